@@ -18,7 +18,7 @@ _PUBLIC = {
     "InferenceSession": "inference",
 }
 
-__all__ = [*_PUBLIC, "__version__"]
+__all__ = list(_PUBLIC)
 
 
 def __getattr__(name):

@@ -3,8 +3,6 @@
 
 namespace ort {
 
-const char* version() {
-  return ORT_VERSION;
-}
+const char* version() { return ORT_VERSION; }
 
 }  // namespace ort
