@@ -64,7 +64,7 @@ t: build
 # Everything for working on it: environment, build, pre-commit hooks, compile_commands.json.
 dev: cpp_tests
 	@ln -sf build/current/compile_commands.json compile_commands.json
-	@if [ -d .git ] || [ -f .git ]; then tools/install_hooks.sh; fi
+	@if [ -e .git ]; then $(RUN) pre_commit install; fi
 
 # --- the rest ----------------------------------------------------------------------------------
 CPP_FILES = $(shell git ls-files -co --exclude-standard '*.h' '*.cpp')

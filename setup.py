@@ -16,6 +16,7 @@ import sysconfig
 from pathlib import Path
 
 from setuptools import Distribution, Extension, setup
+from setuptools.command.build import build
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
@@ -103,6 +104,14 @@ def write_build_info(folder: Path, options: dict[str, str]) -> None:
         path.write_text(text)
 
 
+class CleanBuild(build):
+    """Starts a wheel from an empty folder: setuptools would pack files deleted long ago."""
+
+    def run(self) -> None:
+        shutil.rmtree(self.build_lib, ignore_errors=True)
+        super().run()
+
+
 class CMakeBuild(build_ext):
     """Configures, builds and copies the libraries next to ortmodule/__init__.py."""
 
@@ -159,6 +168,6 @@ setup(
     package_dir=PACKAGE_DIR,
     package_data={"ortmodule": ["py.typed"], "": ["*.html", "*.css", "*.js"]},
     ext_modules=[Extension("ortmodule._C", [])],
-    cmdclass={"build_ext": CMakeBuild},
+    cmdclass={"build": CleanBuild, "build_ext": CMakeBuild},
     distclass=BinaryDistribution,
 )
