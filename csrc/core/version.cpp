@@ -3,6 +3,8 @@
 
 namespace ort {
 
-const char* version() { return ORT_VERSION; }
+const char* version() {
+  return ORT_VERSION;
+}
 
 }  // namespace ort
