@@ -22,17 +22,16 @@ export JOBS ?= $(shell nproc)
 RUN := $(PY) -m
 
 # --- build -------------------------------------------------------------------------------------
-# The editable install is made once an environment; after that only CMake runs.
-EDITABLE := build/.editable-$(shell echo "$(PY)" | cksum | cut -d' ' -f1)
+# The editable install is made where this checkout is not yet the one that Python finds; after that
+# only CMake runs.
+INSTALLED = import importlib.util as u, sys; s = u.find_spec("ortmodule"); \
+            sys.exit(not (s and s.origin == "$(CURDIR)/ortmodule/__init__.py"))
 
 .PHONY: build
-build: $(ENV) $(EDITABLE)
+build: $(ENV) | build/.system
+	@$(PY) -I -c '$(INSTALLED)' || \
+	    $(PIP) install $(INTO) -q --no-build-isolation --no-deps -e .
 	@$(PY) setup.py -q build_ext --inplace
-
-$(EDITABLE): pyproject.toml setup.py $(ENV) | build/.system
-	@mkdir -p build
-	@$(PIP) install $(INTO) -q --no-build-isolation --no-deps -e .
-	@touch $@
 
 build/.system: tools/system_packages.sh
 	@mkdir -p build

@@ -14,6 +14,13 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
+def pytest_collection_modifyitems(items):
+    """Everything in tests/models carries the mark that `make compat` selects."""
+    for item in items:
+        if ROOT / "tests" / "models" in item.path.parents:
+            item.add_marker("models")
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     return ROOT

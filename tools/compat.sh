@@ -22,4 +22,6 @@ else
 fi
 "$python" -c 'import torch; print("testing against torch", torch.__version__)'
 # Safe path: `ortmodule` is the installed wheel, not the folder of this checkout.
-PYTHONSAFEPATH=1 "$venv/bin/pytest" -q tests/packaging/native_test.py tests/models "${@:2}"
+export PYTHONSAFEPATH=1
+"$venv/bin/pytest" -q tests/packaging/native_test.py
+"$venv/bin/pytest" -q -m models "${@:2}"
