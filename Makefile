@@ -2,6 +2,7 @@
 # else in .venv, which it makes. PYTHON=... names another interpreter.
 
 SHELL := /bin/bash
+MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := build
 
 # --- which Python ------------------------------------------------------------------------------
