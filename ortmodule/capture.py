@@ -87,13 +87,8 @@ def capture(
         raise NotCapturable(str(error)) from None
     for tensor, path in zip(tensors, tree.tensor_paths(spec, "arguments")):
         contract.check_tensor(tensor, f"input {path}")
-    snapshot = Snapshot(module)
     flat = _Flat(module, spec, _distinct(tensors))
-    try:
-        with contract.capturing():
-            program = _export(flat, tensors)
-    finally:
-        snapshot.restore()
+    program, snapshot = _settle(module, flat, tensors)
     exported = time.perf_counter()
     result = _translate(flat, program, tensors, snapshot, make_graph())
     result.key = call_key(spec, tensors)
@@ -130,10 +125,11 @@ class _Flat(nn.Module):
         try:
             result = module(*args, **kwargs)
             writes, buffers = before.writes(), before.written_buffers()
+            plain = before.plain_writes() if writes else None
         finally:
             before.restore()
         if writes:
-            raise NotCapturable(f"forward writes to an attribute: {writes[0]}", **_forward(module))
+            raise _Writes(writes[0], plain, module)
         self._check_arguments(args, kwargs, tensors)
         outputs, self.notes.spec = tree.flatten(result, "the result", express=_express)
         distinct = list({id(t): t for t in outputs}.values())
@@ -155,6 +151,41 @@ class _Flat(nn.Module):
                 "forward changes a container or cache among its arguments",
                 **_forward(self._modules[CHILD]),
             )
+
+
+class _Writes(NotCapturable):
+    """Forward wrote attributes; `plain` lists them when all are scalars in dicts."""
+
+    def __init__(self, first: str, plain: list | None, module: nn.Module):
+        super().__init__(f"forward writes to an attribute: {first}", **_forward(module))
+        self.plain = plain
+
+
+def _settle(module: nn.Module, flat: _Flat, tensors: list[torch.Tensor]) -> tuple[Any, Snapshot]:
+    """Exports; a forward that sets scalars once, as transformers' problem_type, is let do so.
+
+    The writes are what eager's call would leave behind. With them made, forward must write no
+    more: then it is captured in that state; a counter never settles and all is undone.
+    """
+    before = Snapshot(module)
+    settled = before
+    try:
+        with contract.capturing():
+            try:
+                return _export(flat, tensors), settled
+            except _Writes as writes:
+                if not writes.plain:
+                    raise
+                before.restore()
+                for container, key, value in writes.plain:
+                    container[key] = value
+                settled = Snapshot(module)
+            return _export(flat, tensors), settled
+    except NotCapturable:
+        settled = before
+        raise
+    finally:
+        settled.restore()
 
 
 def _export(flat: _Flat, tensors: list[torch.Tensor]) -> Any:

@@ -20,6 +20,7 @@ from torch import nn
 from torch.nn.modules import module as torch_module
 
 from .errors import NotCapturable
+from .recurrent import stand_ins
 
 _LOCK = threading.RLock()
 _HOOKS = {
@@ -118,10 +119,6 @@ class PlainCheckpoint:
             return ort_checkpoint_region(function, *args)
 
 
-def _plain_checkpoint(function, use_reentrant, preserve_rng_state=True, **kwargs):
-    raise NotImplementedError
-
-
 @contextlib.contextmanager
 def capturing() -> Iterator[None]:
     """Holds the capture lock; refuses what export would get wrong; restores all random states."""
@@ -145,6 +142,7 @@ def capturing() -> Iterator[None]:
         for name in ("register_hook", "register_post_accumulate_grad_hook"):
             replace(torch.Tensor, name, _refused(f"forward calls Tensor.{name}"))
         _replace_apply(stack, owner)
+        _replace_recurrent(stack, owner)
         yield
 
 
@@ -181,6 +179,21 @@ def _replace_apply(stack: contextlib.ExitStack, owner: int) -> None:
 
     torch.autograd.Function.apply = classmethod(apply)
     stack.callback(setattr, torch.autograd.Function, "apply", original)
+
+
+def _replace_recurrent(stack: contextlib.ExitStack, owner: int) -> None:
+    """torch._VF looks its functions up on each access, so an attribute of its own hides them."""
+
+    def chosen(original: Callable, new: Callable) -> Callable:
+        def call(*args, **kwargs):
+            here = threading.get_ident() == owner
+            return (new if here else original)(*args, **kwargs)
+
+        return call
+
+    for name, new in stand_ins().items():
+        setattr(torch._VF, name, chosen(getattr(torch._VF, name), new))
+        stack.callback(delattr, torch._VF, name)
 
 
 @contextlib.contextmanager

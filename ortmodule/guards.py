@@ -19,6 +19,8 @@ _SCALARS = (
     type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.layout,
     torch.memory_format, enum.Enum, range, slice,
 )  # fmt: skip
+# What torch's recurrent layers keep of their own parameters, anew whenever those are replaced.
+_CACHES = {"_flat_weights", "_flat_weight_refs"}
 # Reached through an attribute, these change for reasons of their own and no forward reads them.
 _OPAQUE = (
     type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType,
@@ -37,6 +39,7 @@ class Watched:
     copy: Any
     ids: list[int]
     is_buffers: bool
+    ignored: Any
 
 
 class Snapshot:
@@ -76,9 +79,24 @@ class Snapshot:
         return None
 
     def writes(self) -> list[str]:
-        """Every difference in attributes other than buffers."""
+        """Every container of attributes, buffers aside, that differs: its first difference."""
         found = (_difference(w) for w in self.watched if not w.is_buffers)
         return [difference for difference in found if difference]
+
+    def plain_writes(self) -> list[tuple[dict, Any, Any]] | None:
+        """The differences as (dict, key, new scalar), or None when one is anything else."""
+        found = []
+        for w in self.watched:
+            if w.is_buffers or not _difference(w):
+                continue
+            if not isinstance(w.container, dict) or any(k not in w.container for k in w.copy):
+                return None
+            for key, value in w.container.items():
+                if not _same(w.copy.get(key, _MISSING), value):
+                    if not isinstance(value, _SCALARS):
+                        return None
+                    found.append((w.container, key, value))
+        return found
 
     def written_buffers(self) -> list[tuple[str, torch.Tensor, Any]]:
         """(path, tensor before, value now) of each registered buffer that was assigned anew."""
@@ -104,7 +122,7 @@ class Snapshot:
             return
         self._seen.add(id(module))
         state = vars(module)
-        self._watch(state, path)
+        self._watch(state, path, ignored=_CACHES if isinstance(module, nn.RNNBase) else frozenset())
         dot = f"{path}." if path else ""
         for name, value in state.items():
             if name == "_modules":
@@ -116,13 +134,14 @@ class Snapshot:
                 self._watch(value, path, is_buffers=name == "_buffers")
                 for tensor_name, tensor in value.items():
                     self._reach(tensor, f"{dot}{tensor_name}")
-            else:
+            elif not (name in _CACHES and isinstance(module, nn.RNNBase)):
                 self._reach(value, f"{dot}{name}")
 
-    def _watch(self, container: Any, path: str, is_buffers: bool = False) -> None:
-        self.watched.append(
-            Watched(path, container, _shallow(container), _ids(container), is_buffers)
-        )
+    def _watch(
+        self, container: Any, path: str, is_buffers: bool = False, ignored: Any = frozenset()
+    ) -> None:
+        copy, ids = _shallow(container), _ids(container)
+        self.watched.append(Watched(path, container, copy, ids, is_buffers, ignored))
 
     def _reach(self, value: Any, path: str) -> None:
         """Watches what hangs on an attribute: containers, plain objects, tensors, modules."""
@@ -237,6 +256,8 @@ def _difference(w: Watched) -> str | None:
     before, now = dict(_named_values(w.copy)), dict(_named_values(w.container))
     for key in [*before, *(k for k in now if k not in before)]:
         was, value = before.get(key, _MISSING), now.get(key, _MISSING)
+        if key in w.ignored:
+            continue
         if was is _MISSING or value is _MISSING or not _same(was, value):
             name = _item_path(w.path, key, is_dict)
             return f"{name} was {_short(was)}, is {_short(value)}"

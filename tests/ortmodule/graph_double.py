@@ -116,6 +116,9 @@ FAST = {
     "Reshape": lambda x, s: x.reshape(s), "Expand": lambda x, s: x * np.ones(s, x.dtype),
     "Gelu": lambda x, approximate="none": torch_of(F.gelu, x, approximate=approximate),
     "Swish": lambda x: torch_of(F.silu, x), "Mish": lambda x: torch_of(F.mish, x),
+    "GatherElements": lambda x, i, axis=0: torch_of(
+        lambda x, i: torch.gather(x, axis, i), x, np.asarray(i)
+    ),
     "MatMul": lambda x, y: x @ y,
     "Transpose": lambda x, perm: x.transpose(perm),
     "RMSNormalization": lambda x, w, axis, epsilon: (
@@ -130,6 +133,8 @@ def _standard(op, arrays, attrs, n_outputs):
         return out.astype(arrays[0].dtype) if hasattr(out, "astype") else out
     if op == "Conv":
         return _conv(*arrays, **attrs)
+    if op == "LSTM":
+        return _lstm(*arrays, **attrs)
     frozen = tuple((k, tuple(v) if isinstance(v, list) else v) for k, v in attrs.items())
     run = _evaluator(op, frozen, tuple(a is not None for a in arrays), n_outputs)
     outs = run.run(None, {f"x{i}": a for i, a in enumerate(arrays) if a is not None})
@@ -155,6 +160,25 @@ def _conv(x, w, b=None, *, strides, pads, dilations, group, kernel_shape):
         return function(F.pad(x, wide), w, b, tuple(strides), 0, tuple(dilations), group)
 
     return torch_of(run, x, w, b)
+
+
+def _lstm(x, w, r, b, lens, h, c, *, hidden_size, direction):
+    """The definition of ONNX's LSTM, gates i o f c, one direction after the other."""
+    size, outs, hs, cs = hidden_size, [], [], []
+    for d in range(w.shape[0]):
+        bias = (b[d][: 4 * size] + b[d][4 * size :]) if b is not None else 0
+        hd, cd, ys = h[d], c[d], []
+        for step in x[::-1] if d else x:
+            z = step @ w[d].T + hd @ r[d].T + bias
+            i, o, f, g = (z[:, k * size : (k + 1) * size] for k in range(4))
+            i, o, f = (1 / (1 + np.exp(-v)) for v in (i, o, f))
+            cd = f * cd + i * np.tanh(g)
+            hd = o * np.tanh(cd)
+            ys.append(hd)
+        outs.append(np.stack(ys[::-1] if d else ys))
+        hs.append(hd)
+        cs.append(cd)
+    return np.stack(outs, 1), np.stack(hs), np.stack(cs)
 
 
 def _attention(q, k, v, mask=None, key=None, *, scale, causal, dropout, counter):
