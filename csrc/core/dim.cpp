@@ -1,0 +1,351 @@
+// Canonical arithmetic of symbolic sizes, their evaluation and their text.
+#include "csrc/core/dim.h"
+
+#include <algorithm>
+#include <cctype>
+#include <memory>
+#include <mutex>
+#include <sstream>
+#include <unordered_map>
+
+#include "csrc/core/error.h"
+
+namespace ort {
+namespace {
+
+// Atoms are interned for the life of the process, so that equality is identity. Ordered by text, so
+// that canonical order does not depend on addresses.
+const Atom* intern(Atom atom, const std::string& key) {
+  static std::mutex mutex;
+  static std::unordered_map<std::string, std::unique_ptr<Atom>>* atoms =
+      new std::unordered_map<std::string, std::unique_ptr<Atom>>();
+  std::lock_guard lock(mutex);
+  auto& slot = (*atoms)[key];
+  if (!slot) slot = std::make_unique<Atom>(std::move(atom));
+  return slot.get();
+}
+
+std::string atom_text(const Atom& atom) {
+  switch (atom.kind) {
+    case Atom::Kind::symbol:
+      return atom.name;
+    case Atom::Kind::floor_div:
+      return "(" + atom.a.text() + " // " + atom.b.text() + ")";
+    case Atom::Kind::mod:
+      return "(" + atom.a.text() + " % " + atom.b.text() + ")";
+    case Atom::Kind::min:
+      return "min(" + atom.a.text() + ", " + atom.b.text() + ")";
+    case Atom::Kind::max:
+      return "max(" + atom.a.text() + ", " + atom.b.text() + ")";
+  }
+  return "?";
+}
+
+const Atom* make_atom(Atom::Kind kind, std::string name, const Dim& a, const Dim& b) {
+  Atom atom{kind, std::move(name), a, b};
+  const std::string key = atom_text(atom);
+  return intern(std::move(atom), key);
+}
+
+bool atom_less(const Atom* a, const Atom* b) { return a != b && atom_text(*a) < atom_text(*b); }
+
+int64_t floor_quotient(int64_t a, int64_t b) {
+  check(b != 0, "division of size {} by zero", a);
+  check(!(b == -1 && a == INT64_MIN), "size overflows");
+  const int64_t q = a / b;
+  return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
+}
+
+int64_t evaluate_atom(const Atom& atom, const Symbols& symbols) {
+  if (atom.kind == Atom::Kind::symbol) {
+    const auto found = symbols.find(atom.name);
+    check(found != symbols.end(), "size symbol '{}' has no value", atom.name);
+    return found->second;
+  }
+  const int64_t a = atom.a.evaluate(symbols), b = atom.b.evaluate(symbols);
+  switch (atom.kind) {
+    case Atom::Kind::floor_div:
+      return floor_quotient(a, b);
+    case Atom::Kind::mod:
+      return a - floor_quotient(a, b) * b;
+    case Atom::Kind::min:
+      return std::min(a, b);
+    default:
+      return std::max(a, b);
+  }
+}
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : text_(text) {}
+  Dim parse() {
+    Dim result = sum();
+    skip();
+    check(at_ == text_.size(), "size expression '{}': unexpected text at {}", text_, at_);
+    return result;
+  }
+
+ private:
+  void skip() {
+    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
+  }
+  bool eat(std::string_view token) {
+    skip();
+    if (text_.substr(at_, token.size()) != token) return false;
+    at_ += token.size();
+    return true;
+  }
+  Dim sum() {
+    Dim left = term();
+    for (;;) {
+      if (eat("+"))
+        left = left + term();
+      else if (eat("-"))
+        left = left - term();
+      else
+        return left;
+    }
+  }
+  Dim term() {
+    Dim left = factor();
+    for (;;) {
+      if (eat("//"))
+        left = floor_div(left, factor());
+      else if (eat("*"))
+        left = left * factor();
+      else if (eat("%"))
+        left = mod(left, factor());
+      else
+        return left;
+    }
+  }
+  Dim factor() {
+    check(++depth_ < 200, "size expression '{}' is nested too deeply", text_.substr(0, 80));
+    skip();
+    Dim result = primary();
+    --depth_;
+    return result;
+  }
+  Dim primary() {
+    if (eat("-")) return Dim(0) - factor();
+    if (eat("(")) {
+      Dim inner = sum();
+      check(eat(")"), "size expression '{}': missing ')'", text_);
+      return inner;
+    }
+    check(at_ < text_.size(), "size expression '{}' ends early", text_);
+    if (std::isdigit(static_cast<unsigned char>(text_[at_]))) return number();
+    const std::string word = identifier();
+    if ((word == "max" || word == "min") && eat("(")) return extremum(word == "max");
+    return Dim::symbol(word);
+  }
+  Dim number() {
+    int64_t value = 0;
+    while (at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_])))
+      value = checked_add(checked_mul(value, 10), text_[at_++] - '0');
+    return value;
+  }
+  std::string identifier() {
+    const size_t start = at_;
+    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) ||
+                                  text_[at_] == '_' || text_[at_] == '.' || text_[at_] == '$'))
+      ++at_;
+    check(at_ > start, "size expression '{}': unexpected '{}'", text_, text_[start]);
+    return std::string(text_.substr(start, at_ - start));
+  }
+  Dim extremum(bool is_max) {
+    Dim left = sum();
+    while (eat(",")) left = is_max ? max(left, sum()) : min(left, sum());
+    check(eat(")"), "size expression '{}': missing ')'", text_);
+    return left;
+  }
+
+  std::string_view text_;
+  size_t at_ = 0;
+  int depth_ = 0;
+};
+
+}  // namespace
+
+int64_t checked_add(int64_t a, int64_t b) {
+  int64_t result = 0;
+  check(!__builtin_add_overflow(a, b, &result), "size {} + {} overflows", a, b);
+  return result;
+}
+
+int64_t checked_mul(int64_t a, int64_t b) {
+  int64_t result = 0;
+  check(!__builtin_mul_overflow(a, b, &result), "size {} * {} overflows", a, b);
+  return result;
+}
+
+int64_t element_count(const Sizes& sizes) {
+  int64_t count = 1;
+  for (const int64_t size : sizes) count = checked_mul(count, size);
+  return count;
+}
+
+Dim::Dim(int64_t value) {
+  if (value != 0) terms_[{}] = value;
+}
+
+Dim from_atom(const Atom* atom) {
+  Dim dim;
+  dim.terms_[{atom}] = 1;
+  return dim;
+}
+
+Dim Dim::symbol(std::string_view name) {
+  check(!name.empty(), "a size symbol needs a name");
+  return from_atom(make_atom(Atom::Kind::symbol, std::string(name), {}, {}));
+}
+
+Dim Dim::parse(std::string_view text) { return Parser(text).parse(); }
+
+std::optional<int64_t> Dim::value() const {
+  if (terms_.empty()) return 0;
+  if (terms_.size() == 1 && terms_.begin()->first.empty()) return terms_.begin()->second;
+  return std::nullopt;
+}
+
+std::optional<std::string> Dim::symbol_name() const {
+  if (terms_.size() != 1 || terms_.begin()->second != 1) return std::nullopt;
+  const Product& product = terms_.begin()->first;
+  if (product.size() != 1 || product[0]->kind != Atom::Kind::symbol) return std::nullopt;
+  return product[0]->name;
+}
+
+int64_t Dim::evaluate(const Symbols& symbols) const {
+  int64_t sum = 0;
+  for (const auto& [atoms, coefficient] : terms_) {
+    int64_t value = coefficient;
+    for (const Atom* atom : atoms) value = checked_mul(value, evaluate_atom(*atom, symbols));
+    sum = checked_add(sum, value);
+  }
+  return sum;
+}
+
+void Dim::collect_symbols(std::set<std::string>& names) const {
+  for (const auto& [atoms, coefficient] : terms_)
+    for (const Atom* atom : atoms) {
+      if (atom->kind == Atom::Kind::symbol) {
+        names.insert(atom->name);
+      } else {
+        atom->a.collect_symbols(names);
+        atom->b.collect_symbols(names);
+      }
+    }
+}
+
+std::string Dim::text() const {
+  if (terms_.empty()) return "0";
+  std::vector<std::pair<std::string, int64_t>> parts;  // sorted by text: the canonical order
+  for (const auto& [atoms, coefficient] : terms_) {
+    std::string text;
+    for (const Atom* atom : atoms) text += (text.empty() ? "" : "*") + atom_text(*atom);
+    parts.emplace_back(text, coefficient);
+  }
+  std::sort(parts.begin(), parts.end(), [](const auto& x, const auto& y) {
+    return x.first.empty() != y.first.empty() ? y.first.empty() : x.first < y.first;
+  });
+  std::string result;
+  for (const auto& [text, coefficient] : parts) {
+    const bool negative = coefficient < 0;
+    if (!result.empty())
+      result += negative ? " - " : " + ";
+    else if (negative)
+      result += "-";
+    const std::string size = std::to_string(coefficient).substr(negative ? 1 : 0);
+    if (text.empty())
+      result += size;
+    else
+      result += (size == "1" ? "" : size + "*") + text;
+  }
+  return result;
+}
+
+Dim operator+(const Dim& a, const Dim& b) {
+  Dim result = a;
+  for (const auto& [atoms, coefficient] : b.terms_) {
+    int64_t& slot = result.terms_[atoms];
+    slot = checked_add(slot, coefficient);
+    if (slot == 0) result.terms_.erase(atoms);
+  }
+  return result;
+}
+
+Dim operator-(const Dim& a, const Dim& b) { return a + b * Dim(-1); }
+
+Dim operator*(const Dim& a, const Dim& b) {
+  Dim result;
+  for (const auto& [left, x] : a.terms_)
+    for (const auto& [right, y] : b.terms_) {
+      Dim::Product atoms = left;
+      atoms.insert(atoms.end(), right.begin(), right.end());
+      std::sort(atoms.begin(), atoms.end(), atom_less);
+      int64_t& slot = result.terms_[atoms];
+      slot = checked_add(slot, checked_mul(x, y));
+      if (slot == 0) result.terms_.erase(atoms);
+    }
+  return result;
+}
+
+// Division by a single term is enough for sizes: s0*12*64 / 64, (2*s0*s1) / s1.
+std::optional<Dim> divide_exactly(const Dim& a, const Dim& b) {
+  if (b.terms_.size() != 1) {
+    if (a == b && !b.terms_.empty()) return Dim(1);
+    return std::nullopt;
+  }
+  const auto& [divisor, scale] = *b.terms_.begin();
+  Dim result;
+  for (const auto& [atoms, coefficient] : a.terms_) {
+    if (coefficient % scale != 0) return std::nullopt;
+    Dim::Product rest = atoms;
+    for (const Atom* atom : divisor) {
+      const auto found = std::find(rest.begin(), rest.end(), atom);
+      if (found == rest.end()) return std::nullopt;
+      rest.erase(found);
+    }
+    result.terms_[rest] = coefficient / scale;
+  }
+  return result;
+}
+
+Dim floor_div(const Dim& a, const Dim& b) {
+  const auto x = a.value(), y = b.value();
+  if (x && y) return floor_quotient(*x, *y);
+  if (b.is(1)) return a;
+  if (const auto exact = divide_exactly(a, b)) return *exact;
+  return from_atom(make_atom(Atom::Kind::floor_div, "", a, b));
+}
+
+Dim mod(const Dim& a, const Dim& b) {
+  const auto x = a.value(), y = b.value();
+  if (x && y) return *x - floor_quotient(*x, *y) * *y;
+  if (divide_exactly(a, b)) return 0;
+  return from_atom(make_atom(Atom::Kind::mod, "", a, b));
+}
+
+Dim min(const Dim& a, const Dim& b) {
+  const auto difference = (a - b).value();
+  if (difference) return *difference <= 0 ? a : b;
+  const bool swap = b.text() < a.text();
+  return from_atom(make_atom(Atom::Kind::min, "", swap ? b : a, swap ? a : b));
+}
+
+Dim max(const Dim& a, const Dim& b) {
+  const auto difference = (a - b).value();
+  if (difference) return *difference >= 0 ? a : b;
+  const bool swap = b.text() < a.text();
+  return from_atom(make_atom(Atom::Kind::max, "", swap ? b : a, swap ? a : b));
+}
+
+Dim product(const Dims& dims) {
+  Dim result = 1;
+  for (const Dim& dim : dims) result = result * dim;
+  return result;
+}
+
+std::ostream& operator<<(std::ostream& out, const Dim& dim) { return out << dim.text(); }
+
+}  // namespace ort

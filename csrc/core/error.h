@@ -1,0 +1,50 @@
+// Errors and refusals. Every failure of the engine is an ort::Error; every "no" is a Verdict with its
+// reason.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "csrc/core/format.h"
+
+namespace ort {
+
+class __attribute__((visibility("default"))) Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Thrown by a definition that asks for rank, dtype or an attribute's value of a pattern's wildcard.
+class __attribute__((visibility("default"))) NotAPattern : public Error {
+ public:
+  using Error::Error;
+};
+
+template <class... Args>
+[[noreturn]] void fail(std::string_view text, const Args&... args) {
+  throw Error(format(text, args...));
+}
+
+template <class... Args>
+void check(bool condition, std::string_view text, const Args&... args) {
+  if (!condition) [[unlikely]]
+    fail(text, args...);
+}
+
+// Yes, or no with the reason.
+struct Verdict {
+  bool ok = true;
+  std::string reason;
+  explicit operator bool() const { return ok; }
+  static Verdict yes() { return {}; }
+  static Verdict no(std::string reason) { return {false, std::move(reason)}; }
+};
+
+// require(cond, "why not") reads as the condition of a rule or a kernel.
+template <class... Args>
+Verdict require(bool condition, std::string_view text, const Args&... args) {
+  return condition ? Verdict::yes() : Verdict::no(format(text, args...));
+}
+
+}  // namespace ort

@@ -1,0 +1,103 @@
+// Memory of constants, and element access for the slow paths (folding, the reference provider).
+#include "csrc/core/tensor.h"
+
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+
+namespace ort {
+
+Tensor Tensor::empty(DType dtype, Sizes sizes) {
+  Tensor result;
+  result.dtype = dtype;
+  result.sizes = std::move(sizes);
+  const int64_t count = result.count();
+  check(count >= 0, "a tensor has negative size {}", result.sizes);
+  if (dtype == DType::string) {
+    result.strings.resize(static_cast<size_t>(count));
+    return result;
+  }
+  const size_t bytes = static_cast<size_t>(
+      checked_mul(count, static_cast<int64_t>(size_of(dtype))));
+  const size_t padded = (bytes + 63) / 64 * 64 + 64;
+  void* memory = std::aligned_alloc(64, padded);
+  check(memory != nullptr, "out of memory: a tensor of {} bytes", bytes);
+  std::memset(memory, 0, padded);
+  result.data = memory;
+  result.owner = std::shared_ptr<const void>(memory, [](const void* p) {
+    std::free(const_cast<void*>(p));
+  });
+  return result;
+}
+
+Tensor Tensor::scalar(DType dtype, double value) {
+  Tensor result = empty(dtype, {});
+  set_element(result, 0, value);
+  return result;
+}
+
+Tensor Tensor::of(const std::vector<int64_t>& values) {
+  Tensor result = empty(DType::i64, {static_cast<int64_t>(values.size())});
+  if (!values.empty()) std::memcpy(result.data, values.data(), values.size() * 8);
+  return result;
+}
+
+double element_as_double(const Tensor& tensor, int64_t i) {
+  if (tensor.dtype == DType::f16) return half_to_float(tensor.as<uint16_t>()[i]);
+  if (tensor.dtype == DType::bf16) return bfloat_to_float(tensor.as<uint16_t>()[i]);
+  return dispatch(tensor.dtype,
+                  [&]<class T>() { return static_cast<double>(tensor.as<T>()[i]); });
+}
+
+int64_t element_as_int(const Tensor& tensor, int64_t i) {
+  if (tensor.dtype == DType::f16 || tensor.dtype == DType::bf16)
+    return static_cast<int64_t>(element_as_double(tensor, i));
+  return dispatch(tensor.dtype,
+                  [&]<class T>() { return static_cast<int64_t>(tensor.as<T>()[i]); });
+}
+
+void set_element(Tensor& tensor, int64_t i, double value) {
+  if (tensor.dtype == DType::f16) {
+    tensor.as<uint16_t>()[i] = float_to_half(static_cast<float>(value));
+  } else if (tensor.dtype == DType::bf16) {
+    tensor.as<uint16_t>()[i] = float_to_bfloat(static_cast<float>(value));
+  } else {
+    dispatch(tensor.dtype, [&]<class T>() { tensor.as<T>()[i] = static_cast<T>(value); });
+  }
+}
+
+bool same_bytes(const Tensor& a, const Tensor& b) {
+  if (a.dtype != b.dtype || a.sizes != b.sizes || a.strings != b.strings) return false;
+  return a.bytes() == 0 || std::memcmp(a.data, b.data, a.bytes()) == 0;
+}
+
+float half_to_float(uint16_t bits) {
+  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16;
+  const uint32_t exponent = (bits >> 10) & 0x1f, mantissa = bits & 0x3ff;
+  if (exponent == 0) {
+    const float tiny = std::ldexp(static_cast<float>(mantissa), -24);
+    return sign ? -tiny : tiny;
+  }
+  const uint32_t wide = exponent == 31 ? (0xffu << 23) : ((exponent + 112) << 23);
+  return std::bit_cast<float>(sign | wide | (mantissa << 13));
+}
+
+uint16_t float_to_half(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000);
+  const float magnitude = std::fabs(value);
+  if (std::isnan(value)) return static_cast<uint16_t>(sign | 0x7e00);
+  if (magnitude >= 65520.0f) return static_cast<uint16_t>(sign | 0x7c00);
+  if (magnitude < 6.103515625e-05f)  // subnormal: the unit is 2^-24, rounded to even
+    return static_cast<uint16_t>(sign | static_cast<uint16_t>(std::nearbyint(magnitude * 16777216.0f)));
+  const uint32_t rounded = (bits & 0x7fffffff) + 0xfff + ((bits >> 13) & 1);
+  return static_cast<uint16_t>(sign | ((rounded - (112u << 23)) >> 13));
+}
+
+uint16_t float_to_bfloat(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  if (std::isnan(value)) return static_cast<uint16_t>((bits >> 16) | 0x40);
+  return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+}  // namespace ort

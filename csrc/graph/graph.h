@@ -1,0 +1,259 @@
+// The IR: a Graph owns Nodes in a topological list; a Value is a handle. Built with a const OpSet&.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "csrc/core/dim.h"
+#include "csrc/core/dtype.h"
+#include "csrc/core/error.h"
+#include "csrc/core/tensor.h"
+
+namespace ort {
+
+class Graph;
+class OpSchema;
+class OpSet;
+struct Node;
+
+struct Type {
+  enum class Kind : uint8_t { tensor, sequence, optional, opaque };
+  Kind kind = Kind::tensor;
+  DType dtype = DType::undefined;   // of the tensor, or of the sequence's elements
+  std::optional<Dims> dims;         // nullopt: the rank is not known
+  static Type tensor(DType dtype, std::optional<Dims> dims) {
+    return {Kind::tensor, dtype, std::move(dims)};
+  }
+  friend bool operator==(const Type&, const Type&) = default;
+  std::string text() const;  // float32[s0, 768], seq(float32[..]), opaque
+};
+
+using ValueId = int32_t;
+constexpr ValueId kNone = -1;  // an absent optional input
+
+struct Use {
+  Node* node;
+  int index;
+};
+
+// A handle: two words, compared by identity. A default Value is "absent".
+struct Value {
+  Graph* graph = nullptr;
+  ValueId id = kNone;
+
+  explicit operator bool() const { return id != kNone; }
+  friend bool operator==(const Value& a, const Value& b) {
+    return a.graph == b.graph && a.id == b.id;
+  }
+  const Type& type() const;
+  DType dtype() const;             // NotAPattern on a wildcard
+  const Dims& dims() const;        // throws when the rank is not known; NotAPattern on a wildcard
+  int64_t rank() const;
+  Dim dim(int64_t axis) const;     // negative axes count from the end
+  Node* producer() const;          // null for graph inputs
+  int index() const;               // which output of its producer
+  const std::vector<Use>& uses() const;
+  const std::string& name() const;
+};
+
+using Attr = std::variant<int64_t, double, std::string, std::vector<int64_t>, std::vector<double>,
+                          std::vector<std::string>, Tensor, Dims>;
+bool same_attr(const Attr& a, const Attr& b);
+std::string attr_text(const Attr& attr);
+
+class Attrs {
+ public:
+  Attrs() = default;
+  Attrs(std::initializer_list<std::pair<const std::string, Attr>> items) : items_(items) {}
+  void set(std::string_view name, Attr value) { items_.insert_or_assign(std::string(name), std::move(value)); }
+  void erase(std::string_view name);
+  const Attr* find(std::string_view name) const;
+  bool has(std::string_view name) const { return find(name) != nullptr; }
+  // Typed access; the schema has filled in defaults, so a missing attribute without `otherwise` throws.
+  int64_t i(std::string_view name) const;
+  int64_t i(std::string_view name, int64_t otherwise) const;
+  double f(std::string_view name) const;
+  double f(std::string_view name, double otherwise) const;
+  const std::string& s(std::string_view name) const;
+  std::string s(std::string_view name, std::string otherwise) const;
+  const std::vector<int64_t>& ints(std::string_view name) const;
+  auto begin() const { return items_.begin(); }
+  auto end() const { return items_.end(); }
+  size_t size() const { return items_.size(); }
+  friend bool operator==(const Attrs& a, const Attrs& b);
+
+ private:
+  std::map<std::string, Attr, std::less<>> items_;
+};
+
+// Where a node comes from: module path and source line of the user's model.
+struct Where {
+  std::string module;
+  std::string file;
+  int line = 0;
+  std::string text() const;
+};
+
+struct Node {
+  Node() = default;
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  const OpSchema* schema = nullptr;
+  std::string op;            // without domain: "Gelu"
+  Graph* graph = nullptr;
+  int id = 0;                // for messages; not an order
+  std::vector<ValueId> in;   // kNone: absent
+  std::vector<ValueId> out;  // kNone: an output nobody asked for
+  Attrs attrs;
+  std::vector<std::pair<std::string, std::unique_ptr<Graph>>> subgraphs;
+  std::shared_ptr<const Where> where;
+  std::string by;            // the rule that made it
+  int segment = -1;          // of the backward; -1: forward
+  bool recompute = false;    // inside a checkpoint region
+  Node* prev = nullptr;
+  Node* next = nullptr;
+  bool dead = false;
+
+  Value input(size_t i) const;   // absent Value when missing
+  Value output(size_t i = 0) const;
+  bool has_input(size_t i) const { return i < in.size() && in[i] != kNone; }
+  const std::string& domain() const;
+  std::string qualified() const;           // "Gelu", "ort::Linear", "aten::add.Tensor"
+  bool is(std::string_view qualified_name) const;
+  std::string describe() const;            // "ort::Linear (node %14 at encoder.0, model.py:31)"
+};
+
+enum class Role : uint8_t { user, parameter, buffer, key, gradient, stash };
+std::string_view name_of(Role role);
+
+struct Output {
+  ValueId value;
+  std::string name;
+};
+
+class Graph {
+ public:
+  explicit Graph(const OpSet& ops, bool pattern = false);
+  ~Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  // A deep copy. Values keep their ids, so {copy.get(), v.id} is the copy's v.
+  std::unique_ptr<Graph> clone() const;
+
+  Value input(std::string name, Type type, Role role = Role::user);
+  void output(Value value, std::string name);
+
+  // Adds a node before the insertion point and infers its types, or throws. `op` may carry a domain:
+  // "ort::Linear". n_outputs: -1 for all of the schema's.
+  std::vector<Value> emit(std::string_view op, std::span<const Value> in, Attrs attrs = {},
+                          int n_outputs = -1);
+  Value emit1(std::string_view op, std::initializer_list<Value> in, Attrs attrs = {});
+  Value constant(Tensor tensor);
+  Value scalar(double value, DType dtype);
+  Value ints(const std::vector<int64_t>& values) { return constant(Tensor::of(values)); }
+  Value sizes(Dims dims);   // ort::Sizes: the symbolic int64 vector
+  Value size(const Dim& dim);  // its 0-d form
+
+  // Every use of `from`, graph outputs among them, becomes a use of `to`. `by` names the rule.
+  void replace(Value from, Value to, std::string_view by);
+  void replace_input(Node* node, size_t index, Value to);
+  void erase(Node* node);       // none of its outputs may be in use
+  void move_before(Node* node, Node* position);  // position null: the end
+  std::vector<Node*> order() const;  // producers before users; safe to edit while walking the copy
+  Node* first() const { return first_; }
+
+  const std::vector<ValueId>& inputs() const { return inputs_; }
+  std::vector<Output>& outputs() { return outputs_; }
+  const std::vector<Output>& outputs() const { return outputs_; }
+  Role role(ValueId input) const;
+  bool is_input(ValueId value) const { return roles_.count(value) != 0; }
+  void drop_input(ValueId input);   // must be unused
+  void order_inputs(std::vector<ValueId> inputs) { inputs_ = std::move(inputs); }
+  Value value(ValueId id) const { return {const_cast<Graph*>(this), id}; }
+  size_t value_count() const { return values_.size(); }
+  void set_type(Value value, Type type) { values_[value.id].type = std::move(type); }
+  void set_name(Value value, std::string name) { values_[value.id].name = std::move(name); }
+  // The known elements of a small integer tensor (shape operands), as dims.
+  const std::optional<Dims>& contents(ValueId value) const { return values_[value].contents; }
+  void set_contents(Value value, Dims dims) { values_[value.id].contents = std::move(dims); }
+  bool output_used(ValueId value) const { return values_[value].output_uses > 0; }
+  bool unused(ValueId value) const {
+    return values_[value].uses.empty() && values_[value].output_uses == 0;
+  }
+  void set_output(size_t index, Value to);
+  void clear_outputs();
+
+  Dim fresh_symbol();   // an unnamed size, known only when it has run
+  const OpSet& ops() const { return *ops_; }
+  bool is_pattern() const { return pattern_; }
+  size_t node_count() const;
+  // Output i of the node, added (with those before it) when nobody had asked for it.
+  Value ensure_output(Node* node, size_t i);
+  // The type of each output again, after a change of inputs' types.
+  void infer(Node* node);
+
+  // Context of the next emits.
+  struct Context {
+    Node* before = nullptr;  // null: append
+    std::shared_ptr<const Where> where;
+    std::string by;
+    int segment = -1;
+    bool recompute = false;
+  };
+  Context context;
+  int opset = 0;  // of a file being read; 0: kOpset
+
+ private:
+  friend struct Value;
+  struct ValueInfo {
+    Type type;
+    Node* producer = nullptr;
+    int index = 0;
+    std::string name;
+    std::vector<Use> uses;
+    int output_uses = 0;
+    std::optional<Dims> contents;
+  };
+  Value new_value(Type type, Node* producer, int index);
+  void link(Node* node, Node* before);
+  void unlink(Node* node);
+  void add_uses(Node* node);
+  void drop_use(ValueId value, Node* node, int index);
+
+  const OpSet* ops_;
+  bool pattern_ = false;
+  std::vector<std::unique_ptr<Node>> nodes_;
+  Node* first_ = nullptr;
+  Node* last_ = nullptr;
+  std::vector<ValueInfo> values_;
+  std::vector<ValueId> inputs_;
+  std::map<ValueId, Role> roles_;
+  std::vector<Output> outputs_;
+  int fresh_ = 0;
+};
+
+// The next emits go before `node` and carry its provenance; restored at the end of the scope.
+class Insertion {
+ public:
+  Insertion(Graph& graph, Node* before, std::string_view by = {});
+  ~Insertion();
+  Insertion(const Insertion&) = delete;
+
+ private:
+  Graph& graph_;
+  Graph::Context saved_;
+};
+
+// The tensor of a value made by Constant; null otherwise.
+const Tensor* constant_of(Value value);
+// The number in a one-element constant; nullopt otherwise.
+std::optional<double> scalar_of(Value value);
+
+}  // namespace ort

@@ -1,0 +1,232 @@
+// OpSchema: what an op means, in one entry (types, shapes, definition, gradient). OpSet: the ops.
+// ops/<family>.cpp fills it; everything else reads it.
+#pragma once
+
+#include <functional>
+#include <type_traits>
+
+#include "csrc/graph/graph.h"
+
+namespace ort {
+
+constexpr int kOpset = 26;  // of ai.onnx, in which graphs are kept
+
+// A set of dtypes.
+using TypeSet = uint32_t;
+constexpr TypeSet bit(DType d) { return 1u << static_cast<int>(d); }
+constexpr TypeSet kFloating = bit(DType::f32) | bit(DType::f64) | bit(DType::f16) | bit(DType::bf16);
+constexpr TypeSet kSigned = bit(DType::i8) | bit(DType::i16) | bit(DType::i32) | bit(DType::i64);
+constexpr TypeSet kUnsigned = bit(DType::u8) | bit(DType::u16) | bit(DType::u32) | bit(DType::u64);
+constexpr TypeSet kIntegers = kSigned | kUnsigned;
+constexpr TypeSet kNumeric = kFloating | kIntegers;
+constexpr TypeSet kBool = bit(DType::boolean);
+constexpr TypeSet kIndex = bit(DType::i32) | bit(DType::i64);
+constexpr TypeSet kInt64 = bit(DType::i64);
+constexpr TypeSet kAny = 0xffffffffu;
+
+class InferContext {
+ public:
+  InferContext(Graph& graph, Node& node) : graph_(graph), node_(node) {}
+  const Node& node() const { return node_; }
+  const Attrs& attrs() const { return node_.attrs; }
+  size_t count() const { return node_.in.size(); }
+  bool has(size_t i) const { return node_.has_input(i); }
+  Value in(size_t i) const { return node_.input(i); }
+  const Type& type(size_t i) const { return node_.input(i).type(); }
+  DType dtype(size_t i = 0) const { return type(i).dtype; }
+  bool ranked(size_t i = 0) const { return type(i).dims.has_value(); }
+  const Dims& dims(size_t i = 0) const { return *type(i).dims; }
+  int64_t rank(size_t i = 0) const { return static_cast<int64_t>(dims(i).size()); }
+  // The known elements of an integer input; nullopt when they are known only at run time.
+  std::optional<Dims> contents(size_t i) const;
+  std::optional<std::vector<int64_t>> ints(size_t i) const;  // contents, when all are numbers
+  int64_t axis(int64_t axis, int64_t rank) const;            // normalised and checked
+  bool wants(size_t i) const { return i < node_.out.size() && node_.out[i] != kNone; }
+  void out(size_t i, DType dtype, std::optional<Dims> dims);
+  void out_contents(size_t i, Dims dims);
+  Dim fresh() { return graph_.fresh_symbol(); }
+  template <class... Args>
+  void require(bool condition, std::string_view text, const Args&... args) const {
+    if (!condition) refuse(format(text, args...));
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& why) const;  // "[Op] why; node %14 at ..."
+  Graph& graph_;
+  Node& node_;
+};
+
+// What a gradient rule sees: the node, the gradients of its outputs, and which inputs need one.
+class Backward {
+ public:
+  Backward(Graph& graph, Node& node, std::vector<Value> dy, std::vector<bool> needs)
+      : graph_(graph), node_(node), dy_(std::move(dy)), needs_(std::move(needs)) {}
+  Graph& graph() const { return graph_; }
+  const Node& node() const { return node_; }
+  const Attrs& attrs() const { return node_.attrs; }
+  Value dy(size_t i = 0) const { return i < dy_.size() ? dy_[i] : Value{}; }  // absent: zero
+  Value x(size_t i = 0) const { return node_.input(i); }
+  Value y(size_t i = 0) const;   // an output that the node did not have is added
+  bool has(size_t i) const { return node_.has_input(i); }
+  bool needs(size_t i) const { return i < needs_.size() && needs_[i]; }
+
+ private:
+  Graph& graph_;
+  Node& node_;
+  std::vector<Value> dy_;
+  std::vector<bool> needs_;
+};
+
+// What a definition sees: the inputs and attributes of the node that is being expanded.
+class Call {
+ public:
+  Call(Graph& graph, std::vector<Value> in, Attrs attrs, size_t outputs = 1)
+      : graph_(graph), in_(std::move(in)), attrs_(std::move(attrs)), outputs_(outputs) {}
+  Graph& graph() const { return graph_; }
+  Value x(size_t i = 0) const { return i < in_.size() ? in_[i] : Value{}; }
+  bool has(size_t i) const { return static_cast<bool>(x(i)); }
+  size_t count() const { return in_.size(); }
+  size_t outputs() const { return outputs_; }
+  // On a pattern, reading an attribute's value throws NotAPattern.
+  const Attrs& attrs() const;
+
+ private:
+  Graph& graph_;
+  std::vector<Value> in_;
+  Attrs attrs_;
+  size_t outputs_;
+};
+
+using Outputs = std::vector<Value>;
+using Shape = std::function<void(InferContext&)>;
+using Gradient = std::function<Outputs(const Backward&)>;
+using Definition = std::function<Outputs(const Call&)>;
+
+class OpSchema {
+ public:
+  struct Port {
+    std::string name;
+    TypeSet types = kAny;
+    std::string same;       // ports with one letter have one dtype
+    bool optional = false;
+    bool variadic = false;
+  };
+  struct AttrSpec {
+    std::string name;
+    std::optional<Attr> otherwise;
+    bool required = false;
+  };
+  enum class Nature : uint8_t { general, elementwise, constant, view };
+
+  OpSchema(std::string domain, std::string name) : domain_(std::move(domain)), name_(std::move(name)) {}
+
+  // --- building; each returns *this ---
+  OpSchema& in(std::string name, TypeSet types = kAny, std::string same = "T");
+  OpSchema& in_optional(std::string name, TypeSet types = kAny, std::string same = "T");
+  OpSchema& in_variadic(std::string name, TypeSet types = kAny, std::string same = "T");
+  OpSchema& out(std::string name, TypeSet types = kAny, std::string same = "T");
+  OpSchema& out_variadic(std::string name);
+  OpSchema& attr(std::string name, Attr otherwise);      // with a default
+  OpSchema& attr_optional(std::string name);             // may be absent
+  OpSchema& attr_required(std::string name);
+  OpSchema& elementwise();   // y[i] depends on the inputs' broadcast [i] alone; its shape follows
+  OpSchema& commutative();
+  OpSchema& view();          // the output is the input's bytes under another shape
+  OpSchema& effect();        // keeps its place in program order; never removed, merged or repeated
+  OpSchema& shape(Shape shape);
+  // For element-wise integer ops: how known sizes combine, so that shape arithmetic stays symbolic.
+  OpSchema& on_sizes(std::function<Dim(const Dim&, const Dim&)> combine);
+  OpSchema& since(int opset);            // first ai.onnx opset with today's meaning
+  OpSchema& not_differentiable();        // no gradient flows: comparisons, integer results
+  OpSchema& differentiable_inputs(std::vector<int> inputs);  // gradients flow only to these
+  template <class F>
+  OpSchema& defined_as(F f) {
+    definition_ = wrap_definition(std::move(f));
+    return *this;
+  }
+  template <class F>
+  OpSchema& gradient(F f) {
+    if constexpr (std::is_same_v<std::invoke_result_t<F, const Backward&>, Value>)
+      gradient_ = [f](const Backward& b) { return Outputs{f(b)}; };
+    else
+      gradient_ = f;
+    return *this;
+  }
+
+  // --- reading ---
+  const std::string& domain() const { return domain_; }
+  const std::string& name() const { return name_; }
+  std::string qualified() const { return domain_.empty() ? name_ : domain_ + "::" + name_; }
+  const std::vector<Port>& inputs() const { return inputs_; }
+  const std::vector<Port>& outputs() const { return outputs_; }
+  const std::vector<AttrSpec>& attrs() const { return attrs_; }
+  const Port* input_port(size_t i) const;   // the variadic port serves every later index
+  bool is_elementwise() const { return nature_ == Nature::elementwise; }
+  bool is_view() const { return nature_ == Nature::view; }
+  bool is_commutative() const { return commutative_; }
+  bool has_effect() const { return effect_; }
+  bool is_differentiable() const { return differentiable_; }
+  bool differentiable(size_t input) const;
+  int since_opset() const { return since_; }
+  const Shape& infer() const { return shape_; }
+  const auto& combine_sizes() const { return combine_sizes_; }
+  const Gradient& gradient_rule() const { return gradient_; }
+  const Definition& definition() const { return definition_; }
+
+ private:
+  template <class F>
+  static Definition wrap_definition(F f) {
+    if constexpr (std::is_invocable_v<F, const Call&>) {
+      if constexpr (std::is_same_v<std::invoke_result_t<F, const Call&>, Value>)
+        return [f](const Call& c) { return Outputs{f(c)}; };
+      else
+        return f;
+    } else if constexpr (std::is_invocable_v<F, Value>) {
+      return [f](const Call& c) { return Outputs{f(c.x(0))}; };
+    } else if constexpr (std::is_invocable_v<F, Value, Value>) {
+      return [f](const Call& c) { return Outputs{f(c.x(0), c.x(1))}; };
+    } else {
+      return [f](const Call& c) { return Outputs{f(c.x(0), c.x(1), c.x(2))}; };
+    }
+  }
+
+  std::string domain_, name_;
+  std::vector<Port> inputs_, outputs_;
+  std::vector<AttrSpec> attrs_;
+  Nature nature_ = Nature::general;
+  bool commutative_ = false;
+  bool effect_ = false;
+  bool differentiable_ = true;
+  std::optional<std::vector<int>> differentiable_inputs_;
+  int since_ = 1;
+  Shape shape_;
+  std::function<Dim(const Dim&, const Dim&)> combine_sizes_;
+  Gradient gradient_;
+  Definition definition_;
+};
+
+class OpSet {
+ public:
+  OpSchema& op(std::string_view qualified);                   // adds one; a second of a name is an error
+  const OpSchema* find(std::string_view qualified) const;     // null when unknown
+  const OpSchema& get(std::string_view qualified) const;      // throws when unknown
+  std::vector<const OpSchema*> all() const;                   // sorted by name
+
+ private:
+  const OpSchema* find_aten() const;
+  std::map<std::string, std::unique_ptr<OpSchema>, std::less<>> ops_;
+};
+
+// Computes a node on concrete tensors (constant folding, checked mode). The session gives one.
+class Evaluator {
+ public:
+  virtual ~Evaluator() = default;
+  virtual Verdict can_evaluate(const Node& node) const = 0;
+  virtual std::vector<Tensor> evaluate(const Node& node, std::span<const Tensor> in) = 0;
+};
+
+// Broadcast of two sizes or shapes by numpy's rule; nullopt when they cannot be.
+std::optional<Dim> broadcast(const Dim& a, const Dim& b);
+std::optional<Dims> broadcast(const Dims& a, const Dims& b);
+
+}  // namespace ort

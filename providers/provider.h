@@ -1,0 +1,52 @@
+// A provider claims regions of a graph and prepares kernels for them. Core never names one.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "csrc/graph/schema.h"
+#include "providers/kernel.h"
+
+namespace ort {
+
+// Nodes that one kernel runs, in program order, with the values that enter and leave.
+struct Region {
+  std::vector<Node*> nodes;
+  std::vector<ValueId> in, out;   // distinct; a single node's region keeps its positions (kNone: absent)
+  std::string kind;               // the provider's own word: "matmul", "tile", ...
+};
+
+// A node alone: in and out are the node's own lists.
+Region region_of(Node& node);
+
+// Concrete types of a region's operands.
+struct Binding {
+  std::vector<Operand> in, out;
+  const Symbols* symbols = nullptr;   // for attributes of type Dims
+};
+
+// Nodes already taken by an earlier provider.
+class Claimed {
+ public:
+  virtual ~Claimed() = default;
+  virtual bool taken(const Node& node) const = 0;
+};
+
+class Provider {
+ public:
+  virtual ~Provider() = default;
+  virtual std::string_view name() const = 0;
+  virtual Verdict can_run(const Node& node) const = 0;
+  // Regions over nodes that nobody took; each passes can_run. The default: every node alone.
+  virtual std::vector<Region> claim(Graph& graph, const Claimed& claimed) const;
+  virtual std::unique_ptr<Kernel> prepare(const Region& region, const Binding& binding) const = 0;
+};
+
+// Providers register themselves when their library loads; found by name.
+void register_provider(std::unique_ptr<Provider> provider);
+const Provider* find_provider(std::string_view name);
+std::vector<std::string> provider_names();
+
+}  // namespace ort
