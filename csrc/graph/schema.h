@@ -209,6 +209,7 @@ class OpSet {
   std::vector<const OpSchema*> all() const;                   // sorted by name
 
  private:
+  const OpSchema* find_aten() const;
   std::map<std::string, std::unique_ptr<OpSchema>, std::less<>> ops_;
 };
 

@@ -1,0 +1,106 @@
+// Attributes: typed access, equality and text.
+#include <algorithm>
+
+#include "csrc/graph/graph.h"
+
+namespace ort {
+namespace {
+
+template <class T>
+const T& typed(const Attrs& attrs, std::string_view name, const char* kind) {
+  const Attr* attr = attrs.find(name);
+  check(attr != nullptr, "attribute '{}' is missing", name);
+  const T* value = std::get_if<T>(attr);
+  check(value != nullptr, "attribute '{}' is {}, expected {}", name, attr_text(*attr), kind);
+  return *value;
+}
+
+std::string tensor_text(const Tensor& tensor) {
+  std::string text = format("{}{}", tensor.dtype, tensor.sizes);
+  if (tensor.dtype == DType::string || is_complex(tensor.dtype) || tensor.count() > 8) return text;
+  std::string values;
+  for (int64_t i = 0; i < tensor.count(); ++i) {
+    std::ostringstream out;
+    out.precision(17);
+    if (is_floating(tensor.dtype))
+      out << element_as_double(tensor, i);
+    else
+      out << element_as_int(tensor, i);
+    values += (i ? ", " : "") + out.str();
+  }
+  return text + "{" + values + "}";
+}
+
+}  // namespace
+
+const Attr* Attrs::find(std::string_view name) const {
+  const auto found = items_.find(name);
+  return found == items_.end() ? nullptr : &found->second;
+}
+
+void Attrs::erase(std::string_view name) {
+  const auto found = items_.find(name);
+  if (found != items_.end()) items_.erase(found);
+}
+
+int64_t Attrs::i(std::string_view name) const { return typed<int64_t>(*this, name, "an int"); }
+int64_t Attrs::i(std::string_view name, int64_t otherwise) const {
+  return has(name) ? i(name) : otherwise;
+}
+double Attrs::f(std::string_view name) const { return typed<double>(*this, name, "a float"); }
+double Attrs::f(std::string_view name, double otherwise) const {
+  return has(name) ? f(name) : otherwise;
+}
+const std::string& Attrs::s(std::string_view name) const {
+  return typed<std::string>(*this, name, "a string");
+}
+std::string Attrs::s(std::string_view name, std::string otherwise) const {
+  return has(name) ? s(name) : otherwise;
+}
+const std::vector<int64_t>& Attrs::ints(std::string_view name) const {
+  return typed<std::vector<int64_t>>(*this, name, "a list of ints");
+}
+
+bool operator==(const Attrs& a, const Attrs& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
+    return x.first == y.first && same_attr(x.second, y.second);
+  });
+}
+
+bool same_attr(const Attr& a, const Attr& b) {
+  if (a.index() != b.index()) return false;
+  if (const Tensor* x = std::get_if<Tensor>(&a)) return same_bytes(*x, std::get<Tensor>(b));
+  return std::visit(
+      [&]<class T>(const T& x) {
+        if constexpr (std::is_same_v<T, Tensor>)
+          return false;
+        else
+          return x == std::get<T>(b);
+      },
+      a);
+}
+
+std::string attr_text(const Attr& attr) {
+  std::ostringstream out;
+  out.precision(17);
+  std::visit(
+      [&]<class T>(const T& x) {
+        if constexpr (std::is_same_v<T, Tensor>) {
+          out << tensor_text(x);
+        } else if constexpr (std::is_same_v<T, std::string>) {
+          out << '"' << x << '"';
+        } else if constexpr (std::is_same_v<T, double>) {
+          out << x;
+          if (out.str().find_first_of(".en") == std::string::npos) out << ".0";
+        } else if constexpr (std::is_same_v<T, Dims>) {
+          out << "dims";
+          append(out, x);
+        } else {
+          append(out, x);
+        }
+      },
+      attr);
+  return out.str();
+}
+
+}  // namespace ort

@@ -1,0 +1,157 @@
+// The vocabulary's emissions; nothing here knows what an op means.
+#include "csrc/graph/expr.h"
+
+#include <numeric>
+
+namespace ort {
+namespace {
+
+Value binary(std::string_view op, Value a, Value b) { return a.graph->emit1(op, {a, b}); }
+
+}  // namespace
+
+Value number(double value, Value like) {
+  return like.graph->scalar(value, like.graph->is_pattern() ? DType::f64 : like.dtype());
+}
+
+Value operator+(Value a, Value b) { return binary("Add", a, b); }
+Value operator-(Value a, Value b) { return binary("Sub", a, b); }
+Value operator*(Value a, Value b) { return binary("Mul", a, b); }
+Value operator/(Value a, Value b) { return binary("Div", a, b); }
+Value operator-(Value a) { return unary("Neg", a); }
+Value operator+(Value a, double b) { return a + number(b, a); }
+Value operator+(double a, Value b) { return number(a, b) + b; }
+Value operator-(Value a, double b) { return a - number(b, a); }
+Value operator-(double a, Value b) { return number(a, b) - b; }
+Value operator*(Value a, double b) { return a * number(b, a); }
+Value operator*(double a, Value b) { return number(a, b) * b; }
+Value operator/(Value a, double b) { return a / number(b, a); }
+Value operator/(double a, Value b) { return number(a, b) / b; }
+Value operator>(Value a, double b) { return a > number(b, a); }
+Value operator<(Value a, double b) { return a < number(b, a); }
+Value operator>=(Value a, double b) { return binary("GreaterOrEqual", a, number(b, a)); }
+Value operator<=(Value a, double b) { return binary("LessOrEqual", a, number(b, a)); }
+Value operator>(Value a, Value b) { return binary("Greater", a, b); }
+Value operator<(Value a, Value b) { return binary("Less", a, b); }
+Value operator&&(Value a, Value b) { return binary("And", a, b); }
+Value operator!(Value a) { return unary("Not", a); }
+
+Value unary(std::string_view op, Value x) { return x.graph->emit1(op, {x}); }
+Value exp(Value x) { return unary("Exp", x); }
+Value log(Value x) { return unary("Log", x); }
+Value sqrt(Value x) { return unary("Sqrt", x); }
+Value erf(Value x) { return unary("Erf", x); }
+Value tanh(Value x) { return unary("Tanh", x); }
+Value sigmoid(Value x) { return unary("Sigmoid", x); }
+Value sin(Value x) { return unary("Sin", x); }
+Value cos(Value x) { return unary("Cos", x); }
+Value abs(Value x) { return unary("Abs", x); }
+Value sign(Value x) { return unary("Sign", x); }
+Value reciprocal(Value x) { return unary("Reciprocal", x); }
+Value relu(Value x) { return unary("Relu", x); }
+Value pow(Value x, Value y) { return binary("Pow", x, y); }
+Value pow(Value x, double y) { return pow(x, number(y, x)); }
+Value maximum(Value a, Value b) { return binary("Max", a, b); }
+Value minimum(Value a, Value b) { return binary("Min", a, b); }
+Value equal(Value a, Value b) { return binary("Equal", a, b); }
+Value where(Value condition, Value a, Value b) {
+  return condition.graph->emit1("Where", {condition, a, b});
+}
+
+Value cast(Value x, DType dtype) {
+  if (!x.graph->is_pattern() && x.dtype() == dtype) return x;
+  return x.graph->emit1("Cast", {x}, {{"to", static_cast<int64_t>(dtype)}});
+}
+
+Value full(Graph& graph, const Dims& dims, double value, DType dtype) {
+  return expand(graph.scalar(value, dtype), dims);
+}
+Value zeros_like(Value x) { return full(*x.graph, x.dims(), 0.0, x.dtype()); }
+Value ones_like(Value x) { return full(*x.graph, x.dims(), 1.0, x.dtype()); }
+
+Value matmul(Value a, Value b) { return binary("MatMul", a, b); }
+
+Value transpose(Value x, std::vector<int64_t> perm) {
+  return x.graph->emit1("Transpose", {x}, {{"perm", std::move(perm)}});
+}
+
+Value swap_last(Value x) {
+  std::vector<int64_t> perm(static_cast<size_t>(x.rank()));
+  std::iota(perm.begin(), perm.end(), 0);
+  check(perm.size() >= 2, "swap_last: value %{} has rank {}, expected at least 2", x.id, perm.size());
+  std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+  return transpose(x, std::move(perm));
+}
+
+Value reshape(Value x, Dims dims) {
+  if (x.type().dims && *x.type().dims == dims) return x;
+  return x.graph->emit1("Reshape", {x, x.graph->sizes(std::move(dims))});
+}
+
+Value expand(Value x, Dims dims) {
+  if (x.type().dims && *x.type().dims == dims) return x;
+  return x.graph->emit1("Expand", {x, x.graph->sizes(std::move(dims))});
+}
+
+Value squeeze(Value x, std::vector<int64_t> axes) {
+  return axes.empty() ? x : x.graph->emit1("Squeeze", {x, x.graph->ints(axes)});
+}
+
+Value unsqueeze(Value x, std::vector<int64_t> axes) {
+  return axes.empty() ? x : x.graph->emit1("Unsqueeze", {x, x.graph->ints(axes)});
+}
+
+Value slice(Value x, int64_t axis, Dim start, Dim end, int64_t step) {
+  Graph& g = *x.graph;
+  return g.emit1("Slice", {x, g.sizes({std::move(start)}), g.sizes({std::move(end)}), g.ints({axis}),
+                           g.ints({step})});
+}
+
+Value concat(std::vector<Value> values, int64_t axis) {
+  return values.at(0).graph->emit("Concat", values, {{"axis", axis}}, 1)[0];
+}
+
+Value pad_axis(Value x, int64_t axis, Dim before, Dim after) {
+  Graph& g = *x.graph;
+  return g.emit1("Pad", {x, g.sizes({std::move(before), std::move(after)}), number(0.0, x),
+                         g.ints({axis})});
+}
+
+Value reduce(std::string_view op, Value x, std::vector<int64_t> axes, bool keepdims) {
+  Graph& g = *x.graph;
+  if (axes.empty()) return x;
+  return g.emit1(op, {x, g.ints(axes)}, {{"keepdims", static_cast<int64_t>(keepdims)}});
+}
+
+Value reduce_sum(Value x, std::vector<int64_t> axes, bool keepdims) {
+  return reduce("ReduceSum", x, std::move(axes), keepdims);
+}
+Value reduce_mean(Value x, std::vector<int64_t> axes, bool keepdims) {
+  return reduce("ReduceMean", x, std::move(axes), keepdims);
+}
+Value reduce_max(Value x, std::vector<int64_t> axes, bool keepdims) {
+  return reduce("ReduceMax", x, std::move(axes), keepdims);
+}
+Value softmax(Value x, int64_t axis) { return x.graph->emit1("Softmax", {x}, {{"axis", axis}}); }
+
+Value sum_to(Value x, const Dims& dims) {
+  const Dims& from = x.dims();
+  if (from == dims) return x;
+  const size_t extra = from.size() - dims.size();
+  std::vector<int64_t> leading, inner;
+  for (size_t i = 0; i < extra; ++i) leading.push_back(static_cast<int64_t>(i));
+  for (size_t i = 0; i < dims.size(); ++i)
+    if (dims[i].is(1) && !from[extra + i].is(1)) inner.push_back(static_cast<int64_t>(i));
+  Value result = reduce_sum(x, leading, false);
+  return reduce_sum(result, inner, true);
+}
+
+Value stop_gradient(Value x) { return unary("ort::StopGradient", x); }
+
+std::vector<int64_t> all_axes(Value x) {
+  std::vector<int64_t> axes(static_cast<size_t>(x.rank()));
+  std::iota(axes.begin(), axes.end(), 0);
+  return axes;
+}
+
+}  // namespace ort

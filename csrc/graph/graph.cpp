@@ -1,0 +1,375 @@
+// The graph's bookkeeping: values, uses, the node list, and emission with type inference.
+#include "csrc/graph/graph.h"
+
+#include <algorithm>
+
+#include "csrc/graph/schema.h"
+
+namespace ort {
+
+Graph::Graph(const OpSet& ops, bool pattern) : ops_(&ops), pattern_(pattern) {}
+Graph::~Graph() = default;
+
+Value Graph::new_value(Type type, Node* producer, int index) {
+  const Value value{this, static_cast<ValueId>(values_.size())};
+  values_.emplace_back();
+  values_.back().type = std::move(type);
+  values_.back().producer = producer;
+  values_.back().index = index;
+  return value;
+}
+
+Value Graph::input(std::string name, Type type, Role role) {
+  const Value value = new_value(std::move(type), nullptr, 0);
+  values_[value.id].name = std::move(name);
+  inputs_.push_back(value.id);
+  roles_[value.id] = role;
+  return value;
+}
+
+void Graph::output(Value value, std::string name) {
+  check(value.graph == this && value, "graph output '{}' is not a value of this graph", name);
+  outputs_.push_back({value.id, std::move(name)});
+  ++values_[value.id].output_uses;
+}
+
+void Graph::set_output(size_t index, Value to) {
+  --values_[outputs_[index].value].output_uses;
+  outputs_[index].value = to.id;
+  ++values_[to.id].output_uses;
+}
+
+void Graph::clear_outputs() {
+  for (const Output& output : outputs_) --values_[output.value].output_uses;
+  outputs_.clear();
+}
+
+Role Graph::role(ValueId input) const {
+  const auto found = roles_.find(input);
+  check(found != roles_.end(), "value %{} is not an input of the graph", input);
+  return found->second;
+}
+
+void Graph::drop_input(ValueId input) {
+  check(unused(input), "graph input '{}' is still in use", values_[input].name);
+  inputs_.erase(std::find(inputs_.begin(), inputs_.end(), input));
+  roles_.erase(input);
+}
+
+void Graph::link(Node* node, Node* before) {
+  node->next = before;
+  node->prev = before ? before->prev : last_;
+  (node->prev ? node->prev->next : first_) = node;
+  (before ? before->prev : last_) = node;
+}
+
+void Graph::unlink(Node* node) {
+  (node->prev ? node->prev->next : first_) = node->next;
+  (node->next ? node->next->prev : last_) = node->prev;
+  node->prev = node->next = nullptr;
+}
+
+void Graph::add_uses(Node* node) {
+  for (size_t i = 0; i < node->in.size(); ++i)
+    if (node->in[i] != kNone) values_[node->in[i]].uses.push_back({node, static_cast<int>(i)});
+}
+
+void Graph::drop_use(ValueId value, Node* node, int index) {
+  auto& uses = values_[value].uses;
+  const auto found = std::find_if(uses.begin(), uses.end(), [&](const Use& use) {
+    return use.node == node && use.index == index;
+  });
+  if (found != uses.end()) uses.erase(found);
+}
+
+namespace {
+
+// Fills in defaults and refuses attributes that the schema does not know or that are missing.
+void complete_attrs(const OpSchema& schema, Attrs& attrs) {
+  if (schema.domain() == "aten") return;
+  for (const auto& [name, value] : attrs) {
+    const bool known = std::any_of(schema.attrs().begin(), schema.attrs().end(),
+                                   [&](const auto& spec) { return spec.name == name; });
+    check(known, "[{}] has no attribute '{}'", schema.qualified(), name);
+  }
+  for (const auto& spec : schema.attrs()) {
+    if (attrs.has(spec.name)) continue;
+    check(!spec.required, "[{}] attribute '{}' is required", schema.qualified(), spec.name);
+    if (spec.otherwise) attrs.set(spec.name, *spec.otherwise);
+  }
+}
+
+void check_arity(const OpSchema& schema, std::span<const Value> in) {
+  for (size_t i = 0; i < std::max(in.size(), schema.inputs().size()); ++i) {
+    const OpSchema::Port* port = schema.input_port(i);
+    check(port != nullptr, "[{}] got {} inputs, takes at most {}", schema.qualified(), in.size(),
+          schema.inputs().size());
+    const bool present = i < in.size() && in[i];
+    check(present || port->optional || port->variadic, "[{}] input '{}' is missing",
+          schema.qualified(), port->name);
+  }
+}
+
+}  // namespace
+
+std::vector<Value> Graph::emit(std::string_view op, std::span<const Value> in, Attrs attrs,
+                               int n_outputs) {
+  const OpSchema& schema = ops_->get(op);
+  for (const Value& value : in)
+    check(!value || value.graph == this, "[{}] an input belongs to another graph", op);
+  check_arity(schema, in);
+  if (!pattern_) complete_attrs(schema, attrs);
+  auto owned = std::make_unique<Node>();
+  Node* node = owned.get();
+  node->schema = &schema;
+  const size_t colons = op.rfind("::");
+  node->op = std::string(colons == std::string_view::npos ? op : op.substr(colons + 2));
+  node->graph = this;
+  node->id = static_cast<int>(nodes_.size());
+  node->attrs = std::move(attrs);
+  node->where = context.where;
+  node->by = context.by;
+  node->segment = context.segment;
+  node->recompute = context.recompute;
+  for (const Value& value : in) node->in.push_back(value.id);
+  const size_t count = n_outputs >= 0 ? static_cast<size_t>(n_outputs) : schema.outputs().size();
+  for (size_t i = 0; i < count; ++i)
+    node->out.push_back(new_value({}, node, static_cast<int>(i)).id);
+  if (!pattern_) infer(node);  // before it is linked: a throw leaves no trace but unused values
+  nodes_.push_back(std::move(owned));
+  link(node, context.before);
+  add_uses(node);
+  std::vector<Value> results;
+  for (const ValueId id : node->out) results.push_back({this, id});
+  return results;
+}
+
+Value Graph::emit1(std::string_view op, std::initializer_list<Value> in, Attrs attrs) {
+  const std::vector<Value> inputs(in);
+  return emit(op, inputs, std::move(attrs), 1)[0];
+}
+
+Value Graph::constant(Tensor tensor) {
+  return emit1("Constant", {}, {{"value", std::move(tensor)}});
+}
+
+Value Graph::scalar(double value, DType dtype) {
+  return constant(Tensor::scalar(pattern_ ? DType::f64 : dtype, value));
+}
+
+Value Graph::sizes(Dims dims) { return emit1("ort::Sizes", {}, {{"dims", std::move(dims)}}); }
+
+Value Graph::size(const Dim& dim) {
+  return emit1("ort::Sizes", {}, {{"dims", Dims{dim}}, {"scalar", int64_t{1}}});
+}
+
+void Graph::replace_input(Node* node, size_t index, Value to) {
+  const ValueId from = node->in[index];
+  if (from != kNone) drop_use(from, node, static_cast<int>(index));
+  node->in[index] = to.id;
+  if (to) values_[to.id].uses.push_back({node, static_cast<int>(index)});
+}
+
+void Graph::replace(Value from, Value to, std::string_view by) {
+  check(from.graph == this && to.graph == this, "replace: a value belongs to another graph");
+  if (from == to) return;
+  const std::vector<Use> uses = values_[from.id].uses;
+  for (const Use& use : uses) replace_input(use.node, static_cast<size_t>(use.index), to);
+  for (size_t i = 0; i < outputs_.size(); ++i)
+    if (outputs_[i].value == from.id) set_output(i, to);
+  if (to.producer() && to.producer()->by.empty()) to.producer()->by = std::string(by);
+  if (values_[to.id].name.empty() && !is_input(to.id)) values_[to.id].name = values_[from.id].name;
+}
+
+void Graph::erase(Node* node) {
+  for (const ValueId id : node->out)
+    check(id == kNone || unused(id), "erase: output %{} of {} is in use", id, node->describe());
+  for (size_t i = 0; i < node->in.size(); ++i)
+    if (node->in[i] != kNone) drop_use(node->in[i], node, static_cast<int>(i));
+  unlink(node);
+  node->dead = true;
+}
+
+void Graph::move_before(Node* node, Node* position) {
+  unlink(node);
+  link(node, position);
+}
+
+std::vector<Node*> Graph::order() const {
+  std::vector<Node*> nodes;
+  for (Node* node = first_; node; node = node->next) nodes.push_back(node);
+  return nodes;
+}
+
+size_t Graph::node_count() const {
+  size_t count = 0;
+  for (Node* node = first_; node; node = node->next) ++count;
+  return count;
+}
+
+Dim Graph::fresh_symbol() { return Dim::symbol(format("u{}", fresh_++)); }
+
+namespace {
+
+void check_dtypes(const OpSchema& schema, const Node& node) {
+  std::map<std::string, std::pair<DType, std::string>> letters;
+  for (size_t i = 0; i < node.in.size(); ++i) {
+    if (!node.has_input(i) || node.input(i).type().kind != Type::Kind::tensor) continue;
+    const OpSchema::Port& port = *schema.input_port(i);
+    const DType dtype = node.input(i).type().dtype;
+    check((port.types & bit(dtype)) != 0, "[{}] input '{}' has dtype {}, which it does not take; {}",
+          schema.qualified(), port.name, dtype, node.describe());
+    if (port.same.empty() || (port.variadic && port.same == "*")) continue;
+    const auto [found, added] = letters.try_emplace(port.same, dtype, port.name);
+    check(added || found->second.first == dtype, "[{}] input '{}' has dtype {}, expected {} (as '{}'); {}",
+          schema.qualified(), port.name, dtype, found->second.first, found->second.second,
+          node.describe());
+  }
+}
+
+}  // namespace
+
+void Graph::infer(Node* node) {
+  check_dtypes(*node->schema, *node);
+  InferContext context(*this, *node);
+  check(static_cast<bool>(node->schema->infer()), "[{}] has no shape rule",
+        node->schema->qualified());
+  node->schema->infer()(context);
+}
+
+std::unique_ptr<Graph> Graph::clone() const {
+  auto copy = std::make_unique<Graph>(*ops_, pattern_);
+  copy->values_ = values_;
+  copy->inputs_ = inputs_;
+  copy->roles_ = roles_;
+  copy->outputs_ = outputs_;
+  copy->fresh_ = fresh_;
+  copy->opset = opset;
+  for (auto& value : copy->values_) {
+    value.uses.clear();
+    value.producer = nullptr;
+  }
+  for (Node* node = first_; node; node = node->next) {
+    auto twin = std::make_unique<Node>();
+    twin->schema = node->schema;
+    twin->op = node->op;
+    twin->graph = copy.get();
+    twin->id = static_cast<int>(copy->nodes_.size());
+    twin->in = node->in;
+    twin->out = node->out;
+    twin->attrs = node->attrs;
+    for (const auto& [name, graph] : node->subgraphs) twin->subgraphs.emplace_back(name, graph->clone());
+    twin->where = node->where;
+    twin->by = node->by;
+    twin->segment = node->segment;
+    twin->recompute = node->recompute;
+    Node* raw = twin.get();
+    copy->nodes_.push_back(std::move(twin));
+    copy->link(raw, nullptr);
+    copy->add_uses(raw);
+    for (const ValueId id : raw->out)
+      if (id != kNone) copy->values_[id].producer = raw;
+  }
+  return copy;
+}
+
+// --- handles ---
+
+const Type& Value::type() const { return graph->values_[id].type; }
+
+DType Value::dtype() const {
+  if (graph->is_pattern()) throw NotAPattern("a definition asks for the dtype of a wildcard");
+  return type().dtype;
+}
+
+const Dims& Value::dims() const {
+  if (graph->is_pattern()) throw NotAPattern("a definition asks for the shape of a wildcard");
+  check(type().dims.has_value(), "value %{} has no known rank", id);
+  return *type().dims;
+}
+
+int64_t Value::rank() const { return static_cast<int64_t>(dims().size()); }
+
+Dim Value::dim(int64_t axis) const {
+  const int64_t count = rank();
+  check(axis >= -count && axis < count, "value %{} has rank {}, axis {} does not exist", id, count,
+        axis);
+  return dims()[static_cast<size_t>(axis < 0 ? axis + count : axis)];
+}
+
+Node* Value::producer() const { return graph->values_[id].producer; }
+int Value::index() const { return graph->values_[id].index; }
+const std::vector<Use>& Value::uses() const { return graph->values_[id].uses; }
+const std::string& Value::name() const { return graph->values_[id].name; }
+
+Value Node::input(size_t i) const { return i < in.size() ? Value{graph, in[i]} : Value{}; }
+Value Node::output(size_t i) const { return i < out.size() ? Value{graph, out[i]} : Value{}; }
+const std::string& Node::domain() const { return schema->domain(); }
+
+std::string Node::qualified() const {
+  return domain().empty() ? op : domain() + "::" + op;
+}
+
+bool Node::is(std::string_view qualified_name) const {
+  const std::string& d = domain();
+  if (d.empty()) return op == qualified_name;
+  return qualified_name.size() == d.size() + 2 + op.size() && qualified_name.starts_with(d) &&
+         qualified_name.ends_with(op) && qualified_name.substr(d.size(), 2) == "::";
+}
+
+std::string Node::describe() const {
+  const std::string place = where ? " at " + where->text() : "";
+  return format("node %{}{}", out.empty() ? kNone : out[0], place);
+}
+
+std::string Where::text() const {
+  const std::string source = file.empty() ? "" : format("{}:{}", file, line);
+  if (module.empty()) return source;
+  return source.empty() ? module : module + " (" + source + ")";
+}
+
+std::string_view name_of(Role role) {
+  static constexpr std::string_view kNames[] = {"user", "parameter", "buffer", "key", "gradient", "stash"};
+  return kNames[static_cast<size_t>(role)];
+}
+
+std::string Type::text() const {
+  std::string body = dims ? format("{}{}", dtype, *dims) : format("{}[..]", dtype);
+  switch (kind) {
+    case Kind::tensor:
+      return body;
+    case Kind::sequence:
+      return "seq(" + body + ")";
+    case Kind::optional:
+      return "optional(" + body + ")";
+    case Kind::opaque:
+      break;
+  }
+  return "opaque";
+}
+
+Insertion::Insertion(Graph& graph, Node* before, std::string_view by)
+    : graph_(graph), saved_(graph.context) {
+  graph.context.before = before;
+  graph.context.by = std::string(by);
+  if (before) {
+    graph.context.where = before->where;
+    graph.context.segment = before->segment;
+    graph.context.recompute = before->recompute;
+  }
+}
+
+Insertion::~Insertion() { graph_.context = std::move(saved_); }
+
+const Tensor* constant_of(Value value) {
+  if (!value || !value.producer() || !value.producer()->is("Constant")) return nullptr;
+  return std::get_if<Tensor>(value.producer()->attrs.find("value"));
+}
+
+std::optional<double> scalar_of(Value value) {
+  const Tensor* tensor = constant_of(value);
+  if (!tensor || tensor->dtype == DType::string || tensor->count() != 1) return std::nullopt;
+  return element_as_double(*tensor, 0);
+}
+
+}  // namespace ort

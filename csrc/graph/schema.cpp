@@ -1,0 +1,198 @@
+// Building and finding op schemas; what shape rules see.
+#include "csrc/graph/schema.h"
+
+#include <algorithm>
+
+namespace ort {
+
+OpSchema& OpSchema::in(std::string name, TypeSet types, std::string same) {
+  inputs_.push_back({std::move(name), types, std::move(same), false, false});
+  return *this;
+}
+OpSchema& OpSchema::in_optional(std::string name, TypeSet types, std::string same) {
+  inputs_.push_back({std::move(name), types, std::move(same), true, false});
+  return *this;
+}
+OpSchema& OpSchema::in_variadic(std::string name, TypeSet types, std::string same) {
+  inputs_.push_back({std::move(name), types, std::move(same), false, true});
+  return *this;
+}
+OpSchema& OpSchema::out(std::string name, TypeSet types, std::string same) {
+  outputs_.push_back({std::move(name), types, std::move(same), false, false});
+  return *this;
+}
+OpSchema& OpSchema::out_variadic(std::string name) {
+  outputs_.push_back({std::move(name), kAny, "T", false, true});
+  return *this;
+}
+OpSchema& OpSchema::attr(std::string name, Attr otherwise) {
+  attrs_.push_back({std::move(name), std::move(otherwise), false});
+  return *this;
+}
+OpSchema& OpSchema::attr_optional(std::string name) {
+  attrs_.push_back({std::move(name), std::nullopt, false});
+  return *this;
+}
+OpSchema& OpSchema::attr_required(std::string name) {
+  attrs_.push_back({std::move(name), std::nullopt, true});
+  return *this;
+}
+
+OpSchema& OpSchema::elementwise() {
+  nature_ = Nature::elementwise;
+  if (!shape_) {
+    shape_ = [](InferContext& c) {
+      std::optional<Dims> dims = Dims{};
+      for (size_t i = 0; i < c.count() && dims; ++i) {
+        if (!c.has(i)) continue;
+        if (!c.ranked(i)) {
+          dims.reset();
+          break;
+        }
+        auto wider = broadcast(*dims, c.dims(i));
+        c.require(wider.has_value(), "shapes {} and {} do not broadcast", *dims, c.dims(i));
+        dims = std::move(wider);
+      }
+      c.out(0, c.dtype(0), std::move(dims));
+    };
+  }
+  return *this;
+}
+OpSchema& OpSchema::commutative() {
+  commutative_ = true;
+  return *this;
+}
+OpSchema& OpSchema::view() {
+  nature_ = Nature::view;
+  return *this;
+}
+OpSchema& OpSchema::effect() {
+  effect_ = true;
+  return *this;
+}
+OpSchema& OpSchema::shape(Shape shape) {
+  shape_ = std::move(shape);
+  return *this;
+}
+OpSchema& OpSchema::since(int opset) {
+  since_ = opset;
+  return *this;
+}
+OpSchema& OpSchema::not_differentiable() {
+  differentiable_ = false;
+  return *this;
+}
+OpSchema& OpSchema::differentiable_inputs(std::vector<int> inputs) {
+  differentiable_inputs_ = std::move(inputs);
+  return *this;
+}
+
+bool OpSchema::differentiable(size_t input) const {
+  if (!differentiable_) return false;
+  if (!differentiable_inputs_) return true;
+  return std::find(differentiable_inputs_->begin(), differentiable_inputs_->end(),
+                   static_cast<int>(input)) != differentiable_inputs_->end();
+}
+
+const OpSchema::Port* OpSchema::input_port(size_t i) const {
+  if (i < inputs_.size()) return &inputs_[i];
+  return !inputs_.empty() && inputs_.back().variadic ? &inputs_.back() : nullptr;
+}
+
+OpSchema& OpSet::op(std::string_view qualified) {
+  const size_t colons = qualified.rfind("::");
+  const bool plain = colons == std::string_view::npos;
+  auto& slot = ops_[std::string(qualified)];
+  check(!slot, "op '{}' is declared twice", qualified);
+  slot = std::make_unique<OpSchema>(std::string(plain ? "" : qualified.substr(0, colons)),
+                                    std::string(plain ? qualified : qualified.substr(colons + 2)));
+  return *slot;
+}
+
+const OpSchema* OpSet::find(std::string_view qualified) const {
+  const auto found = ops_.find(qualified);
+  if (found != ops_.end()) return found->second.get();
+  // Every operator of ATen is one schema: its name is the node's op.
+  if (qualified.starts_with("aten::")) return find_aten();
+  return nullptr;
+}
+
+const OpSchema* OpSet::find_aten() const {
+  const auto found = ops_.find("aten::*");
+  return found == ops_.end() ? nullptr : found->second.get();
+}
+
+const OpSchema& OpSet::get(std::string_view qualified) const {
+  const OpSchema* schema = find(qualified);
+  check(schema != nullptr, "unknown op '{}'", qualified);
+  return *schema;
+}
+
+std::vector<const OpSchema*> OpSet::all() const {
+  std::vector<const OpSchema*> schemas;
+  for (const auto& [name, schema] : ops_) schemas.push_back(schema.get());
+  return schemas;
+}
+
+const Attrs& Call::attrs() const {
+  if (graph_.is_pattern()) throw NotAPattern("a definition asks for an attribute of a pattern");
+  return attrs_;
+}
+
+std::optional<Dims> InferContext::contents(size_t i) const {
+  if (!has(i)) return std::nullopt;
+  return graph_.contents(node_.in[i]);
+}
+
+std::optional<std::vector<int64_t>> InferContext::ints(size_t i) const {
+  const auto known = contents(i);
+  if (!known) return std::nullopt;
+  std::vector<int64_t> numbers;
+  for (const Dim& dim : *known) {
+    if (!dim.value()) return std::nullopt;
+    numbers.push_back(*dim.value());
+  }
+  return numbers;
+}
+
+int64_t InferContext::axis(int64_t axis, int64_t rank) const {
+  require(axis >= -rank && axis < rank, "axis {} does not exist, the input has rank {}", axis, rank);
+  return axis < 0 ? axis + rank : axis;
+}
+
+void InferContext::out(size_t i, DType dtype, std::optional<Dims> dims) {
+  if (!wants(i)) return;
+  graph_.set_type(node_.output(i), Type::tensor(dtype, std::move(dims)));
+}
+
+void InferContext::out_contents(size_t i, Dims dims) {
+  if (wants(i)) graph_.set_contents(node_.output(i), std::move(dims));
+}
+
+void InferContext::refuse(const std::string& why) const {
+  fail("[{}] {}; {}", node_.qualified(), why, node_.describe());
+}
+
+std::optional<Dim> broadcast(const Dim& a, const Dim& b) {
+  if (a == b || b.is(1)) return a;
+  if (a.is(1)) return b;
+  const auto x = a.value(), y = b.value();
+  if (x && y) return std::nullopt;
+  // A symbol against a number above one: equal when it runs, or the kernel says no.
+  return x ? a : b;
+}
+
+std::optional<Dims> broadcast(const Dims& a, const Dims& b) {
+  const Dims& longer = a.size() >= b.size() ? a : b;
+  const Dims& shorter = a.size() >= b.size() ? b : a;
+  Dims result = longer;
+  const size_t offset = longer.size() - shorter.size();
+  for (size_t i = 0; i < shorter.size(); ++i) {
+    const auto dim = broadcast(longer[offset + i], shorter[i]);
+    if (!dim) return std::nullopt;
+    result[offset + i] = *dim;
+  }
+  return result;
+}
+
+}  // namespace ort
