@@ -15,19 +15,47 @@ const T& typed(const Attrs& attrs, std::string_view name, const char* kind) {
   return *value;
 }
 
+std::string hex(const Tensor& tensor) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (size_t i = 0; i < tensor.bytes(); ++i) {
+    text += kDigits[tensor.as<uint8_t>()[i] >> 4];
+    text += kDigits[tensor.as<uint8_t>()[i] & 15];
+  }
+  return text;
+}
+
+std::string float_text(double value) {
+  std::ostringstream out;
+  out.precision(17);
+  out << value;
+  std::string text = out.str();
+  if (text.find_first_of(".en") == std::string::npos) text += ".0";
+  return text;
+}
+
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    if (c == '\n')
+      result += "\\n";
+    else
+      result += c;
+  }
+  return result + "\"";
+}
+
+// Small tensors print their elements, middling ones their bytes, large ones only their size.
 std::string tensor_text(const Tensor& tensor) {
   std::string text = format("{}{}", tensor.dtype, tensor.sizes);
-  if (tensor.dtype == DType::string || is_complex(tensor.dtype) || tensor.count() > 8) return text;
+  if (tensor.dtype == DType::string || is_complex(tensor.dtype) || tensor.bytes() > 4096)
+    return text + "{...}";
+  if (tensor.count() > 8) return text + "x" + hex(tensor);
   std::string values;
-  for (int64_t i = 0; i < tensor.count(); ++i) {
-    std::ostringstream out;
-    out.precision(17);
-    if (is_floating(tensor.dtype))
-      out << element_as_double(tensor, i);
-    else
-      out << element_as_int(tensor, i);
-    values += (i ? ", " : "") + out.str();
-  }
+  for (int64_t i = 0; i < tensor.count(); ++i)
+    values += (i ? ", " : "") + (is_floating(tensor.dtype) ? float_text(element_as_double(tensor, i))
+                                                           : std::to_string(element_as_int(tensor, i)));
   return text + "{" + values + "}";
 }
 
@@ -88,10 +116,17 @@ std::string attr_text(const Attr& attr) {
         if constexpr (std::is_same_v<T, Tensor>) {
           out << tensor_text(x);
         } else if constexpr (std::is_same_v<T, std::string>) {
-          out << '"' << x << '"';
+          out << quoted(x);
         } else if constexpr (std::is_same_v<T, double>) {
-          out << x;
-          if (out.str().find_first_of(".en") == std::string::npos) out << ".0";
+          out << float_text(x);
+        } else if constexpr (std::is_same_v<T, std::vector<double>>) {
+          std::vector<std::string> texts;
+          for (const double item : x) texts.push_back(float_text(item));
+          append(out, texts);
+        } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+          std::vector<std::string> texts;
+          for (const std::string& item : x) texts.push_back(quoted(item));
+          append(out, texts);
         } else if constexpr (std::is_same_v<T, Dims>) {
           out << "dims";
           append(out, x);

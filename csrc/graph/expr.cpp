@@ -33,8 +33,8 @@ Value operator>=(Value a, double b) { return binary("GreaterOrEqual", a, number(
 Value operator<=(Value a, double b) { return binary("LessOrEqual", a, number(b, a)); }
 Value operator>(Value a, Value b) { return binary("Greater", a, b); }
 Value operator<(Value a, Value b) { return binary("Less", a, b); }
-Value operator&&(Value a, Value b) { return binary("And", a, b); }
-Value operator!(Value a) { return unary("Not", a); }
+Value logical_and(Value a, Value b) { return binary("And", a, b); }
+Value logical_not(Value a) { return unary("Not", a); }
 
 Value unary(std::string_view op, Value x) { return x.graph->emit1(op, {x}); }
 Value exp(Value x) { return unary("Exp", x); }

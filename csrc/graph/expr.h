@@ -26,8 +26,8 @@ Value operator>=(Value a, double b);
 Value operator<=(Value a, double b);
 Value operator>(Value a, Value b);
 Value operator<(Value a, Value b);
-Value operator&&(Value a, Value b);
-Value operator!(Value a);
+Value logical_and(Value a, Value b);
+Value logical_not(Value a);
 
 Value unary(std::string_view op, Value x);   // any op of one input without attributes
 Value exp(Value x);

@@ -207,6 +207,15 @@ size_t Graph::node_count() const {
   return count;
 }
 
+Value Graph::ensure_output(Node* node, size_t i) {
+  if (i < node->out.size() && node->out[i] != kNone) return node->output(i);
+  check(i < node->schema->outputs().size(), "[{}] has no output {}", node->qualified(), i);
+  while (node->out.size() <= i) node->out.push_back(kNone);
+  node->out[i] = new_value({}, node, static_cast<int>(i)).id;
+  infer(node);
+  return node->output(i);
+}
+
 Dim Graph::fresh_symbol() { return Dim::symbol(format("u{}", fresh_++)); }
 
 namespace {

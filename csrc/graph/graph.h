@@ -190,6 +190,8 @@ class Graph {
   const OpSet& ops() const { return *ops_; }
   bool is_pattern() const { return pattern_; }
   size_t node_count() const;
+  // Output i of the node, added (with those before it) when nobody had asked for it.
+  Value ensure_output(Node* node, size_t i);
   // The type of each output again, after a change of inputs' types.
   void infer(Node* node);
 

@@ -38,24 +38,51 @@ OpSchema& OpSchema::attr_required(std::string name) {
   return *this;
 }
 
+namespace {
+
+// The dtype of an element-wise output: bool where the schema says so, else that of the first input
+// with the output's letter.
+DType elementwise_dtype(const InferContext& c) {
+  const OpSchema& schema = *c.node().schema;
+  const OpSchema::Port& out = schema.outputs()[0];
+  if (out.types == kBool) return DType::boolean;
+  for (size_t i = 0; i < c.count(); ++i)
+    if (c.has(i) && schema.input_port(i)->same == out.same) return c.dtype(i);
+  return c.dtype(0);
+}
+
+void combine_contents(InferContext& c) {
+  const auto a = c.contents(0), b = c.contents(1);
+  if (!a || !b || a->empty() || b->empty()) return;
+  if (a->size() != b->size() && a->size() != 1 && b->size() != 1) return;
+  Dims result;
+  for (size_t i = 0; i < std::max(a->size(), b->size()); ++i)
+    result.push_back(c.node().schema->combine_sizes()((*a)[a->size() == 1 ? 0 : i],
+                                                      (*b)[b->size() == 1 ? 0 : i]));
+  c.out_contents(0, std::move(result));
+}
+
+void infer_elementwise(InferContext& c) {
+  std::optional<Dims> dims = Dims{};
+  for (size_t i = 0; i < c.count() && dims; ++i) {
+    if (!c.has(i)) continue;
+    if (!c.ranked(i)) {
+      dims.reset();
+      break;
+    }
+    auto wider = broadcast(*dims, c.dims(i));
+    c.require(wider.has_value(), "shapes {} and {} do not broadcast", *dims, c.dims(i));
+    dims = std::move(wider);
+  }
+  c.out(0, elementwise_dtype(c), std::move(dims));
+  if (c.node().schema->combine_sizes() && c.count() == 2 && is_integer(c.dtype(0))) combine_contents(c);
+}
+
+}  // namespace
+
 OpSchema& OpSchema::elementwise() {
   nature_ = Nature::elementwise;
-  if (!shape_) {
-    shape_ = [](InferContext& c) {
-      std::optional<Dims> dims = Dims{};
-      for (size_t i = 0; i < c.count() && dims; ++i) {
-        if (!c.has(i)) continue;
-        if (!c.ranked(i)) {
-          dims.reset();
-          break;
-        }
-        auto wider = broadcast(*dims, c.dims(i));
-        c.require(wider.has_value(), "shapes {} and {} do not broadcast", *dims, c.dims(i));
-        dims = std::move(wider);
-      }
-      c.out(0, c.dtype(0), std::move(dims));
-    };
-  }
+  if (!shape_) shape_ = infer_elementwise;
   return *this;
 }
 OpSchema& OpSchema::commutative() {
@@ -72,6 +99,10 @@ OpSchema& OpSchema::effect() {
 }
 OpSchema& OpSchema::shape(Shape shape) {
   shape_ = std::move(shape);
+  return *this;
+}
+OpSchema& OpSchema::on_sizes(std::function<Dim(const Dim&, const Dim&)> combine) {
+  combine_sizes_ = std::move(combine);
   return *this;
 }
 OpSchema& OpSchema::since(int opset) {
@@ -133,6 +164,8 @@ std::vector<const OpSchema*> OpSet::all() const {
   for (const auto& [name, schema] : ops_) schemas.push_back(schema.get());
   return schemas;
 }
+
+Value Backward::y(size_t i) const { return graph_.ensure_output(&node_, i); }
 
 const Attrs& Call::attrs() const {
   if (graph_.is_pattern()) throw NotAPattern("a definition asks for an attribute of a pattern");

@@ -59,20 +59,20 @@ class InferContext {
 // What a gradient rule sees: the node, the gradients of its outputs, and which inputs need one.
 class Backward {
  public:
-  Backward(Graph& graph, const Node& node, std::vector<Value> dy, std::vector<bool> needs)
+  Backward(Graph& graph, Node& node, std::vector<Value> dy, std::vector<bool> needs)
       : graph_(graph), node_(node), dy_(std::move(dy)), needs_(std::move(needs)) {}
   Graph& graph() const { return graph_; }
   const Node& node() const { return node_; }
   const Attrs& attrs() const { return node_.attrs; }
   Value dy(size_t i = 0) const { return i < dy_.size() ? dy_[i] : Value{}; }  // absent: zero
   Value x(size_t i = 0) const { return node_.input(i); }
-  Value y(size_t i = 0) const { return node_.output(i); }
+  Value y(size_t i = 0) const;   // an output that the node did not have is added
   bool has(size_t i) const { return node_.has_input(i); }
   bool needs(size_t i) const { return i < needs_.size() && needs_[i]; }
 
  private:
   Graph& graph_;
-  const Node& node_;
+  Node& node_;
   std::vector<Value> dy_;
   std::vector<bool> needs_;
 };
@@ -134,6 +134,8 @@ class OpSchema {
   OpSchema& view();          // the output is the input's bytes under another shape
   OpSchema& effect();        // keeps its place in program order; never removed, merged or repeated
   OpSchema& shape(Shape shape);
+  // For element-wise integer ops: how known sizes combine, so that shape arithmetic stays symbolic.
+  OpSchema& on_sizes(std::function<Dim(const Dim&, const Dim&)> combine);
   OpSchema& since(int opset);            // first ai.onnx opset with today's meaning
   OpSchema& not_differentiable();        // no gradient flows: comparisons, integer results
   OpSchema& differentiable_inputs(std::vector<int> inputs);  // gradients flow only to these
@@ -167,6 +169,7 @@ class OpSchema {
   bool differentiable(size_t input) const;
   int since_opset() const { return since_; }
   const Shape& infer() const { return shape_; }
+  const auto& combine_sizes() const { return combine_sizes_; }
   const Gradient& gradient_rule() const { return gradient_; }
   const Definition& definition() const { return definition_; }
 
@@ -197,6 +200,7 @@ class OpSchema {
   std::optional<std::vector<int>> differentiable_inputs_;
   int since_ = 1;
   Shape shape_;
+  std::function<Dim(const Dim&, const Dim&)> combine_sizes_;
   Gradient gradient_;
   Definition definition_;
 };

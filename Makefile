@@ -1,0 +1,94 @@
+# Everything a developer types. `make` builds against the active environment's torch if it has one,
+# else in .venv, which it makes. PYTHON=... names another interpreter.
+
+SHELL := /bin/bash
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := build
+
+# --- which Python ------------------------------------------------------------------------------
+VENV := .venv
+ACTIVE := $(firstword $(wildcard $(VIRTUAL_ENV)/lib/python3*/site-packages/torch/version.py \
+                                 $(CONDA_PREFIX)/lib/python3*/site-packages/torch/version.py))
+ifdef PYTHON
+  PY := $(PYTHON)
+else ifneq ($(ACTIVE),)
+  PY := $(firstword $(subst /lib/python3, ,$(ACTIVE)))/bin/python
+else
+  PY := $(CURDIR)/$(VENV)/bin/python
+  ENV := $(VENV)/.ready
+endif
+PIP := $(if $(shell command -v uv),uv pip,$(PY) -m pip)
+INTO := $(if $(shell command -v uv),--python $(PY))
+export JOBS ?= $(shell nproc)
+RUN := $(PY) -m
+
+# --- build -------------------------------------------------------------------------------------
+# The editable install is made where this checkout is not yet the one that Python finds; after that
+# only CMake runs.
+INSTALLED = import importlib.util as u, sys; s = u.find_spec("ortmodule"); \
+            sys.exit(not (s and s.origin == "$(CURDIR)/ortmodule/__init__.py"))
+
+.PHONY: build
+build: $(ENV) | build/.system
+	@$(PY) -I -c '$(INSTALLED)' || \
+	    $(PIP) install $(INTO) -q --no-build-isolation --no-deps -e .
+	@$(PY) setup.py -q build_ext --inplace
+
+build/.system: tools/system_packages.sh
+	@mkdir -p build
+	@tools/system_packages.sh
+	@touch $@
+
+$(VENV)/.ready: requirements/dev.txt tools/make_venv.sh | build/.system
+	@tools/make_venv.sh $(VENV) requirements/dev.txt
+	@touch $@
+
+# --- from a fresh machine to a trained model ---------------------------------------------------
+.PHONY: run
+run: build
+	@$(PY) examples/01_one_line.py
+
+# --- tests -------------------------------------------------------------------------------------
+.PHONY: test cpp_tests t dev
+cpp_tests: build
+	@cmake --build build/current --target cpp_tests -j $(JOBS)
+
+test: cpp_tests
+	@cd build/current && ctest --output-on-failure -j $(JOBS)
+	@$(RUN) pytest -q $(ARGS)
+
+# make t k=layer_norm: the Python tests whose name has k, then the GoogleTest cases; slow ones out.
+t: build
+	@$(RUN) pytest -q -m "not slow" -k "$(k)" $(ARGS)
+
+# Everything for working on it: environment, build, pre-commit hooks, compile_commands.json.
+dev: cpp_tests
+	@ln -sf build/current/compile_commands.json compile_commands.json
+	@if [ -e .git ]; then $(RUN) pre_commit install; fi
+
+# --- the rest ----------------------------------------------------------------------------------
+CPP_FILES = $(shell git ls-files -co --exclude-standard '*.h' '*.cpp')
+.PHONY: fmt bench replay compat lock clean
+fmt: $(ENV)
+	@$(RUN) ruff check --fix -q .
+	@$(RUN) ruff format -q .
+	@$(dir $(PY))clang-format -i $(CPP_FILES)
+
+bench: build
+	@$(PY) benchmarks/compare.py $(ARGS)
+
+# The plans of the example models, compared with the recorded ones: a refactor changes none.
+replay: build
+	@$(PY) tools/replay.py $(ARGS)
+
+# The newest torch in an environment of its own, with a wheel built for it, and the model tests.
+compat: build/.system
+	@tools/compat.sh .venv-compat
+
+# Pins every package of requirements/dev.in, for all Python versions at once (needs uv).
+lock:
+	@uv pip compile --universal --python-version 3.11 --no-header --no-annotate -q \
+	    requirements/dev.in -o requirements/dev.txt
+
+clean:
+	@rm -rf build dist out *.egg-info ortmodule/*.so ortmodule/_build_info.py compile_commands.json

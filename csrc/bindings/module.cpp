@@ -1,0 +1,9 @@
+// The Python module ortmodule._C: the engine without torch. Loaded by ortmodule/_native.py.
+#include <pybind11/pybind11.h>
+
+#include "csrc/core/version.h"
+
+PYBIND11_MODULE(_C, m) {
+  m.doc() = "The ortmodule engine; knows no torch.";
+  m.def("version", &ort::version);
+}

@@ -1,0 +1,176 @@
+// Element-wise arithmetic and functions of one or two inputs (ONNX opset 26 meanings).
+#include <cmath>
+#include <numbers>
+
+#include "csrc/ops/ops.h"
+
+namespace ort {
+namespace {
+
+constexpr double kPi = std::numbers::pi;
+
+Value zero(Value like) { return number(0.0, like); }
+
+Outputs pow_gradient(const Backward& b) {
+  const Value dy = b.dy(), x = b.x(0), p = b.x(1);
+  Outputs grads(2);
+  if (b.needs(0)) {
+    const auto exponent = scalar_of(p);
+    if (exponent == 2.0) {
+      grads[0] = dy * (2.0 * x);
+    } else if (exponent && *exponent != 0.0) {
+      grads[0] = dy * (*exponent * pow(x, *exponent - 1.0));
+    } else {
+      const Value power = cast(p, x.dtype());
+      grads[0] = where(equal(power, zero(power)), zero(dy), dy * (power * pow(x, power - 1.0)));
+    }
+  }
+  if (b.needs(1)) {
+    const Value flat = logical_and(equal(x, zero(x)), p >= 0.0);
+    grads[1] = where(flat, zero(dy), dy * (b.y() * log(x)));
+  }
+  return grads;
+}
+
+// Ties share the gradient evenly, as torch.maximum does.
+Outputs extremum_gradient(const Backward& b) {
+  const size_t count = b.node().in.size();
+  std::vector<Value> hits;
+  Value total;
+  for (size_t i = 0; i < count; ++i) {
+    hits.push_back(cast(equal(b.x(i), b.y()), b.dy().dtype()));
+    total = total ? total + hits[i] : hits[i];
+  }
+  Outputs grads;
+  for (const Value& hit : hits) grads.push_back(count == 1 ? b.dy() : b.dy() * hit / total);
+  return grads;
+}
+
+void register_arithmetic(OpSet& ops) {
+  ops.op("Add").in("a", kNumeric).in("b", kNumeric).out("y").since(7).elementwise()
+      .on_sizes([](const Dim& a, const Dim& b) { return a + b; }).commutative()
+      .gradient([](const Backward& b) { return Outputs{b.dy(), b.dy()}; });
+  ops.op("Sub").in("a", kNumeric).in("b", kNumeric).out("y").since(7).elementwise()
+      .on_sizes([](const Dim& a, const Dim& b) { return a - b; })
+      .gradient([](const Backward& b) { return Outputs{b.dy(), b.needs(1) ? -b.dy() : Value{}}; });
+  ops.op("Mul").in("a", kNumeric).in("b", kNumeric).out("y").since(7).elementwise()
+      .on_sizes([](const Dim& a, const Dim& b) { return a * b; }).commutative()
+      .gradient([](const Backward& b) {
+        return Outputs{b.needs(0) ? b.dy() * b.x(1) : Value{}, b.needs(1) ? b.dy() * b.x(0) : Value{}};
+      });
+  ops.op("Div").in("a", kNumeric).in("b", kNumeric).out("y").since(7).elementwise()
+      .on_sizes([](const Dim& a, const Dim& b) { return floor_div(a, b); })
+      .gradient([](const Backward& b) {
+        return Outputs{b.needs(0) ? b.dy() / b.x(1) : Value{},
+                       b.needs(1) ? -b.dy() * (b.y() / b.x(1)) : Value{}};
+      });
+  ops.op("Pow").in("x", kNumeric).in("exponent", kNumeric, "P").out("y").since(12).elementwise()
+      .gradient(pow_gradient);
+  ops.op("Mod").in("a", kNumeric).in("b", kNumeric).attr("fmod", int64_t{0}).out("y").since(10).elementwise()
+      .differentiable_inputs({0})
+      .gradient([](const Backward& b) { return b.dy(); });
+  ops.op("Max").in_variadic("x", kNumeric).out("y").since(8).elementwise().gradient(extremum_gradient);
+  ops.op("Min").in_variadic("x", kNumeric).out("y").since(8).elementwise().gradient(extremum_gradient);
+  const auto sum = [](const Call& c) {
+    Value total = c.x(0);
+    for (size_t i = 1; i < c.count(); ++i) total = total + c.x(i);
+    return total;
+  };
+  ops.op("Sum").in_variadic("x", kFloating).out("y").since(8).elementwise().defined_as(sum);
+  ops.op("Mean").in_variadic("x", kFloating).out("y").since(8).elementwise()
+      .defined_as([sum](const Call& c) { return sum(c) / static_cast<double>(c.count()); });
+}
+
+using Slope = std::function<Value(const Backward&)>;
+
+void unary_op(OpSet& ops, std::string_view name, TypeSet types, Slope slope) {
+  ops.op(name).in("x", types).out("y").since(6).elementwise().gradient(
+      [slope](const Backward& b) { return b.dy() * slope(b); });
+}
+
+// A step function: its gradient is zero wherever it exists.
+void step_op(OpSet& ops, std::string_view name, TypeSet types) {
+  ops.op(name).in("x", types).out("y").since(6).elementwise().gradient(
+      [](const Backward&) { return Outputs{Value{}}; });
+}
+
+void register_functions(OpSet& ops) {
+  ops.op("Neg").in("x", kNumeric).out("y").since(6).elementwise().gradient(
+      [](const Backward& b) { return -b.dy(); });
+  ops.op("Identity").in("x").out("y").view().shape([](InferContext& c) {
+        c.out(0, c.dtype(), c.type(0).dims);
+        if (const auto known = c.contents(0)) c.out_contents(0, *known);
+      }).gradient([](const Backward& b) { return b.dy(); });
+  unary_op(ops, "Abs", kNumeric, [](const Backward& b) { return sign(b.x()); });
+  unary_op(ops, "Exp", kFloating, [](const Backward& b) { return b.y(); });
+  ops.op("Log").in("x", kFloating).out("y").since(6).elementwise().gradient(
+      [](const Backward& b) { return b.dy() / b.x(); });
+  ops.op("Sqrt").in("x", kFloating).out("y").since(6).elementwise().gradient(
+      [](const Backward& b) { return b.dy() / (2.0 * b.y()); });
+  unary_op(ops, "Reciprocal", kFloating, [](const Backward& b) { return -(b.y() * b.y()); });
+  unary_op(ops, "Erf", kFloating, [](const Backward& b) {
+    return 2.0 / std::sqrt(kPi) * exp(-(b.x() * b.x()));
+  });
+  unary_op(ops, "Sin", kFloating, [](const Backward& b) { return cos(b.x()); });
+  unary_op(ops, "Cos", kFloating, [](const Backward& b) { return -sin(b.x()); });
+  unary_op(ops, "Tan", kFloating, [](const Backward& b) { return 1.0 + b.y() * b.y(); });
+  unary_op(ops, "Asin", kFloating, [](const Backward& b) { return 1.0 / sqrt(1.0 - b.x() * b.x()); });
+  unary_op(ops, "Acos", kFloating, [](const Backward& b) { return -1.0 / sqrt(1.0 - b.x() * b.x()); });
+  unary_op(ops, "Atan", kFloating, [](const Backward& b) { return 1.0 / (1.0 + b.x() * b.x()); });
+  unary_op(ops, "Sinh", kFloating, [](const Backward& b) { return unary("Cosh", b.x()); });
+  unary_op(ops, "Cosh", kFloating, [](const Backward& b) { return unary("Sinh", b.x()); });
+  unary_op(ops, "Asinh", kFloating, [](const Backward& b) { return 1.0 / sqrt(b.x() * b.x() + 1.0); });
+  unary_op(ops, "Acosh", kFloating, [](const Backward& b) { return 1.0 / sqrt(b.x() * b.x() - 1.0); });
+  unary_op(ops, "Atanh", kFloating, [](const Backward& b) { return 1.0 / (1.0 - b.x() * b.x()); });
+  step_op(ops, "Sign", kNumeric);
+  step_op(ops, "Floor", kFloating);
+  step_op(ops, "Ceil", kFloating);
+  step_op(ops, "Round", kFloating);
+}
+
+void register_choice(OpSet& ops) {
+  ops.op("Where").in("condition", kBool, "B").in("a").in("b").out("y").since(9).elementwise()
+      .gradient([](const Backward& b) {
+        const Value none = zero(b.dy());
+        return Outputs{Value{}, b.needs(1) ? where(b.x(0), b.dy(), none) : Value{},
+                       b.needs(2) ? where(b.x(0), none, b.dy()) : Value{}};
+      });
+  ops.op("Clip").in("x", kNumeric).in_optional("min", kNumeric).in_optional("max", kNumeric).out("y")
+      .since(12).elementwise().differentiable_inputs({0})
+      .gradient([](const Backward& b) {
+        Value inside;
+        if (b.has(1)) inside = b.graph().emit1("GreaterOrEqual", {b.x(0), b.x(1)});
+        if (b.has(2)) {
+          const Value below = b.graph().emit1("LessOrEqual", {b.x(0), b.x(2)});
+          inside = inside ? logical_and(inside, below) : below;
+        }
+        return inside ? where(inside, b.dy(), zero(b.dy())) : b.dy();
+      });
+  ops.op("Cast").in("x", kAny, "X").out("y", kAny, "Y").attr_required("to").attr("saturate", int64_t{1})
+      .attr("round_mode", std::string("up"))
+      .since(9).shape([](InferContext& c) {
+        const int64_t to = c.attrs().i("to");
+        c.require(known_dtype(to), "attribute 'to' is {}, which is no dtype", to);
+        c.out(0, static_cast<DType>(to), c.type(0).dims);
+        const auto known = c.contents(0);
+        if (known && is_integer(static_cast<DType>(to))) c.out_contents(0, *known);
+      })
+      .elementwise()
+      .gradient([](const Backward& b) {
+        return is_floating(b.x().dtype()) ? cast(b.dy(), b.x().dtype()) : Value{};
+      });
+  ops.op("CastLike").in("x", kAny, "X").in("like", kAny, "Y").out("y", kAny, "Y").since(15)
+      .shape([](InferContext& c) { c.out(0, c.dtype(1), c.type(0).dims); })
+      .differentiable_inputs({0})
+      .defined_as([](Value x, Value like) { return cast(x, like.dtype()); });
+}
+
+}  // namespace
+
+void register_elementwise(OpSet& ops) {
+  register_arithmetic(ops);
+  register_functions(ops);
+  register_choice(ops);
+}
+
+}  // namespace ort

@@ -1,0 +1,155 @@
+// Matrix products: ONNX's MatMul and Gemm, torch's linear, and the product with transposes and
+// epilogue that the passes build.
+#include <numeric>
+
+#include "csrc/ops/ops.h"
+
+namespace ort {
+namespace {
+
+// Shapes of a product whose operands have rank 2 or more after promotion of vectors.
+void infer_product(InferContext& c, bool trans_a, bool trans_b) {
+  if (!c.ranked(0) || !c.ranked(1)) return c.out(0, c.dtype(), std::nullopt);
+  Dims a = c.dims(0), b = c.dims(1);
+  c.require(!a.empty() && !b.empty(), "operands have ranks {} and {}, expected at least 1", a.size(),
+            b.size());
+  const bool row = a.size() == 1, column = b.size() == 1;
+  if (row) a.insert(a.begin(), 1);
+  if (column) b.push_back(1);
+  if (trans_a) std::swap(a[a.size() - 1], a[a.size() - 2]);
+  if (trans_b) std::swap(b[b.size() - 1], b[b.size() - 2]);
+  const Dim k = a.back(), kb = b[b.size() - 2], m = a[a.size() - 2], n = b.back();
+  const bool differ = k.value() && kb.value() && !(k == kb);
+  c.require(!differ, "a has shape {}, b has shape {}: inner sizes {} and {} differ", c.dims(0),
+            c.dims(1), k, kb);
+  const auto batch = broadcast(Dims(a.begin(), a.end() - 2), Dims(b.begin(), b.end() - 2));
+  c.require(batch.has_value(), "batch sizes of {} and {} do not broadcast", c.dims(0), c.dims(1));
+  Dims dims = *batch;
+  if (!row) dims.push_back(m);
+  if (!column) dims.push_back(n);
+  c.out(0, c.dtype(), std::move(dims));
+}
+
+// [.., M, K] as [.. * M, K].
+Value flat_rows(Value x) {
+  Dims dims = x.dims();
+  const Dim last = dims.back();
+  dims.pop_back();
+  return reshape(x, {product(dims), last});
+}
+
+Value product_of(Value a, Value b, bool trans_a, bool trans_b) {
+  return a.graph->emit1("ort::MatMul", {a, b, Value{}},
+                        {{"trans_a", static_cast<int64_t>(trans_a)}, {"trans_b", static_cast<int64_t>(trans_b)}});
+}
+
+Outputs matmul_gradient(const Backward& b) {
+  Value x = b.x(0), w = b.x(1), dy = b.dy();
+  const Dims x_dims = x.dims(), w_dims = w.dims();
+  if (x.rank() == 1) {
+    x = unsqueeze(x, {0});
+    dy = unsqueeze(dy, {w_dims.size() == 1 ? -1 : -2});
+  }
+  if (w.rank() == 1) {
+    w = unsqueeze(w, {1});
+    dy = unsqueeze(dy, {-1});
+  }
+  Outputs grads(2);
+  if (b.needs(0)) grads[0] = reshape(sum_to(product_of(dy, w, false, true), x.dims()), x_dims);
+  if (b.needs(1)) {
+    const bool shared = w.rank() == 2;  // one weight for every batch: a single tall product
+    const Value dw = shared ? product_of(flat_rows(x), flat_rows(dy), true, false)
+                            : sum_to(product_of(x, dy, true, false), w.dims());
+    grads[1] = reshape(dw, w_dims);
+  }
+  return grads;
+}
+
+Outputs linear_gradient(const Backward& b) {
+  check(b.attrs().s("activation") == "none", "ort::Linear with an activation has no gradient: it is "
+        "made after differentiation");
+  Outputs grads(3);
+  if (b.needs(0)) grads[0] = matmul(b.dy(), b.x(1));
+  const Value dy = flat_rows(b.dy());
+  if (b.needs(1)) grads[1] = product_of(dy, flat_rows(b.x(0)), true, false);
+  if (b.needs(2)) grads[2] = reduce_sum(dy, {0}, false);
+  return grads;
+}
+
+void infer_linear(InferContext& c) {
+  if (!c.ranked(0) || !c.ranked(1)) return c.out(0, c.dtype(), std::nullopt);
+  Dims dims = c.dims(0);
+  const Dims& w = c.dims(1);
+  c.require(!dims.empty() && w.size() == 2, "x has shape {}, w has shape {}, expected [.., K] and [N, K]",
+            dims, w);
+  const bool differ = dims.back().value() && w[1].value() && !(dims.back() == w[1]);
+  c.require(!differ, "w has shape {}, expected [N, {}] (last axis of x)", w, dims.back());
+  if (c.has(2) && c.ranked(2))
+    c.require(c.rank(2) == 1 && c.dims(2)[0] == w[0], "b has shape {}, expected [{}]", c.dims(2), w[0]);
+  dims.back() = w[0];
+  c.out(0, c.dtype(), std::move(dims));
+}
+
+Value activated(Value x, const std::string& activation) {
+  if (activation == "none") return x;
+  if (activation == "relu") return relu(x);
+  if (activation == "tanh") return tanh(x);
+  if (activation == "sigmoid") return sigmoid(x);
+  if (activation == "silu") return unary("Swish", x);
+  check(activation == "gelu" || activation == "gelu_tanh", "unknown activation '{}'", activation);
+  const std::string form = activation == "gelu" ? "none" : "tanh";
+  return x.graph->emit1("Gelu", {x}, {{"approximate", form}});
+}
+
+Value fused_product(const Call& c) {
+  Value a = c.x(0), b = c.x(1);
+  if (c.attrs().i("trans_a")) a = swap_last(a);
+  if (c.attrs().i("trans_b")) b = swap_last(b);
+  Value y = matmul(a, b);
+  if (c.attrs().f("alpha") != 1.0) y = y * c.attrs().f("alpha");
+  if (c.has(2)) y = y + c.x(2);
+  return activated(y, c.attrs().s("activation"));
+}
+
+Value gemm(const Call& c) {
+  Value a = c.x(0), b = c.x(1);
+  if (c.attrs().i("transA")) a = swap_last(a);
+  if (c.attrs().i("transB")) b = swap_last(b);
+  Value y = matmul(a, b);
+  const double alpha = c.attrs().f("alpha"), beta = c.attrs().f("beta");
+  if (alpha != 1.0) y = y * alpha;
+  if (c.has(2) && beta != 0.0) y = y + (beta == 1.0 ? c.x(2) : c.x(2) * beta);
+  return y;
+}
+
+}  // namespace
+
+void register_matmul(OpSet& ops) {
+  ops.op("MatMul").in("a", kNumeric).in("b", kNumeric).out("y").since(9)
+      .shape([](InferContext& c) { infer_product(c, false, false); })
+      .gradient(matmul_gradient);
+  ops.op("Gemm").in("a", kNumeric).in("b", kNumeric).in_optional("c", kNumeric).out("y").since(9)
+      .attr("alpha", 1.0).attr("beta", 1.0).attr("transA", int64_t{0}).attr("transB", int64_t{0})
+      .shape([](InferContext& c) {
+        infer_product(c, c.attrs().i("transA") != 0, c.attrs().i("transB") != 0);
+      })
+      .defined_as(gemm);
+  ops.op("ort::MatMul").in("a", kFloating).in("b", kFloating).in_optional("bias", kFloating).out("y")
+      .attr("trans_a", int64_t{0}).attr("trans_b", int64_t{0}).attr("alpha", 1.0)
+      .attr("activation", std::string("none"))
+      .shape([](InferContext& c) {
+        infer_product(c, c.attrs().i("trans_a") != 0, c.attrs().i("trans_b") != 0);
+      })
+      .defined_as(fused_product);
+  ops.op("ort::Linear").in("x", kFloating).in("w", kFloating).in_optional("b", kFloating).out("y")
+      .attr("activation", std::string("none"))
+      .shape(infer_linear)
+      .defined_as([](const Call& c) {
+        Value y = matmul(c.x(0), swap_last(c.x(1)));
+        if (c.has(2)) y = y + c.x(2);
+        return activated(y, c.attrs().s("activation"));
+      })
+      .gradient(linear_gradient);
+}
+
+}  // namespace ort

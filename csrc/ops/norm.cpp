@@ -1,0 +1,196 @@
+// Normalisations. Their gradients are written in elementary ops: one pass of row and column sums each,
+// which a provider fuses.
+#include <numeric>
+
+#include "csrc/ops/ops.h"
+
+namespace ort {
+namespace {
+
+std::vector<int64_t> axes_from(int64_t axis, int64_t rank) {
+  if (axis < 0) axis += rank;
+  std::vector<int64_t> axes;
+  for (int64_t i = axis; i < rank; ++i) axes.push_back(i);
+  return axes;
+}
+
+// Axes of everything but the batch and the channel: [N, C, D1..Dn] -> 2..n+1.
+std::vector<int64_t> spatial_axes(int64_t rank) { return axes_from(2, rank); }
+
+// A per-channel vector [C] against [N, C, D1..Dn].
+Value per_channel(Value vector, int64_t rank) {
+  std::vector<int64_t> axes(static_cast<size_t>(rank) - 2);
+  std::iota(axes.begin(), axes.end(), 1);
+  return unsqueeze(vector, axes);
+}
+
+struct Moments {
+  Value centred, mean, inv_std;
+};
+
+// LayerNorm's statistics over `axes`: biased variance (Ba et al. 2016, eq. 3).
+Moments moments(Value x, const std::vector<int64_t>& axes, double epsilon) {
+  const Value mean = reduce_mean(x, axes);
+  const Value centred = x - mean;
+  const Value variance = reduce_mean(centred * centred, axes);
+  return {centred, mean, 1.0 / sqrt(variance + epsilon)};
+}
+
+void infer_norm(InferContext& c) {
+  same_dims(c, 0, 0);
+  if (!c.ranked(0)) return;
+  const int64_t axis = c.axis(c.attrs().i("axis"), c.rank(0));
+  Dims reduced = c.dims(0);
+  for (size_t i = static_cast<size_t>(axis); i < reduced.size(); ++i) reduced[i] = 1;
+  const Dims normal(c.dims(0).begin() + axis, c.dims(0).end());
+  for (size_t i = 1; i < c.count() && c.has(i); ++i) {
+    if (!c.ranked(i)) continue;
+    const auto wide = broadcast(normal, c.dims(i));
+    c.require(wide && wide->size() == normal.size(), "{} has shape {}, expected {} (from axis {} of x)",
+              c.node().schema->inputs()[i].name, c.dims(i), normal, axis);
+  }
+  c.out(1, c.dtype(0), reduced);
+  c.out(2, c.dtype(0), reduced);
+}
+
+Outputs layer_norm(const Call& c) {
+  const Moments m = moments(c.x(0), axes_from(c.attrs().i("axis"), c.x(0).rank()), c.attrs().f("epsilon"));
+  Value y = m.centred * m.inv_std * c.x(1);
+  if (c.has(2)) y = y + c.x(2);
+  return {y, m.mean, m.inv_std};
+}
+
+// dx = (g - mean(g) - n mean(g n)) / std with n the normalised x and g = dy scale.
+Outputs layer_norm_gradient(const Backward& b) {
+  check(!b.dy(1) && !b.dy(2), "[LayerNormalization] no gradient flows through mean and inv_std");
+  const Value x = b.x(0), dy = b.dy(), inv_std = b.y(2);
+  const auto axes = axes_from(b.attrs().i("axis"), x.rank());
+  const Value normal = (x - b.y(1)) * inv_std;
+  const Value g = dy * b.x(1);
+  Outputs grads(3);
+  grads[0] = inv_std * (g - reduce_mean(g, axes) - normal * reduce_mean(g * normal, axes));
+  if (b.needs(1)) grads[1] = sum_to(dy * normal, b.x(1).dims());
+  if (b.needs(2)) grads[2] = sum_to(dy, b.x(2).dims());
+  return grads;
+}
+
+Outputs rms_norm(const Call& c) {
+  const Value x = c.x(0);
+  const Value square = reduce_mean(x * x, axes_from(c.attrs().i("axis"), x.rank()));
+  const Value inv_rms = 1.0 / sqrt(square + c.attrs().f("epsilon"));
+  return {x * inv_rms * c.x(1)};
+}
+
+// dx = inv (g - n mean(g n)) with n = x inv (Zhang & Sennrich 2019).
+Outputs rms_norm_gradient(const Backward& b) {
+  const Value x = b.x(0), dy = b.dy();
+  const auto axes = axes_from(b.attrs().i("axis"), x.rank());
+  const Value inv = 1.0 / sqrt(reduce_mean(x * x, axes) + b.attrs().f("epsilon"));
+  const Value normal = x * inv;
+  const Value g = dy * b.x(1);
+  Outputs grads(2);
+  grads[0] = inv * (g - normal * reduce_mean(g * normal, axes));
+  if (b.needs(1)) grads[1] = sum_to(dy * normal, b.x(1).dims());
+  return grads;
+}
+
+Value group_norm(const Call& c) {
+  const Value x = c.x(0);
+  const Dim groups = c.attrs().i("num_groups");
+  const Dims dims = x.dims();
+  Dims inner(dims.begin() + 1, dims.end());
+  const auto size = divide_exactly(product(inner), groups);
+  check(size.has_value(), "[GroupNormalization] {} channels do not divide into {} groups", dims[1], groups);
+  const Moments m = moments(reshape(x, {dims[0], groups, *size}), {2}, c.attrs().f("epsilon"));
+  const Value normal = reshape(m.centred * m.inv_std, dims);
+  return normal * per_channel(c.x(1), x.rank()) + per_channel(c.x(2), x.rank());
+}
+
+Value instance_norm(const Call& c) {
+  const Value x = c.x(0);
+  const Moments m = moments(x, spatial_axes(x.rank()), c.attrs().f("epsilon"));
+  return m.centred * m.inv_std * per_channel(c.x(1), x.rank()) + per_channel(c.x(2), x.rank());
+}
+
+// ONNX's own: running statistics take momentum on the old value and the biased variance.
+Outputs batch_normalization(const Call& c) {
+  const Value x = c.x(0);
+  const int64_t rank = x.rank();
+  const double epsilon = c.attrs().f("epsilon"), momentum = c.attrs().f("momentum");
+  Value mean = c.x(3), variance = c.x(4);
+  Outputs outputs(3);
+  if (c.attrs().i("training_mode")) {
+    std::vector<int64_t> axes{0};
+    for (const int64_t axis : spatial_axes(rank)) axes.push_back(axis);
+    mean = reduce_mean(x, axes, false);
+    const Value centred = x - per_channel(mean, rank);
+    variance = reduce_mean(centred * centred, axes, false);
+    outputs[1] = c.x(3) * momentum + mean * (1.0 - momentum);
+    outputs[2] = c.x(4) * momentum + variance * (1.0 - momentum);
+  }
+  const Value scale = c.x(1) / sqrt(variance + epsilon);
+  outputs[0] = (x - per_channel(mean, rank)) * per_channel(scale, rank) + per_channel(c.x(2), rank);
+  if (!c.attrs().i("training_mode")) outputs.resize(1);
+  return outputs;
+}
+
+void infer_batch_norm(InferContext& c) {
+  same_dims(c, 0, 0);
+  if (c.ranked(0)) {
+    c.require(c.rank(0) >= 2, "x has rank {}, expected at least 2", c.rank(0));
+    for (size_t i = 1; i < c.count(); ++i)
+      if (c.has(i) && c.ranked(i))
+        c.require(c.rank(i) == 1 && c.dims(i)[0] == c.dims(0)[1], "{} has shape {}, expected [{}]",
+                  c.node().schema->inputs()[i].name, c.dims(i), c.dims(0)[1]);
+  }
+  for (size_t i = 1; i < c.node().out.size(); ++i)
+    c.out(i, c.dtype(1), c.type(1).dims);
+}
+
+Outputs batch_norm_gradient(const Backward& b) {
+  const bool training = b.attrs().i("training") != 0;
+  const Value mean = training ? b.y(3) : b.x(3);
+  const Value inv_std = training ? b.y(4) : 1.0 / sqrt(b.x(4) + b.attrs().f("epsilon"));
+  const std::vector<Value> in{b.dy(), b.x(0), b.x(1), mean, inv_std};
+  Outputs grads = b.graph().emit("ort::BatchNormGrad", in, {{"training", static_cast<int64_t>(training)}});
+  return grads;
+}
+
+void register_batch_norm(OpSet& ops) {
+  ops.op("BatchNormalization").in("x", kFloating).in("scale", kFloating).in("bias", kFloating)
+      .in("mean", kFloating).in("var", kFloating).out("y").out("running_mean").out("running_var")
+      .since(14).attr("epsilon", 1e-5).attr("momentum", 0.9).attr("training_mode", int64_t{0})
+      .shape(infer_batch_norm).defined_as(batch_normalization);
+  // torch's batch_norm: momentum weighs the new value, the running variance is the unbiased one.
+  ops.op("ort::BatchNorm").in("x", kFloating).in("scale", kFloating).in("bias", kFloating)
+      .in("running_mean", kFloating).in("running_var", kFloating)
+      .out("y").out("new_mean").out("new_var").out("saved_mean").out("saved_inv_std")
+      .attr("epsilon", 1e-5).attr("momentum", 0.1).attr("training", int64_t{1})
+      .shape(infer_batch_norm).differentiable_inputs({0, 1, 2}).gradient(batch_norm_gradient);
+  ops.op("ort::BatchNormGrad").in("dy", kFloating).in("x", kFloating).in("scale", kFloating)
+      .in("mean", kFloating).in("inv_std", kFloating).out("dx").out("dscale").out("dbias")
+      .attr("training", int64_t{1}).shape([](InferContext& c) {
+        same_dims(c, 0, 1);
+        same_dims(c, 1, 2);
+        same_dims(c, 2, 2);
+      });
+}
+
+}  // namespace
+
+void register_norm(OpSet& ops) {
+  ops.op("LayerNormalization").in("x", kFloating).in("scale", kFloating).in_optional("bias", kFloating)
+      .out("y").out("mean").out("inv_std").since(17).attr("axis", int64_t{-1}).attr("epsilon", 1e-5)
+      .attr("stash_type", int64_t{1}).shape(infer_norm).defined_as(layer_norm).gradient(layer_norm_gradient);
+  ops.op("RMSNormalization").in("x", kFloating).in("scale", kFloating).out("y").since(23)
+      .attr("axis", int64_t{-1}).attr("epsilon", 1e-5).attr("stash_type", int64_t{1})
+      .shape(infer_norm).defined_as(rms_norm).gradient(rms_norm_gradient);
+  ops.op("GroupNormalization").in("x", kFloating).in("scale", kFloating).in("bias", kFloating).out("y")
+      .since(21).attr("epsilon", 1e-5).attr_required("num_groups").attr("stash_type", int64_t{1})
+      .shape(like(0)).defined_as(group_norm);
+  ops.op("InstanceNormalization").in("x", kFloating).in("scale", kFloating).in("bias", kFloating).out("y")
+      .since(6).attr("epsilon", 1e-5).shape(like(0)).defined_as(instance_norm);
+  register_batch_norm(ops);
+}
+
+}  // namespace ort

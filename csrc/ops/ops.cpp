@@ -1,0 +1,51 @@
+// The visible list of families, and the shape rules they share.
+#include "csrc/ops/ops.h"
+
+namespace ort {
+
+const OpSet& default_ops() {
+  static const OpSet* ops = [] {
+    auto* set = new OpSet();
+    register_elementwise(*set);
+    register_activation(*set);
+    register_logic(*set);
+    register_matmul(*set);
+    register_norm(*set);
+    register_softmax(*set);
+    register_loss(*set);
+    register_reduce(*set);
+    register_shape(*set);
+    register_slice(*set);
+    register_index(*set);
+    register_conv(*set);
+    register_pool(*set);
+    register_rnn(*set);
+    register_attention(*set);
+    register_random(*set);
+    register_control(*set);
+    return set;
+  }();
+  return *ops;
+}
+
+void same_dims(InferContext& c, size_t output, size_t input) {
+  c.out(output, c.dtype(input), c.type(input).dims);
+}
+
+Shape like(size_t input) {
+  return [input](InferContext& c) { same_dims(c, 0, input); };
+}
+
+Shape like_as(size_t input, DType dtype) {
+  return [=](InferContext& c) { c.out(0, dtype, c.type(input).dims); };
+}
+
+Shape dims_attr(size_t dtype_input) {
+  return [dtype_input](InferContext& c) {
+    const Attr* dims = c.attrs().find("dims");
+    c.require(dims && std::holds_alternative<Dims>(*dims), "attribute 'dims' is missing");
+    c.out(0, c.dtype(dtype_input), std::get<Dims>(*dims));
+  };
+}
+
+}  // namespace ort

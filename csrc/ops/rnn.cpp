@@ -1,0 +1,58 @@
+// Recurrent layers over [T, B, I], as in ONNX; gates of an LSTM in the order i, o, f, c.
+#include "csrc/ops/ops.h"
+
+namespace ort {
+namespace {
+
+void infer_lstm(InferContext& c) {
+  if (!c.ranked(0) || !c.ranked(2)) {
+    for (size_t i = 0; i < 4; ++i) c.out(i, c.dtype(), std::nullopt);
+    return;
+  }
+  const Dims &x = c.dims(0), &r = c.dims(2);
+  c.require(x.size() == 3 && r.size() == 3, "x has shape {}, r has shape {}, expected [T, B, I] and [D, 4H, H]", x, r);
+  c.require(c.attrs().i("layout") == 0, "layout 1 is not supported");
+  const Dim directions = r[0], hidden = r[2];
+  c.out(0, c.dtype(), Dims{x[0], directions, x[1], hidden});
+  c.out(1, c.dtype(), Dims{directions, x[1], hidden});
+  c.out(2, c.dtype(), Dims{directions, x[1], hidden});
+  // gates and cell states of every step, which the gradient reads
+  c.out(3, c.dtype(), Dims{x[0], directions, x[1], hidden * 5});
+}
+
+Outputs lstm_gradient(const Backward& b) {
+  check(!b.has(4) && !b.has(7), "[LSTM] no gradient with sequence lengths or peepholes");
+  Graph& g = b.graph();
+  const auto or_zero = [&](size_t i) { return b.dy(i) ? b.dy(i) : zeros_like(b.y(i)); };
+  const Value h0 = b.has(5) ? b.x(5) : zeros_like(b.y(1)), c0 = b.has(6) ? b.x(6) : zeros_like(b.y(2));
+  const std::vector<Value> in{or_zero(0), or_zero(1), or_zero(2), b.x(0), b.x(1), b.x(2), h0, c0, b.y(0), b.y(3)};
+  const auto out = g.emit("ort::LSTMGrad", in, {{"direction", b.attrs().s("direction")}});
+  return {out[0], out[1], out[2], b.needs(3) ? out[3] : Value{}, Value{}, out[4], out[5], Value{}};
+}
+
+}  // namespace
+
+void register_rnn(OpSet& ops) {
+  ops.op("LSTM").in("x", kFloating).in("w", kFloating).in("r", kFloating).in_optional("b", kFloating)
+      .in_optional("sequence_lens", bit(DType::i32), "L").in_optional("initial_h", kFloating)
+      .in_optional("initial_c", kFloating).in_optional("p", kFloating)
+      .out("y").out("y_h").out("y_c").out("gates").since(7)
+      .attr_optional("activations").attr_optional("activation_alpha").attr_optional("activation_beta")
+      .attr_optional("clip").attr("direction", std::string("forward")).attr_optional("hidden_size")
+      .attr("input_forget", int64_t{0}).attr("layout", int64_t{0})
+      .shape(infer_lstm).differentiable_inputs({0, 1, 2, 3, 5, 6}).gradient(lstm_gradient);
+  ops.op("ort::LSTMGrad").in("dy", kFloating).in("dy_h", kFloating).in("dy_c", kFloating).in("x", kFloating)
+      .in("w", kFloating).in("r", kFloating).in("initial_h", kFloating).in("initial_c", kFloating)
+      .in("y", kFloating).in("gates", kFloating)
+      .out("dx").out("dw").out("dr").out("db").out("dh0").out("dc0").attr("direction", std::string("forward"))
+      .shape([](InferContext& c) {
+        same_dims(c, 0, 3);
+        same_dims(c, 1, 4);
+        same_dims(c, 2, 5);
+        if (c.ranked(4)) c.out(3, c.dtype(4), Dims{c.dims(4)[0], c.dims(4)[1] * 2});
+        same_dims(c, 4, 6);
+        same_dims(c, 5, 7);
+      });
+}
+
+}  // namespace ort

@@ -1,0 +1,156 @@
+// Parts of a tensor: Slice, Pad, Trilu and their gradients.
+#include <algorithm>
+
+#include "csrc/ops/ops.h"
+
+namespace ort {
+namespace {
+
+// Length of [start:end:step] on an axis of size n, ONNX's clamping applied; exact for numbers, and for
+// symbols where the bounds are canonically comparable.
+Dim slice_length(InferContext& c, const Dim& n, const Dim& start, const Dim& end, int64_t step) {
+  const auto size = n.value(), from = start.value(), to = end.value();
+  if (size && from && to) {
+    const bool up = step > 0;
+    const auto clamp = [&](int64_t at) {
+      if (at < 0) at += *size;
+      return up ? std::clamp<int64_t>(at, 0, *size) : std::clamp<int64_t>(at, -1, *size - 1);
+    };
+    const int64_t span = up ? clamp(*to) - clamp(*from) : clamp(*from) - clamp(*to);
+    const int64_t stride = up ? step : -step;
+    return std::max<int64_t>(0, (span + stride - 1) / stride);
+  }
+  if (step < 0) return c.fresh();
+  const Dim low = from && *from < 0 ? n + start : start;
+  Dim high = to && *to < 0 ? n + end : end;
+  if (to && *to >= INT32_MAX) high = n;
+  const bool beyond = (high - n).value().value_or(0) > 0;
+  if (beyond) high = n;
+  const Dim length = high - low;
+  return step == 1 ? length : floor_div(length + (step - 1), step);
+}
+
+// Sorted out: axes and steps of a Slice-like node; nullopt when they are known only at run time.
+struct Cut {
+  std::vector<int64_t> axes, steps;
+};
+
+std::optional<Cut> cut_of(InferContext& c, size_t axes_input, size_t steps_input, size_t count) {
+  Cut cut;
+  for (size_t i = 0; i < count; ++i) {
+    cut.axes.push_back(static_cast<int64_t>(i));
+    cut.steps.push_back(1);
+  }
+  if (c.has(axes_input)) {
+    const auto axes = c.ints(axes_input);
+    if (!axes) return std::nullopt;
+    cut.axes = *axes;
+  }
+  if (c.has(steps_input)) {
+    const auto steps = c.ints(steps_input);
+    if (!steps) return std::nullopt;
+    cut.steps = *steps;
+  }
+  c.require(cut.axes.size() == count && cut.steps.size() == count,
+            "starts has {} elements, axes {}, steps {}", count, cut.axes.size(), cut.steps.size());
+  return cut;
+}
+
+void infer_slice(InferContext& c) {
+  if (!c.ranked(0)) return c.out(0, c.dtype(), std::nullopt);
+  Dims dims = c.dims(0);
+  const auto starts = c.contents(1), ends = c.contents(2);
+  const size_t count = starts ? starts->size() : 0;
+  c.require(!starts || !ends || ends->size() == count, "starts and ends have {} and {} elements", count,
+            ends ? ends->size() : 0);
+  const auto cut = starts && ends ? cut_of(c, 3, 4, count) : std::nullopt;
+  if (!cut) {
+    for (Dim& dim : dims) dim = c.fresh();
+    return c.out(0, c.dtype(), std::move(dims));
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const int64_t axis = c.axis(cut->axes[i], c.rank(0));
+    c.require(cut->steps[i] != 0, "steps {} has a zero", cut->steps);
+    Dim& dim = dims[static_cast<size_t>(axis)];
+    dim = slice_length(c, dim, (*starts)[i], (*ends)[i], cut->steps[i]);
+  }
+  c.out(0, c.dtype(), dims);
+  const auto known = c.contents(0);
+  if (known && c.rank(0) == 1 && count == 1 && dims[0].value() && (*starts)[0].value()) {
+    int64_t at = *(*starts)[0].value();
+    const int64_t size = static_cast<int64_t>(known->size());
+    at = std::clamp<int64_t>(at < 0 ? at + size : at, 0, std::max<int64_t>(size - 1, 0));
+    Dims part;
+    for (int64_t i = 0; i < *dims[0].value(); ++i, at += cut->steps[0])
+      part.push_back((*known)[static_cast<size_t>(at)]);
+    c.out_contents(0, std::move(part));
+  }
+}
+
+Value slice_gradient(const Backward& b) {
+  Graph& g = b.graph();
+  const std::vector<Value> in{b.dy(), b.x(1), b.x(3), b.x(4)};
+  return g.emit("ort::SliceGrad", in, {{"dims", b.x(0).dims()}})[0];
+}
+
+void infer_pad(InferContext& c) {
+  if (!c.ranked(0)) return c.out(0, c.dtype(), std::nullopt);
+  Dims dims = c.dims(0);
+  const auto pads = c.contents(1);
+  if (!pads) {
+    for (Dim& dim : dims) dim = c.fresh();
+    return c.out(0, c.dtype(), std::move(dims));
+  }
+  const size_t count = pads->size() / 2;
+  const auto cut = cut_of(c, 3, 99, count);
+  c.require(cut.has_value(), "the axes are known only at run time");
+  for (size_t i = 0; i < count; ++i) {
+    Dim& dim = dims[static_cast<size_t>(c.axis(cut->axes[i], c.rank(0)))];
+    dim = dim + (*pads)[i] + (*pads)[count + i];
+    c.require(!dim.value() || *dim.value() >= 0, "pads {} leave axis {} of {} with size {}", *pads,
+              cut->axes[i], c.dims(0), dim);
+  }
+  c.out(0, c.dtype(), std::move(dims));
+}
+
+Value pad_gradient(const Backward& b) {
+  const std::string& mode = b.attrs().s("mode");
+  Graph& g = b.graph();
+  if (mode != "constant") {
+    const std::vector<Value> in{b.dy(), b.x(1), b.x(3)};
+    return g.emit("ort::PadGrad", in, {{"dims", b.x(0).dims()}, {"mode", mode}})[0];
+  }
+  // The inverse of a pad is the pad by the negative amounts.
+  Dims back = *g.contents(b.x(1).id);
+  for (Dim& pad : back) pad = Dim(0) - pad;
+  return g.emit1("Pad", {b.dy(), g.sizes(back), number(0.0, b.dy()), b.x(3)});
+}
+
+}  // namespace
+
+void register_slice(OpSet& ops) {
+  ops.op("Slice").in("x").in("starts", kIndex, "I").in("ends", kIndex, "I").in_optional("axes", kIndex, "I")
+      .in_optional("steps", kIndex, "I").out("y").since(10).shape(infer_slice).differentiable_inputs({0})
+      .gradient(slice_gradient);
+  // Zeros of shape `dims` with dy written at [starts::steps] along axes.
+  ops.op("ort::SliceGrad").in("dy").in("starts", kIndex, "I").in_optional("axes", kIndex, "I")
+      .in_optional("steps", kIndex, "I").out("dx").attr_required("dims").shape(dims_attr(0));
+  ops.op("Pad").in("x").in("pads", kInt64, "I").in_optional("value").in_optional("axes", kIndex, "A").out("y")
+      .since(11).attr("mode", std::string("constant")).shape(infer_pad).differentiable_inputs({0})
+      .gradient(pad_gradient);
+  // The gradient of Pad in modes reflect, edge and wrap: each padded element adds to its source.
+  ops.op("ort::PadGrad").in("dy").in("pads", kInt64, "I").in_optional("axes", kIndex, "A").out("dx")
+      .attr_required("dims").attr("mode", std::string("reflect")).shape(dims_attr(0));
+  ops.op("Trilu").in("x").in_optional("k", kInt64, "I").out("y").since(14).attr("upper", int64_t{1})
+      .shape([](InferContext& c) {
+        c.require(!c.ranked(0) || c.rank(0) >= 2, "the input has shape {}, expected at least 2 axes",
+                  c.ranked(0) ? c.dims(0) : Dims{});
+        same_dims(c, 0, 0);
+      })
+      .differentiable_inputs({0})
+      .gradient([](const Backward& b) {
+        return b.graph().emit1("Trilu", {b.dy(), b.x(1)}, {{"upper", b.attrs().i("upper")}});
+      });
+}
+
+}  // namespace ort

@@ -1,0 +1,1 @@
+"""Streamed gradients, buckets, sharded optimizer, launch."""

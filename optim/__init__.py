@@ -1,0 +1,1 @@
+"""Fused optimizers, clipping, loss scaling, schedules."""

@@ -1,0 +1,36 @@
+"""Shared by every test: repository root, and the checked mode that the engine's tests run under."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Verify after each pass, compare both sides of each rule; a test that times things turns it off.
+os.environ.setdefault("ORTMODULE_CHECK", "1")
+# Models come from configs and packages; nothing may be fetched while testing.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
+def pytest_collection_modifyitems(items):
+    """Everything in tests/models carries the mark that `make compat` selects."""
+    for item in items:
+        if ROOT / "tests" / "models" in item.path.parents:
+            item.add_marker("models")
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    return ROOT
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    """Each test draws the same numbers whichever ran before it."""
+    import sys
+
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.manual_seed(0)

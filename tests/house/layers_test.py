@@ -1,0 +1,127 @@
+"""Includes go one way, foreign headers stay in their folder, and core names no provider."""
+
+import re
+
+from . import sources
+
+# A layer may include itself and every lower number; layers of one number do not see each other.
+LAYERS = {
+    "csrc/core": 0,
+    "csrc/graph": 1,
+    "csrc/ops": 2,
+    "csrc/passes": 3,
+    "gradient_graph": 3,
+    "providers": 4,
+    "csrc/plan": 5,
+    "csrc/runtime": 6,
+    "csrc/session": 7,
+    "csrc/bindings": 8,
+    "csrc/torch_bridge": 8,
+    "optim": 9,
+    "distributed": 9,
+}
+# providers/<name>/ holds code of its own; only providers/*.h is shared.
+PROVIDERS = ("reference", "cpu", "cuda", "aten")
+
+
+def layer(path: str) -> str | None:
+    return next((known for known in LAYERS if path.startswith(known + "/")), None)
+
+
+def allowed(path: str, included: str) -> bool:
+    mine, theirs = layer(path), layer(included)
+    if mine is None or theirs is None or mine == theirs:
+        return True
+    # The aten provider is part of _torch and shares the bridge's tensor exchange.
+    if path.startswith("providers/aten/") and theirs == "csrc/torch_bridge":
+        return True
+    return LAYERS[theirs] < LAYERS[mine]
+
+
+def wrong_includes(is_wrong) -> list[str]:
+    found = []
+    for path in sources.cpp_files():
+        for line, included in sources.includes(path):
+            if is_wrong(sources.name(path), included):
+                found.append(f"{sources.name(path)}:{line} includes {included}")
+    return found
+
+
+def test_allowed_knows_the_order():
+    assert allowed("csrc/ops/norm.cpp", "csrc/graph/expr.h")
+    assert not allowed("csrc/graph/expr.h", "csrc/ops/ops.h")
+    assert not allowed("csrc/passes/cse.cpp", "gradient_graph/split.h")
+    assert allowed("csrc/plan/partition.cpp", "providers/provider.h")
+    assert not allowed("providers/cpu/matmul.cpp", "csrc/plan/plan.h")
+
+
+def test_includes_go_one_way():
+    assert wrong_includes(lambda path, included: not allowed(path, included)) == []
+
+
+def test_repository_headers_are_named_from_the_root():
+    """`#include "graph.h"` would work next to graph.h and hide the layer it belongs to."""
+    found = []
+    for path in sources.cpp_files():
+        for line, included in sources.includes(path):
+            beside = path.parent / included
+            if beside.exists() and not (sources.ROOT / included).exists():
+                found.append(f"{sources.name(path)}:{line} {included}")
+    assert found == []
+
+
+def test_no_monolithic_torch_header():
+    wrong = {"torch/extension.h", "torch/torch.h", "torch/all.h"}
+    assert wrong_includes(lambda _, included: included in wrong) == []
+
+
+def only_in(header: str, *places: str) -> list[str]:
+    return wrong_includes(
+        lambda path, included: (
+            re.match(header, included)
+            and not path.startswith(places)
+            and not path.startswith("tests/")
+        )
+    )
+
+
+def test_protozero_is_read_by_onnx_alone():
+    assert only_in("protozero/", "csrc/graph/onnx") == []
+
+
+def test_pybind11_stays_in_the_modules():
+    # providers/aten and distributed are compiled into _torch or a module of their own.
+    places = ("csrc/bindings/", "csrc/torch_bridge/", "providers/aten/", "optim/", "distributed/")
+    assert only_in("pybind11/|Python.h", *places) == []
+
+
+def test_libtorch_stays_in_the_bridge():
+    places = ("csrc/torch_bridge/", "providers/aten/", "optim/", "distributed/")
+    assert only_in("torch/|ATen/|c10/", *places) == []
+
+
+def test_onednn_stays_in_the_cpu_provider():
+    assert only_in(r"dnnl|oneapi/", "providers/cpu/") == []
+
+
+def test_providers_do_not_include_each_other():
+    def wrong(path, included):
+        match = re.match(r"providers/(\w+)/", included)
+        return match and path.startswith("providers/") and not path.startswith(match.group(0))
+
+    assert wrong_includes(wrong) == []
+
+
+def test_a_core_file_names_no_provider():
+    """Everything below the session chooses by what a provider says, never by who it is."""
+    names = "|".join(PROVIDERS)
+    include = re.compile(rf'#\s*include\s*"providers/({names})/')
+    # "aten" and "aten::..." as strings are an op's domain, not the provider.
+    pattern = re.compile(rf'\b({names})::|"(reference|cpu|cuda)"')
+    folders = ("core", "graph", "ops", "passes", "plan", "runtime")
+    found = []
+    for path in sources.cpp_files(*(f"csrc/{f}" for f in folders), "gradient_graph"):
+        for number, line in enumerate(sources.code(path).splitlines(), 1):
+            if include.search(line) or pattern.search(re.sub(r'"aten[^"]*"', '""', line)):
+                found.append(f"{sources.name(path)}:{number} {line.strip()}")
+    assert found == []
