@@ -99,6 +99,7 @@ class TileBuilder {
   Id emit(TileOp op, Id a, Id b = -1, Id c = -1, float p = 1.0f, uint32_t counter = 0);
   void output(Id value, TilePort port);
   Space space(Id value) const { return slots_[value].space; }
+  int64_t cols() const { return program_.cols; }
   TileProgram finish();
 
  private:
