@@ -14,7 +14,8 @@ Type matrix(const Dim& rows, const Dim& columns, DType dtype = DType::f32) {
 
 struct GraphTest : testing::Test {
   Graph g{default_ops()};
-  Value x = g.input("x", matrix(Dim::symbol("n"), 8)), w = g.input("w", matrix(8, 4), Role::parameter);
+  Value x = g.input("x", matrix(Dim::symbol("n"), 8)),
+        w = g.input("w", matrix(8, 4), Role::parameter);
 
   // The message of the error that emitting this raises.
   std::string refusal(std::string_view op, std::vector<Value> in, Attrs attrs = {}) {
@@ -46,9 +47,11 @@ TEST_F(GraphTest, EmitRefuses) {
   EXPECT_SAYS(refusal("Relu", {x}, {{"alpha", 1.0}}), "[Relu] has no attribute 'alpha'");
   EXPECT_SAYS(refusal("Concat", {x}), "[Concat] attribute 'axis' is required");
   EXPECT_SAYS(refusal("Exp", {count}), "[Exp] input 'x' has dtype int64, which it does not take");
-  EXPECT_SAYS(refusal("Add", {w, count}), "[Add] input 'b' has dtype int64, expected float32 (as 'a')");
+  EXPECT_SAYS(refusal("Add", {w, count}),
+              "[Add] input 'b' has dtype int64, expected float32 (as 'a')");
   EXPECT_SAYS(refusal("MatMul", {w, w}), "inner sizes 4 and 8 differ");
-  EXPECT_SAYS(refusal("Softmax", {x}, {{"axis", int64_t{2}}}), "axis 2 does not exist, the input has rank 2");
+  EXPECT_SAYS(refusal("Softmax", {x}, {{"axis", int64_t{2}}}),
+              "axis 2 does not exist, the input has rank 2");
   EXPECT_SAYS(refusal("Softmax", {x}, {{"axis", 0.5}}), "attribute 'axis' is 0.5, expected an int");
   EXPECT_EQ(g.node_count(), 0u);
   verify(g, "refusals");
@@ -115,7 +118,9 @@ TEST_F(GraphTest, InsertionGoesBeforeItsNodeAndRestores) {
 }
 
 TEST_F(GraphTest, EnsureOutputAddsWhatNobodyHadAskedFor) {
-  const Value y = g.emit("LayerNormalization", std::vector<Value>{x, g.constant(Tensor::empty(DType::f32, {8}))}, {}, 1)[0];
+  const Value y =
+      g.emit("LayerNormalization",
+             std::vector<Value>{x, g.constant(Tensor::empty(DType::f32, {8}))}, {}, 1)[0];
   const Value inv_std = g.ensure_output(y.producer(), 2);
   EXPECT_EQ(inv_std.type().text(), "float32[n, 1]");
   EXPECT_EQ(y.producer()->out[1], kNone);
@@ -131,7 +136,8 @@ TEST_F(GraphTest, UnusedInputsCanBeDropped) {
 }
 
 TEST_F(GraphTest, SizesStaySymbolicThroughShapeArithmetic) {
-  const Value rows = g.emit1("Gather", {g.emit1("Shape", {x}), g.ints({0})}, {{"axis", int64_t{0}}});
+  const Value rows =
+      g.emit1("Gather", {g.emit1("Shape", {x}), g.ints({0})}, {{"axis", int64_t{0}}});
   const Value asked = concat({rows * g.ints({8}), g.ints({1})}, 0);
   EXPECT_EQ(g.emit1("Reshape", {x, asked}).type().text(), "float32[8*n, 1]");
 }

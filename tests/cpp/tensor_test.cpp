@@ -32,7 +32,7 @@ TEST(Half, EveryNumberSurvivesTheWayThroughFloat) {
 }
 
 TEST(Half, RoundsToNearestEven) {
-  EXPECT_EQ(half_to_float(float_to_half(1.0f + 0x1p-11f)), 1.0f);            // a tie, down to even
+  EXPECT_EQ(half_to_float(float_to_half(1.0f + 0x1p-11f)), 1.0f);  // a tie, down to even
   EXPECT_EQ(half_to_float(float_to_half(1.0f + 3 * 0x1p-11f)), 1.0f + 2 * 0x1p-10f);  // up to even
   EXPECT_EQ(half_to_float(float_to_half(65519.0f)), 65504.0f);
   EXPECT_TRUE(std::isinf(half_to_float(float_to_half(65520.0f))));
@@ -60,8 +60,9 @@ TEST(BFloat, RoundsToNearestEven) {
 }
 
 TEST(Tensor, ElementsOfEveryNumericDType) {
-  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i8, DType::i16,
-                            DType::i32, DType::i64, DType::u8, DType::u16, DType::u32, DType::u64}) {
+  for (const DType dtype :
+       {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i8, DType::i16, DType::i32,
+        DType::i64, DType::u8, DType::u16, DType::u32, DType::u64}) {
     Tensor tensor = Tensor::empty(dtype, {2, 2});
     set_element(tensor, 3, 5.0);
     EXPECT_EQ(element_as_double(tensor, 3), 5.0) << dtype;

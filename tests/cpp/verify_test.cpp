@@ -27,7 +27,9 @@ struct VerifyTest : testing::Test {
 
 #define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 
-TEST_F(VerifyTest, AcceptsAGraph) { EXPECT_EQ(complaint(), ""); }
+TEST_F(VerifyTest, AcceptsAGraph) {
+  EXPECT_EQ(complaint(), "");
+}
 
 TEST_F(VerifyTest, AUserBeforeItsProducer) {
   g.move_before(z.producer(), y.producer());
