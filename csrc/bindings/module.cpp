@@ -1,9 +1,15 @@
 // The Python module ortmodule._C: the engine without torch. Loaded by ortmodule/_native.py.
 #include <pybind11/pybind11.h>
 
+#include "csrc/bindings/bindings.h"
+#include "csrc/core/error.h"
 #include "csrc/core/version.h"
 
 PYBIND11_MODULE(_C, m) {
   m.doc() = "The ortmodule engine; knows no torch.";
   m.def("version", &ort::version);
+  pybind11::register_exception<ort::Error>(m, "Error", PyExc_RuntimeError);
+  ort::bind_graph(m);
+  ort::bind_run(m);
+  ort::bind_schema(m);
 }

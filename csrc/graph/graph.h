@@ -101,6 +101,10 @@ struct Where {
 };
 
 struct Node {
+  Node() = default;
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
   const OpSchema* schema = nullptr;
   std::string op;            // without domain: "Gelu"
   Graph* graph = nullptr;

@@ -1,0 +1,20 @@
+// The parts of the module _C, and numpy's side of tensors.
+#pragma once
+
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+
+#include "csrc/core/tensor.h"
+
+namespace ort {
+
+// A copy of the array's elements, C-contiguous.
+Tensor tensor_of(const pybind11::array& array);
+// An array over the tensor's memory, which it keeps alive.
+pybind11::array array_of(const Tensor& tensor);
+
+void bind_graph(pybind11::module_& m);
+void bind_run(pybind11::module_& m);
+void bind_schema(pybind11::module_& m);
+
+}  // namespace ort

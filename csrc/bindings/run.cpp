@@ -1,0 +1,77 @@
+// Differentiating and running graphs from Python: the op table, the tools and InferenceSession.
+#include <pybind11/stl.h>
+
+#include "csrc/bindings/bindings.h"
+#include "csrc/runtime/executor.h"
+#include "csrc/session/program.h"
+#include "gradient_graph/differentiate.h"
+
+namespace py = pybind11;
+
+namespace ort {
+namespace {
+
+std::vector<py::array> evaluate(const Graph& graph, const std::map<std::string, py::array>& feed,
+                                std::vector<std::string> providers) {
+  CompileOptions options;
+  options.providers = std::move(providers);
+  options.check = true;
+  Program program(graph, options, {}, {});
+  std::vector<Tensor> inputs;
+  std::vector<Sizes> sizes;
+  for (const ValueId id : graph.inputs()) {
+    const std::string& name = graph.value(id).name();
+    const auto found = feed.find(name);
+    check(found != feed.end(), "input '{}' is missing", name);
+    inputs.push_back(tensor_of(found->second));
+    check(inputs.back().dtype == graph.value(id).dtype(), "input '{}' has dtype {}, expected {}", name,
+          inputs.back().dtype, graph.value(id).dtype());
+    sizes.push_back(inputs.back().sizes);
+  }
+  const auto plan = program.plan(sizes);
+  Frame frame(*plan);
+  for (size_t i = 0; i < inputs.size(); ++i) frame.set_input(i, inputs[i].data);
+  std::vector<Tensor> outputs;
+  for (size_t i = 0; i < plan->outputs.types.size(); ++i) {
+    outputs.push_back(Tensor::empty(plan->outputs.types[i].dtype, plan->outputs.types[i].sizes));
+    frame.set_output(i, outputs[i].data);
+  }
+  {
+    py::gil_scoped_release release;
+    run(*plan, frame);
+  }
+  std::vector<py::array> arrays;
+  for (const Tensor& output : outputs) arrays.push_back(array_of(output));
+  return arrays;
+}
+
+std::shared_ptr<Graph> differentiate(const Graph& graph, const std::vector<std::string>& wrt,
+                                     const std::vector<std::string>& outputs) {
+  std::shared_ptr<Graph> joint = graph.clone();
+  std::vector<ValueId> values;
+  for (const std::string& name : wrt) {
+    const size_t before = values.size();
+    for (const ValueId id : joint->inputs())
+      if (joint->value(id).name() == name) values.push_back(id);
+    check(values.size() == before + 1, "the graph has no input '{}'", name);
+  }
+  std::vector<size_t> indices;
+  for (size_t i = 0; i < joint->outputs().size(); ++i)
+    for (const std::string& name : outputs)
+      if (joint->outputs()[i].name == name) indices.push_back(i);
+  check(indices.size() == outputs.size(), "the graph lacks one of the outputs {}", outputs);
+  grad::differentiate(*joint, indices, values);
+  return joint;
+}
+
+}  // namespace
+
+void bind_run(py::module_& m) {
+  m.def("evaluate", &evaluate, py::arg("graph"), py::arg("feed"), py::arg("providers"),
+        "Partitions, plans and runs a graph once; returns its outputs in order.");
+  m.def("differentiate", &differentiate, py::arg("graph"), py::arg("wrt"), py::arg("outputs"),
+        "A copy with inputs d_<output> and outputs d_<input> added.");
+  m.def("providers", &provider_names);
+}
+
+}  // namespace ort

@@ -1,0 +1,36 @@
+// The op set in Python: the op table's completeness test and docs/ops.md read it.
+#include <pybind11/stl.h>
+
+#include "csrc/bindings/bindings.h"
+#include "csrc/ops/ops.h"
+
+namespace py = pybind11;
+
+namespace ort {
+
+void bind_schema(py::module_& m) {
+  m.def("schemas", [] {
+    py::list result;
+    for (const OpSchema* schema : default_ops().all()) {
+      py::dict entry;
+      std::vector<std::string> in, out, attrs;
+      for (const auto& port : schema->inputs()) in.push_back(port.name);
+      for (const auto& port : schema->outputs()) out.push_back(port.name);
+      for (const auto& attr : schema->attrs()) attrs.push_back(attr.name);
+      entry["name"] = schema->qualified();
+      entry["inputs"] = in;
+      entry["outputs"] = out;
+      entry["attrs"] = attrs;
+      entry["since"] = schema->since_opset();
+      entry["definition"] = static_cast<bool>(schema->definition());
+      entry["gradient"] = static_cast<bool>(schema->gradient_rule());
+      entry["differentiable"] = schema->is_differentiable();
+      entry["view"] = schema->is_view();
+      entry["elementwise"] = schema->is_elementwise();
+      result.append(entry);
+    }
+    return result;
+  });
+}
+
+}  // namespace ort

@@ -1,0 +1,29 @@
+// Large blocks of memory, reused: fresh pages cost eight times a warm pass. Huge pages are advised.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ort {
+
+// An owned block of the pool, 64-byte aligned, contents undefined; given back when destroyed.
+class Block {
+ public:
+  explicit Block(size_t bytes = 0);
+  ~Block();
+  Block(Block&& other) noexcept;
+  Block& operator=(Block&& other) noexcept;
+  uint8_t* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+  uint8_t* release();  // the caller gives it back with pool_give
+ private:
+  uint8_t* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+uint8_t* pool_take(size_t bytes, size_t* capacity);
+void pool_give(uint8_t* data, size_t capacity);
+// Returns idle blocks to the system; gives how many bytes.
+size_t pool_trim();
+
+}  // namespace ort

@@ -1,0 +1,50 @@
+// Nodes are keyed by op, inputs and the text of their attributes; large constants by their bytes.
+#include "csrc/passes/cse.h"
+
+#include <map>
+#include <unordered_map>
+
+#include "csrc/graph/schema.h"
+
+namespace ort {
+namespace {
+
+std::string key_of(const Node& node) {
+  std::string key = node.qualified() + "(";
+  for (const ValueId id : node.in) key += std::to_string(id) + ",";
+  for (const auto& [name, attr] : node.attrs) key += name + "=" + attr_text(attr) + ";";
+  return key + format("{}|{}", node.segment, node.out.size());
+}
+
+bool mergeable(const Node& node) {
+  return !node.schema->has_effect() && node.subgraphs.empty();
+}
+
+}  // namespace
+
+size_t merge_equal(Graph& graph) {
+  std::unordered_map<std::string, std::vector<Node*>> seen;
+  size_t merged = 0;
+  for (Node* node : graph.order()) {
+    if (!mergeable(*node)) continue;
+    auto& twins = seen[key_of(*node)];
+    Node* twin = nullptr;
+    for (Node* candidate : twins)
+      if (candidate->attrs == node->attrs) twin = candidate;
+    if (!twin) {
+      twins.push_back(node);
+      continue;
+    }
+    for (size_t i = 0; i < node->out.size(); ++i) {
+      if (node->out[i] == kNone) continue;
+      const Value mine = node->output(i);
+      if (i >= twin->out.size() || twin->out[i] == kNone) graph.ensure_output(twin, i);
+      graph.replace(mine, twin->output(i), "cse");
+    }
+    graph.erase(node);
+    ++merged;
+  }
+  return merged;
+}
+
+}  // namespace ort

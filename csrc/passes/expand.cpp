@@ -1,0 +1,40 @@
+// A definition is run on the node's own inputs, just before it.
+#include "csrc/passes/expand.h"
+
+namespace ort {
+
+bool expand(Node& node) {
+  const Definition& definition = node.schema->definition();
+  if (!definition) return false;
+  Graph& graph = *node.graph;
+  const std::string by = "definition of " + node.qualified();
+  std::vector<Value> in;
+  for (size_t i = 0; i < node.in.size(); ++i) in.push_back(node.input(i));
+  Outputs out;
+  {
+    Insertion here(graph, &node, by);
+    out = definition(Call(graph, in, node.attrs, node.out.size()));
+  }
+  for (size_t i = 0; i < node.out.size(); ++i) {
+    if (node.out[i] == kNone || graph.unused(node.out[i])) continue;
+    check(i < out.size() && out[i], "[{}] its definition gives no output {}; {}", node.qualified(), i, node.describe());
+    graph.replace(node.output(i), out[i], by);
+  }
+  graph.erase(&node);
+  return true;
+}
+
+size_t expand_all(Graph& graph, const std::function<bool(const Node&)>& wanted) {
+  size_t count = 0;
+  for (bool again = true; again;) {
+    again = false;
+    for (Node* node : graph.order()) {
+      if (node->dead || !wanted(*node) || !expand(*node)) continue;
+      ++count;
+      again = true;
+    }
+  }
+  return count;
+}
+
+}  // namespace ort

@@ -1,0 +1,69 @@
+// Claims in order of providers, after expansion of what nobody takes whole.
+#include "csrc/plan/partition.h"
+
+#include <algorithm>
+
+#include "csrc/passes/dce.h"
+#include "csrc/passes/expand.h"
+
+namespace ort {
+namespace {
+
+class Taken : public Claimed {
+ public:
+  bool taken(const Node& node) const override { return nodes_.count(&node) || !needs_provider(node); }
+  void take(const Node& node) { nodes_.insert(&node); }
+  bool mine(const Node& node) const { return nodes_.count(&node) != 0; }
+
+ private:
+  std::set<const Node*> nodes_;
+};
+
+bool anyone_takes(const Node& node, std::span<const Provider* const> providers) {
+  return std::any_of(providers.begin(), providers.end(),
+                     [&](const Provider* provider) { return provider->can_run(node).ok; });
+}
+
+[[noreturn]] void fail_unclaimed(const Node& node, std::span<const Provider* const> providers) {
+  std::string reasons;
+  for (const Provider* provider : providers)
+    reasons += format("{}{}: {}", reasons.empty() ? "" : "; ", provider->name(), provider->can_run(node).reason);
+  fail("[{}] no provider runs it ({}); {}", node.qualified(), reasons, node.describe());
+}
+
+void record_refusals(const Graph& graph, std::span<const Provider* const> providers, Partition& result) {
+  for (const Node* node : graph.order()) {
+    if (!needs_provider(*node)) continue;
+    for (const Provider* provider : providers) {
+      const Verdict verdict = provider->can_run(*node);
+      if (verdict) break;
+      result.refusals.push_back({node->qualified(), std::string(provider->name()), verdict.reason, node->where});
+    }
+  }
+}
+
+}  // namespace
+
+bool needs_provider(const Node& node) {
+  return !node.schema->is_view() && !node.is("Constant") && !node.is("ort::Sizes");
+}
+
+Partition partition(Graph& graph, std::span<const Provider* const> providers) {
+  Partition result;
+  record_refusals(graph, providers, result);
+  expand_all(graph, [&](const Node& node) {
+    return needs_provider(node) && node.schema->definition() && !anyone_takes(node, providers);
+  });
+  remove_dead(graph);
+  Taken taken;
+  for (const Provider* provider : providers)
+    for (Region& region : provider->claim(graph, taken)) {
+      for (const Node* node : region.nodes) taken.take(*node);
+      result.claims.push_back({provider, std::move(region)});
+    }
+  for (const Node* node : graph.order())
+    if (!taken.taken(*node)) fail_unclaimed(*node, providers);
+  return result;
+}
+
+}  // namespace ort

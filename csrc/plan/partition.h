@@ -1,0 +1,33 @@
+// Which provider runs which nodes, and why the others said no.
+#pragma once
+
+#include <set>
+#include <span>
+
+#include "providers/provider.h"
+
+namespace ort {
+
+struct Claim {
+  const Provider* provider;
+  Region region;
+};
+
+struct Refusal {
+  std::string op, provider, reason;
+  std::shared_ptr<const Where> where;
+};
+
+struct Partition {
+  std::vector<Claim> claims;       // in program order of their last nodes
+  std::vector<Refusal> refusals;
+};
+
+// Constants, sizes and views need no provider: a plan holds or aliases them.
+bool needs_provider(const Node& node);
+
+// Providers claim in order. An op that none takes but that has a definition is expanded (in `graph`)
+// and offered again; one that is left over is an error naming op, place and every reason.
+Partition partition(Graph& graph, std::span<const Provider* const> providers);
+
+}  // namespace ort

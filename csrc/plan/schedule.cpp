@@ -1,0 +1,81 @@
+// List scheduling over the claims; a cycle means that a region was not convex.
+#include "csrc/plan/schedule.h"
+
+#include <algorithm>
+#include <map>
+#include <queue>
+
+namespace ort {
+namespace {
+
+struct Key {
+  int segment;
+  size_t position;
+  size_t claim;
+  friend bool operator>(const Key& a, const Key& b) {
+    return std::tie(a.segment, a.position) > std::tie(b.segment, b.position);
+  }
+};
+
+// The claims that must run before a value is there; views pass their input's on.
+class Producers {
+ public:
+  explicit Producers(const std::vector<Claim>& claims) {
+    for (size_t i = 0; i < claims.size(); ++i)
+      for (const Node* node : claims[i].region.nodes) owner_[node] = i;
+  }
+  int of(Value value) const {
+    for (Node* node = value.producer(); node; node = value.producer()) {
+      const auto found = owner_.find(node);
+      if (found != owner_.end()) return static_cast<int>(found->second);
+      if (!node->has_input(0)) return -1;
+      value = node->input(0);
+    }
+    return -1;
+  }
+
+ private:
+  std::map<const Node*, size_t> owner_;
+};
+
+}  // namespace
+
+std::vector<size_t> schedule(const Graph& graph, const std::vector<Claim>& claims) {
+  std::map<const Node*, size_t> position;
+  for (const Node* node : graph.order()) position.emplace(node, position.size());
+  const Producers producers(claims);
+  std::vector<std::vector<size_t>> users(claims.size());
+  std::vector<int> waiting(claims.size(), 0);
+  std::vector<Key> keys;
+  for (size_t i = 0; i < claims.size(); ++i) {
+    std::set<int> before;
+    Key key{-1, 0, i};
+    for (const Node* node : claims[i].region.nodes) {
+      for (size_t k = 0; k < node->in.size(); ++k)
+        if (node->has_input(k)) before.insert(producers.of(node->input(k)));
+      key.segment = std::max(key.segment, node->segment);
+      key.position = std::max(key.position, position.at(node));
+    }
+    before.erase(-1);
+    before.erase(static_cast<int>(i));
+    for (const int b : before) users[static_cast<size_t>(b)].push_back(i);
+    waiting[i] = static_cast<int>(before.size());
+    keys.push_back(key);
+  }
+  std::priority_queue<Key, std::vector<Key>, std::greater<>> ready;
+  for (size_t i = 0; i < claims.size(); ++i)
+    if (waiting[i] == 0) ready.push(keys[i]);
+  std::vector<size_t> order;
+  while (!ready.empty()) {
+    const size_t claim = ready.top().claim;
+    ready.pop();
+    order.push_back(claim);
+    for (const size_t user : users[claim])
+      if (--waiting[user] == 0) ready.push(keys[user]);
+  }
+  check(order.size() == claims.size(), "schedule: {} of {} regions wait for each other", claims.size() - order.size(),
+        claims.size());
+  return order;
+}
+
+}  // namespace ort

@@ -1,0 +1,113 @@
+// A graph's whole life on one page: raise, differentiate, optimise, segment, partition; then plans.
+#include "csrc/session/program.h"
+
+#include <algorithm>
+#include <set>
+
+#include "csrc/graph/verify.h"
+#include "csrc/passes/dce.h"
+#include "csrc/passes/pipeline.h"
+#include "gradient_graph/differentiate.h"
+#include "gradient_graph/segments.h"
+#include "gradient_graph/stash.h"
+
+namespace ort {
+namespace {
+
+constexpr size_t kKeptPlans = 32;
+
+std::vector<const Provider*> providers_of(const CompileOptions& options) {
+  std::vector<const Provider*> providers;
+  for (const std::string& name : options.providers) {
+    const Provider* provider = find_provider(name);
+    check(provider != nullptr, "unknown provider '{}', known: {}", name, provider_names());
+    providers.push_back(provider);
+  }
+  check(!providers.empty(), "no provider is named");
+  return providers;
+}
+
+size_t static_bytes(Value value) {
+  int64_t count = 1;
+  for (const Dim& dim : value.dims()) count *= dim.value().value_or(1);
+  return static_cast<size_t>(count) * size_of(value.dtype());
+}
+
+}  // namespace
+
+Program::Program(const Graph& captured, const CompileOptions& options, std::vector<size_t> wrt,
+                 std::vector<size_t> defined)
+    : n_inputs_(captured.inputs().size()), n_outputs_(captured.outputs().size()) {
+  std::unique_ptr<Graph> graph = captured.clone();
+  const std::vector<const Provider*> providers = providers_of(options);
+  const PassOptions passes{options.check, options.fuel, options.off};
+  raise(*graph, passes);
+  if (!wrt.empty() && !defined.empty()) compile_gradient(*graph, options, wrt, defined);
+  optimise(*graph, passes);
+  if (gradient_outputs_.size()) {
+    std::vector<size_t> bytes;
+    std::vector<ValueId> inputs;
+    for (size_t i = 0; i < wrt.size(); ++i) {
+      if (gradient_outputs_[i] < 0) continue;
+      inputs.push_back(graph->inputs()[wrt[i]]);
+      bytes.push_back(static_bytes(graph->value(inputs.back())));
+    }
+    segments_ = grad::assign_segments(*graph, n_outputs_, options.segment_bytes, bytes);
+    grad::recompute_cheap(*graph);
+    remove_dead(*graph);
+    grad::wait_for_readers(*graph, inputs, segments_);
+  }
+  if (options.check) verify(*graph, "stash");
+  layout_ = lay_out(std::move(graph), n_outputs_, providers);
+}
+
+void Program::compile_gradient(Graph& graph, const CompileOptions& options, const std::vector<size_t>& wrt,
+                               const std::vector<size_t>& defined) {
+  std::vector<ValueId> values;
+  for (const size_t i : wrt) values.push_back(graph.inputs().at(i));
+  gradient_outputs_ = grad::differentiate(graph, defined, values);
+  gradient_inputs_.clear();
+  for (size_t i = n_inputs_; i < graph.inputs().size(); ++i) {
+    const std::string& name = graph.value(graph.inputs()[i]).name();
+    for (size_t o = 0; o < n_outputs_; ++o)
+      if ("d_" + graph.outputs()[o].name == name) gradient_inputs_.push_back(o);
+  }
+  if (options.check) verify(graph, "differentiate");
+}
+
+std::shared_ptr<const Plan> Program::plan(const std::vector<Sizes>& input_sizes) {
+  std::vector<Sizes> sizes = input_sizes;
+  const Graph& graph = *layout_.graph;
+  check(sizes.size() == n_inputs_, "got {} inputs, expected {}", sizes.size(), n_inputs_);
+  std::lock_guard lock(mutex_);
+  const Symbols symbols = solve_symbols(graph, sizes, n_inputs_);
+  const auto found = std::find_if(cache_.begin(), cache_.end(), [&](const auto& item) { return item.first == symbols; });
+  if (found != cache_.end()) {
+    cache_.splice(cache_.begin(), cache_, found);
+    return cache_.front().second;
+  }
+  ++plans_;
+  cache_.emplace_front(symbols, make_plan(layout_, symbols));
+  if (cache_.size() > kKeptPlans) cache_.pop_back();
+  return cache_.front().second;
+}
+
+std::shared_ptr<const Plan> Program::latest() {
+  std::lock_guard lock(mutex_);
+  return cache_.empty() ? nullptr : cache_.front().second;
+}
+
+std::vector<size_t> Program::saved_inputs(const Plan& plan) const {
+  std::set<size_t> saved;
+  for (size_t s = plan.forward_steps; s < plan.steps.size(); ++s) {
+    const Step& step = plan.steps[s];
+    for (int i = 0; i < step.n_in; ++i) {
+      const int slot = plan.operands[static_cast<size_t>(step.in + i)];
+      if (slot >= 0 && plan.placement.slots[static_cast<size_t>(slot)].kind == Slot::Kind::input)
+        saved.insert(plan.placement.slots[static_cast<size_t>(slot)].at);
+    }
+  }
+  return {saved.begin(), saved.end()};
+}
+
+}  // namespace ort

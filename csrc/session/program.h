@@ -1,0 +1,47 @@
+// A Program: a graph compiled for one set of needed gradients; it gives a Plan for each set of sizes.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <mutex>
+
+#include "csrc/plan/plan.h"
+#include "csrc/session/options.h"
+
+namespace ort {
+
+class Program {
+ public:
+  // Compiles a copy of `graph`. `wrt`: indices of graph inputs that need a gradient; `defined`: indices
+  // of graph outputs whose gradient will be given. Both empty: forward alone.
+  Program(const Graph& graph, const CompileOptions& options, std::vector<size_t> wrt, std::vector<size_t> defined);
+
+  // The plan for inputs of these sizes (of the captured graph's inputs, in order). Kept, least recently
+  // used dropped.
+  std::shared_ptr<const Plan> plan(const std::vector<Sizes>& input_sizes);
+
+  size_t n_inputs() const { return n_inputs_; }    // of the captured graph; gradient inputs follow
+  size_t n_outputs() const { return n_outputs_; }  // of the captured graph; gradients follow
+  const std::vector<size_t>& gradient_inputs() const { return gradient_inputs_; }  // output index of each
+  const std::vector<int>& gradient_outputs() const { return gradient_outputs_; }   // for each of wrt, or -1
+  const std::vector<int>& gradient_segments() const { return segments_; }          // by gradient output
+  // Graph inputs that a backward step reads.
+  std::vector<size_t> saved_inputs(const Plan& plan) const;
+  const Layout& layout() const { return layout_; }
+  int plans() const { return plans_; }
+  std::shared_ptr<const Plan> latest();   // the plan used last; null before the first
+
+ private:
+  void compile_gradient(Graph& graph, const CompileOptions& options, const std::vector<size_t>& wrt,
+                        const std::vector<size_t>& defined);
+
+  size_t n_inputs_ = 0, n_outputs_ = 0;
+  std::vector<size_t> gradient_inputs_;
+  std::vector<int> gradient_outputs_, segments_;
+  Layout layout_;
+  std::mutex mutex_;
+  std::list<std::pair<Symbols, std::shared_ptr<const Plan>>> cache_;
+  int plans_ = 0;
+};
+
+}  // namespace ort

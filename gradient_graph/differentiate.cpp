@@ -1,0 +1,140 @@
+// The reverse walk: which values need a gradient, each node's rule, the sum of contributions.
+#include "gradient_graph/differentiate.h"
+
+#include <algorithm>
+#include <map>
+
+#include "csrc/graph/expr.h"
+#include "csrc/passes/expand.h"
+
+namespace ort::grad {
+namespace {
+
+bool carries_gradient(Value value) {
+  const Type& type = value.type();
+  return type.kind == Type::Kind::tensor && is_floating(type.dtype);
+}
+
+class Differentiation {
+ public:
+  Differentiation(Graph& graph, std::span<const ValueId> wrt) : graph_(graph) {
+    active_.assign(graph.value_count(), false);
+    for (const ValueId id : wrt) set_active(id);
+  }
+
+  // Values that depend on `wrt` through inputs that gradients flow to.
+  void find_active() {
+    for (Node* node : graph_.order()) {
+      bool any = false;
+      for (size_t i = 0; i < node->in.size(); ++i)
+        any = any || (node->has_input(i) && is_active(node->in[i]) && node->schema->differentiable(i));
+      if (!any) continue;
+      for (const ValueId id : node->out)
+        if (id != kNone && carries_gradient(graph_.value(id))) set_active(id);
+    }
+  }
+
+  // Nodes on the way that have a definition but no rule are replaced by the definition first.
+  bool expand_without_rule() {
+    return expand_all(graph_, [&](const Node& node) {
+             return !node.schema->gradient_rule() && node.schema->definition() && on_the_way(node);
+           }) > 0;
+  }
+
+  void seed(Value y, Value dy) { add(y.id, dy); }
+
+  void walk() {
+    std::vector<Node*> nodes = graph_.order();
+    for (auto it = nodes.rbegin(); it != nodes.rend(); ++it) visit(**it);
+  }
+
+  Value gradient(ValueId id) const {
+    const auto found = gradients_.find(id);
+    return found == gradients_.end() ? Value{} : found->second;
+  }
+
+  bool is_active(ValueId id) const { return static_cast<size_t>(id) < active_.size() && active_[static_cast<size_t>(id)]; }
+
+ private:
+  void set_active(ValueId id) {
+    if (static_cast<size_t>(id) >= active_.size()) active_.resize(graph_.value_count(), false);
+    active_[static_cast<size_t>(id)] = true;
+  }
+
+  bool on_the_way(const Node& node) const {
+    return std::any_of(node.out.begin(), node.out.end(), [&](ValueId id) { return id != kNone && is_active(id); });
+  }
+
+  void add(ValueId id, Value contribution) {
+    Value& slot = gradients_[id];
+    slot = slot ? slot + contribution : contribution;
+  }
+
+  void visit(Node& node) {
+    std::vector<Value> dy;
+    for (const ValueId id : node.out) dy.push_back(id == kNone ? Value{} : gradient(id));
+    if (std::none_of(dy.begin(), dy.end(), [](Value v) { return static_cast<bool>(v); })) return;
+    std::vector<bool> needs;
+    for (size_t i = 0; i < node.in.size(); ++i)
+      needs.push_back(node.has_input(i) && is_active(node.in[i]) && node.schema->differentiable(i));
+    if (std::find(needs.begin(), needs.end(), true) == needs.end()) return;
+    check(static_cast<bool>(node.schema->gradient_rule()),
+          "no gradient for op '{}' ({}); its entry in csrc/ops needs .gradient(...) or .defined_as(...)", node.qualified(),
+          node.describe());
+    Insertion here(graph_, nullptr, "gradient of " + node.qualified());
+    graph_.context.where = node.where;
+    if (!dy[0]) dy[0] = zeros_like(node.output(0));
+    const Outputs contributions = node.schema->gradient_rule()(Backward(graph_, node, dy, needs));
+    for (size_t i = 0; i < contributions.size() && i < needs.size(); ++i)
+      if (needs[i] && contributions[i]) accept(node, i, contributions[i]);
+  }
+
+  void accept(const Node& node, size_t i, Value contribution) {
+    const Value x = node.input(i);
+    if (node.schema->is_elementwise()) contribution = sum_to(contribution, x.dims());
+    check(contribution.dtype() == x.dtype() && contribution.rank() == x.rank(),
+          "[{}] the gradient of input {} is {}, expected {}; {}", node.qualified(), i, contribution.type().text(),
+          x.type().text(), node.describe());
+    add(x.id, contribution);
+  }
+
+  Graph& graph_;
+  std::vector<bool> active_;
+  std::map<ValueId, Value> gradients_;
+};
+
+}  // namespace
+
+std::vector<int> differentiate(Graph& graph, std::span<const size_t> outputs, std::span<const ValueId> wrt) {
+  {
+    Differentiation probe(graph, wrt);
+    probe.find_active();
+    probe.expand_without_rule();
+  }
+  Differentiation d(graph, wrt);
+  d.find_active();
+  const std::vector<Output> forward = graph.outputs();
+  for (const size_t i : outputs) {
+    const Value y = graph.value(forward[i].value);
+    if (!d.is_active(y.id)) continue;
+    d.seed(y, graph.input("d_" + forward[i].name, y.type(), Role::gradient));
+  }
+  d.walk();
+  std::vector<int> results;
+  for (const ValueId id : wrt) {
+    const Value dx = d.gradient(id);
+    results.push_back(dx ? static_cast<int>(graph.outputs().size()) : -1);
+    if (dx) graph.output(dx, "d_" + graph.value(id).name());
+  }
+  return results;
+}
+
+std::vector<bool> depends(Graph& graph, std::span<const ValueId> wrt) {
+  Differentiation d(graph, wrt);
+  d.find_active();
+  std::vector<bool> result;
+  for (const Output& output : graph.outputs()) result.push_back(d.is_active(output.value));
+  return result;
+}
+
+}  // namespace ort::grad

@@ -1,0 +1,71 @@
+// A node belongs to the first segment that needs it.
+#include "gradient_graph/segments.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+namespace ort::grad {
+namespace {
+
+class Marker {
+ public:
+  explicit Marker(Graph& graph) {
+    for (Node* node : graph.order()) {
+      position_.emplace(node, static_cast<int>(position_.size()));
+      node->segment = kUnmarked;
+    }
+  }
+  static constexpr int kUnmarked = 1 << 30;
+
+  void mark(Value value, int segment) {
+    std::vector<Node*> stack;
+    if (value.producer()) stack.push_back(value.producer());
+    while (!stack.empty()) {
+      Node* node = stack.back();
+      stack.pop_back();
+      if (node->segment <= segment) continue;
+      node->segment = segment;
+      for (size_t i = 0; i < node->in.size(); ++i)
+        if (node->has_input(i) && node->input(i).producer()) stack.push_back(node->input(i).producer());
+    }
+  }
+  int position(Value value) const { return value.producer() ? position_.at(value.producer()) : -1; }
+
+ private:
+  std::map<const Node*, int> position_;
+};
+
+}  // namespace
+
+std::vector<int> assign_segments(Graph& graph, size_t n_forward, size_t segment_bytes, std::span<const size_t> bytes) {
+  Marker marker(graph);
+  const auto& outputs = graph.outputs();
+  for (size_t i = 0; i < n_forward; ++i) marker.mark(graph.value(outputs[i].value), -1);
+  std::vector<size_t> order(outputs.size() - n_forward);
+  std::iota(order.begin(), order.end(), 0);
+  const auto gradient = [&](size_t i) { return graph.value(outputs[n_forward + i].value); };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return marker.position(gradient(a)) < marker.position(gradient(b)); });
+  std::vector<int> segments(order.size(), 0);
+  int segment = 0;
+  size_t complete = 0;
+  for (size_t k = 0; k < order.size(); ++k) {
+    marker.mark(gradient(order[k]), segment);
+    segments[order[k]] = segment;
+    complete += bytes[order[k]];
+    if (complete <= segment_bytes || k + 1 == order.size()) continue;
+    ++segment;
+    complete = 0;
+  }
+  for (Node* node : graph.order())
+    if (node->segment == Marker::kUnmarked) node->segment = segment;
+  return segments;
+}
+
+void wait_for_readers(const Graph& graph, std::span<const ValueId> wrt, std::vector<int>& segments) {
+  for (size_t i = 0; i < segments.size(); ++i)
+    for (const Use& use : graph.value(wrt[i]).uses()) segments[i] = std::max(segments[i], use.node->segment);
+}
+
+}  // namespace ort::grad

@@ -1,0 +1,47 @@
+// The registry of providers and the default claim: every node alone.
+#include "providers/provider.h"
+
+#include <mutex>
+
+namespace ort {
+namespace {
+
+std::mutex mutex;
+std::vector<std::unique_ptr<Provider>>& registry() {
+  static auto* providers = new std::vector<std::unique_ptr<Provider>>();
+  return *providers;
+}
+
+}  // namespace
+
+Region region_of(Node& node) { return {{&node}, node.in, node.out, node.qualified()}; }
+
+std::vector<Region> Provider::claim(Graph& graph, const Claimed& claimed) const {
+  std::vector<Region> regions;
+  for (Node* node : graph.order())
+    if (!claimed.taken(*node) && can_run(*node)) regions.push_back(region_of(*node));
+  return regions;
+}
+
+void register_provider(std::unique_ptr<Provider> provider) {
+  std::lock_guard lock(mutex);
+  for (auto& known : registry())
+    if (known->name() == provider->name()) return;
+  registry().push_back(std::move(provider));
+}
+
+const Provider* find_provider(std::string_view name) {
+  std::lock_guard lock(mutex);
+  for (const auto& provider : registry())
+    if (provider->name() == name) return provider.get();
+  return nullptr;
+}
+
+std::vector<std::string> provider_names() {
+  std::lock_guard lock(mutex);
+  std::vector<std::string> names;
+  for (const auto& provider : registry()) names.emplace_back(provider->name());
+  return names;
+}
+
+}  // namespace ort
