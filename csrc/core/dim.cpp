@@ -25,14 +25,22 @@ const Atom* intern(Atom atom, const std::string& key) {
   return slot.get();
 }
 
+// A sum, a product or a negative number keeps its own brackets beside // and %.
+std::string operand_text(const Dim& dim) {
+  const auto& terms = dim.terms();
+  const bool plain = terms.size() == 1 && terms.begin()->first.size() == 1 && terms.begin()->second == 1;
+  const std::string text = dim.text();
+  return plain || dim.value().value_or(-1) >= 0 ? text : "(" + text + ")";
+}
+
 std::string atom_text(const Atom& atom) {
   switch (atom.kind) {
     case Atom::Kind::symbol:
       return atom.name;
     case Atom::Kind::floor_div:
-      return "(" + atom.a.text() + " // " + atom.b.text() + ")";
+      return "(" + operand_text(atom.a) + " // " + operand_text(atom.b) + ")";
     case Atom::Kind::mod:
-      return "(" + atom.a.text() + " % " + atom.b.text() + ")";
+      return "(" + operand_text(atom.a) + " % " + operand_text(atom.b) + ")";
     case Atom::Kind::min:
       return "min(" + atom.a.text() + ", " + atom.b.text() + ")";
     case Atom::Kind::max:

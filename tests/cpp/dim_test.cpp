@@ -1,0 +1,119 @@
+// The size algebra: canonical equality, parsing and printing, floor division, checked arithmetic.
+#include "csrc/core/dim.h"
+
+#include <gtest/gtest.h>
+
+#include "csrc/core/error.h"
+
+namespace ort {
+namespace {
+
+const Dim s0 = Dim::symbol("s0"), s1 = Dim::symbol("s1");
+
+std::string message(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Dim, EqualMeansCanonicallyEqual) {
+  EXPECT_EQ(s0 + s1, s1 + s0);
+  EXPECT_EQ((s0 + 1) * (s0 - 1), s0 * s0 - 1);
+  EXPECT_EQ(s0 * 2 - s0, s0);
+  EXPECT_EQ(s0 - s0, Dim(0));
+  EXPECT_FALSE(s0 == s1);
+  EXPECT_FALSE(s0 == Dim(3));
+}
+
+TEST(Dim, ANumberHasAValue) {
+  EXPECT_EQ(Dim(7).value(), 7);
+  EXPECT_EQ((s0 - s0 + 4).value(), 4);
+  EXPECT_FALSE(s0.value().has_value());
+  EXPECT_EQ(s0.symbol_name(), "s0");
+  EXPECT_FALSE((s0 + 1).symbol_name().has_value());
+}
+
+TEST(Dim, TextIsReadBack) {
+  const Dim dims[] = {0,
+                      -3,
+                      s0,
+                      s0 * s1 * 12 + s0 - 5,
+                      floor_div(s0 + 1, 2) * 2,
+                      mod(s0, s1),
+                      max(s0 - 1, 0) + min(s0, s1),
+                      floor_div(floor_div(s0, 3), s1),
+                      mod(s0 * 3, s1 * 2),
+                      floor_div(s0, Dim(-2))};
+  for (const Dim& dim : dims) EXPECT_EQ(Dim::parse(dim.text()), dim) << dim.text();
+}
+
+TEST(Dim, TextDoesNotDependOnTheOrderOfBuilding) {
+  EXPECT_EQ((s0 * 2 + s1 + 1).text(), (1 + s1 + s0 + s0).text());
+  EXPECT_EQ(max(s0, s1).text(), max(s1, s0).text());
+}
+
+TEST(Dim, FloorDivisionAndModulo) {
+  EXPECT_EQ(floor_div(-7, 2), Dim(-4));
+  EXPECT_EQ(mod(-7, 2), Dim(1));
+  EXPECT_EQ(floor_div(7, -2), Dim(-4));
+  EXPECT_EQ(floor_div(s0 * 12 * 64, 64), s0 * 12);
+  EXPECT_EQ(floor_div(s0 * s1 * 2, s1), s0 * 2);
+  EXPECT_EQ(mod(s0 * 8, 4), Dim(0));
+  EXPECT_FALSE(divide_exactly(s0 * 3, 2).has_value());
+  EXPECT_FALSE(divide_exactly(s0 + 1, s0).has_value());
+  EXPECT_EQ(divide_exactly(s0 + s1, s0 + s1), Dim(1));
+}
+
+TEST(Dim, EvaluationAgreesWithTheAlgebra) {
+  const Dim dim = floor_div(s0 * 3 + 1, s1) + mod(s0, s1) * max(s0, s1) - min(s0, s1);
+  for (int64_t a = -3; a < 9; ++a)
+    for (int64_t b = 1; b < 6; ++b) {
+      const int64_t quotient =
+          (3 * a + 1 >= 0 || (3 * a + 1) % b == 0) ? (3 * a + 1) / b : (3 * a + 1) / b - 1;
+      const int64_t rest = ((a % b) + b) % b;
+      EXPECT_EQ(dim.evaluate({{"s0", a}, {"s1", b}}),
+                quotient + rest * std::max(a, b) - std::min(a, b));
+    }
+}
+
+TEST(Dim, MinAndMaxOfAKnownDifferenceAreOneOfThem) {
+  EXPECT_EQ(max(s0 + 2, s0), s0 + 2);
+  EXPECT_EQ(min(s0 + 2, s0), s0);
+}
+
+TEST(Dim, CollectsItsSymbols) {
+  std::set<std::string> names;
+  (floor_div(s0, s1) + max(Dim::symbol("s2"), 1)).collect_symbols(names);
+  EXPECT_EQ(names, (std::set<std::string>{"s0", "s1", "s2"}));
+}
+
+TEST(Dim, ErrorsSayWhatIsWrong) {
+  EXPECT_NE(message([] { s0.evaluate({}); }).find("'s0' has no value"), std::string::npos);
+  EXPECT_NE(message([] { floor_div(3, 0); }).find("division of size 3 by zero"), std::string::npos);
+  EXPECT_NE(message([] { (s0 * s0).evaluate({{"s0", INT64_MAX}}); }).find("overflow"),
+            std::string::npos);
+  for (const char* text : {"", "s0 +", "(s0", "s0 s1", "3 ^ 2", "max(s0", "99999999999999999999"})
+    EXPECT_NE(message([&] { Dim::parse(text); }), "") << text;
+  EXPECT_NE(message([] { Dim::parse(std::string(100000, '(')); }).find("nested too deeply"),
+            std::string::npos);
+}
+
+TEST(CheckedArithmetic, OverflowIsAnError) {
+  EXPECT_EQ(checked_add(INT64_MAX - 1, 1), INT64_MAX);
+  EXPECT_EQ(checked_mul(int64_t{1} << 31, int64_t{1} << 31), int64_t{1} << 62);
+  EXPECT_THROW(checked_add(INT64_MAX, 1), Error);
+  EXPECT_THROW(checked_mul(int64_t{1} << 32, int64_t{1} << 31), Error);
+  EXPECT_THROW(element_count({int64_t{1} << 40, int64_t{1} << 40}), Error);
+  EXPECT_EQ(element_count({}), 1);
+  EXPECT_EQ(element_count({3, 0, 5}), 0);
+}
+
+TEST(CheckedArithmetic, AProductOfSymbolsMayNotOverflowItsCoefficient) {
+  EXPECT_THROW(s0 * INT64_MAX * 2, Error);
+}
+
+}  // namespace
+}  // namespace ort
