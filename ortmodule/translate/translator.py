@@ -89,6 +89,7 @@ class Translator(Emitter):
         self.target: OpOverload | None = None
         self._grad_enabled = grad_enabled
         self._no_grad_depth = 0
+        self._recompute_depth = 0
         self._key: Any = None
         self._random_nodes = 0
         self._place: tuple | None = None
@@ -225,6 +226,9 @@ class Translator(Emitter):
                 return None
             self.refuse(f"forward calls {node.target}, which is no operator of torch")
         name = str(node.target).removeprefix("aten.")
+        if name == "ortmodule.mark_region.default":
+            self._recompute_depth += 1 if args[0] else -1
+            return None
         if name in _SKIPPED:
             return None
         written = [i for i, a in enumerate(node.target._schema.arguments) if _is_written(a)]
@@ -383,7 +387,7 @@ class Translator(Emitter):
         return Ref(ref.storage, (*ref.links, link), ref.key)
 
     def _set_place(self, node: fx.Node) -> None:
-        place = (*place_of_node(node), "in ort_checkpoint_region" in (node.stack_trace or ""))
+        place = (*place_of_node(node), self._recompute_depth > 0)
         if place != self._place:
             self._place = place
             module, file, line, recompute = place
