@@ -129,4 +129,12 @@ std::vector<int> differentiate(Graph& graph, std::span<const size_t> outputs, st
   return results;
 }
 
+std::vector<bool> depends(Graph& graph, std::span<const ValueId> wrt) {
+  Differentiation d(graph, wrt);
+  d.find_active();
+  std::vector<bool> result;
+  for (const Output& output : graph.outputs()) result.push_back(d.is_active(output.value));
+  return result;
+}
+
 }  // namespace ort::grad

@@ -14,4 +14,8 @@ namespace ort::grad {
 // the op and its place in the model.
 std::vector<int> differentiate(Graph& graph, std::span<const size_t> outputs, std::span<const ValueId> wrt);
 
+// Which graph outputs depend on `wrt` through inputs that gradients flow to: those that require a
+// gradient in torch's sense.
+std::vector<bool> depends(Graph& graph, std::span<const ValueId> wrt);
+
 }  // namespace ort::grad

@@ -63,4 +63,9 @@ std::vector<int> assign_segments(Graph& graph, size_t n_forward, size_t segment_
   return segments;
 }
 
+void wait_for_readers(const Graph& graph, std::span<const ValueId> wrt, std::vector<int>& segments) {
+  for (size_t i = 0; i < segments.size(); ++i)
+    for (const Use& use : graph.value(wrt[i]).uses()) segments[i] = std::max(segments[i], use.node->segment);
+}
+
 }  // namespace ort::grad

@@ -192,6 +192,10 @@ void bind_graph(py::module_& m) {
       .def_property_readonly("outputs", [](const SharedGraph& g) { return handles(g, values_of(*g, output_ids(*g))); })
       .def_property_readonly("input_names", &input_names)
       .def_property_readonly("output_names", &output_names);
+  // For _torch, which has another pybind11: a capsule over a shared_ptr of its own.
+  graph.def("capsule", [](const SharedGraph& g) {
+    return py::capsule(new SharedGraph(g), [](void* p) { delete static_cast<SharedGraph*>(p); });
+  });
   m.def("parse", [](const std::string& text) { return SharedGraph(parse(text, default_ops())); });
 }
 

@@ -43,11 +43,17 @@ class Binder {
   std::unique_ptr<Plan> bind() {
     add_inputs();
     add_fixed_values();
-    for (const size_t claim : layout_.order) add_step(layout_.partition.claims[claim]);
-    add_outputs();
+    find_backward_reads();
+    size_t next = 0;
+    for (; next < layout_.order.size() && segment_of(claim(next)) < 0; ++next) add_step(claim(next));
+    add_outputs(0, layout_.forward_outputs);
+    plan_->forward_steps = plan_->steps.size();
+    for (; next < layout_.order.size(); ++next) add_step(claim(next));
+    add_outputs(layout_.forward_outputs, graph_.outputs().size());
+    const std::vector<Buffer> separate = buffers_;
     share_in_place();
     place_arena();
-    mark_segments();
+    if (plan_->forward_steps < plan_->steps.size()) place_retained(separate);
     return std::move(plan_);
   }
 
@@ -77,6 +83,29 @@ class Binder {
 
   size_t bytes_of(const Operand& operand) {
     return static_cast<size_t>(checked_mul(element_count(operand.sizes), static_cast<int64_t>(size_of(operand.dtype))));
+  }
+
+  const Claim& claim(size_t position) const { return layout_.partition.claims[layout_.order[position]]; }
+
+  static int segment_of(const Claim& claim) {
+    int segment = -1;
+    for (const Node* node : claim.region.nodes) segment = std::max(segment, node->segment);
+    return segment;
+  }
+
+  // The value whose memory this one shows.
+  ValueId source_of(ValueId id) const {
+    for (const Node* node = graph_.value(id).producer(); node && node->schema->is_view();
+         node = graph_.value(id).producer())
+      id = node->in[0];
+    return id;
+  }
+
+  void find_backward_reads() {
+    for (const Claim& claim : layout_.partition.claims)
+      if (segment_of(claim) >= 0)
+        for (const ValueId id : claim.region.in)
+          if (id != kNone) backward_reads_.insert(source_of(id));
   }
 
   int new_buffer(Slot::Kind kind, size_t at, size_t bytes) {
@@ -159,30 +188,32 @@ class Binder {
     step.kernel = kernel.get();
     step.name = kernel->name();
     step.provider = claim.provider->name();
-    for (const Node* node : claim.region.nodes) step.segment = std::max(step.segment, node->segment);
+    step.segment = segment_of(claim);
     plan_->kernels.push_back(std::move(kernel));
     plan_->steps.push_back(std::move(step));
   }
 
-  // Each output gets memory of the caller. The kernel writes there when nothing else shares it.
-  void add_outputs() {
-    for (size_t i = 0; i < graph_.outputs().size(); ++i) {
+  // Each output gets memory of the caller. The kernel writes there when nothing else shares it: a
+  // returned tensor may be written by its owner, so what the backward reads stays in the arena.
+  void add_outputs(size_t first, size_t last) {
+    for (size_t i = first; i < last; ++i) {
       const ValueId id = graph_.outputs()[i].value;
       const int source = buffer_of(id);
       Operand type = operand(id);
-      plan_->outputs.names.push_back(graph_.outputs()[i].name);
       Buffer& buffer = buffers_[static_cast<size_t>(source)];
-      if (buffer.kind == Slot::Kind::arena && !layout_keeps(id)) {
+      const bool forward = i < layout_.forward_outputs;
+      if (buffer.kind == Slot::Kind::arena && !(forward && backward_reads_.count(source_of(id)))) {
         buffer.kind = Slot::Kind::output;
         buffer.at = i;
+        plan_->output_ready.push_back(buffer.first);
       } else {
         add_copy(source, new_buffer(Slot::Kind::output, i, bytes_of(type)));
+        plan_->output_ready.push_back(static_cast<int>(plan_->steps.size()) - 1);
       }
+      plan_->outputs.names.push_back(graph_.outputs()[i].name);
       plan_->outputs.types.push_back(std::move(type));
     }
   }
-
-  bool layout_keeps(ValueId) const { return false; }
 
   void add_copy(int from, int to) {
     const size_t bytes = buffers_[static_cast<size_t>(from)].bytes;
@@ -256,22 +287,41 @@ class Binder {
       plan_->total_bytes += buffer.bytes;
     }
     const size_t values = lives.size();
-    for (size_t s = 0; s < plan_->steps.size(); ++s)
-      lives.push_back({plan_->steps[s].kernel->scratch_bytes(), static_cast<int>(s), static_cast<int>(s)});
+    for (size_t s = 0; s < plan_->steps.size(); ++s) lives.push_back(scratch_of(s));
     const std::vector<size_t> offsets = place(lives, kAlign);
-    plan_->arena_bytes = (extent(lives, offsets) + kAlign - 1) / kAlign * kAlign;
+    Placement& placement = plan_->placement;
+    placement.bytes = (extent(lives, offsets) + kAlign - 1) / kAlign * kAlign;
     for (size_t i = 0; i < values; ++i) buffers_[static_cast<size_t>(live_buffer[i])].at = offsets[i];
-    for (size_t s = 0; s < plan_->steps.size(); ++s) plan_->steps[s].scratch = offsets[values + s];
+    placement.scratch.assign(offsets.begin() + static_cast<long>(values), offsets.end());
     for (size_t b = 0; b < buffers_.size(); ++b) {
       const Buffer& buffer = buffers_[static_cast<size_t>(root(static_cast<int>(b)))];
-      plan_->slots.push_back({buffer.kind, buffer.at});
+      placement.slots.push_back({buffer.kind, buffer.at});
     }
   }
 
-  void mark_segments() {
-    for (size_t s = 0; s + 1 < plan_->steps.size(); ++s)
-      if (plan_->steps[s].segment != plan_->steps[s + 1].segment) plan_->segment_ends.push_back(s + 1);
-    plan_->segment_ends.push_back(plan_->steps.size());
+  Lifetime scratch_of(size_t step) const {
+    return {plan_->steps[step].kernel->scratch_bytes(), static_cast<int>(step), static_cast<int>(step)};
+  }
+
+  // What the backward makes gets an arena of its own and shares nothing with the stash.
+  void place_retained(const std::vector<Buffer>& separate) {
+    const int first_backward = static_cast<int>(plan_->forward_steps);
+    std::vector<Lifetime> lives;
+    std::vector<size_t> made;
+    Placement& retained = plan_->retained;
+    retained.slots = plan_->placement.slots;
+    for (size_t b = 0; b < separate.size(); ++b) {
+      const Buffer& buffer = separate[b];
+      if (buffer.kind != Slot::Kind::arena || buffer.last < 0 || buffer.first < first_backward) continue;
+      lives.push_back({std::max<size_t>(buffer.bytes, 1), buffer.first, buffer.last});
+      made.push_back(b);
+    }
+    for (size_t s = plan_->forward_steps; s < plan_->steps.size(); ++s) lives.push_back(scratch_of(s));
+    const std::vector<size_t> offsets = place(lives, kAlign);
+    retained.bytes = (extent(lives, offsets) + kAlign - 1) / kAlign * kAlign;
+    for (size_t i = 0; i < made.size(); ++i) retained.slots[made[i]] = {Slot::Kind::second, offsets[i]};
+    retained.scratch.assign(plan_->forward_steps, 0);
+    retained.scratch.insert(retained.scratch.end(), offsets.begin() + static_cast<long>(made.size()), offsets.end());
   }
 
   const Layout& layout_;
@@ -281,12 +331,14 @@ class Binder {
   std::vector<Buffer> buffers_;
   std::map<ValueId, int> buffer_;
   std::map<ValueId, size_t> constants_;
+  std::set<ValueId> backward_reads_;
 };
 
 }  // namespace
 
-Layout lay_out(std::unique_ptr<Graph> graph, std::span<const Provider* const> providers) {
+Layout lay_out(std::unique_ptr<Graph> graph, size_t forward_outputs, std::span<const Provider* const> providers) {
   Layout layout;
+  layout.forward_outputs = forward_outputs;
   layout.partition = partition(*graph, providers);
   layout.order = schedule(*graph, layout.partition.claims);
   layout.graph = std::move(graph);

@@ -12,7 +12,6 @@ namespace ort {
 struct Step {
   const Kernel* kernel = nullptr;
   int in = 0, n_in = 0, out = 0, n_out = 0;  // ranges of Plan::operands; a slot, or -1 when absent
-  size_t scratch = 0;                         // offset in the arena
   int segment = -1;
   std::string name;
   std::string_view provider;
@@ -20,9 +19,16 @@ struct Step {
 
 // Where a slot's pointer comes from when a frame is set up.
 struct Slot {
-  enum class Kind : uint8_t { arena, input, output, constant, opaque };
+  enum class Kind : uint8_t { arena, second, input, output, constant, opaque };
   Kind kind = Kind::arena;
   size_t at = 0;              // offset, or index
+};
+
+// Where values lie. The second arena is used by a backward that must leave the stash as it is.
+struct Placement {
+  std::vector<Slot> slots;
+  std::vector<size_t> scratch;   // of each step
+  size_t bytes = 0;              // of the arena, or of the second one
 };
 
 struct Operands {
@@ -33,14 +39,15 @@ struct Operands {
 struct Plan {
   std::vector<Step> steps;
   std::vector<int> operands;
-  std::vector<Slot> slots;
+  Placement placement;
+  Placement retained;                  // for a backward with retain_graph
   std::vector<Tensor> constants;
   std::vector<std::unique_ptr<Kernel>> kernels;
   Operands inputs, outputs;
-  size_t arena_bytes = 0;
+  std::vector<int> output_ready;       // the step that completes each output
+  size_t forward_steps = 0;            // the rest are backward, by segment
   size_t total_bytes = 0;              // of the arena's values, were each to have its own memory
   size_t opaque_count = 0;
-  std::vector<size_t> segment_ends;    // of the steps, one for each segment
 };
 
 // The graph after partition, the claims in their order: what does not depend on sizes.
@@ -48,10 +55,10 @@ struct Layout {
   std::unique_ptr<Graph> graph;
   Partition partition;
   std::vector<size_t> order;
-  std::vector<Tensor> frozen;          // by input index: bytes that never change (may be empty)
+  size_t forward_outputs = 0;          // graph outputs that the forward gives; the rest are gradients
 };
 
-Layout lay_out(std::unique_ptr<Graph> graph, std::span<const Provider* const> providers);
+Layout lay_out(std::unique_ptr<Graph> graph, size_t forward_outputs, std::span<const Provider* const> providers);
 
 // Kernels, slots and offsets for these values of the symbols.
 std::unique_ptr<Plan> make_plan(const Layout& layout, const Symbols& symbols);

@@ -3,23 +3,33 @@
 
 namespace ort {
 
-Frame::Frame(const Plan& plan)
-    : arena_(plan.arena_bytes), pointers_(plan.slots.size()), opaque_(plan.opaque_count),
+Frame::Frame(const Plan& plan) : Frame(plan, plan.placement, nullptr) {}
+
+std::unique_ptr<Frame> Frame::retained(const Plan& plan, const Frame& base) {
+  return std::unique_ptr<Frame>(new Frame(plan, plan.retained, &base));
+}
+
+Frame::Frame(const Plan& plan, const Placement& placement, const Frame* base)
+    : placement_(&placement), arena_(placement.bytes), pointers_(placement.slots.size()), opaque_(plan.opaque_count),
       input_slots_(plan.inputs.types.size()), output_slots_(plan.outputs.types.size()) {
-  for (size_t i = 0; i < plan.slots.size(); ++i) {
-    const Slot& slot = plan.slots[i];
+  for (size_t i = 0; i < placement.slots.size(); ++i) {
+    const Slot& slot = placement.slots[i];
     switch (slot.kind) {
       case Slot::Kind::arena:
+        pointers_[i] = base ? base->pointers_[i] : arena_.data() + slot.at;
+        break;
+      case Slot::Kind::second:
         pointers_[i] = arena_.data() + slot.at;
         break;
       case Slot::Kind::constant:
         pointers_[i] = plan.constants[slot.at].data;
         break;
       case Slot::Kind::opaque:
-        pointers_[i] = &opaque_[slot.at];
+        pointers_[i] = base ? base->pointers_[i] : &opaque_[slot.at];
         break;
       case Slot::Kind::input:
         input_slots_[slot.at].push_back(static_cast<int>(i));
+        if (base) pointers_[i] = base->pointers_[i];
         break;
       case Slot::Kind::output:
         output_slots_[slot.at].push_back(static_cast<int>(i));

@@ -46,14 +46,19 @@ Program::Program(const Graph& captured, const CompileOptions& options, std::vect
   optimise(*graph, passes);
   if (gradient_outputs_.size()) {
     std::vector<size_t> bytes;
-    for (size_t i = n_outputs_; i < graph->outputs().size(); ++i)
-      bytes.push_back(static_bytes(graph->value(graph->outputs()[i].value)));
+    std::vector<ValueId> inputs;
+    for (size_t i = 0; i < wrt.size(); ++i) {
+      if (gradient_outputs_[i] < 0) continue;
+      inputs.push_back(graph->inputs()[wrt[i]]);
+      bytes.push_back(static_bytes(graph->value(inputs.back())));
+    }
     segments_ = grad::assign_segments(*graph, n_outputs_, options.segment_bytes, bytes);
     grad::recompute_cheap(*graph);
     remove_dead(*graph);
+    grad::wait_for_readers(*graph, inputs, segments_);
   }
   if (options.check) verify(*graph, "stash");
-  layout_ = lay_out(std::move(graph), providers);
+  layout_ = lay_out(std::move(graph), n_outputs_, providers);
 }
 
 void Program::compile_gradient(Graph& graph, const CompileOptions& options, const std::vector<size_t>& wrt,
@@ -87,20 +92,19 @@ std::shared_ptr<const Plan> Program::plan(const std::vector<Sizes>& input_sizes)
   return cache_.front().second;
 }
 
-size_t Program::n_forward_steps(const Plan& plan) const {
-  size_t count = 0;
-  while (count < plan.steps.size() && plan.steps[count].segment < 0) ++count;
-  return count;
+std::shared_ptr<const Plan> Program::latest() {
+  std::lock_guard lock(mutex_);
+  return cache_.empty() ? nullptr : cache_.front().second;
 }
 
 std::vector<size_t> Program::saved_inputs(const Plan& plan) const {
   std::set<size_t> saved;
-  for (size_t s = n_forward_steps(plan); s < plan.steps.size(); ++s) {
+  for (size_t s = plan.forward_steps; s < plan.steps.size(); ++s) {
     const Step& step = plan.steps[s];
     for (int i = 0; i < step.n_in; ++i) {
       const int slot = plan.operands[static_cast<size_t>(step.in + i)];
-      if (slot >= 0 && plan.slots[static_cast<size_t>(slot)].kind == Slot::Kind::input)
-        saved.insert(plan.slots[static_cast<size_t>(slot)].at);
+      if (slot >= 0 && plan.placement.slots[static_cast<size_t>(slot)].kind == Slot::Kind::input)
+        saved.insert(plan.placement.slots[static_cast<size_t>(slot)].at);
     }
   }
   return {saved.begin(), saved.end()};

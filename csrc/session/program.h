@@ -27,9 +27,9 @@ class Program {
   const std::vector<int>& gradient_segments() const { return segments_; }          // by gradient output
   // Graph inputs that a backward step reads.
   std::vector<size_t> saved_inputs(const Plan& plan) const;
-  size_t n_forward_steps(const Plan& plan) const;
   const Layout& layout() const { return layout_; }
   int plans() const { return plans_; }
+  std::shared_ptr<const Plan> latest();   // the plan used last; null before the first
 
  private:
   void compile_gradient(Graph& graph, const CompileOptions& options, const std::vector<size_t>& wrt,

@@ -1,11 +1,82 @@
 // The Python module ortmodule._torch: the engine's side of LibTorch. Loaded by ortmodule/_native.py
 // after it has checked that the torch in the process is the one named here.
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
 
+#include "csrc/core/error.h"
 #include "csrc/core/version.h"
+#include "csrc/torch_bridge/runner.h"
+
+namespace py = pybind11;
+
+namespace ort::bridge {
+namespace {
+
+// _C and _torch have different pybind11s: a graph crosses as a capsule over a shared_ptr.
+std::shared_ptr<const Graph> graph_of(const py::capsule& capsule) {
+  return *static_cast<std::shared_ptr<Graph>*>(capsule.get_pointer());
+}
+
+Runner::Source source_of(const py::handle& item) {
+  if (item.is_none()) return {};
+  if (py::isinstance<py::int_>(item)) return {item.cast<int>(), {}};
+  return {-1, item.cast<at::Tensor>()};
+}
+
+CompileOptions options_of(const py::dict& items) {
+  CompileOptions options;
+  options.providers = items["providers"].cast<std::vector<std::string>>();
+  options.segment_bytes = items["segment_bytes"].cast<size_t>();
+  options.check = items["check"].cast<bool>();
+  options.off = items["off"].cast<std::vector<std::string>>();
+  options.dump = items["dump"].cast<std::string>();
+  if (!items["fuel"].is_none()) options.fuel = items["fuel"].cast<int>();
+  if (!items["memory_budget"].is_none()) options.memory_budget = items["memory_budget"].cast<size_t>();
+  return options;
+}
+
+std::shared_ptr<Runner> make_runner(const py::capsule& graph, const py::list& inputs, size_t n_user_outputs,
+                                    const py::list& write_backs, std::vector<size_t> wrt, const py::dict& options) {
+  std::vector<Runner::Source> sources;
+  for (const py::handle& item : inputs) sources.push_back(source_of(item));
+  std::vector<Runner::WriteBack> writes;
+  for (const py::handle& item : write_backs) {
+    const auto pair = item.cast<py::tuple>();
+    writes.push_back({pair[0].cast<size_t>(), source_of(pair[1])});
+  }
+  return std::make_shared<Runner>(graph_of(graph), std::move(sources), n_user_outputs, std::move(writes), std::move(wrt),
+                                  options_of(options));
+}
+
+py::list steps(const Runner& runner) {
+  py::list result;
+  for (const auto& step : runner.steps()) result.append(py::make_tuple(step.name, step.provider, step.backward));
+  return result;
+}
+
+py::list events(Runner& runner) {
+  py::list result;
+  for (const auto& event : runner.stop_profile())
+    result.append(py::make_tuple(event.name, event.provider, event.start_us, event.duration_us));
+  return result;
+}
+
+}  // namespace
+}  // namespace ort::bridge
 
 PYBIND11_MODULE(_torch, m) {
+  using ort::bridge::Runner;
   m.doc() = "The bridge between torch's autograd and the ortmodule engine.";
   m.def("version", &ort::version);
   m.def("torch_version", [] { return ORT_TORCH_VERSION; });
+  py::register_exception<ort::Error>(m, "Error", PyExc_RuntimeError);
+  py::class_<Runner, std::shared_ptr<Runner>>(m, "Runner")
+      .def(py::init(&ort::bridge::make_runner), py::arg("graph"), py::arg("inputs"), py::arg("n_user_outputs"),
+           py::arg("write_backs"), py::arg("wrt"), py::arg("options"))
+      .def("call", &Runner::call, py::call_guard<py::gil_scoped_release>())
+      .def("steps", &ort::bridge::steps)
+      .def("plans", &Runner::plans)
+      .def("start_profile", &Runner::start_profile)
+      .def("stop_profile", &ort::bridge::events);
 }

@@ -1,0 +1,23 @@
+// Grows regions: the one place where nodes are joined into what one kernel runs. Called by claim.
+#pragma once
+
+#include <functional>
+#include <span>
+
+#include "providers/provider.h"
+
+namespace ort {
+
+// May these nodes, in program order, be one region?
+using Joinable = std::function<bool(std::span<Node* const>)>;
+
+// Partitions the nodes that `eligible` takes into convex regions: no path leaves a region and comes
+// back, not even through other regions. Nodes of different segments are never joined. Producers are
+// joined with consumers first, then regions that read one value.
+std::vector<Region> grow_regions(Graph& graph, const std::function<bool(const Node&)>& eligible,
+                                 const Joinable& joinable);
+
+// The values that enter and leave a set of nodes, each once, in order of appearance.
+void find_boundary(Graph& graph, Region& region);
+
+}  // namespace ort

@@ -1,0 +1,137 @@
+// Running a call: pointers into the frame, segments of the backward, retained graphs.
+#include "csrc/torch_bridge/call.h"
+
+#include <algorithm>
+
+namespace ort::bridge {
+
+std::shared_ptr<Program> Shared::program(const std::vector<size_t>& defined) {
+  std::lock_guard lock(mutex);
+  auto& slot = programs[defined];
+  if (!slot) slot = std::make_shared<Program>(*graph, options, defined.empty() ? std::vector<size_t>{} : wrt, defined);
+  return slot;
+}
+
+Call::Call(std::shared_ptr<Shared> shared, std::vector<at::Tensor> inputs, uint64_t key)
+    : shared_(std::move(shared)), originals_(std::move(inputs)), key_(key) {
+  for (const at::Tensor& tensor : originals_)
+    inputs_.push_back(tensor.defined() ? contiguous(tensor.detach()) : at::Tensor());
+}
+
+void Call::bind_inputs() {
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    frame_->set_input(i, inputs_[i].defined() ? inputs_[i].data_ptr() : static_cast<const void*>(&key_));
+}
+
+std::vector<at::Tensor> Call::bind_outputs(size_t first, size_t last) {
+  std::vector<at::Tensor> outputs;
+  Frame& frame = backward_frame_ ? *backward_frame_ : *frame_;
+  for (size_t i = first; i < last; ++i) {
+    const Operand& type = plan_->outputs.types[i];
+    outputs.push_back(empty(type.sizes, scalar_type_of(type.dtype)));
+    frame.set_output(i, outputs.back().data_ptr());
+  }
+  return outputs;
+}
+
+std::vector<at::Tensor> Call::forward(const std::vector<size_t>& defined) {
+  defined_ = defined;
+  program_ = shared_->program(defined);
+  std::vector<Sizes> sizes;
+  for (const at::Tensor& input : inputs_) sizes.push_back(input.defined() ? input.sizes().vec() : Sizes{1});
+  plan_ = program_->plan(sizes);
+  frame_ = std::make_unique<Frame>(*plan_);
+  bind_inputs();
+  std::vector<at::Tensor> outputs = bind_outputs(0, program_->n_outputs());
+  run(*plan_, *frame_, 0, plan_->forward_steps, shared_->profile.get());
+  find_segments();
+  return outputs;
+}
+
+void Call::find_segments() {
+  ends_.clear();
+  handed_.clear();
+  if (plan_->forward_steps == plan_->steps.size() && program_->gradient_outputs().empty()) return;
+  int segment = 0;
+  std::vector<int> segment_of_step(plan_->steps.size(), 0);
+  for (size_t s = plan_->forward_steps; s < plan_->steps.size(); ++s) {
+    while (plan_->steps[s].segment > segment) {
+      ends_.push_back(s);
+      ++segment;
+    }
+    segment_of_step[s] = segment;
+  }
+  ends_.push_back(plan_->steps.size());
+  handed_.resize(ends_.size());
+  size_t gradient = 0;
+  for (size_t w = 0; w < program_->gradient_outputs().size(); ++w) {
+    const int output = program_->gradient_outputs()[w];
+    if (output < 0) continue;
+    const int ready = segment_of_step[static_cast<size_t>(plan_->output_ready[static_cast<size_t>(output)])];
+    const int last = static_cast<int>(ends_.size()) - 1;
+    handed_[static_cast<size_t>(std::min(last, std::max(ready, program_->gradient_segments()[gradient++])))].push_back(w);
+  }
+}
+
+void Call::save_inputs() {
+  for (const size_t i : program_->saved_inputs(*plan_))
+    if (i < originals_.size() && originals_[i].defined())
+      saved_.emplace_back(i, torch::autograd::SavedVariable(originals_[i], false));
+}
+
+void Call::run_forward_again(const std::vector<size_t>& defined) {
+  const auto outputs = forward(defined);
+  shared_->predicted = defined;
+}
+
+void Call::begin_backward(const std::vector<at::Tensor>& output_gradients, bool keep) {
+  check(!released_, "Trying to backward through the graph a second time (or directly access saved tensors after they "
+        "have already been freed). Saved intermediate values of the graph are freed when you call .backward() or "
+        "autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or if you "
+        "need to access saved tensors after calling backward.");
+  std::vector<size_t> defined;
+  for (size_t i = 0; i < output_gradients.size(); ++i)
+    if (output_gradients[i].defined()) defined.push_back(i);
+  for (auto& [index, variable] : saved_) {
+    const at::Tensor now = variable.unpack(nullptr);
+    if (!now.is_same(originals_[index])) inputs_[index] = contiguous(now.detach());
+  }
+  if (defined != defined_) run_forward_again(defined);
+  bind_inputs();
+  if (keep) backward_frame_ = Frame::retained(*plan_, *frame_);
+  Frame& frame = backward_frame_ ? *backward_frame_ : *frame_;
+  output_gradients_.clear();
+  for (size_t k = 0; k < program_->gradient_inputs().size(); ++k) {
+    const size_t output = program_->gradient_inputs()[k];
+    output_gradients_.push_back(contiguous(output_gradients[output].detach()));
+    frame.set_input(program_->n_inputs() + k, output_gradients_.back().data_ptr());
+  }
+  gradients_ = bind_outputs(program_->n_outputs(), plan_->outputs.types.size());
+}
+
+std::vector<std::pair<size_t, at::Tensor>> Call::run_segment(size_t segment) {
+  const size_t first = segment == 0 ? plan_->forward_steps : ends_[segment - 1];
+  run(*plan_, backward_frame_ ? *backward_frame_ : *frame_, first, ends_[segment], shared_->profile.get());
+  std::vector<std::pair<size_t, at::Tensor>> results;
+  for (const size_t w : handed_[segment]) {
+    const size_t output = static_cast<size_t>(program_->gradient_outputs()[w]);
+    results.emplace_back(w, std::move(gradients_[output - program_->n_outputs()]));
+  }
+  return results;
+}
+
+void Call::end_backward() {
+  backward_frame_.reset();
+  output_gradients_.clear();
+  gradients_.clear();
+}
+
+void Call::release() {
+  released_ = true;
+  saved_.clear();
+  frame_.reset();
+  inputs_.clear();
+  originals_.clear();
+}
+
+}  // namespace ort::bridge

@@ -1,0 +1,75 @@
+// One forward call and what its backward needs: the frame, the saved variables, the gradients' places.
+#pragma once
+
+#include <torch/csrc/autograd/saved_variable.h>
+
+#include <memory>
+#include <vector>
+
+#include "csrc/runtime/executor.h"
+#include "csrc/session/program.h"
+#include "csrc/torch_bridge/memory.h"
+
+namespace ort::bridge {
+
+// What every call of one capture shares.
+struct Shared {
+  std::shared_ptr<const Graph> graph;     // as captured
+  CompileOptions options;
+  std::vector<size_t> wrt;                // graph inputs that need a gradient
+  std::vector<bool> differentiable;       // by graph output
+  size_t n_user_outputs = 0;
+  std::mutex mutex;
+  std::map<std::vector<size_t>, std::shared_ptr<Program>> programs;  // by the outputs with a gradient
+  std::vector<size_t> predicted;          // outputs whose gradient the last backward had
+  std::shared_ptr<Profile> profile;
+
+  // The program for these outputs' gradients; none: forward alone.
+  std::shared_ptr<Program> program(const std::vector<size_t>& defined);
+};
+
+class Call {
+ public:
+  Call(std::shared_ptr<Shared> shared, std::vector<at::Tensor> inputs, uint64_t key);
+
+  // Runs the forward for gradients of `defined`; returns every graph output.
+  std::vector<at::Tensor> forward(const std::vector<size_t>& defined);
+  // Keeps what the backward reads, in a way that notices writes.
+  void save_inputs();
+
+  // Called by the first backward node with the gradients of the differentiable outputs.
+  void begin_backward(const std::vector<at::Tensor>& output_gradients, bool keep);
+  // Runs one segment; returns the gradients that are handed over after it, by index in wrt.
+  std::vector<std::pair<size_t, at::Tensor>> run_segment(size_t segment);
+  void end_backward();
+  void release();
+
+  size_t n_segments() const { return ends_.size(); }
+  const Program& program() const { return *program_; }
+  const Shared& shared() const { return *shared_; }
+  // Index in wrt of the gradients handed over after each segment.
+  const std::vector<std::vector<size_t>>& handed() const { return handed_; }
+
+ private:
+  void bind_inputs();
+  std::vector<at::Tensor> bind_outputs(size_t first, size_t last);
+  void find_segments();
+  void run_forward_again(const std::vector<size_t>& defined);
+
+  std::shared_ptr<Shared> shared_;
+  std::shared_ptr<Program> program_;
+  std::shared_ptr<const Plan> plan_;
+  std::unique_ptr<Frame> frame_;
+  std::unique_ptr<Frame> backward_frame_;   // with retain_graph: the stash stays untouched
+  std::vector<at::Tensor> inputs_;          // contiguous; kept while the call lives
+  std::vector<at::Tensor> originals_;
+  std::vector<std::pair<size_t, torch::autograd::SavedVariable>> saved_;
+  std::vector<at::Tensor> output_gradients_, gradients_;
+  std::vector<size_t> ends_;                // step after the last of each segment
+  std::vector<std::vector<size_t>> handed_;
+  std::vector<size_t> defined_;
+  uint64_t key_;
+  bool released_ = false;
+};
+
+}  // namespace ort::bridge

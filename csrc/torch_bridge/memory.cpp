@@ -1,0 +1,81 @@
+// An allocator of torch's over the pool: gradients and outputs reuse warm pages.
+#include "csrc/torch_bridge/memory.h"
+
+#include <ATen/EmptyTensor.h>
+#include <c10/core/Allocator.h>
+
+#include "csrc/core/error.h"
+#include "csrc/core/pool.h"
+
+namespace ort::bridge {
+namespace {
+
+struct Held {
+  uint8_t* data;
+  size_t capacity;
+};
+
+void give_back(void* context) {
+  auto* held = static_cast<Held*>(context);
+  pool_give(held->data, held->capacity);
+  delete held;
+}
+
+class PoolAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    if (bytes == 0) return {nullptr, c10::Device(c10::DeviceType::CPU)};
+    auto* held = new Held();
+    held->data = pool_take(bytes, &held->capacity);
+    return {held->data, held, &give_back, c10::Device(c10::DeviceType::CPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+  void copy_data(void* dest, const void* src, size_t count) const override { default_copy_data(dest, src, count); }
+};
+
+PoolAllocator& allocator() {
+  static auto* instance = new PoolAllocator();
+  return *instance;
+}
+
+}  // namespace
+
+DType dtype_of(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return DType::f32;
+    case at::kDouble:
+      return DType::f64;
+    case at::kHalf:
+      return DType::f16;
+    case at::kBFloat16:
+      return DType::bf16;
+    case at::kLong:
+      return DType::i64;
+    case at::kInt:
+      return DType::i32;
+    case at::kShort:
+      return DType::i16;
+    case at::kChar:
+      return DType::i8;
+    case at::kByte:
+      return DType::u8;
+    case at::kBool:
+      return DType::boolean;
+    default:
+      fail("torch dtype {} has no place in the engine", c10::toString(type));
+  }
+}
+
+at::ScalarType scalar_type_of(DType dtype) {
+  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong, at::kInt, at::kShort,
+                                    at::kChar, at::kByte, at::kBool})
+    if (dtype_of(type) == dtype) return type;
+  fail("dtype {} has no torch tensor", dtype);
+}
+
+at::Tensor empty(const Sizes& sizes, at::ScalarType type) {
+  return at::detail::empty_generic(sizes, &allocator(), c10::DispatchKeySet(c10::DispatchKey::CPU), type, std::nullopt);
+}
+
+}  // namespace ort::bridge

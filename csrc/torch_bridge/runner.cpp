@@ -1,0 +1,107 @@
+// The way of a call: tensors in, forward, write-backs, history.
+#include "csrc/torch_bridge/runner.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
+
+#include "csrc/torch_bridge/nodes.h"
+#include "gradient_graph/differentiate.h"
+
+namespace ort::bridge {
+namespace {
+
+// One draw a forward, from torch's default generator: same seed, same run.
+uint64_t draw_key() {
+  auto generator = at::detail::getDefaultCPUGenerator();
+  std::lock_guard lock(generator.mutex());
+  return at::check_generator<at::CPUGeneratorImpl>(generator)->random64();
+}
+
+// Until a backward has shown which outputs get a gradient: the first scalar alone (a loss), else all.
+std::vector<size_t> guess_defined(const Graph& graph, const std::vector<bool>& differentiable, size_t n_user) {
+  std::vector<size_t> all;
+  for (size_t i = 0; i < n_user; ++i) {
+    if (!differentiable[i]) continue;
+    const Type& type = graph.value(graph.outputs()[i].value).type();
+    if (type.dims && type.dims->empty()) return {i};
+    all.push_back(i);
+  }
+  return all;
+}
+
+}  // namespace
+
+Runner::Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs, size_t n_user_outputs,
+               std::vector<WriteBack> write_backs, std::vector<size_t> wrt, CompileOptions options)
+    : shared_(std::make_shared<Shared>()), inputs_(std::move(inputs)), write_backs_(std::move(write_backs)) {
+  check(inputs_.size() == graph->inputs().size(), "the capture names {} inputs, its graph has {}", inputs_.size(),
+        graph->inputs().size());
+  shared_->graph = graph;
+  shared_->options = std::move(options);
+  shared_->wrt = std::move(wrt);
+  shared_->n_user_outputs = n_user_outputs;
+  std::vector<ValueId> values;
+  for (const size_t i : shared_->wrt) values.push_back(graph->inputs().at(i));
+  const auto probe = graph->clone();
+  shared_->differentiable = grad::depends(*probe, values);
+  for (size_t i = n_user_outputs; i < shared_->differentiable.size(); ++i) shared_->differentiable[i] = false;
+  shared_->predicted = guess_defined(*graph, shared_->differentiable, n_user_outputs);
+  for (const ValueId id : graph->inputs()) needs_key_ = needs_key_ || graph->role(id) == Role::key;
+}
+
+const at::Tensor& Runner::resolve(const Source& source, const std::vector<at::Tensor>& user) const {
+  return source.user >= 0 ? user.at(static_cast<size_t>(source.user)) : source.fixed;
+}
+
+std::vector<at::Tensor> Runner::call(const std::vector<at::Tensor>& user) {
+  std::vector<at::Tensor> tensors;
+  for (const Source& source : inputs_) tensors.push_back(resolve(source, user));
+  const bool training = at::GradMode::is_enabled() && !shared_->predicted.empty();
+  auto call = std::make_shared<Call>(shared_, tensors, needs_key_ ? draw_key() : 0);
+  std::vector<size_t> defined;
+  {
+    std::lock_guard lock(shared_->mutex);
+    if (training) defined = shared_->predicted;
+  }
+  std::vector<at::Tensor> outputs;
+  {
+    at::NoGradGuard no_grad;
+    outputs = call->forward(defined);
+    for (const WriteBack& write : write_backs_) resolve(write.target, user).copy_(outputs.at(write.output));
+  }
+  if (training) {
+    call->save_inputs();
+    attach(call, tensors, outputs);
+  }
+  outputs.resize(shared_->n_user_outputs);
+  return outputs;
+}
+
+std::vector<Runner::StepInfo> Runner::steps() const {
+  std::vector<StepInfo> result;
+  std::lock_guard lock(shared_->mutex);
+  auto found = shared_->programs.find(shared_->predicted);
+  if (found == shared_->programs.end()) found = shared_->programs.begin();
+  if (found == shared_->programs.end()) return result;
+  const auto plan = found->second->latest();
+  if (!plan) return result;
+  for (size_t i = 0; i < plan->steps.size(); ++i)
+    result.push_back({plan->steps[i].name, std::string(plan->steps[i].provider), i >= plan->forward_steps});
+  return result;
+}
+
+int Runner::plans() const {
+  std::lock_guard lock(shared_->mutex);
+  int count = 0;
+  for (const auto& [defined, program] : shared_->programs) count += program->plans();
+  return count;
+}
+
+void Runner::start_profile() { shared_->profile = std::make_shared<Profile>(); }
+
+std::vector<Profile::Event> Runner::stop_profile() {
+  auto profile = std::exchange(shared_->profile, nullptr);
+  return profile ? profile->events : std::vector<Profile::Event>{};
+}
+
+}  // namespace ort::bridge

@@ -1,0 +1,45 @@
+// A capture ready to be called with torch tensors.
+#pragma once
+
+#include "csrc/torch_bridge/call.h"
+
+namespace ort::bridge {
+
+class Runner {
+ public:
+  // One graph input: a user tensor (by position), a fixed tensor (parameter or buffer), or the key.
+  struct Source {
+    int user = -1;
+    at::Tensor fixed;
+  };
+  struct WriteBack {
+    size_t output;
+    Source target;
+  };
+
+  Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs, size_t n_user_outputs,
+         std::vector<WriteBack> write_backs, std::vector<size_t> wrt, CompileOptions options);
+
+  std::vector<at::Tensor> call(const std::vector<at::Tensor>& user);
+
+  struct StepInfo {
+    std::string name, provider;
+    bool backward;
+  };
+  std::vector<StepInfo> steps() const;       // of the latest plan
+  int plans() const;
+  const Shared& shared() const { return *shared_; }
+  void start_profile();
+  std::vector<Profile::Event> stop_profile();
+  std::string text(const std::string& stage) const;
+
+ private:
+  const at::Tensor& resolve(const Source& source, const std::vector<at::Tensor>& user) const;
+
+  std::shared_ptr<Shared> shared_;
+  std::vector<Source> inputs_;
+  std::vector<WriteBack> write_backs_;
+  bool needs_key_ = false;
+};
+
+}  // namespace ort::bridge

@@ -1,0 +1,229 @@
+"""What must hold for a whole capture, and what is patched while one runs.
+
+Called by capture.py. export would be silently wrong on everything that is refused here; nothing is
+patched outside a capture, and other threads see the originals during one.
+"""
+
+import contextlib
+import functools
+import inspect
+import os
+import random
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+import torch.utils.checkpoint as torch_checkpoint
+from torch import nn
+from torch.nn.modules import module as torch_module
+
+from .errors import NotCapturable
+from .recurrent import stand_ins
+
+_LOCK = threading.RLock()
+_HOOKS = {
+    "_forward_pre_hooks": "forward pre-hook",
+    "_forward_hooks": "forward hook",
+    "_backward_pre_hooks": "backward pre-hook",
+    "_backward_hooks": "backward hook",
+}
+_GLOBAL_HOOKS = (
+    "_global_forward_pre_hooks",
+    "_global_forward_hooks",
+    "_global_backward_pre_hooks",
+    "_global_backward_hooks",
+)
+_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__))
+
+
+def check_module(module: nn.Module) -> None:
+    """Raises NotCapturable when hooks, parameters or modes rule a whole capture out."""
+    for device in ("cpu", "cuda"):
+        if torch.is_autocast_enabled(device):
+            raise NotCapturable(f"autocast is active on {device}")
+    for name in _GLOBAL_HOOKS:
+        for hook in getattr(torch_module, name).values():
+            raise NotCapturable(f"a global module hook is set ({_name_of(hook)})", **place_of(hook))
+    for path, child in module.named_modules():
+        for attribute, kind in _HOOKS.items():
+            for hook in getattr(child, attribute, {}).values():
+                raise NotCapturable(
+                    f"a {kind} is set ({_name_of(hook)})",
+                    module=path or type(child).__name__,
+                    **place_of(hook),
+                )
+    for name, parameter in module.named_parameters():
+        check_tensor(parameter, f"parameter {name}")
+
+
+def check_tensor(tensor: torch.Tensor, what: str) -> None:
+    """Raises NotCapturable unless `tensor` is a plain dense CPU tensor of a dtype we take."""
+    if type(tensor) not in (torch.Tensor, nn.Parameter, nn.Buffer):
+        raise NotCapturable(f"{what} is a {type(tensor).__name__}, expected a torch.Tensor")
+    if tensor.layout != torch.strided:
+        raise NotCapturable(f"{what} has layout {tensor.layout}, expected torch.strided")
+    if tensor.device.type != "cpu":
+        raise NotCapturable(f"{what} is on {tensor.device}, expected cpu")
+    inexact = tensor.is_floating_point() or tensor.is_complex()
+    if inexact and tensor.dtype != torch.float32:
+        raise NotCapturable(f"{what} has dtype {tensor.dtype}, expected torch.float32")
+
+
+def place_of(function: Any) -> dict[str, Any]:
+    """The file and first line of a function, partial, bound method or callable object."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    code = code or getattr(type(function).__call__, "__code__", None)
+    return {"file": code.co_filename, "line": code.co_firstlineno} if code else {}
+
+
+def user_place(frames: list[tuple[str, int]]) -> dict[str, Any]:
+    """The last of (file, line) that lies neither in torch nor here; the last of all if none does."""
+    own = [f for f in frames if not f[0].startswith((_PACKAGE, _TORCH)) and f[0][:1] != "<"]
+    found = own or frames
+    return {"file": found[-1][0], "line": found[-1][1]} if found else {}
+
+
+def caller_place() -> dict[str, Any]:
+    """Where in the user's code the running call comes from."""
+    frames = inspect.stack(context=0)
+    return user_place([(f.filename, f.lineno) for f in reversed(frames)])
+
+
+def error_place(error: BaseException) -> dict[str, Any]:
+    """The deepest line of the user's code in an error's traceback."""
+    frames, trace = [], error.__traceback__
+    while trace is not None:
+        frames.append((trace.tb_frame.f_code.co_filename, trace.tb_lineno))
+        trace = trace.tb_next
+    return user_place(frames)
+
+
+def ort_checkpoint_region(function: Callable, *args, **kwargs) -> Any:
+    """Calls `function`; this frame's name in a node's stack trace marks it for recomputation."""
+    return function(*args, **kwargs)
+
+
+class PlainCheckpoint:
+    """Stands for torch's reentrant CheckpointFunction during a capture."""
+
+    @staticmethod
+    def apply(function: Callable, _preserve_rng_state: bool, *args) -> Any:
+        """As eager: without an argument that requires grad nothing inside gets a gradient."""
+        differentiable = any(isinstance(a, torch.Tensor) and a.requires_grad for a in args)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and differentiable):
+            return ort_checkpoint_region(function, *args)
+
+
+@contextlib.contextmanager
+def capturing() -> Iterator[None]:
+    """Holds the capture lock; refuses what export would get wrong; restores all random states."""
+    with _LOCK, _kept_random_states(), contextlib.ExitStack() as stack:
+        owner = threading.get_ident()
+
+        def replace(target: Any, name: str, make: Callable[[Any], Any]) -> None:
+            original = inspect.getattr_static(target, name)
+            current = getattr(target, name)
+            new = make(current)
+
+            @functools.wraps(current)
+            def chosen(*args, **kwargs):
+                here = threading.get_ident() == owner
+                return (new if here else current)(*args, **kwargs)
+
+            setattr(target, name, chosen)
+            stack.callback(setattr, target, name, original)
+
+        replace(torch_checkpoint, "_checkpoint_without_reentrant_generator", _no_generator)
+        for name in ("register_hook", "register_post_accumulate_grad_hook"):
+            replace(torch.Tensor, name, _refused(f"forward calls Tensor.{name}"))
+        _replace_apply(stack, owner)
+        _replace_recurrent(stack, owner)
+        yield
+
+
+def _no_generator(_original: Callable) -> Callable:
+    def generator(*_args, **_kwargs):
+        yield
+
+    return generator
+
+
+def _refused(reason: str) -> Callable:
+    def make(_original: Callable) -> Callable:
+        def refuse(*_args, **_kwargs):
+            raise NotCapturable(reason, **caller_place())
+
+        return refuse
+
+    return make
+
+
+def _replace_apply(stack: contextlib.ExitStack, owner: int) -> None:
+    """Function.apply is a classmethod that subclasses inherit; checkpoint's own is a plain call."""
+    original = inspect.getattr_static(torch.autograd.Function, "apply")
+
+    def apply(cls, *args, **kwargs):
+        if threading.get_ident() != owner:
+            return original.__get__(None, cls)(*args, **kwargs)
+        if cls is torch_checkpoint.CheckpointFunction:
+            return PlainCheckpoint.apply(*args, **kwargs)
+        raise NotCapturable(
+            f"forward calls the autograd.Function {cls.__qualname__}, whose backward is its own",
+            **caller_place(),
+        )
+
+    torch.autograd.Function.apply = classmethod(apply)
+    stack.callback(setattr, torch.autograd.Function, "apply", original)
+
+
+def _replace_recurrent(stack: contextlib.ExitStack, owner: int) -> None:
+    """torch._VF looks its functions up on each access, so an attribute of its own hides them."""
+
+    def chosen(original: Callable, new: Callable) -> Callable:
+        def call(*args, **kwargs):
+            here = threading.get_ident() == owner
+            return (new if here else original)(*args, **kwargs)
+
+        return call
+
+    for name, new in stand_ins().items():
+        setattr(torch._VF, name, chosen(getattr(torch._VF, name), new))
+        stack.callback(delattr, torch._VF, name)
+
+
+@contextlib.contextmanager
+def _kept_random_states() -> Iterator[None]:
+    """A forward that moves a generator while it is traced would have its draws baked in."""
+    states = {
+        "Python's random module": (random.getstate, random.setstate),
+        "numpy's global generator": (np.random.get_state, np.random.set_state),
+        "torch's generator": (torch.get_rng_state, torch.set_rng_state),
+    }
+    before = {name: get() for name, (get, _) in states.items()}
+    moved = []
+    try:
+        yield
+    finally:
+        for name, (get, put) in states.items():
+            if not _same_state(before[name], get()):
+                moved.append(name)
+                put(before[name])
+    for name in moved:
+        raise NotCapturable(f"forward draws from or seeds {name} outside of tensor ops")
+
+
+def _same_state(a: Any, b: Any) -> bool:
+    if isinstance(a, tuple):
+        return len(a) == len(b) and all(map(_same_state, a, b))
+    if isinstance(a, torch.Tensor):
+        return torch.equal(a, b)
+    return bool(np.all(a == b))
+
+
+def _name_of(function: Any) -> str:
+    return getattr(function, "__qualname__", type(function).__qualname__)

@@ -1,0 +1,54 @@
+"""Recurrent layers as ops of our own while a module is captured: time stays symbolic.
+
+contract.py patches torch._VF with `stand_ins()`; translate/rnn.py has the rules. Traced through,
+torch's own lstm unrolls shapes for one length and gives its last state a wrong rank.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .errors import NotCapturable
+
+_OPS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+_TAIL = (
+    "Tensor[] weights, bool has_biases, int num_layers, float dropout, bool train, "
+    "bool bidirectional, bool batch_first)"
+)
+
+
+@functools.cache
+def _library() -> torch.library.Library:
+    """The ops ortmodule::lstm, gru, rnn_tanh, rnn_relu; run for real they are torch's."""
+    library = torch.library.Library("ortmodule", "FRAGMENT")
+    library.define(f"lstm(Tensor x, Tensor[] hx, {_TAIL} -> (Tensor, Tensor, Tensor)")
+    for name in _OPS[1:]:
+        library.define(f"{name}(Tensor x, Tensor hx, {_TAIL} -> (Tensor, Tensor)")
+    for name in _OPS:
+        library.impl(name, getattr(torch._C._VariableFunctions, name), "CPU")
+        torch.library.register_fake(f"ortmodule::{name}", _fake, lib=library)
+    return library
+
+
+def _fake(x, hx, weights, has_biases, num_layers, dropout, train, bidirectional, batch_first):
+    states = hx if isinstance(hx, (list, tuple)) else [hx]
+    width = states[0].shape[-1] * (2 if bidirectional else 1)
+    outs = [x.new_empty((*x.shape[:2], width))]
+    return (*outs, *(s.new_empty(s.shape) for s in states))
+
+
+def stand_ins() -> dict[str, Callable]:
+    """What torch._VF's recurrent functions are replaced by during a capture, by name."""
+    _library()
+    return {name: functools.partial(_call, name) for name in _OPS}
+
+
+def _call(name: str, x: Any, hx: Any, *rest: Any) -> Any:
+    if not isinstance(rest[0], (list, tuple)):
+        raise NotCapturable(f"forward calls {name} on a packed sequence")
+    op = getattr(torch.ops.ortmodule, name)
+    hx = list(hx) if isinstance(hx, (list, tuple)) else hx
+    weights, has_biases, layers, dropout, train, bidirectional, batch_first = rest
+    return op(x, hx, list(weights), has_biases, layers, dropout, train, bidirectional, batch_first)

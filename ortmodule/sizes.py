@@ -1,0 +1,175 @@
+"""Sizes of a capture: torch's symbolic expressions as our dims, and the sizes a capture is for.
+
+Called by capture.py and translate/; module.py calls SizePredicate.bind on every step.
+"""
+
+import ast
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch.utils._sympy import functions as torch_sympy
+
+from .errors import NotCapturable
+
+Dim = int | str
+
+_SIZE = re.compile(r"L\['tensors'\]\[(\d+)\]\.size\(\)\[(\d+)\]")
+_ALLOWED = (
+    ast.Expression, ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.BinOp,
+    ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.Pow, ast.Compare, ast.Eq, ast.NotEq,
+    ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Name, ast.Load, ast.Constant,
+)  # fmt: skip
+_FUNCTIONS = {"min": min, "max": max, "Min": min, "Max": max}
+
+
+def dim_of(size: int | torch.SymInt) -> Dim:
+    """A size as an int, or an expression over symbols in + - * // % max min."""
+    if isinstance(size, torch.SymInt):
+        maybe = size.node.maybe_as_int()
+        return express(size.node.expr) if maybe is None else maybe
+    return int(size)
+
+
+def express(expr: Any) -> Dim:
+    """A sympy expression as a Dim; raises NotCapturable for a function that dims cannot say."""
+    expr = sympy.sympify(expr)
+    if expr.is_Integer:
+        return int(expr)
+    return _print(expr)
+
+
+def _print(expr: Any) -> str:
+    if expr.is_Symbol:
+        return expr.name
+    if expr.is_Integer:
+        return str(int(expr)) if expr >= 0 else f"({int(expr)})"
+    args = [_print(a) for a in expr.args]
+    name = type(expr).__name__
+    if isinstance(expr, sympy.Add):
+        return f"({' + '.join(args)})"
+    if isinstance(expr, sympy.Mul) and not expr.is_Rational:
+        return f"({' * '.join(args)})"
+    if isinstance(expr, sympy.Pow) and expr.exp.is_Integer and expr.exp > 0:
+        return f"({' * '.join([args[0]] * int(expr.exp))})"
+    if isinstance(expr, torch_sympy.FloorDiv) or name == "CleanDiv":
+        return f"({args[0]} // {args[1]})"
+    if name in ("Mod", "PythonMod"):
+        return f"({args[0]} % {args[1]})"
+    if name == "ModularIndexing":
+        return f"(({args[0]} // {args[1]}) % {args[2]})"
+    if name == "CeilToInt" or name == "CeilDiv":
+        return _ceil_div(args, expr)
+    if name in ("Max", "Min"):
+        nested = args[0]
+        for arg in args[1:]:
+            nested = f"{name.lower()}({nested}, {arg})"
+        return nested
+    raise NotCapturable(f"the size {expr} uses {name}, which sizes cannot express")
+
+
+def _ceil_div(args: list[str], expr: Any) -> str:
+    if len(args) != 2:
+        raise NotCapturable(f"the size {expr} uses {type(expr).__name__}, which sizes cannot express")
+    return f"(({args[0]} + {args[1]} - 1) // {args[1]})"
+
+
+def evaluate(dim: Dim, binding: dict[str, int]) -> int:
+    """The value of `dim` when its symbols have the values of `binding`."""
+    return dim if isinstance(dim, int) else eval(dim, {"__builtins__": {}}, {**_FUNCTIONS, **binding})  # noqa: S307
+
+
+class SizePredicate:
+    """Which sizes a capture is for: `bind(shapes)` gives the symbols' values, or None.
+
+    `dims` per input tensor; `guards` are conditions over symbols; `ranges` symbol -> (low, high or
+    None). `exact` holds shapes when a guard could not be parsed: then only those fit.
+    """
+
+    def __init__(
+        self,
+        dims: Sequence[Sequence[Dim]],
+        guards: Sequence[str],
+        ranges: dict[str, tuple[int, int | None]],
+        hints: Sequence[Sequence[int]],
+    ):
+        self.dims = [list(d) for d in dims]
+        self.guards: list[str] = []
+        self.ranges = ranges
+        self.exact: list[tuple[int, ...]] | None = None
+        self.why_exact: str | None = None
+        self._bare = {d for row in dims for d in row if isinstance(d, str) and d.isidentifier()}
+        for guard in guards:
+            self._add(guard, hints)
+        for row in self.dims:
+            for dim in row:
+                if isinstance(dim, str) and not _names(dim) <= self._bare:
+                    self._only(hints, f"size {dim} does not give its symbols' values")
+        test = " and ".join(f"({g})" for g in self.guards) or "True"
+        self._test = compile(test, "<size guards>", "eval")
+
+    def bind(self, shapes: Sequence[Sequence[int]]) -> dict[str, int] | None:
+        """The value of each symbol for inputs of these shapes, or None when they do not fit."""
+        if self.exact is not None and [tuple(s) for s in shapes] != self.exact:
+            return None
+        binding: dict[str, int] = {}
+        rest = []
+        for dims, shape in zip(self.dims, shapes, strict=True):
+            if len(dims) != len(shape):
+                return None
+            for dim, size in zip(dims, shape):
+                if isinstance(dim, int):
+                    if dim != size:
+                        return None
+                elif dim not in self._bare:
+                    rest.append((dim, size))
+                elif binding.setdefault(dim, size) != size:
+                    return None
+        return binding if self._fits(binding, rest) else None
+
+    def _fits(self, binding: dict[str, int], rest: list[tuple[str, int]]) -> bool:
+        for symbol, (low, high) in self.ranges.items():
+            value = binding.get(symbol)
+            if value is not None and (value < low or (high is not None and value > high)):
+                return False
+        try:
+            if self.exact is None and any(evaluate(d, binding) != size for d, size in rest):
+                return False
+            return bool(eval(self._test, {"__builtins__": {}}, {**_FUNCTIONS, **binding}))  # noqa: S307
+        except ZeroDivisionError:
+            return False
+
+    def _add(self, guard: str, hints: Sequence[Sequence[int]]) -> None:
+        text = _SIZE.sub(lambda m: f"({self.dims[int(m[1])][int(m[2])]})", guard)
+        if _parses(text, self._bare):
+            if text not in self.guards:
+                self.guards.append(text)
+        else:
+            self._only(hints, f"guard {guard} cannot be parsed")
+
+    def _only(self, hints: Sequence[Sequence[int]], why: str) -> None:
+        self.exact = [tuple(h) for h in hints]
+        self.why_exact = self.why_exact or why
+
+
+def _names(text: str) -> set[str]:
+    tree = ast.parse(text, mode="eval")
+    return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} - set(_FUNCTIONS)
+
+
+def _parses(text: str, symbols: set[str]) -> bool:
+    try:
+        tree = ast.parse(text, mode="eval")
+    except SyntaxError:
+        return False
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            if not (isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS):
+                return False
+        elif not isinstance(node, _ALLOWED):
+            return False
+        if isinstance(node, ast.Name) and node.id not in symbols and node.id not in _FUNCTIONS:
+            return False
+    return True

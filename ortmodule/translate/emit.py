@@ -1,0 +1,189 @@
+"""What rules emit nodes with: the graph's ops in short words, with explicit casts.
+
+Base of Translator (translator.py); a rule's first argument `t` is one of these.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..errors import NotCapturable
+from ..sizes import Dim, express
+
+INT64_MAX = 9223372036854775807
+DTYPES = {
+    "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool",
+}  # fmt: skip
+FLOATING = {"float32", "float64", "float16", "bfloat16"}
+
+
+class SymbolicFloat:
+    """A Python float that forward made of sizes, as in 1 / sqrt(x.shape[-1])."""
+
+    def __init__(self, expr: Any):
+        self.expr = expr
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """torch.float32 -> "float32"; raises NotCapturable for a dtype that graphs do not have."""
+    name = str(dtype).removeprefix("torch.")
+    if name not in DTYPES:
+        raise NotCapturable(f"a value has dtype {name}, which graphs do not have")
+    return name
+
+
+def is_value(x: Any) -> bool:
+    """Whether a rule's argument is a tensor."""
+    return hasattr(x, "dims")
+
+
+class Emitter:
+    """Emits nodes into a graph."""
+
+    def __init__(self, graph: Any):
+        self.g = graph
+
+    def op(self, name: str, *inputs: Any, n: int = 1, domain: str = "", **attrs: Any) -> Any:
+        """Emits one node; returns its output, or the list of its `n` outputs."""
+        given = list(inputs)
+        while given and given[-1] is None:
+            given.pop()
+        outs = self.g.emit(name, given, attrs, n, domain)
+        return outs[0] if n == 1 else list(outs)
+
+    def ort(self, name: str, *inputs: Any, n: int = 1, **attrs: Any) -> Any:
+        """Emits one node of the domain ort."""
+        return self.op(name, *inputs, n=n, domain="ort", **attrs)
+
+    def constant(self, array: Any) -> Any:
+        return self.g.constant(np.ascontiguousarray(array) if np.ndim(array) else np.array(array))
+
+    def ints(self, values: Sequence[int]) -> Any:
+        """A constant int64 vector."""
+        return self.g.constant(np.array(list(values), dtype=np.int64).reshape(-1))
+
+    def scalar(self, value: Any, dtype: str) -> Any:
+        """A 0-d constant; sizes and symbolic floats become 0-d values."""
+        if isinstance(value, str):
+            return self.cast(self.g.size(value), dtype)
+        if isinstance(value, SymbolicFloat):
+            return self.cast(self._float(value.expr), dtype)
+        if dtype == "bool":
+            value = bool(value)
+        elif dtype not in FLOATING:
+            value = int(value)
+        else:
+            value = float(value)
+        return self.g.scalar(value, dtype)
+
+    def operand(self, x: Any, dtype: str) -> Any:
+        """A tensor cast to `dtype`, or a Python number as a 0-d value."""
+        return self.cast(x, dtype) if is_value(x) else self.scalar(x, dtype)
+
+    def cast(self, x: Any, dtype: str) -> Any:
+        return x if x.dtype == dtype else self.op("Cast", x, to=dtype)
+
+    def result_type(self, *args: Any) -> str:
+        """torch's result dtype of tensors and Python numbers; a 0-d tensor gives way."""
+        return dtype_name(_result_type([_dummy(a) for a in args]))
+
+    def sizes(self, dims: Sequence[Dim]) -> Any:
+        """An int64 vector of sizes."""
+        return self.g.sizes(list(dims))
+
+    def reshape(self, x: Any, dims: Sequence[Dim]) -> Any:
+        return x if list(dims) == list(x.dims) else self.op("Reshape", x, self.sizes(dims))
+
+    def expand(self, x: Any, dims: Sequence[Dim]) -> Any:
+        return x if list(dims) == list(x.dims) else self.op("Expand", x, self.sizes(dims))
+
+    def transpose(self, x: Any, perm: Sequence[int]) -> Any:
+        perm = [int(p) % x.rank for p in perm]
+        return x if perm == list(range(x.rank)) else self.op("Transpose", x, perm=perm)
+
+    def swap(self, x: Any, a: int, b: int) -> Any:
+        """x with axes a and b exchanged."""
+        perm = list(range(x.rank))
+        perm[a], perm[b] = perm[b], perm[a]
+        return self.transpose(x, perm)
+
+    def unsqueeze(self, x: Any, axes: Sequence[int]) -> Any:
+        return self.op("Unsqueeze", x, self.ints(axes)) if axes else x
+
+    def squeeze(self, x: Any, axes: Sequence[int]) -> Any:
+        return self.op("Squeeze", x, self.ints(axes)) if axes else x
+
+    def concat(self, xs: Sequence[Any], axis: int) -> Any:
+        return xs[0] if len(xs) == 1 else self.op("Concat", *xs, axis=axis)
+
+    def slice(self, x: Any, axis: int, start: Dim, end: Dim, step: int = 1) -> Any:
+        """x[start:end:step] along `axis`, with Python's meaning of bounds."""
+        if start == 0 and step == 1 and end in (INT64_MAX, x.dims[axis]):
+            return x
+        bounds = (self._bound(start), self._bound(end))
+        return self.op("Slice", x, *bounds, self.ints([axis]), self.ints([step]))
+
+    def reduce(self, op: str, x: Any, axes: Sequence[int] | None, keepdim: bool) -> Any:
+        """A Reduce* op; no axes means all."""
+        axes = range(x.rank) if axes is None or len(axes) == 0 else axes
+        if x.rank == 0:
+            axes = []
+        return self.op(op, x, self.ints(a % max(x.rank, 1) for a in axes), keepdims=int(keepdim))
+
+    def full(self, dims: Sequence[Dim], value: Any, dtype: str) -> Any:
+        """A tensor of `dims` filled with a number or a 0-d tensor."""
+        value = self.operand(value, dtype)
+        return self.expand(value, dims) if dims else value
+
+    def stop(self, x: Any) -> Any:
+        """x without a gradient."""
+        return self.ort("StopGradient", x)
+
+    def _bound(self, dim: Dim) -> Any:
+        return self.ints([dim]) if isinstance(dim, int) else self.sizes([dim])
+
+    def _float(self, expr: Any) -> Any:
+        """Emits a sympy expression of floats in float32."""
+        name = type(expr).__name__
+        if name == "ToFloat":
+            return self.scalar(express(expr.args[0]), "float32")
+        if expr.is_number:
+            return self.g.scalar(float(expr), "float32")
+        args = [self._float(a) for a in expr.args] if name != "IntTrueDiv" else None
+        if name in ("FloatTrueDiv", "IntTrueDiv"):
+            args = args or [self.scalar(express(a), "float32") for a in expr.args]
+            return self.op("Div", *args)
+        if name in ("FloatPow", "Pow"):
+            return self.op("Pow", *args)
+        if name in ("Add", "Mul"):
+            total = args[0]
+            for arg in args[1:]:
+                total = self.op(name, total, arg)
+            return total
+        if name == "OpaqueUnaryFn_sqrt":
+            return self.op("Sqrt", args[0])
+        raise NotCapturable(f"the number {expr} is made of sizes by {name}, which has no translation")
+
+
+def _dummy(arg: Any) -> Any:
+    """Stands for an argument in torch.result_type: (dtype, has dims) or a Python type."""
+    if is_value(arg):
+        return arg.dtype, arg.rank > 0
+    if isinstance(arg, str):
+        return int
+    return float if isinstance(arg, SymbolicFloat) else type(arg)
+
+
+def _result_type(dummies: list[Any]) -> torch.dtype:
+    made = [
+        torch.empty((1,) if d[1] else (), dtype=getattr(torch, d[0])) if isinstance(d, tuple) else d(1)
+        for d in dummies
+    ]
+    if len(made) == 1:
+        return torch.result_type(made[0], made[0])
+    result = torch.result_type(made[0], made[1])
+    for i in range(2, len(made)):
+        result = torch.promote_types(result, torch.result_type(made[i], made[i]))
+    return result

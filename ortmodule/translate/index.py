@@ -1,0 +1,127 @@
+"""Reading by index, sorting."""
+
+from .registry import aten
+
+
+@aten("embedding.default")
+def embedding(t, weight, index, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
+    if scale_grad_by_freq:
+        t.refuse("embedding with scale_grad_by_freq has no translation")
+    if sparse:
+        t.refuse("embedding with sparse gradients has no translation")
+    return t.ort("Embedding", weight, t.cast(index, "int64"), padding_idx=int(padding_idx))
+
+
+@aten("embedding_renorm.default")
+def embedding_renorm(t, weight, index, max_norm, norm_type):
+    return t.refuse("embedding with max_norm writes to its weight")
+
+
+@aten("gather.default")
+def gather(t, x, dim, index, *, sparse_grad=False):
+    if x.rank == 0:
+        return x
+    return t.op("GatherElements", x, index, axis=dim % x.rank)
+
+
+@aten("take_along_dim.default")
+def take_along_dim(t, x, index, dim=None):
+    if dim is None:
+        x, index = (t.op("Reshape", v, t.ints([-1])) for v in (x, index))
+        return t.op("GatherElements", x, index, axis=0)
+    axis = dim % x.rank
+    dims = [o if i != axis else d for i, (o, d) in enumerate(zip(t.out_dims(), x.dims))]
+    return t.op("GatherElements", t.expand(x, dims), t.expand(index, t.out_dims()), axis=axis)
+
+
+@aten("index_select.default")
+def index_select(t, x, dim, index):
+    return t.op("Gather", x, t.cast(index, "int64"), axis=dim % max(x.rank, 1))
+
+
+def broadcast_index(t, indices):
+    """Index tensors as one int64 tensor [..., k] for GatherND and ScatterND."""
+    ranks = max(i.rank for i in indices)
+    indices = [t.reshape(i, [*[1] * (ranks - i.rank), *i.dims]) for i in indices]
+    dims = [_widest([i.dims[axis] for i in indices]) for axis in range(ranks)]
+    wide = [t.expand(t.cast(i, "int64"), dims) for i in indices]
+    return t.concat([t.unsqueeze(i, [ranks]) for i in wide], ranks)
+
+
+def _widest(sizes):
+    return next((s for s in sizes if s != 1), 1)
+
+
+def split_indices(x, indices):
+    """(axes that have an index tensor, the other axes, whether the first ones lie together)."""
+    indices = [*indices, *[None] * (x.rank - len(indices))]
+    axes = [i for i, index in enumerate(indices) if index is not None]
+    rest = [i for i, index in enumerate(indices) if index is None]
+    return axes, rest, axes == list(range(axes[0], axes[-1] + 1))
+
+
+@aten("index.Tensor", "_unsafe_index.Tensor")
+def index(t, x, indices):
+    given = [i for i in indices if i is not None]
+    if any(i.dtype in ("bool", "uint8") for i in given):
+        t.refuse("indexing by a mask gives a size that depends on data")
+    axes, rest, together = split_indices(x, indices)
+    if len(axes) == 1:
+        return t.op("Gather", x, t.cast(given[0], "int64"), axis=axes[0])
+    moved = t.transpose(x, [*axes, *rest])
+    where = [_wrapped(t, i, x.dims[a]) for i, a in zip(given, axes)]
+    at = broadcast_index(t, where)
+    out = t.op("GatherND", moved, at, batch_dims=0)
+    lead = at.rank - 1
+    if together and axes[0] > 0:  # the indexed part goes where the first index tensor stood
+        order = [lead + i for i in range(axes[0])] + list(range(lead))
+        out = t.transpose(out, [*order, *range(lead + axes[0], out.rank)])
+    return out
+
+
+def _wrapped(t, i, size):
+    """GatherND takes negative positions, as torch does."""
+    return t.cast(i, "int64")
+
+
+@aten("sort.default", "sort.stable")
+def sort(t, x, *args, stable=None, dim=-1, descending=False):
+    numbers = [a for a in args if not isinstance(a, bool)]
+    flags = [a for a in args if isinstance(a, bool)]
+    dim = numbers[0] if numbers else dim
+    descending = flags[-1] if flags else descending
+    axis = dim % max(x.rank, 1)
+    return t.op("TopK", x, t.sizes([x.dims[axis]]), n=2, axis=axis, largest=int(descending))
+
+
+@aten("argsort.default", "argsort.stable")
+def argsort(t, x, *args, **kwargs):
+    return sort(t, x, *args, **kwargs)[1]
+
+
+@aten("topk.default")
+def topk(t, x, k, dim=-1, largest=True, sorted=True):  # noqa: A002
+    attrs = {"largest": int(largest), "sorted": int(sorted)}
+    return t.op("TopK", x, t.sizes([k]), n=2, axis=dim % x.rank, **attrs)
+
+
+@aten("one_hot.default")
+def one_hot(t, x, classes=-1):
+    if classes == -1:
+        t.refuse("one_hot without num_classes gives a size that depends on data")
+    numbers = t.op("Range", t.scalar(0, "int64"), t.g.size(classes), t.scalar(1, "int64"))
+    return t.cast(t.op("Equal", t.unsqueeze(x, [x.rank]), numbers), "int64")
+
+
+@aten("diagonal.default")
+def diagonal(t, x, offset=0, dim1=0, dim2=1):
+    if not isinstance(offset, int):
+        return NotImplemented
+    a, b = dim1 % x.rank, dim2 % x.rank
+    count = t.out_dims()[-1]
+    moved = t.transpose(x, [a, b, *(i for i in range(x.rank) if i not in (a, b))])
+    steps = t.op("Range", t.scalar(0, "int64"), t.g.size(count), t.scalar(1, "int64"))
+    rows = t.op("Add", steps, t.scalar(max(-offset, 0), "int64"))
+    columns = t.op("Add", steps, t.scalar(max(offset, 0), "int64"))
+    picked = t.op("GatherND", moved, broadcast_index(t, [rows, columns]), batch_dims=0)
+    return t.transpose(picked, [*range(1, picked.rank), 0])

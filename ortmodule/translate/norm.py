@@ -1,0 +1,84 @@
+"""Normalisations."""
+
+import torch
+
+from .registry import aten
+
+
+def _ones(t, dims, dtype):
+    return t.full(dims, 1, dtype)
+
+
+@aten("layer_norm.default")
+def layer_norm(t, x, shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True):
+    axis = -len(shape)
+    weight = weight if weight is not None else _ones(t, x.dims[axis:], x.dtype)
+    return t.op("LayerNormalization", x, weight, bias, axis=axis, epsilon=float(eps))
+
+
+@aten("native_layer_norm.default")
+def native_layer_norm(t, x, shape, weight, bias, eps):
+    axis = -len(shape)
+    weight = weight if weight is not None else _ones(t, x.dims[axis:], x.dtype)
+    return t.op("LayerNormalization", x, weight, bias, n=3, axis=axis, epsilon=float(eps))
+
+
+@aten("rms_norm.default")
+def rms_norm(t, x, shape, weight=None, eps=None):
+    axis = -len(shape)
+    weight = weight if weight is not None else _ones(t, x.dims[axis:], x.dtype)
+    eps = torch.finfo(getattr(torch, x.dtype)).eps if eps is None else eps
+    return t.op("RMSNormalization", x, weight, axis=axis, epsilon=float(eps))
+
+
+@aten("group_norm.default")
+def group_norm(t, x, groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True):
+    channels = [x.dims[1]]
+    weight = weight if weight is not None else _ones(t, channels, x.dtype)
+    bias = bias if bias is not None else t.full(channels, 0, x.dtype)
+    attrs = {"num_groups": int(groups), "epsilon": float(eps)}
+    return t.op("GroupNormalization", x, weight, bias, **attrs)
+
+
+@aten("batch_norm.default")
+def batch_norm(t, x, weight, bias, mean, var, training, momentum, eps, cudnn_enabled=True):
+    attrs = {"epsilon": float(eps), "training": int(training)}
+    if not training:
+        return t.ort("BatchNorm", x, weight, bias, mean, var, momentum=0.0, **attrs)
+    if mean is None:
+        return t.ort("BatchNorm", x, weight, bias, n=1, momentum=0.0, **attrs)
+    outs = t.ort(
+        "BatchNorm", x, weight, bias, mean, var, n=3, momentum=float(momentum), **attrs
+    )  # fmt: skip
+    t.update(3, outs[1])
+    t.update(4, outs[2])
+    return outs[0]
+
+
+@aten("instance_norm.default")
+def instance_norm(t, x, weight, bias, mean, var, use_input_stats, momentum, eps, cudnn_enabled):
+    channels = [x.dims[1]]
+    weight = weight if weight is not None else _ones(t, channels, x.dtype)
+    bias = bias if bias is not None else t.full(channels, 0, x.dtype)
+    if not use_input_stats:
+        attrs = {"epsilon": float(eps), "training": 0, "momentum": 0.0}
+        return t.ort("BatchNorm", x, weight, bias, mean, var, **attrs)
+    if mean is not None:
+        _update_statistics(t, x, mean, var, momentum)
+    return t.op("InstanceNormalization", x, weight, bias, epsilon=float(eps))
+
+
+def _update_statistics(t, x, mean, var, momentum):
+    """Running statistics follow the mean over the batch of each instance's own statistics."""
+    space = list(range(2, x.rank))
+    count = " * ".join(f"({d})" for d in x.dims[2:])
+    center = t.reduce("ReduceMean", x, space, keepdim=True)
+    offset = t.op("Sub", x, center)
+    squares = t.reduce("ReduceSum", t.op("Mul", offset, offset), space, keepdim=False)
+    unbiased = t.op("Div", squares, t.scalar(f"{count} - 1", x.dtype))
+    center = t.squeeze(center, space)
+    for position, old, new in ((3, mean, center), (4, var, unbiased)):
+        new = t.reduce("ReduceMean", new, [0], keepdim=False)
+        kept = t.op("Mul", old, t.scalar(1 - momentum, x.dtype))
+        fresh = t.op("Mul", new, t.scalar(momentum, x.dtype))
+        t.update(position, t.stop(t.op("Add", kept, fresh)))

@@ -1,0 +1,167 @@
+"""Sums, means, extrema, norms and cumulative ops."""
+
+import math
+
+from .emit import FLOATING, dtype_name
+from .registry import aten
+
+
+def _axes(dim):
+    if dim is None:
+        return None
+    return [dim] if isinstance(dim, int) else list(dim)
+
+
+def _reducer(onnx: str):
+    def rule(t, x, dim=None, keepdim=False, *, dtype=None):
+        x = t.cast(x, t.out_dtype())
+        return t.reduce(onnx, x, _axes(dim), keepdim)
+
+    return rule
+
+
+for _name, _onnx in {"sum": "ReduceSum", "mean": "ReduceMean"}.items():
+    aten(f"{_name}.default", f"{_name}.dim", f"{_name}.dim_IntList")(_reducer(_onnx))
+aten("prod.default", "prod.dim_int")(_reducer("ReduceProd"))
+aten("amax.default", "max.default")(_reducer("ReduceMax"))
+aten("amin.default", "min.default")(_reducer("ReduceMin"))
+
+
+def _extremum(argument: str):
+    """Values are gathered by the index found, so that the gradient goes where torch's goes."""
+
+    def rule(t, x, dim, keepdim=False):
+        if x.rank == 0:
+            return [x, t.scalar(0, "int64")]
+        axis = dim % x.rank
+        index = t.op(argument, x, axis=axis, keepdims=1)
+        value = t.op("GatherElements", x, index, axis=axis)
+        return [value, index] if keepdim else [t.squeeze(value, [axis]), t.squeeze(index, [axis])]
+
+    return rule
+
+
+aten("max.dim")(_extremum("ArgMax"))
+aten("min.dim")(_extremum("ArgMin"))
+
+
+def _argument(onnx: str):
+    def rule(t, x, dim=None, keepdim=False):
+        if x.dtype == "bool":
+            x = t.cast(x, "int32")
+        if dim is None:
+            index = t.op(onnx, t.op("Reshape", x, t.ints([-1])), axis=0, keepdims=0)
+            return t.reshape(index, [1] * x.rank) if keepdim else index
+        return t.op(onnx, x, axis=dim % max(x.rank, 1), keepdims=int(keepdim))
+
+    return rule
+
+
+aten("argmax.default")(_argument("ArgMax"))
+aten("argmin.default")(_argument("ArgMin"))
+
+
+def _truth(onnx: str):
+    def rule(t, x, dim=None, keepdim=False):
+        x = t.cast(t.cast(x, "bool"), "int32")
+        return t.cast(t.reduce(onnx, x, _axes(dim), keepdim), "bool")
+
+    return rule
+
+
+aten("any.default", "any.dim", "any.dims")(_truth("ReduceMax"))
+aten("all.default", "all.dim", "all.dims")(_truth("ReduceMin"))
+
+
+@aten("count_nonzero.default", "count_nonzero.dim_IntList")
+def count_nonzero(t, x, dim=None):
+    return t.reduce("ReduceSum", t.cast(t.cast(x, "bool"), "int64"), _axes(dim), False)
+
+
+def _count(t, x, axes):
+    axes = range(x.rank) if not axes else [a % x.rank for a in axes]
+    return " * ".join(f"({x.dims[a]})" for a in axes) or "1"
+
+
+def _moments(t, x, dim, correction, keepdim):
+    axes = _axes(dim)
+    center = t.reduce("ReduceMean", x, axes, keepdim=True)
+    offset = t.op("Sub", x, center)
+    squares = t.reduce("ReduceSum", t.op("Mul", offset, offset), axes, keepdim)
+    correction = 1 if correction is None else correction
+    if isinstance(correction, float) and not correction.is_integer():
+        return NotImplemented
+    count = t.scalar(f"max({_count(t, x, axes)} - {int(correction)}, 0)", x.dtype)
+    center = center if keepdim else t.squeeze(center, _squeezed(x, axes))
+    return t.op("Div", squares, count), center
+
+
+def _squeezed(x, axes):
+    return [a % x.rank for a in axes] if axes else list(range(x.rank))
+
+
+@aten("var.correction")
+def var(t, x, dim=None, *, correction=None, keepdim=False):
+    found = _moments(t, x, dim, correction, keepdim)
+    return found if found is NotImplemented else found[0]
+
+
+@aten("var.default", "var.dim")
+def var_unbiased(t, x, dim=None, unbiased=True, keepdim=False):
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    return var(t, x, dim, correction=int(unbiased), keepdim=keepdim)
+
+
+@aten("std.correction")
+def std(t, x, dim=None, *, correction=None, keepdim=False):
+    found = var(t, x, dim, correction=correction, keepdim=keepdim)
+    return found if found is NotImplemented else t.op("Sqrt", found)
+
+
+@aten("std.default", "std.dim")
+def std_unbiased(t, x, dim=None, unbiased=True, keepdim=False):
+    return t.op("Sqrt", var_unbiased(t, x, dim, unbiased, keepdim))
+
+
+@aten("var_mean.correction")
+def var_mean(t, x, dim=None, *, correction=None, keepdim=False):
+    found = _moments(t, x, dim, correction, keepdim)
+    return found if found is NotImplemented else list(found)
+
+
+@aten("linalg_vector_norm.default")
+def vector_norm(t, x, ord=2, dim=None, keepdim=False, *, dtype=None):
+    x = t.cast(x, t.out_dtype())
+    axes = _axes(dim)
+    if ord == 2:
+        return t.reduce("ReduceL2", x, axes, keepdim)
+    size = t.op("Abs", x)
+    if ord == 1:
+        return t.reduce("ReduceSum", size, axes, keepdim)
+    if ord in (math.inf, -math.inf):
+        return t.reduce("ReduceMax" if ord > 0 else "ReduceMin", size, axes, keepdim)
+    if ord == 0:
+        nonzero = t.cast(t.cast(x, "bool"), x.dtype)
+        return t.reduce("ReduceSum", nonzero, axes, keepdim)
+    total = t.reduce("ReduceSum", t.op("Pow", size, t.scalar(ord, x.dtype)), axes, keepdim)
+    return t.op("Pow", total, t.scalar(1 / ord, x.dtype))
+
+
+@aten("norm.Scalar", "norm.ScalarOpt_dim")
+def norm(t, x, p=2, dim=None, keepdim=False):
+    return vector_norm(t, x, 2 if p is None else p, dim or None, keepdim)
+
+
+@aten("cumsum.default")
+def cumsum(t, x, dim, *, dtype=None):
+    x = t.cast(x, dtype_name(dtype) if dtype is not None else t.out_dtype())
+    return x if x.rank == 0 else t.op("CumSum", x, t.scalar(dim % x.rank, "int64"))
+
+
+@aten("nansum.default")
+def nansum(t, x, dim=None, keepdim=False, *, dtype=None):
+    x = t.cast(x, t.out_dtype())
+    if x.dtype in FLOATING:
+        x = t.op("Where", t.op("IsNaN", x), t.scalar(0, x.dtype), x)
+    return t.reduce("ReduceSum", x, _axes(dim), keepdim)

@@ -1,0 +1,30 @@
+"""The table ATen op -> rule, and the inverses of views. The family files fill it on import."""
+
+from collections.abc import Callable
+
+RULES: dict[str, Callable] = {}
+# View op -> function (t, base, new_view, *args) giving the base with the view's elements replaced.
+INVERSES: dict[str, Callable] = {}
+
+
+def aten(*names: str) -> Callable:
+    """Registers a rule for the ATen ops `names`, as in `add.Tensor`; `add_.Tensor` comes with it."""
+
+    def register(rule: Callable) -> Callable:
+        for name in names:
+            if name in RULES:
+                raise ValueError(f"[aten] {name} has two rules: {RULES[name]} and {rule}")
+            RULES[name] = rule
+        return rule
+
+    return register
+
+
+def inverse(*names: str) -> Callable:
+    """Registers how a write through the view ops `names` reaches their base."""
+
+    def register(function: Callable) -> Callable:
+        INVERSES.update(dict.fromkeys(names, function))
+        return function
+
+    return register

@@ -1,0 +1,70 @@
+"""Recurrent layers: torch's stacked, bidirectional ones as one ONNX node a layer."""
+
+from .random import dropout
+from .registry import aten
+
+# torch's order of gates -> ONNX's: i f g o -> i o f c; r z n -> z r h.
+_ORDER = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
+
+
+def _recurrent(onnx: str, **attrs):
+    def rule(t, x, state, weights, has_biases, layers, p, train, bidirectional, batch_first):
+        """x [T, B, I] (or [B, T, I]); states [layers * D, B, H] -> y and the last states."""
+        directions, each = (2 if bidirectional else 1), (4 if has_biases else 2)
+        if len(weights) != layers * directions * each:
+            t.refuse("an LSTM with proj_size has no translation")
+        x = t.swap(x, 0, 1) if batch_first else x
+        state = state if isinstance(state, list) else [state]
+        lasts: list[list] = [[] for _ in state]
+        for layer in range(layers):
+            at = layer * directions
+            given = [weights[(at + d) * each : (at + d + 1) * each] for d in range(directions)]
+            states = [t.slice(s, 0, at, at + directions) for s in state]
+            x, *last = _layer(t, onnx, x, states, given, attrs)
+            for all_of, one in zip(lasts, last):
+                all_of.append(one)
+            if p > 0 and train and layer + 1 < layers:
+                x = dropout(t, x, p, True)
+        x = t.swap(x, 0, 1) if batch_first else x
+        return [x, *(t.concat(all_of, 0) for all_of in lasts)]
+
+    return rule
+
+
+aten("ortmodule.lstm.default")(_recurrent("LSTM"))
+aten("ortmodule.gru.default")(_recurrent("GRU", linear_before_reset=1))
+aten("ortmodule.rnn_tanh.default")(_recurrent("RNN", activations="Tanh"))
+aten("ortmodule.rnn_relu.default")(_recurrent("RNN", activations="Relu"))
+
+
+def _layer(t, onnx, x, states, given, attrs):
+    """given: per direction weight_ih, weight_hh and perhaps bias_ih, bias_hh."""
+
+    def stacked(index):
+        rows = [_gates(t, onnx, one[index]) for one in given]
+        return t.concat([t.unsqueeze(row, [0]) for row in rows], 0)
+
+    bias = None
+    if len(given[0]) == 4:
+        bias = t.concat([stacked(2), stacked(3)], 1)
+    attrs = {
+        **attrs,
+        "hidden_size": int(given[0][1].dims[1]),
+        "direction": "bidirectional" if len(given) == 2 else "forward",
+    }
+    if "activations" in attrs:
+        attrs["activations"] = [attrs["activations"]] * len(given)
+    inputs = (x, stacked(0), stacked(1), bias, None, *states)
+    y, *last = t.op(onnx, *inputs, n=1 + len(states), **attrs)
+    time, directions, batch, hidden = y.dims  # [T, D, B, H] -> [T, B, D * H]
+    y = t.transpose(y, [0, 2, 1, 3])
+    return t.reshape(y, [time, batch, directions * hidden]), *last
+
+
+def _gates(t, onnx, w):
+    order = _ORDER[onnx]
+    if len(order) == 1:
+        return w
+    size = w.dims[0] // len(order)
+    gates = t.op("Split", w, t.sizes([size] * len(order)), n=len(order), axis=0)
+    return t.concat([gates[i] for i in order], 0)

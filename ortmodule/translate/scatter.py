@@ -1,0 +1,90 @@
+"""Writing by index."""
+
+from .index import broadcast_index, split_indices
+from .registry import aten
+
+_REDUCE = {"add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax": "max",
+           "amin": "min"}  # fmt: skip
+
+
+@aten("scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce")
+def scatter(t, x, dim, index, src, *, reduce=None):
+    axis = dim % x.rank
+    src = t.cast(src, x.dtype) if hasattr(src, "dims") else t.full(index.dims, src, x.dtype)
+    return _scatter(t, x, axis, index, src, _REDUCE[reduce] if reduce else "none")
+
+
+@aten("scatter_add.default")
+def scatter_add(t, x, dim, index, src):
+    return _scatter(t, x, dim % x.rank, index, src, "add")
+
+
+@aten("scatter_reduce.two")
+def scatter_reduce(t, x, dim, index, src, reduce, *, include_self=True):
+    if not include_self or reduce == "mean":
+        return NotImplemented
+    return _scatter(t, x, dim % x.rank, index, src, _REDUCE[reduce])
+
+
+def _scatter(t, x, axis, index, src, reduction):
+    for i in range(index.rank):  # torch lets src be larger than index
+        if src.dims[i] != index.dims[i]:
+            src = t.slice(src, i, 0, index.dims[i])
+    return t.op("ScatterElements", x, index, src, axis=axis, reduction=reduction)
+
+
+def _along(t, x, dim, index, updates, reduction):
+    """Slices of `dim` at the positions `index` become, or are joined with, those of updates."""
+    axis = dim % x.rank
+    moved, updates = t.swap(x, 0, axis), t.swap(updates, 0, axis)
+    at = t.unsqueeze(t.cast(index, "int64"), [1])
+    return t.swap(t.op("ScatterND", moved, at, updates, reduction=reduction), 0, axis)
+
+
+@aten("index_add.default")
+def index_add(t, x, dim, index, source, *, alpha=1):
+    if x.rank == 0 or index.rank == 0:
+        return NotImplemented
+    source = t.cast(source, x.dtype)
+    source = source if alpha == 1 else t.op("Mul", source, t.scalar(alpha, x.dtype))
+    return _along(t, x, dim, index, source, "add")
+
+
+@aten("index_copy.default")
+def index_copy(t, x, dim, index, source):
+    return _along(t, x, dim, index, t.cast(source, x.dtype), "none")
+
+
+@aten("index_fill.int_Scalar", "index_fill.int_Tensor")
+def index_fill(t, x, dim, index, value):
+    axis = dim % x.rank
+    dims = [d if i != axis else index.dims[0] for i, d in enumerate(x.dims)]
+    return _along(t, x, dim, index, t.full(dims, value, x.dtype), "none")
+
+
+@aten("index_put.default", "_index_put_impl.default")
+def index_put(t, x, indices, values, accumulate=False, unsafe=False):
+    given = [i for i in indices if i is not None]
+    values = t.cast(values, x.dtype)
+    if len(given) == 1 and given[0].dtype == "bool":
+        return _put_by_mask(t, x, indices, given[0], values, accumulate)
+    if any(i.dtype in ("bool", "uint8") for i in given):
+        return NotImplemented
+    axes, rest, together = split_indices(x, indices)
+    if together and axes[0] > 0 and values.rank > 0:
+        return NotImplemented  # values' axes lie in another order
+    at = broadcast_index(t, given)
+    moved = t.transpose(x, [*axes, *rest])
+    updates = t.expand(values, [*at.dims[:-1], *(x.dims[i] for i in rest)])
+    reduction = "add" if accumulate else "none"
+    moved = t.op("ScatterND", moved, at, updates, reduction=reduction)
+    order = [*axes, *rest]
+    return t.transpose(moved, [order.index(i) for i in range(x.rank)])
+
+
+def _put_by_mask(t, x, indices, mask, values, accumulate):
+    """x[mask] = one number, everywhere the mask is set."""
+    if accumulate or values.rank > 0 or indices[0] is None:
+        return NotImplemented
+    mask = t.reshape(mask, [*mask.dims, *[1] * (x.rank - mask.rank)])
+    return t.op("Where", mask, values, x)

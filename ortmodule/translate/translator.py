@@ -1,0 +1,426 @@
+"""Walks an exported graph and applies the rules.
+
+capture.py calls `translate` with one Placeholder an input; what comes back names the graph's
+outputs and the memory that forward wrote to. In-place ops become functional here (refs.py).
+"""
+
+import contextlib
+import dataclasses
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch._ops import HigherOrderOperator, OpOverload
+
+from ..errors import NotCapturable
+from ..interface import Input
+from ..sizes import dim_of
+from .emit import FLOATING, Emitter, SymbolicFloat, dtype_name
+from .opaque import decompose, emit_opaque
+from .provenance import place_of_node
+from .refs import Link, Ref, Storage
+from .registry import INVERSES, RULES
+
+# Checks on what the capture's guards and key already hold.
+_SKIPPED = {
+    "_assert_tensor_metadata.default",
+    "_assert_scalar.default",
+    "_assert_async.msg",
+    "_assert_async.default",
+    "sym_constrain_range_for_size.default",
+    "sym_constrain_range.default",
+}
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+@dataclasses.dataclass(slots=True)
+class Placeholder:
+    """What a graph input of the exported program is: an Input of ours, or a constant tensor.
+
+    Placeholders of the same tensor share one `memory` key and become one input.
+    """
+
+    memory: int
+    input: Input | None = None
+    constant: torch.Tensor | None = None
+
+
+@dataclasses.dataclass(slots=True)
+class Translated:
+    """`inputs` in the graph's order; `outputs`: a Value and whether a gradient flows to it, or the
+    Input passed through; `writes`: (input, its new value)."""
+
+    inputs: list[Input]
+    outputs: list[tuple[Any, bool] | Input]
+    writes: list[tuple[Input, Any]]
+    random_nodes: int
+
+
+def translate(
+    program: fx.GraphModule, graph: Any, placeholders: Sequence[Placeholder], grad_enabled: bool
+) -> Translated:
+    """Emits `program` into `graph`. Raises NotCapturable naming op, module, file and line."""
+    t = Translator(graph, grad_enabled)
+    refs, seen = [], {}
+    nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
+    for node, placeholder in zip(nodes, placeholders, strict=True):
+        if placeholder.memory not in seen:
+            seen[placeholder.memory] = t.storage_of(node, placeholder) if node.users else None
+        elif node.users and seen[placeholder.memory] is None:
+            seen[placeholder.memory] = t.storage_of(node, placeholder)
+        storage = seen[placeholder.memory] if node.users else None
+        refs.append(Ref(storage, (), storage_key(node.meta["val"])) if storage else None)
+    outputs = t.run(program, refs)
+    return t.finish(outputs)
+
+
+class Translator(Emitter):
+    """The state of one translation; the `t` of every rule."""
+
+    def __init__(self, graph: Any, grad_enabled: bool):
+        super().__init__(graph)
+        self.inputs: list[Input] = []
+        self.storages: list[Storage] = []
+        self.storages_in_region: list[Storage] = []
+        self.node: fx.Node | None = None
+        self.refs: list[Any] = []
+        self.target: OpOverload | None = None
+        self._grad_enabled = grad_enabled
+        self._no_grad_depth = 0
+        self._key: Any = None
+        self._random_nodes = 0
+        self._place: tuple | None = None
+        self._unlinked: set[int] = set()
+        self.alive: list[Any] = []
+
+    # What rules ask for.
+
+    def out(self, index: int | None = None) -> torch.Tensor:
+        """The traced tensor that the op returns (its `index`th)."""
+        val = self.node.meta["val"]
+        return val if index is None else val[index]
+
+    def out_dims(self, index: int | None = None) -> list:
+        return [dim_of(d) for d in self.out(index).shape]
+
+    def out_dtype(self, index: int | None = None) -> str:
+        return dtype_name(self.out(index).dtype)
+
+    def key_input(self) -> Any:
+        """The graph's random key, made when first needed."""
+        if self._key is None:
+            self._key = self.g.input("philox_key", "uint64", [1], "key")
+            self.inputs.append(Input("key", "philox_key", "uint64", [1]))
+        return self._key
+
+    def next_counter(self) -> int:
+        """The number of this random node in program order."""
+        self._random_nodes += 1
+        return self._random_nodes - 1
+
+    def update(self, position: int, value: Any) -> None:
+        """An implicit mutation: the op's tensor argument `position` becomes `value`."""
+        ref = self.refs[position]
+        self._write(ref, self.fit(value, self._dims_of(ref), ref.read(self).dtype), tainted=False)
+
+    def refuse(self, reason: str, op: str | None = None) -> None:
+        """Raises NotCapturable with the place of the running node."""
+        module, file, line = place_of_node(self.node) if self.node is not None else (None, None, None)
+        raise NotCapturable(reason, op=op or str(self.target or ""), module=module, file=file, line=line)
+
+    def fit(self, value: Any, dims: list, dtype: str) -> Any:
+        """`value` with exactly this dtype and these dims: what torch proved equal, a graph may not."""
+        value = self.cast(value, dtype)
+        return value if list(value.dims) == dims else self.op("Reshape", value, self.sizes(dims))
+
+    @contextlib.contextmanager
+    def at(self, node: fx.Node):
+        """Emits as part of `node`."""
+        before = self.node, self.target, self.refs
+        self.node = node
+        self._set_place(node)
+        try:
+            yield
+        finally:
+            self.node, self.target, self.refs = before
+            if self.node is not None:
+                self._set_place(self.node)
+
+    # The walk.
+
+    def storage_of(self, node: fx.Node, placeholder: Placeholder) -> Storage:
+        """Makes the graph input or constant of a placeholder."""
+        if placeholder.constant is not None:
+            return Storage(self.constant(placeholder.constant.detach().cpu().numpy()))
+        given = placeholder.input
+        given.dims = [dim_of(d) for d in node.meta["val"].shape]
+        value = self.g.input(given.name, given.dtype, given.dims, given.role)
+        self.inputs.append(given)
+        storage = Storage(value, given.requires_grad and self._grad_enabled, given)
+        self.storages.append(storage)
+        return storage
+
+    def run(self, program: fx.GraphModule, arguments: Sequence[Any]) -> list[Any]:
+        """Translates the nodes of `program`; returns its outputs as Refs and numbers."""
+        env: dict[fx.Node, Any] = {}
+        rest = iter(arguments)
+        for node in program.graph.nodes:
+            if node.op == "placeholder":
+                env[node] = next(rest)
+            elif node.op == "get_attr":
+                env[node] = self._attribute(program, node)
+            elif node.op == "call_function":
+                with self.at(node):
+                    env[node] = self._call(node, env)
+            elif node.op == "output":
+                return fx.map_arg(node.args[0], lambda n: env[n])
+        raise AssertionError("an exported graph has no output node")
+
+    def finish(self, outputs: Sequence[Any]) -> Translated:
+        """Reads the outputs and the written inputs after the last node."""
+        results: list[Any] = []
+        for ref in outputs:
+            source = ref.storage.source
+            if source is not None and not ref.links:
+                results.append(source)
+            else:
+                results.append((ref.read(self), ref.tainted and ref.read(self).dtype in FLOATING))
+        writes = [(s.source, s.value) for s in self.storages if s.version]
+        return Translated(self.inputs, results, writes, self._random_nodes)
+
+    def _attribute(self, program: fx.GraphModule, node: fx.Node) -> Any:
+        found = operator.attrgetter(node.target)(program)
+        if isinstance(found, torch.Tensor):
+            return Ref(Storage(self.constant(found.detach().numpy())), (), storage_key(found))
+        return found
+
+    def _call(self, node: fx.Node, env: dict[fx.Node, Any]) -> Any:
+        if node.target is operator.getitem:
+            container = env[node.args[0]]
+            if isinstance(container, (list, tuple)):
+                return container[node.args[1]]
+        val = node.meta.get("val")
+        if isinstance(val, _SYMBOLIC):
+            return self._number(val)
+        args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: env[n])
+        self.target = node.target
+        if isinstance(node.target, HigherOrderOperator):
+            return self._region(node.target.name(), args)
+        if not isinstance(node.target, OpOverload):
+            if val is None:
+                return None
+            self.refuse(f"forward calls {node.target}, which is no operator of torch")
+        name = str(node.target).removeprefix("aten.")
+        if name in _SKIPPED:
+            return None
+        written = [i for i, a in enumerate(node.target._schema.arguments) if _is_written(a)]
+        if written:
+            return self._call_in_place(name, written, args, kwargs)
+        return self._wrap(self.apply(name, args, kwargs), name, args, kwargs)
+
+    def _number(self, val: Any) -> Any:
+        constant = val.node.maybe_as_int() if isinstance(val, torch.SymInt) else None
+        if constant is not None:
+            return constant
+        if isinstance(val, torch.SymInt):
+            return dim_of(val)
+        if isinstance(val, torch.SymFloat):
+            return SymbolicFloat(val.node.expr)
+        return None  # a SymBool is asserted on, never computed with
+
+    def apply(self, name: str, args: Sequence[Any], kwargs: dict) -> Any:
+        """The values of the running node: by its rule, its decomposition, or an aten node."""
+        self.refs = list(args)
+        args, kwargs = self._read((list(args), kwargs))
+        rule = RULES.get(name)
+        if rule is not None:
+            outs = rule(self, *args, **kwargs)
+            if outs is not NotImplemented:
+                return outs
+        outs = decompose(self, args, kwargs)
+        return emit_opaque(self, args, kwargs) if outs is None else outs
+
+    def _read(self, tree: Any) -> Any:
+        if isinstance(tree, Ref):
+            return tree.read(self)
+        if isinstance(tree, (list, tuple)):
+            return [self._read(x) for x in tree]
+        if isinstance(tree, dict):
+            return {k: self._read(v) for k, v in tree.items()}
+        return tree
+
+    def _call_in_place(self, name: str, written: list[int], args: Sequence, kwargs: dict) -> Any:
+        if written != [0]:
+            self.refuse(f"{name} writes to its arguments {written}, expected the first only")
+        ref, name = args[0], functional_name(name)
+        if name == "detach.default":
+            if ref.tainted:
+                ref.look_through(self._link(name, (), {}, None))
+            return ref
+        if name in INVERSES and name != "copy.default":
+            ref.look_through(self._link(name, tuple(self._read(args[1:])), self._read(kwargs), None))
+            return ref
+        before = ref.read(self)
+        self.target = _overload(name, self.target)
+        value = self.apply(name, args, kwargs)
+        tainted = before.dtype in FLOATING and any_tainted((args, kwargs))
+        self._write(ref, self.fit(value, self._dims_of(ref), before.dtype), tainted)
+        return ref
+
+    def _dims_of(self, ref: Ref) -> list:
+        return list(ref.read(self).dims)
+
+    def _write(self, ref: Ref, value: Any, tainted: bool) -> None:
+        source = ref.storage.source
+        tainted = tainted and self._no_grad_depth == 0 and self._grad_enabled
+        if source is not None and source.role == "parameter":
+            self.refuse(f"forward writes in place to the parameter {source.name}")
+        if source is not None and source.role == "user" and source.requires_grad:
+            self.refuse(f"forward writes in place to {source.name}, which requires grad")
+        if ref.storage.tainted and (self._no_grad_depth or not ref.tainted):
+            self.refuse("forward writes, without gradients, to a tensor that has one")
+        if ref.key in self._unlinked:
+            self.refuse("forward writes to memory that two tensors share in a way that is not tracked")
+        ref.write(self, value, tainted)
+
+    def _wrap(self, outs: Any, name: str, args: Sequence, kwargs: dict) -> Any:
+        """Makes Refs of an op's values: views look at their base's storage."""
+        val = self.node.meta["val"]
+        tainted = any_tainted((args, kwargs))
+        if isinstance(val, (list, tuple)):
+            outs = list(outs) if isinstance(outs, (list, tuple)) else [outs]
+            return [
+                None if v is None else self._ref(o, v, name, args, kwargs, tainted, i)
+                for i, (o, v) in enumerate(zip(outs, val, strict=True))
+            ]
+        if isinstance(outs, (list, tuple)):
+            outs = outs[0]
+        return self._ref(outs, val, name, args, kwargs, tainted, None)
+
+    def _ref(self, value, val, name, args, kwargs, tainted, index) -> Ref:
+        value = self._checked(value, val, name)
+        key = storage_key(val)
+        base = args[0] if args and isinstance(args[0], Ref) else None
+        if base is not None and key is not None and base.key == key:
+            if value is base.read(self):
+                return Ref(base.storage, base.links, key, value)
+            rest = tuple(self._read(list(args[1:])))
+            link = self._link(name, rest, self._read(kwargs), index)
+            return Ref(base.storage, (*base.links, link), key, value)
+        if key is not None and any(isinstance(a, Ref) and a.key == key for a in _leaves(args)):
+            self._unlinked.add(key)
+        storage = Storage(value, tainted and value.dtype in FLOATING)
+        self.storages_in_region.append(storage)
+        return Ref(storage, (), key, value)
+
+    def _link(self, name: str, args: tuple, kwargs: dict, index: int | None) -> Link:
+        def missing(_t: Any, *_args: Any, **_kwargs: Any) -> Any:
+            self.refuse(f"a view by {name} is read after its base was written", op=name)
+
+        return Link(name, self.node, RULES.get(name, missing), args, kwargs, index)
+
+    def _checked(self, value: Any, val: torch.Tensor, name: str) -> Any:
+        dtype, dims = dtype_name(val.dtype), [dim_of(d) for d in val.shape]
+        if value.dtype != dtype or value.rank != len(dims):
+            raise AssertionError(
+                f"[{name}] translated to {value.dtype}{value.dims}, torch says {dtype}{dims}"
+            )
+        if list(value.dims) == dims or name == "_shape_as_tensor.default":
+            return value
+        for ours, theirs in zip(value.dims, dims):
+            if isinstance(ours, int) and isinstance(theirs, int) and ours != theirs:
+                raise AssertionError(
+                    f"[{name}] translated to {value.dtype}{value.dims}, torch says {dtype}{dims}"
+                )
+        return self.op("Reshape", value, self.sizes(dims))
+
+    def _region(self, name: str, args: Sequence[Any]) -> list[Any]:
+        """wrap_with_set_grad_enabled and wrap_with_autocast, inlined."""
+        if name == "wrap_with_set_grad_enabled":
+            enabled, body, *inner = args
+            return self._grad_region(enabled, body, inner)
+        if name == "wrap_with_autocast":
+            device, _dtype, enabled, _cache, body, *inner = args
+            if enabled:
+                self.refuse(f"forward enters autocast on {device}")
+            return list(self.run(body, inner))
+        return self.refuse(f"forward uses the control flow op {name}")
+
+    def _grad_region(self, enabled: bool, body: fx.GraphModule, inner: Sequence[Any]) -> list[Any]:
+        if enabled:
+            if self._no_grad_depth or not self._grad_enabled:
+                self.refuse("forward enables gradients where they are disabled around it")
+            return list(self.run(body, inner))
+        outer, self.storages_in_region = self.storages_in_region, []
+        self._no_grad_depth += 1
+        try:
+            outs = list(self.run(body, inner))
+        finally:
+            self._no_grad_depth -= 1
+            made, self.storages_in_region = self.storages_in_region, outer
+        for out in outs:
+            if isinstance(out, Ref) and out.tainted and out.storage in made:
+                out.storage.value = self.stop(out.storage.value)
+                out.storage.version += 1
+                out.storage.tainted = False
+        kept = {id(a) for a in inner}
+        return [self._detached(o) if _needs_detach(o, kept) else o for o in outs]
+
+    def _detached(self, ref: Ref) -> Ref:
+        link = self._link("detach.default", (), {}, None)
+        return Ref(ref.storage, (*ref.links, link), ref.key)
+
+    def _set_place(self, node: fx.Node) -> None:
+        place = (*place_of_node(node), "in ort_checkpoint_region" in (node.stack_trace or ""))
+        if place != self._place:
+            self._place = place
+            module, file, line, recompute = place
+            self.g.set_where(module or "", file or "", line or 0)
+            self.g.set_recompute(recompute)
+
+
+def storage_key(val: Any) -> int | None:
+    """Equal for traced tensors that share memory."""
+    if not isinstance(val, torch.Tensor):
+        return None
+    try:
+        return val.untyped_storage()._cdata
+    except (NotImplementedError, RuntimeError):
+        return None
+
+
+def functional_name(name: str) -> str:
+    """add_.Tensor -> add.Tensor; __iand__.Tensor -> __and__.Tensor."""
+    base, _, overload = name.partition(".")
+    if base.startswith("__i") and base.endswith("__"):
+        return f"__{base[3:]}.{overload}"
+    return f"{base.removesuffix('_')}.{overload}"
+
+
+def any_tainted(tree: Any) -> bool:
+    """Whether a gradient flows to any tensor among an op's arguments."""
+    return any(isinstance(x, Ref) and x.tainted for x in _leaves(tree))
+
+
+def _leaves(tree: Any) -> list[Any]:
+    if isinstance(tree, dict):
+        tree = list(tree.values())
+    if isinstance(tree, (list, tuple)):
+        return [leaf for x in tree for leaf in _leaves(x)]
+    return [tree]
+
+
+def _needs_detach(out: Any, kept: set[int]) -> bool:
+    return isinstance(out, Ref) and id(out) not in kept and out.tainted
+
+
+def _is_written(argument: Any) -> bool:
+    return argument.alias_info is not None and argument.alias_info.is_write
+
+
+def _overload(name: str, original: OpOverload) -> OpOverload:
+    base, _, overload = name.partition(".")
+    packet = getattr(getattr(torch.ops, original.namespace), base, None)
+    return getattr(packet, overload, original)

@@ -1,0 +1,66 @@
+// The engine, the streams and the kernel around one primitive.
+#include "providers/cpu/onednn.h"
+
+namespace ort::cpu {
+
+const dnnl::engine& cpu_engine() {
+  static const dnnl::engine* const engine =
+      new dnnl::engine(dnnl::engine::kind::cpu, 0);  // outlives every static
+  return *engine;
+}
+
+dnnl::stream& cpu_stream() {
+  thread_local dnnl::stream stream(cpu_engine());
+  return stream;
+}
+
+dnnl::memory::desc dense_desc(const Sizes& sizes) {
+  const Sizes dims = sizes.empty() ? Sizes{1} : sizes;
+  return {dims, dnnl::memory::data_type::f32, strides_of(dims)};
+}
+
+bool append_activation(dnnl::post_ops& ops, std::string_view activation) {
+  using dnnl::algorithm;
+  if (activation == "none") return false;
+  float alpha = 0.0f;
+  algorithm kind = algorithm::undef;
+  if (activation == "relu") kind = algorithm::eltwise_relu;
+  if (activation == "gelu") kind = algorithm::eltwise_gelu_erf;
+  if (activation == "gelu_tanh") kind = algorithm::eltwise_gelu_tanh;
+  if (activation == "tanh") kind = algorithm::eltwise_tanh;
+  if (activation == "sigmoid") kind = algorithm::eltwise_logistic;
+  if (activation == "silu") {
+    kind = algorithm::eltwise_swish;
+    alpha = 1.0f;
+  }
+  check(kind != algorithm::undef, "unknown activation '{}'", activation);
+  ops.append_eltwise(kind, alpha, 0.0f);
+  return true;
+}
+
+dnnl::primitive_attr user_scratchpad() {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attr;
+}
+
+PrimitiveKernel::PrimitiveKernel(dnnl::primitive primitive, dnnl::memory::desc scratchpad,
+                                 std::vector<Argument> arguments, std::string name)
+    : primitive_(std::move(primitive)),
+      scratchpad_(std::move(scratchpad)),
+      arguments_(std::move(arguments)),
+      name_(std::move(name)) {}
+
+void PrimitiveKernel::run(const Args& args) const {
+  with_onednn("to run", [&] {
+    std::unordered_map<int, dnnl::memory> memories;
+    for (const Argument& a : arguments_) {
+      void* data = a.output ? args.out[a.index] : args.in[a.index];
+      memories.emplace(a.id, dnnl::memory(a.desc, cpu_engine(), data));
+    }
+    memories.emplace(DNNL_ARG_SCRATCHPAD, dnnl::memory(scratchpad_, cpu_engine(), args.scratch));
+    primitive_.execute(cpu_stream(), memories);
+  });
+}
+
+}  // namespace ort::cpu

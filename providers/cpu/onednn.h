@@ -1,0 +1,54 @@
+// oneDNN behind one door: the engine, a stream for each thread, and its errors as ours. oneDNN keeps
+// primitives of equal descriptors in a process-wide cache of its own. Only .cpp files that run
+// primitives include this.
+#pragma once
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include "providers/cpu/registry.h"
+
+namespace ort::cpu {
+
+const dnnl::engine& cpu_engine();
+dnnl::stream& cpu_stream();  // of the calling thread
+
+dnnl::memory::desc dense_desc(const Sizes& sizes);  // float32, row-major; rank 0 becomes [1]
+
+// The eltwise post-op of an activation by its name in attributes; false for "none".
+bool append_activation(dnnl::post_ops& ops, std::string_view activation);
+
+// Runs f, turning dnnl::error into ort::Error.
+template <class F>
+auto with_onednn(const char* what, F&& f) {
+  try {
+    return f();
+  } catch (const dnnl::error& error) {
+    fail("oneDNN refuses {}: {} (status {})", what, error.what(), static_cast<int>(error.status));
+  }
+}
+
+// One primitive and where its arguments come from.
+class PrimitiveKernel final : public Kernel {
+ public:
+  struct Argument {
+    int id;                  // DNNL_ARG_...
+    dnnl::memory::desc desc;
+    bool output;
+    size_t index;            // in Args::in or Args::out
+  };
+  PrimitiveKernel(dnnl::primitive primitive, dnnl::memory::desc scratchpad,
+                  std::vector<Argument> arguments, std::string name);
+  void run(const Args& args) const override;
+  size_t scratch_bytes() const override { return scratchpad_.get_size(); }
+  std::string name() const override { return name_; }
+
+ private:
+  dnnl::primitive primitive_;
+  dnnl::memory::desc scratchpad_;
+  std::vector<Argument> arguments_;
+  std::string name_;
+};
+
+dnnl::primitive_attr user_scratchpad();  // attributes whose scratchpad comes from the plan
+
+}  // namespace ort::cpu

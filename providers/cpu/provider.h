@@ -1,0 +1,18 @@
+// The CPU provider: oneDNN, tile programs and kernels of our own. Families register their kernels.
+#pragma once
+
+#include "providers/cpu/registry.h"
+
+namespace ort::cpu {
+
+void register_matmul(KernelTable& table);
+void register_movement(KernelTable& table);
+void register_index(KernelTable& table);
+void register_reduce(KernelTable& table);
+void register_plain(KernelTable& table);
+void register_loss(KernelTable& table);
+void register_attention(KernelTable& table);
+
+const KernelTable& kernel_table();
+
+}  // namespace ort::cpu
