@@ -84,7 +84,7 @@ def place_of(function: Any) -> dict[str, Any]:
 
 
 def user_place(frames: list[tuple[str, int]]) -> dict[str, Any]:
-    """The last of (file, line) that lies neither in torch nor here; the last of all if none does."""
+    """The last of (file, line) neither in torch nor here; the last of all if there is none."""
     own = [f for f in frames if not f[0].startswith((_PACKAGE, _TORCH)) and f[0][:1] != "<"]
     found = own or frames
     return {"file": found[-1][0], "line": found[-1][1]} if found else {}

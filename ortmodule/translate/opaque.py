@@ -26,13 +26,13 @@ def decompose(t: Any, args: list, kwargs: dict) -> Any:
     from .translator import storage_key
 
     traced = _traced_arguments(t.node)
-    tensors = [x for x in _tensor_leaves(traced)]
+    tensors = list(_tensor_leaves(traced))
     program = _trace(target, traced, tensors)
     if program is None:
         return None
     t.alive.append(program)
     refs = []
-    values = [v for v in _value_leaves((args, kwargs))]
+    values = list(_value_leaves((args, kwargs)))
     for value, tensor in zip(values, tensors, strict=True):
         refs.append(Ref(Storage(value), (), storage_key(tensor)))
     node = t.node
