@@ -371,6 +371,12 @@ def test_branch_on_data():
     assert "if x.sum() > 0" in lines[error.line - 1]
 
 
+def test_a_failing_capture_is_quiet(capfd):
+    refused(Function(lambda x: x + 1 if x.sum() > 0 else x), X)
+    out, err = capfd.readouterr()
+    assert out == "" and err == ""
+
+
 def test_size_that_depends_on_data():
     assert refused(Function(lambda x: x[x > 0].sum()), X)
 
