@@ -17,6 +17,9 @@ const KernelTable& kernel_table() {
     register_plain(*t);
     register_loss(*t);
     register_attention(*t);
+    register_conv(*t);
+    register_pool(*t);
+    register_batch_norm(*t);
     return t;
   }();
   return *table;
