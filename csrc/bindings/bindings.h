@@ -16,5 +16,6 @@ pybind11::array array_of(const Tensor& tensor);
 void bind_graph(pybind11::module_& m);
 void bind_run(pybind11::module_& m);
 void bind_schema(pybind11::module_& m);
+void bind_inspect(pybind11::module_& m);
 
 }  // namespace ort

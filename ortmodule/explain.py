@@ -1,0 +1,60 @@
+"""Report: the truth about what ran, as ORTModule.explain() returns it."""
+
+import collections
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Fallback:
+    """Something that ran in eager PyTorch: the op at fault, the user's module and line, why."""
+
+    op: str | None
+    module: str | None
+    file: str | None
+    line: int | None
+    reason: str
+
+    def __str__(self) -> str:
+        place = f" at {self.file}:{self.line}" if self.file else ""
+        module = f" in {self.module}" if self.module else ""
+        op = f"[{self.op}] " if self.op else ""
+        return f"{op}{self.reason}{module}{place}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One step of a plan; `us` only where Options.profile is on."""
+
+    name: str
+    provider: str
+    us: float | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What an ORTModule has done so far.
+
+    providers: steps of the latest forward plan and its backward plan, by provider.
+    fallbacks: what ran in eager, and why. captures, plans: how many were made. steps: in order.
+    """
+
+    providers: dict[str, int]
+    fallbacks: list[Fallback]
+    captures: int
+    plans: int
+    steps: list[Step]
+
+    def __str__(self) -> str:
+        lines = [f"captures {self.captures}, plans {self.plans}, steps {len(self.steps)}"]
+        lines += [f"  {name}: {count} steps" for name, count in sorted(self.providers.items())]
+        names = collections.Counter((s.provider, s.name) for s in self.steps)
+        times = collections.defaultdict(float)
+        for step in self.steps:
+            times[step.provider, step.name] += step.us or 0.0
+        timed = any(step.us is not None for step in self.steps)
+        for (provider, name), count in names.most_common():
+            time = f"  {times[provider, name]:9.0f} us" if timed else ""
+            lines.append(f"  {count:5d} x {provider:10s}{time}  {name}")
+        lines.append("no fallbacks" if not self.fallbacks else "fallbacks to eager:")
+        lines += [f"  {fallback}" for fallback in self.fallbacks]
+        return "\n".join(lines)

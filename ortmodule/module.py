@@ -1,0 +1,222 @@
+"""ORTModule: the wrapper that a user's training loop calls.
+
+It keeps the captures of its module, picks the one that fits each call, makes one where none does,
+and runs the module eagerly, with a report, where a capture cannot be had.
+"""
+
+import collections
+import functools
+import warnings
+from typing import Any
+
+from torch import nn
+
+from . import _native, tree
+from .capture import Capture, capture
+from .errors import NotCapturable
+from .explain import Fallback, Report, Step
+from .guards import Snapshot, call_key
+from .options import Options
+
+# Captures kept for one module, least recently used dropped.
+_KEPT = 16
+# A call that was refused is tried again when the module changed, this many times.
+_TRIES = 3
+_OWN = frozenset({"explain", "export_onnx"})
+
+
+class ORTModule(nn.Module):
+    """Runs `module` through the engine: same call, parameters, state_dict and forward signature.
+
+    `model = ORTModule(model)` is all that a training loop needs; `model.explain()` says what ran.
+    Parameters are shared, not copied. Raises TypeError when `module` is no nn.Module.
+    """
+
+    def __init__(self, module: nn.Module, options: Options | None = None):
+        if not isinstance(module, nn.Module):
+            raise TypeError(f"ORTModule wraps an nn.Module, got {type(module).__name__}")
+        super().__init__()
+        _native.torch_bridge()
+        state = self.__dict__
+        state["_wrapped"] = module
+        state["_options"] = options or Options()
+        for shared in ("_parameters", "_buffers", "_modules"):
+            state[shared] = module.__dict__[shared]
+        state["_kept"] = collections.OrderedDict()
+        state["_refused"] = {}
+        state["_fallbacks"] = {}
+        state["_captures"] = 0
+        state["_latest"] = None
+        state["forward"] = _with_signature_of(module, self)
+        taken = sorted(name for name in _OWN if hasattr(type(module), name) or name in vars(module))
+        if taken:
+            warnings.warn(
+                f"{type(module).__name__} has its own {', '.join(taken)}; ORTModule's win. "
+                "The module's are at model.module",
+                stacklevel=2,
+            )
+
+    # --- the wrapped module shows through ---------------------------------------------------
+
+    @property
+    def module(self) -> nn.Module:
+        """The wrapped module itself."""
+        return self._wrapped
+
+    @property
+    def training(self) -> bool:
+        return self._wrapped.training
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        if "_wrapped" in self.__dict__:  # nn.Module.__init__ sets it before
+            self._wrapped.training = mode
+
+    def train(self, mode: bool = True) -> "ORTModule":
+        self._wrapped.train(mode)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        wrapped = self.__dict__.get("_wrapped")
+        if wrapped is None:
+            raise AttributeError(name)
+        return getattr(wrapped, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.__dict__ or isinstance(getattr(type(self), name, None), property):
+            object.__setattr__(self, name, value)
+        else:
+            setattr(self._wrapped, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._wrapped, name)
+
+    def state_dict(self, *args, **kwargs):
+        return self._wrapped.state_dict(*args, **kwargs)
+
+    def load_state_dict(self, *args, **kwargs):
+        return self._wrapped.load_state_dict(*args, **kwargs)
+
+    def _load_from_state_dict(self, *args, **kwargs):
+        return self._wrapped._load_from_state_dict(*args, **kwargs)
+
+    def __reduce__(self):
+        return ORTModule, (self._wrapped, self._options)
+
+    def __repr__(self) -> str:
+        return f"ORTModule({self._wrapped!r})"
+
+    # --- a call -----------------------------------------------------------------------------
+
+    def _call(self, *args, **kwargs):
+        try:
+            tensors, spec = tree.flatten([args, kwargs], "arguments")
+        except tree.UnknownLeaf as error:
+            return self._fall_back(NotCapturable(str(error)), args, kwargs)
+        key = call_key(spec, tensors)
+        found = self._find(key, tensors)
+        if found is None:
+            found = self._capture(key, tensors, args, kwargs)
+        if isinstance(found, NotCapturable):
+            return self._fall_back(found, args, kwargs)
+        kept, binding = found
+        self.__dict__["_latest"] = kept
+        outputs = kept.run(tensors, self._options.profile)
+        return kept.capture.result(outputs, tensors, binding)
+
+    def _find(self, key: tuple, tensors: list):
+        refused = self._refused.get(key)
+        if refused is not None and refused.still_holds():
+            return refused.error
+        for index in range(len(self._kept.get(key, ()))):
+            kept = self._kept[key][index]
+            if kept.capture.snapshot.changed() is not None:
+                continue
+            binding = kept.capture.bind(tensors)
+            if binding is not None:
+                self._kept.move_to_end(key)
+                return kept, binding
+        return None
+
+    def _capture(self, key: tuple, tensors: list, args: tuple, kwargs: dict):
+        try:
+            captured = capture(self._wrapped, args, kwargs, _native.core().Graph)
+            kept = _Kept(captured, self._options)
+        except NotCapturable as error:
+            tries = self._refused[key].tries + 1 if key in self._refused else 1
+            self._refused[key] = _Refused(error, Snapshot(self._wrapped), tries)
+            return error
+        self.__dict__["_captures"] += 1
+        self._kept.setdefault(key, []).insert(0, kept)
+        del self._kept[key][_KEPT:]
+        while len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+        return kept, captured.bind(tensors)
+
+    def _fall_back(self, error: NotCapturable, args: tuple, kwargs: dict):
+        if self._options.fallback == "error":
+            raise error
+        fallback = Fallback(error.op, error.module, error.file, error.line, error.reason)
+        if not self._fallbacks:
+            warnings.warn(f"ORTModule runs this module in eager PyTorch: {fallback}", stacklevel=4)
+        self._fallbacks.setdefault(fallback, None)
+        return self._wrapped(*args, **kwargs)
+
+    # --- the truth about what ran -----------------------------------------------------------
+
+    def explain(self) -> Report:
+        """What ran so far: steps by provider, fallbacks with their reasons, captures and plans."""
+        kept = self._latest
+        steps = kept.steps() if kept is not None else []
+        providers = collections.Counter(step.provider for step in steps)
+        plans = sum(k.runner.plans() for group in self._kept.values() for k in group)
+        return Report(dict(providers), list(self._fallbacks), self._captures, plans, steps)
+
+
+class _Kept:
+    """A capture with the runner that executes it."""
+
+    def __init__(self, captured: Capture, options: Options):
+        self.capture = captured
+        self.times: dict[int, float] = {}
+        sources = [i.index if i.role == "user" else i.tensor for i in captured.inputs]
+        wrt = [k for k, i in enumerate(captured.inputs) if i.requires_grad]
+        n_outputs = sum(o.output is not None for o in captured.outputs)
+        writes = [(w.output, w.target) for w in captured.write_backs]
+        self.runner = _native.torch_bridge().Runner(
+            captured.graph.capsule(), sources, n_outputs, writes, wrt, options.resolved()
+        )
+
+    def run(self, tensors: list, profile: bool) -> list:
+        if profile:
+            self.runner.start_profile()
+        return self.runner.call(tensors)
+
+    def steps(self) -> list[Step]:
+        events = self.runner.stop_profile()
+        steps = self.runner.steps()
+        times = [duration for _, _, _, duration in events]
+        times += [None] * (len(steps) - len(times))
+        return [Step(name, provider, us) for (name, provider, _), us in zip(steps, times)]
+
+
+class _Refused:
+    """Why a call was not captured, and the module's state in which that is known."""
+
+    def __init__(self, error: NotCapturable, snapshot: Snapshot, tries: int):
+        self.error, self.snapshot, self.tries = error, snapshot, tries
+
+    def still_holds(self) -> bool:
+        return self.tries >= _TRIES or self.snapshot.changed() is None
+
+
+def _with_signature_of(module: nn.Module, wrapper: ORTModule):
+    """A forward that tools may inspect: the module's name, documentation and signature."""
+
+    @functools.wraps(module.forward)
+    def forward(*args, **kwargs):
+        return wrapper._call(*args, **kwargs)
+
+    return forward
+
+

@@ -1,0 +1,122 @@
+"""From a sample to a graph and back: what the generated tests build on."""
+
+import numpy as np
+import torch
+
+from ortmodule._native import core
+
+from .table import Const, Op, Sample
+
+C = core()
+SCHEMAS = {schema["name"]: schema for schema in C.schemas()}
+FLOATS = ("float32", "float64", "float16", "bfloat16")
+
+
+def numpy_dtype(name: str):
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return ml_dtypes.bfloat16
+    return np.dtype(name)
+
+
+def plain(item):
+    return item.array if isinstance(item, Const) else item
+
+
+def under_test(item) -> bool:
+    return item is not None and plain(item).dtype == np.float64
+
+
+def depends_on_dtype(sample: Sample) -> bool:
+    return any(under_test(item) for item in sample.inputs)
+
+
+def arrays(sample: Sample, dtype: str) -> list:
+    """The inputs with float64 arrays rounded to the dtype under test."""
+    with np.errstate(all="ignore"):
+        return [
+            plain(item).astype(numpy_dtype(dtype)) if under_test(item) else item and plain(item)
+            if item is None
+            else plain(item)
+            for item in sample.inputs
+        ]
+
+
+def dims(array, symbolic: bool) -> list:
+    """Sizes above one become symbols, one symbol for each size."""
+    return [f"s{n}" if symbolic and n > 1 else n for n in array.shape]
+
+
+def value_count(op: Op, sample: Sample) -> int:
+    return len(expected(op, sample, arrays(sample, "float64")))
+
+
+def graph_of(op: Op, sample: Sample, dtype: str, symbolic=False):
+    """The sample's graph and its feed; inputs are x0, x1.. and outputs y0, y1.."""
+    graph, values, feed = C.Graph(), [], {}
+    for k, (item, array) in enumerate(zip(sample.inputs, arrays(sample, dtype), strict=True)):
+        if item is None:
+            values.append(None)
+        elif isinstance(item, Const):
+            values.append(graph.constant(array))
+        else:
+            feed[f"x{k}"] = array
+            values.append(graph.input(f"x{k}", array.dtype.name, dims(array, symbolic)))
+    outputs = graph.emit(op.name, values, sample.attrs, value_count(op, sample))
+    for k, value in enumerate(outputs):
+        graph.output(value, f"y{k}")
+    return graph, feed
+
+
+def tensor(array):
+    if array is None:
+        return None
+    if array.dtype.name == "bfloat16":
+        array = array.astype(np.float64)
+    return torch.from_numpy(np.ascontiguousarray(array).reshape(array.shape))
+
+
+def wide(item, array):
+    """A torch tensor of the input; what is under test is computed in float64."""
+    result = tensor(array)
+    return result.double() if under_test(item) else result
+
+
+def as_tuple(result) -> tuple:
+    return tuple(result) if isinstance(result, (tuple, list)) else (result,)
+
+
+def expected(op: Op, sample: Sample, given: list) -> list:
+    tensors = [wide(item, array) for item, array in zip(sample.inputs, given, strict=True)]
+    with torch.no_grad() if not op.no_gradient else torch.enable_grad():
+        return [y.detach() for y in as_tuple(op.reference(*tensors, **sample.attrs))]
+
+
+def wrt(op: Op, sample: Sample) -> list[int]:
+    """Indices of the inputs whose gradients are compared."""
+    return [
+        k
+        for k, item in enumerate(sample.inputs)
+        if under_test(item) and not isinstance(item, Const) and (op.wrt is None or k in op.wrt)
+    ]
+
+
+def gradients(op: Op, sample: Sample, given: list, through: list[int], dy: list) -> list:
+    """Torch's gradients in float64 of the inputs that wrt() names; None where there is none."""
+    tensors = [wide(item, array) for item, array in zip(sample.inputs, given, strict=True)]
+    leaves = [tensors[k].requires_grad_() for k in wrt(op, sample)]
+    outputs = as_tuple(op.reference(*tensors, **sample.attrs))
+    pairs = [(outputs[k], d) for k, d in zip(through, dy, strict=True)]
+    pairs = [(y, tensor(d).to(y.dtype)) for y, d in pairs if y.requires_grad]
+    if not pairs:
+        return [None for _ in leaves]
+    ys, ds = zip(*pairs, strict=True)
+    return list(torch.autograd.grad(ys, leaves, ds, allow_unused=True))
+
+
+def joint(graph, op: Op, sample: Sample, through: list[int]):
+    """The graph with gradients, and for each name d_x<k> where it stands among the outputs."""
+    names = [f"x{k}" for k in wrt(op, sample)]
+    result = C.differentiate(graph, names, [f"y{k}" for k in through])
+    return result, {name: at for at, name in enumerate(result.output_names)}

@@ -1,0 +1,75 @@
+"""Losses over class indices."""
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from .table import Op, bad, i, sample, t
+
+IGNORED = np.array([2, -100, 0, 4])
+
+
+def cross_entropy(
+    logits, target, weight=None, ignore_index=-100, reduction="mean", label_smoothing=0.0
+):
+    loss = F.cross_entropy(
+        logits,
+        target.long(),
+        weight,
+        ignore_index=ignore_index,
+        reduction=reduction,
+        label_smoothing=label_smoothing,
+    )
+    return loss, torch.logsumexp(logits, 0 if logits.dim() == 1 else 1)
+
+
+def cross_entropy_grad(dloss, logits, target, log_sum_exp, weight=None, **attrs):
+    logits = logits.detach().requires_grad_()
+    loss, _ = cross_entropy(logits, target, weight, **attrs)
+    return torch.autograd.grad(loss, logits, dloss)[0]
+
+
+def backward(logits, target, weight=None, **attrs):
+    axis = 0 if logits.ndim == 1 else 1
+    dloss = t(*target.shape) if attrs.get("reduction") == "none" else t()
+    lse = np.log(np.exp(logits).sum(axis))
+    return sample(dloss, logits, target, lse, weight, **attrs)
+
+
+CASES = [
+    ((t(4, 5), i(4, high=5)), {}),
+    ((t(4, 5), i(4, high=5, dtype="int32")), {"reduction": "sum"}),
+    ((t(4, 5), IGNORED), {"reduction": "none"}),
+    ((t(4, 5), IGNORED), {}),
+    ((t(4, 5), IGNORED, t(5, low=0.1, high=2.0)), {}),
+    ((t(4, 5), IGNORED, t(5, low=0.1, high=2.0)), {"label_smoothing": 0.2}),
+    ((t(4, 5), IGNORED), {"label_smoothing": 0.2}),
+    ((t(4, 5), IGNORED), {"label_smoothing": 0.3, "reduction": "sum"}),
+    ((t(2, 5, 3), i(2, 3, high=5)), {"ignore_index": 1}),
+    ((t(2, 5, 3, 2), i(2, 3, 2, high=5), t(5, low=0.1, high=2.0)), {"reduction": "none"}),
+    ((t(5), i(high=5)), {}),
+]
+
+OPS = [
+    Op(
+        "ort::CrossEntropy",
+        cross_entropy,
+        [sample(*inputs, **attrs) for inputs, attrs in CASES]
+        + [sample(t(4, 5) * 100, i(4, high=5))]
+        + [sample(t(2, 5), np.array([-100, -100]), gradient=False)],
+        [
+            bad("target 5 is out of range for 5 classes", t(2, 5), np.array([1, 5])),
+            bad("target -1 is out of range for 5 classes", t(2, 5), np.array([1, -1])),
+            bad("reduction is 'half', expected none, sum or mean", t(2, 5), i(2), reduction="half"),
+            bad("logits have shape [2, 5], target has shape [2, 5]", t(2, 5), i(2, 5)),
+        ],
+        through=(0,),
+    ),
+    Op(
+        "ort::CrossEntropyGrad",
+        cross_entropy_grad,
+        [backward(*inputs, **attrs) for inputs, attrs in CASES],
+        no_gradient="only in a backward",
+        dtypes=("float32", "float64"),
+    ),
+]

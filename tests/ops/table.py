@@ -1,0 +1,89 @@
+"""The op table's vocabulary: an Op with its reference, samples and expected errors.
+
+A float64 array in a sample stands for "the dtype under test"; every other array keeps its own.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+_random = np.random.default_rng(20)
+
+
+def t(*shape, low=None, high=None) -> np.ndarray:
+    """Normal numbers, or even ones between low and high."""
+    if low is None:
+        return _random.standard_normal(shape)
+    return _random.uniform(low, high, shape)
+
+
+def i(*shape, low=0, high=10, dtype="int64") -> np.ndarray:
+    return _random.integers(low, high, shape).astype(dtype)
+
+
+def b(*shape) -> np.ndarray:
+    return _random.integers(0, 2, shape).astype(bool)
+
+
+def special() -> np.ndarray:
+    """Zeros of both signs, infinities, NaN, and numbers around one."""
+    return np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, -2.5])
+
+
+@dataclasses.dataclass
+class Const:
+    """An input that is a constant of the graph: axes, shapes, bounds."""
+
+    array: np.ndarray
+
+
+def const(values, dtype="int64") -> Const:
+    return Const(np.array(values, dtype))
+
+
+@dataclasses.dataclass
+class Sample:
+    inputs: tuple
+    attrs: dict
+    gradient: bool = True  # False: at or near a kink, or with no finite value
+    symbolic: bool = True  # False: the shape rule needs the sizes themselves
+
+
+def sample(*inputs, gradient=True, symbolic=True, **attrs) -> Sample:
+    return Sample(inputs, attrs, gradient, symbolic)
+
+
+@dataclasses.dataclass
+class Bad:
+    """Inputs that are refused, and a part of the message."""
+
+    message: str
+    inputs: tuple
+    attrs: dict
+
+
+def bad(message, *inputs, **attrs) -> Bad:
+    return Bad(message, inputs, attrs)
+
+
+# Relative and absolute, against the reference in float64 on the same rounded inputs.
+TOLERANCE = {
+    "float64": (1e-9, 1e-11),
+    "float32": (1e-5, 1e-5),
+    "float16": (1e-2, 1e-2),
+    "bfloat16": (5e-2, 5e-2),
+}
+
+
+@dataclasses.dataclass
+class Op:
+    name: str
+    reference: Callable  # (*tensors, **attrs) -> tensor or tuple: torch, in float64
+    samples: list
+    errors: list = dataclasses.field(default_factory=list)
+    through: tuple | None = None  # outputs that gradients come back through; None: all
+    wrt: tuple | None = None  # inputs that gradients are compared for; None: those under test
+    dtypes: tuple = ("float32", "float64", "float16", "bfloat16")
+    tolerance: dict = dataclasses.field(default_factory=lambda: TOLERANCE)
+    no_gradient: str = ""  # why a differentiable op has neither rule nor definition
