@@ -1,5 +1,5 @@
-// torch's batch norm and its gradient. Threads share channels; a channel is a run of its plane in each
-// image, taken in pieces by the vector instructions of tile programs.
+// torch's batch norm and its gradient. Threads share channels; a channel is a run of its plane in
+// each image, taken in pieces by the vector instructions of tile programs.
 #include <algorithm>
 #include <cmath>
 
@@ -34,7 +34,7 @@ Layout layout_of(const Sizes& x) {
 struct Steps {
   TileFunction sum = tile_function(TileOp::row_sum, 0);
   TileFunction dot = tile_function(TileOp::row_dot, 0);
-  TileFunction minus = tile_function(TileOp::sub, 2);     // a row less a number
+  TileFunction minus = tile_function(TileOp::sub, 2);       // a row less a number
   TileFunction affine = tile_function(TileOp::mul_add, 6);  // a row times a number plus a number
   TileFunction scaled = tile_function(TileOp::mul_add, 2);  // a row times a number plus a row
 

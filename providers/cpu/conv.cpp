@@ -1,5 +1,5 @@
-// Convolutions and their gradients on oneDNN. Values are plain NCHW; the layouts that oneDNN prefers
-// live inside a kernel.
+// Convolutions and their gradients on oneDNN. Values are plain NCHW; the layouts that oneDNN
+// prefers live inside a kernel.
 #include "providers/cpu/onednn.h"
 #include "providers/cpu/provider.h"
 #include "providers/cpu/window.h"
@@ -42,8 +42,9 @@ dnnl::convolution_forward::primitive_desc forward_desc(const Problem& p) {
   const Window& win = p.window;
   const auto x = any_layout(p.x), w = any_layout(grouped(p)), y = any_layout(p.y);
   const auto b = p.bias ? any_layout({p.y[1]}) : memory::desc();
-  return {cpu_engine(), kind, algorithm, x, w, b, y, win.strides, less_one(win.dilations),
-          win.before, win.after, user_scratchpad()};
+  return {
+      cpu_engine(), kind,      algorithm,        x, w, b, y, win.strides, less_one(win.dilations),
+      win.before,   win.after, user_scratchpad()};
 }
 
 std::unique_ptr<Kernel> zeros(const Request& r) {
@@ -57,14 +58,16 @@ bool is_empty(const Problem& p) {
 }
 
 void check_group(const Request& r, const Problem& p) {
-  const bool fits = p.group > 0 && p.w[0] % p.group == 0 && p.x[1] == p.w[1] * p.group &&
-                    p.y[1] == p.w[0];
+  const bool fits =
+      p.group > 0 && p.w[0] % p.group == 0 && p.x[1] == p.w[1] * p.group && p.y[1] == p.w[0];
   if (!fits)
     r.refuse("x has {} channels, y has {}, w has shape {} with group {}", p.x[1], p.y[1], p.w,
              p.group);
 }
 
-Sizes kernel_of(const Sizes& w) { return Sizes(w.begin() + 2, w.end()); }
+Sizes kernel_of(const Sizes& w) {
+  return Sizes(w.begin() + 2, w.end());
+}
 
 std::unique_ptr<Kernel> conv(const Request& r) {
   Problem p{r.sizes(0), r.sizes(1), r.out().sizes, r.attrs().i("group", 1), {}, r.has(2)};
@@ -124,8 +127,7 @@ std::unique_ptr<Kernel> conv_grad_w(const Request& r) {
     std::vector<Argument> arguments{
         {DNNL_ARG_SRC, dense_desc(p.x), false, 1, description.src_desc()},
         {DNNL_ARG_DIFF_DST, dense_desc(p.y), false, 0, description.diff_dst_desc()},
-        {DNNL_ARG_DIFF_WEIGHTS, dense_desc(grouped(p)), true, 0,
-         description.diff_weights_desc()}};
+        {DNNL_ARG_DIFF_WEIGHTS, dense_desc(grouped(p)), true, 0, description.diff_weights_desc()}};
     return std::make_unique<PrimitiveKernel>(dnnl::convolution_backward_weights(description),
                                              description.scratchpad_desc(), std::move(arguments),
                                              "ConvGradW");
@@ -135,7 +137,8 @@ std::unique_ptr<Kernel> conv_grad_w(const Request& r) {
 // A convolution's input gradient with a bias added to it.
 class BiasedKernel final : public Kernel {
  public:
-  BiasedKernel(std::unique_ptr<Kernel> inner, Sizes out) : inner_(std::move(inner)), out_(std::move(out)) {}
+  BiasedKernel(std::unique_ptr<Kernel> inner, Sizes out)
+      : inner_(std::move(inner)), out_(std::move(out)) {}
   void run(const Args& args) const override {
     inner_->run(args);
     const int64_t channels = out_[1], planes = out_[0] * channels;

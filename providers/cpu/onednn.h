@@ -1,6 +1,6 @@
-// oneDNN behind one door: the engine, a stream for each thread, and its errors as ours. oneDNN keeps
-// primitives of equal descriptors in a process-wide cache of its own. Only .cpp files that run
-// primitives include this.
+// oneDNN behind one door: the engine, a stream for each thread, and its errors as ours. oneDNN
+// keeps primitives of equal descriptors in a process-wide cache of its own. Only .cpp files that
+// run primitives include this.
 #pragma once
 
 #include <oneapi/dnnl/dnnl.hpp>
@@ -35,7 +35,7 @@ class PrimitiveKernel final : public Kernel {
     int id;                   // DNNL_ARG_...
     dnnl::memory::desc desc;  // as it lies outside
     bool output;
-    size_t index;             // in Args::in or Args::out
+    size_t index;                    // in Args::in or Args::out
     dnnl::memory::desc wanted = {};  // by the primitive; empty: as it lies
     size_t scratch = 0;              // where the reordered copy goes
     dnnl::reorder reorder = {};

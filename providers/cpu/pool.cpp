@@ -1,5 +1,5 @@
-// Pooling over [N, C, D1..D3] and its gradients: one plane of one image at a time. ONNX's flat indices
-// of maxima are not what oneDNN keeps, so these are loops of our own.
+// Pooling over [N, C, D1..D3] and its gradients: one plane of one image at a time. ONNX's flat
+// indices of maxima are not what oneDNN keeps, so these are loops of our own.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -42,8 +42,8 @@ Planes planes_of(const Request& r, const Sizes& x, const Sizes& y) {
   return p;
 }
 
-// The taps of window `at` along an axis that lie inside the input: [first, last), and those inside the
-// padded input.
+// The taps of window `at` along an axis that lie inside the input: [first, last), and those inside
+// the padded input.
 struct Taps {
   int64_t start, first, last, padded;
 };
@@ -53,8 +53,7 @@ Taps taps_of(const Planes& p, int axis, int64_t at) {
   t.start = at * p.stride[axis] - p.before[axis];
   const auto below = [&](int64_t end) {  // taps k with start + k * dilation < end
     const int64_t room = end - t.start;
-    return std::clamp<int64_t>((room + p.dilation[axis] - 1) / p.dilation[axis], 0,
-                               p.kernel[axis]);
+    return std::clamp<int64_t>((room + p.dilation[axis] - 1) / p.dilation[axis], 0, p.kernel[axis]);
   };
   t.first = t.start < 0 ? (-t.start + p.dilation[axis] - 1) / p.dilation[axis] : 0;
   t.last = below(p.in[axis]);
@@ -67,8 +66,9 @@ template <class F>
 void each_tap(const Planes& p, const Taps (&t)[3], F f) {
   for (int64_t a = t[0].first; a < t[0].last; ++a)
     for (int64_t b = t[1].first; b < t[1].last; ++b) {
-      const int64_t row = ((t[0].start + a * p.dilation[0]) * p.in[1] + t[1].start +
-                           b * p.dilation[1]) * p.in[2] + t[2].start;
+      const int64_t row =
+          ((t[0].start + a * p.dilation[0]) * p.in[1] + t[1].start + b * p.dilation[1]) * p.in[2] +
+          t[2].start;
       for (int64_t c = t[2].first; c < t[2].last; ++c) f(row + c * p.dilation[2]);
     }
 }
@@ -94,24 +94,24 @@ std::unique_ptr<Kernel> max_pool(const Request& r) {
   const Planes p = planes_of(r, r.sizes(0), r.wants(0) ? r.out(0).sizes : r.out(1).sizes);
   const bool wants_value = r.wants(0), wants_index = r.wants(1);
   return make_kernel("MaxPool", [=](const Args& args) {
-    parallel_for(p.count, p.count * p.out_size() * p.window(),
-                 [&](int64_t begin, int64_t end, int) {
-      for (int64_t plane = begin; plane < end; ++plane) {
-        const float* x = input<float>(args, 0) + plane * p.in_size();
-        each_window(p, [&](int64_t at, const Taps(&t)[3]) {
-          float best = -std::numeric_limits<float>::infinity();
-          int64_t where = -1;
-          each_tap(p, t, [&](int64_t i) {
-            if (where >= 0 && !(x[i] > best) && !std::isnan(x[i])) return;
-            best = x[i];
-            where = i;
-          });
-          if (wants_value) output<float>(args)[plane * p.out_size() + at] = best;
-          if (wants_index)
-            output<int64_t>(args, 1)[plane * p.out_size() + at] = plane * p.in_size() + where;
+    parallel_for(
+        p.count, p.count * p.out_size() * p.window(), [&](int64_t begin, int64_t end, int) {
+          for (int64_t plane = begin; plane < end; ++plane) {
+            const float* x = input<float>(args, 0) + plane * p.in_size();
+            each_window(p, [&](int64_t at, const Taps(&t)[3]) {
+              float best = -std::numeric_limits<float>::infinity();
+              int64_t where = -1;
+              each_tap(p, t, [&](int64_t i) {
+                if (where >= 0 && !(x[i] > best) && !std::isnan(x[i])) return;
+                best = x[i];
+                where = i;
+              });
+              if (wants_value) output<float>(args)[plane * p.out_size() + at] = best;
+              if (wants_index)
+                output<int64_t>(args, 1)[plane * p.out_size() + at] = plane * p.in_size() + where;
+            });
+          }
         });
-      }
-    });
   });
 }
 
@@ -148,16 +148,16 @@ std::unique_ptr<Kernel> average_pool(const Request& r) {
   return make_kernel("AveragePool", [=](const Args& args) {
     parallel_for(p.count, p.count * p.out_size() * p.window(),
                  [&](int64_t begin, int64_t end, int) {
-      for (int64_t plane = begin; plane < end; ++plane) {
-        const float* x = input<float>(args, 0) + plane * p.in_size();
-        float* y = output<float>(args) + plane * p.out_size();
-        each_window(p, [&](int64_t at, const Taps(&t)[3]) {
-          float sum = 0;
-          each_tap(p, t, [&](int64_t i) { sum += x[i]; });
-          y[at] = sum / divisor(p, t);
-        });
-      }
-    });
+                   for (int64_t plane = begin; plane < end; ++plane) {
+                     const float* x = input<float>(args, 0) + plane * p.in_size();
+                     float* y = output<float>(args) + plane * p.out_size();
+                     each_window(p, [&](int64_t at, const Taps(&t)[3]) {
+                       float sum = 0;
+                       each_tap(p, t, [&](int64_t i) { sum += x[i]; });
+                       y[at] = sum / divisor(p, t);
+                     });
+                   }
+                 });
   });
 }
 
@@ -166,16 +166,16 @@ std::unique_ptr<Kernel> average_pool_grad(const Request& r) {
   return make_kernel("AveragePoolGrad", [=](const Args& args) {
     parallel_for(p.count, p.count * p.out_size() * p.window(),
                  [&](int64_t begin, int64_t end, int) {
-      for (int64_t plane = begin; plane < end; ++plane) {
-        float* dx = output<float>(args) + plane * p.in_size();
-        const float* dy = input<float>(args, 0) + plane * p.out_size();
-        std::fill_n(dx, p.in_size(), 0.0f);
-        each_window(p, [&](int64_t at, const Taps(&t)[3]) {
-          const float share = dy[at] / divisor(p, t);
-          each_tap(p, t, [&](int64_t i) { dx[i] += share; });
-        });
-      }
-    });
+                   for (int64_t plane = begin; plane < end; ++plane) {
+                     float* dx = output<float>(args) + plane * p.in_size();
+                     const float* dy = input<float>(args, 0) + plane * p.out_size();
+                     std::fill_n(dx, p.in_size(), 0.0f);
+                     each_window(p, [&](int64_t at, const Taps(&t)[3]) {
+                       const float share = dy[at] / divisor(p, t);
+                       each_tap(p, t, [&](int64_t i) { dx[i] += share; });
+                     });
+                   }
+                 });
   });
 }
 

@@ -31,8 +31,7 @@ Window window_of(const Request& r, const Sizes& wide, const Sizes& narrow, const
       continue;
     }
     const Sizes extra = ints_or(r.attrs(), "output_padding", n, 0);
-    const int64_t needed =
-        (narrow[2 + i] - 1) * w.strides[i] + w.reach(i) + extra[i] - wide[2 + i];
+    const int64_t needed = (narrow[2 + i] - 1) * w.strides[i] + w.reach(i) + extra[i] - wide[2 + i];
     const int64_t total = std::max<int64_t>(0, needed);
     const bool more_after = auto_pad != "SAME_LOWER" && (same || !from_shape);
     w.before.push_back(more_after ? total / 2 : total - total / 2);

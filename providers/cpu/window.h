@@ -1,5 +1,5 @@
-// Kernel size, strides, dilations and pads of a convolution or pool over [N, C, D1..Dn], with auto_pad
-// resolved for concrete sizes. conv.cpp and pool.cpp read it.
+// Kernel size, strides, dilations and pads of a convolution or pool over [N, C, D1..Dn], with
+// auto_pad resolved for concrete sizes. conv.cpp and pool.cpp read it.
 #pragma once
 
 #include "providers/cpu/registry.h"
