@@ -19,6 +19,27 @@ struct Case {
   double dropout;
 };
 
+Tensor mask_of(const Case& c) {
+  if (c.mask == 2) return random_tensor({c.T, c.S}, 9);
+  const Sizes sizes = c.mask == 1 ? Sizes{c.B, 1, 1, c.S} : Sizes{c.B, 1, c.T, c.S};
+  Tensor mask = Tensor::empty(DType::boolean, sizes);
+  for (int64_t i = 0; i < mask.count(); ++i)
+    mask.as<bool>()[i] = c.mask == 1 ? i % 3 != 1 : i / c.S % 4 != 0 && i % 5 != 2;
+  return mask;
+}
+
+void expect_same(const CpuRun& run, const std::vector<Value>& got, const std::vector<Value>& want) {
+  for (size_t o = 0; o < got.size(); ++o) {
+    const Tensor &a = run[got[o]], &b = run[want[o]];
+    ASSERT_EQ(a.count(), b.count());
+    for (int64_t i = 0; i < a.count(); ++i) {
+      const float x = a.as<float>()[i], y = b.as<float>()[i];
+      if (x == y) continue;  // also -inf
+      ASSERT_NEAR(x, y, 3e-5 * (1 + std::fabs(y))) << "output " << o << " at " << i;
+    }
+  }
+}
+
 // The kernel and the expanded definition in one graph, on the same inputs.
 TEST(CpuAttention, MatchesItsDefinition) {
   for (const Case& c : std::vector<Case>{{2, 3, 3, 5, 7, 8, 8, false, 0, 0},
@@ -34,16 +55,14 @@ TEST(CpuAttention, MatchesItsDefinition) {
     const Value dy = g.input("dy", f32(ys));
     const Value key = g.input("key", Type::tensor(DType::u64, Dims{1}));
     Value mask;
-    Tensor mask_tensor;
-    if (c.mask == 2) {
-      mask = g.input("mask", f32({c.T, c.S}));
-      mask_tensor = random_tensor({c.T, c.S}, 9);
-    } else if (c.mask != 0) {
-      const Sizes ms = c.mask == 1 ? Sizes{c.B, 1, 1, c.S} : Sizes{c.B, 1, c.T, c.S};
-      mask = g.input("mask", Type::tensor(DType::boolean, fixed(ms)));
-      mask_tensor = Tensor::empty(DType::boolean, ms);
-      for (int64_t i = 0; i < mask_tensor.count(); ++i)
-        mask_tensor.as<bool>()[i] = c.mask == 1 ? i % 3 != 1 : i / c.S % 4 != 0 && i % 5 != 2;
+    std::map<std::string, Tensor> feed{{"q", random_tensor(qs, 1)},
+                                       {"k", random_tensor(ks, 2)},
+                                       {"v", random_tensor(vs, 3)},
+                                       {"dy", random_tensor(ys, 4)},
+                                       {"key", key_tensor(77)}};
+    if (c.mask != 0) {
+      feed["mask"] = mask_of(c);
+      mask = g.input("mask", Type::tensor(feed["mask"].dtype, fixed(feed["mask"].sizes)));
     }
     const Attrs attrs{{"scale", 0.3},
                       {"causal", int64_t{c.causal}},
@@ -65,23 +84,7 @@ TEST(CpuAttention, MatchesItsDefinition) {
     want.insert(want.end(), expanded_grads.begin(), expanded_grads.end());
     for (const Value value : got) g.output(value, "got");
     for (const Value value : want) g.output(value, "want");
-    std::map<std::string, Tensor> feed{{"q", random_tensor(qs, 1)},
-                                       {"k", random_tensor(ks, 2)},
-                                       {"v", random_tensor(vs, 3)},
-                                       {"dy", random_tensor(ys, 4)},
-                                       {"key", key_tensor(77)}};
-    if (mask) feed["mask"] = mask_tensor;
-    const CpuRun run = run_on_cpu(g, feed);
-    for (size_t o = 0; o < got.size(); ++o) {
-      const Tensor &a = run[got[o]], &b = run[want[o]];
-      ASSERT_EQ(a.count(), b.count());
-      for (int64_t i = 0; i < a.count(); ++i) {
-        const float x = a.as<float>()[i], y = b.as<float>()[i];
-        if (x == y) continue;  // also -inf
-        ASSERT_NEAR(x, y, 3e-5 * (1 + std::fabs(y)))
-            << "output " << o << " at " << i << " T " << c.T;
-      }
-    }
+    expect_same(run_on_cpu(g, feed), got, want);
   }
 }
 
