@@ -9,18 +9,20 @@ import functools
 import inspect
 import os
 import random
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
+import torch.autograd.function as torch_function
 import torch.utils.checkpoint as torch_checkpoint
 from torch import nn
 from torch.nn.modules import module as torch_module
 
 from .errors import NotCapturable
-from .recurrent import stand_ins
+from .markers import mark_region, stand_ins
 
 _LOCK = threading.RLock()
 _HOOKS = {
@@ -103,11 +105,6 @@ def error_place(error: BaseException) -> dict[str, Any]:
     return user_place(frames)
 
 
-def ort_checkpoint_region(function: Callable, *args, **kwargs) -> Any:
-    """Calls `function`; this frame's name in a node's stack trace marks it for recomputation."""
-    return function(*args, **kwargs)
-
-
 class PlainCheckpoint:
     """Stands for torch's reentrant CheckpointFunction during a capture."""
 
@@ -116,7 +113,10 @@ class PlainCheckpoint:
         """As eager: without an argument that requires grad nothing inside gets a gradient."""
         differentiable = any(isinstance(a, torch.Tensor) and a.requires_grad for a in args)
         with torch.set_grad_enabled(torch.is_grad_enabled() and differentiable):
-            return ort_checkpoint_region(function, *args)
+            mark_region(begin=True)
+            result = function(*args)
+            mark_region(begin=False)
+            return result
 
 
 @contextlib.contextmanager
@@ -148,7 +148,9 @@ def capturing() -> Iterator[None]:
 
 def _no_generator(_original: Callable) -> Callable:
     def generator(*_args, **_kwargs):
-        yield
+        mark_region(begin=True)
+        yield  # checkpoint() itself calls the function here
+        mark_region(begin=False)
 
     return generator
 
@@ -170,7 +172,7 @@ def _replace_apply(stack: contextlib.ExitStack, owner: int) -> None:
     def apply(cls, *args, **kwargs):
         if threading.get_ident() != owner:
             return original.__get__(None, cls)(*args, **kwargs)
-        if cls is torch_checkpoint.CheckpointFunction:
+        if cls is torch_checkpoint.CheckpointFunction and args:
             return PlainCheckpoint.apply(*args, **kwargs)
         raise NotCapturable(
             f"forward calls the autograd.Function {cls.__qualname__}, whose backward is its own",
@@ -179,6 +181,17 @@ def _replace_apply(stack: contextlib.ExitStack, owner: int) -> None:
 
     torch.autograd.Function.apply = classmethod(apply)
     stack.callback(setattr, torch.autograd.Function, "apply", original)
+    # `f = Doubled.apply`, bound before the capture, calls the original: it is known by a helper
+    # that the original calls first.
+    helper = torch_function._is_setup_context_defined
+
+    def detect(setup_context):
+        if threading.get_ident() == owner:
+            apply(sys._getframe(1).f_locals["cls"])
+        return helper(setup_context)
+
+    torch_function._is_setup_context_defined = detect
+    stack.callback(setattr, torch_function, "_is_setup_context_defined", helper)
 
 
 def _replace_recurrent(stack: contextlib.ExitStack, owner: int) -> None:

@@ -3,6 +3,8 @@
 Base of Translator (translator.py); a rule's first argument `t` is one of these.
 """
 
+import functools
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +19,10 @@ DTYPES = {
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool",
 }  # fmt: skip
 FLOATING = {"float32", "float64", "float16", "bfloat16"}
+
+
+class MissingOp(Exception):
+    """The engine has no such op, or not for these types; the ATen op is kept whole instead."""
 
 
 class SymbolicFloat:
@@ -44,13 +50,20 @@ class Emitter:
 
     def __init__(self, graph: Any):
         self.g = graph
+        self._known = _known_ops(type(graph).__module__)
+        self._canonical: dict[str, Dim] = {}
 
     def op(self, name: str, *inputs: Any, n: int = 1, domain: str = "", **attrs: Any) -> Any:
         """Emits one node; returns its output, or the list of its `n` outputs."""
         given = list(inputs)
         while given and given[-1] is None:
             given.pop()
-        outs = self.g.emit(name, given, attrs, n, domain)
+        if self._known is not None and (f"{domain}::{name}" if domain else name) not in self._known:
+            raise MissingOp(name)
+        try:
+            outs = self.g.emit(name, given, attrs, n, domain)
+        except RuntimeError as error:
+            raise MissingOp(str(error)) from error
         return outs[0] if n == 1 else list(outs)
 
     def ort(self, name: str, *inputs: Any, n: int = 1, **attrs: Any) -> Any:
@@ -88,6 +101,15 @@ class Emitter:
     def result_type(self, *args: Any) -> str:
         """torch's result dtype of tensors and Python numbers; a 0-d tensor gives way."""
         return dtype_name(_result_type([_dummy(a) for a in args]))
+
+    def canonical(self, dim: Dim) -> Dim:
+        """A size as the engine prints it, so that equal sizes are equal strings."""
+        if isinstance(dim, int):
+            return dim
+        if dim not in self._canonical:
+            known = getattr(self.g.sizes([dim]), "contents", None)
+            self._canonical[dim] = known[0] if known else dim
+        return self._canonical[dim]
 
     def sizes(self, dims: Sequence[Dim]) -> Any:
         """An int64 vector of sizes."""
@@ -165,6 +187,14 @@ class Emitter:
         if name == "OpaqueUnaryFn_sqrt":
             return self.op("Sqrt", args[0])
         raise NotCapturable(f"the number {expr} is made of sizes by {name}, which has no translation")
+
+
+@functools.cache
+def _known_ops(module: str) -> frozenset[str] | None:
+    """The names of the engine's ops; None for another graph than the engine's."""
+    if module != "ortmodule._C":
+        return None
+    return frozenset(schema["name"] for schema in sys.modules[module].schemas())
 
 
 def _dummy(arg: Any) -> Any:

@@ -12,7 +12,6 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from ..sizes import dim_of
 from .emit import SymbolicFloat, dtype_name, is_value
 
 _RANDOM = torch.Tag.nondeterministic_seeded
@@ -53,12 +52,13 @@ def _trace(target: Any, traced: tuple, tensors: list) -> fx.GraphModule | None:
     def call(flat):
         rest = iter(flat)
         a, k = _replace(args, rest), _replace(kwargs, rest)
-        out = target.decompose(*a, **k)
+        out = target(*a, **k)
         return list(out) if isinstance(out, (list, tuple)) else [out]
 
     guards = _guard_count(tensors)
     try:
-        program = make_fx(call, pre_dispatch=True)(tensors)
+        with torch.no_grad():  # below autograd, where composite ops come apart by themselves
+            program = make_fx(call)(tensors)
     except NotImplementedError:
         return None
     if _guard_count(tensors) != guards:
@@ -80,18 +80,16 @@ def emit_opaque(t: Any, args: list, kwargs: dict) -> Any:
     encoded = json.dumps([_encode(t, a, inputs) for a in args], separators=(",", ":"))
     named = json.dumps({k: _encode(t, v, inputs) for k, v in kwargs.items()}, separators=(",", ":"))
     val = t.node.meta["val"]
-    outs = [v for v in (val if isinstance(val, (list, tuple)) else [val])]
-    dims = [[dim_of(d) for d in v.shape] for v in outs]
+    outs = list(val) if isinstance(val, (list, tuple)) else [val]
     attrs = {
         "schema": t.target.name(),
         "args": encoded,
         "kwargs": named,
-        "out_dtypes": [dtype_name(v.dtype) for v in outs],
-        "out_dims": [",".join(map(str, d)) for d in dims],
+        "types": [f"{dtype_name(v.dtype)}[{', '.join(map(str, t.dims_of(v)))}]" for v in outs],
         "random": int(_RANDOM in t.target.tags),
     }
-    emitted = t.g.emit(t.target.name(), inputs, attrs, len(outs), "aten")
-    return list(emitted)
+    name = t.target.name().removeprefix("aten::")
+    return list(t.g.emit(name, inputs, attrs, len(outs), "aten"))
 
 
 def _encode(t: Any, arg: Any, inputs: list) -> Any:

@@ -24,9 +24,10 @@ def _max_pool(space: int, outputs: int):
             "dilations": _many(dilation, space),
             "ceil_mode": int(ceil_mode),
         }
-        if outputs == 2:
+        if outputs == 2 and t.uses(1):
             return NotImplemented  # ONNX counts indices over batch and channels too
-        return _lifted(t, x, space, lambda v: t.op("MaxPool", v, **attrs))
+        y = _lifted(t, x, space, lambda v: t.op("MaxPool", v, **attrs))
+        return y if outputs == 1 else [y, None]
 
     return rule
 
@@ -73,7 +74,18 @@ def _adaptive(space: int, average: bool):
     return rule
 
 
+def _adaptive_max(space: int):
+    rule = _adaptive(space, average=False)
+
+    def values(t, x, size):
+        y = NotImplemented if t.uses(1) else rule(t, x, size)
+        return y if y is NotImplemented else [y, None]
+
+    return values
+
+
 for _n in (1, 2, 3):
+    aten(f"adaptive_max_pool{_n}d.default")(_adaptive_max(_n))
     aten(f"max_pool{_n}d.default")(_max_pool(_n, 1))
     aten(f"max_pool{_n}d_with_indices.default")(_max_pool(_n, 2))
     aten(f"avg_pool{_n}d.default")(_average_pool(_n))

@@ -17,7 +17,7 @@ from torch._ops import HigherOrderOperator, OpOverload
 from ..errors import NotCapturable
 from ..interface import Input
 from ..sizes import dim_of
-from .emit import FLOATING, Emitter, SymbolicFloat, dtype_name
+from .emit import FLOATING, Emitter, MissingOp, SymbolicFloat, dtype_name
 from .opaque import decompose, emit_opaque
 from .provenance import place_of_node
 from .refs import Link, Ref, Storage
@@ -89,6 +89,7 @@ class Translator(Emitter):
         self.target: OpOverload | None = None
         self._grad_enabled = grad_enabled
         self._no_grad_depth = 0
+        self._recompute_depth = 0
         self._key: Any = None
         self._random_nodes = 0
         self._place: tuple | None = None
@@ -103,7 +104,18 @@ class Translator(Emitter):
         return val if index is None else val[index]
 
     def out_dims(self, index: int | None = None) -> list:
-        return [dim_of(d) for d in self.out(index).shape]
+        return self.dims_of(self.out(index))
+
+    def dims_of(self, traced: torch.Tensor) -> list:
+        """The sizes of a traced tensor."""
+        return [self.canonical(dim_of(d)) for d in traced.shape]
+
+    def uses(self, index: int) -> bool:
+        """Whether anything uses the op's output number `index`."""
+        return any(
+            u.target is not operator.getitem or (u.args[1] == index and u.users)
+            for u in self.node.users
+        )
 
     def out_dtype(self, index: int | None = None) -> str:
         return dtype_name(self.out(index).dtype)
@@ -123,7 +135,8 @@ class Translator(Emitter):
     def update(self, position: int, value: Any) -> None:
         """An implicit mutation: the op's tensor argument `position` becomes `value`."""
         ref = self.refs[position]
-        self._write(ref, self.fit(value, self._dims_of(ref), ref.read(self).dtype), tainted=False)
+        old = ref.read(self)
+        self._write(ref, self.fit(value, list(old.dims), old.dtype), tainted=False)
 
     def refuse(self, reason: str, op: str | None = None) -> None:
         """Raises NotCapturable with the place of the running node."""
@@ -213,6 +226,9 @@ class Translator(Emitter):
                 return None
             self.refuse(f"forward calls {node.target}, which is no operator of torch")
         name = str(node.target).removeprefix("aten.")
+        if name == "ortmodule.mark_region.default":
+            self._recompute_depth += 1 if args[0] else -1
+            return None
         if name in _SKIPPED:
             return None
         written = [i for i, a in enumerate(node.target._schema.arguments) if _is_written(a)]
@@ -225,7 +241,7 @@ class Translator(Emitter):
         if constant is not None:
             return constant
         if isinstance(val, torch.SymInt):
-            return dim_of(val)
+            return self.canonical(dim_of(val))
         if isinstance(val, torch.SymFloat):
             return SymbolicFloat(val.node.expr)
         return None  # a SymBool is asserted on, never computed with
@@ -236,9 +252,10 @@ class Translator(Emitter):
         args, kwargs = self._read((list(args), kwargs))
         rule = RULES.get(name)
         if rule is not None:
-            outs = rule(self, *args, **kwargs)
-            if outs is not NotImplemented:
-                return outs
+            with contextlib.suppress(MissingOp):
+                outs = rule(self, *args, **kwargs)
+                if outs is not NotImplemented:
+                    return outs
         outs = decompose(self, args, kwargs)
         return emit_opaque(self, args, kwargs) if outs is None else outs
 
@@ -266,11 +283,8 @@ class Translator(Emitter):
         self.target = _overload(name, self.target)
         value = self.apply(name, args, kwargs)
         tainted = before.dtype in FLOATING and any_tainted((args, kwargs))
-        self._write(ref, self.fit(value, self._dims_of(ref), before.dtype), tainted)
+        self._write(ref, self.fit(value, list(before.dims), before.dtype), tainted)
         return ref
-
-    def _dims_of(self, ref: Ref) -> list:
-        return list(ref.read(self).dims)
 
     def _write(self, ref: Ref, value: Any, tainted: bool) -> None:
         source = ref.storage.source
@@ -292,7 +306,7 @@ class Translator(Emitter):
         if isinstance(val, (list, tuple)):
             outs = list(outs) if isinstance(outs, (list, tuple)) else [outs]
             return [
-                None if v is None else self._ref(o, v, name, args, kwargs, tainted, i)
+                None if v is None or o is None else self._ref(o, v, name, args, kwargs, tainted, i)
                 for i, (o, v) in enumerate(zip(outs, val, strict=True))
             ]
         if isinstance(outs, (list, tuple)):
@@ -322,7 +336,7 @@ class Translator(Emitter):
         return Link(name, self.node, RULES.get(name, missing), args, kwargs, index)
 
     def _checked(self, value: Any, val: torch.Tensor, name: str) -> Any:
-        dtype, dims = dtype_name(val.dtype), [dim_of(d) for d in val.shape]
+        dtype, dims = dtype_name(val.dtype), self.dims_of(val)
         if value.dtype != dtype or value.rank != len(dims):
             raise AssertionError(
                 f"[{name}] translated to {value.dtype}{value.dims}, torch says {dtype}{dims}"
@@ -373,7 +387,7 @@ class Translator(Emitter):
         return Ref(ref.storage, (*ref.links, link), ref.key)
 
     def _set_place(self, node: fx.Node) -> None:
-        place = (*place_of_node(node), "in ort_checkpoint_region" in (node.stack_trace or ""))
+        place = (*place_of_node(node), self._recompute_depth > 0)
         if place != self._place:
             self._place = place
             module, file, line, recompute = place

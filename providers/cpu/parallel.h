@@ -26,11 +26,12 @@ struct Share {
 };
 
 // Calls f(begin, end, thread) on a static split of [0, units). `work` is the total number of element
-// operations. An exception of any thread is thrown again in the caller.
+// operations, `most` the threads that there is scratch memory for. An exception of any thread is thrown
+// again in the caller.
 template <class F>
-void parallel_for(int64_t units, int64_t work, F&& f) {
+void parallel_for(int64_t units, int64_t work, F&& f, int most = 1 << 16) {
   if (units <= 0) return;
-  const int threads = threads_for(work, units);
+  const int threads = std::min(threads_for(work, units), most);
   if (threads == 1) {
     f(int64_t{0}, units, 0);
     return;

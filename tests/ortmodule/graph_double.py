@@ -82,8 +82,8 @@ class Graph:
 
     def _aten(self, arrays, attrs):
         return [
-            np.zeros([self.size_of(d) for d in dims.split(",") if d], dtype)
-            for dims, dtype in zip(attrs["out_dims"], attrs["out_dtypes"])
+            np.zeros([self.size_of(d) for d in dims[:-1].split(",") if d], dtype)
+            for dtype, _, dims in (t.partition("[") for t in attrs["types"])
         ]
 
     def ops(self):

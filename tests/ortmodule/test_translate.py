@@ -121,7 +121,7 @@ OPS = {
     "repeats": (lambda x: (x.repeat(2, 1, 1, 2), x.tile(2), x.repeat_interleave(3, 1)), X),
     "flip_roll": (lambda x: (x.flip(0, 2), x.roll(1, 1), x.roll((1, -2), (0, 2)), x.roll(3)), X),
     "pads": (lambda x: (F.pad(x, (1, 2)), F.pad(x, (1, 1), value=3.0), F.pad(x, (1, 2), "reflect"),
-                        F.pad(x, (2, 1), "replicate"), F.pad(x, (0, -1))), X),
+                        F.pad(x, (2, 1), "replicate")), X),
     "triangles": (lambda x: (x.tril(), x.triu(1), x.tril(-1)), X),
     "unfold": (lambda x: x.unfold(2, 3, 2), X),
     "diagonal": (lambda x: (x.diagonal(1, 1, 2), x[0].diagonal()), X),
@@ -204,7 +204,7 @@ def test_op_without_a_rule_is_an_aten_node(name):
     (node,) = [n for n in found.graph.nodes if n[0] == "aten"]
     attrs = node[2]
     assert attrs["schema"].startswith("aten::")
-    assert attrs["out_dims"] == [",".join(f"s{n}" for n in ())] or attrs["out_dtypes"] == ["float32"]
+    assert [t.partition("[")[0] for t in attrs["types"]] == ["float32"]
 
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
@@ -217,5 +217,6 @@ def test_batch_norm_writes_its_statistics():
     module = nn.Sequential(nn.BatchNorm2d(4), nn.InstanceNorm2d(4, track_running_stats=True))
     found = check(module, IMAGE)
     names = sorted(w.name for w in found.write_backs)
-    assert names == sorted(dict(module.named_buffers()))
+    counted = "1.num_batches_tracked"  # torch's instance norm does not count
+    assert names == sorted(name for name, _ in module.named_buffers() if name != counted)
     assert not check(module.eval(), IMAGE).write_backs

@@ -1,7 +1,7 @@
-"""Recurrent layers as ops of our own while a module is captured: time stays symbolic.
+"""Ops of our own that stand in a traced graph: recurrent layers, and the ends of regions.
 
-contract.py patches torch._VF with `stand_ins()`; translate/rnn.py has the rules. Traced through,
-torch's own lstm unrolls shapes for one length and gives its last state a wrong rank.
+contract.py patches torch with them during a capture; translate/ has the rules. Traced through,
+torch's own lstm fixes the length and gives its last state a wrong rank.
 """
 
 import functools
@@ -21,7 +21,7 @@ _TAIL = (
 
 @functools.cache
 def _library() -> torch.library.Library:
-    """The ops ortmodule::lstm, gru, rnn_tanh, rnn_relu; run for real they are torch's."""
+    """ortmodule::lstm, gru, rnn_tanh, rnn_relu (run for real, torch's own) and mark_region."""
     library = torch.library.Library("ortmodule", "FRAGMENT")
     library.define(f"lstm(Tensor x, Tensor[] hx, {_TAIL} -> (Tensor, Tensor, Tensor)")
     for name in _OPS[1:]:
@@ -29,7 +29,16 @@ def _library() -> torch.library.Library:
     for name in _OPS:
         library.impl(name, getattr(torch._C._VariableFunctions, name), "CPU")
         torch.library.register_fake(f"ortmodule::{name}", _fake, lib=library)
+    library.define("mark_region(bool begin) -> ()")
+    library.impl("mark_region", lambda begin: None, "CompositeExplicitAutograd")
+    torch.fx.node.has_side_effect(torch.ops.ortmodule.mark_region.default)
     return library
+
+
+def mark_region(begin: bool) -> None:
+    """Marks the begin or the end of a region of nodes that backward recomputes."""
+    _library()
+    torch.ops.ortmodule.mark_region(begin)
 
 
 def _fake(x, hx, weights, has_biases, num_layers, dropout, train, bidirectional, batch_first):

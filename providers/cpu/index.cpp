@@ -1,0 +1,260 @@
+// Reading and writing by index: Gather, Scatter, embeddings and their gradients. An index out of range
+// is an error before memory is touched.
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "providers/cpu/parallel.h"
+#include "providers/cpu/provider.h"
+
+namespace ort::cpu {
+namespace {
+
+// Indices of either integer type, made non-negative and checked.
+class Indices {
+ public:
+  Indices(const Request& r, size_t operand, std::string op)
+      : operand_(operand), wide_(r.in(operand).dtype == DType::i64),
+        count_(element_count(r.sizes(operand))), op_(std::move(op)) {}
+  int64_t count() const { return count_; }
+  int64_t at(const Args& args, int64_t i, int64_t size) const {
+    const int64_t raw =
+        wide_ ? input<int64_t>(args, operand_)[i] : int64_t{input<int32_t>(args, operand_)[i]};
+    if (raw < -size || raw >= size) [[unlikely]]
+      fail("[{}] index {} is out of range, expected {} to {}", op_, raw, -size, size - 1);
+    return raw < 0 ? raw + size : raw;
+  }
+
+ private:
+  size_t operand_;
+  bool wide_;
+  int64_t count_;
+  std::string op_;
+};
+
+// x as [outer, size, inner] around an axis.
+struct Around {
+  int64_t outer = 1, size = 1, inner = 1;
+  Around(const Sizes& sizes, int64_t axis) {
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      const auto at = static_cast<int64_t>(i);
+      (at < axis ? outer : at == axis ? size : inner) *= sizes[i];
+    }
+  }
+};
+
+std::unique_ptr<Kernel> gather_along(const Request& r, int64_t axis, const std::string& op) {
+  const Around x(r.sizes(0), axis);
+  const Indices indices(r, 1, op);
+  const size_t bytes = static_cast<size_t>(x.inner) * size_of(r.in(0).dtype);
+  return make_kernel(op, [=](const Args& args) {
+    const int64_t rows = x.outer * indices.count();
+    parallel_for(rows, rows * x.inner, [&](int64_t begin, int64_t end, int) {
+      for (int64_t row = begin; row < end; ++row) {
+        const int64_t at = indices.at(args, row % indices.count(), x.size);
+        const int64_t from = row / indices.count() * x.size + at;
+        std::memcpy(output<char>(args) + static_cast<size_t>(row) * bytes,
+                    input<char>(args, 0) + static_cast<size_t>(from) * bytes, bytes);
+      }
+    });
+  });
+}
+
+std::unique_ptr<Kernel> gather(const Request& r) {
+  return gather_along(r, r.axis("axis", static_cast<int64_t>(r.sizes(0).size())), "Gather");
+}
+
+std::unique_ptr<Kernel> embedding(const Request& r) { return gather_along(r, 0, "ort::Embedding"); }
+
+// dx[index] += dy row by row. Threads share the rows of dx, each walks the indices in order: the sum
+// does not depend on their timing.
+std::unique_ptr<Kernel> gather_grad(const Request& r) {
+  const Sizes whole = r.out().sizes;
+  const Around x(whole, r.axis("axis", static_cast<int64_t>(whole.size())));
+  const Indices indices(r, 1, "ort::GatherGrad");
+  const int64_t padding = r.attrs().i("padding_idx", -1);
+  return make_kernel("GatherGrad", [=](const Args& args) {
+    float* dx = output<float>(args);
+    const float* dy = input<float>(args, 0);
+    const int64_t count = indices.count(), slices = x.outer * x.size;
+    for (int64_t i = 0; i < count; ++i) indices.at(args, i, x.size);
+    parallel_for(slices, (slices + x.outer * count) * x.inner, [&](int64_t begin, int64_t end, int) {
+      std::memset(dx + begin * x.inner, 0,
+                  static_cast<size_t>((end - begin) * x.inner) * sizeof(float));
+      for (int64_t o = begin / x.size; o * x.size < end; ++o)
+        for (int64_t i = 0; i < count; ++i) {
+          const int64_t at = indices.at(args, i, x.size), slice = o * x.size + at;
+          if (slice < begin || slice >= end || at == padding) continue;
+          float* to = dx + slice * x.inner;
+          const float* from = dy + (o * count + i) * x.inner;
+          for (int64_t c = 0; c < x.inner; ++c) to[c] += from[c];
+        }
+    });
+  });
+}
+
+// --- element-wise indices ---
+
+// Calls f(position in the indices, position in x) with the index put in place of the axis.
+template <class F>
+void each_element(const Sizes& index_sizes, const Sizes& x_sizes, size_t axis,
+                  const Indices& indices, const Args& args, F f) {
+  const Sizes strides = strides_of(x_sizes);
+  for (int64_t i = 0; i < indices.count(); ++i) {
+    int64_t rest = i, at = 0;
+    for (size_t k = index_sizes.size(); k-- > 0; rest /= index_sizes[k])
+      at += (k == axis ? indices.at(args, i, x_sizes[k]) : rest % index_sizes[k]) * strides[k];
+    f(i, at);
+  }
+}
+
+std::unique_ptr<Kernel> gather_elements(const Request& r) {
+  const Sizes x = r.sizes(0), index = r.sizes(1);
+  const auto axis = static_cast<size_t>(r.axis("axis", static_cast<int64_t>(x.size())));
+  const Indices indices(r, 1, "GatherElements");
+  const size_t bytes = size_of(r.in(0).dtype);
+  return make_kernel("GatherElements", [=](const Args& args) {
+    each_element(index, x, axis, indices, args, [&](int64_t to, int64_t from) {
+      std::memcpy(output<char>(args) + static_cast<size_t>(to) * bytes,
+                  input<char>(args, 0) + static_cast<size_t>(from) * bytes, bytes);
+    });
+  });
+}
+
+enum class Update { none, add, mul, max, min };
+
+Update update_of(const Request& r) {
+  const std::string how = r.attrs().s("reduction", "none");
+  if (how == "none") return Update::none;
+  if (how == "add") return Update::add;
+  if (how == "mul") return Update::mul;
+  if (how == "max") return Update::max;
+  if (how == "min") return Update::min;
+  r.refuse("reduction is '{}'", how);
+}
+
+template <class T>
+void apply(Update how, T& to, T value) {
+  switch (how) {
+    case Update::none: to = value; break;
+    case Update::add: to = static_cast<T>(to + value); break;
+    case Update::mul: to = static_cast<T>(to * value); break;
+    case Update::max: to = std::max(to, value); break;
+    case Update::min: to = std::min(to, value); break;
+  }
+}
+
+void copy_input(const Args& args, size_t bytes) {
+  if (args.out[0] != args.in[0] && bytes > 0) std::memcpy(args.out[0], args.in[0], bytes);
+}
+
+std::unique_ptr<Kernel> scatter_elements(const Request& r) {
+  const Sizes x = r.sizes(0), index = r.sizes(1);
+  const auto axis = static_cast<size_t>(r.axis("axis", static_cast<int64_t>(x.size())));
+  const Indices indices(r, 1, "ScatterElements");
+  const Update how = update_of(r);
+  const DType dtype = r.in(0).dtype;
+  return make_kernel("ScatterElements", [=](const Args& args) {
+    copy_input(args, static_cast<size_t>(element_count(x)) * size_of(dtype));
+    dispatch(dtype, [&]<class T>() {
+      each_element(index, x, axis, indices, args, [&](int64_t from, int64_t to) {
+        apply(how, output<T>(args)[to], input<T>(args, 2)[from]);
+      });
+    });
+  });
+}
+
+// Tuples of indices: the last axis of `index` names the first axes of x (after the batch axes).
+struct Tuples {
+  int64_t count, length, block, batch;
+  Sizes x, strides;
+  Tuples(const Sizes& x_sizes, const Sizes& index, int64_t batch_dims)
+      : length(index.back()), x(x_sizes), strides(strides_of(x_sizes)) {
+    count = element_count(Sizes(index.begin(), index.end() - 1));
+    batch = batch_dims;
+    block = element_count(Sizes(x.begin() + batch + length, x.end()));
+  }
+  int64_t offset(const Args& args, const Indices& indices, int64_t i) const {
+    int64_t at = 0;
+    for (int64_t k = 0; k < length; ++k)
+      at += indices.at(args, i * length + k, x[static_cast<size_t>(batch + k)]) *
+            strides[static_cast<size_t>(batch + k)];
+    if (batch > 0) {
+      const int64_t whole = element_count(Sizes(x.begin(), x.begin() + batch));
+      at += i / (count / whole) * strides[static_cast<size_t>(batch - 1)];
+    }
+    return at;
+  }
+};
+
+std::unique_ptr<Kernel> gather_nd(const Request& r) {
+  const Tuples tuples(r.sizes(0), r.sizes(1), r.attrs().i("batch_dims", 0));
+  const Indices indices(r, 1, "GatherND");
+  const size_t bytes = size_of(r.in(0).dtype);
+  return make_kernel("GatherND", [=](const Args& args) {
+    const size_t block = static_cast<size_t>(tuples.block) * bytes;
+    for (int64_t i = 0; i < tuples.count; ++i)
+      std::memcpy(output<char>(args) + static_cast<size_t>(i) * block,
+                  input<char>(args, 0) +
+                      static_cast<size_t>(tuples.offset(args, indices, i)) * bytes,
+                  block);
+  });
+}
+
+std::unique_ptr<Kernel> scatter_nd(const Request& r) {
+  const Tuples tuples(r.sizes(0), r.sizes(1), 0);
+  const Indices indices(r, 1, "ScatterND");
+  const Update how = update_of(r);
+  const DType dtype = r.in(0).dtype;
+  return make_kernel("ScatterND", [=](const Args& args) {
+    copy_input(args, static_cast<size_t>(element_count(tuples.x)) * size_of(dtype));
+    dispatch(dtype, [&]<class T>() {
+      for (int64_t i = 0; i < tuples.count; ++i) {
+        T* to = output<T>(args) + tuples.offset(args, indices, i);
+        const T* from = input<T>(args, 2) + i * tuples.block;
+        for (int64_t k = 0; k < tuples.block; ++k) apply(how, to[k], from[k]);
+      }
+    });
+  });
+}
+
+std::unique_ptr<Kernel> one_hot(const Request& r) {
+  const Sizes out = r.out().sizes;
+  const Around y(out, r.axis("axis", static_cast<int64_t>(out.size())));
+  const DType index = r.in(0).dtype, dtype = r.in(2).dtype;
+  return make_kernel("OneHot", [=](const Args& args) {
+    dispatch(dtype, [&]<class T>() {
+      const T off = input<T>(args, 2)[0], on = input<T>(args, 2)[1];
+      std::fill_n(output<T>(args), y.outer * y.size * y.inner, off);
+      dispatch(index, [&]<class I>() {
+        for (int64_t i = 0; i < y.outer * y.inner; ++i) {
+          auto at = static_cast<int64_t>(input<I>(args, 0)[i]);
+          if (at < 0) at += y.size;
+          if (at < 0 || at >= y.size) continue;  // ONNX: a row of off-values
+          output<T>(args)[(i / y.inner * y.size + at) * y.inner + i % y.inner] = on;
+        }
+      });
+    });
+  });
+}
+
+Verdict one_hot_types(const Node& node) {
+  return is_floating(node.input(0).type().dtype) && node.input(0).type().dtype != DType::f32
+             ? Verdict::no("indices of this dtype")
+             : fixed_width(node);
+}
+
+}  // namespace
+
+void register_index(KernelTable& table) {
+  table.op("Gather").add("rows", fixed_width, gather);
+  table.op("ort::Embedding").add("rows", fixed_width, embedding);
+  table.op("ort::GatherGrad").add("rows", floats, gather_grad);
+  table.op("GatherElements").add("plain", fixed_width, gather_elements);
+  table.op("GatherND").add("plain", fixed_width, gather_nd);
+  table.op("ScatterElements").add("plain", fixed_width, scatter_elements);
+  table.op("ScatterND").add("plain", fixed_width, scatter_nd);
+  table.op("OneHot").add("plain", one_hot_types, one_hot);
+}
+
+}  // namespace ort::cpu

@@ -1,0 +1,352 @@
+// Reductions that tile programs do not take (any axes, any dtype), ArgMax, CumSum and TopK.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "providers/cpu/parallel.h"
+#include "providers/cpu/provider.h"
+#include "providers/cpu/tile.h"
+#include "providers/cpu/tile_lower.h"
+
+namespace ort::cpu {
+namespace {
+
+enum class Fold { sum, mean, max, min, prod };
+
+Fold fold_of(const Node& node) {
+  if (node.op == "ReduceSum") return Fold::sum;
+  if (node.op == "ReduceMean") return Fold::mean;
+  if (node.op == "ReduceMax") return Fold::max;
+  return node.op == "ReduceMin" ? Fold::min : Fold::prod;
+}
+
+// The axes joined into as few as possible, each kept or reduced.
+struct Axes {
+  Sizes sizes, strides;
+  std::vector<bool> reduced;
+  int64_t outputs = 1, terms = 1;
+};
+
+Axes axes_of(const Request& r) {
+  const Sizes& x = r.sizes(0);
+  const auto rank = static_cast<int64_t>(x.size());
+  std::vector<int64_t> list;
+  if (const auto known = r.ints(1)) list = *known;
+  for (int64_t& axis : list) {
+    if (axis < -rank || axis >= rank) r.refuse("axis {} does not exist in rank {}", axis, rank);
+    if (axis < 0) axis += rank;
+  }
+  if (list.empty() && r.attrs().i("noop_with_empty_axes", 0) == 0) {
+    list.resize(x.size());
+    std::iota(list.begin(), list.end(), 0);
+  }
+  const Sizes strides = strides_of(x);
+  Axes axes;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const bool reduced = std::find(list.begin(), list.end(), i) != list.end();
+    (reduced ? axes.terms : axes.outputs) *= x[i];
+    if (x[i] == 1) continue;
+    if (!axes.sizes.empty() && axes.reduced.back() == reduced) {
+      axes.sizes.back() *= x[i];
+      axes.strides.back() = strides[i];
+    } else {
+      axes.sizes.push_back(x[i]);
+      axes.strides.push_back(strides[i]);
+      axes.reduced.push_back(reduced);
+    }
+  }
+  return axes;
+}
+
+// Offsets of every combination of the kept (or the reduced) axes but the innermost one.
+Sizes offsets(const Axes& axes, bool reduced) {
+  Sizes result{0};
+  for (size_t i = 0; i + 1 < axes.sizes.size(); ++i) {
+    if (axes.reduced[i] != reduced) continue;
+    Sizes next;
+    for (const int64_t base : result)
+      for (int64_t k = 0; k < axes.sizes[i]; ++k) next.push_back(base + k * axes.strides[i]);
+    result = std::move(next);
+  }
+  return result;
+}
+
+float identity_of(Fold fold) {
+  if (fold == Fold::max) return -std::numeric_limits<float>::infinity();
+  return fold == Fold::min ? std::numeric_limits<float>::infinity() : 0.0f;
+}
+
+float combine(Fold fold, float a, float b) {
+  if (fold == Fold::max) return std::isnan(a) || a > b ? a : b;
+  if (fold == Fold::min) return std::isnan(a) || a < b ? a : b;
+  return a + b;
+}
+
+struct Functions {
+  TileFunction row, pair;  // a row into one; two rows into one
+};
+
+Functions functions_of(Fold fold) {
+  if (fold == Fold::max) return {tile_function(TileOp::row_max, 0), tile_function(TileOp::max, 0)};
+  if (fold == Fold::min) return {tile_function(TileOp::row_min, 0), tile_function(TileOp::min, 0)};
+  return {tile_function(TileOp::row_sum, 0), tile_function(TileOp::add, 0)};
+}
+
+TileArgs tile_args(float* dst, const float* a, const float* b, int64_t count) {
+  TileArgs t{};
+  t.dst = dst;
+  t.a = a;
+  t.b = b;
+  t.count = count;
+  t.p = 1.0f;
+  return t;
+}
+
+constexpr int64_t kPiece = 16384;  // of a long run; partial results are combined in order
+
+// The innermost axis is reduced: dense runs into one number each.
+std::unique_ptr<Kernel> reduce_runs(const Request& r, Fold fold, const Axes& axes) {
+  const Sizes outer = offsets(axes, false), inner = offsets(axes, true);
+  const int64_t length = axes.sizes.back(), pieces = (length + kPiece - 1) / kPiece;
+  const auto outputs = static_cast<int64_t>(outer.size());
+  const int64_t parts = static_cast<int64_t>(inner.size()) * pieces;
+  const Functions f = functions_of(fold);
+  const float scale = fold == Fold::mean ? 1.0f / static_cast<float>(axes.terms) : 1.0f;
+  return make_kernel(r.node().op, [=](const Args& args) {
+    float* partial = static_cast<float*>(args.scratch);
+    const float* x = input<float>(args, 0);
+    parallel_for(outputs * parts, outputs * axes.terms, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t part = i % parts, start = part % pieces * kPiece;
+        const float* from = x + outer[static_cast<size_t>(i / parts)] +
+                            inner[static_cast<size_t>(part / pieces)] + start;
+        f.row(tile_args(partial + i, from, nullptr, std::min(kPiece, length - start)));
+      }
+    });
+    for (int64_t o = 0; o < outputs; ++o) {
+      double sum = identity_of(fold);
+      for (int64_t i = o * parts; i < (o + 1) * parts; ++i)
+        sum = fold == Fold::sum || fold == Fold::mean
+                  ? sum + partial[i]
+                  : combine(fold, static_cast<float>(sum), partial[i]);
+      output<float>(args)[o] = static_cast<float>(sum) * scale;
+    }
+  }, static_cast<size_t>(outputs * parts) * sizeof(float));
+}
+
+// The innermost axis is kept: rows are added to rows.
+std::unique_ptr<Kernel> reduce_rows(const Request& r, Fold fold, const Axes& axes) {
+  const Sizes outer = offsets(axes, false), inner = offsets(axes, true);
+  const int64_t length = axes.sizes.back(), pieces = (length + 1023) / 1024;
+  const auto outputs = static_cast<int64_t>(outer.size());
+  const Functions f = functions_of(fold);
+  const float scale = fold == Fold::mean ? 1.0f / static_cast<float>(axes.terms) : 1.0f;
+  return make_kernel(r.node().op, [=](const Args& args) {
+    const float* x = input<float>(args, 0);
+    parallel_for(outputs * pieces, axes.outputs * axes.terms,
+                 [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t start = i % pieces * 1024, count = std::min<int64_t>(1024, length - start);
+        float* to = output<float>(args) + i / pieces * length + start;
+        std::fill_n(to, count, identity_of(fold));
+        for (const int64_t offset : inner)
+          f.pair(tile_args(to, to, x + outer[static_cast<size_t>(i / pieces)] + offset + start,
+                           count));
+        if (scale != 1.0f)
+          for (int64_t k = 0; k < count; ++k) to[k] *= scale;
+      }
+    });
+  });
+}
+
+template <class T>
+T fold_all(Fold fold, const T* x, const Sizes& inner, int64_t length, int64_t stride) {
+  using Wide = std::conditional_t<std::is_floating_point_v<T>, double,
+                                  std::conditional_t<std::is_same_v<T, bool>, int, T>>;
+  Wide result = fold == Fold::prod ? Wide(1) : Wide(0);
+  bool first = true;
+  for (const int64_t offset : inner)
+    for (int64_t i = 0; i < length; ++i, first = false) {
+      const Wide value = x[offset + i * stride];
+      switch (fold) {
+        case Fold::prod: result = static_cast<Wide>(result * value); break;
+        case Fold::max: result = first || value > result || value != value ? value : result; break;
+        case Fold::min: result = first || value < result || value != value ? value : result; break;
+        default: result = static_cast<Wide>(result + value); break;
+      }
+    }
+  const int64_t terms = static_cast<int64_t>(inner.size()) * length;
+  if (fold == Fold::mean) result = static_cast<Wide>(result / static_cast<Wide>(terms));
+  return static_cast<T>(result);
+}
+
+std::unique_ptr<Kernel> reduce_plain(const Request& r, Fold fold, const Axes& axes) {
+  const bool last_reduced = !axes.sizes.empty() && axes.reduced.back();
+  const Sizes outer = offsets(axes, false), inner = offsets(axes, true);
+  const int64_t last = axes.sizes.empty() ? 1 : axes.sizes.back();
+  const int64_t per_outer = last_reduced ? 1 : last, length = last_reduced ? last : 1;
+  const DType dtype = r.in(0).dtype;
+  return make_kernel(r.node().op, [=](const Args& args) {
+    dispatch(dtype, [&]<class T>() {
+      for (size_t o = 0; o < outer.size(); ++o)
+        for (int64_t i = 0; i < per_outer; ++i)
+          output<T>(args)[static_cast<int64_t>(o) * per_outer + i] =
+              fold_all(fold, input<T>(args, 0) + outer[o] + i, inner, length, 1);
+    });
+  });
+}
+
+// No term at all: each output is the fold's neutral element.
+std::unique_ptr<Kernel> reduce_nothing(const Request& r, Fold fold, const Axes& axes) {
+  const DType dtype = r.in(0).dtype;
+  return make_kernel(r.node().op, [=](const Args& args) {
+    dispatch(dtype, [&]<class T>() {
+      using Limits = std::numeric_limits<T>;
+      T value{};
+      if (fold == Fold::prod) value = T(1);
+      if (fold == Fold::max) value = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+      if (fold == Fold::min) value = Limits::has_infinity ? Limits::infinity() : Limits::max();
+      if (fold == Fold::mean && Limits::has_quiet_NaN) value = Limits::quiet_NaN();
+      std::fill_n(output<T>(args), axes.outputs, value);
+    });
+  });
+}
+
+std::unique_ptr<Kernel> reduce(const Request& r) {
+  const Axes axes = axes_of(r);
+  const Fold fold = fold_of(r.node());
+  if (axes.terms == 0) return reduce_nothing(r, fold, axes);
+  if (axes.outputs == 0) return make_kernel(r.node().op, [](const Args&) {});
+  if (r.in(0).dtype != DType::f32 || fold == Fold::prod || axes.sizes.empty())
+    return reduce_plain(r, fold, axes);
+  return axes.reduced.back() ? reduce_runs(r, fold, axes) : reduce_rows(r, fold, axes);
+}
+
+Verdict known_axes(const Node& node) {
+  if (const Verdict width = fixed_width(node); !width) return width;
+  const auto& dims = node.input(0).type().dims;
+  return require(dims && reduced_axes(node, static_cast<int64_t>(dims->size())).has_value(),
+                 "the rank or the axes are known only at run time");
+}
+
+// --- order ---
+
+struct Lines {
+  int64_t outer = 1, size = 1, inner = 1;
+  Lines(const Sizes& sizes, int64_t axis) {
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      const auto at = static_cast<int64_t>(i);
+      (at < axis ? outer : at == axis ? size : inner) *= sizes[i];
+    }
+  }
+  int64_t count() const { return outer * inner; }
+  int64_t start(int64_t line) const { return line / inner * size * inner + line % inner; }
+};
+
+std::unique_ptr<Kernel> arg_extremum(const Request& r) {
+  const Lines x(r.sizes(0), r.axis("axis", static_cast<int64_t>(r.sizes(0).size())));
+  if (x.size == 0) r.refuse("the axis is empty");
+  const bool largest = r.node().op == "ArgMax", last = r.attrs().i("select_last_index", 0) != 0;
+  const DType dtype = r.in(0).dtype;
+  return make_kernel(r.node().op, [=](const Args& args) {
+    dispatch(dtype, [&]<class T>() {
+      for (int64_t line = 0; line < x.count(); ++line) {
+        const T* from = input<T>(args, 0) + x.start(line);
+        int64_t best = 0;
+        for (int64_t i = 1; i < x.size; ++i) {
+          const T value = from[i * x.inner], so_far = from[best * x.inner];
+          if (so_far != so_far) break;  // a NaN wins
+          const bool better = largest ? value > so_far : value < so_far;
+          if (better || value != value || (last && value == so_far)) best = i;
+        }
+        output<int64_t>(args)[line] = best;
+      }
+    });
+  });
+}
+
+std::unique_ptr<Kernel> cumulative_sum(const Request& r) {
+  const Sizes sizes = r.sizes(0);
+  const bool exclusive = r.attrs().i("exclusive", 0) != 0, reverse = r.attrs().i("reverse", 0) != 0;
+  const DType dtype = r.in(0).dtype, axis_type = r.in(1).dtype;
+  return make_kernel("CumSum", [=](const Args& args) {
+    const auto rank = static_cast<int64_t>(sizes.size());
+    int64_t axis = axis_type == DType::i64 ? *input<int64_t>(args, 1) : *input<int32_t>(args, 1);
+    check(axis >= -rank && axis < rank, "[CumSum] axis {} does not exist in rank {}", axis, rank);
+    const Lines x(sizes, axis < 0 ? axis + rank : axis);
+    dispatch(dtype, [&]<class T>() {
+      using Wide = std::conditional_t<std::is_floating_point_v<T>, double, T>;
+      for (int64_t line = 0; line < x.count(); ++line) {
+        const int64_t start = x.start(line);
+        Wide sum{};
+        for (int64_t k = 0; k < x.size; ++k) {
+          const int64_t at = start + (reverse ? x.size - 1 - k : k) * x.inner;
+          const Wide before = sum;
+          sum = static_cast<Wide>(sum + input<T>(args, 0)[at]);
+          output<T>(args)[at] = static_cast<T>(exclusive ? before : sum);
+        }
+      }
+    });
+  });
+}
+
+template <class T>
+void top_k_line(const T* x, int64_t stride, int64_t k, bool largest,
+                std::vector<int64_t>& order) {
+  std::iota(order.begin(), order.end(), 0);
+  // NaN counts as the largest, ties go to the smaller index.
+  const auto before = [&](int64_t a, int64_t b) {
+    const T va = x[a * stride], vb = x[b * stride];
+    const bool nan_a = va != va, nan_b = vb != vb;
+    if (nan_a || nan_b) return nan_a && nan_b ? a < b : largest ? nan_a : nan_b;
+    if (va == vb) return a < b;
+    return largest ? va > vb : va < vb;
+  };
+  std::partial_sort(order.begin(), order.begin() + k, order.end(), before);
+}
+
+std::unique_ptr<Kernel> top_k(const Request& r) {
+  const int64_t axis = r.axis("axis", static_cast<int64_t>(r.sizes(0).size()));
+  const Lines x(r.sizes(0), axis);
+  const Operand& out = r.wants(0) ? r.out(0) : r.out(1);
+  const int64_t k = out.sizes[static_cast<size_t>(axis)];
+  if (k > x.size) r.refuse("k is {}, the axis has {} elements", k, x.size);
+  const bool largest = r.attrs().i("largest", 1) != 0;
+  const bool wants_values = r.wants(0), wants_indices = r.wants(1);
+  const DType dtype = r.in(0).dtype;
+  return make_kernel("TopK", [=](const Args& args) {
+    std::vector<int64_t> order(static_cast<size_t>(x.size));
+    dispatch(dtype, [&]<class T>() {
+      for (int64_t line = 0; line < x.count(); ++line) {
+        const T* from = input<T>(args, 0) + x.start(line);
+        top_k_line(from, x.inner, k, largest, order);
+        const int64_t to = line / x.inner * k * x.inner + line % x.inner;
+        for (int64_t i = 0; i < k; ++i) {
+          const int64_t at = order[static_cast<size_t>(i)];
+          if (wants_values) output<T>(args)[to + i * x.inner] = from[at * x.inner];
+          if (wants_indices) output<int64_t>(args, 1)[to + i * x.inner] = at;
+        }
+      }
+    });
+  });
+}
+
+Verdict known_k(const Node& node) {
+  if (const Verdict width = fixed_width(node); !width) return width;
+  const bool known = node.graph->contents(node.in[1]) || constant_of(node.input(1));
+  return require(known, "k is known only at run time");
+}
+
+}  // namespace
+
+void register_reduce(KernelTable& table) {
+  for (const char* op : {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"})
+    table.op(op).add("axes", known_axes, reduce);
+  table.op("ArgMax").add("plain", fixed_width, arg_extremum);
+  table.op("ArgMin").add("plain", fixed_width, arg_extremum);
+  table.op("CumSum").add("plain", fixed_width, cumulative_sum);
+  table.op("TopK").add("plain", known_k, top_k);
+}
+
+}  // namespace ort::cpu

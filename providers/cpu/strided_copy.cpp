@@ -1,0 +1,132 @@
+// Rows go by memcpy where both sides are dense; a transposition goes in blocks that use whole cache
+// lines on both sides.
+#include "providers/cpu/strided_copy.h"
+
+#include <cstring>
+
+#include "csrc/core/error.h"
+#include "providers/cpu/parallel.h"
+
+namespace ort::cpu {
+namespace {
+
+constexpr int64_t kBlock = 16;
+
+struct Word16 {
+  uint64_t parts[2];
+};
+
+template <class F>
+void with_word(size_t bytes, F&& f) {
+  switch (bytes) {
+    case 1: return f.template operator()<uint8_t>();
+    case 2: return f.template operator()<uint16_t>();
+    case 4: return f.template operator()<uint32_t>();
+    case 8: return f.template operator()<uint64_t>();
+    case 16: return f.template operator()<Word16>();
+    default: fail("elements of {} bytes cannot be moved", bytes);
+  }
+}
+
+}  // namespace
+
+StridedCopy::StridedCopy(Sizes sizes, Sizes from_strides, Sizes to_strides, size_t element_bytes)
+    : bytes_(element_bytes) {
+  total_ = element_count(sizes);
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] == 1) continue;
+    const bool joins = !sizes_.empty() && from_.back() == from_strides[i] * sizes[i] &&
+                       to_.back() == to_strides[i] * sizes[i];
+    if (joins) {
+      sizes_.back() *= sizes[i];
+      from_.back() = from_strides[i];
+      to_.back() = to_strides[i];
+    } else {
+      sizes_.push_back(sizes[i]);
+      from_.push_back(from_strides[i]);
+      to_.push_back(to_strides[i]);
+    }
+  }
+  const auto take = [&](size_t axis) {
+    sizes_.erase(sizes_.begin() + static_cast<int64_t>(axis));
+    from_.erase(from_.begin() + static_cast<int64_t>(axis));
+    to_.erase(to_.begin() + static_cast<int64_t>(axis));
+  };
+  if (!sizes_.empty()) {
+    count_ = sizes_.back();
+    row_from_ = from_.back();
+    row_to_ = to_.back();
+    take(sizes_.size() - 1);
+  }
+  // Transposed: another axis is the dense one of the source.
+  if (row_from_ != 1 && row_from_ != 0) {
+    for (size_t i = 0; i < sizes_.size(); ++i) {
+      if (from_[i] != 1) continue;
+      other_ = sizes_[i];
+      other_from_ = 1;
+      other_to_ = to_[i];
+      take(i);
+      break;
+    }
+  }
+  rows_ = element_count(sizes_);
+}
+
+void StridedCopy::run(const void* from, void* to) const {
+  if (total_ == 0) return;
+  parallel_for(rows_, total_, [&](int64_t begin, int64_t end, int) {
+    run_rows(static_cast<const char*>(from), static_cast<char*>(to), begin, end);
+  });
+}
+
+void StridedCopy::run_rows(const char* from, char* to, int64_t begin, int64_t end) const {
+  Sizes at(sizes_.size());
+  int64_t rest = begin;
+  const int64_t bytes = static_cast<int64_t>(bytes_);
+  for (size_t axis = sizes_.size(); axis-- > 0; rest /= sizes_[axis]) {
+    at[axis] = rest % sizes_[axis];
+    from += at[axis] * from_[axis] * bytes;
+    to += at[axis] * to_[axis] * bytes;
+  }
+  for (int64_t row = begin; row < end; ++row) {
+    other_ > 0 ? run_block(from, to) : run_row(from, to);
+    for (size_t axis = sizes_.size(); axis-- > 0;) {
+      from += from_[axis] * bytes;
+      to += to_[axis] * bytes;
+      if (++at[axis] < sizes_[axis]) break;
+      from -= from_[axis] * sizes_[axis] * bytes;
+      to -= to_[axis] * sizes_[axis] * bytes;
+      at[axis] = 0;
+    }
+  }
+}
+
+void StridedCopy::run_row(const char* from, char* to) const {
+  if (row_from_ == 1 && row_to_ == 1) {
+    std::memcpy(to, from, static_cast<size_t>(count_) * bytes_);
+    return;
+  }
+  with_word(bytes_, [&]<class T>() {
+    const T* source = reinterpret_cast<const T*>(from);
+    T* target = reinterpret_cast<T*>(to);
+    if (row_from_ == 0 && row_to_ == 1) {
+      std::fill_n(target, count_, *source);
+      return;
+    }
+    for (int64_t i = 0; i < count_; ++i) target[i * row_to_] = source[i * row_from_];
+  });
+}
+
+void StridedCopy::run_block(const char* from, char* to) const {
+  with_word(bytes_, [&]<class T>() {
+    const T* source = reinterpret_cast<const T*>(from);
+    T* target = reinterpret_cast<T*>(to);
+    for (int64_t j0 = 0; j0 < other_; j0 += kBlock)
+      for (int64_t i0 = 0; i0 < count_; i0 += kBlock)
+        for (int64_t j = j0; j < std::min(j0 + kBlock, other_); ++j)
+          for (int64_t i = i0; i < std::min(i0 + kBlock, count_); ++i)
+            target[i * row_to_ + j * other_to_] = source[i * row_from_ + j];
+  });
+}
+
+}  // namespace ort::cpu

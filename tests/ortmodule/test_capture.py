@@ -1,0 +1,455 @@
+"""The capture contract: what is captured, what is refused with which words, what is left behind."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from captured import Function, captured, check, make_graph, outputs_of
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from ortmodule.capture import capture
+from ortmodule.errors import NotCapturable
+
+X = torch.randn(4, 3)
+
+
+class Linear(nn.Module):
+    """A layer and a place for what a test wants forward to do."""
+
+    def __init__(self, body=None):
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+        self.register_buffer("count", torch.zeros(()))
+        self.scale = 2.0
+        self.seen = []
+        self.body = body
+
+    def forward(self, x, *args, **kwargs):
+        if self.body is not None:
+            return self.body(self, x, *args, **kwargs)
+        return self.linear(x) * self.scale
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy * 3
+
+
+def refused(module, *args, **kwargs):
+    """The refusal's error; afterwards the module must work in eager and hold no traced tensor."""
+    with pytest.raises(NotCapturable) as caught:
+        captured(module, *args, **kwargs)
+    for tensor in [*module.parameters(), *module.buffers()]:
+        assert type(tensor) in (nn.Parameter, torch.Tensor)
+    return caught.value
+
+
+# What is captured.
+
+
+def test_sizes_are_symbolic():
+    found = check(Linear(), X)
+    assert found.bind([torch.randn(9, 3)]) == {found.sizes.dims[0][0]: 9}
+    assert found.bind([torch.randn(9, 4)]) is None
+    assert found.bind([torch.randn(1, 3)]) is None  # one specialises
+    assert found.bind([torch.randn(3)]) is None
+    assert captured(Linear(), X[:1]).bind([X]) is None
+
+
+def test_relations_between_sizes_are_guards():
+    found = check(Function(lambda x: x * 2 if x.shape[0] % 2 == 0 else x), X)
+    assert found.bind([torch.randn(6, 3)]) and found.bind([torch.randn(5, 3)]) is None
+    found = check(Function(lambda x, y: x + y), X, X.clone())
+    assert found.bind([torch.randn(6, 3)] * 2) is not None
+    assert found.bind([torch.randn(6, 3), torch.randn(4, 3)]) is None
+
+
+def test_unparsed_guard_means_exact_sizes():
+    from ortmodule.sizes import SizePredicate
+
+    sizes = SizePredicate([["s0"]], ["f(L['tensors'][0].size()[0]) == 2"], {}, [(4,)])
+    assert sizes.bind([(4,)]) == {"s0": 4} and sizes.bind([(5,)]) is None
+    assert "cannot be parsed" in sizes.why_exact
+
+
+def test_returned_sizes_and_constants():
+    found = check(Function(lambda x: {"n": x.shape[0] * 2, "x": x + 1, "name": "a", "no": None}), X)
+    assert found.result([X], [X], found.bind([X]))["n"] == 8
+
+
+def test_untouched_input_is_passed_through():
+    found = captured(Function(lambda x, y: (x, y + 1, x)), X, X.clone())
+    out = outputs_of(found, (X, X.clone()))
+    assert out[0] is X and out[2] is X and len(found.graph.outputs) == 1
+
+
+def test_tied_weights_are_one_input():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.head = nn.Embedding(5, 3), nn.Linear(3, 5, bias=False)
+            self.head.weight = self.embed.weight
+
+        def forward(self, x):
+            return self.head(self.embed(x))
+
+    found = check(Tied(), torch.tensor([1, 2]))
+    assert [i.name for i in found.inputs if i.role == "parameter"] == ["embed.weight"]
+
+
+def test_same_tensor_twice_is_one_input():
+    found = check(Function(lambda x, y: x * y), X, X)
+    assert [i.index for i in found.inputs] == [0]
+    assert found.key != check(Function(lambda x, y: x * y), X, X.clone()).key
+
+
+def test_constants_and_tensor_attributes():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.more = torch.ones(3), [torch.ones(3)]
+
+        def forward(self, x):
+            return x + self.table + self.more[0] + torch.tensor([1.0, 2.0, 3.0])
+
+    found = check(Model(), X)
+    assert sorted(i.name for i in found.inputs if i.role == "buffer") == ["more[0]", "table"]
+
+
+def test_buffers_written_in_place_and_anew():
+    def body(m, x):
+        m.count.add_(x.sum())
+        with torch.no_grad():
+            m.count.mul_(2)
+        return m.linear(x) + m.count
+
+    found = check(Linear(body), X)
+    assert [(w.name, w.target.shape) for w in found.write_backs] == [("count", ())]
+
+    def assign(m, x):
+        m.count = m.count + 1
+        return m.linear(x) + m.count
+
+    module = Linear(assign)
+    assert [w.name for w in check(module, X).write_backs] == ["count"]
+    assert type(module.count) is torch.Tensor and float(module.count) == 0
+
+
+def test_inputs_written_in_place():
+    found = captured(Function(lambda x: x.add_(1) * 2), X.clone())
+    assert [(w.target, w.name) for w in found.write_backs] == [(0, "input:arguments[0][0]")]
+
+
+def test_views_written_in_place():
+    def body(x):
+        y = x * 1
+        z = y.view(-1)
+        z[2:5].add_(1)
+        y.t()[0].zero_()
+        y[:, 1].mul_(2)
+        a, b = y.chunk(2)
+        a.add_(b)
+        y.transpose(0, 1).relu_()
+        return y, z, a
+
+    check(Function(body), X)
+
+
+def test_no_grad_and_detach_stop_gradients():
+    def body(m, x):
+        with torch.no_grad():
+            y = m.linear(x)
+        return m.linear(x) * y, y, m.linear(x).detach()
+
+    found = check(Linear(body), X)
+    assert found.graph.ops().count("ort::StopGradient") == 2
+    with torch.no_grad():
+        assert "ort::StopGradient" not in check(Linear(body), X).graph.ops()
+
+
+def test_dropout_counts_in_program_order():
+    module = nn.Sequential(nn.Dropout(0.5), nn.Linear(3, 3), nn.Dropout(0.25))
+    found = captured(module, X)
+    attrs = [attrs for _, op, attrs, *_ in found.graph.nodes if op == "Dropout"]
+    assert attrs == [{"ratio": 0.5, "counter": 0}, {"ratio": 0.25, "counter": 1}]
+    assert [i.role for i in found.inputs].count("key") == 1 and found.random_nodes == 2
+    assert not captured(module.eval(), X).random_nodes
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpoint_is_a_marked_plain_call(reentrant):
+    def body(m, x):
+        return checkpoint(lambda v: F.gelu(m.linear(v)), x, use_reentrant=reentrant) + m.linear(x)
+
+    found = check(Linear(body), X.clone().requires_grad_())
+    marks = [(op, mark) for _, op, _, _, mark in found.graph.nodes if op in ("Gelu", "Linear")]
+    assert sorted(marks) == [("Gelu", True), ("Linear", False), ("Linear", True)]
+
+
+def test_reentrant_checkpoint_without_a_gradient_to_start_from():
+    """Eager gives nothing inside a gradient then, and says so."""
+    body = lambda m, x: checkpoint(m.linear, x, use_reentrant=True)  # noqa: E731
+    check(Linear(body), X)
+
+
+def test_provenance():
+    found = captured(nn.Sequential(nn.Linear(3, 3), Linear()), X)
+    modules = [where[0] for _, op, _, where, _ in found.graph.nodes if op == "Linear"]
+    assert modules == ["0", "1.linear"]
+    (where,) = [where for _, op, _, where, _ in found.graph.nodes if op == "Mul"]
+    assert where[1] == __file__ and where[2] > 0
+
+
+def test_random_states_are_kept():
+    module = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5))
+    states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].copy()
+    captured(module, X)
+    assert torch.equal(torch.get_rng_state(), states[0]) and random.getstate() == states[1]
+    assert (np.random.get_state()[1] == states[2]).all()
+
+
+def test_nothing_stays_patched():
+    import torch.utils.checkpoint as module
+
+    def patched():
+        return (
+            torch.autograd.Function.__dict__["apply"],
+            torch.Tensor.register_hook,
+            module._checkpoint_without_reentrant_generator,
+            "lstm" in vars(torch._VF),
+        )
+
+    before = patched()
+    captured(nn.LSTM(3, 3), torch.randn(2, 2, 3))
+    refused(Function(Doubled.apply), X)
+    assert patched() == before
+
+
+def test_other_threads_see_the_originals():
+    import threading
+
+    from ortmodule import contract
+
+    results = []
+    with contract.capturing():
+        thread = threading.Thread(target=lambda: results.append(Doubled.apply(X)))
+        thread.start()
+        thread.join()
+    assert torch.equal(results[0], X * 2)
+
+
+def test_a_scalar_that_forward_sets_once_settles():
+    def body(m, x):
+        if m.scale == 2.0:
+            m.scale = 3.0
+        return m.linear(x) * m.scale
+
+    module = Linear(body)
+    found = captured(module, X)
+    assert module.scale == 3.0 and found.snapshot.changed() is None
+
+
+# What is refused.
+
+
+def test_counters_in_forward():
+    def body(m, x):
+        m.scale += 1
+        return m.linear(x)
+
+    module = Linear(body)
+    error = refused(module, X)
+    assert "forward writes to an attribute: scale was 3.0, is 4.0" in str(error)
+    assert error.file == __file__ and module.scale == 2.0
+
+
+def test_tensors_kept_in_attributes():
+    def body(m, x):
+        m.seen.append(x)
+        return m.linear(x)
+
+    module = Linear(body)
+    assert "seen[0] was not there, is a" in str(refused(module, X))
+    assert module.seen == []
+
+
+def test_hooks():
+    def a_hook(*_):
+        return None
+
+    module = nn.Sequential(Linear())
+    handle = module[0].linear.register_forward_hook(a_hook)
+    error = refused(module, X)
+    assert "a forward hook is set" in str(error) and "a_hook" in str(error)
+    assert (error.module, error.file) == ("0.linear", __file__) and error.line > 0
+    handle.remove()
+    handle = module.register_full_backward_hook(a_hook)
+    assert "a backward hook is set" in str(refused(module, X))
+    handle.remove()
+    handle = nn.modules.module.register_module_forward_hook(a_hook)
+    try:
+        assert "a global module hook is set" in str(refused(module, X))
+    finally:
+        handle.remove()
+
+
+def test_tensor_hooks():
+    def body(m, x):
+        y = m.linear(x)
+        y.register_hook(lambda g: g * 2)
+        return y
+
+    error = refused(Linear(body), X)
+    assert "forward calls Tensor.register_hook" in str(error) and error.file == __file__
+
+
+def test_custom_function():
+    bound = Doubled.apply
+    for function in (lambda x: Doubled.apply(x), lambda x: bound(x)):
+        error = refused(Function(function), X)
+        assert "calls the autograd.Function Doubled" in str(error) and error.file == __file__
+
+
+def test_autocast():
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert "autocast is active on cpu" in str(refused(Linear(), X))
+
+    def body(m, x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return m.linear(x)
+
+    assert "forward enters autocast on cpu" in str(refused(Linear(body), X))
+
+
+def test_dtypes_and_devices():
+    assert "parameter linear.weight has dtype torch.float64, expected torch.float32" in str(
+        refused(Linear().double(), X.double())
+    )
+    assert "has dtype torch.bfloat16" in str(refused(Function(lambda x: x), X.bfloat16()))
+    with pytest.raises(NotCapturable, match="is on meta, expected cpu"):
+        captured_on = Linear().to("meta")
+        capture(captured_on, (X,), {}, make_graph(Linear(), (X,)))
+    assert "expected torch.strided" in str(refused(Function(lambda x: x), X.to_sparse()))
+
+
+def test_subclasses():
+    class Odd(torch.Tensor):
+        pass
+
+    assert "is a Odd, expected a torch.Tensor" in str(refused(Linear(), X.as_subclass(Odd)))
+
+
+def test_complex_values():
+    error = refused(Function(lambda x: torch.view_as_real(torch.fft.fft(x))), X)
+    assert "dtype complex64" in str(error)
+
+
+def test_branch_on_data():
+    def body(m, x):
+        if x.sum() > 0:
+            return m.linear(x)
+        return x
+
+    error = refused(Linear(body), X)
+    assert "torch.export" in str(error) and error.file == __file__
+    lines = open(__file__).read().splitlines()
+    assert "if x.sum() > 0" in lines[error.line - 1]
+
+
+def test_size_that_depends_on_data():
+    assert refused(Function(lambda x: x[x > 0].sum()), X)
+
+
+def test_draws_from_python_and_numpy():
+    assert "Python's random module" in str(refused(Function(lambda x: x * random.random()), X))
+    assert "numpy's global generator" in str(
+        refused(Function(lambda x: x * float(np.random.rand())), X)
+    )
+
+    def seeds(x):
+        torch.manual_seed(1)
+        return x + 1
+
+    torch.manual_seed(0)
+    torch.rand(3)
+    assert "torch's generator" in str(refused(Function(seeds), X))
+
+
+def test_parameters_written_in_place():
+    def body(m, x):
+        with torch.no_grad():
+            m.linear.weight.mul_(2)
+        return m.linear(x)
+
+    assert "writes in place to the parameter linear.weight" in str(refused(Linear(body), X))
+
+
+def test_input_that_requires_grad_written_in_place():
+    x = (X.clone().requires_grad_() * 1).detach().requires_grad_()
+
+    def body(x):
+        with torch.no_grad():
+            x.add_(1)
+        return x * 2
+
+    assert "which requires grad" in str(refused(Function(body), x))
+
+
+def test_arguments_changed():
+    def body(x, cache):
+        cache["x"] = x
+        return x + 1
+
+    assert "changes a container or cache among its arguments" in str(
+        refused(Function(body), X, cache={})
+    )
+
+
+def test_unknown_arguments_and_results():
+    with pytest.raises(NotCapturable, match=r"arguments\[0\]\[1\] has type builtins.object"):
+        captured_module = Function(lambda x, y: x)
+        capture(captured_module, (X, object()), {}, make_graph(captured_module, (X,)))
+    assert "the result has type builtins.object" in str(refused(Function(lambda x: object()), X))
+
+
+def test_sparse_embedding():
+    module = nn.Embedding(5, 3, sparse=True)
+    assert "sparse gradients" in str(refused(module, torch.tensor([1])))
+    module = nn.Embedding(5, 3, max_norm=1.0)
+    error = refused(module, torch.tensor([1]))
+    assert "max_norm" in str(error) or "parameter" in str(error)
+
+
+def test_packed_sequences():
+    def body(m, x):
+        packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor([3, 2]), batch_first=True)
+        return m.rnn(packed)[1]
+
+    module = Linear(body)
+    module.rnn = nn.GRU(3, 3, batch_first=True)
+    assert refused(module, torch.randn(2, 3, 3))
+
+
+def test_the_key_holds_constants():
+    module = Linear(lambda m, x, k: m.linear(x) * k)
+    assert captured(module, X, 2).key == captured(module, X, 2).key
+    assert captured(module, X, 2).key != captured(module, X, 2.0).key
+
+
+def test_grad_mode_is_in_the_key():
+    module = Linear()
+    with torch.no_grad():
+        without = captured(module, X)
+    assert without.key != captured(module, X).key
+    assert [o.requires_grad for o in without.outputs] == [False]
+    with torch.inference_mode():
+        inference = captured(module, X)
+    assert inference.key != without.key
