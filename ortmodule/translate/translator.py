@@ -14,7 +14,7 @@ import torch
 from torch import fx
 from torch._ops import HigherOrderOperator, OpOverload
 
-from ..errors import NotCapturable
+from ..errors import NeedsExactSizes, NotCapturable
 from ..interface import Input
 from ..sizes import dim_of
 from .emit import FLOATING, Emitter, MissingOp, SymbolicFloat, dtype_name
@@ -138,14 +138,19 @@ class Translator(Emitter):
         old = ref.read(self)
         self._write(ref, self.fit(value, list(old.dims), old.dtype), tainted=False)
 
-    def refuse(self, reason: str, op: str | None = None) -> None:
+    def refuse(self, reason: str, op: str | None = None, kind: type = NotCapturable) -> None:
         """Raises NotCapturable with the place of the running node."""
         module, file, line = (
             place_of_node(self.node) if self.node is not None else (None, None, None)
         )
-        raise NotCapturable(
-            reason, op=op or str(self.target or ""), module=module, file=file, line=line
-        )
+        op = op or str(self.target or "")
+        raise kind(reason, op=op, module=module, file=file, line=line)
+
+    def static(self, dim: Any, what: str) -> int:
+        """A size that must be a number here; raises NeedsExactSizes."""
+        if isinstance(dim, int):
+            return dim
+        return self.refuse(f"{what} is {dim}, expected a number", kind=NeedsExactSizes)
 
     def fit(self, value: Any, dims: list, dtype: str) -> Any:
         """`value` with this dtype and these dims: what torch proved equal, a graph may not."""
@@ -288,6 +293,7 @@ class Translator(Emitter):
         before = ref.read(self)
         self.target = _overload(name, self.target)
         value = self.apply(name, args, kwargs)
+        value = value[0] if isinstance(value, (list, tuple)) else value
         tainted = before.dtype in FLOATING and any_tainted((args, kwargs))
         self._write(ref, self.fit(value, list(before.dims), before.dtype), tainted)
         return ref
