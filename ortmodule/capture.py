@@ -21,6 +21,7 @@ from .guards import Snapshot, call_key
 from .interface import Input, Output, WriteBack
 from .sizes import SizePredicate, dim_of, evaluate
 from .translate import Translated, translate
+from .translate.emit import dtype_name
 from .translate.provenance import CHILD
 from .translate.translator import Placeholder
 
@@ -277,7 +278,7 @@ def _input(role: str, name: str, tensor: torch.Tensor, index: int | None) -> Inp
     return Input(
         role,
         name,
-        str(tensor.dtype).removeprefix("torch."),
+        dtype_name(tensor.dtype),
         list(tensor.shape),
         index,
         None if role == "user" else tensor,

@@ -23,7 +23,7 @@ inverse(*_IDENTITIES)(_undo_same)
 
 @aten("detach.default", "detach_copy.default")
 def detach(t, x):
-    return t.stop(x) if t.refs and getattr(t.refs[0], "tainted", True) else x
+    return t.stop(x) if t.refs[0].tainted else x
 
 
 inverse("detach.default")(_undo_same)

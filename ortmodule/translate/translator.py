@@ -72,8 +72,13 @@ def translate(
             seen[placeholder.memory] = t.storage_of(node, placeholder)
         storage = seen[placeholder.memory] if node.users else None
         refs.append(Ref(storage, (), storage_key(node.meta["val"])) if storage else None)
-    outputs = t.run(program, refs)
-    return t.finish(outputs)
+    try:
+        return t.finish(t.run(program, refs))
+    except NotCapturable:
+        raise
+    except Exception as error:  # a defect of ours costs the speed, not the training
+        t.node, t.target = t.latest, getattr(t.latest, "target", None)
+        t.refuse(f"its translation failed: {type(error).__name__}: {error}")
 
 
 class Translator(Emitter):
@@ -85,6 +90,7 @@ class Translator(Emitter):
         self.storages: list[Storage] = []
         self.storages_in_region: list[Storage] = []
         self.node: fx.Node | None = None
+        self.latest: fx.Node | None = None
         self.refs: list[Any] = []
         self.target: OpOverload | None = None
         self._grad_enabled = grad_enabled
@@ -161,7 +167,7 @@ class Translator(Emitter):
     def at(self, node: fx.Node):
         """Emits as part of `node`."""
         before = self.node, self.target, self.refs
-        self.node = node
+        self.node = self.latest = node
         self._set_place(node)
         try:
             yield

@@ -364,8 +364,21 @@ def test_subclasses():
 
 
 def test_complex_values():
+    error = refused(Function(lambda x: x.real), torch.ones(3, dtype=torch.complex64))
+    assert "has dtype torch.complex64" in str(error)
     error = refused(Function(lambda x: torch.view_as_real(torch.fft.fft(x))), X)
     assert "dtype complex64" in str(error)
+
+
+def test_a_failing_rule_is_named(monkeypatch):
+    from ortmodule.translate.registry import RULES
+
+    def broken(t, x):
+        raise KeyError("oops")
+
+    monkeypatch.setitem(RULES, "relu.default", broken)
+    error = refused(nn.Sequential(nn.ReLU()), X)
+    assert "its translation failed: KeyError: 'oops'" in str(error) and error.module == "0"
 
 
 def test_branch_on_data():
