@@ -1,6 +1,7 @@
 // The IR: a Graph owns Nodes in a topological list; a Value is a handle. Built with a const OpSet&.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -232,7 +233,7 @@ class Graph {
   std::vector<std::unique_ptr<Node>> nodes_;
   Node* first_ = nullptr;
   Node* last_ = nullptr;
-  std::vector<ValueInfo> values_;
+  std::deque<ValueInfo> values_;  // a reference to a value's dims outlives later emits
   std::vector<ValueId> inputs_;
   std::map<ValueId, Role> roles_;
   std::vector<Output> outputs_;

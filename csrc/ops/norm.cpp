@@ -99,9 +99,10 @@ Value group_norm(const Call& c) {
   const Dim groups = c.attrs().i("num_groups");
   const Dims dims = x.dims();
   Dims inner(dims.begin() + 1, dims.end());
-  const auto size = divide_exactly(product(inner), groups);
-  check(size.has_value(), "[GroupNormalization] {} channels do not divide into {} groups", dims[1], groups);
-  const Moments m = moments(reshape(x, {dims[0], groups, *size}), {2}, c.attrs().f("epsilon"));
+  check(mod(dims[1], groups).value().value_or(0) == 0,
+        "[GroupNormalization] {} channels do not divide into {} groups", dims[1], groups);
+  const Dim size = floor_div(product(inner), groups);
+  const Moments m = moments(reshape(x, {dims[0], groups, size}), {2}, c.attrs().f("epsilon"));
   const Value normal = reshape(m.centred * m.inv_std, dims);
   return normal * per_channel(c.x(1), x.rank()) + per_channel(c.x(2), x.rank());
 }

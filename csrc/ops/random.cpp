@@ -25,6 +25,7 @@ void register_random(OpSet& ops) {
       })
       .differentiable_inputs({0})
       .defined_as([](const Call& c) {
+        if (c.graph().is_pattern()) throw NotAPattern("Dropout asks whether it is training");
         const auto training = c.has(2) ? scalar_of(c.x(2)) : std::optional(0.0);
         check(training == 0.0, "[Dropout] training_mode is on: an inference graph expected it off");
         Outputs out{unary("Identity", c.x(0))};

@@ -53,11 +53,11 @@ OPS = [
     ),
     Op("Swish", swish, samples(*samples(alpha=0.7, special_values=False), special_values=False)),
     Op("Mish", F.mish, samples(special_values=False)),
-    Op("Relu", torch.relu, samples(sample(KINKS), sample(i(5, low=-3, dtype="int32")))),
+    Op("Relu", torch.relu, samples(sample(KINKS, smooth=False), sample(i(5, low=-3, dtype="int32")))),
     Op(
         "LeakyRelu",
         lambda x, alpha=0.01: F.leaky_relu(x, alpha),
-        samples(sample(KINKS), sample(t(5), alpha=0.3)),
+        samples(sample(KINKS, smooth=False), sample(t(5), alpha=0.3)),
     ),
     Op("PRelu", prelu, [sample(t(3, 5), t(5)), sample(t(2, 3, 4), t(3, 1)), sample(t(4), t(1))]),
     Op(
@@ -71,12 +71,12 @@ OPS = [
     Op(
         "Elu",
         lambda x, alpha=1.0: F.elu(x, alpha),
-        samples(sample(KINKS[2:]), sample(t(9), alpha=0.4)),
+        samples(sample(KINKS[2:], smooth=False), sample(t(9), alpha=0.4)),
     ),
     Op(
         "Celu",
-        lambda x, alpha=1.0: F.celu(x, alpha),
-        samples(sample(KINKS[2:]), sample(t(9), alpha=0.4)),
+        lambda x, alpha=1.0: torch.where(x > 0, x, alpha * torch.expm1(x.clamp(max=0) / alpha)),
+        samples(sample(KINKS[2:], smooth=False), sample(t(9), alpha=0.4)),
     ),
-    Op("Selu", selu, samples(sample(KINKS[2:]), sample(t(9), alpha=1.4, gamma=1.1))),
+    Op("Selu", selu, samples(sample(KINKS[2:], smooth=False), sample(t(9), alpha=1.4, gamma=1.1))),
 ]

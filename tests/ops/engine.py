@@ -36,9 +36,7 @@ def arrays(sample: Sample, dtype: str) -> list:
     """The inputs with float64 arrays rounded to the dtype under test."""
     with np.errstate(all="ignore"):
         return [
-            plain(item).astype(numpy_dtype(dtype)) if under_test(item) else item and plain(item)
-            if item is None
-            else plain(item)
+            plain(item).astype(numpy_dtype(dtype)) if under_test(item) else plain(item)
             for item in sample.inputs
         ]
 

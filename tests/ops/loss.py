@@ -64,6 +64,7 @@ OPS = [
             bad("logits have shape [2, 5], target has shape [2, 5]", t(2, 5), i(2, 5)),
         ],
         through=(0,),
+        wrt=(0,),
     ),
     Op(
         "ort::CrossEntropyGrad",

@@ -14,16 +14,16 @@ _random = np.random.default_rng(20)
 def t(*shape, low=None, high=None) -> np.ndarray:
     """Normal numbers, or even ones between low and high."""
     if low is None:
-        return _random.standard_normal(shape)
-    return _random.uniform(low, high, shape)
+        return np.asarray(_random.standard_normal(shape))
+    return np.asarray(_random.uniform(low, high, shape))
 
 
 def i(*shape, low=0, high=10, dtype="int64") -> np.ndarray:
-    return _random.integers(low, high, shape).astype(dtype)
+    return np.asarray(_random.integers(low, high, shape)).astype(dtype)
 
 
 def b(*shape) -> np.ndarray:
-    return _random.integers(0, 2, shape).astype(bool)
+    return np.asarray(_random.integers(0, 2, shape)).astype(bool)
 
 
 def special() -> np.ndarray:
@@ -46,12 +46,13 @@ def const(values, dtype="int64") -> Const:
 class Sample:
     inputs: tuple
     attrs: dict
-    gradient: bool = True  # False: at or near a kink, or with no finite value
+    gradient: bool = True  # False: torch has another one there, or none
+    smooth: bool = True  # False: at a kink or an infinity; finite differences mean nothing
     symbolic: bool = True  # False: the shape rule needs the sizes themselves
 
 
-def sample(*inputs, gradient=True, symbolic=True, **attrs) -> Sample:
-    return Sample(inputs, attrs, gradient, symbolic)
+def sample(*inputs, gradient=True, smooth=True, symbolic=True, **attrs) -> Sample:
+    return Sample(inputs, attrs, gradient, smooth, symbolic)
 
 
 @dataclasses.dataclass

@@ -105,7 +105,7 @@ def check_gradients(case: Case, provider: str, dtype: str, change=lambda graph: 
         want_y = engine.expected(case.op, case.sample, given)
         random = np.random.default_rng(7)
         dy = [random.standard_normal(want_y[k].shape) for k in ways]
-        dy = [np.asarray(d).astype(graph.outputs[k].dtype) for d, k in zip(dy, ways, strict=True)]
+        dy = [np.asarray(d, engine.numpy_dtype(graph.outputs[k].dtype)) for d, k in zip(dy, ways, strict=True)]
         feed |= {f"d_y{k}": d for k, d in zip(ways, dy, strict=True)}
         feed = {name: feed[name] for name in joint.input_names}
         got = run(joint, feed, provider)
@@ -128,7 +128,7 @@ def test_gradient(case, provider):
         check_gradients(case, provider, "float64")
 
 
-@pytest.mark.parametrize("case", DIFFERENTIABLE, ids=str)
+@pytest.mark.parametrize("case", [c for c in DIFFERENTIABLE if c.sample.smooth], ids=str)
 def test_finite_differences(case):
     """Central differences along random directions, in float64 on the reference provider."""
     graph, feed = engine.graph_of(case.op, case.sample, "float64")
@@ -138,7 +138,7 @@ def test_finite_differences(case):
     joint, places = engine.joint(graph, case.op, case.sample, ways)
     random = np.random.default_rng(11)
     y = C.evaluate(graph, feed, ["reference"])
-    dy = {f"d_y{k}": random.standard_normal(y[k].shape).astype(y[k].dtype) for k in ways}
+    dy = {f"d_y{k}": np.asarray(random.standard_normal(y[k].shape), y[k].dtype) for k in ways}
     got = C.evaluate(joint, feed | dy, ["reference"])
     names = [name for name in feed if f"d_{name}" in places]
     if any(y[k].dtype != np.float64 for k in ways):
@@ -147,8 +147,8 @@ def test_finite_differences(case):
         move = {name: random.standard_normal(feed[name].shape) for name in names}
         h = 1e-6
         ends = [
-            C.evaluate(graph, feed | {n: feed[n] + s * h * move[n] for n in names}, ["reference"])
-            for s in (1, -1)
+            C.evaluate(graph, feed | {n: np.asarray(feed[n] + d * move[n]) for n in names}, ["reference"])
+            for d in (h, -h)
         ]
         slope = sum(((ends[0][k] - ends[1][k]) / (2 * h) * dy[f"d_y{k}"]).sum() for k in ways)
         exact = sum((got[places[f"d_{name}"]] * move[name]).sum() for name in names)

@@ -1,0 +1,98 @@
+"""Scaled dot-product attention over [B, H, T, D]."""
+
+import numpy as np
+import torch
+
+from .philox import uniform
+from .table import Op, b, bad, sample, t
+
+
+def repeat(kv, heads):
+    return kv.repeat_interleave(heads // kv.shape[1], 1)
+
+
+def weights_of(q, k, mask, scale, causal):
+    scores = q @ repeat(k, q.shape[1]).mT * scale
+    if causal:
+        seen = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+        scores = scores.masked_fill(~seen, -torch.inf)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
+    return scores
+
+
+def attention(q, k, v, mask=None, key=None, *, scale, causal=0, dropout=0.0, counter=0):
+    scores = weights_of(q, k, mask, scale, causal)
+    lse = torch.logsumexp(scores, -1)
+    p = torch.exp(scores - torch.where(lse == -torch.inf, 0.0, lse).unsqueeze(-1))
+    if dropout:
+        u = torch.from_numpy(uniform(p.numel(), int(key.item()), counter)).reshape(p.shape)
+        p = torch.where(u >= dropout, p / (1 - dropout), 0.0)
+    return p @ repeat(v, q.shape[1]), lse
+
+
+def attention_grad(dy, q, k, v, mask, key, y, lse, **attrs):
+    leaves = [x.detach().requires_grad_() for x in (q, k, v)]
+    full = torch.zeros(*q.shape[:3], k.shape[2], dtype=q.dtype, requires_grad=True)
+    scores = full if mask is None or mask.dtype == torch.bool else mask + full
+    if mask is not None and mask.dtype == torch.bool:
+        scores = torch.zeros_like(full).masked_fill(~mask, -torch.inf) + full
+    out, _ = attention(*leaves, scores, key, **attrs)
+    return torch.autograd.grad(out, (*leaves, full), dy)
+
+
+def qkv(batch=2, heads=4, t_q=3, t_k=5, d=8, shared=None):
+    kv = batch, shared or heads, t_k, d
+    return t(batch, heads, t_q, d), t(*kv), t(*kv)
+
+
+def blocked():
+    """A mask under which one query sees no key."""
+    mask = np.ones((2, 1, 3, 5), bool)
+    mask[0, 0, 1] = False
+    mask[1, 0, 2, 2:] = False
+    return mask
+
+
+KEY = np.array([77], "uint64")
+CASES = [
+    (qkv(), {}),
+    (qkv(t_q=5), {"causal": 1}),
+    (qkv(t_q=3, t_k=5), {"causal": 1}),
+    ((*qkv(shared=2), t(2, 1, 3, 5)), {}),
+    ((*qkv(), t(3, 5)), {}),
+    ((*qkv(), blocked()), {}),
+    ((*qkv(shared=1), None, KEY), {"dropout": 0.25, "counter": 3}),
+    ((*qkv(t_q=5), b(5, 5) | np.eye(5, dtype=bool), KEY), {"causal": 1, "dropout": 0.1}),
+]
+
+
+def backward(inputs, attrs):
+    q, k, v, mask, key = (*inputs, None, None)[:5] if len(inputs) < 5 else inputs
+    tensors = [None if x is None else torch.from_numpy(np.asarray(x)) for x in (q, k, v, mask, key)]
+    y, lse = attention(*tensors, scale=0.3, **attrs)
+    return sample(t(*y.shape), q, k, v, mask, key, y.numpy(), lse.numpy(), scale=0.3, **attrs)
+
+
+OPS = [
+    Op(
+        "ort::Attention",
+        attention,
+        [sample(*inputs, scale=0.3, **attrs) for inputs, attrs in CASES],
+        [
+            bad("q has shape [3, 4], expected [B, H, T, D]", t(3, 4), t(3, 4), t(3, 4), scale=1.0),
+            bad("q has 4 heads, k has 3", *qkv(shared=3), scale=1.0),
+            bad(
+                "sizes of a head differ", t(1, 2, 3, 4), t(1, 2, 3, 5), t(1, 2, 3, 4), scale=1.0
+            ),
+        ],
+        through=(0,),
+        dtypes=("float32", "float64"),
+    ),
+    Op(
+        "ort::AttentionGrad",
+        attention_grad,
+        [backward(inputs, attrs) for inputs, attrs in CASES],
+        dtypes=("float32", "float64"),
+    ),
+]

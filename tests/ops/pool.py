@@ -1,0 +1,132 @@
+"""Pooling and its gradients."""
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from .table import Op, bad, i, sample, t
+
+
+def windows(x, kernel_shape, strides=None, dilations=None, pads=None, ceil_mode=0, auto_pad="NOTSET"):
+    """Input positions of each window by axis: a list of lists; -1 is padding, -2 beyond it."""
+    n = len(kernel_shape)
+    strides, dilations = strides or [1] * n, dilations or [1] * n
+    pads = pads or [0] * 2 * n
+    axes = []
+    for d in range(n):
+        size, k, s = x.shape[2 + d], kernel_shape[d], strides[d]
+        reach = dilations[d] * (k - 1) + 1
+        before, after = pads[d], pads[n + d]
+        if auto_pad.startswith("SAME"):
+            count = -(-size // s)
+            total = max(0, (count - 1) * s + reach - size)
+            before = total // 2 if auto_pad == "SAME_UPPER" else total - total // 2
+            after = total - before
+        else:
+            span = size + before + after - reach
+            count = (-(-span // s) if ceil_mode else span // s) + 1
+            if ceil_mode and (count - 1) * s >= size + before:
+                count -= 1
+        axis = []
+        for o in range(count):
+            at = [o * s + j * dilations[d] - before for j in range(k)]
+            axis.append([a if 0 <= a < size else -1 if a < size + after else -2 for a in at])
+        axes.append(axis)
+    return axes
+
+
+def pooled(x, axes, f):
+    """f(elements of a window, its positions) for each window."""
+    flat = x.reshape(*x.shape[:2], -1)
+    strides = np.cumprod([1, *reversed(x.shape[3:])])[::-1]
+    results = []
+    for choice in np.ndindex(*[len(axis) for axis in axes]):
+        columns = [axis[o] for axis, o in zip(axes, choice, strict=True)]
+        places = [sum(p * s for p, s in zip(ps, strides, strict=True)) if min(ps) >= 0 else min(ps)
+                  for ps in np.stack(np.meshgrid(*columns, indexing="ij"), -1).reshape(-1, len(columns)).tolist()]
+        inside = [p for p in places if p >= 0]
+        results.append(f(flat[..., inside], inside, places))
+    return [torch.stack(r, -1).reshape(*x.shape[:2], *[len(axis) for axis in axes]) for r in zip(*results)]
+
+
+def max_pool(x, **attrs):
+    attrs.pop("storage_order", None)
+    planes = torch.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2]) * int(np.prod(x.shape[2:]))
+
+    def largest(values, inside, places):
+        value, at = values.max(-1)
+        return value, planes + torch.tensor(inside)[at]
+
+    return tuple(pooled(x, windows(x, **attrs), largest))
+
+
+def average_pool(x, count_include_pad=0, **attrs):
+    def mean(values, inside, places):
+        count = sum(p > -2 for p in places) if count_include_pad else len(inside)
+        return (values.sum(-1) / count,)
+
+    return pooled(x, windows(x, **attrs), mean)[0]
+
+
+def max_pool_grad(dy, indices, *, dims):
+    return torch.zeros(int(np.prod(dims)), dtype=dy.dtype).index_add(
+        0, indices.reshape(-1), dy.reshape(-1)
+    ).reshape(dims)
+
+
+def average_pool_grad(dy, *, dims, **attrs):
+    x = torch.zeros(dims, dtype=dy.dtype, requires_grad=True)
+    return torch.autograd.grad(average_pool(x, **attrs), x, dy)[0]
+
+
+CASES = [
+    ((2, 3, 9), {"kernel_shape": [3]}),
+    ((2, 3, 8, 7), {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 1]}),
+    ((2, 3, 8, 7), {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1}),
+    ((1, 2, 5, 5), {"kernel_shape": [3, 3], "strides": [3, 3], "pads": [1, 1, 1, 1], "ceil_mode": 1}),
+    ((1, 2, 9), {"kernel_shape": [3], "dilations": [2]}),
+    ((1, 2, 4, 5, 3), {"kernel_shape": [2, 2, 2]}),
+    ((1, 2, 7, 8), {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_UPPER"}),
+    ((1, 2, 7, 8), {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_LOWER"}),
+]
+PADDED = [(shape, {**attrs, "count_include_pad": 1}) for shape, attrs in CASES]
+ERRORS = [
+    bad("x has shape [3, 5], expected [N, C, D1..]", t(3, 5), kernel_shape=[3]),
+    bad("do not fit 1 spatial axes", t(1, 3, 5), kernel_shape=[3, 3]),
+    bad("must be positive", t(1, 3, 5), kernel_shape=[0]),
+    bad("attribute 'kernel_shape' is required", t(1, 3, 5)),
+]
+
+
+def average_backward(shape, attrs):
+    out = average_pool(torch.zeros(shape, dtype=torch.float64), **attrs).shape
+    return sample(t(*out), dims=list(shape), symbolic=False, **attrs)
+
+
+OPS = [
+    Op("MaxPool", max_pool, [sample(t(*shape), **attrs) for shape, attrs in CASES], ERRORS, through=(0,)),
+    Op(
+        "ort::MaxPoolGrad",
+        max_pool_grad,
+        [sample(t(1, 2, 3), i(1, 2, 3, high=12), dims=[1, 2, 6])],
+        [bad("index 12 is out of range for size 12", t(1, 1, 1), np.full((1, 1, 1), 12), dims=[1, 2, 6])],
+        no_gradient="only in a backward",
+    ),
+    Op("AveragePool", average_pool, [sample(t(*shape), **attrs) for shape, attrs in CASES + PADDED], ERRORS),
+    Op(
+        "ort::AveragePoolGrad",
+        average_pool_grad,
+        [average_backward(shape, attrs) for shape, attrs in CASES + PADDED],
+        no_gradient="only in a backward",
+    ),
+    Op(
+        "GlobalAveragePool",
+        lambda x: x.mean(tuple(range(2, x.dim())), keepdim=True),
+        [sample(t(2, 3, 5)), sample(t(2, 3, 4, 5))],
+    ),
+    Op(
+        "GlobalMaxPool",
+        lambda x: x.amax(tuple(range(2, x.dim())), keepdim=True),
+        [sample(t(2, 3, 5)), sample(t(2, 3, 4, 5))],
+    ),
+]
