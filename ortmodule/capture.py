@@ -72,9 +72,7 @@ class Capture:
         return tensors[output.source] if isinstance(output.source, int) else output.source
 
 
-def capture(
-    module: nn.Module, args: tuple, kwargs: dict, make_graph: Callable[[], Any]
-) -> Capture:
+def capture(module: nn.Module, args: tuple, kwargs: dict, make_graph: Callable[[], Any]) -> Capture:
     """Captures `module(*args, **kwargs)` into `make_graph()`, without running it on real data.
 
     Raises NotCapturable with the reason and, where known, op, module, file and line.
@@ -85,7 +83,7 @@ def capture(
         tensors, spec = tree.flatten([args, kwargs], "arguments")
     except tree.UnknownLeaf as error:
         raise NotCapturable(str(error)) from None
-    for tensor, path in zip(tensors, tree.tensor_paths(spec, "arguments")):
+    for tensor, path in zip(tensors, tree.tensor_paths(spec, "arguments"), strict=False):
         contract.check_tensor(tensor, f"input {path}")
     flat = _Flat(module, spec, _distinct(tensors))
     program, snapshot = _settle(module, flat, tensors)
@@ -138,13 +136,15 @@ class _Flat(nn.Module):
         self.notes.written = [name for name, _, _ in buffers]
         for name, _, value in buffers:
             if not isinstance(value, torch.Tensor):
-                raise NotCapturable(f"forward sets the buffer {name} to {value!r}", **_forward(module))
+                raise NotCapturable(
+                    f"forward sets the buffer {name} to {value!r}", **_forward(module)
+                )
         return tuple(distinct) + tuple(value for _, _, value in buffers)
 
     def _check_arguments(self, args: tuple, kwargs: dict, tensors: Sequence) -> None:
         after, spec = tree.flatten([args, kwargs], "arguments", express=_express)
         same = len(after) == len(self.order) and all(
-            t is tensors[i] for t, i in zip(after, self.order)
+            t is tensors[i] for t, i in zip(after, self.order, strict=False)
         )
         if spec != self.spec or not same:
             raise NotCapturable(
@@ -217,7 +217,7 @@ def _translate(
     firsts = {k: flat.order.index(k) for k in first}
     placeholders = _placeholders(flat, program, tensors, snapshot, [firsts[k] for k in first])
     done = translate(program.graph_module, graph, placeholders, torch.is_grad_enabled())
-    outputs, write_backs = _name_outputs(flat, done, graph)
+    outputs, write_backs = _name_outputs(flat, done, graph, tensors)
     given = [tensors[firsts[k]] for k in first]
     nodes = [n for n in program.graph_module.graph.nodes if n.op == "placeholder"]
     traced = [n.meta["val"] for n in nodes][len(nodes) - len(given) :]
@@ -229,8 +229,8 @@ def _translate(
         [t.shape for t in tensors],
     )
     return Capture(
-        graph, done.inputs, outputs, write_backs, flat.notes.spec, flat.notes.places, (), snapshot, sizes,
-        done.random_nodes, {},
+        graph, done.inputs, outputs, write_backs, flat.notes.spec, flat.notes.places, (), snapshot,
+        sizes, done.random_nodes, {},
     )  # fmt: skip
 
 
@@ -286,7 +286,7 @@ def _is_literal(program: Any, name: str) -> bool:
 
 
 def _name_outputs(
-    flat: _Flat, done: Translated, graph: Any
+    flat: _Flat, done: Translated, graph: Any, tensors: list[torch.Tensor]
 ) -> tuple[list[Output], list[WriteBack]]:
     outputs, write_backs, numbers = [], [], {}
     module = flat._modules[CHILD]
@@ -303,9 +303,11 @@ def _name_outputs(
         else:
             value, requires_grad = found
             outputs.append(Output(number(value, f"output:{i}"), None, requires_grad))
-    for name, found in zip(flat.notes.written, done.outputs[count:]):
+    for name, found in zip(flat.notes.written, done.outputs[count:], strict=False):
         if isinstance(found, Input):
-            raise NotCapturable(f"forward sets the buffer {name} to {found.name}", **_forward(module))
+            raise NotCapturable(
+                f"forward sets the buffer {name} to {found.name}", **_forward(module)
+            )
         value, requires_grad = found
         if requires_grad:
             raise NotCapturable(
@@ -314,14 +316,29 @@ def _name_outputs(
         buffer = module.get_buffer(name)
         if list(buffer.shape) != list(value.dims) or str(buffer.dtype)[6:] != value.dtype:
             raise NotCapturable(
-                f"forward sets the buffer {name} of {list(buffer.shape)} to a tensor of {value.dims}",
+                f"forward sets the buffer {name} of {list(buffer.shape)} to one of {value.dims}",
                 **_forward(module),
             )
         write_backs.append(WriteBack(number(value, f"write:{name}"), buffer, name))
     for source, value in done.writes:
+        _check_alone(source, done.inputs, tensors)
         target = source.index if source.role == "user" else source.tensor
         write_backs.append(WriteBack(number(value, f"write:{source.name}"), target, source.name))
     return outputs, write_backs
+
+
+def _check_alone(written: Input, inputs: list[Input], tensors: list[torch.Tensor]) -> None:
+    """A write to memory that another input shows too would have to reach that one."""
+
+    def memory(given: Input) -> int:
+        tensor = tensors[given.index] if given.role == "user" else given.tensor
+        return tensor.untyped_storage().data_ptr()
+
+    for other in inputs:
+        if other is not written and other.role != "key" and memory(other) == memory(written) != 0:
+            raise NotCapturable(
+                f"forward writes to {written.name}, which shares memory with {other.name}"
+            )
 
 
 def _guards(program: Any, flat: _Flat, first: list[int]) -> list[str]:
@@ -374,5 +391,3 @@ def _refusal_in(error: BaseException | None) -> NotCapturable | None:
             return error
         error = error.__cause__ or error.__context__
     return None
-
-

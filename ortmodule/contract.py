@@ -7,6 +7,7 @@ patched outside a capture, and other threads see the originals during one.
 import contextlib
 import functools
 import inspect
+import logging
 import os
 import random
 import sys
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.autograd.function as torch_function
+import torch.export._trace as export_trace
 import torch.utils.checkpoint as torch_checkpoint
 from torch import nn
 from torch.nn.modules import module as torch_module
@@ -84,7 +86,7 @@ def place_of(function: Any) -> dict[str, Any]:
 
 
 def user_place(frames: list[tuple[str, int]]) -> dict[str, Any]:
-    """The last of (file, line) that lies neither in torch nor here; the last of all if none does."""
+    """The last of (file, line) neither in torch nor here; the last of all if there is none."""
     own = [f for f in frames if not f[0].startswith((_PACKAGE, _TORCH)) and f[0][:1] != "<"]
     found = own or frames
     return {"file": found[-1][0], "line": found[-1][1]} if found else {}
@@ -141,6 +143,7 @@ def capturing() -> Iterator[None]:
         replace(torch_checkpoint, "_checkpoint_without_reentrant_generator", _no_generator)
         for name in ("register_hook", "register_post_accumulate_grad_hook"):
             replace(torch.Tensor, name, _refused(f"forward calls Tensor.{name}"))
+        _silence_export(stack, owner)
         _replace_apply(stack, owner)
         _replace_recurrent(stack, owner)
         yield
@@ -192,6 +195,21 @@ def _replace_apply(stack: contextlib.ExitStack, owner: int) -> None:
 
     torch_function._is_setup_context_defined = detect
     stack.callback(setattr, torch_function, "_is_setup_context_defined", helper)
+
+
+def _silence_export(stack: contextlib.ExitStack, owner: int) -> None:
+    """A failing export prints its whole graph and logs warnings; the refusal says it in a line."""
+
+    def quiet(*args, **kwargs):
+        if threading.get_ident() != owner:
+            print(*args, **kwargs)
+
+    export_trace.print = quiet  # hides the builtin there
+    stack.callback(delattr, export_trace, "print")
+    loggers = [logging.getLogger(n) for n in logging.root.manager.loggerDict if n[:5] == "torch"]
+    for handler in {h for logger in loggers for h in logger.handlers}:
+        handler.addFilter(drop := lambda record: record.thread != owner)
+        stack.callback(handler.removeFilter, drop)
 
 
 def _replace_recurrent(stack: contextlib.ExitStack, owner: int) -> None:

@@ -59,7 +59,7 @@ class Snapshot:
             self._facts = [(t, *_facts(t)) for _, t in self.tensors.values()]
 
     def changed(self) -> str | None:
-        """Names the first difference, as `module.attribute was 3, is 4`; None when there is none."""
+        """The first difference, as `module.attribute was 3, is 4`; None when there is none."""
         for w in self.watched:
             if _ids(w.container) != w.ids:
                 difference = _difference(w)
@@ -73,7 +73,7 @@ class Snapshot:
             if facts != _facts(tensor):
                 path = self.tensors[id(tensor)][0]
                 names = ("dtype", "sizes", "strides", "requires_grad")
-                for name, was, now in zip(names, facts, _facts(tensor)):
+                for name, was, now in zip(names, facts, _facts(tensor), strict=False):
                     if was != now:
                         return f"{name} of {path} was {was}, is {now}"
         return None
@@ -111,7 +111,7 @@ class Snapshot:
     def restore(self) -> None:
         """Puts the items of every watched container back in place."""
         for w in self.watched:
-            if isinstance(w.container, dict) or isinstance(w.container, set):
+            if isinstance(w.container, (dict, set)):
                 w.container.clear()
                 w.container.update(w.copy)
             elif isinstance(w.container, list):
@@ -151,7 +151,7 @@ class Snapshot:
         if isinstance(value, nn.Module):
             self._watch_module(value, path)
             return
-        if isinstance(value, _SCALARS) or isinstance(value, _OPAQUE) or id(value) in self._seen:
+        if isinstance(value, (_SCALARS, _OPAQUE)) or id(value) in self._seen:
             return
         self._seen.add(id(value))
         if isinstance(value, (dict, list, tuple, set)):

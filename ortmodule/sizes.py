@@ -72,13 +72,17 @@ def _print(expr: Any) -> str:
 
 def _ceil_div(args: list[str], expr: Any) -> str:
     if len(args) != 2:
-        raise NotCapturable(f"the size {expr} uses {type(expr).__name__}, which sizes cannot express")
+        raise NotCapturable(
+            f"the size {expr} uses {type(expr).__name__}, which sizes cannot express"
+        )
     return f"(({args[0]} + {args[1]} - 1) // {args[1]})"
 
 
 def evaluate(dim: Dim, binding: dict[str, int]) -> int:
     """The value of `dim` when its symbols have the values of `binding`."""
-    return dim if isinstance(dim, int) else eval(dim, {"__builtins__": {}}, {**_FUNCTIONS, **binding})  # noqa: S307
+    return (
+        dim if isinstance(dim, int) else eval(dim, {"__builtins__": {}}, {**_FUNCTIONS, **binding})
+    )  # noqa: S307
 
 
 class SizePredicate:
@@ -119,7 +123,7 @@ class SizePredicate:
         for dims, shape in zip(self.dims, shapes, strict=True):
             if len(dims) != len(shape):
                 return None
-            for dim, size in zip(dims, shape):
+            for dim, size in zip(dims, shape, strict=False):
                 if isinstance(dim, int):
                     if dim != size:
                         return None

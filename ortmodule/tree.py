@@ -93,7 +93,8 @@ class Node:
 
     def __repr__(self):
         inner = ", ".join(
-            f"{k}={c!r}" for k, c in zip(self.keys or range(len(self.children)), self.children)
+            f"{k}={c!r}"
+            for k, c in zip(self.keys or range(len(self.children)), self.children, strict=False)
         )
         return f"{self.type.__name__}({inner})"
 
@@ -153,7 +154,7 @@ def tensor_paths(spec: Any, where: str = "value") -> list[str]:
     dotted = spec.kind in ("fields", "attributes")
     return [
         path
-        for key, child in zip(keys, spec.children)
+        for key, child in zip(keys, spec.children, strict=False)
         for path in tensor_paths(child, f"{where}.{key}" if dotted else f"{where}[{key!r}]")
     ]
 
@@ -207,8 +208,9 @@ def _flatten(value: Any, where: str, tensors: list, express: Callable | None) ->
     found = _items(value, of)
     if found is None:
         raise UnknownLeaf(
-            f"{where} has type {of.__module__}.{of.__qualname__}, expected tensors, Python scalars, "
-            "strings, None, or dict, list, tuple, dataclass or transformers Cache objects of them"
+            f"{where} has type {of.__module__}.{of.__qualname__}, expected tensors, Python "
+            "scalars, strings, None, or dict, list, tuple, dataclass or transformers Cache objects "
+            "of them"
         )
     kind, keys, children = found
     names = keys or range(len(children))
@@ -218,7 +220,7 @@ def _flatten(value: Any, where: str, tensors: list, express: Callable | None) ->
         keys,
         tuple(
             _flatten(child, f"{where}[{name!r}]", tensors, express)
-            for name, child in zip(names, children)
+            for name, child in zip(names, children, strict=False)
         ),
     )
 
@@ -236,8 +238,8 @@ def _unflatten(spec: Any, rest: Any, evaluate: Callable | None) -> Any:
 
 def _build_dict(of: type, keys: tuple, children: list) -> Any:
     if dataclasses.is_dataclass(of):  # transformers' ModelOutput: an OrderedDict with fields
-        return of(**dict(zip(keys, children)))
-    return of(zip(keys, children))
+        return of(**dict(zip(keys, children, strict=False)))
+    return of(zip(keys, children, strict=False))
 
 
 def _build_sequence(of: type, _keys: tuple, children: list) -> Any:
@@ -251,7 +253,7 @@ def _build_namedtuple(of: type, _keys: tuple, children: list) -> Any:
 def _build_object(of: type, keys: tuple, children: list) -> Any:
     """Without calling __init__: it may compute, and a frozen dataclass takes no assignments."""
     value = of.__new__(of)
-    for key, child in zip(keys, children):
+    for key, child in zip(keys, children, strict=False):
         object.__setattr__(value, key, child)
     return value
 

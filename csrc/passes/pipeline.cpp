@@ -1,21 +1,61 @@
 // The order of the passes.
 #include "csrc/passes/pipeline.h"
 
+#include <algorithm>
+
 #include "csrc/graph/verify.h"
 #include "csrc/passes/cse.h"
 #include "csrc/passes/dce.h"
+#include "csrc/passes/fold_constants.h"
+#include "csrc/passes/fuse.h"
+#include "csrc/passes/simplify.h"
 
 namespace ort {
+namespace {
 
-void raise(Graph& graph, const PassOptions& options) {
-  remove_dead(graph);
-  if (options.check) verify(graph, "raise");
+class Runner {
+ public:
+  Runner(Graph& graph, PassOptions& options) : graph_(graph), options_(options) {}
+
+  void rules(const std::string& name, const Rules& rules) {
+    pass(name, [&] { rewrite(graph_, rules, {options_.fuel ? &*options_.fuel : nullptr, &options_.off}); });
+  }
+
+  template <class F>
+  void pass(const std::string& name, F&& f) {
+    if (std::find(options_.off.begin(), options_.off.end(), name) != options_.off.end()) return;
+    f();
+    if (options_.check) verify(graph_, name);
+    if (options_.stage) options_.stage(name, graph_);
+  }
+
+  void fold() {
+    if (options_.evaluator) pass("fold_constants", [&] { fold_constants(graph_, *options_.evaluator); });
+  }
+
+ private:
+  Graph& graph_;
+  PassOptions& options_;
+};
+
+}  // namespace
+
+void raise(Graph& graph, PassOptions& options) {
+  Runner run(graph, options);
+  run.pass("dce", [&] { remove_dead(graph); });
+  run.fold();
+  run.pass("cse", [&] { merge_equal(graph); });
+  run.rules("recompose", recompose_rules(graph.ops()));
+  run.rules("simplify", simplify_rules());
 }
 
-void optimise(Graph& graph, const PassOptions& options) {
-  merge_equal(graph);
-  remove_dead(graph);
-  if (options.check) verify(graph, "optimise");
+void optimise(Graph& graph, PassOptions& options) {
+  Runner run(graph, options);
+  run.pass("cse", [&] { merge_equal(graph); });
+  run.rules("simplify", simplify_rules());
+  run.rules("fuse", fuse_rules());
+  run.pass("cse", [&] { merge_equal(graph); });
+  run.pass("dce", [&] { remove_dead(graph); });
 }
 
 }  // namespace ort

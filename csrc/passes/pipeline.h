@@ -5,19 +5,22 @@
 #include <string>
 #include <vector>
 
-#include "csrc/graph/graph.h"
+#include "csrc/graph/schema.h"
 
 namespace ort {
 
 struct PassOptions {
   bool check = false;            // verify after each pass
-  std::optional<int> fuel;       // only the first n rewrites
+  std::optional<int> fuel;       // only the first n rewrites; counts down
   std::vector<std::string> off;  // rules and passes to leave out
+  Evaluator* evaluator = nullptr;  // computes constants; null: they are not folded
+  // Receives each stage by name, for dumps; may be empty.
+  std::function<void(const std::string& stage, const Graph&)> stage;
 };
 
 // Canonicalise and recompose, on graphs without gradients.
-void raise(Graph& graph, const PassOptions& options);
+void raise(Graph& graph, PassOptions& options);
 // Simplify and fuse, on joint or inference graphs.
-void optimise(Graph& graph, const PassOptions& options);
+void optimise(Graph& graph, PassOptions& options);
 
 }  // namespace ort

@@ -1,4 +1,5 @@
-// Region growing by merging groups: each group knows every node it depends on, through whole groups.
+// Region growing by merging groups: each group knows every node it depends on, through whole
+// groups.
 #include "csrc/passes/regions.h"
 
 #include <algorithm>
@@ -38,7 +39,7 @@ struct Group {
 class Grower {
  public:
   Grower(Graph& graph, const std::function<bool(const Node&)>& eligible, const Joinable& joinable);
-  std::vector<Region> grow();
+  std::vector<std::vector<Node*>> grow();
 
  private:
   Group& group(size_t node) { return *groups_[node]; }
@@ -129,7 +130,7 @@ void Grower::merge_readers_of(ValueId value) {
     for (size_t k = i + 1; k < readers.size(); ++k) merge(readers[i], readers[k]);
 }
 
-std::vector<Region> Grower::grow() {
+std::vector<std::vector<Node*>> Grower::grow() {
   for (size_t i = 0; i < order_.size(); ++i)
     if (eligible_[i]) merge_with_producers(i);
   std::set<ValueId> shared;
@@ -139,27 +140,27 @@ std::vector<Region> Grower::grow() {
       if (id != kNone && graph_.value(id).uses().size() > 1 && shared.insert(id).second)
         merge_readers_of(id);
   }
-  std::vector<Region> regions;
+  std::vector<std::vector<Node*>> regions;
   for (size_t i = 0; i < order_.size(); ++i) {
     if (!eligible_[i] || group(i).members.front() != i) continue;
-    Region region;
-    for (const size_t m : group(i).members) region.nodes.push_back(order_[m]);
-    find_boundary(graph_, region);
-    regions.push_back(std::move(region));
+    std::vector<Node*>& region = regions.emplace_back();
+    for (const size_t m : group(i).members) region.push_back(order_[m]);
   }
   return regions;
 }
 
 }  // namespace
 
-void find_boundary(Graph& graph, Region& region) {
-  const std::set<const Node*> inside(region.nodes.begin(), region.nodes.end());
+Boundary boundary_of(std::span<Node* const> nodes) {
+  const std::set<const Node*> inside(nodes.begin(), nodes.end());
   std::set<ValueId> seen;
-  for (const Node* node : region.nodes) {
+  Boundary boundary;
+  for (const Node* node : nodes) {
+    const Graph& graph = *node->graph;
     for (const ValueId id : node->in) {
       if (id == kNone || !seen.insert(id).second) continue;
       const Node* producer = graph.value(id).producer();
-      if (!producer || !inside.count(producer)) region.in.push_back(id);
+      if (!producer || !inside.count(producer)) boundary.in.push_back(id);
     }
     for (const ValueId id : node->out) {
       if (id == kNone) continue;
@@ -168,13 +169,15 @@ void find_boundary(Graph& graph, Region& region) {
       const bool leaves = graph.output_used(id) ||
                           std::any_of(uses.begin(), uses.end(),
                                       [&](const Use& use) { return !inside.count(use.node); });
-      if (leaves) region.out.push_back(id);
+      if (leaves) boundary.out.push_back(id);
     }
   }
+  return boundary;
 }
 
-std::vector<Region> grow_regions(Graph& graph, const std::function<bool(const Node&)>& eligible,
-                                 const Joinable& joinable) {
+std::vector<std::vector<Node*>> grow_regions(Graph& graph,
+                                             const std::function<bool(const Node&)>& eligible,
+                                             const Joinable& joinable) {
   return Grower(graph, eligible, joinable).grow();
 }
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <span>
 
-#include "providers/provider.h"
+#include "csrc/graph/graph.h"
 
 namespace ort {
 
@@ -14,10 +14,14 @@ using Joinable = std::function<bool(std::span<Node* const>)>;
 // Partitions the nodes that `eligible` takes into convex regions: no path leaves a region and comes
 // back, not even through other regions. Nodes of different segments are never joined. Producers are
 // joined with consumers first, then regions that read one value.
-std::vector<Region> grow_regions(Graph& graph, const std::function<bool(const Node&)>& eligible,
-                                 const Joinable& joinable);
+std::vector<std::vector<Node*>> grow_regions(Graph& graph,
+                                             const std::function<bool(const Node&)>& eligible,
+                                             const Joinable& joinable);
 
 // The values that enter and leave a set of nodes, each once, in order of appearance.
-void find_boundary(Graph& graph, Region& region);
+struct Boundary {
+  std::vector<ValueId> in, out;
+};
+Boundary boundary_of(std::span<Node* const> nodes);
 
 }  // namespace ort

@@ -7,6 +7,8 @@
 #include "csrc/graph/verify.h"
 #include "csrc/passes/dce.h"
 #include "csrc/passes/pipeline.h"
+#include "csrc/session/dump.h"
+#include "csrc/session/evaluator.h"
 #include "gradient_graph/differentiate.h"
 #include "gradient_graph/segments.h"
 #include "gradient_graph/stash.h"
@@ -40,7 +42,11 @@ Program::Program(const Graph& captured, const CompileOptions& options, std::vect
     : n_inputs_(captured.inputs().size()), n_outputs_(captured.outputs().size()) {
   std::unique_ptr<Graph> graph = captured.clone();
   const std::vector<const Provider*> providers = providers_of(options);
-  const PassOptions passes{options.check, options.fuel, options.off};
+  const Provider* reference = find_provider("reference");
+  std::optional<ProviderEvaluator> evaluator;
+  if (reference) evaluator.emplace(*reference);
+  PassOptions passes{options.check, options.fuel, options.off, evaluator ? &*evaluator : nullptr, dumper(options.dump)};
+  if (passes.stage) passes.stage("captured", *graph);
   raise(*graph, passes);
   if (!wrt.empty() && !defined.empty()) compile_gradient(*graph, options, wrt, defined);
   optimise(*graph, passes);
@@ -58,6 +64,7 @@ Program::Program(const Graph& captured, const CompileOptions& options, std::vect
     grad::wait_for_readers(*graph, inputs, segments_);
   }
   if (options.check) verify(*graph, "stash");
+  if (passes.stage) passes.stage("stash", *graph);
   layout_ = lay_out(std::move(graph), n_outputs_, providers);
 }
 

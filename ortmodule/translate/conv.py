@@ -34,7 +34,7 @@ def _named_padding(padding, kernel, dilations):
     """torch's "same" puts the odd one at the end; ONNX's auto_pad is not used."""
     if padding == "valid":
         return [0] * (2 * len(kernel))
-    total = [d * (k - 1) for k, d in zip(kernel, dilations)]
+    total = [d * (k - 1) for k, d in zip(kernel, dilations, strict=False)]
     return [n // 2 for n in total] + [n - n // 2 for n in total]
 
 

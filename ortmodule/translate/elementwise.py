@@ -364,5 +364,3 @@ def logaddexp(t, x, y):
     low = t.op("Neg", t.op("Abs", t.op("Sub", x, y)))
     one = t.scalar(1, x.dtype)
     return t.op("Add", t.op("Max", x, y), t.op("Log", t.op("Add", one, t.op("Exp", low))))
-
-

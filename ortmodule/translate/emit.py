@@ -186,7 +186,9 @@ class Emitter:
             return total
         if name == "OpaqueUnaryFn_sqrt":
             return self.op("Sqrt", args[0])
-        raise NotCapturable(f"the number {expr} is made of sizes by {name}, which has no translation")
+        raise NotCapturable(
+            f"the number {expr} is made of sizes by {name}, which has no translation"
+        )
 
 
 @functools.cache
@@ -208,7 +210,9 @@ def _dummy(arg: Any) -> Any:
 
 def _result_type(dummies: list[Any]) -> torch.dtype:
     made = [
-        torch.empty((1,) if d[1] else (), dtype=getattr(torch, d[0])) if isinstance(d, tuple) else d(1)
+        torch.empty((1,) if d[1] else (), dtype=getattr(torch, d[0]))
+        if isinstance(d, tuple)
+        else d(1)
         for d in dummies
     ]
     if len(made) == 1:

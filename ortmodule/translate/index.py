@@ -30,7 +30,9 @@ def take_along_dim(t, x, index, dim=None):
         x, index = (t.op("Reshape", v, t.ints([-1])) for v in (x, index))
         return t.op("GatherElements", x, index, axis=0)
     axis = dim % x.rank
-    dims = [o if i != axis else d for i, (o, d) in enumerate(zip(t.out_dims(), x.dims))]
+    dims = [
+        o if i != axis else d for i, (o, d) in enumerate(zip(t.out_dims(), x.dims, strict=False))
+    ]
     return t.op("GatherElements", t.expand(x, dims), t.expand(index, t.out_dims()), axis=axis)
 
 
@@ -69,7 +71,7 @@ def index(t, x, indices):
     if len(axes) == 1:
         return t.op("Gather", x, t.cast(given[0], "int64"), axis=axes[0])
     moved = t.transpose(x, [*axes, *rest])
-    where = [_wrapped(t, i, x.dims[a]) for i, a in zip(given, axes)]
+    where = [_wrapped(t, i, x.dims[a]) for i, a in zip(given, axes, strict=False)]
     at = broadcast_index(t, where)
     out = t.op("GatherND", moved, at, batch_dims=0)
     lead = at.rank - 1

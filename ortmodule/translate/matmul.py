@@ -51,7 +51,7 @@ def einsum(t, equation, operands, *, path=None):
     if terms is None or any(len(set(term)) != len(term) for term in terms):
         return NotImplemented  # a repeated letter is a diagonal
     value, letters = operands[0], terms[0]
-    for i, (other, theirs) in enumerate(zip(operands[1:], terms[1:]), start=2):
+    for i, (other, theirs) in enumerate(zip(operands[1:], terms[1:], strict=False), start=2):
         later = set(out).union(*map(set, terms[i:]))
         value, letters = _contract(t, value, letters, other, theirs, later)
     gone = [i for i, c in enumerate(letters) if c not in out]
@@ -65,10 +65,10 @@ def _parse(equation: str, ranks: list[int]) -> tuple[list[str] | None, str]:
     """Terms and output as letters, `...` replaced by capital letters of its own."""
     left, arrow, out = equation.replace(" ", "").partition("->")
     terms = left.split(",")
-    extra = [rank - len(term.replace("...", "")) for term, rank in zip(terms, ranks)]
-    widest = max((e for e, term in zip(extra, terms) if "..." in term), default=0)
+    extra = [rank - len(term.replace("...", "")) for term, rank in zip(terms, ranks, strict=False)]
+    widest = max((e for e, term in zip(extra, terms, strict=False) if "..." in term), default=0)
     dots = [f"{chr(0x391 + i)}" for i in range(widest)]
-    if any("..." in term and e != widest for e, term in zip(extra, terms)):
+    if any("..." in term and e != widest for e, term in zip(extra, terms, strict=False)):
         return None, ""
     expanded = [term.replace("...", "".join(dots)) for term in terms]
     if not arrow:
@@ -86,7 +86,7 @@ def _contract(t, x, xs: str, y, ys: str, later: set[str]):
     inner = [c for c in xs if c in ys and c not in later]
     left = [c for c in xs if c not in ys]
     right = [c for c in ys if c not in xs]
-    size = {**dict(zip(ys, y.dims)), **dict(zip(xs, x.dims))}
+    size = {**dict(zip(ys, y.dims, strict=False)), **dict(zip(xs, x.dims, strict=False))}
     x = t.transpose(x, [xs.index(c) for c in (*batch, *left, *inner)])
     y = t.transpose(y, [ys.index(c) for c in (*batch, *inner, *right)])
     dims = [[size[c] for c in group] for group in (batch, left, inner, right)]

@@ -26,13 +26,13 @@ def decompose(t: Any, args: list, kwargs: dict) -> Any:
     from .translator import storage_key
 
     traced = _traced_arguments(t.node)
-    tensors = [x for x in _tensor_leaves(traced)]
+    tensors = list(_tensor_leaves(traced))
     program = _trace(target, traced, tensors)
     if program is None:
         return None
     t.alive.append(program)
     refs = []
-    values = [v for v in _value_leaves((args, kwargs))]
+    values = list(_value_leaves((args, kwargs)))
     for value, tensor in zip(values, tensors, strict=True):
         refs.append(Ref(Storage(value), (), storage_key(tensor)))
     node = t.node
@@ -59,7 +59,7 @@ def _trace(target: Any, traced: tuple, tensors: list) -> fx.GraphModule | None:
     try:
         with torch.no_grad():  # below autograd, where composite ops come apart by themselves
             program = make_fx(call)(tensors)
-    except NotImplementedError:
+    except Exception:  # not for these sizes: the op is kept whole
         return None
     if _guard_count(tensors) != guards:
         return None  # it would hold for some sizes only, and the size predicate is already made
@@ -81,15 +81,17 @@ def emit_opaque(t: Any, args: list, kwargs: dict) -> Any:
     named = json.dumps({k: _encode(t, v, inputs) for k, v in kwargs.items()}, separators=(",", ":"))
     val = t.node.meta["val"]
     outs = list(val) if isinstance(val, (list, tuple)) else [val]
+    schema = t.target.name()
+    if t.target.namespace == "ortmodule":  # a recurrent layer's stand-in takes aten's arguments
+        schema = f"aten::{schema.removeprefix('ortmodule::')}.input"
     attrs = {
-        "schema": t.target.name(),
+        "schema": schema,
         "args": encoded,
         "kwargs": named,
         "types": [f"{dtype_name(v.dtype)}[{', '.join(map(str, t.dims_of(v)))}]" for v in outs],
         "random": int(_RANDOM in t.target.tags),
     }
-    name = t.target.name().removeprefix("aten::")
-    return list(t.g.emit(name, inputs, attrs, len(outs), "aten"))
+    return list(t.g.emit(schema.removeprefix("aten::"), inputs, attrs, len(outs), "aten"))
 
 
 def _encode(t: Any, arg: Any, inputs: list) -> Any:

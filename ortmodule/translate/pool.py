@@ -64,9 +64,9 @@ def _adaptive(space: int, average: bool):
                 return t.op("GlobalAveragePool" if average else "GlobalMaxPool", x)
             return t.reduce("ReduceMean" if average else "ReduceMax", x, axes, keepdim=True)
         inner = x.dims[x.rank - space :]
-        if not all(isinstance(d, int) and d % s == 0 for d, s in zip(inner, size)):
+        if not all(isinstance(d, int) and d % s == 0 for d, s in zip(inner, size, strict=False)):
             return NotImplemented
-        kernel = [d // s for d, s in zip(inner, size)]
+        kernel = [d // s for d, s in zip(inner, size, strict=False)]
         attrs = {"kernel_shape": kernel, "strides": kernel}
         name = "AveragePool" if average else "MaxPool"
         return _lifted(t, x, space, lambda v: t.op(name, v, **attrs))

@@ -58,7 +58,9 @@ class Ref:
     @property
     def tainted(self) -> bool:
         """Whether a gradient flows to it."""
-        return self.storage.tainted and not any(link.name == "detach.default" for link in self.links)
+        return self.storage.tainted and not any(
+            link.name == "detach.default" for link in self.links
+        )
 
     def read(self, t: Any) -> Any:
         """The tensor's value now."""
@@ -75,7 +77,7 @@ class Ref:
         for link in self.links[:-1]:
             bases.append(link.forward(t, bases[-1]))
         new = value
-        for link, base in zip(reversed(self.links), reversed(bases)):
+        for link, base in zip(reversed(self.links), reversed(bases), strict=False):
             new = link.backward(t, base, new)
         storage.value = new
         storage.version += 1
@@ -83,6 +85,6 @@ class Ref:
         self._value, self._version = value, storage.version
 
     def look_through(self, link: Link) -> None:
-        """Metadata written in place (unsqueeze_, t_): the same tensor, seen through one more view."""
+        """Metadata written in place (t_): the same tensor, seen through one more view."""
         self.links = (*self.links, link)
         self._version = -1

@@ -8,7 +8,7 @@ INVERSES: dict[str, Callable] = {}
 
 
 def aten(*names: str) -> Callable:
-    """Registers a rule for the ATen ops `names`, as in `add.Tensor`; `add_.Tensor` comes with it."""
+    """Registers a rule for the ATen ops `names`; that for `add.Tensor` serves `add_.Tensor`."""
 
     def register(rule: Callable) -> Callable:
         for name in names:

@@ -21,7 +21,7 @@ def _recurrent(onnx: str, **attrs):
             given = [weights[(at + d) * each : (at + d + 1) * each] for d in range(directions)]
             states = [t.slice(s, 0, at, at + directions) for s in state]
             x, *last = _layer(t, onnx, x, states, given, attrs)
-            for all_of, one in zip(lasts, last):
+            for all_of, one in zip(lasts, last, strict=False):
                 all_of.append(one)
             if p > 0 and train and layer + 1 < layers:
                 x = dropout(t, x, p, True)

@@ -80,7 +80,7 @@ def undo_permute(t, base, view, dims):
 def movedim(t, x, source, destination):
     source = [source] if isinstance(source, int) else source
     destination = [destination] if isinstance(destination, int) else destination
-    to = {d % x.rank: s % x.rank for s, d in zip(source, destination)}
+    to = {d % x.rank: s % x.rank for s, d in zip(source, destination, strict=False)}
     rest = iter(i for i in range(x.rank) if i not in to.values())
     return t.transpose(x, [to[i] if i in to else next(rest) for i in range(x.rank)])
 
@@ -255,7 +255,7 @@ def roll(t, x, shifts, dims=()):
     if not dims:
         flat = t.op("Reshape", x, t.ints([-1]))
         return t.reshape(_rolled(t, flat, shifts[0], 0), x.dims)
-    for shift, dim in zip(shifts, dims):
+    for shift, dim in zip(shifts, dims, strict=False):
         x = _rolled(t, x, shift, dim % x.rank)
     return x
 

@@ -140,11 +140,15 @@ class Translator(Emitter):
 
     def refuse(self, reason: str, op: str | None = None) -> None:
         """Raises NotCapturable with the place of the running node."""
-        module, file, line = place_of_node(self.node) if self.node is not None else (None, None, None)
-        raise NotCapturable(reason, op=op or str(self.target or ""), module=module, file=file, line=line)
+        module, file, line = (
+            place_of_node(self.node) if self.node is not None else (None, None, None)
+        )
+        raise NotCapturable(
+            reason, op=op or str(self.target or ""), module=module, file=file, line=line
+        )
 
     def fit(self, value: Any, dims: list, dtype: str) -> Any:
-        """`value` with exactly this dtype and these dims: what torch proved equal, a graph may not."""
+        """`value` with this dtype and these dims: what torch proved equal, a graph may not."""
         value = self.cast(value, dtype)
         return value if list(value.dims) == dims else self.op("Reshape", value, self.sizes(dims))
 
@@ -277,7 +281,9 @@ class Translator(Emitter):
                 ref.look_through(self._link(name, (), {}, None))
             return ref
         if name in INVERSES and name != "copy.default":
-            ref.look_through(self._link(name, tuple(self._read(args[1:])), self._read(kwargs), None))
+            ref.look_through(
+                self._link(name, tuple(self._read(args[1:])), self._read(kwargs), None)
+            )
             return ref
         before = ref.read(self)
         self.target = _overload(name, self.target)
@@ -296,7 +302,9 @@ class Translator(Emitter):
         if ref.storage.tainted and (self._no_grad_depth or not ref.tainted):
             self.refuse("forward writes, without gradients, to a tensor that has one")
         if ref.key in self._unlinked:
-            self.refuse("forward writes to memory that two tensors share in a way that is not tracked")
+            self.refuse(
+                "forward writes to memory that two tensors share in a way that is not tracked"
+            )
         ref.write(self, value, tainted)
 
     def _wrap(self, outs: Any, name: str, args: Sequence, kwargs: dict) -> Any:
@@ -343,7 +351,7 @@ class Translator(Emitter):
             )
         if list(value.dims) == dims or name == "_shape_as_tensor.default":
             return value
-        for ours, theirs in zip(value.dims, dims):
+        for ours, theirs in zip(value.dims, dims, strict=False):
             if isinstance(ours, int) and isinstance(theirs, int) and ours != theirs:
                 raise AssertionError(
                     f"[{name}] translated to {value.dtype}{value.dims}, torch says {dtype}{dims}"

@@ -1,6 +1,6 @@
 // Scaled dot-product attention and its gradient. A block of query rows against all keys is the only
-// part of the score matrix that exists (Dao et al. 2022, with whole rows); the gradient makes scores
-// again from log_sum_exp. Threads share batch and heads.
+// part of the score matrix that exists (Dao et al. 2022, with whole rows); the gradient makes
+// scores again from log_sum_exp. Threads share batch and heads.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -37,8 +37,8 @@ Shape shape_of(const Request& r, size_t q) {
   s.Hk = ks[1];
   s.S = ks[2];
   s.Dv = vs[3];
-  const bool fits = ks[0] == s.B && vs[0] == s.B && vs[1] == s.Hk && vs[2] == s.S &&
-                    ks[3] == s.D && s.Hk > 0 && s.H % s.Hk == 0;
+  const bool fits = ks[0] == s.B && vs[0] == s.B && vs[1] == s.Hk && vs[2] == s.S && ks[3] == s.D &&
+                    s.Hk > 0 && s.H % s.Hk == 0;
   if (!fits) r.refuse("q, k and v have shapes {}, {} and {}", qs, ks, vs);
   s.block = std::clamp<int64_t>(kScores / std::max<int64_t>(s.S, 1), 8, 128);
   s.block = std::min(s.block, std::max<int64_t>(s.T, 1));
@@ -118,29 +118,35 @@ std::unique_ptr<Kernel> attention(const Request& r) {
   const int most = omp_get_max_threads();
   const bool masked = !s.mask_strides.empty(), wants_lse = r.wants(1);
   const int64_t floats = s.block * s.S;
-  return make_kernel("Attention", [=](const Args& args) {
-    const AttentionRows& f = attention_rows();
-    const uint64_t seed = s.dropout > 0 ? *input<uint64_t>(args, 4) : 0;
-    parallel_for(s.B * s.H * blocks, s.work(), [&](int64_t begin, int64_t end, int thread) {
-      float* scores = static_cast<float*>(args.scratch) + thread * floats;
-      for (int64_t unit = begin; unit < end; ++unit) {
-        const int64_t head = unit / blocks, t0 = unit % blocks * s.block;
-        const Block k{s, head / s.H, head % s.H, t0, std::min(s.block, s.T - t0)};
-        make_scores(k, f, input<float>(args, 0), input<float>(args, 1),
-                    masked ? args.in[3] : nullptr, scores);
-        for (int64_t row = 0; row < k.rows; ++row) {
-          float* x = scores + row * s.S;
-          const float lse = f.softmax(x, k.keys());
-          if (wants_lse) output<float>(args, 1)[head * s.T + t0 + row] = lse;
-          if (s.dropout > 0)
-            f.dropout(x, x, k.keys(), seed, s.counter, k.flat(row), s.dropout);
-        }
-        product(false, false, k.rows, s.Dv, k.keys(), 1.0f, scores, s.S,
-                input<float>(args, 2) + k.kv_head() * s.S * s.Dv, s.Dv, 0.0f,
-                output<float>(args) + (head * s.T + t0) * s.Dv, s.Dv);
-      }
-    }, most);
-  }, static_cast<size_t>(most * floats) * sizeof(float));
+  return make_kernel(
+      "Attention",
+      [=](const Args& args) {
+        const AttentionRows& f = attention_rows();
+        const uint64_t seed = s.dropout > 0 ? *input<uint64_t>(args, 4) : 0;
+        parallel_for(
+            s.B * s.H * blocks, s.work(),
+            [&](int64_t begin, int64_t end, int thread) {
+              float* scores = static_cast<float*>(args.scratch) + thread * floats;
+              for (int64_t unit = begin; unit < end; ++unit) {
+                const int64_t head = unit / blocks, t0 = unit % blocks * s.block;
+                const Block k{s, head / s.H, head % s.H, t0, std::min(s.block, s.T - t0)};
+                make_scores(k, f, input<float>(args, 0), input<float>(args, 1),
+                            masked ? args.in[3] : nullptr, scores);
+                for (int64_t row = 0; row < k.rows; ++row) {
+                  float* x = scores + row * s.S;
+                  const float lse = f.softmax(x, k.keys());
+                  if (wants_lse) output<float>(args, 1)[head * s.T + t0 + row] = lse;
+                  if (s.dropout > 0)
+                    f.dropout(x, x, k.keys(), seed, s.counter, k.flat(row), s.dropout);
+                }
+                product(false, false, k.rows, s.Dv, k.keys(), 1.0f, scores, s.S,
+                        input<float>(args, 2) + k.kv_head() * s.S * s.Dv, s.Dv, 0.0f,
+                        output<float>(args) + (head * s.T + t0) * s.Dv, s.Dv);
+              }
+            },
+            most);
+      },
+      static_cast<size_t>(most * floats) * sizeof(float));
 }
 
 // Pointers of a gradient call, each at its tensor's start.
@@ -182,8 +188,8 @@ void gradient_block(const Block& k, const AttentionRows& f, const GradPointers& 
       std::fill(to + keys, to + s.S, 0.0f);
     }
   }
-  product(false, false, k.rows, s.D, keys, s.scale, ds, s.S, key, s.D, 0.0f,
-          g.dq + rows_at * s.D, s.D);
+  product(false, false, k.rows, s.D, keys, s.scale, ds, s.S, key, s.D, 0.0f, g.dq + rows_at * s.D,
+          s.D);
   product(true, false, keys, s.D, k.rows, s.scale, ds, s.S, g.q + rows_at * s.D, s.D, 1.0f,
           g.dk + k.kv_head() * s.S * s.D, s.D);
 }
@@ -202,31 +208,45 @@ std::unique_ptr<Kernel> attention_grad(const Request& r) {
     spare[i] = total;
     total += element_count(r.sizes(1 + i));
   }
-  return make_kernel("AttentionGrad", [=](const Args& args) {
-    const AttentionRows& f = attention_rows();
-    const auto target = [&](size_t i) {
-      return spare[i] < 0 ? output<float>(args, i) : static_cast<float*>(args.scratch) + spare[i];
-    };
-    const GradPointers g{input<float>(args, 0), input<float>(args, 1), input<float>(args, 2),
-                         input<float>(args, 3), input<float>(args, 6), input<float>(args, 7),
-                         masked ? args.in[4] : nullptr, target(0), target(1), target(2),
-                         wants_mask ? output<float>(args, 3) : nullptr,
-                         s.dropout > 0 ? *input<uint64_t>(args, 5) : 0};
-    const int64_t group = s.H / s.Hk;
-    parallel_for(s.B * s.Hk, s.work() * 3, [&](int64_t begin, int64_t end, int thread) {
-      float* p = static_cast<float*>(args.scratch) + thread * 2 * floats;
-      for (int64_t unit = begin; unit < end; ++unit) {
-        std::fill_n(g.dk + unit * s.S * s.D, s.S * s.D, 0.0f);
-        std::fill_n(g.dv + unit * s.S * s.Dv, s.S * s.Dv, 0.0f);
-        for (int64_t i = 0; i < group; ++i)
-          for (int64_t t0 = 0; t0 < s.T; t0 += s.block) {
-            const int64_t h = unit % s.Hk * group + i;
-            const Block k{s, unit / s.Hk, h, t0, std::min(s.block, s.T - t0)};
-            gradient_block(k, f, g, p, p + floats);
-          }
-      }
-    }, most);
-  }, static_cast<size_t>(total) * sizeof(float));
+  return make_kernel(
+      "AttentionGrad",
+      [=](const Args& args) {
+        const AttentionRows& f = attention_rows();
+        const auto target = [&](size_t i) {
+          return spare[i] < 0 ? output<float>(args, i)
+                              : static_cast<float*>(args.scratch) + spare[i];
+        };
+        const GradPointers g{input<float>(args, 0),
+                             input<float>(args, 1),
+                             input<float>(args, 2),
+                             input<float>(args, 3),
+                             input<float>(args, 6),
+                             input<float>(args, 7),
+                             masked ? args.in[4] : nullptr,
+                             target(0),
+                             target(1),
+                             target(2),
+                             wants_mask ? output<float>(args, 3) : nullptr,
+                             s.dropout > 0 ? *input<uint64_t>(args, 5) : 0};
+        const int64_t group = s.H / s.Hk;
+        parallel_for(
+            s.B * s.Hk, s.work() * 3,
+            [&](int64_t begin, int64_t end, int thread) {
+              float* p = static_cast<float*>(args.scratch) + thread * 2 * floats;
+              for (int64_t unit = begin; unit < end; ++unit) {
+                std::fill_n(g.dk + unit * s.S * s.D, s.S * s.D, 0.0f);
+                std::fill_n(g.dv + unit * s.S * s.Dv, s.S * s.Dv, 0.0f);
+                for (int64_t i = 0; i < group; ++i)
+                  for (int64_t t0 = 0; t0 < s.T; t0 += s.block) {
+                    const int64_t h = unit % s.Hk * group + i;
+                    const Block k{s, unit / s.Hk, h, t0, std::min(s.block, s.T - t0)};
+                    gradient_block(k, f, g, p, p + floats);
+                  }
+              }
+            },
+            most);
+      },
+      static_cast<size_t>(total) * sizeof(float));
 }
 
 }  // namespace

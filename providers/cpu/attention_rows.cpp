@@ -114,8 +114,8 @@ void dropped_row(const float* x, float* y, int64_t count, uint64_t key, uint32_t
 }
 
 AttentionRows rows_of_target() {
-  return {softmax_row, probability_row, score_gradient_row, add_mask_row, keep_row, dot_row,
-          dropped_row};
+  return {softmax_row, probability_row, score_gradient_row, add_mask_row,
+          keep_row,    dot_row,         dropped_row};
 }
 
 }  // namespace

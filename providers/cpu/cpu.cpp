@@ -17,6 +17,9 @@ const KernelTable& kernel_table() {
     register_plain(*t);
     register_loss(*t);
     register_attention(*t);
+    register_conv(*t);
+    register_pool(*t);
+    register_batch_norm(*t);
     return t;
   }();
   return *table;
@@ -48,15 +51,11 @@ class CpuProvider final : public Provider {
 
   std::vector<Region> claim(Graph& graph, const Claimed& claimed) const override {
     Verdict why;
-    const auto free = [&](const Node& node) {
-      return !claimed.taken(node) && known_tensors(node);
-    };
-    std::vector<Region> regions = grow_regions(
-        graph, [&](const Node& node) { return free(node) && fits_tile(node); }, fit_together);
-    for (Region& region : regions) {
-      region.kind = "tile";
-      drop_immediates(graph, region);
-    }
+    const auto free = [&](const Node& node) { return !claimed.taken(node) && known_tensors(node); };
+    std::vector<Region> regions;
+    const auto tiled = [&](const Node& node) { return free(node) && fits_tile(node); };
+    for (std::vector<Node*>& nodes : grow_regions(graph, tiled, fit_together))
+      regions.push_back(tile_region(std::move(nodes)));
     for (Node* node : graph.order()) {
       if (!free(*node) || fits_tile(*node) || !kernel_table().choose(*node, &why)) continue;
       regions.push_back(region_of(*node));

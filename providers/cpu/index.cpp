@@ -1,5 +1,5 @@
-// Reading and writing by index: Gather, Scatter, embeddings and their gradients. An index out of range
-// is an error before memory is touched.
+// Reading and writing by index: Gather, Scatter, embeddings and their gradients. An index out of
+// range is an error before memory is touched.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -14,8 +14,10 @@ namespace {
 class Indices {
  public:
   Indices(const Request& r, size_t operand, std::string op)
-      : operand_(operand), wide_(r.in(operand).dtype == DType::i64),
-        count_(element_count(r.sizes(operand))), op_(std::move(op)) {}
+      : operand_(operand),
+        wide_(r.in(operand).dtype == DType::i64),
+        count_(element_count(r.sizes(operand))),
+        op_(std::move(op)) {}
   int64_t count() const { return count_; }
   int64_t at(const Args& args, int64_t i, int64_t size) const {
     const int64_t raw =
@@ -64,10 +66,12 @@ std::unique_ptr<Kernel> gather(const Request& r) {
   return gather_along(r, r.axis("axis", static_cast<int64_t>(r.sizes(0).size())), "Gather");
 }
 
-std::unique_ptr<Kernel> embedding(const Request& r) { return gather_along(r, 0, "ort::Embedding"); }
+std::unique_ptr<Kernel> embedding(const Request& r) {
+  return gather_along(r, 0, "ort::Embedding");
+}
 
-// dx[index] += dy row by row. Threads share the rows of dx, each walks the indices in order: the sum
-// does not depend on their timing.
+// dx[index] += dy row by row. Threads share the rows of dx, each walks the indices in order: the
+// sum does not depend on their timing.
 std::unique_ptr<Kernel> gather_grad(const Request& r) {
   const Sizes whole = r.out().sizes;
   const Around x(whole, r.axis("axis", static_cast<int64_t>(whole.size())));
@@ -78,18 +82,19 @@ std::unique_ptr<Kernel> gather_grad(const Request& r) {
     const float* dy = input<float>(args, 0);
     const int64_t count = indices.count(), slices = x.outer * x.size;
     for (int64_t i = 0; i < count; ++i) indices.at(args, i, x.size);
-    parallel_for(slices, (slices + x.outer * count) * x.inner, [&](int64_t begin, int64_t end, int) {
-      std::memset(dx + begin * x.inner, 0,
-                  static_cast<size_t>((end - begin) * x.inner) * sizeof(float));
-      for (int64_t o = begin / x.size; o * x.size < end; ++o)
-        for (int64_t i = 0; i < count; ++i) {
-          const int64_t at = indices.at(args, i, x.size), slice = o * x.size + at;
-          if (slice < begin || slice >= end || at == padding) continue;
-          float* to = dx + slice * x.inner;
-          const float* from = dy + (o * count + i) * x.inner;
-          for (int64_t c = 0; c < x.inner; ++c) to[c] += from[c];
-        }
-    });
+    parallel_for(slices, (slices + x.outer * count) * x.inner,
+                 [&](int64_t begin, int64_t end, int) {
+                   std::memset(dx + begin * x.inner, 0,
+                               static_cast<size_t>((end - begin) * x.inner) * sizeof(float));
+                   for (int64_t o = begin / x.size; o * x.size < end; ++o)
+                     for (int64_t i = 0; i < count; ++i) {
+                       const int64_t at = indices.at(args, i, x.size), slice = o * x.size + at;
+                       if (slice < begin || slice >= end || at == padding) continue;
+                       float* to = dx + slice * x.inner;
+                       const float* from = dy + (o * count + i) * x.inner;
+                       for (int64_t c = 0; c < x.inner; ++c) to[c] += from[c];
+                     }
+                 });
   });
 }
 
@@ -136,11 +141,21 @@ Update update_of(const Request& r) {
 template <class T>
 void apply(Update how, T& to, T value) {
   switch (how) {
-    case Update::none: to = value; break;
-    case Update::add: to = static_cast<T>(to + value); break;
-    case Update::mul: to = static_cast<T>(to * value); break;
-    case Update::max: to = std::max(to, value); break;
-    case Update::min: to = std::min(to, value); break;
+    case Update::none:
+      to = value;
+      break;
+    case Update::add:
+      to = static_cast<T>(to + value);
+      break;
+    case Update::mul:
+      to = static_cast<T>(to * value);
+      break;
+    case Update::max:
+      to = std::max(to, value);
+      break;
+    case Update::min:
+      to = std::min(to, value);
+      break;
   }
 }
 
@@ -194,10 +209,10 @@ std::unique_ptr<Kernel> gather_nd(const Request& r) {
   return make_kernel("GatherND", [=](const Args& args) {
     const size_t block = static_cast<size_t>(tuples.block) * bytes;
     for (int64_t i = 0; i < tuples.count; ++i)
-      std::memcpy(output<char>(args) + static_cast<size_t>(i) * block,
-                  input<char>(args, 0) +
-                      static_cast<size_t>(tuples.offset(args, indices, i)) * bytes,
-                  block);
+      std::memcpy(
+          output<char>(args) + static_cast<size_t>(i) * block,
+          input<char>(args, 0) + static_cast<size_t>(tuples.offset(args, indices, i)) * bytes,
+          block);
   });
 }
 

@@ -1,5 +1,6 @@
-// Softmax cross entropy over class indices and its gradient, with torch's weights, ignored targets and
-// label smoothing. Probabilities are never stored: the gradient makes them again from log_sum_exp.
+// Softmax cross entropy over class indices and its gradient, with torch's weights, ignored targets
+// and label smoothing. Probabilities are never stored: the gradient makes them again from
+// log_sum_exp.
 #include <cmath>
 #include <numeric>
 
@@ -120,8 +121,8 @@ class Rows {
 };
 
 // -log p of the target, smoothed over all classes.
-float row_loss(const Settings& s, const Rows& rows, const Steps& steps, int64_t row,
-               const float* x, float lse) {
+float row_loss(const Settings& s, const Rows& rows, const Steps& steps, int64_t row, const float* x,
+               float lse) {
   const int64_t t = rows.target(row);
   const float own = rows.weight_of(t) * (lse - x[t]);
   if (s.smoothing == 0) return own;
@@ -142,26 +143,32 @@ std::unique_ptr<Kernel> cross_entropy(const Request& r) {
   const Steps steps;
   const int most = omp_get_max_threads();
   const size_t floats = static_cast<size_t>(s.rows + most * 2 * s.classes);
-  return make_kernel("CrossEntropy", [=](const Args& args) {
-    const Rows rows(s, args.in[1], weighted ? input<float>(args, 2) : nullptr);
-    float* losses = s.reduction == Reduction::none ? output<float>(args)
-                                                   : static_cast<float*>(args.scratch);
-    float* buffers = static_cast<float*>(args.scratch) + s.rows;
-    parallel_for(s.rows, s.rows * s.classes * 8, [&](int64_t begin, int64_t end, int thread) {
-      float* gathered = buffers + thread * 2 * s.classes;
-      float* shifted = gathered + s.classes;
-      for (int64_t row = begin; row < end; ++row) {
-        const float* x = rows.logits(input<float>(args, 0), row, gathered);
-        const float top = apply(steps.max, x, nullptr, s.classes);
-        apply_row(steps.minus, shifted, x, &top, s.classes);
-        apply_row(steps.exp, shifted, shifted, nullptr, s.classes);
-        const float lse = top + std::log(apply(steps.sum, shifted, nullptr, s.classes));
-        if (wants_lse) output<float>(args, 1)[row] = lse;
-        losses[row] = rows.ignored(row) ? 0.0f : row_loss(s, rows, steps, row, x, lse);
-      }
-    }, most);
-    if (s.reduction != Reduction::none) finish_loss(s, rows, losses, output<float>(args));
-  }, floats * sizeof(float));
+  return make_kernel(
+      "CrossEntropy",
+      [=](const Args& args) {
+        const Rows rows(s, args.in[1], weighted ? input<float>(args, 2) : nullptr);
+        float* losses = s.reduction == Reduction::none ? output<float>(args)
+                                                       : static_cast<float*>(args.scratch);
+        float* buffers = static_cast<float*>(args.scratch) + s.rows;
+        parallel_for(
+            s.rows, s.rows * s.classes * 8,
+            [&](int64_t begin, int64_t end, int thread) {
+              float* gathered = buffers + thread * 2 * s.classes;
+              float* shifted = gathered + s.classes;
+              for (int64_t row = begin; row < end; ++row) {
+                const float* x = rows.logits(input<float>(args, 0), row, gathered);
+                const float top = apply(steps.max, x, nullptr, s.classes);
+                apply_row(steps.minus, shifted, x, &top, s.classes);
+                apply_row(steps.exp, shifted, shifted, nullptr, s.classes);
+                const float lse = top + std::log(apply(steps.sum, shifted, nullptr, s.classes));
+                if (wants_lse) output<float>(args, 1)[row] = lse;
+                losses[row] = rows.ignored(row) ? 0.0f : row_loss(s, rows, steps, row, x, lse);
+              }
+            },
+            most);
+        if (s.reduction != Reduction::none) finish_loss(s, rows, losses, output<float>(args));
+      },
+      floats * sizeof(float));
 }
 
 // g ((1 - e) w_t (p - [t]) + e / C (W p - w)) for every class.
@@ -183,32 +190,38 @@ std::unique_ptr<Kernel> cross_entropy_grad(const Request& r) {
   const Steps steps;
   const int most = omp_get_max_threads();
   const size_t floats = static_cast<size_t>(most * s.classes);
-  return make_kernel("CrossEntropyGrad", [=](const Args& args) {
-    const Rows rows(s, args.in[2], weighted ? input<float>(args, 4) : nullptr);
-    const float* dloss = input<float>(args, 0);
-    const double total = s.reduction == Reduction::mean ? rows.total() : 1.0;
-    parallel_for(s.rows, s.rows * s.classes * 8, [&](int64_t begin, int64_t end, int thread) {
-      float* buffer = static_cast<float*>(args.scratch) + thread * s.classes;
-      for (int64_t row = begin; row < end; ++row) {
-        float* to = rows.at(output<float>(args), row);
-        float* p = s.inner == 1 ? to : buffer;
-        if (rows.ignored(row)) {
-          std::fill_n(p, s.classes, 0.0f);
-        } else {
-          const float* x = rows.logits(input<float>(args, 1), row, buffer);
-          const float lse = input<float>(args, 3)[row];
-          apply_row(steps.minus, p, x, &lse, s.classes);
-          apply_row(steps.exp, p, p, nullptr, s.classes);
-          const float g = s.reduction == Reduction::none
-                              ? dloss[row]
-                              : static_cast<float>(dloss[0] / total);
-          row_gradient(s, rows, steps, row, g, p);
-        }
-        if (s.inner != 1)
-          for (int64_t c = 0; c < s.classes; ++c) to[c * s.inner] = p[c];
-      }
-    }, most);
-  }, floats * sizeof(float));
+  return make_kernel(
+      "CrossEntropyGrad",
+      [=](const Args& args) {
+        const Rows rows(s, args.in[2], weighted ? input<float>(args, 4) : nullptr);
+        const float* dloss = input<float>(args, 0);
+        const double total = s.reduction == Reduction::mean ? rows.total() : 1.0;
+        parallel_for(
+            s.rows, s.rows * s.classes * 8,
+            [&](int64_t begin, int64_t end, int thread) {
+              float* buffer = static_cast<float*>(args.scratch) + thread * s.classes;
+              for (int64_t row = begin; row < end; ++row) {
+                float* to = rows.at(output<float>(args), row);
+                float* p = s.inner == 1 ? to : buffer;
+                if (rows.ignored(row)) {
+                  std::fill_n(p, s.classes, 0.0f);
+                } else {
+                  const float* x = rows.logits(input<float>(args, 1), row, buffer);
+                  const float lse = input<float>(args, 3)[row];
+                  apply_row(steps.minus, p, x, &lse, s.classes);
+                  apply_row(steps.exp, p, p, nullptr, s.classes);
+                  const float g = s.reduction == Reduction::none
+                                      ? dloss[row]
+                                      : static_cast<float>(dloss[0] / total);
+                  row_gradient(s, rows, steps, row, g, p);
+                }
+                if (s.inner != 1)
+                  for (int64_t c = 0; c < s.classes; ++c) to[c * s.inner] = p[c];
+              }
+            },
+            most);
+      },
+      floats * sizeof(float));
 }
 
 }  // namespace

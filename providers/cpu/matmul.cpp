@@ -1,5 +1,5 @@
-// Matrix products: MatMul, Gemm, ort::MatMul and ort::Linear. Large ones are oneDNN's matmul with its
-// epilogue, small ones its sgemm, whose start costs less; other dtypes run a plain loop.
+// Matrix products: MatMul, Gemm, ort::MatMul and ort::Linear. Large ones are oneDNN's matmul with
+// its epilogue, small ones its sgemm, whose start costs less; other dtypes run a plain loop.
 #include <cstring>
 
 #include "providers/cpu/onednn.h"
@@ -76,8 +76,7 @@ dnnl::memory::desc matrix_desc(const Sizes& batch, int64_t rows, int64_t cols, b
 }
 
 bool is_row_bias(const Product& p) {
-  return !p.bias_sizes.empty() && p.bias_sizes.back() == p.n &&
-         element_count(p.bias_sizes) == p.n;
+  return !p.bias_sizes.empty() && p.bias_sizes.back() == p.n && element_count(p.bias_sizes) == p.n;
 }
 
 std::string product_name(const Request& r, const Product& p) {
@@ -115,8 +114,8 @@ std::unique_ptr<Kernel> make_primitive(const Request& r, const Product& p) {
     if (p.bias) {
       bias = dense_desc(*bias_over(p));
       const bool plain = p.alpha == 1.0f && is_row_bias(p);
-      const int id = plain ? DNNL_ARG_BIAS
-                           : DNNL_ARG_ATTR_MULTIPLE_POST_OP(ops.len()) | DNNL_ARG_SRC_1;
+      const int id =
+          plain ? DNNL_ARG_BIAS : DNNL_ARG_ATTR_MULTIPLE_POST_OP(ops.len()) | DNNL_ARG_SRC_1;
       if (!plain) ops.append_binary(dnnl::algorithm::binary_add, bias);
       arguments.push_back({id, bias, false, *p.bias});
       if (!plain) bias = {};
@@ -151,13 +150,21 @@ std::unique_ptr<Kernel> make_small(const Request& r, const Product& p) {
       for (int64_t row = 0; row < p.m; ++row)
         std::memcpy(y + row * p.n, bias, static_cast<size_t>(p.n) * sizeof(float));
     }
-    const dnnl_status_t status = dnnl_sgemm(
-        p.trans_a ? 'T' : 'N', p.trans_b ? 'T' : 'N', p.m, p.n, p.k, p.alpha,
-        input<float>(args, 0), p.trans_a ? p.m : p.k, input<float>(args, 1),
-        p.trans_b ? p.k : p.n, p.bias ? 1.0f : 0.0f, y, p.n);
+    const dnnl_status_t status =
+        dnnl_sgemm(p.trans_a ? 'T' : 'N', p.trans_b ? 'T' : 'N', p.m, p.n, p.k, p.alpha,
+                   input<float>(args, 0), p.trans_a ? p.m : p.k, input<float>(args, 1),
+                   p.trans_b ? p.k : p.n, p.bias ? 1.0f : 0.0f, y, p.n);
     check(status == dnnl_success, "oneDNN's sgemm gives status {}", static_cast<int>(status));
-    if (activate) activate({.dst = y, .a = y, .b = nullptr, .c = nullptr, .count = p.m * p.n,
-                            .p = 1.0f, .key = 0, .counter = 0, .index = 0});
+    if (activate)
+      activate({.dst = y,
+                .a = y,
+                .b = nullptr,
+                .c = nullptr,
+                .count = p.m * p.n,
+                .p = 1.0f,
+                .key = 0,
+                .counter = 0,
+                .index = 0});
   };
   return make_kernel(product_name(r, p), run);
 }
@@ -222,8 +229,16 @@ std::unique_ptr<Kernel> make_empty_product(const Request& r, const Product& p) {
         from += rest % out[axis] * strides[axis];
       y[at] = p.bias ? input<float>(args, *p.bias)[from] : 0.0f;
     }
-    if (activate) activate({.dst = y, .a = y, .b = nullptr, .c = nullptr, .count = count,
-                            .p = 1.0f, .key = 0, .counter = 0, .index = 0});
+    if (activate)
+      activate({.dst = y,
+                .a = y,
+                .b = nullptr,
+                .c = nullptr,
+                .count = count,
+                .p = 1.0f,
+                .key = 0,
+                .counter = 0,
+                .index = 0});
   });
 }
 
@@ -274,7 +289,8 @@ Verdict float_product(const Node& node) {
 }  // namespace
 
 void register_matmul(KernelTable& table) {
-  table.op("MatMul").add("onednn", float_product, matmul_kernel)
+  table.op("MatMul")
+      .add("onednn", float_product, matmul_kernel)
       .add("plain", fixed_width, matmul_kernel);
   table.op("Gemm").add("onednn", plain_gemm, gemm_kernel);
   table.op("ort::MatMul").add("onednn", float_product, fused_kernel);

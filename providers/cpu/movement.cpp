@@ -1,5 +1,5 @@
-// Ops that move data and compute nothing: views, Transpose, Slice, Concat, Split, Expand, Tile, Pad,
-// Trilu and the gradients of Slice and Pad.
+// Ops that move data and compute nothing: views, Transpose, Slice, Concat, Split, Expand, Tile,
+// Pad, Trilu and the gradients of Slice and Pad.
 #include <algorithm>
 #include <cstring>
 
@@ -10,7 +10,9 @@
 namespace ort::cpu {
 namespace {
 
-size_t width(const Request& r, size_t i = 0) { return size_of(r.in(i).dtype); }
+size_t width(const Request& r, size_t i = 0) {
+  return size_of(r.in(i).dtype);
+}
 
 // The output is the input's bytes: nothing to do where the plan lets them share memory.
 class ViewKernel final : public Kernel {
@@ -37,8 +39,7 @@ std::unique_ptr<Kernel> view(const Request& r) {
 
 std::unique_ptr<Kernel> copy_kernel(const Request& r, Sizes sizes, Sizes from, Sizes to) {
   const StridedCopy copy(std::move(sizes), std::move(from), std::move(to), width(r));
-  return make_kernel(r.node().op,
-                     [copy](const Args& args) { copy.run(args.in[0], args.out[0]); });
+  return make_kernel(r.node().op, [copy](const Args& args) { copy.run(args.in[0], args.out[0]); });
 }
 
 std::unique_ptr<Kernel> transpose(const Request& r) {
@@ -86,8 +87,8 @@ struct Cut {
   Sizes strides;
 };
 
-Cut cut_of(const Sizes& whole, const std::vector<int64_t>& starts,
-           const std::vector<int64_t>& axes, const std::vector<int64_t>& steps) {
+Cut cut_of(const Sizes& whole, const std::vector<int64_t>& starts, const std::vector<int64_t>& axes,
+           const std::vector<int64_t>& steps) {
   Cut cut;
   cut.strides = strides_of(whole);
   const Sizes own = cut.strides;
@@ -99,7 +100,8 @@ Cut cut_of(const Sizes& whole, const std::vector<int64_t>& starts,
     const int64_t step = steps.empty() ? 1 : steps[i], size = whole[a];
     check(step != 0, "[Slice] a step is 0");
     const int64_t start = starts[i] < 0 ? starts[i] + size : starts[i];
-    cut.offset += own[a] * std::clamp<int64_t>(start, 0, step > 0 ? size : std::max<int64_t>(size - 1, 0));
+    cut.offset +=
+        own[a] * std::clamp<int64_t>(start, 0, step > 0 ? size : std::max<int64_t>(size - 1, 0));
     cut.strides[a] = own[a] * step;
   }
   return cut;
@@ -278,9 +280,9 @@ std::unique_ptr<Kernel> pad_kernel(const Request& r) {
   const bool value = r.has(2);
   if (original.empty()) return view(r);
   return make_kernel("Pad", [=](const Args& args) {
-    const auto sources = pad_sources(
-        original, padded, read_ints(pads, args.in[1]),
-        axes.present ? read_ints(axes, args.in[3]) : std::vector<int64_t>{}, mode);
+    const auto sources =
+        pad_sources(original, padded, read_ints(pads, args.in[1]),
+                    axes.present ? read_ints(axes, args.in[3]) : std::vector<int64_t>{}, mode);
     dispatch(dtype, [&]<class T>() {
       pad(original, padded, sources, input<T>(args, 0), value ? *input<T>(args, 2) : T{},
           output<T>(args));
@@ -294,9 +296,9 @@ std::unique_ptr<Kernel> pad_grad(const Request& r) {
   const Operand pads = r.in(1), axes = r.has(2) ? r.in(2) : Operand{};
   if (original.empty()) return view(r);
   return make_kernel("PadGrad", [=](const Args& args) {
-    const auto sources = pad_sources(
-        original, padded, read_ints(pads, args.in[1]),
-        axes.present ? read_ints(axes, args.in[2]) : std::vector<int64_t>{}, mode);
+    const auto sources =
+        pad_sources(original, padded, read_ints(pads, args.in[1]),
+                    axes.present ? read_ints(axes, args.in[2]) : std::vector<int64_t>{}, mode);
     float* dx = output<float>(args);
     clear(dx, static_cast<size_t>(element_count(original)) * sizeof(float));
     const float* dy = input<float>(args, 0);
@@ -341,8 +343,8 @@ Verdict known_split(const Node& node) {
 }  // namespace
 
 void register_movement(KernelTable& table) {
-  for (const char* op : {"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity",
-                         "ort::StopGradient"})
+  for (const char* op :
+       {"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "ort::StopGradient"})
     table.op(op).add("view", fixed_width, view);
   table.op("Transpose").add("copy", fixed_width, transpose);
   table.op("Expand").add("copy", fixed_width, expand);

@@ -49,17 +49,47 @@ PrimitiveKernel::PrimitiveKernel(dnnl::primitive primitive, dnnl::memory::desc s
     : primitive_(std::move(primitive)),
       scratchpad_(std::move(scratchpad)),
       arguments_(std::move(arguments)),
-      name_(std::move(name)) {}
+      name_(std::move(name)) {
+  const auto reserve = [&](size_t bytes) {
+    const size_t at = scratch_;
+    scratch_ += (bytes + 63) / 64 * 64;
+    return at;
+  };
+  reserve(scratchpad_.get_size());
+  for (Argument& a : arguments_) {
+    if (a.wanted == a.desc) a.wanted = {};
+    if (!reordered(a)) continue;
+    a.scratch = reserve(a.wanted.get_size());
+    const auto& from = a.output ? a.wanted : a.desc;
+    const auto& to = a.output ? a.desc : a.wanted;
+    a.reorder = dnnl::reorder({cpu_engine(), from, cpu_engine(), to});
+  }
+}
 
 void PrimitiveKernel::run(const Args& args) const {
   with_onednn("to run", [&] {
+    char* scratch = static_cast<char*>(args.scratch);
     std::unordered_map<int, dnnl::memory> memories;
+    const auto outside = [&](const Argument& a) {
+      return dnnl::memory(a.desc, cpu_engine(), a.output ? args.out[a.index] : args.in[a.index]);
+    };
     for (const Argument& a : arguments_) {
-      void* data = a.output ? args.out[a.index] : args.in[a.index];
-      memories.emplace(a.id, dnnl::memory(a.desc, cpu_engine(), data));
+      if (!reordered(a)) {
+        memories.emplace(a.id, outside(a));
+        continue;
+      }
+      dnnl::memory inside(a.wanted, cpu_engine(), scratch + a.scratch);
+      dnnl::memory given = outside(a);
+      if (!a.output) a.reorder.execute(cpu_stream(), given, inside);
+      memories.emplace(a.id, std::move(inside));
     }
-    memories.emplace(DNNL_ARG_SCRATCHPAD, dnnl::memory(scratchpad_, cpu_engine(), args.scratch));
+    memories.emplace(DNNL_ARG_SCRATCHPAD, dnnl::memory(scratchpad_, cpu_engine(), scratch));
     primitive_.execute(cpu_stream(), memories);
+    for (const Argument& a : arguments_) {
+      if (!reordered(a) || !a.output) continue;
+      dnnl::memory given = outside(a);
+      a.reorder.execute(cpu_stream(), memories.at(a.id), given);
+    }
   });
 }
 

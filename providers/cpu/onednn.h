@@ -1,6 +1,6 @@
-// oneDNN behind one door: the engine, a stream for each thread, and its errors as ours. oneDNN keeps
-// primitives of equal descriptors in a process-wide cache of its own. Only .cpp files that run
-// primitives include this.
+// oneDNN behind one door: the engine, a stream for each thread, and its errors as ours. oneDNN
+// keeps primitives of equal descriptors in a process-wide cache of its own. Only .cpp files that
+// run primitives include this.
 #pragma once
 
 #include <oneapi/dnnl/dnnl.hpp>
@@ -27,22 +27,28 @@ auto with_onednn(const char* what, F&& f) {
   }
 }
 
-// One primitive and where its arguments come from.
+// One primitive and where its arguments come from. An argument whose layout the primitive wants
+// otherwise goes through scratch memory and a reorder.
 class PrimitiveKernel final : public Kernel {
  public:
   struct Argument {
-    int id;                  // DNNL_ARG_...
-    dnnl::memory::desc desc;
+    int id;                   // DNNL_ARG_...
+    dnnl::memory::desc desc;  // as it lies outside
     bool output;
-    size_t index;            // in Args::in or Args::out
+    size_t index;                    // in Args::in or Args::out
+    dnnl::memory::desc wanted = {};  // by the primitive; empty: as it lies
+    size_t scratch = 0;              // where the reordered copy goes
+    dnnl::reorder reorder = {};
   };
   PrimitiveKernel(dnnl::primitive primitive, dnnl::memory::desc scratchpad,
                   std::vector<Argument> arguments, std::string name);
   void run(const Args& args) const override;
-  size_t scratch_bytes() const override { return scratchpad_.get_size(); }
+  size_t scratch_bytes() const override { return scratch_; }
   std::string name() const override { return name_; }
 
  private:
+  bool reordered(const Argument& a) const { return !a.wanted.is_zero(); }
+  size_t scratch_ = 0;
   dnnl::primitive primitive_;
   dnnl::memory::desc scratchpad_;
   std::vector<Argument> arguments_;

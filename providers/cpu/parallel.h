@@ -25,9 +25,9 @@ struct Share {
       : begin(units * index / threads), end(units * (index + 1) / threads) {}
 };
 
-// Calls f(begin, end, thread) on a static split of [0, units). `work` is the total number of element
-// operations, `most` the threads that there is scratch memory for. An exception of any thread is thrown
-// again in the caller.
+// Calls f(begin, end, thread) on a static split of [0, units). `work` is the total number of
+// element operations, `most` the threads that there is scratch memory for. An exception of any
+// thread is thrown again in the caller.
 template <class F>
 void parallel_for(int64_t units, int64_t work, F&& f, int most = 1 << 16) {
   if (units <= 0) return;

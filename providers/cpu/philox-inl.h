@@ -13,9 +13,9 @@ HWY_BEFORE_NAMESPACE();
 namespace ort::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Words of `blocks` consecutive blocks from `block` on, 4 a block, into out (room for a whole vector
-// more). Each 32-bit word sits in a 64-bit lane, as the widening multiply wants it; what multiplies
-// leave in the upper halves is never read.
+// Words of `blocks` consecutive blocks from `block` on, 4 a block, into out (room for a whole
+// vector more). Each 32-bit word sits in a 64-bit lane, as the widening multiply wants it; what
+// multiplies leave in the upper halves is never read.
 HWY_INLINE void philox(uint64_t key, uint32_t node, uint64_t block, size_t blocks, uint32_t* out) {
   const hn::ScalableTag<uint64_t> d;
   const hn::Repartition<uint32_t, decltype(d)> d32;

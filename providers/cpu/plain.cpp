@@ -1,5 +1,5 @@
-// Element-wise ops on integers, bools and doubles as plain broadcast loops, and on float32 what tile
-// programs lack; constants and ranges. Position and mask arithmetic: small, one node a kernel.
+// Element-wise ops on integers, bools and doubles as plain broadcast loops, and on float32 what
+// tile programs lack; constants and ranges. Position and mask arithmetic: small, one node a kernel.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -36,8 +36,7 @@ class Broadcast {
           std::fill(at.begin(), at.end(), 0);
           int64_t rest = i;
           for (size_t axis = sizes_.size(); axis-- > 0; rest /= sizes_[axis])
-            for (size_t k = 0; k < at.size(); ++k)
-              at[k] += rest % sizes_[axis] * strides_[k][axis];
+            for (size_t k = 0; k < at.size(); ++k) at[k] += rest % sizes_[axis] * strides_[k][axis];
         }
         f(i, at);
       }
@@ -158,8 +157,8 @@ std::unique_ptr<Kernel> pow_kernel(const Request& r) {
     dispatch(dtype, [&]<class T>() {
       dispatch(exponent, [&]<class E>() {
         b.each([&](int64_t i, const std::vector<int64_t>& at) {
-          output<T>(args)[i] = power(input<T>(args, 0)[at[0]],
-                                     static_cast<double>(input<E>(args, 1)[at[1]]));
+          output<T>(args)[i] =
+              power(input<T>(args, 0)[at[0]], static_cast<double>(input<E>(args, 1)[at[1]]));
         });
       });
     });
@@ -169,11 +168,16 @@ std::unique_ptr<Kernel> pow_kernel(const Request& r) {
 template <class T>
 bool compare(char kind, T a, T b) {
   switch (kind) {
-    case 'e': return a == b;
-    case 'g': return a > b;
-    case 'G': return a >= b;
-    case 'l': return a < b;
-    default: return a <= b;
+    case 'e':
+      return a == b;
+    case 'g':
+      return a > b;
+    case 'G':
+      return a >= b;
+    case 'l':
+      return a < b;
+    default:
+      return a <= b;
   }
 }
 
@@ -189,8 +193,7 @@ std::unique_ptr<Kernel> comparison(const Request& r) {
   return make_kernel(op, [=](const Args& args) {
     dispatch(dtype, [&]<class T>() {
       b.each([&](int64_t i, const std::vector<int64_t>& at) {
-        output<bool>(args)[i] =
-            compare(kind, input<T>(args, 0)[at[0]], input<T>(args, 1)[at[1]]);
+        output<bool>(args)[i] = compare(kind, input<T>(args, 0)[at[0]], input<T>(args, 1)[at[1]]);
       });
     });
   });
@@ -242,11 +245,25 @@ using Function = double (*)(double);
 // Functions of the C library on floating numbers: doubles, and float32 where tiles have none.
 Function function_of(const std::string& op) {
   static const std::map<std::string, Function, std::less<>> table{
-      {"Exp", std::exp},     {"Log", std::log},     {"Sqrt", std::sqrt},   {"Erf", std::erf},
-      {"Tanh", std::tanh},   {"Sin", std::sin},     {"Cos", std::cos},     {"Tan", std::tan},
-      {"Asin", std::asin},   {"Acos", std::acos},   {"Atan", std::atan},   {"Sinh", std::sinh},
-      {"Cosh", std::cosh},   {"Asinh", std::asinh}, {"Acosh", std::acosh}, {"Atanh", std::atanh},
-      {"Floor", std::floor}, {"Ceil", std::ceil},   {"Round", std::nearbyint},
+      {"Exp", std::exp},
+      {"Log", std::log},
+      {"Sqrt", std::sqrt},
+      {"Erf", std::erf},
+      {"Tanh", std::tanh},
+      {"Sin", std::sin},
+      {"Cos", std::cos},
+      {"Tan", std::tan},
+      {"Asin", std::asin},
+      {"Acos", std::acos},
+      {"Atan", std::atan},
+      {"Sinh", std::sinh},
+      {"Cosh", std::cosh},
+      {"Asinh", std::asinh},
+      {"Acosh", std::acosh},
+      {"Atanh", std::atanh},
+      {"Floor", std::floor},
+      {"Ceil", std::ceil},
+      {"Round", std::nearbyint},
       {"Reciprocal", [](double x) { return 1 / x; }},
       {"Sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }},
   };
@@ -345,8 +362,7 @@ std::unique_ptr<Kernel> shape_kernel(const Request& r) {
 // --- conditions ---
 
 bool has_elements(DType dtype) {
-  return dtype == DType::f32 || dtype == DType::f64 || dtype == DType::boolean ||
-         is_integer(dtype);
+  return dtype == DType::f32 || dtype == DType::f64 || dtype == DType::boolean || is_integer(dtype);
 }
 
 Verdict numbers(const Node& node) {
@@ -376,9 +392,9 @@ void register_plain(KernelTable& table) {
     table.op(op).add("plain", numbers, comparison);
   for (const char* op : {"Neg", "Abs", "Sign", "Relu", "Not", "BitwiseNot"})
     table.op(op).add("plain", numbers, unary);
-  for (const char* op : {"Exp", "Log", "Sqrt", "Erf", "Tanh", "Sin", "Cos", "Tan", "Asin", "Acos",
-                         "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Floor", "Ceil",
-                         "Round", "Reciprocal", "Sigmoid"})
+  for (const char* op : {"Exp",   "Log",   "Sqrt",  "Erf",  "Tanh",  "Sin",        "Cos",
+                         "Tan",   "Asin",  "Acos",  "Atan", "Sinh",  "Cosh",       "Asinh",
+                         "Acosh", "Atanh", "Floor", "Ceil", "Round", "Reciprocal", "Sigmoid"})
     table.op(op).add("library", floating, function);
   table.op("Pow").add("plain", numbers, pow_kernel);
   table.op("Where").add("plain", fixed_width, where_kernel);

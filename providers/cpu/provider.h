@@ -12,6 +12,9 @@ void register_reduce(KernelTable& table);
 void register_plain(KernelTable& table);
 void register_loss(KernelTable& table);
 void register_attention(KernelTable& table);
+void register_conv(KernelTable& table);
+void register_pool(KernelTable& table);
+void register_batch_norm(KernelTable& table);
 
 const KernelTable& kernel_table();
 

@@ -113,26 +113,29 @@ std::unique_ptr<Kernel> reduce_runs(const Request& r, Fold fold, const Axes& axe
   const int64_t parts = static_cast<int64_t>(inner.size()) * pieces;
   const Functions f = functions_of(fold);
   const float scale = fold == Fold::mean ? 1.0f / static_cast<float>(axes.terms) : 1.0f;
-  return make_kernel(r.node().op, [=](const Args& args) {
-    float* partial = static_cast<float*>(args.scratch);
-    const float* x = input<float>(args, 0);
-    parallel_for(outputs * parts, outputs * axes.terms, [&](int64_t begin, int64_t end, int) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t part = i % parts, start = part % pieces * kPiece;
-        const float* from = x + outer[static_cast<size_t>(i / parts)] +
-                            inner[static_cast<size_t>(part / pieces)] + start;
-        f.row(tile_args(partial + i, from, nullptr, std::min(kPiece, length - start)));
-      }
-    });
-    for (int64_t o = 0; o < outputs; ++o) {
-      double sum = identity_of(fold);
-      for (int64_t i = o * parts; i < (o + 1) * parts; ++i)
-        sum = fold == Fold::sum || fold == Fold::mean
-                  ? sum + partial[i]
-                  : combine(fold, static_cast<float>(sum), partial[i]);
-      output<float>(args)[o] = static_cast<float>(sum) * scale;
-    }
-  }, static_cast<size_t>(outputs * parts) * sizeof(float));
+  return make_kernel(
+      r.node().op,
+      [=](const Args& args) {
+        float* partial = static_cast<float*>(args.scratch);
+        const float* x = input<float>(args, 0);
+        parallel_for(outputs * parts, outputs * axes.terms, [&](int64_t begin, int64_t end, int) {
+          for (int64_t i = begin; i < end; ++i) {
+            const int64_t part = i % parts, start = part % pieces * kPiece;
+            const float* from = x + outer[static_cast<size_t>(i / parts)] +
+                                inner[static_cast<size_t>(part / pieces)] + start;
+            f.row(tile_args(partial + i, from, nullptr, std::min(kPiece, length - start)));
+          }
+        });
+        for (int64_t o = 0; o < outputs; ++o) {
+          double sum = identity_of(fold);
+          for (int64_t i = o * parts; i < (o + 1) * parts; ++i)
+            sum = fold == Fold::sum || fold == Fold::mean
+                      ? sum + partial[i]
+                      : combine(fold, static_cast<float>(sum), partial[i]);
+          output<float>(args)[o] = static_cast<float>(sum) * scale;
+        }
+      },
+      static_cast<size_t>(outputs * parts) * sizeof(float));
 }
 
 // The innermost axis is kept: rows are added to rows.
@@ -144,8 +147,7 @@ std::unique_ptr<Kernel> reduce_rows(const Request& r, Fold fold, const Axes& axe
   const float scale = fold == Fold::mean ? 1.0f / static_cast<float>(axes.terms) : 1.0f;
   return make_kernel(r.node().op, [=](const Args& args) {
     const float* x = input<float>(args, 0);
-    parallel_for(outputs * pieces, axes.outputs * axes.terms,
-                 [&](int64_t begin, int64_t end, int) {
+    parallel_for(outputs * pieces, axes.outputs * axes.terms, [&](int64_t begin, int64_t end, int) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t start = i % pieces * 1024, count = std::min<int64_t>(1024, length - start);
         float* to = output<float>(args) + i / pieces * length + start;
@@ -170,10 +172,18 @@ T fold_all(Fold fold, const T* x, const Sizes& inner, int64_t length, int64_t st
     for (int64_t i = 0; i < length; ++i, first = false) {
       const Wide value = x[offset + i * stride];
       switch (fold) {
-        case Fold::prod: result = static_cast<Wide>(result * value); break;
-        case Fold::max: result = first || value > result || value != value ? value : result; break;
-        case Fold::min: result = first || value < result || value != value ? value : result; break;
-        default: result = static_cast<Wide>(result + value); break;
+        case Fold::prod:
+          result = static_cast<Wide>(result * value);
+          break;
+        case Fold::max:
+          result = first || value > result || value != value ? value : result;
+          break;
+        case Fold::min:
+          result = first || value < result || value != value ? value : result;
+          break;
+        default:
+          result = static_cast<Wide>(result + value);
+          break;
       }
     }
   const int64_t terms = static_cast<int64_t>(inner.size()) * length;
@@ -292,8 +302,7 @@ std::unique_ptr<Kernel> cumulative_sum(const Request& r) {
 }
 
 template <class T>
-void top_k_line(const T* x, int64_t stride, int64_t k, bool largest,
-                std::vector<int64_t>& order) {
+void top_k_line(const T* x, int64_t stride, int64_t k, bool largest, std::vector<int64_t>& order) {
   std::iota(order.begin(), order.end(), 0);
   // NaN counts as the largest, ties go to the smaller index.
   const auto before = [&](int64_t a, int64_t b) {

@@ -56,7 +56,9 @@ const KernelList::Entry* KernelTable::choose(const Node& node, Verdict* why) con
   return nullptr;
 }
 
-Verdict always(const Node&) { return Verdict::yes(); }
+Verdict always(const Node&) {
+  return Verdict::yes();
+}
 
 Verdict floats(const Node& node) {
   const auto fits = [](Value value) {
@@ -94,8 +96,7 @@ Sizes broadcast_strides(const Sizes& sizes, const Sizes& to) {
   const Sizes own = strides_of(sizes);
   Sizes strides(to.size(), 0);
   const size_t extra = to.size() - sizes.size();
-  for (size_t i = 0; i < sizes.size(); ++i)
-    strides[extra + i] = sizes[i] == 1 ? 0 : own[i];
+  for (size_t i = 0; i < sizes.size(); ++i) strides[extra + i] = sizes[i] == 1 ? 0 : own[i];
   return strides;
 }
 

@@ -71,8 +71,8 @@ class KernelTable {
 
 // --- conditions ---
 Verdict always(const Node& node);
-Verdict floats(const Node& node);         // every operand that may be floating is float32
-Verdict fixed_width(const Node& node);    // operands with a size in bytes: no strings
+Verdict floats(const Node& node);       // every operand that may be floating is float32
+Verdict fixed_width(const Node& node);  // operands with a size in bytes: no strings
 
 // --- kernels made of a function ---
 template <class F>

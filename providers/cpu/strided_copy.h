@@ -1,5 +1,5 @@
-// Copies a box of elements between two strided layouts: every op that only moves data is one or a few
-// of these. movement.cpp makes them.
+// Copies a box of elements between two strided layouts: every op that only moves data is one or a
+// few of these. movement.cpp makes them.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ class StridedCopy {
   void run_row(const char* from, char* to) const;
   void run_block(const char* from, char* to) const;
 
-  Sizes sizes_, from_, to_;  // without the axes that a row or block takes
-  int64_t rows_ = 1;         // how many rows or blocks
+  Sizes sizes_, from_, to_;                            // without the axes that a row or block takes
+  int64_t rows_ = 1;                                   // how many rows or blocks
   int64_t count_ = 1, row_from_ = 1, row_to_ = 1;      // the innermost axis
   int64_t other_ = 0, other_from_ = 0, other_to_ = 0;  // a second one, when data is transposed
   size_t bytes_;

@@ -12,9 +12,17 @@ constexpr int64_t kTileBytes = 32 << 10;  // of all registers and operands toget
 
 int64_t weight(TileOp op) {
   switch (op) {
-    case TileOp::exp: case TileOp::log: case TileOp::erf: case TileOp::tanh: case TileOp::sigmoid:
-    case TileOp::gelu: case TileOp::gelu_tanh: case TileOp::silu: case TileOp::sin:
-    case TileOp::cos: case TileOp::dropout:
+    case TileOp::exp:
+    case TileOp::log:
+    case TileOp::erf:
+    case TileOp::tanh:
+    case TileOp::sigmoid:
+    case TileOp::gelu:
+    case TileOp::gelu_tanh:
+    case TileOp::silu:
+    case TileOp::sin:
+    case TileOp::cos:
+    case TileOp::dropout:
       return 6;
     case TileOp::pow:
       return 60;
@@ -62,7 +70,9 @@ class TileKernel final : public Kernel {
   int threads_ = 1;
 };
 
-int64_t round_up(int64_t n) { return (n + 15) / 16 * 16; }
+int64_t round_up(int64_t n) {
+  return (n + 15) / 16 * 16;
+}
 
 TileKernel::TileKernel(TileProgram program, std::string name)
     : program_(std::move(program)), name_(std::move(name)) {
@@ -240,9 +250,8 @@ void TileKernel::load(const TileInstruction& i, const Tile& tile) const {
     } else if (over_rows(port.space)) {
       offset += (tile.row + r) * (over_cols(port.space) ? program_.cols : 1);
     }
-    dispatch(port.dtype, [&]<class T>() {
-      convert<T>(tile.at[i.a], offset, tile.at[i.dst] + r * cols, cols);
-    });
+    dispatch(port.dtype,
+             [&]<class T>() { convert<T>(tile.at[i.a], offset, tile.at[i.dst] + r * cols, cols); });
   }
 }
 

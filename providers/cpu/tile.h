@@ -12,20 +12,60 @@ namespace ort::cpu {
 
 enum class TileOp : uint8_t {
   // One operand.
-  copy, neg, abs, exp, log, sqrt, reciprocal, erf, tanh, sigmoid, relu, gelu, gelu_tanh, silu, sin,
-  cos, floor, ceil, round, sign, is_nan, is_inf, logical_not, square,
+  copy,
+  neg,
+  abs,
+  exp,
+  log,
+  sqrt,
+  reciprocal,
+  erf,
+  tanh,
+  sigmoid,
+  relu,
+  gelu,
+  gelu_tanh,
+  silu,
+  sin,
+  cos,
+  floor,
+  ceil,
+  round,
+  sign,
+  is_nan,
+  is_inf,
+  logical_not,
+  square,
   // Two.
-  add, sub, mul, div, max, min, pow, equal, less, less_equal, logical_and, logical_or, logical_xor,
+  add,
+  sub,
+  mul,
+  div,
+  max,
+  min,
+  pow,
+  equal,
+  less,
+  less_equal,
+  logical_and,
+  logical_or,
+  logical_xor,
   // Three: c ? a : b as (condition, a, b); a * b + c.
-  where, mul_add,
+  where,
+  mul_add,
   // A row's cells into one; `p` scales sums. row_dot sums a * b.
-  row_sum, row_max, row_min, row_dot,
+  row_sum,
+  row_max,
+  row_min,
+  row_dot,
   // Every row added into one; column_dot adds a * b. Always outputs.
-  column_sum, column_dot,
+  column_sum,
+  column_dot,
   // x, key (an input); p is the ratio, `counter` the node's number.
   dropout,
   // From and to memory of other element types.
-  load, store,
+  load,
+  store,
 };
 
 // What a value varies over; the space of a result is the union of its operands' spaces.
@@ -33,8 +73,12 @@ enum class Space : uint8_t { scalar = 0, row = 1, column = 2, full = 3 };
 constexpr Space operator|(Space a, Space b) {
   return static_cast<Space>(static_cast<int>(a) | static_cast<int>(b));
 }
-constexpr bool over_cols(Space s) { return (static_cast<int>(s) & 1) != 0; }
-constexpr bool over_rows(Space s) { return (static_cast<int>(s) & 2) != 0; }
+constexpr bool over_cols(Space s) {
+  return (static_cast<int>(s) & 1) != 0;
+}
+constexpr bool over_rows(Space s) {
+  return (static_cast<int>(s) & 2) != 0;
+}
 
 // What an instruction's function sees. Operands marked broadcast in its variant are one element.
 struct TileArgs {
@@ -83,7 +127,7 @@ struct TileProgram {
   std::vector<TileSlot> slots;
   std::vector<TileInstruction> code;
   int registers = 0;
-  bool whole_rows = false;   // a tile must hold whole rows
+  bool whole_rows = false;  // a tile must hold whole rows
   bool column_sums = false;
   std::vector<int> last_read, first_write;  // by input and by output: instruction numbers
 };

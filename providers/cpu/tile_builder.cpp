@@ -12,7 +12,9 @@ bool reduces_row(TileOp op) {
          op == TileOp::row_dot;
 }
 
-bool sums_columns(TileOp op) { return op == TileOp::column_sum || op == TileOp::column_dot; }
+bool sums_columns(TileOp op) {
+  return op == TileOp::column_sum || op == TileOp::column_dot;
+}
 
 }  // namespace
 
@@ -60,8 +62,8 @@ TileBuilder::Id TileBuilder::emit(TileOp op, Id a, Id b, Id c, float p, uint32_t
   if (b >= 0 && op != TileOp::dropout) result = result | space(b);
   if (c >= 0) result = result | space(c);
   const Id dst = new_value({TileSlot::Kind::reg, -1, result});
-  program_.code.push_back({.op = op, .dst = dst, .a = a, .b = b, .c = c, .p = p,
-                           .counter = counter});
+  program_.code.push_back(
+      {.op = op, .dst = dst, .a = a, .b = b, .c = c, .p = p, .counter = counter});
   return dst;
 }
 

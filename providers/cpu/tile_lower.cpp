@@ -50,16 +50,18 @@ const std::map<std::string, Plain, std::less<>>& plain_ops() {
 }
 
 bool is_special(const std::string& name) {
-  static const char* const kNames[] = {"Pow",    "Clip",         "Cast",   "Max",   "Min",
-                                       "Sum",    "Gelu",         "Swish",  "IsInf", "ort::Dropout",
-                                       "Expand", "ReduceSum",    "ReduceMean",
-                                       "ReduceMax", "ReduceMin"};
+  static const char* const kNames[] = {"Pow",        "Clip",         "Cast",     "Max",
+                                       "Min",        "Sum",          "Gelu",     "Swish",
+                                       "IsInf",      "ort::Dropout", "Expand",   "ReduceSum",
+                                       "ReduceMean", "ReduceMax",    "ReduceMin"};
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
 }  // namespace
 
-bool is_reduction(const Node& node) { return node.domain().empty() && node.op.starts_with("Reduce"); }
+bool is_reduction(const Node& node) {
+  return node.domain().empty() && node.op.starts_with("Reduce");
+}
 
 std::optional<std::vector<int64_t>> reduced_axes(const Node& node, int64_t rank) {
   std::vector<int64_t> axes;
@@ -139,16 +141,14 @@ TileBuilder::Id TileLowering::lower_reduction(const Node& node) {
   if (leading) return builder.emit(TileOp::column_sum, x);
   if (node.op == "ReduceMax") return builder.emit(TileOp::row_max, x);
   if (node.op == "ReduceMin") return builder.emit(TileOp::row_min, x);
-  const float scale =
-      node.op == "ReduceMean" ? 1.0f / static_cast<float>(builder.cols()) : 1.0f;
+  const float scale = node.op == "ReduceMean" ? 1.0f / static_cast<float>(builder.cols()) : 1.0f;
   return builder.emit(TileOp::row_sum, x, -1, -1, scale);
 }
 
 TileBuilder::Id TileLowering::lower_plain(const Node& node) {
   const Plain& plain = plain_ops().find(node.qualified())->second;
   if (plain.operands == 1) return builder.emit(plain.op, of(node, 0));
-  if (plain.operands == 3)
-    return builder.emit(plain.op, of(node, 0), of(node, 1), of(node, 2));
+  if (plain.operands == 3) return builder.emit(plain.op, of(node, 0), of(node, 1), of(node, 2));
   const Id a = of(node, plain.swapped ? 1 : 0), b = of(node, plain.swapped ? 0 : 1);
   return builder.emit(plain.op, a, b);
 }

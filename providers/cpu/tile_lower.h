@@ -32,7 +32,7 @@ class TileLowering {
 bool is_reduction(const Node& node);
 // Axes of a reduction, normalised and sorted; nullopt when they are known only at run time.
 std::optional<std::vector<int64_t>> reduced_axes(const Node& node, int64_t rank);
-bool lowers(const Node& node);             // the op has instructions
-size_t data_operands(const Node& node);    // operands that are read as data come first
+bool lowers(const Node& node);           // the op has instructions
+size_t data_operands(const Node& node);  // operands that are read as data come first
 
 }  // namespace ort::cpu

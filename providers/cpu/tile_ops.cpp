@@ -4,9 +4,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "providers/cpu/tile_ops.cpp"
-#include "hwy/foreach_target.h"
 #include <cstring>
 #include <numeric>
+#include "hwy/foreach_target.h"
 
 // After foreach_target, as Highway wants it.
 #include "hwy/highway.h"
@@ -92,21 +92,23 @@ template <class M>
 HWY_INLINE V truth(M mask) {
   return hn::IfThenElseZero(mask, hn::Set(D(), 1.0f));
 }
-HWY_INLINE auto is_true(V x) { return hn::Ne(x, hn::Zero(D())); }
+HWY_INLINE auto is_true(V x) {
+  return hn::Ne(x, hn::Zero(D()));
+}
 
-#define ORT_UNARY(NAME, EXPRESSION)        \
-  struct NAME {                            \
-    static HWY_INLINE V of(V x) {          \
-      [[maybe_unused]] const D d;          \
-      return EXPRESSION;                   \
-    }                                      \
+#define ORT_UNARY(NAME, EXPRESSION) \
+  struct NAME {                     \
+    static HWY_INLINE V of(V x) {   \
+      [[maybe_unused]] const D d;   \
+      return EXPRESSION;            \
+    }                               \
   };
-#define ORT_BINARY(NAME, EXPRESSION)       \
-  struct NAME {                            \
-    static HWY_INLINE V of(V x, V y) {     \
-      [[maybe_unused]] const D d;          \
-      return EXPRESSION;                   \
-    }                                      \
+#define ORT_BINARY(NAME, EXPRESSION)   \
+  struct NAME {                        \
+    static HWY_INLINE V of(V x, V y) { \
+      [[maybe_unused]] const D d;      \
+      return EXPRESSION;               \
+    }                                  \
   };
 ORT_UNARY(Copy, x)
 ORT_UNARY(Neg, hn::Neg(x))
@@ -127,8 +129,8 @@ ORT_UNARY(Cos, vec_cos(d, x))
 ORT_UNARY(Floor, hn::Floor(x))
 ORT_UNARY(Ceil, hn::Ceil(x))
 ORT_UNARY(Round, hn::Round(x))
-ORT_UNARY(Sign, hn::IfThenElse(hn::Gt(hn::Abs(x), hn::Zero(d)),
-                               hn::CopySign(hn::Set(d, 1.0f), x), hn::Zero(d)))
+ORT_UNARY(Sign, hn::IfThenElse(hn::Gt(hn::Abs(x), hn::Zero(d)), hn::CopySign(hn::Set(d, 1.0f), x),
+                               hn::Zero(d)))
 ORT_UNARY(IsNan, truth(hn::IsNaN(x)))
 ORT_UNARY(IsInf, truth(hn::Eq(hn::Abs(x), hn::Set(d, kInfinity))))
 ORT_UNARY(Not, truth(hn::Eq(x, hn::Zero(d))))
@@ -171,9 +173,8 @@ HWY_INLINE float fold(int64_t count, float start, Load load, Combine combine) {
   for (; i + lanes <= count; i += lanes) s0 = combine(s0, load(i));
   HWY_ALIGN float cells[hn::MaxLanes(D())];
   hn::Store(combine(combine(s0, s1), combine(s2, s3)), d, cells);
-  return std::accumulate(cells, cells + lanes, start, [](float a, float b) {
-    return Combine::one(a, b);
-  });
+  return std::accumulate(cells, cells + lanes, start,
+                         [](float a, float b) { return Combine::one(a, b); });
 }
 
 struct Sum {
@@ -192,8 +193,8 @@ struct Smallest {
 template <class Combine>
 void fold_row(const TileArgs& t, float start) {
   const int64_t whole = t.count - t.count % static_cast<int64_t>(hn::Lanes(D()));
-  float result = fold(
-      whole, start, [&](int64_t i) HWY_ATTR { return hn::LoadU(D(), t.a + i); }, Combine());
+  float result =
+      fold(whole, start, [&](int64_t i) HWY_ATTR { return hn::LoadU(D(), t.a + i); }, Combine());
   for (int64_t i = whole; i < t.count; ++i) result = Combine::one(result, t.a[i]);
   *t.dst = result;
 }
@@ -202,16 +203,20 @@ void row_sum(const TileArgs& t) {
   fold_row<Sum>(t, 0.0f);
   *t.dst *= t.p;
 }
-void row_max(const TileArgs& t) { fold_row<Largest>(t, -kInfinity); }
-void row_min(const TileArgs& t) { fold_row<Smallest>(t, kInfinity); }
+void row_max(const TileArgs& t) {
+  fold_row<Largest>(t, -kInfinity);
+}
+void row_min(const TileArgs& t) {
+  fold_row<Smallest>(t, kInfinity);
+}
 
 template <bool kA, bool kB>
 void row_dot(const TileArgs& t) {
   const Operand<kA> a(t.a);
   const Operand<kB> b(t.b);
   const int64_t whole = t.count - t.count % static_cast<int64_t>(hn::Lanes(D()));
-  float result = fold(
-      whole, 0.0f, [&](int64_t i) HWY_ATTR { return hn::Mul(a.at(i), b.at(i)); }, Sum());
+  float result =
+      fold(whole, 0.0f, [&](int64_t i) HWY_ATTR { return hn::Mul(a.at(i), b.at(i)); }, Sum());
   for (int64_t i = whole; i < t.count; ++i) result += t.a[kA ? 0 : i] * t.b[kB ? 0 : i];
   *t.dst = result * t.p;
 }
@@ -263,52 +268,93 @@ TileFunction ternary_variant(int v) {
 
 TileFunction unary_function(TileOp op, int v) {
   switch (op) {
-    case TileOp::copy: return unary_variant<Copy>(v);
-    case TileOp::neg: return unary_variant<Neg>(v);
-    case TileOp::abs: return unary_variant<Abs>(v);
-    case TileOp::exp: return unary_variant<Exp>(v);
-    case TileOp::log: return unary_variant<Log>(v);
-    case TileOp::sqrt: return unary_variant<Sqrt>(v);
-    case TileOp::reciprocal: return unary_variant<Reciprocal>(v);
-    case TileOp::erf: return unary_variant<Erf>(v);
-    case TileOp::tanh: return unary_variant<Tanh>(v);
-    case TileOp::sigmoid: return unary_variant<Sigmoid>(v);
-    case TileOp::relu: return unary_variant<Relu>(v);
-    case TileOp::gelu: return unary_variant<Gelu>(v);
-    case TileOp::gelu_tanh: return unary_variant<GeluTanh>(v);
-    case TileOp::silu: return unary_variant<Silu>(v);
-    case TileOp::sin: return unary_variant<Sin>(v);
-    case TileOp::cos: return unary_variant<Cos>(v);
-    case TileOp::floor: return unary_variant<Floor>(v);
-    case TileOp::ceil: return unary_variant<Ceil>(v);
-    case TileOp::round: return unary_variant<Round>(v);
-    case TileOp::sign: return unary_variant<Sign>(v);
-    case TileOp::is_nan: return unary_variant<IsNan>(v);
-    case TileOp::is_inf: return unary_variant<IsInf>(v);
-    case TileOp::logical_not: return unary_variant<Not>(v);
-    case TileOp::square: return unary_variant<Square>(v);
-    default: return nullptr;
+    case TileOp::copy:
+      return unary_variant<Copy>(v);
+    case TileOp::neg:
+      return unary_variant<Neg>(v);
+    case TileOp::abs:
+      return unary_variant<Abs>(v);
+    case TileOp::exp:
+      return unary_variant<Exp>(v);
+    case TileOp::log:
+      return unary_variant<Log>(v);
+    case TileOp::sqrt:
+      return unary_variant<Sqrt>(v);
+    case TileOp::reciprocal:
+      return unary_variant<Reciprocal>(v);
+    case TileOp::erf:
+      return unary_variant<Erf>(v);
+    case TileOp::tanh:
+      return unary_variant<Tanh>(v);
+    case TileOp::sigmoid:
+      return unary_variant<Sigmoid>(v);
+    case TileOp::relu:
+      return unary_variant<Relu>(v);
+    case TileOp::gelu:
+      return unary_variant<Gelu>(v);
+    case TileOp::gelu_tanh:
+      return unary_variant<GeluTanh>(v);
+    case TileOp::silu:
+      return unary_variant<Silu>(v);
+    case TileOp::sin:
+      return unary_variant<Sin>(v);
+    case TileOp::cos:
+      return unary_variant<Cos>(v);
+    case TileOp::floor:
+      return unary_variant<Floor>(v);
+    case TileOp::ceil:
+      return unary_variant<Ceil>(v);
+    case TileOp::round:
+      return unary_variant<Round>(v);
+    case TileOp::sign:
+      return unary_variant<Sign>(v);
+    case TileOp::is_nan:
+      return unary_variant<IsNan>(v);
+    case TileOp::is_inf:
+      return unary_variant<IsInf>(v);
+    case TileOp::logical_not:
+      return unary_variant<Not>(v);
+    case TileOp::square:
+      return unary_variant<Square>(v);
+    default:
+      return nullptr;
   }
 }
 
 TileFunction wider_function(TileOp op, int v) {
   switch (op) {
-    case TileOp::add: return binary_variant<Add>(v);
-    case TileOp::sub: return binary_variant<Sub>(v);
-    case TileOp::mul: return binary_variant<Mul>(v);
-    case TileOp::div: return binary_variant<Div>(v);
-    case TileOp::max: return binary_variant<Max>(v);
-    case TileOp::min: return binary_variant<Min>(v);
-    case TileOp::pow: return binary_variant<Pow>(v);
-    case TileOp::equal: return binary_variant<Equal>(v);
-    case TileOp::less: return binary_variant<Less>(v);
-    case TileOp::less_equal: return binary_variant<LessEqual>(v);
-    case TileOp::logical_and: return binary_variant<And>(v);
-    case TileOp::logical_or: return binary_variant<Or>(v);
-    case TileOp::logical_xor: return binary_variant<Xor>(v);
-    case TileOp::where: return ternary_variant<Where>(v);
-    case TileOp::mul_add: return ternary_variant<MulAdd>(v);
-    default: return nullptr;
+    case TileOp::add:
+      return binary_variant<Add>(v);
+    case TileOp::sub:
+      return binary_variant<Sub>(v);
+    case TileOp::mul:
+      return binary_variant<Mul>(v);
+    case TileOp::div:
+      return binary_variant<Div>(v);
+    case TileOp::max:
+      return binary_variant<Max>(v);
+    case TileOp::min:
+      return binary_variant<Min>(v);
+    case TileOp::pow:
+      return binary_variant<Pow>(v);
+    case TileOp::equal:
+      return binary_variant<Equal>(v);
+    case TileOp::less:
+      return binary_variant<Less>(v);
+    case TileOp::less_equal:
+      return binary_variant<LessEqual>(v);
+    case TileOp::logical_and:
+      return binary_variant<And>(v);
+    case TileOp::logical_or:
+      return binary_variant<Or>(v);
+    case TileOp::logical_xor:
+      return binary_variant<Xor>(v);
+    case TileOp::where:
+      return ternary_variant<Where>(v);
+    case TileOp::mul_add:
+      return ternary_variant<MulAdd>(v);
+    default:
+      return nullptr;
   }
 }
 
@@ -320,15 +366,21 @@ TileFunction dot_function(TileOp op, bool b) {
 
 TileFunction choose(TileOp op, int v) {
   switch (op) {
-    case TileOp::row_sum: return row_sum;
-    case TileOp::row_max: return row_max;
-    case TileOp::row_min: return row_min;
-    case TileOp::column_sum: return v & 1 ? column_sum<true> : column_sum<false>;
+    case TileOp::row_sum:
+      return row_sum;
+    case TileOp::row_max:
+      return row_max;
+    case TileOp::row_min:
+      return row_min;
+    case TileOp::column_sum:
+      return v & 1 ? column_sum<true> : column_sum<false>;
     case TileOp::row_dot:
     case TileOp::column_dot:
       return v & 1 ? dot_function<true>(op, v & 2) : dot_function<false>(op, v & 2);
-    case TileOp::dropout: return dropout;
-    default: break;
+    case TileOp::dropout:
+      return dropout;
+    default:
+      break;
   }
   if (const TileFunction found = unary_function(op, v)) return found;
   return wider_function(op, v);

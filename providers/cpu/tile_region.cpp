@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "csrc/passes/regions.h"
 #include "providers/cpu/registry.h"
 #include "providers/cpu/tile_lower.h"
 
@@ -15,14 +16,13 @@ constexpr size_t kMostNodes = 48;
 
 // How a region's values lie over its iteration space, whose last `cols` axes are the columns.
 struct Layout {
-  Dims dims;            // of the iteration space
-  int64_t cols = -1;    // -1: no reduction asks for a split
+  Dims dims;                        // of the iteration space
+  int64_t cols = -1;                // -1: no reduction asks for a split
   std::map<ValueId, Space> spaces;  // of the values that the region makes
 };
 
 bool loadable(DType dtype) {
-  return dtype == DType::f32 || dtype == DType::boolean || dtype == DType::f64 ||
-         is_integer(dtype);
+  return dtype == DType::f32 || dtype == DType::boolean || dtype == DType::f64 || is_integer(dtype);
 }
 
 // Trailing axes: the columns. Leading axes: the rows. 0: neither.
@@ -104,7 +104,7 @@ std::optional<Space> space_of(const Dims& dims, const Layout& layout) {
   if (layout.cols < 0) {
     if (dims == layout.dims) return Space::full;
     return cover(dims, layout.dims, 0, rank) == Cover::none ? std::optional(Space::scalar)
-                                                             : std::nullopt;
+                                                            : std::nullopt;
   }
   if (dims == layout.dims) return Space::full;
   const size_t split = rank - static_cast<size_t>(layout.cols);
@@ -207,8 +207,7 @@ std::optional<Layout> Analysis::run() {
     layout_.spaces[node.out[0]] = Space::full;
     if (is_reduction(node)) {
       layout_.cols = column_axes(node);
-      layout_.spaces[node.out[0]] =
-          reach_of(node) == Reach::columns ? Space::column : Space::row;
+      layout_.spaces[node.out[0]] = reach_of(node) == Reach::columns ? Space::column : Space::row;
     }
     return layout_;
   }
@@ -276,7 +275,8 @@ TilePort port_of(const Operand& operand, const Sizes& space, size_t split) {
   TilePort port;
   port.dtype = operand.dtype;
   const auto cols = covers(operand.sizes, space, split, space.size());
-  check(cols.has_value(), "an operand of shape {} lies badly in a space of {}", operand.sizes, space);
+  check(cols.has_value(), "an operand of shape {} lies badly in a space of {}", operand.sizes,
+        space);
   const auto rows = covers(operand.sizes, space, 0, split);
   if (!rows) {
     const Sizes strides = broadcast_strides(operand.sizes, space);
@@ -293,7 +293,8 @@ std::string name_of_region(const Region& region) {
   for (const Node* node : region.nodes) {
     if (++named > 8) return name + "+..";
     std::string op = node->op;
-    std::transform(op.begin(), op.end(), op.begin(), [](unsigned char c) { return std::tolower(c); });
+    std::transform(op.begin(), op.end(), op.begin(),
+                   [](unsigned char c) { return std::tolower(c); });
     name += (name.empty() ? "" : "+") + op;
   }
   return name;
@@ -321,14 +322,14 @@ bool fit_together(std::span<Node* const> nodes) {
   return nodes.size() <= kMostNodes && Analysis(nodes).run().has_value();
 }
 
-void drop_immediates(Graph& graph, Region& region) {
+Region tile_region(std::vector<Node*> nodes) {
+  Boundary boundary = boundary_of(nodes);
   std::set<ValueId> data;
-  for (const Node* node : region.nodes)
+  for (const Node* node : nodes)
     for (size_t i = 0; i < data_operands(*node); ++i)
       if (node->has_input(i) && !scalar_of(node->input(i))) data.insert(node->in[i]);
-  std::erase_if(region.in, [&](ValueId id) { return id == kNone || !data.count(id); });
-  std::erase_if(region.out, [](ValueId id) { return id == kNone; });
-  static_cast<void>(graph);
+  std::erase_if(boundary.in, [&](ValueId id) { return !data.count(id); });
+  return {std::move(nodes), std::move(boundary.in), std::move(boundary.out), "tile"};
 }
 
 std::unique_ptr<Kernel> prepare_tile(const Region& region, const Binding& binding) {

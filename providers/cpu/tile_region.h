@@ -9,8 +9,8 @@ namespace ort::cpu {
 
 Verdict fits_tile(const Node& node);
 bool fit_together(std::span<Node* const> nodes);
-// Leaves out of region.in what the program has as immediates: scalars, axes, shapes.
-void drop_immediates(Graph& graph, Region& region);
+// Its inputs leave out what the program has as immediates: scalars, axes, shapes.
+Region tile_region(std::vector<Node*> nodes);
 std::unique_ptr<Kernel> prepare_tile(const Region& region, const Binding& binding);
 
 }  // namespace ort::cpu

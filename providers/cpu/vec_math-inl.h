@@ -42,14 +42,15 @@ HWY_INLINE V vec_exp(D d, V x) {
   const V n = hn::Round(hn::Mul(clamped, hn::Set(d, 1.44269504088896341f)));
   V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), clamped);
   r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
-  const V p = horner(d, r, {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f,
-                            1.6666665459e-1f, 5.0000001201e-1f});
+  const V p = horner(d, r,
+                     {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f,
+                      1.6666665459e-1f, 5.0000001201e-1f});
   const V y = hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), hn::Set(d, 1.0f));
   // In two factors, so that both infinity and denormals come out.
   const auto whole = hn::ConvertTo(di, n);
   const auto half = hn::ShiftRight<1>(whole);
-  const V scaled = hn::Mul(hn::Mul(y, power_of_two(d, di, half)),
-                           power_of_two(d, di, hn::Sub(whole, half)));
+  const V scaled =
+      hn::Mul(hn::Mul(y, power_of_two(d, di, half)), power_of_two(d, di, hn::Sub(whole, half)));
   return hn::IfThenElse(hn::IsNaN(x), x, scaled);
 }
 
@@ -64,13 +65,13 @@ HWY_INLINE V vec_log(D d, V x) {
   const auto shifted = hn::Sub(bits, hn::Set(di, 0x3f3504f3));
   V e = hn::ConvertTo(d, hn::ShiftRight<23>(shifted));
   e = hn::Sub(e, hn::IfThenElseZero(tiny, hn::Set(d, 25.0f)));
-  const auto mantissa =
-      hn::Add(hn::And(shifted, hn::Set(di, 0x007fffff)), hn::Set(di, 0x3f3504f3));
+  const auto mantissa = hn::Add(hn::And(shifted, hn::Set(di, 0x007fffff)), hn::Set(di, 0x3f3504f3));
   const V m = hn::Sub(hn::BitCast(d, mantissa), hn::Set(d, 1.0f));
   const V z = hn::Mul(m, m);
-  V y = horner(d, m, {7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f,
-                      1.4249322787e-1f, -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f,
-                      3.3333331174e-1f});
+  V y = horner(
+      d, m,
+      {7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f, 1.4249322787e-1f,
+       -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f});
   y = hn::Mul(hn::Mul(m, z), y);
   y = hn::MulAdd(e, hn::Set(d, -2.12194440e-4f), y);
   y = hn::NegMulAdd(z, hn::Set(d, 0.5f), y);
@@ -93,8 +94,9 @@ HWY_INLINE V vec_tanh(D d, V x) {
   const V two = hn::Set(d, 2.0f);
   const V size = hn::Abs(x);
   const V z = hn::Mul(x, x);
-  const V p = horner(d, z, {-5.70498872745e-3f, 2.06390887954e-2f, -5.37397155531e-2f,
-                            1.33314422036e-1f, -3.33332819422e-1f});
+  const V p = horner(d, z,
+                     {-5.70498872745e-3f, 2.06390887954e-2f, -5.37397155531e-2f, 1.33314422036e-1f,
+                      -3.33332819422e-1f});
   const V small = hn::MulAdd(hn::Mul(p, z), x, x);
   const V large = hn::Sub(one, hn::Div(two, hn::Add(vec_exp(d, hn::Add(size, size)), one)));
   return hn::IfThenElse(hn::Lt(size, hn::Set(d, 0.625f)), small, hn::CopySign(large, x));
@@ -115,8 +117,9 @@ HWY_INLINE V vec_erf(D d, V x) {
   // Beyond 4 the polynomial means nothing, and erf is 1.
   r = hn::IfThenElse(hn::Gt(t, hn::Set(d, 4.0f)), hn::Set(d, -104.0f), r);
   const V large = hn::CopySign(hn::Sub(hn::Set(d, 1.0f), vec_exp(d, r)), x);
-  const V p = horner(d, s, {-5.96761703e-4f, 4.99119423e-3f, -2.67681349e-2f, 1.12819925e-1f,
-                            -3.76125336e-1f, 1.28379166e-1f});
+  const V p = horner(d, s,
+                     {-5.96761703e-4f, 4.99119423e-3f, -2.67681349e-2f, 1.12819925e-1f,
+                      -3.76125336e-1f, 1.28379166e-1f});
   const V small = hn::MulAdd(p, x, x);
   return hn::IfThenElse(hn::Gt(t, hn::Set(d, 0.927734375f)), large, small);
 }

@@ -103,7 +103,8 @@ inline CpuRun run_on_cpu(Graph& graph, const std::map<std::string, Tensor>& feed
   }
   for (Node* node : graph.order())
     if (!taken.count(node) && !node->is("Constant") && !node->is("ort::Sizes"))
-      ADD_FAILURE() << "cpu did not take " << node->describe() << ": " << cpu->can_run(*node).reason;
+      ADD_FAILURE() << "cpu did not take " << node->describe() << ": "
+                    << cpu->can_run(*node).reason;
   return run;
 }
 
@@ -115,8 +116,12 @@ inline Tensor random_tensor(Sizes sizes, unsigned seed, float scale = 1.0f) {
   return tensor;
 }
 
-inline Dims fixed(const Sizes& sizes) { return Dims(sizes.begin(), sizes.end()); }
+inline Dims fixed(const Sizes& sizes) {
+  return Dims(sizes.begin(), sizes.end());
+}
 
-inline Type f32(const Sizes& sizes) { return Type::tensor(DType::f32, fixed(sizes)); }
+inline Type f32(const Sizes& sizes) {
+  return Type::tensor(DType::f32, fixed(sizes));
+}
 
 }  // namespace ort

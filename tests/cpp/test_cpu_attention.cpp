@@ -19,6 +19,27 @@ struct Case {
   double dropout;
 };
 
+Tensor mask_of(const Case& c) {
+  if (c.mask == 2) return random_tensor({c.T, c.S}, 9);
+  const Sizes sizes = c.mask == 1 ? Sizes{c.B, 1, 1, c.S} : Sizes{c.B, 1, c.T, c.S};
+  Tensor mask = Tensor::empty(DType::boolean, sizes);
+  for (int64_t i = 0; i < mask.count(); ++i)
+    mask.as<bool>()[i] = c.mask == 1 ? i % 3 != 1 : i / c.S % 4 != 0 && i % 5 != 2;
+  return mask;
+}
+
+void expect_same(const CpuRun& run, const std::vector<Value>& got, const std::vector<Value>& want) {
+  for (size_t o = 0; o < got.size(); ++o) {
+    const Tensor &a = run[got[o]], &b = run[want[o]];
+    ASSERT_EQ(a.count(), b.count());
+    for (int64_t i = 0; i < a.count(); ++i) {
+      const float x = a.as<float>()[i], y = b.as<float>()[i];
+      if (x == y) continue;  // also -inf
+      ASSERT_NEAR(x, y, 3e-5 * (1 + std::fabs(y))) << "output " << o << " at " << i;
+    }
+  }
+}
+
 // The kernel and the expanded definition in one graph, on the same inputs.
 TEST(CpuAttention, MatchesItsDefinition) {
   for (const Case& c : std::vector<Case>{{2, 3, 3, 5, 7, 8, 8, false, 0, 0},
@@ -34,47 +55,36 @@ TEST(CpuAttention, MatchesItsDefinition) {
     const Value dy = g.input("dy", f32(ys));
     const Value key = g.input("key", Type::tensor(DType::u64, Dims{1}));
     Value mask;
-    Tensor mask_tensor;
-    if (c.mask == 2) {
-      mask = g.input("mask", f32({c.T, c.S}));
-      mask_tensor = random_tensor({c.T, c.S}, 9);
-    } else if (c.mask != 0) {
-      const Sizes ms = c.mask == 1 ? Sizes{c.B, 1, 1, c.S} : Sizes{c.B, 1, c.T, c.S};
-      mask = g.input("mask", Type::tensor(DType::boolean, fixed(ms)));
-      mask_tensor = Tensor::empty(DType::boolean, ms);
-      for (int64_t i = 0; i < mask_tensor.count(); ++i)
-        mask_tensor.as<bool>()[i] = c.mask == 1 ? i % 3 != 1 : i / c.S % 4 != 0 && i % 5 != 2;
+    std::map<std::string, Tensor> feed{{"q", random_tensor(qs, 1)},
+                                       {"k", random_tensor(ks, 2)},
+                                       {"v", random_tensor(vs, 3)},
+                                       {"dy", random_tensor(ys, 4)},
+                                       {"key", key_tensor(77)}};
+    if (c.mask != 0) {
+      feed["mask"] = mask_of(c);
+      mask = g.input("mask", Type::tensor(feed["mask"].dtype, fixed(feed["mask"].sizes)));
     }
-    const Attrs attrs{{"scale", 0.3}, {"causal", int64_t{c.causal}}, {"dropout", c.dropout},
+    const Attrs attrs{{"scale", 0.3},
+                      {"causal", int64_t{c.causal}},
+                      {"dropout", c.dropout},
                       {"counter", int64_t{5}}};
     const std::vector<Value> in{q, k, v, mask, key};
     const auto out = g.emit("ort::Attention", in, attrs);
     const std::vector<Value> back{dy, q, k, v, mask, key, out[0], out[1]};
     const bool wants_mask = c.mask == 2;
     const auto grads = g.emit("ort::AttentionGrad", back, attrs, wants_mask ? 4 : 3);
-    const auto expanded = g.ops().get("ort::Attention").definition()(
-        Call(g, in, out[0].producer()->attrs, 2));
-    const auto expanded_grads = g.ops().get("ort::AttentionGrad").definition()(
-        Call(g, back, out[0].producer()->attrs, grads.size()));
+    const auto expanded =
+        g.ops().get("ort::Attention").definition()(Call(g, in, out[0].producer()->attrs, 2));
+    const auto expanded_grads =
+        g.ops()
+            .get("ort::AttentionGrad")
+            .definition()(Call(g, back, out[0].producer()->attrs, grads.size()));
     std::vector<Value> got = out, want = expanded;
     got.insert(got.end(), grads.begin(), grads.end());
     want.insert(want.end(), expanded_grads.begin(), expanded_grads.end());
     for (const Value value : got) g.output(value, "got");
     for (const Value value : want) g.output(value, "want");
-    std::map<std::string, Tensor> feed{{"q", random_tensor(qs, 1)}, {"k", random_tensor(ks, 2)},
-                                       {"v", random_tensor(vs, 3)}, {"dy", random_tensor(ys, 4)},
-                                       {"key", key_tensor(77)}};
-    if (mask) feed["mask"] = mask_tensor;
-    const CpuRun run = run_on_cpu(g, feed);
-    for (size_t o = 0; o < got.size(); ++o) {
-      const Tensor &a = run[got[o]], &b = run[want[o]];
-      ASSERT_EQ(a.count(), b.count());
-      for (int64_t i = 0; i < a.count(); ++i) {
-        const float x = a.as<float>()[i], y = b.as<float>()[i];
-        if (x == y) continue;  // also -inf
-        ASSERT_NEAR(x, y, 3e-5 * (1 + std::fabs(y))) << "output " << o << " at " << i << " T " << c.T;
-      }
-    }
+    expect_same(run_on_cpu(g, feed), got, want);
   }
 }
 
@@ -85,6 +95,60 @@ struct LossCase {
   double smoothing;
 };
 
+// Cross entropy by its formula, in double.
+struct LossOracle {
+  const LossCase& c;
+  const Tensor &x, &target, &weight;
+  int64_t C = c.logits[1], inner = element_count(c.logits) / C / c.logits[0];
+  double w(int64_t i) const { return c.weighted ? double(weight.as<float>()[i]) : 1.0; }
+  double logit(int64_t row, int64_t i) const { return x.as<float>()[at(row, i)]; }
+  int64_t at(int64_t row, int64_t i) const {
+    return row / inner * C * inner + i * inner + row % inner;
+  }
+  double all() const {
+    double sum = 0;
+    for (int64_t i = 0; i < C; ++i) sum += w(i);
+    return sum;
+  }
+  double lse(int64_t row) const {
+    double sum = 0;
+    for (int64_t i = 0; i < C; ++i) sum += std::exp(logit(row, i));
+    return std::log(sum);
+  }
+  double loss(int64_t row) const {
+    const int64_t t = target.as<int64_t>()[row];
+    if (t < 0) return 0;
+    double smooth = 0;
+    for (int64_t i = 0; i < C; ++i) smooth += w(i) * (lse(row) - logit(row, i));
+    return (1 - c.smoothing) * w(t) * (lse(row) - logit(row, t)) + c.smoothing / C * smooth;
+  }
+  double gradient(int64_t row, int64_t i, double d) const {
+    const int64_t t = target.as<int64_t>()[row];
+    if (t < 0) return 0;
+    const double p = std::exp(logit(row, i) - lse(row));
+    return d * ((1 - c.smoothing) * w(t) * (p - (i == t)) + c.smoothing / C * (all() * p - w(i)));
+  }
+};
+
+void check_loss(const LossCase& c, const CpuRun& run, const std::vector<Value>& out,
+                const LossOracle& oracle, const Tensor& d, int64_t rows) {
+  const bool none = c.reduction == "none", mean = c.reduction == "mean";
+  double sum = 0, total = 0;
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t t = oracle.target.as<int64_t>()[row];
+    sum += oracle.loss(row);
+    total += t < 0 ? 0 : oracle.w(t);
+    EXPECT_NEAR(run[out[1]].as<float>()[row], oracle.lse(row), 1e-5);
+  }
+  for (int64_t row = 0; row < rows; ++row) {
+    const double scale = none ? d.as<float>()[row] : d.as<float>()[0] / (mean ? total : 1.0);
+    const double want = none ? oracle.loss(row) : mean ? sum / total : sum;
+    EXPECT_NEAR(run[out[0]].as<float>()[none ? row : 0], want, 1e-4);
+    for (int64_t i = 0; i < oracle.C; ++i)
+      EXPECT_NEAR(run[out[2]].as<float>()[oracle.at(row, i)], oracle.gradient(row, i, scale), 1e-6);
+  }
+}
+
 TEST(CpuLoss, CrossEntropyAndGradient) {
   for (const LossCase& c : std::vector<LossCase>{{{6, 5}, false, "mean", 0},
                                                  {{6, 5}, true, "sum", 0.1},
@@ -92,70 +156,25 @@ TEST(CpuLoss, CrossEntropyAndGradient) {
                                                  {{4, 7, 3}, false, "none", 0},
                                                  {{300, 40}, false, "mean", 0}}) {
     Graph g(default_ops());
-    const int64_t C = c.logits[1], inner = element_count(c.logits) / C / c.logits[0];
     Sizes ts = c.logits;
     ts.erase(ts.begin() + 1);
-    const int64_t rows = element_count(ts);
-    const Value x = g.input("x", f32(c.logits));
+    const int64_t rows = element_count(ts), C = c.logits[1];
+    const Sizes ds = c.reduction == "none" ? ts : Sizes{};
+    const Value x = g.input("x", f32(c.logits)), d = g.input("d", f32(ds));
     const Value target = g.input("t", Type::tensor(DType::i64, fixed(ts)));
     const Value weight = c.weighted ? g.input("w", f32({C})) : Value{};
-    const Attrs attrs{{"reduction", c.reduction}, {"label_smoothing", c.smoothing},
-                      {"ignore_index", int64_t{-100}}};
-    const std::vector<Value> in{x, target, weight};
-    const auto out = g.emit("ort::CrossEntropy", in, attrs);
-    const Value dloss = g.input("d", f32(c.reduction == "none" ? ts : Sizes{}));
-    const std::vector<Value> back{dloss, x, target, out[1], weight};
-    const Value dx = g.emit("ort::CrossEntropyGrad", back, attrs)[0];
-    for (const Value v : {out[0], out[1], dx}) g.output(v, "out");
-    Tensor xt = random_tensor(c.logits, 1, 2.0f), wt = random_tensor({C}, 2);
+    const Attrs attrs{{"reduction", c.reduction}, {"label_smoothing", c.smoothing}};
+    std::vector<Value> out =
+        g.emit("ort::CrossEntropy", std::vector<Value>{x, target, weight}, attrs);
+    const std::vector<Value> back{d, x, target, out[1], weight};
+    out.push_back(g.emit("ort::CrossEntropyGrad", back, attrs)[0]);
+    for (const Value v : out) g.output(v, "out");
+    const Tensor xt = random_tensor(c.logits, 1, 2.0f), dt = random_tensor(ds, 3);
+    Tensor wt = random_tensor({C}, 2), tt = Tensor::empty(DType::i64, ts);
     for (int64_t i = 0; i < C; ++i) wt.as<float>()[i] = std::fabs(wt.as<float>()[i]) + 0.1f;
-    Tensor tt = Tensor::empty(DType::i64, ts);
     for (int64_t i = 0; i < rows; ++i) tt.as<int64_t>()[i] = i % 4 == 3 ? -100 : i % C;
-    const Tensor dt = random_tensor(c.reduction == "none" ? ts : Sizes{}, 3);
     const CpuRun run = run_on_cpu(g, {{"x", xt}, {"t", tt}, {"w", wt}, {"d", dt}});
-
-    const auto w = [&](int64_t i) { return c.weighted ? double(wt.as<float>()[i]) : 1.0; };
-    const auto at = [&](int64_t row, int64_t i) {
-      return row / inner * C * inner + i * inner + row % inner;
-    };
-    double total = 0, sum = 0, all = 0;
-    for (int64_t i = 0; i < C; ++i) all += w(i);
-    std::vector<double> losses(rows), lse(rows);
-    for (int64_t row = 0; row < rows; ++row) {
-      double e = 0, smooth = 0;
-      for (int64_t i = 0; i < C; ++i) e += std::exp(double(xt.as<float>()[at(row, i)]));
-      lse[row] = std::log(e);
-      const int64_t t = tt.as<int64_t>()[row];
-      if (t < 0) continue;
-      for (int64_t i = 0; i < C; ++i) smooth += w(i) * (lse[row] - xt.as<float>()[at(row, i)]);
-      losses[row] = (1 - c.smoothing) * w(t) * (lse[row] - xt.as<float>()[at(row, t)]) +
-                    c.smoothing / C * smooth;
-      total += w(t);
-      sum += losses[row];
-    }
-    for (int64_t row = 0; row < rows; ++row) {
-      EXPECT_NEAR(run[out[1]].as<float>()[row], lse[row], 1e-5);
-      if (c.reduction == "none") {
-        EXPECT_NEAR(run[out[0]].as<float>()[row], losses[row], 1e-5);
-      }
-      const int64_t t = tt.as<int64_t>()[row];
-      const double d = c.reduction == "none"   ? dt.as<float>()[row]
-                       : c.reduction == "mean" ? dt.as<float>()[0] / total
-                                               : dt.as<float>()[0];
-      for (int64_t i = 0; i < C; ++i) {
-        const double p = std::exp(xt.as<float>()[at(row, i)] - lse[row]);
-        const double want = t < 0 ? 0
-                                  : d * ((1 - c.smoothing) * w(t) * (p - (i == t)) +
-                                         c.smoothing / C * (all * p - w(i)));
-        EXPECT_NEAR(run[dx].as<float>()[at(row, i)], want, 1e-6);
-      }
-    }
-    if (c.reduction == "mean") {
-        EXPECT_NEAR(run[out[0]].as<float>()[0], sum / total, 1e-5);
-      }
-    if (c.reduction == "sum") {
-        EXPECT_NEAR(run[out[0]].as<float>()[0], sum, 1e-4);
-      }
+    check_loss(c, run, out, LossOracle{c, xt, tt, wt}, dt, rows);
   }
 }
 
@@ -168,8 +187,9 @@ TEST(CpuLoss, TargetOutOfRangeIsAnError) {
     run_on_cpu(g, {{"x", random_tensor({2, 3}, 1)}, {"t", Tensor::of({1, 3})}});
     FAIL() << "expected an error";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(),
-                 "[ort::CrossEntropy] target 3 is out of range, expected 0 to 2 or ignore_index -100");
+    EXPECT_STREQ(
+        error.what(),
+        "[ort::CrossEntropy] target 3 is out of range, expected 0 to 2 or ignore_index -100");
   }
 }
 

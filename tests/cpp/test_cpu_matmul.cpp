@@ -39,8 +39,10 @@ TEST(CpuMatMul, FusedProducts) {
     const Value a = g.input("a", f32(as)), b = g.input("b", f32(bs));
     const Value bias = c.bias ? g.input("bias", f32({c.n})) : Value{};
     const Value y = g.emit1("ort::MatMul", {a, b, bias},
-                            {{"trans_a", int64_t{c.trans_a}}, {"trans_b", int64_t{c.trans_b}},
-                             {"alpha", c.alpha}, {"activation", c.activation}});
+                            {{"trans_a", int64_t{c.trans_a}},
+                             {"trans_b", int64_t{c.trans_b}},
+                             {"alpha", c.alpha},
+                             {"activation", c.activation}});
     g.output(y, "y");
     const Tensor at = random_tensor(as, 1), bt = random_tensor(bs, 2), ct = random_tensor({c.n}, 3);
     const CpuRun run = run_on_cpu(g, {{"a", at}, {"b", bt}, {"bias", ct}});
@@ -110,7 +112,8 @@ TEST(CpuMatMul, LinearGemmAndIntegers) {
   const Value p = matmul(i, i);
   for (const Value v : {y, z, p}) g.output(v, "out");
   const Tensor xt = random_tensor({2, 3, 4}, 1), wt = random_tensor({5, 4}, 2),
-               bt = random_tensor({5}, 3), ct = random_tensor({3, 5}, 4), at = random_tensor({4, 3}, 5);
+               bt = random_tensor({5}, 3), ct = random_tensor({3, 5}, 4),
+               at = random_tensor({4, 3}, 5);
   Tensor it = Tensor::empty(DType::i64, {2, 2});
   for (int k = 0; k < 4; ++k) it.as<int64_t>()[k] = k + 1;
   const CpuRun run =

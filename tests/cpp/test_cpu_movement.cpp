@@ -88,9 +88,9 @@ TEST(CpuIndex, GatherAndItsGradient) {
   const Value index = g.input("i", Type::tensor(DType::i64, fixed({2, 2})));
   const Value y = g.emit1("ort::Embedding", {w, index}, {{"padding_idx", int64_t{2}}});
   const Value cols = g.emit1("Gather", {w, g.ints({-1, 0})}, {{"axis", int64_t{1}}});
-  const Value dw = g.emit1("ort::GatherGrad", {y, index},
-                           {{"axis", int64_t{0}}, {"dims", fixed({5, 3})},
-                            {"padding_idx", int64_t{2}}});
+  const Value dw =
+      g.emit1("ort::GatherGrad", {y, index},
+              {{"axis", int64_t{0}}, {"dims", fixed({5, 3})}, {"padding_idx", int64_t{2}}});
   const Value dcols = g.emit1("ort::GatherGrad", {cols, g.ints({-1, 0})},
                               {{"axis", int64_t{1}}, {"dims", fixed({5, 3})}});
   for (const Value v : {y, cols, dw, dcols}) g.output(v, "out");
@@ -162,15 +162,19 @@ TEST(CpuReduce, AnyAxes) {
         const bool first = !want.count(to);
         double& slot = want[to];
         const std::string name = op;
-        if (name == "ReduceMax") slot = first ? v : std::max(slot, v);
-        else if (name == "ReduceMin") slot = first ? v : std::min(slot, v);
-        else if (name == "ReduceProd") slot = first ? v : slot * v;
-        else slot += v;
+        if (name == "ReduceMax")
+          slot = first ? v : std::max(slot, v);
+        else if (name == "ReduceMin")
+          slot = first ? v : std::min(slot, v);
+        else if (name == "ReduceProd")
+          slot = first ? v : slot * v;
+        else
+          slot += v;
       }
       const double terms = static_cast<double>(x.count()) / static_cast<double>(want.size());
       for (const auto& [at, value] : want)
-        ASSERT_NEAR(run[y].as<float>()[at],
-                    std::string(op) == "ReduceMean" ? value / terms : value, 1e-4)
+        ASSERT_NEAR(run[y].as<float>()[at], std::string(op) == "ReduceMean" ? value / terms : value,
+                    1e-4)
             << op;
     }
   }

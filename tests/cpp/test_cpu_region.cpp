@@ -80,11 +80,11 @@ TEST(CpuRegion, ConvexityAndSegments) {
   Graph g(default_ops());
   const Value x = g.input("x", f32({4, 4}));
   const Value a = exp(x);
-  const Value m = matmul(a, a);     // outside
-  const Value y = a + m;            // a -> matmul -> y: joining a and y would make a cycle
+  const Value m = matmul(a, a);  // outside
+  const Value y = a + m;         // a -> matmul -> y: joining a and y would make a cycle
   const Value z = y * 2.0;
   g.output(z, "z");
-  z.producer()->segment = 1;        // of another segment than y
+  z.producer()->segment = 1;  // of another segment than y
   const auto regions = grow_regions(
       g, [](const Node& n) { return n.op != "MatMul" && n.op != "Constant"; },
       [](std::span<Node* const>) { return true; });
@@ -100,7 +100,7 @@ TEST(CpuRegion, ConvexityAndSegments) {
       h, [](const Node& n) { return n.op != "MatMul"; },
       [](std::span<Node* const>) { return true; });
   size_t nodes = 0;
-  for (const Region& region : crossed) nodes += region.nodes.size();
+  for (const auto& region : crossed) nodes += region.size();
   EXPECT_EQ(nodes, 4u);
   EXPECT_GE(crossed.size(), 3u);
 }

@@ -60,7 +60,9 @@ const Unary kUnary[] = {
     {"neg", TileOp::neg, [](double x) { return -x; }, 0},
     {"abs", TileOp::abs, [](double x) { return std::fabs(x); }, 0},
     {"round", TileOp::round, [](double x) { return std::nearbyint(x); }, 0},
-    {"sign", TileOp::sign, [](double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : 0.0; }, 0},
+    {"sign", TileOp::sign, [](double x) { return x > 0   ? 1.0
+                                                 : x < 0 ? -1.0
+                                                         : 0.0; }, 0},
 };
 
 TEST(Tile, UnaryOpsMatchDouble) {
@@ -125,8 +127,8 @@ TEST(Tile, MaskedSoftmax) {
   TileBuilder b(B * H * T, S);
   const auto in = b.input({Space::full, DType::f32, {}, {}});
   const auto keep = b.input({Space::full, DType::boolean, {B, H, T}, {S, 0, 0}});
-  const auto score = b.emit(TileOp::where, keep, b.emit(TileOp::mul, in, b.constant(0.5)),
-                            b.constant(-1e9));
+  const auto score =
+      b.emit(TileOp::where, keep, b.emit(TileOp::mul, in, b.constant(0.5)), b.constant(-1e9));
   const auto e = b.emit(TileOp::exp, b.emit(TileOp::sub, score, b.emit(TileOp::row_max, score)));
   b.output(b.emit(TileOp::div, e, b.emit(TileOp::row_sum, e)), {Space::full, DType::f32, {}, {}});
   const auto kernel = make_tile_kernel(b.finish(), "softmax");
@@ -159,8 +161,8 @@ TEST(Tile, LayerNormGradient) {
     const float share = 1.0f / static_cast<float>(C);
     const auto m1 = b.emit(TileOp::row_sum, g, -1, -1, share);
     const auto m2 = b.emit(TileOp::row_sum, b.emit(TileOp::mul, g, xhat), -1, -1, share);
-    const auto rest = b.emit(TileOp::sub, b.emit(TileOp::sub, g, m1),
-                             b.emit(TileOp::mul, xhat, m2));
+    const auto rest =
+        b.emit(TileOp::sub, b.emit(TileOp::sub, g, m1), b.emit(TileOp::mul, xhat, m2));
     b.output(b.emit(TileOp::mul, rest, v_inv), full);
     const TilePort row{Space::row, DType::f32, {}, {}};
     b.output(b.emit(TileOp::column_sum, b.emit(TileOp::mul, v_dy, xhat)), row);
@@ -202,10 +204,9 @@ uint32_t philox_word(uint64_t key, uint32_t node, uint64_t element) {
   uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
   for (int round = 0; round < 10; ++round) {
     const uint64_t p0 = uint64_t{0xD2511F53} * c[0], p1 = uint64_t{0xCD9E8D57} * c[2];
-    const uint32_t next[4] = {static_cast<uint32_t>(p1 >> 32) ^ c[1] ^ k0,
-                              static_cast<uint32_t>(p1),
-                              static_cast<uint32_t>(p0 >> 32) ^ c[3] ^ k1,
-                              static_cast<uint32_t>(p0)};
+    const uint32_t next[4] = {
+        static_cast<uint32_t>(p1 >> 32) ^ c[1] ^ k0, static_cast<uint32_t>(p1),
+        static_cast<uint32_t>(p0 >> 32) ^ c[3] ^ k1, static_cast<uint32_t>(p0)};
     std::copy(next, next + 4, c);
     k0 += 0x9E3779B9;
     k1 += 0xBB67AE85;

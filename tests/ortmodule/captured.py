@@ -3,13 +3,12 @@
 import copy
 
 import torch
+from graph_double import Graph
 from torch import nn
 
 from ortmodule import tree
 from ortmodule.capture import Capture, capture
 from ortmodule.guards import Snapshot
-
-from graph_double import Graph
 
 
 class Function(nn.Module):
@@ -26,8 +25,10 @@ class Function(nn.Module):
 def make_graph(module, args=(), kwargs=None):
     """A factory of doubles fed with the module's tensors and the call's."""
     tensors, spec = tree.flatten([args, kwargs or {}], "arguments")
-    known = {f"input:{p}": t for p, t in zip(tree.tensor_paths(spec, "arguments"), tensors)}
-    known |= {path: t for path, t in Snapshot(module).tensors.values()}
+    known = {
+        f"input:{p}": t for p, t in zip(tree.tensor_paths(spec, "arguments"), tensors, strict=False)
+    }
+    known |= dict(Snapshot(module).tensors.values())
     known |= dict(module.named_parameters(remove_duplicate=False))
     known |= dict(module.named_buffers(remove_duplicate=False))
     return lambda: Graph(lambda name, _role: known[name].detach().numpy().copy())
@@ -53,7 +54,7 @@ def check(module, *args, rtol=1e-4, atol=1e-5, **kwargs) -> Capture:
     our_tensors, our_spec = tree.flatten(ours)
     their_tensors, their_spec = tree.flatten(theirs)
     assert our_spec == their_spec
-    for x, y in zip(our_tensors, their_tensors):
+    for x, y in zip(our_tensors, their_tensors, strict=False):
         torch.testing.assert_close(x.detach(), y.detach(), rtol=rtol, atol=atol)
     grads = [found.outputs[i].requires_grad for i in found.places]
     assert grads == [t.requires_grad for t in their_tensors]

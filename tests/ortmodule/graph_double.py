@@ -36,7 +36,7 @@ class Graph:
 
     def input(self, name, dtype, dims, role):
         array = np.zeros(1, np.uint64) if role == "key" else np.array(self.feed(name, role))
-        for dim, size in zip(dims, array.shape):
+        for dim, size in zip(dims, array.shape, strict=False):
             if isinstance(dim, str) and dim.isidentifier():
                 self.binding.setdefault(dim, size)
         assert role == "key" or str(array.dtype) == dtype
@@ -96,7 +96,7 @@ _TYPES = {
 }  # fmt: skip
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _evaluator(op, attrs, given, n_outputs):
     attrs = {k: list(v) if isinstance(v, tuple) else v for k, v in attrs}
     if op == "Cast":
@@ -153,7 +153,7 @@ def torch_of(function, *arrays, **attrs):
 
 def _conv(x, w, b=None, *, strides, pads, dilations, group, kernel_shape):
     half = len(pads) // 2
-    wide = [p for pair in zip(pads[:half][::-1], pads[half:][::-1]) for p in pair]
+    wide = [p for pair in zip(pads[:half][::-1], pads[half:][::-1], strict=False) for p in pair]
     function = (F.conv1d, F.conv2d, F.conv3d)[half - 1]
 
     def run(x, w, b):

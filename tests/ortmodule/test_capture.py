@@ -1,6 +1,7 @@
 """The capture contract: what is captured, what is refused with which words, what is left behind."""
 
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -257,6 +258,12 @@ def test_a_scalar_that_forward_sets_once_settles():
     assert module.scale == 3.0 and found.snapshot.changed() is None
 
 
+def test_input_in_the_middle_of_a_graph():
+    x = X.clone().requires_grad_() * 2
+    found = captured(Linear(), x)
+    assert found.outputs[0].requires_grad and all(i.requires_grad for i in found.inputs)
+
+
 # What is refused.
 
 
@@ -360,8 +367,14 @@ def test_branch_on_data():
 
     error = refused(Linear(body), X)
     assert "torch.export" in str(error) and error.file == __file__
-    lines = open(__file__).read().splitlines()
+    lines = Path(__file__).read_text().splitlines()
     assert "if x.sum() > 0" in lines[error.line - 1]
+
+
+def test_a_failing_capture_is_quiet(capfd):
+    refused(Function(lambda x: x + 1 if x.sum() > 0 else x), X)
+    out, err = capfd.readouterr()
+    assert out == "" and err == ""
 
 
 def test_size_that_depends_on_data():
@@ -401,6 +414,13 @@ def test_input_that_requires_grad_written_in_place():
         return x * 2
 
     assert "which requires grad" in str(refused(Function(body), x))
+
+
+def test_overlapping_memory_written_in_place():
+    x = X.clone()
+    error = refused(Function(lambda a, b: a.add_(1) + b), x, x[:])
+    assert "shares memory with input:arguments[0][1]" in str(error)
+    check(Function(lambda a, b: a + b), x, x[1:3].t()[:, :1].expand(3, 3)[:1])
 
 
 def test_arguments_changed():

@@ -1,0 +1,62 @@
+// Folding in program order: one walk folds whole chains.
+#include "csrc/passes/fold_constants.h"
+
+#include <algorithm>
+
+namespace ort {
+namespace {
+
+// A value's bytes when the graph alone determines them.
+std::optional<Tensor> known(Value value) {
+  if (const Tensor* tensor = constant_of(value)) return *tensor;
+  if (!value.producer() || !value.producer()->is("ort::Sizes")) return std::nullopt;
+  std::vector<int64_t> numbers;
+  for (const Dim& dim : *value.graph->contents(value.id)) {
+    if (!dim.value()) return std::nullopt;
+    numbers.push_back(*dim.value());
+  }
+  Tensor tensor = Tensor::of(numbers);
+  if (value.rank() == 0) tensor.sizes.clear();
+  return tensor;
+}
+
+bool small_enough(const Node& node, size_t limit) {
+  for (size_t i = 0; i < node.out.size(); ++i) {
+    const Type& type = node.output(i).type();
+    if (node.out[i] == kNone) continue;
+    if (type.kind != Type::Kind::tensor || !type.dims) return false;
+    const auto count = product(*type.dims).value();
+    if (!count || static_cast<size_t>(*count) * std::max<size_t>(size_of(type.dtype), 1) > limit) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+size_t fold_constants(Graph& graph, Evaluator& evaluator, size_t limit) {
+  size_t folded = 0;
+  for (Node* node : graph.order()) {
+    if (node->is("Constant") || node->is("ort::Sizes") || node->schema->has_effect() || node->in.empty()) continue;
+    if (!small_enough(*node, limit)) continue;
+    std::vector<Tensor> in;
+    for (size_t i = 0; i < node->in.size(); ++i) {
+      if (!node->has_input(i)) {
+        in.push_back({});
+        continue;
+      }
+      auto tensor = known(node->input(i));
+      if (!tensor) break;
+      in.push_back(std::move(*tensor));
+    }
+    if (in.size() != node->in.size() || !evaluator.can_evaluate(*node)) continue;
+    const std::vector<Tensor> out = evaluator.evaluate(*node, in);
+    Insertion here(graph, node, "fold_constants");
+    for (size_t i = 0; i < node->out.size(); ++i)
+      if (node->out[i] != kNone) graph.replace(node->output(i), graph.constant(out[i]), "fold_constants");
+    graph.erase(node);
+    ++folded;
+  }
+  return folded;
+}
+
+}  // namespace ort

@@ -1,0 +1,168 @@
+// Matching: backtracking over commutative operands; it never changes the graph.
+#include <cmath>
+
+#include "csrc/passes/rule.h"
+
+namespace ort {
+
+Value Pattern::operator[](const std::string& name) {
+  const auto found = wildcards_.find(name);
+  if (found != wildcards_.end()) return found->second;
+  const Value value = graph_->input(name, {});
+  names_[value.id] = name;
+  return wildcards_[name] = value;
+}
+
+Value Pattern::named(const std::string& name, Value value) {
+  nodes_[name] = value.producer();
+  return value;
+}
+
+Value Match::operator[](const std::string& name) const {
+  const auto found = values_.find(name);
+  check(found != values_.end(), "a rule asks for '{}', which its pattern has not", name);
+  return found->second;
+}
+
+Node& Match::node(const std::string& name) const {
+  const auto found = named_.find(name);
+  check(found != named_.end(), "a rule asks for node '{}', which its pattern has not", name);
+  return *found->second;
+}
+
+class Matcher {
+ public:
+  explicit Matcher(const Pattern& pattern) : pattern_(pattern) {}
+
+  Verdict find(Value root, Node& node, Match& match) {
+    match = {};
+    if (!match_value(root, node.output(static_cast<size_t>(root.index())), match))
+      return Verdict::no(format("{} of {} nodes matched; {}", deepest_, pattern_.graph().node_count(), why_));
+    match.root_ = &node;
+    for (const auto& [name, pattern_node] : pattern_.nodes()) match.named_[name] = match.nodes_.at(pattern_node);
+    return Verdict::yes();
+  }
+
+  static Verdict interior_is_private(const Match& match) {
+    std::set<const Node*> inside;
+    for (const auto& [pattern, node] : match.nodes_) inside.insert(node);
+    for (const Node* node : inside) {
+      if (node == match.root_ || node->is("Constant")) continue;
+      for (const ValueId id : node->out) {
+        if (id == kNone) continue;
+        const Value value{node->graph, id};
+        if (node->graph->output_used(id)) return Verdict::no(format("%{} is a graph output", id));
+        for (const Use& use : value.uses())
+          if (!inside.count(use.node)) return Verdict::no(format("%{} is read by {} too", id, use.node->describe()));
+      }
+    }
+    return Verdict::yes();
+  }
+
+ private:
+  bool miss(const Match& match, std::string why) {
+    if (match.nodes_.size() >= deepest_) {
+      deepest_ = match.nodes_.size();
+      why_ = std::move(why);
+    }
+    return false;
+  }
+
+  bool match_value(Value pattern, Value target, Match& match) {
+    if (!target) return miss(match, "an operand is absent");
+    const auto wildcard = pattern_.wildcards().find(pattern.id);
+    if (wildcard != pattern_.wildcards().end()) {
+      const auto [found, added] = match.values_.try_emplace(wildcard->second, target);
+      return found->second == target || miss(match, format("'{}' is two values", wildcard->second));
+    }
+    if (const Tensor* expected = constant_of(pattern)) return match_constant(*expected, target, match);
+    const Node& wanted = *pattern.producer();
+    Node* node = target.producer();
+    if (!node || node->op != wanted.op || node->domain() != wanted.domain() || target.index() != pattern.index())
+      return miss(match, format("%{} is {}, expected {}", target.id, node ? node->qualified() : "an input",
+                                wanted.qualified()));
+    return match_node(wanted, *node, match);
+  }
+
+  bool match_constant(const Tensor& expected, Value target, Match& match) {
+    const Tensor* actual = constant_of(target);
+    if (!actual || actual->count() != expected.count() || actual->dtype == DType::string)
+      return miss(match, format("%{} is not the constant expected", target.id));
+    for (int64_t i = 0; i < expected.count(); ++i) {
+      const double a = element_as_double(*actual, i), e = element_as_double(expected, i);
+      if (std::fabs(a - e) > 1e-6 * std::fabs(e) && !(a == e))
+        return miss(match, format("%{} is {}, expected {}", target.id, a, e));
+    }
+    return true;
+  }
+
+  bool match_node(const Node& wanted, Node& node, Match& match) {
+    const auto bound = match.nodes_.find(&wanted);
+    if (bound != match.nodes_.end()) return bound->second == &node || miss(match, "one node was found as two");
+    if (!match_attrs(wanted, node)) return miss(match, format("attributes of {} differ", node.describe()));
+    for (size_t i = wanted.in.size(); i < node.in.size(); ++i)
+      if (node.has_input(i)) return miss(match, format("{} has more inputs", node.describe()));
+    match.nodes_[&wanted] = &node;
+    Match attempt = match;
+    if (match_inputs(wanted, node, attempt, false)) {
+      match = std::move(attempt);
+      return true;
+    }
+    if (!node.schema->is_commutative() || node.in.size() != 2) return false;
+    attempt = match;
+    if (!match_inputs(wanted, node, attempt, true)) return false;
+    match = std::move(attempt);
+    return true;
+  }
+
+  static bool match_attrs(const Node& wanted, const Node& node) {
+    for (const auto& [name, value] : wanted.attrs) {
+      const Attr* actual = node.attrs.find(name);
+      if (!actual || !same_attr(*actual, value)) return false;
+    }
+    return true;
+  }
+
+  bool match_inputs(const Node& wanted, Node& node, Match& match, bool swapped) {
+    for (size_t i = 0; i < wanted.in.size(); ++i) {
+      const Value target = node.input(swapped ? 1 - i : i);
+      const Value pattern = wanted.input(i);
+      if (!pattern) {
+        if (target) return miss(match, format("{} has more inputs", node.describe()));
+        continue;
+      }
+      if (!match_value(pattern, target, match)) return false;
+    }
+    return true;
+  }
+
+  const Pattern& pattern_;
+  size_t deepest_ = 0;
+  std::string why_;
+};
+
+void Rule::build(const OpSet& ops) const {
+  if (built_) return;
+  built_ = std::make_shared<Pattern>(ops);
+  root_ = pattern_(*built_);
+  check(root_.producer() != nullptr, "rule '{}': the pattern is a wildcard", name_);
+}
+
+std::string Rule::root_op(const OpSet& ops) const {
+  build(ops);
+  return root_.producer()->qualified();
+}
+
+Verdict Rule::find(Node& node, Match& match) const {
+  build(node.graph->ops());
+  Matcher matcher(*built_);
+  Verdict verdict = matcher.find(root_, node, match);
+  if (!verdict) return verdict;
+  if (!shared_) {
+    verdict = Matcher::interior_is_private(match);
+    if (!verdict) return verdict;
+  }
+  return when_ ? when_(match) : Verdict::yes();
+}
+
+}  // namespace ort

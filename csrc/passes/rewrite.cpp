@@ -1,0 +1,119 @@
+// The driver: rules by root op, over the graph in order, until nothing changes.
+#include <algorithm>
+#include <map>
+
+#include "csrc/core/env.h"
+#include "csrc/core/log.h"
+#include "csrc/passes/dce.h"
+#include "csrc/passes/rule.h"
+
+namespace ort {
+namespace {
+
+constexpr int kMaxRounds = 50;
+
+class Driver {
+ public:
+  Driver(Graph& graph, const Rules& rules, const RewriteOptions& options) : graph_(graph), options_(options) {
+    const std::string near = env::near();
+    for (const Rule& rule : rules) {
+      const bool off = options.off && std::find(options.off->begin(), options.off->end(), rule.name()) != options.off->end();
+      if (!off) by_root_[rule.root_op(graph.ops())].push_back(&rule);
+      if (rule.name() == near) watched_ = &rule;
+    }
+  }
+
+  size_t run() {
+    size_t total = 0;
+    for (int round = 0; round < kMaxRounds; ++round) {
+      const size_t count = sweep();
+      remove_dead(graph_);
+      total += count;
+      if (count == 0) return total;
+    }
+    fail("rules do not settle after {} rounds: the last was '{}'", kMaxRounds, last_);
+  }
+
+ private:
+  size_t sweep() {
+    size_t count = 0;
+    for (Node* node : graph_.order()) {
+      if (node->dead) continue;
+      const auto found = by_root_.find(node->qualified());
+      if (found == by_root_.end()) continue;
+      for (const Rule* rule : found->second)
+        if (try_rule(*rule, *node)) {
+          ++count;
+          break;
+        }
+    }
+    return count;
+  }
+
+  bool try_rule(const Rule& rule, Node& node) {
+    if (std::all_of(node.out.begin(), node.out.end(), [&](ValueId id) { return id == kNone || graph_.unused(id); }))
+      return false;
+    Match match;
+    const Verdict verdict = rule.find(node, match);
+    if (!verdict) {
+      if (&rule == watched_) log("near miss of {} at {}: {}", rule.name(), node.describe(), verdict.reason);
+      return false;
+    }
+    if (options_.fuel && *options_.fuel <= 0) return false;
+    Value replacement;
+    {
+      Insertion here(graph_, &node, rule.name());
+      replacement = rule.apply(match);
+    }
+    const Value root = node.output(0);
+    if (!replacement || replacement == root) return false;
+    check(replacement.type().dtype == root.type().dtype && replacement.rank() == root.rank(),
+          "rule '{}' replaces {} by {}; {}", rule.name(), root.type().text(), replacement.type().text(), node.describe());
+    if (options_.fuel) --*options_.fuel;
+    graph_.replace(root, replacement, rule.name());
+    last_ = rule.name();
+    return true;
+  }
+
+  Graph& graph_;
+  const RewriteOptions& options_;
+  std::map<std::string, std::vector<const Rule*>> by_root_;
+  const Rule* watched_ = nullptr;
+  std::string last_;
+};
+
+}  // namespace
+
+size_t rewrite(Graph& graph, const Rules& rules, const RewriteOptions& options) {
+  return Driver(graph, rules, options).run();
+}
+
+Rules definition_rules(const OpSet& ops) {
+  Rules rules;
+  for (const OpSchema* schema : ops.all()) {
+    if (!schema->definition() || schema->outputs().size() != 1 || !schema->domain().empty()) continue;
+    const auto pattern = [schema](Pattern& p) {
+      std::vector<Value> in;
+      for (const auto& port : schema->inputs()) {
+        if (port.variadic) throw NotAPattern("variadic");
+        if (!port.optional) in.push_back(p[port.name]);
+      }
+      return schema->definition()(Call(p.graph(), in, {})).at(0);
+    };
+    try {
+      Pattern trial(ops);
+      if (!pattern(trial).producer() || trial.graph().node_count() < 3) continue;
+    } catch (const NotAPattern&) {
+      continue;
+    }
+    rules.push_back(rule("definition of " + schema->qualified()).match(pattern).rewrite([schema](const Match& m) {
+      std::vector<Value> in;
+      for (const auto& port : schema->inputs())
+        if (!port.optional) in.push_back(m[port.name]);
+      return m.graph().emit(schema->qualified(), in)[0];
+    }));
+  }
+  return rules;
+}
+
+}  // namespace ort

@@ -1,0 +1,184 @@
+// Convolutions and their gradients on oneDNN. Values are plain NCHW; the layouts that oneDNN
+// prefers live inside a kernel.
+#include "providers/cpu/onednn.h"
+#include "providers/cpu/provider.h"
+#include "providers/cpu/window.h"
+
+namespace ort::cpu {
+namespace {
+
+using dnnl::memory;
+using Argument = PrimitiveKernel::Argument;
+
+// One convolution y = conv(x, w), whichever of the three is being computed.
+struct Problem {
+  Sizes x, w, y;  // w as [O, I / group, K..]
+  int64_t group;
+  Window window;
+  bool bias = false;
+};
+
+// [O, I / g, K..] as [g, O / g, I / g, K..]: the same bytes.
+Sizes grouped(const Problem& p) {
+  if (p.group == 1) return p.w;
+  Sizes w = p.w;
+  w[0] /= p.group;
+  w.insert(w.begin(), p.group);
+  return w;
+}
+
+memory::desc any_layout(const Sizes& sizes) {
+  return {sizes, memory::data_type::f32, memory::format_tag::any};
+}
+
+Sizes less_one(Sizes dilations) {
+  for (int64_t& d : dilations) --d;
+  return dilations;
+}
+
+dnnl::convolution_forward::primitive_desc forward_desc(const Problem& p) {
+  const auto kind = dnnl::prop_kind::forward_training;
+  const auto algorithm = dnnl::algorithm::convolution_direct;
+  const Window& win = p.window;
+  const auto x = any_layout(p.x), w = any_layout(grouped(p)), y = any_layout(p.y);
+  const auto b = p.bias ? any_layout({p.y[1]}) : memory::desc();
+  return {
+      cpu_engine(), kind,      algorithm,        x, w, b, y, win.strides, less_one(win.dilations),
+      win.before,   win.after, user_scratchpad()};
+}
+
+std::unique_ptr<Kernel> zeros(const Request& r) {
+  const size_t bytes = static_cast<size_t>(element_count(r.out().sizes)) * sizeof(float);
+  return make_kernel(r.node().op,
+                     [bytes](const Args& args) { std::fill_n(output<char>(args), bytes, 0); });
+}
+
+bool is_empty(const Problem& p) {
+  return element_count(p.x) == 0 || element_count(p.w) == 0 || element_count(p.y) == 0;
+}
+
+void check_group(const Request& r, const Problem& p) {
+  const bool fits =
+      p.group > 0 && p.w[0] % p.group == 0 && p.x[1] == p.w[1] * p.group && p.y[1] == p.w[0];
+  if (!fits)
+    r.refuse("x has {} channels, y has {}, w has shape {} with group {}", p.x[1], p.y[1], p.w,
+             p.group);
+}
+
+Sizes kernel_of(const Sizes& w) {
+  return Sizes(w.begin() + 2, w.end());
+}
+
+std::unique_ptr<Kernel> conv(const Request& r) {
+  Problem p{r.sizes(0), r.sizes(1), r.out().sizes, r.attrs().i("group", 1), {}, r.has(2)};
+  check_group(r, p);
+  p.window = window_of(r, p.x, p.y, kernel_of(p.w));
+  if (is_empty(p)) return element_count(p.y) == 0 ? zeros(r) : nullptr;
+  return with_onednn("a convolution", [&]() -> std::unique_ptr<Kernel> {
+    const auto description = forward_desc(p);
+    std::vector<Argument> arguments{
+        {DNNL_ARG_SRC, dense_desc(p.x), false, 0, description.src_desc()},
+        {DNNL_ARG_WEIGHTS, dense_desc(grouped(p)), false, 1, description.weights_desc()},
+        {DNNL_ARG_DST, dense_desc(p.y), true, 0, description.dst_desc()}};
+    if (p.bias) arguments.push_back({DNNL_ARG_BIAS, dense_desc({p.y[1]}), false, 2});
+    return std::make_unique<PrimitiveKernel>(dnnl::convolution_forward(description),
+                                             description.scratchpad_desc(), std::move(arguments),
+                                             "Conv");
+  });
+}
+
+// x from y and w.
+std::unique_ptr<Kernel> backward_data(const Request& r, const Problem& p, const char* name) {
+  return with_onednn("a convolution's input gradient", [&]() -> std::unique_ptr<Kernel> {
+    const Window& win = p.window;
+    const dnnl::convolution_backward_data::primitive_desc description(
+        cpu_engine(), dnnl::algorithm::convolution_direct, any_layout(p.x), any_layout(grouped(p)),
+        any_layout(p.y), win.strides, less_one(win.dilations), win.before, win.after,
+        forward_desc(p), user_scratchpad());
+    std::vector<Argument> arguments{
+        {DNNL_ARG_DIFF_DST, dense_desc(p.y), false, 0, description.diff_dst_desc()},
+        {DNNL_ARG_WEIGHTS, dense_desc(grouped(p)), false, 1, description.weights_desc()},
+        {DNNL_ARG_DIFF_SRC, dense_desc(p.x), true, 0, description.diff_src_desc()}};
+    static_cast<void>(r);
+    return std::make_unique<PrimitiveKernel>(dnnl::convolution_backward_data(description),
+                                             description.scratchpad_desc(), std::move(arguments),
+                                             name);
+  });
+}
+
+std::unique_ptr<Kernel> conv_grad_x(const Request& r) {
+  Problem p{r.out().sizes, r.sizes(1), r.sizes(0), r.attrs().i("group", 1), {}};
+  check_group(r, p);
+  p.window = window_of(r, p.x, p.y, kernel_of(p.w));
+  return is_empty(p) ? zeros(r) : backward_data(r, p, "ConvGradX");
+}
+
+std::unique_ptr<Kernel> conv_grad_w(const Request& r) {
+  Problem p{r.sizes(1), r.out().sizes, r.sizes(0), r.attrs().i("group", 1), {}};
+  check_group(r, p);
+  p.window = window_of(r, p.x, p.y, kernel_of(p.w));
+  if (is_empty(p)) return zeros(r);
+  return with_onednn("a convolution's weight gradient", [&]() -> std::unique_ptr<Kernel> {
+    const Window& win = p.window;
+    const dnnl::convolution_backward_weights::primitive_desc description(
+        cpu_engine(), dnnl::algorithm::convolution_direct, any_layout(p.x), any_layout(grouped(p)),
+        any_layout(p.y), win.strides, less_one(win.dilations), win.before, win.after,
+        forward_desc(p), user_scratchpad());
+    std::vector<Argument> arguments{
+        {DNNL_ARG_SRC, dense_desc(p.x), false, 1, description.src_desc()},
+        {DNNL_ARG_DIFF_DST, dense_desc(p.y), false, 0, description.diff_dst_desc()},
+        {DNNL_ARG_DIFF_WEIGHTS, dense_desc(grouped(p)), true, 0, description.diff_weights_desc()}};
+    return std::make_unique<PrimitiveKernel>(dnnl::convolution_backward_weights(description),
+                                             description.scratchpad_desc(), std::move(arguments),
+                                             "ConvGradW");
+  });
+}
+
+// A convolution's input gradient with a bias added to it.
+class BiasedKernel final : public Kernel {
+ public:
+  BiasedKernel(std::unique_ptr<Kernel> inner, Sizes out)
+      : inner_(std::move(inner)), out_(std::move(out)) {}
+  void run(const Args& args) const override {
+    inner_->run(args);
+    const int64_t channels = out_[1], planes = out_[0] * channels;
+    const int64_t size = element_count(out_) / std::max<int64_t>(planes, 1);
+    float* y = output<float>(args);
+    for (int64_t plane = 0; plane < planes; ++plane)
+      for (int64_t i = 0; i < size; ++i)
+        y[plane * size + i] += input<float>(args, 2)[plane % channels];
+  }
+  size_t scratch_bytes() const override { return inner_->scratch_bytes(); }
+  std::string name() const override { return "ConvTranspose"; }
+
+ private:
+  std::unique_ptr<Kernel> inner_;
+  Sizes out_;
+};
+
+std::unique_ptr<Kernel> conv_transpose(const Request& r) {
+  Problem p{r.out().sizes, r.sizes(1), r.sizes(0), r.attrs().i("group", 1), {}};
+  check_group(r, p);
+  p.window = window_of(r, p.x, p.y, kernel_of(p.w));
+  auto inner = is_empty(p) ? zeros(r) : backward_data(r, p, "ConvTranspose");
+  if (!r.has(2)) return inner;
+  return std::make_unique<BiasedKernel>(std::move(inner), p.x);
+}
+
+Verdict spatial(const Node& node) {
+  if (const Verdict types = floats(node); !types) return types;
+  const auto& dims = node.input(0).type().dims;
+  return require(dims && dims->size() >= 3 && dims->size() <= 5,
+                 "expected 1 to 3 spatial axes of known rank");
+}
+
+}  // namespace
+
+void register_conv(KernelTable& table) {
+  table.op("Conv").add("onednn", spatial, conv);
+  table.op("ort::ConvGradX").add("onednn", spatial, conv_grad_x);
+  table.op("ort::ConvGradW").add("onednn", spatial, conv_grad_w);
+  table.op("ConvTranspose").add("onednn", spatial, conv_transpose);
+}
+
+}  // namespace ort::cpu

@@ -1,0 +1,199 @@
+// Pooling over [N, C, D1..D3] and its gradients: one plane of one image at a time. ONNX's flat
+// indices of maxima are not what oneDNN keeps, so these are loops of our own.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "providers/cpu/parallel.h"
+#include "providers/cpu/provider.h"
+#include "providers/cpu/window.h"
+
+namespace ort::cpu {
+namespace {
+
+// Planes of up to three axes; missing leading ones have size 1.
+struct Planes {
+  int64_t count = 0;
+  int64_t in[3] = {1, 1, 1}, out[3] = {1, 1, 1};
+  int64_t kernel[3] = {1, 1, 1}, stride[3] = {1, 1, 1}, dilation[3] = {1, 1, 1};
+  int64_t before[3] = {0, 0, 0}, after[3] = {0, 0, 0};
+  bool include_pad = false;
+  int64_t in_size() const { return in[0] * in[1] * in[2]; }
+  int64_t out_size() const { return out[0] * out[1] * out[2]; }
+  int64_t window() const { return kernel[0] * kernel[1] * kernel[2]; }
+};
+
+Planes planes_of(const Request& r, const Sizes& x, const Sizes& y) {
+  const Window w = window_of(r, x, y, r.attrs().ints("kernel_shape"));
+  Planes p;
+  p.count = x[0] * x[1];
+  p.include_pad = r.attrs().i("count_include_pad", 0) != 0;
+  const size_t n = x.size() - 2;
+  for (size_t i = 0; i < n; ++i) {
+    const size_t to = 3 - n + i;
+    p.in[to] = x[2 + i];
+    p.out[to] = y[2 + i];
+    p.kernel[to] = w.kernel[i];
+    p.stride[to] = w.strides[i];
+    p.dilation[to] = w.dilations[i];
+    p.before[to] = w.before[i];
+    p.after[to] = w.after[i];
+  }
+  return p;
+}
+
+// The taps of window `at` along an axis that lie inside the input: [first, last), and those inside
+// the padded input.
+struct Taps {
+  int64_t start, first, last, padded;
+};
+
+Taps taps_of(const Planes& p, int axis, int64_t at) {
+  Taps t{};
+  t.start = at * p.stride[axis] - p.before[axis];
+  const auto below = [&](int64_t end) {  // taps k with start + k * dilation < end
+    const int64_t room = end - t.start;
+    return std::clamp<int64_t>((room + p.dilation[axis] - 1) / p.dilation[axis], 0, p.kernel[axis]);
+  };
+  t.first = t.start < 0 ? (-t.start + p.dilation[axis] - 1) / p.dilation[axis] : 0;
+  t.last = below(p.in[axis]);
+  t.padded = below(p.in[axis] + p.after[axis]);
+  return t;
+}
+
+// Calls f(offset in the plane) for every tap inside the input.
+template <class F>
+void each_tap(const Planes& p, const Taps (&t)[3], F f) {
+  for (int64_t a = t[0].first; a < t[0].last; ++a)
+    for (int64_t b = t[1].first; b < t[1].last; ++b) {
+      const int64_t row =
+          ((t[0].start + a * p.dilation[0]) * p.in[1] + t[1].start + b * p.dilation[1]) * p.in[2] +
+          t[2].start;
+      for (int64_t c = t[2].first; c < t[2].last; ++c) f(row + c * p.dilation[2]);
+    }
+}
+
+// Calls f(output position in the plane, taps).
+template <class F>
+void each_window(const Planes& p, F f) {
+  Taps t[3];
+  int64_t at = 0;
+  for (int64_t a = 0; a < p.out[0]; ++a) {
+    t[0] = taps_of(p, 0, a);
+    for (int64_t b = 0; b < p.out[1]; ++b) {
+      t[1] = taps_of(p, 1, b);
+      for (int64_t c = 0; c < p.out[2]; ++c) {
+        t[2] = taps_of(p, 2, c);
+        f(at++, t);
+      }
+    }
+  }
+}
+
+std::unique_ptr<Kernel> max_pool(const Request& r) {
+  const Planes p = planes_of(r, r.sizes(0), r.wants(0) ? r.out(0).sizes : r.out(1).sizes);
+  const bool wants_value = r.wants(0), wants_index = r.wants(1);
+  return make_kernel("MaxPool", [=](const Args& args) {
+    parallel_for(
+        p.count, p.count * p.out_size() * p.window(), [&](int64_t begin, int64_t end, int) {
+          for (int64_t plane = begin; plane < end; ++plane) {
+            const float* x = input<float>(args, 0) + plane * p.in_size();
+            each_window(p, [&](int64_t at, const Taps(&t)[3]) {
+              float best = -std::numeric_limits<float>::infinity();
+              int64_t where = -1;
+              each_tap(p, t, [&](int64_t i) {
+                if (where >= 0 && !(x[i] > best) && !std::isnan(x[i])) return;
+                best = x[i];
+                where = i;
+              });
+              if (wants_value) output<float>(args)[plane * p.out_size() + at] = best;
+              if (wants_index)
+                output<int64_t>(args, 1)[plane * p.out_size() + at] = plane * p.in_size() + where;
+            });
+          }
+        });
+  });
+}
+
+// Windows stay within their plane, so planes can be summed by different threads.
+std::unique_ptr<Kernel> max_pool_grad(const Request& r) {
+  const Sizes x = r.out().sizes, y = r.sizes(0);
+  const int64_t planes = y[0] * y[1], in = planes == 0 ? 0 : element_count(x) / planes;
+  const int64_t out = planes == 0 ? 0 : element_count(y) / planes;
+  return make_kernel("MaxPoolGrad", [=](const Args& args) {
+    float* dx = output<float>(args);
+    parallel_for(planes, planes * (in + out), [&](int64_t begin, int64_t end, int) {
+      for (int64_t plane = begin; plane < end; ++plane) {
+        std::fill_n(dx + plane * in, in, 0.0f);
+        for (int64_t i = plane * out; i < (plane + 1) * out; ++i) {
+          const int64_t to = input<int64_t>(args, 1)[i];
+          check(to >= plane * in && to < (plane + 1) * in,
+                "[ort::MaxPoolGrad] index {} is out of range, expected {} to {}", to, plane * in,
+                (plane + 1) * in - 1);
+          dx[to] += input<float>(args, 0)[i];
+        }
+      }
+    });
+  });
+}
+
+float divisor(const Planes& p, const Taps (&t)[3]) {
+  int64_t count = 1;
+  for (const Taps& taps : t) count *= p.include_pad ? taps.padded : taps.last - taps.first;
+  return static_cast<float>(std::max<int64_t>(count, 1));
+}
+
+std::unique_ptr<Kernel> average_pool(const Request& r) {
+  const Planes p = planes_of(r, r.sizes(0), r.out().sizes);
+  return make_kernel("AveragePool", [=](const Args& args) {
+    parallel_for(p.count, p.count * p.out_size() * p.window(),
+                 [&](int64_t begin, int64_t end, int) {
+                   for (int64_t plane = begin; plane < end; ++plane) {
+                     const float* x = input<float>(args, 0) + plane * p.in_size();
+                     float* y = output<float>(args) + plane * p.out_size();
+                     each_window(p, [&](int64_t at, const Taps(&t)[3]) {
+                       float sum = 0;
+                       each_tap(p, t, [&](int64_t i) { sum += x[i]; });
+                       y[at] = sum / divisor(p, t);
+                     });
+                   }
+                 });
+  });
+}
+
+std::unique_ptr<Kernel> average_pool_grad(const Request& r) {
+  const Planes p = planes_of(r, r.out().sizes, r.sizes(0));
+  return make_kernel("AveragePoolGrad", [=](const Args& args) {
+    parallel_for(p.count, p.count * p.out_size() * p.window(),
+                 [&](int64_t begin, int64_t end, int) {
+                   for (int64_t plane = begin; plane < end; ++plane) {
+                     float* dx = output<float>(args) + plane * p.in_size();
+                     const float* dy = input<float>(args, 0) + plane * p.out_size();
+                     std::fill_n(dx, p.in_size(), 0.0f);
+                     each_window(p, [&](int64_t at, const Taps(&t)[3]) {
+                       const float share = dy[at] / divisor(p, t);
+                       each_tap(p, t, [&](int64_t i) { dx[i] += share; });
+                     });
+                   }
+                 });
+  });
+}
+
+Verdict few_axes(const Node& node) {
+  if (const Verdict types = floats(node); !types) return types;
+  if (node.attrs.i("storage_order", 0) != 0) return Verdict::no("column-major indices");
+  const auto& dims = node.input(0).type().dims;
+  return require(dims && dims->size() >= 3 && dims->size() <= 5,
+                 "expected 1 to 3 spatial axes of known rank");
+}
+
+}  // namespace
+
+void register_pool(KernelTable& table) {
+  table.op("MaxPool").add("planes", few_axes, max_pool);
+  table.op("ort::MaxPoolGrad").add("planes", floats, max_pool_grad);
+  table.op("AveragePool").add("planes", few_axes, average_pool);
+  table.op("ort::AveragePoolGrad").add("planes", few_axes, average_pool_grad);
+}
+
+}  // namespace ort::cpu
