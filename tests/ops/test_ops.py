@@ -95,7 +95,7 @@ def run(graph, feed, provider: str) -> list:
 def assert_close(got, want: torch.Tensor, case: Case, dtype: str, what: str):
     got = np.asarray(got)
     assert list(got.shape) == list(want.shape), f"{what} has shape {got.shape}"
-    want = want.numpy()
+    want = (want.double() if want.dtype == torch.bfloat16 else want).numpy()
     if got.dtype.name not in engine.FLOATS:
         assert got.dtype == want.dtype, what
         np.testing.assert_array_equal(got, want, err_msg=what)
@@ -203,7 +203,7 @@ def test_definition(case):
     want = engine.expected(case.op, case.sample, engine.arrays(case.sample, "float64"))
     for k, (y, w) in enumerate(zip(C.evaluate(parts, feed, ["reference"]), want, strict=True)):
         assert_close(y, w, case, "float64", f"output {k}")
-    if case in DIFFERENTIABLE:
+    if case in DIFFERENTIABLE and case.sample.smooth:
         check_gradients(case, "reference", "float64", lambda g: C.expand(g, case.op.name))
 
 
@@ -255,7 +255,7 @@ def test_every_schema_has_an_entry():
 
 
 def test_every_entry_has_samples():
-    assert [name for name, op in TABLE.items() if not op.samples] == []
+    assert [name for name, op in TABLE.items() if not op.samples and not op.errors] == []
 
 
 def test_every_differentiable_op_has_a_gradient():
