@@ -7,9 +7,9 @@
 #include <limits>
 
 #include "providers/cpu/attention_rows.h"
-#include "providers/cpu/onednn.h"
 #include "providers/cpu/parallel.h"
 #include "providers/cpu/provider.h"
+#include "providers/cpu/sgemm.h"
 
 namespace ort::cpu {
 namespace {
@@ -55,16 +55,6 @@ Shape shape_of(const Request& r, size_t q) {
   return s;
 }
 
-// c = alpha op(a) op(b) + beta c, row-major; sequential inside a parallel loop.
-void product(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,
-             const float* a, int64_t lda, const float* b, int64_t ldb, float beta, float* c,
-             int64_t ldc) {
-  if (m == 0 || n == 0) return;
-  const dnnl_status_t status = dnnl_sgemm(trans_a ? 'T' : 'N', trans_b ? 'T' : 'N', m, n, k, alpha,
-                                          a, lda, b, ldb, beta, c, ldc);
-  check(status == dnnl_success, "oneDNN's sgemm gives status {}", static_cast<int>(status));
-}
-
 // One head's block of query rows.
 struct Block {
   const Shape& s;
@@ -107,8 +97,8 @@ void mask_scores(const Block& k, const AttentionRows& f, const void* mask, float
 void make_scores(const Block& k, const AttentionRows& f, const float* q, const float* key,
                  const void* mask, float* scores) {
   const Shape& s = k.s;
-  product(false, true, k.rows, k.keys(), s.D, s.scale, q + (k.head() * s.T + k.t0) * s.D, s.D,
-          key + k.kv_head() * s.S * s.D, s.D, 0.0f, scores, s.S);
+  sgemm(k.rows, k.keys(), s.D, s.scale, {q + (k.head() * s.T + k.t0) * s.D, s.D},
+        {key + k.kv_head() * s.S * s.D, s.D, true}, 0.0f, scores, s.S);
   mask_scores(k, f, mask, scores);
 }
 
@@ -139,9 +129,9 @@ std::unique_ptr<Kernel> attention(const Request& r) {
                   if (s.dropout > 0)
                     f.dropout(x, x, k.keys(), seed, s.counter, k.flat(row), s.dropout);
                 }
-                product(false, false, k.rows, s.Dv, k.keys(), 1.0f, scores, s.S,
-                        input<float>(args, 2) + k.kv_head() * s.S * s.Dv, s.Dv, 0.0f,
-                        output<float>(args) + (head * s.T + t0) * s.Dv, s.Dv);
+                const float* v = input<float>(args, 2) + k.kv_head() * s.S * s.Dv;
+                sgemm(k.rows, s.Dv, k.keys(), 1.0f, {scores, s.S}, {v, s.Dv}, 0.0f,
+                      output<float>(args) + (head * s.T + t0) * s.Dv, s.Dv);
               }
             },
             most);
@@ -173,10 +163,9 @@ void gradient_block(const Block& k, const AttentionRows& f, const GradPointers& 
       f.dropout(p + row * s.S, ds + row * s.S, keys, g.seed, s.counter, k.flat(row), s.dropout);
     dropped = ds;
   }
-  product(true, false, keys, s.Dv, k.rows, 1.0f, dropped, s.S, dy, s.Dv, 1.0f,
-          g.dv + k.kv_head() * s.S * s.Dv, s.Dv);
-  product(false, true, k.rows, keys, s.Dv, 1.0f, dy, s.Dv, g.v + k.kv_head() * s.S * s.Dv, s.Dv,
-          0.0f, ds, s.S);
+  const int64_t v_at = k.kv_head() * s.S * s.Dv;
+  sgemm(keys, s.Dv, k.rows, 1.0f, {dropped, s.S, true}, {dy, s.Dv}, 1.0f, g.dv + v_at, s.Dv);
+  sgemm(k.rows, keys, s.Dv, 1.0f, {dy, s.Dv}, {g.v + v_at, s.Dv, true}, 0.0f, ds, s.S);
   for (int64_t row = 0; row < k.rows; ++row) {
     float* d = ds + row * s.S;
     if (s.dropout > 0) f.dropout(d, d, keys, g.seed, s.counter, k.flat(row), s.dropout);
@@ -188,10 +177,9 @@ void gradient_block(const Block& k, const AttentionRows& f, const GradPointers& 
       std::fill(to + keys, to + s.S, 0.0f);
     }
   }
-  product(false, false, k.rows, s.D, keys, s.scale, ds, s.S, key, s.D, 0.0f, g.dq + rows_at * s.D,
-          s.D);
-  product(true, false, keys, s.D, k.rows, s.scale, ds, s.S, g.q + rows_at * s.D, s.D, 1.0f,
-          g.dk + k.kv_head() * s.S * s.D, s.D);
+  sgemm(k.rows, s.D, keys, s.scale, {ds, s.S}, {key, s.D}, 0.0f, g.dq + rows_at * s.D, s.D);
+  sgemm(keys, s.D, k.rows, s.scale, {ds, s.S, true}, {g.q + rows_at * s.D, s.D}, 1.0f,
+        g.dk + k.kv_head() * s.S * s.D, s.D);
 }
 
 // A unit is a key head with all its query heads, so that no two threads add to one dk or dv. A

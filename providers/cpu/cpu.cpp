@@ -20,6 +20,7 @@ const KernelTable& kernel_table() {
     register_conv(*t);
     register_pool(*t);
     register_batch_norm(*t);
+    register_rnn(*t);
     return t;
   }();
   return *table;

@@ -1,17 +1,15 @@
-// Matrix products: MatMul, Gemm, ort::MatMul and ort::Linear. Large ones are oneDNN's matmul with
-// its epilogue, small ones its sgemm, whose start costs less; other dtypes run a plain loop.
+// Matrix products: MatMul, Gemm, ort::MatMul and ort::Linear. Two matrices go through oneDNN's
+// sgemm, batches through its matmul primitive with an epilogue; other dtypes run a plain loop.
 #include <cstring>
 
 #include "providers/cpu/onednn.h"
 #include "providers/cpu/parallel.h"
 #include "providers/cpu/provider.h"
+#include "providers/cpu/sgemm.h"
 #include "providers/cpu/tile.h"
 
 namespace ort::cpu {
 namespace {
-
-// Below about this many multiplications sgemm is faster than a primitive's start.
-constexpr int64_t kSmallProduct = int64_t{1} << 21;
 
 // y[batch, M, N] = activation(alpha * a b + bias), a and b possibly stored transposed.
 struct Product {
@@ -140,31 +138,36 @@ TileFunction activation_function(std::string_view activation) {
   return activation == "silu" ? tile_function(TileOp::silu, 0) : nullptr;
 }
 
-// One small product: the bias is written first and added to.
-std::unique_ptr<Kernel> make_small(const Request& r, const Product& p) {
+void apply_in_place(TileFunction f, float* y, int64_t count) {
+  constexpr int64_t kPiece = 4096;
+  parallel_for((count + kPiece - 1) / kPiece, count * 6, [&](int64_t begin, int64_t end, int) {
+    for (int64_t at = begin * kPiece; at < std::min(end * kPiece, count); at += kPiece) {
+      TileArgs t{};
+      t.dst = y + at;
+      t.a = y + at;
+      t.count = std::min(kPiece, count - at);
+      f(t);
+    }
+  });
+}
+
+// A product of two matrices: the bias is written first and added to, the activation goes over the
+// result. Measured on Intel (AVX-512, Sapphire Rapids), sgemm beats the matmul primitive on plain
+// layouts by 1.1 to 1.4 times in BERT's shapes, and by 3 where b's rows are 3072 floats apart.
+std::unique_ptr<Kernel> make_gemm(const Request& r, const Product& p) {
   const TileFunction activate = activation_function(p.activation);
   const auto run = [p, activate](const Args& args) {
     float* y = output<float>(args);
     if (p.bias) {
       const float* bias = input<float>(args, *p.bias);
-      for (int64_t row = 0; row < p.m; ++row)
-        std::memcpy(y + row * p.n, bias, static_cast<size_t>(p.n) * sizeof(float));
+      parallel_for(p.m, p.m * p.n, [&](int64_t begin, int64_t end, int) {
+        for (int64_t row = begin; row < end; ++row)
+          std::memcpy(y + row * p.n, bias, static_cast<size_t>(p.n) * sizeof(float));
+      });
     }
-    const dnnl_status_t status =
-        dnnl_sgemm(p.trans_a ? 'T' : 'N', p.trans_b ? 'T' : 'N', p.m, p.n, p.k, p.alpha,
-                   input<float>(args, 0), p.trans_a ? p.m : p.k, input<float>(args, 1),
-                   p.trans_b ? p.k : p.n, p.bias ? 1.0f : 0.0f, y, p.n);
-    check(status == dnnl_success, "oneDNN's sgemm gives status {}", static_cast<int>(status));
-    if (activate)
-      activate({.dst = y,
-                .a = y,
-                .b = nullptr,
-                .c = nullptr,
-                .count = p.m * p.n,
-                .p = 1.0f,
-                .key = 0,
-                .counter = 0,
-                .index = 0});
+    sgemm(p.m, p.n, p.k, p.alpha, {input<float>(args, 0), p.trans_a ? p.m : p.k, p.trans_a},
+          {input<float>(args, 1), p.trans_b ? p.k : p.n, p.trans_b}, p.bias ? 1.0f : 0.0f, y, p.n);
+    if (activate) apply_in_place(activate, y, p.m * p.n);
   };
   return make_kernel(product_name(r, p), run);
 }
@@ -175,8 +178,7 @@ std::unique_ptr<Kernel> make_float_product(const Request& r, Product p) {
   const int64_t batch = element_count(p.batch);
   if (p.k == 0 || p.m * p.n * batch == 0) return nullptr;
   if (p.bias && !bias_over(p)) return nullptr;
-  const bool small = batch == 1 && p.m * p.n * p.k <= kSmallProduct;
-  if (small && (!p.bias || is_row_bias(p))) return make_small(r, p);
+  if (batch == 1 && (!p.bias || is_row_bias(p))) return make_gemm(r, p);
   return make_primitive(r, p);
 }
 
@@ -229,16 +231,7 @@ std::unique_ptr<Kernel> make_empty_product(const Request& r, const Product& p) {
         from += rest % out[axis] * strides[axis];
       y[at] = p.bias ? input<float>(args, *p.bias)[from] : 0.0f;
     }
-    if (activate)
-      activate({.dst = y,
-                .a = y,
-                .b = nullptr,
-                .c = nullptr,
-                .count = count,
-                .p = 1.0f,
-                .key = 0,
-                .counter = 0,
-                .index = 0});
+    if (activate) apply_in_place(activate, y, count);
   });
 }
 

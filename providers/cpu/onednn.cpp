@@ -1,6 +1,8 @@
 // The engine, the streams and the kernel around one primitive.
 #include "providers/cpu/onednn.h"
 
+#include "providers/cpu/sgemm.h"
+
 namespace ort::cpu {
 
 const dnnl::engine& cpu_engine() {
@@ -36,6 +38,15 @@ bool append_activation(dnnl::post_ops& ops, std::string_view activation) {
   check(kind != algorithm::undef, "unknown activation '{}'", activation);
   ops.append_eltwise(kind, alpha, 0.0f);
   return true;
+}
+
+void sgemm(int64_t m, int64_t n, int64_t k, float alpha, Matrix a, Matrix b, float beta, float* c,
+           int64_t c_stride) {
+  if (m == 0 || n == 0) return;
+  const dnnl_status_t status =
+      dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', m, n, k, alpha, a.data,
+                 a.stride, b.data, b.stride, beta, c, c_stride);
+  check(status == dnnl_success, "oneDNN's sgemm gives status {}", static_cast<int>(status));
 }
 
 dnnl::primitive_attr user_scratchpad() {

@@ -15,6 +15,7 @@ void register_attention(KernelTable& table);
 void register_conv(KernelTable& table);
 void register_pool(KernelTable& table);
 void register_batch_norm(KernelTable& table);
+void register_rnn(KernelTable& table);
 
 const KernelTable& kernel_table();
 

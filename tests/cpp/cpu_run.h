@@ -74,10 +74,10 @@ inline void run_region(const Provider& cpu, Graph& graph, const Region& region,
   run.kernels.push_back(kernel->name());
 }
 
-inline CpuRun run_on_cpu(Graph& graph, const std::map<std::string, Tensor>& feed,
-                         const Symbols& symbols = {}) {
-  const Provider* cpu = find_provider("cpu");
-  check(cpu != nullptr, "no cpu provider");
+inline CpuRun run_on(std::string_view provider, Graph& graph,
+                     const std::map<std::string, Tensor>& feed, const Symbols& symbols = {}) {
+  const Provider* cpu = find_provider(provider);
+  check(cpu != nullptr, "no provider {}", provider);
   CpuRun run;
   for (const ValueId id : graph.inputs()) run.values[id] = feed.at(graph.value(id).name());
   std::vector<Region> waiting = cpu->claim(graph, NothingClaimed());
@@ -106,6 +106,11 @@ inline CpuRun run_on_cpu(Graph& graph, const std::map<std::string, Tensor>& feed
       ADD_FAILURE() << "cpu did not take " << node->describe() << ": "
                     << cpu->can_run(*node).reason;
   return run;
+}
+
+inline CpuRun run_on_cpu(Graph& graph, const std::map<std::string, Tensor>& feed,
+                         const Symbols& symbols = {}) {
+  return run_on("cpu", graph, feed, symbols);
 }
 
 inline Tensor random_tensor(Sizes sizes, unsigned seed, float scale = 1.0f) {

@@ -1,0 +1,244 @@
+// LSTM over [T, B, I] with ONNX's gate order i, o, f, c, and its gradient. The input's part of all
+// gates is one product for all steps; each step then adds the state's part. The `gates` output
+// holds the four activated gates and the cell state of every step: [T, D, B, 5 H].
+#include <algorithm>
+#include <cstring>
+
+#include "providers/cpu/provider.h"
+#include "providers/cpu/sgemm.h"
+#include "providers/cpu/tile.h"
+
+namespace ort::cpu {
+namespace {
+
+struct Layer {
+  int64_t T, B, I, D, H;
+  std::string direction;
+  bool reversed(int64_t d) const { return direction == "reverse" || d == 1; }
+  // The step that is n-th in the direction's order.
+  int64_t step(int64_t d, int64_t n) const { return reversed(d) ? T - 1 - n : n; }
+  int64_t row(int64_t t, int64_t d) const { return (t * D + d) * B; }  // of [T, D, B, *]
+  int64_t states() const { return D * B * H; }
+};
+
+Layer layer_of(const Request& r, size_t x, size_t w, size_t recurrent) {
+  const Sizes &xs = r.sizes(x), &ws = r.sizes(w), &rs = r.sizes(recurrent);
+  Layer l{xs[0], xs[1], xs[2], rs[0], rs[2], r.attrs().s("direction", "forward")};
+  const int64_t directions = l.direction == "bidirectional" ? 2 : 1;
+  if (l.D != directions || ws != Sizes{l.D, 4 * l.H, l.I} || rs != Sizes{l.D, 4 * l.H, l.H})
+    r.refuse("x has shape {}, w {}, r {}, which direction {} does not fit", xs, ws, rs,
+             l.direction);
+  return l;
+}
+
+// A vector instruction over one row.
+void apply(TileFunction f, float* dst, const float* a, const float* b, int64_t count) {
+  TileArgs t{};
+  t.dst = dst;
+  t.a = a;
+  t.b = b;
+  t.count = count;
+  f(t);
+}
+
+struct Steps {
+  TileFunction sigmoid = tile_function(TileOp::sigmoid, 0);
+  TileFunction tanh = tile_function(TileOp::tanh, 0);
+};
+
+// gates: [i o f c] sums become their activations; the new cell and hidden state are written.
+void advance(const Steps& steps, int64_t H, float* gates, const float* cell, float* new_cell,
+             float* hidden) {
+  apply(steps.sigmoid, gates, gates, nullptr, 3 * H);
+  apply(steps.tanh, gates + 3 * H, gates + 3 * H, nullptr, H);
+  const float *i = gates, *f = gates + 2 * H, *g = gates + 3 * H;
+  for (int64_t k = 0; k < H; ++k) new_cell[k] = f[k] * cell[k] + i[k] * g[k];
+  apply(steps.tanh, hidden, new_cell, nullptr, H);
+  for (int64_t k = 0; k < H; ++k) hidden[k] *= gates[H + k];
+}
+
+struct Forward {
+  const Layer& l;
+  const Steps& steps;
+  const float *x, *w, *r, *b, *h0, *c0;
+  float *y, *gates;  // may be null: nobody wants them
+  float *h, *c;      // [D, B, H]: the state, at the end the last one
+  float* sums;       // [T B, 4 H]
+
+  void start(int64_t d) const {
+    const int64_t B = l.B, H = l.H;
+    for (int64_t row = 0; row < l.T * B; ++row)
+      for (int64_t k = 0; k < 4 * H; ++k)
+        sums[row * 4 * H + k] = b ? b[d * 8 * H + k] + b[d * 8 * H + 4 * H + k] : 0.0f;
+    sgemm(l.T * B, 4 * H, l.I, 1.0f, {x, l.I}, {w + d * 4 * H * l.I, l.I, true}, 1.0f, sums, 4 * H);
+    const auto state = [&](float* to, const float* from) {
+      const size_t bytes = static_cast<size_t>(B * H) * sizeof(float);
+      from ? std::memcpy(to + d * B * H, from + d * B * H, bytes)
+           : std::memset(to + d * B * H, 0, bytes);
+    };
+    state(h, h0);
+    state(c, c0);
+  }
+  void run(int64_t d) const {
+    const int64_t B = l.B, H = l.H;
+    start(d);
+    for (int64_t n = 0; n < l.T; ++n) {
+      const int64_t t = l.step(d, n);
+      float* step = sums + t * B * 4 * H;
+      sgemm(B, 4 * H, H, 1.0f, {h + d * B * H, H}, {r + d * 4 * H * H, H, true}, 1.0f, step, 4 * H);
+      for (int64_t row = 0; row < B; ++row) {
+        float *gate = step + row * 4 * H, *state = c + (d * B + row) * H;
+        float* hidden = h + (d * B + row) * H;
+        advance(steps, H, gate, state, state, hidden);
+        const int64_t at = l.row(t, d) + row;
+        if (y) std::copy(hidden, hidden + H, y + at * H);
+        if (!gates) continue;
+        std::copy(gate, gate + 4 * H, gates + at * 5 * H);
+        std::copy(state, state + H, gates + at * 5 * H + 4 * H);
+      }
+    }
+  }
+};
+
+std::unique_ptr<Kernel> lstm(const Request& r) {
+  const Layer l = layer_of(r, 0, 1, 2);
+  const bool bias = r.has(3), first_h = r.has(5), first_c = r.has(6);
+  const bool wants_y = r.wants(0), wants_h = r.wants(1), wants_c = r.wants(2),
+             wants_gates = r.wants(3);
+  const Steps steps;
+  const int64_t floats = l.T * l.B * 4 * l.H + 2 * l.states();
+  return make_kernel(
+      "LSTM",
+      [=](const Args& args) {
+        float* scratch = static_cast<float*>(args.scratch);
+        float* sums = scratch + 2 * l.states();
+        const Forward f{l,
+                        steps,
+                        input<float>(args, 0),
+                        input<float>(args, 1),
+                        input<float>(args, 2),
+                        bias ? input<float>(args, 3) : nullptr,
+                        first_h ? input<float>(args, 5) : nullptr,
+                        first_c ? input<float>(args, 6) : nullptr,
+                        wants_y ? output<float>(args, 0) : nullptr,
+                        wants_gates ? output<float>(args, 3) : nullptr,
+                        wants_h ? output<float>(args, 1) : scratch,
+                        wants_c ? output<float>(args, 2) : scratch + l.states(),
+                        sums};
+        for (int64_t d = 0; d < l.D; ++d) f.run(d);
+      },
+      static_cast<size_t>(floats) * sizeof(float));
+}
+
+// The sweep back: da, the gradients of the gates' sums of every step, then one product each for x,
+// w and r.
+struct Sweep {
+  const Layer& l;
+  const Steps& steps;
+  const float *dy, *dy_h, *dy_c, *x, *w, *r, *h0, *c0, *y, *gates;
+  float *dx, *dw, *dr, *db, *dh, *dc;
+  float *da, *before, *bent;  // [T B, 4 H], [T B, H] and [H] of scratch
+
+  // One row of one step; dh and dc of the row go from after the step to before it, without the part
+  // of dh that comes through the gates.
+  void gate_gradients(const float* gate, const float* cell_before, float* dstate, float* dcell,
+                      float* to) const {
+    const int64_t H = l.H;
+    apply(steps.tanh, bent, gate + 4 * H, nullptr, H);
+    for (int64_t k = 0; k < H; ++k) {
+      const float i = gate[k], o = gate[H + k], f = gate[2 * H + k], g = gate[3 * H + k];
+      const float d = dcell[k] + dstate[k] * o * (1 - bent[k] * bent[k]);
+      to[k] = d * g * i * (1 - i);
+      to[H + k] = dstate[k] * bent[k] * o * (1 - o);
+      to[2 * H + k] = d * cell_before[k] * f * (1 - f);
+      to[3 * H + k] = d * i * (1 - g * g);
+      dcell[k] = d * f;
+    }
+  }
+
+  void step_back(int64_t d, int64_t n) const {
+    const int64_t B = l.B, H = l.H, t = l.step(d, n);
+    float *dstate = dh + d * B * H, *dcell = dc + d * B * H, *slope = da + t * B * 4 * H;
+    const int64_t past = n > 0 ? l.row(l.step(d, n - 1), d) : 0;
+    for (int64_t row = 0; row < B; ++row) {
+      const int64_t at = l.row(t, d) + row, state = (d * B + row) * H;
+      for (int64_t k = 0; k < H; ++k) dstate[row * H + k] += dy[at * H + k];
+      const float* c_before = n > 0 ? gates + (past + row) * 5 * H + 4 * H : c0 + state;
+      const float* h_before = n > 0 ? y + (past + row) * H : h0 + state;
+      std::copy(h_before, h_before + H, before + (t * B + row) * H);
+      gate_gradients(gates + at * 5 * H, c_before, dstate + row * H, dcell + row * H,
+                     slope + row * 4 * H);
+    }
+    sgemm(B, H, 4 * H, 1.0f, {slope, 4 * H}, {r + d * 4 * H * H, H}, 0.0f, dstate, H);
+  }
+
+  void run(int64_t d) const {
+    const int64_t B = l.B, H = l.H, rows = l.T * B;
+    std::copy(dy_h + d * B * H, dy_h + (d + 1) * B * H, dh + d * B * H);
+    std::copy(dy_c + d * B * H, dy_c + (d + 1) * B * H, dc + d * B * H);
+    for (int64_t n = l.T; n-- > 0;) step_back(d, n);
+    sgemm(rows, l.I, 4 * H, 1.0f, {da, 4 * H}, {w + d * 4 * H * l.I, l.I}, d > 0 ? 1.0f : 0.0f, dx,
+          l.I);
+    sgemm(4 * H, l.I, rows, 1.0f, {da, 4 * H, true}, {x, l.I}, 0.0f, dw + d * 4 * H * l.I, l.I);
+    sgemm(4 * H, H, rows, 1.0f, {da, 4 * H, true}, {before, H}, 0.0f, dr + d * 4 * H * H, H);
+    float* bias = db + d * 8 * H;
+    std::fill_n(bias, 4 * H, 0.0f);
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t k = 0; k < 4 * H; ++k) bias[k] += da[row * 4 * H + k];
+    std::copy(bias, bias + 4 * H, bias + 4 * H);
+  }
+};
+
+// Gradients that nobody wants go to scratch memory.
+std::unique_ptr<Kernel> lstm_grad(const Request& r) {
+  const Layer l = layer_of(r, 3, 4, 5);
+  const Steps steps;
+  const int64_t counts[6] = {l.T * l.B * l.I, l.D * 4 * l.H * l.I, l.D * 4 * l.H * l.H,
+                             l.D * 8 * l.H,   l.states(),          l.states()};
+  std::vector<int64_t> spare(6, -1);
+  int64_t floats = l.T * l.B * 5 * l.H + l.H;
+  for (size_t i = 0; i < 6; ++i) {
+    if (r.wants(i)) continue;
+    spare[i] = floats;
+    floats += counts[i];
+  }
+  return make_kernel(
+      "LSTMGrad",
+      [=](const Args& args) {
+        float* scratch = static_cast<float*>(args.scratch);
+        const auto in = [&](size_t i) { return input<float>(args, i); };
+        const auto out = [&](size_t i) {
+          return spare[i] < 0 ? output<float>(args, i) : scratch + spare[i];
+        };
+        float* before = scratch + l.T * l.B * 4 * l.H;
+        const Sweep sweep{
+            l,      steps,  in(0),  in(1),  in(2),   in(3),  in(4),
+            in(5),  in(6),  in(7),  in(8),  in(9),   out(0), out(1),
+            out(2), out(3), out(4), out(5), scratch, before, before + l.T * l.B * l.H};
+        for (int64_t d = 0; d < l.D; ++d) sweep.run(d);
+      },
+      static_cast<size_t>(floats) * sizeof(float));
+}
+
+Verdict usual_lstm(const Node& node) {
+  if (const Verdict types = floats(node); !types) return types;
+  if (node.has_input(4) || node.has_input(7)) return Verdict::no("sequence lengths or peepholes");
+  if (node.attrs.i("layout", 0) != 0 || node.attrs.i("input_forget", 0) != 0 ||
+      node.attrs.has("clip"))
+    return Verdict::no("layout, input_forget or clip");
+  const Attr* attr = node.attrs.find("activations");
+  const auto* names = attr ? std::get_if<std::vector<std::string>>(attr) : nullptr;
+  for (size_t i = 0; names && i < names->size(); ++i)
+    if ((*names)[i] != (i % 3 == 0 ? "Sigmoid" : "Tanh"))
+      return Verdict::no("activations other than Sigmoid, Tanh, Tanh");
+  return Verdict::yes();
+}
+
+}  // namespace
+
+void register_rnn(KernelTable& table) {
+  table.op("LSTM").add("steps", usual_lstm, lstm);
+  table.op("ort::LSTMGrad").add("steps", floats, lstm_grad);
+}
+
+}  // namespace ort::cpu
