@@ -53,7 +53,11 @@ OPS = [
     ),
     Op("Swish", swish, samples(*samples(alpha=0.7, special_values=False), special_values=False)),
     Op("Mish", F.mish, samples(special_values=False)),
-    Op("Relu", torch.relu, samples(sample(KINKS, smooth=False), sample(i(5, low=-3, dtype="int32")))),
+    Op(
+        "Relu",
+        torch.relu,
+        samples(sample(KINKS, smooth=False), sample(i(5, low=-3, dtype="int32"))),
+    ),
     Op(
         "LeakyRelu",
         lambda x, alpha=0.01: F.leaky_relu(x, alpha),

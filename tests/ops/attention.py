@@ -17,14 +17,20 @@ def weights_of(q, k, mask, scale, causal):
         seen = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
         scores = scores.masked_fill(~seen, -torch.inf)
     if mask is not None:
-        scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
+        scores = (
+            scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
+        )
     return scores
 
 
 def attention(q, k, v, mask=None, key=None, *, scale, causal=0, dropout=0.0, counter=0):
     scores = weights_of(q, k, mask, scale, causal)
-    lse = torch.logsumexp(scores, -1)
-    p = torch.exp(scores - torch.where(lse == -torch.inf, 0.0, lse).unsqueeze(-1))
+    top = scores.detach().amax(-1, keepdim=True)
+    top = torch.where(top == -torch.inf, 0.0, top)  # a row that sees nothing: zeros, no NaN
+    e = torch.exp(scores - top)
+    total = e.sum(-1, keepdim=True)
+    p = e / torch.where(total == 0, 1.0, total)
+    lse = (torch.log(total) + top).squeeze(-1)
     if dropout:
         u = torch.from_numpy(uniform(p.numel(), int(key.item()), counter)).reshape(p.shape)
         p = torch.where(u >= dropout, p / (1 - dropout), 0.0)
@@ -83,9 +89,7 @@ OPS = [
         [
             bad("q has shape [3, 4], expected [B, H, T, D]", t(3, 4), t(3, 4), t(3, 4), scale=1.0),
             bad("q has 4 heads, k has 3", *qkv(shared=3), scale=1.0),
-            bad(
-                "sizes of a head differ", t(1, 2, 3, 4), t(1, 2, 3, 5), t(1, 2, 3, 4), scale=1.0
-            ),
+            bad("sizes of a head differ", t(1, 2, 3, 4), t(1, 2, 3, 5), t(1, 2, 3, 4), scale=1.0),
         ],
         through=(0,),
         dtypes=("float32", "float64"),

@@ -86,7 +86,11 @@ OPS = [
         + [sample(t(*x), t(*w), t(w[0]), symbolic=False, **attrs) for x, w, attrs in CASES[:3]]
         + [sample(t(0, 3, 5), t(4, 3, 3), symbolic=False)],
         [
-            bad("x has 3 channels, w of shape [4, 2, 3] with group 1 expects 2", t(2, 3, 9), t(4, 2, 3)),
+            bad(
+                "x has 3 channels, w of shape [4, 2, 3] with group 1 expects 2",
+                t(2, 3, 9),
+                t(4, 2, 3),
+            ),
             bad("axis 2 is smaller than the kernel [5]", t(2, 3, 3), t(4, 3, 5)),
             bad("do not fit 1 spatial axes", t(2, 3, 9), t(4, 3, 3), strides=[1, 2]),
             bad("must be positive", t(2, 3, 9), t(4, 3, 3), strides=[0]),
@@ -124,13 +128,28 @@ OPS = [
                 t(1, 2, 4, 4), t(2, 3, 3, 3), strides=[2, 2], output_padding=[1, 1], symbolic=False
             ),
             sample(
-                t(1, 2, 4), t(2, 3, 3), strides=[2], output_shape=[8], symbolic=False, gradient=False
+                t(1, 2, 4),
+                t(2, 3, 3),
+                strides=[2],
+                output_shape=[8],
+                symbolic=False,
+                gradient=False,
             ),
             sample(
-                t(1, 2, 4), t(2, 3, 3), strides=[2], auto_pad="SAME_UPPER", symbolic=False, gradient=False
+                t(1, 2, 4),
+                t(2, 3, 3),
+                strides=[2],
+                auto_pad="SAME_UPPER",
+                symbolic=False,
+                gradient=False,
             ),
             sample(
-                t(1, 2, 4), t(2, 3, 3), strides=[2], auto_pad="SAME_LOWER", symbolic=False, gradient=False
+                t(1, 2, 4),
+                t(2, 3, 3),
+                strides=[2],
+                auto_pad="SAME_LOWER",
+                symbolic=False,
+                gradient=False,
             ),
         ],
         [bad("expected one rank of at least 3", t(2, 3, 9), t(3, 4, 3, 3))],

@@ -75,14 +75,24 @@ BELOW_ONE = {"low": -0.9, "high": 0.9}
 POSITIVE = {"low": 0.1, "high": 3.0}
 
 OPS = [
-    Op("Add", torch.add, pairs(sample(special(), special(), smooth=False), *integers()), shapes_error("Add")),
-    Op("Sub", torch.sub, pairs(sample(special(), special(), smooth=False), *integers()), shapes_error("Sub")),
+    Op(
+        "Add",
+        torch.add,
+        pairs(sample(special(), special(), smooth=False), *integers()),
+        shapes_error("Add"),
+    ),
+    Op(
+        "Sub",
+        torch.sub,
+        pairs(sample(special(), special(), smooth=False), *integers()),
+        shapes_error("Sub"),
+    ),
     Op("Mul", torch.mul, pairs(*integers()), shapes_error("Mul")),
     Op(
         "Div",
-        lambda a, b: a / b
-        if a.is_floating_point()
-        else torch.div(a, b, rounding_mode="trunc").to(a.dtype),
+        lambda a, b: (
+            a / b if a.is_floating_point() else torch.div(a, b, rounding_mode="trunc").to(a.dtype)
+        ),
         [
             *pairs(f=lambda *s: t(*s, low=0.5, high=2.0)),
             sample(special(), t(9), gradient=False),
@@ -180,7 +190,10 @@ OPS = [
             sample(t(3, 5), const(0.2, "float64")),
             sample(t(3, 5)),
             sample(
-                np.array([0.0, 1.0, 2.0]), const(0.0, "float64"), const(1.0, "float64"), smooth=False
+                np.array([0.0, 1.0, 2.0]),
+                const(0.0, "float64"),
+                const(1.0, "float64"),
+                smooth=False,
             ),
             sample(special(), const(-1.0, "float64"), const(1.0, "float64"), gradient=False),
             sample(i(6), const(2), const(5)),

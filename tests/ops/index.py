@@ -54,7 +54,9 @@ def nd_index(indices, x):
 
 def gather_nd(x, indices, batch_dims=0):
     if batch_dims:
-        return torch.stack([gather_nd(a, k, batch_dims - 1) for a, k in zip(x, indices, strict=True)])
+        return torch.stack(
+            [gather_nd(a, k, batch_dims - 1) for a, k in zip(x, indices, strict=True)]
+        )
     return x[nd_index(indices, x)]
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from .table import Op, b, bad, const, i, sample, special, t
+from .table import Op, bad, const, i, sample, special, t
 
 
 def axes_of(x, axes, noop):
@@ -51,7 +51,9 @@ AXES = [bad("axis 2 does not exist, the input has rank 2", t(3, 5), const([2]))]
 WHOLE = [sample(i(3, 4), const([1])), sample(i(3, 4, dtype="int32"), const([0]), keepdims=0)]
 EMPTY = sample(t(3, 0), const([1]))
 TIES = sample(np.array([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0]]), const([1]), smooth=False)
-ZEROS = sample(np.array([[0.0, 2.0, 3.0], [0.0, 0.0, 2.0], [1.0, 2.0, 3.0]]), const([1]), smooth=False)
+ZEROS = sample(
+    np.array([[0.0, 2.0, 3.0], [0.0, 0.0, 2.0], [1.0, 2.0, 3.0]]), const([1]), smooth=False
+)
 
 
 def arg(f, last_of):
@@ -96,7 +98,11 @@ OPS = [
         samples(sample(np.zeros((2, 3)), const([1]), smooth=False)),
         AXES,
     ),
-    Op("ReduceSumSquare", reduction(lambda x, a, keep: (x * x).sum(a, keep), torch.square), samples()),
+    Op(
+        "ReduceSumSquare",
+        reduction(lambda x, a, keep: (x * x).sum(a, keep), torch.square),
+        samples(),
+    ),
     Op(
         "ReduceLogSum",
         reduction(lambda x, axes, keep: x.sum(axes, keep).log()),

@@ -86,7 +86,11 @@ OPS = [
             sample(t()),
         ],
     ),
-    Op("Size", lambda x: torch.tensor(x.numel()), [sample(t(2, 3, 5)), sample(t(0, 2)), sample(t())]),
+    Op(
+        "Size",
+        lambda x: torch.tensor(x.numel()),
+        [sample(t(2, 3, 5)), sample(t(0, 2)), sample(t())],
+    ),
     Op(
         "ConstantOfShape",
         constant_of_shape,

@@ -87,7 +87,13 @@ OPS = [
             sample(i(5), const([1]), const([3])),
         ],
         [
-            bad("axis 2 does not exist, the input has rank 2", t(5, 7), const([0]), const([1]), const([2])),
+            bad(
+                "axis 2 does not exist, the input has rank 2",
+                t(5, 7),
+                const([0]),
+                const([1]),
+                const([2]),
+            ),
             bad("has a zero", t(5), const([0]), const([3]), const([0]), const([0])),
             bad("starts and ends have 1 and 2 elements", t(5), const([0]), const([1, 2])),
         ],

@@ -7,47 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from . import (
-    activation,
-    attention,
-    conv,
-    elementwise,
-    engine,
-    index,
-    logic,
-    loss,
-    matmul,
-    norm,
-    pool,
-    random,
-    reduce,
-    rnn,
-    shape,
-    slice,
-    softmax,
-)
+from . import engine
 from .engine import C
+from .families import TABLE
 from .table import Const, Op, Sample
 
-FAMILIES = [
-    elementwise,
-    activation,
-    logic,
-    matmul,
-    norm,
-    softmax,
-    loss,
-    reduce,
-    shape,
-    slice,
-    index,
-    conv,
-    pool,
-    rnn,
-    attention,
-    random,
-]
-TABLE = {op.name: op for family in FAMILIES for op in family.OPS}
 PROVIDERS = [p for p in ("reference", "cpu") if p in C.providers()]
 
 
@@ -140,7 +104,10 @@ def check_gradients(case: Case, provider: str, dtype: str, change=lambda graph: 
         want_y = engine.expected(case.op, case.sample, given)
         noise = np.random.default_rng(7)
         dy = [noise.standard_normal(want_y[k].shape) for k in ways]
-        dy = [np.asarray(d, engine.numpy_dtype(graph.outputs[k].dtype)) for d, k in zip(dy, ways, strict=True)]
+        dy = [
+            np.asarray(d, engine.numpy_dtype(graph.outputs[k].dtype))
+            for d, k in zip(dy, ways, strict=True)
+        ]
         feed |= {f"d_y{k}": d for k, d in zip(ways, dy, strict=True)}
         feed = {name: feed[name] for name in joint.input_names}
         got = run(joint, feed, provider)
@@ -182,7 +149,9 @@ def test_finite_differences(case):
         move = {name: noise.standard_normal(feed[name].shape) for name in names}
         h = 1e-6
         ends = [
-            C.evaluate(graph, feed | {n: np.asarray(feed[n] + d * move[n]) for n in names}, ["reference"])
+            C.evaluate(
+                graph, feed | {n: np.asarray(feed[n] + d * move[n]) for n in names}, ["reference"]
+            )
             for d in (h, -h)
         ]
         slope = sum(((ends[0][k] - ends[1][k]) / (2 * h) * dy[f"d_y{k}"]).sum() for k in ways)
@@ -276,9 +245,10 @@ def test_no_gradient_is_an_error(name):
         engine.joint(graph, op, op.samples[0], [0])
 
 
+PATTERNS = {"HardSwish", "Mish", "PRelu", "Softplus", "Softsign", "Sum", "ort::Embedding"}
+
+
 def test_patterns():
     """The definitions that are fusion patterns; one that stops to be shows up here."""
     defined = [name for name, schema in engine.SCHEMAS.items() if schema["definition"]]
-    assert {name for name in defined if not C.pattern_refusal(name)} == {
-        "Softsign",
-    }
+    assert {name for name in defined if not C.pattern_refusal(name)} == PATTERNS

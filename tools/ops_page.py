@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Writes docs/ops.md from the op set, the op table's samples and what the providers say of them.
+
+`python tools/ops_page.py` writes the page; tests/ops/page_test.py fails when it is not current.
+"""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.ops import engine, families  # noqa: E402
+
+PAGE = ROOT / "docs" / "ops.md"
+HEAD = """# Ops
+
+Written by `python tools/ops_page.py` from csrc/ops and tests/ops; do not edit.
+
+What an op means is in `csrc/ops/<family>.cpp`; its tests are in `tests/ops/<family>.py`. *Opset*:
+the first of ai.onnx with today's meaning. *Definition*: *pattern* where it is also a fusion
+pattern. *Gradient*: a rule of its own, or through the definition. On each provider the op has a
+*kernel*, runs through its *definition*, or is **not taken**; *view* needs no kernel; *in part* means
+that some of the table's samples are not taken. Tests: samples, and errors with their message.
+
+Ops of the domain `aten` have no row: each is torch's own operator.
+"""
+
+
+def definition(schema) -> str:
+    if not schema["definition"]:
+        return ""
+    return "yes" if engine.C.pattern_refusal(schema["name"]) else "pattern"
+
+
+def gradient(schema, op) -> str:
+    if not schema["differentiable"]:
+        return "no gradient flows"
+    if schema["gradient"]:
+        return "rule"
+    return "definition" if schema["definition"] else op.no_gradient
+
+
+def how(op, sample, schema, provider: str) -> str:
+    """What happens to one sample in float32."""
+    graph, feed = engine.graph_of(op, sample, "float32")
+    nodes = [node.op for node in graph.nodes]
+    if schema["view"] or op.name in ("Constant", "ort::Sizes"):
+        return "view" if schema["view"] else "constant"
+    if not engine.C.refusals(graph, provider)[nodes.index(op.name)]:
+        return "kernel"
+    try:
+        engine.C.evaluate(graph, feed, [provider])
+    except engine.C.Error as error:
+        if "no provider runs it" in str(error):
+            return "**not taken**"
+        raise
+    return "definition"
+
+
+def support(op, schema, provider: str) -> str:
+    ways = {how(op, sample, schema, provider) for sample in op.samples}
+    if not ways:
+        return "no sample"
+    if "**not taken**" in ways and len(ways) > 1:
+        return f"{min(ways - {'**not taken**'}, key='kdvc'.find)}, in part"
+    return "kernel" if "kernel" in ways else ways.pop()
+
+
+def row(name: str) -> str:
+    op, schema = families.TABLE[name], engine.SCHEMAS[name]
+    opset = "" if name.startswith("ort::") else str(schema["since"])
+    tests = f"{len(op.samples)} + {len(op.errors)}"
+    ways = [support(op, schema, provider) for provider in ("reference", "cpu")]
+    cells = [f"`{name}`", opset, definition(schema), gradient(schema, op), *ways, tests]
+    return "| " + " | ".join(cells) + " |"
+
+
+def page() -> str:
+    parts = [HEAD]
+    for family in families.FAMILIES:
+        name = family.__name__.rpartition(".")[2]
+        parts.append(f"## {name}\n")
+        parts.append("| op | opset | definition | gradient | reference | cpu | tests |")
+        parts.append("|---|---|---|---|---|---|---|")
+        parts += [row(op.name) for op in family.OPS]
+        parts.append("")
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text(page())
+    print(f"wrote {PAGE.relative_to(ROOT)}")
