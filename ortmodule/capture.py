@@ -16,11 +16,12 @@ from torch import nn
 from torch.export import Dim, export
 
 from . import contract, tree
-from .errors import NotCapturable
+from .errors import NeedsExactSizes, NotCapturable
 from .guards import Snapshot, call_key
 from .interface import Input, Output, WriteBack
 from .sizes import SizePredicate, dim_of, evaluate
 from .translate import Translated, translate
+from .translate.emit import dtype_name
 from .translate.provenance import CHILD
 from .translate.translator import Placeholder
 
@@ -88,7 +89,11 @@ def capture(module: nn.Module, args: tuple, kwargs: dict, make_graph: Callable[[
     flat = _Flat(module, spec, _distinct(tensors))
     program, snapshot = _settle(module, flat, tensors)
     exported = time.perf_counter()
-    result = _translate(flat, program, tensors, snapshot, make_graph())
+    try:
+        result = _translate(flat, program, tensors, snapshot, make_graph())
+    except NeedsExactSizes:
+        program, snapshot = _settle(module, flat, tensors, exact=True)
+        result = _translate(flat, program, tensors, snapshot, make_graph())
     result.key = call_key(spec, tensors)
     result.seconds = {"export": exported - started, "translate": time.perf_counter() - exported}
     return result
@@ -161,7 +166,9 @@ class _Writes(NotCapturable):
         self.plain = plain
 
 
-def _settle(module: nn.Module, flat: _Flat, tensors: list[torch.Tensor]) -> tuple[Any, Snapshot]:
+def _settle(
+    module: nn.Module, flat: _Flat, tensors: list[torch.Tensor], exact: bool = False
+) -> tuple[Any, Snapshot]:
     """Exports; a forward that sets scalars once, as transformers' problem_type, is let do so.
 
     The writes are what eager's call would leave behind. With them made, forward must write no
@@ -172,7 +179,7 @@ def _settle(module: nn.Module, flat: _Flat, tensors: list[torch.Tensor]) -> tupl
     try:
         with contract.capturing():
             try:
-                return _export(flat, tensors), settled
+                return _export(flat, tensors, exact), settled
             except _Writes as writes:
                 if not writes.plain:
                     raise
@@ -180,7 +187,7 @@ def _settle(module: nn.Module, flat: _Flat, tensors: list[torch.Tensor]) -> tupl
                 for container, key, value in writes.plain:
                     container[key] = value
                 settled = Snapshot(module)
-            return _export(flat, tensors), settled
+            return _export(flat, tensors, exact), settled
     except NotCapturable:
         settled = before
         raise
@@ -188,10 +195,11 @@ def _settle(module: nn.Module, flat: _Flat, tensors: list[torch.Tensor]) -> tupl
         settled.restore()
 
 
-def _export(flat: _Flat, tensors: list[torch.Tensor]) -> Any:
-    """The training IR, every dim AUTO; a failure names the deepest line of the user's code."""
+def _export(flat: _Flat, tensors: list[torch.Tensor], exact: bool) -> Any:
+    """The training IR, every dim AUTO unless `exact`; a failure names the user's deepest line."""
     given = tuple(tensors[i] for i in range(len(tensors)) if flat.order.index(flat.order[i]) == i)
-    shapes = tuple(dict.fromkeys(range(t.dim()), Dim.AUTO) for t in given)
+    kind = Dim.STATIC if exact else Dim.AUTO
+    shapes = tuple(dict.fromkeys(range(t.dim()), kind) for t in given)
     inference_off = contextlib.nullcontext()
     if torch.is_inference_mode_enabled():
         inference_off = torch.inference_mode(False)
@@ -270,7 +278,7 @@ def _input(role: str, name: str, tensor: torch.Tensor, index: int | None) -> Inp
     return Input(
         role,
         name,
-        str(tensor.dtype).removeprefix("torch."),
+        dtype_name(tensor.dtype),
         list(tensor.shape),
         index,
         None if role == "user" else tensor,

@@ -19,3 +19,7 @@ class NotCapturable(Exception):
         place = f"; module {module}" if module else ""
         place += f"; {file}:{line}" if file else ""
         super().__init__(f"[{op}] {reason}{place}" if op else f"{reason}{place}")
+
+
+class NeedsExactSizes(NotCapturable):
+    """A size must be a number: the call is captured once more, for its own sizes only."""

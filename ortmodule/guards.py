@@ -1,8 +1,7 @@
 """What a capture relies on, and the checks that it still holds.
 
 Snapshot is taken by capture.py (around the captured forward, and kept with the capture);
-module.py calls its `changed` before every step and compares `call_key`s. Both are flat lists, so
-that a C++ check can take them over: watched containers and tensor facts.
+module.py calls its `changed` before every step and compares `call_key`s.
 """
 
 import dataclasses
@@ -13,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import tree
+from . import _native, tree
 
 _SCALARS = (
     type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.layout,
@@ -32,12 +31,11 @@ _MISSING = object()
 
 @dataclasses.dataclass(slots=True)
 class Watched:
-    """A dict, list or set of attributes: the object, a shallow copy, and its items' ids."""
+    """A dict, list or set of attributes: the object and a shallow copy."""
 
     path: str
     container: Any
     copy: Any
-    ids: list[int]
     is_buffers: bool
     ignored: Any
 
@@ -47,6 +45,7 @@ class Snapshot:
 
     `changed()` is None while nothing differs, else a sentence naming what does; `restore()` puts
     every container back. `tensors` maps each tensor attribute found, by id, to its path.
+    The C++ Watch compares pointers in microseconds; only when one differs are values looked at.
     """
 
     def __init__(self, module: nn.Module, with_tensors: bool = True):
@@ -54,19 +53,25 @@ class Snapshot:
         self.tensors: dict[int, tuple[str, torch.Tensor]] = {}
         self._seen: set[int] = set()
         self._watch_module(module)
-        self._facts = []
+        self._facts: list[tuple] = []
+        self._watch_pointers = None
         if with_tensors:
-            self._facts = [(t, *_facts(t)) for _, t in self.tensors.values()]
+            tensors = [t for _, t in self.tensors.values()]
+            self._facts = [(t, *_facts(t)) for t in tensors]
+            containers = [w.container for w in self.watched]
+            self._watch_pointers = _native.torch_bridge().Watch(containers, tensors)
 
     def changed(self) -> str | None:
         """The first difference, as `module.attribute was 3, is 4`; None when there is none."""
-        for w in self.watched:
-            if _ids(w.container) != w.ids:
-                difference = _difference(w)
-                if difference:
-                    return difference
-                w.ids, w.copy = _ids(w.container), _shallow(w.container)
-        return self._changed_tensor()
+        if self._watch_pointers.unchanged():
+            return None
+        difference = next(filter(None, map(_difference, self.watched)), None)
+        difference = difference or self._changed_tensor()
+        if difference is None:  # other objects of the same values
+            for w in self.watched:
+                w.copy = _shallow(w.container)
+            self._watch_pointers.refresh()
+        return difference
 
     def _changed_tensor(self) -> str | None:
         for tensor, *facts in self._facts:
@@ -140,8 +145,8 @@ class Snapshot:
     def _watch(
         self, container: Any, path: str, is_buffers: bool = False, ignored: Any = frozenset()
     ) -> None:
-        copy, ids = _shallow(container), _ids(container)
-        self.watched.append(Watched(path, container, copy, ids, is_buffers, ignored))
+        copy = _shallow(container)
+        self.watched.append(Watched(path, container, copy, is_buffers, ignored))
 
     def _reach(self, value: Any, path: str) -> None:
         """Watches what hangs on an attribute: containers, plain objects, tensors, modules."""
@@ -214,13 +219,6 @@ def _facts(tensor: torch.Tensor) -> list:
     strided = tensor.layout == torch.strided
     strides = tensor.stride() if strided else None
     return [tensor.dtype, tensor.shape, strides, tensor.requires_grad]
-
-
-def _ids(container: Any) -> list[int]:
-    """The identity of every item, keys too: equal lists mean that nothing was replaced."""
-    if isinstance(container, dict):
-        return [*map(id, container), *map(id, container.values())]
-    return [*map(id, container)]
 
 
 def _named_values(container: Any) -> list[tuple[Any, Any]]:

@@ -218,5 +218,3 @@ def _with_signature_of(module: nn.Module, wrapper: ORTModule):
         return wrapper._call(*args, **kwargs)
 
     return forward
-
-

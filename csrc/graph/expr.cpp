@@ -1,6 +1,7 @@
 // The vocabulary's emissions; nothing here knows what an op means.
 #include "csrc/graph/expr.h"
 
+#include <algorithm>
 #include <numeric>
 
 namespace ort {
@@ -85,7 +86,10 @@ Value swap_last(Value x) {
 
 Value reshape(Value x, Dims dims) {
   if (x.type().dims && *x.type().dims == dims) return x;
-  return x.graph->emit1("Reshape", {x, x.graph->sizes(std::move(dims))});
+  // Only then: a size of zero would mean "copy the input's".
+  const bool empty = std::any_of(dims.begin(), dims.end(), [](const Dim& dim) { return dim.is(0); });
+  const Attrs attrs = empty ? Attrs{{"allowzero", int64_t{1}}} : Attrs{};
+  return x.graph->emit1("Reshape", {x, x.graph->sizes(std::move(dims))}, attrs);
 }
 
 Value expand(Value x, Dims dims) {

@@ -9,6 +9,13 @@ namespace {
 
 constexpr double kPi = std::numbers::pi;
 
+// Division truncates; sizes with symbols are taken to be positive, where it is the floor.
+Dim quotient(const Dim& a, const Dim& b) {
+  const auto x = a.value(), y = b.value();
+  const bool safe = x && y && *y != 0 && !(*x == INT64_MIN && *y == -1);
+  return safe ? Dim(*x / *y) : floor_div(a, b);
+}
+
 Value zero(Value like) { return number(0.0, like); }
 
 Outputs pow_gradient(const Backward& b) {
@@ -59,7 +66,7 @@ void register_arithmetic(OpSet& ops) {
         return Outputs{b.needs(0) ? b.dy() * b.x(1) : Value{}, b.needs(1) ? b.dy() * b.x(0) : Value{}};
       });
   ops.op("Div").in("a", kNumeric).in("b", kNumeric).out("y").since(7).elementwise()
-      .on_sizes([](const Dim& a, const Dim& b) { return floor_div(a, b); })
+      .on_sizes(quotient)
       .gradient([](const Backward& b) {
         return Outputs{b.needs(0) ? b.dy() / b.x(1) : Value{},
                        b.needs(1) ? -b.dy() * (b.y() / b.x(1)) : Value{}};

@@ -14,10 +14,9 @@ Dim window_count(const Dim& size, int64_t kernel, int64_t stride, int64_t dilati
                  bool ceil_mode) {
   const Dim span = size + before + after - (dilation * (kernel - 1) + 1);
   if (!ceil_mode) return floor_div(span, stride) + 1;
-  const Dim count = floor_div(span + (stride - 1), stride) + 1;
-  const auto known = count.value(), extent = size.value();
-  if (known && extent && (*known - 1) * stride >= *extent + before) return *known - 1;
-  return count;
+  // Whichever bound is the smaller: windows that end in the padding, or that start before its end.
+  const bool reaches = after + stride > dilation * (kernel - 1) + 1;
+  return floor_div((reaches ? size + before : span + stride) + (stride - 1), stride);
 }
 
 void infer_pool(InferContext& c) {

@@ -81,6 +81,7 @@ using Reducing = std::function<Value(Value x, const std::vector<int64_t>& axes, 
 // A reduction that is its definition; the definition reads the axes, so it is no pattern.
 void derived(OpSet& ops, std::string_view name, Reducing form) {
   reduction(ops, name, kNumeric, 18).defined_as([form](const Call& c) {
+    const bool keep = c.attrs().i("keepdims") != 0;
     const Value x = c.x();
     std::vector<int64_t> axes;
     if (c.has(1)) {
@@ -89,7 +90,7 @@ void derived(OpSet& ops, std::string_view name, Reducing form) {
       for (const Dim& axis : *known) axes.push_back(*axis.value());
     }
     if (axes.empty() && !c.attrs().i("noop_with_empty_axes")) axes = all_axes(x);
-    return form(x, axes, c.attrs().i("keepdims") != 0);
+    return form(x, axes, keep);
   });
 }
 

@@ -26,6 +26,8 @@ Dim slice_length(InferContext& c, const Dim& n, const Dim& start, const Dim& end
   if (to && *to >= INT32_MAX) high = n;
   const bool beyond = (high - n).value().value_or(0) > 0;
   if (beyond) high = n;
+  // A size that is not known may end before a bound that is. The first element is taken to exist.
+  if (to && *to > 1 && !size && !beyond) high = min(n, high);
   const Dim length = high - low;
   return step == 1 ? length : floor_div(length + (step - 1), step);
 }

@@ -26,6 +26,13 @@ class Copy : public Kernel {
   size_t bytes_;
 };
 
+// Of shape operands, where pads and starts may be negative.
+Sizes numbers(const Dims& dims, const Symbols& symbols) {
+  Sizes values;
+  for (const Dim& dim : dims) values.push_back(dim.evaluate(symbols));
+  return values;
+}
+
 Sizes evaluate(const Dims& dims, const Symbols& symbols) {
   Sizes sizes;
   for (const Dim& dim : dims) {
@@ -134,7 +141,7 @@ class Binder {
     for (const Node* node : graph_.order()) {
       if (node->is("Constant")) add_constant(node->out[0], *constant_of(node->output()));
       if (!node->is("ort::Sizes")) continue;
-      Tensor tensor = Tensor::of(evaluate(std::get<Dims>(*node->attrs.find("dims")), symbols_));
+      Tensor tensor = Tensor::of(numbers(std::get<Dims>(*node->attrs.find("dims")), symbols_));
       if (node->attrs.i("scalar")) tensor.sizes.clear();
       add_constant(node->out[0], std::move(tensor));
     }

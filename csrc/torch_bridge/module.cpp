@@ -7,6 +7,7 @@
 #include "csrc/core/error.h"
 #include "csrc/core/version.h"
 #include "csrc/torch_bridge/runner.h"
+#include "csrc/torch_bridge/watch.h"
 
 namespace py = pybind11;
 
@@ -71,6 +72,7 @@ PYBIND11_MODULE(_torch, m) {
   m.def("version", &ort::version);
   m.def("torch_version", [] { return ORT_TORCH_VERSION; });
   py::register_exception<ort::Error>(m, "Error", PyExc_RuntimeError);
+  ort::bridge::bind_watch(m);
   py::class_<Runner, std::shared_ptr<Runner>>(m, "Runner")
       .def(py::init(&ort::bridge::make_runner), py::arg("graph"), py::arg("inputs"), py::arg("n_user_outputs"),
            py::arg("write_backs"), py::arg("wrt"), py::arg("options"))

@@ -20,12 +20,12 @@ def attention(
 
 def _attend(t, q, k, v, mask, dropout_p, is_causal, scale):
     width = q.dims[-1]
-    if scale is None:
-        if not isinstance(width, int):
-            t.refuse(f"attention over heads of symbolic width {width} has no translation")
+    if scale is None and isinstance(width, int):
         scale = 1 / math.sqrt(width)
-    if not isinstance(scale, (int, float)):
-        t.refuse("attention with a scale made of sizes has no translation")
+    if not isinstance(scale, (int, float)):  # made of sizes: q is scaled, the op is not
+        root = t.op("Sqrt", t.scalar(width, q.dtype)) if scale is None else None
+        q = t.op("Div", q, root) if scale is None else t.op("Mul", q, t.scalar(scale, q.dtype))
+        scale = 1.0
     attrs = {"scale": float(scale), "causal": int(is_causal), "dropout": float(dropout_p)}
     key = None
     if dropout_p > 0:

@@ -18,7 +18,7 @@ def _batched(t, x, weight, run):
 def conv(t, x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     space = weight.rank - 2
     attrs = {
-        "kernel_shape": [int(d) for d in weight.dims[2:]],
+        "kernel_shape": [t.static(d, "a kernel's size") for d in weight.dims[2:]],
         "strides": _many(stride, space),
         "dilations": _many(dilation, space),
         "group": int(groups),
@@ -43,7 +43,7 @@ def conv_transpose(
 ):
     space = weight.rank - 2
     attrs = {
-        "kernel_shape": [int(d) for d in weight.dims[2:]],
+        "kernel_shape": [t.static(d, "a kernel's size") for d in weight.dims[2:]],
         "strides": _many(stride, space),
         "pads": _many(padding, space) * 2,
         "output_padding": _many(output_padding, space),

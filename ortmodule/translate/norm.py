@@ -33,7 +33,7 @@ def rms_norm(t, x, shape, weight=None, eps=None):
 
 @aten("group_norm.default")
 def group_norm(t, x, groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True):
-    channels = [x.dims[1]]
+    channels = [t.static(x.dims[1], "the number of channels")]
     weight = weight if weight is not None else _ones(t, channels, x.dtype)
     bias = bias if bias is not None else t.full(channels, 0, x.dtype)
     attrs = {"num_groups": int(groups), "epsilon": float(eps)}

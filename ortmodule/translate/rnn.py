@@ -49,7 +49,7 @@ def _layer(t, onnx, x, states, given, attrs):
         bias = t.concat([stacked(2), stacked(3)], 1)
     attrs = {
         **attrs,
-        "hidden_size": int(given[0][1].dims[1]),
+        "hidden_size": t.static(given[0][1].dims[1], "the hidden size"),
         "direction": "bidirectional" if len(given) == 2 else "forward",
     }
     if "activations" in attrs:
@@ -65,6 +65,6 @@ def _gates(t, onnx, w):
     order = _ORDER[onnx]
     if len(order) == 1:
         return w
-    size = w.dims[0] // len(order)
+    size = t.static(w.dims[0], "the size of all gates") // len(order)
     gates = t.op("Split", w, t.sizes([size] * len(order)), n=len(order), axis=0)
     return t.concat([gates[i] for i in order], 0)

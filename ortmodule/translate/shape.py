@@ -23,7 +23,7 @@ inverse(*_IDENTITIES)(_undo_same)
 
 @aten("detach.default", "detach_copy.default")
 def detach(t, x):
-    return t.stop(x) if t.refs and getattr(t.refs[0], "tainted", True) else x
+    return t.stop(x) if t.refs[0].tainted else x
 
 
 inverse("detach.default")(_undo_same)
@@ -245,8 +245,9 @@ def repeat_interleave(t, x, repeats, dim=None, *, output_size=None):
 @aten("flip.default")
 def flip(t, x, dims):
     for dim in dims:
-        axis = t.ints([dim % x.rank])
-        x = t.op("Slice", x, t.ints([-1]), t.ints([-INT64_MAX]), axis, t.ints([-1]))
+        last = t.op("Sub", t.g.size(x.dims[dim]), t.scalar(1, "int64"))
+        backwards = t.op("Range", last, t.scalar(-1, "int64"), t.scalar(-1, "int64"))
+        x = t.op("Gather", x, t.fit(backwards, [x.dims[dim]], "int64"), axis=dim % x.rank)
     return x
 
 
@@ -261,8 +262,7 @@ def roll(t, x, shifts, dims=()):
 
 
 def _rolled(t, x, shift, axis):
-    if not isinstance(shift, int):
-        t.refuse("roll by a size has no translation")
+    shift = t.static(shift, "the shift of roll")
     size = x.dims[axis]
     shift = shift % size if isinstance(size, int) and size else shift
     if shift == 0:

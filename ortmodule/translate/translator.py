@@ -14,7 +14,7 @@ import torch
 from torch import fx
 from torch._ops import HigherOrderOperator, OpOverload
 
-from ..errors import NotCapturable
+from ..errors import NeedsExactSizes, NotCapturable
 from ..interface import Input
 from ..sizes import dim_of
 from .emit import FLOATING, Emitter, MissingOp, SymbolicFloat, dtype_name
@@ -72,8 +72,13 @@ def translate(
             seen[placeholder.memory] = t.storage_of(node, placeholder)
         storage = seen[placeholder.memory] if node.users else None
         refs.append(Ref(storage, (), storage_key(node.meta["val"])) if storage else None)
-    outputs = t.run(program, refs)
-    return t.finish(outputs)
+    try:
+        return t.finish(t.run(program, refs))
+    except NotCapturable:
+        raise
+    except Exception as error:  # a defect of ours costs the speed, not the training
+        t.node, t.target = t.latest, getattr(t.latest, "target", None)
+        t.refuse(f"its translation failed: {type(error).__name__}: {error}")
 
 
 class Translator(Emitter):
@@ -85,6 +90,7 @@ class Translator(Emitter):
         self.storages: list[Storage] = []
         self.storages_in_region: list[Storage] = []
         self.node: fx.Node | None = None
+        self.latest: fx.Node | None = None
         self.refs: list[Any] = []
         self.target: OpOverload | None = None
         self._grad_enabled = grad_enabled
@@ -138,14 +144,19 @@ class Translator(Emitter):
         old = ref.read(self)
         self._write(ref, self.fit(value, list(old.dims), old.dtype), tainted=False)
 
-    def refuse(self, reason: str, op: str | None = None) -> None:
+    def refuse(self, reason: str, op: str | None = None, kind: type = NotCapturable) -> None:
         """Raises NotCapturable with the place of the running node."""
         module, file, line = (
             place_of_node(self.node) if self.node is not None else (None, None, None)
         )
-        raise NotCapturable(
-            reason, op=op or str(self.target or ""), module=module, file=file, line=line
-        )
+        op = op or str(self.target or "")
+        raise kind(reason, op=op, module=module, file=file, line=line)
+
+    def static(self, dim: Any, what: str) -> int:
+        """A size that must be a number here; raises NeedsExactSizes."""
+        if isinstance(dim, int):
+            return dim
+        return self.refuse(f"{what} is {dim}, expected a number", kind=NeedsExactSizes)
 
     def fit(self, value: Any, dims: list, dtype: str) -> Any:
         """`value` with this dtype and these dims: what torch proved equal, a graph may not."""
@@ -156,7 +167,7 @@ class Translator(Emitter):
     def at(self, node: fx.Node):
         """Emits as part of `node`."""
         before = self.node, self.target, self.refs
-        self.node = node
+        self.node = self.latest = node
         self._set_place(node)
         try:
             yield
@@ -288,6 +299,7 @@ class Translator(Emitter):
         before = ref.read(self)
         self.target = _overload(name, self.target)
         value = self.apply(name, args, kwargs)
+        value = value[0] if isinstance(value, (list, tuple)) else value
         tainted = before.dtype in FLOATING and any_tainted((args, kwargs))
         self._write(ref, self.fit(value, list(before.dims), before.dtype), tainted)
         return ref

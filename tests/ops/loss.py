@@ -32,7 +32,7 @@ def cross_entropy_grad(dloss, logits, target, log_sum_exp, weight=None, **attrs)
 def backward(logits, target, weight=None, **attrs):
     axis = 0 if logits.ndim == 1 else 1
     dloss = t(*target.shape) if attrs.get("reduction") == "none" else t()
-    lse = np.log(np.exp(logits).sum(axis))
+    lse = np.asarray(np.log(np.exp(logits).sum(axis)))
     return sample(dloss, logits, target, lse, weight, **attrs)
 
 

@@ -1,12 +1,13 @@
-"""Captures a module or a function into the running double and compares it with eager."""
+"""Captures a module or a function and compares it with eager, on the double or on the engine."""
 
 import copy
 
+import numpy as np
 import torch
 from graph_double import Graph
 from torch import nn
 
-from ortmodule import tree
+from ortmodule import _native, tree
 from ortmodule.capture import Capture, capture
 from ortmodule.guards import Snapshot
 
@@ -38,17 +39,30 @@ def captured(module, *args, **kwargs) -> Capture:
     return capture(module, args, kwargs, make_graph(module, args, kwargs))
 
 
-def outputs_of(found: Capture, args=(), kwargs=None):
-    """What the captured graph, as the double ran it, returns for the call."""
-    tensors, _ = tree.flatten([args, kwargs or {}], "arguments")
-    values = [torch.from_numpy(v.array) for _, v in found.graph.outputs]
-    return found.result(values, tensors, found.bind(tensors))
+def run_double(found: Capture, _tensors) -> list[torch.Tensor]:
+    return [torch.from_numpy(v.array) for _, v in found.graph.outputs]
 
 
-def check(module, *args, rtol=1e-4, atol=1e-5, **kwargs) -> Capture:
+def run_engine(found: Capture, tensors) -> list[torch.Tensor]:
+    """The graph's outputs by the reference provider."""
+    feed = {}
+    for given in found.inputs:
+        if given.role == "key":
+            feed[given.name] = np.zeros(1, np.uint64)
+        else:
+            tensor = tensors[given.index] if given.role == "user" else given.tensor
+            feed[given.name] = tensor.detach().contiguous().numpy()
+    outs = _native.core().evaluate(found.graph, feed, ["reference"])
+    return [torch.from_numpy(out) for out in outs]
+
+
+def check(module, *args, engine=False, rtol=1e-4, atol=1e-5, **kwargs) -> Capture:
     """Captures, and compares results, requires_grad and written buffers with eager's."""
-    found = captured(module, *args, **kwargs)
-    ours = outputs_of(found, args, kwargs)
+    make = _native.core().Graph if engine else make_graph(module, args, kwargs)
+    found = capture(module, args, kwargs, make)
+    tensors, _ = tree.flatten([args, kwargs], "arguments")
+    values = (run_engine if engine else run_double)(found, tensors)
+    ours = found.result(values, tensors, found.bind(tensors))
     twin, args, kwargs = copy.deepcopy((module, args, kwargs))
     theirs = twin(*args, **kwargs)
     our_tensors, our_spec = tree.flatten(ours)
@@ -61,6 +75,7 @@ def check(module, *args, rtol=1e-4, atol=1e-5, **kwargs) -> Capture:
     buffers = dict(twin.named_buffers())
     for write in found.write_backs:
         if write.name in buffers:
-            written = torch.from_numpy(found.graph.outputs[write.output][1].array)
-            torch.testing.assert_close(written, buffers[write.name], rtol=rtol, atol=atol)
+            torch.testing.assert_close(
+                values[write.output], buffers[write.name], rtol=rtol, atol=atol
+            )
     return found

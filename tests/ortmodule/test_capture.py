@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from captured import Function, captured, check, make_graph, outputs_of
+from captured import Function, captured, check, make_graph, run_double
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -81,6 +81,14 @@ def test_unparsed_guard_means_exact_sizes():
     assert "cannot be parsed" in sizes.why_exact
 
 
+def test_sizes_that_must_be_numbers_are_exact():
+    weight = torch.randn(2, 3, 3)
+    x = torch.randn(2, 3, 8)
+    found = check(Function(lambda x, w: F.conv1d(x, w)), x, weight, engine=True)
+    assert found.bind([x, weight]) == {}
+    assert found.bind([torch.randn(4, 3, 8), weight]) is None
+
+
 def test_returned_sizes_and_constants():
     found = check(Function(lambda x: {"n": x.shape[0] * 2, "x": x + 1, "name": "a", "no": None}), X)
     assert found.result([X], [X], found.bind([X]))["n"] == 8
@@ -88,7 +96,8 @@ def test_returned_sizes_and_constants():
 
 def test_untouched_input_is_passed_through():
     found = captured(Function(lambda x, y: (x, y + 1, x)), X, X.clone())
-    out = outputs_of(found, (X, X.clone()))
+    tensors = [X, X.clone()]
+    out = found.result(run_double(found, tensors), tensors, found.bind(tensors))
     assert out[0] is X and out[2] is X and len(found.graph.outputs) == 1
 
 
@@ -355,8 +364,21 @@ def test_subclasses():
 
 
 def test_complex_values():
+    error = refused(Function(lambda x: x.real), torch.ones(3, dtype=torch.complex64))
+    assert "has dtype torch.complex64" in str(error)
     error = refused(Function(lambda x: torch.view_as_real(torch.fft.fft(x))), X)
     assert "dtype complex64" in str(error)
+
+
+def test_a_failing_rule_is_named(monkeypatch):
+    from ortmodule.translate.registry import RULES
+
+    def broken(t, x):
+        raise KeyError("oops")
+
+    monkeypatch.setitem(RULES, "relu.default", broken)
+    error = refused(nn.Sequential(nn.ReLU()), X)
+    assert "its translation failed: KeyError: 'oops'" in str(error) and error.module == "0"
 
 
 def test_branch_on_data():

@@ -1,0 +1,92 @@
+// InferenceSession and ONNX files in Python.
+#include <pybind11/stl.h>
+
+#include "csrc/bindings/bindings.h"
+#include "csrc/graph/onnx.h"
+#include "csrc/ops/ops.h"
+#include "csrc/session/export.h"
+#include "csrc/session/inference_session.h"
+
+namespace py = pybind11;
+
+namespace ort {
+namespace {
+
+CompileOptions inference_options(std::vector<std::string> providers) {
+  CompileOptions options;
+  options.providers = std::move(providers);
+  return options;
+}
+
+std::unique_ptr<InferenceSession> session_of_file(const std::string& path, std::vector<std::string> providers) {
+  py::gil_scoped_release release;
+  return std::make_unique<InferenceSession>(*read_onnx_file(path, default_ops()), inference_options(std::move(providers)));
+}
+
+std::unique_ptr<InferenceSession> session_of_bytes(const py::bytes& bytes, std::vector<std::string> providers) {
+  const std::string_view view = bytes;
+  const auto graph = read_onnx({view.data(), view.size()}, "", default_ops());
+  return std::make_unique<InferenceSession>(*graph, inference_options(std::move(providers)));
+}
+
+std::vector<py::array> run_session(InferenceSession& session, const std::vector<std::string>& names,
+                                   const std::map<std::string, py::array>& feed) {
+  std::map<std::string, Tensor> tensors;
+  for (const auto& [name, array] : feed) tensors[name] = tensor_of(array);
+  std::vector<Tensor> outputs;
+  {
+    py::gil_scoped_release release;
+    outputs = session.run(names, tensors);
+  }
+  std::vector<py::array> arrays;
+  for (const Tensor& output : outputs) arrays.push_back(array_of(output));
+  return arrays;
+}
+
+py::list ports_of(const std::vector<InferenceSession::Port>& ports) {
+  py::list result;
+  for (const auto& port : ports) {
+    py::object shape = py::none();
+    if (port.type.dims) {
+      py::list dims;
+      for (const Dim& dim : *port.type.dims)
+        dims.append(dim.value() ? py::object(py::int_(*dim.value())) : py::object(py::str(dim.text())));
+      shape = dims;
+    }
+    result.append(py::make_tuple(port.name, shape, std::string(name_of(port.type.dtype))));
+  }
+  return result;
+}
+
+// A graph's standard form with `weights` (by input name) inlined as constants.
+void export_onnx(const Graph& graph, const std::map<std::string, py::array>& weights, const std::string& path) {
+  const auto copy = graph.clone();
+  for (const ValueId id : std::vector<ValueId>(copy->inputs())) {
+    const auto found = weights.find(copy->value(id).name());
+    if (found == weights.end()) continue;
+    Insertion front(*copy, copy->first());
+    const Value constant = copy->constant(tensor_of(found->second));
+    copy->set_name(constant, found->first);
+    copy->replace(copy->value(id), constant, "export");
+    copy->drop_input(id);
+  }
+  standardise(*copy);
+  write_onnx_file(*copy, path);
+}
+
+}  // namespace
+
+void bind_session(py::module_& m) {
+  py::class_<InferenceSession>(m, "Session")
+      .def("run", &run_session, py::arg("names"), py::arg("feed"))
+      .def("inputs", [](const InferenceSession& s) { return ports_of(s.inputs()); })
+      .def("outputs", [](const InferenceSession& s) { return ports_of(s.outputs()); })
+      .def("providers", &InferenceSession::providers);
+  m.def("session_of_file", &session_of_file);
+  m.def("session_of_bytes", &session_of_bytes);
+  m.def("export_onnx", &export_onnx, py::arg("graph"), py::arg("weights"), py::arg("path"));
+  m.def("read_onnx", [](const std::string& path) { return std::shared_ptr<Graph>(read_onnx_file(path, default_ops())); });
+  m.def("write_onnx", [](const Graph& graph, const std::string& path) { write_onnx_file(graph, path); });
+}
+
+}  // namespace ort

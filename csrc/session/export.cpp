@@ -1,0 +1,113 @@
+// Standard forms: sizes as arithmetic over Shape, training ops by definition or by their ONNX twin.
+#include "csrc/session/export.h"
+
+#include <map>
+
+#include "csrc/graph/expr.h"
+#include "csrc/passes/dce.h"
+#include "csrc/passes/expand.h"
+
+namespace ort {
+namespace {
+
+bool is_standard(const Node& node) { return node.domain().empty(); }
+
+// Sizes of symbols, read from the first input whose shape has them.
+class SizeLowering {
+ public:
+  explicit SizeLowering(Graph& graph) : graph_(graph) {}
+
+  Value lower(const Dims& dims, bool scalar) {
+    std::vector<Value> parts;
+    for (const Dim& dim : dims) parts.push_back(vector_of(dim));
+    if (parts.empty()) return graph_.ints({});
+    const Value vector = parts.size() == 1 ? parts[0] : concat(parts, 0);
+    return scalar ? squeeze(vector, {0}) : vector;
+  }
+
+ private:
+  // int64[1]
+  Value vector_of(const Dim& dim) {
+    if (dim.value()) return graph_.ints({*dim.value()});
+    Value sum;
+    for (const auto& [atoms, coefficient] : dim.terms()) {
+      Value term;
+      for (const Atom* atom : atoms) {
+        const Value factor = vector_of(*atom);
+        term = term ? term * factor : factor;
+      }
+      if (!term || coefficient != 1) {
+        const Value scale = graph_.ints({coefficient});
+        term = term ? term * scale : scale;
+      }
+      sum = sum ? sum + term : term;
+    }
+    return sum;
+  }
+
+  Value vector_of(const Atom& atom) {
+    if (atom.kind == Atom::Kind::symbol) return symbol(atom.name);
+    const Value a = vector_of(atom.a), b = vector_of(atom.b);
+    switch (atom.kind) {
+      case Atom::Kind::floor_div:
+        return a / b;
+      case Atom::Kind::mod:
+        return graph_.emit1("Mod", {a, b});
+      case Atom::Kind::min:
+        return minimum(a, b);
+      default:
+        return maximum(a, b);
+    }
+  }
+
+  Value symbol(const std::string& name) {
+    for (const ValueId id : graph_.inputs()) {
+      const Type& type = graph_.value(id).type();
+      for (size_t axis = 0; type.dims && axis < type.dims->size(); ++axis)
+        if ((*type.dims)[axis].symbol_name() == name) {
+          const int64_t at = static_cast<int64_t>(axis);
+          return graph_.emit1("Shape", {graph_.value(id)}, {{"start", at}, {"end", at + 1}});
+        }
+    }
+    fail("size '{}' is the size of no input: the graph cannot be exported", name);
+  }
+
+  Graph& graph_;
+};
+
+// Twins in ai.onnx that say more than a definition would.
+Value twin_of(const Node& node) {
+  Graph& graph = *node.graph;
+  if (node.is("ort::StopGradient")) return node.input(0);
+  if (node.is("ort::BatchNorm") && node.attrs.i("training") == 0)
+    return graph.emit("BatchNormalization",
+                      std::vector<Value>{node.input(0), node.input(1), node.input(2), node.input(3), node.input(4)},
+                      {{"epsilon", node.attrs.f("epsilon")}}, 1)[0];
+  return {};
+}
+
+}  // namespace
+
+void standardise(Graph& graph) {
+  for (Node* node : graph.order()) {
+    if (is_standard(*node)) continue;
+    Insertion here(graph, node, "export");
+    Value twin;
+    if (node->is("ort::Sizes"))
+      twin = SizeLowering(graph).lower(std::get<Dims>(*node->attrs.find("dims")), node->attrs.i("scalar") != 0);
+    else
+      twin = twin_of(*node);
+    if (!twin) continue;
+    graph.replace(node->output(), twin, "export");
+    graph.erase(node);
+  }
+  const size_t expanded = expand_all(graph, [](const Node& node) { return !is_standard(node); });
+  remove_dead(graph);
+  for (const Node* node : graph.order()) {
+    const bool can_go_on = is_standard(*node) || (expanded > 0 && node->is("ort::Sizes"));
+    check(can_go_on, "[{}] has no standard ONNX form; {}", node->qualified(), node->describe());
+  }
+  if (expanded > 0) standardise(graph);  // definitions use sizes too
+}
+
+}  // namespace ort

@@ -1,0 +1,44 @@
+"""InferenceSession: any ONNX file in our engine, without torch."""
+
+import dataclasses
+import os
+
+import numpy as np
+
+from . import _native
+
+
+@dataclasses.dataclass(frozen=True)
+class Port:
+    """An input or output: `shape` has ints and names of symbolic sizes, None where unknown."""
+
+    name: str
+    shape: list[int | str] | None
+    type: str
+
+
+class InferenceSession:
+    """Runs an ONNX model (opset 13 to 26) given as a path or as bytes.
+
+    providers: claim order, ("cpu", "reference") by default. Raises ortmodule's Error, one sentence
+    naming what and where, when the file is broken or an op is not known.
+    """
+
+    def __init__(self, model: str | os.PathLike | bytes, providers: tuple[str, ...] = ("cpu", "reference")):
+        core = _native.core()
+        if isinstance(model, bytes):
+            self._session = core.session_of_bytes(model, list(providers))
+        else:
+            self._session = core.session_of_file(os.fspath(model), list(providers))
+
+    def run(self, names: list[str] | None, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
+        """The outputs named (None: all), in that order, for a feed of every input by name."""
+        return self._session.run(names or [], {name: np.asarray(x) for name, x in feed.items()})
+
+    def get_inputs(self) -> list[Port]:
+        """The model's inputs in order."""
+        return [Port(*port) for port in self._session.inputs()]
+
+    def get_outputs(self) -> list[Port]:
+        """The model's outputs in order."""
+        return [Port(*port) for port in self._session.outputs()]
