@@ -6,6 +6,7 @@ and runs the module eagerly, with a report, where a capture cannot be had.
 
 import collections
 import functools
+import os
 import warnings
 from typing import Any
 
@@ -15,6 +16,7 @@ from . import _native, tree
 from .capture import Capture, capture
 from .errors import NotCapturable
 from .explain import Fallback, Report, Step
+from .export import export
 from .guards import Snapshot, call_key
 from .options import Options
 
@@ -47,6 +49,7 @@ class ORTModule(nn.Module):
         state["_fallbacks"] = {}
         state["_captures"] = 0
         state["_latest"] = None
+        state["_last_call"] = None
         state["forward"] = _with_signature_of(module, self)
         taken = sorted(name for name in _OWN if hasattr(type(module), name) or name in vars(module))
         if taken:
@@ -109,6 +112,7 @@ class ORTModule(nn.Module):
     # --- a call -----------------------------------------------------------------------------
 
     def _call(self, *args, **kwargs):
+        self.__dict__["_last_call"] = (args, kwargs)
         try:
             tensors, spec = tree.flatten([args, kwargs], "arguments")
         except tree.UnknownLeaf as error:
@@ -142,6 +146,7 @@ class ORTModule(nn.Module):
         try:
             captured = capture(self._wrapped, args, kwargs, _native.core().Graph)
             kept = _Kept(captured, self._options)
+            kept.compile(tensors)
         except NotCapturable as error:
             tries = self._refused[key].tries + 1 if key in self._refused else 1
             self._refused[key] = _Refused(error, Snapshot(self._wrapped), tries)
@@ -173,6 +178,23 @@ class ORTModule(nn.Module):
         return Report(dict(providers), list(self._fallbacks), self._captures, plans, steps)
 
 
+    def export_onnx(self, path: str | os.PathLike, inputs: tuple | dict | None = None) -> None:
+        """Writes the module in eval mode as an ONNX file of standard ops (opset 26, IR 13).
+
+        inputs: arguments of the call to capture, a tuple or a dict of keywords; None: those of the
+        last call. Input names are forward's parameter names, symbolic sizes stay symbolic, the
+        parameters are inside. Raises NotCapturable, or Error naming the op and module that has no
+        standard form.
+        """
+        if inputs is None:
+            if self._last_call is None:
+                raise ValueError("export_onnx needs inputs: the module has not been called yet")
+            args, kwargs = self._last_call
+        else:
+            args, kwargs = ((), inputs) if isinstance(inputs, dict) else (tuple(inputs), {})
+        export(self._wrapped, args, kwargs, os.fspath(path))
+
+
 class _Kept:
     """A capture with the runner that executes it."""
 
@@ -186,6 +208,13 @@ class _Kept:
         self.runner = _native.torch_bridge().Runner(
             captured.graph.capsule(), sources, n_outputs, writes, wrt, options.resolved()
         )
+
+    def compile(self, tensors: list) -> None:
+        """Builds the plan for these tensors; what the engine refuses is a NotCapturable."""
+        try:
+            self.runner.compile(tensors)
+        except _native.torch_bridge().Error as error:
+            raise NotCapturable(f"the engine: {error}") from None
 
     def run(self, tensors: list, profile: bool) -> list:
         if profile:

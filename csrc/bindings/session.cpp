@@ -58,9 +58,15 @@ py::list ports_of(const std::vector<InferenceSession::Port>& ports) {
   return result;
 }
 
-// A graph's standard form with `weights` (by input name) inlined as constants.
-void export_onnx(const Graph& graph, const std::map<std::string, py::array>& weights, const std::string& path) {
+// A graph's standard form with `weights` (by input name) inlined as constants and inputs and outputs
+// renamed by `names`.
+void export_onnx(const Graph& graph, const std::map<std::string, py::array>& weights,
+                 const std::map<std::string, std::string>& names, const std::string& path) {
   const auto copy = graph.clone();
+  for (Output& output : copy->outputs())
+    if (names.count(output.name)) output.name = names.at(output.name);
+  for (const ValueId id : copy->inputs())
+    if (names.count(copy->value(id).name())) copy->set_name(copy->value(id), names.at(copy->value(id).name()));
   for (const ValueId id : std::vector<ValueId>(copy->inputs())) {
     const auto found = weights.find(copy->value(id).name());
     if (found == weights.end()) continue;
@@ -84,7 +90,8 @@ void bind_session(py::module_& m) {
       .def("providers", &InferenceSession::providers);
   m.def("session_of_file", &session_of_file);
   m.def("session_of_bytes", &session_of_bytes);
-  m.def("export_onnx", &export_onnx, py::arg("graph"), py::arg("weights"), py::arg("path"));
+  m.def("export_onnx", &export_onnx, py::arg("graph"), py::arg("weights"), py::arg("names"),
+        py::arg("path"));
   m.def("read_onnx", [](const std::string& path) { return std::shared_ptr<Graph>(read_onnx_file(path, default_ops())); });
   m.def("write_onnx", [](const Graph& graph, const std::string& path) { write_onnx_file(graph, path); });
 }

@@ -83,6 +83,9 @@ Value twin_of(const Node& node) {
     return graph.emit("BatchNormalization",
                       std::vector<Value>{node.input(0), node.input(1), node.input(2), node.input(3), node.input(4)},
                       {{"epsilon", node.attrs.f("epsilon")}}, 1)[0];
+  if (node.is("ort::CrossEntropy") && node.attrs.f("label_smoothing") == 0.0)
+    return graph.emit("SoftmaxCrossEntropyLoss", std::vector<Value>{node.input(0), node.input(1), node.input(2)},
+                      {{"ignore_index", node.attrs.i("ignore_index")}, {"reduction", node.attrs.s("reduction")}}, 1)[0];
   return {};
 }
 

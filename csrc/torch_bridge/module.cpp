@@ -76,6 +76,7 @@ PYBIND11_MODULE(_torch, m) {
   py::class_<Runner, std::shared_ptr<Runner>>(m, "Runner")
       .def(py::init(&ort::bridge::make_runner), py::arg("graph"), py::arg("inputs"), py::arg("n_user_outputs"),
            py::arg("write_backs"), py::arg("wrt"), py::arg("options"))
+      .def("compile", &Runner::compile, py::call_guard<py::gil_scoped_release>())
       .def("call", &Runner::call, py::call_guard<py::gil_scoped_release>())
       .def("steps", &ort::bridge::steps)
       .def("plans", &Runner::plans)

@@ -67,7 +67,8 @@ void attach(const std::shared_ptr<Call>& call, const std::vector<at::Tensor>& in
     nodes.push_back(std::shared_ptr<Segment>(new Segment(call, i), torch::autograd::deleteNode));
     nodes.back()->set_count(call->n_segments());
   }
-  for (size_t i = 0; i < nodes.size(); ++i) {
+  // The last node first: a node's edges may not change once it has a parent.
+  for (size_t i = nodes.size(); i-- > 0;) {
     if (i + 1 < nodes.size()) {
       nodes[i + 1]->add_input_metadata(Segment::token());
       nodes[i]->add_next_edge(Edge(nodes[i + 1], 0));

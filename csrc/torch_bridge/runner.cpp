@@ -53,6 +53,16 @@ const at::Tensor& Runner::resolve(const Source& source, const std::vector<at::Te
   return source.user >= 0 ? user.at(static_cast<size_t>(source.user)) : source.fixed;
 }
 
+void Runner::compile(const std::vector<at::Tensor>& user) {
+  std::vector<Sizes> sizes;
+  for (const Source& source : inputs_) {
+    const at::Tensor& tensor = resolve(source, user);
+    sizes.push_back(tensor.defined() ? tensor.sizes().vec() : Sizes{1});
+  }
+  const bool training = at::GradMode::is_enabled() && !shared_->predicted.empty();
+  shared_->program(training ? shared_->predicted : std::vector<size_t>{})->plan(sizes);
+}
+
 std::vector<at::Tensor> Runner::call(const std::vector<at::Tensor>& user) {
   std::vector<at::Tensor> tensors;
   for (const Source& source : inputs_) tensors.push_back(resolve(source, user));

@@ -20,6 +20,8 @@ class Runner {
   Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs, size_t n_user_outputs,
          std::vector<WriteBack> write_backs, std::vector<size_t> wrt, CompileOptions options);
 
+  // Compiles and plans for a call with these tensors, without running.
+  void compile(const std::vector<at::Tensor>& user);
   std::vector<at::Tensor> call(const std::vector<at::Tensor>& user);
 
   struct StepInfo {
@@ -31,7 +33,6 @@ class Runner {
   const Shared& shared() const { return *shared_; }
   void start_profile();
   std::vector<Profile::Event> stop_profile();
-  std::string text(const std::string& stage) const;
 
  private:
   const at::Tensor& resolve(const Source& source, const std::vector<at::Tensor>& user) const;

@@ -1,6 +1,8 @@
 // The engine, the streams and the kernel around one primitive.
 #include "providers/cpu/onednn.h"
 
+#include <omp.h>
+
 #include "providers/cpu/sgemm.h"
 
 namespace ort::cpu {
@@ -40,9 +42,30 @@ bool append_activation(dnnl::post_ops& ops, std::string_view activation) {
   return true;
 }
 
+namespace {
+
+// A small product is done before a second thread has woken up, and on a busy machine the wait for
+// that thread is the whole cost.
+constexpr int64_t kSmallProduct = 1 << 20;
+
+class Threads {
+ public:
+  explicit Threads(int64_t multiplications) : saved_(omp_get_max_threads()) {
+    if (multiplications < kSmallProduct) omp_set_num_threads(1);
+  }
+  ~Threads() { omp_set_num_threads(saved_); }
+  Threads(const Threads&) = delete;
+
+ private:
+  int saved_;
+};
+
+}  // namespace
+
 void sgemm(int64_t m, int64_t n, int64_t k, float alpha, Matrix a, Matrix b, float beta, float* c,
            int64_t c_stride) {
   if (m == 0 || n == 0) return;
+  const Threads threads(m * n * k);
   const dnnl_status_t status =
       dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', m, n, k, alpha, a.data,
                  a.stride, b.data, b.stride, beta, c, c_stride);

@@ -10,7 +10,7 @@
 namespace ort::cpu {
 
 // Below about this many vector element operations, waking a thread costs more than it saves.
-constexpr int64_t kGrain = 64 << 10;
+constexpr int64_t kGrain = 128 << 10;
 
 inline int threads_for(int64_t work, int64_t units) {
   const int64_t useful = std::min<int64_t>(work / kGrain, units);

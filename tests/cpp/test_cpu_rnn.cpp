@@ -23,8 +23,16 @@ TEST(CpuLstm, ForwardAndGradientMatchReference) {
     const Attrs attrs{{"direction", std::string(direction)}};
     std::vector<Value> out =
         g.emit("LSTM", std::vector<Value>{x, w, r, b, Value{}, h0, c0}, attrs, 4);
-    const std::vector<Value> back{input("dy", {T, D, B, H}), input("dh", {D, B, H}),
-                                  input("dc", {D, B, H}), x, w, r, h0, c0, out[0], out[3]};
+    const std::vector<Value> back{input("dy", {T, D, B, H}),
+                                  input("dh", {D, B, H}),
+                                  input("dc", {D, B, H}),
+                                  x,
+                                  w,
+                                  r,
+                                  h0,
+                                  c0,
+                                  out[0],
+                                  out[3]};
     const auto grads = g.emit("ort::LSTMGrad", back, attrs, 6);
     out.insert(out.end(), grads.begin(), grads.end());
     for (const Value v : out) g.output(v, "out");
