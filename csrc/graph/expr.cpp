@@ -141,6 +141,7 @@ Value softmax(Value x, int64_t axis) { return x.graph->emit1("Softmax", {x}, {{"
 Value sum_to(Value x, const Dims& dims) {
   const Dims& from = x.dims();
   if (from == dims) return x;
+  check(from.size() >= dims.size(), "sum_to: value %{} has shape {}, which does not sum to {}", x.id, from, dims);
   const size_t extra = from.size() - dims.size();
   std::vector<int64_t> leading, inner;
   for (size_t i = 0; i < extra; ++i) leading.push_back(static_cast<int64_t>(i));

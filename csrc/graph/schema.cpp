@@ -167,6 +167,11 @@ std::vector<const OpSchema*> OpSet::all() const {
 
 Value Backward::y(size_t i) const { return graph_.ensure_output(&node_, i); }
 
+size_t Call::count() const {
+  if (graph_.is_pattern()) throw NotAPattern("a definition asks for a pattern's number of inputs");
+  return in_.size();
+}
+
 const Attrs& Call::attrs() const {
   if (graph_.is_pattern()) throw NotAPattern("a definition asks for an attribute of a pattern");
   return attrs_;

@@ -85,7 +85,7 @@ class Call {
   Graph& graph() const { return graph_; }
   Value x(size_t i = 0) const { return i < in_.size() ? in_[i] : Value{}; }
   bool has(size_t i) const { return static_cast<bool>(x(i)); }
-  size_t count() const { return in_.size(); }
+  size_t count() const;  // of a pattern's variadic inputs it is not known: throws NotAPattern
   size_t outputs() const { return outputs_; }
   // On a pattern, reading an attribute's value throws NotAPattern.
   const Attrs& attrs() const;
