@@ -18,6 +18,7 @@ struct Shared {
   CompileOptions options;
   std::vector<size_t> wrt;                // graph inputs that need a gradient
   std::vector<bool> differentiable;       // by graph output
+  std::vector<size_t> written;            // graph inputs that a call writes to afterwards
   size_t n_user_outputs = 0;
   std::mutex mutex;
   std::map<std::vector<size_t>, std::shared_ptr<Program>> programs;  // by the outputs with a gradient
@@ -34,8 +35,9 @@ class Call {
 
   // Runs the forward for gradients of `defined`; returns every graph output.
   std::vector<at::Tensor> forward(const std::vector<size_t>& defined);
-  // Keeps what the backward reads, in a way that notices writes.
-  void save_inputs();
+  // After the forward's writes: keeps what the backward reads, in a way that notices later writes, and
+  // fixes which segment hands over which gradient.
+  void expect_backward();
 
   // Called by the first backward node with the gradients of the differentiable outputs.
   void begin_backward(const std::vector<at::Tensor>& output_gradients, bool keep);
@@ -47,13 +49,15 @@ class Call {
   size_t n_segments() const { return ends_.size(); }
   const Program& program() const { return *program_; }
   const Shared& shared() const { return *shared_; }
-  // Index in wrt of the gradients handed over after each segment.
+  // Index in wrt of the gradients handed over after each segment; one that these outputs do not give
+  // comes last, as it may turn out to be needed.
   const std::vector<std::vector<size_t>>& handed() const { return handed_; }
 
  private:
   void bind_inputs();
   std::vector<at::Tensor> bind_outputs(size_t first, size_t last);
   void find_segments();
+  void save_inputs();
   void run_forward_again(const std::vector<size_t>& defined);
 
   std::shared_ptr<Shared> shared_;
@@ -68,8 +72,10 @@ class Call {
   std::vector<size_t> ends_;                // step after the last of each segment
   std::vector<std::vector<size_t>> handed_;
   std::vector<size_t> defined_;
+  std::vector<uint32_t> versions_;          // of originals_, when the forward had run
   uint64_t key_;
-  bool released_ = false;
+  bool ran_again_ = false;                  // for other outputs: the first segment runs it all
+  bool consumed_ = false;                   // a backward may have overwritten the stash
 };
 
 }  // namespace ort::bridge

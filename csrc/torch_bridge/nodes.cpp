@@ -7,6 +7,8 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
+
 namespace ort::bridge {
 namespace {
 
@@ -28,8 +30,9 @@ class Segment : public Node {
   variable_list apply(variable_list&& gradients) override {
     check(!at::GradMode::is_enabled(), "ORTModule does not support create_graph=True: the gradient of a gradient is not "
           "built; run this module in eager, or call backward without create_graph");
-    if (index_ == 0) call_->begin_backward(gather(gradients), !releasing_);
     variable_list results(num_outputs());
+    if (std::none_of(gradients.begin(), gradients.end(), [](const at::Tensor& g) { return g.defined(); })) return results;
+    if (index_ == 0) call_->begin_backward(gather(gradients), !releasing_);
     for (auto& [w, gradient] : call_->run_segment(index_)) results[places_.at(w)] = std::move(gradient);
     if (index_ + 1 == count_)
       call_->end_backward();

@@ -46,6 +46,10 @@ Runner::Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs, s
   shared_->differentiable = grad::depends(*probe, values);
   for (size_t i = n_user_outputs; i < shared_->differentiable.size(); ++i) shared_->differentiable[i] = false;
   shared_->predicted = guess_defined(*graph, shared_->differentiable, n_user_outputs);
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    for (const WriteBack& write : write_backs_)
+      if (write.target.user >= 0 ? write.target.user == inputs_[i].user : write.target.fixed.is_same(inputs_[i].fixed))
+        shared_->written.push_back(i);
   for (const ValueId id : graph->inputs()) needs_key_ = needs_key_ || graph->role(id) == Role::key;
 }
 
@@ -66,21 +70,20 @@ void Runner::compile(const std::vector<at::Tensor>& user) {
 std::vector<at::Tensor> Runner::call(const std::vector<at::Tensor>& user) {
   std::vector<at::Tensor> tensors;
   for (const Source& source : inputs_) tensors.push_back(resolve(source, user));
-  const bool training = at::GradMode::is_enabled() && !shared_->predicted.empty();
-  auto call = std::make_shared<Call>(shared_, tensors, needs_key_ ? draw_key() : 0);
   std::vector<size_t> defined;
-  {
+  if (at::GradMode::is_enabled()) {
     std::lock_guard lock(shared_->mutex);
-    if (training) defined = shared_->predicted;
+    defined = shared_->predicted;
   }
+  auto call = std::make_shared<Call>(shared_, tensors, needs_key_ ? draw_key() : 0);
   std::vector<at::Tensor> outputs;
   {
     at::NoGradGuard no_grad;
     outputs = call->forward(defined);
     for (const WriteBack& write : write_backs_) resolve(write.target, user).copy_(outputs.at(write.output));
   }
-  if (training) {
-    call->save_inputs();
+  if (!defined.empty()) {
+    call->expect_backward();
     attach(call, tensors, outputs);
   }
   outputs.resize(shared_->n_user_outputs);
