@@ -128,7 +128,10 @@ class ORTModule(nn.Module):
             return self._fall_back(found, key, args, kwargs)
         kept, binding = found
         self.__dict__["_latest"] = kept
-        outputs = kept.run(tensors, self._options.profile)
+        try:
+            outputs = kept.run(tensors, self._options.profile)
+        except _native.torch_bridge().Error as error:  # as an index out of range: eager's own error
+            return self._fall_back(NotCapturable(f"the engine: {error}"), None, args, kwargs)
         return kept.capture.result(outputs, tensors, binding)
 
     def _find(self, key: tuple, tensors: list):

@@ -54,7 +54,7 @@ def test_load_state_dict_both_ways():
     assert str(net.load_state_dict(ours.state_dict())) == "<All keys matched successfully>"
     close(ours.linear.weight, net.linear.weight, "the weight")
     missing = ours.load_state_dict({}, strict=False).missing_keys
-    assert missing == list(net.state_dict())
+    assert missing == net.load_state_dict({}, strict=False).missing_keys != []
 
 
 def test_state_dict_inside_another_module():
@@ -99,7 +99,7 @@ def test_attributes_show_through_both_ways():
 
 
 def test_setattr_through_the_wrapper_changes_the_result():
-    pair = Pair(Net())
+    pair = Pair(Net().eval())
     pair.step(X)
     pair.eager.scale = pair.ours.scale = -1.0
     pair.step(X)
@@ -199,7 +199,7 @@ def test_copies_are_modules_of_their_own(twin_of):
     twin = twin_of(ours)
     assert isinstance(twin, ORTModule) and twin.module is not ours.module
     close(twin(X), ours(X), "the copy's output")
-    twin[0].weight.data.zero_() if hasattr(twin, "__getitem__") else twin.module[0].weight.data.zero_()
+    twin.module[0].weight.data.zero_()
     assert ours.module[0].weight.abs().sum() > 0
 
 
