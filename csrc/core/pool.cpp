@@ -82,7 +82,9 @@ size_t pool_trim() {
 Block::Block(size_t bytes) {
   if (bytes > 0) data_ = pool_take(bytes, &bytes_);
 }
-Block::~Block() { pool_give(data_, bytes_); }
+Block::~Block() {
+  pool_give(data_, bytes_);
+}
 Block::Block(Block&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
 Block& Block::operator=(Block&& other) noexcept {

@@ -11,9 +11,13 @@ const double kSqrtHalf = std::sqrt(0.5);
 const double kTanhScale = std::sqrt(2.0 / std::numbers::pi);  // Hendrycks & Gimpel 2016, section 2
 constexpr double kTanhCubic = 0.044715;
 
-bool is_tanh(const Attrs& attrs) { return attrs.s("approximate") == "tanh"; }
+bool is_tanh(const Attrs& attrs) {
+  return attrs.s("approximate") == "tanh";
+}
 
-Value gelu_inner(Value x) { return kTanhScale * (x + kTanhCubic * (x * x * x)); }
+Value gelu_inner(Value x) {
+  return kTanhScale * (x + kTanhCubic * (x * x * x));
+}
 
 Value gelu(const Call& c) {
   const Value x = c.x();
@@ -34,18 +38,39 @@ Value gelu_gradient(const Backward& b) {
 }
 
 void register_saturating(OpSet& ops) {
-  ops.op("Tanh").in("x", kFloating).out("y").since(6).elementwise().gradient(
-      [](const Backward& b) { return b.dy() * (1.0 - b.y() * b.y()); });
-  ops.op("Sigmoid").in("x", kFloating).out("y").since(6).elementwise().gradient(
-      [](const Backward& b) { return b.dy() * (b.y() * (1.0 - b.y())); });
-  ops.op("Softplus").in("x", kFloating).out("y").since(1).elementwise()
+  ops.op("Tanh").in("x", kFloating).out("y").since(6).elementwise().gradient([](const Backward& b) {
+    return b.dy() * (1.0 - b.y() * b.y());
+  });
+  ops.op("Sigmoid")
+      .in("x", kFloating)
+      .out("y")
+      .since(6)
+      .elementwise()
+      .gradient([](const Backward& b) { return b.dy() * (b.y() * (1.0 - b.y())); });
+  ops.op("Softplus")
+      .in("x", kFloating)
+      .out("y")
+      .since(1)
+      .elementwise()
       .gradient([](const Backward& b) { return b.dy() * sigmoid(b.x()); })
       .defined_as([](Value x) { return maximum(x, number(0.0, x)) + log(1.0 + exp(-abs(x))); });
-  ops.op("Softsign").in("x", kFloating).out("y").since(1).elementwise().defined_as(
-      [](Value x) { return x / (1.0 + abs(x)); });
-  ops.op("Gelu").in("x", kFloating).out("y").since(20).attr("approximate", std::string("none")).elementwise()
-      .defined_as(gelu).gradient(gelu_gradient);
-  ops.op("Swish").in("x", kFloating).out("y").since(24).attr("alpha", 1.0).elementwise()
+  ops.op("Softsign").in("x", kFloating).out("y").since(1).elementwise().defined_as([](Value x) {
+    return x / (1.0 + abs(x));
+  });
+  ops.op("Gelu")
+      .in("x", kFloating)
+      .out("y")
+      .since(20)
+      .attr("approximate", std::string("none"))
+      .elementwise()
+      .defined_as(gelu)
+      .gradient(gelu_gradient);
+  ops.op("Swish")
+      .in("x", kFloating)
+      .out("y")
+      .since(24)
+      .attr("alpha", 1.0)
+      .elementwise()
       .defined_as([](const Call& c) {
         const double alpha = c.attrs().f("alpha");
         return c.x() * sigmoid(alpha == 1.0 ? c.x() : alpha * c.x());
@@ -56,26 +81,58 @@ void register_saturating(OpSet& ops) {
         const Value s = sigmoid(scaled);
         return b.dy() * (s * (1.0 + scaled * (1.0 - s)));
       });
-  ops.op("Mish").in("x", kFloating).out("y").since(18).elementwise().defined_as(
-      [](Value x) { return x * tanh(unary("Softplus", x)); });
+  ops.op("Mish").in("x", kFloating).out("y").since(18).elementwise().defined_as([](Value x) {
+    return x * tanh(unary("Softplus", x));
+  });
 }
 
 void register_piecewise(OpSet& ops) {
-  ops.op("Relu").in("x", kNumeric).out("y").since(6).elementwise().gradient(
-      [](const Backward& b) { return where(b.y() <= 0.0, number(0.0, b.dy()), b.dy()); });
-  ops.op("LeakyRelu").in("x", kFloating).out("y").since(6).attr("alpha", 0.01).elementwise().defined_as(
-      [](const Call& c) { return where(c.x() > 0.0, c.x(), c.attrs().f("alpha") * c.x()); });
-  ops.op("PRelu").in("x", kNumeric).in("slope", kNumeric).out("y").since(9).elementwise().defined_as(
-      [](Value x, Value slope) { return where(x > 0.0, x, slope * x); });
-  ops.op("ThresholdedRelu").in("x", kFloating).out("y").since(10).attr("alpha", 1.0).elementwise().defined_as(
-      [](const Call& c) { return where(c.x() > c.attrs().f("alpha"), c.x(), number(0.0, c.x())); });
-  ops.op("Shrink").in("x", kNumeric).out("y").since(9).attr("bias", 0.0).attr("lambd", 0.5).elementwise()
+  ops.op("Relu").in("x", kNumeric).out("y").since(6).elementwise().gradient([](const Backward& b) {
+    return where(b.y() <= 0.0, number(0.0, b.dy()), b.dy());
+  });
+  ops.op("LeakyRelu")
+      .in("x", kFloating)
+      .out("y")
+      .since(6)
+      .attr("alpha", 0.01)
+      .elementwise()
+      .defined_as(
+          [](const Call& c) { return where(c.x() > 0.0, c.x(), c.attrs().f("alpha") * c.x()); });
+  ops.op("PRelu")
+      .in("x", kNumeric)
+      .in("slope", kNumeric)
+      .out("y")
+      .since(9)
+      .elementwise()
+      .defined_as([](Value x, Value slope) { return where(x > 0.0, x, slope * x); });
+  ops.op("ThresholdedRelu")
+      .in("x", kFloating)
+      .out("y")
+      .since(10)
+      .attr("alpha", 1.0)
+      .elementwise()
+      .defined_as([](const Call& c) {
+        return where(c.x() > c.attrs().f("alpha"), c.x(), number(0.0, c.x()));
+      });
+  ops.op("Shrink")
+      .in("x", kNumeric)
+      .out("y")
+      .since(9)
+      .attr("bias", 0.0)
+      .attr("lambd", 0.5)
+      .elementwise()
       .defined_as([](const Call& c) {
         const double bias = c.attrs().f("bias"), lambd = c.attrs().f("lambd");
         const Value x = c.x(), none = number(0.0, x);
         return where(x < -lambd, x + bias, where(x > lambd, x - bias, none));
       });
-  ops.op("HardSigmoid").in("x", kFloating).out("y").since(6).attr("alpha", 0.2).attr("beta", 0.5).elementwise()
+  ops.op("HardSigmoid")
+      .in("x", kFloating)
+      .out("y")
+      .since(6)
+      .attr("alpha", 0.2)
+      .attr("beta", 0.5)
+      .elementwise()
       .defined_as([](const Call& c) {
         const Value line = c.attrs().f("alpha") * c.x() + c.attrs().f("beta");
         return c.graph().emit1("Clip", {line, number(0.0, line), number(1.0, line)});
@@ -95,15 +152,32 @@ Value exponential_below(Value x, double alpha, double width, double scale) {
 }
 
 void register_exponential(OpSet& ops) {
-  ops.op("Elu").in("x", kFloating).out("y").since(6).attr("alpha", 1.0).elementwise().defined_as(
-      [](const Call& c) { return exponential_below(c.x(), c.attrs().f("alpha"), 1.0, 1.0); });
-  ops.op("Celu").in("x", kFloating).out("y").since(12).attr("alpha", 1.0).elementwise().defined_as(
-      [](const Call& c) {
+  ops.op("Elu")
+      .in("x", kFloating)
+      .out("y")
+      .since(6)
+      .attr("alpha", 1.0)
+      .elementwise()
+      .defined_as(
+          [](const Call& c) { return exponential_below(c.x(), c.attrs().f("alpha"), 1.0, 1.0); });
+  ops.op("Celu")
+      .in("x", kFloating)
+      .out("y")
+      .since(12)
+      .attr("alpha", 1.0)
+      .elementwise()
+      .defined_as([](const Call& c) {
         const double alpha = c.attrs().f("alpha");
         return exponential_below(c.x(), alpha, alpha, 1.0);
       });
-  ops.op("Selu").in("x", kFloating).out("y").since(6).attr("alpha", 1.67326319217681884765625)
-      .attr("gamma", 1.05070102214813232421875).elementwise().defined_as([](const Call& c) {
+  ops.op("Selu")
+      .in("x", kFloating)
+      .out("y")
+      .since(6)
+      .attr("alpha", 1.67326319217681884765625)
+      .attr("gamma", 1.05070102214813232421875)
+      .elementwise()
+      .defined_as([](const Call& c) {
         return exponential_below(c.x(), c.attrs().f("alpha"), 1.0, c.attrs().f("gamma"));
       });
 }

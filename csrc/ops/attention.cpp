@@ -14,14 +14,17 @@ void infer_attention(InferContext& c) {
   const Dims &q = c.dims(0), &k = c.dims(1), &v = c.dims(2);
   const bool heads = !q[1].value() || !k[1].value() || *q[1].value() % *k[1].value() == 0;
   c.require(heads, "q has {} heads, k has {}, expected a multiple", q[1], k[1]);
-  c.require(!(q[3].value() && k[3].value()) || q[3] == k[3], "q has shape {}, k has shape {}: sizes of a head differ",
-            q, k);
+  c.require(!(q[3].value() && k[3].value()) || q[3] == k[3],
+            "q has shape {}, k has shape {}: sizes of a head differ", q, k);
   c.out(0, c.dtype(), Dims{q[0], q[1], q[2], v[3]});
   c.out(1, c.dtype(), Dims{q[0], q[1], q[2]});
 }
 
 OpSchema& attention_attrs(OpSchema& schema) {
-  return schema.attr_required("scale").attr("causal", int64_t{0}).attr("dropout", 0.0).attr("counter", int64_t{0});
+  return schema.attr_required("scale")
+      .attr("causal", int64_t{0})
+      .attr("dropout", 0.0)
+      .attr("counter", int64_t{0});
 }
 
 // Key and value heads shared by groups of query heads: [B, Hk, S, D] -> [B, H, S, D].
@@ -29,7 +32,8 @@ Value repeat_heads(Value kv, const Dim& heads) {
   const Dims d = kv.dims();
   if (d[1] == heads) return kv;
   const Dim times = floor_div(heads, d[1]);
-  return reshape(expand(unsqueeze(kv, {2}), {d[0], d[1], times, d[2], d[3]}), {d[0], heads, d[2], d[3]});
+  return reshape(expand(unsqueeze(kv, {2}), {d[0], d[1], times, d[2], d[3]}),
+                 {d[0], heads, d[2], d[3]});
 }
 
 Value causal_mask(Graph& g, const Dim& t, const Dim& s) {
@@ -45,7 +49,8 @@ Outputs attention(const Call& c) {
   Value scores = matmul(q, swap_last(k)) * c.attrs().f("scale");
   const Value lowest = number(-std::numeric_limits<double>::infinity(), scores);
   if (c.attrs().i("causal")) scores = where(causal_mask(g, q.dim(2), k.dim(2)), scores, lowest);
-  if (c.has(3)) scores = c.x(3).dtype() == DType::boolean ? where(c.x(3), scores, lowest) : scores + c.x(3);
+  if (c.has(3))
+    scores = c.x(3).dtype() == DType::boolean ? where(c.x(3), scores, lowest) : scores + c.x(3);
   const Value top = reduce_max(scores, {-1});
   const Value safe = where(equal(top, lowest), number(0.0, top), top);
   const Value e = exp(scores - safe);
@@ -53,7 +58,8 @@ Outputs attention(const Call& c) {
   const Value none = number(0.0, sum);
   Value p = e / where(equal(sum, none), number(1.0, sum), sum);
   if (c.attrs().f("dropout") > 0.0)
-    p = g.emit1("ort::Dropout", {p, c.x(4)}, {{"ratio", c.attrs().f("dropout")}, {"counter", c.attrs().i("counter")}});
+    p = g.emit1("ort::Dropout", {p, c.x(4)},
+                {{"ratio", c.attrs().f("dropout")}, {"counter", c.attrs().i("counter")}});
   Outputs out{matmul(p, v)};
   if (c.outputs() > 1) out.push_back(squeeze(log(sum) + safe, {-1}));
   return out;
@@ -63,7 +69,8 @@ Outputs attention_gradient(const Backward& b) {
   check(!b.dy(1), "[ort::Attention] no gradient flows through log_sum_exp");
   Graph& g = b.graph();
   const auto or_none = [&](size_t i) { return b.has(i) ? b.x(i) : Value{}; };
-  const std::vector<Value> in{b.dy(), b.x(0), b.x(1), b.x(2), or_none(3), or_none(4), b.y(0), b.y(1)};
+  const std::vector<Value> in{b.dy(),     b.x(0),     b.x(1), b.x(2),
+                              or_none(3), or_none(4), b.y(0), b.y(1)};
   Outputs grads = g.emit("ort::AttentionGrad", in, b.attrs(), b.needs(3) ? 4 : 3);
   if (b.needs(3)) grads[3] = sum_to(grads[3], b.x(3).dims());
   return grads;
@@ -79,12 +86,14 @@ Outputs attention_grad(const Call& c) {
   Value scores = matmul(q, swap_last(k)) * scale;
   const Value lowest = number(-std::numeric_limits<double>::infinity(), scores);
   if (c.attrs().i("causal")) scores = where(causal_mask(g, q.dim(2), k.dim(2)), scores, lowest);
-  if (c.has(4)) scores = c.x(4).dtype() == DType::boolean ? where(c.x(4), scores, lowest) : scores + c.x(4);
+  if (c.has(4))
+    scores = c.x(4).dtype() == DType::boolean ? where(c.x(4), scores, lowest) : scores + c.x(4);
   const Value lse = unsqueeze(c.x(7), {-1});
   const Value p = exp(scores - where(equal(lse, lowest), number(0.0, lse), lse));
   const auto drop = [&](Value x) {
     if (c.attrs().f("dropout") <= 0.0) return x;
-    return g.emit1("ort::Dropout", {x, c.x(5)}, {{"ratio", c.attrs().f("dropout")}, {"counter", c.attrs().i("counter")}});
+    return g.emit1("ort::Dropout", {x, c.x(5)},
+                   {{"ratio", c.attrs().f("dropout")}, {"counter", c.attrs().i("counter")}});
   };
   const Value dv = matmul(swap_last(drop(p)), dy);
   const Value dp = drop(matmul(dy, swap_last(v)));
@@ -95,7 +104,9 @@ Outputs attention_grad(const Call& c) {
     const Dims to = original.dims();
     if (to[1] == heads) return d;
     const Dims full_dims = d.dims();
-    return reduce_sum(reshape(d, {to[0], to[1], floor_div(heads, to[1]), full_dims[2], full_dims[3]}), {2}, false);
+    return reduce_sum(
+        reshape(d, {to[0], to[1], floor_div(heads, to[1]), full_dims[2], full_dims[3]}), {2},
+        false);
   };
   Outputs out{dq, ungroup(dk, c.x(2)), ungroup(dv, c.x(3))};
   if (c.outputs() > 3) out.push_back(ds);
@@ -111,14 +122,33 @@ void infer_attention_grad(InferContext& c) {
 }  // namespace
 
 void register_attention(OpSet& ops) {
-  attention_attrs(ops.op("ort::Attention").in("q", kFloating).in("k", kFloating).in("v", kFloating)
-      .in_optional("mask", kFloating | kBool, "M").in_optional("key", bit(DType::u64), "K")
-      .out("y").out("log_sum_exp"))
-      .shape(infer_attention).differentiable_inputs({0, 1, 2, 3}).defined_as(attention).gradient(attention_gradient);
-  attention_attrs(ops.op("ort::AttentionGrad").in("dy", kFloating).in("q", kFloating).in("k", kFloating)
-      .in("v", kFloating).in_optional("mask", kFloating | kBool, "M").in_optional("key", bit(DType::u64), "K")
-      .in("y", kFloating).in("log_sum_exp", kFloating).out("dq").out("dk").out("dv").out("dmask"))
-      .shape(infer_attention_grad).defined_as(attention_grad);
+  attention_attrs(ops.op("ort::Attention")
+                      .in("q", kFloating)
+                      .in("k", kFloating)
+                      .in("v", kFloating)
+                      .in_optional("mask", kFloating | kBool, "M")
+                      .in_optional("key", bit(DType::u64), "K")
+                      .out("y")
+                      .out("log_sum_exp"))
+      .shape(infer_attention)
+      .differentiable_inputs({0, 1, 2, 3})
+      .defined_as(attention)
+      .gradient(attention_gradient);
+  attention_attrs(ops.op("ort::AttentionGrad")
+                      .in("dy", kFloating)
+                      .in("q", kFloating)
+                      .in("k", kFloating)
+                      .in("v", kFloating)
+                      .in_optional("mask", kFloating | kBool, "M")
+                      .in_optional("key", bit(DType::u64), "K")
+                      .in("y", kFloating)
+                      .in("log_sum_exp", kFloating)
+                      .out("dq")
+                      .out("dk")
+                      .out("dv")
+                      .out("dmask"))
+      .shape(infer_attention_grad)
+      .defined_as(attention_grad);
 }
 
 }  // namespace ort

@@ -6,7 +6,11 @@ namespace ort {
 
 void register_control(OpSet& ops) {
   // attr "types" holds the outputs' types as text; "args" the call's other arguments as JSON.
-  ops.op("aten::*").in_variadic("x", kAny, "*").out_variadic("y").attr_required("types").effect()
+  ops.op("aten::*")
+      .in_variadic("x", kAny, "*")
+      .out_variadic("y")
+      .attr_required("types")
+      .effect()
       .shape([](InferContext& c) {
         const Attr* attr = c.attrs().find("types");
         const auto* types = attr ? std::get_if<std::vector<std::string>>(attr) : nullptr;

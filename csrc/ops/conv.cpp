@@ -9,7 +9,8 @@ struct Window {
   std::vector<int64_t> kernel, strides, dilations, pads;
 };
 
-std::vector<int64_t> ints_or(const Attrs& attrs, std::string_view name, size_t count, int64_t otherwise) {
+std::vector<int64_t> ints_or(const Attrs& attrs, std::string_view name, size_t count,
+                             int64_t otherwise) {
   if (attrs.has(name) && !attrs.ints(name).empty()) return attrs.ints(name);
   return std::vector<int64_t>(count, otherwise);
 }
@@ -23,23 +24,32 @@ Window window_of(InferContext& c, size_t n, const Dims& weight_dims) {
     w.kernel = c.attrs().ints("kernel_shape");
   else
     for (size_t i = 0; i < n; ++i) w.kernel.push_back(weight_dims[2 + i].value().value_or(1));
-  c.require(w.kernel.size() == n && w.strides.size() == n && w.dilations.size() == n && w.pads.size() == 2 * n,
-            "kernel_shape {}, strides {}, dilations {} and pads {} do not fit {} spatial axes", w.kernel,
-            w.strides, w.dilations, w.pads, n);
+  c.require(w.kernel.size() == n && w.strides.size() == n && w.dilations.size() == n &&
+                w.pads.size() == 2 * n,
+            "kernel_shape {}, strides {}, dilations {} and pads {} do not fit {} spatial axes",
+            w.kernel, w.strides, w.dilations, w.pads, n);
   for (size_t i = 0; i < n; ++i)
     c.require(w.strides[i] > 0 && w.dilations[i] > 0 && w.kernel[i] > 0,
-              "kernel_shape {}, strides {} and dilations {} must be positive", w.kernel, w.strides, w.dilations);
+              "kernel_shape {}, strides {} and dilations {} must be positive", w.kernel, w.strides,
+              w.dilations);
   return w;
 }
 
 void infer_conv(InferContext& c) {
   if (!c.ranked(0) || !c.ranked(1)) return c.out(0, c.dtype(), std::nullopt);
   const Dims &x = c.dims(0), &w = c.dims(1);
-  c.require(x.size() >= 3 && w.size() == x.size(), "x has shape {}, w has shape {}, expected [N, C, D1..] and "
-            "[M, C / group, K1..]", x, w);
+  c.require(x.size() >= 3 && w.size() == x.size(),
+            "x has shape {}, w has shape {}, expected [N, C, D1..] and "
+            "[M, C / group, K1..]",
+            x, w);
   const Dim channels = w[1] * c.attrs().i("group");
   c.require(!channels.value() || !x[1].value() || channels == x[1],
-            "x has {} channels, w of shape {} with group {} expects {}", x[1], w, c.attrs().i("group"), channels);
+            "x has {} channels, w of shape {} with group {} expects {}", x[1], w,
+            c.attrs().i("group"), channels);
+  const int64_t group = c.attrs().i("group");
+  c.require(group > 0 && mod(w[0], group).value().value_or(0) == 0,
+            "group {} does not divide w of shape {}", group, w);
+  expect_dims(c, 2, {w[0]});
   const size_t n = x.size() - 2;
   const Window win = window_of(c, n, w);
   Dims dims{x[0], w[0]};
@@ -53,8 +63,8 @@ void infer_conv(InferContext& c) {
     const int64_t reach = win.dilations[i] * (win.kernel[i] - 1) + 1;
     const int64_t pads = auto_pad == "VALID" ? 0 : win.pads[i] + win.pads[n + i];
     dims.push_back(floor_div(size + pads - reach, win.strides[i]) + 1);
-    c.require(dims.back().value().value_or(0) >= 0, "x has shape {}: axis {} is smaller than the kernel {}", x,
-              2 + i, win.kernel);
+    c.require(dims.back().value().value_or(0) >= 0,
+              "x has shape {}: axis {} is smaller than the kernel {}", x, 2 + i, win.kernel);
   }
   c.out(0, c.dtype(), std::move(dims));
 }
@@ -62,8 +72,14 @@ void infer_conv(InferContext& c) {
 void infer_conv_transpose(InferContext& c) {
   if (!c.ranked(0) || !c.ranked(1)) return c.out(0, c.dtype(), std::nullopt);
   const Dims &x = c.dims(0), &w = c.dims(1);
-  c.require(x.size() >= 3 && w.size() == x.size(), "x has shape {}, w has shape {}, expected one rank of at least 3",
-            x, w);
+  c.require(x.size() >= 3 && w.size() == x.size(),
+            "x has shape {}, w has shape {}, expected one rank of at least 3", x, w);
+  const int64_t group = c.attrs().i("group");
+  c.require(group > 0 && mod(w[0], group).value().value_or(0) == 0,
+            "group {} does not divide w of shape {}", group, w);
+  c.require(!x[1].value() || !w[0].value() || x[1] == w[0],
+            "x has {} channels, w of shape {} expects {}", x[1], w, w[0]);
+  expect_dims(c, 2, {w[1] * group});
   const size_t n = x.size() - 2;
   const Window win = window_of(c, n, w);
   const auto extra = ints_or(c.attrs(), "output_padding", n, 0);
@@ -77,7 +93,8 @@ void infer_conv_transpose(InferContext& c) {
       dims.push_back(x[2 + i] * win.strides[i]);
     } else {
       const int64_t reach = win.dilations[i] * (win.kernel[i] - 1) + 1;
-      dims.push_back((x[2 + i] - 1) * win.strides[i] + (reach + extra[i] - win.pads[i] - win.pads[n + i]));
+      dims.push_back((x[2 + i] - 1) * win.strides[i] +
+                     (reach + extra[i] - win.pads[i] - win.pads[n + i]));
     }
   }
   c.out(0, c.dtype(), std::move(dims));
@@ -92,8 +109,10 @@ Attrs with_dims(const Attrs& attrs, Dims dims) {
 Outputs conv_gradient(const Backward& b) {
   Graph& g = b.graph();
   Outputs grads(3);
-  if (b.needs(0)) grads[0] = g.emit1("ort::ConvGradX", {b.dy(), b.x(1)}, with_dims(b.attrs(), b.x(0).dims()));
-  if (b.needs(1)) grads[1] = g.emit1("ort::ConvGradW", {b.dy(), b.x(0)}, with_dims(b.attrs(), b.x(1).dims()));
+  if (b.needs(0))
+    grads[0] = g.emit1("ort::ConvGradX", {b.dy(), b.x(1)}, with_dims(b.attrs(), b.x(0).dims()));
+  if (b.needs(1))
+    grads[1] = g.emit1("ort::ConvGradW", {b.dy(), b.x(0)}, with_dims(b.attrs(), b.x(1).dims()));
   if (b.needs(2)) {
     std::vector<int64_t> axes = all_axes(b.dy());
     axes.erase(axes.begin() + 1);
@@ -103,8 +122,12 @@ Outputs conv_gradient(const Backward& b) {
 }
 
 OpSchema& conv_attrs(OpSchema& schema) {
-  return schema.attr("auto_pad", std::string("NOTSET")).attr("group", int64_t{1}).attr_optional("kernel_shape")
-      .attr_optional("strides").attr_optional("dilations").attr_optional("pads");
+  return schema.attr("auto_pad", std::string("NOTSET"))
+      .attr("group", int64_t{1})
+      .attr_optional("kernel_shape")
+      .attr_optional("strides")
+      .attr_optional("dilations")
+      .attr_optional("pads");
 }
 
 // ConvTranspose is the gradient of Conv with respect to its input, and the other way round.
@@ -113,13 +136,18 @@ Outputs conv_transpose_gradient(const Backward& b) {
   Attrs attrs = b.attrs();
   attrs.erase("output_padding");
   attrs.erase("output_shape");
-  check(attrs.s("auto_pad") == "NOTSET", "[ConvTranspose] no gradient with auto_pad {}", attrs.s("auto_pad"));
+  check(!b.attrs().has("output_shape"), "[ConvTranspose] no gradient with output_shape");
+  check(attrs.s("auto_pad") == "NOTSET", "[ConvTranspose] no gradient with auto_pad {}",
+        attrs.s("auto_pad"));
   Outputs grads(3);
   if (b.needs(0)) {
-    const Value dx = g.emit1("Conv", {b.dy(), b.x(1), Value{}}, attrs);
-    grads[0] = dx.dims() == b.x(0).dims() ? dx : slice(dx, 2, 0, b.x(0).dim(2));
+    Value dx = g.emit1("Conv", {b.dy(), b.x(1), Value{}}, attrs);
+    for (int64_t axis = 2; axis < dx.rank(); ++axis)
+      if (!(dx.dim(axis) == b.x(0).dim(axis))) dx = slice(dx, axis, 0, b.x(0).dim(axis));
+    grads[0] = dx;
   }
-  if (b.needs(1)) grads[1] = g.emit1("ort::ConvGradW", {b.x(0), b.dy()}, with_dims(attrs, b.x(1).dims()));
+  if (b.needs(1))
+    grads[1] = g.emit1("ort::ConvGradW", {b.x(0), b.dy()}, with_dims(attrs, b.x(1).dims()));
   if (b.needs(2)) {
     std::vector<int64_t> axes = all_axes(b.dy());
     axes.erase(axes.begin() + 1);
@@ -131,14 +159,29 @@ Outputs conv_transpose_gradient(const Backward& b) {
 }  // namespace
 
 void register_conv(OpSet& ops) {
-  conv_attrs(ops.op("Conv").in("x", kFloating).in("w", kFloating).in_optional("b", kFloating).out("y").since(1))
-      .shape(infer_conv).gradient(conv_gradient);
-  conv_attrs(ops.op("ort::ConvGradX").in("dy", kFloating).in("w", kFloating).out("dx")).attr_required("dims")
+  conv_attrs(ops.op("Conv")
+                 .in("x", kFloating)
+                 .in("w", kFloating)
+                 .in_optional("b", kFloating)
+                 .out("y")
+                 .since(1))
+      .shape(infer_conv)
+      .gradient(conv_gradient);
+  conv_attrs(ops.op("ort::ConvGradX").in("dy", kFloating).in("w", kFloating).out("dx"))
+      .attr_required("dims")
       .shape(dims_attr(0));
-  conv_attrs(ops.op("ort::ConvGradW").in("dy", kFloating).in("x", kFloating).out("dw")).attr_required("dims")
+  conv_attrs(ops.op("ort::ConvGradW").in("dy", kFloating).in("x", kFloating).out("dw"))
+      .attr_required("dims")
       .shape(dims_attr(0));
-  conv_attrs(ops.op("ConvTranspose").in("x", kFloating).in("w", kFloating).in_optional("b", kFloating).out("y")
-      .since(1)).attr_optional("output_padding").attr_optional("output_shape").shape(infer_conv_transpose)
+  conv_attrs(ops.op("ConvTranspose")
+                 .in("x", kFloating)
+                 .in("w", kFloating)
+                 .in_optional("b", kFloating)
+                 .out("y")
+                 .since(1))
+      .attr_optional("output_padding")
+      .attr_optional("output_shape")
+      .shape(infer_conv_transpose)
       .gradient(conv_transpose_gradient);
 }
 

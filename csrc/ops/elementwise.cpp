@@ -16,7 +16,9 @@ Dim quotient(const Dim& a, const Dim& b) {
   return safe ? Dim(*x / *y) : floor_div(a, b);
 }
 
-Value zero(Value like) { return number(0.0, like); }
+Value zero(Value like) {
+  return number(0.0, like);
+}
 
 Outputs pow_gradient(const Backward& b) {
   const Value dy = b.dy(), x = b.x(0), p = b.x(1);
@@ -54,80 +56,144 @@ Outputs extremum_gradient(const Backward& b) {
 }
 
 void register_arithmetic(OpSet& ops) {
-  ops.op("Add").in("a", kNumeric).in("b", kNumeric).out("y").since(7).elementwise()
-      .on_sizes([](const Dim& a, const Dim& b) { return a + b; }).commutative()
+  ops.op("Add")
+      .in("a", kNumeric)
+      .in("b", kNumeric)
+      .out("y")
+      .since(7)
+      .elementwise()
+      .on_sizes([](const Dim& a, const Dim& b) { return a + b; })
+      .commutative()
       .gradient([](const Backward& b) { return Outputs{b.dy(), b.dy()}; });
-  ops.op("Sub").in("a", kNumeric).in("b", kNumeric).out("y").since(7).elementwise()
+  ops.op("Sub")
+      .in("a", kNumeric)
+      .in("b", kNumeric)
+      .out("y")
+      .since(7)
+      .elementwise()
       .on_sizes([](const Dim& a, const Dim& b) { return a - b; })
       .gradient([](const Backward& b) { return Outputs{b.dy(), b.needs(1) ? -b.dy() : Value{}}; });
-  ops.op("Mul").in("a", kNumeric).in("b", kNumeric).out("y").since(7).elementwise()
-      .on_sizes([](const Dim& a, const Dim& b) { return a * b; }).commutative()
+  ops.op("Mul")
+      .in("a", kNumeric)
+      .in("b", kNumeric)
+      .out("y")
+      .since(7)
+      .elementwise()
+      .on_sizes([](const Dim& a, const Dim& b) { return a * b; })
+      .commutative()
       .gradient([](const Backward& b) {
-        return Outputs{b.needs(0) ? b.dy() * b.x(1) : Value{}, b.needs(1) ? b.dy() * b.x(0) : Value{}};
+        return Outputs{b.needs(0) ? b.dy() * b.x(1) : Value{},
+                       b.needs(1) ? b.dy() * b.x(0) : Value{}};
       });
-  ops.op("Div").in("a", kNumeric).in("b", kNumeric).out("y").since(7).elementwise()
+  ops.op("Div")
+      .in("a", kNumeric)
+      .in("b", kNumeric)
+      .out("y")
+      .since(7)
+      .elementwise()
       .on_sizes(quotient)
       .gradient([](const Backward& b) {
         return Outputs{b.needs(0) ? b.dy() / b.x(1) : Value{},
                        b.needs(1) ? -b.dy() * (b.y() / b.x(1)) : Value{}};
       });
-  ops.op("Pow").in("x", kNumeric).in("exponent", kNumeric, "P").out("y").since(12).elementwise()
+  ops.op("Pow")
+      .in("x", kNumeric)
+      .in("exponent", kNumeric, "P")
+      .out("y")
+      .since(12)
+      .elementwise()
       .gradient(pow_gradient);
-  ops.op("Mod").in("a", kNumeric).in("b", kNumeric).attr("fmod", int64_t{0}).out("y").since(10).elementwise()
+  ops.op("Mod")
+      .in("a", kNumeric)
+      .in("b", kNumeric)
+      .attr("fmod", int64_t{0})
+      .out("y")
+      .since(10)
+      .elementwise()
       .differentiable_inputs({0})
       .gradient([](const Backward& b) { return b.dy(); });
-  ops.op("Max").in_variadic("x", kNumeric).out("y").since(8).elementwise().gradient(extremum_gradient);
-  ops.op("Min").in_variadic("x", kNumeric).out("y").since(8).elementwise().gradient(extremum_gradient);
+}
+
+void register_variadic(OpSet& ops) {
+  ops.op("Max")
+      .in_variadic("x", kNumeric)
+      .out("y")
+      .since(8)
+      .elementwise()
+      .gradient(extremum_gradient);
+  ops.op("Min")
+      .in_variadic("x", kNumeric)
+      .out("y")
+      .since(8)
+      .elementwise()
+      .gradient(extremum_gradient);
   const auto sum = [](const Call& c) {
     Value total = c.x(0);
     for (size_t i = 1; i < c.count(); ++i) total = total + c.x(i);
     return total;
   };
   ops.op("Sum").in_variadic("x", kFloating).out("y").since(8).elementwise().defined_as(sum);
-  ops.op("Mean").in_variadic("x", kFloating).out("y").since(8).elementwise()
+  ops.op("Mean")
+      .in_variadic("x", kFloating)
+      .out("y")
+      .since(8)
+      .elementwise()
       .defined_as([sum](const Call& c) { return sum(c) / static_cast<double>(c.count()); });
 }
 
 using Slope = std::function<Value(const Backward&)>;
 
 void unary_op(OpSet& ops, std::string_view name, TypeSet types, Slope slope) {
-  ops.op(name).in("x", types).out("y").since(6).elementwise().gradient(
-      [slope](const Backward& b) { return b.dy() * slope(b); });
+  ops.op(name).in("x", types).out("y").since(6).elementwise().gradient([slope](const Backward& b) {
+    return b.dy() * slope(b);
+  });
 }
 
 // A step function: its gradient is zero wherever it exists.
 void step_op(OpSet& ops, std::string_view name, TypeSet types) {
-  ops.op(name).in("x", types).out("y").since(6).elementwise().gradient(
-      [](const Backward&) { return Outputs{Value{}}; });
+  ops.op(name).in("x", types).out("y").since(6).elementwise().gradient([](const Backward&) {
+    return Outputs{Value{}};
+  });
 }
 
 void register_functions(OpSet& ops) {
-  ops.op("Neg").in("x", kNumeric).out("y").since(6).elementwise().gradient(
-      [](const Backward& b) { return -b.dy(); });
-  ops.op("Identity").in("x").out("y").view().shape([](InferContext& c) {
+  ops.op("Neg").in("x", kNumeric).out("y").since(6).elementwise().gradient([](const Backward& b) {
+    return -b.dy();
+  });
+  ops.op("Identity")
+      .in("x")
+      .out("y")
+      .view()
+      .shape([](InferContext& c) {
         c.out(0, c.dtype(), c.type(0).dims);
         if (const auto known = c.contents(0)) c.out_contents(0, *known);
-      }).gradient([](const Backward& b) { return b.dy(); });
+      })
+      .gradient([](const Backward& b) { return b.dy(); });
   unary_op(ops, "Abs", kNumeric, [](const Backward& b) { return sign(b.x()); });
   unary_op(ops, "Exp", kFloating, [](const Backward& b) { return b.y(); });
-  ops.op("Log").in("x", kFloating).out("y").since(6).elementwise().gradient(
-      [](const Backward& b) { return b.dy() / b.x(); });
-  ops.op("Sqrt").in("x", kFloating).out("y").since(6).elementwise().gradient(
-      [](const Backward& b) { return b.dy() / (2.0 * b.y()); });
-  unary_op(ops, "Reciprocal", kFloating, [](const Backward& b) { return -(b.y() * b.y()); });
-  unary_op(ops, "Erf", kFloating, [](const Backward& b) {
-    return 2.0 / std::sqrt(kPi) * exp(-(b.x() * b.x()));
+  ops.op("Log").in("x", kFloating).out("y").since(6).elementwise().gradient([](const Backward& b) {
+    return b.dy() / b.x();
   });
+  ops.op("Sqrt").in("x", kFloating).out("y").since(6).elementwise().gradient([](const Backward& b) {
+    return b.dy() / (2.0 * b.y());
+  });
+  unary_op(ops, "Reciprocal", kFloating, [](const Backward& b) { return -(b.y() * b.y()); });
+  unary_op(ops, "Erf", kFloating,
+           [](const Backward& b) { return 2.0 / std::sqrt(kPi) * exp(-(b.x() * b.x())); });
   unary_op(ops, "Sin", kFloating, [](const Backward& b) { return cos(b.x()); });
   unary_op(ops, "Cos", kFloating, [](const Backward& b) { return -sin(b.x()); });
   unary_op(ops, "Tan", kFloating, [](const Backward& b) { return 1.0 + b.y() * b.y(); });
-  unary_op(ops, "Asin", kFloating, [](const Backward& b) { return 1.0 / sqrt(1.0 - b.x() * b.x()); });
-  unary_op(ops, "Acos", kFloating, [](const Backward& b) { return -1.0 / sqrt(1.0 - b.x() * b.x()); });
+  unary_op(ops, "Asin", kFloating,
+           [](const Backward& b) { return 1.0 / sqrt(1.0 - b.x() * b.x()); });
+  unary_op(ops, "Acos", kFloating,
+           [](const Backward& b) { return -1.0 / sqrt(1.0 - b.x() * b.x()); });
   unary_op(ops, "Atan", kFloating, [](const Backward& b) { return 1.0 / (1.0 + b.x() * b.x()); });
   unary_op(ops, "Sinh", kFloating, [](const Backward& b) { return unary("Cosh", b.x()); });
   unary_op(ops, "Cosh", kFloating, [](const Backward& b) { return unary("Sinh", b.x()); });
-  unary_op(ops, "Asinh", kFloating, [](const Backward& b) { return 1.0 / sqrt(b.x() * b.x() + 1.0); });
-  unary_op(ops, "Acosh", kFloating, [](const Backward& b) { return 1.0 / sqrt(b.x() * b.x() - 1.0); });
+  unary_op(ops, "Asinh", kFloating,
+           [](const Backward& b) { return 1.0 / sqrt(b.x() * b.x() + 1.0); });
+  unary_op(ops, "Acosh", kFloating,
+           [](const Backward& b) { return 1.0 / sqrt(b.x() * b.x() - 1.0); });
   unary_op(ops, "Atanh", kFloating, [](const Backward& b) { return 1.0 / (1.0 - b.x() * b.x()); });
   step_op(ops, "Sign", kNumeric);
   step_op(ops, "Floor", kFloating);
@@ -136,14 +202,26 @@ void register_functions(OpSet& ops) {
 }
 
 void register_choice(OpSet& ops) {
-  ops.op("Where").in("condition", kBool, "B").in("a").in("b").out("y").since(9).elementwise()
+  ops.op("Where")
+      .in("condition", kBool, "B")
+      .in("a")
+      .in("b")
+      .out("y")
+      .since(9)
+      .elementwise()
       .gradient([](const Backward& b) {
         const Value none = zero(b.dy());
         return Outputs{Value{}, b.needs(1) ? where(b.x(0), b.dy(), none) : Value{},
                        b.needs(2) ? where(b.x(0), none, b.dy()) : Value{}};
       });
-  ops.op("Clip").in("x", kNumeric).in_optional("min", kNumeric).in_optional("max", kNumeric).out("y")
-      .since(12).elementwise().differentiable_inputs({0})
+  ops.op("Clip")
+      .in("x", kNumeric)
+      .in_optional("min", kNumeric)
+      .in_optional("max", kNumeric)
+      .out("y")
+      .since(12)
+      .elementwise()
+      .differentiable_inputs({0})
       .gradient([](const Backward& b) {
         Value inside;
         if (b.has(1)) inside = b.graph().emit1("GreaterOrEqual", {b.x(0), b.x(1)});
@@ -153,9 +231,14 @@ void register_choice(OpSet& ops) {
         }
         return inside ? where(inside, b.dy(), zero(b.dy())) : b.dy();
       });
-  ops.op("Cast").in("x", kAny, "X").out("y", kAny, "Y").attr_required("to").attr("saturate", int64_t{1})
+  ops.op("Cast")
+      .in("x", kAny, "X")
+      .out("y", kAny, "Y")
+      .attr_required("to")
+      .attr("saturate", int64_t{1})
       .attr("round_mode", std::string("up"))
-      .since(9).shape([](InferContext& c) {
+      .since(9)
+      .shape([](InferContext& c) {
         const int64_t to = c.attrs().i("to");
         c.require(known_dtype(to), "attribute 'to' is {}, which is no dtype", to);
         c.out(0, static_cast<DType>(to), c.type(0).dims);
@@ -166,7 +249,11 @@ void register_choice(OpSet& ops) {
       .gradient([](const Backward& b) {
         return is_floating(b.x().dtype()) ? cast(b.dy(), b.x().dtype()) : Value{};
       });
-  ops.op("CastLike").in("x", kAny, "X").in("like", kAny, "Y").out("y", kAny, "Y").since(15)
+  ops.op("CastLike")
+      .in("x", kAny, "X")
+      .in("like", kAny, "Y")
+      .out("y", kAny, "Y")
+      .since(15)
       .shape([](InferContext& c) { c.out(0, c.dtype(1), c.type(0).dims); })
       .differentiable_inputs({0})
       .defined_as([](Value x, Value like) { return cast(x, like.dtype()); });
@@ -176,6 +263,7 @@ void register_choice(OpSet& ops) {
 
 void register_elementwise(OpSet& ops) {
   register_arithmetic(ops);
+  register_variadic(ops);
   register_functions(ops);
   register_choice(ops);
 }

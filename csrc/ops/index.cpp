@@ -29,9 +29,19 @@ Value gather_gradient(const Backward& b) {
 }
 
 void register_gather(OpSet& ops) {
-  ops.op("Gather").in("x").in("indices", kIndex, "I").out("y").since(11).attr("axis", int64_t{0})
-      .shape(infer_gather).differentiable_inputs({0}).gradient(gather_gradient);
-  ops.op("ort::Embedding").in("weight", kFloating).in("indices", kIndex, "I").out("y")
+  ops.op("Gather")
+      .in("x")
+      .in("indices", kIndex, "I")
+      .out("y")
+      .since(11)
+      .attr("axis", int64_t{0})
+      .shape(infer_gather)
+      .differentiable_inputs({0})
+      .gradient(gather_gradient);
+  ops.op("ort::Embedding")
+      .in("weight", kFloating)
+      .in("indices", kIndex, "I")
+      .out("y")
       .attr("padding_idx", int64_t{-1})
       .shape([](InferContext& c) {
         if (!c.ranked(0) || !c.ranked(1)) return c.out(0, c.dtype(), std::nullopt);
@@ -40,17 +50,34 @@ void register_gather(OpSet& ops) {
         dims.push_back(c.dims(0)[1]);
         c.out(0, c.dtype(), std::move(dims));
       })
-      .defined_as([](Value weight, Value indices) { return weight.graph->emit1("Gather", {weight, indices}); })
+      .defined_as([](Value weight, Value indices) {
+        return weight.graph->emit1("Gather", {weight, indices});
+      })
       .differentiable_inputs({0})
       .gradient([](const Backward& b) {
         return b.graph().emit1("ort::GatherGrad", {b.dy(), b.x(1)},
-                               {{"axis", int64_t{0}}, {"dims", b.x(0).dims()},
+                               {{"axis", int64_t{0}},
+                                {"dims", b.x(0).dims()},
                                 {"padding_idx", b.attrs().i("padding_idx")}});
       });
   // Zeros of shape `dims`; each slice of dy along axis is added at its index, padding_idx left out.
-  ops.op("ort::GatherGrad").in("dy", kFloating).in("indices", kIndex, "I").out("dx").attr("axis", int64_t{0})
-      .attr("padding_idx", int64_t{-1}).attr_required("dims").shape(dims_attr(0));
-  ops.op("GatherElements").in("x").in("indices", kIndex, "I").out("y").since(11).attr("axis", int64_t{0})
+  ops.op("ort::GatherGrad")
+      .in("dy", kFloating)
+      .in("indices", kIndex, "I")
+      .out("dx")
+      .attr("axis", int64_t{0})
+      .attr("padding_idx", int64_t{-1})
+      .attr_required("dims")
+      .shape(dims_attr(0));
+}
+
+void register_gather_elements(OpSet& ops) {
+  ops.op("GatherElements")
+      .in("x")
+      .in("indices", kIndex, "I")
+      .out("y")
+      .since(11)
+      .attr("axis", int64_t{0})
       .shape([](InferContext& c) { c.out(0, c.dtype(), c.type(1).dims); })
       .differentiable_inputs({0})
       .gradient([](const Backward& b) {
@@ -58,18 +85,26 @@ void register_gather(OpSet& ops) {
         return b.graph().emit("ScatterElements", in,
                               {{"axis", b.attrs().i("axis")}, {"reduction", std::string("add")}});
       });
-  ops.op("GatherND").in("x").in("indices", kInt64, "I").out("y").since(12).attr("batch_dims", int64_t{0})
+  ops.op("GatherND")
+      .in("x")
+      .in("indices", kInt64, "I")
+      .out("y")
+      .since(12)
+      .attr("batch_dims", int64_t{0})
       .shape([](InferContext& c) {
-        if (!c.ranked(0) || !c.ranked(1) || !c.dims(1).back().value()) return c.out(0, c.dtype(), std::nullopt);
+        if (!c.ranked(0) || !c.ranked(1) || !c.dims(1).back().value())
+          return c.out(0, c.dtype(), std::nullopt);
         const int64_t taken = c.attrs().i("batch_dims") + *c.dims(1).back().value();
-        c.require(taken <= c.rank(0), "indices have shape {}: {} axes, x has rank {}", c.dims(1), taken, c.rank(0));
+        c.require(taken <= c.rank(0), "indices have shape {}: {} axes, x has rank {}", c.dims(1),
+                  taken, c.rank(0));
         Dims dims(c.dims(1).begin(), c.dims(1).end() - 1);
         dims.insert(dims.end(), c.dims(0).begin() + taken, c.dims(0).end());
         c.out(0, c.dtype(), std::move(dims));
       })
       .differentiable_inputs({0})
       .gradient([](const Backward& b) {
-        check(b.attrs().i("batch_dims") == 0, "[GatherND] no gradient with batch_dims {}", b.attrs().i("batch_dims"));
+        check(b.attrs().i("batch_dims") == 0, "[GatherND] no gradient with batch_dims {}",
+              b.attrs().i("batch_dims"));
         const std::vector<Value> in{zeros_like(b.x()), b.x(1), b.dy()};
         return b.graph().emit("ScatterND", in, {{"reduction", std::string("add")}});
       });
@@ -78,7 +113,8 @@ void register_gather(OpSet& ops) {
 // d/d data and d/d updates of a scatter that overwrites or adds.
 Outputs scatter_gradient(const Backward& b, std::string_view gather, const Attrs& gather_attrs) {
   const std::string& reduction = b.attrs().s("reduction");
-  check(reduction == "none" || reduction == "add", "[{}] no gradient with reduction '{}'", b.node().op, reduction);
+  check(reduction == "none" || reduction == "add", "[{}] no gradient with reduction '{}'",
+        b.node().op, reduction);
   Outputs grads(3);
   if (b.needs(0)) {
     grads[0] = b.dy();
@@ -93,19 +129,58 @@ Outputs scatter_gradient(const Backward& b, std::string_view gather, const Attrs
 }
 
 void register_scatter(OpSet& ops) {
-  ops.op("ScatterElements").in("x").in("indices", kIndex, "I").in("updates").out("y").since(11)
-      .attr("axis", int64_t{0}).attr("reduction", std::string("none")).shape(like(0))
+  ops.op("ScatterElements")
+      .in("x")
+      .in("indices", kIndex, "I")
+      .in("updates")
+      .out("y")
+      .since(11)
+      .attr("axis", int64_t{0})
+      .attr("reduction", std::string("none"))
+      .shape(like(0))
       .differentiable_inputs({0, 2})
       .gradient([](const Backward& b) {
         return scatter_gradient(b, "GatherElements", {{"axis", b.attrs().i("axis")}});
       });
-  ops.op("ScatterND").in("x").in("indices", kInt64, "I").in("updates").out("y").since(11)
-      .attr("reduction", std::string("none")).shape(like(0)).differentiable_inputs({0, 2})
+  ops.op("ScatterND")
+      .in("x")
+      .in("indices", kInt64, "I")
+      .in("updates")
+      .out("y")
+      .since(11)
+      .attr("reduction", std::string("none"))
+      .shape(like(0))
+      .differentiable_inputs({0, 2})
       .gradient([](const Backward& b) { return scatter_gradient(b, "GatherND", {}); });
 }
 
 void register_lookup(OpSet& ops) {
-  ops.op("OneHot").in("indices", kNumeric, "I").in("depth", kNumeric, "D").in("values").out("y").since(11)
+  // The first sequence_lens[b] steps of each sequence in reverse order, the rest as they are.
+  ops.op("ReverseSequence")
+      .in("x")
+      .in("sequence_lens", kInt64, "I")
+      .out("y")
+      .since(10)
+      .attr("batch_axis", int64_t{1})
+      .attr("time_axis", int64_t{0})
+      .shape([](InferContext& c) {
+        const int64_t batch = c.attrs().i("batch_axis"), time = c.attrs().i("time_axis");
+        c.require(batch + time == 1 && (batch == 0 || batch == 1),
+                  "batch_axis is {} and time_axis {}, expected 0 and 1", batch, time);
+        c.require(!c.ranked(0) || c.rank(0) >= 2, "x has shape {}, expected at least 2 axes",
+                  c.ranked(0) ? c.dims(0) : Dims{});
+        same_dims(c, 0, 0);
+      })
+      .differentiable_inputs({0})
+      .gradient([](const Backward& b) {
+        return b.graph().emit1("ReverseSequence", {b.dy(), b.x(1)}, b.attrs());
+      });
+  ops.op("OneHot")
+      .in("indices", kNumeric, "I")
+      .in("depth", kNumeric, "D")
+      .in("values")
+      .out("y")
+      .since(11)
       .attr("axis", int64_t{-1})
       .shape([](InferContext& c) {
         if (!c.ranked(0)) return c.out(0, c.dtype(2), std::nullopt);
@@ -116,15 +191,22 @@ void register_lookup(OpSet& ops) {
         c.out(0, c.dtype(2), std::move(dims));
       })
       .not_differentiable();
-  ops.op("NonZero").in("x").out("y", kInt64, "I").since(9).shape([](InferContext& c) {
-    c.out(0, DType::i64, c.ranked(0) ? std::optional(Dims{c.rank(0), c.fresh()}) : std::nullopt);
-  }).not_differentiable();
+  ops.op("NonZero")
+      .in("x")
+      .out("y", kInt64, "I")
+      .since(9)
+      .shape([](InferContext& c) {
+        c.out(0, DType::i64,
+              c.ranked(0) ? std::optional(Dims{c.rank(0), c.fresh()}) : std::nullopt);
+      })
+      .not_differentiable();
 }
 
 }  // namespace
 
 void register_index(OpSet& ops) {
   register_gather(ops);
+  register_gather_elements(ops);
   register_scatter(ops);
   register_lookup(ops);
 }

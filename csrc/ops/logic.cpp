@@ -5,15 +5,34 @@ namespace ort {
 namespace {
 
 void comparison(OpSet& ops, std::string_view name, TypeSet types, int since) {
-  ops.op(name).in("a", types).in("b", types).out("y", kBool, "B").since(since).elementwise().not_differentiable();
+  ops.op(name)
+      .in("a", types)
+      .in("b", types)
+      .out("y", kBool, "B")
+      .since(since)
+      .elementwise()
+      .not_differentiable();
 }
 
 void boolean(OpSet& ops, std::string_view name) {
-  ops.op(name).in("a", kBool).in("b", kBool).out("y").since(7).elementwise().commutative().not_differentiable();
+  ops.op(name)
+      .in("a", kBool)
+      .in("b", kBool)
+      .out("y")
+      .since(7)
+      .elementwise()
+      .commutative()
+      .not_differentiable();
 }
 
 void bitwise(OpSet& ops, std::string_view name) {
-  ops.op(name).in("a", kIntegers).in("b", kIntegers).out("y").since(18).elementwise().commutative()
+  ops.op(name)
+      .in("a", kIntegers)
+      .in("b", kIntegers)
+      .out("y")
+      .since(18)
+      .elementwise()
+      .commutative()
       .not_differentiable();
 }
 
@@ -33,11 +52,28 @@ void register_logic(OpSet& ops) {
   bitwise(ops, "BitwiseOr");
   bitwise(ops, "BitwiseXor");
   ops.op("BitwiseNot").in("x", kIntegers).out("y").since(18).elementwise().not_differentiable();
-  ops.op("BitShift").in("x", kUnsigned).in("bits", kUnsigned).out("y").since(11).attr_required("direction")
-      .elementwise().not_differentiable();
-  ops.op("IsNaN").in("x", kFloating).out("y", kBool, "B").since(9).elementwise().not_differentiable();
-  ops.op("IsInf").in("x", kFloating).out("y", kBool, "B").since(10).attr("detect_negative", int64_t{1})
-      .attr("detect_positive", int64_t{1}).elementwise().not_differentiable();
+  ops.op("BitShift")
+      .in("x", kUnsigned)
+      .in("bits", kUnsigned)
+      .out("y")
+      .since(11)
+      .attr_required("direction")
+      .elementwise()
+      .not_differentiable();
+  ops.op("IsNaN")
+      .in("x", kFloating)
+      .out("y", kBool, "B")
+      .since(9)
+      .elementwise()
+      .not_differentiable();
+  ops.op("IsInf")
+      .in("x", kFloating)
+      .out("y", kBool, "B")
+      .since(10)
+      .attr("detect_negative", int64_t{1})
+      .attr("detect_positive", int64_t{1})
+      .elementwise()
+      .not_differentiable();
 }
 
 }  // namespace ort

@@ -8,8 +8,11 @@ namespace {
 void infer_cross_entropy(InferContext& c) {
   if (!c.ranked(1)) return c.out(0, c.dtype(), std::nullopt);
   if (c.ranked(0))
-    c.require(c.rank(0) == c.rank(1) + 1, "logits have shape {}, target has shape {}, expected logits "
-              "[N, C, D1..] and target [N, D1..]", c.dims(0), c.dims(1));
+    c.require(c.rank(0) == c.rank(1) + 1,
+              "logits have shape {}, target has shape {}, expected logits "
+              "[N, C, D1..] and target [N, D1..]",
+              c.dims(0), c.dims(1));
+  if (c.ranked(0)) expect_dims(c, 2, {c.dims(0)[c.rank(0) == 1 ? 0 : 1]});
   const std::string& reduction = c.attrs().s("reduction");
   c.require(reduction == "none" || reduction == "sum" || reduction == "mean",
             "reduction is '{}', expected none, sum or mean", reduction);
@@ -24,18 +27,86 @@ Outputs cross_entropy_gradient(const Backward& b) {
 }
 
 OpSchema& cross_entropy_attrs(OpSchema& schema) {
-  return schema.attr("ignore_index", int64_t{-100}).attr("reduction", std::string("mean"))
+  return schema.attr("ignore_index", int64_t{-100})
+      .attr("reduction", std::string("mean"))
       .attr("label_smoothing", 0.0);
+}
+
+// ONNX's losses: input [N, C, D1..], target [N, D1..], weight [C].
+void infer_class_loss(InferContext& c) {
+  infer_cross_entropy(c);
+  if (c.wants(1)) c.out(1, c.dtype(), c.type(0).dims);
+}
+
+// -w[t] x[t] of log-probabilities x; an ignored target weighs nothing.
+Value class_loss(const Call& c, Value x) {
+  const Value target = c.x(1);
+  Value index = target, ignored;
+  if (c.attrs().has("ignore_index")) {
+    ignored = equal(target, number(static_cast<double>(c.attrs().i("ignore_index")), target));
+    index = where(ignored, number(0.0, target), target);
+  }
+  Graph& g = c.graph();
+  const Value picked =
+      g.emit1("GatherElements", {x, unsqueeze(index, {1})}, {{"axis", int64_t{1}}});
+  Value weight =
+      c.has(2) ? g.emit1("Gather", {c.x(2), index}) : full(g, target.dims(), 1.0, x.dtype());
+  if (ignored) weight = where(ignored, number(0.0, weight), weight);
+  const Value loss = -squeeze(picked, {1}) * weight;
+  const std::string& reduction = c.attrs().s("reduction");
+  if (reduction == "none") return loss;
+  const Value total = reduce_sum(loss, all_axes(loss), false);
+  return reduction == "sum" ? total : total / reduce_sum(weight, all_axes(weight), false);
+}
+
+OpSchema& class_loss_attrs(OpSchema& schema) {
+  return schema.attr_optional("ignore_index")
+      .attr("reduction", std::string("mean"))
+      .shape(infer_class_loss)
+      .differentiable_inputs({0});
+}
+
+void register_class_losses(OpSet& ops) {
+  class_loss_attrs(ops.op("NegativeLogLikelihoodLoss")
+                       .in("x", kFloating)
+                       .in("target", kIndex, "I")
+                       .in_optional("weight", kFloating)
+                       .out("loss")
+                       .since(13))
+      .defined_as([](const Call& c) { return class_loss(c, c.x(0)); });
+  class_loss_attrs(ops.op("SoftmaxCrossEntropyLoss")
+                       .in("scores", kFloating)
+                       .in("target", kIndex, "I")
+                       .in_optional("weight", kFloating)
+                       .out("loss")
+                       .out("log_prob")
+                       .since(13))
+      .defined_as([](const Call& c) {
+        const Value x = c.graph().emit1("LogSoftmax", {c.x(0)}, {{"axis", int64_t{1}}});
+        return Outputs{class_loss(c, x), x};
+      });
 }
 
 }  // namespace
 
 void register_loss(OpSet& ops) {
-  cross_entropy_attrs(ops.op("ort::CrossEntropy").in("logits", kFloating).in("target", kIndex, "I")
-      .in_optional("weight", kFloating).out("loss").out("log_sum_exp"))
-      .shape(infer_cross_entropy).differentiable_inputs({0}).gradient(cross_entropy_gradient);
-  cross_entropy_attrs(ops.op("ort::CrossEntropyGrad").in("dloss", kFloating).in("logits", kFloating)
-      .in("target", kIndex, "I").in("log_sum_exp", kFloating).in_optional("weight", kFloating).out("dlogits"))
+  register_class_losses(ops);
+  cross_entropy_attrs(ops.op("ort::CrossEntropy")
+                          .in("logits", kFloating)
+                          .in("target", kIndex, "I")
+                          .in_optional("weight", kFloating)
+                          .out("loss")
+                          .out("log_sum_exp"))
+      .shape(infer_cross_entropy)
+      .differentiable_inputs({0})
+      .gradient(cross_entropy_gradient);
+  cross_entropy_attrs(ops.op("ort::CrossEntropyGrad")
+                          .in("dloss", kFloating)
+                          .in("logits", kFloating)
+                          .in("target", kIndex, "I")
+                          .in("log_sum_exp", kFloating)
+                          .in_optional("weight", kFloating)
+                          .out("dlogits"))
       .shape(like(1));
 }
 

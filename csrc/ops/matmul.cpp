@@ -11,8 +11,8 @@ namespace {
 void infer_product(InferContext& c, bool trans_a, bool trans_b) {
   if (!c.ranked(0) || !c.ranked(1)) return c.out(0, c.dtype(), std::nullopt);
   Dims a = c.dims(0), b = c.dims(1);
-  c.require(!a.empty() && !b.empty(), "operands have ranks {} and {}, expected at least 1", a.size(),
-            b.size());
+  c.require(!a.empty() && !b.empty(), "operands have ranks {} and {}, expected at least 1",
+            a.size(), b.size());
   const bool row = a.size() == 1, column = b.size() == 1;
   if (row) a.insert(a.begin(), 1);
   if (column) b.push_back(1);
@@ -39,8 +39,9 @@ Value flat_rows(Value x) {
 }
 
 Value product_of(Value a, Value b, bool trans_a, bool trans_b) {
-  return a.graph->emit1("ort::MatMul", {a, b, Value{}},
-                        {{"trans_a", static_cast<int64_t>(trans_a)}, {"trans_b", static_cast<int64_t>(trans_b)}});
+  return a.graph->emit1(
+      "ort::MatMul", {a, b, Value{}},
+      {{"trans_a", static_cast<int64_t>(trans_a)}, {"trans_b", static_cast<int64_t>(trans_b)}});
 }
 
 Outputs matmul_gradient(const Backward& b) {
@@ -66,7 +67,8 @@ Outputs matmul_gradient(const Backward& b) {
 }
 
 Outputs linear_gradient(const Backward& b) {
-  check(b.attrs().s("activation") == "none", "ort::Linear with an activation has no gradient: it is "
+  check(b.attrs().s("activation") == "none",
+        "ort::Linear with an activation has no gradient: it is "
         "made after differentiation");
   Outputs grads(3);
   if (b.needs(0)) grads[0] = matmul(b.dy(), b.x(1));
@@ -80,12 +82,13 @@ void infer_linear(InferContext& c) {
   if (!c.ranked(0) || !c.ranked(1)) return c.out(0, c.dtype(), std::nullopt);
   Dims dims = c.dims(0);
   const Dims& w = c.dims(1);
-  c.require(!dims.empty() && w.size() == 2, "x has shape {}, w has shape {}, expected [.., K] and [N, K]",
-            dims, w);
+  c.require(!dims.empty() && w.size() == 2,
+            "x has shape {}, w has shape {}, expected [.., K] and [N, K]", dims, w);
   const bool differ = dims.back().value() && w[1].value() && !(dims.back() == w[1]);
   c.require(!differ, "w has shape {}, expected [N, {}] (last axis of x)", w, dims.back());
   if (c.has(2) && c.ranked(2))
-    c.require(c.rank(2) == 1 && c.dims(2)[0] == w[0], "b has shape {}, expected [{}]", c.dims(2), w[0]);
+    c.require(c.rank(2) == 1 && c.dims(2)[0] == w[0], "b has shape {}, expected [{}]", c.dims(2),
+              w[0]);
   dims.back() = w[0];
   c.out(0, c.dtype(), std::move(dims));
 }
@@ -125,23 +128,45 @@ Value gemm(const Call& c) {
 }  // namespace
 
 void register_matmul(OpSet& ops) {
-  ops.op("MatMul").in("a", kNumeric).in("b", kNumeric).out("y").since(9)
+  ops.op("MatMul")
+      .in("a", kNumeric)
+      .in("b", kNumeric)
+      .out("y")
+      .since(9)
       .shape([](InferContext& c) { infer_product(c, false, false); })
       .gradient(matmul_gradient);
-  ops.op("Gemm").in("a", kNumeric).in("b", kNumeric).in_optional("c", kNumeric).out("y").since(9)
-      .attr("alpha", 1.0).attr("beta", 1.0).attr("transA", int64_t{0}).attr("transB", int64_t{0})
+  ops.op("Gemm")
+      .in("a", kNumeric)
+      .in("b", kNumeric)
+      .in_optional("c", kNumeric)
+      .out("y")
+      .since(9)
+      .attr("alpha", 1.0)
+      .attr("beta", 1.0)
+      .attr("transA", int64_t{0})
+      .attr("transB", int64_t{0})
       .shape([](InferContext& c) {
         infer_product(c, c.attrs().i("transA") != 0, c.attrs().i("transB") != 0);
       })
       .defined_as(gemm);
-  ops.op("ort::MatMul").in("a", kFloating).in("b", kFloating).in_optional("bias", kFloating).out("y")
-      .attr("trans_a", int64_t{0}).attr("trans_b", int64_t{0}).attr("alpha", 1.0)
+  ops.op("ort::MatMul")
+      .in("a", kFloating)
+      .in("b", kFloating)
+      .in_optional("bias", kFloating)
+      .out("y")
+      .attr("trans_a", int64_t{0})
+      .attr("trans_b", int64_t{0})
+      .attr("alpha", 1.0)
       .attr("activation", std::string("none"))
       .shape([](InferContext& c) {
         infer_product(c, c.attrs().i("trans_a") != 0, c.attrs().i("trans_b") != 0);
       })
       .defined_as(fused_product);
-  ops.op("ort::Linear").in("x", kFloating).in("w", kFloating).in_optional("b", kFloating).out("y")
+  ops.op("ort::Linear")
+      .in("x", kFloating)
+      .in("w", kFloating)
+      .in_optional("b", kFloating)
+      .out("y")
       .attr("activation", std::string("none"))
       .shape(infer_linear)
       .defined_as([](const Call& c) {

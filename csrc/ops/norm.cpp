@@ -1,5 +1,5 @@
-// Normalisations. Their gradients are written in elementary ops: one pass of row and column sums each,
-// which a provider fuses.
+// Normalisations. Their gradients are written in elementary ops: one pass of row and column sums
+// each, which a provider fuses.
 #include <numeric>
 
 #include "csrc/ops/ops.h"
@@ -15,7 +15,9 @@ std::vector<int64_t> axes_from(int64_t axis, int64_t rank) {
 }
 
 // Axes of everything but the batch and the channel: [N, C, D1..Dn] -> 2..n+1.
-std::vector<int64_t> spatial_axes(int64_t rank) { return axes_from(2, rank); }
+std::vector<int64_t> spatial_axes(int64_t rank) {
+  return axes_from(2, rank);
+}
 
 // A per-channel vector [C] against [N, C, D1..Dn].
 Value per_channel(Value vector, int64_t rank) {
@@ -46,15 +48,17 @@ void infer_norm(InferContext& c) {
   for (size_t i = 1; i < c.count() && c.has(i); ++i) {
     if (!c.ranked(i)) continue;
     const auto wide = broadcast(normal, c.dims(i));
-    c.require(wide && wide->size() == normal.size(), "{} has shape {}, expected {} (from axis {} of x)",
-              c.node().schema->inputs()[i].name, c.dims(i), normal, axis);
+    c.require(wide && wide->size() == normal.size(),
+              "{} has shape {}, expected {} (from axis {} of x)", c.node().schema->inputs()[i].name,
+              c.dims(i), normal, axis);
   }
   c.out(1, c.dtype(0), reduced);
   c.out(2, c.dtype(0), reduced);
 }
 
 Outputs layer_norm(const Call& c) {
-  const Moments m = moments(c.x(0), axes_from(c.attrs().i("axis"), c.x(0).rank()), c.attrs().f("epsilon"));
+  const Moments m =
+      moments(c.x(0), axes_from(c.attrs().i("axis"), c.x(0).rank()), c.attrs().f("epsilon"));
   Value y = m.centred * m.inv_std * c.x(1);
   if (c.has(2)) y = y + c.x(2);
   return {y, m.mean, m.inv_std};
@@ -144,8 +148,7 @@ void infer_batch_norm(InferContext& c) {
         c.require(c.rank(i) == 1 && c.dims(i)[0] == c.dims(0)[1], "{} has shape {}, expected [{}]",
                   c.node().schema->inputs()[i].name, c.dims(i), c.dims(0)[1]);
   }
-  for (size_t i = 1; i < c.node().out.size(); ++i)
-    c.out(i, c.dtype(1), c.type(1).dims);
+  for (size_t i = 1; i < c.node().out.size(); ++i) c.out(i, c.dtype(1), c.type(1).dims);
 }
 
 Outputs batch_norm_gradient(const Backward& b) {
@@ -153,44 +156,183 @@ Outputs batch_norm_gradient(const Backward& b) {
   const Value mean = training ? b.y(3) : b.x(3);
   const Value inv_std = training ? b.y(4) : 1.0 / sqrt(b.x(4) + b.attrs().f("epsilon"));
   const std::vector<Value> in{b.dy(), b.x(0), b.x(1), mean, inv_std};
-  Outputs grads = b.graph().emit("ort::BatchNormGrad", in, {{"training", static_cast<int64_t>(training)}});
+  Outputs grads =
+      b.graph().emit("ort::BatchNormGrad", in, {{"training", static_cast<int64_t>(training)}});
   return grads;
 }
 
 void register_batch_norm(OpSet& ops) {
-  ops.op("BatchNormalization").in("x", kFloating).in("scale", kFloating).in("bias", kFloating)
-      .in("mean", kFloating).in("var", kFloating).out("y").out("running_mean").out("running_var")
-      .since(14).attr("epsilon", 1e-5).attr("momentum", 0.9).attr("training_mode", int64_t{0})
-      .shape(infer_batch_norm).defined_as(batch_normalization);
+  ops.op("BatchNormalization")
+      .in("x", kFloating)
+      .in("scale", kFloating)
+      .in("bias", kFloating)
+      .in("mean", kFloating)
+      .in("var", kFloating)
+      .out("y")
+      .out("running_mean")
+      .out("running_var")
+      .since(14)
+      .attr("epsilon", 1e-5)
+      .attr("momentum", 0.9)
+      .attr("training_mode", int64_t{0})
+      .shape(infer_batch_norm)
+      .defined_as(batch_normalization);
   // torch's batch_norm: momentum weighs the new value, the running variance is the unbiased one.
-  ops.op("ort::BatchNorm").in("x", kFloating).in("scale", kFloating).in("bias", kFloating)
-      .in("running_mean", kFloating).in("running_var", kFloating)
-      .out("y").out("new_mean").out("new_var").out("saved_mean").out("saved_inv_std")
-      .attr("epsilon", 1e-5).attr("momentum", 0.1).attr("training", int64_t{1})
-      .shape(infer_batch_norm).differentiable_inputs({0, 1, 2}).gradient(batch_norm_gradient);
-  ops.op("ort::BatchNormGrad").in("dy", kFloating).in("x", kFloating).in("scale", kFloating)
-      .in("mean", kFloating).in("inv_std", kFloating).out("dx").out("dscale").out("dbias")
-      .attr("training", int64_t{1}).shape([](InferContext& c) {
+  ops.op("ort::BatchNorm")
+      .in("x", kFloating)
+      .in("scale", kFloating)
+      .in("bias", kFloating)
+      .in("running_mean", kFloating)
+      .in("running_var", kFloating)
+      .out("y")
+      .out("new_mean")
+      .out("new_var")
+      .out("saved_mean")
+      .out("saved_inv_std")
+      .attr("epsilon", 1e-5)
+      .attr("momentum", 0.1)
+      .attr("training", int64_t{1})
+      .shape(infer_batch_norm)
+      .differentiable_inputs({0, 1, 2})
+      .gradient(batch_norm_gradient);
+  ops.op("ort::BatchNormGrad")
+      .in("dy", kFloating)
+      .in("x", kFloating)
+      .in("scale", kFloating)
+      .in("mean", kFloating)
+      .in("inv_std", kFloating)
+      .out("dx")
+      .out("dscale")
+      .out("dbias")
+      .attr("training", int64_t{1})
+      .shape([](InferContext& c) {
         same_dims(c, 0, 1);
         same_dims(c, 1, 2);
         same_dims(c, 2, 2);
       });
 }
 
+// A zero row stays zero.
+Value lp_normalization(const Call& c) {
+  const int64_t p = c.attrs().i("p");
+  check(p == 1 || p == 2, "[LpNormalization] p is {}, expected 1 or 2", p);
+  const Value x = c.x();
+  const std::vector<int64_t> axis{c.attrs().i("axis")};
+  const Value size =
+      p == 1 ? reduce_sum(abs(x), axis) : unary("ort::SafeSqrt", reduce_sum(x * x, axis));
+  const Value none = equal(size, number(0.0, size));
+  return x / where(none, number(1.0, size), size);
+}
+
+Value mean_variance_normalization(const Call& c) {
+  const std::vector<int64_t>& axes = c.attrs().ints("axes");
+  const Value x = c.x(), mean = reduce_mean(x, axes);
+  const Value variance = reduce_mean(x * x, axes) - mean * mean;
+  return (x - mean) / (sqrt(variance) + 1e-9);
+}
+
+// Local response: each element against `size` channels around it (Krizhevsky et al. 2012, 3.3).
+Value local_response(const Call& c) {
+  const Value x = c.x();
+  const int64_t size = c.attrs().i("size");
+  check(size > 0, "[LRN] size is {}, expected at least 1", size);
+  const Value square = pad_axis(x * x, 1, (size - 1) / 2, size / 2);
+  Value total;
+  for (int64_t i = 0; i < size; ++i) {
+    const Value part = slice(square, 1, i, x.dim(1) + i);
+    total = total ? total + part : part;
+  }
+  const double alpha = c.attrs().f("alpha") / static_cast<double>(size);
+  return x / pow(c.attrs().f("bias") + alpha * total, c.attrs().f("beta"));
+}
+
+void register_plain(OpSet& ops) {
+  ops.op("LpNormalization")
+      .in("x", kFloating)
+      .out("y")
+      .since(1)
+      .attr("axis", int64_t{-1})
+      .attr("p", int64_t{2})
+      .shape([](InferContext& c) {
+        same_dims(c, 0, 0);
+        if (c.ranked(0)) c.axis(c.attrs().i("axis"), c.rank(0));
+      })
+      .defined_as(lp_normalization);
+  ops.op("MeanVarianceNormalization")
+      .in("x", kFloating)
+      .out("y")
+      .since(13)
+      .attr("axes", std::vector<int64_t>{0, 2, 3})
+      .shape([](InferContext& c) {
+        same_dims(c, 0, 0);
+        for (const int64_t axis : c.attrs().ints("axes"))
+          if (c.ranked(0)) c.axis(axis, c.rank(0));
+      })
+      .defined_as(mean_variance_normalization);
+  ops.op("LRN")
+      .in("x", kFloating)
+      .out("y")
+      .since(1)
+      .attr("alpha", 1e-4)
+      .attr("beta", 0.75)
+      .attr("bias", 1.0)
+      .attr_required("size")
+      .shape([](InferContext& c) {
+        c.require(!c.ranked(0) || c.rank(0) >= 2, "x has rank {}, expected at least 2", c.rank(0));
+        same_dims(c, 0, 0);
+      })
+      .defined_as(local_response);
+}
+
 }  // namespace
 
 void register_norm(OpSet& ops) {
-  ops.op("LayerNormalization").in("x", kFloating).in("scale", kFloating).in_optional("bias", kFloating)
-      .out("y").out("mean").out("inv_std").since(17).attr("axis", int64_t{-1}).attr("epsilon", 1e-5)
-      .attr("stash_type", int64_t{1}).shape(infer_norm).defined_as(layer_norm).gradient(layer_norm_gradient);
-  ops.op("RMSNormalization").in("x", kFloating).in("scale", kFloating).out("y").since(23)
-      .attr("axis", int64_t{-1}).attr("epsilon", 1e-5).attr("stash_type", int64_t{1})
-      .shape(infer_norm).defined_as(rms_norm).gradient(rms_norm_gradient);
-  ops.op("GroupNormalization").in("x", kFloating).in("scale", kFloating).in("bias", kFloating).out("y")
-      .since(21).attr("epsilon", 1e-5).attr_required("num_groups").attr("stash_type", int64_t{1})
-      .shape(like(0)).defined_as(group_norm);
-  ops.op("InstanceNormalization").in("x", kFloating).in("scale", kFloating).in("bias", kFloating).out("y")
-      .since(6).attr("epsilon", 1e-5).shape(like(0)).defined_as(instance_norm);
+  register_plain(ops);
+  ops.op("LayerNormalization")
+      .in("x", kFloating)
+      .in("scale", kFloating)
+      .in_optional("bias", kFloating)
+      .out("y")
+      .out("mean")
+      .out("inv_std")
+      .since(17)
+      .attr("axis", int64_t{-1})
+      .attr("epsilon", 1e-5)
+      .attr("stash_type", int64_t{1})
+      .shape(infer_norm)
+      .defined_as(layer_norm)
+      .gradient(layer_norm_gradient);
+  ops.op("RMSNormalization")
+      .in("x", kFloating)
+      .in("scale", kFloating)
+      .out("y")
+      .since(23)
+      .attr("axis", int64_t{-1})
+      .attr("epsilon", 1e-5)
+      .attr("stash_type", int64_t{1})
+      .shape(infer_norm)
+      .defined_as(rms_norm)
+      .gradient(rms_norm_gradient);
+  ops.op("GroupNormalization")
+      .in("x", kFloating)
+      .in("scale", kFloating)
+      .in("bias", kFloating)
+      .out("y")
+      .since(21)
+      .attr("epsilon", 1e-5)
+      .attr_required("num_groups")
+      .attr("stash_type", int64_t{1})
+      .shape(like(0))
+      .defined_as(group_norm);
+  ops.op("InstanceNormalization")
+      .in("x", kFloating)
+      .in("scale", kFloating)
+      .in("bias", kFloating)
+      .out("y")
+      .since(6)
+      .attr("epsilon", 1e-5)
+      .shape(like(0))
+      .defined_as(instance_norm);
   register_batch_norm(ops);
 }
 

@@ -10,6 +10,7 @@ const OpSet& default_ops() {
     register_activation(*set);
     register_logic(*set);
     register_matmul(*set);
+    register_einsum(*set);
     register_norm(*set);
     register_softmax(*set);
     register_loss(*set);
@@ -30,6 +31,16 @@ const OpSet& default_ops() {
 
 void same_dims(InferContext& c, size_t output, size_t input) {
   c.out(output, c.dtype(input), c.type(input).dims);
+}
+
+void expect_dims(const InferContext& c, size_t input, const Dims& expected) {
+  if (!c.has(input) || !c.ranked(input)) return;
+  const Dims& dims = c.dims(input);
+  bool fits = dims.size() == expected.size();
+  for (size_t i = 0; fits && i < dims.size(); ++i)
+    fits = !dims[i].value() || !expected[i].value() || dims[i] == expected[i];
+  c.require(fits, "{} has shape {}, expected {}", c.node().schema->inputs()[input].name, dims,
+            expected);
 }
 
 Shape like(size_t input) {

@@ -4,14 +4,15 @@
 namespace ort {
 namespace {
 
-std::vector<int64_t> ints_or(const Attrs& attrs, std::string_view name, size_t count, int64_t otherwise) {
+std::vector<int64_t> ints_or(const Attrs& attrs, std::string_view name, size_t count,
+                             int64_t otherwise) {
   if (attrs.has(name) && !attrs.ints(name).empty()) return attrs.ints(name);
   return std::vector<int64_t>(count, otherwise);
 }
 
 // Windows along one axis; in ceil mode a window that starts in the end padding does not count.
-Dim window_count(const Dim& size, int64_t kernel, int64_t stride, int64_t dilation, int64_t before, int64_t after,
-                 bool ceil_mode) {
+Dim window_count(const Dim& size, int64_t kernel, int64_t stride, int64_t dilation, int64_t before,
+                 int64_t after, bool ceil_mode) {
   const Dim span = size + before + after - (dilation * (kernel - 1) + 1);
   if (!ceil_mode) return floor_div(span, stride) + 1;
   // Whichever bound is the smaller: windows that end in the padding, or that start before its end.
@@ -29,16 +30,19 @@ void infer_pool(InferContext& c) {
   c.require(x.size() >= 3, "x has shape {}, expected [N, C, D1..]", x);
   const size_t n = x.size() - 2;
   const auto& kernel = c.attrs().ints("kernel_shape");
-  const auto strides = ints_or(c.attrs(), "strides", n, 1), dilations = ints_or(c.attrs(), "dilations", n, 1);
+  const auto strides = ints_or(c.attrs(), "strides", n, 1),
+             dilations = ints_or(c.attrs(), "dilations", n, 1);
   const auto pads = ints_or(c.attrs(), "pads", 2 * n, 0);
-  c.require(kernel.size() == n && strides.size() == n && dilations.size() == n && pads.size() == 2 * n,
-            "kernel_shape {}, strides {}, dilations {} and pads {} do not fit {} spatial axes", kernel, strides,
-            dilations, pads, n);
+  c.require(
+      kernel.size() == n && strides.size() == n && dilations.size() == n && pads.size() == 2 * n,
+      "kernel_shape {}, strides {}, dilations {} and pads {} do not fit {} spatial axes", kernel,
+      strides, dilations, pads, n);
   const std::string& auto_pad = c.attrs().s("auto_pad");
   Dims dims{x[0], x[1]};
   for (size_t i = 0; i < n; ++i) {
     c.require(kernel[i] > 0 && strides[i] > 0 && dilations[i] > 0,
-              "kernel_shape {}, strides {} and dilations {} must be positive", kernel, strides, dilations);
+              "kernel_shape {}, strides {} and dilations {} must be positive", kernel, strides,
+              dilations);
     if (auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER") {
       dims.push_back(floor_div(x[2 + i] + strides[i] - 1, strides[i]));
       continue;
@@ -52,12 +56,19 @@ void infer_pool(InferContext& c) {
 }
 
 OpSchema& pool_attrs(OpSchema& schema) {
-  return schema.attr("auto_pad", std::string("NOTSET")).attr("ceil_mode", int64_t{0}).attr_required("kernel_shape")
-      .attr_optional("strides").attr_optional("dilations").attr_optional("pads");
+  return schema.attr("auto_pad", std::string("NOTSET"))
+      .attr("ceil_mode", int64_t{0})
+      .attr_required("kernel_shape")
+      .attr_optional("strides")
+      .attr_optional("dilations")
+      .attr_optional("pads");
 }
 
 void global_pool(OpSet& ops, std::string_view name, std::string_view reduction) {
-  ops.op(name).in("x", kFloating).out("y").since(1)
+  ops.op(name)
+      .in("x", kFloating)
+      .out("y")
+      .since(1)
       .shape([](InferContext& c) {
         if (!c.ranked(0)) return c.out(0, c.dtype(), std::nullopt);
         Dims dims = c.dims(0);
@@ -75,22 +86,30 @@ void global_pool(OpSet& ops, std::string_view name, std::string_view reduction) 
 
 void register_pool(OpSet& ops) {
   pool_attrs(ops.op("MaxPool").in("x", kNumeric).out("y").out("indices", kInt64, "I").since(8))
-      .attr("storage_order", int64_t{0}).shape(infer_pool)
+      .attr("storage_order", int64_t{0})
+      .shape(infer_pool)
       .gradient([](const Backward& b) {
         return b.graph().emit1("ort::MaxPoolGrad", {b.dy(), b.y(1)}, {{"dims", b.x().dims()}});
       });
   // Zeros of shape `dims`; each dy is added at its flat index.
-  ops.op("ort::MaxPoolGrad").in("dy", kFloating).in("indices", kInt64, "I").out("dx").attr_required("dims")
+  ops.op("ort::MaxPoolGrad")
+      .in("dy", kFloating)
+      .in("indices", kInt64, "I")
+      .out("dx")
+      .attr_required("dims")
       .shape(dims_attr(0));
-  pool_attrs(ops.op("AveragePool").in("x", kFloating).out("y").since(7)).attr("count_include_pad", int64_t{0})
+  pool_attrs(ops.op("AveragePool").in("x", kFloating).out("y").since(7))
+      .attr("count_include_pad", int64_t{0})
       .shape(infer_pool)
       .gradient([](const Backward& b) {
         Attrs attrs = b.attrs();
         attrs.set("dims", b.x().dims());
         return b.graph().emit1("ort::AveragePoolGrad", {b.dy()}, attrs);
       });
-  pool_attrs(ops.op("ort::AveragePoolGrad").in("dy", kFloating).out("dx")).attr("count_include_pad", int64_t{0})
-      .attr_required("dims").shape(dims_attr(0));
+  pool_attrs(ops.op("ort::AveragePoolGrad").in("dy", kFloating).out("dx"))
+      .attr("count_include_pad", int64_t{0})
+      .attr_required("dims")
+      .shape(dims_attr(0));
   global_pool(ops, "GlobalAveragePool", "ReduceMean");
   global_pool(ops, "GlobalMaxPool", "ReduceMax");
 }

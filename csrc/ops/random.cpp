@@ -5,20 +5,32 @@
 namespace ort {
 
 void register_random(OpSet& ops) {
-  // y = keep ? x / (1 - ratio) : 0; the mask of element i is word i % 4 of counter (i / 4, counter).
-  ops.op("ort::Dropout").in("x", kFloating).in("key", bit(DType::u64), "K").out("y").attr_required("ratio")
+  // y = keep ? x / (1 - ratio) : 0; the mask of element i is word i % 4 of counter (i / 4,
+  // counter).
+  ops.op("ort::Dropout")
+      .in("x", kFloating)
+      .in("key", bit(DType::u64), "K")
+      .out("y")
+      .attr_required("ratio")
       .attr_required("counter")
       .shape([](InferContext& c) {
         const double ratio = c.attrs().f("ratio");
         c.require(ratio >= 0.0 && ratio <= 1.0, "ratio is {}, expected 0 to 1", ratio);
         same_dims(c, 0, 0);
       })
-      .elementwise().differentiable_inputs({0})
+      .elementwise()
+      .differentiable_inputs({0})
       .gradient([](const Backward& b) {
         return b.graph().emit1("ort::Dropout", {b.dy(), b.x(1)}, b.attrs());
       });
-  ops.op("Dropout").in("x", kFloating).in_optional("ratio", kFloating, "R").in_optional("training_mode", kBool, "B")
-      .out("y").out("mask", kBool, "B").since(12).attr_optional("seed")
+  ops.op("Dropout")
+      .in("x", kFloating)
+      .in_optional("ratio", kFloating, "R")
+      .in_optional("training_mode", kBool, "B")
+      .out("y")
+      .out("mask", kBool, "B")
+      .since(12)
+      .attr_optional("seed")
       .shape([](InferContext& c) {
         same_dims(c, 0, 0);
         c.out(1, DType::boolean, c.type(0).dims);

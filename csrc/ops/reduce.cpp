@@ -51,7 +51,9 @@ Value restored(const Backward& b, Value reduced) {
   return unsqueeze(reduced, *axes_of(b.node(), b.x().rank()));
 }
 
-std::vector<int64_t> reduced_axes(const Backward& b) { return *axes_of(b.node(), b.x().rank()); }
+std::vector<int64_t> reduced_axes(const Backward& b) {
+  return *axes_of(b.node(), b.x().rank());
+}
 
 Value extremum_gradient(const Backward& b) {
   const Value hits = cast(equal(b.x(), restored(b, b.y())), b.x().dtype());
@@ -71,8 +73,14 @@ Value prod_gradient(const Backward& b) {
 }
 
 OpSchema& reduction(OpSet& ops, std::string_view name, TypeSet types, int since) {
-  return ops.op(name).in("x", types).in_optional("axes", kInt64, "A").out("y").since(since)
-      .attr("keepdims", int64_t{1}).attr("noop_with_empty_axes", int64_t{0}).shape(infer_reduce)
+  return ops.op(name)
+      .in("x", types)
+      .in_optional("axes", kInt64, "A")
+      .out("y")
+      .since(since)
+      .attr("keepdims", int64_t{1})
+      .attr("noop_with_empty_axes", int64_t{0})
+      .shape(infer_reduce)
       .differentiable_inputs({0});
 }
 
@@ -95,13 +103,12 @@ void derived(OpSet& ops, std::string_view name, Reducing form) {
 }
 
 void register_derived(OpSet& ops) {
-  derived(ops, "ReduceL1", [](Value x, const auto& axes, bool keep) { return reduce_sum(abs(x), axes, keep); });
-  derived(ops, "ReduceSumSquare", [](Value x, const auto& axes, bool keep) {
-    return reduce_sum(x * x, axes, keep);
-  });
-  derived(ops, "ReduceLogSum", [](Value x, const auto& axes, bool keep) {
-    return log(reduce_sum(x, axes, keep));
-  });
+  derived(ops, "ReduceL1",
+          [](Value x, const auto& axes, bool keep) { return reduce_sum(abs(x), axes, keep); });
+  derived(ops, "ReduceSumSquare",
+          [](Value x, const auto& axes, bool keep) { return reduce_sum(x * x, axes, keep); });
+  derived(ops, "ReduceLogSum",
+          [](Value x, const auto& axes, bool keep) { return log(reduce_sum(x, axes, keep)); });
   derived(ops, "ReduceL2", [](Value x, const auto& axes, bool keep) {
     return unary("ort::SafeSqrt", reduce_sum(x * x, axes, keep));
   });
@@ -111,7 +118,10 @@ void register_derived(OpSet& ops) {
     return keep ? sum : squeeze(sum, axes);
   });
   // sqrt whose slope at zero is zero: the norm of a zero vector has subgradient zero, as in torch.
-  ops.op("ort::SafeSqrt").in("x", kFloating).out("y").elementwise()
+  ops.op("ort::SafeSqrt")
+      .in("x", kFloating)
+      .out("y")
+      .elementwise()
       .defined_as([](Value x) { return sqrt(x); })
       .gradient([](const Backward& b) {
         const Value none = number(0.0, b.y()), one = number(1.0, b.y());
@@ -146,22 +156,44 @@ void infer_top_k(InferContext& c) {
 
 void register_order(OpSet& ops) {
   for (const char* name : {"ArgMax", "ArgMin"})
-    ops.op(name).in("x", kNumeric).out("y", kInt64, "I").since(13).attr("axis", int64_t{0})
-        .attr("keepdims", int64_t{1}).attr("select_last_index", int64_t{0}).shape(infer_arg)
+    ops.op(name)
+        .in("x", kNumeric)
+        .out("y", kInt64, "I")
+        .since(13)
+        .attr("axis", int64_t{0})
+        .attr("keepdims", int64_t{1})
+        .attr("select_last_index", int64_t{0})
+        .shape(infer_arg)
         .not_differentiable();
-  ops.op("CumSum").in("x", kNumeric).in("axis", kIndex, "A").out("y").since(14).attr("exclusive", int64_t{0})
-      .attr("reverse", int64_t{0}).shape(like(0)).differentiable_inputs({0})
+  ops.op("CumSum")
+      .in("x", kNumeric)
+      .in("axis", kIndex, "A")
+      .out("y")
+      .since(14)
+      .attr("exclusive", int64_t{0})
+      .attr("reverse", int64_t{0})
+      .shape(like(0))
+      .differentiable_inputs({0})
       .gradient([](const Backward& b) {
         Attrs attrs = b.attrs();
         attrs.set("reverse", 1 - attrs.i("reverse"));
         return b.graph().emit1("CumSum", {b.dy(), b.x(1)}, attrs);
       });
-  ops.op("TopK").in("x", kNumeric).in("k", kInt64, "K").out("values").out("indices", kInt64, "I").since(11)
-      .attr("axis", int64_t{-1}).attr("largest", int64_t{1}).attr("sorted", int64_t{1})
-      .shape(infer_top_k).differentiable_inputs({0})
+  ops.op("TopK")
+      .in("x", kNumeric)
+      .in("k", kInt64, "K")
+      .out("values")
+      .out("indices", kInt64, "I")
+      .since(11)
+      .attr("axis", int64_t{-1})
+      .attr("largest", int64_t{1})
+      .attr("sorted", int64_t{1})
+      .shape(infer_top_k)
+      .differentiable_inputs({0})
       .gradient([](const Backward& b) {
         const std::vector<Value> in{zeros_like(b.x()), b.y(1), b.dy()};
-        return b.graph().emit("ScatterElements", in, {{"axis", b.attrs().i("axis")}, {"reduction", std::string("add")}});
+        return b.graph().emit("ScatterElements", in,
+                              {{"axis", b.attrs().i("axis")}, {"reduction", std::string("add")}});
       });
 }
 

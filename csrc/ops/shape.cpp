@@ -16,8 +16,8 @@ void infer_constant(InferContext& c) {
   c.require(value != nullptr, "attribute 'value' is missing or no tensor");
   Dims dims(value->sizes.begin(), value->sizes.end());
   c.out(0, value->dtype, std::move(dims));
-  if ((value->dtype == DType::i64 || value->dtype == DType::i32) && value->count() <= kMaxContents &&
-      value->sizes.size() <= 1) {
+  if ((value->dtype == DType::i64 || value->dtype == DType::i32) &&
+      value->count() <= kMaxContents && value->sizes.size() <= 1) {
     Dims contents;
     for (int64_t i = 0; i < value->count(); ++i) contents.push_back(element_as_int(*value, i));
     c.out_contents(0, std::move(contents));
@@ -33,23 +33,47 @@ void infer_sizes(InferContext& c) {
 
 void register_constants(OpSet& ops) {
   ops.op("Constant").out("y").attr_required("value").shape(infer_constant).not_differentiable();
-  ops.op("ort::Sizes").out("y", kInt64).attr_required("dims").attr("scalar", int64_t{0}).shape(infer_sizes)
+  ops.op("ort::Sizes")
+      .out("y", kInt64)
+      .attr_required("dims")
+      .attr("scalar", int64_t{0})
+      .shape(infer_sizes)
       .not_differentiable();
-  ops.op("Shape").in("x").out("y", kInt64, "I").since(13).attr("start", int64_t{0}).attr_optional("end")
+  ops.op("Shape")
+      .in("x")
+      .out("y", kInt64, "I")
+      .since(13)
+      .attr("start", int64_t{0})
+      .attr_optional("end")
       .shape([](InferContext& c) {
         if (!c.ranked(0)) return c.out(0, DType::i64, Dims{c.fresh()});
         const int64_t rank = c.rank(0);
-        const auto clamp = [rank](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank); };
+        const auto clamp = [rank](int64_t at) {
+          return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank);
+        };
         const int64_t start = clamp(c.attrs().i("start")), end = clamp(c.attrs().i("end", rank));
         const Dims dims(c.dims(0).begin() + start, c.dims(0).begin() + std::max(start, end));
         c.out(0, DType::i64, Dims{static_cast<int64_t>(dims.size())});
         c.out_contents(0, dims);
-      }).not_differentiable();
-  ops.op("Size").in("x").out("y", kInt64, "I").since(13).shape([](InferContext& c) {
-    c.out(0, DType::i64, Dims{});
-    if (c.ranked(0)) c.out_contents(0, {product(c.dims(0))});
-  }).not_differentiable();
-  ops.op("ConstantOfShape").in("shape", kInt64, "I").out("y", kAny, "Y").since(9).attr_optional("value")
+      })
+      .not_differentiable();
+  ops.op("Size")
+      .in("x")
+      .out("y", kInt64, "I")
+      .since(13)
+      .shape([](InferContext& c) {
+        c.out(0, DType::i64, Dims{});
+        if (c.ranked(0)) c.out_contents(0, {product(c.dims(0))});
+      })
+      .not_differentiable();
+}
+
+void register_filled(OpSet& ops) {
+  ops.op("ConstantOfShape")
+      .in("shape", kInt64, "I")
+      .out("y", kAny, "Y")
+      .since(9)
+      .attr_optional("value")
       .shape([](InferContext& c) {
         const Attr* value = c.attrs().find("value");
         const DType dtype = value ? std::get<Tensor>(*value).dtype : DType::f32;
@@ -59,8 +83,14 @@ void register_constants(OpSet& ops) {
         Dims fresh;
         for (int64_t i = 0; i < *c.dims(0)[0].value(); ++i) fresh.push_back(c.fresh());
         c.out(0, dtype, std::move(fresh));
-      }).not_differentiable();
-  ops.op("Range").in("start", kNumeric).in("limit", kNumeric).in("delta", kNumeric).out("y").since(11)
+      })
+      .not_differentiable();
+  ops.op("Range")
+      .in("start", kNumeric)
+      .in("limit", kNumeric)
+      .in("delta", kNumeric)
+      .out("y")
+      .since(11)
       .shape([](InferContext& c) {
         const auto start = c.contents(0), limit = c.contents(1), delta = c.contents(2);
         if (!start || !limit || !delta) return c.out(0, c.dtype(), Dims{c.fresh()});
@@ -68,7 +98,8 @@ void register_constants(OpSet& ops) {
         const Dim count = Dim(0) - floor_div((*start)[0] - (*limit)[0], (*delta)[0]);
         const auto known = count.value();
         c.out(0, c.dtype(), Dims{known ? Dim(std::max<int64_t>(*known, 0)) : count});
-      }).not_differentiable();
+      })
+      .not_differentiable();
 }
 
 // Dims of a Reshape whose operand is known: 0 copies, -1 takes the rest.
@@ -80,7 +111,8 @@ Dims reshaped(InferContext& c, const Dims& asked) {
       c.require(open < 0, "shape {} has more than one -1", asked);
       open = static_cast<int64_t>(i);
     } else if (dims[i].is(0) && !c.attrs().i("allowzero")) {
-      c.require(c.ranked(0) && i < c.dims(0).size(), "shape {} copies axis {}, which the input has not", asked, i);
+      c.require(c.ranked(0) && i < c.dims(0).size(),
+                "shape {} copies axis {}, which the input has not", asked, i);
       dims[i] = c.dims(0)[i];
     }
     c.require(!dims[i].value() || *dims[i].value() >= -1, "shape {} has a negative size", asked);
@@ -104,7 +136,8 @@ Dims reshaped(InferContext& c, const Dims& asked) {
 void infer_reshape(InferContext& c) {
   const auto asked = c.contents(1);
   if (!asked) {
-    if (!c.ranked(1) || c.dims(1).empty() || !c.dims(1)[0].value()) return c.out(0, c.dtype(), std::nullopt);
+    if (!c.ranked(1) || c.dims(1).empty() || !c.dims(1)[0].value())
+      return c.out(0, c.dtype(), std::nullopt);
     Dims fresh;
     for (int64_t i = 0; i < *c.dims(1)[0].value(); ++i) fresh.push_back(c.fresh());
     return c.out(0, c.dtype(), std::move(fresh));
@@ -112,8 +145,9 @@ void infer_reshape(InferContext& c) {
   const Dims dims = reshaped(c, *asked);
   if (c.ranked(0)) {
     const auto before = product(c.dims(0)).value(), after = product(dims).value();
-    c.require(!before || !after || *before == *after, "shape {} has {} elements, the input {} has {}",
-              *asked, product(dims), c.dims(0), product(c.dims(0)));
+    c.require(!before || !after || *before == *after,
+              "shape {} has {} elements, the input {} has {}", *asked, product(dims), c.dims(0),
+              product(c.dims(0)));
   }
   c.out(0, c.dtype(), dims);
   if (const auto known = c.contents(0)) c.out_contents(0, *known);
@@ -141,7 +175,8 @@ void infer_squeeze(InferContext& c) {
   for (int64_t i = 0; i < c.rank(0); ++i) {
     const Dim& dim = c.dims(0)[static_cast<size_t>(i)];
     const bool named = axes && std::binary_search(axes->begin(), axes->end(), i);
-    c.require(!named || !dim.value() || dim.is(1), "axis {} of {} has size {}, expected 1", i, c.dims(0), dim);
+    c.require(!named || !dim.value() || dim.is(1), "axis {} of {} has size {}, expected 1", i,
+              c.dims(0), dim);
     if (!(axes ? named : dim.is(1))) dims.push_back(dim);
   }
   c.out(0, c.dtype(), std::move(dims));
@@ -161,24 +196,57 @@ void infer_unsqueeze(InferContext& c) {
   if (const auto known = c.contents(0)) c.out_contents(0, *known);
 }
 
-Value back_to_input(const Backward& b) { return reshape(b.dy(), b.x().dims()); }
+Value back_to_input(const Backward& b) {
+  return reshape(b.dy(), b.x().dims());
+}
 
 void register_views(OpSet& ops) {
-  ops.op("Reshape").in("x").in("shape", kInt64, "I").out("y").since(5).attr("allowzero", int64_t{0}).view()
-      .shape(infer_reshape).differentiable_inputs({0}).gradient(back_to_input);
-  ops.op("Squeeze").in("x").in_optional("axes", kInt64, "I").out("y").since(13).view().shape(infer_squeeze)
-      .differentiable_inputs({0}).gradient(back_to_input);
-  ops.op("Unsqueeze").in("x").in("axes", kInt64, "I").out("y").since(13).view().shape(infer_unsqueeze)
-      .differentiable_inputs({0}).gradient(back_to_input);
-  ops.op("Flatten").in("x").out("y").since(9).attr("axis", int64_t{1}).view().shape([](InferContext& c) {
-    if (!c.ranked(0)) return c.out(0, c.dtype(), std::nullopt);
-    const int64_t asked = c.attrs().i("axis"), rank = c.rank(0);
-    const int64_t axis = asked < 0 ? asked + rank : asked;
-    c.require(axis >= 0 && axis <= rank, "axis {} does not exist, the input has rank {}", asked, rank);
-    const Dims& dims = c.dims(0);
-    c.out(0, c.dtype(), Dims{product(Dims(dims.begin(), dims.begin() + axis)),
-                             product(Dims(dims.begin() + axis, dims.end()))});
-  }).gradient(back_to_input);
+  ops.op("Reshape")
+      .in("x")
+      .in("shape", kInt64, "I")
+      .out("y")
+      .since(5)
+      .attr("allowzero", int64_t{0})
+      .view()
+      .shape(infer_reshape)
+      .differentiable_inputs({0})
+      .gradient(back_to_input);
+  ops.op("Squeeze")
+      .in("x")
+      .in_optional("axes", kInt64, "I")
+      .out("y")
+      .since(13)
+      .view()
+      .shape(infer_squeeze)
+      .differentiable_inputs({0})
+      .gradient(back_to_input);
+  ops.op("Unsqueeze")
+      .in("x")
+      .in("axes", kInt64, "I")
+      .out("y")
+      .since(13)
+      .view()
+      .shape(infer_unsqueeze)
+      .differentiable_inputs({0})
+      .gradient(back_to_input);
+  ops.op("Flatten")
+      .in("x")
+      .out("y")
+      .since(9)
+      .attr("axis", int64_t{1})
+      .view()
+      .shape([](InferContext& c) {
+        if (!c.ranked(0)) return c.out(0, c.dtype(), std::nullopt);
+        const int64_t asked = c.attrs().i("axis"), rank = c.rank(0);
+        const int64_t axis = asked < 0 ? asked + rank : asked;
+        c.require(axis >= 0 && axis <= rank, "axis {} does not exist, the input has rank {}", asked,
+                  rank);
+        const Dims& dims = c.dims(0);
+        c.out(0, c.dtype(),
+              Dims{product(Dims(dims.begin(), dims.begin() + axis)),
+                   product(Dims(dims.begin() + axis, dims.end()))});
+      })
+      .gradient(back_to_input);
   ops.op("ort::StopGradient").in("x").out("y").view().shape(like(0)).not_differentiable();
 }
 
@@ -200,7 +268,8 @@ Value transpose_gradient(const Backward& b) {
   std::vector<int64_t> inverse(static_cast<size_t>(b.x().rank()));
   if (!b.attrs().has("perm")) return b.graph().emit1("Transpose", {b.dy()});
   const auto& perm = b.attrs().ints("perm");
-  for (size_t i = 0; i < perm.size(); ++i) inverse[static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
+  for (size_t i = 0; i < perm.size(); ++i)
+    inverse[static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
   return transpose(b.dy(), inverse);
 }
 
@@ -226,11 +295,14 @@ void infer_concat(InferContext& c) {
       axis = c.axis(c.attrs().i("axis"), c.rank(0));
       continue;
     }
-    c.require(c.rank(i) == c.rank(0), "inputs have shapes {} and {}, expected one rank", c.dims(0), c.dims(i));
+    c.require(c.rank(i) == c.rank(0), "inputs have shapes {} and {}, expected one rank", c.dims(0),
+              c.dims(i));
     for (int64_t d = 0; d < c.rank(0); ++d) {
-      const Dim &mine = c.dims(i)[static_cast<size_t>(d)], &first = c.dims(0)[static_cast<size_t>(d)];
+      const Dim &mine = c.dims(i)[static_cast<size_t>(d)],
+                &first = c.dims(0)[static_cast<size_t>(d)];
       const bool differ = d != axis && mine.value() && first.value() && !(mine == first);
-      c.require(!differ, "inputs have shapes {} and {}, which differ in axis {}", c.dims(0), c.dims(i), d);
+      c.require(!differ, "inputs have shapes {} and {}, which differ in axis {}", c.dims(0),
+                c.dims(i), d);
       if (d == axis) dims[static_cast<size_t>(d)] = dims[static_cast<size_t>(d)] + mine;
     }
   }
@@ -278,47 +350,84 @@ Value split_gradient(const Backward& b) {
 }
 
 void register_movement(OpSet& ops) {
-  ops.op("Transpose").in("x").out("y").since(1).attr_optional("perm").shape([](InferContext& c) {
-    if (!c.ranked(0)) return c.out(0, c.dtype(), std::nullopt);
-    Dims dims;
-    for (const int64_t axis : permutation(c)) dims.push_back(c.dims(0)[static_cast<size_t>(axis)]);
-    c.out(0, c.dtype(), std::move(dims));
-  }).gradient(transpose_gradient);
-  ops.op("Expand").in("x").in("shape", kInt64, "I").out("y").since(8).shape(infer_expand)
+  ops.op("Transpose")
+      .in("x")
+      .out("y")
+      .since(1)
+      .attr_optional("perm")
+      .shape([](InferContext& c) {
+        if (!c.ranked(0)) return c.out(0, c.dtype(), std::nullopt);
+        Dims dims;
+        for (const int64_t axis : permutation(c))
+          dims.push_back(c.dims(0)[static_cast<size_t>(axis)]);
+        c.out(0, c.dtype(), std::move(dims));
+      })
+      .gradient(transpose_gradient);
+  ops.op("Expand")
+      .in("x")
+      .in("shape", kInt64, "I")
+      .out("y")
+      .since(8)
+      .shape(infer_expand)
       .differentiable_inputs({0})
       .gradient([](const Backward& b) { return sum_to(b.dy(), b.x().dims()); });
-  ops.op("Concat").in_variadic("x").out("y").since(13).attr_required("axis").shape(infer_concat)
+}
+
+void register_joining(OpSet& ops) {
+  ops.op("Concat")
+      .in_variadic("x")
+      .out("y")
+      .since(13)
+      .attr_required("axis")
+      .shape(infer_concat)
       .gradient(concat_gradient);
-  ops.op("Split").in("x").in_optional("split", kInt64, "I").out_variadic("y").since(13)
-      .attr("axis", int64_t{0}).attr_optional("num_outputs").shape(infer_split)
-      .differentiable_inputs({0}).gradient(split_gradient);
-  ops.op("Tile").in("x").in("repeats", kInt64, "I").out("y").since(6).shape([](InferContext& c) {
-    const auto repeats = c.contents(1);
-    if (!c.ranked(0) || !repeats) return c.out(0, c.dtype(), std::nullopt);
-    c.require(repeats->size() == c.dims(0).size(), "repeats {} has {} sizes, the input has rank {}",
-              *repeats, repeats->size(), c.rank(0));
-    Dims dims = c.dims(0);
-    for (size_t i = 0; i < dims.size(); ++i) dims[i] = dims[i] * (*repeats)[i];
-    c.out(0, c.dtype(), std::move(dims));
-  }).differentiable_inputs({0}).gradient([](const Backward& b) {
-    const Dims repeats = *b.graph().contents(b.x(1).id), dims = b.x(0).dims();
-    Dims split;
-    std::vector<int64_t> axes;
-    for (size_t i = 0; i < dims.size(); ++i) {
-      axes.push_back(static_cast<int64_t>(split.size()));
-      split.push_back(repeats[i]);
-      split.push_back(dims[i]);
-    }
-    return reduce_sum(reshape(b.dy(), split), axes, false);
-  });
+  ops.op("Split")
+      .in("x")
+      .in_optional("split", kInt64, "I")
+      .out_variadic("y")
+      .since(13)
+      .attr("axis", int64_t{0})
+      .attr_optional("num_outputs")
+      .shape(infer_split)
+      .differentiable_inputs({0})
+      .gradient(split_gradient);
+  ops.op("Tile")
+      .in("x")
+      .in("repeats", kInt64, "I")
+      .out("y")
+      .since(6)
+      .shape([](InferContext& c) {
+        const auto repeats = c.contents(1);
+        if (!c.ranked(0) || !repeats) return c.out(0, c.dtype(), std::nullopt);
+        c.require(repeats->size() == c.dims(0).size(),
+                  "repeats {} has {} sizes, the input has rank {}", *repeats, repeats->size(),
+                  c.rank(0));
+        Dims dims = c.dims(0);
+        for (size_t i = 0; i < dims.size(); ++i) dims[i] = dims[i] * (*repeats)[i];
+        c.out(0, c.dtype(), std::move(dims));
+      })
+      .differentiable_inputs({0})
+      .gradient([](const Backward& b) {
+        const Dims repeats = *b.graph().contents(b.x(1).id), dims = b.x(0).dims();
+        Dims split;
+        std::vector<int64_t> axes;
+        for (size_t i = 0; i < dims.size(); ++i) {
+          axes.push_back(static_cast<int64_t>(split.size()));
+          split.push_back(repeats[i]);
+          split.push_back(dims[i]);
+        }
+        return reduce_sum(reshape(b.dy(), split), axes, false);
+      });
 }
 
 }  // namespace
 
 void register_shape(OpSet& ops) {
   register_constants(ops);
+  register_filled(ops);
   register_views(ops);
   register_movement(ops);
+  register_joining(ops);
 }
 
 }  // namespace ort

@@ -6,8 +6,8 @@
 namespace ort {
 namespace {
 
-// Length of [start:end:step] on an axis of size n, ONNX's clamping applied; exact for numbers, and for
-// symbols where the bounds are canonically comparable.
+// Length of [start:end:step] on an axis of size n, ONNX's clamping applied; exact for numbers, and
+// for symbols where the bounds are canonically comparable.
 Dim slice_length(InferContext& c, const Dim& n, const Dim& start, const Dim& end, int64_t step) {
   const auto size = n.value(), from = start.value(), to = end.value();
   if (size && from && to) {
@@ -63,8 +63,8 @@ void infer_slice(InferContext& c) {
   Dims dims = c.dims(0);
   const auto starts = c.contents(1), ends = c.contents(2);
   const size_t count = starts ? starts->size() : 0;
-  c.require(!starts || !ends || ends->size() == count, "starts and ends have {} and {} elements", count,
-            ends ? ends->size() : 0);
+  c.require(!starts || !ends || ends->size() == count, "starts and ends have {} and {} elements",
+            count, ends ? ends->size() : 0);
   const auto cut = starts && ends ? cut_of(c, 3, 4, count) : std::nullopt;
   if (!cut) {
     for (Dim& dim : dims) dim = c.fresh();
@@ -128,24 +128,135 @@ Value pad_gradient(const Backward& b) {
   return g.emit1("Pad", {b.dy(), g.sizes(back), number(0.0, b.dy()), b.x(3)});
 }
 
+void infer_blocks(InferContext& c, bool to_space) {
+  if (!c.ranked(0)) return c.out(0, c.dtype(), std::nullopt);
+  const Dims& x = c.dims(0);
+  const int64_t block = c.attrs().i("blocksize");
+  c.require(x.size() == 4 && block > 0, "x has shape {}, blocksize is {}, expected [N, C, H, W]", x,
+            block);
+  const Dim square = block * block;
+  const auto fits = [&](const Dim& size, const Dim& by) {
+    return mod(size, by).value().value_or(0) == 0;
+  };
+  c.require(to_space ? fits(x[1], square) : fits(x[2], block) && fits(x[3], block),
+            "x has shape {}, which blocks of {} do not divide", x, block);
+  if (to_space)
+    return c.out(0, c.dtype(), Dims{x[0], floor_div(x[1], square), x[2] * block, x[3] * block});
+  c.out(0, c.dtype(), Dims{x[0], x[1] * square, floor_div(x[2], block), floor_div(x[3], block)});
+}
+
+Value depth_to_space(const Call& c) {
+  const Dims x = c.x().dims();
+  const Dim b = c.attrs().i("blocksize"), depth = floor_div(x[1], b * b);
+  const bool columns_first = c.attrs().s("mode") == "CRD";
+  const Dims split =
+      columns_first ? Dims{x[0], depth, b, b, x[2], x[3]} : Dims{x[0], b, b, depth, x[2], x[3]};
+  const std::vector<int64_t> perm = columns_first ? std::vector<int64_t>{0, 1, 4, 2, 5, 3}
+                                                  : std::vector<int64_t>{0, 3, 4, 1, 5, 2};
+  return reshape(transpose(reshape(c.x(), split), perm), {x[0], depth, x[2] * b, x[3] * b});
+}
+
+Value space_to_depth(const Call& c) {
+  const Dims x = c.x().dims();
+  const Dim b = c.attrs().i("blocksize"), rows = floor_div(x[2], b), columns = floor_div(x[3], b);
+  const Value split = reshape(c.x(), {x[0], x[1], rows, b, columns, b});
+  return reshape(transpose(split, {0, 3, 5, 1, 2, 4}), {x[0], x[1] * b * b, rows, columns});
+}
+
+void register_blocks(OpSet& ops) {
+  ops.op("DepthToSpace")
+      .in("x")
+      .out("y")
+      .since(13)
+      .attr_required("blocksize")
+      .attr("mode", std::string("DCR"))
+      .shape([](InferContext& c) { infer_blocks(c, true); })
+      .defined_as(depth_to_space);
+  ops.op("SpaceToDepth")
+      .in("x")
+      .out("y")
+      .since(13)
+      .attr_required("blocksize")
+      .shape([](InferContext& c) { infer_blocks(c, false); })
+      .defined_as(space_to_depth);
+  ops.op("EyeLike")
+      .in("x", kAny, "X")
+      .out("y")
+      .since(9)
+      .attr_optional("dtype")
+      .attr("k", int64_t{0})
+      .shape([](InferContext& c) {
+        c.require(!c.ranked(0) || c.rank(0) == 2, "x has shape {}, expected 2 axes",
+                  c.ranked(0) ? c.dims(0) : Dims{});
+        const int64_t dtype = c.attrs().i("dtype", static_cast<int64_t>(c.dtype()));
+        c.require(known_dtype(dtype), "attribute 'dtype' is {}, which is no dtype", dtype);
+        c.out(0, static_cast<DType>(dtype), c.type(0).dims);
+      })
+      .not_differentiable()
+      .defined_as([](const Call& c) {
+        Graph& g = c.graph();
+        const auto own = static_cast<int64_t>(c.x().dtype());
+        const Value k = g.scalar(static_cast<double>(c.attrs().i("k")), DType::i64);
+        const Value ones =
+            full(g, c.x().dims(), 1.0, static_cast<DType>(c.attrs().i("dtype", own)));
+        const Value upper = g.emit1("Trilu", {ones, k}, {{"upper", int64_t{1}}});
+        return g.emit1("Trilu", {upper, k}, {{"upper", int64_t{0}}});
+      });
+}
+
 }  // namespace
 
 void register_slice(OpSet& ops) {
-  ops.op("Slice").in("x").in("starts", kIndex, "I").in("ends", kIndex, "I").in_optional("axes", kIndex, "I")
-      .in_optional("steps", kIndex, "I").out("y").since(10).shape(infer_slice).differentiable_inputs({0})
+  register_blocks(ops);
+  ops.op("Slice")
+      .in("x")
+      .in("starts", kIndex, "I")
+      .in("ends", kIndex, "I")
+      .in_optional("axes", kIndex, "I")
+      .in_optional("steps", kIndex, "I")
+      .out("y")
+      .since(10)
+      .shape(infer_slice)
+      .differentiable_inputs({0})
       .gradient(slice_gradient);
   // Zeros of shape `dims` with dy written at [starts::steps] along axes.
-  ops.op("ort::SliceGrad").in("dy").in("starts", kIndex, "I").in_optional("axes", kIndex, "I")
-      .in_optional("steps", kIndex, "I").out("dx").attr_required("dims").shape(dims_attr(0));
-  ops.op("Pad").in("x").in("pads", kInt64, "I").in_optional("value").in_optional("axes", kIndex, "A").out("y")
-      .since(11).attr("mode", std::string("constant")).shape(infer_pad).differentiable_inputs({0})
+  ops.op("ort::SliceGrad")
+      .in("dy")
+      .in("starts", kIndex, "I")
+      .in_optional("axes", kIndex, "I")
+      .in_optional("steps", kIndex, "I")
+      .out("dx")
+      .attr_required("dims")
+      .shape(dims_attr(0));
+  ops.op("Pad")
+      .in("x")
+      .in("pads", kInt64, "I")
+      .in_optional("value")
+      .in_optional("axes", kIndex, "A")
+      .out("y")
+      .since(11)
+      .attr("mode", std::string("constant"))
+      .shape(infer_pad)
+      .differentiable_inputs({0})
       .gradient(pad_gradient);
   // The gradient of Pad in modes reflect, edge and wrap: each padded element adds to its source.
-  ops.op("ort::PadGrad").in("dy").in("pads", kInt64, "I").in_optional("axes", kIndex, "A").out("dx")
-      .attr_required("dims").attr("mode", std::string("reflect")).shape(dims_attr(0));
-  ops.op("Trilu").in("x").in_optional("k", kInt64, "I").out("y").since(14).attr("upper", int64_t{1})
+  ops.op("ort::PadGrad")
+      .in("dy")
+      .in("pads", kInt64, "I")
+      .in_optional("axes", kIndex, "A")
+      .out("dx")
+      .attr_required("dims")
+      .attr("mode", std::string("reflect"))
+      .shape(dims_attr(0));
+  ops.op("Trilu")
+      .in("x")
+      .in_optional("k", kInt64, "I")
+      .out("y")
+      .since(14)
+      .attr("upper", int64_t{1})
       .shape([](InferContext& c) {
-        c.require(!c.ranked(0) || c.rank(0) >= 2, "the input has shape {}, expected at least 2 axes",
+        c.require(!c.ranked(0) || c.rank(0) >= 2,
+                  "the input has shape {}, expected at least 2 axes",
                   c.ranked(0) ? c.dims(0) : Dims{});
         same_dims(c, 0, 0);
       })

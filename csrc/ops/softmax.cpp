@@ -10,7 +10,12 @@ void infer_axis(InferContext& c) {
 }
 
 OpSchema& softmax_like(OpSet& ops, std::string_view name) {
-  return ops.op(name).in("x", kFloating).out("y").since(13).attr("axis", int64_t{-1}).shape(infer_axis);
+  return ops.op(name)
+      .in("x", kFloating)
+      .out("y")
+      .since(13)
+      .attr("axis", int64_t{-1})
+      .shape(infer_axis);
 }
 
 }  // namespace

@@ -188,9 +188,31 @@ void non_zero(const Call& c) {
   c.write(0, y);
 }
 
+void reverse_sequence(const Call& c) {
+  c.expect(0, c.sizes());
+  const std::vector<int64_t> lengths = c.ints(1);
+  const size_t time_axis = static_cast<size_t>(c.attrs().i("time_axis"));
+  const int64_t steps = c.sizes()[time_axis], batch = c.sizes()[1 - time_axis];
+  c.require(static_cast<int64_t>(lengths.size()) == batch,
+            "sequence_lens has {} elements, expected {}", lengths.size(), batch);
+  const int64_t inner = element_count(Sizes(c.sizes().begin() + 2, c.sizes().end()));
+  const Bytes move = bytes(c, 0);
+  for (int64_t b = 0; b < batch; ++b) {
+    const int64_t length = lengths[static_cast<size_t>(b)];
+    c.require(length >= 0 && length <= steps, "sequence length {} is not in 0 to {}", length,
+              steps);
+    const auto at = [&](int64_t t) {
+      return (time_axis == 0 ? t * batch + b : b * steps + t) * inner;
+    };
+    for (int64_t t = 0; t < steps; ++t)
+      move.copy(at(t), at(t < length ? length - 1 - t : t), inner);
+  }
+}
+
 }  // namespace
 
 void register_index(Kernels& kernels) {
+  kernels.add_move("ReverseSequence", reverse_sequence);
   kernels.add_move("Gather", gather);
   kernels.add("ort::GatherGrad", gather_grad);
   kernels.add_move("GatherElements", gather_elements);

@@ -2,8 +2,8 @@
 // to their dtype, integers and bools in their own: the oracle that other providers are judged by.
 #pragma once
 
-#include <functional>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <utility>
 

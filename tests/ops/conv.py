@@ -94,6 +94,8 @@ OPS = [
             bad("axis 2 is smaller than the kernel [5]", t(2, 3, 3), t(4, 3, 5)),
             bad("do not fit 1 spatial axes", t(2, 3, 9), t(4, 3, 3), strides=[1, 2]),
             bad("must be positive", t(2, 3, 9), t(4, 3, 3), strides=[0]),
+            bad("b has shape [3], expected [4]", t(2, 3, 9), t(4, 3, 3), t(3)),
+            bad("group 3 does not divide w of shape [4, 1, 3]", t(2, 3, 9), t(4, 1, 3), group=3),
         ],
     ),
     Op(
@@ -152,6 +154,14 @@ OPS = [
                 gradient=False,
             ),
         ],
-        [bad("expected one rank of at least 3", t(2, 3, 9), t(3, 4, 3, 3))],
+        [
+            bad("expected one rank of at least 3", t(2, 3, 9), t(3, 4, 3, 3)),
+            bad("x has 3 channels, w of shape [4, 2, 3] expects 4", t(2, 3, 9), t(4, 2, 3)),
+            bad("b has shape [4], expected [2]", t(2, 4, 9), t(4, 2, 3), t(4)),
+        ],
+        refused=[
+            bad("no gradient with output_shape", t(1, 2, 4), t(2, 3, 3), output_shape=[6]),
+            bad("no gradient with auto_pad", t(1, 2, 4), t(2, 3, 3), auto_pad="SAME_UPPER"),
+        ],
     ),
 ]

@@ -112,8 +112,7 @@ def gradients(op: Op, sample: Sample, given: list, through: list[int], dy: list)
     return list(torch.autograd.grad(ys, leaves, ds, allow_unused=True))
 
 
-def joint(graph, op: Op, sample: Sample, through: list[int]):
+def joint(graph, inputs: list[int], through: list[int]):
     """The graph with gradients, and for each name d_x<k> where it stands among the outputs."""
-    names = [f"x{k}" for k in wrt(op, sample)]
-    result = C.differentiate(graph, names, [f"y{k}" for k in through])
+    result = C.differentiate(graph, [f"x{k}" for k in inputs], [f"y{k}" for k in through])
     return result, {name: at for at, name in enumerate(result.output_names)}

@@ -14,10 +14,8 @@ def gather(x, indices, axis=0):
 
 
 def embedding(weight, indices, padding_idx=-1):
-    rows = torch.nn.functional.embedding(
-        indices.long(), weight, None if padding_idx < 0 else padding_idx
-    )
-    return rows
+    padding = None if padding_idx < 0 else padding_idx
+    return torch.nn.functional.embedding(indices.long(), weight, padding)
 
 
 def gather_grad(dy, indices, *, dims, axis=0, padding_idx=-1):
@@ -80,7 +78,28 @@ def distinct(*shape, high, dtype="int64"):
 
 RANGE = "index 5 is out of range for size 5"
 
+
+def reverse_sequence(x, lengths, batch_axis=1, time_axis=0):
+    x = x.movedim(time_axis, 0).clone()
+    rows = [
+        torch.cat([x[: int(n), k].flip(0), x[int(n) :, k]]) for k, n in enumerate(lengths.tolist())
+    ]
+    return torch.stack(rows, 1).movedim(0, time_axis)
+
+
 OPS = [
+    Op(
+        "ReverseSequence",
+        reverse_sequence,
+        [
+            sample(t(5, 3, 2), np.array([5, 0, 2])),
+            sample(t(3, 5), np.array([1, 4, 3]), batch_axis=0, time_axis=1),
+        ],
+        [
+            bad("sequence length 6 is not in 0 to 5", t(5, 1), np.array([6])),
+            bad("expected 0 and 1", t(5, 1), np.array([6]), batch_axis=2),
+        ],
+    ),
     Op(
         "Gather",
         gather,
@@ -151,6 +170,9 @@ OPS = [
             bad(RANGE, t(5), np.array([5]), t(1)),
             bad("indices have shape [2], updates have shape [3]", t(5), i(2), t(3)),
         ],
+        refused=[
+            bad("no gradient with reduction 'mul'", t(5), i(3, high=5), t(3), reduction="mul")
+        ],
     ),
     Op(
         "GatherND",
@@ -165,6 +187,7 @@ OPS = [
             bad("index 3 is out of range for size 3", t(3, 5), np.array([[3, 0]])),
             bad("indices have shape [4, 3]: 3 axes, x has rank 2", t(3, 5), i(4, 3)),
         ],
+        refused=[bad("no gradient with batch_dims", t(3, 5), i(3, 1, high=5), batch_dims=1)],
         wrt=(0,),
     ),
     Op(

@@ -36,6 +36,22 @@ def backward(logits, target, weight=None, **attrs):
     return sample(dloss, logits, target, lse, weight, **attrs)
 
 
+def nll(x, target, weight=None, ignore_index=-100, reduction="mean"):
+    return F.nll_loss(x, target.long(), weight, ignore_index=ignore_index, reduction=reduction)
+
+
+def softmax_cross_entropy(scores, target, weight=None, **attrs):
+    x = torch.log_softmax(scores, 1)
+    return nll(x, target, weight, **attrs), x
+
+
+LOSSES = [
+    ((t(4, 5), i(4, high=5)), {}),
+    ((t(4, 5), i(4, high=5, dtype="int32"), t(5, low=0.1, high=2.0)), {"reduction": "sum"}),
+    ((t(4, 5), IGNORED, t(5, low=0.1, high=2.0)), {"ignore_index": -100}),
+    ((t(4, 5), IGNORED), {"ignore_index": -100, "reduction": "none"}),
+    ((t(2, 5, 3), i(2, 3, high=5)), {"ignore_index": 2}),
+]
 CASES = [
     ((t(4, 5), i(4, high=5)), {}),
     ((t(4, 5), i(4, high=5, dtype="int32")), {"reduction": "sum"}),
@@ -51,6 +67,22 @@ CASES = [
 ]
 
 OPS = [
+    *[
+        Op(
+            name,
+            f,
+            [sample(*inputs, **attrs) for inputs, attrs in LOSSES],
+            [
+                bad("is out of range for size 5", t(2, 5), np.array([1, 5])),
+                bad("reduction is 'half'", t(2, 5), i(2), reduction="half"),
+            ],
+            wrt=(0,),
+        )
+        for name, f in (
+            ("NegativeLogLikelihoodLoss", nll),
+            ("SoftmaxCrossEntropyLoss", softmax_cross_entropy),
+        )
+    ],
     Op(
         "ort::CrossEntropy",
         cross_entropy,
@@ -60,6 +92,7 @@ OPS = [
         [
             bad("target 5 is out of range for 5 classes", t(2, 5), np.array([1, 5])),
             bad("target -1 is out of range for 5 classes", t(2, 5), np.array([1, -1])),
+            bad("weight has shape [4], expected [5]", t(2, 5), i(2), t(4)),
             bad("reduction is 'half', expected none, sum or mean", t(2, 5), i(2), reduction="half"),
             bad("logits have shape [2, 5], target has shape [2, 5]", t(2, 5), i(2, 5)),
         ],

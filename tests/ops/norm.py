@@ -1,5 +1,6 @@
 """Normalisations."""
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -65,7 +66,50 @@ def trained(*shape):
     return sample(t(*shape), x, scale, *saved_statistics(x))
 
 
+def lp_normalization(x, axis=-1, p=2):
+    norm = torch.linalg.vector_norm(x, p, axis, keepdim=True)
+    return x / torch.where(norm == 0, 1.0, norm)
+
+
+def mean_variance_normalization(x, axes=(0, 2, 3)):
+    mean = x.mean(axes, keepdim=True)
+    variance = (x * x).mean(axes, keepdim=True) - mean * mean
+    return (x - mean) / (variance.sqrt() + 1e-9)
+
+
+def local_response(x, size, alpha=1e-4, beta=0.75, bias=1.0):
+    around = torch.nn.functional.pad((x * x).movedim(1, -1), ((size - 1) // 2, size // 2)).unfold(
+        -1, size, 1
+    )
+    return x / (bias + alpha / size * around.sum(-1).movedim(-1, 1)) ** beta
+
+
 OPS = [
+    Op(
+        "LpNormalization",
+        lp_normalization,
+        [
+            sample(t(3, 5)),
+            sample(t(2, 3, 5), axis=1, p=1),
+            sample(np.array([[0.0, 0.0], [3.0, 4.0]]), smooth=False),
+        ],
+        [bad("p is 3, expected 1 or 2", t(3), p=3), bad("axis 1 does not exist", t(3), axis=1)],
+    ),
+    Op(
+        "MeanVarianceNormalization",
+        mean_variance_normalization,
+        [sample(t(2, 3, 4, 5)), sample(t(3, 7), axes=[-1])],
+        [bad("axis 2 does not exist, the input has rank 2", t(3, 5))],
+    ),
+    Op(
+        "LRN",
+        local_response,
+        [
+            sample(t(2, 7, 3, 3), size=5, alpha=0.1),
+            sample(t(2, 7, 3), size=4, alpha=0.3, beta=0.5, bias=2.0),
+        ],
+        [bad("size is 0, expected at least 1", t(2, 3, 4), size=0)],
+    ),
     Op(
         "LayerNormalization",
         layer_norm,
@@ -81,6 +125,7 @@ OPS = [
             bad("axis 2 does not exist, the input has rank 2", t(3, 8), t(8), axis=2),
         ],
         through=(0,),
+        refused=[bad("no gradient flows through mean and inv_std", t(3, 8), t(8))],
     ),
     Op(
         "RMSNormalization",

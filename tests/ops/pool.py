@@ -6,55 +6,49 @@ import torch
 from .table import Op, bad, i, sample, t
 
 
-def windows(
-    x, kernel_shape, strides=None, dilations=None, pads=None, ceil_mode=0, auto_pad="NOTSET"
-):
-    """Input positions of each window by axis: a list of lists; -1 is padding, -2 beyond it."""
+def axis_windows(size, k, s, dilation, before, after, ceil_mode, auto_pad):
+    """Input positions of each window along one axis; -1 is padding, -2 beyond it."""
+    reach = dilation * (k - 1) + 1
+    if auto_pad.startswith("SAME"):
+        count = -(-size // s)
+        total = max(0, (count - 1) * s + reach - size)
+        before = total // 2 if auto_pad == "SAME_UPPER" else total - total // 2
+        after = total - before
+    else:
+        span = size + before + after - reach
+        count = (-(-span // s) if ceil_mode else span // s) + 1
+        if ceil_mode and (count - 1) * s >= size + before:
+            count -= 1
+    rows = [[o * s + j * dilation - before for j in range(k)] for o in range(count)]
+    return [[a if 0 <= a < size else -1 if a < size + after else -2 for a in row] for row in rows]
+
+
+def windows(x, kernel_shape, strides=None, dilations=None, pads=None, ceil_mode=0, auto_pad=""):
     n = len(kernel_shape)
     strides, dilations = strides or [1] * n, dilations or [1] * n
     pads = pads or [0] * 2 * n
-    axes = []
-    for d in range(n):
-        size, k, s = x.shape[2 + d], kernel_shape[d], strides[d]
-        reach = dilations[d] * (k - 1) + 1
-        before, after = pads[d], pads[n + d]
-        if auto_pad.startswith("SAME"):
-            count = -(-size // s)
-            total = max(0, (count - 1) * s + reach - size)
-            before = total // 2 if auto_pad == "SAME_UPPER" else total - total // 2
-            after = total - before
-        else:
-            span = size + before + after - reach
-            count = (-(-span // s) if ceil_mode else span // s) + 1
-            if ceil_mode and (count - 1) * s >= size + before:
-                count -= 1
-        axis = []
-        for o in range(count):
-            at = [o * s + j * dilations[d] - before for j in range(k)]
-            axis.append([a if 0 <= a < size else -1 if a < size + after else -2 for a in at])
-        axes.append(axis)
-    return axes
+    each = zip(x.shape[2:], kernel_shape, strides, dilations, pads[:n], pads[n:], strict=True)
+    return [axis_windows(*one, ceil_mode, auto_pad) for one in each]
+
+
+def flat_places(columns, strides):
+    """Flat positions of a window in its plane; -1 and -2 where any axis is outside."""
+    grid = np.stack(np.meshgrid(*columns, indexing="ij"), -1).reshape(-1, len(columns))
+    return [int(at @ strides) if at.min() >= 0 else int(at.min()) for at in grid]
 
 
 def pooled(x, axes, f):
-    """f(elements of a window, its positions) for each window."""
+    """f(elements of a window, its places, all places) for each window."""
     flat = x.reshape(*x.shape[:2], -1)
     strides = np.cumprod([1, *reversed(x.shape[3:])])[::-1]
     results = []
     for choice in np.ndindex(*[len(axis) for axis in axes]):
         columns = [axis[o] for axis, o in zip(axes, choice, strict=True)]
-        places = [
-            sum(p * s for p, s in zip(ps, strides, strict=True)) if min(ps) >= 0 else min(ps)
-            for ps in np.stack(np.meshgrid(*columns, indexing="ij"), -1)
-            .reshape(-1, len(columns))
-            .tolist()
-        ]
+        places = flat_places(columns, strides)
         inside = [p for p in places if p >= 0]
         results.append(f(flat[..., inside], inside, places))
-    return [
-        torch.stack(r, -1).reshape(*x.shape[:2], *[len(axis) for axis in axes])
-        for r in zip(*results)
-    ]
+    shape = (*x.shape[:2], *[len(axis) for axis in axes])
+    return [torch.stack(r, -1).reshape(shape) for r in zip(*results, strict=True)]
 
 
 def max_pool(x, **attrs):

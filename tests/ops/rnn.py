@@ -48,11 +48,16 @@ def lstm(
     return torch.stack(ys, 1), torch.stack(hs), torch.stack(cs)
 
 
-T, B, I, H = 5, 2, 3, 4
+T, B, WIDTH, H = 5, 2, 3, 4
 
 
 def weights(directions=1):
-    return t(T, B, I), t(directions, 4 * H, I), t(directions, 4 * H, H), t(directions, 8 * H)
+    return (
+        t(T, B, WIDTH),
+        t(directions, 4 * H, WIDTH),
+        t(directions, 4 * H, H),
+        t(directions, 8 * H),
+    )
 
 
 def states(directions=1):
@@ -114,10 +119,19 @@ OPS = [
         [
             bad("layout 1 is not supported", *weights()[:3], layout=1),
             bad("which direction forward does not fit", *weights(2)[:3]),
+            bad("direction is 'up'", *weights()[:3], direction="up"),
+            bad("b has shape [1, 3], expected [1, 32]", *weights()[:3], t(1, 3)),
+            bad("w has shape [1, 16, 2], expected", t(T, B, WIDTH), t(1, 16, 2), t(1, 16, H)),
             bad("sequence length 6 is not in 0 to 5", *weights(), np.array([6, 1], "int32")),
             bad("activations other than Sigmoid", *weights()[:3], activations=["Relu"] * 3),
         ],
         tolerance=HALF,
+        refused=[
+            bad("no gradient with clip", *weights()[:3], clip=0.5),
+            bad("no gradient with clip or input_forget", *weights()[:3], input_forget=1),
+            bad("no gradient with sequence lengths", *weights(), np.array([3, 5], "int32")),
+            bad("no gradient with activation Relu", *weights()[:3], activations=["Relu"] * 3),
+        ],
     ),
     Op(
         "ort::LSTMGrad",

@@ -72,7 +72,53 @@ def trilu(x, k=None, upper=1):
     return torch.triu(x, k) if upper else torch.tril(x, k)
 
 
+def depth_to_space(x, blocksize, mode="DCR"):
+    n, c, h, w = x.shape
+    b = blocksize
+    if mode == "CRD":
+        return torch.nn.functional.pixel_shuffle(x, b)
+    y = x.reshape(n, b, b, c // b**2, h, w).permute(0, 3, 4, 1, 5, 2)
+    return y.reshape(n, c // b**2, h * b, w * b)
+
+
+def space_to_depth(x, blocksize):
+    n, c, h, w = x.shape
+    b = blocksize
+    y = x.reshape(n, c, h // b, b, w // b, b).permute(0, 3, 5, 1, 2, 4)
+    return y.reshape(n, c * b * b, h // b, w // b)
+
+
+def eye_like(x, dtype=None, k=0):
+    y = torch.from_numpy(np.eye(*x.shape, k))
+    return y.to({None: x.dtype, 1: torch.float32, 7: torch.int64}[dtype])
+
+
 OPS = [
+    Op(
+        "DepthToSpace",
+        depth_to_space,
+        [sample(t(2, 8, 3, 5), blocksize=2, mode=mode) for mode in ("DCR", "CRD")],
+        [bad("which blocks of 2 do not divide", t(2, 7, 3, 5), blocksize=2)],
+    ),
+    Op(
+        "SpaceToDepth",
+        space_to_depth,
+        [sample(t(2, 3, 4, 6), blocksize=2), sample(i(1, 2, 3, 3), blocksize=3)],
+        [bad("which blocks of 2 do not divide", t(2, 7, 3, 5), blocksize=2)],
+    ),
+    Op(
+        "EyeLike",
+        eye_like,
+        [
+            sample(np.zeros((3, 5), "float32"), k=1),
+            sample(i(5, 3), k=-2, dtype=1),
+            sample(np.zeros((2, 2), "float32"), dtype=7),
+        ],
+        [
+            bad("x has shape [3], expected 2 axes", t(3)),
+            bad("which is no dtype", t(2, 2), dtype=99),
+        ],
+    ),
     Op(
         "Slice",
         slice_,

@@ -87,4 +87,5 @@ class Op:
     wrt: tuple | None = None  # inputs that gradients are compared for; None: those under test
     dtypes: tuple = ("float32", "float64", "float16", "bfloat16")
     tolerance: dict = dataclasses.field(default_factory=lambda: TOLERANCE)
+    refused: list = dataclasses.field(default_factory=list)  # Bad: differentiating it is an error
     no_gradient: str = ""  # why a differentiable op has neither rule nor definition

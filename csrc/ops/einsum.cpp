@@ -1,0 +1,187 @@
+// Einsum: its definition is transposes, sums and one matrix product for each pair of operands.
+#include <algorithm>
+#include <map>
+
+#include "csrc/ops/ops.h"
+
+namespace ort {
+namespace {
+
+// One label a character for each axis; the axes of an ellipsis are labelled from kEllipsis on.
+constexpr char kEllipsis = 1;
+using Labels = std::string;
+
+struct Equation {
+  std::vector<Labels> in;
+  Labels out;
+};
+
+bool holds(const Labels& labels, char label) {
+  return labels.find(label) != Labels::npos;
+}
+
+bool has_ellipsis(const std::string& term) {
+  return term.find("...") != std::string::npos;
+}
+
+// "...ij" whose ellipsis stands for `hidden` axes, aligned on the right with the widest one.
+Labels labels_of(const std::string& term, int64_t hidden, int64_t widest) {
+  if (!has_ellipsis(term)) return term;
+  Labels middle;
+  for (int64_t i = widest - hidden; i < widest; ++i) middle += static_cast<char>(kEllipsis + i);
+  const size_t dots = term.find("...");
+  return term.substr(0, dots) + middle + term.substr(dots + 3);
+}
+
+std::vector<std::string> terms_of(const std::string& side) {
+  std::vector<std::string> terms{""};
+  for (const char c : side)
+    if (c == ',')
+      terms.emplace_back();
+    else
+      terms.back() += c;
+  return terms;
+}
+
+// Without "->": the ellipsis, then the letters that occur once, in order.
+Labels implied_output(const std::vector<Labels>& in) {
+  std::map<char, int> times;
+  for (const Labels& labels : in)
+    for (const char label : labels) ++times[label];
+  Labels out;
+  for (const auto& [label, count] : times)
+    if (count == 1 || label < 'A') out += label;
+  return out;
+}
+
+Equation parse_equation(std::string text, const std::vector<int64_t>& ranks) {
+  text.erase(std::remove(text.begin(), text.end(), ' '), text.end());
+  const size_t arrow = text.find("->");
+  const auto terms = terms_of(text.substr(0, arrow));
+  check(terms.size() == ranks.size(), "[Einsum] equation '{}' has {} terms, the node {} inputs",
+        text, terms.size(), ranks.size());
+  const auto hidden = [&](size_t i) {
+    return ranks[i] - static_cast<int64_t>(terms[i].size()) + 3;
+  };
+  int64_t widest = 0;
+  for (size_t i = 0; i < terms.size(); ++i)
+    if (has_ellipsis(terms[i])) widest = std::max(widest, hidden(i));
+  check(widest < 'A' - kEllipsis, "[Einsum] an ellipsis stands for {} axes", widest);
+  Equation e;
+  for (size_t i = 0; i < terms.size(); ++i) {
+    e.in.push_back(labels_of(terms[i], hidden(i), widest));
+    check(static_cast<int64_t>(e.in[i].size()) == ranks[i],
+          "[Einsum] term '{}' does not fit an input of rank {}", terms[i], ranks[i]);
+    Labels sorted = e.in[i];
+    std::sort(sorted.begin(), sorted.end());
+    check(std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end(),
+          "[Einsum] term '{}' repeats a label: diagonals are not supported", terms[i]);
+  }
+  const bool implied = arrow == std::string::npos;
+  e.out = implied ? implied_output(e.in) : labels_of(text.substr(arrow + 2), widest, widest);
+  for (const char label : e.out)
+    check(std::any_of(e.in.begin(), e.in.end(),
+                      [&](const Labels& labels) { return holds(labels, label); }),
+          "[Einsum] output label '{}' of '{}' is in no input", label, text);
+  return e;
+}
+
+void infer_einsum(InferContext& c) {
+  std::vector<int64_t> ranks;
+  for (size_t i = 0; i < c.count(); ++i) {
+    if (!c.ranked(i)) return c.out(0, c.dtype(), std::nullopt);
+    ranks.push_back(c.rank(i));
+  }
+  const Equation e = parse_equation(c.attrs().s("equation"), ranks);
+  std::map<char, Dim> sizes;
+  for (size_t i = 0; i < c.count(); ++i)
+    for (size_t d = 0; d < e.in[i].size(); ++d) {
+      const auto [found, added] = sizes.try_emplace(e.in[i][d], c.dims(i)[d]);
+      const auto both = broadcast(found->second, c.dims(i)[d]);
+      c.require(both.has_value(), "label '{}' has sizes {} and {}", e.in[i][d], found->second,
+                c.dims(i)[d]);
+      found->second = *both;
+    }
+  Dims dims;
+  for (const char label : e.out) dims.push_back(sizes.at(label));
+  c.out(0, c.dtype(), std::move(dims));
+}
+
+struct Term {
+  Value value;
+  Labels labels;
+
+  Dims dims(const Labels& of) const {
+    Dims result;
+    for (const char label : of)
+      result.push_back(value.dim(static_cast<int64_t>(labels.find(label))));
+    return result;
+  }
+};
+
+// Sums the axes that nobody needs any more.
+Term summed(const Term& term, const Labels& keep) {
+  std::vector<int64_t> axes;
+  Labels rest;
+  for (size_t d = 0; d < term.labels.size(); ++d)
+    if (holds(keep, term.labels[d]))
+      rest += term.labels[d];
+    else
+      axes.push_back(static_cast<int64_t>(d));
+  return {reduce_sum(term.value, axes, false), rest};
+}
+
+Value in_order(const Term& term, const Labels& order) {
+  if (term.labels == order) return term.value;
+  std::vector<int64_t> perm;
+  for (const char label : order) perm.push_back(static_cast<int64_t>(term.labels.find(label)));
+  return transpose(term.value, perm);
+}
+
+// [batch.., m, k] x [batch.., k, n]: batch is shared and kept, k is shared and summed.
+Term contracted(Term a, Term b, const Labels& keep) {
+  a = summed(a, keep + b.labels);
+  b = summed(b, keep + a.labels);
+  Labels batch, m, k, n;
+  for (const char label : a.labels)
+    (!holds(b.labels, label) ? m : holds(keep, label) ? batch : k) += label;
+  for (const char label : b.labels)
+    if (!holds(a.labels, label)) n += label;
+  Dims left = a.dims(batch), right = b.dims(batch), result = *broadcast(left, right);
+  const Dims rows = a.dims(m), columns = b.dims(n);
+  left.insert(left.end(), {product(rows), product(a.dims(k))});
+  right.insert(right.end(), {product(b.dims(k)), product(columns)});
+  const Value y =
+      matmul(reshape(in_order(a, batch + m + k), left), reshape(in_order(b, batch + k + n), right));
+  result.insert(result.end(), rows.begin(), rows.end());
+  result.insert(result.end(), columns.begin(), columns.end());
+  return {reshape(y, result), batch + m + n};
+}
+
+Value einsum(const Call& c) {
+  std::vector<int64_t> ranks;
+  for (size_t i = 0; i < c.count(); ++i) ranks.push_back(c.x(i).rank());
+  const Equation e = parse_equation(c.attrs().s("equation"), ranks);
+  Term total{c.x(0), e.in[0]};
+  for (size_t i = 1; i < c.count(); ++i) {
+    Labels keep = e.out;
+    for (size_t later = i + 1; later < c.count(); ++later) keep += e.in[later];
+    total = contracted(total, {c.x(i), e.in[i]}, keep);
+  }
+  const Term rest = summed(total, e.out);
+  return in_order(rest, e.out);
+}
+
+}  // namespace
+
+void register_einsum(OpSet& ops) {
+  ops.op("Einsum")
+      .in_variadic("x", kNumeric)
+      .out("y")
+      .since(12)
+      .attr_required("equation")
+      .shape(infer_einsum)
+      .defined_as(einsum);
+}
+
+}  // namespace ort
