@@ -165,7 +165,7 @@ class ORTModule(nn.Module):
         return kept, captured.bind(tensors)
 
     def _fall_back(self, error: NotCapturable, key: tuple | None, args: tuple, kwargs: dict):
-        """Runs eagerly; a call that eager refuses too is the caller's mistake: nothing to report."""
+        """Runs eagerly; what eager refuses too is the caller's mistake: nothing to report."""
         if self._options.fallback == "error":
             raise error
         try:
@@ -188,7 +188,6 @@ class ORTModule(nn.Module):
         providers = collections.Counter(step.provider for step in steps)
         plans = sum(k.runner.plans() for group in self._kept.values() for k in group)
         return Report(dict(providers), list(self._fallbacks), self._captures, plans, steps)
-
 
     def export_onnx(self, path: str | os.PathLike, inputs: tuple | dict | None = None) -> None:
         """Writes the module in eval mode as an ONNX file of standard ops (opset 26, IR 13).

@@ -17,7 +17,9 @@ uint32_t version_of(const at::Tensor& tensor) {
 std::shared_ptr<Program> Shared::program(const std::vector<size_t>& defined) {
   std::lock_guard lock(mutex);
   auto& slot = programs[defined];
-  if (!slot) slot = std::make_shared<Program>(*graph, options, defined.empty() ? std::vector<size_t>{} : wrt, defined);
+  if (!slot)
+    slot = std::make_shared<Program>(*graph, options, defined.empty() ? std::vector<size_t>{} : wrt,
+                                     defined);
   return slot;
 }
 
@@ -34,7 +36,8 @@ Call::Call(std::shared_ptr<Shared> shared, std::vector<at::Tensor> inputs, uint6
 
 void Call::bind_inputs() {
   for (size_t i = 0; i < inputs_.size(); ++i)
-    frame_->set_input(i, inputs_[i].defined() ? inputs_[i].data_ptr() : static_cast<const void*>(&key_));
+    frame_->set_input(
+        i, inputs_[i].defined() ? inputs_[i].data_ptr() : static_cast<const void*>(&key_));
 }
 
 std::vector<at::Tensor> Call::bind_outputs(size_t first, size_t last) {
@@ -52,7 +55,8 @@ std::vector<at::Tensor> Call::forward(const std::vector<size_t>& defined) {
   defined_ = defined;
   program_ = shared_->program(defined);
   std::vector<Sizes> sizes;
-  for (const at::Tensor& input : inputs_) sizes.push_back(input.defined() ? input.sizes().vec() : Sizes{1});
+  for (const at::Tensor& input : inputs_)
+    sizes.push_back(input.defined() ? input.sizes().vec() : Sizes{1});
   plan_ = program_->plan(sizes);
   frame_ = std::make_unique<Frame>(*plan_);
   bind_inputs();
@@ -80,9 +84,12 @@ void Call::find_segments() {
       handed_.back().push_back(w);
       continue;
     }
-    const int ready = segment_of_step[static_cast<size_t>(plan_->output_ready[static_cast<size_t>(output)])];
+    const int ready =
+        segment_of_step[static_cast<size_t>(plan_->output_ready[static_cast<size_t>(output)])];
     const int last = static_cast<int>(ends_.size()) - 1;
-    handed_[static_cast<size_t>(std::min(last, std::max(ready, program_->gradient_segments()[gradient++])))].push_back(w);
+    handed_[static_cast<size_t>(
+                std::min(last, std::max(ready, program_->gradient_segments()[gradient++])))]
+        .push_back(w);
   }
 }
 
@@ -101,8 +108,10 @@ void Call::save_inputs() {
 void Call::run_forward_again(const std::vector<size_t>& defined) {
   for (size_t i = 0; i < originals_.size(); ++i)
     check(version_of(originals_[i]) == versions_[i],
-          "one of the variables needed for gradient computation has been modified by an inplace operation: input {} of "
-          "the module changed before a backward that needs other outputs' gradients than the one before",
+          "one of the variables needed for gradient computation has been modified by an inplace "
+          "operation: input {} of "
+          "the module changed before a backward that needs other outputs' gradients than the one "
+          "before",
           i);
   forward(defined);
   ran_again_ = true;
@@ -111,9 +120,13 @@ void Call::run_forward_again(const std::vector<size_t>& defined) {
 }
 
 void Call::begin_backward(const std::vector<at::Tensor>& output_gradients, bool keep) {
-  check(!consumed_, "Trying to backward through the graph a second time (or directly access saved tensors after they "
-        "have already been freed). Saved intermediate values of the graph are freed when you call .backward() or "
-        "autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or if you "
+  check(!consumed_,
+        "Trying to backward through the graph a second time (or directly access saved tensors "
+        "after they "
+        "have already been freed). Saved intermediate values of the graph are freed when you call "
+        ".backward() or "
+        "autograd.grad(). Specify retain_graph=True if you need to backward through the graph a "
+        "second time or if you "
         "need to access saved tensors after calling backward.");
   std::vector<size_t> defined;
   for (size_t i = 0; i < output_gradients.size(); ++i)
@@ -145,7 +158,9 @@ std::vector<std::pair<size_t, at::Tensor>> Call::run_segment(size_t segment) {
   std::vector<std::pair<size_t, at::Tensor>> results;
   for (const size_t w : handed_[segment]) {
     const int output = program_->gradient_outputs()[w];
-    if (output >= 0) results.emplace_back(w, std::move(gradients_[static_cast<size_t>(output) - program_->n_outputs()]));
+    if (output >= 0)
+      results.emplace_back(
+          w, std::move(gradients_[static_cast<size_t>(output) - program_->n_outputs()]));
   }
   return results;
 }

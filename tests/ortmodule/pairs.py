@@ -8,7 +8,7 @@ import copy
 import torch
 from torch import nn
 
-from ortmodule import ORTModule, Options, _native
+from ortmodule import Options, ORTModule, _native
 
 PROVIDERS = ("cpu", "aten") if "aten" in _native.core().providers() else ("cpu",)
 

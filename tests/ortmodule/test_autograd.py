@@ -1,4 +1,4 @@
-"""The autograd graph of a call behaves as eager's: retained, partial, out of order, from threads."""
+"""The autograd graph of a call is as good as eager's: retained, partial, out of order, threads."""
 
 import copy
 import threading
@@ -39,7 +39,7 @@ def test_retain_graph_twice_gives_twice_the_gradient():
         once = [p.grad.clone() for p in module.parameters()]
         loss.backward(retain_graph=True)
         loss.backward()
-        for parameter, grad in zip(module.parameters(), once):
+        for parameter, grad in zip(module.parameters(), once, strict=True):
             close(parameter.grad, 3 * grad, "the gradient")
     pair.compare()
     pair.through_engine()
@@ -269,8 +269,8 @@ def test_two_threads_call_one_module():
         thread.start()
     for thread in threads:
         thread.join()
-    for ours, theirs in zip(found, expected):
-        for a, b in zip(ours, theirs):
+    for ours, theirs in zip(found, expected, strict=True):
+        for a, b in zip(ours, theirs, strict=True):
             close(a, b, "a thread's result")
     pair.through_engine(captures=1)
 
@@ -283,5 +283,5 @@ def test_backward_after_the_module_is_gone():
     del twin
     loss.backward()
     net(X).square().sum().backward()
-    for ours, theirs in zip(parameters, net.parameters()):
+    for ours, theirs in zip(parameters, net.parameters(), strict=True):
         close(ours.grad, theirs.grad, "the gradient")

@@ -66,7 +66,7 @@ def test_hook_fires_before_the_first_layers_backward_has_run():
 
 
 def test_optimizer_inside_the_hook_harms_no_gradient():
-    """Each weight is overwritten as soon as its gradient is there: nobody may need it afterwards."""
+    """Each weight is overwritten as soon as its gradient is there: nobody may need it later."""
     eager = layers()
     ours = ORTModule(copy.deepcopy(eager), options(segment_bytes=0))
     for _ in range(3):
@@ -136,7 +136,8 @@ for step in range(2):
     wrapped[0](x).square().sum().backward()
     if step == 0:
         wrapped[1].register_comm_hook(None, record)
-        ours.module[0].weight.register_post_accumulate_grad_hook(lambda _: events.append("first layer"))
+        first = ours.module[0].weight
+        first.register_post_accumulate_grad_hook(lambda _: events.append("first layer"))
     del events[:]
     wrapped[1](x).square().sum().backward()
     for (name, a), b in zip(ours.named_parameters(), net.parameters()):
@@ -155,7 +156,7 @@ def free_port() -> int:
 
 
 def test_ddp_reduces_before_backward_ends(root):
-    """Two Gloo processes: eager DDP's gradients, and at least three reduces before the last layer."""
+    """Two Gloo processes: eager DDP's gradients, and three reduces before the first layer's."""
     providers = ",".join(options().providers)
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(root)}
     port = str(free_port())

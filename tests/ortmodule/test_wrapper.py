@@ -1,4 +1,4 @@
-"""The wrapper is its module to everyone who looks: state, parameters, signature, attributes, errors."""
+"""The wrapper is its module to everyone who looks: state, signature, attributes, errors."""
 
 import copy
 import inspect
