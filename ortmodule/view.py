@@ -11,6 +11,7 @@ import json
 import pathlib
 import re
 
+_PAGE = pathlib.Path(__file__).with_name("view.html")
 _NODE = re.compile(r"  (?P<key>[^=]+?) = (?P<op>[\w:.]+)\(")
 _PORT = re.compile(r'(?P<key>%[\w.]+): |"(?P<name>[^"]*)" = ')
 
@@ -105,87 +106,7 @@ def page(stages: list[Stage]) -> str:
         ],
     }
     text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
-    return _PAGE.replace("/*DATA*/", text)
-
-
-_PAGE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>ortmodule: stages of a graph</title>
-<style>
-body { font: 14px/1.4 system-ui, sans-serif; margin: 1em; color: #222 }
-.panes { display: grid; grid-template-columns: 1fr 1fr; gap: 1em }
-.lines { font: 12px/1.5 ui-monospace, monospace; overflow: auto; height: 70vh;
-  border: 1px solid #ccc }
-.line { white-space: pre; padding: 0 .5em; width: max-content; min-width: 100%;
-  box-sizing: border-box }
-.gone { background: #ffdcd7 } .new { background: #d5f5dc } .changed { background: #fff0b8 }
-.note { color: #777 } .by { color: #7040c0 }
-table { border-collapse: collapse }
-td, th { padding: .1em .6em; text-align: right; border: 1px solid #ddd }
-td:first-child { text-align: left } .key span { padding: 0 .5em; margin-right: .5em }
-</style>
-<p class="key"><span class="gone">goes away</span><span class="changed">changes</span>
-<span class="new">new</span> Only lines with
-<input id="filter" placeholder="text, op, module or rule">
-<label><input type="checkbox" id="only"> only what changed</label></p>
-<div class="panes"><div><select id="left"></select><div class="lines" id="before"></div></div>
-<div><select id="right"></select><div class="lines" id="after"></div></div></div>
-<h3>Made by, in the right stage</h3><table id="rules"></table>
-<h3>Nodes by op and stage</h3><table id="counts"></table>
-<script>
-const data = /*DATA*/;
-const $ = id => document.getElementById(id);
-const element = (tag, text, kind) => {
-  const e = document.createElement(tag);
-  e.textContent = text; if (kind) e.className = kind;
-  return e;
-};
-const kindOf = (i, other, keys, lone) =>
-  other.has(i) ? "" : keys.has(data.lines[i][0]) ? "changed" : lone;
-function fill(place, stage, against, lone) {
-  const other = new Set(against.lines), keys = new Set(against.lines.map(i => data.lines[i][0]));
-  const wanted = $("filter").value.toLowerCase();
-  $(place).replaceChildren(...stage.lines.flatMap(i => {
-    const [, , text, types, where, by] = data.lines[i], kind = kindOf(i, other, keys, lone);
-    if ($("only").checked && !kind) return [];
-    if (wanted && !data.lines[i].join(" ").toLowerCase().includes(wanted)) return [];
-    const row = element("div", text, "line " + kind);
-    if (types) row.append(element("span", "  " + types, "note"));
-    if (by) row.append(element("span", "  by " + by, "by"));
-    row.title = where;
-    return [row];
-  }));
-}
-function table(id, head, rows) {
-  const line = (cells, tag) => {
-    const tr = element("tr", ""); tr.append(...cells.map(c => element(tag, c))); return tr;
-  };
-  $(id).replaceChildren(line(head, "th"), ...rows.map(row => line(row, "td")));
-}
-function show() {
-  const [a, b] = [data.stages[$("left").value], data.stages[$("right").value]];
-  fill("before", a, b, "gone"); fill("after", b, a, "new");
-  const rules = {};
-  for (const i of b.lines) {
-    const [, op, , , , by] = data.lines[i];
-    if (op) rules[by || "the capture"] = (rules[by || "the capture"] || 0) + 1;
-  }
-  table("rules", ["rule", "nodes"], Object.entries(rules).sort((x, y) => y[1] - x[1]));
-  const stages = data.stages.filter(s => s.build == b.build);
-  const ops = [...new Set(stages.flatMap(s => Object.keys(s.counts)))].sort();
-  table("counts", [b.build, ...stages.map(s => s.name)],
-        ops.map(op => [op, ...stages.map(s => s.counts[op] || "")]));
-}
-data.stages.forEach((s, i) => {
-  const nodes = Object.values(s.counts).reduce((x, y) => x + y, 0);
-  for (const id of ["left", "right"])
-    $(id).add(new Option(`${s.build}/${s.name} (${nodes} nodes)`, i));
-});
-const first = data.stages[0].build;
-$("right").value = data.stages.filter(s => s.build == first).length - 1;
-for (const id of ["left", "right", "filter", "only"]) $(id).oninput = show;
-show();
-</script></html>
-"""
+    return _PAGE.read_text().replace("/*DATA*/", text)
 
 
 def main() -> None:
