@@ -58,7 +58,7 @@ def spread(values: list[float]) -> dict:
     return {"median": middle, "quartiles": [low, high]}
 
 
-def compare_steps(workload: str, engines: list[str], rounds: int, warm: int = 3) -> list[dict]:
+def compare_steps(workload: str, engines: list[str], rounds: int, warm: int) -> list[dict]:
     """Seconds a step of each engine, in interleaved rounds whose order turns."""
     name, whole, repeat = STEPS[workload]
     steps = {engine: stepper(engine, name, whole) for engine in engines}
@@ -178,6 +178,7 @@ def main() -> None:
     parser.add_argument(
         "--rounds", type=int, default=15, help="of steps; a fifth of fresh processes"
     )
+    parser.add_argument("--warm", type=int, default=3, help="steps before the clock starts")
     parser.add_argument("--json", type=pathlib.Path, default=pathlib.Path("out/bench.json"))
     parser.add_argument("--fresh", nargs=2, metavar=("KIND", "ENGINE"), help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -189,7 +190,7 @@ def main() -> None:
     print(f"{processor()}, torch {torch.__version__}")
     for kind in given.only:
         if kind in STEPS:
-            table += compare_steps(kind, engines, given.rounds)
+            table += compare_steps(kind, engines, given.rounds, given.warm)
         else:
             table += compare_fresh(kind, engines, max(1, given.rounds // 5))
     print(show(table))
