@@ -24,7 +24,9 @@ class InferenceSession:
     naming what and where, when the file is broken or an op is not known.
     """
 
-    def __init__(self, model: str | os.PathLike | bytes, providers: tuple[str, ...] = ("cpu", "reference")):
+    def __init__(
+        self, model: str | os.PathLike | bytes, providers: tuple[str, ...] = ("cpu", "reference")
+    ):
         core = _native.core()
         if isinstance(model, bytes):
             self._session = core.session_of_bytes(model, list(providers))

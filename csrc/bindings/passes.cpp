@@ -23,7 +23,8 @@ size_t fold(Graph& graph) {
 }
 
 // Runs one pass in place; returns how many changes it made.
-size_t run_pass(Graph& graph, const std::string& name, std::optional<int> fuel, const std::vector<std::string>& off) {
+size_t run_pass(Graph& graph, const std::string& name, std::optional<int> fuel,
+                const std::vector<std::string>& off) {
   const RewriteOptions options{fuel ? &*fuel : nullptr, &off};
   size_t changes = 0;
   if (name == "recompose")

@@ -3,14 +3,16 @@
 
 #include <map>
 
+#include "csrc/graph/expand.h"
 #include "csrc/graph/expr.h"
 #include "csrc/passes/dce.h"
-#include "csrc/graph/expand.h"
 
 namespace ort {
 namespace {
 
-bool is_standard(const Node& node) { return node.domain().empty(); }
+bool is_standard(const Node& node) {
+  return node.domain().empty();
+}
 
 // Sizes of symbols, read from the first input whose shape has them.
 class SizeLowering {
@@ -81,11 +83,14 @@ Value twin_of(const Node& node) {
   if (node.is("ort::StopGradient")) return node.input(0);
   if (node.is("ort::BatchNorm") && node.attrs.i("training") == 0)
     return graph.emit("BatchNormalization",
-                      std::vector<Value>{node.input(0), node.input(1), node.input(2), node.input(3), node.input(4)},
+                      std::vector<Value>{node.input(0), node.input(1), node.input(2), node.input(3),
+                                         node.input(4)},
                       {{"epsilon", node.attrs.f("epsilon")}}, 1)[0];
   if (node.is("ort::CrossEntropy") && node.attrs.f("label_smoothing") == 0.0)
-    return graph.emit("SoftmaxCrossEntropyLoss", std::vector<Value>{node.input(0), node.input(1), node.input(2)},
-                      {{"ignore_index", node.attrs.i("ignore_index")}, {"reduction", node.attrs.s("reduction")}}, 1)[0];
+    return graph.emit(
+        "SoftmaxCrossEntropyLoss", std::vector<Value>{node.input(0), node.input(1), node.input(2)},
+        {{"ignore_index", node.attrs.i("ignore_index")}, {"reduction", node.attrs.s("reduction")}},
+        1)[0];
   return {};
 }
 
@@ -97,7 +102,8 @@ void standardise(Graph& graph) {
     Insertion here(graph, node, "export");
     Value twin;
     if (node->is("ort::Sizes"))
-      twin = SizeLowering(graph).lower(std::get<Dims>(*node->attrs.find("dims")), node->attrs.i("scalar") != 0);
+      twin = SizeLowering(graph).lower(std::get<Dims>(*node->attrs.find("dims")),
+                                       node->attrs.i("scalar") != 0);
     else
       twin = twin_of(*node);
     if (!twin) continue;

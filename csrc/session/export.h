@@ -5,8 +5,9 @@
 
 namespace ort {
 
-// Replaces every node outside ai.onnx by standard ones: definitions are expanded, symbolic sizes become
-// Shape arithmetic on the inputs. What has no standard form is an error naming op and module.
+// Replaces every node outside ai.onnx by standard ones: definitions are expanded, symbolic sizes
+// become Shape arithmetic on the inputs. What has no standard form is an error naming op and
+// module.
 void standardise(Graph& graph);
 
 }  // namespace ort

@@ -45,7 +45,8 @@ Program::Program(const Graph& captured, const CompileOptions& options, std::vect
   const Provider* reference = find_provider("reference");
   std::optional<ProviderEvaluator> evaluator;
   if (reference) evaluator.emplace(*reference);
-  PassOptions passes{options.check, options.fuel, options.off, evaluator ? &*evaluator : nullptr, dumper(options.dump)};
+  PassOptions passes{options.check, options.fuel, options.off, evaluator ? &*evaluator : nullptr,
+                     dumper(options.dump)};
   if (passes.stage) passes.stage("captured", *graph);
   raise(*graph, passes);
   if (!wrt.empty() && !defined.empty()) compile_gradient(*graph, options, wrt, defined);
@@ -68,8 +69,8 @@ Program::Program(const Graph& captured, const CompileOptions& options, std::vect
   layout_ = lay_out(std::move(graph), n_outputs_, providers);
 }
 
-void Program::compile_gradient(Graph& graph, const CompileOptions& options, const std::vector<size_t>& wrt,
-                               const std::vector<size_t>& defined) {
+void Program::compile_gradient(Graph& graph, const CompileOptions& options,
+                               const std::vector<size_t>& wrt, const std::vector<size_t>& defined) {
   std::vector<ValueId> values;
   for (const size_t i : wrt) values.push_back(graph.inputs().at(i));
   gradient_outputs_ = grad::differentiate(graph, defined, values);
@@ -84,12 +85,14 @@ void Program::compile_gradient(Graph& graph, const CompileOptions& options, cons
 
 std::shared_ptr<const Plan> Program::plan(const std::vector<Sizes>& input_sizes) {
   const Graph& graph = *layout_.graph;
-  check(input_sizes.size() == n_inputs_, "got {} inputs, expected {}", input_sizes.size(), n_inputs_);
+  check(input_sizes.size() == n_inputs_, "got {} inputs, expected {}", input_sizes.size(),
+        n_inputs_);
   std::lock_guard lock(mutex_);
   if (!cache_.empty() && input_sizes == latest_sizes_) return cache_.front().second;
   const Symbols symbols = solve_symbols(graph, input_sizes, n_inputs_);
   latest_sizes_.clear();  // until the plan is there
-  const auto found = std::find_if(cache_.begin(), cache_.end(), [&](const auto& item) { return item.first == symbols; });
+  const auto found = std::find_if(cache_.begin(), cache_.end(),
+                                  [&](const auto& item) { return item.first == symbols; });
   if (found != cache_.end()) {
     cache_.splice(cache_.begin(), cache_, found);
     latest_sizes_ = input_sizes;

@@ -1,4 +1,5 @@
-// A Program: a graph compiled for one set of needed gradients; it gives a Plan for each set of sizes.
+// A Program: a graph compiled for one set of needed gradients; it gives a Plan for each set of
+// sizes.
 #pragma once
 
 #include <list>
@@ -12,24 +13,29 @@ namespace ort {
 
 class Program {
  public:
-  // Compiles a copy of `graph`. `wrt`: indices of graph inputs that need a gradient; `defined`: indices
-  // of graph outputs whose gradient will be given. Both empty: forward alone.
-  Program(const Graph& graph, const CompileOptions& options, std::vector<size_t> wrt, std::vector<size_t> defined);
+  // Compiles a copy of `graph`. `wrt`: indices of graph inputs that need a gradient; `defined`:
+  // indices of graph outputs whose gradient will be given. Both empty: forward alone.
+  Program(const Graph& graph, const CompileOptions& options, std::vector<size_t> wrt,
+          std::vector<size_t> defined);
 
-  // The plan for inputs of these sizes (of the captured graph's inputs, in order). Kept, least recently
-  // used dropped.
+  // The plan for inputs of these sizes (of the captured graph's inputs, in order). Kept, least
+  // recently used dropped.
   std::shared_ptr<const Plan> plan(const std::vector<Sizes>& input_sizes);
 
   size_t n_inputs() const { return n_inputs_; }    // of the captured graph; gradient inputs follow
   size_t n_outputs() const { return n_outputs_; }  // of the captured graph; gradients follow
-  const std::vector<size_t>& gradient_inputs() const { return gradient_inputs_; }  // output index of each
-  const std::vector<int>& gradient_outputs() const { return gradient_outputs_; }   // for each of wrt, or -1
-  const std::vector<int>& gradient_segments() const { return segments_; }          // by gradient output
+  const std::vector<size_t>& gradient_inputs() const {
+    return gradient_inputs_;
+  }  // output index of each
+  const std::vector<int>& gradient_outputs() const {
+    return gradient_outputs_;
+  }                                                                        // for each of wrt, or -1
+  const std::vector<int>& gradient_segments() const { return segments_; }  // by gradient output
   // Graph inputs that a backward step reads.
   std::vector<size_t> saved_inputs(const Plan& plan) const;
   const Layout& layout() const { return layout_; }
   int plans() const { return plans_; }
-  std::shared_ptr<const Plan> latest();   // the plan used last; null before the first
+  std::shared_ptr<const Plan> latest();  // the plan used last; null before the first
 
  private:
   void compile_gradient(Graph& graph, const CompileOptions& options, const std::vector<size_t>& wrt,

@@ -21,13 +21,15 @@ TEST(Memory, NoTwoLiveValuesOverlap) {
     const int count = 1 + static_cast<int>(random() % 80);
     for (int i = 0; i < count; ++i) {
       const int first = static_cast<int>(random() % 40);
-      lives.push_back({random() % 5 == 0 ? 0 : random() % 5000, first, first + static_cast<int>(random() % 12)});
+      lives.push_back({random() % 5 == 0 ? 0 : random() % 5000, first,
+                       first + static_cast<int>(random() % 12)});
     }
     const auto offsets = place(lives, 64);
     for (size_t i = 0; i < lives.size(); ++i) {
       EXPECT_EQ(offsets[i] % 64, 0u);
       for (size_t j = 0; j < i; ++j)
-        ASSERT_FALSE(overlap(lives[i], offsets[i], lives[j], offsets[j])) << "round " << round << ": " << i << ", " << j;
+        ASSERT_FALSE(overlap(lives[i], offsets[i], lives[j], offsets[j]))
+            << "round " << round << ": " << i << ", " << j;
     }
   }
 }

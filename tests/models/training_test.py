@@ -7,7 +7,7 @@ import pytest
 import torch
 import zoo
 
-from ortmodule import ORTModule, Options
+from ortmodule import Options, ORTModule
 
 STRICT = Options(fallback="error")
 
@@ -125,7 +125,9 @@ def test_same_seed_same_run(name):
 @pytest.mark.slow
 def test_dropout_trains_as_eager_does():
     """Over 32 seeds the mean loss after 20 steps is within three standard errors of eager's."""
-    ours = torch.tensor([losses_of(s, lambda m: ORTModule(m, STRICT), "mlp", 20)[-1] for s in range(32)])
+    ours = torch.tensor(
+        [losses_of(s, lambda m: ORTModule(m, STRICT), "mlp", 20)[-1] for s in range(32)]
+    )
     eager = torch.tensor([losses_of(s, lambda m: m, "mlp", 20)[-1] for s in range(32)])
     error = math.sqrt(ours.var() / 32 + eager.var() / 32)
     assert abs(ours.mean() - eager.mean()) <= 3 * error

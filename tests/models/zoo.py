@@ -50,7 +50,11 @@ def llama_lora(dropout=0.1, batch=4, length=12):
         num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=40,
     )  # fmt: skip
     lora = LoraConfig(
-        r=4, lora_alpha=8, lora_dropout=dropout, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM"
+        r=4,
+        lora_alpha=8,
+        lora_dropout=dropout,
+        target_modules=["q_proj", "v_proj"],
+        task_type="CAUSAL_LM",
     )
     ids = _ids(batch, length, 99)
     model = get_peft_model(LlamaForCausalLM(config), lora)
@@ -68,7 +72,10 @@ def vit(dropout=0.1, batch=4, length=None):
         image_size=32, patch_size=8, num_labels=5,
         hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
     )  # fmt: skip
-    inputs = {"pixel_values": torch.randn(batch, 3, 32, 32), "labels": torch.randint(0, 5, (batch,))}
+    inputs = {
+        "pixel_values": torch.randn(batch, 3, 32, 32),
+        "labels": torch.randint(0, 5, (batch,)),
+    }
     return ViTForImageClassification(config), inputs
 
 
@@ -116,7 +123,10 @@ def t5(dropout=0.1, batch=4, length=12):
         vocab_size=99, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, dropout_rate=dropout,
         decoder_start_token_id=0, pad_token_id=0,
     )  # fmt: skip
-    return T5ForConditionalGeneration(config), {"input_ids": _ids(batch, length, 99), "labels": _ids(batch, 7, 99)}
+    return T5ForConditionalGeneration(config), {
+        "input_ids": _ids(batch, length, 99),
+        "labels": _ids(batch, 7, 99),
+    }
 
 
 class Mlp(nn.Module):
