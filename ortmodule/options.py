@@ -10,7 +10,7 @@ class Options:
 
     fallback: "report" runs what cannot be captured eagerly, with one warning and an entry in
         explain().fallbacks; "error" raises instead.
-    providers: claim order, e.g. ("cpu", "aten"); None: ORTMODULE_PROVIDERS or that.
+    providers: claim order, e.g. ("cpu", "reference"); None: ORTMODULE_PROVIDERS or ("cpu",).
     segment_bytes: bytes of parameter gradients after which a segment of the backward ends.
     memory_budget: bytes of stash that a frame may hold; None: no bound.
     check: verify the graph after each pass. fuel: only the first n rewrites. off: rules and passes
@@ -38,7 +38,7 @@ class Options:
         env = os.environ
         fuel = env.get("ORTMODULE_FUEL")
         return {
-            "providers": list(self.providers or _words("ORTMODULE_PROVIDERS") or ("cpu", "aten")),
+            "providers": list(self.providers or _words("ORTMODULE_PROVIDERS") or ("cpu",)),
             "segment_bytes": self.segment_bytes,
             "memory_budget": self.memory_budget,
             "check": self.check or env.get("ORTMODULE_CHECK", "0") == "1",

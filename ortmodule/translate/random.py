@@ -1,5 +1,6 @@
 """Dropout: a key and a counter, never a stored mask. Other random ops stay aten's."""
 
+from .emit import FLOATING
 from .registry import aten
 
 
@@ -26,6 +27,17 @@ def feature_dropout(t, x, p, train):
         return x
     ones = t.full([*x.dims[:2], *[1] * (x.rank - 2)], 1, x.dtype)
     return t.op("Mul", x, dropout(t, ones, p, train))
+
+
+@aten("bernoulli.p", "bernoulli.float")
+def bernoulli(t, x, p=0.5, *, generator=None):
+    """One with probability p: where dropout keeps a one."""
+    if generator is not None or x.dtype not in FLOATING:
+        return NotImplemented
+    if p in (0, 1):
+        return t.full(x.dims, p, x.dtype)
+    kept = dropout(t, t.full(x.dims, 1, x.dtype), 1 - p, True)
+    return t.cast(t.cast(kept, "bool"), x.dtype)
 
 
 @aten("alpha_dropout.default", "feature_alpha_dropout.default")

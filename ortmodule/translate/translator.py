@@ -284,8 +284,8 @@ class Translator(Emitter):
         return tree
 
     def _call_in_place(self, name: str, written: list[int], args: Sequence, kwargs: dict) -> Any:
-        if written != [0]:
-            self.refuse(f"{name} writes to its arguments {written}, expected the first only")
+        if written != [0] or not isinstance(args[0], Ref):
+            self.refuse(f"{name} writes to its arguments {written}, expected one tensor, the first")
         ref, name = args[0], functional_name(name)
         if name == "detach.default":
             if ref.tainted:
@@ -297,7 +297,10 @@ class Translator(Emitter):
             )
             return ref
         before = ref.read(self)
-        self.target = _overload(name, self.target)
+        functional = _overload(name, self.target)
+        if functional is self.target and name not in RULES:
+            self.refuse(f"{self.target} writes in place and has no functional form")
+        self.target = functional
         value = self.apply(name, args, kwargs)
         value = value[0] if isinstance(value, (list, tuple)) else value
         tainted = before.dtype in FLOATING and any_tainted((args, kwargs))

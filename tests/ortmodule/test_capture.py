@@ -403,6 +403,15 @@ def test_size_that_depends_on_data():
     assert refused(Function(lambda x: x[x > 0].sum()), X)
 
 
+def test_in_place_ops_that_have_no_functional_form():
+    def body(x):
+        y, z = x * 1, x * 2
+        torch._foreach_add_([y, z], 1.0)
+        return y + z
+
+    assert "expected one tensor, the first" in str(refused(Function(body), X))
+
+
 def test_draws_from_python_and_numpy():
     assert "Python's random module" in str(refused(Function(lambda x: x * random.random()), X))
     assert "numpy's global generator" in str(

@@ -303,6 +303,12 @@ def test_other_recurrent_layers_are_aten_nodes(kind):
     assert found.bind([torch.randn(9, 2, 4)]) is not None
 
 
+def test_bernoulli_is_dropout_of_ones():
+    found = captured(Function(lambda x: x * torch.empty(3, 1, 1).bernoulli_(0.75)), X)
+    (attrs,) = [attrs for _, op, attrs, *_ in found.graph.nodes if op == "Dropout"]
+    assert attrs == {"ratio": 0.25, "counter": 0}
+
+
 def test_batch_norm_writes_its_statistics():
     module = nn.Sequential(nn.BatchNorm2d(4), nn.InstanceNorm2d(4, track_running_stats=True))
     found = check(module, IMAGE, engine=True)
