@@ -79,8 +79,14 @@ BROKEN_GRAPHS = {
     "unknown domain": ([node("Relu", "x", "y", domain="com.evil")], "com.evil::Relu"),
     "our own domain": ([node("StopGradient", "x", "y", domain="ort")], "ort::StopGradient"),
     "unknown attribute": ([node("Relu", "x", "y", alpha=1.0)], "'node_y'.*attribute 'alpha'"),
-    "int for string": ([node("Gelu", "x", "y", approximate=3)], "'node_y'.*(another type|expected a)"),
-    "string for ints": ([node("Transpose", "x", "y", perm="abc")], "'node_y'.*(another type|expected a)"),
+    "int for string": (
+        [node("Gelu", "x", "y", approximate=3)],
+        "'node_y'.*(another type|expected a)",
+    ),
+    "string for ints": (
+        [node("Transpose", "x", "y", perm="abc")],
+        "'node_y'.*(another type|expected a)",
+    ),
     "int for ints": ([node("Transpose", "x", "y", perm=1)], "'node_y'.*(another type|expected a)"),
     "float for int": ([node("Softmax", "x", "y", axis=1.5)], "'node_y'.*(another type|expected a)"),
     "axis out of range": ([node("Softmax", "x", "y", axis=9)], "node_y"),
