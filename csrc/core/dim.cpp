@@ -28,7 +28,8 @@ const Atom* intern(Atom atom, const std::string& key) {
 // A sum, a product or a negative number keeps its own brackets beside // and %.
 std::string operand_text(const Dim& dim) {
   const auto& terms = dim.terms();
-  const bool plain = terms.size() == 1 && terms.begin()->first.size() == 1 && terms.begin()->second == 1;
+  const bool plain =
+      terms.size() == 1 && terms.begin()->first.size() == 1 && terms.begin()->second == 1;
   const std::string text = dim.text();
   return plain || dim.value().value_or(-1) >= 0 ? text : "(" + text + ")";
 }
@@ -55,7 +56,9 @@ const Atom* make_atom(Atom::Kind kind, std::string name, const Dim& a, const Dim
   return intern(std::move(atom), key);
 }
 
-bool atom_less(const Atom* a, const Atom* b) { return a != b && atom_text(*a) < atom_text(*b); }
+bool atom_less(const Atom* a, const Atom* b) {
+  return a != b && atom_text(*a) < atom_text(*b);
+}
 
 int64_t floor_quotient(int64_t a, int64_t b) {
   check(b != 0, "division of size {} by zero", a);
@@ -208,7 +211,9 @@ Dim Dim::symbol(std::string_view name) {
   return from_atom(make_atom(Atom::Kind::symbol, std::string(name), {}, {}));
 }
 
-Dim Dim::parse(std::string_view text) { return Parser(text).parse(); }
+Dim Dim::parse(std::string_view text) {
+  return Parser(text).parse();
+}
 
 std::optional<int64_t> Dim::value() const {
   if (terms_.empty()) return 0;
@@ -282,7 +287,9 @@ Dim operator+(const Dim& a, const Dim& b) {
   return result;
 }
 
-Dim operator-(const Dim& a, const Dim& b) { return a + b * Dim(-1); }
+Dim operator-(const Dim& a, const Dim& b) {
+  return a + b * Dim(-1);
+}
 
 Dim operator*(const Dim& a, const Dim& b) {
   check(a.terms_.size() * b.terms_.size() <= 4096, "a size expression has too many terms");
@@ -355,6 +362,8 @@ Dim product(const Dims& dims) {
   return result;
 }
 
-std::ostream& operator<<(std::ostream& out, const Dim& dim) { return out << dim.text(); }
+std::ostream& operator<<(std::ostream& out, const Dim& dim) {
+  return out << dim.text();
+}
 
 }  // namespace ort

@@ -50,7 +50,8 @@ uint8_t* fresh(size_t capacity) {
 }  // namespace
 
 void check_memory(size_t bytes) {
-  static const size_t all = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  static const size_t all =
+      static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
   check(bytes <= all, "out of memory: {} bytes are needed, the machine has {}", bytes, all);
 }
 
@@ -89,7 +90,9 @@ size_t pool_trim() {
 Block::Block(size_t bytes) {
   if (bytes > 0) data_ = pool_take(bytes, &bytes_);
 }
-Block::~Block() { pool_give(data_, bytes_); }
+Block::~Block() {
+  pool_give(data_, bytes_);
+}
 Block::Block(Block&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
 Block& Block::operator=(Block&& other) noexcept {

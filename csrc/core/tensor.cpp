@@ -20,17 +20,16 @@ Tensor Tensor::empty(DType dtype, Sizes sizes) {
     result.strings.resize(static_cast<size_t>(count));
     return result;
   }
-  const size_t bytes = static_cast<size_t>(
-      checked_mul(count, static_cast<int64_t>(size_of(dtype))));
+  const size_t bytes =
+      static_cast<size_t>(checked_mul(count, static_cast<int64_t>(size_of(dtype))));
   check_memory(bytes);
   const size_t padded = (bytes + 63) / 64 * 64 + 64;
   void* memory = std::aligned_alloc(64, padded);
   check(memory != nullptr, "out of memory: a tensor of {} bytes", bytes);
   std::memset(memory, 0, padded);
   result.data = memory;
-  result.owner = std::shared_ptr<const void>(memory, [](const void* p) {
-    std::free(const_cast<void*>(p));
-  });
+  result.owner =
+      std::shared_ptr<const void>(memory, [](const void* p) { std::free(const_cast<void*>(p)); });
   return result;
 }
 
@@ -49,15 +48,13 @@ Tensor Tensor::of(const std::vector<int64_t>& values) {
 double element_as_double(const Tensor& tensor, int64_t i) {
   if (tensor.dtype == DType::f16) return half_to_float(tensor.as<uint16_t>()[i]);
   if (tensor.dtype == DType::bf16) return bfloat_to_float(tensor.as<uint16_t>()[i]);
-  return dispatch(tensor.dtype,
-                  [&]<class T>() { return static_cast<double>(tensor.as<T>()[i]); });
+  return dispatch(tensor.dtype, [&]<class T>() { return static_cast<double>(tensor.as<T>()[i]); });
 }
 
 int64_t element_as_int(const Tensor& tensor, int64_t i) {
   if (tensor.dtype == DType::f16 || tensor.dtype == DType::bf16)
     return static_cast<int64_t>(element_as_double(tensor, i));
-  return dispatch(tensor.dtype,
-                  [&]<class T>() { return static_cast<int64_t>(tensor.as<T>()[i]); });
+  return dispatch(tensor.dtype, [&]<class T>() { return static_cast<int64_t>(tensor.as<T>()[i]); });
 }
 
 void set_element(Tensor& tensor, int64_t i, double value) {
@@ -93,7 +90,8 @@ uint16_t float_to_half(float value) {
   if (std::isnan(value)) return static_cast<uint16_t>(sign | 0x7e00);
   if (magnitude >= 65520.0f) return static_cast<uint16_t>(sign | 0x7c00);
   if (magnitude < 6.103515625e-05f)  // subnormal: the unit is 2^-24, rounded to even
-    return static_cast<uint16_t>(sign | static_cast<uint16_t>(std::nearbyint(magnitude * 16777216.0f)));
+    return static_cast<uint16_t>(sign |
+                                 static_cast<uint16_t>(std::nearbyint(magnitude * 16777216.0f)));
   const uint32_t rounded = (bits & 0x7fffffff) + 0xfff + ((bits >> 13) & 1);
   return static_cast<uint16_t>(sign | ((rounded - (112u << 23)) >> 13));
 }
