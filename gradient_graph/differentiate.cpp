@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <map>
 
+#include "csrc/graph/expand.h"
 #include "csrc/graph/expr.h"
-#include "csrc/passes/expand.h"
 
 namespace ort::grad {
 namespace {
@@ -27,7 +27,8 @@ class Differentiation {
     for (Node* node : graph_.order()) {
       bool any = false;
       for (size_t i = 0; i < node->in.size(); ++i)
-        any = any || (node->has_input(i) && is_active(node->in[i]) && node->schema->differentiable(i));
+        any = any ||
+              (node->has_input(i) && is_active(node->in[i]) && node->schema->differentiable(i));
       if (!any) continue;
       for (const ValueId id : node->out)
         if (id != kNone && carries_gradient(graph_.value(id))) set_active(id);
@@ -53,7 +54,9 @@ class Differentiation {
     return found == gradients_.end() ? Value{} : found->second;
   }
 
-  bool is_active(ValueId id) const { return static_cast<size_t>(id) < active_.size() && active_[static_cast<size_t>(id)]; }
+  bool is_active(ValueId id) const {
+    return static_cast<size_t>(id) < active_.size() && active_[static_cast<size_t>(id)];
+  }
 
  private:
   void set_active(ValueId id) {
@@ -62,7 +65,8 @@ class Differentiation {
   }
 
   bool on_the_way(const Node& node) const {
-    return std::any_of(node.out.begin(), node.out.end(), [&](ValueId id) { return id != kNone && is_active(id); });
+    return std::any_of(node.out.begin(), node.out.end(),
+                       [&](ValueId id) { return id != kNone && is_active(id); });
   }
 
   void add(ValueId id, Value contribution) {
@@ -79,8 +83,9 @@ class Differentiation {
       needs.push_back(node.has_input(i) && is_active(node.in[i]) && node.schema->differentiable(i));
     if (std::find(needs.begin(), needs.end(), true) == needs.end()) return;
     check(static_cast<bool>(node.schema->gradient_rule()),
-          "no gradient for op '{}' ({}); its entry in csrc/ops needs .gradient(...) or .defined_as(...)", node.qualified(),
-          node.describe());
+          "no gradient for op '{}' ({}); its entry in csrc/ops needs .gradient(...) or "
+          ".defined_as(...)",
+          node.qualified(), node.describe());
     Insertion here(graph_, nullptr, "gradient of " + node.qualified());
     graph_.context.where = node.where;
     if (!dy[0]) dy[0] = zeros_like(node.output(0));
@@ -93,8 +98,8 @@ class Differentiation {
     const Value x = node.input(i);
     if (node.schema->is_elementwise()) contribution = sum_to(contribution, x.dims());
     check(contribution.dtype() == x.dtype() && contribution.rank() == x.rank(),
-          "[{}] the gradient of input {} is {}, expected {}; {}", node.qualified(), i, contribution.type().text(),
-          x.type().text(), node.describe());
+          "[{}] the gradient of input {} is {}, expected {}; {}", node.qualified(), i,
+          contribution.type().text(), x.type().text(), node.describe());
     add(x.id, contribution);
   }
 
@@ -105,7 +110,8 @@ class Differentiation {
 
 }  // namespace
 
-std::vector<int> differentiate(Graph& graph, std::span<const size_t> outputs, std::span<const ValueId> wrt) {
+std::vector<int> differentiate(Graph& graph, std::span<const size_t> outputs,
+                               std::span<const ValueId> wrt) {
   {
     Differentiation probe(graph, wrt);
     probe.find_active();

@@ -27,7 +27,8 @@ class Marker {
       if (node->segment <= segment) continue;
       node->segment = segment;
       for (size_t i = 0; i < node->in.size(); ++i)
-        if (node->has_input(i) && node->input(i).producer()) stack.push_back(node->input(i).producer());
+        if (node->has_input(i) && node->input(i).producer())
+          stack.push_back(node->input(i).producer());
     }
   }
   int position(Value value) const { return value.producer() ? position_.at(value.producer()) : -1; }
@@ -38,15 +39,17 @@ class Marker {
 
 }  // namespace
 
-std::vector<int> assign_segments(Graph& graph, size_t n_forward, size_t segment_bytes, std::span<const size_t> bytes) {
+std::vector<int> assign_segments(Graph& graph, size_t n_forward, size_t segment_bytes,
+                                 std::span<const size_t> bytes) {
   Marker marker(graph);
   const auto& outputs = graph.outputs();
   for (size_t i = 0; i < n_forward; ++i) marker.mark(graph.value(outputs[i].value), -1);
   std::vector<size_t> order(outputs.size() - n_forward);
   std::iota(order.begin(), order.end(), 0);
   const auto gradient = [&](size_t i) { return graph.value(outputs[n_forward + i].value); };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return marker.position(gradient(a)) < marker.position(gradient(b)); });
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return marker.position(gradient(a)) < marker.position(gradient(b));
+  });
   std::vector<int> segments(order.size(), 0);
   int segment = 0;
   size_t complete = 0;
@@ -63,9 +66,11 @@ std::vector<int> assign_segments(Graph& graph, size_t n_forward, size_t segment_
   return segments;
 }
 
-void wait_for_readers(const Graph& graph, std::span<const ValueId> wrt, std::vector<int>& segments) {
+void wait_for_readers(const Graph& graph, std::span<const ValueId> wrt,
+                      std::vector<int>& segments) {
   for (size_t i = 0; i < segments.size(); ++i)
-    for (const Use& use : graph.value(wrt[i]).uses()) segments[i] = std::max(segments[i], use.node->segment);
+    for (const Use& use : graph.value(wrt[i]).uses())
+      segments[i] = std::max(segments[i], use.node->segment);
 }
 
 }  // namespace ort::grad

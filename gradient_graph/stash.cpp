@@ -10,9 +10,13 @@
 namespace ort::grad {
 namespace {
 
-bool is_backward(const Node* node) { return node->segment >= 0; }
+bool is_backward(const Node* node) {
+  return node->segment >= 0;
+}
 
-bool is_free(const Node& node) { return node.schema->is_view() || node.is("Constant") || node.is("ort::Sizes"); }
+bool is_free(const Node& node) {
+  return node.schema->is_view() || node.is("Constant") || node.is("ort::Sizes");
+}
 
 class Recomputation {
  public:
@@ -36,7 +40,8 @@ class Recomputation {
   static bool crosses(Value value) { return value.producer() && !is_backward(value.producer()); }
 
   bool worth_it(const Node& node) const {
-    const bool read = std::any_of(node.out.begin(), node.out.end(), [&](ValueId id) { return kept_.count(id) != 0; });
+    const bool read = std::any_of(node.out.begin(), node.out.end(),
+                                  [&](ValueId id) { return kept_.count(id) != 0; });
     if (!read || node.schema->has_effect()) return false;
     if (is_free(node) || node.recompute) return true;
     if (!node.schema->is_elementwise() || node.is("ort::Dropout")) return false;
@@ -52,8 +57,10 @@ class Recomputation {
   // Without transcendental work: a pass over memory costs more than the arithmetic.
   static bool is_cheap(const Node& node) {
     static const std::set<std::string, std::less<>> kCheap{
-        "Add", "Sub", "Mul", "Neg", "Cast", "Not", "And", "Or", "Equal", "Greater", "Less", "GreaterOrEqual",
-        "LessOrEqual", "Where", "Relu", "Abs", "Sign", "Max", "Min", "Clip"};
+        "Add",         "Sub",   "Mul",   "Neg",     "Cast", "Not",
+        "And",         "Or",    "Equal", "Greater", "Less", "GreaterOrEqual",
+        "LessOrEqual", "Where", "Relu",  "Abs",     "Sign", "Max",
+        "Min",         "Clip"};
     return kCheap.count(node.op) != 0;
   }
 
@@ -68,7 +75,8 @@ class Recomputation {
     std::vector<Value> in;
     for (size_t i = 0; i < node.in.size(); ++i) in.push_back(node.input(i));
     const std::string op = node.qualified();
-    const std::vector<Value> twins = graph_.emit(op, in, node.attrs, static_cast<int>(node.out.size()));
+    const std::vector<Value> twins =
+        graph_.emit(op, in, node.attrs, static_cast<int>(node.out.size()));
     for (size_t i = 0; i < node.out.size(); ++i)
       if (node.out[i] != kNone) redirect(node.output(i), twins[i]);
     for (const Value& x : in)
@@ -106,6 +114,8 @@ class Recomputation {
 
 }  // namespace
 
-size_t recompute_cheap(Graph& graph) { return Recomputation(graph).run(); }
+size_t recompute_cheap(Graph& graph) {
+  return Recomputation(graph).run();
+}
 
 }  // namespace ort::grad

@@ -7,6 +7,7 @@ and runs the module eagerly, with a report, where a capture cannot be had.
 import collections
 import functools
 import os
+import threading
 import warnings
 from typing import Any
 
@@ -24,7 +25,7 @@ from .options import Options
 _KEPT = 16
 # A call that was refused is tried again when the module changed, this many times.
 _TRIES = 3
-_OWN = frozenset({"explain", "export_onnx"})
+_OWN = ("explain", "export_onnx", "module")
 
 
 class ORTModule(nn.Module):
@@ -50,8 +51,9 @@ class ORTModule(nn.Module):
         state["_captures"] = 0
         state["_latest"] = None
         state["_last_call"] = None
+        state["_lock"] = threading.RLock()
         state["forward"] = _with_signature_of(module, self)
-        taken = sorted(name for name in _OWN if hasattr(type(module), name) or name in vars(module))
+        taken = [name for name in _OWN if hasattr(module, name)]
         if taken:
             warnings.warn(
                 f"{type(module).__name__} has its own {', '.join(taken)}; ORTModule's win. "
@@ -116,16 +118,20 @@ class ORTModule(nn.Module):
         try:
             tensors, spec = tree.flatten([args, kwargs], "arguments")
         except tree.UnknownLeaf as error:
-            return self._fall_back(NotCapturable(str(error)), args, kwargs)
+            return self._fall_back(NotCapturable(str(error)), None, args, kwargs)
         key = call_key(spec, tensors)
-        found = self._find(key, tensors)
-        if found is None:
-            found = self._capture(key, tensors, args, kwargs)
+        with self._lock:
+            found = self._find(key, tensors)
+            if found is None:
+                found = self._capture(key, tensors, args, kwargs)
         if isinstance(found, NotCapturable):
-            return self._fall_back(found, args, kwargs)
+            return self._fall_back(found, key, args, kwargs)
         kept, binding = found
         self.__dict__["_latest"] = kept
-        outputs = kept.run(tensors, self._options.profile)
+        try:
+            outputs = kept.run(tensors, self._options.profile)
+        except _native.torch_bridge().Error as error:  # as an index out of range: eager's own error
+            return self._fall_back(NotCapturable(f"the engine: {error}"), None, args, kwargs)
         return kept.capture.result(outputs, tensors, binding)
 
     def _find(self, key: tuple, tensors: list):
@@ -158,14 +164,20 @@ class ORTModule(nn.Module):
             self._kept.popitem(last=False)
         return kept, captured.bind(tensors)
 
-    def _fall_back(self, error: NotCapturable, args: tuple, kwargs: dict):
+    def _fall_back(self, error: NotCapturable, key: tuple | None, args: tuple, kwargs: dict):
+        """Runs eagerly; what eager refuses too is the caller's mistake: nothing to report."""
         if self._options.fallback == "error":
             raise error
+        try:
+            result = self._wrapped(*args, **kwargs)
+        except Exception:
+            self._refused.pop(key, None)
+            raise
         fallback = Fallback(error.op, error.module, error.file, error.line, error.reason)
         if not self._fallbacks:
             warnings.warn(f"ORTModule runs this module in eager PyTorch: {fallback}", stacklevel=4)
         self._fallbacks.setdefault(fallback, None)
-        return self._wrapped(*args, **kwargs)
+        return result
 
     # --- the truth about what ran -----------------------------------------------------------
 
@@ -176,7 +188,6 @@ class ORTModule(nn.Module):
         providers = collections.Counter(step.provider for step in steps)
         plans = sum(k.runner.plans() for group in self._kept.values() for k in group)
         return Report(dict(providers), list(self._fallbacks), self._captures, plans, steps)
-
 
     def export_onnx(self, path: str | os.PathLike, inputs: tuple | dict | None = None) -> None:
         """Writes the module in eval mode as an ONNX file of standard ops (opset 26, IR 13).

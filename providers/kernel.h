@@ -1,5 +1,5 @@
-// A kernel: one region made ready for one set of concrete sizes. Prepared once, run many times, from
-// any thread; what it needs while running comes in its arguments.
+// A kernel: one region made ready for one set of concrete sizes. Prepared once, run many times,
+// from any thread; what it needs while running comes in its arguments.
 #pragma once
 
 #include <span>
@@ -15,7 +15,8 @@ struct Operand {
   Sizes sizes;
   bool present = false;
   const void* constant = nullptr;  // its bytes, when they are known at preparation (shape operands)
-  bool frozen = false;             // the pointer and the bytes stay for the life of the plan (weights of a session)
+  bool frozen =
+      false;  // the pointer and the bytes stay for the life of the plan (weights of a session)
 };
 
 // Pointers of one call, in the region's order of inputs and outputs. Absent operands are null.

@@ -14,7 +14,9 @@ std::vector<std::unique_ptr<Provider>>& registry() {
 
 }  // namespace
 
-Region region_of(Node& node) { return {{&node}, node.in, node.out, node.qualified()}; }
+Region region_of(Node& node) {
+  return {{&node}, node.in, node.out, node.qualified()};
+}
 
 std::vector<Region> Provider::claim(Graph& graph, const Claimed& claimed) const {
   std::vector<Region> regions;

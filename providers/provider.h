@@ -14,8 +14,9 @@ namespace ort {
 // Nodes that one kernel runs, in program order, with the values that enter and leave.
 struct Region {
   std::vector<Node*> nodes;
-  std::vector<ValueId> in, out;   // distinct; a single node's region keeps its positions (kNone: absent)
-  std::string kind;               // the provider's own word: "matmul", "tile", ...
+  std::vector<ValueId> in,
+      out;           // distinct; a single node's region keeps its positions (kNone: absent)
+  std::string kind;  // the provider's own word: "matmul", "tile", ...
 };
 
 // A node alone: in and out are the node's own lists.
@@ -24,7 +25,7 @@ Region region_of(Node& node);
 // Concrete types of a region's operands.
 struct Binding {
   std::vector<Operand> in, out;
-  const Symbols* symbols = nullptr;   // for attributes of type Dims
+  const Symbols* symbols = nullptr;  // for attributes of type Dims
 };
 
 // Nodes already taken by an earlier provider.

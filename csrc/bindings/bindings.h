@@ -17,6 +17,7 @@ void bind_graph(pybind11::module_& m);
 void bind_run(pybind11::module_& m);
 void bind_schema(pybind11::module_& m);
 void bind_session(pybind11::module_& m);
+void bind_passes(pybind11::module_& m);
 void bind_inspect(pybind11::module_& m);
 
 }  // namespace ort

@@ -61,12 +61,14 @@ Attr attr_of(const std::string& name, const py::handle& value) {
 Attrs attrs_of(const py::dict& items) {
   Attrs attrs;
   for (const auto& [name, value] : items)
-    if (!value.is_none()) attrs.set(name.cast<std::string>(), attr_of(name.cast<std::string>(), value));
+    if (!value.is_none())
+      attrs.set(name.cast<std::string>(), attr_of(name.cast<std::string>(), value));
   return attrs;
 }
 
 Role role_named(const std::string& name) {
-  for (const Role role : {Role::user, Role::parameter, Role::buffer, Role::key, Role::gradient, Role::stash})
+  for (const Role role :
+       {Role::user, Role::parameter, Role::buffer, Role::key, Role::gradient, Role::stash})
     if (name_of(role) == name) return role;
   fail("unknown role '{}'", name);
 }
@@ -85,11 +87,13 @@ std::vector<Handle> handles(const SharedGraph& graph, const std::vector<Value>& 
   return result;
 }
 
-std::vector<Handle> emit(const SharedGraph& graph, const std::string& op, const std::vector<std::optional<Handle>>& in,
-                         const py::dict& attrs, int n_outputs, const std::string& domain) {
+std::vector<Handle> emit(const SharedGraph& graph, const std::string& op,
+                         const std::vector<std::optional<Handle>>& in, const py::dict& attrs,
+                         int n_outputs, const std::string& domain) {
   std::vector<Value> inputs;
   for (const auto& handle : in) inputs.push_back(handle ? handle->value : Value{});
-  return handles(graph, graph->emit(domain.empty() ? op : domain + "::" + op, inputs, attrs_of(attrs), n_outputs));
+  return handles(graph, graph->emit(domain.empty() ? op : domain + "::" + op, inputs,
+                                    attrs_of(attrs), n_outputs));
 }
 
 void set_where(Graph& graph, const std::string& module, const std::string& file, int line) {
@@ -104,7 +108,8 @@ py::list dims_list(const Dims& dims) {
 
 void bind_value(py::module_& m) {
   py::class_<Handle>(m, "Value")
-      .def_property_readonly("dtype", [](const Handle& h) { return std::string(name_of(h.value.dtype())); })
+      .def_property_readonly("dtype",
+                             [](const Handle& h) { return std::string(name_of(h.value.dtype())); })
       .def_property_readonly("dims", [](const Handle& h) { return dims_list(h.value.dims()); })
       .def_property_readonly("rank", [](const Handle& h) { return h.value.rank(); })
       .def_property_readonly("id", [](const Handle& h) { return h.value.id; })
@@ -116,7 +121,8 @@ void bind_value(py::module_& m) {
                              })
       .def("__eq__", [](const Handle& a, const Handle& b) { return a.value == b.value; })
       .def("__hash__", [](const Handle& h) { return h.value.id; })
-      .def("__repr__", [](const Handle& h) { return format("%{}: {}", h.value.id, h.value.type().text()); });
+      .def("__repr__",
+           [](const Handle& h) { return format("%{}: {}", h.value.id, h.value.type().text()); });
 }
 
 void bind_node(py::module_& m) {
@@ -124,10 +130,11 @@ void bind_node(py::module_& m) {
       .def_property_readonly("op", &Node::qualified)
       .def_property_readonly("by", [](const Node& n) { return n.by; })
       .def_property_readonly("segment", [](const Node& n) { return n.segment; })
-      .def_property_readonly("where", [](const Node& n) { return n.where ? n.where->text() : std::string(); })
-      .def_property_readonly("module", [](const Node& n) { return n.where ? n.where->module : std::string(); });
+      .def_property_readonly(
+          "where", [](const Node& n) { return n.where ? n.where->text() : std::string(); })
+      .def_property_readonly(
+          "module", [](const Node& n) { return n.where ? n.where->module : std::string(); });
 }
-
 
 std::vector<Value> values_of(Graph& graph, const std::vector<ValueId>& ids) {
   std::vector<Value> values;
@@ -159,20 +166,26 @@ void bind_building(GraphClass& graph) {
   graph.def(py::init([] { return std::make_shared<Graph>(default_ops()); }))
       .def(
           "input",
-          [](const SharedGraph& g, std::string name, const std::string& dtype, const py::iterable& dims,
-             const std::string& role) {
+          [](const SharedGraph& g, std::string name, const std::string& dtype,
+             const py::iterable& dims, const std::string& role) {
             const Type type = Type::tensor(dtype_named(dtype), dims_of(dims));
             return Handle{g->input(std::move(name), type, role_named(role)), g};
           },
           py::arg("name"), py::arg("dtype"), py::arg("dims"), py::arg("role") = "user")
-      .def("emit", &emit, py::arg("op"), py::arg("inputs"), py::arg("attrs") = py::dict(), py::arg("n_outputs") = 1,
-           py::arg("domain") = "")
-      .def("constant", [](const SharedGraph& g, const py::array& a) { return Handle{g->constant(tensor_of(a)), g}; })
-      .def("scalar", [](const SharedGraph& g, double value,
-                        const std::string& dtype) { return Handle{g->scalar(value, dtype_named(dtype)), g}; })
-      .def("sizes", [](const SharedGraph& g, const py::iterable& d) { return Handle{g->sizes(dims_of(d)), g}; })
-      .def("size", [](const SharedGraph& g, const py::object& d) { return Handle{g->size(dim_of(d)), g}; })
-      .def("output", [](Graph& g, const Handle& value, std::string name) { g.output(value.value, std::move(name)); })
+      .def("emit", &emit, py::arg("op"), py::arg("inputs"), py::arg("attrs") = py::dict(),
+           py::arg("n_outputs") = 1, py::arg("domain") = "")
+      .def("constant", [](const SharedGraph& g,
+                          const py::array& a) { return Handle{g->constant(tensor_of(a)), g}; })
+      .def("scalar",
+           [](const SharedGraph& g, double value, const std::string& dtype) {
+             return Handle{g->scalar(value, dtype_named(dtype)), g};
+           })
+      .def("sizes", [](const SharedGraph& g,
+                       const py::iterable& d) { return Handle{g->sizes(dims_of(d)), g}; })
+      .def("size",
+           [](const SharedGraph& g, const py::object& d) { return Handle{g->size(dim_of(d)), g}; })
+      .def("output", [](Graph& g, const Handle& value,
+                        std::string name) { g.output(value.value, std::move(name)); })
       .def("set_where", &set_where)
       .def("set_recompute", [](Graph& g, bool on) { g.context.recompute = on; });
 }
@@ -188,8 +201,10 @@ void bind_graph(py::module_& m) {
       .def("text", [](const Graph& g) { return print(g); })
       .def("verify", [](const Graph& g) { verify(g, "verify()"); })
       .def_property_readonly("nodes", &Graph::order, py::return_value_policy::reference_internal)
-      .def_property_readonly("inputs", [](const SharedGraph& g) { return handles(g, values_of(*g, g->inputs())); })
-      .def_property_readonly("outputs", [](const SharedGraph& g) { return handles(g, values_of(*g, output_ids(*g))); })
+      .def_property_readonly(
+          "inputs", [](const SharedGraph& g) { return handles(g, values_of(*g, g->inputs())); })
+      .def_property_readonly(
+          "outputs", [](const SharedGraph& g) { return handles(g, values_of(*g, output_ids(*g))); })
       .def_property_readonly("input_names", &input_names)
       .def_property_readonly("output_names", &output_names);
   // For _torch, which has another pybind11: a capsule over a shared_ptr of its own.

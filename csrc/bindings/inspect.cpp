@@ -2,8 +2,8 @@
 #include <pybind11/stl.h>
 
 #include "csrc/bindings/bindings.h"
+#include "csrc/graph/expand.h"
 #include "csrc/ops/ops.h"
-#include "csrc/passes/expand.h"
 #include "providers/provider.h"
 
 namespace py = pybind11;

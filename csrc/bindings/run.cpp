@@ -24,8 +24,8 @@ std::vector<py::array> evaluate(const Graph& graph, const std::map<std::string, 
     const auto found = feed.find(name);
     check(found != feed.end(), "input '{}' is missing", name);
     inputs.push_back(tensor_of(found->second));
-    check(inputs.back().dtype == graph.value(id).dtype(), "input '{}' has dtype {}, expected {}", name,
-          inputs.back().dtype, graph.value(id).dtype());
+    check(inputs.back().dtype == graph.value(id).dtype(), "input '{}' has dtype {}, expected {}",
+          name, inputs.back().dtype, graph.value(id).dtype());
     sizes.push_back(inputs.back().sizes);
   }
   const auto plan = program.plan(sizes);

@@ -14,7 +14,8 @@ Tensor tensor_of(const py::array& array) {
   if (plain.dtype().kind() == 'U' || plain.dtype().kind() == 'O' || plain.dtype().kind() == 'S') {
     Tensor result = Tensor::empty(DType::string, sizes);
     size_t i = 0;
-    for (const py::handle& item : plain.attr("ravel")()) result.strings[i++] = py::str(item).cast<std::string>();
+    for (const py::handle& item : plain.attr("ravel")())
+      result.strings[i++] = py::str(item).cast<std::string>();
     return result;
   }
   Tensor result = Tensor::empty(dtype_named(name), sizes);
@@ -26,11 +27,15 @@ py::array array_of(const Tensor& tensor) {
   if (tensor.dtype == DType::string) {
     py::list items;
     for (const std::string& text : tensor.strings) items.append(py::str(text));
-    return py::module_::import("numpy").attr("array")(items, "object").attr("reshape")(tensor.sizes).cast<py::array>();
+    return py::module_::import("numpy")
+        .attr("array")(items, "object")
+        .attr("reshape")(tensor.sizes)
+        .cast<py::array>();
   }
   const bool bfloat = tensor.dtype == DType::bf16;
-  const py::dtype dtype = bfloat ? py::dtype::from_args(py::module_::import("ml_dtypes").attr("bfloat16"))
-                                 : py::dtype(std::string(name_of(tensor.dtype)));
+  const py::dtype dtype =
+      bfloat ? py::dtype::from_args(py::module_::import("ml_dtypes").attr("bfloat16"))
+             : py::dtype(std::string(name_of(tensor.dtype)));
   auto* keep = new Tensor(tensor);
   const py::capsule owner(keep, [](void* p) { delete static_cast<Tensor*>(p); });
   return py::array(dtype, tensor.sizes, tensor.data, owner);

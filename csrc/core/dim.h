@@ -1,5 +1,5 @@
-// Symbolic sizes: canonical integer expressions (polynomials over symbols, floor-div, mod, min, max).
-// Two dims are the same size exactly when they are canonically equal.
+// Symbolic sizes: canonical integer expressions (polynomials over symbols, floor-div, mod, min,
+// max). Two dims are the same size exactly when they are canonically equal.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,8 @@ class Dim {
   void collect_symbols(std::set<std::string>& names) const;
   std::string text() const;
   std::optional<std::string> symbol_name() const;  // when the dim is one symbol and nothing else
-  // The polynomial as text-free terms: each a coefficient and its atoms (for printing and lowering).
+  // The polynomial as text-free terms: each a coefficient and its atoms (for printing and
+  // lowering).
   using Product = std::vector<const Atom*>;
   const std::map<Product, int64_t>& terms() const { return terms_; }
 

@@ -31,7 +31,9 @@ constexpr std::array<Entry, 17> kEntries = {{{"undefined", 0},
 
 }  // namespace
 
-size_t size_of(DType dtype) { return kEntries[static_cast<size_t>(dtype)].bytes; }
+size_t size_of(DType dtype) {
+  return kEntries[static_cast<size_t>(dtype)].bytes;
+}
 
 std::string_view name_of(DType dtype) {
   const auto index = static_cast<size_t>(dtype);

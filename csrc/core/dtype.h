@@ -31,24 +31,30 @@ enum class DType : uint8_t {
   bf16 = 16,
 };
 
-size_t size_of(DType dtype);              // bytes an element; 0 for string and undefined
-std::string_view name_of(DType dtype);    // numpy's names: "float32", "bool", ...
+size_t size_of(DType dtype);               // bytes an element; 0 for string and undefined
+std::string_view name_of(DType dtype);     // numpy's names: "float32", "bool", ...
 DType dtype_named(std::string_view name);  // throws on an unknown name
 bool known_dtype(int64_t onnx_number);
 
 inline bool is_floating(DType d) {
   return d == DType::f32 || d == DType::f64 || d == DType::f16 || d == DType::bf16;
 }
-inline bool is_complex(DType d) { return d == DType::c64 || d == DType::c128; }
+inline bool is_complex(DType d) {
+  return d == DType::c64 || d == DType::c128;
+}
 inline bool is_signed_integer(DType d) {
   return d == DType::i8 || d == DType::i16 || d == DType::i32 || d == DType::i64;
 }
 inline bool is_unsigned_integer(DType d) {
   return d == DType::u8 || d == DType::u16 || d == DType::u32 || d == DType::u64;
 }
-inline bool is_integer(DType d) { return is_signed_integer(d) || is_unsigned_integer(d); }
+inline bool is_integer(DType d) {
+  return is_signed_integer(d) || is_unsigned_integer(d);
+}
 
-inline std::ostream& operator<<(std::ostream& out, DType d) { return out << name_of(d); }
+inline std::ostream& operator<<(std::ostream& out, DType d) {
+  return out << name_of(d);
+}
 
 // Calls f.template operator()<T>() with the C++ type of an integer, bool, float32 or float64 dtype.
 template <class F>

@@ -13,8 +13,14 @@ std::string text(const char* name) {
 
 }  // namespace
 
-int debug() { return std::atoi(text("ORTMODULE_DEBUG").c_str()); }
-std::string why() { return text("ORTMODULE_WHY"); }
-std::string near() { return text("ORTMODULE_NEAR"); }
+int debug() {
+  return std::atoi(text("ORTMODULE_DEBUG").c_str());
+}
+std::string why() {
+  return text("ORTMODULE_WHY");
+}
+std::string near() {
+  return text("ORTMODULE_NEAR");
+}
 
 }  // namespace ort::env

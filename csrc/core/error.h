@@ -1,5 +1,5 @@
-// Errors and refusals. Every failure of the engine is an ort::Error; every "no" is a Verdict with its
-// reason.
+// Errors and refusals. Every failure of the engine is an ort::Error; every "no" is a Verdict with
+// its reason.
 #pragma once
 
 #include <stdexcept>

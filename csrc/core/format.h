@@ -1,4 +1,5 @@
-// Text building: format("{} is {}", a, b). std::format needs a newer compiler than the oldest we support.
+// Text building: format("{} is {}", a, b). std::format needs a newer compiler than the oldest we
+// support.
 #pragma once
 
 #include <sstream>
@@ -25,7 +26,9 @@ void append(std::ostream& out, const std::vector<T>& values) {
   out << ']';
 }
 
-inline void format_rest(std::ostream& out, std::string_view text) { out << text; }
+inline void format_rest(std::ostream& out, std::string_view text) {
+  out << text;
+}
 
 template <class First, class... Rest>
 void format_rest(std::ostream& out, std::string_view text, const First& first,

@@ -54,8 +54,9 @@ std::string tensor_text(const Tensor& tensor) {
   if (tensor.count() > 8) return text + "x" + hex(tensor);
   std::string values;
   for (int64_t i = 0; i < tensor.count(); ++i)
-    values += (i ? ", " : "") + (is_floating(tensor.dtype) ? float_text(element_as_double(tensor, i))
-                                                           : std::to_string(element_as_int(tensor, i)));
+    values +=
+        (i ? ", " : "") + (is_floating(tensor.dtype) ? float_text(element_as_double(tensor, i))
+                                                     : std::to_string(element_as_int(tensor, i)));
   return text + "{" + values + "}";
 }
 
@@ -71,11 +72,15 @@ void Attrs::erase(std::string_view name) {
   if (found != items_.end()) items_.erase(found);
 }
 
-int64_t Attrs::i(std::string_view name) const { return typed<int64_t>(*this, name, "an int"); }
+int64_t Attrs::i(std::string_view name) const {
+  return typed<int64_t>(*this, name, "an int");
+}
 int64_t Attrs::i(std::string_view name, int64_t otherwise) const {
   return has(name) ? i(name) : otherwise;
 }
-double Attrs::f(std::string_view name) const { return typed<double>(*this, name, "a float"); }
+double Attrs::f(std::string_view name) const {
+  return typed<double>(*this, name, "a float");
+}
 double Attrs::f(std::string_view name, double otherwise) const {
   return has(name) ? f(name) : otherwise;
 }

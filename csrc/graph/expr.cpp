@@ -7,7 +7,9 @@
 namespace ort {
 namespace {
 
-Value binary(std::string_view op, Value a, Value b) { return a.graph->emit1(op, {a, b}); }
+Value binary(std::string_view op, Value a, Value b) {
+  return a.graph->emit1(op, {a, b});
+}
 
 }  // namespace
 
@@ -15,46 +17,124 @@ Value number(double value, Value like) {
   return like.graph->scalar(value, like.graph->is_pattern() ? DType::f64 : like.dtype());
 }
 
-Value operator+(Value a, Value b) { return binary("Add", a, b); }
-Value operator-(Value a, Value b) { return binary("Sub", a, b); }
-Value operator*(Value a, Value b) { return binary("Mul", a, b); }
-Value operator/(Value a, Value b) { return binary("Div", a, b); }
-Value operator-(Value a) { return unary("Neg", a); }
-Value operator+(Value a, double b) { return a + number(b, a); }
-Value operator+(double a, Value b) { return number(a, b) + b; }
-Value operator-(Value a, double b) { return a - number(b, a); }
-Value operator-(double a, Value b) { return number(a, b) - b; }
-Value operator*(Value a, double b) { return a * number(b, a); }
-Value operator*(double a, Value b) { return number(a, b) * b; }
-Value operator/(Value a, double b) { return a / number(b, a); }
-Value operator/(double a, Value b) { return number(a, b) / b; }
-Value operator>(Value a, double b) { return a > number(b, a); }
-Value operator<(Value a, double b) { return a < number(b, a); }
-Value operator>=(Value a, double b) { return binary("GreaterOrEqual", a, number(b, a)); }
-Value operator<=(Value a, double b) { return binary("LessOrEqual", a, number(b, a)); }
-Value operator>(Value a, Value b) { return binary("Greater", a, b); }
-Value operator<(Value a, Value b) { return binary("Less", a, b); }
-Value logical_and(Value a, Value b) { return binary("And", a, b); }
-Value logical_not(Value a) { return unary("Not", a); }
+Value operator+(Value a, Value b) {
+  return binary("Add", a, b);
+}
+Value operator-(Value a, Value b) {
+  return binary("Sub", a, b);
+}
+Value operator*(Value a, Value b) {
+  return binary("Mul", a, b);
+}
+Value operator/(Value a, Value b) {
+  return binary("Div", a, b);
+}
+Value operator-(Value a) {
+  return unary("Neg", a);
+}
+Value operator+(Value a, double b) {
+  return a + number(b, a);
+}
+Value operator+(double a, Value b) {
+  return number(a, b) + b;
+}
+Value operator-(Value a, double b) {
+  return a - number(b, a);
+}
+Value operator-(double a, Value b) {
+  return number(a, b) - b;
+}
+Value operator*(Value a, double b) {
+  return a * number(b, a);
+}
+Value operator*(double a, Value b) {
+  return number(a, b) * b;
+}
+Value operator/(Value a, double b) {
+  return a / number(b, a);
+}
+Value operator/(double a, Value b) {
+  return number(a, b) / b;
+}
+Value operator>(Value a, double b) {
+  return a > number(b, a);
+}
+Value operator<(Value a, double b) {
+  return a < number(b, a);
+}
+Value operator>=(Value a, double b) {
+  return binary("GreaterOrEqual", a, number(b, a));
+}
+Value operator<=(Value a, double b) {
+  return binary("LessOrEqual", a, number(b, a));
+}
+Value operator>(Value a, Value b) {
+  return binary("Greater", a, b);
+}
+Value operator<(Value a, Value b) {
+  return binary("Less", a, b);
+}
+Value logical_and(Value a, Value b) {
+  return binary("And", a, b);
+}
+Value logical_not(Value a) {
+  return unary("Not", a);
+}
 
-Value unary(std::string_view op, Value x) { return x.graph->emit1(op, {x}); }
-Value exp(Value x) { return unary("Exp", x); }
-Value log(Value x) { return unary("Log", x); }
-Value sqrt(Value x) { return unary("Sqrt", x); }
-Value erf(Value x) { return unary("Erf", x); }
-Value tanh(Value x) { return unary("Tanh", x); }
-Value sigmoid(Value x) { return unary("Sigmoid", x); }
-Value sin(Value x) { return unary("Sin", x); }
-Value cos(Value x) { return unary("Cos", x); }
-Value abs(Value x) { return unary("Abs", x); }
-Value sign(Value x) { return unary("Sign", x); }
-Value reciprocal(Value x) { return unary("Reciprocal", x); }
-Value relu(Value x) { return unary("Relu", x); }
-Value pow(Value x, Value y) { return binary("Pow", x, y); }
-Value pow(Value x, double y) { return pow(x, number(y, x)); }
-Value maximum(Value a, Value b) { return binary("Max", a, b); }
-Value minimum(Value a, Value b) { return binary("Min", a, b); }
-Value equal(Value a, Value b) { return binary("Equal", a, b); }
+Value unary(std::string_view op, Value x) {
+  return x.graph->emit1(op, {x});
+}
+Value exp(Value x) {
+  return unary("Exp", x);
+}
+Value log(Value x) {
+  return unary("Log", x);
+}
+Value sqrt(Value x) {
+  return unary("Sqrt", x);
+}
+Value erf(Value x) {
+  return unary("Erf", x);
+}
+Value tanh(Value x) {
+  return unary("Tanh", x);
+}
+Value sigmoid(Value x) {
+  return unary("Sigmoid", x);
+}
+Value sin(Value x) {
+  return unary("Sin", x);
+}
+Value cos(Value x) {
+  return unary("Cos", x);
+}
+Value abs(Value x) {
+  return unary("Abs", x);
+}
+Value sign(Value x) {
+  return unary("Sign", x);
+}
+Value reciprocal(Value x) {
+  return unary("Reciprocal", x);
+}
+Value relu(Value x) {
+  return unary("Relu", x);
+}
+Value pow(Value x, Value y) {
+  return binary("Pow", x, y);
+}
+Value pow(Value x, double y) {
+  return pow(x, number(y, x));
+}
+Value maximum(Value a, Value b) {
+  return binary("Max", a, b);
+}
+Value minimum(Value a, Value b) {
+  return binary("Min", a, b);
+}
+Value equal(Value a, Value b) {
+  return binary("Equal", a, b);
+}
 Value where(Value condition, Value a, Value b) {
   return condition.graph->emit1("Where", {condition, a, b});
 }
@@ -67,10 +147,16 @@ Value cast(Value x, DType dtype) {
 Value full(Graph& graph, const Dims& dims, double value, DType dtype) {
   return expand(graph.scalar(value, dtype), dims);
 }
-Value zeros_like(Value x) { return full(*x.graph, x.dims(), 0.0, x.dtype()); }
-Value ones_like(Value x) { return full(*x.graph, x.dims(), 1.0, x.dtype()); }
+Value zeros_like(Value x) {
+  return full(*x.graph, x.dims(), 0.0, x.dtype());
+}
+Value ones_like(Value x) {
+  return full(*x.graph, x.dims(), 1.0, x.dtype());
+}
 
-Value matmul(Value a, Value b) { return binary("MatMul", a, b); }
+Value matmul(Value a, Value b) {
+  return binary("MatMul", a, b);
+}
 
 Value transpose(Value x, std::vector<int64_t> perm) {
   return x.graph->emit1("Transpose", {x}, {{"perm", std::move(perm)}});
@@ -79,7 +165,8 @@ Value transpose(Value x, std::vector<int64_t> perm) {
 Value swap_last(Value x) {
   std::vector<int64_t> perm(static_cast<size_t>(x.rank()));
   std::iota(perm.begin(), perm.end(), 0);
-  check(perm.size() >= 2, "swap_last: value %{} has rank {}, expected at least 2", x.id, perm.size());
+  check(perm.size() >= 2, "swap_last: value %{} has rank {}, expected at least 2", x.id,
+        perm.size());
   std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
   return transpose(x, std::move(perm));
 }
@@ -87,7 +174,8 @@ Value swap_last(Value x) {
 Value reshape(Value x, Dims dims) {
   if (x.type().dims && *x.type().dims == dims) return x;
   // Only then: a size of zero would mean "copy the input's".
-  const bool empty = std::any_of(dims.begin(), dims.end(), [](const Dim& dim) { return dim.is(0); });
+  const bool empty =
+      std::any_of(dims.begin(), dims.end(), [](const Dim& dim) { return dim.is(0); });
   const Attrs attrs = empty ? Attrs{{"allowzero", int64_t{1}}} : Attrs{};
   return x.graph->emit1("Reshape", {x, x.graph->sizes(std::move(dims))}, attrs);
 }
@@ -107,8 +195,8 @@ Value unsqueeze(Value x, std::vector<int64_t> axes) {
 
 Value slice(Value x, int64_t axis, Dim start, Dim end, int64_t step) {
   Graph& g = *x.graph;
-  return g.emit1("Slice", {x, g.sizes({std::move(start)}), g.sizes({std::move(end)}), g.ints({axis}),
-                           g.ints({step})});
+  return g.emit1("Slice", {x, g.sizes({std::move(start)}), g.sizes({std::move(end)}),
+                           g.ints({axis}), g.ints({step})});
 }
 
 Value concat(std::vector<Value> values, int64_t axis) {
@@ -117,8 +205,8 @@ Value concat(std::vector<Value> values, int64_t axis) {
 
 Value pad_axis(Value x, int64_t axis, Dim before, Dim after) {
   Graph& g = *x.graph;
-  return g.emit1("Pad", {x, g.sizes({std::move(before), std::move(after)}), number(0.0, x),
-                         g.ints({axis})});
+  return g.emit1(
+      "Pad", {x, g.sizes({std::move(before), std::move(after)}), number(0.0, x), g.ints({axis})});
 }
 
 Value reduce(std::string_view op, Value x, std::vector<int64_t> axes, bool keepdims) {
@@ -136,12 +224,15 @@ Value reduce_mean(Value x, std::vector<int64_t> axes, bool keepdims) {
 Value reduce_max(Value x, std::vector<int64_t> axes, bool keepdims) {
   return reduce("ReduceMax", x, std::move(axes), keepdims);
 }
-Value softmax(Value x, int64_t axis) { return x.graph->emit1("Softmax", {x}, {{"axis", axis}}); }
+Value softmax(Value x, int64_t axis) {
+  return x.graph->emit1("Softmax", {x}, {{"axis", axis}});
+}
 
 Value sum_to(Value x, const Dims& dims) {
   const Dims& from = x.dims();
   if (from == dims) return x;
-  check(from.size() >= dims.size(), "sum_to: value %{} has shape {}, which does not sum to {}", x.id, from, dims);
+  check(from.size() >= dims.size(), "sum_to: value %{} has shape {}, which does not sum to {}",
+        x.id, from, dims);
   const size_t extra = from.size() - dims.size();
   std::vector<int64_t> leading, inner;
   for (size_t i = 0; i < extra; ++i) leading.push_back(static_cast<int64_t>(i));
@@ -151,7 +242,9 @@ Value sum_to(Value x, const Dims& dims) {
   return reduce_sum(result, inner, true);
 }
 
-Value stop_gradient(Value x) { return unary("ort::StopGradient", x); }
+Value stop_gradient(Value x) {
+  return unary("ort::StopGradient", x);
+}
 
 std::vector<int64_t> all_axes(Value x) {
   std::vector<int64_t> axes(static_cast<size_t>(x.rank()));

@@ -29,7 +29,7 @@ Value operator<(Value a, Value b);
 Value logical_and(Value a, Value b);
 Value logical_not(Value a);
 
-Value unary(std::string_view op, Value x);   // any op of one input without attributes
+Value unary(std::string_view op, Value x);  // any op of one input without attributes
 Value exp(Value x);
 Value log(Value x);
 Value sqrt(Value x);
@@ -48,15 +48,15 @@ Value maximum(Value a, Value b);
 Value minimum(Value a, Value b);
 Value equal(Value a, Value b);
 Value where(Value condition, Value a, Value b);
-Value cast(Value x, DType dtype);             // x itself when it has the dtype
-Value number(double value, Value like);       // 0-d constant of like's dtype
+Value cast(Value x, DType dtype);        // x itself when it has the dtype
+Value number(double value, Value like);  // 0-d constant of like's dtype
 Value zeros_like(Value x);
 Value ones_like(Value x);
 Value full(Graph& graph, const Dims& dims, double value, DType dtype);
 
 Value matmul(Value a, Value b);
 Value transpose(Value x, std::vector<int64_t> perm);
-Value swap_last(Value x);                     // transposes the last two axes
+Value swap_last(Value x);  // transposes the last two axes
 Value reshape(Value x, Dims dims);
 Value expand(Value x, Dims dims);
 Value squeeze(Value x, std::vector<int64_t> axes);

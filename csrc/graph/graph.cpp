@@ -157,7 +157,9 @@ Value Graph::scalar(double value, DType dtype) {
   return constant(Tensor::scalar(pattern_ ? DType::f64 : dtype, value));
 }
 
-Value Graph::sizes(Dims dims) { return emit1("ort::Sizes", {}, {{"dims", std::move(dims)}}); }
+Value Graph::sizes(Dims dims) {
+  return emit1("ort::Sizes", {}, {{"dims", std::move(dims)}});
+}
 
 Value Graph::size(const Dim& dim) {
   return emit1("ort::Sizes", {}, {{"dims", Dims{dim}}, {"scalar", int64_t{1}}});
@@ -216,7 +218,9 @@ Value Graph::ensure_output(Node* node, size_t i) {
   return node->output(i);
 }
 
-Dim Graph::fresh_symbol() { return Dim::symbol(format("u{}", fresh_++)); }
+Dim Graph::fresh_symbol() {
+  return Dim::symbol(format("u{}", fresh_++));
+}
 
 namespace {
 
@@ -226,13 +230,14 @@ void check_dtypes(const OpSchema& schema, const Node& node) {
     if (!node.has_input(i) || node.input(i).type().kind != Type::Kind::tensor) continue;
     const OpSchema::Port& port = *schema.input_port(i);
     const DType dtype = node.input(i).type().dtype;
-    check((port.types & bit(dtype)) != 0, "[{}] input '{}' has dtype {}, which it does not take; {}",
-          schema.qualified(), port.name, dtype, node.describe());
+    check((port.types & bit(dtype)) != 0,
+          "[{}] input '{}' has dtype {}, which it does not take; {}", schema.qualified(), port.name,
+          dtype, node.describe());
     if (port.same.empty() || (port.variadic && port.same == "*")) continue;
     const auto [found, added] = letters.try_emplace(port.same, dtype, port.name);
-    check(added || found->second.first == dtype, "[{}] input '{}' has dtype {}, expected {} (as '{}'); {}",
-          schema.qualified(), port.name, dtype, found->second.first, found->second.second,
-          node.describe());
+    check(added || found->second.first == dtype,
+          "[{}] input '{}' has dtype {}, expected {} (as '{}'); {}", schema.qualified(), port.name,
+          dtype, found->second.first, found->second.second, node.describe());
   }
 }
 
@@ -267,7 +272,8 @@ std::unique_ptr<Graph> Graph::clone() const {
     twin->in = node->in;
     twin->out = node->out;
     twin->attrs = node->attrs;
-    for (const auto& [name, graph] : node->subgraphs) twin->subgraphs.emplace_back(name, graph->clone());
+    for (const auto& [name, graph] : node->subgraphs)
+      twin->subgraphs.emplace_back(name, graph->clone());
     twin->where = node->where;
     twin->by = node->by;
     twin->segment = node->segment;
@@ -284,7 +290,9 @@ std::unique_ptr<Graph> Graph::clone() const {
 
 // --- handles ---
 
-const Type& Value::type() const { return graph->values_[id].type; }
+const Type& Value::type() const {
+  return graph->values_[id].type;
+}
 
 DType Value::dtype() const {
   if (graph->is_pattern()) throw NotAPattern("a definition asks for the dtype of a wildcard");
@@ -297,7 +305,9 @@ const Dims& Value::dims() const {
   return *type().dims;
 }
 
-int64_t Value::rank() const { return static_cast<int64_t>(dims().size()); }
+int64_t Value::rank() const {
+  return static_cast<int64_t>(dims().size());
+}
 
 Dim Value::dim(int64_t axis) const {
   const int64_t count = rank();
@@ -306,14 +316,28 @@ Dim Value::dim(int64_t axis) const {
   return dims()[static_cast<size_t>(axis < 0 ? axis + count : axis)];
 }
 
-Node* Value::producer() const { return graph->values_[id].producer; }
-int Value::index() const { return graph->values_[id].index; }
-const std::vector<Use>& Value::uses() const { return graph->values_[id].uses; }
-const std::string& Value::name() const { return graph->values_[id].name; }
+Node* Value::producer() const {
+  return graph->values_[id].producer;
+}
+int Value::index() const {
+  return graph->values_[id].index;
+}
+const std::vector<Use>& Value::uses() const {
+  return graph->values_[id].uses;
+}
+const std::string& Value::name() const {
+  return graph->values_[id].name;
+}
 
-Value Node::input(size_t i) const { return i < in.size() ? Value{graph, in[i]} : Value{}; }
-Value Node::output(size_t i) const { return i < out.size() ? Value{graph, out[i]} : Value{}; }
-const std::string& Node::domain() const { return schema->domain(); }
+Value Node::input(size_t i) const {
+  return i < in.size() ? Value{graph, in[i]} : Value{};
+}
+Value Node::output(size_t i) const {
+  return i < out.size() ? Value{graph, out[i]} : Value{};
+}
+const std::string& Node::domain() const {
+  return schema->domain();
+}
 
 std::string Node::qualified() const {
   return domain().empty() ? op : domain() + "::" + op;
@@ -338,7 +362,8 @@ std::string Where::text() const {
 }
 
 std::string_view name_of(Role role) {
-  static constexpr std::string_view kNames[] = {"user", "parameter", "buffer", "key", "gradient", "stash"};
+  static constexpr std::string_view kNames[] = {"user", "parameter", "buffer",
+                                                "key",  "gradient",  "stash"};
   return kNames[static_cast<size_t>(role)];
 }
 
@@ -368,7 +393,9 @@ Insertion::Insertion(Graph& graph, Node* before, std::string_view by)
   }
 }
 
-Insertion::~Insertion() { graph_.context = std::move(saved_); }
+Insertion::~Insertion() {
+  graph_.context = std::move(saved_);
+}
 
 const Tensor* constant_of(Value value) {
   if (!value || !value.producer() || !value.producer()->is("Constant")) return nullptr;

@@ -26,8 +26,8 @@ struct Node;
 struct Type {
   enum class Kind : uint8_t { tensor, sequence, optional, opaque };
   Kind kind = Kind::tensor;
-  DType dtype = DType::undefined;   // of the tensor, or of the sequence's elements
-  std::optional<Dims> dims;         // nullopt: the rank is not known
+  DType dtype = DType::undefined;  // of the tensor, or of the sequence's elements
+  std::optional<Dims> dims;        // nullopt: the rank is not known
   static Type tensor(DType dtype, std::optional<Dims> dims) {
     return {Kind::tensor, dtype, std::move(dims)};
   }
@@ -53,12 +53,12 @@ struct Value {
     return a.graph == b.graph && a.id == b.id;
   }
   const Type& type() const;
-  DType dtype() const;             // NotAPattern on a wildcard
-  const Dims& dims() const;        // throws when the rank is not known; NotAPattern on a wildcard
+  DType dtype() const;       // NotAPattern on a wildcard
+  const Dims& dims() const;  // throws when the rank is not known; NotAPattern on a wildcard
   int64_t rank() const;
-  Dim dim(int64_t axis) const;     // negative axes count from the end
-  Node* producer() const;          // null for graph inputs
-  int index() const;               // which output of its producer
+  Dim dim(int64_t axis) const;  // negative axes count from the end
+  Node* producer() const;       // null for graph inputs
+  int index() const;            // which output of its producer
   const std::vector<Use>& uses() const;
   const std::string& name() const;
 };
@@ -72,11 +72,14 @@ class Attrs {
  public:
   Attrs() = default;
   Attrs(std::initializer_list<std::pair<const std::string, Attr>> items) : items_(items) {}
-  void set(std::string_view name, Attr value) { items_.insert_or_assign(std::string(name), std::move(value)); }
+  void set(std::string_view name, Attr value) {
+    items_.insert_or_assign(std::string(name), std::move(value));
+  }
   void erase(std::string_view name);
   const Attr* find(std::string_view name) const;
   bool has(std::string_view name) const { return find(name) != nullptr; }
-  // Typed access; the schema has filled in defaults, so a missing attribute without `otherwise` throws.
+  // Typed access; the schema has filled in defaults, so a missing attribute without `otherwise`
+  // throws.
   int64_t i(std::string_view name) const;
   int64_t i(std::string_view name, int64_t otherwise) const;
   double f(std::string_view name) const;
@@ -107,7 +110,7 @@ struct Node {
   Node& operator=(const Node&) = delete;
 
   const OpSchema* schema = nullptr;
-  std::string op;            // without domain: "Gelu"
+  std::string op;  // without domain: "Gelu"
   Graph* graph = nullptr;
   int id = 0;                // for messages; not an order
   std::vector<ValueId> in;   // kNone: absent
@@ -115,20 +118,20 @@ struct Node {
   Attrs attrs;
   std::vector<std::pair<std::string, std::unique_ptr<Graph>>> subgraphs;
   std::shared_ptr<const Where> where;
-  std::string by;            // the rule that made it
-  int segment = -1;          // of the backward; -1: forward
-  bool recompute = false;    // inside a checkpoint region
+  std::string by;          // the rule that made it
+  int segment = -1;        // of the backward; -1: forward
+  bool recompute = false;  // inside a checkpoint region
   Node* prev = nullptr;
   Node* next = nullptr;
   bool dead = false;
 
-  Value input(size_t i) const;   // absent Value when missing
+  Value input(size_t i) const;  // absent Value when missing
   Value output(size_t i = 0) const;
   bool has_input(size_t i) const { return i < in.size() && in[i] != kNone; }
   const std::string& domain() const;
-  std::string qualified() const;           // "Gelu", "ort::Linear", "aten::add.Tensor"
+  std::string qualified() const;  // "Gelu", "ort::Linear", "aten::add.Tensor"
   bool is(std::string_view qualified_name) const;
-  std::string describe() const;            // "ort::Linear (node %14 at encoder.0, model.py:31)"
+  std::string describe() const;  // "ort::Linear (node %14 at encoder.0, model.py:31)"
 };
 
 enum class Role : uint8_t { user, parameter, buffer, key, gradient, stash };
@@ -151,21 +154,21 @@ class Graph {
   Value input(std::string name, Type type, Role role = Role::user);
   void output(Value value, std::string name);
 
-  // Adds a node before the insertion point and infers its types, or throws. `op` may carry a domain:
-  // "ort::Linear". n_outputs: -1 for all of the schema's.
+  // Adds a node before the insertion point and infers its types, or throws. `op` may carry a
+  // domain: "ort::Linear". n_outputs: -1 for all of the schema's.
   std::vector<Value> emit(std::string_view op, std::span<const Value> in, Attrs attrs = {},
                           int n_outputs = -1);
   Value emit1(std::string_view op, std::initializer_list<Value> in, Attrs attrs = {});
   Value constant(Tensor tensor);
   Value scalar(double value, DType dtype);
   Value ints(const std::vector<int64_t>& values) { return constant(Tensor::of(values)); }
-  Value sizes(Dims dims);   // ort::Sizes: the symbolic int64 vector
+  Value sizes(Dims dims);      // ort::Sizes: the symbolic int64 vector
   Value size(const Dim& dim);  // its 0-d form
 
   // Every use of `from`, graph outputs among them, becomes a use of `to`. `by` names the rule.
   void replace(Value from, Value to, std::string_view by);
   void replace_input(Node* node, size_t index, Value to);
-  void erase(Node* node);       // none of its outputs may be in use
+  void erase(Node* node);                        // none of its outputs may be in use
   void move_before(Node* node, Node* position);  // position null: the end
   std::vector<Node*> order() const;  // producers before users; safe to edit while walking the copy
   Node* first() const { return first_; }
@@ -175,7 +178,7 @@ class Graph {
   const std::vector<Output>& outputs() const { return outputs_; }
   Role role(ValueId input) const;
   bool is_input(ValueId value) const { return roles_.count(value) != 0; }
-  void drop_input(ValueId input);   // must be unused
+  void drop_input(ValueId input);  // must be unused
   void order_inputs(std::vector<ValueId> inputs) { inputs_ = std::move(inputs); }
   Value value(ValueId id) const { return {const_cast<Graph*>(this), id}; }
   size_t value_count() const { return values_.size(); }
@@ -191,7 +194,7 @@ class Graph {
   void set_output(size_t index, Value to);
   void clear_outputs();
 
-  Dim fresh_symbol();   // an unnamed size, known only when it has run
+  Dim fresh_symbol();  // an unnamed size, known only when it has run
   const OpSet& ops() const { return *ops_; }
   bool is_pattern() const { return pattern_; }
   size_t node_count() const;

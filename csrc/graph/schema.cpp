@@ -75,7 +75,8 @@ void infer_elementwise(InferContext& c) {
     dims = std::move(wider);
   }
   c.out(0, elementwise_dtype(c), std::move(dims));
-  if (c.node().schema->combine_sizes() && c.count() == 2 && is_integer(c.dtype(0))) combine_contents(c);
+  if (c.node().schema->combine_sizes() && c.count() == 2 && is_integer(c.dtype(0)))
+    combine_contents(c);
 }
 
 }  // namespace
@@ -165,7 +166,9 @@ std::vector<const OpSchema*> OpSet::all() const {
   return schemas;
 }
 
-Value Backward::y(size_t i) const { return graph_.ensure_output(&node_, i); }
+Value Backward::y(size_t i) const {
+  return graph_.ensure_output(&node_, i);
+}
 
 size_t Call::count() const {
   if (graph_.is_pattern()) throw NotAPattern("a definition asks for a pattern's number of inputs");
@@ -194,7 +197,8 @@ std::optional<std::vector<int64_t>> InferContext::ints(size_t i) const {
 }
 
 int64_t InferContext::axis(int64_t axis, int64_t rank) const {
-  require(axis >= -rank && axis < rank, "axis {} does not exist, the input has rank {}", axis, rank);
+  require(axis >= -rank && axis < rank, "axis {} does not exist, the input has rank {}", axis,
+          rank);
   return axis < 0 ? axis + rank : axis;
 }
 

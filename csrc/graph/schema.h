@@ -13,8 +13,11 @@ constexpr int kOpset = 26;  // of ai.onnx, in which graphs are kept
 
 // A set of dtypes.
 using TypeSet = uint32_t;
-constexpr TypeSet bit(DType d) { return 1u << static_cast<int>(d); }
-constexpr TypeSet kFloating = bit(DType::f32) | bit(DType::f64) | bit(DType::f16) | bit(DType::bf16);
+constexpr TypeSet bit(DType d) {
+  return 1u << static_cast<int>(d);
+}
+constexpr TypeSet kFloating =
+    bit(DType::f32) | bit(DType::f64) | bit(DType::f16) | bit(DType::bf16);
 constexpr TypeSet kSigned = bit(DType::i8) | bit(DType::i16) | bit(DType::i32) | bit(DType::i64);
 constexpr TypeSet kUnsigned = bit(DType::u8) | bit(DType::u16) | bit(DType::u32) | bit(DType::u64);
 constexpr TypeSet kIntegers = kSigned | kUnsigned;
@@ -66,7 +69,7 @@ class Backward {
   const Attrs& attrs() const { return node_.attrs; }
   Value dy(size_t i = 0) const { return i < dy_.size() ? dy_[i] : Value{}; }  // absent: zero
   Value x(size_t i = 0) const { return node_.input(i); }
-  Value y(size_t i = 0) const;   // an output that the node did not have is added
+  Value y(size_t i = 0) const;  // an output that the node did not have is added
   bool has(size_t i) const { return node_.has_input(i); }
   bool needs(size_t i) const { return i < needs_.size() && needs_[i]; }
 
@@ -107,7 +110,7 @@ class OpSchema {
   struct Port {
     std::string name;
     TypeSet types = kAny;
-    std::string same;       // ports with one letter have one dtype
+    std::string same;  // ports with one letter have one dtype
     bool optional = false;
     bool variadic = false;
   };
@@ -118,7 +121,8 @@ class OpSchema {
   };
   enum class Nature : uint8_t { general, elementwise, constant, view };
 
-  OpSchema(std::string domain, std::string name) : domain_(std::move(domain)), name_(std::move(name)) {}
+  OpSchema(std::string domain, std::string name)
+      : domain_(std::move(domain)), name_(std::move(name)) {}
 
   // --- building; each returns *this ---
   OpSchema& in(std::string name, TypeSet types = kAny, std::string same = "T");
@@ -126,18 +130,18 @@ class OpSchema {
   OpSchema& in_variadic(std::string name, TypeSet types = kAny, std::string same = "T");
   OpSchema& out(std::string name, TypeSet types = kAny, std::string same = "T");
   OpSchema& out_variadic(std::string name);
-  OpSchema& attr(std::string name, Attr otherwise);      // with a default
-  OpSchema& attr_optional(std::string name);             // may be absent
+  OpSchema& attr(std::string name, Attr otherwise);  // with a default
+  OpSchema& attr_optional(std::string name);         // may be absent
   OpSchema& attr_required(std::string name);
-  OpSchema& elementwise();   // y[i] depends on the inputs' broadcast [i] alone; its shape follows
+  OpSchema& elementwise();  // y[i] depends on the inputs' broadcast [i] alone; its shape follows
   OpSchema& commutative();
-  OpSchema& view();          // the output is the input's bytes under another shape
-  OpSchema& effect();        // keeps its place in program order; never removed, merged or repeated
+  OpSchema& view();    // the output is the input's bytes under another shape
+  OpSchema& effect();  // keeps its place in program order; never removed, merged or repeated
   OpSchema& shape(Shape shape);
   // For element-wise integer ops: how known sizes combine, so that shape arithmetic stays symbolic.
   OpSchema& on_sizes(std::function<Dim(const Dim&, const Dim&)> combine);
-  OpSchema& since(int opset);            // first ai.onnx opset with today's meaning
-  OpSchema& not_differentiable();        // no gradient flows: comparisons, integer results
+  OpSchema& since(int opset);      // first ai.onnx opset with today's meaning
+  OpSchema& not_differentiable();  // no gradient flows: comparisons, integer results
   OpSchema& differentiable_inputs(std::vector<int> inputs);  // gradients flow only to these
   template <class F>
   OpSchema& defined_as(F f) {
@@ -160,7 +164,7 @@ class OpSchema {
   const std::vector<Port>& inputs() const { return inputs_; }
   const std::vector<Port>& outputs() const { return outputs_; }
   const std::vector<AttrSpec>& attrs() const { return attrs_; }
-  const Port* input_port(size_t i) const;   // the variadic port serves every later index
+  const Port* input_port(size_t i) const;  // the variadic port serves every later index
   bool is_elementwise() const { return nature_ == Nature::elementwise; }
   bool is_view() const { return nature_ == Nature::view; }
   bool is_commutative() const { return commutative_; }
@@ -207,10 +211,10 @@ class OpSchema {
 
 class OpSet {
  public:
-  OpSchema& op(std::string_view qualified);                   // adds one; a second of a name is an error
-  const OpSchema* find(std::string_view qualified) const;     // null when unknown
-  const OpSchema& get(std::string_view qualified) const;      // throws when unknown
-  std::vector<const OpSchema*> all() const;                   // sorted by name
+  OpSchema& op(std::string_view qualified);  // adds one; a second of a name is an error
+  const OpSchema* find(std::string_view qualified) const;  // null when unknown
+  const OpSchema& get(std::string_view qualified) const;   // throws when unknown
+  std::vector<const OpSchema*> all() const;                // sorted by name
 
  private:
   const OpSchema* find_aten() const;

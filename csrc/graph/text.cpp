@@ -13,7 +13,9 @@
 namespace ort {
 namespace {
 
-bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; }
+bool is_word(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.';
+}
 
 class Printer {
  public:
@@ -38,7 +40,8 @@ class Printer {
     for (const Node* node : graph_.order()) text += "  " + line(*node) + "\n";
     text += "return (";
     for (size_t i = 0; i < graph_.outputs().size(); ++i)
-      text += format("{}\"{}\" = {}", i ? ", " : "", graph_.outputs()[i].name, ref(graph_.outputs()[i].value));
+      text += format("{}\"{}\" = {}", i ? ", " : "", graph_.outputs()[i].name,
+                     ref(graph_.outputs()[i].value));
     return text + ")\n";
   }
 
@@ -70,7 +73,8 @@ class Printer {
     std::string text;
     for (const auto& [name, value] : node.attrs) {
       const auto& specs = node.schema->attrs();
-      const auto spec = std::find_if(specs.begin(), specs.end(), [&](const auto& s) { return s.name == name; });
+      const auto spec =
+          std::find_if(specs.begin(), specs.end(), [&](const auto& s) { return s.name == name; });
       if (spec != specs.end() && spec->otherwise && same_attr(*spec->otherwise, value)) continue;
       text += (text.empty() ? " {" : ", ") + name + "=" + attr_text(value);
     }
@@ -184,7 +188,8 @@ class Parser {
     return result;
   }
   Role role() {
-    for (const Role role : {Role::user, Role::parameter, Role::buffer, Role::key, Role::gradient, Role::stash})
+    for (const Role role :
+         {Role::user, Role::parameter, Role::buffer, Role::key, Role::gradient, Role::stash})
       if (eat(name_of(role))) return role;
     return Role::user;
   }
@@ -249,8 +254,9 @@ class Parser {
   double number(bool* integral = nullptr) {
     skip();
     size_t end = at_;
-    while (end < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[end])) ||
-                                  std::string_view("+-.").find(text_[end]) != std::string_view::npos))
+    while (end < text_.size() &&
+           (std::isalnum(static_cast<unsigned char>(text_[end])) ||
+            std::string_view("+-.").find(text_[end]) != std::string_view::npos))
       ++end;
     const std::string token(text_.substr(at_, end - at_));
     char* stop = nullptr;
@@ -266,7 +272,8 @@ class Parser {
     if (eat("dims[")) return dims();
     if (eat("[")) return list();
     skip();
-    if (std::isalpha(static_cast<unsigned char>(text_[at_])) && !peek("inf") && !peek("nan")) return tensor();
+    if (std::isalpha(static_cast<unsigned char>(text_[at_])) && !peek("inf") && !peek("nan"))
+      return tensor();
     bool integral = false;
     const double value = number(&integral);
     if (integral) return last_int_;
@@ -317,7 +324,8 @@ class Parser {
     for (size_t i = 0; i < tensor.bytes(); ++i, at_ += 2) {
       unsigned value = 0;
       const auto pair = text_.substr(at_, 2);
-      if (std::from_chars(pair.data(), pair.data() + pair.size(), value, 16).ec != std::errc() || pair.size() != 2)
+      if (std::from_chars(pair.data(), pair.data() + pair.size(), value, 16).ec != std::errc() ||
+          pair.size() != 2)
         complain("the constant has too few bytes");
       tensor.as<uint8_t>()[i] = static_cast<uint8_t>(value);
     }
@@ -341,7 +349,9 @@ Type parse_type(std::string_view text) {
   return type;
 }
 
-std::string print(const Graph& graph) { return Printer(graph).print(); }
+std::string print(const Graph& graph) {
+  return Printer(graph).print();
+}
 
 std::unique_ptr<Graph> parse(std::string_view text, const OpSet& ops) {
   Parser parser(text, &ops);

@@ -5,8 +5,8 @@
 
 namespace ort {
 
-// A node with the op, attributes and inputs of an earlier one becomes that one. Never after stash: it
-// would undo recomputation. Returns how many were merged.
+// A node with the op, attributes and inputs of an earlier one becomes that one. Never after stash:
+// it would undo recomputation. Returns how many were merged.
 size_t merge_equal(Graph& graph);
 
 }  // namespace ort

@@ -26,7 +26,8 @@ bool small_enough(const Node& node, size_t limit) {
     if (node.out[i] == kNone) continue;
     if (type.kind != Type::Kind::tensor || !type.dims) return false;
     const auto count = product(*type.dims).value();
-    if (!count || static_cast<size_t>(*count) * std::max<size_t>(size_of(type.dtype), 1) > limit) return false;
+    if (!count || static_cast<size_t>(*count) * std::max<size_t>(size_of(type.dtype), 1) > limit)
+      return false;
   }
   return true;
 }
@@ -36,7 +37,9 @@ bool small_enough(const Node& node, size_t limit) {
 size_t fold_constants(Graph& graph, Evaluator& evaluator, size_t limit) {
   size_t folded = 0;
   for (Node* node : graph.order()) {
-    if (node->is("Constant") || node->is("ort::Sizes") || node->schema->has_effect() || node->in.empty()) continue;
+    if (node->is("Constant") || node->is("ort::Sizes") || node->schema->has_effect() ||
+        node->in.empty())
+      continue;
     if (!small_enough(*node, limit)) continue;
     std::vector<Tensor> in;
     for (size_t i = 0; i < node->in.size(); ++i) {
@@ -52,7 +55,8 @@ size_t fold_constants(Graph& graph, Evaluator& evaluator, size_t limit) {
     const std::vector<Tensor> out = evaluator.evaluate(*node, in);
     Insertion here(graph, node, "fold_constants");
     for (size_t i = 0; i < node->out.size(); ++i)
-      if (node->out[i] != kNone) graph.replace(node->output(i), graph.constant(out[i]), "fold_constants");
+      if (node->out[i] != kNone)
+        graph.replace(node->output(i), graph.constant(out[i]), "fold_constants");
     graph.erase(node);
     ++folded;
   }

@@ -37,9 +37,11 @@ class Matcher {
   Verdict find(Value root, Node& node, Match& match) {
     match = {};
     if (!match_value(root, node.output(static_cast<size_t>(root.index())), match))
-      return Verdict::no(format("{} of {} nodes matched; {}", deepest_, pattern_.graph().node_count(), why_));
+      return Verdict::no(
+          format("{} of {} nodes matched; {}", deepest_, pattern_.graph().node_count(), why_));
     match.root_ = &node;
-    for (const auto& [name, pattern_node] : pattern_.nodes()) match.named_[name] = match.nodes_.at(pattern_node);
+    for (const auto& [name, pattern_node] : pattern_.nodes())
+      match.named_[name] = match.nodes_.at(pattern_node);
     return Verdict::yes();
   }
 
@@ -53,7 +55,8 @@ class Matcher {
         const Value value{node->graph, id};
         if (node->graph->output_used(id)) return Verdict::no(format("%{} is a graph output", id));
         for (const Use& use : value.uses())
-          if (!inside.count(use.node)) return Verdict::no(format("%{} is read by {} too", id, use.node->describe()));
+          if (!inside.count(use.node))
+            return Verdict::no(format("%{} is read by {} too", id, use.node->describe()));
       }
     }
     return Verdict::yes();
@@ -75,12 +78,14 @@ class Matcher {
       const auto [found, added] = match.values_.try_emplace(wildcard->second, target);
       return found->second == target || miss(match, format("'{}' is two values", wildcard->second));
     }
-    if (const Tensor* expected = constant_of(pattern)) return match_constant(*expected, target, match);
+    if (const Tensor* expected = constant_of(pattern))
+      return match_constant(*expected, target, match);
     const Node& wanted = *pattern.producer();
     Node* node = target.producer();
-    if (!node || node->op != wanted.op || node->domain() != wanted.domain() || target.index() != pattern.index())
-      return miss(match, format("%{} is {}, expected {}", target.id, node ? node->qualified() : "an input",
-                                wanted.qualified()));
+    if (!node || node->op != wanted.op || node->domain() != wanted.domain() ||
+        target.index() != pattern.index())
+      return miss(match, format("%{} is {}, expected {}", target.id,
+                                node ? node->qualified() : "an input", wanted.qualified()));
     return match_node(wanted, *node, match);
   }
 
@@ -98,8 +103,10 @@ class Matcher {
 
   bool match_node(const Node& wanted, Node& node, Match& match) {
     const auto bound = match.nodes_.find(&wanted);
-    if (bound != match.nodes_.end()) return bound->second == &node || miss(match, "one node was found as two");
-    if (!match_attrs(wanted, node)) return miss(match, format("attributes of {} differ", node.describe()));
+    if (bound != match.nodes_.end())
+      return bound->second == &node || miss(match, "one node was found as two");
+    if (!match_attrs(wanted, node))
+      return miss(match, format("attributes of {} differ", node.describe()));
     for (size_t i = wanted.in.size(); i < node.in.size(); ++i)
       if (node.has_input(i)) return miss(match, format("{} has more inputs", node.describe()));
     match.nodes_[&wanted] = &node;

@@ -18,7 +18,9 @@ class Runner {
   Runner(Graph& graph, PassOptions& options) : graph_(graph), options_(options) {}
 
   void rules(const std::string& name, const Rules& rules) {
-    pass(name, [&] { rewrite(graph_, rules, {options_.fuel ? &*options_.fuel : nullptr, &options_.off}); });
+    pass(name, [&] {
+      rewrite(graph_, rules, {options_.fuel ? &*options_.fuel : nullptr, &options_.off});
+    });
   }
 
   template <class F>
@@ -30,7 +32,8 @@ class Runner {
   }
 
   void fold() {
-    if (options_.evaluator) pass("fold_constants", [&] { fold_constants(graph_, *options_.evaluator); });
+    if (options_.evaluator)
+      pass("fold_constants", [&] { fold_constants(graph_, *options_.evaluator); });
   }
 
  private:

@@ -10,9 +10,9 @@
 namespace ort {
 
 struct PassOptions {
-  bool check = false;            // verify after each pass
-  std::optional<int> fuel;       // only the first n rewrites; counts down
-  std::vector<std::string> off;  // rules and passes to leave out
+  bool check = false;              // verify after each pass
+  std::optional<int> fuel;         // only the first n rewrites; counts down
+  std::vector<std::string> off;    // rules and passes to leave out
   Evaluator* evaluator = nullptr;  // computes constants; null: they are not folded
   // Receives each stage by name, for dumps; may be empty.
   std::function<void(const std::string& stage, const Graph&)> stage;

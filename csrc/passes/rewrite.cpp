@@ -14,10 +14,12 @@ constexpr int kMaxRounds = 50;
 
 class Driver {
  public:
-  Driver(Graph& graph, const Rules& rules, const RewriteOptions& options) : graph_(graph), options_(options) {
+  Driver(Graph& graph, const Rules& rules, const RewriteOptions& options)
+      : graph_(graph), options_(options) {
     const std::string near = env::near();
     for (const Rule& rule : rules) {
-      const bool off = options.off && std::find(options.off->begin(), options.off->end(), rule.name()) != options.off->end();
+      const bool off = options.off && std::find(options.off->begin(), options.off->end(),
+                                                rule.name()) != options.off->end();
       if (!off) by_root_[rule.root_op(graph.ops())].push_back(&rule);
       if (rule.name() == near) watched_ = &rule;
     }
@@ -51,12 +53,14 @@ class Driver {
   }
 
   bool try_rule(const Rule& rule, Node& node) {
-    if (std::all_of(node.out.begin(), node.out.end(), [&](ValueId id) { return id == kNone || graph_.unused(id); }))
+    if (std::all_of(node.out.begin(), node.out.end(),
+                    [&](ValueId id) { return id == kNone || graph_.unused(id); }))
       return false;
     Match match;
     const Verdict verdict = rule.find(node, match);
     if (!verdict) {
-      if (&rule == watched_) log("near miss of {} at {}: {}", rule.name(), node.describe(), verdict.reason);
+      if (&rule == watched_)
+        log("near miss of {} at {}: {}", rule.name(), node.describe(), verdict.reason);
       return false;
     }
     if (options_.fuel && *options_.fuel <= 0) return false;
@@ -68,7 +72,8 @@ class Driver {
     const Value root = node.output(0);
     if (!replacement || replacement == root) return false;
     check(replacement.type().dtype == root.type().dtype && replacement.rank() == root.rank(),
-          "rule '{}' replaces {} by {}; {}", rule.name(), root.type().text(), replacement.type().text(), node.describe());
+          "rule '{}' replaces {} by {}; {}", rule.name(), root.type().text(),
+          replacement.type().text(), node.describe());
     if (options_.fuel) --*options_.fuel;
     graph_.replace(root, replacement, rule.name());
     last_ = rule.name();
@@ -91,7 +96,8 @@ size_t rewrite(Graph& graph, const Rules& rules, const RewriteOptions& options) 
 Rules definition_rules(const OpSet& ops) {
   Rules rules;
   for (const OpSchema* schema : ops.all()) {
-    if (!schema->definition() || schema->outputs().size() != 1 || !schema->domain().empty()) continue;
+    if (!schema->definition() || schema->outputs().size() != 1 || !schema->domain().empty())
+      continue;
     const auto pattern = [schema](Pattern& p) {
       std::vector<Value> in;
       for (const auto& port : schema->inputs()) {
@@ -106,12 +112,14 @@ Rules definition_rules(const OpSet& ops) {
     } catch (const NotAPattern&) {
       continue;
     }
-    rules.push_back(rule("definition of " + schema->qualified()).match(pattern).rewrite([schema](const Match& m) {
-      std::vector<Value> in;
-      for (const auto& port : schema->inputs())
-        if (!port.optional) in.push_back(m[port.name]);
-      return m.graph().emit(schema->qualified(), in)[0];
-    }));
+    rules.push_back(rule("definition of " + schema->qualified())
+                        .match(pattern)
+                        .rewrite([schema](const Match& m) {
+                          std::vector<Value> in;
+                          for (const auto& port : schema->inputs())
+                            if (!port.optional) in.push_back(m[port.name]);
+                          return m.graph().emit(schema->qualified(), in)[0];
+                        }));
   }
   return rules;
 }

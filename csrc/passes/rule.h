@@ -10,7 +10,8 @@
 
 namespace ort {
 
-// What a pattern is written with: p["x"] is a wildcard, p.named("n", v) names the node that makes v.
+// What a pattern is written with: p["x"] is a wildcard, p.named("n", v) names the node that makes
+// v.
 class Pattern {
  public:
   explicit Pattern(const OpSet& ops) : graph_(std::make_unique<Graph>(ops, true)) {}
@@ -33,8 +34,8 @@ class Pattern {
 // What a pattern was found to be.
 class Match {
  public:
-  Value operator[](const std::string& name) const;   // of a wildcard
-  Node& node(const std::string& name) const;         // of a named node
+  Value operator[](const std::string& name) const;  // of a wildcard
+  Node& node(const std::string& name) const;        // of a named node
   const Attrs& attrs(const std::string& name) const { return node(name).attrs; }
   Node& root() const { return *root_; }
   Graph& graph() const { return *root_->graph; }
@@ -87,20 +88,22 @@ class Rule {
   mutable Value root_;
 };
 
-inline Rule rule(std::string name) { return Rule(std::move(name)); }
+inline Rule rule(std::string name) {
+  return Rule(std::move(name));
+}
 
 using Rules = std::vector<Rule>;
 
 struct RewriteOptions {
-  int* fuel = nullptr;                // counts down; null: no bound
+  int* fuel = nullptr;  // counts down; null: no bound
   const std::vector<std::string>* off = nullptr;
 };
 
 // Applies the rules until none matches; returns how many rewrites there were.
 size_t rewrite(Graph& graph, const Rules& rules, const RewriteOptions& options);
 
-// The rules that definitions give: expand, read backwards. Those that read attributes, shapes or dtypes
-// are no patterns.
+// The rules that definitions give: expand, read backwards. Those that read attributes, shapes or
+// dtypes are no patterns.
 Rules definition_rules(const OpSet& ops);
 
 }  // namespace ort

@@ -24,8 +24,9 @@ std::vector<size_t> place(std::span<const Lifetime> lifetimes, size_t align) {
       at = std::max(at, (offsets[other] + neighbour.bytes + align - 1) / align * align);
     }
     offsets[index] = at;
-    const auto position = std::upper_bound(placed.begin(), placed.end(), at,
-                                           [&](size_t value, size_t i) { return value < offsets[i]; });
+    const auto position =
+        std::upper_bound(placed.begin(), placed.end(), at,
+                         [&](size_t value, size_t i) { return value < offsets[i]; });
     placed.insert(position, index);
   }
   return offsets;
@@ -33,7 +34,8 @@ std::vector<size_t> place(std::span<const Lifetime> lifetimes, size_t align) {
 
 size_t extent(std::span<const Lifetime> lifetimes, std::span<const size_t> offsets) {
   size_t end = 0;
-  for (size_t i = 0; i < lifetimes.size(); ++i) end = std::max(end, offsets[i] + lifetimes[i].bytes);
+  for (size_t i = 0; i < lifetimes.size(); ++i)
+    end = std::max(end, offsets[i] + lifetimes[i].bytes);
   return end;
 }
 

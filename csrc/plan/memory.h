@@ -9,10 +9,11 @@ namespace ort {
 
 struct Lifetime {
   size_t bytes;
-  int first, last;   // steps, both included
+  int first, last;  // steps, both included
 };
 
-// Offsets such that no two lifetimes that overlap in time overlap in memory: first fit, largest first.
+// Offsets such that no two lifetimes that overlap in time overlap in memory: first fit, largest
+// first.
 std::vector<size_t> place(std::span<const Lifetime> lifetimes, size_t align);
 
 // The end of the highest placed lifetime.

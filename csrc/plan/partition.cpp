@@ -3,15 +3,17 @@
 
 #include <algorithm>
 
+#include "csrc/graph/expand.h"
 #include "csrc/passes/dce.h"
-#include "csrc/passes/expand.h"
 
 namespace ort {
 namespace {
 
 class Taken : public Claimed {
  public:
-  bool taken(const Node& node) const override { return nodes_.count(&node) || !needs_provider(node); }
+  bool taken(const Node& node) const override {
+    return nodes_.count(&node) || !needs_provider(node);
+  }
   void take(const Node& node) { nodes_.insert(&node); }
   bool mine(const Node& node) const { return nodes_.count(&node) != 0; }
 
@@ -27,17 +29,20 @@ bool anyone_takes(const Node& node, std::span<const Provider* const> providers) 
 [[noreturn]] void fail_unclaimed(const Node& node, std::span<const Provider* const> providers) {
   std::string reasons;
   for (const Provider* provider : providers)
-    reasons += format("{}{}: {}", reasons.empty() ? "" : "; ", provider->name(), provider->can_run(node).reason);
+    reasons += format("{}{}: {}", reasons.empty() ? "" : "; ", provider->name(),
+                      provider->can_run(node).reason);
   fail("[{}] no provider runs it ({}); {}", node.qualified(), reasons, node.describe());
 }
 
-void record_refusals(const Graph& graph, std::span<const Provider* const> providers, Partition& result) {
+void record_refusals(const Graph& graph, std::span<const Provider* const> providers,
+                     Partition& result) {
   for (const Node* node : graph.order()) {
     if (!needs_provider(*node)) continue;
     for (const Provider* provider : providers) {
       const Verdict verdict = provider->can_run(*node);
       if (verdict) break;
-      result.refusals.push_back({node->qualified(), std::string(provider->name()), verdict.reason, node->where});
+      result.refusals.push_back(
+          {node->qualified(), std::string(provider->name()), verdict.reason, node->where});
     }
   }
 }

@@ -19,15 +19,15 @@ struct Refusal {
 };
 
 struct Partition {
-  std::vector<Claim> claims;       // in program order of their last nodes
+  std::vector<Claim> claims;  // in program order of their last nodes
   std::vector<Refusal> refusals;
 };
 
 // Constants, sizes and views need no provider: a plan holds or aliases them.
 bool needs_provider(const Node& node);
 
-// Providers claim in order. An op that none takes but that has a definition is expanded (in `graph`)
-// and offered again; one that is left over is an error naming op, place and every reason.
+// Providers claim in order. An op that none takes but that has a definition is expanded (in
+// `graph`) and offered again; one that is left over is an error naming op, place and every reason.
 Partition partition(Graph& graph, std::span<const Provider* const> providers);
 
 }  // namespace ort

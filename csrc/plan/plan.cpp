@@ -45,14 +45,18 @@ Sizes evaluate(const Dims& dims, const Symbols& symbols) {
 class Binder {
  public:
   Binder(const Layout& layout, const Symbols& symbols)
-      : layout_(layout), graph_(*layout.graph), symbols_(symbols), plan_(std::make_unique<Plan>()) {}
+      : layout_(layout),
+        graph_(*layout.graph),
+        symbols_(symbols),
+        plan_(std::make_unique<Plan>()) {}
 
   std::unique_ptr<Plan> bind() {
     add_inputs();
     add_fixed_values();
     find_backward_reads();
     size_t next = 0;
-    for (; next < layout_.order.size() && segment_of(claim(next)) < 0; ++next) add_step(claim(next));
+    for (; next < layout_.order.size() && segment_of(claim(next)) < 0; ++next)
+      add_step(claim(next));
     add_outputs(0, layout_.forward_outputs);
     plan_->forward_steps = plan_->steps.size();
     for (; next < layout_.order.size(); ++next) add_step(claim(next));
@@ -89,10 +93,13 @@ class Binder {
   }
 
   size_t bytes_of(const Operand& operand) {
-    return static_cast<size_t>(checked_mul(element_count(operand.sizes), static_cast<int64_t>(size_of(operand.dtype))));
+    return static_cast<size_t>(
+        checked_mul(element_count(operand.sizes), static_cast<int64_t>(size_of(operand.dtype))));
   }
 
-  const Claim& claim(size_t position) const { return layout_.partition.claims[layout_.order[position]]; }
+  const Claim& claim(size_t position) const {
+    return layout_.partition.claims[layout_.order[position]];
+  }
 
   static int segment_of(const Claim& claim) {
     int segment = -1;
@@ -152,7 +159,8 @@ class Binder {
     const auto found = buffer_.find(id);
     if (found != buffer_.end()) return found->second;
     const Node* node = graph_.value(id).producer();
-    check(node && node->schema->is_view(), "%{} ({}) is read before it is made", id, node ? node->qualified() : "?");
+    check(node && node->schema->is_view(), "%{} ({}) is read before it is made", id,
+          node ? node->qualified() : "?");
     const int source = buffer_of(node->in[0]);
     buffer_[id] = source;
     const auto constant = constants_.find(node->in[0]);
@@ -163,8 +171,10 @@ class Binder {
   int slot_of(ValueId id, int step) {
     if (id == kNone) return -1;
     const int buffer = buffer_of(id);
-    buffers_[static_cast<size_t>(buffer)].first = std::min(buffers_[static_cast<size_t>(buffer)].first, step);
-    buffers_[static_cast<size_t>(buffer)].last = std::max(buffers_[static_cast<size_t>(buffer)].last, step);
+    buffers_[static_cast<size_t>(buffer)].first =
+        std::min(buffers_[static_cast<size_t>(buffer)].first, step);
+    buffers_[static_cast<size_t>(buffer)].last =
+        std::max(buffers_[static_cast<size_t>(buffer)].last, step);
     return buffer;
   }
 
@@ -261,7 +271,8 @@ class Binder {
   bool try_share(const Step& step, int index, int i, int o) {
     const int in_slot = plan_->operands[static_cast<size_t>(step.in + i)];
     const int out_slot = plan_->operands[static_cast<size_t>(step.out + o)];
-    if (in_slot < 0 || out_slot < 0 || !step.kernel->in_place(static_cast<size_t>(i), static_cast<size_t>(o)))
+    if (in_slot < 0 || out_slot < 0 ||
+        !step.kernel->in_place(static_cast<size_t>(i), static_cast<size_t>(o)))
       return false;
     Buffer& source = buffers_[static_cast<size_t>(root(in_slot))];
     Buffer& target = buffers_[static_cast<size_t>(out_slot)];
@@ -298,7 +309,8 @@ class Binder {
     const std::vector<size_t> offsets = place(lives, kAlign);
     Placement& placement = plan_->placement;
     placement.bytes = (extent(lives, offsets) + kAlign - 1) / kAlign * kAlign;
-    for (size_t i = 0; i < values; ++i) buffers_[static_cast<size_t>(live_buffer[i])].at = offsets[i];
+    for (size_t i = 0; i < values; ++i)
+      buffers_[static_cast<size_t>(live_buffer[i])].at = offsets[i];
     placement.scratch.assign(offsets.begin() + static_cast<long>(values), offsets.end());
     for (size_t b = 0; b < buffers_.size(); ++b) {
       const Buffer& buffer = buffers_[static_cast<size_t>(root(static_cast<int>(b)))];
@@ -307,7 +319,8 @@ class Binder {
   }
 
   Lifetime scratch_of(size_t step) const {
-    return {plan_->steps[step].kernel->scratch_bytes(), static_cast<int>(step), static_cast<int>(step)};
+    return {plan_->steps[step].kernel->scratch_bytes(), static_cast<int>(step),
+            static_cast<int>(step)};
   }
 
   // What the backward makes gets an arena of its own and shares nothing with the stash.
@@ -319,16 +332,20 @@ class Binder {
     retained.slots = plan_->placement.slots;
     for (size_t b = 0; b < separate.size(); ++b) {
       const Buffer& buffer = separate[b];
-      if (buffer.kind != Slot::Kind::arena || buffer.last < 0 || buffer.first < first_backward) continue;
+      if (buffer.kind != Slot::Kind::arena || buffer.last < 0 || buffer.first < first_backward)
+        continue;
       lives.push_back({std::max<size_t>(buffer.bytes, 1), buffer.first, buffer.last});
       made.push_back(b);
     }
-    for (size_t s = plan_->forward_steps; s < plan_->steps.size(); ++s) lives.push_back(scratch_of(s));
+    for (size_t s = plan_->forward_steps; s < plan_->steps.size(); ++s)
+      lives.push_back(scratch_of(s));
     const std::vector<size_t> offsets = place(lives, kAlign);
     retained.bytes = (extent(lives, offsets) + kAlign - 1) / kAlign * kAlign;
-    for (size_t i = 0; i < made.size(); ++i) retained.slots[made[i]] = {Slot::Kind::second, offsets[i]};
+    for (size_t i = 0; i < made.size(); ++i)
+      retained.slots[made[i]] = {Slot::Kind::second, offsets[i]};
     retained.scratch.assign(plan_->forward_steps, 0);
-    retained.scratch.insert(retained.scratch.end(), offsets.begin() + static_cast<long>(made.size()), offsets.end());
+    retained.scratch.insert(retained.scratch.end(),
+                            offsets.begin() + static_cast<long>(made.size()), offsets.end());
   }
 
   const Layout& layout_;
@@ -343,7 +360,8 @@ class Binder {
 
 }  // namespace
 
-Layout lay_out(std::unique_ptr<Graph> graph, size_t forward_outputs, std::span<const Provider* const> providers) {
+Layout lay_out(std::unique_ptr<Graph> graph, size_t forward_outputs,
+               std::span<const Provider* const> providers) {
   Layout layout;
   layout.forward_outputs = forward_outputs;
   layout.partition = partition(*graph, providers);
@@ -352,7 +370,9 @@ Layout lay_out(std::unique_ptr<Graph> graph, size_t forward_outputs, std::span<c
   return layout;
 }
 
-std::unique_ptr<Plan> make_plan(const Layout& layout, const Symbols& symbols) { return Binder(layout, symbols).bind(); }
+std::unique_ptr<Plan> make_plan(const Layout& layout, const Symbols& symbols) {
+  return Binder(layout, symbols).bind();
+}
 
 Symbols solve_symbols(const Graph& graph, std::span<const Sizes> input_sizes, size_t count) {
   Symbols symbols;
@@ -362,14 +382,17 @@ Symbols solve_symbols(const Graph& graph, std::span<const Sizes> input_sizes, si
       const Type& type = graph.value(inputs[i]).type();
       if (!type.dims) continue;
       const std::string& name = graph.value(inputs[i]).name();
-      check(type.dims->size() == input_sizes[i].size(), "input '{}' has shape {}, expected rank {} {}", name,
-            input_sizes[i], type.dims->size(), *type.dims);
+      check(type.dims->size() == input_sizes[i].size(),
+            "input '{}' has shape {}, expected rank {} {}", name, input_sizes[i], type.dims->size(),
+            *type.dims);
       for (size_t d = 0; d < type.dims->size(); ++d) {
         const Dim& dim = (*type.dims)[d];
-        if (const auto symbol = dim.symbol_name(); symbol && pass == 0) symbols.emplace(*symbol, input_sizes[i][d]);
+        if (const auto symbol = dim.symbol_name(); symbol && pass == 0)
+          symbols.emplace(*symbol, input_sizes[i][d]);
         if (pass == 1)
-          check(dim.evaluate(symbols) == input_sizes[i][d], "input '{}' has shape {}, expected {} (axis {} is {})", name,
-                input_sizes[i], *type.dims, d, dim.evaluate(symbols));
+          check(dim.evaluate(symbols) == input_sizes[i][d],
+                "input '{}' has shape {}, expected {} (axis {} is {})", name, input_sizes[i],
+                *type.dims, d, dim.evaluate(symbols));
       }
     }
   return symbols;

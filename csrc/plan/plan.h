@@ -21,14 +21,14 @@ struct Step {
 struct Slot {
   enum class Kind : uint8_t { arena, second, input, output, constant, opaque };
   Kind kind = Kind::arena;
-  size_t at = 0;              // offset, or index
+  size_t at = 0;  // offset, or index
 };
 
 // Where values lie. The second arena is used by a backward that must leave the stash as it is.
 struct Placement {
   std::vector<Slot> slots;
-  std::vector<size_t> scratch;   // of each step
-  size_t bytes = 0;              // of the arena, or of the second one
+  std::vector<size_t> scratch;  // of each step
+  size_t bytes = 0;             // of the arena, or of the second one
 };
 
 struct Operands {
@@ -40,13 +40,13 @@ struct Plan {
   std::vector<Step> steps;
   std::vector<int> operands;
   Placement placement;
-  Placement retained;                  // for a backward with retain_graph
+  Placement retained;  // for a backward with retain_graph
   std::vector<Tensor> constants;
   std::vector<std::unique_ptr<Kernel>> kernels;
   Operands inputs, outputs;
-  std::vector<int> output_ready;       // the step that completes each output
-  size_t forward_steps = 0;            // the rest are backward, by segment
-  size_t total_bytes = 0;              // of the arena's values, were each to have its own memory
+  std::vector<int> output_ready;  // the step that completes each output
+  size_t forward_steps = 0;       // the rest are backward, by segment
+  size_t total_bytes = 0;         // of the arena's values, were each to have its own memory
   size_t opaque_count = 0;
 };
 
@@ -55,16 +55,17 @@ struct Layout {
   std::unique_ptr<Graph> graph;
   Partition partition;
   std::vector<size_t> order;
-  size_t forward_outputs = 0;          // graph outputs that the forward gives; the rest are gradients
+  size_t forward_outputs = 0;  // graph outputs that the forward gives; the rest are gradients
 };
 
-Layout lay_out(std::unique_ptr<Graph> graph, size_t forward_outputs, std::span<const Provider* const> providers);
+Layout lay_out(std::unique_ptr<Graph> graph, size_t forward_outputs,
+               std::span<const Provider* const> providers);
 
 // Kernels, slots and offsets for these values of the symbols.
 std::unique_ptr<Plan> make_plan(const Layout& layout, const Symbols& symbols);
 
-// Values of the symbols that make the dims of the first `count` inputs these sizes; throws naming the
-// input at fault.
+// Values of the symbols that make the dims of the first `count` inputs these sizes; throws naming
+// the input at fault.
 Symbols solve_symbols(const Graph& graph, std::span<const Sizes> input_sizes, size_t count);
 
 }  // namespace ort

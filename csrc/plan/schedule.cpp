@@ -73,8 +73,8 @@ std::vector<size_t> schedule(const Graph& graph, const std::vector<Claim>& claim
     for (const size_t user : users[claim])
       if (--waiting[user] == 0) ready.push(keys[user]);
   }
-  check(order.size() == claims.size(), "schedule: {} of {} regions wait for each other", claims.size() - order.size(),
-        claims.size());
+  check(order.size() == claims.size(), "schedule: {} of {} regions wait for each other",
+        claims.size() - order.size(), claims.size());
   return order;
 }
 

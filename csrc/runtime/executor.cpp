@@ -30,13 +30,15 @@ void run(const Plan& plan, Frame& frame, size_t first, size_t last, Profile* pro
   uint8_t* arena = frame.arena();
   const size_t* scratch = frame.placement().scratch.data();
   if (!profile) {
-    for (size_t i = first; i < last; ++i) run_step(plan, plan.steps[i], pointers, arena + scratch[i]);
+    for (size_t i = first; i < last; ++i)
+      run_step(plan, plan.steps[i], pointers, arena + scratch[i]);
     return;
   }
   for (size_t i = first; i < last; ++i) {
     const double start = now_us();
     run_step(plan, plan.steps[i], pointers, arena + scratch[i]);
-    profile->events.push_back({plan.steps[i].name, std::string(plan.steps[i].provider), start, now_us() - start});
+    profile->events.push_back(
+        {plan.steps[i].name, std::string(plan.steps[i].provider), start, now_us() - start});
   }
 }
 

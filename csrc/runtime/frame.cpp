@@ -10,8 +10,12 @@ std::unique_ptr<Frame> Frame::retained(const Plan& plan, const Frame& base) {
 }
 
 Frame::Frame(const Plan& plan, const Placement& placement, const Frame* base)
-    : placement_(&placement), arena_(placement.bytes), pointers_(placement.slots.size()), opaque_(plan.opaque_count),
-      input_slots_(plan.inputs.types.size()), output_slots_(plan.outputs.types.size()) {
+    : placement_(&placement),
+      arena_(placement.bytes),
+      pointers_(placement.slots.size()),
+      opaque_(plan.opaque_count),
+      input_slots_(plan.inputs.types.size()),
+      output_slots_(plan.outputs.types.size()) {
   for (size_t i = 0; i < placement.slots.size(); ++i) {
     const Slot& slot = placement.slots[i];
     switch (slot.kind) {
@@ -39,7 +43,8 @@ Frame::Frame(const Plan& plan, const Placement& placement, const Frame* base)
 }
 
 void Frame::set_input(size_t i, const void* data) {
-  for (const int slot : input_slots_[i]) pointers_[static_cast<size_t>(slot)] = const_cast<void*>(data);
+  for (const int slot : input_slots_[i])
+    pointers_[static_cast<size_t>(slot)] = const_cast<void*>(data);
 }
 
 void Frame::set_output(size_t i, void* data) {

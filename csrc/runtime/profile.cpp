@@ -16,8 +16,10 @@ std::string Profile::chrome_trace() const {
   std::string text = "{\"traceEvents\": [";
   const char* comma = "";
   for (const Event& event : events) {
-    text += format("{}\n{\"name\": \"{}\", \"cat\": \"{}\", \"ph\": \"X\", \"pid\": 0, \"tid\": 0, \"ts\": {}, \"dur\": {}}",
-                   comma, event.name, event.provider, event.start_us, event.duration_us);
+    text += format(
+        "{}\n{\"name\": \"{}\", \"cat\": \"{}\", \"ph\": \"X\", \"pid\": 0, \"tid\": 0, \"ts\": "
+        "{}, \"dur\": {}}",
+        comma, event.name, event.provider, event.start_us, event.duration_us);
     comma = ",";
   }
   return text + "\n]}\n";

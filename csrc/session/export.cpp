@@ -5,7 +5,7 @@
 
 #include "csrc/graph/expr.h"
 #include "csrc/passes/dce.h"
-#include "csrc/passes/expand.h"
+#include "csrc/graph/expand.h"
 
 namespace ort {
 namespace {

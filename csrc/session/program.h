@@ -41,6 +41,7 @@ class Program {
   Layout layout_;
   std::mutex mutex_;
   std::list<std::pair<Symbols, std::shared_ptr<const Plan>>> cache_;
+  std::vector<Sizes> latest_sizes_;  // of the plan at the front
   int plans_ = 0;
 };
 

@@ -1,14 +1,25 @@
 // Running a call: pointers into the frame, segments of the backward, retained graphs.
 #include "csrc/torch_bridge/call.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 
 namespace ort::bridge {
+namespace {
+
+uint32_t version_of(const at::Tensor& tensor) {
+  return tensor.defined() && !tensor.is_inference() ? static_cast<uint32_t>(tensor._version()) : 0;
+}
+
+}  // namespace
 
 std::shared_ptr<Program> Shared::program(const std::vector<size_t>& defined) {
   std::lock_guard lock(mutex);
   auto& slot = programs[defined];
-  if (!slot) slot = std::make_shared<Program>(*graph, options, defined.empty() ? std::vector<size_t>{} : wrt, defined);
+  if (!slot)
+    slot = std::make_shared<Program>(*graph, options, defined.empty() ? std::vector<size_t>{} : wrt,
+                                     defined);
   return slot;
 }
 
@@ -16,11 +27,17 @@ Call::Call(std::shared_ptr<Shared> shared, std::vector<at::Tensor> inputs, uint6
     : shared_(std::move(shared)), originals_(std::move(inputs)), key_(key) {
   for (const at::Tensor& tensor : originals_)
     inputs_.push_back(tensor.defined() ? contiguous(tensor.detach()) : at::Tensor());
+  if (at::GradMode::is_enabled())  // the backward reads what was there before the call wrote
+    for (const size_t i : shared_->written) {
+      inputs_[i] = originals_[i].detach().clone(at::MemoryFormat::Contiguous);
+      originals_[i] = at::Tensor();
+    }
 }
 
 void Call::bind_inputs() {
   for (size_t i = 0; i < inputs_.size(); ++i)
-    frame_->set_input(i, inputs_[i].defined() ? inputs_[i].data_ptr() : static_cast<const void*>(&key_));
+    frame_->set_input(
+        i, inputs_[i].defined() ? inputs_[i].data_ptr() : static_cast<const void*>(&key_));
 }
 
 std::vector<at::Tensor> Call::bind_outputs(size_t first, size_t last) {
@@ -38,20 +55,17 @@ std::vector<at::Tensor> Call::forward(const std::vector<size_t>& defined) {
   defined_ = defined;
   program_ = shared_->program(defined);
   std::vector<Sizes> sizes;
-  for (const at::Tensor& input : inputs_) sizes.push_back(input.defined() ? input.sizes().vec() : Sizes{1});
+  for (const at::Tensor& input : inputs_)
+    sizes.push_back(input.defined() ? input.sizes().vec() : Sizes{1});
   plan_ = program_->plan(sizes);
   frame_ = std::make_unique<Frame>(*plan_);
   bind_inputs();
   std::vector<at::Tensor> outputs = bind_outputs(0, program_->n_outputs());
   run(*plan_, *frame_, 0, plan_->forward_steps, shared_->profile.get());
-  find_segments();
   return outputs;
 }
 
 void Call::find_segments() {
-  ends_.clear();
-  handed_.clear();
-  if (plan_->forward_steps == plan_->steps.size() && program_->gradient_outputs().empty()) return;
   int segment = 0;
   std::vector<int> segment_of_step(plan_->steps.size(), 0);
   for (size_t s = plan_->forward_steps; s < plan_->steps.size(); ++s) {
@@ -66,11 +80,23 @@ void Call::find_segments() {
   size_t gradient = 0;
   for (size_t w = 0; w < program_->gradient_outputs().size(); ++w) {
     const int output = program_->gradient_outputs()[w];
-    if (output < 0) continue;
-    const int ready = segment_of_step[static_cast<size_t>(plan_->output_ready[static_cast<size_t>(output)])];
+    if (output < 0) {
+      handed_.back().push_back(w);
+      continue;
+    }
+    const int ready =
+        segment_of_step[static_cast<size_t>(plan_->output_ready[static_cast<size_t>(output)])];
     const int last = static_cast<int>(ends_.size()) - 1;
-    handed_[static_cast<size_t>(std::min(last, std::max(ready, program_->gradient_segments()[gradient++])))].push_back(w);
+    handed_[static_cast<size_t>(
+                std::min(last, std::max(ready, program_->gradient_segments()[gradient++])))]
+        .push_back(w);
   }
+}
+
+void Call::expect_backward() {
+  for (const at::Tensor& tensor : originals_) versions_.push_back(version_of(tensor));
+  save_inputs();
+  find_segments();
 }
 
 void Call::save_inputs() {
@@ -80,23 +106,38 @@ void Call::save_inputs() {
 }
 
 void Call::run_forward_again(const std::vector<size_t>& defined) {
-  const auto outputs = forward(defined);
+  for (size_t i = 0; i < originals_.size(); ++i)
+    check(version_of(originals_[i]) == versions_[i],
+          "one of the variables needed for gradient computation has been modified by an inplace "
+          "operation: input {} of "
+          "the module changed before a backward that needs other outputs' gradients than the one "
+          "before",
+          i);
+  forward(defined);
+  ran_again_ = true;
+  std::lock_guard lock(shared_->mutex);
   shared_->predicted = defined;
 }
 
 void Call::begin_backward(const std::vector<at::Tensor>& output_gradients, bool keep) {
-  check(!released_, "Trying to backward through the graph a second time (or directly access saved tensors after they "
-        "have already been freed). Saved intermediate values of the graph are freed when you call .backward() or "
-        "autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or if you "
+  check(!consumed_,
+        "Trying to backward through the graph a second time (or directly access saved tensors "
+        "after they "
+        "have already been freed). Saved intermediate values of the graph are freed when you call "
+        ".backward() or "
+        "autograd.grad(). Specify retain_graph=True if you need to backward through the graph a "
+        "second time or if you "
         "need to access saved tensors after calling backward.");
   std::vector<size_t> defined;
   for (size_t i = 0; i < output_gradients.size(); ++i)
     if (output_gradients[i].defined()) defined.push_back(i);
+  end_backward();  // one that was asked for some inputs only may have stopped early
   for (auto& [index, variable] : saved_) {
     const at::Tensor now = variable.unpack(nullptr);
     if (!now.is_same(originals_[index])) inputs_[index] = contiguous(now.detach());
   }
   if (defined != defined_) run_forward_again(defined);
+  consumed_ = !keep;
   bind_inputs();
   if (keep) backward_frame_ = Frame::retained(*plan_, *frame_);
   Frame& frame = backward_frame_ ? *backward_frame_ : *frame_;
@@ -111,11 +152,15 @@ void Call::begin_backward(const std::vector<at::Tensor>& output_gradients, bool 
 
 std::vector<std::pair<size_t, at::Tensor>> Call::run_segment(size_t segment) {
   const size_t first = segment == 0 ? plan_->forward_steps : ends_[segment - 1];
-  run(*plan_, backward_frame_ ? *backward_frame_ : *frame_, first, ends_[segment], shared_->profile.get());
+  const size_t end = ran_again_ ? plan_->steps.size() : ends_[segment];
+  if (segment == 0 || !ran_again_)
+    run(*plan_, backward_frame_ ? *backward_frame_ : *frame_, first, end, shared_->profile.get());
   std::vector<std::pair<size_t, at::Tensor>> results;
   for (const size_t w : handed_[segment]) {
-    const size_t output = static_cast<size_t>(program_->gradient_outputs()[w]);
-    results.emplace_back(w, std::move(gradients_[output - program_->n_outputs()]));
+    const int output = program_->gradient_outputs()[w];
+    if (output >= 0)
+      results.emplace_back(
+          w, std::move(gradients_[static_cast<size_t>(output) - program_->n_outputs()]));
   }
   return results;
 }
@@ -127,7 +172,7 @@ void Call::end_backward() {
 }
 
 void Call::release() {
-  released_ = true;
+  consumed_ = true;
   saved_.clear();
   frame_.reset();
   inputs_.clear();

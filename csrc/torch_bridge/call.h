@@ -1,4 +1,5 @@
-// One forward call and what its backward needs: the frame, the saved variables, the gradients' places.
+// One forward call and what its backward needs: the frame, the saved variables, the gradients'
+// places.
 #pragma once
 
 #include <torch/csrc/autograd/saved_variable.h>
@@ -14,14 +15,16 @@ namespace ort::bridge {
 
 // What every call of one capture shares.
 struct Shared {
-  std::shared_ptr<const Graph> graph;     // as captured
+  std::shared_ptr<const Graph> graph;  // as captured
   CompileOptions options;
-  std::vector<size_t> wrt;                // graph inputs that need a gradient
-  std::vector<bool> differentiable;       // by graph output
+  std::vector<size_t> wrt;           // graph inputs that need a gradient
+  std::vector<bool> differentiable;  // by graph output
+  std::vector<size_t> written;       // graph inputs that a call writes to afterwards
   size_t n_user_outputs = 0;
   std::mutex mutex;
-  std::map<std::vector<size_t>, std::shared_ptr<Program>> programs;  // by the outputs with a gradient
-  std::vector<size_t> predicted;          // outputs whose gradient the last backward had
+  std::map<std::vector<size_t>, std::shared_ptr<Program>>
+      programs;                   // by the outputs with a gradient
+  std::vector<size_t> predicted;  // outputs whose gradient the last backward had
   std::shared_ptr<Profile> profile;
 
   // The program for these outputs' gradients; none: forward alone.
@@ -34,8 +37,9 @@ class Call {
 
   // Runs the forward for gradients of `defined`; returns every graph output.
   std::vector<at::Tensor> forward(const std::vector<size_t>& defined);
-  // Keeps what the backward reads, in a way that notices writes.
-  void save_inputs();
+  // After the forward's writes: keeps what the backward reads, in a way that notices later writes,
+  // and fixes which segment hands over which gradient.
+  void expect_backward();
 
   // Called by the first backward node with the gradients of the differentiable outputs.
   void begin_backward(const std::vector<at::Tensor>& output_gradients, bool keep);
@@ -47,29 +51,33 @@ class Call {
   size_t n_segments() const { return ends_.size(); }
   const Program& program() const { return *program_; }
   const Shared& shared() const { return *shared_; }
-  // Index in wrt of the gradients handed over after each segment.
+  // Index in wrt of the gradients handed over after each segment; one that these outputs do not
+  // give comes last, as it may turn out to be needed.
   const std::vector<std::vector<size_t>>& handed() const { return handed_; }
 
  private:
   void bind_inputs();
   std::vector<at::Tensor> bind_outputs(size_t first, size_t last);
   void find_segments();
+  void save_inputs();
   void run_forward_again(const std::vector<size_t>& defined);
 
   std::shared_ptr<Shared> shared_;
   std::shared_ptr<Program> program_;
   std::shared_ptr<const Plan> plan_;
   std::unique_ptr<Frame> frame_;
-  std::unique_ptr<Frame> backward_frame_;   // with retain_graph: the stash stays untouched
-  std::vector<at::Tensor> inputs_;          // contiguous; kept while the call lives
+  std::unique_ptr<Frame> backward_frame_;  // with retain_graph: the stash stays untouched
+  std::vector<at::Tensor> inputs_;         // contiguous; kept while the call lives
   std::vector<at::Tensor> originals_;
   std::vector<std::pair<size_t, torch::autograd::SavedVariable>> saved_;
   std::vector<at::Tensor> output_gradients_, gradients_;
-  std::vector<size_t> ends_;                // step after the last of each segment
+  std::vector<size_t> ends_;  // step after the last of each segment
   std::vector<std::vector<size_t>> handed_;
   std::vector<size_t> defined_;
+  std::vector<uint32_t> versions_;  // of originals_, when the forward had run
   uint64_t key_;
-  bool released_ = false;
+  bool ran_again_ = false;  // for other outputs: the first segment runs it all
+  bool consumed_ = false;   // a backward may have overwritten the stash
 };
 
 }  // namespace ort::bridge

@@ -30,7 +30,9 @@ class PoolAllocator final : public c10::Allocator {
     return {held->data, held, &give_back, c10::Device(c10::DeviceType::CPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
-  void copy_data(void* dest, const void* src, size_t count) const override { default_copy_data(dest, src, count); }
+  void copy_data(void* dest, const void* src, size_t count) const override {
+    default_copy_data(dest, src, count);
+  }
 };
 
 PoolAllocator& allocator() {
@@ -68,14 +70,15 @@ DType dtype_of(at::ScalarType type) {
 }
 
 at::ScalarType scalar_type_of(DType dtype) {
-  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong, at::kInt, at::kShort,
-                                    at::kChar, at::kByte, at::kBool})
+  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong,
+                                    at::kInt, at::kShort, at::kChar, at::kByte, at::kBool})
     if (dtype_of(type) == dtype) return type;
   fail("dtype {} has no torch tensor", dtype);
 }
 
 at::Tensor empty(const Sizes& sizes, at::ScalarType type) {
-  return at::detail::empty_generic(sizes, &allocator(), c10::DispatchKeySet(c10::DispatchKey::CPU), type, std::nullopt);
+  return at::detail::empty_generic(sizes, &allocator(), c10::DispatchKeySet(c10::DispatchKey::CPU),
+                                   type, std::nullopt);
 }
 
 }  // namespace ort::bridge

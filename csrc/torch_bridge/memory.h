@@ -15,6 +15,8 @@ at::ScalarType scalar_type_of(DType dtype);
 at::Tensor empty(const Sizes& sizes, at::ScalarType type);
 
 // The tensor itself when its elements lie contiguously, else a contiguous copy.
-inline at::Tensor contiguous(const at::Tensor& tensor) { return tensor.is_contiguous() ? tensor : tensor.contiguous(); }
+inline at::Tensor contiguous(const at::Tensor& tensor) {
+  return tensor.is_contiguous() ? tensor : tensor.contiguous();
+}
 
 }  // namespace ort::bridge

@@ -33,12 +33,14 @@ CompileOptions options_of(const py::dict& items) {
   options.off = items["off"].cast<std::vector<std::string>>();
   options.dump = items["dump"].cast<std::string>();
   if (!items["fuel"].is_none()) options.fuel = items["fuel"].cast<int>();
-  if (!items["memory_budget"].is_none()) options.memory_budget = items["memory_budget"].cast<size_t>();
+  if (!items["memory_budget"].is_none())
+    options.memory_budget = items["memory_budget"].cast<size_t>();
   return options;
 }
 
-std::shared_ptr<Runner> make_runner(const py::capsule& graph, const py::list& inputs, size_t n_user_outputs,
-                                    const py::list& write_backs, std::vector<size_t> wrt, const py::dict& options) {
+std::shared_ptr<Runner> make_runner(const py::capsule& graph, const py::list& inputs,
+                                    size_t n_user_outputs, const py::list& write_backs,
+                                    std::vector<size_t> wrt, const py::dict& options) {
   std::vector<Runner::Source> sources;
   for (const py::handle& item : inputs) sources.push_back(source_of(item));
   std::vector<Runner::WriteBack> writes;
@@ -46,13 +48,14 @@ std::shared_ptr<Runner> make_runner(const py::capsule& graph, const py::list& in
     const auto pair = item.cast<py::tuple>();
     writes.push_back({pair[0].cast<size_t>(), source_of(pair[1])});
   }
-  return std::make_shared<Runner>(graph_of(graph), std::move(sources), n_user_outputs, std::move(writes), std::move(wrt),
-                                  options_of(options));
+  return std::make_shared<Runner>(graph_of(graph), std::move(sources), n_user_outputs,
+                                  std::move(writes), std::move(wrt), options_of(options));
 }
 
 py::list steps(const Runner& runner) {
   py::list result;
-  for (const auto& step : runner.steps()) result.append(py::make_tuple(step.name, step.provider, step.backward));
+  for (const auto& step : runner.steps())
+    result.append(py::make_tuple(step.name, step.provider, step.backward));
   return result;
 }
 
@@ -74,8 +77,8 @@ PYBIND11_MODULE(_torch, m) {
   py::register_exception<ort::Error>(m, "Error", PyExc_RuntimeError);
   ort::bridge::bind_watch(m);
   py::class_<Runner, std::shared_ptr<Runner>>(m, "Runner")
-      .def(py::init(&ort::bridge::make_runner), py::arg("graph"), py::arg("inputs"), py::arg("n_user_outputs"),
-           py::arg("write_backs"), py::arg("wrt"), py::arg("options"))
+      .def(py::init(&ort::bridge::make_runner), py::arg("graph"), py::arg("inputs"),
+           py::arg("n_user_outputs"), py::arg("write_backs"), py::arg("wrt"), py::arg("options"))
       .def("compile", &Runner::compile, py::call_guard<py::gil_scoped_release>())
       .def("call", &Runner::call, py::call_guard<py::gil_scoped_release>())
       .def("steps", &ort::bridge::steps)

@@ -7,6 +7,8 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
+
 namespace ort::bridge {
 namespace {
 
@@ -26,11 +28,16 @@ class Segment : public Node {
   }
 
   variable_list apply(variable_list&& gradients) override {
-    check(!at::GradMode::is_enabled(), "ORTModule does not support create_graph=True: the gradient of a gradient is not "
+    check(!at::GradMode::is_enabled(),
+          "ORTModule does not support create_graph=True: the gradient of a gradient is not "
           "built; run this module in eager, or call backward without create_graph");
-    if (index_ == 0) call_->begin_backward(gather(gradients), !releasing_);
     variable_list results(num_outputs());
-    for (auto& [w, gradient] : call_->run_segment(index_)) results[places_.at(w)] = std::move(gradient);
+    if (std::none_of(gradients.begin(), gradients.end(),
+                     [](const at::Tensor& g) { return g.defined(); }))
+      return results;
+    if (index_ == 0) call_->begin_backward(gather(gradients), !releasing_);
+    for (auto& [w, gradient] : call_->run_segment(index_))
+      results[places_.at(w)] = std::move(gradient);
     if (index_ + 1 == count_)
       call_->end_backward();
     else
@@ -61,7 +68,8 @@ class Segment : public Node {
 
 }  // namespace
 
-void attach(const std::shared_ptr<Call>& call, const std::vector<at::Tensor>& inputs, std::vector<at::Tensor>& outputs) {
+void attach(const std::shared_ptr<Call>& call, const std::vector<at::Tensor>& inputs,
+            std::vector<at::Tensor>& outputs) {
   std::vector<std::shared_ptr<Segment>> nodes;
   for (size_t i = 0; i < call->n_segments(); ++i) {
     nodes.push_back(std::shared_ptr<Segment>(new Segment(call, i), torch::autograd::deleteNode));

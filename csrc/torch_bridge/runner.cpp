@@ -17,8 +17,10 @@ uint64_t draw_key() {
   return at::check_generator<at::CPUGeneratorImpl>(generator)->random64();
 }
 
-// Until a backward has shown which outputs get a gradient: the first scalar alone (a loss), else all.
-std::vector<size_t> guess_defined(const Graph& graph, const std::vector<bool>& differentiable, size_t n_user) {
+// Until a backward has shown which outputs get a gradient: the first scalar alone (a loss), else
+// all.
+std::vector<size_t> guess_defined(const Graph& graph, const std::vector<bool>& differentiable,
+                                  size_t n_user) {
   std::vector<size_t> all;
   for (size_t i = 0; i < n_user; ++i) {
     if (!differentiable[i]) continue;
@@ -31,11 +33,14 @@ std::vector<size_t> guess_defined(const Graph& graph, const std::vector<bool>& d
 
 }  // namespace
 
-Runner::Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs, size_t n_user_outputs,
-               std::vector<WriteBack> write_backs, std::vector<size_t> wrt, CompileOptions options)
-    : shared_(std::make_shared<Shared>()), inputs_(std::move(inputs)), write_backs_(std::move(write_backs)) {
-  check(inputs_.size() == graph->inputs().size(), "the capture names {} inputs, its graph has {}", inputs_.size(),
-        graph->inputs().size());
+Runner::Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs,
+               size_t n_user_outputs, std::vector<WriteBack> write_backs, std::vector<size_t> wrt,
+               CompileOptions options)
+    : shared_(std::make_shared<Shared>()),
+      inputs_(std::move(inputs)),
+      write_backs_(std::move(write_backs)) {
+  check(inputs_.size() == graph->inputs().size(), "the capture names {} inputs, its graph has {}",
+        inputs_.size(), graph->inputs().size());
   shared_->graph = graph;
   shared_->options = std::move(options);
   shared_->wrt = std::move(wrt);
@@ -44,8 +49,14 @@ Runner::Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs, s
   for (const size_t i : shared_->wrt) values.push_back(graph->inputs().at(i));
   const auto probe = graph->clone();
   shared_->differentiable = grad::depends(*probe, values);
-  for (size_t i = n_user_outputs; i < shared_->differentiable.size(); ++i) shared_->differentiable[i] = false;
+  for (size_t i = n_user_outputs; i < shared_->differentiable.size(); ++i)
+    shared_->differentiable[i] = false;
   shared_->predicted = guess_defined(*graph, shared_->differentiable, n_user_outputs);
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    for (const WriteBack& write : write_backs_)
+      if (write.target.user >= 0 ? write.target.user == inputs_[i].user
+                                 : write.target.fixed.is_same(inputs_[i].fixed))
+        shared_->written.push_back(i);
   for (const ValueId id : graph->inputs()) needs_key_ = needs_key_ || graph->role(id) == Role::key;
 }
 
@@ -66,21 +77,21 @@ void Runner::compile(const std::vector<at::Tensor>& user) {
 std::vector<at::Tensor> Runner::call(const std::vector<at::Tensor>& user) {
   std::vector<at::Tensor> tensors;
   for (const Source& source : inputs_) tensors.push_back(resolve(source, user));
-  const bool training = at::GradMode::is_enabled() && !shared_->predicted.empty();
-  auto call = std::make_shared<Call>(shared_, tensors, needs_key_ ? draw_key() : 0);
   std::vector<size_t> defined;
-  {
+  if (at::GradMode::is_enabled()) {
     std::lock_guard lock(shared_->mutex);
-    if (training) defined = shared_->predicted;
+    defined = shared_->predicted;
   }
+  auto call = std::make_shared<Call>(shared_, tensors, needs_key_ ? draw_key() : 0);
   std::vector<at::Tensor> outputs;
   {
     at::NoGradGuard no_grad;
     outputs = call->forward(defined);
-    for (const WriteBack& write : write_backs_) resolve(write.target, user).copy_(outputs.at(write.output));
+    for (const WriteBack& write : write_backs_)
+      resolve(write.target, user).copy_(outputs.at(write.output));
   }
-  if (training) {
-    call->save_inputs();
+  if (!defined.empty()) {
+    call->expect_backward();
     attach(call, tensors, outputs);
   }
   outputs.resize(shared_->n_user_outputs);
@@ -96,7 +107,8 @@ std::vector<Runner::StepInfo> Runner::steps() const {
   const auto plan = found->second->latest();
   if (!plan) return result;
   for (size_t i = 0; i < plan->steps.size(); ++i)
-    result.push_back({plan->steps[i].name, std::string(plan->steps[i].provider), i >= plan->forward_steps});
+    result.push_back(
+        {plan->steps[i].name, std::string(plan->steps[i].provider), i >= plan->forward_steps});
   return result;
 }
 
@@ -107,7 +119,9 @@ int Runner::plans() const {
   return count;
 }
 
-void Runner::start_profile() { shared_->profile = std::make_shared<Profile>(); }
+void Runner::start_profile() {
+  shared_->profile = std::make_shared<Profile>();
+}
 
 std::vector<Profile::Event> Runner::stop_profile() {
   auto profile = std::exchange(shared_->profile, nullptr);

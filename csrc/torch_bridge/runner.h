@@ -28,7 +28,7 @@ class Runner {
     std::string name, provider;
     bool backward;
   };
-  std::vector<StepInfo> steps() const;       // of the latest plan
+  std::vector<StepInfo> steps() const;  // of the latest plan
   int plans() const;
   const Shared& shared() const { return *shared_; }
   void start_profile();

@@ -9,6 +9,8 @@ def embedding(t, weight, index, padding_idx=-1, scale_grad_by_freq=False, sparse
         t.refuse("embedding with scale_grad_by_freq has no translation")
     if sparse:
         t.refuse("embedding with sparse gradients has no translation")
+    if index.dtype not in ("int64", "int32"):
+        t.refuse(f"embedding with indices of {index.dtype}")
     return t.ort("Embedding", weight, t.cast(index, "int64"), padding_idx=int(padding_idx))
 
 

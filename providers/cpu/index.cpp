@@ -17,13 +17,15 @@ class Indices {
       : operand_(operand),
         wide_(r.in(operand).dtype == DType::i64),
         count_(element_count(r.sizes(operand))),
-        op_(std::move(op)) {}
+        op_(std::move(op)),
+        from_end_(op_ != "ort::Embedding") {}
   int64_t count() const { return count_; }
   int64_t at(const Args& args, int64_t i, int64_t size) const {
     const int64_t raw =
         wide_ ? input<int64_t>(args, operand_)[i] : int64_t{input<int32_t>(args, operand_)[i]};
-    if (raw < -size || raw >= size) [[unlikely]]
-      fail("[{}] index {} is out of range, expected {} to {}", op_, raw, -size, size - 1);
+    if (raw < (from_end_ ? -size : 0) || raw >= size) [[unlikely]]
+      fail("[{}] index {} is out of range, expected {} to {}", op_, raw, from_end_ ? -size : 0,
+           size - 1);
     return raw < 0 ? raw + size : raw;
   }
 
@@ -32,6 +34,7 @@ class Indices {
   bool wide_;
   int64_t count_;
   std::string op_;
+  bool from_end_;  // negative indices count from the end; in torch's embedding they are errors
 };
 
 // x as [outer, size, inner] around an axis.

@@ -12,23 +12,24 @@ Verdict is_float(const Match& m) {
 }
 
 Rule to_gelu(std::string name, std::string form, std::function<Value(Pattern&)> pattern) {
-  return rule(std::move(name)).match(std::move(pattern)).when(is_float).rewrite([form](const Match& m) {
-    return m.graph().emit1("Gelu", {m["x"]}, {{"approximate", form}});
-  });
+  return rule(std::move(name))
+      .match(std::move(pattern))
+      .when(is_float)
+      .rewrite([form](const Match& m) {
+        return m.graph().emit1("Gelu", {m["x"]}, {{"approximate", form}});
+      });
 }
 
 }  // namespace
 
 Rule gelu_from_erf() {
-  return to_gelu("gelu_from_erf", "none", [](Pattern& p) {
-    return p["x"] * 0.5 * (erf(p["x"] / std::sqrt(2.0)) + 1.0);
-  });
+  return to_gelu("gelu_from_erf", "none",
+                 [](Pattern& p) { return p["x"] * 0.5 * (erf(p["x"] / std::sqrt(2.0)) + 1.0); });
 }
 
 Rule gelu_from_erf_half_outside() {
-  return to_gelu("gelu_from_erf_half_outside", "none", [](Pattern& p) {
-    return p["x"] * (erf(p["x"] / std::sqrt(2.0)) + 1.0) * 0.5;
-  });
+  return to_gelu("gelu_from_erf_half_outside", "none",
+                 [](Pattern& p) { return p["x"] * (erf(p["x"] / std::sqrt(2.0)) + 1.0) * 0.5; });
 }
 
 // transformers' NewGELU, after pow(x, 3) came as a Pow.
@@ -40,13 +41,16 @@ Rule gelu_from_tanh() {
 }
 
 Rule swish_from_sigmoid() {
-  return rule("swish_from_sigmoid").match([](Pattern& p) { return p["x"] * sigmoid(p["x"]); }).when(is_float)
+  return rule("swish_from_sigmoid")
+      .match([](Pattern& p) { return p["x"] * sigmoid(p["x"]); })
+      .when(is_float)
       .rewrite([](const Match& m) { return m.graph().emit1("Swish", {m["x"]}); });
 }
 
 // torch's rsqrt arrives as two ops; the quotient is one instruction more exact.
 Rule reciprocal_of_sqrt() {
-  return rule("reciprocal_of_sqrt").match([](Pattern& p) { return reciprocal(sqrt(p["x"])); })
+  return rule("reciprocal_of_sqrt")
+      .match([](Pattern& p) { return reciprocal(sqrt(p["x"])); })
       .rewrite([](const Match& m) { return 1.0 / sqrt(m["x"]); });
 }
 

@@ -13,7 +13,8 @@ Verdict swaps_last(const Match& m, const char* name) {
   if (!node.attrs.has("perm")) return require(rank == 2, "rank {} is reversed", rank);
   const auto& perm = node.attrs.ints("perm");
   for (int64_t i = 0; i < rank - 2; ++i)
-    if (perm[static_cast<size_t>(i)] != i) return Verdict::no(format("perm {} moves a batch axis", perm));
+    if (perm[static_cast<size_t>(i)] != i)
+      return Verdict::no(format("perm {} moves a batch axis", perm));
   return require(perm.back() == rank - 2, "perm {} does not swap the last axes", perm);
 }
 
@@ -22,62 +23,77 @@ Verdict is_float(const Match& m, const char* name) {
 }
 
 Value product(const Match& m, Value a, Value b, bool trans_a, bool trans_b, Value bias = {}) {
-  return m.graph().emit1("ort::MatMul", {a, b, bias},
-                         {{"trans_a", static_cast<int64_t>(trans_a)}, {"trans_b", static_cast<int64_t>(trans_b)}});
+  return m.graph().emit1(
+      "ort::MatMul", {a, b, bias},
+      {{"trans_a", static_cast<int64_t>(trans_a)}, {"trans_b", static_cast<int64_t>(trans_b)}});
 }
 
 Verdict matrices(const Match& m) {
   const bool known = m["a"].type().dims && m["b"].type().dims;
-  return require(known && m["a"].rank() >= 2 && m["b"].rank() >= 2, "an operand is a vector or of unknown rank");
+  return require(known && m["a"].rank() >= 2 && m["b"].rank() >= 2,
+                 "an operand is a vector or of unknown rank");
 }
 
 }  // namespace
 
 Rule matmul_transposed_right() {
-  return rule("matmul_transposed_right").shared().match([](Pattern& p) {
-    return matmul(p["a"], p.named("t", p.op("Transpose", {p["b"]})));
-  }).when([](const Match& m) {
-    for (const Verdict& v : {is_float(m, "a"), matrices(m), swaps_last(m, "t")})
-      if (!v) return v;
-    return Verdict::yes();
-  }).rewrite([](const Match& m) { return product(m, m["a"], m["b"], false, true); });
+  return rule("matmul_transposed_right")
+      .shared()
+      .match([](Pattern& p) { return matmul(p["a"], p.named("t", p.op("Transpose", {p["b"]}))); })
+      .when([](const Match& m) {
+        for (const Verdict& v : {is_float(m, "a"), matrices(m), swaps_last(m, "t")})
+          if (!v) return v;
+        return Verdict::yes();
+      })
+      .rewrite([](const Match& m) { return product(m, m["a"], m["b"], false, true); });
 }
 
 Rule matmul_transposed_left() {
-  return rule("matmul_transposed_left").shared().match([](Pattern& p) {
-    return matmul(p.named("t", p.op("Transpose", {p["a"]})), p["b"]);
-  }).when([](const Match& m) {
-    for (const Verdict& v : {is_float(m, "a"), matrices(m), swaps_last(m, "t")})
-      if (!v) return v;
-    return Verdict::yes();
-  }).rewrite([](const Match& m) { return product(m, m["a"], m["b"], true, false); });
+  return rule("matmul_transposed_left")
+      .shared()
+      .match([](Pattern& p) { return matmul(p.named("t", p.op("Transpose", {p["a"]})), p["b"]); })
+      .when([](const Match& m) {
+        for (const Verdict& v : {is_float(m, "a"), matrices(m), swaps_last(m, "t")})
+          if (!v) return v;
+        return Verdict::yes();
+      })
+      .rewrite([](const Match& m) { return product(m, m["a"], m["b"], true, false); });
 }
 
 // Only a weight that is a matrix: oneDNN adds a row to each result of a plain product.
 Rule matmul_bias() {
-  return rule("matmul_bias").match([](Pattern& p) { return matmul(p["a"], p["b"]) + p["bias"]; })
+  return rule("matmul_bias")
+      .match([](Pattern& p) { return matmul(p["a"], p["b"]) + p["bias"]; })
       .when([](const Match& m) {
         for (const Verdict& v : {is_float(m, "a"), matrices(m)})
           if (!v) return v;
-        if (!m["bias"].type().dims || m["bias"].rank() != 1) return Verdict::no("the bias is no vector");
-        if (m["b"].rank() != 2) return Verdict::no(format("the weight has rank {}, expected 2", m["b"].rank()));
-        return require(m["bias"].dim(0) == m["b"].dim(1), "bias has size {}, expected {}", m["bias"].dim(0), m["b"].dim(1));
+        if (!m["bias"].type().dims || m["bias"].rank() != 1)
+          return Verdict::no("the bias is no vector");
+        if (m["b"].rank() != 2)
+          return Verdict::no(format("the weight has rank {}, expected 2", m["b"].rank()));
+        return require(m["bias"].dim(0) == m["b"].dim(1), "bias has size {}, expected {}",
+                       m["bias"].dim(0), m["b"].dim(1));
       })
       .rewrite([](const Match& m) { return product(m, m["a"], m["b"], false, false, m["bias"]); });
 }
 
 Rule gemm_as_matmul() {
-  return rule("gemm_as_matmul").match([](Pattern& p) {
-    return p.named("gemm", p.op("Gemm", {p["a"], p["b"], p["c"]}, {{"alpha", 1.0}, {"beta", 1.0}}));
-  }).when([](const Match& m) {
-    if (const Verdict v = is_float(m, "a"); !v) return v;
-    const Value c = m["c"], y = m.root().output();
-    if (!c.type().dims || !y.type().dims) return Verdict::no("a rank is not known");
-    return require(c.rank() == 1 && c.dim(0) == y.dim(1), "c is {}, expected a row", c.type().text());
-  }).rewrite([](const Match& m) {
-    const Attrs& attrs = m.attrs("gemm");
-    return product(m, m["a"], m["b"], attrs.i("transA") != 0, attrs.i("transB") != 0, m["c"]);
-  });
+  return rule("gemm_as_matmul")
+      .match([](Pattern& p) {
+        return p.named("gemm",
+                       p.op("Gemm", {p["a"], p["b"], p["c"]}, {{"alpha", 1.0}, {"beta", 1.0}}));
+      })
+      .when([](const Match& m) {
+        if (const Verdict v = is_float(m, "a"); !v) return v;
+        const Value c = m["c"], y = m.root().output();
+        if (!c.type().dims || !y.type().dims) return Verdict::no("a rank is not known");
+        return require(c.rank() == 1 && c.dim(0) == y.dim(1), "c is {}, expected a row",
+                       c.type().text());
+      })
+      .rewrite([](const Match& m) {
+        const Attrs& attrs = m.attrs("gemm");
+        return product(m, m["a"], m["b"], attrs.i("transA") != 0, attrs.i("transB") != 0, m["c"]);
+      });
 }
 
 // The pre-activation is read by nobody else: in training its gradient reads it, so these fuse only
@@ -88,21 +104,26 @@ Rules linear_activations() {
     const char* op;
     Attrs attrs;
   };
-  const Form forms[] = {{"relu", "Relu", {}}, {"tanh", "Tanh", {}}, {"sigmoid", "Sigmoid", {}},
+  const Form forms[] = {{"relu", "Relu", {}},
+                        {"tanh", "Tanh", {}},
+                        {"sigmoid", "Sigmoid", {}},
                         {"silu", "Swish", {{"alpha", 1.0}}},
                         {"gelu", "Gelu", {{"approximate", std::string("none")}}},
                         {"gelu_tanh", "Gelu", {{"approximate", std::string("tanh")}}}};
   Rules rules;
   for (const char* product_op : {"ort::Linear", "ort::MatMul"})
     for (const Form& form : forms)
-      rules.push_back(rule(format("{}_{}", std::string(product_op + 5), form.activation)).match([=](Pattern& p) {
-        const Value linear = p.op(product_op, {p["x"], p["w"], p["b"]}, {{"activation", std::string("none")}});
-        return p.op(form.op, {p.named("product", linear)}, form.attrs);
-      }).rewrite([=](const Match& m) {
-        Attrs attrs = m.attrs("product");
-        attrs.set("activation", std::string(form.activation));
-        return m.graph().emit1(product_op, {m["x"], m["w"], m["b"]}, attrs);
-      }));
+      rules.push_back(rule(format("{}_{}", std::string(product_op + 5), form.activation))
+                          .match([=](Pattern& p) {
+                            const Value linear = p.op(product_op, {p["x"], p["w"], p["b"]},
+                                                      {{"activation", std::string("none")}});
+                            return p.op(form.op, {p.named("product", linear)}, form.attrs);
+                          })
+                          .rewrite([=](const Match& m) {
+                            Attrs attrs = m.attrs("product");
+                            attrs.set("activation", std::string(form.activation));
+                            return m.graph().emit1(product_op, {m["x"], m["w"], m["b"]}, attrs);
+                          }));
   return rules;
 }
 

@@ -1,5 +1,5 @@
 // A definition is run on the node's own inputs, just before it.
-#include "csrc/passes/expand.h"
+#include "csrc/graph/expand.h"
 
 namespace ort {
 
@@ -17,7 +17,8 @@ bool expand(Node& node) {
   }
   for (size_t i = 0; i < node.out.size(); ++i) {
     if (node.out[i] == kNone || graph.unused(node.out[i])) continue;
-    check(i < out.size() && out[i], "[{}] its definition gives no output {}; {}", node.qualified(), i, node.describe());
+    check(i < out.size() && out[i], "[{}] its definition gives no output {}; {}", node.qualified(),
+          i, node.describe());
     graph.replace(node.output(i), out[i], by);
   }
   graph.erase(&node);

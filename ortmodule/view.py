@@ -1,0 +1,128 @@
+"""`python -m ortmodule.view DIR [-o PAGE]`: a dump folder as one self-contained HTML page.
+
+The folder is what Options(dump=DIR) or ORTMODULE_DUMP=DIR wrote: build<k>/<nn>_<stage>.txt. The
+page shows any two stages side by side, what changed between them, and which rule made each node.
+"""
+
+import argparse
+import collections
+import dataclasses
+import json
+import pathlib
+import re
+
+_PAGE = pathlib.Path(__file__).with_name("view.html")
+_NODE = re.compile(r"  (?P<key>[^=]+?) = (?P<op>[\w:.]+)\(")
+_PORT = re.compile(r'(?P<key>%[\w.]+): |"(?P<name>[^"]*)" = ')
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """One line of a stage: `key` names what it defines, `op` is empty for inputs and outputs."""
+
+    key: str
+    op: str
+    text: str
+    types: str = ""
+    where: str = ""
+    by: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """A graph as one build had it after a pass."""
+
+    build: str
+    name: str
+    lines: list[Line]
+
+    def counts(self) -> collections.Counter:
+        """Nodes by op."""
+        return collections.Counter(line.op for line in self.lines if line.op)
+
+
+def parse_node(line: str) -> Line:
+    """A node's line of the graph text; its comment holds types, place and rule, in that order."""
+    found = _NODE.match(line)
+    text, _, comment = line.strip().rpartition("  # ")
+    types, *notes = comment.split("; ")
+    by = notes.pop().removeprefix("by ") if notes and notes[-1].startswith("by ") else ""
+    return Line(found["key"], found["op"], text, types, "; ".join(notes), by)
+
+
+def parse_stage(build: str, name: str, text: str) -> Stage:
+    """The text of one stage. Raises ValueError naming build, stage and line when it is no graph."""
+    lines = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith(("graph (", "return (")):
+            lines += _ports(line)
+        elif _NODE.match(line):
+            lines.append(parse_node(line))
+        elif line.strip():
+            raise ValueError(f"{build}/{name}, line {number}: no line of a graph: {line[:60]!r}")
+    return Stage(build, name, lines)
+
+
+def _ports(line: str) -> list[Line]:
+    """The inputs or outputs of a graph, one a line."""
+    word, _, inside = line.strip().removesuffix(")").partition(" (")
+    marks = list(_PORT.finditer(inside))
+    ends = [mark.start() for mark in marks[1:]] + [len(inside)]
+    role = "input" if word == "graph" else "output"
+    lines = []
+    for mark, end in zip(marks, ends, strict=True):
+        text = inside[mark.start() : end].rstrip(", ")
+        lines.append(Line(f"{role} {mark['key'] or mark['name']}", "", f"{role} {text}"))
+    return lines
+
+
+def read(folder: str | pathlib.Path) -> list[Stage]:
+    """All stages under a dump folder, by build and number. Raises FileNotFoundError if none."""
+    files = sorted(
+        pathlib.Path(folder).glob("build*/*_*.txt"),
+        key=lambda file: (int(file.parent.name.removeprefix("build")), file.name),
+    )
+    if not files:
+        raise FileNotFoundError(f"no build<k>/<nn>_<stage>.txt in {folder}: is it a dump folder?")
+    return [parse_stage(f.parent.name, f.stem, f.read_text()) for f in files]
+
+
+def page(stages: list[Stage]) -> str:
+    """The HTML page; a line that several stages share is in it once."""
+    index: dict[Line, int] = {}
+    for stage in stages:
+        for line in stage.lines:
+            index.setdefault(line, len(index))
+    data = {
+        "lines": [dataclasses.astuple(line) for line in index],
+        "stages": [
+            {
+                "build": stage.build,
+                "name": stage.name,
+                "lines": [index[line] for line in stage.lines],
+                "counts": stage.counts(),
+            }
+            for stage in stages
+        ],
+    }
+    text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    return _PAGE.read_text().replace("/*DATA*/", text)
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m ortmodule.view", description=__doc__)
+    parser.add_argument("folder", metavar="DIR", help="what ORTMODULE_DUMP named")
+    parser.add_argument("-o", "--output", metavar="PAGE", help="default: DIR/view.html")
+    given = parser.parse_args()
+    output = pathlib.Path(given.output or pathlib.Path(given.folder) / "view.html")
+    try:
+        stages = read(given.folder)
+    except (FileNotFoundError, ValueError) as error:
+        parser.exit(1, f"{error}\n")
+    output.write_text(page(stages))
+    print(f"{output}: {len(stages)} stages")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,388 @@
+"""Nothing silently wrong: whatever changes between or inside calls, ours equals eager.
+
+Each test goes through the engine, or through a fallback that explain() reports.
+"""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from pairs import Pair, close, mlp, options
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from ortmodule import ORTModule
+
+pytestmark = pytest.mark.filterwarnings("ignore:ORTModule runs this module in eager")
+X = torch.randn(5, 3)
+
+
+class Net(nn.Module):
+    """A module whose forward is `function(self, *args)`."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 4), nn.Linear(4, 2)
+        self.function = function
+
+    def forward(self, *args, **kwargs):
+        return self.function(self, *args, **kwargs)
+
+
+class Config:
+    def __init__(self):
+        self.scale = 2.0
+
+
+def scaled(net, x):
+    return net.second(net.first(x) * net.config.scale + net.shifts[0]) * net.factor
+
+
+def scaled_pair():
+    net = Net(scaled)
+    net.config, net.shifts, net.factor = Config(), [0.5], 3.0
+    return Pair(net)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: setattr(m, "factor", -1.5),
+        lambda m: m.shifts.__setitem__(0, 7.0),
+        lambda m: setattr(m.config, "scale", 0.1),
+        lambda m: m.first.weight.requires_grad_(False),
+        lambda m: m.requires_grad_(False),
+    ],
+    ids=["scalar", "list", "config", "one_requires_grad", "no_requires_grad"],
+)
+def test_attribute_changed(change):
+    pair = scaled_pair()
+    pair.step(X)
+    pair.each(change)
+    pair.step(X)
+    pair.through_engine(captures=2)
+
+
+def test_submodule_swapped():
+    pair = Pair(mlp())
+    pair.step(X)
+    torch.manual_seed(3)
+    fresh = nn.Linear(4, 6)
+    pair.each(lambda m: m.__setitem__(2, Pair(fresh).twin))
+    assert pair.step(X).shape == (5, 6)
+    pair.through_engine()
+
+
+@pytest.mark.parametrize("where", ["", "2"], ids=["module", "submodule"])
+def test_hook_added(where):
+    pair = Pair(mlp())
+    pair.step(X)
+    pair.each(lambda m: m.get_submodule(where).register_forward_hook(lambda _m, _i, y: y * 2))
+    pair.step(X)
+    pair.fell_back("forward hook")
+
+
+def test_full_backward_hook():
+    pair = Pair(mlp())
+    pair.step(X)
+    pair.each(lambda m: m[2].register_full_backward_hook(lambda _m, gi, _go: (gi[0] * 3,)))
+    pair.step(X)
+    pair.fell_back("backward hook")
+
+
+def test_hook_on_the_wrapper():
+    pair = Pair(mlp())
+    for module in (pair.eager, pair.ours):
+        module.register_forward_hook(lambda _m, _i, y: y * 2)
+    pair.step(X)
+
+
+def test_tensor_hook_in_forward():
+    def forward(net, x):
+        hidden = net.first(x)
+        if hidden.requires_grad:
+            hidden.register_hook(lambda g: g * 5)
+        return net.second(hidden)
+
+    pair = Pair(Net(forward))
+    pair.step(X)
+    pair.fell_back("register_hook")
+
+
+class Tripled(torch.autograd.Function):
+    """Its backward is not its forward's derivative."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 3
+
+
+def test_custom_function_keeps_its_backward():
+    pair = Pair(Net(lambda net, x: net.second(Tripled.apply(net.first(x)))))
+    pair.step(X)
+    pair.fell_back("autograd.Function")
+
+
+def test_counter_in_forward():
+    def forward(net, x):
+        net.count += 1
+        return net.second(net.first(x)) * net.count
+
+    net = Net(forward)
+    net.count = 0
+    pair = Pair(net)
+    for _ in range(5):
+        pair.step(X)
+    assert pair.twin.count == pair.eager.count == 5
+    pair.fell_back("writes to an attribute")
+
+
+def test_counter_in_a_buffer():
+    def forward(net, x):
+        net.steps += 1
+        return net.second(net.first(x)) * net.steps
+
+    net = Net(forward)
+    net.register_buffer("steps", torch.zeros(()))
+    pair = Pair(net)
+    for _ in range(3):
+        pair.step(X)
+    assert pair.twin.steps == 3
+
+
+def test_batch_norm_train_and_eval():
+    pair = Pair(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)))
+    for mode in (True, False, True, True, False):
+        pair.eager.train(mode), pair.ours.train(mode)
+        pair.step(X)
+    assert pair.twin[1].num_batches_tracked == 3
+    pair.through_engine(captures=2)
+
+
+def test_tied_weights():
+    net = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3))
+    net[2].weight = net[0].weight
+    pair = Pair(net)
+    assert pair.twin[2].weight is pair.twin[0].weight
+    pair.step(X)
+    pair.through_engine()
+
+
+@pytest.mark.parametrize(
+    "last", [nn.Tanh(), nn.Softmax(-1), nn.Sigmoid(), nn.ReLU(), nn.GELU(), nn.Linear(2, 2)]
+)
+def test_output_edited_before_backward(last):
+    """The gradient of what was returned; an error only where eager has one too."""
+    pair = Pair(nn.Sequential(nn.Linear(3, 2), last))
+    errors = []
+    for module in (pair.eager, pair.ours):
+        y = module(X)
+        y.mul_(2)
+        try:
+            y.square().sum().backward()
+            errors.append(None)
+        except RuntimeError as error:
+            errors.append(str(error))
+    if errors[1] is not None:
+        assert errors[0] is not None and "modified by an inplace operation" in errors[1]
+        return
+    if errors[0] is not None:  # eager lost what its backward reads; ours keeps its own
+        pair.eager.zero_grad()
+        (pair.eager(X) * 2).square().sum().backward()
+    pair.compare()
+
+
+def test_output_dropped_before_backward():
+    pair = Pair(nn.Sequential(nn.Linear(3, 2), nn.Tanh()))
+    for module in (pair.eager, pair.ours):
+        loss = module(X).sum()
+        scratch = [torch.full((5, 2), float(i)) for i in range(50)]
+        loss.backward()
+        del scratch
+    pair.compare()
+
+
+@pytest.mark.parametrize("what", ["input", "weight", "bias"])
+def test_inputs_edited_before_backward(what):
+    pair = Pair(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)))
+    errors = []
+    for module, inner in ((pair.eager, pair.eager), (pair.ours, pair.twin)):
+        x = X.clone()
+        y = module(x)
+        with torch.no_grad():
+            {"input": x, "weight": inner[2].weight, "bias": inner[2].bias}[what].mul_(2)
+        try:
+            y.square().sum().backward()
+            errors.append(None)
+        except RuntimeError as error:
+            errors.append(str(error))
+    assert (errors[0] is None) == (errors[1] is None), errors
+    if errors[0] is None:
+        pair.compare()
+
+
+def test_arguments_that_change():
+    def forward(net, x, scale=1, how="tanh"):
+        return net.second(getattr(torch, how)(net.first(x)) * scale)
+
+    pair = Pair(Net(forward))
+    for kwargs in ({}, {"scale": 2}, {"scale": 2.5}, {"how": "sigmoid"}, {"scale": True}, {}):
+        pair.step(X, **kwargs)
+    pair.through_engine(captures=5)
+
+
+def test_same_tensor_twice_then_two():
+    net = Net(lambda net, a, b: net.second(net.first(a) * net.first(b)))
+    pair = Pair(net)
+    for same in (True, False, True):
+        for module in (pair.eager, pair.ours):
+            module.zero_grad()
+            a = X.clone().requires_grad_()
+            b = a if same else (X * 2).requires_grad_()
+            module(a, b).square().sum().backward()
+            if module is pair.eager:
+                expected = a.grad
+            else:
+                close(a.grad, expected, "the input's gradient")
+        pair.compare()
+    pair.through_engine(captures=2)
+
+
+def adamw(pair):
+    for module in (pair.eager, pair.ours):
+        torch.optim.AdamW(module.parameters(), lr=0.1, fused=True).step()
+
+
+def by_data(pair):
+    pair.each(lambda m: m[0].weight.data.mul_(2))
+
+
+def new_data(pair):
+    pair.each(lambda m: setattr(m[0].weight, "data", torch.full((4, 3), 0.25)))
+
+
+def loaded(pair):
+    state = {k: v + 1 for k, v in pair.eager.state_dict().items()}
+    pair.eager.load_state_dict(state)
+    pair.ours.load_state_dict(state)
+
+
+@pytest.mark.parametrize("change", [adamw, by_data, new_data, loaded])
+def test_weights_changed(change):
+    """Under no_grad too, where packed weights could be kept across calls."""
+    pair = Pair(mlp())
+    for _ in range(2):
+        with torch.no_grad():
+            pair.step(X)
+        pair.step(X)
+        change(pair)
+    with torch.no_grad():
+        pair.step(X)
+    pair.step(X)
+    pair.through_engine(captures=2)
+
+
+def test_peft_merge():
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(r=2, target_modules=["0", "2"], init_lora_weights=False)
+    pair = Pair(peft.get_peft_model(mlp(), config))
+    for change in (lambda m: None, lambda m: m.merge_adapter(), lambda m: m.unmerge_adapter()):
+        pair.each(change)
+        pair.step(X)
+        with torch.no_grad():
+            pair.step(X)
+    pair.through_engine()
+
+
+def test_batch_1_first_and_then_8():
+    pair = Pair(mlp())
+    for batch in (1, 8, 1, 3, 8):
+        pair.step(torch.randn(batch, 3))
+    pair.through_engine(captures=2)
+
+
+def test_branch_on_data():
+    def forward(net, x):
+        hidden = net.first(x)
+        return net.second(hidden if x.sum() > 0 else hidden.exp())
+
+    pair = Pair(Net(forward))
+    for x in (X.abs(), -X.abs(), X.abs()):
+        pair.step(x)
+    assert pair.report.fallbacks
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpoint_regions(reentrant):
+    def forward(net, x):
+        hidden = net.first(x)
+        return net.second(checkpoint(torch.tanh, hidden, use_reentrant=reentrant))
+
+    pair = Pair(Net(forward))
+    pair.step(X)
+    pair.step(X)
+    pair.through_engine(captures=1)
+
+
+def test_checkpointed_dropout_draws_once():
+    def forward(net, x):
+        return checkpoint(lambda h: F.dropout(h, 0.5, True), net.first(x), use_reentrant=False)
+
+    net = ORTModule(Net(forward), options())
+    y = net(torch.ones(64, 3))
+    y.sum().backward()
+    with torch.no_grad():
+        clean = net.first(torch.ones(64, 3))
+    kept = (y / clean).detach()
+    close(net.first.bias.grad, kept.sum(0), "the gradient of the bias")
+
+
+def test_fork_rng():
+    net = ORTModule(nn.Dropout(0.5), options())
+    ones = torch.ones(100)
+    torch.manual_seed(5)
+    with torch.random.fork_rng(devices=[]):
+        first = net(ones)
+    assert torch.equal(net(ones), first)
+    torch.manual_seed(5)
+    assert torch.equal(net(ones), first)
+    assert not torch.equal(net(ones), first)
+
+
+def test_fork_rng_inside_forward():
+    def forward(net, x):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            noise = torch.randn_like(x)
+        return net.second(net.first(x + noise))
+
+    pair = Pair(Net(forward))
+    pair.step(X)
+    pair.step(X)
+    assert pair.report.fallbacks
+
+
+def test_create_graph_raises_before_any_gradient():
+    pair = Pair(mlp(), segment_bytes=0)
+    seen = []
+    for parameter in pair.ours.parameters():
+        parameter.register_hook(seen.append)
+    with pytest.raises(RuntimeError, match="create_graph"):
+        pair.ours(X).sum().backward(create_graph=True)
+    assert not seen and all(p.grad is None for p in pair.ours.parameters())
+    pair.step(X)
+    pair.through_engine()
+
+
+def test_nan_weights_give_eagers_nan():
+    pair = Pair(mlp())
+    pair.step(X)
+    pair.each(lambda m: m[0].weight.data.__setitem__((0, 0), float("nan")))
+    y = pair.step(X)
+    assert y.isnan().all()
+    pair.each(lambda m: m[0].weight.data.__setitem__((0, 0), 0.5))
+    assert not pair.step(X).isnan().any()
+    pair.through_engine(captures=1)

@@ -1,0 +1,65 @@
+"""The graph view: dump folders parse, and the page holds every line, rule and count."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from ortmodule import view
+
+BEFORE = """graph (%x: float32[s0, 4] user, %w: float32[4, 4] parameter)
+  %2 = MatMul(%x, %w)  # float32[s0, 4]; fc (model.py:7)
+  %3 = Constant() {value=float32[]{0.5}}  # float32[]
+return ("output:0" = %2, "d_fc.weight" = %w)
+"""
+AFTER = BEFORE.replace("(%x, %w)  #", "(%w, %x) {trans_a=1} @3  #").replace(
+    "  %3 = Constant() {value=float32[]{0.5}}  # float32[]\n",
+    "  %4, %5 = ort::Both(%2)  # int64[2], bool[..]; fc (model.py:7); by gradient of MatMul\n",
+)
+
+
+@pytest.fixture
+def dump(tmp_path):
+    for build in (0, 10, 2):
+        (tmp_path / f"build{build}").mkdir()
+        (tmp_path / f"build{build}" / "00_captured.txt").write_text(BEFORE)
+        (tmp_path / f"build{build}" / "01_fuse.txt").write_text(AFTER)
+    return tmp_path
+
+
+def test_a_line_has_its_parts():
+    text = "%4, %5 = ort::B(%2) {k=1} @3 again"
+    line = view.parse_node(f"  {text}  # int64[2], bool[..]; fc (m.py:7); by r")
+    assert line == view.Line("%4, %5", "ort::B", text, "int64[2], bool[..]", "fc (m.py:7)", "r")
+
+
+def test_stages_in_order_with_counts(dump):
+    stages = view.read(dump)
+    assert [s.build for s in stages] == ["build0"] * 2 + ["build2"] * 2 + ["build10"] * 2
+    assert stages[1].counts() == {"MatMul": 1, "ort::Both": 1}
+    assert [line.text for line in stages[0].lines if not line.op] == [
+        "input %x: float32[s0, 4] user",
+        "input %w: float32[4, 4] parameter",
+        'output "output:0" = %2',
+        'output "d_fc.weight" = %w',
+    ]
+
+
+def test_the_command_writes_one_page(dump):
+    subprocess.run([sys.executable, "-m", "ortmodule.view", str(dump)], check=True)
+    text = (dump / "view.html").read_text()
+    assert not re.search(r"(src|href)=", text), "the page is self-contained"
+    data = json.loads(re.search(r"const data = (.*);\n", text)[1])
+    assert len(data["stages"]) == 6 and len(data["lines"]) == 8
+    assert ["ort::Both", "gradient of MatMul"] in [[line[1], line[5]] for line in data["lines"]]
+
+
+def test_what_is_no_dump_is_one_error(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "ortmodule.view", str(tmp_path)], capture_output=True, text=True
+    )
+    assert done.returncode == 1 and "is it a dump folder?" in done.stderr
+    with pytest.raises(ValueError, match="build0/01_x, line 1: no line of a graph"):
+        view.parse_stage("build0", "01_x", "hello")
