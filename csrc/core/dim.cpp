@@ -292,6 +292,7 @@ Dim operator-(const Dim& a, const Dim& b) {
 }
 
 Dim operator*(const Dim& a, const Dim& b) {
+  check(a.terms_.size() * b.terms_.size() <= 4096, "a size expression has too many terms");
   Dim result;
   for (const auto& [left, x] : a.terms_)
     for (const auto& [right, y] : b.terms_) {

@@ -2,6 +2,7 @@
 #include "csrc/core/pool.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <map>
@@ -48,7 +49,14 @@ uint8_t* fresh(size_t capacity) {
 
 }  // namespace
 
+void check_memory(size_t bytes) {
+  static const size_t all =
+      static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  check(bytes <= all, "out of memory: {} bytes are needed, the machine has {}", bytes, all);
+}
+
 uint8_t* pool_take(size_t bytes, size_t* capacity) {
+  check_memory(bytes);
   *capacity = capacity_for(bytes);
   {
     std::lock_guard lock(pool().mutex);

@@ -26,4 +26,8 @@ void pool_give(uint8_t* data, size_t capacity);
 // Returns idle blocks to the system; gives how many bytes.
 size_t pool_trim();
 
+// Throws unless the machine has that much memory at all: sizes may come from a hostile file, and an
+// overcommitted allocation would end the process when it is touched.
+void check_memory(size_t bytes);
+
 }  // namespace ort

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "csrc/core/pool.h"
+
 namespace ort {
 
 Tensor Tensor::empty(DType dtype, Sizes sizes) {
@@ -14,11 +16,13 @@ Tensor Tensor::empty(DType dtype, Sizes sizes) {
   const int64_t count = result.count();
   check(count >= 0, "a tensor has negative size {}", result.sizes);
   if (dtype == DType::string) {
+    check_memory(static_cast<size_t>(checked_mul(count, sizeof(std::string))));
     result.strings.resize(static_cast<size_t>(count));
     return result;
   }
   const size_t bytes =
       static_cast<size_t>(checked_mul(count, static_cast<int64_t>(size_of(dtype))));
+  check_memory(bytes);
   const size_t padded = (bytes + 63) / 64 * 64 + 64;
   void* memory = std::aligned_alloc(64, padded);
   check(memory != nullptr, "out of memory: a tensor of {} bytes", bytes);

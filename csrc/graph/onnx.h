@@ -21,7 +21,7 @@ std::unique_ptr<Graph> read_onnx_file(const std::string& path, const OpSet& ops)
 // more go to `external_bytes` (null: all stay inside) under the name `external_name`.
 std::string write_onnx(const Graph& graph, std::string* external_bytes = nullptr,
                        const std::string& external_name = "", size_t external_from = 1u << 20);
-// Writes PATH, and PATH.data where the weights pass 1 GiB.
-void write_onnx_file(const Graph& graph, const std::string& path);
+// Writes PATH, and the large weights to PATH.data where all weights together pass `inside_limit` bytes.
+void write_onnx_file(const Graph& graph, const std::string& path, size_t inside_limit = 1u << 30);
 
 }  // namespace ort

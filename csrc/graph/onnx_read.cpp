@@ -249,9 +249,15 @@ class Reader {
         case 15: fail("the model has a sparse initializer, which is not supported");
         default: message.skip();
       }
-    for (RawValue& input : inputs) add_input(input);
+    std::set<std::string> taken;
+    for (RawValue& input : inputs) {
+      check(taken.insert(input.name).second, "graph input '{}' is named twice", input.name);
+      add_input(input);
+    }
     for (RawNode& node : nodes) add_node(node);
+    std::set<std::string> given;
     for (const RawValue& output : outputs) {
+      check(given.insert(output.name).second, "graph output '{}' is named twice", output.name);
       const auto found = values_.find(output.name);
       check(found != values_.end(), "graph output '{}' is made by no node", output.name);
       graph_->output(found->second, output.name);
@@ -404,8 +410,7 @@ class Reader {
     if (values_.count(input.name)) return;  // an initializer with a default that may be overridden: it is not
     check(input.typed, "graph input '{}' has no type", input.name);
     check(input.type.kind == Type::Kind::tensor, "graph input '{}' is {}, expected a tensor", input.name, input.type.text());
-    check(values_.emplace(input.name, graph_->input(input.name, input.type)).second, "graph input '{}' is named twice",
-          input.name);
+    values_.emplace(input.name, graph_->input(input.name, input.type));
   }
 
   void add_node(RawNode& node) {
@@ -421,10 +426,33 @@ class Reader {
       in.push_back(name.empty() ? Value{} : found->second);
     }
     graph_->context.where = std::make_shared<Where>(Where{node.name.empty() ? node.op : node.name, "", 0});
-    adapt(node, *schema, in);
-    const auto out = graph_->emit(op, in, std::move(node.attrs), static_cast<int>(node.out.size()));
+    const auto out = emit(node, *schema, in);
     for (size_t i = 0; i < out.size(); ++i)
       if (!node.out[i].empty()) define(node.out[i], out[i]);
+  }
+
+  // An attribute is of the kind that its default is of.
+  static void check_kinds(const RawNode& node, const OpSchema& schema) {
+    for (const auto& spec : schema.attrs()) {
+      const Attr* given = node.attrs.find(spec.name);
+      const bool same = !given || !spec.otherwise || given->index() == spec.otherwise->index();
+      check(same, "node '{}' ({}): attribute '{}' has another type than the op says", node.name, node.op, spec.name);
+    }
+  }
+
+  // Every error of the op names the node.
+  std::vector<Value> emit(RawNode& node, const OpSchema& schema, std::vector<Value>& in) {
+    try {
+      adapt(node, schema, in);
+      check_kinds(node, schema);
+      return graph_->emit(schema.qualified(), in, std::move(node.attrs), static_cast<int>(node.out.size()));
+    } catch (const std::bad_variant_access&) {
+      fail("node '{}' ({}): an attribute has another type than the op says", node.name, node.op);
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      if (node.name.empty() || text.find(node.name) != std::string::npos) throw;
+      fail("node '{}': {}", node.name, text);
+    }
   }
 
   // Differences between opsets that are spelling only; a difference in meaning is an error.
@@ -481,8 +509,6 @@ std::unique_ptr<Graph> read_onnx(std::span<const char> bytes, const std::string&
     return Reader(ops, folder, std::move(owner)).read(bytes);
   } catch (const protozero::exception& error) {
     fail("the file is no valid protobuf message: {}", error.what());
-  } catch (const std::bad_variant_access&) {
-    fail("an attribute of a node has another type than its op says");
   }
 }
 

@@ -1,4 +1,5 @@
 // Writing ONNX: the graph's names, types and constants; only ops of ai.onnx.
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <protozero/pbf_writer.hpp>
@@ -13,7 +14,7 @@ namespace {
 using protozero::pbf_writer;
 
 constexpr int kIrVersion = 13;
-constexpr size_t kInsideLimit = 1u << 30;
+constexpr size_t kLarge = 1u << 20;
 constexpr size_t kExternalAlign = 4096;
 
 class Writer {
@@ -213,12 +214,12 @@ std::string write_onnx(const Graph& graph, std::string* external_bytes, const st
   return Writer(graph, external_bytes, external_name, external_from).write();
 }
 
-void write_onnx_file(const Graph& graph, const std::string& path) {
-  if (constant_bytes(graph) < kInsideLimit) return write_bytes(path, write_onnx(graph));
+void write_onnx_file(const Graph& graph, const std::string& path, size_t inside_limit) {
+  if (constant_bytes(graph) <= inside_limit) return write_bytes(path, write_onnx(graph));
   std::string external;
   const size_t slash = path.rfind('/');
   const std::string name = (slash == std::string::npos ? path : path.substr(slash + 1)) + ".data";
-  write_bytes(path, write_onnx(graph, &external, name));
+  write_bytes(path, write_onnx(graph, &external, name, std::min(kLarge, inside_limit)));
   write_bytes(path + ".data", external);
 }
 

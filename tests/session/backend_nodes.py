@@ -1,0 +1,69 @@
+"""onnx's own node tests on our engine: which run, which pass.
+
+Called by test_onnx.py; as a script it prints every test that does not pass and why.
+"""
+
+import collections
+import sys
+import warnings
+
+import numpy as np
+import onnx
+from onnx.backend.test.loader import load_model_tests
+
+from ortmodule import InferenceSession
+from ortmodule._native import core
+
+TYPES = "float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool"
+KINDS = {onnx.helper.np_dtype_to_tensor_dtype(np.dtype(name)) for name in TYPES.split()}
+
+
+def plain_tensors(model) -> bool:
+    ports = [*model.graph.input, *model.graph.output]
+    return all(port.type.tensor_type.elem_type in KINDS for port in ports)
+
+
+def cases():
+    """The tests of kind `node` whose ops have a schema, on tensors of the types we support."""
+    known = {schema["name"] for schema in core().schemas()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tests = load_model_tests(kind="node")
+    for case in tests:
+        model = case.model
+        if model is None or not case.data_sets or not plain_tensors(model):
+            continue
+        if {node.op_type for node in model.graph.node} <= known:
+            yield case
+
+
+def failure(case) -> str | None:
+    """Why the case does not pass; None when it does."""
+    model = case.model
+    names = [port.name for port in model.graph.input]
+    try:
+        session = InferenceSession(model.SerializeToString())
+        for inputs, expected in case.data_sets:
+            feed = {name: np.asarray(x) for name, x in zip(names, inputs, strict=True)}
+            got = session.run(None, feed)
+            for ours, theirs in zip(got, expected, strict=True):
+                assert ours.dtype == theirs.dtype, f"dtype {ours.dtype}, expected {theirs.dtype}"
+                np.testing.assert_allclose(ours, theirs, case.rtol, case.atol)
+    except core().Error as error:
+        return f"error: {error}"
+    except AssertionError as error:
+        return "wrong: " + " ".join(str(error).split())[:200]
+    return None
+
+
+def outcomes() -> dict[str, str | None]:
+    return {case.name: failure(case) for case in cases()}
+
+
+if __name__ == "__main__":
+    results = outcomes()
+    for name, why in results.items():
+        if why:
+            print(name, "|", why)
+    kinds = collections.Counter((why or "pass").split(":")[0] for why in results.values())
+    print(dict(kinds), "of", len(results), file=sys.stderr)

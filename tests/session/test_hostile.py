@@ -1,0 +1,279 @@
+"""Wrong and hostile ONNX files: each is one Error that names what and where, never a crash.
+
+The worst run in a process of their own, so that a crash is a failure and not the end of the tests.
+"""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from onnx import AttributeProto, TensorProto, helper
+
+from ortmodule import InferenceSession
+from ortmodule._native import core
+
+from . import models
+from .models import ints, model, node, normal, port
+
+Error = core().Error
+
+
+def refused(data, message):
+    """The error of reading `data`, one line that matches `message`."""
+    data = data if isinstance(data, bytes | str | os.PathLike) else data.SerializeToString()
+    with pytest.raises(Error, match=message) as caught:
+        InferenceSession(data)
+    assert "\n" not in str(caught.value)
+
+
+def around(nodes, weights=None, shape=(2, 3)):
+    return model(nodes, [port("x", list(shape))], [port("y", None)], weights)
+
+
+def raw(shape, data=b"", kind=TensorProto.FLOAT, name="w"):
+    """A tensor that says what it likes about itself."""
+    return TensorProto(name=name, dims=shape, data_type=kind, raw_data=data)
+
+
+def with_tensor(tensor):
+    made = around([node("Add", "x w", "y")])
+    made.graph.initializer.append(tensor)
+    return made
+
+
+def test_every_prefix_is_an_error_or_a_model():
+    data = models.mlp()[0].SerializeToString()
+    InferenceSession(data)
+    whole = 0
+    for length in range(len(data)):
+        try:
+            InferenceSession(data[:length])
+            whole += 1
+        except Error as error:
+            assert str(error) and "\n" not in str(error)
+    assert whole <= 2  # cut between two fields of the outermost message
+
+
+def test_not_onnx():
+    refused(b"", "is it an ONNX model")
+    refused(b"PK\x03\x04 hello", "protobuf|ONNX")
+    refused("/nowhere/model.onnx", "/nowhere/model.onnx")
+    refused(os.path.dirname(__file__), "no regular file")
+
+
+BROKEN_GRAPHS = {
+    "cycle": (
+        [node("Add", "x b", "a"), node("Relu", "a", "b"), node("Relu", "b", "y")],
+        "reads 'b'",
+    ),
+    "self cycle": ([node("Add", "x y", "y")], "'node_y'.* reads 'y'"),
+    "out of order": ([node("Relu", "a", "y"), node("Relu", "x", "a")], "'node_y'.* reads 'a'"),
+    "made twice": ([node("Relu", "x", "y"), node("Relu", "x", "y")], "'y' is made twice"),
+    "input again": ([node("Relu", "x", "x"), node("Relu", "x", "y")], "'x' is made twice"),
+    "no maker": ([node("Relu", "x", "z")], "output 'y' is made by no node"),
+    "missing input": ([node("MatMul", "x", "y")], "'node_y'.*MatMul.* is missing"),
+    "too many inputs": ([node("Relu", "x x x", "y")], "'node_y'.*got 3 inputs"),
+    "unknown op": ([node("Frobnicate", "x", "y")], "'node_y': op 'Frobnicate' of opset 21"),
+    "unknown domain": ([node("Relu", "x", "y", domain="com.evil")], "com.evil::Relu"),
+    "our own domain": ([node("StopGradient", "x", "y", domain="ort")], "ort::StopGradient"),
+    "unknown attribute": ([node("Relu", "x", "y", alpha=1.0)], "'node_y'.*attribute 'alpha'"),
+    "int for string": (
+        [node("Gelu", "x", "y", approximate=3)],
+        "'node_y'.*(another type|expected a)",
+    ),
+    "string for ints": (
+        [node("Transpose", "x", "y", perm="abc")],
+        "'node_y'.*(another type|expected a)",
+    ),
+    "int for ints": ([node("Transpose", "x", "y", perm=1)], "'node_y'.*(another type|expected a)"),
+    "float for int": ([node("Softmax", "x", "y", axis=1.5)], "'node_y'.*(another type|expected a)"),
+    "axis out of range": ([node("Softmax", "x", "y", axis=9)], "node_y"),
+    "bad permutation": ([node("Transpose", "x", "y", perm=[0, 7])], "node_y"),
+    "no such type": ([node("Cast", "x", "y", to=1234)], "node_y"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN_GRAPHS)
+def test_broken_graph(kind):
+    nodes, message = BROKEN_GRAPHS[kind]
+    refused(around(nodes), message)
+
+
+TENSORS = {
+    "too short": (raw([2, 3], bytes(20)), "'w' of shape .* has 20 bytes, expected 24"),
+    "too long": (raw([2, 3], bytes(28)), "'w' of shape .* has 28 bytes, expected 24"),
+    "negative": (raw([-2, 3], bytes(24)), "'w' has negative size -2"),
+    "two negatives": (raw([-2, -3], bytes(24)), "'w' has negative size"),
+    "overflow": (raw([1 << 40, 1 << 40]), "overflows"),
+    "byte overflow": (raw([1 << 62]), "overflows"),
+    "giant": (raw([1 << 50], bytes(4)), "'w' of shape .* has 4 bytes"),
+    "giant numbers": (TensorProto(name="w", dims=[1 << 50], data_type=1), "'w' of shape"),
+    "giant strings": (TensorProto(name="w", dims=[1 << 50], data_type=8), "'w' has 0 strings"),
+    "no such type": (raw([2, 3], bytes(24), kind=77), "'w' has element type 77"),
+    "complex": (raw([2, 3], bytes(48), kind=TensorProto.COMPLEX64), "'w' has element type 14"),
+}
+
+
+@pytest.mark.parametrize("kind", TENSORS)
+def test_broken_tensor(kind):
+    tensor, message = TENSORS[kind]
+    refused(with_tensor(tensor), message)
+
+
+def external(folder, location, **entries):
+    """A model in `folder` whose weights are said to lie at `location`."""
+    tensor = TensorProto(name="w", dims=[2, 3], data_type=1, data_location=TensorProto.EXTERNAL)
+    for key, value in {"location": location, **entries}.items():
+        if value is not None:
+            tensor.external_data.add(key=key, value=str(value))
+    path = folder / "model.onnx"
+    path.write_bytes(with_tensor(tensor).SerializeToString())
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path):
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (inside / "w.bin").write_bytes(np.ones(6, np.float32).tobytes())
+    (tmp_path / "secret.bin").write_bytes(bytes(24))
+    (inside / "link.bin").symlink_to(tmp_path / "secret.bin")
+    (inside / "loop.bin").symlink_to(inside / "loop.bin")
+    (inside / "up").symlink_to(tmp_path)
+    return inside
+
+
+def test_external_data_that_is_right(folder):
+    (y,) = InferenceSession(external(folder, "w.bin")).run(None, {"x": normal(2, 3)})
+    np.testing.assert_allclose(y, normal(2, 3) + 1)
+
+
+@pytest.mark.parametrize("location", ["../secret.bin", "link.bin", "up/secret.bin", "..", "."])
+def test_external_data_outside(folder, location):
+    refused(external(folder, location), "'w' has external data .* outside the model's folder")
+
+
+def test_external_data_elsewhere(folder):
+    refused(external(folder, folder.parent / "secret.bin"), "outside the model's folder")
+    refused(external(folder, folder / "w.bin"), "outside the model's folder")  # absolute
+    refused(external(folder, "loop.bin"), "loop.bin|outside")
+    refused(external(folder, "none.bin"), "cannot open .*none.bin")
+    refused(external(folder, "/dev/zero"), "outside the model's folder")
+    refused(external(folder, None), "'w' is external but names no location")
+
+
+@pytest.mark.parametrize(
+    "entries, message",
+    [
+        ({"offset": 4}, "'w' ends at byte 28 of 'w.bin', which has 24"),
+        ({"offset": 1 << 40}, "'w' ends at byte"),
+        ({"offset": (1 << 63) - 1}, "'w' ends at byte|overflows"),
+        ({"offset": -8}, "'w': external data offset is '-8'"),
+        ({"offset": "x"}, "'w': external data offset is 'x'"),
+        ({"offset": 10**30}, "'w'.*offset|'w' ends|overflows"),
+        ({"length": 12}, "'w' of shape .* has 12 external bytes, expected 24"),
+    ],
+)
+def test_external_ranges(folder, entries, message):
+    refused(external(folder, "w.bin", **entries), message)
+
+
+def test_duplicate_names():
+    made = around([node("Relu", "x", "y")])
+    made.graph.output.append(port("y", None))
+    refused(made, "output 'y' is named twice")
+    made = around([node("Relu", "x", "y")])
+    made.graph.input.append(port("x", [1]))
+    refused(made, "input 'x' is named twice")
+    made = with_tensor(raw([2, 3], bytes(24)))
+    made.graph.initializer.append(raw([2, 3], bytes(24)))
+    refused(made, "'w' is made twice")
+
+
+def test_inputs_of_other_types():
+    made = around([node("Relu", "x", "y")])
+    made.graph.input[0].ClearField("type")
+    refused(made, "input 'x' has no type")
+    refused(around([node("Relu", "x", "y")], shape=(-2, 3)), "negative size -2")
+    made = around([node("Relu", "x", "y")])
+    kind = helper.make_sequence_type_proto(helper.make_tensor_type_proto(1, [1]))
+    made.graph.input[0].type.CopyFrom(kind)
+    refused(made, "input 'x' is seq")
+
+
+def test_sub_graphs_are_named():
+    made = around([node("Relu", "x", "y")])
+    attribute = AttributeProto(name="body", type=AttributeProto.GRAPH)
+    made.graph.node[0].attribute.append(attribute)
+    refused(made, "'node_y' .*'body' has type 5")
+
+
+# --- in a process of their own ---
+
+CHILD = """
+import sys
+from ortmodule import InferenceSession
+from ortmodule._native import core
+try:
+    InferenceSession(sys.argv[1]).run(None, {})
+except core().Error as error:
+    print("refused:", error)
+"""
+
+
+def varint(number):
+    out = b""
+    while number >= 128:
+        out, number = out + bytes([number % 128 + 128]), number // 128
+    return out + bytes([number])
+
+
+def field(number, payload):
+    return varint(number * 8 + 2) + varint(len(payload)) + payload
+
+
+def nested_type(depth):
+    """A model whose input is a sequence of sequences of ..."""
+    kind = field(1, field(1, b"\x08\x01"))
+    for _ in range(depth):
+        kind = field(4, field(1, kind))
+    value = field(1, b"x") + field(2, kind)
+    return field(7, field(11, value)) + field(8, b"\x10\x15")
+
+
+def deep_size(text):
+    return model([node("Relu", "x", "y")], [port("x", [text])], [port("y", None)])
+
+
+def filled(*shape):
+    nodes = [node("ConstantOfShape", "s", "y")]
+    return model(nodes, [], [port("y", None)], {"s": ints(*shape)})
+
+
+WORST = {
+    "nested type": nested_type(3000),
+    "nested size": deep_size("(" * 100000 + "n" + ")" * 100000),
+    "negated size": deep_size("-" * 100000 + "n"),
+    "nested maximum": deep_size("max(" * 50000),
+    "exploding size": deep_size("*".join(f"(a{i}+b{i}+1)" for i in range(60))),
+    "divided by zero": deep_size("n // 0"),
+    "smallest by -1": deep_size("(0 - 9223372036854775807 - 1) // (0 - 1)"),
+    "petabytes": filled(1 << 48),
+    "filled overflow": filled(1 << 40, 1 << 40),
+    "negative fill": filled(-5),
+    "terabytes": filled(1 << 40),
+}
+
+
+@pytest.mark.parametrize("kind", WORST)
+def test_worst(kind, tmp_path):
+    path = tmp_path / "model.onnx"
+    data = WORST[kind]
+    path.write_bytes(data if isinstance(data, bytes) else data.SerializeToString())
+    command = [sys.executable, "-c", CHILD, str(path)]
+    child = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert child.returncode == 0, child.stderr[-2000:]
+    assert child.stdout.startswith("refused:")
+    assert child.stdout.count("\n") == 1
