@@ -26,13 +26,13 @@ def export(module: nn.Module, args: tuple, kwargs: dict, path: str) -> None:
     _native.core().export_onnx(captured.graph, weights, names, path)
 
 
-def _input_names(module: nn.Module, args: tuple, kwargs: dict, captured: Capture) -> dict[str, str]:
-    """From the graph's names to forward's parameters; a nested tensor adds its place to the name."""
+def _input_names(module: nn.Module, args: tuple, kwargs: dict, captured: Capture) -> dict:
+    """From the graph's names to forward's parameters; a nested tensor adds its place."""
     bound = inspect.signature(module.forward).bind(*args, **kwargs)
     by_tensor: dict[int, str] = {}
     for parameter, value in bound.arguments.items():
         tensors, spec = tree.flatten(value, parameter)
-        for tensor, place in zip(tensors, tree.tensor_paths(spec, parameter)):
+        for tensor, place in zip(tensors, tree.tensor_paths(spec, parameter), strict=True):
             by_tensor.setdefault(id(tensor), _plain(place))
     tensors, _ = tree.flatten([args, kwargs], "arguments")
     return {i.name: by_tensor[id(tensors[i.index])] for i in captured.inputs if i.role == "user"}

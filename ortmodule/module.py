@@ -237,7 +237,9 @@ class _Kept:
         steps = self.runner.steps()
         times = [duration for _, _, _, duration in events]
         times += [None] * (len(steps) - len(times))
-        return [Step(name, provider, us) for (name, provider, _), us in zip(steps, times)]
+        return [
+            Step(name, provider, us) for (name, provider, _), us in zip(steps, times, strict=True)
+        ]
 
 
 class _Refused:

@@ -18,12 +18,15 @@ CompileOptions inference_options(std::vector<std::string> providers) {
   return options;
 }
 
-std::unique_ptr<InferenceSession> session_of_file(const std::string& path, std::vector<std::string> providers) {
+std::unique_ptr<InferenceSession> session_of_file(const std::string& path,
+                                                  std::vector<std::string> providers) {
   py::gil_scoped_release release;
-  return std::make_unique<InferenceSession>(*read_onnx_file(path, default_ops()), inference_options(std::move(providers)));
+  return std::make_unique<InferenceSession>(*read_onnx_file(path, default_ops()),
+                                            inference_options(std::move(providers)));
 }
 
-std::unique_ptr<InferenceSession> session_of_bytes(const py::bytes& bytes, std::vector<std::string> providers) {
+std::unique_ptr<InferenceSession> session_of_bytes(const py::bytes& bytes,
+                                                   std::vector<std::string> providers) {
   const std::string_view view = bytes;
   const auto graph = read_onnx({view.data(), view.size()}, "", default_ops());
   return std::make_unique<InferenceSession>(*graph, inference_options(std::move(providers)));
@@ -50,7 +53,8 @@ py::list ports_of(const std::vector<InferenceSession::Port>& ports) {
     if (port.type.dims) {
       py::list dims;
       for (const Dim& dim : *port.type.dims)
-        dims.append(dim.value() ? py::object(py::int_(*dim.value())) : py::object(py::str(dim.text())));
+        dims.append(dim.value() ? py::object(py::int_(*dim.value()))
+                                : py::object(py::str(dim.text())));
       shape = dims;
     }
     result.append(py::make_tuple(port.name, shape, std::string(name_of(port.type.dtype))));
@@ -58,15 +62,16 @@ py::list ports_of(const std::vector<InferenceSession::Port>& ports) {
   return result;
 }
 
-// A graph's standard form with `weights` (by input name) inlined as constants and inputs and outputs
-// renamed by `names`.
+// A graph's standard form with `weights` (by input name) inlined as constants and inputs and
+// outputs renamed by `names`.
 void export_onnx(const Graph& graph, const std::map<std::string, py::array>& weights,
                  const std::map<std::string, std::string>& names, const std::string& path) {
   const auto copy = graph.clone();
   for (Output& output : copy->outputs())
     if (names.count(output.name)) output.name = names.at(output.name);
   for (const ValueId id : copy->inputs())
-    if (names.count(copy->value(id).name())) copy->set_name(copy->value(id), names.at(copy->value(id).name()));
+    if (names.count(copy->value(id).name()))
+      copy->set_name(copy->value(id), names.at(copy->value(id).name()));
   for (const ValueId id : std::vector<ValueId>(copy->inputs())) {
     const auto found = weights.find(copy->value(id).name());
     if (found == weights.end()) continue;
@@ -92,8 +97,11 @@ void bind_session(py::module_& m) {
   m.def("session_of_bytes", &session_of_bytes);
   m.def("export_onnx", &export_onnx, py::arg("graph"), py::arg("weights"), py::arg("names"),
         py::arg("path"));
-  m.def("read_onnx", [](const std::string& path) { return std::shared_ptr<Graph>(read_onnx_file(path, default_ops())); });
-  m.def("write_onnx", &write_onnx_file, py::arg("graph"), py::arg("path"), py::arg("inside_limit") = size_t{1} << 30);
+  m.def("read_onnx", [](const std::string& path) {
+    return std::shared_ptr<Graph>(read_onnx_file(path, default_ops()));
+  });
+  m.def("write_onnx", &write_onnx_file, py::arg("graph"), py::arg("path"),
+        py::arg("inside_limit") = size_t{1} << 30);
 }
 
 }  // namespace ort

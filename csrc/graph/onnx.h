@@ -1,5 +1,5 @@
-// ONNX files to graphs and back. The bytes are hostile until checked: every failure is one ort::Error
-// that names what and where.
+// ONNX files to graphs and back. The bytes are hostile until checked: every failure is one
+// ort::Error that names what and where.
 #pragma once
 
 #include <memory>
@@ -12,16 +12,17 @@ namespace ort {
 
 // A graph from the bytes of a ModelProto. `folder` is where external data may lie (empty: nowhere);
 // `owner` keeps the bytes alive, so that aligned weights are used where they are.
-std::unique_ptr<Graph> read_onnx(std::span<const char> bytes, const std::string& folder, const OpSet& ops,
-                                 std::shared_ptr<const void> owner = nullptr);
+std::unique_ptr<Graph> read_onnx(std::span<const char> bytes, const std::string& folder,
+                                 const OpSet& ops, std::shared_ptr<const void> owner = nullptr);
 // The file is mapped into memory, not read.
 std::unique_ptr<Graph> read_onnx_file(const std::string& path, const OpSet& ops);
 
-// A ModelProto at opset kOpset, IR 13. Every op must be of ai.onnx. Constants of `external_from` bytes or
-// more go to `external_bytes` (null: all stay inside) under the name `external_name`.
+// A ModelProto at opset kOpset, IR 13. Every op must be of ai.onnx. Constants of `external_from`
+// bytes or more go to `external_bytes` (null: all stay inside) under the name `external_name`.
 std::string write_onnx(const Graph& graph, std::string* external_bytes = nullptr,
                        const std::string& external_name = "", size_t external_from = 1u << 20);
-// Writes PATH, and the large weights to PATH.data where all weights together pass `inside_limit` bytes.
+// Writes PATH, and the large weights to PATH.data where all weights together pass `inside_limit`
+// bytes.
 void write_onnx_file(const Graph& graph, const std::string& path, size_t inside_limit = 1u << 30);
 
 }  // namespace ort

@@ -1,4 +1,5 @@
-// Reading ONNX: protobuf fields by number, names to values, opset differences that are only spelling.
+// Reading ONNX: protobuf fields by number, names to values, opset differences that are only
+// spelling.
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
@@ -8,6 +9,7 @@
 
 #include "csrc/graph/onnx.h"
 #include "csrc/graph/onnx_file.h"
+#include "csrc/graph/onnx_tensor.h"
 #include "csrc/graph/schema.h"
 
 namespace ort {
@@ -18,178 +20,24 @@ constexpr int kMaxDepth = 64;
 
 using protozero::pbf_reader;
 
-std::string text_of(pbf_reader& message) { return message.get_string(); }
-
-template <class Range>
-void append_ints(const Range& range, std::vector<int64_t>& out) {
-  for (const auto value : range) out.push_back(static_cast<int64_t>(value));
+std::string text_of(pbf_reader& message) {
+  return message.get_string();
 }
-
-// A repeated number, packed or not.
-void read_int64s(pbf_reader& message, std::vector<int64_t>& out) {
-  if (message.wire_type() == protozero::pbf_wire_type::length_delimited)
-    append_ints(message.get_packed_int64(), out);
-  else
-    out.push_back(message.get_int64());
-}
-
-void read_floats(pbf_reader& message, std::vector<double>& out) {
-  if (message.wire_type() == protozero::pbf_wire_type::length_delimited)
-    for (const float value : message.get_packed_float()) out.push_back(value);
-  else
-    out.push_back(message.get_float());
-}
-
-void read_doubles(pbf_reader& message, std::vector<double>& out) {
-  if (message.wire_type() == protozero::pbf_wire_type::length_delimited)
-    for (const double value : message.get_packed_double()) out.push_back(value);
-  else
-    out.push_back(message.get_double());
-}
-
-// A TensorProto as it stands in the file.
-struct RawTensor {
-  std::string name;
-  Sizes sizes;
-  int64_t dtype = 0;
-  std::vector<int64_t> ints;     // int32_data, int64_data, uint64_data
-  std::vector<double> floats;    // float_data, double_data
-  std::vector<std::string> strings;
-  protozero::data_view raw;
-  bool has_raw = false, external = false;
-  std::map<std::string, std::string> location;
-};
-
-RawTensor parse_tensor(pbf_reader message) {
-  RawTensor t;
-  while (message.next()) switch (message.tag()) {
-      case 1: read_int64s(message, t.sizes); break;
-      case 2: t.dtype = message.get_int32(); break;
-      case 4: read_floats(message, t.floats); break;
-      case 5:
-      case 7:
-      case 11: read_int64s(message, t.ints); break;
-      case 6: t.strings.push_back(text_of(message)); break;
-      case 8: t.name = text_of(message); break;
-      case 9:
-        t.raw = message.get_view();
-        t.has_raw = true;
-        break;
-      case 10: read_doubles(message, t.floats); break;
-      case 13: {
-        pbf_reader entry = message.get_message();
-        std::string key, value;
-        while (entry.next()) {
-          if (entry.tag() == 1)
-            key = text_of(entry);
-          else if (entry.tag() == 2)
-            value = text_of(entry);
-          else
-            entry.skip();
-        }
-        t.location[key] = value;
-        break;
-      }
-      case 14: t.external = message.get_int32() == 1; break;
-      default: message.skip();
-    }
-  return t;
-}
-
-int64_t number_in(const RawTensor& t, const char* key, int64_t otherwise) {
-  const auto found = t.location.find(key);
-  if (found == t.location.end()) return otherwise;
-  char* end = nullptr;
-  const int64_t value = std::strtoll(found->second.c_str(), &end, 10);
-  check(!found->second.empty() && *end == 0 && value >= 0, "tensor '{}': external data {} is '{}', expected a number",
-        t.name, key, found->second);
-  return value;
-}
-
-class TensorReader {
- public:
-  TensorReader(const std::string& folder, std::shared_ptr<const void> owner) : files_(folder), owner_(std::move(owner)) {}
-
-  Tensor read(const RawTensor& t) {
-    check(known_dtype(t.dtype) && !is_complex(static_cast<DType>(t.dtype)), "tensor '{}' has element type {}, which is not supported",
-          t.name, t.dtype);
-    const DType dtype = static_cast<DType>(t.dtype);
-    for (const int64_t size : t.sizes) check(size >= 0, "tensor '{}' has negative size {}", t.name, size);
-    const int64_t count = element_count(t.sizes);
-    if (dtype == DType::string) return read_strings(t, count);
-    const int64_t bytes = checked_mul(count, static_cast<int64_t>(size_of(dtype)));
-    if (t.external) return read_external(t, dtype, bytes);
-    if (t.has_raw) return read_raw(t, dtype, bytes);
-    return read_numbers(t, dtype, count);
-  }
-
- private:
-  static Tensor read_strings(const RawTensor& t, int64_t count) {
-    check(static_cast<int64_t>(t.strings.size()) == count, "tensor '{}' has {} strings, expected {}", t.name,
-          t.strings.size(), count);
-    Tensor result = Tensor::empty(DType::string, t.sizes);
-    result.strings = t.strings;
-    return result;
-  }
-
-  // The bytes where they are when they are aligned, else a copy.
-  static Tensor borrow(const char* data, DType dtype, const Sizes& sizes, std::shared_ptr<const void> owner) {
-    Tensor result;
-    if (owner && reinterpret_cast<uintptr_t>(data) % std::max<size_t>(size_of(dtype), 16) == 0) {
-      result.dtype = dtype;
-      result.sizes = sizes;
-      result.data = const_cast<char*>(data);
-      result.owner = std::move(owner);
-      return result;
-    }
-    result = Tensor::empty(dtype, sizes);
-    if (result.bytes() > 0) std::memcpy(result.data, data, result.bytes());
-    return result;
-  }
-
-  Tensor read_raw(const RawTensor& t, DType dtype, int64_t bytes) {
-    check(static_cast<int64_t>(t.raw.size()) == bytes, "tensor '{}' of shape {} has {} bytes, expected {}", t.name, t.sizes,
-          t.raw.size(), bytes);
-    return borrow(t.raw.data(), dtype, t.sizes, owner_);
-  }
-
-  Tensor read_external(const RawTensor& t, DType dtype, int64_t bytes) {
-    const auto location = t.location.find("location");
-    check(location != t.location.end(), "tensor '{}' is external but names no location", t.name);
-    const auto file = files_.open(location->second, t.name);
-    const int64_t size = static_cast<int64_t>(file->bytes().size());
-    const int64_t offset = number_in(t, "offset", 0), length = number_in(t, "length", bytes);
-    check(length == bytes, "tensor '{}' of shape {} has {} external bytes, expected {}", t.name, t.sizes, length, bytes);
-    check(offset <= size && bytes <= size - offset, "tensor '{}' ends at byte {} of '{}', which has {}", t.name,
-          checked_add(offset, bytes), location->second, size);
-    return borrow(file->bytes().data() + offset, dtype, t.sizes, file);
-  }
-
-  static Tensor read_numbers(const RawTensor& t, DType dtype, int64_t count) {
-    const bool floats = dtype == DType::f32 || dtype == DType::f64;
-    const int64_t given = static_cast<int64_t>(floats ? t.floats.size() : t.ints.size());
-    check(given == count, "tensor '{}' of shape {} has {} elements, expected {}", t.name, t.sizes, given, count);
-    Tensor result = Tensor::empty(dtype, t.sizes);
-    for (int64_t i = 0; i < count; ++i) {
-      const size_t at = static_cast<size_t>(i);
-      if (floats)
-        set_element(result, i, t.floats[at]);
-      else if (dtype == DType::f16 || dtype == DType::bf16)
-        result.as<uint16_t>()[i] = static_cast<uint16_t>(t.ints[at]);
-      else
-        dispatch(dtype, [&]<class T>() { result.as<T>()[i] = static_cast<T>(t.ints[at]); });
-    }
-    return result;
-  }
-
-  ExternalFiles files_;
-  std::shared_ptr<const void> owner_;
-};
 
 struct RawNode {
   std::string op, domain, name;
   std::vector<std::string> in, out;
   Attrs attrs;
+};
+
+struct RawAttribute {
+  std::string name, s;
+  int64_t i = 0, type = 0;
+  double f = 0;
+  std::optional<RawTensor> tensor;
+  std::vector<int64_t> ints;
+  std::vector<double> floats;
+  std::vector<std::string> strings;
 };
 
 struct RawValue {
@@ -212,13 +60,16 @@ class Reader {
           graph = model.get_view();
           found = true;
           break;
-        case 8: read_opset(model.get_message()); break;
-        default: model.skip();
+        case 8:
+          read_opset(model.get_message());
+          break;
+        default:
+          model.skip();
       }
     check(found, "no graph in the file: is it an ONNX model?");
     check(opset_ > 0, "the model names no ai.onnx opset");
-    check(opset_ >= kOldestOpset && opset_ <= kOpset, "the model has opset {}, supported are {} to {}", opset_, kOldestOpset,
-          kOpset);
+    check(opset_ >= kOldestOpset && opset_ <= kOpset,
+          "the model has opset {}, supported are {} to {}", opset_, kOldestOpset, kOpset);
     read_graph(pbf_reader(graph));
     return std::move(graph_);
   }
@@ -235,19 +86,30 @@ class Reader {
       else
         message.skip();
     }
-    if (domain.empty() || domain == "ai.onnx") opset_ = static_cast<int>(std::clamp<int64_t>(version, 0, 1 << 20));
+    if (domain.empty() || domain == "ai.onnx")
+      opset_ = static_cast<int>(std::clamp<int64_t>(version, 0, 1 << 20));
   }
 
   void read_graph(pbf_reader message) {
     std::vector<RawNode> nodes;
     std::vector<RawValue> inputs, outputs;
     while (message.next()) switch (message.tag()) {
-        case 1: nodes.push_back(read_node(message.get_message())); break;
-        case 5: add_initializer(parse_tensor(message.get_message())); break;
-        case 11: inputs.push_back(read_value(message.get_message())); break;
-        case 12: outputs.push_back(read_value(message.get_message())); break;
-        case 15: fail("the model has a sparse initializer, which is not supported");
-        default: message.skip();
+        case 1:
+          nodes.push_back(read_node(message.get_message()));
+          break;
+        case 5:
+          add_initializer(parse_tensor(message.get_message()));
+          break;
+        case 11:
+          inputs.push_back(read_value(message.get_message()));
+          break;
+        case 12:
+          outputs.push_back(read_value(message.get_message()));
+          break;
+        case 15:
+          fail("the model has a sparse initializer, which is not supported");
+        default:
+          message.skip();
       }
     std::set<std::string> taken;
     for (RawValue& input : inputs) {
@@ -283,7 +145,9 @@ class Reader {
     check(depth < kMaxDepth, "a type is nested too deeply");
     Type type;
     while (message.next()) switch (message.tag()) {
-        case 1: type = read_tensor_type(message.get_message()); break;
+        case 1:
+          type = read_tensor_type(message.get_message());
+          break;
         case 4:
         case 9: {
           const bool sequence = message.tag() == 4;
@@ -296,7 +160,8 @@ class Reader {
           type.kind = sequence ? Type::Kind::sequence : Type::Kind::optional;
           break;
         }
-        default: message.skip();
+        default:
+          message.skip();
       }
     return type;
   }
@@ -305,9 +170,14 @@ class Reader {
     int64_t dtype = 0;
     std::optional<Dims> dims;
     while (message.next()) switch (message.tag()) {
-        case 1: dtype = message.get_int32(); break;
-        case 2: dims = read_shape(message.get_message()); break;
-        default: message.skip();
+        case 1:
+          dtype = message.get_int32();
+          break;
+        case 2:
+          dims = read_shape(message.get_message());
+          break;
+        default:
+          message.skip();
       }
     check(known_dtype(dtype), "a value has element type {}, which is not supported", dtype);
     return Type::tensor(static_cast<DType>(dtype), std::move(dims));
@@ -330,7 +200,8 @@ class Reader {
         else
           dim.skip();
       }
-      check(!size || !size->value() || *size->value() >= 0, "a value has negative size {}", size.value_or(0));
+      check(!size || !size->value() || *size->value() >= 0, "a value has negative size {}",
+            size.value_or(0));
       dims.push_back(size ? *size : graph_->fresh_symbol());
     }
     return dims;
@@ -350,13 +221,26 @@ class Reader {
     RawNode node;
     std::vector<pbf_reader> attributes;
     while (message.next()) switch (message.tag()) {
-        case 1: node.in.push_back(text_of(message)); break;
-        case 2: node.out.push_back(text_of(message)); break;
-        case 3: node.name = text_of(message); break;
-        case 4: node.op = text_of(message); break;
-        case 5: attributes.push_back(message.get_message()); break;
-        case 7: node.domain = text_of(message); break;
-        default: message.skip();
+        case 1:
+          node.in.push_back(text_of(message));
+          break;
+        case 2:
+          node.out.push_back(text_of(message));
+          break;
+        case 3:
+          node.name = text_of(message);
+          break;
+        case 4:
+          node.op = text_of(message);
+          break;
+        case 5:
+          attributes.push_back(message.get_message());
+          break;
+        case 7:
+          node.domain = text_of(message);
+          break;
+        default:
+          message.skip();
       }
     if (node.domain == "ai.onnx") node.domain.clear();
     for (const pbf_reader& attribute : attributes) read_attribute(attribute, node);
@@ -364,38 +248,69 @@ class Reader {
   }
 
   void read_attribute(pbf_reader message, RawNode& node) {
-    std::string name, s;
-    int64_t i = 0, type = 0;
-    double f = 0;
-    std::optional<RawTensor> tensor;
-    std::vector<int64_t> ints;
-    std::vector<double> floats;
-    std::vector<std::string> strings;
+    RawAttribute a;
     while (message.next()) switch (message.tag()) {
-        case 1: name = text_of(message); break;
-        case 2: f = message.get_float(); break;
-        case 3: i = message.get_int64(); break;
-        case 4: s = text_of(message); break;
-        case 5: tensor = parse_tensor(message.get_message()); break;
-        case 7: read_floats(message, floats); break;
-        case 8: read_int64s(message, ints); break;
-        case 9: strings.push_back(text_of(message)); break;
-        case 20: type = message.get_int32(); break;
-        default: message.skip();
+        case 1:
+          a.name = text_of(message);
+          break;
+        case 2:
+          a.f = message.get_float();
+          break;
+        case 3:
+          a.i = message.get_int64();
+          break;
+        case 4:
+          a.s = text_of(message);
+          break;
+        case 5:
+          a.tensor = parse_tensor(message.get_message());
+          break;
+        case 7:
+          read_floats(message, a.floats);
+          break;
+        case 8:
+          read_int64s(message, a.ints);
+          break;
+        case 9:
+          a.strings.push_back(text_of(message));
+          break;
+        case 20:
+          a.type = message.get_int32();
+          break;
+        default:
+          message.skip();
       }
-    switch (type) {
-      case 1: node.attrs.set(name, f); break;
-      case 2: node.attrs.set(name, i); break;
-      case 3: node.attrs.set(name, s); break;
-      case 4:
-        check(tensor.has_value(), "node '{}' ({}): attribute '{}' has no tensor", node.name, node.op, name);
-        node.attrs.set(name, tensors_.read(*tensor));
+    set_attribute(a, node);
+  }
+
+  void set_attribute(const RawAttribute& a, RawNode& node) {
+    switch (a.type) {
+      case 1:
+        node.attrs.set(a.name, a.f);
         break;
-      case 6: node.attrs.set(name, floats); break;
-      case 7: node.attrs.set(name, ints); break;
-      case 8: node.attrs.set(name, strings); break;
+      case 2:
+        node.attrs.set(a.name, a.i);
+        break;
+      case 3:
+        node.attrs.set(a.name, a.s);
+        break;
+      case 4:
+        check(a.tensor.has_value(), "node '{}' ({}): attribute '{}' has no tensor", node.name,
+              node.op, a.name);
+        node.attrs.set(a.name, tensors_.read(*a.tensor));
+        break;
+      case 6:
+        node.attrs.set(a.name, a.floats);
+        break;
+      case 7:
+        node.attrs.set(a.name, a.ints);
+        break;
+      case 8:
+        node.attrs.set(a.name, a.strings);
+        break;
       default:
-        fail("node '{}' ({}): attribute '{}' has type {}, which is not supported", node.name, node.op, name, type);
+        fail("node '{}' ({}): attribute '{}' has type {}, which is not supported", node.name,
+             node.op, a.name, a.type);
     }
   }
 
@@ -404,12 +319,16 @@ class Reader {
     graph_->set_name(value, name);
   }
 
-  void add_initializer(const RawTensor& tensor) { define(tensor.name, graph_->constant(tensors_.read(tensor))); }
+  void add_initializer(const RawTensor& tensor) {
+    define(tensor.name, graph_->constant(tensors_.read(tensor)));
+  }
 
   void add_input(const RawValue& input) {
-    if (values_.count(input.name)) return;  // an initializer with a default that may be overridden: it is not
+    if (values_.count(input.name))
+      return;  // an initializer with a default that may be overridden: it is not
     check(input.typed, "graph input '{}' has no type", input.name);
-    check(input.type.kind == Type::Kind::tensor, "graph input '{}' is {}, expected a tensor", input.name, input.type.text());
+    check(input.type.kind == Type::Kind::tensor, "graph input '{}' is {}, expected a tensor",
+          input.name, input.type.text());
     values_.emplace(input.name, graph_->input(input.name, input.type));
   }
 
@@ -421,11 +340,12 @@ class Reader {
     std::vector<Value> in;
     for (const std::string& name : node.in) {
       const auto found = values_.find(name);
-      check(name.empty() || found != values_.end(), "node '{}' ({}) reads '{}', which nothing before it makes", node.name, op,
-            name);
+      check(name.empty() || found != values_.end(),
+            "node '{}' ({}) reads '{}', which nothing before it makes", node.name, op, name);
       in.push_back(name.empty() ? Value{} : found->second);
     }
-    graph_->context.where = std::make_shared<Where>(Where{node.name.empty() ? node.op : node.name, "", 0});
+    graph_->context.where =
+        std::make_shared<Where>(Where{node.name.empty() ? node.op : node.name, "", 0});
     const auto out = emit(node, *schema, in);
     for (size_t i = 0; i < out.size(); ++i)
       if (!node.out[i].empty()) define(node.out[i], out[i]);
@@ -436,7 +356,8 @@ class Reader {
     for (const auto& spec : schema.attrs()) {
       const Attr* given = node.attrs.find(spec.name);
       const bool same = !given || !spec.otherwise || given->index() == spec.otherwise->index();
-      check(same, "node '{}' ({}): attribute '{}' has another type than the op says", node.name, node.op, spec.name);
+      check(same, "node '{}' ({}): attribute '{}' has another type than the op says", node.name,
+            node.op, spec.name);
     }
   }
 
@@ -445,7 +366,8 @@ class Reader {
     try {
       adapt(node, schema, in);
       check_kinds(node, schema);
-      return graph_->emit(schema.qualified(), in, std::move(node.attrs), static_cast<int>(node.out.size()));
+      return graph_->emit(schema.qualified(), in, std::move(node.attrs),
+                          static_cast<int>(node.out.size()));
     } catch (const std::bad_variant_access&) {
       fail("node '{}' ({}): an attribute has another type than the op says", node.name, node.op);
     } catch (const Error& error) {
@@ -458,7 +380,8 @@ class Reader {
   // Differences between opsets that are spelling only; a difference in meaning is an error.
   void adapt(RawNode& node, const OpSchema& schema, std::vector<Value>& in) {
     if (node.op == "Constant") return adapt_constant(node);
-    const bool axes_attribute = node.op.starts_with("Reduce") && opset_ < 18 && node.attrs.has("axes");
+    const bool axes_attribute =
+        node.op.starts_with("Reduce") && opset_ < 18 && node.attrs.has("axes");
     if (axes_attribute) {
       in.resize(2);
       in[1] = graph_->ints(node.attrs.ints("axes"));
@@ -466,14 +389,15 @@ class Reader {
     }
     const bool reduction = node.op.starts_with("Reduce");
     check(reduction || opset_ >= schema.since_opset() || node.op == "BatchNormalization",
-          "node '{}': op '{}' has another meaning in opset {} than since opset {}", node.name, node.op, opset_,
-          schema.since_opset());
+          "node '{}': op '{}' has another meaning in opset {} than since opset {}", node.name,
+          node.op, opset_, schema.since_opset());
   }
 
   void adapt_constant(RawNode& node) {
     const auto vector_of = [&](DType dtype, const std::vector<double>& values) {
       Tensor tensor = Tensor::empty(dtype, {static_cast<int64_t>(values.size())});
-      for (size_t i = 0; i < values.size(); ++i) set_element(tensor, static_cast<int64_t>(i), values[i]);
+      for (size_t i = 0; i < values.size(); ++i)
+        set_element(tensor, static_cast<int64_t>(i), values[i]);
       return tensor;
     };
     if (node.attrs.has("value")) return;
@@ -486,7 +410,8 @@ class Reader {
     } else if (node.attrs.has("value_ints")) {
       tensor = Tensor::of(node.attrs.ints("value_ints"));
     } else if (node.attrs.has("value_floats")) {
-      tensor = vector_of(DType::f32, std::get<std::vector<double>>(*node.attrs.find("value_floats")));
+      tensor =
+          vector_of(DType::f32, std::get<std::vector<double>>(*node.attrs.find("value_floats")));
     } else {
       fail("node '{}' (Constant) has no value that is supported", node.name);
     }
@@ -503,8 +428,8 @@ class Reader {
 
 }  // namespace
 
-std::unique_ptr<Graph> read_onnx(std::span<const char> bytes, const std::string& folder, const OpSet& ops,
-                                 std::shared_ptr<const void> owner) {
+std::unique_ptr<Graph> read_onnx(std::span<const char> bytes, const std::string& folder,
+                                 const OpSet& ops, std::shared_ptr<const void> owner) {
   try {
     return Reader(ops, folder, std::move(owner)).read(bytes);
   } catch (const protozero::exception& error) {

@@ -20,7 +20,10 @@ constexpr size_t kExternalAlign = 4096;
 class Writer {
  public:
   Writer(const Graph& graph, std::string* external, std::string external_name, size_t external_from)
-      : graph_(graph), external_(external), external_name_(std::move(external_name)), external_from_(external_from) {}
+      : graph_(graph),
+        external_(external),
+        external_name_(std::move(external_name)),
+        external_from_(external_from) {}
 
   std::string write() {
     name_values();
@@ -70,8 +73,10 @@ class Writer {
     }
     add_second_names(writer);
     writer.add_string(2, "main");
-    for (const ValueId id : graph_.inputs()) add_value(writer, 11, names_.at(id), graph_.value(id).type());
-    for (const Output& output : graph_.outputs()) add_value(writer, 12, output.name, graph_.value(output.value).type());
+    for (const ValueId id : graph_.inputs())
+      add_value(writer, 11, names_.at(id), graph_.value(id).type());
+    for (const Output& output : graph_.outputs())
+      add_value(writer, 12, output.name, graph_.value(output.value).type());
   }
 
   // An output that is an input, or a value given twice, needs a node of its own.
@@ -89,11 +94,13 @@ class Writer {
   }
 
   void write_node(std::string& bytes, const Node& node) {
-    check(node.domain().empty(), "[{}] has no standard ONNX form; {}", node.qualified(), node.describe());
+    check(node.domain().empty(), "[{}] has no standard ONNX form; {}", node.qualified(),
+          node.describe());
     pbf_writer writer(bytes);
     size_t last = node.in.size();
     while (last > 0 && node.in[last - 1] == kNone) --last;
-    for (size_t i = 0; i < last; ++i) writer.add_string(1, node.in[i] == kNone ? "" : names_.at(node.in[i]));
+    for (size_t i = 0; i < last; ++i)
+      writer.add_string(1, node.in[i] == kNone ? "" : names_.at(node.in[i]));
     for (const ValueId id : node.out) writer.add_string(2, id == kNone ? "" : names_.at(id));
     writer.add_string(3, format("{}_{}", node.op, node.id));
     writer.add_string(4, node.op);
@@ -203,14 +210,15 @@ void write_bytes(const std::string& path, const std::string& bytes) {
 size_t constant_bytes(const Graph& graph) {
   size_t total = 0;
   for (const Node* node : graph.order())
-    if (const Tensor* tensor = node->is("Constant") ? constant_of(node->output()) : nullptr) total += tensor->bytes();
+    if (const Tensor* tensor = node->is("Constant") ? constant_of(node->output()) : nullptr)
+      total += tensor->bytes();
   return total;
 }
 
 }  // namespace
 
-std::string write_onnx(const Graph& graph, std::string* external_bytes, const std::string& external_name,
-                       size_t external_from) {
+std::string write_onnx(const Graph& graph, std::string* external_bytes,
+                       const std::string& external_name, size_t external_from) {
   return Writer(graph, external_bytes, external_name, external_from).write();
 }
 

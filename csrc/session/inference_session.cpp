@@ -14,20 +14,27 @@ std::string names_of(const std::vector<InferenceSession::Port>& ports) {
 
 }  // namespace
 
-InferenceSession::InferenceSession(const Graph& graph, const CompileOptions& options) : program_(graph, options, {}, {}) {
-  for (const ValueId id : graph.inputs()) inputs_.push_back({graph.value(id).name(), graph.value(id).type()});
-  for (const Output& output : graph.outputs()) outputs_.push_back({output.name, graph.value(output.value).type()});
+InferenceSession::InferenceSession(const Graph& graph, const CompileOptions& options)
+    : program_(graph, options, {}, {}) {
+  for (const ValueId id : graph.inputs())
+    inputs_.push_back({graph.value(id).name(), graph.value(id).type()});
+  for (const Output& output : graph.outputs())
+    outputs_.push_back({output.name, graph.value(output.value).type()});
 }
 
-std::vector<const Tensor*> InferenceSession::order_feed(const std::map<std::string, Tensor>& feed) const {
+std::vector<const Tensor*> InferenceSession::order_feed(
+    const std::map<std::string, Tensor>& feed) const {
   std::vector<const Tensor*> tensors;
   for (const Port& port : inputs_) {
     const auto found = feed.find(port.name);
-    check(found != feed.end(), "input '{}' is missing; the model takes {}", port.name, names_of(inputs_));
+    check(found != feed.end(), "input '{}' is missing; the model takes {}", port.name,
+          names_of(inputs_));
     const Tensor& tensor = found->second;
-    check(tensor.dtype == port.type.dtype, "input '{}' has dtype {}, expected {}", port.name, tensor.dtype, port.type.dtype);
+    check(tensor.dtype == port.type.dtype, "input '{}' has dtype {}, expected {}", port.name,
+          tensor.dtype, port.type.dtype);
     const bool rank = !port.type.dims || port.type.dims->size() == tensor.sizes.size();
-    check(rank, "input '{}' has shape {}, expected {}", port.name, tensor.sizes, port.type.dims.value_or(Dims{}));
+    check(rank, "input '{}' has shape {}, expected {}", port.name, tensor.sizes,
+          port.type.dims.value_or(Dims{}));
     tensors.push_back(&tensor);
   }
   for (const auto& [name, tensor] : feed) {
@@ -45,13 +52,15 @@ std::vector<size_t> InferenceSession::order_names(const std::vector<std::string>
   for (const std::string& name : names) {
     size_t index = 0;
     while (index < outputs_.size() && outputs_[index].name != name) ++index;
-    check(index < outputs_.size(), "'{}' is no output of the model, which gives {}", name, names_of(outputs_));
+    check(index < outputs_.size(), "'{}' is no output of the model, which gives {}", name,
+          names_of(outputs_));
     indices.push_back(index);
   }
   return indices;
 }
 
-std::vector<Tensor> InferenceSession::run(const std::vector<std::string>& names, const std::map<std::string, Tensor>& feed) {
+std::vector<Tensor> InferenceSession::run(const std::vector<std::string>& names,
+                                          const std::map<std::string, Tensor>& feed) {
   const std::vector<const Tensor*> inputs = order_feed(feed);
   const std::vector<size_t> indices = order_names(names);
   std::vector<Sizes> sizes;

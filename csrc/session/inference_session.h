@@ -19,7 +19,8 @@ class InferenceSession {
   const std::vector<Port>& outputs() const { return outputs_; }
 
   // The named outputs, in the order asked; all of them when none is named. Thread-safe.
-  std::vector<Tensor> run(const std::vector<std::string>& names, const std::map<std::string, Tensor>& feed);
+  std::vector<Tensor> run(const std::vector<std::string>& names,
+                          const std::map<std::string, Tensor>& feed);
   // Steps by provider of the plan used last.
   std::map<std::string, int> providers();
 

@@ -29,7 +29,7 @@ class Program {
   }  // output index of each
   const std::vector<int>& gradient_outputs() const {
     return gradient_outputs_;
-  }                                                                        // for each of wrt, or -1
+  }  // for each of wrt, or -1
   const std::vector<int>& gradient_segments() const { return segments_; }  // by gradient output
   // Graph inputs that a backward step reads.
   std::vector<size_t> saved_inputs(const Plan& plan) const;

@@ -1,4 +1,4 @@
-"""Whole training steps of tiny models against eager: outputs, every gradient, 50 losses, dropout."""
+"""Whole training steps of tiny models against eager: outputs, gradients, 50 losses, dropout."""
 
 import copy
 import math
@@ -52,12 +52,12 @@ def test_one_step_equals_eager(name):
     if hasattr(expected, "logits"):
         assert_close_or_as_good(result.logits, expected.logits, reference.logits, "the logits")
     for (key, mine), (_, theirs), (_, double) in zip(
-        ours.named_parameters(), eager.named_parameters(), exact.named_parameters()
+        ours.named_parameters(), eager.named_parameters(), exact.named_parameters(), strict=True
     ):
         assert (mine.grad is None) == (theirs.grad is None), key
         if theirs.grad is not None:
             assert_close_or_as_good(mine.grad, theirs.grad, double.grad, f"the gradient of {key}")
-    for (key, mine), (_, theirs) in zip(ours.named_buffers(), eager.named_buffers()):
+    for (key, mine), (_, theirs) in zip(ours.named_buffers(), eager.named_buffers(), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5, msg=key)
 
 
@@ -92,10 +92,10 @@ def test_fifty_steps_follow_eager(name):
     exact = copy.deepcopy(eager).double()
     ours = ORTModule(copy.deepcopy(eager), STRICT)
     mine, theirs = train(ours, batch), train(eager, batch)
-    if all(math.isclose(a, b, rel_tol=1e-3) for a, b in zip(mine, theirs)):
+    if all(math.isclose(a, b, rel_tol=1e-3) for a, b in zip(mine, theirs, strict=True)):
         return
     reference = train(exact, as_float64(batch))
-    for i, (a, b, c) in enumerate(zip(mine, theirs, reference)):
+    for i, (a, b, c) in enumerate(zip(mine, theirs, reference, strict=True)):
         near = math.isclose(a, b, rel_tol=1e-3) or abs(a - c) <= 2 * abs(b - c)
         assert near, f"step {i}: ours {a}, eager {b}, float64 {c}"
 

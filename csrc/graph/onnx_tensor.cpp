@@ -1,0 +1,182 @@
+// Parsing TensorProto and checking sizes against the bytes that are there.
+#include "csrc/graph/onnx_tensor.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace ort {
+
+using protozero::pbf_reader;
+
+namespace {
+
+template <class Range>
+void append_ints(const Range& range, std::vector<int64_t>& out) {
+  for (const auto value : range) out.push_back(static_cast<int64_t>(value));
+}
+
+void read_doubles(pbf_reader& message, std::vector<double>& out) {
+  if (message.wire_type() == protozero::pbf_wire_type::length_delimited)
+    for (const double value : message.get_packed_double()) out.push_back(value);
+  else
+    out.push_back(message.get_double());
+}
+
+int64_t number_in(const RawTensor& t, const char* key, int64_t otherwise) {
+  const auto found = t.location.find(key);
+  if (found == t.location.end()) return otherwise;
+  char* end = nullptr;
+  const int64_t value = std::strtoll(found->second.c_str(), &end, 10);
+  check(!found->second.empty() && *end == 0 && value >= 0,
+        "tensor '{}': external data {} is '{}', expected a number", t.name, key, found->second);
+  return value;
+}
+
+Tensor read_strings(const RawTensor& t, int64_t count) {
+  check(static_cast<int64_t>(t.strings.size()) == count, "tensor '{}' has {} strings, expected {}",
+        t.name, t.strings.size(), count);
+  Tensor result = Tensor::empty(DType::string, t.sizes);
+  result.strings = t.strings;
+  return result;
+}
+
+Tensor borrow(const char* data, DType dtype, const Sizes& sizes,
+              std::shared_ptr<const void> owner) {
+  Tensor result;
+  if (owner && reinterpret_cast<uintptr_t>(data) % std::max<size_t>(size_of(dtype), 16) == 0) {
+    result.dtype = dtype;
+    result.sizes = sizes;
+    result.data = const_cast<char*>(data);
+    result.owner = std::move(owner);
+    return result;
+  }
+  result = Tensor::empty(dtype, sizes);
+  if (result.bytes() > 0) std::memcpy(result.data, data, result.bytes());
+  return result;
+}
+
+Tensor read_numbers(const RawTensor& t, DType dtype, int64_t count) {
+  const bool floats = dtype == DType::f32 || dtype == DType::f64;
+  const int64_t given = static_cast<int64_t>(floats ? t.floats.size() : t.ints.size());
+  check(given == count, "tensor '{}' of shape {} has {} elements, expected {}", t.name, t.sizes,
+        given, count);
+  Tensor result = Tensor::empty(dtype, t.sizes);
+  for (int64_t i = 0; i < count; ++i) {
+    const size_t at = static_cast<size_t>(i);
+    if (floats)
+      set_element(result, i, t.floats[at]);
+    else if (dtype == DType::f16 || dtype == DType::bf16)
+      result.as<uint16_t>()[i] = static_cast<uint16_t>(t.ints[at]);
+    else
+      dispatch(dtype, [&]<class T>() { result.as<T>()[i] = static_cast<T>(t.ints[at]); });
+  }
+  return result;
+}
+
+}  // namespace
+
+// A repeated number, packed or not.
+void read_int64s(pbf_reader& message, std::vector<int64_t>& out) {
+  if (message.wire_type() == protozero::pbf_wire_type::length_delimited)
+    append_ints(message.get_packed_int64(), out);
+  else
+    out.push_back(message.get_int64());
+}
+
+void read_floats(pbf_reader& message, std::vector<double>& out) {
+  if (message.wire_type() == protozero::pbf_wire_type::length_delimited)
+    for (const float value : message.get_packed_float()) out.push_back(value);
+  else
+    out.push_back(message.get_float());
+}
+
+RawTensor parse_tensor(pbf_reader message) {
+  RawTensor t;
+  while (message.next()) switch (message.tag()) {
+      case 1:
+        read_int64s(message, t.sizes);
+        break;
+      case 2:
+        t.dtype = message.get_int32();
+        break;
+      case 4:
+        read_floats(message, t.floats);
+        break;
+      case 5:
+      case 7:
+      case 11:
+        read_int64s(message, t.ints);
+        break;
+      case 6:
+        t.strings.push_back(message.get_string());
+        break;
+      case 8:
+        t.name = message.get_string();
+        break;
+      case 9:
+        t.raw = message.get_view();
+        t.has_raw = true;
+        break;
+      case 10:
+        read_doubles(message, t.floats);
+        break;
+      case 13: {
+        pbf_reader entry = message.get_message();
+        std::string key, value;
+        while (entry.next()) {
+          if (entry.tag() == 1)
+            key = entry.get_string();
+          else if (entry.tag() == 2)
+            value = entry.get_string();
+          else
+            entry.skip();
+        }
+        t.location[key] = value;
+        break;
+      }
+      case 14:
+        t.external = message.get_int32() == 1;
+        break;
+      default:
+        message.skip();
+    }
+  return t;
+}
+
+Tensor TensorReader::read(const RawTensor& t) {
+  check(known_dtype(t.dtype) && !is_complex(static_cast<DType>(t.dtype)),
+        "tensor '{}' has element type {}, which is not supported", t.name, t.dtype);
+  const DType dtype = static_cast<DType>(t.dtype);
+  for (const int64_t size : t.sizes)
+    check(size >= 0, "tensor '{}' has negative size {}", t.name, size);
+  const int64_t count = element_count(t.sizes);
+  if (dtype == DType::string) return read_strings(t, count);
+  const int64_t bytes = checked_mul(count, static_cast<int64_t>(size_of(dtype)));
+  if (t.external) return read_external(t, dtype, bytes);
+  if (t.has_raw) return read_raw(t, dtype, bytes);
+  return read_numbers(t, dtype, count);
+}
+
+// The bytes where they are when they are aligned, else a copy.
+
+Tensor TensorReader::read_raw(const RawTensor& t, DType dtype, int64_t bytes) {
+  check(static_cast<int64_t>(t.raw.size()) == bytes,
+        "tensor '{}' of shape {} has {} bytes, expected {}", t.name, t.sizes, t.raw.size(), bytes);
+  return borrow(t.raw.data(), dtype, t.sizes, owner_);
+}
+
+Tensor TensorReader::read_external(const RawTensor& t, DType dtype, int64_t bytes) {
+  const auto location = t.location.find("location");
+  check(location != t.location.end(), "tensor '{}' is external but names no location", t.name);
+  const auto file = files_.open(location->second, t.name);
+  const int64_t size = static_cast<int64_t>(file->bytes().size());
+  const int64_t offset = number_in(t, "offset", 0), length = number_in(t, "length", bytes);
+  check(length == bytes, "tensor '{}' of shape {} has {} external bytes, expected {}", t.name,
+        t.sizes, length, bytes);
+  check(offset <= size && bytes <= size - offset,
+        "tensor '{}' ends at byte {} of '{}', which has {}", t.name, checked_add(offset, bytes),
+        location->second, size);
+  return borrow(file->bytes().data() + offset, dtype, t.sizes, file);
+}
+
+}  // namespace ort

@@ -1,0 +1,47 @@
+// Tensors of ONNX files: their fields as they stand, and their bytes checked.
+#pragma once
+
+#include <map>
+#include <protozero/pbf_reader.hpp>
+
+#include "csrc/core/tensor.h"
+#include "csrc/graph/onnx_file.h"
+
+namespace ort {
+
+// A TensorProto as it stands in the file.
+struct RawTensor {
+  std::string name;
+  Sizes sizes;
+  int64_t dtype = 0;
+  std::vector<int64_t> ints;   // int32_data, int64_data, uint64_data
+  std::vector<double> floats;  // float_data, double_data
+  std::vector<std::string> strings;
+  protozero::data_view raw;
+  bool has_raw = false, external = false;
+  std::map<std::string, std::string> location;
+};
+
+RawTensor parse_tensor(protozero::pbf_reader message);
+
+// Repeated numbers, packed or not.
+void read_int64s(protozero::pbf_reader& message, std::vector<int64_t>& out);
+void read_floats(protozero::pbf_reader& message, std::vector<double>& out);
+
+class TensorReader {
+ public:
+  TensorReader(const std::string& folder, std::shared_ptr<const void> owner)
+      : files_(folder), owner_(std::move(owner)) {}
+
+  // The tensor's elements, where they are when they are aligned; throws naming the tensor.
+  Tensor read(const RawTensor& t);
+
+ private:
+  Tensor read_raw(const RawTensor& t, DType dtype, int64_t bytes);
+  Tensor read_external(const RawTensor& t, DType dtype, int64_t bytes);
+
+  ExternalFiles files_;
+  std::shared_ptr<const void> owner_;
+};
+
+}  // namespace ort
