@@ -85,8 +85,17 @@ def train(module, batch, steps=50):
     return losses
 
 
+# At 64x64 and batch 4 the last batch norms see 16 values a channel: a gradient of eager's is 1.5% off
+# float64's, ours as much (mean ratio 0.97 over the parameters), and from there single runs diverge.
+CHAOTIC = pytest.mark.xfail(
+    strict=False, reason="ResNet-50's losses amplify rounding from step 1 on"
+)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", zoo.MODELS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=CHAOTIC) if n == "resnet50" else n for n in zoo.MODELS]
+)
 def test_fifty_steps_follow_eager(name):
     eager, batch = build(name, 0.0)
     exact = copy.deepcopy(eager).double()
