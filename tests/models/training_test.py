@@ -85,8 +85,8 @@ def train(module, batch, steps=50):
     return losses
 
 
-# At 64x64 and batch 4 the last batch norms see 16 values a channel: a gradient of eager's is 1.5% off
-# float64's, ours as much (mean ratio 0.97 over the parameters), and from there single runs diverge.
+# At 64x64 and batch 4 the last batch norms see 16 values a channel: eager's gradients are 1.5% off
+# float64's, ours as much (mean ratio 0.97 over the parameters), and from there runs diverge.
 CHAOTIC = pytest.mark.xfail(
     strict=False, reason="ResNet-50's losses amplify rounding from step 1 on"
 )
