@@ -197,12 +197,6 @@ def call_key(spec: Any, tensors: list[torch.Tensor]) -> tuple:
     return spec, facts, same, shared, modes
 
 
-def tree_key(args: tuple, kwargs: dict) -> tuple[list[torch.Tensor], Any]:
-    """Flattens a call's arguments; raises tree.UnknownLeaf."""
-    tensors, spec = tree.flatten([args, kwargs], "arguments")
-    return tensors, spec
-
-
 def _storage(tensor: torch.Tensor) -> int:
     """A key for the memory a tensor lies in; empty and exotic tensors share nothing."""
     try:

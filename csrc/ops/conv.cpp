@@ -9,12 +9,6 @@ struct Window {
   std::vector<int64_t> kernel, strides, dilations, pads;
 };
 
-std::vector<int64_t> ints_or(const Attrs& attrs, std::string_view name, size_t count,
-                             int64_t otherwise) {
-  if (attrs.has(name) && !attrs.ints(name).empty()) return attrs.ints(name);
-  return std::vector<int64_t>(count, otherwise);
-}
-
 Window window_of(InferContext& c, size_t n, const Dims& weight_dims) {
   Window w;
   w.strides = ints_or(c.attrs(), "strides", n, 1);

@@ -59,4 +59,10 @@ Shape dims_attr(size_t dtype_input) {
   };
 }
 
+std::vector<int64_t> ints_or(const Attrs& attrs, std::string_view name, size_t count,
+                             int64_t otherwise) {
+  if (attrs.has(name) && !attrs.ints(name).empty()) return attrs.ints(name);
+  return std::vector<int64_t>(count, otherwise);
+}
+
 }  // namespace ort

@@ -35,4 +35,8 @@ void same_dims(InferContext& c, size_t output, size_t input);
 // Refuses an input (when it is there and its rank is known) whose shape cannot be the expected one.
 void expect_dims(const InferContext& c, size_t input, const Dims& expected);
 
+// A list attribute, or `count` times `otherwise` where it is absent or empty.
+std::vector<int64_t> ints_or(const Attrs& attrs, std::string_view name, size_t count,
+                             int64_t otherwise);
+
 }  // namespace ort

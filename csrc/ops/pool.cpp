@@ -4,12 +4,6 @@
 namespace ort {
 namespace {
 
-std::vector<int64_t> ints_or(const Attrs& attrs, std::string_view name, size_t count,
-                             int64_t otherwise) {
-  if (attrs.has(name) && !attrs.ints(name).empty()) return attrs.ints(name);
-  return std::vector<int64_t>(count, otherwise);
-}
-
 // Windows along one axis; in ceil mode a window that starts in the end padding does not count.
 Dim window_count(const Dim& size, int64_t kernel, int64_t stride, int64_t dilation, int64_t before,
                  int64_t after, bool ceil_mode) {

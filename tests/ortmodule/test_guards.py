@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from ortmodule.guards import Snapshot, call_key, tree_key
+from ortmodule import tree
+from ortmodule.guards import Snapshot, call_key
 
 
 class Config:
@@ -135,7 +136,7 @@ def test_optimizers_and_loggers_are_not_watched():
 
 
 def key_of(*args, **kwargs):
-    tensors, spec = tree_key(args, kwargs)
+    tensors, spec = tree.flatten([args, kwargs], "arguments")
     return call_key(spec, tensors)
 
 
