@@ -7,6 +7,7 @@
 #include "csrc/graph/verify.h"
 #include "csrc/passes/dce.h"
 #include "csrc/passes/pipeline.h"
+#include "csrc/runtime/profile.h"
 #include "csrc/session/dump.h"
 #include "csrc/session/evaluator.h"
 #include "gradient_graph/differentiate.h"
@@ -89,6 +90,7 @@ std::shared_ptr<const Plan> Program::plan(const std::vector<Sizes>& input_sizes)
         n_inputs_);
   std::lock_guard lock(mutex_);
   if (!cache_.empty() && input_sizes == latest_sizes_) return cache_.front().second;
+  const double start = now_us();
   const Symbols symbols = solve_symbols(graph, input_sizes, n_inputs_);
   latest_sizes_.clear();  // until the plan is there
   const auto found = std::find_if(cache_.begin(), cache_.end(),
@@ -100,6 +102,7 @@ std::shared_ptr<const Plan> Program::plan(const std::vector<Sizes>& input_sizes)
   }
   ++plans_;
   cache_.emplace_front(symbols, make_plan(layout_, symbols));
+  planned_us_ = now_us() - start;
   if (cache_.size() > kKeptPlans) cache_.pop_back();
   latest_sizes_ = input_sizes;
   return cache_.front().second;

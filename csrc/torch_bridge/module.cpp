@@ -6,6 +6,7 @@
 
 #include "csrc/core/error.h"
 #include "csrc/core/version.h"
+#include "csrc/torch_bridge/repeat.h"
 #include "csrc/torch_bridge/runner.h"
 #include "csrc/torch_bridge/watch.h"
 
@@ -76,6 +77,7 @@ PYBIND11_MODULE(_torch, m) {
   m.def("torch_version", [] { return ORT_TORCH_VERSION; });
   py::register_exception<ort::Error>(m, "Error", PyExc_RuntimeError);
   ort::bridge::bind_watch(m);
+  ort::bridge::bind_repeat(m);
   py::class_<Runner, std::shared_ptr<Runner>>(m, "Runner")
       .def(py::init(&ort::bridge::make_runner), py::arg("graph"), py::arg("inputs"),
            py::arg("n_user_outputs"), py::arg("write_backs"), py::arg("wrt"), py::arg("options"))
@@ -83,6 +85,7 @@ PYBIND11_MODULE(_torch, m) {
       .def("call", &Runner::call, py::call_guard<py::gil_scoped_release>())
       .def("steps", &ort::bridge::steps)
       .def("plans", &Runner::plans)
+      .def("planned_us", &Runner::planned_us)
       .def("start_profile", &Runner::start_profile)
       .def("stop_profile", &ort::bridge::events);
 }

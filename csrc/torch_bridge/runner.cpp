@@ -98,13 +98,22 @@ std::vector<at::Tensor> Runner::call(const std::vector<at::Tensor>& user) {
   return outputs;
 }
 
-std::vector<Runner::StepInfo> Runner::steps() const {
-  std::vector<StepInfo> result;
+std::shared_ptr<Program> Runner::latest() const {
   std::lock_guard lock(shared_->mutex);
   auto found = shared_->programs.find(shared_->predicted);
   if (found == shared_->programs.end()) found = shared_->programs.begin();
-  if (found == shared_->programs.end()) return result;
-  const auto plan = found->second->latest();
+  return found == shared_->programs.end() ? nullptr : found->second;
+}
+
+double Runner::planned_us() const {
+  const auto program = latest();
+  return program ? program->planned_us() : 0;
+}
+
+std::vector<Runner::StepInfo> Runner::steps() const {
+  std::vector<StepInfo> result;
+  const auto program = latest();
+  const auto plan = program ? program->latest() : nullptr;
   if (!plan) return result;
   for (size_t i = 0; i < plan->steps.size(); ++i)
     result.push_back(

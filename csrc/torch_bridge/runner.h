@@ -30,11 +30,13 @@ class Runner {
   };
   std::vector<StepInfo> steps() const;  // of the latest plan
   int plans() const;
+  double planned_us() const;  // what the newest plan of the latest program took
   const Shared& shared() const { return *shared_; }
   void start_profile();
   std::vector<Profile::Event> stop_profile();
 
  private:
+  std::shared_ptr<Program> latest() const;  // the program that ran last; null before the first
   const at::Tensor& resolve(const Source& source, const std::vector<at::Tensor>& user) const;
 
   std::shared_ptr<Shared> shared_;
