@@ -100,8 +100,9 @@ def t5(batch: int = 4, length: int = 64, dropout: float = 0.1):
 
     config = T5Config(dropout_rate=dropout, decoder_start_token_id=0, pad_token_id=0)
     ids = _ids(batch, length, config.vocab_size)
+    labels = _ids(batch, length // 2, config.vocab_size)
     model = T5ForConditionalGeneration(config)
-    return model, lambda model: model(input_ids=ids, labels=ids[:, : length // 2]).loss
+    return model, lambda model: model(input_ids=ids, labels=labels).loss
 
 
 def mlp(batch: int = 32, dropout: float = 0.0):
