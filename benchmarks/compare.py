@@ -21,7 +21,7 @@ from models import MODELS
 
 # name: (whole step with the optimizer?, steps a round)
 STEPS = dict.fromkeys(MODELS, (True, 1)) | {"mlp": (False, 200)}
-KINDS = ("bert", "mlp", "first", "memory", "resize", "loop", "right")
+KINDS = ("bert", "mlp", "adamw", "first", "memory", "resize", "loop", "right")
 
 
 def wrap(engine: str, module: torch.nn.Module) -> torch.nn.Module:
@@ -62,21 +62,42 @@ def spread(values: list[float]) -> dict:
 
 
 def compare_steps(workload: str, engines: list[str], rounds: int, warm: int) -> list[dict]:
-    """Seconds a step of each engine, in interleaved rounds whose order turns."""
+    """Seconds a step of each engine."""
     whole, repeat = STEPS[workload]
     steps = {engine: stepper(engine, workload, whole) for engine in engines}
+    label = f"{workload}: {'whole step' if whole else 'forward+loss+backward'} (ms)"
+    return rows(label, interleave(steps, rounds, warm, repeat), 1e3)
+
+
+def compare_adamw(rounds: int, warm: int) -> list[dict]:
+    """Seconds an optimizer step, parameters of BERT-base's sizes: torch's fused AdamW, ours."""
+    from ortmodule.optim import AdamW
+
+    steps = {}
+    for engine, make in (("eager", torch.optim.AdamW), ("ours", AdamW)):
+        params = [torch.nn.Parameter(p.detach()) for p in MODELS["bert"]()[0].parameters()]
+        for p in params:
+            p.grad = torch.randn_like(p)
+        steps[engine] = make(params, **({"fused": True} if engine == "eager" else {})).step
+    return rows(
+        "adamw: fused step, sizes of BERT-base (ms)", interleave(steps, rounds, warm, 1), 1e3
+    )
+
+
+def interleave(steps: dict, rounds: int, warm: int, repeat: int) -> dict[str, list[float]]:
+    """Seconds a step of each engine, in rounds whose order turns."""
     for step in steps.values():
         for _ in range(warm):
             step()
-    seconds = {engine: [] for engine in engines}
+    seconds = {engine: [] for engine in steps}
+    engines = list(steps)
     for turn in range(rounds):
         for engine in engines[turn % len(engines) :] + engines[: turn % len(engines)]:
             start = time.perf_counter()
             for _ in range(repeat):
                 steps[engine]()
             seconds[engine].append((time.perf_counter() - start) / repeat)
-    label = f"{workload}: {'whole step' if whole else 'forward+loss+backward'} (ms)"
-    return rows(label, seconds, 1e3)
+    return seconds
 
 
 def compare_fresh(kind: str, engines: list[str], rounds: int) -> list[dict]:
@@ -266,6 +287,8 @@ def main() -> None:
             table += run_loop(given.rounds)
         elif kind in STEPS:
             table += compare_steps(kind, engines, given.rounds, given.warm)
+        elif kind == "adamw":
+            table += compare_adamw(given.rounds, given.warm)
         else:
             which = ["ours"] if kind == "resize" else engines
             table += compare_fresh(kind, which, max(1, given.rounds // 5))

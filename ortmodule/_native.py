@@ -1,7 +1,8 @@
-"""Loads the extension modules: `core()` is _C (no torch), `torch_bridge()` is _torch.
+"""Loads the extension modules: `core()` is _C (no torch), `torch_bridge()` is _torch, `optim()` is
+_optim.
 
-Called by inference.py and module.py. The only place that knows where libdnnl lies and which torch
-the bridge was built for.
+Called by inference.py, module.py and ortmodule.optim. The only place that knows where libdnnl lies
+and which torch the last two were built for.
 """
 
 import ctypes
@@ -103,3 +104,10 @@ def torch_bridge():
         bool(torch._C._GLIBCXX_USE_CXX11_ABI),
     )
     return _import("_torch")
+
+
+@functools.cache
+def optim():
+    """The module _optim, built for the same torch as the bridge."""
+    torch_bridge()
+    return _import("_optim")

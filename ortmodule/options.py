@@ -13,8 +13,9 @@ class Options:
     providers: claim order, e.g. ("cpu", "reference"); None: ORTMODULE_PROVIDERS or ("cpu",).
     segment_bytes: bytes of parameter gradients after which a segment of the backward ends.
     memory_budget: bytes of stash that a frame may hold; None: no bound.
-    check: verify the graph after each pass. fuel: only the first n rewrites. off: rules and passes
-        to leave out. dump: a folder that receives every stage. profile: time each step.
+    check: verify the graph after each pass and compare both sides of each rewrite on random data.
+    fuel: only the first n rewrites. off: rules and passes to leave out.
+    dump: a folder that receives every stage. profile: time each step.
     """
 
     fallback: str = "report"

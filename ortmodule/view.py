@@ -1,7 +1,8 @@
 """`python -m ortmodule.view DIR [-o PAGE]`: a dump folder as one self-contained HTML page.
 
-The folder is what Options(dump=DIR) or ORTMODULE_DUMP=DIR wrote: build<k>/<nn>_<stage>.txt. The
-page shows any two stages side by side, what changed between them, and which rule made each node.
+The folder is what Options(dump=DIR) or ORTMODULE_DUMP=DIR wrote: build<k>/<nn>_<stage>.txt and
+build<k>/plan<n>.json. The page shows any two stages side by side, what changed between them, which
+rule made each node and which provider runs it, and for each plan its steps and memory over time.
 """
 
 import argparse
@@ -13,6 +14,9 @@ import re
 
 _PAGE = pathlib.Path(__file__).with_name("view.html")
 _NODE = re.compile(r"  (?P<key>[^=]+?) = (?P<op>[\w:.]+)\(")
+_PLAN_PARTS = (
+    "symbols", "arena", "retained", "separate", "forward_steps", "steps", "values", "refusals",
+)  # fmt: skip
 _PORT = re.compile(r'(?P<key>%[\w.]+): |"(?P<name>[^"]*)" = ')
 
 
@@ -39,6 +43,23 @@ class Stage:
     def counts(self) -> collections.Counter:
         """Nodes by op."""
         return collections.Counter(line.op for line in self.lines if line.op)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """A plan for one set of sizes; `content` is the file, as csrc/session/plan_json.h has it."""
+
+    build: str
+    name: str
+    content: dict
+
+
+@dataclasses.dataclass(frozen=True)
+class Dump:
+    """All that a dump folder holds, by build and number."""
+
+    stages: list[Stage]
+    plans: list[Plan]
 
 
 def parse_node(line: str) -> Line:
@@ -76,21 +97,38 @@ def _ports(line: str) -> list[Line]:
     return lines
 
 
-def read(folder: str | pathlib.Path) -> list[Stage]:
-    """All stages under a dump folder, by build and number. Raises FileNotFoundError if none."""
-    files = sorted(
-        pathlib.Path(folder).glob("build*/*_*.txt"),
-        key=lambda file: (int(file.parent.name.removeprefix("build")), file.name),
-    )
-    if not files:
+def parse_plan(build: str, name: str, text: str) -> Plan:
+    """The text of one plan. Raises ValueError naming build and plan when it is none."""
+    try:
+        content = json.loads(text)
+        return Plan(build, name, {part: content[part] for part in _PLAN_PARTS})
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{build}/{name}: no plan ({type(error).__name__}: {error})") from None
+
+
+def read(folder: str | pathlib.Path) -> Dump:
+    """What lies under a dump folder. Raises FileNotFoundError if there is no stage."""
+    stages = _files(folder, "*_*.txt")
+    if not stages:
         raise FileNotFoundError(f"no build<k>/<nn>_<stage>.txt in {folder}: is it a dump folder?")
-    return [parse_stage(f.parent.name, f.stem, f.read_text()) for f in files]
+    return Dump(
+        [parse_stage(f.parent.name, f.stem, f.read_text()) for f in stages],
+        [parse_plan(f.parent.name, f.stem, f.read_text()) for f in _files(folder, "plan*.json")],
+    )
 
 
-def page(stages: list[Stage]) -> str:
+def _files(folder: str | pathlib.Path, pattern: str) -> list[pathlib.Path]:
+    """Files of all builds, by the numbers in their names."""
+    return sorted(
+        pathlib.Path(folder).glob(f"build*/{pattern}"),
+        key=lambda file: [int(n) for n in re.findall(r"\d+", f"{file.parent.name}/{file.name}")],
+    )
+
+
+def page(dump: Dump) -> str:
     """The HTML page; a line that several stages share is in it once."""
     index: dict[Line, int] = {}
-    for stage in stages:
+    for stage in dump.stages:
         for line in stage.lines:
             index.setdefault(line, len(index))
     data = {
@@ -102,8 +140,9 @@ def page(stages: list[Stage]) -> str:
                 "lines": [index[line] for line in stage.lines],
                 "counts": stage.counts(),
             }
-            for stage in stages
+            for stage in dump.stages
         ],
+        "plans": [{"build": plan.build, "name": plan.name, **plan.content} for plan in dump.plans],
     }
     text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     return _PAGE.read_text().replace("/*DATA*/", text)
@@ -117,11 +156,11 @@ def main() -> None:
     given = parser.parse_args()
     output = pathlib.Path(given.output or pathlib.Path(given.folder) / "view.html")
     try:
-        stages = read(given.folder)
+        dump = read(given.folder)
     except (FileNotFoundError, ValueError) as error:
         parser.exit(1, f"{error}\n")
-    output.write_text(page(stages))
-    print(f"{output}: {len(stages)} stages")
+    output.write_text(page(dump))
+    print(f"{output}: {len(dump.stages)} stages, {len(dump.plans)} plans")
 
 
 if __name__ == "__main__":

@@ -15,17 +15,13 @@ namespace py = pybind11;
 namespace ort {
 namespace {
 
-size_t fold(Graph& graph) {
-  const Provider* reference = find_provider("reference");
-  check(reference != nullptr, "constant folding needs the reference provider");
-  ProviderEvaluator evaluator(*reference);
-  return fold_constants(graph, evaluator);
-}
-
-// Runs one pass in place; returns how many changes it made.
+// Runs one pass in place, in checked mode; returns how many changes it made.
 size_t run_pass(Graph& graph, const std::string& name, std::optional<int> fuel,
                 const std::vector<std::string>& off) {
-  const RewriteOptions options{fuel ? &*fuel : nullptr, &off};
+  const Provider* reference = find_provider("reference");
+  check(reference != nullptr, "passes need the reference provider");
+  ProviderEvaluator evaluator(*reference);
+  const RewriteOptions options{fuel ? &*fuel : nullptr, &off, &evaluator};
   size_t changes = 0;
   if (name == "recompose")
     changes = rewrite(graph, recompose_rules(graph.ops()), options);
@@ -38,7 +34,7 @@ size_t run_pass(Graph& graph, const std::string& name, std::optional<int> fuel,
   else if (name == "dce")
     changes = remove_dead(graph);
   else if (name == "fold_constants")
-    changes = fold(graph);
+    changes = fold_constants(graph, evaluator);
   else
     fail("unknown pass '{}', known: recompose, simplify, fuse, cse, dce, fold_constants", name);
   verify(graph, name);

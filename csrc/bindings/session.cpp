@@ -100,8 +100,12 @@ void bind_session(py::module_& m) {
   m.def("read_onnx", [](const std::string& path) {
     return std::shared_ptr<Graph>(read_onnx_file(path, default_ops()));
   });
-  m.def("write_onnx", &write_onnx_file, py::arg("graph"), py::arg("path"),
-        py::arg("inside_limit") = size_t{1} << 30);
+  m.def(
+      "write_onnx",
+      [](const Graph& graph, const std::string& path, size_t inside_limit) {
+        write_onnx_file(graph, path, inside_limit);
+      },
+      py::arg("graph"), py::arg("path"), py::arg("inside_limit") = size_t{1} << 30);
 }
 
 }  // namespace ort

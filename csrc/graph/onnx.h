@@ -17,12 +17,18 @@ std::unique_ptr<Graph> read_onnx(std::span<const char> bytes, const std::string&
 // The file is mapped into memory, not read.
 std::unique_ptr<Graph> read_onnx_file(const std::string& path, const OpSet& ops);
 
-// A ModelProto at opset kOpset, IR 13. Every op must be of ai.onnx. Constants of `external_from`
+// standard: every op must be of ai.onnx. any: the domains ort and aten too, symbolic sizes as
+// strings and each node's place and rule as its documentation: files to look at.
+enum class Domains : uint8_t { standard, any };
+
+// A ModelProto at opset kOpset, IR 13. Constants of `external_from`
 // bytes or more go to `external_bytes` (null: all stay inside) under the name `external_name`.
 std::string write_onnx(const Graph& graph, std::string* external_bytes = nullptr,
-                       const std::string& external_name = "", size_t external_from = 1u << 20);
+                       const std::string& external_name = "", size_t external_from = 1u << 20,
+                       Domains domains = Domains::standard);
 // Writes PATH, and the large weights to PATH.data where all weights together pass `inside_limit`
 // bytes.
-void write_onnx_file(const Graph& graph, const std::string& path, size_t inside_limit = 1u << 30);
+void write_onnx_file(const Graph& graph, const std::string& path, size_t inside_limit = 1u << 30,
+                     Domains domains = Domains::standard);
 
 }  // namespace ort

@@ -1,4 +1,4 @@
-// Writing ONNX: the graph's names, types and constants; only ops of ai.onnx.
+// Writing ONNX: the graph's names, types and constants; ops of ai.onnx, and in dumps our own.
 #include <algorithm>
 #include <fstream>
 #include <map>
@@ -19,8 +19,10 @@ constexpr size_t kExternalAlign = 4096;
 
 class Writer {
  public:
-  Writer(const Graph& graph, std::string* external, std::string external_name, size_t external_from)
+  Writer(const Graph& graph, Domains domains, std::string* external, std::string external_name,
+         size_t external_from)
       : graph_(graph),
+        domains_(domains),
         external_(external),
         external_name_(std::move(external_name)),
         external_from_(external_from) {}
@@ -34,11 +36,15 @@ class Writer {
     std::string graph;
     write_graph(graph);
     model.add_message(7, graph);
-    std::string opset;
-    pbf_writer writer(opset);
-    writer.add_string(1, "");
-    writer.add_int64(2, kOpset);
-    model.add_message(8, opset);
+    std::set<std::string> domains = {""};
+    for (const Node* node : graph_.order()) domains.insert(node->domain());
+    for (const std::string& domain : domains) {
+      std::string opset;
+      pbf_writer writer(opset);
+      writer.add_string(1, domain);
+      writer.add_int64(2, domain.empty() ? kOpset : 1);
+      model.add_message(8, opset);
+    }
     return bytes;
   }
 
@@ -94,8 +100,9 @@ class Writer {
   }
 
   void write_node(std::string& bytes, const Node& node) {
-    check(node.domain().empty(), "[{}] has no standard ONNX form; {}", node.qualified(),
-          node.describe());
+    const bool standard = node.domain().empty();
+    check(standard || domains_ == Domains::any, "[{}] has no standard ONNX form; {}",
+          node.qualified(), node.describe());
     pbf_writer writer(bytes);
     size_t last = node.in.size();
     while (last > 0 && node.in[last - 1] == kNone) --last;
@@ -109,6 +116,12 @@ class Writer {
       write_attribute(attribute, name, value);
       writer.add_message(5, attribute);
     }
+    if (!standard) writer.add_string(7, node.domain());
+    if (domains_ == Domains::any) writer.add_string(6, provenance(node));
+  }
+
+  static std::string provenance(const Node& node) {
+    return (node.where ? node.where->text() : "") + (node.by.empty() ? "" : "; by " + node.by);
   }
 
   void write_attribute(std::string& bytes, const std::string& name, const Attr& value) {
@@ -139,7 +152,10 @@ class Writer {
       for (const std::string& item : *strings) writer.add_bytes(9, item);
       type = 8;
     } else {
-      fail("attribute '{}' has no ONNX form", name);
+      const auto* dims = std::get_if<Dims>(&value);
+      check(dims && domains_ == Domains::any, "attribute '{}' has no ONNX form", name);
+      for (const Dim& dim : *dims) writer.add_bytes(9, dim.text());
+      type = 8;
     }
     writer.add_int32(20, type);
   }
@@ -194,6 +210,7 @@ class Writer {
   }
 
   const Graph& graph_;
+  Domains domains_;
   std::string* external_;
   std::string external_name_;
   size_t external_from_;
@@ -218,16 +235,18 @@ size_t constant_bytes(const Graph& graph) {
 }  // namespace
 
 std::string write_onnx(const Graph& graph, std::string* external_bytes,
-                       const std::string& external_name, size_t external_from) {
-  return Writer(graph, external_bytes, external_name, external_from).write();
+                       const std::string& external_name, size_t external_from, Domains domains) {
+  return Writer(graph, domains, external_bytes, external_name, external_from).write();
 }
 
-void write_onnx_file(const Graph& graph, const std::string& path, size_t inside_limit) {
-  if (constant_bytes(graph) <= inside_limit) return write_bytes(path, write_onnx(graph));
+void write_onnx_file(const Graph& graph, const std::string& path, size_t inside_limit,
+                     Domains domains) {
+  if (constant_bytes(graph) <= inside_limit)
+    return write_bytes(path, write_onnx(graph, nullptr, "", 0, domains));
   std::string external;
   const size_t slash = path.rfind('/');
   const std::string name = (slash == std::string::npos ? path : path.substr(slash + 1)) + ".data";
-  write_bytes(path, write_onnx(graph, &external, name, std::min(kLarge, inside_limit)));
+  write_bytes(path, write_onnx(graph, &external, name, std::min(kLarge, inside_limit), domains));
   write_bytes(path + ".data", external);
 }
 

@@ -1,4 +1,5 @@
 // Matching: backtracking over commutative operands; it never changes the graph.
+#include <algorithm>
 #include <cmath>
 
 #include "csrc/passes/rule.h"
@@ -35,15 +36,26 @@ Node& Match::node(const std::string& name) const {
   return *found->second;
 }
 
+std::vector<const Node*> Match::nodes() const {
+  std::vector<const Node*> nodes;
+  for (const auto& [pattern, node] : nodes_) nodes.push_back(node);
+  std::sort(nodes.begin(), nodes.end(), [](auto* a, auto* b) { return a->id < b->id; });
+  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+  return nodes;
+}
+
 class Matcher {
  public:
   explicit Matcher(const Pattern& pattern) : pattern_(pattern) {}
 
   Verdict find(Value root, Node& node, Match& match) {
     match = {};
-    if (!match_value(root, node.output(static_cast<size_t>(root.index())), match))
+    const bool found = match_value(root, node.output(static_cast<size_t>(root.index())), match);
+    match.depth_ = deepest_;
+    if (!found)
       return Verdict::no(
           format("{} of {} nodes matched; {}", deepest_, pattern_.graph().node_count(), why_));
+    match.depth_ = match.nodes_.size();
     match.root_ = &node;
     for (const auto& [name, pattern_node] : pattern_.nodes())
       match.named_[name] = match.nodes_.at(pattern_node);

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "csrc/core/env.h"
+#include "csrc/core/log.h"
 #include "csrc/graph/verify.h"
 #include "csrc/passes/cse.h"
 #include "csrc/passes/dce.h"
@@ -18,22 +20,24 @@ class Runner {
   Runner(Graph& graph, PassOptions& options) : graph_(graph), options_(options) {}
 
   void rules(const std::string& name, const Rules& rules) {
-    pass(name, [&] {
-      rewrite(graph_, rules, {options_.fuel ? &*options_.fuel : nullptr, &options_.off});
-    });
+    const RewriteOptions how{options_.fuel ? &*options_.fuel : nullptr, &options_.off,
+                             options_.check ? options_.evaluator : nullptr};
+    pass(name, [&] { return rewrite(graph_, rules, how); });
   }
 
   template <class F>
   void pass(const std::string& name, F&& f) {
     if (std::find(options_.off.begin(), options_.off.end(), name) != options_.off.end()) return;
-    f();
+    const size_t before = graph_.node_count(), changes = f();
+    if (changes > 0 && env::debug() >= 3)
+      log("pass {}: {} changes, {} nodes -> {}", name, changes, before, graph_.node_count());
     if (options_.check) verify(graph_, name);
     if (options_.stage) options_.stage(name, graph_);
   }
 
   void fold() {
     if (options_.evaluator)
-      pass("fold_constants", [&] { fold_constants(graph_, *options_.evaluator); });
+      pass("fold_constants", [&] { return fold_constants(graph_, *options_.evaluator); });
   }
 
  private:
@@ -45,20 +49,20 @@ class Runner {
 
 void raise(Graph& graph, PassOptions& options) {
   Runner run(graph, options);
-  run.pass("dce", [&] { remove_dead(graph); });
+  run.pass("dce", [&] { return remove_dead(graph); });
   run.fold();
-  run.pass("cse", [&] { merge_equal(graph); });
+  run.pass("cse", [&] { return merge_equal(graph); });
   run.rules("recompose", recompose_rules(graph.ops()));
   run.rules("simplify", simplify_rules());
 }
 
 void optimise(Graph& graph, PassOptions& options) {
   Runner run(graph, options);
-  run.pass("cse", [&] { merge_equal(graph); });
+  run.pass("cse", [&] { return merge_equal(graph); });
   run.rules("simplify", simplify_rules());
   run.rules("fuse", fuse_rules());
-  run.pass("cse", [&] { merge_equal(graph); });
-  run.pass("dce", [&] { remove_dead(graph); });
+  run.pass("cse", [&] { return merge_equal(graph); });
+  run.pass("dce", [&] { return remove_dead(graph); });
 }
 
 }  // namespace ort

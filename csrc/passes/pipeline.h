@@ -10,7 +10,7 @@
 namespace ort {
 
 struct PassOptions {
-  bool check = false;              // verify after each pass
+  bool check = false;              // verify after each pass, compare both sides of each rewrite
   std::optional<int> fuel;         // only the first n rewrites; counts down
   std::vector<std::string> off;    // rules and passes to leave out
   Evaluator* evaluator = nullptr;  // computes constants; null: they are not folded

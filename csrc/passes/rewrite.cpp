@@ -4,6 +4,7 @@
 
 #include "csrc/core/env.h"
 #include "csrc/core/log.h"
+#include "csrc/passes/compare_sides.h"
 #include "csrc/passes/dce.h"
 #include "csrc/passes/rule.h"
 
@@ -31,7 +32,10 @@ class Driver {
       const size_t count = sweep();
       remove_dead(graph_);
       total += count;
-      if (count == 0) return total;
+      if (count == 0) {
+        if (!miss_.empty()) log("near miss of {}", miss_);
+        return total;
+      }
     }
     fail("rules do not settle after {} rounds: the last was '{}'", kMaxRounds, last_);
   }
@@ -59,11 +63,11 @@ class Driver {
     Match match;
     const Verdict verdict = rule.find(node, match);
     if (!verdict) {
-      if (&rule == watched_)
-        log("near miss of {} at {}: {}", rule.name(), node.describe(), verdict.reason);
+      if (&rule == watched_) note_miss(match, node, verdict.reason);
       return false;
     }
     if (options_.fuel && *options_.fuel <= 0) return false;
+    const auto first_new = static_cast<ValueId>(graph_.value_count());
     Value replacement;
     {
       Insertion here(graph_, &node, rule.name());
@@ -74,16 +78,33 @@ class Driver {
     check(replacement.type().dtype == root.type().dtype && replacement.rank() == root.rank(),
           "rule '{}' replaces {} by {}; {}", rule.name(), root.type().text(),
           replacement.type().text(), node.describe());
+    if (options_.checker) compare(rule, match, replacement, first_new);
     if (options_.fuel) --*options_.fuel;
     graph_.replace(root, replacement, rule.name());
     last_ = rule.name();
     return true;
   }
 
+  void compare(const Rule& rule, const Match& match, Value replacement, ValueId first_new) {
+    const Verdict done = compare_sides(rule, match, replacement, first_new, *options_.checker);
+    if (!done && env::debug() >= 3) log("rule {} not compared: {}", rule.name(), done.reason);
+  }
+
+  // Kept when it is deeper than those before it.
+  void note_miss(const Match& match, const Node& node, const std::string& reason) {
+    if (!miss_.empty() && match.depth() <= miss_depth_) return;
+    miss_depth_ = match.depth();
+    miss_ = format("{} at {} {}: {}", watched_->name(), node.qualified(), node.describe(), reason);
+    for (const Node* matched : match.nodes())
+      miss_ += format("; matched {} {}", matched->qualified(), matched->describe());
+  }
+
   Graph& graph_;
   const RewriteOptions& options_;
   std::map<std::string, std::vector<const Rule*>> by_root_;
   const Rule* watched_ = nullptr;
+  std::string miss_;  // the deepest of the watched rule
+  size_t miss_depth_ = 0;
   std::string last_;
 };
 

@@ -43,6 +43,9 @@ class Match {
   const Attrs& attrs(const std::string& name) const { return node(name).attrs; }
   Node& root() const { return *root_; }
   Graph& graph() const { return *root_->graph; }
+  std::vector<const Node*> nodes() const;  // all that were matched, by id
+  // Of a pattern that was not found: how many of its nodes were, at the deepest.
+  size_t depth() const { return depth_; }
 
  private:
   friend class Matcher;
@@ -50,6 +53,7 @@ class Match {
   std::map<std::string, Node*> named_;
   std::map<const Node*, Node*> nodes_;  // pattern node -> graph node
   Node* root_ = nullptr;
+  size_t depth_ = 0;
 };
 
 class Rule {
@@ -101,6 +105,7 @@ using Rules = std::vector<Rule>;
 struct RewriteOptions {
   int* fuel = nullptr;  // counts down; null: no bound
   const std::vector<std::string>* off = nullptr;
+  Evaluator* checker = nullptr;  // computes both sides of each rewrite; null: unchecked
 };
 
 // Applies the rules until none matches; returns how many rewrites there were.

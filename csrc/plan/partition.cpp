@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "csrc/core/env.h"
+#include "csrc/core/log.h"
 #include "csrc/graph/expand.h"
 #include "csrc/passes/dce.h"
 
@@ -34,17 +36,31 @@ bool anyone_takes(const Node& node, std::span<const Provider* const> providers) 
   fail("[{}] no provider runs it ({}); {}", node.qualified(), reasons, node.describe());
 }
 
+// Of the nodes that were not asked about before: those of definitions come later.
 void record_refusals(const Graph& graph, std::span<const Provider* const> providers,
-                     Partition& result) {
+                     std::set<const Node*>& asked, Partition& result) {
   for (const Node* node : graph.order()) {
-    if (!needs_provider(*node)) continue;
+    if (!needs_provider(*node) || !asked.insert(node).second) continue;
     for (const Provider* provider : providers) {
       const Verdict verdict = provider->can_run(*node);
       if (verdict) break;
       result.refusals.push_back(
-          {node->qualified(), std::string(provider->name()), verdict.reason, node->where});
+          {node->qualified(), std::string(provider->name()), verdict.reason, node->describe()});
     }
   }
+}
+
+// ORTMODULE_WHY, before an op that nobody runs becomes an error.
+void print_refusals(const Partition& partition) {
+  const std::string op = env::why();
+  if (op.empty()) return;
+  size_t count = 0;
+  for (const Refusal& refusal : partition.refusals) {
+    if (refusal.op != op) continue;
+    log("why {}: {} refuses {}: {}", op, refusal.provider, refusal.node, refusal.reason);
+    ++count;
+  }
+  if (count == 0) log("why {}: nobody refuses it here", op);
 }
 
 }  // namespace
@@ -55,11 +71,14 @@ bool needs_provider(const Node& node) {
 
 Partition partition(Graph& graph, std::span<const Provider* const> providers) {
   Partition result;
-  record_refusals(graph, providers, result);
+  std::set<const Node*> asked;
+  record_refusals(graph, providers, asked, result);
   expand_all(graph, [&](const Node& node) {
     return needs_provider(node) && node.schema->definition() && !anyone_takes(node, providers);
   });
   remove_dead(graph);
+  record_refusals(graph, providers, asked, result);
+  print_refusals(result);
   Taken taken;
   for (const Provider* provider : providers)
     for (Region& region : provider->claim(graph, taken)) {

@@ -13,9 +13,9 @@ struct Claim {
   Region region;
 };
 
+// Why a provider does not run a node; the reason names each of its kernels that might.
 struct Refusal {
-  std::string op, provider, reason;
-  std::shared_ptr<const Where> where;
+  std::string op, provider, reason, node;  // node: as Node::describe has it
 };
 
 struct Partition {

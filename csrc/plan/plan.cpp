@@ -55,11 +55,10 @@ class Binder {
     add_fixed_values();
     find_backward_reads();
     size_t next = 0;
-    for (; next < layout_.order.size() && segment_of(claim(next)) < 0; ++next)
-      add_step(claim(next));
+    for (; next < layout_.order.size() && segment_of(claim(next)) < 0; ++next) add_step(next);
     add_outputs(0, layout_.forward_outputs);
     plan_->forward_steps = plan_->steps.size();
-    for (; next < layout_.order.size(); ++next) add_step(claim(next));
+    for (; next < layout_.order.size(); ++next) add_step(next);
     add_outputs(layout_.forward_outputs, graph_.outputs().size());
     const std::vector<Buffer> separate = buffers_;
     share_in_place();
@@ -178,7 +177,8 @@ class Binder {
     return buffer;
   }
 
-  void add_step(const Claim& claim) {
+  void add_step(size_t position) {
+    const Claim& claim = this->claim(position);
     Binding binding;
     binding.symbols = &symbols_;
     for (const ValueId id : claim.region.in) {
@@ -206,6 +206,7 @@ class Binder {
     step.name = kernel->name();
     step.provider = claim.provider->name();
     step.segment = segment_of(claim);
+    step.claim = static_cast<int>(layout_.order[position]);
     plan_->kernels.push_back(std::move(kernel));
     plan_->steps.push_back(std::move(step));
   }
@@ -305,12 +306,17 @@ class Binder {
       plan_->total_bytes += buffer.bytes;
     }
     const size_t values = lives.size();
-    for (size_t s = 0; s < plan_->steps.size(); ++s) lives.push_back(scratch_of(s));
+    for (size_t s = 0; s < plan_->steps.size(); ++s) {
+      lives.push_back(scratch_of(s));
+      plan_->total_bytes += lives.back().bytes;
+    }
     const std::vector<size_t> offsets = place(lives, kAlign);
     Placement& placement = plan_->placement;
     placement.bytes = (extent(lives, offsets) + kAlign - 1) / kAlign * kAlign;
-    for (size_t i = 0; i < values; ++i)
+    for (size_t i = 0; i < values; ++i) {
       buffers_[static_cast<size_t>(live_buffer[i])].at = offsets[i];
+      plan_->values.push_back({offsets[i], lives[i].bytes, lives[i].first, lives[i].last});
+    }
     placement.scratch.assign(offsets.begin() + static_cast<long>(values), offsets.end());
     for (size_t b = 0; b < buffers_.size(); ++b) {
       const Buffer& buffer = buffers_[static_cast<size_t>(root(static_cast<int>(b)))];

@@ -13,6 +13,7 @@ struct Step {
   const Kernel* kernel = nullptr;
   int in = 0, n_in = 0, out = 0, n_out = 0;  // ranges of Plan::operands; a slot, or -1 when absent
   int segment = -1;
+  int claim = -1;  // of the partition; -1: a copy of the plan's own
   std::string name;
   std::string_view provider;
 };
@@ -31,6 +32,12 @@ struct Placement {
   size_t bytes = 0;             // of the arena, or of the second one
 };
 
+// A value's place in the arena and the steps between which it is there: for reports.
+struct Placed {
+  size_t at, bytes;
+  int first, last;
+};
+
 struct Operands {
   std::vector<std::string> names;
   std::vector<Operand> types;
@@ -40,13 +47,14 @@ struct Plan {
   std::vector<Step> steps;
   std::vector<int> operands;
   Placement placement;
-  Placement retained;  // for a backward with retain_graph
+  std::vector<Placed> values;  // of the arena
+  Placement retained;          // for a backward with retain_graph
   std::vector<Tensor> constants;
   std::vector<std::unique_ptr<Kernel>> kernels;
   Operands inputs, outputs;
   std::vector<int> output_ready;  // the step that completes each output
   size_t forward_steps = 0;       // the rest are backward, by segment
-  size_t total_bytes = 0;         // of the arena's values, were each to have its own memory
+  size_t total_bytes = 0;         // of the arena's values and scratch, were each its own memory
   size_t opaque_count = 0;
 };
 

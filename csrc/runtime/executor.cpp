@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "csrc/core/env.h"
+#include "csrc/core/log.h"
+
 namespace ort {
 namespace {
 
@@ -29,16 +32,19 @@ void run(const Plan& plan, Frame& frame, size_t first, size_t last, Profile* pro
   void* const* pointers = frame.pointers();
   uint8_t* arena = frame.arena();
   const size_t* scratch = frame.placement().scratch.data();
-  if (!profile) {
+  static const bool print = env::debug() >= 2;
+  if (!profile && !print) {
     for (size_t i = first; i < last; ++i)
       run_step(plan, plan.steps[i], pointers, arena + scratch[i]);
     return;
   }
   for (size_t i = first; i < last; ++i) {
+    const Step& step = plan.steps[i];
     const double start = now_us();
-    run_step(plan, plan.steps[i], pointers, arena + scratch[i]);
-    profile->events.push_back(
-        {plan.steps[i].name, std::string(plan.steps[i].provider), start, now_us() - start});
+    run_step(plan, step, pointers, arena + scratch[i]);
+    const double us = now_us() - start;
+    if (print) log("step {} {} {}: {} us", i, step.provider, step.name, us);
+    if (profile) profile->events.push_back({step.name, std::string(step.provider), start, us});
   }
 }
 

@@ -1,14 +1,27 @@
 // Writing every stage of a build into a folder, for `python -m ortmodule.view`.
 #pragma once
 
-#include <functional>
+#include <filesystem>
 #include <string>
 
-#include "csrc/graph/graph.h"
+#include "csrc/plan/plan.h"
 
 namespace ort {
 
-// A receiver of stages that writes <folder>/<build>/<number>_<stage>.txt; empty when `folder` is.
-std::function<void(const std::string& stage, const Graph&)> dumper(const std::string& folder);
+// One build: <folder>/build<k>/<nn>_<stage>.txt and .onnx, and plan<n>.json for each set of sizes.
+// The first build that a process makes in a folder removes those of runs before it.
+class Dump {
+ public:
+  explicit Dump(const std::string& folder);  // empty: nothing is written
+  bool on() const { return !place_.empty(); }
+  void stage(const std::string& name, const Graph& graph);
+  void plan(const Layout& layout, const Plan& plan, const Symbols& symbols);
+
+ private:
+  void write(const std::string& name, const std::string& text);
+
+  std::filesystem::path place_;
+  int stages_ = 0, plans_ = 0;
+};
 
 }  // namespace ort

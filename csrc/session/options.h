@@ -12,10 +12,10 @@ struct CompileOptions {
   std::vector<std::string> providers;   // in claim order
   size_t segment_bytes = 4u << 20;      // of parameter gradients that end a segment
   std::optional<size_t> memory_budget;  // bytes of stash a frame may hold
-  bool check = false;                   // verify after each pass
-  std::optional<int> fuel;              // only the first n rewrites
-  std::vector<std::string> off;         // rules and passes to leave out
-  std::string dump;                     // folder for every stage; empty: none
+  bool check = false;            // verify after each pass, compare both sides of each rewrite
+  std::optional<int> fuel;       // only the first n rewrites
+  std::vector<std::string> off;  // rules and passes to leave out
+  std::string dump;              // folder for every stage; empty: none
 };
 
 }  // namespace ort

@@ -2,13 +2,15 @@
 #include "csrc/session/program.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
+#include "csrc/core/env.h"
+#include "csrc/core/log.h"
 #include "csrc/graph/verify.h"
 #include "csrc/passes/dce.h"
 #include "csrc/passes/pipeline.h"
 #include "csrc/runtime/profile.h"
-#include "csrc/session/dump.h"
 #include "csrc/session/evaluator.h"
 #include "gradient_graph/differentiate.h"
 #include "gradient_graph/segments.h"
@@ -36,19 +38,30 @@ size_t static_bytes(Value value) {
   return static_cast<size_t>(count) * size_of(value.dtype());
 }
 
+std::string bytes_text(size_t bytes) {
+  const char* unit = bytes >= 1000000000 ? "GB" : bytes >= 1000000 ? "MB" : "KB";
+  const double scale = bytes >= 1000000000 ? 1e9 : bytes >= 1000000 ? 1e6 : 1e3;
+  return format("{} {}", std::round(static_cast<double>(bytes) / scale * 10) / 10, unit);
+}
+
 }  // namespace
 
 Program::Program(const Graph& captured, const CompileOptions& options, std::vector<size_t> wrt,
                  std::vector<size_t> defined)
-    : n_inputs_(captured.inputs().size()), n_outputs_(captured.outputs().size()) {
+    : n_inputs_(captured.inputs().size()),
+      n_outputs_(captured.outputs().size()),
+      dump_(options.dump) {
+  const double start = now_us();
   std::unique_ptr<Graph> graph = captured.clone();
   const std::vector<const Provider*> providers = providers_of(options);
   const Provider* reference = find_provider("reference");
   std::optional<ProviderEvaluator> evaluator;
   if (reference) evaluator.emplace(*reference);
-  PassOptions passes{options.check, options.fuel, options.off, evaluator ? &*evaluator : nullptr,
-                     dumper(options.dump)};
-  if (passes.stage) passes.stage("captured", *graph);
+  PassOptions passes{
+      options.check, options.fuel, options.off, evaluator ? &*evaluator : nullptr, {}};
+  if (dump_.on())
+    passes.stage = [&](const std::string& name, const Graph& now) { dump_.stage(name, now); };
+  dump_.stage("captured", *graph);
   raise(*graph, passes);
   if (!wrt.empty() && !defined.empty()) compile_gradient(*graph, options, wrt, defined);
   optimise(*graph, passes);
@@ -66,8 +79,11 @@ Program::Program(const Graph& captured, const CompileOptions& options, std::vect
     grad::wait_for_readers(*graph, inputs, segments_);
   }
   if (options.check) verify(*graph, "stash");
-  if (passes.stage) passes.stage("stash", *graph);
+  dump_.stage("stash", *graph);
+  nodes_ = graph->node_count();
   layout_ = lay_out(std::move(graph), n_outputs_, providers);
+  dump_.stage("partition", *layout_.graph);
+  seconds_ = (now_us() - start) / 1e6;
 }
 
 void Program::compile_gradient(Graph& graph, const CompileOptions& options,
@@ -103,9 +119,23 @@ std::shared_ptr<const Plan> Program::plan(const std::vector<Sizes>& input_sizes)
   ++plans_;
   cache_.emplace_front(symbols, make_plan(layout_, symbols));
   planned_us_ = now_us() - start;
+  dump_.plan(layout_, *cache_.front().second, symbols);
+  if (env::debug() >= 1) report(*cache_.front().second, planned_us_ / 1e6);
   if (cache_.size() > kKeptPlans) cache_.pop_back();
   latest_sizes_ = input_sizes;
   return cache_.front().second;
+}
+
+// The line of a build; the first plan's time has the passes in it.
+void Program::report(const Plan& plan, double seconds) const {
+  std::map<std::string_view, int> counts;
+  for (const Step& step : plan.steps) ++counts[step.provider];
+  std::string steps;
+  for (const auto& [provider, count] : counts)
+    steps += format("{}{} {}", steps.empty() ? "" : ", ", provider, count);
+  log("{} nodes -> {} steps ({}), arena {} (was {}), {} s", nodes_, plan.steps.size(), steps,
+      bytes_text(plan.placement.bytes), bytes_text(plan.total_bytes),
+      std::round((plans_ == 1 ? seconds_ + seconds : seconds) * 1000) / 1000);
 }
 
 std::shared_ptr<const Plan> Program::latest() {

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "csrc/plan/plan.h"
+#include "csrc/session/dump.h"
 #include "csrc/session/options.h"
 
 namespace ort {
@@ -40,6 +41,7 @@ class Program {
   std::shared_ptr<const Plan> latest();  // the plan used last; null before the first
 
  private:
+  void report(const Plan& plan, double seconds) const;
   void compile_gradient(Graph& graph, const CompileOptions& options, const std::vector<size_t>& wrt,
                         const std::vector<size_t>& defined);
 
@@ -47,6 +49,9 @@ class Program {
   std::vector<size_t> gradient_inputs_;
   std::vector<int> gradient_outputs_, segments_;
   Layout layout_;
+  Dump dump_;
+  size_t nodes_ = 0;    // before partition
+  double seconds_ = 0;  // from the capture to the layout
   std::mutex mutex_;
   std::list<std::pair<Symbols, std::shared_ptr<const Plan>>> cache_;
   std::vector<Sizes> latest_sizes_;  // of the plan at the front

@@ -2,6 +2,7 @@
 #include "providers/cpu/provider.h"
 
 #include "csrc/passes/regions.h"
+#include "providers/cpu/tile_lower.h"
 #include "providers/cpu/tile_region.h"
 
 namespace ort::cpu {
@@ -47,7 +48,9 @@ class CpuProvider final : public Provider {
     if (tile) return tile;
     Verdict why;
     if (kernel_table().choose(node, &why)) return Verdict::yes();
-    return kernel_table().find(node.qualified()) ? why : tile;
+    if (!lowers(node)) return kernel_table().find(node.qualified()) ? why : tile;
+    if (!kernel_table().find(node.qualified())) return Verdict::no("tile program: " + tile.reason);
+    return Verdict::no("tile program: " + tile.reason + "; " + why.reason);
   }
 
   std::vector<Region> claim(Graph& graph, const Claimed& claimed) const override {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "providers/kernel.h"
@@ -158,6 +159,9 @@ class TileBuilder {
   TileProgram program_;
   std::vector<TileSlot> slots_;  // a value's slot; registers are given by finish
 };
+
+// The program as lines of text, for ORTMODULE_DEBUG=4.
+std::string text(const TileProgram& program);
 
 std::unique_ptr<Kernel> make_tile_kernel(TileProgram program, std::string name);
 

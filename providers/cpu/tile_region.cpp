@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <set>
 
+#include "csrc/core/env.h"
+#include "csrc/core/log.h"
 #include "csrc/passes/regions.h"
 #include "providers/cpu/registry.h"
 #include "providers/cpu/tile_lower.h"
@@ -351,7 +353,11 @@ std::unique_ptr<Kernel> prepare_tile(const Region& region, const Binding& bindin
     const TilePort port{layout->spaces.at(region.out[i]), binding.out[i].dtype, {}, {}};
     lowering.builder.output(lowering.values.at(region.out[i]), port);
   }
-  return make_tile_kernel(lowering.builder.finish(), name_of_region(region));
+  TileProgram program = lowering.builder.finish();
+  if (env::debug() >= 4)
+    log("tile program {}, {}\n{}", name_of_region(region), region.nodes.front()->describe(),
+        text(program));
+  return make_tile_kernel(std::move(program), name_of_region(region));
 }
 
 }  // namespace ort::cpu

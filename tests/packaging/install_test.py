@@ -30,6 +30,7 @@ assert len(dnnl) == 1, dnnl
 if OUTER:
     sys.path.append(OUTER)
     torch_bridge()
+    from ortmodule.optim import AdamW
 print(dnnl.pop(), ortmodule.__file__)
 """
 

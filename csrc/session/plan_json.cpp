@@ -1,0 +1,80 @@
+// One line a step, a value and a refusal.
+#include "csrc/session/plan_json.h"
+
+#include "csrc/core/json.h"
+
+namespace ort {
+namespace {
+
+// Items in brackets, `text` of each.
+template <class Items, class Text>
+std::string list(const Items& items, const char* separator, Text text) {
+  std::string result = "[";
+  const char* comma = "";
+  for (const auto& item : items) {
+    result += comma + text(item);
+    comma = separator;
+  }
+  return result + "]";
+}
+
+std::string symbols_json(const Symbols& symbols) {
+  std::string text = "{";
+  for (const auto& [name, value] : symbols)
+    text += format("{}{}: {}", text.size() > 1 ? ", " : "", quoted(name), value);
+  return text + "}";
+}
+
+std::string type_text(Value value, const Symbols& symbols) {
+  const Type& type = value.type();
+  if (type.kind != Type::Kind::tensor || !type.dims) return type.text();
+  Sizes sizes;
+  for (const Dim& dim : *type.dims) sizes.push_back(dim.evaluate(symbols));
+  return format("{}{}", type.dtype, sizes);
+}
+
+std::string step_json(const Layout& layout, const Plan& plan, size_t index,
+                      const Symbols& symbols) {
+  const Step& step = plan.steps[index];
+  const Region none;  // a copy of the plan's own
+  const Region& region =
+      step.claim < 0 ? none : layout.partition.claims[static_cast<size_t>(step.claim)].region;
+  const auto ops = list(region.nodes, ", ", [](const Node* n) { return quoted(n->qualified()); });
+  std::vector<ValueId> ids;
+  for (const Node* node : region.nodes)
+    for (const ValueId id : node->out)
+      if (id != kNone) ids.push_back(id);
+  const auto made = list(ids, ", ", [](ValueId id) { return quoted(format("%{}", id)); });
+  const auto types = list(region.out, ", ", [&](ValueId id) {
+    return quoted(id == kNone ? "_" : type_text(layout.graph->value(id), symbols));
+  });
+  return format(
+      "{\"name\": {}, \"provider\": {}, \"segment\": {}, \"scratch\": [{}, {}], \"ops\": {}, "
+      "\"made\": {}, \"types\": {}}",
+      quoted(step.name), quoted(step.provider), step.segment, plan.placement.scratch[index],
+      step.kernel->scratch_bytes(), ops, made, types);
+}
+
+std::string refusal_json(const Refusal& refusal) {
+  return format("{\"op\": {}, \"provider\": {}, \"node\": {}, \"reason\": {}}", quoted(refusal.op),
+                quoted(refusal.provider), quoted(refusal.node), quoted(refusal.reason));
+}
+
+}  // namespace
+
+std::string plan_json(const Layout& layout, const Plan& plan, const Symbols& symbols) {
+  size_t index = 0;
+  const auto steps = list(plan.steps, ",\n",
+                          [&](const Step&) { return step_json(layout, plan, index++, symbols); });
+  const auto values = list(plan.values, ",\n", [](const Placed& value) {
+    return format("[{}, {}, {}, {}]", value.at, value.bytes, value.first, value.last);
+  });
+  const auto refusals = list(layout.partition.refusals, ",\n", refusal_json);
+  return format(
+      "{\"symbols\": {},\n\"arena\": {}, \"retained\": {}, \"separate\": {}, "
+      "\"forward_steps\": {},\n\"steps\": {},\n\"values\": {},\n\"refusals\": {}}\n",
+      symbols_json(symbols), plan.placement.bytes, plan.retained.bytes, plan.total_bytes,
+      plan.forward_steps, steps, values, refusals);
+}
+
+}  // namespace ort

@@ -1,0 +1,169 @@
+"""What the ORTMODULE_* flags print, and what a dump holds."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import pytest
+
+from ortmodule import _native
+
+core = _native.core()
+
+GRAPH = """graph (%x: float32[s0, 8] user, %w: float32[8, 8] parameter)
+  %t = Transpose(%w) {perm=[1, 0]}
+  %l = MatMul(%x, %t)
+  %r = Mul(%l, %x)
+  %h = Hardmax(%r)
+  %i = IsInf(%r) {detect_negative=0}
+  %y = Where(%i, %h, %r)
+return ("y" = %y)
+"""
+RUN = """
+import numpy, sys
+from ortmodule import _native
+core = _native.core()
+graph = core.parse(sys.argv[1])
+feed = {"x": numpy.ones((3, 8), "f"), "w": numpy.ones((8, 8), "f")}
+core.evaluate(graph, feed, ["cpu", "reference"])
+"""
+
+
+def printed(text=GRAPH, **flags) -> list[str]:
+    """Standard error of a run of the graph under the flags."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("ORTMODULE_")} | flags
+    command = [sys.executable, "-c", RUN, text]
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stderr.splitlines()
+
+
+def test_nothing_is_printed_unasked():
+    assert printed() == []
+
+
+def test_debug_1_is_one_line_a_build():
+    (line,) = printed(ORTMODULE_DEBUG="1")
+    number = r"\d+(\.\d+)?"
+    assert re.fullmatch(
+        rf"ortmodule: 5 nodes -> \d steps \(cpu \d, reference 2\), "
+        rf"arena {number} KB \(was {number} KB\), {number} s",
+        line,
+    ), line
+
+
+def test_debug_2_times_each_step():
+    lines = [line for line in printed(ORTMODULE_DEBUG="2") if " step " in line]
+    assert len(lines) >= 3
+    for index, line in enumerate(lines):
+        assert re.fullmatch(
+            rf"ortmodule: step {index} (cpu|reference|plan) \S+: [\d.e+-]+ us", line
+        )
+
+
+def test_debug_3_names_passes_that_changed_something():
+    lines = [line for line in printed(ORTMODULE_DEBUG="3") if " pass " in line]
+    assert any(re.search(r"pass fuse: \d changes, \d nodes -> \d", line) for line in lines), lines
+    assert not any(re.search(r": 0 changes", line) for line in lines)
+
+
+def test_debug_4_prints_tile_programs():
+    lines = printed(ORTMODULE_DEBUG="4")
+    start = next(i for i, line in enumerate(lines) if " tile program mul" in line)
+    assert re.search(r"tile program mul\S*, node %\d+$", lines[start])
+    assert re.fullmatch(r"  \d+ rows of \d+, \d registers", lines[start + 1])
+    assert lines[start + 2] in ("  r0:row = mul in0:row, in1:row", "  r0 = mul in0, in1")
+
+
+def test_why_prints_each_refusal_with_its_kernels():
+    assert len(printed(ORTMODULE_WHY="Hardmax")) == 1
+    (line,) = printed(ORTMODULE_WHY="IsInf")
+    assert re.fullmatch(
+        r"ortmodule: why IsInf: cpu refuses node %\d+: tile program: only both infinities",
+        line,
+    ), line
+    assert printed(ORTMODULE_WHY="Mul") == ["ortmodule: why Mul: nobody refuses it here"]
+
+
+def test_why_names_module_and_line_before_the_error(capfd, monkeypatch):
+    """An op that nobody runs: the reasons are printed, then the build fails."""
+    monkeypatch.setenv("ORTMODULE_WHY", "Hardmax")
+    graph = core.Graph()
+    x = graph.input("x", "float32", [2, 2], "user")
+    graph.set_where("encoder.0", "model.py", 31)
+    (y,) = graph.emit("Hardmax", [x])
+    graph.output(y, "y")
+    with pytest.raises(core.Error, match="no provider runs it"):
+        core.evaluate(graph, {"x": np.ones((2, 2), "f")}, ["cpu"])
+    error = capfd.readouterr().err
+    assert "cpu refuses node %" in error and " at encoder.0 (model.py:31): no tile instr" in error
+
+
+def test_near_prints_the_deepest_miss():
+    text = GRAPH.replace("perm=[1, 0]", "perm=[0, 1]")
+    (line,) = printed(text, ORTMODULE_NEAR="matmul_transposed_right")
+    assert re.search(r"near miss of matmul_transposed_right at MatMul node %\d+: ", line), line
+
+
+@pytest.fixture
+def dumped(tmp_path):
+    def run() -> list[str]:
+        env = os.environ | {"ORTMODULE_DUMP": str(tmp_path)}
+        code = (
+            "import torch, ortmodule\n"
+            "from torch.nn import *\n"
+            "net = Sequential(Linear(4, 4), Dropout(0.1), GELU())\n"
+            "model = ortmodule.ORTModule(net, ortmodule.Options(fallback='error'))\n"
+            "for batch in (3, 5): model(torch.randn(batch, 4)).sum().backward()\n"
+        )
+        subprocess.run([sys.executable, "-c", code], env=env, check=True)
+        return sorted(p.relative_to(tmp_path).as_posix() for p in tmp_path.glob("*/*"))
+
+    return run, tmp_path
+
+
+def test_every_stage_is_text_and_onnx(dumped):
+    run, folder = dumped
+    names = run()
+    stages = [name.removesuffix(".txt") for name in names if name.endswith(".txt")]
+    assert stages[0].endswith("00_captured") and stages[-1].endswith("_partition")
+    assert [f"{stage}.onnx" for stage in stages] == [n for n in names if n.endswith(".onnx")]
+    for stage in stages:
+        graph = core.parse((folder / f"{stage}.txt").read_text())
+        model = onnx.load(folder / f"{stage}.onnx")
+        written = [f"{n.domain}::{n.op_type}".removeprefix("::") for n in model.graph.node]
+        ops = [n.op for n in graph.nodes if n.op != "Constant"]
+        assert [op for op in written if op != "Identity"] == [op for op in ops if op != "Identity"]
+        domains = {opset.domain: opset.version for opset in model.opset_import}
+        assert domains[""] == 26 and {n.domain for n in model.graph.node} <= set(domains)
+        assert len(model.graph.input) == len(graph.inputs)
+    assert any("by " in node.doc_string for node in model.graph.node)
+
+
+def test_each_plan_is_in_the_dump(dumped):
+    run, folder = dumped
+    assert [n for n in run() if n.endswith(".json")] == ["build0/plan0.json", "build0/plan1.json"]
+    for name, batch in (("plan0", 3), ("plan1", 5)):
+        plan = json.loads((folder / "build0" / f"{name}.json").read_text())
+        assert list(plan["symbols"].values()) == [batch]
+        assert 0 < plan["forward_steps"] < len(plan["steps"])
+        assert plan["arena"] <= plan["separate"]
+        ops = [op for step in plan["steps"] for op in step["ops"]]
+        assert "ort::Dropout" in ops and "ort::Linear" in ops
+        assert plan["steps"][0]["types"] == [f"float32[{batch}, 4]"]
+        for at, size, first, last in plan["values"]:
+            assert at + size <= plan["arena"] and 0 <= first <= last < len(plan["steps"])
+
+
+def test_a_second_run_leaves_nothing_of_the_first(dumped):
+    run, folder = dumped
+    first = run()
+    (folder / "build7").mkdir()
+    (folder / "build7" / "00_captured.txt").write_text("of an older run")
+    (folder / "builder").mkdir()
+    (folder / "builder" / "mine").write_text("not ours")
+    assert run() == sorted([*first, "builder/mine"])
