@@ -228,11 +228,12 @@ class _Kept:
         self.times: dict[int, float] = {}
         sources = [i.index if i.role == "user" else i.tensor for i in captured.inputs]
         wrt = [k for k, i in enumerate(captured.inputs) if i.requires_grad]
-        n_outputs = sum(o.output is not None for o in captured.outputs)
+        n_outputs = len({o.output for o in captured.outputs} - {None})
         writes = [(w.output, w.target) for w in captured.write_backs]
         self.runner = _native.torch_bridge().Runner(
-            captured.graph.capsule(), sources, n_outputs, writes, wrt, options.resolved()
-        )
+            captured.graph.capsule(), sources, n_outputs, writes, wrt, captured.saved,
+            options.resolved(),
+        )  # fmt: skip
 
     def compile(self, tensors: list) -> None:
         """Builds the plan for these tensors; what the engine refuses is a NotCapturable."""
