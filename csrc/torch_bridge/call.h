@@ -21,6 +21,7 @@ struct Shared {
   std::vector<bool> differentiable;  // by graph output
   std::vector<size_t> written;       // graph inputs that a call writes to afterwards
   size_t n_user_outputs = 0;
+  bool has_effects = false;  // a node may draw from torch's generator
   std::mutex mutex;
   std::map<std::vector<size_t>, std::shared_ptr<Program>>
       programs;                   // by the outputs with a gradient
@@ -76,8 +77,9 @@ class Call {
   std::vector<size_t> defined_;
   std::vector<uint32_t> versions_;  // of originals_, when the forward had run
   uint64_t key_;
-  bool ran_again_ = false;  // for other outputs: the first segment runs it all
-  bool consumed_ = false;   // a backward may have overwritten the stash
+  at::Tensor generator_state_;  // before a forward that may draw; a second one draws the same
+  bool ran_again_ = false;      // for other outputs: the first segment runs it all
+  bool consumed_ = false;       // a backward may have overwritten the stash
 };
 
 }  // namespace ort::bridge

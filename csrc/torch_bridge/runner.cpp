@@ -57,6 +57,8 @@ Runner::Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs,
       if (write.target.user >= 0 ? write.target.user == inputs_[i].user
                                  : write.target.fixed.is_same(inputs_[i].fixed))
         shared_->written.push_back(i);
+  for (const Node* node : graph->order())
+    shared_->has_effects = shared_->has_effects || node->schema->has_effect(*node);
   for (const ValueId id : graph->inputs()) needs_key_ = needs_key_ || graph->role(id) == Role::key;
 }
 
@@ -98,17 +100,32 @@ std::vector<at::Tensor> Runner::call(const std::vector<at::Tensor>& user) {
   return outputs;
 }
 
-std::vector<Runner::StepInfo> Runner::steps() const {
-  std::vector<StepInfo> result;
+std::shared_ptr<Program> Runner::latest() const {
   std::lock_guard lock(shared_->mutex);
   auto found = shared_->programs.find(shared_->predicted);
   if (found == shared_->programs.end()) found = shared_->programs.begin();
-  if (found == shared_->programs.end()) return result;
-  const auto plan = found->second->latest();
+  return found == shared_->programs.end() ? nullptr : found->second;
+}
+
+std::vector<Runner::StepInfo> Runner::steps() const {
+  std::vector<StepInfo> result;
+  const auto program = latest();
+  const auto plan = program ? program->latest() : nullptr;
   if (!plan) return result;
   for (size_t i = 0; i < plan->steps.size(); ++i)
     result.push_back(
         {plan->steps[i].name, std::string(plan->steps[i].provider), i >= plan->forward_steps});
+  return result;
+}
+
+std::vector<Runner::Operator> Runner::operators() const {
+  std::vector<Operator> result;
+  const auto program = latest();
+  if (!program) return result;
+  for (const Claim& claim : program->layout().partition.claims)
+    for (const Node* node : claim.region.nodes)
+      if (node->domain() == "aten" && node->op != "backward")
+        result.push_back({node->attrs.s("schema"), node->where ? *node->where : Where{}});
   return result;
 }
 

@@ -29,12 +29,19 @@ class Runner {
     bool backward;
   };
   std::vector<StepInfo> steps() const;  // of the latest plan
+  // Operators of torch among the latest plan's forward steps.
+  struct Operator {
+    std::string name;
+    Where where;
+  };
+  std::vector<Operator> operators() const;
   int plans() const;
   const Shared& shared() const { return *shared_; }
   void start_profile();
   std::vector<Profile::Event> stop_profile();
 
  private:
+  std::shared_ptr<Program> latest() const;
   const at::Tensor& resolve(const Source& source, const std::vector<at::Tensor>& user) const;
 
   std::shared_ptr<Shared> shared_;
