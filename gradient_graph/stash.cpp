@@ -42,7 +42,7 @@ class Recomputation {
   bool worth_it(const Node& node) const {
     const bool read = std::any_of(node.out.begin(), node.out.end(),
                                   [&](ValueId id) { return kept_.count(id) != 0; });
-    if (!read || node.schema->has_effect()) return false;
+    if (!read || node.schema->has_effect(node)) return false;
     if (is_free(node) || node.recompute) return true;
     if (!node.schema->is_elementwise() || node.is("ort::Dropout")) return false;
     // element-wise: only from what is there anyway

@@ -6,7 +6,8 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Fallback:
-    """Something that ran in eager PyTorch: the op at fault, the user's module and line, why."""
+    """What PyTorch ran: a whole module in eager, or one operator as a step of the plan (provider
+    aten). The op at fault, the user's module and line, why."""
 
     op: str | None
     module: str | None
@@ -35,7 +36,7 @@ class Report:
     """What an ORTModule has done so far.
 
     providers: steps of the latest forward plan and its backward plan, by provider.
-    fallbacks: what ran in eager, and why. captures, plans: how many were made. steps: in order.
+    fallbacks: what PyTorch ran, and why. captures, plans: how many were made. steps: in order.
     planned_ms: what the newest plan took, from sizes not seen before to kernels ready to run.
     """
 
@@ -58,6 +59,6 @@ class Report:
         for (provider, name), count in names.most_common():
             time = f"  {times[provider, name]:9.0f} us" if timed else ""
             lines.append(f"  {count:5d} x {provider:10s}{time}  {name}")
-        lines.append("no fallbacks" if not self.fallbacks else "fallbacks to eager:")
+        lines.append("no fallbacks" if not self.fallbacks else "fallbacks to PyTorch:")
         lines += [f"  {fallback}" for fallback in self.fallbacks]
         return "\n".join(lines)

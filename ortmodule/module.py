@@ -48,6 +48,7 @@ class ORTModule(nn.Module):
         state["_kept"] = collections.OrderedDict()
         state["_refused"] = {}
         state["_fallbacks"] = {}
+        state["_on_aten"] = {}
         state["_captures"] = 0
         state["_latest"] = None
         state["_repeat"] = None
@@ -143,7 +144,14 @@ class ORTModule(nn.Module):
             outputs = kept.run(tensors, self._options.profile)
         except _native.torch_bridge().Error as error:  # as an index out of range: eager's own error
             return self._fall_back(NotCapturable(f"the engine: {error}"), None, args, kwargs)
+        if not kept.ran:  # before that it may be a call that eager refuses too
+            self._note(kept)
         return kept.capture.result(outputs, tensors, binding)
+
+    def _note(self, kept: "_Kept") -> None:
+        kept.ran = True
+        self.__dict__["_captures"] += 1
+        self._on_aten.update(dict.fromkeys(kept.operators()))
 
     def _find(self, key: tuple, tensors: list):
         refused = self._refused.get(key)
@@ -168,7 +176,6 @@ class ORTModule(nn.Module):
             tries = self._refused[key].tries + 1 if key in self._refused else 1
             self._refused[key] = _Refused(error, Snapshot(self._wrapped), tries)
             return error
-        self.__dict__["_captures"] += 1
         self._kept.setdefault(key, []).insert(0, kept)
         del self._kept[key][_KEPT:]
         while len(self._kept) > _KEPT:
@@ -198,10 +205,9 @@ class ORTModule(nn.Module):
         steps = kept.steps() if kept is not None else []
         providers = collections.Counter(step.provider for step in steps)
         plans = sum(k.runner.plans() for group in self._kept.values() for k in group)
+        fallbacks = [*self._fallbacks, *self._on_aten]
         planned_ms = kept.runner.planned_us() / 1e3 if kept is not None else 0.0
-        return Report(
-            dict(providers), list(self._fallbacks), self._captures, plans, steps, planned_ms
-        )
+        return Report(dict(providers), fallbacks, self._captures, plans, steps, planned_ms)
 
     def export_onnx(self, path: str | os.PathLike, inputs: tuple | dict | None = None) -> None:
         """Writes the module in eval mode as an ONNX file of standard ops (opset 26, IR 13).
@@ -225,7 +231,7 @@ class _Kept:
 
     def __init__(self, captured: Capture, options: Options):
         self.capture = captured
-        self.times: dict[int, float] = {}
+        self.ran = False
         sources = [i.index if i.role == "user" else i.tensor for i in captured.inputs]
         wrt = [k for k, i in enumerate(captured.inputs) if i.requires_grad]
         n_outputs = len({o.output for o in captured.outputs} - {None})
@@ -246,6 +252,14 @@ class _Kept:
         if profile:
             self.runner.start_profile()
         return self.runner.call(tensors)
+
+    def operators(self) -> list[Fallback]:
+        """The steps that torch's own operators run, for want of an op of the engine's."""
+        reason = "the engine has no op for it: torch's own runs as a step of the plan"
+        return [
+            Fallback(op, module or None, file or None, line or None, reason)
+            for op, module, file, line in self.runner.operators()
+        ]
 
     def steps(self) -> list[Step]:
         events = self.runner.stop_profile()

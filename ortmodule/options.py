@@ -9,8 +9,10 @@ class Options:
     """How an ORTModule captures, compiles and runs.
 
     fallback: "report" runs what cannot be captured eagerly, with one warning and an entry in
-        explain().fallbacks; "error" raises instead.
-    providers: claim order, e.g. ("cpu", "reference"); None: ORTMODULE_PROVIDERS or ("cpu",).
+        explain().fallbacks; "error" raises instead. Neither is about an operator that only torch
+        has: it runs as a step of the plan on the provider aten, without a warning, and is listed.
+    providers: claim order, e.g. ("cpu", "reference"); None: ORTMODULE_PROVIDERS or ("cpu", "aten").
+        Without "aten" a module that needs it runs eagerly.
     segment_bytes: bytes of parameter gradients after which a segment of the backward ends.
     memory_budget: bytes of stash that a frame may hold; None: no bound.
     check: verify the graph after each pass and compare both sides of each rewrite on random data.
@@ -39,7 +41,7 @@ class Options:
         env = os.environ
         fuel = env.get("ORTMODULE_FUEL")
         return {
-            "providers": list(self.providers or _words("ORTMODULE_PROVIDERS") or ("cpu",)),
+            "providers": list(self.providers or _words("ORTMODULE_PROVIDERS") or ("cpu", "aten")),
             "segment_bytes": self.segment_bytes,
             "memory_budget": self.memory_budget,
             "check": self.check or env.get("ORTMODULE_CHECK", "0") == "1",

@@ -1,12 +1,38 @@
 // Running a call: pointers into the frame, segments of the backward, retained graphs.
 #include "csrc/torch_bridge/call.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 
 namespace ort::bridge {
 namespace {
+
+at::Tensor generator_state() {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  std::lock_guard lock(generator.mutex());
+  return generator.get_state();
+}
+
+// Torch's generator in an earlier state, for one scope.
+class Rewound {
+ public:
+  explicit Rewound(const at::Tensor& state) : now_(state.defined() ? generator_state() : state) {
+    set(state);
+  }
+  ~Rewound() { set(now_); }
+  Rewound(const Rewound&) = delete;
+
+ private:
+  static void set(const at::Tensor& state) {
+    if (!state.defined()) return;
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    std::lock_guard lock(generator.mutex());
+    generator.set_state(state);
+  }
+  at::Tensor now_;
+};
 
 uint32_t version_of(const at::Tensor& tensor) {
   return tensor.defined() && !tensor.is_inference() ? static_cast<uint32_t>(tensor._version()) : 0;
@@ -67,6 +93,8 @@ std::vector<at::Tensor> Call::forward(const std::vector<size_t>& defined) {
   plan_ = program_->plan(sizes);
   frame_ = std::make_unique<Frame>(*plan_);
   bind_inputs();
+  if (shared_->has_effects && !defined.empty() && !generator_state_.defined())
+    generator_state_ = generator_state();
   std::vector<at::Tensor> outputs = bind_outputs(0, program_->n_outputs());
   run(*plan_, *frame_, 0, plan_->forward_steps, shared_->profile.get());
   return outputs;
@@ -140,7 +168,10 @@ void Call::run_forward_again(const std::vector<size_t>& defined) {
           "the module changed before a backward that needs other outputs' gradients than the one "
           "before",
           i);
-  forward(defined);
+  {
+    const Rewound generator(generator_state_);
+    forward(defined);
+  }
   ran_again_ = true;
   std::lock_guard lock(shared_->mutex);
   shared_->predicted = defined;

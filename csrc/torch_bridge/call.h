@@ -28,6 +28,7 @@ struct Shared {
   std::vector<size_t> written;       // graph inputs that a call writes to afterwards
   size_t n_user_outputs = 0;
   std::optional<std::vector<SavedByEager>> saved;  // by user output; none: every input, no output
+  bool has_effects = false;                        // a node may draw from torch's generator
   std::mutex mutex;
   std::map<std::vector<size_t>, std::shared_ptr<Program>>
       programs;                   // by the outputs with a gradient
@@ -86,8 +87,9 @@ class Call {
   std::vector<uint32_t> versions_;  // of originals_, when the forward had run
   std::vector<std::pair<c10::VariableVersion, uint32_t>> output_versions_;  // likewise
   uint64_t key_;
-  bool ran_again_ = false;  // for other outputs: the first segment runs it all
-  bool consumed_ = false;   // a backward may have overwritten the stash
+  at::Tensor generator_state_;  // before a forward that may draw; a second one draws the same
+  bool ran_again_ = false;      // for other outputs: the first segment runs it all
+  bool consumed_ = false;       // a backward may have overwritten the stash
 };
 
 }  // namespace ort::bridge

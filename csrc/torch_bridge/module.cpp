@@ -71,6 +71,13 @@ py::list steps(const Runner& runner) {
   return result;
 }
 
+py::list operators(const Runner& runner) {
+  py::list result;
+  for (const auto& [name, where] : runner.operators())
+    result.append(py::make_tuple(name, where.module, where.file, where.line));
+  return result;
+}
+
 py::list events(Runner& runner) {
   py::list result;
   for (const auto& event : runner.stop_profile())
@@ -96,6 +103,7 @@ PYBIND11_MODULE(_torch, m) {
       .def("compile", &Runner::compile, py::call_guard<py::gil_scoped_release>())
       .def("call", &Runner::call, py::call_guard<py::gil_scoped_release>())
       .def("steps", &ort::bridge::steps)
+      .def("operators", &ort::bridge::operators)
       .def("plans", &Runner::plans)
       .def("planned_us", &Runner::planned_us)
       .def("start_profile", &Runner::start_profile)

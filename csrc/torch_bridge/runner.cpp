@@ -58,6 +58,8 @@ Runner::Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs,
       if (write.target.user >= 0 ? write.target.user == inputs_[i].user
                                  : write.target.fixed.is_same(inputs_[i].fixed))
         shared_->written.push_back(i);
+  for (const Node* node : graph->order())
+    shared_->has_effects = shared_->has_effects || node->schema->has_effect(*node);
   for (const ValueId id : graph->inputs()) needs_key_ = needs_key_ || graph->role(id) == Role::key;
 }
 
@@ -119,6 +121,17 @@ std::vector<Runner::StepInfo> Runner::steps() const {
   for (size_t i = 0; i < plan->steps.size(); ++i)
     result.push_back(
         {plan->steps[i].name, std::string(plan->steps[i].provider), i >= plan->forward_steps});
+  return result;
+}
+
+std::vector<Runner::Operator> Runner::operators() const {
+  std::vector<Operator> result;
+  const auto program = latest();
+  if (!program) return result;
+  for (const Claim& claim : program->layout().partition.claims)
+    for (const Node* node : claim.region.nodes)
+      if (node->domain() == "aten" && node->op != "backward")
+        result.push_back({node->attrs.s("schema"), node->where ? *node->where : Where{}});
   return result;
 }
 

@@ -30,6 +30,12 @@ class Runner {
     bool backward;
   };
   std::vector<StepInfo> steps() const;  // of the latest plan
+  // Operators of torch among the latest plan's forward steps.
+  struct Operator {
+    std::string name;
+    Where where;
+  };
+  std::vector<Operator> operators() const;
   int plans() const;
   double planned_us() const;  // what the newest plan of the latest program took
   const Shared& shared() const { return *shared_; }
