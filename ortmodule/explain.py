@@ -2,6 +2,8 @@
 
 import collections
 import dataclasses
+import os
+import pathlib
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Report:
 
     providers: steps of the latest forward plan and its backward plan, by provider.
     fallbacks: what ran in eager, and why. captures, plans: how many were made. steps: in order.
+    trace: the latest call's steps as trace events (JSON); None unless Options.profile is on.
     """
 
     providers: dict[str, int]
@@ -43,6 +46,13 @@ class Report:
     captures: int
     plans: int
     steps: list[Step]
+    trace: str | None = dataclasses.field(default=None, repr=False)
+
+    def write_trace(self, path: str | os.PathLike) -> None:
+        """Writes `trace` for chrome://tracing or Perfetto; ValueError where there is none."""
+        if self.trace is None:
+            raise ValueError("no step was timed: wrap the module with Options(profile=True)")
+        pathlib.Path(path).write_text(self.trace)
 
     def __str__(self) -> str:
         lines = [f"captures {self.captures}, plans {self.plans}, steps {len(self.steps)}"]

@@ -187,7 +187,8 @@ class ORTModule(nn.Module):
         steps = kept.steps() if kept is not None else []
         providers = collections.Counter(step.provider for step in steps)
         plans = sum(k.runner.plans() for group in self._kept.values() for k in group)
-        return Report(dict(providers), list(self._fallbacks), self._captures, plans, steps)
+        trace = kept.runner.trace() if kept is not None else None
+        return Report(dict(providers), list(self._fallbacks), self._captures, plans, steps, trace)
 
     def export_onnx(self, path: str | os.PathLike, inputs: tuple | dict | None = None) -> None:
         """Writes the module in eval mode as an ONNX file of standard ops (opset 26, IR 13).
@@ -233,13 +234,7 @@ class _Kept:
         return self.runner.call(tensors)
 
     def steps(self) -> list[Step]:
-        events = self.runner.stop_profile()
-        steps = self.runner.steps()
-        times = [duration for _, _, _, duration in events]
-        times += [None] * (len(steps) - len(times))
-        return [
-            Step(name, provider, us) for (name, provider, _), us in zip(steps, times, strict=True)
-        ]
+        return [Step(*step) for step in self.runner.steps()]
 
 
 class _Refused:

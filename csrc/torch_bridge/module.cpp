@@ -55,15 +55,13 @@ std::shared_ptr<Runner> make_runner(const py::capsule& graph, const py::list& in
 py::list steps(const Runner& runner) {
   py::list result;
   for (const auto& step : runner.steps())
-    result.append(py::make_tuple(step.name, step.provider, step.backward));
+    result.append(py::make_tuple(step.name, step.provider, step.us));
   return result;
 }
 
-py::list events(Runner& runner) {
-  py::list result;
-  for (const auto& event : runner.stop_profile())
-    result.append(py::make_tuple(event.name, event.provider, event.start_us, event.duration_us));
-  return result;
+std::optional<std::string> trace(const Runner& runner) {
+  const auto profile = runner.profile();
+  return profile ? std::optional(profile->chrome_trace()) : std::nullopt;
 }
 
 }  // namespace
@@ -84,5 +82,5 @@ PYBIND11_MODULE(_torch, m) {
       .def("steps", &ort::bridge::steps)
       .def("plans", &Runner::plans)
       .def("start_profile", &Runner::start_profile)
-      .def("stop_profile", &ort::bridge::events);
+      .def("trace", &ort::bridge::trace);
 }

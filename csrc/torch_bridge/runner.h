@@ -27,12 +27,13 @@ class Runner {
   struct StepInfo {
     std::string name, provider;
     bool backward;
+    std::optional<double> us;  // where the latest call was timed
   };
   std::vector<StepInfo> steps() const;  // of the latest plan
   int plans() const;
   const Shared& shared() const { return *shared_; }
-  void start_profile();
-  std::vector<Profile::Event> stop_profile();
+  void start_profile();  // drops the times taken before
+  std::shared_ptr<const Profile> profile() const { return shared_->profile; }  // null: none begun
 
  private:
   const at::Tensor& resolve(const Source& source, const std::vector<at::Tensor>& user) const;
