@@ -2,6 +2,8 @@
 
 import collections
 import dataclasses
+import os
+import pathlib
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Report:
     providers: steps of the latest forward plan and its backward plan, by provider.
     fallbacks: what PyTorch ran, and why. captures, plans: how many were made. steps: in order.
     planned_ms: what the newest plan took, from sizes not seen before to kernels ready to run.
+    trace: the latest call's steps as trace events (JSON); None unless Options.profile is on.
     """
 
     providers: dict[str, int]
@@ -46,6 +49,13 @@ class Report:
     plans: int
     steps: list[Step]
     planned_ms: float = 0.0
+    trace: str | None = dataclasses.field(default=None, repr=False)
+
+    def write_trace(self, path: str | os.PathLike) -> None:
+        """Writes `trace` for chrome://tracing or Perfetto; ValueError where there is none."""
+        if self.trace is None:
+            raise ValueError("no step was timed: wrap the module with Options(profile=True)")
+        pathlib.Path(path).write_text(self.trace)
 
     def __str__(self) -> str:
         made = f"plans {self.plans} (the newest took {self.planned_ms:.1f} ms)"

@@ -6,6 +6,7 @@ import os
 import numpy as np
 
 from . import _native
+from .options import Options
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,18 +21,18 @@ class Port:
 class InferenceSession:
     """Runs an ONNX model (opset 13 to 26) given as a path or as bytes.
 
-    providers: claim order, ("cpu", "reference") by default. Raises ortmodule's Error, one sentence
-    naming what and where, when the file is broken or an op is not known.
+    providers: claim order; None: ORTMODULE_PROVIDERS or ("cpu", "reference"). The other ORTMODULE_*
+    variables (CHECK, FUEL, OFF, DUMP) hold here as for ORTModule. Raises ortmodule's Error, one
+    sentence naming what and where, when the file is broken or an op is not known.
     """
 
-    def __init__(
-        self, model: str | os.PathLike | bytes, providers: tuple[str, ...] = ("cpu", "reference")
-    ):
+    def __init__(self, model: str | os.PathLike | bytes, providers: tuple[str, ...] | None = None):
         core = _native.core()
+        options = Options(providers=providers).resolved(("cpu", "reference"))
         if isinstance(model, bytes):
-            self._session = core.session_of_bytes(model, list(providers))
+            self._session = core.session_of_bytes(model, options)
         else:
-            self._session = core.session_of_file(os.fspath(model), list(providers))
+            self._session = core.session_of_file(os.fspath(model), options)
 
     def run(self, names: list[str] | None, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
         """The outputs named (None: all), in that order, for a feed of every input by name."""

@@ -207,7 +207,8 @@ class ORTModule(nn.Module):
         plans = sum(k.runner.plans() for group in self._kept.values() for k in group)
         fallbacks = [*self._fallbacks, *self._on_aten]
         planned_ms = kept.runner.planned_us() / 1e3 if kept is not None else 0.0
-        return Report(dict(providers), fallbacks, self._captures, plans, steps, planned_ms)
+        trace = kept.runner.trace() if kept is not None else None
+        return Report(dict(providers), fallbacks, self._captures, plans, steps, planned_ms, trace)
 
     def export_onnx(self, path: str | os.PathLike, inputs: tuple | dict | None = None) -> None:
         """Writes the module in eval mode as an ONNX file of standard ops (opset 26, IR 13).
@@ -262,13 +263,7 @@ class _Kept:
         ]
 
     def steps(self) -> list[Step]:
-        events = self.runner.stop_profile()
-        steps = self.runner.steps()
-        times = [duration for _, _, _, duration in events]
-        times += [None] * (len(steps) - len(times))
-        return [
-            Step(name, provider, us) for (name, provider, _), us in zip(steps, times, strict=True)
-        ]
+        return [Step(*step) for step in self.runner.steps()]
 
 
 class _Repeat(NamedTuple):

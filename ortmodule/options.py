@@ -36,12 +36,12 @@ class Options:
         if self.segment_bytes < 0:
             raise ValueError(f"Options.segment_bytes is {self.segment_bytes}, expected 0 or more")
 
-    def resolved(self) -> dict:
-        """The fields as the engine takes them, unset ones from the environment."""
+    def resolved(self, claimants: tuple[str, ...] = ("cpu", "aten")) -> dict:
+        """The fields as the engine takes them, unset ones from the environment or `claimants`."""
         env = os.environ
         fuel = env.get("ORTMODULE_FUEL")
         return {
-            "providers": list(self.providers or _words("ORTMODULE_PROVIDERS") or ("cpu", "aten")),
+            "providers": list(self.providers or _words("ORTMODULE_PROVIDERS") or claimants),
             "segment_bytes": self.segment_bytes,
             "memory_budget": self.memory_budget,
             "check": self.check or env.get("ORTMODULE_CHECK", "0") == "1",

@@ -12,24 +12,27 @@ namespace py = pybind11;
 namespace ort {
 namespace {
 
-CompileOptions inference_options(std::vector<std::string> providers) {
+// Of Options.resolved(), what inference has a use for.
+CompileOptions inference_options(const py::dict& items) {
   CompileOptions options;
-  options.providers = std::move(providers);
+  options.providers = items["providers"].cast<std::vector<std::string>>();
+  options.check = items["check"].cast<bool>();
+  options.fuel = items["fuel"].cast<std::optional<int>>();
+  options.off = items["off"].cast<std::vector<std::string>>();
+  options.dump = items["dump"].cast<std::string>();
   return options;
 }
 
-std::unique_ptr<InferenceSession> session_of_file(const std::string& path,
-                                                  std::vector<std::string> providers) {
+std::unique_ptr<InferenceSession> session_of_file(const std::string& path, const py::dict& items) {
+  const CompileOptions options = inference_options(items);
   py::gil_scoped_release release;
-  return std::make_unique<InferenceSession>(*read_onnx_file(path, default_ops()),
-                                            inference_options(std::move(providers)));
+  return std::make_unique<InferenceSession>(*read_onnx_file(path, default_ops()), options);
 }
 
-std::unique_ptr<InferenceSession> session_of_bytes(const py::bytes& bytes,
-                                                   std::vector<std::string> providers) {
+std::unique_ptr<InferenceSession> session_of_bytes(const py::bytes& bytes, const py::dict& items) {
   const std::string_view view = bytes;
   const auto graph = read_onnx({view.data(), view.size()}, "", default_ops());
-  return std::make_unique<InferenceSession>(*graph, inference_options(std::move(providers)));
+  return std::make_unique<InferenceSession>(*graph, inference_options(items));
 }
 
 std::vector<py::array> run_session(InferenceSession& session, const std::vector<std::string>& names,

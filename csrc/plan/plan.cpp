@@ -81,7 +81,6 @@ class Binder {
     if (id == kNone) return {};
     const Type& type = graph_.value(id).type();
     if (type.kind == Type::Kind::opaque) return {DType::undefined, {}, true, nullptr, false};
-    check(type.dims.has_value(), "the rank of %{} is known only at run time", id);
     Operand result{type.dtype, evaluate(*type.dims, symbols_), true, nullptr, false};
     const auto constant = constants_.find(id);
     if (constant != constants_.end()) {
@@ -366,10 +365,52 @@ class Binder {
 
 }  // namespace
 
+namespace {
+
+// A plan needs every size before it runs: one that only a run tells (NonZero's) is the error of the
+// node that makes it, the first in program order.
+class KnownSizes {
+ public:
+  explicit KnownSizes(const Graph& graph) {
+    for (const ValueId id : graph.inputs()) {
+      const Value input = graph.value(id);
+      check(input.type().dims.has_value(), "input '{}' is {}: a plan needs its rank", input.name(),
+            input.type().text());
+      for (const Dim& dim : input.dims())
+        if (const auto symbol = dim.symbol_name()) known_.insert(*symbol);
+    }
+  }
+
+  void check_outputs(const Node& node) const {
+    for (size_t i = 0; i < node.out.size(); ++i) {
+      if (node.out[i] == kNone || node.output(i).type().kind == Type::Kind::opaque) continue;
+      const Type& type = node.output(i).type();
+      check(type.dims.has_value(), "[{}] the rank of its result {} is known only at run time; {}",
+            node.qualified(), type.text(), node.describe());
+      for (const Dim& dim : *type.dims)
+        check(is_known(dim), "[{}] size {} of its result {} is known only at run time; {}",
+              node.qualified(), dim, type.text(), node.describe());
+    }
+  }
+
+ private:
+  bool is_known(const Dim& dim) const {
+    std::set<std::string> names;
+    dim.collect_symbols(names);
+    return std::includes(known_.begin(), known_.end(), names.begin(), names.end());
+  }
+
+  std::set<std::string> known_;
+};
+
+}  // namespace
+
 Layout lay_out(std::unique_ptr<Graph> graph, size_t forward_outputs,
                std::span<const Provider* const> providers) {
   Layout layout;
   layout.forward_outputs = forward_outputs;
+  const KnownSizes sizes(*graph);
+  for (const Node* node : graph->order()) sizes.check_outputs(*node);
   layout.partition = partition(*graph, providers);
   layout.order = schedule(*graph, layout.partition.claims);
   layout.graph = std::move(graph);

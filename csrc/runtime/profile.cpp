@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "csrc/core/format.h"
+#include "csrc/core/json.h"
 
 namespace ort {
 
@@ -12,14 +13,26 @@ double now_us() {
   return duration<double, std::micro>(steady_clock::now().time_since_epoch()).count();
 }
 
+namespace {
+
+// All digits of a microsecond: a stream would round to six.
+std::string decimal(double us) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3f", us);
+  return text;
+}
+
+}  // namespace
+
 std::string Profile::chrome_trace() const {
   std::string text = "{\"traceEvents\": [";
   const char* comma = "";
   for (const Event& event : events) {
     text += format(
-        "{}\n{\"name\": \"{}\", \"cat\": \"{}\", \"ph\": \"X\", \"pid\": 0, \"tid\": 0, \"ts\": "
-        "{}, \"dur\": {}}",
-        comma, event.name, event.provider, event.start_us, event.duration_us);
+        "{}\n{\"name\": {}, \"cat\": {}, \"ph\": \"X\", \"pid\": 0, \"tid\": 0, \"ts\": {}, "
+        "\"dur\": {}}",
+        comma, quoted(event.name), quoted(event.provider),
+        decimal(event.start_us - events.front().start_us), decimal(event.duration_us));
     comma = ",";
   }
   return text + "\n]}\n";

@@ -12,9 +12,10 @@ struct Profile {
     std::string name;
     std::string provider;
     double start_us, duration_us;
+    size_t step;  // of the plan
   };
   std::vector<Event> events;
-  // The trace event format that chrome://tracing and Perfetto read.
+  // The trace event format that chrome://tracing and Perfetto read; times from the first event on.
   std::string chrome_trace() const;
 };
 

@@ -67,7 +67,7 @@ std::shared_ptr<Runner> make_runner(const py::capsule& graph, const py::list& in
 py::list steps(const Runner& runner) {
   py::list result;
   for (const auto& step : runner.steps())
-    result.append(py::make_tuple(step.name, step.provider, step.backward));
+    result.append(py::make_tuple(step.name, step.provider, step.us));
   return result;
 }
 
@@ -78,11 +78,9 @@ py::list operators(const Runner& runner) {
   return result;
 }
 
-py::list events(Runner& runner) {
-  py::list result;
-  for (const auto& event : runner.stop_profile())
-    result.append(py::make_tuple(event.name, event.provider, event.start_us, event.duration_us));
-  return result;
+std::optional<std::string> trace(const Runner& runner) {
+  const auto profile = runner.profile();
+  return profile ? std::optional(profile->chrome_trace()) : std::nullopt;
 }
 
 }  // namespace
@@ -107,5 +105,5 @@ PYBIND11_MODULE(_torch, m) {
       .def("plans", &Runner::plans)
       .def("planned_us", &Runner::planned_us)
       .def("start_profile", &Runner::start_profile)
-      .def("stop_profile", &ort::bridge::events);
+      .def("trace", &ort::bridge::trace);
 }

@@ -119,8 +119,12 @@ std::vector<Runner::StepInfo> Runner::steps() const {
   const auto plan = program ? program->latest() : nullptr;
   if (!plan) return result;
   for (size_t i = 0; i < plan->steps.size(); ++i)
-    result.push_back(
-        {plan->steps[i].name, std::string(plan->steps[i].provider), i >= plan->forward_steps});
+    result.push_back({plan->steps[i].name, std::string(plan->steps[i].provider),
+                      i >= plan->forward_steps, std::nullopt});
+  if (const auto profile = this->profile())
+    for (const Profile::Event& event : profile->events)
+      if (event.step < result.size() && result[event.step].name == event.name)
+        result[event.step].us = event.duration_us;
   return result;
 }
 
@@ -144,11 +148,6 @@ int Runner::plans() const {
 
 void Runner::start_profile() {
   shared_->profile = std::make_shared<Profile>();
-}
-
-std::vector<Profile::Event> Runner::stop_profile() {
-  auto profile = std::exchange(shared_->profile, nullptr);
-  return profile ? profile->events : std::vector<Profile::Event>{};
 }
 
 }  // namespace ort::bridge

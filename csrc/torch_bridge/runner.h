@@ -28,6 +28,7 @@ class Runner {
   struct StepInfo {
     std::string name, provider;
     bool backward;
+    std::optional<double> us;  // where the latest call was timed
   };
   std::vector<StepInfo> steps() const;  // of the latest plan
   // Operators of torch among the latest plan's forward steps.
@@ -39,8 +40,8 @@ class Runner {
   int plans() const;
   double planned_us() const;  // what the newest plan of the latest program took
   const Shared& shared() const { return *shared_; }
-  void start_profile();
-  std::vector<Profile::Event> stop_profile();
+  void start_profile();  // drops the times taken before
+  std::shared_ptr<const Profile> profile() const { return shared_->profile; }  // null: none begun
 
  private:
   std::shared_ptr<Program> latest() const;  // the program that ran last; null before the first

@@ -215,6 +215,6 @@ OPS = [
         "NonZero",
         lambda x: torch.nonzero(x).T.contiguous(),
         [],
-        [bad("has no value", t(3, 5))],  # a size known only once it has run: no plan holds it yet
+        [bad("size u0 of its result int64[2, u0] is known only at run time", t(3, 5))],
     ),
 ]

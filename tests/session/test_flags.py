@@ -167,3 +167,25 @@ def test_a_second_run_leaves_nothing_of_the_first(dumped):
     (folder / "builder").mkdir()
     (folder / "builder" / "mine").write_text("not ours")
     assert run() == sorted([*first, "builder/mine"])
+
+
+def test_flags_hold_for_inference_sessions(tmp_path, monkeypatch):
+    """DUMP, OFF and PROVIDERS from the environment; an argument wins."""
+    from ortmodule import InferenceSession
+
+    graph = core.parse(GRAPH.replace("Hardmax(%r)", "Relu(%r)"))
+    path = str(tmp_path / "model.onnx")
+    core.write_onnx(graph, path)
+    feed = {"x": np.ones((3, 8), "f"), "w": np.ones((8, 8), "f")}
+    monkeypatch.setenv("ORTMODULE_DUMP", str(tmp_path / "dump"))
+    monkeypatch.setenv("ORTMODULE_OFF", "fuse")
+    monkeypatch.setenv("ORTMODULE_PROVIDERS", "reference")
+    expected = InferenceSession(path).run(None, feed)
+    stages = [p.stem for p in sorted((tmp_path / "dump" / "build0").glob("*.txt"))]
+    assert "00_captured" in stages and not any("fuse" in stage for stage in stages)
+    plan = json.loads((tmp_path / "dump" / "build0" / "plan0.json").read_text())
+    assert {step["provider"] for step in plan["steps"]} == {"reference"}
+    session = InferenceSession((tmp_path / "model.onnx").read_bytes(), ("cpu", "reference"))
+    np.testing.assert_allclose(session.run(None, feed)[0], expected[0], rtol=1e-6)
+    plan = json.loads((tmp_path / "dump" / "build1" / "plan0.json").read_text())
+    assert "cpu" in {step["provider"] for step in plan["steps"]}
