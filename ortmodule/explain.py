@@ -36,6 +36,7 @@ class Report:
 
     providers: steps of the latest forward plan and its backward plan, by provider.
     fallbacks: what ran in eager, and why. captures, plans: how many were made. steps: in order.
+    stash_bytes: what the latest forward plan keeps for its backward; arena_bytes: what both need.
     """
 
     providers: dict[str, int]
@@ -43,9 +44,13 @@ class Report:
     captures: int
     plans: int
     steps: list[Step]
+    stash_bytes: int = 0
+    arena_bytes: int = 0
 
     def __str__(self) -> str:
         lines = [f"captures {self.captures}, plans {self.plans}, steps {len(self.steps)}"]
+        megabytes = self.arena_bytes / 1e6, self.stash_bytes / 1e6
+        lines.append("  arena {:.1f} MB, {:.1f} MB of it stash".format(*megabytes))
         lines += [f"  {name}: {count} steps" for name, count in sorted(self.providers.items())]
         names = collections.Counter((s.provider, s.name) for s in self.steps)
         times = collections.defaultdict(float)

@@ -95,6 +95,11 @@ PYBIND11_MODULE(_torch, m) {
       .def("call", &Runner::call, py::call_guard<py::gil_scoped_release>())
       .def("steps", &ort::bridge::steps)
       .def("plans", &Runner::plans)
+      .def("memory",
+           [](const Runner& runner) {
+             const auto memory = runner.memory();
+             return std::pair(memory.stash, memory.arena);
+           })
       .def("start_profile", &Runner::start_profile)
       .def("stop_profile", &ort::bridge::events);
 }

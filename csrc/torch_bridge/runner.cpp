@@ -72,7 +72,7 @@ void Runner::compile(const std::vector<at::Tensor>& user) {
     sizes.push_back(tensor.defined() ? tensor.sizes().vec() : Sizes{1});
   }
   const bool training = at::GradMode::is_enabled() && !shared_->predicted.empty();
-  shared_->program(training ? shared_->predicted : std::vector<size_t>{})->plan(sizes);
+  shared_->program(training ? shared_->predicted : std::vector<size_t>{}, sizes)->plan(sizes);
 }
 
 std::vector<at::Tensor> Runner::call(const std::vector<at::Tensor>& user) {
@@ -99,13 +99,19 @@ std::vector<at::Tensor> Runner::call(const std::vector<at::Tensor>& user) {
   return outputs;
 }
 
+std::shared_ptr<const Plan> Runner::latest() const {
+  std::lock_guard lock(shared_->mutex);
+  return shared_->latest ? shared_->latest->latest() : nullptr;
+}
+
+Runner::MemoryInfo Runner::memory() const {
+  const auto plan = latest();
+  return plan ? MemoryInfo{plan->stash_bytes, plan->placement.bytes} : MemoryInfo{};
+}
+
 std::vector<Runner::StepInfo> Runner::steps() const {
   std::vector<StepInfo> result;
-  std::lock_guard lock(shared_->mutex);
-  auto found = shared_->programs.find(shared_->predicted);
-  if (found == shared_->programs.end()) found = shared_->programs.begin();
-  if (found == shared_->programs.end()) return result;
-  const auto plan = found->second->latest();
+  const auto plan = latest();
   if (!plan) return result;
   for (size_t i = 0; i < plan->steps.size(); ++i)
     result.push_back(
@@ -116,7 +122,7 @@ std::vector<Runner::StepInfo> Runner::steps() const {
 int Runner::plans() const {
   std::lock_guard lock(shared_->mutex);
   int count = 0;
-  for (const auto& [defined, program] : shared_->programs) count += program->plans();
+  for (const auto& [key, program] : shared_->programs) count += program->plans();
   return count;
 }
 

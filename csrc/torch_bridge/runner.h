@@ -30,12 +30,17 @@ class Runner {
     bool backward;
   };
   std::vector<StepInfo> steps() const;  // of the latest plan
+  struct MemoryInfo {
+    size_t stash = 0, arena = 0;  // bytes
+  };
+  MemoryInfo memory() const;  // of the latest plan
   int plans() const;
   const Shared& shared() const { return *shared_; }
   void start_profile();
   std::vector<Profile::Event> stop_profile();
 
  private:
+  std::shared_ptr<const Plan> latest() const;
   const at::Tensor& resolve(const Source& source, const std::vector<at::Tensor>& user) const;
 
   std::shared_ptr<Shared> shared_;
