@@ -20,11 +20,15 @@ from .explain import Fallback, Report, Step
 from .export import export
 from .guards import Snapshot, call_key
 from .options import Options
+from .rehearse import eager_error
 
 # Captures kept for one module, least recently used dropped.
 _KEPT = 16
 # A call that was refused is tried again when the module changed, this many times.
 _TRIES = 3
+# Where this many captures in a row served fewer calls each, something changes all the time: the
+# module runs in eager until it has been the same for as many calls as that.
+_UNSETTLED, _FEW = 8, 4
 _OWN = ("explain", "export_onnx", "module")
 
 
@@ -47,6 +51,7 @@ class ORTModule(nn.Module):
             state[shared] = module.__dict__[shared]
         state["_kept"] = collections.OrderedDict()
         state["_refused"] = {}
+        state["_unsettled"] = {}
         state["_fallbacks"] = {}
         state["_captures"] = 0
         state["_latest"] = None
@@ -60,6 +65,10 @@ class ORTModule(nn.Module):
                 "The module's are at model.module",
                 stacklevel=2,
             )
+
+    def __new__(cls, module: nn.Module | None = None, _options: Options | None = None):
+        """Of a class that has the special methods of `module`'s: a Sequential's items, its len."""
+        return super().__new__(_class_for(cls, type(module)))
 
     # --- the wrapped module shows through ---------------------------------------------------
 
@@ -145,8 +154,27 @@ class ORTModule(nn.Module):
             binding = kept.capture.bind(tensors)
             if binding is not None:
                 self._kept.move_to_end(key)
+                self._unsettled.pop(key, None)
+                kept.calls += 1
                 return kept, binding
-        return None
+        return self._wait_until_settled(key)
+
+    def _wait_until_settled(self, key: tuple) -> NotCapturable | None:
+        """Why this call runs in eager although it could be captured; None when it is captured."""
+        newest = self._kept.get(key, ())[:_UNSETTLED]
+        if len(newest) < _UNSETTLED or sum(kept.calls for kept in newest) >= _UNSETTLED * _FEW:
+            return None
+        change = newest[0].capture.snapshot.changed()
+        if change is None:  # other sizes, not another state
+            return None
+        waiting = self._unsettled.get(key)
+        if waiting is None or waiting.snapshot.changed() is not None:
+            reason = f"{change.partition(' was ')[0]} changes from call to call"
+            waiting = self._unsettled[key] = _Unsettled(
+                NotCapturable(reason), Snapshot(self._wrapped)
+            )
+        waiting.calls += 1
+        return waiting.error if waiting.calls <= _UNSETTLED * _FEW else None
 
     def _capture(self, key: tuple, tensors: list, args: tuple, kwargs: dict):
         try:
@@ -167,7 +195,10 @@ class ORTModule(nn.Module):
     def _fall_back(self, error: NotCapturable, key: tuple | None, args: tuple, kwargs: dict):
         """Runs eagerly; what eager refuses too is the caller's mistake: nothing to report."""
         if self._options.fallback == "error":
-            raise error
+            mistake = eager_error(self._wrapped, args, kwargs)
+            if mistake is not None:
+                self._refused.pop(key, None)
+            raise mistake or error
         try:
             result = self._wrapped(*args, **kwargs)
         except Exception:
@@ -187,7 +218,8 @@ class ORTModule(nn.Module):
         steps = kept.steps() if kept is not None else []
         providers = collections.Counter(step.provider for step in steps)
         plans = sum(k.runner.plans() for group in self._kept.values() for k in group)
-        return Report(dict(providers), list(self._fallbacks), self._captures, plans, steps)
+        memory = kept.runner.memory() if kept is not None else (0, 0)
+        return Report(dict(providers), list(self._fallbacks), self._captures, plans, steps, *memory)
 
     def export_onnx(self, path: str | os.PathLike, inputs: tuple | dict | None = None) -> None:
         """Writes the module in eval mode as an ONNX file of standard ops (opset 26, IR 13).
@@ -211,7 +243,7 @@ class _Kept:
 
     def __init__(self, captured: Capture, options: Options):
         self.capture = captured
-        self.times: dict[int, float] = {}
+        self.calls = 1
         sources = [i.index if i.role == "user" else i.tensor for i in captured.inputs]
         wrt = [k for k, i in enumerate(captured.inputs) if i.requires_grad]
         n_outputs = len({o.output for o in captured.outputs} - {None})
@@ -251,6 +283,30 @@ class _Refused:
 
     def still_holds(self) -> bool:
         return self.tries >= _TRIES or self.snapshot.changed() is None
+
+
+class _Unsettled:
+    """The state of a module that changes all the time, and for how many calls it has held."""
+
+    def __init__(self, error: NotCapturable, snapshot: Snapshot):
+        self.error, self.snapshot, self.calls = error, snapshot, 0
+
+
+@functools.cache
+def _class_for(wrapper: type, wrapped: type) -> type:
+    """A subclass of `wrapper` with the special methods that `wrapped` adds to nn.Module's."""
+    names = [n for n in dir(wrapped) if n[:2] == n[-2:] == "__" and not hasattr(nn.Module, n)]
+    methods = {n: _forwarded(n) for n in names if callable(getattr(wrapped, n))}
+    return type(wrapper.__name__, (wrapper,), methods) if methods else wrapper
+
+
+def _forwarded(name: str):
+    def method(self, *args, **kwargs):
+        result = getattr(self._wrapped, name)(*args, **kwargs)
+        return self if result is self._wrapped else result
+
+    method.__name__ = name
+    return method
 
 
 def _with_signature_of(module: nn.Module, wrapper: ORTModule):
