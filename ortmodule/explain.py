@@ -40,6 +40,7 @@ class Report:
     providers: steps of the latest forward plan and its backward plan, by provider.
     fallbacks: what PyTorch ran, and why. captures, plans: how many were made. steps: in order.
     planned_ms: what the newest plan took, from sizes not seen before to kernels ready to run.
+    stash_bytes: what the latest forward plan keeps for its backward; arena_bytes: what both need.
     trace: the latest call's steps as trace events (JSON); None unless Options.profile is on.
     """
 
@@ -49,6 +50,8 @@ class Report:
     plans: int
     steps: list[Step]
     planned_ms: float = 0.0
+    stash_bytes: int = 0
+    arena_bytes: int = 0
     trace: str | None = dataclasses.field(default=None, repr=False)
 
     def write_trace(self, path: str | os.PathLike) -> None:
@@ -60,6 +63,8 @@ class Report:
     def __str__(self) -> str:
         made = f"plans {self.plans} (the newest took {self.planned_ms:.1f} ms)"
         lines = [f"captures {self.captures}, {made}, steps {len(self.steps)}"]
+        megabytes = self.arena_bytes / 1e6, self.stash_bytes / 1e6
+        lines.append("  arena {:.1f} MB, {:.1f} MB of it stash".format(*megabytes))
         lines += [f"  {name}: {count} steps" for name, count in sorted(self.providers.items())]
         names = collections.Counter((s.provider, s.name) for s in self.steps)
         times = collections.defaultdict(float)

@@ -9,6 +9,8 @@
 namespace ort::bridge {
 namespace {
 
+constexpr size_t kKeptPrograms = 16;
+
 at::Tensor generator_state() {
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   std::lock_guard lock(generator.mutex());
@@ -40,13 +42,22 @@ uint32_t version_of(const at::Tensor& tensor) {
 
 }  // namespace
 
-std::shared_ptr<Program> Shared::program(const std::vector<size_t>& defined) {
+std::shared_ptr<Program> Shared::program(const std::vector<size_t>& defined,
+                                         const std::vector<Sizes>& sizes) {
   std::lock_guard lock(mutex);
-  auto& slot = programs[defined];
-  if (!slot)
+  const auto symbols = [&] { return solve_symbols(*graph, sizes, sizes.size()); };
+  auto& slot = programs[{defined, options.memory_budget ? symbols() : Symbols{}}];
+  if (!slot) {
+    grad::StashOptions stash{symbols(), {}, {}};
+    for (size_t i = 0; i < graph->inputs().size(); ++i)
+      if (!eager_saves_input(i, defined)) stash.copied.insert(graph->inputs()[i]);
     slot = std::make_shared<Program>(*graph, options, defined.empty() ? std::vector<size_t>{} : wrt,
-                                     defined);
-  return slot;
+                                     defined, stash);
+  }
+  latest = slot;
+  if (programs.size() > kKeptPrograms)
+    std::erase_if(programs, [&](const auto& item) { return item.second != latest; });
+  return latest;
 }
 
 bool Shared::eager_saves_input(size_t input, const std::vector<size_t>& defined) const {
@@ -65,6 +76,13 @@ Call::Call(std::shared_ptr<Shared> shared, std::vector<at::Tensor> inputs, uint6
       inputs_[i] = originals_[i].detach().clone(at::MemoryFormat::Contiguous);
       originals_[i] = at::Tensor();
     }
+}
+
+std::vector<Sizes> Call::input_sizes() const {
+  std::vector<Sizes> sizes;
+  for (const at::Tensor& input : inputs_)
+    sizes.push_back(input.defined() ? input.sizes().vec() : Sizes{1});
+  return sizes;
 }
 
 void Call::bind_inputs() {
@@ -86,10 +104,8 @@ std::vector<at::Tensor> Call::bind_outputs(size_t first, size_t last) {
 
 std::vector<at::Tensor> Call::forward(const std::vector<size_t>& defined) {
   defined_ = defined;
-  program_ = shared_->program(defined);
-  std::vector<Sizes> sizes;
-  for (const at::Tensor& input : inputs_)
-    sizes.push_back(input.defined() ? input.sizes().vec() : Sizes{1});
+  const std::vector<Sizes> sizes = input_sizes();
+  program_ = shared_->program(defined, sizes);
   plan_ = program_->plan(sizes);
   frame_ = std::make_unique<Frame>(*plan_);
   bind_inputs();

@@ -104,6 +104,11 @@ PYBIND11_MODULE(_torch, m) {
       .def("operators", &ort::bridge::operators)
       .def("plans", &Runner::plans)
       .def("planned_us", &Runner::planned_us)
+      .def("memory",
+           [](const Runner& runner) {
+             const auto memory = runner.memory();
+             return std::pair(memory.stash, memory.arena);
+           })
       .def("start_profile", &Runner::start_profile)
       .def("trace", &ort::bridge::trace);
 }

@@ -74,7 +74,7 @@ void Runner::compile(const std::vector<at::Tensor>& user) {
     sizes.push_back(tensor.defined() ? tensor.sizes().vec() : Sizes{1});
   }
   const bool training = at::GradMode::is_enabled() && !shared_->predicted.empty();
-  shared_->program(training ? shared_->predicted : std::vector<size_t>{})->plan(sizes);
+  shared_->program(training ? shared_->predicted : std::vector<size_t>{}, sizes)->plan(sizes);
 }
 
 std::vector<at::Tensor> Runner::call(const std::vector<at::Tensor>& user) {
@@ -103,14 +103,18 @@ std::vector<at::Tensor> Runner::call(const std::vector<at::Tensor>& user) {
 
 std::shared_ptr<Program> Runner::latest() const {
   std::lock_guard lock(shared_->mutex);
-  auto found = shared_->programs.find(shared_->predicted);
-  if (found == shared_->programs.end()) found = shared_->programs.begin();
-  return found == shared_->programs.end() ? nullptr : found->second;
+  return shared_->latest;
 }
 
 double Runner::planned_us() const {
   const auto program = latest();
   return program ? program->planned_us() : 0;
+}
+
+Runner::MemoryInfo Runner::memory() const {
+  const auto program = latest();
+  const auto plan = program ? program->latest() : nullptr;
+  return plan ? MemoryInfo{plan->stash_bytes, plan->placement.bytes} : MemoryInfo{};
 }
 
 std::vector<Runner::StepInfo> Runner::steps() const {
@@ -142,7 +146,7 @@ std::vector<Runner::Operator> Runner::operators() const {
 int Runner::plans() const {
   std::lock_guard lock(shared_->mutex);
   int count = 0;
-  for (const auto& [defined, program] : shared_->programs) count += program->plans();
+  for (const auto& [key, program] : shared_->programs) count += program->plans();
   return count;
 }
 

@@ -37,6 +37,10 @@ class Runner {
     Where where;
   };
   std::vector<Operator> operators() const;
+  struct MemoryInfo {
+    size_t stash = 0, arena = 0;  // bytes
+  };
+  MemoryInfo memory() const;  // of the latest plan
   int plans() const;
   double planned_us() const;  // what the newest plan of the latest program took
   const Shared& shared() const { return *shared_; }
