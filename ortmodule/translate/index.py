@@ -6,7 +6,7 @@ from .registry import aten
 @aten("embedding.default")
 def embedding(t, weight, index, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
     if scale_grad_by_freq:
-        t.refuse("embedding with scale_grad_by_freq has no translation")
+        return NotImplemented
     if sparse:
         t.refuse("embedding with sparse gradients has no translation")
     if index.dtype not in ("int64", "int32"):

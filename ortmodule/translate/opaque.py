@@ -167,6 +167,9 @@ def _flows(t: Any, outs: list) -> list[bool] | None:
             found = t.target(*args, **kwargs)
             found = list(found) if isinstance(found, (list, tuple)) else [found]
             ends = [tensor for tensor in found if tensor.requires_grad]
+            for tensor in ends:
+                if tensor.grad_fn.name().endswith("NotImplemented"):
+                    raise NotImplementedError("its derivative is not implemented")
             if ends:
                 dy = [torch.empty_like(tensor) for tensor in ends]
                 torch.autograd.grad(ends, leaves, dy, allow_unused=True)
