@@ -6,7 +6,7 @@ from .registry import aten
 @aten("embedding.default")
 def embedding(t, weight, index, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
     if scale_grad_by_freq:
-        t.refuse("embedding with scale_grad_by_freq has no translation")
+        return NotImplemented
     if sparse:
         t.refuse("embedding with sparse gradients has no translation")
     if index.dtype not in ("int64", "int32"):
@@ -36,7 +36,8 @@ def take_along_dim(t, x, index, dim=None):
     dims = [
         o if i != axis else d for i, (o, d) in enumerate(zip(t.out_dims(), x.dims, strict=False))
     ]
-    return t.op("GatherElements", t.expand(x, dims), t.expand(index, t.out_dims()), axis=axis)
+    # positions outside of x mean what this torch makes of them: its own call says
+    return gather(t, t.expand(x, dims), axis, t.expand(index, t.out_dims()))
 
 
 @aten("index_select.default")

@@ -4,12 +4,11 @@ Called by translator.py. An aten node's inputs are the operator's tensors in the
 arguments; the other arguments are attributes under their own names, sizes and dtypes as text.
 """
 
-import contextlib
 from typing import Any
 
 import torch
 from torch import fx
-from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
@@ -153,19 +152,24 @@ def _number(t: Any, value: Any) -> Any:
 
 
 def _flows(t: Any, outs: list) -> list[bool] | None:
-    """For each output whether a gradient flows to it: asked of torch, on the traced tensors.
+    """For each output whether a gradient flows to it: asked of torch, on fake tensors.
 
-    None means wherever one may. What torch has no gradient for is refused here, not in a backward.
+    They have the first call's sizes: symbolic ones would add guards, and take sympy for ever. None
+    means wherever a gradient may. What torch has no gradient for is refused here, not in a
+    backward.
     """
     if not t.needs_gradient() or not outs or t.target.namespace == "ortmodule":
         return None
     leaves: list[torch.Tensor] = []
-    args, kwargs = t.traced_arguments(lambda val, tainted: _leaf(val, tainted, leaves))
     try:
-        with torch.enable_grad(), enable_python_dispatcher(), _without_guards(outs):
+        with FakeTensorMode(), torch.enable_grad():
+            args, kwargs = t.traced_arguments(lambda val, tainted: _sample(val, tainted, leaves))
             found = t.target(*args, **kwargs)
             found = list(found) if isinstance(found, (list, tuple)) else [found]
             ends = [tensor for tensor in found if tensor.requires_grad]
+            for tensor in ends:
+                if tensor.grad_fn.name().endswith("NotImplemented"):
+                    raise NotImplementedError("its derivative is not implemented")
             if ends:
                 dy = [torch.empty_like(tensor) for tensor in ends]
                 torch.autograd.grad(ends, leaves, dy, allow_unused=True)
@@ -176,20 +180,17 @@ def _flows(t: Any, outs: list) -> list[bool] | None:
     return [tensor.requires_grad for tensor in found]
 
 
-def _leaf(val: torch.Tensor, tainted: bool, leaves: list) -> torch.Tensor:
-    val = val.detach()
+def _sample(val: Any, tainted: bool, leaves: list) -> Any:
+    """A traced value with the first call's sizes; `leaves` collects those that need a gradient."""
+    if isinstance(val, torch.SymInt):
+        return int(val.node.hint)
+    if not isinstance(val, torch.Tensor):
+        return val
+    sizes, strides = ([_sample(d, False, leaves) for d in x] for x in (val.shape, val.stride()))
+    tensor = torch.empty_strided(sizes, strides, dtype=val.dtype)
     if tainted and val.is_floating_point():
-        leaves.append(val.requires_grad_())
-    return val
-
-
-def _without_guards(tensors: list) -> Any:
-    """Traced once more with the same sizes, an op may not add to the size predicate."""
-    for tensor in tensors:
-        for size in tensor.shape:
-            if isinstance(size, torch.SymInt):
-                return size.node.shape_env.suppress_guards()
-    return contextlib.nullcontext()
+        leaves.append(tensor.requires_grad_())
+    return tensor
 
 
 def _tensor_leaves(tree: Any) -> list[torch.Tensor]:

@@ -164,14 +164,14 @@ class Translator(Emitter):
         """Whether a gradient flows to the running op's arguments."""
         return self._grad_enabled and self._no_grad_depth == 0 and any_tainted(self.given)
 
-    def traced_arguments(self, change: Callable[[torch.Tensor, bool], Any]) -> tuple:
-        """The running op's (args, kwargs) as traced, each tensor through change(val, tainted)."""
+    def traced_arguments(self, change: Callable[[Any, bool], Any]) -> tuple:
+        """The running op's (args, kwargs) as traced, each value through change(val, tainted)."""
         refs = iter([x for x in _leaves(self.given) if isinstance(x, Ref)])
 
         def value(val: Any) -> Any:
             if isinstance(val, (list, tuple)):
                 return [value(v) for v in val]
-            return change(val, next(refs).tainted) if isinstance(val, torch.Tensor) else val
+            return change(val, isinstance(val, torch.Tensor) and next(refs).tainted)
 
         return fx.map_arg((self.node.args, self.node.kwargs), lambda n: value(n.meta.get("val")))
 

@@ -50,8 +50,15 @@ variable_list tensors_of(torch::jit::Stack& stack) {
   return tensors;
 }
 
+// How many tensors the operator gives; the node's output after them is its history.
+size_t count_of_outputs(const Node& node) {
+  const auto* types = std::get_if<std::vector<std::string>>(node.attrs.find("types"));
+  return types ? types->size() : 0;  // an empty list has no kind
+}
+
 // Which inputs the backward of `node` asks for; empty when it has none.
-std::vector<int64_t> needed_by_backward(const Node& node, size_t outputs) {
+std::vector<int64_t> needed_by_backward(const Node& node) {
+  const size_t outputs = count_of_outputs(node);
   if (node.out.size() <= outputs || node.out[outputs] == kNone) return {};
   const auto& uses = node.output(outputs).uses();
   return uses.empty() ? std::vector<int64_t>{} : uses[0].node->attrs.ints("of");
@@ -65,9 +72,9 @@ class OperatorKernel : public Kernel {
         in_(binding.in),
         out_(binding.out),
         op_(op),
-        arguments_(node, op.schema(), *binding.symbols) {
-    if (!out_.empty() && out_.back().dtype == DType::undefined) out_.pop_back();  // the history
-    needed_ = needed_by_backward(node, out_.size());
+        arguments_(node, op.schema(), *binding.symbols),
+        needed_(needed_by_backward(node)) {
+    out_.resize(count_of_outputs(node));
   }
 
   void run(const Args& args) const override {
@@ -97,6 +104,8 @@ class OperatorKernel : public Kernel {
       op_.callBoxed(stack);
     } catch (const c10::Error& error) {
       fail("[{}] {}; {}", name_, error.what_without_backtrace(), place_);
+    } catch (const std::exception& error) {  // an operator written in Python
+      fail("[{}] {}; {}", name_, error.what(), place_);
     }
     return tensors_of(stack);
   }

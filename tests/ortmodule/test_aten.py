@@ -18,6 +18,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from ortmodule import ORTModule, _native
+from ortmodule.errors import NotCapturable
 
 
 class Op(nn.Module):
@@ -101,7 +102,7 @@ OPS = {
     "lstm_projected": (lambda: nn.Sequential(nn.LSTM(4, 5, proj_size=2), First()), SERIES),
     "bilinear": (lambda: Bilinear(), X),
     "fold": (lambda: Op(lambda x: F.fold(x, (4, 4), 2, stride=2), 4), torch.randn(2, 8, 4)),
-    "embedding_bag": (lambda: Bag(), torch.tensor([[1, 2, 3], [4, 0, 1]])),
+    "embeddings": (lambda: Tables(), torch.tensor([[1, 2, 3], [4, 0, 1]])),
 }
 
 
@@ -132,13 +133,16 @@ class Bilinear(nn.Module):
         return torch.atan2(self.a, torch.hypot(self.b, self.frozen))
 
 
-class Bag(nn.Module):
+class Tables(nn.Module):
+    """Integer inputs, and tables that go straight into their operators."""
+
     def __init__(self):
         super().__init__()
         self.bag = nn.EmbeddingBag(6, 4, mode="max")
+        self.table = nn.Embedding(6, 4, scale_grad_by_freq=True)
 
     def forward(self, ids):
-        return self.bag(ids)
+        return self.bag(ids) + self.table(ids).sum(1)
 
 
 def total(result):
@@ -469,7 +473,7 @@ def resident():
 @pytest.mark.parametrize("retain", [False, True])
 def test_histories_are_freed(retain):
     """Each step's history holds megabytes: with its loss it goes, whether backward ran or not."""
-    _, ours = pair_of(lambda x: x.cumprod(0).cumprod(1), fallback="error")
+    _, ours = pair_of(lambda x: torch.atan2(x, torch.hypot(x, x)), fallback="error")
     x = torch.ones(50_000, 4, requires_grad=True)  # 0.8 MB a tensor
 
     def step(k):
@@ -497,6 +501,45 @@ def test_operator_of_another_library():
     )
     same(mine, theirs, "gradient")
     assert [f.op for f in ours.explain().fallbacks] == ["torchvision::roi_align"]
+
+
+@pytest.fixture(scope="module")
+def library():
+    """Operators written in Python: one that may raise, and has no gradient."""
+    library = torch.library.Library("ortmodule_test", "FRAGMENT")
+    library.define("positive(Tensor x, str? complaint=None) -> Tensor")
+
+    def positive(x, complaint=None):
+        if complaint is not None and bool((x < 0).any()):
+            raise KeyError(complaint)
+        return x.abs()
+
+    library.impl("positive", positive, "CPU")
+    torch.library.register_fake(
+        "ortmodule_test::positive", lambda x, c=None: x.clone(), lib=library
+    )
+    yield torch.ops.ortmodule_test
+    library._destroy()
+
+
+def test_operator_written_in_python(library):
+    """It runs with the interpreter's lock that the plan gave up; what it raises, eager raises."""
+    eager, ours = pair_of(lambda x: library.positive(x.detach(), "below zero") * x)
+    with torch.no_grad():
+        for module in (eager, ours.module):
+            module.first.weight.fill_(1.0), module.first.bias.fill_(0.0)
+    close(ours(X.abs()), eager(X.abs()), "the output")
+    assert aten_steps(ours) == 1
+    for module in (eager, ours):
+        with pytest.raises(KeyError, match="below zero"):
+            module(-X.abs())
+    assert [f.op for f in ours.explain().fallbacks] == ["ortmodule_test::positive"]
+
+
+def test_operator_without_a_gradient_is_refused(library):
+    _, ours = pair_of(lambda x: library.positive(x), fallback="error")
+    with pytest.raises(NotCapturable, match="no gradient for it.*module inner.0"):
+        ours(X)
 
 
 def test_profile_times_the_steps():
