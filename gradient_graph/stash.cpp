@@ -32,10 +32,11 @@ bool is_cheap(const Node& node) {
   return kCheap.count(node.op) != 0;
 }
 
-// What may not run twice, or whose result is no memory of ours.
+// What may not run twice, or whose result is no memory of ours. A checkpoint's user asked for it.
 bool must_keep(const Node& node) {
-  return node.schema->has_effect(node) || node.domain() == "aten" ||
-         std::any_of(node.out.begin(), node.out.end(), [&](ValueId id) {
+  if (node.schema->has_effect(node)) return true;
+  if (node.recompute) return false;
+  return node.domain() == "aten" || std::any_of(node.out.begin(), node.out.end(), [&](ValueId id) {
            return id != kNone && node.graph->value(id).type().kind != Type::Kind::tensor;
          });
 }

@@ -153,6 +153,7 @@ class ORTModule(nn.Module):
             outputs = kept.run(tensors, self._options.profile)
         except _native.torch_bridge().Error as error:  # as an index out of range: eager's own error
             return self._fall_back(NotCapturable(f"the engine: {error}"), None, args, kwargs)
+        kept.calls += 1
         if not kept.ran:  # before that it may be a call that eager refuses too
             self._note(kept)
         return kept.capture.result(outputs, tensors, binding)
@@ -174,7 +175,6 @@ class ORTModule(nn.Module):
             if binding is not None:
                 self._kept.move_to_end(key)
                 self._unsettled.pop(key, None)
-                kept.calls += 1
                 return kept, binding
         return self._wait_until_settled(key)
 
@@ -268,7 +268,7 @@ class _Kept:
     def __init__(self, captured: Capture, options: Options):
         self.capture = captured
         self.ran = False
-        self.calls = 1
+        self.calls = 0
         sources = [i.index if i.role == "user" else i.tensor for i in captured.inputs]
         wrt = [k for k, i in enumerate(captured.inputs) if i.requires_grad]
         n_outputs = len({o.output for o in captured.outputs} - {None})
