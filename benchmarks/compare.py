@@ -1,10 +1,13 @@
 """`make bench`: eager, torch.compile (--compile) and ORTModule on the same work, as table and JSON.
 
 Steps of all engines are interleaved in one process, each warmed first; a ratio is eager's time over
-the engine's in the same round. First step and peak memory are taken in a fresh process each.
+the engine's in the same round. First step, peak memory and the plan for a new batch size are taken
+in a fresh process each. `right` is no timing: one training step of every model at its real size, in
+a fresh process, must give eager's loss and gradients.
 """
 
 import argparse
+import copy
 import json
 import pathlib
 import platform
@@ -16,9 +19,9 @@ import time
 import torch
 from models import MODELS
 
-# name: (model, whole step with the optimizer?, steps a round)
-STEPS = {"bert": ("bert", True, 1), "mlp": ("mlp", False, 200)}
-KINDS = ("bert", "mlp", "adamw", "first", "memory", "resize")
+# name: (whole step with the optimizer?, steps a round)
+STEPS = dict.fromkeys(MODELS, (True, 1)) | {"mlp": (False, 200)}
+KINDS = ("bert", "mlp", "adamw", "first", "memory", "resize", "loop", "right")
 
 
 def wrap(engine: str, module: torch.nn.Module) -> torch.nn.Module:
@@ -60,8 +63,8 @@ def spread(values: list[float]) -> dict:
 
 def compare_steps(workload: str, engines: list[str], rounds: int, warm: int) -> list[dict]:
     """Seconds a step of each engine."""
-    name, whole, repeat = STEPS[workload]
-    steps = {engine: stepper(engine, name, whole) for engine in engines}
+    whole, repeat = STEPS[workload]
+    steps = {engine: stepper(engine, workload, whole) for engine in engines}
     label = f"{workload}: {'whole step' if whole else 'forward+loss+backward'} (ms)"
     return rows(label, interleave(steps, rounds, warm, repeat), 1e3)
 
@@ -108,6 +111,13 @@ def compare_fresh(kind: str, engines: list[str], rounds: int) -> list[dict]:
     return rows(FRESH[kind].__doc__.split(":")[0], numbers, 1)
 
 
+def run_loop(rounds: int) -> list[dict]:
+    """What the run loop itself takes for a step: kernels that do nothing, three operands each."""
+    binary = pathlib.Path(__file__).parents[1] / "build/current/run_loop"
+    runs = [subprocess.run([binary], stdout=subprocess.PIPE, check=True) for _ in range(rounds)]
+    return rows("run loop (ns a step)", {"ours": [float(done.stdout) for done in runs]}, 1)
+
+
 def rows(label: str, values: dict[str, list[float]], scale: float) -> list[dict]:
     """A row an engine; the ratio is that of the rounds, eager over engine."""
     table = []
@@ -152,21 +162,80 @@ def peak_memory(engine: str) -> float:
 
 
 def new_batch(engine: str) -> float:
-    """new batch size of BERT-base (s): what its first step takes more than its third"""
+    """plan for a new batch size of BERT-base (ms): without a new capture, the engine's timer"""
     module, loss_of = MODELS["bert"](batch=8)
     model = wrap(engine, module)
     model.train()
     loss_of(model).backward()
     _, loss_of = MODELS["bert"](batch=6)
-    seconds = []
-    for _ in range(3):
-        start = time.perf_counter()
-        loss_of(model).backward()
-        seconds.append(time.perf_counter() - start)
-    return seconds[0] - seconds[2]
+    loss_of(model).backward()
+    report = model.explain()
+    assert report.captures == 1 and report.plans == 2, report
+    return report.planned_ms
 
 
 FRESH = {"first": first_step, "memory": peak_memory, "resize": new_batch}
+
+
+# --- as eager at real sizes -----------------------------------------------------------------------
+
+
+def check_right(name: str) -> str:
+    """One step of both engines on the same weights: the loss and the gradients must agree.
+
+    A tensor agrees within rtol 1e-4 and atol 1e-5, or when it is no farther from float64's than
+    twice eager's is. Returns a line of figures; raises AssertionError.
+    """
+    torch.manual_seed(0)
+    module, loss_of = MODELS[name](dropout=0.0)
+    module.train()
+    state = copy.deepcopy(dict(module.named_buffers()))
+    theirs = one_step(module, module, loss_of)
+    module.load_state_dict(state, strict=False)
+    model = wrap("ours", module)
+    mine = one_step(module, model, loss_of)
+    report = model.explain()
+    assert not report.fallbacks, report
+    apart = sum((mine[key] - expected).norm() ** 2 for key, expected in theirs.items())
+    apart = (apart / sum(expected.norm() ** 2 for expected in theirs.values())).sqrt().item()
+    unsure = [
+        key
+        for key, expected in theirs.items()
+        if not torch.allclose(mine[key], expected, rtol=1e-4, atol=1e-5)
+    ]
+    if unsure:
+        module.load_state_dict(state, strict=False)
+        exact = one_step_in_double(module, loss_of)
+        for key in unsure:
+            far, limit = (mine[key] - exact[key]).norm(), (theirs[key] - exact[key]).norm()
+            limit = 2 * limit + 1e-7 * exact[key].norm()
+            assert far <= limit, f"{name}: {key} is {far:.3e} from float64, allowed {limit:.3e}"
+    return (
+        f"{name}: {len(theirs)} tensors agree, {len(unsure)} by float64, relative distance of all "
+        f"{apart:.1e}; {sum(report.providers.values())} steps on {', '.join(report.providers)}"
+    )
+
+
+def one_step(module: torch.nn.Module, model: torch.nn.Module, loss_of) -> dict:
+    """The loss and the gradients of one step, which the module has no more afterwards."""
+    module.zero_grad(set_to_none=True)
+    loss = loss_of(model)
+    loss.backward()
+    found = {k: p.grad for k, p in module.named_parameters() if p.grad is not None}
+    module.zero_grad(set_to_none=True)
+    return {"the loss": loss.detach()} | found
+
+
+def one_step_in_double(module: torch.nn.Module, loss_of) -> dict:
+    """The same in float64: the module is converted, floating inputs on their way in."""
+
+    def widen(_, args, kwargs):
+        return torch.utils._pytree.tree_map_only(
+            torch.Tensor, lambda t: t.double() if t.is_floating_point() else t, (args, kwargs)
+        )
+
+    module.double().register_forward_pre_hook(widen, with_kwargs=True)
+    return one_step(module, module, loss_of)
 
 
 # --- the command --------------------------------------------------------------------------------
@@ -194,7 +263,7 @@ def show(table: list[dict]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--only", nargs="+", choices=[*KINDS, *MODELS], default=KINDS)
     parser.add_argument("--compile", action="store_true", help="torch.compile too: takes minutes")
     parser.add_argument(
         "--rounds", type=int, default=15, help="of steps; a fifth of fresh processes"
@@ -204,18 +273,25 @@ def main() -> None:
     parser.add_argument("--fresh", nargs=2, metavar=("KIND", "ENGINE"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.fresh:
-        print(FRESH[given.fresh[0]](given.fresh[1]))
+        kind, what = given.fresh
+        print(check_right(what) if kind == "right" else FRESH[kind](what))
         return
     engines = ["eager", "compile", "ours"] if given.compile else ["eager", "ours"]
     table = []
     print(f"{processor()}, torch {torch.__version__}")
     for kind in given.only:
-        if kind in STEPS:
+        if kind == "right":
+            for name in MODELS:
+                subprocess.run([sys.executable, __file__, "--fresh", kind, name], check=True)
+        elif kind == "loop":
+            table += run_loop(given.rounds)
+        elif kind in STEPS:
             table += compare_steps(kind, engines, given.rounds, given.warm)
         elif kind == "adamw":
             table += compare_adamw(given.rounds, given.warm)
         else:
-            table += compare_fresh(kind, engines, max(1, given.rounds // 5))
+            which = ["ours"] if kind == "resize" else engines
+            table += compare_fresh(kind, which, max(1, given.rounds // 5))
     print(show(table))
     given.json.parent.mkdir(parents=True, exist_ok=True)
     facts = {"cpu": processor(), "torch": torch.__version__, "command": sys.argv, "rows": table}

@@ -1,6 +1,7 @@
 """The workloads of compare.py: each makes a module and a function that runs forward to the loss.
 
-Called by compare.py, in its process and in fresh ones. Weights are random: only time is measured.
+Called by compare.py, in its process and in fresh ones. Weights are random, sizes are real ones;
+dropout is the configuration's own unless `dropout` says otherwise.
 """
 
 import torch
@@ -8,20 +9,103 @@ from torch import nn
 from torch.nn import functional
 
 
-def bert(batch: int = 8, length: int = 128):
-    """BertForSequenceClassification, base config, dropout 0.1; labels in, loss out."""
+def _ids(batch: int, length: int, vocabulary: int) -> torch.Tensor:
+    return torch.randint(3, vocabulary, (batch, length))
+
+
+def bert(batch: int = 8, length: int = 128, dropout: float = 0.1):
+    """BertForSequenceClassification, base config; labels in, loss out."""
     from transformers import BertConfig, BertForSequenceClassification
 
-    module = BertForSequenceClassification(BertConfig())
+    config = BertConfig(hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
     inputs = {
-        "input_ids": torch.randint(0, module.config.vocab_size, (batch, length)),
+        "input_ids": _ids(batch, length, config.vocab_size),
         "attention_mask": torch.ones(batch, length, dtype=torch.long),
         "labels": torch.randint(0, 2, (batch,)),
     }
-    return module, lambda model: model(**inputs).loss
+    return BertForSequenceClassification(config), lambda model: model(**inputs).loss
 
 
-def mlp(batch: int = 32):
+def gpt2(batch: int = 4, length: int = 128, dropout: float = 0.1):
+    """GPT2LMHeadModel, the 124 million parameters."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(resid_pdrop=dropout, embd_pdrop=dropout, attn_pdrop=dropout)
+    ids = _ids(batch, length, config.vocab_size)
+    return GPT2LMHeadModel(config), lambda model: model(input_ids=ids, labels=ids).loss
+
+
+def llama_lora(batch: int = 1, length: int = 128, dropout: float = 0.05):
+    """LlamaForCausalLM of TinyLlama's 1.1 billion parameters, LoRA of rank 8 on q and v."""
+    from peft import LoraConfig, get_peft_model
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=32000, hidden_size=2048, intermediate_size=5632, num_hidden_layers=22,
+        num_attention_heads=32, num_key_value_heads=4, max_position_embeddings=2048,
+    )  # fmt: skip
+    lora = LoraConfig(
+        r=8, lora_dropout=dropout, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM"
+    )
+    model = get_peft_model(LlamaForCausalLM(config), lora)
+    for name, parameter in model.named_parameters():  # B starts at zero: no gradient would reach A
+        if "lora_B" in name:
+            nn.init.normal_(parameter, std=0.02)
+    ids = _ids(batch, length, config.vocab_size)
+    return model, lambda model: model(input_ids=ids, labels=ids).loss
+
+
+def vit(batch: int = 4, dropout: float = 0.0):
+    """ViTForImageClassification, base config: 224 x 224 in patches of 16."""
+    from transformers import ViTConfig, ViTForImageClassification
+
+    config = ViTConfig(hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
+    pixels, labels = torch.randn(batch, 3, 224, 224), torch.randint(0, 2, (batch,))
+    model = ViTForImageClassification(config)
+    return model, lambda model: model(pixel_values=pixels, labels=labels).loss
+
+
+def resnet50(batch: int = 8, dropout: float = 0.0):
+    """torchvision's ResNet-50 at 224 x 224; cross entropy outside of the module."""
+    import torchvision
+
+    x, y = torch.randn(batch, 3, 224, 224), torch.randint(0, 1000, (batch,))
+    return torchvision.models.resnet50(), lambda model: functional.cross_entropy(model(x), y)
+
+
+class LstmClassifier(nn.Module):
+    """Embedding, two LSTM layers, the last state into a linear classifier."""
+
+    def __init__(self, dropout: float):
+        super().__init__()
+        self.embedding = nn.Embedding(20000, 300)
+        self.lstm = nn.LSTM(300, 512, num_layers=2, batch_first=True, dropout=dropout)
+        self.head = nn.Linear(512, 4)
+
+    def forward(self, ids):
+        hidden, _ = self.lstm(self.embedding(ids))
+        return self.head(hidden[:, -1])
+
+
+def lstm(batch: int = 32, length: int = 64, dropout: float = 0.1):
+    """LSTM classifier: words of 300, two layers of 512; cross entropy outside of the module."""
+    ids, labels = _ids(batch, length, 20000), torch.randint(0, 4, (batch,))
+    model = LstmClassifier(dropout)
+    return model, lambda model: functional.cross_entropy(model(ids), labels)
+
+
+def t5(batch: int = 4, length: int = 64, dropout: float = 0.1):
+    """T5ForConditionalGeneration of t5-small's sizes."""
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    config = T5Config(dropout_rate=dropout, decoder_start_token_id=0, pad_token_id=0)
+    ids = _ids(batch, length, config.vocab_size)
+    labels = _ids(batch, length // 2, config.vocab_size)
+    model = T5ForConditionalGeneration(config)
+    return model, lambda model: model(input_ids=ids, labels=labels).loss
+
+
+def mlp(batch: int = 32, dropout: float = 0.0):
     """MLP 64-128-128-10, GELU and one layer norm; cross entropy outside of the module."""
     module = nn.Sequential(
         nn.Linear(64, 128),
@@ -35,4 +119,7 @@ def mlp(batch: int = 32):
     return module, lambda model: functional.cross_entropy(model(x), y)
 
 
-MODELS = {"bert": bert, "mlp": mlp}
+MODELS = {
+    "bert": bert, "gpt2": gpt2, "llama_lora": llama_lora, "vit": vit,
+    "resnet50": resnet50, "lstm": lstm, "t5": t5, "mlp": mlp,
+}  # fmt: skip

@@ -19,6 +19,7 @@ from . import contract, tree
 from .errors import NeedsExactSizes, NotCapturable
 from .guards import Snapshot, call_key
 from .interface import Input, Output, WriteBack
+from .saved import saved_storages, seen_as_they_are, storage_key
 from .sizes import SizePredicate, dim_of, evaluate
 from .translate import Translated, translate
 from .translate.emit import dtype_name
@@ -31,6 +32,8 @@ class Capture:
     """A captured call.
 
     `graph`: inputs in the order of `inputs`; outputs numbered as `outputs` and `write_backs` say.
+    `saved`: for each graph output the graph inputs and graph outputs that eager's backward of it
+    would read, so that a write to them is an error; None: not known.
     `key`, `snapshot`, `sizes`: the capture fits a call when call_key equals `key`,
     snapshot.changed() is None and sizes.bind(shapes) is not None. `spec` with `places` builds the
     result. `seconds`: time in export and in translation.
@@ -40,6 +43,7 @@ class Capture:
     inputs: list[Input]
     outputs: list[Output]
     write_backs: list[WriteBack]
+    saved: list[tuple[list[int], list[int]]] | None
     spec: Any
     places: list[int]
     key: tuple
@@ -59,24 +63,37 @@ class Capture:
         binding: dict[str, int],
     ) -> Any:
         """What the module returns, from the graph's outputs and the call's flat tensors."""
-        distinct = [self._tensor(o, graph_outputs, tensors) for o in self.outputs]
-        return tree.unflatten(
-            self.spec,
-            [distinct[i] for i in self.places],
-            lambda symbol: _number(symbol, binding),
-        )
+
+        def number(size: Any) -> Any:
+            return _number(size.expression if isinstance(size, tree.Symbol) else size, binding)
+
+        distinct = [self._tensor(o, graph_outputs, tensors, number) for o in self.outputs]
+        return tree.unflatten(self.spec, [distinct[i] for i in self.places], number)
 
     @staticmethod
-    def _tensor(output: Output, graph_outputs: Sequence, tensors: Sequence) -> torch.Tensor:
+    def _tensor(
+        output: Output, graph_outputs: Sequence, tensors: Sequence, number: Callable[[Any], Any]
+    ) -> torch.Tensor:
         if output.output is not None:
-            return graph_outputs[output.output]
-        return tensors[output.source] if isinstance(output.source, int) else output.source
+            tensor = graph_outputs[output.output]
+        else:
+            tensor = tensors[output.source] if isinstance(output.source, int) else output.source
+        for view in output.views:
+            tensor = view.apply(tensor, number)
+        return tensor
 
 
-def capture(module: nn.Module, args: tuple, kwargs: dict, make_graph: Callable[[], Any]) -> Capture:
+def capture(
+    module: nn.Module,
+    args: tuple,
+    kwargs: dict,
+    make_graph: Callable[[], Any],
+    share_memory: bool = True,
+) -> Capture:
     """Captures `module(*args, **kwargs)` into `make_graph()`, without running it on real data.
 
-    Raises NotCapturable with the reason and, where known, op, module, file and line.
+    share_memory: outputs share memory as in eager, else each is an output of the graph. Raises
+    NotCapturable with the reason and, where known, op, module, file and line.
     """
     started = time.perf_counter()
     contract.check_module(module)
@@ -90,10 +107,10 @@ def capture(module: nn.Module, args: tuple, kwargs: dict, make_graph: Callable[[
     program, snapshot = _settle(module, flat, tensors)
     exported = time.perf_counter()
     try:
-        result = _translate(flat, program, tensors, snapshot, make_graph())
+        result = _translate(flat, program, tensors, snapshot, make_graph(), share_memory)
     except NeedsExactSizes:
         program, snapshot = _settle(module, flat, tensors, exact=True)
-        result = _translate(flat, program, tensors, snapshot, make_graph())
+        result = _translate(flat, program, tensors, snapshot, make_graph(), share_memory)
     result.key = call_key(spec, tensors)
     result.seconds = {"export": exported - started, "translate": time.perf_counter() - exported}
     return result
@@ -102,13 +119,16 @@ def capture(module: nn.Module, args: tuple, kwargs: dict, make_graph: Callable[[
 class _Notes:
     """What forward did: an object of its own, as export puts a module's attributes back.
 
-    `spec` and `places` (which distinct output each tensor of the result is), `written` (buffers).
+    `spec` and `places` (which distinct output each tensor of the result is), `written` (buffers),
+    `saved`: for each distinct output what eager's backward of it reads, as pairs ("input", number),
+    ("name", of a parameter or buffer) or ("output", number); None: not known.
     """
 
     def __init__(self):
         self.spec: Any = None
         self.places: list[int] = []
         self.written: list[str] = []
+        self.saved: list[set[tuple[str, Any]]] | None = None
 
 
 class _Flat(nn.Module):
@@ -126,7 +146,8 @@ class _Flat(nn.Module):
         args, kwargs = tree.unflatten(self.spec, [tensors[i] for i in self.order])
         before = Snapshot(module, with_tensors=False)
         try:
-            result = module(*args, **kwargs)
+            with seen_as_they_are():
+                result = module(*args, **kwargs)
             writes, buffers = before.writes(), before.written_buffers()
             plain = before.plain_writes() if writes else None
         finally:
@@ -139,12 +160,27 @@ class _Flat(nn.Module):
         index = {id(t): i for i, t in enumerate(distinct)}
         self.notes.places = [index[id(t)] for t in outputs]
         self.notes.written = [name for name, _, _ in buffers]
+        self._note_saved(tensors, distinct)
         for name, _, value in buffers:
             if not isinstance(value, torch.Tensor):
                 raise NotCapturable(
                     f"forward sets the buffer {name} to {value!r}", **_forward(module)
                 )
         return tuple(distinct) + tuple(value for _, _, value in buffers)
+
+    def _note_saved(self, tensors: Sequence[torch.Tensor], outputs: list[torch.Tensor]) -> None:
+        module = self._modules[CHILD]
+        named = [*module.named_parameters(), *module.named_buffers()]
+        labels: dict[int, list[tuple[str, Any]]] = {}
+        for kind, items in (
+            ("input", enumerate(tensors)), ("name", named), ("output", enumerate(outputs)),
+        ):  # fmt: skip
+            for label, tensor in items:
+                labels.setdefault(storage_key(tensor), []).append((kind, label))
+        saved = saved_storages(outputs)
+        self.notes.saved = saved and [
+            {label for key in keys for label in labels.get(key, ())} for keys in saved
+        ]
 
     def _check_arguments(self, args: tuple, kwargs: dict, tensors: Sequence) -> None:
         after, spec = tree.flatten([args, kwargs], "arguments", express=_express)
@@ -219,12 +255,18 @@ def _export(flat: _Flat, tensors: list[torch.Tensor], exact: bool) -> Any:
 
 
 def _translate(
-    flat: _Flat, program: Any, tensors: list[torch.Tensor], snapshot: Snapshot, graph: Any
+    flat: _Flat,
+    program: Any,
+    tensors: list[torch.Tensor],
+    snapshot: Snapshot,
+    graph: Any,
+    share_memory: bool,
 ) -> Capture:
     first = list(dict.fromkeys(flat.order))
     firsts = {k: flat.order.index(k) for k in first}
     placeholders = _placeholders(flat, program, tensors, snapshot, [firsts[k] for k in first])
-    done = translate(program.graph_module, graph, placeholders, torch.is_grad_enabled())
+    grad_enabled = torch.is_grad_enabled()
+    done = translate(program.graph_module, graph, placeholders, grad_enabled, share_memory)
     outputs, write_backs = _name_outputs(flat, done, graph, tensors)
     given = [tensors[firsts[k]] for k in first]
     nodes = [n for n in program.graph_module.graph.nodes if n.op == "placeholder"]
@@ -237,8 +279,8 @@ def _translate(
         [t.shape for t in tensors],
     )
     return Capture(
-        graph, done.inputs, outputs, write_backs, flat.notes.spec, flat.notes.places, (), snapshot,
-        sizes, done.random_nodes, {},
+        graph, done.inputs, outputs, write_backs, _saved(flat, done.inputs, outputs, firsts),
+        flat.notes.spec, flat.notes.places, (), snapshot, sizes, done.random_nodes, {},
     )  # fmt: skip
 
 
@@ -304,23 +346,28 @@ def _name_outputs(
         return numbers.setdefault(len(numbers), len(numbers))
 
     count = len(done.outputs) - len(flat.notes.written)
+    given: dict[int, int] = {}
     for i, found in enumerate(done.outputs[:count]):
-        if isinstance(found, Input):
-            source = found.index if found.role == "user" else found.tensor
-            outputs.append(Output(None, source, found.requires_grad))
+        source, output = found.source, None
+        if source is not None:
+            source = source.index if source.role == "user" else source.tensor
+        elif found.memory in given:
+            output = given[found.memory]
         else:
-            value, requires_grad = found
-            outputs.append(Output(number(value, f"output:{i}"), None, requires_grad))
+            output = number(found.value, f"output:{i}")
+            if found.memory is not None:
+                given[found.memory] = output
+        outputs.append(Output(output, source, found.requires_grad, found.views))
     for name, found in zip(flat.notes.written, done.outputs[count:], strict=False):
-        if isinstance(found, Input):
+        if found.source is not None:
             raise NotCapturable(
-                f"forward sets the buffer {name} to {found.name}", **_forward(module)
+                f"forward sets the buffer {name} to {found.source.name}", **_forward(module)
             )
-        value, requires_grad = found
-        if requires_grad:
+        if found.requires_grad:
             raise NotCapturable(
                 f"forward sets the buffer {name} to a tensor that requires grad", **_forward(module)
             )
+        value = found.value
         buffer = module.get_buffer(name)
         if list(buffer.shape) != list(value.dims) or str(buffer.dtype)[6:] != value.dtype:
             raise NotCapturable(
@@ -333,6 +380,33 @@ def _name_outputs(
         target = source.index if source.role == "user" else source.tensor
         write_backs.append(WriteBack(number(value, f"write:{source.name}"), target, source.name))
     return outputs, write_backs
+
+
+def _saved(
+    flat: _Flat, inputs: list[Input], outputs: list[Output], firsts: dict[int, int]
+) -> list[tuple[list[int], list[int]]] | None:
+    """Capture.saved, from the notes. A tensor attribute, which has no name, counts as saved."""
+    if flat.notes.saved is None:
+        return None
+    first = list(firsts.values())
+    position = {
+        ("input", first.index(given.index)) if given.role == "user" else ("name", given.name): i
+        for i, given in enumerate(inputs)
+    }
+    module = flat._modules[CHILD]
+    names = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
+    unnamed = {i for i, g in enumerate(inputs) if g.role == "buffer" and g.name not in names}
+    count = max((o.output + 1 for o in outputs if o.output is not None), default=0)
+    saved = [(set(unnamed), set()) for _ in range(count)]
+    for output, labels in zip(outputs, flat.notes.saved, strict=True):
+        if output.output is None:
+            continue
+        for kind, label in labels:
+            if kind == "output" and outputs[label].output is not None:
+                saved[output.output][1].add(outputs[label].output)
+            elif (kind, label) in position:
+                saved[output.output][0].add(position[kind, label])
+    return [(sorted(ins), sorted(outs)) for ins, outs in saved]
 
 
 def _check_alone(written: Input, inputs: list[Input], tensors: list[torch.Tensor]) -> None:
@@ -383,8 +457,10 @@ def _express(number: Any) -> str:
     raise NotCapturable(f"the module returns {number}, a {type(number).__name__} made of sizes")
 
 
-def _number(symbol: tree.Symbol, binding: dict[str, int]) -> int:
-    text = symbol.expression
+def _number(text: Any, binding: dict[str, int]) -> Any:
+    """The value of a size's expression; anything else as it is."""
+    if not isinstance(text, str):
+        return text
     return int(text) if text.lstrip("-").isdigit() else evaluate(text, binding)
 
 

@@ -24,6 +24,7 @@ from torch import nn
 from torch.nn.modules import module as torch_module
 
 from .errors import NotCapturable
+from .guards import GLOBAL_HOOKS
 from .markers import mark_region, stand_ins
 
 _LOCK = threading.RLock()
@@ -33,12 +34,6 @@ _HOOKS = {
     "_backward_pre_hooks": "backward pre-hook",
     "_backward_hooks": "backward hook",
 }
-_GLOBAL_HOOKS = (
-    "_global_forward_pre_hooks",
-    "_global_forward_hooks",
-    "_global_backward_pre_hooks",
-    "_global_backward_hooks",
-)
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__))
 
@@ -48,7 +43,7 @@ def check_module(module: nn.Module) -> None:
     for device in ("cpu", "cuda"):
         if torch.is_autocast_enabled(device):
             raise NotCapturable(f"autocast is active on {device}")
-    for name in _GLOBAL_HOOKS:
+    for name in GLOBAL_HOOKS:
         for hook in getattr(torch_module, name).values():
             raise NotCapturable(f"a global module hook is set ({_name_of(hook)})", **place_of(hook))
     for path, child in module.named_modules():

@@ -38,6 +38,7 @@ class Report:
 
     providers: steps of the latest forward plan and its backward plan, by provider.
     fallbacks: what ran in eager, and why. captures, plans: how many were made. steps: in order.
+    planned_ms: what the newest plan took, from sizes not seen before to kernels ready to run.
     trace: the latest call's steps as trace events (JSON); None unless Options.profile is on.
     """
 
@@ -46,6 +47,7 @@ class Report:
     captures: int
     plans: int
     steps: list[Step]
+    planned_ms: float = 0.0
     trace: str | None = dataclasses.field(default=None, repr=False)
 
     def write_trace(self, path: str | os.PathLike) -> None:
@@ -55,7 +57,8 @@ class Report:
         pathlib.Path(path).write_text(self.trace)
 
     def __str__(self) -> str:
-        lines = [f"captures {self.captures}, plans {self.plans}, steps {len(self.steps)}"]
+        made = f"plans {self.plans} (the newest took {self.planned_ms:.1f} ms)"
+        lines = [f"captures {self.captures}, {made}, steps {len(self.steps)}"]
         lines += [f"  {name}: {count} steps" for name, count in sorted(self.providers.items())]
         names = collections.Counter((s.provider, s.name) for s in self.steps)
         times = collections.defaultdict(float)

@@ -15,7 +15,7 @@ def export(module: nn.Module, args: tuple, kwargs: dict, path: str) -> None:
     module.eval()
     try:
         with torch.no_grad():
-            captured = capture(module, args, kwargs, _native.core().Graph)
+            captured = capture(module, args, kwargs, _native.core().Graph, share_memory=False)
     finally:
         for child in was_training:
             child.training = True

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.modules import module as torch_module
 
 from . import _native, tree
 
@@ -27,6 +28,13 @@ _OPAQUE = (
 )  # fmt: skip
 _OPAQUE_PACKAGES = {"logging", "threading", "_thread", "weakref", "concurrent", "asyncio"}
 _MISSING = object()
+# Hooks that run with every module: one that is set after a capture would be missed.
+GLOBAL_HOOKS = (
+    "_global_forward_pre_hooks",
+    "_global_forward_hooks",
+    "_global_backward_pre_hooks",
+    "_global_backward_hooks",
+)
 
 
 @dataclasses.dataclass(slots=True)
@@ -53,6 +61,8 @@ class Snapshot:
         self.tensors: dict[int, tuple[str, torch.Tensor]] = {}
         self._seen: set[int] = set()
         self._watch_module(module)
+        for name in GLOBAL_HOOKS:
+            self._watch(getattr(torch_module, name), f"torch.nn.modules.module.{name}")
         self._facts: list[tuple] = []
         self._watch_pointers = None
         if with_tensors:

@@ -4,8 +4,11 @@ Built by translate/ and capture.py; read by module.py when it gathers and return
 """
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map
 
 from .sizes import Dim
 
@@ -29,16 +32,37 @@ class Input:
 
 
 @dataclasses.dataclass(slots=True)
+class View:
+    """One view op of torch's, to be applied anew: `args` and `kwargs` may hold sizes as Dims.
+
+    `index`: which of several results, as of a split.
+    """
+
+    op: Any
+    args: tuple
+    kwargs: dict
+    index: int | None = None
+
+    def apply(self, base: torch.Tensor, number: Callable[[Any], Any]) -> torch.Tensor:
+        """The view of `base`; `number` gives a Dim's value."""
+        args, kwargs = tree_map(number, (self.args, self.kwargs))
+        result = self.op(base, *args, **kwargs)
+        return result if self.index is None else result[self.index]
+
+
+@dataclasses.dataclass(slots=True)
 class Output:
     """One tensor that the module returned, each distinct tensor once.
 
-    Either the graph's output number `output`, or, passed through untouched, `source`: the user
-    tensor of that index in the call's flat list, or a parameter, buffer or tensor attribute.
+    Either the graph's output number `output`, or, where it is one of the call's own tensors,
+    `source`: the user tensor of that index in the call's flat list, or a parameter, buffer or
+    tensor attribute. Seen through `views`: what shares memory in eager does here.
     """
 
     output: int | None = None
     source: int | torch.Tensor | None = None
     requires_grad: bool = False
+    views: tuple[View, ...] = ()
 
 
 @dataclasses.dataclass(slots=True)

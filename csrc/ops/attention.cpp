@@ -1,4 +1,5 @@
-// Scaled dot-product attention as one op, and its gradient.
+// Scaled dot-product attention as one op, and its gradient. q, k, v and y are [B, H, T, D], or
+// [B, T, H, D] with heads_axis = 2, as a projection leaves them: no transposes then.
 #include <limits>
 
 #include "csrc/ops/ops.h"
@@ -7,24 +8,34 @@ namespace ort {
 namespace {
 
 void infer_attention(InferContext& c) {
+  const int64_t axis = c.attrs().i("heads_axis");
+  c.require(axis == 1 || axis == 2, "heads_axis is {}, expected 1 or 2", axis);
   for (size_t i = 0; i < 3; ++i)
-    c.require(!c.ranked(i) || c.rank(i) == 4, "{} has shape {}, expected [B, H, T, D]",
-              c.node().schema->inputs()[i].name, c.ranked(i) ? c.dims(i) : Dims{});
+    c.require(!c.ranked(i) || c.rank(i) == 4, "{} has shape {}, expected {}",
+              c.node().schema->inputs()[i].name, c.ranked(i) ? c.dims(i) : Dims{},
+              axis == 1 ? "[B, H, T, D]" : "[B, T, H, D]");
   if (!c.ranked(0) || !c.ranked(1) || !c.ranked(2)) return c.out(0, c.dtype(), std::nullopt);
   const Dims &q = c.dims(0), &k = c.dims(1), &v = c.dims(2);
-  const bool heads = !q[1].value() || !k[1].value() || *q[1].value() % *k[1].value() == 0;
-  c.require(heads, "q has {} heads, k has {}, expected a multiple", q[1], k[1]);
+  const auto h = static_cast<size_t>(axis), t = 3 - h;
+  const bool heads = !q[h].value() || !k[h].value() || *q[h].value() % *k[h].value() == 0;
+  c.require(heads, "q has {} heads, k has {}, expected a multiple", q[h], k[h]);
   c.require(!(q[3].value() && k[3].value()) || q[3] == k[3],
             "q has shape {}, k has shape {}: sizes of a head differ", q, k);
   c.out(0, c.dtype(), Dims{q[0], q[1], q[2], v[3]});
-  c.out(1, c.dtype(), Dims{q[0], q[1], q[2]});
+  c.out(1, c.dtype(), Dims{q[0], q[h], q[t]});
 }
 
 OpSchema& attention_attrs(OpSchema& schema) {
   return schema.attr_required("scale")
+      .attr("heads_axis", int64_t{1})
       .attr("causal", int64_t{0})
       .attr("dropout", 0.0)
       .attr("counter", int64_t{0});
+}
+
+// Swaps [B, H, T, D] and [B, T, H, D] where the call's heads are not at axis 1.
+Value heads_first(const Call& c, Value x) {
+  return c.attrs().i("heads_axis") == 1 ? x : transpose(x, {0, 2, 1, 3});
 }
 
 // Key and value heads shared by groups of query heads: [B, Hk, S, D] -> [B, H, S, D].
@@ -44,8 +55,9 @@ Value causal_mask(Graph& g, const Dim& t, const Dim& s) {
 // softmax(q k^T scale + mask) v; a row whose every key is masked gives zeros, as torch does.
 Outputs attention(const Call& c) {
   Graph& g = c.graph();
-  const Value q = c.x(0);
-  const Value k = repeat_heads(c.x(1), q.dim(1)), v = repeat_heads(c.x(2), q.dim(1));
+  const Value q = heads_first(c, c.x(0));
+  const Value k = repeat_heads(heads_first(c, c.x(1)), q.dim(1));
+  const Value v = repeat_heads(heads_first(c, c.x(2)), q.dim(1));
   Value scores = matmul(q, swap_last(k)) * c.attrs().f("scale");
   const Value lowest = number(-std::numeric_limits<double>::infinity(), scores);
   if (c.attrs().i("causal")) scores = where(causal_mask(g, q.dim(2), k.dim(2)), scores, lowest);
@@ -60,7 +72,7 @@ Outputs attention(const Call& c) {
   if (c.attrs().f("dropout") > 0.0)
     p = g.emit1("ort::Dropout", {p, c.x(4)},
                 {{"ratio", c.attrs().f("dropout")}, {"counter", c.attrs().i("counter")}});
-  Outputs out{matmul(p, v)};
+  Outputs out{heads_first(c, matmul(p, v))};
   if (c.outputs() > 1) out.push_back(squeeze(log(sum) + safe, {-1}));
   return out;
 }
@@ -79,9 +91,10 @@ Outputs attention_gradient(const Backward& b) {
 // The same mathematics from q, k, v and the row sums: p is made again, never stored.
 Outputs attention_grad(const Call& c) {
   Graph& g = c.graph();
-  const Value dy = c.x(0), q = c.x(1);
+  const Value dy = heads_first(c, c.x(0)), q = heads_first(c, c.x(1));
   const Dim heads = q.dim(1);
-  const Value k = repeat_heads(c.x(2), heads), v = repeat_heads(c.x(3), heads);
+  const Value k = repeat_heads(heads_first(c, c.x(2)), heads);
+  const Value v = repeat_heads(heads_first(c, c.x(3)), heads);
   const double scale = c.attrs().f("scale");
   Value scores = matmul(q, swap_last(k)) * scale;
   const Value lowest = number(-std::numeric_limits<double>::infinity(), scores);
@@ -97,26 +110,28 @@ Outputs attention_grad(const Call& c) {
   };
   const Value dv = matmul(swap_last(drop(p)), dy);
   const Value dp = drop(matmul(dy, swap_last(v)));
-  const Value ds = p * (dp - reduce_sum(dy * c.x(6), {-1}));
+  const Value ds = p * (dp - reduce_sum(dy * heads_first(c, c.x(6)), {-1}));
   const Value dq = matmul(ds, k) * scale, dk = matmul(swap_last(ds), q) * scale;
   // Shared heads: sum over the group.
-  const auto ungroup = [&](Value d, Value original) {
-    const Dims to = original.dims();
-    if (to[1] == heads) return d;
-    const Dims full_dims = d.dims();
-    return reduce_sum(
-        reshape(d, {to[0], to[1], floor_div(heads, to[1]), full_dims[2], full_dims[3]}), {2},
-        false);
+  const auto ungroup = [&](Value d, const Dim& shared) {
+    if (shared == heads) return d;
+    const Dims to = d.dims();
+    return reduce_sum(reshape(d, {to[0], shared, floor_div(heads, shared), to[2], to[3]}), {2},
+                      false);
   };
-  Outputs out{dq, ungroup(dk, c.x(2)), ungroup(dv, c.x(3))};
+  const Dim shared = c.x(2).dim(c.attrs().i("heads_axis"));
+  Outputs out;
+  for (const Value d : {dq, ungroup(dk, shared), ungroup(dv, shared)})
+    out.push_back(heads_first(c, d));
   if (c.outputs() > 3) out.push_back(ds);
   return out;
 }
 
 void infer_attention_grad(InferContext& c) {
   for (size_t i = 0; i < 3; ++i) same_dims(c, i, i + 1);
-  if (c.ranked(1) && c.ranked(2))
-    c.out(3, c.dtype(), Dims{c.dims(1)[0], c.dims(1)[1], c.dims(1)[2], c.dims(2)[2]});
+  if (!c.ranked(1) || !c.ranked(2)) return;
+  const auto h = static_cast<size_t>(c.attrs().i("heads_axis")), t = 3 - h;
+  c.out(3, c.dtype(), Dims{c.dims(1)[0], c.dims(1)[h], c.dims(1)[t], c.dims(2)[t]});
 }
 
 }  // namespace

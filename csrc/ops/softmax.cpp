@@ -1,4 +1,6 @@
 // Softmax and its relatives over one axis.
+#include <algorithm>
+
 #include "csrc/ops/ops.h"
 
 namespace ort {

@@ -14,6 +14,11 @@ Value Pattern::operator[](const std::string& name) {
   return wildcards_[name] = value;
 }
 
+Value Pattern::maybe(const std::string& name) {
+  optional_.insert(name);
+  return (*this)[name];
+}
+
 Value Pattern::named(const std::string& name, Value value) {
   nodes_[name] = value.producer();
   return value;
@@ -84,8 +89,12 @@ class Matcher {
   }
 
   bool match_value(Value pattern, Value target, Match& match) {
-    if (!target) return miss(match, "an operand is absent");
     const auto wildcard = pattern_.wildcards().find(pattern.id);
+    if (!target)
+      return (wildcard != pattern_.wildcards().end() &&
+              pattern_.optional().count(wildcard->second) &&
+              match.values_.try_emplace(wildcard->second).first->second == Value{}) ||
+             miss(match, "an operand is absent");
     if (wildcard != pattern_.wildcards().end()) {
       const auto [found, added] = match.values_.try_emplace(wildcard->second, target);
       return found->second == target || miss(match, format("'{}' is two values", wildcard->second));
@@ -144,7 +153,8 @@ class Matcher {
 
   bool match_inputs(const Node& wanted, Node& node, Match& match, bool swapped) {
     for (size_t i = 0; i < wanted.in.size(); ++i) {
-      const Value target = node.input(swapped ? 1 - i : i);
+      const size_t at = swapped ? 1 - i : i;
+      const Value target = at < node.in.size() ? node.input(at) : Value{};
       const Value pattern = wanted.input(i);
       if (!pattern) {
         if (target) return miss(match, format("{} has more inputs", node.describe()));

@@ -16,6 +16,8 @@ class Pattern {
  public:
   explicit Pattern(const OpSet& ops) : graph_(std::make_unique<Graph>(ops, true)) {}
   Value operator[](const std::string& name);
+  // A wildcard that an absent operand matches too; Match gives no value for it then.
+  Value maybe(const std::string& name);
   Value named(const std::string& name, Value value);
   Value op(std::string_view name, std::initializer_list<Value> in, Attrs attrs = {}) {
     return graph_->emit1(name, in, std::move(attrs));
@@ -23,18 +25,20 @@ class Pattern {
   Graph& graph() const { return *graph_; }
   const std::map<ValueId, std::string>& wildcards() const { return names_; }
   const std::map<std::string, const Node*>& nodes() const { return nodes_; }
+  const std::set<std::string>& optional() const { return optional_; }
 
  private:
   std::unique_ptr<Graph> graph_;
   std::map<std::string, Value> wildcards_;
   std::map<ValueId, std::string> names_;
   std::map<std::string, const Node*> nodes_;
+  std::set<std::string> optional_;
 };
 
 // What a pattern was found to be.
 class Match {
  public:
-  Value operator[](const std::string& name) const;  // of a wildcard
+  Value operator[](const std::string& name) const;  // of a wildcard; none of an absent operand
   Node& node(const std::string& name) const;        // of a named node
   const Attrs& attrs(const std::string& name) const { return node(name).attrs; }
   Node& root() const { return *root_; }
@@ -45,7 +49,7 @@ class Match {
 
  private:
   friend class Matcher;
-  std::map<std::string, Value> values_;
+  std::map<std::string, Value> values_;  // an absent operand has none
   std::map<std::string, Node*> named_;
   std::map<const Node*, Node*> nodes_;  // pattern node -> graph node
   Node* root_ = nullptr;

@@ -25,6 +25,7 @@ const Rules& simplify_rules() {
       rules::same_shape_expand(),
       rules::identity_transpose(),
       rules::transpose_of_transpose(),
+      rules::attention_of_transposed(),
   };
   return *list;
 }

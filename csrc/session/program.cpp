@@ -106,6 +106,7 @@ std::shared_ptr<const Plan> Program::plan(const std::vector<Sizes>& input_sizes)
         n_inputs_);
   std::lock_guard lock(mutex_);
   if (!cache_.empty() && input_sizes == latest_sizes_) return cache_.front().second;
+  const double start = now_us();
   const Symbols symbols = solve_symbols(graph, input_sizes, n_inputs_);
   latest_sizes_.clear();  // until the plan is there
   const auto found = std::find_if(cache_.begin(), cache_.end(),
@@ -116,10 +117,10 @@ std::shared_ptr<const Plan> Program::plan(const std::vector<Sizes>& input_sizes)
     return cache_.front().second;
   }
   ++plans_;
-  const double start = now_us();
   cache_.emplace_front(symbols, make_plan(layout_, symbols));
+  planned_us_ = now_us() - start;
   dump_.plan(layout_, *cache_.front().second, symbols);
-  if (env::debug() >= 1) report(*cache_.front().second, (now_us() - start) / 1e6);
+  if (env::debug() >= 1) report(*cache_.front().second, planned_us_ / 1e6);
   if (cache_.size() > kKeptPlans) cache_.pop_back();
   latest_sizes_ = input_sizes;
   return cache_.front().second;

@@ -36,6 +36,8 @@ class Program {
   std::vector<size_t> saved_inputs(const Plan& plan) const;
   const Layout& layout() const { return layout_; }
   int plans() const { return plans_; }
+  // What the newest plan took, from unknown sizes to kernels prepared and memory placed.
+  double planned_us() const { return planned_us_; }
   std::shared_ptr<const Plan> latest();  // the plan used last; null before the first
 
  private:
@@ -54,6 +56,7 @@ class Program {
   std::list<std::pair<Symbols, std::shared_ptr<const Plan>>> cache_;
   std::vector<Sizes> latest_sizes_;  // of the plan at the front
   int plans_ = 0;
+  double planned_us_ = 0;
 };
 
 }  // namespace ort

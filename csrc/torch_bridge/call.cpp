@@ -23,6 +23,13 @@ std::shared_ptr<Program> Shared::program(const std::vector<size_t>& defined) {
   return slot;
 }
 
+bool Shared::eager_saves_input(size_t input, const std::vector<size_t>& defined) const {
+  return !saved || std::any_of(defined.begin(), defined.end(), [&](size_t output) {
+    const std::vector<size_t>& inputs = saved->at(output).inputs;
+    return std::find(inputs.begin(), inputs.end(), input) != inputs.end();
+  });
+}
+
 Call::Call(std::shared_ptr<Shared> shared, std::vector<at::Tensor> inputs, uint64_t key)
     : shared_(std::move(shared)), originals_(std::move(inputs)), key_(key) {
   for (const at::Tensor& tensor : originals_)
@@ -93,16 +100,36 @@ void Call::find_segments() {
   }
 }
 
-void Call::expect_backward() {
+void Call::expect_backward(const std::vector<at::Tensor>& outputs) {
   for (const at::Tensor& tensor : originals_) versions_.push_back(version_of(tensor));
+  for (size_t i = 0; i < shared_->n_user_outputs; ++i)
+    output_versions_.emplace_back(outputs[i].unsafeGetTensorImpl()->version_counter(),
+                                  version_of(outputs[i]));
   save_inputs();
   find_segments();
 }
 
+// What eager keeps too may not change; of anything else the backward reads a copy.
 void Call::save_inputs() {
-  for (const size_t i : program_->saved_inputs(*plan_))
-    if (i < originals_.size() && originals_[i].defined())
+  for (const size_t i : program_->saved_inputs(*plan_)) {
+    if (i >= originals_.size() || !originals_[i].defined()) continue;
+    if (shared_->eager_saves_input(i, defined_))
       saved_.emplace_back(i, torch::autograd::SavedVariable(originals_[i], false));
+    else if (inputs_[i].is_alias_of(originals_[i]))
+      inputs_[i] = inputs_[i].clone();
+  }
+}
+
+void Call::check_outputs(const std::vector<size_t>& defined) const {
+  if (!shared_->saved) return;
+  for (const size_t output : defined)
+    for (const size_t i : shared_->saved->at(output).outputs) {
+      const auto& [counter, version] = output_versions_[i];
+      check(counter.current_version() == version,
+            "one of the variables needed for gradient computation has been modified by an inplace "
+            "operation: output {} of the module is at version {}, expected version {}",
+            i, counter.current_version(), version);
+    }
 }
 
 void Call::run_forward_again(const std::vector<size_t>& defined) {
@@ -131,6 +158,7 @@ void Call::begin_backward(const std::vector<at::Tensor>& output_gradients, bool 
   std::vector<size_t> defined;
   for (size_t i = 0; i < output_gradients.size(); ++i)
     if (output_gradients[i].defined()) defined.push_back(i);
+  check_outputs(defined);
   end_backward();  // one that was asked for some inputs only may have stopped early
   for (auto& [index, variable] : saved_) {
     const at::Tensor now = variable.unpack(nullptr);

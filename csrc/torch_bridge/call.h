@@ -13,6 +13,12 @@
 
 namespace ort::bridge {
 
+// The graph inputs and outputs that eager's backward of one output reads: a write to one of them
+// between forward and backward is an error there, a write to any other is not.
+struct SavedByEager {
+  std::vector<size_t> inputs, outputs;
+};
+
 // What every call of one capture shares.
 struct Shared {
   std::shared_ptr<const Graph> graph;  // as captured
@@ -21,6 +27,7 @@ struct Shared {
   std::vector<bool> differentiable;  // by graph output
   std::vector<size_t> written;       // graph inputs that a call writes to afterwards
   size_t n_user_outputs = 0;
+  std::optional<std::vector<SavedByEager>> saved;  // by user output; none: every input, no output
   std::mutex mutex;
   std::map<std::vector<size_t>, std::shared_ptr<Program>>
       programs;                   // by the outputs with a gradient
@@ -29,6 +36,7 @@ struct Shared {
 
   // The program for these outputs' gradients; none: forward alone.
   std::shared_ptr<Program> program(const std::vector<size_t>& defined);
+  bool eager_saves_input(size_t input, const std::vector<size_t>& defined) const;
 };
 
 class Call {
@@ -39,7 +47,7 @@ class Call {
   std::vector<at::Tensor> forward(const std::vector<size_t>& defined);
   // After the forward's writes: keeps what the backward reads, in a way that notices later writes,
   // and fixes which segment hands over which gradient.
-  void expect_backward();
+  void expect_backward(const std::vector<at::Tensor>& outputs);
 
   // Called by the first backward node with the gradients of the differentiable outputs.
   void begin_backward(const std::vector<at::Tensor>& output_gradients, bool keep);
@@ -60,6 +68,7 @@ class Call {
   std::vector<at::Tensor> bind_outputs(size_t first, size_t last);
   void find_segments();
   void save_inputs();
+  void check_outputs(const std::vector<size_t>& defined) const;
   void run_forward_again(const std::vector<size_t>& defined);
 
   std::shared_ptr<Shared> shared_;
@@ -75,6 +84,7 @@ class Call {
   std::vector<std::vector<size_t>> handed_;
   std::vector<size_t> defined_;
   std::vector<uint32_t> versions_;  // of originals_, when the forward had run
+  std::vector<std::pair<c10::VariableVersion, uint32_t>> output_versions_;  // likewise
   uint64_t key_;
   bool ran_again_ = false;  // for other outputs: the first segment runs it all
   bool consumed_ = false;   // a backward may have overwritten the stash

@@ -6,6 +6,7 @@
 
 #include "csrc/core/error.h"
 #include "csrc/core/version.h"
+#include "csrc/torch_bridge/repeat.h"
 #include "csrc/torch_bridge/runner.h"
 #include "csrc/torch_bridge/watch.h"
 
@@ -38,9 +39,19 @@ CompileOptions options_of(const py::dict& items) {
   return options;
 }
 
+std::optional<std::vector<SavedByEager>> saved_of(const py::object& items) {
+  if (items.is_none()) return {};
+  std::vector<SavedByEager> result;
+  for (const auto& [inputs, outputs] :
+       items.cast<std::vector<std::pair<std::vector<size_t>, std::vector<size_t>>>>())
+    result.push_back({inputs, outputs});
+  return result;
+}
+
 std::shared_ptr<Runner> make_runner(const py::capsule& graph, const py::list& inputs,
                                     size_t n_user_outputs, const py::list& write_backs,
-                                    std::vector<size_t> wrt, const py::dict& options) {
+                                    std::vector<size_t> wrt, const py::object& saved,
+                                    const py::dict& options) {
   std::vector<Runner::Source> sources;
   for (const py::handle& item : inputs) sources.push_back(source_of(item));
   std::vector<Runner::WriteBack> writes;
@@ -49,7 +60,8 @@ std::shared_ptr<Runner> make_runner(const py::capsule& graph, const py::list& in
     writes.push_back({pair[0].cast<size_t>(), source_of(pair[1])});
   }
   return std::make_shared<Runner>(graph_of(graph), std::move(sources), n_user_outputs,
-                                  std::move(writes), std::move(wrt), options_of(options));
+                                  std::move(writes), std::move(wrt), saved_of(saved),
+                                  options_of(options));
 }
 
 py::list steps(const Runner& runner) {
@@ -74,13 +86,16 @@ PYBIND11_MODULE(_torch, m) {
   m.def("torch_version", [] { return ORT_TORCH_VERSION; });
   py::register_exception<ort::Error>(m, "Error", PyExc_RuntimeError);
   ort::bridge::bind_watch(m);
+  ort::bridge::bind_repeat(m);
   py::class_<Runner, std::shared_ptr<Runner>>(m, "Runner")
       .def(py::init(&ort::bridge::make_runner), py::arg("graph"), py::arg("inputs"),
-           py::arg("n_user_outputs"), py::arg("write_backs"), py::arg("wrt"), py::arg("options"))
+           py::arg("n_user_outputs"), py::arg("write_backs"), py::arg("wrt"), py::arg("saved"),
+           py::arg("options"))
       .def("compile", &Runner::compile, py::call_guard<py::gil_scoped_release>())
       .def("call", &Runner::call, py::call_guard<py::gil_scoped_release>())
       .def("steps", &ort::bridge::steps)
       .def("plans", &Runner::plans)
+      .def("planned_us", &Runner::planned_us)
       .def("start_profile", &Runner::start_profile)
       .def("trace", &ort::bridge::trace);
 }

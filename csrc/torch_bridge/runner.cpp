@@ -35,7 +35,7 @@ std::vector<size_t> guess_defined(const Graph& graph, const std::vector<bool>& d
 
 Runner::Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs,
                size_t n_user_outputs, std::vector<WriteBack> write_backs, std::vector<size_t> wrt,
-               CompileOptions options)
+               std::optional<std::vector<SavedByEager>> saved, CompileOptions options)
     : shared_(std::make_shared<Shared>()),
       inputs_(std::move(inputs)),
       write_backs_(std::move(write_backs)) {
@@ -45,6 +45,7 @@ Runner::Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs,
   shared_->options = std::move(options);
   shared_->wrt = std::move(wrt);
   shared_->n_user_outputs = n_user_outputs;
+  shared_->saved = std::move(saved);
   std::vector<ValueId> values;
   for (const size_t i : shared_->wrt) values.push_back(graph->inputs().at(i));
   const auto probe = graph->clone();
@@ -91,20 +92,29 @@ std::vector<at::Tensor> Runner::call(const std::vector<at::Tensor>& user) {
       resolve(write.target, user).copy_(outputs.at(write.output));
   }
   if (!defined.empty()) {
-    call->expect_backward();
+    call->expect_backward(outputs);
     attach(call, tensors, outputs);
   }
   outputs.resize(shared_->n_user_outputs);
   return outputs;
 }
 
-std::vector<Runner::StepInfo> Runner::steps() const {
-  std::vector<StepInfo> result;
+std::shared_ptr<Program> Runner::latest() const {
   std::lock_guard lock(shared_->mutex);
   auto found = shared_->programs.find(shared_->predicted);
   if (found == shared_->programs.end()) found = shared_->programs.begin();
-  if (found == shared_->programs.end()) return result;
-  const auto plan = found->second->latest();
+  return found == shared_->programs.end() ? nullptr : found->second;
+}
+
+double Runner::planned_us() const {
+  const auto program = latest();
+  return program ? program->planned_us() : 0;
+}
+
+std::vector<Runner::StepInfo> Runner::steps() const {
+  std::vector<StepInfo> result;
+  const auto program = latest();
+  const auto plan = program ? program->latest() : nullptr;
   if (!plan) return result;
   for (size_t i = 0; i < plan->steps.size(); ++i)
     result.push_back({plan->steps[i].name, std::string(plan->steps[i].provider),

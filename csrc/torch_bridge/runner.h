@@ -18,7 +18,8 @@ class Runner {
   };
 
   Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs, size_t n_user_outputs,
-         std::vector<WriteBack> write_backs, std::vector<size_t> wrt, CompileOptions options);
+         std::vector<WriteBack> write_backs, std::vector<size_t> wrt,
+         std::optional<std::vector<SavedByEager>> saved, CompileOptions options);
 
   // Compiles and plans for a call with these tensors, without running.
   void compile(const std::vector<at::Tensor>& user);
@@ -31,11 +32,13 @@ class Runner {
   };
   std::vector<StepInfo> steps() const;  // of the latest plan
   int plans() const;
+  double planned_us() const;  // what the newest plan of the latest program took
   const Shared& shared() const { return *shared_; }
   void start_profile();  // drops the times taken before
   std::shared_ptr<const Profile> profile() const { return shared_->profile; }  // null: none begun
 
  private:
+  std::shared_ptr<Program> latest() const;  // the program that ran last; null before the first
   const at::Tensor& resolve(const Source& source, const std::vector<at::Tensor>& user) const;
 
   std::shared_ptr<Shared> shared_;

@@ -22,8 +22,8 @@ def decompose(t: Any, args: list, kwargs: dict) -> Any:
     target = t.target
     if not target._can_decompose() or _RANDOM in target.tags:
         return None
+    from ..saved import storage_key
     from .refs import Ref, Storage
-    from .translator import storage_key
 
     traced = _traced_arguments(t.node)
     tensors = list(_tensor_leaves(traced))

@@ -16,12 +16,14 @@ from torch._ops import HigherOrderOperator, OpOverload
 
 from ..errors import NeedsExactSizes, NotCapturable
 from ..interface import Input
+from ..saved import storage_key
 from ..sizes import dim_of
 from .emit import FLOATING, Emitter, MissingOp, SymbolicFloat, dtype_name
 from .opaque import decompose, emit_opaque
 from .provenance import place_of_node
 from .refs import Link, Ref, Storage
 from .registry import INVERSES, RULES
+from .returned import Returned, returned
 
 # Checks on what the capture's guards and key already hold.
 _SKIPPED = {
@@ -32,6 +34,8 @@ _SKIPPED = {
     "sym_constrain_range_for_size.default",
     "sym_constrain_range.default",
 }
+# Off, these return their argument itself; traced they seem to copy it.
+_DROPOUTS = {"dropout.default", "feature_dropout.default", "alpha_dropout.default"}
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -49,19 +53,26 @@ class Placeholder:
 
 @dataclasses.dataclass(slots=True)
 class Translated:
-    """`inputs` in the graph's order; `outputs`: a Value and whether a gradient flows to it, or the
-    Input passed through; `writes`: (input, its new value)."""
+    """`inputs` in the graph's order; `outputs`: what forward returned; `writes`: (input, its new
+    value)."""
 
     inputs: list[Input]
-    outputs: list[tuple[Any, bool] | Input]
+    outputs: list[Returned]
     writes: list[tuple[Input, Any]]
     random_nodes: int
 
 
 def translate(
-    program: fx.GraphModule, graph: Any, placeholders: Sequence[Placeholder], grad_enabled: bool
+    program: fx.GraphModule,
+    graph: Any,
+    placeholders: Sequence[Placeholder],
+    grad_enabled: bool,
+    share_memory: bool = True,
 ) -> Translated:
-    """Emits `program` into `graph`. Raises NotCapturable naming op, module, file and line."""
+    """Emits `program` into `graph`. Raises NotCapturable naming op, module, file and line.
+
+    share_memory: outputs that share memory are views of one output or input, else all are values.
+    """
     t = Translator(graph, grad_enabled)
     refs, seen = [], {}
     nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
@@ -73,7 +84,7 @@ def translate(
         storage = seen[placeholder.memory] if node.users else None
         refs.append(Ref(storage, (), storage_key(node.meta["val"])) if storage else None)
     try:
-        return t.finish(t.run(program, refs))
+        return t.finish(t.run(program, refs), share_memory)
     except NotCapturable:
         raise
     except Exception as error:  # a defect of ours costs the speed, not the training
@@ -206,15 +217,9 @@ class Translator(Emitter):
                 return fx.map_arg(node.args[0], lambda n: env[n])
         raise AssertionError("an exported graph has no output node")
 
-    def finish(self, outputs: Sequence[Any]) -> Translated:
+    def finish(self, outputs: Sequence[Any], share_memory: bool) -> Translated:
         """Reads the outputs and the written inputs after the last node."""
-        results: list[Any] = []
-        for ref in outputs:
-            source = ref.storage.source
-            if source is not None and not ref.links:
-                results.append(source)
-            else:
-                results.append((ref.read(self), ref.tainted and ref.read(self).dtype in FLOATING))
+        results = returned(self, outputs, share_memory)
         writes = [(s.source, s.value) for s in self.storages if s.version]
         return Translated(self.inputs, results, writes, self._random_nodes)
 
@@ -340,8 +345,10 @@ class Translator(Emitter):
         value = self._checked(value, val, name)
         key = storage_key(val)
         base = args[0] if args and isinstance(args[0], Ref) else None
+        if base is not None and name in _DROPOUTS and value is base.read(self):
+            return base
         if base is not None and key is not None and base.key == key:
-            if value is base.read(self):
+            if value is base.read(self) and name != "detach.default":
                 return Ref(base.storage, base.links, key, value)
             rest = tuple(self._read(list(args[1:])))
             link = self._link(name, rest, self._read(kwargs), index)
@@ -416,16 +423,6 @@ class Translator(Emitter):
             module, file, line, recompute = place
             self.g.set_where(module or "", file or "", line or 0)
             self.g.set_recompute(recompute)
-
-
-def storage_key(val: Any) -> int | None:
-    """Equal for traced tensors that share memory."""
-    if not isinstance(val, torch.Tensor):
-        return None
-    try:
-        return val.untyped_storage()._cdata
-    except (NotImplementedError, RuntimeError):
-        return None
 
 
 def functional_name(name: str) -> str:

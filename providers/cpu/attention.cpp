@@ -24,20 +24,29 @@ struct Shape {
   uint32_t counter;
   Sizes mask_strides;  // over [B, H, T, S]; empty: no mask
   bool bool_mask = false;
+  bool heads_last = false;  // [B, T, H, D] in place of [B, H, T, D]
+  // Of a tensor with n heads of t rows of d: where the first row of a head is, and the next after
+  // it.
+  int64_t at(int64_t b, int64_t h, int64_t n, int64_t t, int64_t d) const {
+    return heads_last ? (b * t * n + h) * d : (b * n + h) * t * d;
+  }
+  int64_t stride(int64_t n, int64_t d) const { return heads_last ? n * d : d; }
   int64_t work() const { return B * H * T * S * (D + Dv) / 8; }
 };
 
 Shape shape_of(const Request& r, size_t q) {
   const Sizes &qs = r.sizes(q), &ks = r.sizes(q + 1), &vs = r.sizes(q + 2);
   Shape s{};
+  s.heads_last = r.attrs().i("heads_axis") == 2;
+  const size_t h = s.heads_last ? 2 : 1, t = 3 - h;
   s.B = qs[0];
-  s.H = qs[1];
-  s.T = qs[2];
+  s.H = qs[h];
+  s.T = qs[t];
   s.D = qs[3];
-  s.Hk = ks[1];
-  s.S = ks[2];
+  s.Hk = ks[h];
+  s.S = ks[t];
   s.Dv = vs[3];
-  const bool fits = ks[0] == s.B && vs[0] == s.B && vs[1] == s.Hk && vs[2] == s.S && ks[3] == s.D &&
+  const bool fits = ks[0] == s.B && vs[0] == s.B && vs[h] == s.Hk && vs[t] == s.S && ks[3] == s.D &&
                     s.Hk > 0 && s.H % s.Hk == 0;
   if (!fits) r.refuse("q, k and v have shapes {}, {} and {}", qs, ks, vs);
   s.block = std::clamp<int64_t>(kScores / std::max<int64_t>(s.S, 1), 8, 128);
@@ -61,7 +70,11 @@ struct Block {
   int64_t b, h, t0, rows;
   int64_t keys() const { return s.causal ? std::min(s.S, t0 + rows) : s.S; }
   int64_t head() const { return b * s.H + h; }
-  int64_t kv_head() const { return b * s.Hk + h / (s.H / s.Hk); }
+  // Offsets of the block's first row in q and y, and of its head in k and v.
+  int64_t q_at() const { return s.at(b, h, s.H, s.T, s.D) + t0 * s.stride(s.H, s.D); }
+  int64_t y_at() const { return s.at(b, h, s.H, s.T, s.Dv) + t0 * s.stride(s.H, s.Dv); }
+  int64_t k_at() const { return s.at(b, h / (s.H / s.Hk), s.Hk, s.S, s.D); }
+  int64_t v_at() const { return s.at(b, h / (s.H / s.Hk), s.Hk, s.S, s.Dv); }
   uint64_t flat(int64_t row) const {
     return static_cast<uint64_t>((head() * s.T + t0 + row) * s.S);
   }
@@ -97,8 +110,8 @@ void mask_scores(const Block& k, const AttentionRows& f, const void* mask, float
 void make_scores(const Block& k, const AttentionRows& f, const float* q, const float* key,
                  const void* mask, float* scores) {
   const Shape& s = k.s;
-  sgemm(k.rows, k.keys(), s.D, s.scale, {q + (k.head() * s.T + k.t0) * s.D, s.D},
-        {key + k.kv_head() * s.S * s.D, s.D, true}, 0.0f, scores, s.S);
+  sgemm(k.rows, k.keys(), s.D, s.scale, {q + k.q_at(), s.stride(s.H, s.D)},
+        {key + k.k_at(), s.stride(s.Hk, s.D), true}, 0.0f, scores, s.S);
   mask_scores(k, f, mask, scores);
 }
 
@@ -129,9 +142,9 @@ std::unique_ptr<Kernel> attention(const Request& r) {
                   if (s.dropout > 0)
                     f.dropout(x, x, k.keys(), seed, s.counter, k.flat(row), s.dropout);
                 }
-                const float* v = input<float>(args, 2) + k.kv_head() * s.S * s.Dv;
-                sgemm(k.rows, s.Dv, k.keys(), 1.0f, {scores, s.S}, {v, s.Dv}, 0.0f,
-                      output<float>(args) + (head * s.T + t0) * s.Dv, s.Dv);
+                const float* v = input<float>(args, 2) + k.v_at();
+                sgemm(k.rows, s.Dv, k.keys(), 1.0f, {scores, s.S}, {v, s.stride(s.Hk, s.Dv)}, 0.0f,
+                      output<float>(args) + k.y_at(), s.stride(s.H, s.Dv));
               }
             },
             most);
@@ -151,8 +164,9 @@ void gradient_block(const Block& k, const AttentionRows& f, const GradPointers& 
                     float* ds) {
   const Shape& s = k.s;
   const int64_t rows_at = k.head() * s.T + k.t0, keys = k.keys();
-  const float* dy = g.dy + rows_at * s.Dv;
-  const float* key = g.k + k.kv_head() * s.S * s.D;
+  const int64_t q_stride = s.stride(s.H, s.D), y_stride = s.stride(s.H, s.Dv);
+  const int64_t k_stride = s.stride(s.Hk, s.D), v_stride = s.stride(s.Hk, s.Dv);
+  const float* dy = g.dy + k.y_at();
   make_scores(k, f, g.q, g.k, g.mask, p);
   for (int64_t row = 0; row < k.rows; ++row)
     f.probabilities(p + row * s.S, keys, g.lse[rows_at + row]);
@@ -163,13 +177,13 @@ void gradient_block(const Block& k, const AttentionRows& f, const GradPointers& 
       f.dropout(p + row * s.S, ds + row * s.S, keys, g.seed, s.counter, k.flat(row), s.dropout);
     dropped = ds;
   }
-  const int64_t v_at = k.kv_head() * s.S * s.Dv;
-  sgemm(keys, s.Dv, k.rows, 1.0f, {dropped, s.S, true}, {dy, s.Dv}, 1.0f, g.dv + v_at, s.Dv);
-  sgemm(k.rows, keys, s.Dv, 1.0f, {dy, s.Dv}, {g.v + v_at, s.Dv, true}, 0.0f, ds, s.S);
+  sgemm(keys, s.Dv, k.rows, 1.0f, {dropped, s.S, true}, {dy, y_stride}, 1.0f, g.dv + k.v_at(),
+        v_stride);
+  sgemm(k.rows, keys, s.Dv, 1.0f, {dy, y_stride}, {g.v + k.v_at(), v_stride, true}, 0.0f, ds, s.S);
   for (int64_t row = 0; row < k.rows; ++row) {
     float* d = ds + row * s.S;
     if (s.dropout > 0) f.dropout(d, d, keys, g.seed, s.counter, k.flat(row), s.dropout);
-    const float delta = f.dot(dy + row * s.Dv, g.y + (rows_at + row) * s.Dv, s.Dv);
+    const float delta = f.dot(dy + row * y_stride, g.y + k.y_at() + row * y_stride, s.Dv);
     f.score_gradient(p + row * s.S, d, keys, delta);
     if (g.dmask) {
       float* to = g.dmask + (rows_at + row) * s.S;
@@ -177,9 +191,18 @@ void gradient_block(const Block& k, const AttentionRows& f, const GradPointers& 
       std::fill(to + keys, to + s.S, 0.0f);
     }
   }
-  sgemm(k.rows, s.D, keys, s.scale, {ds, s.S}, {key, s.D}, 0.0f, g.dq + rows_at * s.D, s.D);
-  sgemm(keys, s.D, k.rows, s.scale, {ds, s.S, true}, {g.q + rows_at * s.D, s.D}, 1.0f,
-        g.dk + k.kv_head() * s.S * s.D, s.D);
+  sgemm(k.rows, s.D, keys, s.scale, {ds, s.S}, {g.k + k.k_at(), k_stride}, 0.0f, g.dq + k.q_at(),
+        q_stride);
+  sgemm(keys, s.D, k.rows, s.scale, {ds, s.S, true}, {g.q + k.q_at(), q_stride}, 1.0f,
+        g.dk + k.k_at(), k_stride);
+}
+
+void clear_head(const Shape& s, int64_t unit, const GradPointers& g) {
+  const int64_t b = unit / s.Hk, h = unit % s.Hk;
+  for (int64_t row = 0; row < s.S; ++row) {
+    std::fill_n(g.dk + s.at(b, h, s.Hk, s.S, s.D) + row * s.stride(s.Hk, s.D), s.D, 0.0f);
+    std::fill_n(g.dv + s.at(b, h, s.Hk, s.S, s.Dv) + row * s.stride(s.Hk, s.Dv), s.Dv, 0.0f);
+  }
 }
 
 // A unit is a key head with all its query heads, so that no two threads add to one dk or dv. A
@@ -222,8 +245,7 @@ std::unique_ptr<Kernel> attention_grad(const Request& r) {
             [&](int64_t begin, int64_t end, int thread) {
               float* p = static_cast<float*>(args.scratch) + thread * 2 * floats;
               for (int64_t unit = begin; unit < end; ++unit) {
-                std::fill_n(g.dk + unit * s.S * s.D, s.S * s.D, 0.0f);
-                std::fill_n(g.dv + unit * s.S * s.Dv, s.S * s.Dv, 0.0f);
+                clear_head(s, unit, g);
                 for (int64_t i = 0; i < group; ++i)
                   for (int64_t t0 = 0; t0 < s.T; t0 += s.block) {
                     const int64_t h = unit % s.Hk * group + i;

@@ -1,5 +1,7 @@
 // Convolutions and their gradients on oneDNN. Values are plain NCHW; the layouts that oneDNN
 // prefers live inside a kernel.
+#include <algorithm>
+
 #include "providers/cpu/onednn.h"
 #include "providers/cpu/provider.h"
 #include "providers/cpu/window.h"

@@ -1,6 +1,7 @@
 // Finding kernels, and the conditions and small arithmetic that families share.
 #include "providers/cpu/registry.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace ort::cpu {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "providers/cpu/packed_product.h"
+#include "providers/cpu/parallel.h"
 #include "providers/cpu/provider.h"
 #include "providers/cpu/sgemm.h"
 #include "providers/cpu/tile.h"
@@ -29,6 +31,13 @@ Layer layer_of(const Request& r, size_t x, size_t w, size_t recurrent) {
     r.refuse("x has shape {}, w {}, r {}, which direction {} does not fit", xs, ws, rs,
              l.direction);
   return l;
+}
+
+constexpr int64_t kGateWork = 30;  // an element of a gate row, in parallel_for's units
+
+// Floats up to the next cache line, where oneDNN wants its memory to start.
+int64_t whole_lines(int64_t floats) {
+  return (floats + 15) / 16 * 16;
 }
 
 // A vector instruction over one row.
@@ -60,10 +69,12 @@ void advance(const Steps& steps, int64_t H, float* gates, const float* cell, flo
 struct Forward {
   const Layer& l;
   const Steps& steps;
+  const PackedProduct& recurrent;
   const float *x, *w, *r, *b, *h0, *c0;
   float *y, *gates;  // may be null: nobody wants them
   float *h, *c;      // [D, B, H]: the state, at the end the last one
   float* sums;       // [T B, 4 H]
+  void* packed;      // r of one direction
 
   void start(int64_t d) const {
     const int64_t B = l.B, H = l.H;
@@ -82,21 +93,26 @@ struct Forward {
   void run(int64_t d) const {
     const int64_t B = l.B, H = l.H;
     start(d);
+    recurrent.pack(r + d * 4 * H * H, packed);
     for (int64_t n = 0; n < l.T; ++n) {
       const int64_t t = l.step(d, n);
       float* step = sums + t * B * 4 * H;
-      sgemm(B, 4 * H, H, 1.0f, {h + d * B * H, H}, {r + d * 4 * H * H, H, true}, 1.0f, step, 4 * H);
-      for (int64_t row = 0; row < B; ++row) {
-        float *gate = step + row * 4 * H, *state = c + (d * B + row) * H;
-        float* hidden = h + (d * B + row) * H;
-        advance(steps, H, gate, state, state, hidden);
-        const int64_t at = l.row(t, d) + row;
-        if (y) std::copy(hidden, hidden + H, y + at * H);
-        if (!gates) continue;
-        std::copy(gate, gate + 4 * H, gates + at * 5 * H);
-        std::copy(state, state + H, gates + at * 5 * H + 4 * H);
-      }
+      recurrent.run(h + d * B * H, step, packed);
+      parallel_for(B, B * H * kGateWork, [&](int64_t begin, int64_t end, int) {
+        for (int64_t row = begin; row < end; ++row) finish(d, t, row, step + row * 4 * H);
+      });
     }
+  }
+
+  // One row of one step, whose sums of the gates are there.
+  void finish(int64_t d, int64_t t, int64_t row, float* gate) const {
+    const int64_t H = l.H, at = l.row(t, d) + row;
+    float *state = c + (d * l.B + row) * H, *hidden = h + (d * l.B + row) * H;
+    advance(steps, H, gate, state, state, hidden);
+    if (y) std::copy(hidden, hidden + H, y + at * H);
+    if (!gates) return;
+    std::copy(gate, gate + 4 * H, gates + at * 5 * H);
+    std::copy(state, state + H, gates + at * 5 * H + 4 * H);
   }
 };
 
@@ -106,7 +122,8 @@ std::unique_ptr<Kernel> lstm(const Request& r) {
   const bool wants_y = r.wants(0), wants_h = r.wants(1), wants_c = r.wants(2),
              wants_gates = r.wants(3);
   const Steps steps;
-  const int64_t floats = l.T * l.B * 4 * l.H + 2 * l.states();
+  const PackedProduct recurrent(l.B, 4 * l.H, l.H, true, true);
+  const int64_t packed_at = whole_lines(l.T * l.B * 4 * l.H + 2 * l.states());
   return make_kernel(
       "LSTM",
       [=](const Args& args) {
@@ -114,6 +131,7 @@ std::unique_ptr<Kernel> lstm(const Request& r) {
         float* sums = scratch + 2 * l.states();
         const Forward f{l,
                         steps,
+                        recurrent,
                         input<float>(args, 0),
                         input<float>(args, 1),
                         input<float>(args, 2),
@@ -124,10 +142,11 @@ std::unique_ptr<Kernel> lstm(const Request& r) {
                         wants_gates ? output<float>(args, 3) : nullptr,
                         wants_h ? output<float>(args, 1) : scratch,
                         wants_c ? output<float>(args, 2) : scratch + l.states(),
-                        sums};
+                        sums,
+                        scratch + packed_at};
         for (int64_t d = 0; d < l.D; ++d) f.run(d);
       },
-      static_cast<size_t>(floats) * sizeof(float));
+      static_cast<size_t>(packed_at) * sizeof(float) + recurrent.scratch_bytes());
 }
 
 // The sweep back: da, the gradients of the gates' sums of every step, then one product each for x,
@@ -135,14 +154,16 @@ std::unique_ptr<Kernel> lstm(const Request& r) {
 struct Sweep {
   const Layer& l;
   const Steps& steps;
+  const PackedProduct& recurrent;
   const float *dy, *dy_h, *dy_c, *x, *w, *r, *h0, *c0, *y, *gates;
   float *dx, *dw, *dr, *db, *dh, *dc;
-  float *da, *before, *bent;  // [T B, 4 H], [T B, H] and [H] of scratch
+  float *da, *before, *bent;  // [T B, 4 H], [T B, H] and [B, H] of scratch
+  void* packed;               // r of one direction
 
   // One row of one step; dh and dc of the row go from after the step to before it, without the part
   // of dh that comes through the gates.
   void gate_gradients(const float* gate, const float* cell_before, float* dstate, float* dcell,
-                      float* to) const {
+                      float* bent, float* to) const {
     const int64_t H = l.H;
     apply(steps.tanh, bent, gate + 4 * H, nullptr, H);
     for (int64_t k = 0; k < H; ++k) {
@@ -160,22 +181,25 @@ struct Sweep {
     const int64_t B = l.B, H = l.H, t = l.step(d, n);
     float *dstate = dh + d * B * H, *dcell = dc + d * B * H, *slope = da + t * B * 4 * H;
     const int64_t past = n > 0 ? l.row(l.step(d, n - 1), d) : 0;
-    for (int64_t row = 0; row < B; ++row) {
-      const int64_t at = l.row(t, d) + row, state = (d * B + row) * H;
-      for (int64_t k = 0; k < H; ++k) dstate[row * H + k] += dy[at * H + k];
-      const float* c_before = n > 0 ? gates + (past + row) * 5 * H + 4 * H : c0 + state;
-      const float* h_before = n > 0 ? y + (past + row) * H : h0 + state;
-      std::copy(h_before, h_before + H, before + (t * B + row) * H);
-      gate_gradients(gates + at * 5 * H, c_before, dstate + row * H, dcell + row * H,
-                     slope + row * 4 * H);
-    }
-    sgemm(B, H, 4 * H, 1.0f, {slope, 4 * H}, {r + d * 4 * H * H, H}, 0.0f, dstate, H);
+    parallel_for(B, B * H * kGateWork, [&](int64_t begin, int64_t end, int) {
+      for (int64_t row = begin; row < end; ++row) {
+        const int64_t at = l.row(t, d) + row, state = (d * B + row) * H;
+        for (int64_t k = 0; k < H; ++k) dstate[row * H + k] += dy[at * H + k];
+        const float* c_before = n > 0 ? gates + (past + row) * 5 * H + 4 * H : c0 + state;
+        const float* h_before = n > 0 ? y + (past + row) * H : h0 + state;
+        std::copy(h_before, h_before + H, before + (t * B + row) * H);
+        gate_gradients(gates + at * 5 * H, c_before, dstate + row * H, dcell + row * H,
+                       bent + row * H, slope + row * 4 * H);
+      }
+    });
+    recurrent.run(slope, dstate, packed);
   }
 
   void run(int64_t d) const {
     const int64_t B = l.B, H = l.H, rows = l.T * B;
     std::copy(dy_h + d * B * H, dy_h + (d + 1) * B * H, dh + d * B * H);
     std::copy(dy_c + d * B * H, dy_c + (d + 1) * B * H, dc + d * B * H);
+    recurrent.pack(r + d * 4 * H * H, packed);
     for (int64_t n = l.T; n-- > 0;) step_back(d, n);
     sgemm(rows, l.I, 4 * H, 1.0f, {da, 4 * H}, {w + d * 4 * H * l.I, l.I}, d > 0 ? 1.0f : 0.0f, dx,
           l.I);
@@ -196,12 +220,14 @@ std::unique_ptr<Kernel> lstm_grad(const Request& r) {
   const int64_t counts[6] = {l.T * l.B * l.I, l.D * 4 * l.H * l.I, l.D * 4 * l.H * l.H,
                              l.D * 8 * l.H,   l.states(),          l.states()};
   std::vector<int64_t> spare(6, -1);
-  int64_t floats = l.T * l.B * 5 * l.H + l.H;
+  const PackedProduct recurrent(l.B, l.H, 4 * l.H, false, false);
+  int64_t floats = l.T * l.B * 5 * l.H + l.B * l.H;
   for (size_t i = 0; i < 6; ++i) {
     if (r.wants(i)) continue;
     spare[i] = floats;
     floats += counts[i];
   }
+  const int64_t packed_at = whole_lines(floats);
   return make_kernel(
       "LSTMGrad",
       [=](const Args& args) {
@@ -211,13 +237,32 @@ std::unique_ptr<Kernel> lstm_grad(const Request& r) {
           return spare[i] < 0 ? output<float>(args, i) : scratch + spare[i];
         };
         float* before = scratch + l.T * l.B * 4 * l.H;
-        const Sweep sweep{
-            l,      steps,  in(0),  in(1),  in(2),   in(3),  in(4),
-            in(5),  in(6),  in(7),  in(8),  in(9),   out(0), out(1),
-            out(2), out(3), out(4), out(5), scratch, before, before + l.T * l.B * l.H};
+        const Sweep sweep{l,
+                          steps,
+                          recurrent,
+                          in(0),
+                          in(1),
+                          in(2),
+                          in(3),
+                          in(4),
+                          in(5),
+                          in(6),
+                          in(7),
+                          in(8),
+                          in(9),
+                          out(0),
+                          out(1),
+                          out(2),
+                          out(3),
+                          out(4),
+                          out(5),
+                          scratch,
+                          before,
+                          before + l.T * l.B * l.H,
+                          scratch + packed_at};
         for (int64_t d = 0; d < l.D; ++d) sweep.run(d);
       },
-      static_cast<size_t>(floats) * sizeof(float));
+      static_cast<size_t>(packed_at) * sizeof(float) + recurrent.scratch_bytes());
 }
 
 Verdict usual_lstm(const Node& node) {

@@ -1,4 +1,5 @@
 // Batch normalisation with torch's running statistics, and its gradient.
+#include <algorithm>
 #include <cmath>
 
 #include "providers/reference/reference.h"

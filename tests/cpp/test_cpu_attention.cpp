@@ -17,6 +17,7 @@ struct Case {
   bool causal;
   int mask;  // 0: none, 1: bool [B, 1, 1, S], 2: float [T, S], 3: bool with a whole row masked
   double dropout;
+  int64_t heads_axis = 1;
 };
 
 Tensor mask_of(const Case& c) {
@@ -47,10 +48,15 @@ TEST(CpuAttention, MatchesItsDefinition) {
                                          {2, 2, 2, 5, 7, 8, 8, false, 1, 0.25},
                                          {1, 2, 1, 9, 9, 16, 16, true, 2, 0.5},
                                          {2, 2, 2, 200, 40, 16, 16, false, 3, 0},
-                                         {1, 4, 4, 130, 600, 8, 8, true, 0, 0.1}}) {
+                                         {1, 4, 4, 130, 600, 8, 8, true, 0, 0.1},
+                                         {2, 4, 2, 6, 6, 8, 4, true, 2, 0.2, 2},
+                                         {2, 2, 1, 200, 40, 16, 16, false, 3, 0, 2}}) {
     Graph g(default_ops());
-    const Sizes qs{c.B, c.H, c.T, c.D}, ks{c.B, c.Hk, c.S, c.D}, vs{c.B, c.Hk, c.S, c.Dv};
-    const Sizes ys{c.B, c.H, c.T, c.Dv};
+    const auto sizes = [&](int64_t heads, int64_t rows, int64_t width) {
+      return c.heads_axis == 1 ? Sizes{c.B, heads, rows, width} : Sizes{c.B, rows, heads, width};
+    };
+    const Sizes qs = sizes(c.H, c.T, c.D), ks = sizes(c.Hk, c.S, c.D), vs = sizes(c.Hk, c.S, c.Dv);
+    const Sizes ys = sizes(c.H, c.T, c.Dv);
     const Value q = g.input("q", f32(qs)), k = g.input("k", f32(ks)), v = g.input("v", f32(vs));
     const Value dy = g.input("dy", f32(ys));
     const Value key = g.input("key", Type::tensor(DType::u64, Dims{1}));
@@ -65,6 +71,7 @@ TEST(CpuAttention, MatchesItsDefinition) {
       mask = g.input("mask", Type::tensor(feed["mask"].dtype, fixed(feed["mask"].sizes)));
     }
     const Attrs attrs{{"scale", 0.3},
+                      {"heads_axis", c.heads_axis},
                       {"causal", int64_t{c.causal}},
                       {"dropout", c.dropout},
                       {"counter", int64_t{5}}};

@@ -12,9 +12,9 @@ from ortmodule import Options, ORTModule
 STRICT = Options(fallback="error")
 
 
-def build(name, dropout, seed=0):
+def build(name, dropout, seed=0, **start):
     torch.manual_seed(seed)
-    module, batch = zoo.MODELS[name](dropout=dropout)
+    module, batch = zoo.MODELS[name](dropout=dropout, **start)
     return module.train(), batch
 
 
@@ -85,19 +85,17 @@ def train(module, batch, steps=50):
     return losses
 
 
-# At 64x64 and batch 4 the last batch norms see 16 values a channel: eager's gradients are 1.5% off
-# float64's, ours as much (mean ratio 0.97 over the parameters), and from there runs diverge.
-CHAOTIC = pytest.mark.xfail(
-    strict=False, reason="ResNet-50's losses amplify rounding from step 1 on"
-)
+# At 64x64 and batch 4 ResNet-50's plain start is chaotic: rounding of 7e-5 in the last features,
+# ours and eager's alike (test_resnet_rounds_no_worse_than_eager), turns the sign of one to three
+# values before a ReLU, each a whole percent of the gradient. Where each block starts as the
+# identity, as torchvision offers it and Goyal et al. (2017, section 5.1) train, the losses agree.
+START = {"resnet50": {"zero_init_residual": True}}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=CHAOTIC) if n == "resnet50" else n for n in zoo.MODELS]
-)
+@pytest.mark.parametrize("name", zoo.MODELS)
 def test_fifty_steps_follow_eager(name):
-    eager, batch = build(name, 0.0)
+    eager, batch = build(name, 0.0, **START.get(name, {}))
     exact = copy.deepcopy(eager).double()
     ours = ORTModule(copy.deepcopy(eager), STRICT)
     mine, theirs = train(ours, batch), train(eager, batch)
@@ -107,6 +105,36 @@ def test_fifty_steps_follow_eager(name):
     for i, (a, b, c) in enumerate(zip(mine, theirs, reference, strict=True)):
         near = math.isclose(a, b, rel_tol=1e-3) or abs(a - c) <= 2 * abs(b - c)
         assert near, f"step {i}: ours {a}, eager {b}, float64 {c}"
+
+
+class BlockOutputs(torch.nn.Module):
+    """What each block of a torchvision ResNet gives."""
+
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, x):
+        net = self.net
+        outputs = [net.maxpool(net.relu(net.bn1(net.conv1(x))))]
+        for layer in (net.layer1, net.layer2, net.layer3, net.layer4):
+            for block in layer:
+                outputs.append(block(outputs[-1]))
+        return outputs
+
+
+def test_resnet_rounds_no_worse_than_eager():
+    """From the plain start, the distance to float64 after each of the 17 blocks: 0.99 to 1.05 of
+    eager's where this was written."""
+    classifier, batch = build("resnet50", 0.0)
+    eager = BlockOutputs(classifier.net)
+    exact = copy.deepcopy(eager).double()
+    ours = ORTModule(copy.deepcopy(eager), STRICT)
+    with torch.no_grad():
+        results = ours(batch["x"]), eager(batch["x"]), exact(batch["x"].double())
+    for i, (a, b, c) in enumerate(zip(*results, strict=True)):
+        mine, theirs = (a.double() - c).norm(), (b.double() - c).norm()
+        assert mine <= 1.25 * theirs, f"block {i}: off by {mine:.3e}, eager by {theirs:.3e}"
 
 
 def losses_of(seed, wrap, name, steps=3):

@@ -90,10 +90,10 @@ class _Classifier(nn.Module):
         return nn.functional.cross_entropy(self.net(x), labels)
 
 
-def resnet50(dropout=0.0, batch=4, length=None):
+def resnet50(dropout=0.0, batch=4, length=None, zero_init_residual=False):
     from torchvision.models import resnet50
 
-    net = _Classifier(resnet50(num_classes=5))
+    net = _Classifier(resnet50(num_classes=5, zero_init_residual=zero_init_residual))
     return net, {"x": torch.randn(batch, 3, 64, 64), "labels": torch.randint(0, 5, (batch,))}
 
 

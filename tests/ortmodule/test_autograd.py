@@ -249,6 +249,7 @@ def test_saved_tensors_hooks_do_not_change_results():
     for loss in losses:
         loss.backward()
     pair.compare()
+    pair.through_engine()
 
 
 def test_two_threads_call_one_module():

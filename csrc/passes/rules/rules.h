@@ -27,6 +27,9 @@ Rule same_shape_expand();
 Rule transpose_of_transpose();
 Rule identity_transpose();
 
+// attention.cpp: heads are read where the projections leave them
+Rule attention_of_transposed();
+
 // activation.cpp: activations written by hand
 Rule gelu_from_erf();
 Rule gelu_from_erf_half_outside();

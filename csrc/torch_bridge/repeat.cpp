@@ -1,0 +1,166 @@
+// Repeat: one walk over a call's arguments, comparing with what an earlier walk recorded.
+#include "csrc/torch_bridge/repeat.h"
+
+#include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/DefaultDtype.h>
+#include <c10/core/InferenceMode.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <bit>
+
+namespace py = pybind11;
+
+namespace ort::bridge {
+namespace {
+
+bool is_constant(PyObject* value) {
+  return value == Py_None || PyBool_Check(value) || PyLong_CheckExact(value) ||
+         PyFloat_CheckExact(value) || PyUnicode_CheckExact(value);
+}
+
+// Of two constants of one type; floats by their bits, so that nan equals nan and 0.0 not -0.0.
+bool equal(PyObject* a, PyObject* b) {
+  if (a == b) return true;
+  if (PyFloat_CheckExact(a))
+    return std::bit_cast<uint64_t>(PyFloat_AS_DOUBLE(a)) ==
+           std::bit_cast<uint64_t>(PyFloat_AS_DOUBLE(b));
+  return PyObject_RichCompareBool(a, b, Py_EQ) == 1;
+}
+
+Py_ssize_t size_of_container(PyObject* value) {
+  return PyDict_CheckExact(value) ? PyDict_Size(value) : PySequence_Fast_GET_SIZE(value);
+}
+
+bool is_contiguous(const at::Tensor& tensor) {
+  return tensor.layout() == at::kStrided && tensor.is_contiguous();
+}
+
+const void* memory_of(const at::Tensor& tensor) {
+  return tensor.has_storage() ? tensor.storage().data() : nullptr;
+}
+
+// The first of the tensors that `test` holds for; the number of tensors when there is none.
+template <class Test>
+size_t first_of(const std::vector<at::Tensor>& tensors, Test test) {
+  size_t i = 0;
+  while (i < tensors.size() && !test(tensors[i])) ++i;
+  return i;
+}
+
+size_t first_same(const std::vector<at::Tensor>& tensors, const at::Tensor& tensor) {
+  return first_of(tensors, [&](const at::Tensor& other) { return other.is_same(tensor); });
+}
+
+// Empty tensors share nothing.
+size_t first_shared(const std::vector<at::Tensor>& tensors, const at::Tensor& tensor) {
+  const void* memory = memory_of(tensor);
+  if (!memory) return tensors.size();
+  return first_of(tensors, [&](const at::Tensor& other) { return memory_of(other) == memory; });
+}
+
+}  // namespace
+
+struct Repeat::Seen {
+  size_t item = 0;
+  std::vector<at::Tensor> tensors;
+};
+
+Repeat::Modes Repeat::modes() {
+  return {at::GradMode::is_enabled(), c10::InferenceMode::is_enabled(),
+          at::autocast::is_autocast_enabled(at::kCPU), at::autocast::is_autocast_enabled(at::kCUDA),
+          c10::get_default_dtype_as_scalartype()};
+}
+
+std::unique_ptr<Repeat> Repeat::of(py::handle args, py::handle kwargs) {
+  auto repeat = std::make_unique<Repeat>();
+  std::vector<at::Tensor> tensors;
+  if (!repeat->record(args.ptr(), tensors) || !repeat->record(kwargs.ptr(), tensors)) return {};
+  return repeat;
+}
+
+bool Repeat::record(PyObject* value, std::vector<at::Tensor>& tensors) {
+  PyTypeObject* type = Py_TYPE(value);
+  if (THPVariable_CheckExact(value)) {
+    const at::Tensor& tensor = THPVariable_Unpack(value);
+    items_.push_back({type, {}});
+    tensors_.push_back({tensor.scalar_type(), tensor.device(), tensor.requires_grad(),
+                        is_contiguous(tensor), tensor.sizes().vec(), first_same(tensors, tensor),
+                        first_shared(tensors, tensor)});
+    tensors.push_back(tensor);
+    return true;
+  }
+  if (is_constant(value)) {
+    items_.push_back({type, py::reinterpret_borrow<py::object>(value)});
+    return true;
+  }
+  if (PyDict_CheckExact(value)) {
+    items_.push_back({type, {}, size_of_container(value)});
+    PyObject *key = nullptr, *item = nullptr;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(value, &at, &key, &item)) {
+      if (!PyUnicode_CheckExact(key)) return false;
+      items_.push_back({Py_TYPE(key), py::reinterpret_borrow<py::object>(key)});
+      if (!record(item, tensors)) return false;
+    }
+    return true;
+  }
+  if (!PyTuple_CheckExact(value) && !PyList_CheckExact(value)) return false;
+  items_.push_back({type, {}, size_of_container(value)});
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i)
+    if (!record(PySequence_Fast_GET_ITEM(value, i), tensors)) return false;
+  return true;
+}
+
+py::object Repeat::match(py::handle args, py::handle kwargs) const {
+  Seen seen;
+  if (modes() != modes_ || !matches(args.ptr(), seen) || !matches(kwargs.ptr(), seen))
+    return py::none();
+  py::list tensors;
+  for (const at::Tensor& tensor : seen.tensors)
+    tensors.append(py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor)));
+  return tensors;
+}
+
+bool Repeat::matches(PyObject* value, Seen& seen) const {
+  if (seen.item == items_.size()) return false;
+  const Item& item = items_[seen.item++];
+  if (Py_TYPE(value) != item.type) return false;
+  if (THPVariable_CheckExact(value)) return matches_tensor(value, seen);
+  if (item.value) return equal(item.value.ptr(), value);
+  return size_of_container(value) == item.count && matches_items(value, seen);
+}
+
+bool Repeat::matches_items(PyObject* value, Seen& seen) const {
+  if (!PyDict_CheckExact(value)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i)
+      if (!matches(PySequence_Fast_GET_ITEM(value, i), seen)) return false;
+    return true;
+  }
+  PyObject *key = nullptr, *item = nullptr;
+  Py_ssize_t at = 0;
+  while (PyDict_Next(value, &at, &key, &item))
+    if (!matches(key, seen) || !matches(item, seen)) return false;
+  return true;
+}
+
+bool Repeat::matches_tensor(PyObject* value, Seen& seen) const {
+  const at::Tensor& tensor = THPVariable_Unpack(value);
+  const Facts& facts = tensors_[seen.tensors.size()];
+  if (tensor.scalar_type() != facts.dtype || tensor.device() != facts.device ||
+      tensor.requires_grad() != facts.requires_grad || is_contiguous(tensor) != facts.contiguous ||
+      tensor.sizes() != at::IntArrayRef(facts.sizes) ||
+      first_same(seen.tensors, tensor) != facts.same ||
+      first_shared(seen.tensors, tensor) != facts.shared)
+    return false;
+  seen.tensors.push_back(tensor);
+  return true;
+}
+
+void bind_repeat(py::module_& m) {
+  py::class_<Repeat>(m, "Repeat")
+      .def_static("of", &Repeat::of, py::arg("args"), py::arg("kwargs"))
+      .def("match", &Repeat::match, py::arg("args"), py::arg("kwargs"));
+}
+
+}  // namespace ort::bridge
