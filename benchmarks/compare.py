@@ -108,6 +108,7 @@ def compare_fresh(kind: str, engines: list[str], rounds: int) -> list[dict]:
             command = [sys.executable, __file__, "--fresh", kind, engine]
             done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
             numbers[engine].append(float(done.stdout.split()[-1]))
+            print(f"{kind}, {engine}: {numbers[engine][-1]:.2f}", file=sys.stderr, flush=True)
     return rows(FRESH[kind].__doc__.split(":")[0], numbers, 1)
 
 

@@ -41,6 +41,16 @@ bool must_keep(const Node& node) {
          });
 }
 
+// Recomputed, it would ask for the checkpoint region before it, and that one for all before.
+bool follows_region(const Node& node) {
+  for (size_t i = 0; i < node.in.size(); ++i) {
+    const Node* producer = node.input(i) ? node.input(i).producer() : nullptr;
+    while (producer && producer->schema->is_view()) producer = producer->input(0).producer();
+    if (producer && producer->recompute) return true;
+  }
+  return false;
+}
+
 std::vector<const Node*> backward_readers(const Node& node) {
   std::vector<const Node*> readers;
   for (const ValueId id : node.out)
@@ -95,6 +105,7 @@ class Choice {
     if (must_keep(node)) return false;
     if (is_free(node) || node.recompute) return true;
     if (!node.schema->is_elementwise() || node.is("ort::Dropout")) return false;
+    if (follows_region(node)) return false;
     const auto readers = backward_readers(node);
     return is_cheap(node) || std::all_of(readers.begin(), readers.end(), [](const Node* reader) {
              return reader->schema->is_elementwise();

@@ -1,7 +1,8 @@
-// What the op table's tests and docs/ops.md ask of the engine: definitions, patterns, refusals.
+// What tests and docs/ops.md ask of the engine: definitions, patterns, refusals, the pool's bytes.
 #include <pybind11/stl.h>
 
 #include "csrc/bindings/bindings.h"
+#include "csrc/core/pool.h"
 #include "csrc/graph/expand.h"
 #include "csrc/ops/ops.h"
 #include "providers/provider.h"
@@ -48,6 +49,7 @@ void bind_inspect(py::module_& m) {
         "A copy in which every node of the op is replaced by its definition.");
   m.def("refusals", &refusals, py::arg("graph"), py::arg("provider"));
   m.def("pattern_refusal", &pattern_refusal, py::arg("op"));
+  m.def("pool_bytes", &pool_bytes, "Bytes that the memory pool holds, in use or idle.");
 }
 
 }  // namespace ort

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -17,10 +18,40 @@ namespace {
 
 constexpr size_t kHugePage = 2u << 20;
 
+// Idle blocks are bounded so that all of the pool's stays within this share of the most that was
+// ever in use at once: what other sizes left behind goes back to the system, the oldest first.
+constexpr size_t kSlackShare = 4, kSlack = 32u << 20;
+
+struct Idle {
+  uint8_t* data;
+  uint64_t since;
+};
+
 struct Pool {
   std::mutex mutex;
-  std::map<size_t, std::vector<uint8_t*>> idle;  // by capacity
+  std::map<size_t, std::vector<Idle>> idle;  // by capacity, oldest first
+  size_t used_bytes = 0, most_used = 0, idle_bytes = 0;
+  uint64_t clock = 0;
+
+  void use(size_t capacity) {
+    used_bytes += capacity;
+    most_used = std::max(most_used, used_bytes);
+  }
+  bool drop_oldest();
 };
+
+bool Pool::drop_oldest() {
+  auto oldest = idle.end();
+  for (auto at = idle.begin(); at != idle.end(); ++at)
+    if (!at->second.empty() &&
+        (oldest == idle.end() || at->second.front().since < oldest->second.front().since))
+      oldest = at;
+  if (oldest == idle.end()) return false;
+  std::free(oldest->second.front().data);
+  idle_bytes -= oldest->first;
+  oldest->second.erase(oldest->second.begin());
+  return true;
+}
 
 Pool& pool() {
   static Pool* instance = new Pool();
@@ -62,29 +93,42 @@ uint8_t* pool_take(size_t bytes, size_t* capacity) {
     std::lock_guard lock(pool().mutex);
     auto& blocks = pool().idle[*capacity];
     if (!blocks.empty()) {
-      uint8_t* data = blocks.back();
+      pool().use(*capacity);
+      uint8_t* data = blocks.back().data;
       blocks.pop_back();
+      pool().idle_bytes -= *capacity;
       return data;
     }
   }
-  return fresh(*capacity);
+  uint8_t* data = fresh(*capacity);
+  std::lock_guard lock(pool().mutex);
+  pool().use(*capacity);
+  return data;
 }
 
 void pool_give(uint8_t* data, size_t capacity) {
   if (!data) return;
-  std::lock_guard lock(pool().mutex);
-  pool().idle[capacity].push_back(data);
+  Pool& p = pool();
+  std::lock_guard lock(p.mutex);
+  p.idle[capacity].push_back({data, p.clock++});
+  p.used_bytes -= capacity;
+  p.idle_bytes += capacity;
+  const size_t bound = p.most_used + p.most_used / kSlackShare + kSlack;
+  while (p.used_bytes + p.idle_bytes > bound && p.drop_oldest()) {
+  }
 }
 
 size_t pool_trim() {
   std::lock_guard lock(pool().mutex);
-  size_t freed = 0;
-  for (auto& [capacity, blocks] : pool().idle) {
-    freed += capacity * blocks.size();
-    for (uint8_t* data : blocks) std::free(data);
-    blocks.clear();
+  const size_t freed = pool().idle_bytes;
+  while (pool().drop_oldest()) {
   }
   return freed;
+}
+
+size_t pool_bytes() {
+  std::lock_guard lock(pool().mutex);
+  return pool().used_bytes + pool().idle_bytes;
 }
 
 Block::Block(size_t bytes) {

@@ -25,6 +25,8 @@ uint8_t* pool_take(size_t bytes, size_t* capacity);
 void pool_give(uint8_t* data, size_t capacity);
 // Returns idle blocks to the system; gives how many bytes.
 size_t pool_trim();
+// Of blocks in use and idle ones.
+size_t pool_bytes();
 
 // Throws unless the machine has that much memory at all: sizes may come from a hostile file, and an
 // overcommitted allocation would end the process when it is touched.
