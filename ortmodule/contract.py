@@ -25,7 +25,7 @@ from torch.nn.modules import module as torch_module
 
 from .errors import NotCapturable
 from .guards import GLOBAL_HOOKS
-from .markers import mark_region, stand_ins
+from .markers import ctc_loss, mark_region, stand_ins
 
 _LOCK = threading.RLock()
 _HOOKS = {
@@ -141,6 +141,7 @@ def capturing() -> Iterator[None]:
         for name in ("manual_seed", "set_rng_state"):  # fork_rng ends with the second
             for home in (torch, torch.random):
                 replace(home, name, _refused(f"forward calls torch.{name}"))
+        replace(torch, "ctc_loss", lambda _: ctc_loss)
         _silence_export(stack, owner)
         _replace_apply(stack, owner)
         _replace_recurrent(stack, owner)

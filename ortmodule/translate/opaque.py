@@ -100,17 +100,18 @@ def emit_opaque(t: Any, args: list, kwargs: dict) -> Any:
 
 
 def _operator(target: Any) -> Any:
-    """torch's own operator for a recurrent layer's stand-in, which takes the same arguments."""
+    """torch's own operator for a stand-in (markers.py), which takes the same arguments."""
     if target.namespace != "ortmodule":
         return target
-    return getattr(torch.ops.aten, target.name().removeprefix("ortmodule::")).input
+    packet = getattr(torch.ops.aten, target.name().removeprefix("ortmodule::"))
+    return packet.Tensor if "Tensor" in packet.overloads() else packet.input
 
 
 def _draws(target: Any, operator: Any, args: list) -> bool:
-    if target.namespace == "ortmodule":  # a recurrent layer draws for its dropout alone
-        dropout, train = args[5:7]
-        return bool(dropout > 0 and train)
-    return _RANDOM in operator.tags
+    if _RANDOM not in operator.tags or target.namespace != "ortmodule":
+        return _RANDOM in operator.tags
+    dropout, train = args[5:7]  # a recurrent layer draws for its dropout alone
+    return bool(dropout > 0 and train)
 
 
 def _type_of(t: Any, val: Any) -> str:

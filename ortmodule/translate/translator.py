@@ -166,14 +166,17 @@ class Translator(Emitter):
 
     def traced_arguments(self, change: Callable[[Any, bool], Any]) -> tuple:
         """The running op's (args, kwargs) as traced, each value through change(val, tainted)."""
-        refs = iter([x for x in _leaves(self.given) if isinstance(x, Ref)])
 
-        def value(val: Any) -> Any:
-            if isinstance(val, (list, tuple)):
-                return [value(v) for v in val]
-            return change(val, isinstance(val, torch.Tensor) and next(refs).tainted)
+        def traced(arg: Any, given: Any) -> Any:
+            if isinstance(arg, dict):
+                return {k: traced(v, given[k]) for k, v in arg.items()}
+            if isinstance(arg, (list, tuple)):
+                return [traced(a, g) for a, g in zip(arg, given, strict=True)]
+            if isinstance(arg, fx.Node):
+                return traced(_traced_value(arg), given)
+            return change(arg, isinstance(given, Ref) and given.tainted)
 
-        return fx.map_arg((self.node.args, self.node.kwargs), lambda n: value(n.meta.get("val")))
+        return tuple(traced((self.node.args, self.node.kwargs), self.given))
 
     def refuse(self, reason: str, op: str | None = None, kind: type = NotCapturable) -> None:
         """Raises NotCapturable with the place of the running node."""
@@ -449,6 +452,12 @@ class Translator(Emitter):
             module, file, line, recompute = place
             self.g.set_where(module or "", file or "", line or 0)
             self.g.set_recompute(recompute)
+
+
+def _traced_value(node: fx.Node) -> Any:
+    if node.op == "get_attr" and "val" not in node.meta:
+        return operator.attrgetter(node.target)(node.graph.owning_module)
+    return node.meta.get("val")
 
 
 def functional_name(name: str) -> str:

@@ -100,6 +100,8 @@ OPS = {
     "rnn": (lambda: Layer(nn.RNN(4, 5)), SERIES),
     "rnn_relu": (lambda: Layer(nn.RNN(4, 5, nonlinearity="relu")), SERIES),
     "lstm_projected": (lambda: nn.Sequential(nn.LSTM(4, 5, proj_size=2), First()), SERIES),
+    "ctc": (lambda: Ctc(), SERIES),
+    "ctc_of_lists": (lambda: Ctc("mean"), SERIES),
     "bilinear": (lambda: Bilinear(), X),
     "fold": (lambda: Op(lambda x: F.fold(x, (4, 4), 2, stride=2), 4), torch.randn(2, 8, 4)),
     "embeddings": (lambda: Tables(), torch.tensor([[1, 2, 3], [4, 0, 1]])),
@@ -119,6 +121,22 @@ def _loop(x):
 class First(nn.Module):
     def forward(self, pair):
         return pair[0]
+
+
+class Ctc(nn.Module):
+    """Targets and lengths are integers: no gradient flows to them."""
+
+    def __init__(self, reduction="none"):
+        super().__init__()
+        self.linear, self.reduction = nn.Linear(4, 4), reduction
+        self.register_buffer("targets", torch.tensor([[1, 2], [3, 1], [2, 2]]))
+        self.register_buffer("lengths", torch.tensor([7, 6, 5]))
+        self.register_buffer("counts", torch.tensor([2, 2, 1]))
+
+    def forward(self, x):
+        scores = self.linear(x).log_softmax(-1)
+        lengths = (self.lengths, self.counts) if self.reduction == "none" else ([7] * 3, [2] * 3)
+        return F.ctc_loss(scores, self.targets, *lengths, reduction=self.reduction)
 
 
 class Bilinear(nn.Module):
@@ -381,6 +399,19 @@ def test_draws_are_eagers(segment_bytes):
     same(found[1], found[0], "result")
     same(found[2], found[0], "result of the kept capture")
     assert ours.explain().captures == 1
+
+
+def test_dropout_between_recurrent_layers():
+    """It draws from torch's generator in training, as eager does, and in eval not at all."""
+    eager = Layer(nn.GRU(4, 5, 3, dropout=0.5))
+    ours = ORTModule(copy.deepcopy(eager), options(fallback="error"))
+    for train in (True, False):
+        found = []
+        for module in (eager, ours):
+            torch.manual_seed(4)
+            y = module.train(train)(SERIES)
+            found.append([y, *gradients(module, [], total(y)), torch.rand(1)])
+        same(found[1], found[0], "result")
 
 
 def test_what_draws_only_does_not_carry_a_gradient():
