@@ -263,7 +263,7 @@ FUNCTIONS = {
     "exp": torch.exp, "sqrt": lambda h: h.abs().sqrt(), "rsqrt": lambda h: h.abs().rsqrt(),
     "reciprocal": torch.reciprocal, "square": torch.square, "log": lambda h: h.abs().log(),
     "pow": lambda h: h.abs() ** 1.5, "amax": lambda h: h.amax(-1), "cumsum": lambda h: h.cumsum(0),
-    "norm": lambda h: h.norm(dim=-1), "prod": lambda h: h.prod(-1), 
+    "norm": lambda h: h.norm(dim=-1), "prod": lambda h: h.prod(-1),
     "div": lambda h: 1.0 / (h.abs() + 1),
     "view": lambda h: h.exp().view(-1), "transposed": lambda h: h.tanh().t(),
 }  # fmt: skip
