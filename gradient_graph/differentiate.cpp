@@ -88,7 +88,8 @@ class Differentiation {
           node.qualified(), node.describe());
     Insertion here(graph_, nullptr, "gradient of " + node.qualified());
     graph_.context.where = node.where;
-    if (!dy[0]) dy[0] = zeros_like(node.output(0));
+    // Rules may rely on the first gradient; those of variadic outputs look at each.
+    if (!dy[0] && !node.schema->outputs()[0].variadic) dy[0] = zeros_like(node.output(0));
     const Outputs contributions = node.schema->gradient_rule()(Backward(graph_, node, dy, needs));
     for (size_t i = 0; i < contributions.size() && i < needs.size(); ++i)
       if (needs[i] && contributions[i]) accept(node, i, contributions[i]);

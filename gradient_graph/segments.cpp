@@ -5,6 +5,8 @@
 #include <map>
 #include <numeric>
 
+#include "csrc/graph/schema.h"
+
 namespace ort::grad {
 namespace {
 
@@ -19,8 +21,11 @@ class Marker {
   static constexpr int kUnmarked = 1 << 30;
 
   void mark(Value value, int segment) {
-    std::vector<Node*> stack;
-    if (value.producer()) stack.push_back(value.producer());
+    if (value.producer()) mark(value.producer(), segment);
+  }
+
+  void mark(Node* last, int segment) {
+    std::vector<Node*> stack{last};
     while (!stack.empty()) {
       Node* node = stack.back();
       stack.pop_back();
@@ -44,6 +49,9 @@ std::vector<int> assign_segments(Graph& graph, size_t n_forward, size_t segment_
   Marker marker(graph);
   const auto& outputs = graph.outputs();
   for (size_t i = 0; i < n_forward; ++i) marker.mark(graph.value(outputs[i].value), -1);
+  // what draws random numbers or checks does so where the program says, whoever reads its outputs
+  for (Node* node : graph.order())
+    if (node->schema->has_effect(*node)) marker.mark(node, -1);
   std::vector<size_t> order(outputs.size() - n_forward);
   std::iota(order.begin(), order.end(), 0);
   const auto gradient = [&](size_t i) { return graph.value(outputs[n_forward + i].value); };

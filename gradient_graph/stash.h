@@ -1,14 +1,25 @@
 // Keep or recompute: what the backward reads of the forward.
 #pragma once
 
+#include <optional>
+#include <set>
+
 #include "csrc/graph/graph.h"
 
 namespace ort::grad {
 
-// Clones into the backward the forward nodes that cost less than keeping their results: views,
-// constants, casts and element-wise nodes whose operands the backward has anyway, and everything
-// marked `recompute`. Runs after assign_segments; CSE must not run afterwards. Returns how many
+struct StashOptions {
+  Symbols sizes;                 // of the call at hand; a symbol that is not here counts as 64
+  std::optional<size_t> budget;  // bytes that may be kept
+  std::set<ValueId> copied;      // graph inputs that would have to be copied to be read later
+};
+
+// Chooses the values to keep as a minimum cut over their bytes and clones into the backward the
+// forward nodes that make the rest. Without a budget only what is cheap is recomputed: views,
+// constants, element-wise nodes where they join a region of the backward, and everything marked
+// `recompute`; with one, as little more as makes it fit, whole layers in the end. Throws when
+// nothing does. Runs after assign_segments; CSE must not run afterwards. Returns how many nodes
 // were cloned.
-size_t recompute_cheap(Graph& graph);
+size_t choose_stash(Graph& graph, const StashOptions& options = {});
 
 }  // namespace ort::grad

@@ -138,6 +138,9 @@ def capturing() -> Iterator[None]:
         replace(torch_checkpoint, "_checkpoint_without_reentrant_generator", _no_generator)
         for name in ("register_hook", "register_post_accumulate_grad_hook"):
             replace(torch.Tensor, name, _refused(f"forward calls Tensor.{name}"))
+        for name in ("manual_seed", "set_rng_state"):  # fork_rng ends with the second
+            for home in (torch, torch.random):
+                replace(home, name, _refused(f"forward calls torch.{name}"))
         _silence_export(stack, owner)
         _replace_apply(stack, owner)
         _replace_recurrent(stack, owner)

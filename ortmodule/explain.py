@@ -8,7 +8,8 @@ import pathlib
 
 @dataclasses.dataclass(frozen=True)
 class Fallback:
-    """Something that ran in eager PyTorch: the op at fault, the user's module and line, why."""
+    """What PyTorch ran: a whole module in eager, or one operator as a step of the plan (provider
+    aten). The op at fault, the user's module and line, why."""
 
     op: str | None
     module: str | None
@@ -37,8 +38,9 @@ class Report:
     """What an ORTModule has done so far.
 
     providers: steps of the latest forward plan and its backward plan, by provider.
-    fallbacks: what ran in eager, and why. captures, plans: how many were made. steps: in order.
+    fallbacks: what PyTorch ran, and why. captures, plans: how many were made. steps: in order.
     planned_ms: what the newest plan took, from sizes not seen before to kernels ready to run.
+    stash_bytes: what the latest forward plan keeps for its backward; arena_bytes: what both need.
     trace: the latest call's steps as trace events (JSON); None unless Options.profile is on.
     """
 
@@ -48,6 +50,8 @@ class Report:
     plans: int
     steps: list[Step]
     planned_ms: float = 0.0
+    stash_bytes: int = 0
+    arena_bytes: int = 0
     trace: str | None = dataclasses.field(default=None, repr=False)
 
     def write_trace(self, path: str | os.PathLike) -> None:
@@ -59,6 +63,8 @@ class Report:
     def __str__(self) -> str:
         made = f"plans {self.plans} (the newest took {self.planned_ms:.1f} ms)"
         lines = [f"captures {self.captures}, {made}, steps {len(self.steps)}"]
+        megabytes = self.arena_bytes / 1e6, self.stash_bytes / 1e6
+        lines.append("  arena {:.1f} MB, {:.1f} MB of it stash".format(*megabytes))
         lines += [f"  {name}: {count} steps" for name, count in sorted(self.providers.items())]
         names = collections.Counter((s.provider, s.name) for s in self.steps)
         times = collections.defaultdict(float)
@@ -68,6 +74,6 @@ class Report:
         for (provider, name), count in names.most_common():
             time = f"  {times[provider, name]:9.0f} us" if timed else ""
             lines.append(f"  {count:5d} x {provider:10s}{time}  {name}")
-        lines.append("no fallbacks" if not self.fallbacks else "fallbacks to eager:")
+        lines.append("no fallbacks" if not self.fallbacks else "fallbacks to PyTorch:")
         lines += [f"  {fallback}" for fallback in self.fallbacks]
         return "\n".join(lines)

@@ -20,11 +20,15 @@ from .explain import Fallback, Report, Step
 from .export import export
 from .guards import Snapshot, call_key
 from .options import Options
+from .rehearse import eager_error
 
 # Captures kept for one module, least recently used dropped.
 _KEPT = 16
 # A call that was refused is tried again when the module changed, this many times.
 _TRIES = 3
+# Where this many captures in a row served fewer calls each, something changes all the time: the
+# module runs in eager until it has been the same for as many calls as that.
+_UNSETTLED, _FEW = 8, 4
 _OWN = ("explain", "export_onnx", "module")
 
 
@@ -47,7 +51,9 @@ class ORTModule(nn.Module):
             state[shared] = module.__dict__[shared]
         state["_kept"] = collections.OrderedDict()
         state["_refused"] = {}
+        state["_unsettled"] = {}
         state["_fallbacks"] = {}
+        state["_on_aten"] = {}
         state["_captures"] = 0
         state["_latest"] = None
         state["_repeat"] = None
@@ -61,6 +67,10 @@ class ORTModule(nn.Module):
                 "The module's are at model.module",
                 stacklevel=2,
             )
+
+    def __new__(cls, module: nn.Module | None = None, _options: Options | None = None):
+        """Of a class that has the special methods of `module`'s: a Sequential's items, its len."""
+        return super().__new__(_class_for(cls, type(module)))
 
     # --- the wrapped module shows through ---------------------------------------------------
 
@@ -143,7 +153,15 @@ class ORTModule(nn.Module):
             outputs = kept.run(tensors, self._options.profile)
         except _native.torch_bridge().Error as error:  # as an index out of range: eager's own error
             return self._fall_back(NotCapturable(f"the engine: {error}"), None, args, kwargs)
+        kept.calls += 1
+        if not kept.ran:  # before that it may be a call that eager refuses too
+            self._note(kept)
         return kept.capture.result(outputs, tensors, binding)
+
+    def _note(self, kept: "_Kept") -> None:
+        kept.ran = True
+        self.__dict__["_captures"] += 1
+        self._on_aten.update(dict.fromkeys(kept.operators()))
 
     def _find(self, key: tuple, tensors: list):
         refused = self._refused.get(key)
@@ -156,8 +174,26 @@ class ORTModule(nn.Module):
             binding = kept.capture.bind(tensors)
             if binding is not None:
                 self._kept.move_to_end(key)
+                self._unsettled.pop(key, None)
                 return kept, binding
-        return None
+        return self._wait_until_settled(key)
+
+    def _wait_until_settled(self, key: tuple) -> NotCapturable | None:
+        """Why this call runs in eager although it could be captured; None when it is captured."""
+        newest = self._kept.get(key, ())[:_UNSETTLED]
+        if len(newest) < _UNSETTLED or sum(kept.calls for kept in newest) >= _UNSETTLED * _FEW:
+            return None
+        change = newest[0].capture.snapshot.changed()
+        if change is None:  # other sizes, not another state
+            return None
+        waiting = self._unsettled.get(key)
+        if waiting is None or waiting.snapshot.changed() is not None:
+            reason = f"{change.partition(' was ')[0]} changes from call to call"
+            waiting = self._unsettled[key] = _Unsettled(
+                NotCapturable(reason), Snapshot(self._wrapped)
+            )
+        waiting.calls += 1
+        return waiting.error if waiting.calls <= _UNSETTLED * _FEW else None
 
     def _capture(self, key: tuple, tensors: list, args: tuple, kwargs: dict):
         try:
@@ -168,7 +204,6 @@ class ORTModule(nn.Module):
             tries = self._refused[key].tries + 1 if key in self._refused else 1
             self._refused[key] = _Refused(error, Snapshot(self._wrapped), tries)
             return error
-        self.__dict__["_captures"] += 1
         self._kept.setdefault(key, []).insert(0, kept)
         del self._kept[key][_KEPT:]
         while len(self._kept) > _KEPT:
@@ -178,7 +213,10 @@ class ORTModule(nn.Module):
     def _fall_back(self, error: NotCapturable, key: tuple | None, args: tuple, kwargs: dict):
         """Runs eagerly; what eager refuses too is the caller's mistake: nothing to report."""
         if self._options.fallback == "error":
-            raise error
+            mistake = eager_error(self._wrapped, args, kwargs)
+            if mistake is not None:
+                self._refused.pop(key, None)
+            raise mistake or error
         try:
             result = self._wrapped(*args, **kwargs)
         except Exception:
@@ -194,14 +232,18 @@ class ORTModule(nn.Module):
 
     def explain(self) -> Report:
         """What ran so far: steps by provider, fallbacks with their reasons, captures and plans."""
-        kept = self._latest
-        steps = kept.steps() if kept is not None else []
-        providers = collections.Counter(step.provider for step in steps)
+        fallbacks = [*self._fallbacks, *self._on_aten]
         plans = sum(k.runner.plans() for group in self._kept.values() for k in group)
-        planned_ms = kept.runner.planned_us() / 1e3 if kept is not None else 0.0
-        trace = kept.runner.trace() if kept is not None else None
-        counts = self._captures, plans
-        return Report(dict(providers), list(self._fallbacks), *counts, steps, planned_ms, trace)
+        kept = self._latest
+        if kept is None:
+            return Report({}, fallbacks, self._captures, plans, [])
+        steps, runner = kept.steps(), kept.runner
+        providers = collections.Counter(step.provider for step in steps)
+        stash, arena = runner.memory()
+        return Report(
+            dict(providers), fallbacks, self._captures, plans, steps,
+            runner.planned_us() / 1e3, stash, arena, runner.trace(),
+        )  # fmt: skip
 
     def export_onnx(self, path: str | os.PathLike, inputs: tuple | dict | None = None) -> None:
         """Writes the module in eval mode as an ONNX file of standard ops (opset 26, IR 13).
@@ -225,7 +267,8 @@ class _Kept:
 
     def __init__(self, captured: Capture, options: Options):
         self.capture = captured
-        self.times: dict[int, float] = {}
+        self.ran = False
+        self.calls = 0
         sources = [i.index if i.role == "user" else i.tensor for i in captured.inputs]
         wrt = [k for k, i in enumerate(captured.inputs) if i.requires_grad]
         n_outputs = len({o.output for o in captured.outputs} - {None})
@@ -247,6 +290,14 @@ class _Kept:
             self.runner.start_profile()
         return self.runner.call(tensors)
 
+    def operators(self) -> list[Fallback]:
+        """The steps that torch's own operators run, for want of an op of the engine's."""
+        reason = "the engine has no op for it: torch's own runs as a step of the plan"
+        return [
+            Fallback(op, module or None, file or None, line or None, reason)
+            for op, module, file, line in self.runner.operators()
+        ]
+
     def steps(self) -> list[Step]:
         return [Step(*step) for step in self.runner.steps()]
 
@@ -267,6 +318,30 @@ class _Refused:
 
     def still_holds(self) -> bool:
         return self.tries >= _TRIES or self.snapshot.changed() is None
+
+
+class _Unsettled:
+    """The state of a module that changes all the time, and for how many calls it has held."""
+
+    def __init__(self, error: NotCapturable, snapshot: Snapshot):
+        self.error, self.snapshot, self.calls = error, snapshot, 0
+
+
+@functools.cache
+def _class_for(wrapper: type, wrapped: type) -> type:
+    """A subclass of `wrapper` with the special methods that `wrapped` adds to nn.Module's."""
+    names = [n for n in dir(wrapped) if n[:2] == n[-2:] == "__" and not hasattr(nn.Module, n)]
+    methods = {n: _forwarded(n) for n in names if callable(getattr(wrapped, n))}
+    return type(wrapper.__name__, (wrapper,), methods) if methods else wrapper
+
+
+def _forwarded(name: str):
+    def method(self, *args, **kwargs):
+        result = getattr(self._wrapped, name)(*args, **kwargs)
+        return self if result is self._wrapped else result
+
+    method.__name__ = name
+    return method
 
 
 def _with_signature_of(module: nn.Module, wrapper: ORTModule):

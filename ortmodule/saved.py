@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 
 
 def storage_key(tensor: Any) -> int | None:
@@ -29,8 +30,11 @@ def seen_as_they_are() -> contextlib.AbstractContextManager:
 
 def saved_storages(outputs: Sequence[torch.Tensor]) -> list[set[int]] | None:
     """For each output the storages that the nodes behind it saved; None where it is not known."""
+    if not _known(outputs):
+        return None
     saved: dict[Any, set[int]] = {}
-    return [_behind(output.grad_fn, saved) for output in outputs] if _known(outputs) else None
+    with disable_proxy_modes_tracing():  # looking compares sizes, which is no part of forward
+        return [_behind(output.grad_fn, saved) for output in outputs]
 
 
 def _known(outputs: Sequence[torch.Tensor]) -> bool:
@@ -61,10 +65,10 @@ def _behind(root: Any, saved: dict[Any, set[int]]) -> set[int]:
 def _saved_by(node: Any) -> set[int]:
     keys = set()
     for name in dir(node):
-        if not name.startswith("_saved_"):
+        if not name.startswith("_raw_saved_"):  # tensors; what else is saved are numbers
             continue
         try:
-            value = getattr(node, name)
+            value = getattr(node, name.removeprefix("_raw"))
         except RuntimeError:  # forward wrote to it: eager's backward is an error whatever follows
             continue
         for tensor in value if isinstance(value, (list, tuple)) else [value]:

@@ -13,7 +13,7 @@ import pathlib
 import re
 
 _PAGE = pathlib.Path(__file__).with_name("view.html")
-_NODE = re.compile(r"  (?P<key>[^=]+?) = (?P<op>[\w:.]+)\(")
+_NODE = re.compile(r"  (?P<key>[^=]*?) ?= (?P<op>[\w:.]+)\(")
 _PLAN_PARTS = (
     "symbols", "arena", "retained", "separate", "forward_steps", "steps", "values", "refusals",
 )  # fmt: skip
@@ -65,7 +65,7 @@ class Dump:
 def parse_node(line: str) -> Line:
     """A node's line of the graph text; its comment holds types, place and rule, in that order."""
     found = _NODE.match(line)
-    text, _, comment = line.strip().rpartition("  # ")
+    text, _, comment = line.lstrip().rpartition("  # ")
     types, *notes = comment.split("; ")
     by = notes.pop().removeprefix("by ") if notes and notes[-1].startswith("by ") else ""
     return Line(found["key"], found["op"], text, types, "; ".join(notes), by)

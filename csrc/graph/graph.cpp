@@ -211,7 +211,9 @@ size_t Graph::node_count() const {
 
 Value Graph::ensure_output(Node* node, size_t i) {
   if (i < node->out.size() && node->out[i] != kNone) return node->output(i);
-  check(i < node->schema->outputs().size(), "[{}] has no output {}", node->qualified(), i);
+  const auto& ports = node->schema->outputs();
+  check(i < ports.size() || (!ports.empty() && ports.back().variadic), "[{}] has no output {}",
+        node->qualified(), i);
   while (node->out.size() <= i) node->out.push_back(kNone);
   node->out[i] = new_value({}, node, static_cast<int>(i)).id;
   infer(node);

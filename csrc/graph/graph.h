@@ -120,7 +120,7 @@ struct Node {
   std::shared_ptr<const Where> where;
   std::string by;          // the rule that made it
   int segment = -1;        // of the backward; -1: forward
-  bool recompute = false;  // inside a checkpoint region
+  bool recompute = false;  // to save memory: in a checkpoint region, or for a memory budget
   Node* prev = nullptr;
   Node* next = nullptr;
   bool dead = false;

@@ -94,8 +94,8 @@ OpSchema& OpSchema::view() {
   nature_ = Nature::view;
   return *this;
 }
-OpSchema& OpSchema::effect() {
-  effect_ = true;
+OpSchema& OpSchema::effect(Condition when) {
+  effect_ = std::move(when);
   return *this;
 }
 OpSchema& OpSchema::shape(Shape shape) {
@@ -205,6 +205,10 @@ int64_t InferContext::axis(int64_t axis, int64_t rank) const {
 void InferContext::out(size_t i, DType dtype, std::optional<Dims> dims) {
   if (!wants(i)) return;
   graph_.set_type(node_.output(i), Type::tensor(dtype, std::move(dims)));
+}
+
+void InferContext::out_opaque(size_t i) {
+  if (wants(i)) graph_.set_type(node_.output(i), {Type::Kind::opaque, DType::undefined, {}});
 }
 
 void InferContext::out_contents(size_t i, Dims dims) {

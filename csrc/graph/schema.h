@@ -46,6 +46,7 @@ class InferContext {
   int64_t axis(int64_t axis, int64_t rank) const;            // normalised and checked
   bool wants(size_t i) const { return i < node_.out.size() && node_.out[i] != kNone; }
   void out(size_t i, DType dtype, std::optional<Dims> dims);
+  void out_opaque(size_t i);  // a value that only the provider that made it can read
   void out_contents(size_t i, Dims dims);
   Dim fresh() { return graph_.fresh_symbol(); }
   template <class... Args>
@@ -101,6 +102,7 @@ class Call {
 };
 
 using Outputs = std::vector<Value>;
+using Condition = std::function<bool(const Node&)>;
 using Shape = std::function<void(InferContext&)>;
 using Gradient = std::function<Outputs(const Backward&)>;
 using Definition = std::function<Outputs(const Call&)>;
@@ -135,8 +137,10 @@ class OpSchema {
   OpSchema& attr_required(std::string name);
   OpSchema& elementwise();  // y[i] depends on the inputs' broadcast [i] alone; its shape follows
   OpSchema& commutative();
-  OpSchema& view();    // the output is the input's bytes under another shape
-  OpSchema& effect();  // keeps its place in program order; never removed, merged or repeated
+  OpSchema& view();  // the output is the input's bytes under another shape
+  // A node of which `when` holds keeps its place in program order: never removed, merged or
+  // repeated.
+  OpSchema& effect(Condition when);
   OpSchema& shape(Shape shape);
   // For element-wise integer ops: how known sizes combine, so that shape arithmetic stays symbolic.
   OpSchema& on_sizes(std::function<Dim(const Dim&, const Dim&)> combine);
@@ -168,7 +172,7 @@ class OpSchema {
   bool is_elementwise() const { return nature_ == Nature::elementwise; }
   bool is_view() const { return nature_ == Nature::view; }
   bool is_commutative() const { return commutative_; }
-  bool has_effect() const { return effect_; }
+  bool has_effect(const Node& node) const { return effect_ && effect_(node); }
   bool is_differentiable() const { return differentiable_; }
   bool differentiable(size_t input) const;
   int since_opset() const { return since_; }
@@ -199,7 +203,7 @@ class OpSchema {
   std::vector<AttrSpec> attrs_;
   Nature nature_ = Nature::general;
   bool commutative_ = false;
-  bool effect_ = false;
+  Condition effect_;
   bool differentiable_ = true;
   std::optional<std::vector<int>> differentiable_inputs_;
   int since_ = 1;

@@ -58,7 +58,7 @@ class Printer {
       text += (i ? ", " : "") + ref(node.out[i]);
       types += (i ? ", " : "") + (node.out[i] == kNone ? "_" : node.output(i).type().text());
     }
-    text += " = " + node.qualified() + "(";
+    text += (text.empty() ? "= " : " = ") + node.qualified() + "(";
     for (size_t i = 0; i < node.in.size(); ++i) text += (i ? ", " : "") + ref(node.in[i]);
     text += ")" + attrs(node);
     if (node.segment >= 0) text += format(" @{}", node.segment);
@@ -222,9 +222,10 @@ class Parser {
   }
   void node() {
     std::vector<std::string> names;
-    do names.push_back(eat("_") ? "" : reference());
-    while (eat(","));
-    expect("=");
+    while (!eat("=")) {
+      names.push_back(eat("_") ? "" : reference());
+      eat(",");
+    }
     const std::string op = word();
     expect("(");
     std::vector<Value> in;

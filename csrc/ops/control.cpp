@@ -1,25 +1,78 @@
-// Ops without a meaning of their own here: every operator of ATen is one schema.
+// Ops without a meaning of their own here: every operator of ATen is one schema, and so is the
+// gradient of each.
 #include "csrc/graph/text.h"
 #include "csrc/ops/ops.h"
 
 namespace ort {
+namespace {
+
+std::vector<std::string> types_of(const Node& node) {
+  const Attr* attr = node.attrs.find("types");
+  check(attr != nullptr, "[{}] attribute 'types' is missing; {}", node.qualified(),
+        node.describe());
+  const auto* types = std::get_if<std::vector<std::string>>(attr);
+  return types ? *types : std::vector<std::string>{};  // an empty list has no kind
+}
+
+// The tensors that attribute 'types' tells of; one output more is the operator's own history.
+void infer_types(InferContext& c) {
+  const std::vector<std::string> types = types_of(c.node());
+  for (size_t i = 0; i < types.size(); ++i) {
+    const Type type = parse_type(types[i]);
+    c.out(i, type.dtype, type.dims);
+  }
+  c.out_opaque(types.size());
+}
+
+// aten::backward: the operator's history and the gradients of its outputs (absent ones are zero)
+// give those of the inputs that need one.
+Outputs gradient_of_operator(const Backward& b) {
+  const Node& node = b.node();
+  const size_t outputs = types_of(node).size();
+  std::vector<Value> in{b.y(outputs)};
+  for (size_t i = 0; i < outputs; ++i) in.push_back(b.dy(i));
+  std::vector<int64_t> needed;
+  std::vector<std::string> types;
+  for (size_t i = 0; i < node.in.size(); ++i) {
+    if (!b.needs(i)) continue;
+    needed.push_back(static_cast<int64_t>(i));
+    types.push_back(b.x(i).type().text());
+  }
+  const std::vector<Value> gradients = b.graph().emit(
+      "aten::backward", in, {{"schema", node.attrs.s("schema")}, {"of", needed}, {"types", types}},
+      static_cast<int>(needed.size()));
+  Outputs contributions(node.in.size());
+  for (size_t k = 0; k < needed.size(); ++k)
+    contributions[static_cast<size_t>(needed[k])] = gradients[k];
+  return contributions;
+}
+
+}  // namespace
 
 void register_control(OpSet& ops) {
-  // attr "types" holds the outputs' types as text; "args" the call's other arguments as JSON.
+  // "schema" names the operator, "types" its outputs' types as text, "effect" whether it does more
+  // than compute them: draw from torch's generator, or raise. Its other arguments are attributes
+  // under their own names: a size that is no number is text, a list of tensors the count of them
+  // among the inputs.
   ops.op("aten::*")
       .in_variadic("x", kAny, "*")
       .out_variadic("y")
+      .attr_required("schema")
       .attr_required("types")
-      .effect()
-      .shape([](InferContext& c) {
-        const Attr* attr = c.attrs().find("types");
-        const auto* types = attr ? std::get_if<std::vector<std::string>>(attr) : nullptr;
-        c.require(types != nullptr, "attribute 'types' is missing");
-        for (size_t i = 0; i < c.node().out.size() && i < types->size(); ++i) {
-          const Type type = parse_type((*types)[i]);
-          c.out(i, type.dtype, type.dims);
-        }
-      });
+      .attr("effect", int64_t{0})
+      .effect([](const Node& node) { return node.attrs.i("effect", 0) != 0; })
+      .shape(infer_types)
+      .gradient(gradient_of_operator);
+  // "of": the inputs of the operator whose gradients come out.
+  ops.op("aten::backward")
+      .in("history")
+      .in_variadic("dy", kAny, "*")
+      .out_variadic("dx")
+      .attr_required("schema")
+      .attr_required("of")
+      .attr_required("types")
+      .shape(infer_types)
+      .not_differentiable();
 }
 
 }  // namespace ort

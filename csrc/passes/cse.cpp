@@ -1,6 +1,7 @@
 // Nodes are keyed by op, inputs and the text of their attributes; large constants by their bytes.
 #include "csrc/passes/cse.h"
 
+#include <algorithm>
 #include <map>
 #include <unordered_map>
 
@@ -16,8 +17,15 @@ std::string key_of(const Node& node) {
   return key + format("{}|{}", node.segment, node.out.size());
 }
 
+// An opaque value is used up by its one reader: the nodes that make two of them stay two.
+bool makes_opaque(const Node& node) {
+  return std::any_of(node.out.begin(), node.out.end(), [&](ValueId id) {
+    return id != kNone && node.graph->value(id).type().kind == Type::Kind::opaque;
+  });
+}
+
 bool mergeable(const Node& node) {
-  return !node.schema->has_effect() && node.subgraphs.empty();
+  return !node.schema->has_effect(node) && node.subgraphs.empty() && !makes_opaque(node);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ size_t remove_dead(Graph& graph) {
   std::vector<Node*> nodes = graph.order();
   for (auto it = nodes.rbegin(); it != nodes.rend(); ++it) {
     Node* node = *it;
-    if (node->schema->has_effect()) continue;
+    if (node->schema->has_effect(*node)) continue;
     const bool dead = std::all_of(node->out.begin(), node->out.end(),
                                   [&](ValueId id) { return id == kNone || graph.unused(id); });
     if (!dead) continue;

@@ -37,7 +37,7 @@ bool small_enough(const Node& node, size_t limit) {
 size_t fold_constants(Graph& graph, Evaluator& evaluator, size_t limit) {
   size_t folded = 0;
   for (Node* node : graph.order()) {
-    if (node->is("Constant") || node->is("ort::Sizes") || node->schema->has_effect() ||
+    if (node->is("Constant") || node->is("ort::Sizes") || node->schema->has_effect(*node) ||
         node->in.empty())
       continue;
     if (!small_enough(*node, limit)) continue;

@@ -122,6 +122,11 @@ void Grower::merge_with_producers(size_t node) {
   }
 }
 
+bool is_one_number(Value value) {
+  const auto& dims = value.type().dims;
+  return dims && std::all_of(dims->begin(), dims->end(), [](const Dim& d) { return d.is(1); });
+}
+
 void Grower::merge_readers_of(ValueId value) {
   std::vector<size_t> readers;
   for (const Use& use : graph_.value(value).uses()) readers.push_back(number_.at(use.node));
@@ -133,11 +138,15 @@ void Grower::merge_readers_of(ValueId value) {
 std::vector<std::vector<Node*>> Grower::grow() {
   for (size_t i = 0; i < order_.size(); ++i)
     if (eligible_[i]) merge_with_producers(i);
+  // Layers that are recomputed to save memory must not be tied together by a number they all read.
+  const bool saves_memory =
+      std::any_of(order_.begin(), order_.end(), [](const Node* node) { return node->recompute; });
   std::set<ValueId> shared;
   for (size_t i = 0; i < order_.size(); ++i) {
     if (!eligible_[i]) continue;
     for (const ValueId id : order_[i]->in)
-      if (id != kNone && graph_.value(id).uses().size() > 1 && shared.insert(id).second)
+      if (id != kNone && graph_.value(id).uses().size() > 1 &&
+          !(saves_memory && is_one_number(graph_.value(id))) && shared.insert(id).second)
         merge_readers_of(id);
   }
   std::vector<std::vector<Node*>> regions;

@@ -303,6 +303,9 @@ class Binder {
       lives.push_back({std::max<size_t>(buffer.bytes, 1), buffer.first, buffer.last});
       live_buffer.push_back(static_cast<int>(b));
       plan_->total_bytes += buffer.bytes;
+      const int first_backward = static_cast<int>(plan_->forward_steps);
+      if (buffer.first < first_backward && buffer.last >= first_backward)
+        plan_->stash_bytes += buffer.bytes;
     }
     const size_t values = lives.size();
     for (size_t s = 0; s < plan_->steps.size(); ++s) {

@@ -55,6 +55,7 @@ struct Plan {
   std::vector<int> output_ready;  // the step that completes each output
   size_t forward_steps = 0;       // the rest are backward, by segment
   size_t total_bytes = 0;         // of the arena's values and scratch, were each its own memory
+  size_t stash_bytes = 0;         // of the arena's values that the backward reads of the forward
   size_t opaque_count = 0;
 };
 

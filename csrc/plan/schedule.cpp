@@ -38,6 +38,11 @@ class Producers {
   std::map<const Node*, size_t> owner_;
 };
 
+bool has_effect(const Claim& claim) {
+  return std::any_of(claim.region.nodes.begin(), claim.region.nodes.end(),
+                     [](const Node* node) { return node->schema->has_effect(*node); });
+}
+
 }  // namespace
 
 std::vector<size_t> schedule(const Graph& graph, const std::vector<Claim>& claims) {
@@ -47,6 +52,7 @@ std::vector<size_t> schedule(const Graph& graph, const std::vector<Claim>& claim
   std::vector<std::vector<size_t>> users(claims.size());
   std::vector<int> waiting(claims.size(), 0);
   std::vector<Key> keys;
+  std::vector<std::pair<size_t, size_t>> effects;  // position, claim
   for (size_t i = 0; i < claims.size(); ++i) {
     std::set<int> before;
     Key key{-1, 0, i};
@@ -56,11 +62,18 @@ std::vector<size_t> schedule(const Graph& graph, const std::vector<Claim>& claim
       key.segment = std::max(key.segment, node->segment);
       key.position = std::max(key.position, position.at(node));
     }
+    if (has_effect(claims[i])) effects.emplace_back(key.position, i);
     before.erase(-1);
     before.erase(static_cast<int>(i));
     for (const int b : before) users[static_cast<size_t>(b)].push_back(i);
     waiting[i] = static_cast<int>(before.size());
     keys.push_back(key);
+  }
+  // effects happen in program order
+  std::sort(effects.begin(), effects.end());
+  for (size_t e = 1; e < effects.size(); ++e) {
+    users[effects[e - 1].second].push_back(effects[e].second);
+    ++waiting[effects[e].second];
   }
   std::priority_queue<Key, std::vector<Key>, std::greater<>> ready;
   for (size_t i = 0; i < claims.size(); ++i)

@@ -29,7 +29,8 @@ Frame::Frame(const Plan& plan, const Placement& placement, const Frame* base)
         pointers_[i] = plan.constants[slot.at].data;
         break;
       case Slot::Kind::opaque:
-        pointers_[i] = base ? base->pointers_[i] : &opaque_[slot.at];
+        if (base) opaque_[slot.at] = base->opaque_[slot.at];
+        pointers_[i] = &opaque_[slot.at];
         break;
       case Slot::Kind::input:
         input_slots_[slot.at].push_back(static_cast<int>(i));

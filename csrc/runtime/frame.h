@@ -13,7 +13,8 @@ class Frame {
  public:
   explicit Frame(const Plan& plan);
   // A frame for a backward that leaves `base`'s stash as it is: shares its pointers, has its own
-  // arena for what it makes. `base` must outlive it.
+  // arena for what it makes, and holds `base`'s opaque values beside it: a kernel that takes one
+  // out of its slot sees by the use count whether it is the last. `base` must outlive it.
   static std::unique_ptr<Frame> retained(const Plan& plan, const Frame& base);
 
   void set_input(size_t i, const void* data);

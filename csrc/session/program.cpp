@@ -14,7 +14,6 @@
 #include "csrc/session/evaluator.h"
 #include "gradient_graph/differentiate.h"
 #include "gradient_graph/segments.h"
-#include "gradient_graph/stash.h"
 
 namespace ort {
 namespace {
@@ -47,7 +46,7 @@ std::string bytes_text(size_t bytes) {
 }  // namespace
 
 Program::Program(const Graph& captured, const CompileOptions& options, std::vector<size_t> wrt,
-                 std::vector<size_t> defined)
+                 std::vector<size_t> defined, grad::StashOptions stash)
     : n_inputs_(captured.inputs().size()),
       n_outputs_(captured.outputs().size()),
       dump_(options.dump) {
@@ -74,7 +73,8 @@ Program::Program(const Graph& captured, const CompileOptions& options, std::vect
       bytes.push_back(static_bytes(graph->value(inputs.back())));
     }
     segments_ = grad::assign_segments(*graph, n_outputs_, options.segment_bytes, bytes);
-    grad::recompute_cheap(*graph);
+    stash.budget = options.memory_budget;
+    grad::choose_stash(*graph, stash);
     remove_dead(*graph);
     grad::wait_for_readers(*graph, inputs, segments_);
   }

@@ -9,15 +9,17 @@
 #include "csrc/plan/plan.h"
 #include "csrc/session/dump.h"
 #include "csrc/session/options.h"
+#include "gradient_graph/stash.h"
 
 namespace ort {
 
 class Program {
  public:
   // Compiles a copy of `graph`. `wrt`: indices of graph inputs that need a gradient; `defined`:
-  // indices of graph outputs whose gradient will be given. Both empty: forward alone.
+  // indices of graph outputs whose gradient will be given. Both empty: forward alone. `stash`: what
+  // to know when choosing what to keep; a memory budget holds for its sizes.
   Program(const Graph& graph, const CompileOptions& options, std::vector<size_t> wrt,
-          std::vector<size_t> defined);
+          std::vector<size_t> defined, grad::StashOptions stash = {});
 
   // The plan for inputs of these sizes (of the captured graph's inputs, in order). Kept, least
   // recently used dropped.

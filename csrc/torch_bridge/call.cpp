@@ -1,6 +1,7 @@
 // Running a call: pointers into the frame, segments of the backward, retained graphs.
 #include "csrc/torch_bridge/call.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
@@ -8,19 +9,55 @@
 namespace ort::bridge {
 namespace {
 
+constexpr size_t kKeptPrograms = 16;
+
+at::Tensor generator_state() {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  std::lock_guard lock(generator.mutex());
+  return generator.get_state();
+}
+
+// Torch's generator in an earlier state, for one scope.
+class Rewound {
+ public:
+  explicit Rewound(const at::Tensor& state) : now_(state.defined() ? generator_state() : state) {
+    set(state);
+  }
+  ~Rewound() { set(now_); }
+  Rewound(const Rewound&) = delete;
+
+ private:
+  static void set(const at::Tensor& state) {
+    if (!state.defined()) return;
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    std::lock_guard lock(generator.mutex());
+    generator.set_state(state);
+  }
+  at::Tensor now_;
+};
+
 uint32_t version_of(const at::Tensor& tensor) {
   return tensor.defined() && !tensor.is_inference() ? static_cast<uint32_t>(tensor._version()) : 0;
 }
 
 }  // namespace
 
-std::shared_ptr<Program> Shared::program(const std::vector<size_t>& defined) {
+std::shared_ptr<Program> Shared::program(const std::vector<size_t>& defined,
+                                         const std::vector<Sizes>& sizes) {
   std::lock_guard lock(mutex);
-  auto& slot = programs[defined];
-  if (!slot)
+  const auto symbols = [&] { return solve_symbols(*graph, sizes, sizes.size()); };
+  auto& slot = programs[{defined, options.memory_budget ? symbols() : Symbols{}}];
+  if (!slot) {
+    grad::StashOptions stash{symbols(), {}, {}};
+    for (size_t i = 0; i < graph->inputs().size(); ++i)
+      if (!eager_saves_input(i, defined)) stash.copied.insert(graph->inputs()[i]);
     slot = std::make_shared<Program>(*graph, options, defined.empty() ? std::vector<size_t>{} : wrt,
-                                     defined);
-  return slot;
+                                     defined, stash);
+  }
+  latest = slot;
+  if (programs.size() > kKeptPrograms)
+    std::erase_if(programs, [&](const auto& item) { return item.second != latest; });
+  return latest;
 }
 
 bool Shared::eager_saves_input(size_t input, const std::vector<size_t>& defined) const {
@@ -39,6 +76,13 @@ Call::Call(std::shared_ptr<Shared> shared, std::vector<at::Tensor> inputs, uint6
       inputs_[i] = originals_[i].detach().clone(at::MemoryFormat::Contiguous);
       originals_[i] = at::Tensor();
     }
+}
+
+std::vector<Sizes> Call::input_sizes() const {
+  std::vector<Sizes> sizes;
+  for (const at::Tensor& input : inputs_)
+    sizes.push_back(input.defined() ? input.sizes().vec() : Sizes{1});
+  return sizes;
 }
 
 void Call::bind_inputs() {
@@ -60,13 +104,13 @@ std::vector<at::Tensor> Call::bind_outputs(size_t first, size_t last) {
 
 std::vector<at::Tensor> Call::forward(const std::vector<size_t>& defined) {
   defined_ = defined;
-  program_ = shared_->program(defined);
-  std::vector<Sizes> sizes;
-  for (const at::Tensor& input : inputs_)
-    sizes.push_back(input.defined() ? input.sizes().vec() : Sizes{1});
+  const std::vector<Sizes> sizes = input_sizes();
+  program_ = shared_->program(defined, sizes);
   plan_ = program_->plan(sizes);
   frame_ = std::make_unique<Frame>(*plan_);
   bind_inputs();
+  if (shared_->has_effects && !defined.empty() && !generator_state_.defined())
+    generator_state_ = generator_state();
   std::vector<at::Tensor> outputs = bind_outputs(0, program_->n_outputs());
   run(*plan_, *frame_, 0, plan_->forward_steps, shared_->profile.get());
   return outputs;
@@ -140,7 +184,10 @@ void Call::run_forward_again(const std::vector<size_t>& defined) {
           "the module changed before a backward that needs other outputs' gradients than the one "
           "before",
           i);
-  forward(defined);
+  {
+    const Rewound generator(generator_state_);
+    forward(defined);
+  }
   ran_again_ = true;
   std::lock_guard lock(shared_->mutex);
   shared_->predicted = defined;

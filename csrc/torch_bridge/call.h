@@ -28,14 +28,17 @@ struct Shared {
   std::vector<size_t> written;       // graph inputs that a call writes to afterwards
   size_t n_user_outputs = 0;
   std::optional<std::vector<SavedByEager>> saved;  // by user output; none: every input, no output
+  bool has_effects = false;                        // a node may draw from torch's generator
   std::mutex mutex;
-  std::map<std::vector<size_t>, std::shared_ptr<Program>>
-      programs;                   // by the outputs with a gradient
+  // By the outputs with a gradient and, under a memory budget, the sizes that it is to hold for.
+  std::map<std::pair<std::vector<size_t>, Symbols>, std::shared_ptr<Program>> programs;
+  std::shared_ptr<Program> latest;
   std::vector<size_t> predicted;  // outputs whose gradient the last backward had
   std::shared_ptr<Profile> profile;
 
   // The program for these outputs' gradients; none: forward alone.
-  std::shared_ptr<Program> program(const std::vector<size_t>& defined);
+  std::shared_ptr<Program> program(const std::vector<size_t>& defined,
+                                   const std::vector<Sizes>& sizes);
   bool eager_saves_input(size_t input, const std::vector<size_t>& defined) const;
 };
 
@@ -64,6 +67,7 @@ class Call {
   const std::vector<std::vector<size_t>>& handed() const { return handed_; }
 
  private:
+  std::vector<Sizes> input_sizes() const;
   void bind_inputs();
   std::vector<at::Tensor> bind_outputs(size_t first, size_t last);
   void find_segments();
@@ -86,8 +90,9 @@ class Call {
   std::vector<uint32_t> versions_;  // of originals_, when the forward had run
   std::vector<std::pair<c10::VariableVersion, uint32_t>> output_versions_;  // likewise
   uint64_t key_;
-  bool ran_again_ = false;  // for other outputs: the first segment runs it all
-  bool consumed_ = false;   // a backward may have overwritten the stash
+  at::Tensor generator_state_;  // before a forward that may draw; a second one draws the same
+  bool ran_again_ = false;      // for other outputs: the first segment runs it all
+  bool consumed_ = false;       // a backward may have overwritten the stash
 };
 
 }  // namespace ort::bridge

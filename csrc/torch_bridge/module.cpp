@@ -71,6 +71,13 @@ py::list steps(const Runner& runner) {
   return result;
 }
 
+py::list operators(const Runner& runner) {
+  py::list result;
+  for (const auto& [name, where] : runner.operators())
+    result.append(py::make_tuple(name, where.module, where.file, where.line));
+  return result;
+}
+
 std::optional<std::string> trace(const Runner& runner) {
   const auto profile = runner.profile();
   return profile ? std::optional(profile->chrome_trace()) : std::nullopt;
@@ -94,8 +101,14 @@ PYBIND11_MODULE(_torch, m) {
       .def("compile", &Runner::compile, py::call_guard<py::gil_scoped_release>())
       .def("call", &Runner::call, py::call_guard<py::gil_scoped_release>())
       .def("steps", &ort::bridge::steps)
+      .def("operators", &ort::bridge::operators)
       .def("plans", &Runner::plans)
       .def("planned_us", &Runner::planned_us)
+      .def("memory",
+           [](const Runner& runner) {
+             const auto memory = runner.memory();
+             return std::pair(memory.stash, memory.arena);
+           })
       .def("start_profile", &Runner::start_profile)
       .def("trace", &ort::bridge::trace);
 }

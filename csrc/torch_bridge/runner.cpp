@@ -58,6 +58,8 @@ Runner::Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs,
       if (write.target.user >= 0 ? write.target.user == inputs_[i].user
                                  : write.target.fixed.is_same(inputs_[i].fixed))
         shared_->written.push_back(i);
+  for (const Node* node : graph->order())
+    shared_->has_effects = shared_->has_effects || node->schema->has_effect(*node);
   for (const ValueId id : graph->inputs()) needs_key_ = needs_key_ || graph->role(id) == Role::key;
 }
 
@@ -72,7 +74,7 @@ void Runner::compile(const std::vector<at::Tensor>& user) {
     sizes.push_back(tensor.defined() ? tensor.sizes().vec() : Sizes{1});
   }
   const bool training = at::GradMode::is_enabled() && !shared_->predicted.empty();
-  shared_->program(training ? shared_->predicted : std::vector<size_t>{})->plan(sizes);
+  shared_->program(training ? shared_->predicted : std::vector<size_t>{}, sizes)->plan(sizes);
 }
 
 std::vector<at::Tensor> Runner::call(const std::vector<at::Tensor>& user) {
@@ -101,14 +103,18 @@ std::vector<at::Tensor> Runner::call(const std::vector<at::Tensor>& user) {
 
 std::shared_ptr<Program> Runner::latest() const {
   std::lock_guard lock(shared_->mutex);
-  auto found = shared_->programs.find(shared_->predicted);
-  if (found == shared_->programs.end()) found = shared_->programs.begin();
-  return found == shared_->programs.end() ? nullptr : found->second;
+  return shared_->latest;
 }
 
 double Runner::planned_us() const {
   const auto program = latest();
   return program ? program->planned_us() : 0;
+}
+
+Runner::MemoryInfo Runner::memory() const {
+  const auto program = latest();
+  const auto plan = program ? program->latest() : nullptr;
+  return plan ? MemoryInfo{plan->stash_bytes, plan->placement.bytes} : MemoryInfo{};
 }
 
 std::vector<Runner::StepInfo> Runner::steps() const {
@@ -126,10 +132,21 @@ std::vector<Runner::StepInfo> Runner::steps() const {
   return result;
 }
 
+std::vector<Runner::Operator> Runner::operators() const {
+  std::vector<Operator> result;
+  const auto program = latest();
+  if (!program) return result;
+  for (const Claim& claim : program->layout().partition.claims)
+    for (const Node* node : claim.region.nodes)
+      if (node->domain() == "aten" && node->op != "backward")
+        result.push_back({node->attrs.s("schema"), node->where ? *node->where : Where{}});
+  return result;
+}
+
 int Runner::plans() const {
   std::lock_guard lock(shared_->mutex);
   int count = 0;
-  for (const auto& [defined, program] : shared_->programs) count += program->plans();
+  for (const auto& [key, program] : shared_->programs) count += program->plans();
   return count;
 }
 

@@ -31,6 +31,16 @@ class Runner {
     std::optional<double> us;  // where the latest call was timed
   };
   std::vector<StepInfo> steps() const;  // of the latest plan
+  // Operators of torch among the latest plan's forward steps.
+  struct Operator {
+    std::string name;
+    Where where;
+  };
+  std::vector<Operator> operators() const;
+  struct MemoryInfo {
+    size_t stash = 0, arena = 0;  // bytes
+  };
+  MemoryInfo memory() const;  // of the latest plan
   int plans() const;
   double planned_us() const;  // what the newest plan of the latest program took
   const Shared& shared() const { return *shared_; }

@@ -6,7 +6,7 @@ from .registry import aten
 @aten("embedding.default")
 def embedding(t, weight, index, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
     if scale_grad_by_freq:
-        t.refuse("embedding with scale_grad_by_freq has no translation")
+        return NotImplemented
     if sparse:
         t.refuse("embedding with sparse gradients has no translation")
     if index.dtype not in ("int64", "int32"):
@@ -23,24 +23,37 @@ def embedding_renorm(t, weight, index, max_norm, norm_type):
 def gather(t, x, dim, index, *, sparse_grad=False):
     if x.rank == 0:
         return x
-    return t.op("GatherElements", x, index, axis=dim % x.rank)
+    axis = dim % x.rank
+    return t.op("GatherElements", x, from_zero(t, index, x.dims[axis]), axis=axis)
 
 
 @aten("take_along_dim.default")
 def take_along_dim(t, x, index, dim=None):
     if dim is None:
         x, index = (t.op("Reshape", v, t.ints([-1])) for v in (x, index))
-        return t.op("GatherElements", x, index, axis=0)
+        return gather(t, x, 0, index)
     axis = dim % x.rank
     dims = [
         o if i != axis else d for i, (o, d) in enumerate(zip(t.out_dims(), x.dims, strict=False))
     ]
-    return t.op("GatherElements", t.expand(x, dims), t.expand(index, t.out_dims()), axis=axis)
+    # positions outside of x mean what this torch makes of them: its own call says
+    return gather(t, t.expand(x, dims), axis, t.expand(index, t.out_dims()))
 
 
 @aten("index_select.default")
 def index_select(t, x, dim, index):
-    return t.op("Gather", x, t.cast(index, "int64"), axis=dim % max(x.rank, 1))
+    if x.rank == 0:
+        return NotImplemented
+    axis = dim % x.rank
+    return t.op("Gather", x, from_zero(t, index, x.dims[axis]), axis=axis)
+
+
+def from_zero(t, index, size):
+    """int64 positions among `size`. Where torch takes no negative one, as ONNX would, it becomes
+    one past the end: the kernel refuses it, and eager raises its own error."""
+    index = t.cast(index, "int64")
+    negative = t.op("Less", index, t.scalar(0, "int64"))
+    return t.op("Where", negative, t.scalar(size, "int64"), index)
 
 
 def broadcast_index(t, indices):
@@ -113,8 +126,9 @@ def topk(t, x, k, dim=-1, largest=True, sorted=True):  # noqa: A002
 def one_hot(t, x, classes=-1):
     if classes == -1:
         t.refuse("one_hot without num_classes gives a size that depends on data")
-    numbers = t.op("Range", t.scalar(0, "int64"), t.g.size(classes), t.scalar(1, "int64"))
-    return t.cast(t.op("Equal", t.unsqueeze(x, [x.rank]), numbers), "int64")
+    where = t.unsqueeze(from_zero(t, x, classes), [x.rank])
+    zeros, ones = t.full(t.out_dims(), 0, "int64"), t.full([*x.dims, 1], 1, "int64")
+    return t.op("ScatterElements", zeros, where, ones, axis=x.rank)
 
 
 @aten("diagonal.default")

@@ -1,6 +1,7 @@
 """Losses."""
 
 from .emit import FLOATING
+from .index import from_zero
 from .registry import aten
 
 _REDUCTIONS = ("none", "mean", "sum")
@@ -49,6 +50,7 @@ def nll_loss(t, x, target, weight=None, reduction=1, ignore_index=-100):
     axis = 0 if x.rank == 1 else 1
     valid = t.op("Not", t.op("Equal", target, t.scalar(ignore_index, target.dtype)))
     index = t.op("Where", valid, target, t.scalar(0, target.dtype))
+    index = from_zero(t, index, x.dims[axis])
     picked = t.op("GatherElements", x, t.unsqueeze(index, [axis]), axis=axis)
     picked = t.squeeze(picked, [axis])
     weights = t.cast(valid, x.dtype)

@@ -1,20 +1,21 @@
 """Ops without a rule: decomposed by torch where it can, else kept whole as a node of domain aten.
 
-Called by translator.py. An aten node carries its schema's name and its arguments as JSON, where
-{"tensor": i} is the node's input i, {"size": "2*s0"} a size, {"dtype": "float32"} a dtype.
+Called by translator.py. An aten node's inputs are the operator's tensors in the order of its
+arguments; the other arguments are attributes under their own names, sizes and dtypes as text.
 """
 
-import json
-import math
 from typing import Any
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from .emit import SymbolicFloat, dtype_name, is_value
+from .emit import FLOATING, dtype_name, is_value
 
 _RANDOM = torch.Tag.nondeterministic_seeded
+_OWN_ATTRS = {"schema", "types", "effect"}
 
 
 def decompose(t: Any, args: list, kwargs: dict) -> Any:
@@ -25,7 +26,7 @@ def decompose(t: Any, args: list, kwargs: dict) -> Any:
     from ..saved import storage_key
     from .refs import Ref, Storage
 
-    traced = _traced_arguments(t.node)
+    traced = t.traced_arguments(lambda val, _: val)
     tensors = list(_tensor_leaves(traced))
     program = _trace(target, traced, tensors)
     if program is None:
@@ -75,55 +76,121 @@ def _guard_count(tensors: list) -> int:
 
 
 def emit_opaque(t: Any, args: list, kwargs: dict) -> Any:
-    """The running op as a node of domain aten."""
+    """The running op as a node of domain aten; sets `t.flows`: which outputs carry a gradient."""
+    target = _operator(t.target)
     inputs: list[Any] = []
-    encoded = json.dumps([_encode(t, a, inputs) for a in args], separators=(",", ":"))
-    named = json.dumps({k: _encode(t, v, inputs) for k, v in kwargs.items()}, separators=(",", ":"))
-    val = t.node.meta["val"]
-    outs = list(val) if isinstance(val, (list, tuple)) else [val]
-    schema = t.target.name()
-    if t.target.namespace == "ortmodule":  # a recurrent layer's stand-in takes aten's arguments
-        schema = f"aten::{schema.removeprefix('ortmodule::')}.input"
-    attrs = {
-        "schema": schema,
-        "args": encoded,
-        "kwargs": named,
-        "types": [f"{dtype_name(v.dtype)}[{', '.join(map(str, t.dims_of(v)))}]" for v in outs],
-        "random": int(_RANDOM in t.target.tags),
-    }
-    return list(t.g.emit(schema.removeprefix("aten::"), inputs, attrs, len(outs), "aten"))
+    attrs: dict[str, Any] = {}
+    for i, argument in enumerate(target._schema.arguments):
+        value = args[i] if i < len(args) else kwargs.get(argument.name, argument.default_value)
+        attrs[argument.name] = _encode(t, argument, value, inputs)
+    val = t.node.meta.get("val")  # None: it only checks, and may raise
+    outs = list(val) if isinstance(val, (list, tuple)) else [val] * (val is not None)
+    if clash := _OWN_ATTRS & attrs.keys():
+        t.refuse(f"its argument {min(clash)} has the name of an attribute of every aten node")
+    attrs["schema"] = target.name()
+    attrs["types"] = [_type_of(t, v) for v in outs]
+    attrs["effect"] = int(not outs or _draws(t.target, target, args))
+    t.flows = _flows(t, outs)
+    name = target.name().rpartition("::")[2]
+    values = list(t.g.emit(name, inputs, attrs, len(outs), "aten"))
+    if t.flows is None:
+        return values
+    kept = [f or v.dtype not in FLOATING for v, f in zip(values, t.flows, strict=True)]
+    return [v if k else t.stop(v) for v, k in zip(values, kept, strict=True)]
 
 
-def _encode(t: Any, arg: Any, inputs: list) -> Any:
-    if is_value(arg):
-        inputs.append(arg)
-        return {"tensor": len(inputs) - 1}
-    if isinstance(arg, (list, tuple)):
-        return [_encode(t, a, inputs) for a in arg]
-    if isinstance(arg, torch.dtype):
-        return {"dtype": str(arg).removeprefix("torch.")}
-    if isinstance(arg, torch.device):
-        return {"device": str(arg)}
-    if isinstance(arg, (torch.memory_format, torch.layout)):
-        return {type(arg).__name__: str(arg).removeprefix("torch.")}
-    if isinstance(arg, float) and not math.isfinite(arg):
-        return {"float": repr(arg)}
-    if isinstance(arg, SymbolicFloat) or not isinstance(arg, (type(None), bool, int, float, str)):
-        return t.refuse(f"argument {arg!r} of {t.target} cannot be kept in an aten node")
-    if isinstance(arg, str) and not _is_text(t.target, arg):
-        return {"size": arg}
-    return arg
+def _operator(target: Any) -> Any:
+    """torch's own operator for a recurrent layer's stand-in, which takes the same arguments."""
+    if target.namespace != "ortmodule":
+        return target
+    return getattr(torch.ops.aten, target.name().removeprefix("ortmodule::")).input
 
 
-def _is_text(target: Any, arg: str) -> bool:
-    """A str argument is text when the schema has any str; else it is a size."""
-    return any("str" in str(a.type) for a in target._schema.arguments) and not any(
-        c.isdigit() for c in arg
-    )
+def _draws(target: Any, operator: Any, args: list) -> bool:
+    if target.namespace == "ortmodule":  # a recurrent layer draws for its dropout alone
+        dropout, train = args[5:7]
+        return bool(dropout > 0 and train)
+    return _RANDOM in operator.tags
 
 
-def _traced_arguments(node: fx.Node) -> tuple:
-    return fx.map_arg((node.args, node.kwargs), lambda n: n.meta.get("val"))
+def _type_of(t: Any, val: Any) -> str:
+    if not isinstance(val, torch.Tensor):
+        t.refuse(f"{t.target} returns a {type(val).__name__}, which a graph cannot hold")
+    if any(free_unbacked_symbols(size) for size in val.shape):
+        t.refuse(f"the size of what {t.target} returns depends on data")
+    return f"{dtype_name(val.dtype)}[{', '.join(map(str, t.dims_of(val)))}]"
+
+
+def _encode(t: Any, argument: Any, value: Any, inputs: list) -> Any:
+    """An attribute for `value`; tensors become inputs, and a list of them its count."""
+    listed = str(argument.type).removeprefix("Optional[")
+    if value is None and argument.default_value is not None:
+        t.refuse(f"{t.target} has no {argument.name}, which an aten node cannot say")
+    if value is None or is_value(value):
+        if is_value(value) or listed.startswith("Tensor"):
+            inputs.append(value)
+        return None
+    if isinstance(value, (list, tuple)):
+        if listed.startswith(("List[Tensor]", "List[Optional[Tensor]]")):
+            inputs.extend(value)
+            return len(value)
+        items = [_number(t, item) for item in value]
+        return [str(i) for i in items] if any(isinstance(i, str) for i in items) else items
+    if value is True and argument.name.startswith("sparse"):
+        t.refuse(f"{t.target} asks for sparse gradients")
+    if isinstance(value, bool) and "number" in listed:
+        return str(value)
+    if isinstance(value, (torch.dtype, torch.memory_format, torch.layout)):
+        return str(value).removeprefix("torch.")
+    return str(value) if isinstance(value, torch.device) else _number(t, value)
+
+
+def _number(t: Any, value: Any) -> Any:
+    if not isinstance(value, (bool, int, float, str)):
+        t.refuse(f"argument {value!r} of {t.target} cannot be kept in an aten node")
+    return value
+
+
+def _flows(t: Any, outs: list) -> list[bool] | None:
+    """For each output whether a gradient flows to it: asked of torch, on fake tensors.
+
+    They have the first call's sizes: symbolic ones would add guards, and take sympy for ever. None
+    means wherever a gradient may. What torch has no gradient for is refused here, not in a
+    backward.
+    """
+    if not t.needs_gradient() or not outs or t.target.namespace == "ortmodule":
+        return None
+    leaves: list[torch.Tensor] = []
+    try:
+        with FakeTensorMode(), torch.enable_grad():
+            args, kwargs = t.traced_arguments(lambda val, tainted: _sample(val, tainted, leaves))
+            found = t.target(*args, **kwargs)
+            found = list(found) if isinstance(found, (list, tuple)) else [found]
+            ends = [tensor for tensor in found if tensor.requires_grad]
+            for tensor in ends:
+                if tensor.grad_fn.name().endswith("NotImplemented"):
+                    raise NotImplementedError("its derivative is not implemented")
+            if ends:
+                dy = [torch.empty_like(tensor) for tensor in ends]
+                torch.autograd.grad(ends, leaves, dy, allow_unused=True)
+    except Exception as error:
+        if "is not implemented" in str(error):
+            t.refuse(f"torch has no gradient for it: {error}")
+        return None  # it takes real tensors to tell
+    return [tensor.requires_grad for tensor in found]
+
+
+def _sample(val: Any, tainted: bool, leaves: list) -> Any:
+    """A traced value with the first call's sizes; `leaves` collects those that need a gradient."""
+    if isinstance(val, torch.SymInt):
+        return int(val.node.hint)
+    if not isinstance(val, torch.Tensor):
+        return val
+    sizes, strides = ([_sample(d, False, leaves) for d in x] for x in (val.shape, val.stride()))
+    tensor = torch.empty_strided(sizes, strides, dtype=val.dtype)
+    if tainted and val.is_floating_point():
+        leaves.append(tensor.requires_grad_())
+    return tensor
 
 
 def _tensor_leaves(tree: Any) -> list[torch.Tensor]:

@@ -12,7 +12,7 @@ def _recurrent(onnx: str, **attrs):
         """x [T, B, I] (or [B, T, I]); states [layers * D, B, H] -> y and the last states."""
         directions, each = (2 if bidirectional else 1), (4 if has_biases else 2)
         if len(weights) != layers * directions * each:
-            t.refuse("an LSTM with proj_size has no translation")
+            return NotImplemented  # an LSTM with proj_size
         x = t.swap(x, 0, 1) if batch_first else x
         state = state if isinstance(state, list) else [state]
         lasts: list[list] = [[] for _ in state]

@@ -1,6 +1,6 @@
 """Writing by index."""
 
-from .index import broadcast_index, split_indices
+from .index import broadcast_index, from_zero, split_indices
 from .registry import aten
 
 _REDUCE = {"add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax": "max",
@@ -9,6 +9,8 @@ _REDUCE = {"add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax":
 
 @aten("scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce")
 def scatter(t, x, dim, index, src, *, reduce=None):
+    if reduce == "multiply" and t.needs_gradient():
+        return NotImplemented
     axis = dim % x.rank
     src = t.cast(src, x.dtype) if hasattr(src, "dims") else t.full(index.dims, src, x.dtype)
     return _scatter(t, x, axis, index, src, _REDUCE[reduce] if reduce else "none")
@@ -21,12 +23,13 @@ def scatter_add(t, x, dim, index, src):
 
 @aten("scatter_reduce.two")
 def scatter_reduce(t, x, dim, index, src, reduce, *, include_self=True):
-    if not include_self or reduce == "mean":
+    if not include_self or reduce == "mean" or (reduce != "sum" and t.needs_gradient()):
         return NotImplemented
     return _scatter(t, x, dim % x.rank, index, src, _REDUCE[reduce])
 
 
 def _scatter(t, x, axis, index, src, reduction):
+    index = from_zero(t, index, x.dims[axis])
     for i in range(index.rank):  # torch lets src be larger than index
         if src.dims[i] != index.dims[i]:
             src = t.slice(src, i, 0, index.dims[i])
@@ -34,10 +37,10 @@ def _scatter(t, x, axis, index, src, reduction):
 
 
 def _along(t, x, dim, index, updates, reduction):
-    """Slices of `dim` at the positions `index` become, or are joined with, those of updates."""
+    """Slices of `dim` at the positions `index` (int64) become, or are joined with, updates'."""
     axis = dim % x.rank
     moved, updates = t.swap(x, 0, axis), t.swap(updates, 0, axis)
-    at = t.unsqueeze(t.cast(index, "int64"), [1])
+    at = t.unsqueeze(index, [1])
     return t.swap(t.op("ScatterND", moved, at, updates, reduction=reduction), 0, axis)
 
 
@@ -47,11 +50,12 @@ def index_add(t, x, dim, index, source, *, alpha=1):
         return NotImplemented
     source = t.cast(source, x.dtype)
     source = source if alpha == 1 else t.op("Mul", source, t.scalar(alpha, x.dtype))
-    return _along(t, x, dim, index, source, "add")
+    return _along(t, x, dim, from_zero(t, index, x.dims[dim]), source, "add")
 
 
 @aten("index_copy.default")
 def index_copy(t, x, dim, index, source):
+    index = from_zero(t, index, x.dims[dim])
     return _along(t, x, dim, index, t.cast(source, x.dtype), "none")
 
 
@@ -59,6 +63,7 @@ def index_copy(t, x, dim, index, source):
 def index_fill(t, x, dim, index, value):
     axis = dim % x.rank
     dims = [d if i != axis else index.dims[0] for i, d in enumerate(x.dims)]
+    index = t.cast(index, "int64")  # here torch takes negative positions
     return _along(t, x, dim, index, t.full(dims, value, x.dtype), "none")
 
 

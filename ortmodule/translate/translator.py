@@ -7,7 +7,7 @@ outputs and the memory that forward wrote to. In-place ops become functional her
 import contextlib
 import dataclasses
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -85,7 +85,10 @@ def translate(
         refs.append(Ref(storage, (), storage_key(node.meta["val"])) if storage else None)
     try:
         return t.finish(t.run(program, refs), share_memory)
-    except NotCapturable:
+    except NotCapturable as error:
+        if error.op is None:  # found where no node was at hand, as a dtype of no graph
+            t.node, t.target = t.latest, getattr(t.latest, "target", None)
+            t.refuse(error.reason, kind=type(error))
         raise
     except Exception as error:  # a defect of ours costs the speed, not the training
         t.node, t.target = t.latest, getattr(t.latest, "target", None)
@@ -103,6 +106,8 @@ class Translator(Emitter):
         self.node: fx.Node | None = None
         self.latest: fx.Node | None = None
         self.refs: list[Any] = []
+        self.given: tuple = ()
+        self.flows: list[bool] | None = None
         self.target: OpOverload | None = None
         self._grad_enabled = grad_enabled
         self._no_grad_depth = 0
@@ -155,6 +160,21 @@ class Translator(Emitter):
         old = ref.read(self)
         self._write(ref, self.fit(value, list(old.dims), old.dtype), tainted=False)
 
+    def needs_gradient(self) -> bool:
+        """Whether a gradient flows to the running op's arguments."""
+        return self._grad_enabled and self._no_grad_depth == 0 and any_tainted(self.given)
+
+    def traced_arguments(self, change: Callable[[Any, bool], Any]) -> tuple:
+        """The running op's (args, kwargs) as traced, each value through change(val, tainted)."""
+        refs = iter([x for x in _leaves(self.given) if isinstance(x, Ref)])
+
+        def value(val: Any) -> Any:
+            if isinstance(val, (list, tuple)):
+                return [value(v) for v in val]
+            return change(val, isinstance(val, torch.Tensor) and next(refs).tainted)
+
+        return fx.map_arg((self.node.args, self.node.kwargs), lambda n: value(n.meta.get("val")))
+
     def refuse(self, reason: str, op: str | None = None, kind: type = NotCapturable) -> None:
         """Raises NotCapturable with the place of the running node."""
         module, file, line = (
@@ -177,13 +197,14 @@ class Translator(Emitter):
     @contextlib.contextmanager
     def at(self, node: fx.Node):
         """Emits as part of `node`."""
-        before = self.node, self.target, self.refs
+        before = self.node, self.target, self.refs, self.given, self.flows
+        self.flows = None
         self.node = self.latest = node
         self._set_place(node)
         try:
             yield
         finally:
-            self.node, self.target, self.refs = before
+            self.node, self.target, self.refs, self.given, self.flows = before
             if self.node is not None:
                 self._set_place(self.node)
 
@@ -254,7 +275,8 @@ class Translator(Emitter):
         written = [i for i, a in enumerate(node.target._schema.arguments) if _is_written(a)]
         if written:
             return self._call_in_place(name, written, args, kwargs)
-        return self._wrap(self.apply(name, args, kwargs), name, args, kwargs)
+        outs = self.apply(name, args, kwargs)
+        return None if val is None else self._wrap(outs, name, args, kwargs)
 
     def _number(self, val: Any) -> Any:
         constant = val.node.maybe_as_int() if isinstance(val, torch.SymInt) else None
@@ -268,7 +290,7 @@ class Translator(Emitter):
 
     def apply(self, name: str, args: Sequence[Any], kwargs: dict) -> Any:
         """The values of the running node: by its rule, its decomposition, or an aten node."""
-        self.refs = list(args)
+        self.refs, self.given = list(args), (args, kwargs)
         args, kwargs = self._read((list(args), kwargs))
         rule = RULES.get(name)
         if rule is not None:
@@ -308,7 +330,7 @@ class Translator(Emitter):
         self.target = functional
         value = self.apply(name, args, kwargs)
         value = value[0] if isinstance(value, (list, tuple)) else value
-        tainted = before.dtype in FLOATING and any_tainted((args, kwargs))
+        tainted = before.dtype in FLOATING and any_tainted((args, kwargs)) and self._flows_to(0)
         self._write(ref, self.fit(value, list(before.dims), before.dtype), tainted)
         return ref
 
@@ -355,9 +377,13 @@ class Translator(Emitter):
             return Ref(base.storage, (*base.links, link), key, value)
         if key is not None and any(isinstance(a, Ref) and a.key == key for a in _leaves(args)):
             self._unlinked.add(key)
-        storage = Storage(value, tainted and value.dtype in FLOATING)
+        tainted = tainted and value.dtype in FLOATING and self._flows_to(index or 0)
+        storage = Storage(value, tainted)
         self.storages_in_region.append(storage)
         return Ref(storage, (), key, value)
+
+    def _flows_to(self, index: int) -> bool:
+        return self.flows is None or self.flows[index]
 
     def _link(self, name: str, args: tuple, kwargs: dict, index: int | None) -> Link:
         def missing(_t: Any, *_args: Any, **_kwargs: Any) -> Any:

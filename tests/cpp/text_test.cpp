@@ -37,6 +37,14 @@ TEST(Text, RoundTrips) {
   %5 = ort::Dropout(%3, %key) {ratio=0.1, counter=7}
 return ("y" = %5, "inv" = %4)
 )");
+  // no output, an opaque one, sizes as text
+  expect_round_trip(
+      R"(graph (%x: float32[n, 8] user)
+  = aten::check(%x) {schema="aten::check", types=[], effect=1}
+  %1, %2 = aten::view(%x) {schema="aten::view", size=["8", "n"], types=["float32[8, n]"]}
+  %3 = aten::backward(%2, _) {schema="aten::view", of=[0], types=["float32[n, 8]"]}
+return ("y" = %1, "dx" = %3)
+)");
 }
 
 TEST(Text, KeepsAttributesOfEveryKind) {

@@ -246,7 +246,7 @@ def test_refused_gradient(op, number):
 
 
 def test_every_schema_has_an_entry():
-    assert set(engine.SCHEMAS) - set(TABLE) == {"aten::*"}
+    assert set(engine.SCHEMAS) - set(TABLE) == {"aten::*", "aten::backward"}
     assert set(TABLE) - set(engine.SCHEMAS) == set()
 
 
@@ -261,7 +261,7 @@ def test_every_differentiable_op_has_a_gradient():
         for name, schema in engine.SCHEMAS.items()
         if schema["differentiable"] and not schema["gradient"] and not schema["definition"]
     }
-    assert bare - {"aten::*"} == {name for name, op in TABLE.items() if op.no_gradient}
+    assert bare == {name for name, op in TABLE.items() if op.no_gradient}
 
 
 @pytest.mark.parametrize("name", sorted(name for name, op in TABLE.items() if op.no_gradient))

@@ -8,9 +8,9 @@ import copy
 import torch
 from torch import nn
 
-from ortmodule import Options, ORTModule, _native
+from ortmodule import Options, ORTModule
 
-PROVIDERS = ("cpu", "aten") if "aten" in _native.core().providers() else ("cpu",)
+PROVIDERS = ("cpu", "aten")
 
 
 def options(**fields) -> Options:

@@ -47,6 +47,8 @@ def test_a_line_has_its_parts():
     text = "%4, %5 = ort::B(%2) {k=1} @3 again"
     line = view.parse_node(f"  {text}  # int64[2], bool[..]; fc (m.py:7); by r")
     assert line == view.Line("%4, %5", "ort::B", text, "int64[2], bool[..]", "fc (m.py:7)", "r")
+    check = view.parse_node("  = aten::check(%2) {effect=1}  # ")  # a node without outputs
+    assert check == view.Line("", "aten::check", "= aten::check(%2) {effect=1}")
 
 
 def test_stages_in_order_with_counts(dump):

@@ -148,12 +148,13 @@ WRONG = {
 }
 
 
+@pytest.mark.parametrize("fallback", ["report", "error"])
 @pytest.mark.parametrize("first", [True, False], ids=["wrong_first", "right_first"])
 @pytest.mark.parametrize("what", WRONG)
-def test_wrong_inputs_raise_eagers_exception(what, first):
+def test_wrong_inputs_raise_eagers_exception(what, first, fallback):
     """No fallback is recorded, and right calls go through the engine before and after."""
     make, right, wrong = WRONG[what]
-    pair = Pair(make())
+    pair = Pair(make(), fallback=fallback)
     if not first:
         pair.step(right)
     with pytest.raises(Exception) as theirs:
@@ -210,6 +211,46 @@ def test_fallback_error_raises_not_capturable():
     with pytest.raises(NotCapturable, match="forward hook"):
         ours(X)
     assert not ours.explain().fallbacks
+
+
+def test_fallback_error_leaves_no_trace():
+    """Whether eager would raise is tried out; what that moved is put back."""
+
+    class Counting(Net):
+        def forward(self, x):
+            self.scale += 1
+            x.add_(torch.rand(()))
+            return super().forward(x)
+
+    net = Counting()
+    ours = ORTModule(net, options(fallback="error"))
+    x, state = X.clone(), copy.deepcopy(net.state_dict())
+    torch.manual_seed(3)
+    with pytest.raises(NotCapturable, match="scale"):
+        ours(x)
+    assert net.scale == 2.0 and torch.equal(x, X)
+    assert all(torch.equal(value, state[name]) for name, value in net.state_dict().items())
+    drawn = torch.rand(())
+    torch.manual_seed(3)
+    assert torch.equal(drawn, torch.rand(()))
+
+
+def test_containers_stay_containers():
+    ours = ORTModule(mlp(), options())
+    assert len(ours) == 3 and ours[0] is ours.module[0] and list(ours)[1] is ours.module[1]
+    assert ours[1] in ours and len(ours[:2]) == 2
+    ours[1] = nn.ReLU()
+    assert isinstance(ours.module[1], nn.ReLU)
+    del ours[1]
+    assert len(ours.module) == 2
+    same = ours
+    ours += nn.Sequential(nn.Tanh())
+    assert ours is same and len(ours) == 3
+    named = ORTModule(nn.ModuleDict({"a": nn.Linear(2, 2)}), options())
+    assert "a" in named and list(named) == ["a"] and named["a"] is named.module["a"]
+    plain = ORTModule(nn.Linear(2, 2), options())
+    assert plain and not hasattr(plain, "__len__")
+    assert all(len(twin(ours)) == 3 for twin in (copy.deepcopy, copy.copy))
 
 
 def test_fallback_report_warns_once_with_file_and_line():

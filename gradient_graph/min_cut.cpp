@@ -1,0 +1,70 @@
+// Dinic's algorithm (1970): blocking flows over the levels of a breadth-first search.
+#include "gradient_graph/min_cut.h"
+
+#include <algorithm>
+
+namespace ort::grad {
+
+void FlowNetwork::add_edge(size_t from, size_t to, uint64_t capacity) {
+  edges_of_[from].push_back(edges_.size());
+  edges_.push_back({to, capacity});
+  edges_of_[to].push_back(edges_.size());
+  edges_.push_back({from, 0});
+}
+
+bool FlowNetwork::find_levels(size_t source, size_t sink) {
+  level_.assign(edges_of_.size(), -1);
+  level_[source] = 0;
+  std::vector<size_t> queue{source};
+  for (size_t i = 0; i < queue.size(); ++i)
+    for (const size_t e : edges_of_[queue[i]])
+      if (edges_[e].left > 0 && level_[edges_[e].to] < 0) {
+        level_[edges_[e].to] = level_[queue[i]] + 1;
+        queue.push_back(edges_[e].to);
+      }
+  return level_[sink] >= 0;
+}
+
+uint64_t FlowNetwork::push(size_t node, size_t sink, uint64_t most) {
+  if (node == sink) return most;
+  uint64_t pushed = 0;
+  for (size_t& i = next_[node]; i < edges_of_[node].size(); ++i) {
+    const size_t e = edges_of_[node][i];
+    const size_t to = edges_[e].to;
+    if (edges_[e].left == 0 || level_[to] != level_[node] + 1) continue;
+    const uint64_t part = push(to, sink, std::min(most - pushed, edges_[e].left));
+    edges_[e].left -= part;
+    edges_[e ^ 1].left += part;
+    pushed += part;
+    if (pushed == most) return pushed;
+  }
+  return pushed;
+}
+
+uint64_t FlowNetwork::maximise(size_t source, size_t sink) {
+  uint64_t flow = 0;
+  while (find_levels(source, sink)) {
+    next_.assign(edges_of_.size(), 0);
+    flow += push(source, sink, kUnbounded);
+  }
+  return flow;
+}
+
+std::vector<bool> FlowNetwork::sink_side(size_t sink) const {
+  std::vector<bool> side(edges_of_.size(), false);
+  side[sink] = true;
+  std::vector<size_t> stack{sink};
+  while (!stack.empty()) {
+    const size_t node = stack.back();
+    stack.pop_back();
+    for (const size_t e : edges_of_[node]) {
+      const size_t from = edges_[e].to;
+      if (edges_[e ^ 1].left == 0 || side[from]) continue;
+      side[from] = true;
+      stack.push_back(from);
+    }
+  }
+  return side;
+}
+
+}  // namespace ort::grad

@@ -1,0 +1,180 @@
+// An operator runs by torch's dispatcher. Where its gradient is needed it runs on tensors of its
+// own, as the arena reuses the memory of its inputs while its history still refers to them.
+#include "providers/aten/operator.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/from_blob.h>
+
+#include <cstring>
+
+#include "csrc/torch_bridge/memory.h"
+#include "providers/aten/arguments.h"
+#include "providers/aten/history.h"
+#include "providers/aten/thread_state.h"
+
+namespace ort::aten {
+namespace {
+
+// A tensor over memory of the frame; undefined for an absent operand.
+at::Tensor over(void* data, const Operand& operand) {
+  if (!operand.present || operand.dtype == DType::undefined) return {};
+  const auto options = at::TensorOptions().dtype(bridge::scalar_type_of(operand.dtype));
+  return at::from_blob(data, at::IntArrayRef(operand.sizes), options);
+}
+
+at::Tensor copy_of(const void* data, const Operand& operand) {
+  if (!operand.present) return {};
+  at::Tensor copy = bridge::empty(operand.sizes, bridge::scalar_type_of(operand.dtype));
+  if (copy.nbytes() > 0) std::memcpy(copy.data_ptr(), data, copy.nbytes());
+  return copy;
+}
+
+// Into the frame's own memory: the operator may return a view, or another order of elements.
+void store(const at::Tensor& tensor, void* data, const Operand& operand, const std::string& what) {
+  check(tensor.layout() == at::kStrided && bridge::dtype_of(tensor.scalar_type()) == operand.dtype,
+        "{} is {} {}, expected {}", what, tensor.layout(), c10::toString(tensor.scalar_type()),
+        operand.dtype);
+  check(tensor.sizes() == at::IntArrayRef(operand.sizes), "{} has shape {}, expected {}", what,
+        tensor.sizes().vec(), operand.sizes);
+  if (tensor.numel() > 0) over(data, operand).copy_(tensor);
+}
+
+variable_list tensors_of(torch::jit::Stack& stack) {
+  variable_list tensors;
+  for (c10::IValue& value : stack) {
+    if (value.isTensor())
+      tensors.push_back(std::move(value).toTensor());
+    else
+      for (const at::Tensor& tensor : value.toTensorList()) tensors.push_back(tensor);
+  }
+  return tensors;
+}
+
+// How many tensors the operator gives; the node's output after them is its history.
+size_t count_of_outputs(const Node& node) {
+  const auto* types = std::get_if<std::vector<std::string>>(node.attrs.find("types"));
+  return types ? types->size() : 0;  // an empty list has no kind
+}
+
+// Which inputs the backward of `node` asks for; empty when it has none.
+std::vector<int64_t> needed_by_backward(const Node& node) {
+  const size_t outputs = count_of_outputs(node);
+  if (node.out.size() <= outputs || node.out[outputs] == kNone) return {};
+  const auto& uses = node.output(outputs).uses();
+  return uses.empty() ? std::vector<int64_t>{} : uses[0].node->attrs.ints("of");
+}
+
+class OperatorKernel : public Kernel {
+ public:
+  OperatorKernel(const Node& node, const Binding& binding, const c10::OperatorHandle& op)
+      : name_(node.qualified()),
+        place_(node.describe()),
+        in_(binding.in),
+        out_(binding.out),
+        op_(op),
+        arguments_(node, op.schema(), *binding.symbols),
+        needed_(needed_by_backward(node)) {
+    out_.resize(count_of_outputs(node));
+  }
+
+  void run(const Args& args) const override {
+    const ThreadState state(!needed_.empty());
+    variable_list inputs;
+    for (size_t i = 0; i < in_.size(); ++i)
+      inputs.push_back(needed_.empty() ? over(args.in[i], in_[i]) : copy_of(args.in[i], in_[i]));
+    History history(inputs, needed_);
+    const variable_list outputs = call(inputs);
+    check(outputs.size() == out_.size(), "[{}] gives {} tensors, expected {}; {}", name_,
+          outputs.size(), out_.size(), place_);
+    for (size_t i = 0; i < out_.size(); ++i)
+      if (args.out[i]) store(outputs[i].detach(), args.out[i], out_[i], output_name(i));
+    if (needed_.empty()) return;
+    history.record(outputs);
+    *static_cast<std::shared_ptr<void>*>(args.out[out_.size()]) =
+        std::make_shared<History>(std::move(history));
+  }
+
+  std::string name() const override { return name_; }
+
+ private:
+  // torch's own refusal is ours: the module then runs in eager, which raises it as eager does.
+  variable_list call(const variable_list& inputs) const {
+    torch::jit::Stack stack = arguments_.with(inputs);
+    try {
+      op_.callBoxed(stack);
+    } catch (const c10::Error& error) {
+      fail("[{}] {}; {}", name_, error.what_without_backtrace(), place_);
+    } catch (const std::exception& error) {  // an operator written in Python
+      fail("[{}] {}; {}", name_, error.what(), place_);
+    }
+    return tensors_of(stack);
+  }
+
+  std::string output_name(size_t i) const {
+    return format("[{}] output {} at {}", name_, i, place_);
+  }
+
+  std::string name_, place_;
+  std::vector<Operand> in_, out_;
+  c10::OperatorHandle op_;
+  Arguments arguments_;
+  std::vector<int64_t> needed_;
+};
+
+class BackwardKernel : public Kernel {
+ public:
+  BackwardKernel(const Node& node, const Binding& binding)
+      : name_(node.attrs.s("schema") + " backward"),
+        place_(node.describe()),
+        in_(binding.in),
+        out_(binding.out) {}
+
+  void run(const Args& args) const override {
+    const ThreadState state(false);
+    // Taken out of its slot, it is freed as soon as it is used; a frame that retains the graph
+    // still holds it.
+    const std::shared_ptr<void> taken = std::move(*static_cast<std::shared_ptr<void>*>(args.in[0]));
+    check(taken != nullptr, "[{}] the operator's history is gone; {}", name_, place_);
+    const auto& history = *static_cast<const History*>(taken.get());
+    variable_list output_gradients;
+    for (size_t i = 1; i < in_.size(); ++i) output_gradients.push_back(over(args.in[i], in_[i]));
+    const variable_list gradients =
+        history.gradients(output_gradients, /*keep=*/taken.use_count() > 1);
+    for (size_t i = 0; i < out_.size(); ++i) give(gradients[i], args.out[i], i);
+  }
+
+  std::string name() const override { return name_; }
+
+ private:
+  void give(const at::Tensor& gradient, void* data, size_t i) const {
+    if (!data) return;
+    if (gradient.defined())
+      store(gradient, data, out_[i], format("[{}] gradient {} at {}", name_, i, place_));
+    else if (at::Tensor zeros = over(data, out_[i]); zeros.numel() > 0)
+      zeros.zero_();
+  }
+
+  std::string name_, place_;
+  std::vector<Operand> in_, out_;
+};
+
+}  // namespace
+
+std::pair<std::string, std::string> name_of_operator(const Node& node) {
+  const std::string& schema = node.attrs.s("schema");
+  const size_t dot = schema.find('.');
+  if (dot == std::string::npos) return {schema, ""};
+  return {schema.substr(0, dot), schema.substr(dot + 1)};
+}
+
+std::unique_ptr<Kernel> prepare_operator(const Node& node, const Binding& binding) {
+  const auto [name, overload] = name_of_operator(node);
+  const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), overload.c_str());
+  return std::make_unique<OperatorKernel>(node, binding, op);
+}
+
+std::unique_ptr<Kernel> prepare_backward(const Node& node, const Binding& binding) {
+  return std::make_unique<BackwardKernel>(node, binding);
+}
+
+}  // namespace ort::aten

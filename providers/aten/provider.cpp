@@ -1,0 +1,34 @@
+// The aten provider: operators of torch that the engine has no op for. Part of the module _torch;
+// it registers itself when that loads.
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include "providers/aten/operator.h"
+
+namespace ort::aten {
+namespace {
+
+class AtenProvider final : public Provider {
+ public:
+  std::string_view name() const override { return "aten"; }
+
+  Verdict can_run(const Node& node) const override {
+    if (node.domain() != "aten") return Verdict::no("it is no operator of torch");
+    const auto [name, overload] = name_of_operator(node);
+    const bool known = c10::Dispatcher::singleton().findSchema({name, overload}).has_value();
+    return require(known, "torch has no operator {}", node.attrs.s("schema"));
+  }
+
+  std::unique_ptr<Kernel> prepare(const Region& region, const Binding& binding) const override {
+    const Node& node = *region.nodes.at(0);
+    return node.op == "backward" ? prepare_backward(node, binding)
+                                 : prepare_operator(node, binding);
+  }
+};
+
+const bool kRegistered = [] {
+  register_provider(std::make_unique<AtenProvider>());
+  return true;
+}();
+
+}  // namespace
+}  // namespace ort::aten
