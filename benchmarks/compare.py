@@ -21,6 +21,7 @@ from models import MODELS
 
 # name: (whole step with the optimizer?, steps a round)
 STEPS = dict.fromkeys(MODELS, (True, 1)) | {"mlp": (False, 200)}
+RUN_LOOP = pathlib.Path(__file__).parents[1] / "build/current/run_loop"
 KINDS = ("bert", "mlp", "adamw", "first", "memory", "resize", "loop", "right")
 
 
@@ -114,8 +115,7 @@ def compare_fresh(kind: str, engines: list[str], rounds: int) -> list[dict]:
 
 def run_loop(rounds: int) -> list[dict]:
     """What the run loop itself takes for a step: kernels that do nothing, three operands each."""
-    binary = pathlib.Path(__file__).parents[1] / "build/current/run_loop"
-    runs = [subprocess.run([binary], stdout=subprocess.PIPE, check=True) for _ in range(rounds)]
+    runs = [subprocess.run([RUN_LOOP], stdout=subprocess.PIPE, check=True) for _ in range(rounds)]
     return rows("run loop (ns a step)", {"ours": [float(done.stdout) for done in runs]}, 1)
 
 
@@ -277,6 +277,8 @@ def main() -> None:
         kind, what = given.fresh
         print(check_right(what) if kind == "right" else FRESH[kind](what))
         return
+    if "loop" in given.only and not RUN_LOOP.exists():
+        parser.error(f"{RUN_LOOP} is missing: `make bench` builds it")
     engines = ["eager", "compile", "ours"] if given.compile else ["eager", "ours"]
     table = []
     print(f"{processor()}, torch {torch.__version__}")

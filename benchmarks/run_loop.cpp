@@ -22,7 +22,13 @@ ort::Plan plan_of(int steps) {
   plan.placement.scratch.resize(static_cast<size_t>(steps));
   plan.placement.bytes = 64;
   for (int i = 0; i < steps; ++i) {
-    plan.steps.push_back({plan.kernels[0].get(), 3 * i, 2, 3 * i + 2, 1, -1, "nothing", "none"});
+    ort::Step step;
+    step.kernel = plan.kernels[0].get();
+    step.in = 3 * i;
+    step.n_in = 2;
+    step.out = 3 * i + 2;
+    step.n_out = 1;
+    plan.steps.push_back(step);
     for (const int slot : {i, i + 1, i + 2}) plan.operands.push_back(slot);
   }
   return plan;

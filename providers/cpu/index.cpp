@@ -259,7 +259,7 @@ std::unique_ptr<Kernel> one_hot(const Request& r) {
 Verdict one_hot_types(const Node& node) {
   return is_floating(node.input(0).type().dtype) && node.input(0).type().dtype != DType::f32
              ? Verdict::no("indices of this dtype")
-             : fixed_width(node);
+             : numbers(node);
 }
 
 }  // namespace
@@ -270,8 +270,8 @@ void register_index(KernelTable& table) {
   table.op("ort::GatherGrad").add("rows", floats, gather_grad);
   table.op("GatherElements").add("plain", fixed_width, gather_elements);
   table.op("GatherND").add("plain", fixed_width, gather_nd);
-  table.op("ScatterElements").add("plain", fixed_width, scatter_elements);
-  table.op("ScatterND").add("plain", fixed_width, scatter_nd);
+  table.op("ScatterElements").add("plain", numbers, scatter_elements);
+  table.op("ScatterND").add("plain", numbers, scatter_nd);
   table.op("OneHot").add("plain", one_hot_types, one_hot);
 }
 

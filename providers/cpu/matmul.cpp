@@ -284,7 +284,7 @@ Verdict float_product(const Node& node) {
 void register_matmul(KernelTable& table) {
   table.op("MatMul")
       .add("onednn", float_product, matmul_kernel)
-      .add("plain", fixed_width, matmul_kernel);
+      .add("plain", numbers, matmul_kernel);
   table.op("Gemm").add("onednn", plain_gemm, gemm_kernel);
   table.op("ort::MatMul").add("onednn", float_product, fused_kernel);
   table.op("ort::Linear").add("onednn", float_product, linear_kernel);

@@ -353,7 +353,7 @@ void register_movement(KernelTable& table) {
   table.op("ort::SliceGrad").add("copy", fixed_width, slice_grad);
   table.op("Concat").add("copy", fixed_width, concat);
   table.op("Split").add("copy", known_split, split);
-  table.op("Pad").add("plain", fixed_width, pad_kernel);
+  table.op("Pad").add("plain", numbers, pad_kernel);
   table.op("ort::PadGrad").add("plain", floats, pad_grad);
   table.op("Trilu").add("copy", fixed_width, trilu);
 }

@@ -361,18 +361,6 @@ std::unique_ptr<Kernel> shape_kernel(const Request& r) {
 
 // --- conditions ---
 
-bool has_elements(DType dtype) {
-  return dtype == DType::f32 || dtype == DType::f64 || dtype == DType::boolean || is_integer(dtype);
-}
-
-Verdict numbers(const Node& node) {
-  for (size_t i = 0; i < node.in.size(); ++i)
-    if (node.has_input(i) && !has_elements(node.input(i).type().dtype))
-      return Verdict::no(format("no plain loop for {}", node.input(i).type().dtype));
-  return require(has_elements(node.output().type().dtype), "no plain loop for {}",
-                 node.output().type().dtype);
-}
-
 Verdict floating(const Node& node) {
   const DType dtype = node.input(0).type().dtype;
   return require(dtype == DType::f32 || dtype == DType::f64, "no function for {}", dtype);

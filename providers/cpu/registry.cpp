@@ -77,6 +77,19 @@ Verdict floats(const Node& node) {
   return require(first == DType::f32, "input 0 is {}, expected float32", first);
 }
 
+Verdict numbers(const Node& node) {
+  const auto no_loop = [](DType dtype) { return format("no plain loop for {}", dtype); };
+  const auto has_elements = [](DType dtype) {
+    return dtype == DType::f32 || dtype == DType::f64 || dtype == DType::boolean ||
+           is_integer(dtype);
+  };
+  for (size_t i = 0; i < node.in.size(); ++i)
+    if (node.has_input(i) && !has_elements(node.input(i).type().dtype))
+      return Verdict::no(no_loop(node.input(i).type().dtype));
+  const DType result = node.output().type().dtype;
+  return has_elements(result) ? Verdict::yes() : Verdict::no(no_loop(result));
+}
+
 Verdict fixed_width(const Node& node) {
   for (size_t i = 0; i < node.in.size(); ++i) {
     if (!node.input(i)) continue;

@@ -73,6 +73,7 @@ class KernelTable {
 Verdict always(const Node& node);
 Verdict floats(const Node& node);       // every operand that may be floating is float32
 Verdict fixed_width(const Node& node);  // operands with a size in bytes: no strings
+Verdict numbers(const Node& node);      // dtypes that C++ computes with: no strings, no halves
 
 // --- kernels made of a function ---
 template <class F>

@@ -174,5 +174,21 @@ def trilu_cumsum():
     return model(nodes, [port("x", ["n", 4])], [port("y", ["n", 4])], weights), {"x": normal(4, 4)}
 
 
+def half_precision():
+    """Small whole numbers, so that the order of sums does not matter."""
+    nodes = [
+        node("Cast", "x", "h", to=TensorProto.FLOAT16),
+        node("MatMul", "h w", "m"),
+        node("Pad", "m pads", "p"),
+        node("ReduceSum", "p axes", "s", keepdims=0),
+        node("CumSum", "s axis", "c"),
+        node("Cast", "c", "y", to=TensorProto.FLOAT),
+    ]
+    weights = {"w": np.rint(2 * normal(4, 3)).astype(np.float16), "pads": ints(0, 1, 0, 0)}
+    weights |= {"axes": ints(1), "axis": np.array(0, np.int64)}
+    made = model(nodes, [port("x", ["n", 4])], [port("y", ["n"])], weights)
+    return made, {"x": np.rint(2 * normal(5, 4))}
+
+
 ALL = [mlp, conv_net, attention_block, reductions_13, shape_arithmetic, constants]
-ALL += [split_and_where, embedding, batch_norm, top_k, expand_and_pad, trilu_cumsum]
+ALL += [split_and_where, embedding, batch_norm, top_k, expand_and_pad, trilu_cumsum, half_precision]
