@@ -6,6 +6,7 @@ is none.
 """
 
 import contextlib
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -62,13 +63,18 @@ def _behind(root: Any, saved: dict[Any, set[int]]) -> set[int]:
     return keys
 
 
+@functools.cache
+def _names(kind: type) -> list[str]:
+    """The attributes of a kind of node that hold saved tensors; what else is saved are numbers."""
+    raw = "_raw"
+    return [name.removeprefix(raw) for name in dir(kind) if name.startswith(f"{raw}_saved_")]
+
+
 def _saved_by(node: Any) -> set[int]:
     keys = set()
-    for name in dir(node):
-        if not name.startswith("_raw_saved_"):  # tensors; what else is saved are numbers
-            continue
+    for name in _names(type(node)):
         try:
-            value = getattr(node, name.removeprefix("_raw"))
+            value = getattr(node, name)
         except RuntimeError:  # forward wrote to it: eager's backward is an error whatever follows
             continue
         for tensor in value if isinstance(value, (list, tuple)) else [value]:
