@@ -9,6 +9,8 @@
 
 #include <algorithm>
 
+#include "csrc/torch_bridge/make_node.h"
+
 namespace ort::bridge {
 namespace {
 
@@ -70,9 +72,9 @@ class Segment : public Node {
 
 void attach(const std::shared_ptr<Call>& call, const std::vector<at::Tensor>& inputs,
             std::vector<at::Tensor>& outputs) {
-  std::vector<std::shared_ptr<Segment>> nodes;
+  std::vector<decltype(make_node<Segment>(call, size_t{}))> nodes;
   for (size_t i = 0; i < call->n_segments(); ++i) {
-    nodes.push_back(std::shared_ptr<Segment>(new Segment(call, i), torch::autograd::deleteNode));
+    nodes.push_back(make_node<Segment>(call, i));
     nodes.back()->set_count(call->n_segments());
   }
   // The last node first: a node's edges may not change once it has a parent.

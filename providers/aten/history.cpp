@@ -5,6 +5,8 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include "csrc/torch_bridge/make_node.h"
+
 namespace ort::aten {
 namespace {
 
@@ -18,7 +20,7 @@ class End : public torch::autograd::Node {
 
 History::History(variable_list& inputs, const std::vector<int64_t>& needed) {
   if (needed.empty()) return;
-  const std::shared_ptr<End> end(new End(), torch::autograd::deleteNode);
+  const auto end = bridge::make_node<End>();
   for (const int64_t i : needed) {
     at::Tensor& input = inputs[static_cast<size_t>(i)];
     ends_.emplace_back(end, end->add_input_metadata(input));
