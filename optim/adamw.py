@@ -42,17 +42,17 @@ class AdamW(torch.optim.AdamW):
         kernels = _native.optim()
         for group in self.param_groups:
             _refuse(group)
-            rows = [self._row(p, group["amsgrad"]) for p in group["params"] if p.grad is not None]
-            beta1, beta2 = group["betas"]
-            kernels.adamw(
-                rows,
-                lr=float(group["lr"]),
-                beta1=float(beta1),
-                beta2=float(beta2),
-                eps=group["eps"],
-                weight_decay=group["weight_decay"],
-                maximize=group["maximize"],
-            )
+            for params in _distinct([p for p in group["params"] if p.grad is not None]):
+                beta1, beta2 = group["betas"]
+                kernels.adamw(
+                    [self._row(p, group["amsgrad"]) for p in params],
+                    lr=float(group["lr"]),
+                    beta1=float(beta1),
+                    beta2=float(beta2),
+                    eps=group["eps"],
+                    weight_decay=group["weight_decay"],
+                    maximize=group["maximize"],
+                )
         return loss
 
     def _row(self, p: torch.Tensor, amsgrad: bool) -> tuple:
@@ -69,6 +69,17 @@ class AdamW(torch.optim.AdamW):
                 state[name] = torch.zeros_like(p, memory_format=torch.preserve_format)
         largest = state["max_exp_avg_sq"] if amsgrad else None
         return p, p.grad, state["exp_avg"], state["exp_avg_sq"], largest, state["step"]
+
+
+def _distinct(params: list) -> list[list]:
+    """Lists without repeats: one call updates its rows at once, and a group may repeat a parameter."""
+    rounds: list[dict] = []
+    for p in params:
+        free = next((r for r in rounds if p not in r), None)
+        if free is None:
+            rounds.append(free := {})
+        free[p] = None
+    return [list(r) for r in rounds]
 
 
 def _refuse(group: dict) -> None:

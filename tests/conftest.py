@@ -1,6 +1,7 @@
 """Shared by every test: repository root, and the checked mode that the engine's tests run under."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,11 +27,19 @@ def root() -> Path:
     return ROOT
 
 
-@pytest.fixture(autouse=True)
-def _seeded():
-    """Each test draws the same numbers whichever ran before it."""
-    import sys
-
+def _seed():
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.manual_seed(0)
+
+
+def pytest_collectstart(collector):
+    """Each module draws the same numbers at its import whichever was imported before it."""
+    if isinstance(collector, pytest.Module):
+        _seed()
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    """Each test draws the same numbers whichever ran before it."""
+    _seed()

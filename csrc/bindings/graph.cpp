@@ -67,8 +67,7 @@ Attrs attrs_of(const py::dict& items) {
 }
 
 Role role_named(const std::string& name) {
-  for (const Role role :
-       {Role::user, Role::parameter, Role::buffer, Role::key, Role::gradient, Role::stash})
+  for (const Role role : {Role::user, Role::parameter, Role::buffer, Role::key, Role::gradient})
     if (name_of(role) == name) return role;
   fail("unknown role '{}'", name);
 }

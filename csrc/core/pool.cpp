@@ -118,14 +118,6 @@ void pool_give(uint8_t* data, size_t capacity) {
   }
 }
 
-size_t pool_trim() {
-  std::lock_guard lock(pool().mutex);
-  const size_t freed = pool().idle_bytes;
-  while (pool().drop_oldest()) {
-  }
-  return freed;
-}
-
 size_t pool_bytes() {
   std::lock_guard lock(pool().mutex);
   return pool().used_bytes + pool().idle_bytes;

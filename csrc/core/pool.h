@@ -23,8 +23,6 @@ class Block {
 
 uint8_t* pool_take(size_t bytes, size_t* capacity);
 void pool_give(uint8_t* data, size_t capacity);
-// Returns idle blocks to the system; gives how many bytes.
-size_t pool_trim();
 // Of blocks in use and idle ones.
 size_t pool_bytes();
 

@@ -150,9 +150,6 @@ Value full(Graph& graph, const Dims& dims, double value, DType dtype) {
 Value zeros_like(Value x) {
   return full(*x.graph, x.dims(), 0.0, x.dtype());
 }
-Value ones_like(Value x) {
-  return full(*x.graph, x.dims(), 1.0, x.dtype());
-}
 
 Value matmul(Value a, Value b) {
   return binary("MatMul", a, b);

@@ -51,7 +51,6 @@ Value where(Value condition, Value a, Value b);
 Value cast(Value x, DType dtype);        // x itself when it has the dtype
 Value number(double value, Value like);  // 0-d constant of like's dtype
 Value zeros_like(Value x);
-Value ones_like(Value x);
 Value full(Graph& graph, const Dims& dims, double value, DType dtype);
 
 Value matmul(Value a, Value b);

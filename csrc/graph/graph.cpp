@@ -39,11 +39,6 @@ void Graph::set_output(size_t index, Value to) {
   ++values_[to.id].output_uses;
 }
 
-void Graph::clear_outputs() {
-  for (const Output& output : outputs_) --values_[output.value].output_uses;
-  outputs_.clear();
-}
-
 Role Graph::role(ValueId input) const {
   const auto found = roles_.find(input);
   check(found != roles_.end(), "value %{} is not an input of the graph", input);
@@ -364,8 +359,7 @@ std::string Where::text() const {
 }
 
 std::string_view name_of(Role role) {
-  static constexpr std::string_view kNames[] = {"user", "parameter", "buffer",
-                                                "key",  "gradient",  "stash"};
+  static constexpr std::string_view kNames[] = {"user", "parameter", "buffer", "key", "gradient"};
   return kNames[static_cast<size_t>(role)];
 }
 

@@ -134,7 +134,7 @@ struct Node {
   std::string describe() const;  // "ort::Linear (node %14 at encoder.0, model.py:31)"
 };
 
-enum class Role : uint8_t { user, parameter, buffer, key, gradient, stash };
+enum class Role : uint8_t { user, parameter, buffer, key, gradient };
 std::string_view name_of(Role role);
 
 struct Output {
@@ -179,7 +179,6 @@ class Graph {
   Role role(ValueId input) const;
   bool is_input(ValueId value) const { return roles_.count(value) != 0; }
   void drop_input(ValueId input);  // must be unused
-  void order_inputs(std::vector<ValueId> inputs) { inputs_ = std::move(inputs); }
   Value value(ValueId id) const { return {const_cast<Graph*>(this), id}; }
   size_t value_count() const { return values_.size(); }
   void set_type(Value value, Type type) { values_[value.id].type = std::move(type); }
@@ -192,7 +191,6 @@ class Graph {
     return values_[value].uses.empty() && values_[value].output_uses == 0;
   }
   void set_output(size_t index, Value to);
-  void clear_outputs();
 
   Dim fresh_symbol();  // an unnamed size, known only when it has run
   const OpSet& ops() const { return *ops_; }

@@ -188,8 +188,7 @@ class Parser {
     return result;
   }
   Role role() {
-    for (const Role role :
-         {Role::user, Role::parameter, Role::buffer, Role::key, Role::gradient, Role::stash})
+    for (const Role role : {Role::user, Role::parameter, Role::buffer, Role::key, Role::gradient})
       if (eat(name_of(role))) return role;
     return Role::user;
   }

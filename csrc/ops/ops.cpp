@@ -47,10 +47,6 @@ Shape like(size_t input) {
   return [input](InferContext& c) { same_dims(c, 0, input); };
 }
 
-Shape like_as(size_t input, DType dtype) {
-  return [=](InferContext& c) { c.out(0, dtype, c.type(input).dims); };
-}
-
 Shape dims_attr(size_t dtype_input) {
   return [dtype_input](InferContext& c) {
     const Attr* dims = c.attrs().find("dims");

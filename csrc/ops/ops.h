@@ -28,9 +28,8 @@ void register_random(OpSet& ops);
 void register_control(OpSet& ops);
 
 // Shape rules that several families share.
-Shape like(size_t input);                  // output 0 has the type of that input
-Shape like_as(size_t input, DType dtype);  // its dims under another dtype
-Shape dims_attr(size_t dtype_input);       // output 0 has attribute "dims" and that input's dtype
+Shape like(size_t input);             // output 0 has the type of that input
+Shape dims_attr(size_t dtype_input);  // output 0 has attribute "dims" and that input's dtype
 void same_dims(InferContext& c, size_t output, size_t input);
 // Refuses an input (when it is there and its rank is known) whose shape cannot be the expected one.
 void expect_dims(const InferContext& c, size_t input, const Dims& expected);

@@ -189,6 +189,17 @@ def test_a_parameter_without_gradient_is_skipped():
     assert list(optimizer.state_dict()["state"]) == [1]
 
 
+@pytest.mark.filterwarnings("ignore:optimizer contains a parameter group with duplicate")
+def test_a_parameter_listed_twice_in_a_group_takes_two_steps():
+    (ours,) = parameters(shapes=[(400, 500)])
+    (theirs,) = twins([ours])
+    mine, torchs = AdamW([ours, ours]), torch.optim.AdamW([theirs, theirs])
+    train(mine, [ours], 5)
+    train(torchs, [theirs], 5)
+    assert_same([ours], [theirs])
+    assert_same(state_of(mine), state_of(torchs))
+
+
 def test_a_nan_gradient_gives_torchs_nans():
     ours = [nn.Parameter(torch.randn(19))]
     theirs = twins(ours)

@@ -3,4 +3,6 @@
 import sys
 from pathlib import Path
 
+import torch  # noqa: F401  so that tests/conftest.py seeds it before the first module here
+
 sys.path.insert(0, str(Path(__file__).parent))
