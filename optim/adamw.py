@@ -72,7 +72,7 @@ class AdamW(torch.optim.AdamW):
 
 
 def _distinct(params: list) -> list[list]:
-    """Lists without repeats: one call updates its rows at once, and a group may repeat a parameter."""
+    """Lists without repeats, as one call updates its rows at once."""
     rounds: list[dict] = []
     for p in params:
         free = next((r for r in rounds if p not in r), None)
