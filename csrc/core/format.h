@@ -43,12 +43,16 @@ void format_rest(std::ostream& out, std::string_view text, const First& first,
   format_rest(out, text.substr(hole + 2), rest...);
 }
 
-// Replaces each "{}" by the next argument; vectors print as [a, b].
-template <class... Args>
-std::string format(std::string_view text, const Args&... args) {
-  std::ostringstream out;
-  format_rest(out, text, args...);
-  return out.str();
-}
+// Replaces each "{}" by the next argument; vectors print as [a, b]. An object: a function's name
+// would find std::format too, by an argument of namespace std, where the library has one.
+struct Format {
+  template <class... Args>
+  std::string operator()(std::string_view text, const Args&... args) const {
+    std::ostringstream out;
+    format_rest(out, text, args...);
+    return out.str();
+  }
+};
+inline constexpr Format format;
 
 }  // namespace ort
