@@ -54,7 +54,7 @@ class ORTModule(nn.Module):
         state["_unsettled"] = {}
         state["_fallbacks"] = {}
         state["_on_aten"] = {}
-        state["_captures"] = 0
+        state["_captures"] = state["_dropped_plans"] = 0
         state["_latest"] = None
         state["_repeat"] = None
         state["_last_call"] = None
@@ -205,9 +205,11 @@ class ORTModule(nn.Module):
             self._refused[key] = _Refused(error, Snapshot(self._wrapped), tries)
             return error
         self._kept.setdefault(key, []).insert(0, kept)
+        dropped = self._kept[key][_KEPT:]
         del self._kept[key][_KEPT:]
         while len(self._kept) > _KEPT:
-            self._kept.popitem(last=False)
+            dropped += self._kept.popitem(last=False)[1]
+        self.__dict__["_dropped_plans"] += sum(old.runner.plans() for old in dropped)
         return kept, captured.bind(tensors)
 
     def _fall_back(self, error: NotCapturable, key: tuple | None, args: tuple, kwargs: dict):
@@ -234,6 +236,7 @@ class ORTModule(nn.Module):
         """What ran so far: steps by provider, fallbacks with their reasons, captures and plans."""
         fallbacks = [*self._fallbacks, *self._on_aten]
         plans = sum(k.runner.plans() for group in self._kept.values() for k in group)
+        plans += self._dropped_plans
         kept = self._latest
         if kept is None:
             return Report({}, fallbacks, self._captures, plans, [])

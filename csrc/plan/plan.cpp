@@ -64,6 +64,9 @@ class Binder {
     share_in_place();
     place_arena();
     if (plan_->forward_steps < plan_->steps.size()) place_retained(separate);
+    find_caller_slots();
+    find_segments();
+    find_saved_inputs();
     return std::move(plan_);
   }
 
@@ -222,10 +225,10 @@ class Binder {
       if (buffer.kind == Slot::Kind::arena && !(forward && backward_reads_.count(source_of(id)))) {
         buffer.kind = Slot::Kind::output;
         buffer.at = i;
-        plan_->output_ready.push_back(buffer.first);
+        output_ready_.push_back(buffer.first);
       } else {
         add_copy(source, new_buffer(Slot::Kind::output, i, bytes_of(type)));
-        plan_->output_ready.push_back(static_cast<int>(plan_->steps.size()) - 1);
+        output_ready_.push_back(static_cast<int>(plan_->steps.size()) - 1);
       }
       plan_->outputs.names.push_back(graph_.outputs()[i].name);
       plan_->outputs.types.push_back(std::move(type));
@@ -356,6 +359,45 @@ class Binder {
                             offsets.begin() + static_cast<long>(made.size()), offsets.end());
   }
 
+  void find_caller_slots() {
+    const std::vector<Slot>& slots = plan_->placement.slots;
+    plan_->input_slots.resize(plan_->inputs.types.size());
+    plan_->output_slots.resize(plan_->outputs.types.size());
+    for (size_t i = 0; i < slots.size(); ++i) {
+      if (slots[i].kind == Slot::Kind::input)
+        plan_->input_slots[slots[i].at].push_back(static_cast<int>(i));
+      else if (slots[i].kind == Slot::Kind::output)
+        plan_->output_slots[slots[i].at].push_back(static_cast<int>(i));
+    }
+  }
+
+  // A step of the plan's own, a copy, belongs to the segment that it follows.
+  void find_segments() {
+    std::vector<size_t> of_step(plan_->steps.size(), 0);
+    for (size_t s = plan_->forward_steps; s < plan_->steps.size(); ++s) {
+      while (plan_->steps[s].segment > static_cast<int>(plan_->segment_ends.size()))
+        plan_->segment_ends.push_back(s);
+      of_step[s] = plan_->segment_ends.size();
+    }
+    plan_->segment_ends.push_back(plan_->steps.size());
+    for (const int step : output_ready_)
+      plan_->output_segments.push_back(step < 0 ? 0 : of_step[static_cast<size_t>(step)]);
+  }
+
+  void find_saved_inputs() {
+    std::set<size_t> saved;
+    for (size_t s = plan_->forward_steps; s < plan_->steps.size(); ++s) {
+      const Step& step = plan_->steps[s];
+      for (int i = 0; i < step.n_in; ++i) {
+        const int slot = plan_->operands[static_cast<size_t>(step.in + i)];
+        if (slot < 0) continue;
+        const Slot& place = plan_->placement.slots[static_cast<size_t>(slot)];
+        if (place.kind == Slot::Kind::input) saved.insert(place.at);
+      }
+    }
+    plan_->saved_inputs.assign(saved.begin(), saved.end());
+  }
+
   const Layout& layout_;
   Graph& graph_;
   const Symbols& symbols_;
@@ -364,6 +406,7 @@ class Binder {
   std::map<ValueId, int> buffer_;
   std::map<ValueId, size_t> constants_;
   std::set<ValueId> backward_reads_;
+  std::vector<int> output_ready_;  // the step that completes each output
 };
 
 }  // namespace

@@ -52,10 +52,13 @@ struct Plan {
   std::vector<Tensor> constants;
   std::vector<std::unique_ptr<Kernel>> kernels;
   Operands inputs, outputs;
-  std::vector<int> output_ready;  // the step that completes each output
-  size_t forward_steps = 0;       // the rest are backward, by segment
-  size_t total_bytes = 0;         // of the arena's values and scratch, were each its own memory
-  size_t stash_bytes = 0;         // of the arena's values that the backward reads of the forward
+  std::vector<std::vector<int>> input_slots, output_slots;  // whose pointer the caller gives
+  size_t forward_steps = 0;                                 // the rest are backward, by segment
+  std::vector<size_t> segment_ends;     // of the backward: the step after each segment's last
+  std::vector<size_t> output_segments;  // the backward's segment that completes each output
+  std::vector<size_t> saved_inputs;     // inputs that a backward step reads
+  size_t total_bytes = 0;  // of the arena's values and scratch, were each its own memory
+  size_t stash_bytes = 0;  // of the arena's values that the backward reads of the forward
   size_t opaque_count = 0;
 };
 

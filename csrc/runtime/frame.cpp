@@ -10,12 +10,11 @@ std::unique_ptr<Frame> Frame::retained(const Plan& plan, const Frame& base) {
 }
 
 Frame::Frame(const Plan& plan, const Placement& placement, const Frame* base)
-    : placement_(&placement),
+    : plan_(&plan),
+      placement_(&placement),
       arena_(placement.bytes),
       pointers_(placement.slots.size()),
-      opaque_(plan.opaque_count),
-      input_slots_(plan.inputs.types.size()),
-      output_slots_(plan.outputs.types.size()) {
+      opaque_(plan.opaque_count) {
   for (size_t i = 0; i < placement.slots.size(); ++i) {
     const Slot& slot = placement.slots[i];
     switch (slot.kind) {
@@ -33,23 +32,21 @@ Frame::Frame(const Plan& plan, const Placement& placement, const Frame* base)
         pointers_[i] = &opaque_[slot.at];
         break;
       case Slot::Kind::input:
-        input_slots_[slot.at].push_back(static_cast<int>(i));
         if (base) pointers_[i] = base->pointers_[i];
         break;
       case Slot::Kind::output:
-        output_slots_[slot.at].push_back(static_cast<int>(i));
         break;
     }
   }
 }
 
 void Frame::set_input(size_t i, const void* data) {
-  for (const int slot : input_slots_[i])
+  for (const int slot : plan_->input_slots[i])
     pointers_[static_cast<size_t>(slot)] = const_cast<void*>(data);
 }
 
 void Frame::set_output(size_t i, void* data) {
-  for (const int slot : output_slots_[i]) pointers_[static_cast<size_t>(slot)] = data;
+  for (const int slot : plan_->output_slots[i]) pointers_[static_cast<size_t>(slot)] = data;
 }
 
 }  // namespace ort

@@ -26,11 +26,11 @@ class Frame {
  private:
   Frame(const Plan& plan, const Placement& placement, const Frame* base);
 
+  const Plan* plan_;
   const Placement* placement_;
   Block arena_;
   std::vector<void*> pointers_;
   std::vector<std::shared_ptr<void>> opaque_;
-  std::vector<std::vector<int>> input_slots_, output_slots_;
 };
 
 }  // namespace ort

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "csrc/core/env.h"
 #include "csrc/core/log.h"
@@ -141,19 +140,6 @@ void Program::report(const Plan& plan, double seconds) const {
 std::shared_ptr<const Plan> Program::latest() {
   std::lock_guard lock(mutex_);
   return cache_.empty() ? nullptr : cache_.front().second;
-}
-
-std::vector<size_t> Program::saved_inputs(const Plan& plan) const {
-  std::set<size_t> saved;
-  for (size_t s = plan.forward_steps; s < plan.steps.size(); ++s) {
-    const Step& step = plan.steps[s];
-    for (int i = 0; i < step.n_in; ++i) {
-      const int slot = plan.operands[static_cast<size_t>(step.in + i)];
-      if (slot >= 0 && plan.placement.slots[static_cast<size_t>(slot)].kind == Slot::Kind::input)
-        saved.insert(plan.placement.slots[static_cast<size_t>(slot)].at);
-    }
-  }
-  return {saved.begin(), saved.end()};
 }
 
 }  // namespace ort

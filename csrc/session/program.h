@@ -34,8 +34,6 @@ class Program {
     return gradient_outputs_;
   }  // for each of wrt, or -1
   const std::vector<int>& gradient_segments() const { return segments_; }  // by gradient output
-  // Graph inputs that a backward step reads.
-  std::vector<size_t> saved_inputs(const Plan& plan) const;
   const Layout& layout() const { return layout_; }
   int plans() const { return plans_; }
   // What the newest plan took, from unknown sizes to kernels prepared and memory placed.

@@ -56,7 +56,10 @@ std::shared_ptr<Program> Shared::program(const std::vector<size_t>& defined,
   }
   latest = slot;
   if (programs.size() > kKeptPrograms)
-    std::erase_if(programs, [&](const auto& item) { return item.second != latest; });
+    std::erase_if(programs, [&](const auto& item) {
+      if (item.second != latest) dropped_plans += item.second->plans();
+      return item.second != latest;
+    });
   return latest;
 }
 
@@ -116,31 +119,18 @@ std::vector<at::Tensor> Call::forward(const std::vector<size_t>& defined) {
   return outputs;
 }
 
-void Call::find_segments() {
-  int segment = 0;
-  std::vector<int> segment_of_step(plan_->steps.size(), 0);
-  for (size_t s = plan_->forward_steps; s < plan_->steps.size(); ++s) {
-    while (plan_->steps[s].segment > segment) {
-      ends_.push_back(s);
-      ++segment;
-    }
-    segment_of_step[s] = segment;
-  }
-  ends_.push_back(plan_->steps.size());
-  handed_.resize(ends_.size());
+void Call::assign_gradients() {
+  const size_t last = plan_->segment_ends.size() - 1;
+  handed_.resize(last + 1);
   size_t gradient = 0;
   for (size_t w = 0; w < program_->gradient_outputs().size(); ++w) {
     const int output = program_->gradient_outputs()[w];
-    if (output < 0) {
-      handed_.back().push_back(w);
-      continue;
-    }
-    const int ready =
-        segment_of_step[static_cast<size_t>(plan_->output_ready[static_cast<size_t>(output)])];
-    const int last = static_cast<int>(ends_.size()) - 1;
-    handed_[static_cast<size_t>(
-                std::min(last, std::max(ready, program_->gradient_segments()[gradient++])))]
-        .push_back(w);
+    size_t segment = last;
+    if (output >= 0)
+      segment =
+          std::min(last, std::max(plan_->output_segments[static_cast<size_t>(output)],
+                                  static_cast<size_t>(program_->gradient_segments()[gradient++])));
+    handed_[segment].push_back(w);
   }
 }
 
@@ -150,12 +140,12 @@ void Call::expect_backward(const std::vector<at::Tensor>& outputs) {
     output_versions_.emplace_back(outputs[i].unsafeGetTensorImpl()->version_counter(),
                                   version_of(outputs[i]));
   save_inputs();
-  find_segments();
+  assign_gradients();
 }
 
 // What eager keeps too may not change; of anything else the backward reads a copy.
 void Call::save_inputs() {
-  for (const size_t i : program_->saved_inputs(*plan_)) {
+  for (const size_t i : plan_->saved_inputs) {
     if (i >= originals_.size() || !originals_[i].defined()) continue;
     if (shared_->eager_saves_input(i, defined_))
       saved_.emplace_back(i, torch::autograd::SavedVariable(originals_[i], false));
@@ -226,8 +216,8 @@ void Call::begin_backward(const std::vector<at::Tensor>& output_gradients, bool 
 }
 
 std::vector<std::pair<size_t, at::Tensor>> Call::run_segment(size_t segment) {
-  const size_t first = segment == 0 ? plan_->forward_steps : ends_[segment - 1];
-  const size_t end = ran_again_ ? plan_->steps.size() : ends_[segment];
+  const size_t first = segment == 0 ? plan_->forward_steps : plan_->segment_ends[segment - 1];
+  const size_t end = ran_again_ ? plan_->steps.size() : plan_->segment_ends[segment];
   if (segment == 0 || !ran_again_)
     run(*plan_, backward_frame_ ? *backward_frame_ : *frame_, first, end, shared_->profile.get());
   std::vector<std::pair<size_t, at::Tensor>> results;

@@ -33,6 +33,7 @@ struct Shared {
   // By the outputs with a gradient and, under a memory budget, the sizes that it is to hold for.
   std::map<std::pair<std::vector<size_t>, Symbols>, std::shared_ptr<Program>> programs;
   std::shared_ptr<Program> latest;
+  int dropped_plans = 0;          // of programs that are no longer kept
   std::vector<size_t> predicted;  // outputs whose gradient the last backward had
   std::shared_ptr<Profile> profile;
 
@@ -59,7 +60,7 @@ class Call {
   void end_backward();
   void release();
 
-  size_t n_segments() const { return ends_.size(); }
+  size_t n_segments() const { return handed_.size(); }
   const Program& program() const { return *program_; }
   const Shared& shared() const { return *shared_; }
   // Index in wrt of the gradients handed over after each segment; one that these outputs do not
@@ -70,7 +71,7 @@ class Call {
   std::vector<Sizes> input_sizes() const;
   void bind_inputs();
   std::vector<at::Tensor> bind_outputs(size_t first, size_t last);
-  void find_segments();
+  void assign_gradients();
   void save_inputs();
   void check_outputs(const std::vector<size_t>& defined) const;
   void run_forward_again(const std::vector<size_t>& defined);
@@ -84,7 +85,6 @@ class Call {
   std::vector<at::Tensor> originals_;
   std::vector<std::pair<size_t, torch::autograd::SavedVariable>> saved_;
   std::vector<at::Tensor> output_gradients_, gradients_;
-  std::vector<size_t> ends_;  // step after the last of each segment
   std::vector<std::vector<size_t>> handed_;
   std::vector<size_t> defined_;
   std::vector<uint32_t> versions_;  // of originals_, when the forward had run

@@ -145,7 +145,7 @@ std::vector<Runner::Operator> Runner::operators() const {
 
 int Runner::plans() const {
   std::lock_guard lock(shared_->mutex);
-  int count = 0;
+  int count = shared_->dropped_plans;
   for (const auto& [key, program] : shared_->programs) count += program->plans();
   return count;
 }

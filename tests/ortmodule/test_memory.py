@@ -7,6 +7,7 @@ import pathlib
 import pytest
 import torch
 import torch.nn.functional as F
+from captured import Function
 from pairs import Pair, close, options
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -115,6 +116,21 @@ def test_checkpoint_regions_save_memory():
     assert tight.arena_bytes < 0.6 * free.arena_bytes
     for mine, theirs in zip(found, expected, strict=True):
         close(mine, theirs, "the gradient")
+
+
+def test_plans_are_counted_when_they_are_no_longer_kept():
+    """A budget makes a program for each size, of which sixteen are kept."""
+    pair = Pair(nn.Sequential(nn.Linear(3, 8), nn.Tanh()), memory_budget=40_000)
+    for batch in range(2, 22):
+        pair.step(torch.randn(batch, 3))
+    assert pair.report.plans == 20 and pair.report.captures == 1
+
+
+def test_plans_of_captures_that_are_no_longer_kept_are_counted():
+    pair = Pair(Function(lambda x, factor: x * factor))
+    for factor in range(20):
+        pair.step(torch.randn(5, 3), factor)
+    assert pair.report.plans == pair.report.captures == 20
 
 
 def test_a_budget_holds_for_each_batch_size():
