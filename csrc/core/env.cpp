@@ -22,5 +22,8 @@ std::string why() {
 std::string near() {
   return text("ORTMODULE_NEAR");
 }
+bool poison() {
+  return text("ORTMODULE_POISON") == "1";
+}
 
 }  // namespace ort::env

@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <utility>
 #include <vector>
 
+#include "csrc/core/env.h"
 #include "csrc/core/error.h"
 
 namespace ort {
@@ -78,6 +80,24 @@ uint8_t* fresh(size_t capacity) {
   return static_cast<uint8_t*>(memory);
 }
 
+uint8_t* idle_or_fresh(size_t capacity) {
+  {
+    std::lock_guard lock(pool().mutex);
+    auto& blocks = pool().idle[capacity];
+    if (!blocks.empty()) {
+      pool().use(capacity);
+      uint8_t* data = blocks.back().data;
+      blocks.pop_back();
+      pool().idle_bytes -= capacity;
+      return data;
+    }
+  }
+  uint8_t* data = fresh(capacity);
+  std::lock_guard lock(pool().mutex);
+  pool().use(capacity);
+  return data;
+}
+
 }  // namespace
 
 void check_memory(size_t bytes) {
@@ -87,22 +107,11 @@ void check_memory(size_t bytes) {
 }
 
 uint8_t* pool_take(size_t bytes, size_t* capacity) {
+  static const bool poison = env::poison();
   check_memory(bytes);
   *capacity = capacity_for(bytes);
-  {
-    std::lock_guard lock(pool().mutex);
-    auto& blocks = pool().idle[*capacity];
-    if (!blocks.empty()) {
-      pool().use(*capacity);
-      uint8_t* data = blocks.back().data;
-      blocks.pop_back();
-      pool().idle_bytes -= *capacity;
-      return data;
-    }
-  }
-  uint8_t* data = fresh(*capacity);
-  std::lock_guard lock(pool().mutex);
-  pool().use(*capacity);
+  uint8_t* data = idle_or_fresh(*capacity);
+  if (poison) std::memset(data, 0xff, *capacity);
   return data;
 }
 

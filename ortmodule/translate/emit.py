@@ -116,7 +116,10 @@ class Emitter:
         return self.g.sizes(list(dims))
 
     def reshape(self, x: Any, dims: Sequence[Dim]) -> Any:
-        return x if list(dims) == list(x.dims) else self.op("Reshape", x, self.sizes(dims))
+        if list(dims) == list(x.dims):
+            return x
+        empty = {"allowzero": 1} if 0 in dims else {}  # else a 0 means the input's size
+        return self.op("Reshape", x, self.sizes(dims), **empty)
 
     def expand(self, x: Any, dims: Sequence[Dim]) -> Any:
         return x if list(dims) == list(x.dims) else self.op("Expand", x, self.sizes(dims))

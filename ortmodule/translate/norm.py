@@ -43,10 +43,14 @@ def group_norm(t, x, groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=Tru
 @aten("batch_norm.default")
 def batch_norm(t, x, weight, bias, mean, var, training, momentum, eps, cudnn_enabled=True):
     attrs = {"epsilon": float(eps), "training": int(training)}
+    channels = [t.static(x.dims[1], "the number of channels")]
+    weight = weight if weight is not None else _ones(t, channels, x.dtype)
+    bias = bias if bias is not None else t.full(channels, 0, x.dtype)
+    if mean is None:
+        mean, var = t.full(channels, 0, x.dtype), _ones(t, channels, x.dtype)
+        return t.ort("BatchNorm", x, weight, bias, mean, var, momentum=0.0, **attrs)
     if not training:
         return t.ort("BatchNorm", x, weight, bias, mean, var, momentum=0.0, **attrs)
-    if mean is None:
-        return t.ort("BatchNorm", x, weight, bias, n=1, momentum=0.0, **attrs)
     outs = t.ort(
         "BatchNorm", x, weight, bias, mean, var, n=3, momentum=float(momentum), **attrs
     )  # fmt: skip

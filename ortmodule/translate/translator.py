@@ -195,7 +195,7 @@ class Translator(Emitter):
     def fit(self, value: Any, dims: list, dtype: str) -> Any:
         """`value` with this dtype and these dims: what torch proved equal, a graph may not."""
         value = self.cast(value, dtype)
-        return value if list(value.dims) == dims else self.op("Reshape", value, self.sizes(dims))
+        return self.reshape(value, dims)
 
     @contextlib.contextmanager
     def at(self, node: fx.Node):
@@ -407,7 +407,7 @@ class Translator(Emitter):
                 raise AssertionError(
                     f"[{name}] translated to {value.dtype}{value.dims}, torch says {dtype}{dims}"
                 )
-        return self.op("Reshape", value, self.sizes(dims))
+        return self.reshape(value, dims)
 
     def _region(self, name: str, args: Sequence[Any]) -> list[Any]:
         """wrap_with_set_grad_enabled and wrap_with_autocast, inlined."""

@@ -101,7 +101,7 @@ std::unique_ptr<Kernel> batch_norm(const Request& r) {
       for (int64_t c = begin; c < end; ++c) {
         Moments m{at(3, c), at(4, c)};
         double running_mean = m.mean, running_var = m.variance;
-        if (training) {
+        if (training && l.count() > 0) {  // of nothing: torch keeps the running statistics
           m = moments_of(l, steps, x, c);
           const double n = static_cast<double>(l.count());
           running_mean += momentum * (m.mean - running_mean);

@@ -3,6 +3,8 @@
 
 #include <omp.h>
 
+#include <algorithm>
+
 #include "providers/cpu/sgemm.h"
 
 namespace ort::cpu {
@@ -65,6 +67,11 @@ class Threads {
 void sgemm(int64_t m, int64_t n, int64_t k, float alpha, Matrix a, Matrix b, float beta, float* c,
            int64_t c_stride) {
   if (m == 0 || n == 0) return;
+  if (k == 0) {  // oneDNN leaves c as it is, whatever beta
+    if (beta == 0.0f)
+      for (int64_t row = 0; row < m; ++row) std::fill_n(c + row * c_stride, n, 0.0f);
+    return;
+  }
   const Threads threads(m * n * k);
   const dnnl_status_t status =
       dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', m, n, k, alpha, a.data,

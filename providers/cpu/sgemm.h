@@ -1,4 +1,5 @@
-// oneDNN's sgemm, row-major: c = alpha op(a) op(b) + beta c. Sequential inside a parallel loop.
+// oneDNN's sgemm, row-major: c = alpha op(a) op(b) + beta c, beta 0 or 1. Sequential inside a
+// parallel loop.
 #pragma once
 
 #include <cstdint>

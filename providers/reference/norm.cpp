@@ -41,7 +41,8 @@ Statistics batch_statistics(const Call& c, const In<double>& x, double count) {
 
 void batch_norm(const Call& c) {
   expect_vectors(c, 1, c.sizes()[1]);
-  const bool training = c.attrs().i("training") != 0;
+  // Of no elements torch keeps the running statistics.
+  const bool training = c.attrs().i("training") != 0 && element_count(c.sizes()) > 0;
   const double epsilon = c.attrs().f("epsilon"), momentum = c.attrs().f("momentum");
   const double count = static_cast<double>(element_count(c.sizes())) /
                        std::max(1.0, static_cast<double>(c.sizes()[1]));
@@ -81,7 +82,7 @@ void batch_norm_grad(const Call& c) {
   });
   if (c.wants(0)) {
     const double share =
-        c.attrs().i("training") != 0
+        c.attrs().i("training") != 0 && element_count(c.sizes(1)) > 0
             ? static_cast<double>(scale.size()) / static_cast<double>(element_count(c.sizes(1)))
             : 0.0;
     const Out<double> dx = c.out<double>(0);
