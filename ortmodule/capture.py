@@ -19,6 +19,7 @@ from . import contract, tree
 from .errors import NeedsExactSizes, NotCapturable
 from .guards import Snapshot, call_key
 from .interface import Input, Output, WriteBack
+from .rehearse import first_writes
 from .saved import saved_storages, seen_as_they_are, storage_key
 from .sizes import SizePredicate, dim_of, evaluate
 from .translate import Translated, translate
@@ -214,21 +215,26 @@ def _settle(
     settled = before
     try:
         with contract.capturing():
+            rehearsed = first_writes(module, flat.spec, tensors)
+            settled = _make(rehearsed, module) if rehearsed else before
             try:
                 return _export(flat, tensors, exact), settled
             except _Writes as writes:
-                if not writes.plain:
+                if rehearsed or not writes.plain:
                     raise
-                before.restore()
-                for container, key, value in writes.plain:
-                    container[key] = value
-                settled = Snapshot(module)
+                settled = _make(writes.plain, module)
             return _export(flat, tensors, exact), settled
     except NotCapturable:
         settled = before
         raise
     finally:
         settled.restore()
+
+
+def _make(writes: list[tuple[dict, Any, Any]], module: nn.Module) -> Snapshot:
+    for container, key, value in writes:
+        container[key] = value
+    return Snapshot(module)
 
 
 def _export(flat: _Flat, tensors: list[torch.Tensor], exact: bool) -> Any:

@@ -66,17 +66,14 @@ def _behind(root: Any, saved: dict[Any, set[int]]) -> set[int]:
 @functools.cache
 def _names(kind: type) -> list[str]:
     """The attributes of a kind of node that hold saved tensors; what else is saved are numbers."""
-    raw = "_raw"
-    return [name.removeprefix(raw) for name in dir(kind) if name.startswith(f"{raw}_saved_")]
+    return [name for name in dir(kind) if name.startswith("_raw_saved_")]
 
 
 def _saved_by(node: Any) -> set[int]:
+    """As packed: to unpack one makes a traced tensor of it, which takes far longer than a look."""
     keys = set()
     for name in _names(type(node)):
-        try:
-            value = getattr(node, name)
-        except RuntimeError:  # forward wrote to it: eager's backward is an error whatever follows
-            continue
-        for tensor in value if isinstance(value, (list, tuple)) else [value]:
-            keys.add(storage_key(tensor))
+        value = getattr(node, name)
+        for saved in value if isinstance(value, (list, tuple)) else [value]:
+            keys.add(storage_key(saved.data))
     return keys - {None}

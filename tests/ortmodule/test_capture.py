@@ -267,6 +267,37 @@ def test_a_scalar_that_forward_sets_once_settles():
     assert module.scale == 3.0 and found.snapshot.changed() is None
 
 
+def test_a_scalar_that_forward_sets_once_is_learnt_before_the_trace():
+    """On tensors without data: the buffer that forward writes to is not touched by that."""
+    symbolic = []
+
+    def body(m, x):
+        symbolic.append(not isinstance(x.shape[0], int))
+        m.scale = 3.0
+        m.count.add_(1)
+        return m.linear(x) * m.scale
+
+    module = Linear(body)
+    kept, version = module.linear.weight, module.count._version
+    captured(module, X)
+    assert symbolic == [False, True] and module.scale == 3.0
+    assert module.linear.weight is kept and module.count._version == version
+
+
+def test_a_scalar_that_only_the_trace_tells_settles():
+    """As where eager alone looks at data, as transformers does with masks."""
+
+    def body(m, x):
+        if not torch.compiler.is_compiling() and x.sum().item() > 1e9:
+            return x
+        m.scale = 3.0
+        return m.linear(x) * m.scale
+
+    module = Linear(body)
+    found = captured(module, X)
+    assert module.scale == 3.0 and found.snapshot.changed() is None
+
+
 def test_input_in_the_middle_of_a_graph():
     x = X.clone().requires_grad_() * 2
     found = captured(Linear(), x)
