@@ -63,6 +63,12 @@ std::vector<const Node*> backward_readers(const Node& node) {
 class Choice {
  public:
   Choice(Graph& graph, const StashOptions& options) : graph_(graph), options_(options) {
+    for (const size_t i : options.shared) {
+      Value value = graph.value(graph.outputs().at(i).value);
+      while (value.producer() && value.producer()->schema->is_view())
+        value = value.producer()->input(0);
+      shared_.insert(value.id);
+    }
     for (Node* node : graph_.order())
       if (!is_backward(node)) forward_.push_back(node);
     for (const Node* node : forward_)
@@ -102,7 +108,7 @@ class Choice {
  private:
   // Recomputed without being asked: it costs no pass over memory of its own.
   bool is_candidate(const Node& node) const {
-    if (must_keep(node)) return false;
+    if (must_keep(node) || is_shared(node)) return false;
     if (is_free(node) || node.recompute) return true;
     if (!node.schema->is_elementwise() || node.is("ort::Dropout")) return false;
     if (follows_region(node)) return false;
@@ -127,7 +133,14 @@ class Choice {
     return static_cast<uint64_t>(std::max<int64_t>(dim.evaluate(symbols), 0));
   }
 
+  // An owner's writes to it are to be seen, so it is read where it is; that costs nothing.
+  bool is_shared(const Node& node) const {
+    return std::any_of(node.out.begin(), node.out.end(),
+                       [&](ValueId id) { return shared_.count(id) != 0; });
+  }
+
   uint64_t bytes_of(ValueId id) const {
+    if (shared_.count(id)) return 0;
     if (graph_.value(id).type().kind != Type::Kind::tensor) return 1;
     return std::max<uint64_t>(count_of(id) * ort::size_of(graph_.value(id).dtype()), 1);
   }
@@ -148,7 +161,8 @@ class Choice {
   std::vector<const Node*> by_work() const {
     std::map<uint64_t, std::vector<const Node*>> found;
     for (const Node* node : forward_)
-      if (!candidates_.count(node) && !must_keep(*node)) found[work(*node)].push_back(node);
+      if (!candidates_.count(node) && !must_keep(*node) && !is_shared(*node))
+        found[work(*node)].push_back(node);
     std::vector<const Node*> order;
     for (const auto& [work, nodes] : found) {
       const size_t top = std::bit_ceil(nodes.size());
@@ -208,6 +222,7 @@ class Choice {
   const StashOptions& options_;
   std::vector<Node*> forward_;
   std::set<const Node*> candidates_;
+  std::set<ValueId> shared_;
   bool tight_ = false;
 };
 

@@ -12,6 +12,7 @@ struct StashOptions {
   Symbols sizes;                 // of the call at hand; a symbol that is not here counts as 64
   std::optional<size_t> budget;  // bytes that may be kept
   std::set<ValueId> copied;      // graph inputs that would have to be copied to be read later
+  std::set<size_t> shared;       // graph outputs that the backward reads in the caller's memory
 };
 
 // Chooses the values to keep as a minimum cut over their bytes and clones into the backward the

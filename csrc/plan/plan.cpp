@@ -214,15 +214,17 @@ class Binder {
   }
 
   // Each output gets memory of the caller. The kernel writes there when nothing else shares it: a
-  // returned tensor may be written by its owner, so what the backward reads stays in the arena.
+  // returned tensor may be written by its owner, so what the backward reads stays in the arena,
+  // unless the owner's writes are to be seen.
   void add_outputs(size_t first, size_t last) {
     for (size_t i = first; i < last; ++i) {
       const ValueId id = graph_.outputs()[i].value;
       const int source = buffer_of(id);
       Operand type = operand(id);
       Buffer& buffer = buffers_[static_cast<size_t>(source)];
-      const bool forward = i < layout_.forward_outputs;
-      if (buffer.kind == Slot::Kind::arena && !(forward && backward_reads_.count(source_of(id)))) {
+      const bool own = i < layout_.forward_outputs && backward_reads_.count(source_of(id)) > 0 &&
+                       layout_.shared.count(i) == 0;
+      if (buffer.kind == Slot::Kind::arena && !own) {
         buffer.kind = Slot::Kind::output;
         buffer.at = i;
         output_ready_.push_back(buffer.first);
@@ -452,9 +454,10 @@ class KnownSizes {
 }  // namespace
 
 Layout lay_out(std::unique_ptr<Graph> graph, size_t forward_outputs,
-               std::span<const Provider* const> providers) {
+               std::span<const Provider* const> providers, std::set<size_t> shared) {
   Layout layout;
   layout.forward_outputs = forward_outputs;
+  layout.shared = std::move(shared);
   const KnownSizes sizes(*graph);
   for (const Node* node : graph->order()) sizes.check_outputs(*node);
   layout.partition = partition(*graph, providers);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -68,10 +69,11 @@ struct Layout {
   Partition partition;
   std::vector<size_t> order;
   size_t forward_outputs = 0;  // graph outputs that the forward gives; the rest are gradients
+  std::set<size_t> shared;     // of these, what the backward reads in the caller's memory
 };
 
 Layout lay_out(std::unique_ptr<Graph> graph, size_t forward_outputs,
-               std::span<const Provider* const> providers);
+               std::span<const Provider* const> providers, std::set<size_t> shared = {});
 
 // Kernels, slots and offsets for these values of the symbols.
 std::unique_ptr<Plan> make_plan(const Layout& layout, const Symbols& symbols);

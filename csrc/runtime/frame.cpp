@@ -35,6 +35,7 @@ Frame::Frame(const Plan& plan, const Placement& placement, const Frame* base)
         if (base) pointers_[i] = base->pointers_[i];
         break;
       case Slot::Kind::output:
+        if (base) pointers_[i] = base->pointers_[i];
         break;
     }
   }

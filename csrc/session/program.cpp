@@ -80,7 +80,7 @@ Program::Program(const Graph& captured, const CompileOptions& options, std::vect
   if (options.check) verify(*graph, "stash");
   dump_.stage("stash", *graph);
   nodes_ = graph->node_count();
-  layout_ = lay_out(std::move(graph), n_outputs_, providers);
+  layout_ = lay_out(std::move(graph), n_outputs_, providers, std::move(stash.shared));
   dump_.stage("partition", *layout_.graph);
   seconds_ = (now_us() - start) / 1e6;
 }

@@ -48,7 +48,7 @@ std::shared_ptr<Program> Shared::program(const std::vector<size_t>& defined,
   const auto symbols = [&] { return solve_symbols(*graph, sizes, sizes.size()); };
   auto& slot = programs[{defined, options.memory_budget ? symbols() : Symbols{}}];
   if (!slot) {
-    grad::StashOptions stash{symbols(), {}, {}};
+    grad::StashOptions stash{symbols(), {}, {}, eager_saves_outputs(defined)};
     for (size_t i = 0; i < graph->inputs().size(); ++i)
       if (!eager_saves_input(i, defined)) stash.copied.insert(graph->inputs()[i]);
     slot = std::make_shared<Program>(*graph, options, defined.empty() ? std::vector<size_t>{} : wrt,
@@ -68,6 +68,13 @@ bool Shared::eager_saves_input(size_t input, const std::vector<size_t>& defined)
     const std::vector<size_t>& inputs = saved->at(output).inputs;
     return std::find(inputs.begin(), inputs.end(), input) != inputs.end();
   });
+}
+
+std::set<size_t> Shared::eager_saves_outputs(const std::vector<size_t>& defined) const {
+  std::set<size_t> result;
+  for (const size_t output : saved ? defined : std::vector<size_t>{})
+    result.insert(saved->at(output).outputs.begin(), saved->at(output).outputs.end());
+  return result;
 }
 
 Call::Call(std::shared_ptr<Shared> shared, std::vector<at::Tensor> inputs, uint64_t key)
@@ -115,8 +122,28 @@ std::vector<at::Tensor> Call::forward(const std::vector<size_t>& defined) {
   if (shared_->has_effects && !defined.empty() && !generator_state_.defined())
     generator_state_ = generator_state();
   std::vector<at::Tensor> outputs = bind_outputs(0, program_->n_outputs());
+  share_outputs(outputs);
   run(*plan_, *frame_, 0, plan_->forward_steps, shared_->profile.get());
   return outputs;
+}
+
+// Held as storages: a returned tensor holds this call.
+void Call::share_outputs(const std::vector<at::Tensor>& outputs) {
+  shared_outputs_.clear();
+  for (const size_t i : program_->layout().shared)
+    shared_outputs_.emplace_back(i, outputs[i].storage());
+}
+
+// Where they are now: an owner may have resized one.
+void Call::bind_shared_outputs() {
+  for (const auto& [i, storage] : shared_outputs_) {
+    const Operand& type = plan_->outputs.types[i];
+    const size_t bytes = static_cast<size_t>(element_count(type.sizes)) * size_of(type.dtype);
+    check(storage.nbytes() >= bytes,
+          "output {} of the module, which the backward reads, has {} bytes now, expected {}", i,
+          storage.nbytes(), bytes);
+    frame_->set_output(i, storage.mutable_data());
+  }
 }
 
 void Call::assign_gradients() {
@@ -204,6 +231,7 @@ void Call::begin_backward(const std::vector<at::Tensor>& output_gradients, bool 
   if (defined != defined_) run_forward_again(defined);
   consumed_ = !keep;
   bind_inputs();
+  bind_shared_outputs();
   if (keep) backward_frame_ = Frame::retained(*plan_, *frame_);
   Frame& frame = backward_frame_ ? *backward_frame_ : *frame_;
   output_gradients_.clear();
@@ -239,6 +267,7 @@ void Call::end_backward() {
 void Call::release() {
   consumed_ = true;
   saved_.clear();
+  shared_outputs_.clear();
   frame_.reset();
   inputs_.clear();
   originals_.clear();

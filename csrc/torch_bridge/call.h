@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "csrc/runtime/executor.h"
@@ -41,6 +42,7 @@ struct Shared {
   std::shared_ptr<Program> program(const std::vector<size_t>& defined,
                                    const std::vector<Sizes>& sizes);
   bool eager_saves_input(size_t input, const std::vector<size_t>& defined) const;
+  std::set<size_t> eager_saves_outputs(const std::vector<size_t>& defined) const;
 };
 
 class Call {
@@ -71,6 +73,8 @@ class Call {
   std::vector<Sizes> input_sizes() const;
   void bind_inputs();
   std::vector<at::Tensor> bind_outputs(size_t first, size_t last);
+  void share_outputs(const std::vector<at::Tensor>& outputs);
+  void bind_shared_outputs();
   void assign_gradients();
   void save_inputs();
   void check_outputs(const std::vector<size_t>& defined) const;
@@ -84,6 +88,7 @@ class Call {
   std::vector<at::Tensor> inputs_;         // contiguous; kept while the call lives
   std::vector<at::Tensor> originals_;
   std::vector<std::pair<size_t, torch::autograd::SavedVariable>> saved_;
+  std::vector<std::pair<size_t, c10::Storage>> shared_outputs_;
   std::vector<at::Tensor> output_gradients_, gradients_;
   std::vector<std::vector<size_t>> handed_;
   std::vector<size_t> defined_;

@@ -289,6 +289,40 @@ def test_output_edited_before_backward(what):
         assert errors[0] is not None
 
 
+# Where eager's formula reads the result and ours what it was made of, and where the result is a
+# view of what eager saved (ours is laid out anew), ours gives the gradient without the write.
+UNSEEN = {"rsqrt", "prod", "transposed"}
+
+
+@pytest.mark.parametrize("what", [k for k in (*ACTIVATIONS, *FUNCTIONS) if k not in UNSEEN])
+def test_data_of_an_output_edited_before_backward(what):
+    """Eager does not see such a write: if it saved the output, its backward uses the new data."""
+    last, function = ACTIVATIONS.get(what), FUNCTIONS.get(what)
+    net = Net(lambda net, x: net.last(net.first(x)) if net.last else function(net.first(x)))
+    net.last = last
+
+    def act(module):
+        y = module(X)
+        y.data.mul_(2)
+        y.sum().backward(retain_graph=True)
+        y.data.mul_(2)
+        y.sum().backward()
+
+    assert outcomes(Pair(net), act)[0] is None
+
+
+def test_output_resized_before_backward():
+    """An owner may give the memory away; the backward does not run on what is no longer there."""
+    pair = Pair(nn.Sequential(nn.Linear(3, 4), nn.Tanh()))
+    y = pair.ours(X)
+    loss = y.sum()
+    y.untyped_storage().resize_(0)
+    with pytest.raises(
+        RuntimeError, match="which the backward reads, has 0 bytes now, expected 80"
+    ):
+        loss.backward()
+
+
 @pytest.mark.parametrize("edited", [0, 1, 2])
 @pytest.mark.parametrize("used", [(0,), (1,), (2,), (0, 1, 2)])
 def test_one_of_several_outputs_edited(edited, used):
