@@ -1,6 +1,6 @@
 """A module in eager and its twin under ORTModule: the same calls and gradients, compared.
 
-Used by test_honest.py, test_streaming.py, test_autograd.py and test_wrapper.py.
+Used by test_honest.py, test_edits.py, test_streaming.py, test_autograd.py and test_wrapper.py.
 """
 
 import copy
@@ -19,6 +19,18 @@ def options(**fields) -> Options:
 
 def mlp(width=4) -> nn.Module:
     return nn.Sequential(nn.Linear(3, width), nn.Tanh(), nn.Linear(width, 2))
+
+
+class Net(nn.Module):
+    """A module whose forward is `function(self, *args)`."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 4), nn.Linear(4, 2)
+        self.function = function
+
+    def forward(self, *args, **kwargs):
+        return self.function(self, *args, **kwargs)
 
 
 class Pair:
