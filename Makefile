@@ -55,11 +55,20 @@ cpp_tests: build
 
 test: cpp_tests
 	@cd build/current && ctest --output-on-failure -j $(JOBS)
-	@$(RUN) pytest -q $(ARGS)
+	@$(RUN) pytest -q -m "not long" $(ARGS)
+
+# Sweeps that take minutes to hours: 100,000 mutated files, then torch's operator database, resumed
+# where it was left.
+.PHONY: long
+long: cpp_tests
+	@$(RUN) pytest -q -m long
+	@build/current/fuzz_onnx_session 100000
+	@OMP_NUM_THREADS=1 nice $(PY) tools/opdb.py $(ARGS)
+	@OMP_NUM_THREADS=1 nice $(PY) tools/opdb.py --cross 200
 
 # make t k=layer_norm: the Python tests whose name has k, then the GoogleTest cases; slow ones out.
 t: build
-	@$(RUN) pytest -q -m "not slow" -k "$(k)" $(ARGS)
+	@$(RUN) pytest -q -m "not slow and not long" -k "$(k)" $(ARGS)
 
 # Everything for working on it: environment, build, pre-commit hooks, compile_commands.json.
 dev: cpp_tests

@@ -44,9 +44,19 @@ class Differentiation {
 
   void seed(Value y, Value dy) { add(y.id, dy); }
 
+  // Where the walk meets y, its gradient so far goes to `partial`, and dy goes on.
+  void cut(Value y, Value dy, Value* partial) {
+    check(y.producer() != nullptr, "the gradient of an input of the graph cannot be cut");
+    check(cuts_.emplace(y.id, std::pair(dy, partial)).second,
+          "two outputs to cut are one value of the graph, {}", y.name());
+  }
+
   void walk() {
     std::vector<Node*> nodes = graph_.order();
-    for (auto it = nodes.rbegin(); it != nodes.rend(); ++it) visit(**it);
+    for (auto it = nodes.rbegin(); it != nodes.rend(); ++it) {
+      for (const ValueId id : (*it)->out) stop_at_cut(id);
+      visit(**it);
+    }
   }
 
   Value gradient(ValueId id) const {
@@ -72,6 +82,13 @@ class Differentiation {
   void add(ValueId id, Value contribution) {
     Value& slot = gradients_[id];
     slot = slot ? slot + contribution : contribution;
+  }
+
+  void stop_at_cut(ValueId id) {
+    const auto found = cuts_.find(id);
+    if (found == cuts_.end()) return;
+    *found->second.second = gradient(id);
+    gradients_[id] = found->second.first;
   }
 
   void visit(Node& node) {
@@ -107,12 +124,13 @@ class Differentiation {
   Graph& graph_;
   std::vector<bool> active_;
   std::map<ValueId, Value> gradients_;
+  std::map<ValueId, std::pair<Value, Value*>> cuts_;
 };
 
 }  // namespace
 
-std::vector<int> differentiate(Graph& graph, std::span<const size_t> outputs,
-                               std::span<const ValueId> wrt) {
+Gradients differentiate(Graph& graph, std::span<const size_t> outputs, std::span<const ValueId> wrt,
+                        std::span<const size_t> cuts) {
   {
     Differentiation probe(graph, wrt);
     probe.find_active();
@@ -121,18 +139,28 @@ std::vector<int> differentiate(Graph& graph, std::span<const size_t> outputs,
   Differentiation d(graph, wrt);
   d.find_active();
   const std::vector<Output> forward = graph.outputs();
+  std::vector<Value> partial(cuts.size());
   for (const size_t i : outputs) {
     const Value y = graph.value(forward[i].value);
     if (!d.is_active(y.id)) continue;
-    d.seed(y, graph.input("d_" + forward[i].name, y.type(), Role::gradient));
+    const Value dy = graph.input("d_" + forward[i].name, y.type(), Role::gradient);
+    const auto found = std::find(cuts.begin(), cuts.end(), i);
+    if (found == cuts.end())
+      d.seed(y, dy);
+    else
+      d.cut(y, dy, &partial[static_cast<size_t>(found - cuts.begin())]);
   }
   d.walk();
-  std::vector<int> results;
-  for (const ValueId id : wrt) {
-    const Value dx = d.gradient(id);
-    results.push_back(dx ? static_cast<int>(graph.outputs().size()) : -1);
-    if (dx) graph.output(dx, "d_" + graph.value(id).name());
-  }
+  const auto give = [&](Value dx, const std::string& name) {
+    const int output = dx ? static_cast<int>(graph.outputs().size()) : -1;
+    if (dx) graph.output(dx, name);
+    return output;
+  };
+  Gradients results;
+  for (const ValueId id : wrt)
+    results.of_wrt.push_back(give(d.gradient(id), "d_" + graph.value(id).name()));
+  for (size_t k = 0; k < cuts.size(); ++k)
+    results.of_cuts.push_back(give(partial[k], "cut_" + forward[cuts[k]].name));
   return results;
 }
 

@@ -7,13 +7,19 @@
 
 namespace ort::grad {
 
+struct Gradients {
+  std::vector<int> of_wrt;   // the graph output of each, or -1
+  std::vector<int> of_cuts;  // likewise
+};
+
 // For each graph output named in `outputs` (by index) adds an input "d_<name>" (role gradient), and
 // for each value of `wrt` a graph output "d_<its name>"; a value that no output depends on gives
-// none. Returns for each of `wrt` the index of its graph output, or -1. An op without a gradient
-// rule is replaced by its definition; one that has neither is an error naming the op and its place
-// in the model.
-std::vector<int> differentiate(Graph& graph, std::span<const size_t> outputs,
-                               std::span<const ValueId> wrt);
+// none. An op without a gradient rule is replaced by its definition; one that has neither is an
+// error naming the op and its place in the model. At each of `cuts`, which are among `outputs`, the
+// flow stops: what the other outputs add to its gradient is a graph output "cut_<name>", and its
+// input "d_<name>" is the whole of it.
+Gradients differentiate(Graph& graph, std::span<const size_t> outputs, std::span<const ValueId> wrt,
+                        std::span<const size_t> cuts = {});
 
 // Which graph outputs depend on `wrt` through inputs that gradients flow to: those that require a
 // gradient in torch's sense.

@@ -42,11 +42,27 @@ class Marker {
   std::map<const Node*, int> position_;
 };
 
+// By value: the last of the `late` inputs that it depends on, counted from 1; 0: none.
+std::map<ValueId, int> levels(const Graph& graph, std::span<const ValueId> late) {
+  std::map<ValueId, int> result;
+  for (size_t k = 0; k < late.size(); ++k) result[late[k]] = static_cast<int>(k) + 1;
+  if (late.empty()) return result;
+  for (const Node* node : graph.order()) {
+    int level = 0;
+    for (size_t i = 0; i < node->in.size(); ++i)
+      if (node->has_input(i)) level = std::max(level, result[node->in[i]]);
+    for (const ValueId id : node->out)
+      if (id != kNone) result[id] = level;
+  }
+  return result;
+}
+
 }  // namespace
 
 std::vector<int> assign_segments(Graph& graph, size_t n_forward, size_t segment_bytes,
-                                 std::span<const size_t> bytes) {
+                                 std::span<const size_t> bytes, std::span<const ValueId> late) {
   Marker marker(graph);
+  std::map<ValueId, int> level_of = levels(graph, late);
   const auto& outputs = graph.outputs();
   for (size_t i = 0; i < n_forward; ++i) marker.mark(graph.value(outputs[i].value), -1);
   // what draws random numbers or checks does so where the program says, whoever reads its outputs
@@ -55,8 +71,10 @@ std::vector<int> assign_segments(Graph& graph, size_t n_forward, size_t segment_
   std::vector<size_t> order(outputs.size() - n_forward);
   std::iota(order.begin(), order.end(), 0);
   const auto gradient = [&](size_t i) { return graph.value(outputs[n_forward + i].value); };
+  const auto level = [&](size_t i) { return late.empty() ? 0 : level_of[gradient(i).id]; };
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return marker.position(gradient(a)) < marker.position(gradient(b));
+    return std::pair(level(a), marker.position(gradient(a))) <
+           std::pair(level(b), marker.position(gradient(b)));
   });
   std::vector<int> segments(order.size(), 0);
   int segment = 0;
@@ -65,7 +83,8 @@ std::vector<int> assign_segments(Graph& graph, size_t n_forward, size_t segment_
     marker.mark(gradient(order[k]), segment);
     segments[order[k]] = segment;
     complete += bytes[order[k]];
-    if (complete <= segment_bytes || k + 1 == order.size()) continue;
+    if (k + 1 == order.size()) continue;
+    if (complete <= segment_bytes && level(order[k]) == level(order[k + 1])) continue;
     ++segment;
     complete = 0;
   }
@@ -76,7 +95,7 @@ std::vector<int> assign_segments(Graph& graph, size_t n_forward, size_t segment_
 
 void wait_for_readers(const Graph& graph, std::span<const ValueId> wrt,
                       std::vector<int>& segments) {
-  for (size_t i = 0; i < segments.size(); ++i)
+  for (size_t i = 0; i < wrt.size(); ++i)
     for (const Use& use : graph.value(wrt[i]).uses())
       segments[i] = std::max(segments[i], use.node->segment);
 }

@@ -4,24 +4,21 @@ module.py calls `capture` when no kept Capture fits; a Capture says when it fits
 sizes), what the graph takes and gives (inputs, outputs, write-backs), and builds the result.
 """
 
-import contextlib
 import dataclasses
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import nn
-from torch.export import Dim, export
 
 from . import contract, tree
 from .errors import NeedsExactSizes, NotCapturable
 from .guards import Snapshot, call_key
-from .interface import Input, Output, WriteBack
-from .rehearse import first_writes
-from .saved import saved_storages, seen_as_they_are, storage_key
+from .interface import Assigned, Input, Output, WriteBack
+from .saved import ViewOnTheWay, by_position, storage_key
 from .sizes import SizePredicate, dim_of, evaluate
+from .trace import Flat, Traced, place_of_forward, trace
 from .translate import Translated, translate
 from .translate.emit import dtype_name
 from .translate.provenance import CHILD
@@ -33,21 +30,23 @@ class Capture:
     """A captured call.
 
     `graph`: inputs in the order of `inputs`; outputs numbered as `outputs` and `write_backs` say.
-    `saved`: for each graph output the graph inputs and graph outputs that eager's backward of it
-    would read, so that a write to them is an error; None: not known.
-    `key`, `snapshot`, `sizes`: the capture fits a call when call_key equals `key`,
-    snapshot.changed() is None and sizes.bind(shapes) is not None. `spec` with `places` builds the
-    result. `seconds`: time in export and in translation.
+    `history`: eager's autograd graph behind the outputs, as `_history` returns it; None: not known.
+    `assigned`: buffers that forward sets to another tensor. `key`, `snapshot`, `aliases`, `sizes`:
+    the capture fits a call when call_key equals `key`, snapshot.changed() is None,
+    snapshot.aliases(tensors) equals `aliases` and sizes.bind(shapes) is not None. `spec` with
+    `places` builds the result. `seconds`: time in export and in translation.
     """
 
     graph: Any
     inputs: list[Input]
     outputs: list[Output]
     write_backs: list[WriteBack]
-    saved: list[tuple[list[int], list[int]]] | None
+    history: tuple[list, list] | None
+    assigned: list[Assigned]
     spec: Any
     places: list[int]
     key: tuple
+    aliases: list[int]
     snapshot: Snapshot
     sizes: SizePredicate
     random_nodes: int
@@ -56,6 +55,16 @@ class Capture:
     def bind(self, tensors: Sequence[torch.Tensor]) -> dict[str, int] | None:
         """The symbols' values for a call's flat tensors, or None when their sizes do not fit."""
         return self.sizes.bind([t.shape for t in tensors])
+
+    def replace(self, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
+        """Other tensors of the module's stand where some were captured."""
+        for old, new in pairs:
+            for given in self.inputs:
+                given.tensor = new if given.tensor is old else given.tensor
+            for output in self.outputs:
+                output.source = new if output.source is old else output.source
+            for write in self.write_backs:
+                write.target = new if write.target is old else write.target
 
     def result(
         self,
@@ -93,191 +102,53 @@ def capture(
 ) -> Capture:
     """Captures `module(*args, **kwargs)` into `make_graph()`, without running it on real data.
 
-    share_memory: outputs share memory as in eager, else each is an output of the graph. Raises
-    NotCapturable with the reason and, where known, op, module, file and line.
+    share_memory: outputs share memory as in eager, and hooks of the module itself are the caller's
+    to run; else each output is one of the graph, and hooks are refused. Raises NotCapturable
+    with the reason and, where known, op, module, file and line.
     """
-    started = time.perf_counter()
-    contract.check_module(module)
+    contract.check_module(module, with_its_hooks=not share_memory)
     try:
         tensors, spec = tree.flatten([args, kwargs], "arguments")
     except tree.UnknownLeaf as error:
         raise NotCapturable(str(error)) from None
     for tensor, path in zip(tensors, tree.tensor_paths(spec, "arguments"), strict=False):
         contract.check_tensor(tensor, f"input {path}")
-    flat = _Flat(module, spec, _distinct(tensors))
-    program, snapshot = _settle(module, flat, tensors)
-    exported = time.perf_counter()
+    seconds = {"export": 0.0, "translate": 0.0}
+
+    def attempt(exact: bool) -> Capture:
+        started = time.perf_counter()
+        traced = trace(module, spec, tensors, exact)
+        exported = time.perf_counter()
+        seconds["export"] += exported - started
+        result = _translate(traced, tensors, make_graph(), share_memory)
+        seconds["translate"] += time.perf_counter() - exported
+        return result
+
     try:
-        result = _translate(flat, program, tensors, snapshot, make_graph(), share_memory)
+        result = attempt(exact=False)
     except NeedsExactSizes:
-        program, snapshot = _settle(module, flat, tensors, exact=True)
-        result = _translate(flat, program, tensors, snapshot, make_graph(), share_memory)
-    result.key = call_key(spec, tensors)
-    result.seconds = {"export": exported - started, "translate": time.perf_counter() - exported}
+        result = attempt(exact=True)
+    result.key, result.seconds = call_key(spec, tensors), seconds
     return result
 
 
-class _Notes:
-    """What forward did: an object of its own, as export puts a module's attributes back.
-
-    `spec` and `places` (which distinct output each tensor of the result is), `written` (buffers),
-    `saved`: for each distinct output what eager's backward of it reads, as pairs ("input", number),
-    ("name", of a parameter or buffer) or ("output", number); None: not known.
-    """
-
-    def __init__(self):
-        self.spec: Any = None
-        self.places: list[int] = []
-        self.written: list[str] = []
-        self.saved: list[set[tuple[str, Any]]] | None = None
-
-
-class _Flat(nn.Module):
-    """Takes and returns flat tensor lists, and notes what the module's forward did besides."""
-
-    def __init__(self, module: nn.Module, spec: Any, order: list[int]):
-        super().__init__()
-        self._modules[CHILD] = module
-        self.spec, self.order = spec, order
-        self.notes = _Notes()
-        self.training = module.training
-
-    def forward(self, *tensors):
-        module = self._modules[CHILD]
-        args, kwargs = tree.unflatten(self.spec, [tensors[i] for i in self.order])
-        before = Snapshot(module, with_tensors=False)
-        try:
-            with seen_as_they_are():
-                result = module(*args, **kwargs)
-            writes, buffers = before.writes(), before.written_buffers()
-            plain = before.plain_writes() if writes else None
-        finally:
-            before.restore()
-        if writes:
-            raise _Writes(writes[0], plain, module)
-        self._check_arguments(args, kwargs, tensors)
-        outputs, self.notes.spec = tree.flatten(result, "the result", express=_express)
-        distinct = list({id(t): t for t in outputs}.values())
-        index = {id(t): i for i, t in enumerate(distinct)}
-        self.notes.places = [index[id(t)] for t in outputs]
-        self.notes.written = [name for name, _, _ in buffers]
-        self._note_saved(tensors, distinct)
-        for name, _, value in buffers:
-            if not isinstance(value, torch.Tensor):
-                raise NotCapturable(
-                    f"forward sets the buffer {name} to {value!r}", **_forward(module)
-                )
-        return tuple(distinct) + tuple(value for _, _, value in buffers)
-
-    def _note_saved(self, tensors: Sequence[torch.Tensor], outputs: list[torch.Tensor]) -> None:
-        module = self._modules[CHILD]
-        named = [*module.named_parameters(), *module.named_buffers()]
-        labels: dict[int, list[tuple[str, Any]]] = {}
-        for kind, items in (
-            ("input", enumerate(tensors)), ("name", named), ("output", enumerate(outputs)),
-        ):  # fmt: skip
-            for label, tensor in items:
-                labels.setdefault(storage_key(tensor), []).append((kind, label))
-        saved = saved_storages(outputs)
-        self.notes.saved = saved and [
-            {label for key in keys for label in labels.get(key, ())} for keys in saved
-        ]
-
-    def _check_arguments(self, args: tuple, kwargs: dict, tensors: Sequence) -> None:
-        after, spec = tree.flatten([args, kwargs], "arguments", express=_express)
-        same = len(after) == len(self.order) and all(
-            t is tensors[i] for t, i in zip(after, self.order, strict=False)
-        )
-        if spec != self.spec or not same:
-            raise NotCapturable(
-                "forward changes a container or cache among its arguments",
-                **_forward(self._modules[CHILD]),
-            )
-
-
-class _Writes(NotCapturable):
-    """Forward wrote attributes; `plain` lists them when all are scalars in dicts."""
-
-    def __init__(self, first: str, plain: list | None, module: nn.Module):
-        super().__init__(f"forward writes to an attribute: {first}", **_forward(module))
-        self.plain = plain
-
-
-def _settle(
-    module: nn.Module, flat: _Flat, tensors: list[torch.Tensor], exact: bool = False
-) -> tuple[Any, Snapshot]:
-    """Exports; a forward that sets scalars once, as transformers' problem_type, is let do so.
-
-    The writes are what eager's call would leave behind. With them made, forward must write no
-    more: then it is captured in that state; a counter never settles and all is undone.
-    """
-    before = Snapshot(module)
-    settled = before
-    try:
-        with contract.capturing():
-            rehearsed = first_writes(module, flat.spec, tensors)
-            settled = _make(rehearsed, module) if rehearsed else before
-            try:
-                return _export(flat, tensors, exact), settled
-            except _Writes as writes:
-                if rehearsed or not writes.plain:
-                    raise
-                settled = _make(writes.plain, module)
-            return _export(flat, tensors, exact), settled
-    except NotCapturable:
-        settled = before
-        raise
-    finally:
-        settled.restore()
-
-
-def _make(writes: list[tuple[dict, Any, Any]], module: nn.Module) -> Snapshot:
-    for container, key, value in writes:
-        container[key] = value
-    return Snapshot(module)
-
-
-def _export(flat: _Flat, tensors: list[torch.Tensor], exact: bool) -> Any:
-    """The training IR, every dim AUTO unless `exact`; a failure names the user's deepest line."""
-    given = tuple(tensors[i] for i in range(len(tensors)) if flat.order.index(flat.order[i]) == i)
-    kind = Dim.STATIC if exact else Dim.AUTO
-    shapes = tuple(dict.fromkeys(range(t.dim()), kind) for t in given)
-    inference_off = contextlib.nullcontext()
-    if torch.is_inference_mode_enabled():
-        inference_off = torch.inference_mode(False)
-    try:
-        with warnings.catch_warnings(), inference_off:
-            warnings.simplefilter("ignore")
-            return export(flat, given, dynamic_shapes=(shapes,), strict=False)
-    except NotCapturable:
-        raise
-    except Exception as error:
-        refusal = _refusal_in(error)
-        if refusal is not None:
-            raise refusal from None
-        first = (str(error).strip().splitlines() or [""])[0]
-        reason = f"torch.export: {type(error).__name__}: {first}"
-        raise NotCapturable(reason, **contract.error_place(error)) from error
-
-
 def _translate(
-    flat: _Flat,
-    program: Any,
-    tensors: list[torch.Tensor],
-    snapshot: Snapshot,
-    graph: Any,
-    share_memory: bool,
+    traced: Traced, tensors: list[torch.Tensor], graph: Any, share_memory: bool
 ) -> Capture:
+    flat, program, snapshot = traced.flat, traced.program, traced.snapshot
     first = list(dict.fromkeys(flat.order))
     firsts = {k: flat.order.index(k) for k in first}
-    placeholders = _placeholders(flat, program, tensors, snapshot, [firsts[k] for k in first])
+    placeholders = _placeholders(traced, tensors, [firsts[k] for k in first])
     grad_enabled = torch.is_grad_enabled()
-    done = translate(program.graph_module, graph, placeholders, grad_enabled, share_memory)
-    outputs, write_backs = _name_outputs(flat, done, graph, tensors)
+    done = translate(
+        program.graph_module, graph, placeholders, grad_enabled, share_memory,
+        standard=not share_memory,
+    )  # fmt: skip
+    outputs, write_backs, assigned = _name_outputs(flat, done, graph, tensors)
     given = [tensors[firsts[k]] for k in first]
     nodes = [n for n in program.graph_module.graph.nodes if n.op == "placeholder"]
-    traced = [n.meta["val"] for n in nodes][len(nodes) - len(given) :]
-    distinct_dims = [[dim_of(d) for d in t.shape] for t in traced]
+    shapes = [n.meta["val"].shape for n in nodes][len(nodes) - len(given) :]
+    distinct_dims = [[dim_of(d) for d in shape] for shape in shapes]
     sizes = SizePredicate(
         [distinct_dims[first.index(k)] for k in flat.order],
         _guards(program, flat, first),
@@ -285,19 +156,20 @@ def _translate(
         [t.shape for t in tensors],
     )
     return Capture(
-        graph, done.inputs, outputs, write_backs, _saved(flat, done.inputs, outputs, firsts),
-        flat.notes.spec, flat.notes.places, (), snapshot, sizes, done.random_nodes, {},
+        graph, done.inputs, outputs, write_backs, _history(flat, done.inputs, outputs, tensors),
+        assigned, flat.notes.spec, flat.notes.places, (), snapshot.aliases(tensors), snapshot,
+        sizes, done.random_nodes, {},
     )  # fmt: skip
 
 
 def _placeholders(
-    flat: _Flat, program: Any, tensors: list[torch.Tensor], snapshot: Snapshot, user: list[int]
+    traced: Traced, tensors: list[torch.Tensor], user: list[int]
 ) -> list[Placeholder]:
-    module = flat._modules[CHILD]
+    module, program, snapshot = traced.flat.child, traced.program, traced.snapshot
     named = dict(module.named_parameters(remove_duplicate=False))
     named |= dict(module.named_buffers(remove_duplicate=False))
     names = {id(t): name for name, t in reversed(named.items())}
-    paths = tree.tensor_paths(flat.spec, "arguments")
+    paths = tree.tensor_paths(traced.flat.spec, "arguments")
     rest, found = iter(user), []
     inputs: dict[int, Input] = {}
     for spec in program.graph_signature.input_specs:
@@ -307,12 +179,17 @@ def _placeholders(
             tensor, role, name = tensors[index], "user", f"input:{paths[index]}"
         else:
             target = spec.target.removeprefix(f"{CHILD}.")
-            tensor = named[target] if target in named else program.constants[spec.target]
+            literal = target not in named and _is_literal(program, spec.arg.name)
+            if target in named:
+                tensor = named[target]
+            else:
+                tensor = program.constants[spec.target]
+                tensor = tensor if literal else _original(tensor, traced)
             role = "parameter" if isinstance(tensor, nn.Parameter) else "buffer"
             name, index = names.get(id(tensor)), None
             if name is None and id(tensor) in snapshot.tensors:
                 name = snapshot.tensors[id(tensor)][0]
-            if name is None and _is_literal(program, spec.arg.name):
+            if name is None and literal:
                 found.append(Placeholder(id(tensor), constant=tensor))
                 continue
             name = name or target
@@ -320,6 +197,22 @@ def _placeholders(
             inputs[id(tensor)] = _input(role, name, tensor, index)
         found.append(Placeholder(id(tensor), input=inputs[id(tensor)]))
     return found
+
+
+def _original(lifted: torch.Tensor, traced: Traced) -> torch.Tensor:
+    """The tensor outside of the module's registries that export has lifted, without its history."""
+    reached = (t for _, t in traced.snapshot.tensors.values())
+    for tensor in (*reached, *traced.met):
+        if tensor is lifted or _place(tensor) == _place(lifted):
+            return tensor
+    raise NotCapturable(
+        f"forward reads a tensor of sizes {list(lifted.shape)} that is reached by nothing it names",
+        **place_of_forward(traced.flat.child),
+    )
+
+
+def _place(tensor: torch.Tensor) -> tuple:
+    return storage_key(tensor), tensor.storage_offset(), tensor.shape, tensor.stride()
 
 
 def _input(role: str, name: str, tensor: torch.Tensor, index: int | None) -> Input:
@@ -342,10 +235,10 @@ def _is_literal(program: Any, name: str) -> bool:
 
 
 def _name_outputs(
-    flat: _Flat, done: Translated, graph: Any, tensors: list[torch.Tensor]
-) -> tuple[list[Output], list[WriteBack]]:
-    outputs, write_backs, numbers = [], [], {}
-    module = flat._modules[CHILD]
+    flat: Flat, done: Translated, graph: Any, tensors: list[torch.Tensor]
+) -> tuple[list[Output], list[WriteBack], list[Assigned]]:
+    outputs, write_backs, assigned, numbers = [], [], [], {}
+    module = flat.child
 
     def number(value: Any, name: str) -> int:
         graph.output(value, name)
@@ -367,52 +260,58 @@ def _name_outputs(
     for name, found in zip(flat.notes.written, done.outputs[count:], strict=False):
         if found.source is not None:
             raise NotCapturable(
-                f"forward sets the buffer {name} to {found.source.name}", **_forward(module)
+                f"forward sets the buffer {name} to {found.source.name}", **place_of_forward(module)
             )
         if found.requires_grad:
             raise NotCapturable(
-                f"forward sets the buffer {name} to a tensor that requires grad", **_forward(module)
+                f"forward sets the buffer {name} to a tensor that requires grad",
+                **place_of_forward(module),
             )
         value = found.value
         buffer = module.get_buffer(name)
         if list(buffer.shape) != list(value.dims) or str(buffer.dtype)[6:] != value.dtype:
             raise NotCapturable(
                 f"forward sets the buffer {name} of {list(buffer.shape)} to one of {value.dims}",
-                **_forward(module),
+                **place_of_forward(module),
             )
-        write_backs.append(WriteBack(number(value, f"write:{name}"), buffer, name))
+        if found.memory is not None:
+            raise NotCapturable(
+                f"forward returns what it sets the buffer {name} to", **place_of_forward(module)
+            )
+        path, _, key = name.rpartition(".")
+        registry = module.get_submodule(path)._buffers
+        assigned.append(Assigned(number(value, f"write:{name}"), registry, key))
     for source, value in done.writes:
         _check_alone(source, done.inputs, tensors)
         target = source.index if source.role == "user" else source.tensor
         write_backs.append(WriteBack(number(value, f"write:{source.name}"), target, source.name))
-    return outputs, write_backs
+    return outputs, write_backs, assigned
 
 
-def _saved(
-    flat: _Flat, inputs: list[Input], outputs: list[Output], firsts: dict[int, int]
-) -> list[tuple[list[int], list[int]]] | None:
-    """Capture.saved, from the notes. A tensor attribute, which has no name, counts as saved."""
-    if flat.notes.saved is None:
+def _history(
+    flat: Flat, inputs: list[Input], outputs: list[Output], tensors: list[torch.Tensor]
+) -> tuple[list, list] | None:
+    """The notes' history by the graph's inputs and outputs."""
+    if flat.notes.history is None:
         return None
-    first = list(firsts.values())
-    position = {
-        ("input", first.index(given.index)) if given.role == "user" else ("name", given.name): i
-        for i, given in enumerate(inputs)
-    }
-    module = flat._modules[CHILD]
-    names = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
-    unnamed = {i for i, g in enumerate(inputs) if g.role == "buffer" and g.name not in names}
-    count = max((o.output + 1 for o in outputs if o.output is not None), default=0)
-    saved = [(set(unnamed), set()) for _ in range(count)]
-    for output, labels in zip(outputs, flat.notes.saved, strict=True):
-        if output.output is None:
-            continue
-        for kind, label in labels:
-            if kind == "output" and outputs[label].output is not None:
-                saved[output.output][1].add(outputs[label].output)
-            elif (kind, label) in position:
-                saved[output.output][0].add(position[kind, label])
-    return [(sorted(ins), sorted(outs)) for ins, outs in saved]
+    module = flat.child
+    given = [tensors[flat.order.index(k)] for k in dict.fromkeys(flat.order)]
+    tensor_of: dict[Any, Any] = {("input", i): t for i, t in enumerate(given)}
+    tensor_of |= {("name", n): t for n, t in module.named_parameters(remove_duplicate=False)}
+    tensor_of |= {("name", n): t for n, t in module.named_buffers(remove_duplicate=False)}
+    known = {id(t) for t in tensor_of.values()}
+    own = [tensors[i.index] if i.role == "user" else i.tensor for i in inputs]
+    places = {id(t): k for k, t in enumerate(own) if t is not None}
+    # a tensor attribute, which has no name, counts as saved
+    unnamed = {k for k, i in enumerate(inputs) if i.role == "buffer" and id(own[k]) not in known}
+
+    def place(label: tuple[str, Any]) -> int | None:
+        return places.get(label[1] if label[0] == "tensor" else id(tensor_of.get(label)))
+
+    try:
+        return by_position(flat.notes.history, outputs, place, unnamed)
+    except ViewOnTheWay as view:
+        raise NotCapturable(str(view), **place_of_forward(module)) from None
 
 
 def _check_alone(written: Input, inputs: list[Input], tensors: list[torch.Tensor]) -> None:
@@ -429,7 +328,7 @@ def _check_alone(written: Input, inputs: list[Input], tensors: list[torch.Tensor
             )
 
 
-def _guards(program: Any, flat: _Flat, first: list[int]) -> list[str]:
+def _guards(program: Any, flat: Flat, first: list[int]) -> list[str]:
     """torch's guard expressions over the call's tensors; one that cannot hold parses as none."""
     code = getattr(program, "_guards_code", None)
     if code is None:
@@ -451,33 +350,8 @@ def _ranges(program: Any) -> dict[str, tuple[int, int | None]]:
     return ranges
 
 
-def _distinct(tensors: list[torch.Tensor]) -> list[int]:
-    """For each tensor the number of its object among the distinct ones."""
-    seen: dict[int, int] = {}
-    return [seen.setdefault(id(t), len(seen)) for t in tensors]
-
-
-def _express(number: Any) -> str:
-    if isinstance(number, torch.SymInt):
-        return str(dim_of(number))
-    raise NotCapturable(f"the module returns {number}, a {type(number).__name__} made of sizes")
-
-
 def _number(text: Any, binding: dict[str, int]) -> Any:
     """The value of a size's expression; anything else as it is."""
     if not isinstance(text, str):
         return text
     return int(text) if text.lstrip("-").isdigit() else evaluate(text, binding)
-
-
-def _forward(module: nn.Module) -> dict[str, Any]:
-    return {"module": type(module).__name__, **contract.place_of(type(module).forward)}
-
-
-def _refusal_in(error: BaseException | None) -> NotCapturable | None:
-    """A NotCapturable that export wrapped in an error of its own."""
-    while error is not None:
-        if isinstance(error, NotCapturable):
-            return error
-        error = error.__cause__ or error.__context__
-    return None

@@ -21,11 +21,14 @@ import torch.autograd.function as torch_function
 import torch.export._trace as export_trace
 import torch.utils.checkpoint as torch_checkpoint
 from torch import nn
+from torch.autograd import grad_mode
+from torch.autograd import graph as torch_graph
 from torch.nn.modules import module as torch_module
 
-from .errors import NotCapturable
-from .guards import GLOBAL_HOOKS
+from . import _native, surroundings
+from .errors import NotCapturable, WarmUp
 from .markers import ctc_loss, mark_region, stand_ins
+from .walk import GLOBAL_HOOKS
 
 _LOCK = threading.RLock()
 _HOOKS = {
@@ -38,15 +41,24 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__))
 
 
-def check_module(module: nn.Module) -> None:
-    """Raises NotCapturable when hooks, parameters or modes rule a whole capture out."""
+def check_module(module: nn.Module, with_its_hooks: bool) -> None:
+    """Raises NotCapturable when hooks, parameters or modes rule a whole capture out.
+
+    with_its_hooks: hooks of the module itself too, which a wrapper runs around the capture.
+    """
     for device in ("cpu", "cuda"):
         if torch.is_autocast_enabled(device):
             raise NotCapturable(f"autocast is active on {device}")
     for name in GLOBAL_HOOKS:
         for hook in getattr(torch_module, name).values():
             raise NotCapturable(f"a global module hook is set ({_name_of(hook)})", **place_of(hook))
+    for name, parameter in module.named_parameters():
+        if isinstance(parameter, torch.nn.parameter.UninitializedTensorMixin):
+            raise WarmUp(f"parameter {name} is not initialised yet")
     for path, child in module.named_modules():
+        if child is module and not with_its_hooks:
+            continue
+        child = surroundings.unwrapped(child)
         for attribute, kind in _HOOKS.items():
             for hook in getattr(child, attribute, {}).values():
                 raise NotCapturable(
@@ -62,6 +74,9 @@ def check_tensor(tensor: torch.Tensor, what: str) -> None:
     """Raises NotCapturable unless `tensor` is a plain dense CPU tensor of a dtype we take."""
     if type(tensor) not in (torch.Tensor, nn.Parameter, nn.Buffer):
         raise NotCapturable(f"{what} is a {type(tensor).__name__}, expected a torch.Tensor")
+    foreign = _native.torch_bridge().foreign(tensor)
+    if foreign is not None:
+        raise NotCapturable(f"{what} {foreign}")
     if tensor.layout != torch.strided:
         raise NotCapturable(f"{what} has layout {tensor.layout}, expected torch.strided")
     if tensor.device.type != "cpu":
@@ -117,9 +132,14 @@ class PlainCheckpoint:
 
 
 @contextlib.contextmanager
-def capturing() -> Iterator[None]:
-    """Holds the capture lock; refuses what export would get wrong; restores all random states."""
-    with _LOCK, _kept_random_states(), contextlib.ExitStack() as stack:
+def capturing() -> Iterator[set[str]]:
+    """Holds the capture lock; refuses what export would get wrong; restores all random states.
+
+    Gives a set for the names that forward's code looks up.
+    """
+    names: set[str] = set()
+    here = surroundings.capture()
+    with _LOCK, here, _kept_random_states(names), contextlib.ExitStack() as stack:
         owner = threading.get_ident()
 
         def replace(target: Any, name: str, make: Callable[[Any], Any]) -> None:
@@ -136,16 +156,24 @@ def capturing() -> Iterator[None]:
             stack.callback(setattr, target, name, original)
 
         replace(torch_checkpoint, "_checkpoint_without_reentrant_generator", _no_generator)
-        for name in ("register_hook", "register_post_accumulate_grad_hook"):
+        for name in ("register_hook", "register_post_accumulate_grad_hook", "retain_grad"):
             replace(torch.Tensor, name, _refused(f"forward calls Tensor.{name}"))
         for name in ("manual_seed", "set_rng_state"):  # fork_rng ends with the second
             for home in (torch, torch.random):
                 replace(home, name, _refused(f"forward calls torch.{name}"))
+        reason = "forward runs a backward of its own"
+        replace(torch.autograd, "_engine_run_backward", _refused(reason))
+        replace(torch_graph.saved_tensors_hooks, "__enter__", _faithful_hooks)
+        replace(grad_mode.inference_mode, "__enter__", _recorded_enter)
+        replace(grad_mode.inference_mode, "__exit__", _recorded_exit)
+        inference = torch.is_inference_mode_enabled()
+        replace(torch, "is_inference_mode_enabled", _asked_by_user(lambda: inference))
         replace(torch, "ctc_loss", lambda _: ctc_loss)
+        _guard_grad_fn(stack, owner)
         _silence_export(stack, owner)
         _replace_apply(stack, owner)
         _replace_recurrent(stack, owner)
-        yield
+        yield names
 
 
 def _no_generator(_original: Callable) -> Callable:
@@ -165,6 +193,62 @@ def _refused(reason: str) -> Callable:
         return refuse
 
     return make
+
+
+def _asked_by_user(answer: Callable) -> Callable:
+    """`answer` where the user's code asks, else torch's own."""
+
+    def make(original: Callable) -> Callable:
+        def ask(*args, **kwargs):
+            frame = sys._getframe(2)  # below the function that chooses by thread
+            own = frame.f_code.co_filename.startswith((_TORCH, _PACKAGE))
+            return (original if own else answer)(*args, **kwargs)
+
+        return ask
+
+    return make
+
+
+def _recorded_enter(original: Callable) -> Callable:
+    """inference_mode sets the grad mode too; a trace records only what is set by itself."""
+
+    def enter(self):
+        self.grad_before = torch.is_grad_enabled()
+        original(self)
+        torch._C._set_grad_enabled(not self.mode)
+
+    return enter
+
+
+def _recorded_exit(original: Callable) -> Callable:
+    def leave(self, *error):
+        torch._C._set_grad_enabled(self.grad_before)
+        return original(self, *error)
+
+    return leave
+
+
+def _faithful_hooks(original: Callable) -> Callable:
+    def enter(self):
+        if not surroundings.is_faithful(self.pack_hook):
+            raise NotCapturable("forward sets hooks on saved tensors", **caller_place())
+        return original(self)
+
+    return enter
+
+
+def _guard_grad_fn(stack: contextlib.ExitStack, owner: int) -> None:
+    """What a forward does with a node, as to hook it, would be done to the trace's."""
+    original = torch._C.TensorBase.grad_fn
+
+    def grad_fn(tensor):
+        file = sys._getframe(1).f_code.co_filename
+        if threading.get_ident() == owner and not file.startswith((_TORCH, _PACKAGE)):
+            raise NotCapturable("forward reads Tensor.grad_fn", **caller_place())
+        return original.__get__(tensor)
+
+    torch.Tensor.grad_fn = property(grad_fn)
+    stack.callback(delattr, torch.Tensor, "grad_fn")
 
 
 def _replace_apply(stack: contextlib.ExitStack, owner: int) -> None:
@@ -226,8 +310,17 @@ def _replace_recurrent(stack: contextlib.ExitStack, owner: int) -> None:
         stack.callback(delattr, torch._VF, name)
 
 
+# What code names that moves a generator outside of tensor ops; another thread may move one while
+# this one captures.
+_MOVERS = {
+    "Python's random module": {"random", "randint", "uniform", "choice", "shuffle", "sample"},
+    "numpy's global generator": {"random"},
+    "torch's generator": {"seed", "default_generator", "manual_seed", "set_rng_state", "fork_rng"},
+}
+
+
 @contextlib.contextmanager
-def _kept_random_states() -> Iterator[None]:
+def _kept_random_states(names: set[str]) -> Iterator[None]:
     """A forward that moves a generator while it is traced would have its draws baked in."""
     states = {
         "Python's random module": (random.getstate, random.setstate),
@@ -235,16 +328,24 @@ def _kept_random_states() -> Iterator[None]:
         "torch's generator": (torch.get_rng_state, torch.set_rng_state),
     }
     before = {name: get() for name, (get, _) in states.items()}
-    moved = []
+
+    def put_back() -> None:
+        moved = [
+            name
+            for name, (get, _) in states.items()
+            if names & _MOVERS[name] and not _same_state(before[name], get())
+        ]
+        for name in moved:
+            states[name][1](before[name])
+        for name in moved:
+            raise NotCapturable(f"forward draws from or seeds {name} outside of tensor ops")
+
     try:
         yield
-    finally:
-        for name, (get, put) in states.items():
-            if not _same_state(before[name], get()):
-                moved.append(name)
-                put(before[name])
-    for name in moved:
-        raise NotCapturable(f"forward draws from or seeds {name} outside of tensor ops")
+    except NotCapturable:
+        put_back()  # a draw is the reason of whatever else was found
+        raise
+    put_back()
 
 
 def _same_state(a: Any, b: Any) -> bool:

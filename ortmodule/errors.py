@@ -1,7 +1,9 @@
 """NotCapturable: the reason why a module, or one call of it, cannot run through the engine.
 
-Raised by capture.py, contract.py and translate/; module.py turns it into a reported fallback.
+Raised by capture.py, contract.py and translate/; captures.py turns it into a reported fallback.
 """
+
+import traceback
 
 
 class NotCapturable(Exception):
@@ -20,6 +22,25 @@ class NotCapturable(Exception):
         place += f"; {file}:{line}" if file else ""
         super().__init__(f"[{op}] {reason}{place}" if op else f"{reason}{place}")
 
+    def place(self) -> dict[str, str | int | None]:
+        """Where: the keywords of another error for the same place."""
+        return {"op": self.op, "module": self.module, "file": self.file, "line": self.line}
+
+    def bare(self) -> "NotCapturable":
+        """The same error without what led to it, whose frames hold the call's tensors."""
+        return NotCapturable(self.reason, **self.place())
+
+
+def let_go(error: BaseException | None) -> None:
+    """Empties the frames behind an error: in a cycle with it they would hold a call's tensors."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
+
 
 class NeedsExactSizes(NotCapturable):
     """A size must be a number: the call is captured once more, for its own sizes only."""
+
+
+class WarmUp(NotCapturable):
+    """Eager must make this call: forward sets up state that later calls find as it left it."""

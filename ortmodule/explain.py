@@ -42,6 +42,8 @@ class Report:
     planned_ms: what the newest plan took, from sizes not seen before to kernels ready to run.
     stash_bytes: what the latest forward plan keeps for its backward; arena_bytes: what both need.
     trace: the latest call's steps as trace events (JSON); None unless Options.profile is on.
+    warm_ups: calls that eager made because forward set up state in them, with what it set.
+    reruns: forwards that ran once more, as a backward came for other outputs than expected.
     """
 
     providers: dict[str, int]
@@ -53,6 +55,8 @@ class Report:
     stash_bytes: int = 0
     arena_bytes: int = 0
     trace: str | None = dataclasses.field(default=None, repr=False)
+    warm_ups: list[str] = dataclasses.field(default_factory=list)
+    reruns: int = 0
 
     def write_trace(self, path: str | os.PathLike) -> None:
         """Writes `trace` for chrome://tracing or Perfetto; ValueError where there is none."""
@@ -74,6 +78,9 @@ class Report:
         for (provider, name), count in names.most_common():
             time = f"  {times[provider, name]:9.0f} us" if timed else ""
             lines.append(f"  {count:5d} x {provider:10s}{time}  {name}")
+        lines += [f"warm-up in eager: {warm_up}" for warm_up in self.warm_ups]
+        if self.reruns:
+            lines.append(f"  {self.reruns} forwards ran again for other outputs' gradients")
         lines.append("no fallbacks" if not self.fallbacks else "fallbacks to PyTorch:")
         lines += [f"  {fallback}" for fallback in self.fallbacks]
         return "\n".join(lines)

@@ -1,192 +1,246 @@
 """What a capture relies on, and the checks that it still holds.
 
-Snapshot is taken by capture.py (around the captured forward, and kept with the capture);
-module.py calls its `changed` before every step and compares `call_key`s.
+capture.py makes a Snapshot for each capture; module.py calls its `changed` before every step and
+compares `call_key`s. Effects is what a rehearsal or a trace is run under: it finds what forward
+wrote, and puts it back.
 """
 
-import dataclasses
-import enum
 import types
+from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules import module as torch_module
 
-from . import _native, tree
-
-_SCALARS = (
-    type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.layout,
-    torch.memory_format, enum.Enum, range, slice,
-)  # fmt: skip
-# What torch's recurrent layers keep of their own parameters, anew whenever those are replaced.
-_CACHES = {"_flat_weights", "_flat_weight_refs"}
-# Reached through an attribute, these change for reasons of their own and no forward reads them.
-_OPAQUE = (
-    type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType,
-    torch.optim.Optimizer, torch.Generator,
-)  # fmt: skip
-_OPAQUE_PACKAGES = {"logging", "threading", "_thread", "weakref", "concurrent", "asyncio"}
-_MISSING = object()
-# Hooks that run with every module: one that is set after a capture would be missed.
-GLOBAL_HOOKS = (
-    "_global_forward_pre_hooks",
-    "_global_forward_hooks",
-    "_global_backward_pre_hooks",
-    "_global_backward_hooks",
-)
+from . import _native, kinds
+from .errors import NotCapturable
+from .observe import OWN, Names, kind_of_file
+from .walk import Walk, Watched, difference
 
 
-@dataclasses.dataclass(slots=True)
-class Watched:
-    """A dict, list or set of attributes: the object and a shallow copy."""
+class Effects(Walk):
+    """State before forward ran: what it wrote can be told, and everything be put back.
 
-    path: str
-    container: Any
-    copy: Any
-    is_buffers: bool
-    ignored: Any
-
-
-class Snapshot:
-    """The attributes, parameters and buffers of a module and all it reaches, as they are now.
-
-    `changed()` is None while nothing differs, else a sentence naming what does; `restore()` puts
-    every container back. `tensors` maps each tensor attribute found, by id, to its path.
-    The C++ Watch compares pointers in microseconds; only when one differs are values looked at.
+    own_tensors: forward finds tensors of its own for the registered ones (private.py).
     """
 
-    def __init__(self, module: nn.Module, with_tensors: bool = True):
-        self.watched: list[Watched] = []
-        self.tensors: dict[int, tuple[str, torch.Tensor]] = {}
-        self._seen: set[int] = set()
-        self._watch_module(module)
-        for name in GLOBAL_HOOKS:
-            self._watch(getattr(torch_module, name), f"torch.nn.modules.module.{name}")
-        self._facts: list[tuple] = []
-        self._watch_pointers = None
-        if with_tensors:
-            tensors = [t for _, t in self.tensors.values()]
-            self._facts = [(t, *_facts(t)) for t in tensors]
-            containers = [w.container for w in self.watched]
-            self._watch_pointers = _native.torch_bridge().Watch(containers, tensors)
-
-    def changed(self) -> str | None:
-        """The first difference, as `module.attribute was 3, is 4`; None when there is none."""
-        if self._watch_pointers.unchanged():
-            return None
-        difference = next(filter(None, map(_difference, self.watched)), None)
-        difference = difference or self._changed_tensor()
-        if difference is None:  # other objects of the same values
-            for w in self.watched:
-                w.copy = _shallow(w.container)
-            self._watch_pointers.refresh()
-        return difference
-
-    def _changed_tensor(self) -> str | None:
-        for tensor, *facts in self._facts:
-            if facts != _facts(tensor):
-                path = self.tensors[id(tensor)][0]
-                names = ("dtype", "sizes", "strides", "requires_grad")
-                for name, was, now in zip(names, facts, _facts(tensor), strict=False):
-                    if was != now:
-                        return f"{name} of {path} was {was}, is {now}"
-        return None
+    def __init__(self, module: nn.Module, own_tensors: bool = True):
+        super().__init__(elsewhere=frozenset(module.modules() if own_tensors else ()))
+        self.add_module(module)
 
     def writes(self) -> list[str]:
-        """Every container of attributes, buffers aside, that differs: its first difference."""
-        found = (_difference(w) for w in self.watched if not w.is_buffers)
-        return [difference for difference in found if difference]
+        """The first difference of each object that differs, registered buffers aside."""
+        found = (difference(w) for w in self.watched if w.registry != "_buffers")
+        missed = (
+            f"the cache of {path} was missed"
+            for cache, (path, misses) in self.caches.items()
+            if cache.cache_info().misses != misses and _is_own(cache)
+        )
+        return [*filter(None, found), *missed]
 
     def plain_writes(self) -> list[tuple[dict, Any, Any]] | None:
         """The differences as (dict, key, new scalar), or None when one is anything else."""
         found = []
+        if any(write.endswith("was missed") for write in self.writes()):
+            return None
         for w in self.watched:
-            if w.is_buffers or not _difference(w):
+            if w.registry == "_buffers" or not difference(w):
                 continue
-            if not isinstance(w.container, dict) or any(k not in w.container for k in w.copy):
+            if not isinstance(w.holder, dict):
                 return None
-            for key, value in w.container.items():
-                if not _same(w.copy.get(key, _MISSING), value):
-                    if not isinstance(value, _SCALARS):
+            before, now = dict(w.items), dict(w.now())
+            if any(key not in now for key in before):
+                return None
+            for key, value in now.items():
+                if not kinds.same(before.get(key, kinds.MISSING), value):
+                    if not isinstance(value, kinds.SCALARS):
                         return None
-                    found.append((w.container, key, value))
+                    found.append((w.holder, key, value))
         return found
 
-    def written_buffers(self) -> list[tuple[str, torch.Tensor, Any]]:
-        """(path, tensor before, value now) of each registered buffer that was assigned anew."""
-        return [
-            (f"{w.path}.{name}" if w.path else name, before, w.container.get(name))
-            for w in self.watched
-            if w.is_buffers
-            for name, before in w.copy.items()
-            if w.container.get(name) is not before
-        ]
-
     def restore(self) -> None:
-        """Puts the items of every watched container back in place."""
+        """Puts back everything that differs; raises NotCapturable where that cannot be done."""
+        stuck = None
+        for cache, (_, misses) in self.caches.items():
+            if cache.cache_info().misses != misses:
+                cache.cache_clear()
         for w in self.watched:
-            if isinstance(w.container, (dict, set)):
-                w.container.clear()
-                w.container.update(w.copy)
-            elif isinstance(w.container, list):
-                w.container[:] = w.copy
+            now = w.now()
+            if len(now) == len(w.items) and all(
+                a is c and kinds.same(b, d) for (a, b), (c, d) in zip(w.items, now, strict=True)
+            ):
+                continue
+            if w.keys is not None:
+                _put_names(w)
+            elif w.kind.put is not None:
+                aside = [(k, v) for k, v in w.kind.items(w.holder) if k in w.ignored]
+                w.kind.put(w.holder, [*w.items, *aside] if w.ignored else w.items)
+            elif w.kind.changes and difference(w):
+                stuck = stuck or difference(w)
+        if stuck:
+            raise NotCapturable(f"forward changes what cannot be put back: {stuck}")
 
-    def _watch_module(self, module: nn.Module, path: str = "") -> None:
-        if id(module) in self._seen:
-            return
-        self._seen.add(id(module))
-        state = vars(module)
-        self._watch(state, path, ignored=_CACHES if isinstance(module, nn.RNNBase) else frozenset())
-        dot = f"{path}." if path else ""
-        for name, value in state.items():
-            if name == "_modules":
-                self._watch(value, path)
-                for child_name, child in value.items():
-                    if child is not None:
-                        self._watch_module(child, f"{dot}{child_name}")
-            elif name in ("_parameters", "_buffers"):
-                self._watch(value, path, is_buffers=name == "_buffers")
-                for tensor_name, tensor in value.items():
-                    self._reach(tensor, f"{dot}{tensor_name}")
-            elif not (name in _CACHES and isinstance(module, nn.RNNBase)):
-                self._reach(value, f"{dot}{name}")
 
-    def _watch(
-        self, container: Any, path: str, is_buffers: bool = False, ignored: Any = frozenset()
-    ) -> None:
-        copy = _shallow(container)
-        self.watched.append(Watched(path, container, copy, is_buffers, ignored))
+def _is_own(cache: Any) -> bool:
+    code = getattr(cache.__wrapped__, "__code__", None)
+    return code is not None and kind_of_file(code.co_filename) == OWN
 
-    def _reach(self, value: Any, path: str) -> None:
-        """Watches what hangs on an attribute: containers, plain objects, tensors, modules."""
-        if isinstance(value, torch.Tensor):
-            self.tensors.setdefault(id(value), (path, value))
-            return
-        if isinstance(value, nn.Module):
-            self._watch_module(value, path)
-            return
-        if isinstance(value, (_SCALARS, _OPAQUE)) or id(value) in self._seen:
-            return
-        self._seen.add(id(value))
-        if isinstance(value, (dict, list, tuple, set)):
-            if not isinstance(value, tuple):
-                self._watch(value, path)
-            for key, item in _named_values(value):
-                self._reach(item, f"{path}[{key!r}]")
-        elif type(value).__module__.partition(".")[0] not in _OPAQUE_PACKAGES:
-            state = getattr(value, "__dict__", None)
-            if isinstance(state, dict):
-                self._watch(state, path)
-                for key, item in list(state.items()):
-                    self._reach(item, f"{path}.{key}")
+
+def _put_names(w: Watched) -> None:
+    """Of a namespace only the names that forward's code has."""
+    kept = dict(w.items)
+    for name in w.keys:
+        if name in kept:
+            w.holder[name] = kept[name]
+        else:
+            w.holder.pop(name, None)
+
+
+class Snapshot:
+    """All that a module's forward reads, as it is now.
+
+    `roots` are the functions that forward entered, as (function or None, code); `names` what they
+    look up, None: everything. `changed()` is None while nothing differs, else a sentence naming
+    what does. `tensors` maps each tensor found, by id, to its path. `replaced` collects, by id, the
+    registered tensors for which others of the same facts stand now, until it is emptied.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        roots: Iterable[tuple[types.FunctionType | None, types.CodeType]] = (),
+        names: Names | None = None,
+    ):
+        self.replaced: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._module, self._roots, self._names = module, list(roots), names
+        self._take()
+
+    @property
+    def tensors(self) -> dict[int, tuple[str, torch.Tensor]]:
+        return self._walk.tensors
+
+    def changed(self) -> str | None:
+        """The first difference, as `module.attribute was 3, is 4`; None when there is none."""
+        if self._watch.unchanged():
+            return None
+        found = next(filter(None, map(self._difference, self._walk.watched)), None)
+        found = found or self._changed_tensor() or self._merged()
+        if found is None:  # other objects of the same values
+            before = self._registered()
+            self._take()
+            after = self._registered()
+            for path, tensor in before.items():
+                if after[path] is not tensor:
+                    self.replaced[id(tensor)] = (tensor, after[path])
+        return found
+
+    def again(self) -> "Snapshot":
+        """Of the same, as it is now."""
+        return Snapshot(self._module, self._roots, self._names)
+
+    def aliases(self, tensors: list[torch.Tensor]) -> list[int]:
+        """For each tensor of a call which of the module's it is or shares memory with; -1: none."""
+        return self._watch.aliases(tensors)
+
+    def take_replaced(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """(the tensor captured, the one that stands for it now); empties `replaced`."""
+        pairs, self.replaced = list(self.replaced.values()), {}
+        return pairs
+
+    def put(self, registry: dict, key: str, old: torch.Tensor, new: torch.Tensor) -> None:
+        """The capture's own run has put `new` where `old` was."""
+        for w in self._walk.watched:
+            if w.holder is registry:
+                w.items = [(k, new if k == key else t) for k, t in w.items]
+        path, _ = self._walk.tensors.pop(id(old), (key, None))
+        self._walk.tensors[id(new)] = path, new
+        self._facts[id(new)] = self._facts.pop(id(old), _facts(new))
+        self._watch.put(registry, old, new)
+
+    def _take(self) -> None:
+        walk = Walk(self._names)
+        walk.add_module(self._module)
+        for function, code in self._roots:
+            walk.add_function(function, code)
+        self._walk = walk
+        self._facts = {id(t): _facts(t) for _, t in walk.tensors.values()}
+        self._watch = _watch_of(walk)
+
+    def _registered(self) -> dict[str, torch.Tensor]:
+        registries = (w for w in self._walk.watched if w.registry in ("_parameters", "_buffers"))
+        return {f"{w.path}.{k}": t for w in registries for k, t in w.items if t is not None}
+
+    def _difference(self, w: Watched) -> str | None:
+        if w.registry not in ("_parameters", "_buffers"):
+            return difference(w)
+        before, now = dict(w.items), w.now()
+        if list(before) == [k for k, _ in now] and all(
+            self._stands_for(before[k], t) for k, t in now
+        ):
+            return None
+        return difference(w)
+
+    def _stands_for(self, was: Any, now: Any) -> bool:
+        """Whether a registered tensor may be replaced by another: nothing else refers to either."""
+        if was is now:
+            return True
+        if was is None or now is None or type(was) is not type(now) or id(now) in self._facts:
+            return False
+        alone = sum(t is was for w in self._walk.watched for _, t in w.items) == 1
+        return alone and self._facts[id(was)] == _facts(now) and not vars(now)
+
+    def _merged(self) -> str | None:
+        """Registered tensors that are one now, though those that they stand for were not."""
+        stood: dict[int, tuple[int, str]] = {}
+        for w in self._walk.watched:
+            if w.registry in ("_parameters", "_buffers"):
+                for (key, was), (_, now) in zip(w.items, w.now(), strict=True):
+                    path = f"{w.path}.{key}" if w.path else key
+                    first = stood.setdefault(id(now), (id(was), path))
+                    if now is not None and first[0] != id(was):
+                        return f"{path} was a tensor of its own, is {first[1]}"
+        return None
+
+    def _changed_tensor(self) -> str | None:
+        names = ("type", "dtype", "device", "sizes", "strides", "requires_grad")
+        for path, tensor in self._walk.tensors.values():
+            was, now = self._facts[id(tensor)], _facts(tensor)
+            for name, before, after in zip(names, was, now, strict=True):
+                if before != after:
+                    return f"{name} of {path} was {before}, is {after}"
+        return None
+
+
+def _watch_of(walk: Walk) -> Any:
+    """The C++ half: what it cannot compare by pointers, a Python function does."""
+    dicts, sequences, cells, slow = [], [], [], []
+    for w in walk.watched:
+        moved = w.ordered and isinstance(w.holder, OrderedDict)  # no pointer tells its order
+        if isinstance(w.holder, dict) and not moved:
+            named = isinstance(w.keys, set)
+            names = w.keys.known if isinstance(w.keys, Names) and not w.keys.every else None
+            dicts.append((w.holder, list(w.keys) if named else None, names))
+        elif isinstance(w.holder, (list, set)):
+            sequences.append(w.holder)
+        elif isinstance(w.holder, types.CellType):
+            cells.append(w.holder)
+        elif w.kind.changes and not isinstance(w.holder, (type, types.FunctionType)):
+            slow.append(w)
+    tensors = [t for _, t in walk.tensors.values()]
+    functions = list(walk.functions)
+    unchanged = (lambda: not any(map(difference, slow))) if slow else None
+    return _native.torch_bridge().Watch(
+        dicts, sequences, cells, functions, list(walk.classes), tensors, unchanged
+    )
 
 
 def call_key(spec: Any, tensors: list[torch.Tensor]) -> tuple:
     """The hashable part of a call that a capture is for: all but the sizes.
 
-    Tree with its constants, per tensor dtype, device, rank, requires_grad and contiguity, which
-    tensors are the same or share memory, grad and inference mode, autocast, default dtype.
+    Tree with its constants, per tensor dtype, device, rank, requires_grad, strides' pattern and
+    attributes that somebody put on it, which tensors are the same or share memory, grad and
+    inference mode, autocast, default dtype.
     """
     first: dict[int, int] = {}
     same = tuple(first.setdefault(id(t), i) for i, t in enumerate(tensors))
@@ -194,8 +248,19 @@ def call_key(spec: Any, tensors: list[torch.Tensor]) -> tuple:
     shared = tuple(
         storages.setdefault(_storage(t), i) for i, t in enumerate(tensors) if same[i] == i
     )
+    foreign = _native.torch_bridge().foreign
     facts = tuple(
-        (t.dtype, t.device, t.dim(), t.requires_grad, _is_contiguous(t), type(t)) for t in tensors
+        (
+            t.dtype,
+            t.device,
+            t.dim(),
+            t.requires_grad,
+            _layout(t),
+            type(t),
+            foreign(t),
+            tuple(vars(t)),
+        )
+        for t in tensors
     )
     modes = (
         torch.is_grad_enabled(),
@@ -215,66 +280,22 @@ def _storage(tensor: torch.Tensor) -> int:
         return -id(tensor)
 
 
-def _is_contiguous(tensor: torch.Tensor) -> bool:
-    return tensor.layout == torch.strided and tensor.is_contiguous()
+def _layout(tensor: torch.Tensor) -> Any:
+    """True when contiguous; else the strides as far as sizes do not tell them."""
+    if tensor.layout != torch.strided:
+        return False
+    if tensor.is_contiguous():
+        return True
+    strides = tensor.stride()
+    order = tuple(sorted(range(len(strides)), key=lambda d: -strides[d]))
+    plain = tensor.permute(order).is_contiguous()
+    return order if plain else strides
 
 
-def _facts(tensor: torch.Tensor) -> list:
+def _facts(tensor: torch.Tensor) -> tuple:
+    if isinstance(tensor, nn.parameter.UninitializedTensorMixin):
+        return type(tensor), tensor.dtype, tensor.device, None, None, tensor.requires_grad
     strided = tensor.layout == torch.strided
     strides = tensor.stride() if strided else None
-    return [tensor.dtype, tensor.shape, strides, tensor.requires_grad]
-
-
-def _named_values(container: Any) -> list[tuple[Any, Any]]:
-    if isinstance(container, dict):
-        return list(container.items())
-    return list(enumerate(container))
-
-
-def _shallow(container: Any) -> Any:
-    """A copy that no subclass's own constructor has a say in."""
-    for base in (dict, list, set, tuple):
-        if isinstance(container, base):
-            return base(container.items() if base is dict else container)
-    raise TypeError(type(container))
-
-
-def _same(before: Any, now: Any) -> bool:
-    if before is now:
-        return True
-    if type(before) is not type(now):
-        return False
-    if isinstance(before, _SCALARS):
-        return tree.Const(before) == tree.Const(now)
-    if isinstance(before, types.MethodType):  # built anew by each access
-        return before == now
-    return False
-
-
-def _difference(w: Watched) -> str | None:
-    if isinstance(w.container, set):
-        return None if w.container == w.copy else f"{w.path} was {w.copy}, is {w.container}"
-    is_dict = isinstance(w.container, dict)
-    before, now = dict(_named_values(w.copy)), dict(_named_values(w.container))
-    for key in [*before, *(k for k in now if k not in before)]:
-        was, value = before.get(key, _MISSING), now.get(key, _MISSING)
-        if key in w.ignored:
-            continue
-        if was is _MISSING or value is _MISSING or not _same(was, value):
-            name = _item_path(w.path, key, is_dict)
-            return f"{name} was {_short(was)}, is {_short(value)}"
-    return None
-
-
-def _item_path(path: str, key: Any, is_dict: bool) -> str:
-    if is_dict and isinstance(key, str) and key.isidentifier():
-        return f"{path}.{key}" if path else key
-    return f"{path}[{key!r}]"
-
-
-def _short(value: Any) -> str:
-    if value is _MISSING:
-        return "not there"
-    if isinstance(value, _SCALARS):
-        return repr(value)[:80]
-    return f"a {type(value).__name__}"
+    kind, device = type(tensor), tensor.device
+    return kind, tensor.dtype, device, tensor.shape, strides, tensor.requires_grad

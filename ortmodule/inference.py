@@ -22,17 +22,29 @@ class InferenceSession:
     """Runs an ONNX model (opset 13 to 26) given as a path or as bytes.
 
     providers: claim order; None: ORTMODULE_PROVIDERS or ("cpu", "reference"). The other ORTMODULE_*
-    variables (CHECK, FUEL, OFF, DUMP) hold here as for ORTModule. Raises ortmodule's Error, one
-    sentence naming what and where, when the file is broken or an op is not known.
+    variables (CHECK, FUEL, OFF, DUMP) hold here as for ORTModule. Names of sizes are hints: a feed
+    that contradicts them runs too. trusted: the files are mapped into memory, not read, so nobody
+    may shorten them meanwhile. max_bytes, max_operations: a run that needs more memory, or more
+    operations by estimate, is refused before it starts. Raises ortmodule's Error, one sentence
+    naming what and where, when the file is broken, an op is not known or sizes do not fit.
     """
 
-    def __init__(self, model: str | os.PathLike | bytes, providers: tuple[str, ...] | None = None):
+    def __init__(
+        self,
+        model: str | os.PathLike | bytes,
+        providers: tuple[str, ...] | None = None,
+        *,
+        trusted: bool = False,
+        max_bytes: int | None = None,
+        max_operations: float | None = None,
+    ):
         core = _native.core()
         options = Options(providers=providers).resolved(("cpu", "reference"))
+        limits = core.SessionLimits(max_bytes, max_operations)
         if isinstance(model, bytes):
-            self._session = core.session_of_bytes(model, options)
+            self._session = core.session_of_bytes(model, options, limits)
         else:
-            self._session = core.session_of_file(os.fspath(model), options)
+            self._session = core.session_of_file(os.fspath(model), options, trusted, limits)
 
     def run(self, names: list[str] | None, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
         """The outputs named (None: all), in that order, for a feed of every input by name."""

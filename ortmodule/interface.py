@@ -75,3 +75,12 @@ class WriteBack:
     output: int
     target: int | torch.Tensor
     name: str
+
+
+@dataclasses.dataclass(slots=True)
+class Assigned:
+    """After a run, graph output `output` is the buffer `key` of a module: a tensor of its own."""
+
+    output: int
+    registry: dict[str, torch.Tensor | None]
+    key: str

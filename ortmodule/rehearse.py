@@ -1,30 +1,161 @@
 """Rehearsals: a call made to learn what it does; what it changed is put back.
 
-`eager_error`, in eager: would this call raise there too, and what? module.py asks under
-Options(fallback="error") where a call cannot go through the engine: what is wrong with the call
-itself must surface as eager's own exception.
-
-`first_writes`, on tensors without data: capture.py asks before it traces, as a trace costs ten
-times as much and one that finds such writes is to be made again.
+`rehearse`, on tensors without data: capture.py asks which code forward runs, what it writes and
+which operations of torch it calls, before it traces. `eager_error`, in eager: would this call raise
+there too, and what? module.py asks under Options(fallback="error") where a call cannot go through
+the engine: what is wrong with the call itself must surface as eager's own exception.
 """
 
 import contextlib
+import dataclasses
+import functools
+import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from . import tree
-from .guards import Snapshot
+from . import kinds, observe, questions, tree
+from .calls import Calls
+from .errors import NotCapturable, let_go
+from .guards import Effects
+from .observe import Names, Observation
+from .private import OwnTensors, forget
+from .saved import seen_as_they_are
+
+# Attributes that nn.Buffer and nn.Parameter give their tensors.
+_OF_BUFFERS = {"persistent", "_is_buffer", "_is_param"}
+
+
+@dataclasses.dataclass(slots=True)
+class Rehearsal:
+    """What forward did on tensors without data.
+
+    `roots`: functions that it entered; `names`: what their code looks up; `calls`: of torch;
+    `writes`: what it wrote, in words, registered buffers aside; `plain`: these writes as
+    (dict, key, scalar), None where one is anything else; `error`: what it raised, as at a branch on
+    data.
+    """
+
+    roots: list[tuple[types.FunctionType | None, types.CodeType]]
+    names: Names
+    calls: Calls
+    writes: list[str]
+    plain: list[tuple[dict, Any, Any]] | None
+    error: Exception | None
+
+    def named_globals(self) -> set[str]:
+        """The globals that forward's code names."""
+        return {name for _, code in self.roots for name in observe.facts_of(code).globals}
+
+
+@functools.cache
+def prepare() -> None:
+    """Sets torch's guard for devices that are not there, in the thread that makes a wrapper first:
+    set by the first capture in a thread beside others, it ended the process."""
+    if not torch.cuda.is_available():
+        torch._C._ensureCUDADeviceGuardSet()
+
+
+def rehearse(
+    module: nn.Module, effects: Effects, spec: Any, tensors: Sequence[torch.Tensor]
+) -> Rehearsal:
+    """Runs forward on the call's arguments, `spec` with `tensors`; all that it wrote is put back.
+
+    Raises NotCapturable where forward does, asks or reads what no capture can hold.
+    """
+    roots: list = []
+    names = Names({"_parameters", "_buffers", "_modules", "training"})
+    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
+    made = [_fake(t, mode) for t in tensors]
+    bare = [(t, set(vars(t))) for t in made]
+    error = None
+    grad = torch.set_grad_enabled(torch.is_grad_enabled())  # forward may leave it changed
+    with grad, OwnTensors(module, lambda t: _fake(t, mode)) as own, Calls() as calls:
+        bare += [(t, set(vars(t))) for t in own.found()]
+        try:
+            args, kwargs = tree.unflatten(spec, made)
+            with mode, seen_as_they_are(), observed(effects, roots, names):
+                module.forward(*args, **kwargs)
+        except NotCapturable:
+            raise
+        except Exception as raised:
+            let_go(raised)
+            error = raised.with_traceback(None)
+    registered = _registered(own)
+    writes = effects.writes() + registered
+    plain = None if registered else effects.plain_writes()
+    tagged = any(set(vars(t)) - before for t, before in bare)
+    forget(mode)
+    effects.restore()
+    if tagged:
+        raise NotCapturable("forward sets an attribute of a tensor")
+    own_tensors = (*module.parameters(), *module.buffers())
+    for tensor in (*tensors, *own_tensors, *(t for _, t in effects.tensors.values())):
+        read = [n for n in vars(tensor) if n in names.known and n not in _OF_BUFFERS]
+        if read:
+            raise NotCapturable(f"forward reads {read[0]}, an attribute that a tensor was given")
+    return Rehearsal(roots, names, calls, writes, plain, error)
+
+
+@contextlib.contextmanager
+def observed(effects: Effects, roots: list, names: Names) -> Iterator[None]:
+    """Adds what forward enters to `effects` before it runs, to `roots`, and its names to `names`.
+
+    Raises the first NotCapturable met, also where forward caught it.
+    """
+    refused: list[NotCapturable] = []
+
+    def refuse(error: NotCapturable) -> None:
+        refused.append(error)
+        raise error
+
+    def entered(function: Any, code: types.CodeType, kind: int) -> None:
+        try:
+            questions.check(function, code, kind)
+            effects.add_function(function, code)
+            effects.check_seen(names)
+        except NotCapturable as error:
+            refuse(error)
+        roots.append((function, code))
+
+    with Observation(entered, names):
+        try:
+            yield
+        finally:
+            if refused:
+                raise refused[0]
+
+
+def _registered(own: OwnTensors) -> list[str]:
+    """Writes to registries that no output of the graph stands for."""
+    found = []
+    for kind, path, was, now in own.written():
+        if (
+            kind == "_parameters"
+            or kinds.MISSING in (was, now)
+            or not isinstance(now, torch.Tensor)
+        ):
+            found.append(f"{path} was {_short(was)}, is {_short(now)}")
+    return found
+
+
+def _short(value: Any) -> str:
+    return "not there" if value is kinds.MISSING else f"a {type(value).__name__}"
+
+
+def _fake(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
+    return mode.from_tensor(tensor, static_shapes=True)
 
 
 def eager_error(module: nn.Module, args: tuple, kwargs: dict) -> Exception | None:
     """What `module(*args, **kwargs)` raises in eager; None when it raises nothing."""
     with _undone(module, args, kwargs):
         try:
-            module(*args, **kwargs)
+            module.forward(*args, **kwargs)
         except Exception as error:
             return error
     return None
@@ -32,7 +163,7 @@ def eager_error(module: nn.Module, args: tuple, kwargs: dict) -> Exception | Non
 
 @contextlib.contextmanager
 def _undone(module: nn.Module, args: tuple, kwargs: dict) -> Iterator[None]:
-    before, random = Snapshot(module), torch.get_rng_state()
+    before, random = Effects(module, own_tensors=False), torch.get_rng_state()
     try:
         given, _ = tree.flatten([args, kwargs], "arguments")
     except tree.UnknownLeaf:
@@ -47,43 +178,3 @@ def _undone(module: nn.Module, args: tuple, kwargs: dict) -> Iterator[None]:
             for tensor, value in kept:  # batch norm moves no version
                 if not torch.equal(tensor, value):
                     tensor.copy_(value)
-
-
-def first_writes(
-    module: nn.Module, spec: Any, tensors: Sequence[torch.Tensor]
-) -> list[tuple[dict, Any, Any]]:
-    """The scalars that forward sets, as (dict, key, value); none where it cannot be told so.
-
-    The call's arguments are `spec` with `tensors`; the module is left as it was.
-    """
-    before = Snapshot(module, with_tensors=False)
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-    try:
-        with _on_fakes(module, mode):
-            args, kwargs = tree.unflatten(spec, [_fake(t, mode) for t in tensors])
-            with mode:
-                module(*args, **kwargs)
-        return before.plain_writes() or []
-    except Exception:  # as a branch on data: the trace will say
-        return []
-    finally:
-        before.restore()
-
-
-def _fake(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
-    return mode.from_tensor(tensor, static_shapes=True)
-
-
-@contextlib.contextmanager
-def _on_fakes(module: nn.Module, mode: FakeTensorMode) -> Iterator[None]:
-    """Parameters and buffers are fakes, so that a write to one moves no version of the real one."""
-    homes = [d for m in module.modules() for d in (m._parameters, m._buffers)]
-    real = [dict(home) for home in homes]
-    try:
-        for home in homes:
-            home.update((k, _fake(t, mode)) for k, t in home.items() if t is not None)
-        yield
-    finally:
-        for home, tensors in zip(homes, real, strict=True):
-            home.clear()
-            home.update(tensors)

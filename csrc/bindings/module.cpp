@@ -8,7 +8,8 @@
 PYBIND11_MODULE(_C, m) {
   m.doc() = "The ortmodule engine; knows no torch.";
   m.def("version", &ort::version);
-  pybind11::register_exception<ort::Error>(m, "Error", PyExc_RuntimeError);
+  auto& error = pybind11::register_exception<ort::Error>(m, "Error", PyExc_RuntimeError);
+  pybind11::register_exception<ort::NotAccepted>(m, "NotAccepted", error);
   ort::bind_graph(m);
   ort::bind_run(m);
   ort::bind_schema(m);

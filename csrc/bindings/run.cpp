@@ -11,38 +11,58 @@ namespace py = pybind11;
 namespace ort {
 namespace {
 
+// A graph compiled once, in checked mode, and run on feeds of any sizes.
+class Compiled {
+ public:
+  Compiled(const Graph& graph, std::vector<std::string> providers)
+      : program_(graph, options_of(std::move(providers)), {}, {}) {
+    for (const ValueId id : graph.inputs())
+      inputs_.push_back({graph.value(id).name(), graph.value(id).dtype()});
+  }
+
+  std::vector<py::array> run(const std::map<std::string, py::array>& feed) {
+    std::vector<Tensor> inputs;
+    std::vector<Sizes> sizes;
+    for (const auto& [name, dtype] : inputs_) {
+      const auto found = feed.find(name);
+      check(found != feed.end(), "input '{}' is missing", name);
+      inputs.push_back(tensor_of(found->second));
+      check(inputs.back().dtype == dtype, "input '{}' has dtype {}, expected {}", name,
+            inputs.back().dtype, dtype);
+      sizes.push_back(inputs.back().sizes);
+    }
+    const auto plan = program_.plan(sizes);
+    Frame frame(*plan);
+    for (size_t i = 0; i < inputs.size(); ++i) frame.set_input(i, inputs[i].data);
+    std::vector<Tensor> outputs;
+    for (size_t i = 0; i < plan->outputs.types.size(); ++i) {
+      outputs.push_back(Tensor::empty(plan->outputs.types[i].dtype, plan->outputs.types[i].sizes));
+      frame.set_output(i, outputs[i].data);
+    }
+    {
+      py::gil_scoped_release release;
+      ort::run(*plan, frame);
+    }
+    std::vector<py::array> arrays;
+    for (const Tensor& output : outputs) arrays.push_back(array_of(own_strings(output)));
+    return arrays;
+  }
+
+ private:
+  static CompileOptions options_of(std::vector<std::string> providers) {
+    CompileOptions options;
+    options.providers = std::move(providers);
+    options.check = true;
+    return options;
+  }
+
+  std::vector<std::pair<std::string, DType>> inputs_;
+  Program program_;
+};
+
 std::vector<py::array> evaluate(const Graph& graph, const std::map<std::string, py::array>& feed,
                                 std::vector<std::string> providers) {
-  CompileOptions options;
-  options.providers = std::move(providers);
-  options.check = true;
-  Program program(graph, options, {}, {});
-  std::vector<Tensor> inputs;
-  std::vector<Sizes> sizes;
-  for (const ValueId id : graph.inputs()) {
-    const std::string& name = graph.value(id).name();
-    const auto found = feed.find(name);
-    check(found != feed.end(), "input '{}' is missing", name);
-    inputs.push_back(tensor_of(found->second));
-    check(inputs.back().dtype == graph.value(id).dtype(), "input '{}' has dtype {}, expected {}",
-          name, inputs.back().dtype, graph.value(id).dtype());
-    sizes.push_back(inputs.back().sizes);
-  }
-  const auto plan = program.plan(sizes);
-  Frame frame(*plan);
-  for (size_t i = 0; i < inputs.size(); ++i) frame.set_input(i, inputs[i].data);
-  std::vector<Tensor> outputs;
-  for (size_t i = 0; i < plan->outputs.types.size(); ++i) {
-    outputs.push_back(Tensor::empty(plan->outputs.types[i].dtype, plan->outputs.types[i].sizes));
-    frame.set_output(i, outputs[i].data);
-  }
-  {
-    py::gil_scoped_release release;
-    run(*plan, frame);
-  }
-  std::vector<py::array> arrays;
-  for (const Tensor& output : outputs) arrays.push_back(array_of(output));
-  return arrays;
+  return Compiled(graph, std::move(providers)).run(feed);
 }
 
 std::shared_ptr<Graph> differentiate(const Graph& graph, const std::vector<std::string>& wrt,
@@ -67,6 +87,10 @@ std::shared_ptr<Graph> differentiate(const Graph& graph, const std::vector<std::
 }  // namespace
 
 void bind_run(py::module_& m) {
+  py::class_<Compiled>(m, "Compiled")
+      .def(py::init<const Graph&, std::vector<std::string>>(), py::arg("graph"),
+           py::arg("providers"))
+      .def("run", &Compiled::run, py::arg("feed"));
   m.def("evaluate", &evaluate, py::arg("graph"), py::arg("feed"), py::arg("providers"),
         "Partitions, plans and runs a graph once; returns its outputs in order.");
   m.def("differentiate", &differentiate, py::arg("graph"), py::arg("wrt"), py::arg("outputs"),

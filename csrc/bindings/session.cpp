@@ -23,16 +23,23 @@ CompileOptions inference_options(const py::dict& items) {
   return options;
 }
 
-std::unique_ptr<InferenceSession> session_of_file(const std::string& path, const py::dict& items) {
-  const CompileOptions options = inference_options(items);
-  py::gil_scoped_release release;
-  return std::make_unique<InferenceSession>(*read_onnx_file(path, default_ops()), options);
+SessionLimits limits_of(std::optional<size_t> bytes, std::optional<double> operations) {
+  return {bytes, operations};
 }
 
-std::unique_ptr<InferenceSession> session_of_bytes(const py::bytes& bytes, const py::dict& items) {
+std::unique_ptr<InferenceSession> session_of_file(const std::string& path, const py::dict& items,
+                                                  bool trusted, SessionLimits limits) {
+  const CompileOptions options = inference_options(items);
+  py::gil_scoped_release release;
+  return std::make_unique<InferenceSession>(*read_onnx_file(path, default_ops(), trusted), options,
+                                            limits);
+}
+
+std::unique_ptr<InferenceSession> session_of_bytes(const py::bytes& bytes, const py::dict& items,
+                                                   SessionLimits limits) {
   const std::string_view view = bytes;
-  const auto graph = read_onnx({view.data(), view.size()}, "", default_ops());
-  return std::make_unique<InferenceSession>(*graph, inference_options(items));
+  const auto graph = read_onnx({view.data(), view.size()}, default_ops());
+  return std::make_unique<InferenceSession>(*graph, inference_options(items), limits);
 }
 
 std::vector<py::array> run_session(InferenceSession& session, const std::vector<std::string>& names,
@@ -96,13 +103,18 @@ void bind_session(py::module_& m) {
       .def("inputs", [](const InferenceSession& s) { return ports_of(s.inputs()); })
       .def("outputs", [](const InferenceSession& s) { return ports_of(s.outputs()); })
       .def("providers", &InferenceSession::providers);
+  py::class_<SessionLimits>(m, "SessionLimits")
+      .def(py::init(&limits_of), py::arg("bytes"), py::arg("operations"));
   m.def("session_of_file", &session_of_file);
   m.def("session_of_bytes", &session_of_bytes);
   m.def("export_onnx", &export_onnx, py::arg("graph"), py::arg("weights"), py::arg("names"),
         py::arg("path"));
-  m.def("read_onnx", [](const std::string& path) {
-    return std::shared_ptr<Graph>(read_onnx_file(path, default_ops()));
-  });
+  m.def(
+      "read_onnx",
+      [](const std::string& path, bool map) {
+        return std::shared_ptr<Graph>(read_onnx_file(path, default_ops(), map));
+      },
+      py::arg("path"), py::arg("map") = false);
   m.def(
       "write_onnx",
       [](const Graph& graph, const std::string& path, size_t inside_limit) {

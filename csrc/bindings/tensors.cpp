@@ -1,4 +1,6 @@
 // Tensors to and from numpy.
+#include <pybind11/stl.h>
+
 #include <cstring>
 
 #include "csrc/bindings/bindings.h"
@@ -12,11 +14,11 @@ Tensor tensor_of(const py::array& array) {
   const py::array plain = py::array::ensure(array, py::array::c_style);
   Sizes sizes(plain.shape(), plain.shape() + plain.ndim());
   if (plain.dtype().kind() == 'U' || plain.dtype().kind() == 'O' || plain.dtype().kind() == 'S') {
-    Tensor result = Tensor::empty(DType::string, sizes);
-    size_t i = 0;
-    for (const py::handle& item : plain.attr("ravel")())
-      result.strings[i++] = py::str(item).cast<std::string>();
-    return result;
+    std::vector<std::string> texts;
+    for (const py::handle& item : plain.attr("ravel")().attr("tolist")())
+      texts.push_back(py::isinstance<py::bytes>(item) ? item.cast<std::string>()
+                                                      : py::str(item).cast<std::string>());
+    return Tensor::of_strings(std::move(texts), std::move(sizes));
   }
   Tensor result = Tensor::empty(dtype_named(name), sizes);
   if (result.bytes() > 0) std::memcpy(result.data, plain.data(), result.bytes());
@@ -26,7 +28,7 @@ Tensor tensor_of(const py::array& array) {
 py::array array_of(const Tensor& tensor) {
   if (tensor.dtype == DType::string) {
     py::list items;
-    for (const std::string& text : tensor.strings) items.append(py::str(text));
+    for (int64_t i = 0; i < tensor.count(); ++i) items.append(py::str(text_of(tensor, i)));
     return py::module_::import("numpy")
         .attr("array")(items, "object")
         .attr("reshape")(tensor.sizes)

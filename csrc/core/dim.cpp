@@ -13,6 +13,12 @@
 namespace ort {
 namespace {
 
+// Hostile files write sizes that double with each node; no model comes near these.
+constexpr size_t kMaxParts = 1000;   // of an expression, counted as it is written
+constexpr size_t kMaxFactors = 100;  // of one product
+constexpr size_t kMaxTerms = 400;    // of one sum
+constexpr size_t kMaxText = 20000;   // characters of a written expression
+
 // Atoms are interned for the life of the process, so that equality is identity. Ordered by text, so
 // that canonical order does not depend on addresses.
 const Atom* intern(Atom atom, const std::string& key) {
@@ -46,18 +52,25 @@ std::string atom_text(const Atom& atom) {
       return "min(" + atom.a.text() + ", " + atom.b.text() + ")";
     case Atom::Kind::max:
       return "max(" + atom.a.text() + ", " + atom.b.text() + ")";
+    case Atom::Kind::broadcast:
+      return "broadcast(" + atom.a.text() + ", " + atom.b.text() + ")";
   }
   return "?";
 }
 
 const Atom* make_atom(Atom::Kind kind, std::string name, const Dim& a, const Dim& b) {
-  Atom atom{kind, std::move(name), a, b};
-  const std::string key = atom_text(atom);
+  Atom atom{kind, std::move(name), a, b, 1 + a.parts() + b.parts()};
+  check(atom.parts <= kMaxParts, "a size expression has {} parts, at most {}", atom.parts,
+        kMaxParts);
+  // A symbol may be called as another atom reads.
+  const std::string key = std::to_string(static_cast<int>(kind)) + atom_text(atom);
   return intern(std::move(atom), key);
 }
 
 bool atom_less(const Atom* a, const Atom* b) {
-  return a != b && atom_text(*a) < atom_text(*b);
+  if (a == b) return false;
+  const std::string x = atom_text(*a), y = atom_text(*b);
+  return x != y ? x < y : a->kind < b->kind;
 }
 
 int64_t floor_quotient(int64_t a, int64_t b) {
@@ -81,6 +94,8 @@ int64_t evaluate_atom(const Atom& atom, const Symbols& symbols) {
       return a - floor_quotient(a, b) * b;
     case Atom::Kind::min:
       return std::min(a, b);
+    case Atom::Kind::broadcast:
+      return a == 1 ? b : a;
     default:
       return std::max(a, b);
   }
@@ -88,7 +103,10 @@ int64_t evaluate_atom(const Atom& atom, const Symbols& symbols) {
 
 class Parser {
  public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  explicit Parser(std::string_view text) : text_(text) {
+    check(text.size() <= kMaxText, "a size expression has {} characters, at most {}", text.size(),
+          kMaxText);
+  }
   Dim parse() {
     Dim result = sum();
     skip();
@@ -147,7 +165,8 @@ class Parser {
     check(at_ < text_.size(), "size expression '{}' ends early", text_);
     if (std::isdigit(static_cast<unsigned char>(text_[at_]))) return number();
     const std::string word = identifier();
-    if ((word == "max" || word == "min") && eat("(")) return extremum(word == "max");
+    for (const auto& [name, combine] : kFunctions)
+      if (word == name && eat("(")) return call(combine);
     return Dim::symbol(word);
   }
   Dim number() {
@@ -164,9 +183,12 @@ class Parser {
     check(at_ > start, "size expression '{}': unexpected '{}'", text_, text_[start]);
     return std::string(text_.substr(start, at_ - start));
   }
-  Dim extremum(bool is_max) {
+  using Combine = Dim (*)(const Dim&, const Dim&);
+  static constexpr std::pair<std::string_view, Combine> kFunctions[] = {
+      {"max", max}, {"min", min}, {"broadcast", broadcast_size}};
+  Dim call(Combine combine) {
     Dim left = sum();
-    while (eat(",")) left = is_max ? max(left, sum()) : min(left, sum());
+    while (eat(",")) left = combine(left, sum());
     check(eat(")"), "size expression '{}': missing ')'", text_);
     return left;
   }
@@ -238,6 +260,13 @@ int64_t Dim::evaluate(const Symbols& symbols) const {
   return sum;
 }
 
+size_t Dim::parts() const {
+  size_t sum = 0;
+  for (const auto& [atoms, coefficient] : terms_)
+    for (const Atom* atom : atoms) sum += atom->parts;
+  return sum;
+}
+
 void Dim::collect_symbols(std::set<std::string>& names) const {
   for (const auto& [atoms, coefficient] : terms_)
     for (const Atom* atom : atoms) {
@@ -284,6 +313,8 @@ Dim operator+(const Dim& a, const Dim& b) {
     slot = checked_add(slot, coefficient);
     if (slot == 0) result.terms_.erase(atoms);
   }
+  check(result.terms_.size() <= kMaxTerms, "a size expression has {} terms, at most {}",
+        result.terms_.size(), kMaxTerms);
   return result;
 }
 
@@ -292,12 +323,15 @@ Dim operator-(const Dim& a, const Dim& b) {
 }
 
 Dim operator*(const Dim& a, const Dim& b) {
-  check(a.terms_.size() * b.terms_.size() <= 4096, "a size expression has too many terms");
+  const size_t terms = a.terms_.size() * b.terms_.size();
+  check(terms <= kMaxTerms, "a size expression has {} terms, at most {}", terms, kMaxTerms);
   Dim result;
   for (const auto& [left, x] : a.terms_)
     for (const auto& [right, y] : b.terms_) {
       Dim::Product atoms = left;
       atoms.insert(atoms.end(), right.begin(), right.end());
+      check(atoms.size() <= kMaxFactors, "a size is a product of {} factors, at most {}",
+            atoms.size(), kMaxFactors);
       std::sort(atoms.begin(), atoms.end(), atom_less);
       int64_t& slot = result.terms_[atoms];
       slot = checked_add(slot, checked_mul(x, y));
@@ -343,17 +377,53 @@ Dim mod(const Dim& a, const Dim& b) {
 }
 
 Dim min(const Dim& a, const Dim& b) {
-  const auto difference = (a - b).value();
-  if (difference) return *difference <= 0 ? a : b;
+  if (lower_bound(b - a).value_or(-1) >= 0) return a;
+  if (lower_bound(a - b).value_or(-1) >= 0) return b;
   const bool swap = b.text() < a.text();
   return from_atom(make_atom(Atom::Kind::min, "", swap ? b : a, swap ? a : b));
 }
 
 Dim max(const Dim& a, const Dim& b) {
-  const auto difference = (a - b).value();
-  if (difference) return *difference >= 0 ? a : b;
+  if (lower_bound(a - b).value_or(-1) >= 0) return a;
+  if (lower_bound(b - a).value_or(-1) >= 0) return b;
   const bool swap = b.text() < a.text();
   return from_atom(make_atom(Atom::Kind::max, "", swap ? b : a, swap ? a : b));
+}
+
+namespace {
+
+// The sizes that a broadcast joins.
+void collect_joined(const Dim& dim, std::vector<Dim>& parts) {
+  const auto& terms = dim.terms();
+  const bool joined = terms.size() == 1 && terms.begin()->second == 1 &&
+                      terms.begin()->first.size() == 1 &&
+                      terms.begin()->first[0]->kind == Atom::Kind::broadcast;
+  if (!joined) {
+    if (std::find(parts.begin(), parts.end(), dim) == parts.end()) parts.push_back(dim);
+    return;
+  }
+  collect_joined(terms.begin()->first[0]->a, parts);
+  collect_joined(terms.begin()->first[0]->b, parts);
+}
+
+}  // namespace
+
+Dim broadcast_size(const Dim& a, const Dim& b) {
+  if (a == b || b.is(1)) return a;
+  if (a.is(1)) return b;
+  // Whoever is not 1 has the size: a number says it.
+  if (a.value() || b.value()) return a.value() ? a : b;
+  std::vector<Dim> parts;
+  collect_joined(a, parts);
+  const size_t own = parts.size();
+  collect_joined(b, parts);
+  if (parts.size() == own) return a;
+  std::sort(parts.begin(), parts.end(),
+            [](const Dim& x, const Dim& y) { return x.text() < y.text(); });
+  Dim result = parts[0];
+  for (size_t i = 1; i < parts.size(); ++i)
+    result = from_atom(make_atom(Atom::Kind::broadcast, "", result, parts[i]));
+  return result;
 }
 
 Dim product(const Dims& dims) {

@@ -22,13 +22,15 @@ class Dim {
  public:
   Dim(int64_t value = 0);  // NOLINT: an int is a dim
   static Dim symbol(std::string_view name);
-  // Grammar: + - * // % ( ) max(a, b) min(a, b), integers and identifiers; throws on anything else.
+  // Grammar: + - * // % ( ) max(a, b) min(a, b) broadcast(a, b), integers and identifiers; throws
+  // on anything else.
   static Dim parse(std::string_view text);
 
   std::optional<int64_t> value() const;  // the number, when there is no symbol in it
   bool is(int64_t number) const { return value() == number; }
   int64_t evaluate(const Symbols& symbols) const;  // throws when a symbol is missing or on overflow
   void collect_symbols(std::set<std::string>& names) const;
+  size_t parts() const;  // symbols and functions, counted as it is written
   std::string text() const;
   std::optional<std::string> symbol_name() const;  // when the dim is one symbol and nothing else
   // The polynomial as text-free terms: each a coefficient and its atoms (for printing and
@@ -48,16 +50,21 @@ class Dim {
 };
 
 struct Atom {
-  enum class Kind : uint8_t { symbol, floor_div, mod, min, max };
+  enum class Kind : uint8_t { symbol, floor_div, mod, min, max, broadcast };
   Kind kind;
   std::string name;  // of a symbol
   Dim a, b;          // of the others
+  size_t parts = 1;  // symbols and functions in it, counted as it is written
 };
 
 Dim floor_div(const Dim& a, const Dim& b);
 Dim mod(const Dim& a, const Dim& b);
 Dim min(const Dim& a, const Dim& b);
 Dim max(const Dim& a, const Dim& b);
+// The size of two that broadcast (they are equal, or one is 1): b where a is 1, else a.
+Dim broadcast_size(const Dim& a, const Dim& b);
+// What the dim is at least, whatever sizes (none negative) the symbols have; nullopt: not known.
+std::optional<int64_t> lower_bound(const Dim& dim);
 // a / b when b divides a as a polynomial for every value of the symbols.
 std::optional<Dim> divide_exactly(const Dim& a, const Dim& b);
 

@@ -31,7 +31,7 @@ enum class DType : uint8_t {
   bf16 = 16,
 };
 
-size_t size_of(DType dtype);               // bytes an element; 0 for string and undefined
+size_t size_of(DType dtype);               // bytes an element; of a string those of a pointer
 std::string_view name_of(DType dtype);     // numpy's names: "float32", "bool", ...
 DType dtype_named(std::string_view name);  // throws on an unknown name
 bool known_dtype(int64_t onnx_number);

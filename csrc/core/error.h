@@ -15,6 +15,12 @@ class __attribute__((visibility("default"))) Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// An op is asked for types or sizes that it does not take: another way to compute it may.
+class __attribute__((visibility("default"))) NotAccepted : public Error {
+ public:
+  using Error::Error;
+};
+
 // Thrown by a definition that asks for rank, dtype or an attribute's value of a pattern's wildcard.
 class __attribute__((visibility("default"))) NotAPattern : public Error {
  public:

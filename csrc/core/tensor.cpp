@@ -15,11 +15,6 @@ Tensor Tensor::empty(DType dtype, Sizes sizes) {
   result.sizes = std::move(sizes);
   const int64_t count = result.count();
   check(count >= 0, "a tensor has negative size {}", result.sizes);
-  if (dtype == DType::string) {
-    check_memory(static_cast<size_t>(checked_mul(count, sizeof(std::string))));
-    result.strings.resize(static_cast<size_t>(count));
-    return result;
-  }
   const size_t bytes =
       static_cast<size_t>(checked_mul(count, static_cast<int64_t>(size_of(dtype))));
   check_memory(bytes);
@@ -45,6 +40,37 @@ Tensor Tensor::of(const std::vector<int64_t>& values) {
   return result;
 }
 
+Tensor Tensor::of_strings(std::vector<std::string> texts, Sizes sizes) {
+  struct Strings {
+    std::vector<std::string> texts;
+    std::vector<const std::string*> elements;
+  };
+  auto strings = std::make_shared<Strings>();
+  strings->texts = std::move(texts);
+  for (const std::string& text : strings->texts) strings->elements.push_back(&text);
+  Tensor result;
+  result.dtype = DType::string;
+  result.sizes = std::move(sizes);
+  check(result.count() == static_cast<int64_t>(strings->texts.size()),
+        "{} strings do not fill shape {}", strings->texts.size(), result.sizes);
+  result.data = strings->elements.data();
+  result.owner = std::move(strings);
+  return result;
+}
+
+const std::string& text_of(const Tensor& tensor, int64_t i) {
+  static const std::string empty;
+  const std::string* text = tensor.as<const std::string*>()[i];
+  return text ? *text : empty;
+}
+
+Tensor own_strings(const Tensor& tensor) {
+  if (tensor.dtype != DType::string) return tensor;
+  std::vector<std::string> texts;
+  for (int64_t i = 0; i < tensor.count(); ++i) texts.push_back(text_of(tensor, i));
+  return Tensor::of_strings(std::move(texts), tensor.sizes);
+}
+
 double element_as_double(const Tensor& tensor, int64_t i) {
   if (tensor.dtype == DType::f16) return half_to_float(tensor.as<uint16_t>()[i]);
   if (tensor.dtype == DType::bf16) return bfloat_to_float(tensor.as<uint16_t>()[i]);
@@ -68,7 +94,12 @@ void set_element(Tensor& tensor, int64_t i, double value) {
 }
 
 bool same_bytes(const Tensor& a, const Tensor& b) {
-  if (a.dtype != b.dtype || a.sizes != b.sizes || a.strings != b.strings) return false;
+  if (a.dtype != b.dtype || a.sizes != b.sizes) return false;
+  if (a.dtype == DType::string) {
+    for (int64_t i = 0; i < a.count(); ++i)
+      if (text_of(a, i) != text_of(b, i)) return false;
+    return true;
+  }
   return a.bytes() == 0 || std::memcmp(a.data, b.data, a.bytes()) == 0;
 }
 

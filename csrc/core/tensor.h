@@ -14,7 +14,6 @@ struct Tensor {
   Sizes sizes;
   void* data = nullptr;
   std::shared_ptr<const void> owner;  // keeps data alive; null for borrowed memory
-  std::vector<std::string> strings;   // the elements when dtype is string
 
   int64_t count() const { return element_count(sizes); }
   size_t bytes() const { return static_cast<size_t>(count()) * size_of(dtype); }
@@ -30,7 +29,14 @@ struct Tensor {
   static Tensor empty(DType dtype, Sizes sizes);  // new zeroed memory of its own, 64-byte aligned
   static Tensor scalar(DType dtype, double value);
   static Tensor of(const std::vector<int64_t>& values);  // int64 vector
+  // The elements of a tensor of strings are pointers to them, so that what moves elements moves
+  // strings; null is the empty string.
+  static Tensor of_strings(std::vector<std::string> texts, Sizes sizes);
 };
+
+const std::string& text_of(const Tensor& tensor, int64_t i);  // of strings
+// The tensor with its strings copied: a run's results point into its feed.
+Tensor own_strings(const Tensor& tensor);
 
 // Element i as a double or an int64, whatever the dtype; throws for strings and complex numbers.
 double element_as_double(const Tensor& tensor, int64_t i);

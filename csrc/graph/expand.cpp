@@ -11,9 +11,15 @@ bool expand(Node& node) {
   std::vector<Value> in;
   for (size_t i = 0; i < node.in.size(); ++i) in.push_back(node.input(i));
   Outputs out;
+  const auto first_new = static_cast<ValueId>(graph.value_count());
   {
     Insertion here(graph, &node, by);
     out = definition(Call(graph, in, node.attrs, node.out.size()));
+  }
+  // What the op assumed of its sizes may be more than its parts do.
+  if (!out.empty() && out[0] && out[0].id >= first_new) {
+    std::vector<Fact>& facts = out[0].producer()->facts;
+    facts.insert(facts.end(), node.facts.begin(), node.facts.end());
   }
   for (size_t i = 0; i < node.out.size(); ++i) {
     if (node.out[i] == kNone || graph.unused(node.out[i])) continue;

@@ -192,8 +192,10 @@ Value unsqueeze(Value x, std::vector<int64_t> axes) {
 
 Value slice(Value x, int64_t axis, Dim start, Dim end, int64_t step) {
   Graph& g = *x.graph;
-  return g.emit1("Slice", {x, g.sizes({std::move(start)}), g.sizes({std::move(end)}),
-                           g.ints({axis}), g.ints({step})});
+  return g.emit1(
+      "Slice",
+      {x, g.sizes({std::move(start)}), g.sizes({std::move(end)}), g.ints({axis}), g.ints({step})},
+      {{"inside", int64_t{1}}});
 }
 
 Value concat(std::vector<Value> values, int64_t axis) {
@@ -236,7 +238,8 @@ Value sum_to(Value x, const Dims& dims) {
   for (size_t i = 0; i < dims.size(); ++i)
     if (dims[i].is(1) && !from[extra + i].is(1)) inner.push_back(static_cast<int64_t>(i));
   Value result = reduce_sum(x, leading, false);
-  return reduce_sum(result, inner, true);
+  // Sizes that are not known to be equal must be: a size of 1 is one when the graph is made.
+  return reshape(reduce_sum(result, inner, true), dims);
 }
 
 Value stop_gradient(Value x) {

@@ -60,7 +60,7 @@ Value reshape(Value x, Dims dims);
 Value expand(Value x, Dims dims);
 Value squeeze(Value x, std::vector<int64_t> axes);
 Value unsqueeze(Value x, std::vector<int64_t> axes);
-Value slice(Value x, int64_t axis, Dim start, Dim end, int64_t step = 1);
+Value slice(Value x, int64_t axis, Dim start, Dim end, int64_t step = 1);  // of inner bounds
 Value concat(std::vector<Value> values, int64_t axis);
 Value pad_axis(Value x, int64_t axis, Dim before, Dim after);  // zeros
 

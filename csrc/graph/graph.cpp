@@ -2,6 +2,7 @@
 #include "csrc/graph/graph.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "csrc/graph/schema.h"
 
@@ -70,11 +71,15 @@ void Graph::add_uses(Node* node) {
 }
 
 void Graph::drop_use(ValueId value, Node* node, int index) {
+  // From both ends: the passes erase in program order or against it.
   auto& uses = values_[value].uses;
-  const auto found = std::find_if(uses.begin(), uses.end(), [&](const Use& use) {
-    return use.node == node && use.index == index;
-  });
-  if (found != uses.end()) uses.erase(found);
+  const auto is_it = [&](size_t i) { return uses[i].node == node && uses[i].index == index; };
+  for (size_t low = 0, high = uses.size(); low < high; ++low) {
+    if (is_it(--high)) low = high;
+    if (!is_it(low)) continue;
+    uses.erase(uses.begin() + static_cast<std::ptrdiff_t>(low));
+    return;
+  }
 }
 
 namespace {
@@ -100,8 +105,9 @@ void check_arity(const OpSchema& schema, std::span<const Value> in) {
     check(port != nullptr, "[{}] got {} inputs, takes at most {}", schema.qualified(), in.size(),
           schema.inputs().size());
     const bool present = i < in.size() && in[i];
-    check(present || port->optional || port->variadic, "[{}] input '{}' is missing",
-          schema.qualified(), port->name);
+    // Of one or more inputs the first must be there, and none left out; "*" are torch's own.
+    const bool may_lack = port->optional || (port->variadic && port->same == "*");
+    check(present || may_lack, "[{}] input '{}' is missing", schema.qualified(), port->name);
   }
 }
 
@@ -170,9 +176,11 @@ void Graph::replace_input(Node* node, size_t index, Value to) {
 void Graph::replace(Value from, Value to, std::string_view by) {
   check(from.graph == this && to.graph == this, "replace: a value belongs to another graph");
   if (from == to) return;
-  const std::vector<Use> uses = values_[from.id].uses;
-  for (const Use& use : uses) replace_input(use.node, static_cast<size_t>(use.index), to);
-  for (size_t i = 0; i < outputs_.size(); ++i)
+  for (const Use& use : std::exchange(values_[from.id].uses, {})) {
+    use.node->in[static_cast<size_t>(use.index)] = to.id;
+    values_[to.id].uses.push_back(use);
+  }
+  for (size_t i = 0; i < outputs_.size() && output_used(from.id); ++i)
     if (outputs_[i].value == from.id) set_output(i, to);
   if (to.producer() && to.producer()->by.empty()) to.producer()->by = std::string(by);
   if (values_[to.id].name.empty() && !is_input(to.id)) values_[to.id].name = values_[from.id].name;
@@ -227,14 +235,15 @@ void check_dtypes(const OpSchema& schema, const Node& node) {
     if (!node.has_input(i) || node.input(i).type().kind != Type::Kind::tensor) continue;
     const OpSchema::Port& port = *schema.input_port(i);
     const DType dtype = node.input(i).type().dtype;
-    check((port.types & bit(dtype)) != 0,
-          "[{}] input '{}' has dtype {}, which it does not take; {}", schema.qualified(), port.name,
-          dtype, node.describe());
+    if ((port.types & bit(dtype)) == 0)
+      throw NotAccepted(format("[{}] input '{}' has dtype {}, which it does not take; {}",
+                               schema.qualified(), port.name, dtype, node.describe()));
     if (port.same.empty() || (port.variadic && port.same == "*")) continue;
     const auto [found, added] = letters.try_emplace(port.same, dtype, port.name);
-    check(added || found->second.first == dtype,
-          "[{}] input '{}' has dtype {}, expected {} (as '{}'); {}", schema.qualified(), port.name,
-          dtype, found->second.first, found->second.second, node.describe());
+    if (!added && found->second.first != dtype)
+      throw NotAccepted(format("[{}] input '{}' has dtype {}, expected {} (as '{}'); {}",
+                               schema.qualified(), port.name, dtype, found->second.first,
+                               found->second.second, node.describe()));
   }
 }
 
@@ -242,6 +251,9 @@ void check_dtypes(const OpSchema& schema, const Node& node) {
 
 void Graph::infer(Node* node) {
   check_dtypes(*node->schema, *node);
+  node->facts.clear();
+  for (const ValueId id : node->out)
+    if (id != kNone) values_[static_cast<size_t>(id)].contents.reset();
   InferContext context(*this, *node);
   check(static_cast<bool>(node->schema->infer()), "[{}] has no shape rule",
         node->schema->qualified());
@@ -269,6 +281,7 @@ std::unique_ptr<Graph> Graph::clone() const {
     twin->in = node->in;
     twin->out = node->out;
     twin->attrs = node->attrs;
+    twin->facts = node->facts;
     for (const auto& [name, graph] : node->subgraphs)
       twin->subgraphs.emplace_back(name, graph->clone());
     twin->where = node->where;

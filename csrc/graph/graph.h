@@ -104,6 +104,25 @@ struct Where {
   std::string text() const;
 };
 
+// What a shape rule takes to hold of sizes that it cannot compare. It is evaluated when a plan is
+// bound, before any kernel exists.
+struct Fact {
+  enum class Relation : uint8_t { equal, differ, at_least, divisible, broadcasts, stretches };
+  Relation relation;
+  Dim a, b;
+  std::string_view what;  // "inner sizes": a literal
+  friend bool operator==(const Fact&, const Fact&) = default;
+  std::optional<bool> known() const;  // when it holds, or does not, for every size
+  bool holds(int64_t a_size, int64_t b_size) const;
+  std::string failure(int64_t a_size, int64_t b_size) const;  // what is wrong with these sizes
+};
+Fact equal_sizes(const Dim& a, const Dim& b);
+Fact at_least(const Dim& a, const Dim& b);
+Fact divisible(const Dim& a, const Dim& by);
+Fact differ(const Dim& a, const Dim& b);
+Fact broadcasts(const Dim& a, const Dim& b);  // equal, or one is 1
+Fact stretches(const Dim& a, const Dim& to);  // equal, or a is 1
+
 struct Node {
   Node() = default;
   Node(const Node&) = delete;
@@ -116,6 +135,7 @@ struct Node {
   std::vector<ValueId> in;   // kNone: absent
   std::vector<ValueId> out;  // kNone: an output nobody asked for
   Attrs attrs;
+  std::vector<Fact> facts;  // of its shape rule: made anew with each inference
   std::vector<std::pair<std::string, std::unique_ptr<Graph>>> subgraphs;
   std::shared_ptr<const Where> where;
   std::string by;          // the rule that made it

@@ -10,12 +10,11 @@
 
 namespace ort {
 
-// A graph from the bytes of a ModelProto. `folder` is where external data may lie (empty: nowhere);
-// `owner` keeps the bytes alive, so that aligned weights are used where they are.
-std::unique_ptr<Graph> read_onnx(std::span<const char> bytes, const std::string& folder,
-                                 const OpSet& ops, std::shared_ptr<const void> owner = nullptr);
-// The file is mapped into memory, not read.
-std::unique_ptr<Graph> read_onnx_file(const std::string& path, const OpSet& ops);
+// A graph from the bytes of a ModelProto without external data.
+std::unique_ptr<Graph> read_onnx(std::span<const char> bytes, const OpSet& ops);
+// A model's file, and external data in its folder or in that of the file that it links to. They are
+// read; `map` maps them into memory instead, for files that nobody changes meanwhile.
+std::unique_ptr<Graph> read_onnx_file(const std::string& path, const OpSet& ops, bool map = false);
 
 // standard: every op must be of ai.onnx. any: the domains ort and aten too, symbolic sizes as
 // strings and each node's place and rule as its documentation: files to look at.

@@ -1,4 +1,4 @@
-// Files mapped into memory, and external data inside a model's folder.
+// The bytes of a model's file, and external data beside it.
 #pragma once
 
 #include <map>
@@ -6,29 +6,55 @@
 #include <span>
 #include <string>
 
+#include "csrc/core/tensor.h"
+
 namespace ort {
 
-// A file mapped for reading; unmapped with the last reference.
-class MappedFile {
+// A regular file that was opened once: what is asked about it is asked of the handle.
+class OpenFile {
  public:
-  static std::shared_ptr<const MappedFile> open(const std::string& path);
-  ~MappedFile();
-  std::span<const char> bytes() const { return {data_, size_}; }
+  explicit OpenFile(const std::string& path);
+  ~OpenFile();
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  int64_t size() const { return size_; }
+  const std::string& real_path() const { return real_path_; }  // where the handle leads
+  // Throws where the file has become shorter than it was.
+  void read(int64_t offset, int64_t bytes, void* to) const;
+  // The whole file, mapped: for files that nobody shortens meanwhile.
+  std::shared_ptr<const char> map() const;
 
  private:
-  const char* data_ = nullptr;
-  size_t size_ = 0;
+  int file_ = -1;
+  int64_t size_ = 0;
+  std::string path_, real_path_;
 };
 
-// The files beside a model. A location that leads outside the folder is refused.
+// The files beside a model: in its folder, or in that of the file that it links to. A location that
+// leads elsewhere is refused.
 class ExternalFiles {
  public:
-  explicit ExternalFiles(std::string folder) : folder_(std::move(folder)) {}
-  std::shared_ptr<const MappedFile> open(const std::string& location, const std::string& tensor);
+  ExternalFiles(std::string folder, std::string real_folder, bool map)
+      : folder_(std::move(folder)), real_folder_(std::move(real_folder)), map_(map) {}
+  // `bytes` of `location` from `offset` as a tensor of that type.
+  Tensor read(const std::string& location, int64_t offset, DType dtype, const Sizes& sizes,
+              const std::string& tensor);
 
  private:
-  std::string folder_;
-  std::map<std::string, std::shared_ptr<const MappedFile>> open_;
+  struct Entry {
+    std::unique_ptr<OpenFile> file;
+    std::shared_ptr<const char> mapped;
+  };
+  const Entry& open(const std::string& location, const std::string& tensor);
+  bool allows(const std::string& real_path) const;
+
+  std::string folder_, real_folder_;
+  bool map_;
+  std::map<std::string, Entry> open_;
 };
+
+// Of dtype and sizes: the bytes where they are when they are aligned and have an owner, else a
+// copy.
+Tensor borrow(const char* data, DType dtype, const Sizes& sizes, std::shared_ptr<const void> owner);
 
 }  // namespace ort

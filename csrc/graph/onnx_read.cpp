@@ -17,6 +17,8 @@ namespace {
 
 constexpr int kOldestOpset = 13;
 constexpr int kMaxDepth = 64;
+constexpr size_t kMaxNodes = 1000000, kMaxEdges = 8000000;
+constexpr size_t kMaxName = 1000;  // characters of a size's name
 
 using protozero::pbf_reader;
 
@@ -48,8 +50,8 @@ struct RawValue {
 
 class Reader {
  public:
-  Reader(const OpSet& ops, const std::string& folder, std::shared_ptr<const void> owner)
-      : ops_(ops), tensors_(folder, std::move(owner)), graph_(std::make_unique<Graph>(ops)) {}
+  Reader(const OpSet& ops, TensorReader tensors)
+      : ops_(ops), tensors_(std::move(tensors)), graph_(std::make_unique<Graph>(ops)) {}
 
   std::unique_ptr<Graph> read(std::span<const char> bytes) {
     pbf_reader model(bytes.data(), bytes.size());
@@ -93,9 +95,14 @@ class Reader {
   void read_graph(pbf_reader message) {
     std::vector<RawNode> nodes;
     std::vector<RawValue> inputs, outputs;
+    size_t edges = 0;
     while (message.next()) switch (message.tag()) {
         case 1:
           nodes.push_back(read_node(message.get_message()));
+          edges += nodes.back().in.size() + nodes.back().out.size();
+          check(nodes.size() <= kMaxNodes, "the model has more than {} nodes", kMaxNodes);
+          check(edges <= kMaxEdges, "the model has more than {} inputs and outputs of nodes",
+                kMaxEdges);
           break;
         case 5:
           add_initializer(parse_tensor(message.get_message()));
@@ -111,6 +118,9 @@ class Reader {
         default:
           message.skip();
       }
+    for (const RawValue& input : inputs)
+      for (const Dim& dim : input.type.dims.value_or(Dims{}))
+        if (const auto name = dim.symbol_name()) names_.insert(*name);
     std::set<std::string> taken;
     for (RawValue& input : inputs) {
       check(taken.insert(input.name).second, "graph input '{}' is named twice", input.name);
@@ -207,13 +217,25 @@ class Reader {
     return dims;
   }
 
-  // A dim_param: an expression in our grammar, or any other text as a symbol of that name.
+  // A dim_param is a name; add_input takes it for an expression where it reads as one.
   Dim named_dim(const std::string& text) {
-    if (text.empty()) return graph_->fresh_symbol();
+    if (text.empty() || text.size() > kMaxName) return graph_->fresh_symbol();
+    return Dim::symbol(text);
+  }
+
+  // The name as an expression of other inputs' names, where it is one.
+  Dim related_dim(const Dim& dim) const {
+    const auto name = dim.symbol_name();
+    if (!name || names_.count(*name) == 0) return dim;
     try {
-      return Dim::parse(text);
+      const Dim read = Dim::parse(*name);
+      std::set<std::string> symbols;
+      read.collect_symbols(symbols);
+      const bool known =
+          std::includes(names_.begin(), names_.end(), symbols.begin(), symbols.end());
+      return known && !read.value() ? read : dim;
     } catch (const Error&) {
-      return Dim::symbol(text);
+      return dim;
     }
   }
 
@@ -329,7 +351,10 @@ class Reader {
     check(input.typed, "graph input '{}' has no type", input.name);
     check(input.type.kind == Type::Kind::tensor, "graph input '{}' is {}, expected a tensor",
           input.name, input.type.text());
-    values_.emplace(input.name, graph_->input(input.name, input.type));
+    Type type = input.type;
+    if (type.dims)
+      for (Dim& dim : *type.dims) dim = related_dim(dim);
+    values_.emplace(input.name, graph_->input(input.name, std::move(type)));
   }
 
   void add_node(RawNode& node) {
@@ -423,25 +448,48 @@ class Reader {
   TensorReader tensors_;
   std::unique_ptr<Graph> graph_;
   std::map<std::string, Value> values_;
+  std::set<std::string> names_;  // of the inputs' sizes
   int opset_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<Graph> read_onnx(std::span<const char> bytes, const std::string& folder,
-                                 const OpSet& ops, std::shared_ptr<const void> owner) {
+namespace {
+
+std::unique_ptr<Graph> read_bytes(std::span<const char> bytes, const OpSet& ops,
+                                  TensorReader tensors) {
   try {
-    return Reader(ops, folder, std::move(owner)).read(bytes);
+    return Reader(ops, std::move(tensors)).read(bytes);
   } catch (const protozero::exception& error) {
     fail("the file is no valid protobuf message: {}", error.what());
   }
 }
 
-std::unique_ptr<Graph> read_onnx_file(const std::string& path, const OpSet& ops) {
-  const auto file = MappedFile::open(path);
+}  // namespace
+
+std::unique_ptr<Graph> read_onnx(std::span<const char> bytes, const OpSet& ops) {
+  return read_bytes(bytes, ops, {{"", "", false}, nullptr});
+}
+
+std::unique_ptr<Graph> read_onnx_file(const std::string& path, const OpSet& ops, bool map) {
+  const OpenFile file(path);
+  const size_t size = static_cast<size_t>(file.size());
+  std::shared_ptr<const void> owner;
+  const char* data = nullptr;
+  if (map) {
+    const auto mapped = file.map();
+    data = mapped.get();
+    owner = mapped;
+  } else {
+    const Tensor bytes = Tensor::empty(DType::u8, {file.size()});
+    file.read(0, file.size(), bytes.data);
+    data = bytes.as<char>();
+    owner = bytes.owner;
+  }
   try {
     const std::string folder = std::filesystem::path(path).parent_path().string();
-    return read_onnx(file->bytes(), folder.empty() ? "." : folder, ops, file);
+    const std::string real = std::filesystem::path(file.real_path()).parent_path().string();
+    return read_bytes({data, size}, ops, {{folder.empty() ? "." : folder, real, map}, owner});
   } catch (const Error& error) {
     fail("{}: {}", path, error.what());
   }

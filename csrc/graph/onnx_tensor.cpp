@@ -35,23 +35,14 @@ int64_t number_in(const RawTensor& t, const char* key, int64_t otherwise) {
 Tensor read_strings(const RawTensor& t, int64_t count) {
   check(static_cast<int64_t>(t.strings.size()) == count, "tensor '{}' has {} strings, expected {}",
         t.name, t.strings.size(), count);
-  Tensor result = Tensor::empty(DType::string, t.sizes);
-  result.strings = t.strings;
-  return result;
+  return Tensor::of_strings(t.strings, t.sizes);
 }
 
-Tensor borrow(const char* data, DType dtype, const Sizes& sizes,
-              std::shared_ptr<const void> owner) {
-  Tensor result;
-  if (owner && reinterpret_cast<uintptr_t>(data) % std::max<size_t>(size_of(dtype), 16) == 0) {
-    result.dtype = dtype;
-    result.sizes = sizes;
-    result.data = const_cast<char*>(data);
-    result.owner = std::move(owner);
-    return result;
-  }
-  result = Tensor::empty(dtype, sizes);
-  if (result.bytes() > 0) std::memcpy(result.data, data, result.bytes());
+// Bytes other than 0 and 1 are no bools.
+Tensor truths(const Tensor& tensor) {
+  Tensor result = Tensor::empty(DType::boolean, tensor.sizes);
+  for (size_t i = 0; i < tensor.bytes(); ++i)
+    result.as<uint8_t>()[i] = tensor.as<uint8_t>()[i] != 0 ? 1 : 0;
   return result;
 }
 
@@ -152,12 +143,11 @@ Tensor TensorReader::read(const RawTensor& t) {
   const int64_t count = element_count(t.sizes);
   if (dtype == DType::string) return read_strings(t, count);
   const int64_t bytes = checked_mul(count, static_cast<int64_t>(size_of(dtype)));
-  if (t.external) return read_external(t, dtype, bytes);
-  if (t.has_raw) return read_raw(t, dtype, bytes);
-  return read_numbers(t, dtype, count);
+  Tensor result = t.external  ? read_external(t, dtype, bytes)
+                  : t.has_raw ? read_raw(t, dtype, bytes)
+                              : read_numbers(t, dtype, count);
+  return dtype == DType::boolean ? truths(result) : result;
 }
-
-// The bytes where they are when they are aligned, else a copy.
 
 Tensor TensorReader::read_raw(const RawTensor& t, DType dtype, int64_t bytes) {
   check(static_cast<int64_t>(t.raw.size()) == bytes,
@@ -168,15 +158,10 @@ Tensor TensorReader::read_raw(const RawTensor& t, DType dtype, int64_t bytes) {
 Tensor TensorReader::read_external(const RawTensor& t, DType dtype, int64_t bytes) {
   const auto location = t.location.find("location");
   check(location != t.location.end(), "tensor '{}' is external but names no location", t.name);
-  const auto file = files_.open(location->second, t.name);
-  const int64_t size = static_cast<int64_t>(file->bytes().size());
   const int64_t offset = number_in(t, "offset", 0), length = number_in(t, "length", bytes);
   check(length == bytes, "tensor '{}' of shape {} has {} external bytes, expected {}", t.name,
         t.sizes, length, bytes);
-  check(offset <= size && bytes <= size - offset,
-        "tensor '{}' ends at byte {} of '{}', which has {}", t.name, checked_add(offset, bytes),
-        location->second, size);
-  return borrow(file->bytes().data() + offset, dtype, t.sizes, file);
+  return files_.read(location->second, offset, dtype, t.sizes, t.name);
 }
 
 }  // namespace ort

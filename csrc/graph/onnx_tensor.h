@@ -30,8 +30,8 @@ void read_floats(protozero::pbf_reader& message, std::vector<double>& out);
 
 class TensorReader {
  public:
-  TensorReader(const std::string& folder, std::shared_ptr<const void> owner)
-      : files_(folder), owner_(std::move(owner)) {}
+  TensorReader(ExternalFiles files, std::shared_ptr<const void> owner)
+      : files_(std::move(files)), owner_(std::move(owner)) {}
 
   // The tensor's elements, where they are when they are aligned; throws naming the tensor.
   Tensor read(const RawTensor& t);

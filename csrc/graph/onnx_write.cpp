@@ -166,7 +166,7 @@ class Writer {
     writer.add_int32(2, static_cast<int>(tensor.dtype));
     if (!name.empty()) writer.add_string(8, name);
     if (tensor.dtype == DType::string) {
-      for (const std::string& text : tensor.strings) writer.add_bytes(6, text);
+      for (int64_t i = 0; i < tensor.count(); ++i) writer.add_bytes(6, text_of(tensor, i));
     } else if (external_ && !name.empty() && tensor.bytes() >= external_from_) {
       external_->resize((external_->size() + kExternalAlign - 1) / kExternalAlign * kExternalAlign);
       add_entry(writer, "location", external_name_);

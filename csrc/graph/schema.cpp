@@ -70,10 +70,9 @@ void infer_elementwise(InferContext& c) {
       dims.reset();
       break;
     }
-    auto wider = broadcast(*dims, c.dims(i));
-    c.require(wider.has_value(), "shapes {} and {} do not broadcast", *dims, c.dims(i));
-    dims = std::move(wider);
+    dims = c.broadcast(*dims, c.dims(i), "shapes");
   }
+  c.require(c.count() > 0 && c.has(0), "it has no first input");
   c.out(0, elementwise_dtype(c), std::move(dims));
   if (c.node().schema->combine_sizes() && c.count() == 2 && is_integer(c.dtype(0)))
     combine_contents(c);
@@ -216,29 +215,57 @@ void InferContext::out_contents(size_t i, Dims dims) {
 }
 
 void InferContext::refuse(const std::string& why) const {
-  fail("[{}] {}; {}", node_.qualified(), why, node_.describe());
+  throw NotAccepted(format("[{}] {}; {}", node_.qualified(), why, node_.describe()));
 }
 
-std::optional<Dim> broadcast(const Dim& a, const Dim& b) {
-  if (a == b || b.is(1)) return a;
-  if (a.is(1)) return b;
-  const auto x = a.value(), y = b.value();
-  if (x && y) return std::nullopt;
-  // A symbol against a number above one: equal when it runs, or the kernel says no.
-  return x ? a : b;
-}
-
-std::optional<Dims> broadcast(const Dims& a, const Dims& b) {
+Dims broadcast(const Dims& a, const Dims& b) {
   const Dims& longer = a.size() >= b.size() ? a : b;
   const Dims& shorter = a.size() >= b.size() ? b : a;
   Dims result = longer;
   const size_t offset = longer.size() - shorter.size();
-  for (size_t i = 0; i < shorter.size(); ++i) {
-    const auto dim = broadcast(longer[offset + i], shorter[i]);
-    if (!dim) return std::nullopt;
-    result[offset + i] = *dim;
-  }
+  for (size_t i = 0; i < shorter.size(); ++i)
+    result[offset + i] = broadcast_size(longer[offset + i], shorter[i]);
   return result;
+}
+
+void InferContext::assume(Fact fact, std::string_view what) {
+  fact.what = what;
+  const auto known = fact.known();
+  if (known == true) return;
+  if (known == false) {
+    const auto a = fact.a.value(), b = fact.b.value();
+    refuse(fact.failure(a.value_or(0), b.value_or(0)));
+  }
+  // Of many operands each often says what the one before it said.
+  const auto recent = node_.facts.end() -
+                      std::min<std::ptrdiff_t>(16, static_cast<std::ptrdiff_t>(node_.facts.size()));
+  if (std::find(recent, node_.facts.end(), fact) == node_.facts.end())
+    node_.facts.push_back(std::move(fact));
+}
+
+Dim InferContext::broadcast(const Dim& a, const Dim& b, std::string_view what) {
+  assume(broadcasts(a, b), what);
+  return broadcast_size(a, b);
+}
+
+Dims InferContext::broadcast(const Dims& a, const Dims& b, std::string_view what) {
+  const size_t common = std::min(a.size(), b.size());
+  for (size_t i = 1; i <= common; ++i) {
+    const Dim &x = a[a.size() - i], &y = b[b.size() - i];
+    const bool never = x.value() && y.value() && !broadcasts(x, y).known().value_or(true);
+    require(!never, "{} {} and {} do not broadcast", what, a, b);
+    assume(broadcasts(x, y), what);
+  }
+  return ort::broadcast(a, b);
+}
+
+void InferContext::assume_equal(const Dims& a, const Dims& b, std::string_view what) {
+  require(a.size() == b.size(), "{} {} and {} have different ranks", what, a, b);
+  for (size_t i = 0; i < a.size(); ++i) assume(equal_sizes(a[i], b[i]), what);
+}
+
+void InferContext::assume_scalar(size_t i, std::string_view what) {
+  if (has(i) && ranked(i)) assume(equal_sizes(product(dims(i)), 1), what);
 }
 
 }  // namespace ort

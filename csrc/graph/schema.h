@@ -49,6 +49,13 @@ class InferContext {
   void out_opaque(size_t i);  // a value that only the provider that made it can read
   void out_contents(size_t i, Dims dims);
   Dim fresh() { return graph_.fresh_symbol(); }
+  // What the rule takes to hold: refused where it never does, kept with the node where sizes tell.
+  void assume(Fact fact, std::string_view what);
+  // The size or shape that two broadcast to by numpy's rule, with what that assumes of their sizes.
+  Dim broadcast(const Dim& a, const Dim& b, std::string_view what);
+  Dims broadcast(const Dims& a, const Dims& b, std::string_view what);
+  void assume_equal(const Dims& a, const Dims& b, std::string_view what);  // of one rank
+  void assume_scalar(size_t i, std::string_view what);  // one element, when it is there
   template <class... Args>
   void require(bool condition, std::string_view text, const Args&... args) const {
     if (!condition) refuse(format(text, args...));
@@ -233,8 +240,7 @@ class Evaluator {
   virtual std::vector<Tensor> evaluate(const Node& node, std::span<const Tensor> in) = 0;
 };
 
-// Broadcast of two sizes or shapes by numpy's rule; nullopt when they cannot be.
-std::optional<Dim> broadcast(const Dim& a, const Dim& b);
-std::optional<Dims> broadcast(const Dims& a, const Dims& b);
+// The shape that two broadcast to by numpy's rule, if their sizes allow it.
+Dims broadcast(const Dims& a, const Dims& b);
 
 }  // namespace ort

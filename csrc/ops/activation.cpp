@@ -53,7 +53,8 @@ void register_saturating(OpSet& ops) {
       .since(1)
       .elementwise()
       .gradient([](const Backward& b) { return b.dy() * sigmoid(b.x()); })
-      .defined_as([](Value x) { return maximum(x, number(0.0, x)) + log(1.0 + exp(-abs(x))); });
+      .defined_as(
+          [](Value x) { return maximum(x, number(0.0, x)) + unary("ort::Log1p", exp(-abs(x))); });
   ops.op("Softsign").in("x", kFloating).out("y").since(1).elementwise().defined_as([](Value x) {
     return x / (1.0 + abs(x));
   });
@@ -126,6 +127,10 @@ void register_piecewise(OpSet& ops) {
         const Value x = c.x(), none = number(0.0, x);
         return where(x < -lambd, x + bias, where(x > lambd, x - bias, none));
       });
+}
+
+// Clip with the slope of torch.
+void register_hard(OpSet& ops) {
   ops.op("HardSigmoid")
       .in("x", kFloating)
       .out("y")
@@ -136,50 +141,78 @@ void register_piecewise(OpSet& ops) {
       .defined_as([](const Call& c) {
         const Value line = c.attrs().f("alpha") * c.x() + c.attrs().f("beta");
         return c.graph().emit1("Clip", {line, number(0.0, line), number(1.0, line)});
+      })
+      .gradient([](const Backward& b) {  // none at the bounds, as in torch
+        const double alpha = b.attrs().f("alpha"), beta = b.attrs().f("beta");
+        const Value x = b.x(), inside = logical_and(x > -beta / alpha, x < (1.0 - beta) / alpha);
+        return where(inside, b.dy() * alpha, number(0.0, b.dy()));
       });
-  ops.op("HardSwish").in("x", kFloating).out("y").since(14).elementwise().defined_as([](Value x) {
-    const Value line = x / 6.0 + 0.5;
-    return x * x.graph->emit1("Clip", {line, number(0.0, line), number(1.0, line)});
-  });
+  ops.op("HardSwish")
+      .in("x", kFloating)
+      .out("y")
+      .since(14)
+      .elementwise()
+      .defined_as([](Value x) {
+        const Value line = x / 6.0 + 0.5;
+        return x * x.graph->emit1("Clip", {line, number(0.0, line), number(1.0, line)});
+      })
+      .gradient([](const Backward& b) {
+        const Value x = b.x(), dy = b.dy(), bend = where(x < 3.0, dy * (x / 3.0 + 0.5), dy);
+        return where(x <= -3.0, number(0.0, dy), bend);
+      });
+  // Clip with the slope zero at its bounds: what torch calls hardtanh.
+  ops.op("ort::HardTanh")
+      .in("x", kNumeric)
+      .out("y")
+      .attr("low", -1.0)
+      .attr("high", 1.0)
+      .elementwise()
+      .defined_as([](const Call& c) {
+        const Value low = number(c.attrs().f("low"), c.x()),
+                    high = number(c.attrs().f("high"), c.x());
+        return c.graph().emit1("Clip", {c.x(), low, high});
+      })
+      .gradient([](const Backward& b) {
+        const Value none = number(0.0, b.dy());
+        const Value above = where(b.x() <= b.attrs().f("low"), none, b.dy());
+        return where(b.x() >= b.attrs().f("high"), none, above);
+      });
 }
 
-// alpha * (exp(x / width) - 1) below zero; exp only ever sees x <= 0, so no branch overflows.
-Value exponential_below(Value x, double alpha, double width, double scale) {
-  const Value low = minimum(x, number(0.0, x));
-  const Value bend = alpha * (exp(width == 1.0 ? low : low / width) - 1.0);
-  const Value y = where(x > 0.0, x, bend);
-  return scale == 1.0 ? y : scale * y;
+struct Bend {
+  double alpha, width, scale;  // scale (x above zero, alpha (exp(x / width) - 1) below)
+};
+
+using BendOf = Bend (*)(const Attrs&);
+
+// exp only ever sees x <= 0, so no branch overflows; at zero the slope is the bend's, as in torch.
+void exponential_op(OpSet& ops, std::string_view name, int since, Attrs attrs, BendOf bend_of) {
+  OpSchema& schema = ops.op(name).in("x", kFloating).out("y").since(since);
+  for (const auto& [attr, value] : attrs) schema.attr(attr, value);
+  schema.elementwise()
+      .defined_as([bend_of](const Call& c) {
+        const auto [alpha, width, scale] = bend_of(c.attrs());
+        const Value x = c.x(), low = minimum(number(0.0, x), x);
+        const Value bend = alpha * unary("ort::Expm1", width == 1.0 ? low : low / width);
+        const Value y = where(x > 0.0, x, bend);
+        return scale == 1.0 ? y : scale * y;
+      })
+      .gradient([bend_of](const Backward& b) {
+        const auto [alpha, width, scale] = bend_of(b.attrs());
+        const Value x = b.x(), low = minimum(x, number(0.0, x));
+        const Value slope = alpha * scale / width * exp(width == 1.0 ? low : low / width);
+        return b.dy() * where(x <= 0.0, slope, number(scale, x));
+      });
 }
 
 void register_exponential(OpSet& ops) {
-  ops.op("Elu")
-      .in("x", kFloating)
-      .out("y")
-      .since(6)
-      .attr("alpha", 1.0)
-      .elementwise()
-      .defined_as(
-          [](const Call& c) { return exponential_below(c.x(), c.attrs().f("alpha"), 1.0, 1.0); });
-  ops.op("Celu")
-      .in("x", kFloating)
-      .out("y")
-      .since(12)
-      .attr("alpha", 1.0)
-      .elementwise()
-      .defined_as([](const Call& c) {
-        const double alpha = c.attrs().f("alpha");
-        return exponential_below(c.x(), alpha, alpha, 1.0);
-      });
-  ops.op("Selu")
-      .in("x", kFloating)
-      .out("y")
-      .since(6)
-      .attr("alpha", 1.67326319217681884765625)
-      .attr("gamma", 1.05070102214813232421875)
-      .elementwise()
-      .defined_as([](const Call& c) {
-        return exponential_below(c.x(), c.attrs().f("alpha"), 1.0, c.attrs().f("gamma"));
-      });
+  exponential_op(ops, "Elu", 6, {{"alpha", 1.0}},
+                 [](const Attrs& a) { return Bend{a.f("alpha"), 1.0, 1.0}; });
+  exponential_op(ops, "Celu", 12, {{"alpha", 1.0}},
+                 [](const Attrs& a) { return Bend{a.f("alpha"), a.f("alpha"), 1.0}; });
+  exponential_op(ops, "Selu", 6,
+                 {{"alpha", 1.67326319217681884765625}, {"gamma", 1.05070102214813232421875}},
+                 [](const Attrs& a) { return Bend{a.f("alpha"), 1.0, a.f("gamma")}; });
 }
 
 }  // namespace
@@ -187,6 +220,7 @@ void register_exponential(OpSet& ops) {
 void register_activation(OpSet& ops) {
   register_saturating(ops);
   register_piecewise(ops);
+  register_hard(ops);
   register_exponential(ops);
 }
 

@@ -21,6 +21,10 @@ void infer_attention(InferContext& c) {
   c.require(heads, "q has {} heads, k has {}, expected a multiple", q[h], k[h]);
   c.require(!(q[3].value() && k[3].value()) || q[3] == k[3],
             "q has shape {}, k has shape {}: sizes of a head differ", q, k);
+  c.assume(divisible(q[h], k[h]), "heads");
+  c.assume_equal({q[0], q[0], q[3], k[h], k[t]}, {k[0], v[0], k[3], v[h], v[t]},
+                 "sizes of q, k and v");
+  expect_stretches(c, 3, {q[0], q[h], q[t], k[t]});
   c.out(0, c.dtype(), Dims{q[0], q[1], q[2], v[3]});
   c.out(1, c.dtype(), Dims{q[0], q[h], q[t]});
 }
@@ -131,6 +135,14 @@ void infer_attention_grad(InferContext& c) {
   for (size_t i = 0; i < 3; ++i) same_dims(c, i, i + 1);
   if (!c.ranked(1) || !c.ranked(2)) return;
   const auto h = static_cast<size_t>(c.attrs().i("heads_axis")), t = 3 - h;
+  if (c.ranked(3)) {
+    const Dims &q = c.dims(1), &k = c.dims(2), &v = c.dims(3);
+    c.assume_equal({q[0], q[0], q[3], k[h], k[t]}, {k[0], v[0], k[3], v[h], v[t]},
+                   "sizes of q, k and v");
+    for (const size_t i : {0, 6}) expect_dims(c, i, {q[0], q[1], q[2], v[3]});
+    expect_dims(c, 7, {q[0], q[h], q[t]});
+    expect_stretches(c, 4, {q[0], q[h], q[t], k[t]});
+  }
   c.out(3, c.dtype(), Dims{c.dims(1)[0], c.dims(1)[h], c.dims(1)[t], c.dims(2)[t]});
 }
 

@@ -6,26 +6,42 @@ namespace {
 
 // Spatial attributes with their defaults for n axes.
 struct Window {
-  std::vector<int64_t> kernel, strides, dilations, pads;
+  Dims kernel;
+  std::vector<int64_t> strides, dilations, pads;
+  // What the kernel spans along axis i.
+  Dim reach(size_t i) const { return (kernel[i] - 1) * dilations[i] + 1; }
 };
+
+// The kernel's sizes are the weight's; attribute kernel_shape only says so again.
+Dims kernel_of(InferContext& c, const Dims& weight_dims) {
+  const Dims kernel(weight_dims.begin() + 2, weight_dims.end());
+  if (!c.attrs().has("kernel_shape")) return kernel;
+  const auto& given = c.attrs().ints("kernel_shape");
+  const Dims said(given.begin(), given.end());
+  bool fits = said.size() == kernel.size();
+  for (size_t i = 0; fits && i < said.size(); ++i)
+    fits = !kernel[i].value() || kernel[i] == said[i];
+  c.require(fits, "kernel_shape {} does not fit w of shape {}", said, weight_dims);
+  c.assume_equal(kernel, said, "kernel_shape");
+  return said;
+}
 
 Window window_of(InferContext& c, size_t n, const Dims& weight_dims) {
   Window w;
   w.strides = ints_or(c.attrs(), "strides", n, 1);
   w.dilations = ints_or(c.attrs(), "dilations", n, 1);
   w.pads = ints_or(c.attrs(), "pads", 2 * n, 0);
-  if (c.attrs().has("kernel_shape"))
-    w.kernel = c.attrs().ints("kernel_shape");
-  else
-    for (size_t i = 0; i < n; ++i) w.kernel.push_back(weight_dims[2 + i].value().value_or(1));
+  w.kernel = kernel_of(c, weight_dims);
   c.require(w.kernel.size() == n && w.strides.size() == n && w.dilations.size() == n &&
                 w.pads.size() == 2 * n,
             "kernel_shape {}, strides {}, dilations {} and pads {} do not fit {} spatial axes",
             w.kernel, w.strides, w.dilations, w.pads, n);
   for (size_t i = 0; i < n; ++i)
-    c.require(w.strides[i] > 0 && w.dilations[i] > 0 && w.kernel[i] > 0,
+    c.require(w.strides[i] > 0 && w.dilations[i] > 0 && w.kernel[i].value().value_or(1) > 0,
               "kernel_shape {}, strides {} and dilations {} must be positive", w.kernel, w.strides,
               w.dilations);
+  for (const int64_t pad : w.pads) c.require(pad >= 0, "pads {} has a negative size", w.pads);
+  for (const Dim& size : w.kernel) c.assume(at_least(size, 1), "size of the kernel");
   return w;
 }
 
@@ -40,9 +56,11 @@ void infer_conv(InferContext& c) {
   c.require(!channels.value() || !x[1].value() || channels == x[1],
             "x has {} channels, w of shape {} with group {} expects {}", x[1], w,
             c.attrs().i("group"), channels);
+  c.assume(equal_sizes(x[1], channels), "channels");
   const int64_t group = c.attrs().i("group");
   c.require(group > 0 && mod(w[0], group).value().value_or(0) == 0,
             "group {} does not divide w of shape {}", group, w);
+  c.assume(divisible(w[0], group), "filters");
   expect_dims(c, 2, {w[0]});
   const size_t n = x.size() - 2;
   const Window win = window_of(c, n, w);
@@ -54,9 +72,8 @@ void infer_conv(InferContext& c) {
       dims.push_back(floor_div(size + win.strides[i] - 1, win.strides[i]));
       continue;
     }
-    const int64_t reach = win.dilations[i] * (win.kernel[i] - 1) + 1;
-    const int64_t pads = auto_pad == "VALID" ? 0 : win.pads[i] + win.pads[n + i];
-    dims.push_back(floor_div(size + pads - reach, win.strides[i]) + 1);
+    const Dim pads = auto_pad == "VALID" ? Dim(0) : Dim(win.pads[i]) + win.pads[n + i];
+    dims.push_back(floor_div(size + pads - win.reach(i), win.strides[i]) + 1);
     c.require(dims.back().value().value_or(0) >= 0,
               "x has shape {}: axis {} is smaller than the kernel {}", x, 2 + i, win.kernel);
   }
@@ -73,22 +90,28 @@ void infer_conv_transpose(InferContext& c) {
             "group {} does not divide w of shape {}", group, w);
   c.require(!x[1].value() || !w[0].value() || x[1] == w[0],
             "x has {} channels, w of shape {} expects {}", x[1], w, w[0]);
+  c.assume(equal_sizes(x[1], w[0]), "channels");
+  c.assume(divisible(w[0], group), "channels");
   expect_dims(c, 2, {w[1] * group});
   const size_t n = x.size() - 2;
   const Window win = window_of(c, n, w);
   const auto extra = ints_or(c.attrs(), "output_padding", n, 0);
+  c.require(extra.size() == n, "output_padding {} does not fit {} spatial axes", extra, n);
+  const bool given = c.attrs().has("output_shape");
+  const auto shape = given ? c.attrs().ints("output_shape") : std::vector<int64_t>{};
+  c.require(!given || shape.size() == n || shape.size() == n + 2,
+            "output_shape {} does not fit {} spatial axes", shape, n);
   Dims dims{x[0], w[1] * c.attrs().i("group")};
   const std::string& auto_pad = c.attrs().s("auto_pad");
   for (size_t i = 0; i < n; ++i) {
-    if (c.attrs().has("output_shape")) {
-      const auto& shape = c.attrs().ints("output_shape");
+    c.require(extra[i] >= 0, "output_padding {} has a negative size", extra);
+    if (given) {
       dims.push_back(shape[shape.size() - n + i]);
     } else if (auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER") {
       dims.push_back(x[2 + i] * win.strides[i]);
     } else {
-      const int64_t reach = win.dilations[i] * (win.kernel[i] - 1) + 1;
       dims.push_back((x[2 + i] - 1) * win.strides[i] +
-                     (reach + extra[i] - win.pads[i] - win.pads[n + i]));
+                     (win.reach(i) + extra[i] - win.pads[i] - win.pads[n + i]));
     }
   }
   c.out(0, c.dtype(), std::move(dims));

@@ -97,10 +97,10 @@ void infer_einsum(InferContext& c) {
   for (size_t i = 0; i < c.count(); ++i)
     for (size_t d = 0; d < e.in[i].size(); ++d) {
       const auto [found, added] = sizes.try_emplace(e.in[i][d], c.dims(i)[d]);
-      const auto both = broadcast(found->second, c.dims(i)[d]);
-      c.require(both.has_value(), "label '{}' has sizes {} and {}", e.in[i][d], found->second,
-                c.dims(i)[d]);
-      found->second = *both;
+      const Dim &one = found->second, &other = c.dims(i)[d];
+      const bool fit = !one.value() || !other.value() || one == other || one.is(1) || other.is(1);
+      c.require(fit, "label '{}' has sizes {} and {}", e.in[i][d], one, other);
+      found->second = c.broadcast(one, other, "sizes of a label");
     }
   Dims dims;
   for (const char label : e.out) dims.push_back(sizes.at(label));
@@ -138,6 +138,16 @@ Value in_order(const Term& term, const Labels& order) {
   return transpose(term.value, perm);
 }
 
+// The term with the axes of these labels as wide as in the other one: a size of 1 repeats.
+Term widened(const Term& term, const Term& other, const Labels& labels) {
+  Dims dims = term.value.dims();
+  for (const char label : labels) {
+    Dim& size = dims[term.labels.find(label)];
+    size = broadcast_size(size, other.dims(Labels(1, label))[0]);
+  }
+  return {expand(term.value, dims), term.labels};
+}
+
 // [batch.., m, k] x [batch.., k, n]: batch is shared and kept, k is shared and summed.
 Term contracted(Term a, Term b, const Labels& keep) {
   a = summed(a, keep + b.labels);
@@ -147,7 +157,12 @@ Term contracted(Term a, Term b, const Labels& keep) {
     (!holds(b.labels, label) ? m : holds(keep, label) ? batch : k) += label;
   for (const char label : b.labels)
     if (!holds(a.labels, label)) n += label;
-  Dims left = a.dims(batch), right = b.dims(batch), result = *broadcast(left, right);
+  if (a.dims(k) != b.dims(k)) {
+    const Term narrow = a;
+    a = widened(a, b, k);
+    b = widened(b, narrow, k);
+  }
+  Dims left = a.dims(batch), right = b.dims(batch), result = broadcast(left, right);
   const Dims rows = a.dims(m), columns = b.dims(n);
   left.insert(left.end(), {product(rows), product(a.dims(k))});
   right.insert(right.end(), {product(b.dims(k)), product(columns)});

@@ -36,14 +36,24 @@ Outputs pow_gradient(const Backward& b) {
   }
   if (b.needs(1)) {
     const Value flat = logical_and(equal(x, zero(x)), p >= 0.0);
-    grads[1] = where(flat, zero(dy), dy * (b.y() * log(x)));
+    const Value slope = b.y() * log(x);
+    grads[1] = dy * where(flat, zero(slope), slope);
   }
   return grads;
 }
 
-// Ties share the gradient evenly, as torch.maximum does.
-Outputs extremum_gradient(const Backward& b) {
+// As torch.maximum: a tie shares the gradient, and beside a NaN both have all of it.
+Outputs pair_gradient(const Backward& b, std::string_view loses) {
+  const Value a = b.x(0), other = b.x(1), dy = b.dy();
+  const Value shared = where(equal(a, other), dy * 0.5, dy);
+  return {b.needs(0) ? where(b.graph().emit1(loses, {a, other}), zero(dy), shared) : Value{},
+          b.needs(1) ? where(b.graph().emit1(loses, {other, a}), zero(dy), shared) : Value{}};
+}
+
+// Ties share the gradient evenly.
+Outputs extremum_gradient(const Backward& b, std::string_view loses) {
   const size_t count = b.node().in.size();
+  if (count == 2) return pair_gradient(b, loses);
   std::vector<Value> hits;
   Value total;
   for (size_t i = 0; i < count; ++i) {
@@ -120,13 +130,13 @@ void register_variadic(OpSet& ops) {
       .out("y")
       .since(8)
       .elementwise()
-      .gradient(extremum_gradient);
+      .gradient([](const Backward& b) { return extremum_gradient(b, "Less"); });
   ops.op("Min")
       .in_variadic("x", kNumeric)
       .out("y")
       .since(8)
       .elementwise()
-      .gradient(extremum_gradient);
+      .gradient([](const Backward& b) { return extremum_gradient(b, "Greater"); });
   const auto sum = [](const Call& c) {
     Value total = c.x(0);
     for (size_t i = 1; i < c.count(); ++i) total = total + c.x(i);
@@ -149,10 +159,10 @@ void unary_op(OpSet& ops, std::string_view name, TypeSet types, Slope slope) {
   });
 }
 
-// A step function: its gradient is zero wherever it exists.
+// A step function: its gradient is zero wherever it exists, but it is there, as in torch.
 void step_op(OpSet& ops, std::string_view name, TypeSet types) {
-  ops.op(name).in("x", types).out("y").since(6).elementwise().gradient([](const Backward&) {
-    return Outputs{Value{}};
+  ops.op(name).in("x", types).out("y").since(6).elementwise().gradient([](const Backward& b) {
+    return zeros_like(b.x());
   });
 }
 
@@ -201,6 +211,38 @@ void register_functions(OpSet& ops) {
   step_op(ops, "Round", kFloating);
 }
 
+// What ONNX lacks: functions that keep their precision near zero, or at powers of two. ONNX gets
+// their definitions, which are no patterns: log(1 + x) as a user wrote it stays what it is.
+void precise_op(OpSet& ops, std::string_view name, Value (*form)(Value), Slope gradient) {
+  ops.op(name)
+      .in("x", kFloating)
+      .out("y")
+      .elementwise()
+      .defined_as([form](const Call& c) {
+        if (c.graph().is_pattern()) throw NotAPattern("what a user wrote is not made more precise");
+        return form(c.x());
+      })
+      .gradient([gradient](const Backward& b) { return gradient(b); });
+}
+
+void register_precise(OpSet& ops) {
+  precise_op(
+      ops, "ort::Log1p", [](Value x) { return log(x + 1.0); },
+      [](const Backward& b) { return b.dy() / (b.x() + 1.0); });
+  precise_op(
+      ops, "ort::Expm1", [](Value x) { return exp(x) - 1.0; },
+      [](const Backward& b) { return b.dy() * (b.y() + 1.0); });
+  precise_op(
+      ops, "ort::Log2", [](Value x) { return log(x) / std::numbers::ln2; },
+      [](const Backward& b) { return b.dy() / (b.x() * std::numbers::ln2); });
+}
+
+void infer_clip(InferContext& c) {
+  same_dims(c, 0, 0);
+  c.assume_scalar(1, "elements of min");
+  c.assume_scalar(2, "elements of max");
+}
+
 void register_choice(OpSet& ops) {
   ops.op("Where")
       .in("condition", kBool, "B")
@@ -220,6 +262,7 @@ void register_choice(OpSet& ops) {
       .in_optional("max", kNumeric)
       .out("y")
       .since(12)
+      .shape(infer_clip)
       .elementwise()
       .differentiable_inputs({0})
       .gradient([](const Backward& b) {
@@ -265,6 +308,7 @@ void register_elementwise(OpSet& ops) {
   register_arithmetic(ops);
   register_variadic(ops);
   register_functions(ops);
+  register_precise(ops);
   register_choice(ops);
 }
 

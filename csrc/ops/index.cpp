@@ -71,6 +71,46 @@ void register_gather(OpSet& ops) {
       .shape(dims_attr(0));
 }
 
+// Indices of x's rank, and beside the axis no larger than x.
+void fits_elements(InferContext& c) {
+  if (!c.ranked(0) || !c.ranked(1)) return;
+  const auto axis = static_cast<size_t>(c.axis(c.attrs().i("axis"), c.rank(0)));
+  const Dims &x = c.dims(0), &indices = c.dims(1);
+  c.require(x.size() == indices.size(), "x has shape {}, indices have shape {}, expected one rank",
+            x, indices);
+  for (size_t d = 0; d < x.size(); ++d) {
+    if (d == axis) continue;
+    const bool fits = !x[d].value() || !indices[d].value() || *indices[d].value() <= *x[d].value();
+    c.require(fits, "indices of shape {} exceed x of shape {}", indices, x);
+    c.assume(at_least(x[d], indices[d]), "size of x");
+  }
+}
+
+// The axes of x that one row of the indices names, after `batch` shared ones; 0: not known.
+size_t named_axes(InferContext& c, int64_t batch) {
+  if (!c.ranked(0) || !c.ranked(1)) return 0;
+  const Dims &x = c.dims(0), &indices = c.dims(1);
+  c.require(batch >= 0 && batch < c.rank(0) && batch < c.rank(1),
+            "batch_dims is {}, x has rank {}, indices have rank {}", batch, c.rank(0), c.rank(1));
+  const auto depth = indices.back().value();
+  if (!depth) return 0;
+  c.require(*depth >= 1 && *depth <= c.rank(0) - batch,
+            "indices have shape {}: {} axes, x has rank {}", indices, batch + *depth, c.rank(0));
+  for (size_t d = 0; d < static_cast<size_t>(batch); ++d) {
+    const bool fits = !x[d].value() || !indices[d].value() || x[d] == indices[d];
+    c.require(fits, "batch axes of indices {} and x {} differ", indices, x);
+    c.assume(equal_sizes(indices[d], x[d]), "batch axes");
+  }
+  return static_cast<size_t>(batch + *depth);
+}
+
+// The shape of what the rows of the indices name.
+Dims named_slices(InferContext& c, size_t taken) {
+  Dims dims(c.dims(1).begin(), c.dims(1).end() - 1);
+  dims.insert(dims.end(), c.dims(0).begin() + static_cast<int64_t>(taken), c.dims(0).end());
+  return dims;
+}
+
 void register_gather_elements(OpSet& ops) {
   ops.op("GatherElements")
       .in("x")
@@ -78,7 +118,10 @@ void register_gather_elements(OpSet& ops) {
       .out("y")
       .since(11)
       .attr("axis", int64_t{0})
-      .shape([](InferContext& c) { c.out(0, c.dtype(), c.type(1).dims); })
+      .shape([](InferContext& c) {
+        c.out(0, c.dtype(), c.type(1).dims);
+        fits_elements(c);
+      })
       .differentiable_inputs({0})
       .gradient([](const Backward& b) {
         const std::vector<Value> in{zeros_like(b.x()), b.x(1), b.dy()};
@@ -92,14 +135,9 @@ void register_gather_elements(OpSet& ops) {
       .since(12)
       .attr("batch_dims", int64_t{0})
       .shape([](InferContext& c) {
-        if (!c.ranked(0) || !c.ranked(1) || !c.dims(1).back().value())
-          return c.out(0, c.dtype(), std::nullopt);
-        const int64_t taken = c.attrs().i("batch_dims") + *c.dims(1).back().value();
-        c.require(taken <= c.rank(0), "indices have shape {}: {} axes, x has rank {}", c.dims(1),
-                  taken, c.rank(0));
-        Dims dims(c.dims(1).begin(), c.dims(1).end() - 1);
-        dims.insert(dims.end(), c.dims(0).begin() + taken, c.dims(0).end());
-        c.out(0, c.dtype(), std::move(dims));
+        const size_t taken = named_axes(c, c.attrs().i("batch_dims"));
+        if (taken == 0) return c.out(0, c.dtype(), std::nullopt);
+        c.out(0, c.dtype(), named_slices(c, taken));
       })
       .differentiable_inputs({0})
       .gradient([](const Backward& b) {
@@ -137,7 +175,11 @@ void register_scatter(OpSet& ops) {
       .since(11)
       .attr("axis", int64_t{0})
       .attr("reduction", std::string("none"))
-      .shape(like(0))
+      .shape([](InferContext& c) {
+        same_dims(c, 0, 0);
+        fits_elements(c);
+        if (c.ranked(1)) expect_dims(c, 2, c.dims(1));
+      })
       .differentiable_inputs({0, 2})
       .gradient([](const Backward& b) {
         return scatter_gradient(b, "GatherElements", {{"axis", b.attrs().i("axis")}});
@@ -149,7 +191,11 @@ void register_scatter(OpSet& ops) {
       .out("y")
       .since(11)
       .attr("reduction", std::string("none"))
-      .shape(like(0))
+      .shape([](InferContext& c) {
+        const size_t taken = named_axes(c, 0);
+        c.out(0, c.dtype(), taken == 0 ? std::nullopt : c.type(0).dims);
+        if (taken > 0) expect_dims(c, 2, named_slices(c, taken));
+      })
       .differentiable_inputs({0, 2})
       .gradient([](const Backward& b) { return scatter_gradient(b, "GatherND", {}); });
 }
@@ -170,6 +216,7 @@ void register_lookup(OpSet& ops) {
         c.require(!c.ranked(0) || c.rank(0) >= 2, "x has shape {}, expected at least 2 axes",
                   c.ranked(0) ? c.dims(0) : Dims{});
         same_dims(c, 0, 0);
+        if (c.ranked(0)) expect_dims(c, 1, {c.dims(0)[static_cast<size_t>(batch)]});
       })
       .differentiable_inputs({0})
       .gradient([](const Backward& b) {
@@ -183,11 +230,15 @@ void register_lookup(OpSet& ops) {
       .since(11)
       .attr("axis", int64_t{-1})
       .shape([](InferContext& c) {
+        c.assume_scalar(1, "elements of depth");
+        expect_dims(c, 2, {2});
         if (!c.ranked(0)) return c.out(0, c.dtype(2), std::nullopt);
         Dims dims = c.dims(0);
         const int64_t axis = c.axis(c.attrs().i("axis"), c.rank(0) + 1);
         const auto depth = c.contents(1);
-        dims.insert(dims.begin() + axis, depth && depth->size() == 1 ? (*depth)[0] : c.fresh());
+        const bool known = depth && depth->size() == 1;
+        if (known) c.assume(at_least((*depth)[0], 0), "depth");
+        dims.insert(dims.begin() + axis, known ? (*depth)[0] : c.fresh());
         c.out(0, c.dtype(2), std::move(dims));
       })
       .not_differentiable();

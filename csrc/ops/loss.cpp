@@ -6,22 +6,51 @@ namespace {
 
 // logits [N, C, D1..] or [C]; one value for each target, or a scalar.
 void infer_cross_entropy(InferContext& c) {
-  if (!c.ranked(1)) return c.out(0, c.dtype(), std::nullopt);
+  if (!c.ranked(1)) {
+    c.out(1, c.dtype(), std::nullopt);
+    return c.out(0, c.dtype(), std::nullopt);
+  }
   if (c.ranked(0))
     c.require(c.rank(0) == c.rank(1) + 1,
               "logits have shape {}, target has shape {}, expected logits "
               "[N, C, D1..] and target [N, D1..]",
               c.dims(0), c.dims(1));
-  if (c.ranked(0)) expect_dims(c, 2, {c.dims(0)[c.rank(0) == 1 ? 0 : 1]});
+  if (c.ranked(0)) {
+    const Dims& logits = c.dims(0);
+    const size_t classes = logits.size() == 1 ? 0 : 1;
+    expect_dims(c, 2, {logits[classes]});
+    Dims rows = logits;
+    rows.erase(rows.begin() + static_cast<int64_t>(classes));
+    expect_dims(c, 1, rows);
+  }
   const std::string& reduction = c.attrs().s("reduction");
   c.require(reduction == "none" || reduction == "sum" || reduction == "mean",
             "reduction is '{}', expected none, sum or mean", reduction);
   c.out(0, c.dtype(), reduction == "none" ? c.dims(1) : Dims{});
-  c.out(1, c.dtype(), c.dims(1));
+  Dims parts = c.dims(1);
+  parts.push_back(2);
+  c.out(1, c.dtype(), std::move(parts));
+}
+
+// dloss is a scalar, or has a value for each target; parts has two.
+void infer_cross_entropy_grad(InferContext& c) {
+  same_dims(c, 0, 1);
+  if (!c.ranked(1)) return;
+  Dims rows = c.dims(1);
+  const size_t classes = rows.size() == 1 ? 0 : 1;
+  c.require(!rows.empty(), "logits have shape {}, expected [N, C, D1..]", rows);
+  expect_dims(c, 4, {rows[classes]});
+  rows.erase(rows.begin() + static_cast<int64_t>(classes));
+  expect_dims(c, 2, rows);
+  Dims parts = rows;
+  parts.push_back(2);
+  expect_dims(c, 3, parts);
+  if (c.attrs().s("reduction") == "none") return expect_dims(c, 0, rows);
+  c.assume_scalar(0, "elements of dloss");
 }
 
 Outputs cross_entropy_gradient(const Backward& b) {
-  check(!b.dy(1), "[ort::CrossEntropy] no gradient flows through log_sum_exp");
+  check(!b.dy(1), "[ort::CrossEntropy] no gradient flows through its parts");
   const std::vector<Value> in{b.dy(), b.x(0), b.x(1), b.y(1), b.has(2) ? b.x(2) : Value{}};
   return b.graph().emit("ort::CrossEntropyGrad", in, b.attrs(), 1);
 }
@@ -52,7 +81,8 @@ Value class_loss(const Call& c, Value x) {
   Value weight =
       c.has(2) ? g.emit1("Gather", {c.x(2), index}) : full(g, target.dims(), 1.0, x.dtype());
   if (ignored) weight = where(ignored, number(0.0, weight), weight);
-  const Value loss = -squeeze(picked, {1}) * weight;
+  Value loss = -squeeze(picked, {1}) * weight;
+  if (ignored) loss = where(ignored, number(0.0, loss), loss);  // it may be infinite
   const std::string& reduction = c.attrs().s("reduction");
   if (reduction == "none") return loss;
   const Value total = reduce_sum(loss, all_axes(loss), false);
@@ -91,12 +121,14 @@ void register_class_losses(OpSet& ops) {
 
 void register_loss(OpSet& ops) {
   register_class_losses(ops);
+  // parts: each row's maximum and the sum of exp(x - maximum); joined to one logarithm they would
+  // lose what large logits differ by.
   cross_entropy_attrs(ops.op("ort::CrossEntropy")
                           .in("logits", kFloating)
                           .in("target", kIndex, "I")
                           .in_optional("weight", kFloating)
                           .out("loss")
-                          .out("log_sum_exp"))
+                          .out("parts"))
       .shape(infer_cross_entropy)
       .differentiable_inputs({0})
       .gradient(cross_entropy_gradient);
@@ -104,10 +136,10 @@ void register_loss(OpSet& ops) {
                           .in("dloss", kFloating)
                           .in("logits", kFloating)
                           .in("target", kIndex, "I")
-                          .in("log_sum_exp", kFloating)
+                          .in("parts", kFloating)
                           .in_optional("weight", kFloating)
                           .out("dlogits"))
-      .shape(like(1));
+      .shape(infer_cross_entropy_grad);
 }
 
 }  // namespace ort

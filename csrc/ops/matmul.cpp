@@ -22,12 +22,20 @@ void infer_product(InferContext& c, bool trans_a, bool trans_b) {
   const bool differ = k.value() && kb.value() && !(k == kb);
   c.require(!differ, "a has shape {}, b has shape {}: inner sizes {} and {} differ", c.dims(0),
             c.dims(1), k, kb);
-  const auto batch = broadcast(Dims(a.begin(), a.end() - 2), Dims(b.begin(), b.end() - 2));
-  c.require(batch.has_value(), "batch sizes of {} and {} do not broadcast", c.dims(0), c.dims(1));
-  Dims dims = *batch;
+  c.assume(equal_sizes(k, kb), "inner sizes");
+  Dims dims =
+      c.broadcast(Dims(a.begin(), a.end() - 2), Dims(b.begin(), b.end() - 2), "batch sizes");
   if (!row) dims.push_back(m);
   if (!column) dims.push_back(n);
-  c.out(0, c.dtype(), std::move(dims));
+  c.out(0, c.dtype(), dims);
+  if (c.has(2)) expect_stretches(c, 2, dims);
+}
+
+void infer_gemm(InferContext& c) {
+  for (size_t i = 0; i < 2; ++i)
+    c.require(!c.ranked(i) || c.rank(i) == 2, "{} has shape {}, expected 2 axes",
+              c.node().schema->inputs()[i].name, c.ranked(i) ? c.dims(i) : Dims{});
+  infer_product(c, c.attrs().i("transA") != 0, c.attrs().i("transB") != 0);
 }
 
 // [.., M, K] as [.. * M, K].
@@ -86,9 +94,8 @@ void infer_linear(InferContext& c) {
             "x has shape {}, w has shape {}, expected [.., K] and [N, K]", dims, w);
   const bool differ = dims.back().value() && w[1].value() && !(dims.back() == w[1]);
   c.require(!differ, "w has shape {}, expected [N, {}] (last axis of x)", w, dims.back());
-  if (c.has(2) && c.ranked(2))
-    c.require(c.rank(2) == 1 && c.dims(2)[0] == w[0], "b has shape {}, expected [{}]", c.dims(2),
-              w[0]);
+  c.assume(equal_sizes(dims.back(), w[1]), "inner sizes");
+  expect_dims(c, 2, {w[0]});
   dims.back() = w[0];
   c.out(0, c.dtype(), std::move(dims));
 }
@@ -145,9 +152,7 @@ void register_matmul(OpSet& ops) {
       .attr("beta", 1.0)
       .attr("transA", int64_t{0})
       .attr("transB", int64_t{0})
-      .shape([](InferContext& c) {
-        infer_product(c, c.attrs().i("transA") != 0, c.attrs().i("transB") != 0);
-      })
+      .shape(infer_gemm)
       .defined_as(gemm);
   ops.op("ort::MatMul")
       .in("a", kFloating)

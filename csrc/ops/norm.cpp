@@ -45,13 +45,7 @@ void infer_norm(InferContext& c) {
   Dims reduced = c.dims(0);
   for (size_t i = static_cast<size_t>(axis); i < reduced.size(); ++i) reduced[i] = 1;
   const Dims normal(c.dims(0).begin() + axis, c.dims(0).end());
-  for (size_t i = 1; i < c.count() && c.has(i); ++i) {
-    if (!c.ranked(i)) continue;
-    const auto wide = broadcast(normal, c.dims(i));
-    c.require(wide && wide->size() == normal.size(),
-              "{} has shape {}, expected {} (from axis {} of x)", c.node().schema->inputs()[i].name,
-              c.dims(i), normal, axis);
-  }
+  for (size_t i = 1; i < c.count(); ++i) expect_stretches(c, i, normal);
   c.out(1, c.dtype(0), reduced);
   c.out(2, c.dtype(0), reduced);
 }
@@ -103,8 +97,6 @@ Value group_norm(const Call& c) {
   const Dim groups = c.attrs().i("num_groups");
   const Dims dims = x.dims();
   Dims inner(dims.begin() + 1, dims.end());
-  check(mod(dims[1], groups).value().value_or(0) == 0,
-        "[GroupNormalization] {} channels do not divide into {} groups", dims[1], groups);
   const Dim size = floor_div(product(inner), groups);
   const Moments m = moments(reshape(x, {dims[0], groups, size}), {2}, c.attrs().f("epsilon"));
   const Value normal = reshape(m.centred * m.inv_std, dims);
@@ -143,10 +135,7 @@ void infer_batch_norm(InferContext& c) {
   same_dims(c, 0, 0);
   if (c.ranked(0)) {
     c.require(c.rank(0) >= 2, "x has rank {}, expected at least 2", c.rank(0));
-    for (size_t i = 1; i < c.count(); ++i)
-      if (c.has(i) && c.ranked(i))
-        c.require(c.rank(i) == 1 && c.dims(i)[0] == c.dims(0)[1], "{} has shape {}, expected [{}]",
-                  c.node().schema->inputs()[i].name, c.dims(i), c.dims(0)[1]);
+    for (size_t i = 1; i < c.count(); ++i) expect_dims(c, i, {c.dims(0)[1]});
   }
   for (size_t i = 1; i < c.node().out.size(); ++i) c.out(i, c.dtype(1), c.type(1).dims);
 }
@@ -209,7 +198,36 @@ void register_batch_norm(OpSet& ops) {
         same_dims(c, 0, 1);
         same_dims(c, 1, 2);
         same_dims(c, 2, 2);
+        if (!c.ranked(1)) return;
+        expect_dims(c, 0, c.dims(1));
+        for (const size_t i : {2, 3, 4}) expect_dims(c, i, {c.dims(1).at(1)});
       });
+}
+
+// Of [N, C, D1..Dn]; 1 when the rank is not known.
+Dim channels_of(InferContext& c) {
+  if (!c.ranked(0)) return 1;
+  c.require(c.rank(0) >= 2, "x has rank {}, expected at least 2", c.rank(0));
+  return c.dims(0)[1];
+}
+
+void infer_group_norm(InferContext& c) {
+  same_dims(c, 0, 0);
+  const Dim channels = channels_of(c);
+  if (!c.ranked(0)) return;
+  const int64_t groups = c.attrs().i("num_groups");
+  const auto known = channels.value();
+  c.require(groups > 0 && (!known || *known % groups == 0),
+            "{} channels do not divide into {} groups", channels, groups);
+  c.assume(divisible(channels, groups), "channels");
+  for (const size_t i : {1, 2}) expect_dims(c, i, {channels});
+}
+
+void infer_instance_norm(InferContext& c) {
+  same_dims(c, 0, 0);
+  const Dim channels = channels_of(c);
+  for (const size_t i : {1, 2})
+    if (c.ranked(0)) expect_dims(c, i, {channels});
 }
 
 // A zero row stays zero.
@@ -278,7 +296,7 @@ void register_plain(OpSet& ops) {
       .attr("bias", 1.0)
       .attr_required("size")
       .shape([](InferContext& c) {
-        c.require(!c.ranked(0) || c.rank(0) >= 2, "x has rank {}, expected at least 2", c.rank(0));
+        channels_of(c);
         same_dims(c, 0, 0);
       })
       .defined_as(local_response);
@@ -322,7 +340,7 @@ void register_norm(OpSet& ops) {
       .attr("epsilon", 1e-5)
       .attr_required("num_groups")
       .attr("stash_type", int64_t{1})
-      .shape(like(0))
+      .shape(infer_group_norm)
       .defined_as(group_norm);
   ops.op("InstanceNormalization")
       .in("x", kFloating)
@@ -331,7 +349,7 @@ void register_norm(OpSet& ops) {
       .out("y")
       .since(6)
       .attr("epsilon", 1e-5)
-      .shape(like(0))
+      .shape(infer_instance_norm)
       .defined_as(instance_norm);
   register_batch_norm(ops);
 }

@@ -33,14 +33,27 @@ void same_dims(InferContext& c, size_t output, size_t input) {
   c.out(output, c.dtype(input), c.type(input).dims);
 }
 
-void expect_dims(const InferContext& c, size_t input, const Dims& expected) {
+void expect_dims(InferContext& c, size_t input, const Dims& expected) {
   if (!c.has(input) || !c.ranked(input)) return;
   const Dims& dims = c.dims(input);
   bool fits = dims.size() == expected.size();
   for (size_t i = 0; fits && i < dims.size(); ++i)
     fits = !dims[i].value() || !expected[i].value() || dims[i] == expected[i];
-  c.require(fits, "{} has shape {}, expected {}", c.node().schema->inputs()[input].name, dims,
-            expected);
+  const std::string& name = c.node().schema->inputs()[input].name;
+  c.require(fits, "{} has shape {}, expected {}", name, dims, expected);
+  c.assume_equal(dims, expected, name);
+}
+
+void expect_stretches(InferContext& c, size_t input, const Dims& to) {
+  if (!c.has(input) || !c.ranked(input)) return;
+  const Dims& dims = c.dims(input);
+  const std::string& name = c.node().schema->inputs()[input].name;
+  const size_t extra = to.size() - dims.size();
+  bool fits = dims.size() <= to.size();
+  for (size_t i = 0; fits && i < dims.size(); ++i)
+    fits = !dims[i].value() || !to[extra + i].value() || dims[i].is(1) || dims[i] == to[extra + i];
+  c.require(fits, "{} has shape {}, expected {}", name, dims, to);
+  for (size_t i = 0; i < dims.size(); ++i) c.assume(stretches(dims[i], to[extra + i]), name);
 }
 
 Shape like(size_t input) {

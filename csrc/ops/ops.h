@@ -32,7 +32,9 @@ Shape like(size_t input);             // output 0 has the type of that input
 Shape dims_attr(size_t dtype_input);  // output 0 has attribute "dims" and that input's dtype
 void same_dims(InferContext& c, size_t output, size_t input);
 // Refuses an input (when it is there and its rank is known) whose shape cannot be the expected one.
-void expect_dims(const InferContext& c, size_t input, const Dims& expected);
+void expect_dims(InferContext& c, size_t input, const Dims& expected);
+// The same of a shape that broadcasts to `to`, without making it wider.
+void expect_stretches(InferContext& c, size_t input, const Dims& to);
 
 // A list attribute, or `count` times `otherwise` where it is absent or empty.
 std::vector<int64_t> ints_or(const Attrs& attrs, std::string_view name, size_t count,

@@ -7,10 +7,11 @@ namespace {
 // Windows along one axis; in ceil mode a window that starts in the end padding does not count.
 Dim window_count(const Dim& size, int64_t kernel, int64_t stride, int64_t dilation, int64_t before,
                  int64_t after, bool ceil_mode) {
-  const Dim span = size + before + after - (dilation * (kernel - 1) + 1);
+  const Dim reach = Dim(dilation) * (kernel - 1) + 1;
+  const Dim span = size + before + after - reach;
   if (!ceil_mode) return floor_div(span, stride) + 1;
   // Whichever bound is the smaller: windows that end in the padding, or that start before its end.
-  const bool reaches = after + stride > dilation * (kernel - 1) + 1;
+  const bool reaches = *(Dim(after) + stride - reach).value() > 0;
   return floor_div((reaches ? size + before : span + stride) + (stride - 1), stride);
 }
 
@@ -37,6 +38,7 @@ void infer_pool(InferContext& c) {
     c.require(kernel[i] > 0 && strides[i] > 0 && dilations[i] > 0,
               "kernel_shape {}, strides {} and dilations {} must be positive", kernel, strides,
               dilations);
+    c.require(pads[i] >= 0 && pads[n + i] >= 0, "pads {} has a negative size", pads);
     if (auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER") {
       dims.push_back(floor_div(x[2 + i] + strides[i] - 1, strides[i]));
       continue;
@@ -47,6 +49,16 @@ void infer_pool(InferContext& c) {
   }
   c.out(0, c.dtype(), dims);
   if (indices) c.out(1, DType::i64, std::move(dims));
+}
+
+// dy's images and channels are those of attribute "dims"; indices have dy's shape.
+void infer_pool_grad(InferContext& c) {
+  dims_attr(0)(c);
+  if (!c.ranked(0)) return;
+  const Dims &dy = c.dims(0), &dx = std::get<Dims>(*c.attrs().find("dims"));
+  c.require(dy.size() >= 3 && dx.size() == dy.size(), "dy has shape {}, dims are {}", dy, dx);
+  c.assume_equal({dy[0], dy[1]}, {dx[0], dx[1]}, "images and channels");
+  if (c.has(1)) expect_dims(c, 1, dy);
 }
 
 OpSchema& pool_attrs(OpSchema& schema) {
@@ -65,6 +77,7 @@ void global_pool(OpSet& ops, std::string_view name, std::string_view reduction) 
       .since(1)
       .shape([](InferContext& c) {
         if (!c.ranked(0)) return c.out(0, c.dtype(), std::nullopt);
+        c.require(c.rank(0) >= 2, "x has shape {}, expected [N, C, D1..]", c.dims(0));
         Dims dims = c.dims(0);
         for (size_t i = 2; i < dims.size(); ++i) dims[i] = 1;
         c.out(0, c.dtype(), std::move(dims));
@@ -91,7 +104,7 @@ void register_pool(OpSet& ops) {
       .in("indices", kInt64, "I")
       .out("dx")
       .attr_required("dims")
-      .shape(dims_attr(0));
+      .shape(infer_pool_grad);
   pool_attrs(ops.op("AveragePool").in("x", kFloating).out("y").since(7))
       .attr("count_include_pad", int64_t{0})
       .shape(infer_pool)
@@ -103,7 +116,7 @@ void register_pool(OpSet& ops) {
   pool_attrs(ops.op("ort::AveragePoolGrad").in("dy", kFloating).out("dx"))
       .attr("count_include_pad", int64_t{0})
       .attr_required("dims")
-      .shape(dims_attr(0));
+      .shape(infer_pool_grad);
   global_pool(ops, "GlobalAveragePool", "ReduceMean");
   global_pool(ops, "GlobalMaxPool", "ReduceMax");
 }

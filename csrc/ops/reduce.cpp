@@ -13,7 +13,13 @@ std::optional<std::vector<int64_t>> axes_of(const Node& node, int64_t rank) {
   if (node.has_input(1)) {
     const auto& known = node.graph->contents(node.in[1]);
     if (!known) return std::nullopt;
-    for (const Dim& axis : *known) axes.push_back(*axis.value());
+    for (const Dim& axis : *known) {
+      if (!axis.value()) return std::nullopt;
+      check(*axis.value() >= -rank && *axis.value() < rank,
+            "[{}] axis {} does not exist, the input has rank {}; {}", node.qualified(), axis, rank,
+            node.describe());
+      axes.push_back(*axis.value());
+    }
   }
   if (axes.empty() && !node.attrs.i("noop_with_empty_axes")) {
     axes.resize(static_cast<size_t>(rank));
@@ -22,6 +28,7 @@ std::optional<std::vector<int64_t>> axes_of(const Node& node, int64_t rank) {
   for (int64_t& axis : axes)
     if (axis < 0) axis += rank;
   std::sort(axes.begin(), axes.end());
+  axes.erase(std::unique(axes.begin(), axes.end()), axes.end());
   return axes;
 }
 
@@ -36,7 +43,6 @@ void infer_reduce(InferContext& c) {
     return c.out(0, c.dtype(), std::move(unknown));
   }
   Dims dims;
-  for (const int64_t axis : *axes) c.axis(axis, c.rank(0));
   for (int64_t i = 0; i < c.rank(0); ++i) {
     const bool reduced = std::binary_search(axes->begin(), axes->end(), i);
     if (!reduced) dims.push_back(c.dims(0)[static_cast<size_t>(i)]);
@@ -94,8 +100,10 @@ void derived(OpSet& ops, std::string_view name, Reducing form) {
     std::vector<int64_t> axes;
     if (c.has(1)) {
       const auto& known = c.graph().contents(c.x(1).id);
-      check(known.has_value(), "the axes of a reduction are known only at run time");
-      for (const Dim& axis : *known) axes.push_back(*axis.value());
+      for (size_t i = 0; known && i < known->size(); ++i)
+        if ((*known)[i].value()) axes.push_back(*(*known)[i].value());
+      check(known && axes.size() == known->size(),
+            "the axes of a reduction are known only at run time");
     }
     if (axes.empty() && !c.attrs().i("noop_with_empty_axes")) axes = all_axes(x);
     return form(x, axes, keep);
@@ -113,7 +121,8 @@ void register_derived(OpSet& ops) {
     return unary("ort::SafeSqrt", reduce_sum(x * x, axes, keep));
   });
   derived(ops, "ReduceLogSumExp", [](Value x, const auto& axes, bool keep) {
-    const Value top = stop_gradient(reduce_max(x, axes, true));
+    const Value most = stop_gradient(reduce_max(x, axes, true));
+    const Value top = where(unary("IsInf", most), number(0.0, most), most);  // inf - inf is NaN
     const Value sum = log(reduce_sum(exp(x - top), axes, true)) + top;
     return keep ? sum : squeeze(sum, axes);
   });
@@ -134,6 +143,7 @@ void infer_arg(InferContext& c) {
   if (!c.ranked(0)) return c.out(0, DType::i64, std::nullopt);
   Dims dims = c.dims(0);
   const int64_t axis = c.axis(c.attrs().i("axis"), c.rank(0));
+  c.assume(at_least(dims[static_cast<size_t>(axis)], 1), "size of the axis");
   if (c.attrs().i("keepdims"))
     dims[static_cast<size_t>(axis)] = 1;
   else
@@ -142,6 +152,7 @@ void infer_arg(InferContext& c) {
 }
 
 void infer_top_k(InferContext& c) {
+  c.assume_scalar(1, "elements of k");
   if (!c.ranked(0)) {
     c.out(0, c.dtype(), std::nullopt);
     return c.out(1, DType::i64, std::nullopt);
@@ -149,7 +160,18 @@ void infer_top_k(InferContext& c) {
   Dims dims = c.dims(0);
   const int64_t axis = c.axis(c.attrs().i("axis"), c.rank(0));
   const auto k = c.contents(1);
-  dims[static_cast<size_t>(axis)] = k && k->size() == 1 ? (*k)[0] : c.fresh();
+  Dim& size = dims[static_cast<size_t>(axis)];
+  if (k && k->size() == 1) {
+    const Dim& count = (*k)[0];
+    const bool fits = !count.value() ||
+                      (*count.value() >= 0 && (!size.value() || *count.value() <= *size.value()));
+    c.require(fits, "k is {}, axis {} of {} has size {}", count, axis, c.dims(0), size);
+    c.assume(at_least(count, 0), "k");
+    c.assume(at_least(size, count), "size of the axis");
+    size = count;
+  } else {
+    size = c.fresh();
+  }
   c.out(0, c.dtype(), dims);
   c.out(1, DType::i64, dims);
 }
@@ -172,7 +194,10 @@ void register_order(OpSet& ops) {
       .since(14)
       .attr("exclusive", int64_t{0})
       .attr("reverse", int64_t{0})
-      .shape(like(0))
+      .shape([](InferContext& c) {
+        same_dims(c, 0, 0);
+        c.assume_scalar(1, "elements of axis");
+      })
       .differentiable_inputs({0})
       .gradient([](const Backward& b) {
         Attrs attrs = b.attrs();

@@ -14,6 +14,8 @@ void infer_lstm(InferContext& c) {
             "x has shape {}, r has shape {}, expected [T, B, I] and [D, 4H, H]", x, r);
   c.require(c.attrs().i("layout") == 0, "layout 1 is not supported");
   const Dim directions = r[0], hidden = r[2];
+  const int64_t size = c.attrs().i("hidden_size", hidden.value().value_or(0));
+  c.assume(equal_sizes(hidden, c.attrs().has("hidden_size") ? Dim(size) : hidden), "hidden_size");
   expect_dims(c, 1, {directions, hidden * 4, x[2]});
   expect_dims(c, 2, {directions, hidden * 4, hidden});
   expect_dims(c, 3, {directions, hidden * 8});
@@ -26,11 +28,23 @@ void infer_lstm(InferContext& c) {
             "direction is '{}', expected forward, reverse or bidirectional", direction);
   c.require(!directions.value() || directions.is(direction == "bidirectional" ? 2 : 1),
             "r has shape {}, which direction {} does not fit", r, direction);
+  c.assume(equal_sizes(directions, direction == "bidirectional" ? 2 : 1), "directions");
   c.out(0, c.dtype(), Dims{x[0], directions, x[1], hidden});
   c.out(1, c.dtype(), Dims{directions, x[1], hidden});
   c.out(2, c.dtype(), Dims{directions, x[1], hidden});
   // gates and cell states of every step, which the gradient reads
   c.out(3, c.dtype(), Dims{x[0], directions, x[1], hidden * 5});
+}
+
+// What the gradient reads of the forward and of its outputs' gradients.
+void expect_lstm_states(InferContext& c) {
+  if (!c.ranked(3) || !c.ranked(5) || c.rank(3) != 3 || c.rank(5) != 3) return;
+  const Dims &x = c.dims(3), &r = c.dims(5);
+  const Dim directions = r[0], hidden = r[2];
+  expect_dims(c, 4, {directions, hidden * 4, x[2]});
+  for (const size_t i : {0, 8}) expect_dims(c, i, {x[0], directions, x[1], hidden});
+  for (const size_t i : {1, 2, 6, 7}) expect_dims(c, i, {directions, x[1], hidden});
+  expect_dims(c, 9, {x[0], directions, x[1], hidden * 5});
 }
 
 Outputs lstm_gradient(const Backward& b) {
@@ -105,6 +119,7 @@ void register_rnn(OpSet& ops) {
         if (c.ranked(4)) c.out(3, c.dtype(4), Dims{c.dims(4)[0], c.dims(4)[1] * 2});
         same_dims(c, 4, 6);
         same_dims(c, 5, 7);
+        expect_lstm_states(c);
       });
 }
 

@@ -68,6 +68,35 @@ void register_constants(OpSet& ops) {
       .not_differentiable();
 }
 
+// An operand that is a list: one axis.
+void expect_list(InferContext& c, size_t input) {
+  c.require(!c.has(input) || !c.ranked(input) || c.rank(input) == 1,
+            "{} has shape {}, expected one axis", c.node().schema->inputs()[input].name,
+            c.has(input) && c.ranked(input) ? c.dims(input) : Dims{});
+}
+
+// Sizes that a shape operand asks for: none is negative.
+Dims sizes_of(InferContext& c, const Dims& asked) {
+  for (const Dim& dim : asked) {
+    c.require(dim.value().value_or(0) >= 0, "shape {} has a negative size", asked);
+    c.assume(at_least(dim, 0), "size");
+  }
+  return asked;
+}
+
+void infer_range(InferContext& c) {
+  for (size_t i = 0; i < 3; ++i) c.assume_scalar(i, "elements of a bound");
+  const auto start = c.contents(0), limit = c.contents(1), delta = c.contents(2);
+  const bool known = start && limit && delta && is_integer(c.dtype()) && start->size() == 1 &&
+                     limit->size() == 1 && delta->size() == 1;
+  if (!known) return c.out(0, c.dtype(), Dims{c.fresh()});
+  const Dim& step = (*delta)[0];
+  c.require(!step.is(0), "delta is 0");
+  c.assume(differ(step, 0), "delta");
+  // ceil((limit - start) / delta), and no less than none
+  c.out(0, c.dtype(), Dims{max(Dim(0) - floor_div((*start)[0] - (*limit)[0], step), 0)});
+}
+
 void register_filled(OpSet& ops) {
   ops.op("ConstantOfShape")
       .in("shape", kInt64, "I")
@@ -76,10 +105,15 @@ void register_filled(OpSet& ops) {
       .attr_optional("value")
       .shape([](InferContext& c) {
         const Attr* value = c.attrs().find("value");
-        const DType dtype = value ? std::get<Tensor>(*value).dtype : DType::f32;
+        const Tensor* one = value ? &std::get<Tensor>(*value) : nullptr;
+        c.require(!one || one->count() == 1, "attribute 'value' has {} elements, expected 1",
+                  one ? one->count() : 0);
+        const DType dtype = one ? one->dtype : DType::f32;
+        expect_list(c, 0);
         const auto dims = c.contents(0);
-        if (dims) return c.out(0, dtype, *dims);
+        if (dims) return c.out(0, dtype, sizes_of(c, *dims));
         if (!c.ranked(0) || !c.dims(0)[0].value()) return c.out(0, dtype, std::nullopt);
+        c.require(*c.dims(0)[0].value() <= kMaxContents, "the result has {} axes", c.dims(0)[0]);
         Dims fresh;
         for (int64_t i = 0; i < *c.dims(0)[0].value(); ++i) fresh.push_back(c.fresh());
         c.out(0, dtype, std::move(fresh));
@@ -91,14 +125,7 @@ void register_filled(OpSet& ops) {
       .in("delta", kNumeric)
       .out("y")
       .since(11)
-      .shape([](InferContext& c) {
-        const auto start = c.contents(0), limit = c.contents(1), delta = c.contents(2);
-        if (!start || !limit || !delta) return c.out(0, c.dtype(), Dims{c.fresh()});
-        // ceil((limit - start) / delta), and no less than none
-        const Dim count = Dim(0) - floor_div((*start)[0] - (*limit)[0], (*delta)[0]);
-        const auto known = count.value();
-        c.out(0, c.dtype(), Dims{known ? Dim(std::max<int64_t>(*known, 0)) : count});
-      })
+      .shape(infer_range)
       .not_differentiable();
 }
 
@@ -116,6 +143,7 @@ Dims reshaped(InferContext& c, const Dims& asked) {
       dims[i] = c.dims(0)[i];
     }
     c.require(!dims[i].value() || *dims[i].value() >= -1, "shape {} has a negative size", asked);
+    if (!dims[i].is(-1)) c.assume(at_least(dims[i], 0), "size");
   }
   if (open >= 0) {
     dims[static_cast<size_t>(open)] = 1;
@@ -128,15 +156,18 @@ Dims reshaped(InferContext& c, const Dims& asked) {
     c.require(!known_all || !known_rest || (*known_rest != 0 && *known_all % *known_rest == 0),
               "shape {} does not divide the {} elements of {}", asked, all, c.dims(0));
     c.require(!known_rest || *known_rest != 0, "shape {} leaves -1 open", asked);
-    dims[static_cast<size_t>(open)] = floor_div(all, rest);
+    const auto exact = divide_exactly(all, rest);
+    if (!exact) c.assume(divisible(all, rest), "elements");
+    dims[static_cast<size_t>(open)] = exact ? *exact : floor_div(all, rest);
   }
   return dims;
 }
 
 void infer_reshape(InferContext& c) {
+  expect_list(c, 1);
   const auto asked = c.contents(1);
   if (!asked) {
-    if (!c.ranked(1) || c.dims(1).empty() || !c.dims(1)[0].value())
+    if (!c.ranked(1) || !c.dims(1)[0].value() || *c.dims(1)[0].value() > kMaxContents)
       return c.out(0, c.dtype(), std::nullopt);
     Dims fresh;
     for (int64_t i = 0; i < *c.dims(1)[0].value(); ++i) fresh.push_back(c.fresh());
@@ -148,6 +179,9 @@ void infer_reshape(InferContext& c) {
     c.require(!before || !after || *before == *after,
               "shape {} has {} elements, the input {} has {}", *asked, product(dims), c.dims(0),
               product(c.dims(0)));
+    // With -1 the rest is made to fit.
+    const bool open = std::find(asked->begin(), asked->end(), Dim(-1)) != asked->end();
+    if (!open) c.assume(equal_sizes(product(c.dims(0)), product(dims)), "elements");
   }
   c.out(0, c.dtype(), dims);
   if (const auto known = c.contents(0)) c.out_contents(0, *known);
@@ -177,6 +211,8 @@ void infer_squeeze(InferContext& c) {
     const bool named = axes && std::binary_search(axes->begin(), axes->end(), i);
     c.require(!named || !dim.value() || dim.is(1), "axis {} of {} has size {}, expected 1", i,
               c.dims(0), dim);
+    if (named) c.assume(equal_sizes(dim, 1), "size of a squeezed axis");
+    if (!axes && !dim.is(1)) c.assume(differ(dim, 1), "size of an axis that stays");
     if (!(axes ? named : dim.is(1))) dims.push_back(dim);
   }
   c.out(0, c.dtype(), std::move(dims));
@@ -274,11 +310,10 @@ Value transpose_gradient(const Backward& b) {
 }
 
 void infer_expand(InferContext& c) {
+  expect_list(c, 1);
   const auto asked = c.contents(1);
   if (!asked || !c.ranked(0)) return c.out(0, c.dtype(), std::nullopt);
-  const auto dims = broadcast(c.dims(0), *asked);
-  c.require(dims.has_value(), "shape {} does not broadcast to {}", c.dims(0), *asked);
-  c.out(0, c.dtype(), *dims);
+  c.out(0, c.dtype(), c.broadcast(c.dims(0), sizes_of(c, *asked), "shapes"));
 }
 
 void infer_concat(InferContext& c) {
@@ -288,7 +323,7 @@ void infer_concat(InferContext& c) {
   for (size_t i = 0; i < c.count(); ++i) {
     if (!c.ranked(i)) return c.out(0, c.dtype(), std::nullopt);
     const auto part = c.contents(i);
-    known = known && part;
+    known = known && part && contents.size() <= static_cast<size_t>(kMaxContents);
     if (known) contents.insert(contents.end(), part->begin(), part->end());
     if (i == 0) {
       dims = c.dims(0);
@@ -303,11 +338,13 @@ void infer_concat(InferContext& c) {
       const bool differ = d != axis && mine.value() && first.value() && !(mine == first);
       c.require(!differ, "inputs have shapes {} and {}, which differ in axis {}", c.dims(0),
                 c.dims(i), d);
+      if (d != axis) c.assume(equal_sizes(mine, first), "sizes of parts");
       if (d == axis) dims[static_cast<size_t>(d)] = dims[static_cast<size_t>(d)] + mine;
     }
   }
   c.out(0, c.dtype(), std::move(dims));
-  if (known) c.out_contents(0, std::move(contents));
+  if (known && c.rank(0) == 1 && contents.size() <= static_cast<size_t>(kMaxContents))
+    c.out_contents(0, std::move(contents));
 }
 
 Outputs concat_gradient(const Backward& b) {
@@ -324,6 +361,11 @@ Outputs concat_gradient(const Backward& b) {
 
 void infer_split(InferContext& c) {
   const size_t count = c.node().out.size();
+  c.require(count > 0, "it has no output");
+  const auto asked = c.attrs().i("num_outputs", static_cast<int64_t>(count));
+  c.require(asked == static_cast<int64_t>(count), "num_outputs is {}, the node has {} outputs",
+            asked, count);
+  expect_list(c, 1);
   if (!c.ranked(0)) {
     for (size_t i = 0; i < count; ++i) c.out(i, c.dtype(), std::nullopt);
     return;
@@ -333,11 +375,25 @@ void infer_split(InferContext& c) {
   const auto sizes = c.contents(1);
   c.require(!sizes || sizes->size() == count, "split {} has {} sizes, the node has {} outputs",
             sizes.value_or(Dims{}), sizes ? sizes->size() : 0, count);
+  Dim sum = 0;
+  for (size_t i = 0; sizes && i < count; ++i) {
+    c.require((*sizes)[i].value().value_or(0) >= 0, "split {} has a negative size", *sizes);
+    c.assume(at_least((*sizes)[i], 0), "size");
+    sum = sum + (*sizes)[i];
+  }
+  if (sizes) {
+    const bool fits = !sum.value() || !whole.value() || sum == whole;
+    c.require(fits, "split {} has {} elements, axis {} of {} has {}", *sizes, sum, axis, c.dims(0),
+              whole);
+    c.assume(equal_sizes(sum, whole), "elements of all parts");
+  }
   const Dim chunk = floor_div(whole + static_cast<int64_t>(count) - 1, static_cast<int64_t>(count));
   for (size_t i = 0; i < count; ++i) {
     Dims dims = c.dims(0);
     const Dim start = chunk * static_cast<int64_t>(i);
     dims[static_cast<size_t>(axis)] = sizes ? (*sizes)[i] : i + 1 == count ? whole - start : chunk;
+    const bool left = dims[static_cast<size_t>(axis)].value().value_or(0) >= 0;
+    c.require(left, "axis {} of {} does not split into {} parts", axis, c.dims(0), count);
     c.out(i, c.dtype(), std::move(dims));
   }
 }
@@ -403,7 +459,8 @@ void register_joining(OpSet& ops) {
                   "repeats {} has {} sizes, the input has rank {}", *repeats, repeats->size(),
                   c.rank(0));
         Dims dims = c.dims(0);
-        for (size_t i = 0; i < dims.size(); ++i) dims[i] = dims[i] * (*repeats)[i];
+        const Dims times = sizes_of(c, *repeats);
+        for (size_t i = 0; i < dims.size(); ++i) dims[i] = dims[i] * times[i];
         c.out(0, c.dtype(), std::move(dims));
       })
       .differentiable_inputs({0})

@@ -1,35 +1,42 @@
 // Parts of a tensor: Slice, Pad, Trilu and their gradients.
 #include <algorithm>
+#include <set>
 
 #include "csrc/ops/ops.h"
 
 namespace ort {
 namespace {
 
-// Length of [start:end:step] on an axis of size n, ONNX's clamping applied; exact for numbers, and
-// for symbols where the bounds are canonically comparable.
-Dim slice_length(InferContext& c, const Dim& n, const Dim& start, const Dim& end, int64_t step) {
+// Where a bound lies on an axis of size n: negative ones count from the end, all are clamped.
+Dim position(const Dim& n, Dim bound, bool up) {
+  const auto number = bound.value();
+  if (!n.value() && number && *number >= INT32_MAX) return up ? n : n - 1;
+  if (!n.value() && number && *number <= -INT32_MAX) return up ? 0 : -1;
+  if (lower_bound(Dim(0) - bound).value_or(0) > 0)
+    bound = n + bound;
+  else if (lower_bound(bound).value_or(-1) < 0)  // of either sign
+    bound = bound + n * min(1, max(0, Dim(0) - bound));
+  return up ? max(0, min(bound, n)) : max(-1, min(bound, n - 1));
+}
+
+// Length of [start:end:step] on an axis of size n.
+Dim slice_length(const Dim& n, const Dim& start, const Dim& end, int64_t step) {
+  const Dim from = position(n, start, step > 0), to = position(n, end, step > 0);
+  const Dim span = step > 0 ? to - from : from - to, stride = step > 0 ? Dim(step) : Dim(0) - step;
+  return max(0, floor_div(span + (stride - 1), stride));
+}
+
+// The same of bounds that are said to lie inside the axis.
+Dim inner_length(const Dim& n, const Dim& start, const Dim& end, int64_t step) {
   const auto size = n.value(), from = start.value(), to = end.value();
-  if (size && from && to) {
-    const bool up = step > 0;
-    const auto clamp = [&](int64_t at) {
-      if (at < 0) at += *size;
-      return up ? std::clamp<int64_t>(at, 0, *size) : std::clamp<int64_t>(at, -1, *size - 1);
-    };
-    const int64_t span = up ? clamp(*to) - clamp(*from) : clamp(*from) - clamp(*to);
-    const int64_t stride = up ? step : -step;
-    return std::max<int64_t>(0, (span + stride - 1) / stride);
-  }
-  if (step < 0) return c.fresh();
+  if ((size && from && to) || step < 0) return slice_length(n, start, end, step);
   const Dim low = from && *from < 0 ? n + start : start;
   Dim high = to && *to < 0 ? n + end : end;
   if (to && *to >= INT32_MAX) high = n;
   const bool beyond = (high - n).value().value_or(0) > 0;
   if (beyond) high = n;
-  // A size that is not known may end before a bound that is. The first element is taken to exist.
   if (to && *to > 1 && !size && !beyond) high = min(n, high);
-  const Dim length = high - low;
-  return step == 1 ? length : floor_div(length + (step - 1), step);
+  return step == 1 ? high - low : floor_div(high - low + (step - 1), step);
 }
 
 // Sorted out: axes and steps of a Slice-like node; nullopt when they are known only at run time.
@@ -55,12 +62,19 @@ std::optional<Cut> cut_of(InferContext& c, size_t axes_input, size_t steps_input
   }
   c.require(cut.axes.size() == count && cut.steps.size() == count,
             "starts has {} elements, axes {}, steps {}", count, cut.axes.size(), cut.steps.size());
+  for (int64_t& axis : cut.axes) axis = c.axis(axis, c.rank(0));
+  const std::set<int64_t> distinct(cut.axes.begin(), cut.axes.end());
+  c.require(distinct.size() == count, "axes {} name an axis twice", cut.axes);
   return cut;
 }
 
 void infer_slice(InferContext& c) {
   if (!c.ranked(0)) return c.out(0, c.dtype(), std::nullopt);
   Dims dims = c.dims(0);
+  const bool inside = c.attrs().i("inside", 0) != 0;
+  for (size_t i = 1; i < 5; ++i)
+    c.require(!c.has(i) || !c.ranked(i) || c.rank(i) == 1, "{} has shape {}, expected one axis",
+              c.node().schema->inputs()[i].name, c.has(i) && c.ranked(i) ? c.dims(i) : Dims{});
   const auto starts = c.contents(1), ends = c.contents(2);
   const size_t count = starts ? starts->size() : 0;
   c.require(!starts || !ends || ends->size() == count, "starts and ends have {} and {} elements",
@@ -71,10 +85,12 @@ void infer_slice(InferContext& c) {
     return c.out(0, c.dtype(), std::move(dims));
   }
   for (size_t i = 0; i < count; ++i) {
-    const int64_t axis = c.axis(cut->axes[i], c.rank(0));
     c.require(cut->steps[i] != 0, "steps {} has a zero", cut->steps);
-    Dim& dim = dims[static_cast<size_t>(axis)];
-    dim = slice_length(c, dim, (*starts)[i], (*ends)[i], cut->steps[i]);
+    Dim& dim = dims[static_cast<size_t>(cut->axes[i])];
+    const Dim exact = slice_length(dim, (*starts)[i], (*ends)[i], cut->steps[i]);
+    const Dim inner = inner_length(dim, (*starts)[i], (*ends)[i], cut->steps[i]);
+    if (inside) c.assume(equal_sizes(exact, inner), "length of a slice");
+    dim = inside ? inner : exact;
   }
   c.out(0, c.dtype(), dims);
   const auto known = c.contents(0);
@@ -104,15 +120,37 @@ void infer_pad(InferContext& c) {
     return c.out(0, c.dtype(), std::move(dims));
   }
   const size_t count = pads->size() / 2;
+  c.require(pads->size() % 2 == 0, "pads has {} elements, expected two for each axis",
+            pads->size());
+  c.assume_scalar(2, "elements of value");
+  const bool constant = c.attrs().s("mode") == "constant";
   const auto cut = cut_of(c, 3, 99, count);
   c.require(cut.has_value(), "the axes are known only at run time");
   for (size_t i = 0; i < count; ++i) {
-    Dim& dim = dims[static_cast<size_t>(c.axis(cut->axes[i], c.rank(0)))];
+    Dim& dim = dims[static_cast<size_t>(cut->axes[i])];
+    const bool pads_it = !(*pads)[i].is(0) || !(*pads)[count + i].is(0);
+    if (!constant && pads_it) c.assume(at_least(dim, 1), "size of a padded axis");
     dim = dim + (*pads)[i] + (*pads)[count + i];
     c.require(!dim.value() || *dim.value() >= 0, "pads {} leave axis {} of {} with size {}", *pads,
               cut->axes[i], c.dims(0), dim);
   }
   c.out(0, c.dtype(), std::move(dims));
+}
+
+// dy is as large as attribute "dims" with the pads.
+void infer_pad_grad(InferContext& c) {
+  dims_attr(0)(c);
+  const auto pads = c.contents(1);
+  if (!pads || !c.ranked(0)) return;
+  Dims dims = std::get<Dims>(*c.attrs().find("dims"));
+  const size_t count = pads->size() / 2;
+  const auto cut = cut_of(c, 2, 99, count);
+  c.require(cut.has_value(), "the axes are known only at run time");
+  for (size_t i = 0; i < count; ++i) {
+    Dim& dim = dims.at(static_cast<size_t>(cut->axes[i]));
+    dim = dim + (*pads)[i] + (*pads)[count + i];
+  }
+  c.assume_equal(c.dims(0), dims, "sizes of dy");
 }
 
 Value pad_gradient(const Backward& b) {
@@ -140,6 +178,9 @@ void infer_blocks(InferContext& c, bool to_space) {
   };
   c.require(to_space ? fits(x[1], square) : fits(x[2], block) && fits(x[3], block),
             "x has shape {}, which blocks of {} do not divide", x, block);
+  if (to_space) c.assume(divisible(x[1], square), "channels");
+  for (const size_t i : {2, 3})
+    if (!to_space) c.assume(divisible(x[i], block), "size of an axis");
   if (to_space)
     return c.out(0, c.dtype(), Dims{x[0], floor_div(x[1], square), x[2] * block, x[3] * block});
   c.out(0, c.dtype(), Dims{x[0], x[1] * square, floor_div(x[2], block), floor_div(x[3], block)});
@@ -204,30 +245,7 @@ void register_blocks(OpSet& ops) {
       });
 }
 
-}  // namespace
-
-void register_slice(OpSet& ops) {
-  register_blocks(ops);
-  ops.op("Slice")
-      .in("x")
-      .in("starts", kIndex, "I")
-      .in("ends", kIndex, "I")
-      .in_optional("axes", kIndex, "I")
-      .in_optional("steps", kIndex, "I")
-      .out("y")
-      .since(10)
-      .shape(infer_slice)
-      .differentiable_inputs({0})
-      .gradient(slice_gradient);
-  // Zeros of shape `dims` with dy written at [starts::steps] along axes.
-  ops.op("ort::SliceGrad")
-      .in("dy")
-      .in("starts", kIndex, "I")
-      .in_optional("axes", kIndex, "I")
-      .in_optional("steps", kIndex, "I")
-      .out("dx")
-      .attr_required("dims")
-      .shape(dims_attr(0));
+void register_pad(OpSet& ops) {
   ops.op("Pad")
       .in("x")
       .in("pads", kInt64, "I")
@@ -247,6 +265,34 @@ void register_slice(OpSet& ops) {
       .out("dx")
       .attr_required("dims")
       .attr("mode", std::string("reflect"))
+      .shape(infer_pad_grad);
+}
+
+}  // namespace
+
+void register_slice(OpSet& ops) {
+  register_blocks(ops);
+  register_pad(ops);
+  ops.op("Slice")
+      .in("x")
+      .in("starts", kIndex, "I")
+      .in("ends", kIndex, "I")
+      .in_optional("axes", kIndex, "I")
+      .in_optional("steps", kIndex, "I")
+      .out("y")
+      .since(10)
+      .attr_optional("inside")  // ours: the bounds lie inside the axis; so it is checked
+      .shape(infer_slice)
+      .differentiable_inputs({0})
+      .gradient(slice_gradient);
+  // Zeros of shape `dims` with dy written at [starts::steps] along axes.
+  ops.op("ort::SliceGrad")
+      .in("dy")
+      .in("starts", kIndex, "I")
+      .in_optional("axes", kIndex, "I")
+      .in_optional("steps", kIndex, "I")
+      .out("dx")
+      .attr_required("dims")
       .shape(dims_attr(0));
   ops.op("Trilu")
       .in("x")
@@ -259,6 +305,7 @@ void register_slice(OpSet& ops) {
                   "the input has shape {}, expected at least 2 axes",
                   c.ranked(0) ? c.dims(0) : Dims{});
         same_dims(c, 0, 0);
+        c.assume_scalar(1, "elements of k");
       })
       .differentiable_inputs({0})
       .gradient([](const Backward& b) {

@@ -1,9 +1,11 @@
-// The two sides are copied into a graph of their own whose inputs are constants of random numbers;
-// folding constants is then their evaluation.
+// The two sides are copied into a graph of their own whose inputs are constants of random numbers,
+// and then of such with zeros, infinities and NaNs among them; folding constants is then their
+// evaluation.
 #include "csrc/passes/compare_sides.h"
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <mutex>
 #include <random>
 
@@ -22,10 +24,15 @@ class TooHard : public Error {
   using Error::Error;
 };
 
+enum class Numbers { ordinary, special };
+
 class Sides {
  public:
-  Sides(const Match& match, ValueId first_new)
-      : inside_(match.nodes()), first_new_(first_new), graph_(match.graph().ops()) {}
+  Sides(const Match& match, ValueId first_new, Numbers numbers)
+      : inside_(match.nodes()),
+        first_new_(first_new),
+        graph_(match.graph().ops()),
+        numbers_(numbers) {}
 
   void add(Value value, const std::string& name) { graph_.output(copy(value), name); }
   const std::string& key() const { return key_; }
@@ -105,12 +112,20 @@ class Sides {
     for (const int64_t size : sizes)
       if (size < 0) throw TooHard("a size is negative for these symbols");
     if (element_count(sizes) > kMostElements) throw TooHard("an input is large");
-    if (size_of(dtype) == 0 || is_complex(dtype)) throw TooHard("a dtype has no random numbers");
+    if (dtype == DType::string || is_complex(dtype)) throw TooHard("a dtype has no random numbers");
     Tensor tensor = Tensor::empty(dtype, std::move(sizes));
-    std::uniform_real_distribution<double> real(-2.0, 2.0);
     for (int64_t i = 0; i < tensor.count(); ++i)  // integers may be indices: 0 and 1 are in range
-      set_element(tensor, i, is_floating(dtype) ? real(generator_) : double(generator_() % 2));
+      set_element(tensor, i, is_floating(dtype) ? real() : double(generator_() % 2));
     return tensor;
+  }
+
+  double real() {
+    constexpr double kInf = std::numeric_limits<double>::infinity();
+    constexpr double kSpecial[] = {0.0, -0.0, kInf, -kInf,
+                                   std::numeric_limits<double>::quiet_NaN()};
+    const double number = std::uniform_real_distribution<double>(-2.0, 2.0)(generator_);
+    if (numbers_ == Numbers::ordinary || generator_() % 8 != 0) return number;
+    return kSpecial[generator_() % std::size(kSpecial)];
   }
 
   int64_t number(const Dim& dim) {
@@ -136,6 +151,7 @@ class Sides {
   std::vector<const Node*> inside_;
   ValueId first_new_;
   Graph graph_;
+  Numbers numbers_;
   std::map<ValueId, Value> copies_;
   Symbols symbols_;
   std::mt19937 generator_{1};
@@ -144,7 +160,7 @@ class Sides {
 
 bool near(double a, double b, DType dtype) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) == std::isnan(b);
-  if (a == b) return true;
+  if (a == b) return a != 0.0 || std::signbit(a) == std::signbit(b);
   if (!is_floating(dtype)) return false;
   const double unit = dtype == DType::f16 || dtype == DType::bf16 ? 2e-2 : 1e-4;
   return std::fabs(a - b) <= unit * (0.1 + std::fabs(a));
@@ -180,29 +196,43 @@ class Seen {
   std::set<std::string> keys_;
 };
 
+// Where the sides differ; empty where they do not, or did not before.
+std::string compare(const Rule& rule, Sides& sides, Value replacement, Seen& seen,
+                    Evaluator& evaluator) {
+  try {
+    sides.add(replacement, "after");
+    const std::string key = rule.name() + "|" + sides.key();
+    if (seen.has(key)) return "";
+    sides.evaluate(evaluator);
+    std::string wrong = difference(sides.result(0), sides.result(1));
+    if (wrong.empty()) seen.add(key);
+    return wrong;
+  } catch (const TooHard&) {
+    throw;
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
 }  // namespace
 
 Verdict compare_sides(const Rule& rule, const Match& match, Value replacement, ValueId first_new,
                       Evaluator& evaluator) {
-  static auto* seen = new Seen;
-  Sides sides(match, first_new);
-  try {  // sizes that the matched nodes cannot take say nothing of the rule
-    sides.add(match.root().output(), "before");
-  } catch (const Error& error) {
-    return Verdict::no(error.what());
-  }
+  static auto* seen = new Seen[2];
   std::string wrong;
-  try {
-    sides.add(replacement, "after");
-    const std::string key = rule.name() + "|" + sides.key();
-    if (seen->has(key)) return Verdict::yes();
-    sides.evaluate(evaluator);
-    wrong = difference(sides.result(0), sides.result(1));
-    if (wrong.empty()) seen->add(key);
-  } catch (const TooHard& reason) {
-    return Verdict::no(reason.what());
-  } catch (const Error& error) {
-    wrong = error.what();
+  for (const Numbers numbers : {Numbers::ordinary, Numbers::special}) {
+    Sides sides(match, first_new, numbers);
+    try {  // sizes that the matched nodes cannot take say nothing of the rule
+      sides.add(match.root().output(), "before");
+    } catch (const Error& error) {
+      return Verdict::no(error.what());
+    }
+    try {
+      wrong = compare(rule, sides, replacement, seen[static_cast<size_t>(numbers)], evaluator);
+      if (!wrong.empty()) break;
+    } catch (const TooHard& reason) {
+      return Verdict::no(reason.what());
+    }
   }
   if (wrong.empty()) return Verdict::yes();
   std::string nodes;

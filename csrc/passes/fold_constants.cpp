@@ -20,6 +20,18 @@ std::optional<Tensor> known(Value value) {
   return tensor;
 }
 
+// Folding may make a graph larger, but not much: a file may name a thousand large constants.
+constexpr size_t kAllFolded = size_t{256} << 20;
+
+size_t result_bytes(const Node& node) {
+  size_t bytes = 0;
+  for (size_t i = 0; i < node.out.size(); ++i)
+    if (node.out[i] != kNone)
+      bytes += static_cast<size_t>(*product(node.output(i).dims()).value()) *
+               size_of(node.output(i).dtype());
+  return bytes;
+}
+
 bool small_enough(const Node& node, size_t limit) {
   for (size_t i = 0; i < node.out.size(); ++i) {
     const Type& type = node.output(i).type();
@@ -35,7 +47,7 @@ bool small_enough(const Node& node, size_t limit) {
 }  // namespace
 
 size_t fold_constants(Graph& graph, Evaluator& evaluator, size_t limit) {
-  size_t folded = 0;
+  size_t folded = 0, bytes = 0;
   for (Node* node : graph.order()) {
     if (node->is("Constant") || node->is("ort::Sizes") || node->schema->has_effect(*node) ||
         node->in.empty())
@@ -52,6 +64,9 @@ size_t fold_constants(Graph& graph, Evaluator& evaluator, size_t limit) {
       in.push_back(std::move(*tensor));
     }
     if (in.size() != node->in.size() || !evaluator.can_evaluate(*node)) continue;
+    const size_t more = result_bytes(*node);
+    if (bytes + more > kAllFolded) continue;  // it is computed in each run instead
+    bytes += more;
     const std::vector<Tensor> out = evaluator.evaluate(*node, in);
     Insertion here(graph, node, "fold_constants");
     for (size_t i = 0; i < node->out.size(); ++i)

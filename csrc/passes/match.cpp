@@ -1,6 +1,7 @@
 // Matching: backtracking over commutative operands; it never changes the graph.
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 
 #include "csrc/passes/rule.h"
 
@@ -43,6 +44,19 @@ std::vector<const Node*> Match::nodes() const {
   nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
   return nodes;
 }
+
+namespace {
+
+// Whether a constant is the pattern's number. What a float holds exactly must be that very number,
+// its zero's sign included, as x + 0 is not x for minus zero; others are rounded once or twice.
+bool is_number(double actual, double expected, bool floating) {
+  if (actual == expected)
+    return !floating || actual != 0.0 || std::signbit(actual) == std::signbit(expected);
+  const bool exact = static_cast<double>(static_cast<float>(expected)) == expected;
+  return !exact && std::fabs(actual - expected) <= 1e-6 * std::fabs(expected);
+}
+
+}  // namespace
 
 class Matcher {
  public:
@@ -116,7 +130,7 @@ class Matcher {
       return miss(match, format("%{} is not the constant expected", target.id));
     for (int64_t i = 0; i < expected.count(); ++i) {
       const double a = element_as_double(*actual, i), e = element_as_double(expected, i);
-      if (std::fabs(a - e) > 1e-6 * std::fabs(e) && !(a == e))
+      if (!is_number(a, e, is_floating(actual->dtype)))
         return miss(match, format("%{} is {}, expected {}", target.id, a, e));
     }
     return true;
@@ -170,11 +184,15 @@ class Matcher {
   std::string why_;
 };
 
+// Rules are lists made once in a process: two first compiles may meet here.
 void Rule::build(const OpSet& ops) const {
+  static std::mutex mutex;
+  std::lock_guard lock(mutex);
   if (built_) return;
-  built_ = std::make_shared<Pattern>(ops);
-  root_ = pattern_(*built_);
+  auto pattern = std::make_shared<Pattern>(ops);
+  root_ = pattern_(*pattern);
   check(root_.producer() != nullptr, "rule '{}': the pattern is a wildcard", name_);
+  built_ = std::move(pattern);
 }
 
 std::string Rule::root_op(const OpSet& ops) const {

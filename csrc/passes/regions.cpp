@@ -1,5 +1,5 @@
-// Region growing by merging groups: each group knows every node it depends on, through whole
-// groups.
+// Region growing by merging groups. The groups are kept in an order in which each comes after those
+// that it depends on, so that only what lies between two groups can forbid to merge them.
 #include "csrc/passes/regions.h"
 
 #include <algorithm>
@@ -9,31 +9,14 @@
 namespace ort {
 namespace {
 
-// A set of node numbers; only words that were touched are walked.
-class NodeSet {
- public:
-  explicit NodeSet(size_t size) : words_((size + 63) / 64) {}
-  void add(size_t i) { words_[i / 64] |= uint64_t{1} << (i % 64); }
-  bool has(size_t i) const { return (words_[i / 64] >> (i % 64) & 1) != 0; }
-  void add(const NodeSet& other) {
-    for (size_t w = 0; w < words_.size(); ++w) words_[w] |= other.words_[w];
-  }
-  void remove(const NodeSet& other) {
-    for (size_t w = 0; w < words_.size(); ++w) words_[w] &= ~other.words_[w];
-  }
-  bool meets(const NodeSet& other, size_t from, size_t to) const {
-    for (size_t w = from / 64; w <= to / 64; ++w)
-      if ((words_[w] & other.words_[w]) != 0) return true;
-    return false;
-  }
-
- private:
-  std::vector<uint64_t> words_;
-};
+constexpr int kNoGroup = -1;
+constexpr size_t kMostBetween = 20000;  // groups between two that are still compared
+constexpr size_t kMostReaders = 200;    // readers after it that a reader is tried with
 
 struct Group {
   std::vector<size_t> members;  // sorted
-  NodeSet own, before;          // its nodes; the nodes outside that it depends on
+  size_t place = 0;             // in the order
+  bool after = false;           // of a sweep: it depends on the group that the sweep began with
 };
 
 class Grower {
@@ -42,8 +25,9 @@ class Grower {
   std::vector<std::vector<Node*>> grow();
 
  private:
-  Group& group(size_t node) { return *groups_[node]; }
-  bool can_merge(const Group& a, const Group& b);
+  const Group& group(size_t node) const { return groups_[static_cast<size_t>(group_of_[node])]; }
+  bool depends_on_marked(int group) const;
+  bool make_adjacent(int first, int last);
   bool merge(size_t a, size_t b);
   void merge_with_producers(size_t node);
   void merge_readers_of(ValueId value);
@@ -53,65 +37,81 @@ class Grower {
   std::vector<Node*> order_;
   std::unordered_map<const Node*, size_t> number_;
   std::vector<bool> eligible_;
-  std::vector<std::shared_ptr<Group>> groups_;
+  std::vector<Group> groups_;
+  std::vector<int> group_of_;  // by node
+  std::vector<int> at_;        // by place: the group there, or none
 };
 
 Grower::Grower(Graph& graph, const std::function<bool(const Node&)>& eligible,
                const Joinable& joinable)
     : graph_(graph), joinable_(joinable), order_(graph.order()) {
-  const size_t count = order_.size();
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < order_.size(); ++i) {
     number_[order_[i]] = i;
     eligible_.push_back(eligible(*order_[i]));
-    auto group = std::make_shared<Group>(Group{{i}, NodeSet(count), NodeSet(count)});
-    group->own.add(i);
-    for (const ValueId id : order_[i]->in) {
-      const Node* producer = id == kNone ? nullptr : graph.value(id).producer();
-      if (!producer) continue;
-      const size_t p = number_.at(producer);
-      group->before.add(p);
-      group->before.add(groups_[p]->before);
-    }
-    groups_.push_back(std::move(group));
+    groups_.push_back({{i}, i, false});
+    group_of_.push_back(static_cast<int>(i));
+    at_.push_back(static_cast<int>(i));
   }
 }
 
-// Together they must not depend on a node outside that depends on either.
-bool Grower::can_merge(const Group& a, const Group& b) {
-  const size_t low = std::min(a.members.front(), b.members.front());
-  const size_t high = std::max(a.members.back(), b.members.back());
-  for (size_t i = 0; i < order_.size(); ++i) {
-    if (!a.before.has(i) && !b.before.has(i)) continue;
-    if (a.own.has(i) || b.own.has(i)) continue;
-    const NodeSet& before = groups_[i]->before;
-    if (before.meets(a.own, low, high) || before.meets(b.own, low, high)) return false;
+bool Grower::depends_on_marked(int group) const {
+  for (const size_t member : groups_[static_cast<size_t>(group)].members)
+    for (const ValueId id : order_[member]->in) {
+      const Node* producer = id == kNone ? nullptr : graph_.value(id).producer();
+      if (!producer) continue;
+      const int before = group_of_[number_.at(producer)];
+      if (before != group && groups_[static_cast<size_t>(before)].after) return true;
+    }
+  return false;
+}
+
+// Moves what lies between and depends on `first` behind `last`, unless `last` depends on it.
+bool Grower::make_adjacent(int first, int last) {
+  const size_t begin = groups_[static_cast<size_t>(first)].place,
+               end = groups_[static_cast<size_t>(last)].place;
+  if (end - begin > kMostBetween) return false;
+  groups_[static_cast<size_t>(first)].after = true;
+  std::vector<int> free, bound;
+  for (size_t place = begin + 1; place < end; ++place) {
+    const int between = at_[place];
+    if (between == kNoGroup) continue;
+    Group& other = groups_[static_cast<size_t>(between)];
+    other.after = depends_on_marked(between);
+    (other.after ? bound : free).push_back(between);
   }
+  groups_[static_cast<size_t>(first)].after = false;  // a direct dependence is what joins them
+  const bool apart = depends_on_marked(last);
+  for (const int other : bound) groups_[static_cast<size_t>(other)].after = false;
+  if (apart) return false;
+  size_t place = end + 1;
+  const auto put = [&](int group) {
+    at_[--place] = group;
+    groups_[static_cast<size_t>(group)].place = place;
+  };
+  for (size_t i = bound.size(); i-- > 0;) put(bound[i]);
+  put(last);
+  for (size_t i = free.size(); i-- > 0;) put(free[i]);
+  while (place > begin) at_[--place] = kNoGroup;
   return true;
 }
 
 bool Grower::merge(size_t left, size_t right) {
-  if (groups_[left] == groups_[right] || !eligible_[left] || !eligible_[right]) return false;
+  int first = group_of_[left], last = group_of_[right];
+  if (first == last || !eligible_[left] || !eligible_[right]) return false;
   if (order_[left]->segment != order_[right]->segment) return false;
-  const std::shared_ptr<Group> a = groups_[left], b = groups_[right];
+  const auto& a = groups_[static_cast<size_t>(first)].members;
+  const auto& b = groups_[static_cast<size_t>(last)].members;
   std::vector<size_t> members;
-  std::merge(a->members.begin(), a->members.end(), b->members.begin(), b->members.end(),
-             std::back_inserter(members));
+  std::merge(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(members));
   std::vector<Node*> nodes;
   for (const size_t m : members) nodes.push_back(order_[m]);
-  if (!joinable_(nodes) || !can_merge(*a, *b)) return false;
-  a->own.add(b->own);
-  a->before.add(b->before);
-  a->before.remove(a->own);
-  a->members = std::move(members);
-  for (const size_t m : a->members) groups_[m] = a;
-  // Who depended on a part now depends on the whole.
-  for (size_t i = 0; i < groups_.size(); ++i) {
-    Group& other = *groups_[i];
-    if (&other == a.get() || other.members.front() != i) continue;
-    if (!other.before.meets(a->own, a->members.front(), a->members.back())) continue;
-    other.before.add(a->own);
-    other.before.add(a->before);
-  }
+  if (!joinable_(nodes)) return false;
+  if (groups_[static_cast<size_t>(first)].place > groups_[static_cast<size_t>(last)].place)
+    std::swap(first, last);
+  if (!make_adjacent(first, last)) return false;
+  for (const size_t m : members) group_of_[m] = last;
+  groups_[static_cast<size_t>(first)].members.clear();
+  groups_[static_cast<size_t>(last)].members = std::move(members);
   return true;
 }
 
@@ -132,7 +132,8 @@ void Grower::merge_readers_of(ValueId value) {
   for (const Use& use : graph_.value(value).uses()) readers.push_back(number_.at(use.node));
   std::sort(readers.begin(), readers.end());
   for (size_t i = 0; i < readers.size(); ++i)
-    for (size_t k = i + 1; k < readers.size(); ++k) merge(readers[i], readers[k]);
+    for (size_t k = i + 1; k < std::min(readers.size(), i + kMostReaders); ++k)
+      merge(readers[i], readers[k]);
 }
 
 std::vector<std::vector<Node*>> Grower::grow() {

@@ -75,14 +75,23 @@ class Driver {
     }
     const Value root = node.output(0);
     if (!replacement || replacement == root) return false;
+    // Of a size that the pattern's operands broadcast to the replacement may know only a part.
+    if (replacement.type().dims != root.type().dims) return false;
     check(replacement.type().dtype == root.type().dtype && replacement.rank() == root.rank(),
           "rule '{}' replaces {} by {}; {}", rule.name(), root.type().text(),
           replacement.type().text(), node.describe());
     if (options_.checker) compare(rule, match, replacement, first_new);
     if (options_.fuel) --*options_.fuel;
+    if (replacement.id >= first_new) keep_facts(match, *replacement.producer());
     graph_.replace(root, replacement, rule.name());
     last_ = rule.name();
     return true;
+  }
+
+  // What the matched nodes assumed of their sizes holds of what replaces them.
+  static void keep_facts(const Match& match, Node& by) {
+    for (const Node* node : match.nodes())
+      by.facts.insert(by.facts.end(), node->facts.begin(), node->facts.end());
   }
 
   void compare(const Rule& rule, const Match& match, Value replacement, ValueId first_new) {

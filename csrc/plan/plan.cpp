@@ -413,84 +413,51 @@ class Binder {
 
 }  // namespace
 
-namespace {
-
-// A plan needs every size before it runs: one that only a run tells (NonZero's) is the error of the
-// node that makes it, the first in program order.
-class KnownSizes {
- public:
-  explicit KnownSizes(const Graph& graph) {
-    for (const ValueId id : graph.inputs()) {
-      const Value input = graph.value(id);
-      check(input.type().dims.has_value(), "input '{}' is {}: a plan needs its rank", input.name(),
-            input.type().text());
-      for (const Dim& dim : input.dims())
-        if (const auto symbol = dim.symbol_name()) known_.insert(*symbol);
-    }
-  }
-
-  void check_outputs(const Node& node) const {
-    for (size_t i = 0; i < node.out.size(); ++i) {
-      if (node.out[i] == kNone || node.output(i).type().kind == Type::Kind::opaque) continue;
-      const Type& type = node.output(i).type();
-      check(type.dims.has_value(), "[{}] the rank of its result {} is known only at run time; {}",
-            node.qualified(), type.text(), node.describe());
-      for (const Dim& dim : *type.dims)
-        check(is_known(dim), "[{}] size {} of its result {} is known only at run time; {}",
-              node.qualified(), dim, type.text(), node.describe());
-    }
-  }
-
- private:
-  bool is_known(const Dim& dim) const {
-    std::set<std::string> names;
-    dim.collect_symbols(names);
-    return std::includes(known_.begin(), known_.end(), names.begin(), names.end());
-  }
-
-  std::set<std::string> known_;
-};
-
-}  // namespace
-
 Layout lay_out(std::unique_ptr<Graph> graph, size_t forward_outputs,
                std::span<const Provider* const> providers, std::set<size_t> shared) {
   Layout layout;
   layout.forward_outputs = forward_outputs;
   layout.shared = std::move(shared);
-  const KnownSizes sizes(*graph);
-  for (const Node* node : graph->order()) sizes.check_outputs(*node);
+  check_sizes_are_known(*graph);
   layout.partition = partition(*graph, providers);
   layout.order = schedule(*graph, layout.partition.claims);
+  layout.facts = gather_facts(*graph);
   layout.graph = std::move(graph);
   return layout;
 }
 
 std::unique_ptr<Plan> make_plan(const Layout& layout, const Symbols& symbols) {
+  check_facts(layout.facts, symbols);
   return Binder(layout, symbols).bind();
 }
 
-Symbols solve_symbols(const Graph& graph, std::span<const Sizes> input_sizes, size_t count) {
-  Symbols symbols;
+Verdict match_symbols(const Graph& graph, std::span<const Sizes> input_sizes, size_t count,
+                      Symbols& symbols) {
   const auto& inputs = graph.inputs();
   for (int pass = 0; pass < 2; ++pass)  // bare symbols first, then expressions are checked
     for (size_t i = 0; i < count; ++i) {
       const Type& type = graph.value(inputs[i]).type();
       if (!type.dims) continue;
       const std::string& name = graph.value(inputs[i]).name();
-      check(type.dims->size() == input_sizes[i].size(),
-            "input '{}' has shape {}, expected rank {} {}", name, input_sizes[i], type.dims->size(),
-            *type.dims);
+      if (type.dims->size() != input_sizes[i].size())
+        return Verdict::no(format("input '{}' has shape {}, expected rank {} {}", name,
+                                  input_sizes[i], type.dims->size(), *type.dims));
       for (size_t d = 0; d < type.dims->size(); ++d) {
         const Dim& dim = (*type.dims)[d];
         if (const auto symbol = dim.symbol_name(); symbol && pass == 0)
           symbols.emplace(*symbol, input_sizes[i][d]);
-        if (pass == 1)
-          check(dim.evaluate(symbols) == input_sizes[i][d],
-                "input '{}' has shape {}, expected {} (axis {} is {})", name, input_sizes[i],
-                *type.dims, d, dim.evaluate(symbols));
+        if (pass == 1 && dim.evaluate(symbols) != input_sizes[i][d])
+          return Verdict::no(format("input '{}' has shape {}, expected {} (axis {} is {})", name,
+                                    input_sizes[i], *type.dims, d, dim.evaluate(symbols)));
       }
     }
+  return Verdict::yes();
+}
+
+Symbols solve_symbols(const Graph& graph, std::span<const Sizes> input_sizes, size_t count) {
+  Symbols symbols;
+  const Verdict fits = match_symbols(graph, input_sizes, count, symbols);
+  check(fits.ok, "{}", fits.reason);
   return symbols;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "csrc/plan/facts.h"
 #include "csrc/plan/partition.h"
 
 namespace ort {
@@ -68,6 +69,7 @@ struct Layout {
   std::unique_ptr<Graph> graph;
   Partition partition;
   std::vector<size_t> order;
+  std::vector<SizeFact> facts;
   size_t forward_outputs = 0;  // graph outputs that the forward gives; the rest are gradients
   std::set<size_t> shared;     // of these, what the backward reads in the caller's memory
 };
@@ -78,8 +80,10 @@ Layout lay_out(std::unique_ptr<Graph> graph, size_t forward_outputs,
 // Kernels, slots and offsets for these values of the symbols.
 std::unique_ptr<Plan> make_plan(const Layout& layout, const Symbols& symbols);
 
-// Values of the symbols that make the dims of the first `count` inputs these sizes; throws naming
-// the input at fault.
+// Values of the symbols that make the dims of the first `count` inputs these sizes; the verdict, or
+// the error, names the input at fault.
+Verdict match_symbols(const Graph& graph, std::span<const Sizes> input_sizes, size_t count,
+                      Symbols& symbols);
 Symbols solve_symbols(const Graph& graph, std::span<const Sizes> input_sizes, size_t count);
 
 }  // namespace ort

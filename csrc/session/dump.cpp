@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "csrc/graph/onnx.h"
 #include "csrc/graph/text.h"
@@ -17,26 +18,42 @@ namespace fs = std::filesystem;
 
 constexpr size_t kInside = 1u << 30;  // bytes of constants; a larger stage has a .data file
 
-bool is_build(const fs::path& path) {
-  const std::string name = path.filename();
-  return name.size() > 5 && name.starts_with("build") &&
-         std::all_of(name.begin() + 5, name.end(), [](char c) { return c >= '0' && c <= '9'; });
+constexpr const char* kManifest = ".ortmodule_dump";  // what was written, a path a line
+
+// "build<k>/<file>" of this folder; a manifest may have been edited.
+bool is_ours(const fs::path& path) {
+  const std::string build = path.parent_path().string(), file = path.filename().string();
+  return build.size() > 5 && build.starts_with("build") && !file.empty() && file != "." &&
+         file != ".." &&
+         std::all_of(build.begin() + 5, build.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// The next build's folder. What a run before left would stand among the builds of this one.
+// What a run before wrote would stand among the builds of this one; nothing else goes.
+void remove_written(const fs::path& folder) {
+  std::ifstream manifest(folder / kManifest);
+  std::set<fs::path> builds;
+  std::error_code failed;
+  for (std::string line; std::getline(manifest, line);) {
+    if (!is_ours(line) || fs::is_symlink(folder / fs::path(line).parent_path())) continue;
+    fs::remove(folder / line, failed);
+    builds.insert(folder / fs::path(line).parent_path());
+  }
+  for (const fs::path& build : builds) fs::remove(build, failed);  // when it is empty
+  fs::remove(folder / kManifest, failed);
+}
+
+// The next build's folder, made: a number that no other folder has.
 fs::path next_build(const fs::path& folder) {
   static std::mutex mutex;
   static auto* builds = new std::map<fs::path, int>;
   std::lock_guard lock(mutex);
   fs::create_directories(folder);
   const auto [count, first] = builds->try_emplace(fs::canonical(folder), 0);
-  if (first) {
-    std::vector<fs::path> old;
-    for (const auto& entry : fs::directory_iterator(folder))
-      if (is_build(entry.path())) old.push_back(entry.path());
-    for (const fs::path& path : old) fs::remove_all(path);
+  if (first) remove_written(folder);
+  for (;;) {
+    const fs::path build = folder / format("build{}", count->second++);
+    if (fs::create_directory(build)) return build;
   }
-  return folder / format("build{}", count->second++);
 }
 
 }  // namespace
@@ -44,10 +61,15 @@ fs::path next_build(const fs::path& folder) {
 Dump::Dump(const std::string& folder) {
   if (folder.empty()) return;
   place_ = next_build(folder);
-  fs::create_directories(place_);
+}
+
+void Dump::note(const std::string& name) {
+  std::ofstream manifest(place_.parent_path() / kManifest, std::ios::app);
+  manifest << place_.filename().string() << '/' << name << '\n';
 }
 
 void Dump::write(const std::string& name, const std::string& text) {
+  note(name);
   std::ofstream file(place_ / name);
   file << text;
   file.flush();
@@ -59,6 +81,8 @@ void Dump::stage(const std::string& name, const Graph& graph) {
   const std::string stem = format("{}{}_{}", stages_ < 10 ? "0" : "", stages_, name);
   ++stages_;
   write(stem + ".txt", print(graph));
+  note(stem + ".onnx");
+  note(stem + ".onnx.data");
   write_onnx_file(graph, (place_ / (stem + ".onnx")).string(), kInside, Domains::any);
 }
 

@@ -9,7 +9,8 @@
 namespace ort {
 
 // One build: <folder>/build<k>/<nn>_<stage>.txt and .onnx, and plan<n>.json for each set of sizes.
-// The first build that a process makes in a folder removes those of runs before it.
+// The first build that a process makes in a folder removes the files of runs before it, which a
+// manifest there lists, and nothing else.
 class Dump {
  public:
   explicit Dump(const std::string& folder);  // empty: nothing is written
@@ -18,6 +19,7 @@ class Dump {
   void plan(const Layout& layout, const Plan& plan, const Symbols& symbols);
 
  private:
+  void note(const std::string& name);  // in the manifest, before it is written
   void write(const std::string& name, const std::string& text);
 
   std::filesystem::path place_;

@@ -42,6 +42,7 @@ std::vector<Tensor> ProviderEvaluator::evaluate(const Node& node, std::span<cons
   std::vector<uint8_t> scratch(kernel->scratch_bytes() + 64);
   void* aligned = scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64) % 64;
   kernel->run({pointers.data(), pointers.data() + node.in.size(), aligned});
+  for (Tensor& result : out) result = own_strings(result);
   return out;
 }
 

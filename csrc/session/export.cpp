@@ -57,6 +57,8 @@ class SizeLowering {
         return graph_.emit1("Mod", {a, b});
       case Atom::Kind::min:
         return minimum(a, b);
+      case Atom::Kind::broadcast:
+        return where(equal(a, graph_.ints({1})), b, a);
       default:
         return maximum(a, b);
     }
@@ -98,6 +100,7 @@ Value twin_of(const Node& node) {
 
 void standardise(Graph& graph) {
   for (Node* node : graph.order()) {
+    if (node->is("Slice")) node->attrs.erase("inside");
     if (is_standard(*node)) continue;
     Insertion here(graph, node, "export");
     Value twin;

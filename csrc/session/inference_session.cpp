@@ -1,7 +1,11 @@
 // Checking what is fed and asked, then one run of a plan.
 #include "csrc/session/inference_session.h"
 
+#include <new>
+
+#include "csrc/plan/estimate.h"
 #include "csrc/runtime/executor.h"
+#include "csrc/session/free_sizes.h"
 
 namespace ort {
 namespace {
@@ -12,10 +16,18 @@ std::string names_of(const std::vector<InferenceSession::Port>& ports) {
   return text;
 }
 
+// Sizes that are numbers; names are only hints.
+bool fits(const Sizes& sizes, const std::optional<Dims>& dims) {
+  for (size_t i = 0; dims && i < sizes.size(); ++i)
+    if ((*dims)[i].value().value_or(sizes[i]) != sizes[i]) return false;
+  return true;
+}
+
 }  // namespace
 
-InferenceSession::InferenceSession(const Graph& graph, const CompileOptions& options)
-    : program_(graph, options, {}, {}) {
+InferenceSession::InferenceSession(const Graph& graph, const CompileOptions& options,
+                                   SessionLimits limits)
+    : graph_(graph.clone()), options_(options), limits_(limits), program_(graph, options, {}, {}) {
   for (const ValueId id : graph.inputs())
     inputs_.push_back({graph.value(id).name(), graph.value(id).type()});
   for (const Output& output : graph.outputs())
@@ -33,8 +45,8 @@ std::vector<const Tensor*> InferenceSession::order_feed(
     check(tensor.dtype == port.type.dtype, "input '{}' has dtype {}, expected {}", port.name,
           tensor.dtype, port.type.dtype);
     const bool rank = !port.type.dims || port.type.dims->size() == tensor.sizes.size();
-    check(rank, "input '{}' has shape {}, expected {}", port.name, tensor.sizes,
-          port.type.dims.value_or(Dims{}));
+    check(rank && fits(tensor.sizes, port.type.dims), "input '{}' has shape {}, expected {}",
+          port.name, tensor.sizes, port.type.dims.value_or(Dims{}));
     tensors.push_back(&tensor);
   }
   for (const auto& [name, tensor] : feed) {
@@ -59,13 +71,53 @@ std::vector<size_t> InferenceSession::order_names(const std::vector<std::string>
   return indices;
 }
 
+Program& InferenceSession::program_for(const std::vector<Sizes>& sizes) {
+  Symbols symbols;
+  const bool as_named = match_symbols(*graph_, sizes, sizes.size(), symbols).ok;
+  std::lock_guard lock(mutex_);
+  latest_ = &program_;
+  if (as_named) return program_;
+  if (!free_program_)
+    if (const auto free = with_free_sizes(*graph_))
+      free_program_ =
+          std::make_unique<Program>(*free, options_, std::vector<size_t>{}, std::vector<size_t>{});
+  if (free_program_) latest_ = free_program_.get();
+  return *latest_;
+}
+
+void InferenceSession::check_limits(const Program& program, const Plan& plan,
+                                    const std::vector<Sizes>& sizes) const {
+  if (limits_.bytes) {
+    const size_t bytes = bytes_of(plan);
+    check(bytes <= *limits_.bytes, "the run needs {} bytes, the session's limit is {}", bytes,
+          *limits_.bytes);
+  }
+  if (!limits_.operations) return;
+  const Symbols symbols = solve_symbols(*program.layout().graph, sizes, sizes.size());
+  const double operations = estimated_operations(program.layout(), symbols);
+  check(operations <= *limits_.operations,
+        "the run needs about {} operations, the session's limit is {}", operations,
+        *limits_.operations);
+}
+
 std::vector<Tensor> InferenceSession::run(const std::vector<std::string>& names,
                                           const std::map<std::string, Tensor>& feed) {
+  try {
+    return run_plan(names, feed);
+  } catch (const std::bad_alloc&) {
+    fail("out of memory while the model ran");
+  }
+}
+
+std::vector<Tensor> InferenceSession::run_plan(const std::vector<std::string>& names,
+                                               const std::map<std::string, Tensor>& feed) {
   const std::vector<const Tensor*> inputs = order_feed(feed);
   const std::vector<size_t> indices = order_names(names);
   std::vector<Sizes> sizes;
   for (const Tensor* tensor : inputs) sizes.push_back(tensor->sizes);
-  const auto plan = program_.plan(sizes);
+  Program& program = program_for(sizes);
+  const auto plan = program.plan(sizes);
+  check_limits(program, *plan, sizes);
   Frame frame(*plan);
   for (size_t i = 0; i < inputs.size(); ++i) frame.set_input(i, inputs[i]->data);
   std::vector<Tensor> outputs;
@@ -75,13 +127,14 @@ std::vector<Tensor> InferenceSession::run(const std::vector<std::string>& names,
   }
   ort::run(*plan, frame);
   std::vector<Tensor> asked;
-  for (const size_t index : indices) asked.push_back(outputs[index]);
+  for (const size_t index : indices) asked.push_back(own_strings(outputs[index]));
   return asked;
 }
 
 std::map<std::string, int> InferenceSession::providers() {
   std::map<std::string, int> counts;
-  if (const auto plan = program_.latest())
+  std::lock_guard lock(mutex_);
+  if (const auto plan = latest_->latest())
     for (const Step& step : plan->steps) ++counts[std::string(step.provider)];
   return counts;
 }

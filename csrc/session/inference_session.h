@@ -2,14 +2,21 @@
 #pragma once
 
 #include <map>
+#include <mutex>
 
 #include "csrc/session/program.h"
 
 namespace ort {
 
+// What a run may cost: one that would cost more is refused before it starts.
+struct SessionLimits {
+  std::optional<size_t> bytes;       // of inputs, outputs and what lies between
+  std::optional<double> operations;  // as estimated from sizes
+};
+
 class InferenceSession {
  public:
-  InferenceSession(const Graph& graph, const CompileOptions& options);
+  InferenceSession(const Graph& graph, const CompileOptions& options, SessionLimits limits = {});
 
   struct Port {
     std::string name;
@@ -25,11 +32,25 @@ class InferenceSession {
   std::map<std::string, int> providers();
 
  private:
+  std::vector<Tensor> run_plan(const std::vector<std::string>& names,
+                               const std::map<std::string, Tensor>& feed);
   std::vector<const Tensor*> order_feed(const std::map<std::string, Tensor>& feed) const;
   std::vector<size_t> order_names(const std::vector<std::string>& names) const;
 
+  // The program for feeds of these sizes: one with sizes of its own where they contradict the names
+  // that the file gives them.
+  Program& program_for(const std::vector<Sizes>& sizes);
+  void check_limits(const Program& program, const Plan& plan,
+                    const std::vector<Sizes>& sizes) const;
+
   std::vector<Port> inputs_, outputs_;
+  std::unique_ptr<Graph> graph_;
+  CompileOptions options_;
+  SessionLimits limits_;
   Program program_;
+  std::mutex mutex_;
+  std::unique_ptr<Program> free_program_;
+  Program* latest_ = &program_;
 };
 
 }  // namespace ort

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "csrc/core/env.h"
 #include "csrc/core/log.h"
@@ -45,7 +46,8 @@ std::string bytes_text(size_t bytes) {
 }  // namespace
 
 Program::Program(const Graph& captured, const CompileOptions& options, std::vector<size_t> wrt,
-                 std::vector<size_t> defined, grad::StashOptions stash)
+                 std::vector<size_t> defined, grad::StashOptions stash,
+                 const std::vector<size_t>& cuts)
     : n_inputs_(captured.inputs().size()),
       n_outputs_(captured.outputs().size()),
       dump_(options.dump) {
@@ -60,23 +62,10 @@ Program::Program(const Graph& captured, const CompileOptions& options, std::vect
   if (dump_.on())
     passes.stage = [&](const std::string& name, const Graph& now) { dump_.stage(name, now); };
   dump_.stage("captured", *graph);
-  raise(*graph, passes);
-  if (!wrt.empty() && !defined.empty()) compile_gradient(*graph, options, wrt, defined);
+  if (cuts.empty()) raise(*graph, passes);  // it would join values on both sides of a cut
+  if (!wrt.empty() && !defined.empty()) compile_gradient(*graph, options, wrt, defined, cuts);
   optimise(*graph, passes);
-  if (gradient_outputs_.size()) {
-    std::vector<size_t> bytes;
-    std::vector<ValueId> inputs;
-    for (size_t i = 0; i < wrt.size(); ++i) {
-      if (gradient_outputs_[i] < 0) continue;
-      inputs.push_back(graph->inputs()[wrt[i]]);
-      bytes.push_back(static_bytes(graph->value(inputs.back())));
-    }
-    segments_ = grad::assign_segments(*graph, n_outputs_, options.segment_bytes, bytes);
-    stash.budget = options.memory_budget;
-    grad::choose_stash(*graph, stash);
-    remove_dead(*graph);
-    grad::wait_for_readers(*graph, inputs, segments_);
-  }
+  if (gradient_outputs_.size()) assign_segments(*graph, options, wrt, !cuts.empty(), stash);
   if (options.check) verify(*graph, "stash");
   dump_.stage("stash", *graph);
   nodes_ = graph->node_count();
@@ -85,11 +74,40 @@ Program::Program(const Graph& captured, const CompileOptions& options, std::vect
   seconds_ = (now_us() - start) / 1e6;
 }
 
+void Program::assign_segments(Graph& graph, const CompileOptions& options,
+                              const std::vector<size_t>& wrt, bool one_by_one,
+                              grad::StashOptions& stash) {
+  std::vector<size_t> bytes;
+  std::vector<ValueId> inputs;
+  for (size_t i = 0; i < wrt.size(); ++i) {
+    if (gradient_outputs_[i] < 0) continue;
+    inputs.push_back(graph.inputs()[wrt[i]]);
+    bytes.push_back(static_bytes(graph.value(inputs.back())));
+  }
+  bytes.resize(graph.outputs().size() - n_outputs_);  // those of cuts are no parameter's
+  const auto given = std::span(graph.inputs()).subspan(n_inputs_);
+  segments_ = grad::assign_segments(graph, n_outputs_, options.segment_bytes, bytes,
+                                    one_by_one ? given : std::span<const ValueId>{});
+  stash.budget = options.memory_budget;
+  grad::choose_stash(graph, stash);
+  remove_dead(graph);
+  grad::wait_for_readers(graph, inputs, segments_);
+  for (const ValueId id : given) {
+    int first = std::numeric_limits<int>::max();
+    for (const Use& use : graph.value(id).uses())
+      if (use.node) first = std::min(first, std::max(0, use.node->segment));
+    first_reads_.push_back(first);
+  }
+}
+
 void Program::compile_gradient(Graph& graph, const CompileOptions& options,
-                               const std::vector<size_t>& wrt, const std::vector<size_t>& defined) {
+                               const std::vector<size_t>& wrt, const std::vector<size_t>& defined,
+                               const std::vector<size_t>& cuts) {
   std::vector<ValueId> values;
   for (const size_t i : wrt) values.push_back(graph.inputs().at(i));
-  gradient_outputs_ = grad::differentiate(graph, defined, values);
+  grad::Gradients gradients = grad::differentiate(graph, defined, values, cuts);
+  gradient_outputs_ = std::move(gradients.of_wrt);
+  cut_outputs_ = std::move(gradients.of_cuts);
   gradient_inputs_.clear();
   for (size_t i = n_inputs_; i < graph.inputs().size(); ++i) {
     const std::string& name = graph.value(graph.inputs()[i]).name();

@@ -17,9 +17,12 @@ class Program {
  public:
   // Compiles a copy of `graph`. `wrt`: indices of graph inputs that need a gradient; `defined`:
   // indices of graph outputs whose gradient will be given. Both empty: forward alone. `stash`: what
-  // to know when choosing what to keep; a memory budget holds for its sizes.
+  // to know when choosing what to keep; a memory budget holds for its sizes. `cuts`: outputs among
+  // `defined` whose gradient is handed out before it goes on; then the gradients of `defined` may
+  // be given one after the other, in this order.
   Program(const Graph& graph, const CompileOptions& options, std::vector<size_t> wrt,
-          std::vector<size_t> defined, grad::StashOptions stash = {});
+          std::vector<size_t> defined, grad::StashOptions stash = {},
+          const std::vector<size_t>& cuts = {});
 
   // The plan for inputs of these sizes (of the captured graph's inputs, in order). Kept, least
   // recently used dropped.
@@ -33,7 +36,11 @@ class Program {
   const std::vector<int>& gradient_outputs() const {
     return gradient_outputs_;
   }  // for each of wrt, or -1
+  // For each of the cuts: what the other outputs add to its gradient, or -1.
+  const std::vector<int>& cut_outputs() const { return cut_outputs_; }
   const std::vector<int>& gradient_segments() const { return segments_; }  // by gradient output
+  // By gradient input: the first segment that reads it.
+  const std::vector<int>& first_reads() const { return first_reads_; }
   const Layout& layout() const { return layout_; }
   int plans() const { return plans_; }
   // What the newest plan took, from unknown sizes to kernels prepared and memory placed.
@@ -43,11 +50,13 @@ class Program {
  private:
   void report(const Plan& plan, double seconds) const;
   void compile_gradient(Graph& graph, const CompileOptions& options, const std::vector<size_t>& wrt,
-                        const std::vector<size_t>& defined);
+                        const std::vector<size_t>& defined, const std::vector<size_t>& cuts);
+  void assign_segments(Graph& graph, const CompileOptions& options, const std::vector<size_t>& wrt,
+                       bool one_by_one, grad::StashOptions& stash);
 
   size_t n_inputs_ = 0, n_outputs_ = 0;
   std::vector<size_t> gradient_inputs_;
-  std::vector<int> gradient_outputs_, segments_;
+  std::vector<int> gradient_outputs_, cut_outputs_, segments_, first_reads_;
   Layout layout_;
   Dump dump_;
   size_t nodes_ = 0;    // before partition

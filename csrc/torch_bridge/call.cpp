@@ -2,9 +2,12 @@
 #include "csrc/torch_bridge/call.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/SavedTensorHooks.h>
 #include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace ort::bridge {
 namespace {
@@ -42,19 +45,29 @@ uint32_t version_of(const at::Tensor& tensor) {
 
 }  // namespace
 
-std::shared_ptr<Program> Shared::program(const std::vector<size_t>& defined,
-                                         const std::vector<Sizes>& sizes) {
+std::shared_ptr<Program> Shared::program(const Wanted& wanted, const std::vector<Sizes>& sizes) {
   std::lock_guard lock(mutex);
   const auto symbols = [&] { return solve_symbols(*graph, sizes, sizes.size()); };
-  auto& slot = programs[{defined, options.memory_budget ? symbols() : Symbols{}}];
-  if (!slot) {
-    grad::StashOptions stash{symbols(), {}, {}, eager_saves_outputs(defined)};
+  const std::pair key(wanted, options.memory_budget ? symbols() : Symbols{});
+  const auto found = programs.find(key);
+  if (found != programs.end()) {
+    latest = found->second;
+  } else {
+    Indices defined = wanted.defined;
+    const auto rank = [&](size_t output) {
+      return std::find(topology.order.begin(), topology.order.end(), output);
+    };
+    if (!wanted.cuts.empty())  // the order in which their gradients come
+      std::sort(defined.begin(), defined.end(),
+                [&](size_t a, size_t b) { return rank(a) < rank(b); });
+    const Indices shared = history.saved_outputs(defined);
+    grad::StashOptions stash{symbols(), {}, {}, {shared.begin(), shared.end()}};
     for (size_t i = 0; i < graph->inputs().size(); ++i)
-      if (!eager_saves_input(i, defined)) stash.copied.insert(graph->inputs()[i]);
-    slot = std::make_shared<Program>(*graph, options, defined.empty() ? std::vector<size_t>{} : wrt,
-                                     defined, stash);
+      if (!history.saves_input(i, defined)) stash.copied.insert(graph->inputs()[i]);
+    latest = std::make_shared<Program>(*graph, options, defined.empty() ? Indices{} : wrt, defined,
+                                       stash, wanted.cuts);
+    programs.emplace(key, latest);
   }
-  latest = slot;
   if (programs.size() > kKeptPrograms)
     std::erase_if(programs, [&](const auto& item) {
       if (item.second != latest) dropped_plans += item.second->plans();
@@ -63,18 +76,9 @@ std::shared_ptr<Program> Shared::program(const std::vector<size_t>& defined,
   return latest;
 }
 
-bool Shared::eager_saves_input(size_t input, const std::vector<size_t>& defined) const {
-  return !saved || std::any_of(defined.begin(), defined.end(), [&](size_t output) {
-    const std::vector<size_t>& inputs = saved->at(output).inputs;
-    return std::find(inputs.begin(), inputs.end(), input) != inputs.end();
-  });
-}
-
-std::set<size_t> Shared::eager_saves_outputs(const std::vector<size_t>& defined) const {
-  std::set<size_t> result;
-  for (const size_t output : saved ? defined : std::vector<size_t>{})
-    result.insert(saved->at(output).outputs.begin(), saved->at(output).outputs.end());
-  return result;
+bool Shared::unsettled() {
+  std::lock_guard lock(mutex);
+  return !confirmed || reruns > 0;
 }
 
 Call::Call(std::shared_ptr<Shared> shared, std::vector<at::Tensor> inputs, uint64_t key)
@@ -101,27 +105,22 @@ void Call::bind_inputs() {
         i, inputs_[i].defined() ? inputs_[i].data_ptr() : static_cast<const void*>(&key_));
 }
 
-std::vector<at::Tensor> Call::bind_outputs(size_t first, size_t last) {
-  std::vector<at::Tensor> outputs;
-  Frame& frame = backward_frame_ ? *backward_frame_ : *frame_;
-  for (size_t i = first; i < last; ++i) {
-    const Operand& type = plan_->outputs.types[i];
-    outputs.push_back(empty(type.sizes, scalar_type_of(type.dtype)));
-    frame.set_output(i, outputs.back().data_ptr());
-  }
-  return outputs;
-}
-
-std::vector<at::Tensor> Call::forward(const std::vector<size_t>& defined) {
-  defined_ = defined;
+std::vector<at::Tensor> Call::forward(const Wanted& wanted) {
+  wanted_ = wanted;
+  spent_ = false;
   const std::vector<Sizes> sizes = input_sizes();
-  program_ = shared_->program(defined, sizes);
+  program_ = shared_->program(wanted, sizes);
   plan_ = program_->plan(sizes);
   frame_ = std::make_unique<Frame>(*plan_);
   bind_inputs();
-  if (shared_->has_effects && !defined.empty() && !generator_state_.defined())
+  if (shared_->has_effects && !wanted.defined.empty() && !generator_state_.defined())
     generator_state_ = generator_state();
-  std::vector<at::Tensor> outputs = bind_outputs(0, program_->n_outputs());
+  std::vector<at::Tensor> outputs;
+  for (size_t i = 0; i < program_->n_outputs(); ++i) {
+    const Operand& type = plan_->outputs.types[i];
+    outputs.push_back(empty(type.sizes, scalar_type_of(type.dtype)));
+    frame_->set_output(i, outputs.back().data_ptr());
+  }
   share_outputs(outputs);
   run(*plan_, *frame_, 0, plan_->forward_steps, shared_->profile.get());
   return outputs;
@@ -135,30 +134,22 @@ void Call::share_outputs(const std::vector<at::Tensor>& outputs) {
 }
 
 // Where they are now: an owner may have resized one.
-void Call::bind_shared_outputs() {
+void Call::bind_shared_outputs(Frame& frame) {
   for (const auto& [i, storage] : shared_outputs_) {
     const Operand& type = plan_->outputs.types[i];
     const size_t bytes = static_cast<size_t>(element_count(type.sizes)) * size_of(type.dtype);
     check(storage.nbytes() >= bytes,
           "output {} of the module, which the backward reads, has {} bytes now, expected {}", i,
           storage.nbytes(), bytes);
-    frame_->set_output(i, storage.mutable_data());
+    frame.set_output(i, storage.mutable_data());
   }
 }
 
-void Call::assign_gradients() {
+size_t Call::segment_of(int output) const {
+  const size_t gradient = static_cast<size_t>(output) - program_->n_outputs();
   const size_t last = plan_->segment_ends.size() - 1;
-  handed_.resize(last + 1);
-  size_t gradient = 0;
-  for (size_t w = 0; w < program_->gradient_outputs().size(); ++w) {
-    const int output = program_->gradient_outputs()[w];
-    size_t segment = last;
-    if (output >= 0)
-      segment =
-          std::min(last, std::max(plan_->output_segments[static_cast<size_t>(output)],
-                                  static_cast<size_t>(program_->gradient_segments()[gradient++])));
-    handed_[segment].push_back(w);
-  }
+  return std::min(last, std::max(plan_->output_segments[static_cast<size_t>(output)],
+                                 static_cast<size_t>(program_->gradient_segments()[gradient])));
 }
 
 void Call::expect_backward(const std::vector<at::Tensor>& outputs) {
@@ -167,105 +158,103 @@ void Call::expect_backward(const std::vector<at::Tensor>& outputs) {
     output_versions_.emplace_back(outputs[i].unsafeGetTensorImpl()->version_counter(),
                                   version_of(outputs[i]));
   save_inputs();
-  assign_gradients();
+  if (const std::vector<size_t>& all = shared_->topology.order;
+      all.size() > 1 && shared_->unsettled())
+    keep_inputs(all);
 }
 
-// What eager keeps too may not change; of anything else the backward reads a copy.
+// What eager keeps too may not change; of anything else the backward reads a copy. A user's hooks
+// on saved tensors must meet the same ones in each run: then all that eager keeps is saved.
 void Call::save_inputs() {
-  for (const size_t i : plan_->saved_inputs) {
+  Indices saved = plan_->saved_inputs;
+  std::vector<size_t> outputs = wanted_.defined;
+  if (at::SavedTensorDefaultHooks::get_hooks().has_value()) {
+    saved.resize(originals_.size());
+    std::iota(saved.begin(), saved.end(), size_t{});
+    outputs = shared_->topology.order;
+  }
+  for (const size_t i : saved) {
     if (i >= originals_.size() || !originals_[i].defined()) continue;
-    if (shared_->eager_saves_input(i, defined_))
-      saved_.emplace_back(i, torch::autograd::SavedVariable(originals_[i], false));
+    if (shared_->history.saves_input(i, outputs))
+      saved_.push_back({i, torch::autograd::SavedVariable(originals_[i], false)});
     else if (inputs_[i].is_alias_of(originals_[i]))
       inputs_[i] = inputs_[i].clone();
   }
 }
 
-void Call::check_outputs(const std::vector<size_t>& defined) const {
-  if (!shared_->saved) return;
-  for (const size_t output : defined)
-    for (const size_t i : shared_->saved->at(output).outputs) {
-      const auto& [counter, version] = output_versions_[i];
-      check(counter.current_version() == version,
-            "one of the variables needed for gradient computation has been modified by an inplace "
-            "operation: output {} of the module is at version {}, expected version {}",
-            i, counter.current_version(), version);
-    }
+void Call::keep_inputs(const Indices& outputs) {
+  for (size_t i = 0; i < originals_.size(); ++i) {
+    if (!originals_[i].defined() || !inputs_[i].is_alias_of(originals_[i])) continue;
+    if (version_of(originals_[i]) != versions_[i]) continue;  // too late
+    if (std::any_of(outputs.begin(), outputs.end(),
+                    [&](size_t output) { return !shared_->history.saves_input(i, {output}); }))
+      inputs_[i] = inputs_[i].clone();
+  }
 }
 
-void Call::run_forward_again(const std::vector<size_t>& defined) {
-  for (size_t i = 0; i < originals_.size(); ++i)
-    check(version_of(originals_[i]) == versions_[i],
+void Call::check_outputs(const Indices& defined) const {
+  for (const size_t i : shared_->history.saved_outputs(defined)) {
+    const auto& [counter, version] = output_versions_[i];
+    check(counter.current_version() == version,
           "one of the variables needed for gradient computation has been modified by an inplace "
-          "operation: input {} of "
-          "the module changed before a backward that needs other outputs' gradients than the one "
-          "before",
+          "operation: output {} of the module is at version {}, expected version {}",
+          i, counter.current_version(), version);
+  }
+}
+
+void Call::unpack_inputs(const Indices& defined) {
+  const int task = torch::autograd::get_current_graph_task_id();
+  for (Saved& saved : saved_) {
+    if (saved.unpacked_in == task || !shared_->history.saves_input(saved.input, defined)) continue;
+    saved.unpacked_in = task;
+    const at::Tensor now = saved.variable.unpack(nullptr);
+    if (!now.is_same(originals_[saved.input])) inputs_[saved.input] = contiguous(now.detach());
+  }
+}
+
+// Reads every input once more: as it was, or a copy that was made in time.
+void Call::run_forward_again(const Wanted& wanted) {
+  for (size_t i = 0; i < originals_.size(); ++i)
+    check(!originals_[i].defined() || version_of(originals_[i]) == versions_[i] ||
+              (!inputs_[i].is_alias_of(originals_[i]) &&
+               !shared_->history.saves_input(i, wanted.defined)),
+          "one of the variables needed for gradient computation has been modified by an inplace "
+          "operation: input {} of the module changed before a backward that needs other outputs' "
+          "gradients than the one before",
           i);
   {
     const Rewound generator(generator_state_);
-    forward(defined);
+    forward(wanted);
   }
-  ran_again_ = true;
   std::lock_guard lock(shared_->mutex);
-  shared_->predicted = defined;
+  shared_->predicted = wanted;
+  ++shared_->reruns;
 }
 
-void Call::begin_backward(const std::vector<at::Tensor>& output_gradients, bool keep) {
-  check(!consumed_,
-        "Trying to backward through the graph a second time (or directly access saved tensors "
-        "after they "
-        "have already been freed). Saved intermediate values of the graph are freed when you call "
-        ".backward() or "
-        "autograd.grad(). Specify retain_graph=True if you need to backward through the graph a "
-        "second time or if you "
-        "need to access saved tensors after calling backward.");
-  std::vector<size_t> defined;
-  for (size_t i = 0; i < output_gradients.size(); ++i)
-    if (output_gradients[i].defined()) defined.push_back(i);
-  check_outputs(defined);
-  end_backward();  // one that was asked for some inputs only may have stopped early
-  for (auto& [index, variable] : saved_) {
-    const at::Tensor now = variable.unpack(nullptr);
-    if (!now.is_same(originals_[index])) inputs_[index] = contiguous(now.detach());
+Frame& Call::begin_backward(const Wanted& wanted, bool keep) {
+  check_outputs(wanted.defined);
+  unpack_inputs(wanted.defined);
+  if (wanted != wanted_ || spent_) {
+    run_forward_again(wanted);
+  } else {
+    std::lock_guard lock(shared_->mutex);
+    shared_->confirmed = true;
   }
-  if (defined != defined_) run_forward_again(defined);
-  consumed_ = !keep;
+  spent_ = !keep;
   bind_inputs();
-  bind_shared_outputs();
-  if (keep) backward_frame_ = Frame::retained(*plan_, *frame_);
-  Frame& frame = backward_frame_ ? *backward_frame_ : *frame_;
-  output_gradients_.clear();
-  for (size_t k = 0; k < program_->gradient_inputs().size(); ++k) {
-    const size_t output = program_->gradient_inputs()[k];
-    output_gradients_.push_back(contiguous(output_gradients[output].detach()));
-    frame.set_input(program_->n_inputs() + k, output_gradients_.back().data_ptr());
-  }
-  gradients_ = bind_outputs(program_->n_outputs(), plan_->outputs.types.size());
-}
-
-std::vector<std::pair<size_t, at::Tensor>> Call::run_segment(size_t segment) {
-  const size_t first = segment == 0 ? plan_->forward_steps : plan_->segment_ends[segment - 1];
-  const size_t end = ran_again_ ? plan_->steps.size() : plan_->segment_ends[segment];
-  if (segment == 0 || !ran_again_)
-    run(*plan_, backward_frame_ ? *backward_frame_ : *frame_, first, end, shared_->profile.get());
-  std::vector<std::pair<size_t, at::Tensor>> results;
-  for (const size_t w : handed_[segment]) {
-    const int output = program_->gradient_outputs()[w];
-    if (output >= 0)
-      results.emplace_back(
-          w, std::move(gradients_[static_cast<size_t>(output) - program_->n_outputs()]));
-  }
-  return results;
+  retained_ = keep ? Frame::retained(*plan_, *frame_) : nullptr;
+  Frame& frame = keep ? *retained_ : *frame_;
+  bind_shared_outputs(frame);
+  return frame;
 }
 
 void Call::end_backward() {
-  backward_frame_.reset();
-  output_gradients_.clear();
-  gradients_.clear();
+  retained_.reset();
+  if (spent_) frame_.reset();
 }
 
 void Call::release() {
-  consumed_ = true;
+  end_backward();
   saved_.clear();
   shared_outputs_.clear();
   frame_.reset();

@@ -6,8 +6,10 @@
 
 #include "csrc/core/error.h"
 #include "csrc/core/version.h"
+#include "csrc/torch_bridge/observer.h"
 #include "csrc/torch_bridge/repeat.h"
 #include "csrc/torch_bridge/runner.h"
+#include "csrc/torch_bridge/surroundings.h"
 #include "csrc/torch_bridge/watch.h"
 
 namespace py = pybind11;
@@ -39,18 +41,24 @@ CompileOptions options_of(const py::dict& items) {
   return options;
 }
 
-std::optional<std::vector<SavedByEager>> saved_of(const py::object& items) {
+std::optional<History> history_of(const py::object& items) {
   if (items.is_none()) return {};
-  std::vector<SavedByEager> result;
-  for (const auto& [inputs, outputs] :
-       items.cast<std::vector<std::pair<std::vector<size_t>, std::vector<size_t>>>>())
-    result.push_back({inputs, outputs});
-  return result;
+  using Row = std::tuple<Indices, Indices, Indices, Indices>;
+  using Node = std::tuple<Indices, Indices, Indices>;
+  const auto [rows, nodes] =
+      items.cast<std::pair<std::vector<std::optional<Row>>, std::vector<Node>>>();
+  History history;
+  for (const auto& row : rows) {
+    history.outputs.emplace_back();
+    if (row) history.outputs.back() = std::make_from_tuple<OutputHistory>(*row);
+  }
+  for (const Node& node : nodes) history.used_up.push_back(std::make_from_tuple<UsedUp>(node));
+  return history;
 }
 
 std::shared_ptr<Runner> make_runner(const py::capsule& graph, const py::list& inputs,
                                     size_t n_user_outputs, const py::list& write_backs,
-                                    std::vector<size_t> wrt, const py::object& saved,
+                                    std::vector<size_t> wrt, const py::object& history,
                                     const py::dict& options) {
   std::vector<Runner::Source> sources;
   for (const py::handle& item : inputs) sources.push_back(source_of(item));
@@ -60,7 +68,7 @@ std::shared_ptr<Runner> make_runner(const py::capsule& graph, const py::list& in
     writes.push_back({pair[0].cast<size_t>(), source_of(pair[1])});
   }
   return std::make_shared<Runner>(graph_of(graph), std::move(sources), n_user_outputs,
-                                  std::move(writes), std::move(wrt), saved_of(saved),
+                                  std::move(writes), std::move(wrt), history_of(history),
                                   options_of(options));
 }
 
@@ -73,8 +81,8 @@ py::list steps(const Runner& runner) {
 
 py::list operators(const Runner& runner) {
   py::list result;
-  for (const auto& [name, where] : runner.operators())
-    result.append(py::make_tuple(name, where.module, where.file, where.line));
+  for (const auto& [name, reason, where] : runner.operators())
+    result.append(py::make_tuple(name, reason, where.module, where.file, where.line));
   return result;
 }
 
@@ -92,17 +100,21 @@ PYBIND11_MODULE(_torch, m) {
   m.def("version", &ort::version);
   m.def("torch_version", [] { return ORT_TORCH_VERSION; });
   py::register_exception<ort::Error>(m, "Error", PyExc_RuntimeError);
+  ort::bridge::bind_observer(m);
   ort::bridge::bind_watch(m);
   ort::bridge::bind_repeat(m);
+  ort::bridge::bind_surroundings(m);
   py::class_<Runner, std::shared_ptr<Runner>>(m, "Runner")
       .def(py::init(&ort::bridge::make_runner), py::arg("graph"), py::arg("inputs"),
-           py::arg("n_user_outputs"), py::arg("write_backs"), py::arg("wrt"), py::arg("saved"),
+           py::arg("n_user_outputs"), py::arg("write_backs"), py::arg("wrt"), py::arg("history"),
            py::arg("options"))
       .def("compile", &Runner::compile, py::call_guard<py::gil_scoped_release>())
       .def("call", &Runner::call, py::call_guard<py::gil_scoped_release>())
+      .def("replace", &Runner::replace, py::arg("old"), py::arg("now"))
       .def("steps", &ort::bridge::steps)
       .def("operators", &ort::bridge::operators)
       .def("plans", &Runner::plans)
+      .def("reruns", &Runner::reruns)
       .def("planned_us", &Runner::planned_us)
       .def("memory",
            [](const Runner& runner) {

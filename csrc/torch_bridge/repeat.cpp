@@ -9,6 +9,8 @@
 
 #include <bit>
 
+#include "csrc/torch_bridge/surroundings.h"
+
 namespace py = pybind11;
 
 namespace ort::bridge {
@@ -32,8 +34,10 @@ Py_ssize_t size_of_container(PyObject* value) {
   return PyDict_CheckExact(value) ? PyDict_Size(value) : PySequence_Fast_GET_SIZE(value);
 }
 
-bool is_contiguous(const at::Tensor& tensor) {
-  return tensor.layout() == at::kStrided && tensor.is_contiguous();
+// That somebody put on a tensor: such a call gets the whole look.
+bool has_attributes(PyObject* tensor) {
+  PyObject** attributes = _PyObject_GetDictPtr(tensor);
+  return attributes && *attributes && PyDict_GET_SIZE(*attributes) > 0;
 }
 
 const void* memory_of(const at::Tensor& tensor) {
@@ -83,9 +87,10 @@ bool Repeat::record(PyObject* value, std::vector<at::Tensor>& tensors) {
   PyTypeObject* type = Py_TYPE(value);
   if (THPVariable_CheckExact(value)) {
     const at::Tensor& tensor = THPVariable_Unpack(value);
+    if (has_attributes(value) || tensor.layout() != at::kStrided) return false;
     items_.push_back({type, {}});
     tensors_.push_back({tensor.scalar_type(), tensor.device(), tensor.requires_grad(),
-                        is_contiguous(tensor), tensor.sizes().vec(), first_same(tensors, tensor),
+                        tensor.sizes().vec(), tensor.strides().vec(), first_same(tensors, tensor),
                         first_shared(tensors, tensor)});
     tensors.push_back(tensor);
     return true;
@@ -145,11 +150,13 @@ bool Repeat::matches_items(PyObject* value, Seen& seen) const {
 }
 
 bool Repeat::matches_tensor(PyObject* value, Seen& seen) const {
+  if (has_attributes(value)) return false;
   const at::Tensor& tensor = THPVariable_Unpack(value);
   const Facts& facts = tensors_[seen.tensors.size()];
-  if (tensor.scalar_type() != facts.dtype || tensor.device() != facts.device ||
-      tensor.requires_grad() != facts.requires_grad || is_contiguous(tensor) != facts.contiguous ||
+  if (foreign(tensor) || tensor.scalar_type() != facts.dtype || tensor.device() != facts.device ||
+      tensor.requires_grad() != facts.requires_grad || tensor.layout() != at::kStrided ||
       tensor.sizes() != at::IntArrayRef(facts.sizes) ||
+      tensor.strides() != at::IntArrayRef(facts.strides) ||
       first_same(seen.tensors, tensor) != facts.same ||
       first_shared(seen.tensors, tensor) != facts.shared)
     return false;

@@ -27,8 +27,8 @@ class Repeat {
   struct Facts {
     at::ScalarType dtype;
     at::Device device;
-    bool requires_grad, contiguous;
-    std::vector<int64_t> sizes;
+    bool requires_grad;
+    std::vector<int64_t> sizes, strides;
     size_t same, shared;  // the first tensor that is this one, or lies in the same memory
   };
   // What the walk over a call meets, in order. A container stands before its items.

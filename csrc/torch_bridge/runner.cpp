@@ -5,7 +5,6 @@
 #include <ATen/core/grad_mode.h>
 
 #include "csrc/torch_bridge/nodes.h"
-#include "gradient_graph/differentiate.h"
 
 namespace ort::bridge {
 namespace {
@@ -19,11 +18,10 @@ uint64_t draw_key() {
 
 // Until a backward has shown which outputs get a gradient: the first scalar alone (a loss), else
 // all.
-std::vector<size_t> guess_defined(const Graph& graph, const std::vector<bool>& differentiable,
-                                  size_t n_user) {
-  std::vector<size_t> all;
-  for (size_t i = 0; i < n_user; ++i) {
-    if (!differentiable[i]) continue;
+Indices guess_defined(const Graph& graph, const History& history) {
+  Indices all;
+  for (size_t i = 0; i < history.outputs.size(); ++i) {
+    if (!history.outputs[i]) continue;
     const Type& type = graph.value(graph.outputs()[i].value).type();
     if (type.dims && type.dims->empty()) return {i};
     all.push_back(i);
@@ -35,7 +33,7 @@ std::vector<size_t> guess_defined(const Graph& graph, const std::vector<bool>& d
 
 Runner::Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs,
                size_t n_user_outputs, std::vector<WriteBack> write_backs, std::vector<size_t> wrt,
-               std::optional<std::vector<SavedByEager>> saved, CompileOptions options)
+               std::optional<History> history, CompileOptions options)
     : shared_(std::make_shared<Shared>()),
       inputs_(std::move(inputs)),
       write_backs_(std::move(write_backs)) {
@@ -45,14 +43,10 @@ Runner::Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs,
   shared_->options = std::move(options);
   shared_->wrt = std::move(wrt);
   shared_->n_user_outputs = n_user_outputs;
-  shared_->saved = std::move(saved);
-  std::vector<ValueId> values;
-  for (const size_t i : shared_->wrt) values.push_back(graph->inputs().at(i));
-  const auto probe = graph->clone();
-  shared_->differentiable = grad::depends(*probe, values);
-  for (size_t i = n_user_outputs; i < shared_->differentiable.size(); ++i)
-    shared_->differentiable[i] = false;
-  shared_->predicted = guess_defined(*graph, shared_->differentiable, n_user_outputs);
+  shared_->history =
+      history ? std::move(*history) : History::of_graph(*graph, shared_->wrt, n_user_outputs);
+  shared_->topology = Topology(shared_->history, shared_->wrt);
+  shared_->predicted.defined = guess_defined(*graph, shared_->history);
   for (size_t i = 0; i < inputs_.size(); ++i)
     for (const WriteBack& write : write_backs_)
       if (write.target.user >= 0 ? write.target.user == inputs_[i].user
@@ -67,33 +61,44 @@ const at::Tensor& Runner::resolve(const Source& source, const std::vector<at::Te
   return source.user >= 0 ? user.at(static_cast<size_t>(source.user)) : source.fixed;
 }
 
+void Runner::replace(const at::Tensor& old, const at::Tensor& now) {
+  std::lock_guard lock(sources_mutex_);
+  for (Source& source : inputs_)
+    if (source.fixed.is_same(old)) source.fixed = now;
+  for (WriteBack& write : write_backs_)
+    if (write.target.fixed.is_same(old)) write.target.fixed = now;
+}
+
 void Runner::compile(const std::vector<at::Tensor>& user) {
   std::vector<Sizes> sizes;
   for (const Source& source : inputs_) {
     const at::Tensor& tensor = resolve(source, user);
     sizes.push_back(tensor.defined() ? tensor.sizes().vec() : Sizes{1});
   }
-  const bool training = at::GradMode::is_enabled() && !shared_->predicted.empty();
-  shared_->program(training ? shared_->predicted : std::vector<size_t>{}, sizes)->plan(sizes);
+  shared_->program(at::GradMode::is_enabled() ? shared_->predicted : Wanted{}, sizes)->plan(sizes);
 }
 
 std::vector<at::Tensor> Runner::call(const std::vector<at::Tensor>& user) {
-  std::vector<at::Tensor> tensors;
-  for (const Source& source : inputs_) tensors.push_back(resolve(source, user));
-  std::vector<size_t> defined;
+  std::vector<at::Tensor> tensors, targets;
+  {
+    std::lock_guard lock(sources_mutex_);
+    for (const Source& source : inputs_) tensors.push_back(resolve(source, user));
+    for (const WriteBack& write : write_backs_) targets.push_back(resolve(write.target, user));
+  }
+  Wanted wanted;
   if (at::GradMode::is_enabled()) {
     std::lock_guard lock(shared_->mutex);
-    defined = shared_->predicted;
+    wanted = shared_->predicted;
   }
   auto call = std::make_shared<Call>(shared_, tensors, needs_key_ ? draw_key() : 0);
   std::vector<at::Tensor> outputs;
   {
     at::NoGradGuard no_grad;
-    outputs = call->forward(defined);
-    for (const WriteBack& write : write_backs_)
-      resolve(write.target, user).copy_(outputs.at(write.output));
+    outputs = call->forward(wanted);
+    for (size_t i = 0; i < targets.size(); ++i)
+      targets[i].copy_(outputs.at(write_backs_[i].output));
   }
-  if (!defined.empty()) {
+  if (!wanted.defined.empty()) {
     call->expect_backward(outputs);
     attach(call, tensors, outputs);
   }
@@ -139,7 +144,8 @@ std::vector<Runner::Operator> Runner::operators() const {
   for (const Claim& claim : program->layout().partition.claims)
     for (const Node* node : claim.region.nodes)
       if (node->domain() == "aten" && node->op != "backward")
-        result.push_back({node->attrs.s("schema"), node->where ? *node->where : Where{}});
+        result.push_back({node->attrs.s("schema"), node->attrs.s("reason", ""),
+                          node->where ? *node->where : Where{}});
   return result;
 }
 
@@ -148,6 +154,11 @@ int Runner::plans() const {
   int count = shared_->dropped_plans;
   for (const auto& [key, program] : shared_->programs) count += program->plans();
   return count;
+}
+
+int Runner::reruns() const {
+  std::lock_guard lock(shared_->mutex);
+  return shared_->reruns;
 }
 
 void Runner::start_profile() {

@@ -19,11 +19,13 @@ class Runner {
 
   Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs, size_t n_user_outputs,
          std::vector<WriteBack> write_backs, std::vector<size_t> wrt,
-         std::optional<std::vector<SavedByEager>> saved, CompileOptions options);
+         std::optional<History> history, CompileOptions options);
 
   // Compiles and plans for a call with these tensors, without running.
   void compile(const std::vector<at::Tensor>& user);
   std::vector<at::Tensor> call(const std::vector<at::Tensor>& user);
+  // `now` stands where the module had `old`.
+  void replace(const at::Tensor& old, const at::Tensor& now);
 
   struct StepInfo {
     std::string name, provider;
@@ -33,7 +35,7 @@ class Runner {
   std::vector<StepInfo> steps() const;  // of the latest plan
   // Operators of torch among the latest plan's forward steps.
   struct Operator {
-    std::string name;
+    std::string name, reason;  // reason: why torch's runs
     Where where;
   };
   std::vector<Operator> operators() const;
@@ -42,6 +44,7 @@ class Runner {
   };
   MemoryInfo memory() const;  // of the latest plan
   int plans() const;
+  int reruns() const;         // forwards that ran again, for a backward that was not expected
   double planned_us() const;  // what the newest plan of the latest program took
   const Shared& shared() const { return *shared_; }
   void start_profile();  // drops the times taken before
@@ -52,6 +55,7 @@ class Runner {
   const at::Tensor& resolve(const Source& source, const std::vector<at::Tensor>& user) const;
 
   std::shared_ptr<Shared> shared_;
+  std::mutex sources_mutex_;
   std::vector<Source> inputs_;
   std::vector<WriteBack> write_backs_;
   bool needs_key_ = false;

@@ -1,39 +1,82 @@
 // The fast half of a capture's guards: whether anything that a Snapshot (ortmodule/guards.py)
-// watches was replaced. Python says what it was; this only says that nothing was.
+// relies on was replaced. Python says what it was; this only says that nothing was.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <pybind11/pybind11.h>
 
+#include <list>
 #include <vector>
 
 namespace ort::bridge {
 
-// Watches dicts, lists and sets by the identity of their items, and tensors by their facts. The
-// items are borrowed: the Snapshot's own copies keep them alive.
+// A dict of which some entries are relied on: of keys that were given, there or not; else all, or
+// those whose key is among the names. Where Python has dict watchers (3.12) an
+// entry is looked at only when its dict was written to.
+struct WatchedDict {
+  pybind11::dict dict;
+  pybind11::object names = pybind11::none();
+  bool whole = false;
+  std::vector<std::pair<pybind11::object, PyObject*>> entries;  // null where the key is missing
+  bool dirty = false;
+  std::vector<WatchedDict*>* written = nullptr;  // where a watcher puts it when it becomes dirty
+
+  bool unchanged();
+  void take();  // the present items as those expected
+
+ private:
+  bool same_items() const;
+};
+
+// Everything by identity; tensors by their facts, classes by their version. What is compared with
+// is borrowed: the Snapshot's own copies keep it alive.
 class Watch {
  public:
-  Watch(const pybind11::list& containers, std::vector<at::Tensor> tensors);
-  // With the GIL held; pointer comparisons only.
-  bool unchanged() const;
-  // Takes the present state as the expected one.
-  void refresh();
+  // dicts: (dict, keys or None, names or None); sequences: lists and sets; functions: their code
+  // and defaults; slow(): whether what only Python can compare is unchanged, None when there is
+  // nothing.
+  Watch(const pybind11::list& dicts, const pybind11::list& sequences, const pybind11::list& cells,
+        const pybind11::list& functions, const pybind11::list& classes,
+        const pybind11::list& tensors, pybind11::object slow);
+  ~Watch();
+  Watch(const Watch&) = delete;
+  // With the GIL held.
+  bool unchanged();
+  // For each tensor which watched one it is (odd) or shares memory with (even); -1: none.
+  std::vector<int64_t> aliases(const std::vector<at::Tensor>& tensors) const;
+  // `now` stands where `old` was in `dict`, by the caller's own doing.
+  void put(const pybind11::dict& dict, const pybind11::object& old, const pybind11::object& now);
 
  private:
   struct Facts {
+    at::TensorImpl* impl;
     at::ScalarType dtype;
+    at::Device device;
     bool requires_grad;
     std::vector<int64_t> sizes, strides;
-    bool operator==(const Facts&) const = default;
   };
-  static Facts facts_of(const at::Tensor& tensor);
-  static bool same(const at::Tensor& tensor, const Facts& facts);
+  struct Sequence {
+    pybind11::object container;
+    std::vector<PyObject*> items;
+    bool unchanged() const;
+  };
+  struct Parts {
+    pybind11::object function;
+    PyObject *code, *defaults, *keywords;
+    bool unchanged() const;
+  };
+  static Facts facts_of(PyObject* tensor);
+  static bool same(PyObject* tensor, const Facts& facts);
+  void add_dict(pybind11::dict dict, const pybind11::object& keys, pybind11::object names);
 
-  std::vector<pybind11::object> containers_;
-  std::vector<PyObject*> items_;  // of all containers, one after the other
-  std::vector<size_t> ends_;      // where each container's end
-  std::vector<at::Tensor> tensors_;
-  std::vector<Facts> facts_;
+  std::list<WatchedDict> dicts_;
+  std::vector<WatchedDict*> written_, always_;
+  std::vector<Sequence> sequences_;
+  std::vector<std::pair<pybind11::object, PyObject*>> cells_;
+  std::vector<Parts> functions_;
+  std::vector<std::pair<pybind11::object, unsigned int>> classes_;
+  std::vector<std::pair<pybind11::object, Facts>> tensors_;
+  pybind11::object slow_;
 };
 
 void bind_watch(pybind11::module_& m);

@@ -25,7 +25,7 @@ def mish(t, x):
 
 @aten("elu.default")
 def elu(t, x, alpha=1.0, scale=1.0, input_scale=1.0):
-    if input_scale != 1:
+    if input_scale != 1 or alpha < 0:
         return NotImplemented
     y = t.op("Elu", x, alpha=float(alpha))
     return y if scale == 1 else t.op("Mul", y, t.scalar(scale, x.dtype))
@@ -48,6 +48,8 @@ def leaky_relu(t, x, slope=0.01):
 
 @aten("prelu.default")
 def prelu(t, x, weight):
+    if x.rank == 0:
+        return NotImplemented
     if x.rank > 2 and weight.rank == 1:  # one slope a channel, and channels are axis 1
         weight = t.reshape(weight, [weight.dims[0], *[1] * (x.rank - 2)])
     return t.op("PRelu", x, weight)
@@ -60,7 +62,7 @@ def relu6(t, x):
 
 @aten("hardtanh.default")
 def hardtanh(t, x, low=-1, high=1):
-    return t.op("Clip", x, t.scalar(low, x.dtype), t.scalar(high, x.dtype))
+    return t.ort("HardTanh", x, low=float(low), high=float(high))
 
 
 @aten("hardsigmoid.default")
@@ -75,6 +77,8 @@ def hardswish(t, x):
 
 @aten("softplus.default")
 def softplus(t, x, beta=1, threshold=20):
+    if threshold > 80:
+        return NotImplemented  # exp(x beta) overflows, and torch says infinity
     scaled = x if beta == 1 else t.op("Mul", x, t.scalar(beta, x.dtype))
     y = t.op("Softplus", scaled)
     y = y if beta == 1 else t.op("Div", y, t.scalar(beta, x.dtype))
@@ -83,22 +87,33 @@ def softplus(t, x, beta=1, threshold=20):
 
 @aten("log_sigmoid.default")
 def log_sigmoid(t, x):
-    return t.op("Neg", t.op("Softplus", t.op("Neg", x)))
+    return t.op("Sub", t.scalar(0, x.dtype), t.op("Softplus", t.op("Neg", x)))
 
 
 @aten("threshold.default")
 def threshold(t, x, limit, value):
-    return t.op("Where", t.op("Greater", x, t.scalar(limit, x.dtype)), x, t.scalar(value, x.dtype))
+    low = t.op("LessOrEqual", x, t.scalar(limit, x.dtype))  # false for NaN, which stays
+    return t.op("Where", low, t.scalar(value, x.dtype), x)
+
+
+def _shrunk(t, x, lambd, zero, y):
+    """y outside of [-lambd, lambd], and for NaN; zero inside."""
+    low, high = t.scalar(-lambd, x.dtype), t.scalar(lambd, x.dtype)
+    inside = t.op("And", t.op("GreaterOrEqual", x, low), t.op("LessOrEqual", x, high))
+    return t.op("Where", inside, zero, y)
 
 
 @aten("softshrink.default")
 def softshrink(t, x, lambd=0.5):
-    return t.op("Shrink", x, lambd=float(lambd), bias=float(lambd))
+    positive = t.op("Greater", x, t.scalar(0, x.dtype))
+    step = t.op("Where", positive, t.scalar(lambd, x.dtype), t.scalar(-lambd, x.dtype))
+    zero = t.op("Mul", t.stop(x), t.scalar(0, x.dtype))  # with x's sign
+    return _shrunk(t, x, lambd, zero, t.op("Sub", x, step))
 
 
 @aten("hardshrink.default")
 def hardshrink(t, x, lambd=0.5):
-    return t.op("Shrink", x, lambd=float(lambd), bias=0.0)
+    return _shrunk(t, x, lambd, t.scalar(0, x.dtype), x)
 
 
 @aten("glu.default")

@@ -1,7 +1,5 @@
 """Element-wise arithmetic, comparisons, logic and casts."""
 
-import math
-
 import torch
 
 from .emit import FLOATING, is_value
@@ -55,29 +53,20 @@ def exp2(t, x):
     return t.op("Pow", t.scalar(2, dtype), t.cast(x, dtype))
 
 
-@aten("erfc.default")
-def erfc(t, x):
-    dtype = t.out_dtype()
-    return t.op("Sub", t.scalar(1, dtype), t.op("Erf", t.cast(x, dtype)))
+def _precise(name: str):
+    return lambda t, x: t.ort(name, t.cast(x, t.out_dtype()))
 
 
-def _log_to(base: float):
-    def rule(t, x):
-        dtype = t.out_dtype()
-        return t.op("Mul", t.op("Log", t.cast(x, dtype)), t.scalar(1 / math.log(base), dtype))
-
-    return rule
-
-
-aten("log2.default")(_log_to(2))
-aten("log10.default")(_log_to(10))
+for _name, _own in {"log1p": "Log1p", "expm1": "Expm1", "log2": "Log2"}.items():
+    aten(f"{_name}.default")(_precise(_own))
 
 
 @aten("trunc.default", "fix.default")
 def trunc(t, x):
     if x.dtype not in FLOATING:
         return x
-    return t.op("Mul", t.op("Sign", x), t.op("Floor", t.op("Abs", x)))
+    below = t.op("Less", x, t.scalar(0, x.dtype))
+    return t.op("Where", below, t.op("Ceil", x), t.op("Floor", x))
 
 
 @aten("frac.default")
@@ -94,14 +83,8 @@ def _scaled(t, y, alpha):
     return y if alpha == 1 else t.op("Mul", y, t.scalar(alpha, y.dtype))
 
 
-def _is_zero(y) -> bool:
-    return isinstance(y, (int, float)) and not isinstance(y, bool) and y == 0
-
-
 @aten("add.Tensor", "add.Scalar")
 def add(t, x, y, *, alpha=1):
-    if _is_zero(y) and x.dtype == t.out_dtype():
-        return x
     x, y = _pair(t, x, y)
     if x.dtype == "bool":
         return t.op("Or", x, y)
@@ -135,35 +118,65 @@ def div(t, x, y):
 
 @aten("div.Tensor_mode", "div.Scalar_mode")
 def div_mode(t, x, y, *, rounding_mode=None):
-    x, y = _pair(t, x, y)
     if rounding_mode == "floor":
         return _floor_divide(t, x, y)
-    quotient = t.op("Div", x, y)
-    return quotient if rounding_mode is None else trunc(t, quotient)
+    x, y = _pair(t, x, y)
+    if rounding_mode is None:
+        return t.op("Div", x, y)
+    return t.flat(trunc(t, t.op("Div", t.stop(x), t.stop(y))), x, y)
 
 
 @aten("floor_divide.default", "floor_divide.Scalar")
 def floor_divide(t, x, y):
-    return _floor_divide(t, *_pair(t, x, y))
+    if t.needs_gradient():
+        return NotImplemented  # torch has none, and says so
+    return _floor_divide(t, x, y)
 
 
 def _floor_divide(t, x, y):
-    if x.dtype in FLOATING:
-        return t.op("Floor", t.op("Div", x, y))
-    # ONNX divides integers towards zero; Mod has the sign of the divisor.
-    return t.op("Div", t.op("Sub", x, t.op("Mod", x, y, fmod=0)), y)
+    x, y = _pair(t, x, y)
+    if x.dtype not in FLOATING:
+        one_less = t.cast(_other_side(t, t.op("Mod", x, y, fmod=1), y), x.dtype)
+        return t.op("Sub", t.op("Div", x, y), one_less)  # ONNX divides integers towards zero
+    return t.flat(_floor_of_quotient(t, t.stop(x), t.stop(y)), x, y)
+
+
+def _floor_of_quotient(t, x, y):
+    """c10::div_floor_floating: by the remainder, as x / y may round up to the next integer."""
+    zero, one = t.scalar(0, x.dtype), t.scalar(1, x.dtype)
+    quotient, rest = t.op("Div", x, y), t.op("Mod", x, y, fmod=1)
+    whole = t.op("Div", t.op("Sub", x, rest), y)
+    whole = t.op("Where", _other_side(t, rest, y), t.op("Sub", whole, one), whole)
+    floor = t.op("Floor", whole)
+    up = t.op("Greater", t.op("Sub", whole, floor), t.scalar(0.5, x.dtype))
+    floor = t.op("Where", up, t.op("Add", floor, one), floor)
+    signed_zero = t.op("Mul", quotient, zero)
+    floor = t.op("Where", t.op("Equal", whole, zero), signed_zero, floor)
+    return t.op("Where", t.op("Equal", y, zero), quotient, floor)
+
+
+def _other_side(t, rest, y):
+    """Whether a remainder with the dividend's sign is on the other side of zero than y."""
+    zero = t.scalar(0, y.dtype)
+    differs = t.op("Xor", t.op("Less", rest, zero), t.op("Less", y, zero))
+    return t.op("And", differs, t.op("Not", t.op("Equal", rest, zero)))
 
 
 @aten("remainder.Tensor", "remainder.Scalar")
 def remainder(t, x, y):
+    if t.gradient_to(1):
+        return NotImplemented
     x, y = _pair(t, x, y)
-    if x.dtype in FLOATING:
-        return t.op("Sub", x, t.op("Mul", t.op("Floor", t.op("Div", x, y)), y))
-    return t.op("Mod", x, y, fmod=0)
+    if x.dtype not in FLOATING:
+        return t.op("Mod", x, y, fmod=0)
+    rest = t.op("Mod", x, y, fmod=1)
+    return t.op("Where", _other_side(t, rest, y), t.op("Add", rest, y), rest)
 
 
 @aten("fmod.Tensor", "fmod.Scalar")
 def fmod(t, x, y):
+    if t.gradient_to(1):
+        return NotImplemented
     return t.op("Mod", *_pair(t, x, y), fmod=1)
 
 
@@ -190,8 +203,27 @@ def minimum(t, x, y):
 
 @aten("lerp.Scalar", "lerp.Tensor")
 def lerp(t, start, end, weight):
-    weight = t.operand(weight, start.dtype)
-    return t.op("Add", start, t.op("Mul", weight, t.op("Sub", end, start)))
+    """From the end that is nearer, so that weights 0 and 1 give the ends themselves."""
+    difference = t.op("Sub", end, start)
+    if is_value(weight):
+        if t.needs_gradient():
+            return NotImplemented
+        near = t.op("Less", t.op("Abs", weight), t.scalar(0.5, weight.dtype))
+        return t.op("Where", near, _from_start(t, start, weight, difference),
+                    _from_end(t, end, weight, difference))  # fmt: skip
+    small = not isinstance(weight, (int, float)) or abs(weight) < 0.5
+    weight = t.scalar(weight, start.dtype)
+    return (_from_start(t, start, weight, difference) if small
+            else _from_end(t, end, weight, difference))  # fmt: skip
+
+
+def _from_start(t, start, weight, difference):
+    return t.op("Add", start, t.op("Mul", weight, difference))
+
+
+def _from_end(t, end, weight, difference):
+    rest = t.op("Sub", t.scalar(1, weight.dtype), weight)
+    return t.op("Sub", end, t.op("Mul", difference, rest))
 
 
 @aten("addcmul.default")
@@ -203,6 +235,8 @@ def addcmul(t, x, a, b, *, value=1):
 
 @aten("addcdiv.default")
 def addcdiv(t, x, a, b, *, value=1):
+    if t.gradient_to(2):
+        return NotImplemented
     dtype = t.out_dtype()
     quotient = t.op("Div", t.cast(a, dtype), t.cast(b, dtype))
     return t.op("Add", t.cast(x, dtype), _scaled(t, quotient, value))
@@ -227,10 +261,23 @@ def clamp_max(t, x, high):
 
 @aten("clamp.Tensor", "clip.Tensor")
 def clamp_tensor(t, x, low=None, high=None):
+    if low is not None and high is not None and t.needs_gradient():
+        return NotImplemented
     dtype = t.out_dtype()
     x = t.cast(x, dtype)
-    x = x if low is None else t.op("Max", x, t.cast(low, dtype))
-    return x if high is None else t.op("Min", x, t.cast(high, dtype))
+    low, high = (None if b is None else t.cast(b, dtype) for b in (low, high))
+    y = x if low is None else t.op("Max", x, low)
+    y = y if high is None else t.op("Min", y, high)
+    return _clamped_with_gradient(t, x, low, high, y) if t.needs_gradient() else y
+
+
+def _clamped_with_gradient(t, x, low, high, y):
+    """y, with torch's choice of whose gradient it is: x's at a bound, nobody's beside a NaN."""
+    beyond, within, bound = ("Less", "GreaterOrEqual", low)
+    if low is None:
+        beyond, within, bound = ("Greater", "LessOrEqual", high)
+    y = t.op("Where", t.op(beyond, x, bound), bound, t.stop(y))
+    return t.op("Where", t.op(within, x, bound), x, y)
 
 
 @aten("clamp_min.Tensor")
@@ -339,28 +386,20 @@ def undo_to(t, base, view, *_args, **_kwargs):
     return view
 
 
-for _name in ("float", "double", "half", "bfloat16", "long", "int", "bool"):
-    aten(f"{_name}.default", f"_cast_{_name.capitalize()}.default")(to)
+for _name in ("Float", "Double", "Half", "Long", "Int"):
+    aten(f"_cast_{_name}.default")(to)
 
 
 @aten("copy.default")
 def copy(t, x, source, non_blocking=False):
-    return t.expand(t.cast(source, x.dtype), x.dims)
+    return t.flat(t.expand(t.cast(source, x.dtype), x.dims), x)
 
 
 @aten("fill.Scalar", "fill.Tensor")
 def fill(t, x, value):
-    return t.full(x.dims, value, x.dtype)
+    return t.flat(t.full(x.dims, value, x.dtype), x)
 
 
 @aten("zero.default")
 def zero(t, x):
-    return t.full(x.dims, 0, x.dtype)
-
-
-@aten("logaddexp.default")
-def logaddexp(t, x, y):
-    x, y = _pair(t, x, y)
-    low = t.op("Neg", t.op("Abs", t.op("Sub", x, y)))
-    one = t.scalar(1, x.dtype)
-    return t.op("Add", t.op("Max", x, y), t.op("Log", t.op("Add", one, t.op("Exp", low))))
+    return t.flat(t.full(x.dims, 0, x.dtype), x)

@@ -22,7 +22,7 @@ FLOATING = {"float32", "float64", "float16", "bfloat16"}
 
 
 class MissingOp(Exception):
-    """The engine has no such op, or not for these types; the ATen op is kept whole instead."""
+    """The engine has no such op, or not for these types and sizes; the ATen op is kept whole."""
 
 
 class SymbolicFloat:
@@ -59,11 +59,11 @@ class Emitter:
         while given and given[-1] is None:
             given.pop()
         if self._known is not None and (f"{domain}::{name}" if domain else name) not in self._known:
-            raise MissingOp(name)
+            raise MissingOp(f"the engine has no op {name}")
         try:
             outs = self.g.emit(name, given, attrs, n, domain)
-        except RuntimeError as error:
-            raise MissingOp(str(error)) from error
+        except _refusal(type(self.g).__module__) as error:
+            raise MissingOp(str(error).partition("; node")[0]) from error
         return outs[0] if n == 1 else list(outs)
 
     def ort(self, name: str, *inputs: Any, n: int = 1, **attrs: Any) -> Any:
@@ -143,12 +143,19 @@ class Emitter:
     def concat(self, xs: Sequence[Any], axis: int) -> Any:
         return xs[0] if len(xs) == 1 else self.op("Concat", *xs, axis=axis)
 
-    def slice(self, x: Any, axis: int, start: Dim, end: Dim, step: int = 1) -> Any:
-        """x[start:end:step] along `axis`, with Python's meaning of bounds."""
+    def slice(
+        self, x: Any, axis: int, start: Dim, end: Dim, step: int = 1, inside: bool = True
+    ) -> Any:
+        """x[start:end:step] along `axis`, with Python's meaning of bounds.
+
+        `inside` says that symbolic bounds lie inside the axis, which is checked when sizes are
+        known; without it they are clamped, and the length is min and max of sizes.
+        """
         if start == 0 and step == 1 and end in (INT64_MAX, x.dims[axis]):
             return x
         bounds = (self._bound(start), self._bound(end))
-        return self.op("Slice", x, *bounds, self.ints([axis]), self.ints([step]))
+        attrs = {"inside": 1} if inside and self._known is not None else {}
+        return self.op("Slice", x, *bounds, self.ints([axis]), self.ints([step]), **attrs)
 
     def reduce(self, op: str, x: Any, axes: Sequence[int] | None, keepdim: bool) -> Any:
         """A Reduce* op; no axes means all."""
@@ -192,6 +199,12 @@ class Emitter:
         raise NotCapturable(
             f"the number {expr} is made of sizes by {name}, which has no translation"
         )
+
+
+@functools.cache
+def _refusal(module: str) -> type[Exception]:
+    """What the engine raises where its op does not take the types or sizes, and nothing else."""
+    return getattr(sys.modules[module], "NotAccepted", MissingOp)
 
 
 @functools.cache

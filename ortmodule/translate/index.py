@@ -22,7 +22,7 @@ def embedding_renorm(t, weight, index, max_norm, norm_type):
 @aten("gather.default")
 def gather(t, x, dim, index, *, sparse_grad=False):
     if x.rank == 0:
-        return x
+        return NotImplemented if index.rank else x
     axis = dim % x.rank
     return t.op("GatherElements", x, from_zero(t, index, x.dims[axis]), axis=axis)
 
@@ -107,17 +107,22 @@ def sort(t, x, *args, stable=None, dim=-1, descending=False):
     flags = [a for a in args if isinstance(a, bool)]
     dim = numbers[0] if numbers else dim
     descending = flags[-1] if flags else descending
-    axis = dim % max(x.rank, 1)
+    if x.rank == 0:
+        return NotImplemented
+    axis = dim % x.rank
     return t.op("TopK", x, t.sizes([x.dims[axis]]), n=2, axis=axis, largest=int(descending))
 
 
 @aten("argsort.default", "argsort.stable")
 def argsort(t, x, *args, **kwargs):
-    return sort(t, x, *args, **kwargs)[1]
+    found = sort(t, x, *args, **kwargs)
+    return found if found is NotImplemented else found[1]
 
 
 @aten("topk.default")
 def topk(t, x, k, dim=-1, largest=True, sorted=True):  # noqa: A002
+    if x.rank == 0 or not t.standard:
+        return NotImplemented  # which of several equal numbers it takes is torch's own choice
     attrs = {"largest": int(largest), "sorted": int(sorted)}
     return t.op("TopK", x, t.sizes([k]), n=2, axis=dim % x.rank, **attrs)
 

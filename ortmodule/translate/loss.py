@@ -52,10 +52,11 @@ def nll_loss(t, x, target, weight=None, reduction=1, ignore_index=-100):
     index = t.op("Where", valid, target, t.scalar(0, target.dtype))
     index = from_zero(t, index, x.dims[axis])
     picked = t.op("GatherElements", x, t.unsqueeze(index, [axis]), axis=axis)
-    picked = t.squeeze(picked, [axis])
+    zero = t.scalar(0, x.dtype)
+    picked = t.op("Where", valid, t.squeeze(picked, [axis]), zero)  # an ignored one may be infinite
     weights = t.cast(valid, x.dtype)
     if weight is not None:
-        weights = t.op("Mul", weights, t.op("Gather", weight, index, axis=0))
+        weights = t.op("Where", valid, t.op("Gather", weight, index, axis=0), zero)
     loss = t.op("Neg", t.op("Mul", picked, weights))
     if reduction == 0:
         return loss
@@ -79,11 +80,10 @@ def l1_loss(t, x, target, reduction=1):
 def _huber(t, x, target, delta: float):
     """d^2/2 where |d| < delta, else delta (|d| - delta/2)."""
     distance = t.op("Abs", t.op("Sub", x, target))
-    half = t.scalar(0.5, x.dtype)
-    small = t.op("Mul", half, t.op("Mul", distance, distance))
-    large = t.op("Sub", distance, t.scalar(0.5 * delta, x.dtype))
-    large = large if delta == 1 else t.op("Mul", t.scalar(delta, x.dtype), large)
-    return t.op("Where", t.op("Less", distance, t.scalar(delta, x.dtype)), small, large)
+    # m (d - m / 2) with m = min(d, delta), which is the slope: no branch meets an infinity.
+    slope = t.stop(t.op("Min", distance, t.scalar(delta, x.dtype)))
+    half = t.op("Mul", slope, t.scalar(0.5, x.dtype))
+    return t.op("Mul", slope, t.op("Sub", distance, half))
 
 
 @aten("huber_loss.default")
@@ -126,9 +126,11 @@ def binary_cross_entropy_with_logits(t, x, target, weight=None, pos_weight=None,
 @aten("kl_div.default")
 def kl_div(t, x, target, reduction=1, *, log_target=False):
     """y (log y - x), zero where y is zero; exp(y) (y - x) with log_target."""
+    if t.gradient_to(1):
+        return NotImplemented
     if log_target:
         return _reduced(t, t.op("Mul", t.op("Exp", target), t.op("Sub", target, x)), reduction)
     zero, one = t.scalar(0, x.dtype), t.scalar(1, x.dtype)
-    positive = t.op("Greater", target, zero)
-    entropy = t.op("Mul", target, t.op("Log", t.op("Where", positive, target, one)))
+    is_zero = t.op("Equal", target, zero)
+    entropy = t.op("Mul", target, t.op("Log", t.op("Where", is_zero, one, target)))
     return _reduced(t, t.op("Sub", entropy, t.op("Mul", target, x)), reduction)

@@ -50,6 +50,11 @@ def einsum(t, equation, operands, *, path=None):
     terms, out = _parse(equation, [x.rank for x in operands])
     if terms is None or any(len(set(term)) != len(term) for term in terms):
         return NotImplemented  # a repeated letter is a diagonal
+    wide = {}
+    for x, term in zip(operands, terms, strict=True):
+        wide |= {c: d for c, d in zip(term, x.dims, strict=True) if d != 1}
+    given = [_without_ones(t, x, term, wide) for x, term in zip(operands, terms, strict=True)]
+    operands, terms = [x for x, _ in given], [term for _, term in given]
     value, letters = operands[0], terms[0]
     for i, (other, theirs) in enumerate(zip(operands[1:], terms[1:], strict=False), start=2):
         later = set(out).union(*map(set, terms[i:]))
@@ -59,6 +64,12 @@ def einsum(t, equation, operands, *, path=None):
         value = t.reduce("ReduceSum", value, gone, keepdim=False)
         letters = "".join(c for c in letters if c in out)
     return t.transpose(value, [letters.index(c) for c in out])
+
+
+def _without_ones(t, x, term: str, wide: dict):
+    """x without the axes of one that broadcast against another operand's."""
+    gone = [i for i, c in enumerate(term) if x.dims[i] == 1 and c in wide]
+    return t.squeeze(x, gone), "".join(c for i, c in enumerate(term) if i not in gone)
 
 
 def _parse(equation: str, ranks: list[int]) -> tuple[list[str] | None, str]:

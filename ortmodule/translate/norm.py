@@ -18,6 +18,8 @@ def layer_norm(t, x, shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True)
 
 @aten("native_layer_norm.default")
 def native_layer_norm(t, x, shape, weight, bias, eps):
+    if t.needs_gradient() and (t.uses(1) or t.uses(2)):
+        return NotImplemented  # no gradient flows through mean and inv_std
     axis = -len(shape)
     weight = weight if weight is not None else _ones(t, x.dims[axis:], x.dtype)
     return t.op("LayerNormalization", x, weight, bias, n=3, axis=axis, epsilon=float(eps))

@@ -4,6 +4,7 @@ Called by translator.py. An aten node's inputs are the operator's tensors in the
 arguments; the other arguments are attributes under their own names, sizes and dtypes as text.
 """
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from .emit import FLOATING, dtype_name, is_value
 
 _RANDOM = torch.Tag.nondeterministic_seeded
-_OWN_ATTRS = {"schema", "types", "effect"}
+_OWN_ATTRS = {"schema", "types", "effect", "reason"}
 
 
 def decompose(t: Any, args: list, kwargs: dict) -> Any:
@@ -48,11 +49,9 @@ def decompose(t: Any, args: list, kwargs: dict) -> Any:
 
 
 def _trace(target: Any, traced: tuple, tensors: list) -> fx.GraphModule | None:
-    args, kwargs = traced
-
     def call(flat):
         rest = iter(flat)
-        a, k = _replace(args, rest), _replace(kwargs, rest)
+        a, k = _replaced(traced, _is_tensor, rest)
         out = target(*a, **k)
         return list(out) if isinstance(out, (list, tuple)) else [out]
 
@@ -67,6 +66,10 @@ def _trace(target: Any, traced: tuple, tensors: list) -> fx.GraphModule | None:
     return program
 
 
+def _is_tensor(x: Any) -> bool:
+    return isinstance(x, torch.Tensor)
+
+
 def _guard_count(tensors: list) -> int:
     for tensor in tensors:
         for size in tensor.shape:
@@ -75,22 +78,28 @@ def _guard_count(tensors: list) -> int:
     return 0
 
 
-def emit_opaque(t: Any, args: list, kwargs: dict) -> Any:
-    """The running op as a node of domain aten; sets `t.flows`: which outputs carry a gradient."""
+def emit_opaque(t: Any, args: list, kwargs: dict, reason: str) -> Any:
+    """The running op as a node of domain aten, with the reason why it is one; sets `t.flows`: which
+    outputs carry a gradient."""
     target = _operator(t.target)
     inputs: list[Any] = []
     attrs: dict[str, Any] = {}
+    val = t.node.meta.get("val")  # None: it only checks, and may raise
+    outs = list(val) if isinstance(val, (list, tuple)) else [val] * (val is not None)
+    t.flows, without = _flows(t, outs)
+    values = enumerate(_value_leaves((args, kwargs)))
+    stopped = (t.stop(value) if k in without else value for k, value in values)
+    args, kwargs = _replaced((args, kwargs), is_value, stopped)
     for i, argument in enumerate(target._schema.arguments):
         value = args[i] if i < len(args) else kwargs.get(argument.name, argument.default_value)
         attrs[argument.name] = _encode(t, argument, value, inputs)
-    val = t.node.meta.get("val")  # None: it only checks, and may raise
-    outs = list(val) if isinstance(val, (list, tuple)) else [val] * (val is not None)
     if clash := _OWN_ATTRS & attrs.keys():
         t.refuse(f"its argument {min(clash)} has the name of an attribute of every aten node")
     attrs["schema"] = target.name()
     attrs["types"] = [_type_of(t, v) for v in outs]
-    attrs["effect"] = int(not outs or _draws(t.target, target, args))
-    t.flows = _flows(t, outs)
+    checks = not outs or "assert" in target.name()
+    attrs["effect"] = int(checks or _draws(t.target, target, args))
+    attrs["reason"] = reason
     name = target.name().rpartition("::")[2]
     values = list(t.g.emit(name, inputs, attrs, len(outs), "aten"))
     if t.flows is None:
@@ -152,50 +161,59 @@ def _number(t: Any, value: Any) -> Any:
     return value
 
 
-def _flows(t: Any, outs: list) -> list[bool] | None:
-    """For each output whether a gradient flows to it: asked of torch, on fake tensors.
+def _flows(t: Any, outs: list) -> tuple[list[bool] | None, set[int]]:
+    """For each output whether a gradient flows to it, and the tensors that are given none although
+    they ask: asked of torch, on fake tensors.
 
     They have the first call's sizes: symbolic ones would add guards, and take sympy for ever. None
     means wherever a gradient may. What torch has no gradient for is refused here, not in a
     backward.
     """
     if not t.needs_gradient() or not outs or t.target.namespace == "ortmodule":
-        return None
-    leaves: list[torch.Tensor] = []
+        return None, set()
+    given: list[torch.Tensor] = []
     try:
         with FakeTensorMode(), torch.enable_grad():
-            args, kwargs = t.traced_arguments(lambda val, tainted: _sample(val, tainted, leaves))
+            args, kwargs = t.traced_arguments(lambda val, tainted: _sample(val, tainted, given))
             found = t.target(*args, **kwargs)
             found = list(found) if isinstance(found, (list, tuple)) else [found]
             ends = [tensor for tensor in found if tensor.requires_grad]
             for tensor in ends:
                 if tensor.grad_fn.name().endswith("NotImplemented"):
                     raise NotImplementedError("its derivative is not implemented")
-            if ends:
-                dy = [torch.empty_like(tensor) for tensor in ends]
-                torch.autograd.grad(ends, leaves, dy, allow_unused=True)
+            without = _without_gradient(given, ends) if ends else set()
     except Exception as error:
         if "is not implemented" in str(error):
             t.refuse(f"torch has no gradient for it: {error}")
-        return None  # it takes real tensors to tell
-    return [tensor.requires_grad for tensor in found]
+        return None, set()  # it takes real tensors to tell
+    return [tensor.requires_grad for tensor in found], without
 
 
-def _sample(val: Any, tainted: bool, leaves: list) -> Any:
-    """A traced value with the first call's sizes; `leaves` collects those that need a gradient."""
+def _without_gradient(given: list, ends: list) -> set[int]:
+    leaves = [k for k, tensor in enumerate(given) if tensor.requires_grad]
+    dy = [torch.empty_like(tensor) for tensor in ends]
+    grads = torch.autograd.grad(ends, [given[k] for k in leaves], dy, allow_unused=True)
+    if all(grad is None for grad in grads):
+        raise NotImplementedError("a gradient of it is not implemented for these arguments")
+    return {k for k, grad in zip(leaves, grads, strict=True) if grad is None}
+
+
+def _sample(val: Any, tainted: bool, given: list) -> Any:
+    """A traced value with the first call's sizes; `given` collects the tensors."""
     if isinstance(val, torch.SymInt):
         return int(val.node.hint)
     if not isinstance(val, torch.Tensor):
         return val
-    sizes, strides = ([_sample(d, False, leaves) for d in x] for x in (val.shape, val.stride()))
+    sizes, strides = ([_sample(d, False, given) for d in x] for x in (val.shape, val.stride()))
     tensor = torch.empty_strided(sizes, strides, dtype=val.dtype)
     if tainted and val.is_floating_point():
-        leaves.append(tensor.requires_grad_())
+        tensor.requires_grad_()
+    given.append(tensor)
     return tensor
 
 
 def _tensor_leaves(tree: Any) -> list[torch.Tensor]:
-    return [x for x in _leaves(tree) if isinstance(x, torch.Tensor)]
+    return [x for x in _leaves(tree) if _is_tensor(x)]
 
 
 def _value_leaves(tree: Any) -> list[Any]:
@@ -210,11 +228,12 @@ def _leaves(tree: Any) -> list[Any]:
     return [tree]
 
 
-def _replace(tree: Any, rest: Any) -> Any:
-    if isinstance(tree, torch.Tensor):
+def _replaced(tree: Any, replaces: Callable[[Any], bool], rest: Iterator) -> Any:
+    """The tree with the next of `rest` for each leaf that `replaces` names."""
+    if replaces(tree):
         return next(rest)
     if isinstance(tree, (list, tuple)):
-        return [_replace(x, rest) for x in tree]
+        return [_replaced(x, replaces, rest) for x in tree]
     if isinstance(tree, dict):
-        return {k: _replace(v, rest) for k, v in tree.items()}
+        return {k: _replaced(v, replaces, rest) for k, v in tree.items()}
     return tree

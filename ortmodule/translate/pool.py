@@ -36,6 +36,8 @@ def _average_pool(space: int):
     def rule(
         t, x, kernel, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor=None
     ):
+        if divisor is not None and ceil_mode:
+            return NotImplemented  # a window over the edge has fewer cells
         kernel = _many(kernel, space)
         attrs = {
             "kernel_shape": kernel,
@@ -58,7 +60,7 @@ def _average_pool(space: int):
 def _adaptive(space: int, average: bool):
     def rule(t, x, size):
         size = _many(size, space)
-        if all(s == 1 for s in size):
+        if all(s == 1 for s in size) and (average or not t.needs_gradient()):
             axes = range(x.rank - space, x.rank)
             if x.rank == space + 2:
                 return t.op("GlobalAveragePool" if average else "GlobalMaxPool", x)

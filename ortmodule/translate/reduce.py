@@ -20,11 +20,23 @@ def _reducer(onnx: str):
     return rule
 
 
-for _name, _onnx in {"sum": "ReduceSum", "mean": "ReduceMean"}.items():
-    aten(f"{_name}.default", f"{_name}.dim", f"{_name}.dim_IntList")(_reducer(_onnx))
-aten("prod.default", "prod.dim_int")(_reducer("ReduceProd"))
-aten("amax.default", "max.default")(_reducer("ReduceMax"))
-aten("amin.default", "min.default")(_reducer("ReduceMin"))
+aten("sum.default", "sum.dim_IntList")(_reducer("ReduceSum"))
+aten("mean.default", "mean.dim")(_reducer("ReduceMean"))
+aten("amax.default")(_reducer("ReduceMax"))
+aten("amin.default")(_reducer("ReduceMin"))
+
+
+def _value_alone(onnx: str):
+    """torch's gradient has rules of its own for NaNs, and for a product for zeros."""
+    rule = _reducer(onnx)
+    return lambda t, *args, **kwargs: (
+        NotImplemented if t.needs_gradient() else rule(t, *args, **kwargs)
+    )
+
+
+aten("prod.default", "prod.dim_int")(_value_alone("ReduceProd"))
+aten("max.default")(_value_alone("ReduceMax"))
+aten("min.default")(_value_alone("ReduceMin"))
 
 
 def _extremum(argument: str):
@@ -85,25 +97,20 @@ def _count(t, x, axes):
 
 def _moments(t, x, dim, correction, keepdim):
     axes = _axes(dim)
-    center = t.reduce("ReduceMean", x, axes, keepdim=True)
+    # Its slope is nothing, as the offsets add up to zero.
+    center = t.stop(t.reduce("ReduceMean", x, axes, keepdim=True))
     offset = t.op("Sub", x, center)
     squares = t.reduce("ReduceSum", t.op("Mul", offset, offset), axes, keepdim)
     correction = 1 if correction is None else correction
     if isinstance(correction, float) and not correction.is_integer():
         return NotImplemented
     count = t.scalar(f"max({_count(t, x, axes)} - {int(correction)}, 0)", x.dtype)
-    center = center if keepdim else t.squeeze(center, _squeezed(x, axes))
-    return t.op("Div", squares, count), center
-
-
-def _squeezed(x, axes):
-    return [a % x.rank for a in axes] if axes else list(range(x.rank))
+    return t.op("Div", squares, count)
 
 
 @aten("var.correction")
 def var(t, x, dim=None, *, correction=None, keepdim=False):
-    found = _moments(t, x, dim, correction, keepdim)
-    return found if found is NotImplemented else found[0]
+    return _moments(t, x, dim, correction, keepdim)
 
 
 @aten("var.default", "var.dim")
@@ -116,24 +123,29 @@ def var_unbiased(t, x, dim=None, unbiased=True, keepdim=False):
 @aten("std.correction")
 def std(t, x, dim=None, *, correction=None, keepdim=False):
     found = var(t, x, dim, correction=correction, keepdim=keepdim)
-    return found if found is NotImplemented else t.op("Sqrt", found)
+    return found if found is NotImplemented else t.ort("SafeSqrt", found)
 
 
 @aten("std.default", "std.dim")
 def std_unbiased(t, x, dim=None, unbiased=True, keepdim=False):
-    return t.op("Sqrt", var_unbiased(t, x, dim, unbiased, keepdim))
+    return t.ort("SafeSqrt", var_unbiased(t, x, dim, unbiased, keepdim))
 
 
 @aten("var_mean.correction")
 def var_mean(t, x, dim=None, *, correction=None, keepdim=False):
     found = _moments(t, x, dim, correction, keepdim)
-    return found if found is NotImplemented else list(found)
+    if found is NotImplemented:
+        return found
+    mean = t.reduce("ReduceMean", x, _axes(dim), keepdim)
+    return [found, t.op("Where", t.op("IsInf", mean), t.scalar(math.nan, x.dtype), mean)]
 
 
 @aten("linalg_vector_norm.default")
 def vector_norm(t, x, ord=2, dim=None, keepdim=False, *, dtype=None):
     x = t.cast(x, t.out_dtype())
     axes = _axes(dim)
+    if ord not in (1, 2) and t.needs_gradient():
+        return NotImplemented
     if ord == 2:
         return t.reduce("ReduceL2", x, axes, keepdim)
     size = t.op("Abs", x)

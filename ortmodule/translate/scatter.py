@@ -11,24 +11,26 @@ _REDUCE = {"add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax":
 def scatter(t, x, dim, index, src, *, reduce=None):
     if reduce == "multiply" and t.needs_gradient():
         return NotImplemented
-    axis = dim % x.rank
+    axis = dim % max(x.rank, 1)
     src = t.cast(src, x.dtype) if hasattr(src, "dims") else t.full(index.dims, src, x.dtype)
     return _scatter(t, x, axis, index, src, _REDUCE[reduce] if reduce else "none")
 
 
 @aten("scatter_add.default")
 def scatter_add(t, x, dim, index, src):
-    return _scatter(t, x, dim % x.rank, index, src, "add")
+    return _scatter(t, x, dim % max(x.rank, 1), index, src, "add")
 
 
 @aten("scatter_reduce.two")
 def scatter_reduce(t, x, dim, index, src, reduce, *, include_self=True):
     if not include_self or reduce == "mean" or (reduce != "sum" and t.needs_gradient()):
         return NotImplemented
-    return _scatter(t, x, dim % x.rank, index, src, _REDUCE[reduce])
+    return _scatter(t, x, dim % max(x.rank, 1), index, src, _REDUCE[reduce])
 
 
 def _scatter(t, x, axis, index, src, reduction):
+    if x.rank == 0 or index.rank == 0:
+        return NotImplemented
     index = from_zero(t, index, x.dims[axis])
     for i in range(index.rank):  # torch lets src be larger than index
         if src.dims[i] != index.dims[i]:
@@ -55,12 +57,16 @@ def index_add(t, x, dim, index, source, *, alpha=1):
 
 @aten("index_copy.default")
 def index_copy(t, x, dim, index, source):
+    if x.rank == 0 or index.rank == 0:
+        return NotImplemented
     index = from_zero(t, index, x.dims[dim])
     return _along(t, x, dim, index, t.cast(source, x.dtype), "none")
 
 
 @aten("index_fill.int_Scalar", "index_fill.int_Tensor")
 def index_fill(t, x, dim, index, value):
+    if x.rank == 0 or index.rank == 0:
+        return NotImplemented
     axis = dim % x.rank
     dims = [d if i != axis else index.dims[0] for i, d in enumerate(x.dims)]
     index = t.cast(index, "int64")  # here torch takes negative positions

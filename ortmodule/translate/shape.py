@@ -13,12 +13,21 @@ def _undo_same(t, base, view, *_args, **_kwargs):
 
 
 _IDENTITIES = (
-    "contiguous.default", "clone.default", "alias.default", "lift_fresh_copy.default",
+    "contiguous.default", "alias.default", "lift_fresh_copy.default",
     "lift_fresh.default", "lift.default", "resolve_conj.default", "resolve_neg.default",
     "conj.default", "real.default",
 )  # fmt: skip
 aten(*_IDENTITIES)(_same)
 inverse(*_IDENTITIES)(_undo_same)
+
+
+@aten("clone.default")
+def clone(t, x, *_args, **_kwargs):
+    """A value of its own: hooks on a returned copy do not see what passes the original."""
+    return t.op("Identity", x) if t.refs[0].tainted else x
+
+
+inverse("clone.default")(_undo_same)
 
 
 @aten("detach.default", "detach_copy.default")
@@ -116,7 +125,10 @@ def expand(t, x, *_args, **_kwargs):
 @aten("slice.Tensor")
 def slice_(t, x, dim=0, start=None, end=None, step=1):
     axis = dim % x.rank
-    return t.slice(x, axis, 0 if start is None else start, INT64_MAX if end is None else end, step)
+    bounds = (0 if start is None else start, INT64_MAX if end is None else end, step)
+    y = t.slice(x, axis, *bounds)
+    # torch knows from its guards whether a bound lies inside; where it does not, it is clamped.
+    return y if list(y.dims) == t.out_dims() else t.slice(x, axis, *bounds, inside=False)
 
 
 @inverse("slice.Tensor")
@@ -216,6 +228,9 @@ def cat(t, xs, dim=0):
     dtype = t.out_dtype()
     # torch lets an empty vector be joined to anything; transformers' caches start as one.
     full = [x for x in xs if list(x.dims) != [0]] or xs[:1]
+    dropped = [i for i, x in enumerate(xs) if list(x.dims) == [0]]
+    if any(t.gradient_to(0, i) for i in dropped):
+        return NotImplemented  # an empty one has a gradient too
     return t.concat([t.cast(x, dtype) for x in full], dim % full[0].rank)
 
 
@@ -276,9 +291,21 @@ def pad(t, x, pads, mode="constant", value=None):
         mode, value = "constant", mode
     onnx = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
     axes = [x.rank - 1 - i for i in range(len(pads) // 2)]
+    if mode == "circular" and not all(_once_around(x, *ends) for ends in _ends(axes, pads)):
+        return NotImplemented
     amounts = t.sizes([*pads[0::2], *pads[1::2]])
     fill = t.scalar(value or 0, x.dtype) if mode == "constant" else None
     return t.op("Pad", x, amounts, fill, t.ints(axes), mode=onnx[mode])
+
+
+def _ends(axes, pads):
+    return zip(axes, pads[0::2], pads[1::2], strict=True)
+
+
+def _once_around(x, axis, before, after):
+    """torch's own circular padding has meanings of its own beyond this."""
+    numbers = all(isinstance(n, int) for n in (x.dims[axis], before, after))
+    return numbers and before >= 0 and after >= 0 and max(before, after) <= x.dims[axis]
 
 
 for _rank in (1, 2, 3):
@@ -301,6 +328,8 @@ def triu(t, x, diagonal=0):
 
 @aten("unfold.default")
 def unfold(t, x, dim, size, step):
+    if x.rank == 0:
+        return NotImplemented
     axis = dim % x.rank
     count = t.out_dims()[axis]
     starts = t.op("Range", t.scalar(0, "int64"), t.g.size(count), t.scalar(1, "int64"))

@@ -7,6 +7,7 @@ outputs and the memory that forward wrote to. In-place ops become functional her
 import contextlib
 import dataclasses
 import operator
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from ..errors import NeedsExactSizes, NotCapturable
 from ..interface import Input
 from ..saved import storage_key
 from ..sizes import dim_of
-from .emit import FLOATING, Emitter, MissingOp, SymbolicFloat, dtype_name
+from .emit import FLOATING, Emitter, MissingOp, SymbolicFloat, dtype_name, is_value
 from .opaque import decompose, emit_opaque
 from .provenance import place_of_node
 from .refs import Link, Ref, Storage
@@ -29,8 +30,6 @@ from .returned import Returned, returned
 _SKIPPED = {
     "_assert_tensor_metadata.default",
     "_assert_scalar.default",
-    "_assert_async.msg",
-    "_assert_async.default",
     "sym_constrain_range_for_size.default",
     "sym_constrain_range.default",
 }
@@ -68,12 +67,14 @@ def translate(
     placeholders: Sequence[Placeholder],
     grad_enabled: bool,
     share_memory: bool = True,
+    standard: bool = False,
 ) -> Translated:
     """Emits `program` into `graph`. Raises NotCapturable naming op, module, file and line.
 
     share_memory: outputs that share memory are views of one output or input, else all are values.
+    standard: for a file, where an op of the standard goes before one that is exactly torch's.
     """
-    t = Translator(graph, grad_enabled)
+    t = Translator(graph, grad_enabled, standard)
     refs, seen = [], {}
     nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
     for node, placeholder in zip(nodes, placeholders, strict=True):
@@ -91,6 +92,8 @@ def translate(
             t.refuse(error.reason, kind=type(error))
         raise
     except Exception as error:  # a defect of ours costs the speed, not the training
+        if os.environ.get("ORTMODULE_CHECK") == "1":
+            raise
         t.node, t.target = t.latest, getattr(t.latest, "target", None)
         t.refuse(f"its translation failed: {type(error).__name__}: {error}")
 
@@ -98,7 +101,7 @@ def translate(
 class Translator(Emitter):
     """The state of one translation; the `t` of every rule."""
 
-    def __init__(self, graph: Any, grad_enabled: bool):
+    def __init__(self, graph: Any, grad_enabled: bool, standard: bool = False):
         super().__init__(graph)
         self.inputs: list[Input] = []
         self.storages: list[Storage] = []
@@ -109,6 +112,7 @@ class Translator(Emitter):
         self.given: tuple = ()
         self.flows: list[bool] | None = None
         self.target: OpOverload | None = None
+        self.standard = standard
         self._grad_enabled = grad_enabled
         self._no_grad_depth = 0
         self._recompute_depth = 0
@@ -163,6 +167,22 @@ class Translator(Emitter):
     def needs_gradient(self) -> bool:
         """Whether a gradient flows to the running op's arguments."""
         return self._grad_enabled and self._no_grad_depth == 0 and any_tainted(self.given)
+
+    def gradient_to(self, position: int, item: int | None = None) -> bool:
+        """Whether a gradient flows to the running op's argument `position`, or to one of its
+        items."""
+        args = self.given[0]
+        if not self.needs_gradient() or len(args) <= position:
+            return False
+        return any_tainted(args[position] if item is None else args[position][item])
+
+    def flat(self, value: Any, *sources: Any) -> Any:
+        """`value` without a slope: the gradient of each source is zero, but it is there, as it is
+        in torch."""
+        for source in sources if self.needs_gradient() else ():
+            if is_value(source) and source.dtype in FLOATING:
+                value = self.op("Where", self.scalar(False, "bool"), source, value)
+        return value
 
     def traced_arguments(self, change: Callable[[Any, bool], Any]) -> tuple:
         """The running op's (args, kwargs) as traced, each value through change(val, tainted)."""
@@ -261,6 +281,8 @@ class Translator(Emitter):
         val = node.meta.get("val")
         if isinstance(val, _SYMBOLIC):
             return self._number(val)
+        if isinstance(val, (list, tuple)) and all(isinstance(v, (int, *_SYMBOLIC)) for v in val):
+            return [self._number(v) if isinstance(v, _SYMBOLIC) else v for v in val]
         args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: env[n])
         self.target = node.target
         if isinstance(node.target, HigherOrderOperator):
@@ -296,13 +318,17 @@ class Translator(Emitter):
         self.refs, self.given = list(args), (args, kwargs)
         args, kwargs = self._read((list(args), kwargs))
         rule = RULES.get(name)
+        reason = "the engine has no op for it"
         if rule is not None:
-            with contextlib.suppress(MissingOp):
+            try:
                 outs = rule(self, *args, **kwargs)
                 if outs is not NotImplemented:
                     return outs
+                reason = "the engine's op is not torch's for these arguments"
+            except MissingOp as missing:
+                reason = str(missing)
         outs = decompose(self, args, kwargs)
-        return emit_opaque(self, args, kwargs) if outs is None else outs
+        return emit_opaque(self, args, kwargs, reason) if outs is None else outs
 
     def _read(self, tree: Any) -> Any:
         if isinstance(tree, Ref):

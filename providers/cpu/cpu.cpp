@@ -68,8 +68,19 @@ class CpuProvider final : public Provider {
     return regions;
   }
 
+  // Every error names a node: a library's does not.
   std::unique_ptr<Kernel> prepare(const Region& region, const Binding& binding) const override {
-    if (region.kind == "tile") return prepare_tile(region, binding);
+    try {
+      return region.kind == "tile" ? prepare_tile(region, binding) : choose(region, binding);
+    } catch (const Error& error) {
+      if (std::string_view(error.what()).starts_with('[')) throw;
+      const Node& node = *region.nodes[0];
+      fail("[{}] {}; {}", node.qualified(), error.what(), node.describe());
+    }
+  }
+
+ private:
+  static std::unique_ptr<Kernel> choose(const Region& region, const Binding& binding) {
     check(region.nodes.size() == 1, "a cpu kernel runs one node, the region has {}",
           region.nodes.size());
     const Node& node = *region.nodes[0];

@@ -6,6 +6,7 @@
 
 #include "providers/cpu/parallel.h"
 #include "providers/cpu/provider.h"
+#include "providers/cpu/wrap.h"
 
 namespace ort::cpu {
 namespace {
@@ -80,6 +81,9 @@ std::unique_ptr<Kernel> gather_grad(const Request& r) {
   const Around x(whole, r.axis("axis", static_cast<int64_t>(whole.size())));
   const Indices indices(r, 1, "ort::GatherGrad");
   const int64_t padding = r.attrs().i("padding_idx", -1);
+  if (element_count(r.sizes(0)) != x.outer * indices.count() * x.inner)
+    r.refuse("dy has shape {}, indices have shape {}, x has shape {}", r.sizes(0), r.sizes(1),
+             whole);
   return make_kernel("GatherGrad", [=](const Args& args) {
     float* dx = output<float>(args);
     const float* dy = input<float>(args, 0);
@@ -148,10 +152,10 @@ void apply(Update how, T& to, T value) {
       to = value;
       break;
     case Update::add:
-      to = static_cast<T>(to + value);
+      to = wrapped_add(to, value);
       break;
     case Update::mul:
-      to = static_cast<T>(to * value);
+      to = wrapped_mul(to, value);
       break;
     case Update::max:
       to = std::max(to, value);

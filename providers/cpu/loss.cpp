@@ -1,6 +1,6 @@
 // Softmax cross entropy over class indices and its gradient, with torch's weights, ignored targets
-// and label smoothing. Probabilities are never stored: the gradient makes them again from
-// log_sum_exp.
+// and label smoothing. Probabilities are never stored: the gradient makes them again from each
+// row's maximum and sum.
 #include <cmath>
 #include <numeric>
 
@@ -120,15 +120,16 @@ class Rows {
   double all_ = 0;
 };
 
-// -log p of the target, smoothed over all classes.
+// -log p of the target, smoothed over all classes; `buffer` holds a row.
 float row_loss(const Settings& s, const Rows& rows, const Steps& steps, int64_t row, const float* x,
-               float lse) {
+               float top, float log_sum, float* buffer) {
   const int64_t t = rows.target(row);
-  const float own = rows.weight_of(t) * (lse - x[t]);
+  const float own = rows.weight_of(t) * (log_sum - (x[t] - top));
   if (s.smoothing == 0) return own;
-  const float sum = rows.weights() ? apply(steps.dot, x, rows.weights(), s.classes)
-                                   : apply(steps.sum, x, nullptr, s.classes);
-  const float all = rows.all_weights() * lse - sum;
+  apply_row(steps.minus, buffer, x, &top, s.classes);
+  const float sum = rows.weights() ? apply(steps.dot, buffer, rows.weights(), s.classes)
+                                   : apply(steps.sum, buffer, nullptr, s.classes);
+  const float all = rows.all_weights() * log_sum - sum;
   return (1 - s.smoothing) * own + s.smoothing / static_cast<float>(s.classes) * all;
 }
 
@@ -139,7 +140,7 @@ void finish_loss(const Settings& s, const Rows& rows, const float* losses, float
 
 std::unique_ptr<Kernel> cross_entropy(const Request& r) {
   const Settings s = settings_of(r, 0, 1);
-  const bool weighted = r.has(2), wants_lse = r.wants(1);
+  const bool weighted = r.has(2), wants_parts = r.wants(1);
   const Steps steps;
   const int most = omp_get_max_threads();
   const size_t floats = static_cast<size_t>(s.rows + most * 2 * s.classes);
@@ -160,9 +161,14 @@ std::unique_ptr<Kernel> cross_entropy(const Request& r) {
                 const float top = apply(steps.max, x, nullptr, s.classes);
                 apply_row(steps.minus, shifted, x, &top, s.classes);
                 apply_row(steps.exp, shifted, shifted, nullptr, s.classes);
-                const float lse = top + std::log(apply(steps.sum, shifted, nullptr, s.classes));
-                if (wants_lse) output<float>(args, 1)[row] = lse;
-                losses[row] = rows.ignored(row) ? 0.0f : row_loss(s, rows, steps, row, x, lse);
+                const float sum = apply(steps.sum, shifted, nullptr, s.classes);
+                if (wants_parts) {
+                  output<float>(args, 1)[2 * row] = top;
+                  output<float>(args, 1)[2 * row + 1] = sum;
+                }
+                losses[row] = rows.ignored(row)
+                                  ? 0.0f
+                                  : row_loss(s, rows, steps, row, x, top, std::log(sum), shifted);
               }
             },
             most);
@@ -171,13 +177,13 @@ std::unique_ptr<Kernel> cross_entropy(const Request& r) {
       floats * sizeof(float));
 }
 
-// g ((1 - e) w_t (p - [t]) + e / C (W p - w)) for every class.
+// g ((1 - e) w_t (p - [t]) + e / C (W p - w)) for every class; p comes as exp(x - top).
 void row_gradient(const Settings& s, const Rows& rows, const Steps& steps, int64_t row, float g,
-                  float* p) {
+                  float sum, float* p) {
   const int64_t t = rows.target(row);
   const float own = g * (1 - s.smoothing) * rows.weight_of(t);
   const float each = g * s.smoothing / static_cast<float>(s.classes);
-  const float factor = own + each * rows.all_weights();
+  const float factor = (own + each * rows.all_weights()) / sum;
   apply_row(steps.scale, p, p, &factor, s.classes);
   p[t] -= own;
   if (each != 0)
@@ -207,13 +213,13 @@ std::unique_ptr<Kernel> cross_entropy_grad(const Request& r) {
                   std::fill_n(p, s.classes, 0.0f);
                 } else {
                   const float* x = rows.logits(input<float>(args, 1), row, buffer);
-                  const float lse = input<float>(args, 3)[row];
-                  apply_row(steps.minus, p, x, &lse, s.classes);
+                  const float* parts = input<float>(args, 3) + 2 * row;
+                  apply_row(steps.minus, p, x, parts, s.classes);
                   apply_row(steps.exp, p, p, nullptr, s.classes);
                   const float g = s.reduction == Reduction::none
                                       ? dloss[row]
                                       : static_cast<float>(dloss[0] / total);
-                  row_gradient(s, rows, steps, row, g, p);
+                  row_gradient(s, rows, steps, row, g, parts[1], p);
                 }
                 if (s.inner != 1)
                   for (int64_t c = 0; c < s.classes; ++c) to[c * s.inner] = p[c];

@@ -87,8 +87,13 @@ struct Cut {
   Sizes strides;
 };
 
-Cut cut_of(const Sizes& whole, const std::vector<int64_t>& starts, const std::vector<int64_t>& axes,
-           const std::vector<int64_t>& steps) {
+// `sizes`: of the slice, which lies inside the whole or is refused.
+Cut cut_of(const Sizes& whole, const Sizes& sizes, const std::vector<int64_t>& starts,
+           const std::vector<int64_t>& axes, const std::vector<int64_t>& steps) {
+  check((axes.empty() || axes.size() == starts.size()) &&
+            (steps.empty() || steps.size() == starts.size()) && starts.size() <= whole.size(),
+        "[Slice] starts has {} elements, axes {}, steps {}", starts.size(), axes.size(),
+        steps.size());
   Cut cut;
   cut.strides = strides_of(whole);
   const Sizes own = cut.strides;
@@ -99,10 +104,15 @@ Cut cut_of(const Sizes& whole, const std::vector<int64_t>& starts, const std::ve
     const auto a = static_cast<size_t>(axis < 0 ? axis + rank : axis);
     const int64_t step = steps.empty() ? 1 : steps[i], size = whole[a];
     check(step != 0, "[Slice] a step is 0");
-    const int64_t start = starts[i] < 0 ? starts[i] + size : starts[i];
-    cut.offset +=
-        own[a] * std::clamp<int64_t>(start, 0, step > 0 ? size : std::max<int64_t>(size - 1, 0));
-    cut.strides[a] = own[a] * step;
+    const int64_t start = std::clamp<int64_t>(starts[i] < 0 ? starts[i] + size : starts[i], 0,
+                                              step > 0 ? size : std::max<int64_t>(size - 1, 0));
+    const int64_t last = sizes[a] - 1, room = step > 0 ? size - 1 - start : start;
+    check(last <= 0 || last <= room / (step > 0 ? step : -std::max(step, -INT64_MAX)),
+          "[Slice] {} elements from {} by {} do not fit an axis of {}", sizes[a], start, step,
+          size);
+    check(last != 0 || start < size, "[Slice] element {} of an axis of {}", start, size);
+    cut.offset += own[a] * start;
+    cut.strides[a] = last > 0 ? own[a] * step : own[a];
   }
   return cut;
 }
@@ -110,8 +120,11 @@ Cut cut_of(const Sizes& whole, const std::vector<int64_t>& starts, const std::ve
 // Operands of starts, axes and steps, of which the last two may be absent.
 class CutReader {
  public:
-  CutReader(const Request& r, size_t starts, size_t axes, size_t steps, Sizes whole)
-      : whole_(std::move(whole)), index_{starts, axes, steps} {
+  CutReader(const Request& r, size_t starts, size_t axes, size_t steps, Sizes whole, Sizes sizes)
+      : whole_(std::move(whole)), sizes_(std::move(sizes)), index_{starts, axes, steps} {
+    bool fits = sizes_.size() == whole_.size();
+    for (size_t i = 0; fits && i < sizes_.size(); ++i) fits = sizes_[i] <= whole_[i];
+    if (!fits) r.refuse("a slice of shape {} of {}", sizes_, whole_);
     for (int i = 0; i < 3; ++i)
       if (r.has(index_[i])) operand_[i] = r.in(index_[i]);
   }
@@ -119,18 +132,18 @@ class CutReader {
     std::vector<int64_t> values[3];
     for (int i = 0; i < 3; ++i)
       if (operand_[i].present) values[i] = read_ints(operand_[i], args.in[index_[i]]);
-    return cut_of(whole_, values[0], values[1], values[2]);
+    return cut_of(whole_, sizes_, values[0], values[1], values[2]);
   }
 
  private:
-  Sizes whole_;
+  Sizes whole_, sizes_;
   size_t index_[3];
   Operand operand_[3];
 };
 
 std::unique_ptr<Kernel> slice(const Request& r) {
-  const CutReader reader(r, 1, 3, 4, r.sizes(0));
   const Sizes sizes = r.out().sizes;
+  const CutReader reader(r, 1, 3, 4, r.sizes(0), sizes);
   const size_t bytes = width(r);
   return make_kernel("Slice", [=](const Args& args) {
     const Cut cut = reader.read(args);
@@ -150,7 +163,7 @@ void clear(void* memory, size_t bytes) {
 
 std::unique_ptr<Kernel> slice_grad(const Request& r) {
   const Sizes whole = r.out().sizes, sizes = r.sizes(0);
-  const CutReader reader(r, 1, 2, 3, whole);
+  const CutReader reader(r, 1, 2, 3, whole, sizes);
   const size_t bytes = width(r);
   return make_kernel("SliceGrad", [=](const Args& args) {
     clear(args.out[0], static_cast<size_t>(element_count(whole)) * bytes);
@@ -279,6 +292,8 @@ std::unique_ptr<Kernel> pad_kernel(const Request& r) {
   const DType dtype = r.in(0).dtype;
   const bool value = r.has(2);
   if (original.empty()) return view(r);
+  // Of no elements an axis may still be as long as it likes.
+  if (element_count(padded) == 0) return make_kernel("Pad", [](const Args&) {});
   return make_kernel("Pad", [=](const Args& args) {
     const auto sources =
         pad_sources(original, padded, read_ints(pads, args.in[1]),
@@ -295,6 +310,10 @@ std::unique_ptr<Kernel> pad_grad(const Request& r) {
   const std::string mode = r.attrs().s("mode", "reflect");
   const Operand pads = r.in(1), axes = r.has(2) ? r.in(2) : Operand{};
   if (original.empty()) return view(r);
+  if (element_count(padded) == 0)
+    return make_kernel("PadGrad", [original](const Args& args) {
+      clear(args.out[0], static_cast<size_t>(element_count(original)) * sizeof(float));
+    });
   return make_kernel("PadGrad", [=](const Args& args) {
     const auto sources =
         pad_sources(original, padded, read_ints(pads, args.in[1]),
@@ -317,7 +336,7 @@ std::unique_ptr<Kernel> trilu(const Request& r) {
   const bool upper = r.attrs().i("upper", 1) != 0, has_k = r.has(1);
   const size_t bytes = width(r);
   return make_kernel("Trilu", [=](const Args& args) {
-    const int64_t k = has_k ? *input<int64_t>(args, 1) : 0;
+    const int64_t k = has_k ? std::clamp(*input<int64_t>(args, 1), -rows - 1, cols + 1) : 0;
     parallel_for(all, all * cols, [&](int64_t begin, int64_t end, int) {
       for (int64_t row = begin; row < end; ++row) {
         // Columns from `edge` on are the upper part.

@@ -6,6 +6,7 @@
 
 #include "providers/cpu/parallel.h"
 #include "providers/cpu/provider.h"
+#include "providers/cpu/wrap.h"
 
 namespace ort::cpu {
 namespace {
@@ -53,23 +54,12 @@ class Broadcast {
 template <class T>
 using Arithmetic = T (*)(T, T);
 
-// Integers wrap; the C++ rules would leave signed overflow undefined.
-template <class T, class F>
-T wrapped(T a, T b, F f) {
-  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
-    using U = std::common_type_t<std::make_unsigned_t<T>, unsigned>;
-    return static_cast<T>(f(static_cast<U>(a), static_cast<U>(b)));
-  } else {
-    return static_cast<T>(f(a, b));
-  }
-}
-
 template <class T>
 T quotient(T a, T b) {
   if constexpr (std::is_integral_v<T>) {
     if (b == 0) fail("[Div] division of an integer by zero");
     if constexpr (std::is_signed_v<T>)
-      if (b == static_cast<T>(-1)) return wrapped<T>(T(0), a, [](auto x, auto y) { return x - y; });
+      if (b == static_cast<T>(-1)) return wrapped_sub<T>(T(0), a);
   }
   return static_cast<T>(a / b);
 }
@@ -93,8 +83,7 @@ T power(T x, double y) {
   if constexpr (std::is_integral_v<T>) {
     if (y >= 0 && y == std::floor(y) && y < 64) {
       T result = T(1);
-      for (int i = 0; i < static_cast<int>(y); ++i)
-        result = wrapped<T>(result, x, [](auto a, auto b) { return a * b; });
+      for (int i = 0; i < static_cast<int>(y); ++i) result = wrapped_mul(result, x);
       return result;
     }
   }
@@ -112,12 +101,9 @@ T smaller(T a, T b) {
 
 template <class T>
 Arithmetic<T> arithmetic(const std::string& op, bool fmod) {
-  if (op == "Add" || op == "Sum")
-    return [](T a, T b) { return wrapped<T>(a, b, [](auto x, auto y) { return x + y; }); };
-  if (op == "Sub")
-    return [](T a, T b) { return wrapped<T>(a, b, [](auto x, auto y) { return x - y; }); };
-  if (op == "Mul")
-    return [](T a, T b) { return wrapped<T>(a, b, [](auto x, auto y) { return x * y; }); };
+  if (op == "Add" || op == "Sum") return wrapped_add<T>;
+  if (op == "Sub") return wrapped_sub<T>;
+  if (op == "Mul") return wrapped_mul<T>;
   if (op == "Div") return quotient<T>;
   if (op == "Max") return larger<T>;
   if (op == "Min") return smaller<T>;
@@ -216,9 +202,8 @@ T unary_value(const std::string& op, T x) {
   if constexpr (std::is_same_v<T, bool>) {
     return op == "Not" ? !x : x;
   } else {
-    if (op == "Neg") return wrapped<T>(T(0), x, [](auto a, auto b) { return a - b; });
-    if (op == "Abs")
-      return x < T(0) ? wrapped<T>(T(0), x, [](auto a, auto b) { return a - b; }) : x;
+    if (op == "Neg") return wrapped_sub<T>(T(0), x);
+    if (op == "Abs") return x < T(0) ? wrapped_sub<T>(T(0), x) : x;
     if (op == "Sign") return x > T(0) ? T(1) : x < T(0) ? static_cast<T>(-1) : x - x;
     if (op == "Relu") return x < T(0) ? T(0) : x;
     if constexpr (std::is_integral_v<T>)
@@ -326,7 +311,7 @@ std::unique_ptr<Kernel> range(const Request& r) {
     dispatch(dtype, [&]<class T>() {
       const T start = *input<T>(args, 0), step = *input<T>(args, 2);
       for (int64_t i = 0; i < count; ++i)
-        output<T>(args)[i] = static_cast<T>(start + static_cast<T>(i) * step);
+        output<T>(args)[i] = wrapped_add(start, wrapped_mul(static_cast<T>(i), step));
     });
   });
 }

@@ -8,6 +8,7 @@
 #include "providers/cpu/provider.h"
 #include "providers/cpu/tile.h"
 #include "providers/cpu/tile_lower.h"
+#include "providers/cpu/wrap.h"
 
 namespace ort::cpu {
 namespace {
@@ -173,7 +174,7 @@ T fold_all(Fold fold, const T* x, const Sizes& inner, int64_t length, int64_t st
       const Wide value = x[offset + i * stride];
       switch (fold) {
         case Fold::prod:
-          result = static_cast<Wide>(result * value);
+          result = wrapped_mul(result, value);
           break;
         case Fold::max:
           result = first || value > result || value != value ? value : result;
@@ -182,7 +183,7 @@ T fold_all(Fold fold, const T* x, const Sizes& inner, int64_t length, int64_t st
           result = first || value < result || value != value ? value : result;
           break;
         default:
-          result = static_cast<Wide>(result + value);
+          result = wrapped_add(result, value);
           break;
       }
     }
@@ -293,7 +294,7 @@ std::unique_ptr<Kernel> cumulative_sum(const Request& r) {
         for (int64_t k = 0; k < x.size; ++k) {
           const int64_t at = start + (reverse ? x.size - 1 - k : k) * x.inner;
           const Wide before = sum;
-          sum = static_cast<Wide>(sum + input<T>(args, 0)[at]);
+          sum = wrapped_add<Wide>(sum, input<T>(args, 0)[at]);
           output<T>(args)[at] = static_cast<T>(exclusive ? before : sum);
         }
       }
@@ -320,6 +321,7 @@ std::unique_ptr<Kernel> top_k(const Request& r) {
   const Lines x(r.sizes(0), axis);
   const Operand& out = r.wants(0) ? r.out(0) : r.out(1);
   const int64_t k = out.sizes[static_cast<size_t>(axis)];
+  if (x.count() == 0) return make_kernel("TopK", [](const Args&) {});
   if (k > x.size) r.refuse("k is {}, the axis has {} elements", k, x.size);
   const bool largest = r.attrs().i("largest", 1) != 0;
   const bool wants_values = r.wants(0), wants_indices = r.wants(1);

@@ -110,7 +110,12 @@ Sizes broadcast_strides(const Sizes& sizes, const Sizes& to) {
   const Sizes own = strides_of(sizes);
   Sizes strides(to.size(), 0);
   const size_t extra = to.size() - sizes.size();
-  for (size_t i = 0; i < sizes.size(); ++i) strides[extra + i] = sizes[i] == 1 ? 0 : own[i];
+  check(sizes.size() <= to.size(), "shape {} does not broadcast to {}", sizes, to);
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    check(sizes[i] == 1 || sizes[i] == to[extra + i], "shape {} does not broadcast to {}", sizes,
+          to);
+    strides[extra + i] = sizes[i] == 1 ? 0 : own[i];
+  }
   return strides;
 }
 

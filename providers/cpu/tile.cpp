@@ -95,6 +95,13 @@ TileKernel::TileKernel(TileProgram program, std::string name)
     work_ += weight(i.op) * (over_rows(from) ? program_.rows : 1) *
              (over_cols(from) ? program_.cols : 1);
   }
+  // Without elements an axis may still be as long as it likes.
+  const bool makes_nothing =
+      std::all_of(program_.outputs.begin(), program_.outputs.end(), [&](const TilePort& port) {
+        return (over_rows(port.space) && program_.rows == 0) ||
+               (over_cols(port.space) && program_.cols == 0);
+      });
+  if (makes_nothing) row_tiles_ = 0;
   sum_stride_ = round_up(program_.cols);
   threads_ = threads_for(work_, row_tiles_ * col_tiles_);
 }

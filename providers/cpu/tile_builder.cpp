@@ -1,5 +1,6 @@
 // TileBuilder: values to instructions, products fused into sums, registers by liveness.
 #include <algorithm>
+#include <bit>
 
 #include "csrc/core/error.h"
 #include "providers/cpu/tile.h"
@@ -45,9 +46,12 @@ TileBuilder::Id TileBuilder::key_input() {
 
 TileBuilder::Id TileBuilder::constant(double value) {
   const float number = static_cast<float>(value);
+  const auto same = [](float a, float b) {  // the two zeros are two numbers
+    return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
+  };
   for (Id id = 0; id < static_cast<Id>(slots_.size()); ++id) {
     const TileSlot& slot = slots_[id];
-    if (slot.kind == TileSlot::Kind::constant && program_.constants[slot.index] == number)
+    if (slot.kind == TileSlot::Kind::constant && same(program_.constants[slot.index], number))
       return id;
   }
   program_.constants.push_back(number);

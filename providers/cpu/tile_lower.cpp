@@ -18,6 +18,9 @@ const std::map<std::string, Plain, std::less<>>& plain_ops() {
       {"Abs", {TileOp::abs, 1}},
       {"Exp", {TileOp::exp, 1}},
       {"Log", {TileOp::log, 1}},
+      {"ort::Log1p", {TileOp::log1p, 1}},
+      {"ort::Expm1", {TileOp::expm1, 1}},
+      {"ort::Log2", {TileOp::log2, 1}},
       {"Sqrt", {TileOp::sqrt, 1}},
       {"Reciprocal", {TileOp::reciprocal, 1}},
       {"Erf", {TileOp::erf, 1}},
@@ -120,8 +123,9 @@ TileBuilder::Id TileLowering::lower_power(Id x, Id exponent, std::optional<doubl
 
 TileBuilder::Id TileLowering::lower_clip(const Node& node) {
   Id result = of(node, 0);
-  if (node.has_input(1)) result = builder.emit(TileOp::max, result, of(node, 1));
-  if (node.has_input(2)) result = builder.emit(TileOp::min, result, of(node, 2));
+  // The bound comes first: of two zeros the second is taken, as torch keeps x's.
+  if (node.has_input(1)) result = builder.emit(TileOp::max, of(node, 1), result);
+  if (node.has_input(2)) result = builder.emit(TileOp::min, of(node, 2), result);
   return result;
 }
 

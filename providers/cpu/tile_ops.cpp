@@ -115,6 +115,9 @@ ORT_UNARY(Neg, hn::Neg(x))
 ORT_UNARY(Abs, hn::Abs(x))
 ORT_UNARY(Exp, vec_exp(d, x))
 ORT_UNARY(Log, vec_log(d, x))
+ORT_UNARY(Log1p, vec_log1p(d, x))
+ORT_UNARY(Expm1, vec_expm1(d, x))
+ORT_UNARY(Log2, vec_log2(d, x))
 ORT_UNARY(Sqrt, hn::Sqrt(x))
 ORT_UNARY(Reciprocal, hn::Div(hn::Set(d, 1.0f), x))
 ORT_UNARY(Erf, vec_erf(d, x))
@@ -278,6 +281,12 @@ TileFunction unary_function(TileOp op, int v) {
       return unary_variant<Exp>(v);
     case TileOp::log:
       return unary_variant<Log>(v);
+    case TileOp::log1p:
+      return unary_variant<Log1p>(v);
+    case TileOp::expm1:
+      return unary_variant<Expm1>(v);
+    case TileOp::log2:
+      return unary_variant<Log2>(v);
     case TileOp::sqrt:
       return unary_variant<Sqrt>(v);
     case TileOp::reciprocal:

@@ -23,6 +23,17 @@ struct Layout {
   std::map<ValueId, Space> spaces;  // of the values that the region makes
 };
 
+// The random key of a Dropout: no data.
+bool is_key(const Node& node, size_t operand) {
+  return node.is("ort::Dropout") && operand == 1;
+}
+
+bool is_key(const Region& region, ValueId id) {
+  return std::any_of(region.nodes.begin(), region.nodes.end(), [id](const Node* node) {
+    return node->is("ort::Dropout") && node->in[1] == id;
+  });
+}
+
 bool loadable(DType dtype) {
   return dtype == DType::f32 || dtype == DType::boolean || dtype == DType::f64 || is_integer(dtype);
 }
@@ -56,11 +67,14 @@ Verdict fits_types(const Node& node) {
   for (size_t i = 0; i < data_operands(node); ++i) {
     if (!node.has_input(i)) continue;
     const DType dtype = node.input(i).type().dtype;
-    if (node.is("ort::Dropout") && i == 1) continue;
+    if (is_key(node, i)) continue;
     const bool fits = cast ? loadable(dtype) : dtype == DType::f32 || dtype == DType::boolean;
     if (!fits) return Verdict::no(format("input {} is {}, expected float32 or bool", i, dtype));
   }
   const DType out = node.output().type().dtype;
+  // A double that is not zero may be zero as a float.
+  if (cast && out == DType::boolean && node.input(0).type().dtype == DType::f64)
+    return Verdict::no("a double as a truth");
   return require(out == DType::f32 || out == DType::boolean, "the output is {}", out);
 }
 
@@ -137,6 +151,7 @@ class Analysis {
   bool operands_fit(const Node& node) const;
   bool leaves(ValueId id, const Graph& graph) const;
   bool used_inside(ValueId id, const Graph& graph) const;
+  bool reads_key_as_data() const;
 
   std::span<Node* const> nodes_;
   std::set<const Node*> inside_;
@@ -170,6 +185,18 @@ bool Analysis::used_inside(ValueId id, const Graph& graph) const {
   const auto& uses = graph.value(id).uses();
   return std::any_of(uses.begin(), uses.end(),
                      [&](const Use& use) { return inside_.count(use.node) != 0; });
+}
+
+// One program takes a value as the one or as the other.
+bool Analysis::reads_key_as_data() const {
+  std::set<ValueId> keys;
+  for (const Node* node : nodes_)
+    if (node->is("ort::Dropout")) keys.insert(node->in[1]);
+  if (keys.empty()) return false;
+  for (const Node* node : nodes_)
+    for (size_t i = 0; i < node->in.size(); ++i)
+      if (!is_key(*node, i) && keys.count(node->in[i])) return true;
+  return false;
 }
 
 bool Analysis::operands_fit(const Node& node) const {
@@ -214,6 +241,7 @@ std::optional<Layout> Analysis::run() {
     return layout_;
   }
   if (!choose_space()) return std::nullopt;
+  if (reads_key_as_data()) return std::nullopt;
   for (const Node* node : nodes_)
     if (!place(*node)) return std::nullopt;
   return layout_;
@@ -231,7 +259,7 @@ Sizes widest(const Region& region, const Binding& binding, const Layout& layout)
   };
   const Graph& graph = *region.nodes[0]->graph;
   for (size_t i = 0; i < region.in.size(); ++i)
-    if (binding.in[i].present && binding.in[i].dtype != DType::u64) widen(binding.in[i].sizes);
+    if (binding.in[i].present && !is_key(region, region.in[i])) widen(binding.in[i].sizes);
   for (size_t i = 0; i < region.out.size(); ++i) {
     const Node* producer = graph.value(region.out[i]).producer();
     if (!is_reduction(*producer) && layout.spaces.at(region.out[i]) == Space::full)
@@ -261,13 +289,15 @@ std::optional<int> covers(const Sizes& sizes, const Sizes& space, size_t begin, 
 }
 
 // The most columns over which every operand either varies everywhere or nowhere.
-size_t split_of(const Sizes& space, const Layout& layout, const Binding& binding) {
+size_t split_of(const Sizes& space, const Layout& layout, const Region& region,
+                const Binding& binding) {
   const size_t rank = space.size();
   if (layout.cols >= 0) return rank - static_cast<size_t>(layout.cols);
   for (size_t split = 0; split < rank; ++split) {
-    const bool good = std::all_of(binding.in.begin(), binding.in.end(), [&](const Operand& in) {
-      return !in.present || in.dtype == DType::u64 || covers(in.sizes, space, split, rank);
-    });
+    bool good = true;
+    for (size_t i = 0; good && i < region.in.size(); ++i)
+      good = !binding.in[i].present || is_key(region, region.in[i]) ||
+             covers(binding.in[i].sizes, space, split, rank);
     if (good) return split;
   }
   return rank;
@@ -338,12 +368,12 @@ std::unique_ptr<Kernel> prepare_tile(const Region& region, const Binding& bindin
   const auto layout = Analysis(region.nodes).run();
   check(layout.has_value(), "a tile region of {} nodes has no common space", region.nodes.size());
   const Sizes space = widest(region, binding, *layout);
-  const size_t split = split_of(space, *layout, binding);
+  const size_t split = split_of(space, *layout, region, binding);
   const auto middle = space.begin() + static_cast<int64_t>(split);
   TileLowering lowering(element_count(Sizes(space.begin(), middle)),
                         element_count(Sizes(middle, space.end())));
   for (size_t i = 0; i < region.in.size(); ++i) {
-    const bool key = binding.in[i].dtype == DType::u64;
+    const bool key = is_key(region, region.in[i]);
     lowering.values[region.in[i]] =
         key ? lowering.builder.key_input()
             : lowering.builder.input(port_of(binding.in[i], space, split));

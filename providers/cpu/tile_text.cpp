@@ -9,13 +9,14 @@ namespace {
 
 // In the order of TileOp.
 constexpr const char* kOpNames[] = {
-    "copy",       "neg",         "abs",        "exp",     "log",     "sqrt",       "reciprocal",
-    "erf",        "tanh",        "sigmoid",    "relu",    "gelu",    "gelu_tanh",  "silu",
-    "sin",        "cos",         "floor",      "ceil",    "round",   "sign",       "is_nan",
-    "is_inf",     "logical_not", "square",     "add",     "sub",     "mul",        "div",
-    "max",        "min",         "pow",        "equal",   "less",    "less_equal", "logical_and",
-    "logical_or", "logical_xor", "where",      "mul_add", "row_sum", "row_max",    "row_min",
-    "row_dot",    "column_sum",  "column_dot", "dropout", "load",    "store",
+    "copy",    "neg",        "abs",         "exp",        "log",         "log1p",      "expm1",
+    "log2",    "sqrt",       "reciprocal",  "erf",        "tanh",        "sigmoid",    "relu",
+    "gelu",    "gelu_tanh",  "silu",        "sin",        "cos",         "floor",      "ceil",
+    "round",   "sign",       "is_nan",      "is_inf",     "logical_not", "square",     "add",
+    "sub",     "mul",        "div",         "max",        "min",         "pow",        "equal",
+    "less",    "less_equal", "logical_and", "logical_or", "logical_xor", "where",      "mul_add",
+    "row_sum", "row_max",    "row_min",     "row_dot",    "column_sum",  "column_dot", "dropout",
+    "load",    "store",
 };
 static_assert(std::size(kOpNames) == static_cast<size_t>(TileOp::store) + 1);
 

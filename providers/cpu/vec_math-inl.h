@@ -54,32 +54,89 @@ HWY_INLINE V vec_exp(D d, V x) {
   return hn::IfThenElse(hn::IsNaN(x), x, scaled);
 }
 
+// x as 2^e (1 + m) with 1 + m in [sqrt(1/2), sqrt(2)): e, and log(1 + m) as m + rest.
+template <class V>
+struct LogParts {
+  V e, m, rest;
+};
+
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V vec_log(D d, V x) {
+HWY_INLINE LogParts<V> log_parts(D d, V x) {
   const hn::RebindToSigned<D> di;
-  const V zero = hn::Zero(d);
   const auto tiny = hn::Lt(x, hn::Set(d, 1.17549435e-38f));
   const V normal = hn::IfThenElse(tiny, hn::Mul(x, hn::Set(d, 33554432.0f)), x);
   const auto bits = hn::BitCast(di, normal);
-  // Mantissa in [sqrt(1/2), sqrt(2)) and its exponent.
   const auto shifted = hn::Sub(bits, hn::Set(di, 0x3f3504f3));
   V e = hn::ConvertTo(d, hn::ShiftRight<23>(shifted));
   e = hn::Sub(e, hn::IfThenElseZero(tiny, hn::Set(d, 25.0f)));
   const auto mantissa = hn::Add(hn::And(shifted, hn::Set(di, 0x007fffff)), hn::Set(di, 0x3f3504f3));
   const V m = hn::Sub(hn::BitCast(d, mantissa), hn::Set(d, 1.0f));
   const V z = hn::Mul(m, m);
-  V y = horner(
+  const V y = horner(
       d, m,
       {7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f, 1.4249322787e-1f,
        -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f});
-  y = hn::Mul(hn::Mul(m, z), y);
-  y = hn::MulAdd(e, hn::Set(d, -2.12194440e-4f), y);
-  y = hn::NegMulAdd(z, hn::Set(d, 0.5f), y);
-  y = hn::MulAdd(e, hn::Set(d, 0.693359375f), hn::Add(m, y));
+  return {e, m, hn::Mul(hn::Mul(m, z), y)};
+}
+
+// A logarithm's value y where x is zero, negative, infinite or NaN.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V log_at_ends(D d, V x, V y) {
+  const V zero = hn::Zero(d);
   y = hn::IfThenElse(hn::Eq(x, zero), hn::Set(d, -kInfinity), y);
   y = hn::IfThenElse(hn::Lt(x, zero), hn::Set(d, std::numeric_limits<float>::quiet_NaN()), y);
   // Infinity and NaN are their own logarithms.
   return hn::IfThenElse(hn::Lt(x, hn::Set(d, kInfinity)), y, x);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vec_log(D d, V x) {
+  const auto [e, m, rest] = log_parts(d, x);
+  V y = hn::MulAdd(e, hn::Set(d, -2.12194440e-4f), rest);
+  y = hn::NegMulAdd(hn::Mul(m, m), hn::Set(d, 0.5f), y);
+  y = hn::MulAdd(e, hn::Set(d, 0.693359375f), hn::Add(m, y));
+  return log_at_ends(d, x, y);
+}
+
+// Exact at powers of two.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vec_log2(D d, V x) {
+  const auto [e, m, rest] = log_parts(d, x);
+  const V natural = hn::Add(m, hn::NegMulAdd(hn::Mul(m, m), hn::Set(d, 0.5f), rest));
+  return log_at_ends(d, x, hn::MulAdd(natural, hn::Set(d, 1.44269504088896341f), e));
+}
+
+// log(u) with u = 1 + x rounded, and what the rounding lost.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vec_log1p(D d, V x) {
+  const V one = hn::Set(d, 1.0f);
+  const V u = hn::Add(x, one);
+  const V lost = hn::Div(hn::Sub(x, hn::Sub(u, one)), u);
+  const V whole = vec_log(d, u);
+  const auto inner = hn::Lt(hn::Abs(whole), hn::Set(d, kInfinity));  // false for NaN too
+  const V y = hn::IfThenElse(inner, hn::Add(whole, lost), whole);
+  return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, y);
+}
+
+// exp(x) - 1 as 2^n (expm1(r) + 1) - 1, in two factors as in vec_exp.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vec_expm1(D d, V x) {
+  const hn::RebindToSigned<D> di;
+  const V clamped = hn::Max(hn::Min(x, hn::Set(d, 89.0f)), hn::Set(d, -104.0f));
+  const V n = hn::Round(hn::Mul(clamped, hn::Set(d, 1.44269504088896341f)));
+  V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), clamped);
+  r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
+  const V p = horner(d, r,
+                     {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f,
+                      1.6666665459e-1f, 5.0000001201e-1f});
+  const V near = hn::MulAdd(p, hn::Mul(r, r), r);
+  const auto whole = hn::ConvertTo(di, n);
+  const auto half = hn::ShiftRight<1>(whole), rest = hn::Sub(whole, half);
+  const V a = power_of_two(d, di, half), b = power_of_two(d, di, rest);
+  const V less = hn::Sub(a, power_of_two(d, di, hn::Neg(rest)));  // (2^n - 1) / b
+  const V y = hn::Mul(hn::MulAdd(near, a, less), b);
+  const auto itself = hn::Or(hn::IsNaN(x), hn::Eq(x, hn::Zero(d)));
+  return hn::IfThenElse(itself, x, y);
 }
 
 template <class D, class V = hn::Vec<D>>
@@ -99,7 +156,7 @@ HWY_INLINE V vec_tanh(D d, V x) {
                       -3.33332819422e-1f});
   const V small = hn::MulAdd(hn::Mul(p, z), x, x);
   const V large = hn::Sub(one, hn::Div(two, hn::Add(vec_exp(d, hn::Add(size, size)), one)));
-  return hn::IfThenElse(hn::Lt(size, hn::Set(d, 0.625f)), small, hn::CopySign(large, x));
+  return hn::CopySign(hn::IfThenElse(hn::Lt(size, hn::Set(d, 0.625f)), small, large), x);
 }
 
 // Two minimax polynomials (N. Juffa's erff): x + x p(x^2) near zero, 1 - exp(q(|x|)) elsewhere.
@@ -129,14 +186,14 @@ template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vec_gelu_tanh(D d, V x) {
   const V inner = hn::MulAdd(hn::Mul(x, x), hn::Set(d, 0.044715f), hn::Set(d, 1.0f));
   const V u = hn::Mul(hn::Mul(x, inner), hn::Set(d, 1.5957691216057308f));
-  const V y = hn::Mul(x, vec_sigmoid(d, u));
-  return hn::IfThenElse(hn::Eq(x, hn::Set(d, -kInfinity)), hn::Zero(d), y);
+  return hn::Mul(x, vec_sigmoid(d, u));
 }
 
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vec_gelu(D d, V x) {
   const V half = hn::Mul(x, hn::Set(d, 0.5f));
-  return hn::MulAdd(half, vec_erf(d, hn::Mul(x, hn::Set(d, 0.70710678118654752f))), half);
+  const V erf = vec_erf(d, hn::Mul(x, hn::Set(d, 0.70710678118654752f)));
+  return hn::Mul(half, hn::Add(erf, hn::Set(d, 1.0f)));
 }
 
 template <class D, class V = hn::Vec<D>>
@@ -156,7 +213,8 @@ HWY_INLINE V lanewise(D d, V x, V y, F f) {
 
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vec_sin(D d, V x) {
-  if (HWY_LIKELY(hn::AllTrue(d, hn::Lt(hn::Abs(x), hn::Set(d, 39000.0f))))) return hn::Sin(d, x);
+  if (HWY_LIKELY(hn::AllTrue(d, hn::Lt(hn::Abs(x), hn::Set(d, 39000.0f)))))
+    return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, hn::Sin(d, x));
   return lanewise(d, x, x, [](float a, float) { return std::sin(a); });
 }
 

@@ -130,11 +130,13 @@ W sign_of(W x) {
 void register_functions(Kernels& kernels) {
   using F = double (*)(double);
   const std::pair<const char*, F> functions[] = {
-      {"Exp", std::exp},     {"Log", std::log},        {"Sqrt", std::sqrt},   {"Erf", std::erf},
-      {"Sin", std::sin},     {"Cos", std::cos},        {"Tan", std::tan},     {"Asin", std::asin},
-      {"Acos", std::acos},   {"Atan", std::atan},      {"Sinh", std::sinh},   {"Cosh", std::cosh},
-      {"Asinh", std::asinh}, {"Acosh", std::acosh},    {"Atanh", std::atanh}, {"Floor", std::floor},
-      {"Ceil", std::ceil},   {"Round", std::nearbyint}};
+      {"Exp", std::exp},          {"Log", std::log},          {"Sqrt", std::sqrt},
+      {"Erf", std::erf},          {"Sin", std::sin},          {"Cos", std::cos},
+      {"Tan", std::tan},          {"Asin", std::asin},        {"Acos", std::acos},
+      {"Atan", std::atan},        {"Sinh", std::sinh},        {"Cosh", std::cosh},
+      {"Asinh", std::asinh},      {"Acosh", std::acosh},      {"Atanh", std::atanh},
+      {"Floor", std::floor},      {"Ceil", std::ceil},        {"Round", std::nearbyint},
+      {"ort::Log1p", std::log1p}, {"ort::Expm1", std::expm1}, {"ort::Log2", std::log2}};
   for (const auto& [name, f] : functions)
     kernels.add(name, [f = f](const Call& c) { map1<double>(c, f); });
   kernels.add("Reciprocal", unary([](auto x) { return 1 / x; }));

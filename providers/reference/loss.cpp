@@ -54,21 +54,23 @@ void cross_entropy(const Call& c) {
   const Rows rows = rows_of(c, 0, 1, 2);
   const std::vector<double> x = c.all<double>(0);
   const int64_t classes = rows.split.size, step = rows.split.inner;
-  std::vector<double> loss(rows.target.size(), 0.0), lse(rows.target.size());
+  std::vector<double> loss(rows.target.size(), 0.0), parts(2 * rows.target.size());
   for (size_t r = 0; r < loss.size(); ++r) {
     const double* row = x.data() + rows.first(r);
     double top = -INFINITY, sum = 0.0, smooth = 0.0;
     for (int64_t k = 0; k < classes; ++k) top = std::fmax(top, row[k * step]);
     for (int64_t k = 0; k < classes; ++k) sum += std::exp(row[k * step] - top);
-    lse[r] = top + std::log(sum);
+    parts[2 * r] = top;
+    parts[2 * r + 1] = sum;
+    const double lse = top + std::log(sum);
     if (rows.target[r] == rows.ignore) continue;
     for (int64_t k = 0; k < classes; ++k)
-      smooth += rows.weight[static_cast<size_t>(k)] * (lse[r] - row[k * step]);
-    const double own = rows.target_weight(r) * (lse[r] - row[rows.target[r] * step]);
+      smooth += rows.weight[static_cast<size_t>(k)] * (lse - row[k * step]);
+    const double own = rows.target_weight(r) * (lse - row[rows.target[r] * step]);
     loss[r] = (1.0 - rows.smoothing) * own;
     if (rows.smoothing > 0.0) loss[r] += rows.smoothing / static_cast<double>(classes) * smooth;
   }
-  c.write(1, lse);
+  c.write(1, parts);
   const std::string& reduction = c.attrs().s("reduction");
   if (reduction == "none") return c.write(0, loss);
   double total = 0.0;
@@ -79,22 +81,23 @@ void cross_entropy(const Call& c) {
 void cross_entropy_grad(const Call& c) {
   const Rows rows = rows_of(c, 1, 2, 4);
   const std::string& reduction = c.attrs().s("reduction");
-  const std::vector<double> dloss = c.all<double>(0), x = c.all<double>(1), lse = c.all<double>(3);
+  const std::vector<double> dloss = c.all<double>(0), x = c.all<double>(1),
+                            parts = c.all<double>(3);
   const int64_t classes = rows.split.size, step = rows.split.inner;
-  c.require(
-      lse.size() == rows.target.size() && dloss.size() == (reduction == "none" ? lse.size() : 1),
-      "dloss has shape {}, log_sum_exp has shape {}, target has shape {}", c.sizes(0), c.sizes(3),
-      c.sizes(2));
+  c.require(parts.size() == 2 * rows.target.size() &&
+                dloss.size() == (reduction == "none" ? rows.target.size() : 1),
+            "dloss has shape {}, parts has shape {}, target has shape {}", c.sizes(0), c.sizes(3),
+            c.sizes(2));
   const double divisor = reduction == "mean" ? total_weight(rows) : 1.0;
   std::vector<double> dx(x.size(), 0.0);
-  for (size_t r = 0; r < lse.size(); ++r) {
+  for (size_t r = 0; r < rows.target.size(); ++r) {
     if (rows.target[r] == rows.ignore) continue;
     const double d = dloss[reduction == "none" ? r : 0] / divisor;
     const double own = (1.0 - rows.smoothing) * rows.target_weight(r);
     const double even = rows.smoothing / static_cast<double>(classes);
     for (int64_t k = 0; k < classes; ++k) {
       const size_t at = static_cast<size_t>(rows.first(r) + k * step);
-      const double p = std::exp(x[at] - lse[r]);
+      const double p = std::exp(x[at] - parts[2 * r]) / parts[2 * r + 1];
       const double hit = k == rows.target[r] ? 1.0 : 0.0;
       dx[at] = d * (own * (p - hit) +
                     even * (p * rows.weight_sum - rows.weight[static_cast<size_t>(k)]));

@@ -55,7 +55,7 @@ Attrs concrete(const Attrs& attrs, const Symbols* symbols) {
 bool has_kernel_type(const Value& value, bool moves) {
   const Type& type = value.type();
   if (type.kind != Type::Kind::tensor || size_of(type.dtype) == 0) return false;
-  return moves || !is_complex(type.dtype);
+  return moves || (!is_complex(type.dtype) && type.dtype != DType::string);
 }
 
 class ReferenceProvider final : public Provider {

@@ -152,6 +152,7 @@ void top_k(const Call& c) {
   const bool largest = c.attrs().i("largest") != 0;
   Sizes to = c.sizes();
   to[static_cast<size_t>(axis)] = count;
+  if (element_count(to) == 0) return;
   wide(c.dtype(), [&]<class W>() {
     const std::vector<W> x = c.all<W>(0);
     const size_t total = static_cast<size_t>(element_count(to));

@@ -101,8 +101,10 @@ Sources sources_of(const Call& c, const Sizes& whole, size_t axes_input) {
     sizes[d] = checked_add(checked_add(whole[d], pads[i]), pads[axes.size() + i]);
     c.require(sizes[d] >= 0, "pads {} leave axis {} of {} with size {}", pads, d, whole, sizes[d]);
   }
-  element_count(sizes);
   Sources sources(whole.size());
+  // Of no elements an axis may still be as long as it likes.
+  c.require(element_count(sizes) > 0 || *std::max_element(sizes.begin(), sizes.end()) < 1 << 20,
+            "the result {} is empty, with an axis that is too long", sizes);
   for (size_t d = 0; d < whole.size(); ++d)
     for (int64_t i = 0; i < sizes[d]; ++i)
       sources[d].push_back(source(c, c.attrs().s("mode"), i - before[d], whole[d]));

@@ -38,6 +38,10 @@ Window window_of(const Call& c, Sizes kernel, const Sizes& in, const Sizes& out)
 
 Taps taps_of(const Window& w, const Sizes& in, const Sizes& out) {
   Taps taps{element_count(in), element_count(out), element_count(w.kernel), {}, {}};
+  constexpr int64_t kMostTaps = int64_t{1} << 26;
+  check(checked_mul(taps.outputs, taps.kernels) <= kMostTaps,
+        "{} windows of {} elements, the reference provider takes at most {} together", taps.outputs,
+        taps.kernels, kMostTaps);
   const Sizes strides = strides_of(in), out_strides = strides_of(out),
               kernel_strides = strides_of(w.kernel);
   for (int64_t o = 0; o < taps.outputs; ++o) {

@@ -59,15 +59,14 @@ TEST_F(CompareSides, ARightRuleIsApplied) {
   EXPECT_EQ(apply(g, double_is("twice", [](const Match& m) { return 2.0 * m["x"]; })), 1u);
 }
 
-TEST_F(CompareSides, AWrongShapeIsSeen) {
+TEST_F(CompareSides, AnotherShapeIsDeclined) {
   Graph g(default_ops());
   const Dim s = Dim::symbol("s0");
   const Value x = g.input("x", floats({s, s + 2}));
   g.output(x + x, "y");
   const Rule wrong =
       double_is("turned", [](const Match& m) { return transpose(m["x"] + m["x"] * 1.0, {1, 0}); });
-  expect_in(error(g, wrong),
-            {"rule 'turned' changes values", "float32[6, 8] becomes float32[8, 6]"});
+  EXPECT_EQ(apply(g, wrong), 0u);
 }
 
 TEST_F(CompareSides, AWrongAttributeIsSeenThoughTheTypesAreKnown) {

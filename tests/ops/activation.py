@@ -71,16 +71,22 @@ OPS = [
     ),
     Op("Shrink", shrink, samples(*samples(bias=0.2, lambd=0.7))),
     Op("HardSigmoid", hard_sigmoid, samples(*samples(alpha=0.4, beta=0.3))),
-    Op("HardSwish", F.hardswish, samples(special_values=False)),
+    Op("HardSwish", F.hardswish, samples(sample(3 * KINKS, smooth=False), special_values=False)),
+    Op(
+        "ort::HardTanh",
+        lambda x, low=-1.0, high=1.0: F.hardtanh(x, low, high),
+        samples(sample(KINKS, smooth=False), *samples(low=-0.3, high=2.0)),
+    ),
     Op(
         "Elu",
         lambda x, alpha=1.0: F.elu(x, alpha),
-        samples(sample(KINKS[2:], smooth=False), sample(t(9), alpha=0.4)),
+        samples(sample(KINKS, smooth=False), sample(t(9), alpha=0.4)),
     ),
     Op(
         "Celu",
+        # torch.celu itself rounds 1 / alpha to float32
         lambda x, alpha=1.0: torch.where(x > 0, x, alpha * torch.expm1(x.clamp(max=0) / alpha)),
-        samples(sample(KINKS[2:], smooth=False), sample(t(9), alpha=0.4)),
+        samples(sample(KINKS, smooth=False), sample(t(9), alpha=0.4)),
     ),
-    Op("Selu", selu, samples(sample(KINKS[2:], smooth=False), sample(t(9), alpha=1.4, gamma=1.1))),
+    Op("Selu", selu, samples(sample(KINKS, smooth=False), sample(t(9), alpha=1.4, gamma=1.1))),
 ]

@@ -73,6 +73,7 @@ def unary(name, f, *extra, low=None, high=None, gradient=True, samples=True):
 
 BELOW_ONE = {"low": -0.9, "high": 0.9}
 POSITIVE = {"low": 0.1, "high": 3.0}
+NEAR_ZERO = sample(np.array([1e-9, -1e-9, 3e-5, -2e-3, 0.3]))
 
 OPS = [
     Op(
@@ -151,6 +152,9 @@ OPS = [
     unary("Abs", torch.abs, sample(i(4, low=-9, dtype="int8"))),
     unary("Exp", torch.exp),
     unary("Log", torch.log, **POSITIVE),
+    unary("ort::Log1p", torch.log1p, NEAR_ZERO, **POSITIVE),
+    unary("ort::Expm1", torch.expm1, NEAR_ZERO),
+    unary("ort::Log2", torch.log2, sample(2.0 ** np.arange(-5, 14)), **POSITIVE),
     unary("Sqrt", torch.sqrt, **POSITIVE),
     unary("Reciprocal", torch.reciprocal, **POSITIVE),
     unary("Erf", torch.erf),

@@ -168,7 +168,7 @@ OPS = [
         ],
         [
             bad(RANGE, t(5), np.array([5]), t(1)),
-            bad("indices have shape [2], updates have shape [3]", t(5), i(2), t(3)),
+            bad("updates has shape [3], expected [2]", t(5), i(2), t(3)),
         ],
         refused=[
             bad("no gradient with reduction 'mul'", t(5), i(3, high=5), t(3), reduction="mul")

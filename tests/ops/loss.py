@@ -20,10 +20,12 @@ def cross_entropy(
         reduction=reduction,
         label_smoothing=label_smoothing,
     )
-    return loss, torch.logsumexp(logits, 0 if logits.dim() == 1 else 1)
+    axis = 0 if logits.dim() == 1 else 1
+    top = logits.amax(axis, keepdim=True)
+    return loss, torch.stack([top.squeeze(axis), (logits - top).exp().sum(axis)], -1)
 
 
-def cross_entropy_grad(dloss, logits, target, log_sum_exp, weight=None, **attrs):
+def cross_entropy_grad(dloss, logits, target, parts, weight=None, **attrs):
     logits = logits.detach().requires_grad_()
     loss, _ = cross_entropy(logits, target, weight, **attrs)
     return torch.autograd.grad(loss, logits, dloss)[0]
@@ -32,8 +34,9 @@ def cross_entropy_grad(dloss, logits, target, log_sum_exp, weight=None, **attrs)
 def backward(logits, target, weight=None, **attrs):
     axis = 0 if logits.ndim == 1 else 1
     dloss = t(*target.shape) if attrs.get("reduction") == "none" else t()
-    lse = np.asarray(np.log(np.exp(logits).sum(axis)))
-    return sample(dloss, logits, target, lse, weight, **attrs)
+    top = logits.max(axis, keepdims=True)
+    parts = np.stack([top.squeeze(axis), np.exp(logits - top).sum(axis)], -1)
+    return sample(dloss, logits, target, parts, weight, **attrs)
 
 
 def nll(x, target, weight=None, ignore_index=-100, reduction="mean"):

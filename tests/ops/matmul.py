@@ -54,7 +54,7 @@ OPS = [
         ],
         [
             bad("inner sizes 5 and 4 differ", t(3, 5), t(4, 7)),
-            bad("batch sizes of [2, 3, 5] and [3, 5, 7] do not broadcast", t(2, 3, 5), t(3, 5, 7)),
+            bad("batch sizes [2] and [3] do not broadcast", t(2, 3, 5), t(3, 5, 7)),
             bad("operands have ranks 0 and 2", t(), t(3, 5)),
         ],
     ),

@@ -127,7 +127,7 @@ OPS = [
                 "index 12 is out of range for size 12",
                 t(1, 1, 1),
                 np.full((1, 1, 1), 12),
-                dims=[1, 2, 6],
+                dims=[1, 1, 12],
             )
         ],
         no_gradient="only in a backward",

@@ -186,7 +186,7 @@ OPS = [
             sample(t(1, 3), const([0, 3])),
             sample(i(1), const([3])),
         ],
-        [bad("shape [3] does not broadcast to [4]", t(3), const([4]))],
+        [bad("shapes [3] and [4] do not broadcast", t(3), const([4]))],
     ),
     Op(
         "Concat",

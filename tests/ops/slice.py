@@ -180,7 +180,7 @@ OPS = [
             sample(t(6, 9), const([2, 1, 1, 3]), dims=[3, 5], mode="wrap"),
             sample(t(3, 8), const([2, 1]), const([1]), dims=[3, 5]),
         ],
-        [bad("dy has shape [5], expected [6]", t(5), const([2, 1]), dims=[3])],
+        [bad("sizes of dy 5 and 6 differ", t(5), const([2, 1]), dims=[3])],
         no_gradient="only in a backward",
     ),
     Op(

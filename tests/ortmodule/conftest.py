@@ -5,4 +5,4 @@ from pathlib import Path
 
 import torch  # noqa: F401  so that tests/conftest.py seeds it before the first module here
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "tools")]

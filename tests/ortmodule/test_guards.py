@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from ortmodule import tree
-from ortmodule.guards import Snapshot, call_key
+from ortmodule.guards import Effects, Snapshot, call_key
+from ortmodule.observe import Names
 
 
 class Config:
@@ -58,8 +59,8 @@ def change(name):
         "train": lambda m: m.eval(),
         "part_train": lambda m: m.norm.eval(),
         "requires_grad": lambda m: m.linear.weight.requires_grad_(False),
-        "parameter": lambda m: setattr(m.linear, "weight", nn.Parameter(torch.ones(3, 3))),
-        "buffer": lambda m: m.norm.register_buffer("running_mean", torch.ones(3)),
+        "parameter": lambda m: setattr(m.linear, "weight", nn.Parameter(torch.ones(4, 3))),
+        "buffer": lambda m: m.norm.register_buffer("running_mean", torch.ones(4)),
         "data_dtype": lambda m: setattr(m.linear.weight, "data", torch.ones(3, 3).double()),
         "data_shape": lambda m: setattr(m.linear.weight, "data", torch.ones(4, 3)),
         "strides": lambda m: setattr(m.linear.weight, "data", torch.ones(3, 3, 2)[..., 0]),
@@ -72,7 +73,7 @@ CHANGES = {
     "new_attribute": "fresh was not there, is 1",
     "deleted_attribute": "scale was 2.0, is not there",
     "nested_list": "sizes[1][2] was not there, is 4",
-    "set": "names was {'a'}, is {",
+    "set": "names.b was not there, is 'b'",
     "config": "config.width was 3, is 4",
     "config_dict": "config.deep['rates'][0] was 0.1, is 0.5",
     "tensor_attribute": "table was a Tensor, is a Tensor",
@@ -112,27 +113,39 @@ def test_values_of_weights_and_equal_objects_do_not_matter():
     assert snapshot.changed() is None
 
 
+def test_tensors_of_the_same_facts_are_taken_up():
+    model = Model()
+    snapshot, old, new = Snapshot(model), model.linear.weight, nn.Parameter(torch.ones(3, 3))
+    model.linear.weight = new
+    assert snapshot.changed() is None
+    assert [(a is old, b is new) for a, b in snapshot.take_replaced()] == [(True, True)]
+    assert snapshot.changed() is None and not snapshot.replaced
+    model.norm.weight = nn.Parameter(torch.ones(3))
+    model.norm.bias = model.norm.weight  # two places, one tensor
+    assert snapshot.changed() is not None
+
+
 def test_restore_puts_everything_back():
     model = Model()
-    snapshot = Snapshot(model)
+    effects, snapshot = Effects(model, own_tensors=False), Snapshot(model)
     config, sizes = model.config, model.sizes
     for name in ("scalar", "new_attribute", "nested_list", "set", "config", "config_dict", "hook"):
         change(name)(model)
-    snapshot.restore()
+    effects.restore()
     assert snapshot.changed() is None
     assert model.config is config and model.sizes is sizes and not hasattr(model, "fresh")
 
 
-def test_optimizers_and_loggers_are_not_watched():
-    import logging
-
+def test_only_what_code_names_is_watched():
     model = Model()
     model.optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    model.log = logging.getLogger("x")
-    snapshot = Snapshot(model)
-    model.optimizer.param_groups[0]["lr"] = 0.2
-    model.log.setLevel(3)
+    names = Names({"_modules", "_parameters", "_buffers", "scale", "optimizer", "param_groups"})
+    snapshot = Snapshot(model, names=names)
+    model.sizes.append(3)
+    model.fresh = 1
     assert snapshot.changed() is None
+    model.optimizer.param_groups[0]["lr"] = 0.2
+    assert "lr" in snapshot.changed()
 
 
 def key_of(*args, **kwargs):

@@ -120,7 +120,7 @@ def test_a_repeated_call_sees_a_changed_module_and_a_global_hook():
         ours(x)
     finally:
         hook.remove()
-    assert nn.Linear in calls
+    assert any(issubclass(kind, nn.Linear) for kind in calls)
     torch.testing.assert_close(ours(x), module(x))
 
 

@@ -58,6 +58,7 @@ def test_hook_fires_before_the_first_layers_backward_has_run():
         node = chained[0] if chained else None
     assert len(nodes) >= 4
     ran = []
+    nodes = nodes[1:]  # the first takes the output's gradient and runs nothing
     for i, node in enumerate(nodes):
         node.register_hook(lambda *_, i=i: ran.append(i))
     last.register_post_accumulate_grad_hook(lambda _: steps_at_hook.append(len(ran)))

@@ -163,10 +163,10 @@ def test_a_second_run_leaves_nothing_of_the_first(dumped):
     run, folder = dumped
     first = run()
     (folder / "build7").mkdir()
-    (folder / "build7" / "00_captured.txt").write_text("of an older run")
+    (folder / "build7" / "00_captured.txt").write_text("in no manifest")
     (folder / "builder").mkdir()
     (folder / "builder" / "mine").write_text("not ours")
-    assert run() == sorted([*first, "builder/mine"])
+    assert run() == sorted([*first, "build7/00_captured.txt", "builder/mine"])
 
 
 def test_flags_hold_for_inference_sessions(tmp_path, monkeypatch):

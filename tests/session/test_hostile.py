@@ -150,6 +150,41 @@ def test_external_data_that_is_right(folder):
     np.testing.assert_allclose(y, normal(2, 3) + 1)
 
 
+def test_symlinks_into_the_folder_of_the_real_model(tmp_path):
+    """As package caches have them: names in one folder, the files in another."""
+    blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshot"
+    blobs.mkdir()
+    snapshot.mkdir()
+    (blobs / "weights").write_bytes(np.ones(6, np.float32).tobytes())
+    external(blobs, "w.bin").rename(blobs / "model")
+    (snapshot / "model.onnx").symlink_to(blobs / "model")
+    (snapshot / "w.bin").symlink_to(blobs / "weights")
+    (y,) = InferenceSession(snapshot / "model.onnx").run(None, {"x": normal(2, 3)})
+    np.testing.assert_allclose(y, normal(2, 3) + 1)
+    (tmp_path / "elsewhere.bin").write_bytes(bytes(24))
+    (snapshot / "w.bin").unlink()
+    (snapshot / "w.bin").symlink_to(tmp_path / "elsewhere.bin")
+    refused(snapshot / "model.onnx", "outside the model's folder")
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_weights_that_are_cut_after_opening(folder, trusted):
+    """Read, not mapped: what happens to the file later is no matter. Mapped only when trusted."""
+    path = external(folder, "w.bin")
+    session = InferenceSession(path, trusted=trusted)
+    if not trusted:
+        (folder / "w.bin").write_bytes(b"")
+        path.write_bytes(b"")
+    (y,) = session.run(None, {"x": normal(2, 3)})
+    np.testing.assert_allclose(y, normal(2, 3) + 1)
+
+
+def test_external_pipe(folder):
+    """A pipe would wait for a writer."""
+    os.mkfifo(folder / "pipe")
+    refused(external(folder, "pipe"), "'.*pipe' is no regular file")
+
+
 @pytest.mark.parametrize("location", ["../secret.bin", "link.bin", "up/secret.bin", "..", "."])
 def test_external_data_outside(folder, location):
     refused(external(folder, location), "'w' has external data .* outside the model's folder")
@@ -252,7 +287,73 @@ def filled(*shape):
     return model(nodes, [], [port("y", None)], {"s": ints(*shape)})
 
 
+def no_inputs(op):
+    return around([helper.make_node(op, [], ["y"], name="node_y")])
+
+
+def first_absent(op, **attrs):
+    return around([helper.make_node(op, ["", "x"], ["y"], name="node_y", **attrs)])
+
+
+def with_ints(nodes, **weights):
+    made = around(nodes)
+    made.graph.initializer.extend(
+        helper.make_tensor(name, TensorProto.INT64, shape, [1] * int(np.prod(shape, dtype=int)))
+        for name, shape in weights.items()
+    )
+    return made
+
+
+def empty_list():
+    made = model(
+        [node("ConvTranspose", "x w", "y", output_shape=[1])],
+        [port("x", [1, 1, 3, 3])],
+        [port("y", None)],
+        {"w": normal(1, 1, 2, 2)},
+    )
+    del made.graph.node[0].attribute[0].ints[:]
+    return made
+
+
+def doubling(rounds):
+    """A size whose text doubles with each node."""
+    nodes = [node("Shape", "x", "y0")]
+    for k in range(rounds):
+        nodes += [node("Add", f"y{k} one", f"a{k}"), node("Add", f"y{k} two", f"b{k}")]
+        nodes += [node("Div", f"a{k} b{k}", f"y{k + 1}")]
+    nodes += [node("ConstantOfShape", f"y{rounds}", "y")]
+    return model(nodes, [port("x", ["n"])], [port("y", None)], {"one": ints(1), "two": ints(2)})
+
+
 WORST = {
+    "concat of nothing": no_inputs("Concat"),
+    "max of nothing": no_inputs("Max"),
+    "sum of nothing": no_inputs("Sum"),
+    "concat without its first": first_absent("Concat", axis=0),
+    "max without its first": first_absent("Max"),
+    "fill of a rank-0 shape": with_ints([node("ConstantOfShape", "s", "y")], s=[]),
+    "range of nothing": with_ints([node("Range", "s s s", "y")], s=[0]),
+    "rank-0 indices": with_ints([node("GatherND", "x s", "y")], s=[]),
+    "batch_dims -1": with_ints([node("GatherND", "x s", "y", batch_dims=-1)], s=[2, 1]),
+    "no output_shape": empty_list(),
+    "doubling size": doubling(40),
+    "axes that are sizes": model(
+        [node("Shape", "x", "s"), node("ReduceSum", "x s", "y")],
+        [port("x", ["n", "m"])],
+        [port("y", None)],
+    ),
+    "empty value": around(
+        [
+            node("Constant", "", "s", value_ints=[2]),
+            node(
+                "ConstantOfShape",
+                "s",
+                "y",
+                value=helper.make_tensor("v", TensorProto.FLOAT, [0], []),
+            ),
+        ]
+    ),
+    "many factors": deep_size("*".join(f"a{i}" for i in range(50000))),
     "nested type": nested_type(3000),
     "nested size": deep_size("(" * 100000 + "n" + ")" * 100000),
     "negated size": deep_size("-" * 100000 + "n"),
@@ -277,3 +378,95 @@ def test_worst(kind, tmp_path):
     assert child.returncode == 0, child.stderr[-2000:]
     assert child.stdout.startswith("refused:")
     assert child.stdout.count("\n") == 1
+
+
+def chain(length):
+    nodes = [node("Relu", "x" if k == 0 else f"h{k}", f"h{k + 1}") for k in range(length)]
+    return model(nodes, [port("x", ["n", 4])], [port(f"h{length}", None)])
+
+
+# The peak is this process's own (VmHWM): ru_maxrss keeps what the process that forked it had.
+LOAD = """
+import re, sys, time
+from ortmodule import InferenceSession
+import numpy as np
+start = time.perf_counter()
+session = InferenceSession(sys.argv[1])
+session.run(None, {"x": np.ones((2, 4), np.float32)})
+peak = re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read()).group(1)
+print(time.perf_counter() - start, int(peak) // 1024)
+"""
+
+
+def load(length, folder):
+    path = folder / f"chain{length}.onnx"
+    path.write_bytes(chain(length).SerializeToString())
+    command = [sys.executable, "-c", LOAD, str(path)]
+    child = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert child.returncode == 0, child.stderr[-2000:]
+    seconds, megabytes = child.stdout.split()
+    return float(seconds), int(megabytes)
+
+
+def test_a_long_chain_loads(tmp_path):
+    """In time that grows with its length, not with the square of it."""
+    few, _ = load(5000, tmp_path)
+    many, megabytes = load(20000, tmp_path)
+    assert many < 8 * few + 2, f"5,000 nodes take {few} s, 20,000 {many} s"
+    assert megabytes < 2000
+
+
+@pytest.mark.long
+def test_a_chain_of_50000_nodes(tmp_path):
+    seconds, megabytes = load(50000, tmp_path)
+    assert seconds < 60 and megabytes < 2000, f"{seconds} s, {megabytes} MB"
+
+
+def test_constants_that_are_large_together(tmp_path):
+    """Folding has one budget for all constants: what is over it is computed in each run."""
+    nodes = []
+    for k in range(60):  # 60 times 16 MB
+        nodes += [node("ConstantOfShape", "s", f"c{k}"), node("Mul", f"c{k} x", f"y{k}")]
+    ports = [port(f"y{k}", None) for k in range(60)]
+    path = tmp_path / "model.onnx"
+    path.write_bytes(
+        model(nodes, [port("x", [0, 1])], ports, {"s": ints(1, 1 << 22)}).SerializeToString()
+    )
+    code = LOAD.replace('session.run(None, {"x": np.ones((2, 4), np.float32)})', "")
+    command = [sys.executable, "-c", code, str(path)]
+    plain = {**os.environ, "ORTMODULE_CHECK": "0"}  # comparing rewrites takes copies
+    child = subprocess.run(command, capture_output=True, text=True, timeout=60, env=plain)
+    assert child.returncode == 0, child.stderr[-2000:]
+    assert int(child.stdout.split()[1]) < 800
+
+
+def test_a_dump_leaves_what_it_did_not_write(tmp_path):
+    mine = tmp_path / "build7" / "precious.txt"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    outside = tmp_path / "outside.txt"
+    outside.write_text("mine")
+    code = "import sys; from ortmodule import InferenceSession\nInferenceSession(sys.argv[1])\n"
+    folder = tmp_path / "dump"
+    folder.mkdir()
+    (folder / "build0").mkdir()
+    (folder / "build0" / "precious.txt").write_text("mine")
+    path = tmp_path / "model.onnx"
+    path.write_bytes(models.mlp()[0].SerializeToString())
+    for _ in range(2):
+        env = os.environ | {"ORTMODULE_DUMP": str(folder)}
+        subprocess.run([sys.executable, "-c", code, str(path)], env=env, check=True)
+        assert (folder / "build1" / "00_captured.txt").exists()
+        with open(folder / ".ortmodule_dump", "a") as manifest:
+            manifest.write("build0/../../outside.txt\n../outside.txt\nbuild7/../../outside.txt\n")
+    assert mine.read_text() == outside.read_text() == "mine"
+    assert (folder / "build0" / "precious.txt").read_text() == "mine"
+    assert not (folder / "build2").exists()
+
+
+@pytest.mark.parametrize("op", ["Add", "Sub", "Mul", "Div", "Pow"])
+def test_a_nan_is_no_neutral_element(op):
+    """The rules of x + 0, x * 1 and the like compare constants: nothing is near a NaN."""
+    made = around([node(op, "x w", "y")], {"w": np.array(np.nan, np.float32)})
+    (y,) = InferenceSession(made.SerializeToString()).run(None, {"x": normal(2, 3)})
+    assert np.isnan(y).all()

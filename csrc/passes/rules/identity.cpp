@@ -19,7 +19,7 @@ Rule neutral(std::string name, Value (*form)(Value)) {
 }  // namespace
 
 Rule add_zero() {
-  return neutral("add_zero", [](Value x) { return x + 0.0; });
+  return neutral("add_zero", [](Value x) { return x + -0.0; });  // an integer's zero has no sign
 }
 Rule sub_zero() {
   return neutral("sub_zero", [](Value x) { return x - 0.0; });

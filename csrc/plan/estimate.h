@@ -1,0 +1,13 @@
+// What a plan costs before it runs, for sessions that limit it.
+#pragma once
+
+#include "csrc/plan/plan.h"
+
+namespace ort {
+
+// Bytes of the arena and of the caller's inputs and outputs.
+size_t bytes_of(const Plan& plan);
+// Elements read and written, and of products the multiplications: the order of magnitude.
+double estimated_operations(const Layout& layout, const Symbols& symbols);
+
+}  // namespace ort

@@ -1,0 +1,62 @@
+// What eager's autograd graph behind a module's outputs says (ortmodule/saved.py), and the shape
+// that the nodes of a call get by it.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "csrc/graph/graph.h"
+
+namespace ort::bridge {
+
+using Indices = std::vector<size_t>;  // sorted
+
+inline bool contains(const Indices& indices, size_t i) {
+  return std::binary_search(indices.begin(), indices.end(), i);
+}
+
+struct OutputHistory {
+  Indices saved_inputs, saved_outputs;  // a write to one before the backward is an error
+  Indices reaches;                      // the graph inputs whose gradient it gives
+  Indices through;                      // other outputs that its gradient passes
+};
+
+// A node of eager's that saved tensors, and so can be run once only.
+struct UsedUp {
+  Indices outputs;          // that reach it
+  Indices reaches, behind;  // graph inputs and outputs that it reaches
+};
+
+// Inputs that the same outputs reach: a backward visits all of them or none.
+struct Group {
+  Indices outputs;
+  Indices sources;  // of these, the ones whose node leads to the group's; the others pass one
+  Indices wrt;      // positions in the list of inputs that need a gradient
+};
+
+struct History {
+  std::vector<std::optional<OutputHistory>> outputs;  // none: requires no gradient
+  std::vector<UsedUp> used_up;
+  bool known = true;  // false: made up from the graph, every input counts as saved
+
+  // As the graph has it, where the traced module does not show it.
+  static History of_graph(const Graph& graph, const Indices& wrt, size_t n_user_outputs);
+
+  bool saves_input(size_t input, const Indices& by_outputs) const;
+  Indices saved_outputs(const Indices& by_outputs) const;
+};
+
+// Which node leads to which.
+struct Topology {
+  std::vector<size_t> order;  // differentiable outputs, each before those that it passes
+  std::vector<Indices> next;  // by output: the outputs that it passes first
+  std::vector<Group> groups;
+  std::vector<Indices> used_up_by;  // by output: positions in History::used_up
+
+  Topology() = default;
+  Topology(const History& history, const Indices& wrt);
+};
+
+}  // namespace ort::bridge

@@ -1,0 +1,116 @@
+// A function in the place of the interpreter's own (PEP 523), for the calling thread alone: Python
+// is told of each function that was not entered before, ahead of its first instruction. A profile
+// function would instrument the code of all threads, and call at every call.
+#include "csrc/torch_bridge/observer.h"
+
+#include <unordered_map>
+#include <unordered_set>
+
+#include "csrc/core/error.h"
+
+namespace py = pybind11;
+
+namespace ort::bridge {
+namespace {
+
+// The head of an interpreter's frame, as far as it is looked at.
+#if PY_VERSION_HEX < 0x030c0000
+struct FrameHead {
+  PyObject* function;
+};
+#else
+struct FrameHead {
+  PyObject* code;
+  void* previous;
+  PyObject* function;
+};
+#endif
+static_assert(PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030e0000,
+              "the layout of a frame is known for Python 3.11 to 3.13");
+
+class Observer {
+ public:
+  // `kind(filename)`: 0 for code to pass over; `entered(function, code, kind)`.
+  Observer(py::function kind, py::function entered)
+      : kind_(std::move(kind)), entered_(std::move(entered)) {}
+
+  void start() {
+    check(!current_, "another thread observes, expected one at a time");
+    thread_ = PyThreadState_Get();
+    current_ = this;
+    previous_ = _PyInterpreterState_GetEvalFrameFunc(thread_->interp);
+    _PyInterpreterState_SetEvalFrameFunc(thread_->interp, &Observer::evaluate);
+  }
+
+  void stop() {
+    _PyInterpreterState_SetEvalFrameFunc(thread_->interp, previous_);
+    current_ = nullptr;
+    kinds_.clear();
+    entered_functions_.clear();
+    alive_ = py::list();
+  }
+
+ private:
+  static PyObject* evaluate(PyThreadState* thread, struct _PyInterpreterFrame* frame, int thrown) {
+    Observer* observer = current_;
+    const auto next = observer ? observer->previous_ : &_PyEval_EvalFrameDefault;
+    if (observer && observer->thread_ == thread && !thrown && !observer->inside_)
+      thrown = observer->look_at(frame);
+    return next(thread, frame, thrown);
+  }
+
+  // 1, with an error set, where Python raised: the frame is then entered as if it had.
+  int look_at(struct _PyInterpreterFrame* frame) {
+    inside_ = true;
+    int thrown = 0;
+    try {
+      enter(reinterpret_cast<FrameHead*>(frame)->function);
+    } catch (py::error_already_set& error) {
+      error.restore();
+      thrown = 1;
+    } catch (const std::exception& error) {
+      PyErr_SetString(PyExc_RuntimeError, error.what());
+      thrown = 1;
+    }
+    inside_ = false;
+    return thrown;
+  }
+
+  void enter(PyObject* function) {
+    if (!function || !PyFunction_Check(function)) return;
+    auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));
+    const long kind = kind_of(code);
+    if (kind == 0 || !entered_functions_.insert(function).second) return;
+    alive_.append(py::handle(function));
+    entered_(py::handle(function), py::handle(reinterpret_cast<PyObject*>(code)), kind);
+  }
+
+  long kind_of(PyCodeObject* code) {
+    const auto [found, first] = kinds_.try_emplace(code->co_filename, 0);
+    if (first) {
+      alive_.append(py::handle(code->co_filename));
+      found->second = kind_(py::handle(code->co_filename)).cast<long>();
+    }
+    return found->second;
+  }
+
+  static inline Observer* current_ = nullptr;  // with the GIL held
+  py::function kind_, entered_;
+  PyThreadState* thread_ = nullptr;
+  _PyFrameEvalFunction previous_ = nullptr;
+  bool inside_ = false;
+  std::unordered_map<PyObject*, long> kinds_;  // by file name
+  std::unordered_set<PyObject*> entered_functions_;
+  py::list alive_;  // so that no other object takes an address
+};
+
+}  // namespace
+
+void bind_observer(py::module_& m) {
+  py::class_<Observer>(m, "Observer")
+      .def(py::init<py::function, py::function>(), py::arg("kind"), py::arg("entered"))
+      .def("start", &Observer::start)
+      .def("stop", &Observer::stop);
+}
+
+}  // namespace ort::bridge

@@ -1,0 +1,91 @@
+"""The calls of torch that a forward makes, with their numbers: does a trace do what eager does?
+
+rehearse.py and capture.py run forward under a Calls each; where the two differ, forward looked at
+something that is another while it is traced, as torch.compiler.is_exporting() or a size's text.
+"""
+
+import sys
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.overrides import TorchFunctionMode, resolve_name
+
+from . import observe
+
+# Asked of a tensor; what forward makes of the answer shows in later calls.
+_ASKED = ("__get__", "__repr__", "__str__", "__format__", "__len__", "__bool__", "size", "dim")
+
+
+class Calls(TorchFunctionMode):
+    """`made`: of each call the function, the numbers among its arguments, and whose code called.
+
+    `real`: tensors with data among the arguments, by id.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.made: list[tuple[Any, tuple, int, str, int]] = []
+        self.real: dict[int, torch.Tensor] = {}
+
+    def __torch_function__(self, function, kinds, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if getattr(function, "__name__", "") not in _ASKED:
+            numbers = tuple(_numbers((args, tuple(kwargs.items()))))
+            self.made.append((function, numbers, *_caller()))
+        for tensor in _tensors((args, tuple(kwargs.values()))):
+            if not isinstance(tensor, FakeTensor):
+                self.real[id(tensor)] = tensor
+        return function(*args, **kwargs)
+
+    def difference(self, other: "Calls", whole: bool) -> tuple[str, int, str, int] | None:
+        """The first call of `other` that is not ours: (words, kind of code, file, line).
+
+        whole: both ran to their end, so that one must not have more calls than the other.
+        """
+        for ours, theirs in zip(self.made, other.made, strict=False):
+            if ours[:2] != theirs[:2]:
+                return f"{_words(theirs)}, in eager {_words(ours)}", *theirs[2:]
+        if whole and len(self.made) != len(other.made):
+            longer = max(self, other, key=lambda calls: len(calls.made)).made
+            extra = longer[min(len(self.made), len(other.made))]
+            return f"{_words(extra)} {'never' if longer is self.made else 'only'} then", *extra[2:]
+        return None
+
+
+def _caller() -> tuple[int, str, int]:
+    """Whose code makes the running call: the innermost frame that is neither torch's nor ours."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        kind = observe.kind_of_file(frame.f_code.co_filename)
+        if kind in (observe.PACKAGE, observe.OWN):
+            return kind, frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
+    return observe.PASSED, "", 0
+
+
+def _numbers(value: Any):
+    if isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _numbers(item)
+    elif isinstance(value, dict):
+        yield from _numbers(tuple(value.items()))
+    elif isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        yield from _numbers(value.node.hint)
+    elif isinstance(value, float):
+        yield value.hex()
+    elif isinstance(value, (bool, int, str, torch.dtype)):
+        yield value
+
+
+def _tensors(value: Any):
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _tensors(item)
+
+
+def _words(call: tuple) -> str:
+    name = resolve_name(call[0]) or getattr(call[0], "__name__", str(call[0]))
+    return f"{name}{call[1]}" if call[1] else name

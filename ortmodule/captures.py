@@ -1,0 +1,327 @@
+"""The captures of one module: which fits a call, when to make one, and what is run eagerly instead.
+
+module.py's wrapper has a Captures and asks it at every call; it keeps nothing of a call's tensors.
+"""
+
+import collections
+import contextlib
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from . import _native, surroundings, tree
+from .capture import Capture, capture
+from .errors import NotCapturable, WarmUp, let_go
+from .explain import Fallback, Report, Step
+from .guards import Snapshot, call_key
+from .options import Options
+from .rehearse import eager_error, prepare
+
+# Captures kept for one module, least recently used dropped.
+_KEPT = 16
+# A call that was refused is tried again when the module changed, this many times.
+_TRIES = 3
+# Where this many captures in a row served fewer calls each, something changes all the time: the
+# module runs in eager until it has been the same for as many calls as that.
+_UNSETTLED, _FEW = 8, 4
+
+
+class Captures:
+    """Calls `module` through the engine where it can, else eagerly, and remembers why."""
+
+    def __init__(self, module: nn.Module, options: Options):
+        prepare()
+        self.module, self.options = module, options
+        self.last_call: tuple[Any, list] | None = None  # its tree, and its tensors' facts
+        self._kept: collections.OrderedDict[tuple, list[Kept]] = collections.OrderedDict()
+        self._refused: dict[tuple, _Refused] = {}
+        self._warm_ups: dict[tuple, WarmUp] = {}
+        self._unsettled: dict[tuple, _Unsettled] = {}
+        self._fallbacks: dict[Fallback, None] = {}
+        self._on_aten: dict[Fallback, None] = {}
+        self._captures = self._dropped_plans = self._dropped_reruns = 0
+        self._latest: Kept | None = None
+        self._repeat: _Repeat | None = None
+        self._lock = threading.RLock()
+        self._eager = threading.local()
+        self.traced_by_dynamo = _report_of_dynamo(weakref.ref(self))
+
+    @contextlib.contextmanager
+    def in_eager(self) -> Iterator[None]:
+        """Within, this thread's calls run eagerly."""
+        before = getattr(self._eager, "on", False)
+        self._eager.on = True
+        try:
+            yield
+        finally:
+            self._eager.on = before
+
+    def call(self, args: tuple, kwargs: dict) -> Any:
+        """module(*args, **kwargs), but for the hooks of the module itself."""
+        if getattr(self._eager, "on", False) or surroundings.in_capture():
+            return self.module.forward(*args, **kwargs)
+        around = surroundings.reason()
+        if around is not None:
+            return self._fall_back(NotCapturable(around), None, args, kwargs)
+        repeat = self._repeat
+        if repeat is not None:
+            tensors = repeat.call.match(args, kwargs)
+            if tensors is not None and repeat.kept.fits(tensors):
+                return self._run(repeat.kept, tensors, repeat.binding, args, kwargs)
+        try:
+            tensors, spec = tree.flatten([args, kwargs], "arguments")
+        except tree.UnknownLeaf as error:
+            return self._fall_back(NotCapturable(str(error)), None, args, kwargs)
+        self.last_call = spec, [_facts(t) for t in tensors]
+        key = call_key(spec, tensors)
+        with self._lock:
+            found = self._find(key, tensors)
+            foreign = surroundings.foreign_parameter(self.module) if found is None else None
+            if foreign is not None:
+                found, key = NotCapturable(foreign), None
+            if found is None:
+                found = self._capture(key, tensors, args, kwargs)
+        if isinstance(found, WarmUp):
+            return self.module.forward(*args, **kwargs)
+        if isinstance(found, NotCapturable):
+            return self._fall_back(found, key, args, kwargs)
+        kept, binding = found
+        self._latest = kept
+        call = _native.torch_bridge().Repeat.of(args, kwargs)
+        self._repeat = _Repeat(call, kept, binding) if call is not None else None
+        return self._run(kept, tensors, binding, args, kwargs)
+
+    def _run(self, kept: "Kept", tensors: list, binding: dict, args: tuple, kwargs: dict):
+        try:
+            outputs = kept.run(tensors, self.options.profile)
+        except _native.torch_bridge().Error as error:  # as an index out of range: eager's own error
+            return self._fall_back(NotCapturable(f"the engine: {error}"), None, args, kwargs)
+        kept.calls += 1
+        if not kept.ran:  # before that it may be a call that eager refuses too
+            kept.ran = True
+            self._captures += 1
+            self._on_aten.update(dict.fromkeys(kept.operators()))
+        result = kept.capture.result(outputs, tensors, binding)
+        kept.assign(outputs)
+        return result
+
+    def _find(self, key: tuple, tensors: list):
+        refused = self._refused.get(key)
+        if refused is not None and refused.still_holds():
+            return refused.error
+        for kept in self._kept.get(key, ()):
+            if not kept.fits(tensors):
+                continue
+            binding = kept.capture.bind(tensors)
+            if binding is not None:
+                self._kept.move_to_end(key)
+                self._unsettled.pop(key, None)
+                return kept, binding
+        return self._wait_until_settled(key)
+
+    def _wait_until_settled(self, key: tuple) -> NotCapturable | None:
+        """Why this call runs in eager although it could be captured; None when it is captured."""
+        newest = self._kept.get(key, ())[:_UNSETTLED]
+        if len(newest) < _UNSETTLED or sum(kept.calls for kept in newest) >= _UNSETTLED * _FEW:
+            return None
+        change = newest[0].capture.snapshot.changed()
+        if change is None:  # other sizes, not another state
+            return None
+        waiting = self._unsettled.get(key)
+        if waiting is None or waiting.snapshot.changed() is not None:
+            reason = f"{change.partition(' was ')[0]} changes from call to call"
+            snapshot = newest[0].capture.snapshot.again()
+            waiting = self._unsettled[key] = _Unsettled(NotCapturable(reason), snapshot)
+        waiting.calls += 1
+        return waiting.error if waiting.calls <= _UNSETTLED * _FEW else None
+
+    def _capture(self, key: tuple, tensors: list, args: tuple, kwargs: dict):
+        try:
+            captured = capture(self.module, args, kwargs, _native.core().Graph)
+            kept = Kept(captured, self.options)
+            kept.compile(tensors)
+        except WarmUp as error:
+            if key not in self._warm_ups:
+                let_go(error)
+                self._warm_ups[key] = error.with_traceback(None)
+                return error
+            return self._refuse(key, NotCapturable(error.reason, **error.place()))
+        except NotCapturable as error:
+            return self._refuse(key, error)
+        except Exception as error:  # a defect of ours costs the speed, not the training
+            if self.options.resolved()["check"]:
+                raise
+            reason = f"a defect of the capture: {type(error).__name__}: {error}"
+            return self._refuse(key, NotCapturable(reason))
+        self._kept.setdefault(key, []).insert(0, kept)
+        dropped = self._kept[key][_KEPT:]
+        del self._kept[key][_KEPT:]
+        while len(self._kept) > _KEPT:
+            dropped += self._kept.popitem(last=False)[1]
+        self._dropped_plans += sum(old.runner.plans() for old in dropped)
+        self._dropped_reruns += sum(old.runner.reruns() for old in dropped)
+        return kept, captured.bind(tensors)
+
+    def _refuse(self, key: tuple, error: NotCapturable) -> NotCapturable:
+        let_go(error)
+        tries = self._refused[key].tries + 1 if key in self._refused else 1
+        self._refused[key] = _Refused(error.bare(), Snapshot(self.module), tries)
+        return error.bare()
+
+    def _fall_back(self, error: NotCapturable, key: tuple | None, args: tuple, kwargs: dict):
+        """Runs eagerly; what eager refuses too is the caller's mistake: nothing to report."""
+        if self.options.fallback == "error":
+            mistake = eager_error(self.module, args, kwargs)
+            if mistake is not None:
+                self._refused.pop(key, None)
+            raise mistake or error
+        try:
+            result = self.module.forward(*args, **kwargs)
+        except Exception:
+            self._refused.pop(key, None)
+            raise
+        self.report(error)
+        return result
+
+    def report(self, error: NotCapturable) -> None:
+        """Lists what ran eagerly; the first warns."""
+        fallback = Fallback(error.op, error.module, error.file, error.line, error.reason)
+        if not self._fallbacks:
+            warnings.warn(f"ORTModule runs this module in eager PyTorch: {fallback}", stacklevel=7)
+        self._fallbacks.setdefault(fallback, None)
+
+    def explain(self) -> Report:
+        """What ran so far."""
+        fallbacks = [*self._fallbacks, *self._on_aten]
+        plans = sum(k.runner.plans() for group in self._kept.values() for k in group)
+        plans += self._dropped_plans
+        reruns = sum(k.runner.reruns() for group in self._kept.values() for k in group)
+        reruns += self._dropped_reruns
+        warm_ups = [str(error) for error in self._warm_ups.values()]
+        kept = self._latest
+        if kept is None:
+            return Report(
+                {}, fallbacks, self._captures, plans, [], warm_ups=warm_ups, reruns=reruns
+            )
+        steps, runner = kept.steps(), kept.runner
+        providers = collections.Counter(step.provider for step in steps)
+        stash, arena = runner.memory()
+        return Report(
+            dict(providers), fallbacks, self._captures, plans, steps,
+            runner.planned_us() / 1e3, stash, arena, runner.trace(), warm_ups, reruns,
+        )  # fmt: skip
+
+
+def _report_of_dynamo(captures: "weakref.ref[Captures]") -> Callable[[Any], None]:
+    """What Dynamo calls while it traces a wrapper; it may have no cell that Dynamo would make."""
+
+    def report(_context: Any) -> None:
+        captures().report(NotCapturable("Dynamo traces the module"))
+
+    return report
+
+
+class Kept:
+    """A capture with the runner that executes it."""
+
+    def __init__(self, captured: Capture, options: Options):
+        self.capture = captured
+        self.ran = False
+        self.calls = 0
+        sources = [i.index if i.role == "user" else i.tensor for i in captured.inputs]
+        wrt = [k for k, i in enumerate(captured.inputs) if i.requires_grad]
+        n_outputs = len({o.output for o in captured.outputs} - {None}) + len(captured.assigned)
+        writes = [(w.output, w.target) for w in captured.write_backs]
+        self.runner = _native.torch_bridge().Runner(
+            captured.graph.capsule(), sources, n_outputs, writes, wrt, captured.history,
+            options.resolved(),
+        )  # fmt: skip
+
+    def compile(self, tensors: list) -> None:
+        """Builds the plan for these tensors; what the engine refuses is a NotCapturable."""
+        try:
+            self.runner.compile(tensors)
+        except _native.torch_bridge().Error as error:
+            raise NotCapturable(f"the engine: {error}") from None
+
+    def fits(self, tensors: list) -> bool:
+        """Whether what the capture relies on is as it was; other tensors of the module's are taken
+        up where they stand for those that were captured."""
+        snapshot = self.capture.snapshot
+        if snapshot.changed() is not None or snapshot.aliases(tensors) != self.capture.aliases:
+            return False
+        if snapshot.replaced:
+            self.replace(snapshot.take_replaced())
+        return True
+
+    def replace(self, pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+        """Other tensors of the module's stand where some were captured."""
+        self.capture.replace(pairs)
+        for old, new in pairs:
+            self.runner.replace(old, new)
+
+    def run(self, tensors: list, profile: bool) -> list:
+        if profile:
+            self.runner.start_profile()
+        return self.runner.call(tensors)
+
+    def assign(self, outputs: list) -> None:
+        """Sets the buffers that forward sets to another tensor."""
+        for write in self.capture.assigned:
+            old, new = write.registry[write.key], outputs[write.output]
+            write.registry[write.key] = new
+            self.capture.snapshot.put(write.registry, write.key, old, new)
+            self.replace([(old, new)])
+
+    def operators(self) -> list[Fallback]:
+        """The steps that torch's own operators run, for want of an op of the engine's."""
+        return [
+            Fallback(
+                op, module or None, file or None, line or None,
+                f"{reason}: torch's own runs as a step of the plan",
+            )
+            for op, reason, module, file, line in self.runner.operators()
+        ]  # fmt: skip
+
+    def steps(self) -> list[Step]:
+        return [Step(*step) for step in self.runner.steps()]
+
+
+class _Repeat(NamedTuple):
+    """The latest call that was served, and by what: one like it needs no second look."""
+
+    call: Any
+    kept: Kept
+    binding: dict[str, int]
+
+
+class _Refused:
+    """Why a call was not captured, and the module's state in which that is known."""
+
+    def __init__(self, error: NotCapturable, snapshot: Snapshot, tries: int):
+        self.error, self.snapshot, self.tries = error, snapshot, tries
+
+    def still_holds(self) -> bool:
+        return self.tries >= _TRIES or self.snapshot.changed() is None
+
+
+class _Unsettled:
+    """The state of a module that changes all the time, and for how many calls it has held."""
+
+    def __init__(self, error: NotCapturable, snapshot: Snapshot):
+        self.error, self.snapshot, self.calls = error, snapshot, 0
+
+
+def _facts(tensor: torch.Tensor) -> tuple:
+    return tensor.shape, tensor.dtype, tensor.device, tensor.requires_grad
+
+
+def stand_in(facts: tuple) -> torch.Tensor:
+    """A tensor of the sizes, dtype and device of one that a call had."""
+    shape, dtype, device, requires_grad = facts
+    return torch.zeros(shape, dtype=dtype, device=device, requires_grad=requires_grad)

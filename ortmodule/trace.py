@@ -1,0 +1,302 @@
+"""Traces one call of a module by torch.export, in the state that the capture will be for.
+
+capture.py calls `trace`. Forward's Python runs twice, on tensors without data: rehearsed, where its
+effects and questions are found, and traced. Nothing of either is left behind.
+"""
+
+import contextlib
+import ctypes
+import dataclasses
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.export import Dim, export
+
+from . import contract, observe, tree
+from .calls import Calls
+from .errors import NeedsExactSizes, NotCapturable, WarmUp, let_go
+from .guards import Effects, Snapshot
+from .private import OwnTensors, forget
+from .rehearse import Rehearsal, observed, rehearse
+from .saved import History, edges_of, history_of, seen_as_they_are, storage_key
+from .sizes import dim_of
+from .translate.provenance import CHILD
+
+# A trace that takes longer is given up: sympy may never end.
+BUDGET_SECONDS = 30.0
+
+
+@dataclasses.dataclass(slots=True)
+class Traced:
+    """The exported program, what forward did besides (`flat.notes`), what it relies on, and the
+    tensors with data that it met in a rehearsal."""
+
+    flat: "Flat"
+    program: Any
+    snapshot: Snapshot
+    met: list[torch.Tensor]
+
+
+def trace(module: nn.Module, spec: Any, tensors: list[torch.Tensor], exact: bool = False) -> Traced:
+    """Traces `module` called with `spec` of `tensors`; exact: for these sizes only.
+
+    A forward that sets scalars once, as transformers' problem_type, is traced in the state that
+    eager's call would leave behind. Raises WarmUp where eager must make this call first,
+    NeedsExactSizes where symbols are what fails, NotCapturable otherwise.
+    """
+    flat = Flat(module, spec, _distinct(tensors))
+    before = effects = Effects(module)
+    done = False
+    try:
+        with contract.capturing() as names:
+            rehearsed = rehearse(module, before, spec, tensors)
+            names |= rehearsed.names.known | rehearsed.named_globals()
+            if rehearsed.writes and rehearsed.error is None:
+                effects = _with_writes(module, rehearsed)
+                rehearsed = _settled(module, effects, rehearsed, spec, tensors)
+            program = _traced(flat, effects, rehearsed, tensors, exact)
+        effects.restore()
+        snapshot = Snapshot(module, rehearsed.roots, rehearsed.names)
+        done = True
+        return Traced(flat, program, snapshot, list(rehearsed.calls.real.values()))
+    finally:
+        if not done:
+            effects.restore()
+            before.restore()
+
+
+def _with_writes(module: nn.Module, rehearsed: Rehearsal) -> Effects:
+    if rehearsed.plain is None:
+        raise _warm_up(module, rehearsed.writes[0])
+    for holder, key, value in rehearsed.plain:
+        holder[key] = value
+    return Effects(module)
+
+
+def _settled(
+    module: nn.Module, effects: Effects, before: Rehearsal, spec: Any, tensors: Sequence
+) -> Rehearsal:
+    """The rehearsal in the state that the writes leave: it must do the same and write no more."""
+    after = rehearse(module, effects, spec, tensors)
+    if after.writes or after.error or before.calls.difference(after.calls, whole=True):
+        raise _warm_up(module, before.writes[0])
+    return after
+
+
+def _warm_up(module: nn.Module, write: str) -> WarmUp:
+    return WarmUp(f"forward writes to an attribute: {write}", **place_of_forward(module))
+
+
+def _traced(
+    flat: "Flat", effects: Effects, rehearsed: Rehearsal, tensors: list[torch.Tensor], exact: bool
+) -> Any:
+    module, whole = flat.child, rehearsed.error is None
+    with OwnTensors(module) as own, contextlib.ExitStack() as stack:
+        flat.notes.own, flat.notes.effects = own, effects
+        if not whole:  # code that the rehearsal did not come to
+            stack.enter_context(observed(effects, rehearsed.roots, rehearsed.names))
+        try:
+            program = _export(flat, tensors, exact)
+        except NotCapturable:
+            raise
+        except Exception as error:
+            refusal = _refusal(error, whole and not exact)
+            let_go(error)
+            raise refusal from None
+    if flat.notes.writes:
+        raise _warm_up(module, flat.notes.writes[0])
+    found = rehearsed.calls.difference(flat.notes.calls, whole)
+    if found and found[1] != observe.PACKAGE:  # these are written to be traced
+        words, _, file, line = found
+        kind = NotCapturable if exact else NeedsExactSizes
+        raise kind(f"forward does otherwise while it is traced: {words}", file=file, line=line)
+    return program
+
+
+def _refusal(error: Exception, symbols_at_fault: bool) -> NotCapturable:
+    """Why export failed; where the rehearsal, on plain sizes, did not: because of symbols."""
+    refusal = _refusal_in(error)
+    if refusal is not None:
+        return refusal
+    first = (str(error).strip().splitlines() or [""])[0]
+    kind = NeedsExactSizes if symbols_at_fault else NotCapturable
+    return kind(f"torch.export: {type(error).__name__}: {first}", **contract.error_place(error))
+
+
+class Notes:
+    """What forward did: an object of its own, as export puts a module's attributes back.
+
+    `spec` and `places` (which distinct output each tensor of the result is), `written` (buffers),
+    `history`: eager's autograd graph behind the distinct outputs; None: not known. `own`: the
+    module's tensors while it is traced; `effects`, `writes`: what it wrote; `calls`: those of torch
+    that it made.
+    """
+
+    def __init__(self):
+        self.spec: Any = None
+        self.places: list[int] = []
+        self.written: list[str] = []
+        self.own: OwnTensors | None = None
+        self.effects: Effects | None = None
+        self.writes: list[str] = []
+        self.calls = Calls()
+        self.history: History | None = None
+
+
+class Flat(nn.Module):
+    """Takes and returns flat tensor lists, and notes what the module's forward did besides."""
+
+    def __init__(self, module: nn.Module, spec: Any, order: list[int]):
+        super().__init__()
+        self._modules[CHILD] = module
+        self.spec, self.order = spec, order
+        self.notes = Notes()
+        self.training = module.training
+
+    @property
+    def child(self) -> nn.Module:
+        return self._modules[CHILD]
+
+    def forward(self, *tensors):
+        module, own, calls = self.child, self.notes.own, self.notes.calls
+        args, kwargs = tree.unflatten(self.spec, [tensors[i] for i in self.order])
+        own.mark()
+        named = self._named(tensors)
+        edges, grad = edges_of(named.values()), torch.is_grad_enabled()
+        before = self.notes.effects.writes()  # export's own: it copies lists
+        with seen_as_they_are(), calls:
+            result = module.forward(*args, **kwargs)
+        self.notes.writes = [w for w in self.notes.effects.writes() if w not in before]
+        buffers = [w[1:] for w in own.written() if w[0] == "_buffers"]
+        self._check_arguments(args, kwargs, tensors)
+        self._check_edges(named, edges)
+        if torch.is_grad_enabled() != grad:
+            self._refuse("forward leaves the grad mode changed")
+        outputs, self.notes.spec = tree.flatten(result, "the result", express=_express)
+        distinct = list({id(t): t for t in outputs}.values())
+        index = {id(t): i for i, t in enumerate(distinct)}
+        self.notes.places = [index[id(t)] for t in outputs]
+        self.notes.written = [name for name, _, _ in buffers]
+        if any(output.is_inference() for output in distinct):
+            self._refuse("forward returns a tensor made in inference mode")
+        self._note_history(named, distinct)
+        for name, _, value in buffers:
+            if not isinstance(value, torch.Tensor):
+                raise NotCapturable(
+                    f"forward sets the buffer {name} to {value!r}", **place_of_forward(module)
+                )
+        return tuple(distinct) + tuple(value for _, _, value in buffers)
+
+    def _refuse(self, reason: str) -> None:
+        raise NotCapturable(reason, **place_of_forward(self.child))
+
+    def _named(self, tensors: Sequence[torch.Tensor]) -> dict[tuple[str, Any], torch.Tensor]:
+        named = [*self.child.named_parameters(), *self.child.named_buffers()]
+        return {("input", i): t for i, t in enumerate(tensors)} | {("name", n): t for n, t in named}
+
+    def _note_history(self, named: dict, outputs: list[torch.Tensor]) -> None:
+        memory: dict[Any, list[tuple[str, Any]]] = {}
+        outs = {("output", i): output for i, output in enumerate(outputs)}
+        for label, tensor in (*named.items(), *outs.items()):
+            memory.setdefault(storage_key(tensor), []).append(label)
+        self.notes.history = history_of(outputs, named, memory)
+
+    def _check_edges(self, named: dict, edges: list[tuple]) -> None:
+        """As a write of `x.mul_(parameter)`, or requires_grad_: tensors keep their history."""
+        after = edges_of(named.values())
+        for (kind, label), before, now in zip(named, edges, after, strict=True):
+            if before != now:
+                what = f"input {label}" if kind == "input" else label
+                self._refuse(f"forward changes the autograd history of {what}")
+
+    def _check_arguments(self, args: tuple, kwargs: dict, tensors: Sequence) -> None:
+        after, spec = tree.flatten([args, kwargs], "arguments", express=_express)
+        same = len(after) == len(self.order) and all(
+            t is tensors[i] for t, i in zip(after, self.order, strict=False)
+        )
+        if spec != self.spec or not same:
+            raise NotCapturable(
+                "forward changes a container or cache among its arguments",
+                **place_of_forward(self.child),
+            )
+
+
+def _export(flat: "Flat", tensors: list[torch.Tensor], exact: bool) -> Any:
+    """The training IR, every dim AUTO unless `exact`."""
+    given = tuple(tensors[i] for i in range(len(tensors)) if flat.order.index(flat.order[i]) == i)
+    kind = Dim.STATIC if exact else Dim.AUTO
+    shapes = tuple(dict.fromkeys(range(t.dim()), kind) for t in given)
+    grad = torch.is_grad_enabled()  # leaving inference mode would turn it on
+    inference_off = contextlib.nullcontext()
+    if torch.is_inference_mode_enabled():
+        inference_off = torch.inference_mode(False)
+    on = torch.set_grad_enabled(grad)
+    with warnings.catch_warnings(), inference_off, on, _within_budget():
+        warnings.simplefilter("ignore")
+        program = export(flat, given, dynamic_shapes=(shapes,), strict=False)
+    for mode in {v.fake_mode for v in map(_value, program.graph.nodes) if v is not None}:
+        forget(mode)
+    return program
+
+
+def _value(node: Any) -> FakeTensor | None:
+    value = node.meta.get("val")
+    return value if isinstance(value, FakeTensor) else None
+
+
+class _OutOfTime(BaseException):
+    """Raised in the tracing thread from outside; no handler of Exception swallows it."""
+
+
+@contextlib.contextmanager
+def _within_budget() -> Iterator[None]:
+    thread, lock, ended = ctypes.c_ulong(threading.get_ident()), threading.Lock(), []
+
+    def give_up():
+        with lock:
+            if not ended:
+                raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
+                raise_in(thread, ctypes.py_object(_OutOfTime))
+
+    timer = threading.Timer(BUDGET_SECONDS, give_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except _OutOfTime:
+        reason = f"torch.export took longer than {BUDGET_SECONDS:.0f} s"
+        raise NeedsExactSizes(reason) from None
+    finally:
+        with lock:
+            ended.append(True)
+        timer.cancel()
+
+
+def _distinct(tensors: list[torch.Tensor]) -> list[int]:
+    """For each tensor the number of its object among the distinct ones."""
+    seen: dict[int, int] = {}
+    return [seen.setdefault(id(t), len(seen)) for t in tensors]
+
+
+def _express(number: Any) -> str:
+    if isinstance(number, torch.SymInt):
+        return str(dim_of(number))
+    raise NotCapturable(f"the module returns {number}, a {type(number).__name__} made of sizes")
+
+
+def place_of_forward(module: nn.Module) -> dict[str, Any]:
+    return {"module": type(module).__name__, **contract.place_of(type(module).forward)}
+
+
+def _refusal_in(error: BaseException | None) -> NotCapturable | None:
+    """A NotCapturable that export wrapped in an error of its own."""
+    while error is not None:
+        if isinstance(error, NotCapturable):
+            return error
+        error = error.__cause__ or error.__context__
+    return None

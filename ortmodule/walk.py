@@ -1,0 +1,289 @@
+"""A walk over the Python state that a module's forward reaches.
+
+guards.py keeps one with a capture, filtered by the names that forward's code looks up; rehearse.py
+keeps an unfiltered one while forward runs to be learnt from, and puts everything back.
+"""
+
+import dataclasses
+import random
+import sys
+import types
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules import module as torch_module
+
+from . import kinds, observe, surroundings
+from .errors import NotCapturable
+from .kinds import MISSING, Kind
+from .observe import Names, is_library
+
+# What torch's recurrent layers keep of their own parameters, anew whenever those are replaced.
+_CACHES = frozenset({"_flat_weights", "_flat_weight_refs"})
+_HEAP_TYPE = 1 << 9  # of a class's flags: made by Python, not built into it
+_REGISTRIES = ("_parameters", "_buffers", "_modules")
+# Hooks that run with every module: one that is set after a capture would be missed.
+GLOBAL_HOOKS = (
+    "_global_forward_pre_hooks",
+    "_global_forward_hooks",
+    "_global_backward_pre_hooks",
+    "_global_backward_hooks",
+)
+
+
+@dataclasses.dataclass(slots=True)
+class Watched:
+    """An object with state and what it held.
+
+    `keys`: of its items only these are looked at; `registry`: the dict of parameters or buffers of
+    a module, whose tensors may be replaced by others of the same facts; `ordered`: a dict that
+    code may walk through.
+    """
+
+    path: str
+    holder: Any
+    kind: Kind
+    items: list[tuple[Any, Any]]
+    keys: Any = None
+    ignored: frozenset = frozenset()
+    registry: str | None = None
+    ordered: bool = False
+
+    def now(self) -> list[tuple[Any, Any]]:
+        """The items as they are."""
+        return _chosen(self.kind.items(self.holder), self.keys, self.ignored)
+
+
+def _chosen(items: list, keys: Any, ignored: frozenset = frozenset()) -> list:
+    if keys is None and not ignored:
+        return items
+    return [(k, v) for k, v in items if (keys is None or k in keys) and k not in ignored]
+
+
+class Walk:
+    """Everything with state below the roots that are added.
+
+    `names`: attributes that code may look up, others are passed over; None: all. `watched`: in the
+    order found; `tensors`: by id, (path, tensor); `classes`: whose version is relied on; `unseen`:
+    (path, name, object) of what has state that cannot be seen; `caches`: functools.lru_cache's,
+    (path, misses). `elsewhere`: modules whose
+    parameters and buffers are not looked at, as private.py replaces them.
+    """
+
+    def __init__(self, names: Names | None = None, elsewhere: frozenset[nn.Module] = frozenset()):
+        self.names, self._elsewhere = names, elsewhere
+        self.watched: list[Watched] = []
+        self.tensors: dict[int, tuple[str, torch.Tensor]] = {}
+        self.classes: dict[type, None] = {}
+        self.functions: dict[types.FunctionType, None] = {}
+        self.caches: dict[Any, tuple[str, int]] = {}
+        self.unseen: list[tuple[str, Any, Any]] = []
+        self._rooted: set[str] = set()  # names of globals and of closures
+        self._scopes: dict[int, Watched] = {}
+        self._seen: dict[int, Any] = {}
+
+    def add_module(self, module: nn.Module) -> None:
+        """The module that is called, and torch's hooks that run with any module."""
+        for name in GLOBAL_HOOKS:
+            self.reach(getattr(torch_module, name), f"torch.nn.modules.module.{name}", name)
+        self._module(module, "")
+
+    def add_function(self, function: types.FunctionType | None, code: types.CodeType) -> None:
+        """A function of forward's: the globals that it names, its closure and its defaults."""
+        facts = observe.facts_of(code)
+        for name in facts.imports:
+            self._named(sys.modules.get(name), name, facts.attributes)
+        if function is None or function in self.functions:
+            return
+        self.functions[function] = None
+        self._rooted.update(facts.globals, code.co_freevars)
+        scope, where = function.__globals__, f"{function.__module__}."
+        for name in self.scope(scope, facts.globals, where):
+            self._named(scope[name], f"{where}{name}", facts.attributes)
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            self.reach(cell, f"{function.__qualname__}.{name}", name)
+        parts = kinds.PARTS.items(function)
+        self.watched.append(Watched(function.__qualname__, function, kinds.PARTS, parts))
+        for value in (function.__defaults__, function.__kwdefaults__):
+            self.reach(value, f"the defaults of {function.__qualname__}", None)
+        self.reach(function, function.__qualname__, None)
+
+    def check_seen(self, names: Names) -> None:
+        """Raises NotCapturable where code that looks up `names` may read what cannot be seen."""
+        for path, name, value in self.unseen:
+            if name is None or name in names or name in self._rooted:
+                kind = f"an object of {type(value).__module__}.{type(value).__qualname__}"
+                raise NotCapturable(f"forward reads {path}, {kind}, whose state cannot be seen")
+
+    def scope(self, scope: dict, names: Iterable[str], where: str) -> list[str]:
+        """Watches these names of a namespace, there or not; gives those new and there."""
+        watched = self._scopes.get(id(scope))
+        if watched is None:
+            watched = Watched(where, scope, kinds.kind_of(scope), [], set())
+            self._scopes[id(scope)] = watched
+            self.watched.append(watched)
+        fresh = [name for name in names if name not in watched.keys]
+        watched.keys.update(fresh)
+        found = [name for name in fresh if name in scope]
+        watched.items.extend((name, scope[name]) for name in found)
+        return found
+
+    def _named(self, value: Any, path: str, attributes: Iterable[str]) -> None:
+        """A global: of a module only what code names matters."""
+        if not isinstance(value, types.ModuleType):
+            self.reach(value, path, path.rpartition(".")[2])
+            return
+        library = is_library(value.__name__)
+        if library and self.names is None:  # what forward writes there is not looked for
+            return
+        for name in self.scope(vars(value), attributes, f"{path}."):
+            found = vars(value)[name]
+            if isinstance(found, types.ModuleType) or not library:
+                self._named(found, f"{path}.{name}", attributes)
+
+    def _module(self, module: nn.Module, path: str) -> None:
+        module = surroundings.unwrapped(module)
+        if self._has(module):
+            return
+        state = vars(module)
+        ignored = _CACHES if isinstance(module, nn.RNNBase) else frozenset()
+        if module in self._elsewhere:
+            ignored |= {"_parameters", "_buffers"}
+        self._watch(state, path, self.names, ignored)
+        self._class(type(module))
+        dot = f"{path}." if path else ""
+        for name in _REGISTRIES:
+            registry = state.get(name)
+            if name not in ignored and registry is not None and not self._has(registry):
+                self._watch(registry, path, registry=name)
+                for key, value in list(registry.items()):
+                    self.reach(value, f"{dot}{key}", key)
+        for name, value in list(state.items()):
+            if name not in _REGISTRIES and name not in ignored and self._wants(name):
+                self.reach(value, f"{dot}{name}", name)
+
+    def reach(self, value: Any, path: str, name: Any) -> None:
+        """What hangs on an attribute, an item, a global or a cell that is called `name`."""
+        if isinstance(value, torch.Tensor):
+            if id(value) not in self.tensors:
+                self.tensors[id(value)] = path, value
+                self._watch(vars(value), path, self.names)
+        elif isinstance(value, types.BuiltinFunctionType):
+            if isinstance(value.__self__, random.Random):  # a method that draws
+                self.reach(value.__self__, f"{path}'s generator", name)
+        elif isinstance(value, kinds.LRU):
+            self.caches.setdefault(value, (path, value.cache_info().misses))
+        elif isinstance(value, nn.Module):
+            self._module(value, path)
+        elif isinstance(value, type):
+            self._class(value)
+        elif isinstance(value, types.ModuleType) or kinds.is_plain(value) or self._has(value):
+            return
+        elif isinstance(value, types.FunctionType):
+            self._function(value, path)
+        else:
+            self._object(value, path, name)
+
+    def _function(self, function: types.FunctionType, path: str) -> None:
+        """Of one that does not run only the attributes that code may have put on it."""
+        if observe.kind_of_file(function.__code__.co_filename) in (observe.PACKAGE, observe.OWN):
+            self._attributes(vars(function), path)
+
+    def _object(self, value: Any, path: str, name: Any) -> None:
+        kind = kinds.kind_of(value)
+        try:
+            items = kind and kind.items(value)
+        except kinds.TooLarge:
+            kind = None
+        if kind is None:
+            self.unseen.append((path, name, value))
+            return
+        if type(value).__module__ not in ("builtins", "collections"):
+            self._class(type(value))
+        state = getattr(value, "__dict__", None)
+        if isinstance(state, dict) and not (kind is kinds.OBJECT and kinds.slots_of(value)):
+            self._attributes(state, path)
+            if kind is kinds.OBJECT:
+                return
+        names = self.names if kind.attributes else None
+        self.watched.append(Watched(path, value, kind, _chosen(items, names), names))
+        self.watched[-1].ordered = isinstance(value, dict) and "_hooks" not in str(name)
+        for key, item in items:
+            if not kind.attributes:
+                self.reach(item, f"{path}[{key!r}]", name)
+            elif self._wants(key):
+                self.reach(item, f"{path}.{key}", key)
+
+    def _attributes(self, state: dict, path: str) -> None:
+        self._watch(state, path, self.names)
+        for key, item in list(state.items()):
+            if self._wants(key):
+                self.reach(item, f"{path}.{key}", key)
+
+    def _class(self, cls: type) -> None:
+        for base in cls.__mro__:
+            if base in self.classes or not base.__flags__ & _HEAP_TYPE:
+                continue
+            self.classes[base] = None
+            library = is_library(base.__module__)
+            if library and self.names is None:
+                continue
+            held = _chosen(kinds.CLASS.items(base), self.names)
+            path = base.__qualname__
+            self.watched.append(Watched(path, base, kinds.CLASS, held, self.names))
+            for name, value in held:
+                data = not isinstance(value, (types.FunctionType, type)) and name[:2] != "__"
+                if data and not library:
+                    self.reach(value, f"{path}.{name}", name)
+
+    def _watch(
+        self, state: dict, path: str, keys: Any = None, ignored: frozenset = frozenset(),
+        registry: str | None = None,
+    ) -> None:  # fmt: skip
+        kind = kinds.kind_of(state)
+        items = _chosen(kind.items(state), keys, ignored)
+        self.watched.append(Watched(path, state, kind, items, keys, ignored, registry))
+
+    def _wants(self, name: Any) -> bool:
+        return self.names is None or not isinstance(name, str) or name in self.names
+
+    def _has(self, value: Any) -> bool:
+        """Whether it was found before. It is kept, so that no other object takes its id."""
+        if id(value) in self._seen:
+            return True
+        self._seen[id(value)] = value
+        return False
+
+
+def difference(w: Watched) -> str | None:
+    """The first item that is another than it was, as `module.attribute was 3, is 4`."""
+    before, now = w.items, w.now()
+    if len(before) == len(now) and all(
+        a is c and b is d for (a, b), (c, d) in zip(before, now, strict=True)
+    ):
+        return None
+    was_at, is_at = dict(before), dict(now)
+    for key in [*was_at, *(k for k in is_at if k not in was_at)]:
+        was, value = was_at.get(key, MISSING), is_at.get(key, MISSING)
+        if not kinds.same(was, value):
+            return f"{_item_path(w, key)} was {short(was)}, is {short(value)}"
+    if w.ordered and list(was_at) != list(is_at):
+        return f"the order of {w.path} was {list(was_at)[:9]}, is {list(is_at)[:9]}"
+    return None
+
+
+def _item_path(w: Watched, key: Any) -> str:
+    if isinstance(key, str) and key.isidentifier():
+        return f"{w.path}.{key}" if w.path and not w.path.endswith(".") else f"{w.path}{key}"
+    return f"{w.path}[{key!r}]"
+
+
+def short(value: Any) -> str:
+    """A value in an error's words."""
+    if value is MISSING:
+        return "not there"
+    if isinstance(value, kinds.SCALARS):
+        return repr(value)[:80]
+    return f"a {type(value).__name__}"

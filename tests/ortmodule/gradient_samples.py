@@ -1,0 +1,113 @@
+"""A call with gradients for each ATen op that has a rule but no entry in test_translate.py's table.
+
+name -> arguments; tensors of floats require a gradient. test_gradients.py runs them.
+"""
+
+import torch
+
+torch.manual_seed(4)
+X = torch.randn(3, 4, 6)
+S = torch.randn(4, 4)
+V = torch.randn(4)
+W = torch.randn(3, 4)
+P = torch.rand(3, 4) + 0.1
+IMAGE = torch.randn(2, 4, 6, 6)
+LINE = torch.randn(2, 4, 6)
+VOLUME = torch.randn(1, 2, 4, 4, 4)
+INTS = torch.randint(0, 4, (3, 4))
+AT = torch.tensor([2, 0])
+MASK = torch.tensor([[True, False, True, False]] * 3)
+F32 = {"dtype": torch.float32}
+
+CALLS = {
+    **{f"__{n}__.{k}": (INTS, 3 if k == "Scalar" else INTS + 1) for n in ("and", "or", "xor")
+       for k in ("Scalar", "Tensor")},
+    **{f"bitwise_{n}.Scalar": (INTS, 3) for n in ("and", "or", "xor")},
+    **{f"_cast_{n}.default": (W,) for n in
+       ("Double", "Float", "Half", "Int", "Long")},
+    **{f"adaptive_{k}_pool3d.default": (VOLUME, [2, 2, 2]) for k in ("avg", "max")},
+    **{f"_adaptive_avg_pool{n}d.default": (x, [2] * n) for n, x in ((2, IMAGE), (3, VOLUME))},
+    "avg_pool3d.default": (VOLUME, [2, 2, 2]), "avg_pool1d.default": (LINE, [2]),
+    "adaptive_avg_pool1d.default": (LINE, [3]), "adaptive_max_pool1d.default": (LINE, [3]),
+    "max_pool1d.default": (LINE, [2]),
+    **{f"max_pool{n}d.default": (x, [2] * n) for n, x in ((3, VOLUME),)},
+    **{f"max_pool{n}d_with_indices.default": (x, [2] * n) for n, x in
+       ((1, LINE), (2, IMAGE), (3, VOLUME))},
+    **{f"{m}_pad{n}d.default": (x, [1, 2] * n) for m in ("reflection", "replication")
+       for n, x in ((1, LINE), (2, IMAGE), (3, VOLUME))},
+    **{f"upsample_{m}{n}d.vec": (x, None, *a, [2.0] * n) for m, n, x, a in (
+        ("nearest", 1, LINE, ()), ("nearest", 2, IMAGE, ()), ("nearest", 3, VOLUME, ()),
+        ("linear", 1, LINE, (False,)), ("bilinear", 2, IMAGE, (False,)),
+        ("bicubic", 2, IMAGE, (False,)), ("trilinear", 3, VOLUME, (False,)))},
+    **{f"upsample_nearest{n}d.default": (x, [8] * n) for n, x in
+       ((1, LINE), (2, IMAGE), (3, VOLUME))},
+    **{f"{n}.default": (X,) for n in (
+        "alias", "clip", "conj", "contiguous", "detach_copy", "lift", "ravel",
+        "real", "resolve_conj", "resolve_neg", "squeeze", "all", "any", "std", "var", "ones_like",
+        "empty_like", "zero", "fix", "expm1", "sgn")},
+    **{f"{n}.Scalar": (W, 2.0) for n in ("add", "sub", "mul", "div", "not_equal", "fill", "norm")},
+    **{f"{n}.Tensor": (W, P) for n in (
+        "divide", "true_divide", "not_equal", "clamp_max", "clamp_min", "clip")},
+    **{f"{n}.other": (W, P) for n in ("max", "min")},
+    **{f"_{n}.default": (W, 1, False) for n in ("softmax", "log_softmax")},
+    "clip.default": (W, -0.5, 0.5),
+    "clamp_max.default": (W, 0.3), "clamp_min.default": (W, 0.3),
+    "_index_put_impl.default": (W.clone(), [AT], torch.randn(2, 4)),
+    "_to_copy.default": (W, F32), "to.dtype_layout": (W, F32), "to.other": (W, P),
+    "to.device": (W, "cpu", torch.float32), "type_as.default": (W, P),
+    "_unsafe_index.Tensor": (W, [AT]), "_unsafe_view.default": (W, [4, 3]),
+    "_reshape_alias.default": (W, [4, 3], [3, 1]),
+    "addbmm.default": (S, torch.randn(3, 4, 6), torch.randn(3, 6, 4)),
+    "addmv.default": (V[:3], W, V), "addr.default": (W, V[:3], V), "ger.default": (V, V[:3]),
+    "mv.default": (W, V), "dot.default": (V, V * 2),
+    "log1p.default": (P,),
+    "topk.default": (X, 2), "rsub.Tensor": (W, P), "zeros.default": ([2, 3],),
+    "all.dim": (W > 0, 1), "argsort.stable": (W, {"stable": True, "dim": 1}),
+    "all.dims": (W > 0, [0, 1]), "any.dims": (W > 0, [0, 1]),
+    "alpha_dropout.default": (W, 0.5, False), "feature_alpha_dropout.default": (IMAGE, 0.5, False),
+    "dropout.default": (W, 0.5, False), "feature_dropout.default": (IMAGE, 0.5, False),
+    "native_dropout.default": (W, 0.5, False),
+    "bernoulli.p": (W, 1), "bitwise_not.default": (INTS,),
+    "broadcast_to.default": (V, [3, 4]), "concat.default": ([W, P], 1),
+    "constant_pad_nd.default": (W, [1, 2], 0.5),
+    "batch_norm.default": (IMAGE, V.exp(), V, None, None, True, 0.1, 1e-5, True),
+    "conv1d.padding": (LINE, torch.randn(3, 4, 3), None, [1], "same"),
+    "conv3d.padding": (VOLUME, torch.randn(3, 2, 2, 2, 2), None, [1, 1, 1], "same"),
+    "conv3d.default": (VOLUME, torch.randn(3, 2, 2, 2, 2)),
+    "conv_transpose1d.default": (LINE, torch.randn(4, 3, 3)),
+    "conv_transpose3d.input": (VOLUME, torch.randn(2, 3, 2, 2, 2)),
+    "convolution.default": (IMAGE, torch.randn(3, 4, 3, 3), None, [1, 1], [1, 1], [1, 1], False,
+                            [0, 0], 1),
+    "count_nonzero.dim_IntList": (W, [1]),
+    "div.Scalar_mode": (W, 0.3, {"rounding_mode": "floor"}),
+    "floor_divide.Scalar": (INTS, 3), "eye.m": (3, 4), "empty.memory_format": ([0, 3],),
+    "empty_permuted.default": ([0, 3], [0, 1]), "empty_strided.default": ([0, 3], [3, 1]),
+    "new_empty.default": (W, [0, 3]), "new_empty_strided.default": (W, [0, 3], [3, 1]),
+    "new_full.default": (W, [2], 3.0), "new_zeros.default": (W, [2]),
+    "full_like.default": (W, 2.5), "scalar_tensor.default": (2.5,),
+    "index_fill.int_Tensor": (W, 1, AT, torch.tensor(2.0)),
+    "lerp.Tensor": (W, P, P * 0.5), "masked_fill.Tensor": (W, MASK, torch.tensor(2.0)),
+    "mT.default": (W,), "numpy_T.default": (W,), "movedim.intlist": (X, [0, 1], [1, 2]),
+    "moveaxis.int": (X, 0, 2), "meshgrid.default": ([V, V * 2],),
+    "native_layer_norm.default": (X, [6], None, None, 1e-5),
+    "nll_loss.default": (W, torch.tensor([1, 0, 3])),
+    "nll_loss2d.default": (IMAGE, torch.randint(0, 4, (2, 6, 6))),
+    "norm.ScalarOpt_dim": (W, 2, [1]), "reshape_as.default": (W, S[:3]),
+    "view_as.default": (W, S[:3]), "view_copy.default": (W, [4, 3]),
+    "scatter.reduce": (W, 1, INTS[:, :1], P[:, :1], {"reduce": "add"}),
+    "scatter.value_reduce": (W, 1, INTS[:, :1], 2.0, {"reduce": "add"}),
+    "select_scatter.default": (W, V, 0, 1), "slice_scatter.default": (W, P[1:], 0, 1),
+    "sort.stable": (X, {"stable": True, "dim": -1}), "split.sizes": (W, [1, 2], 0),
+    "squeeze.dims": (X[:1], [0]), "tensor_split.sections": (X, 2, 1),
+    "where.Scalar": (MASK, 1.0, 2.0), "where.ScalarSelf": (MASK, 1.0, W),
+}  # fmt: skip
+# Rules of ops that only a capture of a module makes, which pairs of modules compare.
+OF_MODULES = {
+    "ortmodule.lstm.default", "ortmodule.gru.default", "ortmodule.rnn_relu.default",
+    "ortmodule.rnn_tanh.default",
+}  # fmt: skip
+# Without a graph that could have gradients: refused, or random.
+WITHOUT = {
+    "embedding_renorm.default": "always refused", "bernoulli.float": "in place only",
+    "lift_fresh.default": "of constants", "_shape_as_tensor.default": "read by size-less tracing",
+}  # fmt: skip

@@ -1,0 +1,41 @@
+"""A fixed part of what `make long` runs in whole: torch's operator database against eager."""
+
+import collections
+
+import opdb
+import pytest
+import torch
+
+# One sample of every third entry: each is small, and the first of an entry is often its plainest.
+STEP = 3
+# What these had at the last change; fewer means that a rule was lost.
+CAPTURED, NATIVE = 150, 80
+# Known to be wrong, each with its cause; the rest of the table must hold.
+WRONG = {
+    "native_batch_norm": "its saved statistics get a history, which eager's have not",
+    "resize_": "a resize in place keeps the tensor's sizes",
+    "linalg.det": "zeros for a matrix that eager gives no gradient",
+    **dict.fromkeys(
+        ("randn", "randint", "normal.number_mean"),
+        "the sample seeds torch's generator itself, which make_fx does not see; a capture refuses",
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_part_of_the_database():
+    found, wrong = collections.Counter(), []
+    for at, op in enumerate(opdb.entries()):
+        if at % STEP:
+            continue
+        torch.manual_seed(0)
+        given = op.sample_inputs("cpu", torch.float32, requires_grad=op.supports_autograd)
+        sample = next(iter(given), None)
+        if sample is None:
+            continue
+        result = opdb.timed(op, sample)
+        found[result["status"]] += 1
+        if result["status"] == "wrong" and opdb.name_of(op) not in WRONG:
+            wrong.append(f"{opdb.name_of(op)}: {result['why']}")
+    assert not wrong, "\n".join(wrong)
+    assert found["native"] + found["aten"] >= CAPTURED and found["native"] >= NATIVE, found

@@ -1,0 +1,110 @@
+"""Several threads: each gets what it gets alone, and sees no tensor of another's capture."""
+
+import threading
+
+import torch
+from torch import nn
+
+from ortmodule import ORTModule
+
+X = torch.linspace(-1, 1, 12).reshape(4, 3)
+
+
+def net():
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.BatchNorm1d(5), nn.Linear(5, 2))
+
+
+def train(model, steps=6):
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    losses = []
+    for i in range(steps):
+        optimizer.zero_grad()
+        loss = model(X * (1 + i)).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    return losses
+
+
+def in_threads(*works):
+    """Runs them at once; the first error is raised here."""
+    errors, start = [], threading.Barrier(len(works))
+
+    def guarded(work):
+        try:
+            start.wait()
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+        assert not thread.is_alive(), "a thread waits for ever"
+    if errors:
+        raise errors[0]
+
+
+def test_two_wrappers_and_a_bystander():
+    """While both capture, a third thread saves both and draws from a generator of its own."""
+    alone = train(net())
+    for _ in range(3):
+        models = [ORTModule(net()) for _ in range(2)]
+        results: dict[int, list] = {}
+        seen, drawn = [], []
+
+        def bystander(models=models, seen=seen, drawn=drawn):
+            generator = torch.Generator().manual_seed(5)
+            for _ in range(200):
+                drawn.append(torch.rand(1, generator=generator).item())
+                for model in models:
+                    tensors = [*model.state_dict().values(), *model.module.parameters()]
+                    seen.extend(type(t) for t in tensors)
+
+        def work(i, models=models, results=results):
+            results[i] = train(models[i])
+
+        works = [lambda i=i, work=work: work(i) for i in range(2)]
+        in_threads(*works, bystander)
+        for i in range(2):
+            torch.testing.assert_close(results[i], alone, rtol=1e-4, atol=1e-6)
+            assert models[i].explain().fallbacks == [], models[i].explain()
+        assert set(seen) <= {torch.Tensor, nn.Parameter}
+        generator = torch.Generator().manual_seed(5)
+        assert drawn == [torch.rand(1, generator=generator).item() for _ in drawn]
+
+
+def test_the_default_generator_of_another_thread_is_left_alone():
+    model, drawn = ORTModule(net()), []
+    torch.manual_seed(9)
+    expected = [torch.rand(1).item() for _ in range(500)]
+    torch.manual_seed(9)
+    in_threads(lambda: drawn.extend(torch.rand(1).item() for _ in range(500)), lambda: model(X))
+    assert drawn == expected and model.explain().captures == 1
+
+
+def test_one_wrapper_used_by_four():
+    module = net().eval()
+    model = ORTModule(module)
+    expected = {n: module(X[:n]) for n in range(2, 5)}
+
+    def use():
+        for i in range(40):
+            n = 2 + i % 3
+            torch.testing.assert_close(model(X[:n]), expected[n], rtol=1e-5, atol=1e-6)
+
+    in_threads(use, use, use, use)
+    assert model.explain().fallbacks == []
+
+
+def test_nested_wrappers_captured_at_once():
+    """Each captures a module that holds the other's wrapper: neither waits for the other's lock."""
+    for _ in range(3):
+        a, b = ORTModule(nn.Linear(3, 3)), ORTModule(nn.Linear(3, 3))
+        first, second = ORTModule(nn.Sequential(a, b)), ORTModule(nn.Sequential(b, a))
+        in_threads(lambda m=first: m(X), lambda m=second: m(X), lambda m=a: m(X))
+        torch.testing.assert_close(first(X), b.module(a.module(X)))
+        torch.testing.assert_close(second(X), a.module(b.module(X)))

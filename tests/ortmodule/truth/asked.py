@@ -1,0 +1,157 @@
+"""What forward asks while it is captured, where a trace would answer otherwise."""
+
+import threading
+import time
+
+import torch
+
+from .table import Base, Case, case
+
+
+@case(captured=False)
+def is_compiling():
+    return Case(Base(lambda s, x: s.l(x) * (2.0 if torch.compiler.is_compiling() else 1.0)))
+
+
+@case(captured=False)
+def is_exporting():
+    return Case(Base(lambda s, x: s.l(x) * (2.0 if torch.compiler.is_exporting() else 1.0)))
+
+
+@case(captured=False)
+def dynamo_is_compiling():
+    return Case(Base(lambda s, x: s.l(x) * (2.0 if torch._dynamo.is_compiling() else 1.0)))
+
+
+@case(captured=False)
+def the_type_of_a_tensor():
+    return Case(Base(lambda s, x: s.l(x) * (2.0 if type(x) is torch.Tensor else 1.0)))
+
+
+@case(captured=False)
+def the_class_of_a_tensor():
+    return Case(Base(lambda s, x: s.l(x) * (2.0 if x.__class__ is torch.Tensor else 1.0)))
+
+
+@case(captured=True)
+def the_type_of_a_size():
+    return Case(Base(lambda s, x: s.l(x) * (2.0 if isinstance(x.shape[0], int) else 1.0)))
+
+
+@case(captured=True)
+def the_text_of_a_size():
+    return Case(Base(lambda s, x: s.l(x) * len(f"{x.shape[0]}")))
+
+
+@case(captured=True)
+def the_text_of_a_shape():
+    return Case(Base(lambda s, x: s.l(x) * len(str(x.shape))))
+
+
+@case(captured=True)
+def a_size_as_a_key():
+    return Case(Base(lambda s, x: s.l(x) * {5: 2.0}[x.shape[0]]))
+
+
+@case(captured=True)
+def strides():
+    def call(model, x, i):
+        return model(x if i != 1 else x.t().contiguous().t())
+
+    return Case(Base(lambda s, x: s.l(x) * x.stride(0)), call=call)
+
+
+@case(captured=True)
+def contiguity():
+    def call(model, x, i):
+        return model(x if i != 1 else x.t().contiguous().t())
+
+    return Case(Base(lambda s, x: s.l(x) * (2.0 if x.is_contiguous() else 1.0)), call=call)
+
+
+@case(captured=False)
+def is_leaf():
+    def call(model, x, i):
+        return model(x * 1 if i == 2 else x)
+
+    return Case(Base(lambda s, x: s.l(x) * (2.0 if x.is_leaf else 1.0)), call=call)
+
+
+@case(captured=False)
+def base_of_a_view():
+    def call(model, x, i):
+        return model(x[:] if i == 2 else x)
+
+    return Case(Base(lambda s, x: s.l(x) * (2.0 if x._base is None else 1.0)), call=call)
+
+
+@case(captured=False)
+def grad_fn():
+    def body(s, x):
+        h = s.l(x)
+        return h * (2.0 if "Addmm" in type(h.grad_fn).__name__ else 1.0)
+
+    return Case(Base(body))
+
+
+@case(captured=False)
+def version():
+    return Case(Base(lambda s, x: s.l(x) * (1.0 + x._version)))
+
+
+@case(captured=False)
+def attribute_of_an_input():
+    def call(model, x, i):
+        x.mark = float(i)
+        return model(x)
+
+    return Case(Base(lambda s, x: s.l(x) * getattr(x, "mark", 9.0)), call=call)
+
+
+@case(captured=False)
+def attribute_of_a_parameter():
+    def before(m, i):
+        m.l.weight.mark = float(i)
+
+    return Case(Base(lambda s, x: s.l(x) * getattr(s.l.weight, "mark", 9.0)), before=before)
+
+
+@case(captured=False)
+def the_thread():
+    def body(s, x):
+        return s.l(x) * (1.0 if threading.current_thread() is threading.main_thread() else 2.0)
+
+    return Case(Base(body))
+
+
+@case(captured=False)
+def the_time():
+    return Case(Base(lambda s, x: s.l(x) * (0.0 if time.time() < 0 else 1.0)))
+
+
+@case(captured=False)
+def the_value_of_a_tensor():
+    return Case(Base(lambda s, x: s.l(x) * (2.0 if x.sum() > 0 else 1.0)))
+
+
+@case(captured=False)
+def deterministic_algorithms():
+    def body(s, x):
+        return s.l(x) * (2.0 if torch.are_deterministic_algorithms_enabled() else 1.0)
+
+    return Case(Base(body))
+
+
+@case(captured=True)
+def rank_and_dtype():
+    def call(model, x, i):
+        return model(x[None] if i == 1 else x)
+
+    return Case(
+        Base(lambda s, x: s.l(x) * x.dim() * (2.0 if x.dtype.is_floating_point else 1.0)), call=call
+    )
+
+
+@case(captured=True)
+def the_type_of_the_module():
+    return Case(Base(lambda self, x: self.l(x) * len(type(self).__name__)))

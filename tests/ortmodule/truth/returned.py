@@ -1,0 +1,127 @@
+"""What forward returns and what it is given: containers, numbers, aliases, the module's own."""
+
+import collections
+import dataclasses
+
+import torch
+
+from .table import Base, Case, case
+
+
+@case(captured=True)
+def a_tuple_and_a_dict():
+    return Case(Base(lambda s, x: (s.l(x), {"k": s.k(x), "n": x.shape[0], "t": "text"})))
+
+
+@case(captured=True)
+def an_input_itself():
+    return Case(Base(lambda s, x: (x, s.l(x))))
+
+
+@case(captured=True)
+def a_view_of_an_input():
+    return Case(Base(lambda s, x: (x.t(), s.l(x))))
+
+
+@case(captured=True)
+def a_parameter_alone():
+    return Case(Base(lambda s, x: s.l.weight))
+
+
+@case(captured=True)
+def a_buffer():
+    return Case(Base(lambda s, x: (s.l(x), s.n)))
+
+
+@case(captured=True)
+def the_same_tensor_twice():
+    def body(s, x):
+        h = s.l(x)
+        return h, h
+
+    return Case(Base(body))
+
+
+@case(captured=True)
+def a_named_tuple():
+    Pair = collections.namedtuple("Pair", "a b")
+    return Case(Base(lambda s, x: Pair(s.l(x), s.k(x))))
+
+
+@dataclasses.dataclass
+class Result:
+    a: torch.Tensor
+    b: int = 3
+
+
+@case(captured=True)
+def a_dataclass():
+    return Case(Base(lambda s, x: Result(s.l(x))), call=lambda model, x, i: vars(model(x)))
+
+
+@case(captured=True)
+def numbers_made_of_sizes():
+    def call(model, x, i):
+        return model(x[: 3 + i])
+
+    return Case(Base(lambda s, x: (s.l(x), x.shape[0] * 2, x.numel())), call=call)
+
+
+@case(captured=True)
+def a_number_that_changes():
+    return Case(Base(lambda s, x, a: s.l(x) * a), call=lambda model, x, i: model(x, 1.0 + i))
+
+
+@case(captured=True)
+def a_flag_that_changes():
+    def body(s, x, on):
+        return s.l(x) if on else s.k(x)
+
+    return Case(Base(body), call=lambda model, x, i: model(x, on=i != 1))
+
+
+@case(captured=True)
+def keywords_and_defaults():
+    def body(s, x, scale=2.0, *, shift=1.0):
+        return s.l(x) * scale + shift
+
+    return Case(Base(body), call=lambda model, x, i: model(x, shift=2.0) if i else model(x))
+
+
+@case(captured=True)
+def the_modules_own_buffer():
+    def body(s, x, y):
+        return s.l(x) + y
+
+    module = Base(body)
+    return Case(module, call=lambda model, x, i: model(x, module.n if i == 1 else x.detach()))
+
+
+@case(captured=True)
+def the_modules_own_parameter():
+    def body(s, w, x):
+        return s.l(x) @ w
+
+    module = Base(body)
+    return Case(
+        module, call=lambda model, x, i: model(module.l.weight if i != 1 else x.detach()[:3], x)
+    )
+
+
+@case(captured=False)
+def a_buffer_given_that_forward_writes():
+    def body(s, x):
+        s.n.add_(1)
+        return x * 2 + s.k.bias
+
+    module = Base(body)
+    return Case(module, call=lambda model, x, i: model(module.n.reshape(1).expand(3)))
+
+
+@case(captured=True)
+def a_method_that_calls_the_module():
+    class Held(Base):
+        def loss(self, x):
+            return self(x).square().mean()
+
+    return Case(Held(lambda s, x: s.l(x)), call=lambda model, x, i: model.loss(x))

@@ -1,0 +1,105 @@
+"""Every case of the table: three calls are eager's, or reported as eager, and equal."""
+
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+from ortmodule import ORTModule
+
+from . import asked, first, named, read, returned, written  # noqa: F401  each adds its cases
+from .table import CASES
+
+
+def observe(entry, wrap):
+    """What can be seen of three calls, and the model."""
+    torch.manual_seed(0)
+    found = entry.factory()
+    model = wrap(found.module)
+    seen = []
+    for i in range(3):
+        found.before(found.module, i)
+        found.module.zero_grad()
+        x = torch.linspace(-2, 3, 15).reshape(5, 3).requires_grad_(i == 1)
+        seen.append(_call(found, model, x, i))
+        seen[-1]["x"] = (x.detach().clone(), x.grad)
+        seen[-1]["state"] = _plain(found.state())
+        seen[-1]["random"] = torch.random.get_rng_state().sum()
+        seen[-1]["parameters"] = {
+            n: (p.detach().clone(), p.grad) for n, p in found.module.named_parameters()
+        }
+        seen[-1]["buffers"] = {n: b.clone() for n, b in found.module.named_buffers()}
+        seen[-1]["attributes"] = _plain(
+            {k: v for k, v in vars(found.module).items() if k[:1] != "_" and k != "body"}
+        )
+    return seen, model
+
+
+def _call(found, model, x, i):
+    try:
+        result = found.call(model, x, i)
+    except Exception as error:
+        return {"error": type(error)}
+    tensors = [t for t in _tensors(result) if t.requires_grad]
+    if tensors:
+        sum((t * t).sum() for t in tensors).backward()
+    return {"result": _plain(result), "requires": [t.requires_grad for t in _tensors(result)]}
+
+
+def _tensors(value):
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return [t for item in value for t in _tensors(item)]
+    return []
+
+
+def _plain(value):
+    """Values that compare: tensors detached, objects as what they hold."""
+    if isinstance(value, torch.Tensor):
+        assert type(value) in (torch.Tensor, nn.Parameter), type(value)
+        return value.detach().clone()
+    if isinstance(value, dict):
+        return type(value).__name__, {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple, set)) or type(value).__name__ == "deque":
+        return type(value).__name__, [_plain(v) for v in value]
+    if isinstance(value, (int, float, str, bytes, bool, type(None))):
+        return value
+    return type(value).__name__
+
+
+def same(a, b):
+    if isinstance(a, torch.Tensor):
+        return (
+            isinstance(b, torch.Tensor)
+            and (a.dtype, a.shape, a.stride()) == (b.dtype, b.shape, b.stride())
+            and torch.allclose(a.detach(), b.detach(), rtol=1e-4, atol=1e-6, equal_nan=True)
+        )
+    if isinstance(a, dict):
+        return isinstance(b, dict) and a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
+    if isinstance(a, (list, tuple)):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    return type(a) is type(b) and a == b
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_case(name):
+    entry = CASES[name]
+    theirs, _ = observe(entry, lambda module: module)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ours, model = observe(entry, ORTModule)
+    report = model.explain()
+    for i, (a, b) in enumerate(zip(theirs, ours, strict=True)):
+        for key in a:
+            assert key in b and same(a[key], b[key]), (i, key, a[key], b.get(key), str(report))
+    assert (report.captures > 0) == entry.captured, str(report)
+    if not entry.captured:
+        assert report.fallbacks or report.warm_ups
+
+
+def test_enough_is_captured():
+    assert sum(entry.captured for entry in CASES.values()) >= len(CASES) // 3

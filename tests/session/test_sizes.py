@@ -1,0 +1,252 @@
+"""Sizes that a file leaves open: what its nodes assume of them holds when it runs, or one error
+names node and sizes. Compared with onnxruntime where it has an answer."""
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from ortmodule import InferenceSession
+from ortmodule._native import core
+
+from .models import ints, model, node, normal, port
+
+Error = core().Error
+
+
+def theirs(made, feed):
+    onnxruntime.set_default_logger_severity(4)
+    session = onnxruntime.InferenceSession(
+        made.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    return session.run(None, feed)
+
+
+def ours(made, feed):
+    return InferenceSession(made.SerializeToString()).run(None, feed)
+
+
+def agree(made, feed):
+    for mine, other in zip(ours(made, feed), theirs(made, feed), strict=True):
+        assert mine.shape == other.shape and mine.dtype == other.dtype
+        np.testing.assert_allclose(mine, other, rtol=1e-5, atol=1e-6)
+
+
+def refused(made, feed, message):
+    with pytest.raises(Error, match=message) as caught:
+        ours(made, feed)
+    assert "\n" not in str(caught.value) and "node_" in str(caught.value)
+
+
+def two(op, kind="float32", out="float32", **attrs):
+    nodes = [node(op, "x y", "z", **attrs)]
+    return model(nodes, [port("x", ["a"], kind), port("y", ["b"], kind)], [port("z", ["c"], out)])
+
+
+SIZES = [(5000, 1), (1, 5000), (7, 7), (1, 1), (0, 1), (1, 0), (0, 0)]
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("op", ["Add", "Mul", "Max", "Sum", "Pow", "PRelu"])
+def test_two_sizes_broadcast(op, sizes):
+    agree(two(op), {"x": np.abs(normal(sizes[0])), "y": normal(sizes[1])})
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("kind", ["float32", "int64"])
+def test_comparisons_and_choices_broadcast(kind, sizes):
+    nodes = [node("Less", "x y", "less"), node("Where", "less x y", "z")]
+    ports = [port("x", ["a"], kind), port("y", ["b"], kind)]
+    made = model(nodes, ports, [port("less", ["c"], "bool"), port("z", ["c"], kind)])
+    agree(made, {"x": normal(sizes[0]).astype(kind), "y": normal(sizes[1]).astype(kind)})
+
+
+def test_a_chain_of_broadcasts():
+    """Fused into one program or not: each operand may be the wide one."""
+    nodes = [node("Add", "x y", "s"), node("Tanh", "s", "t"), node("Mul", "t x", "u")]
+    nodes += [node("Sub", "u w", "z"), node("ReduceSum", "z", "total")]
+    ports = [port(n, [n + "0", n + "1"]) for n in "xyw"]
+    made = model(nodes, ports, [port("z", ["p", "q"]), port("total", None)])
+    for shapes in [((3, 4), (3, 4), (3, 4)), ((1, 4), (3, 1), (1, 1)), ((3, 1), (1, 1), (3, 4))]:
+        agree(made, {n: normal(*s) for n, s in zip("xyw", shapes, strict=True)})
+    feed = {"x": normal(3, 4), "y": normal(2, 4), "w": normal(3, 4)}
+    refused(made, feed, r"\[Add\] shapes 3 \(x0\) and 2 \(y0\) do not broadcast; node .*node_s")
+
+
+def test_products_broadcast_their_batches():
+    nodes = [node("MatMul", "x y", "z")]
+    ports = [port("x", ["a", "m", "k"]), port("y", ["b", "l", "n"])]
+    made = model(nodes, ports, [port("z", ["c", "m", "n"])])
+    for a, b in [(1, 4), (4, 1), (4, 4)]:
+        agree(made, {"x": normal(a, 2, 3), "y": normal(b, 3, 5)})
+    refused(made, {"x": normal(2, 2, 3), "y": normal(3, 3, 5)}, "batch sizes 2 .* and 3")
+    refused(made, {"x": normal(1, 2, 3), "y": normal(1, 4, 5)}, "inner sizes 3 .* and 4 .* differ")
+
+
+@pytest.mark.parametrize("rows, columns", [(2, 5), (1, 5), (2, 1), (1, 1)])
+def test_a_bias_of_gemm_broadcasts(rows, columns):
+    nodes = [node("Gemm", "x y c", "z")]
+    ports = [port("x", ["m", "k"]), port("y", ["k", "n"]), port("c", ["p", "q"])]
+    made = model(nodes, ports, [port("z", ["m", "n"])])
+    agree(made, {"x": normal(2, 3), "y": normal(3, 5), "c": normal(rows, columns)})
+
+
+def test_a_bias_of_gemm_that_does_not_fit():
+    nodes = [node("Gemm", "x y c", "z")]
+    ports = [port("x", ["m", "k"]), port("y", ["k", "n"]), port("c", ["p", "q"])]
+    made = model(nodes, ports, [port("z", ["m", "n"])])
+    feed = {"x": normal(1, 3), "y": normal(3, 5), "c": normal(4, 5)}
+    refused(made, feed, "c 4 .* does not broadcast to 1|shapes")
+
+
+def slice_model(start, end, step=1, shape=("n",)):
+    weights = {"start": ints(start), "end": ints(end), "axis": ints(0), "step": ints(step)}
+    nodes = [node("Slice", "x start end axis step", "y")]
+    return model(nodes, [port("x", list(shape))], [port("y", ["m"])], weights)
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 5, 6, 40])
+@pytest.mark.parametrize(
+    "bounds",
+    [(-5, 1000), (2, 4), (-3, -1), (1, 2**63 - 1), (4, 2), (-1, -100, -1), (2**31, -(2**31), -2)],
+)
+def test_slices_clamp(bounds, size):
+    agree(slice_model(*bounds), {"x": normal(size)})
+
+
+@pytest.mark.parametrize("count", [0, 2, 3, 10000])
+def test_slices_clamp_at_bounds_that_are_sizes(count):
+    nodes = [node("Shape", "y", "end"), node("Slice", "x start end", "z")]
+    ports = [port("x", [3]), port("y", ["m"])]
+    made = model(nodes, ports, [port("z", ["k"])], {"start": ints(0)})
+    agree(made, {"x": normal(3), "y": normal(count)})
+
+
+def test_a_reshape_that_does_not_fit():
+    nodes = [node("Relu", "x", "r"), node("Reshape", "r shape", "y")]
+    made = model(nodes, [port("x", ["n"])], [port("y", [2, 5])], {"shape": ints(2, 5)})
+    agree(made, {"x": normal(10)})
+    refused(made, {"x": normal(1000)}, r"\[Reshape\] elements 1000 \(n\) and 10 differ")
+    open_size = model(nodes, [port("x", ["n"])], [port("y", [2, "m"])], {"shape": ints(2, -1)})
+    agree(open_size, {"x": normal(10)})
+    refused(open_size, {"x": normal(7)}, r"elements 7 \(n\) is no multiple of 2")
+
+
+def test_an_expand_that_does_not_fit():
+    made = model(
+        [node("Expand", "x shape", "y")], [port("x", ["n"])], [port("y", [5])], {"shape": ints(5)}
+    )
+    agree(made, {"x": normal(5)})
+    agree(made, {"x": normal(1)})
+    refused(made, {"x": normal(3)}, r"\[Expand\] shapes 3 \(n\) and 5 do not broadcast")
+
+
+def test_parts_of_a_concat_that_do_not_fit():
+    nodes = [node("Concat", "x y", "z", axis=1)]
+    made = model(nodes, [port("x", ["n", 2]), port("y", ["m", 2])], [port("z", ["n", 4])])
+    agree(made, {"x": normal(3, 2), "y": normal(3, 2)})
+    refused(made, {"x": normal(3, 2), "y": normal(1, 2)}, r"sizes of parts 1 \(m\) and 3 \(n\)")
+
+
+def test_a_split_that_does_not_fit():
+    made = model(
+        [node("Split", "x sizes", "a b")],
+        [port("x", ["n"])],
+        [port("a", [100]), port("b", [100])],
+        {"sizes": ints(100, 100)},
+    )
+    agree(made, {"x": normal(200)})
+    refused(made, {"x": normal(4)}, r"elements of all parts 200 and 4 \(n\) differ")
+
+
+def test_a_state_of_another_batch():
+    nodes = [node("LSTM", "x w r b lens h c", "y", hidden_size=4)]
+    nodes[0].input[4] = ""
+    weights = {"w": normal(1, 16, 3), "r": normal(1, 16, 4), "b": normal(1, 32)}
+    ports = [port("x", ["t", "b", 3]), port("h", [1, "p", 4]), port("c", [1, "q", 4])]
+    made = model(nodes, ports, [port("y", ["t", 1, "b", 4])], weights)
+    feed = {"x": normal(5, 2, 3), "h": normal(1, 2, 4), "c": normal(1, 2, 4)}
+    agree(made, feed)
+    refused(made, feed | {"h": normal(1, 1, 4)}, r"\[LSTM\] initial_h 1 \(p\) and 2 \(b\) differ")
+    refused(made, feed | {"c": normal(1, 7, 4)}, r"initial_c 7 \(q\) and 2 \(b\) differ")
+
+
+def test_a_squeeze_of_a_size_that_is_not_one():
+    made = model(
+        [node("Squeeze", "x axes", "y")], [port("x", ["n", 3])], [port("y", [3])], {"axes": ints(0)}
+    )
+    agree(made, {"x": normal(1, 3)})
+    refused(
+        made,
+        {"x": normal(2, 3)},
+        r"size of a squeezed axis 2 \(n\)|elements 6 \(3\*n\) and 3 differ",
+    )
+
+
+def test_einsum_letters_of_size_one():
+    nodes = [node("Einsum", "x y", "z", equation="ij,ij->i")]
+    made = model(nodes, [port("x", ["a", "b"]), port("y", ["c", "d"])], [port("z", ["e"])])
+    for x, y in [((2, 3), (2, 3)), ((2, 1), (2, 3)), ((1, 3), (2, 1))]:
+        got = ours(made, {"x": normal(*x), "y": normal(*y)})[0]
+        np.testing.assert_allclose(got, (normal(*x) * normal(*y)).sum(1), rtol=1e-5, atol=1e-6)
+    refused(made, {"x": normal(2, 3), "y": normal(2, 4)}, "sizes 3 .* and 4 .* do not broadcast")
+
+
+# --- names are hints ---
+
+
+def test_names_that_are_no_expressions():
+    made = model([node("Relu", "x", "y")], [port("x", ["batch-size", "h//8"])], [port("y", None)])
+    session = InferenceSession(made.SerializeToString())
+    assert session.get_inputs()[0].shape == ["batch-size", "h//8"]
+    np.testing.assert_array_equal(
+        session.run(None, {"x": normal(2, 3)})[0], np.maximum(normal(2, 3), 0)
+    )
+
+
+def test_a_feed_that_contradicts_a_name():
+    nodes = [node("Add", "x y", "z"), node("Shape", "z", "s")]
+    made = model(
+        nodes, [port("x", ["n"]), port("y", ["n"])], [port("z", ["n"]), port("s", [1], "int64")]
+    )
+    session = InferenceSession(made.SerializeToString())
+    for a, b in [(5, 5), (5, 1), (1, 5), (6, 6), (1, 1)]:
+        z, s = session.run(None, {"x": normal(a), "y": normal(b)})
+        np.testing.assert_allclose(z, normal(a) + normal(b))
+        assert list(s) == [max(a, b)]
+    with pytest.raises(Error, match="do not broadcast.*node_z"):
+        session.run(None, {"x": normal(5), "y": normal(3)})
+
+
+def test_a_feed_that_contradicts_an_expression():
+    nodes = [node("Concat", "x y", "z", axis=0)]
+    made = model(nodes, [port("x", ["h"]), port("y", ["h//8"])], [port("z", ["k"])])
+    session = InferenceSession(made.SerializeToString())
+    for a, b in [(16, 2), (16, 3)]:
+        assert session.run(None, {"x": normal(a), "y": normal(b)})[0].shape == (a + b,)
+
+
+def test_a_feed_that_contradicts_a_number():
+    made = model([node("Relu", "x", "y")], [port("x", ["n", 3])], [port("y", None)])
+    with pytest.raises(Error, match=r"input 'x' has shape \[2, 4\], expected \[n, 3\]"):
+        ours(made, {"x": normal(2, 4)})
+
+
+# --- what a session limits ---
+
+
+def test_limits():
+    made = model(
+        [node("MatMul", "x y", "z")],
+        [port("x", ["a", "b"]), port("y", ["b", "c"])],
+        [port("z", None)],
+    )
+    data = made.SerializeToString()
+    small, large = {"x": normal(2, 2), "y": normal(2, 2)}, {"x": normal(99, 9), "y": normal(9, 99)}
+    for limit, message in [
+        ({"max_bytes": 4000}, "needs .* bytes, the session's limit is 4000"),
+        ({"max_operations": 5000}, "operations, the session's limit is 5000"),
+    ]:
+        session = InferenceSession(data, **limit)
+        session.run(None, small)
+        with pytest.raises(Error, match=message):
+            session.run(None, large)

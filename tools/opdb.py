@@ -1,0 +1,255 @@
+"""torch's own operator database through translator and engine, values and gradients against eager.
+
+`python tools/opdb.py` runs what the results file lacks and then writes docs/coverage.md, as
+`make long` does. --only a,b: these entries, printed and not kept. --cross n: n samples by ORTModule
+itself, with torch.export, too. --page: the page alone.
+"""
+
+import argparse
+import json
+import signal
+import subprocess
+import sys
+import time
+import traceback
+import warnings
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+import coverage_page  # noqa: E402
+import torch  # noqa: E402
+from torch.utils._pytree import tree_leaves  # noqa: E402
+from verdict import (  # noqa: E402
+    Wrong,
+    check,
+    check_random,
+    compare,
+    filled,
+    is_random,
+    leaves_of,
+    run,
+    widened,
+)
+
+from ortmodule import ORTModule, _native  # noqa: E402
+from ortmodule.errors import NotCapturable  # noqa: E402
+
+RESULTS = ROOT / "build" / "opdb.jsonl"
+OURS = "its translation failed"  # a defect of ours, not a refusal
+SECONDS = 60  # a sample that takes longer has failed
+# Their values are whatever the memory held.
+UNINITIALISED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty"}
+UNINITIALISED |= {"new_empty_strided"}
+
+
+def entries() -> list:
+    """The operators of the database that take float32."""
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    return [op for op in op_db if torch.float32 in op.dtypes]
+
+
+def samples(op) -> list:
+    torch.manual_seed(0)
+    return list(op.sample_inputs("cpu", torch.float32, requires_grad=op.supports_autograd))
+
+
+def name_of(op) -> str:
+    return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
+
+
+def function_of(op, sample) -> tuple:
+    """A function of tensors, returning tensors, and its arguments."""
+    tensors, tree = leaves_of((sample.input, sample.args, sample.kwargs))
+
+    def function(*given):
+        first, args, kwargs = filled(tree, given)
+        result = sample.output_process_fn_grad(op(first, *args, **kwargs))
+        return [x for x in tree_leaves(result) if isinstance(x, torch.Tensor)]
+
+    return function, tensors
+
+
+def judge(op, sample) -> dict:
+    """status: native, aten, refused, wrong or eager (which fails itself); and why."""
+    function, tensors = function_of(op, sample)
+    state = torch.get_rng_state()
+    try:
+        if not function(*tensors):
+            return {"status": "eager", "why": "returns no tensor"}
+    except Exception as error:
+        return {"status": "eager", "why": _first(error)}
+    torch.set_rng_state(state)
+    try:
+        made = compared(op, function, tensors)
+    except NotCapturable as error:
+        failed = OURS in error.reason
+        return {"status": "wrong" if failed else "refused", "why": error.reason, "op": error.op}
+    except Wrong as error:
+        return {"status": "wrong", "why": str(error)}
+    except _native.torch_bridge().Error as error:  # a call that then runs in eager
+        return {"status": "refused", "why": f"the engine: {_first(error)}"}
+    operators = made.operators()
+    return {"status": "aten" if operators else "native", "aten": operators}
+
+
+def compared(op, function, tensors):
+    if op.name in UNINITIALISED:
+        return shapes_alone(function, tensors)
+    try:
+        return check(function, tensors)
+    except Wrong:
+        if not is_random(function, tensors):
+            raise
+    return check_random(function, tensors)
+
+
+def shapes_alone(function, tensors):
+    """For what is uninitialised: types and sizes."""
+    return check(lambda *xs: [torch.zeros_like(y) for y in function(*xs)], tensors)
+
+
+def _first(error: BaseException) -> str:
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:200]}"
+
+
+class _Late(Exception):
+    pass
+
+
+def _ring(*_):
+    raise _Late
+
+
+def timed(op, sample) -> dict:
+    """judge, with any other failure as its result."""
+    signal.signal(signal.SIGALRM, _ring)
+    signal.alarm(SECONDS)
+    started = time.perf_counter()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = judge(op, sample)
+    except _Late:
+        found = {"status": "wrong", "why": f"takes more than {SECONDS} s"}
+    except Exception as error:
+        found = {"status": "wrong", "why": _first(error), "trace": traceback.format_exc()[-1500:]}
+    finally:
+        signal.alarm(0)
+    return {**found, "seconds": round(time.perf_counter() - started, 3)}
+
+
+def work(path: Path, part: int, parts: int, done: set) -> None:
+    """Runs every sample of this part that is not done. A started line is there for crashes."""
+    with path.open("a") as file:
+
+        def note(**fields):
+            print(json.dumps(fields), file=file, flush=True)
+
+        for at, op in enumerate(entries()):
+            if at % parts != part:
+                continue
+            for k, sample in enumerate(samples(op)):
+                if (name_of(op), k) in done:
+                    continue
+                note(entry=name_of(op), sample=k, status="started")
+                note(entry=name_of(op), sample=k, **timed(op, sample))
+            torch._dynamo.reset()
+
+
+def read(path: Path) -> dict:
+    """(entry, sample) -> its latest line; what has started and not ended has crashed."""
+    found = {}
+    for line in path.read_text().splitlines() if path.exists() else []:
+        fields = json.loads(line)
+        if fields["status"] == "started":
+            fields.update(status="wrong", why="the process died")
+        found[fields["entry"], fields["sample"]] = fields
+    return found
+
+
+def sweep(path: Path, workers: int) -> None:
+    """Workers in processes of their own, each begun anew until it has ended by itself."""
+    path.parent.mkdir(exist_ok=True)
+    waiting = dict.fromkeys(range(workers))
+    while waiting:
+        for i, process in list(waiting.items()):
+            if process is None or process.poll() not in (None, 0):
+                command = [sys.executable, __file__, "--part", f"{i}/{workers}", "--results", path]
+                waiting[i] = subprocess.Popen([str(c) for c in command])
+            elif process.poll() == 0:
+                del waiting[i]
+        time.sleep(1)
+
+
+def cross(count: int) -> None:
+    """Samples that are captured, evenly spread, by ORTModule itself; ends in an error for a wrong
+    one."""
+    good = [key for key, found in read(RESULTS).items() if found["status"] in ("native", "aten")]
+    chosen = set(good[:: max(1, len(good) // count)][:count])
+    wrong, fallen = [], 0
+    for op in entries():
+        if not any(entry == name_of(op) for entry, _ in chosen):
+            continue
+        for k, sample in enumerate(samples(op)):
+            if (name_of(op), k) in chosen:
+                found = cross_one(op, sample)
+                fallen += found == "fallback"
+                if found not in ("equal", "fallback"):
+                    wrong.append(f"{name_of(op)} {k}: {found}")
+    print(f"{len(chosen)} samples by ORTModule: {fallen} fell back, {len(wrong)} differ")
+    if wrong:
+        raise SystemExit("\n".join(wrong))
+
+
+def cross_one(op, sample) -> str:
+    function, tensors = function_of(op, sample)
+    if op.name in UNINITIALISED or is_random(function, tensors):
+        return "equal"
+    module = torch.nn.Module()
+    module.forward = lambda *xs: tuple(function(*xs))
+    ours = ORTModule(module)
+    try:
+        compare(run(ours, tensors), run(function, tensors), lambda: run(function, widened(tensors)))
+    except Wrong as error:
+        return str(error)
+    return "fallback" if not ours.explain().captures else "equal"
+
+
+def only(name: str, number: int | None) -> None:
+    for op in entries():
+        if {op.name, name_of(op)} & set(name.split(",")):
+            for k, sample in enumerate(samples(op)):
+                if number is None or k == number:
+                    found = timed(op, sample)
+                    found.pop("trace", None) if number is None else print(found.pop("trace", ""))
+                    print(name_of(op), k, found, flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--part")
+    parser.add_argument("--only")
+    parser.add_argument("--sample", type=int)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--cross", type=int)
+    parser.add_argument("--page", action="store_true")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    if given.only:
+        return only(given.only, given.sample)
+    if given.part:
+        part, parts = map(int, given.part.split("/"))
+        return work(given.results, part, parts, set(read(given.results)))
+    if given.cross:
+        return cross(given.cross)
+    if not given.page:
+        sweep(given.results, given.workers)
+    return coverage_page.write(read(given.results), [name_of(op) for op in entries()])
+
+
+if __name__ == "__main__":
+    main()
