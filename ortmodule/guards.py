@@ -5,6 +5,7 @@ compares `call_key`s. Effects is what a rehearsal or a trace is run under: it fi
 wrote, and puts it back.
 """
 
+import contextvars
 import types
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -223,7 +224,7 @@ def _watch_of(walk: Walk) -> Any:
             dicts.append((w.holder, list(w.keys) if named else None, names))
         elif isinstance(w.holder, (list, set)):
             sequences.append(w.holder)
-        elif isinstance(w.holder, types.CellType):
+        elif isinstance(w.holder, (types.CellType, contextvars.ContextVar)):
             cells.append(w.holder)
         elif w.kind.changes and not isinstance(w.holder, (type, types.FunctionType)):
             slow.append(w)

@@ -41,7 +41,13 @@ def _folders() -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 # Installed packages that are passed over; torchvision, timm and the like hold users' modules.
-KNOWN = ("torch", "torchgen", "numpy", "sympy", "triton", "onnx", "setuptools", "pytest", "_pytest")
+# filelock's audit hook runs in the midst of any code.
+KNOWN = (
+    "torch", "torchgen", "numpy", "sympy", "triton", "onnx", "setuptools", "pytest", "_pytest",
+    "filelock",
+)  # fmt: skip
+# Code of functions that are made where they run: their closure is what their caller has.
+AT_ONCE = ("<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>")
 
 
 @functools.cache

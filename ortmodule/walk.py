@@ -97,11 +97,13 @@ class Walk:
             self._named(sys.modules.get(name), name, facts.attributes)
         if function is None or function in self.functions:
             return
-        self.functions[function] = None
         self._rooted.update(facts.globals, code.co_freevars)
         scope, where = function.__globals__, f"{function.__module__}."
         for name in self.scope(scope, facts.globals, where):
             self._named(scope[name], f"{where}{name}", facts.attributes)
+        if code.co_name in observe.AT_ONCE:
+            return
+        self.functions[function] = None
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             self.reach(cell, f"{function.__qualname__}.{name}", name)
         parts = kinds.PARTS.items(function)

@@ -82,8 +82,13 @@ const void* memory_of(const at::Tensor& tensor) {
   return tensor.has_storage() ? tensor.storage().data() : nullptr;
 }
 
-PyObject* content(PyObject* cell) {
-  return PyCell_GET(cell);
+// Of a cell or, in this context, of a ContextVar; borrowed: somebody else holds it.
+PyObject* content(PyObject* holder) {
+  if (PyCell_Check(holder)) return PyCell_GET(holder);
+  PyObject* value = nullptr;
+  if (PyContextVar_Get(holder, nullptr, &value) < 0) PyErr_Clear();
+  Py_XDECREF(value);
+  return value;
 }
 
 }  // namespace
@@ -137,6 +142,7 @@ bool Watch::Sequence::unchanged() const {
     return true;
   }
   if (PySet_GET_SIZE(container.ptr()) != static_cast<Py_ssize_t>(items.size())) return false;
+  if (items.empty()) return true;  // most are, and an iterator costs
   size_t at = 0;
   for (const py::handle& item : container)
     if (item.ptr() != items[at++]) return false;

@@ -32,9 +32,9 @@ struct WatchedDict {
 // is borrowed: the Snapshot's own copies keep it alive.
 class Watch {
  public:
-  // dicts: (dict, keys or None, names or None); sequences: lists and sets; functions: their code
-  // and defaults; slow(): whether what only Python can compare is unchanged, None when there is
-  // nothing.
+  // dicts: (dict, keys or None, names or None); sequences: lists and sets; cells: of closures, and
+  // ContextVars; functions: their code and defaults; slow(): whether what only Python can compare
+  // is unchanged, None when there is nothing.
   Watch(const pybind11::list& dicts, const pybind11::list& sequences, const pybind11::list& cells,
         const pybind11::list& functions, const pybind11::list& classes,
         const pybind11::list& tensors, pybind11::object slow);
