@@ -36,10 +36,14 @@ TRANSFORMERS = {
     },
     "AlbertForSequenceClassification": _TEXT | {"embedding_size": 16, "classifier_dropout_prob": 0},
     "ElectraForSequenceClassification": _TEXT | {"embedding_size": 16},
-    "MobileBertForSequenceClassification": _TEXT | {"embedding_size": 32, "intra_bottleneck_size": 32},
+    "MobileBertForSequenceClassification": _TEXT | {
+        "embedding_size": 32, "intra_bottleneck_size": 32,
+    },
     "MPNetForSequenceClassification": _TEXT,
     "DebertaV2ForSequenceClassification": _TEXT,
-    "GPT2LMHeadModel": {"vocab_size": 99, "n_positions": 40, "n_embd": 32, "n_layer": 2, "n_head": 4},
+    "GPT2LMHeadModel": {
+        "vocab_size": 99, "n_positions": 40, "n_embd": 32, "n_layer": 2, "n_head": 4,
+    },
     "GPTNeoXForCausalLM": _TEXT,
     "OPTForCausalLM": _TEXT | {"ffn_dim": 64, "word_embed_proj_dim": 32},
     "BloomForCausalLM": {"vocab_size": 99, "hidden_size": 32, "n_layer": 2, "n_head": 4},
