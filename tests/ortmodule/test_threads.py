@@ -1,9 +1,12 @@
 """Several threads: each gets what it gets alone, and sees no tensor of another's capture."""
 
+import copy
 import threading
 
+import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from ortmodule import ORTModule
 
@@ -48,33 +51,53 @@ def in_threads(*works):
         raise errors[0]
 
 
-def test_two_wrappers_and_a_bystander():
+def two_wrappers_and_a_bystander(alone):
     """While both capture, a third thread saves both and draws from a generator of its own."""
-    alone = train(net())
-    for _ in range(3):
-        models = [ORTModule(net()) for _ in range(2)]
-        results: dict[int, list] = {}
-        seen, drawn = [], []
+    models = [ORTModule(net()) for _ in range(2)]
+    results: dict[int, list] = {}
+    seen, drawn = [], []
 
-        def bystander(models=models, seen=seen, drawn=drawn):
-            generator = torch.Generator().manual_seed(5)
-            for _ in range(200):
-                drawn.append(torch.rand(1, generator=generator).item())
-                for model in models:
-                    tensors = [*model.state_dict().values(), *model.module.parameters()]
-                    seen.extend(type(t) for t in tensors)
-
-        def work(i, models=models, results=results):
-            results[i] = train(models[i])
-
-        works = [lambda i=i, work=work: work(i) for i in range(2)]
-        in_threads(*works, bystander)
-        for i in range(2):
-            torch.testing.assert_close(results[i], alone, rtol=1e-4, atol=1e-6)
-            assert models[i].explain().fallbacks == [], models[i].explain()
-        assert set(seen) <= {torch.Tensor, nn.Parameter}
+    def bystander():
         generator = torch.Generator().manual_seed(5)
-        assert drawn == [torch.rand(1, generator=generator).item() for _ in drawn]
+        for _ in range(200):
+            drawn.append(torch.rand(1, generator=generator).item())
+            for model in models:
+                tensors = [*model.state_dict().values(), *model.module.parameters()]
+                seen.extend(type(t) for t in tensors)
+
+    def work(i):
+        results[i] = train(models[i])
+
+    in_threads(lambda: work(0), lambda: work(1), bystander)
+    for i in range(2):
+        torch.testing.assert_close(results[i], alone, rtol=1e-4, atol=1e-6)
+        assert models[i].explain().fallbacks == [], models[i].explain()
+    assert set(seen) <= {torch.Tensor, nn.Parameter}
+    generator = torch.Generator().manual_seed(5)
+    assert drawn == [torch.rand(1, generator=generator).item() for _ in drawn]
+
+
+@pytest.mark.parametrize("runs", [3, pytest.param(50, marks=pytest.mark.long)])
+def test_two_wrappers_and_a_bystander(runs):
+    alone = train(net())
+    for _ in range(runs):
+        two_wrappers_and_a_bystander(alone)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_workers_that_load_data_beside(start):
+    """Batches come from processes that were started before and after the first capture."""
+    data = TensorDataset(torch.linspace(-1, 1, 36).reshape(12, 3))
+    loader = DataLoader(data, batch_size=4, num_workers=2, multiprocessing_context=start)
+    ours, eager = ORTModule(net().eval()), net().eval()
+    for _ in range(2):
+        for (batch,) in loader:
+            for model in (ours, eager):
+                model(batch).square().mean().backward()
+    for mine, theirs in zip(ours.parameters(), eager.parameters(), strict=True):
+        torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-4, atol=1e-6)
+    assert ours.explain().captures == 1 and ours.explain().fallbacks == []
 
 
 def test_the_default_generator_of_another_thread_is_left_alone():
@@ -86,18 +109,20 @@ def test_the_default_generator_of_another_thread_is_left_alone():
     assert drawn == expected and model.explain().captures == 1
 
 
-def test_one_wrapper_used_by_four():
+@pytest.mark.parametrize("runs", [1, pytest.param(50, marks=pytest.mark.long)])
+def test_one_wrapper_used_by_four(runs):
     module = net().eval()
-    model = ORTModule(module)
     expected = {n: module(X[:n]) for n in range(2, 5)}
+    for _ in range(runs):
+        model = ORTModule(copy.deepcopy(module))
 
-    def use():
-        for i in range(40):
-            n = 2 + i % 3
-            torch.testing.assert_close(model(X[:n]), expected[n], rtol=1e-5, atol=1e-6)
+        def use(model=model):
+            for i in range(40):
+                n = 2 + i % 3
+                torch.testing.assert_close(model(X[:n]), expected[n], rtol=1e-5, atol=1e-6)
 
-    in_threads(use, use, use, use)
-    assert model.explain().fallbacks == []
+        in_threads(use, use, use, use)
+        assert model.explain().fallbacks == []
 
 
 def test_nested_wrappers_captured_at_once():
