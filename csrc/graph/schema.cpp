@@ -51,14 +51,26 @@ DType elementwise_dtype(const InferContext& c) {
   return c.dtype(0);
 }
 
+// Where the numbers overflow, or grow beyond what a size may be, they are known when it runs.
+std::optional<Dim> combined(const OpSchema& schema, const Dim& a, const Dim& b) {
+  try {
+    return schema.combine_sizes()(a, b);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 void combine_contents(InferContext& c) {
   const auto a = c.contents(0), b = c.contents(1);
   if (!a || !b || a->empty() || b->empty()) return;
   if (a->size() != b->size() && a->size() != 1 && b->size() != 1) return;
   Dims result;
-  for (size_t i = 0; i < std::max(a->size(), b->size()); ++i)
-    result.push_back(c.node().schema->combine_sizes()((*a)[a->size() == 1 ? 0 : i],
-                                                      (*b)[b->size() == 1 ? 0 : i]));
+  for (size_t i = 0; i < std::max(a->size(), b->size()); ++i) {
+    auto dim = combined(*c.node().schema, (*a)[a->size() == 1 ? 0 : i],
+                        (*b)[b->size() == 1 ? 0 : i]);
+    if (!dim) return;
+    result.push_back(std::move(*dim));
+  }
   c.out_contents(0, std::move(result));
 }
 
@@ -101,7 +113,7 @@ OpSchema& OpSchema::shape(Shape shape) {
   shape_ = std::move(shape);
   return *this;
 }
-OpSchema& OpSchema::on_sizes(std::function<Dim(const Dim&, const Dim&)> combine) {
+OpSchema& OpSchema::on_sizes(Combine combine) {
   combine_sizes_ = std::move(combine);
   return *this;
 }
@@ -210,8 +222,38 @@ void InferContext::out_opaque(size_t i) {
   if (wants(i)) graph_.set_type(node_.output(i), {Type::Kind::opaque, DType::undefined, {}});
 }
 
+namespace {
+
+// What an integer dtype can hold; nullopt: it is too narrow for sizes.
+std::optional<std::pair<int64_t, int64_t>> range_of(DType dtype) {
+  switch (dtype) {
+    case DType::i64:
+      return {{INT64_MIN, INT64_MAX}};
+    case DType::u64:
+      return {{0, INT64_MAX}};
+    case DType::i32:
+      return {{INT32_MIN, INT32_MAX}};
+    case DType::u32:
+      return {{0, UINT32_MAX}};
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
 void InferContext::out_contents(size_t i, Dims dims) {
-  if (wants(i)) graph_.set_contents(node_.output(i), std::move(dims));
+  if (!wants(i)) return;
+  const Type& type = node_.output(i).type();
+  const auto range = range_of(type.dtype);
+  if (!range || !type.dims || !product(*type.dims).is(static_cast<int64_t>(dims.size()))) return;
+  for (const Dim& dim : dims)
+    if (dim.value() && (*dim.value() < range->first || *dim.value() > range->second)) return;
+  for (const Dim& dim : dims) {
+    if (range->first > INT64_MIN) assume(at_least(dim, range->first), "element");
+    if (range->second < INT64_MAX) assume(at_least(range->second, dim), "largest element");
+  }
+  graph_.set_contents(node_.output(i), std::move(dims));
 }
 
 void InferContext::refuse(const std::string& why) const {

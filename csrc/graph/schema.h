@@ -47,6 +47,8 @@ class InferContext {
   bool wants(size_t i) const { return i < node_.out.size() && node_.out[i] != kNone; }
   void out(size_t i, DType dtype, std::optional<Dims> dims);
   void out_opaque(size_t i);  // a value that only the provider that made it can read
+  // The elements of an integer output whose type is set; forgotten where they are not one each, or
+  // where the dtype cannot hold them.
   void out_contents(size_t i, Dims dims);
   Dim fresh() { return graph_.fresh_symbol(); }
   // What the rule takes to hold: refused where it never does, kept with the node where sizes tell.
@@ -149,8 +151,10 @@ class OpSchema {
   // repeated.
   OpSchema& effect(Condition when);
   OpSchema& shape(Shape shape);
-  // For element-wise integer ops: how known sizes combine, so that shape arithmetic stays symbolic.
-  OpSchema& on_sizes(std::function<Dim(const Dim&, const Dim&)> combine);
+  // For element-wise integer ops: how known sizes combine, so that shape arithmetic stays symbolic;
+  // nullopt where no size says it.
+  using Combine = std::function<std::optional<Dim>(const Dim&, const Dim&)>;
+  OpSchema& on_sizes(Combine combine);
   OpSchema& since(int opset);      // first ai.onnx opset with today's meaning
   OpSchema& not_differentiable();  // no gradient flows: comparisons, integer results
   OpSchema& differentiable_inputs(std::vector<int> inputs);  // gradients flow only to these
@@ -215,7 +219,7 @@ class OpSchema {
   std::optional<std::vector<int>> differentiable_inputs_;
   int since_ = 1;
   Shape shape_;
-  std::function<Dim(const Dim&, const Dim&)> combine_sizes_;
+  Combine combine_sizes_;
   Gradient gradient_;
   Definition definition_;
 };

@@ -41,6 +41,9 @@ Window window_of(InferContext& c, size_t n, const Dims& weight_dims) {
               "kernel_shape {}, strides {} and dilations {} must be positive", w.kernel, w.strides,
               w.dilations);
   for (const int64_t pad : w.pads) c.require(pad >= 0, "pads {} has a negative size", w.pads);
+  expect_small(c, "strides", w.strides);
+  expect_small(c, "dilations", w.dilations);
+  expect_small(c, "pads", w.pads);
   for (const Dim& size : w.kernel) c.assume(at_least(size, 1), "size of the kernel");
   return w;
 }
@@ -97,10 +100,12 @@ void infer_conv_transpose(InferContext& c) {
   const Window win = window_of(c, n, w);
   const auto extra = ints_or(c.attrs(), "output_padding", n, 0);
   c.require(extra.size() == n, "output_padding {} does not fit {} spatial axes", extra, n);
+  expect_small(c, "output_padding", extra);
   const bool given = c.attrs().has("output_shape");
   const auto shape = given ? c.attrs().ints("output_shape") : std::vector<int64_t>{};
   c.require(!given || shape.size() == n || shape.size() == n + 2,
             "output_shape {} does not fit {} spatial axes", shape, n);
+  expect_small(c, "output_shape", shape);
   Dims dims{x[0], w[1] * c.attrs().i("group")};
   const std::string& auto_pad = c.attrs().s("auto_pad");
   for (size_t i = 0; i < n; ++i) {

@@ -9,11 +9,17 @@ namespace {
 
 constexpr double kPi = std::numbers::pi;
 
-// Division truncates; sizes with symbols are taken to be positive, where it is the floor.
-Dim quotient(const Dim& a, const Dim& b) {
+// Division truncates, which is the floor where neither is negative.
+std::optional<Dim> quotient(const Dim& a, const Dim& b) {
   const auto x = a.value(), y = b.value();
-  const bool safe = x && y && *y != 0 && !(*x == INT64_MIN && *y == -1);
-  return safe ? Dim(*x / *y) : floor_div(a, b);
+  if (b.is(0) || (x == INT64_MIN && y == -1)) return std::nullopt;
+  if (x && y) return Dim(*x / *y);
+  const auto never_negative = [](const Dim& dim) { return lower_bound(dim).value_or(-1) >= 0; };
+  if (never_negative(b))
+    return never_negative(a) ? floor_div(a, b)
+                             : floor_div(max(a, 0), b) - floor_div(max(Dim(0) - a, 0), b);
+  if (never_negative(Dim(0) - b)) return Dim(0) - *quotient(a, Dim(0) - b);
+  return std::nullopt;
 }
 
 Value zero(Value like) {

@@ -68,6 +68,11 @@ Shape dims_attr(size_t dtype_input) {
   };
 }
 
+void expect_small(InferContext& c, std::string_view name, const std::vector<int64_t>& numbers) {
+  for (const int64_t number : numbers)
+    c.require(number <= INT32_MAX, "{} {} has a number above {}", name, numbers, INT32_MAX);
+}
+
 std::vector<int64_t> ints_or(const Attrs& attrs, std::string_view name, size_t count,
                              int64_t otherwise) {
   if (attrs.has(name) && !attrs.ints(name).empty()) return attrs.ints(name);

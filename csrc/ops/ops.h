@@ -36,6 +36,9 @@ void expect_dims(InferContext& c, size_t input, const Dims& expected);
 // The same of a shape that broadcasts to `to`, without making it wider.
 void expect_stretches(InferContext& c, size_t input, const Dims& to);
 
+// Refuses numbers of windows (strides, pads and the like) with which positions would overflow.
+void expect_small(InferContext& c, std::string_view name, const std::vector<int64_t>& numbers);
+
 // A list attribute, or `count` times `otherwise` where it is absent or empty.
 std::vector<int64_t> ints_or(const Attrs& attrs, std::string_view name, size_t count,
                              int64_t otherwise);

@@ -32,6 +32,10 @@ void infer_pool(InferContext& c) {
       kernel.size() == n && strides.size() == n && dilations.size() == n && pads.size() == 2 * n,
       "kernel_shape {}, strides {}, dilations {} and pads {} do not fit {} spatial axes", kernel,
       strides, dilations, pads, n);
+  expect_small(c, "kernel_shape", kernel);
+  expect_small(c, "strides", strides);
+  expect_small(c, "dilations", dilations);
+  expect_small(c, "pads", pads);
   const std::string& auto_pad = c.attrs().s("auto_pad");
   Dims dims{x[0], x[1]};
   for (size_t i = 0; i < n; ++i) {

@@ -7,8 +7,16 @@
 namespace ort {
 namespace {
 
+// Beyond every size, and far enough from the ends of int64 to add a size.
+constexpr int64_t kBeyond = int64_t{1} << 61;
+
+Dim within(const Dim& bound) {
+  return bound.value() ? Dim(std::clamp(*bound.value(), -kBeyond, kBeyond)) : bound;
+}
+
 // Where a bound lies on an axis of size n: negative ones count from the end, all are clamped.
 Dim position(const Dim& n, Dim bound, bool up) {
+  bound = within(bound);
   const auto number = bound.value();
   if (!n.value() && number && *number >= INT32_MAX) return up ? n : n - 1;
   if (!n.value() && number && *number <= -INT32_MAX) return up ? 0 : -1;
@@ -22,7 +30,8 @@ Dim position(const Dim& n, Dim bound, bool up) {
 // Length of [start:end:step] on an axis of size n.
 Dim slice_length(const Dim& n, const Dim& start, const Dim& end, int64_t step) {
   const Dim from = position(n, start, step > 0), to = position(n, end, step > 0);
-  const Dim span = step > 0 ? to - from : from - to, stride = step > 0 ? Dim(step) : Dim(0) - step;
+  const Dim span = step > 0 ? to - from : from - to,
+            stride = step > 0 ? within(step) : Dim(0) - within(step);
   return max(0, floor_div(span + (stride - 1), stride));
 }
 
@@ -88,9 +97,13 @@ void infer_slice(InferContext& c) {
     c.require(cut->steps[i] != 0, "steps {} has a zero", cut->steps);
     Dim& dim = dims[static_cast<size_t>(cut->axes[i])];
     const Dim exact = slice_length(dim, (*starts)[i], (*ends)[i], cut->steps[i]);
+    if (!inside) {
+      dim = exact;
+      continue;
+    }
     const Dim inner = inner_length(dim, (*starts)[i], (*ends)[i], cut->steps[i]);
-    if (inside) c.assume(equal_sizes(exact, inner), "length of a slice");
-    dim = inside ? inner : exact;
+    c.assume(equal_sizes(exact, inner), "length of a slice");
+    dim = inner;
   }
   c.out(0, c.dtype(), dims);
   const auto known = c.contents(0);
@@ -99,8 +112,8 @@ void infer_slice(InferContext& c) {
     const int64_t size = static_cast<int64_t>(known->size());
     at = std::clamp<int64_t>(at < 0 ? at + size : at, 0, std::max<int64_t>(size - 1, 0));
     Dims part;
-    for (int64_t i = 0; i < *dims[0].value(); ++i, at += cut->steps[0])
-      part.push_back((*known)[static_cast<size_t>(at)]);
+    for (int64_t i = 0; i < *dims[0].value(); ++i)
+      part.push_back((*known)[static_cast<size_t>(at + i * cut->steps[0])]);
     c.out_contents(0, std::move(part));
   }
 }
@@ -172,6 +185,7 @@ void infer_blocks(InferContext& c, bool to_space) {
   const int64_t block = c.attrs().i("blocksize");
   c.require(x.size() == 4 && block > 0, "x has shape {}, blocksize is {}, expected [N, C, H, W]", x,
             block);
+  expect_small(c, "blocksize", {block});
   const Dim square = block * block;
   const auto fits = [&](const Dim& size, const Dim& by) {
     return mod(size, by).value().value_or(0) == 0;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <numeric>
 
 #include "csrc/plan/memory.h"
 #include "csrc/plan/schedule.h"
@@ -42,6 +43,17 @@ Sizes evaluate(const Dims& dims, const Symbols& symbols) {
   return sizes;
 }
 
+// Whether offsets into a tensor of this shape can be computed: also where an axis is empty, and so
+// the others may be of any size.
+bool is_addressable(const Sizes& sizes, size_t element_bytes) {
+  constexpr int64_t kMost = int64_t{1} << 56;
+  auto bytes = static_cast<int64_t>(element_bytes);
+  for (const int64_t size : sizes)
+    if (__builtin_mul_overflow(bytes, std::max<int64_t>(size, 1), &bytes) || bytes > kMost)
+      return false;
+  return true;
+}
+
 class Binder {
  public:
   Binder(const Layout& layout, const Symbols& symbols)
@@ -51,6 +63,7 @@ class Binder {
         plan_(std::make_unique<Plan>()) {}
 
   std::unique_ptr<Plan> bind() {
+    find_sources();
     add_inputs();
     add_fixed_values();
     find_backward_reads();
@@ -85,7 +98,12 @@ class Binder {
     const Type& type = graph_.value(id).type();
     if (type.kind == Type::Kind::opaque) return {DType::undefined, {}, true, nullptr, false};
     Operand result{type.dtype, evaluate(*type.dims, symbols_), true, nullptr, false};
-    const auto constant = constants_.find(id);
+    const Node* node = graph_.value(id).producer();
+    check(is_addressable(result.sizes, size_of(type.dtype)),
+          "[{}] shape {} is beyond what memory can be addressed; {}",
+          node ? node->qualified() : "input", result.sizes,
+          node ? node->describe() : "'" + graph_.value(id).name() + "'");
+    const auto constant = constants_.find(source_of(id));
     if (constant != constants_.end()) {
       result.constant = plan_->constants[constant->second].data;
       result.frozen = true;
@@ -108,12 +126,15 @@ class Binder {
     return segment;
   }
 
-  // The value whose memory this one shows.
-  ValueId source_of(ValueId id) const {
-    for (const Node* node = graph_.value(id).producer(); node && node->schema->is_view();
-         node = graph_.value(id).producer())
-      id = node->in[0];
-    return id;
+  // The value whose memory this one shows: that under all views, found in one walk.
+  ValueId source_of(ValueId id) const { return sources_[static_cast<size_t>(id)]; }
+
+  void find_sources() {
+    sources_.resize(graph_.value_count());
+    std::iota(sources_.begin(), sources_.end(), 0);
+    for (const Node* node : graph_.order())
+      if (node->schema->is_view())
+        sources_[static_cast<size_t>(node->out[0])] = source_of(node->in[0]);
   }
 
   void find_backward_reads() {
@@ -155,18 +176,10 @@ class Binder {
     }
   }
 
-  // The buffer of a value: that of the source of its views, or its own.
-  int buffer_of(ValueId id) {
-    const auto found = buffer_.find(id);
-    if (found != buffer_.end()) return found->second;
-    const Node* node = graph_.value(id).producer();
-    check(node && node->schema->is_view(), "%{} ({}) is read before it is made", id,
-          node ? node->qualified() : "?");
-    const int source = buffer_of(node->in[0]);
-    buffer_[id] = source;
-    const auto constant = constants_.find(node->in[0]);
-    if (constant != constants_.end()) constants_[id] = constant->second;
-    return source;
+  int buffer_of(ValueId id) const {
+    const auto found = buffer_.find(source_of(id));
+    check(found != buffer_.end(), "%{} is read before it is made", id);
+    return found->second;
   }
 
   int slot_of(ValueId id, int step) {
@@ -183,10 +196,7 @@ class Binder {
     const Claim& claim = this->claim(position);
     Binding binding;
     binding.symbols = &symbols_;
-    for (const ValueId id : claim.region.in) {
-      if (id != kNone) buffer_of(id);
-      binding.in.push_back(operand(id));
-    }
+    for (const ValueId id : claim.region.in) binding.in.push_back(operand(id));
     for (const ValueId id : claim.region.out) binding.out.push_back(operand(id));
     auto kernel = claim.provider->prepare(claim.region, binding);
     const int index = static_cast<int>(plan_->steps.size());
@@ -405,7 +415,8 @@ class Binder {
   const Symbols& symbols_;
   std::unique_ptr<Plan> plan_;
   std::vector<Buffer> buffers_;
-  std::map<ValueId, int> buffer_;
+  std::vector<ValueId> sources_;
+  std::map<ValueId, int> buffer_;  // by source
   std::map<ValueId, size_t> constants_;
   std::set<ValueId> backward_reads_;
   std::vector<int> output_ready_;  // the step that completes each output

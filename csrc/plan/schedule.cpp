@@ -17,25 +17,27 @@ struct Key {
   }
 };
 
-// The claims that must run before a value is there; views pass their input's on.
+// The claim that must run before a value is there, or -1; views pass their input's on. Found in one
+// walk, as a file may be a chain of views.
 class Producers {
  public:
-  explicit Producers(const std::vector<Claim>& claims) {
+  Producers(const Graph& graph, const std::vector<Claim>& claims) : of_(graph.value_count(), -1) {
+    std::map<const Node*, int> owner;
     for (size_t i = 0; i < claims.size(); ++i)
-      for (const Node* node : claims[i].region.nodes) owner_[node] = i;
-  }
-  int of(Value value) const {
-    for (Node* node = value.producer(); node; node = value.producer()) {
-      const auto found = owner_.find(node);
-      if (found != owner_.end()) return static_cast<int>(found->second);
-      if (!node->has_input(0)) return -1;
-      value = node->input(0);
+      for (const Node* node : claims[i].region.nodes) owner[node] = static_cast<int>(i);
+    for (const Node* node : graph.order()) {
+      const auto found = owner.find(node);
+      const int claim = found != owner.end() ? found->second
+                        : node->has_input(0) ? of(node->input(0))
+                                             : -1;
+      for (const ValueId id : node->out)
+        if (id != kNone) of_[static_cast<size_t>(id)] = claim;
     }
-    return -1;
   }
+  int of(Value value) const { return of_[static_cast<size_t>(value.id)]; }
 
  private:
-  std::map<const Node*, size_t> owner_;
+  std::vector<int> of_;
 };
 
 bool has_effect(const Claim& claim) {
@@ -48,7 +50,7 @@ bool has_effect(const Claim& claim) {
 std::vector<size_t> schedule(const Graph& graph, const std::vector<Claim>& claims) {
   std::map<const Node*, size_t> position;
   for (const Node* node : graph.order()) position.emplace(node, position.size());
-  const Producers producers(claims);
+  const Producers producers(graph, claims);
   std::vector<std::vector<size_t>> users(claims.size());
   std::vector<int> waiting(claims.size(), 0);
   std::vector<Key> keys;

@@ -60,10 +60,11 @@ std::unique_ptr<Kernel> expand(const Request& r) {
 
 std::unique_ptr<Kernel> tile(const Request& r) {
   const Sizes& in = r.sizes(0);
+  if (element_count(r.out().sizes) == 0) return make_kernel("Tile", [](const Args&) {});
   const Sizes own = strides_of(in), whole = strides_of(r.out().sizes);
   Sizes sizes, from, to;
   for (size_t i = 0; i < in.size(); ++i) {
-    sizes.insert(sizes.end(), {in[i] == 0 ? 0 : r.out().sizes[i] / in[i], in[i]});
+    sizes.insert(sizes.end(), {r.out().sizes[i] / in[i], in[i]});
     from.insert(from.end(), {0, own[i]});
     to.insert(to.end(), {whole[i] * in[i], whole[i]});
   }

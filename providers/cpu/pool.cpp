@@ -20,7 +20,9 @@ struct Planes {
   bool include_pad = false;
   int64_t in_size() const { return in[0] * in[1] * in[2]; }
   int64_t out_size() const { return out[0] * out[1] * out[2]; }
-  int64_t window() const { return kernel[0] * kernel[1] * kernel[2]; }
+  int64_t window() const {  // taps inside the input
+    return std::min(kernel[0], in[0]) * std::min(kernel[1], in[1]) * std::min(kernel[2], in[2]);
+  }
 };
 
 Planes planes_of(const Request& r, const Sizes& x, const Sizes& y) {

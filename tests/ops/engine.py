@@ -41,18 +41,27 @@ def arrays(sample: Sample, dtype: str) -> list:
         ]
 
 
-def dims(array, symbolic: bool) -> list:
+def by_number(name: str, array) -> list:
+    return list(array.shape)
+
+
+def by_size(name: str, array) -> list:
     """Sizes above one become symbols, one symbol for each size."""
-    return [f"s{n}" if symbolic and n > 1 else n for n in array.shape]
+    return [f"s{n}" if n > 1 else n for n in array.shape]
+
+
+def by_axis(name: str, array) -> list:
+    """Each axis has a symbol of its own."""
+    return [f"{name}_{axis}" for axis in range(array.ndim)]
 
 
 def value_count(op: Op, sample: Sample) -> int:
     return len(expected(op, sample, arrays(sample, "float64")))
 
 
-def graph_of(op: Op, sample: Sample, dtype: str, symbolic=False):
-    """The sample's graph and its feed; inputs are x0, x1.. and outputs y0, y1.."""
-    graph, values, feed = C.Graph(), [], {}
+def inputs_of(graph, sample: Sample, dtype: str, sizes):
+    """The sample's inputs in the graph, x0, x1.., and their feed; `sizes` names their sizes."""
+    values, feed = [], {}
     for k, (item, array) in enumerate(zip(sample.inputs, arrays(sample, dtype), strict=True)):
         if item is None:
             values.append(None)
@@ -60,10 +69,22 @@ def graph_of(op: Op, sample: Sample, dtype: str, symbolic=False):
             values.append(graph.constant(array))
         else:
             feed[f"x{k}"] = array
-            values.append(graph.input(f"x{k}", array.dtype.name, dims(array, symbolic)))
+            values.append(graph.input(f"x{k}", array.dtype.name, sizes(f"x{k}", array)))
+    return values, feed
+
+
+def add_op(graph, op: Op, sample: Sample, values):
+    """The op on these values; its outputs are y0, y1.."""
     outputs = graph.emit(op.name, values, sample.attrs, value_count(op, sample))
     for k, value in enumerate(outputs):
         graph.output(value, f"y{k}")
+
+
+def graph_of(op: Op, sample: Sample, dtype: str, symbolic=False):
+    """The sample's graph and its feed."""
+    graph = C.Graph()
+    values, feed = inputs_of(graph, sample, dtype, by_size if symbolic else by_number)
+    add_op(graph, op, sample, values)
     return graph, feed
 
 
