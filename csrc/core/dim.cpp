@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <sstream>
@@ -58,19 +59,36 @@ std::string atom_text(const Atom& atom) {
   return "?";
 }
 
+void add_bytes(std::string& key, const auto& value) {
+  key.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+// By the atoms in it and not by text: a symbol may be called as another expression reads.
+void add_identity(std::string& key, const Dim& dim) {
+  add_bytes(key, dim.terms().size());
+  for (const auto& [atoms, coefficient] : dim.terms()) {
+    add_bytes(key, atoms.size());
+    for (const Atom* atom : atoms) add_bytes(key, atom);
+    add_bytes(key, coefficient);
+  }
+}
+
 const Atom* make_atom(Atom::Kind kind, std::string name, const Dim& a, const Dim& b) {
   Atom atom{kind, std::move(name), a, b, 1 + a.parts() + b.parts()};
   check(atom.parts <= kMaxParts, "a size expression has {} parts, at most {}", atom.parts,
         kMaxParts);
-  // A symbol may be called as another atom reads.
-  const std::string key = std::to_string(static_cast<int>(kind)) + atom_text(atom);
+  std::string key;
+  add_bytes(key, kind);
+  add_identity(key, a);
+  add_identity(key, b);
+  key += atom.name;
   return intern(std::move(atom), key);
 }
 
 bool atom_less(const Atom* a, const Atom* b) {
   if (a == b) return false;
   const std::string x = atom_text(*a), y = atom_text(*b);
-  return x != y ? x < y : a->kind < b->kind;
+  return x != y ? x < y : std::less<>()(a, b);
 }
 
 int64_t floor_quotient(int64_t a, int64_t b) {
@@ -216,6 +234,15 @@ int64_t element_count(const Sizes& sizes) {
   int64_t count = 1;
   for (const int64_t size : sizes) count = checked_mul(count, size);
   return count;
+}
+
+bool is_addressable(const Sizes& sizes, size_t element_bytes) {
+  constexpr int64_t kMostBytes = int64_t{1} << 56;
+  auto bytes = static_cast<int64_t>(element_bytes);
+  for (const int64_t size : sizes)
+    if (__builtin_mul_overflow(bytes, std::max<int64_t>(size, 1), &bytes) || bytes > kMostBytes)
+      return false;
+  return true;
 }
 
 Dim::Dim(int64_t value) {

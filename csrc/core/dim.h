@@ -76,5 +76,8 @@ std::ostream& operator<<(std::ostream& out, const Dim& dim);
 int64_t checked_add(int64_t a, int64_t b);
 int64_t checked_mul(int64_t a, int64_t b);
 int64_t element_count(const Sizes& sizes);
+// Whether offsets into a tensor of this shape can be computed: also where an axis is empty, and so
+// the others may be of any size.
+bool is_addressable(const Sizes& sizes, size_t element_bytes);
 
 }  // namespace ort

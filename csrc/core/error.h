@@ -38,6 +38,13 @@ void check(bool condition, std::string_view text, const Args&... args) {
     fail(text, args...);
 }
 
+// Of a caught error: the same one, with its place where it does not name it.
+[[noreturn]] inline void fail_at(const Error& error, const std::string& place) {
+  const std::string_view text = error.what();
+  if (place.empty() || text.find(place) != std::string_view::npos) throw;
+  fail("{}; {}", text, place);
+}
+
 // Yes, or no with the reason.
 struct Verdict {
   bool ok = true;

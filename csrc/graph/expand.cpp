@@ -12,9 +12,13 @@ bool expand(Node& node) {
   for (size_t i = 0; i < node.in.size(); ++i) in.push_back(node.input(i));
   Outputs out;
   const auto first_new = static_cast<ValueId>(graph.value_count());
-  {
+  try {
     Insertion here(graph, &node, by);
     out = definition(Call(graph, in, node.attrs, node.out.size()));
+  } catch (const NotAccepted&) {
+    throw;  // it names its node, and who asked may do otherwise
+  } catch (const Error& error) {
+    fail_at(error, node.describe());
   }
   // What the op assumed of its sizes may be more than its parts do.
   if (!out.empty() && out[0] && out[0].id >= first_new) {

@@ -227,6 +227,11 @@ Dim Graph::fresh_symbol() {
   return Dim::symbol(format("u{}", fresh_++));
 }
 
+bool Graph::is_fresh(std::string_view name) {
+  return name.size() > 1 && name[0] == 'u' &&
+         std::all_of(name.begin() + 1, name.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
 namespace {
 
 void check_dtypes(const OpSchema& schema, const Node& node) {
@@ -360,9 +365,9 @@ bool Node::is(std::string_view qualified_name) const {
          qualified_name.ends_with(op) && qualified_name.substr(d.size(), 2) == "::";
 }
 
-std::string Node::describe() const {
-  const std::string place = where ? " at " + where->text() : "";
-  return format("node %{}{}", out.empty() ? kNone : out[0], place);
+std::string Place::text() const {
+  if (value == kNone && !where) return "";
+  return format("node %{}{}", value, where ? " at " + where->text() : "");
 }
 
 std::string Where::text() const {

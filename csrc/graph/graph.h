@@ -104,6 +104,13 @@ struct Where {
   std::string text() const;
 };
 
+// Which node: its first output and where it comes from. Outlives its graph.
+struct Place {
+  ValueId value = kNone;
+  std::shared_ptr<const Where> where;
+  std::string text() const;  // "node %14 at encoder.0 (model.py:31)"; nothing of no node
+};
+
 // What a shape rule takes to hold of sizes that it cannot compare. It is evaluated when a plan is
 // bound, before any kernel exists.
 struct Fact {
@@ -151,7 +158,8 @@ struct Node {
   const std::string& domain() const;
   std::string qualified() const;  // "Gelu", "ort::Linear", "aten::add.Tensor"
   bool is(std::string_view qualified_name) const;
-  std::string describe() const;  // "ort::Linear (node %14 at encoder.0, model.py:31)"
+  Place place() const { return {out.empty() ? kNone : out[0], where}; }
+  std::string describe() const { return place().text(); }
 };
 
 enum class Role : uint8_t { user, parameter, buffer, key, gradient };
@@ -212,7 +220,8 @@ class Graph {
   }
   void set_output(size_t index, Value to);
 
-  Dim fresh_symbol();  // an unnamed size, known only when it has run
+  Dim fresh_symbol();                           // an unnamed size, known only when it has run
+  static bool is_fresh(std::string_view name);  // whether such a size may be called so
   const OpSet& ops() const { return *ops_; }
   bool is_pattern() const { return pattern_; }
   size_t node_count() const;

@@ -217,10 +217,14 @@ class Reader {
     return dims;
   }
 
-  // A dim_param is a name; add_input takes it for an expression where it reads as one.
+  // A dim_param is a name; add_input takes it for an expression where it reads as one. Names that
+  // the graph itself gives, as to sizes that only a run tells, are never a file's.
   Dim named_dim(const std::string& text) {
     if (text.empty() || text.size() > kMaxName) return graph_->fresh_symbol();
-    return Dim::symbol(text);
+    if (!Graph::is_fresh(text)) return Dim::symbol(text);
+    const auto known = renamed_.find(text);
+    return known != renamed_.end() ? known->second
+                                   : renamed_.emplace(text, graph_->fresh_symbol()).first->second;
   }
 
   // The name as an expression of other inputs' names, where it is one.
@@ -449,6 +453,7 @@ class Reader {
   std::unique_ptr<Graph> graph_;
   std::map<std::string, Value> values_;
   std::set<std::string> names_;  // of the inputs' sizes
+  std::map<std::string, Dim> renamed_;
   int opset_ = 0;
 };
 

@@ -66,8 +66,8 @@ void combine_contents(InferContext& c) {
   if (a->size() != b->size() && a->size() != 1 && b->size() != 1) return;
   Dims result;
   for (size_t i = 0; i < std::max(a->size(), b->size()); ++i) {
-    auto dim = combined(*c.node().schema, (*a)[a->size() == 1 ? 0 : i],
-                        (*b)[b->size() == 1 ? 0 : i]);
+    auto dim =
+        combined(*c.node().schema, (*a)[a->size() == 1 ? 0 : i], (*b)[b->size() == 1 ? 0 : i]);
     if (!dim) return;
     result.push_back(std::move(*dim));
   }
@@ -215,6 +215,10 @@ int64_t InferContext::axis(int64_t axis, int64_t rank) const {
 
 void InferContext::out(size_t i, DType dtype, std::optional<Dims> dims) {
   if (!wants(i)) return;
+  Sizes numbers;
+  for (const Dim& dim : dims.value_or(Dims{})) numbers.push_back(dim.value().value_or(1));
+  require(is_addressable(numbers, size_of(dtype)), "the shape {} of its result exceeds any memory",
+          dims.value_or(Dims{}));
   graph_.set_type(node_.output(i), Type::tensor(dtype, std::move(dims)));
 }
 

@@ -124,8 +124,10 @@ void register_piecewise(OpSet& ops) {
       .elementwise()
       .defined_as([](const Call& c) {
         const double bias = c.attrs().f("bias"), lambd = c.attrs().f("lambd");
-        const Value x = c.x(), none = number(0.0, x);
-        return where(x < -lambd, x + bias, where(x > lambd, x - bias, none));
+        // Of integers it is computed with fractions and then cut.
+        const Value x = is_floating(c.x().dtype()) ? c.x() : cast(c.x(), DType::f32);
+        const Value y = where(x < -lambd, x + bias, where(x > lambd, x - bias, number(0.0, x)));
+        return cast(y, c.x().dtype());
       });
 }
 
@@ -208,8 +210,10 @@ void exponential_op(OpSet& ops, std::string_view name, int since, Attrs attrs, B
 void register_exponential(OpSet& ops) {
   exponential_op(ops, "Elu", 6, {{"alpha", 1.0}},
                  [](const Attrs& a) { return Bend{a.f("alpha"), 1.0, 1.0}; });
-  exponential_op(ops, "Celu", 12, {{"alpha", 1.0}},
-                 [](const Attrs& a) { return Bend{a.f("alpha"), a.f("alpha"), 1.0}; });
+  exponential_op(ops, "Celu", 12, {{"alpha", 1.0}}, [](const Attrs& a) {
+    check(a.f("alpha") != 0.0, "[Celu] attribute 'alpha' is 0, x is divided by it");
+    return Bend{a.f("alpha"), a.f("alpha"), 1.0};
+  });
   exponential_op(ops, "Selu", 6,
                  {{"alpha", 1.67326319217681884765625}, {"gamma", 1.05070102214813232421875}},
                  [](const Attrs& a) { return Bend{a.f("alpha"), 1.0, a.f("gamma")}; });

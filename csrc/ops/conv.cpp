@@ -76,6 +76,7 @@ void infer_conv(InferContext& c) {
       continue;
     }
     const Dim pads = auto_pad == "VALID" ? Dim(0) : Dim(win.pads[i]) + win.pads[n + i];
+    if (win.strides[i] > 1) c.assume(at_least(size + pads, win.reach(i)), "padded size");
     dims.push_back(floor_div(size + pads - win.reach(i), win.strides[i]) + 1);
     c.require(dims.back().value().value_or(0) >= 0,
               "x has shape {}: axis {} is smaller than the kernel {}", x, 2 + i, win.kernel);

@@ -47,9 +47,12 @@ void infer_pool(InferContext& c) {
       dims.push_back(floor_div(x[2 + i] + strides[i] - 1, strides[i]));
       continue;
     }
-    const bool valid = auto_pad == "VALID";
+    const bool valid = auto_pad == "VALID", ceil_mode = c.attrs().i("ceil_mode") != 0;
+    const Dim padded = x[2 + i] + (valid ? Dim(0) : Dim(pads[i]) + pads[n + i]);
+    if (!ceil_mode && strides[i] > 1)
+      c.assume(at_least(padded, Dim(dilations[i]) * (kernel[i] - 1) + 1), "padded size");
     dims.push_back(window_count(x[2 + i], kernel[i], strides[i], dilations[i], valid ? 0 : pads[i],
-                                valid ? 0 : pads[n + i], c.attrs().i("ceil_mode") != 0));
+                                valid ? 0 : pads[n + i], ceil_mode));
   }
   c.out(0, c.dtype(), dims);
   if (indices) c.out(1, DType::i64, std::move(dims));

@@ -39,7 +39,8 @@ void register_random(OpSet& ops) {
       .defined_as([](const Call& c) {
         if (c.graph().is_pattern()) throw NotAPattern("Dropout asks whether it is training");
         const auto training = c.has(2) ? scalar_of(c.x(2)) : std::optional(0.0);
-        check(training == 0.0, "[Dropout] training_mode is on: an inference graph expected it off");
+        check(training == 0.0,
+              "[Dropout] training_mode is not known to be off, as an inference graph has it");
         Outputs out{unary("Identity", c.x(0))};
         if (c.outputs() > 1) out.push_back(full(c.graph(), c.x(0).dims(), 1.0, DType::boolean));
         return out;

@@ -205,6 +205,7 @@ void infer_squeeze(InferContext& c) {
   if (c.has(1)) {
     axes = input_axes(c, 1, c.rank(0));
     if (!axes) return c.out(0, c.dtype(), std::nullopt);
+    if (axes->empty()) axes.reset();  // as if none were given
   }
   for (int64_t i = 0; i < c.rank(0); ++i) {
     const Dim& dim = c.dims(0)[static_cast<size_t>(i)];
@@ -391,7 +392,10 @@ void infer_split(InferContext& c) {
   for (size_t i = 0; i < count; ++i) {
     Dims dims = c.dims(0);
     const Dim start = chunk * static_cast<int64_t>(i);
-    dims[static_cast<size_t>(axis)] = sizes ? (*sizes)[i] : i + 1 == count ? whole - start : chunk;
+    dims[static_cast<size_t>(axis)] = sizes            ? (*sizes)[i]
+                                      : c.has(1)       ? c.fresh()
+                                      : i + 1 == count ? whole - start
+                                                       : chunk;
     const bool left = dims[static_cast<size_t>(axis)].value().value_or(0) >= 0;
     c.require(left, "axis {} of {} does not split into {} parts", axis, c.dims(0), count);
     c.out(i, c.dtype(), std::move(dims));

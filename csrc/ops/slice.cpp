@@ -27,11 +27,13 @@ Dim position(const Dim& n, Dim bound, bool up) {
   return up ? max(0, min(bound, n)) : max(-1, min(bound, n - 1));
 }
 
-// Length of [start:end:step] on an axis of size n.
+// Length of [start:end:step] on an axis of size n. Backwards, what begins before the first element
+// begins at it.
 Dim slice_length(const Dim& n, const Dim& start, const Dim& end, int64_t step) {
-  const Dim from = position(n, start, step > 0), to = position(n, end, step > 0);
-  const Dim span = step > 0 ? to - from : from - to,
-            stride = step > 0 ? within(step) : Dim(0) - within(step);
+  const bool up = step > 0;
+  const Dim begin = position(n, start, up), to = position(n, end, up),
+            from = up ? begin : max(begin, min(0, n - 1));
+  const Dim span = up ? to - from : from - to, stride = up ? within(step) : Dim(0) - within(step);
   return max(0, floor_div(span + (stride - 1), stride));
 }
 

@@ -37,8 +37,13 @@ bool small_enough(const Node& node, size_t limit) {
     const Type& type = node.output(i).type();
     if (node.out[i] == kNone) continue;
     if (type.kind != Type::Kind::tensor || !type.dims) return false;
-    const auto count = product(*type.dims).value();
-    if (!count || static_cast<size_t>(*count) * std::max<size_t>(size_of(type.dtype), 1) > limit)
+    Sizes sizes;
+    for (const Dim& dim : *type.dims) {
+      if (!dim.value()) return false;
+      sizes.push_back(*dim.value());
+    }
+    const size_t bytes = std::max<size_t>(size_of(type.dtype), 1);
+    if (!is_addressable(sizes, bytes) || static_cast<size_t>(element_count(sizes)) * bytes > limit)
       return false;
   }
   return true;

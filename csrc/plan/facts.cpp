@@ -2,7 +2,9 @@
 #include "csrc/plan/facts.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <tuple>
 
 #include "csrc/graph/schema.h"
 
@@ -90,12 +92,12 @@ class Gathering {
   }
 
   void add(const Node& node, const Fact& fact) {
-    const auto kind = static_cast<int>(fact.relation);
-    if (seen_.insert(format("{} {} {}", kind, fact.a, fact.b)).second)
+    if (seen_.emplace(fact.relation, fact.a.terms(), fact.b.terms()).second)
       facts_.push_back({&node, fact});
   }
 
-  std::set<std::string> seen_;
+  using Terms = std::map<Dim::Product, int64_t>;
+  std::set<std::tuple<Fact::Relation, Terms, Terms>> seen_;  // not by text, which may mislead
   std::vector<SizeFact> facts_;
 };
 

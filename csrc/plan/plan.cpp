@@ -43,17 +43,6 @@ Sizes evaluate(const Dims& dims, const Symbols& symbols) {
   return sizes;
 }
 
-// Whether offsets into a tensor of this shape can be computed: also where an axis is empty, and so
-// the others may be of any size.
-bool is_addressable(const Sizes& sizes, size_t element_bytes) {
-  constexpr int64_t kMost = int64_t{1} << 56;
-  auto bytes = static_cast<int64_t>(element_bytes);
-  for (const int64_t size : sizes)
-    if (__builtin_mul_overflow(bytes, std::max<int64_t>(size, 1), &bytes) || bytes > kMost)
-      return false;
-  return true;
-}
-
 class Binder {
  public:
   Binder(const Layout& layout, const Symbols& symbols)
@@ -98,11 +87,8 @@ class Binder {
     const Type& type = graph_.value(id).type();
     if (type.kind == Type::Kind::opaque) return {DType::undefined, {}, true, nullptr, false};
     Operand result{type.dtype, evaluate(*type.dims, symbols_), true, nullptr, false};
-    const Node* node = graph_.value(id).producer();
-    check(is_addressable(result.sizes, size_of(type.dtype)),
-          "[{}] shape {} is beyond what memory can be addressed; {}",
-          node ? node->qualified() : "input", result.sizes,
-          node ? node->describe() : "'" + graph_.value(id).name() + "'");
+    check(is_addressable(result.sizes, size_of(type.dtype)), "shape {} exceeds any memory",
+          result.sizes);
     const auto constant = constants_.find(source_of(id));
     if (constant != constants_.end()) {
       result.constant = plan_->constants[constant->second].data;
@@ -192,8 +178,17 @@ class Binder {
     return buffer;
   }
 
+  // An error names the node.
   void add_step(size_t position) {
-    const Claim& claim = this->claim(position);
+    const Node& node = *claim(position).region.nodes.back();
+    try {
+      add_step(claim(position), position);
+    } catch (const Error& error) {
+      fail_at(error, node.describe());
+    }
+  }
+
+  void add_step(const Claim& claim, size_t position) {
     Binding binding;
     binding.symbols = &symbols_;
     for (const ValueId id : claim.region.in) binding.in.push_back(operand(id));
@@ -218,6 +213,7 @@ class Binder {
     step.name = kernel->name();
     step.provider = claim.provider->name();
     step.segment = segment_of(claim);
+    step.node = claim.region.nodes.back()->place();
     step.claim = static_cast<int>(layout_.order[position]);
     plan_->kernels.push_back(std::move(kernel));
     plan_->steps.push_back(std::move(step));

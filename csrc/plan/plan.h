@@ -18,6 +18,7 @@ struct Step {
   int claim = -1;  // of the partition; -1: a copy of the plan's own
   std::string name;
   std::string_view provider;
+  Place node;  // the region's last: where an error is
 };
 
 // Where a slot's pointer comes from when a frame is set up.

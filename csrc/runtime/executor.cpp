@@ -22,7 +22,11 @@ void run_step(const Plan& plan, const Step& step, void* const* pointers, uint8_t
   }
   const int* slots = plan.operands.data() + step.in;
   for (size_t i = 0; i < count; ++i) gathered[i] = slots[i] < 0 ? nullptr : pointers[slots[i]];
-  step.kernel->run({gathered, gathered + step.n_in, scratch});
+  try {
+    step.kernel->run({gathered, gathered + step.n_in, scratch});
+  } catch (const Error& error) {
+    fail_at(error, step.node.text());
+  }
 }
 
 }  // namespace

@@ -169,8 +169,8 @@ void one_hot(const Call& c) {
   for (int64_t o = 0; o < s.outer; ++o)
     for (int64_t i = 0; i < s.size; ++i)
       for (int64_t k = 0; k < s.inner; ++k) {
-        const int64_t index = indices[o * s.inner + k];
-        value.copy((o * s.size + i) * s.inner + k, index == i || index + depth == i ? 1 : 0);
+        const int64_t index = indices[o * s.inner + k], at = index < 0 ? index + depth : index;
+        value.copy((o * s.size + i) * s.inner + k, at == i ? 1 : 0);
       }
 }
 

@@ -40,7 +40,14 @@ OPS = [
         "Dropout",
         plain_dropout,
         [sample(t(3, 5)), sample(t(3, 5), const(0.5, "float32"), const(False, "bool"))],
-        [bad("training_mode is on", t(3), const(0.5, "float32"), const(True, "bool"))],
+        [
+            bad(
+                "training_mode is not known to be off",
+                t(3),
+                const(0.5, "float32"),
+                const(True, "bool"),
+            )
+        ],
         through=(0,),
     ),
 ]

@@ -398,9 +398,9 @@ print(time.perf_counter() - start, int(peak) // 1024)
 """
 
 
-def load(length, folder):
+def load(length, folder, make=chain):
     path = folder / f"chain{length}.onnx"
-    path.write_bytes(chain(length).SerializeToString())
+    path.write_bytes(make(length).SerializeToString())
     command = [sys.executable, "-c", LOAD, str(path)]
     child = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert child.returncode == 0, child.stderr[-2000:]
@@ -420,6 +420,67 @@ def test_a_long_chain_loads(tmp_path):
 def test_a_chain_of_50000_nodes(tmp_path):
     seconds, megabytes = load(50000, tmp_path)
     assert seconds < 60 and megabytes < 2000, f"{seconds} s, {megabytes} MB"
+
+
+def views(length):
+    """None of them computes: what they show is found without asking one after the other."""
+    ops = ["Unsqueeze", "Squeeze"]
+    nodes = [
+        node(ops[k % 2], f"{'x' if k == 0 else f'h{k}'} axis", f"h{k + 1}") for k in range(length)
+    ]
+    nodes += [node("Relu", f"h{k}", f"r{k}") for k in range(2, length, 100)]
+    outputs = [port(f"r{k}", None) for k in range(2, length, 100)]
+    return model(nodes, [port("x", ["n", 4])], outputs, {"axis": ints(0)})
+
+
+def products(length):
+    """Steps that nothing joins."""
+    nodes = [node("MatMul", f"{'x' if k == 0 else f'h{k}'} w", f"h{k + 1}") for k in range(length)]
+    ports = [port(f"h{length}", None)]
+    return model(nodes, [port("x", ["n", 4])], ports, {"w": np.eye(4, dtype=np.float32)})
+
+
+@pytest.mark.parametrize("make", [views, products])
+def test_other_long_chains(make, tmp_path):
+    few, many = (load(length, tmp_path, make)[0] for length in (4000, 16000))
+    assert many < 8 * few + 2, f"4,000 nodes take {few} s, 16,000 {many} s"
+
+
+HUGE = [2**31, 2**62, 2**63 - 1]
+
+
+@pytest.mark.parametrize("provider", ["cpu", "reference"])
+@pytest.mark.parametrize("size", HUGE)
+@pytest.mark.parametrize("name", ["strides", "dilations", "pads"])
+@pytest.mark.parametrize("op", ["Conv", "ConvTranspose", "MaxPool"])
+def test_windows_of_any_numbers(op, name, size, provider):
+    attrs = {name: [size] * (4 if name == "pads" else 2)}
+    attrs |= {"kernel_shape": [1, 1]} if op == "MaxPool" else {}
+    nodes = [node(op, "x" if op == "MaxPool" else "x w", "y", **attrs)]
+    weights = {} if op == "MaxPool" else {"w": normal(2, 2, 1, 1)}
+    made = model(nodes, [port("x", [1, 2, "h", "w"])], [port("y", None)], weights)
+    with pytest.raises(Error, match="node_y"):
+        session = InferenceSession(made.SerializeToString(), providers=(provider,))
+        session.run(None, {"x": normal(1, 2, 3, 0)})
+
+
+EMPTY = {
+    "Expand": ([2**40, 0, 2**40], "exceeds any memory"),
+    "ConstantOfShape": ([0, 2**62, 4], "exceeds any memory"),
+    "Tile": ([1, 2**62, 2**62], "exceeds any memory|overflows"),
+}
+
+
+@pytest.mark.parametrize("op", EMPTY)
+def test_empty_shapes_beyond_any_memory(op):
+    """Of no elements, and no offset into it can be computed."""
+    shape, message = EMPTY[op]
+    inputs = "s" if op == "ConstantOfShape" else "x s"
+    ports = [port("x", ["a", "b", "c"])], [port("y", None)]
+    made = model([node(op, inputs, "y")], *ports, {"s": ints(*shape)})
+    with pytest.raises(Error, match=message) as caught:
+        InferenceSession(made.SerializeToString()).run(None, {"x": normal(0, 1, 1)})
+    assert "node_y" in str(caught.value)
 
 
 def test_constants_that_are_large_together(tmp_path):

@@ -107,10 +107,16 @@ def slice_model(start, end, step=1, shape=("n",)):
 @pytest.mark.parametrize("size", [0, 1, 3, 5, 6, 40])
 @pytest.mark.parametrize(
     "bounds",
-    [(-5, 1000), (2, 4), (-3, -1), (1, 2**63 - 1), (4, 2), (-1, -100, -1), (2**31, -(2**31), -2)],
+    [
+        *[(-5, 1000), (2, 4), (-3, -1), (1, 2**63 - 1), (4, 2), (-1, -100, -1)],
+        *[(2**31, -(2**31), -2), (-1, -(2**63), -1), (-(2**63), 2**63 - 1), (-7, -7, -1)],
+        *[(0, 9, 2**63 - 1), (9, -9, -(2**63)), (-(2**63), -(2**63), -1)],
+    ],
 )
 def test_slices_clamp(bounds, size):
-    agree(slice_model(*bounds), {"x": normal(size)})
+    """Also at the ends of int64; backwards, what begins before the axis begins at its first."""
+    for shape in [("n",), (size,)]:
+        agree(slice_model(*bounds, shape=shape), {"x": normal(size)})
 
 
 @pytest.mark.parametrize("count", [0, 2, 3, 10000])
@@ -119,6 +125,87 @@ def test_slices_clamp_at_bounds_that_are_sizes(count):
     ports = [port("x", [3]), port("y", ["m"])]
     made = model(nodes, ports, [port("z", ["k"])], {"start": ints(0)})
     agree(made, {"x": normal(3), "y": normal(count)})
+
+
+def test_sizes_of_a_split_that_only_a_run_tells():
+    """They are not taken for equal ones."""
+    nodes = [node("Split", "x sizes", "a b")]
+    ports = [port("x", ["n"]), port("sizes", [2], "int64")]
+    made = model(nodes, ports, [port("a", None), port("b", None)])
+    refused(made, {"x": normal(4), "sizes": ints(1, 3)}, "known only at run time")
+
+
+def test_a_window_larger_than_its_input():
+    """By strides it would still be counted."""
+    for op in ("MaxPool", "AveragePool"):
+        nodes = [node(op, "x", "y", kernel_shape=[2], strides=[3])]
+        made = model(nodes, [port("x", [1, 1, "w"])], [port("y", None)])
+        agree(made, {"x": normal(1, 1, 5)})
+        refused(made, {"x": normal(1, 1, 1)}, r"padded size 1 \(w\) is less than 2")
+
+
+# --- elements of integer tensors that are known as sizes ---
+
+
+def counted(nodes, weights, shape=("n",)):
+    """A model whose y is what its nodes make of the size of x, as a shape and as data."""
+    nodes = [node("Shape", "x", "s"), *nodes, node("ConstantOfShape", "made", "y")]
+    return model(
+        nodes,
+        [port("x", list(shape))],
+        [port("made", None, "int64"), port("y", None)],
+        weights,
+    )
+
+
+@pytest.mark.parametrize("size", [0, 3, 9, 10, 11, 25])
+@pytest.mark.parametrize("divisor", [3, -3])
+def test_a_quotient_of_sizes_is_cut_towards_zero(size, divisor):
+    nodes = [node("Sub", "s ten", "d"), node("Div", "d by", "q"), node("Add", "q ten", "made")]
+    made = counted(nodes, {"ten": ints(10), "by": ints(divisor)})
+    agree(made, {"x": normal(size)})
+
+
+def test_lists_that_meet_as_rows_and_columns():
+    nodes = [node("Shape", "x", "s"), node("Unsqueeze", "s one", "column")]
+    nodes += [node("Add", "column s", "table"), node("Reshape", "table all", "y")]
+    weights = {"one": ints(1), "all": ints(-1)}
+    made = model(nodes, [port("x", ["n", "m"])], [port("y", None, "int64")], weights)
+    agree(made, {"x": normal(2, 3)})
+
+
+@pytest.mark.parametrize("code", [6, 12, 13])
+def test_sizes_in_other_integers(code):
+    nodes = [node("Cast", "s", "c", to=code), node("Cast", "c", "made", to=7)]
+    agree(counted(nodes, {}), {"x": normal(300)})
+
+
+def test_sizes_in_integers_that_are_too_narrow():
+    """300 is 44 there: it is no size that a shape rule knows."""
+    nodes = [node("Shape", "x", "s"), node("Cast", "s", "c", to=2), node("Cast", "c", "y", to=7)]
+    made = model(nodes, [port("x", ["n"])], [port("y", None, "int64")])
+    agree(made, {"x": normal(300)})
+
+
+def test_numbers_that_overflow_are_computed():
+    """Hashes are no sizes."""
+    nodes = [node("Mul", "x big", "a"), node("Mul", "big big", "b"), node("Add", "a b", "y")]
+    made = model(
+        nodes, [port("x", [1], "int64")], [port("y", [1], "int64")], {"big": ints(2**62 + 1)}
+    )
+    agree(made, {"x": ints(2**61 + 12345)})
+
+
+def test_axes_of_a_squeeze_that_are_none():
+    nodes = [node("Squeeze", "x axes", "y")]
+    made = model(nodes, [port("x", [1, 3, 1])], [port("y", None)], {"axes": ints()})
+    agree(made, {"x": normal(1, 3, 1)})
+
+
+def test_an_index_out_of_range_names_its_node():
+    nodes = [node("Gather", "x at", "y")]
+    made = model(nodes, [port("x", ["n"]), port("at", ["m"], "int64")], [port("y", ["m"])])
+    refused(made, {"x": normal(3), "at": ints(0, 7)}, "index 7 is out of range")
 
 
 def test_a_reshape_that_does_not_fit():
@@ -201,6 +288,40 @@ def test_names_that_are_no_expressions():
     np.testing.assert_array_equal(
         session.run(None, {"x": normal(2, 3)})[0], np.maximum(normal(2, 3), 0)
     )
+
+
+def meeting(first, second):
+    nodes = [node("Add", "x y", "z")]
+    return model(nodes, [port("x", first), port("y", second)], [port("z", None)])
+
+
+@pytest.mark.parametrize(
+    "first, second",
+    [
+        (["N*N"], ["max(N"]),  # a symbol of that name, where the one before had a product
+        (["1"], ["N"]),
+        (["2*N"], ["N//2"]),
+        (["u0"], [None]),  # what the engine calls a size without a name
+        (["N+1"], ["N"]),
+        ([""], [" "]),
+        (["broadcast(M,N)"], ["N"]),
+        (["L" * 2000], ["M"]),
+    ],
+)
+def test_names_that_read_as_other_sizes(first, second):
+    """Of one process too: an expression and a name that reads like it are two sizes."""
+    agree(meeting(["N*N", "N"], ["max(N", "N"]), {"x": normal(4, 2), "y": normal(4, 2)})
+    for a, b in [(4, 4), (4, 1), (1, 4), (0, 1)]:
+        agree(meeting(first, second), {"x": normal(a), "y": normal(b)})
+
+
+def test_a_name_for_what_only_a_run_tells():
+    """The first such size is called u0, as is an axis of this file."""
+    nodes = [node("Range", "zero end one", "r"), node("Add", "r x", "y")]
+    ports = [port("x", ["u0"], "int64"), port("end", [], "int64")]
+    weights = {"zero": np.array(0), "one": np.array(1)}
+    made = model(nodes, ports, [port("y", None, "int64")], weights)
+    refused(made, {"x": ints(1, 2, 3), "end": np.array(5000)}, "known only at run time")
 
 
 def test_a_feed_that_contradicts_a_name():
