@@ -73,6 +73,14 @@ void register_control(OpSet& ops) {
       .attr_required("types")
       .shape(infer_types)
       .not_differentiable();
+  // An error where an element of `ok` is false; runs although nobody reads what it passes on.
+  ops.op("ort::Check")
+      .in("ok", kBool)
+      .out("y")
+      .attr_required("error")
+      .effect([](const Node&) { return true; })
+      .shape([](InferContext& c) { same_dims(c, 0, 0); })
+      .not_differentiable();
 }
 
 }  // namespace ort

@@ -1,4 +1,4 @@
-// Losses over class indices.
+// Losses over class indices, and the binary one.
 #include "csrc/ops/ops.h"
 
 namespace ort {
@@ -117,10 +117,34 @@ void register_class_losses(OpSet& ops) {
       });
 }
 
+// -(t log x + (1 - t) log(1 - x)), each logarithm at least -100; the slope's divisor at least 1e-12.
+void register_binary_cross_entropy(OpSet& ops) {
+  ops.op("ort::BinaryCrossEntropy")
+      .in("x", kFloating)
+      .in("target", kFloating)
+      .out("loss")
+      .elementwise()
+      .defined_as([](const Call& c) {
+        const Value x = c.x(0), target = c.x(1), bound = number(-100.0, x);
+        const Value rest = (target - 1.0) * maximum(unary("ort::Log1p", -x), bound);
+        return rest - target * maximum(log(x), bound);
+      })
+      .gradient([](const Backward& b) {
+        const Value x = b.x(0), target = b.x(1), rest = 1.0 - x;
+        Outputs grads(2);
+        grads[0] = b.dy() * (x - target) / maximum(rest * x, number(1e-12, x));
+        if (b.needs(1)) grads[1] = b.dy() * (log(rest) - log(x));
+        for (size_t i = 0; i < 2; ++i)
+          if (grads[i]) grads[i] = sum_to(grads[i], b.x(i).dims());
+        return grads;
+      });
+}
+
 }  // namespace
 
 void register_loss(OpSet& ops) {
   register_class_losses(ops);
+  register_binary_cross_entropy(ops);
   // parts: each row's maximum and the sum of exp(x - maximum); joined to one logarithm they would
   // lose what large logits differ by.
   cross_entropy_attrs(ops.op("ort::CrossEntropy")

@@ -46,10 +46,11 @@ def is_value(x: Any) -> bool:
 
 
 class Emitter:
-    """Emits nodes into a graph."""
+    """Emits nodes into a graph; `standard`: for a file, which prefers ops of the standard."""
 
-    def __init__(self, graph: Any):
+    def __init__(self, graph: Any, standard: bool = False):
         self.g = graph
+        self.standard = standard
         self._known = _known_ops(type(graph).__module__)
         self._canonical: dict[str, Dim] = {}
 
@@ -172,6 +173,11 @@ class Emitter:
     def stop(self, x: Any) -> Any:
         """x without a gradient."""
         return self.ort("StopGradient", x)
+
+    def check(self, ok: Any, error: str) -> None:
+        """Where an element of `ok` is false the call raises; a file has no such checks."""
+        if not self.standard:
+            self.ort("Check", ok, error=error)
 
     def _bound(self, dim: Dim) -> Any:
         return self.ints([dim]) if isinstance(dim, int) else self.sizes([dim])

@@ -52,12 +52,12 @@ def nll_loss(t, x, target, weight=None, reduction=1, ignore_index=-100):
     index = t.op("Where", valid, target, t.scalar(0, target.dtype))
     index = from_zero(t, index, x.dims[axis])
     picked = t.op("GatherElements", x, t.unsqueeze(index, [axis]), axis=axis)
-    zero = t.scalar(0, x.dtype)
-    picked = t.op("Where", valid, t.squeeze(picked, [axis]), zero)  # an ignored one may be infinite
+    loss, zero = t.op("Neg", t.squeeze(picked, [axis])), t.scalar(0, x.dtype)
     weights = t.cast(valid, x.dtype)
     if weight is not None:
         weights = t.op("Where", valid, t.op("Gather", weight, index, axis=0), zero)
-    loss = t.op("Neg", t.op("Mul", picked, weights))
+        loss = t.op("Mul", loss, weights)
+    loss = t.op("Where", valid, loss, zero)  # an ignored one may be infinite
     if reduction == 0:
         return loss
     total = t.reduce("ReduceSum", loss, None, keepdim=False)
@@ -103,11 +103,11 @@ def smooth_l1_loss(t, x, target, reduction=1, beta=1.0):
 @aten("binary_cross_entropy.default")
 def binary_cross_entropy(t, x, target, weight=None, reduction=1):
     """-(y max(log x, -100) + (1 - y) max(log(1 - x), -100)), as torch bounds it."""
-    one, bound = t.scalar(1, x.dtype), t.scalar(-100, x.dtype)
-    log_x = t.op("Max", t.op("Log", x), bound)
-    log_rest = t.op("Max", t.op("Log", t.op("Sub", one, x)), bound)
-    rest = t.op("Mul", t.op("Sub", one, target), log_rest)
-    loss = t.op("Neg", t.op("Add", t.op("Mul", target, log_x), rest))
+    for name, given in (("input", x), ("target", target)):
+        above = t.op("GreaterOrEqual", given, t.scalar(0, x.dtype))
+        inside = t.op("And", above, t.op("LessOrEqual", given, t.scalar(1, x.dtype)))
+        t.check(inside, f"all elements of {name} should be between 0 and 1")
+    loss = t.ort("BinaryCrossEntropy", x, target)
     return _reduced(t, loss if weight is None else t.op("Mul", loss, weight), reduction)
 
 

@@ -102,7 +102,7 @@ class Translator(Emitter):
     """The state of one translation; the `t` of every rule."""
 
     def __init__(self, graph: Any, grad_enabled: bool, standard: bool = False):
-        super().__init__(graph)
+        super().__init__(graph, standard)
         self.inputs: list[Input] = []
         self.storages: list[Storage] = []
         self.storages_in_region: list[Storage] = []
@@ -112,7 +112,6 @@ class Translator(Emitter):
         self.given: tuple = ()
         self.flows: list[bool] | None = None
         self.target: OpOverload | None = None
-        self.standard = standard
         self._grad_enabled = grad_enabled
         self._no_grad_depth = 0
         self._recompute_depth = 0

@@ -344,6 +344,17 @@ std::unique_ptr<Kernel> shape_kernel(const Request& r) {
   });
 }
 
+std::unique_ptr<Kernel> check_kernel(const Request& r) {
+  const int64_t count = element_count(r.sizes(0));
+  const std::string error = r.attrs().s("error");
+  const bool wanted = r.wants(0);
+  return make_kernel("Check", [=](const Args& args) {
+    const bool* ok = input<bool>(args, 0);
+    if (std::find(ok, ok + count, false) != ok + count) fail("[ort::Check] {}", error);
+    if (wanted) std::fill_n(output<bool>(args), count, true);
+  });
+}
+
 // --- conditions ---
 
 Verdict floating(const Node& node) {
@@ -377,6 +388,7 @@ void register_plain(KernelTable& table) {
   table.op("ConstantOfShape").add("plain", known_sizes, constant_of_shape);
   table.op("Shape").add("plain", always, shape_kernel);
   table.op("Size").add("plain", always, shape_kernel);
+  table.op("ort::Check").add("plain", always, check_kernel);
 }
 
 }  // namespace ort::cpu

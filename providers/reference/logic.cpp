@@ -38,6 +38,13 @@ void is_infinite(const Call& c) {
   flags(c, [=](double x) { return std::isinf(x) && (x < 0 ? negative : positive); });
 }
 
+void check_all(const Call& c) {
+  const std::vector<int64_t> ok = c.all<int64_t>(0);
+  for (const int64_t each : ok)
+    if (!each) fail("[ort::Check] {}", c.attrs().s("error"));
+  c.write(0, ok);
+}
+
 }  // namespace
 
 void register_logic(Kernels& kernels) {
@@ -58,6 +65,7 @@ void register_logic(Kernels& kernels) {
     map1<int64_t>(c, [](int64_t x) { return ~x; });
   });
   kernels.add("BitShift", shift);
+  kernels.add("ort::Check", check_all);
   kernels.add("IsNaN", [](const Call& c) { flags(c, [](double x) { return std::isnan(x); }); });
   kernels.add("IsInf", is_infinite);
 }

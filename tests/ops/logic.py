@@ -70,6 +70,12 @@ OPS = [
         ],
         [bad("attribute 'direction' is required", i(2, dtype="uint8"), i(2, dtype="uint8"))],
     ),
+    Op(
+        "ort::Check",
+        lambda ok, error: ok,
+        [sample(np.ones((2, 3), bool), error="no"), sample(b(0), error="no")],
+        [bad("[ort::Check] it is below zero", np.array([True, False]), error="it is below zero")],
+    ),
     Op("IsNaN", torch.isnan, [sample(special()), sample(t(2, 3))]),
     Op(
         "IsInf",

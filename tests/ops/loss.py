@@ -1,4 +1,4 @@
-"""Losses over class indices."""
+"""Losses over class indices, and the binary one."""
 
 import numpy as np
 import torch
@@ -101,6 +101,17 @@ OPS = [
         ],
         through=(0,),
         wrt=(0,),
+    ),
+    Op(
+        "ort::BinaryCrossEntropy",
+        lambda x, target: F.binary_cross_entropy(x, target.expand_as(x), reduction="none"),
+        [
+            sample(t(3, 5, low=0.1, high=0.9), t(3, 5, low=0.0, high=1.0)),
+            sample(t(2, 1, 7, low=0.1, high=0.9), t(7, low=0.0, high=1.0)),
+            sample(np.array([0.0, 1.0, 1.0, 0.0]), np.array([0.0, 1.0, 0.0, 1.0]), gradient=False),
+            sample(t(0, 2), t(0, 2)),
+        ],
+        [bad("do not broadcast", t(3), t(4))],
     ),
     Op(
         "ort::CrossEntropyGrad",

@@ -28,6 +28,11 @@ def _ordinary(x: torch.Tensor) -> torch.Tensor:
     return torch.where(x.abs() < 1e-12, 0.0, x.clamp(-1e9, 1e9))
 
 
+def _unit(x: torch.Tensor) -> torch.Tensor:
+    """x without what lies outside of [0, 1]."""
+    return torch.where((x >= 0) & (x <= 1), x, 0.5)
+
+
 # One number in, one out: each on every special number, and on nothing.
 POINTWISE = {
     **{n: getattr(torch, n) for n in (
@@ -108,6 +113,8 @@ BINARY = {
     "kl_div": lambda x, y: F.kl_div(x, y, reduction="none"),
     "kl_div_log": lambda x, y: F.kl_div(x, y, reduction="none", log_target=True),
     "bce_logits": lambda x, y: F.binary_cross_entropy_with_logits(x, y, reduction="none"),
+    "bce": lambda x, y: F.binary_cross_entropy(_unit(x), _unit(y), reduction="none"),
+    "bce_mean": lambda x, y: F.binary_cross_entropy(_unit(x), _unit(y), _unit(x).detach()),
     "bce_weighted": lambda x, y: F.binary_cross_entropy_with_logits(
         x, torch.sigmoid(y), reduction="none", pos_weight=torch.tensor(3.0)),
     "poisson": lambda x, y: F.poisson_nll_loss(x, y, reduction="none"),
