@@ -44,21 +44,37 @@ def group_norm(t, x, groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=Tru
 
 @aten("batch_norm.default")
 def batch_norm(t, x, weight, bias, mean, var, training, momentum, eps, cudnn_enabled=True):
-    attrs = {"epsilon": float(eps), "training": int(training)}
+    return _batch_norm(t, x, weight, bias, mean, var, training, momentum, eps)
+
+
+@aten("native_batch_norm.default")
+def native_batch_norm(t, x, weight, bias, mean, var, training, momentum, eps):
+    """y, mean and inverse deviation of the batch: empty in eval, and never with a gradient."""
+    if not training:
+        y = _batch_norm(t, x, weight, bias, mean, var, training, momentum, eps)
+        return [y, *(t.full(t.out_dims(i), 0, x.dtype) for i in (1, 2))]
+    y, *saved = _batch_norm(t, x, weight, bias, mean, var, training, momentum, eps, saves=True)
+    return [y, *map(t.stop, saved)]
+
+
+def _batch_norm(t, x, weight, bias, mean, var, training, momentum, eps, saves=False):
+    """y; with `saves` a list with mean and inverse deviation of the batch too."""
+    if x.rank < 2:
+        t.refuse("batch norm of a vector")
     channels = [t.static(x.dims[1], "the number of channels")]
     weight = weight if weight is not None else _ones(t, channels, x.dtype)
     bias = bias if bias is not None else t.full(channels, 0, x.dtype)
+    keeps = mean is not None and training
     if mean is None:
         mean, var = t.full(channels, 0, x.dtype), _ones(t, channels, x.dtype)
-        return t.ort("BatchNorm", x, weight, bias, mean, var, momentum=0.0, **attrs)
-    if not training:
-        return t.ort("BatchNorm", x, weight, bias, mean, var, momentum=0.0, **attrs)
     outs = t.ort(
-        "BatchNorm", x, weight, bias, mean, var, n=3, momentum=float(momentum), **attrs
+        "BatchNorm", x, weight, bias, mean, var, n=5 if saves else 3 if keeps else 1,
+        momentum=float(momentum) if keeps else 0.0, epsilon=float(eps), training=int(training),
     )  # fmt: skip
-    t.update(3, outs[1])
-    t.update(4, outs[2])
-    return outs[0]
+    if keeps:
+        t.update(3, outs[1])
+        t.update(4, outs[2])
+    return [outs[0], *outs[3:]] if saves else outs[0] if keeps else outs
 
 
 @aten("instance_norm.default")

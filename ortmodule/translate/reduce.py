@@ -76,7 +76,7 @@ aten("argmin.default")(_argument("ArgMin"))
 def _truth(onnx: str):
     def rule(t, x, dim=None, keepdim=False):
         x = t.cast(t.cast(x, "bool"), "int32")
-        return t.cast(t.reduce(onnx, x, _axes(dim), keepdim), "bool")
+        return t.cast(t.reduce(onnx, x, _axes(dim), keepdim), t.out_dtype())  # of bytes: a byte
 
     return rule
 

@@ -30,4 +30,4 @@ def log_softmax(t, x, dim, dtype=None):
 
 @aten("logsumexp.default")
 def logsumexp(t, x, dim, keepdim=False):
-    return t.reduce("ReduceLogSumExp", x, dim, keepdim)
+    return t.reduce("ReduceLogSumExp", t.cast(x, t.out_dtype()), dim, keepdim)

@@ -72,22 +72,25 @@ T remainder(T a, T b) {
     return kTruncated || m == 0 || (m < 0) == (b < 0) ? m : m + b;
   } else {
     if (b == 0) fail("[Mod] division of an integer by zero");
-    if (b == static_cast<T>(-1)) return T(0);
+    if constexpr (std::is_signed_v<T>)
+      if (b == T(-1)) return T(0);
     const T m = static_cast<T>(a % b);
     return kTruncated || m == 0 || (m < 0) == (b < 0) ? m : static_cast<T>(m + b);
   }
 }
 
-template <class T>
-T power(T x, double y) {
-  if constexpr (std::is_integral_v<T>) {
-    if (y >= 0 && y == std::floor(y) && y < 64) {
-      T result = T(1);
-      for (int i = 0; i < static_cast<int>(y); ++i) result = wrapped_mul(result, x);
-      return result;
-    }
+// Of integers what wraps; with a negative exponent the quotient towards zero.
+template <class T, class E>
+T power(T x, E y) {
+  if constexpr (std::is_integral_v<T> && std::is_integral_v<E>) {
+    if (y < E(0)) return x == T(1) || x == static_cast<T>(-1) ? (y % 2 ? x : T(1)) : T(0);
+    T result = T(1);
+    for (auto rest = static_cast<uint64_t>(y); rest > 0; rest >>= 1, x = wrapped_mul(x, x))
+      if (rest & 1) result = wrapped_mul(result, x);
+    return result;
+  } else {
+    return static_cast<T>(std::pow(static_cast<double>(x), static_cast<double>(y)));
   }
-  return static_cast<T>(std::pow(static_cast<double>(x), y));
 }
 
 template <class T>
@@ -144,7 +147,7 @@ std::unique_ptr<Kernel> pow_kernel(const Request& r) {
       dispatch(exponent, [&]<class E>() {
         b.each([&](int64_t i, const std::vector<int64_t>& at) {
           output<T>(args)[i] =
-              power(input<T>(args, 0)[at[0]], static_cast<double>(input<E>(args, 1)[at[1]]));
+              power(input<T>(args, 0)[at[0]], input<E>(args, 1)[at[1]]);
         });
       });
     });
