@@ -1,5 +1,7 @@
 """Element-wise arithmetic, comparisons, logic and casts."""
 
+import math
+
 import torch
 
 from .emit import FLOATING, is_value
@@ -72,6 +74,33 @@ def trunc(t, x):
 @aten("frac.default")
 def frac(t, x):
     return t.op("Sub", x, trunc(t, x))
+
+
+@aten("erfc.default")
+def erfc(t, x):
+    if not t.standard:
+        return NotImplemented  # 1 - erf(x) is nothing far out
+    dtype = t.out_dtype()
+    return t.op("Sub", t.scalar(1, dtype), t.op("Erf", t.cast(x, dtype)))
+
+
+@aten("log10.default")
+def log10(t, x):
+    if not t.standard:
+        return NotImplemented  # not exact at powers of ten
+    dtype = t.out_dtype()
+    return t.op("Div", t.op("Log", t.cast(x, dtype)), t.scalar(math.log(10), dtype))
+
+
+@aten("logaddexp.default")
+def logaddexp(t, x, y):
+    if not t.standard:
+        return NotImplemented  # infinities and log1p
+    x, y = _pair(t, x, y)
+    more, less = t.op("Max", x, y), t.op("Min", x, y)
+    same = t.op("Equal", x, y)  # of infinities the difference is none
+    gap = t.op("Where", same, t.scalar(0, x.dtype), t.op("Sub", less, more))
+    return t.op("Add", more, t.op("Softplus", gap))
 
 
 def _pair(t, x, y, dtype=None):

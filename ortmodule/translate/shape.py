@@ -259,6 +259,9 @@ def repeat_interleave(t, x, repeats, dim=None, *, output_size=None):
 
 @aten("flip.default")
 def flip(t, x, dims):
+    if t.standard:  # onnxruntime's optimiser makes an empty tensor of the ranges below
+        first, beyond = t.ints([-1] * len(dims)), t.ints([-INT64_MAX] * len(dims))
+        return t.op("Slice", x, first, beyond, t.ints(dims), first) if dims else x
     for dim in dims:
         last = t.op("Sub", t.g.size(x.dims[dim]), t.scalar(1, "int64"))
         backwards = t.op("Range", last, t.scalar(-1, "int64"), t.scalar(-1, "int64"))

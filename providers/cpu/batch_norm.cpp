@@ -67,14 +67,18 @@ struct Moments {
 Moments moments_of(const Layout& l, const Steps& steps, const float* x, int64_t channel) {
   Moments m;
   l.pieces(channel, [&](int64_t at, int64_t n) { m.mean += steps.total(x + at, n); });
-  m.mean /= static_cast<double>(l.count());
-  const float mean = static_cast<float>(m.mean);
+  const double count = static_cast<double>(l.count());
+  const float mean = static_cast<float>(m.mean / count);
+  double rest = 0;  // what sums in float32 lost of the mean
   float centred[kPiece];
   l.pieces(channel, [&](int64_t at, int64_t n) {
     steps.minus(Steps::args(centred, x + at, &mean, nullptr, n));
+    rest += steps.total(centred, n);
     m.variance += steps.product(centred, centred, n);
   });
-  m.variance /= static_cast<double>(l.count());
+  rest /= count;
+  m.mean = mean + rest;
+  m.variance = std::max(m.variance / count - rest * rest, 0.0);
   return m;
 }
 
@@ -144,9 +148,11 @@ std::unique_ptr<Kernel> batch_norm_grad(const Request& r) {
         const double n = static_cast<double>(l.count());
         const double slope = training ? -factor * dot * inv_std * inv_std / n : 0.0;
         const float on_x = static_cast<float>(slope);
-        const float shift = static_cast<float>(training ? -factor * sum / n - slope * mean : 0.0);
+        const float shift = static_cast<float>(training ? -factor * sum / n : 0.0);
         l.pieces(c, [&](int64_t at, int64_t count) {
-          steps.affine(Steps::args(centred, x + at, &on_x, &shift, count));
+          // not x itself: beside a mean that is large against the deviation it would cancel
+          steps.minus(Steps::args(centred, x + at, &mean, nullptr, count));
+          steps.affine(Steps::args(centred, centred, &on_x, &shift, count));
           steps.scaled(Steps::args(output<float>(args) + at, dy + at, &factor, centred, count));
         });
       }

@@ -71,6 +71,8 @@ CALLS = {
     "broadcast_to.default": (V, [3, 4]), "concat.default": ([W, P], 1),
     "constant_pad_nd.default": (W, [1, 2], 0.5),
     "batch_norm.default": (IMAGE, V.exp(), V, None, None, True, 0.1, 1e-5, True),
+    "native_batch_norm.default": (IMAGE, V.exp(), V, None, None, True, 0.1, 1e-5),
+    "erfc.default": (W,), "log10.default": (P,), "logaddexp.default": (W, P),
     "conv1d.padding": (LINE, torch.randn(3, 4, 3), None, [1], "same"),
     "conv3d.padding": (VOLUME, torch.randn(3, 2, 2, 2, 2), None, [1, 1, 1], "same"),
     "conv3d.default": (VOLUME, torch.randn(3, 2, 2, 2, 2)),

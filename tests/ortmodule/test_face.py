@@ -8,6 +8,7 @@ import weakref
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from ortmodule import ORTModule
@@ -164,4 +165,30 @@ def test_export_of_the_last_call_keeps_no_tensor(tmp_path):
     model.export_onnx(tmp_path / "m.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
     (out,) = session.run(None, {"x": X.numpy()})
+    torch.testing.assert_close(torch.from_numpy(out), model(X).detach())
+
+
+# What is torch's own in a call, and other ops in a file.
+IN_A_FILE = {
+    "erfc": torch.erfc,
+    "log10": lambda x: torch.log10(x.abs()),
+    "logaddexp": lambda x: torch.logaddexp(x, x.flip(0)),
+    "flip": lambda x: x.flip(0, -1) * 2,
+    "topk": lambda x: x.topk(2)[0],
+    "binary_cross_entropy": lambda x: F.binary_cross_entropy(x.sigmoid(), torch.ones_like(x)),
+}
+
+
+@pytest.mark.parametrize("name", IN_A_FILE)
+def test_a_file_has_standard_ops_for_it(name, tmp_path):
+    import onnxruntime
+
+    class Made(nn.Module):
+        def forward(self, x):
+            return IN_A_FILE[name](x)
+
+    model = ORTModule(Made())
+    model(X)
+    model.export_onnx(tmp_path / "m.onnx")
+    (out,) = onnxruntime.InferenceSession(tmp_path / "m.onnx").run(None, {"x": X.numpy()})
     torch.testing.assert_close(torch.from_numpy(out), model(X).detach())

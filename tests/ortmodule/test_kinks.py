@@ -3,7 +3,9 @@
 import kinks
 import pytest
 import torch
-from verdict import check
+import torch.nn.functional as F
+from traced import Traced
+from verdict import check, run, widened
 
 
 def outputs(result) -> list:
@@ -28,3 +30,21 @@ def test_at_two_numbers(name):
 def test_at_rows(name):
     function = kinks.ROWWISE[name]
     check(lambda x: outputs(function(x)), [kinks.leaf(kinks.ROWS)])
+
+
+@pytest.mark.parametrize("shape", [(2, 16, 4), (2, 64, 49), (4, 8, 3136)])
+def test_batch_norm_beside_a_large_mean(shape):
+    """As near to float64 as eager: nothing that is as large as the mean cancels."""
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randn(shape, generator=draw) + 30
+    scale, bias = torch.rand(2, shape[1], generator=draw)
+    leaves = [tensor.requires_grad_() for tensor in (x, scale, bias)]
+
+    def norm(x, scale, bias):
+        return [F.batch_norm(x, None, None, scale, bias, training=True)]
+
+    ours, eager = run(Traced(norm, leaves), leaves), run(norm, leaves)
+    exact = run(norm, widened(leaves))
+    for mine, theirs, best in zip(ours[1], eager[1], exact[1], strict=True):
+        allowed = 1.5 * (theirs - best).norm() + 1e-7 * best.norm()
+        assert (mine - best).norm() <= allowed
