@@ -106,7 +106,10 @@ Outputs attention_grad(const Call& c) {
   if (c.has(4))
     scores = c.x(4).dtype() == DType::boolean ? where(c.x(4), scores, lowest) : scores + c.x(4);
   const Value lse = unsqueeze(c.x(7), {-1});
-  const Value p = exp(scores - where(equal(lse, lowest), number(0.0, lse), lse));
+  const Value weights = exp(scores - where(equal(lse, lowest), number(0.0, lse), lse));
+  // Beside a large maximum lse has lost the logarithm of their sum.
+  const Value sum = reduce_sum(weights, {-1}), none = number(0.0, sum);
+  const Value p = weights / where(equal(sum, none), number(1.0, sum), sum);
   const auto drop = [&](Value x) {
     if (c.attrs().f("dropout") <= 0.0) return x;
     return g.emit1("ort::Dropout", {x, c.x(5)},

@@ -17,7 +17,7 @@ def _plus(t, bias, product, beta, alpha):
     if alpha != 1:
         product = t.op("Mul", product, t.scalar(alpha, product.dtype))
     if beta == 0:
-        return product
+        return t.flat(product, bias)
     if beta != 1:
         bias = t.op("Mul", bias, t.scalar(beta, bias.dtype))
     return t.op("Add", product, bias)

@@ -73,16 +73,20 @@ aten("argmax.default")(_argument("ArgMax"))
 aten("argmin.default")(_argument("ArgMin"))
 
 
-def _truth(onnx: str):
-    def rule(t, x, dim=None, keepdim=False):
-        x = t.cast(t.cast(x, "bool"), "int32")
-        return t.cast(t.reduce(onnx, x, _axes(dim), keepdim), t.out_dtype())  # of bytes: a byte
+@aten("any.default", "any.dim", "any.dims")
+def any_(t, x, dim=None, keepdim=False):
+    x = t.cast(x, "bool")
+    if dim != []:  # of nothing: false, which a maximum would not be
+        x = t.cast(t.reduce("ReduceSum", t.cast(x, "int64"), _axes(dim), keepdim), "bool")
+    return t.cast(x, t.out_dtype())  # of bytes a byte
 
-    return rule
 
-
-aten("any.default", "any.dim", "any.dims")(_truth("ReduceMax"))
-aten("all.default", "all.dim", "all.dims")(_truth("ReduceMin"))
+@aten("all.default", "all.dim", "all.dims")
+def all_(t, x, dim=None, keepdim=False):
+    x = t.cast(x, "bool")
+    if dim != []:
+        x = t.cast(t.reduce("ReduceMin", t.cast(x, "int32"), _axes(dim), keepdim), "bool")
+    return t.cast(x, t.out_dtype())
 
 
 @aten("count_nonzero.default", "count_nonzero.dim_IntList")
@@ -91,17 +95,19 @@ def count_nonzero(t, x, dim=None):
 
 
 def _count(t, x, axes):
-    axes = range(x.rank) if not axes else [a % x.rank for a in axes]
+    axes = range(x.rank) if not axes or not x.rank else [a % x.rank for a in axes]
     return " * ".join(f"({x.dims[a]})" for a in axes) or "1"
 
 
 def _moments(t, x, dim, correction, keepdim):
     axes = _axes(dim)
+    correction = 1 if correction is None else correction
+    if t.needs_gradient() and (axes == [] or correction > 1):
+        return NotImplemented  # torch's slope counts otherwise than its value
     # Its slope is nothing, as the offsets add up to zero.
     center = t.stop(t.reduce("ReduceMean", x, axes, keepdim=True))
     offset = t.op("Sub", x, center)
     squares = t.reduce("ReduceSum", t.op("Mul", offset, offset), axes, keepdim)
-    correction = 1 if correction is None else correction
     if isinstance(correction, float) and not correction.is_integer():
         return NotImplemented
     count = t.scalar(f"max({_count(t, x, axes)} - {int(correction)}, 0)", x.dtype)
@@ -128,7 +134,9 @@ def std(t, x, dim=None, *, correction=None, keepdim=False):
 
 @aten("std.default", "std.dim")
 def std_unbiased(t, x, dim=None, unbiased=True, keepdim=False):
-    return t.ort("SafeSqrt", var_unbiased(t, x, dim, unbiased, keepdim))
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    return std(t, x, dim, correction=int(unbiased), keepdim=keepdim)
 
 
 @aten("var_mean.correction")
@@ -173,6 +181,8 @@ def cumsum(t, x, dim, *, dtype=None):
 
 @aten("nansum.default")
 def nansum(t, x, dim=None, keepdim=False, *, dtype=None):
+    if dim == []:
+        return NotImplemented  # torch's own type of it is not what it gives
     x = t.cast(x, t.out_dtype())
     if x.dtype in FLOATING:
         x = t.op("Where", t.op("IsNaN", x), t.scalar(0, x.dtype), x)

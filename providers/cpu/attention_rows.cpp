@@ -69,6 +69,11 @@ void probability_row(float* x, int64_t count, float lse) {
     hn::StoreU(nothing ? hn::Zero(d) : p, d, x + i);
   }
   for (; i < count; ++i) x[i] = nothing ? 0.0f : scalar_exp(x[i] - lse);
+  // A large maximum, as of a mask's lowest number, has rounded the logarithm of the sum away.
+  if (nothing || std::abs(lse) < 256.0f) return;
+  float sum = 0;
+  for (i = 0; i < count; ++i) sum += x[i];
+  for (i = 0; i < count; ++i) x[i] /= sum;
 }
 
 void score_gradient_row(const float* p, float* dp, int64_t count, float delta) {

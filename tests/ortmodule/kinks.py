@@ -121,6 +121,13 @@ BINARY = {
     "soft_margin": lambda x, y: F.soft_margin_loss(x, y.detach(), reduction="none"),
     "hinge": lambda x, y: F.hinge_embedding_loss(x, y, reduction="none"),
 }  # fmt: skip
+
+
+def _low(x: torch.Tensor) -> torch.Tensor:
+    """A mask that is torch's lowest number everywhere, as transformers make of padding."""
+    return torch.full((2, 3), torch.finfo(x.dtype).min)
+
+
 # Rows: ties, constants, zeros, infinities, a nan, masked wholly or in part, large, denormal.
 ROWS = [[1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0], [0.0, -0.0, 0.0, -0.0], [2.0, 5.0, 5.0, -1.0],
         [-INF, -INF, -INF, -INF], [-INF, 1.0, -INF, 2.0], [INF, 1.0, 2.0, 3.0],
@@ -175,6 +182,16 @@ ROWWISE = {
     "adaptive_avg": lambda x: F.adaptive_avg_pool1d(x[None], 3),
     "glu": lambda x: F.glu(x, -1),
     "gumbel_free": lambda x: (x.softmax(-1) * x).sum(-1),
+    "attention_all_masked": lambda x: F.scaled_dot_product_attention(
+        x[None, 13:15, :2], x[None, 3:6, :2], x[None, 13:16, 2:], _low(x)),
+    "attention_large": lambda x: F.scaled_dot_product_attention(
+        1e3 * x[None, 13:15, :2], x[None, 13:16, :2], x[None, 13:16, 2:]),
+    **{f"{n}_of_none": (lambda x, n=n: getattr(torch, n)(x[:0], dim=0)) for n in
+       ("sum", "prod", "any", "all", "nansum", "count_nonzero")},
+    **{f"{n}_of_a_number": (lambda x, n=n: getattr(torch, n)(x[3, 1], dim=0)) for n in
+       ("sum", "mean", "var", "std", "amax", "max", "softmax", "cumsum")},
+    **{f"var_{c}": (lambda x, c=c: torch.var(x, dim=-1, correction=c)) for c in (0, 2, 9)},
+    "addmm_nothing_kept": lambda x: torch.addmm(x[:4] * 0 + NAN, x[12:16].T, x[12:16], beta=0),
     "gather": lambda x: x.gather(1, torch.tensor([[3, 3, 0]]).expand(len(x), 3)),
     "scatter_max": lambda x: x.scatter_reduce(1, torch.zeros(len(x), 4, dtype=torch.long), x,
                                               "amax"),
