@@ -127,6 +127,32 @@ class Differentiation {
   std::map<ValueId, std::pair<Value, Value*>> cuts_;
 };
 
+// A value to cut at: the output itself, or, where it is only another order of the axes of what the
+// other outputs are computed from, that. `perm`: from the value's axes to the output's.
+struct Cut {
+  Value at;
+  std::vector<int64_t> perm;
+
+  explicit Cut(Value y) : at(y) {
+    const Node* node = y.producer();
+    const bool read = std::any_of(y.uses().begin(), y.uses().end(),
+                                  [](const Use& use) { return use.node != nullptr; });
+    if (!node || node->op != "Transpose" || !node->domain().empty() || read) return;
+    at = node->input(0);
+    perm = node->attrs.ints("perm");
+  }
+  Value of_output(Value partial) const {
+    return partial && !perm.empty() ? transpose(partial, perm) : partial;
+  }
+  Value of_value(Value dy) const {
+    if (perm.empty()) return dy;
+    std::vector<int64_t> inverse(perm.size());
+    for (size_t k = 0; k < perm.size(); ++k)
+      inverse[static_cast<size_t>(perm[k])] = static_cast<int64_t>(k);
+    return transpose(dy, inverse);
+  }
+};
+
 }  // namespace
 
 Gradients differentiate(Graph& graph, std::span<const size_t> outputs, std::span<const ValueId> wrt,
@@ -140,15 +166,19 @@ Gradients differentiate(Graph& graph, std::span<const size_t> outputs, std::span
   d.find_active();
   const std::vector<Output> forward = graph.outputs();
   std::vector<Value> partial(cuts.size());
+  std::vector<Cut> places;
+  for (const size_t i : cuts) places.emplace_back(graph.value(forward[i].value));
   for (const size_t i : outputs) {
     const Value y = graph.value(forward[i].value);
     if (!d.is_active(y.id)) continue;
     const Value dy = graph.input("d_" + forward[i].name, y.type(), Role::gradient);
     const auto found = std::find(cuts.begin(), cuts.end(), i);
-    if (found == cuts.end())
+    if (found == cuts.end()) {
       d.seed(y, dy);
-    else
-      d.cut(y, dy, &partial[static_cast<size_t>(found - cuts.begin())]);
+      continue;
+    }
+    const auto k = static_cast<size_t>(found - cuts.begin());
+    d.cut(places[k].at, places[k].of_value(dy), &partial[k]);
   }
   d.walk();
   const auto give = [&](Value dx, const std::string& name) {
@@ -160,7 +190,8 @@ Gradients differentiate(Graph& graph, std::span<const size_t> outputs, std::span
   for (const ValueId id : wrt)
     results.of_wrt.push_back(give(d.gradient(id), "d_" + graph.value(id).name()));
   for (size_t k = 0; k < cuts.size(); ++k)
-    results.of_cuts.push_back(give(partial[k], "cut_" + forward[cuts[k]].name));
+    results.of_cuts.push_back(
+        give(places[k].of_output(partial[k]), "cut_" + forward[cuts[k]].name));
   return results;
 }
 

@@ -30,6 +30,7 @@ class Capture:
     """A captured call.
 
     `graph`: inputs in the order of `inputs`; outputs numbered as `outputs` and `write_backs` say.
+    `orders`: of graph outputs whose axes are not in the tensor's order, as (output, order).
     `history`: eager's autograd graph behind the outputs, as `_history` returns it; None: not known.
     `assigned`: buffers that forward sets to another tensor. `key`, `snapshot`, `aliases`, `sizes`:
     the capture fits a call when call_key equals `key`, snapshot.changed() is None,
@@ -41,6 +42,7 @@ class Capture:
     inputs: list[Input]
     outputs: list[Output]
     write_backs: list[WriteBack]
+    orders: list[tuple[int, tuple[int, ...]]]
     history: tuple[list, list] | None
     assigned: list[Assigned]
     spec: Any
@@ -144,7 +146,7 @@ def _translate(
         program.graph_module, graph, placeholders, grad_enabled, share_memory,
         standard=not share_memory,
     )  # fmt: skip
-    outputs, write_backs, assigned = _name_outputs(flat, done, graph, tensors)
+    outputs, write_backs, assigned, orders = _name_outputs(flat, done, graph, tensors)
     given = [tensors[firsts[k]] for k in first]
     nodes = [n for n in program.graph_module.graph.nodes if n.op == "placeholder"]
     shapes = [n.meta["val"].shape for n in nodes][len(nodes) - len(given) :]
@@ -156,9 +158,9 @@ def _translate(
         [t.shape for t in tensors],
     )
     return Capture(
-        graph, done.inputs, outputs, write_backs, _history(flat, done.inputs, outputs, tensors),
-        assigned, flat.notes.spec, flat.notes.places, (), snapshot.aliases(tensors), snapshot,
-        sizes, done.random_nodes, {},
+        graph, done.inputs, outputs, write_backs, orders,
+        _history(flat, done.inputs, outputs, tensors), assigned, flat.notes.spec, flat.notes.places, (),
+        snapshot.aliases(tensors), snapshot, sizes, done.random_nodes, {},
     )  # fmt: skip
 
 
@@ -236,12 +238,14 @@ def _is_literal(program: Any, name: str) -> bool:
 
 def _name_outputs(
     flat: Flat, done: Translated, graph: Any, tensors: list[torch.Tensor]
-) -> tuple[list[Output], list[WriteBack], list[Assigned]]:
-    outputs, write_backs, assigned, numbers = [], [], [], {}
+) -> tuple[list[Output], list[WriteBack], list[Assigned], list[tuple[int, tuple]]]:
+    outputs, write_backs, assigned, orders, numbers = [], [], [], [], {}
     module = flat.child
 
-    def number(value: Any, name: str) -> int:
+    def number(value: Any, name: str, order: tuple[int, ...] = ()) -> int:
         graph.output(value, name)
+        if order:
+            orders.append((len(numbers), order))
         return numbers.setdefault(len(numbers), len(numbers))
 
     count = len(done.outputs) - len(flat.notes.written)
@@ -253,7 +257,7 @@ def _name_outputs(
         elif found.memory in given:
             output = given[found.memory]
         else:
-            output = number(found.value, f"output:{i}")
+            output = number(found.value, f"output:{i}", found.order)
             if found.memory is not None:
                 given[found.memory] = output
         outputs.append(Output(output, source, found.requires_grad, found.views))
@@ -267,11 +271,10 @@ def _name_outputs(
                 f"forward sets the buffer {name} to a tensor that requires grad",
                 **place_of_forward(module),
             )
-        value = found.value
         buffer = module.get_buffer(name)
-        if list(buffer.shape) != list(value.dims) or str(buffer.dtype)[6:] != value.dtype:
+        if list(buffer.shape) != found.dims or str(buffer.dtype)[6:] != found.value.dtype:
             raise NotCapturable(
-                f"forward sets the buffer {name} of {list(buffer.shape)} to one of {value.dims}",
+                f"forward sets the buffer {name} of {list(buffer.shape)} to one of {found.dims}",
                 **place_of_forward(module),
             )
         if found.memory is not None:
@@ -280,12 +283,13 @@ def _name_outputs(
             )
         path, _, key = name.rpartition(".")
         registry = module.get_submodule(path)._buffers
-        assigned.append(Assigned(number(value, f"write:{name}"), registry, key))
+        output = number(found.value, f"write:{name}", found.order)
+        assigned.append(Assigned(output, registry, key))
     for source, value in done.writes:
         _check_alone(source, done.inputs, tensors)
         target = source.index if source.role == "user" else source.tensor
         write_backs.append(WriteBack(number(value, f"write:{source.name}"), target, source.name))
-    return outputs, write_backs, assigned
+    return outputs, write_backs, assigned, orders
 
 
 def _history(

@@ -240,8 +240,8 @@ class Kept:
         n_outputs = len({o.output for o in captured.outputs} - {None}) + len(captured.assigned)
         writes = [(w.output, w.target) for w in captured.write_backs]
         self.runner = _native.torch_bridge().Runner(
-            captured.graph.capsule(), sources, n_outputs, writes, wrt, captured.history,
-            options.resolved(),
+            captured.graph.capsule(), sources, n_outputs, writes, captured.orders, wrt,
+            captured.history, options.resolved(),
         )  # fmt: skip
 
     def compile(self, tensors: list) -> None:

@@ -53,7 +53,11 @@ def mark_region(begin: bool) -> None:
 def _fake(x, hx, weights, has_biases, num_layers, dropout, train, bidirectional, batch_first):
     states = hx if isinstance(hx, (list, tuple)) else [hx]
     width = states[0].shape[-1] * (2 if bidirectional else 1)
-    outs = [x.new_empty((*x.shape[:2], width))]
+    first, second = x.shape[:2]
+    if batch_first:  # torch computes with the time first
+        outs = [x.new_empty((second, first, width)).transpose(0, 1)]
+    else:
+        outs = [x.new_empty((first, second, width))]
     return (*outs, *(s.new_empty(s.shape) for s in states))
 
 

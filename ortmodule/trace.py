@@ -168,6 +168,7 @@ class Flat(nn.Module):
         own.mark()
         named = self._named(tensors)
         edges, grad = edges_of(named.values()), torch.is_grad_enabled()
+        places = [_place(t) for t in named.values()]
         before = self.notes.effects.writes()  # export's own: it copies lists
         with seen_as_they_are(), calls:
             result = module.forward(*args, **kwargs)
@@ -175,6 +176,10 @@ class Flat(nn.Module):
         buffers = [w[1:] for w in own.written() if w[0] == "_buffers"]
         self._check_arguments(args, kwargs, tensors)
         self._check_edges(named, edges)
+        for (kind, label), place, tensor in zip(named, places, named.values(), strict=True):
+            if place != _place(tensor):
+                what = f"input {label}" if kind == "input" else label
+                self._refuse(f"forward changes the sizes or strides of {what} in place")
         if torch.is_grad_enabled() != grad:
             self._refuse("forward leaves the grad mode changed")
         outputs, self.notes.spec = tree.flatten(result, "the result", express=_express)
@@ -275,6 +280,10 @@ def _within_budget() -> Iterator[None]:
         with lock:
             ended.append(True)
         timer.cancel()
+
+
+def _place(tensor: torch.Tensor) -> tuple:
+    return tensor.shape, tensor.stride()
 
 
 def _distinct(tensors: list[torch.Tensor]) -> list[int]:

@@ -60,7 +60,7 @@ class Traced:
         bridge = _native.torch_bridge()
         try:
             self.runner = bridge.Runner(
-                self.graph.capsule(), [i.index for i in done.inputs], count, [], wrt, None,
+                self.graph.capsule(), [i.index for i in done.inputs], count, [], [], wrt, None,
                 (options or Options()).resolved(),
             )  # fmt: skip
             self.runner.compile(list(tensors))

@@ -154,7 +154,8 @@ void Backward::give(size_t output) {
     const auto k = static_cast<size_t>(found - inputs.begin());
     if (run_->segments > static_cast<size_t>(call_->program().first_reads()[k])) return;
     if (gradient.defined()) {
-      run_->output_gradients[k] = contiguous(gradient.detach());
+      run_->output_gradients[k] =
+          contiguous(call_->shared().in_memory_order(output, gradient.detach()));
       run_->frame->set_input(call_->program().n_inputs() + k, run_->output_gradients[k].data_ptr());
     }
     run_->given.push_back(output);
@@ -181,7 +182,7 @@ at::Tensor Backward::passed_on(size_t output) {
   const int at = call_->program().cut_outputs()[static_cast<size_t>(k)];
   if (at < 0) return {};
   run_until(call_->segment_of(at));
-  return gradient_at(at);
+  return call_->shared().in_tensor_order(output, gradient_at(at));
 }
 
 // --- gradients go out

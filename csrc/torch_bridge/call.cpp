@@ -39,6 +39,16 @@ class Rewound {
   at::Tensor now_;
 };
 
+// Gives the axes another order in place, so that the tensor is a view of none.
+void reorder(const at::Tensor& tensor, const Indices& order) {
+  Sizes sizes(order.size()), strides(order.size());
+  for (size_t k = 0; k < order.size(); ++k) {
+    sizes[order[k]] = tensor.size(static_cast<int64_t>(k));
+    strides[order[k]] = tensor.stride(static_cast<int64_t>(k));
+  }
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
+}
+
 uint32_t version_of(const at::Tensor& tensor) {
   return tensor.defined() && !tensor.is_inference() ? static_cast<uint32_t>(tensor._version()) : 0;
 }
@@ -74,6 +84,20 @@ std::shared_ptr<Program> Shared::program(const Wanted& wanted, const std::vector
       return item.second != latest;
     });
   return latest;
+}
+
+at::Tensor Shared::in_memory_order(size_t output, const at::Tensor& gradient) const {
+  const auto found = orders.find(output);
+  if (found == orders.end()) return gradient;
+  return gradient.permute(std::vector<int64_t>(found->second.begin(), found->second.end()));
+}
+
+at::Tensor Shared::in_tensor_order(size_t output, const at::Tensor& gradient) const {
+  const auto found = orders.find(output);
+  if (found == orders.end()) return gradient;
+  std::vector<int64_t> inverse(found->second.size());
+  for (size_t k = 0; k < inverse.size(); ++k) inverse[found->second[k]] = static_cast<int64_t>(k);
+  return gradient.permute(inverse);
 }
 
 bool Shared::unsettled() {
@@ -123,6 +147,7 @@ std::vector<at::Tensor> Call::forward(const Wanted& wanted) {
   }
   share_outputs(outputs);
   run(*plan_, *frame_, 0, plan_->forward_steps, shared_->profile.get());
+  for (const auto& [output, order] : shared_->orders) reorder(outputs[output], order);
   return outputs;
 }
 

@@ -29,6 +29,8 @@ struct Shared {
   Indices wrt;      // graph inputs that need a gradient
   Indices written;  // graph inputs that a call writes to afterwards
   size_t n_user_outputs = 0;
+  // Of outputs whose axes are not in their tensor's order: the tensor's axes as they lie in memory.
+  std::map<size_t, Indices> orders;
   History history;
   Topology topology;
   bool has_effects = false;  // a node may draw from torch's generator
@@ -44,6 +46,9 @@ struct Shared {
 
   // The program for a backward like this; nothing defined: forward alone.
   std::shared_ptr<Program> program(const Wanted& wanted, const std::vector<Sizes>& sizes);
+  // A gradient of an output as the graph has it, and one of the graph's as the tensor has it.
+  at::Tensor in_memory_order(size_t output, const at::Tensor& gradient) const;
+  at::Tensor in_tensor_order(size_t output, const at::Tensor& gradient) const;
   // Whether another backward than the predicted one is to be reckoned with.
   bool unsettled();
 };

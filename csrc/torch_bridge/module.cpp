@@ -58,6 +58,7 @@ std::optional<History> history_of(const py::object& items) {
 
 std::shared_ptr<Runner> make_runner(const py::capsule& graph, const py::list& inputs,
                                     size_t n_user_outputs, const py::list& write_backs,
+                                    const std::vector<std::pair<size_t, Indices>>& orders,
                                     std::vector<size_t> wrt, const py::object& history,
                                     const py::dict& options) {
   std::vector<Runner::Source> sources;
@@ -68,8 +69,8 @@ std::shared_ptr<Runner> make_runner(const py::capsule& graph, const py::list& in
     writes.push_back({pair[0].cast<size_t>(), source_of(pair[1])});
   }
   return std::make_shared<Runner>(graph_of(graph), std::move(sources), n_user_outputs,
-                                  std::move(writes), std::move(wrt), history_of(history),
-                                  options_of(options));
+                                  std::move(writes), std::map(orders.begin(), orders.end()),
+                                  std::move(wrt), history_of(history), options_of(options));
 }
 
 py::list steps(const Runner& runner) {
@@ -106,8 +107,8 @@ PYBIND11_MODULE(_torch, m) {
   ort::bridge::bind_surroundings(m);
   py::class_<Runner, std::shared_ptr<Runner>>(m, "Runner")
       .def(py::init(&ort::bridge::make_runner), py::arg("graph"), py::arg("inputs"),
-           py::arg("n_user_outputs"), py::arg("write_backs"), py::arg("wrt"), py::arg("history"),
-           py::arg("options"))
+           py::arg("n_user_outputs"), py::arg("write_backs"), py::arg("orders"), py::arg("wrt"),
+           py::arg("history"), py::arg("options"))
       .def("compile", &Runner::compile, py::call_guard<py::gil_scoped_release>())
       .def("call", &Runner::call, py::call_guard<py::gil_scoped_release>())
       .def("replace", &Runner::replace, py::arg("old"), py::arg("now"))

@@ -32,7 +32,8 @@ Indices guess_defined(const Graph& graph, const History& history) {
 }  // namespace
 
 Runner::Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs,
-               size_t n_user_outputs, std::vector<WriteBack> write_backs, std::vector<size_t> wrt,
+               size_t n_user_outputs, std::vector<WriteBack> write_backs,
+               std::map<size_t, Indices> orders, std::vector<size_t> wrt,
                std::optional<History> history, CompileOptions options)
     : shared_(std::make_shared<Shared>()),
       inputs_(std::move(inputs)),
@@ -43,6 +44,7 @@ Runner::Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs,
   shared_->options = std::move(options);
   shared_->wrt = std::move(wrt);
   shared_->n_user_outputs = n_user_outputs;
+  shared_->orders = std::move(orders);
   shared_->history =
       history ? std::move(*history) : History::of_graph(*graph, shared_->wrt, n_user_outputs);
   shared_->topology = Topology(shared_->history, shared_->wrt);

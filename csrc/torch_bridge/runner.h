@@ -18,8 +18,8 @@ class Runner {
   };
 
   Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs, size_t n_user_outputs,
-         std::vector<WriteBack> write_backs, std::vector<size_t> wrt,
-         std::optional<History> history, CompileOptions options);
+         std::vector<WriteBack> write_backs, std::map<size_t, Indices> orders,
+         std::vector<size_t> wrt, std::optional<History> history, CompileOptions options);
 
   // Compiles and plans for a call with these tensors, without running.
   void compile(const std::vector<at::Tensor>& user);

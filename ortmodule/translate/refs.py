@@ -12,12 +12,14 @@ from .registry import INVERSES
 
 
 class Storage:
-    """Memory: its value now, how often it was written, and the graph input it came from."""
+    """Memory: its value now, how often it was written, the graph input it came from, and the
+    traced tensor that was made in it."""
 
-    __slots__ = ("value", "version", "source", "tainted")
+    __slots__ = ("value", "version", "source", "tainted", "traced")
 
-    def __init__(self, value: Any, tainted: bool = False, source: Any = None):
+    def __init__(self, value: Any, tainted: bool = False, source: Any = None, traced: Any = None):
         self.value, self.version, self.source, self.tainted = value, 0, source, tainted
+        self.traced = traced
 
 
 class Link:

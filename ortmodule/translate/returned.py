@@ -23,7 +23,8 @@ class Returned:
     """A returned tensor: `views` of the graph's `value`, or of the call's own tensor `source`.
 
     `requires_grad`: whether a gradient flows to the value. `memory`: equal for values that are to
-    become one output of the graph.
+    become one output of the graph. `order`: the value's axes are the tensor's in this order, that
+    in which eager's lies in memory; none: as they are.
     """
 
     value: Any = None
@@ -31,26 +32,69 @@ class Returned:
     source: Input | None = None
     requires_grad: bool = False
     views: tuple[View, ...] = ()
+    order: tuple[int, ...] = ()
+
+    @property
+    def dims(self) -> list:
+        """The tensor's."""
+        order = self.order or range(self.value.rank)
+        return [dim for _, dim in sorted(zip(order, self.value.dims, strict=True))]
 
 
-def returned(t: Any, outputs: Sequence[Ref], share_memory: bool) -> list[Returned]:
-    """The outputs in order."""
+def returned(
+    t: Any, outputs: Sequence[Ref], traced: Sequence[Any], share_memory: bool
+) -> list[Returned]:
+    """The outputs in order; `traced`: torch's own."""
     shared = collections.Counter(id(ref.storage) for ref in outputs)
     results = []
-    for ref in outputs:
+    for ref, val in zip(outputs, traced, strict=True):
         source = ref.storage.source
         views = _views(ref.links) if share_memory or not ref.links else None
+        order = memory_order(val) if share_memory else ()
         if views is not None and source is not None:
             results.append(Returned(source=source, requires_grad=source.requires_grad, views=views))
-        elif views is not None and share_memory and shared[id(ref.storage)] > 1:
-            value = ref.storage.value
-            tainted = ref.storage.tainted and value.dtype in FLOATING
-            results.append(Returned(value, id(ref.storage), requires_grad=tainted, views=views))
+        elif share_memory and views is not None and (shared[id(ref.storage)] > 1 or order is None):
+            base = memory_order(ref.storage.traced)
+            results.append(_in_order(t, ref.storage.value, ref.storage.tainted, base, val))
+            results[-1].memory, results[-1].views = id(ref.storage), views
         else:
-            value = ref.read(t)
-            tainted = ref.tainted and value.dtype in FLOATING
-            results.append(Returned(value, requires_grad=tainted))
+            results.append(_in_order(t, ref.read(t), ref.tainted, order, val))
     return results
+
+
+def _in_order(t: Any, value: Any, tainted: bool, order: tuple | None, traced: Any) -> Returned:
+    if order is None:
+        t.refuse(f"forward returns a tensor of strides {traced.stride()}, which leave gaps")
+    requires_grad = tainted and value.dtype in FLOATING
+    value = t.transpose(value, order) if order else value
+    return Returned(value, requires_grad=requires_grad, order=order)
+
+
+def memory_order(tensor: torch.Tensor | None) -> tuple[int, ...] | None:
+    """A tensor's axes from the outermost in memory to the innermost; () where that is their own
+    order, None where its elements do not lie side by side."""
+    if tensor is None or tensor.layout != torch.strided:
+        return ()
+    sizes = [_hint(size) for size in tensor.shape]
+    strides = [_hint(stride) for stride in tensor.stride()]
+    own = tuple(range(len(sizes)))
+    if 0 in sizes or _side_by_side(sizes, strides, own):
+        return ()
+    order = tuple(sorted(own, key=lambda axis: -strides[axis]))
+    return order if _side_by_side(sizes, strides, order) else None
+
+
+def _side_by_side(sizes: list[int], strides: list[int], order: Sequence[int]) -> bool:
+    expected = 1
+    for axis in reversed(order):
+        if sizes[axis] != 1 and strides[axis] != expected:
+            return False
+        expected *= sizes[axis]
+    return True
+
+
+def _hint(size: int | torch.SymInt) -> int:
+    return size.node.hint if isinstance(size, torch.SymInt) else size
 
 
 def _views(links: Sequence[Link]) -> tuple[View, ...] | None:

@@ -85,7 +85,8 @@ def translate(
         storage = seen[placeholder.memory] if node.users else None
         refs.append(Ref(storage, (), storage_key(node.meta["val"])) if storage else None)
     try:
-        return t.finish(t.run(program, refs), share_memory)
+        traced = [_traced_value(n) for n in program.graph.output_node().args[0]]
+        return t.finish(t.run(program, refs), traced, share_memory)
     except NotCapturable as error:
         if error.op is None:  # found where no node was at hand, as a dtype of no graph
             t.node, t.target = t.latest, getattr(t.latest, "target", None)
@@ -260,9 +261,9 @@ class Translator(Emitter):
                 return fx.map_arg(node.args[0], lambda n: env[n])
         raise AssertionError("an exported graph has no output node")
 
-    def finish(self, outputs: Sequence[Any], share_memory: bool) -> Translated:
-        """Reads the outputs and the written inputs after the last node."""
-        results = returned(self, outputs, share_memory)
+    def finish(self, outputs: Sequence[Any], traced: Sequence, share_memory: bool) -> Translated:
+        """Reads the outputs, `traced` as these, and the written inputs after the last node."""
+        results = returned(self, outputs, traced, share_memory)
         writes = [(s.source, s.value) for s in self.storages if s.version]
         return Translated(self.inputs, results, writes, self._random_nodes)
 
@@ -280,7 +281,8 @@ class Translator(Emitter):
         val = node.meta.get("val")
         if isinstance(val, _SYMBOLIC):
             return self._number(val)
-        if isinstance(val, (list, tuple)) and all(isinstance(v, (int, *_SYMBOLIC)) for v in val):
+        numbers = isinstance(val, (list, tuple)) and len(val) > 0  # a region may give nothing
+        if numbers and all(isinstance(v, (int, *_SYMBOLIC)) for v in val):
             return [self._number(v) if isinstance(v, _SYMBOLIC) else v for v in val]
         args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: env[n])
         self.target = node.target
@@ -406,7 +408,7 @@ class Translator(Emitter):
         if key is not None and any(isinstance(a, Ref) and a.key == key for a in _leaves(args)):
             self._unlinked.add(key)
         tainted = tainted and value.dtype in FLOATING and self._flows_to(index or 0)
-        storage = Storage(value, tainted)
+        storage = Storage(value, tainted, traced=val)
         self.storages_in_region.append(storage)
         return Ref(storage, (), key, value)
 

@@ -428,3 +428,33 @@ def the_generator_seeded():
         return s.l(x) * torch.rand(3)
 
     return Case(Base(body))
+
+
+@case(captured=True)
+def a_buffer_without_gradients_that_nothing_reads():
+    def body(s, x):
+        with torch.no_grad():
+            s.n.add_(1)
+        return s.l(x)
+
+    return Case(Base(body))
+
+
+@case(captured=True)
+def an_input_without_gradients_that_nothing_reads():
+    def body(s, x):
+        with torch.no_grad():
+            x.add_(1)
+        return s.l.weight * 2
+
+    return Case(Base(body), call=lambda model, x, i: model(x.detach()))
+
+
+@case(captured=False)
+def a_parameter_without_gradients_that_nothing_reads():
+    def body(s, x):
+        with torch.no_grad():
+            s.k.weight.mul_(0.9).add_(s.l.weight, alpha=0.1)
+        return s.l(x)
+
+    return Case(Base(body))
