@@ -44,6 +44,8 @@ _IDENTITIES = (
     np.ufunc, torch.Generator, functools.cached_property, functools.singledispatchmethod,
     type(collections.namedtuple("_", "a").a),
 )  # fmt: skip
+# What a member of an enum holds besides attributes that somebody gave it.
+_OF_ENUMS = {"_value_", "_name_", "__objclass__", "_sort_order_", "_inverted_"}
 # Compared whole at every call, so no larger than this.
 _MOST_BYTES = 1 << 20
 # Objects of these modules' classes hold nothing that forward reads.
@@ -86,6 +88,8 @@ def kind_of(value: Any) -> Kind | None:
 def is_plain(value: Any) -> bool:
     """Whether all that matters of an object is which one it is, or its value."""
     of = type(value)
+    if isinstance(value, enum.Enum):
+        return vars(value).keys() <= _OF_ENUMS and isinstance(value._value_, SCALARS)
     if of is object or isinstance(value, (*SCALARS, *_IDENTITIES, type)):
         return True
     if of in _KINDS or any(isinstance(value, base) for base, _ in _FAMILIES):
@@ -120,10 +124,10 @@ def same(before: Any, now: Any) -> bool:
         return len(parts[0]) == len(parts[1]) and all(
             name == other and same(a, b) for (name, a), (other, b) in zip(*parts, strict=True)
         )
-    return isinstance(before, _Frozen) and before == now
+    return isinstance(before, Frozen) and before == now
 
 
-class _Frozen:
+class Frozen:
     """The content of an object that has no items: compared by value."""
 
     def __init__(self, value: Any):
@@ -138,6 +142,10 @@ class _Frozen:
     def __hash__(self):
         return 0
 
+    def __repr__(self):
+        value = self.value.tolist() if isinstance(self.value, np.ndarray) else self.value
+        return "a state" if isinstance(value, (tuple, dict)) else repr(value)[:80]
+
 
 class TooLarge(Exception):
     """An array is too large to be compared at every call."""
@@ -145,10 +153,12 @@ class TooLarge(Exception):
 
 def _frozen(read: Callable[[Any], Any], write: Callable[[Any, Any], None] | None) -> Kind:
     put = write and (lambda value, items: write(value, items[0][1].value))
-    return Kind(lambda value: [("content", _Frozen(read(value)))], put)
+    return Kind(lambda value: [("content", Frozen(read(value)))], put)
 
 
 def _copy_of_array(value: np.ndarray) -> np.ndarray:
+    if value.dtype.hasobject:
+        raise TooLarge("an array of objects, which no copy of it holds")
     if value.nbytes > _MOST_BYTES:
         raise TooLarge(f"an array of {value.nbytes} bytes, too many to compare at every call")
     return value.copy()

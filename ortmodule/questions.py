@@ -9,7 +9,7 @@ import sys
 import types
 from typing import Any
 
-from . import observe
+from . import kinds, observe
 from .errors import NotCapturable
 
 # Of tensors: a traced tensor answers otherwise, or its answer is no part of the graph.
@@ -78,6 +78,8 @@ def _check_value(name: str, value: Any, facts: Any, code: types.CodeType, line: 
                 _refuse(f"forward asks {name}.{asked}, which no guard holds", code, at)
             if callable(found) and (_is_impure(found) or _is_impure_module(value)):
                 _refuse(f"forward calls {name}.{asked}", code, at)
+            if _is_impure_module(value) and _holds_state(found):
+                _refuse(f"forward reads {name}.{asked}", code, at)
     elif callable(value) and not isinstance(value, type) and _is_impure(value):
         _refuse(f"forward calls {name}", code, line)
     elif getattr(value, "__module__", None) == "torch" and name in _OF_TORCH:
@@ -95,6 +97,11 @@ def _is_impure(function: Any) -> bool:
         return getattr(function, "__name__", "") in _OF_THREADS
     top = module.partition(".")[0]
     return top in sys.stdlib_module_names and top not in _PURE
+
+
+def _holds_state(value: Any) -> bool:
+    """As os.environ and sys.argv do, os.sep and os.path do not."""
+    return not isinstance(value, (types.ModuleType, tuple)) and not kinds.is_plain(value)
 
 
 def _is_impure_module(module: types.ModuleType) -> bool:

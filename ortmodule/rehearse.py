@@ -25,6 +25,7 @@ from .guards import Effects
 from .observe import Names, Observation
 from .private import OwnTensors, forget
 from .saved import seen_as_they_are
+from .walk import changed
 
 # Attributes that nn.Buffer and nn.Parameter give their tensors.
 _OF_BUFFERS = {"persistent", "_is_buffer", "_is_param"}
@@ -139,12 +140,8 @@ def _registered(own: OwnTensors) -> list[str]:
             or kinds.MISSING in (was, now)
             or not isinstance(now, torch.Tensor)
         ):
-            found.append(f"{path} was {_short(was)}, is {_short(now)}")
+            found.append(changed(path, was, now))
     return found
-
-
-def _short(value: Any) -> str:
-    return "not there" if value is kinds.MISSING else f"a {type(value).__name__}"
 
 
 def _fake(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:

@@ -183,12 +183,13 @@ def _items(value: Any, of: type) -> tuple[str, tuple, Sequence] | None:
     model_output = dataclasses.is_dataclass(of) and isinstance(value, collections.OrderedDict)
     if of in (dict, collections.OrderedDict) or model_output:
         return "dict", tuple(value), tuple(value.values())
-    if isinstance(value, tuple) and hasattr(of, "_fields"):
+    if isinstance(value, tuple) and hasattr(of, "_fields") and not getattr(value, "__dict__", None):
         return "namedtuple", of._fields, value
     if of in (list, tuple, torch.Size) or of.__module__ == "torch.return_types":
         return "sequence", (), value
     if dataclasses.is_dataclass(of):
         names = tuple(f.name for f in dataclasses.fields(of) if hasattr(value, f.name))
+        names += tuple(n for n in getattr(value, "__dict__", ()) if n not in names)
         return "fields", names, tuple(getattr(value, name) for name in names)
     if _is_cache(of):
         state = vars(value)
@@ -247,7 +248,7 @@ def _build_sequence(of: type, _keys: tuple, children: list) -> Any:
 
 
 def _build_namedtuple(of: type, _keys: tuple, children: list) -> Any:
-    return of(*children)
+    return tuple.__new__(of, children)  # its own __new__ has run
 
 
 def _build_object(of: type, keys: tuple, children: list) -> Any:

@@ -23,6 +23,8 @@ from .observe import Names, is_library
 # What torch's recurrent layers keep of their own parameters, anew whenever those are replaced.
 _CACHES = frozenset({"_flat_weights", "_flat_weight_refs"})
 _HEAP_TYPE = 1 << 9  # of a class's flags: made by Python, not built into it
+# Of the standard library: bases whose methods read no attribute of their own.
+_WITHOUT_STATE = frozenset({"typing", "abc", "collections.abc", "contextlib", "types"})
 _REGISTRIES = ("_parameters", "_buffers", "_modules")
 # Hooks that run with every module: one that is set after a capture would be missed.
 GLOBAL_HOOKS = (
@@ -163,7 +165,7 @@ class Walk:
                 for key, value in list(registry.items()):
                     self.reach(value, f"{dot}{key}", key)
         for name, value in list(state.items()):
-            if name not in _REGISTRIES and name not in ignored and self._wants(name):
+            if name not in _REGISTRIES and name not in ignored and _wants(self.names, name):
                 self.reach(value, f"{dot}{name}", name)
 
     def reach(self, value: Any, path: str, name: Any) -> None:
@@ -190,8 +192,11 @@ class Walk:
 
     def _function(self, function: types.FunctionType, path: str) -> None:
         """Of one that does not run only the attributes that code may have put on it."""
+        registry = vars(function).get("registry")
+        if isinstance(registry, types.MappingProxyType):  # functools.singledispatch's
+            self.reach(registry, f"{path}.registry", None)
         if observe.kind_of_file(function.__code__.co_filename) in (observe.PACKAGE, observe.OWN):
-            self._attributes(vars(function), path)
+            self._attributes(vars(function), path, self.names)
 
     def _object(self, value: Any, path: str, name: Any) -> None:
         kind = kinds.kind_of(value)
@@ -205,27 +210,28 @@ class Walk:
         if type(value).__module__ not in ("builtins", "collections"):
             self._class(type(value))
         state = getattr(value, "__dict__", None)
+        names = None if _is_of_library(type(value)) else self.names
         if isinstance(state, dict) and not (kind is kinds.OBJECT and kinds.slots_of(value)):
-            self._attributes(state, path)
+            self._attributes(state, path, names)
             if kind is kinds.OBJECT:
                 return
-        names = self.names if kind.attributes else None
+        names = names if kind.attributes else None
         self.watched.append(Watched(path, value, kind, _chosen(items, names), names))
         self.watched[-1].ordered = isinstance(value, dict) and "_hooks" not in str(name)
         for key, item in items:
             if not kind.attributes:
                 self.reach(item, f"{path}[{key!r}]", name)
-            elif self._wants(key):
+            elif _wants(names, key):
                 self.reach(item, f"{path}.{key}", key)
 
-    def _attributes(self, state: dict, path: str) -> None:
-        self._watch(state, path, self.names)
+    def _attributes(self, state: dict, path: str, names: Names | None) -> None:
+        self._watch(state, path, names)
         for key, item in list(state.items()):
-            if self._wants(key):
+            if _wants(names, key):
                 self.reach(item, f"{path}.{key}", key)
 
     def _class(self, cls: type) -> None:
-        for base in cls.__mro__:
+        for base in (*cls.__mro__, *type(cls).__mro__):
             if base in self.classes or not base.__flags__ & _HEAP_TYPE:
                 continue
             self.classes[base] = None
@@ -248,15 +254,26 @@ class Walk:
         items = _chosen(kind.items(state), keys, ignored)
         self.watched.append(Watched(path, state, kind, items, keys, ignored, registry))
 
-    def _wants(self, name: Any) -> bool:
-        return self.names is None or not isinstance(name, str) or name in self.names
-
     def _has(self, value: Any) -> bool:
         """Whether it was found before. It is kept, so that no other object takes its id."""
         if id(value) in self._seen:
             return True
         self._seen[id(value)] = value
         return False
+
+
+def _wants(names: Names | None, name: Any) -> bool:
+    return names is None or not isinstance(name, str) or name in names
+
+
+def _is_of_library(cls: type) -> bool:
+    """Whether code that is not observed looks its objects' attributes up, as UserDict's."""
+    return not issubclass(cls, torch.optim.Optimizer) and any(
+        base.__flags__ & _HEAP_TYPE
+        and is_library(base.__module__)
+        and base.__module__ not in _WITHOUT_STATE
+        for base in cls.__mro__
+    )
 
 
 def difference(w: Watched) -> str | None:
@@ -270,13 +287,21 @@ def difference(w: Watched) -> str | None:
     for key in [*was_at, *(k for k in is_at if k not in was_at)]:
         was, value = was_at.get(key, MISSING), is_at.get(key, MISSING)
         if not kinds.same(was, value):
-            return f"{_item_path(w, key)} was {short(was)}, is {short(value)}"
+            return changed(_item_path(w, key), was, value)
     if w.ordered and list(was_at) != list(is_at):
         return f"the order of {w.path} was {list(was_at)[:9]}, is {list(is_at)[:9]}"
     return None
 
 
+def changed(path: str, was: Any, now: Any) -> str:
+    """Such a difference in words."""
+    before, after = short(was), short(now)
+    return f"{path} was {before}, is {'another' if before == after else after}"
+
+
 def _item_path(w: Watched, key: Any) -> str:
+    if key == "content" and not w.kind.attributes and not isinstance(w.holder, dict):
+        return w.path  # all that it holds
     if isinstance(key, str) and key.isidentifier():
         return f"{w.path}.{key}" if w.path and not w.path.endswith(".") else f"{w.path}{key}"
     return f"{w.path}[{key!r}]"
@@ -286,6 +311,8 @@ def short(value: Any) -> str:
     """A value in an error's words."""
     if value is MISSING:
         return "not there"
+    if isinstance(value, kinds.Frozen):
+        return repr(value)
     if isinstance(value, kinds.SCALARS):
         return repr(value)[:80]
     return f"a {type(value).__name__}"

@@ -8,7 +8,16 @@ from torch import nn
 
 from ortmodule import ORTModule
 
-from . import asked, first, named, read, returned, written  # noqa: F401  each adds its cases
+from . import (  # noqa: F401  each adds its cases
+    asked,
+    first,
+    held,
+    layout,
+    named,
+    read,
+    returned,
+    written,
+)  # fmt: skip
 from .table import CASES
 
 

@@ -1,0 +1,113 @@
+"""Objects whose state code of the standard library reads, so that no name tells of it."""
+
+import collections
+import enum
+import functools
+import os
+
+import numpy as np
+
+from .table import Base, Case, case
+
+SCALE = "ORTMODULE_TRUTH_SCALE"
+
+
+@case(captured=True)
+def a_chain_of_dicts():
+    def before(m, i):
+        m.d.maps[0]["a"] = float(i)
+
+    return Case(
+        Base(lambda s, x: s.l(x) * s.d["a"], d=collections.ChainMap({"a": 1.0}, {})), before=before
+    )
+
+
+@case(captured=True)
+def a_users_dict():
+    class Settings(collections.UserDict):
+        pass
+
+    def before(m, i):
+        m.d["a"] = float(i)
+
+    return Case(Base(lambda s, x: s.l(x) * s.d["a"], d=Settings(a=1.0)), before=before)
+
+
+@case(captured=True)
+def a_users_list():
+    def before(m, i):
+        m.d[0] = float(i)
+
+    return Case(Base(lambda s, x: s.l(x) * s.d[0], d=collections.UserList([1.0])), before=before)
+
+
+@case(captured=True)
+def a_value_of_an_enum():
+    class Rates(enum.Enum):
+        LOW = [1.0]
+
+    def before(m, i):
+        Rates.LOW.value[0] = float(i)
+
+    return Case(Base(lambda s, x: s.l(x) * Rates.LOW.value[0]), before=before)
+
+
+@case(captured=True)
+def an_attribute_of_a_member_of_an_enum():
+    class Rates(enum.Enum):
+        LOW = 1
+
+    def before(m, i):
+        Rates.LOW.scale = float(i)
+
+    return Case(Base(lambda s, x: s.l(x) * Rates.LOW.scale), before=before)
+
+
+@case(captured=True)
+def an_attribute_of_a_metaclass():
+    class Kind(type):
+        rate = 1.0
+
+        @property
+        def scale(cls):
+            return cls.rate
+
+    class Settings(metaclass=Kind):
+        pass
+
+    def before(m, i):
+        Kind.rate = float(i)
+
+    return Case(Base(lambda s, x: s.l(x) * Settings.scale), before=before)
+
+
+@case(captured=True)
+def a_function_registered():
+    @functools.singledispatch
+    def scale(value, x):
+        return x
+
+    def before(m, i):
+        if i:
+            scale.register(float, lambda value, x: x * (value + i))
+
+    return Case(Base(lambda s, x: scale(s.v, s.l(x)), v=1.5), before=before)
+
+
+@case(captured=False)
+def an_array_of_objects():
+    def before(m, i):
+        m.a[0]["k"] = float(i)
+
+    return Case(
+        Base(lambda s, x: s.l(x) * s.a[0]["k"], a=np.array([{"k": 1.0}], dtype=object)),
+        before=before,
+    )
+
+
+@case(captured=False)
+def the_environment():
+    def before(m, i):
+        os.environ[SCALE] = str(i)
+
+    return Case(Base(lambda s, x: s.l(x) * float(os.environ.get(SCALE, "9"))), before=before)
