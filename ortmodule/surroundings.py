@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.autograd import graph
 from torch.fx import _symbolic_trace
+from torch.nn.utils import parametrize
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils import checkpoint
 from torch.utils._device import DeviceContext
@@ -72,6 +73,8 @@ def is_faithful(pack: Any) -> bool:
 
 def foreign_parameter(module: nn.Module) -> str | None:
     """Why a module's parameters are not its own now, as within torch.func.functional_call."""
+    if parametrize._cache_enabled:
+        return "torch.nn.utils.parametrize.cached() is active"
     for path, child in module.named_modules(remove_duplicate=False):
         for name, parameter in child._parameters.items():
             if parameter is not None and not isinstance(parameter, nn.Parameter):

@@ -2,6 +2,7 @@
 // after it has checked that the torch in the process is the one named here.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
+#include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include "csrc/core/error.h"
@@ -25,7 +26,8 @@ std::shared_ptr<const Graph> graph_of(const py::capsule& capsule) {
 Runner::Source source_of(const py::handle& item) {
   if (item.is_none()) return {};
   if (py::isinstance<py::int_>(item)) return {item.cast<int>(), {}};
-  return {-1, item.cast<at::Tensor>()};
+  check(THPVariable_Check(item.ptr()), "a graph input is given no tensor");
+  return {-1, py::reinterpret_borrow<py::object>(item)};
 }
 
 CompileOptions options_of(const py::dict& items) {

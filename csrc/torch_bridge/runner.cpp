@@ -3,6 +3,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/python_variable.h>
 
 #include "csrc/torch_bridge/nodes.h"
 
@@ -52,29 +53,30 @@ Runner::Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs,
   for (size_t i = 0; i < inputs_.size(); ++i)
     for (const WriteBack& write : write_backs_)
       if (write.target.user >= 0 ? write.target.user == inputs_[i].user
-                                 : write.target.fixed.is_same(inputs_[i].fixed))
+                                 : write.target.fixed.is(inputs_[i].fixed))
         shared_->written.push_back(i);
   for (const Node* node : graph->order())
     shared_->has_effects = shared_->has_effects || node->schema->has_effect(*node);
   for (const ValueId id : graph->inputs()) needs_key_ = needs_key_ || graph->role(id) == Role::key;
 }
 
-const at::Tensor& Runner::resolve(const Source& source, const std::vector<at::Tensor>& user) const {
-  return source.user >= 0 ? user.at(static_cast<size_t>(source.user)) : source.fixed;
+at::Tensor Runner::resolve(const Source& source, const std::vector<at::Tensor>& user) const {
+  if (source.user >= 0) return user.at(static_cast<size_t>(source.user));
+  return source.fixed ? THPVariable_Unpack(source.fixed.ptr()) : at::Tensor();
 }
 
-void Runner::replace(const at::Tensor& old, const at::Tensor& now) {
+void Runner::replace(const pybind11::object& old, const pybind11::object& now) {
   std::lock_guard lock(sources_mutex_);
   for (Source& source : inputs_)
-    if (source.fixed.is_same(old)) source.fixed = now;
+    if (source.fixed.is(old)) source.fixed = now;
   for (WriteBack& write : write_backs_)
-    if (write.target.fixed.is_same(old)) write.target.fixed = now;
+    if (write.target.fixed.is(old)) write.target.fixed = now;
 }
 
 void Runner::compile(const std::vector<at::Tensor>& user) {
   std::vector<Sizes> sizes;
   for (const Source& source : inputs_) {
-    const at::Tensor& tensor = resolve(source, user);
+    const at::Tensor tensor = resolve(source, user);
     sizes.push_back(tensor.defined() ? tensor.sizes().vec() : Sizes{1});
   }
   shared_->program(at::GradMode::is_enabled() ? shared_->predicted : Wanted{}, sizes)->plan(sizes);

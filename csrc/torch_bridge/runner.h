@@ -1,6 +1,8 @@
 // A capture ready to be called with torch tensors.
 #pragma once
 
+#include <pybind11/pybind11.h>
+
 #include "csrc/torch_bridge/call.h"
 
 namespace ort::bridge {
@@ -8,9 +10,11 @@ namespace ort::bridge {
 class Runner {
  public:
   // One graph input: a user tensor (by position), a fixed tensor (parameter or buffer), or the key.
+  // Python's object stands for a fixed one: torch.utils.swap_tensors puts another tensor into it,
+  // which it does where nobody else holds the present one.
   struct Source {
     int user = -1;
-    at::Tensor fixed;
+    pybind11::object fixed;
   };
   struct WriteBack {
     size_t output;
@@ -25,7 +29,7 @@ class Runner {
   void compile(const std::vector<at::Tensor>& user);
   std::vector<at::Tensor> call(const std::vector<at::Tensor>& user);
   // `now` stands where the module had `old`.
-  void replace(const at::Tensor& old, const at::Tensor& now);
+  void replace(const pybind11::object& old, const pybind11::object& now);
 
   struct StepInfo {
     std::string name, provider;
@@ -52,7 +56,7 @@ class Runner {
 
  private:
   std::shared_ptr<Program> latest() const;  // the program that ran last; null before the first
-  const at::Tensor& resolve(const Source& source, const std::vector<at::Tensor>& user) const;
+  at::Tensor resolve(const Source& source, const std::vector<at::Tensor>& user) const;
 
   std::shared_ptr<Shared> shared_;
   std::mutex sources_mutex_;

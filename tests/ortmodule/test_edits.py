@@ -6,6 +6,8 @@ import torch.nn.functional as F
 from pairs import Net, Pair, close
 from torch import nn
 
+from ortmodule import ORTModule
+
 pytestmark = pytest.mark.filterwarnings("ignore:ORTModule runs this module in eager")
 X = torch.randn(5, 3)
 
@@ -239,3 +241,28 @@ def test_a_returned_view_is_written_in_place():
         whole.square().sum().backward()
 
     outcomes(pair, act)
+
+
+@pytest.mark.parametrize("change", ["to", "load_state_dict", "assign", "swap_tensors"])
+def test_weights_can_be_swapped(change):
+    model = ORTModule(nn.Linear(3, 2))
+    x = torch.randn(4, 3)
+    model(x).sum().backward()
+    new = {name: value + 1 for name, value in model.state_dict().items()}
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        if change == "to":
+            model.to(torch.float32)
+            model.double().float()
+        elif change == "swap_tensors":
+            torch.utils.swap_tensors(model.weight, nn.Parameter(new["weight"]))
+        else:
+            model.load_state_dict(new, assign=change == "assign")
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
+    model.zero_grad()
+    y = model(x)
+    y.sum().backward()
+    torch.testing.assert_close(y, nn.functional.linear(x, model.weight, model.bias))
+    torch.testing.assert_close(model.weight.grad, x.sum(0).expand(2, 3))
+    assert not model.explain().fallbacks

@@ -6,6 +6,9 @@ import functools
 import os
 
 import numpy as np
+import torch
+from torch import nn
+from torch.nn.utils import parametrize
 
 from .table import Base, Case, case
 
@@ -111,3 +114,32 @@ def the_environment():
         os.environ[SCALE] = str(i)
 
     return Case(Base(lambda s, x: s.l(x) * float(os.environ.get(SCALE, "9"))), before=before)
+
+
+@case(captured=False)
+def a_cache_of_parametrizations():
+    class Symmetric(nn.Module):
+        def forward(self, w):
+            return w.triu() + w.triu(1).t()
+
+    def call(model, x, i):
+        with parametrize.cached():
+            y = model(x)
+            assert type(model.l.weight) is torch.Tensor
+            return y + model.l.weight.sum()
+
+    module = Base(lambda s, x: s.l(x))
+    parametrize.register_parametrization(module.l, "weight", Symmetric())
+    return Case(module, call=call)
+
+
+@case(captured=True)
+def weights_swapped():
+    def before(m, i):
+        torch.__future__.set_swap_module_params_on_conversion(True)
+        try:
+            m.load_state_dict({k: v + i for k, v in m.state_dict().items()})
+        finally:
+            torch.__future__.set_swap_module_params_on_conversion(False)
+
+    return Case(Base(lambda s, x: s.k(s.l(x))), before=before)
