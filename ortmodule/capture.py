@@ -159,8 +159,8 @@ def _translate(
     )
     return Capture(
         graph, done.inputs, outputs, write_backs, orders,
-        _history(flat, done.inputs, outputs, tensors), assigned, flat.notes.spec, flat.notes.places, (),
-        snapshot.aliases(tensors), snapshot, sizes, done.random_nodes, {},
+        _history(flat, done.inputs, outputs, tensors), assigned, flat.notes.spec,
+        flat.notes.places, (), snapshot.aliases(tensors), snapshot, sizes, done.random_nodes, {},
     )  # fmt: skip
 
 

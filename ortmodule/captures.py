@@ -29,6 +29,8 @@ _TRIES = 3
 # Where this many captures in a row served fewer calls each, something changes all the time: the
 # module runs in eager until it has been the same for as many calls as that.
 _UNSETTLED, _FEW = 8, 4
+# Values of a number that are remembered.
+_VALUES = 64
 # For benchmarks/guards.py alone: False leaves out what a call compares before it is served.
 GUARDED = True
 
@@ -44,6 +46,7 @@ class Captures:
         self._refused: dict[tuple, _Refused] = {}
         self._warm_ups: dict[tuple, WarmUp] = {}
         self._unsettled: dict[tuple, _Unsettled] = {}
+        self._numbers: dict[tuple, dict[Any, int]] = {}  # how often each value came
         self._fallbacks: dict[Fallback, None] = {}
         self._on_aten: dict[Fallback, None] = {}
         self._captures = self._dropped_plans = self._dropped_reruns = 0
@@ -124,7 +127,20 @@ class Captures:
                 self._kept.move_to_end(key)
                 self._unsettled.pop(key, None)
                 return kept, binding
-        return self._wait_until_settled(key)
+        return self._wait_for_number(key) or self._wait_until_settled(key)
+
+    def _wait_for_number(self, key: tuple) -> NotCapturable | None:
+        """Calls that differ in a number alone: two values are captured at once, another when it has
+        come a few times."""
+        if self.options.fallback == "error":
+            return None
+        times = self._numbers.setdefault((tree.without_numbers(key[0]), *key[1:]), {})
+        times[key[0]] = times.get(key[0], 0) + 1
+        if len(times) <= 2 or times[key[0]] > _FEW or key in self._kept:
+            return None
+        if len(times) > _VALUES:
+            del times[next(iter(times))]
+        return NotCapturable("a number among the arguments is another from call to call")
 
     def _wait_until_settled(self, key: tuple) -> NotCapturable | None:
         """Why this call runs in eager although it could be captured; None when it is captured."""

@@ -80,7 +80,8 @@ def rehearse(
         try:
             args, kwargs = tree.unflatten(spec, made)
             with mode, seen_as_they_are(), observed(effects, roots, names):
-                module.forward(*args, **kwargs)
+                result = module.forward(*args, **kwargs)
+            _check_fresh(result, [args, kwargs], effects)
         except NotCapturable:
             raise
         except Exception as raised:
@@ -129,6 +130,15 @@ def observed(effects: Effects, roots: list, names: Names) -> Iterator[None]:
         finally:
             if refused:
                 raise refused[0]
+
+
+def _check_fresh(result: Any, given: Any, effects: Effects) -> None:
+    """A list of the module's or the caller's own that forward returns would be a copy of it."""
+    lasting = {id(w.holder) for w in effects.watched} | set(map(id, tree.containers(given)))
+    for container in tree.containers(result):
+        if id(container) in lasting or id(getattr(container, "__dict__", None)) in lasting:
+            kind = type(container).__name__
+            raise NotCapturable(f"forward returns a {kind} that is the module's or the caller's")
 
 
 def _registered(own: OwnTensors) -> list[str]:

@@ -144,6 +144,24 @@ def count_tensors(spec: Any) -> int:
     return sum(map(count_tensors, spec.children)) if isinstance(spec, Node) else 0
 
 
+def without_numbers(spec: Any) -> Any:
+    """`spec` with the type in place of each int and float."""
+    if isinstance(spec, Const):
+        return Const(type(spec.value)) if type(spec.value) in (int, float) else spec
+    if not isinstance(spec, Node):
+        return spec
+    return Node(spec.kind, spec.type, spec.keys, tuple(map(without_numbers, spec.children)))
+
+
+def containers(value: Any) -> list[Any]:
+    """The lists, dicts and objects of `value` that somebody may write to."""
+    found = None if isinstance(value, torch.Tensor) else _items(value, type(value))
+    if found is None:
+        return []
+    own = [] if isinstance(value, tuple) else [value]
+    return own + [inner for child in found[2] for inner in containers(child)]
+
+
 def tensor_paths(spec: Any, where: str = "value") -> list[str]:
     """The path of each tensor of `spec`, in order, as in `kwargs['input_ids']`."""
     if spec is TENSOR:

@@ -125,3 +125,70 @@ def a_method_that_calls_the_module():
             return self(x).square().mean()
 
     return Case(Held(lambda s, x: s.l(x)), call=lambda model, x, i: model.loss(x))
+
+
+@case(captured=False)
+def the_modules_own_list():
+    def call(model, x, i):
+        result = model(x)
+        result[1].append(i)
+        return result
+
+    module = Base(lambda s, x: (s.l(x), s.found), found=[])
+    return Case(module, call=call, state=lambda: list(module.found))
+
+
+@case(captured=False)
+def the_callers_own_dict():
+    def call(model, x, i):
+        given = {"x": x}
+        result = model(given)
+        result["mine"] = given is result
+        return given
+
+    return Case(Base(lambda s, d: d if s.l(d["x"]) is not None else None), call=call)
+
+
+@case(captured=True)
+def a_named_tuple_with_a_new_of_its_own():
+    class Pair(collections.namedtuple("Pair", "a b")):
+        def __new__(cls, a, b):
+            return super().__new__(cls, a, b + 1)
+
+    def call(model, x, i):
+        pair = model(x)
+        return type(pair) is Pair, tuple(pair)
+
+    return Case(Base(lambda s, x: Pair(s.l(x), 3)), call=call)
+
+
+@case(captured=True)
+def a_dataclass_with_an_attribute_added():
+    @dataclasses.dataclass
+    class Found:
+        h: torch.Tensor
+
+        def __post_init__(self):
+            self.twice = self.h * 2
+
+    def call(model, x, i):
+        found = model(x)
+        return found.h, found.twice
+
+    return Case(Base(lambda s, x: Found(s.l(x))), call=call)
+
+
+@case(captured=True)
+def a_number_of_thirty_values():
+    def call(model, x, i):
+        return [model(x, k / 30) for k in range(10 * i, 10 * i + 10)]
+
+    return Case(Base(lambda s, x, a: s.l(x) * (a if a > 0.5 else -a)), call=call)
+
+
+@case(captured=True)
+def a_number_in_a_dict_of_thirty_values():
+    def call(model, x, i):
+        return [model(x, {"a": [k], "on": True}) for k in range(10 * i, 10 * i + 10)]
+
+    return Case(Base(lambda s, x, c: s.l(x) * c["a"][0] if c["on"] else x), call=call)
