@@ -79,19 +79,21 @@ class Capture:
         def number(size: Any) -> Any:
             return _number(size.expression if isinstance(size, tree.Symbol) else size, binding)
 
-        distinct = [self._tensor(o, graph_outputs, tensors, number) for o in self.outputs]
+        siblings: dict[tuple, Any] = {}
+        distinct = [self._tensor(o, graph_outputs, tensors, number, siblings) for o in self.outputs]
         return tree.unflatten(self.spec, [distinct[i] for i in self.places], number)
 
     @staticmethod
     def _tensor(
-        output: Output, graph_outputs: Sequence, tensors: Sequence, number: Callable[[Any], Any]
-    ) -> torch.Tensor:
+        output: Output, graph_outputs: Sequence, tensors: Sequence, number: Callable[[Any], Any],
+        siblings: dict[tuple, Any],
+    ) -> torch.Tensor:  # fmt: skip
         if output.output is not None:
             tensor = graph_outputs[output.output]
         else:
             tensor = tensors[output.source] if isinstance(output.source, int) else output.source
         for view in output.views:
-            tensor = view.apply(tensor, number)
+            tensor = view.apply(tensor, number, siblings)
         return tensor
 
 

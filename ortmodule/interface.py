@@ -43,11 +43,19 @@ class View:
     kwargs: dict
     index: int | None = None
 
-    def apply(self, base: torch.Tensor, number: Callable[[Any], Any]) -> torch.Tensor:
-        """The view of `base`; `number` gives a Dim's value."""
-        args, kwargs = tree_map(number, (self.args, self.kwargs))
-        result = self.op(base, *args, **kwargs)
-        return result if self.index is None else result[self.index]
+    def apply(
+        self, base: torch.Tensor, number: Callable[[Any], Any], siblings: dict[tuple, Any]
+    ) -> torch.Tensor:
+        """The view of `base`; `number` gives a Dim's value. `siblings`: results of a call of the
+        module, as views by one op have one node of autograd."""
+        if self.index is None:
+            args, kwargs = tree_map(number, (self.args, self.kwargs))
+            return self.op(base, *args, **kwargs)
+        key = base, self.op, repr((self.args, self.kwargs))
+        if key not in siblings:
+            args, kwargs = tree_map(number, (self.args, self.kwargs))
+            siblings[key] = self.op(base, *args, **kwargs)
+        return siblings[key][self.index]
 
 
 @dataclasses.dataclass(slots=True)

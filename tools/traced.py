@@ -74,7 +74,7 @@ class Traced:
             return outs[self._number[id(result)]]
         tensor = tensors[result.source.index]
         for view in result.views:
-            tensor = view.apply(tensor, lambda size: size)
+            tensor = view.apply(tensor, lambda size: size, {})
         return tensor
 
 

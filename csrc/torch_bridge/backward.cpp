@@ -206,6 +206,9 @@ std::vector<at::Tensor> Backward::hand_over(size_t group, const Indices& wrt) {
     if (output >= 0) {
       run_until(call_->segment_of(output));
       results[k] = std::move(gradient_at(output));
+      check(!run_->filled || results[k].isfinite().all().item<bool>(),
+            "an input of the module was modified by an inplace operation before a backward of "
+            "other outputs than before: its gradient cannot be told, as others' are not finite");
     } else if (shared.history.known) {  // eager reaches it, so by a derivative that is zero
       const Operand& type = call_->plan().inputs.types[shared.wrt[wrt[k]]];
       results[k] = empty(type.sizes, scalar_type_of(type.dtype)).zero_();
@@ -245,6 +248,7 @@ void Backward::start() {
   Frame& frame = call_->begin_backward(wanted, keep_ || batched);
   run_.emplace();
   run_->wanted = wanted;
+  run_->filled = !call_->runs_for(wanted);
   run_->frame = &frame;
   if (batched)
     run_batched();

@@ -33,6 +33,7 @@ class Backward {
   struct Run {
     Wanted wanted;
     Frame* frame = nullptr;
+    bool filled = false;                       // zeros stand for outputs that have no gradient
     Indices given;                             // outputs whose gradient was there in time
     size_t segments = 0;                       // run so far
     std::vector<at::Tensor> output_gradients;  // by the program's gradient inputs

@@ -102,7 +102,7 @@ at::Tensor Shared::in_tensor_order(size_t output, const at::Tensor& gradient) co
 
 bool Shared::unsettled() {
   std::lock_guard lock(mutex);
-  return !confirmed || reruns > 0;
+  return !confirmed || reruns > 0 || varied;
 }
 
 Call::Call(std::shared_ptr<Shared> shared, std::vector<at::Tensor> inputs, uint64_t key)
@@ -237,16 +237,28 @@ void Call::unpack_inputs(const Indices& defined) {
   }
 }
 
+std::optional<size_t> Call::changed_input(const Wanted& wanted) const {
+  for (size_t i = 0; i < originals_.size(); ++i)
+    if (originals_[i].defined() && version_of(originals_[i]) != versions_[i] &&
+        (inputs_[i].is_alias_of(originals_[i]) || shared_->history.saves_input(i, wanted.defined)))
+      return i;
+  return {};
+}
+
+bool Call::covers(const Wanted& wanted) const {
+  return wanted.cuts == wanted_.cuts &&
+         std::includes(wanted_.defined.begin(), wanted_.defined.end(), wanted.defined.begin(),
+                       wanted.defined.end());
+}
+
 // Reads every input once more: as it was, or a copy that was made in time.
 void Call::run_forward_again(const Wanted& wanted) {
-  for (size_t i = 0; i < originals_.size(); ++i)
-    check(!originals_[i].defined() || version_of(originals_[i]) == versions_[i] ||
-              (!inputs_[i].is_alias_of(originals_[i]) &&
-               !shared_->history.saves_input(i, wanted.defined)),
-          "one of the variables needed for gradient computation has been modified by an inplace "
-          "operation: input {} of the module changed before a backward that needs other outputs' "
-          "gradients than the one before",
-          i);
+  const std::optional<size_t> changed = changed_input(wanted);
+  check(!changed,
+        "one of the variables needed for gradient computation has been modified by an inplace "
+        "operation: input {} of the module changed before a backward that needs other outputs' "
+        "gradients than the one before",
+        changed.value_or(0));
   {
     const Rewound generator(generator_state_);
     forward(wanted);
@@ -259,11 +271,13 @@ void Call::run_forward_again(const Wanted& wanted) {
 Frame& Call::begin_backward(const Wanted& wanted, bool keep) {
   check_outputs(wanted.defined);
   unpack_inputs(wanted.defined);
-  if (wanted != wanted_ || spent_) {
+  const bool other = wanted != wanted_;
+  if (spent_ || (other && !(changed_input(wanted) && covers(wanted)))) {
     run_forward_again(wanted);
   } else {
     std::lock_guard lock(shared_->mutex);
     shared_->confirmed = true;
+    shared_->varied = shared_->varied || other;
   }
   spent_ = !keep;
   bind_inputs();

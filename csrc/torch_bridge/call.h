@@ -42,6 +42,7 @@ struct Shared {
   int reruns = 0;          // forwards that ran again, for a backward that was not expected
   Wanted predicted;        // what the last backward had
   bool confirmed = false;  // a backward came as predicted
+  bool varied = false;     // one came that was not, and was made by zeros
   std::shared_ptr<Profile> profile;
 
   // The program for a backward like this; nothing defined: forward alone.
@@ -62,7 +63,9 @@ class Call {
   // After the forward's writes: keeps what the backward reads, in a way that notices later writes.
   void expect_backward(const std::vector<at::Tensor>& outputs);
   // The frame for a backward of what is wanted, with inputs and shared outputs in place; the
-  // forward runs again where it ran for something else. `keep`: the frame is the same afterwards.
+  // forward runs again where it ran for something else. Where it cannot, as an input has changed,
+  // but had more outputs in mind, the gradients of the others are to be zeros. `keep`: the frame is
+  // the same afterwards.
   Frame& begin_backward(const Wanted& wanted, bool keep);
   // Copies the inputs that eager's backward of one of `outputs` does not read: writes are allowed.
   void keep_inputs(const Indices& outputs);
@@ -75,6 +78,7 @@ class Call {
   const Plan& plan() const { return *plan_; }
   // The segment after which the gradient at this output of the program is complete.
   size_t segment_of(int output) const;
+  bool runs_for(const Wanted& wanted) const { return wanted == wanted_; }
 
  private:
   std::vector<Sizes> input_sizes() const;
@@ -85,6 +89,9 @@ class Call {
   void unpack_inputs(const Indices& defined);
   void check_outputs(const Indices& defined) const;
   void run_forward_again(const Wanted& wanted);
+  // The first input that a second run would read and that is not as it was.
+  std::optional<size_t> changed_input(const Wanted& wanted) const;
+  bool covers(const Wanted& wanted) const;
 
   std::shared_ptr<Shared> shared_;
   std::shared_ptr<Program> program_;

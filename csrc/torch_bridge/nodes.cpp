@@ -39,7 +39,9 @@ class Receiver : public Node {
           "built; run this module in eager, or call backward without create_graph");
     check(post_hooks().empty(),
           "a hook on the grad_fn of a module's output would get what eager's own node returns, "
-          "which ORTModule has not; use Tensor.register_hook or grad_fn.register_prehook");
+          "which ORTModule has not; use Tensor.register_hook or grad_fn.register_prehook, or call "
+          "the "
+          "module within `with model.eager():`");
     const c10::impl::ExcludeDispatchKeyGuard plain(kTransforms);
     backward_->receive(output_, gradients.at(0));
     variable_list results(num_outputs());

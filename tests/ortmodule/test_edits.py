@@ -266,3 +266,47 @@ def test_weights_can_be_swapped(change):
     torch.testing.assert_close(y, nn.functional.linear(x, model.weight, model.bias))
     torch.testing.assert_close(model.weight.grad, x.sum(0).expand(2, 3))
     assert not model.explain().fallbacks
+
+
+class Heads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(3, 2), nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.a(x), self.b(x).sqrt()
+
+
+def test_a_backward_of_fewer_outputs_after_a_write_that_eager_allows():
+    model, x = ORTModule(Heads()), X.abs() + 9
+    with torch.no_grad():
+        model.b.weight.abs_()
+        model.b.bias.abs_()
+    y, z = model(x)
+    (y.sum() + z.sum()).backward()
+    for _ in range(3):
+        model.zero_grad()
+        y, _ = model(x)
+        with torch.no_grad():
+            model.a.bias.add_(1)
+        y.sum().backward()
+        assert torch.equal(model.a.bias.grad, torch.full((2,), 5.0))
+        assert model.b.weight.grad is None
+
+
+def test_parts_of_one_split_have_one_node():
+    class Split(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(3, 3)
+
+        def forward(self, x):
+            return self.linear(x).split(1, dim=1)
+
+    called = []
+    model = ORTModule(Split())
+    first, second, _ = model(X)
+    second.register_hook(called.append)
+    first.sum().backward()
+    assert called == [None]
+    assert first.grad_fn is second.grad_fn
