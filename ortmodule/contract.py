@@ -56,9 +56,15 @@ def check_module(module: nn.Module, with_its_hooks: bool) -> None:
         if isinstance(parameter, torch.nn.parameter.UninitializedTensorMixin):
             raise WarmUp(f"parameter {name} is not initialised yet")
     for path, child in module.named_modules():
+        child = surroundings.unwrapped(child)
+        if type(vars(child).get("reducer")).__name__ == "Reducer":
+            raise NotCapturable(
+                "DistributedDataParallel inside of the module reduces gradients by its own hooks; "
+                "wrap the ORTModule in it instead",
+                module=path or type(child).__name__,
+            )
         if child is module and not with_its_hooks:
             continue
-        child = surroundings.unwrapped(child)
         for attribute, kind in _HOOKS.items():
             for hook in getattr(child, attribute, {}).values():
                 raise NotCapturable(
