@@ -68,6 +68,7 @@ def rehearse(
 
     Raises NotCapturable where forward does, asks or reads what no capture can hold.
     """
+    lasting = {id(w.holder) for w in effects.watched}
     roots: list = []
     names = Names({"_parameters", "_buffers", "_modules", "training"})
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
@@ -81,7 +82,7 @@ def rehearse(
             args, kwargs = tree.unflatten(spec, made)
             with mode, seen_as_they_are(), observed(effects, roots, names):
                 result = module.forward(*args, **kwargs)
-            _check_fresh(result, [args, kwargs], effects)
+            _check_fresh(result, lasting | effects.globals() | _ids_of([args, kwargs]))
         except NotCapturable:
             raise
         except Exception as raised:
@@ -132,9 +133,12 @@ def observed(effects: Effects, roots: list, names: Names) -> Iterator[None]:
                 raise refused[0]
 
 
-def _check_fresh(result: Any, given: Any, effects: Effects) -> None:
+def _ids_of(value: Any) -> set[int]:
+    return set(map(id, tree.containers(value)))
+
+
+def _check_fresh(result: Any, lasting: set[int]) -> None:
     """A list of the module's or the caller's own that forward returns would be a copy of it."""
-    lasting = {id(w.holder) for w in effects.watched} | set(map(id, tree.containers(given)))
     for container in tree.containers(result):
         if id(container) in lasting or id(getattr(container, "__dict__", None)) in lasting:
             kind = type(container).__name__

@@ -134,6 +134,10 @@ class Walk:
         watched.items.extend((name, scope[name]) for name in found)
         return found
 
+    def globals(self) -> set[int]:
+        """The ids of what the globals hold that functions name."""
+        return {id(value) for scope in self._scopes.values() for _, value in scope.items}
+
     def _named(self, value: Any, path: str, attributes: Iterable[str]) -> None:
         """A global: of a module only what code names matters."""
         if not isinstance(value, types.ModuleType):
