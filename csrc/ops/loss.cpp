@@ -117,7 +117,8 @@ void register_class_losses(OpSet& ops) {
       });
 }
 
-// -(t log x + (1 - t) log(1 - x)), each logarithm at least -100; the slope's divisor at least 1e-12.
+// -(t log x + (1 - t) log(1 - x)), each logarithm at least -100; the slope's divisor at least
+// 1e-12.
 void register_binary_cross_entropy(OpSet& ops) {
   ops.op("ort::BinaryCrossEntropy")
       .in("x", kFloating)

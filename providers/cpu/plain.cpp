@@ -146,8 +146,7 @@ std::unique_ptr<Kernel> pow_kernel(const Request& r) {
     dispatch(dtype, [&]<class T>() {
       dispatch(exponent, [&]<class E>() {
         b.each([&](int64_t i, const std::vector<int64_t>& at) {
-          output<T>(args)[i] =
-              power(input<T>(args, 0)[at[0]], input<E>(args, 1)[at[1]]);
+          output<T>(args)[i] = power(input<T>(args, 0)[at[0]], input<E>(args, 1)[at[1]]);
         });
       });
     });
