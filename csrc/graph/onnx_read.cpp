@@ -22,10 +22,6 @@ constexpr size_t kMaxName = 1000;  // characters of a size's name
 
 using protozero::pbf_reader;
 
-std::string text_of(pbf_reader& message) {
-  return message.get_string();
-}
-
 struct RawNode {
   std::string op, domain, name;
   std::vector<std::string> in, out;
@@ -82,14 +78,14 @@ class Reader {
     int64_t version = 0;
     while (message.next()) {
       if (message.tag() == 1)
-        domain = text_of(message);
+        domain = read_text(message);
       else if (message.tag() == 2)
         version = message.get_int64();
       else
         message.skip();
     }
     if (domain.empty() || domain == "ai.onnx")
-      opset_ = static_cast<int>(std::clamp<int64_t>(version, 0, 1 << 20));
+      opset_ = static_cast<int>(std::clamp<int64_t>(version, 0, INT32_MAX));
   }
 
   void read_graph(pbf_reader message) {
@@ -140,7 +136,7 @@ class Reader {
     RawValue value;
     while (message.next()) {
       if (message.tag() == 1) {
-        value.name = text_of(message);
+        value.name = read_text(message);
       } else if (message.tag() == 2) {
         value.type = read_type(message.get_message(), 0);
         value.typed = true;
@@ -206,7 +202,7 @@ class Reader {
         if (dim.tag() == 1)
           size = Dim(dim.get_int64());
         else if (dim.tag() == 2)
-          size = named_dim(text_of(dim));
+          size = named_dim(read_text(dim));
         else
           dim.skip();
       }
@@ -248,22 +244,22 @@ class Reader {
     std::vector<pbf_reader> attributes;
     while (message.next()) switch (message.tag()) {
         case 1:
-          node.in.push_back(text_of(message));
+          node.in.push_back(read_text(message));
           break;
         case 2:
-          node.out.push_back(text_of(message));
+          node.out.push_back(read_text(message));
           break;
         case 3:
-          node.name = text_of(message);
+          node.name = read_text(message);
           break;
         case 4:
-          node.op = text_of(message);
+          node.op = read_text(message);
           break;
         case 5:
           attributes.push_back(message.get_message());
           break;
         case 7:
-          node.domain = text_of(message);
+          node.domain = read_text(message);
           break;
         default:
           message.skip();
@@ -277,7 +273,7 @@ class Reader {
     RawAttribute a;
     while (message.next()) switch (message.tag()) {
         case 1:
-          a.name = text_of(message);
+          a.name = read_text(message);
           break;
         case 2:
           a.f = message.get_float();
@@ -286,7 +282,7 @@ class Reader {
           a.i = message.get_int64();
           break;
         case 4:
-          a.s = text_of(message);
+          a.s = read_text(message);
           break;
         case 5:
           a.tensor = parse_tensor(message.get_message());
@@ -298,7 +294,7 @@ class Reader {
           read_int64s(message, a.ints);
           break;
         case 9:
-          a.strings.push_back(text_of(message));
+          a.strings.push_back(read_text(message));
           break;
         case 20:
           a.type = message.get_int32();

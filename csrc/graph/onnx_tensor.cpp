@@ -22,6 +22,27 @@ void read_doubles(pbf_reader& message, std::vector<double>& out) {
     out.push_back(message.get_double());
 }
 
+bool is_utf8(std::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    const auto first = static_cast<unsigned char>(text[i]);
+    const size_t length = first < 0x80                    ? 1
+                          : first >= 0xC2 && first < 0xE0 ? 2
+                          : first >= 0xE0 && first < 0xF0 ? 3
+                          : first >= 0xF0 && first < 0xF5 ? 4
+                                                          : 0;
+    if (length == 0 || i + length > text.size()) return false;
+    for (size_t k = 1; k < length; ++k)
+      if ((static_cast<unsigned char>(text[i + k]) & 0xC0) != 0x80) return false;
+    const auto second = length > 1 ? static_cast<unsigned char>(text[i + 1]) : 0;
+    const bool longer_than_needed =
+        (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
+    const bool no_character = (first == 0xED && second > 0x9F) || (first == 0xF4 && second > 0x8F);
+    if (longer_than_needed || no_character) return false;
+    i += length;
+  }
+  return true;
+}
+
 int64_t number_in(const RawTensor& t, const char* key, int64_t otherwise) {
   const auto found = t.location.find(key);
   if (found == t.location.end()) return otherwise;
@@ -66,6 +87,12 @@ Tensor read_numbers(const RawTensor& t, DType dtype, int64_t count) {
 
 }  // namespace
 
+std::string read_text(pbf_reader& message) {
+  std::string text = message.get_string();
+  check(is_utf8(text), "the file has a text of {} bytes that is no UTF-8", text.size());
+  return text;
+}
+
 // A repeated number, packed or not.
 void read_int64s(pbf_reader& message, std::vector<int64_t>& out) {
   if (message.wire_type() == protozero::pbf_wire_type::length_delimited)
@@ -102,7 +129,7 @@ RawTensor parse_tensor(pbf_reader message) {
         t.strings.push_back(message.get_string());
         break;
       case 8:
-        t.name = message.get_string();
+        t.name = read_text(message);
         break;
       case 9:
         t.raw = message.get_view();
@@ -116,9 +143,9 @@ RawTensor parse_tensor(pbf_reader message) {
         std::string key, value;
         while (entry.next()) {
           if (entry.tag() == 1)
-            key = entry.get_string();
+            key = read_text(entry);
           else if (entry.tag() == 2)
-            value = entry.get_string();
+            value = read_text(entry);
           else
             entry.skip();
         }

@@ -24,6 +24,8 @@ struct RawTensor {
 
 RawTensor parse_tensor(protozero::pbf_reader message);
 
+// A name or a word: what is no UTF-8 is refused, as no message could quote it.
+std::string read_text(protozero::pbf_reader& message);
 // Repeated numbers, packed or not.
 void read_int64s(protozero::pbf_reader& message, std::vector<int64_t>& out);
 void read_floats(protozero::pbf_reader& message, std::vector<double>& out);

@@ -216,7 +216,10 @@ int64_t InferContext::axis(int64_t axis, int64_t rank) const {
 void InferContext::out(size_t i, DType dtype, std::optional<Dims> dims) {
   if (!wants(i)) return;
   Sizes numbers;
-  for (const Dim& dim : dims.value_or(Dims{})) numbers.push_back(dim.value().value_or(1));
+  for (const Dim& dim : dims.value_or(Dims{})) {
+    numbers.push_back(dim.value().value_or(1));
+    require(numbers.back() >= 0, "the shape {} of its result has a negative size", *dims);
+  }
   require(is_addressable(numbers, size_of(dtype)), "the shape {} of its result exceeds any memory",
           dims.value_or(Dims{}));
   graph_.set_type(node_.output(i), Type::tensor(dtype, std::move(dims)));

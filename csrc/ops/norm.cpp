@@ -253,7 +253,6 @@ Value mean_variance_normalization(const Call& c) {
 Value local_response(const Call& c) {
   const Value x = c.x();
   const int64_t size = c.attrs().i("size");
-  check(size > 0, "[LRN] size is {}, expected at least 1", size);
   const Value square = pad_axis(x * x, 1, (size - 1) / 2, size / 2);
   Value total;
   for (int64_t i = 0; i < size; ++i) {
@@ -298,6 +297,8 @@ void register_plain(OpSet& ops) {
       .shape([](InferContext& c) {
         channels_of(c);
         same_dims(c, 0, 0);
+        const int64_t size = c.attrs().i("size");  // its definition has as many parts
+        c.require(size >= 1 && size <= 1000, "size is {}, expected 1 to 1000", size);
       })
       .defined_as(local_response);
 }

@@ -108,7 +108,7 @@ OPS = [
             sample(t(2, 7, 3, 3), size=5, alpha=0.1),
             sample(t(2, 7, 3), size=4, alpha=0.3, beta=0.5, bias=2.0),
         ],
-        [bad("size is 0, expected at least 1", t(2, 3, 4), size=0)],
+        [bad("size is 0, expected 1 to 1000", t(2, 3, 4), size=0)],
     ),
     Op(
         "LayerNormalization",

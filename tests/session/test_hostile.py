@@ -63,6 +63,17 @@ def test_not_onnx():
     refused(os.path.dirname(__file__), "no regular file")
 
 
+@pytest.mark.parametrize("name", [b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xe2\x82"])
+def test_names_that_are_no_utf8(name):
+    made = around([node("Relu", "x", "y"), node("Relu", "x", "z" * len(name))])
+    refused(made.SerializeToString().replace(b"z" * len(name), name), "no UTF-8")
+
+
+def test_a_definition_with_as_many_parts_as_an_attribute_says():
+    made = model([node("LRN", "x", "y", size=2**40)], [port("x", [1, 2, 3])], [port("y", None)])
+    refused(made, "size is 1099511627776, expected 1 to 1000.*node_y")
+
+
 BROKEN_GRAPHS = {
     "cycle": (
         [node("Add", "x b", "a"), node("Relu", "a", "b"), node("Relu", "b", "y")],
