@@ -80,12 +80,20 @@ class Driver {
     check(replacement.type().dtype == root.type().dtype && replacement.rank() == root.rank(),
           "rule '{}' replaces {} by {}; {}", rule.name(), root.type().text(),
           replacement.type().text(), node.describe());
+    Node* keeper = replacement.producer();
+    if (!keeper && assumes(match)) return false;  // nobody would check it
     if (options_.checker) compare(rule, match, replacement, first_new);
     if (options_.fuel) --*options_.fuel;
-    if (replacement.id >= first_new) keep_facts(match, *replacement.producer());
+    if (keeper) keep_facts(match, *keeper);
     graph_.replace(root, replacement, rule.name());
     last_ = rule.name();
     return true;
+  }
+
+  static bool assumes(const Match& match) {
+    const auto& nodes = match.nodes();
+    return std::any_of(nodes.begin(), nodes.end(),
+                       [](const Node* node) { return !node->facts.empty(); });
   }
 
   // What the matched nodes assumed of their sizes holds of what replaces them.

@@ -36,7 +36,8 @@ Part part_of(const Call& c, const Sizes& whole, size_t starts_input, size_t ends
       return step > 0 ? std::clamp<int64_t>(at, 0, n)
                       : std::clamp<int64_t>(at, -1, std::max<int64_t>(n - 1, -1));
     };
-    const int64_t from = clamp(starts[i]),
+    const int64_t begin = clamp(starts[i]);  // backwards, from the first element at least
+    const int64_t from = step > 0 ? begin : std::max(begin, std::min<int64_t>(0, n - 1)),
                   span = step > 0 ? clamp(ends[i]) - from : from - clamp(ends[i]);
     const int64_t stride = step > 0 ? step : -step;
     if (!given) part.sizes[d] = span <= 0 ? 0 : (span - 1) / stride + 1;

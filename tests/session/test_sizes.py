@@ -200,6 +200,9 @@ def test_axes_of_a_squeeze_that_are_none():
     nodes = [node("Squeeze", "x axes", "y")]
     made = model(nodes, [port("x", [1, 3, 1])], [port("y", None)], {"axes": ints()})
     agree(made, {"x": normal(1, 3, 1)})
+    named = model(nodes, [port("x", ["a", "b"])], [port("y", None)], {"axes": ints()})
+    agree(named, {"x": normal(2, 3)})
+    refused(named, {"x": normal(2, 1)}, "size of an axis that stays")
 
 
 def test_an_index_out_of_range_names_its_node():
