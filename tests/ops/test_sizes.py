@@ -1,6 +1,7 @@
 """Every op-table sample with a symbol of its own for each axis, then with each axis at 0, 1 and one
 more, and with every integer operand out of range: the reference's value, or an error that names the
-op and its node. Nothing is read or written outside an operand (CONTRIBUTING.md says how sanitizers look)."""
+op and its node. Nothing is read or written outside an operand: CONTRIBUTING.md says how sanitizers
+look."""
 
 import dataclasses
 
