@@ -34,9 +34,10 @@ def decompose(t: Any, args: list, kwargs: dict) -> Any:
         return None
     t.alive.append(program)
     refs = []
+    given = [leaf for leaf in _leaves(t.given) if isinstance(leaf, Ref)]
     values = list(_value_leaves((args, kwargs)))
-    for value, tensor in zip(values, tensors, strict=True):
-        refs.append(Ref(Storage(value), (), storage_key(tensor)))
+    for value, tensor, ref in zip(values, tensors, given, strict=True):
+        refs.append(Ref(Storage(value, ref.tainted), (), storage_key(tensor)))
     node = t.node
     for inner in program.graph.nodes:
         for key in ("stack_trace", "nn_module_stack"):

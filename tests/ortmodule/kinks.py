@@ -154,6 +154,8 @@ ROWWISE = {
     "var_all": lambda x: torch.var(x[0]),
     **{f"norm_{p}": (lambda x, p=p: torch.linalg.vector_norm(x, p, dim=-1)) for p in
        (0.5, 1, 1.5, 2, 3, INF, -INF)},
+    # torch takes these apart, and the parts have slopes of their own too
+    "linalg_norm": lambda x: [torch.linalg.norm(row, 0.5) for row in x],
     "norm": lambda x: x.norm(dim=-1), "norm_3": lambda x: x.norm(p=3, dim=-1),
     "normalize": lambda x: F.normalize(x, dim=-1),
     "softmin": lambda x: F.softmin(x, dim=-1),

@@ -12,9 +12,7 @@ STEP = 3
 CAPTURED, NATIVE = 150, 80
 # Known to be wrong, each with its cause; the rest of the table must hold.
 WRONG = {
-    "native_batch_norm": "its saved statistics get a history, which eager's have not",
     "resize_": "a resize in place keeps the tensor's sizes",
-    "linalg.det": "zeros for a matrix that eager gives no gradient",
     **dict.fromkeys(
         ("randn", "randint", "normal.number_mean"),
         "the sample seeds torch's generator itself, which make_fx does not see; a capture refuses",
