@@ -344,6 +344,8 @@ class Translator(Emitter):
         if written != [0] or not isinstance(args[0], Ref):
             self.refuse(f"{name} writes to its arguments {written}, expected one tensor, the first")
         ref, name = args[0], functional_name(name)
+        if name.startswith("resize"):
+            self.refuse("forward changes a tensor's size in place")
         if name == "detach.default":
             if ref.tainted:
                 ref.look_through(self._link(name, (), {}, None))

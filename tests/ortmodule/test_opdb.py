@@ -10,14 +10,6 @@ import torch
 STEP = 3
 # What these had at the last change; fewer means that a rule was lost.
 CAPTURED, NATIVE = 150, 80
-# Known to be wrong, each with its cause; the rest of the table must hold.
-WRONG = {
-    "resize_": "a resize in place keeps the tensor's sizes",
-    **dict.fromkeys(
-        ("randn", "randint", "normal.number_mean"),
-        "the sample seeds torch's generator itself, which make_fx does not see; a capture refuses",
-    ),
-}
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -33,7 +25,7 @@ def test_a_part_of_the_database():
             continue
         result = opdb.timed(op, sample)
         found[result["status"]] += 1
-        if result["status"] == "wrong" and opdb.name_of(op) not in WRONG:
+        if result["status"] == "wrong":
             wrong.append(f"{opdb.name_of(op)}: {result['why']}")
     assert not wrong, "\n".join(wrong)
     assert found["native"] + found["aten"] >= CAPTURED and found["native"] >= NATIVE, found
