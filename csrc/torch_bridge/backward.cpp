@@ -2,9 +2,7 @@
 // before all gradients were there serves the groups that it had all for; the next begins another.
 #include "csrc/torch_bridge/backward.h"
 
-#include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/graph_task.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 
@@ -163,7 +161,15 @@ void Backward::give(size_t output) {
   std::sort(run_->given.begin(), run_->given.end());
 }
 
+// A hook of this backward may have begun another over the same call, or another thread has.
+void Backward::expect_own() const {
+  check(torch::autograd::get_current_graph_task_id() == task_,
+        "a backward began within another one over the same call of the module, which ORTModule "
+        "does not keep apart; run this module in eager, or begin the other one afterwards");
+}
+
 at::Tensor Backward::passed_on(size_t output) {
+  expect_own();
   if (!contains(cuts_, output)) return {};
   const auto& outputs = call_->shared().history.outputs;
   for (size_t i = 0; i < outputs.size(); ++i)
@@ -194,6 +200,7 @@ bool Backward::serves(const Group& group) const {
 }
 
 std::vector<at::Tensor> Backward::hand_over(size_t group, const Indices& wrt) {
+  expect_own();
   const Shared& shared = call_->shared();
   const Group& members = shared.topology.groups[group];
   std::vector<at::Tensor> results(wrt.size());

@@ -41,6 +41,7 @@ class Backward {
   };
 
   void begin(int task);
+  void expect_own() const;
   Indices asked() const;
   bool takes_part(size_t output) const;
   bool is_asked(size_t output) const;
