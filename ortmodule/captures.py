@@ -54,6 +54,7 @@ class Captures:
         self._repeat: _Repeat | None = None
         self._lock = threading.RLock()
         self._eager = threading.local()
+        self._anything = _native.torch_bridge().anything
         self.traced_by_dynamo = _report_of_dynamo(weakref.ref(self))
 
     @contextlib.contextmanager
@@ -62,17 +63,19 @@ class Captures:
         before = getattr(self._eager, "on", False)
         self._eager.on = True
         try:
-            yield
+            with surroundings.aside():
+                yield
         finally:
             self._eager.on = before
 
     def call(self, args: tuple, kwargs: dict) -> Any:
         """module(*args, **kwargs), but for the hooks of the module itself."""
-        if getattr(self._eager, "on", False) or surroundings.in_capture():
-            return self.module.forward(*args, **kwargs)
-        around = surroundings.reason() if GUARDED else None
-        if around is not None:
-            return self._fall_back(NotCapturable(around), None, args, kwargs)
+        if GUARDED and self._anything():
+            if getattr(self._eager, "on", False) or surroundings.in_capture():
+                return self.module.forward(*args, **kwargs)
+            around = surroundings.reason()
+            if around is not None:
+                return self._fall_back(NotCapturable(around), None, args, kwargs)
         repeat = self._repeat
         if repeat is not None:
             tensors = repeat.call.match(args, kwargs)

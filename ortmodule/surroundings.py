@@ -1,7 +1,7 @@
 """What is active around a call that the engine cannot see: then the plain module runs.
 
-captures.py asks `reason()` at the top of each call and reports the answer like any fallback. The
-C++ half (csrc/torch_bridge/surroundings.cpp) looks at torch's thread-local state.
+captures.py asks the C++ half (csrc/torch_bridge/surroundings.cpp) at the top of each call whether
+there is anything, then `reason()`, and reports the answer like any fallback.
 """
 
 import sys
@@ -32,19 +32,15 @@ def reason() -> str | None:
     compiled = sys.modules.get("torch._dynamo.compiled_autograd")
     if compiled is not None and compiled.compiled_autograd_enabled:
         return "compiled autograd is active"
-    if _native.torch_bridge().anything():
-        return _active()
-    own = not _CAPTURING  # else the flag, which is the whole process's, is our own trace's
-    return "torch.fx traces" if own and _symbolic_trace._is_fx_tracing_flag else None
-
-
-def _active() -> str | None:
     bridge = _native.torch_bridge()
     found = bridge.active()
     if found is None and bridge.has_function_modes():
         found = _function_modes()
     if found is None and bridge.has_saved_tensors_hooks():
         found = _saved_tensors_hooks()
+    own = not _CAPTURING  # else the flag, which is the whole process's, is our own trace's
+    if found is None and own and _symbolic_trace._is_fx_tracing_flag:
+        found = "torch.fx traces"
     return found
 
 
@@ -94,10 +90,22 @@ def capture() -> Iterator[None]:
     _HERE.captures = getattr(_HERE, "captures", 0) + 1
     _CAPTURING.append(threading.get_ident())
     try:
-        yield
+        with aside():
+            yield
     finally:
         _HERE.captures -= 1
         _CAPTURING.pop()
+
+
+@contextmanager
+def aside() -> Iterator[None]:
+    """Within, the calls of this thread look at their surroundings."""
+    bridge = _native.torch_bridge()
+    bridge.step_aside(1)
+    try:
+        yield
+    finally:
+        bridge.step_aside(-1)
 
 
 def unwrapped(module: Any) -> Any:

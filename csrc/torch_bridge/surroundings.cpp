@@ -1,4 +1,5 @@
-// All of it is thread-local or atomic: the whole question takes well under a microsecond.
+// All of it is thread-local, atomic or a global of Python's: the whole question takes well under a
+// microsecond.
 #include "csrc/torch_bridge/surroundings.h"
 
 #include <ATen/PythonTorchFunctionTLS.h>
@@ -60,6 +61,27 @@ bool has_function_modes() {
   return at::impl::PythonTorchFunctionTLS::stack_len() > 0;
 }
 
+// Whether a global of a module that is loaded is true; with the GIL held.
+bool is_set(PyObject* module, PyObject* name) {
+  PyObject* found = PyDict_GetItem(PyImport_GetModuleDict(), module);
+  PyObject* value = found ? PyDict_GetItem(PyModule_GetDict(found), name) : nullptr;
+  return value && PyObject_IsTrue(value) == 1;
+}
+
+bool has_flags() {
+  static PyObject* const compiled = PyUnicode_InternFromString("torch._dynamo.compiled_autograd");
+  static PyObject* const enabled = PyUnicode_InternFromString("compiled_autograd_enabled");
+  static PyObject* const fx = PyUnicode_InternFromString("torch.fx._symbolic_trace");
+  static PyObject* const traces = PyUnicode_InternFromString("_is_fx_tracing_flag");
+  return is_set(compiled, enabled) || is_set(fx, traces);
+}
+
+thread_local int asides = 0;  // how often this thread was told to leave the engine out
+
+bool anything() {
+  return asides > 0 || has_saved_tensors_hooks() || has_function_modes() || active() || has_flags();
+}
+
 }  // namespace
 
 const char* foreign(const at::Tensor& tensor) {
@@ -70,7 +92,8 @@ const char* foreign(const at::Tensor& tensor) {
 
 void bind_surroundings(py::module_& m) {
   m.def("active", &active);
-  m.def("anything", [] { return has_saved_tensors_hooks() || has_function_modes() || active(); });
+  m.def("anything", &anything);
+  m.def("step_aside", [](int by) { asides += by; }, py::arg("by"));
   m.def("foreign", &foreign, py::arg("tensor"));
   // What Python must look at: is there any hook on saved tensors, any torch-function mode?
   m.def("has_saved_tensors_hooks", &has_saved_tensors_hooks);
