@@ -1,6 +1,6 @@
 """Captures one call of a module as a Graph, by torch.export and our own translation.
 
-module.py calls `capture` when no kept Capture fits; a Capture says when it fits (key, snapshot,
+captures.py calls `capture` when no kept Capture fits; a Capture says when it fits (key, snapshot,
 sizes), what the graph takes and gives (inputs, outputs, write-backs), and builds the result.
 """
 

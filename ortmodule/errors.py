@@ -1,6 +1,7 @@
 """NotCapturable: the reason why a module, or one call of it, cannot run through the engine.
 
-Raised by capture.py, contract.py and translate/; captures.py turns it into a reported fallback.
+Raised by all that looks at a call (trace.py, rehearse.py, contract.py, questions.py, walk.py,
+translate/); captures.py turns it into a reported fallback.
 """
 
 import traceback

@@ -1,6 +1,6 @@
 """What a capture relies on, and the checks that it still holds.
 
-capture.py makes a Snapshot for each capture; module.py calls its `changed` before every step and
+trace.py makes a Snapshot for each capture; captures.py calls its `changed` before every step and
 compares `call_key`s. Effects is what a rehearsal or a trace is run under: it finds what forward
 wrote, and puts it back.
 """

@@ -1,6 +1,6 @@
 """How a captured graph meets the world: its inputs, outputs and write-backs.
 
-Built by translate/ and capture.py; read by module.py when it gathers and returns tensors.
+Built by translate/ and capture.py; read by captures.py when it gathers and returns tensors.
 """
 
 import dataclasses

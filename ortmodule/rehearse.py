@@ -1,8 +1,8 @@
 """Rehearsals: a call made to learn what it does; what it changed is put back.
 
-`rehearse`, on tensors without data: capture.py asks which code forward runs, what it writes and
+`rehearse`, on tensors without data: trace.py asks which code forward runs, what it writes and
 which operations of torch it calls, before it traces. `eager_error`, in eager: would this call raise
-there too, and what? module.py asks under Options(fallback="error") where a call cannot go through
+there too, and what? captures.py asks under Options(fallback="error") where a call cannot go through
 the engine: what is wrong with the call itself must surface as eager's own exception.
 """
 

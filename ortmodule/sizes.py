@@ -1,6 +1,6 @@
 """Sizes of a capture: torch's symbolic expressions as our dims, and the sizes a capture is for.
 
-Called by capture.py and translate/; module.py calls SizePredicate.bind on every step.
+Called by capture.py and translate/; captures.py calls SizePredicate.bind on every step.
 """
 
 import ast
