@@ -124,7 +124,10 @@ def capture(
         traced = trace(module, spec, tensors, exact)
         exported = time.perf_counter()
         seconds["export"] += exported - started
-        result = _translate(traced, tensors, make_graph(), share_memory)
+        try:
+            result = _translate(traced, tensors, make_graph(), share_memory)
+        finally:
+            traced.flat.let_go()
         seconds["translate"] += time.perf_counter() - exported
         return result
 

@@ -148,10 +148,10 @@ class Observation:
     def __init__(self, entered: Callable, names: Names):
         self.names = names
         self._entered = entered
-        self._observer = _native.torch_bridge().Observer(kind_of_file, self._note)
+        self._observer = _native.torch_bridge().Observer()
 
     def __enter__(self) -> "Observation":
-        self._observer.start()
+        self._observer.start(kind_of_file, self._note)
         return self
 
     def __exit__(self, *_error: Any) -> None:

@@ -66,6 +66,7 @@ def trace(module: nn.Module, spec: Any, tensors: list[torch.Tensor], exact: bool
         return Traced(flat, program, snapshot, list(rehearsed.calls.real.values()))
     finally:
         if not done:
+            flat.let_go()
             effects.restore()
             before.restore()
 
@@ -161,6 +162,11 @@ class Flat(nn.Module):
     @property
     def child(self) -> nn.Module:
         return self._modules[CHILD]
+
+    def let_go(self) -> None:
+        """Forgets the module: export leaves cycles behind that refer to this one."""
+        self._modules.clear()
+        self.notes = Notes()
 
     def forward(self, *tensors):
         module, own, calls = self.child, self.notes.own, self.notes.calls

@@ -30,12 +30,12 @@ static_assert(PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030e0000,
 
 class Observer {
  public:
-  // `kind(filename)`: 0 for code to pass over; `entered(function, code, kind)`.
-  Observer(py::function kind, py::function entered)
-      : kind_(std::move(kind)), entered_(std::move(entered)) {}
-
-  void start() {
+  // `kind(filename)`: 0 for code to pass over; `entered(function, code, kind)`. Held until stop():
+  // the collector does not see them.
+  void start(py::function kind, py::function entered) {
     check(!current_, "another thread observes, expected one at a time");
+    kind_ = std::move(kind);
+    entered_ = std::move(entered);
     thread_ = PyThreadState_Get();
     current_ = this;
     previous_ = _PyInterpreterState_GetEvalFrameFunc(thread_->interp);
@@ -48,6 +48,7 @@ class Observer {
     kinds_.clear();
     entered_functions_.clear();
     alive_ = py::list();
+    kind_ = entered_ = py::object();
   }
 
  private:
@@ -95,7 +96,7 @@ class Observer {
   }
 
   static inline Observer* current_ = nullptr;  // with the GIL held
-  py::function kind_, entered_;
+  py::object kind_, entered_;
   PyThreadState* thread_ = nullptr;
   _PyFrameEvalFunction previous_ = nullptr;
   bool inside_ = false;
@@ -108,8 +109,8 @@ class Observer {
 
 void bind_observer(py::module_& m) {
   py::class_<Observer>(m, "Observer")
-      .def(py::init<py::function, py::function>(), py::arg("kind"), py::arg("entered"))
-      .def("start", &Observer::start)
+      .def(py::init<>())
+      .def("start", &Observer::start, py::arg("kind"), py::arg("entered"))
       .def("stop", &Observer::stop);
 }
 

@@ -123,9 +123,12 @@ def test_nothing_of_a_call_is_kept_alive():
             batch = weakref.ref(x)
             del x
             assert batch() is None
-        held = weakref.ref(model), weakref.ref(model._ortmodule)
-        del model
-        assert held[0]() is None and held[1]() is None
+        parts = model, model._ortmodule, model.module, model.module.l.weight
+        held = [weakref.ref(part) for part in parts]
+        del model, parts
+        assert [ref() for ref in held[:3]] == [None] * 3
+        gc.collect()  # export's own cycles hold the parameters
+        assert held[3]() is None
     finally:
         gc.enable()
 
@@ -142,9 +145,11 @@ def test_a_refused_call_is_not_kept_alive():
         x = torch.randn(5, 3)
         with pytest.warns(UserWarning, match="eager PyTorch"):
             model(x)
-        batch = weakref.ref(x)
-        del x
+        batch, module = weakref.ref(x), weakref.ref(model.module)
+        del x, model
         assert batch() is None
+        gc.collect()
+        assert module() is None
     finally:
         gc.enable()
 
