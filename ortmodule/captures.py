@@ -85,6 +85,9 @@ class Captures:
             tensors, spec = tree.flatten([args, kwargs], "arguments")
         except tree.UnknownLeaf as error:
             return self._fall_back(NotCapturable(str(error)), None, args, kwargs)
+        if any(tensor.is_nested for tensor in tensors):  # nothing tells its sizes
+            error = NotCapturable("an argument is a nested tensor")
+            return self._fall_back(error, None, args, kwargs)
         self.last_call = spec, [_facts(t) for t in tensors]
         key = call_key(spec, tensors)
         with self._lock:

@@ -74,6 +74,9 @@ def check_module(module: nn.Module, with_its_hooks: bool) -> None:
                 )
     for name, parameter in module.named_parameters():
         check_tensor(parameter, f"parameter {name}")
+    for name, buffer in module.named_buffers():
+        if buffer.is_nested:
+            raise NotCapturable(f"buffer {name} is a nested tensor")
 
 
 def check_tensor(tensor: torch.Tensor, what: str) -> None:

@@ -294,7 +294,7 @@ def _layout(tensor: torch.Tensor) -> Any:
 
 
 def _facts(tensor: torch.Tensor) -> tuple:
-    if isinstance(tensor, nn.parameter.UninitializedTensorMixin):
+    if tensor.is_nested or isinstance(tensor, nn.parameter.UninitializedTensorMixin):
         return type(tensor), tensor.dtype, tensor.device, None, None, tensor.requires_grad
     strided = tensor.layout == torch.strided
     strides = tensor.stride() if strided else None

@@ -7,6 +7,7 @@
 
 #include "csrc/core/error.h"
 #include "csrc/core/version.h"
+#include "csrc/torch_bridge/collected.h"
 #include "csrc/torch_bridge/observer.h"
 #include "csrc/torch_bridge/repeat.h"
 #include "csrc/torch_bridge/runner.h"
@@ -107,7 +108,7 @@ PYBIND11_MODULE(_torch, m) {
   ort::bridge::bind_watch(m);
   ort::bridge::bind_repeat(m);
   ort::bridge::bind_surroundings(m);
-  py::class_<Runner, std::shared_ptr<Runner>>(m, "Runner")
+  py::class_<Runner, std::shared_ptr<Runner>>(m, "Runner", ort::bridge::collected<Runner>())
       .def(py::init(&ort::bridge::make_runner), py::arg("graph"), py::arg("inputs"),
            py::arg("n_user_outputs"), py::arg("write_backs"), py::arg("orders"), py::arg("wrt"),
            py::arg("history"), py::arg("options"))

@@ -73,6 +73,12 @@ void Runner::replace(const pybind11::object& old, const pybind11::object& now) {
     if (write.target.fixed.is(old)) write.target.fixed = now;
 }
 
+int Runner::visit(visitproc visit, void* arg) const {
+  for (const Source& source : inputs_) Py_VISIT(source.fixed.ptr());
+  for (const WriteBack& write : write_backs_) Py_VISIT(write.target.fixed.ptr());
+  return 0;
+}
+
 void Runner::compile(const std::vector<at::Tensor>& user) {
   std::vector<Sizes> sizes;
   for (const Source& source : inputs_) {

@@ -51,6 +51,7 @@ class Runner {
   int reruns() const;         // forwards that ran again, for a backward that was not expected
   double planned_us() const;  // what the newest plan of the latest program took
   const Shared& shared() const { return *shared_; }
+  int visit(visitproc visit, void* arg) const;
   void start_profile();  // drops the times taken before
   std::shared_ptr<const Profile> profile() const { return shared_->profile; }  // null: none begun
 

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "csrc/torch_bridge/collected.h"
+
 namespace py = pybind11;
 
 namespace ort::bridge {
@@ -78,8 +80,10 @@ unsigned int assigned_version(PyObject* type) {
   return version_of(type);
 }
 
+// Of a tensor that only holds others, as a jagged nested one, there is none.
 const void* memory_of(const at::Tensor& tensor) {
-  return tensor.has_storage() ? tensor.storage().data() : nullptr;
+  if (!tensor.has_storage() || tensor.layout() == at::kJagged) return nullptr;
+  return tensor.storage().data();
 }
 
 // Of a cell or, in this context, of a ContextVar; borrowed: somebody else holds it.
@@ -92,6 +96,10 @@ PyObject* content(PyObject* holder) {
 }
 
 }  // namespace
+
+WatchedDict::~WatchedDict() {
+  unwatch(*this);
+}
 
 bool WatchedDict::unchanged() {
   if (!whole)
@@ -180,10 +188,6 @@ Watch::Watch(const py::list& dicts, const py::list& sequences, const py::list& c
     tensors_.emplace_back(py::reinterpret_borrow<py::object>(tensor), facts_of(tensor.ptr()));
 }
 
-Watch::~Watch() {
-  for (WatchedDict& item : dicts_) unwatch(item);
-}
-
 void Watch::add_dict(py::dict dict, const py::object& keys, py::object names) {
   WatchedDict& item = dicts_.emplace_back();
   item.dict = std::move(dict);
@@ -252,8 +256,11 @@ void Watch::put(const py::dict& dict, const py::object& old, const py::object& n
 
 Watch::Facts Watch::facts_of(PyObject* object) {
   const at::Tensor& tensor = THPVariable_Unpack(object);
-  Facts facts{tensor.unsafeGetTensorImpl(), tensor.scalar_type(), tensor.device(),
-              tensor.requires_grad(),       tensor.sizes().vec(), {}};
+  at::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  const bool sized = !tensor.is_nested() && !impl->has_symbolic_sizes_strides();
+  Facts facts{impl, tensor.scalar_type(), tensor.device(), tensor.requires_grad(), sized, {}, {}};
+  if (!sized) return facts;
+  facts.sizes = tensor.sizes().vec();
   if (tensor.layout() == at::kStrided) facts.strides = tensor.strides().vec();
   return facts;
 }
@@ -262,12 +269,33 @@ bool Watch::same(PyObject* object, const Facts& facts) {
   const at::Tensor& tensor = THPVariable_Unpack(object);
   return tensor.unsafeGetTensorImpl() == facts.impl && tensor.scalar_type() == facts.dtype &&
          tensor.device() == facts.device && tensor.requires_grad() == facts.requires_grad &&
-         tensor.sizes() == at::IntArrayRef(facts.sizes) &&
-         (tensor.layout() != at::kStrided || tensor.strides() == at::IntArrayRef(facts.strides));
+         (!facts.sized || (tensor.sizes() == at::IntArrayRef(facts.sizes) &&
+                           (tensor.layout() != at::kStrided ||
+                            tensor.strides() == at::IntArrayRef(facts.strides))));
+}
+
+int Watch::visit(visitproc visit, void* arg) const {
+  const auto each = [&](const auto& items, auto object) {
+    for (const auto& item : items)
+      if (const int stop = visit(object(item).ptr(), arg)) return stop;
+    return 0;
+  };
+  const auto first = [](const auto& pair) -> py::handle { return pair.first; };
+  for (const WatchedDict& item : dicts_) {
+    Py_VISIT(item.dict.ptr());
+    Py_VISIT(item.names.ptr());
+    if (const int stop = each(item.entries, first)) return stop;
+  }
+  Py_VISIT(slow_.ptr());
+  int stop = each(sequences_, [](const Sequence& s) -> py::handle { return s.container; });
+  stop = stop ? stop : each(functions_, [](const Parts& p) -> py::handle { return p.function; });
+  stop = stop ? stop : each(cells_, first);
+  stop = stop ? stop : each(classes_, first);
+  return stop ? stop : each(tensors_, first);
 }
 
 void bind_watch(py::module_& m) {
-  py::class_<Watch>(m, "Watch")
+  py::class_<Watch>(m, "Watch", collected<Watch>())
       .def(py::init<const py::list&, const py::list&, const py::list&, const py::list&,
                     const py::list&, const py::list&, py::object>(),
            py::arg("dicts"), py::arg("sequences"), py::arg("cells"), py::arg("functions"),

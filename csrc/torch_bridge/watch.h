@@ -21,6 +21,9 @@ struct WatchedDict {
   bool dirty = false;
   std::vector<WatchedDict*>* written = nullptr;  // where a watcher puts it when it becomes dirty
 
+  WatchedDict() = default;
+  WatchedDict(const WatchedDict&) = delete;
+  ~WatchedDict();  // ends its watch
   bool unchanged();
   void take();  // the present items as those expected
 
@@ -38,7 +41,6 @@ class Watch {
   Watch(const pybind11::list& dicts, const pybind11::list& sequences, const pybind11::list& cells,
         const pybind11::list& functions, const pybind11::list& classes,
         const pybind11::list& tensors, pybind11::object slow);
-  ~Watch();
   Watch(const Watch&) = delete;
   // With the GIL held.
   bool unchanged();
@@ -46,6 +48,7 @@ class Watch {
   std::vector<int64_t> aliases(const std::vector<at::Tensor>& tensors) const;
   // `now` stands where `old` was in `dict`, by the caller's own doing.
   void put(const pybind11::dict& dict, const pybind11::object& old, const pybind11::object& now);
+  int visit(visitproc visit, void* arg) const;
 
  private:
   struct Facts {
@@ -53,6 +56,7 @@ class Watch {
     at::ScalarType dtype;
     at::Device device;
     bool requires_grad;
+    bool sized;  // else nothing tells its sizes, as those of a nested tensor
     std::vector<int64_t> sizes, strides;
   };
   struct Sequence {
@@ -69,8 +73,8 @@ class Watch {
   static bool same(PyObject* tensor, const Facts& facts);
   void add_dict(pybind11::dict dict, const pybind11::object& keys, pybind11::object names);
 
+  std::vector<WatchedDict*> written_, always_;  // outlive the dicts, whose watch writes to them
   std::list<WatchedDict> dicts_;
-  std::vector<WatchedDict*> written_, always_;
   std::vector<Sequence> sequences_;
   std::vector<std::pair<pybind11::object, PyObject*>> cells_;
   std::vector<Parts> functions_;

@@ -154,6 +154,20 @@ def test_a_refused_call_is_not_kept_alive():
         gc.enable()
 
 
+def test_a_cycle_through_a_wrapper_is_collected():
+    class Trainer:
+        pass
+
+    module, trainer = Net(), Trainer()
+    module.trainer, trainer.model = trainer, ORTModule(module)
+    for _ in range(2):
+        trainer.model(X).sum().backward()
+    held = weakref.ref(module), weakref.ref(trainer)
+    del module, trainer
+    gc.collect()
+    assert held[0]() is None and held[1]() is None
+
+
 def test_export_of_the_last_call_keeps_no_tensor(tmp_path):
     import onnxruntime
 
