@@ -5,6 +5,7 @@ module.py's wrapper has a Captures and asks it at every call; it keeps nothing o
 
 import collections
 import contextlib
+import dataclasses
 import threading
 import warnings
 import weakref
@@ -22,7 +23,7 @@ from .guards import Snapshot, call_key
 from .options import Options
 from .rehearse import eager_error, prepare
 
-# Captures kept for one module, least recently used dropped.
+# Captures kept for one key, and keys for one module, least recently used dropped.
 _KEPT = 16
 # A call that was refused is tried again when the module changed, this many times.
 _TRIES = 3
@@ -42,11 +43,10 @@ class Captures:
         prepare()
         self.module, self.options = module, options
         self.last_call: tuple[Any, list] | None = None  # its tree, and its tensors' facts
-        self._kept: collections.OrderedDict[tuple, list[Kept]] = collections.OrderedDict()
-        self._refused: dict[tuple, _Refused] = {}
-        self._warm_ups: dict[tuple, WarmUp] = {}
-        self._unsettled: dict[tuple, _Unsettled] = {}
-        self._numbers: dict[tuple, dict[Any, int]] = {}  # how often each value came
+        self._known: collections.OrderedDict[tuple, _Known] = collections.OrderedDict()
+        # By key without its numbers, how often each value came.
+        self._numbers: collections.OrderedDict[tuple, dict] = collections.OrderedDict()
+        self._warm_ups: dict[str, None] = {}
         self._fallbacks: dict[Fallback, None] = {}
         self._on_aten: dict[Fallback, None] = {}
         self._captures = self._dropped_plans = self._dropped_reruns = 0
@@ -79,7 +79,7 @@ class Captures:
         repeat = self._repeat
         if repeat is not None:
             tensors = repeat.call.match(args, kwargs)
-            if tensors is not None and (not GUARDED or repeat.kept.fits(tensors)):
+            if tensors is not None and (not GUARDED or self._fits(repeat.kept, tensors)):
                 return self._run(repeat.kept, tensors, repeat.binding, args, kwargs)
         try:
             tensors, spec = tree.flatten([args, kwargs], "arguments")
@@ -107,6 +107,13 @@ class Captures:
         self._repeat = _Repeat(call, kept, binding) if call is not None else None
         return self._run(kept, tensors, binding, args, kwargs)
 
+    def _fits(self, kept: "Kept", tensors: list) -> bool:
+        """kept.fits, without the lock where nothing changed."""
+        if kept.holds(tensors):
+            return True
+        with self._lock:
+            return kept.fits(tensors)
+
     def _run(self, kept: "Kept", tensors: list, binding: dict, args: tuple, kwargs: dict):
         try:
             outputs = kept.run(tensors, self.options.profile)
@@ -114,55 +121,45 @@ class Captures:
             return self._fall_back(NotCapturable(f"the engine: {error}"), None, args, kwargs)
         kept.calls += 1
         if not kept.ran:  # before that it may be a call that eager refuses too
-            kept.ran = True
-            self._captures += 1
-            self._on_aten.update(dict.fromkeys(kept.operators()))
+            with self._lock:
+                self._captures += not kept.ran
+                kept.ran = True
+                self._on_aten.update(dict.fromkeys(kept.operators()))
         result = kept.capture.result(outputs, tensors, binding)
-        kept.assign(outputs)
+        if kept.capture.assigned:
+            with self._lock:
+                kept.assign(outputs)
         return result
 
     def _find(self, key: tuple, tensors: list):
-        refused = self._refused.get(key)
-        if refused is not None and refused.still_holds():
-            return refused.error
-        for kept in self._kept.get(key, ()):
+        known = self._known.get(key)
+        if known is None:
+            return self._wait_for_number(key)
+        self._known.move_to_end(key)
+        if known.refused is not None and known.refused.still_holds():
+            return known.refused.error
+        for kept in known.kept:
             if not kept.fits(tensors):
                 continue
             binding = kept.capture.bind(tensors)
             if binding is not None:
-                self._kept.move_to_end(key)
-                self._unsettled.pop(key, None)
+                known.unsettled = None
                 return kept, binding
-        return self._wait_for_number(key) or self._wait_until_settled(key)
+        return self._wait_for_number(key) or _wait_until_settled(known)
 
     def _wait_for_number(self, key: tuple) -> NotCapturable | None:
         """Calls that differ in a number alone: two values are captured at once, another when it has
         come a few times."""
         if self.options.fallback == "error":
             return None
-        times = self._numbers.setdefault((tree.without_numbers(key[0]), *key[1:]), {})
+        times, _ = _use(self._numbers, (tree.without_numbers(key[0]), *key[1:]), dict)
         times[key[0]] = times.get(key[0], 0) + 1
-        if len(times) <= 2 or times[key[0]] > _FEW or key in self._kept:
+        known = self._known.get(key)
+        if len(times) <= 2 or times[key[0]] > _FEW or (known is not None and known.kept):
             return None
         if len(times) > _VALUES:
             del times[next(iter(times))]
         return NotCapturable("a number among the arguments is another from call to call")
-
-    def _wait_until_settled(self, key: tuple) -> NotCapturable | None:
-        """Why this call runs in eager although it could be captured; None when it is captured."""
-        newest = self._kept.get(key, ())[:_UNSETTLED]
-        if len(newest) < _UNSETTLED or sum(kept.calls for kept in newest) >= _UNSETTLED * _FEW:
-            return None
-        change = newest[0].capture.snapshot.changed()
-        if change is None:  # other sizes, not another state
-            return None
-        waiting = self._unsettled.get(key)
-        if waiting is None or waiting.snapshot.changed() is not None:
-            reason = f"{change.partition(' was ')[0]} changes from call to call"
-            snapshot = newest[0].capture.snapshot.again()
-            waiting = self._unsettled[key] = _Unsettled(NotCapturable(reason), snapshot)
-        waiting.calls += 1
-        return waiting.error if waiting.calls <= _UNSETTLED * _FEW else None
 
     def _capture(self, key: tuple, tensors: list, args: tuple, kwargs: dict):
         try:
@@ -170,11 +167,13 @@ class Captures:
             kept = Kept(captured, self.options)
             kept.compile(tensors)
         except WarmUp as error:
-            if key not in self._warm_ups:
-                let_go(error)
-                self._warm_ups[key] = error.with_traceback(None)
-                return error
-            return self._refuse(key, NotCapturable(error.reason, **error.place()))
+            known = self._use(key)
+            if known.warmed_up:
+                return self._refuse(key, NotCapturable(error.reason, **error.place()))
+            known.warmed_up = True
+            let_go(error)
+            self._warm_ups.setdefault(str(error))
+            return error.with_traceback(None)
         except NotCapturable as error:
             return self._refuse(key, error)
         except Exception as error:  # a defect of ours costs the speed, not the training
@@ -182,32 +181,46 @@ class Captures:
                 raise
             reason = f"a defect of the capture: {type(error).__name__}: {error}"
             return self._refuse(key, NotCapturable(reason))
-        self._kept.setdefault(key, []).insert(0, kept)
-        dropped = self._kept[key][_KEPT:]
-        del self._kept[key][_KEPT:]
-        while len(self._kept) > _KEPT:
-            dropped += self._kept.popitem(last=False)[1]
-        self._dropped_plans += sum(old.runner.plans() for old in dropped)
-        self._dropped_reruns += sum(old.runner.reruns() for old in dropped)
+        group = self._use(key).kept
+        group.insert(0, kept)
+        self._drop(group[_KEPT:])
+        del group[_KEPT:]
         return kept, captured.bind(tensors)
+
+    def _use(self, key: tuple) -> "_Known":
+        """What is known of calls with this key, to be added to; the oldest key's is dropped."""
+        known, oldest = _use(self._known, key, _Known)
+        if oldest is not None:
+            self._drop(oldest.kept)
+        return known
+
+    def _drop(self, kept: "list[Kept]") -> None:
+        self._dropped_plans += sum(old.runner.plans() for old in kept)
+        self._dropped_reruns += sum(old.runner.reruns() for old in kept)
 
     def _refuse(self, key: tuple, error: NotCapturable) -> NotCapturable:
         let_go(error)
-        tries = self._refused[key].tries + 1 if key in self._refused else 1
-        self._refused[key] = _Refused(error.bare(), Snapshot(self.module), tries)
+        known = self._use(key)
+        tries = known.refused.tries + 1 if known.refused is not None else 1
+        known.refused = _Refused(error.bare(), self.module, tries)
         return error.bare()
+
+    def _forget_refusal(self, key: tuple | None) -> None:
+        with self._lock:
+            if key in self._known:
+                self._known[key].refused = None
 
     def _fall_back(self, error: NotCapturable, key: tuple | None, args: tuple, kwargs: dict):
         """Runs eagerly; what eager refuses too is the caller's mistake: nothing to report."""
         if self.options.fallback == "error":
             mistake = eager_error(self.module, args, kwargs)
             if mistake is not None:
-                self._refused.pop(key, None)
+                self._forget_refusal(key)
             raise mistake or error
         try:
             result = self.module.forward(*args, **kwargs)
         except Exception:
-            self._refused.pop(key, None)
+            self._forget_refusal(key)
             raise
         self.report(error)
         return result
@@ -221,12 +234,15 @@ class Captures:
 
     def explain(self) -> Report:
         """What ran so far."""
+        with self._lock:
+            return self._report()
+
+    def _report(self) -> Report:
         fallbacks = [*self._fallbacks, *self._on_aten]
-        plans = sum(k.runner.plans() for group in self._kept.values() for k in group)
-        plans += self._dropped_plans
-        reruns = sum(k.runner.reruns() for group in self._kept.values() for k in group)
-        reruns += self._dropped_reruns
-        warm_ups = [str(error) for error in self._warm_ups.values()]
+        runners = [kept.runner for known in self._known.values() for kept in known.kept]
+        plans = sum(runner.plans() for runner in runners) + self._dropped_plans
+        reruns = sum(runner.reruns() for runner in runners) + self._dropped_reruns
+        warm_ups = [*self._warm_ups]
         kept = self._latest
         if kept is None:
             return Report(
@@ -239,6 +255,34 @@ class Captures:
             dict(providers), fallbacks, self._captures, plans, steps,
             runner.planned_us() / 1e3, stash, arena, runner.trace(), warm_ups, reruns,
         )  # fmt: skip
+
+
+def _use(recent: collections.OrderedDict, key: tuple, make: Callable) -> tuple[Any, Any]:
+    """The entry, made where there is none, and the one used longest ago that it stands for."""
+    entry = recent.setdefault(key, None)
+    recent.move_to_end(key)
+    if entry is not None:
+        return entry, None
+    recent[key] = make()
+    oldest = recent.popitem(last=False)[1] if len(recent) > _KEPT else None
+    return recent[key], oldest
+
+
+def _wait_until_settled(known: "_Known") -> NotCapturable | None:
+    """Why this call runs in eager although it could be captured; None when it is captured."""
+    newest = known.kept[:_UNSETTLED]
+    if len(newest) < _UNSETTLED or sum(kept.calls for kept in newest) >= _UNSETTLED * _FEW:
+        return None
+    change = newest[0].capture.snapshot.changed()
+    if change is None:  # other sizes, not another state
+        return None
+    waiting = known.unsettled
+    if waiting is None or waiting.snapshot.changed() is not None:
+        reason = f"{change.partition(' was ')[0]} changes from call to call"
+        snapshot = newest[0].capture.snapshot.again()
+        waiting = known.unsettled = _Unsettled(NotCapturable(reason), snapshot)
+    waiting.calls += 1
+    return waiting.error if waiting.calls <= _UNSETTLED * _FEW else None
 
 
 def _report_of_dynamo(captures: "weakref.ref[Captures]") -> Callable[[Any], None]:
@@ -277,11 +321,17 @@ class Kept:
         """Whether what the capture relies on is as it was; other tensors of the module's are taken
         up where they stand for those that were captured."""
         snapshot = self.capture.snapshot
-        if snapshot.changed() is not None or snapshot.aliases(tensors) != self.capture.aliases:
+        if snapshot.changed() is not None:
             return False
         if snapshot.replaced:
-            self.replace(snapshot.take_replaced())
-        return True
+            self.replace(list(snapshot.replaced.values()))
+            snapshot.replaced = {}  # after: who looks meanwhile sees a change
+        return snapshot.aliases(tensors) == self.capture.aliases
+
+    def holds(self, tensors: list) -> bool:
+        """Whether it fits because nothing was written to; for any thread."""
+        snapshot = self.capture.snapshot
+        return snapshot.unchanged() and snapshot.aliases(tensors) == self.capture.aliases
 
     def replace(self, pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
         """Other tensors of the module's stand where some were captured."""
@@ -325,13 +375,17 @@ class _Repeat(NamedTuple):
 
 
 class _Refused:
-    """Why a call was not captured, and the module's state in which that is known."""
+    """Why a call was not captured, and the module's state in which that is known; None: in any."""
 
-    def __init__(self, error: NotCapturable, snapshot: Snapshot, tries: int):
-        self.error, self.snapshot, self.tries = error, snapshot, tries
+    def __init__(self, error: NotCapturable, module: nn.Module, tries: int):
+        self.error, self.tries = error, tries
+        self.snapshot: Snapshot | None = None
+        if tries < _TRIES:
+            with contextlib.suppress(Exception):  # of a tensor that cannot be asked for its facts
+                self.snapshot = Snapshot(module)
 
     def still_holds(self) -> bool:
-        return self.tries >= _TRIES or self.snapshot.changed() is None
+        return self.snapshot is None or self.snapshot.changed() is None
 
 
 class _Unsettled:
@@ -339,6 +393,16 @@ class _Unsettled:
 
     def __init__(self, error: NotCapturable, snapshot: Snapshot):
         self.error, self.snapshot, self.calls = error, snapshot, 0
+
+
+@dataclasses.dataclass(slots=True)
+class _Known:
+    """What came of calls with one key."""
+
+    kept: list[Kept] = dataclasses.field(default_factory=list)
+    refused: _Refused | None = None
+    unsettled: _Unsettled | None = None
+    warmed_up: bool = False
 
 
 def _facts(tensor: torch.Tensor) -> tuple:

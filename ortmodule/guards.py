@@ -9,7 +9,7 @@ import contextvars
 import types
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -104,7 +104,8 @@ class Snapshot:
     `roots` are the functions that forward entered, as (function or None, code); `names` what they
     look up, None: everything. `changed()` is None while nothing differs, else a sentence naming
     what does. `tensors` maps each tensor found, by id, to its path. `replaced` collects, by id, the
-    registered tensors for which others of the same facts stand now, until it is emptied.
+    registered tensors for which others of the same facts stand now, until it is emptied. Several
+    threads may ask `unchanged` and `aliases` at once; all else is for one at a time.
     """
 
     def __init__(
@@ -115,25 +116,29 @@ class Snapshot:
     ):
         self.replaced: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._module, self._roots, self._names = module, list(roots), names
-        self._take()
+        self._held = self._take()
 
     @property
     def tensors(self) -> dict[int, tuple[str, torch.Tensor]]:
-        return self._walk.tensors
+        return self._held.walk.tensors
+
+    def unchanged(self) -> bool:
+        """Whether nothing was written to, and no tensor waits to be taken up."""
+        return self._held.watch.unchanged() and not self.replaced
 
     def changed(self) -> str | None:
         """The first difference, as `module.attribute was 3, is 4`; None when there is none."""
-        if self._watch.unchanged():
+        if self._held.watch.unchanged():
             return None
-        found = next(filter(None, map(self._difference, self._walk.watched)), None)
+        found = next(filter(None, map(self._difference, self._held.walk.watched)), None)
         found = found or self._changed_tensor() or self._merged()
         if found is None:  # other objects of the same values
-            before = self._registered()
-            self._take()
-            after = self._registered()
+            now = self._take()
+            before, after = _registered(self._held.walk), _registered(now.walk)
             for path, tensor in before.items():
                 if after[path] is not tensor:
                     self.replaced[id(tensor)] = (tensor, after[path])
+            self._held = now  # last: who looks meanwhile sees a change
         return found
 
     def again(self) -> "Snapshot":
@@ -142,35 +147,26 @@ class Snapshot:
 
     def aliases(self, tensors: list[torch.Tensor]) -> list[int]:
         """For each tensor of a call which of the module's it is or shares memory with; -1: none."""
-        return self._watch.aliases(tensors)
-
-    def take_replaced(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """(the tensor captured, the one that stands for it now); empties `replaced`."""
-        pairs, self.replaced = list(self.replaced.values()), {}
-        return pairs
+        return self._held.watch.aliases(tensors)
 
     def put(self, registry: dict, key: str, old: torch.Tensor, new: torch.Tensor) -> None:
         """The capture's own run has put `new` where `old` was."""
-        for w in self._walk.watched:
+        walk, facts = self._held.walk, self._held.facts
+        for w in walk.watched:
             if w.holder is registry:
                 w.items = [(k, new if k == key else t) for k, t in w.items]
-        path, _ = self._walk.tensors.pop(id(old), (key, None))
-        self._walk.tensors[id(new)] = path, new
-        self._facts[id(new)] = self._facts.pop(id(old), _facts(new))
-        self._watch.put(registry, old, new)
+        path, _ = walk.tensors.pop(id(old), (key, None))
+        walk.tensors[id(new)] = path, new
+        facts[id(new)] = facts.pop(id(old), _facts(new))
+        self._held.watch.put(registry, old, new)
 
-    def _take(self) -> None:
+    def _take(self) -> "_Held":
         walk = Walk(self._names)
         walk.add_module(self._module)
         for function, code in self._roots:
             walk.add_function(function, code)
-        self._walk = walk
-        self._facts = {id(t): _facts(t) for _, t in walk.tensors.values()}
-        self._watch = _watch_of(walk)
-
-    def _registered(self) -> dict[str, torch.Tensor]:
-        registries = (w for w in self._walk.watched if w.registry in ("_parameters", "_buffers"))
-        return {f"{w.path}.{k}": t for w in registries for k, t in w.items if t is not None}
+        facts = {id(t): _facts(t) for _, t in walk.tensors.values()}
+        return _Held(walk, facts, _watch_of(walk))
 
     def _difference(self, w: Watched) -> str | None:
         if w.registry not in ("_parameters", "_buffers"):
@@ -186,15 +182,18 @@ class Snapshot:
         """Whether a registered tensor may be replaced by another: nothing else refers to either."""
         if was is now:
             return True
-        if was is None or now is None or type(was) is not type(now) or id(now) in self._facts:
+        if was is None or now is None or type(was) is not type(now):
             return False
-        alone = sum(t is was for w in self._walk.watched for _, t in w.items) == 1
-        return alone and self._facts[id(was)] == _facts(now) and not vars(now)
+        walk, facts = self._held.walk, self._held.facts
+        if id(now) in facts:
+            return False
+        alone = sum(t is was for w in walk.watched for _, t in w.items) == 1
+        return alone and facts[id(was)] == _facts(now) and not vars(now)
 
     def _merged(self) -> str | None:
         """Registered tensors that are one now, though those that they stand for were not."""
         stood: dict[int, tuple[int, str]] = {}
-        for w in self._walk.watched:
+        for w in self._held.walk.watched:
             if w.registry in ("_parameters", "_buffers"):
                 for (key, was), (_, now) in zip(w.items, w.now(), strict=True):
                     path = f"{w.path}.{key}" if w.path else key
@@ -205,12 +204,25 @@ class Snapshot:
 
     def _changed_tensor(self) -> str | None:
         names = ("type", "dtype", "device", "sizes", "strides", "requires_grad")
-        for path, tensor in self._walk.tensors.values():
-            was, now = self._facts[id(tensor)], _facts(tensor)
+        for path, tensor in self._held.walk.tensors.values():
+            was, now = self._held.facts[id(tensor)], _facts(tensor)
             for name, before, after in zip(names, was, now, strict=True):
                 if before != after:
                     return f"{name} of {path} was {before}, is {after}"
         return None
+
+
+class _Held(NamedTuple):
+    """What was found, the tensors' facts by id, and what tells quickly that it is as it was."""
+
+    walk: Walk
+    facts: dict[int, tuple]
+    watch: Any
+
+
+def _registered(walk: Walk) -> dict[str, torch.Tensor]:
+    registries = (w for w in walk.watched if w.registry in ("_parameters", "_buffers"))
+    return {f"{w.path}.{k}": t for w in registries for k, t in w.items if t is not None}
 
 
 def _watch_of(walk: Walk) -> Any:

@@ -118,8 +118,10 @@ def test_tensors_of_the_same_facts_are_taken_up():
     snapshot, old, new = Snapshot(model), model.linear.weight, nn.Parameter(torch.ones(3, 3))
     model.linear.weight = new
     assert snapshot.changed() is None
-    assert [(a is old, b is new) for a, b in snapshot.take_replaced()] == [(True, True)]
-    assert snapshot.changed() is None and not snapshot.replaced
+    assert [(a is old, b is new) for a, b in snapshot.replaced.values()] == [(True, True)]
+    assert snapshot.changed() is None and not snapshot.unchanged()  # until they are taken up
+    snapshot.replaced.clear()
+    assert snapshot.unchanged()
     model.norm.weight = nn.Parameter(torch.ones(3))
     model.norm.bias = model.norm.weight  # two places, one tensor
     assert snapshot.changed() is not None
