@@ -9,7 +9,7 @@ import ctypes
 import dataclasses
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -247,12 +247,26 @@ def _export(flat: "Flat", tensors: list[torch.Tensor], exact: bool) -> Any:
     if torch.is_inference_mode_enabled():
         inference_off = torch.inference_mode(False)
     on = torch.set_grad_enabled(grad)
-    with warnings.catch_warnings(), inference_off, on, _within_budget():
+    with warnings.catch_warnings(), inference_off, on, _unmarked(given):
         warnings.simplefilter("ignore")
-        program = export(flat, given, dynamic_shapes=(shapes,), strict=False)
+        program = _within_budget(
+            lambda: export(flat, given, dynamic_shapes=(shapes,), strict=False)
+        )
     for mode in {v.fake_mode for v in map(_value, program.graph.nodes) if v is not None}:
         forget(mode)
     return program
+
+
+@contextlib.contextmanager
+def _unmarked(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
+    """An export that fails leaves its marks of dynamic sizes on the caller's tensors."""
+    before = [set(vars(tensor)) for tensor in tensors]
+    try:
+        yield
+    finally:
+        for tensor, names in zip(tensors, before, strict=True):
+            for name in vars(tensor).keys() - names:
+                delattr(tensor, name)
 
 
 def _value(node: Any) -> FakeTensor | None:
@@ -264,28 +278,38 @@ class _OutOfTime(BaseException):
     """Raised in the tracing thread from outside; no handler of Exception swallows it."""
 
 
-@contextlib.contextmanager
-def _within_budget() -> Iterator[None]:
-    thread, lock, ended = ctypes.c_ulong(threading.get_ident()), threading.Lock(), []
+def _within_budget(work: Callable[[], Any]) -> Any:
+    """work(), unless it takes too long.
+
+    No context manager: the error could come between the end of its body and its own `finally`.
+    """
+    thread, lock = ctypes.c_ulong(threading.get_ident()), threading.Lock()
+    raise_in, ended, given_up = ctypes.pythonapi.PyThreadState_SetAsyncExc, [], []
 
     def give_up():
         with lock:
             if not ended:
-                raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
+                given_up.append(True)
                 raise_in(thread, ctypes.py_object(_OutOfTime))
 
     timer = threading.Timer(BUDGET_SECONDS, give_up)
     timer.daemon = True
-    timer.start()
+    result = None
     try:
-        yield
+        try:
+            timer.start()
+            result = work()
+        finally:
+            with lock:
+                ended.append(True)
+                if given_up:
+                    raise_in(thread, None)  # where it has not come yet
+            timer.cancel()
     except _OutOfTime:
-        reason = f"torch.export took longer than {BUDGET_SECONDS:.0f} s"
-        raise NeedsExactSizes(reason) from None
-    finally:
-        with lock:
-            ended.append(True)
-        timer.cancel()
+        pass
+    if given_up:
+        raise NeedsExactSizes(f"torch.export took longer than {BUDGET_SECONDS:.0f} s")
+    return result
 
 
 def _place(tensor: torch.Tensor) -> tuple:

@@ -4,6 +4,7 @@ import copy
 import gc
 import inspect
 import pickle
+import warnings
 import weakref
 
 import pytest
@@ -12,6 +13,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from ortmodule import ORTModule
+from ortmodule.guards import Snapshot
 
 X = torch.linspace(-1, 1, 15).reshape(5, 3)
 
@@ -166,6 +168,49 @@ def test_a_cycle_through_a_wrapper_is_collected():
     del module, trainer
     gc.collect()
     assert held[0]() is None and held[1]() is None
+
+
+def snapshots():
+    """How many there are: each watches its module."""
+    gc.collect()
+    return sum(isinstance(o, Snapshot) for o in gc.get_objects())
+
+
+def refuses(self, x, name):
+    return x * 2 if x.sum() > 0 else x
+
+
+def warms_up(self, x, name):
+    self.count = getattr(self, "count", 0) + 1
+    return x * self.count
+
+
+@pytest.mark.parametrize("forward", [refuses, warms_up, lambda self, x, name: x * len(name)])
+def test_calls_of_any_name_are_not_all_remembered(forward):
+    module, before = type("Named", (nn.Module,), {"forward": forward})(), snapshots()
+    model, twin = ORTModule(module), copy.deepcopy(module)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for i in range(24):
+            torch.testing.assert_close(model(X, f"name {i}"), twin(X, f"name {i}"))
+    assert snapshots() - before <= 16
+    kept = model._ortmodule
+    assert len(kept._known) <= 16 and len(kept._numbers) <= 16
+
+
+def test_a_refusal_for_good_keeps_no_snapshot():
+    class Refused(nn.Module):
+        state = 0
+
+        def forward(self, x):
+            return x * self.state if x.sum() > 0 else x
+
+    before, model = snapshots(), ORTModule(Refused())
+    with pytest.warns(UserWarning, match="eager PyTorch"):
+        for i in range(4):
+            model.module.state = i
+            model(X)
+    assert snapshots() == before and not vars(X)
 
 
 def test_export_of_the_last_call_keeps_no_tensor(tmp_path):

@@ -1,4 +1,4 @@
-"""Nested tensors, which have no sizes: what only holds one is captured, what reads one runs eagerly."""
+"""Nested tensors, which have no sizes: a module may hold one, and what reads one runs eagerly."""
 
 import gc
 
