@@ -27,6 +27,7 @@ from torch.nn.modules import module as torch_module
 
 from . import _native, surroundings
 from .errors import NotCapturable, WarmUp
+from .kinds import GENERATORS
 from .markers import ctc_loss, mark_region, stand_ins
 from .walk import GLOBAL_HOOKS
 
@@ -319,11 +320,17 @@ def _replace_recurrent(stack: contextlib.ExitStack, owner: int) -> None:
         stack.callback(delattr, torch._VF, name)
 
 
+def _methods(module: Any) -> set[str]:
+    """The functions of a module that are methods of its own generator."""
+    held = vars(module).items()
+    return {n for n, f in held if isinstance(getattr(f, "__self__", None), GENERATORS)}
+
+
 # What code names that moves a generator outside of tensor ops; another thread may move one while
 # this one captures.
 _MOVERS = {
-    "Python's random module": {"random", "randint", "uniform", "choice", "shuffle", "sample"},
-    "numpy's global generator": {"random"},
+    "Python's random module": _methods(random),
+    "numpy's global generator": _methods(np.random),
     "torch's generator": {"seed", "default_generator", "manual_seed", "set_rng_state", "fork_rng"},
 }
 

@@ -14,6 +14,7 @@ import enum
 import fractions
 import functools
 import pathlib
+import pickle
 import random
 import re
 import threading
@@ -54,6 +55,8 @@ _OPAQUE = (
     "torch._ops", "torch._C", "torch.jit", "torch.utils.data", "torch.cuda", "multiprocessing.",
     "torch.backends", "torch.torch_version", "torch.fx", "torch.library", "importlib", "_frozen",
 )  # fmt: skip
+# A function of theirs, bound or built in, draws.
+GENERATORS = (random.Random, np.random.RandomState, np.random.Generator)
 MISSING = object()
 LRU = type(functools.lru_cache(lambda: None))
 _IMMUTABLE_TYPE = 1 << 8  # of a class's flags
@@ -310,7 +313,10 @@ _KINDS: dict[type, Kind] = {
     np.random.Generator: _frozen(
         lambda g: g.bit_generator.state, lambda g, s: setattr(g.bit_generator, "state", s)
     ),
-    np.random.RandomState: _frozen(lambda g: repr(g.get_state()), None),
+    np.random.RandomState: _frozen(
+        lambda g: (pickle.dumps(g.get_state(legacy=False)),),
+        lambda g, state: g.set_state(pickle.loads(state[0])),
+    ),
     contextvars.ContextVar: Kind(_of_variable),
 }
 _FAMILIES: list[tuple[type, Kind]] = [

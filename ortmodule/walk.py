@@ -5,7 +5,6 @@ keeps an unfiltered one while forward runs to be learnt from, and puts everythin
 """
 
 import dataclasses
-import random
 import sys
 import types
 from collections.abc import Iterable
@@ -179,7 +178,7 @@ class Walk:
                 self.tensors[id(value)] = path, value
                 self._watch(vars(value), path, self.names)
         elif isinstance(value, types.BuiltinFunctionType):
-            if isinstance(value.__self__, random.Random):  # a method that draws
+            if isinstance(value.__self__, kinds.GENERATORS):  # a method that draws
                 self.reach(value.__self__, f"{path}'s generator", name)
         elif isinstance(value, kinds.LRU):
             self.caches.setdefault(value, (path, value.cache_info().misses))

@@ -4,12 +4,16 @@ import collections
 import contextvars
 import math
 import random
+import random as chance
 import threading
 import types
 import weakref
+from random import gauss as drawn_by_python
 
 import numpy as np
 import torch
+from numpy.random import normal
+from numpy.random import uniform as drawn_by_numpy
 from torch import nn
 
 from .table import Base, Case, case
@@ -222,6 +226,42 @@ def the_global_generator_of_python():
 def the_generator_of_numpy():
     np.random.seed(0)
     return Case(Base(lambda s, x: s.l(x) * np.random.rand()), state=np.random.rand)
+
+
+@case(captured=False)
+def a_function_of_numpys_generator():
+    np.random.seed(0)
+    return Case(Base(lambda s, x: s.l(x) * normal()), state=np.random.rand)
+
+
+@case(captured=False)
+def a_function_of_numpys_generator_by_another_name():
+    np.random.seed(0)
+    return Case(Base(lambda s, x: s.l(x) * drawn_by_numpy()), state=np.random.rand)
+
+
+@case(captured=False)
+def a_function_of_pythons_generator_by_another_name():
+    random.seed(0)
+    return Case(Base(lambda s, x: s.l(x) * drawn_by_python(0, 1)), state=random.random)
+
+
+@case(captured=False)
+def a_generators_module_by_another_name():
+    random.seed(0)
+    return Case(Base(lambda s, x: s.l(x) * chance.gauss(0, 1)), state=random.random)
+
+
+@case(captured=False)
+def a_held_method_of_a_numpy_generator():
+    rng = np.random.default_rng(0)
+    return Case(Base(lambda s, x: s.l(x) * s.draw(), draw=rng.normal), state=rng.random)
+
+
+@case(captured=False)
+def a_numpy_generator_of_the_old_kind():
+    rng = np.random.RandomState(0)
+    return Case(Base(lambda s, x: s.l(x) * s.rng.rand(), rng=rng), state=rng.rand)
 
 
 @case(captured=False)
