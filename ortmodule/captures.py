@@ -79,8 +79,10 @@ class Captures:
         repeat = self._repeat
         if repeat is not None:
             tensors = repeat.call.match(args, kwargs)
-            if tensors is not None and (not GUARDED or self._fits(repeat.kept, tensors)):
-                return self._run(repeat.kept, tensors, repeat.binding, args, kwargs)
+            kept = repeat.kept
+            same = tensors is not None and (not GUARDED or kept.holds(tensors))
+            if same or (tensors is not None and self._fits(kept, tensors)):
+                return self._run(kept, tensors, repeat.binding, args, kwargs)
         try:
             tensors, spec = tree.flatten([args, kwargs], "arguments")
         except tree.UnknownLeaf as error:
@@ -108,9 +110,6 @@ class Captures:
         return self._run(kept, tensors, binding, args, kwargs)
 
     def _fits(self, kept: "Kept", tensors: list) -> bool:
-        """kept.fits, without the lock where nothing changed."""
-        if kept.holds(tensors):
-            return True
         with self._lock:
             return kept.fits(tensors)
 
