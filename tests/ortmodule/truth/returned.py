@@ -178,7 +178,7 @@ def a_dataclass_with_an_attribute_added():
     return Case(Base(lambda s, x: Found(s.l(x))), call=call)
 
 
-@case(captured=True)
+@case(captured=True, partly=True)
 def a_number_of_thirty_values():
     def call(model, x, i):
         return [model(x, k / 30) for k in range(10 * i, 10 * i + 10)]
@@ -186,7 +186,7 @@ def a_number_of_thirty_values():
     return Case(Base(lambda s, x, a: s.l(x) * (a if a > 0.5 else -a)), call=call)
 
 
-@case(captured=True)
+@case(captured=True, partly=True)
 def a_number_in_a_dict_of_thirty_values():
     def call(model, x, i):
         return [model(x, {"a": [k], "on": True}) for k in range(10 * i, 10 * i + 10)]

@@ -16,10 +16,12 @@ CASES: dict[str, "Entry"] = {}
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A case and whether it is captured (some call runs through the engine)."""
+    """A case, whether it is captured (calls run through the engine), and if so, whether some of its
+    calls are reported as eager's all the same."""
 
     factory: Callable[[], "Case"]
     captured: bool
+    partly: bool
 
 
 @dataclasses.dataclass
@@ -48,13 +50,13 @@ class Base(nn.Module):
         return self.body(self, *args, **kwargs)
 
 
-def case(captured: bool):
+def case(captured: bool, partly: bool = False):
     """Adds a factory to the table under its name."""
 
     def add(factory: Callable[[], Case]) -> Callable[[], Case]:
         name = f"{factory.__module__.rpartition('.')[2]}.{factory.__name__}"
         assert name not in CASES, name
-        CASES[name] = Entry(factory, captured)
+        CASES[name] = Entry(factory, captured, partly)
         return factory
 
     return add
