@@ -1,8 +1,9 @@
 """torch's own operator database through translator and engine, values and gradients against eager.
 
-`python tools/opdb.py` runs what the results file lacks and then writes docs/coverage.md, as
-`make long` does. --only a,b: these entries, printed and not kept. --cross n: n samples by ORTModule
-itself, with torch.export, too. --page: the page alone.
+`python tools/opdb.py` runs what the results file lacks of this commit and this torch, and then
+writes docs/coverage.md, as `make long` does. --keep: results of other commits count too. --only
+a,b: these entries, printed and not kept. --cross n: n samples by ORTModule itself, with
+torch.export, too. --page: the page alone.
 """
 
 import argparse
@@ -34,12 +35,14 @@ from verdict import (  # noqa: E402
     widened,
 )
 
-from ortmodule import ORTModule, _native  # noqa: E402
+from ortmodule import ORTModule  # noqa: E402
 from ortmodule.errors import NotCapturable  # noqa: E402
 
 RESULTS = ROOT / "build" / "opdb.jsonl"
 OURS = "its translation failed"  # a defect of ours, not a refusal
+EQUAL = ("equal", "fallback")  # what cross_one says of an answer that is eager's
 SECONDS = 60  # a sample that takes longer has failed
+STARTS = 3  # of a worker that gets no sample further
 # Their values are whatever the memory held.
 UNINITIALISED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty"}
 UNINITIALISED |= {"new_empty_strided"}
@@ -63,13 +66,22 @@ def name_of(op) -> str:
 
 def function_of(op, sample) -> tuple:
     """A function of tensors, returning tensors, and its arguments."""
+    plain, tensors = plain_function_of(op, sample)
+
+    def function(*given):
+        # Some entries seed torch's generator, which a trace does not show and a capture refuses.
+        with mock.patch.object(torch, "manual_seed", lambda seed: None):
+            return plain(*given)
+
+    return function, tensors
+
+
+def plain_function_of(op, sample) -> tuple:
     tensors, tree = leaves_of((sample.input, sample.args, sample.kwargs))
 
     def function(*given):
         first, args, kwargs = filled(tree, given)
-        # Some entries seed torch's generator, which a trace does not show and a capture refuses.
-        with mock.patch.object(torch, "manual_seed", lambda seed: None):
-            result = sample.output_process_fn_grad(op(first, *args, **kwargs))
+        result = sample.output_process_fn_grad(op(first, *args, **kwargs))
         return [x for x in tree_leaves(result) if isinstance(x, torch.Tensor)]
 
     return function, tensors
@@ -92,8 +104,6 @@ def judge(op, sample) -> dict:
         return {"status": "wrong" if failed else "refused", "why": error.reason, "op": error.op}
     except Wrong as error:
         return {"status": "wrong", "why": str(error)}
-    except _native.torch_bridge().Error as error:  # a call that then runs in eager
-        return {"status": "refused", "why": f"the engine: {_first(error)}"}
     operators = made.operators()
     return {"status": "aten" if operators else "native", "aten": operators}
 
@@ -146,10 +156,11 @@ def timed(op, sample) -> dict:
 
 def work(path: Path, part: int, parts: int, done: set) -> None:
     """Runs every sample of this part that is not done. A started line is there for crashes."""
+    made = made_by()
     with path.open("a") as file:
 
         def note(**fields):
-            print(json.dumps(fields), file=file, flush=True)
+            print(json.dumps({**fields, **made}), file=file, flush=True)
 
         for at, op in enumerate(entries()):
             if at % parts != part:
@@ -162,55 +173,82 @@ def work(path: Path, part: int, parts: int, done: set) -> None:
             torch._dynamo.reset()
 
 
-def read(path: Path) -> dict:
+def made_by() -> dict:
+    """What results are of: others are not resumed."""
+    return {"commit": coverage_page.commit(), "torch": torch.__version__}
+
+
+def read(path: Path, keep: bool = False) -> dict:
     """(entry, sample) -> its latest line; what has started and not ended has crashed."""
-    found = {}
+    found, made = {}, made_by()
     for line in path.read_text().splitlines() if path.exists() else []:
-        fields = json.loads(line)
+        try:
+            fields = json.loads(line)
+        except json.JSONDecodeError:  # its writer was killed; the next one wrote on
+            continue
+        if not keep and any(fields.get(name) != value for name, value in made.items()):
+            continue
         if fields["status"] == "started":
             fields.update(status="wrong", why="the process died")
         found[fields["entry"], fields["sample"]] = fields
     return found
 
 
-def sweep(path: Path, workers: int) -> None:
+def sweep(path: Path, workers: int, keep: bool) -> None:
     """Workers in processes of their own, each begun anew until it has ended by itself."""
     path.parent.mkdir(exist_ok=True)
+    if path.exists() and not path.read_bytes().endswith(b"\n"):
+        with path.open("a") as file:  # what was cut stays a line of its own
+            file.write("\n")
+    command = [sys.executable, __file__, "--results", str(path), *["--keep"] * keep]
     waiting = dict.fromkeys(range(workers))
+    starts, known = 0, -1
     while waiting:
         for i, process in list(waiting.items()):
             if process is None or process.poll() not in (None, 0):
-                command = [sys.executable, __file__, "--part", f"{i}/{workers}", "--results", path]
-                waiting[i] = subprocess.Popen([str(c) for c in command])
+                before, known = known, len(read(path, keep))
+                starts = 1 if known > before else starts + 1
+                if starts > STARTS * workers:
+                    stop(f"workers ended {starts} times and got no sample further", waiting)
+                waiting[i] = subprocess.Popen([*command, "--part", f"{i}/{workers}"])
             elif process.poll() == 0:
                 del waiting[i]
         time.sleep(1)
 
 
-def cross(count: int) -> None:
-    """Samples that are captured, evenly spread, by ORTModule itself; ends in an error for a wrong
-    one."""
-    good = [key for key, found in read(RESULTS).items() if found["status"] in ("native", "aten")]
-    chosen = set(good[:: max(1, len(good) // count)][:count])
-    wrong, fallen = [], 0
-    for op in entries():
-        if not any(entry == name_of(op) for entry, _ in chosen):
-            continue
-        for k, sample in enumerate(samples(op)):
-            if (name_of(op), k) in chosen:
-                found = cross_one(op, sample)
-                fallen += found == "fallback"
-                if found not in ("equal", "fallback"):
-                    wrong.append(f"{name_of(op)} {k}: {found}")
-    print(f"{len(chosen)} samples by ORTModule: {fallen} fell back, {len(wrong)} differ")
+def stop(why: str, workers: dict) -> None:
+    for process in filter(None, workers.values()):
+        process.kill()
+    raise SystemExit(why)
+
+
+def cross(count: int, results: dict) -> None:
+    """Samples by ORTModule itself, evenly spread over those that are captured and always have the
+    same values; ends in an error for a wrong one."""
+    good = {key for key, found in results.items() if found["status"] in ("native", "aten")}
+    able = [key for key, *of in samples_of(good) if not is_random(*function_of(*of))]
+    count = min(count, len(able))
+    chosen = {able[i * len(able) // count] for i in range(count)}
+    found = {key: cross_one(*plain_function_of(*of)) for key, *of in samples_of(chosen)}
+    fallen = sum(answer == "fallback" for answer in found.values())
+    wrong = [f"{key}: {answer}" for key, answer in found.items() if answer not in EQUAL]
+    print(f"{len(found)} samples by ORTModule: {fallen} fell back, {len(wrong)} differ")
     if wrong:
         raise SystemExit("\n".join(wrong))
 
 
-def cross_one(op, sample) -> str:
-    function, tensors = function_of(op, sample)
-    if op.name in UNINITIALISED or is_random(function, tensors):
-        return "equal"
+def samples_of(keys: set):
+    """(key, entry, sample) of each of these that has values to compare."""
+    names = {entry for entry, _ in keys}
+    for op in entries():
+        if op.name in UNINITIALISED or name_of(op) not in names:
+            continue
+        for k, sample in enumerate(samples(op)):
+            if (name_of(op), k) in keys:
+                yield (name_of(op), k), op, sample
+
+
+def cross_one(function, tensors) -> str:
     module = torch.nn.Module()
     module.forward = lambda *xs: tuple(function(*xs))
     ours = ORTModule(module)
@@ -239,6 +277,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--cross", type=int)
     parser.add_argument("--page", action="store_true")
+    parser.add_argument("--keep", action="store_true")
     parser.add_argument("--results", type=Path, default=RESULTS)
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -246,12 +285,12 @@ def main() -> None:
         return only(given.only, given.sample)
     if given.part:
         part, parts = map(int, given.part.split("/"))
-        return work(given.results, part, parts, set(read(given.results)))
+        return work(given.results, part, parts, set(read(given.results, given.keep)))
     if given.cross:
-        return cross(given.cross)
+        return cross(given.cross, read(given.results, given.keep))
     if not given.page:
-        sweep(given.results, given.workers)
-    return coverage_page.write(read(given.results), [name_of(op) for op in entries()])
+        sweep(given.results, given.workers, given.keep)
+    return coverage_page.write(read(given.results, given.keep), [name_of(op) for op in entries()])
 
 
 if __name__ == "__main__":
