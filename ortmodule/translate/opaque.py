@@ -87,6 +87,9 @@ def emit_opaque(t: Any, args: list, kwargs: dict, reason: str) -> Any:
     attrs: dict[str, Any] = {}
     val = t.node.meta.get("val")  # None: it only checks, and may raise
     outs = list(val) if isinstance(val, (list, tuple)) else [val] * (val is not None)
+    for out in filter(_is_tensor, outs):
+        if out.layout != torch.strided:
+            t.refuse(f"it gives a tensor of layout {out.layout}")
     t.flows, without = _flows(t, outs)
     values = enumerate(_value_leaves((args, kwargs)))
     stopped = (t.stop(value) if k in without else value for k, value in values)
