@@ -91,13 +91,6 @@ bool atom_less(const Atom* a, const Atom* b) {
   return x != y ? x < y : std::less<>()(a, b);
 }
 
-int64_t floor_quotient(int64_t a, int64_t b) {
-  check(b != 0, "division of size {} by zero", a);
-  check(!(b == -1 && a == INT64_MIN), "size overflows");
-  const int64_t q = a / b;
-  return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
-}
-
 int64_t evaluate_atom(const Atom& atom, const Symbols& symbols) {
   if (atom.kind == Atom::Kind::symbol) {
     const auto found = symbols.find(atom.name);
@@ -109,7 +102,7 @@ int64_t evaluate_atom(const Atom& atom, const Symbols& symbols) {
     case Atom::Kind::floor_div:
       return floor_quotient(a, b);
     case Atom::Kind::mod:
-      return a - floor_quotient(a, b) * b;
+      return floor_remainder(a, b);
     case Atom::Kind::min:
       return std::min(a, b);
     case Atom::Kind::broadcast:
@@ -228,6 +221,19 @@ int64_t checked_mul(int64_t a, int64_t b) {
   int64_t result = 0;
   check(!__builtin_mul_overflow(a, b, &result), "size {} * {} overflows", a, b);
   return result;
+}
+
+int64_t floor_quotient(int64_t a, int64_t b) {
+  check(b != 0, "division of size {} by zero", a);
+  check(!(b == -1 && a == INT64_MIN), "size {} // {} overflows", a, b);
+  return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+int64_t floor_remainder(int64_t a, int64_t b) {
+  check(b != 0, "division of size {} by zero", a);
+  if (b == -1) return 0;  // the processor divides, and traps where the quotient overflows
+  const int64_t rest = a % b;
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
 int64_t element_count(const Sizes& sizes) {
@@ -376,7 +382,8 @@ std::optional<Dim> divide_exactly(const Dim& a, const Dim& b) {
   const auto& [divisor, scale] = *b.terms_.begin();
   Dim result;
   for (const auto& [atoms, coefficient] : a.terms_) {
-    if (coefficient % scale != 0) return std::nullopt;
+    if (floor_remainder(coefficient, scale) != 0) return std::nullopt;
+    if (scale == -1 && coefficient == INT64_MIN) return std::nullopt;  // its quotient overflows
     Dim::Product rest = atoms;
     for (const Atom* atom : divisor) {
       const auto found = std::find(rest.begin(), rest.end(), atom);
@@ -398,7 +405,7 @@ Dim floor_div(const Dim& a, const Dim& b) {
 
 Dim mod(const Dim& a, const Dim& b) {
   const auto x = a.value(), y = b.value();
-  if (x && y) return *x - floor_quotient(*x, *y) * *y;
+  if (x && y) return floor_remainder(*x, *y);
   if (divide_exactly(a, b)) return 0;
   return from_atom(make_atom(Atom::Kind::mod, "", a, b));
 }

@@ -75,6 +75,8 @@ std::ostream& operator<<(std::ostream& out, const Dim& dim);
 // Checked arithmetic for concrete sizes: hostile files may name sizes that overflow.
 int64_t checked_add(int64_t a, int64_t b);
 int64_t checked_mul(int64_t a, int64_t b);
+int64_t floor_quotient(int64_t a, int64_t b);
+int64_t floor_remainder(int64_t a, int64_t b);  // of the sign of b
 int64_t element_count(const Sizes& sizes);
 // Whether offsets into a tensor of this shape can be computed: also where an axis is empty, and so
 // the others may be of any size.

@@ -44,8 +44,7 @@ Range range_of(const Atom& atom) {
       const int64_t divisor = std::max<int64_t>(*b.low, 1);  // zero is an error when evaluated
       Range range;
       if (a.low && *a.low >= 0) range.low = b.high && *b.high > 0 ? *a.low / *b.high : 0;
-      if (a.low && *a.low < 0 && *a.low > INT64_MIN / 2)
-        range.low = (*a.low - (divisor - 1)) / divisor;
+      if (a.low && *a.low < 0) range.low = floor_quotient(*a.low, divisor);
       if (a.high && *a.high >= 0) range.high = *a.high / divisor;
       return range;
     }

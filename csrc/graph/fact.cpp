@@ -54,7 +54,7 @@ bool Fact::holds(int64_t a_size, int64_t b_size) const {
     case Relation::at_least:
       return a_size >= b_size;
     case Relation::divisible:
-      return b_size != 0 && a_size % b_size == 0;
+      return b_size != 0 && floor_remainder(a_size, b_size) == 0;
     case Relation::stretches:
       return a_size == b_size || a_size == 1;
     case Relation::broadcasts:

@@ -70,6 +70,51 @@ TEST(Dim, FloorDivisionAndModulo) {
   EXPECT_EQ(divide_exactly(s0 + s1, s0 + s1), Dim(1));
 }
 
+constexpr int64_t kCorners[] = {INT64_MIN, INT64_MIN + 1, -3, -2, -1, 0, 1, 2, 3, 5, INT64_MAX};
+
+TEST(CheckedArithmetic, QuotientAndRemainderOfAnyNumbers) {
+  for (const int64_t a : kCorners)
+    for (const int64_t b : kCorners) {
+      if (b == 0) {
+        EXPECT_THROW(floor_quotient(a, b), Error);
+        EXPECT_THROW(floor_remainder(a, b), Error);
+        continue;
+      }
+      const auto wide = static_cast<__int128>(a);
+      const __int128 rest = ((wide % b) + b) % b;
+      EXPECT_EQ(floor_remainder(a, b), static_cast<int64_t>(rest)) << a << " " << b;
+      if (a == INT64_MIN && b == -1)
+        EXPECT_THROW(floor_quotient(a, b), Error);
+      else
+        EXPECT_EQ(floor_quotient(a, b), static_cast<int64_t>((wide - rest) / b)) << a << " " << b;
+    }
+}
+
+// What can be said before the sizes are known agrees with what is found when they are.
+TEST(Dim, DivisionByAnyNumberAgreesWithItsEvaluation) {
+  for (const int64_t a : kCorners)
+    for (const int64_t b : kCorners) {
+      if (b == 0) continue;
+      const Symbols one = {{"s0", 1}, {"b", b}};
+      EXPECT_EQ(mod(s0 * a, b).evaluate(one), floor_remainder(a, b)) << a << " " << b;
+      EXPECT_EQ(mod(s0 * a, Dim::symbol("b")).evaluate(one), floor_remainder(a, b));
+      if (a == INT64_MIN && b == -1)
+        EXPECT_THROW(floor_div(s0 * a, b).evaluate(one), Error);
+      else
+        EXPECT_EQ(floor_div(s0 * a, b).evaluate(one), floor_quotient(a, b)) << a << " " << b;
+      const Dim quotient = floor_div(s0 + a, max(s1, 1) * std::max<int64_t>(b, 1));
+      EXPECT_LE(lower_bound(quotient).value_or(INT64_MIN),
+                floor_quotient(a, std::max<int64_t>(b, 1)));
+    }
+}
+
+TEST(Dim, TheSmallestNumberHasNoOpposite) {
+  EXPECT_FALSE(divide_exactly(s0 * INT64_MIN, -1).has_value());
+  EXPECT_EQ(divide_exactly(s0 * INT64_MAX, -1), s0 * -INT64_MAX);
+  EXPECT_EQ(divide_exactly(s0 * INT64_MIN, INT64_MIN), s0);
+  EXPECT_EQ(Dim::parse("(-9223372036854775807-1) % 3").value(), 1);
+}
+
 TEST(Dim, EvaluationAgreesWithTheAlgebra) {
   const Dim dim = floor_div(s0 * 3 + 1, s1) + mod(s0, s1) * max(s0, s1) - min(s0, s1);
   for (int64_t a = -3; a < 9; ++a)
