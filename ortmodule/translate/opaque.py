@@ -187,7 +187,7 @@ def _flows(t: Any, outs: list) -> tuple[list[bool] | None, set[int]]:
                     raise NotImplementedError("its derivative is not implemented")
             without = _without_gradient(given, ends) if ends else set()
     except Exception as error:
-        if "is not implemented" in str(error):
+        if "is not implemented" in str(error) or "Autograd not support" in str(error):
             t.refuse(f"torch has no gradient for it: {error}")
         return None, set()  # it takes real tensors to tell
     return [tensor.requires_grad for tensor in found], without
