@@ -418,6 +418,16 @@ class Binder {
   std::vector<int> output_ready_;  // the step that completes each output
 };
 
+// A quotient by a fed 0, or what overflows, is no size at all.
+Verdict match_dim(const Dim& dim, int64_t size, const Symbols& symbols) {
+  try {
+    const int64_t expected = dim.evaluate(symbols);
+    return require(expected == size, "is {}", expected);
+  } catch (const Error& error) {
+    return Verdict::no(format("is none: {}", error.what()));
+  }
+}
+
 }  // namespace
 
 Layout lay_out(std::unique_ptr<Graph> graph, size_t forward_outputs,
@@ -453,9 +463,10 @@ Verdict match_symbols(const Graph& graph, std::span<const Sizes> input_sizes, si
         const Dim& dim = (*type.dims)[d];
         if (const auto symbol = dim.symbol_name(); symbol && pass == 0)
           symbols.emplace(*symbol, input_sizes[i][d]);
-        if (pass == 1 && dim.evaluate(symbols) != input_sizes[i][d])
-          return Verdict::no(format("input '{}' has shape {}, expected {} (axis {} is {})", name,
-                                    input_sizes[i], *type.dims, d, dim.evaluate(symbols)));
+        if (pass == 0) continue;
+        if (const Verdict fits = match_dim(dim, input_sizes[i][d], symbols); !fits)
+          return Verdict::no(format("input '{}' has shape {}, expected {} (axis {} {})", name,
+                                    input_sizes[i], *type.dims, d, fits.reason));
       }
     }
   return Verdict::yes();

@@ -74,15 +74,21 @@ std::vector<size_t> InferenceSession::order_names(const std::vector<std::string>
 Program& InferenceSession::program_for(const std::vector<Sizes>& sizes) {
   Symbols symbols;
   const bool as_named = match_symbols(*graph_, sizes, sizes.size(), symbols).ok;
+  Program* free = as_named ? nullptr : free_program();
   std::lock_guard lock(mutex_);
-  latest_ = &program_;
-  if (as_named) return program_;
-  if (!free_program_)
+  latest_ = free ? free : &program_;
+  return *latest_;
+}
+
+Program* InferenceSession::free_program() {
+  std::lock_guard lock(free_mutex_);
+  if (!freed_) {
     if (const auto free = with_free_sizes(*graph_))
       free_program_ =
           std::make_unique<Program>(*free, options_, std::vector<size_t>{}, std::vector<size_t>{});
-  if (free_program_) latest_ = free_program_.get();
-  return *latest_;
+    freed_ = true;
+  }
+  return free_program_.get();
 }
 
 void InferenceSession::check_limits(const Program& program, const Plan& plan,

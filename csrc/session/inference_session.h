@@ -40,6 +40,7 @@ class InferenceSession {
   // The program for feeds of these sizes: one with sizes of its own where they contradict the names
   // that the file gives them.
   Program& program_for(const std::vector<Sizes>& sizes);
+  Program* free_program();  // compiled when first asked for; null where the names are law
   void check_limits(const Program& program, const Plan& plan,
                     const std::vector<Sizes>& sizes) const;
 
@@ -48,8 +49,10 @@ class InferenceSession {
   CompileOptions options_;
   SessionLimits limits_;
   Program program_;
-  std::mutex mutex_;
+  std::mutex free_mutex_;  // apart from mutex_: feeds that are as named do not wait for a compile
+  bool freed_ = false;     // whether free_program_ is what it will be
   std::unique_ptr<Program> free_program_;
+  std::mutex mutex_;
   Program* latest_ = &program_;
 };
 

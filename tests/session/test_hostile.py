@@ -372,6 +372,8 @@ WORST = {
     "exploding size": deep_size("*".join(f"(a{i}+b{i}+1)" for i in range(60))),
     "divided by zero": deep_size("n // 0"),
     "smallest by -1": deep_size("(0 - 9223372036854775807 - 1) // (0 - 1)"),
+    "smallest times a letter by -1": deep_size("s*(-9223372036854775807-1)//-1"),
+    "smallest times a letter, rest of -1": deep_size("s*(-9223372036854775807-1)%-1"),
     "petabytes": filled(1 << 48),
     "filled overflow": filled(1 << 40, 1 << 40),
     "negative fill": filled(-5),
@@ -389,6 +391,25 @@ def test_worst(kind, tmp_path):
     assert child.returncode == 0, child.stderr[-2000:]
     assert child.stdout.startswith("refused:")
     assert child.stdout.count("\n") == 1
+
+
+@pytest.mark.parametrize("op", ["Div", "Mod", "Range"])
+def test_sizes_at_the_end_of_int64(op, tmp_path):
+    """What is computed from a shape: the smallest number times a size, then by -1."""
+    nodes = [node("Shape", "x", "s"), node("Mul", "s smallest", "m")]
+    if op == "Range":
+        nodes += [node("Squeeze", "m", "limit"), node("Range", "zero limit minus", "y")]
+    else:
+        nodes += [node(op, "m minus", "sizes"), node("ConstantOfShape", "sizes", "y")]
+    weights = {"smallest": ints(-(2**63)), "zero": np.int64(0), "minus": np.int64(-1)}
+    made = model(nodes, [port("x", ["n"])], [port("y", None)], weights)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(made.SerializeToString())
+    text = CHILD.replace("{}", "{'x': np.ones(1, np.float32)}")
+    command = [sys.executable, "-c", "import numpy as np" + text, str(path)]
+    child = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert child.returncode == 0, child.stderr[-2000:]
+    assert child.stdout.startswith("refused:") and child.stdout.count("\n") == 1
 
 
 def chain(length):

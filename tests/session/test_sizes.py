@@ -98,6 +98,17 @@ def test_a_bias_of_gemm_that_does_not_fit():
     refused(made, feed, "c 4 .* does not broadcast to 1|shapes")
 
 
+@pytest.mark.parametrize("third", ["n//m", "n%m", "n*9223372036854775807"])
+def test_names_without_a_value(third):
+    """What a file calls an axis is a hint, also where the name divides by a fed 0 or overflows."""
+    ports = [port("x", ["n", "m"]), port("y", [third])]
+    made = model([node("Relu", "y", "z")], ports, [port("z", None)])
+    session = InferenceSession(made.SerializeToString())
+    for shape in [(2, 0), (2, 0), (5, 2)]:
+        feed = {"x": normal(*shape), "y": normal(3)}
+        np.testing.assert_equal(session.run(None, feed)[0], theirs(made, feed)[0])
+
+
 def slice_model(start, end, step=1, shape=("n",)):
     weights = {"start": ints(start), "end": ints(end), "axis": ints(0), "step": ints(step)}
     nodes = [node("Slice", "x start end axis step", "y")]
