@@ -1,7 +1,7 @@
 """What must hold for a whole capture, and what is patched while one runs.
 
-Called by trace.py and rehearse.py. export would be silently wrong on everything that is refused here; nothing is
-patched outside a capture, and other threads see the originals during one.
+Called by trace.py and rehearse.py. export would be silently wrong on everything that is refused
+here; nothing is patched outside a capture, and other threads see the originals during one.
 """
 
 import contextlib

@@ -75,7 +75,9 @@ def cum_sum(x, axis, exclusive=0, reverse=0):
 
 
 def top_k(x, k, axis=-1, largest=1, sorted=1):
-    return torch.topk(x, int(k), axis, bool(largest))
+    """Of equal elements the first comes first, which torch.topk does not promise."""
+    found = torch.sort(x, dim=axis, descending=bool(largest), stable=True)
+    return tuple(part.narrow(axis, 0, int(k)) for part in found)
 
 
 REPEATED = np.array([[1.0, 3.0, 3.0, 0.0], [2.0, 2.0, 2.0, 2.0]])

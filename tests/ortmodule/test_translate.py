@@ -241,8 +241,8 @@ OPS = {
                             + torch.arange(6) + x.new_ones(6) + torch.eye(6)[0]
                             + torch.linspace(0, 1, 6) + torch.arange(0, 3, 0.5)), X),
     "arange_of_size": (lambda x: torch.arange(x.shape[0]) + torch.arange(1, x.shape[0] + 1), X),
-    "meshgrid": (lambda a, b: (*torch.meshgrid(a, b, indexing="ij"),
-                               *torch.meshgrid(a, b, indexing="xy")), A[:, 0], B[0]),
+    "meshgrid": (lambda a, b: [g * 2 for way in ("ij", "xy")
+                               for g in torch.meshgrid(a, b, indexing=way)], A[:, 0], B[0]),
     "scale_by_size": (lambda x: x / x.shape[-1] ** 0.5 + x.shape[0] * x.shape[1], X),
     "attention": (lambda x, y: F.scaled_dot_product_attention(x, y, y, is_causal=True), X[None],
                   Y[None]),
