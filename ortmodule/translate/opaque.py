@@ -90,6 +90,10 @@ def emit_opaque(t: Any, args: list, kwargs: dict, reason: str) -> Any:
     for out in filter(_is_tensor, outs):
         if out.layout != torch.strided:
             t.refuse(f"it gives a tensor of layout {out.layout}")
+    names = [argument.name for argument in target._schema.arguments]
+    for name, value in [*zip(names, args, strict=False), *kwargs.items()]:
+        if value is True and name.startswith("sparse"):
+            t.refuse(f"{t.target} asks for sparse gradients")
     t.flows, without = _flows(t, outs)
     values = enumerate(_value_leaves((args, kwargs)))
     stopped = (t.stop(value) if k in without else value for k, value in values)
@@ -150,8 +154,6 @@ def _encode(t: Any, argument: Any, value: Any, inputs: list) -> Any:
             return len(value)
         items = [_number(t, item) for item in value]
         return [str(i) for i in items] if any(isinstance(i, str) for i in items) else items
-    if value is True and argument.name.startswith("sparse"):
-        t.refuse(f"{t.target} asks for sparse gradients")
     if isinstance(value, bool) and "number" in listed:
         return str(value)
     if isinstance(value, (torch.dtype, torch.memory_format, torch.layout)):
