@@ -34,10 +34,15 @@ HWY_INLINE V power_of_two(D d, DI di, hn::Vec<DI> n) {
   return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(n, hn::Set(di, 127))));
 }
 
-// exp for arguments that are known to be at most about 88 (softmax: at most 0); NaN gives NaN.
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V vec_exp(D d, V x) {
-  const hn::RebindToSigned<D> di;
+// exp(x) = 2^half 2^rest (1 + near). In two powers, so that both infinity and denormals come out.
+template <class V, class I>
+struct ExpParts {
+  V near;
+  I half, rest;
+};
+
+template <class D, class DI = hn::RebindToSigned<D>, class V = hn::Vec<D>>
+HWY_INLINE ExpParts<V, hn::Vec<DI>> exp_parts(D d, V x) {
   const V clamped = hn::Max(hn::Min(x, hn::Set(d, 89.0f)), hn::Set(d, -104.0f));
   const V n = hn::Round(hn::Mul(clamped, hn::Set(d, 1.44269504088896341f)));
   V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), clamped);
@@ -45,13 +50,18 @@ HWY_INLINE V vec_exp(D d, V x) {
   const V p = horner(d, r,
                      {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f,
                       1.6666665459e-1f, 5.0000001201e-1f});
-  const V y = hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), hn::Set(d, 1.0f));
-  // In two factors, so that both infinity and denormals come out.
-  const auto whole = hn::ConvertTo(di, n);
+  const auto whole = hn::ConvertTo(DI(), n);
   const auto half = hn::ShiftRight<1>(whole);
-  const V scaled =
-      hn::Mul(hn::Mul(y, power_of_two(d, di, half)), power_of_two(d, di, hn::Sub(whole, half)));
-  return hn::IfThenElse(hn::IsNaN(x), x, scaled);
+  return {hn::MulAdd(p, hn::Mul(r, r), r), half, hn::Sub(whole, half)};
+}
+
+// exp for arguments that are known to be at most about 88 (softmax: at most 0); NaN gives NaN.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vec_exp(D d, V x) {
+  const hn::RebindToSigned<D> di;
+  const auto [near, half, rest] = exp_parts(d, x);
+  const V y = hn::Mul(hn::Add(near, hn::Set(d, 1.0f)), power_of_two(d, di, half));
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::Mul(y, power_of_two(d, di, rest)));
 }
 
 // x as 2^e (1 + m) with 1 + m in [sqrt(1/2), sqrt(2)): e, and log(1 + m) as m + rest.
@@ -118,20 +128,11 @@ HWY_INLINE V vec_log1p(D d, V x) {
   return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, y);
 }
 
-// exp(x) - 1 as 2^n (expm1(r) + 1) - 1, in two factors as in vec_exp.
+// exp(x) - 1 from exp's parts.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vec_expm1(D d, V x) {
   const hn::RebindToSigned<D> di;
-  const V clamped = hn::Max(hn::Min(x, hn::Set(d, 89.0f)), hn::Set(d, -104.0f));
-  const V n = hn::Round(hn::Mul(clamped, hn::Set(d, 1.44269504088896341f)));
-  V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), clamped);
-  r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
-  const V p = horner(d, r,
-                     {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f,
-                      1.6666665459e-1f, 5.0000001201e-1f});
-  const V near = hn::MulAdd(p, hn::Mul(r, r), r);
-  const auto whole = hn::ConvertTo(di, n);
-  const auto half = hn::ShiftRight<1>(whole), rest = hn::Sub(whole, half);
+  const auto [near, half, rest] = exp_parts(d, x);
   const V a = power_of_two(d, di, half), b = power_of_two(d, di, rest);
   const V less = hn::Sub(a, power_of_two(d, di, hn::Neg(rest)));  // (2^n - 1) / b
   const V y = hn::Mul(hn::MulAdd(near, a, less), b);

@@ -3,6 +3,8 @@
 Each case acts on a module alike in eager and under ORTModule and returns what it saw.
 """
 
+import contextlib
+
 import pytest
 import torch
 from pairs import Pair, close
@@ -203,51 +205,49 @@ def one_then_the_other_freed(m, s):
     summed(b).backward()
 
 
-def changed(tensors, by):
+def added(tensors, by):
     with torch.no_grad():
         for tensor in tensors:
             tensor.add_(by)
+
+
+@contextlib.contextmanager
+def changed(*tensors):
+    """Within, these have other values."""
+    added(tensors, 0.1)
+    try:
+        yield
+    finally:
+        added(tensors, -0.1)
 
 
 def step_between(m, s):
     """Of the first layer, whose weight eager's backward does not read."""
     a, b = m(X)
     summed(a).backward(retain_graph=True)
-    changed([s.l.weight, s.l.bias, s.j.bias, s.k.bias], 0.1)
-    try:
+    with changed(s.l.weight, s.l.bias, s.j.bias, s.k.bias):
         summed(b).backward()
-    finally:
-        changed([s.l.weight, s.l.bias, s.j.bias, s.k.bias], -0.1)
 
 
 def step_between_of_what_is_saved(m, s):
     a, b = m(X)
     summed(a).backward(retain_graph=True)
-    changed([s.j.weight, s.k.weight], 0.1)
-    try:
+    with changed(s.j.weight, s.k.weight):
         summed(b).backward()
-    finally:
-        changed([s.j.weight, s.k.weight], -0.1)
 
 
 def step_before_another_backward(m, s):
     a, b = m(X)
-    changed([s.l.weight, s.l.bias, s.j.bias, s.k.bias], 0.1)
-    try:
+    with changed(s.l.weight, s.l.bias, s.j.bias, s.k.bias):
         summed(b).backward()
-    finally:
-        changed([s.l.weight, s.l.bias, s.j.bias, s.k.bias], -0.1)
 
 
 def retained_then_hooked(m, s):
     y, h = m(X)
     summed(y).backward(retain_graph=True)
-    changed([s.l.bias], 0.1)
-    h.register_hook(lambda g: g * 5)
-    try:
+    with changed(s.l.bias):
+        h.register_hook(lambda g: g * 5)
         summed(y).backward()
-    finally:
-        changed([s.l.bias], -0.1)
 
 
 def twice(m, s):
