@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode, resolve_name
 
 from . import observe
+from .markers import stands_for
 
 # Asked of a tensor; what forward makes of the answer shows in later calls.
 _ASKED = ("__get__", "__repr__", "__str__", "__format__", "__len__", "__bool__", "size", "dim")
@@ -32,7 +33,7 @@ class Calls(TorchFunctionMode):
         kwargs = kwargs or {}
         if getattr(function, "__name__", "") not in _ASKED:
             numbers = tuple(_numbers((args, tuple(kwargs.items()))))
-            self.made.append((function, numbers, *_caller()))
+            self.made.append((stands_for(function), numbers, *_caller()))
         for tensor in _tensors((args, tuple(kwargs.values()))):
             if not isinstance(tensor, FakeTensor):
                 self.real[id(tensor)] = tensor

@@ -28,7 +28,7 @@ from torch.nn.modules import module as torch_module
 from . import _native, surroundings
 from .errors import NotCapturable, WarmUp
 from .kinds import GENERATORS
-from .markers import ctc_loss, mark_region, stand_ins
+from .markers import attention, ctc_loss, mark_region, stand_ins
 from .walk import GLOBAL_HOOKS
 
 _LOCK = threading.RLock()
@@ -179,6 +179,8 @@ def capturing() -> Iterator[set[str]]:
         inference = torch.is_inference_mode_enabled()
         replace(torch, "is_inference_mode_enabled", _asked_by_user(lambda: inference))
         replace(torch, "ctc_loss", lambda _: ctc_loss)
+        for home in (torch.nn.functional, torch._C._nn):
+            replace(home, "scaled_dot_product_attention", attention)
         _guard_grad_fn(stack, owner)
         _silence_export(stack, owner)
         _replace_apply(stack, owner)
@@ -261,12 +263,16 @@ def _guard_grad_fn(stack: contextlib.ExitStack, owner: int) -> None:
     stack.callback(delattr, torch.Tensor, "grad_fn")
 
 
+# The classes that torch makes for the gradients of our own ops (markers.py).
+_STAND_IN = "GeneratedBackwardFor_ortmodule_"
+
+
 def _replace_apply(stack: contextlib.ExitStack, owner: int) -> None:
     """Function.apply is a classmethod that subclasses inherit; checkpoint's own is a plain call."""
     original = inspect.getattr_static(torch.autograd.Function, "apply")
 
     def apply(cls, *args, **kwargs):
-        if threading.get_ident() != owner:
+        if threading.get_ident() != owner or cls.__qualname__.startswith(_STAND_IN):
             return original.__get__(None, cls)(*args, **kwargs)
         if cls is torch_checkpoint.CheckpointFunction and args:
             return PlainCheckpoint.apply(*args, **kwargs)
@@ -282,8 +288,9 @@ def _replace_apply(stack: contextlib.ExitStack, owner: int) -> None:
     helper = torch_function._is_setup_context_defined
 
     def detect(setup_context):
-        if threading.get_ident() == owner:
-            apply(sys._getframe(1).f_locals["cls"])
+        cls = sys._getframe(1).f_locals["cls"]
+        if threading.get_ident() == owner and not cls.__qualname__.startswith(_STAND_IN):
+            apply(cls)
         return helper(setup_context)
 
     torch_function._is_setup_context_defined = detect

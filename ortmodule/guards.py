@@ -20,6 +20,14 @@ from .observe import OWN, Names, kind_of_file
 from .walk import Walk, Watched, difference
 
 
+class PlainWrite(NamedTuple):
+    """A scalar that forward set in a dict; MISSING: taken out of it."""
+
+    watched: Watched
+    key: Any
+    value: Any
+
+
 class Effects(Walk):
     """State before forward ran: what it wrote can be told, and everything be put back.
 
@@ -28,22 +36,25 @@ class Effects(Walk):
 
     def __init__(self, module: nn.Module, own_tensors: bool = True):
         super().__init__(elsewhere=frozenset(module.modules() if own_tensors else ()))
+        self._accepted: list[PlainWrite] = []  # what they replaced
         self.add_module(module)
 
     def writes(self) -> list[str]:
         """The first difference of each object that differs, registered buffers aside."""
         found = (difference(w) for w in self.watched if w.registry != "_buffers")
-        missed = (
+        return [*filter(None, found), *self._missed()]
+
+    def _missed(self) -> list[str]:
+        return [
             f"the cache of {path} was missed"
             for cache, (path, misses) in self.caches.items()
             if cache.cache_info().misses != misses and _is_own(cache)
-        )
-        return [*filter(None, found), *missed]
+        ]
 
-    def plain_writes(self) -> list[tuple[dict, Any, Any]] | None:
-        """The differences as (dict, key, new scalar), or None when one is anything else."""
+    def plain_writes(self) -> list[PlainWrite] | None:
+        """The differences as scalars set in dicts, or None when one is anything else."""
         found = []
-        if any(write.endswith("was missed") for write in self.writes()):
+        if self._missed():
             return None
         for w in self.watched:
             if w.registry == "_buffers" or not difference(w):
@@ -57,15 +68,29 @@ class Effects(Walk):
                 if not kinds.same(before.get(key, kinds.MISSING), value):
                     if not isinstance(value, kinds.SCALARS):
                         return None
-                    found.append((w.holder, key, value))
+                    found.append(PlainWrite(w, key, value))
         return found
+
+    def accept(self, writes: Iterable[PlainWrite]) -> None:
+        """Makes these writes again, as part of the state that `restore` puts back."""
+        for w, key, value in writes:
+            was = w.holder.get(key, kinds.MISSING)
+            self._accepted.append(PlainWrite(w, key, was))
+            _put_plain(w, key, value)
+
+    def undo(self) -> None:
+        """As `restore`, but the accepted writes are taken back too."""
+        while self._accepted:
+            _put_plain(*self._accepted.pop())
+        self.restore()
 
     def restore(self) -> None:
         """Puts back everything that differs; raises NotCapturable where that cannot be done."""
         stuck = None
-        for cache, (_, misses) in self.caches.items():
+        for cache, (path, misses) in self.caches.items():
             if cache.cache_info().misses != misses:
                 cache.cache_clear()
+                self.caches[cache] = path, 0
         for w in self.watched:
             now = w.now()
             if len(now) == len(w.items) and all(
@@ -81,6 +106,15 @@ class Effects(Walk):
                 stuck = stuck or difference(w)
         if stuck:
             raise NotCapturable(f"forward changes what cannot be put back: {stuck}")
+
+
+def _put_plain(w: Watched, key: Any, value: Any) -> None:
+    """In the dict and in what is known of it."""
+    if value is kinds.MISSING:
+        w.holder.pop(key, None)
+    else:
+        w.holder[key] = value
+    w.items = w.now()
 
 
 def _is_own(cache: Any) -> bool:

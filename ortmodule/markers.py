@@ -1,8 +1,9 @@
-"""Ops of our own that stand in a traced graph: recurrent layers, ctc_loss, the ends of regions.
+"""Ops of our own that stand in a traced graph: recurrent layers, ctc_loss, attention, the ends of
+regions.
 
 contract.py patches torch with them during a capture; translate/ has the rules. Traced through,
-torch's own lstm fixes the length and gives its last state a wrong rank, and torch's ctc_loss has
-an inner result whose size depends on data.
+torch's own lstm fixes the length and gives its last state a wrong rank, torch's ctc_loss has
+an inner result whose size depends on data, and torch's attention takes a third of an export's time.
 """
 
 import functools
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
 
 from .errors import NotCapturable
 
@@ -23,11 +25,17 @@ _CTC = (
     "Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank, "
     "int reduction, bool zero_infinity"
 )
+_TORCHS = torch._C._nn.scaled_dot_product_attention
+_ATTENTION = (
+    "Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, "
+    "bool is_causal=False, float? scale=None"
+)
 
 
 @functools.cache
 def _library() -> torch.library.Library:
-    """ortmodule::lstm, gru, rnn_tanh, rnn_relu, ctc_loss (run for real: torch's), mark_region."""
+    """ortmodule::lstm, gru, rnn_tanh, rnn_relu, ctc_loss, scaled_dot_product_attention (run for
+    real: torch's), mark_region."""
     library = torch.library.Library("ortmodule", "FRAGMENT")
     library.define(f"lstm(Tensor x, Tensor[] hx, {_TAIL} -> (Tensor, Tensor, Tensor)")
     for name in _OPS[1:]:
@@ -38,6 +46,13 @@ def _library() -> torch.library.Library:
     library.define(f"ctc_loss({_CTC}) -> Tensor")
     library.impl("ctc_loss", torch.ctc_loss, "CPU")
     torch.library.register_fake("ortmodule::ctc_loss", _fake_ctc_loss, lib=library)
+    library.define(f"scaled_dot_product_attention({_ATTENTION}) -> Tensor")
+    library.impl("scaled_dot_product_attention", _TORCHS, "CPU")
+    attention = "ortmodule::scaled_dot_product_attention"
+    torch.library.register_fake(attention, _fake_attention, lib=library)
+    torch.library.register_autograd(
+        attention, _no_gradient, setup_context=_keep_for_attention, lib=library
+    )
     library.define("mark_region(bool begin) -> ()")
     library.impl("mark_region", lambda begin: None, "CompositeExplicitAutograd")
     torch.fx.node.has_side_effect(torch.ops.ortmodule.mark_region.default)
@@ -72,6 +87,74 @@ def ctc_loss(log_probs, targets, inputs, lengths, blank=0, reduction=1, zero_inf
     counts = [n if isinstance(n, torch.Tensor) else torch.tensor(n) for n in (inputs, lengths)]
     given = (log_probs, targets, *counts, blank, reduction, zero_infinity)
     return torch.ops.ortmodule.ctc_loss(*given)
+
+
+def _fake_attention(query, key, value, *_args, **_kwargs):
+    return query.new_empty((*query.shape[:-1], value.shape[-1]))
+
+
+def _keep_for_attention(ctx, inputs, output):
+    """Saves what eager's own node would: saved.py looks."""
+    query, key, value, mask, dropout, *_ = inputs
+    asked = [t.requires_grad for t in (query, key) if t is not None]
+    if dropout > 0 or (mask is not None and mask.requires_grad):  # products of scaled copies
+        ctx.save_for_backward(*[value] * any(asked))
+    else:
+        ctx.save_for_backward(query, key, value, output)
+
+
+def _no_gradient(ctx, *_grads):
+    raise AssertionError("a traced attention has no backward to run")
+
+
+def stands_for(function: Any) -> Any:
+    """torch's attention for its stand-in, as which of them it is depends on what sizes show."""
+    own = torch.ops.ortmodule
+    if getattr(function, "_overloadpacket", function) is own.scaled_dot_product_attention:
+        return _TORCHS
+    return function
+
+
+def attention(original: Callable) -> Callable:
+    """What torch's scaled_dot_product_attention is replaced by during a capture: the stand-in for
+    float32 tensors [B, H, T, D] whose sizes are known to fit, else torch's own."""
+    _library()
+
+    @functools.wraps(original)
+    def call(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, **kwargs):
+        given = query, key, value, attn_mask
+        simple = not kwargs.keys() - {"scale"} and not (is_causal and attn_mask is not None)
+        if not simple or not _fits(*given):
+            return original(*given, dropout_p, is_causal, **kwargs)
+        op = torch.ops.ortmodule.scaled_dot_product_attention
+        return op(*given, dropout_p, is_causal, **kwargs)
+
+    return call
+
+
+def _fits(query: Any, key: Any, value: Any, mask: Any) -> bool:
+    tensors = [query, key, value]
+    if not all(isinstance(t, torch.Tensor) and t.dim() == 4 for t in tensors):
+        return False
+    if any(t.dtype != torch.float32 or t.device.type != "cpu" for t in tensors):
+        return False
+    (*lead, length, width), (*ours, keys, depth), others = (t.shape for t in tensors)
+    pairs = [*zip((*lead, width), (*ours, depth), strict=True)]
+    pairs += zip((*lead, keys), others[:3], strict=True)
+    if not all(_known_equal(a, b) for a, b in pairs):
+        return False
+    if mask is None:
+        return True
+    wide = zip(reversed(mask.shape), reversed((*lead, length, keys)), strict=False)
+    return (
+        mask.dim() <= 4
+        and mask.dtype in (torch.bool, torch.float32)
+        and all(_known_equal(a, 1) or _known_equal(a, b) for a, b in wide)
+    )
+
+
+def _known_equal(a: Any, b: Any) -> bool:
+    return statically_known_true(sym_eq(a, b))
 
 
 def stand_ins() -> dict[str, Callable]:

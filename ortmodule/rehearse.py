@@ -21,7 +21,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from . import kinds, observe, questions, tree
 from .calls import Calls
 from .errors import NotCapturable, let_go
-from .guards import Effects
+from .guards import Effects, PlainWrite
 from .observe import Names, Observation
 from .private import OwnTensors, forget
 from .saved import seen_as_they_are
@@ -36,8 +36,8 @@ class Rehearsal:
     """What forward did on tensors without data.
 
     `roots`: functions that it entered; `names`: what their code looks up; `calls`: of torch;
-    `writes`: what it wrote, in words, registered buffers aside; `plain`: these writes as
-    (dict, key, scalar), None where one is anything else; `error`: what it raised, as at a branch on
+    `writes`: what it wrote, in words, registered buffers aside; `plain`: these writes where
+    each sets a scalar in a dict, else None; `error`: what it raised, as at a branch on
     data.
     """
 
@@ -45,7 +45,7 @@ class Rehearsal:
     names: Names
     calls: Calls
     writes: list[str]
-    plain: list[tuple[dict, Any, Any]] | None
+    plain: list[PlainWrite] | None
     error: Exception | None
 
     def named_globals(self) -> set[str]:
@@ -90,7 +90,7 @@ def rehearse(
             error = raised.with_traceback(None)
     registered = _registered(own)
     writes = effects.writes() + registered
-    plain = None if registered else effects.plain_writes()
+    plain = effects.plain_writes() if writes and not registered else None
     tagged = any(set(vars(t)) - before for t, before in bare)
     forget(mode)
     effects.restore()

@@ -50,14 +50,13 @@ def trace(module: nn.Module, spec: Any, tensors: list[torch.Tensor], exact: bool
     NeedsExactSizes where symbols are what fails, NotCapturable otherwise.
     """
     flat = Flat(module, spec, _distinct(tensors))
-    before = effects = Effects(module)
+    effects = Effects(module)
     done = False
     try:
         with contract.capturing() as names:
-            rehearsed = rehearse(module, before, spec, tensors)
+            rehearsed = rehearse(module, effects, spec, tensors)
             names |= rehearsed.names.known | rehearsed.named_globals()
             if rehearsed.writes and rehearsed.error is None:
-                effects = _with_writes(module, rehearsed)
                 rehearsed = _settled(module, effects, rehearsed, spec, tensors)
             program = _traced(flat, effects, rehearsed, tensors, exact)
         effects.restore()
@@ -67,22 +66,16 @@ def trace(module: nn.Module, spec: Any, tensors: list[torch.Tensor], exact: bool
     finally:
         if not done:
             flat.let_go()
-            effects.restore()
-            before.restore()
-
-
-def _with_writes(module: nn.Module, rehearsed: Rehearsal) -> Effects:
-    if rehearsed.plain is None:
-        raise _warm_up(module, rehearsed.writes[0])
-    for holder, key, value in rehearsed.plain:
-        holder[key] = value
-    return Effects(module)
+            effects.undo()
 
 
 def _settled(
     module: nn.Module, effects: Effects, before: Rehearsal, spec: Any, tensors: Sequence
 ) -> Rehearsal:
     """The rehearsal in the state that the writes leave: it must do the same and write no more."""
+    if before.plain is None:
+        raise _warm_up(module, before.writes[0])
+    effects.accept(before.plain)
     after = rehearse(module, effects, spec, tensors)
     if after.writes or after.error or before.calls.difference(after.calls, whole=True):
         raise _warm_up(module, before.writes[0])

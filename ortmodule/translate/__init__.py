@@ -22,6 +22,7 @@ from . import (  # noqa: F401  each file adds its rules to the table
     scatter,
     shape,
     softmax,
+    strided,
 )
 from .translator import Translated, translate
 

@@ -5,10 +5,10 @@ import math
 from .registry import aten
 
 
-@aten("scaled_dot_product_attention.default")
-def attention(
-    t, q, k, v, mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False
-):
+@aten(
+    "scaled_dot_product_attention.default", "ortmodule.scaled_dot_product_attention.default"
+)  # fmt: skip
+def attention(t, q, k, v, mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     """q [..., T, D], k [..., S, D], v [..., S, Dv] -> [..., T, Dv]; the engine's op has B and H."""
     if q.rank < 4:
         q, k, v = (t.unsqueeze(x, range(4 - x.rank)) for x in (q, k, v))

@@ -136,6 +136,15 @@ def one_hot(t, x, classes=-1):
     return t.op("ScatterElements", zeros, where, ones, axis=x.rank)
 
 
+@aten(
+    "_unique.default", "_unique2.default", "unique_dim.default", "unique_dim_consecutive.default",
+    "unique_consecutive.default",
+)  # fmt: skip
+def unique(t, x, *_args, **_kwargs):
+    """Of no elements, too, where torch traces other dtypes than its kernels return."""
+    return t.refuse(f"the size of what {t.target} returns depends on data")
+
+
 @aten("diagonal.default")
 def diagonal(t, x, offset=0, dim1=0, dim2=1):
     if not isinstance(offset, int):

@@ -94,6 +94,7 @@ def emit_opaque(t: Any, args: list, kwargs: dict, reason: str) -> Any:
     for name, value in [*zip(names, args, strict=False), *kwargs.items()]:
         if value is True and name.startswith("sparse"):
             t.refuse(f"{t.target} asks for sparse gradients")
+    types = [_type_of(t, out) for out in outs]
     t.flows, without = _flows(t, outs)
     values = enumerate(_value_leaves((args, kwargs)))
     stopped = (t.stop(value) if k in without else value for k, value in values)
@@ -104,7 +105,7 @@ def emit_opaque(t: Any, args: list, kwargs: dict, reason: str) -> Any:
     if clash := _OWN_ATTRS & attrs.keys():
         t.refuse(f"its argument {min(clash)} has the name of an attribute of every aten node")
     attrs["schema"] = target.name()
-    attrs["types"] = [_type_of(t, v) for v in outs]
+    attrs["types"] = types
     checks = not outs or "assert" in target.name()
     attrs["effect"] = int(checks or _draws(t.target, target, args))
     attrs["reason"] = reason

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._ops import HigherOrderOperator, OpOverload
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ..errors import NeedsExactSizes, NotCapturable
 from ..interface import Input
@@ -386,11 +387,13 @@ class Translator(Emitter):
         val = self.node.meta["val"]
         tainted = any_tainted((args, kwargs))
         if isinstance(val, (list, tuple)):
+            traced, spec = tree_flatten(val)  # a list may be one of several outputs
             outs = list(outs) if isinstance(outs, (list, tuple)) else [outs]
-            return [
+            refs = [
                 None if v is None or o is None else self._ref(o, v, name, args, kwargs, tainted, i)
-                for i, (o, v) in enumerate(zip(outs, val, strict=True))
+                for i, (o, v) in enumerate(zip(outs, traced, strict=True))
             ]
+            return tree_unflatten(refs, spec)
         if isinstance(outs, (list, tuple)):
             outs = outs[0]
         return self._ref(outs, val, name, args, kwargs, tainted, None)

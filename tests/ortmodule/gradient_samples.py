@@ -28,6 +28,8 @@ CALLS = {
     **{f"adaptive_{k}_pool3d.default": (VOLUME, [2, 2, 2]) for k in ("avg", "max")},
     **{f"_adaptive_avg_pool{n}d.default": (x, [2] * n) for n, x in ((2, IMAGE), (3, VOLUME))},
     "avg_pool3d.default": (VOLUME, [2, 2, 2]), "avg_pool1d.default": (LINE, [2]),
+    "as_strided.default": (X, [2, 3], [5, 1]), "as_strided_copy.default": (X, [2, 3, 2], [3, 1, 1]),
+    "as_strided_scatter.default": (X, V, [4], [9]),
     "adaptive_avg_pool1d.default": (LINE, [3]), "adaptive_max_pool1d.default": (LINE, [3]),
     "max_pool1d.default": (LINE, [2]),
     **{f"max_pool{n}d.default": (x, [2] * n) for n, x in ((3, VOLUME),)},
@@ -106,10 +108,13 @@ CALLS = {
 # Rules of ops that only a capture of a module makes, which pairs of modules compare.
 OF_MODULES = {
     "ortmodule.lstm.default", "ortmodule.gru.default", "ortmodule.rnn_relu.default",
-    "ortmodule.rnn_tanh.default",
+    "ortmodule.rnn_tanh.default", "ortmodule.scaled_dot_product_attention.default",
 }  # fmt: skip
 # Without a graph that could have gradients: refused, or random.
 WITHOUT = {
-    "embedding_renorm.default": "always refused", "bernoulli.float": "in place only",
+    **dict.fromkeys(
+        ("embedding_renorm.default", "_unique.default", "_unique2.default", "unique_dim.default",
+         "unique_dim_consecutive.default", "unique_consecutive.default"), "always refused"),
+    "bernoulli.float": "in place only",
     "lift_fresh.default": "of constants", "_shape_as_tensor.default": "read by size-less tracing",
 }  # fmt: skip

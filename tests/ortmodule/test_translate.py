@@ -207,6 +207,8 @@ OPS = {
                         F.pad(x, (2, 1), "replicate")), X),
     "triangles": (lambda x: (x.tril(), x.triu(1), x.tril(-1)), X),
     "unfold": (lambda x: x.unfold(2, 3, 2), X),
+    "strided": (lambda x: (x.as_strided((2, 3), (5, 1)),
+                           (x + 1).as_strided((3, 2, 2), (1, 2, 1), 4)), X),
     "diagonal": (lambda x: (x.diagonal(1, 1, 2), x[0].diagonal()), X),
     "embedding": (lambda i, w: F.embedding(i, w, padding_idx=0), INTS.abs(), torch.randn(6, 5)),
     "gather": (lambda x, i: x.gather(1, i), X, torch.randint(0, 4, (3, 2, 6))),

@@ -137,3 +137,44 @@ def a_hook_on_a_transposed_output():
         return s.k(h.t()), h
 
     return Case(Base(body), call=call)
+
+
+@case(captured=True)
+def strided_from_what_lies_whole():
+    return Case(Base(lambda s, x: s.l(x + 1).as_strided((2, 4), (3, 2), 1).tanh()))
+
+
+@case(captured=True)
+def strided_windows_of_an_input():
+    return Case(Base(lambda s, x: s.l(x.as_strided((2, 2, 3), (3, 6, 1)))))
+
+
+@case(captured=True)
+def written_through_strides():
+    def body(s, x):
+        y = x + 1
+        y.as_strided((3,), (4,)).zero_()
+        return s.l(y), torch.as_strided_scatter(y * 2, s.l(x)[0], (3,), (4,))
+
+    return Case(Base(body))
+
+
+@case(captured=False)
+def strided_from_what_is_transposed():
+    return Case(Base(lambda s, x: s.l(x).t().as_strided((2, 2), (1, 2)) * 1))
+
+
+@case(captured=False)
+def strided_beyond_a_part_of_an_input():
+    def call(model, x, i):
+        return model(x.detach()[1:3])
+
+    return Case(Base(lambda s, x: s.l(x.as_strided((3, 3), (3, 1), 0))), call=call)
+
+
+@case(captured=False)
+def strided_beyond_its_elements():
+    def call(model, x, i):
+        return model(x.detach()[1:3])
+
+    return Case(Base(lambda s, x: s.l(x.as_strided((3, 3), (3, 1)))), call=call)

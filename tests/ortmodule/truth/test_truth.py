@@ -10,6 +10,7 @@ from ortmodule import ORTModule
 
 from . import (  # noqa: F401  each adds its cases
     asked,
+    attention,
     first,
     held,
     layout,

@@ -1,0 +1,57 @@
+"""as_strided and its kin: elements by their place in a tensor's memory.
+
+A value of the graph has no memory but its own elements in row-major order, so that torch's places
+are known only where the traced tensor lies in its memory like that, from its first element on.
+"""
+
+import math
+
+from .registry import aten, inverse
+
+
+@aten("as_strided.default", "as_strided_copy.default")
+def as_strided(t, x, size, stride, storage_offset=None):
+    _check_places(t, x, size, stride, storage_offset)
+    return t.op("Gather", t.reshape(x, [-1]), _places(t, size, stride, storage_offset), axis=0)
+
+
+@aten("as_strided_scatter.default")
+def as_strided_scatter(t, x, src, size, stride, storage_offset=None):
+    """torch's own, whose gradient is no derivative (it lacks what src does not cover)."""
+    _check_places(t, x, size, stride, storage_offset)
+    return NotImplemented
+
+
+@inverse("as_strided.default")
+def put_strided(t, base, view, size, stride, storage_offset=None):
+    places = t.op("Reshape", _places(t, size, stride, storage_offset), t.ints([-1]))
+    flat = t.op("Reshape", base, t.ints([-1]))
+    values = t.op("Reshape", t.cast(view, base.dtype), t.ints([-1]))
+    flat = t.op("ScatterElements", flat, places, values, axis=0, reduction="none")
+    return t.op("Reshape", flat, t.op("Shape", base))
+
+
+def _places(t, size, stride, offset):
+    """int64 [*size]: storage_offset + sum over axes of index * stride."""
+    places = t.scalar(offset or 0, "int64")
+    for axis, (count, step) in enumerate(zip(size, stride, strict=True)):
+        along = t.op("Range", t.scalar(0, "int64"), t.scalar(count, "int64"), t.scalar(1, "int64"))
+        along = t.op("Mul", along, t.scalar(step, "int64"))
+        later = range(1, len(size) - axis)
+        places = t.op("Add", places, t.unsqueeze(along, list(later)))
+    return places
+
+
+def _check_places(t, x, size, stride, offset):
+    """Refuses what reads or writes elsewhere than eager would."""
+    traced = t.traced_arguments(lambda val, _: val)[0][0]
+    start = traced.storage_offset()
+    known = t.refs[0].storage.source is None and isinstance(start, int) and start == 0
+    if not traced.is_contiguous() or not (offset is None or known):
+        t.refuse("as_strided of a tensor that does not lie whole at the start of its memory")
+    numbers = [*size, *stride, offset or 0, *x.dims]
+    if not all(isinstance(number, int) for number in numbers) or 0 in size:
+        return
+    last = (offset or 0) + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
+    if last >= math.prod(x.dims):
+        t.refuse("as_strided reaches beyond its tensor's elements")
