@@ -75,11 +75,20 @@ class Sides {
     for (const Value& v : in) key_ += std::to_string(v.id) + ",";
     for (const auto& [name, attr] : node->attrs) key_ += name + "=" + attr_text(attr) + ";";
     graph_.context.where = node->where;
-    const auto out = graph_.emit(node->qualified(), in, concrete(node->attrs),
+    Attrs attrs = concrete(node->attrs);
+    if (node->is("Reshape") && !copies_an_axis(*node)) attrs.set("allowzero", int64_t{1});
+    const auto out = graph_.emit(node->qualified(), in, std::move(attrs),
                                  static_cast<int>(node->out.size()));
     for (size_t i = 0; i < out.size(); ++i)
       if (node->out[i] != kNone) copies_[node->out[i]] = out[i];
     return copies_.at(value.id);
+  }
+
+  // A size of these symbols that comes to 0 is a size; only a 0 that was written says "copy".
+  static bool copies_an_axis(const Node& node) {
+    const auto& asked = node.graph->contents(node.in[1]);
+    return !asked ||
+           std::any_of(asked->begin(), asked->end(), [](const Dim& dim) { return dim.is(0); });
   }
 
   bool is_new(const Node& node) const {

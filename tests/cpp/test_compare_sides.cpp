@@ -4,6 +4,7 @@
 
 #include "csrc/ops/ops.h"
 #include "csrc/passes/compare_sides.h"
+#include "csrc/passes/rules/rules.h"
 #include "csrc/session/evaluator.h"
 
 namespace ort {
@@ -101,6 +102,14 @@ TEST_F(CompareSides, NodesWithoutAKernelAreExpanded) {
   };
   expect_in(error(g, linear("no bias", false)), {"rule 'no bias' changes values"});
   EXPECT_EQ(error(g, linear("with bias", true)), "");
+}
+
+TEST_F(CompareSides, ASizeOfSymbolsThatIsZeroCopiesNoAxis) {
+  Graph g(default_ops());
+  const Dim n = Dim::symbol("n"), small = floor_div(n, 32);  // 0 for the size that n is given
+  const Value x = g.input("x", floats({n, small * 4}));
+  g.output(reshape(reshape(x, {n, small, 4}), {n, 2, 2, small}), "y");
+  EXPECT_EQ(apply(g, rules::reshape_of_reshape()), 1u);
 }
 
 TEST_F(CompareSides, WhatCannotBeComparedSaysWhy) {
