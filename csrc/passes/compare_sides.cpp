@@ -77,8 +77,8 @@ class Sides {
     graph_.context.where = node->where;
     Attrs attrs = concrete(node->attrs);
     if (node->is("Reshape") && !copies_an_axis(*node)) attrs.set("allowzero", int64_t{1});
-    const auto out = graph_.emit(node->qualified(), in, std::move(attrs),
-                                 static_cast<int>(node->out.size()));
+    const auto out =
+        graph_.emit(node->qualified(), in, std::move(attrs), static_cast<int>(node->out.size()));
     for (size_t i = 0; i < out.size(); ++i)
       if (node->out[i] != kNone) copies_[node->out[i]] = out[i];
     return copies_.at(value.id);
