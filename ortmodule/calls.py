@@ -1,6 +1,6 @@
 """The calls of torch that a forward makes, with their numbers: does a trace do what eager does?
 
-rehearse.py and trace.py run forward under a Calls each; where the two differ, forward looked at
+rehearse.py and flat.py run forward under a Calls each; where the two differ, forward looked at
 something that is another while it is traced, as torch.compiler.is_exporting() or a size's text.
 """
 

@@ -5,7 +5,6 @@ sizes), what the graph takes and gives (inputs, outputs, write-backs), and build
 """
 
 import dataclasses
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,12 +13,15 @@ from torch import nn
 
 from . import contract, tree
 from .errors import NeedsExactSizes, NotCapturable
-from .guards import Snapshot, call_key
+from .flat import Flat, place_of_forward
+from .guards import Snapshot
 from .interface import Assigned, Input, Output, WriteBack
-from .saved import ViewOnTheWay, by_position, storage_key
+from .key import call_key
+from .outputs import history, name_outputs
+from .saved import storage_key
 from .sizes import SizePredicate, dim_of, evaluate
-from .trace import Flat, Traced, place_of_forward, trace
-from .translate import Translated, translate
+from .trace import Traced, trace
+from .translate import translate
 from .translate.emit import dtype_name
 from .translate.provenance import CHILD
 from .translate.translator import Placeholder
@@ -31,11 +33,12 @@ class Capture:
 
     `graph`: inputs in the order of `inputs`; outputs numbered as `outputs` and `write_backs` say.
     `orders`: of graph outputs whose axes are not in the tensor's order, as (output, order).
-    `history`: eager's autograd graph behind the outputs, as `_history` returns it; None: not known.
+    `history`: eager's autograd graph behind the outputs, as outputs.history gives it; None: not
+    known.
     `assigned`: buffers that forward sets to another tensor. `key`, `snapshot`, `aliases`, `sizes`:
     the capture fits a call when call_key equals `key`, snapshot.changed() is None,
     snapshot.aliases(tensors) equals `aliases` and sizes.bind(shapes) is not None. `spec` with
-    `places` builds the result. `seconds`: time in export and in translation.
+    `places` builds the result.
     """
 
     graph: Any
@@ -52,7 +55,6 @@ class Capture:
     snapshot: Snapshot
     sizes: SizePredicate
     random_nodes: int
-    seconds: dict[str, float]
 
     def bind(self, tensors: Sequence[torch.Tensor]) -> dict[str, int] | None:
         """The symbols' values for a call's flat tensors, or None when their sizes do not fit."""
@@ -117,25 +119,19 @@ def capture(
         raise NotCapturable(str(error)) from None
     for tensor, path in zip(tensors, tree.tensor_paths(spec, "arguments"), strict=False):
         contract.check_tensor(tensor, f"input {path}")
-    seconds = {"export": 0.0, "translate": 0.0}
 
     def attempt(exact: bool) -> Capture:
-        started = time.perf_counter()
         traced = trace(module, spec, tensors, exact)
-        exported = time.perf_counter()
-        seconds["export"] += exported - started
         try:
-            result = _translate(traced, tensors, make_graph(), share_memory)
+            return _translate(traced, tensors, make_graph(), share_memory)
         finally:
             traced.flat.let_go()
-        seconds["translate"] += time.perf_counter() - exported
-        return result
 
     try:
         result = attempt(exact=False)
     except NeedsExactSizes:
         result = attempt(exact=True)
-    result.key, result.seconds = call_key(spec, tensors), seconds
+    result.key = call_key(spec, tensors)
     return result
 
 
@@ -151,7 +147,7 @@ def _translate(
         program.graph_module, graph, placeholders, grad_enabled, share_memory,
         standard=not share_memory,
     )  # fmt: skip
-    outputs, write_backs, assigned, orders = _name_outputs(flat, done, graph, tensors)
+    outputs, write_backs, assigned, orders = name_outputs(flat, done, graph, tensors)
     given = [tensors[firsts[k]] for k in first]
     nodes = [n for n in program.graph_module.graph.nodes if n.op == "placeholder"]
     shapes = [n.meta["val"].shape for n in nodes][len(nodes) - len(given) :]
@@ -164,8 +160,8 @@ def _translate(
     )
     return Capture(
         graph, done.inputs, outputs, write_backs, orders,
-        _history(flat, done.inputs, outputs, tensors), assigned, flat.notes.spec,
-        flat.notes.places, (), snapshot.aliases(tensors), snapshot, sizes, done.random_nodes, {},
+        history(flat, done.inputs, outputs, tensors), assigned, flat.notes.spec,
+        flat.notes.places, (), snapshot.aliases(tensors), snapshot, sizes, done.random_nodes,
     )  # fmt: skip
 
 
@@ -239,102 +235,6 @@ def _is_literal(program: Any, name: str) -> bool:
     that lives outside, whose elements may change."""
     node = next(n for n in program.graph_module.graph.nodes if n.name == name)
     return all(str(u.target) == "aten.lift_fresh_copy.default" for u in node.users)
-
-
-def _name_outputs(
-    flat: Flat, done: Translated, graph: Any, tensors: list[torch.Tensor]
-) -> tuple[list[Output], list[WriteBack], list[Assigned], list[tuple[int, tuple]]]:
-    outputs, write_backs, assigned, orders, numbers = [], [], [], [], {}
-    module = flat.child
-
-    def number(value: Any, name: str, order: tuple[int, ...] = ()) -> int:
-        graph.output(value, name)
-        if order:
-            orders.append((len(numbers), order))
-        return numbers.setdefault(len(numbers), len(numbers))
-
-    count = len(done.outputs) - len(flat.notes.written)
-    given: dict[int, int] = {}
-    for i, found in enumerate(done.outputs[:count]):
-        source, output = found.source, None
-        if source is not None:
-            source = source.index if source.role == "user" else source.tensor
-        elif found.memory in given:
-            output = given[found.memory]
-        else:
-            output = number(found.value, f"output:{i}", found.order)
-            if found.memory is not None:
-                given[found.memory] = output
-        outputs.append(Output(output, source, found.requires_grad, found.views))
-    for name, found in zip(flat.notes.written, done.outputs[count:], strict=False):
-        if found.source is not None:
-            raise NotCapturable(
-                f"forward sets the buffer {name} to {found.source.name}", **place_of_forward(module)
-            )
-        if found.requires_grad:
-            raise NotCapturable(
-                f"forward sets the buffer {name} to a tensor that requires grad",
-                **place_of_forward(module),
-            )
-        buffer = module.get_buffer(name)
-        if list(buffer.shape) != found.dims or str(buffer.dtype)[6:] != found.value.dtype:
-            raise NotCapturable(
-                f"forward sets the buffer {name} of {list(buffer.shape)} to one of {found.dims}",
-                **place_of_forward(module),
-            )
-        if found.memory is not None:
-            raise NotCapturable(
-                f"forward returns what it sets the buffer {name} to", **place_of_forward(module)
-            )
-        path, _, key = name.rpartition(".")
-        registry = module.get_submodule(path)._buffers
-        output = number(found.value, f"write:{name}", found.order)
-        assigned.append(Assigned(output, registry, key))
-    for source, value in done.writes:
-        _check_alone(source, done.inputs, tensors)
-        target = source.index if source.role == "user" else source.tensor
-        write_backs.append(WriteBack(number(value, f"write:{source.name}"), target, source.name))
-    return outputs, write_backs, assigned, orders
-
-
-def _history(
-    flat: Flat, inputs: list[Input], outputs: list[Output], tensors: list[torch.Tensor]
-) -> tuple[list, list] | None:
-    """The notes' history by the graph's inputs and outputs."""
-    if flat.notes.history is None:
-        return None
-    module = flat.child
-    given = [tensors[flat.order.index(k)] for k in dict.fromkeys(flat.order)]
-    tensor_of: dict[Any, Any] = {("input", i): t for i, t in enumerate(given)}
-    tensor_of |= {("name", n): t for n, t in module.named_parameters(remove_duplicate=False)}
-    tensor_of |= {("name", n): t for n, t in module.named_buffers(remove_duplicate=False)}
-    known = {id(t) for t in tensor_of.values()}
-    own = [tensors[i.index] if i.role == "user" else i.tensor for i in inputs]
-    places = {id(t): k for k, t in enumerate(own) if t is not None}
-    # a tensor attribute, which has no name, counts as saved
-    unnamed = {k for k, i in enumerate(inputs) if i.role == "buffer" and id(own[k]) not in known}
-
-    def place(label: tuple[str, Any]) -> int | None:
-        return places.get(label[1] if label[0] == "tensor" else id(tensor_of.get(label)))
-
-    try:
-        return by_position(flat.notes.history, outputs, place, unnamed)
-    except ViewOnTheWay as view:
-        raise NotCapturable(str(view), **place_of_forward(module)) from None
-
-
-def _check_alone(written: Input, inputs: list[Input], tensors: list[torch.Tensor]) -> None:
-    """A write to memory that another input shows too would have to reach that one."""
-
-    def memory(given: Input) -> int:
-        tensor = tensors[given.index] if given.role == "user" else given.tensor
-        return tensor.untyped_storage().data_ptr()
-
-    for other in inputs:
-        if other is not written and other.role != "key" and memory(other) == memory(written) != 0:
-            raise NotCapturable(
-                f"forward writes to {written.name}, which shares memory with {other.name}"
-            )
 
 
 def _guards(program: Any, flat: Flat, first: list[int]) -> list[str]:

@@ -5,7 +5,6 @@ module.py's wrapper has a Captures and asks it at every call; it keeps nothing o
 
 import collections
 import contextlib
-import dataclasses
 import threading
 import warnings
 import weakref
@@ -16,17 +15,16 @@ import torch
 from torch import nn
 
 from . import _native, surroundings, tree
-from .capture import Capture, capture
+from .capture import capture
 from .errors import NotCapturable, WarmUp, let_go
-from .explain import Fallback, Report, Step
-from .guards import Snapshot, call_key
+from .explain import Fallback, Report
+from .kept import Kept, Known, Refused, Unsettled
+from .key import call_key
 from .options import Options
 from .rehearse import eager_error, prepare
 
 # Captures kept for one key, and keys for one module, least recently used dropped.
 _KEPT = 16
-# A call that was refused is tried again when the module changed, this many times.
-_TRIES = 3
 # Where this many captures in a row served fewer calls each, something changes all the time: the
 # module runs in eager until it has been the same for as many calls as that.
 _UNSETTLED, _FEW = 8, 4
@@ -43,7 +41,7 @@ class Captures:
         prepare()
         self.module, self.options = module, options
         self.last_call: tuple[Any, list] | None = None  # its tree, and its tensors' facts
-        self._known: collections.OrderedDict[tuple, _Known] = collections.OrderedDict()
+        self._known: collections.OrderedDict[tuple, Known] = collections.OrderedDict()
         # By key without its numbers, how often each value came.
         self._numbers: collections.OrderedDict[tuple, dict] = collections.OrderedDict()
         self._warm_ups: dict[str, None] = {}
@@ -186,9 +184,9 @@ class Captures:
         del group[_KEPT:]
         return kept, captured.bind(tensors)
 
-    def _use(self, key: tuple) -> "_Known":
+    def _use(self, key: tuple) -> "Known":
         """What is known of calls with this key, to be added to; the oldest key's is dropped."""
-        known, oldest = _use(self._known, key, _Known)
+        known, oldest = _use(self._known, key, Known)
         if oldest is not None:
             self._drop(oldest.kept)
         return known
@@ -201,7 +199,7 @@ class Captures:
         let_go(error)
         known = self._use(key)
         tries = known.refused.tries + 1 if known.refused is not None else 1
-        known.refused = _Refused(error.bare(), self.module, tries)
+        known.refused = Refused(error.bare(), self.module, tries)
         return error.bare()
 
     def _forget_refusal(self, key: tuple | None) -> None:
@@ -267,7 +265,7 @@ def _use(recent: collections.OrderedDict, key: tuple, make: Callable) -> tuple[A
     return recent[key], oldest
 
 
-def _wait_until_settled(known: "_Known") -> NotCapturable | None:
+def _wait_until_settled(known: "Known") -> NotCapturable | None:
     """Why this call runs in eager although it could be captured; None when it is captured."""
     newest = known.kept[:_UNSETTLED]
     if len(newest) < _UNSETTLED or sum(kept.calls for kept in newest) >= _UNSETTLED * _FEW:
@@ -279,7 +277,7 @@ def _wait_until_settled(known: "_Known") -> NotCapturable | None:
     if waiting is None or waiting.snapshot.changed() is not None:
         reason = f"{change.partition(' was ')[0]} changes from call to call"
         snapshot = newest[0].capture.snapshot.again()
-        waiting = known.unsettled = _Unsettled(NotCapturable(reason), snapshot)
+        waiting = known.unsettled = Unsettled(NotCapturable(reason), snapshot)
     waiting.calls += 1
     return waiting.error if waiting.calls <= _UNSETTLED * _FEW else None
 
@@ -293,115 +291,12 @@ def _report_of_dynamo(captures: "weakref.ref[Captures]") -> Callable[[Any], None
     return report
 
 
-class Kept:
-    """A capture with the runner that executes it."""
-
-    def __init__(self, captured: Capture, options: Options):
-        self.capture = captured
-        self.ran = False
-        self.calls = 0
-        sources = [i.index if i.role == "user" else i.tensor for i in captured.inputs]
-        wrt = [k for k, i in enumerate(captured.inputs) if i.requires_grad]
-        n_outputs = len({o.output for o in captured.outputs} - {None}) + len(captured.assigned)
-        writes = [(w.output, w.target) for w in captured.write_backs]
-        self.runner = _native.torch_bridge().Runner(
-            captured.graph.capsule(), sources, n_outputs, writes, captured.orders, wrt,
-            captured.history, options.resolved(),
-        )  # fmt: skip
-
-    def compile(self, tensors: list) -> None:
-        """Builds the plan for these tensors; what the engine refuses is a NotCapturable."""
-        try:
-            self.runner.compile(tensors)
-        except _native.torch_bridge().Error as error:
-            raise NotCapturable(f"the engine: {error}") from None
-
-    def fits(self, tensors: list) -> bool:
-        """Whether what the capture relies on is as it was; other tensors of the module's are taken
-        up where they stand for those that were captured."""
-        snapshot = self.capture.snapshot
-        if snapshot.changed() is not None:
-            return False
-        if snapshot.replaced:
-            self.replace(list(snapshot.replaced.values()))
-            snapshot.replaced = {}  # after: who looks meanwhile sees a change
-        return snapshot.aliases(tensors) == self.capture.aliases
-
-    def holds(self, tensors: list) -> bool:
-        """Whether it fits because nothing was written to; for any thread."""
-        snapshot = self.capture.snapshot
-        return snapshot.unchanged() and snapshot.aliases(tensors) == self.capture.aliases
-
-    def replace(self, pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
-        """Other tensors of the module's stand where some were captured."""
-        self.capture.replace(pairs)
-        for old, new in pairs:
-            self.runner.replace(old, new)
-
-    def run(self, tensors: list, profile: bool) -> list:
-        if profile:
-            self.runner.start_profile()
-        return self.runner.call(tensors)
-
-    def assign(self, outputs: list) -> None:
-        """Sets the buffers that forward sets to another tensor."""
-        for write in self.capture.assigned:
-            old, new = write.registry[write.key], outputs[write.output]
-            write.registry[write.key] = new
-            self.capture.snapshot.put(write.registry, write.key, old, new)
-            self.replace([(old, new)])
-
-    def operators(self) -> list[Fallback]:
-        """The steps that torch's own operators run, for want of an op of the engine's."""
-        return [
-            Fallback(
-                op, module or None, file or None, line or None,
-                f"{reason}: torch's own runs as a step of the plan",
-            )
-            for op, reason, module, file, line in self.runner.operators()
-        ]  # fmt: skip
-
-    def steps(self) -> list[Step]:
-        return [Step(*step) for step in self.runner.steps()]
-
-
 class _Repeat(NamedTuple):
     """The latest call that was served, and by what: one like it needs no second look."""
 
     call: Any
     kept: Kept
     binding: dict[str, int]
-
-
-class _Refused:
-    """Why a call was not captured, and the module's state in which that is known; None: in any."""
-
-    def __init__(self, error: NotCapturable, module: nn.Module, tries: int):
-        self.error, self.tries = error, tries
-        self.snapshot: Snapshot | None = None
-        if tries < _TRIES:
-            with contextlib.suppress(Exception):  # of a tensor that cannot be asked for its facts
-                self.snapshot = Snapshot(module)
-
-    def still_holds(self) -> bool:
-        return self.snapshot is None or self.snapshot.changed() is None
-
-
-class _Unsettled:
-    """The state of a module that changes all the time, and for how many calls it has held."""
-
-    def __init__(self, error: NotCapturable, snapshot: Snapshot):
-        self.error, self.snapshot, self.calls = error, snapshot, 0
-
-
-@dataclasses.dataclass(slots=True)
-class _Known:
-    """What came of calls with one key."""
-
-    kept: list[Kept] = dataclasses.field(default_factory=list)
-    refused: _Refused | None = None
-    unsettled: _Unsettled | None = None
-    warmed_up: bool = False
 
 
 def _facts(tensor: torch.Tensor) -> tuple:

@@ -1,8 +1,6 @@
 """What a capture relies on, and the checks that it still holds.
 
-trace.py makes a Snapshot for each capture; captures.py calls its `changed` before every step and
-compares `call_key`s. Effects is what a rehearsal or a trace is run under: it finds what forward
-wrote, and puts it back.
+trace.py makes a Snapshot for each capture; kept.py asks it before every step.
 """
 
 import contextvars
@@ -14,122 +12,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from . import _native, kinds
-from .errors import NotCapturable
-from .observe import OWN, Names, kind_of_file
+from . import _native
+from .observe import Names
 from .walk import Walk, Watched, difference
-
-
-class PlainWrite(NamedTuple):
-    """A scalar that forward set in a dict; MISSING: taken out of it."""
-
-    watched: Watched
-    key: Any
-    value: Any
-
-
-class Effects(Walk):
-    """State before forward ran: what it wrote can be told, and everything be put back.
-
-    own_tensors: forward finds tensors of its own for the registered ones (private.py).
-    """
-
-    def __init__(self, module: nn.Module, own_tensors: bool = True):
-        super().__init__(elsewhere=frozenset(module.modules() if own_tensors else ()))
-        self._accepted: list[PlainWrite] = []  # what they replaced
-        self.add_module(module)
-
-    def writes(self) -> list[str]:
-        """The first difference of each object that differs, registered buffers aside."""
-        found = (difference(w) for w in self.watched if w.registry != "_buffers")
-        return [*filter(None, found), *self._missed()]
-
-    def _missed(self) -> list[str]:
-        return [
-            f"the cache of {path} was missed"
-            for cache, (path, misses) in self.caches.items()
-            if cache.cache_info().misses != misses and _is_own(cache)
-        ]
-
-    def plain_writes(self) -> list[PlainWrite] | None:
-        """The differences as scalars set in dicts, or None when one is anything else."""
-        found = []
-        if self._missed():
-            return None
-        for w in self.watched:
-            if w.registry == "_buffers" or not difference(w):
-                continue
-            if not isinstance(w.holder, dict):
-                return None
-            before, now = dict(w.items), dict(w.now())
-            if any(key not in now for key in before):
-                return None
-            for key, value in now.items():
-                if not kinds.same(before.get(key, kinds.MISSING), value):
-                    if not isinstance(value, kinds.SCALARS):
-                        return None
-                    found.append(PlainWrite(w, key, value))
-        return found
-
-    def accept(self, writes: Iterable[PlainWrite]) -> None:
-        """Makes these writes again, as part of the state that `restore` puts back."""
-        for w, key, value in writes:
-            was = w.holder.get(key, kinds.MISSING)
-            self._accepted.append(PlainWrite(w, key, was))
-            _put_plain(w, key, value)
-
-    def undo(self) -> None:
-        """As `restore`, but the accepted writes are taken back too."""
-        while self._accepted:
-            _put_plain(*self._accepted.pop())
-        self.restore()
-
-    def restore(self) -> None:
-        """Puts back everything that differs; raises NotCapturable where that cannot be done."""
-        stuck = None
-        for cache, (path, misses) in self.caches.items():
-            if cache.cache_info().misses != misses:
-                cache.cache_clear()
-                self.caches[cache] = path, 0
-        for w in self.watched:
-            now = w.now()
-            if len(now) == len(w.items) and all(
-                a is c and kinds.same(b, d) for (a, b), (c, d) in zip(w.items, now, strict=True)
-            ):
-                continue
-            if w.keys is not None:
-                _put_names(w)
-            elif w.kind.put is not None:
-                aside = [(k, v) for k, v in w.kind.items(w.holder) if k in w.ignored]
-                w.kind.put(w.holder, [*w.items, *aside] if w.ignored else w.items)
-            elif w.kind.changes and difference(w):
-                stuck = stuck or difference(w)
-        if stuck:
-            raise NotCapturable(f"forward changes what cannot be put back: {stuck}")
-
-
-def _put_plain(w: Watched, key: Any, value: Any) -> None:
-    """In the dict and in what is known of it."""
-    if value is kinds.MISSING:
-        w.holder.pop(key, None)
-    else:
-        w.holder[key] = value
-    w.items = w.now()
-
-
-def _is_own(cache: Any) -> bool:
-    code = getattr(cache.__wrapped__, "__code__", None)
-    return code is not None and kind_of_file(code.co_filename) == OWN
-
-
-def _put_names(w: Watched) -> None:
-    """Of a namespace only the names that forward's code has."""
-    kept = dict(w.items)
-    for name in w.keys:
-        if name in kept:
-            w.holder[name] = kept[name]
-        else:
-            w.holder.pop(name, None)
 
 
 class Snapshot:
@@ -280,63 +165,6 @@ def _watch_of(walk: Walk) -> Any:
     return _native.torch_bridge().Watch(
         dicts, sequences, cells, functions, list(walk.classes), tensors, unchanged
     )
-
-
-def call_key(spec: Any, tensors: list[torch.Tensor]) -> tuple:
-    """The hashable part of a call that a capture is for: all but the sizes.
-
-    Tree with its constants, per tensor dtype, device, rank, requires_grad, strides' pattern and
-    attributes that somebody put on it, which tensors are the same or share memory, grad and
-    inference mode, autocast, default dtype.
-    """
-    first: dict[int, int] = {}
-    same = tuple(first.setdefault(id(t), i) for i, t in enumerate(tensors))
-    storages: dict[int, int] = {}
-    shared = tuple(
-        storages.setdefault(_storage(t), i) for i, t in enumerate(tensors) if same[i] == i
-    )
-    foreign = _native.torch_bridge().foreign
-    facts = tuple(
-        (
-            t.dtype,
-            t.device,
-            t.dim(),
-            t.requires_grad,
-            _layout(t),
-            type(t),
-            foreign(t),
-            tuple(vars(t)),
-        )
-        for t in tensors
-    )
-    modes = (
-        torch.is_grad_enabled(),
-        torch.is_inference_mode_enabled(),
-        torch.is_autocast_enabled("cpu"),
-        torch.is_autocast_enabled("cuda"),
-        torch.get_default_dtype(),
-    )
-    return spec, facts, same, shared, modes
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    """A key for the memory a tensor lies in; empty and exotic tensors share nothing."""
-    try:
-        return tensor.untyped_storage().data_ptr() or -id(tensor)
-    except (NotImplementedError, RuntimeError):
-        return -id(tensor)
-
-
-def _layout(tensor: torch.Tensor) -> Any:
-    """True when contiguous; else the strides as far as sizes do not tell them."""
-    if tensor.layout != torch.strided:
-        return False
-    if tensor.is_contiguous():
-        return True
-    strides = tensor.stride()
-    order = tuple(sorted(range(len(strides)), key=lambda d: -strides[d]))
-    plain = tensor.permute(order).is_contiguous()
-    return order if plain else strides
 
 
 def _facts(tensor: torch.Tensor) -> tuple:

@@ -1,6 +1,6 @@
 """Kinds of Python objects that hold state: how each is read, compared and put back.
 
-guards.py walks what a module's forward reaches with them; an object of no kind here is one whose
+walk.py walks what a module's forward reaches with them; an object of no kind here is one whose
 state cannot be seen, and forward may not read it.
 """
 

@@ -1,6 +1,6 @@
 """Which Python code a forward runs, and what that code names: what a capture must rely on.
 
-rehearse.py runs forward under an Observation; guards.py reads its names and roots. Code of torch's
+rehearse.py runs forward under an Observation; walk.py reads its names and roots. Code of torch's
 own layers counts for its attribute names; other code of torch, numpy and the standard library holds
 no state that a user changes, or is asked about by name (questions.py).
 """

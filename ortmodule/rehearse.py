@@ -20,8 +20,8 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from . import kinds, observe, questions, tree
 from .calls import Calls
+from .effects import Effects, PlainWrite
 from .errors import NotCapturable, let_go
-from .guards import Effects, PlainWrite
 from .observe import Names, Observation
 from .private import OwnTensors, forget
 from .saved import seen_as_they_are

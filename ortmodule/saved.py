@@ -1,6 +1,6 @@
 """What eager's autograd graph behind the tensors that a module returned says.
 
-trace.py asks while forward is traced: the traced tensors have eager's own autograd graph. What
+flat.py asks while forward is traced: the traced tensors have eager's own autograd graph. What
 its nodes saved may not be written to before the backward; anything else may. A backward of one
 output visits what that output reaches, other returned outputs among it, and nothing else.
 """

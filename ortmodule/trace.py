@@ -17,15 +17,13 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import Dim, export
 
-from . import contract, observe, tree
-from .calls import Calls
+from . import contract, observe
+from .effects import Effects
 from .errors import NeedsExactSizes, NotCapturable, WarmUp, let_go
-from .guards import Effects, Snapshot
+from .flat import Flat, place_of_forward
+from .guards import Snapshot
 from .private import OwnTensors, forget
 from .rehearse import Rehearsal, observed, rehearse
-from .saved import History, edges_of, history_of, seen_as_they_are, storage_key
-from .sizes import dim_of
-from .translate.provenance import CHILD
 
 # A trace that takes longer is given up: sympy may never end.
 BUDGET_SECONDS = 30.0
@@ -36,7 +34,7 @@ class Traced:
     """The exported program, what forward did besides (`flat.notes`), what it relies on, and the
     tensors with data that it met in a rehearsal."""
 
-    flat: "Flat"
+    flat: Flat
     program: Any
     snapshot: Snapshot
     met: list[torch.Tensor]
@@ -87,7 +85,7 @@ def _warm_up(module: nn.Module, write: str) -> WarmUp:
 
 
 def _traced(
-    flat: "Flat", effects: Effects, rehearsed: Rehearsal, tensors: list[torch.Tensor], exact: bool
+    flat: Flat, effects: Effects, rehearsed: Rehearsal, tensors: list[torch.Tensor], exact: bool
 ) -> Any:
     module, whole = flat.child, rehearsed.error is None
     with OwnTensors(module) as own, contextlib.ExitStack() as stack:
@@ -122,115 +120,7 @@ def _refusal(error: Exception, symbols_at_fault: bool) -> NotCapturable:
     return kind(f"torch.export: {type(error).__name__}: {first}", **contract.error_place(error))
 
 
-class Notes:
-    """What forward did: an object of its own, as export puts a module's attributes back.
-
-    `spec` and `places` (which distinct output each tensor of the result is), `written` (buffers),
-    `history`: eager's autograd graph behind the distinct outputs; None: not known. `own`: the
-    module's tensors while it is traced; `effects`, `writes`: what it wrote; `calls`: those of torch
-    that it made.
-    """
-
-    def __init__(self):
-        self.spec: Any = None
-        self.places: list[int] = []
-        self.written: list[str] = []
-        self.own: OwnTensors | None = None
-        self.effects: Effects | None = None
-        self.writes: list[str] = []
-        self.calls = Calls()
-        self.history: History | None = None
-
-
-class Flat(nn.Module):
-    """Takes and returns flat tensor lists, and notes what the module's forward did besides."""
-
-    def __init__(self, module: nn.Module, spec: Any, order: list[int]):
-        super().__init__()
-        self._modules[CHILD] = module
-        self.spec, self.order = spec, order
-        self.notes = Notes()
-        self.training = module.training
-
-    @property
-    def child(self) -> nn.Module:
-        return self._modules[CHILD]
-
-    def let_go(self) -> None:
-        """Forgets the module: export leaves cycles behind that refer to this one."""
-        self._modules.clear()
-        self.notes = Notes()
-
-    def forward(self, *tensors):
-        module, own, calls = self.child, self.notes.own, self.notes.calls
-        args, kwargs = tree.unflatten(self.spec, [tensors[i] for i in self.order])
-        own.mark()
-        named = self._named(tensors)
-        edges, grad = edges_of(named.values()), torch.is_grad_enabled()
-        places = [_place(t) for t in named.values()]
-        before = self.notes.effects.writes()  # export's own: it copies lists
-        with seen_as_they_are(), calls:
-            result = module.forward(*args, **kwargs)
-        self.notes.writes = [w for w in self.notes.effects.writes() if w not in before]
-        buffers = [w[1:] for w in own.written() if w[0] == "_buffers"]
-        self._check_arguments(args, kwargs, tensors)
-        self._check_edges(named, edges)
-        for (kind, label), place, tensor in zip(named, places, named.values(), strict=True):
-            if place != _place(tensor):
-                what = f"input {label}" if kind == "input" else label
-                self._refuse(f"forward changes the sizes or strides of {what} in place")
-        if torch.is_grad_enabled() != grad:
-            self._refuse("forward leaves the grad mode changed")
-        outputs, self.notes.spec = tree.flatten(result, "the result", express=_express)
-        distinct = list({id(t): t for t in outputs}.values())
-        index = {id(t): i for i, t in enumerate(distinct)}
-        self.notes.places = [index[id(t)] for t in outputs]
-        self.notes.written = [name for name, _, _ in buffers]
-        if any(output.is_inference() for output in distinct):
-            self._refuse("forward returns a tensor made in inference mode")
-        self._note_history(named, distinct)
-        for name, _, value in buffers:
-            if not isinstance(value, torch.Tensor):
-                raise NotCapturable(
-                    f"forward sets the buffer {name} to {value!r}", **place_of_forward(module)
-                )
-        return tuple(distinct) + tuple(value for _, _, value in buffers)
-
-    def _refuse(self, reason: str) -> None:
-        raise NotCapturable(reason, **place_of_forward(self.child))
-
-    def _named(self, tensors: Sequence[torch.Tensor]) -> dict[tuple[str, Any], torch.Tensor]:
-        named = [*self.child.named_parameters(), *self.child.named_buffers()]
-        return {("input", i): t for i, t in enumerate(tensors)} | {("name", n): t for n, t in named}
-
-    def _note_history(self, named: dict, outputs: list[torch.Tensor]) -> None:
-        memory: dict[Any, list[tuple[str, Any]]] = {}
-        outs = {("output", i): output for i, output in enumerate(outputs)}
-        for label, tensor in (*named.items(), *outs.items()):
-            memory.setdefault(storage_key(tensor), []).append(label)
-        self.notes.history = history_of(outputs, named, memory)
-
-    def _check_edges(self, named: dict, edges: list[tuple]) -> None:
-        """As a write of `x.mul_(parameter)`, or requires_grad_: tensors keep their history."""
-        after = edges_of(named.values())
-        for (kind, label), before, now in zip(named, edges, after, strict=True):
-            if before != now:
-                what = f"input {label}" if kind == "input" else label
-                self._refuse(f"forward changes the autograd history of {what}")
-
-    def _check_arguments(self, args: tuple, kwargs: dict, tensors: Sequence) -> None:
-        after, spec = tree.flatten([args, kwargs], "arguments", express=_express)
-        same = len(after) == len(self.order) and all(
-            t is tensors[i] for t, i in zip(after, self.order, strict=False)
-        )
-        if spec != self.spec or not same:
-            raise NotCapturable(
-                "forward changes a container or cache among its arguments",
-                **place_of_forward(self.child),
-            )
-
-
-def _export(flat: "Flat", tensors: list[torch.Tensor], exact: bool) -> Any:
+def _export(flat: Flat, tensors: list[torch.Tensor], exact: bool) -> Any:
     """The training IR, every dim AUTO unless `exact`."""
     given = tuple(tensors[i] for i in range(len(tensors)) if flat.order.index(flat.order[i]) == i)
     kind = Dim.STATIC if exact else Dim.AUTO
@@ -305,24 +195,10 @@ def _within_budget(work: Callable[[], Any]) -> Any:
     return result
 
 
-def _place(tensor: torch.Tensor) -> tuple:
-    return tensor.shape, tensor.stride()
-
-
 def _distinct(tensors: list[torch.Tensor]) -> list[int]:
     """For each tensor the number of its object among the distinct ones."""
     seen: dict[int, int] = {}
     return [seen.setdefault(id(t), len(seen)) for t in tensors]
-
-
-def _express(number: Any) -> str:
-    if isinstance(number, torch.SymInt):
-        return str(dim_of(number))
-    raise NotCapturable(f"the module returns {number}, a {type(number).__name__} made of sizes")
-
-
-def place_of_forward(module: nn.Module) -> dict[str, Any]:
-    return {"module": type(module).__name__, **contract.place_of(type(module).forward)}
 
 
 def _refusal_in(error: BaseException | None) -> NotCapturable | None:

@@ -1,7 +1,7 @@
 """A walk over the Python state that a module's forward reaches.
 
-guards.py keeps one with a capture, filtered by the names that forward's code looks up; rehearse.py
-keeps an unfiltered one while forward runs to be learnt from, and puts everything back.
+guards.py keeps one with a capture, filtered by the names that forward's code looks up; effects.py
+an unfiltered one while forward runs to be learnt from, and puts everything back.
 """
 
 import dataclasses

@@ -65,9 +65,8 @@ TEST_F(CompareSides, AnotherShapeIsDeclined) {
   const Dim s = Dim::symbol("s0");
   const Value x = g.input("x", floats({s, s + 2}));
   g.output(x + x, "y");
-  const Rule wrong = double_is("turned", [](const Match& m) {
-    return transpose(m["x"] + m["x"] * 1.0, {1, 0});
-  });
+  const Rule wrong =
+      double_is("turned", [](const Match& m) { return transpose(m["x"] + m["x"] * 1.0, {1, 0}); });
   EXPECT_EQ(apply(g, wrong), 0u);
 }
 
@@ -76,9 +75,7 @@ TEST_F(CompareSides, AWrongAttributeIsSeenThoughTheTypesAreKnown) {
       rule("roll")
           .match([](Pattern& p) { return p.named("t", p.op("Transpose", {p["x"]})); })
           .when([](const Match& m) { return require(m.attrs("t").ints("perm")[0] != 0, "done"); })
-          .rewrite([](const Match& m) {
-            return transpose(m["x"], {0, 1, 2});
-          });
+          .rewrite([](const Match& m) { return transpose(m["x"], {0, 1, 2}); });
   Graph right(default_ops()), wrong(default_ops());
   for (Graph* g : {&right, &wrong}) {
     const Value x = g->input("x", floats({3, 3, 3}));
@@ -97,9 +94,7 @@ TEST_F(CompareSides, NodesWithoutAKernelAreExpanded) {
   g.output(g.emit1("ort::Linear", {x, w, b}), "y");
   const auto linear = [](std::string name, bool bias) {
     return rule(std::move(name))
-        .match([](Pattern& p) {
-          return p.op("ort::Linear", {p["x"], p["w"], p["b"]});
-        })
+        .match([](Pattern& p) { return p.op("ort::Linear", {p["x"], p["w"], p["b"]}); })
         .rewrite([=](const Match& m) {
           const Value product = matmul(m["x"], transpose(m["w"], {1, 0}));
           return bias ? product + m["b"] : product;

@@ -7,7 +7,9 @@ import torch
 from torch import nn
 
 from ortmodule import tree
-from ortmodule.guards import Effects, Snapshot, call_key
+from ortmodule.effects import Effects
+from ortmodule.guards import Snapshot
+from ortmodule.key import call_key
 from ortmodule.observe import Names
 
 

@@ -1,0 +1,123 @@
+"""What forward wrote, found and put back: a rehearsal and a trace are run under an Effects."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from . import kinds
+from .errors import NotCapturable
+from .observe import OWN, kind_of_file
+from .walk import Walk, Watched, difference
+
+
+class PlainWrite(NamedTuple):
+    """A scalar that forward set in a dict; MISSING: taken out of it."""
+
+    watched: Watched
+    key: Any
+    value: Any
+
+
+class Effects(Walk):
+    """State before forward ran: what it wrote can be told, and everything be put back.
+
+    own_tensors: forward finds tensors of its own for the registered ones (private.py).
+    """
+
+    def __init__(self, module: nn.Module, own_tensors: bool = True):
+        super().__init__(elsewhere=frozenset(module.modules() if own_tensors else ()))
+        self._accepted: list[PlainWrite] = []  # what they replaced
+        self.add_module(module)
+
+    def writes(self) -> list[str]:
+        """The first difference of each object that differs, registered buffers aside."""
+        found = (difference(w) for w in self.watched if w.registry != "_buffers")
+        return [*filter(None, found), *self._missed()]
+
+    def _missed(self) -> list[str]:
+        return [
+            f"the cache of {path} was missed"
+            for cache, (path, misses) in self.caches.items()
+            if cache.cache_info().misses != misses and _is_own(cache)
+        ]
+
+    def plain_writes(self) -> list[PlainWrite] | None:
+        """The differences as scalars set in dicts, or None when one is anything else."""
+        found = []
+        if self._missed():
+            return None
+        for w in self.watched:
+            if w.registry == "_buffers" or not difference(w):
+                continue
+            if not isinstance(w.holder, dict):
+                return None
+            before, now = dict(w.items), dict(w.now())
+            if any(key not in now for key in before):
+                return None
+            for key, value in now.items():
+                if not kinds.same(before.get(key, kinds.MISSING), value):
+                    if not isinstance(value, kinds.SCALARS):
+                        return None
+                    found.append(PlainWrite(w, key, value))
+        return found
+
+    def accept(self, writes: Iterable[PlainWrite]) -> None:
+        """Makes these writes again, as part of the state that `restore` puts back."""
+        for w, key, value in writes:
+            was = w.holder.get(key, kinds.MISSING)
+            self._accepted.append(PlainWrite(w, key, was))
+            _put_plain(w, key, value)
+
+    def undo(self) -> None:
+        """As `restore`, but the accepted writes are taken back too."""
+        while self._accepted:
+            _put_plain(*self._accepted.pop())
+        self.restore()
+
+    def restore(self) -> None:
+        """Puts back everything that differs; raises NotCapturable where that cannot be done."""
+        stuck = None
+        for cache, (path, misses) in self.caches.items():
+            if cache.cache_info().misses != misses:
+                cache.cache_clear()
+                self.caches[cache] = path, 0
+        for w in self.watched:
+            now = w.now()
+            if len(now) == len(w.items) and all(
+                a is c and kinds.same(b, d) for (a, b), (c, d) in zip(w.items, now, strict=True)
+            ):
+                continue
+            if w.keys is not None:
+                _put_names(w)
+            elif w.kind.put is not None:
+                aside = [(k, v) for k, v in w.kind.items(w.holder) if k in w.ignored]
+                w.kind.put(w.holder, [*w.items, *aside] if w.ignored else w.items)
+            elif w.kind.changes and difference(w):
+                stuck = stuck or difference(w)
+        if stuck:
+            raise NotCapturable(f"forward changes what cannot be put back: {stuck}")
+
+
+def _put_plain(w: Watched, key: Any, value: Any) -> None:
+    """In the dict and in what is known of it."""
+    if value is kinds.MISSING:
+        w.holder.pop(key, None)
+    else:
+        w.holder[key] = value
+    w.items = w.now()
+
+
+def _is_own(cache: Any) -> bool:
+    code = getattr(cache.__wrapped__, "__code__", None)
+    return code is not None and kind_of_file(code.co_filename) == OWN
+
+
+def _put_names(w: Watched) -> None:
+    """Of a namespace only the names that forward's code has."""
+    kept = dict(w.items)
+    for name in w.keys:
+        if name in kept:
+            w.holder[name] = kept[name]
+        else:
+            w.holder.pop(name, None)

@@ -1,0 +1,120 @@
+"""What is kept of earlier calls: captures with their runners, and why others were refused."""
+
+import contextlib
+import dataclasses
+
+import torch
+from torch import nn
+
+from . import _native
+from .capture import Capture
+from .errors import NotCapturable
+from .explain import Fallback, Step
+from .guards import Snapshot
+from .options import Options
+
+# A call that was refused is tried again when the module changed, this many times.
+_TRIES = 3
+
+
+class Kept:
+    """A capture with the runner that executes it."""
+
+    def __init__(self, captured: Capture, options: Options):
+        self.capture = captured
+        self.ran = False
+        self.calls = 0
+        sources = [i.index if i.role == "user" else i.tensor for i in captured.inputs]
+        wrt = [k for k, i in enumerate(captured.inputs) if i.requires_grad]
+        n_outputs = len({o.output for o in captured.outputs} - {None}) + len(captured.assigned)
+        writes = [(w.output, w.target) for w in captured.write_backs]
+        self.runner = _native.torch_bridge().Runner(
+            captured.graph.capsule(), sources, n_outputs, writes, captured.orders, wrt,
+            captured.history, options.resolved(),
+        )  # fmt: skip
+
+    def compile(self, tensors: list) -> None:
+        """Builds the plan for these tensors; what the engine refuses is a NotCapturable."""
+        try:
+            self.runner.compile(tensors)
+        except _native.torch_bridge().Error as error:
+            raise NotCapturable(f"the engine: {error}") from None
+
+    def fits(self, tensors: list) -> bool:
+        """Whether what the capture relies on is as it was; other tensors of the module's are taken
+        up where they stand for those that were captured."""
+        snapshot = self.capture.snapshot
+        if snapshot.changed() is not None:
+            return False
+        if snapshot.replaced:
+            self.replace(list(snapshot.replaced.values()))
+            snapshot.replaced = {}  # after: who looks meanwhile sees a change
+        return snapshot.aliases(tensors) == self.capture.aliases
+
+    def holds(self, tensors: list) -> bool:
+        """Whether it fits because nothing was written to; for any thread."""
+        snapshot = self.capture.snapshot
+        return snapshot.unchanged() and snapshot.aliases(tensors) == self.capture.aliases
+
+    def replace(self, pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+        """Other tensors of the module's stand where some were captured."""
+        self.capture.replace(pairs)
+        for old, new in pairs:
+            self.runner.replace(old, new)
+
+    def run(self, tensors: list, profile: bool) -> list:
+        if profile:
+            self.runner.start_profile()
+        return self.runner.call(tensors)
+
+    def assign(self, outputs: list) -> None:
+        """Sets the buffers that forward sets to another tensor."""
+        for write in self.capture.assigned:
+            old, new = write.registry[write.key], outputs[write.output]
+            write.registry[write.key] = new
+            self.capture.snapshot.put(write.registry, write.key, old, new)
+            self.replace([(old, new)])
+
+    def operators(self) -> list[Fallback]:
+        """The steps that torch's own operators run, for want of an op of the engine's."""
+        return [
+            Fallback(
+                op, module or None, file or None, line or None,
+                f"{reason}: torch's own runs as a step of the plan",
+            )
+            for op, reason, module, file, line in self.runner.operators()
+        ]  # fmt: skip
+
+    def steps(self) -> list[Step]:
+        return [Step(*step) for step in self.runner.steps()]
+
+
+class Refused:
+    """Why a call was not captured, and the module's state in which that is known; None: in any."""
+
+    def __init__(self, error: NotCapturable, module: nn.Module, tries: int):
+        self.error, self.tries = error, tries
+        self.snapshot: Snapshot | None = None
+        if tries < _TRIES:
+            with contextlib.suppress(Exception):  # of a tensor that cannot be asked for its facts
+                self.snapshot = Snapshot(module)
+
+    def still_holds(self) -> bool:
+        return self.snapshot is None or self.snapshot.changed() is None
+
+
+class Unsettled:
+    """The state of a module that changes all the time, and for how many calls it has held."""
+
+    def __init__(self, error: NotCapturable, snapshot: Snapshot):
+        self.error, self.snapshot, self.calls = error, snapshot, 0
+
+
+@dataclasses.dataclass(slots=True)
+class Known:
+    """What came of calls with one key."""
+
+    kept: list[Kept] = dataclasses.field(default_factory=list)
+    refused: Refused | None = None
+    unsettled: Unsettled | None = None
+    warmed_up: bool = False
