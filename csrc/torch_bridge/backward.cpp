@@ -300,7 +300,7 @@ void Backward::run_segments(size_t count) {
     const size_t first =
         run_->segments == 0 ? plan.forward_steps : plan.segment_ends[run_->segments - 1];
     run(plan, *run_->frame, first, plan.segment_ends[run_->segments],
-        call_->shared().profile.get());
+        call_->profile());
   }
 }
 

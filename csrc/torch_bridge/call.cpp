@@ -105,8 +105,12 @@ bool Shared::unsettled() {
   return !confirmed || reruns > 0 || varied;
 }
 
-Call::Call(std::shared_ptr<Shared> shared, std::vector<at::Tensor> inputs, uint64_t key)
-    : shared_(std::move(shared)), originals_(std::move(inputs)), key_(key) {
+Call::Call(std::shared_ptr<Shared> shared, std::vector<at::Tensor> inputs, uint64_t key,
+           std::shared_ptr<Profile> profile)
+    : shared_(std::move(shared)),
+      originals_(std::move(inputs)),
+      key_(key),
+      profile_(std::move(profile)) {
   for (const at::Tensor& tensor : originals_)
     inputs_.push_back(tensor.defined() ? contiguous(tensor.detach()) : at::Tensor());
   if (at::GradMode::is_enabled())  // the backward reads what was there before the call wrote
@@ -146,7 +150,7 @@ std::vector<at::Tensor> Call::forward(const Wanted& wanted) {
     frame_->set_output(i, outputs.back().data_ptr());
   }
   share_outputs(outputs);
-  run(*plan_, *frame_, 0, plan_->forward_steps, shared_->profile.get());
+  run(*plan_, *frame_, 0, plan_->forward_steps, profile());
   for (const auto& [output, order] : shared_->orders) reorder(outputs[output], order);
   return outputs;
 }

@@ -43,7 +43,7 @@ struct Shared {
   Wanted predicted;        // what the last backward had
   bool confirmed = false;  // a backward came as predicted
   bool varied = false;     // one came that was not, and was made by zeros
-  std::shared_ptr<Profile> profile;
+  std::shared_ptr<Profile> profile;  // of the latest call that is timed; null: none is
 
   // The program for a backward like this; nothing defined: forward alone.
   std::shared_ptr<Program> program(const Wanted& wanted, const std::vector<Sizes>& sizes);
@@ -56,7 +56,8 @@ struct Shared {
 
 class Call {
  public:
-  Call(std::shared_ptr<Shared> shared, std::vector<at::Tensor> inputs, uint64_t key);
+  Call(std::shared_ptr<Shared> shared, std::vector<at::Tensor> inputs, uint64_t key,
+       std::shared_ptr<Profile> profile);
 
   // Runs the forward for such a backward; returns every graph output.
   std::vector<at::Tensor> forward(const Wanted& wanted);
@@ -76,6 +77,7 @@ class Call {
   const Shared& shared() const { return *shared_; }
   const Program& program() const { return *program_; }
   const Plan& plan() const { return *plan_; }
+  Profile* profile() const { return profile_.get(); }
   // The segment after which the gradient at this output of the program is complete.
   size_t segment_of(int output) const;
   bool runs_for(const Wanted& wanted) const { return wanted == wanted_; }
@@ -111,6 +113,7 @@ class Call {
   std::vector<uint32_t> versions_;  // of originals_, when the forward had run
   std::vector<std::pair<c10::VariableVersion, uint32_t>> output_versions_;  // likewise
   uint64_t key_;
+  std::shared_ptr<Profile> profile_;
   at::Tensor generator_state_;  // before a forward that may draw; a second one draws the same
   bool spent_ = false;          // a backward may have overwritten the stash
 };
