@@ -8,6 +8,7 @@
 #include "csrc/core/error.h"
 #include "csrc/core/version.h"
 #include "csrc/torch_bridge/collected.h"
+#include "csrc/torch_bridge/nodes.h"
 #include "csrc/torch_bridge/observer.h"
 #include "csrc/torch_bridge/repeat.h"
 #include "csrc/torch_bridge/runner.h"
@@ -48,14 +49,16 @@ std::optional<History> history_of(const py::object& items) {
   if (items.is_none()) return {};
   using Row = std::tuple<Indices, Indices, Indices, Indices>;
   using Node = std::tuple<Indices, Indices, Indices>;
-  const auto [rows, nodes] =
-      items.cast<std::pair<std::vector<std::optional<Row>>, std::vector<Node>>>();
+  using Results = std::vector<std::optional<size_t>>;
+  const auto [rows, nodes, origins] = items.cast<
+      std::tuple<std::vector<std::optional<Row>>, std::vector<Node>, std::vector<Results>>>();
   History history;
   for (const auto& row : rows) {
     history.outputs.emplace_back();
     if (row) history.outputs.back() = std::make_from_tuple<OutputHistory>(*row);
   }
   for (const Node& node : nodes) history.used_up.push_back(std::make_from_tuple<UsedUp>(node));
+  for (const Results& results : origins) history.origins.push_back({results});
   return history;
 }
 
@@ -114,6 +117,7 @@ PYBIND11_MODULE(_torch, m) {
   m.def("version", &ort::version);
   m.def("torch_version", [] { return ORT_TORCH_VERSION; });
   py::register_exception<ort::Error>(m, "Error", PyExc_RuntimeError);
+  ort::bridge::prepare_nodes();
   ort::bridge::bind_observer(m);
   ort::bridge::bind_watch(m);
   ort::bridge::bind_repeat(m);

@@ -96,6 +96,7 @@ std::vector<at::Tensor> Runner::call(const std::vector<at::Tensor>& user) {
   std::vector<at::Tensor> tensors, targets;
   {
     std::lock_guard lock(sources_mutex_);
+    tensors.reserve(inputs_.size());
     for (const Source& source : inputs_) tensors.push_back(resolve(source, user));
     for (const WriteBack& write : write_backs_) targets.push_back(resolve(write.target, user));
   }
@@ -115,7 +116,7 @@ std::vector<at::Tensor> Runner::call(const std::vector<at::Tensor>& user) {
       targets[i].copy_(outputs.at(write_backs_[i].output));
   }
   if (!wanted.defined.empty()) {
-    call->expect_backward(outputs);
+    call->expect_backward(tensors, outputs);
     attach(call, tensors, outputs);
   }
   outputs.resize(shared_->n_user_outputs);

@@ -49,7 +49,7 @@ class Runner {
   double planned_us() const;  // what the newest plan of the latest program took
   const Shared& shared() const { return *shared_; }
   int visit(visitproc visit, void* arg) const;
-  void start_profile();  // drops the times taken before
+  void start_profile();                            // drops the times taken before
   std::shared_ptr<const Profile> profile() const;  // of the latest timed call; null: none
 
  private:
