@@ -56,6 +56,8 @@ def check_module(module: nn.Module, with_its_hooks: bool) -> None:
     for name, parameter in module.named_parameters():
         if isinstance(parameter, torch.nn.parameter.UninitializedTensorMixin):
             raise WarmUp(f"parameter {name} is not initialised yet")
+    if module._backward_hooks and module._is_full_backward_hook is False:
+        raise NotCapturable("a hook of register_backward_hook is set, which looks at grad_fn")
     for path, child in module.named_modules():
         child = surroundings.unwrapped(child)
         if type(vars(child).get("reducer")).__name__ == "Reducer":

@@ -5,6 +5,7 @@ its nodes saved may not be written to before the backward; anything else may. A 
 output visits what that output reaches, other returned outputs among it, and nothing else.
 """
 
+import collections
 import contextlib
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,13 +44,15 @@ class History(NamedTuple):
     `saved`: what eager's backward of each output reads, ("output", number) too. `reaches`: the
     tensors whose gradient it gives, None where it requires none. `through`: the other outputs that
     it passes on its way. `used_up`: of each node that saved something, and so runs once, the
-    outputs that reach it, the tensors and the outputs that it reaches.
+    outputs that reach it, the tensors and the outputs that it reaches. `origins`: of each node that
+    made outputs, which one each of its results is, None where that was not returned.
     """
 
     saved: list[set[tuple[str, Any]]]
     reaches: list[set[tuple[str, Any]] | None]
     through: list[set[int]]
     used_up: list[tuple[set[int], set[tuple[str, Any]], set[int]]]
+    origins: list[list[int | None]]
 
 
 def history_of(
@@ -78,11 +81,12 @@ def by_position(
     outputs: Sequence[Output],
     place: Callable[[tuple[str, Any]], int | None],
     always_saved: set[int],
-) -> tuple[list[tuple | None], list[tuple]]:
+) -> tuple[list[tuple | None], list[tuple], list[list[int | None]]]:
     """The history by the graph's inputs, whose numbers `place` gives, and by the graph's outputs.
 
     For each graph output (inputs saved, outputs saved, inputs reached, outputs on the way), or None
-    where it requires no gradient; and what is used up, as (outputs, inputs, outputs behind).
+    where it requires no gradient; what is used up, as (outputs, inputs, outputs behind); and the
+    origins.
     """
 
     def inputs_in(labels: set[tuple[str, Any]]) -> set[int]:
@@ -109,7 +113,21 @@ def by_position(
     return (
         [row and tuple(map(sorted, row)) for row in rows],
         [tuple(map(sorted, node)) for node in used_up if node[0]],
+        _origins(history, outputs, [i for i, row in enumerate(rows) if row]),
     )
+
+
+def _origins(
+    history: History, outputs: Sequence[Output], differentiable: list[int]
+) -> list[list[int | None]]:
+    """By the graph's outputs; one that is returned through views has a node of its own."""
+    places = [None if output.views else output.output for output in outputs]
+    times = collections.Counter(output.output for output in outputs)
+    plain = {i: p for i, p in enumerate(places) if p in differentiable and times[p] == 1}
+    shared = [[plain.get(i) for i in results] for results in history.origins]
+    shared = [results for results in shared if results != [None] * len(results)]
+    alone = set(differentiable) - {p for results in shared for p in results}
+    return shared + [[p] for p in sorted(alone)]
 
 
 class _Walk:
@@ -157,7 +175,16 @@ class _Walk:
             [self._outputs(b) for b in behind],
             [(self._outputs(a), self._tensors(b), self._outputs(b))
              for a, b in sorted({(up[n], down[n]) for n, keys in found.items() if keys})],
+            self._origins(),
         )  # fmt: skip
+
+    def _origins(self) -> list[list[int | None]]:
+        made: dict[Any, list[int | None]] = {}
+        for i, output in enumerate(self.outputs):
+            if (node := output.grad_fn) is not None:
+                results = made.setdefault(node, [None] * len(node._input_metadata))
+                results[output.output_nr] = i
+        return list(made.values())
 
     def _reached(self) -> tuple[dict[Any, int], dict[Any, int]]:
         """For each node the bits that lie behind it, and the outputs that reach it."""

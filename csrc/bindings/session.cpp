@@ -102,7 +102,7 @@ void bind_session(py::module_& m) {
       .def("run", &run_session, py::arg("names"), py::arg("feed"))
       .def("inputs", [](const InferenceSession& s) { return ports_of(s.inputs()); })
       .def("outputs", [](const InferenceSession& s) { return ports_of(s.outputs()); })
-      .def("providers", &InferenceSession::providers);
+      .def("providers", &InferenceSession::providers, py::call_guard<py::gil_scoped_release>());
   py::class_<SessionLimits>(m, "SessionLimits")
       .def(py::init(&limits_of), py::arg("bytes"), py::arg("operations"));
   m.def("session_of_file", &session_of_file);

@@ -48,7 +48,7 @@ void run(const Plan& plan, Frame& frame, size_t first, size_t last, Profile* pro
     run_step(plan, step, pointers, arena + scratch[i]);
     const double us = now_us() - start;
     if (print) log("step {} {} {}: {} us", i, step.provider, step.name, us);
-    if (profile) profile->events.push_back({step.name, std::string(step.provider), start, us, i});
+    if (profile) profile->add({step.name, std::string(step.provider), start, us, i});
   }
 }
 

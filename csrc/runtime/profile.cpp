@@ -24,7 +24,18 @@ std::string decimal(double us) {
 
 }  // namespace
 
+void Profile::add(Event event) {
+  std::lock_guard lock(mutex_);
+  events_.push_back(std::move(event));
+}
+
+std::vector<Profile::Event> Profile::events() const {
+  std::lock_guard lock(mutex_);
+  return events_;
+}
+
 std::string Profile::chrome_trace() const {
+  const std::vector<Event> events = this->events();
   std::string text = "{\"traceEvents\": [";
   const char* comma = "";
   for (const Event& event : events) {

@@ -2,21 +2,29 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <vector>
 
 namespace ort {
 
-struct Profile {
+// Several threads may add to it and read it.
+class Profile {
+ public:
   struct Event {
     std::string name;
     std::string provider;
     double start_us, duration_us;
     size_t step;  // of the plan
   };
-  std::vector<Event> events;
+  void add(Event event);
+  std::vector<Event> events() const;
   // The trace event format that chrome://tracing and Perfetto read; times from the first event on.
   std::string chrome_trace() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<Event> events_;
 };
 
 double now_us();

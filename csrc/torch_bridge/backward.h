@@ -1,78 +1,55 @@
-// What the nodes of one call do together: gradients of outputs arrive, the program runs, gradients
-// of inputs are handed over. nodes.cpp has the nodes, attach() makes them.
+// What the nodes of one call have in common: nodes.cpp has the nodes, attach() makes them. Each
+// backward over them is a Pass of its own: a hook of one may begin another, and so may a thread.
 #pragma once
 
-#include <torch/csrc/autograd/function.h>
-
-#include <optional>
+#include <memory>
+#include <mutex>
+#include <vector>
 
 #include "csrc/torch_bridge/call.h"
+#include "csrc/torch_bridge/requests.h"
 
 namespace ort::bridge {
 
-class Backward {
+class Pass;
+
+class Backward : public std::enable_shared_from_this<Backward> {
  public:
-  explicit Backward(std::shared_ptr<Call> call);
+  Backward(std::shared_ptr<Call> call, std::shared_ptr<const std::vector<Part>> parts);
+  ~Backward();
 
-  const Call& call() const { return *call_; }
-  // The node that takes the gradient of an output, while it lives.
-  void set_receiver(size_t output, torch::autograd::Node* node) { receivers_[output] = node; }
-  // Where the gradient of an input goes; only compared.
-  void set_target(size_t wrt, const torch::autograd::Node* node) { targets_[wrt] = node; }
+  // The gradients of a node's results are complete; undefined is an answer too. Returns what they
+  // add to the gradients of the outputs in `passed`.
+  std::vector<at::Tensor> receive(const Origin& origin, const std::vector<at::Tensor>& gradients,
+                                  const Indices& passed);
+  // The gradients of a part's inputs, whose outputs have all arrived; by position in its wrt.
+  std::vector<at::Tensor> hand_over(const Part& part);
 
-  // The gradient of an output is complete; undefined is an answer too.
-  void receive(size_t output, const at::Tensor& gradient);
-  // What the outputs that have arrived add to the gradient of one that they pass. Undefined where
-  // nobody asks for it (the program then goes on by itself) or another one is to come.
-  at::Tensor passed_on(size_t output);
-  // The gradients of some inputs of one group, whose outputs have all arrived; by position in wrt.
-  std::vector<at::Tensor> hand_over(size_t group, const Indices& wrt);
+  Call& call() { return *call_; }
+  const std::vector<Part>& parts() const { return *parts_; }
+  Nodes& nodes() { return nodes_; }
+
+  // For a Pass. As eager's nodes: one that has let go of what it saved raises.
+  void use_up(size_t output, const Pass& pass);
+  Indices usable() const;  // outputs with a node that has something left to run
+  // Lets go of what was kept, where no backward can be run any more but those under way.
+  void release(const Pass& pass);
 
  private:
-  // One pass over a program: which gradients it was given, how far it has come.
-  struct Run {
-    Wanted wanted;
-    Frame* frame = nullptr;
-    bool filled = false;                       // zeros stand for outputs that have no gradient
-    Indices given;                             // outputs whose gradient was there in time
-    size_t segments = 0;                       // run so far
-    std::vector<at::Tensor> output_gradients;  // by the program's gradient inputs
-    std::vector<at::Tensor> gradients;         // by the program's outputs after the forward's
-  };
+  class Ending;
+  Pass& pass();
+  void end(int task);
+  bool is_short() const;
+  bool is_usable(size_t output) const;
 
-  void begin(int task);
-  void expect_own() const;
-  Indices asked() const;
-  bool takes_part(size_t output) const;
-  bool is_asked(size_t output) const;
-  void use_up(size_t output);
-  void find_requested();
-  bool executes(const UsedUp& node) const;
-  bool usable(size_t output) const;
-
-  Wanted wanted_now() const;
-  void start();
-  bool serves(const Group& group) const;
-  void give(size_t output);
-  void run_until(size_t segment);
-  void bind_gradients();
-  void bind_results();
-  void run_segments(size_t count);
-  void run_batched();
-  at::Tensor& gradient_at(int output);
-  void finish();
-
+  std::recursive_mutex mutex_;  // a hook on a saved tensor may run a backward
   std::shared_ptr<Call> call_;
-  std::vector<torch::autograd::Node*> receivers_;
-  std::vector<const torch::autograd::Node*> targets_;  // by position in wrt
-  std::vector<int> used_;  // by History::used_up: 0, or 1 + the backward that did
-  // Of the backward under way:
-  int task_ = -1;
-  bool keep_ = false;
-  std::vector<std::optional<at::Tensor>> arrived_;  // by output
-  Indices cuts_;
-  std::optional<Indices> requested_;  // graph inputs that are asked for; none: all
-  std::optional<Run> run_;
+  std::shared_ptr<const std::vector<Part>> parts_;
+  Nodes nodes_;
+  std::vector<int> used_;                      // by History::used_up: 0, or 1 + the task that did
+  std::vector<std::unique_ptr<Pass>> passes_;  // under way
 };
+
+[[noreturn]] void fail_second_time();
 
 }  // namespace ort::bridge

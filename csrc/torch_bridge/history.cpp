@@ -49,6 +49,7 @@ History History::of_graph(const Graph& graph, const Indices& wrt, size_t n_user_
     history.outputs.emplace_back();
     if (!differentiable[i]) continue;
     history.outputs[i].emplace();
+    history.origins.push_back({{i}});
     all.outputs.push_back(i);
     const std::set<ValueId> behind = ancestors(graph, value(i));
     for (const size_t w : wrt)
@@ -71,11 +72,14 @@ bool History::saves_input(size_t input, const Indices& by_outputs) const {
 }
 
 Indices History::saved_outputs(const Indices& by_outputs) const {
-  std::set<size_t> result;
+  Indices result;
   for (const size_t output : by_outputs)
     if (outputs[output])
-      result.insert(outputs[output]->saved_outputs.begin(), outputs[output]->saved_outputs.end());
-  return {result.begin(), result.end()};
+      result.insert(result.end(), outputs[output]->saved_outputs.begin(),
+                    outputs[output]->saved_outputs.end());
+  std::sort(result.begin(), result.end());
+  result.erase(std::unique(result.begin(), result.end()), result.end());
+  return result;
 }
 
 Topology::Topology(const History& history, const Indices& wrt)
@@ -88,6 +92,13 @@ Topology::Topology(const History& history, const Indices& wrt)
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     return history.outputs[a]->through.size() > history.outputs[b]->through.size();
   });
+  for (const size_t i : order)
+    for (size_t n = 0; n < history.origins.size(); ++n) {
+      const auto& results = history.origins[n].outputs;
+      const bool made = std::find(results.begin(), results.end(), i) != results.end();
+      if (made && std::find(origins.begin(), origins.end(), n) == origins.end())
+        origins.push_back(n);
+    }
   std::map<Indices, Indices> by_outputs;
   for (size_t w = 0; w < wrt.size(); ++w) {
     Indices outputs;

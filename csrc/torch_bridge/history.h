@@ -29,6 +29,11 @@ struct UsedUp {
   Indices reaches, behind;  // graph inputs and outputs that it reaches
 };
 
+// A node of eager's that made outputs: which output each of its results is, if it was returned.
+struct Origin {
+  std::vector<std::optional<size_t>> outputs;
+};
+
 // Inputs that the same outputs reach: a backward visits all of them or none.
 struct Group {
   Indices outputs;
@@ -39,7 +44,8 @@ struct Group {
 struct History {
   std::vector<std::optional<OutputHistory>> outputs;  // none: requires no gradient
   std::vector<UsedUp> used_up;
-  bool known = true;  // false: made up from the graph, every input counts as saved
+  std::vector<Origin> origins;  // of every output that requires a gradient
+  bool known = true;            // false: made up from the graph, every input counts as saved
 
   // As the graph has it, where the traced module does not show it.
   static History of_graph(const Graph& graph, const Indices& wrt, size_t n_user_outputs);
@@ -50,8 +56,9 @@ struct History {
 
 // Which node leads to which.
 struct Topology {
-  std::vector<size_t> order;  // differentiable outputs, each before those that it passes
-  std::vector<Indices> next;  // by output: the outputs that it passes first
+  std::vector<size_t> order;    // differentiable outputs, each before those that it passes
+  std::vector<size_t> origins;  // positions in History::origins, in the order of their outputs
+  std::vector<Indices> next;    // by output: the outputs that it passes first
   std::vector<Group> groups;
   std::vector<Indices> used_up_by;  // by output: positions in History::used_up
 

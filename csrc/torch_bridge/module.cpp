@@ -8,6 +8,7 @@
 #include "csrc/core/error.h"
 #include "csrc/core/version.h"
 #include "csrc/torch_bridge/collected.h"
+#include "csrc/torch_bridge/nodes.h"
 #include "csrc/torch_bridge/observer.h"
 #include "csrc/torch_bridge/repeat.h"
 #include "csrc/torch_bridge/runner.h"
@@ -48,14 +49,16 @@ std::optional<History> history_of(const py::object& items) {
   if (items.is_none()) return {};
   using Row = std::tuple<Indices, Indices, Indices, Indices>;
   using Node = std::tuple<Indices, Indices, Indices>;
-  const auto [rows, nodes] =
-      items.cast<std::pair<std::vector<std::optional<Row>>, std::vector<Node>>>();
+  using Results = std::vector<std::optional<size_t>>;
+  const auto [rows, nodes, origins] = items.cast<
+      std::tuple<std::vector<std::optional<Row>>, std::vector<Node>, std::vector<Results>>>();
   History history;
   for (const auto& row : rows) {
     history.outputs.emplace_back();
     if (row) history.outputs.back() = std::make_from_tuple<OutputHistory>(*row);
   }
   for (const Node& node : nodes) history.used_up.push_back(std::make_from_tuple<UsedUp>(node));
+  for (const Results& results : origins) history.origins.push_back({results});
   return history;
 }
 
@@ -76,16 +79,25 @@ std::shared_ptr<Runner> make_runner(const py::capsule& graph, const py::list& in
                                   std::move(wrt), history_of(history), options_of(options));
 }
 
+// Without the GIL: who holds a lock of the runner's may wait for that.
+using Unlocked = py::call_guard<py::gil_scoped_release>;
+
+template <class Result>
+Result asked(const Runner& runner, Result (Runner::*question)() const) {
+  const py::gil_scoped_release waiting;
+  return (runner.*question)();
+}
+
 py::list steps(const Runner& runner) {
   py::list result;
-  for (const auto& step : runner.steps())
+  for (const auto& step : asked(runner, &Runner::steps))
     result.append(py::make_tuple(step.name, step.provider, step.us));
   return result;
 }
 
 py::list operators(const Runner& runner) {
   py::list result;
-  for (const auto& [name, reason, where] : runner.operators())
+  for (const auto& [name, reason, where] : asked(runner, &Runner::operators))
     result.append(py::make_tuple(name, reason, where.module, where.file, where.line));
   return result;
 }
@@ -100,10 +112,12 @@ std::optional<std::string> trace(const Runner& runner) {
 
 PYBIND11_MODULE(_torch, m) {
   using ort::bridge::Runner;
+  using ort::bridge::Unlocked;
   m.doc() = "The bridge between torch's autograd and the ortmodule engine.";
   m.def("version", &ort::version);
   m.def("torch_version", [] { return ORT_TORCH_VERSION; });
   py::register_exception<ort::Error>(m, "Error", PyExc_RuntimeError);
+  ort::bridge::prepare_nodes();
   ort::bridge::bind_observer(m);
   ort::bridge::bind_watch(m);
   ort::bridge::bind_repeat(m);
@@ -112,19 +126,15 @@ PYBIND11_MODULE(_torch, m) {
       .def(py::init(&ort::bridge::make_runner), py::arg("graph"), py::arg("inputs"),
            py::arg("n_user_outputs"), py::arg("write_backs"), py::arg("orders"), py::arg("wrt"),
            py::arg("history"), py::arg("options"))
-      .def("compile", &Runner::compile, py::call_guard<py::gil_scoped_release>())
-      .def("call", &Runner::call, py::call_guard<py::gil_scoped_release>())
+      .def("compile", &Runner::compile, Unlocked())
+      .def("call", &Runner::call, Unlocked())
       .def("replace", &Runner::replace, py::arg("old"), py::arg("now"))
       .def("steps", &ort::bridge::steps)
       .def("operators", &ort::bridge::operators)
-      .def("plans", &Runner::plans)
-      .def("reruns", &Runner::reruns)
-      .def("planned_us", &Runner::planned_us)
-      .def("memory",
-           [](const Runner& runner) {
-             const auto memory = runner.memory();
-             return std::pair(memory.stash, memory.arena);
-           })
-      .def("start_profile", &Runner::start_profile)
-      .def("trace", &ort::bridge::trace);
+      .def("plans", &Runner::plans, Unlocked())
+      .def("reruns", &Runner::reruns, Unlocked())
+      .def("planned_us", &Runner::planned_us, Unlocked())
+      .def("memory", &Runner::memory, Unlocked())
+      .def("start_profile", &Runner::start_profile, Unlocked())
+      .def("trace", &ort::bridge::trace, Unlocked());
 }

@@ -7,12 +7,14 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 
 #include "csrc/torch_bridge/backward.h"
 #include "csrc/torch_bridge/make_node.h"
+#include "csrc/torch_bridge/node_types.h"
 #include "csrc/torch_bridge/surroundings.h"
 
 namespace ort::bridge {
@@ -22,127 +24,134 @@ using torch::autograd::Edge;
 using torch::autograd::Node;
 using torch::autograd::variable_list;
 
-// Takes the gradient of one output.
+// A node that is called by itself is no backward.
+void check_called_by_engine() {
+  check(torch::autograd::get_current_graph_task_id() >= 0,
+        "an autograd node of ORTModule cannot be called; use torch.autograd.grad, or call the "
+        "module within `with model.eager():`");
+}
+
+// Takes the gradients of the outputs that one node of eager's made.
 class Receiver : public Node {
  public:
-  Receiver(std::shared_ptr<Backward> backward, size_t output)
-      : backward_(std::move(backward)), output_(output) {
-    backward_->set_receiver(output_, this);
+  Receiver(std::shared_ptr<Backward> backward, const Origin& origin, Indices passed)
+      : backward_(std::move(backward)), origin_(origin), passed_(std::move(passed)) {
+    set_receivers(this);
   }
-  ~Receiver() override { backward_->set_receiver(output_, nullptr); }
+  ~Receiver() override { set_receivers(nullptr); }
 
   std::string name() const override { return "ORTModuleBackward"; }
 
   variable_list apply(variable_list&& gradients) override {
+    check_called_by_engine();
     check(!at::GradMode::is_enabled(),
           "ORTModule does not support create_graph=True: the gradient of a gradient is not "
           "built; run this module in eager, or call backward without create_graph");
-    check(post_hooks().empty(),
-          "a hook on the grad_fn of a module's output would get what eager's own node returns, "
-          "which ORTModule has not; use Tensor.register_hook or grad_fn.register_prehook, or call "
-          "the "
-          "module within `with model.eager():`");
+    check(post_hooks().empty(), "{}", kNoHook);
     const c10::impl::ExcludeDispatchKeyGuard plain(kTransforms);
-    backward_->receive(output_, gradients.at(0));
-    variable_list results(num_outputs());
-    for (size_t k = 0; k < passed_.size(); ++k) results[k] = backward_->passed_on(passed_[k]);
+    variable_list results = backward_->receive(origin_, gradients, passed_);
+    results.resize(num_outputs());
     return results;
   }
 
-  // The next edge leads to this output's node.
-  void add_passed(size_t output) { passed_.push_back(output); }
-
  private:
-  std::shared_ptr<Backward> backward_;
-  size_t output_;
-  std::vector<size_t> passed_;
+  void set_receivers(Node* node) {
+    for (const auto output : origin_.outputs)
+      if (output) backward_->nodes().receivers[*output] = node;
+  }
+
+  const std::shared_ptr<Backward> backward_;
+  const Origin& origin_;
+  const Indices passed_;  // the outputs that the first edges lead to
 };
 
-// Hands over the gradients of some inputs of a group, after the segment that completes them.
+// Hands over the gradients of a part, after its segment.
 class HandOver : public Node {
  public:
-  HandOver(std::shared_ptr<Backward> backward, size_t group, size_t segment, bool has_next)
-      : backward_(std::move(backward)), group_(group), segment_(segment), has_next_(has_next) {}
+  HandOver(std::shared_ptr<Backward> backward, const Part& part, bool has_next)
+      : backward_(std::move(backward)), part_(part), has_next_(has_next) {}
 
-  std::string name() const override { return "ORTModuleBackward" + std::to_string(segment_); }
+  std::string name() const override { return "ORTModuleBackward" + std::to_string(part_.segment); }
 
   variable_list apply(variable_list&&) override {
+    check_called_by_engine();
     const c10::impl::ExcludeDispatchKeyGuard plain(kTransforms);
-    variable_list results(num_outputs());
-    std::vector<at::Tensor> gradients = backward_->hand_over(group_, wrt_);
-    std::move(gradients.begin(), gradients.end(), results.begin() + (has_next_ ? 1 : 0));
+    variable_list results = backward_->hand_over(part_);
+    if (has_next_) results.insert(results.begin(), at::Tensor());
     return results;
   }
 
-  void add(size_t w) { wrt_.push_back(w); }
-
  private:
-  std::shared_ptr<Backward> backward_;
-  size_t group_, segment_;
-  bool has_next_;
-  Indices wrt_;
+  const std::shared_ptr<Backward> backward_;
+  const Part& part_;
+  const bool has_next_;
 };
 
-using HandOvers = std::vector<decltype(make_node<HandOver>(std::shared_ptr<Backward>(), size_t{},
-                                                           size_t{}, bool{}))>;
+using First = std::vector<decltype(Edge::function)>;  // by group: the first node of its chain
 
-// By segment and group: positions in wrt. What the program gives no gradient comes last.
-std::map<std::pair<size_t, size_t>, Indices> assign(const Call& call) {
-  std::map<std::pair<size_t, size_t>, Indices> result;
-  const std::vector<Group>& groups = call.shared().topology.groups;
-  for (size_t g = 0; g < groups.size(); ++g)
-    for (const size_t w : groups[g].wrt) {
-      const int output = call.program().gradient_outputs()[w];
-      const size_t last = call.plan().segment_ends.size() - 1;
-      result[{output < 0 ? last : call.segment_of(output), g}].push_back(w);
-    }
-  return result;
-}
-
-// The first node of each group's chain. The last are made first: a node's edges may not change once
-// it has a parent.
-HandOvers chains(const std::shared_ptr<Backward>& backward, const std::vector<at::Tensor>& inputs) {
-  const Call& call = backward->call();
-  HandOvers first(call.shared().topology.groups.size());
-  const auto parts = assign(call);
-  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
-    const auto [segment, group] = part->first;
-    auto node = make_node<HandOver>(backward, group, segment, first[group] != nullptr);
+// The last are made first: a node's edges may not change once it has a parent.
+First chains(const std::shared_ptr<Backward>& backward, const std::vector<at::Tensor>& inputs) {
+  const Shared& shared = backward->call().shared();
+  First first(shared.topology.groups.size());
+  for (auto part = backward->parts().rbegin(); part != backward->parts().rend(); ++part) {
+    auto& next = first[part->group];
+    auto node = make_node<HandOver>(backward, *part, next != nullptr);
     node->add_input_metadata(Node::undefined_input());
-    if (first[group]) node->add_next_edge(Edge(first[group], 0));
-    for (const size_t w : part->second) {
-      node->add(w);
-      auto edge = torch::autograd::impl::gradient_edge(inputs[call.shared().wrt[w]]);
-      backward->set_target(w, edge.function.get());
-      node->add_next_edge(std::move(edge));
+    torch::autograd::edge_list edges;
+    edges.reserve(part->wrt.size() + 1);
+    if (next) edges.emplace_back(std::move(next), 0);
+    for (const size_t w : part->wrt) {
+      edges.push_back(torch::autograd::impl::gradient_edge(inputs[shared.wrt[w]]));
+      backward->nodes().targets[w] = edges.back().function.get();
     }
-    first[group] = std::move(node);
+    node->set_next_edges(std::move(edges));
+    next = std::move(node);
   }
   return first;
 }
 
+// The node that takes the gradients of `origin`'s results. `to`: by output, the edge to its node;
+// those of the outputs that it passes are there.
+void add_receiver(const std::shared_ptr<Backward>& backward, const Origin& origin,
+                  const First& first, std::vector<at::Tensor>& outputs, std::vector<Edge>& to) {
+  const Topology& topology = backward->call().shared().topology;
+  const auto returned = [](const auto& output) { return output.has_value(); };
+  const size_t any = **std::find_if(origin.outputs.begin(), origin.outputs.end(), returned);
+  if (!outputs[any].is_floating_point()) return;
+  Indices passed;
+  torch::autograd::edge_list edges;
+  for (const size_t h : topology.next[any])
+    if (to[h].is_valid()) {
+      passed.push_back(h);
+      edges.push_back(to[h]);
+    }
+  for (size_t g = 0; g < first.size(); ++g)
+    if (contains(topology.groups[g].sources, any)) edges.emplace_back(first[g], 0);
+  auto node = make_node<Receiver>(backward, origin, std::move(passed));
+  node->set_next_edges(std::move(edges));
+  for (const auto& output : origin.outputs) {
+    const uint32_t result = output ? node->add_input_metadata(outputs[*output])
+                                   : node->add_input_metadata(Node::undefined_input());
+    if (!output) continue;
+    to[*output] = Edge(node, result);
+    torch::autograd::impl::set_gradient_edge(outputs[*output], to[*output]);
+  }
+}
+
 }  // namespace
+
+void prepare_nodes() {
+  name_node_type(typeid(Receiver));
+}
 
 void attach(const std::shared_ptr<Call>& call, const std::vector<at::Tensor>& inputs,
             std::vector<at::Tensor>& outputs) {
-  const auto backward = std::make_shared<Backward>(call);
-  const Topology& topology = call->shared().topology;
-  const HandOvers first = chains(backward, inputs);
-  std::vector<decltype(make_node<Receiver>(backward, size_t{}))> receivers(outputs.size());
-  for (auto i = topology.order.rbegin(); i != topology.order.rend(); ++i) {
-    if (!outputs[*i].is_floating_point()) continue;
-    auto node = make_node<Receiver>(backward, *i);
-    for (const size_t h : topology.next[*i])
-      if (receivers[h]) {
-        node->add_passed(h);
-        node->add_next_edge(Edge(receivers[h], 0));
-      }
-    for (size_t g = 0; g < first.size(); ++g)
-      if (contains(topology.groups[g].sources, *i)) node->add_next_edge(Edge(first[g], 0));
-    node->add_input_metadata(outputs[*i]);
-    torch::autograd::impl::set_gradient_edge(outputs[*i], Edge(node, 0));
-    receivers[*i] = std::move(node);
-  }
+  const auto backward = std::make_shared<Backward>(call, call->shared().parts(call->planned()));
+  const First first = chains(backward, inputs);
+  std::vector<Edge> to(outputs.size());
+  const Shared& shared = call->shared();
+  for (auto n = shared.topology.origins.rbegin(); n != shared.topology.origins.rend(); ++n)
+    add_receiver(backward, shared.history.origins[*n], first, outputs, to);
 }
 
 }  // namespace ort::bridge

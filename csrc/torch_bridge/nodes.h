@@ -5,9 +5,13 @@
 
 namespace ort::bridge {
 
-// Gives the differentiable outputs their history. A node per output takes its gradient and leads to
-// the outputs that it passes and to the inputs that it reaches, to no others; inputs that the same
-// outputs reach hang on a chain of nodes, one a segment, so that their gradients stream.
+// Once, before the first call.
+void prepare_nodes();
+
+// Gives the differentiable outputs their history. As in eager one node takes the gradients of what
+// one op returned; it leads to the outputs that these pass and to the inputs that they reach, to no
+// others; inputs that the same outputs reach hang on a chain of nodes, one a segment, so that their
+// gradients stream.
 void attach(const std::shared_ptr<Call>& call, const std::vector<at::Tensor>& inputs,
             std::vector<at::Tensor>& outputs);
 

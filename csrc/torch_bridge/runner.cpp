@@ -66,7 +66,11 @@ at::Tensor Runner::resolve(const Source& source, const std::vector<at::Tensor>& 
 }
 
 void Runner::replace(const pybind11::object& old, const pybind11::object& now) {
-  std::lock_guard lock(sources_mutex_);
+  std::unique_lock lock(sources_mutex_, std::defer_lock);
+  {
+    const pybind11::gil_scoped_release waiting;  // whoever holds the lock may need the GIL
+    lock.lock();
+  }
   for (Source& source : inputs_)
     if (source.fixed.is(old)) source.fixed = now;
   for (WriteBack& write : write_backs_)
@@ -92,15 +96,18 @@ std::vector<at::Tensor> Runner::call(const std::vector<at::Tensor>& user) {
   std::vector<at::Tensor> tensors, targets;
   {
     std::lock_guard lock(sources_mutex_);
+    tensors.reserve(inputs_.size());
     for (const Source& source : inputs_) tensors.push_back(resolve(source, user));
     for (const WriteBack& write : write_backs_) targets.push_back(resolve(write.target, user));
   }
   Wanted wanted;
-  if (at::GradMode::is_enabled()) {
+  std::shared_ptr<Profile> profile;
+  {
     std::lock_guard lock(shared_->mutex);
-    wanted = shared_->predicted;
+    if (at::GradMode::is_enabled()) wanted = shared_->predicted;
+    profile = shared_->profile;
   }
-  auto call = std::make_shared<Call>(shared_, tensors, needs_key_ ? draw_key() : 0);
+  auto call = std::make_shared<Call>(shared_, tensors, needs_key_ ? draw_key() : 0, profile);
   std::vector<at::Tensor> outputs;
   {
     at::NoGradGuard no_grad;
@@ -109,7 +116,7 @@ std::vector<at::Tensor> Runner::call(const std::vector<at::Tensor>& user) {
       targets[i].copy_(outputs.at(write_backs_[i].output));
   }
   if (!wanted.defined.empty()) {
-    call->expect_backward(outputs);
+    call->expect_backward(tensors, outputs);
     attach(call, tensors, outputs);
   }
   outputs.resize(shared_->n_user_outputs);
@@ -126,10 +133,10 @@ double Runner::planned_us() const {
   return program ? program->planned_us() : 0;
 }
 
-Runner::MemoryInfo Runner::memory() const {
+std::pair<size_t, size_t> Runner::memory() const {
   const auto program = latest();
   const auto plan = program ? program->latest() : nullptr;
-  return plan ? MemoryInfo{plan->stash_bytes, plan->placement.bytes} : MemoryInfo{};
+  return plan ? std::pair(plan->stash_bytes, plan->placement.bytes) : std::pair<size_t, size_t>();
 }
 
 std::vector<Runner::StepInfo> Runner::steps() const {
@@ -141,7 +148,7 @@ std::vector<Runner::StepInfo> Runner::steps() const {
     result.push_back({plan->steps[i].name, std::string(plan->steps[i].provider),
                       i >= plan->forward_steps, std::nullopt});
   if (const auto profile = this->profile())
-    for (const Profile::Event& event : profile->events)
+    for (const Profile::Event& event : profile->events())
       if (event.step < result.size() && result[event.step].name == event.name)
         result[event.step].us = event.duration_us;
   return result;
@@ -172,7 +179,14 @@ int Runner::reruns() const {
 }
 
 void Runner::start_profile() {
-  shared_->profile = std::make_shared<Profile>();
+  auto profile = std::make_shared<Profile>();
+  std::lock_guard lock(shared_->mutex);
+  shared_->profile.swap(profile);
+}
+
+std::shared_ptr<const Profile> Runner::profile() const {
+  std::lock_guard lock(shared_->mutex);
+  return shared_->profile;
 }
 
 }  // namespace ort::bridge

@@ -28,7 +28,7 @@ class Runner {
   // Compiles and plans for a call with these tensors, without running.
   void compile(const std::vector<at::Tensor>& user);
   std::vector<at::Tensor> call(const std::vector<at::Tensor>& user);
-  // `now` stands where the module had `old`.
+  // `now` stands where the module had `old`. Called with the GIL held.
   void replace(const pybind11::object& old, const pybind11::object& now);
 
   struct StepInfo {
@@ -43,17 +43,14 @@ class Runner {
     Where where;
   };
   std::vector<Operator> operators() const;
-  struct MemoryInfo {
-    size_t stash = 0, arena = 0;  // bytes
-  };
-  MemoryInfo memory() const;  // of the latest plan
+  std::pair<size_t, size_t> memory() const;  // bytes of the latest plan's stash and arena
   int plans() const;
   int reruns() const;         // forwards that ran again, for a backward that was not expected
   double planned_us() const;  // what the newest plan of the latest program took
   const Shared& shared() const { return *shared_; }
   int visit(visitproc visit, void* arg) const;
-  void start_profile();  // drops the times taken before
-  std::shared_ptr<const Profile> profile() const { return shared_->profile; }  // null: none begun
+  void start_profile();                            // drops the times taken before
+  std::shared_ptr<const Profile> profile() const;  // of the latest timed call; null: none
 
  private:
   std::shared_ptr<Program> latest() const;  // the program that ran last; null before the first

@@ -9,8 +9,8 @@ namespace {
 
 TEST(Profile, TheTraceKeepsDigitsAndQuotesNames) {
   Profile profile;
-  profile.events.push_back({"mul+\"add\"", "cpu", 98765432109.125, 1.5, 0});
-  profile.events.push_back({"a\\b\n", "cpu", 98765443219.375, 2000000.25, 1});
+  profile.add({"mul+\"add\"", "cpu", 98765432109.125, 1.5, 0});
+  profile.add({"a\\b\n", "cpu", 98765443219.375, 2000000.25, 1});
   EXPECT_EQ(
       profile.chrome_trace(),
       "{\"traceEvents\": [\n"

@@ -1,6 +1,7 @@
 """Options.profile: times of steps in explain(), and the trace file for Chrome and Perfetto."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -46,6 +47,20 @@ def test_a_backward_run_twice_has_a_time_a_step():
     backward = len(json.loads(report.trace)["traceEvents"]) - len(report.steps)
     assert 0 < backward < len(report.steps)
     assert all(s.us is not None for s in report.steps)
+
+
+def test_threads_are_timed_and_asked_about_at_once():
+    model = timed()
+    model(torch.randn(3, 8)).sum().backward()
+
+    def work(_):
+        for _ in range(200):
+            model(torch.randn(3, 8)).sum().backward()
+            json.loads(model.explain().trace)
+        return True
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(work, range(4), timeout=60))
 
 
 def test_before_the_backward_its_steps_have_no_time():

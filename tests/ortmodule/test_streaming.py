@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 
-import pytest
 import torch
 from pairs import Pair, close, options
 from torch import nn
@@ -179,21 +178,3 @@ def test_ddp_reduces_before_backward_ends(root):
             worker.kill()
     assert [worker.returncode for worker in workers] == [0, 0], "\n".join(outputs)
     assert all("EVENTS" in output for output in outputs)
-
-
-def test_a_backward_begun_by_a_hook_of_another_over_the_same_call():
-    """Where the other one has more to hand over, it says so."""
-    net = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
-    ours = ORTModule(net, options(fallback="error", segment_bytes=0))
-    loss = ours(torch.ones(2, 8)).sum()
-    seen = []
-
-    def again(gradient):
-        seen.append(torch.autograd.grad(loss, net[0].bias, retain_graph=True)[0])
-
-    net[4].weight.register_hook(again)
-    with pytest.raises(RuntimeError, match="a backward began within another one"):
-        loss.backward(retain_graph=True)
-    torch.testing.assert_close(
-        seen[0], torch.autograd.grad(net(torch.ones(2, 8)).sum(), net[0].bias)[0]
-    )

@@ -1,0 +1,231 @@
+// One backward, in whatever order torch's engine visits its nodes. A run that was begun before all
+// gradients were there serves the groups that it had all for; the next begins another.
+#include "csrc/torch_bridge/pass.h"
+
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <algorithm>
+
+#include "csrc/torch_bridge/batched.h"
+#include "csrc/torch_bridge/surroundings.h"
+
+namespace ort::bridge {
+
+Pass::Pass(Backward& backward, int task)
+    : backward_(backward),
+      call_(backward_.call()),
+      shared_(call_.shared()),
+      task_(task),
+      keep_(torch::autograd::get_current_graph_task_keep_graph()),
+      requests_(shared_.history, shared_.wrt, backward_.nodes()),
+      arrived_(shared_.history.outputs.size()) {}
+
+void Pass::end() {
+  over_ = true;
+  run_.reset();
+}
+
+bool Pass::awaits(size_t output) const {
+  return !over_ && !arrived_[output] && requests_.visits(output);
+}
+
+// --- gradients come in
+// ----------------------------------------------------------------------------
+
+void Pass::receive(size_t output, const at::Tensor& gradient) {
+  backward_.use_up(output, *this);
+  const char* why = gradient.defined() && !is_batched(gradient) ? foreign(gradient) : nullptr;
+  check(!why, "the gradient of output {} {}, expected a plain tensor", output, why ? why : "");
+  arrived_[output] = gradient;
+  if (run_ && run_->bound.frame) give(output);
+}
+
+// In time only where no segment has read the place yet.
+void Pass::give(size_t output) {
+  const Program& program = *run_->bound.planned.program;
+  const std::vector<size_t>& inputs = program.gradient_inputs();
+  const auto found = std::find(inputs.begin(), inputs.end(), output);
+  const at::Tensor& gradient = *arrived_[output];
+  if (found == inputs.end()) {
+    if (!gradient.defined()) run_->given.push_back(output);
+  } else {
+    const auto k = static_cast<size_t>(found - inputs.begin());
+    if (run_->segments > static_cast<size_t>(program.first_reads()[k])) return;
+    if (gradient.defined()) {
+      run_->output_gradients[k] = contiguous(shared_.in_memory_order(output, gradient));
+      run_->bound.frame->set_input(program.n_inputs() + k, run_->output_gradients[k].data_ptr());
+    }
+    run_->given.push_back(output);
+  }
+  std::sort(run_->given.begin(), run_->given.end());
+}
+
+bool Pass::passed_in_time(size_t output) const {
+  const auto& outputs = shared_.history.outputs;
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (outputs[i] && contains(outputs[i]->through, output) && arrived_[i] &&
+        !contains(run_->given, i))
+      return false;
+  return true;
+}
+
+at::Tensor Pass::passed_on(size_t output) {
+  if (!contains(requests_.cuts(), output)) return {};
+  const auto& outputs = shared_.history.outputs;
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (outputs[i] && contains(outputs[i]->through, output) && awaits(i)) return {};
+  if (!run_ || !passed_in_time(output)) start();
+  const Indices& cuts = run_->wanted.cuts;
+  const auto k = std::lower_bound(cuts.begin(), cuts.end(), output) - cuts.begin();
+  const Planned& planned = run_->bound.planned;
+  const int at = planned.program->cut_outputs()[static_cast<size_t>(k)];
+  if (at < 0) return {};
+  run_until(planned.segment_of(at));
+  return shared_.in_tensor_order(output, gradient_at(at));
+}
+
+// --- gradients go out
+// -----------------------------------------------------------------------------
+
+bool Pass::serves(const Indices& outputs) const {
+  return run_ && std::all_of(outputs.begin(), outputs.end(),
+                             [&](size_t i) { return !arrived_[i] || contains(run_->given, i); });
+}
+
+std::vector<at::Tensor> Pass::hand_over(const Part& part) {
+  const Indices& outputs = shared_.topology.groups[part.group].outputs;
+  std::vector<at::Tensor> results(part.wrt.size());
+  const bool any = std::any_of(outputs.begin(), outputs.end(),
+                               [&](size_t i) { return arrived_[i] && arrived_[i]->defined(); });
+  if (!any) return results;
+  if (!serves(outputs)) start();
+  for (size_t k = 0; k < part.wrt.size(); ++k) {
+    const int output = run_->bound.planned.program->gradient_outputs()[part.wrt[k]];
+    if (output >= 0) {
+      run_until(run_->bound.planned.segment_of(output));
+      results[k] = std::move(gradient_at(output));
+      check(!run_->bound.filled || results[k].isfinite().all().item<bool>(),
+            "an input of the module was modified by an inplace operation before a backward of "
+            "other outputs than before: its gradient cannot be told, as others' are not finite");
+    } else if (shared_.history.known) {  // eager reaches it, so by a derivative that is zero
+      results[k] = zeros(run_->bound.planned.plan->inputs.types[shared_.wrt[part.wrt[k]]]);
+    }
+  }
+  return results;
+}
+
+at::Tensor& Pass::gradient_at(int output) {
+  return run_->gradients[static_cast<size_t>(output) - run_->bound.planned.program->n_outputs()];
+}
+
+at::Tensor Pass::zeros(const Operand& type) const {
+  return empty(type.sizes, scalar_type_of(type.dtype)).zero_();
+}
+
+// --- the run
+// --------------------------------------------------------------------------------------
+
+Wanted Pass::wanted_now() const {
+  const Indices& cuts = requests_.cuts();
+  Wanted wanted{{}, cuts};
+  for (size_t i = 0; i < arrived_.size(); ++i)
+    if (arrived_[i] ? arrived_[i]->defined() || contains(cuts, i)
+                    : !cuts.empty() && (awaits(i) || contains(cuts, i)))
+      wanted.defined.push_back(i);
+  return wanted;
+}
+
+void Pass::start() {
+  if (call_.released()) fail_second_time();
+  run_.reset();
+  if (shared_.topology.order.size() > 1) call_.keep_inputs(backward_.usable());
+  const bool batched = std::any_of(arrived_.begin(), arrived_.end(), [](const auto& gradient) {
+    return gradient && is_batched(*gradient);
+  });
+  Wanted wanted = wanted_now();
+  Bound bound = call_.begin_backward(wanted, keep_ || batched);
+  run_.emplace(Run{std::move(wanted), std::move(bound), {}, 0, {}, {}});
+  if (batched)
+    run_batched();
+  else
+    bind_gradients();
+}
+
+// Zeros stand for what is late; no group that has it in time reads them.
+void Pass::bind_gradients() {
+  bind_results();
+  const Program& program = *run_->bound.planned.program;
+  for (const size_t output : program.gradient_inputs()) {
+    run_->output_gradients.emplace_back();
+    if (arrived_[output] && arrived_[output]->defined()) continue;
+    at::Tensor& late = run_->output_gradients.back();
+    late = zeros(run_->bound.planned.plan->outputs.types[output]);
+    run_->bound.frame->set_input(program.n_inputs() + run_->output_gradients.size() - 1,
+                                 late.data_ptr());
+  }
+  for (size_t i = 0; i < arrived_.size(); ++i)
+    if (arrived_[i]) give(i);
+}
+
+void Pass::bind_results() {
+  const auto& types = run_->bound.planned.plan->outputs.types;
+  run_->gradients.clear();
+  run_->gradients.reserve(types.size());
+  for (size_t i = run_->bound.planned.program->n_outputs(); i < types.size(); ++i) {
+    run_->gradients.push_back(empty(types[i].sizes, scalar_type_of(types[i].dtype)));
+    run_->bound.frame->set_output(i, run_->gradients.back().data_ptr());
+  }
+}
+
+void Pass::run_until(size_t segment) {
+  run_segments(segment + 1);
+  if (run_->segments == run_->bound.planned.plan->segment_ends.size()) finish();
+}
+
+void Pass::run_segments(size_t count) {
+  const Plan& plan = *run_->bound.planned.plan;
+  for (; run_->segments < count; ++run_->segments) {
+    const size_t first =
+        run_->segments == 0 ? plan.forward_steps : plan.segment_ends[run_->segments - 1];
+    run(plan, *run_->bound.frame, first, plan.segment_ends[run_->segments], call_.profile());
+  }
+}
+
+// Every slice by itself; the gradients of all are batched again.
+void Pass::run_batched() {
+  check(requests_.cuts().empty(),
+        "a batched gradient (is_grads_batched, vmap) passes a returned output that has a hook, "
+        "retains its gradient or is asked for; ORTModule does not run that");
+  const auto batched = std::find_if(arrived_.begin(), arrived_.end(), [](const auto& gradient) {
+    return gradient && is_batched(*gradient);
+  });
+  const at::Tensor like = **batched;
+  const auto arrived = arrived_;
+  std::vector<std::vector<at::Tensor>> slices;
+  for (int64_t b = 0; b < batch_size(like); ++b) {
+    if (b > 0) run_->bound = call_.begin_backward(run_->wanted, true);
+    for (size_t i = 0; i < arrived.size(); ++i)
+      if (arrived[i]) arrived_[i] = slice_of(*arrived[i], b);
+    run_->segments = 0;
+    run_->output_gradients.clear();
+    bind_gradients();
+    run_segments(run_->bound.planned.plan->segment_ends.size());
+    slices.resize(run_->gradients.size());
+    for (size_t k = 0; k < slices.size(); ++k) slices[k].push_back(run_->gradients[k]);
+  }
+  arrived_ = arrived;
+  for (size_t k = 0; k < slices.size(); ++k) run_->gradients[k] = batched_like(like, slices[k]);
+  finish();
+}
+
+// The run needs its frame no more; what it made is still to be handed over.
+void Pass::finish() {
+  if (!run_->bound.frame) return;
+  run_->bound.frame.reset();
+  run_->bound.inputs.clear();
+  run_->bound.outputs.clear();
+  run_->output_gradients.clear();
+  backward_.release(*this);
+}
+
+}  // namespace ort::bridge

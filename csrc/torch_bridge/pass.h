@@ -1,0 +1,66 @@
+// One backward over a call: gradients of outputs arrive, the program runs, gradients of inputs are
+// handed over.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "csrc/torch_bridge/backward.h"
+
+namespace ort::bridge {
+
+class Pass {
+ public:
+  Pass(Backward& backward, int task);
+
+  int task() const { return task_; }
+  bool keeps() const { return keep_; }
+  const Requests& requests() const { return requests_; }
+  // Whether an output's gradient is still to come.
+  bool awaits(size_t output) const;
+  void end();  // the engine runs it no more
+
+  void receive(size_t output, const at::Tensor& gradient);
+  // What the outputs that have arrived add to the gradient of one that they pass. Undefined where
+  // nobody asks for it (the program then goes on by itself) or another one is to come.
+  at::Tensor passed_on(size_t output);
+  std::vector<at::Tensor> hand_over(const Part& part);
+
+ private:
+  // One run of a program: which gradients it was given, how far it has come.
+  struct Run {
+    Wanted wanted;
+    Bound bound;
+    Indices given;                             // outputs whose gradient was there in time
+    size_t segments = 0;                       // run so far
+    std::vector<at::Tensor> output_gradients;  // by the program's gradient inputs
+    std::vector<at::Tensor> gradients;         // by the program's outputs after the forward's
+  };
+
+  Wanted wanted_now() const;
+  void start();
+  bool serves(const Indices& outputs) const;
+  bool passed_in_time(size_t output) const;
+  void give(size_t output);
+  void run_until(size_t segment);
+  void bind_gradients();
+  void bind_results();
+  void run_segments(size_t count);
+  void run_batched();
+  at::Tensor& gradient_at(int output);
+  at::Tensor zeros(const Operand& type) const;
+  void finish();
+
+  Backward& backward_;
+  Call& call_;
+  const Shared& shared_;
+  const int task_;
+  const bool keep_;
+  const Requests requests_;
+  bool over_ = false;
+  std::vector<std::optional<at::Tensor>> arrived_;  // by output
+  std::optional<Run> run_;
+};
+
+}  // namespace ort::bridge

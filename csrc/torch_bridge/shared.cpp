@@ -1,0 +1,88 @@
+// Programs by what a backward wants of them, and what is derived from one.
+#include "csrc/torch_bridge/shared.h"
+
+#include <algorithm>
+
+namespace ort::bridge {
+namespace {
+
+constexpr size_t kKeptPrograms = 16;
+
+}  // namespace
+
+size_t Planned::segment_of(int output) const {
+  const size_t gradient = static_cast<size_t>(output) - program->n_outputs();
+  const size_t last = plan->segment_ends.size() - 1;
+  return std::min(last, std::max(plan->output_segments[static_cast<size_t>(output)],
+                                 static_cast<size_t>(program->gradient_segments()[gradient])));
+}
+
+std::shared_ptr<Program> Shared::program(const Wanted& wanted, const std::vector<Sizes>& sizes) {
+  std::lock_guard lock(mutex);
+  const auto symbols = [&] { return solve_symbols(*graph, sizes, sizes.size()); };
+  const std::pair key(wanted, options.memory_budget ? symbols() : Symbols{});
+  const auto found = programs.find(key);
+  if (found != programs.end()) {
+    latest = found->second;
+  } else {
+    Indices defined = wanted.defined;
+    const auto rank = [&](size_t output) {
+      return std::find(topology.order.begin(), topology.order.end(), output);
+    };
+    if (!wanted.cuts.empty())  // the order in which their gradients come
+      std::sort(defined.begin(), defined.end(),
+                [&](size_t a, size_t b) { return rank(a) < rank(b); });
+    const Indices shared = history.saved_outputs(defined);
+    grad::StashOptions stash{symbols(), {}, {}, {shared.begin(), shared.end()}};
+    for (size_t i = 0; i < graph->inputs().size(); ++i)
+      if (!history.saves_input(i, defined)) stash.copied.insert(graph->inputs()[i]);
+    latest = std::make_shared<Program>(*graph, options, defined.empty() ? Indices{} : wrt, defined,
+                                       stash, wanted.cuts);
+    programs.emplace(key, latest);
+  }
+  if (programs.size() > kKeptPrograms)
+    std::erase_if(programs, [&](const auto& item) {
+      if (item.second != latest) dropped_plans += item.second->plans();
+      return item.second != latest;
+    });
+  return latest;
+}
+
+at::Tensor Shared::in_memory_order(size_t output, const at::Tensor& gradient) const {
+  const auto found = orders.find(output);
+  if (found == orders.end()) return gradient;
+  return gradient.permute(std::vector<int64_t>(found->second.begin(), found->second.end()));
+}
+
+at::Tensor Shared::in_tensor_order(size_t output, const at::Tensor& gradient) const {
+  const auto found = orders.find(output);
+  if (found == orders.end()) return gradient;
+  std::vector<int64_t> inverse(found->second.size());
+  for (size_t k = 0; k < inverse.size(); ++k) inverse[found->second[k]] = static_cast<int64_t>(k);
+  return gradient.permute(inverse);
+}
+
+bool Shared::unsettled() {
+  std::lock_guard lock(mutex);
+  return !confirmed || reruns > 0 || varied;
+}
+
+// What the program gives no gradient comes last.
+std::shared_ptr<const std::vector<Part>> Shared::parts(const Planned& planned) {
+  std::lock_guard lock(mutex);
+  if (divided_.lock() == planned.plan) return parts_;
+  std::map<std::pair<size_t, size_t>, Indices> members;
+  for (size_t g = 0; g < topology.groups.size(); ++g)
+    for (const size_t w : topology.groups[g].wrt) {
+      const int output = planned.program->gradient_outputs()[w];
+      const size_t last = planned.plan->segment_ends.size() - 1;
+      members[{output < 0 ? last : planned.segment_of(output), g}].push_back(w);
+    }
+  std::vector<Part> parts;
+  for (const auto& [place, wrt] : members) parts.push_back({place.first, place.second, wrt});
+  divided_ = planned.plan;
+  parts_ = std::make_shared<const std::vector<Part>>(std::move(parts));
+  return parts_;
+}
+
+}  // namespace ort::bridge

@@ -1,0 +1,75 @@
+// What the calls of one capture share: its programs, and what their backwards were like.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <compare>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "csrc/runtime/executor.h"
+#include "csrc/session/program.h"
+#include "csrc/torch_bridge/history.h"
+
+namespace ort::bridge {
+
+// The outputs whose gradient a backward gets, and those at which it is handed out on its way.
+struct Wanted {
+  Indices defined, cuts;
+  auto operator<=>(const Wanted&) const = default;
+};
+
+// A program with its plan for the sizes of a call.
+struct Planned {
+  std::shared_ptr<Program> program;
+  std::shared_ptr<const Plan> plan;
+  // The segment after which the gradient at this output of the program is complete.
+  size_t segment_of(int output) const;
+};
+
+// The inputs of a group whose gradients one segment completes.
+struct Part {
+  size_t segment, group;
+  Indices wrt;  // positions in the list of inputs that need a gradient
+};
+
+struct Shared {
+  std::shared_ptr<const Graph> graph;  // as captured
+  CompileOptions options;
+  Indices wrt;      // graph inputs that need a gradient
+  Indices written;  // graph inputs that a call writes to afterwards
+  size_t n_user_outputs = 0;
+  // Of outputs whose axes are not in their tensor's order: the tensor's axes as they lie in memory.
+  std::map<size_t, Indices> orders;
+  History history;
+  Topology topology;
+  bool has_effects = false;  // a node may draw from torch's generator
+  std::mutex mutex;
+  // By what is wanted and, under a memory budget, the sizes that it is to hold for.
+  std::map<std::pair<Wanted, Symbols>, std::shared_ptr<Program>> programs;
+  std::shared_ptr<Program> latest;
+  int dropped_plans = 0;   // of programs that are no longer kept
+  int reruns = 0;          // forwards that ran again, for a backward that was not expected
+  Wanted predicted;        // what the last backward had
+  bool confirmed = false;  // a backward came as predicted
+  bool varied = false;     // one came that was not, and was made by zeros
+  std::shared_ptr<Profile> profile;  // of the latest call that is timed; null: none is
+
+  // The program for a backward like this; nothing defined: forward alone.
+  std::shared_ptr<Program> program(const Wanted& wanted, const std::vector<Sizes>& sizes);
+  // A gradient of an output as the graph has it, and one of the graph's as the tensor has it.
+  at::Tensor in_memory_order(size_t output, const at::Tensor& gradient) const;
+  at::Tensor in_tensor_order(size_t output, const at::Tensor& gradient) const;
+  // Whether another backward than the predicted one is to be reckoned with.
+  bool unsettled();
+  // What the nodes of a call hand over, by segment and group.
+  std::shared_ptr<const std::vector<Part>> parts(const Planned& planned);
+
+ private:
+  std::weak_ptr<const Plan> divided_;  // the plan that parts_ are of
+  std::shared_ptr<const std::vector<Part>> parts_;
+};
+
+}  // namespace ort::bridge
