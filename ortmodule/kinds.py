@@ -55,6 +55,11 @@ _OPAQUE = (
     "torch._ops", "torch._C", "torch.jit", "torch.utils.data", "torch.cuda", "multiprocessing.",
     "torch.backends", "torch.torch_version", "torch.fx", "torch.library", "importlib", "_frozen",
 )  # fmt: skip
+# To look at what they hold is to hold it, and what forward asks is whether anybody does.
+WEAK = (
+    weakref.ref, weakref.ProxyType, weakref.CallableProxyType, weakref.WeakValueDictionary,
+    weakref.WeakKeyDictionary, weakref.WeakSet,
+)  # fmt: skip
 # A function of theirs, bound or built in, draws.
 GENERATORS = (random.Random, np.random.RandomState, np.random.Generator)
 MISSING = object()
@@ -330,9 +335,6 @@ _FAMILIES: list[tuple[type, Kind]] = [
     (array.array, _frozen(lambda v: v.tobytes(), None)),
     (np.ndarray, _frozen(_copy_of_array, _write_array)),
     (random.Random, _KINDS[random.Random]),
-    (weakref.ref, Kind(lambda value: [("target", value())])),
-    ((weakref.WeakValueDictionary, weakref.WeakKeyDictionary), Kind(lambda v: list(v.items()))),
-    (weakref.WeakSet, Kind(_of_set)),
     (threading.local, Kind(_of_object, _put_object, attributes=True)),
     (torch.optim.Optimizer, OBJECT),
     (types.SimpleNamespace, OBJECT),

@@ -173,7 +173,9 @@ class Walk:
 
     def reach(self, value: Any, path: str, name: Any) -> None:
         """What hangs on an attribute, an item, a global or a cell that is called `name`."""
-        if isinstance(value, torch.Tensor):
+        if issubclass(type(value), kinds.WEAK):
+            self.unseen.append((path, name, value))
+        elif isinstance(value, torch.Tensor):
             if id(value) not in self.tensors:
                 self.tensors[id(value)] = path, value
                 self._watch(vars(value), path, self.names)

@@ -162,7 +162,7 @@ def nested_objects():
     )
 
 
-@case(captured=True)
+@case(captured=False)
 def a_weak_reference():
     class Held:
         v = 1.0
@@ -170,6 +170,37 @@ def a_weak_reference():
     a = Held()
     return Case(
         Base(lambda s, x: s.l(x) * s.a().v, a=weakref.ref(a)),
+        before=lambda m, i: setattr(a, "v", float(i)),
+    )
+
+
+@case(captured=False)
+def a_weak_reference_that_dies():
+    held = [nn.Linear(3, 3)]
+    return Case(
+        Base(lambda s, x: s.l(x) * (1 if s.a() is None else 2), a=weakref.ref(held[0])),
+        before=lambda m, i: held.clear() if i == 1 else None,
+    )
+
+
+@case(captured=False)
+def weak_collections_that_shrink():
+    held = [nn.Linear(3, 3), nn.Linear(3, 3)]
+    named = weakref.WeakValueDictionary({"a": held[0]})
+    return Case(
+        Base(lambda s, x: s.l(x) * (len(s.a) + len(s.b)), a=weakref.WeakSet(held), b=named),
+        before=lambda m, i: held and held.pop(0),
+    )
+
+
+@case(captured=False)
+def a_proxy():
+    class Held:
+        v = 1.0
+
+    a = Held()
+    return Case(
+        Base(lambda s, x: s.l(x) * s.a.v, a=weakref.proxy(a)),
         before=lambda m, i: setattr(a, "v", float(i)),
     )
 
