@@ -165,7 +165,8 @@ def _encoder() -> nn.Module:
 def _padded(model, x, i):
     """The second sequence is padding alone, where torch's own operator gives nan."""
     sequences = torch.linspace(-1, 1, 24).reshape(2, 3, 4)
-    return model(sequences, src_key_padding_mask=torch.tensor([[False, False, True], [True] * 3]))
+    padding = torch.tensor([[False, False, True], [True] * 3])
+    return model(sequences, src_key_padding_mask=padding) * sequences
 
 
 @case(captured=False)
