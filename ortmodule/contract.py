@@ -12,7 +12,7 @@ import os
 import random
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,7 @@ _HOOKS = {
 }
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__))
+_LAYERS = os.path.join(_TORCH, "nn", "modules")
 
 
 def check_module(module: nn.Module, with_its_hooks: bool) -> None:
@@ -168,6 +169,7 @@ def capturing() -> Iterator[set[str]]:
             stack.callback(setattr, target, name, original)
 
         replace(torch_checkpoint, "_checkpoint_without_reentrant_generator", _no_generator)
+        replace(torch.overrides, "has_torch_function", _no_fused_attention)
         for name in ("register_hook", "register_post_accumulate_grad_hook", "retain_grad"):
             replace(torch.Tensor, name, _refused(f"forward calls Tensor.{name}"))
         for name in ("manual_seed", "set_rng_state"):  # fork_rng ends with the second
@@ -297,6 +299,27 @@ def _replace_apply(stack: contextlib.ExitStack, owner: int) -> None:
 
     torch_function._is_setup_context_defined = detect
     stack.callback(setattr, torch_function, "_is_setup_context_defined", helper)
+
+
+def _no_fused_attention(original: Callable) -> Callable:
+    """torch's layers ask this last before an operator that leaves rows nan where all is masked."""
+    masks = ("attn_mask", "key_padding_mask", "src_mask", "src_key_padding_mask")
+
+    def asked(tensors: Iterable[Any]) -> bool:
+        caller = sys._getframe(2)
+        masked = any(caller.f_locals.get(name) is not None for name in masks)
+        slopes = torch.is_grad_enabled() and any(
+            getattr(t, "requires_grad", False) for t in tensors
+        )
+        if masked and not slopes and caller.f_code.co_filename.startswith(_LAYERS):
+            raise NotCapturable(
+                "torch attends to masked sequences by an operator of its own where there are no "
+                "gradients",
+                **caller_place(),
+            )
+        return original(tensors)
+
+    return asked
 
 
 def _silence_export(stack: contextlib.ExitStack, owner: int) -> None:

@@ -52,7 +52,11 @@ void register_saturating(OpSet& ops) {
       .out("y")
       .since(1)
       .elementwise()
-      .gradient([](const Backward& b) { return b.dy() * sigmoid(b.x()); })
+      .gradient([](const Backward& b) {  // the sigmoid, down to denormals
+        const Value x = b.x(), one = number(1.0, x), power = exp(-abs(x));
+        const Value below = b.graph().emit1("Less", {x, number(0.0, x)});
+        return b.dy() * (where(below, power, one) / (1.0 + power));
+      })
       .defined_as(
           [](Value x) { return maximum(x, number(0.0, x)) + unary("ort::Log1p", exp(-abs(x))); });
   ops.op("Softsign").in("x", kFloating).out("y").since(1).elementwise().defined_as([](Value x) {

@@ -72,7 +72,7 @@ void infer_conv(InferContext& c) {
   for (size_t i = 0; i < n; ++i) {
     const Dim size = x[2 + i];
     if (auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER") {
-      dims.push_back(floor_div(size + win.strides[i] - 1, win.strides[i]));
+      dims.push_back(same_windows(c, size, win.reach(i), win.strides[i]));
       continue;
     }
     const Dim pads = auto_pad == "VALID" ? Dim(0) : Dim(win.pads[i]) + win.pads[n + i];
@@ -114,6 +114,9 @@ void infer_conv_transpose(InferContext& c) {
     if (given) {
       dims.push_back(shape[shape.size() - n + i]);
     } else if (auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER") {
+      // ONNX's text has a size of in * stride, which onnxruntime does not fill with zeros.
+      const Dim reach = win.reach(i) + extra[i];
+      c.assume(at_least(reach, win.strides[i]), "reach of the kernel with auto_pad");
       dims.push_back(x[2 + i] * win.strides[i]);
     } else {
       dims.push_back((x[2 + i] - 1) * win.strides[i] +

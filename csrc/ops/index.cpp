@@ -211,7 +211,7 @@ void register_lookup(OpSet& ops) {
       .attr("time_axis", int64_t{0})
       .shape([](InferContext& c) {
         const int64_t batch = c.attrs().i("batch_axis"), time = c.attrs().i("time_axis");
-        c.require(batch + time == 1 && (batch == 0 || batch == 1),
+        c.require((batch == 0 && time == 1) || (batch == 1 && time == 0),
                   "batch_axis is {} and time_axis {}, expected 0 and 1", batch, time);
         c.require(!c.ranked(0) || c.rank(0) >= 2, "x has shape {}, expected at least 2 axes",
                   c.ranked(0) ? c.dims(0) : Dims{});

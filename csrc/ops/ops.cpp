@@ -73,6 +73,13 @@ void expect_small(InferContext& c, std::string_view name, const std::vector<int6
     c.require(number <= INT32_MAX, "{} {} has a number above {}", name, numbers, INT32_MAX);
 }
 
+Dim same_windows(InferContext& c, const Dim& size, const Dim& reach, int64_t stride) {
+  const Dim count = floor_div(size + (stride - 1), stride);
+  if (reach.value().value_or(0) + 1 < stride)
+    c.assume(at_least((count - 1) * stride + reach + 1, size), "reach of auto_pad's windows");
+  return count;
+}
+
 std::vector<int64_t> ints_or(const Attrs& attrs, std::string_view name, size_t count,
                              int64_t otherwise) {
   if (attrs.has(name) && !attrs.ints(name).empty()) return attrs.ints(name);

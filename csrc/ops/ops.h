@@ -39,6 +39,10 @@ void expect_stretches(InferContext& c, size_t input, const Dims& to);
 // Refuses numbers of windows (strides, pads and the like) with which positions would overflow.
 void expect_small(InferContext& c, std::string_view name, const std::vector<int64_t>& numbers);
 
+// Windows along an axis under auto_pad SAME_*. Where they would leave out two elements or more,
+// onnxruntime starts them at another element for each op, so that is refused.
+Dim same_windows(InferContext& c, const Dim& size, const Dim& reach, int64_t stride);
+
 // A list attribute, or `count` times `otherwise` where it is absent or empty.
 std::vector<int64_t> ints_or(const Attrs& attrs, std::string_view name, size_t count,
                              int64_t otherwise);

@@ -44,7 +44,10 @@ void infer_pool(InferContext& c) {
               dilations);
     c.require(pads[i] >= 0 && pads[n + i] >= 0, "pads {} has a negative size", pads);
     if (auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER") {
-      dims.push_back(floor_div(x[2 + i] + strides[i] - 1, strides[i]));
+      // ONNX's text counts dilations into the padding, onnxruntime does not.
+      c.require(dilations[i] == 1 || kernel[i] == 1,
+                "auto_pad {} with dilations {} is not supported", auto_pad, dilations);
+      dims.push_back(same_windows(c, x[2 + i], kernel[i], strides[i]));
       continue;
     }
     const bool valid = auto_pad == "VALID", ceil_mode = c.attrs().i("ceil_mode") != 0;

@@ -126,6 +126,12 @@ Value slice_gradient(const Backward& b) {
   return g.emit("ort::SliceGrad", in, {{"dims", b.x(0).dims()}})[0];
 }
 
+// Sizes that no number tells fit: they are those of tensors.
+bool within_int32(const Dim& pad) {
+  const int64_t number = pad.value().value_or(0);
+  return -INT32_MAX <= number && number <= INT32_MAX;
+}
+
 void infer_pad(InferContext& c) {
   if (!c.ranked(0)) return c.out(0, c.dtype(), std::nullopt);
   Dims dims = c.dims(0);
@@ -141,6 +147,8 @@ void infer_pad(InferContext& c) {
   const bool constant = c.attrs().s("mode") == "constant";
   const auto cut = cut_of(c, 3, 99, count);
   c.require(cut.has_value(), "the axes are known only at run time");
+  for (const Dim& pad : *pads)
+    c.require(within_int32(pad), "pads {} has a number above {}", *pads, INT32_MAX);
   for (size_t i = 0; i < count; ++i) {
     Dim& dim = dims[static_cast<size_t>(cut->axes[i])];
     const bool pads_it = !(*pads)[i].is(0) || !(*pads)[count + i].is(0);

@@ -123,12 +123,16 @@ def add(t, x, y, *, alpha=1):
 @aten("sub.Tensor", "sub.Scalar")
 def sub(t, x, y, *, alpha=1):
     x, y = _pair(t, x, y)
+    if alpha == 0:
+        return t.op("Add", x, _scaled(t, y, -alpha))  # as torch, for the sign of a zero
     return t.op("Sub", x, _scaled(t, y, alpha))
 
 
 @aten("rsub.Tensor", "rsub.Scalar")
 def rsub(t, x, y, alpha=1):
     x, y = _pair(t, x, y)
+    if alpha == 0:
+        return t.op("Add", y, _scaled(t, x, -alpha))
     return t.op("Sub", y, _scaled(t, x, alpha))
 
 

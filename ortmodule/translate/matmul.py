@@ -23,13 +23,22 @@ def _plus(t, bias, product, beta, alpha):
     return t.op("Add", product, bias)
 
 
+def _not_read(x, alpha) -> bool:
+    """Whether torch leaves out the product, nan or not, and its zeros' signs."""
+    return alpha == 0 or 0 in x.dims
+
+
 @aten("addmm.default", "baddbmm.default", "addmv.default")
 def addmm(t, bias, x, y, *, beta=1, alpha=1):
+    if _not_read(x, alpha):
+        return NotImplemented
     return _plus(t, bias, t.op("MatMul", x, y), beta, alpha)
 
 
 @aten("addbmm.default")
 def addbmm(t, bias, x, y, *, beta=1, alpha=1):
+    if _not_read(x, alpha):
+        return NotImplemented
     product = t.reduce("ReduceSum", t.op("MatMul", x, y), [0], keepdim=False)
     return _plus(t, bias, product, beta, alpha)
 

@@ -297,7 +297,8 @@ def pad(t, x, pads, mode="constant", value=None):
     if mode == "circular" and not all(_once_around(x, *ends) for ends in _ends(axes, pads)):
         return NotImplemented
     amounts = t.sizes([*pads[0::2], *pads[1::2]])
-    fill = t.scalar(value or 0, x.dtype) if mode == "constant" else None
+    value = 0 if value is None else value
+    fill = t.scalar(value, x.dtype) if mode == "constant" else None
     return t.op("Pad", x, amounts, fill, t.ints(axes), mode=onnx[mode])
 
 

@@ -20,6 +20,8 @@ struct Planes {
   bool include_pad = false;
   int64_t in_size() const { return in[0] * in[1] * in[2]; }
   int64_t out_size() const { return out[0] * out[1] * out[2]; }
+  // Those with something to pool: of windows there may be none, and any number along another axis.
+  int64_t filled() const { return out_size() == 0 ? 0 : count; }
   int64_t window() const {  // taps inside the input
     return std::min(kernel[0], in[0]) * std::min(kernel[1], in[1]) * std::min(kernel[2], in[2]);
   }
@@ -97,7 +99,7 @@ std::unique_ptr<Kernel> max_pool(const Request& r) {
   const bool wants_value = r.wants(0), wants_index = r.wants(1);
   return make_kernel("MaxPool", [=](const Args& args) {
     parallel_for(
-        p.count, p.count * p.out_size() * p.window(), [&](int64_t begin, int64_t end, int) {
+        p.filled(), p.count * p.out_size() * p.window(), [&](int64_t begin, int64_t end, int) {
           for (int64_t plane = begin; plane < end; ++plane) {
             const float* x = input<float>(args, 0) + plane * p.in_size();
             each_window(p, [&](int64_t at, const Taps(&t)[3]) {
@@ -148,7 +150,7 @@ float divisor(const Planes& p, const Taps (&t)[3]) {
 std::unique_ptr<Kernel> average_pool(const Request& r) {
   const Planes p = planes_of(r, r.sizes(0), r.out().sizes);
   return make_kernel("AveragePool", [=](const Args& args) {
-    parallel_for(p.count, p.count * p.out_size() * p.window(),
+    parallel_for(p.filled(), p.count * p.out_size() * p.window(),
                  [&](int64_t begin, int64_t end, int) {
                    for (int64_t plane = begin; plane < end; ++plane) {
                      const float* x = input<float>(args, 0) + plane * p.in_size();

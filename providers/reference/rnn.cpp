@@ -71,6 +71,12 @@ struct Forward {
   }
   double clipped(double value) const { return clip > 0.0 ? std::clamp(value, -clip, clip) : value; }
 
+  void forget(int64_t d, int64_t row) {
+    const int64_t at = (d * l.batch + row) * l.hidden;
+    std::fill_n(h.begin() + at, l.hidden, 0.0);
+    std::fill_n(cell.begin() + at, l.hidden, 0.0);
+  }
+
   void step(int64_t t, int64_t d, int64_t row) {
     const double* input = x.data() + (t * l.batch + row) * l.inputs;
     double* state_h = h.data() + (d * l.batch + row) * l.hidden;
@@ -129,6 +135,8 @@ void lstm(const Call& c) {
                 l.steps);
       const bool reversed = l.reversed(d, c.attrs().s("direction"));
       for (int64_t s = 0; s < length; ++s) f.step(reversed ? length - 1 - s : s, d, row);
+      // ONNX does not say what the last state of no steps is; onnxruntime has zeros.
+      if (length == 0) f.forget(d, row);
     }
   c.write(0, f.y);
   c.write(1, f.h);

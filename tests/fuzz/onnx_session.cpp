@@ -16,6 +16,8 @@
 #include "csrc/graph/verify.h"
 #include "csrc/ops/ops.h"
 #include "csrc/session/inference_session.h"
+#include "tests/fuzz/numbers.h"
+#include "tests/fuzz/seeds.h"
 
 // No file of a few kilobytes is worth a large allocation: one is reported as a crash.
 extern "C" const char* __asan_default_options() {
@@ -140,9 +142,13 @@ std::string recurrent() {
 }
 
 std::vector<std::string> corpus_of(const char* folder) {
-  std::vector<std::string> corpus = {mlp(), conv(), shapes(), indices(), meetings(), recurrent()};
-  if (!folder) return corpus;
-  corpus.clear();
+  std::vector<std::string> corpus;
+  if (!folder) {
+    corpus = seeds::models();
+    for (const auto make : {mlp, conv, shapes, indices, meetings, recurrent})
+      for (int i = 0; i < 4; ++i) corpus.push_back(make());  // they are richer
+    return corpus;
+  }
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     std::ifstream file(entry.path(), std::ios::binary);
     corpus.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
@@ -163,6 +169,28 @@ std::string varint(Random& random) {
   std::string bytes;
   for (; value >= 128; value >>= 7) bytes += static_cast<char>(value | 128);
   return bytes + static_cast<char>(value);
+}
+
+// One number of the model at a corner of int64 or of what is computed in fewer bits.
+void mutate_number(std::string& bytes, Random& random) {
+  static constexpr int64_t kCorners[] = {INT64_MIN,
+                                         INT64_MIN + 1,
+                                         INT64_MAX,
+                                         INT64_MAX - 1,
+                                         -1,
+                                         0,
+                                         1,
+                                         2,
+                                         -2,
+                                         3,
+                                         5,
+                                         int64_t{1} << 31,
+                                         (int64_t{1} << 31) - 1,
+                                         -(int64_t{1} << 31),
+                                         int64_t{1} << 32,
+                                         int64_t{1} << 62};
+  const auto value = static_cast<uint64_t>(kCorners[below(random, std::size(kCorners))]);
+  bytes = numbers::with_number(bytes, below(random, numbers::count(bytes)), value);
 }
 
 void mutate(std::string& bytes, const std::vector<std::string>& corpus, Random& random) {
@@ -274,7 +302,9 @@ int main(int argc, char** argv) {
       Random random(seed);
       std::string bytes = corpus[below(random, corpus.size())];
       const size_t count = 1 + below(random, 3);
-      for (size_t i = 0; i < count; ++i) mutate(bytes, corpus, random);
+      const bool whole = random() % 2 != 0;
+      for (size_t i = 0; i < count; ++i)
+        whole ? mutate_number(bytes, random) : mutate(bytes, corpus, random);
       answer(bytes, random, counts);
     }
   } catch (const std::exception& error) {

@@ -4,6 +4,7 @@ import threading
 import time
 
 import torch
+from torch import nn
 
 from .table import Base, Case, case
 
@@ -155,3 +156,46 @@ def rank_and_dtype():
 @case(captured=True)
 def the_type_of_the_module():
     return Case(Base(lambda self, x: self.l(x) * len(type(self).__name__)))
+
+
+def _encoder() -> nn.Module:
+    return nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True).eval()
+
+
+def _padded(model, x, i):
+    """The second sequence is padding alone, where torch's own operator gives nan."""
+    sequences = torch.linspace(-1, 1, 24).reshape(2, 3, 4)
+    padding = torch.tensor([[False, False, True], [True] * 3])
+    return model(sequences, src_key_padding_mask=padding) * sequences
+
+
+@case(captured=False)
+def padding_without_gradients():
+    return Case(_encoder(), torch.no_grad()(_padded))
+
+
+@case(captured=False)
+def padding_of_frozen_layers():
+    return Case(_encoder().requires_grad_(False), _padded)
+
+
+@case(captured=False)
+def attention_to_padding_without_gradients():
+    def call(model, x, i):
+        sequences = torch.linspace(-1, 1, 24).reshape(2, 3, 4)
+        mask = torch.tensor([[False, False, True], [True] * 3])
+        return model(sequences, sequences, sequences, key_padding_mask=mask, need_weights=False)[0]
+
+    return Case(nn.MultiheadAttention(4, 2, batch_first=True).eval(), torch.no_grad()(call))
+
+
+@case(captured=True)
+def padding_with_gradients():
+    return Case(_encoder(), _padded)
+
+
+@case(captured=True)
+def no_padding_without_gradients():
+    return Case(
+        _encoder(), torch.no_grad()(lambda model, x, i: model(x[None].repeat(1, 1, 2)[..., :4]))
+    )
