@@ -3,7 +3,8 @@
 from .registry import aten
 
 
-def _many(value, count):
+def many(value, count):
+    """A number for each spatial axis; torch takes one for all of them."""
     value = list(value) if isinstance(value, (list, tuple)) else [value]
     return value * count if len(value) == 1 else value
 
@@ -19,14 +20,14 @@ def conv(t, x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     space = weight.rank - 2
     attrs = {
         "kernel_shape": [t.static(d, "a kernel's size") for d in weight.dims[2:]],
-        "strides": _many(stride, space),
-        "dilations": _many(dilation, space),
+        "strides": many(stride, space),
+        "dilations": many(dilation, space),
         "group": int(groups),
     }
     if isinstance(padding, str):
         attrs["pads"] = _named_padding(padding, attrs["kernel_shape"], attrs["dilations"])
     else:
-        attrs["pads"] = _many(padding, space) * 2
+        attrs["pads"] = many(padding, space) * 2
     return _batched(t, x, weight, lambda v: t.op("Conv", v, weight, bias, **attrs))
 
 
@@ -44,10 +45,10 @@ def conv_transpose(
     space = weight.rank - 2
     attrs = {
         "kernel_shape": [t.static(d, "a kernel's size") for d in weight.dims[2:]],
-        "strides": _many(stride, space),
-        "pads": _many(padding, space) * 2,
-        "output_padding": _many(output_padding, space),
-        "dilations": _many(dilation, space),
+        "strides": many(stride, space),
+        "pads": many(padding, space) * 2,
+        "output_padding": many(output_padding, space),
+        "dilations": many(dilation, space),
         "group": int(groups),
     }
     return _batched(t, x, weight, lambda v: t.op("ConvTranspose", v, weight, bias, **attrs))

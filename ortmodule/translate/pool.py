@@ -1,6 +1,6 @@
 """Pooling."""
 
-from .conv import _many
+from .conv import many
 from .registry import aten
 
 
@@ -16,12 +16,12 @@ def _lifted(t, x, space, run):
 
 def _max_pool(space: int, outputs: int):
     def rule(t, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False):
-        kernel = _many(kernel, space)
+        kernel = many(kernel, space)
         attrs = {
             "kernel_shape": kernel,
-            "strides": _many(stride, space) if stride else kernel,
-            "pads": _many(padding, space) * 2,
-            "dilations": _many(dilation, space),
+            "strides": many(stride, space) if stride else kernel,
+            "pads": many(padding, space) * 2,
+            "dilations": many(dilation, space),
             "ceil_mode": int(ceil_mode),
         }
         if outputs == 2 and t.uses(1):
@@ -38,11 +38,11 @@ def _average_pool(space: int):
     ):
         if divisor is not None and ceil_mode:
             return NotImplemented  # a window over the edge has fewer cells
-        kernel = _many(kernel, space)
+        kernel = many(kernel, space)
         attrs = {
             "kernel_shape": kernel,
-            "strides": _many(stride, space) if stride else kernel,
-            "pads": _many(padding, space) * 2,
+            "strides": many(stride, space) if stride else kernel,
+            "pads": many(padding, space) * 2,
             "ceil_mode": int(ceil_mode),
             "count_include_pad": int(count_include_pad or divisor is not None),
         }
@@ -59,7 +59,7 @@ def _average_pool(space: int):
 
 def _adaptive(space: int, average: bool):
     def rule(t, x, size):
-        size = _many(size, space)
+        size = many(size, space)
         if all(s == 1 for s in size) and (average or not t.needs_gradient()):
             axes = range(x.rank - space, x.rank)
             if x.rank == space + 2:
