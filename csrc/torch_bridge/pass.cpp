@@ -29,8 +29,7 @@ bool Pass::awaits(size_t output) const {
   return !over_ && !arrived_[output] && requests_.visits(output);
 }
 
-// --- gradients come in
-// ----------------------------------------------------------------------------
+// --- gradients come in -------------------------------------------------------------------------
 
 void Pass::receive(size_t output, const at::Tensor& gradient) {
   backward_.use_up(output, *this);
@@ -84,8 +83,7 @@ at::Tensor Pass::passed_on(size_t output) {
   return shared_.in_tensor_order(output, gradient_at(at));
 }
 
-// --- gradients go out
-// -----------------------------------------------------------------------------
+// --- gradients go out --------------------------------------------------------------------------
 
 bool Pass::serves(const Indices& outputs) const {
   return run_ && std::all_of(outputs.begin(), outputs.end(),
@@ -122,8 +120,7 @@ at::Tensor Pass::zeros(const Operand& type) const {
   return empty(type.sizes, scalar_type_of(type.dtype)).zero_();
 }
 
-// --- the run
-// --------------------------------------------------------------------------------------
+// --- the run -----------------------------------------------------------------------------------
 
 Wanted Pass::wanted_now() const {
   const Indices& cuts = requests_.cuts();
