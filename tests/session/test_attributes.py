@@ -3,33 +3,10 @@
 import itertools
 
 import numpy as np
-import onnxruntime
 import pytest
 
-from ortmodule import InferenceSession
-from ortmodule._native import core
-
+from .against import agree, refused
 from .models import model, node, normal, port
-
-Error = core().Error
-onnxruntime.set_default_logger_severity(4)
-
-
-def ours(made, feed):
-    return InferenceSession(made.SerializeToString()).run(None, feed)
-
-
-def agree(made, feed):
-    theirs = onnxruntime.InferenceSession(made.SerializeToString()).run(None, feed)
-    for mine, other in zip(ours(made, feed), theirs, strict=True):
-        assert mine.shape == other.shape and mine.dtype == other.dtype
-        np.testing.assert_allclose(mine, other, rtol=1e-5, atol=1e-6)
-
-
-def refused(made, feed, message):
-    with pytest.raises(Error, match=message) as caught:
-        ours(made, feed)
-    assert "\n" not in str(caught.value) and "node_" in str(caught.value)
 
 
 def windows(op, kernel, **attrs):

@@ -2,39 +2,12 @@
 names node and sizes. Compared with onnxruntime where it has an answer."""
 
 import numpy as np
-import onnxruntime
 import pytest
 
 from ortmodule import InferenceSession
-from ortmodule._native import core
 
+from .against import Error, agree, ours, refused, theirs
 from .models import ints, model, node, normal, port
-
-Error = core().Error
-
-
-def theirs(made, feed):
-    onnxruntime.set_default_logger_severity(4)
-    session = onnxruntime.InferenceSession(
-        made.SerializeToString(), providers=["CPUExecutionProvider"]
-    )
-    return session.run(None, feed)
-
-
-def ours(made, feed):
-    return InferenceSession(made.SerializeToString()).run(None, feed)
-
-
-def agree(made, feed):
-    for mine, other in zip(ours(made, feed), theirs(made, feed), strict=True):
-        assert mine.shape == other.shape and mine.dtype == other.dtype
-        np.testing.assert_allclose(mine, other, rtol=1e-5, atol=1e-6)
-
-
-def refused(made, feed, message):
-    with pytest.raises(Error, match=message) as caught:
-        ours(made, feed)
-    assert "\n" not in str(caught.value) and "node_" in str(caught.value)
 
 
 def two(op, kind="float32", out="float32", **attrs):
