@@ -150,8 +150,9 @@ void attach(const std::shared_ptr<Call>& call, const std::vector<at::Tensor>& in
   const First first = chains(backward, inputs);
   std::vector<Edge> to(outputs.size());
   const Shared& shared = call->shared();
-  for (auto n = shared.topology.origins.rbegin(); n != shared.topology.origins.rend(); ++n)
-    add_receiver(backward, shared.history.origins[*n], first, outputs, to);
+  const auto& origins = shared.history.origins;
+  for (auto origin = origins.rbegin(); origin != origins.rend(); ++origin)
+    add_receiver(backward, *origin, first, outputs, to);
 }
 
 }  // namespace ort::bridge
