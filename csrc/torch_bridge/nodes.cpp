@@ -65,8 +65,8 @@ class Receiver : public Node {
   const Indices passed_;  // the outputs that the first edges lead to
 };
 
-// Hands over the gradients of a part, after its segment. Holds nothing of the call: where a hook has
-// raised, torch keeps a node that waits for its turn until the thread's next backward.
+// Hands over the gradients of a part, after its segment. Holds nothing of the call: where a hook
+// raises, torch keeps the nodes that wait for their turn until the thread's next backward.
 class HandOver : public Node {
  public:
   HandOver(const std::shared_ptr<Backward>& backward, const Part& part, bool has_next)

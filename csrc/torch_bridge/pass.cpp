@@ -41,8 +41,8 @@ void Pass::receive(size_t output, const at::Tensor& gradient) {
 
 void Pass::run_eagers_nodes() {
   const History& history = shared_.history;
-  const auto next = std::find_if(
-      history.origins.begin(), history.origins.end(), [&](const Origin& origin) {
+  const auto next =
+      std::find_if(history.origins.begin(), history.origins.end(), [&](const Origin& origin) {
         return std::any_of(origin.outputs.begin(), origin.outputs.end(),
                            [&](const auto& output) { return output && awaits(*output); });
       });
