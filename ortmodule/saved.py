@@ -5,6 +5,7 @@ its nodes saved may not be written to before the backward; anything else may. A 
 output visits what that output reaches, other returned outputs among it, and nothing else.
 """
 
+import bisect
 import collections
 import contextlib
 import functools
@@ -37,22 +38,40 @@ def edges_of(tensors: Iterable[torch.Tensor]) -> list[tuple]:
     return [(t.requires_grad, t.grad_fn, t.output_nr) for t in tensors]
 
 
+class UsedUp(NamedTuple):
+    """A node that saved something, and so runs once; those that always run together are one.
+
+    `number`: the highest first, so torch's engine goes. `outputs`: which reach it. `reaches`,
+    `behind`: the tensors and the outputs that it reaches. `made`: the outputs among its results.
+    """
+
+    number: int
+    outputs: set[int]
+    reaches: set[tuple[str, Any]]
+    behind: set[int]
+    made: set[int]
+    saved: set[tuple[str, Any]]
+
+
+class Origin(NamedTuple):
+    """A node that made outputs: which one each result is, None where that was not returned."""
+
+    number: int
+    results: list[int | None]
+
+
 class History(NamedTuple):
     """The graph behind a module's distinct outputs, by their numbers.
 
-    Tensors go by label: ("input", number), ("name", of a parameter or buffer), ("tensor", id).
-    `saved`: what eager's backward of each output reads, ("output", number) too. `reaches`: the
-    tensors whose gradient it gives, None where it requires none. `through`: the other outputs that
-    it passes on its way. `used_up`: of each node that saved something, and so runs once, the
-    outputs that reach it, the tensors and the outputs that it reaches. `origins`: of each node that
-    made outputs, which one each of its results is, None where that was not returned.
+    Tensors go by label: ("input", number), ("name", of a parameter or buffer), ("tensor", id),
+    ("output", number). `reaches`: the tensors whose gradient the backward of each output gives,
+    None where it requires none. `through`: the other outputs that it passes on its way.
     """
 
-    saved: list[set[tuple[str, Any]]]
     reaches: list[set[tuple[str, Any]] | None]
     through: list[set[int]]
-    used_up: list[tuple[set[int], set[tuple[str, Any]], set[int]]]
-    origins: list[list[int | None]]
+    used_up: list[UsedUp]
+    origins: list[Origin]
 
 
 def history_of(
@@ -85,8 +104,9 @@ def by_position(
     """The history by the graph's inputs, whose numbers `place` gives, and by the graph's outputs.
 
     For each graph output (inputs saved, outputs saved, inputs reached, outputs on the way), or None
-    where it requires no gradient; what is used up, as (outputs, inputs, outputs behind); and the
-    origins.
+    where it requires no gradient; what is used up, as (outputs, inputs, outputs behind, outputs
+    made, inputs saved, outputs saved, how many origins come no later); and the origins. Both as
+    eager goes.
     """
 
     def inputs_in(labels: set[tuple[str, Any]]) -> set[int]:
@@ -104,30 +124,45 @@ def by_position(
         if output.output is None or reached is None:
             continue
         row = rows[output.output] = rows[output.output] or (set(always_saved), set(), set(), set())
-        saved = history.saved[i]
-        row[0].update(inputs_in(saved))
-        row[1].update(outputs_in(k for kind, k in saved if kind == "output"))
         row[2].update(inputs_in(reached))
         row[3].update(outputs_in(history.through[i]) - {output.output})
-    used_up = [(outputs_in(a), inputs_in(b), outputs_in(c)) for a, b, c in history.used_up]
+    origins = _origins(history, outputs, [i for i, row in enumerate(rows) if row])
+    used_up = []
+    for node in sorted(history.used_up, key=lambda node: -node.number):
+        saved = (inputs_in(node.saved), outputs_in(k for kind, k in node.saved if kind == "output"))
+        reached_by = sorted(outputs_in(node.outputs))
+        for row in filter(None, map(rows.__getitem__, reached_by)):
+            row[0].update(saved[0])
+            row[1].update(saved[1])
+        made = outputs_in(i for i in node.made if not outputs[i].views)
+        sets = inputs_in(node.reaches), outputs_in(node.behind), made, *saved
+        before = sum(origin.number >= node.number for origin in origins)
+        if reached_by:
+            used_up.append((reached_by, *map(sorted, sets), before))
     return (
         [row and tuple(map(sorted, row)) for row in rows],
-        [tuple(map(sorted, node)) for node in used_up if node[0]],
-        _origins(history, outputs, [i for i, row in enumerate(rows) if row]),
+        used_up,
+        [origin.results for origin in origins],
     )
 
 
 def _origins(
     history: History, outputs: Sequence[Output], differentiable: list[int]
-) -> list[list[int | None]]:
+) -> list[Origin]:
     """By the graph's outputs; one that is returned through views has a node of its own."""
     places = [None if output.views else output.output for output in outputs]
     times = collections.Counter(output.output for output in outputs)
     plain = {i: p for i, p in enumerate(places) if p in differentiable and times[p] == 1}
-    shared = [[plain.get(i) for i in results] for results in history.origins]
-    shared = [results for results in shared if results != [None] * len(results)]
-    alone = set(differentiable) - {p for results in shared for p in results}
-    return shared + [[p] for p in sorted(alone)]
+    found = []
+    numbers: dict[int | None, int] = {}
+    for number, results in history.origins:
+        for i in filter(lambda i: i is not None, results):
+            numbers[outputs[i].output] = min(number, numbers.get(outputs[i].output, number))
+        if not plain.keys().isdisjoint(results):
+            found.append(Origin(number, [plain.get(i) for i in results]))
+    alone = set(differentiable) - {p for origin in found for p in origin.results}
+    found += [Origin(numbers[p], [p]) for p in sorted(alone)]
+    return sorted(found, key=lambda origin: -origin.number)
 
 
 class _Walk:
@@ -162,28 +197,41 @@ class _Walk:
     def history(self, memory: Mapping[int, Sequence[tuple[str, Any]]]) -> History:
         down, up = self._reached()
         behind = [down.get(o.grad_fn, 0) for o in self.outputs]
-        found = {node: _saved_by(node) for node in self.nodes}
-        saved: list[set] = [set() for _ in self.outputs]
-        for node, keys in found.items():
-            labels = {label for key in keys for label in memory.get(key, ())}
-            for i in self._outputs(up[node]):
-                saved[i] |= labels
+        origins = self._origins()
         return History(
-            saved,
             [None if o.grad_fn is None else self._tensors(b)
              for o, b in zip(self.outputs, behind, strict=True)],
             [self._outputs(b) for b in behind],
-            [(self._outputs(a), self._tensors(b), self._outputs(b))
-             for a, b in sorted({(up[n], down[n]) for n, keys in found.items() if keys})],
-            self._origins(),
+            self._used_up(down, up, memory, sorted(origin.number for origin in origins)),
+            origins,
         )  # fmt: skip
 
-    def _origins(self) -> list[list[int | None]]:
-        made: dict[Any, list[int | None]] = {}
+    def _used_up(self, down: dict, up: dict, memory: Mapping, borders: list[int]) -> list[UsedUp]:
+        """`borders`: the numbers of the nodes that made outputs."""
+        made: dict[Any, int] = {}
+        for i, output in enumerate(self.outputs):
+            made[output.grad_fn] = made.get(output.grad_fn, 0) | 1 << i
+        found: dict[tuple, tuple[list[int], set]] = {}
+        for node in self.nodes:
+            if keys := _saved_by(node):
+                number = node._sequence_nr()
+                place = bisect.bisect_left(borders, number)
+                kind = up[node], down[node], made.get(node, 0), place
+                numbers, saved = found.setdefault(kind, ([], set()))
+                numbers.append(number)
+                saved.update(label for key in keys for label in memory.get(key, ()))
+        return [
+            UsedUp(max(numbers), self._outputs(a), self._tensors(b), self._outputs(b),
+                   self._outputs(m), saved)
+            for (a, b, m, _), (numbers, saved) in found.items()
+        ]  # fmt: skip
+
+    def _origins(self) -> list[Origin]:
+        made: dict[Any, Origin] = {}
         for i, output in enumerate(self.outputs):
             if (node := output.grad_fn) is not None:
-                results = made.setdefault(node, [None] * len(node._input_metadata))
-                results[output.output_nr] = i
+                unknown = Origin(node._sequence_nr(), [None] * len(node._input_metadata))
+                made.setdefault(node, unknown).results[output.output_nr] = i
         return list(made.values())
 
     def _reached(self) -> tuple[dict[Any, int], dict[Any, int]]:

@@ -76,6 +76,7 @@ std::vector<at::Tensor> Backward::receive(const Origin& origin,
   Pass& pass = this->pass();
   for (size_t k = 0; k < gradients.size(); ++k)
     if (origin.outputs[k]) pass.receive(*origin.outputs[k], gradients[k]);
+  pass.run_eagers_nodes();
   std::vector<at::Tensor> results;
   for (const size_t output : passed) results.push_back(pass.passed_on(output));
   return results;
@@ -89,20 +90,10 @@ std::vector<at::Tensor> Backward::hand_over(const Part& part) {
   return pass.hand_over(part);
 }
 
-// What lies behind an output on the way is used up when that one's node is run.
-void Backward::use_up(size_t output, const Pass& pass) {
-  const Shared& shared = call_->shared();
-  const Indices& next = shared.topology.next[output];
-  for (const size_t n : shared.topology.used_up_by[output]) {
-    const UsedUp& node = shared.history.used_up[n];
-    if (!pass.requests().executes(node)) continue;
-    if (std::any_of(next.begin(), next.end(), [&](size_t h) {
-          return contains(node.outputs, h) && pass.requests().visits(h);
-        }))
-      continue;
-    if (used_[n] != 0 && used_[n] != 1 + pass.task()) fail_second_time();
-    if (!pass.keeps()) used_[n] = 1 + pass.task();
-  }
+void Backward::use_up(size_t node, const Pass& pass) {
+  if (used_[node] != 0) fail_second_time();
+  call_->check_saved_by(call_->shared().history.used_up[node]);
+  if (!pass.keeps()) used_[node] = 1;
 }
 
 bool Backward::is_usable(size_t output) const {

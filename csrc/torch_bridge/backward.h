@@ -30,7 +30,7 @@ class Backward : public std::enable_shared_from_this<Backward> {
   Nodes& nodes() { return nodes_; }
 
   // For a Pass. As eager's nodes: one that has let go of what it saved raises.
-  void use_up(size_t output, const Pass& pass);
+  void use_up(size_t node, const Pass& pass);
   Indices usable() const;  // outputs with a node that has something left to run
   // Lets go of what was kept, where no backward can be run any more but those under way.
   void release(const Pass& pass);
@@ -46,7 +46,7 @@ class Backward : public std::enable_shared_from_this<Backward> {
   std::shared_ptr<Call> call_;
   std::shared_ptr<const std::vector<Part>> parts_;
   Nodes nodes_;
-  std::vector<int> used_;                      // by History::used_up: 0, or 1 + the task that did
+  std::vector<bool> used_;                     // by History::used_up
   std::vector<std::unique_ptr<Pass>> passes_;  // under way
 };
 

@@ -177,8 +177,17 @@ void Call::keep_inputs(const Indices& outputs) {
   }
 }
 
-void Call::check_outputs(const Indices& defined) const {
-  for (const size_t i : shared_->history.saved_outputs(defined)) {
+void Call::check_saved_by(const UsedUp& node) const {
+  check_outputs(node.saved_outputs);
+  for (const size_t i : node.saved_inputs)
+    check(hooked_ || !input_versions_[i].changed(),
+          "one of the variables needed for gradient computation has been modified by an inplace "
+          "operation: input {} of the module is at version {}, expected version {}",
+          i, input_versions_[i].now(), input_versions_[i].then());
+}
+
+void Call::check_outputs(const Indices& saved) const {
+  for (const size_t i : saved) {
     const Version& version = output_versions_[i];
     check(!version.changed(),
           "one of the variables needed for gradient computation has been modified by an inplace "
@@ -232,7 +241,7 @@ void Call::run_forward_again(const Wanted& wanted) {
 }
 
 Bound Call::begin_backward(const Wanted& wanted, bool keep) {
-  check_outputs(wanted.defined);
+  check_outputs(shared_->history.saved_outputs(wanted.defined));
   unpack_inputs(wanted.defined);
   const bool other = wanted != wanted_;
   if (!frame_ || (other && !(changed_input(wanted) && covers(wanted)))) {

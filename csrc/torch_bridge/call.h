@@ -51,6 +51,8 @@ class Call {
   Bound begin_backward(const Wanted& wanted, bool keep);
   // Copies the inputs that eager's backward of one of `outputs` does not read: writes are allowed.
   void keep_inputs(const Indices& outputs);
+  // Raises where eager's node would, as something that it saved was written to.
+  void check_saved_by(const UsedUp& node) const;
   void release();
   bool released() const { return inputs_.empty(); }
 
@@ -67,7 +69,7 @@ class Call {
   void save_inputs(const std::vector<at::Tensor>& given);
   void own_input(size_t i);
   void unpack_inputs(const Indices& defined);
-  void check_outputs(const Indices& defined) const;
+  void check_outputs(const Indices& saved) const;
   void run_forward_again(const Wanted& wanted);
   // The first input that a second run would read and that is not as it was.
   std::optional<size_t> changed_input(const Wanted& wanted) const;

@@ -49,7 +49,6 @@ History History::of_graph(const Graph& graph, const Indices& wrt, size_t n_user_
     history.outputs.emplace_back();
     if (!differentiable[i]) continue;
     history.outputs[i].emplace();
-    history.origins.push_back({{i}});
     all.outputs.push_back(i);
     const std::set<ValueId> behind = ancestors(graph, value(i));
     for (const size_t w : wrt)
@@ -61,6 +60,14 @@ History History::of_graph(const Graph& graph, const Indices& wrt, size_t n_user_
   all.reaches = wrt;
   std::sort(all.reaches.begin(), all.reaches.end());
   all.behind = all.outputs;
+  all.before = all.outputs.size();
+  for (auto i = all.outputs.rbegin(); i != all.outputs.rend(); ++i)
+    history.origins.push_back({{*i}});
+  const auto passed = [&](const Origin& origin) {
+    return history.outputs[**origin.outputs.begin()]->through.size();
+  };
+  std::stable_sort(history.origins.begin(), history.origins.end(),
+                   [&](const Origin& a, const Origin& b) { return passed(a) > passed(b); });
   history.used_up.push_back(std::move(all));
   return history;
 }
@@ -84,20 +91,11 @@ Indices History::saved_outputs(const Indices& by_outputs) const {
 
 Topology::Topology(const History& history, const Indices& wrt)
     : next(history.outputs.size()), used_up_by(history.outputs.size()) {
-  for (size_t i = history.outputs.size(); i-- > 0;) {  // as eager, what was made last first
-    if (!history.outputs[i]) continue;
-    order.push_back(i);
-    next[i] = first_of(history.outputs[i]->through, history);
-  }
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return history.outputs[a]->through.size() > history.outputs[b]->through.size();
-  });
-  for (const size_t i : order)
-    for (size_t n = 0; n < history.origins.size(); ++n) {
-      const auto& results = history.origins[n].outputs;
-      const bool made = std::find(results.begin(), results.end(), i) != results.end();
-      if (made && std::find(origins.begin(), origins.end(), n) == origins.end())
-        origins.push_back(n);
+  for (const Origin& origin : history.origins)
+    for (const auto& output : origin.outputs) {
+      if (!output) continue;
+      order.push_back(*output);
+      next[*output] = first_of(history.outputs[*output]->through, history);
     }
   std::map<Indices, Indices> by_outputs;
   for (size_t w = 0; w < wrt.size(); ++w) {

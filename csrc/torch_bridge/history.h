@@ -25,8 +25,11 @@ struct OutputHistory {
 
 // A node of eager's that saved tensors, and so can be run once only.
 struct UsedUp {
-  Indices outputs;          // that reach it
-  Indices reaches, behind;  // graph inputs and outputs that it reaches
+  Indices outputs;                      // that reach it
+  Indices reaches, behind;              // graph inputs and outputs that it reaches
+  Indices made;                         // outputs that are results of its own
+  Indices saved_inputs, saved_outputs;  // which must be as they were
+  size_t before = 0;                    // how many of the origins come no later
 };
 
 // A node of eager's that made outputs: which output each of its results is, if it was returned.
@@ -43,6 +46,7 @@ struct Group {
 
 struct History {
   std::vector<std::optional<OutputHistory>> outputs;  // none: requires no gradient
+  // Both in the order in which torch's engine comes to them: what was made last first.
   std::vector<UsedUp> used_up;
   std::vector<Origin> origins;  // of every output that requires a gradient
   bool known = true;            // false: made up from the graph, every input counts as saved
@@ -56,9 +60,8 @@ struct History {
 
 // Which node leads to which.
 struct Topology {
-  std::vector<size_t> order;    // differentiable outputs, each before those that it passes
-  std::vector<size_t> origins;  // positions in History::origins, in the order of their outputs
-  std::vector<Indices> next;    // by output: the outputs that it passes first
+  std::vector<size_t> order;  // differentiable outputs, each before those that it passes
+  std::vector<Indices> next;  // by output: the outputs that it passes first
   std::vector<Group> groups;
   std::vector<Indices> used_up_by;  // by output: positions in History::used_up
 

@@ -48,7 +48,7 @@ CompileOptions options_of(const py::dict& items) {
 std::optional<History> history_of(const py::object& items) {
   if (items.is_none()) return {};
   using Row = std::tuple<Indices, Indices, Indices, Indices>;
-  using Node = std::tuple<Indices, Indices, Indices>;
+  using Node = std::tuple<Indices, Indices, Indices, Indices, Indices, Indices, size_t>;
   using Results = std::vector<std::optional<size_t>>;
   const auto [rows, nodes, origins] = items.cast<
       std::tuple<std::vector<std::optional<Row>>, std::vector<Node>, std::vector<Results>>>();

@@ -65,25 +65,28 @@ class Receiver : public Node {
   const Indices passed_;  // the outputs that the first edges lead to
 };
 
-// Hands over the gradients of a part, after its segment.
+// Hands over the gradients of a part, after its segment. Holds nothing of the call: where a hook
+// raises, torch keeps the nodes that wait for their turn until the thread's next backward.
 class HandOver : public Node {
  public:
-  HandOver(std::shared_ptr<Backward> backward, const Part& part, bool has_next)
-      : backward_(std::move(backward)), part_(part), has_next_(has_next) {}
+  HandOver(const std::shared_ptr<Backward>& backward, const Part& part, bool has_next)
+      : backward_(backward), part_(part), has_next_(has_next) {}
 
   std::string name() const override { return "ORTModuleBackward" + std::to_string(part_.segment); }
 
   variable_list apply(variable_list&&) override {
     check_called_by_engine();
     const c10::impl::ExcludeDispatchKeyGuard plain(kTransforms);
-    variable_list results = backward_->hand_over(part_);
+    const auto backward = backward_.lock();
+    check(backward != nullptr, "the outputs of this autograd node of ORTModule are gone");
+    variable_list results = backward->hand_over(part_);
     if (has_next_) results.insert(results.begin(), at::Tensor());
     return results;
   }
 
  private:
-  const std::shared_ptr<Backward> backward_;
-  const Part& part_;
+  const std::weak_ptr<Backward> backward_;
+  const Part& part_;  // the backward's
   const bool has_next_;
 };
 
@@ -150,8 +153,9 @@ void attach(const std::shared_ptr<Call>& call, const std::vector<at::Tensor>& in
   const First first = chains(backward, inputs);
   std::vector<Edge> to(outputs.size());
   const Shared& shared = call->shared();
-  for (auto n = shared.topology.origins.rbegin(); n != shared.topology.origins.rend(); ++n)
-    add_receiver(backward, shared.history.origins[*n], first, outputs, to);
+  const auto& origins = shared.history.origins;
+  for (auto origin = origins.rbegin(); origin != origins.rend(); ++origin)
+    add_receiver(backward, *origin, first, outputs, to);
 }
 
 }  // namespace ort::bridge

@@ -32,11 +32,27 @@ bool Pass::awaits(size_t output) const {
 // --- gradients come in -------------------------------------------------------------------------
 
 void Pass::receive(size_t output, const at::Tensor& gradient) {
-  backward_.use_up(output, *this);
   const char* why = gradient.defined() && !is_batched(gradient) ? foreign(gradient) : nullptr;
   check(!why, "the gradient of output {} {}, expected a plain tensor", output, why ? why : "");
   arrived_[output] = gradient;
   if (run_ && run_->bound.frame) give(output);
+}
+
+void Pass::run_eagers_nodes() {
+  const History& history = shared_.history;
+  const auto next =
+      std::find_if(history.origins.begin(), history.origins.end(), [&](const Origin& origin) {
+        return std::any_of(origin.outputs.begin(), origin.outputs.end(),
+                           [&](const auto& output) { return output && awaits(*output); });
+      });
+  const auto reached = static_cast<size_t>(next - history.origins.begin());
+  for (; eagers_next_ < history.used_up.size(); ++eagers_next_) {
+    const UsedUp& node = history.used_up[eagers_next_];
+    if (node.before > reached) break;
+    const bool visited = std::any_of(node.outputs.begin(), node.outputs.end(),
+                                     [&](size_t output) { return arrived_[output].has_value(); });
+    if (visited && requests_.executes(node)) backward_.use_up(eagers_next_, *this);
+  }
 }
 
 // In time only where no segment has read the place yet.

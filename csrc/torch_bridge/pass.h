@@ -16,12 +16,13 @@ class Pass {
 
   int task() const { return task_; }
   bool keeps() const { return keep_; }
-  const Requests& requests() const { return requests_; }
   // Whether an output's gradient is still to come.
   bool awaits(size_t output) const;
   void end();  // the engine runs it no more
 
   void receive(size_t output, const at::Tensor& gradient);
+  // What eager's nodes do with what they saved, up to the next output whose gradient is to come.
+  void run_eagers_nodes();
   // What the outputs that have arrived add to the gradient of one that they pass. Undefined where
   // nobody asks for it (the program then goes on by itself) or another one is to come.
   at::Tensor passed_on(size_t output);
@@ -59,6 +60,7 @@ class Pass {
   const bool keep_;
   const Requests requests_;
   bool over_ = false;
+  size_t eagers_next_ = 0;                          // of History::used_up
   std::vector<std::optional<at::Tensor>> arrived_;  // by output
   std::optional<Run> run_;
 };

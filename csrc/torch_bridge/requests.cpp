@@ -69,7 +69,9 @@ bool Requests::executes(const UsedUp& node) const {
   return std::any_of(node.reaches.begin(), node.reaches.end(),
                      [&](size_t input) { return contains(*inputs_, input); }) ||
          std::any_of(node.behind.begin(), node.behind.end(),
-                     [&](size_t output) { return is_requested(nodes_.receivers[output]); });
+                     [&](size_t output) { return is_requested(nodes_.receivers[output]); }) ||
+         std::any_of(node.made.begin(), node.made.end(),
+                     [&](size_t output) { return visits(output); });
 }
 
 }  // namespace ort::bridge

@@ -1,7 +1,10 @@
 """Hooks and backwards over the nodes of a call: siblings, grad_fn, a backward within a backward."""
 
 import contextlib
+import gc
+import itertools
 import threading
+import weakref
 
 import pytest
 import torch
@@ -64,6 +67,82 @@ def test_outputs_of_one_op_share_a_node(name, used):
     equal(seen[1], seen[0])
     pair.compare()
     assert pair.report.captures == 1
+
+
+def branches(net, x):
+    y = net.first(x)
+    std, mean = torch.std_mean(y, dim=1)
+    return y, y.relu(), x * 2, std, y.exp(), mean
+
+
+@pytest.mark.parametrize("used", [(0,), (1, 2), (2, 5), (3, 4), (0, 1, 2, 3, 4, 5)])
+def test_what_was_made_last_is_called_first(used):
+    pair = Pair(Net(branches))
+    called = []
+    for module in both(pair):
+        called.append([])
+        outputs = module(X.clone().requires_grad_())
+        for i, output in enumerate(outputs):
+            output.register_hook(lambda _, i=i, called=called[-1]: called.append(i))
+        sum(outputs[i].square().sum() for i in used).backward()
+    assert called[1] == called[0]
+    pair.compare()
+    assert pair.report.captures == 1
+
+
+def asked(module, op, asked_for, before):
+    """The error of a backward for one output and a parameter that it does not reach, or None."""
+    outputs = module(X)
+    if before == "backward":
+        outputs[op].square().sum().backward()
+    elif before == "write":
+        with torch.no_grad():
+            outputs[op].mul_(2)
+    loss = sum(output.square().sum() for output in outputs)
+    unreached = dict(module.named_parameters())["second.bias"]
+    try:
+        loss.backward(inputs=[outputs[asked_for], unreached])
+    except RuntimeError as error:
+        return "second time" if "second time" in str(error) else "inplace operation"
+    return None
+
+
+@pytest.mark.parametrize("before", ["backward", "write"])
+def test_the_node_of_an_output_that_is_asked_for_runs(before):
+    """So it raises where it has run before, or where what it saved was written to."""
+    functions = (torch.tanh, torch.exp, lambda y: y.std(1), lambda y: y * 2)
+    module = Net(lambda net, x: tuple(function(net.first(x)) for function in functions))
+    pair = Pair(module)
+    found = [
+        [
+            asked(module, *which, before)
+            for which in itertools.product(range(len(functions)), repeat=2)
+        ]
+        for module in both(pair)
+    ]
+    assert found[1] == found[0]
+    assert len(set(found[0])) == 2
+    assert pair.report.captures == 1
+
+
+def test_a_hook_that_raises_keeps_no_input_alive():
+    def fail(_):
+        raise ValueError("of the hook")
+
+    pair = Pair(Chain())
+    pair.ours(X)["last"].sum().backward()
+    gc.disable()
+    try:
+        x = X.clone()
+        outputs = pair.ours(x)
+        alive = [weakref.ref(t) for t in (x, *outputs.values())]
+        outputs["second"].register_hook(fail)
+        with pytest.raises(ValueError, match="of the hook") as raised:
+            outputs["last"].sum().backward()
+        del x, outputs, raised
+        assert [ref() for ref in alive] == [None] * len(alive)
+    finally:
+        gc.enable()
 
 
 def test_a_hook_of_the_node_itself_is_refused_at_once():
