@@ -34,6 +34,13 @@ _SKIPPED = {
     "sym_constrain_range_for_size.default",
     "sym_constrain_range.default",
 }
+# These return their argument itself where there is nothing to do; other views are tensors anew.
+_THEMSELVES = {
+    "contiguous.default", "lift.default", "lift_fresh.default", "resolve_conj.default",
+    "resolve_neg.default", "conj.default", "real.default", "to.dtype", "to.dtype_layout",
+    "to.device", "to.other", "type_as.default", "flatten.using_ints", "positive.default",
+    "sum_to_size.default", "atleast_1d.default", "atleast_2d.default", "atleast_3d.default",
+}  # fmt: skip
 # Off, these return their argument itself; traced they seem to copy it.
 _DROPOUTS = {"dropout.default", "feature_dropout.default", "alpha_dropout.default"}
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -85,6 +92,7 @@ def translate(
             seen[placeholder.memory] = t.storage_of(node, placeholder)
         storage = seen[placeholder.memory] if node.users else None
         refs.append(Ref(storage, (), storage_key(node.meta["val"])) if storage else None)
+    t.outside = {ref.key for ref in refs if ref is not None}
     try:
         traced = [_traced_value(n) for n in program.graph.output_node().args[0]]
         return t.finish(t.run(program, refs), traced, share_memory)
@@ -120,8 +128,9 @@ class Translator(Emitter):
         self._key: Any = None
         self._random_nodes = 0
         self._place: tuple | None = None
-        self._unlinked: set[int] = set()
+        self.unlinked: set[int] = set()
         self.alive: list[Any] = []
+        self.outside: set[int] = set()
 
     # What rules ask for.
 
@@ -376,7 +385,7 @@ class Translator(Emitter):
             self.refuse(f"forward writes in place to {source.name}, which requires grad")
         if ref.storage.tainted and (self._no_grad_depth or not ref.tainted):
             self.refuse("forward writes, without gradients, to a tensor that has one")
-        if ref.key in self._unlinked:
+        if ref.key in self.unlinked:
             self.refuse(
                 "forward writes to memory that two tensors share in a way that is not tracked"
             )
@@ -405,13 +414,17 @@ class Translator(Emitter):
         if base is not None and name in _DROPOUTS and value is base.read(self):
             return base
         if base is not None and key is not None and base.key == key:
-            if value is base.read(self) and name != "detach.default":
+            same = value is base.read(self)
+            if same and name in _THEMSELVES:
                 return Ref(base.storage, base.links, key, value)
-            rest = tuple(self._read(list(args[1:])))
-            link = self._link(name, rest, self._read(kwargs), index)
+            if same and name not in INVERSES:
+                link = self._link("alias.default", (), {}, None)
+            else:
+                rest = tuple(self._read(list(args[1:])))
+                link = self._link(name, rest, self._read(kwargs), index)
             return Ref(base.storage, (*base.links, link), key, value)
         if key is not None and any(isinstance(a, Ref) and a.key == key for a in _leaves(args)):
-            self._unlinked.add(key)
+            self.unlinked.add(key)
         tainted = tainted and value.dtype in FLOATING and self._flows_to(index or 0)
         storage = Storage(value, tainted, traced=val)
         self.storages_in_region.append(storage)
