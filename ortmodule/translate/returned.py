@@ -17,7 +17,6 @@ from ..sizes import dim_of
 from .emit import FLOATING
 from .refs import Link, Ref
 
-
 # Links that may stand for a node of another op.
 _WITHOUT_ARGUMENTS = {"detach.default": torch.detach, "alias.default": torch.ops.aten.alias.default}
 # What takes another tensor for its sizes, as what takes sizes.

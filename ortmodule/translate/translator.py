@@ -378,12 +378,17 @@ class Translator(Emitter):
 
     def _write(self, ref: Ref, value: Any, tainted: bool) -> None:
         source = ref.storage.source
-        tainted = tainted and self._no_grad_depth == 0 and self._grad_enabled
+        if tainted and self._no_grad_depth:
+            value, tainted = self.stop(value), False
+        tainted = tainted and self._grad_enabled
+        if tainted and ref.is_detached:
+            self.refuse("forward writes what has a gradient to a detached tensor")
         if source is not None and source.role == "parameter":
             self.refuse(f"forward writes in place to the parameter {source.name}")
         if source is not None and source.role == "user" and source.requires_grad:
             self.refuse(f"forward writes in place to {source.name}, which requires grad")
-        if ref.storage.tainted and (self._no_grad_depth or not ref.tainted):
+        own = any(ref.storage is made for made in self.storages_in_region)
+        if ref.storage.tainted and not (ref.tainted and (own or not self._no_grad_depth)):
             self.refuse("forward writes, without gradients, to a tensor that has one")
         if ref.key in self.unlinked:
             self.refuse(
@@ -416,7 +421,7 @@ class Translator(Emitter):
         if base is not None and key is not None and base.key == key:
             same = value is base.read(self)
             if same and name in _THEMSELVES:
-                return Ref(base.storage, base.links, key, value)
+                return base
             if same and name not in INVERSES:
                 link = self._link("alias.default", (), {}, None)
             else:
