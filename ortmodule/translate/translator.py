@@ -20,6 +20,7 @@ from ..errors import NeedsExactSizes, NotCapturable
 from ..interface import Input
 from ..saved import storage_key
 from ..sizes import dim_of
+from .dtypes import is_refused
 from .emit import FLOATING, Emitter, MissingOp, SymbolicFloat, dtype_name, is_value
 from .opaque import decompose, emit_opaque
 from .provenance import place_of_node
@@ -43,6 +44,8 @@ _THEMSELVES = {
 }  # fmt: skip
 # Off, these return their argument itself; traced they seem to copy it.
 _DROPOUTS = {"dropout.default", "feature_dropout.default", "alpha_dropout.default"}
+# Their trace takes integers in place, their kernels do not.
+_TRUE_DIVISIONS = {"div.Tensor", "div.Scalar", "true_divide.Tensor", "true_divide.Scalar"}
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -328,6 +331,8 @@ class Translator(Emitter):
         """The values of the running node: by its rule, its decomposition, or an aten node."""
         self.refs, self.given = list(args), (args, kwargs)
         args, kwargs = self._read((list(args), kwargs))
+        if is_refused(name, args):
+            self.refuse("torch has no kernel for these dtypes")
         rule = RULES.get(name)
         reason = "the engine has no op for it"
         if rule is not None:
@@ -366,6 +371,8 @@ class Translator(Emitter):
             )
             return ref
         before = ref.read(self)
+        if name in _TRUE_DIVISIONS and before.dtype not in FLOATING:
+            self.refuse(f"forward writes a quotient to a tensor of {before.dtype}")
         functional = _overload(name, self.target)
         if functional is self.target and name not in RULES:
             self.refuse(f"{self.target} writes in place and has no functional form")
