@@ -89,18 +89,40 @@ def ctc_loss(log_probs, targets, inputs, lengths, blank=0, reduction=1, zero_inf
     return torch.ops.ortmodule.ctc_loss(*given)
 
 
-def _fake_attention(query, key, value, *_args, **_kwargs):
-    return query.new_empty((*query.shape[:-1], value.shape[-1]))
+def _fake_attention(query, key, value, attn_mask=None, dropout_p=0.0, *_args, **_kwargs):
+    if not _is_flash(query, key, value, attn_mask, dropout_p):
+        return query.new_empty((*query.shape[:-1], value.shape[-1]))
+    return torch.empty_like(query)
+
+
+def _laid_out(result: Any, query: Any, key: Any, value: Any, mask: Any, dropout: float) -> Any:
+    """Traced, torch's attention comes apart into products even where its flash kernel would run."""
+    flash = torch.backends.cuda.flash_sdp_enabled() and _is_flash(query, key, value, mask, dropout)
+    return torch.empty_like(query).copy_(result) if flash and not query.is_contiguous() else result
+
+
+def _is_flash(query: Any, key: Any, value: Any, mask: Any, dropout: float) -> bool:
+    """Whether torch runs its flash kernel, whose result lies in memory as the query does, and not
+    products of scaled copies."""
+    return (
+        dropout == 0
+        and query.dim() == key.dim() == value.dim() == 4
+        and _known_equal(query.shape[:2], key.shape[:2])
+        and _known_equal(query.shape[:2], value.shape[:2])
+        and _known_equal(query.shape[-1], value.shape[-1])
+        and all(_known_equal(t.stride(-1), 1) for t in (query, key, value))
+        and (mask is None or (mask.dim() != 3 and not mask.requires_grad))
+    )
 
 
 def _keep_for_attention(ctx, inputs, output):
     """Saves what eager's own node would: saved.py looks."""
     query, key, value, mask, dropout, *_ = inputs
-    asked = [t.requires_grad for t in (query, key) if t is not None]
-    if dropout > 0 or (mask is not None and mask.requires_grad):  # products of scaled copies
-        ctx.save_for_backward(*[value] * any(asked))
-    else:
+    if _is_flash(query, key, value, mask, dropout):
         ctx.save_for_backward(query, key, value, output)
+    else:
+        asked = [t.requires_grad for t in (query, key) if t is not None]
+        ctx.save_for_backward(*[value] * any(asked))
 
 
 def _no_gradient(ctx, *_grads):
@@ -124,8 +146,11 @@ def attention(original: Callable) -> Callable:
     def call(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, **kwargs):
         given = query, key, value, attn_mask
         simple = not kwargs.keys() - {"scale"} and not (is_causal and attn_mask is not None)
+        if not 0 <= dropout_p <= 1:  # which kernels refuse it is torch's
+            raise NotCapturable(f"forward calls attention with a dropout of {dropout_p}")
+        simple = simple and torch.backends.cuda.flash_sdp_enabled()
         if not simple or not _fits(*given):
-            return original(*given, dropout_p, is_causal, **kwargs)
+            return _laid_out(original(*given, dropout_p, is_causal, **kwargs), *given, dropout_p)
         op = torch.ops.ortmodule.scaled_dot_product_attention
         return op(*given, dropout_p, is_causal, **kwargs)
 
@@ -147,7 +172,7 @@ def _fits(query: Any, key: Any, value: Any, mask: Any) -> bool:
         return True
     wide = zip(reversed(mask.shape), reversed((*lead, length, keys)), strict=False)
     return (
-        mask.dim() <= 4
+        2 <= mask.dim() <= 4
         and mask.dtype in (torch.bool, torch.float32)
         and all(_known_equal(a, 1) or _known_equal(a, b) for a, b in wide)
     )

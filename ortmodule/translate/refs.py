@@ -62,9 +62,12 @@ class Ref:
     @property
     def tainted(self) -> bool:
         """Whether a gradient flows to it."""
-        return self.storage.tainted and not any(
-            link.name == "detach.default" for link in self.links
-        )
+        return self.storage.tainted and not self.is_detached
+
+    @property
+    def is_detached(self) -> bool:
+        """Whether no gradient passes from it to its storage."""
+        return any(link.name == "detach.default" for link in self.links)
 
     def read(self, t: Any) -> Any:
         """The tensor's value now."""

@@ -17,6 +17,15 @@ from ..sizes import dim_of
 from .emit import FLOATING
 from .refs import Link, Ref
 
+# Links that may stand for a node of another op.
+_WITHOUT_ARGUMENTS = {"detach.default": torch.detach, "alias.default": torch.ops.aten.alias.default}
+# What takes another tensor for its sizes, as what takes sizes.
+_OF_SIZES = {
+    "view_as.default": torch.ops.aten.view.default,
+    "reshape_as.default": torch.ops.aten.reshape.default,
+    "expand_as.default": torch.ops.aten.expand.default,
+}
+
 
 @dataclasses.dataclass(slots=True)
 class Returned:
@@ -45,6 +54,8 @@ def returned(
     t: Any, outputs: Sequence[Ref], traced: Sequence[Any], share_memory: bool
 ) -> list[Returned]:
     """The outputs in order; `traced`: torch's own."""
+    if share_memory:
+        _check_memory(t, outputs)
     shared = collections.Counter(id(ref.storage) for ref in outputs)
     results = []
     for ref, val in zip(outputs, traced, strict=True):
@@ -60,6 +71,13 @@ def returned(
         else:
             results.append(_in_order(t, ref.read(t), ref.tainted, order, val))
     return results
+
+
+def _check_memory(t: Any, outputs: Sequence[Ref]) -> None:
+    """Refuses a copy of what shares memory in eager in a way that no link tells."""
+    times = collections.Counter(ref.key for ref in outputs)
+    if any(k in t.unlinked and (times[k] > 1 or k in t.outside) for k in times):
+        t.refuse("forward returns memory that two tensors share in a way that is not tracked")
 
 
 def _in_order(t: Any, value: Any, tainted: bool, order: tuple | None, traced: Any) -> Returned:
@@ -101,8 +119,12 @@ def _views(links: Sequence[Link]) -> tuple[View, ...] | None:
     """The links as ops to apply; None when one takes another tensor."""
     views = []
     for link in links:
-        if link.name == "detach.default":
-            views.append(View(torch.detach, (), {}))
+        if link.name in _WITHOUT_ARGUMENTS:
+            views.append(View(_WITHOUT_ARGUMENTS[link.name], (), {}))
+            continue
+        if link.name in _OF_SIZES:
+            sizes = [dim_of(size) for size in link.node.meta["val"].shape]
+            views.append(View(_OF_SIZES[link.name], (sizes,), {}))
             continue
         packet, _, overload = link.name.partition(".")
         op = getattr(getattr(torch.ops.aten, packet, None), overload, None)

@@ -24,6 +24,8 @@ def as_strided_scatter(t, x, src, size, stride, storage_offset=None):
 
 @inverse("as_strided.default")
 def put_strided(t, base, view, size, stride, storage_offset=None):
+    if not _each_once(size, stride):
+        t.refuse("forward writes through as_strided to places that it may have twice")
     places = t.op("Reshape", _places(t, size, stride, storage_offset), t.ints([-1]))
     flat = t.op("Reshape", base, t.ints([-1]))
     values = t.op("Reshape", t.cast(view, base.dtype), t.ints([-1]))
@@ -40,6 +42,20 @@ def _places(t, size, stride, offset):
         later = range(1, len(size) - axis)
         places = t.op("Add", places, t.unsqueeze(along, list(later)))
     return places
+
+
+def _each_once(size, stride):
+    """Whether no place is known to hold two of the elements: each axis steps beyond what the
+    narrower ones reach."""
+    axes = [(step, n) for step, n in zip(stride, size, strict=True) if n != 1]
+    if not all(isinstance(step, int) for step, _ in axes):
+        return False
+    reach = 0
+    for step, n in sorted(axes, key=lambda axis: axis[0]):
+        if step <= reach:
+            return False
+        reach += step * (n - 1) if isinstance(n, int) else math.inf
+    return True
 
 
 def _check_places(t, x, size, stride, offset):

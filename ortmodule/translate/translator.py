@@ -20,6 +20,7 @@ from ..errors import NeedsExactSizes, NotCapturable
 from ..interface import Input
 from ..saved import storage_key
 from ..sizes import dim_of
+from .dtypes import is_refused
 from .emit import FLOATING, Emitter, MissingOp, SymbolicFloat, dtype_name, is_value
 from .opaque import decompose, emit_opaque
 from .provenance import place_of_node
@@ -34,8 +35,17 @@ _SKIPPED = {
     "sym_constrain_range_for_size.default",
     "sym_constrain_range.default",
 }
+# These return their argument itself where there is nothing to do; other views are tensors anew.
+_THEMSELVES = {
+    "contiguous.default", "lift.default", "lift_fresh.default", "resolve_conj.default",
+    "resolve_neg.default", "conj.default", "real.default", "to.dtype", "to.dtype_layout",
+    "to.device", "to.other", "type_as.default", "flatten.using_ints", "positive.default",
+    "sum_to_size.default", "atleast_1d.default", "atleast_2d.default", "atleast_3d.default",
+}  # fmt: skip
 # Off, these return their argument itself; traced they seem to copy it.
 _DROPOUTS = {"dropout.default", "feature_dropout.default", "alpha_dropout.default"}
+# Their trace takes integers in place, their kernels do not.
+_TRUE_DIVISIONS = {"div.Tensor", "div.Scalar", "true_divide.Tensor", "true_divide.Scalar"}
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -85,6 +95,7 @@ def translate(
             seen[placeholder.memory] = t.storage_of(node, placeholder)
         storage = seen[placeholder.memory] if node.users else None
         refs.append(Ref(storage, (), storage_key(node.meta["val"])) if storage else None)
+    t.outside = {ref.key for ref in refs if ref is not None}
     try:
         traced = [_traced_value(n) for n in program.graph.output_node().args[0]]
         return t.finish(t.run(program, refs), traced, share_memory)
@@ -120,8 +131,9 @@ class Translator(Emitter):
         self._key: Any = None
         self._random_nodes = 0
         self._place: tuple | None = None
-        self._unlinked: set[int] = set()
+        self.unlinked: set[int] = set()
         self.alive: list[Any] = []
+        self.outside: set[int] = set()
 
     # What rules ask for.
 
@@ -319,6 +331,8 @@ class Translator(Emitter):
         """The values of the running node: by its rule, its decomposition, or an aten node."""
         self.refs, self.given = list(args), (args, kwargs)
         args, kwargs = self._read((list(args), kwargs))
+        if is_refused(name, args):
+            self.refuse("torch has no kernel for these dtypes")
         rule = RULES.get(name)
         reason = "the engine has no op for it"
         if rule is not None:
@@ -357,6 +371,8 @@ class Translator(Emitter):
             )
             return ref
         before = ref.read(self)
+        if name in _TRUE_DIVISIONS and before.dtype not in FLOATING:
+            self.refuse(f"forward writes a quotient to a tensor of {before.dtype}")
         functional = _overload(name, self.target)
         if functional is self.target and name not in RULES:
             self.refuse(f"{self.target} writes in place and has no functional form")
@@ -369,14 +385,19 @@ class Translator(Emitter):
 
     def _write(self, ref: Ref, value: Any, tainted: bool) -> None:
         source = ref.storage.source
-        tainted = tainted and self._no_grad_depth == 0 and self._grad_enabled
+        if tainted and self._no_grad_depth:
+            value, tainted = self.stop(value), False
+        tainted = tainted and self._grad_enabled
+        if tainted and ref.is_detached:
+            self.refuse("forward writes what has a gradient to a detached tensor")
         if source is not None and source.role == "parameter":
             self.refuse(f"forward writes in place to the parameter {source.name}")
         if source is not None and source.role == "user" and source.requires_grad:
             self.refuse(f"forward writes in place to {source.name}, which requires grad")
-        if ref.storage.tainted and (self._no_grad_depth or not ref.tainted):
+        own = any(ref.storage is made for made in self.storages_in_region)
+        if ref.storage.tainted and not (ref.tainted and (own or not self._no_grad_depth)):
             self.refuse("forward writes, without gradients, to a tensor that has one")
-        if ref.key in self._unlinked:
+        if ref.key in self.unlinked:
             self.refuse(
                 "forward writes to memory that two tensors share in a way that is not tracked"
             )
@@ -405,13 +426,17 @@ class Translator(Emitter):
         if base is not None and name in _DROPOUTS and value is base.read(self):
             return base
         if base is not None and key is not None and base.key == key:
-            if value is base.read(self) and name != "detach.default":
-                return Ref(base.storage, base.links, key, value)
-            rest = tuple(self._read(list(args[1:])))
-            link = self._link(name, rest, self._read(kwargs), index)
+            same = value is base.read(self)
+            if same and name in _THEMSELVES:
+                return base
+            if same and name not in INVERSES:
+                link = self._link("alias.default", (), {}, None)
+            else:
+                rest = tuple(self._read(list(args[1:])))
+                link = self._link(name, rest, self._read(kwargs), index)
             return Ref(base.storage, (*base.links, link), key, value)
         if key is not None and any(isinstance(a, Ref) and a.key == key for a in _leaves(args)):
-            self._unlinked.add(key)
+            self.unlinked.add(key)
         tainted = tainted and value.dtype in FLOATING and self._flows_to(index or 0)
         storage = Storage(value, tainted, traced=val)
         self.storages_in_region.append(storage)

@@ -156,7 +156,7 @@ OPS = {
     "outer": (torch.outer, A[:, 0], B[0]),
     "einsum": (lambda x, y: (
         torch.einsum("bij,bkj->bik", x, y), torch.einsum("bij,bij->b", x, y),
-        torch.einsum("...ij->...ji", x), torch.einsum("bij,bij", x, y),
+        torch.einsum("...ij->...ji", x) * 2, torch.einsum("bij,bij", x, y),
         torch.einsum("bij,bkj,bi->k", x, y, x[..., 0])), X, Y),
     "layer_norm": (lambda x, w, b: F.layer_norm(x, (4, 6), w, b), X, Y[0], Y[1]),
     "layer_norm_bare": (lambda x: F.layer_norm(x, (6,)), X),

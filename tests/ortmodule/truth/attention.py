@@ -92,3 +92,31 @@ def a_mask_that_does_not_fit_at_the_second_call():
         return model(x, torch.ones(5, 4 if i == 1 else 5, dtype=torch.bool))
 
     return Case(Base(body), call=call)
+
+
+@case(captured=True)
+def outputs_that_lie_in_memory_as_the_query():
+    def body(s, x):
+        h = s.l(x)
+        heads = torch.stack([h, h * 2, h * 3, h * 4]).view(2, 2, 5, 3)
+        heads = heads.transpose(1, 2).contiguous().transpose(1, 2)
+        wide = torch.cat([heads, heads], -1)
+        kernels = (
+            F.scaled_dot_product_attention(heads, heads, heads),
+            F.scaled_dot_product_attention(heads.double(), heads.double(), heads.double()),
+            F.scaled_dot_product_attention(heads, heads, wide),
+            F.scaled_dot_product_attention(heads, heads, heads, h.new_zeros(2, 5, 5)),
+        )
+        merged = kernels[0].transpose(1, 2).view(2, 5, 6)
+        return [*kernels, merged * (2 if kernels[0].is_contiguous() else 3)]
+
+    return Case(Base(body))
+
+
+@case(captured=True)
+def a_dropout_that_is_no_probability_at_the_second_call():
+    def body(s, x, dropout):
+        h = _heads(s.l(x))
+        return F.scaled_dot_product_attention(h, h, h, dropout_p=dropout)
+
+    return Case(Base(body), call=lambda model, x, i: model(x, -0.5 if i == 1 else 0.0))

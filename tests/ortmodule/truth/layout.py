@@ -149,7 +149,7 @@ def strided_windows_of_an_input():
     return Case(Base(lambda s, x: s.l(x.as_strided((2, 2, 3), (3, 6, 1)))))
 
 
-@case(captured=True)
+@case(captured=True, partly=True)
 def written_through_strides():
     def body(s, x):
         y = x + 1
@@ -178,3 +178,13 @@ def strided_beyond_its_elements():
         return model(x.detach()[1:3])
 
     return Case(Base(lambda s, x: s.l(x.as_strided((3, 3), (3, 1)))), call=call)
+
+
+@case(captured=False)
+def written_by_places_that_overlap():
+    def body(s, x):
+        h = s.l(x)
+        h.as_strided((2, 2), (1, 1)).mul_(2)
+        return h
+
+    return Case(Base(body))

@@ -192,3 +192,46 @@ def a_number_in_a_dict_of_thirty_values():
         return [model(x, {"a": [k], "on": True}) for k in range(10 * i, 10 * i + 10)]
 
     return Case(Base(lambda s, x, c: s.l(x) * c["a"][0] if c["on"] else x), call=call)
+
+
+def _kinship(outputs, x):
+    """Which outputs are the input itself, views of it, or share its memory."""
+    return [
+        (t is x, t._base is x, t.is_leaf, t.data_ptr() == x.data_ptr(), t.detach().clone())
+        for t in outputs
+    ]
+
+
+@case(captured=True)
+def views_that_change_nothing():
+    def body(s, x):
+        views = x.view(x.shape), x[:], x.view_as(x), x.expand_as(x), x.transpose(0, 0), x.squeeze()
+        selves = x.contiguous(), x.float(), x.flatten(0, 0), torch.atleast_2d(x)
+        return [*views, *selves, x.reshape_as(x), x.reshape_as(s.l.weight[0].expand(5, 3)), x.T.T]
+
+    return Case(Base(body), call=lambda model, x, i: _kinship(model(x), x))
+
+
+@case(captured=True)
+def a_value_and_a_view_of_all_of_it():
+    def body(s, x):
+        h = s.l(x)
+        return h, h.view(h.shape)
+
+    def call(model, x, i):
+        h, view = model(x)
+        with torch.no_grad():
+            h.zero_()
+        return h is view, view.detach().clone()
+
+    return Case(Base(body), call=call)
+
+
+@case(captured=False)
+def an_input_through_an_operator_of_many():
+    return Case(Base(lambda s, x: torch.broadcast_tensors(x, s.n)[0]))
+
+
+@case(captured=False)
+def an_input_through_einsum():
+    return Case(Base(lambda s, x: torch.einsum("ij->ji", x)))

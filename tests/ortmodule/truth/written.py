@@ -8,6 +8,7 @@ import types
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from .table import Base, Case, case
@@ -456,5 +457,41 @@ def a_parameter_without_gradients_that_nothing_reads():
         with torch.no_grad():
             s.k.weight.mul_(0.9).add_(s.l.weight, alpha=0.1)
         return s.l(x)
+
+    return Case(Base(body))
+
+
+@case(captured=True)
+def a_mean_of_what_has_a_gradient_without_one():
+    def body(s, x):
+        scale, slots = torch.ones(3), torch.zeros(3)
+        with torch.no_grad():
+            s.n.mul_(0.9).add_(s.k(x).mean(), alpha=0.1)
+            scale.copy_(s.k(x).mean(0))
+            slots[1:] = s.k(x)[0, 1:]
+            own = s.k(x).sum(0)
+            own.mul_(2)
+        return s.l(x) * scale - s.n + slots * own
+
+    return Case(Base(body))
+
+
+@case(captured=True)
+def what_returns_its_argument_without_gradients():
+    def body(s, x):
+        h = s.l(x)
+        with torch.no_grad():
+            same = h.contiguous(), h.float(), h.type_as(x), F.dropout(h, 0.5, False), h.view(5, 3)
+        return sum(same[1:], same[0] * 2)
+
+    return Case(Base(body))
+
+
+@case(captured=False)
+def a_detached_tensor_that_gets_a_gradient():
+    def body(s, x):
+        z = torch.zeros(3)
+        z.detach().add_(s.k(x).sum(0))
+        return s.l(x) * z
 
     return Case(Base(body))
