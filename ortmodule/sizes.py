@@ -12,7 +12,7 @@ import sympy
 import torch
 from torch.utils._sympy import functions as torch_sympy
 
-from .errors import NotCapturable
+from .errors import NeedsExactSizes
 
 Dim = int | str
 
@@ -67,12 +67,12 @@ def _print(expr: Any) -> str:
         for arg in args[1:]:
             nested = f"{name.lower()}({nested}, {arg})"
         return nested
-    raise NotCapturable(f"the size {expr} uses {name}, which sizes cannot express")
+    raise NeedsExactSizes(f"the size {expr} uses {name}, which sizes cannot express")
 
 
 def _ceil_div(args: list[str], expr: Any) -> str:
     if len(args) != 2:
-        raise NotCapturable(
+        raise NeedsExactSizes(
             f"the size {expr} uses {type(expr).__name__}, which sizes cannot express"
         )
     return f"(({args[0]} + {args[1]} - 1) // {args[1]})"

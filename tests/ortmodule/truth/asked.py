@@ -1,5 +1,6 @@
 """What forward asks while it is captured, where a trace would answer otherwise."""
 
+import math
 import threading
 import time
 
@@ -199,3 +200,14 @@ def no_padding_without_gradients():
     return Case(
         _encoder(), torch.no_grad()(lambda model, x, i: model(x[None].repeat(1, 1, 2)[..., :4]))
     )
+
+
+@case(captured=True)
+def a_quotient_of_sizes_rounded_up():
+    """Sizes cannot express it: captured for the sizes that came."""
+
+    def body(s, x):
+        rows = math.ceil(x.shape[0] / 2) * 2
+        return s.l(torch.cat([x, x])[:rows])
+
+    return Case(Base(body))
