@@ -3,7 +3,7 @@ regions.
 
 contract.py patches torch with them during a capture; translate/ has the rules. Traced through,
 torch's own lstm fixes the length and gives its last state a wrong rank, torch's ctc_loss has
-an inner result whose size depends on data, and torch's attention takes a third of an export's time.
+an inner result whose size depends on data, and torch's attention takes a quarter of BERT's export.
 """
 
 import functools

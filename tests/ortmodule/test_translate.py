@@ -213,6 +213,8 @@ OPS = {
     "embedding": (lambda i, w: F.embedding(i, w, padding_idx=0), INTS.abs(), torch.randn(6, 5)),
     "gather": (lambda x, i: x.gather(1, i), X, torch.randint(0, 4, (3, 2, 6))),
     "take_along": (lambda x, i: torch.take_along_dim(x, i, 1), X, torch.randint(0, 4, (3, 2, 6))),
+    "index_fill_twice": (lambda x, v: x.index_fill(1, torch.tensor([2, 1, 2]), v), X,
+                         torch.tensor(0.3)),
     "index_select": (lambda x, i: x.index_select(0, i), X, INDEX),
     "index": (lambda x, i: (x[i], x[:, i], x[i, i], x[i[:, None], i], x[:, i, i], x[i, :, i]), X,
               INDEX),
