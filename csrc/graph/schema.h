@@ -124,6 +124,7 @@ class OpSchema {
     std::string same;  // ports with one letter have one dtype
     bool optional = false;
     bool variadic = false;
+    bool host = false;  // kernels read it on the host, whatever device they run on
   };
   struct AttrSpec {
     std::string name;
@@ -180,6 +181,10 @@ class OpSchema {
   const std::vector<Port>& outputs() const { return outputs_; }
   const std::vector<AttrSpec>& attrs() const { return attrs_; }
   const Port* input_port(size_t i) const;  // the variadic port serves every later index
+  bool is_host(size_t input) const {
+    const Port* port = input_port(input);
+    return port && port->host;
+  }
   bool is_elementwise() const { return nature_ == Nature::elementwise; }
   bool is_view() const { return nature_ == Nature::view; }
   bool is_commutative() const { return commutative_; }
