@@ -154,8 +154,8 @@ class Binder {
   // Constants and sizes: known bytes.
   void add_fixed_values() {
     for (const Node* node : graph_.order()) {
-      if (node->is("Constant")) add_constant(node->out[0], *constant_of(node->output()));
-      if (!node->is("ort::Sizes")) continue;
+      if (node->schema->is_constant()) add_constant(node->out[0], *constant_of(node->output()));
+      if (!node->schema->is_sizes()) continue;
       Tensor tensor = Tensor::of(numbers(std::get<Dims>(*node->attrs.find("dims")), symbols_));
       if (node->attrs.i("scalar")) tensor.sizes.clear();
       add_constant(node->out[0], std::move(tensor));
