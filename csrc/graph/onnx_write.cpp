@@ -69,7 +69,7 @@ class Writer {
     pbf_writer writer(bytes);
     for (const Node* node : graph_.order()) {
       std::string part;
-      if (node->is("Constant")) {
+      if (node->schema->is_constant()) {
         write_tensor(part, *constant_of(node->output()), names_.at(node->out[0]));
         writer.add_message(5, part);
       } else {
@@ -100,7 +100,7 @@ class Writer {
   }
 
   void write_node(std::string& bytes, const Node& node) {
-    const bool standard = node.domain().empty();
+    const bool standard = node.schema->is_standard();
     check(standard || domains_ == Domains::any, "[{}] has no standard ONNX form; {}",
           node.qualified(), node.describe());
     pbf_writer writer(bytes);
@@ -227,7 +227,7 @@ void write_bytes(const std::string& path, const std::string& bytes) {
 size_t constant_bytes(const Graph& graph) {
   size_t total = 0;
   for (const Node* node : graph.order())
-    if (const Tensor* tensor = node->is("Constant") ? constant_of(node->output()) : nullptr)
+    if (const Tensor* tensor = node->schema->is_constant() ? constant_of(node->output()) : nullptr)
       total += tensor->bytes();
   return total;
 }

@@ -66,7 +66,7 @@ void print_refusals(const Partition& partition) {
 }  // namespace
 
 bool needs_provider(const Node& node) {
-  return !node.schema->is_view() && !node.is("Constant") && !node.is("ort::Sizes");
+  return !node.schema->is_free();
 }
 
 Partition partition(Graph& graph, std::span<const Provider* const> providers, Device home) {

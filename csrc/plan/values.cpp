@@ -12,8 +12,8 @@ BoundValues::BoundValues(const Layout& layout, const Symbols& symbols)
     constants.push_back(std::move(tensor));
   };
   for (const Node* node : graph_.order()) {
-    if (node->is("Constant")) add(node, *constant_of(node->output()));
-    if (!node->is("ort::Sizes")) continue;
+    if (node->schema->is_constant()) add(node, *constant_of(node->output()));
+    if (!node->schema->is_sizes()) continue;
     Tensor tensor = Tensor::of(numbers_of(std::get<Dims>(*node->attrs.find("dims")), symbols));
     if (node->attrs.i("scalar")) tensor.sizes.clear();
     add(node, std::move(tensor));

@@ -55,8 +55,11 @@ Runner::Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs,
       if (write.target.user >= 0 ? write.target.user == inputs_[i].user
                                  : write.target.fixed.is(inputs_[i].fixed))
         shared_->written.push_back(i);
-  for (const Node* node : graph->order())
-    shared_->has_effects = shared_->has_effects || node->schema->has_effect(*node);
+  for (const Node* node : graph->order()) {
+    const Effect effect = node->schema->effect(*node);
+    shared_->has_effects =
+        shared_->has_effects || effect == Effect::random || effect == Effect::python;
+  }
   for (const ValueId id : graph->inputs()) needs_key_ = needs_key_ || graph->role(id) == Role::key;
 }
 
@@ -162,7 +165,7 @@ std::vector<Runner::Operator> Runner::operators() const {
   if (!program) return result;
   for (const Claim& claim : program->layout().partition.claims)
     for (const Node* node : claim.region.nodes)
-      if (node->domain() == "aten" && node->op != "backward")
+      if (node->schema->is_foreign() && node->schema->is_differentiable())
         result.push_back({node->attrs.s("schema"), node->attrs.s("reason", ""),
                           node->where ? *node->where : Where{}});
   return result;
