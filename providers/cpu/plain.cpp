@@ -359,11 +359,6 @@ std::unique_ptr<Kernel> check_kernel(const Request& r) {
 
 // --- conditions ---
 
-Verdict floating(const Node& node) {
-  const DType dtype = node.input(0).type().dtype;
-  return require(dtype == DType::f32 || dtype == DType::f64, "no function for {}", dtype);
-}
-
 Verdict known_sizes(const Node& node) {
   return require(node.output().type().dims.has_value(), "the result's rank is not known");
 }
@@ -373,24 +368,24 @@ Verdict known_sizes(const Node& node) {
 void register_plain(KernelTable& table) {
   for (const char* op : {"Add", "Sub", "Mul", "Div", "Max", "Min", "Mod", "And", "Or", "Xor",
                          "BitwiseAnd", "BitwiseOr", "BitwiseXor"})
-    table.op(op).add("plain", numbers, binary);
+    table.op(op).add("plain", kPlain, binary);
   for (const char* op : {"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
-    table.op(op).add("plain", numbers, comparison);
+    table.op(op).add("plain", kPlain, comparison);
   for (const char* op : {"Neg", "Abs", "Sign", "Relu", "Not", "BitwiseNot"})
-    table.op(op).add("plain", numbers, unary);
+    table.op(op).add("plain", kPlain, unary);
   for (const char* op : {"Exp",   "Log",   "Sqrt",  "Erf",  "Tanh",  "Sin",        "Cos",
                          "Tan",   "Asin",  "Acos",  "Atan", "Sinh",  "Cosh",       "Asinh",
                          "Acosh", "Atanh", "Floor", "Ceil", "Round", "Reciprocal", "Sigmoid"})
-    table.op(op).add("library", floating, function);
-  table.op("Pow").add("plain", numbers, pow_kernel);
-  table.op("Where").add("plain", fixed_width, where_kernel);
-  table.op("Clip").add("plain", numbers, clip);
-  table.op("Cast").add("plain", numbers, cast_kernel);
-  table.op("Range").add("plain", numbers, range);
-  table.op("ConstantOfShape").add("plain", known_sizes, constant_of_shape);
-  table.op("Shape").add("plain", always, shape_kernel);
-  table.op("Size").add("plain", always, shape_kernel);
-  table.op("ort::Check").add("plain", always, check_kernel);
+    table.op(op).add("library", kF32 | kF64, function);
+  table.op("Pow").add("plain", kPlain, pow_kernel);
+  table.op("Where").add("plain", kAny, where_kernel);
+  table.op("Clip").add("plain", kPlain, clip);
+  table.op("Cast").add("plain", kPlain, cast_kernel);
+  table.op("Range").add("plain", kPlain, range);
+  table.op("ConstantOfShape").add("plain", kAny, known_sizes, constant_of_shape);
+  table.op("Shape").add("plain", kAny, shape_kernel);
+  table.op("Size").add("plain", kAny, shape_kernel);
+  table.op("ort::Check").add("plain", kAny, check_kernel);
 }
 
 }  // namespace ort::cpu

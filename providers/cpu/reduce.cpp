@@ -235,7 +235,6 @@ std::unique_ptr<Kernel> reduce(const Request& r) {
 }
 
 Verdict known_axes(const Node& node) {
-  if (const Verdict width = numbers(node); !width) return width;
   const auto& dims = node.input(0).type().dims;
   return require(dims && reduced_axes(node, static_cast<int64_t>(dims->size())).has_value(),
                  "the rank or the axes are known only at run time");
@@ -344,7 +343,6 @@ std::unique_ptr<Kernel> top_k(const Request& r) {
 }
 
 Verdict known_k(const Node& node) {
-  if (const Verdict width = numbers(node); !width) return width;
   const bool known = node.graph->contents(node.in[1]) || constant_of(node.input(1));
   return require(known, "k is known only at run time");
 }
@@ -353,11 +351,11 @@ Verdict known_k(const Node& node) {
 
 void register_reduce(KernelTable& table) {
   for (const char* op : {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"})
-    table.op(op).add("axes", known_axes, reduce);
-  table.op("ArgMax").add("plain", numbers, arg_extremum);
-  table.op("ArgMin").add("plain", numbers, arg_extremum);
-  table.op("CumSum").add("plain", numbers, cumulative_sum);
-  table.op("TopK").add("plain", known_k, top_k);
+    table.op(op).add("axes", kPlain, known_axes, reduce);
+  table.op("ArgMax").add("plain", kPlain, arg_extremum);
+  table.op("ArgMin").add("plain", kPlain, arg_extremum);
+  table.op("CumSum").add("plain", kPlain, cumulative_sum);
+  table.op("TopK").add("plain", kPlain, known_k, top_k);
 }
 
 }  // namespace ort::cpu

@@ -8,8 +8,8 @@
 #include "csrc/core/env.h"
 #include "csrc/core/log.h"
 #include "csrc/passes/regions.h"
-#include "providers/cpu/registry.h"
 #include "providers/cpu/tile_lower.h"
+#include "providers/kernel_table.h"
 
 namespace ort::cpu {
 namespace {
@@ -337,6 +337,7 @@ std::string name_of_region(const Region& region) {
 Verdict fits_tile(const Node& node) {
   if (!lowers(node)) return Verdict::no("no tile instruction for " + node.qualified());
   if (node.out.empty() || node.out[0] == kNone) return Verdict::no("its output is not used");
+  if (const Verdict tensors = only_tensors(node); !tensors) return tensors;
   if (const Verdict types = fits_types(node); !types) return types;
   // max(NaN, x) of more than numbers, and infinities of one sign, are rarer than a kernel is worth.
   if (node.is("IsInf") &&
