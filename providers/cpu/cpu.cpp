@@ -2,8 +2,10 @@
 #include "providers/cpu/provider.h"
 
 #include "csrc/passes/regions.h"
-#include "providers/cpu/tile_lower.h"
-#include "providers/cpu/tile_region.h"
+#include "providers/cpu/tile.h"
+#include "providers/tile/lower.h"
+#include "providers/tile/programs.h"
+#include "providers/tile/region.h"
 
 namespace ort::cpu {
 
@@ -34,23 +36,23 @@ class CpuProvider final : public Provider {
   std::string_view name() const override { return "cpu"; }
 
   Verdict can_run(const Node& node) const override {
-    const Verdict tile = fits_tile(node);
-    if (tile) return tile;
+    const Verdict fused = tile::fits(node);
+    if (fused) return fused;
     const bool has_kernel = kernel_table().has(node.qualified());
-    if (!has_kernel && !lowers(node)) return tile;
-    if (!has_kernel) return Verdict::no("tile program: " + tile.reason);
+    if (!has_kernel && !tile::lowers(node)) return fused;
+    if (!has_kernel) return Verdict::no("tile program: " + fused.reason);
     const Verdict kernel = kernel_table().can_run(node);
-    if (kernel || !lowers(node)) return kernel;
-    return Verdict::no("tile program: " + tile.reason + "; " + kernel.reason);
+    if (kernel || !tile::lowers(node)) return kernel;
+    return Verdict::no("tile program: " + fused.reason + "; " + kernel.reason);
   }
 
   std::vector<Region> claim(Graph& graph, const Claimed& claimed) const override {
-    const auto tiled = [&](const Node& node) { return !claimed.taken(node) && fits_tile(node); };
+    const auto tiled = [&](const Node& node) { return !claimed.taken(node) && tile::fits(node); };
     std::vector<Region> regions;
-    for (std::vector<Node*>& nodes : grow_regions(graph, tiled, fit_together))
-      regions.push_back(tile_region(std::move(nodes)));
+    for (std::vector<Node*>& nodes : grow_regions(graph, tiled, tile::fit_together))
+      regions.push_back(tile::region_of(std::move(nodes)));
     for (Node* node : graph.order()) {
-      if (claimed.taken(*node) || fits_tile(*node) || !kernel_table().can_run(*node)) continue;
+      if (claimed.taken(*node) || tile::fits(*node) || !kernel_table().can_run(*node)) continue;
       regions.push_back(region_of(*node));
       regions.back().kind = "kernel";
     }
@@ -60,7 +62,10 @@ class CpuProvider final : public Provider {
   // Every error names a node: a library's does not.
   std::unique_ptr<Kernel> prepare(const Region& region, const Binding& binding) const override {
     try {
-      if (region.kind == "tile") return prepare_tile(region, binding);
+      if (region.kind == "tile") {
+        tile::Bound bound = tile::bind(region, binding);
+        return make_tile_kernel(bound.program, std::move(bound.extent), tile::name_of(region));
+      }
       check(region.nodes.size() == 1, "a kernel runs one node, the region has {}",
             region.nodes.size());
       return kernel_table().prepare(*region.nodes[0], binding);

@@ -6,7 +6,7 @@
 
 #include "providers/cpu/parallel.h"
 #include "providers/cpu/provider.h"
-#include "providers/cpu/wrap.h"
+#include "providers/tile/scalar.h"
 
 namespace ort::cpu {
 namespace {
@@ -152,10 +152,10 @@ void apply(Update how, T& to, T value) {
       to = value;
       break;
     case Update::add:
-      to = wrapped_add(to, value);
+      to = tile::scalar::add(to, value);
       break;
     case Update::mul:
-      to = wrapped_mul(to, value);
+      to = tile::scalar::mul(to, value);
       break;
     case Update::max:
       to = std::max(to, value);

@@ -7,7 +7,7 @@
 #include "providers/cpu/provider.h"
 #include "providers/cpu/sgemm.h"
 #include "providers/cpu/tile.h"
-#include "providers/cpu/wrap.h"
+#include "providers/tile/scalar.h"
 
 namespace ort::cpu {
 namespace {
@@ -193,7 +193,8 @@ void multiply(const Product& p, const T* a, const T* b, T* y) {
     for (int64_t j = 0; j < p.n; ++j) {
       T sum{};
       for (int64_t k = 0; k < p.k; ++k)
-        sum = wrapped_add(sum, wrapped_mul(a[i * a_row + k * a_col], b[k * b_row + j * b_col]));
+        sum = tile::scalar::add(
+            sum, tile::scalar::mul(a[i * a_row + k * a_col], b[k * b_row + j * b_col]));
       y[i * p.n + j] = sum;
     }
 }
