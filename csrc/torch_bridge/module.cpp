@@ -12,6 +12,7 @@
 #include "csrc/torch_bridge/observer.h"
 #include "csrc/torch_bridge/repeat.h"
 #include "csrc/torch_bridge/runner.h"
+#include "csrc/torch_bridge/signature.h"
 #include "csrc/torch_bridge/surroundings.h"
 #include "csrc/torch_bridge/watch.h"
 
@@ -121,6 +122,7 @@ PYBIND11_MODULE(_torch, m) {
   ort::bridge::bind_observer(m);
   ort::bridge::bind_watch(m);
   ort::bridge::bind_repeat(m);
+  ort::bridge::bind_signature(m);
   ort::bridge::bind_surroundings(m);
   py::class_<Runner, std::shared_ptr<Runner>>(m, "Runner", ort::bridge::collected<Runner>())
       .def(py::init(&ort::bridge::make_runner), py::arg("graph"), py::arg("inputs"),
