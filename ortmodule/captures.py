@@ -133,7 +133,7 @@ class Captures:
         except NotCapturable as error:
             return self._search.refuse(call.key, error)
         except Exception as error:  # a defect of ours costs the speed, not the training
-            if self.options.resolved()["check"]:
+            if self.options.for_engine().check:
                 raise
             let_go(error)
             reason = f"a defect of the capture: {type(error).__name__}: {error}"

@@ -1,7 +1,7 @@
 """NotCapturable: the reason why a module, or one call of it, cannot run through the engine.
 
-Raised by all that looks at a call (trace.py, rehearse.py, admit.py, patches.py, questions.py, walk.py,
-translate/); captures.py turns it into a reported fallback.
+Raised by all that looks at a call (admit.py to finish.py, and what they use); captures.py turns it
+into a reported fallback.
 """
 
 import traceback

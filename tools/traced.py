@@ -60,7 +60,7 @@ class Traced:
         try:
             self.runner = bridge.Runner(
                 self.graph.capsule(), [i.index for i in done.inputs], count, [], [], wrt, None,
-                (options or Options()).resolved(),
+                (options or Options()).for_engine().capsule(),
             )  # fmt: skip
             self.runner.compile(list(tensors))
         except bridge.Error as error:
