@@ -177,11 +177,11 @@ class Translator(Context):
         """The values of the running node: by its rule, its decomposition, or an aten node."""
         self.refs, self.given = list(args), (args, kwargs)
         args, kwargs = self.read((list(args), kwargs))
-        if is_refused(name, args):
-            self.refuse("torch has no kernel for these dtypes")
         rule = RULES.get(name)
         reason = "the engine has no op for it"
         if rule is not None:
+            if is_refused(self):
+                self.refuse("torch has no kernel for these dtypes")
             try:
                 outs = rule(self, *args, **kwargs)
                 if outs is not NotImplemented:

@@ -14,9 +14,6 @@ from .refs import Ref, any_tainted
 from .registry import INVERSES, RULES
 from .results import flows_to, link_of
 
-# Their trace takes integers in place, their kernels do not.
-_TRUE_DIVISIONS = {"div.Tensor", "div.Scalar", "true_divide.Tensor", "true_divide.Scalar"}
-
 
 def is_written(argument: Any) -> bool:
     """Whether an operator writes to this argument of its schema."""
@@ -38,8 +35,6 @@ def call_in_place(t: Any, name: str, written: list[int], args: Sequence, kwargs:
         ref.look_through(link_of(t, name, tuple(t.read(args[1:])), t.read(kwargs), None))
         return ref
     before = ref.read(t)
-    if name in _TRUE_DIVISIONS and before.dtype not in FLOATING:
-        t.refuse(f"forward writes a quotient to a tensor of {before.dtype}")
     functional = _overload(name, t.target)
     if functional is t.target and name not in RULES:
         t.refuse(f"{t.target} writes in place and has no functional form")
