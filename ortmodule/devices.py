@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-# Device types with a provider.
-_PROVIDED = {"cpu"}
+from . import _native
+
 HOST = torch.device("cpu")
 
 
@@ -20,13 +20,18 @@ def prepare() -> None:
 
 
 def is_provided(device: torch.device) -> bool:
-    """Whether the engine computes on `device`."""
-    return device.type in _PROVIDED
+    """Whether the engine has memory of such a device."""
+    return device.type in _provided()
 
 
 def provided() -> str:
-    """The device types that the engine computes on, in words."""
-    return " or ".join(sorted(_PROVIDED))
+    """The device types that the engine has memory of, in words."""
+    return " or ".join(sorted(_provided()))
+
+
+def _provided() -> set[str]:
+    names = {"private_use": torch._C._get_privateuse1_backend_name()}
+    return {names.get(kind, kind) for kind in _native.core().devices()}
 
 
 def of(tensors: Iterable[torch.Tensor]) -> torch.device:

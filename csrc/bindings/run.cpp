@@ -64,6 +64,16 @@ std::shared_ptr<Graph> differentiate(const Graph& graph, const std::vector<std::
   return joint;
 }
 
+std::vector<std::string> devices() {
+  std::vector<std::string> kinds{"cpu"};
+  for (const std::string& name : provider_names()) {
+    const Provider* provider = find_provider(name);
+    const std::string kind = provider->device({}).text();
+    if (provider->memory()) kinds.push_back(kind.substr(0, kind.find(':')));
+  }
+  return kinds;
+}
+
 }  // namespace
 
 void bind_run(py::module_& m) {
@@ -76,6 +86,7 @@ void bind_run(py::module_& m) {
   m.def("differentiate", &differentiate, py::arg("graph"), py::arg("wrt"), py::arg("outputs"),
         "A copy with inputs d_<output> and outputs d_<input> added.");
   m.def("providers", &provider_names);
+  m.def("devices", &devices, "Kinds of devices whose memory some provider gives.");
 }
 
 }  // namespace ort
