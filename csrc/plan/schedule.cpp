@@ -7,6 +7,8 @@
 #include <queue>
 #include <utility>
 
+#include "csrc/plan/alias.h"
+
 namespace ort {
 namespace {
 
@@ -46,12 +48,8 @@ class Producers {
 class EffectOrder {
  public:
   using Before = std::function<void(size_t first, size_t then)>;
-  EffectOrder(const Graph& graph, Before before) : before_(std::move(before)) {
-    for (ValueId id = 0; id < static_cast<ValueId>(graph.value_count()); ++id) roots_.push_back(id);
-    for (const Node* node : graph.order())
-      if (node->schema->is_view() && node->has_input(0))
-        roots_[static_cast<size_t>(node->out[0])] = root_of(node->in[0]);
-  }
+  EffectOrder(const Graph& graph, Before before)
+      : before_(std::move(before)), sources_(sources(graph)) {}
 
   void add(const Node& node, size_t claim) {
     const Event event{claim, node.segment};
@@ -61,7 +59,7 @@ class EffectOrder {
     if (last != last_.end()) follow(last->second, event);
     for (const ValueId id : node.in) {
       if (id == kNone) continue;
-      const auto [object, added] = last_on_.try_emplace(root_of(id), event);
+      const auto [object, added] = last_on_.try_emplace(sources_[static_cast<size_t>(id)], event);
       if (!added) follow(std::exchange(object->second, event), event);
     }
     if (effect == Effect::python) {
@@ -81,10 +79,9 @@ class EffectOrder {
     if (first.claim != then.claim && first.segment <= then.segment)
       before_(first.claim, then.claim);
   }
-  ValueId root_of(ValueId id) const { return roots_[static_cast<size_t>(id)]; }
 
   Before before_;
-  std::vector<ValueId> roots_;  // of each value, the one that it is a view of
+  std::vector<ValueId> sources_;
   std::map<std::pair<int, Effect>, Event> last_;
   std::map<ValueId, Event> last_on_;
   std::optional<Event> python_;

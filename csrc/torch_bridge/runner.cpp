@@ -139,7 +139,8 @@ double Runner::planned_us() const {
 std::pair<size_t, size_t> Runner::memory() const {
   const auto program = latest();
   const auto plan = program ? program->latest() : nullptr;
-  return plan ? std::pair(plan->stash_bytes, plan->placement.bytes) : std::pair<size_t, size_t>();
+  return plan ? std::pair(plan->stash_bytes, plan->core->arena_bytes())
+              : std::pair<size_t, size_t>();
 }
 
 std::vector<Runner::StepInfo> Runner::steps() const {
@@ -147,9 +148,10 @@ std::vector<Runner::StepInfo> Runner::steps() const {
   const auto program = latest();
   const auto plan = program ? program->latest() : nullptr;
   if (!plan) return result;
-  for (size_t i = 0; i < plan->steps.size(); ++i)
-    result.push_back({plan->steps[i].name, std::string(plan->steps[i].provider),
-                      i >= plan->forward_steps, std::nullopt});
+  const std::vector<Step>& steps = plan->core->steps;
+  for (size_t i = 0; i < steps.size(); ++i)
+    result.push_back(
+        {steps[i].name, std::string(steps[i].provider), i >= plan->forward_steps, std::nullopt});
   if (const auto profile = this->profile())
     for (const Profile::Event& event : profile->events())
       if (event.step < result.size() && result[event.step].name == event.name)

@@ -69,7 +69,7 @@ class CpuProvider final : public Provider {
   }
 
   // Every error names a node: a library's does not.
-  std::unique_ptr<Kernel> prepare(const Region& region, const Binding& binding) const override {
+  Prepared prepare(const Region& region, const Binding& binding) const override {
     try {
       return region.kind == "tile" ? prepare_tile(region, binding) : choose(region, binding);
     } catch (const Error& error) {

@@ -74,7 +74,7 @@ class ReferenceProvider final : public Provider {
     return entry->when ? entry->when(node) : Verdict::yes();
   }
 
-  std::unique_ptr<Kernel> prepare(const Region& region, const Binding& binding) const override {
+  Prepared prepare(const Region& region, const Binding& binding) const override {
     check(region.nodes.size() == 1, "the reference provider runs one node at a time, got {}",
           region.nodes.size());
     const Node& node = *region.nodes[0];

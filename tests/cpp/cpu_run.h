@@ -61,7 +61,7 @@ inline void run_region(const Provider& cpu, Graph& graph, const Region& region,
     out.push_back(tensor.data);
     run.values[id] = std::move(tensor);
   }
-  const auto kernel = cpu.prepare(region, binding);
+  const auto kernel = cpu.prepare(region, binding).finish();
   Tensor scratch = Tensor::empty(DType::u8, {static_cast<int64_t>(kernel->scratch_bytes())});
   if (kernel->scratch_bytes() > 0) std::memset(scratch.data, 0xff, kernel->scratch_bytes());
   for (size_t i = 0; i < region.out.size(); ++i) {
