@@ -25,7 +25,7 @@ class TenthProvider final : public Provider {
     if (!node.is("ort::Radians")) return Verdict::no("it runs ort::Radians alone");
     return require(node.input(0).dtype() == DType::f32, "x is {}", node.input(0).type().text());
   }
-  std::unique_ptr<Kernel> prepare(const Region&, const Binding& binding) const override {
+  Prepared prepare(const Region&, const Binding& binding) const override {
     return std::make_unique<Radians>(element_count(binding.out.at(0).sizes));
   }
 };
