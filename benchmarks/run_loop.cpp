@@ -20,7 +20,8 @@ ort::Plan plan_of(int steps) {
   plan.kernels.push_back(std::make_unique<Nothing>());
   plan.placement.slots.resize(static_cast<size_t>(steps) + 2);
   plan.placement.scratch.resize(static_cast<size_t>(steps));
-  plan.placement.bytes = 64;
+  plan.devices.push_back({ort::Device{}, nullptr});
+  plan.placement.bytes = {64};
   for (int i = 0; i < steps; ++i) {
     ort::Step step;
     step.kernel = plan.kernels[0].get();

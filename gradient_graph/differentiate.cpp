@@ -137,7 +137,7 @@ struct Cut {
     const Node* node = y.producer();
     const bool read = std::any_of(y.uses().begin(), y.uses().end(),
                                   [](const Use& use) { return use.node != nullptr; });
-    if (!node || node->op != "Transpose" || !node->domain().empty() || read) return;
+    if (!node || !node->schema->is_permutation() || !node->attrs.has("perm") || read) return;
     at = node->input(0);
     perm = node->attrs.ints("perm");
   }

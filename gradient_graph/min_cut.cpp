@@ -17,11 +17,12 @@ bool FlowNetwork::find_levels(size_t source, size_t sink) {
   level_[source] = 0;
   std::vector<size_t> queue{source};
   for (size_t i = 0; i < queue.size(); ++i)
-    for (const size_t e : edges_of_[queue[i]])
-      if (edges_[e].left > 0 && level_[edges_[e].to] < 0) {
-        level_[edges_[e].to] = level_[queue[i]] + 1;
-        queue.push_back(edges_[e].to);
-      }
+    for (const size_t e : edges_of_[queue[i]]) {
+      ++steps_;
+      if (edges_[e].left == 0 || level_[edges_[e].to] >= 0) continue;
+      level_[edges_[e].to] = level_[queue[i]] + 1;
+      queue.push_back(edges_[e].to);
+    }
   return level_[sink] >= 0;
 }
 
@@ -30,6 +31,7 @@ uint64_t FlowNetwork::push(size_t node, size_t sink, uint64_t most) {
   uint64_t pushed = 0;
   for (size_t& i = next_[node]; i < edges_of_[node].size(); ++i) {
     const size_t e = edges_of_[node][i];
+    ++steps_;
     const size_t to = edges_[e].to;
     if (edges_[e].left == 0 || level_[to] != level_[node] + 1) continue;
     const uint64_t part = push(to, sink, std::min(most - pushed, edges_[e].left));

@@ -17,6 +17,7 @@ class FlowNetwork {
   // After maximise: for each node, whether it is on the sink's side of the minimum cut that lies
   // nearest to the sink.
   std::vector<bool> sink_side(size_t sink) const;
+  size_t steps() const { return steps_; }  // edges that were looked at
 
  private:
   struct Edge {
@@ -30,6 +31,7 @@ class FlowNetwork {
   std::vector<std::vector<size_t>> edges_of_;
   std::vector<int> level_;
   std::vector<size_t> next_;
+  size_t steps_ = 0;
 };
 
 }  // namespace ort::grad

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "csrc/graph/schema.h"
 
@@ -57,6 +58,36 @@ std::map<ValueId, int> levels(const Graph& graph, std::span<const ValueId> late)
   return result;
 }
 
+// A collective starts in the segment of what it reads, whoever waits for it; what only collectives
+// need runs as early. `of_input`: the segment in which an input of the graph is there.
+template <class F>
+void place_collectives(Graph& graph, F&& of_input) {
+  const std::vector<Node*> nodes = graph.order();
+  std::set<const Node*> early;
+  const auto for_early = [&](const Node& node) {
+    return std::any_of(node.out.begin(), node.out.end(), [&](ValueId id) {
+      if (id == kNone) return false;
+      const auto& uses = graph.value(id).uses();
+      return std::any_of(uses.begin(), uses.end(),
+                         [&](const Use& use) { return early.count(use.node) != 0; });
+    });
+  };
+  for (auto it = nodes.rbegin(); it != nodes.rend(); ++it)
+    if ((*it)->schema->effect(**it) == Effect::collective ||
+        ((*it)->segment == Marker::kUnmarked && for_early(**it)))
+      early.insert(*it);
+  for (Node* node : nodes) {
+    if (!early.count(node)) continue;
+    int segment = -1;
+    for (const ValueId id : node->in) {
+      if (id == kNone) continue;
+      const Node* producer = graph.value(id).producer();
+      segment = std::max(segment, producer ? producer->segment : of_input(id));
+    }
+    node->segment = segment;
+  }
+}
+
 }  // namespace
 
 std::vector<int> assign_segments(Graph& graph, size_t n_forward, size_t segment_bytes,
@@ -66,8 +97,10 @@ std::vector<int> assign_segments(Graph& graph, size_t n_forward, size_t segment_
   const auto& outputs = graph.outputs();
   for (size_t i = 0; i < n_forward; ++i) marker.mark(graph.value(outputs[i].value), -1);
   // what draws random numbers or checks does so where the program says, whoever reads its outputs
-  for (Node* node : graph.order())
-    if (node->schema->has_effect(*node)) marker.mark(node, -1);
+  for (Node* node : graph.order()) {
+    const Effect effect = node->schema->effect(*node);
+    if (effect != Effect::none && effect != Effect::collective) marker.mark(node, -1);
+  }
   std::vector<size_t> order(outputs.size() - n_forward);
   std::iota(order.begin(), order.end(), 0);
   const auto gradient = [&](size_t i) { return graph.value(outputs[n_forward + i].value); };
@@ -77,17 +110,24 @@ std::vector<int> assign_segments(Graph& graph, size_t n_forward, size_t segment_
            std::pair(level(b), marker.position(gradient(b)));
   });
   std::vector<int> segments(order.size(), 0);
+  std::map<int, int> first_of;  // by level: the segment of its first gradient
   int segment = 0;
   size_t complete = 0;
   for (size_t k = 0; k < order.size(); ++k) {
     marker.mark(gradient(order[k]), segment);
     segments[order[k]] = segment;
+    first_of.emplace(level(order[k]), segment);
     complete += bytes[order[k]];
     if (k + 1 == order.size()) continue;
     if (complete <= segment_bytes && level(order[k]) == level(order[k + 1])) continue;
     ++segment;
     complete = 0;
   }
+  place_collectives(graph, [&](ValueId input) {
+    if (graph.role(input) != Role::gradient) return -1;
+    const auto found = first_of.lower_bound(late.empty() ? 0 : level_of[input]);
+    return found == first_of.end() ? segment : found->second;
+  });
   for (Node* node : graph.order())
     if (node->segment == Marker::kUnmarked) node->segment = segment;
   return segments;

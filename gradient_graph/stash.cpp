@@ -18,37 +18,21 @@ bool is_backward(const Node* node) {
   return node->segment >= 0;
 }
 
-bool is_free(const Node& node) {
-  return node.schema->is_view() || node.is("Constant") || node.is("ort::Sizes");
+// What a pass over memory hides: operations for each element.
+constexpr double kHidden = 12;
+
+bool is_opaque(const Node& node, ValueId id) {
+  return id != kNone && node.graph->value(id).type().kind != Type::Kind::tensor;
 }
 
-// Without transcendental work: a pass over memory costs more than the arithmetic.
-bool is_cheap(const Node& node) {
-  static const std::set<std::string, std::less<>> kCheap{
-      "Add",         "Sub",   "Mul",   "Neg",     "Cast", "Not",
-      "And",         "Or",    "Equal", "Greater", "Less", "GreaterOrEqual",
-      "LessOrEqual", "Where", "Relu",  "Abs",     "Sign", "Max",
-      "Min",         "Clip"};
-  return kCheap.count(node.op) != 0;
-}
-
-// What may not run twice, or whose result is no memory of ours. A checkpoint's user asked for it.
+// What may not run twice, reads what can be read once, or whose result is no memory of ours. A
+// checkpoint's user asked for it.
 bool must_keep(const Node& node) {
+  const auto opaque = [&](ValueId id) { return is_opaque(node, id); };
   if (node.schema->has_effect(node)) return true;
+  if (std::any_of(node.in.begin(), node.in.end(), opaque)) return true;
   if (node.recompute) return false;
-  return node.domain() == "aten" || std::any_of(node.out.begin(), node.out.end(), [&](ValueId id) {
-           return id != kNone && node.graph->value(id).type().kind != Type::Kind::tensor;
-         });
-}
-
-// Recomputed, it would ask for the checkpoint region before it, and that one for all before.
-bool follows_region(const Node& node) {
-  for (size_t i = 0; i < node.in.size(); ++i) {
-    const Node* producer = node.input(i) ? node.input(i).producer() : nullptr;
-    while (producer && producer->schema->is_view()) producer = producer->input(0).producer();
-    if (producer && producer->recompute) return true;
-  }
-  return false;
+  return node.schema->is_foreign() || std::any_of(node.out.begin(), node.out.end(), opaque);
 }
 
 std::vector<const Node*> backward_readers(const Node& node) {
@@ -63,14 +47,10 @@ std::vector<const Node*> backward_readers(const Node& node) {
 class Choice {
  public:
   Choice(Graph& graph, const StashOptions& options) : graph_(graph), options_(options) {
-    for (const size_t i : options.shared) {
-      Value value = graph.value(graph.outputs().at(i).value);
-      while (value.producer() && value.producer()->schema->is_view())
-        value = value.producer()->input(0);
-      shared_.insert(value.id);
-    }
     for (Node* node : graph_.order())
       if (!is_backward(node)) forward_.push_back(node);
+    find_roots();
+    for (const size_t i : options.shared) shared_.insert(root_of(graph.outputs().at(i).value));
     for (const Node* node : forward_)
       if (is_candidate(*node)) candidates_.insert(node);
   }
@@ -106,16 +86,34 @@ class Choice {
   bool is_tight() const { return tight_; }
 
  private:
+  // The value whose bytes each view of it is, in one walk, as a file may be a chain of views.
+  void find_roots() {
+    for (ValueId id = 0; id < static_cast<ValueId>(graph_.value_count()); ++id)
+      roots_.push_back(id);
+    for (const Node* node : forward_)
+      if (node->schema->is_view() && node->has_input(0))
+        roots_[static_cast<size_t>(node->out[0])] = root_of(node->in[0]);
+  }
+  ValueId root_of(ValueId id) const { return roots_[static_cast<size_t>(id)]; }
+
+  // Recomputed, it would ask for the checkpoint region before it, and that one for all before.
+  bool follows_region(const Node& node) const {
+    return std::any_of(node.in.begin(), node.in.end(), [&](ValueId id) {
+      const Node* producer = id == kNone ? nullptr : graph_.value(root_of(id)).producer();
+      return producer && producer->recompute;
+    });
+  }
+
   // Recomputed without being asked: it costs no pass over memory of its own.
   bool is_candidate(const Node& node) const {
     if (must_keep(node) || is_shared(node)) return false;
-    if (is_free(node) || node.recompute) return true;
-    if (!node.schema->is_elementwise() || node.is("ort::Dropout")) return false;
+    if (node.schema->is_free() || node.recompute) return true;
+    if (!node.schema->is_elementwise() || work(node) > kHidden) return false;
     if (follows_region(node)) return false;
     const auto readers = backward_readers(node);
-    return is_cheap(node) || std::all_of(readers.begin(), readers.end(), [](const Node* reader) {
-             return reader->schema->is_elementwise();
-           });
+    return node.schema->is_cheap() ||
+           std::all_of(readers.begin(), readers.end(),
+                       [](const Node* reader) { return reader->schema->is_elementwise(); });
   }
 
   uint64_t count_of(ValueId id) const {
@@ -133,6 +131,13 @@ class Choice {
     return static_cast<uint64_t>(std::max<int64_t>(dim.evaluate(symbols), 0));
   }
 
+  // Operations for each element that need not be kept.
+  double work(const Node& node) const {
+    const Sized::SizeOf size = [this](const Dim& dim) { return static_cast<double>(size_of(dim)); };
+    const Sized sized(node, size);
+    return node.schema->operations(sized) / std::max(sized.y(), 1.0);
+  }
+
   // An owner's writes to it are to be seen, so it is read where it is; that costs nothing.
   bool is_shared(const Node& node) const {
     return std::any_of(node.out.begin(), node.out.end(),
@@ -145,21 +150,10 @@ class Choice {
     return std::max<uint64_t>(count_of(id) * ort::size_of(graph_.value(id).dtype()), 1);
   }
 
-  // Operations for each byte that need not be kept: of a product, twice the length of its sums.
-  uint64_t work(const Node& node) const {
-    const auto last = [&](size_t i) { return size_of(node.input(i).dims().back()); };
-    if (node.op == "MatMul" || node.op == "Linear" || node.op == "Gemm") return 2 * last(0);
-    if (node.op == "Attention")
-      return 4 * size_of(node.input(1).dim(3 - node.attrs.i("heads_axis")));
-    if (node.op.starts_with("Conv") || node.op.ends_with("LSTM") || node.op == "Einsum")
-      return 2 * count_of(node.in[1]) / std::max<uint64_t>(size_of(node.input(1).dim(0)), 1);
-    return node.schema->is_elementwise() ? 1 : 8;
-  }
-
   // Those that are not candidates anyway, the least work for a byte first; equal ones in an order
   // that spreads over the forward, so that what stays kept lies between layers, evenly.
   std::vector<const Node*> by_work() const {
-    std::map<uint64_t, std::vector<const Node*>> found;
+    std::map<double, std::vector<const Node*>> found;
     for (const Node* node : forward_)
       if (!candidates_.count(node) && !must_keep(*node) && !is_shared(*node))
         found[work(*node)].push_back(node);
@@ -192,12 +186,13 @@ class Choice {
       for (const ValueId id : node->out) {
         if (id == kNone) continue;
         const bool candidate = candidates.count(node) != 0;
-        const bool never = candidate && (node->recompute || is_free(*node));
+        const bool never = candidate && (node->recompute || node->schema->is_free());
         if (!candidate) network.add_edge(source, in(id), FlowNetwork::kUnbounded);
         network.add_edge(in(id), in(id) + 1, never ? FlowNetwork::kUnbounded : bytes_of(id));
         connect_readers(network, candidates, id, sink);
       }
     const uint64_t bytes = network.maximise(source, sink);
+    if (options_.steps) *options_.steps += network.steps();
     const std::vector<bool> side = network.sink_side(sink);
     for (const Node* node : forward_)
       for (const ValueId id : node->out)
@@ -222,6 +217,7 @@ class Choice {
   const StashOptions& options_;
   std::vector<Node*> forward_;
   std::set<const Node*> candidates_;
+  std::vector<ValueId> roots_;
   std::set<ValueId> shared_;
   bool tight_ = false;
 };
@@ -229,75 +225,80 @@ class Choice {
 // Clones what makes the values that the backward reads and that are not kept.
 class Recomputation {
  public:
-  Recomputation(Graph& graph, std::set<ValueId> kept, bool to_save_memory)
-      : graph_(graph), kept_(std::move(kept)), to_save_memory_(to_save_memory) {}
+  Recomputation(Graph& graph, std::set<ValueId> kept, bool to_save_memory, size_t* steps)
+      : graph_(graph), kept_(std::move(kept)), to_save_memory_(to_save_memory), steps_(steps) {}
 
   size_t run() {
-    std::vector<Node*> forward;
-    for (Node* node : graph_.order())
-      if (!is_backward(node)) forward.push_back(node);
-    // Later nodes first: recomputing one may ask for its operands, which come before it.
-    for (auto it = forward.rbegin(); it != forward.rend(); ++it)
-      if (is_wanted(**it)) clone(**it);
-    return count_;
+    const std::vector<Node*> nodes = graph_.order();
+    for (size_t i = 0; i < nodes.size(); ++i)
+      if (is_backward(nodes[i])) readers_[nodes[i]] = {i, nodes[i]->segment};
+    // Later nodes first: recomputing one asks for its operands, which come before it.
+    std::vector<std::pair<Node*, Reader>> wanted;
+    for (auto it = nodes.rbegin(); it != nodes.rend(); ++it) {
+      if (is_backward(*it)) continue;
+      const Reader first = first_reader(**it);
+      if (first.position == kNobody) continue;
+      readers_[*it] = first;
+      wanted.emplace_back(*it, first);
+    }
+    for (auto it = wanted.rbegin(); it != wanted.rend(); ++it)
+      clone(*it->first, it->second, nodes[it->second.position]);
+    return wanted.size();
   }
 
  private:
+  // Where in program order the backward first reads a value, and the first segment that does.
+  struct Reader {
+    size_t position = kNobody;
+    int segment = 1 << 30;
+  };
+  static constexpr size_t kNobody = ~size_t{0};
+
   bool is_recomputed(ValueId id) const { return id != kNone && !kept_.count(id); }
 
-  bool is_wanted(const Node& node) const {
-    return std::any_of(node.out.begin(), node.out.end(), [&](ValueId id) {
-      if (!is_recomputed(id)) return false;
-      const auto& uses = graph_.value(id).uses();
-      return std::any_of(uses.begin(), uses.end(),
-                         [](const Use& use) { return is_backward(use.node); });
-    });
-  }
-
-  void clone(Node& node) {
-    Insertion here(graph_, first_backward_reader(node), "recompute");
-    std::vector<Value> in;
-    for (size_t i = 0; i < node.in.size(); ++i) in.push_back(node.input(i));
-    const std::string op = node.qualified();
-    const std::vector<Value> twins =
-        graph_.emit(op, in, node.attrs, static_cast<int>(node.out.size()));
-    int segment = 1 << 30;  // the twin runs in the segment of its first reader
-    for (size_t i = 0; i < node.out.size(); ++i)
-      if (is_recomputed(node.out[i]))
-        segment = std::min(segment, redirect(node.output(i), twins[i]));
-    twins[0].producer()->segment = segment;
-    twins[0].producer()->recompute = node.recompute || to_save_memory_;
-    ++count_;
-  }
-
-  Node* first_backward_reader(const Node& node) const {
-    std::set<const Node*> readers;
-    for (const ValueId id : node.out)
-      if (is_recomputed(id))
-        for (const Use& use : graph_.value(id).uses())
-          if (is_backward(use.node)) readers.insert(use.node);
-    Node* first = nullptr;
-    for (Node* at = graph_.first(); at && !first; at = at->next)
-      if (readers.count(at)) first = at;
+  // Of the backward's own nodes and of twins, which run where they are first read themselves.
+  Reader first_reader(const Node& node) const {
+    Reader first;
+    for (const ValueId id : node.out) {
+      if (!is_recomputed(id)) continue;
+      for (const Use& use : graph_.value(id).uses()) {
+        if (steps_) ++*steps_;
+        const auto found = readers_.find(use.node);
+        if (found == readers_.end()) continue;
+        first.position = std::min(first.position, found->second.position);
+        first.segment = std::min(first.segment, found->second.segment);
+      }
+    }
     return first;
   }
 
-  // Makes the backward read `to`; returns the first segment that does.
-  int redirect(Value from, Value to) {
-    int segment = 1 << 30;
-    const std::vector<Use> uses = from.uses();
-    for (const Use& use : uses) {
-      if (!is_backward(use.node) || use.node == to.producer()) continue;
-      segment = std::min(segment, use.node->segment);
-      graph_.replace_input(use.node, static_cast<size_t>(use.index), to);
+  Value twin_of(Value value) const {
+    const auto found = twins_.find(value.id);
+    return found == twins_.end() ? value : found->second;
+  }
+
+  void clone(Node& node, const Reader& reader, Node* before) {
+    Insertion here(graph_, before, "recompute");
+    std::vector<Value> in;
+    for (size_t i = 0; i < node.in.size(); ++i) in.push_back(twin_of(node.input(i)));
+    const std::vector<Value> twins =
+        graph_.emit(node.qualified(), in, node.attrs, static_cast<int>(node.out.size()));
+    twins[0].producer()->segment = reader.segment;
+    twins[0].producer()->recompute = node.recompute || to_save_memory_;
+    for (size_t i = 0; i < node.out.size(); ++i) {
+      if (!is_recomputed(node.out[i])) continue;
+      twins_[node.out[i]] = twins[i];
+      graph_.replace_for(node.output(i), twins[i],
+                         [](const Node& reader) { return is_backward(&reader); });
     }
-    return segment;
   }
 
   Graph& graph_;
   std::set<ValueId> kept_;
   bool to_save_memory_;
-  size_t count_ = 0;
+  size_t* steps_;
+  std::map<const Node*, Reader> readers_;
+  std::map<ValueId, Value> twins_;
 };
 
 }  // namespace
@@ -305,7 +306,7 @@ class Recomputation {
 size_t choose_stash(Graph& graph, const StashOptions& options) {
   Choice choice(graph, options);
   std::set<ValueId> kept = choice.choose();
-  return Recomputation(graph, std::move(kept), choice.is_tight()).run();
+  return Recomputation(graph, std::move(kept), choice.is_tight(), options.steps).run();
 }
 
 }  // namespace ort::grad

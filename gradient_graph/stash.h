@@ -13,6 +13,7 @@ struct StashOptions {
   std::optional<size_t> budget;  // bytes that may be kept
   std::set<ValueId> copied;      // graph inputs that would have to be copied to be read later
   std::set<size_t> shared;       // graph outputs that the backward reads in the caller's memory
+  size_t* steps = nullptr;       // counts what is looked at, for tests
 };
 
 // Chooses the values to keep as a minimum cut over their bytes and clones into the backward the

@@ -2,21 +2,30 @@
 // from any thread; what it needs while running comes in its arguments.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
+#include "csrc/core/device.h"
 #include "csrc/core/dim.h"
 #include "csrc/core/dtype.h"
 
 namespace ort {
 
+// How a value lies in its memory: row-major; in an order that only its device's kernels know; or as
+// an object that only the provider that made it can read, which is in no memory of the plan's.
+enum class DataLayout : uint8_t { plain, blocked, opaque };
+
 // A concrete operand: what a kernel knows at preparation.
 struct Operand {
   DType dtype = DType::undefined;
-  Sizes sizes;
+  Sizes sizes{};
   bool present = false;
-  const void* constant = nullptr;  // its bytes, when they are known at preparation (shape operands)
-  bool frozen =
-      false;  // the pointer and the bytes stay for the life of the plan (weights of a session)
+  const void* constant = nullptr;  // its bytes on the host, when they are known at preparation
+  Device device{};                 // whose memory its pointer is of when the kernel is run
+  DataLayout layout = DataLayout::plain;
 };
 
 // Pointers of one call, in the region's order of inputs and outputs. Absent operands are null.
@@ -24,6 +33,10 @@ struct Args {
   void* const* in;
   void* const* out;
   void* scratch;  // scratch_bytes() of it, 64-byte aligned, undefined contents
+  Stream& stream = host_stream();
+  // Where a kernel that runs late writes `mark`, if nothing is there, when what it checks fails.
+  int32_t* failure = nullptr;
+  int32_t mark = 0;
 };
 
 class Kernel {
@@ -34,9 +47,29 @@ class Kernel {
   // Output `out` may be written over the memory of input `in` (same bytes, same dtype, each element
   // read before it is written).
   virtual bool in_place(size_t /*in*/, size_t /*out*/) const { return false; }
-  // Output `out` is input `in` under another shape: no copy when the plan can alias them.
-  virtual int alias_of(size_t /*out*/) const { return -1; }
   virtual std::string name() const = 0;  // for reports: "matmul+bias+gelu"
+  // What it means when the mark is set after a run; empty: it sets none.
+  virtual std::string failure() const { return {}; }
+};
+
+// What a provider makes of a region: a kernel, or sources that are compiled first, in parallel and
+// outside of locks, and then linked to one. Sources of one key are compiled once for a plan.
+struct Source {
+  std::string key;
+  std::function<std::shared_ptr<const void>()> compile;
+};
+struct Prepared {
+  using Compiled = std::vector<std::shared_ptr<const void>>;  // in the order of sources
+  std::vector<Source> sources;
+  std::function<std::unique_ptr<Kernel>(const Compiled&)> link;
+  std::unique_ptr<Kernel> kernel;  // where nothing is to be compiled
+
+  template <class K>
+  Prepared(std::unique_ptr<K> ready) : kernel(std::move(ready)) {}  // NOLINT: a kernel is prepared
+  Prepared(std::vector<Source> sources,
+           std::function<std::unique_ptr<Kernel>(const Compiled&)> link)
+      : sources(std::move(sources)), link(std::move(link)) {}
+  std::unique_ptr<Kernel> finish() &&;  // here and now
 };
 
 }  // namespace ort

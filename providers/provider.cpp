@@ -2,6 +2,7 @@
 #include "providers/provider.h"
 
 #include <mutex>
+#include <set>
 
 namespace ort {
 namespace {
@@ -15,7 +16,27 @@ std::vector<std::unique_ptr<Provider>>& registry() {
 }  // namespace
 
 Region region_of(Node& node) {
-  return {{&node}, node.in, node.out, node.qualified()};
+  return {{&node}, node.in, node.out, node.qualified(), nullptr};
+}
+
+std::vector<bool> host_inputs(const Region& region) {
+  std::vector<bool> host(region.in.size(), false);
+  if (region.nodes.size() == 1) {
+    for (size_t i = 0; i < host.size(); ++i) host[i] = region.nodes[0]->schema->is_host(i);
+    return host;
+  }
+  std::set<ValueId> read;
+  for (const Node* node : region.nodes)
+    for (size_t i = 0; i < node->in.size(); ++i)
+      if (node->schema->is_host(i)) read.insert(node->in[i]);
+  for (size_t i = 0; i < host.size(); ++i) host[i] = read.count(region.in[i]) != 0;
+  return host;
+}
+
+std::unique_ptr<Kernel> Prepared::finish() && {
+  Compiled compiled;
+  for (const Source& source : sources) compiled.push_back(source.compile());
+  return link ? link(compiled) : std::move(kernel);
 }
 
 std::vector<Region> Provider::claim(Graph& graph, const Claimed& claimed) const {

@@ -1,7 +1,6 @@
 // A provider claims regions of a graph and prepares kernels for them. Core never names one.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,10 +16,14 @@ struct Region {
   std::vector<ValueId> in,
       out;           // distinct; a single node's region keeps its positions (kNone: absent)
   std::string kind;  // the provider's own word: "matmul", "tile", ...
+  std::shared_ptr<void> kept;  // the provider's: what it makes of the region for every binding
 };
 
 // A node alone: in and out are the node's own lists.
 Region region_of(Node& node);
+
+// Of a region's inputs: whether kernels read it on the host, whatever device they run on.
+std::vector<bool> host_inputs(const Region& region);
 
 // Concrete types of a region's operands.
 struct Binding {
@@ -35,6 +38,9 @@ class Claimed {
   virtual bool taken(const Node& node) const = 0;
 };
 
+// The streams of a device: kernels run on the first, copies from and to the host on the others.
+enum StreamUse : int { kCompute, kUpload, kDownload, kStreams };
+
 class Provider {
  public:
   virtual ~Provider() = default;
@@ -42,7 +48,15 @@ class Provider {
   virtual Verdict can_run(const Node& node) const = 0;
   // Regions over nodes that nobody took; each passes can_run. The default: every node alone.
   virtual std::vector<Region> claim(Graph& graph, const Claimed& claimed) const;
-  virtual std::unique_ptr<Kernel> prepare(const Region& region, const Binding& binding) const = 0;
+  virtual Prepared prepare(const Region& region, const Binding& binding) const = 0;
+
+  // Where its kernels run, for a graph whose inputs lie on `home`.
+  virtual Device device(Device /*home*/) const { return {}; }
+  // The memory of that device; null: the host's, or that which another provider gives.
+  virtual Memory* memory() const { return nullptr; }
+  // Of its device, for the calling thread. `native`: the caller's own stream, which is to be the
+  // first.
+  virtual Stream& stream(int /*use*/, void* /*native*/ = nullptr) const { return host_stream(); }
 };
 
 // Providers register themselves when their library loads; found by name.

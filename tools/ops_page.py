@@ -45,7 +45,7 @@ def how(op, sample, schema, provider: str) -> str:
     """What happens to one sample in float32."""
     graph, feed = engine.graph_of(op, sample, "float32")
     nodes = [node.op for node in graph.nodes]
-    if schema["view"] or op.name in ("Constant", "ort::Sizes"):
+    if schema["view"] or schema["constant"]:
         return "view" if schema["view"] else "constant"
     if not engine.C.refusals(graph, provider)[nodes.index(op.name)]:
         return "kernel"

@@ -28,7 +28,7 @@ size_t run_pass(Graph& graph, const std::string& name, std::optional<int> fuel,
   else if (name == "simplify")
     changes = rewrite(graph, simplify_rules(), options);
   else if (name == "fuse")
-    changes = rewrite(graph, fuse_rules(), options);
+    changes = rewrite(graph, fuse_rules(graph.ops()), options);
   else if (name == "cse")
     changes = merge_equal(graph);
   else if (name == "dce")
@@ -48,7 +48,8 @@ void bind_passes(py::module_& m) {
         py::arg("off") = std::vector<std::string>{});
   m.def("rules", [](const Graph& graph) {
     std::vector<std::string> names;
-    for (const Rules* rules : {&recompose_rules(graph.ops()), &simplify_rules(), &fuse_rules()})
+    const Rules fuse = fuse_rules(graph.ops());
+    for (const Rules* rules : {&recompose_rules(graph.ops()), &simplify_rules(), &fuse})
       for (const Rule& rule : *rules) names.push_back(rule.name());
     return names;
   });

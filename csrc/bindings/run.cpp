@@ -2,8 +2,7 @@
 #include <pybind11/stl.h>
 
 #include "csrc/bindings/bindings.h"
-#include "csrc/runtime/executor.h"
-#include "csrc/session/program.h"
+#include "csrc/session/inference_session.h"
 #include "gradient_graph/differentiate.h"
 
 namespace py = pybind11;
@@ -15,36 +14,18 @@ namespace {
 class Compiled {
  public:
   Compiled(const Graph& graph, std::vector<std::string> providers)
-      : program_(graph, options_of(std::move(providers)), {}, {}) {
-    for (const ValueId id : graph.inputs())
-      inputs_.push_back({graph.value(id).name(), graph.value(id).dtype()});
-  }
+      : session_(graph, options_of(std::move(providers))) {}
 
   std::vector<py::array> run(const std::map<std::string, py::array>& feed) {
-    std::vector<Tensor> inputs;
-    std::vector<Sizes> sizes;
-    for (const auto& [name, dtype] : inputs_) {
-      const auto found = feed.find(name);
-      check(found != feed.end(), "input '{}' is missing", name);
-      inputs.push_back(tensor_of(found->second));
-      check(inputs.back().dtype == dtype, "input '{}' has dtype {}, expected {}", name,
-            inputs.back().dtype, dtype);
-      sizes.push_back(inputs.back().sizes);
-    }
-    const auto plan = program_.plan(sizes);
-    Frame frame(*plan);
-    for (size_t i = 0; i < inputs.size(); ++i) frame.set_input(i, inputs[i].data);
+    std::map<std::string, Tensor> tensors;
+    for (const auto& [name, array] : feed) tensors.emplace(name, tensor_of(array));
     std::vector<Tensor> outputs;
-    for (size_t i = 0; i < plan->outputs.types.size(); ++i) {
-      outputs.push_back(Tensor::empty(plan->outputs.types[i].dtype, plan->outputs.types[i].sizes));
-      frame.set_output(i, outputs[i].data);
-    }
     {
       py::gil_scoped_release release;
-      ort::run(*plan, frame);
+      outputs = session_.run({}, tensors);
     }
     std::vector<py::array> arrays;
-    for (const Tensor& output : outputs) arrays.push_back(array_of(own_strings(output)));
+    for (const Tensor& output : outputs) arrays.push_back(array_of(output));
     return arrays;
   }
 
@@ -56,8 +37,7 @@ class Compiled {
     return options;
   }
 
-  std::vector<std::pair<std::string, DType>> inputs_;
-  Program program_;
+  InferenceSession session_;
 };
 
 std::vector<py::array> evaluate(const Graph& graph, const std::map<std::string, py::array>& feed,

@@ -13,10 +13,13 @@ void bind_schema(py::module_& m) {
     py::list result;
     for (const OpSchema* schema : default_ops().all()) {
       py::dict entry;
-      std::vector<std::string> in, out, attrs;
+      std::vector<std::string> in, out, attrs, host, epilogues;
       for (const auto& port : schema->inputs()) in.push_back(port.name);
       for (const auto& port : schema->outputs()) out.push_back(port.name);
       for (const auto& attr : schema->attrs()) attrs.push_back(attr.name);
+      for (const auto& port : schema->inputs())
+        if (port.host) host.push_back(port.name);
+      for (const auto& joins : schema->epilogues()) epilogues.emplace_back(name_of(joins.epilogue));
       entry["name"] = schema->qualified();
       entry["inputs"] = in;
       entry["outputs"] = out;
@@ -26,6 +29,10 @@ void bind_schema(py::module_& m) {
       entry["gradient"] = static_cast<bool>(schema->gradient_rule());
       entry["differentiable"] = schema->is_differentiable();
       entry["view"] = schema->is_view();
+      entry["constant"] = schema->is_constant() || schema->is_sizes();
+      entry["cheap"] = schema->is_cheap();
+      entry["host"] = host;
+      entry["epilogues"] = epilogues;
       entry["elementwise"] = schema->is_elementwise();
       result.append(entry);
     }

@@ -357,6 +357,20 @@ Dim broadcast_size(const Dim& a, const Dim& b) {
   return result;
 }
 
+Sizes numbers_of(const Dims& dims, const Symbols& symbols) {
+  Sizes numbers;
+  numbers.reserve(dims.size());
+  for (const Dim& dim : dims) numbers.push_back(dim.evaluate(symbols));
+  return numbers;
+}
+
+Sizes sizes_of(const Dims& dims, const Symbols& symbols) {
+  Sizes sizes = numbers_of(dims, symbols);
+  for (size_t i = 0; i < sizes.size(); ++i)
+    check(sizes[i] >= 0, "size {} is {} for these inputs", dims[i], sizes[i]);
+  return sizes;
+}
+
 Dim product(const Dims& dims) {
   Dim result = 1;
   for (const Dim& dim : dims) result = result * dim;

@@ -70,6 +70,10 @@ std::optional<Dim> divide_exactly(const Dim& a, const Dim& b);
 
 using Dims = std::vector<Dim>;
 Dim product(const Dims& dims);
+// The numbers of dims under a binding: those of a shape, which must not be negative, or of other
+// shape operands (pads, starts).
+Sizes sizes_of(const Dims& dims, const Symbols& symbols);
+Sizes numbers_of(const Dims& dims, const Symbols& symbols);
 std::ostream& operator<<(std::ostream& out, const Dim& dim);
 
 // Checked arithmetic for concrete sizes: hostile files may name sizes that overflow.

@@ -15,6 +15,12 @@ class __attribute__((visibility("default"))) Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// Memory of a device that it does not have, after its caches were given back.
+class __attribute__((visibility("default"))) OutOfMemory : public Error {
+ public:
+  using Error::Error;
+};
+
 // An op is asked for types or sizes that it does not take: another way to compute it may.
 class __attribute__((visibility("default"))) NotAccepted : public Error {
  public:

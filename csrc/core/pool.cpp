@@ -75,7 +75,7 @@ size_t capacity_for(size_t bytes) {
 uint8_t* fresh(size_t capacity) {
   const size_t align = capacity >= kHugePage ? kHugePage : 64;
   void* memory = std::aligned_alloc(align, capacity);
-  check(memory != nullptr, "out of memory: {} bytes", capacity);
+  if (!memory) throw OutOfMemory(format("out of memory: {} bytes", capacity));
   if (capacity >= kHugePage) madvise(memory, capacity, MADV_HUGEPAGE);
   return static_cast<uint8_t*>(memory);
 }
@@ -103,7 +103,8 @@ uint8_t* idle_or_fresh(size_t capacity) {
 void check_memory(size_t bytes) {
   static const size_t all =
       static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  check(bytes <= all, "out of memory: {} bytes are needed, the machine has {}", bytes, all);
+  if (bytes > all)
+    throw OutOfMemory(format("out of memory: {} bytes are needed, the machine has {}", bytes, all));
 }
 
 uint8_t* pool_take(size_t bytes, size_t* capacity) {
@@ -127,6 +128,12 @@ void pool_give(uint8_t* data, size_t capacity) {
   }
 }
 
+void pool_trim() {
+  std::lock_guard lock(pool().mutex);
+  while (pool().drop_oldest()) {
+  }
+}
+
 size_t pool_bytes() {
   std::lock_guard lock(pool().mutex);
   return pool().used_bytes + pool().idle_bytes;
@@ -144,10 +151,6 @@ Block& Block::operator=(Block&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   return *this;
-}
-uint8_t* Block::release() {
-  bytes_ = 0;
-  return std::exchange(data_, nullptr);
 }
 
 }  // namespace ort

@@ -1,20 +1,41 @@
 // A definition is run on the node's own inputs, just before it.
 #include "csrc/graph/expand.h"
 
+#include <algorithm>
+
+#include "csrc/graph/expr.h"
+
 namespace ort {
+namespace {
+
+// Narrower operands in the dtype that the op computes in.
+std::vector<Value> operands(const Node& node) {
+  const DType wide = node.schema->compute_dtype(node);
+  std::vector<Value> in;
+  for (size_t i = 0; i < node.in.size(); ++i) {
+    const Value x = node.input(i);
+    const bool narrow = x && x.type().kind == Type::Kind::tensor && is_floating(x.dtype()) &&
+                        is_floating(wide) && size_of(x.dtype()) < size_of(wide);
+    in.push_back(narrow ? cast(x, wide) : x);
+  }
+  return in;
+}
+
+}  // namespace
 
 bool expand(Node& node) {
   const Definition& definition = node.schema->definition();
   if (!definition) return false;
   Graph& graph = *node.graph;
   const std::string by = "definition of " + node.qualified();
-  std::vector<Value> in;
-  for (size_t i = 0; i < node.in.size(); ++i) in.push_back(node.input(i));
   Outputs out;
   const auto first_new = static_cast<ValueId>(graph.value_count());
   try {
     Insertion here(graph, &node, by);
-    out = definition(Call(graph, in, node.attrs, node.out.size()));
+    out = definition(Call(graph, operands(node), node.attrs, node.out.size()));
+    for (size_t i = 0; i < std::min(out.size(), node.out.size()); ++i)
+      if (out[i] && node.out[i] != kNone && is_floating(out[i].dtype()))
+        out[i] = cast(out[i], node.output(i).dtype());
   } catch (const NotAccepted&) {
     throw;  // it names its node, and who asked may do otherwise
   } catch (const Error& error) {

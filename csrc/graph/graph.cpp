@@ -86,7 +86,7 @@ namespace {
 
 // Fills in defaults and refuses attributes that the schema does not know or that are missing.
 void complete_attrs(const OpSchema& schema, Attrs& attrs) {
-  if (schema.domain() == "aten") return;
+  if (schema.is_foreign()) return;
   for (const auto& [name, value] : attrs) {
     const bool known = std::any_of(schema.attrs().begin(), schema.attrs().end(),
                                    [&](const auto& spec) { return spec.name == name; });
@@ -171,6 +171,17 @@ void Graph::replace_input(Node* node, size_t index, Value to) {
   if (from != kNone) drop_use(from, node, static_cast<int>(index));
   node->in[index] = to.id;
   if (to) values_[to.id].uses.push_back({node, static_cast<int>(index)});
+}
+
+void Graph::replace_for(Value from, Value to, const std::function<bool(const Node&)>& wanted) {
+  auto &uses = values_[from.id].uses, &more = values_[to.id].uses;
+  const auto moved = std::stable_partition(uses.begin(), uses.end(),
+                                           [&](const Use& use) { return !wanted(*use.node); });
+  for (auto use = moved; use != uses.end(); ++use) {
+    use->node->in[static_cast<size_t>(use->index)] = to.id;
+    more.push_back(*use);
+  }
+  uses.erase(moved, uses.end());
 }
 
 void Graph::replace(Value from, Value to, std::string_view by) {
@@ -272,7 +283,6 @@ std::unique_ptr<Graph> Graph::clone() const {
   copy->roles_ = roles_;
   copy->outputs_ = outputs_;
   copy->fresh_ = fresh_;
-  copy->opset = opset;
   for (auto& value : copy->values_) {
     value.uses.clear();
     value.producer = nullptr;
@@ -412,7 +422,7 @@ Insertion::~Insertion() {
 }
 
 const Tensor* constant_of(Value value) {
-  if (!value || !value.producer() || !value.producer()->is("Constant")) return nullptr;
+  if (!value || !value.producer() || !value.producer()->schema->is_constant()) return nullptr;
   return std::get_if<Tensor>(value.producer()->attrs.find("value"));
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -158,6 +159,7 @@ struct Node {
   const std::string& domain() const;
   std::string qualified() const;  // "Gelu", "ort::Linear", "aten::add.Tensor"
   bool is(std::string_view qualified_name) const;
+  bool owns_bodies() const { return !subgraphs.empty(); }
   Place place() const { return {out.empty() ? kNone : out[0], where}; }
   std::string describe() const { return place().text(); }
 };
@@ -195,6 +197,8 @@ class Graph {
 
   // Every use of `from`, graph outputs among them, becomes a use of `to`. `by` names the rule.
   void replace(Value from, Value to, std::string_view by);
+  // The same of the uses by nodes that `wanted` takes.
+  void replace_for(Value from, Value to, const std::function<bool(const Node&)>& wanted);
   void replace_input(Node* node, size_t index, Value to);
   void erase(Node* node);                        // none of its outputs may be in use
   void move_before(Node* node, Node* position);  // position null: the end
@@ -239,7 +243,6 @@ class Graph {
     bool recompute = false;
   };
   Context context;
-  int opset = 0;  // of a file being read; 0: kOpset
 
  private:
   friend struct Value;

@@ -1,5 +1,4 @@
-// Reading ONNX: messages field by field, names to values, opset differences that are only
-// spelling.
+// Reading ONNX: messages field by field, names to values.
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
@@ -11,6 +10,7 @@
 #include "csrc/graph/onnx_fields.h"
 #include "csrc/graph/onnx_file.h"
 #include "csrc/graph/onnx_tensor.h"
+#include "csrc/graph/onnx_upgrade.h"
 #include "csrc/graph/schema.h"
 
 namespace ort {
@@ -362,7 +362,7 @@ class Reader {
   void add_node(RawNode& node) {
     const std::string op = node.domain.empty() ? node.op : node.domain + "::" + node.op;
     const OpSchema* schema = ops_.find(op);
-    const bool known = schema && node.domain != "ort" && node.domain != "aten";
+    const bool known = schema && schema->is_standard();
     check(known, "node '{}': op '{}' of opset {} is not known", node.name, op, opset_);
     std::vector<Value> in;
     for (const std::string& name : node.in) {
@@ -391,7 +391,7 @@ class Reader {
   // Every error of the op names the node.
   std::vector<Value> emit(RawNode& node, const OpSchema& schema, std::vector<Value>& in) {
     try {
-      adapt(node, schema, in);
+      upgrade(schema, opset_, *graph_, in, node.attrs);
       check_kinds(node, schema);
       return graph_->emit(schema.qualified(), in, std::move(node.attrs),
                           static_cast<int>(node.out.size()));
@@ -402,48 +402,6 @@ class Reader {
       if (node.name.empty() || text.find(node.name) != std::string::npos) throw;
       fail("node '{}': {}", node.name, text);
     }
-  }
-
-  // Differences between opsets that are spelling only; a difference in meaning is an error.
-  void adapt(RawNode& node, const OpSchema& schema, std::vector<Value>& in) {
-    if (node.op == "Constant") return adapt_constant(node);
-    const bool axes_attribute =
-        node.op.starts_with("Reduce") && opset_ < 18 && node.attrs.has("axes");
-    if (axes_attribute) {
-      in.resize(2);
-      in[1] = graph_->ints(node.attrs.ints("axes"));
-      node.attrs.erase("axes");
-    }
-    const bool reduction = node.op.starts_with("Reduce");
-    check(reduction || opset_ >= schema.since_opset() || node.op == "BatchNormalization",
-          "node '{}': op '{}' has another meaning in opset {} than since opset {}", node.name,
-          node.op, opset_, schema.since_opset());
-  }
-
-  void adapt_constant(RawNode& node) {
-    const auto vector_of = [&](DType dtype, const std::vector<double>& values) {
-      Tensor tensor = Tensor::empty(dtype, {static_cast<int64_t>(values.size())});
-      for (size_t i = 0; i < values.size(); ++i)
-        set_element(tensor, static_cast<int64_t>(i), values[i]);
-      return tensor;
-    };
-    if (node.attrs.has("value")) return;
-    Tensor tensor;
-    if (node.attrs.has("value_float")) {
-      tensor = Tensor::scalar(DType::f32, node.attrs.f("value_float"));
-    } else if (node.attrs.has("value_int")) {
-      tensor = Tensor::of({node.attrs.i("value_int")});
-      tensor.sizes.clear();
-    } else if (node.attrs.has("value_ints")) {
-      tensor = Tensor::of(node.attrs.ints("value_ints"));
-    } else if (node.attrs.has("value_floats")) {
-      tensor =
-          vector_of(DType::f32, std::get<std::vector<double>>(*node.attrs.find("value_floats")));
-    } else {
-      fail("node '{}' (Constant) has no value that is supported", node.name);
-    }
-    node.attrs = {};
-    node.attrs.set("value", std::move(tensor));
   }
 
   const OpSet& ops_;

@@ -70,7 +70,7 @@ class Writer {
     pbf_builder<onnx::Graph> writer(bytes);
     for (const Node* node : graph_.order()) {
       std::string part;
-      if (node->is("Constant")) {
+      if (node->schema->is_constant()) {
         write_tensor(part, *constant_of(node->output()), names_.at(node->out[0]));
         writer.add_message(onnx::Graph::initializer, part);
       } else {
@@ -101,7 +101,7 @@ class Writer {
   }
 
   void write_node(std::string& bytes, const Node& node) {
-    const bool standard = node.domain().empty();
+    const bool standard = node.schema->is_standard();
     check(standard || domains_ == Domains::any, "[{}] has no standard ONNX form; {}",
           node.qualified(), node.describe());
     pbf_builder<onnx::Node> writer(bytes);
@@ -238,7 +238,7 @@ void write_bytes(const std::string& path, const std::string& bytes) {
 size_t constant_bytes(const Graph& graph) {
   size_t total = 0;
   for (const Node* node : graph.order())
-    if (const Tensor* tensor = node->is("Constant") ? constant_of(node->output()) : nullptr)
+    if (const Tensor* tensor = node->schema->is_constant() ? constant_of(node->output()) : nullptr)
       total += tensor->bytes();
   return total;
 }

@@ -6,19 +6,24 @@
 namespace ort {
 
 OpSchema& OpSchema::in(std::string name, TypeSet types, std::string same) {
-  inputs_.push_back({std::move(name), types, std::move(same), false, false});
+  inputs_.push_back({std::move(name), types, std::move(same)});
   return *this;
 }
 OpSchema& OpSchema::in_optional(std::string name, TypeSet types, std::string same) {
-  inputs_.push_back({std::move(name), types, std::move(same), true, false});
+  inputs_.push_back({std::move(name), types, std::move(same), true});
   return *this;
 }
 OpSchema& OpSchema::in_variadic(std::string name, TypeSet types, std::string same) {
   inputs_.push_back({std::move(name), types, std::move(same), false, true});
   return *this;
 }
+OpSchema& OpSchema::host() {
+  check(!inputs_.empty(), "[{}] it has no input to mark", qualified());
+  inputs_.back().host = true;
+  return *this;
+}
 OpSchema& OpSchema::out(std::string name, TypeSet types, std::string same) {
-  outputs_.push_back({std::move(name), types, std::move(same), false, false});
+  outputs_.push_back({std::move(name), types, std::move(same)});
   return *this;
 }
 OpSchema& OpSchema::out_variadic(std::string name) {
@@ -26,15 +31,19 @@ OpSchema& OpSchema::out_variadic(std::string name) {
   return *this;
 }
 OpSchema& OpSchema::attr(std::string name, Attr otherwise) {
-  attrs_.push_back({std::move(name), std::move(otherwise), false});
+  attrs_.push_back({std::move(name), std::move(otherwise)});
   return *this;
 }
 OpSchema& OpSchema::attr_optional(std::string name) {
-  attrs_.push_back({std::move(name), std::nullopt, false});
+  attrs_.push_back({std::move(name), std::nullopt});
   return *this;
 }
 OpSchema& OpSchema::attr_required(std::string name) {
   attrs_.push_back({std::move(name), std::nullopt, true});
+  return *this;
+}
+OpSchema& OpSchema::attr_ours(std::string name) {
+  attrs_.push_back({std::move(name), std::nullopt, false, true});
   return *this;
 }
 
@@ -105,8 +114,60 @@ OpSchema& OpSchema::view() {
   nature_ = Nature::view;
   return *this;
 }
-OpSchema& OpSchema::effect(Condition when) {
-  effect_ = std::move(when);
+OpSchema& OpSchema::constant() {
+  nature_ = Nature::constant;
+  return *this;
+}
+OpSchema& OpSchema::sizes() {
+  nature_ = Nature::sizes;
+  return *this;
+}
+OpSchema& OpSchema::permutation() {
+  nature_ = Nature::permutation;
+  return *this;
+}
+OpSchema& OpSchema::foreign() {
+  nature_ = Nature::foreign;
+  return *this;
+}
+OpSchema& OpSchema::effect(Effect effect) {
+  effect_ = [effect](const Node&) { return effect; };
+  return *this;
+}
+OpSchema& OpSchema::effect(EffectOf effect) {
+  effect_ = std::move(effect);
+  return *this;
+}
+OpSchema& OpSchema::cost(double each) {
+  cost_ = [each](const Sized& node) { return each * node.y(); };
+  return *this;
+}
+OpSchema& OpSchema::cost(Cost cost) {
+  cost_ = std::move(cost);
+  return *this;
+}
+OpSchema& OpSchema::cheap() {
+  cheap_ = true;
+  return *this;
+}
+OpSchema& OpSchema::computes_in(DType dtype) {
+  computes_in_ = dtype;
+  return *this;
+}
+OpSchema& OpSchema::computes_in(std::string attr) {
+  computes_in_attr_ = std::move(attr);
+  return *this;
+}
+OpSchema& OpSchema::epilogue(Epilogue epilogue, Attrs when) {
+  epilogues_.push_back({epilogue, std::move(when)});
+  return *this;
+}
+OpSchema& OpSchema::standard_as(Standard form) {
+  standard_ = std::move(form);
+  return *this;
+}
+OpSchema& OpSchema::on_numbers(Numbered numbered) {
+  numbered_ = std::move(numbered);
   return *this;
 }
 OpSchema& OpSchema::shape(Shape shape) {
@@ -155,14 +216,11 @@ OpSchema& OpSet::op(std::string_view qualified) {
 const OpSchema* OpSet::find(std::string_view qualified) const {
   const auto found = ops_.find(qualified);
   if (found != ops_.end()) return found->second.get();
-  // Every operator of ATen is one schema: its name is the node's op.
-  if (qualified.starts_with("aten::")) return find_aten();
-  return nullptr;
-}
-
-const OpSchema* OpSet::find_aten() const {
-  const auto found = ops_.find("aten::*");
-  return found == ops_.end() ? nullptr : found->second.get();
+  // "aten::*" is every operator of its domain: the name is the node's op.
+  const size_t colons = qualified.find("::");
+  if (colons == std::string_view::npos) return nullptr;
+  const auto whole = ops_.find(std::string(qualified.substr(0, colons)) + "::*");
+  return whole == ops_.end() ? nullptr : whole->second.get();
 }
 
 const OpSchema& OpSet::get(std::string_view qualified) const {
@@ -175,6 +233,14 @@ std::vector<const OpSchema*> OpSet::all() const {
   std::vector<const OpSchema*> schemas;
   for (const auto& [name, schema] : ops_) schemas.push_back(schema.get());
   return schemas;
+}
+
+Value OpSet::activated(Value x, Epilogue epilogue) const {
+  if (epilogue == Epilogue::none) return x;
+  for (const auto& [name, schema] : ops_)
+    for (const OpSchema::Joins& joins : schema->epilogues())
+      if (joins.epilogue == epilogue) return x.graph->emit1(name, {x}, joins.when);
+  fail("no op is the epilogue '{}'", name_of(epilogue));
 }
 
 Value Backward::y(size_t i) const {

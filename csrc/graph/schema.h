@@ -110,11 +110,44 @@ class Call {
   size_t outputs_;
 };
 
+// What a node does besides computing its outputs. Order is kept within a class and a segment, and
+// between classes on one value; `python` is ordered against every class.
+enum class Effect : uint8_t { none, random, check, state_write, collective, python };
+std::string_view name_of(Effect effect);
+Effect effect_named(std::string_view name);
+
+// What a product's kernel may do to each element of its result: attribute "activation" by name.
+enum class Epilogue : uint8_t { none, relu, tanh, sigmoid, silu, gelu, gelu_tanh };
+std::string_view name_of(Epilogue epilogue);
+Epilogue epilogue_named(std::string_view name);
+Epilogue epilogue_of(const Attrs& attrs);  // of a product; none where it says nothing
+
+// A node whose sizes are numbers: what its cost is computed from.
+class Sized {
+ public:
+  using SizeOf = std::function<double(const Dim&)>;
+  Sized(const Node& node, const SizeOf& size) : node_(node), size_(size) {}
+  const Node& node() const { return node_; }
+  const Attrs& attrs() const { return node_.attrs; }
+  bool ranked(size_t i) const { return node_.has_input(i) && node_.input(i).type().dims; }
+  double size(const Dim& dim) const { return size_(dim); }
+  double size(size_t input, int64_t axis) const { return size_(node_.input(input).dim(axis)); }
+  double elements(Value value) const;  // 0 of an absent one
+  double x(size_t i) const { return elements(node_.input(i)); }
+  double y(size_t i = 0) const { return elements(node_.output(i)); }
+
+ private:
+  const Node& node_;
+  const SizeOf& size_;
+};
+
 using Outputs = std::vector<Value>;
-using Condition = std::function<bool(const Node&)>;
 using Shape = std::function<void(InferContext&)>;
 using Gradient = std::function<Outputs(const Backward&)>;
 using Definition = std::function<Outputs(const Call&)>;
+using EffectOf = std::function<Effect(const Node&)>;
+using Cost = std::function<double(const Sized&)>;
+using Standard = std::function<Value(const Call&)>;
 
 class OpSchema {
  public:
@@ -124,13 +157,19 @@ class OpSchema {
     std::string same;  // ports with one letter have one dtype
     bool optional = false;
     bool variadic = false;
+    bool host = false;  // its bytes decide sizes or addresses: read before a kernel is launched
   };
   struct AttrSpec {
     std::string name;
     std::optional<Attr> otherwise;
     bool required = false;
+    bool ours = false;  // ONNX does not know it
   };
-  enum class Nature : uint8_t { general, elementwise, constant, view };
+  // An activation as the epilogue of a product, where its attributes are these.
+  struct Joins {
+    Epilogue epilogue;
+    Attrs when;
+  };
 
   OpSchema(std::string domain, std::string name)
       : domain_(std::move(domain)), name_(std::move(name)) {}
@@ -139,17 +178,33 @@ class OpSchema {
   OpSchema& in(std::string name, TypeSet types = kAny, std::string same = "T");
   OpSchema& in_optional(std::string name, TypeSet types = kAny, std::string same = "T");
   OpSchema& in_variadic(std::string name, TypeSet types = kAny, std::string same = "T");
+  OpSchema& host();  // of the last input: kernels read it on the host
   OpSchema& out(std::string name, TypeSet types = kAny, std::string same = "T");
   OpSchema& out_variadic(std::string name);
   OpSchema& attr(std::string name, Attr otherwise);  // with a default
   OpSchema& attr_optional(std::string name);         // may be absent
   OpSchema& attr_required(std::string name);
+  OpSchema& attr_ours(std::string name);  // may be absent; an export leaves it out
   OpSchema& elementwise();  // y[i] depends on the inputs' broadcast [i] alone; its shape follows
   OpSchema& commutative();
-  OpSchema& view();  // the output is the input's bytes under another shape
-  // A node of which `when` holds keeps its place in program order: never removed, merged or
-  // repeated.
-  OpSchema& effect(Condition when);
+  OpSchema& view();         // the output is the input's bytes under another shape
+  OpSchema& constant();     // the output is attribute "value"
+  OpSchema& sizes();        // the output is attribute "dims", known when a plan is bound
+  OpSchema& permutation();  // the input with its axes in the order of attribute "perm"
+  OpSchema& foreign();      // of another library: attributes and results are its own
+  // A node with an effect keeps its place in program order: never removed, merged or repeated.
+  OpSchema& effect(Effect effect);
+  OpSchema& effect(EffectOf effect);
+  // Operations for each element that it writes: 1 where it is cheap, else 4 of an element-wise op
+  // and 8 of another. A function gives those of the whole node.
+  OpSchema& cost(double each);
+  OpSchema& cost(Cost cost);
+  OpSchema& cheap();  // to recompute: a pass over memory costs more than the arithmetic
+  // The dtype that it computes and accumulates in where its operands are narrower, or the attribute
+  // that names it.
+  OpSchema& computes_in(DType dtype);
+  OpSchema& computes_in(std::string attr);
+  OpSchema& epilogue(Epilogue epilogue, Attrs when = {});
   OpSchema& shape(Shape shape);
   // For element-wise integer ops: how known sizes combine, so that shape arithmetic stays symbolic;
   // nullopt where no size says it.
@@ -158,6 +213,11 @@ class OpSchema {
   OpSchema& since(int opset);      // first ai.onnx opset with today's meaning
   OpSchema& not_differentiable();  // no gradient flows: comparisons, integer results
   OpSchema& differentiable_inputs(std::vector<int> inputs);  // gradients flow only to these
+  // The same in ONNX's own ops, closer than the definition; absent where there is none.
+  OpSchema& standard_as(Standard form);
+  // What the attributes of a copy are whose symbols have become numbers.
+  using Numbered = std::function<void(const Node&, Attrs&)>;
+  OpSchema& on_numbers(Numbered numbered);
   template <class F>
   OpSchema& defined_as(F f) {
     definition_ = wrap_definition(std::move(f));
@@ -180,10 +240,29 @@ class OpSchema {
   const std::vector<Port>& outputs() const { return outputs_; }
   const std::vector<AttrSpec>& attrs() const { return attrs_; }
   const Port* input_port(size_t i) const;  // the variadic port serves every later index
+  bool is_host(size_t input) const {
+    const Port* port = input_port(input);
+    return port && port->host;
+  }
+  bool is_standard() const { return domain_.empty(); }  // one of ai.onnx
   bool is_elementwise() const { return nature_ == Nature::elementwise; }
   bool is_view() const { return nature_ == Nature::view; }
+  bool is_constant() const { return nature_ == Nature::constant; }
+  bool is_sizes() const { return nature_ == Nature::sizes; }
+  bool is_permutation() const { return nature_ == Nature::permutation; }
+  bool is_foreign() const { return nature_ == Nature::foreign; }
+  // No kernel runs it: a plan holds or aliases its output.
+  bool is_free() const { return is_view() || is_constant() || is_sizes(); }
   bool is_commutative() const { return commutative_; }
-  bool has_effect(const Node& node) const { return effect_ && effect_(node); }
+  bool is_cheap() const { return cheap_; }
+  Effect effect(const Node& node) const { return effect_ ? effect_(node) : Effect::none; }
+  bool has_effect(const Node& node) const { return effect(node) != Effect::none; }
+  double operations(const Sized& node) const;
+  // What a node's floating operands are computed in: never less than any of them has.
+  DType compute_dtype(const Node& node) const;
+  const std::vector<Joins>& epilogues() const { return epilogues_; }
+  const Standard& standard_form() const { return standard_; }
+  const Numbered& numbered() const { return numbered_; }
   bool is_differentiable() const { return differentiable_; }
   bool differentiable(size_t input) const;
   int since_opset() const { return since_; }
@@ -193,6 +272,7 @@ class OpSchema {
   const Definition& definition() const { return definition_; }
 
  private:
+  enum class Nature : uint8_t { general, elementwise, constant, sizes, view, permutation, foreign };
   template <class F>
   static Definition wrap_definition(F f) {
     if constexpr (std::is_invocable_v<F, const Call&>) {
@@ -214,7 +294,14 @@ class OpSchema {
   std::vector<AttrSpec> attrs_;
   Nature nature_ = Nature::general;
   bool commutative_ = false;
-  Condition effect_;
+  bool cheap_ = false;
+  EffectOf effect_;
+  Cost cost_;
+  DType computes_in_ = DType::undefined;
+  std::string computes_in_attr_;
+  std::vector<Joins> epilogues_;
+  Standard standard_;
+  Numbered numbered_;
   bool differentiable_ = true;
   std::optional<std::vector<int>> differentiable_inputs_;
   int since_ = 1;
@@ -230,9 +317,10 @@ class OpSet {
   const OpSchema* find(std::string_view qualified) const;  // null when unknown
   const OpSchema& get(std::string_view qualified) const;   // throws when unknown
   std::vector<const OpSchema*> all() const;                // sorted by name
+  // The activation that is this epilogue of a product, applied to x.
+  Value activated(Value x, Epilogue epilogue) const;
 
  private:
-  const OpSchema* find_aten() const;
   std::map<std::string, std::unique_ptr<OpSchema>, std::less<>> ops_;
 };
 

@@ -38,14 +38,19 @@ Value gelu_gradient(const Backward& b) {
 }
 
 void register_saturating(OpSet& ops) {
-  ops.op("Tanh").in("x", kFloating).out("y").since(6).elementwise().gradient([](const Backward& b) {
-    return b.dy() * (1.0 - b.y() * b.y());
-  });
+  ops.op("Tanh")
+      .in("x", kFloating)
+      .out("y")
+      .since(6)
+      .elementwise()
+      .epilogue(Epilogue::tanh)
+      .gradient([](const Backward& b) { return b.dy() * (1.0 - b.y() * b.y()); });
   ops.op("Sigmoid")
       .in("x", kFloating)
       .out("y")
       .since(6)
       .elementwise()
+      .epilogue(Epilogue::sigmoid)
       .gradient([](const Backward& b) { return b.dy() * (b.y() * (1.0 - b.y())); });
   ops.op("Softplus")
       .in("x", kFloating)
@@ -62,12 +67,17 @@ void register_saturating(OpSet& ops) {
   ops.op("Softsign").in("x", kFloating).out("y").since(1).elementwise().defined_as([](Value x) {
     return x / (1.0 + abs(x));
   });
+}
+
+void register_smooth(OpSet& ops) {
   ops.op("Gelu")
       .in("x", kFloating)
       .out("y")
       .since(20)
       .attr("approximate", std::string("none"))
       .elementwise()
+      .epilogue(Epilogue::gelu, {{"approximate", std::string("none")}})
+      .epilogue(Epilogue::gelu_tanh, {{"approximate", std::string("tanh")}})
       .defined_as(gelu)
       .gradient(gelu_gradient);
   ops.op("Swish")
@@ -76,6 +86,7 @@ void register_saturating(OpSet& ops) {
       .since(24)
       .attr("alpha", 1.0)
       .elementwise()
+      .epilogue(Epilogue::silu, {{"alpha", 1.0}})
       .defined_as([](const Call& c) {
         const double alpha = c.attrs().f("alpha");
         return c.x() * sigmoid(alpha == 1.0 ? c.x() : alpha * c.x());
@@ -92,15 +103,21 @@ void register_saturating(OpSet& ops) {
 }
 
 void register_piecewise(OpSet& ops) {
-  ops.op("Relu").in("x", kNumeric).out("y").since(6).elementwise().gradient([](const Backward& b) {
-    return where(b.y() <= 0.0, number(0.0, b.dy()), b.dy());
-  });
+  ops.op("Relu")
+      .in("x", kNumeric)
+      .out("y")
+      .since(6)
+      .elementwise()
+      .cheap()
+      .epilogue(Epilogue::relu)
+      .gradient([](const Backward& b) { return where(b.y() <= 0.0, number(0.0, b.dy()), b.dy()); });
   ops.op("LeakyRelu")
       .in("x", kFloating)
       .out("y")
       .since(6)
       .attr("alpha", 0.01)
       .elementwise()
+      .cheap()
       .defined_as(
           [](const Call& c) { return where(c.x() > 0.0, c.x(), c.attrs().f("alpha") * c.x()); });
   ops.op("PRelu")
@@ -109,6 +126,7 @@ void register_piecewise(OpSet& ops) {
       .out("y")
       .since(9)
       .elementwise()
+      .cheap()
       .defined_as([](Value x, Value slope) { return where(x > 0.0, x, slope * x); });
   ops.op("ThresholdedRelu")
       .in("x", kFloating)
@@ -116,6 +134,7 @@ void register_piecewise(OpSet& ops) {
       .since(10)
       .attr("alpha", 1.0)
       .elementwise()
+      .cheap()
       .defined_as([](const Call& c) {
         return where(c.x() > c.attrs().f("alpha"), c.x(), number(0.0, c.x()));
       });
@@ -173,6 +192,7 @@ void register_hard(OpSet& ops) {
       .attr("low", -1.0)
       .attr("high", 1.0)
       .elementwise()
+      .cheap()
       .defined_as([](const Call& c) {
         const Value low = number(c.attrs().f("low"), c.x()),
                     high = number(c.attrs().f("high"), c.x());
@@ -227,6 +247,7 @@ void register_exponential(OpSet& ops) {
 
 void register_activation(OpSet& ops) {
   register_saturating(ops);
+  register_smooth(ops);
   register_piecewise(ops);
   register_hard(ops);
   register_exponential(ops);

@@ -29,12 +29,19 @@ void infer_attention(InferContext& c) {
   c.out(1, c.dtype(), Dims{q[0], q[h], q[t]});
 }
 
+// Operations of one product over queries and keys; `q`: the index of the queries.
+double products(const Sized& node, size_t q) {
+  const int64_t steps = 3 - node.attrs().i("heads_axis");
+  return node.ranked(q + 1) ? 2 * node.x(q) * node.size(q + 1, steps) : 2 * node.x(q);
+}
+
 OpSchema& attention_attrs(OpSchema& schema) {
   return schema.attr_required("scale")
       .attr("heads_axis", int64_t{1})
       .attr("causal", int64_t{0})
       .attr("dropout", 0.0)
-      .attr("counter", int64_t{0});
+      .attr("counter", int64_t{0})
+      .computes_in(DType::f32);
 }
 
 // Swaps [B, H, T, D] and [B, T, H, D] where the call's heads are not at axis 1.
@@ -158,9 +165,11 @@ void register_attention(OpSet& ops) {
                       .in("v", kFloating)
                       .in_optional("mask", kFloating | kBool, "M")
                       .in_optional("key", bit(DType::u64), "K")
+                      .host()
                       .out("y")
                       .out("log_sum_exp"))
       .shape(infer_attention)
+      .cost([](const Sized& node) { return products(node, 0) * 2; })
       .differentiable_inputs({0, 1, 2, 3})
       .defined_as(attention)
       .gradient(attention_gradient);
@@ -171,6 +180,7 @@ void register_attention(OpSet& ops) {
                       .in("v", kFloating)
                       .in_optional("mask", kFloating | kBool, "M")
                       .in_optional("key", bit(DType::u64), "K")
+                      .host()
                       .in("y", kFloating)
                       .in("log_sum_exp", kFloating)
                       .out("dq")
@@ -178,6 +188,7 @@ void register_attention(OpSet& ops) {
                       .out("dv")
                       .out("dmask"))
       .shape(infer_attention_grad)
+      .cost([](const Sized& node) { return products(node, 1) * 5; })
       .defined_as(attention_grad);
 }
 

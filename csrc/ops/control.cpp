@@ -50,21 +50,23 @@ Outputs gradient_of_operator(const Backward& b) {
 }  // namespace
 
 void register_control(OpSet& ops) {
-  // "schema" names the operator, "types" its outputs' types as text, "effect" whether it does more
-  // than compute them: draw from torch's generator, or raise. Its other arguments are attributes
-  // under their own names: a size that is no number is text, a list of tensors the count of them
-  // among the inputs.
+  // "schema" names the operator, "types" its outputs' types as text, "effect" what it does
+  // besides: draw from torch's generator ("random"), or raise ("check"). Its other arguments are
+  // attributes under their own names: a size that is no number is text, a list of tensors the count
+  // of them among the inputs.
   ops.op("aten::*")
       .in_variadic("x", kAny, "*")
       .out_variadic("y")
       .attr_required("schema")
       .attr_required("types")
-      .attr("effect", int64_t{0})
-      .effect([](const Node& node) { return node.attrs.i("effect", 0) != 0; })
+      .attr("effect", std::string("none"))
+      .foreign()
+      .effect([](const Node& node) { return effect_named(node.attrs.s("effect", "none")); })
       .shape(infer_types)
       .gradient(gradient_of_operator);
   // "of": the inputs of the operator whose gradients come out.
   ops.op("aten::backward")
+      .foreign()
       .in("history")
       .in_variadic("dy", kAny, "*")
       .out_variadic("dx")
@@ -78,7 +80,7 @@ void register_control(OpSet& ops) {
       .in("ok", kBool)
       .out("y")
       .attr_required("error")
-      .effect([](const Node&) { return true; })
+      .effect(Effect::check)
       .shape([](InferContext& c) { same_dims(c, 0, 0); })
       .not_differentiable();
 }

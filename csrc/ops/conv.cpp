@@ -1,4 +1,6 @@
 // Convolutions over [N, C, D1..Dn] and their gradients.
+#include <algorithm>
+
 #include "csrc/ops/ops.h"
 
 namespace ort {
@@ -147,8 +149,15 @@ Outputs conv_gradient(const Backward& b) {
   return grads;
 }
 
+// Each element of `over`, which has the channels of the weight's first axis, meets one filter.
+double conv_cost(const Sized& node, Value over, Value weight) {
+  return 2 * node.elements(over) * node.elements(weight) /
+         std::max(weight.type().dims ? node.size(weight.dim(0)) : 1, 1.0);
+}
+
 OpSchema& conv_attrs(OpSchema& schema) {
-  return schema.attr("auto_pad", std::string("NOTSET"))
+  return schema.computes_in(DType::f32)
+      .attr("auto_pad", std::string("NOTSET"))
       .attr("group", int64_t{1})
       .attr_optional("kernel_shape")
       .attr_optional("strides")
@@ -191,13 +200,16 @@ void register_conv(OpSet& ops) {
                  .in_optional("b", kFloating)
                  .out("y")
                  .since(1))
+      .cost([](const Sized& c) { return conv_cost(c, c.node().output(), c.node().input(1)); })
       .shape(infer_conv)
       .gradient(conv_gradient);
   conv_attrs(ops.op("ort::ConvGradX").in("dy", kFloating).in("w", kFloating).out("dx"))
       .attr_required("dims")
+      .cost([](const Sized& c) { return conv_cost(c, c.node().input(0), c.node().input(1)); })
       .shape(dims_attr(0));
   conv_attrs(ops.op("ort::ConvGradW").in("dy", kFloating).in("x", kFloating).out("dw"))
       .attr_required("dims")
+      .cost([](const Sized& c) { return conv_cost(c, c.node().input(0), c.node().output()); })
       .shape(dims_attr(0));
   conv_attrs(ops.op("ConvTranspose")
                  .in("x", kFloating)
@@ -207,6 +219,7 @@ void register_conv(OpSet& ops) {
                  .since(1))
       .attr_optional("output_padding")
       .attr_optional("output_shape")
+      .cost([](const Sized& c) { return conv_cost(c, c.node().input(0), c.node().input(1)); })
       .shape(infer_conv_transpose)
       .gradient(conv_transpose_gradient);
 }

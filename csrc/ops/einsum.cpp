@@ -107,6 +107,25 @@ void infer_einsum(InferContext& c) {
   c.out(0, c.dtype(), std::move(dims));
 }
 
+// Every combination of the labels' sizes is one product and one sum.
+double einsum_cost(const Sized& node) {
+  std::vector<int64_t> ranks;
+  for (size_t i = 0; i < node.node().in.size(); ++i) {
+    if (!node.ranked(i)) return node.y();
+    ranks.push_back(node.node().input(i).rank());
+  }
+  const Equation e = parse_equation(node.attrs().s("equation"), ranks);
+  std::map<char, double> sizes;
+  for (size_t i = 0; i < e.in.size(); ++i)
+    for (size_t d = 0; d < e.in[i].size(); ++d) {
+      double& size = sizes[e.in[i][d]];
+      size = std::max(size, node.size(i, static_cast<int64_t>(d)));
+    }
+  double count = 2;
+  for (const auto& [label, size] : sizes) count *= size;
+  return count;
+}
+
 struct Term {
   Value value;
   Labels labels;
@@ -195,6 +214,8 @@ void register_einsum(OpSet& ops) {
       .out("y")
       .since(12)
       .attr_required("equation")
+      .cost(einsum_cost)
+      .computes_in(DType::f32)
       .shape(infer_einsum)
       .defined_as(einsum);
 }

@@ -78,6 +78,7 @@ void register_arithmetic(OpSet& ops) {
       .out("y")
       .since(7)
       .elementwise()
+      .cheap()
       .on_sizes([](const Dim& a, const Dim& b) { return a + b; })
       .commutative()
       .gradient([](const Backward& b) { return Outputs{b.dy(), b.dy()}; });
@@ -87,6 +88,7 @@ void register_arithmetic(OpSet& ops) {
       .out("y")
       .since(7)
       .elementwise()
+      .cheap()
       .on_sizes([](const Dim& a, const Dim& b) { return a - b; })
       .gradient([](const Backward& b) { return Outputs{b.dy(), b.needs(1) ? -b.dy() : Value{}}; });
   ops.op("Mul")
@@ -95,6 +97,7 @@ void register_arithmetic(OpSet& ops) {
       .out("y")
       .since(7)
       .elementwise()
+      .cheap()
       .on_sizes([](const Dim& a, const Dim& b) { return a * b; })
       .commutative()
       .gradient([](const Backward& b) {
@@ -112,6 +115,9 @@ void register_arithmetic(OpSet& ops) {
         return Outputs{b.needs(0) ? b.dy() / b.x(1) : Value{},
                        b.needs(1) ? -b.dy() * (b.y() / b.x(1)) : Value{}};
       });
+}
+
+void register_power(OpSet& ops) {
   ops.op("Pow")
       .in("x", kNumeric)
       .in("exponent", kNumeric, "P")
@@ -136,12 +142,14 @@ void register_variadic(OpSet& ops) {
       .out("y")
       .since(8)
       .elementwise()
+      .cheap()
       .gradient([](const Backward& b) { return extremum_gradient(b, "Less"); });
   ops.op("Min")
       .in_variadic("x", kNumeric)
       .out("y")
       .since(8)
       .elementwise()
+      .cheap()
       .gradient([](const Backward& b) { return extremum_gradient(b, "Greater"); });
   const auto sum = [](const Call& c) {
     Value total = c.x(0);
@@ -159,23 +167,34 @@ void register_variadic(OpSet& ops) {
 
 using Slope = std::function<Value(const Backward&)>;
 
-void unary_op(OpSet& ops, std::string_view name, TypeSet types, Slope slope) {
-  ops.op(name).in("x", types).out("y").since(6).elementwise().gradient([slope](const Backward& b) {
-    return b.dy() * slope(b);
-  });
+OpSchema& unary_op(OpSet& ops, std::string_view name, TypeSet types, Slope slope) {
+  return ops.op(name)
+      .in("x", types)
+      .out("y")
+      .since(6)
+      .elementwise()
+      .gradient([slope](const Backward& b) { return b.dy() * slope(b); });
 }
 
 // A step function: its gradient is zero wherever it exists, but it is there, as in torch.
 void step_op(OpSet& ops, std::string_view name, TypeSet types) {
-  ops.op(name).in("x", types).out("y").since(6).elementwise().gradient([](const Backward& b) {
-    return zeros_like(b.x());
-  });
+  ops.op(name)
+      .in("x", types)
+      .out("y")
+      .since(6)
+      .elementwise()
+      .cheap()
+      .gradient([](const Backward& b) { return zeros_like(b.x()); });
 }
 
 void register_functions(OpSet& ops) {
-  ops.op("Neg").in("x", kNumeric).out("y").since(6).elementwise().gradient([](const Backward& b) {
-    return -b.dy();
-  });
+  ops.op("Neg")
+      .in("x", kNumeric)
+      .out("y")
+      .since(6)
+      .elementwise()
+      .cheap()
+      .gradient([](const Backward& b) { return -b.dy(); });
   ops.op("Identity")
       .in("x")
       .out("y")
@@ -185,7 +204,7 @@ void register_functions(OpSet& ops) {
         if (const auto known = c.contents(0)) c.out_contents(0, *known);
       })
       .gradient([](const Backward& b) { return b.dy(); });
-  unary_op(ops, "Abs", kNumeric, [](const Backward& b) { return sign(b.x()); });
+  unary_op(ops, "Abs", kNumeric, [](const Backward& b) { return sign(b.x()); }).cheap();
   unary_op(ops, "Exp", kFloating, [](const Backward& b) { return b.y(); });
   ops.op("Log").in("x", kFloating).out("y").since(6).elementwise().gradient([](const Backward& b) {
     return b.dy() / b.x();
@@ -257,6 +276,7 @@ void register_choice(OpSet& ops) {
       .out("y")
       .since(9)
       .elementwise()
+      .cheap()
       .gradient([](const Backward& b) {
         const Value none = zero(b.dy());
         return Outputs{Value{}, b.needs(1) ? where(b.x(0), b.dy(), none) : Value{},
@@ -270,6 +290,7 @@ void register_choice(OpSet& ops) {
       .since(12)
       .shape(infer_clip)
       .elementwise()
+      .cheap()
       .differentiable_inputs({0})
       .gradient([](const Backward& b) {
         Value inside;
@@ -280,6 +301,9 @@ void register_choice(OpSet& ops) {
         }
         return inside ? where(inside, b.dy(), zero(b.dy())) : b.dy();
       });
+}
+
+void register_cast(OpSet& ops) {
   ops.op("Cast")
       .in("x", kAny, "X")
       .out("y", kAny, "Y")
@@ -295,6 +319,7 @@ void register_choice(OpSet& ops) {
         if (known && is_integer(static_cast<DType>(to))) c.out_contents(0, *known);
       })
       .elementwise()
+      .cheap()
       .gradient([](const Backward& b) {
         return is_floating(b.x().dtype()) ? cast(b.dy(), b.x().dtype()) : Value{};
       });
@@ -312,10 +337,12 @@ void register_choice(OpSet& ops) {
 
 void register_elementwise(OpSet& ops) {
   register_arithmetic(ops);
+  register_power(ops);
   register_variadic(ops);
   register_functions(ops);
   register_precise(ops);
   register_choice(ops);
+  register_cast(ops);
 }
 
 }  // namespace ort

@@ -225,6 +225,7 @@ void register_lookup(OpSet& ops) {
   ops.op("OneHot")
       .in("indices", kNumeric, "I")
       .in("depth", kNumeric, "D")
+      .host()
       .in("values")
       .out("y")
       .since(11)

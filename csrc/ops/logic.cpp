@@ -11,6 +11,7 @@ void comparison(OpSet& ops, std::string_view name, TypeSet types, int since) {
       .out("y", kBool, "B")
       .since(since)
       .elementwise()
+      .cheap()
       .not_differentiable();
 }
 
@@ -21,6 +22,7 @@ void boolean(OpSet& ops, std::string_view name) {
       .out("y")
       .since(7)
       .elementwise()
+      .cheap()
       .commutative()
       .not_differentiable();
 }
@@ -32,6 +34,7 @@ void bitwise(OpSet& ops, std::string_view name) {
       .out("y")
       .since(18)
       .elementwise()
+      .cheap()
       .commutative()
       .not_differentiable();
 }
@@ -47,11 +50,17 @@ void register_logic(OpSet& ops) {
   boolean(ops, "And");
   boolean(ops, "Or");
   boolean(ops, "Xor");
-  ops.op("Not").in("x", kBool).out("y").since(1).elementwise().not_differentiable();
+  ops.op("Not").in("x", kBool).out("y").since(1).elementwise().cheap().not_differentiable();
   bitwise(ops, "BitwiseAnd");
   bitwise(ops, "BitwiseOr");
   bitwise(ops, "BitwiseXor");
-  ops.op("BitwiseNot").in("x", kIntegers).out("y").since(18).elementwise().not_differentiable();
+  ops.op("BitwiseNot")
+      .in("x", kIntegers)
+      .out("y")
+      .since(18)
+      .elementwise()
+      .cheap()
+      .not_differentiable();
   ops.op("BitShift")
       .in("x", kUnsigned)
       .in("bits", kUnsigned)
@@ -59,12 +68,14 @@ void register_logic(OpSet& ops) {
       .since(11)
       .attr_required("direction")
       .elementwise()
+      .cheap()
       .not_differentiable();
   ops.op("IsNaN")
       .in("x", kFloating)
       .out("y", kBool, "B")
       .since(9)
       .elementwise()
+      .cheap()
       .not_differentiable();
   ops.op("IsInf")
       .in("x", kFloating)
@@ -73,6 +84,7 @@ void register_logic(OpSet& ops) {
       .attr("detect_negative", int64_t{1})
       .attr("detect_positive", int64_t{1})
       .elementwise()
+      .cheap()
       .not_differentiable();
 }
 

@@ -56,7 +56,9 @@ Outputs cross_entropy_gradient(const Backward& b) {
 }
 
 OpSchema& cross_entropy_attrs(OpSchema& schema) {
-  return schema.attr("ignore_index", int64_t{-100})
+  return schema.cost([](const Sized& node) { return 8 * node.x(0); })
+      .computes_in(DType::f32)
+      .attr("ignore_index", int64_t{-100})
       .attr("reduction", std::string("mean"))
       .attr("label_smoothing", 0.0);
 }
@@ -90,7 +92,8 @@ Value class_loss(const Call& c, Value x) {
 }
 
 OpSchema& class_loss_attrs(OpSchema& schema) {
-  return schema.attr_optional("ignore_index")
+  return schema.computes_in(DType::f32)
+      .attr_optional("ignore_index")
       .attr("reduction", std::string("mean"))
       .shape(infer_class_loss)
       .differentiable_inputs({0});
@@ -156,6 +159,14 @@ void register_loss(OpSet& ops) {
                           .in_optional("weight", kFloating)
                           .out("loss")
                           .out("parts"))
+      .standard_as([](const Call& c) {
+        if (c.attrs().f("label_smoothing") != 0.0) return Value{};
+        const std::vector<Value> in{c.x(0), c.x(1), c.x(2)};
+        return c.graph().emit("SoftmaxCrossEntropyLoss", in,
+                              {{"ignore_index", c.attrs().i("ignore_index")},
+                               {"reduction", c.attrs().s("reduction")}},
+                              1)[0];
+      })
       .shape(infer_cross_entropy)
       .differentiable_inputs({0})
       .gradient(cross_entropy_gradient);

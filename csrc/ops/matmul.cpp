@@ -75,7 +75,7 @@ Outputs matmul_gradient(const Backward& b) {
 }
 
 Outputs linear_gradient(const Backward& b) {
-  check(b.attrs().s("activation") == "none",
+  check(epilogue_of(b.attrs()) == Epilogue::none,
         "ort::Linear with an activation has no gradient: it is "
         "made after differentiation");
   Outputs grads(3);
@@ -100,15 +100,14 @@ void infer_linear(InferContext& c) {
   c.out(0, c.dtype(), std::move(dims));
 }
 
-Value activated(Value x, const std::string& activation) {
-  if (activation == "none") return x;
-  if (activation == "relu") return relu(x);
-  if (activation == "tanh") return tanh(x);
-  if (activation == "sigmoid") return sigmoid(x);
-  if (activation == "silu") return unary("Swish", x);
-  check(activation == "gelu" || activation == "gelu_tanh", "unknown activation '{}'", activation);
-  const std::string form = activation == "gelu" ? "none" : "tanh";
-  return x.graph->emit1("Gelu", {x}, {{"approximate", form}});
+Value activated(const Call& c, Value y) {
+  return c.graph().ops().activated(y, epilogue_of(c.attrs()));
+}
+
+// Each element is a sum over the inner axis of a, which is the last one but where a is transposed.
+double product_cost(const Sized& node, bool trans_a) {
+  const int64_t axis = trans_a && node.ranked(0) && node.node().input(0).rank() > 1 ? -2 : -1;
+  return 2 * node.y() * (node.ranked(0) ? node.size(0, axis) : 1);
 }
 
 Value fused_product(const Call& c) {
@@ -118,7 +117,7 @@ Value fused_product(const Call& c) {
   Value y = matmul(a, b);
   if (c.attrs().f("alpha") != 1.0) y = y * c.attrs().f("alpha");
   if (c.has(2)) y = y + c.x(2);
-  return activated(y, c.attrs().s("activation"));
+  return activated(c, y);
 }
 
 Value gemm(const Call& c) {
@@ -140,6 +139,8 @@ void register_matmul(OpSet& ops) {
       .in("b", kNumeric)
       .out("y")
       .since(9)
+      .cost([](const Sized& node) { return product_cost(node, false); })
+      .computes_in(DType::f32)
       .shape([](InferContext& c) { infer_product(c, false, false); })
       .gradient(matmul_gradient);
   ops.op("Gemm")
@@ -152,6 +153,8 @@ void register_matmul(OpSet& ops) {
       .attr("beta", 1.0)
       .attr("transA", int64_t{0})
       .attr("transB", int64_t{0})
+      .cost([](const Sized& node) { return product_cost(node, node.attrs().i("transA") != 0); })
+      .computes_in(DType::f32)
       .shape(infer_gemm)
       .defined_as(gemm);
   ops.op("ort::MatMul")
@@ -163,6 +166,8 @@ void register_matmul(OpSet& ops) {
       .attr("trans_b", int64_t{0})
       .attr("alpha", 1.0)
       .attr("activation", std::string("none"))
+      .cost([](const Sized& node) { return product_cost(node, node.attrs().i("trans_a") != 0); })
+      .computes_in(DType::f32)
       .shape([](InferContext& c) {
         infer_product(c, c.attrs().i("trans_a") != 0, c.attrs().i("trans_b") != 0);
       })
@@ -173,11 +178,13 @@ void register_matmul(OpSet& ops) {
       .in_optional("b", kFloating)
       .out("y")
       .attr("activation", std::string("none"))
+      .cost([](const Sized& node) { return product_cost(node, false); })
+      .computes_in(DType::f32)
       .shape(infer_linear)
       .defined_as([](const Call& c) {
         Value y = matmul(c.x(0), swap_last(c.x(1)));
         if (c.has(2)) y = y + c.x(2);
-        return activated(y, c.attrs().s("activation"));
+        return activated(c, y);
       })
       .gradient(linear_gradient);
 }

@@ -46,8 +46,9 @@ void infer_norm(InferContext& c) {
   for (size_t i = static_cast<size_t>(axis); i < reduced.size(); ++i) reduced[i] = 1;
   const Dims normal(c.dims(0).begin() + axis, c.dims(0).end());
   for (size_t i = 1; i < c.count(); ++i) expect_stretches(c, i, normal);
-  c.out(1, c.dtype(0), reduced);
-  c.out(2, c.dtype(0), reduced);
+  const DType dtype = c.node().schema->compute_dtype(c.node());
+  c.out(1, dtype, reduced);
+  c.out(2, dtype, reduced);
 }
 
 Outputs layer_norm(const Call& c) {
@@ -58,18 +59,36 @@ Outputs layer_norm(const Call& c) {
   return {y, m.mean, m.inv_std};
 }
 
+// Values of a gradient in the dtype that its op computes in.
+class Wide {
+ public:
+  explicit Wide(const Backward& b) : b_(b), dtype_(b.node().schema->compute_dtype(b.node())) {}
+  Value operator()(Value x) const { return cast(x, dtype_); }
+  // Each gradient has its input's dtype again.
+  Outputs back(Outputs grads) const {
+    for (size_t i = 0; i < grads.size(); ++i)
+      if (grads[i]) grads[i] = cast(grads[i], b_.x(i).dtype());
+    return grads;
+  }
+
+ private:
+  const Backward& b_;
+  DType dtype_;
+};
+
 // dx = (g - mean(g) - n mean(g n)) / std with n the normalised x and g = dy scale.
 Outputs layer_norm_gradient(const Backward& b) {
   check(!b.dy(1) && !b.dy(2), "[LayerNormalization] no gradient flows through mean and inv_std");
-  const Value x = b.x(0), dy = b.dy(), inv_std = b.y(2);
+  const Wide wide(b);
+  const Value x = wide(b.x(0)), dy = wide(b.dy()), inv_std = b.y(2);
   const auto axes = axes_from(b.attrs().i("axis"), x.rank());
   const Value normal = (x - b.y(1)) * inv_std;
-  const Value g = dy * b.x(1);
+  const Value g = dy * wide(b.x(1));
   Outputs grads(3);
   grads[0] = inv_std * (g - reduce_mean(g, axes) - normal * reduce_mean(g * normal, axes));
   if (b.needs(1)) grads[1] = sum_to(dy * normal, b.x(1).dims());
   if (b.needs(2)) grads[2] = sum_to(dy, b.x(2).dims());
-  return grads;
+  return wide.back(std::move(grads));
 }
 
 Outputs rms_norm(const Call& c) {
@@ -81,15 +100,16 @@ Outputs rms_norm(const Call& c) {
 
 // dx = inv (g - n mean(g n)) with n = x inv (Zhang & Sennrich 2019).
 Outputs rms_norm_gradient(const Backward& b) {
-  const Value x = b.x(0), dy = b.dy();
+  const Wide wide(b);
+  const Value x = wide(b.x(0)), dy = wide(b.dy());
   const auto axes = axes_from(b.attrs().i("axis"), x.rank());
   const Value inv = 1.0 / sqrt(reduce_mean(x * x, axes) + b.attrs().f("epsilon"));
   const Value normal = x * inv;
-  const Value g = dy * b.x(1);
+  const Value g = dy * wide(b.x(1));
   Outputs grads(2);
   grads[0] = inv * (g - normal * reduce_mean(g * normal, axes));
   if (b.needs(1)) grads[1] = sum_to(dy * normal, b.x(1).dims());
-  return grads;
+  return wide.back(std::move(grads));
 }
 
 Value group_norm(const Call& c) {
@@ -164,6 +184,7 @@ void register_batch_norm(OpSet& ops) {
       .attr("epsilon", 1e-5)
       .attr("momentum", 0.9)
       .attr("training_mode", int64_t{0})
+      .computes_in(DType::f32)
       .shape(infer_batch_norm)
       .defined_as(batch_normalization);
   // torch's batch_norm: momentum weighs the new value, the running variance is the unbiased one.
@@ -181,9 +202,19 @@ void register_batch_norm(OpSet& ops) {
       .attr("epsilon", 1e-5)
       .attr("momentum", 0.1)
       .attr("training", int64_t{1})
+      .computes_in(DType::f32)
       .shape(infer_batch_norm)
+      .standard_as([](const Call& c) {
+        if (c.attrs().i("training") != 0) return Value{};
+        const std::vector<Value> in{c.x(0), c.x(1), c.x(2), c.x(3), c.x(4)};
+        return c.graph().emit("BatchNormalization", in, {{"epsilon", c.attrs().f("epsilon")}},
+                              1)[0];
+      })
       .differentiable_inputs({0, 1, 2})
       .gradient(batch_norm_gradient);
+}
+
+void register_batch_norm_grad(OpSet& ops) {
   ops.op("ort::BatchNormGrad")
       .in("dy", kFloating)
       .in("x", kFloating)
@@ -194,6 +225,7 @@ void register_batch_norm(OpSet& ops) {
       .out("dscale")
       .out("dbias")
       .attr("training", int64_t{1})
+      .computes_in(DType::f32)
       .shape([](InferContext& c) {
         same_dims(c, 0, 1);
         same_dims(c, 1, 2);
@@ -318,6 +350,7 @@ void register_norm(OpSet& ops) {
       .attr("axis", int64_t{-1})
       .attr("epsilon", 1e-5)
       .attr("stash_type", int64_t{1})
+      .computes_in("stash_type")
       .shape(infer_norm)
       .defined_as(layer_norm)
       .gradient(layer_norm_gradient);
@@ -329,6 +362,7 @@ void register_norm(OpSet& ops) {
       .attr("axis", int64_t{-1})
       .attr("epsilon", 1e-5)
       .attr("stash_type", int64_t{1})
+      .computes_in("stash_type")
       .shape(infer_norm)
       .defined_as(rms_norm)
       .gradient(rms_norm_gradient);
@@ -341,6 +375,7 @@ void register_norm(OpSet& ops) {
       .attr("epsilon", 1e-5)
       .attr_required("num_groups")
       .attr("stash_type", int64_t{1})
+      .computes_in("stash_type")
       .shape(infer_group_norm)
       .defined_as(group_norm);
   ops.op("InstanceNormalization")
@@ -353,6 +388,7 @@ void register_norm(OpSet& ops) {
       .shape(infer_instance_norm)
       .defined_as(instance_norm);
   register_batch_norm(ops);
+  register_batch_norm_grad(ops);
 }
 
 }  // namespace ort

@@ -71,6 +71,13 @@ void infer_pool_grad(InferContext& c) {
   if (c.has(1)) expect_dims(c, 1, dy);
 }
 
+// Each window is read whole; `windows`: the value that has an element for each.
+double pool_cost(const Sized& node, Value windows) {
+  double size = 1;
+  for (const int64_t axis : node.attrs().ints("kernel_shape")) size *= static_cast<double>(axis);
+  return node.elements(windows) * size;
+}
+
 OpSchema& pool_attrs(OpSchema& schema) {
   return schema.attr("auto_pad", std::string("NOTSET"))
       .attr("ceil_mode", int64_t{0})
@@ -104,6 +111,7 @@ void global_pool(OpSet& ops, std::string_view name, std::string_view reduction) 
 void register_pool(OpSet& ops) {
   pool_attrs(ops.op("MaxPool").in("x", kNumeric).out("y").out("indices", kInt64, "I").since(8))
       .attr("storage_order", int64_t{0})
+      .cost([](const Sized& c) { return pool_cost(c, c.node().output()); })
       .shape(infer_pool)
       .gradient([](const Backward& b) {
         return b.graph().emit1("ort::MaxPoolGrad", {b.dy(), b.y(1)}, {{"dims", b.x().dims()}});
@@ -116,6 +124,8 @@ void register_pool(OpSet& ops) {
       .attr_required("dims")
       .shape(infer_pool_grad);
   pool_attrs(ops.op("AveragePool").in("x", kFloating).out("y").since(7))
+      .cost([](const Sized& c) { return pool_cost(c, c.node().output()); })
+      .computes_in(DType::f32)
       .attr("count_include_pad", int64_t{0})
       .shape(infer_pool)
       .gradient([](const Backward& b) {
@@ -124,6 +134,8 @@ void register_pool(OpSet& ops) {
         return b.graph().emit1("ort::AveragePoolGrad", {b.dy()}, attrs);
       });
   pool_attrs(ops.op("ort::AveragePoolGrad").in("dy", kFloating).out("dx"))
+      .cost([](const Sized& c) { return pool_cost(c, c.node().input(0)); })
+      .computes_in(DType::f32)
       .attr("count_include_pad", int64_t{0})
       .attr_required("dims")
       .shape(infer_pool_grad);

@@ -10,6 +10,7 @@ void register_random(OpSet& ops) {
   ops.op("ort::Dropout")
       .in("x", kFloating)
       .in("key", bit(DType::u64), "K")
+      .host()
       .out("y")
       .attr_required("ratio")
       .attr_required("counter")
@@ -19,6 +20,7 @@ void register_random(OpSet& ops) {
         same_dims(c, 0, 0);
       })
       .elementwise()
+      .cost(20)
       .differentiable_inputs({0})
       .gradient([](const Backward& b) {
         return b.graph().emit1("ort::Dropout", {b.dy(), b.x(1)}, b.attrs());
@@ -26,7 +28,9 @@ void register_random(OpSet& ops) {
   ops.op("Dropout")
       .in("x", kFloating)
       .in_optional("ratio", kFloating, "R")
+      .host()
       .in_optional("training_mode", kBool, "B")
+      .host()
       .out("y")
       .out("mask", kBool, "B")
       .since(12)

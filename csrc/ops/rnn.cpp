@@ -36,6 +36,12 @@ void infer_lstm(InferContext& c) {
   c.out(3, c.dtype(), Dims{x[0], directions, x[1], hidden * 5});
 }
 
+// Each step of each sequence meets both weights, [D, 4H, I] and [D, 4H, H].
+double lstm_cost(const Sized& node, size_t x, size_t w) {
+  const double steps = node.ranked(x) ? node.size(x, 0) * node.size(x, 1) : 1;
+  return 2 * steps * (node.x(w) + node.x(w + 1));
+}
+
 // What the gradient reads of the forward and of its outputs' gradients.
 void expect_lstm_states(InferContext& c) {
   if (!c.ranked(3) || !c.ranked(5) || c.rank(3) != 3 || c.rank(5) != 3) return;
@@ -91,6 +97,8 @@ void register_rnn(OpSet& ops) {
       .attr_optional("hidden_size")
       .attr("input_forget", int64_t{0})
       .attr("layout", int64_t{0})
+      .cost([](const Sized& node) { return lstm_cost(node, 0, 1); })
+      .computes_in(DType::f32)
       .shape(infer_lstm)
       .differentiable_inputs({0, 1, 2, 3, 5, 6})
       .gradient(lstm_gradient);
@@ -112,6 +120,8 @@ void register_rnn(OpSet& ops) {
       .out("dh0")
       .out("dc0")
       .attr("direction", std::string("forward"))
+      .cost([](const Sized& node) { return 2 * lstm_cost(node, 3, 4); })
+      .computes_in(DType::f32)
       .shape([](InferContext& c) {
         same_dims(c, 0, 3);
         same_dims(c, 1, 4);

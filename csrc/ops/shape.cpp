@@ -32,11 +32,17 @@ void infer_sizes(InferContext& c) {
 }
 
 void register_constants(OpSet& ops) {
-  ops.op("Constant").out("y").attr_required("value").shape(infer_constant).not_differentiable();
+  ops.op("Constant")
+      .out("y")
+      .attr_required("value")
+      .constant()
+      .shape(infer_constant)
+      .not_differentiable();
   ops.op("ort::Sizes")
       .out("y", kInt64)
       .attr_required("dims")
       .attr("scalar", int64_t{0})
+      .sizes()
       .shape(infer_sizes)
       .not_differentiable();
   ops.op("Shape")
@@ -100,6 +106,7 @@ void infer_range(InferContext& c) {
 void register_filled(OpSet& ops) {
   ops.op("ConstantOfShape")
       .in("shape", kInt64, "I")
+      .host()
       .out("y", kAny, "Y")
       .since(9)
       .attr_optional("value")
@@ -121,8 +128,11 @@ void register_filled(OpSet& ops) {
       .not_differentiable();
   ops.op("Range")
       .in("start", kNumeric)
+      .host()
       .in("limit", kNumeric)
+      .host()
       .in("delta", kNumeric)
+      .host()
       .out("y")
       .since(11)
       .shape(infer_range)
@@ -233,6 +243,13 @@ void infer_unsqueeze(InferContext& c) {
   if (const auto known = c.contents(0)) c.out_contents(0, *known);
 }
 
+// A size of symbols that comes to 0 is a size; only a 0 that was written says "copy".
+bool copies_an_axis(const Node& node) {
+  const auto& asked = node.graph->contents(node.in[1]);
+  return !asked ||
+         std::any_of(asked->begin(), asked->end(), [](const Dim& dim) { return dim.is(0); });
+}
+
 Value back_to_input(const Backward& b) {
   return reshape(b.dy(), b.x().dims());
 }
@@ -241,16 +258,21 @@ void register_views(OpSet& ops) {
   ops.op("Reshape")
       .in("x")
       .in("shape", kInt64, "I")
+      .host()
       .out("y")
       .since(5)
       .attr("allowzero", int64_t{0})
       .view()
+      .on_numbers([](const Node& node, Attrs& attrs) {
+        if (!copies_an_axis(node)) attrs.set("allowzero", int64_t{1});
+      })
       .shape(infer_reshape)
       .differentiable_inputs({0})
       .gradient(back_to_input);
   ops.op("Squeeze")
       .in("x")
       .in_optional("axes", kInt64, "I")
+      .host()
       .out("y")
       .since(13)
       .view()
@@ -260,12 +282,16 @@ void register_views(OpSet& ops) {
   ops.op("Unsqueeze")
       .in("x")
       .in("axes", kInt64, "I")
+      .host()
       .out("y")
       .since(13)
       .view()
       .shape(infer_unsqueeze)
       .differentiable_inputs({0})
       .gradient(back_to_input);
+}
+
+void register_whole_views(OpSet& ops) {
   ops.op("Flatten")
       .in("x")
       .out("y")
@@ -284,7 +310,13 @@ void register_views(OpSet& ops) {
                    product(Dims(dims.begin() + axis, dims.end()))});
       })
       .gradient(back_to_input);
-  ops.op("ort::StopGradient").in("x").out("y").view().shape(like(0)).not_differentiable();
+  ops.op("ort::StopGradient")
+      .in("x")
+      .out("y")
+      .view()
+      .shape(like(0))
+      .standard_as([](const Call& c) { return c.x(); })
+      .not_differentiable();
 }
 
 std::vector<int64_t> permutation(InferContext& c) {
@@ -415,6 +447,7 @@ void register_movement(OpSet& ops) {
       .out("y")
       .since(1)
       .attr_optional("perm")
+      .permutation()
       .shape([](InferContext& c) {
         if (!c.ranked(0)) return c.out(0, c.dtype(), std::nullopt);
         Dims dims;
@@ -426,6 +459,7 @@ void register_movement(OpSet& ops) {
   ops.op("Expand")
       .in("x")
       .in("shape", kInt64, "I")
+      .host()
       .out("y")
       .since(8)
       .shape(infer_expand)
@@ -444,6 +478,7 @@ void register_joining(OpSet& ops) {
   ops.op("Split")
       .in("x")
       .in_optional("split", kInt64, "I")
+      .host()
       .out_variadic("y")
       .since(13)
       .attr("axis", int64_t{0})
@@ -454,6 +489,7 @@ void register_joining(OpSet& ops) {
   ops.op("Tile")
       .in("x")
       .in("repeats", kInt64, "I")
+      .host()
       .out("y")
       .since(6)
       .shape([](InferContext& c) {
@@ -487,6 +523,7 @@ void register_shape(OpSet& ops) {
   register_constants(ops);
   register_filled(ops);
   register_views(ops);
+  register_whole_views(ops);
   register_movement(ops);
   register_joining(ops);
 }

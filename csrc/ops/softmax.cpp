@@ -17,6 +17,7 @@ OpSchema& softmax_like(OpSet& ops, std::string_view name) {
       .out("y")
       .since(13)
       .attr("axis", int64_t{-1})
+      .computes_in(DType::f32)
       .shape(infer_axis);
 }
 

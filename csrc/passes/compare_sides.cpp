@@ -46,8 +46,7 @@ class Sides {
 
   void evaluate(Evaluator& evaluator) {
     expand_all(graph_, [&](const Node& node) {
-      return !node.is("Constant") && !node.is("ort::Sizes") && node.schema->definition() &&
-             !evaluator.can_evaluate(node);
+      return !node.schema->is_free() && node.schema->definition() && !evaluator.can_evaluate(node);
     });
     try {
       fold_constants(graph_, evaluator, kMostBytes);
@@ -66,7 +65,7 @@ class Sides {
     if (!added) return found->second;
     const Node* node = value.producer();
     const bool copied =
-        node && (node->is("Constant") || node->is("ort::Sizes") ||
+        node && (node->schema->is_constant() || node->schema->is_sizes() ||
                  std::find(inside_.begin(), inside_.end(), node) != inside_.end() || is_new(*node));
     if (!copied) return copies_[value.id] = leaf(value);
     std::vector<Value> in;
@@ -76,19 +75,12 @@ class Sides {
     for (const auto& [name, attr] : node->attrs) key_ += name + "=" + attr_text(attr) + ";";
     graph_.context.where = node->where;
     Attrs attrs = concrete(node->attrs);
-    if (node->is("Reshape") && !copies_an_axis(*node)) attrs.set("allowzero", int64_t{1});
+    if (node->schema->numbered()) node->schema->numbered()(*node, attrs);
     const auto out =
         graph_.emit(node->qualified(), in, std::move(attrs), static_cast<int>(node->out.size()));
     for (size_t i = 0; i < out.size(); ++i)
       if (node->out[i] != kNone) copies_[node->out[i]] = out[i];
     return copies_.at(value.id);
-  }
-
-  // A size of these symbols that comes to 0 is a size; only a 0 that was written says "copy".
-  static bool copies_an_axis(const Node& node) {
-    const auto& asked = node.graph->contents(node.in[1]);
-    return !asked ||
-           std::any_of(asked->begin(), asked->end(), [](const Dim& dim) { return dim.is(0); });
   }
 
   bool is_new(const Node& node) const {

@@ -25,7 +25,7 @@ bool makes_opaque(const Node& node) {
 }
 
 bool mergeable(const Node& node) {
-  return !node.schema->has_effect(node) && node.subgraphs.empty() && !makes_opaque(node);
+  return !node.schema->has_effect(node) && !node.owns_bodies() && !makes_opaque(node);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace {
 // A value's bytes when the graph alone determines them.
 std::optional<Tensor> known(Value value) {
   if (const Tensor* tensor = constant_of(value)) return *tensor;
-  if (!value.producer() || !value.producer()->is("ort::Sizes")) return std::nullopt;
+  if (!value.producer() || !value.producer()->schema->is_sizes()) return std::nullopt;
   std::vector<int64_t> numbers;
   for (const Dim& dim : *value.graph->contents(value.id)) {
     if (!dim.value()) return std::nullopt;
@@ -54,9 +54,7 @@ bool small_enough(const Node& node, size_t limit) {
 size_t fold_constants(Graph& graph, Evaluator& evaluator, size_t limit) {
   size_t folded = 0, bytes = 0;
   for (Node* node : graph.order()) {
-    if (node->is("Constant") || node->is("ort::Sizes") || node->schema->has_effect(*node) ||
-        node->in.empty())
-      continue;
+    if (node->in.empty() || node->schema->has_effect(*node)) continue;
     if (!small_enough(*node, limit)) continue;
     std::vector<Tensor> in;
     for (size_t i = 0; i < node->in.size(); ++i) {

@@ -5,18 +5,8 @@
 
 namespace ort {
 
-const Rules& fuse_rules() {
-  static const Rules* list = [] {
-    auto* rules = new Rules{
-        rules::gemm_as_matmul(),
-        rules::matmul_bias(),
-        rules::matmul_transposed_right(),
-        rules::matmul_transposed_left(),
-    };
-    for (Rule& rule : rules::linear_activations()) rules->push_back(std::move(rule));
-    return rules;
-  }();
-  return *list;
+Rules fuse_rules(const OpSet& ops) {
+  return rules::product_rules(ops);
 }
 
 }  // namespace ort

@@ -5,6 +5,6 @@
 
 namespace ort {
 
-const Rules& fuse_rules();
+Rules fuse_rules(const OpSet& ops);
 
 }  // namespace ort

@@ -80,7 +80,7 @@ class Matcher {
     std::set<const Node*> inside;
     for (const auto& [pattern, node] : match.nodes_) inside.insert(node);
     for (const Node* node : inside) {
-      if (node == match.root_ || node->is("Constant")) continue;
+      if (node == match.root_ || node->schema->is_constant()) continue;
       for (const ValueId id : node->out) {
         if (id == kNone) continue;
         const Value value{node->graph, id};

@@ -60,7 +60,7 @@ void optimise(Graph& graph, PassOptions& options) {
   Runner run(graph, options);
   run.pass("cse", [&] { return merge_equal(graph); });
   run.rules("simplify", simplify_rules());
-  run.rules("fuse", fuse_rules());
+  run.rules("fuse", fuse_rules(graph.ops()));
   run.pass("cse", [&] { return merge_equal(graph); });
   run.pass("dce", [&] { return remove_dead(graph); });
 }

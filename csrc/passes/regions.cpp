@@ -1,117 +1,202 @@
-// Region growing by merging groups. The groups are kept in an order in which each comes after those
-// that it depends on, so that only what lies between two groups can forbid to merge them.
+// Region growing by merging groups. The groups are kept in a topological order (Pearce & Kelly
+// 2006): what one merge looks at are groups that lie between the two and depend on the first, or
+// that the second depends on.
 #include "csrc/passes/regions.h"
 
 #include <algorithm>
+#include <queue>
 #include <set>
 #include <unordered_map>
+#include <utility>
 
 namespace ort {
 namespace {
 
-constexpr int kNoGroup = -1;
-constexpr size_t kMostBetween = 20000;  // groups between two that are still compared
-constexpr size_t kMostReaders = 200;    // readers after it that a reader is tried with
+constexpr size_t kMostSwept = 2000;   // groups between two that are looked at before they stay two
+constexpr size_t kMostReaders = 200;  // readers after it that a reader is tried with
 
 struct Group {
   std::vector<size_t> members;  // sorted
   size_t place = 0;             // in the order
-  bool after = false;           // of a sweep: it depends on the group that the sweep began with
+  size_t met = 0;               // the last sweep that met it
+  size_t through = 0;           // the last one that met it behind another group
+  int refused = -1;             // the group that it was last not joined with,
+  size_t refused_size = 0;      // and of how many nodes the two were
+};
+
+// The groups that depend on one, in their order, as far as has been asked. A merge ends it.
+struct Sweep {
+  using Place = std::pair<size_t, int>;  // of a group
+  size_t id = 0;
+  int first = -1;
+  std::priority_queue<Place, std::vector<Place>, std::greater<>> ahead;
+  std::vector<int> found;
 };
 
 class Grower {
  public:
-  Grower(Graph& graph, const std::function<bool(const Node&)>& eligible, const Joinable& joinable);
+  Grower(Graph& graph, const std::function<bool(const Node&)>& eligible, const Joinable& joinable,
+         Growth growth);
   std::vector<std::vector<Node*>> grow();
 
  private:
-  const Group& group(size_t node) const { return groups_[static_cast<size_t>(group_of_[node])]; }
-  bool depends_on_marked(int group) const;
+  using Groups = std::vector<int>;
+  Group& at(int group) { return groups_[static_cast<size_t>(group)]; }
+  int group_of(const Node* node) const { return group_of_[number_.at(node)]; }
+  void count(size_t steps = 1) const {
+    if (growth_.steps) *growth_.steps += steps;
+  }
+  template <class F>
+  void each_user(int group, F&& f);
+  template <class F>
+  void each_producer(int group, F&& f);
+  bool are_apart(int first, int last);
+  bool producers_between(int first, int last, Groups& found);
   bool make_adjacent(int first, int last);
+  bool are_joinable(int first, int last);
   bool merge(size_t a, size_t b);
   void merge_with_producers(size_t node);
   void merge_readers_of(ValueId value);
 
   Graph& graph_;
   const Joinable& joinable_;
+  Growth growth_;
   std::vector<Node*> order_;
   std::unordered_map<const Node*, size_t> number_;
   std::vector<bool> eligible_;
   std::vector<Group> groups_;
   std::vector<int> group_of_;  // by node
-  std::vector<int> at_;        // by place: the group there, or none
+  Sweep sweep_;
+  size_t sweeps_ = 0;
 };
 
 Grower::Grower(Graph& graph, const std::function<bool(const Node&)>& eligible,
-               const Joinable& joinable)
-    : graph_(graph), joinable_(joinable), order_(graph.order()) {
+               const Joinable& joinable, Growth growth)
+    : graph_(graph), joinable_(joinable), growth_(growth), order_(graph.order()) {
+  groups_.resize(order_.size());
   for (size_t i = 0; i < order_.size(); ++i) {
     number_[order_[i]] = i;
     eligible_.push_back(eligible(*order_[i]));
-    groups_.push_back({{i}, i, false});
+    groups_[i].members = {i};
+    groups_[i].place = i;
     group_of_.push_back(static_cast<int>(i));
-    at_.push_back(static_cast<int>(i));
   }
 }
 
-bool Grower::depends_on_marked(int group) const {
-  for (const size_t member : groups_[static_cast<size_t>(group)].members)
+template <class F>
+void Grower::each_user(int group, F&& f) {
+  for (const size_t member : at(group).members)
+    for (const ValueId id : order_[member]->out) {
+      if (id == kNone) continue;
+      const auto& uses = graph_.value(id).uses();
+      count(uses.size());
+      for (const Use& use : uses)
+        if (const int user = group_of(use.node); user != group) f(user);
+    }
+}
+
+template <class F>
+void Grower::each_producer(int group, F&& f) {
+  for (const size_t member : at(group).members) {
+    count(order_[member]->in.size());
     for (const ValueId id : order_[member]->in) {
       const Node* producer = id == kNone ? nullptr : graph_.value(id).producer();
-      if (!producer) continue;
-      const int before = group_of_[number_.at(producer)];
-      if (before != group && groups_[static_cast<size_t>(before)].after) return true;
+      if (producer && group_of(producer) != group) f(group_of(producer));
     }
-  return false;
+  }
 }
 
-// Moves what lies between and depends on `first` behind `last`, unless `last` depends on it.
-bool Grower::make_adjacent(int first, int last) {
-  const size_t begin = groups_[static_cast<size_t>(first)].place,
-               end = groups_[static_cast<size_t>(last)].place;
-  if (end - begin > kMostBetween) return false;
-  groups_[static_cast<size_t>(first)].after = true;
-  std::vector<int> free, bound;
-  for (size_t place = begin + 1; place < end; ++place) {
-    const int between = at_[place];
-    if (between == kNoGroup) continue;
-    Group& other = groups_[static_cast<size_t>(between)];
-    other.after = depends_on_marked(between);
-    (other.after ? bound : free).push_back(between);
+// Whether `last` depends on `first` through other groups, or there are too many to tell.
+bool Grower::are_apart(int first, int last) {
+  if (sweep_.first != first) {
+    sweep_ = {++sweeps_, first, {}, {}};
+    each_user(first, [&](int user) {
+      if (std::exchange(at(user).met, sweep_.id) != sweep_.id)
+        sweep_.ahead.emplace(at(user).place, user);
+    });
   }
-  groups_[static_cast<size_t>(first)].after = false;  // a direct dependence is what joins them
-  const bool apart = depends_on_marked(last);
-  for (const int other : bound) groups_[static_cast<size_t>(other)].after = false;
-  if (apart) return false;
-  size_t place = end + 1;
-  const auto put = [&](int group) {
-    at_[--place] = group;
-    groups_[static_cast<size_t>(group)].place = place;
+  while (!sweep_.ahead.empty() && sweep_.ahead.top().first < at(last).place) {
+    if (sweep_.found.size() == kMostSwept) return true;
+    const int group = sweep_.ahead.top().second;
+    sweep_.ahead.pop();
+    sweep_.found.push_back(group);
+    each_user(group, [&](int user) {
+      at(user).through = sweep_.id;
+      if (std::exchange(at(user).met, sweep_.id) != sweep_.id)
+        sweep_.ahead.emplace(at(user).place, user);
+    });
+  }
+  return at(last).through == sweep_.id;
+}
+
+// The groups after `first` that `last` depends on; false when there are too many.
+bool Grower::producers_between(int first, int last, Groups& found) {
+  const size_t sweep = ++sweeps_, begin = at(first).place;
+  sweep_.first = -1;  // its marks are used anew
+  const auto meet = [&](int group) {
+    if (at(group).place <= begin || std::exchange(at(group).met, sweep) == sweep) return;
+    found.push_back(group);
   };
-  for (size_t i = bound.size(); i-- > 0;) put(bound[i]);
-  put(last);
-  for (size_t i = free.size(); i-- > 0;) put(free[i]);
-  while (place > begin) at_[--place] = kNoGroup;
+  each_producer(last, meet);
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (found.size() > kMostSwept) return false;
+    each_producer(found[i], meet);
+  }
   return true;
 }
 
-bool Grower::merge(size_t left, size_t right) {
-  int first = group_of_[left], last = group_of_[right];
-  if (first == last || !eligible_[left] || !eligible_[right]) return false;
-  if (order_[left]->segment != order_[right]->segment) return false;
-  const auto& a = groups_[static_cast<size_t>(first)].members;
-  const auto& b = groups_[static_cast<size_t>(last)].members;
+// Gives `last`, which is not apart, a place at which `first` may be too.
+bool Grower::make_adjacent(int first, int last) {
+  const auto by_place = [&](int a, int b) { return at(a).place < at(b).place; };
+  const auto end = std::lower_bound(sweep_.found.begin(), sweep_.found.end(), last, by_place);
+  if (end == sweep_.found.begin()) return true;
+  Groups order, users(sweep_.found.begin(), end);
+  if (!producers_between(first, last, order)) return false;
+  if (order.empty()) {
+    at(last).place = at(first).place;
+    return true;
+  }
+  std::sort(order.begin(), order.end(), by_place);
+  order.push_back(last);
+  order.insert(order.end(), users.begin(), users.end());
+  std::vector<size_t> places;
+  for (const int group : order) places.push_back(at(group).place);
+  std::sort(places.begin(), places.end());
+  for (size_t i = 0; i < order.size(); ++i) at(order[i]).place = places[i];
+  return true;
+}
+
+bool Grower::are_joinable(int first, int last) {
+  const auto &a = at(first).members, &b = at(last).members;
   std::vector<size_t> members;
   std::merge(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(members));
   std::vector<Node*> nodes;
   for (const size_t m : members) nodes.push_back(order_[m]);
-  if (!joinable_(nodes)) return false;
-  if (groups_[static_cast<size_t>(first)].place > groups_[static_cast<size_t>(last)].place)
-    std::swap(first, last);
-  if (!make_adjacent(first, last)) return false;
-  for (const size_t m : members) group_of_[m] = last;
-  groups_[static_cast<size_t>(first)].members.clear();
-  groups_[static_cast<size_t>(last)].members = std::move(members);
+  count(nodes.size());
+  return joinable_(nodes);
+}
+
+bool Grower::merge(size_t left, size_t right) {
+  count();
+  int first = group_of_[left], last = group_of_[right];
+  if (first == last || !eligible_[left] || !eligible_[right]) return false;
+  if (order_[left]->segment != order_[right]->segment) return false;
+  if (at(first).place > at(last).place) std::swap(first, last);
+  const size_t size = at(first).members.size() + at(last).members.size();
+  if (size > growth_.most) return false;
+  if (at(last).refused == first && at(last).refused_size == size) return false;
+  if (are_apart(first, last) || !are_joinable(first, last) || !make_adjacent(first, last)) {
+    at(last).refused = first;
+    at(last).refused_size = size;
+    return false;
+  }
+  sweep_.first = -1;
+  std::vector<size_t> members;
+  std::merge(at(first).members.begin(), at(first).members.end(), at(last).members.begin(),
+             at(last).members.end(), std::back_inserter(members));
+  for (const size_t m : at(first).members) group_of_[m] = last;
+  at(first).members.clear();
+  at(last).members = std::move(members);
   return true;
 }
 
@@ -152,9 +237,10 @@ std::vector<std::vector<Node*>> Grower::grow() {
   }
   std::vector<std::vector<Node*>> regions;
   for (size_t i = 0; i < order_.size(); ++i) {
-    if (!eligible_[i] || group(i).members.front() != i) continue;
+    const auto& members = at(group_of_[i]).members;
+    if (!eligible_[i] || members.front() != i) continue;
     std::vector<Node*>& region = regions.emplace_back();
-    for (const size_t m : group(i).members) region.push_back(order_[m]);
+    for (const size_t m : members) region.push_back(order_[m]);
   }
   return regions;
 }
@@ -187,8 +273,8 @@ Boundary boundary_of(std::span<Node* const> nodes) {
 
 std::vector<std::vector<Node*>> grow_regions(Graph& graph,
                                              const std::function<bool(const Node&)>& eligible,
-                                             const Joinable& joinable) {
-  return Grower(graph, eligible, joinable).grow();
+                                             const Joinable& joinable, Growth growth) {
+  return Grower(graph, eligible, joinable, growth).grow();
 }
 
 }  // namespace ort

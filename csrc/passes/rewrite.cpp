@@ -134,8 +134,7 @@ size_t rewrite(Graph& graph, const Rules& rules, const RewriteOptions& options) 
 Rules definition_rules(const OpSet& ops) {
   Rules rules;
   for (const OpSchema* schema : ops.all()) {
-    if (!schema->definition() || schema->outputs().size() != 1 || !schema->domain().empty())
-      continue;
+    if (!schema->definition() || schema->outputs().size() != 1 || !schema->is_standard()) continue;
     const auto pattern = [schema](Pattern& p) {
       std::vector<Value> in;
       for (const auto& port : schema->inputs()) {

@@ -4,47 +4,32 @@
 #include "csrc/passes/rules/rules.h"
 
 namespace ort {
+namespace {
+
+Rules joined(std::initializer_list<Rules> subjects) {
+  Rules all;
+  for (const Rules& rules : subjects) all.insert(all.end(), rules.begin(), rules.end());
+  return all;
+}
+
+}  // namespace
 
 const Rules& simplify_rules() {
-  static const Rules* list = new Rules{
-      rules::identity(),
-      rules::add_zero(),
-      rules::sub_zero(),
-      rules::mul_one(),
-      rules::div_one(),
-      rules::pow_one(),
-      rules::pow_two(),
-      rules::double_negation(),
-      rules::add_negative(),
-      rules::same_cast(),
-      rules::squeeze_as_reshape(),
-      rules::unsqueeze_as_reshape(),
-      rules::flatten_as_reshape(),
-      rules::same_shape_reshape(),
-      rules::reshape_of_reshape(),
-      rules::same_shape_expand(),
-      rules::identity_transpose(),
-      rules::transpose_of_transpose(),
-      rules::attention_of_transposed(),
-  };
+  static const Rules* list = new Rules(joined({
+      rules::identity_rules(),
+      rules::movement_rules(),
+      rules::attention_rules(),
+  }));
   return *list;
 }
 
 const Rules& recompose_rules(const OpSet& ops) {
-  static const Rules* list = [&] {
-    auto* rules = new Rules{
-        rules::pow_two(),
-        rules::reciprocal_of_sqrt(),
-        rules::gelu_from_erf(),
-        rules::gelu_from_erf_half_outside(),
-        rules::gelu_from_tanh(),
-        rules::rms_norm_from_parts(),
-        rules::layer_norm_from_parts(),
-        rules::swish_from_sigmoid(),
-    };
-    for (Rule& rule : definition_rules(ops)) rules->push_back(std::move(rule));
-    return rules;
-  }();
+  static const Rules* list = new Rules(joined({
+      {rules::pow_two()},
+      rules::activation_rules(),
+      rules::norm_rules(),
+      definition_rules(ops),
+  }));
   return *list;
 }
 

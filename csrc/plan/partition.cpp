@@ -66,10 +66,10 @@ void print_refusals(const Partition& partition) {
 }  // namespace
 
 bool needs_provider(const Node& node) {
-  return !node.schema->is_view() && !node.is("Constant") && !node.is("ort::Sizes");
+  return !node.schema->is_free();
 }
 
-Partition partition(Graph& graph, std::span<const Provider* const> providers) {
+Partition partition(Graph& graph, std::span<const Provider* const> providers, Device home) {
   Partition result;
   std::set<const Node*> asked;
   record_refusals(graph, providers, asked, result);
@@ -80,11 +80,15 @@ Partition partition(Graph& graph, std::span<const Provider* const> providers) {
   record_refusals(graph, providers, asked, result);
   print_refusals(result);
   Taken taken;
-  for (const Provider* provider : providers)
+  for (const Provider* provider : providers) {
+    const Device device = provider->device(home);
     for (Region& region : provider->claim(graph, taken)) {
       for (const Node* node : region.nodes) taken.take(*node);
-      result.claims.push_back({provider, std::move(region)});
+      std::vector<bool> on_host = host_inputs(region);
+      if (device.is_host()) on_host.assign(on_host.size(), true);
+      result.claims.push_back({provider, std::move(region), device, std::move(on_host)});
     }
+  }
   for (const Node* node : graph.order())
     if (!taken.taken(*node)) fail_unclaimed(*node, providers);
   return result;

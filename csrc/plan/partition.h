@@ -11,6 +11,8 @@ namespace ort {
 struct Claim {
   const Provider* provider;
   Region region;
+  Device device{};              // on which it runs
+  std::vector<bool> on_host{};  // of the region's inputs: whether it is read on the host
 };
 
 // Why a provider does not run a node; the reason names each of its kernels that might.
@@ -28,6 +30,7 @@ bool needs_provider(const Node& node);
 
 // Providers claim in order. An op that none takes but that has a definition is expanded (in
 // `graph`) and offered again; one that is left over is an error naming op, place and every reason.
-Partition partition(Graph& graph, std::span<const Provider* const> providers);
+// `home`: where the graph's inputs lie.
+Partition partition(Graph& graph, std::span<const Provider* const> providers, Device home = {});
 
 }  // namespace ort

@@ -1,13 +1,12 @@
-// A Plan: steps over slots, ready to run for one binding of the sizes.
+// A Plan: steps over slots, ready to run for one binding of the sizes. bind.cpp makes it out of
+// pure functions, a file each: alias, prepare, own, place, waits.
 #pragma once
 
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "csrc/plan/facts.h"
-#include "csrc/plan/partition.h"
+#include "csrc/plan/layout.h"
 
 namespace ort {
 
@@ -18,27 +17,34 @@ struct Step {
   int claim = -1;  // of the partition; -1: a copy of the plan's own
   std::string name;
   std::string_view provider;
-  Place node;  // the region's last: where an error is
+  Place node;                // the region's last: where an error is
+  int device = 0;            // of Plan::devices
+  int stream = kCompute;     // of that device
+  std::vector<int> waits{};  // earlier steps, on other streams, that must have run
+  bool signals = false;      // a later step waits for it
 };
 
 // Where a slot's pointer comes from when a frame is set up.
 struct Slot {
-  enum class Kind : uint8_t { arena, second, input, output, constant, opaque };
+  enum class Kind : uint8_t { arena, second, input, output, constant, uploaded, object };
   Kind kind = Kind::arena;
-  size_t at = 0;  // offset, or index
+  size_t at = 0;   // offset, or index
+  int device = 0;  // of Plan::devices
+  DataLayout layout = DataLayout::plain;
 };
 
 // Where values lie. The second arena is used by a backward that must leave the stash as it is.
 struct Placement {
   std::vector<Slot> slots;
-  std::vector<size_t> scratch;  // of each step
-  size_t bytes = 0;             // of the arena, or of the second one
+  std::vector<size_t> scratch;  // of each step, in its device's arena
+  std::vector<size_t> bytes;    // of the arena, or of the second one, by device
 };
 
-// A value's place in the arena and the steps between which it is there: for reports.
+// A value's place in an arena and the steps between which it is there: for reports.
 struct Placed {
   size_t at, bytes;
   int first, last;
+  int device;
 };
 
 struct Operands {
@@ -46,45 +52,47 @@ struct Operands {
   std::vector<Operand> types;
 };
 
+// A device that steps run on; its memory and streams are the provider's, of the host null.
+struct PlanDevice {
+  Device device;
+  const Provider* provider;
+  bool flags = false;  // a kernel on it may set a mark that is read when a run ends
+};
+
+// A constant in a device's memory, from the plan's binding to its end.
+class Uploaded {
+ public:
+  Uploaded(const PlanDevice& device, const Tensor& tensor);
+  ~Uploaded();
+  Uploaded(Uploaded&& other) noexcept;
+  Uploaded(const Uploaded&) = delete;
+  void* data() const { return data_; }
+
+ private:
+  const Provider* provider_;
+  void* data_;
+  size_t bytes_;
+};
+
 struct Plan {
+  std::vector<PlanDevice> devices;  // the host is the first
   std::vector<Step> steps;
   std::vector<int> operands;
+  std::vector<size_t> slot_bytes;
   Placement placement;
-  std::vector<Placed> values;  // of the arena
-  Placement retained;          // for a backward with retain_graph
+  std::vector<Placed> values;  // of the arenas
   std::vector<Tensor> constants;
+  std::vector<Uploaded> uploads;
   std::vector<std::unique_ptr<Kernel>> kernels;
   Operands inputs, outputs;
   std::vector<std::vector<int>> input_slots, output_slots;  // whose pointer the caller gives
-  size_t forward_steps = 0;                                 // the rest are backward, by segment
-  std::vector<size_t> segment_ends;     // of the backward: the step after each segment's last
-  std::vector<size_t> output_segments;  // the backward's segment that completes each output
-  std::vector<size_t> saved_inputs;     // inputs that a backward step reads
-  size_t total_bytes = 0;  // of the arena's values and scratch, were each its own memory
-  size_t stash_bytes = 0;  // of the arena's values that the backward reads of the forward
-  size_t opaque_count = 0;
+  size_t total_bytes = 0;  // of the arenas' values and scratch, were each its own memory
+  size_t object_count = 0;
+
+  size_t arena_bytes() const;  // of all devices
 };
 
-// The graph after partition, the claims in their order: what does not depend on sizes.
-struct Layout {
-  std::unique_ptr<Graph> graph;
-  Partition partition;
-  std::vector<size_t> order;
-  std::vector<SizeFact> facts;
-  size_t forward_outputs = 0;  // graph outputs that the forward gives; the rest are gradients
-  std::set<size_t> shared;     // of these, what the backward reads in the caller's memory
-};
-
-Layout lay_out(std::unique_ptr<Graph> graph, size_t forward_outputs,
-               std::span<const Provider* const> providers, std::set<size_t> shared = {});
-
-// Kernels, slots and offsets for these values of the symbols.
-std::unique_ptr<Plan> make_plan(const Layout& layout, const Symbols& symbols);
-
-// Values of the symbols that make the dims of the first `count` inputs these sizes; the verdict, or
-// the error, names the input at fault.
-Verdict match_symbols(const Graph& graph, std::span<const Sizes> input_sizes, size_t count,
-                      Symbols& symbols);
-Symbols solve_symbols(const Graph& graph, std::span<const Sizes> input_sizes, size_t count);
+// What a plan needs at its peak: its arenas and its largest values, with the steps that make them.
+std::string describe_peak(const Plan& plan);
 
 }  // namespace ort

@@ -1,4 +1,5 @@
-// One loop, no decisions: gather a step's pointers, call its kernel.
+// One loop, no decisions: gather a step's pointers, call its kernel. Where there are streams, each
+// step waits for its events; the others of a device start after its first and end in it.
 #include "csrc/runtime/executor.h"
 
 #include <algorithm>
@@ -11,7 +12,9 @@ namespace {
 
 constexpr size_t kFewOperands = 32;
 
-void run_step(const Plan& plan, const Step& step, void* const* pointers, uint8_t* scratch) {
+void run_step(const Plan& plan, const Frame& frame, size_t index) {
+  const Step& step = plan.steps[index];
+  void* const* pointers = frame.pointers();
   void* few[kFewOperands];
   std::vector<void*> many;
   const size_t count = static_cast<size_t>(step.n_in + step.n_out);
@@ -22,10 +25,112 @@ void run_step(const Plan& plan, const Step& step, void* const* pointers, uint8_t
   }
   const int* slots = plan.operands.data() + step.in;
   for (size_t i = 0; i < count; ++i) gathered[i] = slots[i] < 0 ? nullptr : pointers[slots[i]];
+  uint8_t* scratch = frame.arena(step.device) + frame.placement().scratch[index];
   try {
-    step.kernel->run({gathered, gathered + step.n_in, scratch});
+    step.kernel->run({gathered, gathered + step.n_in, scratch,
+                      frame.stream(step.device, step.stream), frame.flag(step.device),
+                      static_cast<int32_t>(index) + 1});
+  } catch (const OutOfMemory&) {
+    throw;
   } catch (const Error& error) {
     fail_at(error, step.node.text());
+  }
+}
+
+// The streams of one run of a range of steps.
+class Queues {
+ public:
+  Queues(const Plan& plan, const Frame& frame, size_t first)
+      : plan_(plan), frame_(frame), first_(static_cast<int>(first)), events_(plan.steps.size()) {
+    each_device([&](int device, Stream& compute) {
+      if (int32_t* flag = frame_.flag(device)) memory(device).zero(flag, sizeof *flag, compute);
+      for (int use = kCompute + 1; use < kStreams; ++use)
+        frame_.stream(device, use).wait(*compute.record());
+    });
+  }
+
+  void before(const Step& step) const {
+    for (const int earlier : step.waits) {
+      if (earlier < first_) continue;  // an earlier run, which ended in the first streams
+      Event& event = *events_[static_cast<size_t>(earlier)];
+      if (step.device == 0)
+        event.synchronize();
+      else
+        frame_.stream(step.device, step.stream).wait(event);
+    }
+  }
+
+  void after(const Step& step, size_t index) {
+    if (step.signals) events_[index] = frame_.stream(step.device, step.stream).record();
+  }
+
+  // Of a run that failed: nothing may touch its memory any more.
+  void drain() const {
+    for (int device = 1; device < static_cast<int>(plan_.devices.size()); ++device)
+      for (int use = 0; use < kStreams; ++use) frame_.stream(device, use).synchronize();
+  }
+
+  // The host's memory may be changed or given back when the run has ended, so what reads or writes
+  // it late must have run.
+  void join(size_t last) const {
+    each_device([&](int device, Stream& compute) {
+      for (int use = kCompute + 1; use < kStreams; ++use)
+        compute.wait(*frame_.stream(device, use).record());
+    });
+    const auto begin = plan_.steps.begin();
+    each_device([&](int device, Stream& compute) {
+      const bool meets_host = std::any_of(
+          begin + first_, begin + static_cast<long>(last),
+          [&](const Step& step) { return step.device == device && step.stream != kCompute; });
+      if (meets_host || frame_.flag(device)) compute.synchronize();
+      raise_failure(device);
+    });
+  }
+
+ private:
+  template <class F>
+  void each_device(F&& f) const {
+    for (int device = 1; device < static_cast<int>(plan_.devices.size()); ++device)
+      f(device, frame_.stream(device, kCompute));
+  }
+
+  Memory& memory(int device) const {
+    return *plan_.devices[static_cast<size_t>(device)].provider->memory();
+  }
+
+  void raise_failure(int device) const {
+    int32_t* flag = frame_.flag(device);
+    if (!flag) return;
+    int32_t mark = 0;
+    Stream& stream = frame_.stream(device, kCompute);
+    memory(device).copy(&mark, flag, sizeof mark, CopyKind::to_host, stream);
+    stream.synchronize();
+    if (mark == 0) return;
+    const Step& step = plan_.steps[static_cast<size_t>(mark) - 1];
+    fail("{}; {}", step.kernel->failure(), step.node.text());
+  }
+
+  const Plan& plan_;
+  const Frame& frame_;
+  const int first_;
+  std::vector<std::unique_ptr<Event>> events_;
+};
+
+// Calls run(i) for each step, timed where somebody asks.
+template <class F>
+void each_step(const Plan& plan, size_t first, size_t last, Profile* profile, F&& run) {
+  static const bool print = env::debug() >= 2;
+  if (!profile && !print) {
+    for (size_t i = first; i < last; ++i) run(i);
+    return;
+  }
+  for (size_t i = first; i < last; ++i) {
+    const Step& step = plan.steps[i];
+    const double start = now_us();
+    run(i);
+    const double us = now_us() - start;
+    if (print) log("step {} {} {}: {} us", i, step.provider, step.name, us);
+    if (profile) profile->add({step.name, std::string(step.provider), start, us, i});
   }
 }
 
@@ -33,22 +138,19 @@ void run_step(const Plan& plan, const Step& step, void* const* pointers, uint8_t
 
 void run(const Plan& plan, Frame& frame, size_t first, size_t last, Profile* profile) {
   last = std::min(last, plan.steps.size());
-  void* const* pointers = frame.pointers();
-  uint8_t* arena = frame.arena();
-  const size_t* scratch = frame.placement().scratch.data();
-  static const bool print = env::debug() >= 2;
-  if (!profile && !print) {
-    for (size_t i = first; i < last; ++i)
-      run_step(plan, plan.steps[i], pointers, arena + scratch[i]);
-    return;
-  }
-  for (size_t i = first; i < last; ++i) {
-    const Step& step = plan.steps[i];
-    const double start = now_us();
-    run_step(plan, step, pointers, arena + scratch[i]);
-    const double us = now_us() - start;
-    if (print) log("step {} {} {}: {} us", i, step.provider, step.name, us);
-    if (profile) profile->add({step.name, std::string(step.provider), start, us, i});
+  if (plan.devices.size() == 1)
+    return each_step(plan, first, last, profile, [&](size_t i) { run_step(plan, frame, i); });
+  Queues queues(plan, frame, first);
+  try {
+    each_step(plan, first, last, profile, [&](size_t i) {
+      queues.before(plan.steps[i]);
+      run_step(plan, frame, i);
+      queues.after(plan.steps[i], i);
+    });
+    queues.join(last);
+  } catch (...) {
+    queues.drain();
+    throw;
   }
 }
 

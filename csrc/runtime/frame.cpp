@@ -1,44 +1,113 @@
-// Filling a frame's pointer table.
+// Arenas, streams and the pointer table of a frame.
 #include "csrc/runtime/frame.h"
 
+#include <utility>
+
 namespace ort {
+namespace {
 
-Frame::Frame(const Plan& plan) : Frame(plan, plan.placement, nullptr) {}
+constexpr size_t kFlagBytes = 64;
 
-std::unique_ptr<Frame> Frame::retained(const Plan& plan, const Frame& base) {
-  return std::unique_ptr<Frame>(new Frame(plan, plan.retained, &base));
+// Tries once more when caches have been given back.
+template <class F>
+void with_memory(const Plan& plan, F&& allocate) {
+  try {
+    return allocate();
+  } catch (const OutOfMemory&) {
+    pool_trim();
+    for (const PlanDevice& device : plan.devices)
+      if (device.provider) device.provider->memory()->trim();
+  }
+  try {
+    allocate();
+  } catch (const OutOfMemory& error) {
+    throw OutOfMemory(format("{}; {}", error.what(), describe_peak(plan)));
+  }
 }
 
-Frame::Frame(const Plan& plan, const Placement& placement, const Frame* base)
+}  // namespace
+
+DeviceBlock::DeviceBlock(Memory& memory, size_t bytes, Stream& stream)
+    : memory_(memory),
+      stream_(stream),
+      bytes_(bytes),
+      data_(bytes ? static_cast<uint8_t*>(memory.allocate(bytes, stream)) : nullptr) {}
+
+DeviceBlock::~DeviceBlock() {
+  if (data_) memory_.free(data_, bytes_, stream_);
+}
+
+DeviceBlock::DeviceBlock(DeviceBlock&& other) noexcept
+    : memory_(other.memory_),
+      stream_(other.stream_),
+      bytes_(other.bytes_),
+      data_(std::exchange(other.data_, nullptr)) {}
+
+Frame::Frame(const Plan& plan, void* native) : Frame(plan, plan.placement, nullptr, native) {}
+
+std::unique_ptr<Frame> Frame::retained(const Plan& plan, const Placement& placement,
+                                       const Frame& base) {
+  return std::unique_ptr<Frame>(new Frame(plan, placement, &base, nullptr));
+}
+
+Frame::Frame(const Plan& plan, const Placement& placement, const Frame* base, void* native)
     : plan_(&plan),
       placement_(&placement),
-      arena_(placement.bytes),
       pointers_(placement.slots.size()),
-      opaque_(plan.opaque_count) {
-  for (size_t i = 0; i < placement.slots.size(); ++i) {
-    const Slot& slot = placement.slots[i];
-    switch (slot.kind) {
-      case Slot::Kind::arena:
-        pointers_[i] = base ? base->pointers_[i] : arena_.data() + slot.at;
-        break;
-      case Slot::Kind::second:
-        pointers_[i] = arena_.data() + slot.at;
-        break;
-      case Slot::Kind::constant:
-        pointers_[i] = plan.constants[slot.at].data;
-        break;
-      case Slot::Kind::opaque:
-        if (base) opaque_[slot.at] = base->opaque_[slot.at];
-        pointers_[i] = &opaque_[slot.at];
-        break;
-      case Slot::Kind::input:
-        if (base) pointers_[i] = base->pointers_[i];
-        break;
-      case Slot::Kind::output:
-        if (base) pointers_[i] = base->pointers_[i];
-        break;
-    }
+      objects_(plan.object_count) {
+  find_streams(base, native);
+  with_memory(plan, [this] { allocate(); });
+  for (size_t i = 0; i < pointers_.size(); ++i) pointers_[i] = pointer(placement.slots[i], i, base);
+}
+
+void Frame::find_streams(const Frame* base, void* native) {
+  if (base) {
+    streams_ = base->streams_;
+    return;
   }
+  streams_.resize(plan_->devices.size());
+  for (size_t d = 0; d < streams_.size(); ++d)
+    for (int use = 0; use < kStreams; ++use) {
+      const Provider* provider = plan_->devices[d].provider;
+      void* own = d == 1 && use == kCompute ? native : nullptr;  // the inputs' device is the second
+      streams_[d][static_cast<size_t>(use)] =
+          provider ? &provider->stream(use, own) : &host_stream();
+    }
+}
+
+void Frame::allocate() {
+  host_ = Block(placement_->bytes[0]);
+  arenas_.assign(1, host_.data());
+  flags_.assign(plan_->devices.size(), nullptr);
+  blocks_.clear();
+  for (size_t d = 1; d < plan_->devices.size(); ++d) {
+    const PlanDevice& device = plan_->devices[d];
+    const size_t bytes = placement_->bytes[d];
+    blocks_.emplace_back(*device.provider->memory(), bytes + (device.flags ? kFlagBytes : 0),
+                         stream(static_cast<int>(d), kCompute));
+    arenas_.push_back(blocks_.back().data());
+    if (device.flags) flags_[d] = reinterpret_cast<int32_t*>(arenas_[d] + bytes);
+  }
+}
+
+void* Frame::pointer(const Slot& slot, size_t index, const Frame* base) {
+  switch (slot.kind) {
+    case Slot::Kind::arena:
+      return base ? base->pointers_[index] : arena(slot.device) + slot.at;
+    case Slot::Kind::second:
+      return arena(slot.device) + slot.at;
+    case Slot::Kind::constant:
+      return plan_->constants[slot.at].data;
+    case Slot::Kind::uploaded:
+      return plan_->uploads[slot.at].data();
+    case Slot::Kind::object:
+      if (base) objects_[slot.at] = base->objects_[slot.at];
+      return &objects_[slot.at];
+    case Slot::Kind::input:
+    case Slot::Kind::output:
+      break;
+  }
+  return base ? base->pointers_[index] : nullptr;
 }
 
 void Frame::set_input(size_t i, const void* data) {

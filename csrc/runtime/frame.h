@@ -1,6 +1,8 @@
-// A frame: the memory and pointers of one call. It belongs to that call until it is given back.
+// A frame: the memory and pointers of one call. It belongs to that call until it is given back. The
+// same plan may be run on it again: its addresses stay.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -9,28 +11,59 @@
 
 namespace ort {
 
+// An arena in a device's memory, ordered by the device's first stream.
+class DeviceBlock {
+ public:
+  DeviceBlock(Memory& memory, size_t bytes, Stream& stream);
+  ~DeviceBlock();
+  DeviceBlock(DeviceBlock&& other) noexcept;
+  DeviceBlock(const DeviceBlock&) = delete;
+  uint8_t* data() const { return data_; }
+
+ private:
+  Memory& memory_;
+  Stream& stream_;
+  size_t bytes_;
+  uint8_t* data_;
+};
+
 class Frame {
  public:
-  explicit Frame(const Plan& plan);
+  // `native`: the caller's stream on the device that the graph's inputs lie on, where that is not
+  // the host. Where there is no memory, caches are given back and it is tried once more; then
+  // OutOfMemory tells what the plan needs.
+  explicit Frame(const Plan& plan, void* native = nullptr);
   // A frame for a backward that leaves `base`'s stash as it is: shares its pointers, has its own
-  // arena for what it makes, and holds `base`'s opaque values beside it: a kernel that takes one
-  // out of its slot sees by the use count whether it is the last. `base` must outlive it.
-  static std::unique_ptr<Frame> retained(const Plan& plan, const Frame& base);
+  // arenas for what it makes, and holds `base`'s objects beside it: a kernel that takes one out of
+  // its slot sees by the use count whether it is the last. `base` must outlive it.
+  static std::unique_ptr<Frame> retained(const Plan& plan, const Placement& placement,
+                                         const Frame& base);
 
   void set_input(size_t i, const void* data);
   void set_output(size_t i, void* data);
   void* const* pointers() const { return pointers_.data(); }
-  uint8_t* arena() const { return arena_.data(); }
+  uint8_t* arena(int device) const { return arenas_[static_cast<size_t>(device)]; }
+  int32_t* flag(int device) const { return flags_[static_cast<size_t>(device)]; }  // or null
+  Stream& stream(int device, int use) const {
+    return *streams_[static_cast<size_t>(device)][static_cast<size_t>(use)];
+  }
   const Placement& placement() const { return *placement_; }
 
  private:
-  Frame(const Plan& plan, const Placement& placement, const Frame* base);
+  Frame(const Plan& plan, const Placement& placement, const Frame* base, void* native);
+  void find_streams(const Frame* base, void* native);
+  void allocate();
+  void* pointer(const Slot& slot, size_t index, const Frame* base);
 
   const Plan* plan_;
   const Placement* placement_;
-  Block arena_;
+  Block host_;
+  std::vector<DeviceBlock> blocks_;
+  std::vector<uint8_t*> arenas_;  // by device
+  std::vector<int32_t*> flags_;
+  std::vector<std::array<Stream*, kStreams>> streams_;
   std::vector<void*> pointers_;
-  std::vector<std::shared_ptr<void>> opaque_;
+  std::vector<std::shared_ptr<void>> objects_;
 };
 
 }  // namespace ort

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <filesystem>
+#include <mutex>
 #include <string>
 
-#include "csrc/plan/plan.h"
+#include "csrc/plan/layout.h"
+#include "csrc/plan/training_plan.h"
 
 namespace ort {
 
@@ -16,13 +18,14 @@ class Dump {
   explicit Dump(const std::string& folder);  // empty: nothing is written
   bool on() const { return !place_.empty(); }
   void stage(const std::string& name, const Graph& graph);
-  void plan(const Layout& layout, const Plan& plan, const Symbols& symbols);
+  void plan(const Layout& layout, const TrainingPlan& plan, const Symbols& symbols);
 
  private:
   void note(const std::string& name);  // in the manifest, before it is written
   void write(const std::string& name, const std::string& text);
 
   std::filesystem::path place_;
+  std::mutex mutex_;  // plans of one program are made by several threads
   int stages_ = 0, plans_ = 0;
 };
 

@@ -2,15 +2,6 @@
 #include "csrc/session/evaluator.h"
 
 namespace ort {
-namespace {
-
-Sizes concrete(const Dims& dims) {
-  Sizes sizes;
-  for (const Dim& dim : dims) sizes.push_back(dim.evaluate({}));
-  return sizes;
-}
-
-}  // namespace
 
 Verdict ProviderEvaluator::can_evaluate(const Node& node) const {
   return node.schema->is_view() ? Verdict::yes() : provider_.can_run(node);
@@ -18,27 +9,28 @@ Verdict ProviderEvaluator::can_evaluate(const Node& node) const {
 
 std::vector<Tensor> ProviderEvaluator::evaluate(const Node& node, std::span<const Tensor> in) {
   std::vector<Tensor> out(node.out.size());
+  static const Symbols none;
   if (node.schema->is_view()) {
     out[0] = in[0];
-    out[0].sizes = concrete(node.output().dims());
+    out[0].sizes = sizes_of(node.output().dims(), none);
     return out;
   }
-  static const Symbols none;
   Binding binding;
   binding.symbols = &none;
   std::vector<void*> pointers;
   for (size_t i = 0; i < node.in.size(); ++i) {
     const bool present = node.has_input(i);
-    binding.in.push_back({in[i].dtype, in[i].sizes, present, present ? in[i].data : nullptr, true});
+    binding.in.push_back({in[i].dtype, in[i].sizes, present, present ? in[i].data : nullptr});
     pointers.push_back(in[i].data);
   }
   for (size_t i = 0; i < node.out.size(); ++i) {
     const bool present = node.out[i] != kNone;
-    if (present) out[i] = Tensor::empty(node.output(i).dtype(), concrete(node.output(i).dims()));
-    binding.out.push_back({out[i].dtype, out[i].sizes, present, nullptr, false});
+    if (present)
+      out[i] = Tensor::empty(node.output(i).dtype(), sizes_of(node.output(i).dims(), none));
+    binding.out.push_back({out[i].dtype, out[i].sizes, present});
     pointers.push_back(out[i].data);
   }
-  const auto kernel = provider_.prepare(region_of(const_cast<Node&>(node)), binding);
+  const auto kernel = provider_.prepare(region_of(const_cast<Node&>(node)), binding).finish();
   std::vector<uint8_t> scratch(kernel->scratch_bytes() + 64);
   void* aligned = scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64) % 64;
   kernel->run({pointers.data(), pointers.data() + node.in.size(), aligned});

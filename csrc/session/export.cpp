@@ -10,10 +10,6 @@
 namespace ort {
 namespace {
 
-bool is_standard(const Node& node) {
-  return node.domain().empty();
-}
-
 // Sizes of symbols, read from the first input whose shape has them.
 class SizeLowering {
  public:
@@ -79,44 +75,41 @@ class SizeLowering {
   Graph& graph_;
 };
 
-// Twins in ai.onnx that say more than a definition would.
-Value twin_of(const Node& node) {
-  Graph& graph = *node.graph;
-  if (node.is("ort::StopGradient")) return node.input(0);
-  if (node.is("ort::BatchNorm") && node.attrs.i("training") == 0)
-    return graph.emit("BatchNormalization",
-                      std::vector<Value>{node.input(0), node.input(1), node.input(2), node.input(3),
-                                         node.input(4)},
-                      {{"epsilon", node.attrs.f("epsilon")}}, 1)[0];
-  if (node.is("ort::CrossEntropy") && node.attrs.f("label_smoothing") == 0.0)
-    return graph.emit(
-        "SoftmaxCrossEntropyLoss", std::vector<Value>{node.input(0), node.input(1), node.input(2)},
-        {{"ignore_index", node.attrs.i("ignore_index")}, {"reduction", node.attrs.s("reduction")}},
-        1)[0];
-  return {};
+// The closest form in ai.onnx that the op's entry names; absent where it names none.
+Value standard_form(Graph& graph, const Node& node) {
+  if (node.schema->is_sizes())
+    return SizeLowering(graph).lower(std::get<Dims>(*node.attrs.find("dims")),
+                                     node.attrs.i("scalar") != 0);
+  if (!node.schema->standard_form()) return {};
+  std::vector<Value> in;
+  for (size_t i = 0; i < node.in.size(); ++i) in.push_back(node.input(i));
+  return node.schema->standard_form()(Call(graph, std::move(in), node.attrs, node.out.size()));
+}
+
+// ONNX's ops have ONNX's attributes alone.
+void drop_own_attrs(Node& node) {
+  for (const OpSchema::AttrSpec& spec : node.schema->attrs())
+    if (spec.ours) node.attrs.erase(spec.name);
 }
 
 }  // namespace
 
 void standardise(Graph& graph) {
   for (Node* node : graph.order()) {
-    if (node->is("Slice")) node->attrs.erase("inside");
-    if (is_standard(*node)) continue;
+    drop_own_attrs(*node);
+    if (node->schema->is_standard()) continue;
     Insertion here(graph, node, "export");
-    Value twin;
-    if (node->is("ort::Sizes"))
-      twin = SizeLowering(graph).lower(std::get<Dims>(*node->attrs.find("dims")),
-                                       node->attrs.i("scalar") != 0);
-    else
-      twin = twin_of(*node);
+    const Value twin = standard_form(graph, *node);
     if (!twin) continue;
     graph.replace(node->output(), twin, "export");
     graph.erase(node);
   }
-  const size_t expanded = expand_all(graph, [](const Node& node) { return !is_standard(node); });
+  const size_t expanded =
+      expand_all(graph, [](const Node& node) { return !node.schema->is_standard(); });
   remove_dead(graph);
   for (const Node* node : graph.order()) {
-    const bool can_go_on = is_standard(*node) || (expanded > 0 && node->is("ort::Sizes"));
+    const bool can_go_on =
+        node->schema->is_standard() || (expanded > 0 && node->schema->is_sizes());
     check(can_go_on, "[{}] has no standard ONNX form; {}", node->qualified(), node->describe());
   }
   if (expanded > 0) standardise(graph);  // definitions use sizes too

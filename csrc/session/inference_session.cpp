@@ -4,6 +4,7 @@
 #include <new>
 
 #include "csrc/plan/estimate.h"
+#include "csrc/plan/symbols.h"
 #include "csrc/runtime/executor.h"
 #include "csrc/session/free_sizes.h"
 
@@ -123,15 +124,15 @@ std::vector<Tensor> InferenceSession::run_plan(const std::vector<std::string>& n
   for (const Tensor* tensor : inputs) sizes.push_back(tensor->sizes);
   Program& program = program_for(sizes);
   const auto plan = program.plan(sizes);
-  check_limits(program, *plan, sizes);
-  Frame frame(*plan);
+  check_limits(program, *plan->core, sizes);
+  Frame frame(*plan->core);
   for (size_t i = 0; i < inputs.size(); ++i) frame.set_input(i, inputs[i]->data);
   std::vector<Tensor> outputs;
-  for (size_t i = 0; i < plan->outputs.types.size(); ++i) {
-    outputs.push_back(Tensor::empty(plan->outputs.types[i].dtype, plan->outputs.types[i].sizes));
-    frame.set_output(i, outputs.back().data);
+  for (const Operand& type : plan->core->outputs.types) {
+    outputs.push_back(Tensor::empty(type.dtype, type.sizes));
+    frame.set_output(outputs.size() - 1, outputs.back().data);
   }
-  ort::run(*plan, frame);
+  ort::run(*plan->core, frame);
   std::vector<Tensor> asked;
   for (const size_t index : indices) asked.push_back(own_strings(outputs[index]));
   return asked;
@@ -141,7 +142,7 @@ std::map<std::string, int> InferenceSession::providers() {
   std::map<std::string, int> counts;
   std::lock_guard lock(mutex_);
   if (const auto plan = latest_->latest())
-    for (const Step& step : plan->steps) ++counts[std::string(step.provider)];
+    for (const Step& step : plan->core->steps) ++counts[std::string(step.provider)];
   return counts;
 }
 

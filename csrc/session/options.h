@@ -2,14 +2,21 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
+
+#include "csrc/core/device.h"
 
 namespace ort {
 
 struct CompileOptions {
   std::vector<std::string> providers;   // in claim order
+  Device device;                        // of the graph's inputs and outputs
+  std::set<size_t> host_inputs;         // inputs that lie on the host all the same
+  std::map<size_t, size_t> updates;     // outputs written over the caller's memory of an input
   size_t segment_bytes = 4u << 20;      // of parameter gradients that end a segment
   std::optional<size_t> memory_budget;  // bytes of stash a frame may hold
   bool check = false;            // verify after each pass, compare both sides of each rewrite

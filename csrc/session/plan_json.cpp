@@ -1,6 +1,8 @@
 // One line a step, a value and a refusal.
 #include "csrc/session/plan_json.h"
 
+#include <numeric>
+
 #include "csrc/core/json.h"
 
 namespace ort {
@@ -28,9 +30,7 @@ std::string symbols_json(const Symbols& symbols) {
 std::string type_text(Value value, const Symbols& symbols) {
   const Type& type = value.type();
   if (type.kind != Type::Kind::tensor || !type.dims) return type.text();
-  Sizes sizes;
-  for (const Dim& dim : *type.dims) sizes.push_back(dim.evaluate(symbols));
-  return format("{}{}", type.dtype, sizes);
+  return format("{}{}", type.dtype, numbers_of(*type.dims, symbols));
 }
 
 std::string step_json(const Layout& layout, const Plan& plan, size_t index,
@@ -60,9 +60,14 @@ std::string refusal_json(const Refusal& refusal) {
                 quoted(refusal.provider), quoted(refusal.node), quoted(refusal.reason));
 }
 
+size_t bytes_of(const Placement& placement) {
+  return std::accumulate(placement.bytes.begin(), placement.bytes.end(), size_t{0});
+}
+
 }  // namespace
 
-std::string plan_json(const Layout& layout, const Plan& plan, const Symbols& symbols) {
+std::string plan_json(const Layout& layout, const TrainingPlan& training, const Symbols& symbols) {
+  const Plan& plan = *training.core;
   size_t index = 0;
   const auto steps = list(plan.steps, ",\n",
                           [&](const Step&) { return step_json(layout, plan, index++, symbols); });
@@ -73,8 +78,8 @@ std::string plan_json(const Layout& layout, const Plan& plan, const Symbols& sym
   return format(
       "{\"symbols\": {},\n\"arena\": {}, \"retained\": {}, \"separate\": {}, "
       "\"forward_steps\": {},\n\"steps\": {},\n\"values\": {},\n\"refusals\": {}}\n",
-      symbols_json(symbols), plan.placement.bytes, plan.retained.bytes, plan.total_bytes,
-      plan.forward_steps, steps, values, refusals);
+      symbols_json(symbols), plan.arena_bytes(), bytes_of(training.retained), plan.total_bytes,
+      training.forward_steps, steps, values, refusals);
 }
 
 }  // namespace ort

@@ -10,6 +10,7 @@
 #include "csrc/graph/verify.h"
 #include "csrc/passes/dce.h"
 #include "csrc/passes/pipeline.h"
+#include "csrc/plan/symbols.h"
 #include "csrc/runtime/profile.h"
 #include "csrc/session/evaluator.h"
 #include "gradient_graph/differentiate.h"
@@ -17,8 +18,6 @@
 
 namespace ort {
 namespace {
-
-constexpr size_t kKeptPlans = 32;
 
 std::vector<const Provider*> providers_of(const CompileOptions& options) {
   std::vector<const Provider*> providers;
@@ -69,7 +68,10 @@ Program::Program(const Graph& captured, const CompileOptions& options, std::vect
   if (options.check) verify(*graph, "stash");
   dump_.stage("stash", *graph);
   nodes_ = graph->node_count();
-  layout_ = lay_out(std::move(graph), n_outputs_, providers, std::move(stash.shared));
+  layout_ = lay_out(
+      std::move(graph),
+      {n_outputs_, std::move(stash.shared), options.device, options.host_inputs, options.updates},
+      providers);
   dump_.stage("partition", *layout_.graph);
   seconds_ = (now_us() - start) / 1e6;
 }
@@ -117,30 +119,22 @@ void Program::compile_gradient(Graph& graph, const CompileOptions& options,
   if (options.check) verify(graph, "differentiate");
 }
 
-std::shared_ptr<const Plan> Program::plan(const std::vector<Sizes>& input_sizes) {
-  const Graph& graph = *layout_.graph;
+std::shared_ptr<const TrainingPlan> Program::plan(const std::vector<Sizes>& input_sizes) {
   check(input_sizes.size() == n_inputs_, "got {} inputs, expected {}", input_sizes.size(),
         n_inputs_);
-  std::lock_guard lock(mutex_);
-  if (!cache_.empty() && input_sizes == latest_sizes_) return cache_.front().second;
+  return cache_.find(
+      input_sizes, [&] { return solve_symbols(*layout_.graph, input_sizes, n_inputs_); },
+      [&](const Symbols& symbols) { return make(symbols); });
+}
+
+std::shared_ptr<const TrainingPlan> Program::make(const Symbols& symbols) {
   const double start = now_us();
-  const Symbols symbols = solve_symbols(graph, input_sizes, n_inputs_);
-  latest_sizes_.clear();  // until the plan is there
-  const auto found = std::find_if(cache_.begin(), cache_.end(),
-                                  [&](const auto& item) { return item.first == symbols; });
-  if (found != cache_.end()) {
-    cache_.splice(cache_.begin(), cache_, found);
-    latest_sizes_ = input_sizes;
-    return cache_.front().second;
-  }
   ++plans_;
-  cache_.emplace_front(symbols, make_plan(layout_, symbols));
+  std::shared_ptr<const TrainingPlan> plan = make_training_plan(layout_, symbols);
   planned_us_ = now_us() - start;
-  dump_.plan(layout_, *cache_.front().second, symbols);
-  if (env::debug() >= 1) report(*cache_.front().second, planned_us_ / 1e6);
-  if (cache_.size() > kKeptPlans) cache_.pop_back();
-  latest_sizes_ = input_sizes;
-  return cache_.front().second;
+  dump_.plan(layout_, *plan, symbols);
+  if (env::debug() >= 1) report(*plan->core, planned_us_ / 1e6);
+  return plan;
 }
 
 // The line of a build; the first plan's time has the passes in it.
@@ -151,13 +145,12 @@ void Program::report(const Plan& plan, double seconds) const {
   for (const auto& [provider, count] : counts)
     steps += format("{}{} {}", steps.empty() ? "" : ", ", provider, count);
   log("{} nodes -> {} steps ({}), arena {} (was {}), {} s", nodes_, plan.steps.size(), steps,
-      bytes_text(plan.placement.bytes), bytes_text(plan.total_bytes),
+      bytes_text(plan.arena_bytes()), bytes_text(plan.total_bytes),
       std::round((plans_ == 1 ? seconds_ + seconds : seconds) * 1000) / 1000);
 }
 
-std::shared_ptr<const Plan> Program::latest() {
-  std::lock_guard lock(mutex_);
-  return cache_.empty() ? nullptr : cache_.front().second;
+std::shared_ptr<const TrainingPlan> Program::latest() {
+  return cache_.latest();
 }
 
 }  // namespace ort

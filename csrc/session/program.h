@@ -2,13 +2,12 @@
 // sizes.
 #pragma once
 
-#include <list>
+#include <atomic>
 #include <memory>
-#include <mutex>
 
-#include "csrc/plan/plan.h"
 #include "csrc/session/dump.h"
 #include "csrc/session/options.h"
+#include "csrc/session/plan_cache.h"
 #include "gradient_graph/stash.h"
 
 namespace ort {
@@ -26,7 +25,7 @@ class Program {
 
   // The plan for inputs of these sizes (of the captured graph's inputs, in order). Kept, least
   // recently used dropped.
-  std::shared_ptr<const Plan> plan(const std::vector<Sizes>& input_sizes);
+  std::shared_ptr<const TrainingPlan> plan(const std::vector<Sizes>& input_sizes);
 
   size_t n_inputs() const { return n_inputs_; }    // of the captured graph; gradient inputs follow
   size_t n_outputs() const { return n_outputs_; }  // of the captured graph; gradients follow
@@ -45,9 +44,10 @@ class Program {
   int plans() const { return plans_; }
   // What the newest plan took, from unknown sizes to kernels prepared and memory placed.
   double planned_us() const { return planned_us_; }
-  std::shared_ptr<const Plan> latest();  // the plan used last; null before the first
+  std::shared_ptr<const TrainingPlan> latest();  // the plan used last; null before the first
 
  private:
+  std::shared_ptr<const TrainingPlan> make(const Symbols& symbols);
   void report(const Plan& plan, double seconds) const;
   void compile_gradient(Graph& graph, const CompileOptions& options, const std::vector<size_t>& wrt,
                         const std::vector<size_t>& defined, const std::vector<size_t>& cuts);
@@ -61,11 +61,9 @@ class Program {
   Dump dump_;
   size_t nodes_ = 0;    // before partition
   double seconds_ = 0;  // from the capture to the layout
-  std::mutex mutex_;
-  std::list<std::pair<Symbols, std::shared_ptr<const Plan>>> cache_;
-  std::vector<Sizes> latest_sizes_;  // of the plan at the front
-  int plans_ = 0;
-  double planned_us_ = 0;
+  PlanCache cache_;
+  std::atomic<int> plans_ = 0;
+  std::atomic<double> planned_us_ = 0;
 };
 
 }  // namespace ort

@@ -39,7 +39,7 @@ class Rewound {
 
 // A frame for a backward that leaves the other's stash untouched, and holds it.
 std::shared_ptr<Frame> retained(const Planned& planned, const std::shared_ptr<Frame>& base) {
-  auto frame = Frame::retained(*planned.plan, *base);
+  auto frame = Frame::retained(*planned.plan->core, planned.plan->retained, *base);
   return {frame.release(), [base](Frame* retained) { delete retained; }};
 }
 
@@ -90,7 +90,7 @@ std::vector<at::Tensor> Call::forward(const Wanted& wanted) {
   const std::vector<Sizes> sizes = input_sizes();
   planned_.program = shared_->program(wanted, sizes);
   planned_.plan = planned_.program->plan(sizes);
-  const Plan& plan = *planned_.plan;
+  const Plan& plan = *planned_.plan->core;
   frame_ = std::make_shared<Frame>(plan);
   bind_inputs();
   if (shared_->has_effects && !wanted.defined.empty() && !generator_state_.defined())
@@ -103,7 +103,7 @@ std::vector<at::Tensor> Call::forward(const Wanted& wanted) {
     frame_->set_output(i, outputs.back().data_ptr());
   }
   share_outputs(outputs);
-  run(plan, *frame_, 0, plan.forward_steps, profile());
+  run(plan, *frame_, 0, planned_.plan->forward_steps, profile());
   for (const auto& [output, order] : shared_->orders) reorder(outputs[output], order);
   return outputs;
 }
@@ -111,14 +111,14 @@ std::vector<at::Tensor> Call::forward(const Wanted& wanted) {
 // Held as storages: a returned tensor holds this call.
 void Call::share_outputs(const std::vector<at::Tensor>& outputs) {
   shared_outputs_.clear();
-  for (const size_t i : planned_.program->layout().shared)
+  for (const size_t i : planned_.program->layout().options.shared)
     shared_outputs_.emplace_back(i, outputs[i].storage());
 }
 
 // Where they are now: an owner may have resized one.
 void Call::bind_shared_outputs(Frame& frame) {
   for (const auto& [i, storage] : shared_outputs_) {
-    const Operand& type = planned_.plan->outputs.types[i];
+    const Operand& type = planned_.plan->core->outputs.types[i];
     const size_t bytes = static_cast<size_t>(element_count(type.sizes)) * size_of(type.dtype);
     check(storage.nbytes() >= bytes,
           "output {} of the module, which the backward reads, has {} bytes now, expected {}", i,

@@ -122,7 +122,7 @@ std::vector<at::Tensor> Pass::hand_over(const Part& part) {
             "an input of the module was modified by an inplace operation before a backward of "
             "other outputs than before: its gradient cannot be told, as others' are not finite");
     } else if (shared_.history.known) {  // eager reaches it, so by a derivative that is zero
-      results[k] = zeros(run_->bound.planned.plan->inputs.types[shared_.wrt[part.wrt[k]]]);
+      results[k] = zeros(run_->bound.planned.plan->core->inputs.types[shared_.wrt[part.wrt[k]]]);
     }
   }
   return results;
@@ -172,7 +172,7 @@ void Pass::bind_gradients() {
     run_->output_gradients.emplace_back();
     if (arrived_[output] && arrived_[output]->defined()) continue;
     at::Tensor& late = run_->output_gradients.back();
-    late = zeros(run_->bound.planned.plan->outputs.types[output]);
+    late = zeros(run_->bound.planned.plan->core->outputs.types[output]);
     run_->bound.frame->set_input(program.n_inputs() + run_->output_gradients.size() - 1,
                                  late.data_ptr());
   }
@@ -181,7 +181,7 @@ void Pass::bind_gradients() {
 }
 
 void Pass::bind_results() {
-  const auto& types = run_->bound.planned.plan->outputs.types;
+  const auto& types = run_->bound.planned.plan->core->outputs.types;
   run_->gradients.clear();
   run_->gradients.reserve(types.size());
   for (size_t i = run_->bound.planned.program->n_outputs(); i < types.size(); ++i) {
@@ -196,11 +196,11 @@ void Pass::run_until(size_t segment) {
 }
 
 void Pass::run_segments(size_t count) {
-  const Plan& plan = *run_->bound.planned.plan;
+  const TrainingPlan& plan = *run_->bound.planned.plan;
   for (; run_->segments < count; ++run_->segments) {
     const size_t first =
         run_->segments == 0 ? plan.forward_steps : plan.segment_ends[run_->segments - 1];
-    run(plan, *run_->bound.frame, first, plan.segment_ends[run_->segments], call_.profile());
+    run(*plan.core, *run_->bound.frame, first, plan.segment_ends[run_->segments], call_.profile());
   }
 }
 

@@ -55,8 +55,11 @@ Runner::Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs,
       if (write.target.user >= 0 ? write.target.user == inputs_[i].user
                                  : write.target.fixed.is(inputs_[i].fixed))
         shared_->written.push_back(i);
-  for (const Node* node : graph->order())
-    shared_->has_effects = shared_->has_effects || node->schema->has_effect(*node);
+  for (const Node* node : graph->order()) {
+    const Effect effect = node->schema->effect(*node);
+    shared_->has_effects =
+        shared_->has_effects || effect == Effect::random || effect == Effect::python;
+  }
   for (const ValueId id : graph->inputs()) needs_key_ = needs_key_ || graph->role(id) == Role::key;
 }
 
@@ -136,7 +139,8 @@ double Runner::planned_us() const {
 std::pair<size_t, size_t> Runner::memory() const {
   const auto program = latest();
   const auto plan = program ? program->latest() : nullptr;
-  return plan ? std::pair(plan->stash_bytes, plan->placement.bytes) : std::pair<size_t, size_t>();
+  return plan ? std::pair(plan->stash_bytes, plan->core->arena_bytes())
+              : std::pair<size_t, size_t>();
 }
 
 std::vector<Runner::StepInfo> Runner::steps() const {
@@ -144,9 +148,10 @@ std::vector<Runner::StepInfo> Runner::steps() const {
   const auto program = latest();
   const auto plan = program ? program->latest() : nullptr;
   if (!plan) return result;
-  for (size_t i = 0; i < plan->steps.size(); ++i)
-    result.push_back({plan->steps[i].name, std::string(plan->steps[i].provider),
-                      i >= plan->forward_steps, std::nullopt});
+  const std::vector<Step>& steps = plan->core->steps;
+  for (size_t i = 0; i < steps.size(); ++i)
+    result.push_back(
+        {steps[i].name, std::string(steps[i].provider), i >= plan->forward_steps, std::nullopt});
   if (const auto profile = this->profile())
     for (const Profile::Event& event : profile->events())
       if (event.step < result.size() && result[event.step].name == event.name)
@@ -160,7 +165,7 @@ std::vector<Runner::Operator> Runner::operators() const {
   if (!program) return result;
   for (const Claim& claim : program->layout().partition.claims)
     for (const Node* node : claim.region.nodes)
-      if (node->domain() == "aten" && node->op != "backward")
+      if (node->schema->is_foreign() && node->schema->is_differentiable())
         result.push_back({node->attrs.s("schema"), node->attrs.s("reason", ""),
                           node->where ? *node->where : Where{}});
   return result;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "csrc/plan/symbols.h"
+
 namespace ort::bridge {
 namespace {
 

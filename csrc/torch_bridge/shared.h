@@ -24,7 +24,7 @@ struct Wanted {
 // A program with its plan for the sizes of a call.
 struct Planned {
   std::shared_ptr<Program> program;
-  std::shared_ptr<const Plan> plan;
+  std::shared_ptr<const TrainingPlan> plan;
   // The segment after which the gradient at this output of the program is complete.
   size_t segment_of(int output) const;
 };
@@ -68,7 +68,7 @@ struct Shared {
   std::shared_ptr<const std::vector<Part>> parts(const Planned& planned);
 
  private:
-  std::weak_ptr<const Plan> divided_;  // the plan that parts_ are of
+  std::weak_ptr<const TrainingPlan> divided_;  // the plan that parts_ are of
   std::shared_ptr<const std::vector<Part>> parts_;
 };
 

@@ -106,7 +106,8 @@ def emit_opaque(t: Any, args: list, kwargs: dict, reason: str) -> Any:
     attrs["schema"] = target.name()
     attrs["types"] = types
     checks = not outs or "assert" in target.name()
-    attrs["effect"] = int(checks or _draws(t.target, target, args))
+    draws = _draws(t.target, target, args)
+    attrs["effect"] = "random" if draws else "check" if checks else "none"
     attrs["reason"] = reason
     name = target.name().rpartition("::")[2]
     values = list(t.g.emit(name, inputs, attrs, len(outs), "aten"))

@@ -46,11 +46,8 @@ struct Decoder {
 
   std::vector<int64_t> integers(const Attr& attr) const {
     if (const auto* numbers = std::get_if<std::vector<int64_t>>(&attr)) return *numbers;
+    if (const auto* dims = std::get_if<Dims>(&attr)) return numbers_of(*dims, symbols);
     std::vector<int64_t> result;
-    if (const auto* dims = std::get_if<Dims>(&attr)) {
-      for (const Dim& dim : *dims) result.push_back(dim.evaluate(symbols));
-      return result;
-    }
     const auto* texts = std::get_if<std::vector<std::string>>(&attr);
     if (!texts) refuse(attr, "a list of sizes");
     for (const std::string& text : *texts) result.push_back(size(text));

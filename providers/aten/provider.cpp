@@ -18,7 +18,7 @@ class AtenProvider final : public Provider {
     return require(known, "torch has no operator {}", node.attrs.s("schema"));
   }
 
-  std::unique_ptr<Kernel> prepare(const Region& region, const Binding& binding) const override {
+  Prepared prepare(const Region& region, const Binding& binding) const override {
     const Node& node = *region.nodes.at(0);
     return node.op == "backward" ? prepare_backward(node, binding)
                                  : prepare_operator(node, binding);

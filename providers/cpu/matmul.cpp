@@ -7,7 +7,7 @@
 #include "providers/cpu/provider.h"
 #include "providers/cpu/sgemm.h"
 #include "providers/cpu/tile.h"
-#include "providers/cpu/wrap.h"
+#include "providers/tile/scalar.h"
 
 namespace ort::cpu {
 namespace {
@@ -18,7 +18,7 @@ struct Product {
   int64_t m = 1, n = 1, k = 1;
   bool trans_a = false, trans_b = false;
   float alpha = 1.0f;
-  std::string activation = "none";
+  Epilogue activation = Epilogue::none;
   std::optional<size_t> bias;  // operand index
   Sizes bias_sizes;
 };
@@ -81,7 +81,7 @@ bool is_row_bias(const Product& p) {
 std::string product_name(const Request& r, const Product& p) {
   std::string name = r.node().op;
   if (p.bias) name += "+bias";
-  if (p.activation != "none") name += "+" + p.activation;
+  if (p.activation != Epilogue::none) name += "+" + std::string(name_of(p.activation));
   return name;
 }
 
@@ -130,13 +130,24 @@ std::unique_ptr<Kernel> make_primitive(const Request& r, const Product& p) {
   });
 }
 
-TileFunction activation_function(std::string_view activation) {
-  if (activation == "relu") return tile_function(TileOp::relu, 0);
-  if (activation == "gelu") return tile_function(TileOp::gelu, 0);
-  if (activation == "gelu_tanh") return tile_function(TileOp::gelu_tanh, 0);
-  if (activation == "tanh") return tile_function(TileOp::tanh, 0);
-  if (activation == "sigmoid") return tile_function(TileOp::sigmoid, 0);
-  return activation == "silu" ? tile_function(TileOp::silu, 0) : nullptr;
+TileFunction activation_function(Epilogue activation) {
+  switch (activation) {
+    case Epilogue::relu:
+      return tile_function(TileOp::relu, 0);
+    case Epilogue::tanh:
+      return tile_function(TileOp::tanh, 0);
+    case Epilogue::sigmoid:
+      return tile_function(TileOp::sigmoid, 0);
+    case Epilogue::silu:
+      return tile_function(TileOp::silu, 0);
+    case Epilogue::gelu:
+      return tile_function(TileOp::gelu, 0);
+    case Epilogue::gelu_tanh:
+      return tile_function(TileOp::gelu_tanh, 0);
+    case Epilogue::none:
+      break;
+  }
+  return nullptr;
 }
 
 void apply_in_place(TileFunction f, float* y, int64_t count) {
@@ -193,13 +204,14 @@ void multiply(const Product& p, const T* a, const T* b, T* y) {
     for (int64_t j = 0; j < p.n; ++j) {
       T sum{};
       for (int64_t k = 0; k < p.k; ++k)
-        sum = wrapped_add(sum, wrapped_mul(a[i * a_row + k * a_col], b[k * b_row + j * b_col]));
+        sum = tile::scalar::add(
+            sum, tile::scalar::mul(a[i * a_row + k * a_col], b[k * b_row + j * b_col]));
       y[i * p.n + j] = sum;
     }
 }
 
 std::unique_ptr<Kernel> make_plain_product(const Request& r, const Product& p) {
-  if (p.bias || p.alpha != 1.0f || p.activation != "none") return nullptr;
+  if (p.bias || p.alpha != 1.0f || p.activation != Epilogue::none) return nullptr;
   const Sizes a_strides = broadcast_strides(p.batch_a, p.batch);
   const Sizes b_strides = broadcast_strides(p.batch_b, p.batch);
   const DType dtype = r.in(0).dtype;
@@ -249,14 +261,14 @@ std::unique_ptr<Kernel> matmul_kernel(const Request& r) {
 std::unique_ptr<Kernel> fused_kernel(const Request& r) {
   Product p = product_of(r, r.attrs().i("trans_a", 0) != 0, r.attrs().i("trans_b", 0) != 0);
   p.alpha = static_cast<float>(r.attrs().f("alpha", 1.0));
-  p.activation = r.attrs().s("activation", "none");
+  p.activation = epilogue_of(r.attrs());
   if (r.has(2)) p.bias = 2;
   return make_product(r, p);
 }
 
 std::unique_ptr<Kernel> linear_kernel(const Request& r) {
   Product p = product_of(r, false, true);
-  p.activation = r.attrs().s("activation", "none");
+  p.activation = epilogue_of(r.attrs());
   if (r.has(2)) p.bias = 2;
   return make_product(r, p);
 }
@@ -270,25 +282,25 @@ std::unique_ptr<Kernel> gemm_kernel(const Request& r) {
 
 Verdict plain_gemm(const Node& node) {
   const bool scaled = node.has_input(2) && node.attrs.f("beta", 1.0) != 1.0;
-  return scaled ? Verdict::no("beta is not 1") : floats(node);
+  return require(!scaled, "beta is not 1");
 }
 
 // oneDNN has no more axes than this, and a bias must fit them.
 Verdict float_product(const Node& node) {
-  if (const Verdict types = floats(node); !types) return types;
   const auto& dims = node.output().type().dims;
-  return require(!dims || dims->size() <= 6, "the product has rank {}, at most 6", dims->size());
+  const size_t rank = dims ? dims->size() : 0;
+  return require(rank <= 6, "the product has rank {}, at most 6", rank);
 }
 
 }  // namespace
 
 void register_matmul(KernelTable& table) {
   table.op("MatMul")
-      .add("onednn", float_product, matmul_kernel)
-      .add("plain", numbers, matmul_kernel);
-  table.op("Gemm").add("onednn", plain_gemm, gemm_kernel);
-  table.op("ort::MatMul").add("onednn", float_product, fused_kernel);
-  table.op("ort::Linear").add("onednn", float_product, linear_kernel);
+      .add("onednn", kF32, float_product, matmul_kernel)
+      .add("plain", kPlain, matmul_kernel);
+  table.op("Gemm").add("onednn", kF32, plain_gemm, gemm_kernel);
+  table.op("ort::MatMul").add("onednn", kF32, float_product, fused_kernel);
+  table.op("ort::Linear").add("onednn", kF32, float_product, linear_kernel);
 }
 
 }  // namespace ort::cpu

@@ -25,23 +25,34 @@ dnnl::memory::desc dense_desc(const Sizes& sizes) {
   return {dims, dnnl::memory::data_type::f32, strides_of(dims)};
 }
 
-bool append_activation(dnnl::post_ops& ops, std::string_view activation) {
-  using dnnl::algorithm;
-  if (activation == "none") return false;
-  float alpha = 0.0f;
-  algorithm kind = algorithm::undef;
-  if (activation == "relu") kind = algorithm::eltwise_relu;
-  if (activation == "gelu") kind = algorithm::eltwise_gelu_erf;
-  if (activation == "gelu_tanh") kind = algorithm::eltwise_gelu_tanh;
-  if (activation == "tanh") kind = algorithm::eltwise_tanh;
-  if (activation == "sigmoid") kind = algorithm::eltwise_logistic;
-  if (activation == "silu") {
-    kind = algorithm::eltwise_swish;
-    alpha = 1.0f;
+namespace {
+
+dnnl::algorithm algorithm_of(Epilogue activation) {
+  switch (activation) {
+    case Epilogue::relu:
+      return dnnl::algorithm::eltwise_relu;
+    case Epilogue::tanh:
+      return dnnl::algorithm::eltwise_tanh;
+    case Epilogue::sigmoid:
+      return dnnl::algorithm::eltwise_logistic;
+    case Epilogue::silu:
+      return dnnl::algorithm::eltwise_swish;
+    case Epilogue::gelu:
+      return dnnl::algorithm::eltwise_gelu_erf;
+    case Epilogue::gelu_tanh:
+      return dnnl::algorithm::eltwise_gelu_tanh;
+    case Epilogue::none:
+      break;
   }
-  check(kind != algorithm::undef, "unknown activation '{}'", activation);
-  ops.append_eltwise(kind, alpha, 0.0f);
-  return true;
+  return dnnl::algorithm::undef;
+}
+
+}  // namespace
+
+void append_activation(dnnl::post_ops& ops, Epilogue activation) {
+  if (activation == Epilogue::none) return;
+  const float alpha = activation == Epilogue::silu ? 1.0f : 0.0f;
+  ops.append_eltwise(algorithm_of(activation), alpha, 0.0f);
 }
 
 namespace {

@@ -5,7 +5,7 @@
 
 #include <oneapi/dnnl/dnnl.hpp>
 
-#include "providers/cpu/registry.h"
+#include "providers/kernel_table.h"
 
 namespace ort::cpu {
 
@@ -14,8 +14,8 @@ dnnl::stream& cpu_stream();  // of the calling thread
 
 dnnl::memory::desc dense_desc(const Sizes& sizes);  // float32, row-major; rank 0 becomes [1]
 
-// The eltwise post-op of an activation by its name in attributes; false for "none".
-bool append_activation(dnnl::post_ops& ops, std::string_view activation);
+// The eltwise post-op of an activation; none for none.
+void append_activation(dnnl::post_ops& ops, Epilogue activation);
 
 // Runs f, turning dnnl::error into ort::Error.
 template <class F>

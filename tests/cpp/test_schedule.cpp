@@ -13,8 +13,8 @@ namespace {
 // %1 and %4 are one region, which is ready when %4's place has come; %2 waits for it, %3 does not.
 constexpr const char* kText = R"(graph (%x: float32[4] user)
   %1 = Relu(%x)
-  %2 = aten::rand_like(%1) {schema="aten::rand_like", types=["float32[4]"], effect=EFFECT}
-  %3 = aten::rand_like(%x) {schema="aten::rand_like", types=["float32[4]"], effect=EFFECT}
+  %2 = aten::rand_like(%1) {schema="aten::rand_like", types=["float32[4]"], effect="EFFECT"}
+  %3 = aten::rand_like(%x) {schema="aten::rand_like", types=["float32[4]"], effect="EFFECT"}
   %4 = Exp(%1)
 return ("a" = %2, "b" = %3, "c" = %4)
 )";
@@ -36,17 +36,17 @@ std::vector<size_t> order_of(const Graph& graph) {
 }
 
 TEST(Schedule, WithoutEffectsTheFirstReadyRuns) {
-  EXPECT_EQ(order_of(*graph_with("0")), (std::vector<size_t>{2, 0, 1}));
+  EXPECT_EQ(order_of(*graph_with("none")), (std::vector<size_t>{2, 0, 1}));
 }
 
 TEST(Schedule, EffectsKeepProgramOrder) {
-  EXPECT_EQ(order_of(*graph_with("1")), (std::vector<size_t>{0, 1, 2}));
+  EXPECT_EQ(order_of(*graph_with("random")), (std::vector<size_t>{0, 1, 2}));
 }
 
 TEST(Schedule, EffectsAreForwardThoughOnlyTheBackwardReadsThem) {
   const auto graph = parse(R"(graph (%x: float32[4] user)
-  %1 = aten::rand_like(%x) {schema="aten::rand_like", types=["float32[4]"], effect=1}
-  = aten::check(%x) {schema="aten::check", types=[], effect=1}
+  %1 = aten::rand_like(%x) {schema="aten::rand_like", types=["float32[4]"], effect="random"}
+  = aten::check(%x) {schema="aten::check", types=[], effect="check"}
   %2 = Exp(%x)
   %3 = Mul(%2, %1)
 return ("y" = %2, "d_x" = %3)

@@ -106,7 +106,7 @@ def test_equal_nodes_merge_before_there_is_a_history():
     joint = joint_of(C.parse(text))
     C.run_pass(joint, "cse")  # each has a history and its one reader
     assert [n.op for n in joint.nodes].count("aten::cumprod") == 2
-    drawn = C.parse(text.replace("dim=1", "dim=1, effect=1"))
+    drawn = C.parse(text.replace("dim=1", 'dim=1, effect="random"'))
     C.run_pass(drawn, "cse")
     C.run_pass(drawn, "dce")
     assert len(drawn.nodes) == 3

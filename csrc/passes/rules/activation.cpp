@@ -20,8 +20,6 @@ Rule to_gelu(std::string name, std::string form, std::function<Value(Pattern&)> 
       });
 }
 
-}  // namespace
-
 Rule gelu_from_erf() {
   return to_gelu("gelu_from_erf", "none",
                  [](Pattern& p) { return p["x"] * 0.5 * (erf(p["x"] / std::sqrt(2.0)) + 1.0); });
@@ -52,6 +50,15 @@ Rule reciprocal_of_sqrt() {
   return rule("reciprocal_of_sqrt")
       .match([](Pattern& p) { return reciprocal(sqrt(p["x"])); })
       .rewrite([](const Match& m) { return 1.0 / sqrt(m["x"]); });
+}
+
+}  // namespace
+
+Rules activation_rules() {
+  return {
+      reciprocal_of_sqrt(), gelu_from_erf(),      gelu_from_erf_half_outside(),
+      gelu_from_tanh(),     swish_from_sigmoid(),
+  };
 }
 
 }  // namespace ort::rules

@@ -10,8 +10,6 @@ Value swapped(Pattern& p, const std::string& name) {
   return p.named(name, p.op("Transpose", {p["under_" + name]}));
 }
 
-}  // namespace
-
 // The one transpose left, of the result, meets the one that the module makes, and both go.
 Rule attention_of_transposed() {
   return rule("attention_of_transposed")
@@ -34,6 +32,12 @@ Rule attention_of_transposed() {
         const std::vector<Value> in{m["under_q"], m["under_k"], m["under_v"], m["mask"], m["key"]};
         return transpose(m.graph().emit("ort::Attention", in, std::move(attrs))[0], kSwapped);
       });
+}
+
+}  // namespace
+
+Rules attention_rules() {
+  return {attention_of_transposed()};
 }
 
 }  // namespace ort::rules

@@ -16,8 +16,6 @@ Rule neutral(std::string name, Value (*form)(Value)) {
       .rewrite([](const Match& m) { return m["x"]; });
 }
 
-}  // namespace
-
 Rule add_zero() {
   return neutral("add_zero", [](Value x) { return x + -0.0; });  // an integer's zero has no sign
 }
@@ -37,13 +35,6 @@ Rule double_negation() {
   return neutral("double_negation", [](Value x) { return -(-x); });
 }
 
-Rule pow_two() {
-  return rule("pow_two")
-      .match([](Pattern& p) { return pow(p["x"], 2.0); })
-      .when([](const Match& m) { return keeps_type(m); })
-      .rewrite([](const Match& m) { return m["x"] * m["x"]; });
-}
-
 Rule add_negative() {
   return rule("add_negative")
       .match([](Pattern& p) { return p["a"] + (-p["b"]); })
@@ -61,6 +52,23 @@ Rule identity() {
   return rule("identity")
       .match([](Pattern& p) { return p.op("Identity", {p["x"]}); })
       .rewrite([](const Match& m) { return m["x"]; });
+}
+
+}  // namespace
+
+// In simplification, and in recomposition, whose patterns have products.
+Rule pow_two() {
+  return rule("pow_two")
+      .match([](Pattern& p) { return pow(p["x"], 2.0); })
+      .when([](const Match& m) { return keeps_type(m); })
+      .rewrite([](const Match& m) { return m["x"] * m["x"]; });
+}
+
+Rules identity_rules() {
+  return {
+      identity(), add_zero(), sub_zero(),        mul_one(),      div_one(),
+      pow_one(),  pow_two(),  double_negation(), add_negative(), same_cast(),
+  };
 }
 
 }  // namespace ort::rules

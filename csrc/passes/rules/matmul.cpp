@@ -34,8 +34,6 @@ Verdict matrices(const Match& m) {
                  "an operand is a vector or of unknown rank");
 }
 
-}  // namespace
-
 Rule matmul_transposed_right() {
   return rule("matmul_transposed_right")
       .shared()
@@ -96,34 +94,43 @@ Rule gemm_as_matmul() {
       });
 }
 
-// The pre-activation is read by nobody else: in training its gradient reads it, so these fuse only
-// where no backward asks.
-Rules linear_activations() {
-  struct Form {
-    const char* activation;
-    const char* op;
-    Attrs attrs;
-  };
-  const Form forms[] = {{"relu", "Relu", {}},
-                        {"tanh", "Tanh", {}},
-                        {"sigmoid", "Sigmoid", {}},
-                        {"silu", "Swish", {{"alpha", 1.0}}},
-                        {"gelu", "Gelu", {{"approximate", std::string("none")}}},
-                        {"gelu_tanh", "Gelu", {{"approximate", std::string("tanh")}}}};
+Rule product_with(const std::string& product, const OpSchema& activation,
+                  const OpSchema::Joins& joins) {
+  const std::string op = activation.qualified(), name(name_of(joins.epilogue));
+  return rule(format("{}_{}", product.substr(5), name))
+      .match([=, when = joins.when](Pattern& p) {
+        const Value linear = p.op(product, {p["x"], p["w"], p["b"]},
+                                  {{"activation", std::string(name_of(Epilogue::none))}});
+        return p.op(op, {p.named("product", linear)}, when);
+      })
+      .rewrite([=](const Match& m) {
+        Attrs attrs = m.attrs("product");
+        attrs.set("activation", name);
+        return m.graph().emit1(product, {m["x"], m["w"], m["b"]}, attrs);
+      });
+}
+
+// One for each activation whose entry says that it joins. The pre-activation is read by nobody
+// else: in training its gradient reads it, so these fuse only where no backward asks.
+Rules linear_activations(const OpSet& ops) {
   Rules rules;
-  for (const char* product_op : {"ort::Linear", "ort::MatMul"})
-    for (const Form& form : forms)
-      rules.push_back(rule(format("{}_{}", std::string(product_op + 5), form.activation))
-                          .match([=](Pattern& p) {
-                            const Value linear = p.op(product_op, {p["x"], p["w"], p["b"]},
-                                                      {{"activation", std::string("none")}});
-                            return p.op(form.op, {p.named("product", linear)}, form.attrs);
-                          })
-                          .rewrite([=](const Match& m) {
-                            Attrs attrs = m.attrs("product");
-                            attrs.set("activation", std::string(form.activation));
-                            return m.graph().emit1(product_op, {m["x"], m["w"], m["b"]}, attrs);
-                          }));
+  for (const char* product : {"ort::Linear", "ort::MatMul"})
+    for (const OpSchema* activation : ops.all())
+      for (const OpSchema::Joins& joins : activation->epilogues())
+        rules.push_back(product_with(product, *activation, joins));
+  return rules;
+}
+
+}  // namespace
+
+Rules product_rules(const OpSet& ops) {
+  Rules rules{
+      gemm_as_matmul(),
+      matmul_bias(),
+      matmul_transposed_right(),
+      matmul_transposed_left(),
+  };
+  for (Rule& rule : linear_activations(ops)) rules.push_back(std::move(rule));
   return rules;
 }
 

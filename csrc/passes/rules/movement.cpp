@@ -30,8 +30,6 @@ std::vector<int64_t> perm_of(const Node& node) {
   return perm;
 }
 
-}  // namespace
-
 Rule squeeze_as_reshape() {
   return as_reshape("squeeze_as_reshape", "Squeeze", true);
 }
@@ -93,6 +91,15 @@ Rule identity_transpose() {
         return Verdict::yes();
       })
       .rewrite([](const Match& m) { return m["x"]; });
+}
+
+}  // namespace
+
+Rules movement_rules() {
+  return {
+      squeeze_as_reshape(), unsqueeze_as_reshape(), flatten_as_reshape(), same_shape_reshape(),
+      reshape_of_reshape(), same_shape_expand(),    identity_transpose(), transpose_of_transpose(),
+  };
 }
 
 }  // namespace ort::rules

@@ -28,8 +28,6 @@ Value mean(Pattern& p, const std::string& name, Value x) {
   return p.named(name, p.op("ReduceMean", {x, p[name + "_axes"]}));
 }
 
-}  // namespace
-
 // scale * (x * (1 / sqrt(mean(x x) + epsilon))): Llama and T5 in transformers.
 Rule rms_norm_from_parts() {
   return rule("rms_norm_from_parts")
@@ -70,6 +68,15 @@ Rule layer_norm_from_parts() {
                               std::vector<Value>{m["x"], m["scale"], m["bias"]},
                               {{"epsilon", *scalar_of(m["epsilon"])}}, 1)[0];
       });
+}
+
+}  // namespace
+
+Rules norm_rules() {
+  return {
+      rms_norm_from_parts(),
+      layer_norm_from_parts(),
+  };
 }
 
 }  // namespace ort::rules

@@ -1,5 +1,5 @@
 // First fit over the lifetimes that are alive at the same time, largest first, ties by index.
-#include "csrc/plan/memory.h"
+#include "csrc/plan/place.h"
 
 #include <algorithm>
 #include <bit>

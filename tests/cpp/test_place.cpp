@@ -1,5 +1,5 @@
 // The memory plan: a property over random lifetimes, and cases whose answer is known.
-#include "csrc/plan/memory.h"
+#include "csrc/plan/place.h"
 
 #include <gtest/gtest.h>
 

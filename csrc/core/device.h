@@ -1,0 +1,59 @@
+// Where memory lies and where work is queued. Core knows no vendor: a provider of a device gives
+// its Memory and its Streams; the host's are here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <ostream>
+#include <string>
+
+namespace ort {
+
+enum class DeviceKind : uint8_t { cpu, cuda, private_use };
+
+struct Device {
+  DeviceKind kind = DeviceKind::cpu;
+  int index = 0;
+  bool is_host() const { return kind == DeviceKind::cpu; }
+  friend bool operator==(const Device&, const Device&) = default;
+  std::string text() const;  // "cpu", "cuda:1", "private_use:0"
+};
+
+std::ostream& operator<<(std::ostream& out, const Device& device);
+
+// A point in a stream's work.
+class Event {
+ public:
+  virtual ~Event() = default;
+  virtual void synchronize() = 0;  // the host waits until the work before it is done
+};
+
+// A queue of work that runs in its order, maybe later than it is given.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  virtual std::unique_ptr<Event> record() = 0;
+  virtual void wait(Event& event) = 0;  // what is queued from now on runs after the event
+  virtual void synchronize() = 0;       // the host waits for all that is queued
+  virtual void* native() { return nullptr; }
+};
+
+// The host's: what is given to it has run when the call returns.
+Stream& host_stream();
+
+enum class CopyKind : uint8_t { within, to_device, to_host };
+
+// The memory of one device. Work on a block is ordered by streams: one is allocated for what is
+// queued on `stream` from now on, and freed after what was queued on it before.
+class Memory {
+ public:
+  virtual ~Memory() = default;
+  virtual void* allocate(size_t bytes, Stream& stream) = 0;  // throws OutOfMemory
+  virtual void free(void* data, size_t bytes, Stream& stream) = 0;
+  virtual void zero(void* data, size_t bytes, Stream& stream) = 0;
+  virtual void copy(void* to, const void* from, size_t bytes, CopyKind kind, Stream& stream) = 0;
+  virtual void trim() {}  // gives back what is kept idle
+};
+
+}  // namespace ort

@@ -1,0 +1,11 @@
+// A plan's own kernel: from one memory to another, or within one.
+#pragma once
+
+#include "csrc/plan/plan.h"
+
+namespace ort {
+
+// One of the two is the host, or both are one device.
+std::unique_ptr<Kernel> copy_kernel(size_t bytes, const PlanDevice& from, const PlanDevice& to);
+
+}  // namespace ort

@@ -1,0 +1,284 @@
+// One walk over the claims in their order. A value is on the device that makes it; a reader on
+// another gets a copy, made once before the first such reader.
+#include "csrc/plan/own.h"
+
+#include <algorithm>
+
+#include "csrc/plan/copy.h"
+
+namespace ort {
+namespace {
+
+constexpr int kHost = 0;
+
+class Owning {
+ public:
+  Owning(const Layout& layout, const BoundValues& values, const std::vector<PlanDevice>& devices,
+         std::span<const std::unique_ptr<Kernel>> kernels)
+      : layout_(layout),
+        graph_(*layout.graph),
+        values_(values),
+        devices_(devices),
+        kernels_(kernels),
+        home_(index_of(layout.options.home)) {}
+
+  Owned run() && {
+    add_inputs();
+    find_backward_reads();
+    owned_.output_ready.resize(graph_.outputs().size());
+    size_t next = 0;
+    for (; next < layout_.order.size() && segment_of(layout_.claim(next)) < 0; ++next)
+      add_step(next);
+    add_outputs(0, layout_.options.forward_outputs);
+    for (; next < layout_.order.size(); ++next) add_step(next);
+    add_outputs(layout_.options.forward_outputs, graph_.outputs().size());
+    return std::move(owned_);
+  }
+
+ private:
+  int index_of(Device device) const {
+    for (size_t d = 0; d < devices_.size(); ++d)
+      if (devices_[d].device == device) return static_cast<int>(d);
+    fail("no step runs on {}", device);
+  }
+
+  Buffer& buffer(int index) { return owned_.buffers[static_cast<size_t>(index)]; }
+
+  int new_buffer(Slot::Kind kind, size_t at, size_t bytes, int device) {
+    owned_.buffers.push_back({kind, at, bytes, device});
+    return static_cast<int>(owned_.buffers.size()) - 1;
+  }
+
+  void add_inputs() {
+    for (size_t i = 0; i < graph_.inputs().size(); ++i) {
+      const ValueId id = graph_.inputs()[i];
+      const int device = index_of(layout_.device_of_input(i));
+      make(id, new_buffer(Slot::Kind::input, i, values_.bytes(id), device));
+    }
+  }
+
+  void make(ValueId source, int made) {
+    made_on_[source] = buffer(made).device;
+    at_[{source, buffer(made).device}] = made;
+  }
+
+  void find_backward_reads() {
+    for (const Claim& claim : layout_.partition.claims)
+      if (segment_of(claim) >= 0)
+        for (const ValueId id : claim.region.in)
+          if (id != kNone) backward_reads_.insert(values_.source(id));
+  }
+
+  // The buffer that shows a value on a device, copied there if it is elsewhere.
+  int read(ValueId id, int device, int segment) {
+    const ValueId source = values_.source(id);
+    const auto found = at_.find({source, device});
+    if (found != at_.end()) return found->second;
+    if (const auto constant = values_.constant(source))
+      return at_[{source, device}] = constant_on(*constant, device);
+    const auto made = made_on_.find(source);
+    check(made != made_on_.end(), "%{} is read before it is made", id);
+    const bool far = made->second != kHost && device != kHost;
+    const int from = far ? read(id, kHost, segment) : at_.at({source, made->second});
+    if (buffer(from).layout == DataLayout::opaque) return from;
+    const int to = new_buffer(Slot::Kind::arena, 0, buffer(from).bytes, device);
+    add_copy(from, to, segment);
+    return at_[{source, device}] = to;
+  }
+
+  int constant_on(size_t constant, int device) {
+    const size_t bytes = values_.constants[constant].bytes();
+    if (device == kHost) return new_buffer(Slot::Kind::constant, constant, bytes, kHost);
+    owned_.uploads.emplace_back(constant, device);
+    return new_buffer(Slot::Kind::uploaded, owned_.uploads.size() - 1, bytes, device);
+  }
+
+  void touch(int index, int step) {
+    if (index < 0) return;
+    buffer(index).first = std::min(buffer(index).first, step);
+    buffer(index).last = std::max(buffer(index).last, step);
+  }
+
+  // Appends a step over these buffers.
+  Step& append(Step step, const std::vector<int>& in, const std::vector<int>& out) {
+    const int index = static_cast<int>(owned_.steps.size());
+    std::vector<int>& operands = owned_.operands;
+    step.in = static_cast<int>(operands.size());
+    step.out = step.in + static_cast<int>(in.size());
+    step.n_in = static_cast<int>(in.size());
+    step.n_out = static_cast<int>(out.size());
+    operands.insert(operands.end(), in.begin(), in.end());
+    operands.insert(operands.end(), out.begin(), out.end());
+    for (const int b : in) touch(b, index);
+    for (const int b : out) touch(b, index);
+    step.name = step.kernel->name();
+    owned_.steps.push_back(std::move(step));
+    return owned_.steps.back();
+  }
+
+  void add_step(size_t position) {
+    const Claim& claim = layout_.claim(position);
+    Step step;
+    step.kernel = kernels_[position].get();
+    step.provider = claim.provider->name();
+    step.segment = segment_of(claim);
+    step.node = claim.region.nodes.back()->place();
+    step.claim = static_cast<int>(layout_.order[position]);
+    step.device = index_of(claim.device);
+    std::vector<int> in, out;
+    for (size_t i = 0; i < claim.region.in.size(); ++i) {
+      const ValueId id = claim.region.in[i];
+      const int device = claim.on_host[i] ? kHost : step.device;
+      in.push_back(id == kNone ? -1 : read(id, device, step.segment));
+    }
+    for (const ValueId id : claim.region.out) out.push_back(id == kNone ? -1 : made_by(id, step));
+    append(std::move(step), in, out);
+  }
+
+  int made_by(ValueId id, const Step& step) {
+    const bool opaque = values_.is_opaque(id);
+    const int made = opaque ? new_buffer(Slot::Kind::object, owned_.object_count++, 0, step.device)
+                            : new_buffer(Slot::Kind::arena, 0, values_.bytes(id), step.device);
+    if (opaque) buffer(made).layout = DataLayout::opaque;
+    make(id, made);
+    return made;
+  }
+
+  // A step of the plan's own belongs to the segment that it follows, or that it is made for.
+  void add_copy(int from, int to, int segment) {
+    const PlanDevice& source = devices_[static_cast<size_t>(buffer(from).device)];
+    const PlanDevice& target = devices_[static_cast<size_t>(buffer(to).device)];
+    owned_.copies.push_back(copy_kernel(buffer(from).bytes, source, target));
+    Step step;
+    step.kernel = owned_.copies.back().get();
+    step.provider = "plan";
+    step.segment = segment;
+    step.device = std::max(buffer(from).device, buffer(to).device);
+    if (buffer(from).device != buffer(to).device)
+      step.stream = buffer(to).device == kHost ? kDownload : kUpload;
+    append(std::move(step), {from}, {to});
+  }
+
+  int last_segment() const { return owned_.steps.empty() ? -1 : owned_.steps.back().segment; }
+
+  // Updates last: another output may be the input's old value.
+  void add_outputs(size_t first, size_t last) {
+    const auto& updates = layout_.options.updates;
+    for (size_t i = first; i < last; ++i)
+      if (!updates.count(i)) add_output(i);
+    for (const auto& [i, input] : updates)
+      if (i >= first && i < last) add_update(i, input);
+  }
+
+  // Each output gets memory of the caller. The kernel writes there when nothing else shares it: a
+  // returned tensor may be written by its owner, so what the backward reads stays in the arena,
+  // unless the owner's writes are to be seen.
+  void add_output(size_t i) {
+    const ValueId id = graph_.outputs()[i].value;
+    const LayoutOptions& options = layout_.options;
+    const int source = read(id, home_, last_segment());
+    const bool own = i < options.forward_outputs && options.shared.count(i) == 0 &&
+                     backward_reads_.count(values_.source(id)) > 0;
+    if (buffer(source).kind == Slot::Kind::arena && !own) {
+      buffer(source).kind = Slot::Kind::output;
+      buffer(source).at = i;
+      owned_.output_ready[i] = buffer(source).first;
+    } else {
+      add_copy(source, new_buffer(Slot::Kind::output, i, buffer(source).bytes, home_),
+               last_segment());
+      owned_.output_ready[i] = static_cast<int>(owned_.steps.size()) - 1;
+    }
+  }
+
+  // The caller's input takes the output's value: the kernel writes there when the old value is read
+  // no more.
+  void add_update(size_t i, size_t input) {
+    const ValueId id = graph_.outputs()[i].value, old = graph_.inputs().at(input);
+    check(backward_reads_.count(old) == 0,
+          "output {} is written over input '{}', which the backward reads", i,
+          graph_.value(old).name());
+    const int target = at_.at({old, made_on_.at(old)});
+    const int source = read(id, buffer(target).device, last_segment());
+    check(buffer(source).bytes == buffer(target).bytes,
+          "output {} of {} bytes is written over input '{}' of {} bytes", i, buffer(source).bytes,
+          graph_.value(old).name(), buffer(target).bytes);
+    if (source == target) {
+      owned_.output_ready[i] = -1;
+    } else if (may_take_over(source, target)) {
+      buffer(source).kind = Slot::Kind::input;
+      buffer(source).at = input;
+      owned_.output_ready[i] = buffer(source).first;
+    } else {
+      add_copy(source, target, last_segment());
+      owned_.output_ready[i] = static_cast<int>(owned_.steps.size()) - 1;
+    }
+  }
+
+  bool may_take_over(int source, int target) {
+    const int made = buffer(source).first;
+    if (buffer(source).kind != Slot::Kind::arena || made < buffer(target).last) return false;
+    if (made > buffer(target).last) return true;
+    const Step& step = owned_.steps[static_cast<size_t>(made)];
+    for (int i = 0; i < step.n_in; ++i)
+      for (int o = 0; o < step.n_out; ++o)
+        if (owned_.operands[static_cast<size_t>(step.in + i)] == target &&
+            owned_.operands[static_cast<size_t>(step.out + o)] == source)
+          return may_overwrite(step, owned_.operands, owned_.buffers, i, o);
+    return false;
+  }
+
+  const Layout& layout_;
+  const Graph& graph_;
+  const BoundValues& values_;
+  const std::vector<PlanDevice>& devices_;
+  std::span<const std::unique_ptr<Kernel>> kernels_;
+  const int home_;
+  Owned owned_;
+  std::map<ValueId, int> made_on_;             // by source: the device
+  std::map<std::pair<ValueId, int>, int> at_;  // by source and device: the buffer
+  std::set<ValueId> backward_reads_;
+};
+
+}  // namespace
+
+std::vector<PlanDevice> devices_of(const Layout& layout) {
+  std::vector<PlanDevice> devices{{Device{}, nullptr}};
+  const auto add = [&](Device device) {
+    for (const PlanDevice& known : devices)
+      if (known.device == device) return;
+    for (const Provider* provider : layout.providers)
+      if (provider->memory() && provider->device(layout.options.home) == device)
+        return static_cast<void>(devices.push_back({device, provider}));
+    fail("none of the providers gives memory of {}", device);
+  };
+  add(layout.options.home);
+  for (const Claim& claim : layout.partition.claims) add(claim.device);
+  return devices;
+}
+
+Owned own(const Layout& layout, const BoundValues& values, const std::vector<PlanDevice>& devices,
+          std::span<const std::unique_ptr<Kernel>> kernels) {
+  return Owning(layout, values, devices, kernels).run();
+}
+
+int root(const std::vector<Buffer>& buffers, int buffer) {
+  while (buffers[static_cast<size_t>(buffer)].merged_into >= 0)
+    buffer = buffers[static_cast<size_t>(buffer)].merged_into;
+  return buffer;
+}
+
+bool may_overwrite(const Step& step, std::span<const int> operands,
+                   const std::vector<Buffer>& buffers, int i, int o) {
+  const int in = operands[static_cast<size_t>(step.in + i)];
+  const int out = operands[static_cast<size_t>(step.out + o)];
+  if (in < 0 || out < 0 || !step.kernel->in_place(static_cast<size_t>(i), static_cast<size_t>(o)))
+    return false;
+  int reads = 0;
+  for (int k = 0; k < step.n_in; ++k) {
+    const int other = operands[static_cast<size_t>(step.in + k)];
+    reads += other >= 0 && root(buffers, other) == root(buffers, in);
+  }
+  return reads == 1;
+}
+
+}  // namespace ort

@@ -1,0 +1,98 @@
+// Two phases: what must be compiled is collected from all claims, then kernels are linked.
+#include "csrc/plan/prepare.h"
+
+#include <atomic>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <thread>
+
+namespace ort {
+namespace {
+
+// Calls f(claim); an error names the claim's last node.
+template <class F>
+auto at_claim(const Claim& claim, F&& f) {
+  try {
+    return f(claim);
+  } catch (const OutOfMemory&) {
+    throw;
+  } catch (const Error& error) {
+    fail_at(error, claim.region.nodes.back()->describe());
+  }
+}
+
+Prepared prepare(const Claim& claim, const BoundValues& values) {
+  Binding binding;
+  binding.symbols = &values.symbols();
+  for (size_t i = 0; i < claim.region.in.size(); ++i) {
+    binding.in.push_back(values.operand(claim.region.in[i]));
+    if (!claim.on_host[i]) binding.in.back().device = claim.device;
+  }
+  for (const ValueId id : claim.region.out) {
+    binding.out.push_back(values.operand(id));
+    binding.out.back().device = claim.device;
+  }
+  return claim.provider->prepare(claim.region, binding);
+}
+
+// Each source once, by as many threads as the machine has; the first error is thrown at the end.
+class Compilation {
+ public:
+  void add(const Source& source) {
+    if (results_.try_emplace(source.key).second) work_.push_back(&source);
+  }
+  void run() {
+    std::vector<std::thread> threads;
+    const size_t count = std::min<size_t>(work_.size(), std::thread::hardware_concurrency());
+    for (size_t i = 1; i < count; ++i) threads.emplace_back([this] { take(); });
+    take();
+    for (std::thread& thread : threads) thread.join();
+    if (error_) std::rethrow_exception(error_);
+  }
+  Prepared::Compiled of(const Prepared& prepared) const {
+    Prepared::Compiled compiled;
+    for (const Source& source : prepared.sources) compiled.push_back(results_.at(source.key));
+    return compiled;
+  }
+
+ private:
+  void take() {
+    for (size_t i = next_++; i < work_.size(); i = next_++) try {
+        results_.find(work_[i]->key)->second = work_[i]->compile();
+      } catch (...) {
+        std::lock_guard lock(mutex_);
+        if (!error_) error_ = std::current_exception();
+      }
+  }
+
+  std::vector<const Source*> work_;
+  std::map<std::string, std::shared_ptr<const void>> results_;
+  std::atomic<size_t> next_ = 0;
+  std::mutex mutex_;
+  std::exception_ptr error_;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Kernel>> prepare_kernels(const Layout& layout,
+                                                     const BoundValues& values) {
+  std::vector<Prepared> prepared;
+  prepared.reserve(layout.order.size());  // sources are referred to
+  Compilation compilation;
+  for (size_t i = 0; i < layout.order.size(); ++i) {
+    prepared.push_back(
+        at_claim(layout.claim(i), [&](const Claim& claim) { return prepare(claim, values); }));
+    for (const Source& source : prepared.back().sources) compilation.add(source);
+  }
+  compilation.run();
+  std::vector<std::unique_ptr<Kernel>> kernels;
+  for (size_t i = 0; i < prepared.size(); ++i)
+    kernels.push_back(at_claim(layout.claim(i), [&](const Claim&) {
+      Prepared& p = prepared[i];
+      return p.link ? p.link(compilation.of(p)) : std::move(p.kernel);
+    }));
+  return kernels;
+}
+
+}  // namespace ort

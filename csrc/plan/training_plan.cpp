@@ -1,0 +1,78 @@
+// Marks in a core plan's steps, and the second placement of its backward.
+#include "csrc/plan/training_plan.h"
+
+#include <algorithm>
+#include <set>
+
+#include "csrc/plan/arena.h"
+#include "csrc/plan/bind.h"
+#include "csrc/plan/waits.h"
+
+namespace ort {
+namespace {
+
+size_t count_forward(const Plan& plan) {
+  size_t count = 0;
+  while (count < plan.steps.size() && plan.steps[count].segment < 0) ++count;
+  return count;
+}
+
+void find_segments(const Plan& plan, const std::vector<int>& output_ready, TrainingPlan& training) {
+  std::vector<size_t> of_step(plan.steps.size(), 0);
+  for (size_t s = training.forward_steps; s < plan.steps.size(); ++s) {
+    while (plan.steps[s].segment > static_cast<int>(training.segment_ends.size()))
+      training.segment_ends.push_back(s);
+    of_step[s] = training.segment_ends.size();
+  }
+  training.segment_ends.push_back(plan.steps.size());
+  for (const int step : output_ready)
+    training.output_segments.push_back(step < 0 ? 0 : of_step[static_cast<size_t>(step)]);
+}
+
+std::vector<size_t> find_saved_inputs(const Plan& plan, size_t forward_steps) {
+  std::set<size_t> saved;
+  for (size_t s = forward_steps; s < plan.steps.size(); ++s)
+    for (int i = 0; i < plan.steps[s].n_in; ++i) {
+      const int slot = plan.operands[static_cast<size_t>(plan.steps[s].in + i)];
+      if (slot < 0) continue;
+      const Slot& place = plan.placement.slots[static_cast<size_t>(slot)];
+      if (place.kind == Slot::Kind::input) saved.insert(place.at);
+    }
+  return {saved.begin(), saved.end()};
+}
+
+// What the backward makes gets an arena of its own and shares nothing with the stash.
+Placement place_retained(const Owned& separate, const Plan& plan, size_t forward_steps) {
+  Placement retained = plan.placement;
+  std::fill(retained.scratch.begin(), retained.scratch.end(), 0);
+  std::vector<Placed> values;
+  place_arenas(separate, plan.devices.size(), static_cast<int>(forward_steps), Slot::Kind::second,
+               retained, values);
+  return retained;
+}
+
+}  // namespace
+
+std::unique_ptr<TrainingPlan> make_training_plan(const Layout& layout, const Symbols& symbols) {
+  Bound bound = bind(layout, symbols);
+  const std::vector<Buffer> separate = bound.owned.buffers;
+  place_values(bound);
+  Plan& plan = *bound.plan;
+  auto training = std::make_unique<TrainingPlan>();
+  training->forward_steps = count_forward(plan);
+  if (training->forward_steps < plan.steps.size()) {
+    bound.owned.buffers = separate;
+    training->retained = place_retained(bound.owned, plan, training->forward_steps);
+    order_streams(plan, training->retained);
+  }
+  find_segments(plan, bound.owned.output_ready, *training);
+  training->saved_inputs = find_saved_inputs(plan, training->forward_steps);
+  const int first_backward = static_cast<int>(training->forward_steps);
+  for (const Placed& value : plan.values)
+    if (value.first < first_backward && value.last >= first_backward)
+      training->stash_bytes += value.bytes;
+  training->core = std::move(bound.plan);
+  return training;
+}
+
+}  // namespace ort

@@ -1,0 +1,22 @@
+// A plan that is run in parts: the forward, then the backward segment by segment, on the memory of
+// the forward or, where that is to stay as it is, on a second one. What only autograd knows is
+// here.
+#pragma once
+
+#include "csrc/plan/plan.h"
+
+namespace ort {
+
+struct TrainingPlan {
+  std::unique_ptr<const Plan> core;
+  Placement retained;                   // for a backward with retain_graph
+  size_t forward_steps = 0;             // the rest are backward, by segment
+  std::vector<size_t> segment_ends;     // of the backward: the step after each segment's last
+  std::vector<size_t> output_segments;  // the backward's segment that completes each output
+  std::vector<size_t> saved_inputs;     // inputs that a backward step reads
+  size_t stash_bytes = 0;  // of the arenas' values that the backward reads of the forward
+};
+
+std::unique_ptr<TrainingPlan> make_training_plan(const Layout& layout, const Symbols& symbols);
+
+}  // namespace ort

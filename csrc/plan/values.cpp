@@ -1,0 +1,56 @@
+// Evaluating types and shape operands.
+#include "csrc/plan/values.h"
+
+#include "csrc/plan/alias.h"
+
+namespace ort {
+
+BoundValues::BoundValues(const Layout& layout, const Symbols& symbols)
+    : graph_(*layout.graph), symbols_(symbols), sources_(sources(*layout.graph)) {
+  const auto add = [&](const Node* node, Tensor tensor) {
+    constant_[node->out[0]] = constants.size();
+    constants.push_back(std::move(tensor));
+  };
+  for (const Node* node : graph_.order()) {
+    if (node->schema->is_constant()) add(node, *constant_of(node->output()));
+    if (!node->schema->is_sizes()) continue;
+    Tensor tensor = Tensor::of(numbers_of(std::get<Dims>(*node->attrs.find("dims")), symbols));
+    if (node->attrs.i("scalar")) tensor.sizes.clear();
+    add(node, std::move(tensor));
+  }
+}
+
+bool BoundValues::is_opaque(ValueId id) const {
+  return graph_.value(id).type().kind == Type::Kind::opaque;
+}
+
+Operand BoundValues::operand(ValueId id) const {
+  Operand result;
+  if (id == kNone) return result;
+  const Type& type = graph_.value(id).type();
+  result.present = true;
+  if (is_opaque(id)) {
+    result.layout = DataLayout::opaque;
+    return result;
+  }
+  result.dtype = type.dtype;
+  result.sizes = sizes_of(*type.dims, symbols_);
+  check(is_addressable(result.sizes, size_of(type.dtype)), "shape {} exceeds any memory",
+        result.sizes);
+  if (const auto index = constant(source(id))) result.constant = constants[*index].data;
+  return result;
+}
+
+size_t BoundValues::bytes(ValueId id) const {
+  if (is_opaque(id)) return 0;
+  const Type& type = graph_.value(id).type();
+  return static_cast<size_t>(checked_mul(element_count(sizes_of(*type.dims, symbols_)),
+                                         static_cast<int64_t>(size_of(type.dtype))));
+}
+
+std::optional<size_t> BoundValues::constant(ValueId source) const {
+  const auto found = constant_.find(source);
+  return found == constant_.end() ? std::nullopt : std::optional(found->second);
+}
+
+}  // namespace ort

@@ -1,0 +1,151 @@
+// Waits between queues: cases whose answer is known, and a property over random plans: every two
+// accesses of one memory, one of them a write, keep their order by queues and waits alone.
+#include "csrc/plan/waits.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace ort {
+namespace {
+
+class Nothing final : public Kernel {
+ public:
+  void run(const Args&) const override {}
+  std::string name() const override { return "nothing"; }
+};
+
+// Slots are 64 bytes of the first device's or the host's arena.
+struct Planned {
+  Plan plan;
+  Nothing kernel;
+  explicit Planned(size_t devices) {
+    for (size_t d = 0; d < devices; ++d)
+      plan.devices.push_back(
+          {{d ? DeviceKind::private_use : DeviceKind::cpu, static_cast<int>(d)}, nullptr});
+  }
+  int slot(int device, size_t at) {
+    plan.placement.slots.push_back({Slot::Kind::arena, at, device});
+    plan.slot_bytes.push_back(64);
+    return static_cast<int>(plan.placement.slots.size()) - 1;
+  }
+  void step(int device, int stream, std::vector<int> in, std::vector<int> out) {
+    Step step;
+    step.kernel = &kernel;
+    step.device = device;
+    step.stream = stream;
+    step.in = static_cast<int>(plan.operands.size());
+    step.n_in = static_cast<int>(in.size());
+    step.n_out = static_cast<int>(out.size());
+    step.out = step.in + step.n_in;
+    plan.operands.insert(plan.operands.end(), in.begin(), in.end());
+    plan.operands.insert(plan.operands.end(), out.begin(), out.end());
+    plan.steps.push_back(step);
+    plan.placement.scratch.push_back(0);
+  }
+  std::vector<std::vector<int>> waits() const { return waits_of(plan, plan.placement); }
+};
+
+TEST(Waits, AReaderOnAnotherStreamWaitsForTheWriter) {
+  Planned p(2);
+  const int a = p.slot(1, 0), b = p.slot(1, 64);
+  p.step(1, kUpload, {}, {a});
+  p.step(1, kCompute, {a}, {b});
+  p.step(1, kCompute, {a}, {b});
+  EXPECT_EQ(p.waits(), (std::vector<std::vector<int>>{{}, {0}, {}}));
+}
+
+TEST(Waits, MemoryThatIsUsedAgainWaitsForItsReaders) {
+  Planned p(2);
+  const int a = p.slot(1, 0), b = p.slot(1, 64), again = p.slot(1, 32);
+  p.step(1, kCompute, {}, {a});
+  p.step(1, kCompute, {a}, {b});
+  p.step(1, kUpload, {}, {again});
+  EXPECT_EQ(p.waits()[2], (std::vector<int>{1}));
+}
+
+TEST(Waits, TheHostWaitsAndIsNeverWaitedFor) {
+  Planned p(2);
+  const int host = p.slot(0, 0), far = p.slot(1, 0), back = p.slot(0, 64);
+  p.step(0, kCompute, {}, {host});
+  p.step(1, kUpload, {host}, {far});
+  p.step(1, kDownload, {far}, {back});
+  p.step(0, kCompute, {back}, {host});
+  EXPECT_EQ(p.waits(), (std::vector<std::vector<int>>{{}, {}, {1}, {2}}));
+}
+
+TEST(Waits, OneQueueNeedsNone) {
+  Planned p(1);
+  const int a = p.slot(0, 0);
+  p.step(0, kCompute, {}, {a});
+  p.step(0, kCompute, {a}, {a});
+  EXPECT_EQ(p.waits(), (std::vector<std::vector<int>>{{}, {}}));
+}
+
+// Whether step i has run whenever j runs, for all i < j: by its queue, the host's progress, waits.
+std::vector<std::vector<bool>> orders(const Planned& p,
+                                      const std::vector<std::vector<int>>& waits) {
+  const size_t n = p.plan.steps.size();
+  std::vector<std::vector<bool>> before(n, std::vector<bool>(n, false));
+  std::vector<bool> host(n, false);  // what has run when the host is at this step
+  for (size_t j = 0; j < n; ++j) {
+    const auto follow = [&](size_t i) {
+      before[j][i] = true;
+      for (size_t k = 0; k < i; ++k) before[j][k] = before[j][k] || before[i][k];
+    };
+    for (size_t i = 0; i < j; ++i)
+      if (host[i] || (p.plan.steps[i].device == p.plan.steps[j].device &&
+                      p.plan.steps[i].stream == p.plan.steps[j].stream))
+        follow(i);
+    for (const int i : waits[j]) follow(static_cast<size_t>(i));
+    if (p.plan.steps[j].device != 0) continue;
+    host[j] = true;
+    for (size_t i = 0; i < j; ++i) host[i] = host[i] || before[j][i];
+  }
+  return before;
+}
+
+bool conflict(const Planned& p, const Step& a, const Step& b) {
+  for (int i = 0; i < a.n_in + a.n_out; ++i)
+    for (int j = 0; j < b.n_in + b.n_out; ++j) {
+      const int first = p.plan.operands[static_cast<size_t>(a.in + i)];
+      const int second = p.plan.operands[static_cast<size_t>(b.in + j)];
+      const Slot& x = p.plan.placement.slots[static_cast<size_t>(first)];
+      const Slot& y = p.plan.placement.slots[static_cast<size_t>(second)];
+      const bool overlap = x.device == y.device && x.at < y.at + 64 && y.at < x.at + 64;
+      if (overlap && (i >= a.n_in || j >= b.n_in)) return true;
+    }
+  return false;
+}
+
+TEST(Waits, EveryConflictIsOrderedAndNoWaitIsIdle) {
+  std::mt19937 random(3);
+  size_t ordered = 0;
+  for (int round = 0; round < 300; ++round) {
+    Planned p(3);
+    for (int s = 0; s < 12; ++s) p.slot(s % 3, random() % 4 * 32);
+    for (int s = 0; s < 30; ++s)
+      p.step(static_cast<int>(random() % 3), static_cast<int>(random() % kStreams),
+             {static_cast<int>(random() % 12)}, {static_cast<int>(random() % 12)});
+    for (Step& step : p.plan.steps)
+      if (step.device == 0) step.stream = kCompute;
+    const auto waits = p.waits();
+    const auto before = orders(p, waits);
+    for (size_t j = 0; j < p.plan.steps.size(); ++j) {
+      for (size_t i = 0; i < j; ++i)
+        if (conflict(p, p.plan.steps[i], p.plan.steps[j])) {
+          ASSERT_TRUE(before[j][i]) << "round " << round << ": " << i << " before " << j;
+          ++ordered;
+        }
+      for (size_t k = 0; k < waits[j].size(); ++k) {
+        auto fewer = waits;
+        fewer[j].erase(fewer[j].begin() + static_cast<long>(k));
+        EXPECT_FALSE(orders(p, fewer)[j][static_cast<size_t>(waits[j][k])]);
+      }
+    }
+  }
+  EXPECT_GT(ordered, 1000u);
+}
+
+}  // namespace
+}  // namespace ort

@@ -1,0 +1,72 @@
+// The streams of `far`: work is queued, and run when somebody waits for it, in an order drawn among
+// those that the events allow.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "csrc/core/device.h"
+
+namespace far {
+
+class Schedule;
+
+class Stream final : public ort::Stream {
+ public:
+  explicit Stream(Schedule& schedule) : schedule_(schedule) {}
+  void queue(std::function<void()> work);
+  std::unique_ptr<ort::Event> record() override;
+  void wait(ort::Event& event) override;
+  void synchronize() override;
+  void* native() override { return this; }
+
+ private:
+  friend class Schedule;
+  struct Item {
+    std::function<void()> work;         // or
+    std::shared_ptr<const bool> waits;  // until this is true
+  };
+  Schedule& schedule_;
+  std::deque<Item> items_;
+};
+
+// Which mistake is made on purpose, and what there was to choose from.
+struct Mistakes {
+  enum Kind { none, wait, copy };
+  Kind kind = none;
+  int at = 0;
+  int waits = 0, copies = 0;  // met so far: waits for what had not run, and copies
+  bool leave_out(Kind of, int index) const { return kind == of && at == index; }
+};
+
+class Schedule {
+ public:
+  static Schedule& instance();
+  // Seed 0: as late as can be, in a fixed order of streams; others also run some work when it is
+  // queued.
+  void start(uint64_t seed);
+  Stream& stream(int use) { return *streams_[static_cast<size_t>(use)]; }
+  void run_until(const bool& done);
+  void run_all();
+  void queued();  // maybe something runs now
+  std::recursive_mutex& mutex() { return mutex_; }
+
+  Mistakes mistakes;
+  std::string error;  // of work that failed; raised by who waits next
+
+ private:
+  Schedule();
+  bool run_one();
+  std::recursive_mutex mutex_;
+  std::vector<std::unique_ptr<Stream>> streams_;
+  std::mt19937_64 random_;
+  std::vector<size_t> order_;  // of streams, the one to be preferred first
+  bool eager_ = false;
+};
+
+}  // namespace far
