@@ -20,18 +20,14 @@ def prepare() -> None:
 
 
 def is_provided(device: torch.device) -> bool:
-    """Whether the engine has memory of such a device."""
-    return device.type in _provided()
+    """Whether the engine computes on `device`."""
+    return device.type in provided()
 
 
-def provided() -> str:
-    """The device types that the engine has memory of, in words."""
-    return " or ".join(sorted(_provided()))
-
-
-def _provided() -> set[str]:
+def provided() -> set[str]:
+    """The types, in torch's words, of devices with a provider."""
     names = {"private_use": torch._C._get_privateuse1_backend_name()}
-    return {names.get(kind, kind) for kind in _native.core().devices()}
+    return {names.get(kind, kind) for kind in _native.core().device_kinds()}
 
 
 def of(tensors: Iterable[torch.Tensor]) -> torch.device:
