@@ -22,13 +22,21 @@ class PlainWrite(NamedTuple):
 class Effects(Walk):
     """State before forward ran: what it wrote can be told, and everything be put back.
 
-    own_tensors: forward finds tensors of its own for the registered ones (private.py).
+    own_tensors: forward finds tensors of its own for the registered ones (private.py). An error
+    that leaves its scope undoes everything.
     """
 
     def __init__(self, module: nn.Module, own_tensors: bool = True):
         super().__init__(elsewhere=frozenset(module.modules() if own_tensors else ()))
         self._accepted: list[PlainWrite] = []  # what they replaced
         self.add_module(module)
+
+    def __enter__(self) -> "Effects":
+        return self
+
+    def __exit__(self, _kind: Any, error: BaseException | None, _trace: Any) -> None:
+        if error is not None:
+            self.undo()
 
     def writes(self) -> list[str]:
         """The first difference of each object that differs, registered buffers aside."""

@@ -1,7 +1,7 @@
 """NotCapturable: the reason why a module, or one call of it, cannot run through the engine.
 
-Raised by all that looks at a call (trace.py, rehearse.py, contract.py, questions.py, walk.py,
-translate/); captures.py turns it into a reported fallback.
+Raised by all that looks at a call (admit.py to finish.py, and what they use); captures.py turns it
+into a reported fallback.
 """
 
 import traceback
@@ -37,6 +37,14 @@ def let_go(error: BaseException | None) -> None:
     while error is not None:
         traceback.clear_frames(error.__traceback__)
         error = error.__cause__ or error.__context__
+
+
+class Defect(Exception):
+    """A failure of ours: `refusal` says of which op, and lets the call run eagerly."""
+
+    def __init__(self, refusal: NotCapturable):
+        super().__init__(str(refusal))
+        self.refusal = refusal
 
 
 class NeedsExactSizes(NotCapturable):

@@ -6,7 +6,9 @@ import torch
 from torch import nn
 
 from . import _native, tree
-from .capture import Capture, capture
+from .call import describe
+from .capture import capture
+from .finish import Capture
 
 
 def export(module: nn.Module, args: tuple, kwargs: dict, path: str) -> None:
@@ -15,13 +17,13 @@ def export(module: nn.Module, args: tuple, kwargs: dict, path: str) -> None:
     module.eval()
     try:
         with torch.no_grad():
-            captured = capture(module, args, kwargs, _native.core().Graph, share_memory=False)
+            call = describe(args, kwargs)
+            captured = capture(module, call, _native.core().Graph, share_memory=False)
     finally:
         for child in was_training:
             child.training = True
-    weights = {
-        i.name: i.tensor.detach().contiguous().numpy() for i in captured.inputs if i.role != "user"
-    }
+    own = [i for i in captured.inputs if i.role != "user"]
+    weights = {i.name: i.tensor.detach().cpu().contiguous().numpy() for i in own}
     names = _input_names(module, args, kwargs, captured) | _output_names(captured)
     _native.core().export_onnx(captured.graph, weights, names, path)
 

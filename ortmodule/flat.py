@@ -6,13 +6,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import contract, tree
-from .calls import Calls
+from . import tree
 from .effects import Effects
 from .errors import NotCapturable
+from .places import place_of_forward
 from .private import OwnTensors
 from .saved import History, edges_of, history_of, seen_as_they_are, storage_key
 from .sizes import dim_of
+from .torch_calls import Calls
 from .translate.provenance import CHILD
 
 
@@ -132,7 +133,3 @@ def _express(number: Any) -> str:
     if isinstance(number, torch.SymInt):
         return str(dim_of(number))
     raise NotCapturable(f"the module returns {number}, a {type(number).__name__} made of sizes")
-
-
-def place_of_forward(module: nn.Module) -> dict[str, Any]:
-    return {"module": type(module).__name__, **contract.place_of(type(module).forward)}

@@ -1,6 +1,6 @@
 """What a capture relies on, and the checks that it still holds.
 
-trace.py makes a Snapshot for each capture; kept.py asks it before every step.
+capture.py makes a Snapshot for each capture; kept.py asks it before every step.
 """
 
 import contextvars

@@ -39,7 +39,7 @@ class InferenceSession:
         max_operations: float | None = None,
     ):
         core = _native.core()
-        options = Options(providers=providers).resolved(("cpu", "reference"))
+        options = Options(providers=providers).for_engine(("cpu", "reference"))
         limits = core.SessionLimits(max_bytes, max_operations)
         if isinstance(model, bytes):
             self._session = core.session_of_bytes(model, options, limits)

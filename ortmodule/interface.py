@@ -1,6 +1,7 @@
 """How a captured graph meets the world: its inputs, outputs and write-backs.
 
-Built by translate/ and capture.py; read by captures.py when it gathers and returns tensors.
+Built by name.py, translate/ and outputs.py; read by a Capture when it returns tensors, and by its
+runner.
 """
 
 import dataclasses
@@ -29,6 +30,18 @@ class Input:
     index: int | None = None
     tensor: torch.Tensor | None = None
     requires_grad: bool = False
+
+
+@dataclasses.dataclass(slots=True)
+class Placeholder:
+    """What a graph input of the exported program is: an Input of ours, or a constant tensor.
+
+    Placeholders of the same tensor share one `memory` key and become one input.
+    """
+
+    memory: int
+    input: Input | None = None
+    constant: torch.Tensor | None = None
 
 
 @dataclasses.dataclass(slots=True)

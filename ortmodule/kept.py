@@ -1,20 +1,12 @@
-"""What is kept of earlier calls: captures with their runners, and why others were refused."""
-
-import contextlib
-import dataclasses
+"""A capture with the runner that executes it, kept for the calls that it serves."""
 
 import torch
-from torch import nn
 
 from . import _native
-from .capture import Capture
 from .errors import NotCapturable
 from .explain import Fallback, Step
-from .guards import Snapshot
+from .finish import Capture
 from .options import Options
-
-# A call that was refused is tried again when the module changed, this many times.
-_TRIES = 3
 
 
 class Kept:
@@ -30,7 +22,7 @@ class Kept:
         writes = [(w.output, w.target) for w in captured.write_backs]
         self.runner = _native.torch_bridge().Runner(
             captured.graph.capsule(), sources, n_outputs, writes, captured.orders, wrt,
-            captured.history, options.resolved(),
+            captured.history, options.for_engine().capsule(),
         )  # fmt: skip
 
     def compile(self, tensors: list) -> None:
@@ -87,34 +79,3 @@ class Kept:
 
     def steps(self) -> list[Step]:
         return [Step(*step) for step in self.runner.steps()]
-
-
-class Refused:
-    """Why a call was not captured, and the module's state in which that is known; None: in any."""
-
-    def __init__(self, error: NotCapturable, module: nn.Module, tries: int):
-        self.error, self.tries = error, tries
-        self.snapshot: Snapshot | None = None
-        if tries < _TRIES:
-            with contextlib.suppress(Exception):  # of a tensor that cannot be asked for its facts
-                self.snapshot = Snapshot(module)
-
-    def still_holds(self) -> bool:
-        return self.snapshot is None or self.snapshot.changed() is None
-
-
-class Unsettled:
-    """The state of a module that changes all the time, and for how many calls it has held."""
-
-    def __init__(self, error: NotCapturable, snapshot: Snapshot):
-        self.error, self.snapshot, self.calls = error, snapshot, 0
-
-
-@dataclasses.dataclass(slots=True)
-class Known:
-    """What came of calls with one key."""
-
-    kept: list[Kept] = dataclasses.field(default_factory=list)
-    refused: Refused | None = None
-    unsettled: Unsettled | None = None
-    warmed_up: bool = False

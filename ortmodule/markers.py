@@ -1,7 +1,7 @@
 """Ops of our own that stand in a traced graph: recurrent layers, ctc_loss, attention, the ends of
 regions.
 
-contract.py patches torch with them during a capture; translate/ has the rules. Traced through,
+patches.py patches torch with them during a capture; translate/ has the rules. Traced through,
 torch's own lstm fixes the length and gives its last state a wrong rank, torch's ctc_loss has
 an inner result whose size depends on data, and torch's attention takes a quarter of BERT's export.
 """
@@ -13,8 +13,10 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
 
+from . import devices
 from .errors import NotCapturable
 
+_ANY_DEVICE = "CompositeExplicitAutograd"
 _OPS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 _TAIL = (
     "Tensor[] weights, bool has_biases, int num_layers, float dropout, bool train, "
@@ -41,20 +43,20 @@ def _library() -> torch.library.Library:
     for name in _OPS[1:]:
         library.define(f"{name}(Tensor x, Tensor hx, {_TAIL} -> (Tensor, Tensor)")
     for name in _OPS:
-        library.impl(name, getattr(torch._C._VariableFunctions, name), "CPU")
+        library.impl(name, getattr(torch._C._VariableFunctions, name), _ANY_DEVICE)
         torch.library.register_fake(f"ortmodule::{name}", _fake, lib=library)
     library.define(f"ctc_loss({_CTC}) -> Tensor")
-    library.impl("ctc_loss", torch.ctc_loss, "CPU")
+    library.impl("ctc_loss", torch.ctc_loss, _ANY_DEVICE)
     torch.library.register_fake("ortmodule::ctc_loss", _fake_ctc_loss, lib=library)
     library.define(f"scaled_dot_product_attention({_ATTENTION}) -> Tensor")
-    library.impl("scaled_dot_product_attention", _TORCHS, "CPU")
+    library.impl("scaled_dot_product_attention", _TORCHS, _ANY_DEVICE)
     attention = "ortmodule::scaled_dot_product_attention"
     torch.library.register_fake(attention, _fake_attention, lib=library)
     torch.library.register_autograd(
         attention, _no_gradient, setup_context=_keep_for_attention, lib=library
     )
     library.define("mark_region(bool begin) -> ()")
-    library.impl("mark_region", lambda begin: None, "CompositeExplicitAutograd")
+    library.impl("mark_region", lambda begin: None, _ANY_DEVICE)
     torch.fx.node.has_side_effect(torch.ops.ortmodule.mark_region.default)
     return library
 
@@ -161,7 +163,7 @@ def _fits(query: Any, key: Any, value: Any, mask: Any) -> bool:
     tensors = [query, key, value]
     if not all(isinstance(t, torch.Tensor) and t.dim() == 4 for t in tensors):
         return False
-    if any(t.dtype != torch.float32 or t.device.type != "cpu" for t in tensors):
+    if any(t.dtype != torch.float32 or not devices.is_provided(t.device) for t in tensors):
         return False
     (*lead, length, width), (*ours, keys, depth), others = (t.shape for t in tensors)
     pairs = [*zip((*lead, width), (*ours, depth), strict=True)]

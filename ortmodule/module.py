@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import _native, surroundings, tree
-from .captures import Captures, stand_in
+from . import _native, surroundings
+from .captures import Captures
 from .errors import NotCapturable
 from .explain import Report
 from .export import export
@@ -145,8 +145,7 @@ class ORTModule(nn.Module):
         if inputs is None:
             if self._ortmodule.last_call is None:
                 raise ValueError("export_onnx needs inputs: the module has not been called yet")
-            spec, facts = self._ortmodule.last_call
-            args, kwargs = tree.unflatten(spec, [stand_in(f) for f in facts])
+            args, kwargs = self._ortmodule.last_call.arguments()
         else:
             args, kwargs = ((), inputs) if isinstance(inputs, dict) else (tuple(inputs), {})
         export(self.module, tuple(args), kwargs, os.fspath(path))

@@ -1,7 +1,9 @@
 """Options: how an ORTModule runs. Fields win over the ORTMODULE_* variables of the same names."""
 
 import dataclasses
-import os
+from typing import Any
+
+from . import _native
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,20 +41,9 @@ class Options:
         if self.memory_budget is not None and self.memory_budget < 0:
             raise ValueError(f"Options.memory_budget is {self.memory_budget}, expected 0 or more")
 
-    def resolved(self, claimants: tuple[str, ...] = ("cpu", "aten")) -> dict:
+    def for_engine(self, claimants: tuple[str, ...] = ("cpu", "aten")) -> Any:
         """The fields as the engine takes them, unset ones from the environment or `claimants`."""
-        env = os.environ
-        fuel = env.get("ORTMODULE_FUEL")
-        return {
-            "providers": list(self.providers or _words("ORTMODULE_PROVIDERS") or claimants),
-            "segment_bytes": self.segment_bytes,
-            "memory_budget": self.memory_budget,
-            "check": self.check or env.get("ORTMODULE_CHECK", "0") == "1",
-            "fuel": self.fuel if self.fuel is not None else (int(fuel) if fuel else None),
-            "off": list(self.off or _words("ORTMODULE_OFF")),
-            "dump": self.dump or env.get("ORTMODULE_DUMP", ""),
-        }
-
-
-def _words(name: str) -> list[str]:
-    return [word for word in os.environ.get(name, "").split(",") if word]
+        ours = ("fallback", "profile")  # Python's own
+        given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        given = {name: value for name, value in given.items() if name not in ours}
+        return _native.core().CompileOptions(claimants, **given)

@@ -3,19 +3,21 @@
 from typing import Any
 
 import torch
+from torch import nn
 
 from .errors import NotCapturable
-from .flat import Flat, place_of_forward
 from .interface import Assigned, Input, Output, WriteBack
+from .places import place_of_forward
 from .saved import ViewOnTheWay, by_position
+from .trace import Traced
 from .translate import Translated
 
 
 def name_outputs(
-    flat: Flat, done: Translated, graph: Any, tensors: list[torch.Tensor]
+    module: nn.Module, traced: Traced, done: Translated, graph: Any, tensors: list[torch.Tensor]
 ) -> tuple[list[Output], list[WriteBack], list[Assigned], list[tuple[int, tuple]]]:
     outputs, write_backs, assigned, orders, numbers = [], [], [], [], {}
-    module = flat.child
+    written = traced.notes.written
 
     def number(value: Any, name: str, order: tuple[int, ...] = ()) -> int:
         graph.output(value, name)
@@ -23,7 +25,7 @@ def name_outputs(
             orders.append((len(numbers), order))
         return numbers.setdefault(len(numbers), len(numbers))
 
-    count = len(done.outputs) - len(flat.notes.written)
+    count = len(done.outputs) - len(written)
     given: dict[int, int] = {}
     for i, found in enumerate(done.outputs[:count]):
         source, output = found.source, None
@@ -36,7 +38,7 @@ def name_outputs(
             if found.memory is not None:
                 given[found.memory] = output
         outputs.append(Output(output, source, found.requires_grad, found.views))
-    for name, found in zip(flat.notes.written, done.outputs[count:], strict=False):
+    for name, found in zip(written, done.outputs[count:], strict=False):
         if found.source is not None:
             raise NotCapturable(
                 f"forward sets the buffer {name} to {found.source.name}", **place_of_forward(module)
@@ -68,13 +70,16 @@ def name_outputs(
 
 
 def history(
-    flat: Flat, inputs: list[Input], outputs: list[Output], tensors: list[torch.Tensor]
+    module: nn.Module,
+    traced: Traced,
+    inputs: list[Input],
+    outputs: list[Output],
+    tensors: list[torch.Tensor],
 ) -> tuple[list, list] | None:
     """The notes' history by the graph's inputs and outputs."""
-    if flat.notes.history is None:
+    if traced.notes.history is None:
         return None
-    module = flat.child
-    given = [tensors[flat.order.index(k)] for k in dict.fromkeys(flat.order)]
+    given = [tensors[traced.order.index(k)] for k in dict.fromkeys(traced.order)]
     tensor_of: dict[Any, Any] = {("input", i): t for i, t in enumerate(given)}
     tensor_of |= {("name", n): t for n, t in module.named_parameters(remove_duplicate=False)}
     tensor_of |= {("name", n): t for n, t in module.named_buffers(remove_duplicate=False)}
@@ -88,7 +93,7 @@ def history(
         return places.get(label[1] if label[0] == "tensor" else id(tensor_of.get(label)))
 
     try:
-        return by_position(flat.notes.history, outputs, place, unnamed)
+        return by_position(traced.notes.history, outputs, place, unnamed)
     except ViewOnTheWay as view:
         raise NotCapturable(str(view), **place_of_forward(module)) from None
 

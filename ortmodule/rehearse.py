@@ -1,16 +1,16 @@
 """Rehearsals: a call made to learn what it does; what it changed is put back.
 
-`rehearse`, on tensors without data: trace.py asks which code forward runs, what it writes and
-which operations of torch it calls, before it traces. `eager_error`, in eager: would this call raise
-there too, and what? captures.py asks under Options(fallback="error") where a call cannot go through
-the engine: what is wrong with the call itself must surface as eager's own exception.
+`rehearse`, on tensors without data, is the second stage of a capture: which code forward runs, what
+it writes and which operations of torch it calls, known before it is traced. `eager_error`, in
+eager: would this call raise there too, and what? captures.py asks under Options(fallback="error")
+where a call cannot go through the engine: what is wrong with the call itself must surface as
+eager's own exception.
 """
 
 import contextlib
 import dataclasses
-import functools
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -18,13 +18,15 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from . import kinds, observe, questions, tree
-from .calls import Calls
+from . import devices, kinds, observe, questions, tree
+from .call import Call
 from .effects import Effects, PlainWrite
-from .errors import NotCapturable, let_go
+from .errors import NotCapturable, WarmUp, let_go
 from .observe import Names, Observation
+from .places import place_of_forward
 from .private import OwnTensors, forget
 from .saved import seen_as_they_are
+from .torch_calls import Calls
 from .walk import changed
 
 # Attributes that nn.Buffer and nn.Parameter give their tensors.
@@ -53,33 +55,46 @@ class Rehearsal:
         return {name for _, code in self.roots for name in observe.facts_of(code).globals}
 
 
-@functools.cache
-def prepare() -> None:
-    """Sets torch's guard for devices that are not there, in the thread that makes a wrapper first:
-    set by the first capture in a thread beside others, it ended the process."""
-    if not torch.cuda.is_available():
-        torch._C._ensureCUDADeviceGuardSet()
+def rehearse(module: nn.Module, call: Call, effects: Effects, named: set[str]) -> Rehearsal:
+    """Learns what the call does, in the state that the capture will be for.
 
-
-def rehearse(
-    module: nn.Module, effects: Effects, spec: Any, tensors: Sequence[torch.Tensor]
-) -> Rehearsal:
-    """Runs forward on the call's arguments, `spec` with `tensors`; all that it wrote is put back.
-
-    Raises NotCapturable where forward does, asks or reads what no capture can hold.
+    A forward that sets scalars once, as transformers' problem_type, is rehearsed again in the state
+    that eager's call would leave behind. `named` receives what its code looks up. Raises WarmUp
+    where eager must make this call first, NotCapturable where forward does, asks or reads what no
+    capture can hold.
     """
+    first = _run(module, call, effects)
+    named |= first.names.known | first.named_globals()
+    if not first.writes or first.error is not None:
+        return first
+    if first.plain is None:
+        raise warm_up(module, first.writes[0])
+    effects.accept(first.plain)
+    settled = _run(module, call, effects)
+    if settled.writes or settled.error or first.calls.difference(settled.calls, whole=True):
+        raise warm_up(module, first.writes[0])
+    return settled
+
+
+def warm_up(module: nn.Module, write: str) -> WarmUp:
+    """Eager must make a call that writes this."""
+    return WarmUp(f"forward writes to an attribute: {write}", **place_of_forward(module))
+
+
+def _run(module: nn.Module, call: Call, effects: Effects) -> Rehearsal:
+    """Runs forward once; all that it wrote is put back."""
     lasting = {id(w.holder) for w in effects.watched}
     roots: list = []
     names = Names({"_parameters", "_buffers", "_modules", "training"})
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
-    made = [_fake(t, mode) for t in tensors]
+    made = [_fake(t, mode) for t in call.tensors]
     bare = [(t, set(vars(t))) for t in made]
     error = None
     grad = torch.set_grad_enabled(torch.is_grad_enabled())  # forward may leave it changed
-    with grad, OwnTensors(module, lambda t: _fake(t, mode)) as own, Calls() as calls:
+    with grad, OwnTensors(module, lambda t: _fake(t, mode)) as own, Calls() as made_calls:
         bare += [(t, set(vars(t))) for t in own.found()]
         try:
-            args, kwargs = tree.unflatten(spec, made)
+            args, kwargs = tree.unflatten(call.spec, made)
             with mode, seen_as_they_are(), observed(effects, roots, names):
                 result = module.forward(*args, **kwargs)
             _check_fresh(result, lasting | effects.globals() | _ids_of([args, kwargs]))
@@ -97,11 +112,11 @@ def rehearse(
     if tagged:
         raise NotCapturable("forward sets an attribute of a tensor")
     own_tensors = (*module.parameters(), *module.buffers())
-    for tensor in (*tensors, *own_tensors, *(t for _, t in effects.tensors.values())):
+    for tensor in (*call.tensors, *own_tensors, *(t for _, t in effects.tensors.values())):
         read = [n for n in vars(tensor) if n in names.known and n not in _OF_BUFFERS]
         if read:
             raise NotCapturable(f"forward reads {read[0]}, an attribute that a tensor was given")
-    return Rehearsal(roots, names, calls, writes, plain, error)
+    return Rehearsal(roots, names, made_calls, writes, plain, error)
 
 
 @contextlib.contextmanager
@@ -174,17 +189,19 @@ def eager_error(module: nn.Module, args: tuple, kwargs: dict) -> Exception | Non
 
 @contextlib.contextmanager
 def _undone(module: nn.Module, args: tuple, kwargs: dict) -> Iterator[None]:
-    before, random = Effects(module, own_tensors=False), torch.get_rng_state()
+    before = Effects(module, own_tensors=False)
     try:
         given, _ = tree.flatten([args, kwargs], "arguments")
     except tree.UnknownLeaf:
         given = []
     kept = [(t, t.detach().clone()) for t in (*module.buffers(), *given)]
+    device = devices.of((*module.parameters(), *module.buffers(), *given))
+    random = devices.random_states(device)
     try:
         yield
     finally:
         before.restore()
-        torch.set_rng_state(random)
+        devices.set_random_states(device, random)
         with torch.no_grad():
             for tensor, value in kept:  # batch norm moves no version
                 if not torch.equal(tensor, value):

@@ -1,6 +1,6 @@
 """Sizes of a capture: torch's symbolic expressions as our dims, and the sizes a capture is for.
 
-Called by capture.py and translate/; captures.py calls SizePredicate.bind on every step.
+Called by name.py and translate/; a capture is asked by SizePredicate.bind whether it fits a call.
 """
 
 import ast

@@ -19,7 +19,7 @@ from torch.overrides import _get_current_function_mode_stack
 from torch.utils import checkpoint
 from torch.utils._device import DeviceContext
 
-from . import _native, saved
+from . import _native, devices, saved
 
 _HERE = threading.local()
 _CAPTURING: list[int] = []  # threads that capture a module now
@@ -46,7 +46,7 @@ def reason() -> str | None:
 
 def _function_modes() -> str | None:
     for mode in _get_current_function_mode_stack():
-        if type(mode) is not DeviceContext or mode.device.type != "cpu":
+        if type(mode) is not DeviceContext or not devices.is_provided(mode.device):
             return f"a TorchFunctionMode is active ({type(mode).__name__})"
     return None
 

@@ -1,7 +1,7 @@
-"""Traces one call of a module by torch.export, in the state that the capture will be for.
+"""Traces one call of a module by torch.export: the third stage of a capture.
 
-capture.py calls `trace`. Forward's Python runs twice, on tensors without data: rehearsed, where its
-effects and questions are found, and traced. Nothing of either is left behind.
+Forward's Python runs once more, on tensors without data and symbolic sizes. Nothing of it is left
+behind.
 """
 
 import contextlib
@@ -17,13 +17,14 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import Dim, export
 
-from . import contract, observe
+from . import observe
+from .call import Call
 from .effects import Effects
-from .errors import NeedsExactSizes, NotCapturable, WarmUp, let_go
-from .flat import Flat, place_of_forward
-from .guards import Snapshot
+from .errors import NeedsExactSizes, NotCapturable, let_go
+from .flat import Flat, Notes
+from .places import error_place
 from .private import OwnTensors, forget
-from .rehearse import Rehearsal, observed, rehearse
+from .rehearse import Rehearsal, observed, warm_up
 
 # A trace that takes longer is given up: sympy may never end.
 BUDGET_SECONDS = 30.0
@@ -31,57 +32,28 @@ BUDGET_SECONDS = 30.0
 
 @dataclasses.dataclass(slots=True)
 class Traced:
-    """The exported program, what forward did besides (`flat.notes`), what it relies on, and the
-    tensors with data that it met in a rehearsal."""
+    """The exported program, what forward did besides, and for each tensor of the call the number of
+    its object among the distinct ones."""
 
-    flat: Flat
     program: Any
-    snapshot: Snapshot
-    met: list[torch.Tensor]
+    notes: Notes
+    order: list[int]
 
 
-def trace(module: nn.Module, spec: Any, tensors: list[torch.Tensor], exact: bool = False) -> Traced:
-    """Traces `module` called with `spec` of `tensors`; exact: for these sizes only.
+def trace(
+    module: nn.Module, call: Call, rehearsed: Rehearsal, effects: Effects, exact: bool
+) -> Traced:
+    """Traces `module` called as `call`, which must do as it was rehearsed.
 
-    A forward that sets scalars once, as transformers' problem_type, is traced in the state that
-    eager's call would leave behind. Raises WarmUp where eager must make this call first,
+    exact: for these sizes only. Raises WarmUp where eager must make this call first,
     NeedsExactSizes where symbols are what fails, NotCapturable otherwise.
     """
-    flat = Flat(module, spec, _distinct(tensors))
-    effects = Effects(module)
-    done = False
+    flat = Flat(module, call.spec, _distinct(call.tensors))
     try:
-        with contract.capturing() as names:
-            rehearsed = rehearse(module, effects, spec, tensors)
-            names |= rehearsed.names.known | rehearsed.named_globals()
-            if rehearsed.writes and rehearsed.error is None:
-                rehearsed = _settled(module, effects, rehearsed, spec, tensors)
-            program = _traced(flat, effects, rehearsed, tensors, exact)
-        effects.restore()
-        snapshot = Snapshot(module, rehearsed.roots, rehearsed.names)
-        done = True
-        return Traced(flat, program, snapshot, list(rehearsed.calls.real.values()))
+        program = _traced(flat, effects, rehearsed, call.tensors, exact)
+        return Traced(program, flat.notes, flat.order)
     finally:
-        if not done:
-            flat.let_go()
-            effects.undo()
-
-
-def _settled(
-    module: nn.Module, effects: Effects, before: Rehearsal, spec: Any, tensors: Sequence
-) -> Rehearsal:
-    """The rehearsal in the state that the writes leave: it must do the same and write no more."""
-    if before.plain is None:
-        raise _warm_up(module, before.writes[0])
-    effects.accept(before.plain)
-    after = rehearse(module, effects, spec, tensors)
-    if after.writes or after.error or before.calls.difference(after.calls, whole=True):
-        raise _warm_up(module, before.writes[0])
-    return after
-
-
-def _warm_up(module: nn.Module, write: str) -> WarmUp:
-    return WarmUp(f"forward writes to an attribute: {write}", **place_of_forward(module))
+        flat.let_go()
 
 
 def _traced(
@@ -101,7 +73,7 @@ def _traced(
             let_go(error)
             raise refusal from None
     if flat.notes.writes:
-        raise _warm_up(module, flat.notes.writes[0])
+        raise warm_up(module, flat.notes.writes[0])
     found = rehearsed.calls.difference(flat.notes.calls, whole)
     if found and found[1] != observe.PACKAGE:  # these are written to be traced
         words, _, file, line = found
@@ -117,7 +89,7 @@ def _refusal(error: Exception, symbols_at_fault: bool) -> NotCapturable:
         return refusal
     first = (str(error).strip().splitlines() or [""])[0]
     kind = NeedsExactSizes if symbols_at_fault else NotCapturable
-    return kind(f"torch.export: {type(error).__name__}: {first}", **contract.error_place(error))
+    return kind(f"torch.export: {type(error).__name__}: {first}", **error_place(error))
 
 
 def _export(flat: Flat, tensors: list[torch.Tensor], exact: bool) -> Any:

@@ -1,6 +1,6 @@
 """Flattens arguments and results to a list of tensors and a hashable spec, and builds them back.
 
-Called by captures.py on every call and by capture.py inside a capture. Nothing is registered in
+Called by call.py, and by flat.py inside of a trace. Nothing is registered in
 torch's pytree: what a user's process sees of it stays as it was.
 """
 

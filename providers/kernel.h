@@ -47,8 +47,6 @@ class Kernel {
   // Output `out` may be written over the memory of input `in` (same bytes, same dtype, each element
   // read before it is written).
   virtual bool in_place(size_t /*in*/, size_t /*out*/) const { return false; }
-  // Output `out` is input `in` under another shape: no copy when the plan can alias them.
-  virtual int alias_of(size_t /*out*/) const { return -1; }
   virtual std::string name() const = 0;  // for reports: "matmul+bias+gelu"
   // What it means when the mark is set after a run; empty: it sets none.
   virtual std::string failure() const { return {}; }

@@ -16,7 +16,7 @@ std::vector<std::unique_ptr<Provider>>& registry() {
 }  // namespace
 
 Region region_of(Node& node) {
-  return {{&node}, node.in, node.out, node.qualified()};
+  return {{&node}, node.in, node.out, node.qualified(), nullptr};
 }
 
 std::vector<bool> host_inputs(const Region& region) {

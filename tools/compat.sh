@@ -23,5 +23,5 @@ fi
 "$python" -c 'import torch; print("testing against torch", torch.__version__)'
 # Safe path: `ortmodule` is the installed wheel, not the folder of this checkout.
 export PYTHONSAFEPATH=1
-"$venv/bin/pytest" -q tests/packaging/native_test.py
+"$venv/bin/pytest" -q tests/packaging/test_native.py
 "$venv/bin/pytest" -q -m models "${@:2}"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes docs/ops.md from the op set, the op table's samples and what the providers say of them.
 
-`python tools/ops_page.py` writes the page; tests/ops/page_test.py fails when it is not current.
+`python tools/ops_page.py` writes the page; tests/ops/test_page.py fails when it is not current.
 """
 
 import sys

@@ -12,10 +12,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from ortmodule import Options, _native
 from ortmodule.errors import NotCapturable
-from ortmodule.interface import Input
+from ortmodule.interface import Input, Placeholder
 from ortmodule.translate import translate
 from ortmodule.translate.emit import dtype_name
-from ortmodule.translate.translator import Placeholder
 
 Function = Callable[..., Sequence[torch.Tensor]]
 
@@ -61,7 +60,7 @@ class Traced:
         try:
             self.runner = bridge.Runner(
                 self.graph.capsule(), [i.index for i in done.inputs], count, [], [], wrt, None,
-                (options or Options()).resolved(),
+                (options or Options()).for_engine().capsule(),
             )  # fmt: skip
             self.runner.compile(list(tensors))
         except bridge.Error as error:

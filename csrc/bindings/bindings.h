@@ -16,6 +16,7 @@ pybind11::array array_of(const Tensor& tensor);
 void bind_graph(pybind11::module_& m);
 void bind_run(pybind11::module_& m);
 void bind_schema(pybind11::module_& m);
+void bind_options(pybind11::module_& m);
 void bind_session(pybind11::module_& m);
 void bind_passes(pybind11::module_& m);
 void bind_inspect(pybind11::module_& m);

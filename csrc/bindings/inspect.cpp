@@ -1,4 +1,5 @@
-// What tests and docs/ops.md ask of the engine: definitions, patterns, refusals, the pool's bytes.
+// What tests and docs/ops.md ask of the engine: definitions, patterns, refusals, the pool's bytes,
+// how many tile programs were made.
 #include <pybind11/stl.h>
 
 #include "csrc/bindings/bindings.h"
@@ -6,6 +7,7 @@
 #include "csrc/graph/expand.h"
 #include "csrc/ops/ops.h"
 #include "providers/provider.h"
+#include "providers/tile/programs.h"
 
 namespace py = pybind11;
 
@@ -49,6 +51,7 @@ void bind_inspect(py::module_& m) {
         "A copy in which every node of the op is replaced by its definition.");
   m.def("refusals", &refusals, py::arg("graph"), py::arg("provider"));
   m.def("pattern_refusal", &pattern_refusal, py::arg("op"));
+  m.def("tile_programs", &tile::programs_made, "Tile programs made so far.");
   m.def("pool_bytes", &pool_bytes, "Bytes that the memory pool holds, in use or idle.");
 }
 

@@ -13,6 +13,7 @@ PYBIND11_MODULE(_C, m) {
   ort::bind_graph(m);
   ort::bind_run(m);
   ort::bind_schema(m);
+  ort::bind_options(m);
   ort::bind_session(m);
   ort::bind_passes(m);
   ort::bind_inspect(m);

@@ -12,34 +12,24 @@ namespace py = pybind11;
 namespace ort {
 namespace {
 
-// Of Options.resolved(), what inference has a use for.
-CompileOptions inference_options(const py::dict& items) {
-  CompileOptions options;
-  options.providers = items["providers"].cast<std::vector<std::string>>();
-  options.check = items["check"].cast<bool>();
-  options.fuel = items["fuel"].cast<std::optional<int>>();
-  options.off = items["off"].cast<std::vector<std::string>>();
-  options.dump = items["dump"].cast<std::string>();
-  return options;
-}
-
 SessionLimits limits_of(std::optional<size_t> bytes, std::optional<double> operations) {
   return {bytes, operations};
 }
 
-std::unique_ptr<InferenceSession> session_of_file(const std::string& path, const py::dict& items,
-                                                  bool trusted, SessionLimits limits) {
-  const CompileOptions options = inference_options(items);
+std::unique_ptr<InferenceSession> session_of_file(const std::string& path,
+                                                  const CompileOptions& options, bool trusted,
+                                                  SessionLimits limits) {
   py::gil_scoped_release release;
   return std::make_unique<InferenceSession>(*read_onnx_file(path, default_ops(), trusted), options,
                                             limits);
 }
 
-std::unique_ptr<InferenceSession> session_of_bytes(const py::bytes& bytes, const py::dict& items,
+std::unique_ptr<InferenceSession> session_of_bytes(const py::bytes& bytes,
+                                                   const CompileOptions& options,
                                                    SessionLimits limits) {
   const std::string_view view = bytes;
   const auto graph = read_onnx({view.data(), view.size()}, default_ops());
-  return std::make_unique<InferenceSession>(*graph, inference_options(items), limits);
+  return std::make_unique<InferenceSession>(*graph, options, limits);
 }
 
 std::vector<py::array> run_session(InferenceSession& session, const std::vector<std::string>& names,

@@ -1,7 +1,10 @@
 // The one place that reads the environment.
 #include "csrc/core/env.h"
 
+#include <charconv>
 #include <cstdlib>
+
+#include "csrc/core/error.h"
 
 namespace ort::env {
 namespace {
@@ -9,6 +12,18 @@ namespace {
 std::string text(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";
+}
+
+// Between commas.
+std::vector<std::string> words(const char* name) {
+  std::vector<std::string> found{""};
+  for (const char c : text(name))
+    if (c == ',')
+      found.emplace_back();
+    else
+      found.back() += c;
+  std::erase(found, "");
+  return found;
 }
 
 }  // namespace
@@ -24,6 +39,28 @@ std::string near() {
 }
 bool poison() {
   return text("ORTMODULE_POISON") == "1";
+}
+
+std::vector<std::string> providers() {
+  return words("ORTMODULE_PROVIDERS");
+}
+bool check() {
+  return text("ORTMODULE_CHECK") == "1";
+}
+std::optional<int> fuel() {
+  const std::string value = text("ORTMODULE_FUEL");
+  if (value.empty()) return {};
+  int count = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), count);
+  ort::check(error == std::errc() && end == value.data() + value.size(),
+             "ORTMODULE_FUEL is {}, expected a number of rewrites", value);
+  return count;
+}
+std::vector<std::string> off() {
+  return words("ORTMODULE_OFF");
+}
+std::string dump() {
+  return text("ORTMODULE_DUMP");
 }
 
 }  // namespace ort::env

@@ -1,7 +1,9 @@
-// Every ORTMODULE_* variable that the engine reads: nothing else calls getenv.
+// Every ORTMODULE_* variable: nothing else calls getenv, and Python asks none of them.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace ort::env {
 
@@ -9,5 +11,12 @@ int debug();         // ORTMODULE_DEBUG: 1 summary, 2 step times, 3 passes, 4 ge
 std::string why();   // ORTMODULE_WHY: an op whose refusals are printed
 std::string near();  // ORTMODULE_NEAR: a rule whose near-misses are printed
 bool poison();       // ORTMODULE_POISON: memory that is handed out is filled with NaNs
+
+// What holds where Options (csrc/session/options.h) are silent.
+std::vector<std::string> providers();  // ORTMODULE_PROVIDERS: claim order
+bool check();                          // ORTMODULE_CHECK: verify after each pass
+std::optional<int> fuel();             // ORTMODULE_FUEL: only the first n rewrites
+std::vector<std::string> off();        // ORTMODULE_OFF: rules and passes to leave out
+std::string dump();                    // ORTMODULE_DUMP: folder for every stage; empty: none
 
 }  // namespace ort::env

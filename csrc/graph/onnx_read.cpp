@@ -1,12 +1,13 @@
-// Reading ONNX: protobuf fields by number, names to values.
+// Reading ONNX: messages field by field, names to values.
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <map>
-#include <protozero/pbf_reader.hpp>
+#include <protozero/pbf_message.hpp>
 #include <set>
 
 #include "csrc/graph/onnx.h"
+#include "csrc/graph/onnx_fields.h"
 #include "csrc/graph/onnx_file.h"
 #include "csrc/graph/onnx_tensor.h"
 #include "csrc/graph/onnx_upgrade.h"
@@ -20,6 +21,7 @@ constexpr int kMaxDepth = 64;
 constexpr size_t kMaxNodes = 1000000, kMaxEdges = 8000000;
 constexpr size_t kMaxName = 1000;  // characters of a size's name
 
+using protozero::pbf_message;
 using protozero::pbf_reader;
 
 struct RawNode {
@@ -50,15 +52,15 @@ class Reader {
       : ops_(ops), tensors_(std::move(tensors)), graph_(std::make_unique<Graph>(ops)) {}
 
   std::unique_ptr<Graph> read(std::span<const char> bytes) {
-    pbf_reader model(bytes.data(), bytes.size());
+    pbf_message<onnx::Model> model(bytes.data(), bytes.size());
     protozero::data_view graph;
     bool found = false;
     while (model.next()) switch (model.tag()) {
-        case 7:
+        case onnx::Model::graph:
           graph = model.get_view();
           found = true;
           break;
-        case 8:
+        case onnx::Model::opset_import:
           read_opset(model.get_message());
           break;
         default:
@@ -68,18 +70,18 @@ class Reader {
     check(opset_ > 0, "the model names no ai.onnx opset");
     check(opset_ >= kOldestOpset && opset_ <= kOpset,
           "the model has opset {}, supported are {} to {}", opset_, kOldestOpset, kOpset);
-    read_graph(pbf_reader(graph));
+    read_graph(graph);
     return std::move(graph_);
   }
 
  private:
-  void read_opset(pbf_reader message) {
+  void read_opset(pbf_message<onnx::OperatorSetId> message) {
     std::string domain;
     int64_t version = 0;
     while (message.next()) {
-      if (message.tag() == 1)
+      if (message.tag() == onnx::OperatorSetId::domain)
         domain = read_text(message);
-      else if (message.tag() == 2)
+      else if (message.tag() == onnx::OperatorSetId::version)
         version = message.get_int64();
       else
         message.skip();
@@ -88,28 +90,28 @@ class Reader {
       opset_ = static_cast<int>(std::clamp<int64_t>(version, 0, INT32_MAX));
   }
 
-  void read_graph(pbf_reader message) {
+  void read_graph(pbf_message<onnx::Graph> message) {
     std::vector<RawNode> nodes;
     std::vector<RawValue> inputs, outputs;
     size_t edges = 0;
     while (message.next()) switch (message.tag()) {
-        case 1:
+        case onnx::Graph::node:
           nodes.push_back(read_node(message.get_message()));
           edges += nodes.back().in.size() + nodes.back().out.size();
           check(nodes.size() <= kMaxNodes, "the model has more than {} nodes", kMaxNodes);
           check(edges <= kMaxEdges, "the model has more than {} inputs and outputs of nodes",
                 kMaxEdges);
           break;
-        case 5:
+        case onnx::Graph::initializer:
           add_initializer(parse_tensor(message.get_message()));
           break;
-        case 11:
+        case onnx::Graph::input:
           inputs.push_back(read_value(message.get_message()));
           break;
-        case 12:
+        case onnx::Graph::output:
           outputs.push_back(read_value(message.get_message()));
           break;
-        case 15:
+        case onnx::Graph::sparse_initializer:
           fail("the model has a sparse initializer, which is not supported");
         default:
           message.skip();
@@ -132,12 +134,12 @@ class Reader {
     }
   }
 
-  RawValue read_value(pbf_reader message) {
+  RawValue read_value(pbf_message<onnx::ValueInfo> message) {
     RawValue value;
     while (message.next()) {
-      if (message.tag() == 1) {
+      if (message.tag() == onnx::ValueInfo::name) {
         value.name = read_text(message);
-      } else if (message.tag() == 2) {
+      } else if (message.tag() == onnx::ValueInfo::type) {
         value.type = read_type(message.get_message(), 0);
         value.typed = true;
       } else {
@@ -147,19 +149,19 @@ class Reader {
     return value;
   }
 
-  Type read_type(pbf_reader message, int depth) {
+  Type read_type(pbf_message<onnx::TypeField> message, int depth) {
     check(depth < kMaxDepth, "a type is nested too deeply");
     Type type;
     while (message.next()) switch (message.tag()) {
-        case 1:
+        case onnx::TypeField::tensor_type:
           type = read_tensor_type(message.get_message());
           break;
-        case 4:
-        case 9: {
-          const bool sequence = message.tag() == 4;
-          pbf_reader inner = message.get_message();
+        case onnx::TypeField::sequence_type:
+        case onnx::TypeField::optional_type: {
+          const bool sequence = message.tag() == onnx::TypeField::sequence_type;
+          pbf_message<onnx::ContainerType> inner = message.get_message();
           while (inner.next())
-            if (inner.tag() == 1)
+            if (inner.tag() == onnx::ContainerType::elem_type)
               type = read_type(inner.get_message(), depth + 1);
             else
               inner.skip();
@@ -172,14 +174,14 @@ class Reader {
     return type;
   }
 
-  Type read_tensor_type(pbf_reader message) {
+  Type read_tensor_type(pbf_message<onnx::TensorType> message) {
     int64_t dtype = 0;
     std::optional<Dims> dims;
     while (message.next()) switch (message.tag()) {
-        case 1:
+        case onnx::TensorType::elem_type:
           dtype = message.get_int32();
           break;
-        case 2:
+        case onnx::TensorType::shape:
           dims = read_shape(message.get_message());
           break;
         default:
@@ -189,19 +191,19 @@ class Reader {
     return Type::tensor(static_cast<DType>(dtype), std::move(dims));
   }
 
-  Dims read_shape(pbf_reader message) {
+  Dims read_shape(pbf_message<onnx::TensorShape> message) {
     Dims dims;
     while (message.next()) {
-      if (message.tag() != 1) {
+      if (message.tag() != onnx::TensorShape::dim) {
         message.skip();
         continue;
       }
-      pbf_reader dim = message.get_message();
+      pbf_message<onnx::Dimension> dim = message.get_message();
       std::optional<Dim> size;
       while (dim.next()) {
-        if (dim.tag() == 1)
+        if (dim.tag() == onnx::Dimension::dim_value)
           size = Dim(dim.get_int64());
-        else if (dim.tag() == 2)
+        else if (dim.tag() == onnx::Dimension::dim_param)
           size = named_dim(read_text(dim));
         else
           dim.skip();
@@ -239,26 +241,26 @@ class Reader {
     }
   }
 
-  RawNode read_node(pbf_reader message) {
+  RawNode read_node(pbf_message<onnx::Node> message) {
     RawNode node;
     std::vector<pbf_reader> attributes;
     while (message.next()) switch (message.tag()) {
-        case 1:
+        case onnx::Node::input:
           node.in.push_back(read_text(message));
           break;
-        case 2:
+        case onnx::Node::output:
           node.out.push_back(read_text(message));
           break;
-        case 3:
+        case onnx::Node::name:
           node.name = read_text(message);
           break;
-        case 4:
+        case onnx::Node::op_type:
           node.op = read_text(message);
           break;
-        case 5:
+        case onnx::Node::attribute:
           attributes.push_back(message.get_message());
           break;
-        case 7:
+        case onnx::Node::domain:
           node.domain = read_text(message);
           break;
         default:
@@ -269,34 +271,34 @@ class Reader {
     return node;
   }
 
-  void read_attribute(pbf_reader message, RawNode& node) {
+  void read_attribute(pbf_message<onnx::Attribute> message, RawNode& node) {
     RawAttribute a;
     while (message.next()) switch (message.tag()) {
-        case 1:
+        case onnx::Attribute::name:
           a.name = read_text(message);
           break;
-        case 2:
+        case onnx::Attribute::f:
           a.f = message.get_float();
           break;
-        case 3:
+        case onnx::Attribute::i:
           a.i = message.get_int64();
           break;
-        case 4:
+        case onnx::Attribute::s:
           a.s = read_text(message);
           break;
-        case 5:
+        case onnx::Attribute::t:
           a.tensor = parse_tensor(message.get_message());
           break;
-        case 7:
+        case onnx::Attribute::floats:
           read_floats(message, a.floats);
           break;
-        case 8:
+        case onnx::Attribute::ints:
           read_int64s(message, a.ints);
           break;
-        case 9:
+        case onnx::Attribute::strings:
           a.strings.push_back(read_text(message));
           break;
-        case 20:
+        case onnx::Attribute::type:
           a.type = message.get_int32();
           break;
         default:
@@ -306,28 +308,28 @@ class Reader {
   }
 
   void set_attribute(const RawAttribute& a, RawNode& node) {
-    switch (a.type) {
-      case 1:
+    switch (static_cast<onnx::AttributeType>(a.type)) {
+      case onnx::AttributeType::f32:
         node.attrs.set(a.name, a.f);
         break;
-      case 2:
+      case onnx::AttributeType::i64:
         node.attrs.set(a.name, a.i);
         break;
-      case 3:
+      case onnx::AttributeType::string:
         node.attrs.set(a.name, a.s);
         break;
-      case 4:
+      case onnx::AttributeType::tensor:
         check(a.tensor.has_value(), "node '{}' ({}): attribute '{}' has no tensor", node.name,
               node.op, a.name);
         node.attrs.set(a.name, tensors_.read(*a.tensor));
         break;
-      case 6:
+      case onnx::AttributeType::floats:
         node.attrs.set(a.name, a.floats);
         break;
-      case 7:
+      case onnx::AttributeType::ints:
         node.attrs.set(a.name, a.ints);
         break;
-      case 8:
+      case onnx::AttributeType::strings:
         node.attrs.set(a.name, a.strings);
         break;
       default:

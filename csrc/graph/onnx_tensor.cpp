@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <protozero/pbf_message.hpp>
+
+#include "csrc/graph/onnx_fields.h"
 
 namespace ort {
 
@@ -108,43 +111,44 @@ void read_floats(pbf_reader& message, std::vector<double>& out) {
     out.push_back(message.get_float());
 }
 
-RawTensor parse_tensor(pbf_reader message) {
+RawTensor parse_tensor(pbf_reader tensor) {
+  protozero::pbf_message<onnx::TensorField> message(tensor);
   RawTensor t;
   while (message.next()) switch (message.tag()) {
-      case 1:
+      case onnx::TensorField::dims:
         read_int64s(message, t.sizes);
         break;
-      case 2:
+      case onnx::TensorField::data_type:
         t.dtype = message.get_int32();
         break;
-      case 4:
+      case onnx::TensorField::float_data:
         read_floats(message, t.floats);
         break;
-      case 5:
-      case 7:
-      case 11:
+      case onnx::TensorField::int32_data:
+      case onnx::TensorField::int64_data:
+      case onnx::TensorField::uint64_data:
         read_int64s(message, t.ints);
         break;
-      case 6:
+      case onnx::TensorField::string_data:
         t.strings.push_back(message.get_string());
         break;
-      case 8:
+      case onnx::TensorField::name:
         t.name = read_text(message);
         break;
-      case 9:
+      case onnx::TensorField::raw_data:
         t.raw = message.get_view();
         t.has_raw = true;
         break;
-      case 10:
+      case onnx::TensorField::double_data:
         read_doubles(message, t.floats);
         break;
-      case 13: {
-        pbf_reader entry = message.get_message();
+      case onnx::TensorField::external_data: {
+        protozero::pbf_message<onnx::StringStringEntry> entry = message.get_message();
         std::string key, value;
         while (entry.next()) {
-          if (entry.tag() == 1)
+          if (entry.tag() == onnx::StringStringEntry::key)
             key = read_text(entry);
-          else if (entry.tag() == 2)
+          else if (entry.tag() == onnx::StringStringEntry::value)
             value = read_text(entry);
           else
             entry.skip();
@@ -152,8 +156,8 @@ RawTensor parse_tensor(pbf_reader message) {
         t.location[key] = value;
         break;
       }
-      case 14:
-        t.external = message.get_int32() == 1;
+      case onnx::TensorField::data_location:
+        t.external = message.get_int32() == static_cast<int>(onnx::DataLocation::external);
         break;
       default:
         message.skip();

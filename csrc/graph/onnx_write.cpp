@@ -2,16 +2,17 @@
 #include <algorithm>
 #include <fstream>
 #include <map>
-#include <protozero/pbf_writer.hpp>
+#include <protozero/pbf_builder.hpp>
 #include <set>
 
 #include "csrc/graph/onnx.h"
+#include "csrc/graph/onnx_fields.h"
 #include "csrc/graph/schema.h"
 
 namespace ort {
 namespace {
 
-using protozero::pbf_writer;
+using protozero::pbf_builder;
 
 constexpr int kIrVersion = 13;
 constexpr size_t kLarge = 1u << 20;
@@ -30,20 +31,20 @@ class Writer {
   std::string write() {
     name_values();
     std::string bytes;
-    pbf_writer model(bytes);
-    model.add_int64(1, kIrVersion);
-    model.add_string(2, "ortmodule");
+    pbf_builder<onnx::Model> model(bytes);
+    model.add_int64(onnx::Model::ir_version, kIrVersion);
+    model.add_string(onnx::Model::producer_name, "ortmodule");
     std::string graph;
     write_graph(graph);
-    model.add_message(7, graph);
+    model.add_message(onnx::Model::graph, graph);
     std::set<std::string> domains = {""};
     for (const Node* node : graph_.order()) domains.insert(node->domain());
     for (const std::string& domain : domains) {
       std::string opset;
-      pbf_writer writer(opset);
-      writer.add_string(1, domain);
-      writer.add_int64(2, domain.empty() ? kOpset : 1);
-      model.add_message(8, opset);
+      pbf_builder<onnx::OperatorSetId> writer(opset);
+      writer.add_string(onnx::OperatorSetId::domain, domain);
+      writer.add_int64(onnx::OperatorSetId::version, domain.empty() ? kOpset : 1);
+      model.add_message(onnx::Model::opset_import, opset);
     }
     return bytes;
   }
@@ -66,36 +67,36 @@ class Writer {
   }
 
   void write_graph(std::string& bytes) {
-    pbf_writer writer(bytes);
+    pbf_builder<onnx::Graph> writer(bytes);
     for (const Node* node : graph_.order()) {
       std::string part;
       if (node->schema->is_constant()) {
         write_tensor(part, *constant_of(node->output()), names_.at(node->out[0]));
-        writer.add_message(5, part);
+        writer.add_message(onnx::Graph::initializer, part);
       } else {
         write_node(part, *node);
-        writer.add_message(1, part);
+        writer.add_message(onnx::Graph::node, part);
       }
     }
     add_second_names(writer);
-    writer.add_string(2, "main");
+    writer.add_string(onnx::Graph::name, "main");
     for (const ValueId id : graph_.inputs())
-      add_value(writer, 11, names_.at(id), graph_.value(id).type());
+      add_value(writer, onnx::Graph::input, names_.at(id), graph_.value(id).type());
     for (const Output& output : graph_.outputs())
-      add_value(writer, 12, output.name, graph_.value(output.value).type());
+      add_value(writer, onnx::Graph::output, output.name, graph_.value(output.value).type());
   }
 
   // An output that is an input, or a value given twice, needs a node of its own.
-  void add_second_names(pbf_writer& writer) {
+  void add_second_names(pbf_builder<onnx::Graph>& writer) {
     for (const Output& output : graph_.outputs()) {
       const std::string& name = names_.at(output.value);
       if (name == output.name) continue;
       std::string bytes;
-      pbf_writer node(bytes);
-      node.add_string(1, name);
-      node.add_string(2, output.name);
-      node.add_string(4, "Identity");
-      writer.add_message(1, bytes);
+      pbf_builder<onnx::Node> node(bytes);
+      node.add_string(onnx::Node::input, name);
+      node.add_string(onnx::Node::output, output.name);
+      node.add_string(onnx::Node::op_type, "Identity");
+      writer.add_message(onnx::Graph::node, bytes);
     }
   }
 
@@ -103,21 +104,22 @@ class Writer {
     const bool standard = node.schema->is_standard();
     check(standard || domains_ == Domains::any, "[{}] has no standard ONNX form; {}",
           node.qualified(), node.describe());
-    pbf_writer writer(bytes);
+    pbf_builder<onnx::Node> writer(bytes);
     size_t last = node.in.size();
     while (last > 0 && node.in[last - 1] == kNone) --last;
     for (size_t i = 0; i < last; ++i)
-      writer.add_string(1, node.in[i] == kNone ? "" : names_.at(node.in[i]));
-    for (const ValueId id : node.out) writer.add_string(2, id == kNone ? "" : names_.at(id));
-    writer.add_string(3, format("{}_{}", node.op, node.id));
-    writer.add_string(4, node.op);
+      writer.add_string(onnx::Node::input, node.in[i] == kNone ? "" : names_.at(node.in[i]));
+    for (const ValueId id : node.out)
+      writer.add_string(onnx::Node::output, id == kNone ? "" : names_.at(id));
+    writer.add_string(onnx::Node::name, format("{}_{}", node.op, node.id));
+    writer.add_string(onnx::Node::op_type, node.op);
     for (const auto& [name, value] : node.attrs) {
       std::string attribute;
       write_attribute(attribute, name, value);
-      writer.add_message(5, attribute);
+      writer.add_message(onnx::Node::attribute, attribute);
     }
-    if (!standard) writer.add_string(7, node.domain());
-    if (domains_ == Domains::any) writer.add_string(6, provenance(node));
+    if (!standard) writer.add_string(onnx::Node::domain, node.domain());
+    if (domains_ == Domains::any) writer.add_string(onnx::Node::doc_string, provenance(node));
   }
 
   static std::string provenance(const Node& node) {
@@ -125,88 +127,97 @@ class Writer {
   }
 
   void write_attribute(std::string& bytes, const std::string& name, const Attr& value) {
-    pbf_writer writer(bytes);
-    writer.add_string(1, name);
-    int type = 0;
+    pbf_builder<onnx::Attribute> writer(bytes);
+    writer.add_string(onnx::Attribute::name, name);
+    auto type = onnx::AttributeType::undefined;
     if (const auto* i = std::get_if<int64_t>(&value)) {
-      writer.add_int64(3, *i);
-      type = 2;
+      writer.add_int64(onnx::Attribute::i, *i);
+      type = onnx::AttributeType::i64;
     } else if (const auto* f = std::get_if<double>(&value)) {
-      writer.add_float(2, static_cast<float>(*f));
-      type = 1;
+      writer.add_float(onnx::Attribute::f, static_cast<float>(*f));
+      type = onnx::AttributeType::f32;
     } else if (const auto* s = std::get_if<std::string>(&value)) {
-      writer.add_bytes(4, *s);
-      type = 3;
+      writer.add_bytes(onnx::Attribute::s, *s);
+      type = onnx::AttributeType::string;
     } else if (const auto* t = std::get_if<Tensor>(&value)) {
       std::string tensor;
       write_tensor(tensor, *t, "");
-      writer.add_message(5, tensor);
-      type = 4;
+      writer.add_message(onnx::Attribute::t, tensor);
+      type = onnx::AttributeType::tensor;
     } else if (const auto* floats = std::get_if<std::vector<double>>(&value)) {
-      for (const double item : *floats) writer.add_float(7, static_cast<float>(item));
-      type = 6;
+      for (const double item : *floats)
+        writer.add_float(onnx::Attribute::floats, static_cast<float>(item));
+      type = onnx::AttributeType::floats;
     } else if (const auto* ints = std::get_if<std::vector<int64_t>>(&value)) {
-      for (const int64_t item : *ints) writer.add_int64(8, item);
-      type = 7;
+      for (const int64_t item : *ints) writer.add_int64(onnx::Attribute::ints, item);
+      type = onnx::AttributeType::ints;
     } else if (const auto* strings = std::get_if<std::vector<std::string>>(&value)) {
-      for (const std::string& item : *strings) writer.add_bytes(9, item);
-      type = 8;
+      for (const std::string& item : *strings) writer.add_bytes(onnx::Attribute::strings, item);
+      type = onnx::AttributeType::strings;
     } else {
       const auto* dims = std::get_if<Dims>(&value);
       check(dims && domains_ == Domains::any, "attribute '{}' has no ONNX form", name);
-      for (const Dim& dim : *dims) writer.add_bytes(9, dim.text());
-      type = 8;
+      for (const Dim& dim : *dims) writer.add_bytes(onnx::Attribute::strings, dim.text());
+      type = onnx::AttributeType::strings;
     }
-    writer.add_int32(20, type);
+    writer.add_int32(onnx::Attribute::type, static_cast<int>(type));
   }
 
   void write_tensor(std::string& bytes, const Tensor& tensor, const std::string& name) {
-    pbf_writer writer(bytes);
-    for (const int64_t size : tensor.sizes) writer.add_int64(1, size);
-    writer.add_int32(2, static_cast<int>(tensor.dtype));
-    if (!name.empty()) writer.add_string(8, name);
+    pbf_builder<onnx::TensorField> writer(bytes);
+    for (const int64_t size : tensor.sizes) writer.add_int64(onnx::TensorField::dims, size);
+    writer.add_int32(onnx::TensorField::data_type, static_cast<int>(tensor.dtype));
+    if (!name.empty()) writer.add_string(onnx::TensorField::name, name);
     if (tensor.dtype == DType::string) {
-      for (int64_t i = 0; i < tensor.count(); ++i) writer.add_bytes(6, text_of(tensor, i));
+      for (int64_t i = 0; i < tensor.count(); ++i)
+        writer.add_bytes(onnx::TensorField::string_data, text_of(tensor, i));
     } else if (external_ && !name.empty() && tensor.bytes() >= external_from_) {
       external_->resize((external_->size() + kExternalAlign - 1) / kExternalAlign * kExternalAlign);
       add_entry(writer, "location", external_name_);
       add_entry(writer, "offset", std::to_string(external_->size()));
       add_entry(writer, "length", std::to_string(tensor.bytes()));
-      writer.add_int32(14, 1);
+      writer.add_int32(onnx::TensorField::data_location,
+                       static_cast<int>(onnx::DataLocation::external));
       external_->append(static_cast<const char*>(tensor.data), tensor.bytes());
     } else {
-      writer.add_bytes(9, static_cast<const char*>(tensor.data), tensor.bytes());
+      writer.add_bytes(onnx::TensorField::raw_data, static_cast<const char*>(tensor.data),
+                       tensor.bytes());
     }
   }
 
-  static void add_entry(pbf_writer& writer, const std::string& key, const std::string& value) {
+  static void add_entry(pbf_builder<onnx::TensorField>& writer, const std::string& key,
+                        const std::string& value) {
     std::string entry;
-    pbf_writer pair(entry);
-    pair.add_string(1, key);
-    pair.add_string(2, value);
-    writer.add_message(13, entry);
+    pbf_builder<onnx::StringStringEntry> pair(entry);
+    pair.add_string(onnx::StringStringEntry::key, key);
+    pair.add_string(onnx::StringStringEntry::value, value);
+    writer.add_message(onnx::TensorField::external_data, entry);
   }
 
-  static void add_value(pbf_writer& writer, int field, const std::string& name, const Type& type) {
+  static void add_value(pbf_builder<onnx::Graph>& writer, onnx::Graph field,
+                        const std::string& name, const Type& type) {
     std::string shape, tensor, kind, bytes;
-    pbf_writer shape_writer(shape), tensor_writer(tensor), kind_writer(kind), value(bytes);
-    tensor_writer.add_int32(1, static_cast<int>(type.dtype));
+    pbf_builder<onnx::TensorShape> shape_writer(shape);
+    pbf_builder<onnx::TensorType> tensor_writer(tensor);
+    pbf_builder<onnx::TypeField> kind_writer(kind);
+    pbf_builder<onnx::ValueInfo> value(bytes);
+    tensor_writer.add_int32(onnx::TensorType::elem_type, static_cast<int>(type.dtype));
     if (type.dims) {
       for (const Dim& dim : *type.dims) {
         std::string item;
-        pbf_writer size(item);
+        pbf_builder<onnx::Dimension> size(item);
         if (dim.value())
-          size.add_int64(1, *dim.value());
+          size.add_int64(onnx::Dimension::dim_value, *dim.value());
         else
-          size.add_string(2, dim.text());
-        shape_writer.add_message(1, item);
+          size.add_string(onnx::Dimension::dim_param, dim.text());
+        shape_writer.add_message(onnx::TensorShape::dim, item);
       }
-      tensor_writer.add_message(2, shape);
+      tensor_writer.add_message(onnx::TensorType::shape, shape);
     }
-    kind_writer.add_message(1, tensor);
-    value.add_string(1, name);
-    value.add_message(2, kind);
-    writer.add_message(static_cast<protozero::pbf_tag_type>(field), bytes);
+    kind_writer.add_message(onnx::TypeField::tensor_type, tensor);
+    value.add_string(onnx::ValueInfo::name, name);
+    value.add_message(onnx::ValueInfo::type, kind);
+    writer.add_message(field, bytes);
   }
 
   const Graph& graph_;

@@ -12,6 +12,7 @@
 #include "csrc/torch_bridge/observer.h"
 #include "csrc/torch_bridge/repeat.h"
 #include "csrc/torch_bridge/runner.h"
+#include "csrc/torch_bridge/signature.h"
 #include "csrc/torch_bridge/surroundings.h"
 #include "csrc/torch_bridge/watch.h"
 
@@ -20,9 +21,14 @@ namespace py = pybind11;
 namespace ort::bridge {
 namespace {
 
-// _C and _torch have different pybind11s: a graph crosses as a capsule over a shared_ptr.
+// _C and _torch have different pybind11s: a graph crosses as a capsule over a shared_ptr, options
+// as one over a copy.
 std::shared_ptr<const Graph> graph_of(const py::capsule& capsule) {
   return *static_cast<std::shared_ptr<Graph>*>(capsule.get_pointer());
+}
+
+const CompileOptions& options_of(const py::capsule& capsule) {
+  return *static_cast<const CompileOptions*>(capsule.get_pointer());
 }
 
 Runner::Source source_of(const py::handle& item) {
@@ -30,19 +36,6 @@ Runner::Source source_of(const py::handle& item) {
   if (py::isinstance<py::int_>(item)) return {item.cast<int>(), {}};
   check(THPVariable_Check(item.ptr()), "a graph input is given no tensor");
   return {-1, py::reinterpret_borrow<py::object>(item)};
-}
-
-CompileOptions options_of(const py::dict& items) {
-  CompileOptions options;
-  options.providers = items["providers"].cast<std::vector<std::string>>();
-  options.segment_bytes = items["segment_bytes"].cast<size_t>();
-  options.check = items["check"].cast<bool>();
-  options.off = items["off"].cast<std::vector<std::string>>();
-  options.dump = items["dump"].cast<std::string>();
-  if (!items["fuel"].is_none()) options.fuel = items["fuel"].cast<int>();
-  if (!items["memory_budget"].is_none())
-    options.memory_budget = items["memory_budget"].cast<size_t>();
-  return options;
 }
 
 std::optional<History> history_of(const py::object& items) {
@@ -66,7 +59,7 @@ std::shared_ptr<Runner> make_runner(const py::capsule& graph, const py::list& in
                                     size_t n_user_outputs, const py::list& write_backs,
                                     const std::vector<std::pair<size_t, Indices>>& orders,
                                     std::vector<size_t> wrt, const py::object& history,
-                                    const py::dict& options) {
+                                    const py::capsule& options) {
   std::vector<Runner::Source> sources;
   for (const py::handle& item : inputs) sources.push_back(source_of(item));
   std::vector<Runner::WriteBack> writes;
@@ -121,6 +114,7 @@ PYBIND11_MODULE(_torch, m) {
   ort::bridge::bind_observer(m);
   ort::bridge::bind_watch(m);
   ort::bridge::bind_repeat(m);
+  ort::bridge::bind_signature(m);
   ort::bridge::bind_surroundings(m);
   py::class_<Runner, std::shared_ptr<Runner>>(m, "Runner", ort::bridge::collected<Runner>())
       .def(py::init(&ort::bridge::make_runner), py::arg("graph"), py::arg("inputs"),

@@ -1,15 +1,9 @@
 // Repeat: one walk over a call's arguments, comparing with what an earlier walk recorded.
 #include "csrc/torch_bridge/repeat.h"
 
-#include <ATen/autocast_mode.h>
-#include <ATen/core/grad_mode.h>
-#include <c10/core/DefaultDtype.h>
-#include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <bit>
-
-#include "csrc/torch_bridge/surroundings.h"
 
 namespace py = pybind11;
 
@@ -34,47 +28,12 @@ Py_ssize_t size_of_container(PyObject* value) {
   return PyDict_CheckExact(value) ? PyDict_Size(value) : PySequence_Fast_GET_SIZE(value);
 }
 
-// That somebody put on a tensor: such a call gets the whole look.
-bool has_attributes(PyObject* tensor) {
-  PyObject** attributes = _PyObject_GetDictPtr(tensor);
-  return attributes && *attributes && PyDict_GET_SIZE(*attributes) > 0;
-}
-
-const void* memory_of(const at::Tensor& tensor) {
-  return tensor.has_storage() ? tensor.storage().data() : nullptr;
-}
-
-// The first of the tensors that `test` holds for; the number of tensors when there is none.
-template <class Test>
-size_t first_of(const std::vector<at::Tensor>& tensors, Test test) {
-  size_t i = 0;
-  while (i < tensors.size() && !test(tensors[i])) ++i;
-  return i;
-}
-
-size_t first_same(const std::vector<at::Tensor>& tensors, const at::Tensor& tensor) {
-  return first_of(tensors, [&](const at::Tensor& other) { return other.is_same(tensor); });
-}
-
-// Empty tensors share nothing.
-size_t first_shared(const std::vector<at::Tensor>& tensors, const at::Tensor& tensor) {
-  const void* memory = memory_of(tensor);
-  if (!memory) return tensors.size();
-  return first_of(tensors, [&](const at::Tensor& other) { return memory_of(other) == memory; });
-}
-
 }  // namespace
 
 struct Repeat::Seen {
   size_t item = 0;
   std::vector<at::Tensor> tensors;
 };
-
-Repeat::Modes Repeat::modes() {
-  return {at::GradMode::is_enabled(), c10::InferenceMode::is_enabled(),
-          at::autocast::is_autocast_enabled(at::kCPU), at::autocast::is_autocast_enabled(at::kCUDA),
-          c10::get_default_dtype_as_scalartype()};
-}
 
 std::unique_ptr<Repeat> Repeat::of(py::handle args, py::handle kwargs) {
   auto repeat = std::make_unique<Repeat>();
@@ -87,11 +46,10 @@ bool Repeat::record(PyObject* value, std::vector<at::Tensor>& tensors) {
   PyTypeObject* type = Py_TYPE(value);
   if (THPVariable_CheckExact(value)) {
     const at::Tensor& tensor = THPVariable_Unpack(value);
-    if (has_attributes(value) || tensor.layout() != at::kStrided) return false;
+    const TensorFacts facts = facts_of(value, tensors);
+    if (attributes_of(value) || facts.foreign || facts.layout != at::kStrided) return false;
     items_.push_back({type, {}});
-    tensors_.push_back({tensor.scalar_type(), tensor.device(), tensor.requires_grad(),
-                        tensor.sizes().vec(), tensor.strides().vec(), first_same(tensors, tensor),
-                        first_shared(tensors, tensor)});
+    tensors_.push_back({facts, tensor.sizes().vec(), tensor.strides().vec()});
     tensors.push_back(tensor);
     return true;
   }
@@ -119,7 +77,7 @@ bool Repeat::record(PyObject* value, std::vector<at::Tensor>& tensors) {
 
 py::object Repeat::match(py::handle args, py::handle kwargs) const {
   Seen seen;
-  if (modes() != modes_ || !matches(args.ptr(), seen) || !matches(kwargs.ptr(), seen))
+  if (Modes::now() != modes_ || !matches(args.ptr(), seen) || !matches(kwargs.ptr(), seen))
     return py::none();
   py::list tensors;
   for (const at::Tensor& tensor : seen.tensors)
@@ -150,15 +108,11 @@ bool Repeat::matches_items(PyObject* value, Seen& seen) const {
 }
 
 bool Repeat::matches_tensor(PyObject* value, Seen& seen) const {
-  if (has_attributes(value)) return false;
   const at::Tensor& tensor = THPVariable_Unpack(value);
-  const Facts& facts = tensors_[seen.tensors.size()];
-  if (foreign(tensor) || tensor.scalar_type() != facts.dtype || tensor.device() != facts.device ||
-      tensor.requires_grad() != facts.requires_grad || tensor.layout() != at::kStrided ||
-      tensor.sizes() != at::IntArrayRef(facts.sizes) ||
-      tensor.strides() != at::IntArrayRef(facts.strides) ||
-      first_same(seen.tensors, tensor) != facts.same ||
-      first_shared(seen.tensors, tensor) != facts.shared)
+  const Exact& exact = tensors_[seen.tensors.size()];
+  if (attributes_of(value) || facts_of(value, seen.tensors) != exact.facts ||
+      tensor.sizes() != at::IntArrayRef(exact.sizes) ||
+      tensor.strides() != at::IntArrayRef(exact.strides))
     return false;
   seen.tensors.push_back(tensor);
   return true;

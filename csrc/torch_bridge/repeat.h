@@ -1,5 +1,6 @@
 // Recognises a call that differs from an earlier one in nothing but its tensors' contents, so that
-// neither tree nor key nor sizes need a second look. ortmodule/module.py asks before its slow path.
+// neither tree nor key nor sizes need a second look. ortmodule/captures.py asks before its slow
+// path.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,6 +8,8 @@
 
 #include <memory>
 #include <vector>
+
+#include "csrc/torch_bridge/signature.h"
 
 namespace ort::bridge {
 
@@ -19,17 +22,9 @@ class Repeat {
   pybind11::object match(pybind11::handle args, pybind11::handle kwargs) const;
 
  private:
-  struct Modes {
-    bool grad, inference, autocast_cpu, autocast_cuda;
-    at::ScalarType default_dtype;
-    bool operator==(const Modes&) const = default;
-  };
-  struct Facts {
-    at::ScalarType dtype;
-    at::Device device;
-    bool requires_grad;
+  struct Exact {
+    TensorFacts facts;
     std::vector<int64_t> sizes, strides;
-    size_t same, shared;  // the first tensor that is this one, or lies in the same memory
   };
   // What the walk over a call meets, in order. A container stands before its items.
   struct Item {
@@ -39,15 +34,14 @@ class Repeat {
   };
   struct Seen;
 
-  static Modes modes();
   bool record(PyObject* value, std::vector<at::Tensor>& tensors);
   bool matches(PyObject* value, Seen& seen) const;
   bool matches_items(PyObject* value, Seen& seen) const;
   bool matches_tensor(PyObject* value, Seen& seen) const;
 
-  Modes modes_ = modes();
+  Modes modes_ = Modes::now();
   std::vector<Item> items_;
-  std::vector<Facts> tensors_;
+  std::vector<Exact> tensors_;
 };
 
 void bind_repeat(pybind11::module_& m);

@@ -1,16 +1,16 @@
 """What rules emit nodes with: the graph's ops in short words, with explicit casts.
 
-Base of Translator (translator.py); a rule's first argument `t` is one of these.
+Base of Context (context.py); a rule's first argument `t` is one of these.
 """
 
 import functools
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
+from .. import _native
 from ..errors import NotCapturable
 from ..sizes import Dim, express
 
@@ -51,7 +51,7 @@ class Emitter:
     def __init__(self, graph: Any, standard: bool = False):
         self.g = graph
         self.standard = standard
-        self._known = _known_ops(type(graph).__module__)
+        self._known = _known_ops()
         self._canonical: dict[str, Dim] = {}
 
     def op(self, name: str, *inputs: Any, n: int = 1, domain: str = "", **attrs: Any) -> Any:
@@ -59,11 +59,11 @@ class Emitter:
         given = list(inputs)
         while given and given[-1] is None:
             given.pop()
-        if self._known is not None and (f"{domain}::{name}" if domain else name) not in self._known:
+        if (f"{domain}::{name}" if domain else name) not in self._known:
             raise MissingOp(f"the engine has no op {name}")
         try:
             outs = self.g.emit(name, given, attrs, n, domain)
-        except _refusal(type(self.g).__module__) as error:
+        except _native.core().NotAccepted as error:  # of these types or sizes, and nothing else
             raise MissingOp(str(error).partition("; node")[0]) from error
         return outs[0] if n == 1 else list(outs)
 
@@ -108,7 +108,7 @@ class Emitter:
         if isinstance(dim, int):
             return dim
         if dim not in self._canonical:
-            known = getattr(self.g.sizes([dim]), "contents", None)
+            known = self.g.sizes([dim]).contents
             self._canonical[dim] = known[0] if known else dim
         return self._canonical[dim]
 
@@ -155,7 +155,7 @@ class Emitter:
         if start == 0 and step == 1 and end in (INT64_MAX, x.dims[axis]):
             return x
         bounds = (self._bound(start), self._bound(end))
-        attrs = {"inside": 1} if inside and self._known is not None else {}
+        attrs = {"inside": 1} if inside else {}
         return self.op("Slice", x, *bounds, self.ints([axis]), self.ints([step]), **attrs)
 
     def reduce(self, op: str, x: Any, axes: Sequence[int] | None, keepdim: bool) -> Any:
@@ -208,17 +208,9 @@ class Emitter:
 
 
 @functools.cache
-def _refusal(module: str) -> type[Exception]:
-    """What the engine raises where its op does not take the types or sizes, and nothing else."""
-    return getattr(sys.modules[module], "NotAccepted", MissingOp)
-
-
-@functools.cache
-def _known_ops(module: str) -> frozenset[str] | None:
-    """The names of the engine's ops; None for another graph than the engine's."""
-    if module != "ortmodule._C":
-        return None
-    return frozenset(schema["name"] for schema in sys.modules[module].schemas())
+def _known_ops() -> frozenset[str]:
+    """The names of the engine's ops."""
+    return frozenset(schema["name"] for schema in _native.core().schemas())
 
 
 def _dummy(arg: Any) -> Any:

@@ -13,7 +13,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
+from ..saved import storage_key
 from .emit import FLOATING, dtype_name, is_value
+from .refs import Ref, Storage, leaves
 
 _RANDOM = torch.Tag.nondeterministic_seeded
 _OWN_ATTRS = {"schema", "types", "effect", "reason"}
@@ -24,9 +26,6 @@ def decompose(t: Any, args: list, kwargs: dict) -> Any:
     target = t.target
     if not target._can_decompose() or _RANDOM in target.tags:
         return None
-    from ..saved import storage_key
-    from .refs import Ref, Storage
-
     traced = t.traced_arguments(lambda val, _: val)
     tensors = list(_tensor_leaves(traced))
     program = _trace(target, traced, tensors)
@@ -34,7 +33,7 @@ def decompose(t: Any, args: list, kwargs: dict) -> Any:
         return None
     t.alive.append(program)
     refs = []
-    given = [leaf for leaf in _leaves(t.given) if isinstance(leaf, Ref)]
+    given = [leaf for leaf in leaves(t.given) if isinstance(leaf, Ref)]
     values = list(_value_leaves((args, kwargs)))
     for value, tensor, ref in zip(values, tensors, given, strict=True):
         refs.append(Ref(Storage(value, ref.tainted), (), storage_key(tensor)))
@@ -221,19 +220,11 @@ def _sample(val: Any, tainted: bool, given: list) -> Any:
 
 
 def _tensor_leaves(tree: Any) -> list[torch.Tensor]:
-    return [x for x in _leaves(tree) if _is_tensor(x)]
+    return [x for x in leaves(tree) if _is_tensor(x)]
 
 
 def _value_leaves(tree: Any) -> list[Any]:
-    return [x for x in _leaves(tree) if is_value(x)]
-
-
-def _leaves(tree: Any) -> list[Any]:
-    if isinstance(tree, dict):
-        tree = list(tree.values())
-    if isinstance(tree, (list, tuple)):
-        return [leaf for x in tree for leaf in _leaves(x)]
-    return [tree]
+    return [x for x in leaves(tree) if is_value(x)]
 
 
 def _replaced(tree: Any, replaces: Callable[[Any], bool], rest: Iterator) -> Any:

@@ -8,10 +8,10 @@ import re
 
 from torch import fx
 
-from ..contract import user_place
+from ..places import user_place
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
-# The module is a child of the module that flattens its inputs (capture.py), under this name.
+# The module is a child of the module that flattens its inputs (flat.py), under this name.
 CHILD = "m"
 
 

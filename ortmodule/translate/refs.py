@@ -95,3 +95,17 @@ class Ref:
         """Metadata written in place (t_): the same tensor, seen through one more view."""
         self.links = (*self.links, link)
         self._version = -1
+
+
+def any_tainted(tree: Any) -> bool:
+    """Whether a gradient flows to any tensor among an op's arguments."""
+    return any(isinstance(x, Ref) and x.tainted for x in leaves(tree))
+
+
+def leaves(tree: Any) -> list[Any]:
+    """What lists, tuples and dicts of an op's arguments hold."""
+    if isinstance(tree, dict):
+        tree = list(tree.values())
+    if isinstance(tree, (list, tuple)):
+        return [leaf for x in tree for leaf in leaves(x)]
+    return [tree]

@@ -262,8 +262,8 @@ std::unique_ptr<Kernel> attention_grad(const Request& r) {
 }  // namespace
 
 void register_attention(KernelTable& table) {
-  table.op("ort::Attention").add("blocks", floats, attention);
-  table.op("ort::AttentionGrad").add("blocks", floats, attention_grad);
+  table.op("ort::Attention").add("blocks", kF32, attention);
+  table.op("ort::AttentionGrad").add("blocks", kF32, attention_grad);
 }
 
 }  // namespace ort::cpu

@@ -163,8 +163,8 @@ std::unique_ptr<Kernel> batch_norm_grad(const Request& r) {
 }  // namespace
 
 void register_batch_norm(KernelTable& table) {
-  table.op("ort::BatchNorm").add("channels", floats, batch_norm);
-  table.op("ort::BatchNormGrad").add("channels", floats, batch_norm_grad);
+  table.op("ort::BatchNorm").add("channels", kF32, batch_norm);
+  table.op("ort::BatchNormGrad").add("channels", kF32, batch_norm_grad);
 }
 
 }  // namespace ort::cpu

@@ -168,7 +168,6 @@ std::unique_ptr<Kernel> conv_transpose(const Request& r) {
 }
 
 Verdict spatial(const Node& node) {
-  if (const Verdict types = floats(node); !types) return types;
   const auto& dims = node.input(0).type().dims;
   return require(dims && dims->size() >= 3 && dims->size() <= 5,
                  "expected 1 to 3 spatial axes of known rank");
@@ -177,10 +176,10 @@ Verdict spatial(const Node& node) {
 }  // namespace
 
 void register_conv(KernelTable& table) {
-  table.op("Conv").add("onednn", spatial, conv);
-  table.op("ort::ConvGradX").add("onednn", spatial, conv_grad_x);
-  table.op("ort::ConvGradW").add("onednn", spatial, conv_grad_w);
-  table.op("ConvTranspose").add("onednn", spatial, conv_transpose);
+  table.op("Conv").add("onednn", kF32, spatial, conv);
+  table.op("ort::ConvGradX").add("onednn", kF32, spatial, conv_grad_x);
+  table.op("ort::ConvGradW").add("onednn", kF32, spatial, conv_grad_w);
+  table.op("ConvTranspose").add("onednn", kF32, spatial, conv_transpose);
 }
 
 }  // namespace ort::cpu

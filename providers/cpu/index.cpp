@@ -6,7 +6,7 @@
 
 #include "providers/cpu/parallel.h"
 #include "providers/cpu/provider.h"
-#include "providers/cpu/wrap.h"
+#include "providers/tile/scalar.h"
 
 namespace ort::cpu {
 namespace {
@@ -152,10 +152,10 @@ void apply(Update how, T& to, T value) {
       to = value;
       break;
     case Update::add:
-      to = wrapped_add(to, value);
+      to = tile::scalar::add(to, value);
       break;
     case Update::mul:
-      to = wrapped_mul(to, value);
+      to = tile::scalar::mul(to, value);
       break;
     case Update::max:
       to = std::max(to, value);
@@ -261,22 +261,21 @@ std::unique_ptr<Kernel> one_hot(const Request& r) {
 }
 
 Verdict one_hot_types(const Node& node) {
-  return is_floating(node.input(0).type().dtype) && node.input(0).type().dtype != DType::f32
-             ? Verdict::no("indices of this dtype")
-             : numbers(node);
+  const DType dtype = node.input(0).type().dtype;
+  return require(!is_floating(dtype) || dtype == DType::f32, "the indices are {}", dtype);
 }
 
 }  // namespace
 
 void register_index(KernelTable& table) {
-  table.op("Gather").add("rows", fixed_width, gather);
-  table.op("ort::Embedding").add("rows", fixed_width, embedding);
-  table.op("ort::GatherGrad").add("rows", floats, gather_grad);
-  table.op("GatherElements").add("plain", fixed_width, gather_elements);
-  table.op("GatherND").add("plain", fixed_width, gather_nd);
-  table.op("ScatterElements").add("plain", numbers, scatter_elements);
-  table.op("ScatterND").add("plain", numbers, scatter_nd);
-  table.op("OneHot").add("plain", one_hot_types, one_hot);
+  table.op("Gather").add("rows", kAny, gather);
+  table.op("ort::Embedding").add("rows", kAny, embedding);
+  table.op("ort::GatherGrad").add("rows", kF32, gather_grad);
+  table.op("GatherElements").add("plain", kAny, gather_elements);
+  table.op("GatherND").add("plain", kAny, gather_nd);
+  table.op("ScatterElements").add("plain", kPlain, scatter_elements);
+  table.op("ScatterND").add("plain", kPlain, scatter_nd);
+  table.op("OneHot").add("plain", kPlain, one_hot_types, one_hot);
 }
 
 }  // namespace ort::cpu

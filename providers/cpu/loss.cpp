@@ -233,8 +233,8 @@ std::unique_ptr<Kernel> cross_entropy_grad(const Request& r) {
 }  // namespace
 
 void register_loss(KernelTable& table) {
-  table.op("ort::CrossEntropy").add("rows", floats, cross_entropy);
-  table.op("ort::CrossEntropyGrad").add("rows", floats, cross_entropy_grad);
+  table.op("ort::CrossEntropy").add("rows", kF32, cross_entropy);
+  table.op("ort::CrossEntropyGrad").add("rows", kF32, cross_entropy_grad);
 }
 
 }  // namespace ort::cpu

@@ -7,7 +7,7 @@
 #include "providers/cpu/provider.h"
 #include "providers/cpu/sgemm.h"
 #include "providers/cpu/tile.h"
-#include "providers/cpu/wrap.h"
+#include "providers/tile/scalar.h"
 
 namespace ort::cpu {
 namespace {
@@ -204,7 +204,8 @@ void multiply(const Product& p, const T* a, const T* b, T* y) {
     for (int64_t j = 0; j < p.n; ++j) {
       T sum{};
       for (int64_t k = 0; k < p.k; ++k)
-        sum = wrapped_add(sum, wrapped_mul(a[i * a_row + k * a_col], b[k * b_row + j * b_col]));
+        sum = tile::scalar::add(
+            sum, tile::scalar::mul(a[i * a_row + k * a_col], b[k * b_row + j * b_col]));
       y[i * p.n + j] = sum;
     }
 }
@@ -281,25 +282,25 @@ std::unique_ptr<Kernel> gemm_kernel(const Request& r) {
 
 Verdict plain_gemm(const Node& node) {
   const bool scaled = node.has_input(2) && node.attrs.f("beta", 1.0) != 1.0;
-  return scaled ? Verdict::no("beta is not 1") : floats(node);
+  return require(!scaled, "beta is not 1");
 }
 
 // oneDNN has no more axes than this, and a bias must fit them.
 Verdict float_product(const Node& node) {
-  if (const Verdict types = floats(node); !types) return types;
   const auto& dims = node.output().type().dims;
-  return require(!dims || dims->size() <= 6, "the product has rank {}, at most 6", dims->size());
+  const size_t rank = dims ? dims->size() : 0;
+  return require(rank <= 6, "the product has rank {}, at most 6", rank);
 }
 
 }  // namespace
 
 void register_matmul(KernelTable& table) {
   table.op("MatMul")
-      .add("onednn", float_product, matmul_kernel)
-      .add("plain", numbers, matmul_kernel);
-  table.op("Gemm").add("onednn", plain_gemm, gemm_kernel);
-  table.op("ort::MatMul").add("onednn", float_product, fused_kernel);
-  table.op("ort::Linear").add("onednn", float_product, linear_kernel);
+      .add("onednn", kF32, float_product, matmul_kernel)
+      .add("plain", kPlain, matmul_kernel);
+  table.op("Gemm").add("onednn", kF32, plain_gemm, gemm_kernel);
+  table.op("ort::MatMul").add("onednn", kF32, float_product, fused_kernel);
+  table.op("ort::Linear").add("onednn", kF32, float_product, linear_kernel);
 }
 
 }  // namespace ort::cpu

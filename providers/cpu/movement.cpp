@@ -1,4 +1,4 @@
-// Ops that move data and compute nothing: views, Transpose, Slice, Concat, Split, Expand, Tile,
+// Ops that move data and compute nothing: Transpose, Slice, Concat, Split, Expand, Tile,
 // Pad, Trilu and the gradients of Slice and Pad.
 #include <algorithm>
 #include <cstring>
@@ -12,29 +12,6 @@ namespace {
 
 size_t width(const Request& r, size_t i = 0) {
   return size_of(r.in(i).dtype);
-}
-
-// The output is the input's bytes: nothing to do where the plan lets them share memory.
-class ViewKernel final : public Kernel {
- public:
-  ViewKernel(size_t bytes, std::string name) : bytes_(bytes), name_(std::move(name)) {}
-  void run(const Args& args) const override {
-    if (args.out[0] != args.in[0] && bytes_ > 0) std::memcpy(args.out[0], args.in[0], bytes_);
-  }
-  int alias_of(size_t) const override { return 0; }
-  bool in_place(size_t in, size_t) const override { return in == 0; }
-  std::string name() const override { return name_; }
-
- private:
-  size_t bytes_;
-  std::string name_;
-};
-
-std::unique_ptr<Kernel> view(const Request& r) {
-  const int64_t count = element_count(r.sizes(0));
-  if (count != element_count(r.out().sizes))
-    r.refuse("shape {} does not fit {}", r.out().sizes, r.sizes(0));
-  return std::make_unique<ViewKernel>(static_cast<size_t>(count) * width(r), r.node().op);
 }
 
 std::unique_ptr<Kernel> copy_kernel(const Request& r, Sizes sizes, Sizes from, Sizes to) {
@@ -292,7 +269,7 @@ std::unique_ptr<Kernel> pad_kernel(const Request& r) {
   const Operand pads = r.in(1), axes = r.has(3) ? r.in(3) : Operand{};
   const DType dtype = r.in(0).dtype;
   const bool value = r.has(2);
-  if (original.empty()) return view(r);
+  if (original.empty()) return copy_kernel(r, {}, {}, {});
   // Of no elements an axis may still be as long as it likes.
   if (element_count(padded) == 0) return make_kernel("Pad", [](const Args&) {});
   return make_kernel("Pad", [=](const Args& args) {
@@ -310,7 +287,7 @@ std::unique_ptr<Kernel> pad_grad(const Request& r) {
   const Sizes padded = r.sizes(0), original = r.out().sizes;
   const std::string mode = r.attrs().s("mode", "reflect");
   const Operand pads = r.in(1), axes = r.has(2) ? r.in(2) : Operand{};
-  if (original.empty()) return view(r);
+  if (original.empty()) return copy_kernel(r, {}, {}, {});
   if (element_count(padded) == 0)
     return make_kernel("PadGrad", [original](const Args& args) {
       clear(args.out[0], static_cast<size_t>(element_count(original)) * sizeof(float));
@@ -357,25 +334,22 @@ std::unique_ptr<Kernel> trilu(const Request& r) {
 Verdict known_split(const Node& node) {
   if (node.has_input(1) && !node.graph->contents(node.in[1]) && !constant_of(node.input(1)))
     return Verdict::no("the sizes of the parts are known only at run time");
-  return fixed_width(node);
+  return Verdict::yes();
 }
 
 }  // namespace
 
 void register_movement(KernelTable& table) {
-  for (const char* op :
-       {"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "ort::StopGradient"})
-    table.op(op).add("view", fixed_width, view);
-  table.op("Transpose").add("copy", fixed_width, transpose);
-  table.op("Expand").add("copy", fixed_width, expand);
-  table.op("Tile").add("copy", fixed_width, tile);
-  table.op("Slice").add("copy", fixed_width, slice);
-  table.op("ort::SliceGrad").add("copy", fixed_width, slice_grad);
-  table.op("Concat").add("copy", fixed_width, concat);
-  table.op("Split").add("copy", known_split, split);
-  table.op("Pad").add("plain", numbers, pad_kernel);
-  table.op("ort::PadGrad").add("plain", floats, pad_grad);
-  table.op("Trilu").add("copy", fixed_width, trilu);
+  table.op("Transpose").add("copy", kAny, transpose);
+  table.op("Expand").add("copy", kAny, expand);
+  table.op("Tile").add("copy", kAny, tile);
+  table.op("Slice").add("copy", kAny, slice);
+  table.op("ort::SliceGrad").add("copy", kAny, slice_grad);
+  table.op("Concat").add("copy", kAny, concat);
+  table.op("Split").add("copy", kAny, known_split, split);
+  table.op("Pad").add("plain", kPlain, pad_kernel);
+  table.op("ort::PadGrad").add("plain", kF32, pad_grad);
+  table.op("Trilu").add("copy", kAny, trilu);
 }
 
 }  // namespace ort::cpu

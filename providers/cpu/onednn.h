@@ -5,7 +5,7 @@
 
 #include <oneapi/dnnl/dnnl.hpp>
 
-#include "providers/cpu/registry.h"
+#include "providers/kernel_table.h"
 
 namespace ort::cpu {
 

@@ -184,7 +184,6 @@ std::unique_ptr<Kernel> average_pool_grad(const Request& r) {
 }
 
 Verdict few_axes(const Node& node) {
-  if (const Verdict types = floats(node); !types) return types;
   if (node.attrs.i("storage_order", 0) != 0) return Verdict::no("column-major indices");
   const auto& dims = node.input(0).type().dims;
   return require(dims && dims->size() >= 3 && dims->size() <= 5,
@@ -194,10 +193,10 @@ Verdict few_axes(const Node& node) {
 }  // namespace
 
 void register_pool(KernelTable& table) {
-  table.op("MaxPool").add("planes", few_axes, max_pool);
-  table.op("ort::MaxPoolGrad").add("planes", floats, max_pool_grad);
-  table.op("AveragePool").add("planes", few_axes, average_pool);
-  table.op("ort::AveragePoolGrad").add("planes", few_axes, average_pool_grad);
+  table.op("MaxPool").add("planes", kF32, few_axes, max_pool);
+  table.op("ort::MaxPoolGrad").add("planes", kF32, max_pool_grad);
+  table.op("AveragePool").add("planes", kF32, few_axes, average_pool);
+  table.op("ort::AveragePoolGrad").add("planes", kF32, few_axes, average_pool_grad);
 }
 
 }  // namespace ort::cpu

@@ -1,7 +1,7 @@
 // The CPU provider: oneDNN, tile programs and kernels of our own. Families register their kernels.
 #pragma once
 
-#include "providers/cpu/registry.h"
+#include "providers/kernel_table.h"
 
 namespace ort::cpu {
 

@@ -7,8 +7,8 @@
 #include "providers/cpu/parallel.h"
 #include "providers/cpu/provider.h"
 #include "providers/cpu/tile.h"
-#include "providers/cpu/tile_lower.h"
-#include "providers/cpu/wrap.h"
+#include "providers/tile/lower.h"
+#include "providers/tile/scalar.h"
 
 namespace ort::cpu {
 namespace {
@@ -174,7 +174,7 @@ T fold_all(Fold fold, const T* x, const Sizes& inner, int64_t length, int64_t st
       const Wide value = x[offset + i * stride];
       switch (fold) {
         case Fold::prod:
-          result = wrapped_mul(result, value);
+          result = tile::scalar::mul(result, value);
           break;
         case Fold::max:
           result = first || value > result || value != value ? value : result;
@@ -183,7 +183,7 @@ T fold_all(Fold fold, const T* x, const Sizes& inner, int64_t length, int64_t st
           result = first || value < result || value != value ? value : result;
           break;
         default:
-          result = wrapped_add(result, value);
+          result = tile::scalar::add(result, value);
           break;
       }
     }
@@ -235,9 +235,8 @@ std::unique_ptr<Kernel> reduce(const Request& r) {
 }
 
 Verdict known_axes(const Node& node) {
-  if (const Verdict width = numbers(node); !width) return width;
   const auto& dims = node.input(0).type().dims;
-  return require(dims && reduced_axes(node, static_cast<int64_t>(dims->size())).has_value(),
+  return require(dims && tile::reduced_axes(node, static_cast<int64_t>(dims->size())).has_value(),
                  "the rank or the axes are known only at run time");
 }
 
@@ -294,7 +293,7 @@ std::unique_ptr<Kernel> cumulative_sum(const Request& r) {
         for (int64_t k = 0; k < x.size; ++k) {
           const int64_t at = start + (reverse ? x.size - 1 - k : k) * x.inner;
           const Wide before = sum;
-          sum = wrapped_add<Wide>(sum, input<T>(args, 0)[at]);
+          sum = tile::scalar::add<Wide>(sum, input<T>(args, 0)[at]);
           output<T>(args)[at] = static_cast<T>(exclusive ? before : sum);
         }
       }
@@ -344,7 +343,6 @@ std::unique_ptr<Kernel> top_k(const Request& r) {
 }
 
 Verdict known_k(const Node& node) {
-  if (const Verdict width = numbers(node); !width) return width;
   const bool known = node.graph->contents(node.in[1]) || constant_of(node.input(1));
   return require(known, "k is known only at run time");
 }
@@ -353,11 +351,11 @@ Verdict known_k(const Node& node) {
 
 void register_reduce(KernelTable& table) {
   for (const char* op : {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"})
-    table.op(op).add("axes", known_axes, reduce);
-  table.op("ArgMax").add("plain", numbers, arg_extremum);
-  table.op("ArgMin").add("plain", numbers, arg_extremum);
-  table.op("CumSum").add("plain", numbers, cumulative_sum);
-  table.op("TopK").add("plain", known_k, top_k);
+    table.op(op).add("axes", kPlain, known_axes, reduce);
+  table.op("ArgMax").add("plain", kPlain, arg_extremum);
+  table.op("ArgMin").add("plain", kPlain, arg_extremum);
+  table.op("CumSum").add("plain", kPlain, cumulative_sum);
+  table.op("TopK").add("plain", kPlain, known_k, top_k);
 }
 
 }  // namespace ort::cpu

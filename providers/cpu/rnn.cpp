@@ -266,7 +266,6 @@ std::unique_ptr<Kernel> lstm_grad(const Request& r) {
 }
 
 Verdict usual_lstm(const Node& node) {
-  if (const Verdict types = floats(node); !types) return types;
   if (node.has_input(4) || node.has_input(7)) return Verdict::no("sequence lengths or peepholes");
   if (node.attrs.i("layout", 0) != 0 || node.attrs.i("input_forget", 0) != 0 ||
       node.attrs.has("clip"))
@@ -282,8 +281,8 @@ Verdict usual_lstm(const Node& node) {
 }  // namespace
 
 void register_rnn(KernelTable& table) {
-  table.op("LSTM").add("steps", usual_lstm, lstm);
-  table.op("ort::LSTMGrad").add("steps", floats, lstm_grad);
+  table.op("LSTM").add("steps", kF32, usual_lstm, lstm);
+  table.op("ort::LSTMGrad").add("steps", kF32, lstm_grad);
 }
 
 }  // namespace ort::cpu

@@ -8,10 +8,27 @@
 namespace ort::cpu {
 namespace {
 
+using tile::Instruction;
+using tile::over_cols;
+using tile::over_rows;
+using tile::Port;
+using tile::Program;
+using tile::Slot;
+using tile::Space;
+
 constexpr int64_t kTileBytes = 32 << 10;  // of all registers and operands together
 
+#define ORT_CASE(NAME) case TileOp::NAME:
 int64_t weight(TileOp op) {
   switch (op) {
+    case TileOp::floor:
+    case TileOp::ceil:
+    case TileOp::round:
+    case TileOp::sqrt:
+    case TileOp::reciprocal:
+    case TileOp::is_nan:
+    case TileOp::is_inf:
+      return 1;
     case TileOp::exp:
     case TileOp::log:
     case TileOp::erf:
@@ -24,19 +41,39 @@ int64_t weight(TileOp op) {
     case TileOp::cos:
     case TileOp::dropout:
       return 6;
+      ORT_TILE_LIBRARY(ORT_CASE)
+    case TileOp::mod:
+    case TileOp::fmod:
+      return 30;
     case TileOp::pow:
       return 60;
     default:
       return 1;
   }
 }
+#undef ORT_CASE
 
+template <class T>
+TileFunctionOf<T> function_of(const Instruction& i) {
+  if constexpr (std::is_same_v<T, float>) return tile_function(i.op, i.variant);
+  return loop_function<T>(i.op);
+}
+
+// An instruction with what a binding knows of it.
+template <class T>
+struct Step : Instruction {
+  TileFunctionOf<T> run;
+  T number;  // p
+};
+
+// Registers are of T.
+template <class T>
 class TileKernel final : public Kernel {
  public:
-  TileKernel(TileProgram program, std::string name);
+  TileKernel(std::shared_ptr<const Program> program, tile::Extent extent, std::string name);
   void run(const Args& args) const override;
   size_t scratch_bytes() const override {
-    return static_cast<size_t>(threads_) * thread_floats() * sizeof(float);
+    return static_cast<size_t>(threads_) * thread_cells() * sizeof(T);
   }
   bool in_place(size_t in, size_t out) const override;
   std::string name() const override { return name_; }
@@ -44,25 +81,34 @@ class TileKernel final : public Kernel {
  private:
   struct Tile {
     int64_t row, col, rows, cols;
-    float** at;  // where each slot lies
+    T** at;  // where each slot lies
   };
-  size_t thread_floats() const {
-    const size_t pointers = (program_.slots.size() * sizeof(float*) + 63) / 64 * 16;
-    const int64_t cells = program_.registers * tile_stride_ + sums_ * sum_stride_;
-    return pointers + static_cast<size_t>(cells);
+  // Of a thread: the slots' places, registers, column sums; on cache lines of their own.
+  size_t pointer_cells() const {
+    return (program_->slots.size() * sizeof(T*) + 63) / 64 * (64 / sizeof(T));
   }
-  void run_tiles(const Args& args, int64_t begin, int64_t end, float* memory) const;
-  void place_slots(const Args& args, Tile& tile, float* registers, float* sums) const;
-  void step(const Args& args, const TileInstruction& i, const Tile& tile) const;
-  void load(const TileInstruction& i, const Tile& tile) const;
-  void store(const TileInstruction& i, const Tile& tile) const;
-  void combine(const Args& args, float* memory, int threads) const;
-  float* sums_of(float* memory) const {
-    return memory + thread_floats() - static_cast<size_t>(sums_ * sum_stride_);
+  size_t thread_cells() const {
+    const int64_t cells = program_->registers * tile_stride_ + sums_ * sum_stride_;
+    return pointer_cells() + static_cast<size_t>(cells);
   }
+  T* sums_of(T* memory) const {
+    return memory + thread_cells() - static_cast<size_t>(sums_ * sum_stride_);
+  }
+  void bind_steps();
+  void shape_tiles();
+  bool makes_nothing() const;
+  void run_tiles(const Args& args, int64_t begin, int64_t end, T* memory) const;
+  void place_slots(const Args& args, Tile& tile, T* registers, T* sums) const;
+  void step(const Args& args, const Step<T>& i, const Tile& tile) const;
+  void load(const Step<T>& i, const Tile& tile) const;
+  void store(const Step<T>& i, const Tile& tile) const;
+  void combine(const Args& args, T* memory) const;
 
-  TileProgram program_;
+  std::shared_ptr<const Program> program_;
+  tile::Extent extent_;
   std::string name_;
+  std::vector<Step<T>> steps_;
+  std::vector<T> constants_;
   int64_t tile_rows_ = 1, tile_cols_ = 1, row_tiles_ = 0, col_tiles_ = 1, tile_stride_ = 0;
   int64_t sums_ = 0, sum_stride_ = 0;  // column sums: how many, and their distance
   std::vector<int64_t> sum_of_;        // by output: which column sum it is, or -1
@@ -74,146 +120,164 @@ int64_t round_up(int64_t n) {
   return (n + 15) / 16 * 16;
 }
 
-TileKernel::TileKernel(TileProgram program, std::string name)
-    : program_(std::move(program)), name_(std::move(name)) {
-  const int64_t live = program_.registers + static_cast<int64_t>(program_.inputs.size()) +
-                       static_cast<int64_t>(program_.outputs.size());
-  const int64_t cells = std::clamp<int64_t>(kTileBytes / 4 / std::max<int64_t>(live, 1), 256, 2048);
-  const bool whole = program_.whole_rows || program_.cols <= cells;
-  tile_cols_ = whole ? program_.cols : cells;
-  tile_rows_ = whole ? std::max<int64_t>(1, cells / std::max<int64_t>(program_.cols, 1)) : 1;
-  tile_rows_ = std::clamp<int64_t>(tile_rows_, 1, std::max<int64_t>(program_.rows, 1));
-  row_tiles_ = (program_.rows + tile_rows_ - 1) / tile_rows_;
-  col_tiles_ = tile_cols_ > 0 ? (program_.cols + tile_cols_ - 1) / tile_cols_ : 1;
-  tile_stride_ = round_up(std::max(tile_rows_ * tile_cols_, std::max(tile_rows_, tile_cols_)));
-  sum_of_.assign(program_.outputs.size(), -1);
-  for (const TileInstruction& i : program_.code) {
-    const Space space = program_.slots[i.dst].space;
-    if (i.op == TileOp::column_sum || i.op == TileOp::column_dot)
-      sum_of_[program_.slots[i.dst].index] = sums_++;
-    const Space from = program_.slots[i.a].space | space;
-    work_ += weight(i.op) * (over_rows(from) ? program_.rows : 1) *
-             (over_cols(from) ? program_.cols : 1);
-  }
-  // Without elements an axis may still be as long as it likes.
-  const bool makes_nothing =
-      std::all_of(program_.outputs.begin(), program_.outputs.end(), [&](const TilePort& port) {
-        return (over_rows(port.space) && program_.rows == 0) ||
-               (over_cols(port.space) && program_.cols == 0);
-      });
-  if (makes_nothing) row_tiles_ = 0;
-  sum_stride_ = round_up(program_.cols);
+template <class T>
+TileKernel<T>::TileKernel(std::shared_ptr<const Program> program, tile::Extent extent,
+                          std::string name)
+    : program_(std::move(program)), extent_(std::move(extent)), name_(std::move(name)) {
+  extent_.inputs.resize(program_->inputs.size());
+  shape_tiles();
+  bind_steps();
+  if (makes_nothing()) row_tiles_ = 0;
+  sum_stride_ = round_up(extent_.cols);
   threads_ = threads_for(work_, row_tiles_ * col_tiles_);
 }
 
-bool TileKernel::in_place(size_t in, size_t out) const {
-  const TilePort& from = program_.inputs[in];
-  const TilePort& to = program_.outputs[out];
-  return from.space == Space::full && from.row_sizes.empty() && from.dtype == to.dtype &&
-         from.dtype == DType::f32 && to.space == Space::full && sum_of_[out] < 0 &&
-         program_.last_read[in] <= program_.first_write[out];
+template <class T>
+void TileKernel<T>::shape_tiles() {
+  const int64_t live = program_->registers + static_cast<int64_t>(program_->inputs.size()) +
+                       static_cast<int64_t>(program_->outputs.size());
+  const auto width = static_cast<int64_t>(sizeof(T));
+  const int64_t cells =
+      std::clamp<int64_t>(kTileBytes / width / std::max<int64_t>(live, 1), 256, 2048);
+  const auto [rows, cols] = std::pair(extent_.rows, extent_.cols);
+  const bool whole = program_->whole_rows || cols <= cells;
+  tile_cols_ = whole ? cols : cells;
+  tile_rows_ = whole ? std::max<int64_t>(1, cells / std::max<int64_t>(cols, 1)) : 1;
+  tile_rows_ = std::clamp<int64_t>(tile_rows_, 1, std::max<int64_t>(rows, 1));
+  row_tiles_ = (rows + tile_rows_ - 1) / tile_rows_;
+  col_tiles_ = tile_cols_ > 0 ? (cols + tile_cols_ - 1) / tile_cols_ : 1;
+  tile_stride_ = round_up(std::max(tile_rows_ * tile_cols_, std::max(tile_rows_, tile_cols_)));
 }
 
-void TileKernel::run(const Args& args) const {
-  const int64_t tiles = row_tiles_ * col_tiles_;
-  float* memory = static_cast<float*>(args.scratch);
-  const auto start_sums = [&](float* mine) {
-    std::memset(sums_of(mine), 0, static_cast<size_t>(sums_ * sum_stride_) * sizeof(float));
-  };
-  int threads = omp_in_parallel() ? 1 : std::min(threads_, omp_get_max_threads());
-  if (threads <= 1) {
-    start_sums(memory);
-    run_tiles(args, 0, tiles, memory);
-    threads = 1;
-  } else {
-#pragma omp parallel num_threads(threads)
-    {
-      float* mine = memory + static_cast<size_t>(omp_get_thread_num()) * thread_floats();
-      start_sums(mine);
-      const Share share(tiles, omp_get_thread_num(), omp_get_num_threads());
-      run_tiles(args, share.begin, share.end, mine);
-#pragma omp single
-      threads = omp_get_num_threads();
-    }
+template <class T>
+void TileKernel<T>::bind_steps() {
+  const auto number = [&](const tile::Number& n) { return static_cast<T>(n.at(extent_.cols)); };
+  for (const tile::Number& constant : program_->constants) constants_.push_back(number(constant));
+  sum_of_.assign(program_->outputs.size(), -1);
+  const int64_t loops = std::is_same_v<T, float> ? 1 : 4;  // an element at a time
+  for (const Instruction& i : program_->code) {
+    const bool moves = i.op == TileOp::load || i.op == TileOp::store;
+    steps_.push_back({i, moves ? nullptr : function_of<T>(i), number(i.p)});
+    check(moves || steps_.back().run, "no instruction {} of {}", tile::name_of(i.op),
+          program_->element);
+    const Space space = program_->slots[i.dst].space;
+    if (tile::sums_columns(i.op)) sum_of_[program_->slots[i.dst].index] = sums_++;
+    const Space from = program_->slots[i.a].space | space;
+    work_ += loops * weight(i.op) * (over_rows(from) ? extent_.rows : 1) *
+             (over_cols(from) ? extent_.cols : 1);
   }
-  if (sums_ > 0) combine(args, memory, threads);
+}
+
+// Without elements an axis may still be as long as it likes.
+template <class T>
+bool TileKernel<T>::makes_nothing() const {
+  return std::all_of(program_->outputs.begin(), program_->outputs.end(), [&](const Port& port) {
+    return (over_rows(port.space) && extent_.rows == 0) ||
+           (over_cols(port.space) && extent_.cols == 0);
+  });
+}
+
+template <class T>
+bool TileKernel<T>::in_place(size_t in, size_t out) const {
+  const Port& from = program_->inputs[in];
+  const Port& to = program_->outputs[out];
+  return from.space == Space::full && !from.strided && from.dtype == to.dtype &&
+         from.dtype == program_->element && to.space == Space::full && sum_of_[out] < 0 &&
+         program_->last_read[in] <= program_->first_write[out];
+}
+
+template <class T>
+void TileKernel<T>::run(const Args& args) const {
+  T* memory = static_cast<T*>(args.scratch);
+  for (int thread = 0; thread < threads_ && sums_ > 0; ++thread)
+    std::fill_n(sums_of(memory + static_cast<size_t>(thread) * thread_cells()), sums_ * sum_stride_,
+                T(0));
+  parallel_for(
+      row_tiles_ * col_tiles_, work_,
+      [&](int64_t begin, int64_t end, int thread) {
+        run_tiles(args, begin, end, memory + static_cast<size_t>(thread) * thread_cells());
+      },
+      threads_);
+  if (sums_ > 0) combine(args, memory);
 }
 
 // Thread by thread in order: the same sum whatever thread was first.
-void TileKernel::combine(const Args& args, float* memory, int threads) const {
+template <class T>
+void TileKernel<T>::combine(const Args& args, T* memory) const {
   for (size_t out = 0; out < sum_of_.size(); ++out) {
     if (sum_of_[out] < 0) continue;
-    float* to = static_cast<float*>(args.out[out]);
-    for (int thread = 0; thread < threads; ++thread) {
-      const float* from = sums_of(memory + static_cast<size_t>(thread) * thread_floats()) +
-                          sum_of_[out] * sum_stride_;
-      for (int64_t i = 0; i < program_.cols; ++i) to[i] = thread == 0 ? from[i] : to[i] + from[i];
+    T* to = static_cast<T*>(args.out[out]);
+    for (int thread = 0; thread < threads_; ++thread) {
+      const T* from = sums_of(memory + static_cast<size_t>(thread) * thread_cells()) +
+                      sum_of_[out] * sum_stride_;
+      for (int64_t i = 0; i < extent_.cols; ++i) to[i] = thread == 0 ? from[i] : to[i] + from[i];
     }
   }
 }
 
-void TileKernel::run_tiles(const Args& args, int64_t begin, int64_t end, float* memory) const {
-  float* registers = memory + (program_.slots.size() * sizeof(float*) + 63) / 64 * 16;
+template <class T>
+void TileKernel<T>::run_tiles(const Args& args, int64_t begin, int64_t end, T* memory) const {
   Tile tile{};
-  tile.at = reinterpret_cast<float**>(memory);
+  tile.at = reinterpret_cast<T**>(memory);
   for (int64_t t = begin; t < end; ++t) {
     tile.row = t / col_tiles_ * tile_rows_;
     tile.col = t % col_tiles_ * tile_cols_;
-    tile.rows = std::min(tile_rows_, program_.rows - tile.row);
-    tile.cols = std::min(tile_cols_, program_.cols - tile.col);
-    place_slots(args, tile, registers, sums_of(memory));
-    for (const TileInstruction& i : program_.code) step(args, i, tile);
+    tile.rows = std::min(tile_rows_, extent_.rows - tile.row);
+    tile.cols = std::min(tile_cols_, extent_.cols - tile.col);
+    place_slots(args, tile, memory + pointer_cells(), sums_of(memory));
+    for (const Step<T>& i : steps_) step(args, i, tile);
   }
 }
 
-void TileKernel::place_slots(const Args& args, Tile& tile, float* registers, float* sums) const {
+template <class T>
+void TileKernel<T>::place_slots(const Args& args, Tile& tile, T* registers, T* sums) const {
   const auto offset = [&](Space space) {
-    if (space == Space::full) return tile.row * program_.cols + tile.col;
+    if (space == Space::full) return tile.row * extent_.cols + tile.col;
     return space == Space::row ? tile.col : space == Space::column ? tile.row : int64_t{0};
   };
-  for (size_t s = 0; s < program_.slots.size(); ++s) {
-    const TileSlot& slot = program_.slots[s];
+  // What is converted finds its own place in memory of another type.
+  const auto place = [&](void* memory, const Port& port, Space space) {
+    const bool as_it_is = port.dtype == program_->element && !port.strided;
+    return static_cast<T*>(memory) + (as_it_is ? offset(space) : 0);
+  };
+  for (size_t s = 0; s < program_->slots.size(); ++s) {
+    const Slot& slot = program_->slots[s];
     switch (slot.kind) {
-      case TileSlot::Kind::reg:
+      case Slot::Kind::reg:
         tile.at[s] = registers + slot.index * tile_stride_;
         break;
-      case TileSlot::Kind::constant:
-        tile.at[s] = const_cast<float*>(program_.constants.data()) + slot.index;
+      case Slot::Kind::constant:
+        tile.at[s] = const_cast<T*>(constants_.data()) + slot.index;
         break;
-      case TileSlot::Kind::input:  // conversions place themselves
-        tile.at[s] = static_cast<float*>(args.in[slot.index]);
-        if (program_.inputs[slot.index].dtype == DType::f32) {
-          if (program_.inputs[slot.index].row_sizes.empty()) tile.at[s] += offset(slot.space);
-        }
+      case Slot::Kind::input:
+        tile.at[s] = place(args.in[slot.index], program_->inputs[slot.index], slot.space);
         break;
-      case TileSlot::Kind::output:
-        if (sum_of_[slot.index] >= 0)
-          tile.at[s] = sums + sum_of_[slot.index] * sum_stride_ + tile.col;
-        else if (program_.outputs[slot.index].dtype == DType::f32)
-          tile.at[s] = static_cast<float*>(args.out[slot.index]) + offset(slot.space);
-        else
-          tile.at[s] = static_cast<float*>(args.out[slot.index]);
+      case Slot::Kind::output:
+        tile.at[s] = sum_of_[slot.index] >= 0
+                         ? sums + sum_of_[slot.index] * sum_stride_ + tile.col
+                         : place(args.out[slot.index], program_->outputs[slot.index], slot.space);
         break;
     }
   }
 }
 
-void TileKernel::step(const Args& args, const TileInstruction& i, const Tile& tile) const {
+template <class T>
+void TileKernel<T>::step(const Args& args, const Step<T>& i, const Tile& tile) const {
   if (i.op == TileOp::load) return load(i, tile);
   if (i.op == TileOp::store) return store(i, tile);
   const auto operand = [&](int slot) { return slot >= 0 ? tile.at[slot] : nullptr; };
   const auto stride = [&](int slot) -> int64_t {
     if (slot < 0) return 0;
-    const Space space = program_.slots[slot].space;
+    const Space space = program_->slots[slot].space;
     return space == Space::full ? tile.cols : space == Space::column ? 1 : 0;
   };
-  const Space to = program_.slots[i.dst].space;
-  TileArgs t{};
+  TileArgsOf<T> t{};
   t.dst = operand(i.dst);
   t.a = operand(i.a);
   t.b = operand(i.b);
   t.c = operand(i.c);
-  t.p = i.p;
+  t.p = i.number;
+  t.variant = i.variant;
   if (i.by_row) {
     t.count = tile.cols;
     const int64_t dst = stride(i.dst), a = stride(i.a), b = stride(i.b), c = stride(i.c);
@@ -226,63 +290,74 @@ void TileKernel::step(const Args& args, const TileInstruction& i, const Tile& ti
     }
     return;
   }
-  const bool rows = over_rows(to), cols = over_cols(to | program_.slots[i.a].space);
+  const Space to = program_->slots[i.dst].space;
+  const bool rows = over_rows(to), cols = over_cols(to | program_->slots[i.a].space);
   t.count = (rows ? tile.rows : 1) * (cols ? tile.cols : 1);
   if (i.op == TileOp::dropout) {
-    std::memcpy(&t.key, args.in[program_.slots[i.b].index], sizeof t.key);
+    std::memcpy(&t.key, args.in[program_->slots[i.b].index], sizeof t.key);
     t.counter = i.counter;
-    t.index = static_cast<uint64_t>(tile.row * program_.cols + tile.col);
+    t.index = static_cast<uint64_t>(tile.row * extent_.cols + tile.col);
   }
   i.run(t);
 }
 
-template <class T>
-void convert(const void* from, int64_t offset, float* to, int64_t count) {
-  const T* source = static_cast<const T*>(from) + offset;
-  for (int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(source[i]);
+template <class To, class From>
+void convert(const From* from, To* to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    if constexpr (std::is_same_v<To, bool>)
+      to[i] = from[i] != From(0);
+    else
+      to[i] = static_cast<To>(from[i]);
+  }
 }
 
-void TileKernel::load(const TileInstruction& i, const Tile& tile) const {
-  const TilePort& port = program_.inputs[program_.slots[i.a].index];
+template <class T>
+void TileKernel<T>::load(const Step<T>& i, const Tile& tile) const {
+  const int input = program_->slots[i.a].index;
+  const Port& port = program_->inputs[input];
+  const tile::Rows& axes = extent_.inputs[input];
   const int64_t rows = over_rows(port.space) ? tile.rows : 1;
   const int64_t cols = over_cols(port.space) ? tile.cols : 1;
   for (int64_t r = 0; r < rows; ++r) {
     int64_t offset = over_cols(port.space) ? tile.col : 0;
-    if (!port.row_sizes.empty()) {
+    if (port.strided) {
       int64_t rest = tile.row + r;
-      for (size_t axis = port.row_sizes.size(); axis-- > 0;) {
-        offset += rest % port.row_sizes[axis] * port.row_strides[axis];
-        rest /= port.row_sizes[axis];
+      for (size_t axis = axes.sizes.size(); axis-- > 0;) {
+        offset += rest % axes.sizes[axis] * axes.strides[axis];
+        rest /= axes.sizes[axis];
       }
     } else if (over_rows(port.space)) {
-      offset += (tile.row + r) * (over_cols(port.space) ? program_.cols : 1);
+      offset += (tile.row + r) * (over_cols(port.space) ? extent_.cols : 1);
     }
-    dispatch(port.dtype,
-             [&]<class T>() { convert<T>(tile.at[i.a], offset, tile.at[i.dst] + r * cols, cols); });
+    dispatch(port.dtype, [&]<class F>() {
+      convert(reinterpret_cast<const F*>(tile.at[i.a]) + offset, tile.at[i.dst] + r * cols, cols);
+    });
   }
 }
 
-void TileKernel::store(const TileInstruction& i, const Tile& tile) const {
-  const TilePort& port = program_.outputs[program_.slots[i.dst].index];
+template <class T>
+void TileKernel<T>::store(const Step<T>& i, const Tile& tile) const {
+  const Port& port = program_->outputs[program_->slots[i.dst].index];
   const bool rows = over_rows(port.space), cols = over_cols(port.space);
   const int64_t count = (rows ? tile.rows : 1) * (cols ? tile.cols : 1);
-  const int64_t offset = (rows ? tile.row * (cols ? program_.cols : 1) : 0) + (cols ? tile.col : 0);
-  const float* from = tile.at[i.a];
-  dispatch(port.dtype, [&]<class T>() {
-    T* to = reinterpret_cast<T*>(tile.at[i.dst]) + offset;
-    for (int64_t k = 0; k < count; ++k) {
-      if constexpr (std::is_same_v<T, bool>)
-        to[k] = from[k] != 0.0f;
-      else
-        to[k] = static_cast<T>(from[k]);
-    }
+  const int64_t offset = (rows ? tile.row * (cols ? extent_.cols : 1) : 0) + (cols ? tile.col : 0);
+  dispatch(port.dtype, [&]<class F>() {
+    convert(tile.at[i.a], reinterpret_cast<F*>(tile.at[i.dst]) + offset, count);
   });
 }
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_tile_kernel(TileProgram program, std::string name) {
-  return std::make_unique<TileKernel>(std::move(program), std::move(name));
+std::unique_ptr<Kernel> make_tile_kernel(std::shared_ptr<const Program> program,
+                                         tile::Extent extent, std::string name) {
+  const DType element = program->element;
+  return dispatch(element, [&]<class T>() -> std::unique_ptr<Kernel> {
+    if constexpr (std::is_same_v<T, bool>)
+      fail("tile programs compute in no bools");
+    else
+      return std::make_unique<TileKernel<T>>(std::move(program), std::move(extent),
+                                             std::move(name));
+  });
 }
 
 }  // namespace ort::cpu

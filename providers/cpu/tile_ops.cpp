@@ -1,5 +1,6 @@
-// The instructions of tile programs, written once with Highway and compiled for each vector target.
-// tile.cpp asks for an instruction's function when a program is built.
+// The instructions of tile programs on float32, written once with Highway and compiled for each
+// vector target; tile/scalar.h says what they mean. tile.cpp asks for an instruction's function
+// when a program is bound.
 #include "providers/cpu/simd.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -92,10 +93,13 @@ template <class M>
 HWY_INLINE V truth(M mask) {
   return hn::IfThenElseZero(mask, hn::Set(D(), 1.0f));
 }
+// A NaN is true; Highway's Ne says so on some targets only.
 HWY_INLINE auto is_true(V x) {
-  return hn::Ne(x, hn::Zero(D()));
+  return hn::Not(hn::Eq(x, hn::Zero(D())));
 }
 
+// Named as the instructions are.
+namespace vec {
 #define ORT_UNARY(NAME, EXPRESSION) \
   struct NAME {                     \
     static HWY_INLINE V of(V x) {   \
@@ -110,55 +114,56 @@ HWY_INLINE auto is_true(V x) {
       return EXPRESSION;               \
     }                                  \
   };
-ORT_UNARY(Copy, x)
-ORT_UNARY(Neg, hn::Neg(x))
-ORT_UNARY(Abs, hn::Abs(x))
-ORT_UNARY(Exp, vec_exp(d, x))
-ORT_UNARY(Log, vec_log(d, x))
-ORT_UNARY(Log1p, vec_log1p(d, x))
-ORT_UNARY(Expm1, vec_expm1(d, x))
-ORT_UNARY(Log2, vec_log2(d, x))
-ORT_UNARY(Sqrt, hn::Sqrt(x))
-ORT_UNARY(Reciprocal, hn::Div(hn::Set(d, 1.0f), x))
-ORT_UNARY(Erf, vec_erf(d, x))
-ORT_UNARY(Tanh, vec_tanh(d, x))
-ORT_UNARY(Sigmoid, vec_sigmoid(d, x))
-ORT_UNARY(Relu, hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Zero(d), x))
-ORT_UNARY(Gelu, vec_gelu(d, x))
-ORT_UNARY(GeluTanh, vec_gelu_tanh(d, x))
-ORT_UNARY(Silu, vec_silu(d, x))
-ORT_UNARY(Sin, vec_sin(d, x))
-ORT_UNARY(Cos, vec_cos(d, x))
-ORT_UNARY(Floor, hn::Floor(x))
-ORT_UNARY(Ceil, hn::Ceil(x))
-ORT_UNARY(Round, hn::Round(x))
-ORT_UNARY(Sign, hn::IfThenElse(hn::Gt(hn::Abs(x), hn::Zero(d)), hn::CopySign(hn::Set(d, 1.0f), x),
+ORT_UNARY(copy, x)
+ORT_UNARY(neg, hn::Neg(x))
+ORT_UNARY(abs, hn::Abs(x))
+ORT_UNARY(exp, vec_exp(d, x))
+ORT_UNARY(log, vec_log(d, x))
+ORT_UNARY(log1p, vec_log1p(d, x))
+ORT_UNARY(expm1, vec_expm1(d, x))
+ORT_UNARY(log2, vec_log2(d, x))
+ORT_UNARY(sqrt, hn::Sqrt(x))
+ORT_UNARY(reciprocal, hn::Div(hn::Set(d, 1.0f), x))
+ORT_UNARY(erf, vec_erf(d, x))
+ORT_UNARY(tanh, vec_tanh(d, x))
+ORT_UNARY(sigmoid, vec_sigmoid(d, x))
+ORT_UNARY(relu, hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Zero(d), x))
+ORT_UNARY(gelu, vec_gelu(d, x))
+ORT_UNARY(gelu_tanh, vec_gelu_tanh(d, x))
+ORT_UNARY(silu, vec_silu(d, x))
+ORT_UNARY(sin, vec_sin(d, x))
+ORT_UNARY(cos, vec_cos(d, x))
+ORT_UNARY(floor, hn::Floor(x))
+ORT_UNARY(ceil, hn::Ceil(x))
+ORT_UNARY(round, hn::Round(x))
+ORT_UNARY(sign, hn::IfThenElse(hn::Gt(hn::Abs(x), hn::Zero(d)), hn::CopySign(hn::Set(d, 1.0f), x),
                                hn::Zero(d)))
-ORT_UNARY(IsNan, truth(hn::IsNaN(x)))
-ORT_UNARY(IsInf, truth(hn::Eq(hn::Abs(x), hn::Set(d, kInfinity))))
-ORT_UNARY(Not, truth(hn::Eq(x, hn::Zero(d))))
-ORT_UNARY(Square, hn::Mul(x, x))
-ORT_BINARY(Add, hn::Add(x, y))
-ORT_BINARY(Sub, hn::Sub(x, y))
-ORT_BINARY(Mul, hn::Mul(x, y))
-ORT_BINARY(Div, hn::Div(x, y))
-ORT_BINARY(Max, vec_max(x, y))
-ORT_BINARY(Min, vec_min(x, y))
-ORT_BINARY(Pow, vec_pow(d, x, y))
-ORT_BINARY(Equal, truth(hn::Eq(x, y)))
-ORT_BINARY(Less, truth(hn::Lt(x, y)))
-ORT_BINARY(LessEqual, truth(hn::Le(x, y)))
-ORT_BINARY(And, truth(hn::And(is_true(x), is_true(y))))
-ORT_BINARY(Or, truth(hn::Or(is_true(x), is_true(y))))
-ORT_BINARY(Xor, truth(hn::Xor(is_true(x), is_true(y))))
+ORT_UNARY(is_nan, truth(hn::IsNaN(x)))
+ORT_UNARY(is_inf, truth(hn::Eq(hn::Abs(x), hn::Set(d, kInfinity))))
+ORT_UNARY(logical_not, truth(hn::Eq(x, hn::Zero(d))))
+ORT_UNARY(square, hn::Mul(x, x))
+ORT_BINARY(add, hn::Add(x, y))
+ORT_BINARY(sub, hn::Sub(x, y))
+ORT_BINARY(mul, hn::Mul(x, y))
+ORT_BINARY(div, hn::Div(x, y))
+ORT_BINARY(max, vec_max(x, y))
+ORT_BINARY(min, vec_min(x, y))
+ORT_BINARY(pow, vec_pow(d, x, y))
+ORT_BINARY(equal, truth(hn::Eq(x, y)))
+ORT_BINARY(less, truth(hn::Lt(x, y)))
+ORT_BINARY(less_equal, truth(hn::Le(x, y)))
+ORT_BINARY(logical_and, truth(hn::And(is_true(x), is_true(y))))
+ORT_BINARY(logical_or, truth(hn::Or(is_true(x), is_true(y))))
+ORT_BINARY(logical_xor, truth(hn::Xor(is_true(x), is_true(y))))
 #undef ORT_UNARY
 #undef ORT_BINARY
-struct Where {
+struct where {
   static HWY_INLINE V of(V c, V x, V y) { return hn::IfThenElse(is_true(c), x, y); }
 };
-struct MulAdd {
+struct mul_add {
   static HWY_INLINE V of(V x, V y, V z) { return hn::MulAdd(x, y, z); }
 };
+}  // namespace vec
 
 // Folds a run into one number with four vectors in flight, which also keeps long sums accurate.
 template <class Combine, class Load>
@@ -269,112 +274,28 @@ TileFunction ternary_variant(int v) {
   return kTable[v & 7];
 }
 
-TileFunction unary_function(TileOp op, int v) {
-  switch (op) {
-    case TileOp::copy:
-      return unary_variant<Copy>(v);
-    case TileOp::neg:
-      return unary_variant<Neg>(v);
-    case TileOp::abs:
-      return unary_variant<Abs>(v);
-    case TileOp::exp:
-      return unary_variant<Exp>(v);
-    case TileOp::log:
-      return unary_variant<Log>(v);
-    case TileOp::log1p:
-      return unary_variant<Log1p>(v);
-    case TileOp::expm1:
-      return unary_variant<Expm1>(v);
-    case TileOp::log2:
-      return unary_variant<Log2>(v);
-    case TileOp::sqrt:
-      return unary_variant<Sqrt>(v);
-    case TileOp::reciprocal:
-      return unary_variant<Reciprocal>(v);
-    case TileOp::erf:
-      return unary_variant<Erf>(v);
-    case TileOp::tanh:
-      return unary_variant<Tanh>(v);
-    case TileOp::sigmoid:
-      return unary_variant<Sigmoid>(v);
-    case TileOp::relu:
-      return unary_variant<Relu>(v);
-    case TileOp::gelu:
-      return unary_variant<Gelu>(v);
-    case TileOp::gelu_tanh:
-      return unary_variant<GeluTanh>(v);
-    case TileOp::silu:
-      return unary_variant<Silu>(v);
-    case TileOp::sin:
-      return unary_variant<Sin>(v);
-    case TileOp::cos:
-      return unary_variant<Cos>(v);
-    case TileOp::floor:
-      return unary_variant<Floor>(v);
-    case TileOp::ceil:
-      return unary_variant<Ceil>(v);
-    case TileOp::round:
-      return unary_variant<Round>(v);
-    case TileOp::sign:
-      return unary_variant<Sign>(v);
-    case TileOp::is_nan:
-      return unary_variant<IsNan>(v);
-    case TileOp::is_inf:
-      return unary_variant<IsInf>(v);
-    case TileOp::logical_not:
-      return unary_variant<Not>(v);
-    case TileOp::square:
-      return unary_variant<Square>(v);
-    default:
-      return nullptr;
-  }
-}
-
-TileFunction wider_function(TileOp op, int v) {
-  switch (op) {
-    case TileOp::add:
-      return binary_variant<Add>(v);
-    case TileOp::sub:
-      return binary_variant<Sub>(v);
-    case TileOp::mul:
-      return binary_variant<Mul>(v);
-    case TileOp::div:
-      return binary_variant<Div>(v);
-    case TileOp::max:
-      return binary_variant<Max>(v);
-    case TileOp::min:
-      return binary_variant<Min>(v);
-    case TileOp::pow:
-      return binary_variant<Pow>(v);
-    case TileOp::equal:
-      return binary_variant<Equal>(v);
-    case TileOp::less:
-      return binary_variant<Less>(v);
-    case TileOp::less_equal:
-      return binary_variant<LessEqual>(v);
-    case TileOp::logical_and:
-      return binary_variant<And>(v);
-    case TileOp::logical_or:
-      return binary_variant<Or>(v);
-    case TileOp::logical_xor:
-      return binary_variant<Xor>(v);
-    case TileOp::where:
-      return ternary_variant<Where>(v);
-    case TileOp::mul_add:
-      return ternary_variant<MulAdd>(v);
-    default:
-      return nullptr;
-  }
-}
-
 template <bool kA>
 TileFunction dot_function(TileOp op, bool b) {
   if (op == TileOp::row_dot) return b ? row_dot<kA, true> : row_dot<kA, false>;
   return b ? column_dot<kA, true> : column_dot<kA, false>;
 }
 
+#define ORT_UNARY(NAME) \
+  case TileOp::NAME:    \
+    return unary_variant<vec::NAME>(v);
+#define ORT_BINARY(NAME) \
+  case TileOp::NAME:     \
+    return binary_variant<vec::NAME>(v);
+#define ORT_TERNARY(NAME) \
+  case TileOp::NAME:      \
+    return ternary_variant<vec::NAME>(v);
 TileFunction choose(TileOp op, int v) {
   switch (op) {
+    ORT_TILE_ARITHMETIC_1(ORT_UNARY)
+    ORT_TILE_FUNCTIONS(ORT_UNARY)
+    ORT_TILE_ARITHMETIC_2(ORT_BINARY)
+    ORT_BINARY(pow)
+    ORT_TILE_ARITHMETIC_3(ORT_TERNARY)
     case TileOp::row_sum:
       return row_sum;
     case TileOp::row_max:
@@ -389,11 +310,12 @@ TileFunction choose(TileOp op, int v) {
     case TileOp::dropout:
       return dropout;
     default:
-      break;
+      return nullptr;
   }
-  if (const TileFunction found = unary_function(op, v)) return found;
-  return wider_function(op, v);
 }
+#undef ORT_UNARY
+#undef ORT_BINARY
+#undef ORT_TERNARY
 
 }  // namespace
 }  // namespace ort::cpu::HWY_NAMESPACE
@@ -402,7 +324,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ort::cpu {
 HWY_EXPORT(choose);
-TileFunction tile_function(TileOp op, int variant) {
+TileFunction vector_function(TileOp op, int variant) {
   return HWY_DYNAMIC_DISPATCH(choose)(op, variant);
 }
 }  // namespace ort::cpu

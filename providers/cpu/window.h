@@ -2,7 +2,7 @@
 // auto_pad resolved for concrete sizes. conv.cpp and pool.cpp read it.
 #pragma once
 
-#include "providers/cpu/registry.h"
+#include "providers/kernel_table.h"
 
 namespace ort::cpu {
 

@@ -5,13 +5,12 @@
 
 namespace ort::reference {
 
-void register_activation(Kernels& kernels) {
-  kernels.add("Tanh",
-              [](const Call& c) { map1<double>(c, [](double x) { return std::tanh(x); }); });
-  kernels.add("Sigmoid", [](const Call& c) {
-    map1<double>(c, [](double x) { return 1.0 / (1.0 + std::exp(-x)); });
-  });
-  kernels.add("Relu", unary([](auto x) { return x < 0 ? decltype(x)(0) : x; }));
+void register_activation(KernelTable& table) {
+  add(table, "Tanh", kNumbers,
+      [](const Call& c) { map1<double>(c, [](double x) { return std::tanh(x); }); });
+  add(table, "Sigmoid", kNumbers,
+      [](const Call& c) { map1<double>(c, [](double x) { return 1.0 / (1.0 + std::exp(-x)); }); });
+  add(table, "Relu", kNumbers, unary([](auto x) { return x < 0 ? decltype(x)(0) : x; }));
 }
 
 }  // namespace ort::reference

@@ -115,11 +115,11 @@ void conv_transpose(const Call& c) {
 
 }  // namespace
 
-void register_conv(Kernels& kernels) {
-  kernels.add("Conv", conv);
-  kernels.add("ort::ConvGradX", conv_grad_x);
-  kernels.add("ort::ConvGradW", conv_grad_w);
-  kernels.add("ConvTranspose", conv_transpose);
+void register_conv(KernelTable& table) {
+  add(table, "Conv", kNumbers, conv);
+  add(table, "ort::ConvGradX", kNumbers, conv_grad_x);
+  add(table, "ort::ConvGradW", kNumbers, conv_grad_w);
+  add(table, "ConvTranspose", kNumbers, conv_transpose);
 }
 
 }  // namespace ort::reference

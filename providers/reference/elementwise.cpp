@@ -127,7 +127,7 @@ W sign_of(W x) {
   return static_cast<W>((x > 0) - (x < 0));
 }
 
-void register_functions(Kernels& kernels) {
+void register_functions(KernelTable& table) {
   using F = double (*)(double);
   const std::pair<const char*, F> functions[] = {
       {"Exp", std::exp},          {"Log", std::log},          {"Sqrt", std::sqrt},
@@ -138,32 +138,34 @@ void register_functions(Kernels& kernels) {
       {"Floor", std::floor},      {"Ceil", std::ceil},        {"Round", std::nearbyint},
       {"ort::Log1p", std::log1p}, {"ort::Expm1", std::expm1}, {"ort::Log2", std::log2}};
   for (const auto& [name, f] : functions)
-    kernels.add(name, [f = f](const Call& c) { map1<double>(c, f); });
-  kernels.add("Reciprocal", unary([](auto x) { return 1 / x; }));
-  kernels.add("Neg", unary([](auto x) { return mul(x, static_cast<decltype(x)>(-1)); }));
-  kernels.add("Abs",
-              unary([](auto x) { return x < 0 ? mul(x, static_cast<decltype(x)>(-1)) : x; }));
-  kernels.add("Sign", unary([](auto x) { return sign_of(x); }));
+    add(table, name, kNumbers, [f = f](const Call& c) { map1<double>(c, f); });
+  add(table, "Reciprocal", kNumbers, unary([](auto x) { return 1 / x; }));
+  add(table, "Neg", kNumbers, unary([](auto x) { return mul(x, static_cast<decltype(x)>(-1)); }));
+  add(table, "Abs", kNumbers,
+      unary([](auto x) { return x < 0 ? mul(x, static_cast<decltype(x)>(-1)) : x; }));
+  add(table, "Sign", kNumbers, unary([](auto x) { return sign_of(x); }));
 }
 
 }  // namespace
 
-void register_elementwise(Kernels& kernels) {
-  kernels.add("Add", binary([](const Call&, auto a, auto b) { return add(a, b); }));
-  kernels.add("Sub", binary([](const Call&, auto a, auto b) {
-                return add(a, mul(b, static_cast<decltype(b)>(-1)));
-              }));
-  kernels.add("Mul", binary([](const Call&, auto a, auto b) { return mul(a, b); }));
-  kernels.add("Div", binary([](const Call& c, auto a, auto b) { return divided(c, a, b); }));
-  kernels.add("Mod", binary([](const Call& c, auto a, auto b) { return modulo(c, a, b); }));
-  kernels.add("Pow", power);
-  kernels.add("Max", fold([](auto a, auto b) { return larger(a, b); }));
-  kernels.add("Min", fold([](auto a, auto b) { return smaller(a, b); }));
-  register_functions(kernels);
-  kernels.add_view("Identity");
-  kernels.add_move("Where", select);
-  kernels.add("Clip", clip);
-  kernels.add("Cast", convert);
+void register_elementwise(KernelTable& table) {
+  add(table, "Add", kNumbers, binary([](const Call&, auto a, auto b) { return add(a, b); }));
+  add(table, "Sub", kNumbers, binary([](const Call&, auto a, auto b) {
+        return add(a, mul(b, static_cast<decltype(b)>(-1)));
+      }));
+  add(table, "Mul", kNumbers, binary([](const Call&, auto a, auto b) { return mul(a, b); }));
+  add(table, "Div", kNumbers,
+      binary([](const Call& c, auto a, auto b) { return divided(c, a, b); }));
+  add(table, "Mod", kNumbers,
+      binary([](const Call& c, auto a, auto b) { return modulo(c, a, b); }));
+  add(table, "Pow", kNumbers, power);
+  add(table, "Max", kNumbers, fold([](auto a, auto b) { return larger(a, b); }));
+  add(table, "Min", kNumbers, fold([](auto a, auto b) { return smaller(a, b); }));
+  register_functions(table);
+  add(table, "Identity", kAny, copy_all);
+  add(table, "Where", kAny, select);
+  add(table, "Clip", kNumbers, clip);
+  add(table, "Cast", kNumbers, convert);
 }
 
 }  // namespace ort::reference

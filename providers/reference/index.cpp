@@ -211,16 +211,16 @@ void reverse_sequence(const Call& c) {
 
 }  // namespace
 
-void register_index(Kernels& kernels) {
-  kernels.add_move("ReverseSequence", reverse_sequence);
-  kernels.add_move("Gather", gather);
-  kernels.add("ort::GatherGrad", gather_grad);
-  kernels.add_move("GatherElements", gather_elements);
-  kernels.add("ScatterElements", scatter_elements);
-  kernels.add_move("GatherND", gather_nd);
-  kernels.add("ScatterND", scatter_nd);
-  kernels.add_move("OneHot", one_hot);
-  kernels.add("NonZero", non_zero);
+void register_index(KernelTable& table) {
+  add(table, "ReverseSequence", kAny, reverse_sequence);
+  add(table, "Gather", kAny, gather);
+  add(table, "ort::GatherGrad", kNumbers, gather_grad);
+  add(table, "GatherElements", kAny, gather_elements);
+  add(table, "ScatterElements", kNumbers, scatter_elements);
+  add(table, "GatherND", kAny, gather_nd);
+  add(table, "ScatterND", kNumbers, scatter_nd);
+  add(table, "OneHot", kAny, one_hot);
+  add(table, "NonZero", kNumbers, non_zero);
 }
 
 }  // namespace ort::reference

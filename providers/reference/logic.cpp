@@ -47,27 +47,29 @@ void check_all(const Call& c) {
 
 }  // namespace
 
-void register_logic(Kernels& kernels) {
-  kernels.add("Equal", binary([](const Call&, auto a, auto b) { return a == b; }));
-  kernels.add("Greater", binary([](const Call&, auto a, auto b) { return a > b; }));
-  kernels.add("GreaterOrEqual", binary([](const Call&, auto a, auto b) { return a >= b; }));
-  kernels.add("Less", binary([](const Call&, auto a, auto b) { return a < b; }));
-  kernels.add("LessOrEqual", binary([](const Call&, auto a, auto b) { return a <= b; }));
-  kernels.add("And", integers([](auto a, auto b) { return a && b; }));
-  kernels.add("Or", integers([](auto a, auto b) { return a || b; }));
-  kernels.add("Xor", integers([](auto a, auto b) { return a != b; }));
-  kernels.add("Not", unary([](auto x) { return static_cast<decltype(x)>(x == 0); }));
-  kernels.add("BitwiseAnd", integers([](auto a, auto b) { return a & b; }));
-  kernels.add("BitwiseOr", integers([](auto a, auto b) { return a | b; }));
-  kernels.add("BitwiseXor", integers([](auto a, auto b) { return a ^ b; }));
-  kernels.add("BitwiseNot", [](const Call& c) {
+void register_logic(KernelTable& table) {
+  add(table, "Equal", kNumbers, binary([](const Call&, auto a, auto b) { return a == b; }));
+  add(table, "Greater", kNumbers, binary([](const Call&, auto a, auto b) { return a > b; }));
+  add(table, "GreaterOrEqual", kNumbers,
+      binary([](const Call&, auto a, auto b) { return a >= b; }));
+  add(table, "Less", kNumbers, binary([](const Call&, auto a, auto b) { return a < b; }));
+  add(table, "LessOrEqual", kNumbers, binary([](const Call&, auto a, auto b) { return a <= b; }));
+  add(table, "And", kNumbers, integers([](auto a, auto b) { return a && b; }));
+  add(table, "Or", kNumbers, integers([](auto a, auto b) { return a || b; }));
+  add(table, "Xor", kNumbers, integers([](auto a, auto b) { return a != b; }));
+  add(table, "Not", kNumbers, unary([](auto x) { return static_cast<decltype(x)>(x == 0); }));
+  add(table, "BitwiseAnd", kNumbers, integers([](auto a, auto b) { return a & b; }));
+  add(table, "BitwiseOr", kNumbers, integers([](auto a, auto b) { return a | b; }));
+  add(table, "BitwiseXor", kNumbers, integers([](auto a, auto b) { return a ^ b; }));
+  add(table, "BitwiseNot", kNumbers, [](const Call& c) {
     if (c.dtype() == DType::u64) return map1<uint64_t>(c, [](uint64_t x) { return ~x; });
     map1<int64_t>(c, [](int64_t x) { return ~x; });
   });
-  kernels.add("BitShift", shift);
-  kernels.add("ort::Check", check_all);
-  kernels.add("IsNaN", [](const Call& c) { flags(c, [](double x) { return std::isnan(x); }); });
-  kernels.add("IsInf", is_infinite);
+  add(table, "BitShift", kNumbers, shift);
+  add(table, "ort::Check", kNumbers, check_all);
+  add(table, "IsNaN", kNumbers,
+      [](const Call& c) { flags(c, [](double x) { return std::isnan(x); }); });
+  add(table, "IsInf", kNumbers, is_infinite);
 }
 
 }  // namespace ort::reference

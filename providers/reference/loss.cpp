@@ -108,9 +108,9 @@ void cross_entropy_grad(const Call& c) {
 
 }  // namespace
 
-void register_loss(Kernels& kernels) {
-  kernels.add("ort::CrossEntropy", cross_entropy);
-  kernels.add("ort::CrossEntropyGrad", cross_entropy_grad);
+void register_loss(KernelTable& table) {
+  add(table, "ort::CrossEntropy", kNumbers, cross_entropy);
+  add(table, "ort::CrossEntropyGrad", kNumbers, cross_entropy_grad);
 }
 
 }  // namespace ort::reference

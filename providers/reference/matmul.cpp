@@ -70,17 +70,19 @@ Verdict plain(const Node& node) {
 
 }  // namespace
 
-void register_matmul(Kernels& kernels) {
-  kernels.add("MatMul",
-              [](const Call& c) { wide(c.dtype(), [&]<class W>() { product<W>(c, {}); }); });
-  kernels.add(
-      "ort::MatMul",
+void register_matmul(KernelTable& table) {
+  add(table, "MatMul", kNumbers,
+      [](const Call& c) { wide(c.dtype(), [&]<class W>() { product<W>(c, {}); }); });
+  add(
+      table, "ort::MatMul", kNumbers,
       [](const Call& c) {
         const Attrs& attrs = c.attrs();
         product<double>(c, {attrs.i("trans_a") != 0, attrs.i("trans_b") != 0, attrs.f("alpha")});
       },
       plain);
-  kernels.add("ort::Linear", [](const Call& c) { product<double>(c, {false, true, 1.0}); }, plain);
+  add(
+      table, "ort::Linear", kNumbers, [](const Call& c) { product<double>(c, {false, true, 1.0}); },
+      plain);
 }
 
 }  // namespace ort::reference

@@ -97,9 +97,9 @@ void batch_norm_grad(const Call& c) {
 
 }  // namespace
 
-void register_norm(Kernels& kernels) {
-  kernels.add("ort::BatchNorm", batch_norm);
-  kernels.add("ort::BatchNormGrad", batch_norm_grad);
+void register_norm(KernelTable& table) {
+  add(table, "ort::BatchNorm", kNumbers, batch_norm);
+  add(table, "ort::BatchNormGrad", kNumbers, batch_norm_grad);
 }
 
 }  // namespace ort::reference

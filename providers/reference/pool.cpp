@@ -88,11 +88,11 @@ void average_pool_grad(const Call& c) {
 
 }  // namespace
 
-void register_pool(Kernels& kernels) {
-  kernels.add("MaxPool", max_pool);
-  kernels.add("ort::MaxPoolGrad", max_pool_grad);
-  kernels.add("AveragePool", average_pool);
-  kernels.add("ort::AveragePoolGrad", average_pool_grad);
+void register_pool(KernelTable& table) {
+  add(table, "MaxPool", kNumbers, max_pool);
+  add(table, "ort::MaxPoolGrad", kNumbers, max_pool_grad);
+  add(table, "AveragePool", kNumbers, average_pool);
+  add(table, "ort::AveragePoolGrad", kNumbers, average_pool_grad);
 }
 
 }  // namespace ort::reference

@@ -41,8 +41,8 @@ void dropout(const Call& c) {
 
 }  // namespace
 
-void register_random(Kernels& kernels) {
-  kernels.add("ort::Dropout", dropout);
+void register_random(KernelTable& table) {
+  add(table, "ort::Dropout", kNumbers, dropout);
 }
 
 }  // namespace ort::reference

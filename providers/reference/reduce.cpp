@@ -178,16 +178,16 @@ void top_k(const Call& c) {
 
 }  // namespace
 
-void register_reduce(Kernels& kernels) {
-  kernels.add("ReduceSum", sum_like(0, false, [](auto a, auto b) { return add(a, b); }));
-  kernels.add("ReduceMean", sum_like(0, true, [](auto a, auto b) { return add(a, b); }));
-  kernels.add("ReduceProd", sum_like(1, false, [](auto a, auto b) { return mul(a, b); }));
-  kernels.add("ReduceMax", extremum(true));
-  kernels.add("ReduceMin", extremum(false));
-  kernels.add("ArgMax", arg(true));
-  kernels.add("ArgMin", arg(false));
-  kernels.add("CumSum", cumulative_sum);
-  kernels.add("TopK", top_k);
+void register_reduce(KernelTable& table) {
+  add(table, "ReduceSum", kNumbers, sum_like(0, false, [](auto a, auto b) { return add(a, b); }));
+  add(table, "ReduceMean", kNumbers, sum_like(0, true, [](auto a, auto b) { return add(a, b); }));
+  add(table, "ReduceProd", kNumbers, sum_like(1, false, [](auto a, auto b) { return mul(a, b); }));
+  add(table, "ReduceMax", kNumbers, extremum(true));
+  add(table, "ReduceMin", kNumbers, extremum(false));
+  add(table, "ArgMax", kNumbers, arg(true));
+  add(table, "ArgMin", kNumbers, arg(false));
+  add(table, "CumSum", kNumbers, cumulative_sum);
+  add(table, "TopK", kNumbers, top_k);
 }
 
 }  // namespace ort::reference

@@ -111,24 +111,40 @@ void Call::expect_count(size_t i, int64_t count) const {
           i, count, out_sizes(i));
 }
 
-void Kernels::add_view(std::string_view op) {
-  const Run copy = [](const Call& c) {
-    c.expect_count(0, element_count(c.sizes()));
-    if (c.out_data() != c.data(0)) bytes(c, 0).copy(0, 0, element_count(c.sizes()));
-  };
-  entries_[std::string(op)] = {copy, nullptr, true, true};
+namespace {
+
+class ReferenceKernel final : public Kernel {
+ public:
+  ReferenceKernel(Site site, const Run& run) : site_(std::move(site)), run_(run) {}
+  void run(const Args& args) const override { run_(Call(site_, args)); }
+  std::string name() const override { return site_.op; }
+
+ private:
+  Site site_;
+  Run run_;
+};
+
+// Attributes of type Dims become numbers: a kernel knows no symbols.
+Attrs concrete(const Attrs& attrs, const Symbols* symbols) {
+  Attrs result = attrs;
+  for (const auto& [name, value] : attrs)
+    if (const Dims* dims = std::get_if<Dims>(&value)) result.set(name, evaluate(*dims, symbols));
+  return result;
 }
 
-const Kernels::Entry* Kernels::find(std::string_view op) const {
-  const auto found = entries_.find(op);
-  return found == entries_.end() ? nullptr : &found->second;
+}  // namespace
+
+void add(KernelTable& table, std::string_view op, TypeSet types, Run run, When when) {
+  table.op(op).add("loops", types, std::move(when), [run = std::move(run)](const Request& r) {
+    Site site{r.node().qualified(), r.node().describe(), concrete(r.attrs(), r.binding().symbols),
+              r.binding().in, r.binding().out};
+    return std::make_unique<ReferenceKernel>(std::move(site), run);
+  });
 }
 
-Sizes strides_of(const Sizes& sizes) {
-  Sizes strides(sizes.size());
-  int64_t step = 1;
-  for (size_t d = sizes.size(); d-- > 0; step *= sizes[d]) strides[d] = step;
-  return strides;
+void copy_all(const Call& c) {
+  c.expect_count(0, element_count(c.sizes()));
+  if (c.out_data() != c.data(0)) bytes(c, 0).copy(0, 0, element_count(c.sizes()));
 }
 
 Sizes broadcast_strides(const Call& call, const Sizes& from, const Sizes& to) {

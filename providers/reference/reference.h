@@ -4,10 +4,9 @@
 
 #include <cstring>
 #include <functional>
-#include <map>
 #include <utility>
 
-#include "providers/provider.h"
+#include "providers/kernel_table.h"
 
 namespace ort::reference {
 
@@ -105,32 +104,12 @@ class Call {
 };
 
 using Run = std::function<void(const Call&)>;
-using When = Verdict (*)(const Node&);
 
-// The kernels by op; each family file fills in its own.
-class Kernels {
- public:
-  struct Entry {
-    Run run;
-    When when = nullptr;
-    bool moves = false;  // only moves bytes: any dtype of a fixed size
-    bool view = false;   // the output is the input's bytes
-  };
-  void add(std::string_view op, Run run, When when = nullptr) {
-    entries_[std::string(op)] = {std::move(run), when, false, false};
-  }
-  void add_move(std::string_view op, Run run) {
-    entries_[std::string(op)] = {std::move(run), nullptr, true, false};
-  }
-  void add_view(std::string_view op);
-  const Entry* find(std::string_view op) const;
-
- private:
-  std::map<std::string, Entry, std::less<>> entries_;
-};
+// A kernel of plain loops for the op.
+void add(KernelTable& table, std::string_view op, TypeSet types, Run run, When when = nullptr);
+void copy_all(const Call& call);  // the output is the input's bytes
 
 // --- shapes ---
-Sizes strides_of(const Sizes& sizes);
 // Strides that read x of sizes `from` at each index of `to`; refuses what does not broadcast.
 Sizes broadcast_strides(const Call& call, const Sizes& from, const Sizes& to);
 // sizes as [before axis, at axis, after axis].
@@ -189,20 +168,20 @@ bool is_nan(W x) {
   return x != x;
 }
 
-void register_elementwise(Kernels& kernels);
-void register_activation(Kernels& kernels);
-void register_logic(Kernels& kernels);
-void register_matmul(Kernels& kernels);
-void register_norm(Kernels& kernels);
-void register_softmax(Kernels& kernels);
-void register_loss(Kernels& kernels);
-void register_reduce(Kernels& kernels);
-void register_shape(Kernels& kernels);
-void register_slice(Kernels& kernels);
-void register_index(Kernels& kernels);
-void register_conv(Kernels& kernels);
-void register_pool(Kernels& kernels);
-void register_rnn(Kernels& kernels);
-void register_random(Kernels& kernels);
+void register_elementwise(KernelTable& table);
+void register_activation(KernelTable& table);
+void register_logic(KernelTable& table);
+void register_matmul(KernelTable& table);
+void register_norm(KernelTable& table);
+void register_softmax(KernelTable& table);
+void register_loss(KernelTable& table);
+void register_reduce(KernelTable& table);
+void register_shape(KernelTable& table);
+void register_slice(KernelTable& table);
+void register_index(KernelTable& table);
+void register_conv(KernelTable& table);
+void register_pool(KernelTable& table);
+void register_rnn(KernelTable& table);
+void register_random(KernelTable& table);
 
 }  // namespace ort::reference

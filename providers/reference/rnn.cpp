@@ -244,9 +244,9 @@ Verdict usual_activations(const Node& node) {
 
 }  // namespace
 
-void register_rnn(Kernels& kernels) {
-  kernels.add("LSTM", lstm, usual_activations);
-  kernels.add("ort::LSTMGrad", lstm_grad);
+void register_rnn(KernelTable& table) {
+  add(table, "LSTM", kNumbers, lstm, usual_activations);
+  add(table, "ort::LSTMGrad", kNumbers, lstm_grad);
 }
 
 }  // namespace ort::reference

@@ -140,20 +140,20 @@ void tile(const Call& c) {
 
 }  // namespace
 
-void register_shape(Kernels& kernels) {
-  kernels.add_move("Constant", constant);
-  kernels.add("ort::Sizes", [](const Call& c) { write_ints(c, c.attrs().ints("dims")); });
-  kernels.add_move("Shape", shape);
-  kernels.add_move("Size", [](const Call& c) { write_ints(c, {element_count(c.sizes())}); });
-  kernels.add_move("ConstantOfShape", constant_of_shape);
-  kernels.add("Range", range);
+void register_shape(KernelTable& table) {
+  add(table, "Constant", kAny, constant);
+  add(table, "ort::Sizes", kNumbers, [](const Call& c) { write_ints(c, c.attrs().ints("dims")); });
+  add(table, "Shape", kAny, shape);
+  add(table, "Size", kAny, [](const Call& c) { write_ints(c, {element_count(c.sizes())}); });
+  add(table, "ConstantOfShape", kAny, constant_of_shape);
+  add(table, "Range", kNumbers, range);
   for (const char* view : {"Reshape", "Squeeze", "Unsqueeze", "Flatten", "ort::StopGradient"})
-    kernels.add_view(view);
-  kernels.add_move("Transpose", transpose);
-  kernels.add_move("Expand", expand);
-  kernels.add_move("Concat", concat);
-  kernels.add_move("Split", split);
-  kernels.add_move("Tile", tile);
+    add(table, view, kAny, copy_all);
+  add(table, "Transpose", kAny, transpose);
+  add(table, "Expand", kAny, expand);
+  add(table, "Concat", kAny, concat);
+  add(table, "Split", kAny, split);
+  add(table, "Tile", kAny, tile);
 }
 
 }  // namespace ort::reference

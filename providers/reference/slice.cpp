@@ -182,12 +182,12 @@ void trilu(const Call& c) {
 
 }  // namespace
 
-void register_slice(Kernels& kernels) {
-  kernels.add_move("Slice", slice);
-  kernels.add_move("ort::SliceGrad", slice_grad);
-  kernels.add_move("Pad", pad);
-  kernels.add("ort::PadGrad", pad_grad);
-  kernels.add_move("Trilu", trilu);
+void register_slice(KernelTable& table) {
+  add(table, "Slice", kAny, slice);
+  add(table, "ort::SliceGrad", kAny, slice_grad);
+  add(table, "Pad", kAny, pad);
+  add(table, "ort::PadGrad", kNumbers, pad_grad);
+  add(table, "Trilu", kAny, trilu);
 }
 
 }  // namespace ort::reference

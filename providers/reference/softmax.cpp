@@ -21,8 +21,8 @@ void hardmax(const Call& c) {
 
 }  // namespace
 
-void register_softmax(Kernels& kernels) {
-  kernels.add("Hardmax", hardmax);
+void register_softmax(KernelTable& table) {
+  add(table, "Hardmax", kNumbers, hardmax);
 }
 
 }  // namespace ort::reference

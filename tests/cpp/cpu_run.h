@@ -20,10 +20,17 @@ struct CpuRun {
   const Tensor& operator[](Value v) const { return values.at(v.id); }
 };
 
+// Views are a plan's own: no provider is asked for them.
 class NothingClaimed final : public Claimed {
  public:
-  bool taken(const Node&) const override { return false; }
+  bool taken(const Node& node) const override { return node.schema->is_view(); }
 };
+
+inline Sizes sizes_of(Value value, const Symbols& symbols) {
+  Sizes sizes;
+  for (const Dim& dim : value.dims()) sizes.push_back(dim.evaluate(symbols));
+  return sizes;
+}
 
 inline Operand operand_of(const Tensor* tensor) {
   Operand operand;
@@ -51,9 +58,7 @@ inline void run_region(const Provider& cpu, Graph& graph, const Region& region,
       out.push_back(nullptr);
       continue;
     }
-    Sizes sizes;
-    for (const Dim& dim : graph.value(id).dims()) sizes.push_back(dim.evaluate(symbols));
-    Tensor tensor = Tensor::empty(graph.value(id).dtype(), sizes);
+    Tensor tensor = Tensor::empty(graph.value(id).dtype(), sizes_of(graph.value(id), symbols));
     if (tensor.dtype == DType::f32)  // what a kernel must not read
       std::fill_n(tensor.as<float>(), tensor.count(), -777.0f);
     binding.out.push_back(operand_of(&tensor));
@@ -64,14 +69,7 @@ inline void run_region(const Provider& cpu, Graph& graph, const Region& region,
   const auto kernel = cpu.prepare(region, binding).finish();
   Tensor scratch = Tensor::empty(DType::u8, {static_cast<int64_t>(kernel->scratch_bytes())});
   if (kernel->scratch_bytes() > 0) std::memset(scratch.data, 0xff, kernel->scratch_bytes());
-  for (size_t i = 0; i < region.out.size(); ++i) {
-    const int alias = kernel->alias_of(i);
-    if (alias >= 0) {
-      const Tensor& from = run.values.at(region.in[static_cast<size_t>(alias)]);
-      if (from.bytes() > 0) std::memcpy(out[i], from.data, from.bytes());
-    }
-  }
-  if (kernel->alias_of(0) < 0) kernel->run({in.data(), out.data(), scratch.data});
+  kernel->run({in.data(), out.data(), scratch.data});
   run.kernels.push_back(kernel->name());
 }
 
@@ -92,8 +90,17 @@ inline CpuRun run_on(std::string_view provider, Graph& graph,
       run.values[node->out[0]] = Tensor::of(sizes);
     }
   }
+  const auto show_views = [&] {
+    for (Node* node : graph.order()) {
+      if (!node->schema->is_view() || !run.values.count(node->in[0])) continue;
+      Tensor view = run.values.at(node->in[0]);
+      view.sizes = sizes_of(node->output(), symbols);
+      run.values[node->out[0]] = std::move(view);
+    }
+  };
   while (!waiting.empty()) {
     const size_t before = waiting.size();
+    show_views();
     std::erase_if(waiting, [&](const Region& region) {
       for (const ValueId id : region.in)
         if (id != kNone && !run.values.count(id)) return false;
@@ -102,8 +109,10 @@ inline CpuRun run_on(std::string_view provider, Graph& graph,
     });
     check(waiting.size() < before, "regions wait for each other, or for a node that cpu refused");
   }
+  show_views();
   for (Node* node : graph.order())
-    if (!taken.count(node) && !node->is("Constant") && !node->is("ort::Sizes"))
+    if (!taken.count(node) && !NothingClaimed().taken(*node) && !node->is("Constant") &&
+        !node->is("ort::Sizes"))
       ADD_FAILURE() << "cpu did not take " << node->describe() << ": "
                     << cpu->can_run(*node).reason;
   return run;

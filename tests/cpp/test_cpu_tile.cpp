@@ -7,11 +7,21 @@
 #include <random>
 
 #include "providers/cpu/tile.h"
+#include "providers/tile/builder.h"
+#include "providers/tile/scalar.h"
 
 namespace ort::cpu {
 namespace {
 
+using tile::Builder;
+using tile::Port;
+using tile::Space;
 using Floats = std::vector<float>;
+
+std::unique_ptr<Kernel> kernel_of(Builder& b, tile::Extent extent, std::string name) {
+  return make_tile_kernel(std::make_shared<const tile::Program>(b.finish()), std::move(extent),
+                          std::move(name));
+}
 
 Floats random_floats(int64_t count, unsigned seed, float scale = 1.0f) {
   std::mt19937 generator(seed);
@@ -73,10 +83,10 @@ TEST(Tile, UnaryOpsMatchDouble) {
     x.push_back(v);
   const int64_t n = static_cast<int64_t>(x.size());
   for (const Unary& unary : kUnary) {
-    TileBuilder b(1, n);
-    const auto in = b.input({Space::full, DType::f32, {}, {}});
-    b.output(b.emit(unary.op, in), {Space::full, DType::f32, {}, {}});
-    const auto kernel = make_tile_kernel(b.finish(), unary.name);
+    Builder b;
+    const auto in = b.input({Space::full, DType::f32});
+    b.output(b.emit(unary.op, in), {Space::full, DType::f32});
+    const auto kernel = kernel_of(b, {1, n, {}}, unary.name);
     Floats y(x.size());
     run(*kernel, {x.data()}, {y.data()});
     for (size_t i = 0; i < x.size(); ++i) {
@@ -103,10 +113,10 @@ TEST(Tile, AccuracyOverTheWholeRange) {
       if (unary.op == TileOp::tanh || unary.op == TileOp::erf) x[i] /= 15.0f;
       if (unary.op == TileOp::log || unary.op == TileOp::sqrt) x[i] = std::exp(x[i]);
     }
-    TileBuilder b(1, n);
-    const auto in = b.input({Space::full, DType::f32, {}, {}});
-    b.output(b.emit(unary.op, in), {Space::full, DType::f32, {}, {}});
-    run(*make_tile_kernel(b.finish(), unary.name), {x.data()}, {y.data()});
+    Builder b;
+    const auto in = b.input({Space::full, DType::f32});
+    b.output(b.emit(unary.op, in), {Space::full, DType::f32});
+    run(*kernel_of(b, {1, n, {}}, unary.name), {x.data()}, {y.data()});
     double worst = 0;
     for (int64_t i = 0; i < n; ++i) {
       const double want = unary.oracle(x[i]);
@@ -124,14 +134,14 @@ TEST(Tile, MaskedSoftmax) {
   const Floats x = random_floats(B * H * T * S, 2, 4.0f);
   std::vector<char> mask(B * S);
   for (size_t i = 0; i < mask.size(); ++i) mask[i] = i % 3 != 0;
-  TileBuilder b(B * H * T, S);
-  const auto in = b.input({Space::full, DType::f32, {}, {}});
-  const auto keep = b.input({Space::full, DType::boolean, {B, H, T}, {S, 0, 0}});
+  Builder b;
+  const auto in = b.input({Space::full, DType::f32});
+  const auto keep = b.input({Space::full, DType::boolean, tile::Role::data, true});
   const auto score =
       b.emit(TileOp::where, keep, b.emit(TileOp::mul, in, b.constant(0.5)), b.constant(-1e9));
   const auto e = b.emit(TileOp::exp, b.emit(TileOp::sub, score, b.emit(TileOp::row_max, score)));
-  b.output(b.emit(TileOp::div, e, b.emit(TileOp::row_sum, e)), {Space::full, DType::f32, {}, {}});
-  const auto kernel = make_tile_kernel(b.finish(), "softmax");
+  b.output(b.emit(TileOp::div, e, b.emit(TileOp::row_sum, e)), {Space::full, DType::f32});
+  const auto kernel = kernel_of(b, {B * H * T, S, {{}, {{B, H, T}, {S, 0, 0}}}}, "softmax");
   EXPECT_TRUE(kernel->in_place(0, 0));
   EXPECT_FALSE(kernel->in_place(1, 0));
   Floats y(x.size());
@@ -145,29 +155,53 @@ TEST(Tile, MaskedSoftmax) {
   }
 }
 
+// One program, bound to any sizes; what is over the columns is known then.
+TEST(Tile, OneProgramForAllSizes) {
+  Builder b;
+  const auto in = b.input({Space::full, DType::f32});
+  const auto weight = b.input({Space::column, DType::f32});
+  const auto mean = b.emit(TileOp::row_sum, in, -1, -1, {.over_cols = true});
+  b.output(b.emit(TileOp::sub, in, mean), {Space::full, DType::f32});
+  b.output(b.emit(TileOp::row_sum, weight), {Space::column, DType::f32});  // of equal cells
+  const auto program = std::make_shared<const tile::Program>(b.finish());
+  for (const auto& [R, C] : {std::pair<int64_t, int64_t>{1, 1}, {3, 7}, {40, 129}, {2, 5000}}) {
+    const Floats x = random_floats(R * C, 11), w = random_floats(R, 12);
+    Floats y(x.size()), sums(w.size());
+    run(*make_tile_kernel(program, {R, C, {}}, "centred"), {x.data(), w.data()},
+        {y.data(), sums.data()});
+    for (int64_t r = 0; r < R; ++r) {
+      double sum = 0;
+      for (int64_t c = 0; c < C; ++c) sum += x[r * C + c];
+      for (int64_t c = 0; c < C; ++c)
+        EXPECT_NEAR(y[r * C + c], x[r * C + c] - sum / static_cast<double>(C), 1e-6);
+      EXPECT_NEAR(sums[r], w[r] * static_cast<double>(C), 1e-6 * static_cast<double>(C));
+    }
+  }
+}
+
 // The backward of a layer norm: row sums, column sums and a full output in one program.
 TEST(Tile, LayerNormGradient) {
   for (const auto& [R, C] : {std::pair<int64_t, int64_t>{64, 768}, {7, 5}, {300, 33}, {1, 16}}) {
     const Floats dy = random_floats(R * C, 3), x = random_floats(R * C, 4);
     const Floats w = random_floats(C, 5), mean = random_floats(R, 6), inv = random_floats(R, 7);
-    TileBuilder b(R, C);
-    const TilePort full{Space::full, DType::f32, {}, {}};
+    Builder b;
+    const Port full{Space::full, DType::f32};
     const auto v_dy = b.input(full), v_x = b.input(full);
-    const auto v_w = b.input({Space::row, DType::f32, {}, {}});
-    const auto v_mean = b.input({Space::column, DType::f32, {}, {}});
-    const auto v_inv = b.input({Space::column, DType::f32, {}, {}});
+    const auto v_w = b.input({Space::row, DType::f32});
+    const auto v_mean = b.input({Space::column, DType::f32});
+    const auto v_inv = b.input({Space::column, DType::f32});
     const auto xhat = b.emit(TileOp::mul, b.emit(TileOp::sub, v_x, v_mean), v_inv);
     const auto g = b.emit(TileOp::mul, v_dy, v_w);
-    const float share = 1.0f / static_cast<float>(C);
+    const tile::Number share{.over_cols = true};
     const auto m1 = b.emit(TileOp::row_sum, g, -1, -1, share);
     const auto m2 = b.emit(TileOp::row_sum, b.emit(TileOp::mul, g, xhat), -1, -1, share);
     const auto rest =
         b.emit(TileOp::sub, b.emit(TileOp::sub, g, m1), b.emit(TileOp::mul, xhat, m2));
     b.output(b.emit(TileOp::mul, rest, v_inv), full);
-    const TilePort row{Space::row, DType::f32, {}, {}};
+    const Port row{Space::row, DType::f32};
     b.output(b.emit(TileOp::column_sum, b.emit(TileOp::mul, v_dy, xhat)), row);
     b.output(b.emit(TileOp::column_sum, v_dy), row);
-    const auto kernel = make_tile_kernel(b.finish(), "layer_norm_grad");
+    const auto kernel = kernel_of(b, {R, C, {}}, "layer_norm_grad");
     Floats dx(R * C), dw(C), db(C), again(C);
     for (int turn = 0; turn < 2; ++turn) {
       run(*kernel, {dy.data(), x.data(), w.data(), mean.data(), inv.data()},
@@ -198,21 +232,7 @@ TEST(Tile, LayerNormGradient) {
   }
 }
 
-uint32_t philox_word(uint64_t key, uint32_t node, uint64_t element) {
-  uint32_t c[4] = {static_cast<uint32_t>(element / 4), static_cast<uint32_t>(element / 4 >> 32),
-                   node, 0};
-  uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const uint64_t p0 = uint64_t{0xD2511F53} * c[0], p1 = uint64_t{0xCD9E8D57} * c[2];
-    const uint32_t next[4] = {
-        static_cast<uint32_t>(p1 >> 32) ^ c[1] ^ k0, static_cast<uint32_t>(p1),
-        static_cast<uint32_t>(p0 >> 32) ^ c[3] ^ k1, static_cast<uint32_t>(p0)};
-    std::copy(next, next + 4, c);
-    k0 += 0x9E3779B9;
-    k1 += 0xBB67AE85;
-  }
-  return c[element % 4];
-}
+using tile::scalar::philox_word;
 
 TEST(Tile, PhiloxKnownAnswer) {
   // Random123's test vector for a zero counter and a zero key.
@@ -224,14 +244,14 @@ TEST(Tile, DropoutIsPhilox) {
   for (const auto& [R, C] : {std::pair<int64_t, int64_t>{33, 101}, {3, 5000}, {64, 768}}) {
     const Floats x = random_floats(R * C, 8), bias = random_floats(C, 9);
     const uint64_t key = 0x123456789abcdef0ull;
-    TileBuilder b(R, C);
-    const auto in = b.input({Space::full, DType::f32, {}, {}});
-    const auto shift = b.input({Space::row, DType::f32, {}, {}});
-    const auto v_key = b.key_input();
-    b.output(b.emit(TileOp::dropout, b.emit(TileOp::add, in, shift), v_key, -1, 0.3f, 7),
-             {Space::full, DType::f32, {}, {}});
+    Builder b;
+    const auto in = b.input({Space::full, DType::f32});
+    const auto shift = b.input({Space::row, DType::f32});
+    const auto v_key = b.input({Space::scalar, DType::u64, tile::Role::key});
+    b.output(b.emit(TileOp::dropout, b.emit(TileOp::add, in, shift), v_key, -1, {0.3}, 7),
+             {Space::full, DType::f32});
     Floats y(x.size());
-    run(*make_tile_kernel(b.finish(), "dropout"), {x.data(), bias.data(), &key}, {y.data()});
+    run(*kernel_of(b, {R, C, {}}, "dropout"), {x.data(), bias.data(), &key}, {y.data()});
     int64_t kept = 0;
     for (int64_t i = 0; i < R * C; ++i) {
       const float u = static_cast<float>(philox_word(key, 7, i) >> 8) * 0x1p-24f;
@@ -243,25 +263,25 @@ TEST(Tile, DropoutIsPhilox) {
 }
 
 TEST(Tile, BoolOutputAndEmptySpaces) {
-  TileBuilder b(3, 20);
-  const auto in = b.input({Space::full, DType::f32, {}, {}});
+  Builder b;
+  const auto in = b.input({Space::full, DType::f32});
   const auto column = b.emit(TileOp::row_max, in);
-  b.output(b.emit(TileOp::less, b.constant(0.5), in), {Space::full, DType::boolean, {}, {}});
-  b.output(column, {Space::column, DType::f32, {}, {}});
+  b.output(b.emit(TileOp::less, b.constant(0.5), in), {Space::full, DType::boolean});
+  b.output(column, {Space::column, DType::f32});
   Floats x = random_floats(60, 10);
   x[25] = std::nanf("");
   bool above[60];
   float largest[3];
-  run(*make_tile_kernel(b.finish(), "above"), {x.data()}, {above, largest});
+  run(*kernel_of(b, {3, 20, {}}, "above"), {x.data()}, {above, largest});
   for (int i = 0; i < 60; ++i) EXPECT_EQ(above[i], x[i] > 0.5f);
   EXPECT_TRUE(std::isnan(largest[1]));
   EXPECT_EQ(largest[0], *std::max_element(x.begin(), x.begin() + 20));
 
-  TileBuilder none(0, 4);
-  const auto empty = none.input({Space::full, DType::f32, {}, {}});
-  none.output(none.emit(TileOp::column_sum, empty), {Space::row, DType::f32, {}, {}});
+  Builder none;
+  const auto empty = none.input({Space::full, DType::f32});
+  none.output(none.emit(TileOp::column_sum, empty), {Space::row, DType::f32});
   float sums[4] = {1, 2, 3, 4};
-  run(*make_tile_kernel(none.finish(), "sum"), {nullptr}, {sums});
+  run(*kernel_of(none, {0, 4, {}}, "sum"), {nullptr}, {sums});
   for (const float s : sums) EXPECT_EQ(s, 0.0f);
 }
 

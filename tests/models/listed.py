@@ -1,7 +1,7 @@
 """Forty networks of transformers and timm, small, that have to be captured whole.
 
 Each builder returns (module, arguments of one call) from the current seed. Called by
-listed_test.py.
+test_listed.py.
 """
 
 import torch

@@ -4,26 +4,42 @@ A float64 array in a sample stands for "the dtype under test"; every other array
 """
 
 import dataclasses
+import zlib
 from collections.abc import Callable
 
 import numpy as np
 
-_random = np.random.default_rng(20)
+_drawn = 0  # arrays since the last sample
+
+
+def _random(*what) -> np.random.Generator:
+    """Numbers for the next array of a sample, by its place there and what it is: a sample's numbers
+    stay as they are whatever stands before it."""
+    global _drawn
+    _drawn += 1
+    return np.random.default_rng([_drawn, zlib.crc32(repr(what).encode())])
+
+
+def _complete() -> None:
+    """The next array is the first of another sample."""
+    global _drawn
+    _drawn = 0
 
 
 def t(*shape, low=None, high=None) -> np.ndarray:
     """Normal numbers, or even ones between low and high."""
+    random = _random("t", shape, low, high)
     if low is None:
-        return np.asarray(_random.standard_normal(shape))
-    return np.asarray(_random.uniform(low, high, shape))
+        return np.asarray(random.standard_normal(shape))
+    return np.asarray(random.uniform(low, high, shape))
 
 
 def i(*shape, low=0, high=10, dtype="int64") -> np.ndarray:
-    return np.asarray(_random.integers(low, high, shape)).astype(dtype)
+    return np.asarray(_random("i", shape, low, high).integers(low, high, shape)).astype(dtype)
 
 
 def b(*shape) -> np.ndarray:
-    return np.asarray(_random.integers(0, 2, shape)).astype(bool)
+    return np.asarray(_random("b", shape).integers(0, 2, shape)).astype(bool)
 
 
 def special() -> np.ndarray:
@@ -52,6 +68,7 @@ class Sample:
 
 
 def sample(*inputs, gradient=True, smooth=True, symbolic=True, **attrs) -> Sample:
+    _complete()
     return Sample(inputs, attrs, gradient, smooth, symbolic)
 
 
@@ -65,6 +82,7 @@ class Bad:
 
 
 def bad(message, *inputs, **attrs) -> Bad:
+    _complete()
     return Bad(message, inputs, attrs)
 
 

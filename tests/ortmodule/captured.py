@@ -1,15 +1,15 @@
-"""Captures a module or a function and compares it with eager, on the double or on the engine."""
+"""Captures a module or a function and compares its graph, on the reference provider, with eager."""
 
 import copy
 
 import numpy as np
 import torch
-from graph_double import Graph
 from torch import nn
 
 from ortmodule import _native, tree
-from ortmodule.capture import Capture, capture
-from ortmodule.guards import Snapshot
+from ortmodule.call import describe
+from ortmodule.capture import capture
+from ortmodule.finish import Capture
 
 
 class Function(nn.Module):
@@ -23,28 +23,17 @@ class Function(nn.Module):
         return self.function(*args, **kwargs)
 
 
-def make_graph(module, args=(), kwargs=None):
-    """A factory of doubles fed with the module's tensors and the call's."""
-    tensors, spec = tree.flatten([args, kwargs or {}], "arguments")
-    known = {
-        f"input:{p}": t for p, t in zip(tree.tensor_paths(spec, "arguments"), tensors, strict=False)
-    }
-    known |= dict(Snapshot(module).tensors.values())
-    known |= dict(module.named_parameters(remove_duplicate=False))
-    known |= dict(module.named_buffers(remove_duplicate=False))
-    return lambda: Graph(lambda name, _role: known[name].detach().numpy().copy())
-
-
 def captured(module, *args, **kwargs) -> Capture:
-    return capture(module, args, kwargs, make_graph(module, args, kwargs))
+    return capture(module, describe(args, kwargs), _native.core().Graph)
 
 
-def run_double(found: Capture, _tensors) -> list[torch.Tensor]:
-    return [torch.from_numpy(v.array) for _, v in found.graph.outputs]
+def printed(found: Capture, op: str) -> list[str]:
+    """The graph's lines of the op: `%3 = ort::Linear(%2, %0) {attributes} again  # type; place`."""
+    return [line for line in found.graph.text().splitlines() if f" = {op}(" in line]
 
 
-def run_engine(found: Capture, tensors) -> list[torch.Tensor]:
-    """The graph's outputs by the reference provider."""
+def run(found: Capture, tensors) -> list[torch.Tensor]:
+    """The graph's outputs."""
     feed = {}
     for given in found.inputs:
         if given.role == "key":
@@ -56,12 +45,11 @@ def run_engine(found: Capture, tensors) -> list[torch.Tensor]:
     return [torch.from_numpy(out) for out in outs]
 
 
-def check(module, *args, engine=False, rtol=1e-4, atol=1e-5, **kwargs) -> Capture:
+def check(module, *args, rtol=1e-4, atol=1e-5, **kwargs) -> Capture:
     """Captures, and compares results, requires_grad and written buffers with eager's."""
-    make = _native.core().Graph if engine else make_graph(module, args, kwargs)
-    found = capture(module, args, kwargs, make)
+    found = captured(module, *args, **kwargs)
     tensors, _ = tree.flatten([args, kwargs], "arguments")
-    values = (run_engine if engine else run_double)(found, tensors)
+    values = run(found, tensors)
     for output, order in found.orders:  # as the engine gives them: the tensor's own axes
         values[output] = values[output].permute([order.index(k) for k in range(len(order))])
     ours = found.result(values, tensors, found.bind(tensors))

@@ -1,4 +1,4 @@
-"""Makes the helpers of this folder (captured.py, graph_double.py) importable by its tests."""
+"""Makes the helpers of this folder (captured.py, pairs.py) importable by its tests."""
 
 import sys
 from pathlib import Path

@@ -195,7 +195,7 @@ def test_calls_of_any_name_are_not_all_remembered(forward):
             torch.testing.assert_close(model(X, f"name {i}"), twin(X, f"name {i}"))
     assert snapshots() - before <= 16
     kept = model._ortmodule
-    assert len(kept._known) <= 16 and len(kept._numbers) <= 16
+    assert len(kept._search._known) <= 16 and len(kept._search._numbers) <= 16
 
 
 def test_a_refusal_for_good_keeps_no_snapshot():

@@ -10,7 +10,7 @@ from verdict import check, filled, leaves_of
 
 from ortmodule.errors import NotCapturable
 from ortmodule.translate.registry import RULES
-from ortmodule.translate.translator import functional_name
+from ortmodule.translate.writes import functional_name
 
 # torch has no gradient for these arguments, so they come without; None: for none of them.
 CONSTANT = {

@@ -6,10 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from ortmodule import tree
+from ortmodule.call import describe
 from ortmodule.effects import Effects
 from ortmodule.guards import Snapshot
-from ortmodule.key import call_key
 from ortmodule.observe import Names
 
 
@@ -153,8 +152,7 @@ def test_only_what_code_names_is_watched():
 
 
 def key_of(*args, **kwargs):
-    tensors, spec = tree.flatten([args, kwargs], "arguments")
-    return call_key(spec, tensors)
+    return describe(args, kwargs).key
 
 
 def test_key_of_a_call():

@@ -1,42 +1,19 @@
-// Regions of element-wise and row-wise nodes: whether they share one [rows, cols] space, and their
-// tile program. Called by the provider's can_run, claim and prepare.
-#include "providers/cpu/tile_region.h"
+// Regions of element-wise and row-wise nodes: whether they share one [rows, cols] space. Called by
+// a provider's can_run and claim, and by programs.cpp.
+#include "providers/tile/region.h"
 
 #include <algorithm>
 #include <set>
 
-#include "csrc/core/env.h"
-#include "csrc/core/log.h"
 #include "csrc/passes/regions.h"
-#include "providers/cpu/registry.h"
-#include "providers/cpu/tile_lower.h"
+#include "providers/kernel_table.h"
+#include "providers/tile/lower.h"
+#include "providers/tile/programs.h"
 
-namespace ort::cpu {
+namespace ort::tile {
 namespace {
 
 constexpr size_t kMostNodes = 48;
-
-// How a region's values lie over its iteration space, whose last `cols` axes are the columns.
-struct Layout {
-  Dims dims;                        // of the iteration space
-  int64_t cols = -1;                // -1: no reduction asks for a split
-  std::map<ValueId, Space> spaces;  // of the values that the region makes
-};
-
-// The random key of a Dropout: no data.
-bool is_key(const Node& node, size_t operand) {
-  return node.is("ort::Dropout") && operand == 1;
-}
-
-bool is_key(const Region& region, ValueId id) {
-  return std::any_of(region.nodes.begin(), region.nodes.end(), [id](const Node* node) {
-    return node->is("ort::Dropout") && node->in[1] == id;
-  });
-}
-
-bool loadable(DType dtype) {
-  return dtype == DType::f32 || dtype == DType::boolean || dtype == DType::f64 || is_integer(dtype);
-}
 
 // Trailing axes: the columns. Leading axes: the rows. 0: neither.
 enum class Reach { neither, columns, rows };
@@ -62,26 +39,21 @@ Verdict fits_reduction(const Node& node) {
                  "not a reduction of the last axes, nor a sum over the first");
 }
 
+// Every operand is of the type that the node computes in, or bool; a Cast reads any other.
 Verdict fits_types(const Node& node) {
-  const bool cast = node.is("Cast");
+  const DType element = element_of(node);
+  const bool any = element == DType::undefined;
   for (size_t i = 0; i < data_operands(node); ++i) {
-    if (!node.has_input(i)) continue;
+    if (!node.has_input(i) || role_of(node, i) == Role::key) continue;
     const DType dtype = node.input(i).type().dtype;
-    if (is_key(node, i)) continue;
-    const bool fits = cast ? loadable(dtype) : dtype == DType::f32 || dtype == DType::boolean;
-    if (!fits) return Verdict::no(format("input {} is {}, expected float32 or bool", i, dtype));
+    if (!(kPlain & bit(dtype)))
+      return Verdict::no(format("input {} is {}, expected {}", i, dtype, ort::text(kPlain)));
+    if (dtype != DType::boolean && dtype != element && !node.is("Cast"))
+      return Verdict::no(format("input {} is {}, input 0 is {}", i, dtype, element));
   }
   const DType out = node.output().type().dtype;
-  // A double that is not zero may be zero as a float.
-  if (cast && out == DType::boolean && node.input(0).type().dtype == DType::f64)
-    return Verdict::no("a double as a truth");
-  return require(out == DType::f32 || out == DType::boolean, "the output is {}", out);
-}
-
-bool boolean_operands(const Node& node) {
-  for (size_t i = 0; i < data_operands(node); ++i)
-    if (node.has_input(i) && node.input(i).type().dtype != DType::boolean) return false;
-  return true;
+  const bool computed = any ? out == DType::f32 : out == element && (kPlain & bit(out));
+  return require(out == DType::boolean || computed, "the output is {}", out);
 }
 
 // The widest anchor: what a node's loop runs over.
@@ -94,8 +66,8 @@ size_t wide_axes(const Dims& dims) {
       std::count_if(dims.begin(), dims.end(), [](const Dim& d) { return !d.is(1); }));
 }
 
-// Over an iteration space: do all of these axes vary, none, or some?
-enum class Cover { none, all, some, alien };
+}  // namespace
+
 Cover cover(const Dims& dims, const Dims& space, size_t begin, size_t end) {
   const size_t extra = space.size() - dims.size();
   bool varies = false, fixed = false;
@@ -113,6 +85,8 @@ Cover cover(const Dims& dims, const Dims& space, size_t begin, size_t end) {
   }
   return varies && fixed ? Cover::some : varies ? Cover::all : Cover::none;
 }
+
+namespace {
 
 std::optional<Space> space_of(const Dims& dims, const Layout& layout) {
   const size_t rank = layout.dims.size();
@@ -146,6 +120,7 @@ class Analysis {
   std::optional<Layout> run();
 
  private:
+  bool choose_element();
   bool choose_space();
   bool place(const Node& node);
   bool operands_fit(const Node& node) const;
@@ -157,6 +132,19 @@ class Analysis {
   std::set<const Node*> inside_;
   Layout layout_;
 };
+
+// Integers stay alone: positions and masks, few elements, of which plans would gain nothing.
+bool Analysis::choose_element() {
+  DType chosen = DType::undefined;
+  for (const Node* node : nodes_) {
+    const DType element = element_of(*node);
+    if (element == DType::undefined) continue;
+    if (chosen != DType::undefined && chosen != element) return false;
+    chosen = element;
+  }
+  if (chosen != DType::undefined) layout_.element = chosen;
+  return nodes_.size() == 1 || !is_integer(chosen);
+}
 
 bool Analysis::choose_space() {
   for (const Node* node : nodes_) {
@@ -191,20 +179,21 @@ bool Analysis::used_inside(ValueId id, const Graph& graph) const {
 bool Analysis::reads_key_as_data() const {
   std::set<ValueId> keys;
   for (const Node* node : nodes_)
-    if (node->is("ort::Dropout")) keys.insert(node->in[1]);
+    for (size_t i = 0; i < node->in.size(); ++i)
+      if (role_of(*node, i) == Role::key) keys.insert(node->in[i]);
   if (keys.empty()) return false;
   for (const Node* node : nodes_)
     for (size_t i = 0; i < node->in.size(); ++i)
-      if (!is_key(*node, i) && keys.count(node->in[i])) return true;
+      if (role_of(*node, i) == Role::data && keys.count(node->in[i])) return true;
   return false;
 }
 
 bool Analysis::operands_fit(const Node& node) const {
   for (size_t i = 0; i < data_operands(node); ++i) {
-    if (!node.has_input(i)) continue;
+    if (!node.has_input(i) || role_of(node, i) == Role::key) continue;
     const Value value = node.input(i);
     const Node* producer = value.producer();
-    if ((producer && inside_.count(producer)) || scalar_of(value)) continue;
+    if ((producer && inside_.count(producer)) || immediate(node, i)) continue;
     if (!value.type().dims || !enters_well(value.dims(), layout_)) return false;
   }
   return true;
@@ -231,8 +220,10 @@ bool Analysis::place(const Node& node) {
 }
 
 std::optional<Layout> Analysis::run() {
+  if (!choose_element()) return std::nullopt;
   if (nodes_.size() == 1) {
     const Node& node = *nodes_[0];
+    layout_.dims = anchor(node);
     layout_.spaces[node.out[0]] = Space::full;
     if (is_reduction(node)) {
       layout_.cols = column_axes(node);
@@ -247,79 +238,45 @@ std::optional<Layout> Analysis::run() {
   return layout_;
 }
 
-// --- concrete sizes ---
+}  // namespace
 
-Sizes widest(const Region& region, const Binding& binding, const Layout& layout) {
-  Sizes sizes;
-  const auto widen = [&](const Sizes& other) {
-    if (other.size() > sizes.size()) sizes.insert(sizes.begin(), other.size() - sizes.size(), 1);
-    const size_t extra = sizes.size() - other.size();
-    for (size_t i = 0; i < other.size(); ++i)
-      if (other[i] != 1) sizes[extra + i] = other[i];
-  };
-  const Graph& graph = *region.nodes[0]->graph;
-  for (size_t i = 0; i < region.in.size(); ++i)
-    if (binding.in[i].present && !is_key(region, region.in[i])) widen(binding.in[i].sizes);
-  for (size_t i = 0; i < region.out.size(); ++i) {
-    const Node* producer = graph.value(region.out[i]).producer();
-    if (!is_reduction(*producer) && layout.spaces.at(region.out[i]) == Space::full)
-      widen(binding.out[i].sizes);
+Verdict fits(const Node& node) {
+  if (!lowers(node)) return Verdict::no("no tile instruction for " + node.qualified());
+  if (node.out.empty() || node.out[0] == kNone) return Verdict::no("its output is not used");
+  if (const Verdict tensors = only_tensors(node); !tensors) return tensors;
+  if (const Verdict types = fits_types(node); !types) return types;
+  // max(NaN, x) of more than numbers, and infinities of one sign, are rarer than a kernel is worth.
+  if (node.is("IsInf") &&
+      (node.attrs.i("detect_negative", 1) == 0 || node.attrs.i("detect_positive", 1) == 0))
+    return Verdict::no("only both infinities");
+  if (node.is("Swish") && node.attrs.f("alpha", 1.0) != 1.0) return Verdict::no("alpha is not 1");
+  if (is_reduction(node)) {
+    if (!is_floating(element_of(node))) return Verdict::no("a reduction of integers or bools");
+    return fits_reduction(node);
   }
-  for (const Node* node : region.nodes) {
-    const bool hidden = node->is("Expand") && std::find(region.out.begin(), region.out.end(),
-                                                        node->out[0]) == region.out.end();
-    if (!hidden) continue;
-    Sizes shape;
-    for (const Dim& dim : node->output().dims()) shape.push_back(dim.evaluate(*binding.symbols));
-    widen(shape);
-  }
-  return sizes;
+  return Verdict::yes();
 }
 
-// 1 where every axis of size other than 1 in [begin, end) is the operand's own, 0 where none is.
-std::optional<int> covers(const Sizes& sizes, const Sizes& space, size_t begin, size_t end) {
-  const size_t extra = space.size() - sizes.size();
-  bool varies = false, fixed = false;
-  for (size_t i = begin; i < end; ++i) {
-    if (space[i] == 1) continue;
-    (i >= extra && sizes[i - extra] != 1 ? varies : fixed) = true;
-  }
-  if (varies && fixed) return std::nullopt;
-  return varies ? 1 : 0;
+std::optional<Layout> layout_of(std::span<Node* const> nodes) {
+  return Analysis(nodes).run();
 }
 
-// The most columns over which every operand either varies everywhere or nowhere.
-size_t split_of(const Sizes& space, const Layout& layout, const Region& region,
-                const Binding& binding) {
-  const size_t rank = space.size();
-  if (layout.cols >= 0) return rank - static_cast<size_t>(layout.cols);
-  for (size_t split = 0; split < rank; ++split) {
-    bool good = true;
-    for (size_t i = 0; good && i < region.in.size(); ++i)
-      good = !binding.in[i].present || is_key(region, region.in[i]) ||
-             covers(binding.in[i].sizes, space, split, rank);
-    if (good) return split;
-  }
-  return rank;
+bool fit_together(std::span<Node* const> nodes) {
+  return nodes.size() <= kMostNodes && layout_of(nodes).has_value();
 }
 
-TilePort port_of(const Operand& operand, const Sizes& space, size_t split) {
-  TilePort port;
-  port.dtype = operand.dtype;
-  const auto cols = covers(operand.sizes, space, split, space.size());
-  check(cols.has_value(), "an operand of shape {} lies badly in a space of {}", operand.sizes,
-        space);
-  const auto rows = covers(operand.sizes, space, 0, split);
-  if (!rows) {
-    const Sizes strides = broadcast_strides(operand.sizes, space);
-    port.row_sizes.assign(space.begin(), space.begin() + static_cast<int64_t>(split));
-    port.row_strides.assign(strides.begin(), strides.begin() + static_cast<int64_t>(split));
-  }
-  port.space = static_cast<Space>(*cols + 2 * rows.value_or(1));
-  return port;
+Region region_of(std::vector<Node*> nodes) {
+  Boundary boundary = boundary_of(nodes);
+  std::set<ValueId> read;
+  for (const Node* node : nodes)
+    for (size_t i = 0; i < data_operands(*node); ++i)
+      if (node->has_input(i) && !immediate(*node, i)) read.insert(node->in[i]);
+  std::erase_if(boundary.in, [&](ValueId id) { return !read.count(id); });
+  return {std::move(nodes), std::move(boundary.in), std::move(boundary.out), "tile",
+          make_programs()};
 }
 
-std::string name_of_region(const Region& region) {
+std::string name_of(const Region& region) {
   std::string name;
   size_t named = 0;
   for (const Node* node : region.nodes) {
@@ -332,62 +289,4 @@ std::string name_of_region(const Region& region) {
   return name;
 }
 
-}  // namespace
-
-Verdict fits_tile(const Node& node) {
-  if (!lowers(node)) return Verdict::no("no tile instruction for " + node.qualified());
-  if (node.out.empty() || node.out[0] == kNone) return Verdict::no("its output is not used");
-  if (const Verdict types = fits_types(node); !types) return types;
-  // max(NaN, x) of more than numbers, and infinities of one sign, are rarer than a kernel is worth.
-  if (node.is("IsInf") &&
-      (node.attrs.i("detect_negative", 1) == 0 || node.attrs.i("detect_positive", 1) == 0))
-    return Verdict::no("only both infinities");
-  if (node.is("Swish") && node.attrs.f("alpha", 1.0) != 1.0) return Verdict::no("alpha is not 1");
-  if (is_reduction(node)) {
-    if (boolean_operands(node)) return Verdict::no("a reduction of bools");
-    return fits_reduction(node);
-  }
-  return Verdict::yes();
-}
-
-bool fit_together(std::span<Node* const> nodes) {
-  return nodes.size() <= kMostNodes && Analysis(nodes).run().has_value();
-}
-
-Region tile_region(std::vector<Node*> nodes) {
-  Boundary boundary = boundary_of(nodes);
-  std::set<ValueId> data;
-  for (const Node* node : nodes)
-    for (size_t i = 0; i < data_operands(*node); ++i)
-      if (node->has_input(i) && !scalar_of(node->input(i))) data.insert(node->in[i]);
-  std::erase_if(boundary.in, [&](ValueId id) { return !data.count(id); });
-  return {std::move(nodes), std::move(boundary.in), std::move(boundary.out), "tile"};
-}
-
-std::unique_ptr<Kernel> prepare_tile(const Region& region, const Binding& binding) {
-  const auto layout = Analysis(region.nodes).run();
-  check(layout.has_value(), "a tile region of {} nodes has no common space", region.nodes.size());
-  const Sizes space = widest(region, binding, *layout);
-  const size_t split = split_of(space, *layout, region, binding);
-  const auto middle = space.begin() + static_cast<int64_t>(split);
-  TileLowering lowering(element_count(Sizes(space.begin(), middle)),
-                        element_count(Sizes(middle, space.end())));
-  for (size_t i = 0; i < region.in.size(); ++i) {
-    const bool key = is_key(region, region.in[i]);
-    lowering.values[region.in[i]] =
-        key ? lowering.builder.key_input()
-            : lowering.builder.input(port_of(binding.in[i], space, split));
-  }
-  for (const Node* node : region.nodes) lowering.lower(*node);
-  for (size_t i = 0; i < region.out.size(); ++i) {
-    const TilePort port{layout->spaces.at(region.out[i]), binding.out[i].dtype, {}, {}};
-    lowering.builder.output(lowering.values.at(region.out[i]), port);
-  }
-  TileProgram program = lowering.builder.finish();
-  if (env::debug() >= 4)
-    log("tile program {}, {}\n{}", name_of_region(region), region.nodes.front()->describe(),
-        text(program));
-  return make_tile_kernel(std::move(program), name_of_region(region));
-}
-
-}  // namespace ort::cpu
+}  // namespace ort::tile

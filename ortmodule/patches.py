@@ -1,7 +1,7 @@
-"""What must hold for a whole capture, and what is patched while one runs.
+"""What is replaced in torch while a module is captured, for the capturing thread alone.
 
-Called by trace.py and rehearse.py. export would be silently wrong on everything that is refused
-here; nothing is patched outside a capture, and other threads see the originals during one.
+capture.py holds it around the rehearsal and the export, which would be silently wrong on what is
+refused here. Nothing is patched outside a capture; other threads see the originals during one.
 """
 
 import contextlib
@@ -9,125 +9,25 @@ import functools
 import inspect
 import logging
 import os
-import random
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import numpy as np
 import torch
 import torch.autograd.function as torch_function
 import torch.export._trace as export_trace
 import torch.utils.checkpoint as torch_checkpoint
-from torch import nn
 from torch.autograd import grad_mode
 from torch.autograd import graph as torch_graph
-from torch.nn.modules import module as torch_module
 
-from . import _native, surroundings
-from .errors import NotCapturable, WarmUp
-from .kinds import GENERATORS
+from . import generators, surroundings
+from .errors import NotCapturable
 from .markers import attention, ctc_loss, mark_region, stand_ins
-from .walk import GLOBAL_HOOKS
+from .places import PACKAGE, TORCH, caller_place
 
 _LOCK = threading.RLock()
-_HOOKS = {
-    "_forward_pre_hooks": "forward pre-hook",
-    "_forward_hooks": "forward hook",
-    "_backward_pre_hooks": "backward pre-hook",
-    "_backward_hooks": "backward hook",
-}
-_PACKAGE = os.path.dirname(os.path.abspath(__file__))
-_TORCH = os.path.dirname(os.path.abspath(torch.__file__))
-_LAYERS = os.path.join(_TORCH, "nn", "modules")
-
-
-def check_module(module: nn.Module, with_its_hooks: bool) -> None:
-    """Raises NotCapturable when hooks, parameters or modes rule a whole capture out.
-
-    with_its_hooks: hooks of the module itself too, which a wrapper runs around the capture.
-    """
-    for device in ("cpu", "cuda"):
-        if torch.is_autocast_enabled(device):
-            raise NotCapturable(f"autocast is active on {device}")
-    for name in GLOBAL_HOOKS:
-        for hook in getattr(torch_module, name).values():
-            raise NotCapturable(f"a global module hook is set ({_name_of(hook)})", **place_of(hook))
-    for name, parameter in module.named_parameters():
-        if isinstance(parameter, torch.nn.parameter.UninitializedTensorMixin):
-            raise WarmUp(f"parameter {name} is not initialised yet")
-    if module._backward_hooks and module._is_full_backward_hook is False:
-        raise NotCapturable("a hook of register_backward_hook is set, which looks at grad_fn")
-    for path, child in module.named_modules():
-        child = surroundings.unwrapped(child)
-        if type(vars(child).get("reducer")).__name__ == "Reducer":
-            raise NotCapturable(
-                "DistributedDataParallel inside of the module reduces gradients by its own hooks; "
-                "wrap the ORTModule in it instead",
-                module=path or type(child).__name__,
-            )
-        if child is module and not with_its_hooks:
-            continue
-        for attribute, kind in _HOOKS.items():
-            for hook in getattr(child, attribute, {}).values():
-                raise NotCapturable(
-                    f"a {kind} is set ({_name_of(hook)})",
-                    module=path or type(child).__name__,
-                    **place_of(hook),
-                )
-    for name, parameter in module.named_parameters():
-        check_tensor(parameter, f"parameter {name}")
-    for name, buffer in module.named_buffers():
-        if buffer.is_nested:
-            raise NotCapturable(f"buffer {name} is a nested tensor")
-
-
-def check_tensor(tensor: torch.Tensor, what: str) -> None:
-    """Raises NotCapturable unless `tensor` is a plain dense CPU tensor of a dtype we take."""
-    if type(tensor) not in (torch.Tensor, nn.Parameter, nn.Buffer):
-        raise NotCapturable(f"{what} is a {type(tensor).__name__}, expected a torch.Tensor")
-    foreign = _native.torch_bridge().foreign(tensor)
-    if foreign is not None:
-        raise NotCapturable(f"{what} {foreign}")
-    if tensor.layout != torch.strided:
-        raise NotCapturable(f"{what} has layout {tensor.layout}, expected torch.strided")
-    if tensor.device.type != "cpu":
-        raise NotCapturable(f"{what} is on {tensor.device}, expected cpu")
-    inexact = tensor.is_floating_point() or tensor.is_complex()
-    if inexact and tensor.dtype != torch.float32:
-        raise NotCapturable(f"{what} has dtype {tensor.dtype}, expected torch.float32")
-
-
-def place_of(function: Any) -> dict[str, Any]:
-    """The file and first line of a function, partial, bound method or callable object."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    code = code or getattr(type(function).__call__, "__code__", None)
-    return {"file": code.co_filename, "line": code.co_firstlineno} if code else {}
-
-
-def user_place(frames: list[tuple[str, int]]) -> dict[str, Any]:
-    """The last of (file, line) neither in torch nor here; the last of all if there is none."""
-    own = [f for f in frames if not f[0].startswith((_PACKAGE, _TORCH)) and f[0][:1] != "<"]
-    found = own or frames
-    return {"file": found[-1][0], "line": found[-1][1]} if found else {}
-
-
-def caller_place() -> dict[str, Any]:
-    """Where in the user's code the running call comes from."""
-    frames = inspect.stack(context=0)
-    return user_place([(f.filename, f.lineno) for f in reversed(frames)])
-
-
-def error_place(error: BaseException) -> dict[str, Any]:
-    """The deepest line of the user's code in an error's traceback."""
-    frames, trace = [], error.__traceback__
-    while trace is not None:
-        frames.append((trace.tb_frame.f_code.co_filename, trace.tb_lineno))
-        trace = trace.tb_next
-    return user_place(frames)
+_LAYERS = os.path.join(TORCH, "nn", "modules")
 
 
 class PlainCheckpoint:
@@ -145,14 +45,14 @@ class PlainCheckpoint:
 
 
 @contextlib.contextmanager
-def capturing() -> Iterator[set[str]]:
+def capturing(device: torch.device) -> Iterator[set[str]]:
     """Holds the capture lock; refuses what export would get wrong; restores all random states.
 
-    Gives a set for the names that forward's code looks up.
+    device: where the module computes. Gives a set for the names that forward's code looks up.
     """
     names: set[str] = set()
     here = surroundings.capture()
-    with _LOCK, here, _kept_random_states(names), contextlib.ExitStack() as stack:
+    with _LOCK, here, generators.kept(names, device), contextlib.ExitStack() as stack:
         owner = threading.get_ident()
 
         def replace(target: Any, name: str, make: Callable[[Any], Any]) -> None:
@@ -217,7 +117,7 @@ def _asked_by_user(answer: Callable) -> Callable:
     def make(original: Callable) -> Callable:
         def ask(*args, **kwargs):
             frame = sys._getframe(2)  # below the function that chooses by thread
-            own = frame.f_code.co_filename.startswith((_TORCH, _PACKAGE))
+            own = frame.f_code.co_filename.startswith((TORCH, PACKAGE))
             return (original if own else answer)(*args, **kwargs)
 
         return ask
@@ -259,7 +159,7 @@ def _guard_grad_fn(stack: contextlib.ExitStack, owner: int) -> None:
 
     def grad_fn(tensor):
         file = sys._getframe(1).f_code.co_filename
-        if threading.get_ident() == owner and not file.startswith((_TORCH, _PACKAGE)):
+        if threading.get_ident() == owner and not file.startswith((TORCH, PACKAGE)):
             raise NotCapturable("forward reads Tensor.grad_fn", **caller_place())
         return original.__get__(tensor)
 
@@ -350,59 +250,3 @@ def _replace_recurrent(stack: contextlib.ExitStack, owner: int) -> None:
     for name, new in stand_ins().items():
         setattr(torch._VF, name, chosen(getattr(torch._VF, name), new))
         stack.callback(delattr, torch._VF, name)
-
-
-def _methods(module: Any) -> set[str]:
-    """The functions of a module that are methods of its own generator."""
-    held = vars(module).items()
-    return {n for n, f in held if isinstance(getattr(f, "__self__", None), GENERATORS)}
-
-
-# What code names that moves a generator outside of tensor ops; another thread may move one while
-# this one captures.
-_MOVERS = {
-    "Python's random module": _methods(random),
-    "numpy's global generator": _methods(np.random),
-    "torch's generator": {"seed", "default_generator", "manual_seed", "set_rng_state", "fork_rng"},
-}
-
-
-@contextlib.contextmanager
-def _kept_random_states(names: set[str]) -> Iterator[None]:
-    """A forward that moves a generator while it is traced would have its draws baked in."""
-    states = {
-        "Python's random module": (random.getstate, random.setstate),
-        "numpy's global generator": (np.random.get_state, np.random.set_state),
-        "torch's generator": (torch.get_rng_state, torch.set_rng_state),
-    }
-    before = {name: get() for name, (get, _) in states.items()}
-
-    def put_back() -> None:
-        moved = [
-            name
-            for name, (get, _) in states.items()
-            if names & _MOVERS[name] and not _same_state(before[name], get())
-        ]
-        for name in moved:
-            states[name][1](before[name])
-        for name in moved:
-            raise NotCapturable(f"forward draws from or seeds {name} outside of tensor ops")
-
-    try:
-        yield
-    except NotCapturable:
-        put_back()  # a draw is the reason of whatever else was found
-        raise
-    put_back()
-
-
-def _same_state(a: Any, b: Any) -> bool:
-    if isinstance(a, tuple):
-        return len(a) == len(b) and all(map(_same_state, a, b))
-    if isinstance(a, torch.Tensor):
-        return torch.equal(a, b)
-    return bool(np.all(a == b))
-
-
-def _name_of(function: Any) -> str:
-    return getattr(function, "__qualname__", type(function).__qualname__)

@@ -1,22 +1,24 @@
-// The table of the CPU provider's kernels: by op, best first, each with the condition it needs. The
-// family files fill it; cpu.cpp reads it.
+// The table of a provider's kernels: by op, best first, each with the dtypes it computes in and the
+// condition it needs. A provider's family files fill it; its can_run and prepare ask it.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "providers/provider.h"
 
-namespace ort::cpu {
+namespace ort {
 
 // What a kernel is made from: one node and its operands' concrete types.
 class Request {
  public:
   Request(const Node& node, const Binding& binding) : node_(node), binding_(binding) {}
   const Node& node() const { return node_; }
+  const Binding& binding() const { return binding_; }
   const Attrs& attrs() const { return node_.attrs; }
   bool has(size_t i) const { return i < binding_.in.size() && binding_.in[i].present; }
   bool wants(size_t i) const { return i < binding_.out.size() && binding_.out[i].present; }
@@ -39,19 +41,36 @@ class Request {
   const Binding& binding_;
 };
 
+// --- dtypes ---
+// A kernel's set ranges over the numbers of its op: the operands whose ports have the letter T (all
+// operands where none has, as of Cast) and whatever else is floating, a mask that is added, say.
+// Integers and bools beside them (indices, axes, lengths, keys) are as the schema has them.
+constexpr TypeSet kF32 = bit(DType::f32);
+constexpr TypeSet kF64 = bit(DType::f64);
+constexpr TypeSet kPlain = kF32 | kF64 | kIntegers | kBool;  // what C++ computes with
+constexpr TypeSet kNumbers = kPlain | kFloating;             // and halves
+std::string text(TypeSet types);                             // "float32, integers or bool"
+Verdict fits(TypeSet types, const Node& node);
+
 using When = std::function<Verdict(const Node&)>;
+// Null where the kernel declines the sizes: the next of its op takes them.
 using Make = std::function<std::unique_ptr<Kernel>(const Request&)>;
 
+// The kernels of one op, best first.
 class KernelList {
  public:
   struct Entry {
     std::string name;
+    TypeSet types;
     When when;
     Make make;
   };
-  KernelList& add(std::string name, When when, Make make) {
-    entries_.push_back({std::move(name), std::move(when), std::move(make)});
+  KernelList& add(std::string name, TypeSet types, When when, Make make) {
+    entries_.push_back({std::move(name), types, std::move(when), std::move(make)});
     return *this;
+  }
+  KernelList& add(std::string name, TypeSet types, Make make) {
+    return add(std::move(name), types, nullptr, std::move(make));
   }
   const std::vector<Entry>& entries() const { return entries_; }
 
@@ -61,19 +80,23 @@ class KernelList {
 
 class KernelTable {
  public:
+  explicit KernelTable(std::string provider) : provider_(std::move(provider)) {}
   KernelList& op(std::string_view qualified) { return lists_[std::string(qualified)]; }
-  const KernelList* find(std::string_view qualified) const;
-  const KernelList::Entry* choose(const Node& node, Verdict* why) const;
+  bool has(std::string_view qualified) const { return find(qualified) != nullptr; }
+  // Yes where a kernel takes the node, else every kernel's reason.
+  Verdict can_run(const Node& node) const;
+  // Of the first kernel that takes the node and these sizes; an error where none does.
+  std::unique_ptr<Kernel> prepare(const Node& node, const Binding& binding) const;
 
  private:
+  const KernelList* find(std::string_view qualified) const;
+
+  std::string provider_;
   std::map<std::string, KernelList, std::less<>> lists_;
 };
 
-// --- conditions ---
-Verdict always(const Node& node);
-Verdict floats(const Node& node);       // every operand that may be floating is float32
-Verdict fixed_width(const Node& node);  // operands with a size in bytes: no strings
-Verdict numbers(const Node& node);      // dtypes that C++ computes with: no strings, no halves
+// No unless every operand is a tensor: what kernels of a table take.
+Verdict only_tensors(const Node& node);
 
 // --- kernels made of a function ---
 template <class F>
@@ -96,9 +119,13 @@ std::unique_ptr<Kernel> make_kernel(std::string name, F f, size_t scratch = 0) {
   return std::make_unique<FunctionKernel<F>>(std::move(name), std::move(f), scratch);
 }
 
-// Row-major strides in elements; a size-1 axis has stride 0 when `broadcast_to` is given.
+// Row-major strides in elements; those that read `sizes` at each index of `to`, which it broadcasts
+// to, are 0 on its axes of size 1.
 Sizes strides_of(const Sizes& sizes);
 Sizes broadcast_strides(const Sizes& sizes, const Sizes& to);
+
+// An attribute of type Dims as numbers.
+Sizes evaluate(const Dims& dims, const Symbols* symbols);
 
 template <class T>
 const T* input(const Args& args, size_t i) {
@@ -109,4 +136,4 @@ T* output(const Args& args, size_t i = 0) {
   return static_cast<T*>(args.out[i]);
 }
 
-}  // namespace ort::cpu
+}  // namespace ort

@@ -6,7 +6,7 @@ import listed
 import pytest
 import torch
 import zoo
-from training_test import as_float64, assert_close_or_as_good, step
+from test_training import as_float64, assert_close_or_as_good, step
 
 from ortmodule import Options, ORTModule
 

@@ -1,0 +1,73 @@
+// The fields of ONNX's messages that are read or written, by their names in onnx.proto.
+#pragma once
+
+#include <protozero/types.hpp>
+
+namespace ort::onnx {
+
+using Field = protozero::pbf_tag_type;
+
+enum class Model : Field { ir_version = 1, producer_name = 2, graph = 7, opset_import = 8 };
+enum class OperatorSetId : Field { domain = 1, version = 2 };
+enum class Graph : Field {
+  node = 1,
+  name = 2,
+  initializer = 5,
+  input = 11,
+  output = 12,
+  sparse_initializer = 15,
+};
+enum class Node : Field {
+  input = 1,
+  output = 2,
+  name = 3,
+  op_type = 4,
+  attribute = 5,
+  doc_string = 6,
+  domain = 7,
+};
+enum class Attribute : Field {
+  name = 1,
+  f = 2,
+  i = 3,
+  s = 4,
+  t = 5,
+  floats = 7,
+  ints = 8,
+  strings = 9,
+  type = 20,
+};
+enum class AttributeType {
+  undefined = 0,
+  f32 = 1,
+  i64 = 2,
+  string = 3,
+  tensor = 4,
+  floats = 6,
+  ints = 7,
+  strings = 8,
+};
+enum class TensorField : Field {
+  dims = 1,
+  data_type = 2,
+  float_data = 4,
+  int32_data = 5,
+  string_data = 6,
+  int64_data = 7,
+  name = 8,
+  raw_data = 9,
+  double_data = 10,
+  uint64_data = 11,
+  external_data = 13,
+  data_location = 14,
+};
+enum class DataLocation { inside = 0, external = 1 };
+enum class StringStringEntry : Field { key = 1, value = 2 };
+enum class ValueInfo : Field { name = 1, type = 2 };
+enum class TypeField : Field { tensor_type = 1, sequence_type = 4, optional_type = 9 };
+enum class TensorType : Field { elem_type = 1, shape = 2 };
+enum class ContainerType : Field { elem_type = 1 };  // TypeProto.Sequence, TypeProto.Optional
+enum class TensorShape : Field { dim = 1 };
+enum class Dimension : Field { dim_value = 1, dim_param = 2 };
+
+}  // namespace ort::onnx

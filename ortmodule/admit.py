@@ -1,0 +1,85 @@
+"""Which modules and tensors are captured at all; asked of a call before its forward is learnt."""
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules import module as torch_module
+
+from . import _native, devices, surroundings, tree
+from .call import Call
+from .errors import NotCapturable, WarmUp
+from .places import place_of
+from .walk import GLOBAL_HOOKS
+
+_HOOKS = {
+    "_forward_pre_hooks": "forward pre-hook",
+    "_forward_hooks": "forward hook",
+    "_backward_pre_hooks": "backward pre-hook",
+    "_backward_hooks": "backward hook",
+}
+
+
+def admit(module: nn.Module, call: Call, with_its_hooks: bool) -> None:
+    """Raises NotCapturable when hooks, parameters, arguments or modes rule a whole capture out.
+
+    with_its_hooks: hooks of the module itself too, which a wrapper runs around the capture.
+    """
+    _check_module(module, with_its_hooks)
+    for tensor, path in zip(call.tensors, tree.tensor_paths(call.spec, "arguments"), strict=True):
+        _check_tensor(tensor, f"input {path}")
+
+
+def _check_module(module: nn.Module, with_its_hooks: bool) -> None:
+    for device in _native.torch_bridge().autocast():
+        raise NotCapturable(f"autocast is active on {device}")
+    for name in GLOBAL_HOOKS:
+        for hook in getattr(torch_module, name).values():
+            raise NotCapturable(f"a global module hook is set ({_name_of(hook)})", **place_of(hook))
+    for name, parameter in module.named_parameters():
+        if isinstance(parameter, torch.nn.parameter.UninitializedTensorMixin):
+            raise WarmUp(f"parameter {name} is not initialised yet")
+    if module._backward_hooks and module._is_full_backward_hook is False:
+        raise NotCapturable("a hook of register_backward_hook is set, which looks at grad_fn")
+    for path, child in module.named_modules():
+        child = surroundings.unwrapped(child)
+        if type(vars(child).get("reducer")).__name__ == "Reducer":
+            raise NotCapturable(
+                "DistributedDataParallel inside of the module reduces gradients by its own hooks; "
+                "wrap the ORTModule in it instead",
+                module=path or type(child).__name__,
+            )
+        if child is module and not with_its_hooks:
+            continue
+        for attribute, kind in _HOOKS.items():
+            for hook in getattr(child, attribute, {}).values():
+                raise NotCapturable(
+                    f"a {kind} is set ({_name_of(hook)})",
+                    module=path or type(child).__name__,
+                    **place_of(hook),
+                )
+    for name, parameter in module.named_parameters():
+        _check_tensor(parameter, f"parameter {name}")
+    for name, buffer in module.named_buffers():
+        if buffer.is_nested:
+            raise NotCapturable(f"buffer {name} is a nested tensor")
+
+
+def _check_tensor(tensor: torch.Tensor, what: str) -> None:
+    """Raises NotCapturable unless it is a plain dense tensor of a device and dtype we take."""
+    if type(tensor) not in (torch.Tensor, nn.Parameter, nn.Buffer):
+        raise NotCapturable(f"{what} is a {type(tensor).__name__}, expected a torch.Tensor")
+    foreign = _native.torch_bridge().foreign(tensor)
+    if foreign is not None:
+        raise NotCapturable(f"{what} {foreign}")
+    if tensor.layout != torch.strided:
+        raise NotCapturable(f"{what} has layout {tensor.layout}, expected torch.strided")
+    if not devices.is_provided(tensor.device):
+        raise NotCapturable(f"{what} is on {tensor.device}, expected {devices.provided()}")
+    inexact = tensor.is_floating_point() or tensor.is_complex()
+    if inexact and tensor.dtype != torch.float32:
+        raise NotCapturable(f"{what} has dtype {tensor.dtype}, expected torch.float32")
+
+
+def _name_of(function: Any) -> str:
+    return getattr(function, "__qualname__", type(function).__qualname__)

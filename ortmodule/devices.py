@@ -1,0 +1,51 @@
+"""Devices: which of them the engine computes on, and what torch keeps for each."""
+
+import functools
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+# Device types with a provider.
+_PROVIDED = {"cpu"}
+HOST = torch.device("cpu")
+
+
+@functools.cache
+def prepare() -> None:
+    """Sets torch's guard for devices that are not there, in the thread that makes a wrapper first:
+    set by the first capture in a thread beside others, it ended the process."""
+    if not torch.cuda.is_available():
+        torch._C._ensureCUDADeviceGuardSet()
+
+
+def is_provided(device: torch.device) -> bool:
+    """Whether the engine computes on `device`."""
+    return device.type in _PROVIDED
+
+
+def provided() -> str:
+    """The device types that the engine computes on, in words."""
+    return " or ".join(sorted(_PROVIDED))
+
+
+def of(tensors: Iterable[torch.Tensor]) -> torch.device:
+    """Where a call with these tensors computes: 0-d ones of the host stand beside a device's."""
+    return next((t.device for t in tensors if t.device.type != HOST.type), HOST)
+
+
+def random_states(device: torch.device) -> tuple[torch.Tensor, ...]:
+    """The states of the generators that code on `device` draws from: the host's, the device's."""
+    return tuple(home.get_rng_state(*where) for home, where in _generators(device))
+
+
+def set_random_states(device: torch.device, states: tuple[torch.Tensor, ...]) -> None:
+    """Puts the generators into states that `random_states` gave."""
+    for (home, where), state in zip(_generators(device), states, strict=True):
+        home.set_rng_state(state, *where)
+
+
+def _generators(device: torch.device) -> list[tuple[Any, tuple]]:
+    if device.type == HOST.type:
+        return [(torch, ())]
+    return [(torch, ()), (torch.get_device_module(device), (device,))]

@@ -1,0 +1,129 @@
+"""Finishes a capture: its outputs named, its history and guards beside it. The last stage.
+
+captures.py keeps a Capture with the runner that executes it (kept.py).
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from . import tree
+from .call import Call
+from .guards import Snapshot
+from .interface import Assigned, Input, Output, WriteBack
+from .name import Named
+from .outputs import history, name_outputs
+from .sizes import SizePredicate, evaluate
+from .trace import Traced
+from .translate import Translated
+
+
+@dataclasses.dataclass(slots=True)
+class Capture:
+    """A captured call.
+
+    `graph`: inputs in the order of `inputs`; outputs numbered as `outputs` and `write_backs` say.
+    `orders`: of graph outputs whose axes are not in the tensor's order, as (output, order).
+    `history`: eager's autograd graph behind the outputs, as outputs.history gives it; None: not
+    known.
+    `assigned`: buffers that forward sets to another tensor. `key`, `snapshot`, `aliases`, `sizes`:
+    the capture fits a call when its key equals `key`, snapshot.changed() is None,
+    snapshot.aliases(tensors) equals `aliases` and sizes.bind(shapes) is not None. `spec` with
+    `places` builds the result.
+    """
+
+    graph: Any
+    inputs: list[Input]
+    outputs: list[Output]
+    write_backs: list[WriteBack]
+    orders: list[tuple[int, tuple[int, ...]]]
+    history: tuple[list, list] | None
+    assigned: list[Assigned]
+    spec: Any
+    places: list[int]
+    key: tuple
+    aliases: list[int]
+    snapshot: Snapshot
+    sizes: SizePredicate
+    random_nodes: int
+
+    def bind(self, tensors: Sequence[torch.Tensor]) -> dict[str, int] | None:
+        """The symbols' values for a call's flat tensors, or None when their sizes do not fit."""
+        return self.sizes.bind([t.shape for t in tensors])
+
+    def replace(self, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
+        """Other tensors of the module's stand where some were captured."""
+        for old, new in pairs:
+            for given in self.inputs:
+                given.tensor = new if given.tensor is old else given.tensor
+            for output in self.outputs:
+                output.source = new if output.source is old else output.source
+            for write in self.write_backs:
+                write.target = new if write.target is old else write.target
+
+    def result(
+        self,
+        graph_outputs: Sequence[torch.Tensor | None],
+        tensors: Sequence[torch.Tensor],
+        binding: dict[str, int],
+    ) -> Any:
+        """What the module returns, from the graph's outputs and the call's flat tensors."""
+
+        def number(size: Any) -> Any:
+            return _number(size.expression if isinstance(size, tree.Symbol) else size, binding)
+
+        siblings: dict[tuple, Any] = {}
+        distinct = [self._tensor(o, graph_outputs, tensors, number, siblings) for o in self.outputs]
+        return tree.unflatten(self.spec, [distinct[i] for i in self.places], number)
+
+    @staticmethod
+    def _tensor(
+        output: Output, graph_outputs: Sequence, tensors: Sequence, number: Callable[[Any], Any],
+        siblings: dict[tuple, Any],
+    ) -> torch.Tensor:  # fmt: skip
+        if output.output is not None:
+            tensor = graph_outputs[output.output]
+        else:
+            tensor = tensors[output.source] if isinstance(output.source, int) else output.source
+        for view in output.views:
+            tensor = view.apply(tensor, number, siblings)
+        return tensor
+
+
+def finish(
+    module: nn.Module,
+    call: Call,
+    traced: Traced,
+    snapshot: Snapshot,
+    named: Named,
+    done: Translated,
+    graph: Any,
+) -> Capture:
+    """Raises NotCapturable where an output is one that no call could return or write back."""
+    outputs, write_backs, assigned, orders = name_outputs(module, traced, done, graph, call.tensors)
+    return Capture(
+        graph=graph,
+        inputs=done.inputs,
+        outputs=outputs,
+        write_backs=write_backs,
+        orders=orders,
+        history=history(module, traced, done.inputs, outputs, call.tensors),
+        assigned=assigned,
+        spec=traced.notes.spec,
+        places=traced.notes.places,
+        key=call.key,
+        aliases=snapshot.aliases(call.tensors),
+        snapshot=snapshot,
+        sizes=named.sizes,
+        random_nodes=done.random_nodes,
+    )
+
+
+def _number(text: Any, binding: dict[str, int]) -> Any:
+    """The value of a size's expression; anything else as it is."""
+    if not isinstance(text, str):
+        return text
+    return int(text) if text.lstrip("-").isdigit() else evaluate(text, binding)

@@ -1,0 +1,160 @@
+"""Names what an exported program takes: the graph's inputs, its symbols and the sizes that fit.
+
+The fourth stage of a capture, before there is a graph.
+"""
+
+import dataclasses
+from typing import Any
+
+import torch
+from torch import nn
+
+from . import tree
+from .call import Call
+from .errors import NotCapturable
+from .guards import Snapshot
+from .interface import Input, Placeholder
+from .places import place_of_forward
+from .rehearse import Rehearsal
+from .saved import storage_key
+from .sizes import SizePredicate, dim_of
+from .trace import Traced
+from .translate.emit import dtype_name
+from .translate.provenance import CHILD
+
+
+@dataclasses.dataclass(slots=True)
+class Named:
+    """What each placeholder of the program is, in order, and the sizes that the capture is for."""
+
+    placeholders: list[Placeholder]
+    sizes: SizePredicate
+
+
+def name(
+    module: nn.Module, call: Call, rehearsed: Rehearsal, traced: Traced, snapshot: Snapshot
+) -> Named:
+    """Raises NotCapturable where forward reads a tensor that nothing it names leads to."""
+    first = list(dict.fromkeys(traced.order))
+    found = _Names(module, call, traced, snapshot, list(rehearsed.calls.real.values()))
+    return Named(
+        [found.placeholder(spec) for spec in traced.program.graph_signature.input_specs],
+        SizePredicate(
+            _dims(traced, first),
+            _guards(traced, first),
+            _ranges(traced.program),
+            [t.shape for t in call.tensors],
+        ),
+    )
+
+
+class _Names:
+    """The tensors that placeholders may stand for, and the Inputs made of them so far.
+
+    `met`: tensors with data that a rehearsal came across.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        call: Call,
+        traced: Traced,
+        snapshot: Snapshot,
+        met: list[torch.Tensor],
+    ):
+        self.module, self.call, self.program = module, call, traced.program
+        self.snapshot, self.met = snapshot, met
+        self.named: dict[str, torch.Tensor] = {
+            **dict(module.named_parameters(remove_duplicate=False)),
+            **dict(module.named_buffers(remove_duplicate=False)),
+        }
+        self.names = {id(t): name for name, t in reversed(self.named.items())}
+        self.paths = tree.tensor_paths(call.spec, "arguments")
+        firsts = [traced.order.index(k) for k in dict.fromkeys(traced.order)]
+        self.user, self.inputs = iter(firsts), {}
+
+    def placeholder(self, spec: Any) -> Placeholder:
+        """What an input of the program's signature is; tensors of the call come in order."""
+        if spec.kind.name == "USER_INPUT":
+            index = next(self.user)
+            return self._input(
+                "user", f"input:{self.paths[index]}", self.call.tensors[index], index
+            )
+        target = spec.target.removeprefix(f"{CHILD}.")
+        literal = target not in self.named and _is_literal(self.program, spec.arg.name)
+        if target in self.named:
+            tensor = self.named[target]
+        else:
+            tensor = self.program.constants[spec.target]
+            tensor = tensor if literal else self._original(tensor)
+        name = self.names.get(id(tensor))
+        if name is None and id(tensor) in self.snapshot.tensors:
+            name = self.snapshot.tensors[id(tensor)][0]
+        if name is None and literal:
+            return Placeholder(id(tensor), constant=tensor)
+        role = "parameter" if isinstance(tensor, nn.Parameter) else "buffer"
+        return self._input(role, name or target, tensor)
+
+    def _input(
+        self, role: str, name: str, tensor: torch.Tensor, index: int | None = None
+    ) -> Placeholder:
+        if id(tensor) not in self.inputs:
+            dtype, own = dtype_name(tensor.dtype), None if role == "user" else tensor
+            self.inputs[id(tensor)] = Input(
+                role, name, dtype, list(tensor.shape), index, own, tensor.requires_grad
+            )
+        return Placeholder(id(tensor), input=self.inputs[id(tensor)])
+
+    def _original(self, lifted: torch.Tensor) -> torch.Tensor:
+        """The tensor outside of the module's registries that export has lifted, without its
+        history."""
+        reached = (t for _, t in self.snapshot.tensors.values())
+        for tensor in (*reached, *self.met):
+            if tensor is lifted or _place(tensor) == _place(lifted):
+                return tensor
+        raise NotCapturable(
+            f"forward reads a tensor of sizes {list(lifted.shape)} that is reached by nothing it "
+            "names",
+            **place_of_forward(self.module),
+        )
+
+
+def _place(tensor: torch.Tensor) -> tuple:
+    return storage_key(tensor), tensor.storage_offset(), tensor.shape, tensor.stride()
+
+
+def _is_literal(program: Any, name: str) -> bool:
+    """Whether a lifted constant was made in forward, as torch.tensor(2.0) is; else it is a tensor
+    that lives outside, whose elements may change."""
+    node = next(n for n in program.graph_module.graph.nodes if n.name == name)
+    return all(str(u.target) == "aten.lift_fresh_copy.default" for u in node.users)
+
+
+def _dims(traced: Traced, first: list[int]) -> list[list]:
+    """The sizes of each tensor of the call; the distinct ones are the last placeholders."""
+    nodes = [n for n in traced.program.graph_module.graph.nodes if n.op == "placeholder"]
+    shapes = [n.meta["val"].shape for n in nodes][len(nodes) - len(first) :]
+    distinct = [[dim_of(d) for d in shape] for shape in shapes]
+    return [distinct[first.index(k)] for k in traced.order]
+
+
+def _guards(traced: Traced, first: list[int]) -> list[str]:
+    """torch's guard expressions over the call's tensors; one that cannot hold parses as none."""
+    code = getattr(traced.program, "_guards_code", None)
+    if code is None:
+        return ["torch keeps no guards"]
+    position = [traced.order.index(k) for k in first]
+    renamed = []
+    for guard in code:
+        for i in reversed(range(len(first))):
+            guard = guard.replace(f"L['tensors'][{i}].size", f"L['tensors'][#{position[i]}].size")
+        renamed.append(guard.replace("[#", "["))
+    return renamed
+
+
+def _ranges(program: Any) -> dict[str, tuple[int, int | None]]:
+    ranges = {}
+    for symbol, bounds in program.range_constraints.items():
+        high = int(bounds.upper) if bounds.upper.is_Integer else None
+        ranges[str(symbol)] = (int(bounds.lower), high)
+    return ranges

@@ -1,0 +1,172 @@
+"""What is known of earlier calls, by key: the captures that may serve a call, and the refusals."""
+
+import collections
+import contextlib
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+from . import tree
+from .call import Call
+from .errors import NotCapturable, let_go
+from .guards import Snapshot
+from .kept import Kept
+
+# Captures kept for one key, and keys for one module, least recently used dropped.
+_KEPT = 16
+# Where this many captures in a row served fewer calls each, something changes all the time: the
+# module runs in eager until it has been the same for as many calls as that.
+_UNSETTLED, _FEW = 8, 4
+# Values of a number that are remembered.
+_VALUES = 64
+# A call that was refused is tried again when the module changed, this many times.
+_TRIES = 3
+
+
+class Refused:
+    """Why a call was not captured, and the module's state in which that is known; None: in any."""
+
+    def __init__(self, error: NotCapturable, module: nn.Module, tries: int):
+        self.error, self.tries = error, tries
+        self.snapshot: Snapshot | None = None
+        if tries < _TRIES:
+            with contextlib.suppress(Exception):  # of a tensor that cannot be asked for its facts
+                self.snapshot = Snapshot(module)
+
+    def still_holds(self) -> bool:
+        return self.snapshot is None or self.snapshot.changed() is None
+
+
+class Unsettled:
+    """The state of a module that changes all the time, and for how many calls it has held."""
+
+    def __init__(self, error: NotCapturable, snapshot: Snapshot):
+        self.error, self.snapshot, self.calls = error, snapshot, 0
+
+
+@dataclasses.dataclass(slots=True)
+class Known:
+    """What came of calls with one key."""
+
+    kept: list[Kept] = dataclasses.field(default_factory=list)
+    refused: Refused | None = None
+    unsettled: Unsettled | None = None
+    warmed_up: bool = False
+
+
+class Search:
+    """The captures and refusals of one module; for one thread at a time.
+
+    patient: a call that differs from earlier ones in a number alone may wait for its capture.
+    `dropped_plans`, `dropped_reruns`: what the captures that are no longer kept had made.
+    """
+
+    def __init__(self, module: nn.Module, patient: bool):
+        self.dropped_plans = self.dropped_reruns = 0
+        self._module, self._patient = module, patient
+        self._known: collections.OrderedDict[tuple, Known] = collections.OrderedDict()
+        # By key without its numbers, how often each value came.
+        self._numbers: collections.OrderedDict[tuple, dict] = collections.OrderedDict()
+
+    def find(self, call: Call) -> tuple[Kept, dict[str, int]] | NotCapturable | None:
+        """What serves the call, with its symbols' values; why eager does; None: to be captured."""
+        known = self._known.get(call.key)
+        if known is None:
+            return self._wait_for_number(call.key)
+        self._known.move_to_end(call.key)
+        if known.refused is not None and known.refused.still_holds():
+            return known.refused.error
+        for kept in known.kept:
+            if not kept.fits(call.tensors):
+                continue
+            binding = kept.capture.bind(call.tensors)
+            if binding is not None:
+                known.unsettled = None
+                return kept, binding
+        return self._wait_for_number(call.key) or _wait_until_settled(known)
+
+    def add(self, kept: Kept) -> None:
+        """To be found by calls like the captured one."""
+        group = self._use(kept.capture.key).kept
+        group.insert(0, kept)
+        self._drop(group[_KEPT:])
+        del group[_KEPT:]
+
+    def refuse(self, key: tuple, error: NotCapturable) -> NotCapturable:
+        """The error, without the call's tensors, for as long as the module stays as it is."""
+        let_go(error)
+        known = self._use(key)
+        tries = known.refused.tries + 1 if known.refused is not None else 1
+        known.refused = Refused(error.bare(), self._module, tries)
+        return error.bare()
+
+    def forget_refusal(self, key: tuple | None) -> None:
+        """As eager refuses the call too."""
+        if key in self._known:
+            self._known[key].refused = None
+
+    def warm_up(self, key: tuple) -> bool:
+        """Whether eager may make a call with this key first: once."""
+        known = self._use(key)
+        first, known.warmed_up = not known.warmed_up, True
+        return first
+
+    def kept(self) -> list[Kept]:
+        """All captures."""
+        return [kept for known in self._known.values() for kept in known.kept]
+
+    def _wait_for_number(self, key: tuple) -> NotCapturable | None:
+        """Calls that differ in a number alone: two values are captured at once, another when it has
+        come a few times."""
+        if not self._patient:
+            return None
+        spec, *others = key
+        times, _ = _use(self._numbers, (tree.without_numbers(spec), *others), dict)
+        times[spec] = times.get(spec, 0) + 1
+        known = self._known.get(key)
+        if len(times) <= 2 or times[spec] > _FEW or (known is not None and known.kept):
+            return None
+        if len(times) > _VALUES:
+            del times[next(iter(times))]
+        return NotCapturable("a number among the arguments is another from call to call")
+
+    def _use(self, key: tuple) -> Known:
+        """What is known of calls with this key, to be added to; the oldest key's is dropped."""
+        known, oldest = _use(self._known, key, Known)
+        if oldest is not None:
+            self._drop(oldest.kept)
+        return known
+
+    def _drop(self, kept: list[Kept]) -> None:
+        self.dropped_plans += sum(old.runner.plans() for old in kept)
+        self.dropped_reruns += sum(old.runner.reruns() for old in kept)
+
+
+def _use(recent: collections.OrderedDict, key: tuple, make: Callable) -> tuple[Any, Any]:
+    """The entry, made where there is none, and the one used longest ago that it stands for."""
+    entry = recent.setdefault(key, None)
+    recent.move_to_end(key)
+    if entry is not None:
+        return entry, None
+    recent[key] = make()
+    oldest = recent.popitem(last=False)[1] if len(recent) > _KEPT else None
+    return recent[key], oldest
+
+
+def _wait_until_settled(known: Known) -> NotCapturable | None:
+    """Why this call runs in eager although it could be captured; None when it is captured."""
+    newest = known.kept[:_UNSETTLED]
+    if len(newest) < _UNSETTLED or sum(kept.calls for kept in newest) >= _UNSETTLED * _FEW:
+        return None
+    change = newest[0].capture.snapshot.changed()
+    if change is None:  # other sizes, not another state
+        return None
+    waiting = known.unsettled
+    if waiting is None or waiting.snapshot.changed() is not None:
+        reason = f"{change.partition(' was ')[0]} changes from call to call"
+        snapshot = newest[0].capture.snapshot.again()
+        waiting = known.unsettled = Unsettled(NotCapturable(reason), snapshot)
+    waiting.calls += 1
+    return waiting.error if waiting.calls <= _UNSETTLED * _FEW else None

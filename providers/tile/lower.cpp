@@ -1,0 +1,223 @@
+// Ops to tile instructions. What is not here arrives expanded by its definition.
+#include "providers/tile/lower.h"
+
+#include <algorithm>
+
+namespace ort::tile {
+namespace {
+
+struct Plain {
+  Op op;
+  int operands;
+  bool swapped = false;
+};
+
+const std::map<std::string, Plain, std::less<>>& plain_ops() {
+  static const std::map<std::string, Plain, std::less<>> table{
+      {"Neg", {Op::neg, 1}},
+      {"Abs", {Op::abs, 1}},
+      {"Exp", {Op::exp, 1}},
+      {"Log", {Op::log, 1}},
+      {"ort::Log1p", {Op::log1p, 1}},
+      {"ort::Expm1", {Op::expm1, 1}},
+      {"ort::Log2", {Op::log2, 1}},
+      {"Sqrt", {Op::sqrt, 1}},
+      {"Reciprocal", {Op::reciprocal, 1}},
+      {"Erf", {Op::erf, 1}},
+      {"Tanh", {Op::tanh, 1}},
+      {"Sigmoid", {Op::sigmoid, 1}},
+      {"Relu", {Op::relu, 1}},
+      {"Sin", {Op::sin, 1}},
+      {"Cos", {Op::cos, 1}},
+      {"Floor", {Op::floor, 1}},
+      {"Ceil", {Op::ceil, 1}},
+      {"Round", {Op::round, 1}},
+      {"Sign", {Op::sign, 1}},
+      {"IsNaN", {Op::is_nan, 1}},
+      {"Not", {Op::logical_not, 1}},
+      {"Tan", {Op::tan, 1}},
+      {"Asin", {Op::asin, 1}},
+      {"Acos", {Op::acos, 1}},
+      {"Atan", {Op::atan, 1}},
+      {"Sinh", {Op::sinh, 1}},
+      {"Cosh", {Op::cosh, 1}},
+      {"Asinh", {Op::asinh, 1}},
+      {"Acosh", {Op::acosh, 1}},
+      {"Atanh", {Op::atanh, 1}},
+      {"BitwiseNot", {Op::bit_not, 1}},
+      {"Add", {Op::add, 2}},
+      {"Sub", {Op::sub, 2}},
+      {"Mul", {Op::mul, 2}},
+      {"Div", {Op::div, 2}},
+      {"Equal", {Op::equal, 2}},
+      {"Less", {Op::less, 2}},
+      {"LessOrEqual", {Op::less_equal, 2}},
+      {"Greater", {Op::less, 2, true}},
+      {"GreaterOrEqual", {Op::less_equal, 2, true}},
+      {"And", {Op::logical_and, 2}},
+      {"Or", {Op::logical_or, 2}},
+      {"Xor", {Op::logical_xor, 2}},
+      {"BitwiseAnd", {Op::bit_and, 2}},
+      {"BitwiseOr", {Op::bit_or, 2}},
+      {"BitwiseXor", {Op::bit_xor, 2}},
+      {"Where", {Op::where, 3}},
+  };
+  return table;
+}
+
+bool is_special(const std::string& name) {
+  static const char* const kNames[] = {"Pow",       "Clip",       "Cast",         "Max",
+                                       "Min",       "Sum",        "Mod",          "Gelu",
+                                       "Swish",     "IsInf",      "ort::Dropout", "Expand",
+                                       "ReduceSum", "ReduceMean", "ReduceMax",    "ReduceMin"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
+}  // namespace
+
+bool is_reduction(const Node& node) {
+  return node.domain().empty() && node.op.starts_with("Reduce");
+}
+
+std::optional<std::vector<int64_t>> reduced_axes(const Node& node, int64_t rank) {
+  std::vector<int64_t> axes;
+  if (node.has_input(1)) {
+    const auto& known = node.graph->contents(node.in[1]);
+    const Tensor* constant = constant_of(node.input(1));
+    if (!known && !constant) return std::nullopt;
+    const int64_t count = known ? static_cast<int64_t>(known->size()) : constant->count();
+    for (int64_t i = 0; i < count; ++i) {
+      const auto axis = known ? (*known)[static_cast<size_t>(i)].value()
+                              : std::optional(element_as_int(*constant, i));
+      if (!axis) return std::nullopt;
+      axes.push_back(*axis < 0 ? *axis + rank : *axis);
+    }
+  }
+  if (axes.empty() && node.attrs.i("noop_with_empty_axes", 0) == 0)
+    for (int64_t i = 0; i < rank; ++i) axes.push_back(i);
+  std::sort(axes.begin(), axes.end());
+  return axes;
+}
+
+bool lowers(const Node& node) {
+  const std::string name = node.qualified();
+  return plain_ops().count(name) != 0 || is_special(name);
+}
+
+size_t data_operands(const Node& node) {
+  return is_reduction(node) || node.is("Expand") ? 1 : node.in.size();
+}
+
+Role role_of(const Node& node, size_t operand) {
+  return node.is("ort::Dropout") && operand == 1 ? Role::key : Role::data;
+}
+
+DType element_of(const Node& node) {
+  const DType out = node.output().type().dtype, in = node.input(0).type().dtype;
+  if (node.is("Cast") && out != DType::boolean) return out;
+  // An integer that is not zero is none as a float either.
+  if (node.is("Cast")) return is_floating(in) ? in : DType::undefined;
+  for (size_t i = 0; i < data_operands(node); ++i) {
+    if (!node.has_input(i) || role_of(node, i) == Role::key) continue;
+    const DType dtype = node.input(i).type().dtype;
+    if (dtype != DType::boolean) return dtype;
+  }
+  return DType::undefined;
+}
+
+std::optional<double> immediate(const Node& node, size_t operand) {
+  const Value value = node.input(operand);
+  return is_integer(value.type().dtype) ? std::nullopt : scalar_of(value);
+}
+
+Builder::Id Lowering::of(const Node& node, size_t i) {
+  const ValueId id = node.in.at(i);
+  const auto found = values.find(id);
+  if (found != values.end()) return found->second;
+  const auto number = immediate(node, i);
+  check(number.has_value(), "[{}] operand {} is not in its tile region", node.describe(), i);
+  return values[id] = builder.constant(*number);
+}
+
+Builder::Id Lowering::fold(Op op, const Node& node) {
+  Id result = of(node, 0);
+  for (size_t i = 1; i < node.in.size(); ++i) result = builder.emit(op, result, of(node, i));
+  return result;
+}
+
+Builder::Id Lowering::lower_power(const Node& node) {
+  const Id x = of(node, 0);
+  const auto number = immediate(node, 1);
+  if (number == 1.0) return x;
+  if (number == 2.0) return builder.emit(Op::square, x);
+  if (number == 3.0) return builder.emit(Op::mul, builder.emit(Op::square, x), x);
+  if (number == -1.0) return builder.emit(Op::reciprocal, x);
+  if (number == 0.5) return builder.emit(Op::sqrt, x);
+  if (number == -0.5) return builder.emit(Op::reciprocal, builder.emit(Op::sqrt, x));
+  return builder.emit(Op::pow, x, of(node, 1));
+}
+
+Builder::Id Lowering::lower_clip(const Node& node) {
+  Id result = of(node, 0);
+  // The bound comes first: of two zeros the second is taken, as torch keeps x's.
+  if (node.has_input(1)) result = builder.emit(Op::max, of(node, 1), result);
+  if (node.has_input(2)) result = builder.emit(Op::min, of(node, 2), result);
+  return result;
+}
+
+// Inside a program all numbers are of one type; only truth needs work.
+Builder::Id Lowering::lower_cast(const Node& node) {
+  const Id x = of(node, 0);
+  const bool to_truth = static_cast<DType>(node.attrs.i("to")) == DType::boolean;
+  if (!to_truth || node.input(0).dtype() == DType::boolean) return x;
+  return builder.emit(Op::logical_not, builder.emit(Op::logical_not, x));
+}
+
+Builder::Id Lowering::lower_reduction(const Node& node) {
+  const Id x = of(node, 0);
+  const int64_t rank = node.input(0).rank();
+  const auto axes = *reduced_axes(node, rank);
+  const bool leading = axes.front() == 0;
+  if (leading) return builder.emit(Op::column_sum, x);
+  if (node.op == "ReduceMax") return builder.emit(Op::row_max, x);
+  if (node.op == "ReduceMin") return builder.emit(Op::row_min, x);
+  return builder.emit(Op::row_sum, x, -1, -1, {.over_cols = node.op == "ReduceMean"});
+}
+
+Builder::Id Lowering::lower_plain(const Node& node) {
+  const Plain& plain = plain_ops().find(node.qualified())->second;
+  if (plain.operands == 1) return builder.emit(plain.op, of(node, 0));
+  if (plain.operands == 3) return builder.emit(plain.op, of(node, 0), of(node, 1), of(node, 2));
+  const Id a = of(node, plain.swapped ? 1 : 0), b = of(node, plain.swapped ? 0 : 1);
+  return builder.emit(plain.op, a, b);
+}
+
+Builder::Id Lowering::lower_special(const Node& node) {
+  const std::string name = node.qualified();
+  if (name == "Pow") return lower_power(node);
+  if (name == "Clip") return lower_clip(node);
+  if (name == "Cast") return lower_cast(node);
+  if (name == "Max" || name == "Min") return fold(name == "Max" ? Op::max : Op::min, node);
+  if (name == "Sum") return fold(Op::add, node);
+  if (name == "Mod") return fold(node.attrs.i("fmod", 0) != 0 ? Op::fmod : Op::mod, node);
+  if (name == "Gelu") {
+    const bool tanh = node.attrs.s("approximate", "none") == "tanh";
+    return builder.emit(tanh ? Op::gelu_tanh : Op::gelu, of(node, 0));
+  }
+  if (name == "Swish") return builder.emit(Op::silu, of(node, 0));
+  if (name == "IsInf") return builder.emit(Op::is_inf, of(node, 0));
+  if (name == "ort::Dropout")
+    return builder.emit(Op::dropout, of(node, 0), of(node, 1), -1, {node.attrs.f("ratio")},
+                        static_cast<uint32_t>(node.attrs.i("counter")));
+  check(name == "Expand", "[{}] has no tile instructions", node.describe());
+  return of(node, 0);
+}
+
+void Lowering::lower(const Node& node) {
+  const bool plain = plain_ops().count(node.qualified()) != 0;
+  values[node.out[0]] = plain                ? lower_plain(node)
+                        : is_reduction(node) ? lower_reduction(node)
+                                             : lower_special(node);
+}
+
+}  // namespace ort::tile

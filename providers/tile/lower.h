@@ -1,0 +1,46 @@
+// How each op becomes tile instructions: the vocabulary between region.cpp and lower.cpp.
+#pragma once
+
+#include <map>
+#include <optional>
+
+#include "csrc/graph/graph.h"
+#include "providers/tile/builder.h"
+
+namespace ort::tile {
+
+// Builds the instructions of one region; values are looked up by their id in the graph.
+class Lowering {
+ public:
+  explicit Lowering(DType element) : builder(element), element_(element) {}
+  Builder::Id of(const Node& node, size_t i);  // operand i of the node
+  void lower(const Node& node);
+
+  Builder builder;
+  std::map<ValueId, Builder::Id> values;
+
+ private:
+  using Id = Builder::Id;
+  Id lower_plain(const Node& node);
+  Id lower_reduction(const Node& node);
+  Id lower_power(const Node& node);
+  Id lower_clip(const Node& node);
+  Id lower_cast(const Node& node);
+  Id lower_special(const Node& node);
+  Id fold(Op op, const Node& node);
+
+  DType element_;
+};
+
+bool is_reduction(const Node& node);
+// Axes of a reduction, normalised and sorted; nullopt when they are known only at run time.
+std::optional<std::vector<int64_t>> reduced_axes(const Node& node, int64_t rank);
+bool lowers(const Node& node);           // the op has instructions
+size_t data_operands(const Node& node);  // operands that are read as data come first
+Role role_of(const Node& node, size_t operand);
+// What the node computes in; undefined where any will do (bools alone).
+DType element_of(const Node& node);
+// The operand as a number in the program itself. Integers are read: a double cannot hold them all.
+std::optional<double> immediate(const Node& node, size_t operand);
+
+}  // namespace ort::tile

@@ -1,0 +1,36 @@
+"""What has one place: the environment's flags, a test's name, which device the engine is on."""
+
+import re
+
+from . import sources
+
+ENGINE = ("csrc", "gradient_graph", "providers", "ortmodule", "optim", "distributed")
+
+
+def mentions(pattern: str, files) -> list[str]:
+    """The files whose code has the pattern."""
+    return [sources.name(f) for f in files if re.search(pattern, f.read_text())]
+
+
+def test_the_environment_is_read_in_one_place():
+    found = mentions(r"\bgetenv\(", sources.cpp_files(*ENGINE))
+    found += mentions(r"os\.(environ|getenv)\b.*ORTMODULE_", sources.python_files(*ENGINE))
+    assert found == ["csrc/core/env.cpp"]
+
+
+def test_files_of_tests_are_named_one_way():
+    """`test_<what>`: pytest collects no other."""
+    found = [*sources.cpp_files("tests"), *sources.python_files("tests")]
+    assert [sources.name(f) for f in found if f.stem.endswith("_test")] == []
+
+
+def test_the_device_is_asked_in_one_place():
+    found = mentions(
+        r"device\.type [=!]=|\.device == |is_cuda\b", sources.python_files("ortmodule")
+    )
+    assert found == ["ortmodule/devices.py"]
+
+
+def test_fields_of_protobuf_have_names():
+    found = mentions(r"\.tag\(\) [=!]= \d|\.add_\w+\(\d", sources.cpp_files("csrc/graph"))
+    assert found == []
