@@ -75,7 +75,8 @@ def _check_tensor(tensor: torch.Tensor, what: str) -> None:
     if tensor.layout != torch.strided:
         raise NotCapturable(f"{what} has layout {tensor.layout}, expected torch.strided")
     if not devices.is_provided(tensor.device):
-        raise NotCapturable(f"{what} is on {tensor.device}, expected {devices.provided()}")
+        expected = " or ".join(sorted(devices.provided()))
+        raise NotCapturable(f"{what} is on {tensor.device}, expected {expected}")
     inexact = tensor.is_floating_point() or tensor.is_complex()
     if inexact and tensor.dtype != torch.float32:
         raise NotCapturable(f"{what} has dtype {tensor.dtype}, expected torch.float32")

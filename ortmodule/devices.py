@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-# Device types with a provider.
-_PROVIDED = {"cpu"}
+from . import _native
+
 HOST = torch.device("cpu")
 
 
@@ -21,12 +21,13 @@ def prepare() -> None:
 
 def is_provided(device: torch.device) -> bool:
     """Whether the engine computes on `device`."""
-    return device.type in _PROVIDED
+    return device.type in provided()
 
 
-def provided() -> str:
-    """The device types that the engine computes on, in words."""
-    return " or ".join(sorted(_PROVIDED))
+def provided() -> set[str]:
+    """The types, in torch's words, of devices with a provider."""
+    names = {"private_use": torch._C._get_privateuse1_backend_name()}
+    return {names.get(kind, kind) for kind in _native.core().device_kinds()}
 
 
 def of(tensors: Iterable[torch.Tensor]) -> torch.device:

@@ -22,6 +22,8 @@ the first of ai.onnx with today's meaning. *Definition*: *pattern* where it is a
 pattern. *Gradient*: a rule of its own, or through the definition. On each provider the op has a
 *kernel*, runs through its *definition*, or is **not taken**; a *view* needs no kernel; *in part*
 means that some of the table's samples are not taken. Tests: samples, and errors with their message.
+*Entry*: what passes and plans read there: whether it is *cheap* to recompute, the *epilogue* as
+which it joins a product, the inputs that kernels read on the *host*, before they are launched.
 
 Ops of the domain `aten` have no row: each is torch's own operator.
 """
@@ -67,12 +69,29 @@ def support(op, schema, provider: str) -> str:
     return "kernel" if "kernel" in ways else ways.pop()
 
 
+def entry(schema) -> str:
+    told = ["cheap"] if schema["cheap"] else []
+    if schema["epilogues"]:
+        told.append("epilogue " + ", ".join(schema["epilogues"]))
+    if schema["host"]:
+        told.append("host: " + ", ".join(schema["host"]))
+    return "; ".join(told)
+
+
 def row(name: str) -> str:
     op, schema = families.TABLE[name], engine.SCHEMAS[name]
     opset = "" if name.startswith("ort::") else str(schema["since"])
     tests = f"{len(op.samples)} + {len(op.errors)}"
     ways = [support(op, schema, provider) for provider in ("reference", "cpu")]
-    cells = [f"`{name}`", opset, definition(schema), gradient(schema, op), *ways, tests]
+    cells = [
+        f"`{name}`",
+        opset,
+        definition(schema),
+        gradient(schema, op),
+        *ways,
+        tests,
+        entry(schema),
+    ]
     return "| " + " | ".join(cells) + " |"
 
 
@@ -81,8 +100,8 @@ def page() -> str:
     for family in families.FAMILIES:
         name = family.__name__.rpartition(".")[2]
         parts.append(f"## {name}\n")
-        parts.append("| op | opset | definition | gradient | reference | cpu | tests |")
-        parts.append("|---|---|---|---|---|---|---|")
+        parts.append("| op | opset | definition | gradient | reference | cpu | tests | entry |")
+        parts.append("|---|---|---|---|---|---|---|---|")
         parts += [row(op.name) for op in family.OPS]
         parts.append("")
     return "\n".join(parts)

@@ -1,9 +1,12 @@
 // Differentiating and running graphs from Python: the op table, the tools and InferenceSession.
 #include <pybind11/stl.h>
 
+#include <set>
+
 #include "csrc/bindings/bindings.h"
 #include "csrc/session/inference_session.h"
 #include "gradient_graph/differentiate.h"
+#include "providers/provider.h"
 
 namespace py = pybind11;
 
@@ -64,6 +67,15 @@ std::shared_ptr<Graph> differentiate(const Graph& graph, const std::vector<std::
   return joint;
 }
 
+std::set<std::string> device_kinds() {
+  std::set<std::string> kinds;
+  for (const std::string& name : provider_names()) {
+    const std::string device = find_provider(name)->device({}).text();
+    kinds.insert(device.substr(0, device.find(':')));
+  }
+  return kinds;
+}
+
 }  // namespace
 
 void bind_run(py::module_& m) {
@@ -76,6 +88,7 @@ void bind_run(py::module_& m) {
   m.def("differentiate", &differentiate, py::arg("graph"), py::arg("wrt"), py::arg("outputs"),
         "A copy with inputs d_<output> and outputs d_<input> added.");
   m.def("providers", &provider_names);
+  m.def("device_kinds", &device_kinds, "Kinds of devices that some provider computes on.");
 }
 
 }  // namespace ort

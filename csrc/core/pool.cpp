@@ -75,6 +75,10 @@ size_t capacity_for(size_t bytes) {
 uint8_t* fresh(size_t capacity) {
   const size_t align = capacity >= kHugePage ? kHugePage : 64;
   void* memory = std::aligned_alloc(align, capacity);
+  if (!memory) {
+    pool_trim();
+    memory = std::aligned_alloc(align, capacity);
+  }
   if (!memory) throw OutOfMemory(format("out of memory: {} bytes", capacity));
   if (capacity >= kHugePage) madvise(memory, capacity, MADV_HUGEPAGE);
   return static_cast<uint8_t*>(memory);

@@ -67,19 +67,25 @@ void Graph::unlink(Node* node) {
 
 void Graph::add_uses(Node* node) {
   for (size_t i = 0; i < node->in.size(); ++i)
-    if (node->in[i] != kNone) values_[node->in[i]].uses.push_back({node, static_cast<int>(i)});
+    if (node->in[i] != kNone) values_[node->in[i]].uses.add({node, static_cast<int>(i)});
 }
 
-void Graph::drop_use(ValueId value, Node* node, int index) {
-  // From both ends: the passes erase in program order or against it.
-  auto& uses = values_[value].uses;
-  const auto is_it = [&](size_t i) { return uses[i].node == node && uses[i].index == index; };
-  for (size_t low = 0, high = uses.size(); low < high; ++low) {
+void Uses::drop(const Node* node, int index) {
+  const auto is_it = [&](size_t i) { return all_[i].node == node && all_[i].index == index; };
+  for (size_t low = gone_, high = all_.size(); low < high; ++low) {
     if (is_it(--high)) low = high;
     if (!is_it(low)) continue;
-    uses.erase(uses.begin() + static_cast<std::ptrdiff_t>(low));
+    if (low == gone_)
+      ++gone_;
+    else
+      all_.erase(all_.begin() + static_cast<std::ptrdiff_t>(low));
     return;
   }
+}
+
+std::vector<Use> Uses::take() {
+  all_.erase(all_.begin(), all_.begin() + static_cast<std::ptrdiff_t>(std::exchange(gone_, 0)));
+  return std::exchange(all_, {});
 }
 
 namespace {
@@ -168,28 +174,25 @@ Value Graph::size(const Dim& dim) {
 
 void Graph::replace_input(Node* node, size_t index, Value to) {
   const ValueId from = node->in[index];
-  if (from != kNone) drop_use(from, node, static_cast<int>(index));
+  if (from != kNone) values_[from].uses.drop(node, static_cast<int>(index));
   node->in[index] = to.id;
-  if (to) values_[to.id].uses.push_back({node, static_cast<int>(index)});
+  if (to) values_[to.id].uses.add({node, static_cast<int>(index)});
 }
 
 void Graph::replace_for(Value from, Value to, const std::function<bool(const Node&)>& wanted) {
-  auto &uses = values_[from.id].uses, &more = values_[to.id].uses;
-  const auto moved = std::stable_partition(uses.begin(), uses.end(),
-                                           [&](const Use& use) { return !wanted(*use.node); });
-  for (auto use = moved; use != uses.end(); ++use) {
-    use->node->in[static_cast<size_t>(use->index)] = to.id;
-    more.push_back(*use);
+  for (const Use& use : values_[from.id].uses.take()) {
+    const ValueId now = wanted(*use.node) ? to.id : from.id;
+    use.node->in[static_cast<size_t>(use.index)] = now;
+    values_[now].uses.add(use);
   }
-  uses.erase(moved, uses.end());
 }
 
 void Graph::replace(Value from, Value to, std::string_view by) {
   check(from.graph == this && to.graph == this, "replace: a value belongs to another graph");
   if (from == to) return;
-  for (const Use& use : std::exchange(values_[from.id].uses, {})) {
+  for (const Use& use : values_[from.id].uses.take()) {
     use.node->in[static_cast<size_t>(use.index)] = to.id;
-    values_[to.id].uses.push_back(use);
+    values_[to.id].uses.add(use);
   }
   for (size_t i = 0; i < outputs_.size() && output_used(from.id); ++i)
     if (outputs_[i].value == from.id) set_output(i, to);
@@ -201,7 +204,7 @@ void Graph::erase(Node* node) {
   for (const ValueId id : node->out)
     check(id == kNone || unused(id), "erase: output %{} of {} is in use", id, node->describe());
   for (size_t i = 0; i < node->in.size(); ++i)
-    if (node->in[i] != kNone) drop_use(node->in[i], node, static_cast<int>(i));
+    if (node->in[i] != kNone) values_[node->in[i]].uses.drop(node, static_cast<int>(i));
   unlink(node);
   node->dead = true;
 }
@@ -284,7 +287,7 @@ std::unique_ptr<Graph> Graph::clone() const {
   copy->outputs_ = outputs_;
   copy->fresh_ = fresh_;
   for (auto& value : copy->values_) {
-    value.uses.clear();
+    value.uses = {};
     value.producer = nullptr;
   }
   for (Node* node = first_; node; node = node->next) {
@@ -347,8 +350,8 @@ Node* Value::producer() const {
 int Value::index() const {
   return graph->values_[id].index;
 }
-const std::vector<Use>& Value::uses() const {
-  return graph->values_[id].uses;
+std::span<const Use> Value::uses() const {
+  return graph->values_[id].uses.list();
 }
 const std::string& Value::name() const {
   return graph->values_[id].name;

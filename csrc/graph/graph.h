@@ -44,6 +44,21 @@ struct Use {
   int index;
 };
 
+// Who reads a value. The first and the last go at once, as passes erase in program order or against
+// it: a value that all nodes read costs no more a node than another.
+class Uses {
+ public:
+  void add(Use use) { all_.push_back(use); }
+  void drop(const Node* node, int index);
+  std::span<const Use> list() const { return std::span(all_).subspan(gone_); }
+  std::vector<Use> take();  // all of them; none are left
+  bool empty() const { return all_.size() == gone_; }
+
+ private:
+  std::vector<Use> all_;
+  size_t gone_ = 0;  // of the first ones
+};
+
 // A handle: two words, compared by identity. A default Value is "absent".
 struct Value {
   Graph* graph = nullptr;
@@ -60,7 +75,7 @@ struct Value {
   Dim dim(int64_t axis) const;  // negative axes count from the end
   Node* producer() const;       // null for graph inputs
   int index() const;            // which output of its producer
-  const std::vector<Use>& uses() const;
+  std::span<const Use> uses() const;
   const std::string& name() const;
 };
 
@@ -251,7 +266,7 @@ class Graph {
     Node* producer = nullptr;
     int index = 0;
     std::string name;
-    std::vector<Use> uses;
+    Uses uses;
     int output_uses = 0;
     std::optional<Dims> contents;
   };
@@ -259,7 +274,6 @@ class Graph {
   void link(Node* node, Node* before);
   void unlink(Node* node);
   void add_uses(Node* node);
-  void drop_use(ValueId value, Node* node, int index);
 
   const OpSet* ops_;
   bool pattern_ = false;

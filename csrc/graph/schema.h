@@ -113,7 +113,6 @@ class Call {
 // What a node does besides computing its outputs. Order is kept within a class and a segment, and
 // between classes on one value; `python` is ordered against every class.
 enum class Effect : uint8_t { none, random, check, state_write, collective, python };
-std::string_view name_of(Effect effect);
 Effect effect_named(std::string_view name);
 
 // What a product's kernel may do to each element of its result: attribute "activation" by name.

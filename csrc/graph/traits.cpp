@@ -25,9 +25,6 @@ constexpr double kCheap = 1, kElementwise = 4, kGeneral = 8;
 
 }  // namespace
 
-std::string_view name_of(Effect effect) {
-  return kEffects.at(static_cast<size_t>(effect));
-}
 Effect effect_named(std::string_view name) {
   return named<Effect>(kEffects, name, "effect");
 }

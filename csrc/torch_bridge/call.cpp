@@ -1,7 +1,6 @@
 // Running a call: pointers into the frame, segments of the backward, retained graphs.
 #include "csrc/torch_bridge/call.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/SavedTensorHooks.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -11,31 +10,6 @@
 
 namespace ort::bridge {
 namespace {
-
-at::Tensor generator_state() {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  std::lock_guard lock(generator.mutex());
-  return generator.get_state();
-}
-
-// Torch's generator in an earlier state, for one scope.
-class Rewound {
- public:
-  explicit Rewound(const at::Tensor& state) : now_(state.defined() ? generator_state() : state) {
-    set(state);
-  }
-  ~Rewound() { set(now_); }
-  Rewound(const Rewound&) = delete;
-
- private:
-  static void set(const at::Tensor& state) {
-    if (!state.defined()) return;
-    at::Generator generator = at::detail::getDefaultCPUGenerator();
-    std::lock_guard lock(generator.mutex());
-    generator.set_state(state);
-  }
-  at::Tensor now_;
-};
 
 // A frame for a backward that leaves the other's stash untouched, and holds it.
 std::shared_ptr<Frame> retained(const Planned& planned, const std::shared_ptr<Frame>& base) {
@@ -91,15 +65,14 @@ std::vector<at::Tensor> Call::forward(const Wanted& wanted) {
   planned_.program = shared_->program(wanted, sizes);
   planned_.plan = planned_.program->plan(sizes);
   const Plan& plan = *planned_.plan->core;
-  frame_ = std::make_shared<Frame>(plan);
+  frame_ = std::make_shared<Frame>(plan, native_stream(device()));
   bind_inputs();
-  if (shared_->has_effects && !wanted.defined.empty() && !generator_state_.defined())
-    generator_state_ = generator_state();
+  if (shared_->has_effects && !wanted.defined.empty() && !generator_state_.known())
+    generator_state_ = RandomState::now(device());
   std::vector<at::Tensor> outputs;
   outputs.reserve(planned_.program->n_outputs());
   for (size_t i = 0; i < planned_.program->n_outputs(); ++i) {
-    const Operand& type = plan.outputs.types[i];
-    outputs.push_back(empty(type.sizes, scalar_type_of(type.dtype)));
+    outputs.push_back(empty(plan.outputs.types[i]));
     frame_->set_output(i, outputs.back().data_ptr());
   }
   share_outputs(outputs);
@@ -232,7 +205,7 @@ void Call::run_forward_again(const Wanted& wanted) {
         "gradients than the one before",
         changed.value_or(0));
   {
-    const Rewound generator(generator_state_);
+    const Rewound generators(generator_state_, device());
     forward(wanted);
   }
   std::lock_guard lock(shared_->mutex);

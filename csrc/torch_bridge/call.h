@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "csrc/torch_bridge/memory.h"
+#include "csrc/torch_bridge/random.h"
 #include "csrc/torch_bridge/shared.h"
 
 namespace ort::bridge {
@@ -62,6 +63,7 @@ class Call {
   Profile* profile() const { return profile_.get(); }
 
  private:
+  Device device() const { return shared_->options.device; }
   std::vector<Sizes> input_sizes() const;
   void bind_inputs();
   void share_outputs(const std::vector<at::Tensor>& outputs);
@@ -94,7 +96,7 @@ class Call {
   std::vector<Version> input_versions_, output_versions_;  // when the forward had run
   uint64_t key_;
   std::shared_ptr<Profile> profile_;
-  at::Tensor generator_state_;  // before a forward that may draw; a second one draws the same
+  RandomState generator_state_;  // before a forward that may draw; a second one draws the same
 };
 
 }  // namespace ort::bridge

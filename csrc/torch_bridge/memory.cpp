@@ -2,7 +2,9 @@
 #include "csrc/torch_bridge/memory.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/Allocator.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "csrc/core/error.h"
 #include "csrc/core/pool.h"
@@ -76,9 +78,39 @@ at::ScalarType scalar_type_of(DType dtype) {
   fail("dtype {} has no torch tensor", dtype);
 }
 
-at::Tensor empty(const Sizes& sizes, at::ScalarType type) {
-  return at::detail::empty_generic(sizes, &allocator(), c10::DispatchKeySet(c10::DispatchKey::CPU),
-                                   type, std::nullopt);
+Device device_of(c10::Device device) {
+  switch (device.type()) {
+    case c10::DeviceType::CPU:
+      return {};
+    case c10::DeviceType::CUDA:
+      return {DeviceKind::cuda, device.index()};
+    case c10::DeviceType::PrivateUse1:
+      return {DeviceKind::private_use, device.index()};
+    default:
+      fail("torch device {} has no place in the engine", device.str());
+  }
+}
+
+c10::Device torch_device(Device device) {
+  if (device.is_host()) return c10::DeviceType::CPU;
+  const auto type =
+      device.kind == DeviceKind::cuda ? c10::DeviceType::CUDA : c10::DeviceType::PrivateUse1;
+  return {type, static_cast<c10::DeviceIndex>(device.index)};
+}
+
+void* native_stream(Device device) {
+  if (device.is_host()) return nullptr;
+  const c10::Device on = torch_device(device);
+  const c10::impl::VirtualGuardImpl guard(on.type());
+  return guard.getStreamNativeHandle(guard.getStream(on));
+}
+
+at::Tensor empty(const Operand& type) {
+  const at::ScalarType dtype = scalar_type_of(type.dtype);
+  if (!type.device.is_host())
+    return at::empty(type.sizes, at::TensorOptions(dtype).device(torch_device(type.device)));
+  return at::detail::empty_generic(type.sizes, &allocator(),
+                                   c10::DispatchKeySet(c10::DispatchKey::CPU), dtype, std::nullopt);
 }
 
 }  // namespace ort::bridge

@@ -3,16 +3,21 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "csrc/core/dim.h"
-#include "csrc/core/dtype.h"
+#include "providers/kernel.h"
 
 namespace ort::bridge {
 
 DType dtype_of(at::ScalarType type);
 at::ScalarType scalar_type_of(DType dtype);
 
-// A contiguous tensor with undefined elements in a block of the pool.
-at::Tensor empty(const Sizes& sizes, at::ScalarType type);
+Device device_of(c10::Device device);
+c10::Device torch_device(Device device);
+// The current stream of a device, as its own library has it; null: of the host, or unknown.
+void* native_stream(Device device);
+
+// A contiguous tensor with undefined elements: on the host in a block of the pool, elsewhere in
+// torch's memory.
+at::Tensor empty(const Operand& type);
 
 // The tensor itself when its elements lie contiguously as they are (a negative view's do not), else
 // a contiguous copy.

@@ -2,6 +2,7 @@
 // after it has checked that the torch in the process is the one named here.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
+#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -110,6 +111,13 @@ PYBIND11_MODULE(_torch, m) {
   m.def("version", &ort::version);
   m.def("torch_version", [] { return ORT_TORCH_VERSION; });
   py::register_exception<ort::Error>(m, "Error", PyExc_RuntimeError);
+  py::register_exception_translator([](std::exception_ptr thrown) {
+    try {
+      if (thrown) std::rethrow_exception(thrown);
+    } catch (const ort::OutOfMemory& error) {
+      PyErr_SetString(THPException_OutOfMemoryError, error.what());
+    }
+  });
   ort::bridge::prepare_nodes();
   ort::bridge::bind_observer(m);
   ort::bridge::bind_watch(m);

@@ -31,6 +31,16 @@ void check_called_by_engine() {
         "module within `with model.eager():`");
 }
 
+// Errors that torch has a type of its own for.
+template <class F>
+variable_list in_torchs_terms(F&& f) {
+  try {
+    return f();
+  } catch (const OutOfMemory& error) {
+    TORCH_CHECK_WITH(OutOfMemoryError, false, error.what());
+  }
+}
+
 // Takes the gradients of the outputs that one node of eager's made.
 class Receiver : public Node {
  public:
@@ -49,7 +59,8 @@ class Receiver : public Node {
           "built; run this module in eager, or call backward without create_graph");
     check(post_hooks().empty(), "{}", kNoHook);
     const c10::impl::ExcludeDispatchKeyGuard plain(kTransforms);
-    variable_list results = backward_->receive(origin_, gradients, passed_);
+    variable_list results =
+        in_torchs_terms([&] { return backward_->receive(origin_, gradients, passed_); });
     results.resize(num_outputs());
     return results;
   }
@@ -79,7 +90,7 @@ class HandOver : public Node {
     const c10::impl::ExcludeDispatchKeyGuard plain(kTransforms);
     const auto backward = backward_.lock();
     check(backward != nullptr, "the outputs of this autograd node of ORTModule are gone");
-    variable_list results = backward->hand_over(part_);
+    variable_list results = in_torchs_terms([&] { return backward->hand_over(part_); });
     if (has_next_) results.insert(results.begin(), at::Tensor());
     return results;
   }
@@ -90,16 +101,25 @@ class HandOver : public Node {
   const bool has_next_;
 };
 
+// What goes along a chain: it tells the engine the device, whose thread and stream run the nodes.
+at::Tensor token_on(Device device) {
+  return device.is_host() ? at::Tensor() : empty({DType::f32, {0}, true, nullptr, device});
+}
+
 using First = std::vector<decltype(Edge::function)>;  // by group: the first node of its chain
 
 // The last are made first: a node's edges may not change once it has a parent.
 First chains(const std::shared_ptr<Backward>& backward, const std::vector<at::Tensor>& inputs) {
+  const at::Tensor token = token_on(backward->call().shared().options.device);
   const Shared& shared = backward->call().shared();
   First first(shared.topology.groups.size());
   for (auto part = backward->parts().rbegin(); part != backward->parts().rend(); ++part) {
     auto& next = first[part->group];
     auto node = make_node<HandOver>(backward, *part, next != nullptr);
-    node->add_input_metadata(Node::undefined_input());
+    if (token.defined())
+      node->add_input_metadata(token);
+    else
+      node->add_input_metadata(Node::undefined_input());
     torch::autograd::edge_list edges;
     edges.reserve(part->wrt.size() + 1);
     if (next) edges.emplace_back(std::move(next), 0);

@@ -133,7 +133,7 @@ at::Tensor& Pass::gradient_at(int output) {
 }
 
 at::Tensor Pass::zeros(const Operand& type) const {
-  return empty(type.sizes, scalar_type_of(type.dtype)).zero_();
+  return empty(type).zero_();
 }
 
 // --- the run -----------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ void Pass::bind_results() {
   run_->gradients.clear();
   run_->gradients.reserve(types.size());
   for (size_t i = run_->bound.planned.program->n_outputs(); i < types.size(); ++i) {
-    run_->gradients.push_back(empty(types[i].sizes, scalar_type_of(types[i].dtype)));
+    run_->gradients.push_back(empty(types[i]));
     run_->bound.frame->set_output(i, run_->gradients.back().data_ptr());
   }
 }

@@ -1,7 +1,6 @@
 // The way of a call: tensors in, forward, write-backs, history.
 #include "csrc/torch_bridge/runner.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -9,13 +8,6 @@
 
 namespace ort::bridge {
 namespace {
-
-// One draw a forward, from torch's default generator: same seed, same run.
-uint64_t draw_key() {
-  auto generator = at::detail::getDefaultCPUGenerator();
-  std::lock_guard lock(generator.mutex());
-  return at::check_generator<at::CPUGeneratorImpl>(generator)->random64();
-}
 
 // Until a backward has shown which outputs get a gradient: the first scalar alone (a loss), else
 // all.
@@ -86,12 +78,30 @@ int Runner::visit(visitproc visit, void* arg) const {
   return 0;
 }
 
-void Runner::compile(const std::vector<at::Tensor>& user) {
-  std::vector<Sizes> sizes;
-  for (const Source& source : inputs_) {
-    const at::Tensor tensor = resolve(source, user);
-    sizes.push_back(tensor.defined() ? tensor.sizes().vec() : Sizes{1});
+// Where the inputs of the first call lie those of each one do: devices are in a call's key.
+void Runner::find_device(const std::vector<at::Tensor>& tensors) {
+  const auto on_host = [](const at::Tensor& tensor) {
+    return !tensor.defined() || tensor.is_cpu();
+  };
+  CompileOptions& options = shared_->options;
+  for (const at::Tensor& tensor : tensors) {
+    if (on_host(tensor)) continue;
+    const Device device = device_of(tensor.device());
+    check(options.device.is_host() || options.device == device,
+          "the module's tensors lie on {} and {}", options.device, device);
+    options.device = device;
   }
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (!options.device.is_host() && on_host(tensors[i])) options.host_inputs.insert(i);
+}
+
+void Runner::compile(const std::vector<at::Tensor>& user) {
+  std::vector<at::Tensor> tensors;
+  for (const Source& source : inputs_) tensors.push_back(resolve(source, user));
+  find_device(tensors);
+  std::vector<Sizes> sizes;
+  for (const at::Tensor& tensor : tensors)
+    sizes.push_back(tensor.defined() ? tensor.sizes().vec() : Sizes{1});
   shared_->program(at::GradMode::is_enabled() ? shared_->predicted : Wanted{}, sizes)->plan(sizes);
 }
 
@@ -110,7 +120,8 @@ std::vector<at::Tensor> Runner::call(const std::vector<at::Tensor>& user) {
     if (at::GradMode::is_enabled()) wanted = shared_->predicted;
     profile = shared_->profile;
   }
-  auto call = std::make_shared<Call>(shared_, tensors, needs_key_ ? draw_key() : 0, profile);
+  auto call = std::make_shared<Call>(shared_, tensors,
+                                     needs_key_ ? draw_key(shared_->options.device) : 0, profile);
   std::vector<at::Tensor> outputs;
   {
     at::NoGradGuard no_grad;

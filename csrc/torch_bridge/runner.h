@@ -54,6 +54,7 @@ class Runner {
 
  private:
   std::shared_ptr<Program> latest() const;  // the program that ran last; null before the first
+  void find_device(const std::vector<at::Tensor>& tensors);
   at::Tensor resolve(const Source& source, const std::vector<at::Tensor>& user) const;
 
   std::shared_ptr<Shared> shared_;

@@ -18,14 +18,18 @@ namespace {
 // A tensor over memory of the frame; undefined for an absent operand.
 at::Tensor over(void* data, const Operand& operand) {
   if (!operand.present || operand.dtype == DType::undefined) return {};
-  const auto options = at::TensorOptions().dtype(bridge::scalar_type_of(operand.dtype));
-  return at::from_blob(data, at::IntArrayRef(operand.sizes), options);
+  const c10::Device device = bridge::torch_device(operand.device);
+  const auto options = at::TensorOptions(bridge::scalar_type_of(operand.dtype)).device(device);
+  return at::for_blob(data, at::IntArrayRef(operand.sizes))
+      .options(options)
+      .target_device(device)
+      .make_tensor();
 }
 
-at::Tensor copy_of(const void* data, const Operand& operand) {
+at::Tensor copy_of(void* data, const Operand& operand) {
   if (!operand.present) return {};
-  at::Tensor copy = bridge::empty(operand.sizes, bridge::scalar_type_of(operand.dtype));
-  if (copy.nbytes() > 0) std::memcpy(copy.data_ptr(), data, copy.nbytes());
+  at::Tensor copy = bridge::empty(operand);
+  if (copy.nbytes() > 0) copy.copy_(over(data, operand));
   return copy;
 }
 

@@ -18,6 +18,8 @@ class AtenProvider final : public Provider {
     return require(known, "torch has no operator {}", node.attrs.s("schema"));
   }
 
+  Device device(Device home) const override { return home; }
+
   Prepared prepare(const Region& region, const Binding& binding) const override {
     const Node& node = *region.nodes.at(0);
     return node.op == "backward" ? prepare_backward(node, binding)

@@ -39,6 +39,29 @@ TEST_F(GraphTest, EmitInfersTypes) {
   verify(g, "the test");
 }
 
+TEST_F(GraphTest, UsesGoFromEitherEndAndFromBetween) {
+  std::vector<Node*> readers;
+  for (int i = 0; i < 6; ++i) readers.push_back(relu(x).producer());
+  const auto left = [&] {
+    std::vector<Node*> nodes;
+    for (const Use& use : x.uses()) nodes.push_back(use.node);
+    return nodes;
+  };
+  using Nodes = std::vector<Node*>;
+  g.erase(readers[0]);
+  g.erase(readers[5]);
+  g.erase(readers[3]);
+  EXPECT_EQ(left(), (Nodes{readers[1], readers[2], readers[4]}));
+  const Value y = g.input("y", matrix(Dim::symbol("n"), 8));
+  g.replace_for(x, y, [&](const Node& node) { return &node == readers[2]; });
+  EXPECT_EQ(left(), (Nodes{readers[1], readers[4]}));
+  EXPECT_EQ(y.uses()[0].node, readers[2]);
+  g.replace(x, y, "the test");
+  EXPECT_TRUE(g.unused(x.id));
+  EXPECT_EQ(y.uses().size(), 3u);
+  verify(g, "uses");
+}
+
 TEST_F(GraphTest, EmitRefuses) {
   const Value count = g.input("i", matrix(8, 4, DType::i64));
   EXPECT_SAYS(refusal("Nothing", {x}), "unknown op 'Nothing'");

@@ -6,7 +6,7 @@ import pathlib
 
 from ortmodule import _native
 
-_ROOT = pathlib.Path(__file__).parents[2]
+ROOT = pathlib.Path(__file__).parents[2]
 
 
 class Mistake(enum.IntEnum):
@@ -19,7 +19,7 @@ class Mistake(enum.IntEnum):
 
 def _load() -> ctypes.CDLL:
     _native.core()  # the library's symbols are those of the engine that is loaded
-    library = ctypes.CDLL(str(_ROOT / "build" / "current" / "far.so"))
+    library = ctypes.CDLL(str(ROOT / "build" / "current" / "far.so"))
     library.far_schedule.argtypes = [ctypes.c_uint64]
     library.far_limit.argtypes = [ctypes.c_size_t]
     library.far_live.restype = ctypes.c_size_t
@@ -40,6 +40,11 @@ def schedule(seed: int) -> None:
 def live() -> int:
     """Bytes in the device's memory, when all that was queued has run."""
     return _far.far_live()
+
+
+def share(percent: int) -> None:
+    """Of the nodes that the device claims, where it can."""
+    _far.far_share(percent)
 
 
 def limit(nbytes: int) -> None:

@@ -62,7 +62,8 @@ def test_no_op_is_named_outside_its_rooms(name, read):
 def files_that_name(op: str) -> list[str]:
     """All but tests of other things: those of ops are its row."""
     files = [*sources.cpp_files(), *sources.python_files()]
-    named = [sources.name(f) for f in files if f'"{op}"' in f.read_text()]
+    literal = re.compile(f'"(ort::)?{op.rpartition("::")[2]}"')
+    named = [sources.name(f) for f in files if literal.search(f.read_text())]
     return [f for f in named if not f.startswith("tests/") or re.match("tests/ops/(?!test_)", f)]
 
 

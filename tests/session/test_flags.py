@@ -189,3 +189,12 @@ def test_flags_hold_for_inference_sessions(tmp_path, monkeypatch):
     np.testing.assert_allclose(session.run(None, feed)[0], expected[0], rtol=1e-6)
     plan = json.loads((tmp_path / "dump" / "build1" / "plan0.json").read_text())
     assert "cpu" in {step["provider"] for step in plan["steps"]}
+
+
+def test_fuel_that_is_no_number_is_refused(monkeypatch):
+    from ortmodule import Options
+
+    monkeypatch.setenv("ORTMODULE_FUEL", "much")
+    with pytest.raises(core.Error, match="ORTMODULE_FUEL is much, expected a number of rewrites"):
+        Options().for_engine()
+    Options(fuel=3).for_engine()  # a field wins
