@@ -10,8 +10,6 @@ _torch = ctypes.CDLL(str(far.ROOT / "build" / "current" / "far_torch.so"))
 _torch.far_seed.restype = _torch.far_offset.restype = ctypes.c_uint64
 _torch.far_set_generator.argtypes = [ctypes.c_uint64, ctypes.c_uint64]
 
-DEVICE = torch.device("privateuseone", 0)
-
 
 def get_rng_state(device=None) -> torch.Tensor:
     """Seed and offset of the device's generator."""
@@ -28,14 +26,20 @@ def manual_seed_all(seed: int) -> None:
     _torch.far_set_generator(seed, 0)
 
 
-_module = types.ModuleType("torch.privateuseone")
-_module.get_rng_state, _module.set_rng_state = get_rng_state, set_rng_state
-_module.manual_seed_all = _module.manual_seed = manual_seed_all
-_module.is_available = lambda: True
-_module.is_initialized = lambda: True
-_module._is_in_bad_fork = lambda: False
-_module.device_count = lambda: 1
-_module.current_device = lambda: 0
-_module.synchronize = lambda device=None: None
-_module.get_amp_supported_dtype = lambda: [torch.bfloat16]
-torch._register_device_module("privateuseone", _module)
+def _module() -> types.ModuleType:
+    """What torch asks of a device's module."""
+    module = types.ModuleType("torch.far")
+    module.get_rng_state, module.set_rng_state = get_rng_state, set_rng_state
+    module.manual_seed_all = module.manual_seed = manual_seed_all
+    module.is_available = module.is_initialized = lambda: True
+    module._is_in_bad_fork = lambda: False
+    module.device_count = lambda: 1
+    module.current_device = lambda: 0
+    module.synchronize = lambda device=None: None
+    module.get_amp_supported_dtype = lambda: [torch.bfloat16]
+    return module
+
+
+torch.utils.rename_privateuse1_backend("far")
+torch._register_device_module("far", _module())
+DEVICE = torch.device("far", 0)

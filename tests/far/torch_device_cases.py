@@ -1,0 +1,114 @@
+"""Modules whose tensors live on a device of torch's other than the host: PrivateUse1.
+
+Run by test_torch_device.py in a process of its own: torch knows one such device from then on.
+"""
+
+import gc
+
+import far
+import far_torch
+import pytest
+import torch
+import zoo
+from far_torch import DEVICE
+from torch import nn
+
+from ortmodule import Options, ORTModule
+
+RATES = {"resnet50": 1e-4}
+
+
+@pytest.fixture(autouse=True)
+def whole_device():
+    far.schedule(0)
+    far.share(100)
+    yield
+    far.share(60)
+
+
+def on_device(module):
+    return ORTModule(module.to(DEVICE), Options("error", ("far", "aten", "cpu")))
+
+
+def losses(model, batch, rate, steps=5):
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    result = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = zoo.loss_of(model(**batch))
+        loss.backward()
+        optimizer.step()
+        result.append(loss.item())
+    return torch.tensor(result)
+
+
+def build(name, dropout=0.0):
+    torch.manual_seed(0)
+    module, batch = zoo.MODELS[name](dropout=dropout, batch=2)
+    return module.train(), batch
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("name", ["mlp", "bert", "resnet50"])
+def test_models_train_where_their_tensors_live(name):
+    rate = RATES.get(name, 0.05)
+    eager, batch = build(name)
+    expected = losses(eager, batch, rate)
+    module, batch = build(name)
+    batch = {key: value.to(DEVICE) for key, value in batch.items()}
+    for seed in range(4):
+        far.schedule(seed)
+        model = on_device(build(name)[0])
+        torch.testing.assert_close(losses(model, batch, rate), expected, rtol=1e-5, atol=1e-5)
+    report = model.explain()
+    assert not report.fallbacks and report.providers["far"] > 0.9 * len(report.steps)
+    assert all(p.grad.device == DEVICE for p in model.parameters() if p.grad is not None)
+    del model, module, batch
+    gc.collect()
+
+
+class WithAnOperatorOfTorch(nn.Module):
+    """Linear, an operator that the engine has no op for, dropout."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x, scale):
+        h = torch.special.i0e(self.linear(x)) * scale
+        return nn.functional.dropout(h, 0.5, self.training)
+
+
+def test_operators_of_torch_and_numbers_of_the_host():
+    torch.manual_seed(0)
+    eager = WithAnOperatorOfTorch().eval()
+    x, scale = torch.randn(4, 8), torch.tensor(3.0)
+    expected = eager(x, scale)
+    expected.sum().backward()
+    gradient = eager.linear.weight.grad.clone()
+    eager.zero_grad()
+    model = on_device(eager)
+    y = model(x.to(DEVICE), scale)
+    y.sum().backward()
+    assert y.device == DEVICE and model.explain().providers["aten"] == 2
+    torch.testing.assert_close(y.cpu(), expected)
+    torch.testing.assert_close(eager.linear.weight.grad.cpu(), gradient)
+
+
+def test_the_devices_generator_gives_the_key():
+    model = on_device(WithAnOperatorOfTorch().train())
+    x, scale = torch.randn(4, 8).to(DEVICE), torch.tensor(1.0)
+    far_torch.manual_seed_all(3)
+    host = torch.get_rng_state()
+    first, second = model(x, scale).cpu(), model(x, scale).cpu()
+    far_torch.manual_seed_all(3)
+    again = model(x, scale).cpu()
+    assert torch.equal(first, again) and not torch.equal(first, second)
+    assert torch.equal(torch.get_rng_state(), host)
+
+
+def test_a_device_without_a_named_provider_is_eagers():
+    model = ORTModule(nn.Linear(3, 3).to(DEVICE), Options(providers=("cpu", "aten")))
+    with pytest.warns(UserWarning, match="none of the providers gives memory of private_use:0"):
+        y = model(torch.ones(2, 3).to(DEVICE))
+    assert y.device == DEVICE and model.explain().fallbacks
