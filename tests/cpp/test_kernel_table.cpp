@@ -69,7 +69,7 @@ TEST(KernelTable, TheNextTakesWhatOneDeclines) {
       .add("any", kF32, [](const Request&) { return make_kernel("any", [](const Args&) {}); });
   const auto name = [&](const Sizes& sizes) {
     Binding binding;
-    binding.in = binding.out = {{DType::f32, sizes, true, nullptr, false}};
+    binding.in = binding.out = {{DType::f32, sizes, true}};
     return table.prepare(neg, binding)->name();
   };
   EXPECT_EQ(name({5}), "small");
