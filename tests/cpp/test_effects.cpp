@@ -42,6 +42,17 @@ std::string with(std::string text, std::string_view from, std::string_view to) {
   return text;
 }
 
+// A region for each list of the graph's nodes.
+std::vector<Claim> claims_of(const Graph& graph, const std::vector<std::vector<size_t>>& regions) {
+  const std::vector<Node*> nodes = graph.order();
+  std::vector<Claim> claims;
+  for (const auto& positions : regions) {
+    Claim& claim = claims.emplace_back();
+    for (const size_t i : positions) claim.region.nodes.push_back(nodes[i]);
+  }
+  return claims;
+}
+
 // %1 and %4 are one region, which is ready when %4's place has come; %2 waits for it, and %3 only
 // where effects say so.
 std::vector<size_t> order_of(const std::string& first, const std::string& second) {
@@ -55,13 +66,7 @@ return ("a" = %2, "b" = %3, "c" = %4)
                                      "FIRST", first),
                                 "SECOND", second);
   const auto graph = parse(text, ops());
-  const std::vector<Node*> nodes = graph->order();
-  std::vector<Claim> claims;
-  for (const std::vector<size_t>& positions : {std::vector<size_t>{0, 3}, {1}, {2}}) {
-    Claim& claim = claims.emplace_back(Claim{nullptr, {}});
-    for (const size_t i : positions) claim.region.nodes.push_back(nodes[i]);
-  }
-  return schedule(*graph, claims);
+  return schedule(*graph, claims_of(*graph, {{0, 3}, {1}, {2}}));
 }
 
 const std::vector<size_t> kProgramOrder{0, 1, 2}, kReadyFirst{2, 0, 1};
@@ -98,11 +103,7 @@ TEST(Effects, AViewIsItsObject) {
 return ("a" = %2, "b" = %3, "c" = %4)
 )",
                            ops());
-  const std::vector<Node*> nodes = graph->order();
-  const std::vector<Claim> claims{{nullptr, {{nodes[0], nodes[4]}, {}, {}, ""}},
-                                  {nullptr, {{nodes[2]}, {}, {}, ""}},
-                                  {nullptr, {{nodes[3]}, {}, {}, ""}}};
-  EXPECT_EQ(schedule(*graph, claims), kProgramOrder);
+  EXPECT_EQ(schedule(*graph, claims_of(*graph, {{0, 4}, {2}, {3}})), kProgramOrder);
 }
 
 std::vector<int> segments_of(const std::string& text, size_t n_forward, size_t gradients) {

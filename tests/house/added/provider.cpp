@@ -1,4 +1,4 @@
-// A provider of one op, for additions_test.py: ort::Radians in float32.
+// A provider of one op, for test_additions.py: ort::Radians in float32.
 #include "providers/provider.h"
 
 namespace ort::tenth {

@@ -1,4 +1,4 @@
-"""The provider that additions_test.py adds: what it takes, and a step of training with it."""
+"""The provider that test_additions.py adds: what it takes, and a step of training with it."""
 
 import numpy as np
 import torch

@@ -63,7 +63,7 @@ A_RULE = {
 }
 PROVIDER = {
     "providers/tenth/provider.cpp": "provider.cpp",
-    "tests/providers/tenth_test.py": "tenth.py",
+    "tests/providers/test_tenth.py": "tenth.py",
 }
 
 
@@ -105,7 +105,7 @@ def test_the_copy_builds_and_uses_them(tmp_path):
     env = os.environ | {"CCACHE_BASEDIR": str(root), "CCACHE_NOHASHDIR": "1"}
     run = {"cwd": root, "env": env, "check": True}
     subprocess.run([sys.executable, "setup.py", "-q", "build_ext", "--inplace"], **run)
-    tests = ["tests/passes", "tests/providers/tenth_test.py", "tests/house/names_test.py"]
+    tests = ["tests/passes", "tests/providers/test_tenth.py", "tests/house/test_names.py"]
     pytest_ = [sys.executable, "-m", "pytest", "-q"]
     subprocess.run([*pytest_, "tests/ops/test_ops.py", "-k", "Radians"], **run)
     subprocess.run([*pytest_, *tests], **run)
