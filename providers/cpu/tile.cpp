@@ -181,8 +181,11 @@ template <class T>
 bool TileKernel<T>::in_place(size_t in, size_t out) const {
   const Port& from = program_->inputs[in];
   const Port& to = program_->outputs[out];
-  return from.space == Space::full && !from.strided && from.dtype == to.dtype &&
-         from.dtype == program_->element && to.space == Space::full && sum_of_[out] < 0 &&
+  const auto every_cell = [&](Space space) {
+    return (over_rows(space) || extent_.rows == 1) && (over_cols(space) || extent_.cols == 1);
+  };
+  return every_cell(from.space) && every_cell(to.space) && !from.strided &&
+         from.dtype == to.dtype && from.dtype == program_->element && sum_of_[out] < 0 &&
          program_->last_read[in] <= program_->first_write[out];
 }
 
