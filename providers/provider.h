@@ -16,7 +16,8 @@ struct Region {
   std::vector<ValueId> in,
       out;           // distinct; a single node's region keeps its positions (kNone: absent)
   std::string kind;  // the provider's own word: "matmul", "tile", ...
-  std::shared_ptr<void> kept;  // the provider's: what it makes of the region for every binding
+  // The provider's: what it makes of the region for every binding.
+  std::shared_ptr<void> kept = nullptr;
 };
 
 // A node alone: in and out are the node's own lists.

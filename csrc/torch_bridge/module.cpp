@@ -2,7 +2,6 @@
 // after it has checked that the torch in the process is the one named here.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
-#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -115,7 +114,7 @@ PYBIND11_MODULE(_torch, m) {
     try {
       if (thrown) std::rethrow_exception(thrown);
     } catch (const ort::OutOfMemory& error) {
-      PyErr_SetString(THPException_OutOfMemoryError, error.what());
+      py::set_error(py::module_::import("torch").attr("OutOfMemoryError"), error.what());
     }
   });
   ort::bridge::prepare_nodes();

@@ -158,10 +158,10 @@ void apply(Update how, T& to, T value) {
       to = tile::scalar::mul(to, value);
       break;
     case Update::max:
-      to = std::max(to, value);
+      to = tile::scalar::max(to, value);
       break;
     case Update::min:
-      to = std::min(to, value);
+      to = tile::scalar::min(to, value);
       break;
   }
 }

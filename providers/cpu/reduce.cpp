@@ -79,8 +79,8 @@ float identity_of(Fold fold) {
 }
 
 float combine(Fold fold, float a, float b) {
-  if (fold == Fold::max) return std::isnan(a) || a > b ? a : b;
-  if (fold == Fold::min) return std::isnan(a) || a < b ? a : b;
+  if (fold == Fold::max) return tile::scalar::max(a, b);
+  if (fold == Fold::min) return tile::scalar::min(a, b);
   return a + b;
 }
 

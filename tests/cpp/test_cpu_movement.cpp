@@ -1,5 +1,6 @@
 // Movement, index, reduction and plain kernels of the CPU provider against direct loops.
 #include <cmath>
+#include <limits>
 
 #include "tests/cpp/cpu_run.h"
 
@@ -225,6 +226,26 @@ TEST(CpuPlain, IntegersAndBools) {
     EXPECT_FALSE(run[both].as<bool>()[i]);
     EXPECT_EQ(run[chosen].as<int64_t>()[i], x < y ? x : y);
     EXPECT_EQ(run[root].as<double>()[i], std::abs(static_cast<double>(x)));
+  }
+}
+
+// As torch's scatter_reduce does: on either side a NaN is the largest, and the smallest.
+TEST(CpuMovement, ScatteredExtremaKeepNaNs) {
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const char* how : {"max", "min"}) {
+    Graph g(default_ops());
+    const Value x = g.input("x", f32({4})), updates = g.input("u", f32({4}));
+    const Value y = g.emit1("ScatterElements", {x, g.ints({0, 1, 2, 3}), updates},
+                            {{"axis", int64_t{0}}, {"reduction", std::string(how)}});
+    g.output(y, "y");
+    Tensor xt = Tensor::empty(DType::f32, {4}), ut = Tensor::empty(DType::f32, {4});
+    const float from[] = {1, nan, 3, nan}, to[] = {nan, 2, 5, nan};
+    std::copy_n(from, 4, xt.as<float>());
+    std::copy_n(to, 4, ut.as<float>());
+    const CpuRun run = run_on_cpu(g, {{"x", xt}, {"u", ut}});
+    const float* got = run[y].as<float>();
+    for (const int i : {0, 1, 3}) EXPECT_TRUE(std::isnan(got[i])) << how << i;
+    EXPECT_EQ(got[2], how == std::string("max") ? 5.0f : 3.0f);
   }
 }
 
