@@ -26,28 +26,49 @@ bool FlowNetwork::find_levels(size_t source, size_t sink) {
   return level_[sink] >= 0;
 }
 
-uint64_t FlowNetwork::push(size_t node, size_t sink, uint64_t most) {
-  if (node == sink) return most;
-  uint64_t pushed = 0;
-  for (size_t& i = next_[node]; i < edges_of_[node].size(); ++i) {
-    const size_t e = edges_of_[node][i];
-    ++steps_;
-    const size_t to = edges_[e].to;
-    if (edges_[e].left == 0 || level_[to] != level_[node] + 1) continue;
-    const uint64_t part = push(to, sink, std::min(most - pushed, edges_[e].left));
+// Depth first, on a stack of its own: a chain of nodes is a path as long.
+uint64_t FlowNetwork::push(size_t source, size_t sink) {
+  struct Visit {
+    size_t node;
+    uint64_t most, pushed;
+  };
+  std::vector<Visit> path{{source, kUnbounded, 0}};
+  for (;;) {
+    Visit& at = path.back();
+    if (at.node == sink) at.pushed = at.most;
+    const size_t to = at.pushed == at.most ? kNowhere : next_node(at.node);
+    if (to != kNowhere) {
+      path.push_back({to, std::min(at.most - at.pushed, current_edge(at.node).left), 0});
+      continue;
+    }
+    const uint64_t part = at.pushed;
+    path.pop_back();
+    if (path.empty()) return part;
+    Visit& before = path.back();
+    const size_t e = edges_of_[before.node][next_[before.node]];
     edges_[e].left -= part;
     edges_[e ^ 1].left += part;
-    pushed += part;
-    if (pushed == most) return pushed;
+    before.pushed += part;
+    if (before.pushed < before.most) ++next_[before.node];
   }
-  return pushed;
+}
+
+// Where the first edge leads, from the current one on, that has capacity left and goes down a
+// level.
+size_t FlowNetwork::next_node(size_t node) {
+  for (size_t& i = next_[node]; i < edges_of_[node].size(); ++i) {
+    const Edge& edge = current_edge(node);
+    ++steps_;
+    if (edge.left > 0 && level_[edge.to] == level_[node] + 1) return edge.to;
+  }
+  return kNowhere;
 }
 
 uint64_t FlowNetwork::maximise(size_t source, size_t sink) {
   uint64_t flow = 0;
   while (find_levels(source, sink)) {
     next_.assign(edges_of_.size(), 0);
-    flow += push(source, sink, kUnbounded);
+    flow += push(source, sink);
   }
   return flow;
 }

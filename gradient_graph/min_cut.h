@@ -20,12 +20,15 @@ class FlowNetwork {
   size_t steps() const { return steps_; }  // edges that were looked at
 
  private:
+  static constexpr size_t kNowhere = ~size_t{0};
   struct Edge {
     size_t to;
     uint64_t left;  // capacity; edge i ^ 1 is its reverse
   };
   bool find_levels(size_t source, size_t sink);
-  uint64_t push(size_t node, size_t sink, uint64_t most);
+  uint64_t push(size_t source, size_t sink);
+  size_t next_node(size_t node);
+  Edge& current_edge(size_t node) { return edges_[edges_of_[node][next_[node]]]; }
 
   std::vector<Edge> edges_;
   std::vector<std::vector<size_t>> edges_of_;
