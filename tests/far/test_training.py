@@ -6,41 +6,9 @@ import far
 import pytest
 import torch
 import zoo
+from trained import Trained
 
-from ortmodule import Options, ORTModule
-
-STEPS = 5
-# Batch norm over a few numbers: a larger step turns roundings into other losses.
-RATES = {"resnet50": 1e-4}
 SCHEDULES = range(20)
-
-
-def wrapped(name, *providers, **options):
-    torch.manual_seed(0)
-    module, batch = zoo.MODELS[name](dropout=0.1, batch=2)
-    return ORTModule(module.train(), Options("error", providers, **options)), batch
-
-
-class Trained:
-    """A model, and five steps of it from the same start each time."""
-
-    def __init__(self, name, *providers, **options):
-        self.rate = RATES.get(name, 0.05)
-        self.model, self.batch = wrapped(name, *providers, **options)
-        self.start = {k: v.clone() for k, v in self.model.state_dict().items()}
-
-    def losses(self, steps=STEPS):
-        self.model.load_state_dict(self.start)
-        optimizer = torch.optim.SGD(self.model.parameters(), lr=self.rate)
-        torch.manual_seed(1)
-        losses = []
-        for _ in range(steps):
-            optimizer.zero_grad()
-            loss = zoo.loss_of(self.model(**self.batch))
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
-        return losses
 
 
 @pytest.fixture(autouse=True)

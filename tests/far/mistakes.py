@@ -1,0 +1,85 @@
+"""Twenty plans with a wait, a copy or a host mark less, drawn from all there are.
+
+Run by test_mistakes.py: prints those that nothing notices. Each has a process of its own, as memory
+of the device that the host touches ends it; torch's autograd does not outlive a fork, so this one
+runs no backward.
+"""
+
+import json
+import os
+import pathlib
+import random
+import sys
+
+sys.path[:0] = [str(pathlib.Path(__file__).parents[1] / name) for name in ("far", "models")]
+
+import far  # noqa: E402
+from trained import Trained  # noqa: E402
+
+STEPS, SCHEDULES = 2, range(12)
+
+
+def in_a_process(function, *arguments):
+    """What the function returns in a process forked for it; None where that one fails."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            os.write(writer, json.dumps(function(*arguments)).encode())
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        result = pipe.read()
+    return json.loads(result) if os.waitpid(child, 0)[1] == 0 else None
+
+
+def trained():
+    """A model whose steps run on both devices."""
+    return Trained("bert", "far", "cpu", "aten")
+
+
+def outcome(model):
+    """Losses, and what the last step has made of the parameters."""
+    losses = model.losses(STEPS)
+    return losses + [p.detach().double().abs().sum().item() for p in model.model.parameters()]
+
+
+def everything():
+    """The outcome of steps that are as late as can be; their waits and copies, the ports with marks."""
+    model = trained()
+    far.schedule(0)
+    far.leave_out(far.Mistake.NONE)
+    return outcome(model), *far.counts(), far.marked()
+
+
+def is_noticed(expected, mistake, *where):
+    """Whether some schedule has another outcome."""
+    if mistake == "unmark":
+        far.unmark(*where)
+    model = trained()
+    for seed in SCHEDULES:
+        far.schedule(seed)
+        if mistake != "unmark":
+            far.leave_out(far.Mistake[mistake], *where)
+        if outcome(model) != expected:
+            return True
+    return False
+
+
+def main():
+    expected, waits, copies, marks = in_a_process(everything)
+    assert waits > 50 and copies > 50 and marks
+    assert in_a_process(is_noticed, expected, "NONE", 0) is False
+    queued = [("WAIT", i) for i in range(waits)] + [("COPY", i) for i in range(copies)]
+    draw = random.Random(5)
+    drawn = draw.sample(queued, 15) + [("unmark", *draw.choice(marks)) for _ in range(5)]
+    missed = [m for m in drawn if in_a_process(is_noticed, expected, *m) is False]
+    print(json.dumps({"drawn": len(drawn), "of": [waits, copies, len(marks)], "missed": missed}))
+
+
+if __name__ == "__main__":
+    main()
