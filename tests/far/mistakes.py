@@ -49,7 +49,7 @@ def outcome(model):
 
 
 def everything():
-    """The outcome of steps that are as late as can be; their waits and copies, the ports with marks."""
+    """The outcome of late steps; their waits and copies; the ports with marks."""
     model = trained()
     far.schedule(0)
     far.leave_out(far.Mistake.NONE)
