@@ -1,6 +1,6 @@
 // The AdamW update (Loshchilov and Hutter, 2019, "Decoupled weight decay regularization"), written
 // once with Highway for float and double and compiled for each vector target.
-#include "providers/cpu/simd.h"
+#include "csrc/core/simd.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "optim/adamw.cpp"
@@ -10,9 +10,9 @@
 #include "hwy/foreach_target.h"
 
 // After foreach_target, as Highway wants it.
+#include "csrc/core/parallel.h"
 #include "hwy/highway.h"
 #include "optim/adamw.h"
-#include "providers/cpu/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ort::optim::HWY_NAMESPACE {
@@ -121,13 +121,13 @@ void step(std::span<const AdamWTensors<T>> tensors, F range) {
     for (int64_t i = 0; i < count; i += kPiece)
       pieces.push_back({k, i, std::min(i + kPiece, count)});
   }
-  cpu::parallel_for(static_cast<int64_t>(pieces.size()), total * kWorkAnElement,
-                    [&](int64_t begin, int64_t end, int) {
-                      for (int64_t i = begin; i < end; ++i) {
-                        const Piece& piece = pieces[static_cast<size_t>(i)];
-                        range(tensors[piece.tensor], piece.begin, piece.end);
-                      }
-                    });
+  parallel_for(static_cast<int64_t>(pieces.size()), total * kWorkAnElement,
+               [&](int64_t begin, int64_t end, int) {
+                 for (int64_t i = begin; i < end; ++i) {
+                   const Piece& piece = pieces[static_cast<size_t>(i)];
+                   range(tensors[piece.tensor], piece.begin, piece.end);
+                 }
+               });
 }
 
 }  // namespace

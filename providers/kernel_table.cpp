@@ -151,9 +151,7 @@ Sizes broadcast_strides(const Sizes& sizes, const Sizes& to) {
 
 Sizes evaluate(const Dims& dims, const Symbols* symbols) {
   static const Symbols none;
-  Sizes sizes;
-  for (const Dim& dim : dims) sizes.push_back(dim.evaluate(symbols ? *symbols : none));
-  return sizes;
+  return numbers_of(dims, symbols ? *symbols : none);
 }
 
 }  // namespace ort

@@ -302,8 +302,7 @@ class Parser {
   Attr tensor() {
     const DType dtype = dtype_named(word());
     expect("[");
-    Sizes sizes;
-    for (const Dim& dim : dims()) sizes.push_back(dim.evaluate({}));
+    const Sizes sizes = numbers_of(dims(), {});
     Tensor result = Tensor::empty(dtype, sizes);
     if (eat("x")) return bytes(std::move(result));
     expect("{");

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "csrc/plan/expand_unclaimed.h"
 #include "csrc/plan/schedule.h"
 
 namespace ort {
@@ -13,7 +14,8 @@ Layout lay_out(std::unique_ptr<Graph> graph, LayoutOptions options,
   layout.options = std::move(options);
   layout.providers.assign(providers.begin(), providers.end());
   check_sizes_are_known(*graph);
-  layout.partition = partition(*graph, providers, layout.options.home);
+  std::vector<Refusal> refusals = expand_unclaimed(*graph, providers);
+  layout.partition = partition(*graph, providers, layout.options.home, std::move(refusals));
   layout.order = schedule(*graph, layout.partition.claims);
   layout.facts = gather_facts(*graph);
   layout.graph = std::move(graph);

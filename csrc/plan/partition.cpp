@@ -1,12 +1,10 @@
-// Claims in order of providers, after expansion of what nobody takes whole.
+// Claims in order of providers.
 #include "csrc/plan/partition.h"
 
 #include <algorithm>
 
 #include "csrc/core/env.h"
 #include "csrc/core/log.h"
-#include "csrc/graph/expand.h"
-#include "csrc/passes/dce.h"
 
 namespace ort {
 namespace {
@@ -23,31 +21,12 @@ class Taken : public Claimed {
   std::set<const Node*> nodes_;
 };
 
-bool anyone_takes(const Node& node, std::span<const Provider* const> providers) {
-  return std::any_of(providers.begin(), providers.end(),
-                     [&](const Provider* provider) { return provider->can_run(node).ok; });
-}
-
 [[noreturn]] void fail_unclaimed(const Node& node, std::span<const Provider* const> providers) {
   std::string reasons;
   for (const Provider* provider : providers)
     reasons += format("{}{}: {}", reasons.empty() ? "" : "; ", provider->name(),
                       provider->can_run(node).reason);
   fail("[{}] no provider runs it ({}); {}", node.qualified(), reasons, node.describe());
-}
-
-// Of the nodes that were not asked about before: those of definitions come later.
-void record_refusals(const Graph& graph, std::span<const Provider* const> providers,
-                     std::set<const Node*>& asked, Partition& result) {
-  for (const Node* node : graph.order()) {
-    if (!needs_provider(*node) || !asked.insert(node).second) continue;
-    for (const Provider* provider : providers) {
-      const Verdict verdict = provider->can_run(*node);
-      if (verdict) break;
-      result.refusals.push_back(
-          {node->qualified(), std::string(provider->name()), verdict.reason, node->describe()});
-    }
-  }
 }
 
 // ORTMODULE_WHY, before an op that nobody runs becomes an error.
@@ -65,19 +44,26 @@ void print_refusals(const Partition& partition) {
 
 }  // namespace
 
+void add_refusals(const Node& node, std::span<const Provider* const> providers,
+                  std::vector<Refusal>& refusals) {
+  for (const Provider* provider : providers) {
+    const Verdict verdict = provider->can_run(node);
+    if (verdict) break;
+    refusals.push_back(
+        {node.qualified(), std::string(provider->name()), verdict.reason, node.describe()});
+  }
+}
+
 bool needs_provider(const Node& node) {
   return !node.schema->is_free();
 }
 
-Partition partition(Graph& graph, std::span<const Provider* const> providers, Device home) {
+Partition partition(Graph& graph, std::span<const Provider* const> providers, Device home,
+                    std::vector<Refusal> earlier) {
   Partition result;
-  std::set<const Node*> asked;
-  record_refusals(graph, providers, asked, result);
-  expand_all(graph, [&](const Node& node) {
-    return needs_provider(node) && node.schema->definition() && !anyone_takes(node, providers);
-  });
-  remove_dead(graph);
-  record_refusals(graph, providers, asked, result);
+  result.refusals = std::move(earlier);
+  for (const Node* node : graph.order())
+    if (needs_provider(*node)) add_refusals(*node, providers, result.refusals);
   print_refusals(result);
   Taken taken;
   for (const Provider* provider : providers) {

@@ -28,9 +28,14 @@ struct Partition {
 // Constants, sizes and views need no provider: a plan holds or aliases them.
 bool needs_provider(const Node& node);
 
-// Providers claim in order. An op that none takes but that has a definition is expanded (in
-// `graph`) and offered again; one that is left over is an error naming op, place and every reason.
-// `home`: where the graph's inputs lie.
-Partition partition(Graph& graph, std::span<const Provider* const> providers, Device home = {});
+// Adds why the providers before the one that takes the node, or all of them, refuse it.
+void add_refusals(const Node& node, std::span<const Provider* const> providers,
+                  std::vector<Refusal>& refusals);
+
+// Providers claim in order; the graph stays as it is. A node that is left over is an error naming
+// op, place and every reason. `home`: where the graph's inputs lie; `earlier`: refusals of nodes
+// that were expanded before.
+Partition partition(Graph& graph, std::span<const Provider* const> providers, Device home = {},
+                    std::vector<Refusal> earlier = {});
 
 }  // namespace ort

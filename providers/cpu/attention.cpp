@@ -6,8 +6,8 @@
 #include <cstring>
 #include <limits>
 
+#include "csrc/core/parallel.h"
 #include "providers/cpu/attention_rows.h"
-#include "providers/cpu/parallel.h"
 #include "providers/cpu/provider.h"
 #include "providers/cpu/sgemm.h"
 

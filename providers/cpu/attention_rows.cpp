@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "providers/cpu/simd.h"
+#include "csrc/core/simd.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "providers/cpu/attention_rows.cpp"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "providers/cpu/parallel.h"
+#include "csrc/core/parallel.h"
 #include "providers/cpu/provider.h"
 #include "providers/cpu/tile.h"
 

@@ -2,8 +2,8 @@
 // sgemm, batches through its matmul primitive with an epilogue; other dtypes run a plain loop.
 #include <cstring>
 
+#include "csrc/core/parallel.h"
 #include "providers/cpu/onednn.h"
-#include "providers/cpu/parallel.h"
 #include "providers/cpu/provider.h"
 #include "providers/cpu/sgemm.h"
 #include "providers/cpu/tile.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "providers/cpu/parallel.h"
+#include "csrc/core/parallel.h"
 #include "providers/cpu/provider.h"
 #include "providers/tile/scalar.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "providers/cpu/parallel.h"
+#include "csrc/core/parallel.h"
 #include "providers/cpu/provider.h"
 #include "providers/cpu/window.h"
 

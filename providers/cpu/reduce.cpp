@@ -4,7 +4,7 @@
 #include <limits>
 #include <numeric>
 
-#include "providers/cpu/parallel.h"
+#include "csrc/core/parallel.h"
 #include "providers/cpu/provider.h"
 #include "providers/cpu/tile.h"
 #include "providers/tile/lower.h"

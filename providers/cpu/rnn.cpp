@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "csrc/core/parallel.h"
 #include "providers/cpu/packed_product.h"
-#include "providers/cpu/parallel.h"
 #include "providers/cpu/provider.h"
 #include "providers/cpu/sgemm.h"
 #include "providers/cpu/tile.h"

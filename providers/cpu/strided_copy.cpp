@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "csrc/core/error.h"
-#include "providers/cpu/parallel.h"
+#include "csrc/core/parallel.h"
 
 namespace ort::cpu {
 namespace {

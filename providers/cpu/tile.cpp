@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "providers/cpu/parallel.h"
+#include "csrc/core/parallel.h"
 
 namespace ort::cpu {
 namespace {

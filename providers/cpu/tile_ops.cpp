@@ -1,7 +1,7 @@
 // The instructions of tile programs on float32, written once with Highway and compiled for each
 // vector target; tile/scalar.h says what they mean. tile.cpp asks for an instruction's function
 // when a program is bound.
-#include "providers/cpu/simd.h"
+#include "csrc/core/simd.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "providers/cpu/tile_ops.cpp"

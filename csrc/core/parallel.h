@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <exception>
 
-namespace ort::cpu {
+namespace ort {
 
 // Below about this many vector element operations, waking a thread costs more than it saves.
 constexpr int64_t kGrain = 128 << 10;
@@ -50,4 +50,4 @@ void parallel_for(int64_t units, int64_t work, F&& f, int most = 1 << 16) {
   if (error) std::rethrow_exception(error);
 }
 
-}  // namespace ort::cpu
+}  // namespace ort

@@ -1,0 +1,31 @@
+// Asks each provider about each op that has a definition.
+#include "csrc/plan/expand_unclaimed.h"
+
+#include <algorithm>
+
+#include "csrc/graph/expand.h"
+#include "csrc/passes/dce.h"
+
+namespace ort {
+namespace {
+
+bool anyone_takes(const Node& node, std::span<const Provider* const> providers) {
+  return std::any_of(providers.begin(), providers.end(),
+                     [&](const Provider* provider) { return provider->can_run(node).ok; });
+}
+
+}  // namespace
+
+std::vector<Refusal> expand_unclaimed(Graph& graph, std::span<const Provider* const> providers) {
+  std::vector<Refusal> refusals;
+  expand_all(graph, [&](const Node& node) {
+    const bool unclaimed =
+        needs_provider(node) && node.schema->definition() && !anyone_takes(node, providers);
+    if (unclaimed) add_refusals(node, providers, refusals);
+    return unclaimed;
+  });
+  remove_dead(graph);
+  return refusals;
+}
+
+}  // namespace ort
