@@ -294,7 +294,8 @@ void TileKernel<T>::step(const Args& args, const Step<T>& i, const Tile& tile) c
     return;
   }
   const Space to = program_->slots[i.dst].space;
-  const bool rows = over_rows(to), cols = over_cols(to | program_->slots[i.a].space);
+  const Space second = i.b >= 0 ? program_->slots[i.b].space : to;
+  const bool rows = over_rows(to), cols = over_cols(to | program_->slots[i.a].space | second);
   t.count = (rows ? tile.rows : 1) * (cols ? tile.cols : 1);
   if (i.op == TileOp::dropout) {
     std::memcpy(&t.key, args.in[program_->slots[i.b].index], sizeof t.key);

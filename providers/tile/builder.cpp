@@ -176,12 +176,14 @@ void Builder::find_variants() {
 
 int Builder::variant_of(const Instruction& i) const {
   const Id operands[3] = {i.a, i.b, i.c};
-  const Space to = slots_[i.dst].space;
+  Space over = slots_[i.dst].space;  // a sum of one row is one cell, its operands are not
+  for (const Id id : operands)
+    if (id >= 0) over = over | slots_[id].space;
   int variant = 0;
   for (int k = 0; k < 3; ++k) {
     if (operands[k] < 0) continue;
     const Space from = slots_[operands[k]].space;
-    const bool one = i.by_row ? !over_cols(from) : from == Space::scalar && to != Space::scalar;
+    const bool one = i.by_row ? !over_cols(from) : from == Space::scalar && over != Space::scalar;
     variant |= one << k;
   }
   return variant;

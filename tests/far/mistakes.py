@@ -16,7 +16,7 @@ sys.path[:0] = [str(pathlib.Path(__file__).parents[1] / name) for name in ("far"
 import far  # noqa: E402
 from trained import Trained  # noqa: E402
 
-STEPS, SCHEDULES = 2, range(12)
+STEPS, SCHEDULES = 2, range(8)
 
 
 def in_a_process(function, *arguments):

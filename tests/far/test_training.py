@@ -14,7 +14,10 @@ SCHEDULES = range(20)
 @pytest.fixture(autouse=True)
 def whole_device():
     far.schedule(0)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the models are tiny
     yield
+    torch.set_num_threads(threads)
     far.leave_out(far.Mistake.NONE)
     far.limit(0)
     far.unmark(None)

@@ -1,5 +1,6 @@
 """A tile program holds no sizes: one made for a batch serves every other, with eager's results."""
 
+import pytest
 import torch
 from zoo import bert, loss_of
 
@@ -25,3 +26,29 @@ def test_a_training_graph_bound_to_thirty_sizes_makes_no_program_anew():
             torch.testing.assert_close(ours, eager, atol=2e-5, rtol=2e-4)
     assert model.explain().captures == captures
     assert core().tile_programs() == made > 0
+
+
+class ScaledSum(torch.nn.Module):
+    """Rows times one number of them all, summed."""
+
+    def forward(self, x):
+        return (x * (x > 0).to(x.dtype).mean()).sum(-1)
+
+
+class CenteredSoftmax(torch.nn.Module):
+    """A gradient that subtracts a row's sum of products."""
+
+    def forward(self, x):
+        return torch.softmax(torch.sin(x), -1).sum(-1)
+
+
+@pytest.mark.parametrize("module", [ScaledSum(), CenteredSoftmax()])
+@pytest.mark.parametrize("first", [(1, 1, 6), (7, 5, 6)])
+def test_one_row_is_as_many(module, first):
+    model = ORTModule(module, Options(fallback="error"))
+    for sizes in (first, (1, 1, 6), (2, 1, 6), (1, 4, 6), (1, 1, 1), (1, 1, 130)):
+        x = torch.randn(sizes, requires_grad=True)
+        (ours,) = torch.autograd.grad(model(x).sin().sum(), x)
+        (eager,) = torch.autograd.grad(module(x).sin().sum(), x)
+        torch.testing.assert_close(model(x), module(x))
+        torch.testing.assert_close(ours, eager)
