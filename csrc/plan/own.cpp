@@ -159,7 +159,11 @@ class Owning {
     append(std::move(step), {from}, {to});
   }
 
-  int last_segment() const { return owned_.steps.empty() ? -1 : owned_.steps.back().segment; }
+  // That in which output `i` is handed over: a gradient may need no step but its copy.
+  int segment_of_output(size_t i) const {
+    const int last = owned_.steps.empty() ? -1 : owned_.steps.back().segment;
+    return i < layout_.options.forward_outputs ? last : std::max(last, 0);
+  }
 
   // Updates last: another output may be the input's old value.
   void add_outputs(size_t first, size_t last) {
@@ -176,7 +180,7 @@ class Owning {
   void add_output(size_t i) {
     const ValueId id = graph_.outputs()[i].value;
     const LayoutOptions& options = layout_.options;
-    const int source = read(id, home_, last_segment());
+    const int source = read(id, home_, segment_of_output(i));
     const bool own = i < options.forward_outputs && options.shared.count(i) == 0 &&
                      backward_reads_.count(values_.source(id)) > 0;
     if (buffer(source).kind == Slot::Kind::arena && !own) {
@@ -185,7 +189,7 @@ class Owning {
       owned_.output_ready[i] = buffer(source).first;
     } else {
       add_copy(source, new_buffer(Slot::Kind::output, i, buffer(source).bytes, home_),
-               last_segment());
+               segment_of_output(i));
       owned_.output_ready[i] = static_cast<int>(owned_.steps.size()) - 1;
     }
   }
@@ -198,7 +202,7 @@ class Owning {
           "output {} is written over input '{}', which the backward reads", i,
           graph_.value(old).name());
     const int target = at_.at({old, made_on_.at(old)});
-    const int source = read(id, buffer(target).device, last_segment());
+    const int source = read(id, buffer(target).device, segment_of_output(i));
     check(buffer(source).bytes == buffer(target).bytes,
           "output {} of {} bytes is written over input '{}' of {} bytes", i, buffer(source).bytes,
           graph_.value(old).name(), buffer(target).bytes);
@@ -209,7 +213,7 @@ class Owning {
       buffer(source).at = input;
       owned_.output_ready[i] = buffer(source).first;
     } else {
-      add_copy(source, target, last_segment());
+      add_copy(source, target, segment_of_output(i));
       owned_.output_ready[i] = static_cast<int>(owned_.steps.size()) - 1;
     }
   }

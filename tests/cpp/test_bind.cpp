@@ -7,6 +7,7 @@
 
 #include "csrc/graph/expr.h"
 #include "csrc/ops/ops.h"
+#include "csrc/plan/training_plan.h"
 #include "csrc/runtime/executor.h"
 
 namespace ort {
@@ -81,6 +82,21 @@ TEST(Bind, WhatTheBackwardReadsIsNotWrittenOver) {
     EXPECT_EQ(std::string(error.what()),
               "output 0 is written over input 'state', which the backward reads");
   }
+}
+
+TEST(Bind, AGradientThatIsGivenAsItCameIsCopiedInTheBackward) {
+  auto graph = std::make_unique<Graph>(default_ops());
+  const Value x = graph->input("x", floats({2}));
+  graph->output(x + 1.0, "y");
+  graph->output(graph->input("d_y", floats({2}), Role::gradient), "d_x");
+  const Provider* providers[] = {find_provider("cpu")};
+  LayoutOptions options;
+  options.forward_outputs = 1;
+  const auto plan =
+      make_training_plan(lay_out(std::move(graph), std::move(options), providers), {});
+  EXPECT_EQ(plan->core->steps.size(), 2u);
+  EXPECT_EQ(plan->forward_steps, 1u);
+  EXPECT_EQ(plan->output_segments, (std::vector<size_t>{0, 0}));
 }
 
 // Runs Exp through the reference provider, after a compilation that is counted.
