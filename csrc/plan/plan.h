@@ -56,7 +56,7 @@ struct Operands {
 
 struct Plan {
   Plan() = default;
-  Plan(Plan&&) = delete;
+  Plan(Plan&&) = default;
   ~Plan();  // waits for its devices: what is queued there refers to kernels and constants
 
   std::vector<PlanDevice> devices;  // the host is the first
