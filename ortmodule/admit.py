@@ -31,8 +31,6 @@ def admit(module: nn.Module, call: Call, with_its_hooks: bool) -> None:
 
 
 def _check_module(module: nn.Module, with_its_hooks: bool) -> None:
-    for device in _native.torch_bridge().autocast():
-        raise NotCapturable(f"autocast is active on {device}")
     for name in GLOBAL_HOOKS:
         for hook in getattr(torch_module, name).values():
             raise NotCapturable(f"a global module hook is set ({_name_of(hook)})", **place_of(hook))
@@ -77,9 +75,8 @@ def _check_tensor(tensor: torch.Tensor, what: str) -> None:
     if not devices.is_provided(tensor.device):
         expected = " or ".join(sorted(devices.provided()))
         raise NotCapturable(f"{what} is on {tensor.device}, expected {expected}")
-    inexact = tensor.is_floating_point() or tensor.is_complex()
-    if inexact and tensor.dtype != torch.float32:
-        raise NotCapturable(f"{what} has dtype {tensor.dtype}, expected torch.float32")
+    if tensor.is_complex():
+        raise NotCapturable(f"{what} has dtype {tensor.dtype}, which graphs do not have")
 
 
 def _name_of(function: Any) -> str:

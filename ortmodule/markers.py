@@ -100,7 +100,9 @@ def _fake_attention(query, key, value, attn_mask=None, dropout_p=0.0, *_args, **
 def _laid_out(result: Any, query: Any, key: Any, value: Any, mask: Any, dropout: float) -> Any:
     """Traced, torch's attention comes apart into products even where its flash kernel would run."""
     flash = torch.backends.cuda.flash_sdp_enabled() and _is_flash(query, key, value, mask, dropout)
-    return torch.empty_like(query).copy_(result) if flash and not query.is_contiguous() else result
+    if not flash or query.is_contiguous():
+        return result
+    return torch.empty_like(query, dtype=result.dtype).copy_(result)
 
 
 def _is_flash(query: Any, key: Any, value: Any, mask: Any, dropout: float) -> bool:
@@ -151,6 +153,7 @@ def attention(original: Callable) -> Callable:
         if not 0 <= dropout_p <= 1:  # which kernels refuse it is torch's
             raise NotCapturable(f"forward calls attention with a dropout of {dropout_p}")
         simple = simple and torch.backends.cuda.flash_sdp_enabled()
+        simple = simple and not torch._C._is_any_autocast_enabled()  # which casts for torch's own
         if not simple or not _fits(*given):
             return _laid_out(original(*given, dropout_p, is_causal, **kwargs), *given, dropout_p)
         op = torch.ops.ortmodule.scaled_dot_product_attention

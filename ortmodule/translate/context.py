@@ -115,6 +115,8 @@ class Context(Emitter):
                 return [traced(a, g) for a, g in zip(arg, given, strict=True)]
             if isinstance(arg, fx.Node):
                 return traced(traced_value(arg), given)
+            if isinstance(given, Ref) and given.storage.cast:  # by autocast, after the trace
+                arg = arg.to(getattr(torch, given.storage.value.dtype))
             return change(arg, isinstance(given, Ref) and given.tainted)
 
         return tuple(traced((self.node.args, self.node.kwargs), self.given))

@@ -181,7 +181,7 @@ def _flows(t: Any, outs: list) -> tuple[list[bool] | None, set[int]]:
     given: list[torch.Tensor] = []
     try:
         with FakeTensorMode(), torch.enable_grad():
-            args, kwargs = t.traced_arguments(lambda val, tainted: _sample(val, tainted, given))
+            args, kwargs = t.traced_arguments(lambda val, tainted: sample(val, tainted, given))
             found = t.target(*args, **kwargs)
             found = list(found) if isinstance(found, (list, tuple)) else [found]
             ends = [tensor for tensor in found if tensor.requires_grad]
@@ -205,13 +205,13 @@ def _without_gradient(given: list, ends: list) -> set[int]:
     return {k for k, grad in zip(leaves, grads, strict=True) if grad is None}
 
 
-def _sample(val: Any, tainted: bool, given: list) -> Any:
+def sample(val: Any, tainted: bool, given: list) -> Any:
     """A traced value with the first call's sizes; `given` collects the tensors."""
     if isinstance(val, torch.SymInt):
         return int(val.node.hint)
     if not isinstance(val, torch.Tensor):
         return val
-    sizes, strides = ([_sample(d, False, given) for d in x] for x in (val.shape, val.stride()))
+    sizes, strides = ([sample(d, False, given) for d in x] for x in (val.shape, val.stride()))
     tensor = torch.empty_strided(sizes, strides, dtype=val.dtype)
     if tainted and val.is_floating_point():
         tensor.requires_grad_()

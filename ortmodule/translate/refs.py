@@ -12,14 +12,21 @@ from .registry import INVERSES
 
 
 class Storage:
-    """Memory: its value now, how often it was written, the graph input it came from, and the
-    traced tensor that was made in it."""
+    """Memory: its value now, how often it was written, the graph input it came from, the traced
+    tensor that was made in it, and whether it holds a cast that was not traced."""
 
-    __slots__ = ("value", "version", "source", "tainted", "traced")
+    __slots__ = ("value", "version", "source", "tainted", "traced", "cast")
 
-    def __init__(self, value: Any, tainted: bool = False, source: Any = None, traced: Any = None):
+    def __init__(
+        self,
+        value: Any,
+        tainted: bool = False,
+        source: Any = None,
+        traced: Any = None,
+        cast: bool = False,
+    ):
         self.value, self.version, self.source, self.tainted = value, 0, source, tainted
-        self.traced = traced
+        self.traced, self.cast = traced, cast
 
 
 class Link:

@@ -1,4 +1,5 @@
-"""Regions of a traced graph, inlined: gradients off for a while; other control flow is refused."""
+"""Regions of a traced graph, inlined: gradients off, or autocast on or off, for a while; other
+control flow is refused."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,10 +16,9 @@ def region(t: Any, name: str, args: Sequence[Any]) -> list[Any]:
         enabled, body, *inner = args
         return _grad_region(t, enabled, body, inner)
     if name == "wrap_with_autocast":
-        device, _dtype, enabled, _cache, body, *inner = args
-        if enabled:
-            t.refuse(f"forward enters autocast on {device}")
-        return list(t.run(body, inner))
+        device, dtype, enabled, _cache, body, *inner = args
+        with t.autocast.region(device, dtype, enabled):
+            return list(t.run(body, inner))
     return t.refuse(f"forward uses the control flow op {name}")
 
 

@@ -17,6 +17,7 @@ from ..errors import Defect, NotCapturable
 from ..interface import Input, Placeholder
 from ..saved import storage_key
 from ..sizes import dim_of
+from .autocast import Autocast, entered
 from .context import Context, traced_value
 from .dtypes import is_refused
 from .emit import MissingOp, SymbolicFloat
@@ -75,7 +76,8 @@ def translate(
     t.outside = {ref.key for ref in refs if ref is not None}
     try:
         traced = [traced_value(n) for n in program.graph.output_node().args[0]]
-        return t.finish(t.run(program, refs), traced, share_memory)
+        with entered({}):  # what is asked of torch here is asked of ops as they are
+            return t.finish(t.run(program, refs), traced, share_memory)
     except NotCapturable as error:
         if error.op is None:  # found where no node was at hand, as a dtype of no graph
             t.node, t.target = t.latest, getattr(t.latest, "target", None)
@@ -91,6 +93,10 @@ def translate(
 
 class Translator(Context):
     """The walk over the nodes of an exported graph, region by region."""
+
+    def __init__(self, graph: Any, grad_enabled: bool, standard: bool = False):
+        super().__init__(graph, grad_enabled, standard)
+        self.autocast = Autocast()
 
     def storage_of(self, node: fx.Node, placeholder: Placeholder) -> Storage:
         """Makes the graph input or constant of a placeholder."""
@@ -160,7 +166,7 @@ class Translator(Context):
         written = [i for i, a in enumerate(node.target._schema.arguments) if is_written(a)]
         if written:
             return call_in_place(self, name, written, args, kwargs)
-        outs = self.apply(name, args, kwargs)
+        outs, args, kwargs = self.autocast.call(self, name, args, kwargs)
         return None if val is None else wrapped(self, outs, name, args, kwargs)
 
     def _number(self, val: Any) -> Any:

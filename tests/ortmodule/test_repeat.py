@@ -79,8 +79,9 @@ def test_which_tensors_are_one():
         torch.no_grad,
         torch.inference_mode,
         lambda: torch.autocast("cpu"),
+        lambda: torch.autocast("cpu", torch.float16),
     ],
-    ids=["no_grad", "inference_mode", "autocast"],
+    ids=["no_grad", "inference_mode", "autocast", "autocast_float16"],
 )
 def test_modes_are_part_of_the_call(mode):
     repeat = repeat_of(X)

@@ -1,0 +1,192 @@
+"""What autocast casts around the running node: asked of torch, each op once for its dtypes.
+
+A trace records ops as they were called, before autocast's casts; translator.py asks here for the
+arguments as the op itself gets them. regions.py enters and leaves the states of inner contexts.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+from .. import _native
+from .emit import dtype_name
+from .opaque import decompose, sample
+from .refs import Ref, Storage, leaves
+
+State = dict[str, torch.dtype]  # by device, where autocast is on
+Casts = dict[int, torch.dtype]  # by the number of a leaf of an op's (args, kwargs)
+_COPY = torch.ops.aten._to_copy.default
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+def ambient() -> State:
+    """The state around the caller."""
+    return {d: torch.get_autocast_dtype(d) for d in _native.torch_bridge().autocast()}
+
+
+@contextlib.contextmanager
+def entered(state: State) -> Iterator[None]:
+    """Within, autocast is on as `state` says, and off on all other devices."""
+    with contextlib.ExitStack() as stack:
+        for device in ambient().keys() - state.keys():
+            stack.enter_context(torch.autocast(device, enabled=False))
+        for device, dtype in state.items():
+            stack.enter_context(torch.autocast(device, dtype, cache_enabled=False))
+        yield
+
+
+class Autocast:
+    """The state around the running node, and the casts of parameters since the outermost context
+    was entered."""
+
+    def __init__(self) -> None:
+        self.state = ambient()
+        self._depth = len(self.state)
+        self._parameters: dict[tuple[Any, str], Any] = {}
+
+    @contextlib.contextmanager
+    def region(self, device: str, dtype: torch.dtype, enabled: bool) -> Iterator[None]:
+        """Within, the state is what a torch.autocast in forward makes of it."""
+        before = self.state
+        self.state = {d: kept for d, kept in before.items() if d != device}
+        if enabled:
+            self.state[device] = dtype
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self.state = before
+            self._depth -= 1
+            if self._depth == 0:
+                self._parameters.clear()
+
+    def call(self, t: Any, name: str, args: Sequence[Any], kwargs: dict) -> tuple[Any, Any, Any]:
+        """The values of the running op, and the args and kwargs as it gets them."""
+        if not self.state:
+            return t.apply(name, args, kwargs), args, kwargs
+        t.given = args, kwargs
+        casts = asked(t.target, t.traced_arguments(lambda value, _: value), self.state)
+        if casts is None:
+            return self._apart(t, args, kwargs), args, kwargs
+        numbers = iter(range(len(leaves(t.given))))
+        args, kwargs = _mapped(t.given, lambda x: self._cast(t, x, casts.get(next(numbers))))
+        with self._off():
+            return t.apply(name, args, kwargs), args, kwargs
+
+    @contextlib.contextmanager
+    def _off(self) -> Iterator[None]:
+        before, self.state = self.state, {}
+        try:
+            yield
+        finally:
+            self.state = before
+
+    def _apart(self, t: Any, args: Sequence[Any], kwargs: dict) -> Any:
+        """An op that is made of others, which autocast casts for: their trace has the casts."""
+        t.refs = list(args)
+        with entered(self.state), self._off():
+            outs = decompose(t, *t.read((list(args), kwargs)))
+        if outs is None:
+            t.refuse("autocast casts inside of it, and it cannot be taken apart for these sizes")
+        return outs
+
+    def _cast(self, t: Any, ref: Any, dtype: torch.dtype | None) -> Any:
+        """A tensor of its own, but for a parameter's: it is cast once for all that read it."""
+        if dtype is None:
+            return ref
+        value, source = ref.read(t), ref.storage.source
+        key = value, dtype_name(dtype)
+        cast = self._parameters[key] if key in self._parameters else t.cast(*key)
+        if source is not None and source.role == "parameter" and not ref.links:
+            self._parameters[key] = cast
+        return Ref(Storage(cast, ref.tainted, cast=True), (), None, cast)
+
+
+_ANSWERS: dict[tuple, Casts | None] = {}
+
+
+def asked(target: OpOverload, arguments: tuple, state: State) -> Casts | None:
+    """What autocast casts among an op's traced (args, kwargs); None where it does so inside."""
+    own = any(_has_kernel(target, "Autocast" + torch._C._dispatch_key_for_device(d)) for d in state)
+    if not own and not _has_kernel(target, "CompositeImplicitAutograd"):
+        return {}
+    key = target, tuple(state.items()), tuple(map(_described, leaves(arguments)))
+    if key not in _ANSWERS:
+        with _disable_current_modes(), FakeTensorMode(), torch.no_grad():
+            question = _casts_before if own else _casts_inside
+            _ANSWERS[key] = question(target, arguments, state)
+    return _ANSWERS[key]
+
+
+def _has_kernel(target: OpOverload, key: str) -> bool:
+    return torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), key)
+
+
+def _described(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        return leaf.dtype, leaf.device.type, leaf.dim()
+    return type(leaf) if isinstance(leaf, _SYMBOLIC) else repr(leaf)
+
+
+class _Began(Exception):
+    """The op itself runs: what autocast casts for it has been cast."""
+
+
+class _Before(TorchDispatchMode):
+    """Notes the dtypes that given tensors are cast to before anything else is done."""
+
+    def __init__(self, given: Sequence[Any]):
+        super().__init__()
+        self.numbers = {id(x): n for n, x in enumerate(given) if isinstance(x, torch.Tensor)}
+        self.casts: Casts = {}
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func is _COPY and id(args[0]) in self.numbers:
+            self.casts[self.numbers[id(args[0])]] = kwargs["dtype"]
+        elif func.namespace != "prim":  # these ask a tensor what it is
+            raise _Began
+        return func(*args, **(kwargs or {}))
+
+
+class _Whole(TorchDispatchMode):
+    """Notes each op that is done, with the dtypes of its results."""
+
+    def __init__(self):
+        super().__init__()
+        self.done: list[tuple] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        self.done.append((func, [x.dtype for x in leaves(out) if isinstance(x, torch.Tensor)]))
+        return out
+
+
+def _casts_before(target: OpOverload, arguments: tuple, state: State) -> Casts:
+    args, kwargs = _mapped(arguments, lambda x: sample(x, False, []))
+    with entered(state), contextlib.suppress(_Began), _Before(leaves((args, kwargs))) as before:
+        target(*args, **kwargs)
+    return before.casts
+
+
+def _casts_inside(target: OpOverload, arguments: tuple, state: State) -> Casts | None:
+    done = []
+    for there in ({}, state):
+        args, kwargs = _mapped(arguments, lambda x: sample(x, False, []))
+        with entered(there), contextlib.suppress(Exception), _Whole() as whole:
+            target(*args, **kwargs)
+        done.append(whole.done)
+    return {} if done[0] == done[1] else None
+
+
+def _mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
+    """The tree with each leaf changed, in the order of leaves()."""
+    if isinstance(tree, dict):
+        return {k: _mapped(v, change) for k, v in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return [_mapped(x, change) for x in tree]
+    return change(tree)
