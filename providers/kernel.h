@@ -1,5 +1,6 @@
 // A kernel: one region made ready for one set of concrete sizes. Prepared once, run many times,
-// from any thread; what it needs while running comes in its arguments.
+// from any thread; what it needs while running comes in its arguments. What it queues may refer to
+// it: a plan waits for its devices before its kernels go.
 #pragma once
 
 #include <functional>

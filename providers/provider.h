@@ -39,9 +39,6 @@ class Claimed {
   virtual bool taken(const Node& node) const = 0;
 };
 
-// The streams of a device: kernels run on the first, copies from and to the host on the others.
-enum StreamUse : int { kCompute, kUpload, kDownload, kStreams };
-
 class Provider {
  public:
   virtual ~Provider() = default;
@@ -53,11 +50,8 @@ class Provider {
 
   // Where its kernels run, for a graph whose inputs lie on `home`.
   virtual Device device(Device /*home*/) const { return {}; }
-  // The memory of that device; null: the host's, or that which another provider gives.
-  virtual Memory* memory() const { return nullptr; }
-  // Of its device, for the calling thread. `native`: the caller's own stream, which is to be the
-  // first.
-  virtual Stream& stream(int /*use*/, void* /*native*/ = nullptr) const { return host_stream(); }
+  // The memory and streams of a device that is not the host; null: it gives none of that one.
+  virtual DeviceRuntime* runtime(Device) const { return nullptr; }
 };
 
 // Providers register themselves when their library loads; found by name.

@@ -68,11 +68,11 @@ std::shared_ptr<Graph> differentiate(const Graph& graph, const std::vector<std::
 }
 
 std::set<std::string> device_kinds() {
-  std::set<std::string> kinds;
-  for (const std::string& name : provider_names()) {
-    const std::string device = find_provider(name)->device({}).text();
-    kinds.insert(device.substr(0, device.find(':')));
-  }
+  std::set<std::string> kinds{Device{}.text()};
+  for (const DeviceKind kind : {DeviceKind::cuda, DeviceKind::private_use})
+    for (const std::string& name : provider_names())
+      if (const Device device{kind, 0}; find_provider(name)->runtime(device))
+        kinds.insert(device.text().substr(0, device.text().find(':')));
   return kinds;
 }
 
@@ -88,7 +88,7 @@ void bind_run(py::module_& m) {
   m.def("differentiate", &differentiate, py::arg("graph"), py::arg("wrt"), py::arg("outputs"),
         "A copy with inputs d_<output> and outputs d_<input> added.");
   m.def("providers", &provider_names);
-  m.def("device_kinds", &device_kinds, "Kinds of devices that some provider computes on.");
+  m.def("device_kinds", &device_kinds, "Kinds of devices whose memory some provider gives.");
 }
 
 }  // namespace ort

@@ -2,9 +2,11 @@
 // its Memory and its Streams; the host's are here.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
 
@@ -16,7 +18,7 @@ struct Device {
   DeviceKind kind = DeviceKind::cpu;
   int index = 0;
   bool is_host() const { return kind == DeviceKind::cpu; }
-  friend bool operator==(const Device&, const Device&) = default;
+  friend auto operator<=>(const Device&, const Device&) = default;
   std::string text() const;  // "cpu", "cuda:1", "private_use:0"
 };
 
@@ -36,7 +38,7 @@ class Stream {
   virtual std::unique_ptr<Event> record() = 0;
   virtual void wait(Event& event) = 0;  // what is queued from now on runs after the event
   virtual void synchronize() = 0;       // the host waits for all that is queued
-  virtual void* native() { return nullptr; }
+  virtual void* native() const { return nullptr; }  // as the device's own library has it
 };
 
 // The host's: what is given to it has run when the call returns.
@@ -54,6 +56,20 @@ class Memory {
   virtual void zero(void* data, size_t bytes, Stream& stream) = 0;
   virtual void copy(void* to, const void* from, size_t bytes, CopyKind kind, Stream& stream) = 0;
   virtual void trim() {}  // gives back what is kept idle
+};
+
+// The streams of a device: kernels run on the first, copies from and to the host on the others.
+enum StreamUse : int { kCompute, kUpload, kDownload, kStreams };
+
+// A device that is not the host, as a provider gives it.
+class DeviceRuntime {
+ public:
+  virtual ~DeviceRuntime() = default;
+  virtual Memory& memory() = 0;
+  // For the calling thread. `native`: the caller's own stream, which is to be the first; null may
+  // be the name of one.
+  virtual Stream& stream(int use, std::optional<void*> native = {}) = 0;
+  virtual void synchronize() = 0;  // the host waits for all that was queued on any stream
 };
 
 }  // namespace ort

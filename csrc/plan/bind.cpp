@@ -43,6 +43,21 @@ Operands outputs_of(const Layout& layout, const BoundValues& values) {
   return outputs;
 }
 
+std::vector<Uploaded> uploads_of(const Layout& layout, const BoundValues& values,
+                                 const Owned& owned, const std::vector<PlanDevice>& devices) {
+  std::vector<Uploaded> uploads;
+  for (const auto& [constant, index] : owned.uploads) {
+    const PlanDevice& device = devices[static_cast<size_t>(index)];
+    const Tensor& tensor = values.constants[constant];
+    const ValueId id = values.fixed[constant];
+    with_memory(devices, [&] {
+      uploads.push_back(id == kNone ? upload(device, tensor)
+                                    : layout.uploads->find(id, device, tensor));
+    });
+  }
+  return uploads;
+}
+
 }  // namespace
 
 Bound bind(const Layout& layout, const Symbols& symbols) {
@@ -61,12 +76,11 @@ Bound bind(const Layout& layout, const Symbols& symbols) {
   plan.object_count = owned.object_count;
   std::move(owned.copies.begin(), owned.copies.end(), std::back_inserter(plan.kernels));
   for (const Buffer& buffer : owned.buffers) plan.slot_bytes.push_back(buffer.bytes);
-  for (const Step& step : plan.steps)
-    if (!step.kernel->failure().empty())
-      plan.devices[static_cast<size_t>(step.device)].flags = step.device > 0;
-  for (const auto& [constant, device] : owned.uploads)
-    plan.uploads.emplace_back(plan.devices[static_cast<size_t>(device)],
-                              values.constants[constant]);
+  for (Step& step : plan.steps) {
+    step.checks = step.device > 0 && !step.kernel->failure().empty();
+    if (step.checks) plan.devices[static_cast<size_t>(step.device)].flags = true;
+  }
+  plan.uploads = uploads_of(layout, values, owned, plan.devices);
   plan.constants = std::move(values.constants);
   return bound;
 }

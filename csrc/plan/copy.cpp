@@ -44,7 +44,7 @@ std::unique_ptr<Kernel> copy_kernel(size_t bytes, const PlanDevice& from, const 
                                                  : CopyKind::to_device;
   const std::string name =
       kind == CopyKind::within ? "copy" : format("copy {} -> {}", from.device, to.device);
-  return std::make_unique<DeviceCopy>(bytes, *owner.provider->memory(), kind, name);
+  return std::make_unique<DeviceCopy>(bytes, owner.runtime->memory(), kind, name);
 }
 
 }  // namespace ort

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "csrc/plan/device_memory.h"
 #include "csrc/plan/facts.h"
 #include "csrc/plan/partition.h"
 
@@ -27,6 +28,7 @@ struct Layout {
   std::vector<size_t> order;  // of the partition's claims
   std::vector<SizeFact> facts;
   std::vector<const Provider*> providers;
+  std::unique_ptr<Uploads> uploads = std::make_unique<Uploads>();  // filled as plans are bound
 
   Device device_of_input(size_t i) const;
   const Claim& claim(size_t position) const { return partition.claims[order[position]]; }

@@ -251,8 +251,8 @@ std::vector<PlanDevice> devices_of(const Layout& layout) {
     for (const PlanDevice& known : devices)
       if (known.device == device) return;
     for (const Provider* provider : layout.providers)
-      if (provider->memory() && provider->device(layout.options.home) == device)
-        return static_cast<void>(devices.push_back({device, provider}));
+      if (DeviceRuntime* runtime = provider->runtime(device))
+        return static_cast<void>(devices.push_back({device, runtime}));
     fail("none of the providers gives memory of {}", device);
   };
   add(layout.options.home);

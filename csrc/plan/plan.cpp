@@ -1,9 +1,10 @@
-// What a plan says of itself, and constants in a device's memory.
+// What a plan says of itself, and its end.
 #include "csrc/plan/plan.h"
 
 #include <algorithm>
 #include <numeric>
-#include <utility>
+
+#include "csrc/core/log.h"
 
 namespace ort {
 namespace {
@@ -19,22 +20,13 @@ std::string maker_of(const Plan& plan, const Placed& value) {
 
 }  // namespace
 
-Uploaded::Uploaded(const PlanDevice& device, const Tensor& tensor)
-    : provider_(device.provider), bytes_(std::max<size_t>(tensor.bytes(), 1)) {
-  Stream& stream = provider_->stream(kCompute);
-  data_ = provider_->memory()->allocate(bytes_, stream);
-  provider_->memory()->copy(data_, tensor.data, tensor.bytes(), CopyKind::to_device, stream);
-  stream.synchronize();  // once a binding; the first run may be on other streams
+Plan::~Plan() {
+  for (const PlanDevice& device : devices) try {
+      if (device.runtime) device.runtime->synchronize();
+    } catch (const std::exception& error) {
+      log("{}: {}", device.device, error.what());
+    }
 }
-
-Uploaded::~Uploaded() {
-  if (data_) provider_->memory()->free(data_, bytes_, provider_->stream(kCompute));
-}
-
-Uploaded::Uploaded(Uploaded&& other) noexcept
-    : provider_(other.provider_),
-      data_(std::exchange(other.data_, nullptr)),
-      bytes_(other.bytes_) {}
 
 size_t Plan::arena_bytes() const {
   return std::accumulate(placement.bytes.begin(), placement.bytes.end(), size_t{0});

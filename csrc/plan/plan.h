@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "csrc/plan/device_memory.h"
 #include "csrc/plan/layout.h"
 
 namespace ort {
@@ -22,6 +23,7 @@ struct Step {
   int stream = kCompute;     // of that device
   std::vector<int> waits{};  // earlier steps, on other streams, that must have run
   bool signals = false;      // a later step waits for it
+  bool checks = false;       // its kernel runs late and may set a mark that is read at the end
 };
 
 // Where a slot's pointer comes from when a frame is set up.
@@ -52,29 +54,11 @@ struct Operands {
   std::vector<Operand> types;
 };
 
-// A device that steps run on; its memory and streams are the provider's, of the host null.
-struct PlanDevice {
-  Device device;
-  const Provider* provider;
-  bool flags = false;  // a kernel on it may set a mark that is read when a run ends
-};
-
-// A constant in a device's memory, from the plan's binding to its end.
-class Uploaded {
- public:
-  Uploaded(const PlanDevice& device, const Tensor& tensor);
-  ~Uploaded();
-  Uploaded(Uploaded&& other) noexcept;
-  Uploaded(const Uploaded&) = delete;
-  void* data() const { return data_; }
-
- private:
-  const Provider* provider_;
-  void* data_;
-  size_t bytes_;
-};
-
 struct Plan {
+  Plan() = default;
+  Plan(Plan&&) = default;
+  ~Plan();  // waits for its devices: what is queued there refers to kernels and constants
+
   std::vector<PlanDevice> devices;  // the host is the first
   std::vector<Step> steps;
   std::vector<int> operands;
@@ -94,5 +78,15 @@ struct Plan {
 
 // What a plan needs at its peak: its arenas and its largest values, with the steps that make them.
 std::string describe_peak(const Plan& plan);
+
+// As with_memory; where there is none, the error tells what the plan needs.
+template <class F>
+void with_memory(const Plan& plan, F&& allocate) {
+  try {
+    with_memory(std::span(plan.devices), allocate);
+  } catch (const OutOfMemory& error) {
+    throw OutOfMemory(format("{}; {}", error.what(), describe_peak(plan)));
+  }
+}
 
 }  // namespace ort

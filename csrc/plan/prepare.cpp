@@ -39,15 +39,16 @@ Prepared prepare(const Claim& claim, const BoundValues& values) {
 // Each source once, by as many threads as the machine has; the first error is thrown at the end.
 class Compilation {
  public:
-  void add(const Source& source) {
-    if (results_.try_emplace(source.key).second) work_.push_back(&source);
+  void add(const Claim& claim, const Source& source) {
+    if (results_.try_emplace(source.key).second) work_.push_back({&claim, &source});
   }
   void run() {
-    std::vector<std::thread> threads;
-    const size_t count = std::min<size_t>(work_.size(), std::thread::hardware_concurrency());
-    for (size_t i = 1; i < count; ++i) threads.emplace_back([this] { take(); });
-    take();
-    for (std::thread& thread : threads) thread.join();
+    {
+      std::vector<std::jthread> threads;  // they end with this block, whatever is thrown in it
+      const size_t count = std::min<size_t>(work_.size(), std::thread::hardware_concurrency());
+      for (size_t i = 1; i < count; ++i) threads.emplace_back([this] { take(); });
+      take();
+    }
     if (error_) std::rethrow_exception(error_);
   }
   Prepared::Compiled of(const Prepared& prepared) const {
@@ -59,14 +60,20 @@ class Compilation {
  private:
   void take() {
     for (size_t i = next_++; i < work_.size(); i = next_++) try {
-        results_.find(work_[i]->key)->second = work_[i]->compile();
+        const Source& source = *work_[i].source;
+        results_.find(source.key)->second =
+            at_claim(*work_[i].claim, [&](const Claim&) { return source.compile(); });
       } catch (...) {
         std::lock_guard lock(mutex_);
         if (!error_) error_ = std::current_exception();
       }
   }
 
-  std::vector<const Source*> work_;
+  struct Work {
+    const Claim* claim;  // the first that asks for it
+    const Source* source;
+  };
+  std::vector<Work> work_;
   std::map<std::string, std::shared_ptr<const void>> results_;
   std::atomic<size_t> next_ = 0;
   std::mutex mutex_;
@@ -83,7 +90,7 @@ std::vector<std::unique_ptr<Kernel>> prepare_kernels(const Layout& layout,
   for (size_t i = 0; i < layout.order.size(); ++i) {
     prepared.push_back(
         at_claim(layout.claim(i), [&](const Claim& claim) { return prepare(claim, values); }));
-    for (const Source& source : prepared.back().sources) compilation.add(source);
+    for (const Source& source : prepared.back().sources) compilation.add(layout.claim(i), source);
   }
   compilation.run();
   std::vector<std::unique_ptr<Kernel>> kernels;

@@ -63,7 +63,7 @@ std::unique_ptr<TrainingPlan> make_training_plan(const Layout& layout, const Sym
   if (training->forward_steps < plan.steps.size()) {
     bound.owned.buffers = separate;
     training->retained = place_retained(bound.owned, plan, training->forward_steps);
-    order_streams(plan, training->retained);
+    order_streams(plan, training->retained, training->forward_steps);
   }
   find_segments(plan, bound.owned.output_ready, *training);
   training->saved_inputs = find_saved_inputs(plan, training->forward_steps);

@@ -7,16 +7,17 @@ namespace ort {
 
 BoundValues::BoundValues(const Layout& layout, const Symbols& symbols)
     : graph_(*layout.graph), symbols_(symbols), sources_(sources(*layout.graph)) {
-  const auto add = [&](const Node* node, Tensor tensor) {
+  const auto add = [&](const Node* node, ValueId value, Tensor tensor) {
+    fixed.push_back(value);
     constant_[node->out[0]] = constants.size();
     constants.push_back(std::move(tensor));
   };
   for (const Node* node : graph_.order()) {
-    if (node->schema->is_constant()) add(node, *constant_of(node->output()));
+    if (node->schema->is_constant()) add(node, node->out[0], *constant_of(node->output()));
     if (!node->schema->is_sizes()) continue;
     Tensor tensor = Tensor::of(numbers_of(std::get<Dims>(*node->attrs.find("dims")), symbols));
     if (node->attrs.i("scalar")) tensor.sizes.clear();
-    add(node, std::move(tensor));
+    add(node, kNone, std::move(tensor));
   }
 }
 

@@ -23,6 +23,7 @@ class BoundValues {
   const Symbols& symbols() const { return symbols_; }
 
   std::vector<Tensor> constants;
+  std::vector<ValueId> fixed;  // by constant: its value; kNone: sizes, of this binding alone
 
  private:
   const Graph& graph_;

@@ -168,9 +168,9 @@ std::vector<std::vector<int>> waits_of(const Plan& plan, const Placement& placem
   return Waiting(plan, placement).run();
 }
 
-void order_streams(Plan& plan, const Placement& placement) {
+void order_streams(Plan& plan, const Placement& placement, size_t first) {
   const std::vector<std::vector<int>> waits = waits_of(plan, placement);
-  for (size_t s = 0; s < waits.size(); ++s)
+  for (size_t s = first; s < waits.size(); ++s)
     for (const int before : waits[s]) {
       std::vector<int>& known = plan.steps[s].waits;
       if (std::find(known.begin(), known.end(), before) == known.end()) known.push_back(before);

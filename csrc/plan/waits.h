@@ -13,7 +13,7 @@ namespace ort {
 // no event.
 std::vector<std::vector<int>> waits_of(const Plan& plan, const Placement& placement);
 
-// Adds them to the plan's steps, beside those of another placement.
-void order_streams(Plan& plan, const Placement& placement);
+// Adds them to the plan's steps from the first on, beside those of another placement.
+void order_streams(Plan& plan, const Placement& placement, size_t first = 0);
 
 }  // namespace ort

@@ -3,6 +3,7 @@
 #include "csrc/runtime/executor.h"
 
 #include <algorithm>
+#include <exception>
 
 #include "csrc/core/env.h"
 #include "csrc/core/log.h"
@@ -40,10 +41,24 @@ void run_step(const Plan& plan, const Frame& frame, size_t index) {
 // The streams of one run of a range of steps.
 class Queues {
  public:
-  Queues(const Plan& plan, const Frame& frame, size_t first)
-      : plan_(plan), frame_(frame), first_(static_cast<int>(first)), events_(plan.steps.size()) {
+  Queues(const Plan& plan, const Frame& frame, size_t first, size_t last)
+      : plan_(plan),
+        frame_(frame),
+        first_(first),
+        events_(last - first),
+        uses_(plan.devices.size()) {
+    for (size_t i = first; i < last; ++i) {
+      const Step& step = plan.steps[i];
+      Use& use = uses_[static_cast<size_t>(step.device)];
+      use.checks |= step.checks;
+      use.meets_host |= step.stream != kCompute;
+    }
+  }
+
+  // The other streams follow the first, which has the caller's work.
+  void fork() const {
     each_device([&](int device, Stream& compute) {
-      if (int32_t* flag = frame_.flag(device)) memory(device).zero(flag, sizeof *flag, compute);
+      if (use(device).checks) memory(device).zero(frame_.flag(device), sizeof(int32_t), compute);
       for (int use = kCompute + 1; use < kStreams; ++use)
         frame_.stream(device, use).wait(*compute.record());
     });
@@ -51,8 +66,8 @@ class Queues {
 
   void before(const Step& step) const {
     for (const int earlier : step.waits) {
-      if (earlier < first_) continue;  // an earlier run, which ended in the first streams
-      Event& event = *events_[static_cast<size_t>(earlier)];
+      if (earlier < static_cast<int>(first_)) continue;  // an earlier run, ended in first streams
+      Event& event = *events_[static_cast<size_t>(earlier) - first_];
       if (step.device == 0)
         event.synchronize();
       else
@@ -61,33 +76,41 @@ class Queues {
   }
 
   void after(const Step& step, size_t index) {
-    if (step.signals) events_[index] = frame_.stream(step.device, step.stream).record();
+    if (step.signals) events_[index - first_] = frame_.stream(step.device, step.stream).record();
   }
 
-  // Of a run that failed: nothing may touch its memory any more.
-  void drain() const {
-    for (int device = 1; device < static_cast<int>(plan_.devices.size()); ++device)
-      for (int use = 0; use < kStreams; ++use) frame_.stream(device, use).synchronize();
+  // Of a run that failed: nothing may touch its memory any more, and the first error is the one to
+  // be told.
+  void drain() const noexcept {
+    each_device([&](int device, Stream&) {
+      for (int use = 0; use < kStreams; ++use) try {
+          frame_.stream(device, use).synchronize();
+        } catch (const std::exception& error) {
+          log("{}: {}", plan_.devices[static_cast<size_t>(device)].device, error.what());
+        }
+    });
   }
 
   // The host's memory may be changed or given back when the run has ended, so what reads or writes
   // it late must have run.
-  void join(size_t last) const {
+  void join() const {
     each_device([&](int device, Stream& compute) {
       for (int use = kCompute + 1; use < kStreams; ++use)
         compute.wait(*frame_.stream(device, use).record());
     });
-    const auto begin = plan_.steps.begin();
     each_device([&](int device, Stream& compute) {
-      const bool meets_host = std::any_of(
-          begin + first_, begin + static_cast<long>(last),
-          [&](const Step& step) { return step.device == device && step.stream != kCompute; });
-      if (meets_host || frame_.flag(device)) compute.synchronize();
-      raise_failure(device);
+      if (use(device).meets_host || use(device).checks) compute.synchronize();
+      if (use(device).checks) raise_failure(device);
     });
   }
 
  private:
+  // Of a device by these steps.
+  struct Use {
+    bool checks = false, meets_host = false;
+  };
+  const Use& use(int device) const { return uses_[static_cast<size_t>(device)]; }
+
   template <class F>
   void each_device(F&& f) const {
     for (int device = 1; device < static_cast<int>(plan_.devices.size()); ++device)
@@ -95,15 +118,13 @@ class Queues {
   }
 
   Memory& memory(int device) const {
-    return *plan_.devices[static_cast<size_t>(device)].provider->memory();
+    return plan_.devices[static_cast<size_t>(device)].runtime->memory();
   }
 
   void raise_failure(int device) const {
-    int32_t* flag = frame_.flag(device);
-    if (!flag) return;
     int32_t mark = 0;
     Stream& stream = frame_.stream(device, kCompute);
-    memory(device).copy(&mark, flag, sizeof mark, CopyKind::to_host, stream);
+    memory(device).copy(&mark, frame_.flag(device), sizeof mark, CopyKind::to_host, stream);
     stream.synchronize();
     if (mark == 0) return;
     const Step& step = plan_.steps[static_cast<size_t>(mark) - 1];
@@ -112,8 +133,9 @@ class Queues {
 
   const Plan& plan_;
   const Frame& frame_;
-  const int first_;
-  std::vector<std::unique_ptr<Event>> events_;
+  const size_t first_;
+  std::vector<std::unique_ptr<Event>> events_;  // by step of the range
+  std::vector<Use> uses_;                       // by device
 };
 
 // Calls run(i) for each step, timed where somebody asks.
@@ -140,14 +162,15 @@ void run(const Plan& plan, Frame& frame, size_t first, size_t last, Profile* pro
   last = std::min(last, plan.steps.size());
   if (plan.devices.size() == 1)
     return each_step(plan, first, last, profile, [&](size_t i) { run_step(plan, frame, i); });
-  Queues queues(plan, frame, first);
+  Queues queues(plan, frame, first, last);
   try {
+    queues.fork();
     each_step(plan, first, last, profile, [&](size_t i) {
       queues.before(plan.steps[i]);
       run_step(plan, frame, i);
       queues.after(plan.steps[i], i);
     });
-    queues.join(last);
+    queues.join();
   } catch (...) {
     queues.drain();
     throw;

@@ -1,56 +1,23 @@
 // Arenas, streams and the pointer table of a frame.
 #include "csrc/runtime/frame.h"
 
-#include <utility>
-
 namespace ort {
 namespace {
 
 constexpr size_t kFlagBytes = 64;
 
-// Tries once more when caches have been given back.
-template <class F>
-void with_memory(const Plan& plan, F&& allocate) {
-  try {
-    return allocate();
-  } catch (const OutOfMemory&) {
-    pool_trim();
-    for (const PlanDevice& device : plan.devices)
-      if (device.provider) device.provider->memory()->trim();
-  }
-  try {
-    allocate();
-  } catch (const OutOfMemory& error) {
-    throw OutOfMemory(format("{}; {}", error.what(), describe_peak(plan)));
-  }
-}
-
 }  // namespace
 
-DeviceBlock::DeviceBlock(Memory& memory, size_t bytes, Stream& stream)
-    : memory_(memory),
-      stream_(stream),
-      bytes_(bytes),
-      data_(bytes ? static_cast<uint8_t*>(memory.allocate(bytes, stream)) : nullptr) {}
-
-DeviceBlock::~DeviceBlock() {
-  if (data_) memory_.free(data_, bytes_, stream_);
-}
-
-DeviceBlock::DeviceBlock(DeviceBlock&& other) noexcept
-    : memory_(other.memory_),
-      stream_(other.stream_),
-      bytes_(other.bytes_),
-      data_(std::exchange(other.data_, nullptr)) {}
-
-Frame::Frame(const Plan& plan, void* native) : Frame(plan, plan.placement, nullptr, native) {}
+Frame::Frame(const Plan& plan, std::optional<void*> native)
+    : Frame(plan, plan.placement, nullptr, native) {}
 
 std::unique_ptr<Frame> Frame::retained(const Plan& plan, const Placement& placement,
                                        const Frame& base) {
-  return std::unique_ptr<Frame>(new Frame(plan, placement, &base, nullptr));
+  return std::unique_ptr<Frame>(new Frame(plan, placement, &base, std::nullopt));
 }
 
-Frame::Frame(const Plan& plan, const Placement& placement, const Frame* base, void* native)
+Frame::Frame(const Plan& plan, const Placement& placement, const Frame* base,
+             std::optional<void*> native)
     : plan_(&plan),
       placement_(&placement),
       pointers_(placement.slots.size()),
@@ -60,7 +27,7 @@ Frame::Frame(const Plan& plan, const Placement& placement, const Frame* base, vo
   for (size_t i = 0; i < pointers_.size(); ++i) pointers_[i] = pointer(placement.slots[i], i, base);
 }
 
-void Frame::find_streams(const Frame* base, void* native) {
+void Frame::find_streams(const Frame* base, std::optional<void*> native) {
   if (base) {
     streams_ = base->streams_;
     return;
@@ -68,10 +35,10 @@ void Frame::find_streams(const Frame* base, void* native) {
   streams_.resize(plan_->devices.size());
   for (size_t d = 0; d < streams_.size(); ++d)
     for (int use = 0; use < kStreams; ++use) {
-      const Provider* provider = plan_->devices[d].provider;
-      void* own = d == 1 && use == kCompute ? native : nullptr;  // the inputs' device is the second
+      DeviceRuntime* runtime = plan_->devices[d].runtime;
+      const bool callers = d == 1 && use == kCompute;  // the inputs' device is the second
       streams_[d][static_cast<size_t>(use)] =
-          provider ? &provider->stream(use, own) : &host_stream();
+          runtime ? &runtime->stream(use, callers ? native : std::nullopt) : &host_stream();
     }
 }
 
@@ -83,7 +50,7 @@ void Frame::allocate() {
   for (size_t d = 1; d < plan_->devices.size(); ++d) {
     const PlanDevice& device = plan_->devices[d];
     const size_t bytes = placement_->bytes[d];
-    blocks_.emplace_back(*device.provider->memory(), bytes + (device.flags ? kFlagBytes : 0),
+    blocks_.emplace_back(device.runtime->memory(), bytes + (device.flags ? kFlagBytes : 0),
                          stream(static_cast<int>(d), kCompute));
     arenas_.push_back(blocks_.back().data());
     if (device.flags) flags_[d] = reinterpret_cast<int32_t*>(arenas_[d] + bytes);
@@ -99,7 +66,7 @@ void* Frame::pointer(const Slot& slot, size_t index, const Frame* base) {
     case Slot::Kind::constant:
       return plan_->constants[slot.at].data;
     case Slot::Kind::uploaded:
-      return plan_->uploads[slot.at].data();
+      return plan_->uploads[slot.at]->data();
     case Slot::Kind::object:
       if (base) objects_[slot.at] = base->objects_[slot.at];
       return &objects_[slot.at];

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "csrc/core/pool.h"
@@ -11,28 +12,12 @@
 
 namespace ort {
 
-// An arena in a device's memory, ordered by the device's first stream.
-class DeviceBlock {
- public:
-  DeviceBlock(Memory& memory, size_t bytes, Stream& stream);
-  ~DeviceBlock();
-  DeviceBlock(DeviceBlock&& other) noexcept;
-  DeviceBlock(const DeviceBlock&) = delete;
-  uint8_t* data() const { return data_; }
-
- private:
-  Memory& memory_;
-  Stream& stream_;
-  size_t bytes_;
-  uint8_t* data_;
-};
-
 class Frame {
  public:
   // `native`: the caller's stream on the device that the graph's inputs lie on, where that is not
   // the host. Where there is no memory, caches are given back and it is tried once more; then
   // OutOfMemory tells what the plan needs.
-  explicit Frame(const Plan& plan, void* native = nullptr);
+  explicit Frame(const Plan& plan, std::optional<void*> native = {});
   // A frame for a backward that leaves `base`'s stash as it is: shares its pointers, has its own
   // arenas for what it makes, and holds `base`'s objects beside it: a kernel that takes one out of
   // its slot sees by the use count whether it is the last. `base` must outlive it.
@@ -50,16 +35,17 @@ class Frame {
   const Placement& placement() const { return *placement_; }
 
  private:
-  Frame(const Plan& plan, const Placement& placement, const Frame* base, void* native);
-  void find_streams(const Frame* base, void* native);
+  Frame(const Plan& plan, const Placement& placement, const Frame* base,
+        std::optional<void*> native);
+  void find_streams(const Frame* base, std::optional<void*> native);
   void allocate();
   void* pointer(const Slot& slot, size_t index, const Frame* base);
 
   const Plan* plan_;
   const Placement* placement_;
   Block host_;
-  std::vector<DeviceBlock> blocks_;
-  std::vector<uint8_t*> arenas_;  // by device
+  std::vector<DeviceBlock> blocks_;  // ordered by their device's first stream
+  std::vector<uint8_t*> arenas_;     // by device
   std::vector<int32_t*> flags_;
   std::vector<std::array<Stream*, kStreams>> streams_;
   std::vector<void*> pointers_;

@@ -1,13 +1,12 @@
-// Plans by the values of the symbols; the least recently used is dropped.
+// Plans by the values of the symbols.
 #pragma once
 
 #include <functional>
-#include <future>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <vector>
 
+#include "csrc/core/cache.h"
 #include "csrc/plan/training_plan.h"
 
 namespace ort {
@@ -15,20 +14,16 @@ namespace ort {
 class PlanCache {
  public:
   using Kept = std::shared_ptr<const TrainingPlan>;
-  // The plan for feeds of these sizes. `make` is called without a lock: who needs a plan that is
-  // being made waits for it, who needs another one does not. Where it throws, nothing is kept.
+  // The plan for feeds of these sizes; symbols are solved where they are not those of the last one.
   Kept find(const std::vector<Sizes>& sizes, const std::function<Symbols()>& solve,
             const std::function<Kept(const Symbols&)>& make);
-  Kept latest();  // the one used last that is ready; null before the first
+  Kept latest() { return plans_.latest(); }
 
  private:
-  using Item = std::pair<Symbols, std::shared_future<Kept>>;
-  Kept insert(const Symbols& symbols, std::promise<Kept> promise,
-              const std::function<Kept(const Symbols&)>& make);
-
-  std::mutex mutex_;
-  std::list<Item> items_;
-  std::vector<Sizes> latest_sizes_;  // of the plan at the front
+  Cache<Symbols, const TrainingPlan> plans_{32};
+  std::mutex mutex_;  // of what follows
+  std::vector<Sizes> last_sizes_;
+  Kept last_;
 };
 
 }  // namespace ort

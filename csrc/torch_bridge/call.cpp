@@ -29,6 +29,16 @@ void reorder(const at::Tensor& tensor, const Indices& order) {
 
 }  // namespace
 
+std::vector<at::Tensor> make_outputs(const Plan& plan, Frame& frame, size_t first, size_t last) {
+  std::vector<at::Tensor> outputs(last - first);
+  for (size_t i = first; i < last; ++i) {
+    at::Tensor& output = outputs[i - first];
+    with_memory(plan, [&] { output = empty(plan.outputs.types[i]); });
+    frame.set_output(i, output.data_ptr());
+  }
+  return outputs;
+}
+
 Version::Version(const at::Tensor& tensor)
     : counter_(tensor.defined() ? tensor.unsafeGetTensorImpl()->version_counter()
                                 : c10::VariableVersion(c10::VariableVersion::DISABLED)),
@@ -65,16 +75,12 @@ std::vector<at::Tensor> Call::forward(const Wanted& wanted) {
   planned_.program = shared_->program(wanted, sizes);
   planned_.plan = planned_.program->plan(sizes);
   const Plan& plan = *planned_.plan->core;
-  frame_ = std::make_shared<Frame>(plan, native_stream(device()));
+  stream_ = current_stream(device());
+  frame_ = std::make_shared<Frame>(plan, native(stream_));
   bind_inputs();
   if (shared_->has_effects && !wanted.defined.empty() && !generator_state_.known())
     generator_state_ = RandomState::now(device());
-  std::vector<at::Tensor> outputs;
-  outputs.reserve(planned_.program->n_outputs());
-  for (size_t i = 0; i < planned_.program->n_outputs(); ++i) {
-    outputs.push_back(empty(plan.outputs.types[i]));
-    frame_->set_output(i, outputs.back().data_ptr());
-  }
+  std::vector<at::Tensor> outputs = make_outputs(plan, *frame_, 0, planned_.program->n_outputs());
   share_outputs(outputs);
   run(plan, *frame_, 0, planned_.plan->forward_steps, profile());
   for (const auto& [output, order] : shared_->orders) reorder(outputs[output], order);

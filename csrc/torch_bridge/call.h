@@ -22,6 +22,9 @@ struct Bound {
   bool filled = false;  // zeros stand for outputs that have no gradient
 };
 
+// New memory for a plan's outputs [first, last), bound to a frame.
+std::vector<at::Tensor> make_outputs(const Plan& plan, Frame& frame, size_t first, size_t last);
+
 // A tensor's version when this was made; of none, or one that counts none, it never changes.
 class Version {
  public:
@@ -61,6 +64,8 @@ class Call {
   Shared& shared() { return *shared_; }
   const Planned& planned() const { return planned_; }
   Profile* profile() const { return profile_.get(); }
+  // Torch's stream on which the forward ran, and a backward is to run.
+  std::optional<c10::Stream> stream() const { return stream_; }
 
  private:
   Device device() const { return shared_->options.device; }
@@ -79,6 +84,7 @@ class Call {
 
   std::shared_ptr<Shared> shared_;
   Planned planned_;
+  std::optional<c10::Stream> stream_;
   std::shared_ptr<Frame> frame_;    // null: a backward has it, and may have overwritten the stash
   std::vector<at::Tensor> inputs_;  // contiguous; kept while the call lives
   // By input: whether its memory is the caller's. The caller's tensors are not held, but where

@@ -98,17 +98,24 @@ c10::Device torch_device(Device device) {
   return {type, static_cast<c10::DeviceIndex>(device.index)};
 }
 
-void* native_stream(Device device) {
-  if (device.is_host()) return nullptr;
+std::optional<c10::Stream> current_stream(Device device) {
+  if (device.is_host()) return std::nullopt;
   const c10::Device on = torch_device(device);
-  const c10::impl::VirtualGuardImpl guard(on.type());
-  return guard.getStreamNativeHandle(guard.getStream(on));
+  return c10::impl::VirtualGuardImpl(on.type()).getStream(on);
+}
+
+std::optional<void*> native(std::optional<c10::Stream> stream) {
+  if (!stream) return std::nullopt;
+  return c10::impl::VirtualGuardImpl(stream->device_type()).getStreamNativeHandle(*stream);
 }
 
 at::Tensor empty(const Operand& type) {
   const at::ScalarType dtype = scalar_type_of(type.dtype);
-  if (!type.device.is_host())
-    return at::empty(type.sizes, at::TensorOptions(dtype).device(torch_device(type.device)));
+  if (!type.device.is_host()) try {
+      return at::empty(type.sizes, at::TensorOptions(dtype).device(torch_device(type.device)));
+    } catch (const c10::OutOfMemoryError& error) {
+      throw OutOfMemory(error.what_without_backtrace());
+    }
   return at::detail::empty_generic(type.sizes, &allocator(),
                                    c10::DispatchKeySet(c10::DispatchKey::CPU), dtype, std::nullopt);
 }

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Stream.h>
+
+#include <optional>
 
 #include "providers/kernel.h"
 
@@ -12,11 +15,13 @@ at::ScalarType scalar_type_of(DType dtype);
 
 Device device_of(c10::Device device);
 c10::Device torch_device(Device device);
-// The current stream of a device, as its own library has it; null: of the host, or unknown.
-void* native_stream(Device device);
+// Torch's current stream of a device; the host has none.
+std::optional<c10::Stream> current_stream(Device device);
+// A stream as its device's own library has it.
+std::optional<void*> native(std::optional<c10::Stream> stream);
 
 // A contiguous tensor with undefined elements: on the host in a block of the pool, elsewhere in
-// torch's memory.
+// torch's memory. Throws OutOfMemory.
 at::Tensor empty(const Operand& type);
 
 // The tensor itself when its elements lie contiguously as they are (a negative view's do not), else

@@ -2,6 +2,7 @@
 // gradients were there serves the groups that it had all for; the next begins another.
 #include "csrc/torch_bridge/pass.h"
 
+#include <c10/core/StreamGuard.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
@@ -181,13 +182,9 @@ void Pass::bind_gradients() {
 }
 
 void Pass::bind_results() {
-  const auto& types = run_->bound.planned.plan->core->outputs.types;
-  run_->gradients.clear();
-  run_->gradients.reserve(types.size());
-  for (size_t i = run_->bound.planned.program->n_outputs(); i < types.size(); ++i) {
-    run_->gradients.push_back(empty(types[i]));
-    run_->bound.frame->set_output(i, run_->gradients.back().data_ptr());
-  }
+  const Plan& plan = *run_->bound.planned.plan->core;
+  run_->gradients = make_outputs(plan, *run_->bound.frame, run_->bound.planned.program->n_outputs(),
+                                 plan.outputs.types.size());
 }
 
 void Pass::run_until(size_t segment) {
@@ -197,6 +194,7 @@ void Pass::run_until(size_t segment) {
 
 void Pass::run_segments(size_t count) {
   const TrainingPlan& plan = *run_->bound.planned.plan;
+  const c10::OptionalStreamGuard as_the_forward(call_.stream());
   for (; run_->segments < count; ++run_->segments) {
     const size_t first =
         run_->segments == 0 ? plan.forward_steps : plan.segment_ends[run_->segments - 1];

@@ -138,8 +138,7 @@ std::vector<at::Tensor> Runner::call(const std::vector<at::Tensor>& user) {
 }
 
 std::shared_ptr<Program> Runner::latest() const {
-  std::lock_guard lock(shared_->mutex);
-  return shared_->latest;
+  return shared_->programs.latest();
 }
 
 double Runner::planned_us() const {
@@ -183,9 +182,8 @@ std::vector<Runner::Operator> Runner::operators() const {
 }
 
 int Runner::plans() const {
-  std::lock_guard lock(shared_->mutex);
   int count = shared_->dropped_plans;
-  for (const auto& [key, program] : shared_->programs) count += program->plans();
+  for (const auto& program : shared_->programs.all()) count += program->plans();
   return count;
 }
 

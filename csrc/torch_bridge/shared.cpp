@@ -6,12 +6,6 @@
 #include "csrc/plan/symbols.h"
 
 namespace ort::bridge {
-namespace {
-
-constexpr size_t kKeptPrograms = 16;
-
-}  // namespace
-
 size_t Planned::segment_of(int output) const {
   const size_t gradient = static_cast<size_t>(output) - program->n_outputs();
   const size_t last = plan->segment_ends.size() - 1;
@@ -20,34 +14,25 @@ size_t Planned::segment_of(int output) const {
 }
 
 std::shared_ptr<Program> Shared::program(const Wanted& wanted, const std::vector<Sizes>& sizes) {
-  std::lock_guard lock(mutex);
   const auto symbols = [&] { return solve_symbols(*graph, sizes, sizes.size()); };
-  const std::pair key(wanted, options.memory_budget ? symbols() : Symbols{});
-  const auto found = programs.find(key);
-  if (found != programs.end()) {
-    latest = found->second;
-  } else {
-    Indices defined = wanted.defined;
-    const auto rank = [&](size_t output) {
-      return std::find(topology.order.begin(), topology.order.end(), output);
-    };
-    if (!wanted.cuts.empty())  // the order in which their gradients come
-      std::sort(defined.begin(), defined.end(),
-                [&](size_t a, size_t b) { return rank(a) < rank(b); });
-    const Indices shared = history.saved_outputs(defined);
-    grad::StashOptions stash{symbols(), {}, {}, {shared.begin(), shared.end()}};
-    for (size_t i = 0; i < graph->inputs().size(); ++i)
-      if (!history.saves_input(i, defined)) stash.copied.insert(graph->inputs()[i]);
-    latest = std::make_shared<Program>(*graph, options, defined.empty() ? Indices{} : wrt, defined,
-                                       stash, wanted.cuts);
-    programs.emplace(key, latest);
-  }
-  if (programs.size() > kKeptPrograms)
-    std::erase_if(programs, [&](const auto& item) {
-      if (item.second != latest) dropped_plans += item.second->plans();
-      return item.second != latest;
-    });
-  return latest;
+  return programs.find({wanted, options.memory_budget ? symbols() : Symbols{}},
+                       [&] { return compile(wanted, symbols()); });
+}
+
+std::shared_ptr<Program> Shared::compile(const Wanted& wanted, const Symbols& symbols) const {
+  Indices defined = wanted.defined;
+  const auto rank = [&](size_t output) {
+    return std::find(topology.order.begin(), topology.order.end(), output);
+  };
+  if (!wanted.cuts.empty())  // the order in which their gradients come
+    std::sort(defined.begin(), defined.end(),
+              [&](size_t a, size_t b) { return rank(a) < rank(b); });
+  const Indices shared = history.saved_outputs(defined);
+  grad::StashOptions stash{symbols, {}, {}, {shared.begin(), shared.end()}};
+  for (size_t i = 0; i < graph->inputs().size(); ++i)
+    if (!history.saves_input(i, defined)) stash.copied.insert(graph->inputs()[i]);
+  return std::make_shared<Program>(*graph, options, defined.empty() ? Indices{} : wrt, defined,
+                                   stash, wanted.cuts);
 }
 
 at::Tensor Shared::in_memory_order(size_t output, const at::Tensor& gradient) const {

@@ -3,12 +3,14 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <atomic>
 #include <compare>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
 
+#include "csrc/core/cache.h"
 #include "csrc/runtime/executor.h"
 #include "csrc/session/program.h"
 #include "csrc/torch_bridge/history.h"
@@ -45,12 +47,12 @@ struct Shared {
   std::map<size_t, Indices> orders;
   History history;
   Topology topology;
-  bool has_effects = false;  // a node may draw from torch's generator
-  std::mutex mutex;
+  bool has_effects = false;            // a node may draw from torch's generator
+  std::atomic<int> dropped_plans = 0;  // of programs that are no longer kept
   // By what is wanted and, under a memory budget, the sizes that it is to hold for.
-  std::map<std::pair<Wanted, Symbols>, std::shared_ptr<Program>> programs;
-  std::shared_ptr<Program> latest;
-  int dropped_plans = 0;   // of programs that are no longer kept
+  Cache<std::pair<Wanted, Symbols>, Program> programs{
+      16, [this](const Program& program) { dropped_plans += program.plans(); }};
+  std::mutex mutex;        // of what follows
   int reruns = 0;          // forwards that ran again, for a backward that was not expected
   Wanted predicted;        // what the last backward had
   bool confirmed = false;  // a backward came as predicted
@@ -59,6 +61,7 @@ struct Shared {
 
   // The program for a backward like this; nothing defined: forward alone.
   std::shared_ptr<Program> program(const Wanted& wanted, const std::vector<Sizes>& sizes);
+  std::shared_ptr<Program> compile(const Wanted& wanted, const Symbols& symbols) const;
   // A gradient of an output as the graph has it, and one of the graph's as the tensor has it.
   at::Tensor in_memory_order(size_t output, const at::Tensor& gradient) const;
   at::Tensor in_tensor_order(size_t output, const at::Tensor& gradient) const;

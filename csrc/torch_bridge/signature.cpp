@@ -1,7 +1,6 @@
 // Facts are read without a dispatch: a call that repeats an earlier one asks for them every time.
 #include "csrc/torch_bridge/signature.h"
 
-#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/InferenceMode.h>
@@ -66,8 +65,18 @@ std::vector<std::string> autocast() {
 
 Modes Modes::now() {
   const auto off = c10::impl::tls_local_dispatch_key_set().excluded_;
-  return {at::GradMode::is_enabled(), c10::InferenceMode::is_enabled(),
-          (c10::autocast_dispatch_keyset - off).raw_repr(), c10::get_default_dtype_as_scalartype()};
+  Modes modes{at::GradMode::is_enabled(),
+              c10::InferenceMode::is_enabled(),
+              (c10::autocast_dispatch_keyset - off).raw_repr(),
+              {},
+              c10::get_default_dtype_as_scalartype()};
+  modes.autocast_dtypes.fill(at::ScalarType::Undefined);
+  if (modes.autocast == 0) return modes;
+  for (size_t i = 0; i < modes.autocast_dtypes.size(); ++i)
+    if (const auto type = at::autocast::_AUTOCAST_SUPPORTED_DEVICES[i];
+        at::autocast::is_autocast_enabled(type))
+      modes.autocast_dtypes[i] = at::autocast::get_autocast_dtype(type);
+  return modes;
 }
 
 TensorFacts facts_of(PyObject* value, const std::vector<at::Tensor>& before) {

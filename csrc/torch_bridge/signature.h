@@ -3,9 +3,11 @@
 // the sizes; a Repeat (repeat.h) asks for the same facts and for the sizes too.
 #pragma once
 
+#include <ATen/autocast_mode.h>
 #include <ATen/core/Tensor.h>
 #include <pybind11/pybind11.h>
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,8 @@ namespace ort::bridge {
 struct Modes {
   bool grad, inference;
   uint64_t autocast;  // the devices' dispatch keys
+  // By device type; undefined where autocast is off.
+  std::array<at::ScalarType, at::autocast::_AUTOCAST_SUPPORTED_DEVICES.size()> autocast_dtypes;
   at::ScalarType default_dtype;
   bool operator==(const Modes&) const = default;
   static Modes now();

@@ -43,6 +43,16 @@ void store(const at::Tensor& tensor, void* data, const Operand& operand, const s
   if (tensor.numel() > 0) over(data, operand).copy_(tensor);
 }
 
+// Torch queues on its current stream; it must be the step's.
+void check_stream(const Args& args, const std::vector<Operand>& operands) {
+  for (const Operand& operand : operands) {
+    if (!operand.present || operand.device.is_host()) continue;
+    const auto current = bridge::native(bridge::current_stream(operand.device));
+    return check(current == args.stream.native(), "torch's stream of {} is not the engine's",
+                 operand.device);
+  }
+}
+
 variable_list tensors_of(torch::jit::Stack& stack) {
   variable_list tensors;
   for (c10::IValue& value : stack) {
@@ -82,6 +92,7 @@ class OperatorKernel : public Kernel {
   }
 
   void run(const Args& args) const override {
+    check_stream(args, out_);
     const ThreadState state(!needed_.empty());
     variable_list inputs;
     for (size_t i = 0; i < in_.size(); ++i)
@@ -106,6 +117,8 @@ class OperatorKernel : public Kernel {
     torch::jit::Stack stack = arguments_.with(inputs);
     try {
       op_.callBoxed(stack);
+    } catch (const c10::OutOfMemoryError& error) {
+      throw OutOfMemory(format("[{}] {}; {}", name_, error.what_without_backtrace(), place_));
     } catch (const c10::Error& error) {
       fail("[{}] {}; {}", name_, error.what_without_backtrace(), place_);
     } catch (const std::exception& error) {  // an operator written in Python
@@ -134,6 +147,7 @@ class BackwardKernel : public Kernel {
         out_(binding.out) {}
 
   void run(const Args& args) const override {
+    check_stream(args, out_);
     const ThreadState state(false);
     // Taken out of its slot, it is freed as soon as it is used; a frame that retains the graph
     // still holds it.

@@ -57,6 +57,11 @@ def leave_out(mistake: Mistake, index: int = 0) -> None:
     _far.far_mistake(mistake, index)
 
 
+def late_kernels() -> int:
+    """Kernels that were queued and have not run."""
+    return _far.far_late_kernels()
+
+
 def counts() -> tuple[int, int]:
     """Waits for what had not run, and copies, since leave_out."""
     return _far.far_waits(), _far.far_copies()

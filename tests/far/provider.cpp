@@ -3,6 +3,7 @@
 // cannot touch.
 #include "providers/provider.h"
 
+#include <atomic>
 #include <cstring>
 #include <set>
 
@@ -23,10 +24,6 @@ class Memory final : public ort::Memory {
  public:
   void* allocate(size_t bytes, ort::Stream&) override {
     void* data = Bytes::instance().allocate(bytes);
-    if (!data) {  // what was freed may not have run yet
-      Schedule::instance().run_all();
-      data = Bytes::instance().allocate(bytes);
-    }
     if (!data) throw ort::OutOfMemory(ort::format("far has no {} bytes", bytes));
     return data;
   }
@@ -45,8 +42,22 @@ class Memory final : public ort::Memory {
       std::memcpy(memory.seen_by_kernels(to), memory.seen_by_kernels(from), bytes);
     });
   }
-  void trim() override { Schedule::instance().run_all(); }
+  void trim() override { Schedule::instance().run_all(); }  // so that what was freed is free
 };
+
+class Runtime final : public ort::DeviceRuntime {
+ public:
+  Memory& memory() override { return memory_; }
+  ort::Stream& stream(int use, std::optional<void*> native) override {
+    return native ? *static_cast<Stream*>(*native) : Schedule::instance().stream(use);
+  }
+  void synchronize() override { Schedule::instance().run_all(); }
+
+ private:
+  Memory memory_;
+};
+
+std::atomic<int> late_kernels = 0;  // that were queued and have not run
 
 // What the device's kernels read before they are queued, as a launch does.
 class HostPort {
@@ -89,7 +100,9 @@ class Kernel final : public ort::Kernel {
     check_places(pointers);
     for (size_t k = 0; k < read.size(); ++k) pointers[host_ports_[k].port()] = read[k]->data();
     const ort::Args late = args;
+    ++late_kernels;
     static_cast<Stream&>(args.stream).queue([this, pointers, read, late] {
+      --late_kernels;
       run_late(pointers, late);
     });
   }
@@ -143,12 +156,14 @@ class Provider final : public ort::Provider {
       if (!operand.device.is_host()) operand.constant = nullptr;
     return std::make_unique<Kernel>(reference().prepare(region, known).finish(), region, binding);
   }
-  ort::Device device(ort::Device) const override { return {ort::DeviceKind::private_use, 0}; }
-  ort::Memory* memory() const override {
-    static Memory memory;
-    return &memory;
+  ort::Device device(ort::Device) const override { return kDevice; }
+  ort::DeviceRuntime* runtime(ort::Device device) const override {
+    static Runtime runtime;
+    return device == kDevice ? &runtime : nullptr;
   }
-  ort::Stream& stream(int use, void*) const override { return Schedule::instance().stream(use); }
+
+ private:
+  static constexpr ort::Device kDevice{ort::DeviceKind::private_use, 0};
 };
 
 // By op and port: taken away on purpose; and all that were met.
@@ -191,6 +206,9 @@ void far_mistake(int kind, int at) {
   mistakes = {};
   mistakes.kind = static_cast<far::Mistakes::Kind>(kind);
   mistakes.at = at;
+}
+int far_late_kernels() {
+  return far::late_kernels;
 }
 int far_waits() {
   return far::Schedule::instance().mistakes.waits;

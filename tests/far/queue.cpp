@@ -62,8 +62,8 @@ Schedule& Schedule::instance() {
   return *schedule;
 }
 
-Schedule::Schedule() : order_(ort::kStreams) {
-  for (int use = 0; use < ort::kStreams; ++use) streams_.push_back(std::make_unique<Stream>(*this));
+Schedule::Schedule() : order_(ort::kStreams + kCallers) {
+  for (size_t s = 0; s < order_.size(); ++s) streams_.push_back(std::make_unique<Stream>(*this));
   std::iota(order_.begin(), order_.end(), 0);
 }
 
@@ -72,7 +72,7 @@ void Schedule::start(uint64_t seed) {
   run_all();
   random_.seed(seed);
   std::iota(order_.begin(), order_.end(), 0);
-  for (uint64_t k = 0; k < seed % 6; ++k) std::next_permutation(order_.begin(), order_.end());
+  if (seed > 0) std::shuffle(order_.begin(), order_.end(), random_);
   eager_ = seed >= 6;
 }
 

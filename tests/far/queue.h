@@ -14,6 +14,8 @@
 
 namespace far {
 
+constexpr int kCallers = 2;  // streams that are not the engine's own
+
 class Schedule;
 
 class Stream final : public ort::Stream {
@@ -23,7 +25,7 @@ class Stream final : public ort::Stream {
   std::unique_ptr<ort::Event> record() override;
   void wait(ort::Event& event) override;
   void synchronize() override;
-  void* native() override { return this; }
+  void* native() const override { return const_cast<Stream*>(this); }
 
  private:
   friend class Schedule;
@@ -47,10 +49,11 @@ struct Mistakes {
 class Schedule {
  public:
   static Schedule& instance();
-  // Seed 0: as late as can be, in a fixed order of streams; others also run some work when it is
-  // queued.
+  // Seeds below 6: as late as can be, in a fixed order of streams; others also run some work when
+  // it is queued.
   void start(uint64_t seed);
-  Stream& stream(int use) { return *streams_[static_cast<size_t>(use)]; }
+  // The engine's own, by use; after them those of who calls it.
+  Stream& stream(int index) { return *streams_[static_cast<size_t>(index)]; }
   void run_until(const bool& done);
   void run_all();
   void queued();  // maybe something runs now

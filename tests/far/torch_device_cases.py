@@ -3,6 +3,8 @@
 Run by test_torch_device.py in a process of its own: torch knows one such device from then on.
 """
 
+import gc
+
 import far
 import far_torch
 import pytest
@@ -54,6 +56,13 @@ class WithAnOperatorOfTorch(nn.Module):
         return nn.functional.dropout(h, 0.5, self.training)
 
 
+class Operator(nn.Module):
+    """One that the engine has no op for."""
+
+    def forward(self, x):
+        return torch.special.i0e(x)
+
+
 def test_operators_of_torch_and_numbers_of_the_host():
     torch.manual_seed(0)
     eager = WithAnOperatorOfTorch().eval()
@@ -80,6 +89,61 @@ def test_the_devices_generator_gives_the_key():
     again = model(x, scale).cpu()
     assert torch.equal(first, again) and not torch.equal(first, second)
     assert torch.equal(torch.get_rng_state(), host)
+
+
+def test_torchs_current_stream_is_the_engines_first():
+    torch.manual_seed(0)
+    eager = WithAnOperatorOfTorch().eval()
+    x, scale = torch.randn(4, 8), torch.tensor(3.0)
+    expected = eager(x, scale).detach()
+    model, x = on_device(eager), x.to(DEVICE)
+    side = torch.Stream(DEVICE)
+    with side:
+        assert torch.accelerator.current_stream() == side
+        y = model(x, scale)
+        torch.testing.assert_close(y.detach().cpu(), expected)  # waits for this stream alone
+        y = model(x, scale)
+    y.sum().backward()
+    assert eager.linear.weight.grad.cpu().isfinite().all()
+
+
+def test_a_plan_waits_for_its_queued_work_before_it_goes():
+    module = nn.Sequential(nn.Linear(64, 64), nn.LayerNorm(64), nn.Linear(64, 64))
+    x = torch.randn(8, 64)
+    expected = module(x).detach()
+    model, x = on_device(module), x.to(DEVICE)
+    with torch.no_grad():
+        model(x)
+        y = model(x)
+    assert far.late_kernels() > 0
+    del model
+    gc.collect()
+    assert far.late_kernels() == 0
+    torch.testing.assert_close(y.cpu(), expected)
+
+
+@pytest.fixture
+def small():
+    yield far.limit
+    far.limit(0)
+
+
+def test_out_of_memory_of_outputs_and_of_torchs_operators(small):
+    model = on_device(nn.Linear(8, 4096))
+    x = torch.randn(64, 8).to(DEVICE)
+    with torch.no_grad():
+        model(x)
+        small(far.live() + 200_000)
+        with pytest.raises(torch.OutOfMemoryError, match="far has no .*; the plan needs "):
+            model(x)
+        small(0)
+        operator, z = on_device(Operator()), torch.randn(512, 512).to(DEVICE)
+        operator(z)
+        small(far.live() + z.nbytes + 3000)
+        with pytest.raises(torch.OutOfMemoryError, match=r"\[aten.*special_i0e.*far has no "):
+            operator(z)
+    assert not model.explain().fallbacks
+    assert operator.explain().providers == {"aten": 1}
 
 
 def test_a_device_without_a_named_provider_is_eagers():

@@ -11,7 +11,8 @@ namespace far {
 inline const c10::Device kDevice{c10::DeviceType::PrivateUse1, 0};
 
 const at::Generator& generator();
-Stream& compute();  // torch's one stream is the engine's first
+Stream& stream_of(c10::StreamId id);  // of torch's, which are none of the engine's own
+Stream& current();                    // of the calling thread
 void register_hooks();
 
 }  // namespace far

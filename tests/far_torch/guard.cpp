@@ -5,6 +5,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <cstring>
+#include <utility>
 
 #include "tests/far/queue.h"
 #include "tests/far_torch/device.h"
@@ -13,6 +14,7 @@ namespace far {
 namespace {
 
 constexpr auto kType = c10::DeviceType::PrivateUse1;
+thread_local c10::StreamId current_id = 0;
 
 class Guard final : public c10::impl::DeviceGuardImplInterface {
  public:
@@ -21,30 +23,39 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   c10::Device getDevice() const override { return kDevice; }
   void setDevice(c10::Device) const override {}
   void uncheckedSetDevice(c10::Device) const noexcept override {}
-  c10::Stream getStream(c10::Device) const override { return stream(); }
-  c10::Stream getDefaultStream(c10::Device) const override { return stream(); }
-  c10::Stream exchangeStream(c10::Stream) const override { return stream(); }
+  c10::Stream getStream(c10::Device) const override { return stream(current_id); }
+  c10::Stream getDefaultStream(c10::Device) const override { return stream(0); }
+  c10::Stream getNewStream(c10::Device, int) const override { return stream(kCallers - 1); }
+  c10::Stream exchangeStream(c10::Stream now) const override {
+    return stream(std::exchange(current_id, now.id()));
+  }
   c10::DeviceIndex deviceCount() const noexcept override { return 1; }
-  void* getStreamNativeHandle(const c10::Stream) const override { return &compute(); }
-  void record(void** event, const c10::Stream&, const c10::DeviceIndex,
+  void* getStreamNativeHandle(const c10::Stream stream) const override {
+    return &stream_of(stream.id());
+  }
+  void record(void** event, const c10::Stream& stream, const c10::DeviceIndex,
               const c10::EventFlag) const override {
     destroyEvent(*event, 0);
-    *event = compute().record().release();
+    *event = stream_of(stream.id()).record().release();
   }
-  void block(void* event, const c10::Stream&) const override {
-    compute().wait(*static_cast<ort::Event*>(event));
+  void block(void* event, const c10::Stream& stream) const override {
+    stream_of(stream.id()).wait(*static_cast<ort::Event*>(event));
   }
   void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
     delete static_cast<ort::Event*>(event);
   }
-  void synchronizeStream(const c10::Stream&) const override { compute().synchronize(); }
-  void synchronizeDevice(const c10::DeviceIndex) const override { compute().synchronize(); }
+  void synchronizeStream(const c10::Stream& stream) const override {
+    stream_of(stream.id()).synchronize();
+  }
+  void synchronizeDevice(const c10::DeviceIndex) const override { Schedule::instance().run_all(); }
   void synchronizeEvent(void* event) const override {
     static_cast<ort::Event*>(event)->synchronize();
   }
 
  private:
-  static c10::Stream stream() { return c10::Stream(c10::Stream::DEFAULT, kDevice); }
+  static c10::Stream stream(c10::StreamId id) {
+    return c10::Stream(c10::Stream::UNSAFE, kDevice, id);
+  }
 };
 
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
@@ -105,8 +116,12 @@ const at::Generator& generator() {
   return generator;
 }
 
-Stream& compute() {
-  return Schedule::instance().stream(0);
+Stream& stream_of(c10::StreamId id) {
+  return Schedule::instance().stream(ort::kStreams + static_cast<int>(id));
+}
+
+Stream& current() {
+  return stream_of(current_id);
 }
 
 void register_hooks() {

@@ -1,5 +1,6 @@
 // Torch's operators on `far`: memory and views are its own, everything else is computed by the
-// host's, on the bytes as the device's kernels see them, when all that was queued has run.
+// host's, on the bytes as the device's kernels see them, when what was queued on the current stream
+// has run.
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/CPUFallback.h>
 #include <ATen/native/Resize.h>
@@ -25,18 +26,23 @@ class Allocator final : public c10::Allocator {
       data = Bytes::instance().allocate(bytes);
     }
     TORCH_CHECK_WITH(OutOfMemoryError, data, "far has no ", bytes, " bytes");
-    return {data, data, &give_back, kDevice};
+    return {data, new Block{data, current()}, &give_back, kDevice};
   }
-  c10::DeleterFnPtr raw_deleter() const override { return &give_back; }
+  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
   void copy_data(void* to, const void* from, size_t bytes) const override {
-    Schedule::instance().run_all();
+    current().synchronize();
     const Bytes& memory = Bytes::instance();
     default_copy_data(memory.seen_by_kernels(to), memory.seen_by_kernels(from), bytes);
   }
 
  private:
-  static void give_back(void* data) {
-    if (data) compute().queue([data] { Bytes::instance().free(data); });
+  struct Block {
+    void* data;
+    Stream& stream;  // on which it was asked for
+  };
+  static void give_back(void* context) {
+    const std::unique_ptr<Block> block(static_cast<Block*>(context));
+    block->stream.queue([data = block->data] { Bytes::instance().free(data); });
   }
 };
 
@@ -70,7 +76,7 @@ at::Tensor empty_strided(c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides,
 }
 
 at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
-  Schedule::instance().run_all();
+  current().synchronize();
   on_host(to).copy_(on_host(from));
   return to;
 }
@@ -96,7 +102,7 @@ const at::Tensor& resize(const at::Tensor& tensor, c10::SymIntArrayRef sizes,
 }
 
 at::Scalar item(const at::Tensor& tensor) {
-  Schedule::instance().run_all();
+  current().synchronize();
   return on_host(tensor).item();
 }
 
@@ -127,7 +133,7 @@ at::Tensor reshape_alias(const at::Tensor& tensor, c10::SymIntArrayRef sizes,
 }
 
 void by_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  Schedule::instance().run_all();
+  current().synchronize();
   at::native::cpu_fallback(op, stack);
 }
 
