@@ -15,6 +15,12 @@ bool is_half(const Type& type) {
   return type.kind == Type::Kind::tensor && (type.dtype == DType::f16 || type.dtype == DType::bf16);
 }
 
+bool all_tensors(const Node& node, const std::vector<ValueId>& ids) {
+  return std::all_of(ids.begin(), ids.end(), [&](ValueId id) {
+    return id == kNone || node.graph->value(id).type().kind == Type::Kind::tensor;
+  });
+}
+
 bool any_half(const Node& node, const std::vector<ValueId>& ids) {
   return std::any_of(ids.begin(), ids.end(), [&](ValueId id) {
     return id != kNone && is_half(node.graph->value(id).type());
@@ -60,6 +66,7 @@ std::vector<Value> twins_of_inputs(const Node& node, Graph& scratch) {
 // The node with float32 in place of halves; null where there is no such node.
 Node* twin_of(const Node& node, Graph& scratch) {
   if (node.schema->is_foreign() || node.owns_bodies() || node.out.empty()) return nullptr;
+  if (!all_tensors(node, node.in) || !all_tensors(node, node.out)) return nullptr;
   try {
     const std::vector<Value> in = twins_of_inputs(node, scratch);
     const auto outputs = static_cast<int>(node.out.size());
