@@ -1,7 +1,8 @@
-// Convolutions and their gradients on oneDNN. Values are plain NCHW; the layouts that oneDNN
-// prefers live inside a kernel.
+// Convolutions and their gradients on oneDNN, float64 by products. Values are plain NCHW; the
+// layouts that oneDNN prefers live inside a kernel.
 #include <algorithm>
 
+#include "providers/cpu/double_conv.h"
 #include "providers/cpu/onednn.h"
 #include "providers/cpu/provider.h"
 #include "providers/cpu/widened.h"
@@ -89,6 +90,7 @@ std::unique_ptr<Kernel> conv(const Request& r) {
   check_group(r, p);
   p.window = window_of(r, p.x, p.y, kernel_of(p.w));
   if (is_empty(p)) return element_count(p.y) == 0 ? zeros(r) : nullptr;
+  if (p.dtype == DType::f64) return double_conv({p.x, p.w, p.y, p.group, p.window}, p.bias);
   return with_onednn("a convolution", [&]() -> std::unique_ptr<Kernel> {
     const auto description = forward_desc(p);
     if (!is_own(description)) return nullptr;
@@ -105,6 +107,7 @@ std::unique_ptr<Kernel> conv(const Request& r) {
 
 // x from y and w.
 std::unique_ptr<Kernel> backward_data(const Problem& p, const char* name) {
+  if (p.dtype == DType::f64) return double_conv_grad_x({p.x, p.w, p.y, p.group, p.window}, p.bias);
   return with_onednn("a convolution's input gradient", [&]() -> std::unique_ptr<Kernel> {
     const Window& win = p.window;
     const auto forward = forward_desc(p);
@@ -138,6 +141,7 @@ std::unique_ptr<Kernel> conv_grad_w(const Request& r) {
   check_group(r, p);
   p.window = window_of(r, p.x, p.y, kernel_of(p.w));
   if (is_empty(p)) return zeros(r);
+  if (p.dtype == DType::f64) return double_conv_grad_w({p.x, p.w, p.y, p.group, p.window});
   return with_onednn("a convolution's weight gradient", [&]() -> std::unique_ptr<Kernel> {
     const Window& win = p.window;
     const auto forward = forward_desc(p);
@@ -182,9 +186,10 @@ class BiasedKernel final : public Kernel {
 
 std::unique_ptr<Kernel> conv_transpose(const Request& r) {
   Problem p{r.out().sizes, r.sizes(1),   r.sizes(0), r.attrs().i("group", 1), {},
-            false,         r.in(0).dtype};
+            r.has(2),      r.in(0).dtype};
   check_group(r, p);
   p.window = window_of(r, p.x, p.y, kernel_of(p.w));
+  if (p.dtype == DType::f64) return backward_data(p, "ConvTranspose");
   auto inner = is_empty(p) ? zeros(r) : backward_data(p, "ConvTranspose");
   if (!r.has(2) || !inner) return inner;
   if (p.dtype != DType::f32) return nullptr;  // rounded once, with its bias
@@ -201,6 +206,7 @@ using ConvKernel = std::unique_ptr<Kernel>(const Request&);
 
 void add_kernels(KernelList& list, ConvKernel make) {
   list.add("onednn", kF32 | kHalves, spatial, make)
+      .add("columns", kF64, spatial, make)
       .add("widened", kHalves, spatial, [make](const Request& r) { return widened(r, make); });
 }
 

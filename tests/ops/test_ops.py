@@ -42,7 +42,7 @@ def dtypes(case: Case, provider: str) -> list[str]:
     if not engine.depends_on_dtype(case.sample):
         return ["float64"]  # nothing to vary
     if provider != "reference":
-        return ["float32"]
+        return [dtype for dtype in ("float32", "float64") if dtype in case.op.dtypes]
     return list(case.op.dtypes)
 
 

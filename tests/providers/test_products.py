@@ -97,7 +97,7 @@ def test_linear_with_an_activation(activation, dtype):
     assert_no_worse(got, eager, exact, dtype)
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", NUMPY)
 @pytest.mark.parametrize("group", [1, 4])
 def test_convolutions_and_their_gradients(group, dtype):
     rng = np.random.default_rng(3)
@@ -113,9 +113,8 @@ def test_convolutions_and_their_gradients(group, dtype):
     exact, eager = gradients("float64"), gradients(dtype)
     got = [run(text_of("Conv", dtype, (x_shape, w_shape), f"{{{attrs}}}"), {"x": x, "w": w})]
     for op, other, sizes in (("X", w, x_shape), ("W", x, w_shape)):
-        text = text_of(
-            f"ort::ConvGrad{op}", dtype, (y_shape, other.shape), f"{{{attrs}, dims=dims{list(sizes)}}}"
-        )
+        shapes, sized = (y_shape, other.shape), f"{{{attrs}, dims=dims{list(sizes)}}}"
+        text = text_of(f"ort::ConvGrad{op}", dtype, shapes, sized)
         got.append(run(text, {"x": dy, "w": other}))
     for ours, theirs, oracle in zip(got, eager, exact, strict=True):
         assert_no_worse(ours, theirs, oracle.numpy(), dtype)
