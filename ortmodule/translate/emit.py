@@ -7,6 +7,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import torch
 
@@ -72,6 +73,9 @@ class Emitter:
         return self.op(name, *inputs, n=n, domain="ort", **attrs)
 
     def constant(self, array: Any) -> Any:
+        """An array or a torch tensor as a value."""
+        if isinstance(array, torch.Tensor):
+            array = _array(array.detach().cpu())
         return self.g.constant(np.ascontiguousarray(array) if np.ndim(array) else np.array(array))
 
     def ints(self, values: Sequence[int]) -> Any:
@@ -205,6 +209,12 @@ class Emitter:
         raise NotCapturable(
             f"the number {expr} is made of sizes by {name}, which has no translation"
         )
+
+
+def _array(tensor: torch.Tensor) -> np.ndarray:
+    if tensor.dtype == torch.bfloat16:  # which numpy has by name only
+        return tensor.contiguous().view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
+    return tensor.numpy()
 
 
 @functools.cache
