@@ -65,9 +65,8 @@ HWY_INLINE void add_tile(const double* a, const double* b, int64_t k, double* c,
   const D d;
   hn::Vec<D> sum[kRows][kVectors];
   HWY_UNROLL(8)
-  for (auto& row : sum)
-    HWY_UNROLL(8)
-    for (auto& v : row) v = hn::Zero(d);
+  for (auto& row : sum) HWY_UNROLL(8)
+  for (auto& v : row) v = hn::Zero(d);
   for (int64_t p = 0; p < k; ++p, a += kRows, b += kColumns) {
     hn::Vec<D> right[kVectors];
     HWY_UNROLL(8)
@@ -81,20 +80,17 @@ HWY_INLINE void add_tile(const double* a, const double* b, int64_t k, double* c,
   }
   if (rows == kRows && columns == kColumns) {
     HWY_UNROLL(8)
-    for (int64_t r = 0; r < kRows; ++r)
-      HWY_UNROLL(8)
-      for (int64_t v = 0; v < kVectors; ++v) {
-        double* at = c + r * stride + v * kLanes;
-        hn::StoreU(hn::Add(hn::LoadU(d, at), sum[r][v]), d, at);
-      }
+    for (int64_t r = 0; r < kRows; ++r) HWY_UNROLL(8)
+    for (int64_t v = 0; v < kVectors; ++v) {
+      double* at = c + r * stride + v * kLanes;
+      hn::StoreU(hn::Add(hn::LoadU(d, at), sum[r][v]), d, at);
+    }
     return;
   }
   double tile[kRows * kColumns];
   HWY_UNROLL(8)
-  for (int64_t r = 0; r < kRows; ++r)
-    HWY_UNROLL(8)
-    for (int64_t v = 0; v < kVectors; ++v)
-      hn::StoreU(sum[r][v], d, tile + r * kColumns + v * kLanes);
+  for (int64_t r = 0; r < kRows; ++r) HWY_UNROLL(8)
+  for (int64_t v = 0; v < kVectors; ++v) hn::StoreU(sum[r][v], d, tile + r * kColumns + v * kLanes);
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t j = 0; j < columns; ++j) c[r * stride + j] += tile[r * kColumns + j];
 }

@@ -45,9 +45,9 @@ std::unique_ptr<Kernel> make_primitive_product(const Request& r, const Product& 
     }
     append_activation(ops, p.activation);
     attr.set_post_ops(ops);
-    const auto description = bias.is_zero()
-                                 ? dnnl::matmul::primitive_desc(cpu_engine(), a, b, y, attr, true)
-                                 : dnnl::matmul::primitive_desc(cpu_engine(), a, b, bias, y, attr, true);
+    const auto description =
+        bias.is_zero() ? dnnl::matmul::primitive_desc(cpu_engine(), a, b, y, attr, true)
+                       : dnnl::matmul::primitive_desc(cpu_engine(), a, b, bias, y, attr, true);
     if (!is_own(description)) return nullptr;
     return std::make_unique<PrimitiveKernel>(dnnl::matmul(description),
                                              description.scratchpad_desc(), std::move(arguments),

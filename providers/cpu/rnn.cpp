@@ -5,9 +5,8 @@
 #include <cstring>
 
 #include "csrc/core/parallel.h"
-#include "providers/cpu/packed_product.h"
 #include "providers/cpu/provider.h"
-#include "providers/cpu/sgemm.h"
+#include "providers/cpu/rnn_product.h"
 #include "providers/cpu/tile.h"
 
 namespace ort::cpu {
@@ -35,55 +34,47 @@ Layer layer_of(const Request& r, size_t x, size_t w, size_t recurrent) {
 
 constexpr int64_t kGateWork = 30;  // an element of a gate row, in parallel_for's units
 
-// Floats up to the next cache line, where oneDNN wants its memory to start.
-int64_t whole_lines(int64_t floats) {
-  return (floats + 15) / 16 * 16;
+// Numbers up to the next cache line, where oneDNN wants its memory to start.
+int64_t whole_lines(int64_t numbers) {
+  return (numbers + 15) / 16 * 16;
 }
 
-// A vector instruction over one row.
-void apply(TileFunction f, float* dst, const float* a, const float* b, int64_t count) {
-  TileArgs t{};
-  t.dst = dst;
-  t.a = a;
-  t.b = b;
-  t.count = count;
-  f(t);
-}
-
+template <class T>
 struct Steps {
-  TileFunction sigmoid = tile_function(TileOp::sigmoid, 0);
-  TileFunction tanh = tile_function(TileOp::tanh, 0);
+  TileStep<T> sigmoid{TileOp::sigmoid, 0}, tanh{TileOp::tanh, 0};
 };
 
 // gates: [i o f c] sums become their activations; the new cell and hidden state are written.
-void advance(const Steps& steps, int64_t H, float* gates, const float* cell, float* new_cell,
-             float* hidden) {
-  apply(steps.sigmoid, gates, gates, nullptr, 3 * H);
-  apply(steps.tanh, gates + 3 * H, gates + 3 * H, nullptr, H);
-  const float *i = gates, *f = gates + 2 * H, *g = gates + 3 * H;
+template <class T>
+void advance(const Steps<T>& steps, int64_t H, T* gates, const T* cell, T* new_cell, T* hidden) {
+  steps.sigmoid(gates, gates, nullptr, nullptr, 3 * H);
+  steps.tanh(gates + 3 * H, gates + 3 * H, nullptr, nullptr, H);
+  const T *i = gates, *f = gates + 2 * H, *g = gates + 3 * H;
   for (int64_t k = 0; k < H; ++k) new_cell[k] = f[k] * cell[k] + i[k] * g[k];
-  apply(steps.tanh, hidden, new_cell, nullptr, H);
+  steps.tanh(hidden, new_cell, nullptr, nullptr, H);
   for (int64_t k = 0; k < H; ++k) hidden[k] *= gates[H + k];
 }
 
+template <class T>
 struct Forward {
   const Layer& l;
-  const Steps& steps;
-  const PackedProduct& recurrent;
-  const float *x, *w, *r, *b, *h0, *c0;
-  float *y, *gates;  // may be null: nobody wants them
-  float *h, *c;      // [D, B, H]: the state, at the end the last one
-  float* sums;       // [T B, 4 H]
-  void* packed;      // r of one direction
+  const Steps<T>& steps;
+  const StateProduct<T>& recurrent;
+  const StepsProduct<T>& product;
+  const T *x, *w, *r, *b, *h0, *c0;
+  T *y, *gates;         // may be null: nobody wants them
+  T *h, *c;             // [D, B, H]: the state, at the end the last one
+  T* sums;              // [T B, 4 H]
+  void *packed, *rest;  // r of one direction; of products
 
   void start(int64_t d) const {
     const int64_t B = l.B, H = l.H;
     for (int64_t row = 0; row < l.T * B; ++row)
       for (int64_t k = 0; k < 4 * H; ++k)
-        sums[row * 4 * H + k] = b ? b[d * 8 * H + k] + b[d * 8 * H + 4 * H + k] : 0.0f;
-    sgemm(l.T * B, 4 * H, l.I, 1.0f, {x, l.I}, {w + d * 4 * H * l.I, l.I, true}, 1.0f, sums, 4 * H);
-    const auto state = [&](float* to, const float* from) {
-      const size_t bytes = static_cast<size_t>(B * H) * sizeof(float);
+        sums[row * 4 * H + k] = b ? b[d * 8 * H + k] + b[d * 8 * H + 4 * H + k] : T{};
+    product.run(l.T * B, 4 * H, l.I, x, false, w + d * 4 * H * l.I, true, true, sums, rest);
+    const auto state = [&](T* to, const T* from) {
+      const size_t bytes = static_cast<size_t>(B * H) * sizeof(T);
       from ? std::memcpy(to + d * B * H, from + d * B * H, bytes)
            : std::memset(to + d * B * H, 0, bytes);
     };
@@ -96,7 +87,7 @@ struct Forward {
     recurrent.pack(r + d * 4 * H * H, packed);
     for (int64_t n = 0; n < l.T; ++n) {
       const int64_t t = l.step(d, n);
-      float* step = sums + t * B * 4 * H;
+      T* step = sums + t * B * 4 * H;
       recurrent.run(h + d * B * H, step, packed);
       parallel_for(B, B * H * kGateWork, [&](int64_t begin, int64_t end, int) {
         for (int64_t row = begin; row < end; ++row) finish(d, t, row, step + row * 4 * H);
@@ -105,9 +96,9 @@ struct Forward {
   }
 
   // One row of one step, whose sums of the gates are there.
-  void finish(int64_t d, int64_t t, int64_t row, float* gate) const {
+  void finish(int64_t d, int64_t t, int64_t row, T* gate) const {
     const int64_t H = l.H, at = l.row(t, d) + row;
-    float *state = c + (d * l.B + row) * H, *hidden = h + (d * l.B + row) * H;
+    T *state = c + (d * l.B + row) * H, *hidden = h + (d * l.B + row) * H;
     advance(steps, H, gate, state, state, hidden);
     if (y) std::copy(hidden, hidden + H, y + at * H);
     if (!gates) return;
@@ -116,59 +107,67 @@ struct Forward {
   }
 };
 
+template <class T>
 std::unique_ptr<Kernel> lstm(const Request& r) {
   const Layer l = layer_of(r, 0, 1, 2);
   const bool bias = r.has(3), first_h = r.has(5), first_c = r.has(6);
   const bool wants_y = r.wants(0), wants_h = r.wants(1), wants_c = r.wants(2),
              wants_gates = r.wants(3);
-  const Steps steps;
-  const PackedProduct recurrent(l.B, 4 * l.H, l.H, true, true);
+  const Steps<T> steps;
+  const StateProduct<T> recurrent(l.B, 4 * l.H, l.H, true, true);
+  const StepsProduct<T> product;
   const int64_t packed_at = whole_lines(l.T * l.B * 4 * l.H + 2 * l.states());
+  const size_t rest_at =
+      (static_cast<size_t>(packed_at) * sizeof(T) + recurrent.scratch_bytes() + 63) / 64 * 64;
   return make_kernel(
       "LSTM",
       [=](const Args& args) {
-        float* scratch = static_cast<float*>(args.scratch);
-        float* sums = scratch + 2 * l.states();
-        const Forward f{l,
-                        steps,
-                        recurrent,
-                        input<float>(args, 0),
-                        input<float>(args, 1),
-                        input<float>(args, 2),
-                        bias ? input<float>(args, 3) : nullptr,
-                        first_h ? input<float>(args, 5) : nullptr,
-                        first_c ? input<float>(args, 6) : nullptr,
-                        wants_y ? output<float>(args, 0) : nullptr,
-                        wants_gates ? output<float>(args, 3) : nullptr,
-                        wants_h ? output<float>(args, 1) : scratch,
-                        wants_c ? output<float>(args, 2) : scratch + l.states(),
-                        sums,
-                        scratch + packed_at};
+        T* scratch = static_cast<T*>(args.scratch);
+        T* sums = scratch + 2 * l.states();
+        const Forward<T> f{l,
+                           steps,
+                           recurrent,
+                           product,
+                           input<T>(args, 0),
+                           input<T>(args, 1),
+                           input<T>(args, 2),
+                           bias ? input<T>(args, 3) : nullptr,
+                           first_h ? input<T>(args, 5) : nullptr,
+                           first_c ? input<T>(args, 6) : nullptr,
+                           wants_y ? output<T>(args, 0) : nullptr,
+                           wants_gates ? output<T>(args, 3) : nullptr,
+                           wants_h ? output<T>(args, 1) : scratch,
+                           wants_c ? output<T>(args, 2) : scratch + l.states(),
+                           sums,
+                           scratch + packed_at,
+                           static_cast<char*>(args.scratch) + rest_at};
         for (int64_t d = 0; d < l.D; ++d) f.run(d);
       },
-      static_cast<size_t>(packed_at) * sizeof(float) + recurrent.scratch_bytes());
+      rest_at + product.scratch(l.T * l.B, 4 * l.H, l.I));
 }
 
 // The sweep back: da, the gradients of the gates' sums of every step, then one product each for x,
 // w and r.
+template <class T>
 struct Sweep {
   const Layer& l;
-  const Steps& steps;
-  const PackedProduct& recurrent;
-  const float *dy, *dy_h, *dy_c, *x, *w, *r, *h0, *c0, *y, *gates;
-  float *dx, *dw, *dr, *db, *dh, *dc;
-  float *da, *before, *bent;  // [T B, 4 H], [T B, H] and [B, H] of scratch
-  void* packed;               // r of one direction
+  const Steps<T>& steps;
+  const StateProduct<T>& recurrent;
+  const StepsProduct<T>& product;
+  const T *dy, *dy_h, *dy_c, *x, *w, *r, *h0, *c0, *y, *gates;
+  T *dx, *dw, *dr, *db, *dh, *dc;
+  T *da, *before, *bent;  // [T B, 4 H], [T B, H] and [B, H] of scratch
+  void *packed, *rest;    // r of one direction; of products
 
   // One row of one step; dh and dc of the row go from after the step to before it, without the part
   // of dh that comes through the gates.
-  void gate_gradients(const float* gate, const float* cell_before, float* dstate, float* dcell,
-                      float* bent, float* to) const {
+  void gate_gradients(const T* gate, const T* cell_before, T* dstate, T* dcell, T* bent,
+                      T* to) const {
     const int64_t H = l.H;
-    apply(steps.tanh, bent, gate + 4 * H, nullptr, H);
+    steps.tanh(bent, gate + 4 * H, nullptr, nullptr, H);
     for (int64_t k = 0; k < H; ++k) {
-      const float i = gate[k], o = gate[H + k], f = gate[2 * H + k], g = gate[3 * H + k];
-      const float d = dcell[k] + dstate[k] * o * (1 - bent[k] * bent[k]);
+      const T i = gate[k], o = gate[H + k], f = gate[2 * H + k], g = gate[3 * H + k];
+      const T d = dcell[k] + dstate[k] * o * (1 - bent[k] * bent[k]);
       to[k] = d * g * i * (1 - i);
       to[H + k] = dstate[k] * bent[k] * o * (1 - o);
       to[2 * H + k] = d * cell_before[k] * f * (1 - f);
@@ -179,14 +178,14 @@ struct Sweep {
 
   void step_back(int64_t d, int64_t n) const {
     const int64_t B = l.B, H = l.H, t = l.step(d, n);
-    float *dstate = dh + d * B * H, *dcell = dc + d * B * H, *slope = da + t * B * 4 * H;
+    T *dstate = dh + d * B * H, *dcell = dc + d * B * H, *slope = da + t * B * 4 * H;
     const int64_t past = n > 0 ? l.row(l.step(d, n - 1), d) : 0;
     parallel_for(B, B * H * kGateWork, [&](int64_t begin, int64_t end, int) {
       for (int64_t row = begin; row < end; ++row) {
         const int64_t at = l.row(t, d) + row, state = (d * B + row) * H;
         for (int64_t k = 0; k < H; ++k) dstate[row * H + k] += dy[at * H + k];
-        const float* c_before = n > 0 ? gates + (past + row) * 5 * H + 4 * H : c0 + state;
-        const float* h_before = n > 0 ? y + (past + row) * H : h0 + state;
+        const T* c_before = n > 0 ? gates + (past + row) * 5 * H + 4 * H : c0 + state;
+        const T* h_before = n > 0 ? y + (past + row) * H : h0 + state;
         std::copy(h_before, h_before + H, before + (t * B + row) * H);
         gate_gradients(gates + at * 5 * H, c_before, dstate + row * H, dcell + row * H,
                        bent + row * H, slope + row * 4 * H);
@@ -201,12 +200,11 @@ struct Sweep {
     std::copy(dy_c + d * B * H, dy_c + (d + 1) * B * H, dc + d * B * H);
     recurrent.pack(r + d * 4 * H * H, packed);
     for (int64_t n = l.T; n-- > 0;) step_back(d, n);
-    sgemm(rows, l.I, 4 * H, 1.0f, {da, 4 * H}, {w + d * 4 * H * l.I, l.I}, d > 0 ? 1.0f : 0.0f, dx,
-          l.I);
-    sgemm(4 * H, l.I, rows, 1.0f, {da, 4 * H, true}, {x, l.I}, 0.0f, dw + d * 4 * H * l.I, l.I);
-    sgemm(4 * H, H, rows, 1.0f, {da, 4 * H, true}, {before, H}, 0.0f, dr + d * 4 * H * H, H);
-    float* bias = db + d * 8 * H;
-    std::fill_n(bias, 4 * H, 0.0f);
+    product.run(rows, l.I, 4 * H, da, false, w + d * 4 * H * l.I, false, d > 0, dx, rest);
+    product.run(4 * H, l.I, rows, da, true, x, false, false, dw + d * 4 * H * l.I, rest);
+    product.run(4 * H, H, rows, da, true, before, false, false, dr + d * 4 * H * H, rest);
+    T* bias = db + d * 8 * H;
+    std::fill_n(bias, 4 * H, T{});
     for (int64_t row = 0; row < rows; ++row)
       for (int64_t k = 0; k < 4 * H; ++k) bias[k] += da[row * 4 * H + k];
     std::copy(bias, bias + 4 * H, bias + 4 * H);
@@ -214,55 +212,64 @@ struct Sweep {
 };
 
 // Gradients that nobody wants go to scratch memory.
+template <class T>
 std::unique_ptr<Kernel> lstm_grad(const Request& r) {
   const Layer l = layer_of(r, 3, 4, 5);
-  const Steps steps;
+  const Steps<T> steps;
   const int64_t counts[6] = {l.T * l.B * l.I, l.D * 4 * l.H * l.I, l.D * 4 * l.H * l.H,
                              l.D * 8 * l.H,   l.states(),          l.states()};
   std::vector<int64_t> spare(6, -1);
-  const PackedProduct recurrent(l.B, l.H, 4 * l.H, false, false);
-  int64_t floats = l.T * l.B * 5 * l.H + l.B * l.H;
+  const StateProduct<T> recurrent(l.B, l.H, 4 * l.H, false, false);
+  const StepsProduct<T> product;
+  int64_t numbers = l.T * l.B * 5 * l.H + l.B * l.H;
   for (size_t i = 0; i < 6; ++i) {
     if (r.wants(i)) continue;
-    spare[i] = floats;
-    floats += counts[i];
+    spare[i] = numbers;
+    numbers += counts[i];
   }
-  const int64_t packed_at = whole_lines(floats);
+  const int64_t packed_at = whole_lines(numbers), rows = l.T * l.B;
+  const size_t rest_at =
+      (static_cast<size_t>(packed_at) * sizeof(T) + recurrent.scratch_bytes() + 63) / 64 * 64;
+  const size_t products =
+      std::max({product.scratch(rows, l.I, 4 * l.H), product.scratch(4 * l.H, l.I, rows),
+                product.scratch(4 * l.H, l.H, rows)});
   return make_kernel(
       "LSTMGrad",
       [=](const Args& args) {
-        float* scratch = static_cast<float*>(args.scratch);
-        const auto in = [&](size_t i) { return input<float>(args, i); };
+        T* scratch = static_cast<T*>(args.scratch);
+        const auto in = [&](size_t i) { return input<T>(args, i); };
         const auto out = [&](size_t i) {
-          return spare[i] < 0 ? output<float>(args, i) : scratch + spare[i];
+          return spare[i] < 0 ? output<T>(args, i) : scratch + spare[i];
         };
-        float* before = scratch + l.T * l.B * 4 * l.H;
-        const Sweep sweep{l,
-                          steps,
-                          recurrent,
-                          in(0),
-                          in(1),
-                          in(2),
-                          in(3),
-                          in(4),
-                          in(5),
-                          in(6),
-                          in(7),
-                          in(8),
-                          in(9),
-                          out(0),
-                          out(1),
-                          out(2),
-                          out(3),
-                          out(4),
-                          out(5),
-                          scratch,
-                          before,
-                          before + l.T * l.B * l.H,
-                          scratch + packed_at};
+        T* before = scratch + l.T * l.B * 4 * l.H;
+        const Sweep<T> sweep{l,
+                             steps,
+                             recurrent,
+                             product,
+                             in(0),
+                             in(1),
+                             in(2),
+                             in(3),
+                             in(4),
+                             in(5),
+                             in(6),
+                             in(7),
+                             in(8),
+                             in(9),
+                             out(0),
+                             out(1),
+                             out(2),
+                             out(3),
+                             out(4),
+                             out(5),
+                             scratch,
+                             before,
+                             before + l.T * l.B * l.H,
+                             scratch + packed_at,
+                             static_cast<char*>(args.scratch) + rest_at};
         for (int64_t d = 0; d < l.D; ++d) sweep.run(d);
       },
-      static_cast<size_t>(packed_at) * sizeof(float) + recurrent.scratch_bytes());
+      rest_at + products);
 }
 
 Verdict usual_lstm(const Node& node) {
@@ -281,8 +288,12 @@ Verdict usual_lstm(const Node& node) {
 }  // namespace
 
 void register_rnn(KernelTable& table) {
-  table.op("LSTM").add("steps", kF32, usual_lstm, lstm);
-  table.op("ort::LSTMGrad").add("steps", kF32, lstm_grad);
+  table.op("LSTM")
+      .add("steps", kF32, usual_lstm, lstm<float>)
+      .add("steps", kF64, usual_lstm, lstm<double>);
+  table.op("ort::LSTMGrad")
+      .add("steps", kF32, lstm_grad<float>)
+      .add("steps", kF64, lstm_grad<double>);
 }
 
 }  // namespace ort::cpu
