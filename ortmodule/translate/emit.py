@@ -74,6 +74,13 @@ class Emitter:
     def constant(self, array: Any) -> Any:
         return self.g.constant(np.ascontiguousarray(array) if np.ndim(array) else np.array(array))
 
+    def tensor(self, value: torch.Tensor) -> Any:
+        """A constant with a tensor's elements; numpy has no bfloat16."""
+        value = value.detach().cpu()
+        if value.dtype == torch.bfloat16:
+            return self.cast(self.constant(value.float().numpy()), "bfloat16")
+        return self.constant(value.numpy())
+
     def ints(self, values: Sequence[int]) -> Any:
         """A constant int64 vector."""
         return self.g.constant(np.array(list(values), dtype=np.int64).reshape(-1))
@@ -83,7 +90,7 @@ class Emitter:
         if isinstance(value, str):
             return self.cast(self.g.size(value), dtype)
         if isinstance(value, SymbolicFloat):
-            return self.cast(self._float(value.expr), dtype)
+            return self._float(value.expr, dtype)
         if dtype == "bool":
             value = bool(value)
         elif dtype not in FLOATING:
@@ -98,6 +105,11 @@ class Emitter:
 
     def cast(self, x: Any, dtype: str) -> Any:
         return x if x.dtype == dtype else self.op("Cast", x, to=dtype)
+
+    def widened(self, x: Any) -> Any:
+        """A half as float32; anything else as it is."""
+        is_half = is_value(x) and x.dtype in ("float16", "bfloat16")
+        return self.cast(x, "float32") if is_half else x
 
     def result_type(self, *args: Any) -> str:
         """torch's result dtype of tensors and Python numbers; a 0-d tensor gives way."""
@@ -182,16 +194,18 @@ class Emitter:
     def _bound(self, dim: Dim) -> Any:
         return self.ints([dim]) if isinstance(dim, int) else self.sizes([dim])
 
-    def _float(self, expr: Any) -> Any:
-        """Emits a sympy expression of floats in float32."""
+    def _float(self, expr: Any, dtype: str) -> Any:
+        """Emits a sympy expression of floats, by way of float32 unless `dtype` is wider."""
+        if dtype not in ("float32", "float64"):
+            return self.cast(self._float(expr, "float32"), dtype)
         name = type(expr).__name__
         if name == "ToFloat":
-            return self.scalar(express(expr.args[0]), "float32")
+            return self.scalar(express(expr.args[0]), dtype)
         if expr.is_number:
-            return self.g.scalar(float(expr), "float32")
-        args = [self._float(a) for a in expr.args] if name != "IntTrueDiv" else None
+            return self.g.scalar(float(expr), dtype)
+        args = [self._float(a, dtype) for a in expr.args] if name != "IntTrueDiv" else None
         if name in ("FloatTrueDiv", "IntTrueDiv"):
-            args = args or [self.scalar(express(a), "float32") for a in expr.args]
+            args = args or [self.scalar(express(a), dtype) for a in expr.args]
             return self.op("Div", *args)
         if name in ("FloatPow", "Pow"):
             return self.op("Pow", *args)
