@@ -47,6 +47,7 @@ class Request {
 // Integers and bools beside them (indices, axes, lengths, keys) are as the schema has them.
 constexpr TypeSet kF32 = bit(DType::f32);
 constexpr TypeSet kF64 = bit(DType::f64);
+constexpr TypeSet kHalves = bit(DType::f16) | bit(DType::bf16);
 constexpr TypeSet kPlain = kF32 | kF64 | kIntegers | kBool;  // what C++ computes with
 constexpr TypeSet kNumbers = kPlain | kFloating;             // and halves
 std::string text(TypeSet types);                             // "float32, integers or bool"

@@ -5,6 +5,7 @@
 
 #include "csrc/graph/expand.h"
 #include "csrc/passes/dce.h"
+#include "csrc/plan/wrap_in_casts.h"
 
 namespace ort {
 namespace {
@@ -19,8 +20,8 @@ bool anyone_takes(const Node& node, std::span<const Provider* const> providers) 
 std::vector<Refusal> expand_unclaimed(Graph& graph, std::span<const Provider* const> providers) {
   std::vector<Refusal> refusals;
   expand_all(graph, [&](const Node& node) {
-    const bool unclaimed =
-        needs_provider(node) && node.schema->definition() && !anyone_takes(node, providers);
+    const bool unclaimed = needs_provider(node) && node.schema->definition() &&
+                           !anyone_takes(node, providers) && !only_in_float32(node, providers);
     if (unclaimed) add_refusals(node, providers, refusals);
     return unclaimed;
   });

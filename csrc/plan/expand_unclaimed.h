@@ -5,8 +5,8 @@
 
 namespace ort {
 
-// Expands every op that none of the providers takes but that has a definition, and the parts of
-// that; returns why they refused it.
+// Expands every op that none of the providers takes, in float32 neither, but that has a definition,
+// and the parts of that; returns why they refused it.
 std::vector<Refusal> expand_unclaimed(Graph& graph, std::span<const Provider* const> providers);
 
 }  // namespace ort

@@ -5,6 +5,7 @@
 
 #include "csrc/plan/expand_unclaimed.h"
 #include "csrc/plan/schedule.h"
+#include "csrc/plan/wrap_in_casts.h"
 
 namespace ort {
 
@@ -15,6 +16,8 @@ Layout lay_out(std::unique_ptr<Graph> graph, LayoutOptions options,
   layout.providers.assign(providers.begin(), providers.end());
   check_sizes_are_known(*graph);
   std::vector<Refusal> refusals = expand_unclaimed(*graph, providers);
+  const std::vector<Refusal> wrapped = wrap_in_casts(*graph, providers);
+  refusals.insert(refusals.end(), wrapped.begin(), wrapped.end());
   layout.partition = partition(*graph, providers, layout.options.home, std::move(refusals));
   layout.order = schedule(*graph, layout.partition.claims);
   layout.facts = gather_facts(*graph);

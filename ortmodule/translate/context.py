@@ -43,6 +43,7 @@ class Context(Emitter):
         self._place: tuple | None = None
         self.unlinked: set[int] = set()
         self.alive: list[Any] = []
+        self.apart: list[OpOverload] = []  # ops that are being decomposed
         self.outside: set[int] = set()
 
     def out(self, index: int | None = None) -> torch.Tensor:

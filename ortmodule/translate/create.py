@@ -43,7 +43,7 @@ def arange(t, *bounds, **kwargs):
     start, end, step = {1: (0, *bounds, 1), 2: (*bounds, 1), 3: bounds}[len(bounds)]
     dtype = t.out_dtype()
     if all(isinstance(b, (int, float)) for b in (start, end, step)):
-        return t.tensor(torch.arange(start, end, step, dtype=getattr(torch, dtype)))
+        return t.constant(torch.arange(start, end, step, dtype=getattr(torch, dtype)))
     return t.op("Range", *(t.scalar(b, dtype) for b in (start, end, step)))
 
 
@@ -52,7 +52,7 @@ def linspace(t, start, end, steps, **kwargs):
     if is_value(start) or is_value(end) or not isinstance(steps, int):
         return NotImplemented
     dtype = getattr(torch, t.out_dtype())
-    return t.tensor(torch.linspace(start, end, steps, dtype=dtype))
+    return t.constant(torch.linspace(start, end, steps, dtype=dtype))
 
 
 @aten("eye.default", "eye.m")

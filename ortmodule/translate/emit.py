@@ -7,6 +7,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import torch
 
@@ -72,14 +73,10 @@ class Emitter:
         return self.op(name, *inputs, n=n, domain="ort", **attrs)
 
     def constant(self, array: Any) -> Any:
+        """An array or a torch tensor as a value."""
+        if isinstance(array, torch.Tensor):
+            array = _array(array.detach().cpu())
         return self.g.constant(np.ascontiguousarray(array) if np.ndim(array) else np.array(array))
-
-    def tensor(self, value: torch.Tensor) -> Any:
-        """A constant with a tensor's elements; numpy has no bfloat16."""
-        value = value.detach().cpu()
-        if value.dtype == torch.bfloat16:
-            return self.cast(self.constant(value.float().numpy()), "bfloat16")
-        return self.constant(value.numpy())
 
     def ints(self, values: Sequence[int]) -> Any:
         """A constant int64 vector."""
@@ -219,6 +216,12 @@ class Emitter:
         raise NotCapturable(
             f"the number {expr} is made of sizes by {name}, which has no translation"
         )
+
+
+def _array(tensor: torch.Tensor) -> np.ndarray:
+    if tensor.dtype == torch.bfloat16:  # which numpy has by name only
+        return tensor.contiguous().view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
+    return tensor.numpy()
 
 
 @functools.cache

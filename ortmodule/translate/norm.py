@@ -1,8 +1,31 @@
 """Normalisations."""
 
+import functools
+from collections.abc import Callable
+
 import torch
 
+from .emit import FLOATING, is_value
 from .registry import aten
+
+
+def _mixed(rule: Callable) -> Callable:
+    """A rule for halves beside float32 parameters too, which torch computes in float32; what it
+    gives has the dtypes that torch's has."""
+
+    @functools.wraps(rule)
+    def call(t, x, *args, **kwargs):
+        others = {a.dtype for a in args if is_value(a) and a.dtype in FLOATING}
+        if others <= {x.dtype}:
+            return rule(t, x, *args, **kwargs)
+        if others != {"float32"}:
+            return NotImplemented
+        outs = rule(t, t.cast(x, "float32"), *args, **kwargs)
+        if isinstance(outs, list):
+            return [t.cast(out, t.out_dtype(i)) for i, out in enumerate(outs)]
+        return outs if outs is NotImplemented else t.cast(outs, x.dtype)
+
+    return call
 
 
 def _ones(t, dims, dtype):
@@ -10,6 +33,7 @@ def _ones(t, dims, dtype):
 
 
 @aten("layer_norm.default")
+@_mixed
 def layer_norm(t, x, shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True):
     axis = -len(shape)
     weight = weight if weight is not None else _ones(t, x.dims[axis:], x.dtype)
@@ -17,6 +41,7 @@ def layer_norm(t, x, shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True)
 
 
 @aten("native_layer_norm.default")
+@_mixed
 def native_layer_norm(t, x, shape, weight, bias, eps):
     if t.needs_gradient() and (t.uses(1) or t.uses(2)):
         return NotImplemented  # no gradient flows through mean and inv_std
@@ -27,6 +52,7 @@ def native_layer_norm(t, x, shape, weight, bias, eps):
 
 
 @aten("rms_norm.default")
+@_mixed
 def rms_norm(t, x, shape, weight=None, eps=None):
     axis = -len(shape)
     weight = weight if weight is not None else _ones(t, x.dims[axis:], x.dtype)
@@ -36,6 +62,7 @@ def rms_norm(t, x, shape, weight=None, eps=None):
 
 
 @aten("group_norm.default")
+@_mixed
 def group_norm(t, x, groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True):
     channels = [t.static(x.dims[1], "the number of channels")]
     weight = weight if weight is not None else _ones(t, channels, x.dtype)
@@ -45,11 +72,13 @@ def group_norm(t, x, groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=Tru
 
 
 @aten("batch_norm.default")
+@_mixed
 def batch_norm(t, x, weight, bias, mean, var, training, momentum, eps, cudnn_enabled=True):
     return _batch_norm(t, x, weight, bias, mean, var, training, momentum, eps)
 
 
 @aten("native_batch_norm.default")
+@_mixed
 def native_batch_norm(t, x, weight, bias, mean, var, training, momentum, eps):
     """y, mean and inverse deviation of the batch: empty in eval, and never with a gradient."""
     if not training:
@@ -80,6 +109,7 @@ def _batch_norm(t, x, weight, bias, mean, var, training, momentum, eps, saves=Fa
 
 
 @aten("instance_norm.default")
+@_mixed
 def instance_norm(t, x, weight, bias, mean, var, use_input_stats, momentum, eps, cudnn_enabled):
     channels = [x.dims[1]]
     weight = weight if weight is not None else _ones(t, channels, x.dtype)

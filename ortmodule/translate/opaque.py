@@ -24,8 +24,8 @@ _OWN_ATTRS = {"schema", "types", "effect", "reason"}
 def decompose(t: Any, args: list, kwargs: dict) -> Any:
     """The values of an op that torch defines by others; None when it does not."""
     target = t.target
-    if not target._can_decompose() or _RANDOM in target.tags:
-        return None
+    if not target._can_decompose() or _RANDOM in target.tags or target in t.apart:
+        return None  # made of itself, it would never end
     traced = t.traced_arguments(lambda val, _: val)
     tensors = list(_tensor_leaves(traced))
     program = _trace(target, traced, tensors)
@@ -42,7 +42,11 @@ def decompose(t: Any, args: list, kwargs: dict) -> Any:
         for key in ("stack_trace", "nn_module_stack"):
             if key in node.meta:
                 inner.meta[key] = node.meta[key]
-    outs = t.run(program, refs)
+    t.apart.append(target)
+    try:
+        outs = t.run(program, refs)
+    finally:
+        t.apart.pop()
     if any(ref.storage.version for ref in refs):
         t.refuse(f"{target} writes to its arguments")
     return [o.read(t) if isinstance(o, Ref) else o for o in outs]

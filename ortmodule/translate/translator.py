@@ -101,7 +101,7 @@ class Translator(Context):
     def storage_of(self, node: fx.Node, placeholder: Placeholder) -> Storage:
         """Makes the graph input or constant of a placeholder."""
         if placeholder.constant is not None:
-            return Storage(self.tensor(placeholder.constant))
+            return Storage(self.constant(placeholder.constant))
         given = placeholder.input
         given.dims = [dim_of(d) for d in node.meta["val"].shape]
         value = self.g.input(given.name, given.dtype, given.dims, given.role)
@@ -135,7 +135,7 @@ class Translator(Context):
     def _attribute(self, program: fx.GraphModule, node: fx.Node) -> Any:
         found = operator.attrgetter(node.target)(program)
         if isinstance(found, torch.Tensor):
-            return Ref(Storage(self.tensor(found)), (), storage_key(found))
+            return Ref(Storage(self.constant(found)), (), storage_key(found))
         return found
 
     def _call(self, node: fx.Node, env: dict[fx.Node, Any]) -> Any:

@@ -1,9 +1,11 @@
-// Convolutions and their gradients on oneDNN. Values are plain NCHW; the layouts that oneDNN
-// prefers live inside a kernel.
+// Convolutions and their gradients on oneDNN, float64 by products. Values are plain NCHW; the
+// layouts that oneDNN prefers live inside a kernel.
 #include <algorithm>
 
+#include "providers/cpu/double_conv.h"
 #include "providers/cpu/onednn.h"
 #include "providers/cpu/provider.h"
+#include "providers/cpu/widened.h"
 #include "providers/cpu/window.h"
 
 namespace ort::cpu {
@@ -18,6 +20,7 @@ struct Problem {
   int64_t group;
   Window window;
   bool bias = false;
+  DType dtype = DType::f32;
 };
 
 // [O, I / g, K..] as [g, O / g, I / g, K..]: the same bytes.
@@ -29,8 +32,8 @@ Sizes grouped(const Problem& p) {
   return w;
 }
 
-memory::desc any_layout(const Sizes& sizes) {
-  return {sizes, memory::data_type::f32, memory::format_tag::any};
+memory::desc any_layout(const Problem& p, const Sizes& sizes) {
+  return {sizes, onednn_type(p.dtype), memory::format_tag::any};
 }
 
 Sizes less_one(Sizes dilations) {
@@ -42,15 +45,25 @@ dnnl::convolution_forward::primitive_desc forward_desc(const Problem& p) {
   const auto kind = dnnl::prop_kind::forward_training;
   const auto algorithm = dnnl::algorithm::convolution_direct;
   const Window& win = p.window;
-  const auto x = any_layout(p.x), w = any_layout(grouped(p)), y = any_layout(p.y);
-  const auto b = p.bias ? any_layout({p.y[1]}) : memory::desc();
-  return {
-      cpu_engine(), kind,      algorithm,        x, w, b, y, win.strides, less_one(win.dilations),
-      win.before,   win.after, user_scratchpad()};
+  const auto x = any_layout(p, p.x), w = any_layout(p, grouped(p)), y = any_layout(p, p.y);
+  const auto b = p.bias ? any_layout(p, {p.y[1]}) : memory::desc();
+  return {cpu_engine(),
+          kind,
+          algorithm,
+          x,
+          w,
+          b,
+          y,
+          win.strides,
+          less_one(win.dilations),
+          win.before,
+          win.after,
+          user_scratchpad(),
+          true};
 }
 
 std::unique_ptr<Kernel> zeros(const Request& r) {
-  const size_t bytes = static_cast<size_t>(element_count(r.out().sizes)) * sizeof(float);
+  const size_t bytes = static_cast<size_t>(element_count(r.out().sizes)) * size_of(r.out().dtype);
   return make_kernel(r.node().op,
                      [bytes](const Args& args) { std::fill_n(output<char>(args), bytes, 0); });
 }
@@ -72,17 +85,20 @@ Sizes kernel_of(const Sizes& w) {
 }
 
 std::unique_ptr<Kernel> conv(const Request& r) {
-  Problem p{r.sizes(0), r.sizes(1), r.out().sizes, r.attrs().i("group", 1), {}, r.has(2)};
+  Problem p{r.sizes(0), r.sizes(1), r.out().sizes, r.attrs().i("group", 1),
+            {},         r.has(2),   r.in(0).dtype};
   check_group(r, p);
   p.window = window_of(r, p.x, p.y, kernel_of(p.w));
   if (is_empty(p)) return element_count(p.y) == 0 ? zeros(r) : nullptr;
+  if (p.dtype == DType::f64) return double_conv({p.x, p.w, p.y, p.group, p.window}, p.bias);
   return with_onednn("a convolution", [&]() -> std::unique_ptr<Kernel> {
     const auto description = forward_desc(p);
+    if (!is_own(description)) return nullptr;
     std::vector<Argument> arguments{
-        {DNNL_ARG_SRC, dense_desc(p.x), false, 0, description.src_desc()},
-        {DNNL_ARG_WEIGHTS, dense_desc(grouped(p)), false, 1, description.weights_desc()},
-        {DNNL_ARG_DST, dense_desc(p.y), true, 0, description.dst_desc()}};
-    if (p.bias) arguments.push_back({DNNL_ARG_BIAS, dense_desc({p.y[1]}), false, 2});
+        {DNNL_ARG_SRC, dense_desc(p.x, p.dtype), false, 0, description.src_desc()},
+        {DNNL_ARG_WEIGHTS, dense_desc(grouped(p), p.dtype), false, 1, description.weights_desc()},
+        {DNNL_ARG_DST, dense_desc(p.y, p.dtype), true, 0, description.dst_desc()}};
+    if (p.bias) arguments.push_back({DNNL_ARG_BIAS, dense_desc({p.y[1]}, p.dtype), false, 2});
     return std::make_unique<PrimitiveKernel>(dnnl::convolution_forward(description),
                                              description.scratchpad_desc(), std::move(arguments),
                                              "Conv");
@@ -90,18 +106,21 @@ std::unique_ptr<Kernel> conv(const Request& r) {
 }
 
 // x from y and w.
-std::unique_ptr<Kernel> backward_data(const Request& r, const Problem& p, const char* name) {
+std::unique_ptr<Kernel> backward_data(const Problem& p, const char* name) {
+  if (p.dtype == DType::f64) return double_conv_grad_x({p.x, p.w, p.y, p.group, p.window}, p.bias);
   return with_onednn("a convolution's input gradient", [&]() -> std::unique_ptr<Kernel> {
     const Window& win = p.window;
+    const auto forward = forward_desc(p);
+    if (!is_own(forward)) return nullptr;
     const dnnl::convolution_backward_data::primitive_desc description(
-        cpu_engine(), dnnl::algorithm::convolution_direct, any_layout(p.x), any_layout(grouped(p)),
-        any_layout(p.y), win.strides, less_one(win.dilations), win.before, win.after,
-        forward_desc(p), user_scratchpad());
+        cpu_engine(), dnnl::algorithm::convolution_direct, any_layout(p, p.x),
+        any_layout(p, grouped(p)), any_layout(p, p.y), win.strides, less_one(win.dilations),
+        win.before, win.after, forward, user_scratchpad(), true);
+    if (!is_own(description)) return nullptr;
     std::vector<Argument> arguments{
-        {DNNL_ARG_DIFF_DST, dense_desc(p.y), false, 0, description.diff_dst_desc()},
-        {DNNL_ARG_WEIGHTS, dense_desc(grouped(p)), false, 1, description.weights_desc()},
-        {DNNL_ARG_DIFF_SRC, dense_desc(p.x), true, 0, description.diff_src_desc()}};
-    static_cast<void>(r);
+        {DNNL_ARG_DIFF_DST, dense_desc(p.y, p.dtype), false, 0, description.diff_dst_desc()},
+        {DNNL_ARG_WEIGHTS, dense_desc(grouped(p), p.dtype), false, 1, description.weights_desc()},
+        {DNNL_ARG_DIFF_SRC, dense_desc(p.x, p.dtype), true, 0, description.diff_src_desc()}};
     return std::make_unique<PrimitiveKernel>(dnnl::convolution_backward_data(description),
                                              description.scratchpad_desc(), std::move(arguments),
                                              name);
@@ -109,27 +128,34 @@ std::unique_ptr<Kernel> backward_data(const Request& r, const Problem& p, const 
 }
 
 std::unique_ptr<Kernel> conv_grad_x(const Request& r) {
-  Problem p{r.out().sizes, r.sizes(1), r.sizes(0), r.attrs().i("group", 1), {}};
+  Problem p{r.out().sizes, r.sizes(1),   r.sizes(0), r.attrs().i("group", 1), {},
+            false,         r.in(0).dtype};
   check_group(r, p);
   p.window = window_of(r, p.x, p.y, kernel_of(p.w));
-  return is_empty(p) ? zeros(r) : backward_data(r, p, "ConvGradX");
+  return is_empty(p) ? zeros(r) : backward_data(p, "ConvGradX");
 }
 
 std::unique_ptr<Kernel> conv_grad_w(const Request& r) {
-  Problem p{r.sizes(1), r.out().sizes, r.sizes(0), r.attrs().i("group", 1), {}};
+  Problem p{r.sizes(1), r.out().sizes, r.sizes(0),   r.attrs().i("group", 1),
+            {},         false,         r.in(0).dtype};
   check_group(r, p);
   p.window = window_of(r, p.x, p.y, kernel_of(p.w));
   if (is_empty(p)) return zeros(r);
+  if (p.dtype == DType::f64) return double_conv_grad_w({p.x, p.w, p.y, p.group, p.window});
   return with_onednn("a convolution's weight gradient", [&]() -> std::unique_ptr<Kernel> {
     const Window& win = p.window;
+    const auto forward = forward_desc(p);
+    if (!is_own(forward)) return nullptr;
     const dnnl::convolution_backward_weights::primitive_desc description(
-        cpu_engine(), dnnl::algorithm::convolution_direct, any_layout(p.x), any_layout(grouped(p)),
-        any_layout(p.y), win.strides, less_one(win.dilations), win.before, win.after,
-        forward_desc(p), user_scratchpad());
+        cpu_engine(), dnnl::algorithm::convolution_direct, any_layout(p, p.x),
+        any_layout(p, grouped(p)), any_layout(p, p.y), win.strides, less_one(win.dilations),
+        win.before, win.after, forward, user_scratchpad(), true);
+    if (!is_own(description)) return nullptr;
     std::vector<Argument> arguments{
-        {DNNL_ARG_SRC, dense_desc(p.x), false, 1, description.src_desc()},
-        {DNNL_ARG_DIFF_DST, dense_desc(p.y), false, 0, description.diff_dst_desc()},
-        {DNNL_ARG_DIFF_WEIGHTS, dense_desc(grouped(p)), true, 0, description.diff_weights_desc()}};
+        {DNNL_ARG_SRC, dense_desc(p.x, p.dtype), false, 1, description.src_desc()},
+        {DNNL_ARG_DIFF_DST, dense_desc(p.y, p.dtype), false, 0, description.diff_dst_desc()},
+        {DNNL_ARG_DIFF_WEIGHTS, dense_desc(grouped(p), p.dtype), true, 0,
+         description.diff_weights_desc()}};
     return std::make_unique<PrimitiveKernel>(dnnl::convolution_backward_weights(description),
                                              description.scratchpad_desc(), std::move(arguments),
                                              "ConvGradW");
@@ -159,11 +185,14 @@ class BiasedKernel final : public Kernel {
 };
 
 std::unique_ptr<Kernel> conv_transpose(const Request& r) {
-  Problem p{r.out().sizes, r.sizes(1), r.sizes(0), r.attrs().i("group", 1), {}};
+  Problem p{r.out().sizes, r.sizes(1),   r.sizes(0), r.attrs().i("group", 1), {},
+            r.has(2),      r.in(0).dtype};
   check_group(r, p);
   p.window = window_of(r, p.x, p.y, kernel_of(p.w));
-  auto inner = is_empty(p) ? zeros(r) : backward_data(r, p, "ConvTranspose");
-  if (!r.has(2)) return inner;
+  if (p.dtype == DType::f64) return backward_data(p, "ConvTranspose");
+  auto inner = is_empty(p) ? zeros(r) : backward_data(p, "ConvTranspose");
+  if (!r.has(2) || !inner) return inner;
+  if (p.dtype != DType::f32) return nullptr;  // rounded once, with its bias
   return std::make_unique<BiasedKernel>(std::move(inner), p.x);
 }
 
@@ -173,13 +202,21 @@ Verdict spatial(const Node& node) {
                  "expected 1 to 3 spatial axes of known rank");
 }
 
+using ConvKernel = std::unique_ptr<Kernel>(const Request&);
+
+void add_kernels(KernelList& list, ConvKernel make) {
+  list.add("onednn", kF32 | kHalves, spatial, make)
+      .add("columns", kF64, spatial, make)
+      .add("widened", kHalves, spatial, [make](const Request& r) { return widened(r, make); });
+}
+
 }  // namespace
 
 void register_conv(KernelTable& table) {
-  table.op("Conv").add("onednn", kF32, spatial, conv);
-  table.op("ort::ConvGradX").add("onednn", kF32, spatial, conv_grad_x);
-  table.op("ort::ConvGradW").add("onednn", kF32, spatial, conv_grad_w);
-  table.op("ConvTranspose").add("onednn", kF32, spatial, conv_transpose);
+  add_kernels(table.op("Conv"), conv);
+  add_kernels(table.op("ort::ConvGradX"), conv_grad_x);
+  add_kernels(table.op("ort::ConvGradW"), conv_grad_w);
+  add_kernels(table.op("ConvTranspose"), conv_transpose);
 }
 
 }  // namespace ort::cpu

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <span>
 
 #include "csrc/core/parallel.h"
+#include "providers/cpu/convert.h"
+#include "providers/cpu/half.h"
 #include "providers/cpu/provider.h"
 #include "providers/tile/scalar.h"
 
@@ -74,8 +77,49 @@ std::unique_ptr<Kernel> embedding(const Request& r) {
   return gather_along(r, 0, "ort::Embedding");
 }
 
-// dx[index] += dy row by row. Threads share the rows of dx, each walks the indices in order: the
-// sum does not depend on their timing.
+// The positions of each index in their order, one index after the other.
+struct Positions {
+  int64_t* first;  // by index, and the end
+  int64_t* at;
+};
+
+Positions positions_of(const Indices& indices, const Args& args, int64_t size) {
+  auto* memory = static_cast<int64_t*>(args.scratch);
+  const Positions positions{memory, memory + size + 2};
+  std::fill_n(positions.first, size + 2, 0);
+  // Counted two places further on: when each has found its place, first[i] is where i begins.
+  for (int64_t i = 0; i < indices.count(); ++i) ++positions.first[indices.at(args, i, size) + 2];
+  std::partial_sum(positions.first, positions.first + size + 2, positions.first);
+  for (int64_t i = 0; i < indices.count(); ++i)
+    positions.at[positions.first[indices.at(args, i, size) + 1]++] = i;
+  return positions;
+}
+
+template <class T>
+void add_row(T* sum, const T* row, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) sum[i] += row[i];
+}
+
+// The sum of `count` rows of dy; of halves in float32, with two rows of it as a buffer.
+template <class T>
+void sum_rows(const T* dy, const int64_t* rows, int64_t count, int64_t inner, T* dx) {
+  std::fill_n(dx, inner, T(0));
+  for (int64_t i = 0; i < count; ++i) add_row(dx, dy + rows[i] * inner, inner);
+}
+void sum_halves(DType dtype, const uint16_t* dy, const int64_t* rows, int64_t count,
+                std::span<float> buffer, uint16_t* dx) {
+  const auto inner = static_cast<int64_t>(buffer.size() / 2);
+  float *sum = buffer.data(), *row = sum + inner;
+  std::fill_n(sum, inner, 0.0f);
+  for (int64_t i = 0; i < count; ++i) {
+    widen(dtype, dy + rows[i] * inner, row, inner);
+    add_row(sum, row, inner);
+  }
+  narrow(sum, dtype, dx, inner);
+}
+
+// dx[index] += dy row by row. Threads share the rows of dx, each is summed in the indices' order:
+// the sum does not depend on their timing.
 std::unique_ptr<Kernel> gather_grad(const Request& r) {
   const Sizes whole = r.out().sizes;
   const Around x(whole, r.axis("axis", static_cast<int64_t>(whole.size())));
@@ -84,25 +128,29 @@ std::unique_ptr<Kernel> gather_grad(const Request& r) {
   if (element_count(r.sizes(0)) != x.outer * indices.count() * x.inner)
     r.refuse("dy has shape {}, indices have shape {}, x has shape {}", r.sizes(0), r.sizes(1),
              whole);
-  return make_kernel("GatherGrad", [=](const Args& args) {
-    float* dx = output<float>(args);
-    const float* dy = input<float>(args, 0);
-    const int64_t count = indices.count(), slices = x.outer * x.size;
-    for (int64_t i = 0; i < count; ++i) indices.at(args, i, x.size);
-    parallel_for(slices, (slices + x.outer * count) * x.inner,
-                 [&](int64_t begin, int64_t end, int) {
-                   std::memset(dx + begin * x.inner, 0,
-                               static_cast<size_t>((end - begin) * x.inner) * sizeof(float));
-                   for (int64_t o = begin / x.size; o * x.size < end; ++o)
-                     for (int64_t i = 0; i < count; ++i) {
-                       const int64_t at = indices.at(args, i, x.size), slice = o * x.size + at;
-                       if (slice < begin || slice >= end || at == padding) continue;
-                       float* to = dx + slice * x.inner;
-                       const float* from = dy + (o * count + i) * x.inner;
-                       for (int64_t c = 0; c < x.inner; ++c) to[c] += from[c];
-                     }
-                 });
-  });
+  const DType dtype = r.in(0).dtype;
+  const auto run = [=](const Args& args) {
+    const Positions positions = positions_of(indices, args, x.size);
+    const int64_t slices = x.outer * x.size, rows = indices.count();
+    const auto sum = [&](int64_t slice, std::span<float> buffer) {
+      const int64_t at = slice % x.size, from = slice / x.size * rows * x.inner;
+      const int64_t to = slice * x.inner, *which = positions.at + positions.first[at];
+      const int64_t count = at == padding ? 0 : positions.first[at + 1] - positions.first[at];
+      if (dtype == DType::f32)
+        sum_rows(input<float>(args, 0) + from, which, count, x.inner, output<float>(args) + to);
+      else if (dtype == DType::f64)
+        sum_rows(input<double>(args, 0) + from, which, count, x.inner, output<double>(args) + to);
+      else
+        sum_halves(dtype, input<uint16_t>(args, 0) + from, which, count, buffer,
+                   output<uint16_t>(args) + to);
+    };
+    parallel_for(slices, (slices + x.outer * rows) * x.inner, [&](int64_t begin, int64_t end, int) {
+      std::vector<float> buffer(size_of(dtype) == 2 ? 2 * x.inner : 0);
+      for (int64_t slice = begin; slice < end; ++slice) sum(slice, buffer);
+    });
+  };
+  const auto cells = static_cast<size_t>(x.size + 2 + indices.count());
+  return make_kernel("GatherGrad", run, cells * sizeof(int64_t));
 }
 
 // --- element-wise indices ---
@@ -178,7 +226,7 @@ std::unique_ptr<Kernel> scatter_elements(const Request& r) {
   const DType dtype = r.in(0).dtype;
   return make_kernel("ScatterElements", [=](const Args& args) {
     copy_input(args, static_cast<size_t>(element_count(x)) * size_of(dtype));
-    dispatch(dtype, [&]<class T>() {
+    dispatch_numbers(dtype, [&]<class T>() {
       each_element(index, x, axis, indices, args, [&](int64_t from, int64_t to) {
         apply(how, output<T>(args)[to], input<T>(args, 2)[from]);
       });
@@ -230,7 +278,7 @@ std::unique_ptr<Kernel> scatter_nd(const Request& r) {
   const DType dtype = r.in(0).dtype;
   return make_kernel("ScatterND", [=](const Args& args) {
     copy_input(args, static_cast<size_t>(element_count(tuples.x)) * size_of(dtype));
-    dispatch(dtype, [&]<class T>() {
+    dispatch_numbers(dtype, [&]<class T>() {
       for (int64_t i = 0; i < tuples.count; ++i) {
         T* to = output<T>(args) + tuples.offset(args, indices, i);
         const T* from = input<T>(args, 2) + i * tuples.block;
@@ -245,7 +293,7 @@ std::unique_ptr<Kernel> one_hot(const Request& r) {
   const Around y(out, r.axis("axis", static_cast<int64_t>(out.size())));
   const DType index = r.in(0).dtype, dtype = r.in(2).dtype;
   return make_kernel("OneHot", [=](const Args& args) {
-    dispatch(dtype, [&]<class T>() {
+    dispatch_numbers(dtype, [&]<class T>() {
       const T off = input<T>(args, 2)[0], on = input<T>(args, 2)[1];
       std::fill_n(output<T>(args), y.outer * y.size * y.inner, off);
       dispatch(index, [&]<class I>() {
@@ -270,12 +318,12 @@ Verdict one_hot_types(const Node& node) {
 void register_index(KernelTable& table) {
   table.op("Gather").add("rows", kAny, gather);
   table.op("ort::Embedding").add("rows", kAny, embedding);
-  table.op("ort::GatherGrad").add("rows", kF32, gather_grad);
+  table.op("ort::GatherGrad").add("rows", kFloating, gather_grad);
   table.op("GatherElements").add("plain", kAny, gather_elements);
   table.op("GatherND").add("plain", kAny, gather_nd);
-  table.op("ScatterElements").add("plain", kPlain, scatter_elements);
-  table.op("ScatterND").add("plain", kPlain, scatter_nd);
-  table.op("OneHot").add("plain", kPlain, one_hot_types, one_hot);
+  table.op("ScatterElements").add("plain", kNumbers, scatter_elements);
+  table.op("ScatterND").add("plain", kNumbers, scatter_nd);
+  table.op("OneHot").add("plain", kNumbers, one_hot_types, one_hot);
 }
 
 }  // namespace ort::cpu

@@ -16,7 +16,7 @@ enum class Reduction { none, sum, mean };
 struct Settings {
   int64_t rows = 1, classes = 1, inner = 1;  // logits are [rows / inner, classes, inner]
   int64_t ignore = -100;
-  float smoothing = 0;
+  double smoothing = 0;
   Reduction reduction = Reduction::mean;
   bool wide_targets = true;
   std::string op;
@@ -32,7 +32,7 @@ Settings settings_of(const Request& r, size_t logits, size_t target) {
   if (s.rows * s.classes != element_count(x))
     r.refuse("logits have shape {}, target has shape {}", x, r.sizes(target));
   s.ignore = r.attrs().i("ignore_index", -100);
-  s.smoothing = static_cast<float>(r.attrs().f("label_smoothing", 0.0));
+  s.smoothing = r.attrs().f("label_smoothing", 0.0);
   const std::string reduction = r.attrs().s("reduction", "mean");
   s.reduction = reduction == "none"  ? Reduction::none
                 : reduction == "sum" ? Reduction::sum
@@ -43,40 +43,24 @@ Settings settings_of(const Request& r, size_t logits, size_t target) {
 }
 
 // The vector steps of a row.
+template <class T>
 struct Steps {
-  TileFunction max = tile_function(TileOp::row_max, 0);
-  TileFunction minus = tile_function(TileOp::sub, 2);
-  TileFunction exp = tile_function(TileOp::exp, 0);
-  TileFunction sum = tile_function(TileOp::row_sum, 0);
-  TileFunction dot = tile_function(TileOp::row_dot, 0);
-  TileFunction scale = tile_function(TileOp::mul, 2);
+  TileStep<T> max{TileOp::row_max, 0}, minus{TileOp::sub, 2}, exp{TileOp::exp, 0};
+  TileStep<T> sum{TileOp::row_sum, 0}, dot{TileOp::row_dot, 0}, scale{TileOp::mul, 2};
 };
 
-float apply(TileFunction f, const float* a, const float* b, int64_t count) {
-  float result = 0;
-  TileArgs t{};
-  t.dst = &result;
-  t.a = a;
-  t.b = b;
-  t.count = count;
-  t.p = 1.0f;
-  f(t);
+template <class T>
+T apply(const TileStep<T>& f, const T* a, const std::type_identity_t<T>* b, int64_t count) {
+  T result{};
+  f(&result, a, b, nullptr, count);
   return result;
 }
 
-void apply_row(TileFunction f, float* dst, const float* a, const float* b, int64_t count) {
-  TileArgs t{};
-  t.dst = dst;
-  t.a = a;
-  t.b = b;
-  t.count = count;
-  f(t);
-}
-
 // One call's targets and weights.
+template <class T>
 class Rows {
  public:
-  Rows(const Settings& s, const void* target, const float* weight)
+  Rows(const Settings& s, const void* target, const T* weight)
       : s_(s), target_(target), weight_(weight) {
     for (int64_t c = 0; c < s.classes; ++c) all_ += weight_of(c);
   }
@@ -88,9 +72,9 @@ class Rows {
            s_.classes - 1, s_.ignore);
     return t;
   }
-  float weight_of(int64_t c) const { return weight_ ? weight_[c] : 1.0f; }
-  const float* weights() const { return weight_; }
-  float all_weights() const { return static_cast<float>(all_); }
+  T weight_of(int64_t c) const { return weight_ ? weight_[c] : T{1}; }
+  const T* weights() const { return weight_; }
+  T all_weights() const { return static_cast<T>(all_); }
   double total() const {  // of the targets that count: the mean's divisor
     double sum = 0;
     for (int64_t row = 0; row < s_.rows; ++row)
@@ -98,14 +82,14 @@ class Rows {
     return sum;
   }
   // The row's logits in one piece: where they lie, or gathered into `buffer`.
-  const float* logits(const float* x, int64_t row, float* buffer) const {
-    const float* first = at(x, row);
+  const T* logits(const T* x, int64_t row, T* buffer) const {
+    const T* first = at(x, row);
     if (s_.inner == 1) return first;
     for (int64_t c = 0; c < s_.classes; ++c) buffer[c] = first[c * s_.inner];
     return buffer;
   }
-  template <class T>
-  T* at(T* x, int64_t row) const {
+  template <class P>
+  P* at(P* x, int64_t row) const {
     return x + row / s_.inner * s_.classes * s_.inner + row % s_.inner;
   }
 
@@ -116,109 +100,114 @@ class Rows {
   }
   const Settings& s_;
   const void* target_;
-  const float* weight_;
+  const T* weight_;
   double all_ = 0;
 };
 
 // -log p of the target, smoothed over all classes; `buffer` holds a row.
-float row_loss(const Settings& s, const Rows& rows, const Steps& steps, int64_t row, const float* x,
-               float top, float log_sum, float* buffer) {
+template <class T>
+T row_loss(const Settings& s, const Rows<T>& rows, const Steps<T>& steps, int64_t row, const T* x,
+           T top, T log_sum, T* buffer) {
   const int64_t t = rows.target(row);
-  const float own = rows.weight_of(t) * (log_sum - (x[t] - top));
+  const T own = rows.weight_of(t) * (log_sum - (x[t] - top));
   if (s.smoothing == 0) return own;
-  apply_row(steps.minus, buffer, x, &top, s.classes);
-  const float sum = rows.weights() ? apply(steps.dot, buffer, rows.weights(), s.classes)
-                                   : apply(steps.sum, buffer, nullptr, s.classes);
-  const float all = rows.all_weights() * log_sum - sum;
-  return (1 - s.smoothing) * own + s.smoothing / static_cast<float>(s.classes) * all;
+  steps.minus(buffer, x, &top, nullptr, s.classes);
+  const T sum = rows.weights() ? apply(steps.dot, buffer, rows.weights(), s.classes)
+                               : apply(steps.sum, buffer, nullptr, s.classes);
+  const T all = rows.all_weights() * log_sum - sum;
+  return static_cast<T>(1 - s.smoothing) * own +
+         static_cast<T>(s.smoothing) / static_cast<T>(s.classes) * all;
 }
 
-void finish_loss(const Settings& s, const Rows& rows, const float* losses, float* loss) {
+template <class T>
+void finish_loss(const Settings& s, const Rows<T>& rows, const T* losses, T* loss) {
   const double sum = std::accumulate(losses, losses + s.rows, 0.0);
-  *loss = static_cast<float>(s.reduction == Reduction::mean ? sum / rows.total() : sum);
+  *loss = static_cast<T>(s.reduction == Reduction::mean ? sum / rows.total() : sum);
 }
 
-std::unique_ptr<Kernel> cross_entropy(const Request& r) {
+template <class T>
+std::unique_ptr<Kernel> cross_entropy_of(const Request& r) {
   const Settings s = settings_of(r, 0, 1);
   const bool weighted = r.has(2), wants_parts = r.wants(1);
-  const Steps steps;
+  const Steps<T> steps;
   const int most = omp_get_max_threads();
-  const size_t floats = static_cast<size_t>(s.rows + most * 2 * s.classes);
+  const size_t numbers = static_cast<size_t>(s.rows + most * 2 * s.classes);
   return make_kernel(
       "CrossEntropy",
       [=](const Args& args) {
-        const Rows rows(s, args.in[1], weighted ? input<float>(args, 2) : nullptr);
-        float* losses = s.reduction == Reduction::none ? output<float>(args)
-                                                       : static_cast<float*>(args.scratch);
-        float* buffers = static_cast<float*>(args.scratch) + s.rows;
+        const Rows<T> rows(s, args.in[1], weighted ? input<T>(args, 2) : nullptr);
+        T* losses =
+            s.reduction == Reduction::none ? output<T>(args) : static_cast<T*>(args.scratch);
+        T* buffers = static_cast<T*>(args.scratch) + s.rows;
         parallel_for(
             s.rows, s.rows * s.classes * 8,
             [&](int64_t begin, int64_t end, int thread) {
-              float* gathered = buffers + thread * 2 * s.classes;
-              float* shifted = gathered + s.classes;
+              T* gathered = buffers + thread * 2 * s.classes;
+              T* shifted = gathered + s.classes;
               for (int64_t row = begin; row < end; ++row) {
-                const float* x = rows.logits(input<float>(args, 0), row, gathered);
-                const float top = apply(steps.max, x, nullptr, s.classes);
-                apply_row(steps.minus, shifted, x, &top, s.classes);
-                apply_row(steps.exp, shifted, shifted, nullptr, s.classes);
-                const float sum = apply(steps.sum, shifted, nullptr, s.classes);
+                const T* x = rows.logits(input<T>(args, 0), row, gathered);
+                const T top = apply(steps.max, x, nullptr, s.classes);
+                steps.minus(shifted, x, &top, nullptr, s.classes);
+                steps.exp(shifted, shifted, nullptr, nullptr, s.classes);
+                const T sum = apply(steps.sum, shifted, nullptr, s.classes);
                 if (wants_parts) {
-                  output<float>(args, 1)[2 * row] = top;
-                  output<float>(args, 1)[2 * row + 1] = sum;
+                  output<T>(args, 1)[2 * row] = top;
+                  output<T>(args, 1)[2 * row + 1] = sum;
                 }
                 losses[row] = rows.ignored(row)
-                                  ? 0.0f
+                                  ? T{}
                                   : row_loss(s, rows, steps, row, x, top, std::log(sum), shifted);
               }
             },
             most);
-        if (s.reduction != Reduction::none) finish_loss(s, rows, losses, output<float>(args));
+        if (s.reduction != Reduction::none) finish_loss(s, rows, losses, output<T>(args));
       },
-      floats * sizeof(float));
+      numbers * sizeof(T));
 }
 
 // g ((1 - e) w_t (p - [t]) + e / C (W p - w)) for every class; p comes as exp(x - top).
-void row_gradient(const Settings& s, const Rows& rows, const Steps& steps, int64_t row, float g,
-                  float sum, float* p) {
+template <class T>
+void row_gradient(const Settings& s, const Rows<T>& rows, const Steps<T>& steps, int64_t row, T g,
+                  T sum, T* p) {
   const int64_t t = rows.target(row);
-  const float own = g * (1 - s.smoothing) * rows.weight_of(t);
-  const float each = g * s.smoothing / static_cast<float>(s.classes);
-  const float factor = (own + each * rows.all_weights()) / sum;
-  apply_row(steps.scale, p, p, &factor, s.classes);
+  const T own = g * static_cast<T>(1 - s.smoothing) * rows.weight_of(t);
+  const T each = g * static_cast<T>(s.smoothing) / static_cast<T>(s.classes);
+  const T factor = (own + each * rows.all_weights()) / sum;
+  steps.scale(p, p, &factor, nullptr, s.classes);
   p[t] -= own;
   if (each != 0)
     for (int64_t c = 0; c < s.classes; ++c) p[c] -= each * rows.weight_of(c);
 }
 
-std::unique_ptr<Kernel> cross_entropy_grad(const Request& r) {
+template <class T>
+std::unique_ptr<Kernel> cross_entropy_grad_of(const Request& r) {
   const Settings s = settings_of(r, 1, 2);
   const bool weighted = r.has(4);
-  const Steps steps;
+  const Steps<T> steps;
   const int most = omp_get_max_threads();
-  const size_t floats = static_cast<size_t>(most * s.classes);
+  const size_t numbers = static_cast<size_t>(most * s.classes);
   return make_kernel(
       "CrossEntropyGrad",
       [=](const Args& args) {
-        const Rows rows(s, args.in[2], weighted ? input<float>(args, 4) : nullptr);
-        const float* dloss = input<float>(args, 0);
+        const Rows<T> rows(s, args.in[2], weighted ? input<T>(args, 4) : nullptr);
+        const T* dloss = input<T>(args, 0);
         const double total = s.reduction == Reduction::mean ? rows.total() : 1.0;
         parallel_for(
             s.rows, s.rows * s.classes * 8,
             [&](int64_t begin, int64_t end, int thread) {
-              float* buffer = static_cast<float*>(args.scratch) + thread * s.classes;
+              T* buffer = static_cast<T*>(args.scratch) + thread * s.classes;
               for (int64_t row = begin; row < end; ++row) {
-                float* to = rows.at(output<float>(args), row);
-                float* p = s.inner == 1 ? to : buffer;
+                T* to = rows.at(output<T>(args), row);
+                T* p = s.inner == 1 ? to : buffer;
                 if (rows.ignored(row)) {
-                  std::fill_n(p, s.classes, 0.0f);
+                  std::fill_n(p, s.classes, T{});
                 } else {
-                  const float* x = rows.logits(input<float>(args, 1), row, buffer);
-                  const float* parts = input<float>(args, 3) + 2 * row;
-                  apply_row(steps.minus, p, x, parts, s.classes);
-                  apply_row(steps.exp, p, p, nullptr, s.classes);
-                  const float g = s.reduction == Reduction::none
-                                      ? dloss[row]
-                                      : static_cast<float>(dloss[0] / total);
+                  const T* x = rows.logits(input<T>(args, 1), row, buffer);
+                  const T* parts = input<T>(args, 3) + 2 * row;
+                  steps.minus(p, x, parts, nullptr, s.classes);
+                  steps.exp(p, p, nullptr, nullptr, s.classes);
+                  const T g = s.reduction == Reduction::none ? dloss[row]
+                                                             : static_cast<T>(dloss[0] / total);
                   row_gradient(s, rows, steps, row, g, parts[1], p);
                 }
                 if (s.inner != 1)
@@ -227,14 +216,23 @@ std::unique_ptr<Kernel> cross_entropy_grad(const Request& r) {
             },
             most);
       },
-      floats * sizeof(float));
+      numbers * sizeof(T));
+}
+
+std::unique_ptr<Kernel> cross_entropy(const Request& r) {
+  return r.in(0).dtype == DType::f64 ? cross_entropy_of<double>(r) : cross_entropy_of<float>(r);
+}
+
+std::unique_ptr<Kernel> cross_entropy_grad(const Request& r) {
+  return r.in(0).dtype == DType::f64 ? cross_entropy_grad_of<double>(r)
+                                     : cross_entropy_grad_of<float>(r);
 }
 
 }  // namespace
 
 void register_loss(KernelTable& table) {
-  table.op("ort::CrossEntropy").add("rows", kF32, cross_entropy);
-  table.op("ort::CrossEntropyGrad").add("rows", kF32, cross_entropy_grad);
+  table.op("ort::CrossEntropy").add("rows", kF32 | kF64, cross_entropy);
+  table.op("ort::CrossEntropyGrad").add("rows", kF32 | kF64, cross_entropy_grad);
 }
 
 }  // namespace ort::cpu

@@ -1,134 +1,18 @@
-// Matrix products: MatMul, Gemm, ort::MatMul and ort::Linear. Two matrices go through oneDNN's
-// sgemm, batches through its matmul primitive with an epilogue; other dtypes run a plain loop.
+// Matrix products: MatMul, Gemm, ort::MatMul and ort::Linear. Two matrices of float32 go through
+// oneDNN's sgemm, batches and halves through its matmul primitive with an epilogue, float64 by
+// blocks of our own; integers run a plain loop.
 #include <cstring>
 
 #include "csrc/core/parallel.h"
-#include "providers/cpu/onednn.h"
+#include "providers/cpu/product.h"
 #include "providers/cpu/provider.h"
 #include "providers/cpu/sgemm.h"
 #include "providers/cpu/tile.h"
+#include "providers/cpu/widened.h"
 #include "providers/tile/scalar.h"
 
 namespace ort::cpu {
 namespace {
-
-// y[batch, M, N] = activation(alpha * a b + bias), a and b possibly stored transposed.
-struct Product {
-  Sizes batch_a, batch_b, batch;  // without the last two axes
-  int64_t m = 1, n = 1, k = 1;
-  bool trans_a = false, trans_b = false;
-  float alpha = 1.0f;
-  Epilogue activation = Epilogue::none;
-  std::optional<size_t> bias;  // operand index
-  Sizes bias_sizes;
-};
-
-Product product_of(const Request& r, bool trans_a, bool trans_b) {
-  Product p;
-  p.trans_a = trans_a;
-  p.trans_b = trans_b;
-  Sizes a = r.sizes(0), b = r.sizes(1);
-  if (a.size() == 1) a.insert(a.begin(), 1);
-  if (b.size() == 1) b.push_back(1);
-  p.m = a[a.size() - (trans_a ? 1 : 2)];
-  p.k = a[a.size() - (trans_a ? 2 : 1)];
-  p.n = b[b.size() - (trans_b ? 2 : 1)];
-  const int64_t kb = b[b.size() - (trans_b ? 1 : 2)];
-  if (p.k != kb) r.refuse("shapes {} and {}: inner sizes {} and {} differ", a, b, p.k, kb);
-  p.batch_a.assign(a.begin(), a.end() - 2);
-  p.batch_b.assign(b.begin(), b.end() - 2);
-  const size_t rank = std::max(p.batch_a.size(), p.batch_b.size());
-  p.batch_a.insert(p.batch_a.begin(), rank - p.batch_a.size(), 1);
-  p.batch_b.insert(p.batch_b.begin(), rank - p.batch_b.size(), 1);
-  for (size_t i = 0; i < rank; ++i) {
-    const int64_t x = p.batch_a[i], y = p.batch_b[i];
-    if (x != y && x != 1 && y != 1) r.refuse("batch sizes of {} and {} do not broadcast", a, b);
-    p.batch.push_back(x == 1 ? y : x);
-  }
-  return p;
-}
-
-// One b for every row of a is one tall product; equal batches are one axis.
-void fold_batch(Product& p) {
-  const int64_t count = element_count(p.batch);
-  if (!p.trans_a && element_count(p.batch_b) == 1 && element_count(p.batch_a) == count) {
-    p.m *= count;
-    p.batch.clear();
-  } else if (p.batch_a == p.batch && p.batch_b == p.batch) {
-    p.batch = {count};
-  } else {
-    return;
-  }
-  p.batch_a = p.batch_b = p.batch;
-}
-
-dnnl::memory::desc matrix_desc(const Sizes& batch, int64_t rows, int64_t cols, bool transposed) {
-  Sizes stored = batch;
-  stored.push_back(transposed ? cols : rows);
-  stored.push_back(transposed ? rows : cols);
-  Sizes strides = strides_of(stored);
-  if (transposed) {
-    std::swap(stored[stored.size() - 1], stored[stored.size() - 2]);
-    std::swap(strides[strides.size() - 1], strides[strides.size() - 2]);
-  }
-  return {stored, dnnl::memory::data_type::f32, strides};
-}
-
-bool is_row_bias(const Product& p) {
-  return !p.bias_sizes.empty() && p.bias_sizes.back() == p.n && element_count(p.bias_sizes) == p.n;
-}
-
-std::string product_name(const Request& r, const Product& p) {
-  std::string name = r.node().op;
-  if (p.bias) name += "+bias";
-  if (p.activation != Epilogue::none) name += "+" + std::string(name_of(p.activation));
-  return name;
-}
-
-// The bias as it lies over the output, whose batch may have been folded into the rows.
-std::optional<Sizes> bias_over(const Product& p) {
-  Sizes sizes = is_row_bias(p) ? Sizes{p.n} : p.bias_sizes;
-  const size_t rank = p.batch.size() + 2;
-  if (sizes.size() > rank) return std::nullopt;
-  sizes.insert(sizes.begin(), rank - sizes.size(), 1);
-  Sizes out = p.batch;
-  out.push_back(p.m);
-  out.push_back(p.n);
-  for (size_t i = 0; i < rank; ++i)
-    if (sizes[i] != 1 && sizes[i] != out[i]) return std::nullopt;
-  return sizes;
-}
-
-std::unique_ptr<Kernel> make_primitive(const Request& r, const Product& p) {
-  return with_onednn("a matmul", [&]() -> std::unique_ptr<Kernel> {
-    const auto a = matrix_desc(p.batch_a, p.m, p.k, p.trans_a);
-    const auto b = matrix_desc(p.batch_b, p.k, p.n, p.trans_b);
-    const auto y = matrix_desc(p.batch, p.m, p.n, false);
-    std::vector<PrimitiveKernel::Argument> arguments{
-        {DNNL_ARG_SRC, a, false, 0}, {DNNL_ARG_WEIGHTS, b, false, 1}, {DNNL_ARG_DST, y, true, 0}};
-    dnnl::primitive_attr attr = user_scratchpad();
-    dnnl::post_ops ops;
-    if (p.alpha != 1.0f) ops.append_eltwise(dnnl::algorithm::eltwise_linear, p.alpha, 0.0f);
-    dnnl::memory::desc bias;
-    if (p.bias) {
-      bias = dense_desc(*bias_over(p));
-      const bool plain = p.alpha == 1.0f && is_row_bias(p);
-      const int id =
-          plain ? DNNL_ARG_BIAS : DNNL_ARG_ATTR_MULTIPLE_POST_OP(ops.len()) | DNNL_ARG_SRC_1;
-      if (!plain) ops.append_binary(dnnl::algorithm::binary_add, bias);
-      arguments.push_back({id, bias, false, *p.bias});
-      if (!plain) bias = {};
-    }
-    append_activation(ops, p.activation);
-    attr.set_post_ops(ops);
-    const auto description = bias.is_zero()
-                                 ? dnnl::matmul::primitive_desc(cpu_engine(), a, b, y, attr)
-                                 : dnnl::matmul::primitive_desc(cpu_engine(), a, b, bias, y, attr);
-    return std::make_unique<PrimitiveKernel>(dnnl::matmul(description),
-                                             description.scratchpad_desc(), std::move(arguments),
-                                             product_name(r, p));
-  });
-}
 
 TileFunction activation_function(Epilogue activation) {
   switch (activation) {
@@ -177,21 +61,42 @@ std::unique_ptr<Kernel> make_gemm(const Request& r, const Product& p) {
           std::memcpy(y + row * p.n, bias, static_cast<size_t>(p.n) * sizeof(float));
       });
     }
-    sgemm(p.m, p.n, p.k, p.alpha, {input<float>(args, 0), p.trans_a ? p.m : p.k, p.trans_a},
+    sgemm(p.m, p.n, p.k, static_cast<float>(p.alpha),
+          {input<float>(args, 0), p.trans_a ? p.m : p.k, p.trans_a},
           {input<float>(args, 1), p.trans_b ? p.k : p.n, p.trans_b}, p.bias ? 1.0f : 0.0f, y, p.n);
     if (activate) apply_in_place(activate, y, p.m * p.n);
   };
   return make_kernel(product_name(r, p), run);
 }
 
-std::unique_ptr<Kernel> make_float_product(const Request& r, Product p) {
-  if (p.bias) p.bias_sizes = r.sizes(*p.bias);
+// Any bias over any batch, where oneDNN has no kernel for it: matrix by matrix.
+std::unique_ptr<Kernel> make_gemms(const Request& r, const Product& p) {
+  const TileFunction activate = activation_function(p.activation);
+  const Start start(r.out().sizes, p);
+  return make_kernel(product_name(r, p), [=, matrices = matrices_of(p)](const Args& args) {
+    float* y = output<float>(args);
+    start.write(y, p.bias ? input<float>(args, *p.bias) : nullptr);
+    float* at = y;
+    for (const MatrixAt& matrix : matrices) {
+      const float* a = input<float>(args, 0) + matrix.a * p.m * p.k;
+      const float* b = input<float>(args, 1) + matrix.b * p.k * p.n;
+      sgemm(p.m, p.n, p.k, static_cast<float>(p.alpha), {a, p.trans_a ? p.m : p.k, p.trans_a},
+            {b, p.trans_b ? p.k : p.n, p.trans_b}, 1.0f, at, p.n);
+      at += p.m * p.n;
+    }
+    if (activate) apply_in_place(activate, y, at - y);
+  });
+}
+
+std::unique_ptr<Kernel> make_float_product(const Request& r, const Product& given) {
+  Product p = given;
   fold_batch(p);
-  const int64_t batch = element_count(p.batch);
-  if (p.k == 0 || p.m * p.n * batch == 0) return nullptr;
-  if (p.bias && !bias_over(p)) return nullptr;
-  if (batch == 1 && (!p.bias || is_row_bias(p))) return make_gemm(r, p);
-  return make_primitive(r, p);
+  if (p.bias && !bias_over(p)) p = given;  // rows of one product differ in bias
+  const bool matrices = element_count(p.batch) == 1 && (!p.bias || is_row_bias(p));
+  const bool is_float = r.in(0).dtype == DType::f32;
+  if (matrices && is_float) return make_gemm(r, p);
+  auto kernel = p.bias && !bias_over(p) ? nullptr : make_primitive_product(r, p);
+  return kernel || !is_float ? std::move(kernel) : make_gemms(r, p);
 }
 
 // --- the plain loop ---
@@ -211,22 +116,16 @@ void multiply(const Product& p, const T* a, const T* b, T* y) {
 }
 
 std::unique_ptr<Kernel> make_plain_product(const Request& r, const Product& p) {
-  if (p.bias || p.alpha != 1.0f || p.activation != Epilogue::none) return nullptr;
-  const Sizes a_strides = broadcast_strides(p.batch_a, p.batch);
-  const Sizes b_strides = broadcast_strides(p.batch_b, p.batch);
+  if (p.bias || p.alpha != 1.0 || p.activation != Epilogue::none) return nullptr;
   const DType dtype = r.in(0).dtype;
-  return make_kernel(r.node().op, [=](const Args& args) {
-    for (int64_t at = 0; at < element_count(p.batch); ++at) {
-      int64_t rest = at, a = 0, b = 0;
-      for (size_t axis = p.batch.size(); axis-- > 0; rest /= p.batch[axis]) {
-        a += rest % p.batch[axis] * a_strides[axis];
-        b += rest % p.batch[axis] * b_strides[axis];
+  return make_kernel(r.node().op, [p, dtype, matrices = matrices_of(p)](const Args& args) {
+    dispatch(dtype, [&]<class T>() {
+      T* y = output<T>(args);
+      for (const MatrixAt& at : matrices) {
+        multiply(p, input<T>(args, 0) + at.a * p.m * p.k, input<T>(args, 1) + at.b * p.k * p.n, y);
+        y += p.m * p.n;
       }
-      dispatch(dtype, [&]<class T>() {
-        multiply(p, input<T>(args, 0) + a * p.m * p.k, input<T>(args, 1) + b * p.k * p.n,
-                 output<T>(args) + at * p.m * p.n);
-      });
-    }
+    });
   });
 }
 
@@ -248,10 +147,13 @@ std::unique_ptr<Kernel> make_empty_product(const Request& r, const Product& p) {
   });
 }
 
-std::unique_ptr<Kernel> make_product(const Request& r, const Product& p) {
-  if (r.in(0).dtype != DType::f32) return make_plain_product(r, p);
-  if (p.k == 0 || element_count(r.out().sizes) == 0) return make_empty_product(r, p);
-  return make_float_product(r, p);
+std::unique_ptr<Kernel> make_product(const Request& r, Product p) {
+  if (p.bias) p.bias_sizes = r.sizes(*p.bias);
+  const DType dtype = r.in(0).dtype;
+  if (dtype == DType::f64) return make_double_product(r, p);
+  if (!(bit(dtype) & kFloating)) return make_plain_product(r, p);
+  if (p.k > 0 && element_count(r.out().sizes) > 0) return make_float_product(r, p);
+  return dtype == DType::f32 ? make_empty_product(r, p) : nullptr;
 }
 
 std::unique_ptr<Kernel> matmul_kernel(const Request& r) {
@@ -260,7 +162,7 @@ std::unique_ptr<Kernel> matmul_kernel(const Request& r) {
 
 std::unique_ptr<Kernel> fused_kernel(const Request& r) {
   Product p = product_of(r, r.attrs().i("trans_a", 0) != 0, r.attrs().i("trans_b", 0) != 0);
-  p.alpha = static_cast<float>(r.attrs().f("alpha", 1.0));
+  p.alpha = r.attrs().f("alpha", 1.0);
   p.activation = epilogue_of(r.attrs());
   if (r.has(2)) p.bias = 2;
   return make_product(r, p);
@@ -275,7 +177,7 @@ std::unique_ptr<Kernel> linear_kernel(const Request& r) {
 
 std::unique_ptr<Kernel> gemm_kernel(const Request& r) {
   Product p = product_of(r, r.attrs().i("transA", 0) != 0, r.attrs().i("transB", 0) != 0);
-  p.alpha = static_cast<float>(r.attrs().f("alpha", 1.0));
+  p.alpha = r.attrs().f("alpha", 1.0);
   if (r.has(2)) p.bias = 2;
   return make_product(r, p);
 }
@@ -292,15 +194,28 @@ Verdict float_product(const Node& node) {
   return require(rank <= 6, "the product has rank {}, at most 6", rank);
 }
 
+Verdict double_product(const Node& node) {
+  return require(epilogue_of(node.attrs) == Epilogue::none, "it has an activation");
+}
+
+using ProductKernel = std::unique_ptr<Kernel>(const Request&);
+
+void add_products(KernelList& list, When when, ProductKernel make) {
+  list.add("onednn", kF32 | kHalves, when, make)
+      .add("widened", kHalves, when, [make](const Request& r) { return widened(r, make); });
+}
+
 }  // namespace
 
 void register_matmul(KernelTable& table) {
-  table.op("MatMul")
-      .add("onednn", kF32, float_product, matmul_kernel)
-      .add("plain", kPlain, matmul_kernel);
-  table.op("Gemm").add("onednn", kF32, plain_gemm, gemm_kernel);
-  table.op("ort::MatMul").add("onednn", kF32, float_product, fused_kernel);
-  table.op("ort::Linear").add("onednn", kF32, float_product, linear_kernel);
+  add_products(table.op("MatMul"), float_product, matmul_kernel);
+  table.op("MatMul").add("blocked", kF64, matmul_kernel).add("plain", kIntegers, matmul_kernel);
+  add_products(table.op("Gemm"), plain_gemm, gemm_kernel);
+  table.op("Gemm").add("blocked", kF64, plain_gemm, gemm_kernel);
+  add_products(table.op("ort::MatMul"), float_product, fused_kernel);
+  table.op("ort::MatMul").add("blocked", kF64, double_product, fused_kernel);
+  add_products(table.op("ort::Linear"), float_product, linear_kernel);
+  table.op("ort::Linear").add("blocked", kF64, double_product, linear_kernel);
 }
 
 }  // namespace ort::cpu

@@ -267,7 +267,7 @@ std::unique_ptr<Kernel> pad_kernel(const Request& r) {
   const Sizes original = r.sizes(0), padded = r.out().sizes;
   const std::string mode = r.attrs().s("mode", "constant");
   const Operand pads = r.in(1), axes = r.has(3) ? r.in(3) : Operand{};
-  const DType dtype = r.in(0).dtype;
+  const size_t bytes = width(r);
   const bool value = r.has(2);
   if (original.empty()) return copy_kernel(r, {}, {}, {});
   // Of no elements an axis may still be as long as it likes.
@@ -276,10 +276,20 @@ std::unique_ptr<Kernel> pad_kernel(const Request& r) {
     const auto sources =
         pad_sources(original, padded, read_ints(pads, args.in[1]),
                     axes.present ? read_ints(axes, args.in[3]) : std::vector<int64_t>{}, mode);
-    dispatch(dtype, [&]<class T>() {
+    with_word(bytes, [&]<class T>() {
       pad(original, padded, sources, input<T>(args, 0), value ? *input<T>(args, 2) : T{},
           output<T>(args));
     });
+  });
+}
+
+template <class T>
+void add_back(const Sizes& original, const Sizes& padded,
+              const std::vector<std::vector<int64_t>>& sources, const T* dy, T* dx) {
+  const std::vector<int64_t>& last = sources.back();
+  each_padded_row(original, padded, sources, [&](int64_t at, int64_t to) {
+    for (size_t i = 0; i < last.size(); ++i)
+      if (to >= 0 && last[i] >= 0) dx[to + last[i]] += dy[at + static_cast<int64_t>(i)];
   });
 }
 
@@ -287,23 +297,18 @@ std::unique_ptr<Kernel> pad_grad(const Request& r) {
   const Sizes padded = r.sizes(0), original = r.out().sizes;
   const std::string mode = r.attrs().s("mode", "reflect");
   const Operand pads = r.in(1), axes = r.has(2) ? r.in(2) : Operand{};
+  const size_t bytes = static_cast<size_t>(element_count(original)) * width(r);
+  const bool wide = r.in(0).dtype == DType::f64;
   if (original.empty()) return copy_kernel(r, {}, {}, {});
   if (element_count(padded) == 0)
-    return make_kernel("PadGrad", [original](const Args& args) {
-      clear(args.out[0], static_cast<size_t>(element_count(original)) * sizeof(float));
-    });
+    return make_kernel("PadGrad", [bytes](const Args& args) { clear(args.out[0], bytes); });
   return make_kernel("PadGrad", [=](const Args& args) {
     const auto sources =
         pad_sources(original, padded, read_ints(pads, args.in[1]),
                     axes.present ? read_ints(axes, args.in[2]) : std::vector<int64_t>{}, mode);
-    float* dx = output<float>(args);
-    clear(dx, static_cast<size_t>(element_count(original)) * sizeof(float));
-    const float* dy = input<float>(args, 0);
-    const std::vector<int64_t>& last = sources.back();
-    each_padded_row(original, padded, sources, [&](int64_t at, int64_t to) {
-      for (size_t i = 0; i < last.size(); ++i)
-        if (to >= 0 && last[i] >= 0) dx[to + last[i]] += dy[at + static_cast<int64_t>(i)];
-    });
+    clear(args.out[0], bytes);
+    wide ? add_back(original, padded, sources, input<double>(args, 0), output<double>(args))
+         : add_back(original, padded, sources, input<float>(args, 0), output<float>(args));
   });
 }
 
@@ -347,8 +352,8 @@ void register_movement(KernelTable& table) {
   table.op("ort::SliceGrad").add("copy", kAny, slice_grad);
   table.op("Concat").add("copy", kAny, concat);
   table.op("Split").add("copy", kAny, known_split, split);
-  table.op("Pad").add("plain", kPlain, pad_kernel);
-  table.op("ort::PadGrad").add("plain", kF32, pad_grad);
+  table.op("Pad").add("copy", kAny, pad_kernel);
+  table.op("ort::PadGrad").add("plain", kF32 | kF64, pad_grad);
   table.op("Trilu").add("copy", kAny, trilu);
 }
 

@@ -20,9 +20,22 @@ dnnl::stream& cpu_stream() {
   return stream;
 }
 
-dnnl::memory::desc dense_desc(const Sizes& sizes) {
+dnnl::memory::data_type onednn_type(DType dtype) {
+  if (dtype == DType::bf16) return dnnl::memory::data_type::bf16;
+  if (dtype == DType::f16) return dnnl::memory::data_type::f16;
+  check(dtype == DType::f32, "oneDNN has no {} here", dtype);
+  return dnnl::memory::data_type::f32;
+}
+
+dnnl::memory::desc dense_desc(const Sizes& sizes, DType dtype) {
   const Sizes dims = sizes.empty() ? Sizes{1} : sizes;
-  return {dims, dnnl::memory::data_type::f32, strides_of(dims)};
+  return {dims, onednn_type(dtype), strides_of(dims)};
+}
+
+bool is_own(const dnnl::primitive_desc_base& description) {
+  if (!description.get(true)) return false;
+  const std::string_view name = description.impl_info_str();
+  return !name.starts_with("ref") && !name.starts_with("simple");
 }
 
 namespace {

@@ -12,7 +12,13 @@ namespace ort::cpu {
 const dnnl::engine& cpu_engine();
 dnnl::stream& cpu_stream();  // of the calling thread
 
-dnnl::memory::desc dense_desc(const Sizes& sizes);  // float32, row-major; rank 0 becomes [1]
+dnnl::memory::data_type onednn_type(DType dtype);  // of float32 and halves
+// Row-major; rank 0 becomes [1].
+dnnl::memory::desc dense_desc(const Sizes& sizes, DType dtype = DType::f32);
+
+// Whether oneDNN has a kernel for it on this machine, made with allow_empty, beside its reference
+// implementation, which is correct and a hundred times slower.
+bool is_own(const dnnl::primitive_desc_base& description);
 
 // The eltwise post-op of an activation; none for none.
 void append_activation(dnnl::post_ops& ops, Epilogue activation);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "csrc/core/parallel.h"
+#include "providers/cpu/half.h"
 #include "providers/cpu/provider.h"
 #include "providers/tile/scalar.h"
 
@@ -82,10 +83,13 @@ std::unique_ptr<Kernel> range(const Request& r) {
   const int64_t count = element_count(r.out().sizes);
   const DType dtype = r.out().dtype;
   return make_kernel("Range", [=](const Args& args) {
-    dispatch(dtype, [&]<class T>() {
-      const T start = *input<T>(args, 0), step = *input<T>(args, 2);
-      for (int64_t i = 0; i < count; ++i)
-        output<T>(args)[i] = tile::scalar::add(start, tile::scalar::mul(static_cast<T>(i), step));
+    dispatch_numbers(dtype, [&]<class T>() {
+      using Number = std::conditional_t<kIsHalf<T>, float, T>;
+      const Number start = *input<T>(args, 0), step = *input<T>(args, 2);
+      for (int64_t i = 0; i < count; ++i) {
+        const Number offset = tile::scalar::mul(static_cast<Number>(i), step);
+        output<T>(args)[i] = static_cast<T>(tile::scalar::add(start, offset));
+      }
     });
   });
 }
@@ -140,7 +144,7 @@ Verdict known_sizes(const Node& node) {
 void register_plain(KernelTable& table) {
   table.op("Pow").add("mixed", kPlain, pow_kernel);
   table.op("Where").add("copy", kAny, where_kernel);
-  table.op("Range").add("plain", kPlain, range);
+  table.op("Range").add("plain", kNumbers, range);
   table.op("ConstantOfShape").add("plain", kAny, known_sizes, constant_of_shape);
   table.op("Shape").add("plain", kAny, shape_kernel);
   table.op("Size").add("plain", kAny, shape_kernel);

@@ -94,6 +94,7 @@ void each_window(const Planes& p, F f) {
   }
 }
 
+template <class T>
 std::unique_ptr<Kernel> max_pool(const Request& r) {
   const Planes p = planes_of(r, r.sizes(0), r.wants(0) ? r.out(0).sizes : r.out(1).sizes);
   const bool wants_value = r.wants(0), wants_index = r.wants(1);
@@ -101,16 +102,16 @@ std::unique_ptr<Kernel> max_pool(const Request& r) {
     parallel_for(
         p.filled(), p.count * p.out_size() * p.window(), [&](int64_t begin, int64_t end, int) {
           for (int64_t plane = begin; plane < end; ++plane) {
-            const float* x = input<float>(args, 0) + plane * p.in_size();
+            const T* x = input<T>(args, 0) + plane * p.in_size();
             each_window(p, [&](int64_t at, const Taps(&t)[3]) {
-              float best = -std::numeric_limits<float>::infinity();
+              T best = -std::numeric_limits<T>::infinity();
               int64_t where = -1;
               each_tap(p, t, [&](int64_t i) {
                 if (where >= 0 && !(x[i] > best) && !std::isnan(x[i])) return;
                 best = x[i];
                 where = i;
               });
-              if (wants_value) output<float>(args)[plane * p.out_size() + at] = best;
+              if (wants_value) output<T>(args)[plane * p.out_size() + at] = best;
               if (wants_index)
                 output<int64_t>(args, 1)[plane * p.out_size() + at] = plane * p.in_size() + where;
             });
@@ -120,62 +121,66 @@ std::unique_ptr<Kernel> max_pool(const Request& r) {
 }
 
 // Windows stay within their plane, so planes can be summed by different threads.
+template <class T>
 std::unique_ptr<Kernel> max_pool_grad(const Request& r) {
   const Sizes x = r.out().sizes, y = r.sizes(0);
   const int64_t planes = y[0] * y[1], in = planes == 0 ? 0 : element_count(x) / planes;
   const int64_t out = planes == 0 ? 0 : element_count(y) / planes;
   return make_kernel("MaxPoolGrad", [=](const Args& args) {
-    float* dx = output<float>(args);
+    T* dx = output<T>(args);
     parallel_for(planes, planes * (in + out), [&](int64_t begin, int64_t end, int) {
       for (int64_t plane = begin; plane < end; ++plane) {
-        std::fill_n(dx + plane * in, in, 0.0f);
+        std::fill_n(dx + plane * in, in, T{});
         for (int64_t i = plane * out; i < (plane + 1) * out; ++i) {
           const int64_t to = input<int64_t>(args, 1)[i];
           check(to >= plane * in && to < (plane + 1) * in,
                 "[ort::MaxPoolGrad] index {} is out of range, expected {} to {}", to, plane * in,
                 (plane + 1) * in - 1);
-          dx[to] += input<float>(args, 0)[i];
+          dx[to] += input<T>(args, 0)[i];
         }
       }
     });
   });
 }
 
-float divisor(const Planes& p, const Taps (&t)[3]) {
+template <class T>
+T divisor(const Planes& p, const Taps (&t)[3]) {
   int64_t count = 1;
   for (const Taps& taps : t) count *= p.include_pad ? taps.padded : taps.last - taps.first;
-  return static_cast<float>(std::max<int64_t>(count, 1));
+  return static_cast<T>(std::max<int64_t>(count, 1));
 }
 
+template <class T>
 std::unique_ptr<Kernel> average_pool(const Request& r) {
   const Planes p = planes_of(r, r.sizes(0), r.out().sizes);
   return make_kernel("AveragePool", [=](const Args& args) {
     parallel_for(p.filled(), p.count * p.out_size() * p.window(),
                  [&](int64_t begin, int64_t end, int) {
                    for (int64_t plane = begin; plane < end; ++plane) {
-                     const float* x = input<float>(args, 0) + plane * p.in_size();
-                     float* y = output<float>(args) + plane * p.out_size();
+                     const T* x = input<T>(args, 0) + plane * p.in_size();
+                     T* y = output<T>(args) + plane * p.out_size();
                      each_window(p, [&](int64_t at, const Taps(&t)[3]) {
-                       float sum = 0;
+                       T sum = 0;
                        each_tap(p, t, [&](int64_t i) { sum += x[i]; });
-                       y[at] = sum / divisor(p, t);
+                       y[at] = sum / divisor<T>(p, t);
                      });
                    }
                  });
   });
 }
 
+template <class T>
 std::unique_ptr<Kernel> average_pool_grad(const Request& r) {
   const Planes p = planes_of(r, r.out().sizes, r.sizes(0));
   return make_kernel("AveragePoolGrad", [=](const Args& args) {
     parallel_for(p.count, p.count * p.out_size() * p.window(),
                  [&](int64_t begin, int64_t end, int) {
                    for (int64_t plane = begin; plane < end; ++plane) {
-                     float* dx = output<float>(args) + plane * p.in_size();
-                     const float* dy = input<float>(args, 0) + plane * p.out_size();
-                     std::fill_n(dx, p.in_size(), 0.0f);
+                     T* dx = output<T>(args) + plane * p.in_size();
+                     const T* dy = input<T>(args, 0) + plane * p.out_size();
+                     std::fill_n(dx, p.in_size(), T{});
                      each_window(p, [&](int64_t at, const Taps(&t)[3]) {
-                       const float share = dy[at] / divisor(p, t);
+                       const T share = dy[at] / divisor<T>(p, t);
                        each_tap(p, t, [&](int64_t i) { dx[i] += share; });
                      });
                    }
@@ -190,13 +195,19 @@ Verdict few_axes(const Node& node) {
                  "expected 1 to 3 spatial axes of known rank");
 }
 
+template <class Float, class Double>
+void add_planes(KernelList& list, When when, Float float_kernel, Double double_kernel) {
+  list.add("planes", kF32, when, float_kernel).add("planes", kF64, when, double_kernel);
+}
+
 }  // namespace
 
 void register_pool(KernelTable& table) {
-  table.op("MaxPool").add("planes", kF32, few_axes, max_pool);
-  table.op("ort::MaxPoolGrad").add("planes", kF32, max_pool_grad);
-  table.op("AveragePool").add("planes", kF32, few_axes, average_pool);
-  table.op("ort::AveragePoolGrad").add("planes", kF32, few_axes, average_pool_grad);
+  add_planes(table.op("MaxPool"), few_axes, max_pool<float>, max_pool<double>);
+  add_planes(table.op("ort::MaxPoolGrad"), nullptr, max_pool_grad<float>, max_pool_grad<double>);
+  add_planes(table.op("AveragePool"), few_axes, average_pool<float>, average_pool<double>);
+  add_planes(table.op("ort::AveragePoolGrad"), few_axes, average_pool_grad<float>,
+             average_pool_grad<double>);
 }
 
 }  // namespace ort::cpu

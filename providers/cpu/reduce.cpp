@@ -5,6 +5,8 @@
 #include <numeric>
 
 #include "csrc/core/parallel.h"
+#include "providers/cpu/convert.h"
+#include "providers/cpu/half.h"
 #include "providers/cpu/provider.h"
 #include "providers/cpu/tile.h"
 #include "providers/tile/lower.h"
@@ -105,6 +107,30 @@ TileArgs tile_args(float* dst, const float* a, const float* b, int64_t count) {
 }
 
 constexpr int64_t kPiece = 16384;  // of a long run; partial results are combined in order
+constexpr int64_t kColumns = 1024;
+
+// An operand of float32, or of halves that are converted a run at a time.
+class Runs {
+ public:
+  Runs(const void* memory, DType dtype) : memory_(memory), half_(dtype) {}
+  // Where `count` numbers lie that begin at `at`: in memory, or in the buffer.
+  const float* at(int64_t at, int64_t count, float* buffer) const {
+    if (half_ == DType::f32) return static_cast<const float*>(memory_) + at;
+    widen(half_, static_cast<const uint16_t*>(memory_) + at, buffer, count);
+    return buffer;
+  }
+
+ private:
+  const void* memory_;
+  DType half_;
+};
+
+void put(const float* from, DType dtype, void* memory, int64_t at, int64_t count) {
+  if (dtype == DType::f32)
+    std::copy_n(from, count, static_cast<float*>(memory) + at);
+  else
+    narrow(from, dtype, static_cast<uint16_t*>(memory) + at, count);
+}
 
 // The innermost axis is reduced: dense runs into one number each.
 std::unique_ptr<Kernel> reduce_runs(const Request& r, Fold fold, const Axes& axes) {
@@ -114,17 +140,20 @@ std::unique_ptr<Kernel> reduce_runs(const Request& r, Fold fold, const Axes& axe
   const int64_t parts = static_cast<int64_t>(inner.size()) * pieces;
   const Functions f = functions_of(fold);
   const float scale = fold == Fold::mean ? 1.0f / static_cast<float>(axes.terms) : 1.0f;
+  const DType dtype = r.in(0).dtype;
   return make_kernel(
       r.node().op,
       [=](const Args& args) {
         float* partial = static_cast<float*>(args.scratch);
-        const float* x = input<float>(args, 0);
+        const Runs x(args.in[0], dtype);
         parallel_for(outputs * parts, outputs * axes.terms, [&](int64_t begin, int64_t end, int) {
+          std::vector<float> buffer(dtype == DType::f32 ? 0 : kPiece);
           for (int64_t i = begin; i < end; ++i) {
             const int64_t part = i % parts, start = part % pieces * kPiece;
-            const float* from = x + outer[static_cast<size_t>(i / parts)] +
-                                inner[static_cast<size_t>(part / pieces)] + start;
-            f.row(tile_args(partial + i, from, nullptr, std::min(kPiece, length - start)));
+            const int64_t from = outer[static_cast<size_t>(i / parts)] +
+                                 inner[static_cast<size_t>(part / pieces)] + start;
+            const int64_t count = std::min(kPiece, length - start);
+            f.row(tile_args(partial + i, x.at(from, count, buffer.data()), nullptr, count));
           }
         });
         for (int64_t o = 0; o < outputs; ++o) {
@@ -133,7 +162,8 @@ std::unique_ptr<Kernel> reduce_runs(const Request& r, Fold fold, const Axes& axe
             sum = fold == Fold::sum || fold == Fold::mean
                       ? sum + partial[i]
                       : combine(fold, static_cast<float>(sum), partial[i]);
-          output<float>(args)[o] = static_cast<float>(sum) * scale;
+          const float result = static_cast<float>(sum) * scale;
+          put(&result, dtype, args.out[0], o, 1);
         }
       },
       static_cast<size_t>(outputs * parts) * sizeof(float));
@@ -142,22 +172,26 @@ std::unique_ptr<Kernel> reduce_runs(const Request& r, Fold fold, const Axes& axe
 // The innermost axis is kept: rows are added to rows.
 std::unique_ptr<Kernel> reduce_rows(const Request& r, Fold fold, const Axes& axes) {
   const Sizes outer = offsets(axes, false), inner = offsets(axes, true);
-  const int64_t length = axes.sizes.back(), pieces = (length + 1023) / 1024;
+  const int64_t length = axes.sizes.back(), pieces = (length + kColumns - 1) / kColumns;
   const auto outputs = static_cast<int64_t>(outer.size());
   const Functions f = functions_of(fold);
+  const DType dtype = r.in(0).dtype;
   const float scale = fold == Fold::mean ? 1.0f / static_cast<float>(axes.terms) : 1.0f;
   return make_kernel(r.node().op, [=](const Args& args) {
-    const float* x = input<float>(args, 0);
+    const Runs x(args.in[0], dtype);
     parallel_for(outputs * pieces, axes.outputs * axes.terms, [&](int64_t begin, int64_t end, int) {
+      std::vector<float> result(kColumns), buffer(dtype == DType::f32 ? 0 : kColumns);
+      float* to = result.data();
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t start = i % pieces * 1024, count = std::min<int64_t>(1024, length - start);
-        float* to = output<float>(args) + i / pieces * length + start;
+        const int64_t start = i % pieces * kColumns, count = std::min(kColumns, length - start);
         std::fill_n(to, count, identity_of(fold));
-        for (const int64_t offset : inner)
-          f.pair(tile_args(to, to, x + outer[static_cast<size_t>(i / pieces)] + offset + start,
-                           count));
+        for (const int64_t offset : inner) {
+          const int64_t from = outer[static_cast<size_t>(i / pieces)] + offset + start;
+          f.pair(tile_args(to, to, x.at(from, count, buffer.data()), count));
+        }
         if (scale != 1.0f)
           for (int64_t k = 0; k < count; ++k) to[k] *= scale;
+        put(to, dtype, args.out[0], i / pieces * length + start, count);
       }
     });
   });
@@ -165,7 +199,7 @@ std::unique_ptr<Kernel> reduce_rows(const Request& r, Fold fold, const Axes& axe
 
 template <class T>
 T fold_all(Fold fold, const T* x, const Sizes& inner, int64_t length, int64_t stride) {
-  using Wide = std::conditional_t<std::is_floating_point_v<T>, double,
+  using Wide = std::conditional_t<kIsFloating<T>, double,
                                   std::conditional_t<std::is_same_v<T, bool>, int, T>>;
   Wide result = fold == Fold::prod ? Wide(1) : Wide(0);
   bool first = true;
@@ -199,7 +233,7 @@ std::unique_ptr<Kernel> reduce_plain(const Request& r, Fold fold, const Axes& ax
   const int64_t per_outer = last_reduced ? 1 : last, length = last_reduced ? last : 1;
   const DType dtype = r.in(0).dtype;
   return make_kernel(r.node().op, [=](const Args& args) {
-    dispatch(dtype, [&]<class T>() {
+    dispatch_numbers(dtype, [&]<class T>() {
       for (size_t o = 0; o < outer.size(); ++o)
         for (int64_t i = 0; i < per_outer; ++i)
           output<T>(args)[static_cast<int64_t>(o) * per_outer + i] =
@@ -212,14 +246,15 @@ std::unique_ptr<Kernel> reduce_plain(const Request& r, Fold fold, const Axes& ax
 std::unique_ptr<Kernel> reduce_nothing(const Request& r, Fold fold, const Axes& axes) {
   const DType dtype = r.in(0).dtype;
   return make_kernel(r.node().op, [=](const Args& args) {
-    dispatch(dtype, [&]<class T>() {
-      using Limits = std::numeric_limits<T>;
-      T value{};
-      if (fold == Fold::prod) value = T(1);
+    dispatch_numbers(dtype, [&]<class T>() {
+      using Number = std::conditional_t<kIsHalf<T>, float, T>;
+      using Limits = std::numeric_limits<Number>;
+      Number value{};
+      if (fold == Fold::prod) value = Number(1);
       if (fold == Fold::max) value = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
       if (fold == Fold::min) value = Limits::has_infinity ? Limits::infinity() : Limits::max();
       if (fold == Fold::mean && Limits::has_quiet_NaN) value = Limits::quiet_NaN();
-      std::fill_n(output<T>(args), axes.outputs, value);
+      std::fill_n(output<T>(args), axes.outputs, static_cast<T>(value));
     });
   });
 }
@@ -229,8 +264,8 @@ std::unique_ptr<Kernel> reduce(const Request& r) {
   const Fold fold = fold_of(r.node());
   if (axes.terms == 0) return reduce_nothing(r, fold, axes);
   if (axes.outputs == 0) return make_kernel(r.node().op, [](const Args&) {});
-  if (r.in(0).dtype != DType::f32 || fold == Fold::prod || axes.sizes.empty())
-    return reduce_plain(r, fold, axes);
+  const bool plain = tile::computed_in(r.in(0).dtype) != DType::f32;
+  if (plain || fold == Fold::prod || axes.sizes.empty()) return reduce_plain(r, fold, axes);
   return axes.reduced.back() ? reduce_runs(r, fold, axes) : reduce_rows(r, fold, axes);
 }
 
@@ -260,7 +295,7 @@ std::unique_ptr<Kernel> arg_extremum(const Request& r) {
   const bool largest = r.node().op == "ArgMax", last = r.attrs().i("select_last_index", 0) != 0;
   const DType dtype = r.in(0).dtype;
   return make_kernel(r.node().op, [=](const Args& args) {
-    dispatch(dtype, [&]<class T>() {
+    dispatch_numbers(dtype, [&]<class T>() {
       for (int64_t line = 0; line < x.count(); ++line) {
         const T* from = input<T>(args, 0) + x.start(line);
         int64_t best = 0;
@@ -285,8 +320,8 @@ std::unique_ptr<Kernel> cumulative_sum(const Request& r) {
     int64_t axis = axis_type == DType::i64 ? *input<int64_t>(args, 1) : *input<int32_t>(args, 1);
     check(axis >= -rank && axis < rank, "[CumSum] axis {} does not exist in rank {}", axis, rank);
     const Lines x(sizes, axis < 0 ? axis + rank : axis);
-    dispatch(dtype, [&]<class T>() {
-      using Wide = std::conditional_t<std::is_floating_point_v<T>, double, T>;
+    dispatch_numbers(dtype, [&]<class T>() {
+      using Wide = std::conditional_t<kIsFloating<T>, double, T>;
       for (int64_t line = 0; line < x.count(); ++line) {
         const int64_t start = x.start(line);
         Wide sum{};
@@ -327,7 +362,7 @@ std::unique_ptr<Kernel> top_k(const Request& r) {
   const DType dtype = r.in(0).dtype;
   return make_kernel("TopK", [=](const Args& args) {
     std::vector<int64_t> order(static_cast<size_t>(x.size));
-    dispatch(dtype, [&]<class T>() {
+    dispatch_numbers(dtype, [&]<class T>() {
       for (int64_t line = 0; line < x.count(); ++line) {
         const T* from = input<T>(args, 0) + x.start(line);
         top_k_line(from, x.inner, k, largest, order);
@@ -351,11 +386,11 @@ Verdict known_k(const Node& node) {
 
 void register_reduce(KernelTable& table) {
   for (const char* op : {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"})
-    table.op(op).add("axes", kPlain, known_axes, reduce);
-  table.op("ArgMax").add("plain", kPlain, arg_extremum);
-  table.op("ArgMin").add("plain", kPlain, arg_extremum);
-  table.op("CumSum").add("plain", kPlain, cumulative_sum);
-  table.op("TopK").add("plain", kPlain, known_k, top_k);
+    table.op(op).add("axes", kNumbers, known_axes, reduce);
+  table.op("ArgMax").add("plain", kNumbers, arg_extremum);
+  table.op("ArgMin").add("plain", kNumbers, arg_extremum);
+  table.op("CumSum").add("plain", kNumbers, cumulative_sum);
+  table.op("TopK").add("plain", kNumbers, known_k, top_k);
 }
 
 }  // namespace ort::cpu

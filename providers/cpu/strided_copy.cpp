@@ -4,35 +4,12 @@
 
 #include <cstring>
 
-#include "csrc/core/error.h"
 #include "csrc/core/parallel.h"
 
 namespace ort::cpu {
 namespace {
 
 constexpr int64_t kBlock = 16;
-
-struct Word16 {
-  uint64_t parts[2];
-};
-
-template <class F>
-void with_word(size_t bytes, F&& f) {
-  switch (bytes) {
-    case 1:
-      return f.template operator()<uint8_t>();
-    case 2:
-      return f.template operator()<uint16_t>();
-    case 4:
-      return f.template operator()<uint32_t>();
-    case 8:
-      return f.template operator()<uint64_t>();
-    case 16:
-      return f.template operator()<Word16>();
-    default:
-      fail("elements of {} bytes cannot be moved", bytes);
-  }
-}
 
 }  // namespace
 

@@ -6,8 +6,32 @@
 #include <cstdint>
 
 #include "csrc/core/dim.h"
+#include "csrc/core/error.h"
 
 namespace ort::cpu {
+
+struct Word16 {
+  uint64_t parts[2];
+};
+
+// Calls f with a type of as many bytes: what an element is where it is only moved.
+template <class F>
+void with_word(size_t bytes, F&& f) {
+  switch (bytes) {
+    case 1:
+      return f.template operator()<uint8_t>();
+    case 2:
+      return f.template operator()<uint16_t>();
+    case 4:
+      return f.template operator()<uint32_t>();
+    case 8:
+      return f.template operator()<uint64_t>();
+    case 16:
+      return f.template operator()<Word16>();
+    default:
+      fail("elements of {} bytes cannot be moved", bytes);
+  }
+}
 
 class StridedCopy {
  public:

@@ -4,6 +4,8 @@
 #include <cstring>
 
 #include "csrc/core/parallel.h"
+#include "providers/cpu/convert.h"
+#include "providers/cpu/half.h"
 
 namespace ort::cpu {
 namespace {
@@ -100,7 +102,10 @@ class TileKernel final : public Kernel {
   void run_tiles(const Args& args, int64_t begin, int64_t end, T* memory) const;
   void place_slots(const Args& args, Tile& tile, T* registers, T* sums) const;
   void step(const Args& args, const Step<T>& i, const Tile& tile) const;
+  int64_t first_cell(Space space, const Tile& tile) const;
+  int64_t cells(Space space, const Tile& tile) const;
   void load(const Step<T>& i, const Tile& tile) const;
+  void load_rows(const Step<T>& i, const Tile& tile) const;
   void store(const Step<T>& i, const Tile& tile) const;
   void combine(const Args& args, T* memory) const;
 
@@ -185,7 +190,7 @@ bool TileKernel<T>::in_place(size_t in, size_t out) const {
     return (over_rows(space) || extent_.rows == 1) && (over_cols(space) || extent_.cols == 1);
   };
   return every_cell(from.space) && every_cell(to.space) && !from.strided &&
-         from.dtype == to.dtype && from.dtype == program_->element && sum_of_[out] < 0 &&
+         size_of(from.dtype) == size_of(to.dtype) && sum_of_[out] < 0 &&
          program_->last_read[in] <= program_->first_write[out];
 }
 
@@ -204,17 +209,50 @@ void TileKernel<T>::run(const Args& args) const {
   if (sums_ > 0) combine(args, memory);
 }
 
+template <class To, class From>
+To converted(From x) {
+  if constexpr (std::is_same_v<To, bool>)
+    return x != From(0);
+  else if constexpr (kIsHalf<To>)
+    return To(static_cast<float>(x));
+  else
+    return static_cast<To>(x);
+}
+
+// A run of memory from element `at` on, of any dtype, to registers.
+template <class T>
+void read(DType dtype, const void* memory, int64_t at, T* to, int64_t count) {
+  if constexpr (std::is_same_v<T, float>)
+    if (dtype == DType::f16 || dtype == DType::bf16)
+      return widen(dtype, static_cast<const uint16_t*>(memory) + at, to, count);
+  dispatch_numbers(dtype, [&]<class From>() {
+    const From* from = static_cast<const From*>(memory) + at;
+    for (int64_t i = 0; i < count; ++i) to[i] = converted<T>(from[i]);
+  });
+}
+template <class T>
+void write(const T* from, DType dtype, void* memory, int64_t at, int64_t count) {
+  if constexpr (std::is_same_v<T, float>)
+    if (dtype == DType::f16 || dtype == DType::bf16)
+      return narrow(from, dtype, static_cast<uint16_t*>(memory) + at, count);
+  dispatch_numbers(dtype, [&]<class To>() {
+    To* to = static_cast<To*>(memory) + at;
+    for (int64_t i = 0; i < count; ++i) to[i] = converted<To>(from[i]);
+  });
+}
+
 // Thread by thread in order: the same sum whatever thread was first.
 template <class T>
 void TileKernel<T>::combine(const Args& args, T* memory) const {
   for (size_t out = 0; out < sum_of_.size(); ++out) {
     if (sum_of_[out] < 0) continue;
-    T* to = static_cast<T*>(args.out[out]);
-    for (int thread = 0; thread < threads_; ++thread) {
+    T* sum = sums_of(memory) + sum_of_[out] * sum_stride_;
+    for (int thread = 1; thread < threads_; ++thread) {
       const T* from = sums_of(memory + static_cast<size_t>(thread) * thread_cells()) +
                       sum_of_[out] * sum_stride_;
-      for (int64_t i = 0; i < extent_.cols; ++i) to[i] = thread == 0 ? from[i] : to[i] + from[i];
+      for (int64_t i = 0; i < extent_.cols; ++i) sum[i] += from[i];
     }
+    write(sum, program_->outputs[out].dtype, args.out[out], 0, extent_.cols);
   }
 }
 
@@ -232,16 +270,24 @@ void TileKernel<T>::run_tiles(const Args& args, int64_t begin, int64_t end, T* m
   }
 }
 
+// Where a tile begins in an operand, and its cells there: they are one run, as a tile has whole
+// rows or one.
+template <class T>
+int64_t TileKernel<T>::first_cell(Space space, const Tile& tile) const {
+  if (space == Space::full) return tile.row * extent_.cols + tile.col;
+  return space == Space::row ? tile.col : space == Space::column ? tile.row : int64_t{0};
+}
+template <class T>
+int64_t TileKernel<T>::cells(Space space, const Tile& tile) const {
+  return (over_rows(space) ? tile.rows : 1) * (over_cols(space) ? tile.cols : 1);
+}
+
 template <class T>
 void TileKernel<T>::place_slots(const Args& args, Tile& tile, T* registers, T* sums) const {
-  const auto offset = [&](Space space) {
-    if (space == Space::full) return tile.row * extent_.cols + tile.col;
-    return space == Space::row ? tile.col : space == Space::column ? tile.row : int64_t{0};
-  };
   // What is converted finds its own place in memory of another type.
   const auto place = [&](void* memory, const Port& port, Space space) {
     const bool as_it_is = port.dtype == program_->element && !port.strided;
-    return static_cast<T*>(memory) + (as_it_is ? offset(space) : 0);
+    return static_cast<T*>(memory) + (as_it_is ? first_cell(space, tile) : 0);
   };
   for (size_t s = 0; s < program_->slots.size(); ++s) {
     const Slot& slot = program_->slots[s];
@@ -305,49 +351,36 @@ void TileKernel<T>::step(const Args& args, const Step<T>& i, const Tile& tile) c
   i.run(t);
 }
 
-template <class To, class From>
-void convert(const From* from, To* to, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) {
-    if constexpr (std::is_same_v<To, bool>)
-      to[i] = from[i] != From(0);
-    else
-      to[i] = static_cast<To>(from[i]);
-  }
-}
-
 template <class T>
 void TileKernel<T>::load(const Step<T>& i, const Tile& tile) const {
   const int input = program_->slots[i.a].index;
   const Port& port = program_->inputs[input];
+  if (port.strided) return load_rows(i, tile);
+  read(port.dtype, tile.at[i.a], first_cell(port.space, tile), tile.at[i.dst],
+       cells(port.space, tile));
+}
+
+// Each row has a place of its own.
+template <class T>
+void TileKernel<T>::load_rows(const Step<T>& i, const Tile& tile) const {
+  const int input = program_->slots[i.a].index;
+  const Port& port = program_->inputs[input];
   const tile::Rows& axes = extent_.inputs[input];
-  const int64_t rows = over_rows(port.space) ? tile.rows : 1;
-  const int64_t cols = over_cols(port.space) ? tile.cols : 1;
-  for (int64_t r = 0; r < rows; ++r) {
-    int64_t offset = over_cols(port.space) ? tile.col : 0;
-    if (port.strided) {
-      int64_t rest = tile.row + r;
-      for (size_t axis = axes.sizes.size(); axis-- > 0;) {
-        offset += rest % axes.sizes[axis] * axes.strides[axis];
-        rest /= axes.sizes[axis];
-      }
-    } else if (over_rows(port.space)) {
-      offset += (tile.row + r) * (over_cols(port.space) ? extent_.cols : 1);
-    }
-    dispatch(port.dtype, [&]<class F>() {
-      convert(reinterpret_cast<const F*>(tile.at[i.a]) + offset, tile.at[i.dst] + r * cols, cols);
-    });
+  const bool wide = over_cols(port.space);
+  const int64_t cols = wide ? tile.cols : 1;
+  for (int64_t r = 0; r < tile.rows; ++r) {
+    int64_t offset = wide ? tile.col : 0, rest = tile.row + r;
+    for (size_t axis = axes.sizes.size(); axis-- > 0; rest /= axes.sizes[axis])
+      offset += rest % axes.sizes[axis] * axes.strides[axis];
+    read(port.dtype, tile.at[i.a], offset, tile.at[i.dst] + r * cols, cols);
   }
 }
 
 template <class T>
 void TileKernel<T>::store(const Step<T>& i, const Tile& tile) const {
   const Port& port = program_->outputs[program_->slots[i.dst].index];
-  const bool rows = over_rows(port.space), cols = over_cols(port.space);
-  const int64_t count = (rows ? tile.rows : 1) * (cols ? tile.cols : 1);
-  const int64_t offset = (rows ? tile.row * (cols ? extent_.cols : 1) : 0) + (cols ? tile.col : 0);
-  dispatch(port.dtype, [&]<class F>() {
-    convert(tile.at[i.a], reinterpret_cast<F*>(tile.at[i.dst]) + offset, count);
-  });
+  write(tile.at[i.a], port.dtype, tile.at[i.dst], first_cell(port.space, tile),
+        cells(port.space, tile));
 }
 
 }  // namespace

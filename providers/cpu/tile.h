@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <type_traits>
 
 #include "providers/kernel.h"
 #include "providers/tile/program.h"
@@ -35,6 +36,33 @@ TileFunction vector_function(TileOp op, int variant);  // null: there is none
 // By a loop over the instruction's meaning; null for load and store, and for what has none in T.
 template <class T>
 TileFunctionOf<T> loop_function(TileOp op);
+
+// One instruction as a function over runs of numbers.
+template <class T>
+class TileStep {
+ public:
+  TileStep(TileOp op, int variant) : variant_(variant) {
+    if constexpr (std::is_same_v<T, float>)
+      function_ = tile_function(op, variant);
+    else
+      function_ = loop_function<T>(op);
+  }
+  void operator()(T* dst, const T* a, const T* b, const T* c, int64_t count) const {
+    TileArgsOf<T> args{};
+    args.dst = dst;
+    args.a = a;
+    args.b = b;
+    args.c = c;
+    args.count = count;
+    args.p = T{1};
+    args.variant = variant_;
+    function_(args);
+  }
+
+ private:
+  TileFunctionOf<T> function_;
+  int variant_;
+};
 
 std::unique_ptr<Kernel> make_tile_kernel(std::shared_ptr<const tile::Program> program,
                                          tile::Extent extent, std::string name);

@@ -11,6 +11,7 @@
 
 // After foreach_target, as Highway wants it.
 #include "hwy/highway.h"
+#include "providers/cpu/half-inl.h"
 #include "providers/cpu/philox-inl.h"
 #include "providers/cpu/tile.h"
 #include "providers/cpu/vec_math-inl.h"
@@ -140,6 +141,8 @@ ORT_UNARY(sign, hn::IfThenElse(hn::Gt(hn::Abs(x), hn::Zero(d)), hn::CopySign(hn:
                                hn::Zero(d)))
 ORT_UNARY(is_nan, truth(hn::IsNaN(x)))
 ORT_UNARY(is_inf, truth(hn::Eq(hn::Abs(x), hn::Set(d, kInfinity))))
+ORT_UNARY(to_bf16, round_to_bf16(d, x))
+ORT_UNARY(to_f16, round_to_f16(d, x))
 ORT_UNARY(logical_not, truth(hn::Eq(x, hn::Zero(d))))
 ORT_UNARY(square, hn::Mul(x, x))
 ORT_BINARY(add, hn::Add(x, y))

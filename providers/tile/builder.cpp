@@ -74,13 +74,20 @@ void Builder::output(Id value, Port port) {
     value = wide;
   }
   const Slot slot{Slot::Kind::output, index, port.space};
-  if (port.dtype == program_.element) {
+  if (port.dtype == program_.element || is_column_sum(value)) {
     slots_[value] = slot;
   } else {
     const Id memory = new_value(slot);
     program_.code.push_back({.op = Op::store, .dst = memory, .a = value});
   }
   program_.outputs.push_back(port);
+}
+
+// A sum of columns is complete when all tiles have run, and converted then.
+bool Builder::is_column_sum(Id value) const {
+  return std::any_of(program_.code.begin(), program_.code.end(), [&](const Instruction& i) {
+    return i.dst == value && tile::sums_columns(i.op);
+  });
 }
 
 std::vector<int> Builder::uses() const {
@@ -121,6 +128,28 @@ void Builder::fuse_products() {
   for (size_t n = 0; n < gone.size(); ++n)
     if (!gone[n]) kept.push_back(program_.code[n]);
   program_.code = std::move(kept);
+}
+
+// A load goes to just before what first reads it: fewer registers are in use at once.
+void Builder::sink_loads() {
+  std::vector<int> load_of(slots_.size(), -1);
+  std::vector<Instruction> code;
+  const auto place = [&](Id id) {
+    if (id < 0 || load_of[id] < 0) return;
+    code.push_back(program_.code[load_of[id]]);
+    load_of[id] = -1;
+  };
+  for (size_t n = 0; n < program_.code.size(); ++n) {
+    const Instruction& i = program_.code[n];
+    if (i.op == Op::load) {
+      load_of[i.dst] = static_cast<int>(n);
+      continue;
+    }
+    for (const Id id : {i.a, i.b, i.c}) place(id);
+    code.push_back(i);
+  }
+  for (Id id = 0; id < static_cast<Id>(load_of.size()); ++id) place(id);  // read by none
+  program_.code = std::move(code);
 }
 
 // A value's register is free again after its last use; an operand of the same space that ends here
@@ -191,6 +220,7 @@ int Builder::variant_of(const Instruction& i) const {
 
 Program Builder::finish() {
   fuse_products();
+  sink_loads();
   give_registers();
   find_variants();
   program_.slots = std::move(slots_);

@@ -22,7 +22,9 @@ class Builder {
   Id new_value(Slot slot);
   Id emit_reduction(Op op, Id a, Id b, Number p);
   Id widen(Id value, Space space);
+  bool is_column_sum(Id value) const;
   void fuse_products();
+  void sink_loads();
   std::vector<int> uses() const;
   void give_registers();
   void find_variants();

@@ -73,7 +73,41 @@ bool is_special(const std::string& name) {
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
+// Whether the least change of an operand may be a large one of the result.
+bool jumps(Op op) {
+  switch (op) {
+    case Op::sign:
+    case Op::floor:
+    case Op::ceil:
+    case Op::round:
+    case Op::mod:
+    case Op::fmod:
+    case Op::is_nan:
+    case Op::is_inf:
+    case Op::equal:
+    case Op::less:
+    case Op::less_equal:
+    case Op::logical_not:
+    case Op::logical_and:
+    case Op::logical_or:
+    case Op::logical_xor:
+      return true;
+    default:
+      return false;
+  }
+}
+bool jumps(const Node& node) {
+  const auto plain = plain_ops().find(node.qualified());
+  if (plain != plain_ops().end()) return jumps(plain->second.op);
+  return node.is("Mod") || node.is("IsInf") ||
+         (node.is("Cast") && node.output().dtype() == DType::boolean);
+}
+
 }  // namespace
+
+DType computed_in(DType dtype) {
+  return dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype;
+}
 
 bool is_reduction(const Node& node) {
   return node.domain().empty() && node.op.starts_with("Reduce");
@@ -113,14 +147,15 @@ Role role_of(const Node& node, size_t operand) {
 }
 
 DType element_of(const Node& node) {
-  const DType out = node.output().type().dtype, in = node.input(0).type().dtype;
+  const DType out = computed_in(node.output().type().dtype);
+  const DType in = computed_in(node.input(0).type().dtype);
   if (node.is("Cast") && out != DType::boolean) return out;
   // An integer that is not zero is none as a float either.
   if (node.is("Cast")) return is_floating(in) ? in : DType::undefined;
   for (size_t i = 0; i < data_operands(node); ++i) {
     if (!node.has_input(i) || role_of(node, i) == Role::key) continue;
     const DType dtype = node.input(i).type().dtype;
-    if (dtype != DType::boolean) return dtype;
+    if (dtype != DType::boolean) return computed_in(dtype);
   }
   return DType::undefined;
 }
@@ -133,10 +168,27 @@ std::optional<double> immediate(const Node& node, size_t operand) {
 Builder::Id Lowering::of(const Node& node, size_t i) {
   const ValueId id = node.in.at(i);
   const auto found = values.find(id);
-  if (found != values.end()) return found->second;
+  if (found != values.end()) return must_round(node, i) ? rounded(id) : found->second;
   const auto number = immediate(node, i);
   check(number.has_value(), "[{}] operand {} is not in its tile region", node.describe(), i);
   return values[id] = builder.constant(*number);
+}
+
+// Between nodes of the region a half stays float32, but where a rounding is asked for by name, and
+// where one more or less would show: what compares sees what memory would hold.
+bool Lowering::must_round(const Node& node, size_t i) const {
+  const Value value = node.input(i);
+  if (value.type().dtype == computed_in(value.type().dtype) || !made_.count(value.id)) return false;
+  return jumps(node) || value.producer()->is("Cast");
+}
+
+Builder::Id Lowering::rounded(ValueId id) {
+  const auto [found, missing] = rounded_.try_emplace(id, -1);
+  if (missing) {
+    const bool bfloat = made_.at(id) == DType::bf16;
+    found->second = builder.emit(bfloat ? Op::to_bf16 : Op::to_f16, values.at(id));
+  }
+  return found->second;
 }
 
 Builder::Id Lowering::fold(Op op, const Node& node) {
@@ -218,6 +270,7 @@ void Lowering::lower(const Node& node) {
   values[node.out[0]] = plain                ? lower_plain(node)
                         : is_reduction(node) ? lower_reduction(node)
                                              : lower_special(node);
+  made_[node.out[0]] = node.output().dtype();
 }
 
 }  // namespace ort::tile

@@ -12,7 +12,7 @@ namespace ort::tile {
 // Builds the instructions of one region; values are looked up by their id in the graph.
 class Lowering {
  public:
-  explicit Lowering(DType element) : builder(element), element_(element) {}
+  explicit Lowering(DType element) : builder(element) {}
   Builder::Id of(const Node& node, size_t i);  // operand i of the node
   void lower(const Node& node);
 
@@ -28,8 +28,11 @@ class Lowering {
   Id lower_cast(const Node& node);
   Id lower_special(const Node& node);
   Id fold(Op op, const Node& node);
+  bool must_round(const Node& node, size_t i) const;
+  Id rounded(ValueId id);
 
-  DType element_;
+  std::map<ValueId, DType> made_;  // by the region's nodes
+  std::map<ValueId, Id> rounded_;  // of these, as memory holds them
 };
 
 bool is_reduction(const Node& node);
@@ -38,7 +41,8 @@ std::optional<std::vector<int64_t>> reduced_axes(const Node& node, int64_t rank)
 bool lowers(const Node& node);           // the op has instructions
 size_t data_operands(const Node& node);  // operands that are read as data come first
 Role role_of(const Node& node, size_t operand);
-// What the node computes in; undefined where any will do (bools alone).
+DType computed_in(DType dtype);  // a half is storage: float32
+// What the node computes in, halves in float32; undefined where any will do (bools alone).
 DType element_of(const Node& node);
 // The operand as a number in the program itself. Integers are read: a double cannot hold them all.
 std::optional<double> immediate(const Node& node, size_t operand);

@@ -39,20 +39,22 @@ Verdict fits_reduction(const Node& node) {
                  "not a reduction of the last axes, nor a sum over the first");
 }
 
-// Every operand is of the type that the node computes in, or bool; a Cast reads any other.
+// Every operand is of the type that the node computes in, a half of it, or bool; a Cast reads any
+// other.
 Verdict fits_types(const Node& node) {
   const DType element = element_of(node);
   const bool any = element == DType::undefined;
   for (size_t i = 0; i < data_operands(node); ++i) {
     if (!node.has_input(i) || role_of(node, i) == Role::key) continue;
     const DType dtype = node.input(i).type().dtype;
-    if (!(kPlain & bit(dtype)))
-      return Verdict::no(format("input {} is {}, expected {}", i, dtype, ort::text(kPlain)));
-    if (dtype != DType::boolean && dtype != element && !node.is("Cast"))
+    if (!(kNumbers & bit(dtype)))
+      return Verdict::no(format("input {} is {}, expected {}", i, dtype, ort::text(kNumbers)));
+    if (dtype != DType::boolean && computed_in(dtype) != element && !node.is("Cast"))
       return Verdict::no(format("input {} is {}, input 0 is {}", i, dtype, element));
   }
   const DType out = node.output().type().dtype;
-  const bool computed = any ? out == DType::f32 : out == element && (kPlain & bit(out));
+  const bool computed =
+      any ? out == DType::f32 : computed_in(out) == element && (kNumbers & bit(out));
   return require(out == DType::boolean || computed, "the output is {}", out);
 }
 

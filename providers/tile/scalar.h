@@ -7,7 +7,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "csrc/core/error.h"
+#include "csrc/core/tensor.h"
 
 namespace ort::tile::scalar {
 
@@ -183,6 +183,8 @@ ORT_FUNCTION(ceil, std::ceil(x))
 ORT_FUNCTION(round, std::nearbyint(x))
 ORT_FUNCTION(is_nan, std::isnan(x))
 ORT_FUNCTION(is_inf, std::isinf(x))
+ORT_FUNCTION(to_bf16, bfloat_to_float(float_to_bfloat(static_cast<float>(x))))
+ORT_FUNCTION(to_f16, half_to_float(float_to_half(static_cast<float>(x))))
 #undef ORT_FUNCTION
 
 // The lowest of a type: what a maximum of no numbers is.

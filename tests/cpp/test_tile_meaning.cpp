@@ -1,12 +1,18 @@
 // Each instruction's vector code against its scalar meaning, and the meaning against the C library
 // where both are double: NaNs, infinities, zeros of both signs and denormals among the numbers.
+#include "csrc/core/simd.h"
+
+// After it, as it says which targets there are.
 #include <gtest/gtest.h>
+#include <hwy/highway.h>
 
 #include <bit>
 #include <cmath>
 #include <limits>
 #include <random>
 
+#include "providers/cpu/convert.h"
+#include "providers/cpu/half.h"
 #include "providers/cpu/tile.h"
 #include "providers/tile/scalar.h"
 
@@ -100,8 +106,9 @@ TEST(TileMeaning, ArithmeticIsExact) {
   for (const TileOp op : {ORT_TILE_ARITHMETIC_1(ORT_OP)}) compare(op, 1, exact);
   for (const TileOp op : {ORT_TILE_ARITHMETIC_2(ORT_OP)}) compare(op, 2, exact);
   compare(TileOp::where, 3, exact);
-  for (const TileOp op : {TileOp::floor, TileOp::ceil, TileOp::round, TileOp::is_nan,
-                          TileOp::is_inf, TileOp::sqrt, TileOp::reciprocal})
+  for (const TileOp op :
+       {TileOp::floor, TileOp::ceil, TileOp::round, TileOp::is_nan, TileOp::is_inf, TileOp::sqrt,
+        TileOp::reciprocal, TileOp::to_bf16, TileOp::to_f16})
     compare(op, 1, exact);
 }
 
@@ -112,6 +119,40 @@ TEST(TileMeaning, FunctionsAreClose) {
     });
   compare(TileOp::pow, 2,
           [](float got, float want, float, float, float) { return close(got, want, {}); });
+}
+
+// Every half, and what lies between two of them: the middle, which goes to the even one, and its
+// neighbours.
+template <class H>
+void check_conversions(DType dtype) {
+  std::vector<uint16_t> halves(1 << 16);
+  for (size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<uint16_t>(i);
+  Floats wide(halves.size());
+  widen(dtype, halves.data(), wide.data(), static_cast<int64_t>(wide.size()));
+  Floats between;
+  for (size_t i = 0; i < halves.size(); ++i) {
+    H half;
+    half.bits = halves[i];
+    ASSERT_TRUE(same(wide[i], half)) << i;
+    const uint32_t middle =
+        std::bit_cast<uint32_t>(wide[i]) + (dtype == DType::f16 ? 0x1000 : 0x8000);
+    for (const int step : {-1, 0, 1})
+      between.push_back(std::bit_cast<float>(middle + static_cast<uint32_t>(step)));
+  }
+  between.insert(between.end(), wide.begin(), wide.end());
+  std::vector<H> got(between.size());
+  narrow(between.data(), dtype, got.data(), static_cast<int64_t>(got.size()));
+  for (size_t i = 0; i < between.size(); ++i)
+    ASSERT_TRUE(same(got[i], H(between[i]))) << between[i] << " is rounded to " << float(got[i]);
+}
+
+TEST(TileMeaning, ConversionsOfHalves) {
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    hwy::GetChosenTarget().Update(target);
+    check_conversions<Float16>(DType::f16);
+    check_conversions<BFloat16>(DType::bf16);
+  }
+  hwy::GetChosenTarget().DeInit();  // the best one again
 }
 
 // Rounded once or twice: an infinity of one may be a large number of the other.

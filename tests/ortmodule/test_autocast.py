@@ -1,14 +1,19 @@
 """Autocast as part of a capture: what is cast, where, and how often."""
 
+import contextlib
+import copy
 import itertools
 import re
 
 import pytest
 import torch
 from autocast_samples import CAST, NONE, OTHERS
-from captured import Function, captured
+from captured import Function, captured, printed
+from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
+
+from ortmodule import Options, ORTModule
 
 HALVES = [torch.bfloat16, torch.float16]
 _NAMES = {1: torch.float32, 10: torch.float16, 11: torch.float64, 16: torch.bfloat16}
@@ -92,3 +97,103 @@ def test_every_kernel_of_autocast_has_a_sample():
     known = {*CAST, *(name for names in NONE.values() for name in names)}
     ours = {name.removeprefix("aten::").removesuffix(".default") for name in kernels}
     assert ours <= known
+
+
+class Regions(nn.Module):
+    def __init__(self, outer):
+        super().__init__()
+        self.linear, self.outer = nn.Linear(8, 8), outer
+
+    def forward(self, x):
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.outer):
+            y = self.linear(x)
+            with torch.autocast("cpu", torch.float16, enabled=not self.outer):
+                z = self.linear(y.float())
+            return y, z, self.linear(z.float()), torch.tanh(y)
+
+
+def trained(module, *args, around=contextlib.nullcontext):
+    """Outputs, and gradients of their sum in the dtypes of parameters."""
+    module.zero_grad()
+    with around():
+        outs = module(*args)
+    outs = outs if isinstance(outs, tuple) else (outs,)
+    sum(out.float().square().sum() for out in outs).backward()
+    return [out.detach() for out in outs], [p.grad for p in module.parameters()]
+
+
+def assert_as_eager(module, twin, *args, around=contextlib.nullcontext, rtol=2e-2):
+    for ours, theirs in zip(
+        trained(module, *args, around=around), trained(twin, *args, around=around), strict=True
+    ):
+        for x, y in zip(ours, theirs, strict=True):
+            assert x.dtype == y.dtype
+            error = (x.double() - y.double()).abs().max()
+            assert error <= rtol * y.double().abs().max()
+
+
+@pytest.mark.parametrize("outer", [True, False])
+def test_regions(outer):
+    twin = Regions(outer)
+    model = ORTModule(copy.deepcopy(twin), Options(fallback="error"))
+    assert_as_eager(model, twin, torch.randn(4, 8))
+
+
+def test_states_are_captured_once_each_and_give_eagers_results():
+    twin = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4))
+    model = ORTModule(copy.deepcopy(twin), Options(fallback="error"))
+    states = [
+        contextlib.nullcontext,
+        lambda: torch.autocast("cpu", torch.bfloat16),
+        lambda: torch.autocast("cpu", torch.float16),
+    ]
+    for around in states * 3:
+        assert_as_eager(model, twin, torch.randn(4, 8), around=around)
+    assert model.explain().captures == len(states)
+
+
+def test_a_parameter_is_cast_once_in_an_outermost_context():
+    linear = nn.Linear(8, 8, bias=False)
+
+    def twice(x):
+        with torch.autocast("cpu", torch.bfloat16):
+            y = linear(linear(x))
+            with torch.autocast("cpu", torch.bfloat16):
+                return linear(y)
+
+    module = Function(twice)
+    module.linear = linear
+
+    def casts(found):
+        return sum("%linear.weight)" in line for line in printed(found, "Cast"))
+
+    assert casts(captured(module, torch.randn(4, 8))) == 1
+    module.function = lambda x: twice(twice(x))
+    assert casts(captured(module, torch.randn(4, 8))) == 2
+
+
+@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU, nn.RNN])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_recurrent_layers(layer, dtype):
+    module, x = layer(4, 5), torch.randn(3, 2, 4, dtype=dtype)
+    with torch.autocast("cpu", torch.bfloat16):
+        theirs = [y.dtype for y in tree_flatten(module(x))[0]]
+        found = captured(module, x)
+    ours = [str(found.graph.outputs[i].dtype) for i in places(found)]
+    assert ours == [str(dtype).removeprefix("torch.") for dtype in theirs]
+
+
+def test_attention_reads_halves():
+    q = torch.randn(2, 2, 4, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = captured(Function(lambda q: nn.functional.scaled_dot_product_attention(q, q, q)), q)
+    (line,) = printed(found, "ort::Attention")
+    assert "bfloat16" in line
+
+
+def test_ctc_loss_reads_float32():
+    lengths = torch.tensor([4, 4]), torch.tensor([2, 2])
+    given = torch.randn(4, 2, 3).bfloat16(), torch.tensor([[1, 2], [2, 1]])
+    with torch.autocast("cpu", torch.bfloat16):
+        found = captured(Function(lambda x, y: nn.functional.ctc_loss(x, y, *lengths)), *given)
+    assert "float32" in printed(found, "aten::ctc_loss.Tensor")[0]

@@ -1,0 +1,135 @@
+"""Products and convolutions in halves and float64, against a float64 oracle and eager's error."""
+
+import os
+import subprocess
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from ortmodule import _native
+
+C = _native.core()
+NUMPY = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16, "float64": np.float64}
+# Of float64 the oracle is eager: both have roundings, in orders of their own.
+EPS = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float64": 2.0**-49}
+SHAPES = [  # a, b
+    ((1, 1), (1, 1)),
+    ((7, 5), (5, 3)),
+    ((97, 300), (300, 130)),
+    ((5,), (5, 4)),
+    ((130, 257), (257, 1600)),
+    ((3, 33, 20), (3, 20, 17)),
+    ((2, 1, 8, 16), (3, 16, 9)),
+    ((4, 6, 32), (32, 10)),
+    ((0, 4), (4, 3)),
+    ((2, 0), (0, 3)),
+]
+
+
+def tensor(rng, shape, dtype):
+    return rng.standard_normal(shape).astype(NUMPY[dtype])
+
+
+def as_torch(array, dtype):
+    return torch.from_numpy(array.astype(np.float64)).to(getattr(torch, dtype))
+
+
+def run(text, feed):
+    return C.Compiled(C.parse(text), ["cpu"]).run(feed)[0]
+
+
+def text_of(op, dtype, shapes, attrs="", out="y"):
+    names = ["%x", "%w", "%b"][: len(shapes)]
+    ports = ", ".join(f"{n}: {dtype}{list(s)} user" for n, s in zip(names, shapes, strict=True))
+    return f'graph ({ports})\n  %9 = {op}({", ".join(names)}) {attrs}\nreturn ("{out}" = %9)'
+
+
+def assert_no_worse(got, eager, exact, dtype):
+    """At most twice eager's own error, and an ulp at the result's scale."""
+    got, eager = np.asarray(got, np.float64), eager.double().numpy()
+    scale = np.abs(exact).max(initial=0)
+    allowed = 2 * np.abs(eager - exact).max(initial=0) + EPS[dtype] * scale
+    assert got.shape == exact.shape
+    assert np.abs(got - exact).max(initial=0) <= allowed
+
+
+@pytest.mark.parametrize("dtype", NUMPY)
+@pytest.mark.parametrize("shapes", SHAPES, ids=str)
+def test_matmul(shapes, dtype):
+    rng = np.random.default_rng(0)
+    x, w = (tensor(rng, shape, dtype) for shape in shapes)
+    got = run(text_of("MatMul", dtype, shapes), {"x": x, "w": w})
+    assert got.dtype == NUMPY[dtype]
+    exact = x.astype(np.float64) @ w.astype(np.float64)
+    assert_no_worse(got, as_torch(x, dtype) @ as_torch(w, dtype), exact, dtype)
+
+
+@pytest.mark.parametrize("dtype", NUMPY)
+@pytest.mark.parametrize("bias", [(10,), (6, 10), (1,), (4, 1, 10)], ids=str)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_product_with_bias_and_scale(bias, transposed, dtype):
+    rng = np.random.default_rng(1)
+    shapes = ((4, 6, 32), (10, 32) if transposed else (32, 10), bias)
+    x, w, b = (tensor(rng, shape, dtype) for shape in shapes)
+    attrs = f"{{trans_b={int(transposed)}, alpha=0.375}}"
+    got = run(text_of("ort::MatMul", dtype, shapes, attrs), {"x": x, "w": w, "b": b})
+    right = w.T if transposed else w
+    exact = 0.375 * (x.astype(np.float64) @ right.astype(np.float64)) + b.astype(np.float64)
+    eager = 0.375 * (as_torch(x, dtype) @ as_torch(right, dtype)) + as_torch(b, dtype)
+    assert_no_worse(got, eager, exact, dtype)
+
+
+@pytest.mark.parametrize("dtype", NUMPY)
+@pytest.mark.parametrize("activation", ["none", "relu", "gelu", "tanh", "silu"])
+def test_linear_with_an_activation(activation, dtype):
+    rng = np.random.default_rng(2)
+    shapes = ((5, 3, 24), (40, 24), (40,))
+    x, w, b = (tensor(rng, shape, dtype) for shape in shapes)
+    text = text_of("ort::Linear", dtype, shapes, f'{{activation="{activation}"}}')
+    got = run(text, {"x": x, "w": w, "b": b})
+    act = getattr(F, activation, lambda y: y)
+    exact = act(F.linear(*(as_torch(t, "float64") for t in (x, w, b)))).numpy()
+    eager = act(F.linear(*(as_torch(t, dtype) for t in (x, w, b))))
+    assert_no_worse(got, eager, exact, dtype)
+
+
+@pytest.mark.parametrize("dtype", NUMPY)
+@pytest.mark.parametrize("group", [1, 4])
+def test_convolutions_and_their_gradients(group, dtype):
+    rng = np.random.default_rng(3)
+    x_shape, w_shape, y_shape = (2, 8, 9, 7), (12, 8 // group, 3, 3), (2, 12, 9, 7)
+    x, w, dy = (tensor(rng, s, dtype) for s in (x_shape, w_shape, y_shape))
+    attrs = f"group={group}, pads=[1, 1, 1, 1], strides=[1, 1], dilations=[1, 1]"
+
+    def gradients(kind):
+        tx, tw = (as_torch(t, kind).requires_grad_() for t in (x, w))
+        y = F.conv2d(tx, tw, padding=1, groups=group)
+        return [y.detach(), *torch.autograd.grad(y, (tx, tw), as_torch(dy, kind))]
+
+    exact, eager = gradients("float64"), gradients(dtype)
+    got = [run(text_of("Conv", dtype, (x_shape, w_shape), f"{{{attrs}}}"), {"x": x, "w": w})]
+    for op, other, sizes in (("X", w, x_shape), ("W", x, w_shape)):
+        shapes, sized = (y_shape, other.shape), f"{{{attrs}, dims=dims{list(sizes)}}}"
+        text = text_of(f"ort::ConvGrad{op}", dtype, shapes, sized)
+        got.append(run(text, {"x": dy, "w": other}))
+    for ours, theirs, oracle in zip(got, eager, exact, strict=True):
+        assert_no_worse(ours, theirs, oracle.numpy(), dtype)
+
+
+def test_onednns_reference_implementation_is_never_run():
+    """Of all that the tests above run, by its own log."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-s", __file__]
+    command += ["-k", "matmul or bias or linear or convolutions"]
+    run = subprocess.run(
+        command, capture_output=True, text=True, env=os.environ | {"ONEDNN_VERBOSE": "1"}
+    )
+    lines = [line.split(",") for line in run.stdout.splitlines() if "primitive,exec" in line]
+    kinds = {"matmul", "convolution"}
+    names = {(parts[5], parts[6]) for parts in lines if len(parts) > 6 and parts[5] in kinds}
+    assert run.returncode == 0 and {kind for kind, _ in names} == kinds, run.stdout[-2000:]
+    slow = [name for name in names if name[1].startswith(("ref", "simple"))]
+    assert not slow, slow
