@@ -12,9 +12,12 @@ from typing import Any
 
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
+from torch.utils._pytree import tree_map
 
 from . import devices
 from .errors import NotCapturable
+from .translate import autocast
+from .translate.autocast import as_cast
 
 _ANY_DEVICE = "CompositeExplicitAutograd"
 _OPS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
@@ -27,7 +30,9 @@ _CTC = (
     "Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank, "
     "int reduction, bool zero_infinity"
 )
+_CTC_LOSS = torch.ops.aten.ctc_loss.Tensor
 _TORCHS = torch._C._nn.scaled_dot_product_attention
+_ATENS = torch.ops.aten.scaled_dot_product_attention.default
 _ATTENTION = (
     "Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, "
     "bool is_causal=False, float? scale=None"
@@ -87,7 +92,7 @@ def ctc_loss(log_probs, targets, inputs, lengths, blank=0, reduction=1, zero_inf
     """What torch.ctc_loss is replaced by during a capture."""
     _library()
     counts = [n if isinstance(n, torch.Tensor) else torch.tensor(n) for n in (inputs, lengths)]
-    given = (log_probs, targets, *counts, blank, reduction, zero_infinity)
+    given = as_cast(_CTC_LOSS, log_probs, targets, *counts, blank, reduction, zero_infinity)
     return torch.ops.ortmodule.ctc_loss(*given)
 
 
@@ -143,17 +148,16 @@ def stands_for(function: Any) -> Any:
 
 def attention(original: Callable) -> Callable:
     """What torch's scaled_dot_product_attention is replaced by during a capture: the stand-in for
-    float32 tensors [B, H, T, D] whose sizes are known to fit, else torch's own."""
+    tensors [B, H, T, D] of one dtype whose sizes are known to fit, else torch's own."""
     _library()
 
     @functools.wraps(original)
     def call(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, **kwargs):
-        given = query, key, value, attn_mask
+        given = as_cast(_ATENS, query, key, value, attn_mask)
         simple = not kwargs.keys() - {"scale"} and not (is_causal and attn_mask is not None)
         if not 0 <= dropout_p <= 1:  # which kernels refuse it is torch's
             raise NotCapturable(f"forward calls attention with a dropout of {dropout_p}")
         simple = simple and torch.backends.cuda.flash_sdp_enabled()
-        simple = simple and not torch._C._is_any_autocast_enabled()  # which casts for torch's own
         if not simple or not _fits(*given):
             return _laid_out(original(*given, dropout_p, is_causal, **kwargs), *given, dropout_p)
         op = torch.ops.ortmodule.scaled_dot_product_attention
@@ -166,7 +170,10 @@ def _fits(query: Any, key: Any, value: Any, mask: Any) -> bool:
     tensors = [query, key, value]
     if not all(isinstance(t, torch.Tensor) and t.dim() == 4 for t in tensors):
         return False
-    if any(t.dtype != torch.float32 or not devices.is_provided(t.device) for t in tensors):
+    dtype = query.dtype
+    if not dtype.is_floating_point or any(t.dtype != dtype for t in tensors):
+        return False
+    if not all(devices.is_provided(t.device) for t in tensors):
         return False
     (*lead, length, width), (*ours, keys, depth), others = (t.shape for t in tensors)
     pairs = [*zip((*lead, width), (*ours, depth), strict=True)]
@@ -178,7 +185,7 @@ def _fits(query: Any, key: Any, value: Any, mask: Any) -> bool:
     wide = zip(reversed(mask.shape), reversed((*lead, length, keys)), strict=False)
     return (
         2 <= mask.dim() <= 4
-        and mask.dtype in (torch.bool, torch.float32)
+        and mask.dtype in (torch.bool, dtype)
         and all(_known_equal(a, 1) or _known_equal(a, b) for a, b in wide)
     )
 
@@ -198,5 +205,26 @@ def _call(name: str, x: Any, hx: Any, *rest: Any) -> Any:
         raise NotCapturable(f"forward calls {name} on a packed sequence")
     op = getattr(torch.ops.ortmodule, name)
     hx = list(hx) if isinstance(hx, (list, tuple)) else hx
-    weights, has_biases, layers, dropout, train, bidirectional, batch_first = rest
-    return op(x, hx, list(weights), has_biases, layers, dropout, train, bidirectional, batch_first)
+    weights, *rest = rest
+    states = hx if isinstance(hx, list) else [hx]
+    kinds = x.dtype, states[0].dtype, weights[0].dtype
+    dtypes = _result_dtypes(name, *kinds, tuple(autocast.ambient().items()))
+    x, hx, weights = tree_map(lambda tensor: tensor.to(dtypes[0]), (x, hx, list(weights)))
+    outs = op(x, hx, weights, *rest)
+    return tuple(out.to(dtype) for out, dtype in zip(outs, dtypes, strict=True))
+
+
+@functools.lru_cache(maxsize=256)
+def _result_dtypes(
+    name: str, x: torch.dtype, hx: torch.dtype, weight: torch.dtype, _state: tuple
+) -> list[torch.dtype]:
+    """The dtypes that torch's own layer gives here: asked of a layer of one cell."""
+    gates = {"lstm": 4, "gru": 3}.get(name, 1)
+    sizes = (gates, 1), (gates, 1), (gates,), (gates,)
+    with autocast.plain():
+        states = [torch.zeros(1, 1, 1, dtype=hx) for _ in range(2)]
+        weights = [torch.zeros(size, dtype=weight) for size in sizes]
+        run = getattr(torch._C._VariableFunctions, name)
+        given = states if name == "lstm" else states[0]
+        outs = run(torch.zeros(1, 1, 1, dtype=x), given, weights, True, 1, 0.0, False, False, False)
+    return [out.dtype for out in outs]

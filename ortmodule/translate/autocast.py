@@ -5,6 +5,7 @@ arguments as the op itself gets them. regions.py enters and leaves the states of
 """
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -73,7 +74,7 @@ class Autocast:
         casts = asked(t.target, t.traced_arguments(lambda value, _: value), self.state)
         if casts is None:
             return self._apart(t, args, kwargs), args, kwargs
-        numbers = iter(range(len(leaves(t.given))))
+        numbers = itertools.count()
         args, kwargs = _mapped(t.given, lambda x: self._cast(t, x, casts.get(next(numbers))))
         with self._off():
             return t.apply(name, args, kwargs), args, kwargs
@@ -117,10 +118,24 @@ def asked(target: OpOverload, arguments: tuple, state: State) -> Casts | None:
         return {}
     key = target, tuple(state.items()), tuple(map(_described, leaves(arguments)))
     if key not in _ANSWERS:
-        with _disable_current_modes(), FakeTensorMode(), torch.no_grad():
+        with plain(), FakeTensorMode():
             question = _casts_before if own else _casts_inside
             _ANSWERS[key] = question(target, arguments, state)
     return _ANSWERS[key]
+
+
+def as_cast(target: OpOverload, *args: Any) -> list:
+    """The arguments of a call that is being traced as autocast would cast them for `target`."""
+    casts = asked(target, (args, {}), ambient())
+    numbers = itertools.count()
+    return _mapped(args, lambda x: x.to(casts[n]) if (n := next(numbers)) in casts else x)
+
+
+@contextlib.contextmanager
+def plain() -> Iterator[None]:
+    """Within, torch is asked outside of any trace that is under way."""
+    with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
+        yield
 
 
 def _has_kernel(target: OpOverload, key: str) -> bool:

@@ -5,7 +5,7 @@ import math
 import torch
 
 from .emit import FLOATING, is_value
-from .registry import aten, inverse
+from .registry import aten, inverse, wide
 
 _UNARY = {
     "abs": "Abs", "neg": "Neg", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "sin": "Sin",
@@ -235,6 +235,7 @@ def minimum(t, x, y):
 
 
 @aten("lerp.Scalar", "lerp.Tensor")
+@wide
 def lerp(t, start, end, weight):
     """From the end that is nearer, so that weights 0 and 1 give the ends themselves."""
     difference = t.op("Sub", end, start)

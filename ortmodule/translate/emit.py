@@ -87,7 +87,7 @@ class Emitter:
         if isinstance(value, str):
             return self.cast(self.g.size(value), dtype)
         if isinstance(value, SymbolicFloat):
-            return self.cast(self._float(value.expr), dtype)
+            return self._float(value.expr, dtype)
         if dtype == "bool":
             value = bool(value)
         elif dtype not in FLOATING:
@@ -102,6 +102,11 @@ class Emitter:
 
     def cast(self, x: Any, dtype: str) -> Any:
         return x if x.dtype == dtype else self.op("Cast", x, to=dtype)
+
+    def widened(self, x: Any) -> Any:
+        """A half as float32; anything else as it is."""
+        is_half = is_value(x) and x.dtype in ("float16", "bfloat16")
+        return self.cast(x, "float32") if is_half else x
 
     def result_type(self, *args: Any) -> str:
         """torch's result dtype of tensors and Python numbers; a 0-d tensor gives way."""
@@ -186,16 +191,18 @@ class Emitter:
     def _bound(self, dim: Dim) -> Any:
         return self.ints([dim]) if isinstance(dim, int) else self.sizes([dim])
 
-    def _float(self, expr: Any) -> Any:
-        """Emits a sympy expression of floats in float32."""
+    def _float(self, expr: Any, dtype: str) -> Any:
+        """Emits a sympy expression of floats, by way of float32 unless `dtype` is wider."""
+        if dtype not in ("float32", "float64"):
+            return self.cast(self._float(expr, "float32"), dtype)
         name = type(expr).__name__
         if name == "ToFloat":
-            return self.scalar(express(expr.args[0]), "float32")
+            return self.scalar(express(expr.args[0]), dtype)
         if expr.is_number:
-            return self.g.scalar(float(expr), "float32")
-        args = [self._float(a) for a in expr.args] if name != "IntTrueDiv" else None
+            return self.g.scalar(float(expr), dtype)
+        args = [self._float(a, dtype) for a in expr.args] if name != "IntTrueDiv" else None
         if name in ("FloatTrueDiv", "IntTrueDiv"):
-            args = args or [self.scalar(express(a), "float32") for a in expr.args]
+            args = args or [self.scalar(express(a), dtype) for a in expr.args]
             return self.op("Div", *args)
         if name in ("FloatPow", "Pow"):
             return self.op("Pow", *args)

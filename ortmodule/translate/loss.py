@@ -2,7 +2,7 @@
 
 from .emit import FLOATING
 from .index import from_zero
-from .registry import aten
+from .registry import aten, wide
 
 _REDUCTIONS = ("none", "mean", "sum")
 
@@ -45,6 +45,7 @@ def _soft_cross_entropy(t, logits, target, weight, reduction, smoothing):
 
 
 @aten("nll_loss.default", "nll_loss_nd.default", "nll_loss2d.default")
+@wide
 def nll_loss(t, x, target, weight=None, reduction=1, ignore_index=-100):
     """-w[target] x[target], zero where target is ignore_index; the mean is over the weights."""
     axis = 0 if x.rank == 1 else 1
@@ -67,12 +68,14 @@ def nll_loss(t, x, target, weight=None, reduction=1, ignore_index=-100):
 
 
 @aten("mse_loss.default")
+@wide
 def mse_loss(t, x, target, reduction=1):
     difference = t.op("Sub", x, target)
     return _reduced(t, t.op("Mul", difference, difference), reduction)
 
 
 @aten("l1_loss.default")
+@wide
 def l1_loss(t, x, target, reduction=1):
     return _reduced(t, t.op("Abs", t.op("Sub", x, target)), reduction)
 
@@ -87,11 +90,13 @@ def _huber(t, x, target, delta: float):
 
 
 @aten("huber_loss.default")
+@wide
 def huber_loss(t, x, target, reduction=1, delta=1.0):
     return _reduced(t, _huber(t, x, target, delta), reduction)
 
 
 @aten("smooth_l1_loss.default")
+@wide
 def smooth_l1_loss(t, x, target, reduction=1, beta=1.0):
     if beta == 0:
         return l1_loss(t, x, target, reduction)
@@ -101,6 +106,7 @@ def smooth_l1_loss(t, x, target, reduction=1, beta=1.0):
 
 
 @aten("binary_cross_entropy.default")
+@wide
 def binary_cross_entropy(t, x, target, weight=None, reduction=1):
     """-(y max(log x, -100) + (1 - y) max(log(1 - x), -100)), as torch bounds it."""
     for name, given in (("input", x), ("target", target)):
@@ -112,6 +118,7 @@ def binary_cross_entropy(t, x, target, weight=None, reduction=1):
 
 
 @aten("binary_cross_entropy_with_logits.default")
+@wide
 def binary_cross_entropy_with_logits(t, x, target, weight=None, pos_weight=None, reduction=1):
     """(1 - y) x + l softplus(-x), with l = 1 + (pos_weight - 1) y."""
     one = t.scalar(1, x.dtype)
@@ -124,6 +131,7 @@ def binary_cross_entropy_with_logits(t, x, target, weight=None, pos_weight=None,
 
 
 @aten("kl_div.default")
+@wide
 def kl_div(t, x, target, reduction=1, *, log_target=False):
     """y (log y - x), zero where y is zero; exp(y) (y - x) with log_target."""
     if t.gradient_to(1):

@@ -47,7 +47,8 @@ def native_layer_norm(t, x, shape, weight, bias, eps):
         return NotImplemented  # no gradient flows through mean and inv_std
     axis = -len(shape)
     weight = weight if weight is not None else _ones(t, x.dims[axis:], x.dtype)
-    return t.op("LayerNormalization", x, weight, bias, n=3, axis=axis, epsilon=float(eps))
+    outs = t.op("LayerNormalization", x, weight, bias, n=3, axis=axis, epsilon=float(eps))
+    return [t.cast(y, t.out_dtype(i)) for i, y in enumerate(outs)]
 
 
 @aten("rms_norm.default")
@@ -123,7 +124,7 @@ def instance_norm(t, x, weight, bias, mean, var, use_input_stats, momentum, eps,
 
 def _update_statistics(t, x, mean, var, momentum):
     """Running statistics follow the mean over the batch of each instance's own statistics."""
-    space = list(range(2, x.rank))
+    x, space = t.cast(x, mean.dtype), list(range(2, x.rank))
     count = " * ".join(f"({d})" for d in x.dims[2:])
     center = t.reduce("ReduceMean", x, space, keepdim=True)
     offset = t.op("Sub", x, center)

@@ -3,7 +3,7 @@
 import math
 
 from .emit import FLOATING, dtype_name
-from .registry import aten
+from .registry import aten, wide
 
 
 def _axes(dim):
@@ -115,11 +115,13 @@ def _moments(t, x, dim, correction, keepdim):
 
 
 @aten("var.correction")
+@wide
 def var(t, x, dim=None, *, correction=None, keepdim=False):
     return _moments(t, x, dim, correction, keepdim)
 
 
 @aten("var.default", "var.dim")
+@wide
 def var_unbiased(t, x, dim=None, unbiased=True, keepdim=False):
     if isinstance(dim, bool):
         dim, unbiased = None, dim
@@ -127,12 +129,14 @@ def var_unbiased(t, x, dim=None, unbiased=True, keepdim=False):
 
 
 @aten("std.correction")
+@wide
 def std(t, x, dim=None, *, correction=None, keepdim=False):
-    found = var(t, x, dim, correction=correction, keepdim=keepdim)
+    found = _moments(t, x, dim, correction, keepdim)
     return found if found is NotImplemented else t.ort("SafeSqrt", found)
 
 
 @aten("std.default", "std.dim")
+@wide
 def std_unbiased(t, x, dim=None, unbiased=True, keepdim=False):
     if isinstance(dim, bool):
         dim, unbiased = None, dim
@@ -140,6 +144,7 @@ def std_unbiased(t, x, dim=None, unbiased=True, keepdim=False):
 
 
 @aten("var_mean.correction")
+@wide
 def var_mean(t, x, dim=None, *, correction=None, keepdim=False):
     found = _moments(t, x, dim, correction, keepdim)
     if found is NotImplemented:

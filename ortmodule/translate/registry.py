@@ -1,5 +1,6 @@
 """The table ATen op -> rule, and the inverses of views. The family files fill it on import."""
 
+import functools
 from collections.abc import Callable
 
 RULES: dict[str, Callable] = {}
@@ -18,6 +19,20 @@ def aten(*names: str) -> Callable:
         return rule
 
     return register
+
+
+def wide(rule: Callable) -> Callable:
+    """A rule of several ops where torch has one kernel: halves are computed with in float32 and
+    rounded once, at the end."""
+
+    @functools.wraps(rule)
+    def widened(t, *args, **kwargs):
+        outs = rule(t, *map(t.widened, args), **kwargs)
+        if isinstance(outs, list):
+            return [t.cast(y, t.out_dtype(i)) for i, y in enumerate(outs)]
+        return outs if outs is NotImplemented else t.cast(outs, t.out_dtype())
+
+    return widened
 
 
 def inverse(*names: str) -> Callable:

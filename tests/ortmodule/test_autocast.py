@@ -1,0 +1,199 @@
+"""Autocast as part of a capture: what is cast, where, and how often."""
+
+import contextlib
+import copy
+import itertools
+import re
+
+import pytest
+import torch
+from autocast_samples import CAST, NONE, OTHERS
+from captured import Function, captured, printed
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map
+
+from ortmodule import Options, ORTModule
+
+HALVES = [torch.bfloat16, torch.float16]
+_NAMES = {1: torch.float32, 10: torch.float16, 11: torch.float64, 16: torch.bfloat16}
+
+
+class _Copies(TorchDispatchMode):
+    """Counts what each of the given tensors is cast to."""
+
+    def __init__(self, given):
+        super().__init__()
+        self.given, self.casts = {id(x): i for i, x in enumerate(given)}, set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        number = self.given.get(id(args[0])) if args else None
+        if func is torch.ops.aten._to_copy.default and number is not None:
+            self.casts.add((number, kwargs["dtype"]))
+        return func(*args, **(kwargs or {}))
+
+
+def graph_casts(found):
+    """(number of a user's tensor, dtype) of each Cast that reads one."""
+    header = re.findall(r"(%[^:\s,(]+): \S+\[[^\]]*\] \w+", found.graph.text().splitlines()[0])
+    ids = dict(zip(header, found.inputs, strict=True))
+    casts = re.findall(r" = Cast\((%\S+)\) {to=(\d+)", found.graph.text())
+    read = [(ids[x], _NAMES.get(int(to))) for x, to in casts if x in ids]
+    return {(given.index, dtype) for given, dtype in read if given.role == "user"}
+
+
+def floats(change):
+    return lambda x: change(x) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+
+
+def variants(args, half):
+    """All float32, all half, and every other one half."""
+    for kinds in ([torch.float32], [half], [torch.float32, half], [half, torch.float32]):
+        dtypes = itertools.cycle(kinds)
+        yield tree_map(floats(lambda x: x.to(next(dtypes), copy=True)), args)  # noqa: B023
+
+
+def operator(name):
+    packet, _, overload = name.partition(".")
+    return getattr(getattr(torch.ops.aten, packet), overload or "default")
+
+
+def eager_of(op, args, half, enabled):
+    given = [x for x in tree_flatten(args)[0] if isinstance(x, torch.Tensor)]
+    with (
+        torch.autocast("cpu", half, enabled=enabled, cache_enabled=False),
+        _Copies(given) as copies,
+    ):
+        out = op(*args)
+    return [x.dtype for x in tree_flatten(out)[0]], copies.casts
+
+
+@pytest.mark.parametrize("half", HALVES, ids=["bfloat16", "float16"])
+@pytest.mark.parametrize("name", [*CAST, *OTHERS])
+def test_casts_and_dtypes_are_eagers(name, half):
+    op, tried = operator(name), 0
+    for args in variants((CAST | OTHERS)[name], half):
+        try:
+            _, own = eager_of(op, args, half, enabled=False)
+            dtypes, casts = eager_of(op, args, half, enabled=True)
+        except (RuntimeError, NotImplementedError):
+            continue  # torch refuses these dtypes
+        tried += 1
+        with torch.autocast("cpu", half), torch.no_grad():
+            found = captured(Function(lambda *given: op(*given)), *args)
+        assert [str(v.dtype) for v in map(found.graph.outputs.__getitem__, places(found))] == [
+            str(d).removeprefix("torch.") for d in dtypes
+        ]
+        assert casts - own <= graph_casts(found), found.graph.text()
+    assert tried
+
+
+def places(found):
+    return [found.outputs[i].output for i in found.places]
+
+
+def test_every_kernel_of_autocast_has_a_sample():
+    kernels = torch._C._dispatch_get_registrations_for_dispatch_key("AutocastCPU")
+    known = {*CAST, *(name for names in NONE.values() for name in names)}
+    ours = {name.removeprefix("aten::").removesuffix(".default") for name in kernels}
+    assert ours <= known
+
+
+class Regions(nn.Module):
+    def __init__(self, outer):
+        super().__init__()
+        self.linear, self.outer = nn.Linear(8, 8), outer
+
+    def forward(self, x):
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.outer):
+            y = self.linear(x)
+            with torch.autocast("cpu", torch.float16, enabled=not self.outer):
+                z = self.linear(y.float())
+            return y, z, self.linear(z.float()), torch.tanh(y)
+
+
+def trained(module, *args, around=contextlib.nullcontext):
+    """Outputs, and gradients of their sum in the dtypes of parameters."""
+    module.zero_grad()
+    with around():
+        outs = module(*args)
+    outs = outs if isinstance(outs, tuple) else (outs,)
+    sum(out.float().square().sum() for out in outs).backward()
+    return [out.detach() for out in outs], [p.grad for p in module.parameters()]
+
+
+def assert_as_eager(module, twin, *args, around=contextlib.nullcontext, rtol=2e-2):
+    for ours, theirs in zip(
+        trained(module, *args, around=around), trained(twin, *args, around=around), strict=True
+    ):
+        for x, y in zip(ours, theirs, strict=True):
+            assert x.dtype == y.dtype
+            error = (x.double() - y.double()).abs().max()
+            assert error <= rtol * y.double().abs().max()
+
+
+@pytest.mark.parametrize("outer", [True, False])
+def test_regions(outer):
+    twin = Regions(outer)
+    model = ORTModule(copy.deepcopy(twin), Options(fallback="error"))
+    assert_as_eager(model, twin, torch.randn(4, 8))
+
+
+def test_states_are_captured_once_each_and_give_eagers_results():
+    twin = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4))
+    model = ORTModule(copy.deepcopy(twin), Options(fallback="error"))
+    states = [
+        contextlib.nullcontext,
+        lambda: torch.autocast("cpu", torch.bfloat16),
+        lambda: torch.autocast("cpu", torch.float16),
+    ]
+    for around in states * 3:
+        assert_as_eager(model, twin, torch.randn(4, 8), around=around)
+    assert model.explain().captures == len(states)
+
+
+def test_a_parameter_is_cast_once_in_an_outermost_context():
+    linear = nn.Linear(8, 8, bias=False)
+
+    def twice(x):
+        with torch.autocast("cpu", torch.bfloat16):
+            y = linear(linear(x))
+            with torch.autocast("cpu", torch.bfloat16):
+                return linear(y)
+
+    module = Function(twice)
+    module.linear = linear
+
+    def casts(found):
+        return sum("%linear.weight)" in line for line in printed(found, "Cast"))
+
+    assert casts(captured(module, torch.randn(4, 8))) == 1
+    module.function = lambda x: twice(twice(x))
+    assert casts(captured(module, torch.randn(4, 8))) == 2
+
+
+@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU, nn.RNN])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_recurrent_layers(layer, dtype):
+    module, x = layer(4, 5), torch.randn(3, 2, 4, dtype=dtype)
+    with torch.autocast("cpu", torch.bfloat16):
+        theirs = [y.dtype for y in tree_flatten(module(x))[0]]
+        found = captured(module, x)
+    ours = [str(found.graph.outputs[i].dtype) for i in places(found)]
+    assert ours == [str(dtype).removeprefix("torch.") for dtype in theirs]
+
+
+def test_attention_reads_halves():
+    q = torch.randn(2, 2, 4, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = captured(Function(lambda q: nn.functional.scaled_dot_product_attention(q, q, q)), q)
+    (line,) = printed(found, "ort::Attention")
+    assert "bfloat16" in line
+
+
+def test_ctc_loss_reads_float32():
+    lengths = torch.tensor([4, 4]), torch.tensor([2, 2])
+    given = torch.randn(4, 2, 3).bfloat16(), torch.tensor([[1, 2], [2, 1]])
+    with torch.autocast("cpu", torch.bfloat16):
+        found = captured(Function(lambda x, y: nn.functional.ctc_loss(x, y, *lengths)), *given)
+    assert "float32" in printed(found, "aten::ctc_loss.Tensor")[0]

@@ -1,0 +1,60 @@
+"""Modules in halves and float64: the types of their graphs, and their training, are eager's."""
+
+import copy
+
+import pytest
+import torch
+from captured import Function, captured, check
+from torch import nn
+
+from ortmodule import Options, ORTModule
+
+HALVES = [torch.bfloat16, torch.float16]
+
+
+def test_a_float64_mlp_trains_as_eager():
+    twin = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.LayerNorm(32), nn.Linear(32, 4)).double()
+    model = ORTModule(copy.deepcopy(twin), Options(fallback="error"))
+    steps = [(m, torch.optim.SGD(m.parameters(), 0.05, momentum=0.9)) for m in (model, twin)]
+    for _ in range(20):
+        x, losses = torch.randn(16, 8, dtype=torch.float64), []
+        for module, optimizer in steps:
+            optimizer.zero_grad()
+            loss = module(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        assert abs(losses[0] - losses[1]) <= 1e-12
+    for ours, theirs in zip(model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+
+
+def test_a_number_made_of_sizes_is_exact_in_float64():
+    x = torch.randn(4, 7, dtype=torch.float64)
+    check(Function(lambda x: x * (1 / (x.shape[-1] ** 0.5 + 1))), x, rtol=1e-15, atol=0)
+
+
+@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("loss", ["mse_loss", "l1_loss", "huber_loss", "smooth_l1_loss", "kl_div"])
+def test_losses_round_once(loss, half):
+    x, y = torch.rand(512).to(half), torch.rand(512).to(half)
+    run = getattr(nn.functional, loss)
+    text = captured(Function(lambda x, y: run(x, y, reduction="none")), x, y).graph.text()
+    name = str(half).removeprefix("torch.")
+    made = [line for line in text.splitlines() if " = " in line and f"# {name}[" in line]
+    assert len(made) == 1 and " = Cast(" in made[0], text
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_many_elements_are_counted_right(half):
+    """257 and 2,049 are no numbers of a half."""
+    x = torch.randn(2050)
+    text = captured(Function(lambda x: x.var()), x.to(half)).graph.text()
+    assert "Div" in text and all(
+        "float32" in line for line in text.splitlines() if " = Div(" in line
+    )
+
+
+def test_complex_values_are_refused_with_their_reason():
+    with pytest.raises(Exception, match="has dtype torch.complex64, which graphs do not have"):
+        captured(Function(lambda x: x.real), torch.ones(3, dtype=torch.complex64))
