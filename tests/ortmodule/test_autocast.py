@@ -47,7 +47,7 @@ def floats(change):
 
 
 def variants(args, half):
-    """All float32, all half, and every other one half."""
+    """All float32, all half, and mixed both ways."""
     for kinds in ([torch.float32], [half], [torch.float32, half], [half, torch.float32]):
         dtypes = itertools.cycle(kinds)
         yield tree_map(floats(lambda x: x.to(next(dtypes), copy=True)), args)  # noqa: B023
@@ -74,17 +74,18 @@ def test_casts_and_dtypes_are_eagers(name, half):
     op, tried = operator(name), 0
     for args in variants((CAST | OTHERS)[name], half):
         try:
-            _, own = eager_of(op, args, half, enabled=False)
             dtypes, casts = eager_of(op, args, half, enabled=True)
         except (RuntimeError, NotImplementedError):
             continue  # torch refuses these dtypes
+        with contextlib.suppress(RuntimeError, NotImplementedError):  # which only autocast takes
+            casts -= eager_of(op, args, half, enabled=False)[1]
         tried += 1
         with torch.autocast("cpu", half), torch.no_grad():
             found = captured(Function(lambda *given: op(*given)), *args)
         assert [str(v.dtype) for v in map(found.graph.outputs.__getitem__, places(found))] == [
             str(d).removeprefix("torch.") for d in dtypes
         ]
-        assert casts - own <= graph_casts(found), found.graph.text()
+        assert casts <= graph_casts(found), found.graph.text()
     assert tried
 
 
