@@ -159,21 +159,35 @@ class Sides {
   std::string key_;
 };
 
-bool near(double a, double b, DType dtype) {
+bool is_half(DType dtype) {
+  return dtype == DType::f16 || dtype == DType::bf16;
+}
+
+bool near(double a, double b, DType dtype, double scale) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) == std::isnan(b);
   if (a == b) return a != 0.0 || std::signbit(a) == std::signbit(b);
   if (!is_floating(dtype)) return false;
-  const double unit = dtype == DType::f16 || dtype == DType::bf16 ? 2e-2 : 1e-4;
-  return std::fabs(a - b) <= unit * (0.1 + std::fabs(a));
+  const double unit = is_half(dtype) ? 2e-2 : 1e-4;
+  return std::fabs(a - b) <= unit * (scale + std::fabs(a));
+}
+
+// To which roundings are relative: halves round what the sides make on their way, which may cancel.
+double scale_of(const Tensor& tensor) {
+  double scale = 0.1;
+  for (int64_t i = 0; is_half(tensor.dtype) && i < tensor.count(); ++i)
+    if (const double x = std::fabs(element_as_double(tensor, i)); std::isfinite(x))
+      scale = std::max(scale, x);
+  return scale;
 }
 
 // Where they differ; empty when they do not.
 std::string difference(const Tensor& before, const Tensor& after) {
   if (before.dtype != after.dtype || before.sizes != after.sizes)
     return format("{}{} becomes {}{}", before.dtype, before.sizes, after.dtype, after.sizes);
+  const double scale = scale_of(before);
   for (int64_t i = 0; i < before.count(); ++i) {
     const double a = element_as_double(before, i), b = element_as_double(after, i);
-    if (!near(a, b, before.dtype))
+    if (!near(a, b, before.dtype, scale))
       return format("element {} of {}{} is {} before and {} after", i, before.dtype, before.sizes,
                     a, b);
   }

@@ -70,12 +70,9 @@ Modes Modes::now() {
               (c10::autocast_dispatch_keyset - off).raw_repr(),
               {},
               c10::get_default_dtype_as_scalartype()};
-  modes.autocast_dtypes.fill(at::ScalarType::Undefined);
-  if (modes.autocast == 0) return modes;
   for (size_t i = 0; i < modes.autocast_dtypes.size(); ++i)
-    if (const auto type = at::autocast::_AUTOCAST_SUPPORTED_DEVICES[i];
-        at::autocast::is_autocast_enabled(type))
-      modes.autocast_dtypes[i] = at::autocast::get_autocast_dtype(type);
+    modes.autocast_dtypes[i] =
+        at::autocast::get_autocast_dtype(at::autocast::_AUTOCAST_SUPPORTED_DEVICES[i]);
   return modes;
 }
 

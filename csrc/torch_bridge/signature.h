@@ -16,7 +16,7 @@ namespace ort::bridge {
 struct Modes {
   bool grad, inference;
   uint64_t autocast;  // the devices' dispatch keys
-  // By device type; undefined where autocast is off.
+  // By device type, on or off: an autocast in forward that names none takes it.
   std::array<at::ScalarType, at::autocast::_AUTOCAST_SUPPORTED_DEVICES.size()> autocast_dtypes;
   at::ScalarType default_dtype;
   bool operator==(const Modes&) const = default;

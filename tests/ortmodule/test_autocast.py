@@ -198,3 +198,27 @@ def test_ctc_loss_reads_float32():
     with torch.autocast("cpu", torch.bfloat16):
         found = captured(Function(lambda x, y: nn.functional.ctc_loss(x, y, *lengths)), *given)
     assert "float32" in printed(found, "aten::ctc_loss.Tensor")[0]
+
+
+class Unnamed(torch.nn.Module):
+    """An inner autocast that takes the dtype that is set."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        with torch.autocast("cpu"):
+            return self.linear(x)
+
+
+def test_the_dtype_that_is_set_is_in_the_key():
+    module, x, before = Unnamed(), torch.randn(2, 4), torch.get_autocast_dtype("cpu")
+    ours = ORTModule(module, Options("error"))
+    try:
+        for dtype in (torch.bfloat16, torch.float16, torch.bfloat16):
+            torch.set_autocast_dtype("cpu", dtype)
+            assert ours(x).dtype == module(x).dtype == dtype
+    finally:
+        torch.set_autocast_dtype("cpu", before)
+    assert ours.explain().captures == 2
