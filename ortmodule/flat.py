@@ -9,6 +9,7 @@ from torch import nn
 from . import tree
 from .effects import Effects
 from .errors import NotCapturable
+from .grad_modes import GradModes
 from .places import place_of_forward
 from .private import OwnTensors
 from .saved import History, edges_of, history_of, seen_as_they_are, storage_key
@@ -64,7 +65,7 @@ class Flat(nn.Module):
         edges, grad = edges_of(named.values()), torch.is_grad_enabled()
         places = [_place(t) for t in named.values()]
         before = self.notes.effects.writes()  # export's own: it copies lists
-        with seen_as_they_are(), calls:
+        with seen_as_they_are(), calls, GradModes():
             result = module.forward(*args, **kwargs)
         self.notes.writes = [w for w in self.notes.effects.writes() if w not in before]
         buffers = [w[1:] for w in own.written() if w[0] == "_buffers"]

@@ -43,6 +43,7 @@ class Context(Emitter):
         self._place: tuple | None = None
         self.unlinked: set[int] = set()
         self.alive: list[Any] = []
+        self.is_wide = False  # the running rule computes halves in float32
         self.apart: list[OpOverload] = []  # ops that are being decomposed
         self.outside: set[int] = set()
 
@@ -66,7 +67,8 @@ class Context(Emitter):
         )
 
     def out_dtype(self, index: int | None = None) -> str:
-        return dtype_name(self.out(index).dtype)
+        dtype = dtype_name(self.out(index).dtype)
+        return "float32" if self.is_wide and dtype in ("float16", "bfloat16") else dtype
 
     def key_input(self) -> Any:
         """The graph's random key, made when first needed."""

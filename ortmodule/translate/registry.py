@@ -27,7 +27,11 @@ def wide(rule: Callable) -> Callable:
 
     @functools.wraps(rule)
     def widened(t, *args, **kwargs):
-        outs = rule(t, *map(t.widened, args), **kwargs)
+        before, t.is_wide = t.is_wide, True
+        try:
+            outs = rule(t, *map(t.widened, args), **kwargs)
+        finally:
+            t.is_wide = before
         if isinstance(outs, list):
             return [t.cast(y, t.out_dtype(i)) for i, y in enumerate(outs)]
         return outs if outs is NotImplemented else t.cast(outs, t.out_dtype())

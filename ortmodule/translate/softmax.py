@@ -1,7 +1,7 @@
 """Softmax and its relatives."""
 
-from .emit import dtype_name
-from .registry import aten
+from .emit import FLOATING, dtype_name
+from .registry import aten, wide
 
 
 def _input(t, x, dtype):
@@ -29,5 +29,7 @@ def log_softmax(t, x, dim, dtype=None):
 
 
 @aten("logsumexp.default")
+@wide
 def logsumexp(t, x, dim, keepdim=False):
-    return t.reduce("ReduceLogSumExp", t.cast(x, t.out_dtype()), dim, keepdim)
+    x = x if x.dtype in FLOATING else t.cast(x, t.out_dtype())
+    return t.reduce("ReduceLogSumExp", x, dim, keepdim)

@@ -179,7 +179,7 @@ Builder::Id Lowering::of(const Node& node, size_t i) {
 bool Lowering::must_round(const Node& node, size_t i) const {
   const Value value = node.input(i);
   if (value.type().dtype == computed_in(value.type().dtype) || !made_.count(value.id)) return false;
-  return jumps(node) || value.producer()->is("Cast");
+  return jumps(node) || node.is("Cast") || value.producer()->is("Cast");
 }
 
 Builder::Id Lowering::rounded(ValueId id) {

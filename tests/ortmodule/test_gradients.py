@@ -18,8 +18,8 @@ CONSTANT = {
     "in_place": None, "scatter": None, "detach_copy.default": None, "bernoulli.p": None,
     "scatter.reduce": None, "scatter.value_reduce": None,
 }  # fmt: skip
-# What the engine or torch has no gradient for, and so refuses: the norm 0, and half precision.
-REFUSED = {"vector_norms", "_cast_Half.default"}
+# What the engine or torch has no gradient for, and so refuses: the norm 0.
+REFUSED = {"vector_norms"}
 # Its values are whatever the memory held.
 UNINITIALISED = {"empty_like.default"}
 

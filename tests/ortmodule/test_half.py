@@ -58,3 +58,33 @@ def test_many_elements_are_counted_right(half):
 def test_complex_values_are_refused_with_their_reason():
     with pytest.raises(Exception, match="has dtype torch.complex64, which graphs do not have"):
         captured(Function(lambda x: x.real), torch.ones(3, dtype=torch.complex64))
+
+
+@pytest.mark.parametrize("number", [1e5, 1e-6, 1.37])
+def test_numbers_beside_halves_are_float32s(number):
+    class Scaled(nn.Module):
+        def forward(self, x):
+            return x * number, x / number
+
+    x = torch.tensor([1e-3, 0.0, -0.5, 6e4], dtype=torch.float16)
+    for ours, eager in zip(ORTModule(Scaled(), Options("error"))(x), Scaled()(x), strict=True):
+        assert torch.equal(ours, eager)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_gradient_of_logsumexp_is_as_near_as_eagers(dtype):
+    class Scaled(nn.Module):
+        def forward(self, x):
+            return torch.logsumexp(x * 64, -1)
+
+    def gradient(module, x):
+        x = x.clone().requires_grad_()
+        module(x).sum().backward()
+        return x.grad.double()
+
+    torch.manual_seed(0)
+    x = torch.randn(16, 40).to(dtype)
+    exact = gradient(Scaled(), x.double())
+    ours, eager = gradient(ORTModule(Scaled(), Options("error")), x), gradient(Scaled(), x)
+    allowed = 2 * (eager - exact).abs().max() + torch.finfo(dtype).eps * exact.abs().max()
+    assert (ours - exact).abs().max() <= allowed

@@ -180,15 +180,18 @@ def test_wrong_number_of_arguments():
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_moved_to_another_dtype_is_a_reported_fallback(dtype):
+def test_moved_to_another_dtype_is_a_capture_of_its_own(dtype):
     ours = ORTModule(mlp(), options())
     ours(X)
     ours.to(dtype)
-    with pytest.warns(UserWarning, match="eager"):
-        y = ours(X.to(dtype))
-    assert y.dtype == dtype and str(dtype) in ours.explain().fallbacks[0].reason
+    y = ours(X.to(dtype))
+    y.sum().backward()
+    with ours.eager():
+        torch.testing.assert_close(y, ours(X.to(dtype)), rtol=2e-2, atol=2e-2)
+    assert y.dtype == dtype and all(p.grad.dtype == dtype for p in ours.parameters())
     ours.float()
     assert ours(X).dtype == torch.float32
+    assert ours.explain().captures == 2 and not ours.explain().fallbacks
 
 
 @pytest.mark.parametrize(
