@@ -106,7 +106,7 @@ bool jumps(const Node& node) {
 }  // namespace
 
 DType computed_in(DType dtype) {
-  return dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype;
+  return is_half(dtype) ? DType::f32 : dtype;
 }
 
 bool is_reduction(const Node& node) {
