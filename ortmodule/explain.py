@@ -60,6 +60,12 @@ class Report:
     reruns: int = 0
     cast_bytes: int = 0
 
+    def line(self) -> str:
+        """The whole in one line."""
+        steps = ", ".join(f"{name} {count}" for name, count in sorted(self.providers.items()))
+        fallbacks = len(self.fallbacks) or "none"
+        return f"captures {self.captures}, steps {steps or 0}, fallbacks {fallbacks}"
+
     def write_trace(self, path: str | os.PathLike) -> None:
         """Writes `trace` for chrome://tracing or Perfetto; ValueError where there is none."""
         if self.trace is None:

@@ -19,7 +19,8 @@ INT64_MAX = 9223372036854775807
 DTYPES = {
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool",
 }  # fmt: skip
-FLOATING = {"float32", "float64", "float16", "bfloat16"}
+HALVES = {"float16", "bfloat16"}
+FLOATING = {"float32", "float64", *HALVES}
 
 
 class MissingOp(Exception):
@@ -105,7 +106,7 @@ class Emitter:
 
     def widened(self, x: Any) -> Any:
         """A half as float32; anything else as it is."""
-        is_half = is_value(x) and x.dtype in ("float16", "bfloat16")
+        is_half = is_value(x) and x.dtype in HALVES
         return self.cast(x, "float32") if is_half else x
 
     def result_type(self, *args: Any) -> str:
