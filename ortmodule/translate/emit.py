@@ -19,7 +19,8 @@ INT64_MAX = 9223372036854775807
 DTYPES = {
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool",
 }  # fmt: skip
-FLOATING = {"float32", "float64", "float16", "bfloat16"}
+HALVES = {"float16", "bfloat16"}
+FLOATING = {"float32", "float64", *HALVES}
 
 
 class MissingOp(Exception):
@@ -75,7 +76,7 @@ class Emitter:
     def constant(self, array: Any) -> Any:
         """An array or a torch tensor as a value."""
         if isinstance(array, torch.Tensor):
-            array = _array(array.detach().cpu())
+            array = array_of(array.detach().cpu())
         return self.g.constant(np.ascontiguousarray(array) if np.ndim(array) else np.array(array))
 
     def ints(self, values: Sequence[int]) -> Any:
@@ -105,7 +106,7 @@ class Emitter:
 
     def widened(self, x: Any) -> Any:
         """A half as float32; anything else as it is."""
-        is_half = is_value(x) and x.dtype in ("float16", "bfloat16")
+        is_half = is_value(x) and x.dtype in HALVES
         return self.cast(x, "float32") if is_half else x
 
     def result_type(self, *args: Any) -> str:
@@ -218,7 +219,8 @@ class Emitter:
         )
 
 
-def _array(tensor: torch.Tensor) -> np.ndarray:
+def array_of(tensor: torch.Tensor) -> np.ndarray:
+    """A CPU tensor as numpy has it, bfloat16 by ml_dtypes."""
     if tensor.dtype == torch.bfloat16:  # which numpy has by name only
         return tensor.contiguous().view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
     return tensor.numpy()

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from .emit import is_value
+from .emit import HALVES, is_value
 from .refs import leaves
 
 # Whose kernels round a number to the tensor's dtype first: what compares, clamps or fills.
@@ -13,7 +13,6 @@ _ROUNDED = {
     "masked_fill", "where", "fill", "full_like", "full", "nan_to_num", "index_fill", "pad",
     "constant_pad_nd", "scatter", "fmod", "remainder", "floor_divide",
 }  # fmt: skip
-_HALVES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
 def has_odd_number(name: str, args: Any, kwargs: dict) -> bool:
@@ -21,6 +20,6 @@ def has_odd_number(name: str, args: Any, kwargs: dict) -> bool:
     if name.partition(".")[0] in _ROUNDED:
         return False
     given = leaves((args, kwargs))
-    halves = {_HALVES[x.dtype] for x in given if is_value(x) and x.dtype in _HALVES}
+    halves = {getattr(torch, x.dtype) for x in given if is_value(x) and x.dtype in HALVES}
     numbers = [x for x in given if isinstance(x, (int, float)) and not isinstance(x, bool)]
     return any(torch.tensor(x, dtype=half).item() != x for half in halves for x in numbers)

@@ -37,6 +37,8 @@ _SKIPPED = {
     "sym_constrain_range_for_size.default",
     "sym_constrain_range.default",
 }
+# Why operators of a namespace have no rule.
+_NO_OP = {"autograd_function": "an autograd.Function, whose backward is its own"}
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -185,7 +187,7 @@ class Translator(Context):
         self.refs, self.given = list(args), (args, kwargs)
         args, kwargs = self.read((list(args), kwargs))
         rule = RULES.get(name)
-        reason = "the engine has no op for it"
+        reason = _NO_OP.get(self.target.namespace, "the engine has no op for it")
         if rule is not None:
             if is_refused(self):
                 self.refuse("torch has no kernel for these dtypes")
