@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 
 from .emit import FLOATING, is_value
-from .registry import aten
+from .registry import aten, wide
 
 
 def _mixed(rule: Callable) -> Callable:
@@ -120,6 +120,17 @@ def instance_norm(t, x, weight, bias, mean, var, use_input_stats, momentum, eps,
     if mean is not None:
         _update_statistics(t, x, mean, var, momentum)
     return t.op("InstanceNormalization", x, weight, bias, epsilon=float(eps))
+
+
+@aten("_weight_norm_interface.default")
+@wide
+def weight_norm(t, v, g, dim=0):
+    """The weight, and a norm that only torch's own backward reads."""
+    others = [axis for axis in range(v.rank) if axis != dim]
+    if not others or t.uses(1):
+        return NotImplemented
+    norm = t.reduce("ReduceL2", v, others, keepdim=True)
+    return [t.op("Mul", v, t.op("Div", g, norm)), norm]
 
 
 def _update_statistics(t, x, mean, var, momentum):
