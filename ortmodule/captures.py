@@ -187,10 +187,11 @@ class Captures:
             )
         steps, runner = kept.steps(), kept.runner
         providers = collections.Counter(step.provider for step in steps)
-        stash, arena = runner.memory()
+        stash, casts, arena = runner.memory()
         return Report(
             dict(providers), fallbacks, self._captures, plans, steps,
             runner.planned_us() / 1e3, stash, arena, runner.trace(), warm_ups, reruns,
+            cast_bytes=casts,
         )  # fmt: skip
 
 

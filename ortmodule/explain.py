@@ -40,7 +40,8 @@ class Report:
     providers: steps of the latest forward plan and its backward plan, by provider.
     fallbacks: what PyTorch ran, and why. captures, plans: how many were made. steps: in order.
     planned_ms: what the newest plan took, from sizes not seen before to kernels ready to run.
-    stash_bytes: what the latest forward plan keeps for its backward; arena_bytes: what both need.
+    stash_bytes: what the latest forward plan keeps of its activations for its backward;
+    cast_bytes: what it keeps of parameters' casts; arena_bytes: what both plans need.
     trace: the latest call's steps as trace events (JSON); None unless Options.profile is on.
     warm_ups: calls that eager made because forward set up state in them, with what it set.
     reruns: forwards that ran once more, as a backward came for other outputs than expected.
@@ -57,6 +58,7 @@ class Report:
     trace: str | None = dataclasses.field(default=None, repr=False)
     warm_ups: list[str] = dataclasses.field(default_factory=list)
     reruns: int = 0
+    cast_bytes: int = 0
 
     def line(self) -> str:
         """The whole in one line."""
@@ -73,8 +75,10 @@ class Report:
     def __str__(self) -> str:
         made = f"plans {self.plans} (the newest took {self.planned_ms:.1f} ms)"
         lines = [f"captures {self.captures}, {made}, steps {len(self.steps)}"]
-        megabytes = self.arena_bytes / 1e6, self.stash_bytes / 1e6
-        lines.append("  arena {:.1f} MB, {:.1f} MB of it stash".format(*megabytes))
+        parts = [f"{self.stash_bytes / 1e6:.1f} MB of it stash"]
+        if self.cast_bytes:
+            parts.append(f"{self.cast_bytes / 1e6:.1f} MB casts of parameters")
+        lines.append(f"  arena {self.arena_bytes / 1e6:.1f} MB, {', '.join(parts)}")
         lines += [f"  {name}: {count} steps" for name, count in sorted(self.providers.items())]
         names = collections.Counter((s.provider, s.name) for s in self.steps)
         times = collections.defaultdict(float)

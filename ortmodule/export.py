@@ -9,6 +9,7 @@ from . import _native, tree
 from .call import describe
 from .capture import capture
 from .finish import Capture
+from .translate.emit import array_of
 
 
 def export(module: nn.Module, args: tuple, kwargs: dict, path: str) -> None:
@@ -23,7 +24,7 @@ def export(module: nn.Module, args: tuple, kwargs: dict, path: str) -> None:
         for child in was_training:
             child.training = True
     own = [i for i in captured.inputs if i.role != "user"]
-    weights = {i.name: i.tensor.detach().cpu().contiguous().numpy() for i in own}
+    weights = {i.name: array_of(i.tensor.detach().cpu().contiguous()) for i in own}
     names = _input_names(module, args, kwargs, captured) | _output_names(captured)
     _native.core().export_onnx(captured.graph, weights, names, path)
 

@@ -146,11 +146,11 @@ double Runner::planned_us() const {
   return program ? program->planned_us() : 0;
 }
 
-std::pair<size_t, size_t> Runner::memory() const {
+std::tuple<size_t, size_t, size_t> Runner::memory() const {
   const auto program = latest();
   const auto plan = program ? program->latest() : nullptr;
-  return plan ? std::pair(plan->stash_bytes, plan->core->arena_bytes())
-              : std::pair<size_t, size_t>();
+  if (!plan) return {};
+  return {plan->stash_bytes, plan->cast_bytes, plan->core->arena_bytes()};
 }
 
 std::vector<Runner::StepInfo> Runner::steps() const {

@@ -147,13 +147,16 @@ class Context(Emitter):
     def at(self, node: fx.Node):
         """Emits as part of `node`."""
         before = self.node, self.target, self.refs, self.given, self.flows
+        part_of = self.g.part_of
         self.flows = None
         self.node = self.latest = node
         self._set_place(node)
+        self.g.begin_op()
         try:
             yield
         finally:
             self.node, self.target, self.refs, self.given, self.flows = before
+            self.g.part_of = part_of
             if self.node is not None:
                 self._set_place(self.node)
 

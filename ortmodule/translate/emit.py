@@ -76,7 +76,7 @@ class Emitter:
     def constant(self, array: Any) -> Any:
         """An array or a torch tensor as a value."""
         if isinstance(array, torch.Tensor):
-            array = _array(array.detach().cpu())
+            array = array_of(array.detach().cpu())
         return self.g.constant(np.ascontiguousarray(array) if np.ndim(array) else np.array(array))
 
     def ints(self, values: Sequence[int]) -> Any:
@@ -219,7 +219,8 @@ class Emitter:
         )
 
 
-def _array(tensor: torch.Tensor) -> np.ndarray:
+def array_of(tensor: torch.Tensor) -> np.ndarray:
+    """A CPU tensor as numpy has it, bfloat16 by ml_dtypes."""
     if tensor.dtype == torch.bfloat16:  # which numpy has by name only
         return tensor.contiguous().view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
     return tensor.numpy()

@@ -14,8 +14,9 @@ from onnx.backend.test.loader import load_model_tests
 from ortmodule import InferenceSession
 from ortmodule._native import core
 
-TYPES = "float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool"
+TYPES = "float32 float64 float16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool"
 KINDS = {onnx.helper.np_dtype_to_tensor_dtype(np.dtype(name)) for name in TYPES.split()}
+KINDS.add(onnx.TensorProto.BFLOAT16)
 
 
 def plain_tensors(model) -> bool:
@@ -37,12 +38,12 @@ def cases():
             yield case
 
 
-def failure(case) -> str | None:
+def failure(case, providers: tuple[str, ...] | None = None) -> str | None:
     """Why the case does not pass; None when it does."""
     model = case.model
     names = [port.name for port in model.graph.input]
     try:
-        session = InferenceSession(model.SerializeToString())
+        session = InferenceSession(model.SerializeToString(), providers)
         for inputs, expected in case.data_sets:
             feed = {name: np.asarray(x) for name, x in zip(names, inputs, strict=True)}
             got = session.run(None, feed)
