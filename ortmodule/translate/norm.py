@@ -10,20 +10,15 @@ from .registry import aten, wide
 
 
 def _mixed(rule: Callable) -> Callable:
-    """A rule for halves beside float32 parameters too, which torch computes in float32; what it
-    gives has the dtypes that torch's has."""
+    """A rule for halves beside float32 parameters too, which torch computes in float32."""
+    widened = wide(rule)
 
     @functools.wraps(rule)
     def call(t, x, *args, **kwargs):
         others = {a.dtype for a in args if is_value(a) and a.dtype in FLOATING}
         if others <= {x.dtype}:
             return rule(t, x, *args, **kwargs)
-        if others != {"float32"}:
-            return NotImplemented
-        outs = rule(t, t.cast(x, "float32"), *args, **kwargs)
-        if isinstance(outs, list):
-            return [t.cast(out, t.out_dtype(i)) for i, out in enumerate(outs)]
-        return outs if outs is NotImplemented else t.cast(outs, x.dtype)
+        return widened(t, x, *args, **kwargs) if others == {"float32"} else NotImplemented
 
     return call
 
