@@ -33,6 +33,10 @@ class Step:
     us: float | None
 
 
+def _listed(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
+
+
 @dataclasses.dataclass(frozen=True)
 class Report:
     """What an ORTModule has done so far.
@@ -45,6 +49,9 @@ class Report:
     trace: the latest call's steps as trace events (JSON); None unless Options.profile is on.
     warm_ups: calls that eager made because forward set up state in them, with what it set.
     reruns: forwards that ran once more, as a backward came for other outputs than expected.
+    dtypes: nodes of the latest program, both directions, by the dtype that they give, casts aside;
+    casts: these, by kind, as "float32 to bfloat16": autocast's, forward's own, and those around a
+    node that has a kernel for float32 alone.
     """
 
     providers: dict[str, int]
@@ -59,12 +66,16 @@ class Report:
     warm_ups: list[str] = dataclasses.field(default_factory=list)
     reruns: int = 0
     cast_bytes: int = 0
+    dtypes: dict[str, int] = dataclasses.field(default_factory=dict)
+    casts: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def line(self) -> str:
         """The whole in one line."""
         steps = ", ".join(f"{name} {count}" for name, count in sorted(self.providers.items()))
+        dtypes, casts = _listed(self.dtypes), sum(self.casts.values())
         fallbacks = len(self.fallbacks) or "none"
-        return f"captures {self.captures}, steps {steps or 0}, fallbacks {fallbacks}"
+        made = f"captures {self.captures}, steps {steps or 0}, nodes {dtypes or 0}, casts {casts}"
+        return f"{made}, fallbacks {fallbacks}"
 
     def write_trace(self, path: str | os.PathLike) -> None:
         """Writes `trace` for chrome://tracing or Perfetto; ValueError where there is none."""
@@ -80,6 +91,8 @@ class Report:
             parts.append(f"{self.cast_bytes / 1e6:.1f} MB casts of parameters")
         lines.append(f"  arena {self.arena_bytes / 1e6:.1f} MB, {', '.join(parts)}")
         lines += [f"  {name}: {count} steps" for name, count in sorted(self.providers.items())]
+        lines += [f"  nodes by dtype: {_listed(self.dtypes)}"] * bool(self.dtypes)
+        lines += [f"  casts: {_listed(self.casts)}"] * bool(self.casts)
         names = collections.Counter((s.provider, s.name) for s in self.steps)
         times = collections.defaultdict(float)
         for step in self.steps:

@@ -22,7 +22,7 @@ from torch.autograd import graph as torch_graph
 
 from . import functions, generators, surroundings
 from .errors import NotCapturable
-from .markers import attention, ctc_loss, mark_region, stand_ins
+from .markers import attention, ctc_loss, mark_region, stand_ins, with_counted_dims
 from .places import PACKAGE, TORCH, caller_place
 
 _LOCK = threading.RLock()
@@ -82,6 +82,8 @@ def capturing(device: torch.device) -> Iterator[set[str]]:
         inference = torch.is_inference_mode_enabled()
         replace(torch, "is_inference_mode_enabled", _asked_by_user(lambda: inference))
         replace(torch, "ctc_loss", lambda _: ctc_loss)
+        for name in ("norm", "vector_norm"):
+            replace(torch.linalg, name, with_counted_dims)
         for home in (torch.nn.functional, torch._C._nn):
             replace(home, "scaled_dot_product_attention", attention)
         _guard_grad_fn(stack, owner)

@@ -181,6 +181,20 @@ std::vector<Runner::Operator> Runner::operators() const {
   return result;
 }
 
+std::map<Runner::Typed, int> Runner::typed() const {
+  std::map<Typed, int> result;
+  const auto program = latest();
+  if (!program) return result;
+  const auto dtype_of = [](const Node& node, const std::vector<ValueId>& ids) {
+    const bool any = !ids.empty() && ids[0] != kNone;
+    return std::string(name_of(any ? node.graph->value(ids[0]).dtype() : DType::undefined));
+  };
+  for (const Claim& claim : program->layout().partition.claims)
+    for (const Node* node : claim.region.nodes)
+      ++result[{node->qualified(), dtype_of(*node, node->in), dtype_of(*node, node->out)}];
+  return result;
+}
+
 int Runner::plans() const {
   int count = shared_->dropped_plans;
   for (const auto& program : shared_->programs.all()) count += program->plans();

@@ -43,6 +43,9 @@ class Runner {
     Where where;
   };
   std::vector<Operator> operators() const;
+  // An op with the dtypes of its first input and output: how many nodes of the latest program.
+  using Typed = std::tuple<std::string, std::string, std::string>;
+  std::map<Typed, int> typed() const;
   // Bytes of the latest plan: its stash, the casts kept beside it, its arenas.
   std::tuple<size_t, size_t, size_t> memory() const;
   int plans() const;

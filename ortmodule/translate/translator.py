@@ -21,11 +21,11 @@ from .autocast import Autocast, entered
 from .context import Context, traced_value
 from .dtypes import is_refused
 from .emit import MissingOp, SymbolicFloat
-from .numbers import has_odd_number
+from .numbers import ruled
 from .opaque import decompose, emit_opaque
 from .refs import Ref, Storage
 from .regions import region
-from .registry import RULES, wide
+from .registry import RULES
 from .results import wrapped
 from .returned import Returned, returned
 from .writes import call_in_place, is_written
@@ -191,10 +191,8 @@ class Translator(Context):
         if rule is not None:
             if is_refused(self):
                 self.refuse("torch has no kernel for these dtypes")
-            if has_odd_number(name, args, kwargs):
-                rule = wide(rule)
             try:
-                outs = rule(self, *args, **kwargs)
+                outs = ruled(self, name, rule, args, kwargs)
                 if outs is not NotImplemented:
                     return outs
                 reason = "the engine's op is not torch's for these arguments"
