@@ -37,13 +37,20 @@ def _copied(t: Any, x: Any, source: Any) -> Any:
     if x.dtype not in COMPLEX:
         t.refuse("forward copies complex numbers to real ones")
     if source.dtype != x.dtype:
-        source = _operator(t, "_to_copy", [source], x.dtype, source.dims, dtype=x.dtype)
-    inputs = [t.scalar(False, "bool"), x, source]
-    return _operator(t, "where.self", inputs, x.dtype, x.dims)
+        source = _operator(t, "_to_copy", [source], _type(x.dtype, source), dtype=x.dtype)
+    return _operator(t, "where.self", [t.scalar(False, "bool"), x, source], _type(x.dtype, x))
 
 
-def _operator(t: Any, name: str, inputs: list, dtype: str, dims: list, **attrs: Any) -> Any:
-    """One node of an operator that gives one tensor."""
-    attrs |= {"schema": f"aten::{name}", "reason": _REASON, "effect": "none"}
-    attrs["types"] = [f"{dtype}[{', '.join(map(str, dims))}]"]
+def put_slice(t: Any, base: Any, view: Any, **bounds: Any) -> Any:
+    """base with one of its slices replaced by view."""
+    return _operator(t, "slice_scatter", [base, view], _type(base.dtype, base), **bounds)
+
+
+def _type(dtype: str, like: Any) -> str:
+    return f"{dtype}[{', '.join(map(str, like.dims))}]"
+
+
+def _operator(t: Any, name: str, inputs: list, result: str, **attrs: Any) -> Any:
+    """One node of an operator that gives one tensor, of type `result`."""
+    attrs |= {"schema": f"aten::{name}", "reason": _REASON, "effect": "none", "types": [result]}
     return t.g.emit(name, inputs, attrs, 1, "aten")[0]
