@@ -12,7 +12,15 @@ namespace {
 
 bool carries_gradient(Value value) {
   const Type& type = value.type();
-  return type.kind == Type::Kind::tensor && is_floating(type.dtype);
+  return type.kind == Type::Kind::tensor && (is_floating(type.dtype) || is_complex(type.dtype));
+}
+
+// The sum of two gradients of one value; complex numbers are known to torch alone.
+Value sum_of(Value a, Value b) {
+  if (!is_complex(a.dtype())) return a + b;
+  const std::string add = "aten::add.Tensor", reason = "it adds complex gradients";
+  const std::vector<std::string> types{a.type().text()};
+  return a.graph->emit1(add, {a, b}, {{"schema", add}, {"types", types}, {"reason", reason}});
 }
 
 class Differentiation {
@@ -81,7 +89,7 @@ class Differentiation {
 
   void add(ValueId id, Value contribution) {
     Value& slot = gradients_[id];
-    slot = slot ? slot + contribution : contribution;
+    slot = slot ? sum_of(slot, contribution) : contribution;
   }
 
   void stop_at_cut(ValueId id) {

@@ -6,13 +6,12 @@
 #define HWY_TARGET_INCLUDE "optim/adamw.cpp"
 #include <cstring>
 #include <type_traits>
-#include <vector>
 #include "hwy/foreach_target.h"
 
 // After foreach_target, as Highway wants it.
-#include "csrc/core/parallel.h"
 #include "hwy/highway.h"
 #include "optim/adamw.h"
+#include "optim/pieces.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ort::optim::HWY_NAMESPACE {
@@ -103,40 +102,16 @@ namespace {
 HWY_EXPORT(range_f32);
 HWY_EXPORT(range_f64);
 
-constexpr int64_t kPiece = 16 << 10;    // elements; four arrays of it stay in L2
-constexpr int64_t kWorkAnElement = 16;  // a division and a root among them
-
-struct Piece {
-  size_t tensor;
-  int64_t begin, end;
-};
-
-template <class T, class F>
-void step(std::span<const AdamWTensors<T>> tensors, F range) {
-  std::vector<Piece> pieces;
-  int64_t total = 0;
-  for (size_t k = 0; k < tensors.size(); ++k) {
-    const int64_t count = tensors[k].count;
-    total += count;
-    for (int64_t i = 0; i < count; i += kPiece)
-      pieces.push_back({k, i, std::min(i + kPiece, count)});
-  }
-  parallel_for(static_cast<int64_t>(pieces.size()), total * kWorkAnElement,
-               [&](int64_t begin, int64_t end, int) {
-                 for (int64_t i = begin; i < end; ++i) {
-                   const Piece& piece = pieces[static_cast<size_t>(i)];
-                   range(tensors[piece.tensor], piece.begin, piece.end);
-                 }
-               });
-}
-
 }  // namespace
 
 void adamw(std::span<const AdamWTensors<float>> tensors) {
-  step(tensors, HWY_DYNAMIC_DISPATCH(range_f32));
+  for_pieces(tensors, HWY_DYNAMIC_DISPATCH(range_f32));
 }
 void adamw(std::span<const AdamWTensors<double>> tensors) {
-  step(tensors, HWY_DYNAMIC_DISPATCH(range_f64));
+  for_pieces(tensors, HWY_DYNAMIC_DISPATCH(range_f64));
+}
+void adamw_range(const AdamWTensors<float>& tensors, int64_t begin, int64_t end) {
+  HWY_DYNAMIC_DISPATCH(range_f32)(tensors, begin, end);
 }
 
 }  // namespace ort::optim

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <span>
 
+#include "csrc/core/dtype.h"
+
 namespace ort::optim {
 
 // What one parameter's step multiplies by; formed in double, used in the parameter's own type.
@@ -28,8 +30,24 @@ struct AdamWTensors {
   AdamWFactors factors;
 };
 
+// A parameter in `half`. With a master the moments are float32, and the parameter is the master
+// rounded; without one they are halves too. Either way the step is computed in float32.
+struct AdamWHalves {
+  DType half;
+  uint16_t* param;
+  const uint16_t* grad;
+  float* master;
+  void *exp_avg, *exp_avg_sq, *max_exp_avg_sq;
+  int64_t count;
+  AdamWFactors factors;
+};
+
 // Steps all of them, in pieces of one size over the threads, however unequal the tensors are.
 void adamw(std::span<const AdamWTensors<float>> tensors);
 void adamw(std::span<const AdamWTensors<double>> tensors);
+void adamw(std::span<const AdamWHalves> tensors);
+
+// A piece of one tensor.
+void adamw_range(const AdamWTensors<float>& tensors, int64_t begin, int64_t end);
 
 }  // namespace ort::optim

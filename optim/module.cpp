@@ -15,10 +15,14 @@ namespace py = pybind11;
 namespace ort::optim {
 namespace {
 
-// One parameter and its state, as lists of five in Python.
+// One parameter and its state, as tuples in Python.
 struct State {
-  at::Tensor param, grad, exp_avg, exp_avg_sq, max_exp_avg_sq, step;
+  at::Tensor param, grad, exp_avg, exp_avg_sq, max_exp_avg_sq, master, step;
 };
+
+bool is_half(at::ScalarType type) {
+  return type == at::kHalf || type == at::kBFloat16;
+}
 
 struct Hyper {
   double lr, beta1, beta2, eps, weight_decay;
@@ -43,34 +47,63 @@ AdamWFactors factors_of(const Hyper& h, double step) {
           h.maximize};
 }
 
-std::vector<at::Tensor*> tensors_of(State& s) {
-  std::vector<at::Tensor*> all = {&s.param, &s.grad, &s.exp_avg, &s.exp_avg_sq};
-  if (s.max_exp_avg_sq.defined()) all.push_back(&s.max_exp_avg_sq);
+struct Named {
+  const char* name;
+  at::Tensor* tensor;
+};
+
+// Those that there are; param and grad first.
+std::vector<Named> tensors_of(State& s) {
+  std::vector<Named> all = {{"param", &s.param},
+                            {"grad", &s.grad},
+                            {"exp_avg", &s.exp_avg},
+                            {"exp_avg_sq", &s.exp_avg_sq}};
+  if (s.max_exp_avg_sq.defined()) all.push_back({"max_exp_avg_sq", &s.max_exp_avg_sq});
+  if (s.master.defined()) all.push_back({"master", &s.master});
   return all;
 }
 
 // The elements of all lie in one order without gaps, so that the kernel may walk memory.
 bool one_layout(State& s) {
   if (!s.param.is_non_overlapping_and_dense()) return false;
-  for (const at::Tensor* tensor : tensors_of(s))
+  for (const auto& [name, tensor] : tensors_of(s))
     if (tensor->strides() != s.param.strides()) return false;
   return true;
 }
 
 void check_state(State& s) {
-  const at::ScalarType type = s.param.scalar_type();
-  const char* names[] = {"param", "grad", "exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
-  size_t k = 0;
-  for (const at::Tensor* tensor : tensors_of(s)) {
-    const char* name = names[k++];
+  const at::ScalarType own = s.param.scalar_type();
+  check(!s.master.defined() || is_half(own),
+        "[AdamW] param with a master has dtype {}, expected a half", at::toString(own));
+  for (const auto& [name, tensor] : tensors_of(s)) {
+    const bool is_state = tensor != &s.param && tensor != &s.grad;
+    const at::ScalarType type = is_state && s.master.defined() ? at::kFloat : own;
     check(tensor->is_cpu() && tensor->layout() == at::kStrided, "[AdamW] {} is on {}, expected cpu",
           name, tensor->device().str());
-    check(tensor->scalar_type() == type, "[AdamW] {} has dtype {}, expected {} (its parameter's)",
-          name, at::toString(tensor->scalar_type()), at::toString(type));
+    check(tensor->scalar_type() == type, "[AdamW] {} has dtype {}, expected {} ({})", name,
+          at::toString(tensor->scalar_type()), at::toString(type),
+          type == own ? "its parameter's" : "its master's");
     check(tensor->sizes() == s.param.sizes(),
           "[AdamW] {} has shape {}, expected {} (its parameter's)", name, tensor->sizes().vec(),
           s.param.sizes().vec());
   }
+}
+
+void step_halves(std::vector<State>& states, const std::vector<AdamWFactors>& factors) {
+  std::vector<AdamWHalves> tensors;
+  for (size_t i = 0; i < states.size(); ++i) {
+    const State& s = states[i];
+    if (!is_half(s.param.scalar_type())) continue;
+    const auto data = [](const at::Tensor& t) {
+      return t.defined() ? t.mutable_data_ptr() : nullptr;
+    };
+    tensors.push_back({s.param.scalar_type() == at::kHalf ? DType::f16 : DType::bf16,
+                       static_cast<uint16_t*>(data(s.param)),
+                       static_cast<const uint16_t*>(s.grad.const_data_ptr()),
+                       static_cast<float*>(data(s.master)), data(s.exp_avg), data(s.exp_avg_sq),
+                       data(s.max_exp_avg_sq), s.param.numel(), factors[i]});
+  }
+  adamw(tensors);
 }
 
 template <class T>
@@ -92,8 +125,8 @@ void step_all(std::vector<State>& states, const std::vector<AdamWFactors>& facto
 void adamw_step(std::vector<State> states, const Hyper& hyper) {
   for (State& s : states) {
     const at::ScalarType type = s.param.scalar_type();
-    check(type == at::kFloat || type == at::kDouble,
-          "[AdamW] param has dtype {}, expected float32 or float64", at::toString(type));
+    check(is_half(type) || type == at::kFloat || type == at::kDouble,
+          "[AdamW] param has dtype {}, expected float32, float64 or a half", at::toString(type));
     check_state(s);
   }
   std::vector<AdamWFactors> factors;
@@ -102,14 +135,15 @@ void adamw_step(std::vector<State> states, const Hyper& hyper) {
   for (size_t i = 0; i < states.size(); ++i) {
     if (one_layout(states[i])) continue;
     copied.emplace_back(states[i], i);
-    for (at::Tensor* tensor : tensors_of(states[i])) *tensor = tensor->contiguous();
+    for (const auto& [name, tensor] : tensors_of(states[i])) *tensor = tensor->contiguous();
   }
   step_all<float>(states, factors);
   step_all<double>(states, factors);
+  step_halves(states, factors);
   for (auto& [original, i] : copied) {
-    const std::vector<at::Tensor*> from = tensors_of(states[i]), to = tensors_of(original);
+    const std::vector<Named> from = tensors_of(states[i]), to = tensors_of(original);
     for (size_t k = 0; k < to.size(); ++k)
-      if (k != 1 && !to[k]->is_same(*from[k])) to[k]->copy_(*from[k]);
+      if (k != 1 && !to[k].tensor->is_same(*from[k].tensor)) to[k].tensor->copy_(*from[k].tensor);
     states[i].param = original.param;
   }
   // A backward that saved the parameter before must notice, as with torch's own step.
@@ -122,7 +156,8 @@ void step(const std::vector<std::vector<std::optional<at::Tensor>>>& rows, doubl
   std::vector<State> states;
   for (const auto& row : rows)
     states.push_back({*row.at(0), *row.at(1), *row.at(2), *row.at(3),
-                      row.at(4).value_or(at::Tensor()), *row.at(5)});
+                      row.at(4).value_or(at::Tensor()), row.at(5).value_or(at::Tensor()),
+                      *row.at(6)});
   py::gil_scoped_release release;
   adamw_step(std::move(states), {lr, beta1, beta2, eps, weight_decay, maximize});
 }
@@ -135,5 +170,6 @@ PYBIND11_MODULE(_optim, m) {
   m.doc() = "Fused optimizer steps over torch tensors on the CPU.";
   m.def("adamw", &ort::optim::step, py::arg("rows"), py::arg("lr"), py::arg("beta1"),
         py::arg("beta2"), py::arg("eps"), py::arg("weight_decay"), py::arg("maximize"),
-        "One AdamW step. rows: (param, grad, exp_avg, exp_avg_sq, max_exp_avg_sq or None, step).");
+        "One AdamW step. rows: (param, grad, exp_avg, exp_avg_sq, max_exp_avg_sq or None, "
+        "master or None, step).");
 }

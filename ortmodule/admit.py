@@ -75,7 +75,7 @@ def _check_tensor(tensor: torch.Tensor, what: str) -> None:
     if not devices.is_provided(tensor.device):
         expected = " or ".join(sorted(devices.provided()))
         raise NotCapturable(f"{what} is on {tensor.device}, expected {expected}")
-    if tensor.is_complex():
+    if tensor.dtype == torch.complex32:
         raise NotCapturable(f"{what} has dtype {tensor.dtype}, which graphs do not have")
 
 

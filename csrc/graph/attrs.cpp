@@ -46,12 +46,12 @@ std::string quoted(const std::string& text) {
   return result + "\"";
 }
 
-// Small tensors print their elements, middling ones their bytes, large ones only their size.
+// Small tensors print their elements, middling and complex ones their bytes, large ones only their
+// size.
 std::string tensor_text(const Tensor& tensor) {
   std::string text = format("{}{}", tensor.dtype, tensor.sizes);
-  if (tensor.dtype == DType::string || is_complex(tensor.dtype) || tensor.bytes() > 4096)
-    return text + "{...}";
-  if (tensor.count() > 8) return text + "x" + hex(tensor);
+  if (tensor.dtype == DType::string || tensor.bytes() > 4096) return text + "{...}";
+  if (tensor.count() > 8 || is_complex(tensor.dtype)) return text + "x" + hex(tensor);
   std::string values;
   for (int64_t i = 0; i < tensor.count(); ++i)
     values +=

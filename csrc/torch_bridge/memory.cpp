@@ -66,14 +66,19 @@ DType dtype_of(at::ScalarType type) {
       return DType::u8;
     case at::kBool:
       return DType::boolean;
+    case at::kComplexFloat:
+      return DType::c64;
+    case at::kComplexDouble:
+      return DType::c128;
     default:
       fail("torch dtype {} has no place in the engine", c10::toString(type));
   }
 }
 
 at::ScalarType scalar_type_of(DType dtype) {
-  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong,
-                                    at::kInt, at::kShort, at::kChar, at::kByte, at::kBool})
+  for (const at::ScalarType type :
+       {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong, at::kInt, at::kShort,
+        at::kChar, at::kByte, at::kBool, at::kComplexFloat, at::kComplexDouble})
     if (dtype_of(type) == dtype) return type;
   fail("dtype {} has no torch tensor", dtype);
 }

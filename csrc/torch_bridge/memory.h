@@ -24,10 +24,10 @@ std::optional<void*> native(std::optional<c10::Stream> stream);
 // torch's memory. Throws OutOfMemory.
 at::Tensor empty(const Operand& type);
 
-// The tensor itself when its elements lie contiguously as they are (a negative view's do not), else
-// a contiguous copy.
+// The tensor itself when its elements lie contiguously as they are (those of a negative or
+// conjugate view do not), else a contiguous copy.
 inline at::Tensor contiguous(const at::Tensor& tensor) {
-  if (tensor.is_neg()) return tensor.resolve_neg().contiguous();
+  if (tensor.is_neg() || tensor.is_conj()) return tensor.resolve_conj().resolve_neg().contiguous();
   return tensor.is_contiguous() ? tensor : tensor.contiguous();
 }
 

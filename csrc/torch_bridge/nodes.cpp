@@ -140,7 +140,7 @@ void add_receiver(const std::shared_ptr<Backward>& backward, const Origin& origi
   const Topology& topology = backward->call().shared().topology;
   const auto returned = [](const auto& output) { return output.has_value(); };
   const size_t any = **std::find_if(origin.outputs.begin(), origin.outputs.end(), returned);
-  if (!outputs[any].is_floating_point()) return;
+  if (!outputs[any].is_floating_point() && !outputs[any].is_complex()) return;
   Indices passed;
   torch::autograd::edge_list edges;
   for (const size_t h : topology.next[any])

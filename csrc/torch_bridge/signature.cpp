@@ -83,6 +83,8 @@ TensorFacts facts_of(PyObject* value, const std::vector<at::Tensor>& before) {
           tensor.device(),
           tensor.layout(),
           tensor.requires_grad(),
+          tensor.is_conj(),
+          tensor.is_neg(),
           foreign(tensor),
           first_same(before, tensor),
           first_shared(before, tensor)};

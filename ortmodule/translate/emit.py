@@ -19,9 +19,12 @@ CAST = "Cast"
 INT64_MAX = 9223372036854775807
 DTYPES = {
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool",
+    "complex64", "complex128",
 }  # fmt: skip
 HALVES = {"float16", "bfloat16"}
 FLOATING = {"float32", "float64", *HALVES}
+COMPLEX = {"complex64", "complex128"}
+WITH_GRADIENT = FLOATING | COMPLEX
 
 
 class MissingOp(Exception):

@@ -14,7 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from ..saved import storage_key
-from .emit import FLOATING, dtype_name, is_value
+from .emit import WITH_GRADIENT, dtype_name, is_value
 from .refs import Ref, Storage, leaves
 
 _RANDOM = torch.Tag.nondeterministic_seeded
@@ -117,7 +117,7 @@ def emit_opaque(t: Any, args: list, kwargs: dict, reason: str) -> Any:
     values = list(t.g.emit(name, inputs, attrs, len(outs), "aten"))
     if t.flows is None:
         return values
-    kept = [f or v.dtype not in FLOATING for v, f in zip(values, t.flows, strict=True)]
+    kept = [f or v.dtype not in WITH_GRADIENT for v, f in zip(values, t.flows, strict=True)]
     return [v if k else t.stop(v) for v, k in zip(values, kept, strict=True)]
 
 
@@ -167,6 +167,8 @@ def _encode(t: Any, argument: Any, value: Any, inputs: list) -> Any:
 
 
 def _number(t: Any, value: Any) -> Any:
+    if isinstance(value, complex):
+        return [value.real, value.imag]
     if not isinstance(value, (bool, int, float, str)):
         t.refuse(f"argument {value!r} of {t.target} cannot be kept in an aten node")
     return value
@@ -217,7 +219,7 @@ def sample(val: Any, tainted: bool, given: list) -> Any:
         return val
     sizes, strides = ([sample(d, False, given) for d in x] for x in (val.shape, val.stride()))
     tensor = torch.empty_strided(sizes, strides, dtype=val.dtype)
-    if tainted and val.is_floating_point():
+    if tainted and (val.is_floating_point() or val.is_complex()):
         tensor.requires_grad_()
     given.append(tensor)
     return tensor

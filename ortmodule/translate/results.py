@@ -10,7 +10,7 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ..saved import storage_key
-from .emit import FLOATING, dtype_name
+from .emit import WITH_GRADIENT, dtype_name
 from .refs import Link, Ref, Storage, any_tainted, leaves
 from .registry import INVERSES, RULES
 
@@ -60,7 +60,7 @@ def _ref(t, value, val, name, args, kwargs, tainted, index) -> Ref:
         return Ref(base.storage, (*base.links, link), key, value)
     if key is not None and any(isinstance(a, Ref) and a.key == key for a in leaves(args)):
         t.unlinked.add(key)
-    tainted = tainted and value.dtype in FLOATING and flows_to(t, index or 0)
+    tainted = tainted and value.dtype in WITH_GRADIENT and flows_to(t, index or 0)
     storage = Storage(value, tainted, traced=val)
     t.storages_in_region.append(storage)
     return Ref(storage, (), key, value)

@@ -14,7 +14,7 @@ from torch import fx
 
 from ..interface import Input, View
 from ..sizes import dim_of
-from .emit import FLOATING
+from .emit import WITH_GRADIENT
 from .refs import Link, Ref
 
 # Links that may stand for a node of another op.
@@ -83,7 +83,7 @@ def _check_memory(t: Any, outputs: Sequence[Ref]) -> None:
 def _in_order(t: Any, value: Any, tainted: bool, order: tuple | None, traced: Any) -> Returned:
     if order is None:
         t.refuse(f"forward returns a tensor of strides {traced.stride()}, which leave gaps")
-    requires_grad = tainted and value.dtype in FLOATING
+    requires_grad = tainted and value.dtype in WITH_GRADIENT
     value = t.transpose(value, order) if order else value
     return Returned(value, requires_grad=requires_grad, order=order)
 

@@ -1,6 +1,7 @@
 """Views and other changes of shape, with the inverses that writes through views need."""
 
-from .emit import INT64_MAX
+from .complex import put_slice
+from .emit import COMPLEX, INT64_MAX
 from .registry import aten, inverse
 
 
@@ -144,6 +145,8 @@ def slice_scatter(t, base, view, dim=0, start=None, end=None, step=1):
     if (start, end, step) == (0, INT64_MAX, 1):
         return view
     if step != 1 or not isinstance(start, int) or not (isinstance(end, int) or end == size):
+        if base.dtype in COMPLEX:
+            return put_slice(t, base, view, dim=axis, start=start, end=end, step=step)
         positions = t.op("Range", t.scalar(0, "int64"), t.g.size(size), t.scalar(1, "int64"))
         positions = t.slice(positions, 0, start, end, step)
         return _scatter_along(t, base, view, axis, positions)

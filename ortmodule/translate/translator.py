@@ -18,6 +18,7 @@ from ..interface import Input, Placeholder
 from ..saved import storage_key
 from ..sizes import dim_of
 from .autocast import Autocast, entered
+from .complex import emit_complex, is_complex
 from .context import Context, traced_value
 from .dtypes import is_refused
 from .emit import MissingOp, SymbolicFloat
@@ -186,6 +187,8 @@ class Translator(Context):
         """The values of the running node: by its rule, its decomposition, or an aten node."""
         self.refs, self.given = list(args), (args, kwargs)
         args, kwargs = self.read((list(args), kwargs))
+        if is_complex(self, args, kwargs):
+            return emit_complex(self, name, args, kwargs)
         rule = RULES.get(name)
         reason = _NO_OP.get(self.target.namespace, "the engine has no op for it")
         if rule is not None:

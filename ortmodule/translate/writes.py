@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
-from .emit import FLOATING
+from .emit import WITH_GRADIENT
 from .refs import Ref, any_tainted
 from .registry import INVERSES, RULES
 from .results import flows_to, link_of
@@ -41,7 +41,7 @@ def call_in_place(t: Any, name: str, written: list[int], args: Sequence, kwargs:
     t.target = functional
     value = t.apply(name, args, kwargs)
     value = value[0] if isinstance(value, (list, tuple)) else value
-    tainted = before.dtype in FLOATING and any_tainted((args, kwargs)) and flows_to(t, 0)
+    tainted = before.dtype in WITH_GRADIENT and any_tainted((args, kwargs)) and flows_to(t, 0)
     write(t, ref, t.fit(value, list(before.dims), before.dtype), tainted)
     return ref
 

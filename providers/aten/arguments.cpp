@@ -36,8 +36,12 @@ struct Decoder {
     return static_cast<double>(integer(attr));
   }
 
-  // A Python number, which keeps its kind: True is no 1.
+  // A Python number, which keeps its kind: True is no 1, and a complex one is its two parts.
   at::Scalar scalar(const Attr& attr) const {
+    if (const auto* parts = std::get_if<std::vector<double>>(&attr)) {
+      if (parts->size() != 2) refuse(attr, "a number");
+      return c10::complex<double>((*parts)[0], (*parts)[1]);
+    }
     if (const auto* number = std::get_if<double>(&attr)) return *number;
     if (const auto* text = std::get_if<std::string>(&attr))
       if (*text == "True" || *text == "False") return at::Scalar(*text == "True");

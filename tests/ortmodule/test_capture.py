@@ -391,11 +391,9 @@ def test_subclasses():
     assert "is a Odd, expected a torch.Tensor" in str(refused(Linear(), X.as_subclass(Odd)))
 
 
-def test_complex_values():
-    error = refused(Function(lambda x: x.real), torch.ones(3, dtype=torch.complex64))
-    assert "has dtype torch.complex64" in str(error)
-    error = refused(Function(lambda x: torch.view_as_real(torch.fft.fft(x))), X)
-    assert "dtype complex64" in str(error)
+def test_half_complex_values():
+    error = refused(Function(lambda x: x.real), torch.ones(3, dtype=torch.complex32))
+    assert "has dtype torch.complex32" in str(error)
 
 
 def test_a_failing_rule_is_named(monkeypatch):

@@ -35,6 +35,8 @@ ARGUMENTS = {
               X.cumsum(-1, dtype=torch.float64)),
     "float": (("mul.Scalar", "%x", "other=2.5"), X * 2.5),
     "true": (("eq.Scalar", "%x", 'other="True"', ["bool[3, 4]"]), X.eq(True)),
+    "complex_number": (("mul.Scalar", "%x", "other=[0.5, -2.0]", ["complex64[3, 4]"]),
+                       X * (0.5 - 2j)),
     "number_for_a_tensor": (("add.Tensor", "%x", "other=2, alpha=3"), X + 6),
     "int_for_a_float": (("nan_to_num", "%x", "nan=1"), X),
     "text": (("gelu", "%x", 'approximate="tanh"'), torch.nn.functional.gelu(X, approximate="tanh")),
@@ -188,3 +190,15 @@ def test_without_torch_the_name_is_unknown():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "unknown provider 'aten', known:" in done.stdout
+
+
+def test_complex_constants_are_kept_in_text():
+    text = """graph (%x: float32[3, 4] user)
+  %w = Constant() {value=complex64[2]x000000000000803f000000c00000003f}
+  %h = aten::select.int(%w) {schema="aten::select.int", types=["complex64[]"], dim=0, index=1}
+  %y = aten::mul.Tensor(%x, %h) {schema="aten::mul.Tensor", types=["complex64[3, 4]"]}
+return ("y" = %y)"""
+    graph = C.parse(text)
+    assert "complex64[2]x000000000000803f000000c00000003f" in graph.text()
+    for each in (graph, C.parse(graph.text())):
+        torch.testing.assert_close(value(each, providers=("aten", "cpu")), X * (-2 + 0.5j))
