@@ -23,6 +23,21 @@ from models import MODELS
 STEPS = dict.fromkeys(MODELS, (True, 1)) | {"mlp": (False, 200)}
 RUN_LOOP = pathlib.Path(__file__).parents[1] / "build/current/run_loop"
 KINDS = ("bert", "mlp", "adamw", "first", "memory", "resize", "loop", "right")
+HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+AUTOCAST: list[str] = []  # the dtype that all steps run under, if any
+
+
+def make(name: str, **sizes):
+    """A workload's module and its loss, under autocast where that is asked for."""
+    module, loss_of = MODELS[name](**sizes)
+    if not AUTOCAST:
+        return module, loss_of
+
+    def cast_loss_of(model):
+        with torch.autocast("cpu", HALVES[AUTOCAST[0]]):
+            return loss_of(model)
+
+    return module, cast_loss_of
 
 
 def wrap(engine: str, module: torch.nn.Module) -> torch.nn.Module:
@@ -39,7 +54,7 @@ def wrap(engine: str, module: torch.nn.Module) -> torch.nn.Module:
 def stepper(engine: str, name: str, whole: bool):
     """A function that does one step: zero_grad, forward, loss, backward and, if whole, AdamW."""
     torch.manual_seed(0)
-    module, loss_of = MODELS[name]()
+    module, loss_of = make(name)
     model = wrap(engine, module)
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
@@ -66,7 +81,8 @@ def compare_steps(workload: str, engines: list[str], rounds: int, warm: int) -> 
     """Seconds a step of each engine."""
     whole, repeat = STEPS[workload]
     steps = {engine: stepper(engine, workload, whole) for engine in engines}
-    label = f"{workload}: {'whole step' if whole else 'forward+loss+backward'} (ms)"
+    under = "".join(f", {dtype} autocast" for dtype in AUTOCAST)
+    label = f"{workload}: {'whole step' if whole else 'forward+loss+backward'}{under} (ms)"
     return rows(label, interleave(steps, rounds, warm, repeat), 1e3)
 
 
@@ -106,11 +122,16 @@ def compare_fresh(kind: str, engines: list[str], rounds: int) -> list[dict]:
     numbers = {engine: [] for engine in engines}
     for _ in range(rounds):
         for engine in engines:
-            command = [sys.executable, __file__, "--fresh", kind, engine]
-            done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+            done = subprocess.run(fresh(kind, engine), stdout=subprocess.PIPE, check=True, text=True)
             numbers[engine].append(float(done.stdout.split()[-1]))
             print(f"{kind}, {engine}: {numbers[engine][-1]:.2f}", file=sys.stderr, flush=True)
     return rows(FRESH[kind].__doc__.split(":")[0], numbers, 1)
+
+
+def fresh(kind: str, what: str) -> list[str]:
+    """The command that takes one number in a fresh process."""
+    under = ["--autocast", *AUTOCAST] if AUTOCAST else []
+    return [sys.executable, __file__, *under, "--fresh", kind, what]
 
 
 def run_loop(rounds: int) -> list[dict]:
@@ -141,7 +162,7 @@ def status(field: str) -> float:
 
 def first_step(engine: str) -> float:
     """first step of BERT-base (s): from the first call to the return of the first backward"""
-    module, loss_of = MODELS["bert"]()
+    module, loss_of = make("bert")
     model = wrap(engine, module)
     model.train()
     start = time.perf_counter()
@@ -164,11 +185,11 @@ def peak_memory(engine: str) -> float:
 
 def new_batch(engine: str) -> float:
     """plan for a new batch size of BERT-base (ms): without a new capture, the engine's timer"""
-    module, loss_of = MODELS["bert"](batch=8)
+    module, loss_of = make("bert", batch=8)
     model = wrap(engine, module)
     model.train()
     loss_of(model).backward()
-    _, loss_of = MODELS["bert"](batch=6)
+    _, loss_of = make("bert", batch=6)
     loss_of(model).backward()
     report = model.explain()
     assert report.captures == 1 and report.plans == 2, report
@@ -188,7 +209,7 @@ def check_right(name: str) -> str:
     twice eager's is. Returns a line of figures; raises AssertionError.
     """
     torch.manual_seed(0)
-    module, loss_of = MODELS[name](dropout=0.0)
+    module, loss_of = make(name, dropout=0.0)
     module.train()
     state = copy.deepcopy(dict(module.named_buffers()))
     theirs = one_step(module, module, loss_of)
@@ -269,10 +290,12 @@ def main() -> None:
     parser.add_argument(
         "--rounds", type=int, default=15, help="of steps; a fifth of fresh processes"
     )
+    parser.add_argument("--autocast", choices=HALVES, help="the dtype that steps run under")
     parser.add_argument("--warm", type=int, default=3, help="steps before the clock starts")
     parser.add_argument("--json", type=pathlib.Path, default=pathlib.Path("out/bench.json"))
     parser.add_argument("--fresh", nargs=2, metavar=("KIND", "ENGINE"), help=argparse.SUPPRESS)
     given = parser.parse_args()
+    AUTOCAST[:] = [given.autocast] if given.autocast else []
     if given.fresh:
         kind, what = given.fresh
         print(check_right(what) if kind == "right" else FRESH[kind](what))
@@ -285,7 +308,7 @@ def main() -> None:
     for kind in given.only:
         if kind == "right":
             for name in MODELS:
-                subprocess.run([sys.executable, __file__, "--fresh", kind, name], check=True)
+                subprocess.run(fresh(kind, name), check=True)
         elif kind == "loop":
             table += run_loop(given.rounds)
         elif kind in STEPS:

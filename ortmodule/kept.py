@@ -1,5 +1,7 @@
 """A capture with the runner that executes it, kept for the calls that it serves."""
 
+import collections
+
 import torch
 
 from . import _native
@@ -7,6 +9,7 @@ from .errors import NotCapturable
 from .explain import Fallback, Step
 from .finish import Capture
 from .options import Options
+from .translate.emit import CAST
 
 
 class Kept:
@@ -79,3 +82,13 @@ class Kept:
 
     def steps(self) -> list[Step]:
         return [Step(*step) for step in self.runner.steps()]
+
+    def dtypes(self) -> tuple[dict[str, int], dict[str, int]]:
+        """How many nodes give each dtype, casts aside; and how many casts there are by kind."""
+        nodes, casts = collections.Counter(), collections.Counter()
+        for (op, given, made), count in self.runner.typed().items():
+            if op == CAST:
+                casts[f"{given} to {made}"] += count
+            else:
+                nodes[made] += count
+        return dict(nodes.most_common()), dict(casts.most_common())

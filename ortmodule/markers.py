@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
+from torch.nn.functional import linear
 from torch.utils._pytree import tree_map
 
 from . import devices
@@ -197,7 +198,23 @@ def _known_equal(a: Any, b: Any) -> bool:
 def stand_ins() -> dict[str, Callable]:
     """What torch._VF's recurrent functions are replaced by during a capture, by name."""
     _library()
-    return {name: functools.partial(_call, name) for name in _OPS}
+    layers = {name: functools.partial(_call, name) for name in _OPS}
+    return {**layers, "lstm_cell": _lstm_cell, "gru_cell": _gru_cell}
+
+
+def _lstm_cell(x, hx, w_ih, w_hh, b_ih=None, b_hh=None):
+    """Torch's own comes apart for one batch size alone."""
+    gates = linear(hx[0], w_hh, b_hh) + linear(x, w_ih, b_ih)
+    i, f, g, o = gates.chunk(4, 1)
+    c = f.sigmoid() * hx[1] + i.sigmoid() * g.tanh()
+    return o.sigmoid() * c.tanh(), c
+
+
+def _gru_cell(x, hx, w_ih, w_hh, b_ih=None, b_hh=None):
+    reset, update, new = linear(x, w_ih, b_ih).chunk(3, 1)
+    before_reset, before_update, before_new = linear(hx, w_hh, b_hh).chunk(3, 1)
+    new = (new + before_new * (before_reset + reset).sigmoid()).tanh()
+    return (hx - new) * (before_update + update).sigmoid() + new
 
 
 def _call(name: str, x: Any, hx: Any, *rest: Any) -> Any:
@@ -207,24 +224,49 @@ def _call(name: str, x: Any, hx: Any, *rest: Any) -> Any:
     hx = list(hx) if isinstance(hx, (list, tuple)) else hx
     weights, *rest = rest
     states = hx if isinstance(hx, list) else [hx]
+    projected = states[0].shape[-1] != states[-1].shape[-1]
     kinds = x.dtype, states[0].dtype, weights[0].dtype
-    dtypes = _result_dtypes(name, *kinds, tuple(autocast.ambient().items()))
-    x, hx, weights = tree_map(lambda tensor: tensor.to(dtypes[0]), (x, hx, list(weights)))
+    dtypes = _result_dtypes(name, projected, *kinds, tuple(autocast.ambient().items()))
+    widest = functools.reduce(torch.promote_types, dtypes)
+    x, hx, weights = tree_map(lambda tensor: tensor.to(widest), (x, hx, list(weights)))
     outs = op(x, hx, weights, *rest)
     return tuple(out.to(dtype) for out, dtype in zip(outs, dtypes, strict=True))
 
 
 @functools.lru_cache(maxsize=256)
 def _result_dtypes(
-    name: str, x: torch.dtype, hx: torch.dtype, weight: torch.dtype, _state: tuple
+    name: str, projected: bool, x: torch.dtype, hx: torch.dtype, weight: torch.dtype, _state: tuple
 ) -> list[torch.dtype]:
-    """The dtypes that torch's own layer gives here: asked of a layer of one cell."""
-    gates = {"lstm": 4, "gru": 3}.get(name, 1)
-    sizes = (gates, 1), (gates, 1), (gates,), (gates,)
+    """The dtypes that torch's own layer gives here: asked of a layer of one cell, of two with a
+    projection to one."""
+    cells = 2 if projected else 1
+    gates = {"lstm": 4, "gru": 3}.get(name, 1) * cells
+    sizes = [(gates, 1), (gates, 1), (gates,), (gates,)] + [(1, cells)] * projected
     with autocast.plain():
-        states = [torch.zeros(1, 1, 1, dtype=hx) for _ in range(2)]
+        states = [torch.zeros(1, 1, size, dtype=hx) for size in (1, cells)]
         weights = [torch.zeros(size, dtype=weight) for size in sizes]
         run = getattr(torch._C._VariableFunctions, name)
         given = states if name == "lstm" else states[0]
         outs = run(torch.zeros(1, 1, 1, dtype=x), given, weights, True, 1, 0.0, False, False, False)
     return [out.dtype for out in outs]
+
+
+def with_counted_dims(original: Callable) -> Callable:
+    """A norm as torch.linalg has, whose traced form keeps a size of 1 at a negative dim."""
+
+    @functools.wraps(original)
+    def call(x, *args, **kwargs):
+        if isinstance(x, torch.Tensor) and len(args) > 1:
+            args = (args[0], _counted(args[1], x.dim()), *args[2:])
+        elif isinstance(x, torch.Tensor) and "dim" in kwargs:
+            kwargs["dim"] = _counted(kwargs["dim"], x.dim())
+        return original(x, *args, **kwargs)
+
+    return call
+
+
+def _counted(dim: Any, rank: int) -> Any:
+    """A dim, or several, from the first; one out of range is torch's to refuse."""
+    if isinstance(dim, (list, tuple)):
+        return [_counted(d, rank) for d in dim]
+    return dim + rank if isinstance(dim, int) and -rank <= dim < 0 else dim

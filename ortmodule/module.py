@@ -3,8 +3,11 @@
 import contextlib
 import copy
 import functools
+import inspect
 import os
+import types
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -91,11 +94,20 @@ class ORTModule(nn.Module):
             object.__setattr__(self, name, value)
         elif name == "training":
             self.module.training = value
+        elif _is_around(value, type(self).forward):  # as accelerate's, which enters autocast
+            self.__dict__[name] = value
         else:
+            if name == "forward":
+                self.__dict__.pop(name, None)
+            if isinstance(value, types.MethodType) and value.__self__ is self:
+                value = types.MethodType(value.__func__, self.module)
             setattr(self.module, name, value)
 
     def __delattr__(self, name: str) -> None:
-        delattr(self.module, name)
+        if _is_around(self.__dict__.get(name), type(self).forward):
+            del self.__dict__[name]
+        else:
+            delattr(self.module, name)
 
     def state_dict(self, *args, **kwargs):
         return self.module.state_dict(*args, **kwargs)
@@ -156,6 +168,17 @@ def _forward(wrapper: ORTModule, args: tuple, kwargs: dict) -> Any:
         torch._dynamo.comptime.comptime(wrapper._ortmodule.traced_by_dynamo)
         return wrapper.module.forward(*args, **kwargs)
     return wrapper._ortmodule.call(args, kwargs)
+
+
+def _is_around(value: Any, forward: Callable) -> bool:
+    """Whether a function or method is `forward`, or wraps it as functools.wraps says."""
+    function = getattr(value, "__func__", value)
+    if not isinstance(function, types.FunctionType):
+        return False
+    try:
+        return inspect.unwrap(function, stop=lambda f: f is forward) is forward
+    except ValueError:  # it wraps itself
+        return False
 
 
 # What nn.Module keeps of itself in containers.

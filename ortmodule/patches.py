@@ -15,15 +15,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
-import torch.autograd.function as torch_function
 import torch.export._trace as export_trace
 import torch.utils.checkpoint as torch_checkpoint
 from torch.autograd import grad_mode
 from torch.autograd import graph as torch_graph
 
-from . import generators, surroundings
+from . import functions, generators, surroundings
 from .errors import NotCapturable
-from .markers import attention, ctc_loss, mark_region, stand_ins
+from .markers import attention, ctc_loss, mark_region, stand_ins, with_counted_dims
 from .places import PACKAGE, TORCH, caller_place
 
 _LOCK = threading.RLock()
@@ -83,11 +82,14 @@ def capturing(device: torch.device) -> Iterator[set[str]]:
         inference = torch.is_inference_mode_enabled()
         replace(torch, "is_inference_mode_enabled", _asked_by_user(lambda: inference))
         replace(torch, "ctc_loss", lambda _: ctc_loss)
+        for name in ("norm", "vector_norm"):
+            replace(torch.linalg, name, with_counted_dims)
         for home in (torch.nn.functional, torch._C._nn):
             replace(home, "scaled_dot_product_attention", attention)
         _guard_grad_fn(stack, owner)
         _silence_export(stack, owner)
-        _replace_apply(stack, owner)
+        instead = {torch_checkpoint.CheckpointFunction: PlainCheckpoint.apply}
+        stack.enter_context(functions.recorded(instead))
         _replace_recurrent(stack, owner)
         yield names
 
@@ -165,40 +167,6 @@ def _guard_grad_fn(stack: contextlib.ExitStack, owner: int) -> None:
 
     torch.Tensor.grad_fn = property(grad_fn)
     stack.callback(delattr, torch.Tensor, "grad_fn")
-
-
-# The classes that torch makes for the gradients of our own ops (markers.py).
-_STAND_IN = "GeneratedBackwardFor_ortmodule_"
-
-
-def _replace_apply(stack: contextlib.ExitStack, owner: int) -> None:
-    """Function.apply is a classmethod that subclasses inherit; checkpoint's own is a plain call."""
-    original = inspect.getattr_static(torch.autograd.Function, "apply")
-
-    def apply(cls, *args, **kwargs):
-        if threading.get_ident() != owner or cls.__qualname__.startswith(_STAND_IN):
-            return original.__get__(None, cls)(*args, **kwargs)
-        if cls is torch_checkpoint.CheckpointFunction and args:
-            return PlainCheckpoint.apply(*args, **kwargs)
-        raise NotCapturable(
-            f"forward calls the autograd.Function {cls.__qualname__}, whose backward is its own",
-            **caller_place(),
-        )
-
-    torch.autograd.Function.apply = classmethod(apply)
-    stack.callback(setattr, torch.autograd.Function, "apply", original)
-    # `f = Doubled.apply`, bound before the capture, calls the original: it is known by a helper
-    # that the original calls first.
-    helper = torch_function._is_setup_context_defined
-
-    def detect(setup_context):
-        cls = sys._getframe(1).f_locals["cls"]
-        if threading.get_ident() == owner and not cls.__qualname__.startswith(_STAND_IN):
-            apply(cls)
-        return helper(setup_context)
-
-    torch_function._is_setup_context_defined = detect
-    stack.callback(setattr, torch_function, "_is_setup_context_defined", helper)
 
 
 def _no_fused_attention(original: Callable) -> Callable:

@@ -186,6 +186,10 @@ void bind_building(GraphClass& graph) {
       .def("output", [](Graph& g, const Handle& value,
                         std::string name) { g.output(value.value, std::move(name)); })
       .def("set_where", &set_where)
+      .def("begin_op", &Graph::begin_op)
+      .def_property(
+          "part_of", [](const Graph& g) { return g.context.part_of; },
+          [](Graph& g, int op) { g.context.part_of = op; })
       .def("set_recompute", [](Graph& g, bool on) { g.context.recompute = on; });
 }
 

@@ -36,8 +36,11 @@ std::string_view name_of(DType dtype);     // numpy's names: "float32", "bool", 
 DType dtype_named(std::string_view name);  // throws on an unknown name
 bool known_dtype(int64_t onnx_number);
 
+inline bool is_half(DType d) {
+  return d == DType::f16 || d == DType::bf16;
+}
 inline bool is_floating(DType d) {
-  return d == DType::f32 || d == DType::f64 || d == DType::f16 || d == DType::bf16;
+  return d == DType::f32 || d == DType::f64 || is_half(d);
 }
 inline bool is_complex(DType d) {
   return d == DType::c64 || d == DType::c128;

@@ -136,6 +136,7 @@ std::vector<Value> Graph::emit(std::string_view op, std::span<const Value> in, A
   node->attrs = std::move(attrs);
   node->where = context.where;
   node->by = context.by;
+  node->part_of = context.part_of;
   node->segment = context.segment;
   node->recompute = context.recompute;
   for (const Value& value : in) node->in.push_back(value.id);
@@ -286,6 +287,7 @@ std::unique_ptr<Graph> Graph::clone() const {
   copy->roles_ = roles_;
   copy->outputs_ = outputs_;
   copy->fresh_ = fresh_;
+  copy->ops_begun_ = ops_begun_;
   for (auto& value : copy->values_) {
     value.uses = {};
     value.producer = nullptr;
@@ -304,6 +306,7 @@ std::unique_ptr<Graph> Graph::clone() const {
       twin->subgraphs.emplace_back(name, graph->clone());
     twin->where = node->where;
     twin->by = node->by;
+    twin->part_of = node->part_of;
     twin->segment = node->segment;
     twin->recompute = node->recompute;
     Node* raw = twin.get();
@@ -415,6 +418,7 @@ Insertion::Insertion(Graph& graph, Node* before, std::string_view by)
   graph.context.by = std::string(by);
   if (before) {
     graph.context.where = before->where;
+    graph.context.part_of = before->part_of;
     graph.context.segment = before->segment;
     graph.context.recompute = before->recompute;
   }

@@ -162,6 +162,7 @@ struct Node {
   std::vector<std::pair<std::string, std::unique_ptr<Graph>>> subgraphs;
   std::shared_ptr<const Where> where;
   std::string by;          // the rule that made it
+  int part_of = 0;         // the one op whose parts round halves once, at its end; 0: itself an op
   int segment = -1;        // of the backward; -1: forward
   bool recompute = false;  // to save memory: in a checkpoint region, or for a memory budget
   Node* prev = nullptr;
@@ -254,10 +255,13 @@ class Graph {
     Node* before = nullptr;  // null: append
     std::shared_ptr<const Where> where;
     std::string by;
+    int part_of = 0;
     int segment = -1;
     bool recompute = false;
   };
   Context context;
+  // The nodes that follow are parts of one op, until the context changes.
+  void begin_op() { context.part_of = ++ops_begun_; }
 
  private:
   friend struct Value;
@@ -283,6 +287,7 @@ class Graph {
   std::deque<ValueInfo> values_;  // a reference to a value's dims outlives later emits
   std::vector<ValueId> inputs_;
   std::map<ValueId, Role> roles_;
+  int ops_begun_ = 0;
   std::vector<Output> outputs_;
   int fresh_ = 0;
 };

@@ -80,7 +80,7 @@ Tensor read_numbers(const RawTensor& t, DType dtype, int64_t count) {
     const size_t at = static_cast<size_t>(i);
     if (floats)
       set_element(result, i, t.floats[at]);
-    else if (dtype == DType::f16 || dtype == DType::bf16)
+    else if (is_half(dtype))
       result.as<uint16_t>()[i] = static_cast<uint16_t>(t.ints[at]);
     else
       dispatch(dtype, [&]<class T>() { result.as<T>()[i] = static_cast<T>(t.ints[at]); });

@@ -207,10 +207,15 @@ void register_conv(OpSet& ops) {
       .attr_required("dims")
       .cost([](const Sized& c) { return conv_cost(c, c.node().input(0), c.node().input(1)); })
       .shape(dims_attr(0));
-  conv_attrs(ops.op("ort::ConvGradW").in("dy", kFloating).in("x", kFloating).out("dw"))
+  conv_attrs(ops.op("ort::ConvGradW").in("dy", kFloating).in("x", kFloating))
+      .out("dw", kFloating, "Y")
+      .attr("to", int64_t{0})
       .attr_required("dims")
       .cost([](const Sized& c) { return conv_cost(c, c.node().input(0), c.node().output()); })
-      .shape(dims_attr(0));
+      .shape([](InferContext& c) {
+        dims_attr(0)(c);
+        c.out(0, written_dtype(c), c.node().output().type().dims);
+      });
   conv_attrs(ops.op("ConvTranspose")
                  .in("x", kFloating)
                  .in("w", kFloating)

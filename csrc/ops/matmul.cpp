@@ -9,7 +9,7 @@ namespace {
 
 // Shapes of a product whose operands have rank 2 or more after promotion of vectors.
 void infer_product(InferContext& c, bool trans_a, bool trans_b) {
-  if (!c.ranked(0) || !c.ranked(1)) return c.out(0, c.dtype(), std::nullopt);
+  if (!c.ranked(0) || !c.ranked(1)) return c.out(0, written_dtype(c), std::nullopt);
   Dims a = c.dims(0), b = c.dims(1);
   c.require(!a.empty() && !b.empty(), "operands have ranks {} and {}, expected at least 1",
             a.size(), b.size());
@@ -27,7 +27,7 @@ void infer_product(InferContext& c, bool trans_a, bool trans_b) {
       c.broadcast(Dims(a.begin(), a.end() - 2), Dims(b.begin(), b.end() - 2), "batch sizes");
   if (!row) dims.push_back(m);
   if (!column) dims.push_back(n);
-  c.out(0, c.dtype(), dims);
+  c.out(0, written_dtype(c), dims);
   if (c.has(2)) expect_stretches(c, 2, dims);
 }
 
@@ -111,12 +111,16 @@ double product_cost(const Sized& node, bool trans_a) {
 }
 
 Value fused_product(const Call& c) {
-  Value a = c.x(0), b = c.x(1);
+  const auto operand = [&](size_t i) {
+    const int64_t to = c.attrs().i("to");
+    return to == 0 ? c.x(i) : cast(c.x(i), static_cast<DType>(to));
+  };
+  Value a = operand(0), b = operand(1);
   if (c.attrs().i("trans_a")) a = swap_last(a);
   if (c.attrs().i("trans_b")) b = swap_last(b);
   Value y = matmul(a, b);
   if (c.attrs().f("alpha") != 1.0) y = y * c.attrs().f("alpha");
-  if (c.has(2)) y = y + c.x(2);
+  if (c.has(2)) y = y + operand(2);
   return activated(c, y);
 }
 
@@ -161,7 +165,8 @@ void register_matmul(OpSet& ops) {
       .in("a", kFloating)
       .in("b", kFloating)
       .in_optional("bias", kFloating)
-      .out("y")
+      .out("y", kFloating, "Y")
+      .attr("to", int64_t{0})
       .attr("trans_a", int64_t{0})
       .attr("trans_b", int64_t{0})
       .attr("alpha", 1.0)

@@ -68,6 +68,14 @@ Shape dims_attr(size_t dtype_input) {
   };
 }
 
+DType written_dtype(const InferContext& c) {
+  const Attr* to = c.attrs().find("to");
+  if (!to || c.attrs().i("to") == 0) return c.dtype();
+  c.require(known_dtype(c.attrs().i("to")), "attribute 'to' is {}, which is no dtype",
+            c.attrs().i("to"));
+  return static_cast<DType>(c.attrs().i("to"));
+}
+
 void expect_small(InferContext& c, std::string_view name, const std::vector<int64_t>& numbers) {
   for (const int64_t number : numbers)
     c.require(number <= INT32_MAX, "{} {} has a number above {}", name, numbers, INT32_MAX);

@@ -44,6 +44,13 @@ class Sides {
     return *tensor;
   }
 
+  // Whether a matched node makes halves, which each side may round where it likes.
+  bool round() const {
+    return std::any_of(inside_.begin(), inside_.end(), [](const Node* node) {
+      return !node->out.empty() && node->out[0] != kNone && is_half(node->output().dtype());
+    });
+  }
+
   void evaluate(Evaluator& evaluator) {
     expand_all(graph_, [&](const Node& node) {
       return !node.schema->is_free() && node.schema->definition() && !evaluator.can_evaluate(node);
@@ -159,35 +166,31 @@ class Sides {
   std::string key_;
 };
 
-bool is_half(DType dtype) {
-  return dtype == DType::f16 || dtype == DType::bf16;
-}
-
-bool near(double a, double b, DType dtype, double scale) {
+bool near(double a, double b, DType dtype, bool halves, double scale) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) == std::isnan(b);
   if (a == b) return a != 0.0 || std::signbit(a) == std::signbit(b);
   if (!is_floating(dtype)) return false;
-  const double unit = is_half(dtype) ? 2e-2 : 1e-4;
+  const double unit = halves ? 2e-2 : 1e-4;
   return std::fabs(a - b) <= unit * (scale + std::fabs(a));
 }
 
 // To which roundings are relative: halves round what the sides make on their way, which may cancel.
-double scale_of(const Tensor& tensor) {
+double scale_of(const Tensor& tensor, bool halves) {
   double scale = 0.1;
-  for (int64_t i = 0; is_half(tensor.dtype) && i < tensor.count(); ++i)
+  for (int64_t i = 0; halves && i < tensor.count(); ++i)
     if (const double x = std::fabs(element_as_double(tensor, i)); std::isfinite(x))
       scale = std::max(scale, x);
   return scale;
 }
 
 // Where they differ; empty when they do not.
-std::string difference(const Tensor& before, const Tensor& after) {
+std::string difference(const Tensor& before, const Tensor& after, bool halves) {
   if (before.dtype != after.dtype || before.sizes != after.sizes)
     return format("{}{} becomes {}{}", before.dtype, before.sizes, after.dtype, after.sizes);
-  const double scale = scale_of(before);
+  const double scale = scale_of(before, halves);
   for (int64_t i = 0; i < before.count(); ++i) {
     const double a = element_as_double(before, i), b = element_as_double(after, i);
-    if (!near(a, b, before.dtype, scale))
+    if (!near(a, b, before.dtype, halves, scale))
       return format("element {} of {}{} is {} before and {} after", i, before.dtype, before.sizes,
                     a, b);
   }
@@ -219,7 +222,7 @@ std::string compare(const Rule& rule, Sides& sides, Value replacement, Seen& see
     const std::string key = rule.name() + "|" + sides.key();
     if (seen.has(key)) return "";
     sides.evaluate(evaluator);
-    std::string wrong = difference(sides.result(0), sides.result(1));
+    std::string wrong = difference(sides.result(0), sides.result(1), sides.round());
     if (wrong.empty()) seen.add(key);
     return wrong;
   } catch (const TooHard&) {

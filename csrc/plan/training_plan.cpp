@@ -41,6 +41,49 @@ std::vector<size_t> find_saved_inputs(const Plan& plan, size_t forward_steps) {
   return {saved.begin(), saved.end()};
 }
 
+// Calls f(slot) for each slot among the operands from `first` on.
+template <class F>
+void each_slot(const Plan& plan, int first, int count, F&& f) {
+  for (int i = first; i < first + count; ++i)
+    if (const int slot = plan.operands[static_cast<size_t>(i)]; slot >= 0)
+      f(static_cast<size_t>(slot));
+}
+
+// By slot: whether nothing but parameters, buffers and constants reached it in the forward.
+std::vector<bool> slots_of_state(const Plan& plan, const Graph& graph, size_t forward_steps) {
+  std::vector<bool> of_state;
+  for (const Slot& slot : plan.placement.slots) {
+    const bool input = slot.kind == Slot::Kind::input;
+    const Role role = input ? graph.role(graph.inputs()[slot.at]) : Role::user;
+    of_state.push_back(role == Role::parameter || role == Role::buffer ||
+                       slot.kind == Slot::Kind::constant || slot.kind == Slot::Kind::uploaded);
+  }
+  for (size_t s = 0; s < forward_steps; ++s) {
+    const Step& step = plan.steps[s];
+    bool all = step.n_in > 0;
+    each_slot(plan, step.in, step.n_in, [&](size_t slot) { all = all && of_state[slot]; });
+    each_slot(plan, step.out, step.n_out, [&](size_t slot) { of_state[slot] = all; });
+  }
+  return of_state;
+}
+
+void count_stash(const Graph& graph, TrainingPlan& training) {
+  const Plan& plan = *training.core;
+  const std::vector<bool> of_state = slots_of_state(plan, graph, training.forward_steps);
+  std::set<size_t> made, kept;
+  for (size_t s = 0; s < plan.steps.size(); ++s) {
+    const Step& step = plan.steps[s];
+    if (s < training.forward_steps)
+      each_slot(plan, step.out, step.n_out, [&](size_t slot) { made.insert(slot); });
+    else
+      each_slot(plan, step.in, step.n_in, [&](size_t slot) { kept.insert(slot); });
+  }
+  for (const size_t slot : kept) {
+    if (!made.contains(slot) || plan.placement.slots[slot].kind != Slot::Kind::arena) continue;
+    (of_state[slot] ? training.cast_bytes : training.stash_bytes) += plan.slot_bytes[slot];
+  }
+}
+
 // What the backward makes gets an arena of its own and shares nothing with the stash.
 Placement place_retained(const Owned& separate, const Plan& plan, size_t forward_steps) {
   Placement retained = plan.placement;
@@ -67,11 +110,8 @@ std::unique_ptr<TrainingPlan> make_training_plan(const Layout& layout, const Sym
   }
   find_segments(plan, bound.owned.output_ready, *training);
   training->saved_inputs = find_saved_inputs(plan, training->forward_steps);
-  const int first_backward = static_cast<int>(training->forward_steps);
-  for (const Placed& value : plan.values)
-    if (value.first < first_backward && value.last >= first_backward)
-      training->stash_bytes += value.bytes;
   training->core = std::move(bound.plan);
+  count_stash(*layout.graph, *training);
   return training;
 }
 

@@ -14,7 +14,9 @@ struct TrainingPlan {
   std::vector<size_t> segment_ends;     // of the backward: the step after each segment's last
   std::vector<size_t> output_segments;  // the backward's segment that completes each output
   std::vector<size_t> saved_inputs;     // inputs that a backward step reads
-  size_t stash_bytes = 0;  // of the arenas' values that the backward reads of the forward
+  // Of the arenas' values that the backward reads of the forward: of activations, and of what is
+  // made of the model's state alone, as casts of its parameters are.
+  size_t stash_bytes = 0, cast_bytes = 0;
 };
 
 std::unique_ptr<TrainingPlan> make_training_plan(const Layout& layout, const Symbols& symbols);

@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view kBy = "wrap_in_casts";
 
 bool is_half(const Type& type) {
-  return type.kind == Type::Kind::tensor && (type.dtype == DType::f16 || type.dtype == DType::bf16);
+  return type.kind == Type::Kind::tensor && is_half(type.dtype);
 }
 
 bool all_tensors(const Node& node, const std::vector<ValueId>& ids) {

@@ -132,6 +132,7 @@ PYBIND11_MODULE(_torch, m) {
       .def("replace", &Runner::replace, py::arg("old"), py::arg("now"))
       .def("steps", &ort::bridge::steps)
       .def("operators", &ort::bridge::operators)
+      .def("typed", &Runner::typed, Unlocked())
       .def("plans", &Runner::plans, Unlocked())
       .def("reruns", &Runner::reruns, Unlocked())
       .def("planned_us", &Runner::planned_us, Unlocked())

@@ -146,11 +146,11 @@ double Runner::planned_us() const {
   return program ? program->planned_us() : 0;
 }
 
-std::pair<size_t, size_t> Runner::memory() const {
+std::tuple<size_t, size_t, size_t> Runner::memory() const {
   const auto program = latest();
   const auto plan = program ? program->latest() : nullptr;
-  return plan ? std::pair(plan->stash_bytes, plan->core->arena_bytes())
-              : std::pair<size_t, size_t>();
+  if (!plan) return {};
+  return {plan->stash_bytes, plan->cast_bytes, plan->core->arena_bytes()};
 }
 
 std::vector<Runner::StepInfo> Runner::steps() const {
@@ -178,6 +178,20 @@ std::vector<Runner::Operator> Runner::operators() const {
       if (node->schema->is_foreign() && node->schema->is_differentiable())
         result.push_back({node->attrs.s("schema"), node->attrs.s("reason", ""),
                           node->where ? *node->where : Where{}});
+  return result;
+}
+
+std::map<Runner::Typed, int> Runner::typed() const {
+  std::map<Typed, int> result;
+  const auto program = latest();
+  if (!program) return result;
+  const auto dtype_of = [](const Node& node, const std::vector<ValueId>& ids) {
+    const bool any = !ids.empty() && ids[0] != kNone;
+    return std::string(name_of(any ? node.graph->value(ids[0]).dtype() : DType::undefined));
+  };
+  for (const Claim& claim : program->layout().partition.claims)
+    for (const Node* node : claim.region.nodes)
+      ++result[{node->qualified(), dtype_of(*node, node->in), dtype_of(*node, node->out)}];
   return result;
 }
 

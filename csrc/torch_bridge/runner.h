@@ -43,7 +43,11 @@ class Runner {
     Where where;
   };
   std::vector<Operator> operators() const;
-  std::pair<size_t, size_t> memory() const;  // bytes of the latest plan's stash and arena
+  // An op with the dtypes of its first input and output: how many nodes of the latest program.
+  using Typed = std::tuple<std::string, std::string, std::string>;
+  std::map<Typed, int> typed() const;
+  // Bytes of the latest plan: its stash, the casts kept beside it, its arenas.
+  std::tuple<size_t, size_t, size_t> memory() const;
   int plans() const;
   int reruns() const;         // forwards that ran again, for a backward that was not expected
   double planned_us() const;  // what the newest plan of the latest program took

@@ -15,7 +15,7 @@ from torch._ops import OpOverload
 from ..errors import NeedsExactSizes, NotCapturable
 from ..interface import Input
 from ..sizes import dim_of
-from .emit import FLOATING, Emitter, dtype_name, is_value
+from .emit import FLOATING, HALVES, Emitter, dtype_name, is_value
 from .provenance import place_of_node
 from .refs import Ref, Storage, any_tainted
 from .writes import write
@@ -68,7 +68,7 @@ class Context(Emitter):
 
     def out_dtype(self, index: int | None = None) -> str:
         dtype = dtype_name(self.out(index).dtype)
-        return "float32" if self.is_wide and dtype in ("float16", "bfloat16") else dtype
+        return "float32" if self.is_wide and dtype in HALVES else dtype
 
     def key_input(self) -> Any:
         """The graph's random key, made when first needed."""
@@ -147,13 +147,16 @@ class Context(Emitter):
     def at(self, node: fx.Node):
         """Emits as part of `node`."""
         before = self.node, self.target, self.refs, self.given, self.flows
+        part_of = self.g.part_of
         self.flows = None
         self.node = self.latest = node
         self._set_place(node)
+        self.g.begin_op()
         try:
             yield
         finally:
             self.node, self.target, self.refs, self.given, self.flows = before
+            self.g.part_of = part_of
             if self.node is not None:
                 self._set_place(self.node)
 

@@ -15,18 +15,24 @@ from .. import _native
 from ..errors import NotCapturable
 from ..sizes import Dim, express
 
+CAST = "Cast"
 INT64_MAX = 9223372036854775807
 DTYPES = {
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool",
     "complex64", "complex128",
 }  # fmt: skip
-FLOATING = {"float32", "float64", "float16", "bfloat16"}
+HALVES = {"float16", "bfloat16"}
+FLOATING = {"float32", "float64", *HALVES}
 COMPLEX = {"complex64", "complex128"}
 WITH_GRADIENT = FLOATING | COMPLEX
 
 
 class MissingOp(Exception):
     """The engine has no such op, or not for these types and sizes; the ATen op is kept whole."""
+
+
+class OddNumber(Exception):
+    """A number would become a half that it is not."""
 
 
 class SymbolicFloat:
@@ -57,6 +63,7 @@ class Emitter:
         self.standard = standard
         self._known = _known_ops()
         self._canonical: dict[str, Dim] = {}
+        self.rounds_numbers = True  # to halves, as the running op's kernel does
 
     def op(self, name: str, *inputs: Any, n: int = 1, domain: str = "", **attrs: Any) -> Any:
         """Emits one node; returns its output, or the list of its `n` outputs."""
@@ -86,7 +93,9 @@ class Emitter:
         return self.g.constant(np.array(list(values), dtype=np.int64).reshape(-1))
 
     def scalar(self, value: Any, dtype: str) -> Any:
-        """A 0-d constant; sizes and symbolic floats become 0-d values."""
+        """A 0-d constant; sizes and symbolic floats become 0-d values. Raises OddNumber."""
+        if dtype in HALVES and not self.rounds_numbers and _is_odd(value, dtype):
+            raise OddNumber
         if isinstance(value, str):
             return self.cast(self.g.size(value), dtype)
         if isinstance(value, SymbolicFloat):
@@ -104,11 +113,11 @@ class Emitter:
         return self.cast(x, dtype) if is_value(x) else self.scalar(x, dtype)
 
     def cast(self, x: Any, dtype: str) -> Any:
-        return x if x.dtype == dtype else self.op("Cast", x, to=dtype)
+        return x if x.dtype == dtype else self.op(CAST, x, to=dtype)
 
     def widened(self, x: Any) -> Any:
         """A half as float32; anything else as it is."""
-        is_half = is_value(x) and x.dtype in ("float16", "bfloat16")
+        is_half = is_value(x) and x.dtype in HALVES
         return self.cast(x, "float32") if is_half else x
 
     def result_type(self, *args: Any) -> str:
@@ -226,6 +235,14 @@ def array_of(tensor: torch.Tensor) -> np.ndarray:
     if tensor.dtype == torch.bfloat16:  # which numpy has by name only
         return tensor.contiguous().view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
     return tensor.numpy()
+
+
+def _is_odd(value: Any, dtype: str) -> bool:
+    """Whether a number may be none of this dtype; a size's may be any."""
+    if isinstance(value, (str, SymbolicFloat)):
+        return True
+    value = float(value)
+    return value == value and torch.tensor(value, dtype=getattr(torch, dtype)).item() != value
 
 
 @functools.cache

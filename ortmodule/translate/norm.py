@@ -6,24 +6,19 @@ from collections.abc import Callable
 import torch
 
 from .emit import FLOATING, is_value
-from .registry import aten
+from .registry import aten, wide
 
 
 def _mixed(rule: Callable) -> Callable:
-    """A rule for halves beside float32 parameters too, which torch computes in float32; what it
-    gives has the dtypes that torch's has."""
+    """A rule for halves beside float32 parameters too, which torch computes in float32."""
+    widened = wide(rule)
 
     @functools.wraps(rule)
     def call(t, x, *args, **kwargs):
         others = {a.dtype for a in args if is_value(a) and a.dtype in FLOATING}
         if others <= {x.dtype}:
             return rule(t, x, *args, **kwargs)
-        if others != {"float32"}:
-            return NotImplemented
-        outs = rule(t, t.cast(x, "float32"), *args, **kwargs)
-        if isinstance(outs, list):
-            return [t.cast(out, t.out_dtype(i)) for i, out in enumerate(outs)]
-        return outs if outs is NotImplemented else t.cast(outs, x.dtype)
+        return widened(t, x, *args, **kwargs) if others == {"float32"} else NotImplemented
 
     return call
 
@@ -120,6 +115,17 @@ def instance_norm(t, x, weight, bias, mean, var, use_input_stats, momentum, eps,
     if mean is not None:
         _update_statistics(t, x, mean, var, momentum)
     return t.op("InstanceNormalization", x, weight, bias, epsilon=float(eps))
+
+
+@aten("_weight_norm_interface.default")
+@wide
+def weight_norm(t, v, g, dim=0):
+    """The weight, and a norm that only torch's own backward reads."""
+    others = [axis for axis in range(v.rank) if axis != dim]
+    if not others or t.uses(1):
+        return NotImplemented
+    norm = t.reduce("ReduceL2", v, others, keepdim=True)
+    return [t.op("Mul", v, t.op("Div", g, norm)), norm]
 
 
 def _update_statistics(t, x, mean, var, momentum):

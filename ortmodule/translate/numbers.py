@@ -1,11 +1,10 @@
-"""Python numbers beside halves: torch computes with them in float32, not in the half."""
+"""Numbers beside halves: torch computes with them in float32, not in the half."""
 
+from collections.abc import Callable
 from typing import Any
 
-import torch
-
-from .emit import is_value
-from .refs import leaves
+from .emit import OddNumber
+from .registry import wide
 
 # Whose kernels round a number to the tensor's dtype first: what compares, clamps or fills.
 _ROUNDED = {
@@ -13,14 +12,15 @@ _ROUNDED = {
     "masked_fill", "where", "fill", "full_like", "full", "nan_to_num", "index_fill", "pad",
     "constant_pad_nd", "scatter", "fmod", "remainder", "floor_divide",
 }  # fmt: skip
-_HALVES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
-def has_odd_number(name: str, args: Any, kwargs: dict) -> bool:
-    """Whether a float among the arguments is none of the halves that it meets."""
-    if name.partition(".")[0] in _ROUNDED:
-        return False
-    given = leaves((args, kwargs))
-    halves = {_HALVES[x.dtype] for x in given if is_value(x) and x.dtype in _HALVES}
-    numbers = [x for x in given if isinstance(x, (int, float)) and not isinstance(x, bool)]
-    return any(torch.tensor(x, dtype=half).item() != x for half in halves for x in numbers)
+def ruled(t: Any, name: str, rule: Callable, args: list, kwargs: dict) -> Any:
+    """What the rule gives; again in float32 where it makes a value of a number that is no half."""
+    before, t.rounds_numbers = t.rounds_numbers, name.partition(".")[0] in _ROUNDED
+    try:
+        return rule(t, *args, **kwargs)
+    except OddNumber:
+        t.rounds_numbers = True
+        return wide(rule)(t, *args, **kwargs)
+    finally:
+        t.rounds_numbers = before

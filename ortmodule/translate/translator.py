@@ -22,11 +22,11 @@ from .complex import emit_complex, is_complex
 from .context import Context, traced_value
 from .dtypes import is_refused
 from .emit import MissingOp, SymbolicFloat
-from .numbers import has_odd_number
+from .numbers import ruled
 from .opaque import decompose, emit_opaque
 from .refs import Ref, Storage
 from .regions import region
-from .registry import RULES, wide
+from .registry import RULES
 from .results import wrapped
 from .returned import Returned, returned
 from .writes import call_in_place, is_written
@@ -38,6 +38,8 @@ _SKIPPED = {
     "sym_constrain_range_for_size.default",
     "sym_constrain_range.default",
 }
+# Why operators of a namespace have no rule.
+_NO_OP = {"autograd_function": "an autograd.Function, whose backward is its own"}
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -188,14 +190,12 @@ class Translator(Context):
         if is_complex(self, args, kwargs):
             return emit_complex(self, name, args, kwargs)
         rule = RULES.get(name)
-        reason = "the engine has no op for it"
+        reason = _NO_OP.get(self.target.namespace, "the engine has no op for it")
         if rule is not None:
             if is_refused(self):
                 self.refuse("torch has no kernel for these dtypes")
-            if has_odd_number(name, args, kwargs):
-                rule = wide(rule)
             try:
-                outs = rule(self, *args, **kwargs)
+                outs = ruled(self, name, rule, args, kwargs)
                 if outs is not NotImplemented:
                     return outs
                 reason = "the engine's op is not torch's for these arguments"

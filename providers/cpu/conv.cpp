@@ -148,13 +148,14 @@ std::unique_ptr<Kernel> conv_grad_w(const Request& r) {
     if (!is_own(forward)) return nullptr;
     const dnnl::convolution_backward_weights::primitive_desc description(
         cpu_engine(), dnnl::algorithm::convolution_direct, any_layout(p, p.x),
-        any_layout(p, grouped(p)), any_layout(p, p.y), win.strides, less_one(win.dilations),
-        win.before, win.after, forward, user_scratchpad(), true);
+        {grouped(p), onednn_type(r.out().dtype), memory::format_tag::any}, any_layout(p, p.y),
+        win.strides, less_one(win.dilations), win.before, win.after, forward, user_scratchpad(),
+        true);
     if (!is_own(description)) return nullptr;
     std::vector<Argument> arguments{
         {DNNL_ARG_SRC, dense_desc(p.x, p.dtype), false, 1, description.src_desc()},
         {DNNL_ARG_DIFF_DST, dense_desc(p.y, p.dtype), false, 0, description.diff_dst_desc()},
-        {DNNL_ARG_DIFF_WEIGHTS, dense_desc(grouped(p), p.dtype), true, 0,
+        {DNNL_ARG_DIFF_WEIGHTS, dense_desc(grouped(p), r.out().dtype), true, 0,
          description.diff_weights_desc()}};
     return std::make_unique<PrimitiveKernel>(dnnl::convolution_backward_weights(description),
                                              description.scratchpad_desc(), std::move(arguments),
@@ -207,7 +208,7 @@ using ConvKernel = std::unique_ptr<Kernel>(const Request&);
 void add_kernels(KernelList& list, ConvKernel make) {
   list.add("onednn", kF32 | kHalves, spatial, make)
       .add("columns", kF64, spatial, make)
-      .add("widened", kHalves, spatial, [make](const Request& r) { return widened(r, make); });
+      .add("widened", kF32 | kHalves, spatial, [make](const Request& r) { return widened(r, make); });
 }
 
 }  // namespace

@@ -202,7 +202,7 @@ using ProductKernel = std::unique_ptr<Kernel>(const Request&);
 
 void add_products(KernelList& list, When when, ProductKernel make) {
   list.add("onednn", kF32 | kHalves, when, make)
-      .add("widened", kHalves, when, [make](const Request& r) { return widened(r, make); });
+      .add("widened", kF32 | kHalves, when, [make](const Request& r) { return widened(r, make); });
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ class Widened final : public Kernel {
   void reserve(const std::vector<Operand>& operands, std::vector<Copy>& copies) {
     for (size_t i = 0; i < operands.size(); ++i) {
       const Operand& operand = operands[i];
-      if (!operand.present || !(kHalves & bit(operand.dtype))) continue;
+      if (!operand.present || !is_half(operand.dtype)) continue;
       const int64_t count = element_count(operand.sizes);
       copies.push_back({i, operand.dtype, count, bytes_});
       bytes_ += (static_cast<size_t>(count) * sizeof(float) + 63) / 64 * 64;
@@ -81,7 +81,7 @@ std::unique_ptr<Kernel> widened(const Request& request, const Make& make) {
   Binding wide = request.binding();
   for (std::vector<Operand>* operands : {&wide.in, &wide.out})
     for (Operand& operand : *operands)
-      if (kHalves & bit(operand.dtype)) {
+      if (is_half(operand.dtype)) {
         operand.dtype = DType::f32;
         operand.constant = nullptr;
       }

@@ -106,7 +106,7 @@ bool jumps(const Node& node) {
 }  // namespace
 
 DType computed_in(DType dtype) {
-  return dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype;
+  return is_half(dtype) ? DType::f32 : dtype;
 }
 
 bool is_reduction(const Node& node) {
@@ -174,12 +174,15 @@ Builder::Id Lowering::of(const Node& node, size_t i) {
   return values[id] = builder.constant(*number);
 }
 
-// Between nodes of the region a half stays float32, but where a rounding is asked for by name, and
-// where one more or less would show: what compares sees what memory would hold.
+// All that read a half between ops see what memory would hold of it: two readers, of which one may
+// be in another region or in the backward, must not differ. Between the parts of one op it stays
+// float32, but where a rounding is asked for by name, and where one more or less would show.
 bool Lowering::must_round(const Node& node, size_t i) const {
   const Value value = node.input(i);
   if (value.type().dtype == computed_in(value.type().dtype) || !made_.count(value.id)) return false;
-  return jumps(node) || node.is("Cast") || value.producer()->is("Cast");
+  const Node& producer = *value.producer();
+  const bool parts = producer.part_of != 0 && producer.part_of == node.part_of;
+  return !parts || jumps(node) || node.is("Cast") || producer.is("Cast");
 }
 
 Builder::Id Lowering::rounded(ValueId id) {

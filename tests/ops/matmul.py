@@ -83,6 +83,7 @@ OPS = [
         [
             bad("inner sizes 5 and 4 differ", t(3, 5), t(4, 7)),
             bad("unknown activation 'step'", t(3, 5), t(5, 7), activation="step"),
+            bad("attribute 'to' is 77, which is no dtype", t(3, 5), t(5, 7), to=77),
         ],
     ),
     Op(

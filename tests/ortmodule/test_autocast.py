@@ -246,3 +246,19 @@ def test_a_change_of_grad_mode_inside_is_eagers():
     with pytest.warns(UserWarning, match="gradients on or off inside of an autocast"):
         ours(x).sum().backward()
     assert torch.equal(module.linear.bias.grad, torch.full((2,), 4.0))
+
+
+@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("layer", [nn.Linear(12, 5), nn.Conv2d(3, 4, 3)], ids=["linear", "conv"])
+def test_gradients_of_float32_weights_are_not_rounded_to_halves(layer, half):
+    shape = (7, 12) if isinstance(layer, nn.Linear) else (2, 3, 9, 9)
+    module, x = copy.deepcopy(layer), torch.randn(shape, generator=torch.manual_seed(0))
+    exact = copy.deepcopy(module).to(half).double()  # of what is multiplied: the halves
+    exact(x.to(half).double()).sum().backward()
+    model = ORTModule(module, Options("error", check=True))
+    with torch.autocast("cpu", half):
+        y = model(x)
+    y.backward(torch.ones_like(y))
+    grad = module.weight.grad
+    torch.testing.assert_close(grad.double(), exact.weight.grad, rtol=1e-5, atol=1e-5)
+    assert (grad.to(half).float() != grad).any()

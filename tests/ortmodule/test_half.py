@@ -4,7 +4,8 @@ import copy
 
 import pytest
 import torch
-from captured import Function, captured, check
+from captured import Function, captured, check, printed
+from near import check_step
 from torch import nn
 
 from ortmodule import Options, ORTModule
@@ -88,3 +89,33 @@ def test_the_gradient_of_logsumexp_is_as_near_as_eagers(dtype):
     ours, eager = gradient(ORTModule(Scaled(), Options("error")), x), gradient(Scaled(), x)
     allowed = 2 * (eager - exact).abs().max() + torch.finfo(dtype).eps * exact.abs().max()
     assert (ours - exact).abs().max() <= allowed
+
+
+ATTRIBUTES = {
+    "layer_norm": lambda x: nn.functional.layer_norm(x, (8,), eps=1e-5),
+    "leaky_relu": lambda x: nn.functional.leaky_relu(x, 0.01),
+    "elu": lambda x: nn.functional.elu(x, 1.1),
+    "dropout": lambda x: nn.functional.dropout(x, 0.1),
+}
+
+
+@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("name", ATTRIBUTES)
+def test_numbers_that_an_op_computes_with_itself_widen_nothing(name, half):
+    assert not printed(captured(Function(ATTRIBUTES[name]), torch.randn(4, 8).to(half)), "Cast")
+
+
+NUMBERS = {
+    "size": lambda x: x / x.shape[0],
+    "made of sizes": lambda x: x * (x.shape[0] ** -0.5),
+    "norm": lambda x: torch.linalg.vector_norm(x, 2.3, dim=0),
+    "softplus": lambda x: nn.functional.softplus(x, 1.3),
+    "alpha": lambda x: torch.add(x, x, alpha=0.3),
+}
+
+
+@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_that_are_no_halves_are_not_rounded(name, half):
+    report = check_step(Function(NUMBERS[name]), torch.rand(263, 3).to(half))
+    assert report.captures == 1

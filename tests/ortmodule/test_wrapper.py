@@ -1,8 +1,10 @@
 """The wrapper is its module to everyone who looks: state, signature, attributes, errors."""
 
 import copy
+import functools
 import inspect
 import pickle
+import types
 import warnings
 
 import pytest
@@ -278,3 +280,35 @@ def test_a_changed_module_is_tried_again():
     hook.remove()
     ours(X)
     assert ours.explain().captures == 1
+
+
+def test_a_forward_around_the_wrappers_own_stays_on_the_wrapper():
+    """As accelerate replaces it, to enter autocast and to cast what comes out."""
+    net = Net()
+    ours = ORTModule(net, options(fallback="error"))
+    inner = ours.forward.__func__
+
+    @functools.wraps(inner)
+    def around(self, *args, **kwargs):
+        with torch.autocast("cpu", torch.bfloat16):
+            return inner(self, *args, **kwargs).float()
+
+    ours.kept = ours.forward
+    ours.forward = types.MethodType(around, ours)
+    with torch.autocast("cpu", torch.bfloat16):
+        expected = net(X).float()
+    torch.testing.assert_close(ours(X), expected, rtol=1e-2, atol=1e-2)
+    assert "forward" not in vars(net) and "kept" in vars(ours)
+    assert ours.explain().captures == 1 and not ours.explain().fallbacks
+    del ours.forward
+    close(ours(X), net(X), "the output")
+
+
+def test_another_forward_is_the_modules():
+    """Bound to the wrapper or not, it is what the engine captures."""
+    net = Net()
+    ours = ORTModule(net, options(fallback="error"))
+    ours.forward = types.MethodType(lambda self, x: self.linear(x) * 3, ours)
+    close(ours(X), net.linear(X) * 3, "the output")
+    assert ours.forward.__self__ is not net and net.forward.__self__ is net
+    assert ours.explain().captures == 1 and not ours.explain().fallbacks

@@ -83,6 +83,25 @@ def test_a_product_with_bias_and_scale(bias, transposed, dtype):
     assert_no_worse(got, eager, exact, dtype)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_sums_of_halves_are_written_as_float32(dtype):
+    rng = np.random.default_rng(4)
+    shapes = ((40, 30), (40, 20))
+    x, w = (tensor(rng, shape, dtype) for shape in shapes)
+    got = run(text_of("ort::MatMul", dtype, shapes, "{trans_a=1, to=1}"), {"x": x, "w": w})
+    assert got.dtype == np.float32
+    np.testing.assert_allclose(got, x.astype(np.float64).T @ w.astype(np.float64), 1e-5, 1e-5)
+    shapes = ((2, 6, 8, 8), (2, 4, 8, 8))
+    dy, x = (tensor(rng, shape, dtype) for shape in shapes)
+    attrs = "{pads=[1, 1, 1, 1], kernel_shape=[3, 3], dims=dims[6, 4, 3, 3], to=1}"
+    got = run(text_of("ort::ConvGradW", dtype, shapes, attrs), {"x": dy, "w": x})
+    assert got.dtype == np.float32
+    exact = torch.nn.grad.conv2d_weight(
+        as_torch(x, "float64"), (6, 4, 3, 3), as_torch(dy, "float64"), padding=1
+    )
+    np.testing.assert_allclose(got, exact, 1e-5, 1e-5)
+
+
 @pytest.mark.parametrize("dtype", NUMPY)
 @pytest.mark.parametrize("activation", ["none", "relu", "gelu", "tanh", "silu"])
 def test_linear_with_an_activation(activation, dtype):

@@ -1,4 +1,4 @@
-// Products take their transposes, bias and activation with them.
+// Products take their transposes, bias, activation and the dtype they are cast to with them.
 #include "csrc/passes/rules/rules.h"
 
 namespace ort::rules {
@@ -121,6 +121,37 @@ Rules linear_activations(const OpSet& ops) {
   return rules;
 }
 
+// A half product that is cast to float32, as a weight's gradient under autocast is: its sums are
+// float32, and are written so.
+Rule written_wide(const char* op, std::function<Value(Pattern&)> product) {
+  return rule(format("{}_written_wide", std::string_view(op).substr(5)))
+      .match([=](Pattern& p) { return p.op("Cast", {p.named("product", product(p))}); })
+      .when([](const Match& m) {
+        const DType from = m["a"].dtype(), to = m.root().output().dtype();
+        return require(is_half(from) && to == DType::f32, "the cast is from {} to {}", from, to);
+      })
+      .rewrite([=](const Match& m) {
+        const Node& product = m.node("product");
+        std::vector<Value> in;
+        for (size_t i = 0; i < product.in.size(); ++i) in.push_back(product.input(i));
+        Attrs attrs = product.attrs;
+        attrs.set("to", static_cast<int64_t>(DType::f32));
+        return m.graph().emit(op, in, attrs)[0];
+      });
+}
+
+Rules products_written_wide() {
+  const Attrs same{{"to", int64_t{0}}};
+  return {
+      written_wide("ort::MatMul",
+                   [=](Pattern& p) {
+                     return p.op("ort::MatMul", {p["a"], p["b"], p.maybe("bias")}, same);
+                   }),
+      written_wide("ort::ConvGradW",
+                   [=](Pattern& p) { return p.op("ort::ConvGradW", {p["a"], p["b"]}, same); }),
+  };
+}
+
 }  // namespace
 
 Rules product_rules(const OpSet& ops) {
@@ -130,6 +161,7 @@ Rules product_rules(const OpSet& ops) {
       matmul_transposed_right(),
       matmul_transposed_left(),
   };
+  for (Rule& rule : products_written_wide()) rules.push_back(std::move(rule));
   for (Rule& rule : linear_activations(ops)) rules.push_back(std::move(rule));
   return rules;
 }

@@ -1,0 +1,27 @@
+"""The examples of mixed precision, as they stand: eager's losses, and nothing falls back."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+NAMES = ["02_accelerate", "03_trainer", "04_grad_scaler"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_trains_as_in_eager(name):
+    """Each compares both and fails where they differ."""
+    script = EXAMPLES / f"{name}.py"
+    assert len(script.read_text().splitlines()) < 80
+    drop = ("ORTMODULE_CHECK", "ORTMODULE_POISON")  # as a user runs it
+    environment = {k: v for k, v in os.environ.items() if k not in drop}
+    environment["PYTHONPATH"] = os.pathsep.join([str(EXAMPLES.parent), *sys.path])
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, env=environment, timeout=300
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+    assert "captures " in done.stdout and "fallbacks none" in done.stdout
