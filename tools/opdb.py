@@ -3,10 +3,12 @@
 `python tools/opdb.py` runs what the results file lacks of this commit and this torch, and then
 writes docs/coverage.md, as `make long` does. --keep: results of other commits count too. --only
 a,b: these entries, printed and not kept. --cross n: n samples by ORTModule itself, with
-torch.export, too. --page: the page alone.
+torch.export, too. --page: the page alone. --dtype: another than float32, with results of its own,
+printed and not on the page; --every n: of its entries each nth.
 """
 
 import argparse
+import collections
 import json
 import signal
 import subprocess
@@ -49,16 +51,17 @@ UNINITIALISED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_
 UNINITIALISED |= {"new_empty_strided"}
 
 
-def entries() -> list:
-    """The operators of the database that take float32."""
+def entries(dtype: torch.dtype = torch.float32) -> list:
+    """The operators of the database that take `dtype`."""
     from torch.testing._internal.common_methods_invocations import op_db
 
-    return [op for op in op_db if torch.float32 in op.dtypes]
+    return [op for op in op_db if dtype in op.dtypes]
 
 
-def samples(op) -> list:
+def samples(op, dtype: torch.dtype = torch.float32) -> list:
     torch.manual_seed(0)
-    return list(op.sample_inputs("cpu", torch.float32, requires_grad=op.supports_autograd))
+    wants = op.supports_autograd and dtype in op.backward_dtypes
+    return list(op.sample_inputs("cpu", dtype, requires_grad=wants))
 
 
 def name_of(op) -> str:
@@ -160,7 +163,7 @@ def timed(op, sample) -> dict:
     return {**found, "seconds": round(time.perf_counter() - started, 3)}
 
 
-def work(path: Path, part: int, parts: int, done: set) -> None:
+def work(path: Path, part: int, parts: int, done: set, dtype=torch.float32, every=1) -> None:
     """Runs every sample of this part that is not done. A started line is there for crashes."""
     made = made_by()
     with path.open("a") as file:
@@ -168,10 +171,10 @@ def work(path: Path, part: int, parts: int, done: set) -> None:
         def note(**fields):
             print(json.dumps({**fields, **made}), file=file, flush=True)
 
-        for at, op in enumerate(entries()):
+        for at, op in enumerate(entries(dtype)[::every]):
             if at % parts != part:
                 continue
-            for k, sample in enumerate(samples(op)):
+            for k, sample in enumerate(samples(op, dtype)):
                 if (name_of(op), k) in done:
                     continue
                 note(entry=name_of(op), sample=k, status="started")
@@ -200,13 +203,13 @@ def read(path: Path, keep: bool = False) -> dict:
     return found
 
 
-def sweep(path: Path, workers: int, keep: bool) -> None:
+def sweep(path: Path, workers: int, options: list[str]) -> None:
     """Workers in processes of their own, each begun anew until it has ended by itself."""
     path.parent.mkdir(exist_ok=True)
     if path.exists() and not path.read_bytes().endswith(b"\n"):
         with path.open("a") as file:  # what was cut stays a line of its own
             file.write("\n")
-    command = [sys.executable, __file__, "--results", str(path), *["--keep"] * keep]
+    command, keep = [sys.executable, __file__, *options], "--keep" in options
     waiting = dict.fromkeys(range(workers))
     starts, known = 0, -1
     while waiting:
@@ -265,14 +268,22 @@ def cross_one(function, tensors) -> str:
     return "fallback" if not ours.explain().captures else "equal"
 
 
-def only(name: str, number: int | None) -> None:
-    for op in entries():
+def only(name: str, number: int | None, dtype: torch.dtype) -> None:
+    for op in entries(dtype):
         if {op.name, name_of(op)} & set(name.split(",")):
-            for k, sample in enumerate(samples(op)):
+            for k, sample in enumerate(samples(op, dtype)):
                 if number is None or k == number:
                     found = timed(op, sample)
                     found.pop("trace", None) if number is None else print(found.pop("trace", ""))
                     print(name_of(op), k, found, flush=True)
+
+
+def summary(results: dict) -> None:
+    """Counts, and what is wrong."""
+    print(dict(collections.Counter(found["status"] for found in results.values())))
+    for (entry, k), found in sorted(results.items()):
+        if found["status"] == "wrong":
+            print(f"{entry} {k}: {found.get('why')}")
 
 
 def main() -> None:
@@ -284,18 +295,27 @@ def main() -> None:
     parser.add_argument("--cross", type=int)
     parser.add_argument("--page", action="store_true")
     parser.add_argument("--keep", action="store_true")
-    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--results", type=Path)
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--every", type=int, default=1)
     given = parser.parse_args()
     torch.set_num_threads(1)
+    dtype, plain = getattr(torch, given.dtype), given.dtype == "float32"
+    given.results = given.results or RESULTS.with_stem("opdb" if plain else f"opdb_{given.dtype}")
     if given.only:
-        return only(given.only, given.sample)
+        return only(given.only, given.sample, dtype)
     if given.part:
         part, parts = map(int, given.part.split("/"))
-        return work(given.results, part, parts, set(read(given.results, given.keep)))
+        done = set(read(given.results, given.keep))
+        return work(given.results, part, parts, done, dtype, given.every)
     if given.cross:
         return cross(given.cross, read(given.results, given.keep))
     if not given.page:
-        sweep(given.results, given.workers, given.keep)
+        options = ["--results", str(given.results), *["--keep"] * given.keep]
+        options += ["--dtype", given.dtype, "--every", str(given.every)]
+        sweep(given.results, given.workers, options)
+    if not plain or given.every > 1:
+        return summary(read(given.results, given.keep))
     return coverage_page.write(read(given.results, given.keep), [name_of(op) for op in entries()])
 
 

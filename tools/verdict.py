@@ -3,7 +3,7 @@
 Used by opdb.py and by the tables of kinks and gradients in tests/ortmodule. Integers, shapes, the
 places of nan and infinities and which gradients there are must be equal; floats within the
 tolerance, and a miss is judged against float64: within the tolerance of it, or no farther from it
-than twice eager.
+than twice eager and one ulp at the result's scale. Complex numbers are judged by their parts.
 """
 
 import torch
@@ -11,6 +11,12 @@ from torch.utils._pytree import tree_map
 from traced import Function, Traced, gradients
 
 RTOL, ATOL = 1.3e-6, 1e-5  # torch.testing's for float32
+# Of other dtypes; a half's is an ulp of its own. float32 inside of a float64 op would be found.
+NEAR = {
+    torch.float64: (1e-10, 1e-12),
+    torch.bfloat16: (2**-7, 1e-5),
+    torch.float16: (2**-10, 1e-5),
+}
 
 
 class Wrong(AssertionError):
@@ -82,7 +88,7 @@ def _same(a: list, b: list) -> bool:
 def widened(tensors: list) -> list:
     """The same leaves in float64."""
     return [
-        t.detach().double().requires_grad_(t.requires_grad) if t.dtype == torch.float32 else t
+        t.detach().double().requires_grad_(t.requires_grad) if t.is_floating_point() else t
         for t in tensors
     ]
 
@@ -109,6 +115,10 @@ def _close(y, z, exact, what: str, rtol: float, atol: float, signs: bool) -> Non
     y, z = y.detach(), z.detach()
     if y.dtype != z.dtype or y.shape != z.shape:
         raise Wrong(f"{what}: {y.dtype}{list(y.shape)}, eager {z.dtype}{list(z.shape)}")
+    if z.is_complex():
+        _close(_parts(y), _parts(z), lambda: _parts(exact()), what, rtol, atol, signs)
+        return
+    rtol, atol = NEAR.get(z.dtype, (rtol, atol))
     if not z.dtype.is_floating_point:
         if not torch.equal(y, z):
             raise Wrong(f"{what}: {_differs(y, z, y != z)}")
@@ -131,14 +141,18 @@ def _as_near(y, z, exact, rtol: float, atol: float) -> bool:
         return False
     if x is None or x.shape != z.shape or x.dtype != torch.float64:
         return False
-    finite = y.isfinite() & x.isfinite()
+    finite, eps = y.isfinite() & x.isfinite(), torch.finfo(y.dtype).eps
     x, y, z = x.detach()[finite], y.double()[finite], z.double()[finite]
     if not x.numel():
         return True
+    rounding = x.abs().max() * eps
     if torch.allclose(y, x, rtol, atol):
         return True
-    rounding = x.abs().max() * torch.finfo(torch.float32).eps
     return bool((y - x).abs().max() <= 2 * (z - x).abs().max() + rounding)
+
+
+def _parts(z: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_real(z.resolve_conj())
 
 
 def _differs(y, z, where) -> str:

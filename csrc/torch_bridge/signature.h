@@ -30,7 +30,7 @@ struct TensorFacts {
   at::Layout layout;
   bool requires_grad;
   bool conjugate, negative;  // views whose elements are not as they lie in memory
-  const char* foreign;  // why it is more than its elements in memory
+  const char* foreign;       // why it is more than its elements in memory
   size_t same, shared;  // the first tensor of the call that is this one, or lies in the same memory
   bool operator==(const TensorFacts&) const = default;
 };

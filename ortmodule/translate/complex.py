@@ -41,11 +41,6 @@ def _copied(t: Any, x: Any, source: Any) -> Any:
     return _operator(t, "where.self", [t.scalar(False, "bool"), x, source], _type(x.dtype, x))
 
 
-def put_slice(t: Any, base: Any, view: Any, **bounds: Any) -> Any:
-    """base with one of its slices replaced by view."""
-    return _operator(t, "slice_scatter", [base, view], _type(base.dtype, base), **bounds)
-
-
 def _type(dtype: str, like: Any) -> str:
     return f"{dtype}[{', '.join(map(str, like.dims))}]"
 

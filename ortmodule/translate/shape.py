@@ -1,6 +1,5 @@
 """Views and other changes of shape, with the inverses that writes through views need."""
 
-from .complex import put_slice
 from .emit import COMPLEX, INT64_MAX
 from .registry import aten, inverse
 
@@ -146,7 +145,9 @@ def slice_scatter(t, base, view, dim=0, start=None, end=None, step=1):
         return view
     if step != 1 or not isinstance(start, int) or not (isinstance(end, int) or end == size):
         if base.dtype in COMPLEX:
-            return put_slice(t, base, view, dim=axis, start=start, end=end, step=step)
+            t.refuse(
+                "forward writes through a stepped or symbolic slice of complex numbers"
+            )
         positions = t.op("Range", t.scalar(0, "int64"), t.g.size(size), t.scalar(1, "int64"))
         positions = t.slice(positions, 0, start, end, step)
         return _scatter_along(t, base, view, axis, positions)
@@ -165,6 +166,9 @@ def _scatter_along(t, base, view, axis, positions):
 
 @aten("select.int")
 def select(t, x, dim, index):
+    if x.dtype in COMPLEX and isinstance(index, int):  # Gather's gradient adds real numbers
+        part = t.slice(x, dim % x.rank, index, index + 1 if index != -1 else INT64_MAX)
+        return t.squeeze(part, [dim % x.rank])
     index = t.scalar(index, "int64")
     return t.op("Gather", x, index, axis=dim % x.rank)
 

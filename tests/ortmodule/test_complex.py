@@ -42,7 +42,7 @@ class Spectral(nn.Module):
 def _through_views(z, r):
     z[:, 1:3] = z[:, :1] * 2
     z.t()[0] = r[:, 2]
-    z[1, ::2] += 1j
+    z[1] += 1j
     return torch.view_as_real(z).square().sum(-1) * r
 
 
