@@ -3,6 +3,7 @@
 A refactor must leave them unchanged; a change that means to change them records them anew with
 `make replay ARGS=--record`, and the diff is reviewed. What is compared is the same on every CPU:
 the steps' ops, providers, segments and results, and the bytes of values; no kernels, no scratch.
+NAME.bf16 are those of a training step under autocast to bfloat16: where its casts stand.
 """
 
 import argparse
@@ -18,6 +19,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "models")]
 
 def plans_of(name: str) -> list[dict]:
     """The plans of a training step and of an evaluation of a tiny model, out of a dump."""
+    name, _, half = name.partition(".")
     import torch
     import zoo
 
@@ -27,10 +29,19 @@ def plans_of(name: str) -> list[dict]:
     module, batch = zoo.MODELS[name]()
     with tempfile.TemporaryDirectory() as folder:
         model = ORTModule(module.train(), Options(fallback="error", dump=folder))
-        zoo.loss_of(model(**batch)).backward()
+        with torch.autocast("cpu", torch.bfloat16, enabled=bool(half)):
+            loss = zoo.loss_of(model(**batch))
+        loss.backward()
         with torch.no_grad():
             model.eval()(**batch)
         return [plan.content for plan in view.read(folder).plans]
+
+
+def names() -> list[str]:
+    """What is recorded."""
+    import zoo
+
+    return [*zoo.MODELS, *(f"{name}.bf16" for name in zoo.MODELS)]
 
 
 def fullest(plan: dict) -> int:
@@ -76,17 +87,15 @@ def compare(name: str, record: bool) -> str:
 
 
 def main() -> None:
-    import zoo
-
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(zoo.MODELS)}")
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(names())}")
     parser.add_argument("--record", action="store_true", help="today's plans are the right ones")
     given = parser.parse_args()
-    unknown = set(given.models) - set(zoo.MODELS)
+    unknown = set(given.models) - set(names())
     if unknown:
-        parser.error(f"no model {', '.join(sorted(unknown))}; there are {', '.join(zoo.MODELS)}")
+        parser.error(f"no model {', '.join(sorted(unknown))}; there are {', '.join(names())}")
     changed = []
-    for name in given.models or zoo.MODELS:
+    for name in given.models or names():
         diff = compare(name, given.record)
         if diff:
             changed.append(name)

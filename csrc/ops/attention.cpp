@@ -26,7 +26,8 @@ void infer_attention(InferContext& c) {
                  "sizes of q, k and v");
   expect_stretches(c, 3, {q[0], q[h], q[t], k[t]});
   c.out(0, c.dtype(), Dims{q[0], q[1], q[2], v[3]});
-  c.out(1, c.dtype(), Dims{q[0], q[h], q[t]});
+  // Of halves in float32: the gradient makes probabilities from it.
+  c.out(1, c.node().schema->compute_dtype(c.node()), Dims{q[0], q[h], q[t]});
 }
 
 // Operations of one product over queries and keys; `q`: the index of the queries.
@@ -182,7 +183,7 @@ void register_attention(OpSet& ops) {
                       .in_optional("key", bit(DType::u64), "K")
                       .host()
                       .in("y", kFloating)
-                      .in("log_sum_exp", kFloating)
+                      .in("log_sum_exp", kFloating, "S")
                       .out("dq")
                       .out("dk")
                       .out("dv")

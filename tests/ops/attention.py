@@ -110,7 +110,6 @@ OPS = [
             bad("sizes of a head differ", t(1, 2, 3, 4), t(1, 2, 3, 5), t(1, 2, 3, 4), scale=1.0),
         ],
         through=(0,),
-        dtypes=("float32", "float64"),
     ),
     Op(
         "ort::AttentionGrad",

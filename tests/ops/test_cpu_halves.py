@@ -38,7 +38,8 @@ def assert_as_good(got, want, theirs, dtype, what):
     """In the largest difference over the tensor; what is not finite is equal."""
     got, want = np.asarray(got), want.numpy()
     if got.dtype.name not in UNIT:  # indices, truths, statistics in float32
-        np.testing.assert_allclose(got, want, rtol=1e-5 * (got.dtype == np.float32), err_msg=what)
+        close = 1e-6 * (got.dtype == np.float32)
+        np.testing.assert_allclose(got, want, rtol=10 * close, atol=close, err_msg=what)
         return
     with np.errstate(all="ignore"):
         wide, want = got.astype(np.float64), want.astype(got.dtype).astype(np.float64)

@@ -16,12 +16,13 @@ def replay(root):
     return module
 
 
-def test_the_mlp_has_its_recorded_plans(replay):
-    assert replay.compare("mlp", record=False) == "", "if meant: make replay ARGS=--record"
+@pytest.mark.parametrize("name", ["mlp", "mlp.bf16", "bert.bf16"])
+def test_models_have_their_recorded_plans(replay, name):
+    assert replay.compare(name, record=False) == "", "if meant: make replay ARGS=--record"
 
 
 def test_every_example_model_is_recorded(replay):
-    assert {path.stem for path in replay.RECORDED.glob("*.txt")} == set(zoo.MODELS)
+    assert {path.stem for path in replay.RECORDED.glob("*.txt")} == set(replay.names())
 
 
 def step(*ops, segment=-1):
