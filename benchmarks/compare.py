@@ -122,7 +122,8 @@ def compare_fresh(kind: str, engines: list[str], rounds: int) -> list[dict]:
     numbers = {engine: [] for engine in engines}
     for _ in range(rounds):
         for engine in engines:
-            done = subprocess.run(fresh(kind, engine), stdout=subprocess.PIPE, check=True, text=True)
+            command = fresh(kind, engine)
+            done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
             numbers[engine].append(float(done.stdout.split()[-1]))
             print(f"{kind}, {engine}: {numbers[engine][-1]:.2f}", file=sys.stderr, flush=True)
     return rows(FRESH[kind].__doc__.split(":")[0], numbers, 1)

@@ -78,8 +78,7 @@ double element_as_double(const Tensor& tensor, int64_t i) {
 }
 
 int64_t element_as_int(const Tensor& tensor, int64_t i) {
-  if (is_half(tensor.dtype))
-    return static_cast<int64_t>(element_as_double(tensor, i));
+  if (is_half(tensor.dtype)) return static_cast<int64_t>(element_as_double(tensor, i));
   return dispatch(tensor.dtype, [&]<class T>() { return static_cast<int64_t>(tensor.as<T>()[i]); });
 }
 

@@ -157,13 +157,17 @@ void infer_batch_norm(InferContext& c) {
     c.require(c.rank(0) >= 2, "x has rank {}, expected at least 2", c.rank(0));
     for (size_t i = 1; i < c.count(); ++i) expect_dims(c, i, {c.dims(0)[1]});
   }
-  for (size_t i = 1; i < c.node().out.size(); ++i) c.out(i, c.dtype(1), c.type(1).dims);
+  // What the gradient makes numbers from is float32 of halves.
+  const DType saved = c.node().schema->compute_dtype(c.node());
+  for (size_t i = 1; i < c.node().out.size(); ++i)
+    c.out(i, i < 3 ? c.dtype(1) : saved, c.type(1).dims);
 }
 
 Outputs batch_norm_gradient(const Backward& b) {
   const bool training = b.attrs().i("training") != 0;
-  const Value mean = training ? b.y(3) : b.x(3);
-  const Value inv_std = training ? b.y(4) : 1.0 / sqrt(b.x(4) + b.attrs().f("epsilon"));
+  const Wide wide(b);
+  const Value mean = training ? b.y(3) : wide(b.x(3));
+  const Value inv_std = training ? b.y(4) : 1.0 / sqrt(wide(b.x(4)) + b.attrs().f("epsilon"));
   const std::vector<Value> in{b.dy(), b.x(0), b.x(1), mean, inv_std};
   Outputs grads =
       b.graph().emit("ort::BatchNormGrad", in, {{"training", static_cast<int64_t>(training)}});
@@ -188,17 +192,18 @@ void register_batch_norm(OpSet& ops) {
       .shape(infer_batch_norm)
       .defined_as(batch_normalization);
   // torch's batch_norm: momentum weighs the new value, the running variance is the unbiased one.
+  // Halves may have parameters and statistics of float32.
   ops.op("ort::BatchNorm")
       .in("x", kFloating)
-      .in("scale", kFloating)
-      .in("bias", kFloating)
-      .in("running_mean", kFloating)
-      .in("running_var", kFloating)
+      .in("scale", kFloating, "U")
+      .in("bias", kFloating, "U")
+      .in("running_mean", kFloating, "U")
+      .in("running_var", kFloating, "U")
       .out("y")
-      .out("new_mean")
-      .out("new_var")
-      .out("saved_mean")
-      .out("saved_inv_std")
+      .out("new_mean", kFloating, "U")
+      .out("new_var", kFloating, "U")
+      .out("saved_mean", kFloating, "S")
+      .out("saved_inv_std", kFloating, "S")
       .attr("epsilon", 1e-5)
       .attr("momentum", 0.1)
       .attr("training", int64_t{1})
@@ -206,9 +211,10 @@ void register_batch_norm(OpSet& ops) {
       .shape(infer_batch_norm)
       .standard_as([](const Call& c) {
         if (c.attrs().i("training") != 0) return Value{};
-        const std::vector<Value> in{c.x(0), c.x(1), c.x(2), c.x(3), c.x(4)};
-        return c.graph().emit("BatchNormalization", in, {{"epsilon", c.attrs().f("epsilon")}},
-                              1)[0];
+        const DType dtype = c.x(1).dtype();
+        const std::vector<Value> in{cast(c.x(0), dtype), c.x(1), c.x(2), c.x(3), c.x(4)};
+        const Attrs attrs{{"epsilon", c.attrs().f("epsilon")}};
+        return cast(c.graph().emit("BatchNormalization", in, attrs, 1)[0], c.x(0).dtype());
       })
       .differentiable_inputs({0, 1, 2})
       .gradient(batch_norm_gradient);
@@ -218,12 +224,12 @@ void register_batch_norm_grad(OpSet& ops) {
   ops.op("ort::BatchNormGrad")
       .in("dy", kFloating)
       .in("x", kFloating)
-      .in("scale", kFloating)
-      .in("mean", kFloating)
-      .in("inv_std", kFloating)
+      .in("scale", kFloating, "U")
+      .in("mean", kFloating, "S")
+      .in("inv_std", kFloating, "S")
       .out("dx")
-      .out("dscale")
-      .out("dbias")
+      .out("dscale", kFloating, "U")
+      .out("dbias", kFloating, "U")
       .attr("training", int64_t{1})
       .computes_in(DType::f32)
       .shape([](InferContext& c) {

@@ -182,10 +182,16 @@ class _Whole(TorchDispatchMode):
 
 
 def _casts_before(target: OpOverload, arguments: tuple, state: State) -> Casts:
-    args, kwargs = _mapped(arguments, lambda x: sample(x, False, []))
-    with entered(state), contextlib.suppress(_Began), _Before(leaves((args, kwargs))) as before:
-        target(*args, **kwargs)
-    return before.casts
+    """Without those that the op makes itself, as attention does where it is made of products."""
+    found: list[Casts] = []
+    for there in (state, {}):
+        args, kwargs = _mapped(arguments, lambda x: sample(x, False, []))
+        refused = contextlib.suppress(_Began if there else Exception)  # mixed dtypes, as they are
+        with entered(there), refused, _Before(leaves((args, kwargs))) as seen:
+            target(*args, **kwargs)
+        found.append(seen.casts)
+    casts, own = found
+    return {n: dtype for n, dtype in casts.items() if own.get(n) != dtype}
 
 
 def _casts_inside(target: OpOverload, arguments: tuple, state: State) -> Casts | None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import torch
 
-from .emit import FLOATING, is_value
+from .emit import FLOATING, HALVES, is_value
 from .registry import aten, wide
 
 
@@ -19,6 +19,19 @@ def _mixed(rule: Callable) -> Callable:
         if others <= {x.dtype}:
             return rule(t, x, *args, **kwargs)
         return widened(t, x, *args, **kwargs) if others == {"float32"} else NotImplemented
+
+    return call
+
+
+def _apart(rule: Callable) -> Callable:
+    """A rule whose op takes parameters and statistics of float32 beside halves, if all are."""
+    mixed = _mixed(rule)
+
+    @functools.wraps(rule)
+    def call(t, x, *args, **kwargs):
+        others = {a.dtype for a in args if is_value(a) and a.dtype in FLOATING}
+        apart = x.dtype in HALVES and others == {"float32"}
+        return (rule if apart else mixed)(t, x, *args, **kwargs)
 
     return call
 
@@ -67,7 +80,7 @@ def group_norm(t, x, groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=Tru
 
 
 @aten("batch_norm.default")
-@_mixed
+@_apart
 def batch_norm(t, x, weight, bias, mean, var, training, momentum, eps, cudnn_enabled=True):
     return _batch_norm(t, x, weight, bias, mean, var, training, momentum, eps)
 
@@ -88,11 +101,12 @@ def _batch_norm(t, x, weight, bias, mean, var, training, momentum, eps, saves=Fa
     if x.rank < 2:
         t.refuse("batch norm of a vector")
     channels = [t.static(x.dims[1], "the number of channels")]
-    weight = weight if weight is not None else _ones(t, channels, x.dtype)
-    bias = bias if bias is not None else t.full(channels, 0, x.dtype)
+    dtype = next((v.dtype for v in (weight, mean) if v is not None), x.dtype)
+    weight = weight if weight is not None else _ones(t, channels, dtype)
+    bias = bias if bias is not None else t.full(channels, 0, dtype)
     keeps = mean is not None and training
     if mean is None:
-        mean, var = t.full(channels, 0, x.dtype), _ones(t, channels, x.dtype)
+        mean, var = t.full(channels, 0, dtype), _ones(t, channels, dtype)
     outs = t.ort(
         "BatchNorm", x, weight, bias, mean, var, n=5 if saves else 3 if keeps else 1,
         momentum=float(momentum) if keeps else 0.0, epsilon=float(eps), training=int(training),

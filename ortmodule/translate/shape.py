@@ -145,9 +145,7 @@ def slice_scatter(t, base, view, dim=0, start=None, end=None, step=1):
         return view
     if step != 1 or not isinstance(start, int) or not (isinstance(end, int) or end == size):
         if base.dtype in COMPLEX:
-            t.refuse(
-                "forward writes through a stepped or symbolic slice of complex numbers"
-            )
+            t.refuse("forward writes through a stepped or symbolic slice of complex numbers")
         positions = t.op("Range", t.scalar(0, "int64"), t.g.size(size), t.scalar(1, "int64"))
         positions = t.slice(positions, 0, start, end, step)
         return _scatter_along(t, base, view, axis, positions)

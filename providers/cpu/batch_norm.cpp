@@ -1,10 +1,12 @@
 // torch's batch norm and its gradient. Threads share channels; a channel is a run of its plane in
-// each image, taken in pieces by the vector instructions of tile programs.
+// each image, taken in pieces by the vector instructions of tile programs; pieces of halves are
+// converted on their way.
 #include <algorithm>
 #include <cmath>
 
 #include "csrc/core/parallel.h"
 #include "providers/cpu/provider.h"
+#include "providers/cpu/runs.h"
 #include "providers/cpu/tile.h"
 
 namespace ort::cpu {
@@ -54,16 +56,34 @@ struct Moments {
   double mean = 0, variance = 0;
 };
 
+// One number of a channel's.
 template <class T>
-Moments moments_of(const Layout& l, const Steps<T>& steps, const T* x, int64_t channel) {
+T number_of(const Runs<T>& runs, const void* data, int64_t channel) {
+  T number;
+  return *runs.read(data, channel, 1, &number);
+}
+
+template <class T>
+void put_number(const Runs<T>& runs, void* data, int64_t channel, double value) {
+  T number = static_cast<T>(value);
+  T* room = runs.room(data, channel, &number);
+  *room = static_cast<T>(value);
+  runs.write(room, data, channel, 1);
+}
+
+template <class T>
+Moments moments_of(const Layout& l, const Steps<T>& steps, const Runs<T>& runs, const void* x,
+                   int64_t channel) {
   Moments m;
-  l.pieces(channel, [&](int64_t at, int64_t n) { m.mean += steps.total(x + at, n); });
+  T piece[kPiece];
+  l.pieces(channel,
+           [&](int64_t at, int64_t n) { m.mean += steps.total(runs.read(x, at, n, piece), n); });
   const double count = static_cast<double>(l.count());
   const T mean = static_cast<T>(m.mean / count);
   double rest = 0;  // what sums in float32 lost of the mean
   T centred[kPiece];
   l.pieces(channel, [&](int64_t at, int64_t n) {
-    steps.minus(centred, x + at, &mean, nullptr, n);
+    steps.minus(centred, runs.read(x, at, n, piece), &mean, nullptr, n);
     rest += steps.total(centred, n);
     m.variance += steps.product(centred, centred, n);
   });
@@ -74,12 +94,16 @@ Moments moments_of(const Layout& l, const Steps<T>& steps, const T* x, int64_t c
 }
 
 template <class T>
-void normalise(const Layout& l, const Steps<T>& steps, const T* x, T* y, int64_t channel,
-               double mean, double inv_std, T scale, T bias) {
+void normalise(const Layout& l, const Steps<T>& steps, const Runs<T>& runs, const void* x, void* y,
+               int64_t channel, double mean, double inv_std, T scale, T bias) {
   const T factor = static_cast<T>(scale * inv_std);
   const T shift = static_cast<T>(bias - mean * scale * inv_std);
-  l.pieces(channel,
-           [&](int64_t at, int64_t n) { steps.affine(y + at, x + at, &factor, &shift, n); });
+  T piece[kPiece];
+  l.pieces(channel, [&](int64_t at, int64_t n) {
+    T* made = runs.room(y, at, piece);
+    steps.affine(made, runs.read(x, at, n, piece), &factor, &shift, n);
+    runs.write(made, y, at, n);
+  });
 }
 
 template <class T>
@@ -90,25 +114,26 @@ std::unique_ptr<Kernel> batch_norm_of(const Request& r) {
   const bool wants[5] = {r.wants(0), r.wants(1), r.wants(2), r.wants(3), r.wants(4)};
   const bool new_mean = wants[1], new_var = wants[2], saved_mean = wants[3], saved_inv = wants[4];
   const Steps<T> steps;
+  const Runs<T> runs(r, 0), given(r, 1), saved(DType::undefined);
   return make_kernel("BatchNorm", [=](const Args& args) {
-    const T* x = input<T>(args, 0);
-    const auto at = [&](size_t i, int64_t c) { return input<T>(args, i)[c]; };
+    const void* x = args.in[0];
+    const auto at = [&](size_t i, int64_t c) { return number_of(given, args.in[i], c); };
     parallel_for(l.channels, l.total() * 4, [&](int64_t begin, int64_t end, int) {
       for (int64_t c = begin; c < end; ++c) {
         Moments m{at(3, c), at(4, c)};
         double running_mean = m.mean, running_var = m.variance;
         if (training && l.count() > 0) {  // of nothing: torch keeps the running statistics
-          m = moments_of(l, steps, x, c);
+          m = moments_of(l, steps, runs, x, c);
           const double n = static_cast<double>(l.count());
           running_mean += momentum * (m.mean - running_mean);
           running_var += momentum * (m.variance * n / (n - 1) - running_var);
         }
         const double inv_std = 1.0 / std::sqrt(m.variance + epsilon);
-        normalise(l, steps, x, output<T>(args), c, m.mean, inv_std, at(1, c), at(2, c));
-        if (new_mean) output<T>(args, 1)[c] = static_cast<T>(running_mean);
-        if (new_var) output<T>(args, 2)[c] = static_cast<T>(running_var);
-        if (saved_mean) output<T>(args, 3)[c] = static_cast<T>(m.mean);
-        if (saved_inv) output<T>(args, 4)[c] = static_cast<T>(inv_std);
+        normalise(l, steps, runs, x, args.out[0], c, m.mean, inv_std, at(1, c), at(2, c));
+        if (new_mean) put_number(given, args.out[1], c, running_mean);
+        if (new_var) put_number(given, args.out[2], c, running_var);
+        if (saved_mean) put_number(saved, args.out[3], c, m.mean);
+        if (saved_inv) put_number(saved, args.out[4], c, inv_std);
       }
     });
   });
@@ -121,21 +146,23 @@ std::unique_ptr<Kernel> batch_norm_grad_of(const Request& r) {
   const bool training = r.attrs().i("training", 1) != 0;
   const bool wants_x = r.wants(0), wants_scale = r.wants(1), wants_bias = r.wants(2);
   const Steps<T> steps;
+  const Runs<T> runs(r, 0), given(r, 2), saved(r, 3);
   return make_kernel("BatchNormGrad", [=](const Args& args) {
-    const T *dy = input<T>(args, 0), *x = input<T>(args, 1);
+    const void *dy = args.in[0], *x = args.in[1];
     parallel_for(l.channels, l.total() * 4, [&](int64_t begin, int64_t end, int) {
       for (int64_t c = begin; c < end; ++c) {
-        const T scale = input<T>(args, 2)[c], mean = input<T>(args, 3)[c];
-        const T inv_std = input<T>(args, 4)[c];
+        const T scale = number_of(given, args.in[2], c), mean = number_of(saved, args.in[3], c);
+        const T inv_std = number_of(saved, args.in[4], c);
         double sum = 0, dot = 0;
-        T centred[kPiece];
+        T centred[kPiece], piece[kPiece];
         l.pieces(c, [&](int64_t at, int64_t n) {
-          steps.minus(centred, x + at, &mean, nullptr, n);
-          sum += steps.total(dy + at, n);
-          dot += steps.product(dy + at, centred, n);
+          steps.minus(centred, runs.read(x, at, n, piece), &mean, nullptr, n);
+          const T* slopes = runs.read(dy, at, n, piece);
+          sum += steps.total(slopes, n);
+          dot += steps.product(slopes, centred, n);
         });
-        if (wants_scale) output<T>(args, 1)[c] = static_cast<T>(dot * inv_std);
-        if (wants_bias) output<T>(args, 2)[c] = static_cast<T>(sum);
+        if (wants_scale) put_number(given, args.out[1], c, dot * inv_std);
+        if (wants_bias) put_number(given, args.out[2], c, sum);
         if (!wants_x) continue;
         const T factor = scale * inv_std;
         const double n = static_cast<double>(l.count());
@@ -144,9 +171,11 @@ std::unique_ptr<Kernel> batch_norm_grad_of(const Request& r) {
         const T shift = static_cast<T>(training ? -factor * sum / n : 0.0);
         l.pieces(c, [&](int64_t at, int64_t count) {
           // not x itself: beside a mean that is large against the deviation it would cancel
-          steps.minus(centred, x + at, &mean, nullptr, count);
+          steps.minus(centred, runs.read(x, at, count, piece), &mean, nullptr, count);
           steps.affine(centred, centred, &on_x, &shift, count);
-          steps.scaled(output<T>(args) + at, dy + at, &factor, centred, count);
+          T* made = runs.room(args.out[0], at, piece);
+          steps.scaled(made, runs.read(dy, at, count, piece), &factor, centred, count);
+          runs.write(made, args.out[0], at, count);
         });
       }
     });
@@ -161,11 +190,26 @@ std::unique_ptr<Kernel> batch_norm_grad(const Request& r) {
   return r.in(0).dtype == DType::f64 ? batch_norm_grad_of<double>(r) : batch_norm_grad_of<float>(r);
 }
 
+// Statistics that are kept for the gradient are float32.
+Verdict wide_statistics(const Node& node) {
+  const bool gradient = node.is("ort::BatchNormGrad");
+  for (size_t i : {3, 4}) {
+    const Value kept = gradient ? node.input(i) : i < node.out.size() ? node.output(i) : Value{};
+    if (kept && kept.dtype() != DType::f32)
+      return Verdict::no(format("statistics are {}, expected float32", kept.dtype()));
+  }
+  return Verdict::yes();
+}
+
+void add_channels(KernelList& list, std::unique_ptr<Kernel> (*make)(const Request&)) {
+  list.add("channels", kF32 | kHalves, wide_statistics, make).add("channels", kF64, make);
+}
+
 }  // namespace
 
 void register_batch_norm(KernelTable& table) {
-  table.op("ort::BatchNorm").add("channels", kF32 | kF64, batch_norm);
-  table.op("ort::BatchNormGrad").add("channels", kF32 | kF64, batch_norm_grad);
+  add_channels(table.op("ort::BatchNorm"), batch_norm);
+  add_channels(table.op("ort::BatchNormGrad"), batch_norm_grad);
 }
 
 }  // namespace ort::cpu

@@ -208,7 +208,8 @@ using ConvKernel = std::unique_ptr<Kernel>(const Request&);
 void add_kernels(KernelList& list, ConvKernel make) {
   list.add("onednn", kF32 | kHalves, spatial, make)
       .add("columns", kF64, spatial, make)
-      .add("widened", kF32 | kHalves, spatial, [make](const Request& r) { return widened(r, make); });
+      .add("widened", kF32 | kHalves, spatial,
+           [make](const Request& r) { return widened(r, make); });
 }
 
 }  // namespace

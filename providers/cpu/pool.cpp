@@ -1,11 +1,13 @@
 // Pooling over [N, C, D1..D3] and its gradients: one plane of one image at a time. ONNX's flat
-// indices of maxima are not what oneDNN keeps, so these are loops of our own.
+// indices of maxima are not what oneDNN keeps, so these are loops of our own. Halves are converted
+// a plane at a time.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "csrc/core/parallel.h"
 #include "providers/cpu/provider.h"
+#include "providers/cpu/runs.h"
 #include "providers/cpu/window.h"
 
 namespace ort::cpu {
@@ -95,29 +97,59 @@ void each_window(const Planes& p, F f) {
 }
 
 template <class T>
+void max_of_plane(const Planes& p, const T* x, T* y, int64_t* index, int64_t start) {
+  each_window(p, [&](int64_t at, const Taps(&t)[3]) {
+    T best = -std::numeric_limits<T>::infinity();
+    int64_t where = -1;
+    each_tap(p, t, [&](int64_t i) {
+      if (where >= 0 && !(x[i] > best) && !std::isnan(x[i])) return;
+      best = x[i];
+      where = i;
+    });
+    if (y) y[at] = best;
+    if (index) index[at] = start + where;
+  });
+}
+
+// A kernel that makes `to` numbers of a plane of `from`; f(args, plane, source, target) computes.
+template <class T, class F>
+std::unique_ptr<Kernel> each_plane(std::string name, const Request& r, int64_t planes, int64_t from,
+                                   int64_t to, int64_t work, F f) {
+  const Runs<T> source(r, 0), target = Runs<T>::out(r, 0);
+  const bool wanted = r.wants(0);
+  const int most = omp_get_max_threads();
+  const int64_t buffer = source.buffer(from) + target.buffer(to);
+  return make_kernel(
+      std::move(name),
+      [=](const Args& args) {
+        parallel_for(
+            planes, work,
+            [&](int64_t begin, int64_t end, int thread) {
+              T* memory = static_cast<T*>(args.scratch) + thread * buffer;
+              for (int64_t plane = begin; plane < end; ++plane) {
+                const T* x = source.read(args.in[0], plane * from, from, memory);
+                T* spare = memory + source.buffer(from);
+                T* y = wanted ? target.room(args.out[0], plane * to, spare) : nullptr;
+                f(args, plane, x, y);
+                if (wanted) target.write(y, args.out[0], plane * to, to);
+              }
+            },
+            most);
+      },
+      static_cast<size_t>(most * buffer) * sizeof(T));
+}
+
+template <class T>
 std::unique_ptr<Kernel> max_pool(const Request& r) {
   const Planes p = planes_of(r, r.sizes(0), r.wants(0) ? r.out(0).sizes : r.out(1).sizes);
-  const bool wants_value = r.wants(0), wants_index = r.wants(1);
-  return make_kernel("MaxPool", [=](const Args& args) {
-    parallel_for(
-        p.filled(), p.count * p.out_size() * p.window(), [&](int64_t begin, int64_t end, int) {
-          for (int64_t plane = begin; plane < end; ++plane) {
-            const T* x = input<T>(args, 0) + plane * p.in_size();
-            each_window(p, [&](int64_t at, const Taps(&t)[3]) {
-              T best = -std::numeric_limits<T>::infinity();
-              int64_t where = -1;
-              each_tap(p, t, [&](int64_t i) {
-                if (where >= 0 && !(x[i] > best) && !std::isnan(x[i])) return;
-                best = x[i];
-                where = i;
-              });
-              if (wants_value) output<T>(args)[plane * p.out_size() + at] = best;
-              if (wants_index)
-                output<int64_t>(args, 1)[plane * p.out_size() + at] = plane * p.in_size() + where;
-            });
-          }
-        });
-  });
+  const bool wants_index = r.wants(1);
+  const int64_t in = p.in_size(), out = p.out_size();
+  return each_plane<T>("MaxPool", r, p.filled(), in, out, p.count * out * p.window(),
+                       [=](const Args& args, int64_t plane, const T* x, T* y) {
+                         int64_t* index =
+                             wants_index ? output<int64_t>(args, 1) + plane * out : nullptr;
+                         max_of_plane(p, x, y, index, plane * in);
+                       });
 }
 
 // Windows stay within their plane, so planes can be summed by different threads.
@@ -126,21 +158,18 @@ std::unique_ptr<Kernel> max_pool_grad(const Request& r) {
   const Sizes x = r.out().sizes, y = r.sizes(0);
   const int64_t planes = y[0] * y[1], in = planes == 0 ? 0 : element_count(x) / planes;
   const int64_t out = planes == 0 ? 0 : element_count(y) / planes;
-  return make_kernel("MaxPoolGrad", [=](const Args& args) {
-    T* dx = output<T>(args);
-    parallel_for(planes, planes * (in + out), [&](int64_t begin, int64_t end, int) {
-      for (int64_t plane = begin; plane < end; ++plane) {
-        std::fill_n(dx + plane * in, in, T{});
-        for (int64_t i = plane * out; i < (plane + 1) * out; ++i) {
-          const int64_t to = input<int64_t>(args, 1)[i];
-          check(to >= plane * in && to < (plane + 1) * in,
-                "[ort::MaxPoolGrad] index {} is out of range, expected {} to {}", to, plane * in,
-                (plane + 1) * in - 1);
-          dx[to] += input<T>(args, 0)[i];
-        }
-      }
-    });
-  });
+  return each_plane<T>("MaxPoolGrad", r, planes, out, in, planes * (in + out),
+                       [=](const Args& args, int64_t plane, const T* dy, T* dx) {
+                         std::fill_n(dx, in, T{});
+                         const int64_t* index = input<int64_t>(args, 1) + plane * out;
+                         for (int64_t i = 0; i < out; ++i) {
+                           const int64_t to = index[i] - plane * in;
+                           check(to >= 0 && to < in,
+                                 "[ort::MaxPoolGrad] index {} is out of range, expected {} to {}",
+                                 index[i], plane * in, (plane + 1) * in - 1);
+                           dx[to] += dy[i];
+                         }
+                       });
 }
 
 template <class T>
@@ -153,39 +182,29 @@ T divisor(const Planes& p, const Taps (&t)[3]) {
 template <class T>
 std::unique_ptr<Kernel> average_pool(const Request& r) {
   const Planes p = planes_of(r, r.sizes(0), r.out().sizes);
-  return make_kernel("AveragePool", [=](const Args& args) {
-    parallel_for(p.filled(), p.count * p.out_size() * p.window(),
-                 [&](int64_t begin, int64_t end, int) {
-                   for (int64_t plane = begin; plane < end; ++plane) {
-                     const T* x = input<T>(args, 0) + plane * p.in_size();
-                     T* y = output<T>(args) + plane * p.out_size();
-                     each_window(p, [&](int64_t at, const Taps(&t)[3]) {
-                       T sum = 0;
-                       each_tap(p, t, [&](int64_t i) { sum += x[i]; });
-                       y[at] = sum / divisor<T>(p, t);
-                     });
-                   }
-                 });
-  });
+  const int64_t work = p.count * p.out_size() * p.window();
+  return each_plane<T>("AveragePool", r, p.filled(), p.in_size(), p.out_size(), work,
+                       [=](const Args&, int64_t, const T* x, T* y) {
+                         each_window(p, [&](int64_t at, const Taps(&t)[3]) {
+                           T sum = 0;
+                           each_tap(p, t, [&](int64_t i) { sum += x[i]; });
+                           y[at] = sum / divisor<T>(p, t);
+                         });
+                       });
 }
 
 template <class T>
 std::unique_ptr<Kernel> average_pool_grad(const Request& r) {
   const Planes p = planes_of(r, r.out().sizes, r.sizes(0));
-  return make_kernel("AveragePoolGrad", [=](const Args& args) {
-    parallel_for(p.count, p.count * p.out_size() * p.window(),
-                 [&](int64_t begin, int64_t end, int) {
-                   for (int64_t plane = begin; plane < end; ++plane) {
-                     T* dx = output<T>(args) + plane * p.in_size();
-                     const T* dy = input<T>(args, 0) + plane * p.out_size();
-                     std::fill_n(dx, p.in_size(), T{});
-                     each_window(p, [&](int64_t at, const Taps(&t)[3]) {
-                       const T share = dy[at] / divisor<T>(p, t);
-                       each_tap(p, t, [&](int64_t i) { dx[i] += share; });
-                     });
-                   }
-                 });
-  });
+  const int64_t work = p.count * p.out_size() * p.window();
+  return each_plane<T>("AveragePoolGrad", r, p.count, p.out_size(), p.in_size(), work,
+                       [=](const Args&, int64_t, const T* dy, T* dx) {
+                         std::fill_n(dx, p.in_size(), T{});
+                         each_window(p, [&](int64_t at, const Taps(&t)[3]) {
+                           const T share = dy[at] / divisor<T>(p, t);
+                           each_tap(p, t, [&](int64_t i) { dx[i] += share; });
+                         });
+                       });
 }
 
 Verdict few_axes(const Node& node) {
@@ -197,7 +216,7 @@ Verdict few_axes(const Node& node) {
 
 template <class Float, class Double>
 void add_planes(KernelList& list, When when, Float float_kernel, Double double_kernel) {
-  list.add("planes", kF32, when, float_kernel).add("planes", kF64, when, double_kernel);
+  list.add("planes", kF32 | kHalves, when, float_kernel).add("planes", kF64, when, double_kernel);
 }
 
 }  // namespace

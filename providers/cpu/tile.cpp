@@ -223,8 +223,7 @@ To converted(From x) {
 template <class T>
 void read(DType dtype, const void* memory, int64_t at, T* to, int64_t count) {
   if constexpr (std::is_same_v<T, float>)
-    if (is_half(dtype))
-      return widen(dtype, static_cast<const uint16_t*>(memory) + at, to, count);
+    if (is_half(dtype)) return widen(dtype, static_cast<const uint16_t*>(memory) + at, to, count);
   dispatch_numbers(dtype, [&]<class From>() {
     const From* from = static_cast<const From*>(memory) + at;
     for (int64_t i = 0; i < count; ++i) to[i] = converted<T>(from[i]);
@@ -233,8 +232,7 @@ void read(DType dtype, const void* memory, int64_t at, T* to, int64_t count) {
 template <class T>
 void write(const T* from, DType dtype, void* memory, int64_t at, int64_t count) {
   if constexpr (std::is_same_v<T, float>)
-    if (is_half(dtype))
-      return narrow(from, dtype, static_cast<uint16_t*>(memory) + at, count);
+    if (is_half(dtype)) return narrow(from, dtype, static_cast<uint16_t*>(memory) + at, count);
   dispatch_numbers(dtype, [&]<class To>() {
     To* to = static_cast<To*>(memory) + at;
     for (int64_t i = 0; i < count; ++i) to[i] = converted<To>(from[i]);

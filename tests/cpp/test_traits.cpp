@@ -91,6 +91,7 @@ TEST(Traits, AnActivationJoinsAProductByItsEntryAlone) {
   register_elementwise(ops);
   register_activation(ops);
   register_matmul(ops);
+  register_conv(ops);
   register_shape(ops);
   ops.op("test::Rectified")
       .in("x", kFloating)

@@ -186,9 +186,12 @@ def test_recurrent_layers(layer, dtype):
 
 
 def test_attention_reads_halves():
-    q = torch.randn(2, 2, 4, 8)
+    def attend(x):
+        q = nn.functional.linear(x, torch.ones(8, 8))  # heads of a known width
+        return nn.functional.scaled_dot_product_attention(q, q, q)
+
     with torch.autocast("cpu", torch.bfloat16):
-        found = captured(Function(lambda q: nn.functional.scaled_dot_product_attention(q, q, q)), q)
+        found = captured(Function(attend), torch.randn(2, 2, 4, 8))
     (line,) = printed(found, "ort::Attention")
     assert "bfloat16" in line
 
@@ -262,3 +265,18 @@ def test_gradients_of_float32_weights_are_not_rounded_to_halves(layer, half):
     grad = module.weight.grad
     torch.testing.assert_close(grad.double(), exact.weight.grad, rtol=1e-5, atol=1e-5)
     assert (grad.to(half).float() != grad).any()
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_attention_that_casts_for_itself_is_not_autocasts_doing(half):
+    class Module(nn.Module):
+        def forward(self, q, k):
+            return nn.functional.scaled_dot_product_attention(q, k, k, dropout_p=0.5)
+
+    model = ORTModule(Module(), Options("error"))
+    for dtype in (half, torch.float32):
+        q, k = (torch.randn(2, 3, n, 8, dtype=dtype, requires_grad=True) for n in (5, 7))
+        with torch.autocast("cpu", half):
+            y = model(q, k)
+        y.float().sum().backward()
+        assert y.dtype == half and q.grad.dtype == k.grad.dtype == dtype

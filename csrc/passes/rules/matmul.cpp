@@ -143,10 +143,9 @@ Rule written_wide(const char* op, std::function<Value(Pattern&)> product) {
 Rules products_written_wide() {
   const Attrs same{{"to", int64_t{0}}};
   return {
-      written_wide("ort::MatMul",
-                   [=](Pattern& p) {
-                     return p.op("ort::MatMul", {p["a"], p["b"], p.maybe("bias")}, same);
-                   }),
+      written_wide(
+          "ort::MatMul",
+          [=](Pattern& p) { return p.op("ort::MatMul", {p["a"], p["b"], p.maybe("bias")}, same); }),
       written_wide("ort::ConvGradW",
                    [=](Pattern& p) { return p.op("ort::ConvGradW", {p["a"], p["b"]}, same); }),
   };
