@@ -24,17 +24,24 @@ bool makes_opaque(const Node& node) {
   });
 }
 
-bool mergeable(const Node& node) {
+bool narrows(const Node& node) {
+  if (node.in.size() != 1 || !node.has_input(0) || node.out.size() != 1) return false;
+  const DType from = node.input(0).type().dtype, to = node.output().type().dtype;
+  return is_floating(from) && is_floating(to) && size_of(to) < size_of(from);
+}
+
+bool mergeable(const Node& node, Narrowing narrowing) {
+  if (narrowing == Narrowing::apart && narrows(node)) return false;
   return !node.schema->has_effect(node) && !node.owns_bodies() && !makes_opaque(node);
 }
 
 }  // namespace
 
-size_t merge_equal(Graph& graph) {
+size_t merge_equal(Graph& graph, Narrowing narrowing) {
   std::unordered_map<std::string, std::vector<Node*>> seen;
   size_t merged = 0;
   for (Node* node : graph.order()) {
-    if (!mergeable(*node)) continue;
+    if (!mergeable(*node, narrowing)) continue;
     auto& twins = seen[key_of(*node)];
     Node* twin = nullptr;
     for (Node* candidate : twins)

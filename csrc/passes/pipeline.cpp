@@ -51,7 +51,7 @@ void raise(Graph& graph, PassOptions& options) {
   Runner run(graph, options);
   run.pass("dce", [&] { return remove_dead(graph); });
   run.fold();
-  run.pass("cse", [&] { return merge_equal(graph); });
+  run.pass("cse", [&] { return merge_equal(graph, Narrowing::apart); });
   run.rules("recompose", recompose_rules(graph.ops()));
   run.rules("simplify", simplify_rules());
 }

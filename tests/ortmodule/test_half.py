@@ -119,3 +119,17 @@ NUMBERS = {
 def test_numbers_that_are_no_halves_are_not_rounded(name, half):
     report = check_step(Function(NUMBERS[name]), torch.rand(263, 3).to(half))
     assert report.captures == 1
+
+
+def test_gradients_of_equal_casts_are_added_in_the_wider_dtype():
+    class Module(nn.Module):
+        def forward(self, x):
+            return sum((x.bfloat16() * (i + 1.17)).float() for i in range(8))
+
+    x = torch.randn(3, 4, generator=torch.manual_seed(0))
+    grads = []
+    for model in (Module(), ORTModule(Module(), Options("error"))):
+        leaf = x.clone().requires_grad_()
+        model(leaf).sum().backward()
+        grads.append(leaf.grad)
+    torch.testing.assert_close(grads[1], grads[0], rtol=1e-6, atol=0)
