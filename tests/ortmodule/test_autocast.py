@@ -280,3 +280,18 @@ def test_attention_that_casts_for_itself_is_not_autocasts_doing(half):
             y = model(q, k)
         y.float().sum().backward()
         assert y.dtype == half and q.grad.dtype == k.grad.dtype == dtype
+
+
+def test_the_backward_reads_the_cast_that_the_forward_made():
+    grads = []
+    for wrap in (lambda m: m, lambda m: ORTModule(m, Options("error"))):
+        torch.manual_seed(0)
+        module = nn.Linear(6, 4)
+        model, x = wrap(module), torch.randn(3, 6, requires_grad=True)
+        with torch.autocast("cpu", torch.bfloat16):
+            y = model(x)
+        with torch.no_grad():
+            module.weight.mul_(10)
+        y.float().square().sum().backward()
+        grads.append((x.grad, module.weight.grad))
+    torch.testing.assert_close(grads[1], grads[0], rtol=1e-2, atol=1e-2)
