@@ -27,6 +27,7 @@ CALLS = {
        ("Double", "Float", "Half", "Int", "Long")},
     **{f"adaptive_{k}_pool3d.default": (VOLUME, [2, 2, 2]) for k in ("avg", "max")},
     **{f"_adaptive_avg_pool{n}d.default": (x, [2] * n) for n, x in ((2, IMAGE), (3, VOLUME))},
+    "_weight_norm_interface.default": (W, P[:, :1]),
     "avg_pool3d.default": (VOLUME, [2, 2, 2]), "avg_pool1d.default": (LINE, [2]),
     "as_strided.default": (X, [2, 3], [5, 1]), "as_strided_copy.default": (X, [2, 3, 2], [3, 1, 1]),
     "as_strided_scatter.default": (X, V, [4], [9]),

@@ -56,11 +56,6 @@ def test_many_elements_are_counted_right(half):
     )
 
 
-def test_complex_values_are_refused_with_their_reason():
-    with pytest.raises(Exception, match="has dtype torch.complex64, which graphs do not have"):
-        captured(Function(lambda x: x.real), torch.ones(3, dtype=torch.complex64))
-
-
 @pytest.mark.parametrize("number", [1e5, 1e-6, 1.37])
 def test_numbers_beside_halves_are_float32s(number):
     class Scaled(nn.Module):
