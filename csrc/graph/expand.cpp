@@ -8,16 +8,10 @@
 namespace ort {
 namespace {
 
-// Narrower operands in the dtype that the op computes in.
 std::vector<Value> operands(const Node& node) {
-  const DType wide = node.schema->compute_dtype(node);
   std::vector<Value> in;
-  for (size_t i = 0; i < node.in.size(); ++i) {
-    const Value x = node.input(i);
-    const bool narrow = x && x.type().kind == Type::Kind::tensor && is_floating(x.dtype()) &&
-                        is_floating(wide) && size_of(x.dtype()) < size_of(wide);
-    in.push_back(narrow ? cast(x, wide) : x);
-  }
+  for (size_t i = 0; i < node.in.size(); ++i)
+    in.push_back(widen(node.input(i), node.schema->compute_dtype(node)));
   return in;
 }
 

@@ -139,6 +139,12 @@ Value where(Value condition, Value a, Value b) {
   return condition.graph->emit1("Where", {condition, a, b});
 }
 
+Value widen(Value x, DType wide) {
+  const bool narrow = x && x.type().kind == Type::Kind::tensor && is_floating(x.dtype()) &&
+                      is_floating(wide) && size_of(x.dtype()) < size_of(wide);
+  return narrow ? cast(x, wide) : x;
+}
+
 Value cast(Value x, DType dtype) {
   if (!x.graph->is_pattern() && x.dtype() == dtype) return x;
   return x.graph->emit1("Cast", {x}, {{"to", static_cast<int64_t>(dtype)}});

@@ -49,6 +49,7 @@ Value minimum(Value a, Value b);
 Value equal(Value a, Value b);
 Value where(Value condition, Value a, Value b);
 Value cast(Value x, DType dtype);        // x itself when it has the dtype
+Value widen(Value x, DType wide);        // cast where both are floating and x is the narrower
 Value number(double value, Value like);  // 0-d constant of like's dtype
 Value zeros_like(Value x);
 Value full(Graph& graph, const Dims& dims, double value, DType dtype);

@@ -77,13 +77,15 @@ class Backward {
   Graph& graph() const { return graph_; }
   const Node& node() const { return node_; }
   const Attrs& attrs() const { return node_.attrs; }
-  Value dy(size_t i = 0) const { return i < dy_.size() ? dy_[i] : Value{}; }  // absent: zero
-  Value x(size_t i = 0) const { return node_.input(i); }
+  // Of an element-wise op these are in the dtype that it computes in.
+  Value dy(size_t i = 0) const;  // absent: zero
+  Value x(size_t i = 0) const { return widened(node_.input(i)); }
   Value y(size_t i = 0) const;  // an output that the node did not have is added
   bool has(size_t i) const { return node_.has_input(i); }
   bool needs(size_t i) const { return i < needs_.size() && needs_[i]; }
 
  private:
+  Value widened(Value value) const;
   Graph& graph_;
   Node& node_;
   std::vector<Value> dy_;

@@ -57,6 +57,7 @@ void register_saturating(OpSet& ops) {
       .out("y")
       .since(1)
       .elementwise()
+      .computes_in(DType::f32)
       .gradient([](const Backward& b) {  // the sigmoid, down to denormals
         const Value x = b.x(), one = number(1.0, x), power = exp(-abs(x));
         const Value below = b.graph().emit1("Less", {x, number(0.0, x)});
@@ -76,6 +77,7 @@ void register_smooth(OpSet& ops) {
       .since(20)
       .attr("approximate", std::string("none"))
       .elementwise()
+      .computes_in(DType::f32)
       .epilogue(Epilogue::gelu, {{"approximate", std::string("none")}})
       .epilogue(Epilogue::gelu_tanh, {{"approximate", std::string("tanh")}})
       .defined_as(gelu)
@@ -86,6 +88,7 @@ void register_smooth(OpSet& ops) {
       .since(24)
       .attr("alpha", 1.0)
       .elementwise()
+      .computes_in(DType::f32)
       .epilogue(Epilogue::silu, {{"alpha", 1.0}})
       .defined_as([](const Call& c) {
         const double alpha = c.attrs().f("alpha");
@@ -97,9 +100,13 @@ void register_smooth(OpSet& ops) {
         const Value s = sigmoid(scaled);
         return b.dy() * (s * (1.0 + scaled * (1.0 - s)));
       });
-  ops.op("Mish").in("x", kFloating).out("y").since(18).elementwise().defined_as([](Value x) {
-    return x * tanh(unary("Softplus", x));
-  });
+  ops.op("Mish")
+      .in("x", kFloating)
+      .out("y")
+      .since(18)
+      .elementwise()
+      .computes_in(DType::f32)
+      .defined_as([](Value x) { return x * tanh(unary("Softplus", x)); });
 }
 
 void register_piecewise(OpSet& ops) {
@@ -117,6 +124,7 @@ void register_piecewise(OpSet& ops) {
       .since(6)
       .attr("alpha", 0.01)
       .elementwise()
+      .computes_in(DType::f32)
       .cheap()
       .defined_as(
           [](const Call& c) { return where(c.x() > 0.0, c.x(), c.attrs().f("alpha") * c.x()); });
@@ -163,6 +171,7 @@ void register_hard(OpSet& ops) {
       .attr("alpha", 0.2)
       .attr("beta", 0.5)
       .elementwise()
+      .computes_in(DType::f32)
       .defined_as([](const Call& c) {
         const Value line = c.attrs().f("alpha") * c.x() + c.attrs().f("beta");
         return c.graph().emit1("Clip", {line, number(0.0, line), number(1.0, line)});
@@ -177,6 +186,7 @@ void register_hard(OpSet& ops) {
       .out("y")
       .since(14)
       .elementwise()
+      .computes_in(DType::f32)
       .defined_as([](Value x) {
         const Value line = x / 6.0 + 0.5;
         return x * x.graph->emit1("Clip", {line, number(0.0, line), number(1.0, line)});
@@ -216,6 +226,7 @@ void exponential_op(OpSet& ops, std::string_view name, int since, Attrs attrs, B
   OpSchema& schema = ops.op(name).in("x", kFloating).out("y").since(since);
   for (const auto& [attr, value] : attrs) schema.attr(attr, value);
   schema.elementwise()
+      .computes_in(DType::f32)
       .defined_as([bend_of](const Call& c) {
         const auto [alpha, width, scale] = bend_of(c.attrs());
         const Value x = c.x(), low = minimum(number(0.0, x), x);

@@ -213,8 +213,9 @@ void register_functions(OpSet& ops) {
     return b.dy() / (2.0 * b.y());
   });
   unary_op(ops, "Reciprocal", kFloating, [](const Backward& b) { return -(b.y() * b.y()); });
-  unary_op(ops, "Erf", kFloating,
-           [](const Backward& b) { return 2.0 / std::sqrt(kPi) * exp(-(b.x() * b.x())); });
+  unary_op(ops, "Erf", kFloating, [](const Backward& b) {
+    return 2.0 / std::sqrt(kPi) * exp(-(b.x() * b.x()));
+  }).computes_in(DType::f32);
   unary_op(ops, "Sin", kFloating, [](const Backward& b) { return cos(b.x()); });
   unary_op(ops, "Cos", kFloating, [](const Backward& b) { return -sin(b.x()); });
   unary_op(ops, "Tan", kFloating, [](const Backward& b) { return 1.0 + b.y() * b.y(); });
@@ -243,6 +244,7 @@ void precise_op(OpSet& ops, std::string_view name, Value (*form)(Value), Slope g
       .in("x", kFloating)
       .out("y")
       .elementwise()
+      .computes_in(DType::f32)
       .defined_as([form](const Call& c) {
         if (c.graph().is_pattern()) throw NotAPattern("what a user wrote is not made more precise");
         return form(c.x());

@@ -6,8 +6,9 @@ namespace {
 
 // logits [N, C, D1..] or [C]; one value for each target, or a scalar.
 void infer_cross_entropy(InferContext& c) {
+  const DType wide = c.node().schema->compute_dtype(c.node());
   if (!c.ranked(1)) {
-    c.out(1, c.dtype(), std::nullopt);
+    c.out(1, wide, std::nullopt);
     return c.out(0, c.dtype(), std::nullopt);
   }
   if (c.ranked(0))
@@ -29,7 +30,7 @@ void infer_cross_entropy(InferContext& c) {
   c.out(0, c.dtype(), reduction == "none" ? c.dims(1) : Dims{});
   Dims parts = c.dims(1);
   parts.push_back(2);
-  c.out(1, c.dtype(), std::move(parts));
+  c.out(1, wide, std::move(parts));
 }
 
 // dloss is a scalar, or has a value for each target; parts has two.
@@ -128,6 +129,7 @@ void register_binary_cross_entropy(OpSet& ops) {
       .in("target", kFloating)
       .out("loss")
       .elementwise()
+      .computes_in(DType::f32)
       .defined_as([](const Call& c) {
         if (c.graph().is_pattern())
           throw NotAPattern("what a user wrote has another slope at 0, 1");
@@ -174,7 +176,7 @@ void register_loss(OpSet& ops) {
                           .in("dloss", kFloating)
                           .in("logits", kFloating)
                           .in("target", kIndex, "I")
-                          .in("parts", kFloating)
+                          .in("parts", kFloating, "U")
                           .in_optional("weight", kFloating)
                           .out("dlogits"))
       .shape(infer_cross_entropy_grad);

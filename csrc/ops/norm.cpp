@@ -308,6 +308,7 @@ void register_plain(OpSet& ops) {
       .since(1)
       .attr("axis", int64_t{-1})
       .attr("p", int64_t{2})
+      .computes_in(DType::f32)
       .shape([](InferContext& c) {
         same_dims(c, 0, 0);
         if (c.ranked(0)) c.axis(c.attrs().i("axis"), c.rank(0));
@@ -318,6 +319,7 @@ void register_plain(OpSet& ops) {
       .out("y")
       .since(13)
       .attr("axes", std::vector<int64_t>{0, 2, 3})
+      .computes_in(DType::f32)
       .shape([](InferContext& c) {
         same_dims(c, 0, 0);
         for (const int64_t axis : c.attrs().ints("axes"))
@@ -332,6 +334,7 @@ void register_plain(OpSet& ops) {
       .attr("beta", 0.75)
       .attr("bias", 1.0)
       .attr_required("size")
+      .computes_in(DType::f32)
       .shape([](InferContext& c) {
         channels_of(c);
         same_dims(c, 0, 0);
@@ -391,6 +394,7 @@ void register_norm(OpSet& ops) {
       .out("y")
       .since(6)
       .attr("epsilon", 1e-5)
+      .computes_in(DType::f32)
       .shape(infer_instance_norm)
       .defined_as(instance_norm);
   register_batch_norm(ops);

@@ -5,8 +5,9 @@ namespace ort {
 namespace {
 
 void infer_lstm(InferContext& c) {
+  const DType wide = c.node().schema->compute_dtype(c.node());
   if (!c.ranked(0) || !c.ranked(2)) {
-    for (size_t i = 0; i < 4; ++i) c.out(i, c.dtype(), std::nullopt);
+    for (size_t i = 0; i < 4; ++i) c.out(i, i == 3 ? wide : c.dtype(), std::nullopt);
     return;
   }
   const Dims &x = c.dims(0), &r = c.dims(2);
@@ -33,7 +34,7 @@ void infer_lstm(InferContext& c) {
   c.out(1, c.dtype(), Dims{directions, x[1], hidden});
   c.out(2, c.dtype(), Dims{directions, x[1], hidden});
   // gates and cell states of every step, which the gradient reads
-  c.out(3, c.dtype(), Dims{x[0], directions, x[1], hidden * 5});
+  c.out(3, wide, Dims{x[0], directions, x[1], hidden * 5});
 }
 
 // Each step of each sequence meets both weights, [D, 4H, I] and [D, 4H, H].
@@ -112,7 +113,7 @@ void register_rnn(OpSet& ops) {
       .in("initial_h", kFloating)
       .in("initial_c", kFloating)
       .in("y", kFloating)
-      .in("gates", kFloating)
+      .in("gates", kFloating, "U")
       .out("dx")
       .out("dw")
       .out("dr")

@@ -56,21 +56,6 @@ struct Moments {
   double mean = 0, variance = 0;
 };
 
-// One number of a channel's.
-template <class T>
-T number_of(const Runs<T>& runs, const void* data, int64_t channel) {
-  T number;
-  return *runs.read(data, channel, 1, &number);
-}
-
-template <class T>
-void put_number(const Runs<T>& runs, void* data, int64_t channel, double value) {
-  T number = static_cast<T>(value);
-  T* room = runs.room(data, channel, &number);
-  *room = static_cast<T>(value);
-  runs.write(room, data, channel, 1);
-}
-
 template <class T>
 Moments moments_of(const Layout& l, const Steps<T>& steps, const Runs<T>& runs, const void* x,
                    int64_t channel) {
@@ -117,7 +102,7 @@ std::unique_ptr<Kernel> batch_norm_of(const Request& r) {
   const Runs<T> runs(r, 0), given(r, 1), saved(DType::undefined);
   return make_kernel("BatchNorm", [=](const Args& args) {
     const void* x = args.in[0];
-    const auto at = [&](size_t i, int64_t c) { return number_of(given, args.in[i], c); };
+    const auto at = [&](size_t i, int64_t c) { return given.number(args.in[i], c); };
     parallel_for(l.channels, l.total() * 4, [&](int64_t begin, int64_t end, int) {
       for (int64_t c = begin; c < end; ++c) {
         Moments m{at(3, c), at(4, c)};
@@ -130,10 +115,10 @@ std::unique_ptr<Kernel> batch_norm_of(const Request& r) {
         }
         const double inv_std = 1.0 / std::sqrt(m.variance + epsilon);
         normalise(l, steps, runs, x, args.out[0], c, m.mean, inv_std, at(1, c), at(2, c));
-        if (new_mean) put_number(given, args.out[1], c, running_mean);
-        if (new_var) put_number(given, args.out[2], c, running_var);
-        if (saved_mean) put_number(saved, args.out[3], c, m.mean);
-        if (saved_inv) put_number(saved, args.out[4], c, inv_std);
+        if (new_mean) given.put(running_mean, args.out[1], c);
+        if (new_var) given.put(running_var, args.out[2], c);
+        if (saved_mean) saved.put(m.mean, args.out[3], c);
+        if (saved_inv) saved.put(inv_std, args.out[4], c);
       }
     });
   });
@@ -151,8 +136,8 @@ std::unique_ptr<Kernel> batch_norm_grad_of(const Request& r) {
     const void *dy = args.in[0], *x = args.in[1];
     parallel_for(l.channels, l.total() * 4, [&](int64_t begin, int64_t end, int) {
       for (int64_t c = begin; c < end; ++c) {
-        const T scale = number_of(given, args.in[2], c), mean = number_of(saved, args.in[3], c);
-        const T inv_std = number_of(saved, args.in[4], c);
+        const T scale = given.number(args.in[2], c), mean = saved.number(args.in[3], c);
+        const T inv_std = saved.number(args.in[4], c);
         double sum = 0, dot = 0;
         T centred[kPiece], piece[kPiece];
         l.pieces(c, [&](int64_t at, int64_t n) {
@@ -161,8 +146,8 @@ std::unique_ptr<Kernel> batch_norm_grad_of(const Request& r) {
           sum += steps.total(slopes, n);
           dot += steps.product(slopes, centred, n);
         });
-        if (wants_scale) put_number(given, args.out[1], c, dot * inv_std);
-        if (wants_bias) put_number(given, args.out[2], c, sum);
+        if (wants_scale) given.put(dot * inv_std, args.out[1], c);
+        if (wants_bias) given.put(sum, args.out[2], c);
         if (!wants_x) continue;
         const T factor = scale * inv_std;
         const double n = static_cast<double>(l.count());

@@ -6,6 +6,7 @@
 
 #include "csrc/core/parallel.h"
 #include "providers/cpu/provider.h"
+#include "providers/cpu/runs.h"
 #include "providers/cpu/tile.h"
 
 namespace ort::cpu {
@@ -81,16 +82,19 @@ class Rows {
       if (!ignored(row)) sum += weight_of(target(row));
     return sum;
   }
-  // The row's logits in one piece: where they lie, or gathered into `buffer`.
-  const T* logits(const T* x, int64_t row, T* buffer) const {
-    const T* first = at(x, row);
-    if (s_.inner == 1) return first;
-    for (int64_t c = 0; c < s_.classes; ++c) buffer[c] = first[c * s_.inner];
+  // The row's logits in one piece: where they lie, or in `buffer`.
+  const T* logits(const Runs<T>& runs, const void* x, int64_t row, T* buffer) const {
+    if (s_.inner == 1) return runs.read(x, at(row), s_.classes, buffer);
+    for (int64_t c = 0; c < s_.classes; ++c) buffer[c] = runs.number(x, at(row) + c * s_.inner);
     return buffer;
   }
-  template <class P>
-  P* at(P* x, int64_t row) const {
-    return x + row / s_.inner * s_.classes * s_.inner + row % s_.inner;
+  // The row's gradients from where `room` had them made.
+  void put(const Runs<T>& runs, const T* made, void* to, int64_t row) const {
+    if (s_.inner == 1) return runs.write(made, to, at(row), s_.classes);
+    for (int64_t c = 0; c < s_.classes; ++c) runs.put(made[c], to, at(row) + c * s_.inner);
+  }
+  T* room(const Runs<T>& runs, void* to, int64_t row, T* buffer) const {
+    return s_.inner == 1 ? runs.room(to, at(row), buffer) : buffer;
   }
 
  private:
@@ -98,6 +102,7 @@ class Rows {
     return s_.wide_targets ? static_cast<const int64_t*>(target_)[row]
                            : int64_t{static_cast<const int32_t*>(target_)[row]};
   }
+  int64_t at(int64_t row) const { return row / s_.inner * s_.classes * s_.inner + row % s_.inner; }
   const Settings& s_;
   const void* target_;
   const T* weight_;
@@ -120,32 +125,37 @@ T row_loss(const Settings& s, const Rows<T>& rows, const Steps<T>& steps, int64_
 }
 
 template <class T>
-void finish_loss(const Settings& s, const Rows<T>& rows, const T* losses, T* loss) {
+void finish_loss(const Settings& s, const Rows<T>& rows, const Runs<T>& runs, const T* losses,
+                 void* loss) {
+  if (s.reduction == Reduction::none) return runs.write(losses, loss, 0, s.rows);
   const double sum = std::accumulate(losses, losses + s.rows, 0.0);
-  *loss = static_cast<T>(s.reduction == Reduction::mean ? sum / rows.total() : sum);
+  runs.put(s.reduction == Reduction::mean ? sum / rows.total() : sum, loss, 0);
 }
 
 template <class T>
 std::unique_ptr<Kernel> cross_entropy_of(const Request& r) {
   const Settings s = settings_of(r, 0, 1);
   const bool weighted = r.has(2), wants_parts = r.wants(1);
+  const Runs<T> runs(r, 0);
   const Steps<T> steps;
   const int most = omp_get_max_threads();
-  const size_t numbers = static_cast<size_t>(s.rows + most * 2 * s.classes);
+  const size_t numbers = static_cast<size_t>(s.rows + (most * 2 + 1) * s.classes);
   return make_kernel(
       "CrossEntropy",
       [=](const Args& args) {
-        const Rows<T> rows(s, args.in[1], weighted ? input<T>(args, 2) : nullptr);
+        T *wide_losses = static_cast<T*>(args.scratch), *wide_weight = wide_losses + s.rows;
+        T* buffers = wide_weight + s.classes;
+        const T* weight = weighted ? runs.read(args.in[2], 0, s.classes, wide_weight) : nullptr;
+        const Rows<T> rows(s, args.in[1], weight);
         T* losses =
-            s.reduction == Reduction::none ? output<T>(args) : static_cast<T*>(args.scratch);
-        T* buffers = static_cast<T*>(args.scratch) + s.rows;
+            s.reduction == Reduction::none ? runs.room(args.out[0], 0, wide_losses) : wide_losses;
         parallel_for(
             s.rows, s.rows * s.classes * 8,
             [&](int64_t begin, int64_t end, int thread) {
               T* gathered = buffers + thread * 2 * s.classes;
               T* shifted = gathered + s.classes;
               for (int64_t row = begin; row < end; ++row) {
-                const T* x = rows.logits(input<T>(args, 0), row, gathered);
+                const T* x = rows.logits(runs, args.in[0], row, gathered);
                 const T top = apply(steps.max, x, nullptr, s.classes);
                 steps.minus(shifted, x, &top, nullptr, s.classes);
                 steps.exp(shifted, shifted, nullptr, nullptr, s.classes);
@@ -160,7 +170,7 @@ std::unique_ptr<Kernel> cross_entropy_of(const Request& r) {
               }
             },
             most);
-        if (s.reduction != Reduction::none) finish_loss(s, rows, losses, output<T>(args));
+        finish_loss(s, rows, runs, losses, args.out[0]);
       },
       numbers * sizeof(T));
 }
@@ -183,35 +193,35 @@ template <class T>
 std::unique_ptr<Kernel> cross_entropy_grad_of(const Request& r) {
   const Settings s = settings_of(r, 1, 2);
   const bool weighted = r.has(4);
+  const Runs<T> runs(r, 1);
   const Steps<T> steps;
   const int most = omp_get_max_threads();
-  const size_t numbers = static_cast<size_t>(most * s.classes);
+  const size_t numbers = static_cast<size_t>((most + 1) * s.classes);
   return make_kernel(
       "CrossEntropyGrad",
       [=](const Args& args) {
-        const Rows<T> rows(s, args.in[2], weighted ? input<T>(args, 4) : nullptr);
-        const T* dloss = input<T>(args, 0);
+        T *wide_weight = static_cast<T*>(args.scratch), *buffers = wide_weight + s.classes;
+        const T* weight = weighted ? runs.read(args.in[4], 0, s.classes, wide_weight) : nullptr;
+        const Rows<T> rows(s, args.in[2], weight);
         const double total = s.reduction == Reduction::mean ? rows.total() : 1.0;
         parallel_for(
             s.rows, s.rows * s.classes * 8,
             [&](int64_t begin, int64_t end, int thread) {
-              T* buffer = static_cast<T*>(args.scratch) + thread * s.classes;
+              T* buffer = buffers + thread * s.classes;
               for (int64_t row = begin; row < end; ++row) {
-                T* to = rows.at(output<T>(args), row);
-                T* p = s.inner == 1 ? to : buffer;
+                T* p = rows.room(runs, args.out[0], row, buffer);
                 if (rows.ignored(row)) {
                   std::fill_n(p, s.classes, T{});
                 } else {
-                  const T* x = rows.logits(input<T>(args, 1), row, buffer);
+                  const T* x = rows.logits(runs, args.in[1], row, buffer);
                   const T* parts = input<T>(args, 3) + 2 * row;
                   steps.minus(p, x, parts, nullptr, s.classes);
                   steps.exp(p, p, nullptr, nullptr, s.classes);
-                  const T g = s.reduction == Reduction::none ? dloss[row]
-                                                             : static_cast<T>(dloss[0] / total);
-                  row_gradient(s, rows, steps, row, g, parts[1], p);
+                  const bool own = s.reduction == Reduction::none;
+                  const double g = runs.number(args.in[0], own ? row : 0) / total;
+                  row_gradient(s, rows, steps, row, static_cast<T>(g), parts[1], p);
                 }
-                if (s.inner != 1)
-                  for (int64_t c = 0; c < s.classes; ++c) to[c * s.inner] = p[c];
+                rows.put(runs, p, args.out[0], row);
               }
             },
             most);
@@ -228,11 +238,23 @@ std::unique_ptr<Kernel> cross_entropy_grad(const Request& r) {
                                      : cross_entropy_grad_of<float>(r);
 }
 
+// The parts that are kept for the gradient are float32.
+Verdict wide_parts(const Node& node) {
+  const bool gradient = node.is("ort::CrossEntropyGrad");
+  const Value parts = gradient ? node.input(3) : node.out.size() > 1 ? node.output(1) : Value{};
+  if (!parts || parts.dtype() == DType::f32) return Verdict::yes();
+  return Verdict::no(format("parts are {}, expected float32", parts.dtype()));
+}
+
+void add_rows(KernelList& list, std::unique_ptr<Kernel> (*make)(const Request&)) {
+  list.add("rows", kF32 | kHalves, wide_parts, make).add("rows", kF64, make);
+}
+
 }  // namespace
 
 void register_loss(KernelTable& table) {
-  table.op("ort::CrossEntropy").add("rows", kF32 | kF64, cross_entropy);
-  table.op("ort::CrossEntropyGrad").add("rows", kF32 | kF64, cross_entropy_grad);
+  add_rows(table.op("ort::CrossEntropy"), cross_entropy);
+  add_rows(table.op("ort::CrossEntropyGrad"), cross_entropy_grad);
 }
 
 }  // namespace ort::cpu

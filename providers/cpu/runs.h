@@ -35,6 +35,15 @@ class Runs {
     if constexpr (std::is_same_v<T, float>)
       if (half_) narrow(made, dtype_, static_cast<uint16_t*>(data) + at, count);
   }
+  T number(const void* data, int64_t at) const {
+    T buffer;
+    return *read(data, at, 1, &buffer);
+  }
+  void put(double value, void* data, int64_t at) const {
+    T number = static_cast<T>(value);
+    *room(data, at, &number) = number;
+    write(&number, data, at, 1);
+  }
 
  private:
   DType dtype_;

@@ -116,6 +116,49 @@ def test_numbers_that_are_no_halves_are_not_rounded(name, half):
     assert report.captures == 1
 
 
+F = nn.functional
+_CLASS_WEIGHTS = torch.linspace(0, 1, 100)
+INSIDE = {
+    "elu": lambda x: F.elu(x, 1e5),
+    "celu": lambda x: F.celu(x, 0.3),
+    "selu": F.selu,
+    "leaky_relu": lambda x: F.leaky_relu(x, 1e5),
+    "gelu": F.gelu,
+    "gelu tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "mish": F.mish,
+    "silu": F.silu,
+    "softplus": lambda x: F.softplus(x, 0.3, 3),
+    "hardsigmoid": F.hardsigmoid,
+    "hardswish": F.hardswish,
+    "erf": torch.erf,
+    "log2": lambda x: torch.log2(x.abs() + 1),
+    "instance_norm": lambda x: F.instance_norm(x.reshape(1, 3, -1) * 1e-3, eps=1e-8),
+    "local_response_norm": lambda x: F.local_response_norm(x.reshape(1, 3, -1), 2, 1e-4),
+}
+
+
+@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("name", INSIDE)
+def test_numbers_inside_an_op_are_no_halves(name, half):
+    """2 / sqrt(pi), an alpha beyond 65,504, an epsilon below every float16."""
+    check_step(Function(INSIDE[name]), (torch.randn(263, 3) * 1.5).to(half))
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_a_cross_entropy_in_halves_keeps_its_parts_wide(half):
+    x, target = (torch.randn(64, 100) * 5).to(half), torch.randint(0, 100, (64,))
+    for reduction in ("none", "sum", "mean"):
+        report = check_step(
+            Function(
+                lambda x, r=reduction: F.cross_entropy(
+                    x, target, _CLASS_WEIGHTS.to(x.dtype), reduction=r
+                )
+            ),
+            x,
+        )
+        assert not [cast for cast in report.casts if cast.endswith("to float32")], report.casts
+
+
 def test_gradients_of_equal_casts_are_added_in_the_wider_dtype():
     class Module(nn.Module):
         def forward(self, x):
