@@ -8,6 +8,7 @@
 #include "providers/cpu/provider.h"
 #include "providers/cpu/rnn_product.h"
 #include "providers/cpu/tile.h"
+#include "providers/cpu/widened.h"
 
 namespace ort::cpu {
 namespace {
@@ -285,15 +286,21 @@ Verdict usual_lstm(const Node& node) {
   return Verdict::yes();
 }
 
+using RecurrentKernel = std::unique_ptr<Kernel>(const Request&);
+
+// Halves are widened once a call: each step adds to a state that stays float32.
+void add_steps(KernelList& list, When when, RecurrentKernel of_float, RecurrentKernel of_double) {
+  list.add("steps", kF32, when, of_float)
+      .add("steps", kF64, when, of_double)
+      .add("widened", kF32 | kHalves, when,
+           [of_float](const Request& r) { return widened(r, of_float); });
+}
+
 }  // namespace
 
 void register_rnn(KernelTable& table) {
-  table.op("LSTM")
-      .add("steps", kF32, usual_lstm, lstm<float>)
-      .add("steps", kF64, usual_lstm, lstm<double>);
-  table.op("ort::LSTMGrad")
-      .add("steps", kF32, lstm_grad<float>)
-      .add("steps", kF64, lstm_grad<double>);
+  add_steps(table.op("LSTM"), usual_lstm, lstm<float>, lstm<double>);
+  add_steps(table.op("ort::LSTMGrad"), nullptr, lstm_grad<float>, lstm_grad<double>);
 }
 
 }  // namespace ort::cpu
