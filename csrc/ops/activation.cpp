@@ -65,9 +65,13 @@ void register_saturating(OpSet& ops) {
       })
       .defined_as(
           [](Value x) { return maximum(x, number(0.0, x)) + unary("ort::Log1p", exp(-abs(x))); });
-  ops.op("Softsign").in("x", kFloating).out("y").since(1).elementwise().defined_as([](Value x) {
-    return x / (1.0 + abs(x));
-  });
+  ops.op("Softsign")
+      .in("x", kFloating)
+      .out("y")
+      .since(1)
+      .elementwise()
+      .computes_in(DType::f32)
+      .defined_as([](Value x) { return x / (1.0 + abs(x)); });
 }
 
 void register_smooth(OpSet& ops) {

@@ -91,9 +91,9 @@ def native_batch_norm(t, x, weight, bias, mean, var, training, momentum, eps):
     """y, mean and inverse deviation of the batch: empty in eval, and never with a gradient."""
     if not training:
         y = _batch_norm(t, x, weight, bias, mean, var, training, momentum, eps)
-        return [y, *(t.full(t.out_dims(i), 0, x.dtype) for i in (1, 2))]
+        return [y, *(t.full(t.out_dims(i), 0, t.out_dtype(i)) for i in (1, 2))]
     y, *saved = _batch_norm(t, x, weight, bias, mean, var, training, momentum, eps, saves=True)
-    return [y, *map(t.stop, saved)]
+    return [y, *(t.cast(t.stop(s), t.out_dtype(i)) for i, s in enumerate(saved, 1))]
 
 
 def _batch_norm(t, x, weight, bias, mean, var, training, momentum, eps, saves=False):
