@@ -63,7 +63,8 @@ test: cpp_tests
 long: cpp_tests
 	@$(RUN) pytest -q -m long
 	@build/current/fuzz_onnx_session 100000
-	@OMP_NUM_THREADS=1 nice $(PY) tools/opdb.py $(ARGS)
+	@for dtype in bfloat16 float64 float32; do \
+		OMP_NUM_THREADS=1 nice $(PY) tools/opdb.py --dtype $$dtype $(ARGS) || exit 1; done
 	@OMP_NUM_THREADS=1 nice $(PY) tools/opdb.py --cross 200
 
 # make t k=layer_norm: the Python tests whose name has k, then the GoogleTest cases; slow ones out.

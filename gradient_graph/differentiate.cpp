@@ -123,8 +123,8 @@ class Differentiation {
 
   void accept(const Node& node, size_t i, Value contribution) {
     const Value x = node.input(i);
-    if (node.schema->is_elementwise())
-      contribution = cast(sum_to(contribution, x.dims()), x.dtype());
+    if (node.schema->is_elementwise()) contribution = sum_to(contribution, x.dims());
+    if (node.schema->has_wide_rule()) contribution = cast(contribution, x.dtype());
     check(contribution.dtype() == x.dtype() && contribution.rank() == x.rank(),
           "[{}] the gradient of input {} is {}, expected {}; {}", node.qualified(), i,
           contribution.type().text(), x.type().text(), node.describe());

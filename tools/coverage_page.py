@@ -8,10 +8,20 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "coverage.md"
 
+# Where eager itself is no measure in halves.
+_TIES = "among equals the order of an unstable sort is nobody's; ours is the stable one's"
+EXCEPTIONS = {
+    "sort": _TIES,
+    "msort": _TIES,
+    "argsort": _TIES,
+    "__rpow__": "eager rounds p - 1 to an integer of bfloat16, so that a negative base has a slope",
+}
 
-def write(results: dict, names: list[str]) -> None:
-    """Writes the page of a sweep's results: (entry, sample) -> its line."""
-    lines = [*_head(results, names), *_failing(results), *_table(results)]
+
+def write(results: dict, names: list[str], others: dict[str, dict]) -> None:
+    """Writes the page of a sweep: (entry, sample) -> its line; `others` by their dtypes."""
+    parts = _head(results, names), _failing(results), _others(others), _table(results)
+    lines = [line for part in parts for line in part]
     PAGE.write_text("\n".join(lines) + "\n")
 
 
@@ -53,6 +63,32 @@ def _failing(results: dict) -> list[str]:
         return [*lines, "None.", ""]
     lines += ["| entry | sample | cause |", "|---|---|---|"]
     return [*lines, *(f"| {e} | {k} | {_cell(why)} |" for e, k, why in sorted(rows)), ""]
+
+
+def _others(others: dict[str, dict]) -> list[str]:
+    """Counts of each dtype, and every sample that is other than eager's."""
+    lines = [
+        "## Other dtypes",
+        "",
+        "| dtype | commit | samples | native | aten | refused | other |",
+    ]
+    lines.append("|---|---|---|---|---|---|---|")
+    rows = []
+    for dtype, results in others.items():
+        count = collections.Counter(found["status"] for found in results.values())
+        ways = " | ".join(str(count[way]) for way in ("native", "aten", "refused", "wrong"))
+        lines.append(f"| {dtype} | {_said(results, 'commit')} | {len(results)} | {ways} |")
+        rows += [(dtype, *key, found.get("why", "")) for key, found in sorted(results.items())
+                 if found["status"] == "wrong"]  # fmt: skip
+    lines += [
+        "",
+        "| dtype | entry | sample | other than eager | because |",
+        "|---|---|---|---|---|",
+    ]
+    for dtype, entry, k, why in rows:
+        because = EXCEPTIONS.get(entry, "")
+        lines.append(f"| {dtype} | {entry} | {k} | {_cell(why)[:100]} | {because} |")
+    return [*lines, ""]
 
 
 def _table(results: dict) -> list[str]:

@@ -4,7 +4,7 @@
 writes docs/coverage.md, as `make long` does. --keep: results of other commits count too. --only
 a,b: these entries, printed and not kept. --cross n: n samples by ORTModule itself, with
 torch.export, too. --page: the page alone. --dtype: another than float32, with results of its own,
-printed and not on the page; --every n: of its entries each nth.
+which the page counts; --every n: of its entries each nth, printed alone.
 """
 
 import argparse
@@ -42,6 +42,7 @@ from ortmodule._native import torch_bridge  # noqa: E402
 from ortmodule.errors import NotCapturable  # noqa: E402
 
 RESULTS = ROOT / "build" / "opdb.jsonl"
+OTHERS = ("bfloat16", "float64")  # dtypes that the page counts too
 OURS = "its translation failed"  # a defect of ours, not a refusal
 EQUAL = ("equal", "fallback")  # what cross_one says of an answer that is eager's
 SECONDS = 60  # a sample that takes longer has failed
@@ -49,6 +50,10 @@ STARTS = 3  # of a worker that gets no sample further
 # Their values are whatever the memory held.
 UNINITIALISED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty"}
 UNINITIALISED |= {"new_empty_strided"}
+
+
+def results_of(dtype: str) -> Path:
+    return RESULTS if dtype == "float32" else RESULTS.with_stem(f"opdb_{dtype}")
 
 
 def entries(dtype: torch.dtype = torch.float32) -> list:
@@ -301,7 +306,7 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     dtype, plain = getattr(torch, given.dtype), given.dtype == "float32"
-    given.results = given.results or RESULTS.with_stem("opdb" if plain else f"opdb_{given.dtype}")
+    given.results = given.results or results_of(given.dtype)
     if given.only:
         return only(given.only, given.sample, dtype)
     if given.part:
@@ -316,7 +321,9 @@ def main() -> None:
         sweep(given.results, given.workers, options)
     if not plain or given.every > 1:
         return summary(read(given.results, given.keep))
-    return coverage_page.write(read(given.results, given.keep), [name_of(op) for op in entries()])
+    others = {name: read(results_of(name), given.keep) for name in OTHERS}
+    names = [name_of(op) for op in entries()]
+    return coverage_page.write(read(given.results, given.keep), names, others)
 
 
 if __name__ == "__main__":

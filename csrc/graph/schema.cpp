@@ -247,7 +247,7 @@ Value OpSet::activated(Value x, Epilogue epilogue) const {
 
 // A rule's own constants are no numbers of a half: 2 / sqrt(pi) in bfloat16 is off by 0.3 %.
 Value Backward::widened(Value value) const {
-  if (!value || !node_.schema->is_elementwise()) return value;
+  if (!value || !node_.schema->has_wide_rule()) return value;
   return widen(value, node_.schema->compute_dtype(node_));
 }
 

@@ -77,7 +77,7 @@ class Backward {
   Graph& graph() const { return graph_; }
   const Node& node() const { return node_; }
   const Attrs& attrs() const { return node_.attrs; }
-  // Of an element-wise op these are in the dtype that it computes in.
+  // Of a wide rule these are in the dtype that its op computes in.
   Value dy(size_t i = 0) const;  // absent: zero
   Value x(size_t i = 0) const { return widened(node_.input(i)); }
   Value y(size_t i = 0) const;  // an output that the node did not have is added
@@ -232,6 +232,13 @@ class OpSchema {
       gradient_ = f;
     return *this;
   }
+  // A rule that reads and gives all in the dtype that the op computes in: those of element-wise
+  // ops, and what says so.
+  template <class F>
+  OpSchema& wide_gradient(F f) {
+    wide_rule_ = true;
+    return gradient(std::move(f));
+  }
 
   // --- reading ---
   const std::string& domain() const { return domain_; }
@@ -270,6 +277,7 @@ class OpSchema {
   const Shape& infer() const { return shape_; }
   const auto& combine_sizes() const { return combine_sizes_; }
   const Gradient& gradient_rule() const { return gradient_; }
+  bool has_wide_rule() const { return wide_rule_ || is_elementwise(); }
   const Definition& definition() const { return definition_; }
 
  private:
@@ -299,6 +307,7 @@ class OpSchema {
   EffectOf effect_;
   Cost cost_;
   DType computes_in_ = DType::undefined;
+  bool wide_rule_ = false;
   std::string computes_in_attr_;
   std::vector<Joins> epilogues_;
   Standard standard_;

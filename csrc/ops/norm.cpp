@@ -59,36 +59,18 @@ Outputs layer_norm(const Call& c) {
   return {y, m.mean, m.inv_std};
 }
 
-// Values of a gradient in the dtype that its op computes in.
-class Wide {
- public:
-  explicit Wide(const Backward& b) : b_(b), dtype_(b.node().schema->compute_dtype(b.node())) {}
-  Value operator()(Value x) const { return cast(x, dtype_); }
-  // Each gradient has its input's dtype again.
-  Outputs back(Outputs grads) const {
-    for (size_t i = 0; i < grads.size(); ++i)
-      if (grads[i]) grads[i] = cast(grads[i], b_.x(i).dtype());
-    return grads;
-  }
-
- private:
-  const Backward& b_;
-  DType dtype_;
-};
-
 // dx = (g - mean(g) - n mean(g n)) / std with n the normalised x and g = dy scale.
 Outputs layer_norm_gradient(const Backward& b) {
   check(!b.dy(1) && !b.dy(2), "[LayerNormalization] no gradient flows through mean and inv_std");
-  const Wide wide(b);
-  const Value x = wide(b.x(0)), dy = wide(b.dy()), inv_std = b.y(2);
+  const Value x = b.x(0), dy = b.dy(), inv_std = b.y(2);
   const auto axes = axes_from(b.attrs().i("axis"), x.rank());
   const Value normal = (x - b.y(1)) * inv_std;
-  const Value g = dy * wide(b.x(1));
+  const Value g = dy * b.x(1);
   Outputs grads(3);
   grads[0] = inv_std * (g - reduce_mean(g, axes) - normal * reduce_mean(g * normal, axes));
   if (b.needs(1)) grads[1] = sum_to(dy * normal, b.x(1).dims());
   if (b.needs(2)) grads[2] = sum_to(dy, b.x(2).dims());
-  return wide.back(std::move(grads));
+  return grads;
 }
 
 Outputs rms_norm(const Call& c) {
@@ -100,16 +82,15 @@ Outputs rms_norm(const Call& c) {
 
 // dx = inv (g - n mean(g n)) with n = x inv (Zhang & Sennrich 2019).
 Outputs rms_norm_gradient(const Backward& b) {
-  const Wide wide(b);
-  const Value x = wide(b.x(0)), dy = wide(b.dy());
+  const Value x = b.x(0), dy = b.dy();
   const auto axes = axes_from(b.attrs().i("axis"), x.rank());
   const Value inv = 1.0 / sqrt(reduce_mean(x * x, axes) + b.attrs().f("epsilon"));
   const Value normal = x * inv;
-  const Value g = dy * wide(b.x(1));
+  const Value g = dy * b.x(1);
   Outputs grads(2);
   grads[0] = inv * (g - normal * reduce_mean(g * normal, axes));
   if (b.needs(1)) grads[1] = sum_to(dy * normal, b.x(1).dims());
-  return wide.back(std::move(grads));
+  return grads;
 }
 
 Value group_norm(const Call& c) {
@@ -165,9 +146,10 @@ void infer_batch_norm(InferContext& c) {
 
 Outputs batch_norm_gradient(const Backward& b) {
   const bool training = b.attrs().i("training") != 0;
-  const Wide wide(b);
-  const Value mean = training ? b.y(3) : wide(b.x(3));
-  const Value inv_std = training ? b.y(4) : 1.0 / sqrt(wide(b.x(4)) + b.attrs().f("epsilon"));
+  const DType wide = b.node().schema->compute_dtype(b.node());
+  const Value mean = training ? b.y(3) : widen(b.x(3), wide);
+  const Value inv_std =
+      training ? b.y(4) : 1.0 / sqrt(widen(b.x(4), wide) + b.attrs().f("epsilon"));
   const std::vector<Value> in{b.dy(), b.x(0), b.x(1), mean, inv_std};
   Outputs grads =
       b.graph().emit("ort::BatchNormGrad", in, {{"training", static_cast<int64_t>(training)}});
@@ -362,7 +344,7 @@ void register_norm(OpSet& ops) {
       .computes_in("stash_type")
       .shape(infer_norm)
       .defined_as(layer_norm)
-      .gradient(layer_norm_gradient);
+      .wide_gradient(layer_norm_gradient);
   ops.op("RMSNormalization")
       .in("x", kFloating)
       .in("scale", kFloating)
@@ -374,7 +356,7 @@ void register_norm(OpSet& ops) {
       .computes_in("stash_type")
       .shape(infer_norm)
       .defined_as(rms_norm)
-      .gradient(rms_norm_gradient);
+      .wide_gradient(rms_norm_gradient);
   ops.op("GroupNormalization")
       .in("x", kFloating)
       .in("scale", kFloating)

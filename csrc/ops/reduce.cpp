@@ -233,7 +233,7 @@ void register_reduce(OpSet& ops) {
   reduction(ops, "ReduceSum", kNumeric, 13).gradient([](const Backward& b) {
     return expand(restored(b, b.dy()), b.x().dims());
   });
-  reduction(ops, "ReduceMean", kNumeric, 18).gradient([](const Backward& b) {
+  reduction(ops, "ReduceMean", kNumeric, 18).wide_gradient([](const Backward& b) {
     Graph& g = b.graph();
     Dim count = 1;
     for (const int64_t axis : reduced_axes(b)) count = count * b.x().dim(axis);
@@ -241,9 +241,9 @@ void register_reduce(OpSet& ops) {
                                         : cast(g.size(count), b.dy().dtype());
     return expand(restored(b, b.dy() / divisor), b.x().dims());
   });
-  reduction(ops, "ReduceMax", kNumeric | kBool, 18).gradient(extremum_gradient);
-  reduction(ops, "ReduceMin", kNumeric | kBool, 18).gradient(extremum_gradient);
-  reduction(ops, "ReduceProd", kNumeric, 18).gradient(prod_gradient);
+  reduction(ops, "ReduceMax", kNumeric | kBool, 18).wide_gradient(extremum_gradient);
+  reduction(ops, "ReduceMin", kNumeric | kBool, 18).wide_gradient(extremum_gradient);
+  reduction(ops, "ReduceProd", kNumeric, 18).wide_gradient(prod_gradient);
   register_derived(ops);
   register_order(ops);
 }

@@ -30,7 +30,7 @@ void register_softmax(OpSet& ops) {
         const Value e = exp(c.x() - reduce_max(c.x(), axis));
         return e / reduce_sum(e, axis);
       })
-      .gradient([](const Backward& b) {
+      .wide_gradient([](const Backward& b) {
         return b.y() * (b.dy() - reduce_sum(b.dy() * b.y(), {b.attrs().i("axis")}));
       });
   softmax_like(ops, "LogSoftmax")
@@ -39,7 +39,7 @@ void register_softmax(OpSet& ops) {
         const Value shifted = c.x() - reduce_max(c.x(), axis);
         return shifted - log(reduce_sum(exp(shifted), axis));
       })
-      .gradient([](const Backward& b) {
+      .wide_gradient([](const Backward& b) {
         return b.dy() - exp(b.y()) * reduce_sum(b.dy(), {b.attrs().i("axis")});
       });
   softmax_like(ops, "Hardmax").not_differentiable();
