@@ -139,6 +139,7 @@ void register_piecewise(OpSet& ops) {
       .since(9)
       .elementwise()
       .cheap()
+      .computes_in(DType::f32)
       .defined_as([](Value x, Value slope) { return where(x > 0.0, x, slope * x); });
   ops.op("ThresholdedRelu")
       .in("x", kFloating)

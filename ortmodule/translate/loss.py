@@ -118,8 +118,14 @@ def binary_cross_entropy(t, x, target, weight=None, reduction=1):
 
 
 @aten("binary_cross_entropy_with_logits.default")
+def binary_cross_entropy_with_logits(t, x, target, *args, **kwargs):
+    if target.dtype != x.dtype:
+        return NotImplemented  # torch gives another type than it says
+    return _with_logits(t, x, target, *args, **kwargs)
+
+
 @wide
-def binary_cross_entropy_with_logits(t, x, target, weight=None, pos_weight=None, reduction=1):
+def _with_logits(t, x, target, weight=None, pos_weight=None, reduction=1):
     """(1 - y) x + l softplus(-x), with l = 1 + (pos_weight - 1) y."""
     one = t.scalar(1, x.dtype)
     softplus = t.op("Softplus", t.op("Neg", x))
