@@ -5,9 +5,9 @@
 #include <numeric>
 
 #include "csrc/core/parallel.h"
-#include "providers/cpu/convert.h"
 #include "providers/cpu/half.h"
 #include "providers/cpu/provider.h"
+#include "providers/cpu/runs.h"
 #include "providers/cpu/tile.h"
 #include "providers/tile/lower.h"
 #include "providers/tile/scalar.h"
@@ -108,22 +108,7 @@ TileArgs tile_args(float* dst, const float* a, const float* b, int64_t count) {
 
 constexpr int64_t kPiece = 16384;  // of a long run; partial results are combined in order
 constexpr int64_t kColumns = 1024;
-
-// An operand of float32, or of halves that are converted a run at a time.
-class Runs {
- public:
-  Runs(const void* memory, DType dtype) : memory_(memory), half_(dtype) {}
-  // Where `count` numbers lie that begin at `at`: in memory, or in the buffer.
-  const float* at(int64_t at, int64_t count, float* buffer) const {
-    if (half_ == DType::f32) return static_cast<const float*>(memory_) + at;
-    widen(half_, static_cast<const uint16_t*>(memory_) + at, buffer, count);
-    return buffer;
-  }
-
- private:
-  const void* memory_;
-  DType half_;
-};
+constexpr size_t kBlockRows = 256;
 
 void put(const float* from, DType dtype, void* memory, int64_t at, int64_t count) {
   if (dtype == DType::f32)
@@ -141,19 +126,20 @@ std::unique_ptr<Kernel> reduce_runs(const Request& r, Fold fold, const Axes& axe
   const Functions f = functions_of(fold);
   const float scale = fold == Fold::mean ? 1.0f / static_cast<float>(axes.terms) : 1.0f;
   const DType dtype = r.in(0).dtype;
+  const Runs<float> runs(r, 0);
   return make_kernel(
       r.node().op,
       [=](const Args& args) {
         float* partial = static_cast<float*>(args.scratch);
-        const Runs x(args.in[0], dtype);
         parallel_for(outputs * parts, outputs * axes.terms, [&](int64_t begin, int64_t end, int) {
-          std::vector<float> buffer(dtype == DType::f32 ? 0 : kPiece);
+          std::vector<float> buffer(static_cast<size_t>(runs.buffer(kPiece)));
           for (int64_t i = begin; i < end; ++i) {
             const int64_t part = i % parts, start = part % pieces * kPiece;
             const int64_t from = outer[static_cast<size_t>(i / parts)] +
                                  inner[static_cast<size_t>(part / pieces)] + start;
             const int64_t count = std::min(kPiece, length - start);
-            f.row(tile_args(partial + i, x.at(from, count, buffer.data()), nullptr, count));
+            const float* x = runs.read(args.in[0], from, count, buffer.data());
+            f.row(tile_args(partial + i, x, nullptr, count));
           }
         });
         for (int64_t o = 0; o < outputs; ++o) {
@@ -169,29 +155,35 @@ std::unique_ptr<Kernel> reduce_runs(const Request& r, Fold fold, const Axes& axe
       static_cast<size_t>(outputs * parts) * sizeof(float));
 }
 
-// The innermost axis is kept: rows are added to rows.
+// The innermost axis is kept: rows are folded into a row, blocks of them one by one, so that the
+// rounding error of a sum grows with two small counts and not with their product.
 std::unique_ptr<Kernel> reduce_rows(const Request& r, Fold fold, const Axes& axes) {
   const Sizes outer = offsets(axes, false), inner = offsets(axes, true);
   const int64_t length = axes.sizes.back(), pieces = (length + kColumns - 1) / kColumns;
   const auto outputs = static_cast<int64_t>(outer.size());
   const Functions f = functions_of(fold);
   const DType dtype = r.in(0).dtype;
+  const Runs<float> runs(r, 0);
   const float scale = fold == Fold::mean ? 1.0f / static_cast<float>(axes.terms) : 1.0f;
   return make_kernel(r.node().op, [=](const Args& args) {
-    const Runs x(args.in[0], dtype);
     parallel_for(outputs * pieces, axes.outputs * axes.terms, [&](int64_t begin, int64_t end, int) {
-      std::vector<float> result(kColumns), buffer(dtype == DType::f32 ? 0 : kColumns);
-      float* to = result.data();
+      std::vector<float> result(kColumns), part(kColumns);
+      std::vector<float> buffer(static_cast<size_t>(runs.buffer(kColumns)));
       for (int64_t i = begin; i < end; ++i) {
         const int64_t start = i % pieces * kColumns, count = std::min(kColumns, length - start);
-        std::fill_n(to, count, identity_of(fold));
-        for (const int64_t offset : inner) {
-          const int64_t from = outer[static_cast<size_t>(i / pieces)] + offset + start;
-          f.pair(tile_args(to, to, x.at(from, count, buffer.data()), count));
+        const int64_t first = outer[static_cast<size_t>(i / pieces)] + start;
+        std::fill_n(result.data(), count, identity_of(fold));
+        for (size_t row = 0; row < inner.size(); row += kBlockRows) {
+          std::fill_n(part.data(), count, identity_of(fold));
+          for (size_t k = row; k < std::min(inner.size(), row + kBlockRows); ++k) {
+            const float* x = runs.read(args.in[0], first + inner[k], count, buffer.data());
+            f.pair(tile_args(part.data(), part.data(), x, count));
+          }
+          f.pair(tile_args(result.data(), result.data(), part.data(), count));
         }
         if (scale != 1.0f)
-          for (int64_t k = 0; k < count; ++k) to[k] *= scale;
-        put(to, dtype, args.out[0], i / pieces * length + start, count);
+          for (int64_t k = 0; k < count; ++k) result[static_cast<size_t>(k)] *= scale;
+        put(result.data(), dtype, args.out[0], i / pieces * length + start, count);
       }
     });
   });

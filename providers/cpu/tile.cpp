@@ -19,6 +19,9 @@ using tile::Slot;
 using tile::Space;
 
 constexpr int64_t kTileBytes = 32 << 10;  // of all registers and operands together
+// Columns are summed over so many rows, then these sums: the rounding error of a sum grows with
+// both counts, not with their product.
+constexpr int64_t kSummedRows = 256;
 
 #define ORT_CASE(NAME) case TileOp::NAME:
 int64_t weight(TileOp op) {
@@ -90,12 +93,12 @@ class TileKernel final : public Kernel {
     return (program_->slots.size() * sizeof(T*) + 63) / 64 * (64 / sizeof(T));
   }
   size_t thread_cells() const {
-    const int64_t cells = program_->registers * tile_stride_ + sums_ * sum_stride_;
-    return pointer_cells() + static_cast<size_t>(cells);
+    return pointer_cells() + static_cast<size_t>(program_->registers * tile_stride_) +
+           2 * sum_cells();
   }
-  T* sums_of(T* memory) const {
-    return memory + thread_cells() - static_cast<size_t>(sums_ * sum_stride_);
-  }
+  size_t sum_cells() const { return static_cast<size_t>(sums_ * sum_stride_); }
+  T* totals_of(T* memory) const { return memory + thread_cells() - sum_cells(); }
+  T* sums_of(T* memory) const { return totals_of(memory) - sum_cells(); }
   void bind_steps();
   void shape_tiles();
   bool makes_nothing() const;
@@ -107,6 +110,7 @@ class TileKernel final : public Kernel {
   void load(const Step<T>& i, const Tile& tile) const;
   void load_rows(const Step<T>& i, const Tile& tile) const;
   void store(const Step<T>& i, const Tile& tile) const;
+  void join_sums(T* memory) const;
   void combine(const Args& args, T* memory) const;
 
   std::shared_ptr<const Program> program_;
@@ -198,7 +202,7 @@ template <class T>
 void TileKernel<T>::run(const Args& args) const {
   T* memory = static_cast<T*>(args.scratch);
   for (int thread = 0; thread < threads_ && sums_ > 0; ++thread)
-    std::fill_n(sums_of(memory + static_cast<size_t>(thread) * thread_cells()), sums_ * sum_stride_,
+    std::fill_n(sums_of(memory + static_cast<size_t>(thread) * thread_cells()), 2 * sum_cells(),
                 T(0));
   parallel_for(
       row_tiles_ * col_tiles_, work_,
@@ -239,14 +243,22 @@ void write(const T* from, DType dtype, void* memory, int64_t at, int64_t count) 
   });
 }
 
+// Of a block of rows into the thread's totals.
+template <class T>
+void TileKernel<T>::join_sums(T* memory) const {
+  T *sums = sums_of(memory), *totals = totals_of(memory);
+  for (size_t i = 0; i < sum_cells(); ++i) totals[i] += sums[i];
+  std::fill_n(sums, sum_cells(), T(0));
+}
+
 // Thread by thread in order: the same sum whatever thread was first.
 template <class T>
 void TileKernel<T>::combine(const Args& args, T* memory) const {
   for (size_t out = 0; out < sum_of_.size(); ++out) {
     if (sum_of_[out] < 0) continue;
-    T* sum = sums_of(memory) + sum_of_[out] * sum_stride_;
+    T* sum = totals_of(memory) + sum_of_[out] * sum_stride_;
     for (int thread = 1; thread < threads_; ++thread) {
-      const T* from = sums_of(memory + static_cast<size_t>(thread) * thread_cells()) +
+      const T* from = totals_of(memory + static_cast<size_t>(thread) * thread_cells()) +
                       sum_of_[out] * sum_stride_;
       for (int64_t i = 0; i < extent_.cols; ++i) sum[i] += from[i];
     }
@@ -259,13 +271,16 @@ void TileKernel<T>::run_tiles(const Args& args, int64_t begin, int64_t end, T* m
   Tile tile{};
   tile.at = reinterpret_cast<T**>(memory);
   for (int64_t t = begin; t < end; ++t) {
-    tile.row = t / col_tiles_ * tile_rows_;
+    const int64_t row = t / col_tiles_ * tile_rows_;
+    if (row / kSummedRows != tile.row / kSummedRows) join_sums(memory);
+    tile.row = row;
     tile.col = t % col_tiles_ * tile_cols_;
     tile.rows = std::min(tile_rows_, extent_.rows - tile.row);
     tile.cols = std::min(tile_cols_, extent_.cols - tile.col);
     place_slots(args, tile, memory + pointer_cells(), sums_of(memory));
     for (const Step<T>& i : steps_) step(args, i, tile);
   }
+  join_sums(memory);
 }
 
 // Where a tile begins in an operand, and its cells there: they are one run, as a tile has whole
