@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "csrc/core/parallel.h"
+#include "providers/cpu/maxima.h"
 #include "providers/cpu/provider.h"
 #include "providers/cpu/runs.h"
 #include "providers/cpu/window.h"
@@ -67,47 +68,64 @@ Taps taps_of(const Planes& p, int axis, int64_t at) {
   return t;
 }
 
-// Calls f(offset in the plane) for every tap inside the input.
+// Calls f(position of its first window, taps along the first two axes) for every row of windows.
 template <class F>
-void each_tap(const Planes& p, const Taps (&t)[3], F f) {
-  for (int64_t a = t[0].first; a < t[0].last; ++a)
-    for (int64_t b = t[1].first; b < t[1].last; ++b) {
+void each_row(const Planes& p, F f) {
+  int64_t at = 0;
+  for (int64_t a = 0; a < p.out[0]; ++a)
+    for (int64_t b = 0; b < p.out[1]; ++b, at += p.out[2])
+      f(at, taps_of(p, 0, a), taps_of(p, 1, b));
+}
+
+// Calls f(begin, end, offset) for every tap of a row of windows: windows [begin, end) have it
+// inside the input, window c at offset + c * stride of the plane. A window meets its taps in their
+// order.
+template <class F>
+void each_tap(const Planes& p, const Taps& depth, const Taps& height, F f) {
+  const int64_t stride = p.stride[2];
+  for (int64_t a = depth.first; a < depth.last; ++a)
+    for (int64_t b = height.first; b < height.last; ++b) {
       const int64_t row =
-          ((t[0].start + a * p.dilation[0]) * p.in[1] + t[1].start + b * p.dilation[1]) * p.in[2] +
-          t[2].start;
-      for (int64_t c = t[2].first; c < t[2].last; ++c) f(row + c * p.dilation[2]);
+          ((depth.start + a * p.dilation[0]) * p.in[1] + height.start + b * p.dilation[1]) *
+          p.in[2];
+      for (int64_t c = 0; c < p.kernel[2]; ++c) {
+        const int64_t start = c * p.dilation[2] - p.before[2];  // of window 0
+        const int64_t begin = start < 0 ? (-start + stride - 1) / stride : 0;
+        const int64_t end = start < p.in[2] ? (p.in[2] - 1 - start) / stride + 1 : 0;
+        f(begin, std::min(end, p.out[2]), row + start);
+      }
     }
 }
 
-// Calls f(output position in the plane, taps).
-template <class F>
-void each_window(const Planes& p, F f) {
-  Taps t[3];
-  int64_t at = 0;
-  for (int64_t a = 0; a < p.out[0]; ++a) {
-    t[0] = taps_of(p, 0, a);
-    for (int64_t b = 0; b < p.out[1]; ++b) {
-      t[1] = taps_of(p, 1, b);
-      for (int64_t c = 0; c < p.out[2]; ++c) {
-        t[2] = taps_of(p, 2, c);
-        f(at++, t);
-      }
-    }
+using cpu::take_maxima;  // of float
+
+void take_maxima(const double* from, int64_t stride, int64_t place, int64_t count, double* best,
+                 int64_t* at) {
+  for (int64_t c = 0; c < count; ++c) {
+    const double value = from[c * stride];
+    if (at[c] >= 0 && !(value > best[c]) && !std::isnan(value)) continue;
+    best[c] = value;
+    at[c] = place + c * stride;
   }
 }
 
+// A NaN is a maximum.
 template <class T>
 void max_of_plane(const Planes& p, const T* x, T* y, int64_t* index, int64_t start) {
-  each_window(p, [&](int64_t at, const Taps(&t)[3]) {
-    T best = -std::numeric_limits<T>::infinity();
-    int64_t where = -1;
-    each_tap(p, t, [&](int64_t i) {
-      if (where >= 0 && !(x[i] > best) && !std::isnan(x[i])) return;
-      best = x[i];
-      where = i;
+  using Place = std::conditional_t<std::is_same_v<T, float>, int32_t, int64_t>;
+  std::vector<T> best(static_cast<size_t>(p.out[2]));
+  std::vector<Place> place(best.size());
+  each_row(p, [&](int64_t at, const Taps& depth, const Taps& height) {
+    std::fill(best.begin(), best.end(), -std::numeric_limits<T>::infinity());
+    std::fill(place.begin(), place.end(), Place{-1});
+    each_tap(p, depth, height, [&](int64_t begin, int64_t end, int64_t offset) {
+      const int64_t first = offset + begin * p.stride[2];
+      take_maxima(x + first, p.stride[2], static_cast<Place>(first), end - begin,
+                  best.data() + begin, place.data() + begin);
     });
-    if (y) y[at] = best;
-    if (index) index[at] = start + where;
+    if (y) std::copy(best.begin(), best.end(), y + at);
+    for (size_t c = 0; index && c < place.size(); ++c)
+      index[at + static_cast<int64_t>(c)] = start + place[c];
   });
 }
 
@@ -144,6 +162,7 @@ std::unique_ptr<Kernel> max_pool(const Request& r) {
   const Planes p = planes_of(r, r.sizes(0), r.wants(0) ? r.out(0).sizes : r.out(1).sizes);
   const bool wants_index = r.wants(1);
   const int64_t in = p.in_size(), out = p.out_size();
+  if (in > std::numeric_limits<int32_t>::max()) r.refuse("a plane has {} elements", in);
   return each_plane<T>("MaxPool", r, p.filled(), in, out, p.count * out * p.window(),
                        [=](const Args& args, int64_t plane, const T* x, T* y) {
                          int64_t* index =
@@ -172,11 +191,13 @@ std::unique_ptr<Kernel> max_pool_grad(const Request& r) {
                        });
 }
 
+// What the sums of a row of windows are divided by.
 template <class T>
-T divisor(const Planes& p, const Taps (&t)[3]) {
-  int64_t count = 1;
-  for (const Taps& taps : t) count *= p.include_pad ? taps.padded : taps.last - taps.first;
-  return static_cast<T>(std::max<int64_t>(count, 1));
+void divisors(const Planes& p, const Taps& depth, const Taps& height, T* to) {
+  const auto count = [&](const Taps& t) { return p.include_pad ? t.padded : t.last - t.first; };
+  const int64_t rows = count(depth) * count(height);
+  for (int64_t c = 0; c < p.out[2]; ++c)
+    to[c] = static_cast<T>(std::max<int64_t>(rows * count(taps_of(p, 2, c)), 1));
 }
 
 template <class T>
@@ -185,10 +206,17 @@ std::unique_ptr<Kernel> average_pool(const Request& r) {
   const int64_t work = p.count * p.out_size() * p.window();
   return each_plane<T>("AveragePool", r, p.filled(), p.in_size(), p.out_size(), work,
                        [=](const Args&, int64_t, const T* x, T* y) {
-                         each_window(p, [&](int64_t at, const Taps(&t)[3]) {
-                           T sum = 0;
-                           each_tap(p, t, [&](int64_t i) { sum += x[i]; });
-                           y[at] = sum / divisor<T>(p, t);
+                         std::vector<T> divisor(static_cast<size_t>(p.out[2]));
+                         each_row(p, [&](int64_t at, const Taps& depth, const Taps& height) {
+                           std::fill_n(y + at, p.out[2], T{});
+                           each_tap(p, depth, height,
+                                    [&](int64_t begin, int64_t end, int64_t offset) {
+                                      for (int64_t c = begin; c < end; ++c)
+                                        y[at + c] += x[offset + c * p.stride[2]];
+                                    });
+                           divisors(p, depth, height, divisor.data());
+                           for (int64_t c = 0; c < p.out[2]; ++c)
+                             y[at + c] /= divisor[static_cast<size_t>(c)];
                          });
                        });
 }
@@ -200,9 +228,18 @@ std::unique_ptr<Kernel> average_pool_grad(const Request& r) {
   return each_plane<T>("AveragePoolGrad", r, p.count, p.out_size(), p.in_size(), work,
                        [=](const Args&, int64_t, const T* dy, T* dx) {
                          std::fill_n(dx, p.in_size(), T{});
-                         each_window(p, [&](int64_t at, const Taps(&t)[3]) {
-                           const T share = dy[at] / divisor<T>(p, t);
-                           each_tap(p, t, [&](int64_t i) { dx[i] += share; });
+                         std::vector<T> share(static_cast<size_t>(p.out[2]));
+                         each_row(p, [&](int64_t at, const Taps& depth, const Taps& height) {
+                           divisors(p, depth, height, share.data());
+                           for (int64_t c = 0; c < p.out[2]; ++c) {
+                             T& each = share[static_cast<size_t>(c)];
+                             each = dy[at + c] / each;
+                           }
+                           each_tap(
+                               p, depth, height, [&](int64_t begin, int64_t end, int64_t offset) {
+                                 for (int64_t c = begin; c < end; ++c)
+                                   dx[offset + c * p.stride[2]] += share[static_cast<size_t>(c)];
+                               });
                          });
                        });
 }
