@@ -1,4 +1,6 @@
 // Comparisons, boolean and bit-wise logic: no gradient flows through them.
+#include <limits>
+
 #include "csrc/ops/ops.h"
 
 namespace ort {
@@ -85,6 +87,15 @@ void register_logic(OpSet& ops) {
       .attr("detect_positive", int64_t{1})
       .elementwise()
       .cheap()
+      .defined_as([](const Call& c) {
+        const bool negative = c.attrs().i("detect_negative") != 0;
+        const bool positive = c.attrs().i("detect_positive") != 0;
+        const double infinity = std::numeric_limits<double>::infinity();
+        const Value x = c.x();
+        if (negative && positive) return equal(abs(x), number(infinity, x));
+        if (!negative && !positive) return x > infinity;
+        return equal(x, number(positive ? infinity : -infinity, x));
+      })
       .not_differentiable();
 }
 

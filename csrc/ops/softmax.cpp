@@ -1,5 +1,6 @@
 // Softmax and its relatives over one axis.
 #include <algorithm>
+#include <numeric>
 
 #include "csrc/ops/ops.h"
 
@@ -19,6 +20,18 @@ OpSchema& softmax_like(OpSet& ops, std::string_view name) {
       .attr("axis", int64_t{-1})
       .computes_in(DType::f32)
       .shape(infer_axis);
+}
+
+// One at the first of the largest, zero elsewhere.
+Value hardmax(const Call& c) {
+  const Value x = c.x();
+  const int64_t axis = c.attrs().i("axis") + (c.attrs().i("axis") < 0 ? x.rank() : 0);
+  const Value most = c.graph().emit1("ArgMax", {x}, {{"axis", axis}, {"keepdims", int64_t{1}}});
+  const Value zero = number(0.0, most), one = number(1.0, most);
+  const Value places = c.graph().emit1("Range", {zero, c.graph().size(x.dim(axis)), one});
+  std::vector<int64_t> after(static_cast<size_t>(x.rank() - 1 - axis));
+  std::iota(after.begin(), after.end(), 1);
+  return cast(equal(most, unsqueeze(places, after)), x.dtype());
 }
 
 }  // namespace
@@ -42,7 +55,7 @@ void register_softmax(OpSet& ops) {
       .wide_gradient([](const Backward& b) {
         return b.dy() - exp(b.y()) * reduce_sum(b.dy(), {b.attrs().i("axis")});
       });
-  softmax_like(ops, "Hardmax").not_differentiable();
+  softmax_like(ops, "Hardmax").defined_as(hardmax).not_differentiable();
 }
 
 }  // namespace ort
