@@ -90,12 +90,13 @@ def test_why_prints_each_refusal_with_its_kernels():
 
 
 def test_why_names_module_and_line_before_the_error(capfd, monkeypatch):
-    """An op that nobody runs: the reasons are printed, then the build fails."""
-    monkeypatch.setenv("ORTMODULE_WHY", "Hardmax")
+    """A node of torch's where only cpu may run: the reasons are printed, then the build fails."""
+    monkeypatch.setenv("ORTMODULE_WHY", "aten::cumprod")
     graph = core.Graph()
     x = graph.input("x", "float32", [2, 2], "user")
     graph.set_where("encoder.0", "model.py", 31)
-    (y,) = graph.emit("Hardmax", [x])
+    cumprod = {"schema": "aten::cumprod", "dim": 1, "types": ["float32[2, 2]"]}
+    (y,) = graph.emit("aten::cumprod", [x], cumprod)
     graph.output(y, "y")
     with pytest.raises(core.Error, match="no provider runs it"):
         core.evaluate(graph, {"x": np.ones((2, 2), "f")}, ["cpu"])
