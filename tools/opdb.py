@@ -283,12 +283,14 @@ def only(name: str, number: int | None, dtype: torch.dtype) -> None:
                     print(name_of(op), k, found, flush=True)
 
 
-def summary(results: dict) -> None:
-    """Counts, and what is wrong."""
+def summary(results: dict, dtype: str) -> None:
+    """Counts, and what is wrong; ends the process where that is no known exception."""
     print(dict(collections.Counter(found["status"] for found in results.values())))
     for (entry, k), found in sorted(results.items()):
         if found["status"] == "wrong":
             print(f"{entry} {k}: {found.get('why')}")
+    if strange := coverage_page.unexplained(results, dtype):
+        sys.exit(f"{len(strange)} samples are other than eager, such as {strange[0]}")
 
 
 def main() -> None:
@@ -320,10 +322,14 @@ def main() -> None:
         options += ["--dtype", given.dtype, "--every", str(given.every)]
         sweep(given.results, given.workers, options)
     if not plain or given.every > 1:
-        return summary(read(given.results, given.keep))
+        return summary(read(given.results, given.keep), given.dtype)
     others = {name: read(results_of(name), given.keep) for name in OTHERS}
+    for name, found in {**others, "float32": read(given.results, given.keep)}.items():
+        if not found:
+            sys.exit(f"there are no results in {name} of this commit: the page is left as it is")
     names = [name_of(op) for op in entries()]
-    return coverage_page.write(read(given.results, given.keep), names, others)
+    coverage_page.write(read(given.results, given.keep), names, others)
+    return summary(read(given.results, given.keep), given.dtype)
 
 
 if __name__ == "__main__":

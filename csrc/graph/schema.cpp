@@ -160,6 +160,10 @@ OpSchema& OpSchema::computes_in(std::string attr) {
   computes_in_attr_ = std::move(attr);
   return *this;
 }
+OpSchema& OpSchema::computes_in_operands() {
+  in_operands_ = true;
+  return *this;
+}
 OpSchema& OpSchema::epilogue(Epilogue epilogue, Attrs when) {
   epilogues_.push_back({epilogue, std::move(when)});
   return *this;

@@ -205,6 +205,7 @@ class OpSchema {
   // that names it.
   OpSchema& computes_in(DType dtype);
   OpSchema& computes_in(std::string attr);
+  OpSchema& computes_in_operands();  // an element-wise op whose numbers are of the operands' dtype
   OpSchema& epilogue(Epilogue epilogue, Attrs when = {});
   OpSchema& shape(Shape shape);
   // For element-wise integer ops: how known sizes combine, so that shape arithmetic stays symbolic;
@@ -307,6 +308,7 @@ class OpSchema {
   EffectOf effect_;
   Cost cost_;
   DType computes_in_ = DType::undefined;
+  bool in_operands_ = false;
   bool wide_rule_ = false;
   std::string computes_in_attr_;
   std::vector<Joins> epilogues_;

@@ -53,7 +53,9 @@ double OpSchema::operations(const Sized& node) const {
 }
 
 DType OpSchema::compute_dtype(const Node& node) const {
-  DType widest = computes_in_;
+  // Of an element-wise op that is several steps these round once, at its end.
+  const bool steps = is_elementwise() && definition_ && !in_operands_;
+  DType widest = computes_in_ == DType::undefined && steps ? DType::f32 : computes_in_;
   if (!computes_in_attr_.empty()) {
     const int64_t said = node.attrs.i(computes_in_attr_);
     check(known_dtype(said), "[{}] attribute '{}' is {}, which is no dtype; {}", qualified(),

@@ -110,7 +110,11 @@ void register_smooth(OpSet& ops) {
       .since(18)
       .elementwise()
       .computes_in(DType::f32)
-      .defined_as([](Value x) { return x * tanh(unary("Softplus", x)); });
+      .defined_as([](Value x) { return x * tanh(unary("Softplus", x)); })
+      .gradient([](const Backward& b) {  // the slope first: dy x alone may be beyond any float
+        const Value x = b.x(), t = tanh(unary("Softplus", x));
+        return b.dy() * (t + x * sigmoid(x) * (1.0 - t * t));
+      });
 }
 
 void register_piecewise(OpSet& ops) {
@@ -208,6 +212,7 @@ void register_hard(OpSet& ops) {
       .attr("high", 1.0)
       .elementwise()
       .cheap()
+      .computes_in_operands()  // the bounds are rounded, as torch's kernel has them
       .defined_as([](const Call& c) {
         const Value low = number(c.attrs().f("low"), c.x()),
                     high = number(c.attrs().f("high"), c.x());

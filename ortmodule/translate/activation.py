@@ -1,6 +1,6 @@
 """Activation functions."""
 
-from .registry import aten
+from .registry import aten, wide
 
 
 @aten("relu.default")
@@ -76,6 +76,7 @@ def hardswish(t, x):
 
 
 @aten("softplus.default")
+@wide
 def softplus(t, x, beta=1, threshold=20):
     if threshold > 80:
         return NotImplemented  # exp(x beta) overflows, and torch says infinity
@@ -117,6 +118,7 @@ def hardshrink(t, x, lambd=0.5):
 
 
 @aten("glu.default")
+@wide
 def glu(t, x, dim=-1):
     half = t.out_dims()[dim]
     a, b = t.op("Split", x, t.sizes([half, half]), n=2, axis=dim % x.rank)

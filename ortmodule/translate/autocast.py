@@ -11,13 +11,14 @@ from typing import Any
 
 import torch
 from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode, is_fake
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from .. import _native
 from .emit import dtype_name
 from .opaque import decompose, sample
 from .refs import Ref, Storage, leaves
+from .registry import RULES
 
 State = dict[str, torch.dtype]  # by device, where autocast is on
 Casts = dict[int, torch.dtype]  # by the number of a leaf of an op's (args, kwargs)
@@ -113,15 +114,29 @@ _ANSWERS: dict[tuple, Casts | None] = {}
 
 def asked(target: OpOverload, arguments: tuple, state: State) -> Casts | None:
     """What autocast casts among an op's traced (args, kwargs); None where it does so inside."""
-    own = any(_has_kernel(target, "Autocast" + torch._C._dispatch_key_for_device(d)) for d in state)
-    if not own and not _has_kernel(target, "CompositeImplicitAutograd"):
+    question = _question(target, state)
+    if question is None:
         return {}
     key = target, tuple(state.items()), tuple(map(_described, leaves(arguments)))
     if key not in _ANSWERS:
-        with plain(), FakeTensorMode():
-            question = _casts_before if own else _casts_inside
+        with plain():
             _ANSWERS[key] = question(target, arguments, state)
     return _ANSWERS[key]
+
+
+def _question(target: OpOverload, state: State) -> Callable | None:
+    """How to ask for the casts of an op; None: of one that is no other ops there are none, and
+    what an op of ours stands for has had them."""
+    if target.namespace == "ortmodule":
+        return None
+    if any(_has_kernel(target, "Autocast" + torch._C._dispatch_key_for_device(d)) for d in state):
+        return _casts_before
+    if _has_kernel(target, "CompositeImplicitAutograd"):
+        return _casts_inside
+    explicit = any(_has_kernel(target, f"CompositeExplicitAutograd{k}") for k in ("", "NonFunctional"))
+    ruled = str(target).removeprefix("aten.") in RULES
+    drawn = torch.Tag.nondeterministic_seeded in target.tags
+    return None if ruled or drawn or not explicit else _casts_of_real
 
 
 def as_cast(target: OpOverload, *args: Any) -> list:
@@ -185,10 +200,11 @@ def _casts_before(target: OpOverload, arguments: tuple, state: State) -> Casts:
     """Without those that the op makes itself, as attention does where it is made of products."""
     found: list[Casts] = []
     for there in (state, {}):
-        args, kwargs = _mapped(arguments, lambda x: sample(x, False, []))
         refused = contextlib.suppress(_Began if there else Exception)  # mixed dtypes, as they are
-        with entered(there), refused, _Before(leaves((args, kwargs))) as seen:
-            target(*args, **kwargs)
+        with FakeTensorMode():
+            args, kwargs = _mapped(arguments, lambda x: sample(x, False, []))
+            with entered(there), refused, _Before(leaves((args, kwargs))) as seen:
+                target(*args, **kwargs)
         found.append(seen.casts)
     casts, own = found
     return {n: dtype for n, dtype in casts.items() if own.get(n) != dtype}
@@ -197,11 +213,50 @@ def _casts_before(target: OpOverload, arguments: tuple, state: State) -> Casts:
 def _casts_inside(target: OpOverload, arguments: tuple, state: State) -> Casts | None:
     done = []
     for there in ({}, state):
-        args, kwargs = _mapped(arguments, lambda x: sample(x, False, []))
-        with entered(there), contextlib.suppress(Exception), _Whole() as whole:
-            target(*args, **kwargs)
+        with FakeTensorMode(), entered(there), _Whole() as whole:
+            args, kwargs = _mapped(arguments, lambda x: sample(x, False, []))
+            whole.done.clear()
+            whole.done.append(_outcome(target, args, kwargs))
         done.append(whole.done)
-    return {} if done[0] == done[1] else None
+    if any(isinstance(outcome[-1], Exception) for outcome in done):
+        return _casts_of_real(target, arguments, state)
+    return _same(*done)
+
+
+def _casts_of_real(target: OpOverload, arguments: tuple, state: State) -> Casts | None:
+    """Of an op whose parts no mode sees, and no tensor without data: its results tell."""
+    done = []
+    for there in ({}, state):
+        args, kwargs = _mapped(arguments, _real)
+        with entered(there):
+            done.append([_outcome(target, args, kwargs)])
+    return _same(*done)
+
+
+def _outcome(target: OpOverload, args: tuple, kwargs: dict) -> Any:
+    """The dtypes and numbers of what the op gives, or the error that it raises."""
+    try:
+        outs = leaves(target(*args, **kwargs))
+    except Exception as error:
+        return error
+    tensors = [x for x in outs if isinstance(x, torch.Tensor)]
+    return [(x.dtype, None if is_fake(x) else x.reshape(-1).view(torch.uint8).tolist()) for x in tensors]
+
+
+def _same(without: list, under: list) -> Casts | None:
+    """No casts where both are the same; where the op raised it is not known."""
+    return {} if without == under and not isinstance(under[-1], Exception) else None
+
+
+def _real(x: Any) -> Any:
+    """The argument with data that no op refuses, which is regular where it is a matrix and is
+    rounded by each cast to a half."""
+    value = sample(x, False, [])
+    if isinstance(value, torch.Tensor):
+        value = value.fill_(0.3 if value.is_floating_point() else 1)
+        if value.dim() > 1 and value.is_floating_point():
+            value.diagonal(dim1=-2, dim2=-1).fill_(1.7)
+    return value
 
 
 def _mapped(tree: Any, change: Callable[[Any], Any]) -> Any:

@@ -40,6 +40,7 @@ for _name, _onnx in _KEEPS_INTEGERS.items():
 
 
 @aten("rsqrt.default")
+@wide
 def rsqrt(t, x):
     return t.op("Reciprocal", t.op("Sqrt", t.cast(x, t.out_dtype())))
 
@@ -219,8 +220,8 @@ def pow_(t, x, y):
     if not is_value(y) and not isinstance(y, str):
         if y == 1:
             return t.operand(x, dtype)
-        if y == 0.5:
-            return t.op("Sqrt", t.operand(x, dtype))
+        if abs(y) == 0.5 and dtype != "float16":  # whose kernel asks for no root
+            return t.op("Sqrt", t.operand(x, dtype)) if y > 0 else rsqrt(t, x)
     return t.op("Pow", *_pair(t, x, y))
 
 

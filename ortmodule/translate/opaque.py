@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.functional_tensor import dispatch_functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
@@ -60,14 +61,22 @@ def _trace(target: Any, traced: tuple, tensors: list) -> fx.GraphModule | None:
         return list(out) if isinstance(out, (list, tuple)) else [out]
 
     guards = _guard_count(tensors)
-    try:
-        with torch.no_grad():  # below autograd, where composite ops come apart by themselves
-            program = make_fx(call)(tensors)
-    except Exception:  # not for these sizes: the op is kept whole
-        return None
-    if _guard_count(tensors) != guards:
-        return None  # it would hold for some sizes only, and the size predicate is already made
-    return program
+    # Such a trace does not tell which of its tensors share memory, so it may write to none.
+    for form in (call, dispatch_functionalize(call)):
+        try:
+            with torch.no_grad():  # below autograd, where composite ops come apart by themselves
+                program = make_fx(form)(tensors)
+        except Exception:  # not for these sizes: the op is kept whole
+            return None
+        if _guard_count(tensors) != guards:
+            return None  # it would hold for some sizes only, and the size predicate is already made
+        if not any(_writes(node) for node in program.graph.nodes):
+            return program
+    return None
+
+
+def _writes(node: fx.Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
 
 
 def _is_tensor(x: Any) -> bool:

@@ -162,7 +162,9 @@ std::unique_ptr<Kernel> max_pool(const Request& r) {
   const Planes p = planes_of(r, r.sizes(0), r.wants(0) ? r.out(0).sizes : r.out(1).sizes);
   const bool wants_index = r.wants(1);
   const int64_t in = p.in_size(), out = p.out_size();
-  if (in > std::numeric_limits<int32_t>::max()) r.refuse("a plane has {} elements", in);
+  if (std::is_same_v<T, float> && in > std::numeric_limits<int32_t>::max())
+    r.refuse("a plane has {} elements, expected at most {}", in,
+             std::numeric_limits<int32_t>::max());
   return each_plane<T>("MaxPool", r, p.filled(), in, out, p.count * out * p.window(),
                        [=](const Args& args, int64_t plane, const T* x, T* y) {
                          int64_t* index =

@@ -1,5 +1,6 @@
 // Reductions that tile programs do not take (any axes, any dtype), ArgMax, CumSum and TopK.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -108,7 +109,7 @@ TileArgs tile_args(float* dst, const float* a, const float* b, int64_t count) {
 
 constexpr int64_t kPiece = 16384;  // of a long run; partial results are combined in order
 constexpr int64_t kColumns = 1024;
-constexpr size_t kBlockRows = 256;
+constexpr size_t kBlockRows = 16, kLevels = 4;
 
 void put(const float* from, DType dtype, void* memory, int64_t at, int64_t count) {
   if (dtype == DType::f32)
@@ -155,32 +156,68 @@ std::unique_ptr<Kernel> reduce_runs(const Request& r, Fold fold, const Axes& axe
       static_cast<size_t>(outputs * parts) * sizeof(float));
 }
 
-// The innermost axis is kept: rows are folded into a row, blocks of them one by one, so that the
-// rounding error of a sum grows with two small counts and not with their product.
+// Rows folded into one, blocks of them, blocks of blocks: the rounding error of a sum grows with
+// small counts and not with their product.
+class Cascade {
+ public:
+  Cascade(Fold fold, int64_t width)
+      : pair_(functions_of(fold).pair), identity_(identity_of(fold)), width_(width) {
+    for (auto& level : levels_) level.resize(static_cast<size_t>(width));
+  }
+  void begin(int64_t count) {
+    count_ = count;
+    rows_ = 0;
+    for (auto& level : levels_) std::fill_n(level.data(), width_, identity_);
+  }
+  void add(const float* row) {
+    fold_into(0, row);
+    size_t block = ++rows_;
+    for (size_t level = 0; level + 1 < kLevels && block % kBlockRows == 0; ++level) {
+      join(level);
+      block /= kBlockRows;
+    }
+  }
+  std::vector<float>& end() {
+    for (size_t level = 0; level + 1 < kLevels; ++level) join(level);
+    return levels_.back();
+  }
+
+ private:
+  void fold_into(size_t level, const float* row) {
+    float* sums = levels_[level].data();
+    pair_(tile_args(sums, sums, row, count_));
+  }
+  void join(size_t level) {
+    fold_into(level + 1, levels_[level].data());
+    std::fill_n(levels_[level].data(), count_, identity_);
+  }
+
+  decltype(Functions::pair) pair_;
+  float identity_;
+  int64_t width_, count_ = 0;
+  size_t rows_ = 0;
+  std::array<std::vector<float>, kLevels> levels_;
+};
+
+// The innermost axis is kept.
 std::unique_ptr<Kernel> reduce_rows(const Request& r, Fold fold, const Axes& axes) {
   const Sizes outer = offsets(axes, false), inner = offsets(axes, true);
   const int64_t length = axes.sizes.back(), pieces = (length + kColumns - 1) / kColumns;
   const auto outputs = static_cast<int64_t>(outer.size());
-  const Functions f = functions_of(fold);
   const DType dtype = r.in(0).dtype;
   const Runs<float> runs(r, 0);
   const float scale = fold == Fold::mean ? 1.0f / static_cast<float>(axes.terms) : 1.0f;
   return make_kernel(r.node().op, [=](const Args& args) {
     parallel_for(outputs * pieces, axes.outputs * axes.terms, [&](int64_t begin, int64_t end, int) {
-      std::vector<float> result(kColumns), part(kColumns);
+      Cascade cascade(fold, kColumns);
       std::vector<float> buffer(static_cast<size_t>(runs.buffer(kColumns)));
       for (int64_t i = begin; i < end; ++i) {
         const int64_t start = i % pieces * kColumns, count = std::min(kColumns, length - start);
         const int64_t first = outer[static_cast<size_t>(i / pieces)] + start;
-        std::fill_n(result.data(), count, identity_of(fold));
-        for (size_t row = 0; row < inner.size(); row += kBlockRows) {
-          std::fill_n(part.data(), count, identity_of(fold));
-          for (size_t k = row; k < std::min(inner.size(), row + kBlockRows); ++k) {
-            const float* x = runs.read(args.in[0], first + inner[k], count, buffer.data());
-            f.pair(tile_args(part.data(), part.data(), x, count));
-          }
-          f.pair(tile_args(result.data(), result.data(), part.data(), count));
-        }
+        cascade.begin(count);
+        for (const int64_t row : inner)
+          cascade.add(runs.read(args.in[0], first + row, count, buffer.data()));
+        std::vector<float>& result = cascade.end();
         if (scale != 1.0f)
           for (int64_t k = 0; k < count; ++k) result[static_cast<size_t>(k)] *= scale;
         put(result.data(), dtype, args.out[0], i / pieces * length + start, count);

@@ -19,9 +19,10 @@ using tile::Slot;
 using tile::Space;
 
 constexpr int64_t kTileBytes = 32 << 10;  // of all registers and operands together
-// Columns are summed over so many rows, then these sums: the rounding error of a sum grows with
-// both counts, not with their product.
-constexpr int64_t kSummedRows = 256;
+// Columns are summed over so many rows, then so many of these sums, then what they give: the
+// rounding error of a sum grows with each count, not with their product.
+constexpr int64_t kSummedRows = 16;
+constexpr size_t kSumLevels = 4;
 
 #define ORT_CASE(NAME) case TileOp::NAME:
 int64_t weight(TileOp op) {
@@ -94,11 +95,13 @@ class TileKernel final : public Kernel {
   }
   size_t thread_cells() const {
     return pointer_cells() + static_cast<size_t>(program_->registers * tile_stride_) +
-           2 * sum_cells();
+           kSumLevels * sum_cells();
   }
   size_t sum_cells() const { return static_cast<size_t>(sums_ * sum_stride_); }
-  T* totals_of(T* memory) const { return memory + thread_cells() - sum_cells(); }
-  T* sums_of(T* memory) const { return totals_of(memory) - sum_cells(); }
+  T* sums_of(T* memory, size_t level) const {
+    return memory + thread_cells() - (kSumLevels - level) * sum_cells();
+  }
+  T* totals_of(T* memory) const { return sums_of(memory, kSumLevels - 1); }
   void bind_steps();
   void shape_tiles();
   bool makes_nothing() const;
@@ -110,7 +113,7 @@ class TileKernel final : public Kernel {
   void load(const Step<T>& i, const Tile& tile) const;
   void load_rows(const Step<T>& i, const Tile& tile) const;
   void store(const Step<T>& i, const Tile& tile) const;
-  void join_sums(T* memory) const;
+  void join_sums(T* memory, size_t level) const;
   void combine(const Args& args, T* memory) const;
 
   std::shared_ptr<const Program> program_;
@@ -152,6 +155,9 @@ void TileKernel<T>::shape_tiles() {
   const bool whole = program_->whole_rows || cols <= cells;
   tile_cols_ = whole ? cols : cells;
   tile_rows_ = whole ? std::max<int64_t>(1, cells / std::max<int64_t>(cols, 1)) : 1;
+  const auto sums = [](const Instruction& i) { return tile::sums_columns(i.op); };
+  if (std::any_of(program_->code.begin(), program_->code.end(), sums))
+    tile_rows_ = std::min(tile_rows_, kSummedRows);
   tile_rows_ = std::clamp<int64_t>(tile_rows_, 1, std::max<int64_t>(rows, 1));
   row_tiles_ = (rows + tile_rows_ - 1) / tile_rows_;
   col_tiles_ = tile_cols_ > 0 ? (cols + tile_cols_ - 1) / tile_cols_ : 1;
@@ -202,8 +208,8 @@ template <class T>
 void TileKernel<T>::run(const Args& args) const {
   T* memory = static_cast<T*>(args.scratch);
   for (int thread = 0; thread < threads_ && sums_ > 0; ++thread)
-    std::fill_n(sums_of(memory + static_cast<size_t>(thread) * thread_cells()), 2 * sum_cells(),
-                T(0));
+    std::fill_n(sums_of(memory + static_cast<size_t>(thread) * thread_cells(), 0),
+                kSumLevels * sum_cells(), T(0));
   parallel_for(
       row_tiles_ * col_tiles_, work_,
       [&](int64_t begin, int64_t end, int thread) {
@@ -245,9 +251,9 @@ void write(const T* from, DType dtype, void* memory, int64_t at, int64_t count) 
 
 // Of a block of rows into the thread's totals.
 template <class T>
-void TileKernel<T>::join_sums(T* memory) const {
-  T *sums = sums_of(memory), *totals = totals_of(memory);
-  for (size_t i = 0; i < sum_cells(); ++i) totals[i] += sums[i];
+void TileKernel<T>::join_sums(T* memory, size_t level) const {
+  T *sums = sums_of(memory, level), *joined = sums_of(memory, level + 1);
+  for (size_t i = 0; i < sum_cells(); ++i) joined[i] += sums[i];
   std::fill_n(sums, sum_cells(), T(0));
 }
 
@@ -272,15 +278,20 @@ void TileKernel<T>::run_tiles(const Args& args, int64_t begin, int64_t end, T* m
   tile.at = reinterpret_cast<T**>(memory);
   for (int64_t t = begin; t < end; ++t) {
     const int64_t row = t / col_tiles_ * tile_rows_;
-    if (row / kSummedRows != tile.row / kSummedRows) join_sums(memory);
+    int64_t block = row / kSummedRows, before = tile.row / kSummedRows;
+    for (size_t level = 0; level + 1 < kSumLevels && block != before; ++level) {
+      join_sums(memory, level);
+      block /= kSummedRows;
+      before /= kSummedRows;
+    }
     tile.row = row;
     tile.col = t % col_tiles_ * tile_cols_;
     tile.rows = std::min(tile_rows_, extent_.rows - tile.row);
     tile.cols = std::min(tile_cols_, extent_.cols - tile.col);
-    place_slots(args, tile, memory + pointer_cells(), sums_of(memory));
+    place_slots(args, tile, memory + pointer_cells(), sums_of(memory, 0));
     for (const Step<T>& i : steps_) step(args, i, tile);
   }
-  join_sums(memory);
+  for (size_t level = 0; level + 1 < kSumLevels; ++level) join_sums(memory, level);
 }
 
 // Where a tile begins in an operand, and its cells there: they are one run, as a tile has whole

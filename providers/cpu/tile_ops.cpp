@@ -168,7 +168,9 @@ struct mul_add {
 };
 }  // namespace vec
 
-// Folds a run into one number with four vectors in flight, which also keeps long sums accurate.
+// Sums are made block by block: the error grows with how long a block is, not with the run.
+constexpr int64_t kBlock = 8;  // of four vectors
+// Folds a run into one number with four vectors in flight.
 template <class Combine, class Load>
 HWY_INLINE float fold(int64_t count, float start, Load load, Combine combine) {
   const D d;
@@ -188,10 +190,6 @@ HWY_INLINE float fold(int64_t count, float start, Load load, Combine combine) {
                          [](float a, float b) { return Combine::one(a, b); });
 }
 
-struct Sum {
-  HWY_INLINE V operator()(V a, V b) const { return hn::Add(a, b); }
-  static float one(float a, float b) { return a + b; }
-};
 struct Largest {
   HWY_INLINE V operator()(V a, V b) const { return vec_max(a, b); }
   static float one(float a, float b) { return std::isnan(a) || a > b ? a : b; }
@@ -200,6 +198,31 @@ struct Smallest {
   HWY_INLINE V operator()(V a, V b) const { return vec_min(a, b); }
   static float one(float a, float b) { return std::isnan(a) || a < b ? a : b; }
 };
+
+// The same of a sum, whose blocks are added in float64.
+template <class Load>
+HWY_INLINE double sum_vectors(int64_t count, Load load) {
+  const D d;
+  const hn::Half<D> half;
+  const hn::Rebind<double, hn::Half<D>> wide;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto low = hn::Zero(wide), high = low;
+  for (int64_t i = 0; i < count;) {
+    V s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+    const int64_t end = std::min(count, i + kBlock * 4 * lanes);
+    for (; i + 4 * lanes <= end; i += 4 * lanes) {
+      s0 = hn::Add(s0, load(i));
+      s1 = hn::Add(s1, load(i + lanes));
+      s2 = hn::Add(s2, load(i + 2 * lanes));
+      s3 = hn::Add(s3, load(i + 3 * lanes));
+    }
+    for (; i < end; i += lanes) s0 = hn::Add(s0, load(i));
+    const V sum = hn::Add(hn::Add(s0, s1), hn::Add(s2, s3));
+    low = hn::Add(low, hn::PromoteTo(wide, hn::LowerHalf(half, sum)));
+    high = hn::Add(high, hn::PromoteTo(wide, hn::UpperHalf(half, sum)));
+  }
+  return hn::GetLane(hn::SumOfLanes(wide, hn::Add(low, high)));
+}
 
 template <class Combine>
 void fold_row(const TileArgs& t, float start) {
@@ -211,8 +234,10 @@ void fold_row(const TileArgs& t, float start) {
 }
 
 void row_sum(const TileArgs& t) {
-  fold_row<Sum>(t, 0.0f);
-  *t.dst *= t.p;
+  const int64_t whole = t.count - t.count % static_cast<int64_t>(hn::Lanes(D()));
+  double sum = sum_vectors(whole, [&](int64_t i) HWY_ATTR { return hn::LoadU(D(), t.a + i); });
+  for (int64_t i = whole; i < t.count; ++i) sum += t.a[i];
+  *t.dst = static_cast<float>(sum * t.p);
 }
 void row_max(const TileArgs& t) {
   fold_row<Largest>(t, -kInfinity);
@@ -226,10 +251,9 @@ void row_dot(const TileArgs& t) {
   const Operand<kA> a(t.a);
   const Operand<kB> b(t.b);
   const int64_t whole = t.count - t.count % static_cast<int64_t>(hn::Lanes(D()));
-  float result =
-      fold(whole, 0.0f, [&](int64_t i) HWY_ATTR { return hn::Mul(a.at(i), b.at(i)); }, Sum());
-  for (int64_t i = whole; i < t.count; ++i) result += t.a[kA ? 0 : i] * t.b[kB ? 0 : i];
-  *t.dst = result * t.p;
+  double sum = sum_vectors(whole, [&](int64_t i) HWY_ATTR { return hn::Mul(a.at(i), b.at(i)); });
+  for (int64_t i = whole; i < t.count; ++i) sum += t.a[kA ? 0 : i] * t.b[kB ? 0 : i];
+  *t.dst = static_cast<float>(sum * t.p);
 }
 
 template <bool kA>

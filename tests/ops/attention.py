@@ -115,6 +115,5 @@ OPS = [
         "ort::AttentionGrad",
         attention_grad,
         [backward(inputs, attrs) for inputs, attrs in CASES],
-        dtypes=("float32", "float64"),
     ),
 ]

@@ -115,7 +115,6 @@ OPS = [
             for x, w, attrs in CASES
         ],
         no_gradient="only in a backward",
-        dtypes=("float32", "float64"),
     ),
     Op(
         "ConvTranspose",

@@ -142,7 +142,6 @@ OPS = [
         ],
         [bad(RANGE, t(1, 3), np.array([5]), dims=[5, 3])],
         no_gradient="only in a backward",
-        dtypes=("float32", "float64"),
     ),
     Op(
         "GatherElements",

@@ -118,6 +118,5 @@ OPS = [
         cross_entropy_grad,
         [backward(*inputs, **attrs) for inputs, attrs in CASES],
         no_gradient="only in a backward",
-        dtypes=("float32", "float64"),
     ),
 ]

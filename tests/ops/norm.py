@@ -194,6 +194,5 @@ OPS = [
             sample(t(4, 3), t(4, 3), t(3), t(3), t(3, low=0.5, high=2.0), training=0),
         ],
         no_gradient="only in a backward",
-        dtypes=("float32", "float64"),
     ),
 ]

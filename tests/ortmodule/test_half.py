@@ -171,3 +171,42 @@ def test_gradients_of_equal_casts_are_added_in_the_wider_dtype():
         model(leaf).sum().backward()
         grads.append(leaf.grad)
     torch.testing.assert_close(grads[1], grads[0], rtol=1e-6, atol=0)
+
+
+# Functions of a tensor and a number that have a step where these two are equal.
+_STEPS = {
+    "eq": torch.eq,
+    "ne": torch.ne,
+    "lt": torch.lt,
+    "le": torch.le,
+    "gt": torch.gt,
+    "ge": torch.ge,
+    "not_equal": torch.not_equal,
+    "greater": torch.greater,
+    "greater_equal": torch.greater_equal,
+    "less": torch.less,
+    "less_equal": torch.less_equal,
+    "floor_divide": torch.floor_divide,
+    "div_floor": lambda x, n: torch.div(x, n, rounding_mode="floor"),
+    "div_trunc": lambda x, n: torch.div(x, n, rounding_mode="trunc"),
+    "fmod": torch.fmod,
+    "remainder": torch.remainder,
+    "hardshrink": nn.functional.hardshrink,
+    "softshrink": nn.functional.softshrink,
+    "threshold": lambda x, n: nn.functional.threshold(x, n, -1.0),
+    "where": lambda x, n: torch.where(x > n, x, 0.0),
+}
+
+
+@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("name", _STEPS)
+def test_a_step_is_on_torchs_side(name, half):
+    """Whether the number is rounded first decides it, and torch's kernels differ."""
+    function = _STEPS[name]
+    for number in (1.006, 0.3003):
+        near = torch.tensor(number).to(half)
+        ulps = torch.arange(-3, 4) * torch.finfo(half).eps
+        x = torch.cat([near * (k * (1 + ulps)).to(half) for k in (1, -1, 2, -2, 3, 7)])
+        theirs = function(x, number)
+        ours = ORTModule(Function(lambda x, n=number: function(x, n)), Options(fallback="error"))(x)
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0, equal_nan=True)

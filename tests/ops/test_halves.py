@@ -1,4 +1,4 @@
-"""The op table in bfloat16 and float16 on the cpu provider, casts around what it runs in float32
+"""The op table in bfloat16 and float16 on both providers of ours, casts around what runs in float32
 alone: against torch in float64, no worse than twice eager's own error plus a unit of the result."""
 
 import numpy as np
@@ -7,7 +7,7 @@ import torch
 
 from . import engine
 from .engine import C
-from .test_ops import CASES, DIFFERENTIABLE, through
+from .test_ops import CASES, DIFFERENTIABLE, each_provider, through
 
 UNIT = {"bfloat16": 2.0**-7, "float16": 2.0**-10}
 
@@ -36,7 +36,8 @@ def eager(case, given, ways=None, dy=None) -> list:
 
 def assert_as_good(got, want, theirs, dtype, what):
     """In the largest difference over the tensor; what is not finite is equal."""
-    got, want = np.asarray(got), want.numpy()
+    got = np.asarray(got)
+    want = (want.double() if want.is_floating_point() else want).numpy()
     if got.dtype.name not in UNIT:  # indices, truths, statistics in float32
         close = 1e-6 * (got.dtype == np.float32)
         np.testing.assert_allclose(got, want, rtol=10 * close, atol=close, err_msg=what)
@@ -56,19 +57,23 @@ def assert_as_good(got, want, theirs, dtype, what):
     assert worst <= bound, f"{what}: off by {worst}, {bound} is allowed, of {size}"
 
 
-def ran(case, graph, feed):
+def ran(provider, graph, feed, twin):
+    """None where the float32 twin, a graph and its feed, is not run either."""
     try:
-        return C.evaluate(graph, feed, ["cpu"])
+        return C.evaluate(graph, feed, [provider])
     except C.Error as error:
-        if "no provider runs it" in str(error):
-            return None
-        raise
+        if "no provider runs it" not in str(error):
+            raise
+        wide, wide_feed = twin()
+        with pytest.raises(C.Error, match="no provider runs it"):
+            C.evaluate(wide, wide_feed, [provider])
+        return None
 
 
-def check_values(case, dtype):
+def check_values(case, dtype, provider):
     given = engine.arrays(case.sample, dtype)
     graph, feed = engine.graph_of(case.op, case.sample, dtype)
-    got = ran(case, graph, feed)
+    got = ran(provider, graph, feed, lambda: engine.graph_of(case.op, case.sample, "float32"))
     if got is None:
         pytest.skip("not in float32 either")
     want = engine.expected(case.op, case.sample, given)
@@ -78,22 +83,32 @@ def check_values(case, dtype):
         assert_as_good(y, w, t, dtype, f"output {k} in {dtype}")
 
 
-def check_gradients(case, dtype):
+def joint_of(case, dtype, ways):
+    """The joint graph, its feed, where its gradients are, and dy."""
     given = engine.arrays(case.sample, dtype)
     graph, feed = engine.graph_of(case.op, case.sample, dtype)
+    joint, places = engine.joint(graph, engine.wrt(case.op, case.sample), ways)
+    noise = np.random.default_rng(7)
+    shapes = [y.shape for y in engine.expected(case.op, case.sample, given)]
+    numpy_dtypes = [engine.numpy_dtype(graph.outputs[k].dtype) for k in ways]
+    dy = [
+        np.asarray(noise.standard_normal(shapes[k])).astype(d)
+        for k, d in zip(ways, numpy_dtypes, strict=True)
+    ]
+    feed = feed | {f"d_y{k}": d for k, d in zip(ways, dy, strict=True)}
+    return joint, {name: feed[name] for name in joint.input_names}, places, dy
+
+
+def check_gradients(case, dtype, provider):
+    given = engine.arrays(case.sample, dtype)
+    graph, _ = engine.graph_of(case.op, case.sample, dtype)
     ways, inputs = through(case, graph), engine.wrt(case.op, case.sample)
     if not ways:
         return
-    joint, places = engine.joint(graph, inputs, ways)
-    noise = np.random.default_rng(7)
-    shapes = [y.shape for y in engine.expected(case.op, case.sample, given)]
-    dy = [
-        np.asarray(noise.standard_normal(shapes[k])).astype(engine.numpy_dtype(dtype)) for k in ways
-    ]
-    feed = feed | {f"d_y{k}": d for k, d in zip(ways, dy, strict=True)}
-    got = ran(case, joint, {name: feed[name] for name in joint.input_names})
+    joint, feed, places, dy = joint_of(case, dtype, ways)
+    got = ran(provider, joint, feed, lambda: joint_of(case, "float32", ways)[:2])
     if got is None:
-        return
+        return  # its values are skipped too
     want = engine.gradients(case.op, case.sample, given, ways, dy)
     theirs = eager(case, given, ways, dy) or [None] * len(want)
     for k, w, t in zip(inputs, want, theirs, strict=True):
@@ -101,12 +116,13 @@ def check_gradients(case, dtype):
             assert_as_good(got[places[f"d_x{k}"]], w, t, dtype, f"gradient of x{k} in {dtype}")
 
 
-HALVES = [c for c in CASES if engine.depends_on_dtype(c.sample) and set(UNIT) <= set(c.op.dtypes)]
+HALVES = [case for case in CASES if engine.depends_on_dtype(case.sample)]
 
 
+@each_provider
 @pytest.mark.parametrize("dtype", UNIT)
 @pytest.mark.parametrize("case", HALVES, ids=str)
-def test_half(case, dtype):
-    check_values(case, dtype)
+def test_half(case, dtype, provider):
+    check_values(case, dtype, provider)
     if case in DIFFERENTIABLE:
-        check_gradients(case, dtype)
+        check_gradients(case, dtype, provider)
