@@ -21,3 +21,34 @@ def test_float32_sums_of_a_hundred_thousand_terms(name):
     x = torch.rand(*((16, 100000) if name == "of columns" else (100000, 16)))
     ours = ORTModule(Function(SUMS[name]), Options(fallback="error"))(x)
     torch.testing.assert_close(ours.double(), SUMS[name](x.double()), rtol=2e-6, atol=0)
+
+
+def _mean_of_squares(x):
+    return (x * x).mean()
+
+
+AS_EAGER = {
+    "rows of ten": (lambda x: x.sum(0), (350, 10)),
+    "a thousand rows": (lambda x: x.sum(0), (1000, 64)),
+    "a hundred thousand": (lambda x: x.sum(0), (100000, 3)),
+    "var": (lambda x: x.var(1), (64, 1000)),
+    "var of all": (lambda x: x.var(), (1000,)),
+    "squares": (_mean_of_squares, (1000,)),
+    "layer norm": (lambda x: torch.nn.functional.layer_norm(x, (768,)), (8, 768)),
+    "mse": (lambda x: torch.nn.functional.mse_loss(x, x.flip(0)), (35, 100)),
+    "softmax": (lambda x: x.softmax(-1), (8, 1000)),
+}
+
+
+@pytest.mark.parametrize("shift", [0.0, 100.0])
+@pytest.mark.parametrize("name", AS_EAGER)
+def test_a_sum_is_as_near_as_eagers(name, shift):
+    """At most twice eager's distance from float64, and a unit of the result."""
+    function, shape = AS_EAGER[name]
+    model = ORTModule(Function(function), Options(fallback="error"))
+    for _ in range(10):
+        x = torch.randn(shape) * 3 + shift
+        exact, theirs, ours = function(x.double()), function(x), model(x)
+        error = (theirs.double() - exact).abs().max()
+        bound = 2 * error + exact.abs().max() * torch.finfo(torch.float32).eps
+        assert (ours.double() - exact).abs().max() <= bound
