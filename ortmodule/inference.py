@@ -21,6 +21,8 @@ class Port:
 class InferenceSession:
     """Runs an ONNX model (opset 13 to 26) given as a path or as bytes.
 
+    Arrays are of the model's dtypes: numpy's, and ml_dtypes' bfloat16.
+
     providers: claim order; None: ORTMODULE_PROVIDERS or ("cpu", "reference"). The other ORTMODULE_*
     variables (CHECK, FUEL, OFF, DUMP) hold here as for ORTModule. Names of sizes are hints: a feed
     that contradicts them runs too. trusted: the files are mapped into memory, not read, so nobody

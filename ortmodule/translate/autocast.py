@@ -109,6 +109,7 @@ class Autocast:
         return Ref(Storage(cast, ref.tainted, cast=True), (), None, cast)
 
 
+_EXPLICIT = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
 _ANSWERS: dict[tuple, Casts | None] = {}
 
 
@@ -133,7 +134,7 @@ def _question(target: OpOverload, state: State) -> Callable | None:
         return _casts_before
     if _has_kernel(target, "CompositeImplicitAutograd"):
         return _casts_inside
-    explicit = any(_has_kernel(target, f"CompositeExplicitAutograd{k}") for k in ("", "NonFunctional"))
+    explicit = any(_has_kernel(target, key) for key in _EXPLICIT)
     ruled = str(target).removeprefix("aten.") in RULES
     drawn = torch.Tag.nondeterministic_seeded in target.tags
     return None if ruled or drawn or not explicit else _casts_of_real
@@ -240,7 +241,11 @@ def _outcome(target: OpOverload, args: tuple, kwargs: dict) -> Any:
     except Exception as error:
         return error
     tensors = [x for x in outs if isinstance(x, torch.Tensor)]
-    return [(x.dtype, None if is_fake(x) else x.reshape(-1).view(torch.uint8).tolist()) for x in tensors]
+    return [(x.dtype, None if is_fake(x) else _bytes(x)) for x in tensors]
+
+
+def _bytes(x: torch.Tensor) -> list[int]:
+    return x.reshape(-1).view(torch.uint8).tolist()
 
 
 def _same(without: list, under: list) -> Casts | None:

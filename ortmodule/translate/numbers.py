@@ -6,11 +6,12 @@ from typing import Any
 from .emit import OddNumber
 from .registry import wide
 
-# Whose kernels round a number to the tensor's dtype first: what adds, compares, clamps or fills. Where
-# the rounding decides on which side of a step a value lies, the tests ask torch for each.
+# Whose kernels round a number to the tensor's dtype first: what adds, compares, clamps or fills.
+# Where the rounding decides on which side of a step a value lies, the tests ask torch for each.
 _ROUNDED = {
-    "add", "sub", "subtract", "rsub", "addr", "eq", "ne", "lt", "le", "gt", "ge", "equal", "not_equal", "less", "less_equal", "greater",
-    "greater_equal", "clamp", "clamp_min", "clamp_max", "clip", "hardtanh", "hardshrink",
+    "add", "sub", "subtract", "rsub", "addr", "eq", "ne", "lt", "le", "gt", "ge", "equal",
+    "not_equal", "less", "less_equal", "greater", "greater_equal", "clamp", "clamp_min",
+    "clamp_max", "clip", "hardtanh", "hardshrink",
     "masked_fill", "where", "fill", "full_like", "full", "nan_to_num", "index_fill", "pad",
     "constant_pad_nd", "scatter", "fmod", "remainder",
 }  # fmt: skip

@@ -61,7 +61,7 @@ def _trace(target: Any, traced: tuple, tensors: list) -> fx.GraphModule | None:
         return list(out) if isinstance(out, (list, tuple)) else [out]
 
     guards = _guard_count(tensors)
-    # Such a trace does not tell which of its tensors share memory, so it may write to none.
+    # Such a trace does not tell which of its tensors share memory, so it may write to no view.
     for form in (call, dispatch_functionalize(call)):
         try:
             with torch.no_grad():  # below autograd, where composite ops come apart by themselves
@@ -70,13 +70,25 @@ def _trace(target: Any, traced: tuple, tensors: list) -> fx.GraphModule | None:
             return None
         if _guard_count(tensors) != guards:
             return None  # it would hold for some sizes only, and the size predicate is already made
-        if not any(_writes(node) for node in program.graph.nodes):
+        if not any(_writes_to_view(node) for node in program.graph.nodes):
             return program
     return None
 
 
-def _writes(node: fx.Node) -> bool:
-    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+def _writes_to_view(node: fx.Node) -> bool:
+    """Whether it writes to a view, or to what a view is taken of."""
+    if not _annotated(node, write=True):
+        return False
+    written = node.args[0]
+    return any(_annotated(other, write=False) for other in (written, *written.users))
+
+
+def _annotated(node: fx.Node, write: bool) -> bool:
+    """Whether the op of a node says that it writes to an argument, or gives a view of one."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    infos = [argument.alias_info for argument in node.target._schema.arguments]
+    return any(info is not None and info.is_write == write for info in infos)
 
 
 def _is_tensor(x: Any) -> bool:

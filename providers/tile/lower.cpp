@@ -216,7 +216,8 @@ Builder::Id Lowering::lower_power(const Node& node) {
 Builder::Id Lowering::root(Id x) {
   const Id positive = builder.emit(Op::add, x, builder.constant(0.0));
   const Id infinity = builder.constant(std::numeric_limits<double>::infinity());
-  const Id lowest = builder.emit(Op::equal, x, builder.constant(-std::numeric_limits<double>::infinity()));
+  const Id lowest =
+      builder.emit(Op::equal, x, builder.constant(-std::numeric_limits<double>::infinity()));
   return builder.emit(Op::where, lowest, infinity, builder.emit(Op::sqrt, positive));
 }
 

@@ -43,6 +43,10 @@ def distance(losses, exact):
     return sum(abs(a - b) for a, b in zip(losses, exact, strict=True)) / len(exact)
 
 
+def worst(losses, exact):
+    return max(abs(a - b) for a, b in zip(losses, exact, strict=True))
+
+
 @pytest.mark.slow
 @pytest.mark.models
 @pytest.mark.parametrize("pure", [False, True], ids=["autocast", "pure"])
@@ -58,7 +62,8 @@ def test_losses_are_as_near_to_float32s_as_eagers(name, pure):
     ours = ORTModule(mine, STRICT)
     losses = train(mine, ours, given, around)
     assert distance(losses, exact) <= 1.5 * distance(theirs, exact) + 1e-3
-    assert max(abs(a - b) for a, b in zip(losses, exact, strict=True)) <= 2e-2
+    # Pure bfloat16 takes eager itself farther: T5 to 1.06, ResNet-50 to 0.17, the LSTM to 0.03.
+    assert worst(losses, exact) <= max(2e-2, pure * 1.5 * worst(theirs, exact))
     for (key, a), (_, b) in zip(mine.named_parameters(), eager.named_parameters(), strict=True):
         assert (a.grad is None) == (b.grad is None), key
         if b.grad is not None:

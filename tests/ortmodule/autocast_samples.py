@@ -112,15 +112,28 @@ CAST = {
     "trace": (_A,),
     "triangular_solve": (_A, _C),
     "triplet_margin_loss": (_A, _A + 1, _A - 1),
+    "fft_fft": (_A,),
+    "fft_fft2": (_A,),
+    "fft_fftn": (_A,),
+    "fft_hfft": (_A,),
+    "fft_ifft": (_A,),
+    "fft_ifft2": (_A,),
+    "fft_ifftn": (_A,),
+    "fft_ihfft": (_A,),
+    "fft_irfft": (_A,),
+    "fft_irfft2": (_A,),
+    "fft_irfftn": (_A,),
+    "fft_rfft": (_A,),
+    "fft_rfft2": (_A,),
+    "fft_rfftn": (_A,),
+    "linalg_eig": (_A,),
+    "linalg_eigvals": (_A,),
+    "polar": (_A, _A),
 }  # fmt: skip
 
 # Why these have no sample: nothing that a graph holds, or that Python calls.
 NONE = {
-    "complex values": [
-        "fft_fft", "fft_fft2", "fft_fftn", "fft_hfft", "fft_ifft", "fft_ifft2", "fft_ifftn",
-        "fft_ihfft", "fft_irfft", "fft_irfft2", "fft_irfftn", "fft_rfft", "fft_rfft2", "fft_rfftn",
-        "linalg_eig", "linalg_eigvals", "polar", "stft", "stft.center", "view_as_complex",
-    ],
+    "a window, or an axis of two": ["stft", "stft.center", "view_as_complex"],
     "named axes": ["index_copy.dimname", "prod.dim_Dimname"],
     "what torch.export does not trace": [
         "_grid_sampler_2d_cpu_fallback", "ctc_loss.IntList", "ctc_loss.Tensor", "linalg_lstsq",

@@ -20,7 +20,7 @@ from . import backend_nodes, dtype_twins, models
 from .models import model, node, normal, port
 
 C = core()
-# Of 1259 tests 749 pass. The rest: other opsets, shapes that depend on data (opsets 13 to 26
+# Of 1259 tests at least these pass. The rest: other opsets, shapes that depend on data (opsets 13 to 26
 # promise static ones), forms that the op table marks as unsupported. None may give a wrong answer.
 PASSING_NODE_TESTS = 745
 
