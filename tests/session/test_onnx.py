@@ -20,8 +20,8 @@ from . import backend_nodes, dtype_twins, models
 from .models import model, node, normal, port
 
 C = core()
-# Of 1259 tests at least these pass. The rest: other opsets, shapes that depend on data (opsets 13 to 26
-# promise static ones), forms that the op table marks as unsupported. None may give a wrong answer.
+# Of 1259 tests at least so many pass. The rest: other opsets, shapes that depend on data, forms
+# that the op table marks as unsupported. None may give a wrong answer.
 PASSING_NODE_TESTS = 745
 
 
