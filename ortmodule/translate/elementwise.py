@@ -220,8 +220,8 @@ def pow_(t, x, y):
     if not is_value(y) and not isinstance(y, str):
         if y == 1:
             return t.operand(x, dtype)
-        if abs(y) == 0.5 and dtype != "float16":  # whose kernel asks for no root
-            return t.op("Sqrt", t.operand(x, dtype)) if y > 0 else rsqrt(t, x)
+        if y == 0.5:
+            return t.op("Sqrt", t.operand(x, dtype))
     return t.op("Pow", *_pair(t, x, y))
 
 

@@ -207,18 +207,9 @@ Builder::Id Lowering::lower_power(const Node& node) {
   if (number == 2.0) return builder.emit(Op::square, x);
   if (number == 3.0) return builder.emit(Op::mul, builder.emit(Op::square, x), x);
   if (number == -1.0) return builder.emit(Op::reciprocal, x);
-  if (number == 0.5) return root(x);
-  if (number == -0.5) return builder.emit(Op::reciprocal, root(x));
+  if (number == 0.5) return builder.emit(Op::sqrt, x);
+  if (number == -0.5) return builder.emit(Op::reciprocal, builder.emit(Op::sqrt, x));
   return builder.emit(Op::pow, x, of(node, 1));
-}
-
-// C's pow(x, 0.5): of -0 it is 0, of -inf it is inf.
-Builder::Id Lowering::root(Id x) {
-  const Id positive = builder.emit(Op::add, x, builder.constant(0.0));
-  const Id infinity = builder.constant(std::numeric_limits<double>::infinity());
-  const Id lowest =
-      builder.emit(Op::equal, x, builder.constant(-std::numeric_limits<double>::infinity()));
-  return builder.emit(Op::where, lowest, infinity, builder.emit(Op::sqrt, positive));
 }
 
 Builder::Id Lowering::lower_clip(const Node& node) {

@@ -24,7 +24,6 @@ class Lowering {
   Id lower_plain(const Node& node);
   Id lower_reduction(const Node& node);
   Id lower_power(const Node& node);
-  Id root(Id x);
   Id lower_clip(const Node& node);
   Id lower_cast(const Node& node);
   Id lower_special(const Node& node);
