@@ -26,7 +26,7 @@ class Port:
 
 
 class InferenceSession:
-    """Runs an ONNX model (opset 13 to 28) given as a path or as bytes.
+    """Runs an ONNX model (opset 1 to 28) given as a path or as bytes.
 
     Arrays are of the model's dtypes: numpy's, and ml_dtypes' bfloat16.
 
