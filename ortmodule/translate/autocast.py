@@ -94,7 +94,7 @@ class Autocast:
         with entered(self.state), self._off():
             outs = decompose(t, *t.read((list(args), kwargs)))
         if outs is None:
-            t.refuse("autocast casts inside of it, and it cannot be taken apart for these sizes")
+            t.refuse("autocast may cast inside of it, and it cannot be taken apart for these sizes")
         return outs
 
     def _cast(self, t: Any, ref: Any, dtype: torch.dtype | None) -> Any:
@@ -126,9 +126,9 @@ def asked(target: OpOverload, arguments: tuple, state: State) -> Casts | None:
 
 
 def _question(target: OpOverload, state: State) -> Callable | None:
-    """How to ask for the casts of an op; None: of one that is no other ops there are none, and
-    what an op of ours stands for has had them."""
-    if target.namespace == "ortmodule":
+    """How to ask for the casts of an op; None: of one that is no other ops there are none, what an
+    op of ours stands for has had them, and an autograd.Function enters the state by itself."""
+    if target.namespace in ("ortmodule", "autograd_function"):
         return None
     if any(_has_kernel(target, "Autocast" + torch._C._dispatch_key_for_device(d)) for d in state):
         return _casts_before
@@ -137,7 +137,7 @@ def _question(target: OpOverload, state: State) -> Callable | None:
     explicit = any(_has_kernel(target, key) for key in _EXPLICIT)
     ruled = str(target).removeprefix("aten.") in RULES
     drawn = torch.Tag.nondeterministic_seeded in target.tags
-    return None if ruled or drawn or not explicit else _casts_of_real
+    return _casts_of_real if explicit and not ruled and not drawn else None
 
 
 def as_cast(target: OpOverload, *args: Any) -> list:
@@ -225,7 +225,10 @@ def _casts_inside(target: OpOverload, arguments: tuple, state: State) -> Casts |
 
 
 def _casts_of_real(target: OpOverload, arguments: tuple, state: State) -> Casts | None:
-    """Of an op whose parts no mode sees, and no tensor without data: its results tell."""
+    """Of an op whose parts no mode sees, and no tensor without data: its results tell. Another
+    library's op may do more than give them, and a random one draws: these are not run."""
+    if target.namespace != "aten" or torch.Tag.nondeterministic_seeded in target.tags:
+        return None
     done = []
     for there in ({}, state):
         args, kwargs = _mapped(arguments, _real)
@@ -244,8 +247,8 @@ def _outcome(target: OpOverload, args: tuple, kwargs: dict) -> Any:
     return [(x.dtype, None if is_fake(x) else _bytes(x)) for x in tensors]
 
 
-def _bytes(x: torch.Tensor) -> list[int]:
-    return x.reshape(-1).view(torch.uint8).tolist()
+def _bytes(x: torch.Tensor) -> bytes:
+    return x.reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 def _same(without: list, under: list) -> Casts | None:

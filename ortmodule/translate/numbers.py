@@ -9,7 +9,7 @@ from .registry import wide
 # Whose kernels round a number to the tensor's dtype first: what adds, compares, clamps or fills.
 # Where the rounding decides on which side of a step a value lies, the tests ask torch for each.
 _ROUNDED = {
-    "add", "sub", "subtract", "rsub", "addr", "eq", "ne", "lt", "le", "gt", "ge", "equal",
+    "add", "sub", "subtract", "rsub", "addr", "eq", "ne", "lt", "le", "gt", "ge",
     "not_equal", "less", "less_equal", "greater", "greater_equal", "clamp", "clamp_min",
     "clamp_max", "clip", "hardtanh", "hardshrink",
     "masked_fill", "where", "fill", "full_like", "full", "nan_to_num", "index_fill", "pad",

@@ -77,18 +77,18 @@ def _trace(target: Any, traced: tuple, tensors: list) -> fx.GraphModule | None:
 
 def _writes_to_view(node: fx.Node) -> bool:
     """Whether it writes to a view, or to what a view is taken of."""
-    if not _annotated(node, write=True):
-        return False
-    written = node.args[0]
-    return any(_annotated(other, write=False) for other in (written, *written.users))
+    written = [x for x in leaves(_shared(node, write=True)) if isinstance(x, fx.Node)]
+    seen = [other for node in written for other in (node, *node.users)]
+    return any(_shared(other, write=False) for other in seen)
 
 
-def _annotated(node: fx.Node, write: bool) -> bool:
-    """Whether the op of a node says that it writes to an argument, or gives a view of one."""
+def _shared(node: fx.Node, write: bool) -> list:
+    """The arguments that the op of a node writes to, or gives a view of, by its schema."""
     if not isinstance(node.target, torch._ops.OpOverload):
-        return False
-    infos = [argument.alias_info for argument in node.target._schema.arguments]
-    return any(info is not None and info.is_write == write for info in infos)
+        return []
+    given = zip(node.target._schema.arguments, node.args, strict=False)
+    infos = [(argument.alias_info, value) for argument, value in given]
+    return [value for info, value in infos if info is not None and info.is_write == write]
 
 
 def _is_tensor(x: Any) -> bool:

@@ -109,7 +109,6 @@ TileArgs tile_args(float* dst, const float* a, const float* b, int64_t count) {
 
 constexpr int64_t kPiece = 16384;  // of a long run; partial results are combined in order
 constexpr int64_t kColumns = 1024;
-constexpr size_t kBlockRows = 16, kLevels = 4;
 
 void put(const float* from, DType dtype, void* memory, int64_t at, int64_t count) {
   if (dtype == DType::f32)
@@ -156,8 +155,7 @@ std::unique_ptr<Kernel> reduce_runs(const Request& r, Fold fold, const Axes& axe
       static_cast<size_t>(outputs * parts) * sizeof(float));
 }
 
-// Rows folded into one, blocks of them, blocks of blocks: the rounding error of a sum grows with
-// small counts and not with their product.
+// Rows folded into one, kSummedRows at a time in each of kSumLevels.
 class Cascade {
  public:
   Cascade(Fold fold, int64_t width)
@@ -172,13 +170,14 @@ class Cascade {
   void add(const float* row) {
     fold_into(0, row);
     size_t block = ++rows_;
-    for (size_t level = 0; level + 1 < kLevels && block % kBlockRows == 0; ++level) {
+    for (size_t level = 0; level + 1 < kSumLevels && block % static_cast<size_t>(kSummedRows) == 0;
+         ++level) {
       join(level);
-      block /= kBlockRows;
+      block /= static_cast<size_t>(kSummedRows);
     }
   }
   std::vector<float>& end() {
-    for (size_t level = 0; level + 1 < kLevels; ++level) join(level);
+    for (size_t level = 0; level + 1 < kSumLevels; ++level) join(level);
     return levels_.back();
   }
 
@@ -196,7 +195,7 @@ class Cascade {
   float identity_;
   int64_t width_, count_ = 0;
   size_t rows_ = 0;
-  std::array<std::vector<float>, kLevels> levels_;
+  std::array<std::vector<float>, kSumLevels> levels_;
 };
 
 // The innermost axis is kept.

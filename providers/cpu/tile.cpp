@@ -19,10 +19,6 @@ using tile::Slot;
 using tile::Space;
 
 constexpr int64_t kTileBytes = 32 << 10;  // of all registers and operands together
-// Columns are summed over so many rows, then so many of these sums, then what they give: the
-// rounding error of a sum grows with each count, not with their product.
-constexpr int64_t kSummedRows = 16;
-constexpr size_t kSumLevels = 4;
 
 #define ORT_CASE(NAME) case TileOp::NAME:
 int64_t weight(TileOp op) {

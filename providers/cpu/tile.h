@@ -11,6 +11,11 @@
 
 namespace ort::cpu {
 
+// Columns are summed over so many rows, then so many of these sums, then what they give: the
+// rounding error of a sum grows with each count, not with their product.
+constexpr int64_t kSummedRows = 16;
+constexpr size_t kSumLevels = 4;
+
 using TileOp = tile::Op;
 
 // What an instruction's function sees. Operands marked in `variant` are one element.

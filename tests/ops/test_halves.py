@@ -126,3 +126,32 @@ def test_half(case, dtype, provider):
     check_values(case, dtype, provider)
     if case in DIFFERENTIABLE:
         check_gradients(case, dtype, provider)
+
+
+SMALL = [np.ones(3), *[np.full(3, 0.0039)] * 20]
+STEPS = {
+    "ThresholdedRelu": ([np.array([1.0, 1.0078125, 1.015625])], {"alpha": 1.006}),
+    "Shrink": ([np.array([1.0, 1.0078125, -1.0078125])], {"lambd": 1.006, "bias": 0.0}),
+    "Sum": (SMALL, {}),
+    "Mean": (SMALL, {}),
+}
+
+
+@each_provider
+@pytest.mark.parametrize("dtype", UNIT)
+@pytest.mark.parametrize("name", STEPS)
+def test_an_op_of_several_steps_rounds_once(name, dtype, provider):
+    """Where eager rounds in between, twice its error says nothing: the float64 twin does."""
+    given, attrs = STEPS[name]
+    results = []
+    for kind in (dtype, "float64"):
+        arrays = [
+            x.astype(engine.numpy_dtype(dtype)).astype(engine.numpy_dtype(kind)) for x in given
+        ]
+        graph = C.Graph()
+        values = [graph.input(f"x{k}", kind, list(x.shape), "user") for k, x in enumerate(arrays)]
+        (y,) = graph.emit(name, values, attrs)
+        graph.output(y, "y")
+        feed = {f"x{k}": x for k, x in enumerate(arrays)}
+        results.append(C.evaluate(graph, feed, [provider])[0].astype("float64"))
+    np.testing.assert_allclose(*results, rtol=UNIT[dtype], atol=0)

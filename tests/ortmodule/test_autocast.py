@@ -242,6 +242,37 @@ def test_casts_inside_of_an_op_are_eagers(name, dtype):
     torch.testing.assert_close(ours, theirs, rtol=2e-2, atol=1e-2)
 
 
+@pytest.fixture
+def counting():
+    """An operator of another library, made of a product, and the numbers that it was run on."""
+    seen = []
+
+    def product(x):
+        seen.append(x[0, 0].item())
+        return x.mm(x)
+
+    library = torch.library.Library("autocast_test", "FRAGMENT")
+    library.define("product(Tensor x) -> Tensor")
+    library.impl("product", product, "CompositeExplicitAutograd")
+    torch.library.register_fake("autocast_test::product", lambda x: x.mm(x), lib=library)
+    yield torch.ops.autocast_test.product, seen
+    library._destroy()
+
+
+def test_an_operator_of_another_library_is_not_run_to_ask(counting):
+    """It may do more than give its result, and what it casts inside only a run would tell."""
+    product, seen = counting
+    x = torch.full((4, 4), 1.003)
+    model = ORTModule(Function(product))
+    with warnings.catch_warnings(), torch.autocast("cpu", torch.bfloat16):
+        warnings.simplefilter("ignore")
+        ours = model(x)
+        assert seen == [x[0, 0].item()]
+        torch.testing.assert_close(ours, product(x), rtol=0, atol=0)
+    (fallback,) = model.explain().fallbacks
+    assert "autocast may cast inside of it" in str(fallback)
+
+
 class Unnamed(torch.nn.Module):
     """An inner autocast that takes the dtype that is set."""
 

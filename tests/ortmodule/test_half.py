@@ -173,6 +173,28 @@ def test_gradients_of_equal_casts_are_added_in_the_wider_dtype():
     torch.testing.assert_close(grads[1], grads[0], rtol=1e-6, atol=0)
 
 
+LARGE = {
+    "mish": (F.mish, torch.bfloat16, [3e38, 1.0], 1.48),
+    "mish in float32": (F.mish, torch.float32, [3e38, 1.0], -1.484),
+    "glu": (lambda x: F.glu(x, 0), torch.float16, [65504.0, 2.5], -1.4),
+    "softplus": (lambda x: F.softplus(x, 3.0, 2.0), torch.bfloat16, [0.66796875, 0.3], 1.0),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_what_is_finite_in_eager_is_here(name):
+    """Values and gradients where a product within the op leaves the dtype's range."""
+    function, dtype, numbers, slope = LARGE[name]
+    results = []
+    for module in (function, ORTModule(Function(function), Options(fallback="error"))):
+        x = torch.tensor(numbers).to(dtype).requires_grad_()
+        y = module(x)
+        y.backward(torch.full_like(y, slope))
+        results.append((y.detach(), x.grad))
+    for ours, theirs in zip(*reversed(results), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=3 * torch.finfo(dtype).eps, atol=0)
+
+
 # Functions of a tensor and a number that have a step where these two are equal.
 _STEPS = {
     "eq": torch.eq,

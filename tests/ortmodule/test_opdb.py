@@ -45,6 +45,24 @@ def test_what_the_engine_refuses_as_it_runs_is_judged_by_the_wrapper(answer, sta
     assert result["status"] == status and "out of range" in result["why"]
 
 
+def test_only_named_entries_may_be_other_than_eager():
+    wrong, right = {"status": "wrong", "why": "gradient 0"}, {"status": "native"}
+    results = {("sort", 0): wrong, ("abs", 1): wrong, ("abs", 0): right}
+    assert opdb.coverage_page.unexplained(results, "bfloat16") == [("abs", 1)]
+    assert opdb.coverage_page.unexplained(results, "float32") == [("abs", 1), ("sort", 0)]
+    with pytest.raises(SystemExit, match="2 samples are other than eager, such as .'abs', 1."):
+        opdb.summary(results, "float32")
+
+
+def test_the_page_needs_results(monkeypatch, tmp_path):
+    monkeypatch.setattr(opdb, "RESULTS", tmp_path / "opdb.jsonl")
+    monkeypatch.setattr("sys.argv", ["opdb.py", "--page"])
+    before = opdb.coverage_page.PAGE.read_text()
+    with pytest.raises(SystemExit, match="no results in bfloat16 of this commit"):
+        opdb.main()
+    assert opdb.coverage_page.PAGE.read_text() == before
+
+
 @pytest.mark.parametrize(
     "ours, eager, near",
     [(1.00001, 0.99999, True), (1.0003, 0.9998, True), (1.0003, 0.9999, False), (1.1, 1.0, False)],
