@@ -2,11 +2,18 @@
 
 import dataclasses
 import os
+from typing import Any
 
 import numpy as np
 
 from . import _native
 from .options import Options
+
+Value = np.ndarray | list["Value"] | None
+
+
+def _value(x: Any) -> Value:
+    return x if x is None else [_value(y) for y in x] if isinstance(x, list) else np.asarray(x)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,7 +26,7 @@ class Port:
 
 
 class InferenceSession:
-    """Runs an ONNX model (opset 13 to 26) given as a path or as bytes.
+    """Runs an ONNX model (opset 1 to 28) given as a path or as bytes.
 
     Arrays are of the model's dtypes: numpy's, and ml_dtypes' bfloat16.
 
@@ -48,9 +55,16 @@ class InferenceSession:
         else:
             self._session = core.session_of_file(os.fspath(model), options, trusted, limits)
 
-    def run(self, names: list[str] | None, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
-        """The outputs named (None: all), in that order, for a feed of every input by name."""
-        return self._session.run(names or [], {name: np.asarray(x) for name, x in feed.items()})
+    def run(self, names: list[str] | None, feed: dict[str, Value]) -> list[Value]:
+        """The outputs named (None: all), in that order, for a feed of every input by name.
+
+        A list is a sequence, None an empty optional. What only other outputs need is not computed.
+        """
+        return self._session.run(names or [], {name: _value(x) for name, x in feed.items()})
+
+    def terminate(self) -> None:
+        """Ends the runs that are under way, with an error, before their next stage or trip."""
+        self._session.terminate()
 
     def get_inputs(self) -> list[Port]:
         """The model's inputs in order."""

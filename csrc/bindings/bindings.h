@@ -4,7 +4,7 @@
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
-#include "csrc/core/tensor.h"
+#include "csrc/core/item.h"
 
 namespace ort {
 
@@ -12,6 +12,8 @@ namespace ort {
 Tensor tensor_of(const pybind11::array& array);
 // An array over the tensor's memory, which it keeps alive.
 pybind11::array array_of(const Tensor& tensor);
+Item item_of(const pybind11::handle& value);  // None is nothing, a list a sequence
+pybind11::object object_of(const Item& item);
 
 void bind_graph(pybind11::module_& m);
 void bind_run(pybind11::module_& m);

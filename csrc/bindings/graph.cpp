@@ -66,12 +66,6 @@ Attrs attrs_of(const py::dict& items) {
   return attrs;
 }
 
-Role role_named(const std::string& name) {
-  for (const Role role : {Role::user, Role::parameter, Role::buffer, Role::key, Role::gradient})
-    if (name_of(role) == name) return role;
-  fail("unknown role '{}'", name);
-}
-
 using SharedGraph = std::shared_ptr<Graph>;
 
 // A Value that keeps its graph alive.
@@ -168,7 +162,9 @@ void bind_building(GraphClass& graph) {
           [](const SharedGraph& g, std::string name, const std::string& dtype,
              const py::iterable& dims, const std::string& role) {
             const Type type = Type::tensor(dtype_named(dtype), dims_of(dims));
-            return Handle{g->input(std::move(name), type, role_named(role)), g};
+            const auto known = role_named(role);
+            check(known.has_value(), "unknown role '{}'", role);
+            return Handle{g->input(std::move(name), type, *known), g};
           },
           py::arg("name"), py::arg("dtype"), py::arg("dims"), py::arg("role") = "user")
       .def("emit", &emit, py::arg("op"), py::arg("inputs"), py::arg("attrs") = py::dict(),

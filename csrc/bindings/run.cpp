@@ -19,17 +19,17 @@ class Compiled {
   Compiled(const Graph& graph, std::vector<std::string> providers)
       : session_(graph, options_of(std::move(providers))) {}
 
-  std::vector<py::array> run(const std::map<std::string, py::array>& feed) {
-    std::map<std::string, Tensor> tensors;
-    for (const auto& [name, array] : feed) tensors.emplace(name, tensor_of(array));
-    std::vector<Tensor> outputs;
+  std::vector<py::object> run(const py::dict& feed) {
+    std::map<std::string, Item> items;
+    for (const auto& [name, value] : feed) items[name.cast<std::string>()] = item_of(value);
+    std::vector<Item> outputs;
     {
       py::gil_scoped_release release;
-      outputs = session_.run({}, tensors);
+      outputs = session_.run({}, items);
     }
-    std::vector<py::array> arrays;
-    for (const Tensor& output : outputs) arrays.push_back(array_of(output));
-    return arrays;
+    std::vector<py::object> objects;
+    for (const Item& output : outputs) objects.push_back(object_of(output));
+    return objects;
   }
 
  private:
@@ -43,8 +43,8 @@ class Compiled {
   InferenceSession session_;
 };
 
-std::vector<py::array> evaluate(const Graph& graph, const std::map<std::string, py::array>& feed,
-                                std::vector<std::string> providers) {
+std::vector<py::object> evaluate(const Graph& graph, const py::dict& feed,
+                                 std::vector<std::string> providers) {
   return Compiled(graph, std::move(providers)).run(feed);
 }
 

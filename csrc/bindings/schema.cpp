@@ -28,6 +28,7 @@ void bind_schema(py::module_& m) {
       entry["definition"] = static_cast<bool>(schema->definition());
       entry["gradient"] = static_cast<bool>(schema->gradient_rule());
       entry["differentiable"] = schema->is_differentiable();
+      entry["staged"] = schema->allocates_results() || !schema->bodies().empty();
       entry["view"] = schema->is_view();
       entry["constant"] = schema->is_constant() || schema->is_sizes();
       entry["cheap"] = schema->is_cheap();

@@ -32,18 +32,18 @@ std::unique_ptr<InferenceSession> session_of_bytes(const py::bytes& bytes,
   return std::make_unique<InferenceSession>(*graph, options, limits);
 }
 
-std::vector<py::array> run_session(InferenceSession& session, const std::vector<std::string>& names,
-                                   const std::map<std::string, py::array>& feed) {
-  std::map<std::string, Tensor> tensors;
-  for (const auto& [name, array] : feed) tensors[name] = tensor_of(array);
-  std::vector<Tensor> outputs;
+std::vector<py::object> run_session(InferenceSession& session,
+                                    const std::vector<std::string>& names, const py::dict& feed) {
+  std::map<std::string, Item> items;
+  for (const auto& [name, value] : feed) items[name.cast<std::string>()] = item_of(value);
+  std::vector<Item> outputs;
   {
     py::gil_scoped_release release;
-    outputs = session.run(names, tensors);
+    outputs = session.run(names, items);
   }
-  std::vector<py::array> arrays;
-  for (const Tensor& output : outputs) arrays.push_back(array_of(output));
-  return arrays;
+  std::vector<py::object> objects;
+  for (const Item& output : outputs) objects.push_back(object_of(output));
+  return objects;
 }
 
 py::list ports_of(const std::vector<InferenceSession::Port>& ports) {
@@ -57,7 +57,9 @@ py::list ports_of(const std::vector<InferenceSession::Port>& ports) {
                                 : py::object(py::str(dim.text())));
       shape = dims;
     }
-    result.append(py::make_tuple(port.name, shape, std::string(name_of(port.type.dtype))));
+    const bool tensor = port.type.is_tensor();
+    result.append(py::make_tuple(
+        port.name, shape, tensor ? std::string(name_of(port.type.dtype)) : port.type.text()));
   }
   return result;
 }
@@ -92,6 +94,7 @@ void bind_session(py::module_& m) {
       .def("run", &run_session, py::arg("names"), py::arg("feed"))
       .def("inputs", [](const InferenceSession& s) { return ports_of(s.inputs()); })
       .def("outputs", [](const InferenceSession& s) { return ports_of(s.outputs()); })
+      .def("terminate", &InferenceSession::terminate)
       .def("providers", &InferenceSession::providers, py::call_guard<py::gil_scoped_release>());
   py::class_<SessionLimits>(m, "SessionLimits")
       .def(py::init(&limits_of), py::arg("bytes"), py::arg("operations"));

@@ -43,4 +43,23 @@ py::array array_of(const Tensor& tensor) {
   return py::array(dtype, tensor.sizes, tensor.data, owner);
 }
 
+Item item_of(const py::handle& value) {
+  if (value.is_none()) return {};
+  if (!py::isinstance<py::list>(value)) return tensor_of(py::array::ensure(value));
+  Sequence sequence;
+  for (const py::handle& item : value) sequence.items.push_back(item_of(item));
+  return sequence;
+}
+
+py::object object_of(const Item& item) {
+  if (item.is_tensor()) return array_of(item.tensor());
+  if (const auto* optional = std::get_if<Optional>(&item))
+    return optional->held ? object_of(*optional->held) : py::none();
+  const auto* sequence = std::get_if<Sequence>(&item);
+  check(sequence != nullptr, "a result is of no kind that Python has");
+  py::list items;
+  for (const Item& held : sequence->items) items.append(object_of(held));
+  return items;
+}
+
 }  // namespace ort

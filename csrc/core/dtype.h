@@ -29,9 +29,25 @@ enum class DType : uint8_t {
   c64 = 14,
   c128 = 15,
   bf16 = 16,
+  f8e4m3fn = 17,
+  f8e4m3fnuz = 18,
+  f8e5m2 = 19,
+  f8e5m2fnuz = 20,
+  u4 = 21,
+  i4 = 22,
+  f4e2m1 = 23,
+  f8e8m0 = 24,
+  u2 = 25,
+  i2 = 26,
+  f6e2m3 = 27,
+  f6e3m2 = 28,
 };
+constexpr int kDTypes = 29;
 
-size_t size_of(DType dtype);               // bytes an element; of a string those of a pointer
+// Bytes an element in memory; of a string those of a pointer. What is narrower than a byte has one
+// for itself, as in ml_dtypes' arrays, so that whatever moves bytes moves it.
+size_t size_of(DType dtype);
+int bits_of(DType dtype);                  // an element in a file, where 4 and 2 bits are packed
 std::string_view name_of(DType dtype);     // numpy's names: "float32", "bool", ...
 DType dtype_named(std::string_view name);  // throws on an unknown name
 bool known_dtype(int64_t onnx_number);
@@ -41,6 +57,17 @@ inline bool is_half(DType d) {
 }
 inline bool is_floating(DType d) {
   return d == DType::f32 || d == DType::f64 || is_half(d);
+}
+// What is stored and cast and moved, and computed with by nobody: 8 bits and fewer.
+inline bool is_narrow_float(DType d) {
+  return (d >= DType::f8e4m3fn && d <= DType::f8e5m2fnuz) || d == DType::f4e2m1 ||
+         d == DType::f8e8m0 || d == DType::f6e2m3 || d == DType::f6e3m2;
+}
+inline bool is_narrow_integer(DType d) {
+  return d == DType::u4 || d == DType::i4 || d == DType::u2 || d == DType::i2;
+}
+inline bool is_narrow(DType d) {
+  return is_narrow_float(d) || is_narrow_integer(d);
 }
 inline bool is_complex(DType d) {
   return d == DType::c64 || d == DType::c128;

@@ -2,6 +2,7 @@
 #include "csrc/graph/graph.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "csrc/graph/schema.h"
@@ -117,14 +118,25 @@ void check_arity(const OpSchema& schema, std::span<const Value> in) {
   }
 }
 
+void check_bodies(const OpSchema& schema, const Bodies& bodies) {
+  for (const std::string& name : schema.bodies()) {
+    const auto is_it = [&](const auto& body) { return body.first == name && body.second; };
+    check(std::count_if(bodies.begin(), bodies.end(), is_it) == 1, "[{}] graph '{}' is missing",
+          schema.qualified(), name);
+  }
+  check(bodies.size() == schema.bodies().size(), "[{}] got {} graphs, takes {}", schema.qualified(),
+        bodies.size(), schema.bodies().size());
+}
+
 }  // namespace
 
 std::vector<Value> Graph::emit(std::string_view op, std::span<const Value> in, Attrs attrs,
-                               int n_outputs) {
+                               int n_outputs, Bodies bodies) {
   const OpSchema& schema = ops_->get(op);
   for (const Value& value : in)
     check(!value || value.graph == this, "[{}] an input belongs to another graph", op);
   check_arity(schema, in);
+  check_bodies(schema, bodies);
   if (!pattern_) complete_attrs(schema, attrs);
   auto owned = std::make_unique<Node>();
   Node* node = owned.get();
@@ -134,6 +146,7 @@ std::vector<Value> Graph::emit(std::string_view op, std::span<const Value> in, A
   node->graph = this;
   node->id = static_cast<int>(nodes_.size());
   node->attrs = std::move(attrs);
+  node->bodies = std::move(bodies);
   node->where = context.where;
   node->by = context.by;
   node->part_of = context.part_of;
@@ -239,7 +252,7 @@ Value Graph::ensure_output(Node* node, size_t i) {
 }
 
 Dim Graph::fresh_symbol() {
-  return Dim::symbol(format("u{}", fresh_++));
+  return Dim::symbol(format("u{}", (*fresh_)++));
 }
 
 bool Graph::is_fresh(std::string_view name) {
@@ -252,9 +265,15 @@ namespace {
 void check_dtypes(const OpSchema& schema, const Node& node) {
   std::map<std::string, std::pair<DType, std::string>> letters;
   for (size_t i = 0; i < node.in.size(); ++i) {
-    if (!node.has_input(i) || node.input(i).type().kind != Type::Kind::tensor) continue;
+    if (!node.has_input(i)) continue;
     const OpSchema::Port& port = *schema.input_port(i);
-    const DType dtype = node.input(i).type().dtype;
+    const Type& type = node.input(i).type();
+    if (type.kind == Type::Kind::opaque) continue;
+    if ((port.types & bit(type)) == 0 && !type.is_tensor())
+      throw NotAccepted(format("[{}] input '{}' is {}, which it does not take; {}",
+                               schema.qualified(), port.name, type.text(), node.describe()));
+    if (!type.is_tensor()) continue;
+    const DType dtype = type.dtype;
     if ((port.types & bit(dtype)) == 0)
       throw NotAccepted(format("[{}] input '{}' has dtype {}, which it does not take; {}",
                                schema.qualified(), port.name, dtype, node.describe()));
@@ -280,13 +299,42 @@ void Graph::infer(Node* node) {
   node->schema->infer()(context);
 }
 
+void Graph::make_input(Value value) {
+  ValueInfo& info = values_[value.id];
+  info.producer->out[static_cast<size_t>(info.index)] = kNone;
+  info.producer = nullptr;
+  info.index = 0;
+  if (info.name.empty()) info.name = format("%{}", value.id);
+  inputs_.push_back(value.id);
+  roles_[value.id] = Role::user;
+}
+
+void Graph::drop_output(size_t index) {
+  --values_[outputs_.at(index).value].output_uses;
+  outputs_.erase(outputs_.begin() + static_cast<std::ptrdiff_t>(index));
+}
+
+void Graph::infer() {
+  for (Node* node = first_; node; node = node->next) infer(node);
+}
+
+std::unique_ptr<Graph> Graph::new_body() const {
+  auto body = std::make_unique<Graph>(*ops_, pattern_);
+  body->fresh_ = fresh_;
+  return body;
+}
+
 std::unique_ptr<Graph> Graph::clone() const {
+  return clone_with(std::make_shared<int>(*fresh_));
+}
+
+std::unique_ptr<Graph> Graph::clone_with(std::shared_ptr<int> fresh) const {
   auto copy = std::make_unique<Graph>(*ops_, pattern_);
   copy->values_ = values_;
   copy->inputs_ = inputs_;
   copy->roles_ = roles_;
   copy->outputs_ = outputs_;
-  copy->fresh_ = fresh_;
+  copy->fresh_ = std::move(fresh);
   copy->ops_begun_ = ops_begun_;
   for (auto& value : copy->values_) {
     value.uses = {};
@@ -302,8 +350,8 @@ std::unique_ptr<Graph> Graph::clone() const {
     twin->out = node->out;
     twin->attrs = node->attrs;
     twin->facts = node->facts;
-    for (const auto& [name, graph] : node->subgraphs)
-      twin->subgraphs.emplace_back(name, graph->clone());
+    for (const auto& [name, graph] : node->bodies)
+      twin->bodies.emplace_back(name, graph->clone_with(copy->fresh_));
     twin->where = node->where;
     twin->by = node->by;
     twin->part_of = node->part_of;
@@ -366,6 +414,11 @@ Value Node::input(size_t i) const {
 Value Node::output(size_t i) const {
   return i < out.size() ? Value{graph, out[i]} : Value{};
 }
+Graph& Node::body(std::string_view name) const {
+  for (const auto& [its_name, graph] : bodies)
+    if (its_name == name) return *graph;
+  fail("[{}] has no graph '{}'; {}", qualified(), name, describe());
+}
 const std::string& Node::domain() const {
   return schema->domain();
 }
@@ -392,20 +445,54 @@ std::string Where::text() const {
   return source.empty() ? module : module + " (" + source + ")";
 }
 
+namespace {
+
+// By the enum's value.
+constexpr std::array<std::string_view, 6> kRoles{"user", "parameter", "buffer",
+                                                 "key",  "gradient",  "shape"};
+
+}  // namespace
+
 std::string_view name_of(Role role) {
-  static constexpr std::string_view kNames[] = {"user", "parameter", "buffer", "key", "gradient"};
-  return kNames[static_cast<size_t>(role)];
+  return kRoles.at(static_cast<size_t>(role));
+}
+
+std::optional<Role> role_named(std::string_view name) {
+  const auto found = std::find(kRoles.begin(), kRoles.end(), name);
+  if (found == kRoles.end()) return std::nullopt;
+  return static_cast<Role>(found - kRoles.begin());
+}
+
+Type Type::sequence(Type items) {
+  return {Kind::sequence, DType::undefined, {}, std::make_shared<const Type>(std::move(items))};
+}
+Type Type::optional(Type item) {
+  return {Kind::optional, DType::undefined, {}, std::make_shared<const Type>(std::move(item))};
+}
+Type Type::map(DType keys, Type values) {
+  return {Kind::map, keys, {}, std::make_shared<const Type>(std::move(values))};
+}
+
+const Type& Type::held() const {
+  check(inner != nullptr, "a type without another one in it is asked for that");
+  return *inner;
+}
+
+bool operator==(const Type& a, const Type& b) {
+  const bool inner = a.inner && b.inner ? *a.inner == *b.inner : !a.inner && !b.inner;
+  return a.kind == b.kind && a.dtype == b.dtype && a.dims == b.dims && inner;
 }
 
 std::string Type::text() const {
-  std::string body = dims ? format("{}{}", dtype, *dims) : format("{}[..]", dtype);
   switch (kind) {
     case Kind::tensor:
-      return body;
+      return dims ? format("{}{}", dtype, *dims) : format("{}[..]", dtype);
     case Kind::sequence:
-      return "seq(" + body + ")";
+      return "seq(" + held().text() + ")";
     case Kind::optional:
-      return "optional(" + body + ")";
+      return "optional(" + held().text() + ")";
+    case Kind::map:
+      return format("map({}, {})", dtype, held().text());
     case Kind::opaque:
       break;
   }

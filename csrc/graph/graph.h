@@ -25,15 +25,22 @@ class OpSet;
 struct Node;
 
 struct Type {
-  enum class Kind : uint8_t { tensor, sequence, optional, opaque };
+  enum class Kind : uint8_t { tensor, sequence, optional, map, opaque };
   Kind kind = Kind::tensor;
-  DType dtype = DType::undefined;  // of the tensor, or of the sequence's elements
-  std::optional<Dims> dims;        // nullopt: the rank is not known
+  DType dtype = DType::undefined;     // of a tensor's elements, of a map's keys
+  std::optional<Dims> dims;           // of a tensor; nullopt: the rank is not known
+  std::shared_ptr<const Type> inner;  // of a sequence's items, an optional's, a map's values
   static Type tensor(DType dtype, std::optional<Dims> dims) {
-    return {Kind::tensor, dtype, std::move(dims)};
+    return {Kind::tensor, dtype, std::move(dims), nullptr};
   }
-  friend bool operator==(const Type&, const Type&) = default;
-  std::string text() const;  // float32[s0, 768], seq(float32[..]), opaque
+  static Type sequence(Type items);
+  static Type optional(Type item);
+  static Type map(DType keys, Type values);
+  static Type opaque() { return {Kind::opaque, DType::undefined, std::nullopt, nullptr}; }
+  bool is_tensor() const { return kind == Kind::tensor; }
+  const Type& held() const;  // the inner type; throws where there is none
+  friend bool operator==(const Type& a, const Type& b);
+  std::string text() const;  // float32[s0, 768], seq(float32[..]), map(int64, float32[]), opaque
 };
 
 using ValueId = int32_t;
@@ -146,6 +153,10 @@ Fact differ(const Dim& a, const Dim& b);
 Fact broadcasts(const Dim& a, const Dim& b);  // equal, or one is 1
 Fact stretches(const Dim& a, const Dim& to);  // equal, or a is 1
 
+// The graphs that a node runs, by the attribute that ONNX gives them in. What a body reads of the
+// graph around it are inputs of it, after its own, and the last inputs of the node ("captures").
+using Bodies = std::vector<std::pair<std::string, std::unique_ptr<Graph>>>;
+
 struct Node {
   Node() = default;
   Node(const Node&) = delete;
@@ -159,7 +170,7 @@ struct Node {
   std::vector<ValueId> out;  // kNone: an output nobody asked for
   Attrs attrs;
   std::vector<Fact> facts;  // of its shape rule: made anew with each inference
-  std::vector<std::pair<std::string, std::unique_ptr<Graph>>> subgraphs;
+  Bodies bodies;
   std::shared_ptr<const Where> where;
   std::string by;          // the rule that made it
   int part_of = 0;         // the one op whose parts round halves once, at its end; 0: itself an op
@@ -175,13 +186,16 @@ struct Node {
   const std::string& domain() const;
   std::string qualified() const;  // "Gelu", "ort::Linear", "aten::add.Tensor"
   bool is(std::string_view qualified_name) const;
-  bool owns_bodies() const { return !subgraphs.empty(); }
+  bool owns_bodies() const { return !bodies.empty(); }
+  Graph& body(std::string_view name) const;  // throws where it has none of that name
   Place place() const { return {out.empty() ? kNone : out[0], where}; }
   std::string describe() const { return place().text(); }
 };
 
-enum class Role : uint8_t { user, parameter, buffer, key, gradient };
+// `shape`: it has no elements; its sizes are numbers that an earlier stage of the run has found.
+enum class Role : uint8_t { user, parameter, buffer, key, gradient, shape };
 std::string_view name_of(Role role);
+std::optional<Role> role_named(std::string_view name);
 
 struct Output {
   ValueId value;
@@ -196,6 +210,8 @@ class Graph {
   Graph& operator=(const Graph&) = delete;
   // A deep copy. Values keep their ids, so {copy.get(), v.id} is the copy's v.
   std::unique_ptr<Graph> clone() const;
+  // An empty graph for a node here to own: the names of fresh sizes are counted together.
+  std::unique_ptr<Graph> new_body() const;
 
   Value input(std::string name, Type type, Role role = Role::user);
   void output(Value value, std::string name);
@@ -203,7 +219,7 @@ class Graph {
   // Adds a node before the insertion point and infers its types, or throws. `op` may carry a
   // domain: "ort::Linear". n_outputs: -1 for all of the schema's.
   std::vector<Value> emit(std::string_view op, std::span<const Value> in, Attrs attrs = {},
-                          int n_outputs = -1);
+                          int n_outputs = -1, Bodies bodies = {});
   Value emit1(std::string_view op, std::initializer_list<Value> in, Attrs attrs = {});
   Value constant(Tensor tensor);
   Value scalar(double value, DType dtype);
@@ -227,13 +243,17 @@ class Graph {
   Role role(ValueId input) const;
   bool is_input(ValueId value) const { return roles_.count(value) != 0; }
   void drop_input(ValueId input);  // must be unused
+  void make_input(Value value);    // what a node made is given instead; the node loses this output
+  void drop_output(size_t index);
   Value value(ValueId id) const { return {const_cast<Graph*>(this), id}; }
   size_t value_count() const { return values_.size(); }
   void set_type(Value value, Type type) { values_[value.id].type = std::move(type); }
   void set_name(Value value, std::string name) { values_[value.id].name = std::move(name); }
   // The known elements of a small integer tensor (shape operands), as dims.
   const std::optional<Dims>& contents(ValueId value) const { return values_[value].contents; }
-  void set_contents(Value value, Dims dims) { values_[value.id].contents = std::move(dims); }
+  void set_contents(Value value, const std::optional<Dims>& dims) {
+    values_[value.id].contents = dims;
+  }
   bool output_used(ValueId value) const { return values_[value].output_uses > 0; }
   bool unused(ValueId value) const {
     return values_[value].uses.empty() && values_[value].output_uses == 0;
@@ -249,6 +269,7 @@ class Graph {
   Value ensure_output(Node* node, size_t i);
   // The type of each output again, after a change of inputs' types.
   void infer(Node* node);
+  void infer();  // of every node, in program order
 
   // Context of the next emits.
   struct Context {
@@ -278,6 +299,7 @@ class Graph {
   void link(Node* node, Node* before);
   void unlink(Node* node);
   void add_uses(Node* node);
+  std::unique_ptr<Graph> clone_with(std::shared_ptr<int> fresh) const;
 
   const OpSet* ops_;
   bool pattern_ = false;
@@ -289,7 +311,7 @@ class Graph {
   std::map<ValueId, Role> roles_;
   int ops_begun_ = 0;
   std::vector<Output> outputs_;
-  int fresh_ = 0;
+  std::shared_ptr<int> fresh_ = std::make_shared<int>(0);
 };
 
 // The next emits go before `node` and carry its provenance; restored at the end of the scope.

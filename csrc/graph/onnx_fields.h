@@ -32,9 +32,11 @@ enum class Attribute : Field {
   i = 3,
   s = 4,
   t = 5,
+  g = 6,
   floats = 7,
   ints = 8,
   strings = 9,
+  tp = 14,
   type = 20,
 };
 enum class AttributeType {
@@ -43,9 +45,11 @@ enum class AttributeType {
   i64 = 2,
   string = 3,
   tensor = 4,
+  graph = 5,
   floats = 6,
   ints = 7,
   strings = 8,
+  type = 13,
 };
 enum class TensorField : Field {
   dims = 1,
@@ -64,7 +68,13 @@ enum class TensorField : Field {
 enum class DataLocation { inside = 0, external = 1 };
 enum class StringStringEntry : Field { key = 1, value = 2 };
 enum class ValueInfo : Field { name = 1, type = 2 };
-enum class TypeField : Field { tensor_type = 1, sequence_type = 4, optional_type = 9 };
+enum class TypeField : Field {
+  tensor_type = 1,
+  sequence_type = 4,
+  map_type = 5,
+  optional_type = 9,
+};
+enum class MapType : Field { key_type = 1, value_type = 2 };
 enum class TensorType : Field { elem_type = 1, shape = 2 };
 enum class ContainerType : Field { elem_type = 1 };  // TypeProto.Sequence, TypeProto.Optional
 enum class TensorShape : Field { dim = 1 };

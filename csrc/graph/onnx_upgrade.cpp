@@ -35,7 +35,7 @@ void value_as_tensor(OldNode& node) {
   node.attrs.set("value", std::move(tensor));
 }
 
-// Before opset 18 (ReduceSum: 13) the axes are an attribute.
+// Before opset 18 (ReduceSum, Squeeze, Unsqueeze: 13) the axes are an attribute.
 void axes_as_input(OldNode& node) {
   if (node.opset >= 18 || !node.attrs.has("axes")) return;
   node.in.resize(2);
@@ -54,6 +54,7 @@ const std::map<std::string, Upgrade, std::less<>>& table() {
       {"ReduceMax", axes_as_input},    {"ReduceMean", axes_as_input},
       {"ReduceMin", axes_as_input},    {"ReduceProd", axes_as_input},
       {"ReduceSum", axes_as_input},    {"ReduceSumSquare", axes_as_input},
+      {"Squeeze", axes_as_input},      {"Unsqueeze", axes_as_input},
   };
   return *table;
 }

@@ -28,6 +28,19 @@ class Writer {
         external_name_(std::move(external_name)),
         external_from_(external_from) {}
 
+  // Of a body: names are unlike all of those around it, but what it captures has its name there.
+  Writer(const Graph& body, Writer& around, const std::vector<std::string>& captured)
+      : graph_(body),
+        domains_(around.domains_),
+        external_(around.external_),
+        external_name_(around.external_name_),
+        external_from_(around.external_from_),
+        taken_(around.taken_),
+        captured_(captured.size()) {
+    for (size_t i = 0; i < captured.size(); ++i)
+      names_[body.inputs()[body.inputs().size() - captured.size() + i]] = captured[i];
+  }
+
   std::string write() {
     name_values();
     std::string bytes;
@@ -52,22 +65,59 @@ class Writer {
  private:
   // Inputs and outputs keep their names; the rest are unique.
   void name_values() {
-    std::set<std::string> taken;
-    for (const ValueId id : graph_.inputs()) taken.insert(names_[id] = graph_.value(id).name());
+    for (const ValueId id : graph_.inputs()) taken_->insert(names_[id] = graph_.value(id).name());
     for (const Output& output : graph_.outputs())
-      if (!names_.count(output.value)) taken.insert(names_[output.value] = output.name);
+      if (!names_.count(output.value)) taken_->insert(names_[output.value] = output.name);
     for (const Node* node : graph_.order())
-      for (const ValueId id : node->out) {
-        if (id == kNone || names_.count(id)) continue;
-        std::string name = graph_.value(id).name();
-        if (name.empty() || taken.count(name)) name = format("v{}", id);
-        while (!taken.insert(name).second) name += "_";
-        names_[id] = name;
+      for (const ValueId id : node->out) name_value(id);
+  }
+
+  void name_value(ValueId id) {
+    if (id == kNone || names_.count(id)) return;
+    std::string name = graph_.value(id).name();
+    if (name.empty() || taken_->count(name)) name = format("v{}", id);
+    while (!taken_->insert(name).second) name += "_";
+    names_[id] = name;
+  }
+
+  // Its outputs are named anew too: no name of the graphs around it is made again.
+  std::string write_body() {
+    for (const ValueId id : graph_.inputs()) name_value(id);
+    for (const Node* node : graph_.order())
+      for (const ValueId id : node->out) name_value(id);
+    std::string bytes;
+    pbf_builder<onnx::Graph> writer(bytes);
+    write_nodes(writer);
+    writer.add_string(onnx::Graph::name, "body");
+    for (size_t i = 0; i + captured_ < graph_.inputs().size(); ++i) {
+      const ValueId id = graph_.inputs()[i];
+      add_value(writer, onnx::Graph::input, names_.at(id), graph_.value(id).type());
+    }
+    std::set<std::string> given;
+    for (const Output& output : graph_.outputs()) {
+      std::string name = names_.at(output.value);
+      if (!given.insert(name).second || !graph_.value(output.value).producer()) {
+        const std::string from = name;  // a value of another graph, or given twice
+        while (!taken_->insert(name).second) name += "_";
+        add_copy(writer, from, name);
       }
+      add_value(writer, onnx::Graph::output, name, graph_.value(output.value).type());
+    }
+    return bytes;
   }
 
   void write_graph(std::string& bytes) {
     pbf_builder<onnx::Graph> writer(bytes);
+    write_nodes(writer);
+    add_second_names(writer);
+    writer.add_string(onnx::Graph::name, "main");
+    for (const ValueId id : graph_.inputs())
+      add_value(writer, onnx::Graph::input, names_.at(id), graph_.value(id).type());
+    for (const Output& output : graph_.outputs())
+      add_value(writer, onnx::Graph::output, output.name, graph_.value(output.value).type());
+  }
+
+  void write_nodes(pbf_builder<onnx::Graph>& writer) {
     for (const Node* node : graph_.order()) {
       std::string part;
       if (node->schema->is_constant()) {
@@ -78,25 +128,23 @@ class Writer {
         writer.add_message(onnx::Graph::node, part);
       }
     }
-    add_second_names(writer);
-    writer.add_string(onnx::Graph::name, "main");
-    for (const ValueId id : graph_.inputs())
-      add_value(writer, onnx::Graph::input, names_.at(id), graph_.value(id).type());
-    for (const Output& output : graph_.outputs())
-      add_value(writer, onnx::Graph::output, output.name, graph_.value(output.value).type());
+  }
+
+  static void add_copy(pbf_builder<onnx::Graph>& writer, const std::string& from,
+                       const std::string& to) {
+    std::string bytes;
+    pbf_builder<onnx::Node> node(bytes);
+    node.add_string(onnx::Node::input, from);
+    node.add_string(onnx::Node::output, to);
+    node.add_string(onnx::Node::op_type, "Identity");
+    writer.add_message(onnx::Graph::node, bytes);
   }
 
   // An output that is an input, or a value given twice, needs a node of its own.
   void add_second_names(pbf_builder<onnx::Graph>& writer) {
     for (const Output& output : graph_.outputs()) {
       const std::string& name = names_.at(output.value);
-      if (name == output.name) continue;
-      std::string bytes;
-      pbf_builder<onnx::Node> node(bytes);
-      node.add_string(onnx::Node::input, name);
-      node.add_string(onnx::Node::output, output.name);
-      node.add_string(onnx::Node::op_type, "Identity");
-      writer.add_message(onnx::Graph::node, bytes);
+      if (name != output.name) add_copy(writer, name, output.name);
     }
   }
 
@@ -105,7 +153,8 @@ class Writer {
     check(standard || domains_ == Domains::any, "[{}] has no standard ONNX form; {}",
           node.qualified(), node.describe());
     pbf_builder<onnx::Node> writer(bytes);
-    size_t last = node.in.size();
+    const size_t captures = static_cast<size_t>(node.attrs.i("captures", 0));
+    size_t last = node.in.size() - captures;
     while (last > 0 && node.in[last - 1] == kNone) --last;
     for (size_t i = 0; i < last; ++i)
       writer.add_string(onnx::Node::input, node.in[i] == kNone ? "" : names_.at(node.in[i]));
@@ -113,13 +162,29 @@ class Writer {
       writer.add_string(onnx::Node::output, id == kNone ? "" : names_.at(id));
     writer.add_string(onnx::Node::name, format("{}_{}", node.op, node.id));
     writer.add_string(onnx::Node::op_type, node.op);
+    write_bodies(writer, node, captures);
     for (const auto& [name, value] : node.attrs) {
+      if (node.owns_bodies() && name == "captures") continue;
       std::string attribute;
       write_attribute(attribute, name, value);
       writer.add_message(onnx::Node::attribute, attribute);
     }
     if (!standard) writer.add_string(onnx::Node::domain, node.domain());
     if (domains_ == Domains::any) writer.add_string(onnx::Node::doc_string, provenance(node));
+  }
+
+  void write_bodies(pbf_builder<onnx::Node>& writer, const Node& node, size_t captures) {
+    std::vector<std::string> captured;
+    for (size_t i = node.in.size() - captures; i < node.in.size(); ++i)
+      captured.push_back(names_.at(node.in[i]));
+    for (const auto& [name, body] : node.bodies) {
+      std::string attribute;
+      pbf_builder<onnx::Attribute> part(attribute);
+      part.add_string(onnx::Attribute::name, name);
+      part.add_message(onnx::Attribute::g, Writer(*body, *this, captured).write_body());
+      part.add_int32(onnx::Attribute::type, static_cast<int>(onnx::AttributeType::graph));
+      writer.add_message(onnx::Node::attribute, attribute);
+    }
   }
 
   static std::string provenance(const Node& node) {
@@ -194,13 +259,10 @@ class Writer {
     writer.add_message(onnx::TensorField::external_data, entry);
   }
 
-  static void add_value(pbf_builder<onnx::Graph>& writer, onnx::Graph field,
-                        const std::string& name, const Type& type) {
-    std::string shape, tensor, kind, bytes;
+  static std::string tensor_type(const Type& type) {
+    std::string shape, tensor;
     pbf_builder<onnx::TensorShape> shape_writer(shape);
     pbf_builder<onnx::TensorType> tensor_writer(tensor);
-    pbf_builder<onnx::TypeField> kind_writer(kind);
-    pbf_builder<onnx::ValueInfo> value(bytes);
     tensor_writer.add_int32(onnx::TensorType::elem_type, static_cast<int>(type.dtype));
     if (type.dims) {
       for (const Dim& dim : *type.dims) {
@@ -214,9 +276,31 @@ class Writer {
       }
       tensor_writer.add_message(onnx::TensorType::shape, shape);
     }
-    kind_writer.add_message(onnx::TypeField::tensor_type, tensor);
+    return tensor;
+  }
+
+  static std::string type_bytes(const Type& type) {
+    std::string bytes, held;
+    pbf_builder<onnx::TypeField> writer(bytes);
+    if (type.is_tensor()) {
+      writer.add_message(onnx::TypeField::tensor_type, tensor_type(type));
+      return bytes;
+    }
+    const bool sequence = type.kind == Type::Kind::sequence;
+    check(sequence || type.kind == Type::Kind::optional, "{} has no ONNX form", type.text());
+    pbf_builder<onnx::ContainerType> container(held);
+    container.add_message(onnx::ContainerType::elem_type, type_bytes(type.held()));
+    writer.add_message(sequence ? onnx::TypeField::sequence_type : onnx::TypeField::optional_type,
+                       held);
+    return bytes;
+  }
+
+  static void add_value(pbf_builder<onnx::Graph>& writer, onnx::Graph field,
+                        const std::string& name, const Type& type) {
+    std::string bytes;
+    pbf_builder<onnx::ValueInfo> value(bytes);
     value.add_string(onnx::ValueInfo::name, name);
-    value.add_message(onnx::ValueInfo::type, kind);
+    value.add_message(onnx::ValueInfo::type, type_bytes(type));
     writer.add_message(field, bytes);
   }
 
@@ -226,6 +310,8 @@ class Writer {
   std::string external_name_;
   size_t external_from_;
   std::map<ValueId, std::string> names_;
+  std::shared_ptr<std::set<std::string>> taken_ = std::make_shared<std::set<std::string>>();
+  size_t captured_ = 0;  // of a body: its last inputs
 };
 
 void write_bytes(const std::string& path, const std::string& bytes) {

@@ -184,6 +184,18 @@ OpSchema& OpSchema::on_sizes(Combine combine) {
   combine_sizes_ = std::move(combine);
   return *this;
 }
+OpSchema& OpSchema::body(std::string name) {
+  if (bodies_.empty()) {
+    attr("captures", int64_t{0});
+    attrs_.back().ours = true;
+  }
+  bodies_.push_back(std::move(name));
+  return *this;
+}
+OpSchema& OpSchema::allocates() {
+  allocates_ = true;
+  return *this;
+}
 OpSchema& OpSchema::since(int opset) {
   since_ = opset;
   return *this;
@@ -195,6 +207,19 @@ OpSchema& OpSchema::not_differentiable() {
 OpSchema& OpSchema::differentiable_inputs(std::vector<int> inputs) {
   differentiable_inputs_ = std::move(inputs);
   return *this;
+}
+
+TypeSet bit(const Type& type) {
+  switch (type.kind) {
+    case Type::Kind::sequence:
+      return kSequence;
+    case Type::Kind::optional:
+      return kOptional;
+    case Type::Kind::map:
+      return kMap;
+    default:
+      return bit(type.dtype);
+  }
 }
 
 bool OpSchema::differentiable(size_t input) const {
@@ -307,8 +332,13 @@ void InferContext::out(size_t i, DType dtype, std::optional<Dims> dims) {
   graph_.set_type(node_.output(i), Type::tensor(dtype, std::move(dims)));
 }
 
+void InferContext::out(size_t i, Type type) {
+  if (type.is_tensor()) return out(i, type.dtype, std::move(type.dims));
+  if (wants(i)) graph_.set_type(node_.output(i), std::move(type));
+}
+
 void InferContext::out_opaque(size_t i) {
-  if (wants(i)) graph_.set_type(node_.output(i), {Type::Kind::opaque, DType::undefined, {}});
+  out(i, Type::opaque());
 }
 
 namespace {

@@ -25,7 +25,11 @@ constexpr TypeSet kNumeric = kFloating | kIntegers;
 constexpr TypeSet kBool = bit(DType::boolean);
 constexpr TypeSet kIndex = bit(DType::i32) | bit(DType::i64);
 constexpr TypeSet kInt64 = bit(DType::i64);
-constexpr TypeSet kAny = 0xffffffffu;
+constexpr TypeSet kAny = (1u << kDTypes) - 1;  // any tensor
+// What is no tensor, whatever it holds.
+constexpr TypeSet kSequence = 1u << 29, kOptional = 1u << 30, kMap = 1u << 31;
+constexpr TypeSet kAnything = kAny | kSequence | kOptional | kMap;
+TypeSet bit(const Type& type);  // of a tensor that of its dtype
 
 class InferContext {
  public:
@@ -46,7 +50,9 @@ class InferContext {
   int64_t axis(int64_t axis, int64_t rank) const;            // normalised and checked
   bool wants(size_t i) const { return i < node_.out.size() && node_.out[i] != kNone; }
   void out(size_t i, DType dtype, std::optional<Dims> dims);
+  void out(size_t i, Type type);
   void out_opaque(size_t i);  // a value that only the provider that made it can read
+  Graph& body(std::string_view name) const { return node_.body(name); }
   // The elements of an integer output whose type is set; forgotten where they are not one each, or
   // where the dtype cannot hold them.
   void out_contents(size_t i, Dims dims);
@@ -186,6 +192,9 @@ class OpSchema {
   OpSchema& attr_optional(std::string name);         // may be absent
   OpSchema& attr_required(std::string name);
   OpSchema& attr_ours(std::string name);  // may be absent; an export leaves it out
+  OpSchema& body(std::string name);       // a graph that it runs; its captures are its last inputs
+  // Sizes or kinds of its results are known only when it has run: its kernel allocates them.
+  OpSchema& allocates();
   OpSchema& elementwise();  // y[i] depends on the inputs' broadcast [i] alone; its shape follows
   OpSchema& commutative();
   OpSchema& view();         // the output is the input's bytes under another shape
@@ -262,6 +271,8 @@ class OpSchema {
   bool is_foreign() const { return nature_ == Nature::foreign; }
   // No kernel runs it: a plan holds or aliases its output.
   bool is_free() const { return is_view() || is_constant() || is_sizes(); }
+  const std::vector<std::string>& bodies() const { return bodies_; }
+  bool allocates_results() const { return allocates_; }
   bool is_commutative() const { return commutative_; }
   bool is_cheap() const { return cheap_; }
   Effect effect(const Node& node) const { return effect_ ? effect_(node) : Effect::none; }
@@ -302,6 +313,8 @@ class OpSchema {
   std::string domain_, name_;
   std::vector<Port> inputs_, outputs_;
   std::vector<AttrSpec> attrs_;
+  std::vector<std::string> bodies_;
+  bool allocates_ = false;
   Nature nature_ = Nature::general;
   bool commutative_ = false;
   bool cheap_ = false;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "csrc/graph/schema.h"
 
@@ -29,7 +30,7 @@ class Printer {
     }
   }
 
-  std::string print() {
+  std::string print(const std::string& indent = "") {
     std::string text = "graph (";
     for (size_t i = 0; i < graph_.inputs().size(); ++i) {
       const ValueId id = graph_.inputs()[i];
@@ -37,8 +38,12 @@ class Printer {
                      name_of(graph_.role(id)));
     }
     text += ")\n";
-    for (const Node* node : graph_.order()) text += "  " + line(*node) + "\n";
-    text += "return (";
+    for (const Node* node : graph_.order()) {
+      text += indent + "  " + line(*node) + "\n";
+      for (const auto& [name, body] : node->bodies)
+        text += indent + "    with " + name + " = " + Printer(*body).print(indent + "    ");
+    }
+    text += indent + "return (";
     for (size_t i = 0; i < graph_.outputs().size(); ++i)
       text += format("{}\"{}\" = {}", i ? ", " : "", graph_.outputs()[i].name,
                      ref(graph_.outputs()[i].value));
@@ -91,7 +96,12 @@ class Parser {
 
   std::unique_ptr<Graph> graph() {
     auto graph = std::make_unique<Graph>(*ops_);
-    graph_ = graph.get();
+    fill(*graph);
+    return graph;
+  }
+
+  void fill(Graph& target) {
+    graph_ = &target;
     expect("graph");
     expect("(");
     while (!eat(")")) {
@@ -109,18 +119,20 @@ class Parser {
       graph_->output(use(), name);
       eat(",");
     }
-    return graph;
   }
 
   Type type() {
     const std::string head = word();
-    if (head == "opaque") return {Type::Kind::opaque, DType::undefined, std::nullopt};
-    if (head == "seq" || head == "optional") {
+    if (head == "opaque") return Type::opaque();
+    if (head == "seq" || head == "optional" || head == "map") {
       expect("(");
+      const DType keys = head == "map" ? dtype_named(word()) : DType::undefined;
+      if (head == "map") expect(",");
       Type inner = type();
       expect(")");
-      inner.kind = head == "seq" ? Type::Kind::sequence : Type::Kind::optional;
-      return inner;
+      return head == "seq"   ? Type::sequence(std::move(inner))
+             : head == "map" ? Type::map(keys, std::move(inner))
+                             : Type::optional(std::move(inner));
     }
     const DType dtype = dtype_named(head);
     expect("[");
@@ -188,9 +200,12 @@ class Parser {
     return result;
   }
   Role role() {
-    for (const Role role : {Role::user, Role::parameter, Role::buffer, Role::key, Role::gradient})
-      if (eat(name_of(role))) return role;
-    return Role::user;
+    skip();
+    size_t end = at_;
+    while (end < text_.size() && std::isalpha(static_cast<unsigned char>(text_[end]))) ++end;
+    const auto role = role_named(text_.substr(at_, end - at_));
+    if (role) at_ = end;
+    return role.value_or(Role::user);
   }
   void define(const std::string& name, Value value) {
     if (!values_.emplace(name, value).second) complain(format("'%{}' is defined twice", name));
@@ -242,13 +257,31 @@ class Parser {
       }
     graph_->context.segment = eat("@") ? static_cast<int>(number()) : -1;
     graph_->context.recompute = eat("again");
-    const auto out = graph_->emit(op, in, std::move(attrs), static_cast<int>(names.size()));
+    const auto out =
+        graph_->emit(op, in, std::move(attrs), static_cast<int>(names.size()), bodies());
     graph_->context = {};
     for (size_t i = 0; i < names.size(); ++i)
       if (names[i].empty())
         out[i].producer()->out[i] = kNone;
       else
         define(names[i], out[i]);
+  }
+  // The graphs of a node, each with values of its own.
+  Bodies bodies() {
+    Bodies result;
+    while (eat("with ")) {
+      if (++depth_ > kMaxDepth) complain("graphs are nested too deeply");
+      const std::string name = word();
+      expect("=");
+      auto outer = std::exchange(values_, {});
+      Graph* around = graph_;
+      result.emplace_back(name, around->new_body());
+      fill(*result.back().second);
+      graph_ = around;
+      values_ = std::move(outer);
+      --depth_;
+    }
+    return result;
   }
   // A number; `integral` says whether it was written as an int.
   double number(bool* integral = nullptr) {
@@ -333,7 +366,9 @@ class Parser {
 
   std::string_view text_;
   const OpSet* ops_;
+  static constexpr int kMaxDepth = 64;
   Graph* graph_ = nullptr;
+  int depth_ = 0;
   size_t at_ = 0;
   int64_t last_int_ = 0;
   std::map<std::string, Value> values_;

@@ -42,6 +42,7 @@ void verify(const Graph& graph, std::string_view after) {
     for (const ValueId id : node->out)
       if (id != kNone) check(known.insert(id).second, "after {}: %{} is made twice", after, id);
     verify_uses(graph, *node, after);
+    for (const auto& [name, body] : node->bodies) verify(*body, after);
   }
   for (const Output& output : graph.outputs())
     check(known.count(output.value) != 0, "after {}: output '{}' is not made", after, output.name);

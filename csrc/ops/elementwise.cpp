@@ -196,11 +196,11 @@ void register_functions(OpSet& ops) {
       .cheap()
       .gradient([](const Backward& b) { return -b.dy(); });
   ops.op("Identity")
-      .in("x")
-      .out("y")
+      .in("x", kAnything)
+      .out("y", kAnything)
       .view()
       .shape([](InferContext& c) {
-        c.out(0, c.dtype(), c.type(0).dims);
+        c.out(0, c.type(0));
         if (const auto known = c.contents(0)) c.out_contents(0, *known);
       })
       .gradient([](const Backward& b) { return b.dy(); });

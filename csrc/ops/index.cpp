@@ -243,15 +243,6 @@ void register_lookup(OpSet& ops) {
         c.out(0, c.dtype(2), std::move(dims));
       })
       .not_differentiable();
-  ops.op("NonZero")
-      .in("x")
-      .out("y", kInt64, "I")
-      .since(9)
-      .shape([](InferContext& c) {
-        c.out(0, DType::i64,
-              c.ranked(0) ? std::optional(Dims{c.rank(0), c.fresh()}) : std::nullopt);
-      })
-      .not_differentiable();
 }
 
 }  // namespace

@@ -24,6 +24,9 @@ const OpSet& default_ops() {
     register_attention(*set);
     register_random(*set);
     register_control(*set);
+    register_bodies(*set);
+    register_sequence(*set);
+    register_select(*set);
     return set;
   }();
   return *ops;

@@ -26,6 +26,9 @@ void register_rnn(OpSet& ops);
 void register_attention(OpSet& ops);
 void register_random(OpSet& ops);
 void register_control(OpSet& ops);
+void register_bodies(OpSet& ops);
+void register_sequence(OpSet& ops);
+void register_select(OpSet& ops);
 
 // Shape rules that several families share.
 Shape like(size_t input);             // output 0 has the type of that input

@@ -28,7 +28,7 @@ std::unique_ptr<Graph> with_free_sizes(const Graph& graph) {
       if (!dim.value()) dim = copy->fresh_symbol();
     copy->set_type(copy->value(id), std::move(type));
   }
-  for (Node* node : nodes) copy->infer(node);
+  copy->infer();
   return copy;
 }
 

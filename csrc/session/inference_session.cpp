@@ -1,11 +1,11 @@
-// Checking what is fed and asked, then one run of a plan.
+// Checking what is fed and asked, then one run of a program.
 #include "csrc/session/inference_session.h"
 
+#include <algorithm>
 #include <new>
 
-#include "csrc/plan/estimate.h"
+#include "csrc/passes/dce.h"
 #include "csrc/plan/symbols.h"
-#include "csrc/runtime/executor.h"
 #include "csrc/session/free_sizes.h"
 
 namespace ort {
@@ -24,38 +24,81 @@ bool fits(const Sizes& sizes, const std::optional<Dims>& dims) {
   return true;
 }
 
+std::string_view kind_of(const Item& item) {
+  constexpr std::string_view kKinds[] = {"nothing",     "a tensor", "a sequence",
+                                         "an optional", "a map",    "an object"};
+  return kKinds[item.index()];
+}
+
+// An item in a place of this type; a tensor or a sequence is an optional that holds it.
+Item checked(const Item& item, const Type& type, const std::string& place) {
+  switch (type.kind) {
+    case Type::Kind::tensor: {
+      check(item.is_tensor(), "{} is {}, expected {}", place, kind_of(item), type.text());
+      const Tensor& tensor = item.tensor();
+      check(tensor.dtype == type.dtype, "{} has dtype {}, expected {}", place, tensor.dtype,
+            type.dtype);
+      const bool rank = !type.dims || type.dims->size() == tensor.sizes.size();
+      check(rank && fits(tensor.sizes, type.dims), "{} has shape {}, expected {}", place,
+            tensor.sizes, type.dims.value_or(Dims{}));
+      return item;
+    }
+    case Type::Kind::sequence: {
+      const auto* sequence = std::get_if<Sequence>(&item);
+      check(sequence != nullptr, "{} is {}, expected {}", place, kind_of(item), type.text());
+      Sequence result;
+      for (size_t i = 0; i < sequence->items.size(); ++i)
+        result.items.push_back(
+            checked(sequence->items[i], type.held(), format("item {} of {}", i, place)));
+      return result;
+    }
+    case Type::Kind::optional:
+      if (!item.present()) return Optional{};
+      return Optional{std::make_shared<const Item>(checked(item, type.held(), place))};
+    default:
+      fail("{} is {}, which cannot be fed", place, type.text());
+  }
+}
+
 }  // namespace
 
 InferenceSession::InferenceSession(const Graph& graph, const CompileOptions& options,
                                    SessionLimits limits)
-    : graph_(graph.clone()), options_(options), limits_(limits), program_(graph, options, {}, {}) {
+    : graph_(graph.clone()), options_(options), limits_(limits) {
   for (const ValueId id : graph.inputs())
     inputs_.push_back({graph.value(id).name(), graph.value(id).type()});
   for (const Output& output : graph.outputs())
     outputs_.push_back({output.name, graph.value(output.value).type()});
+  all_ = compile(order_names({}));
+  latest_ = all_->program.get();
 }
 
-std::vector<const Tensor*> InferenceSession::order_feed(
-    const std::map<std::string, Tensor>& feed) const {
-  std::vector<const Tensor*> tensors;
+std::shared_ptr<InferenceSession::Asked> InferenceSession::compile(
+    const std::vector<size_t>& outputs) const {
+  auto asked = std::make_shared<Asked>();
+  asked->graph = graph_->clone();
+  for (size_t i = outputs_.size(); i-- > 0;)
+    if (std::find(outputs.begin(), outputs.end(), i) == outputs.end()) asked->graph->drop_output(i);
+  if (outputs.size() < outputs_.size()) remove_dead(*asked->graph);
+  asked->program = std::make_unique<Program>(*asked->graph, options_, std::vector<size_t>{},
+                                             std::vector<size_t>{});
+  return asked;
+}
+
+std::vector<Item> InferenceSession::order_feed(const std::map<std::string, Item>& feed) const {
+  std::vector<Item> items;
   for (const Port& port : inputs_) {
     const auto found = feed.find(port.name);
     check(found != feed.end(), "input '{}' is missing; the model takes {}", port.name,
           names_of(inputs_));
-    const Tensor& tensor = found->second;
-    check(tensor.dtype == port.type.dtype, "input '{}' has dtype {}, expected {}", port.name,
-          tensor.dtype, port.type.dtype);
-    const bool rank = !port.type.dims || port.type.dims->size() == tensor.sizes.size();
-    check(rank && fits(tensor.sizes, port.type.dims), "input '{}' has shape {}, expected {}",
-          port.name, tensor.sizes, port.type.dims.value_or(Dims{}));
-    tensors.push_back(&tensor);
+    items.push_back(checked(found->second, port.type, format("input '{}'", port.name)));
   }
-  for (const auto& [name, tensor] : feed) {
+  for (const auto& [name, item] : feed) {
     bool known = false;
     for (const Port& port : inputs_) known = known || port.name == name;
     check(known, "'{}' is no input of the model, which takes {}", name, names_of(inputs_));
   }
-  return tensors;
+  return items;
 }
 
 std::vector<size_t> InferenceSession::order_names(const std::vector<std::string>& names) const {
@@ -72,75 +115,50 @@ std::vector<size_t> InferenceSession::order_names(const std::vector<std::string>
   return indices;
 }
 
-Program& InferenceSession::program_for(const std::vector<Sizes>& sizes) {
+Program& InferenceSession::program_for(Asked& asked, const std::vector<Item>& inputs) {
+  std::vector<Sizes> sizes;
+  for (const Item& item : inputs) sizes.push_back(item.is_tensor() ? item.tensor().sizes : Sizes{});
   Symbols symbols;
-  const bool as_named = match_symbols(*graph_, sizes, sizes.size(), symbols).ok;
-  Program* free = as_named ? nullptr : free_program();
-  std::lock_guard lock(mutex_);
-  latest_ = free ? free : &program_;
-  return *latest_;
-}
-
-Program* InferenceSession::free_program() {
-  std::lock_guard lock(free_mutex_);
-  if (!freed_) {
-    if (const auto free = with_free_sizes(*graph_))
-      free_program_ =
+  if (match_symbols(*asked.graph, sizes, sizes.size(), symbols).ok) return *asked.program;
+  std::call_once(asked.freed, [&] {
+    if (const auto free = with_free_sizes(*asked.graph))
+      asked.free =
           std::make_unique<Program>(*free, options_, std::vector<size_t>{}, std::vector<size_t>{});
-    freed_ = true;
-  }
-  return free_program_.get();
+  });
+  return asked.free ? *asked.free : *asked.program;
 }
 
-void InferenceSession::check_limits(const Program& program, const Plan& plan,
-                                    const std::vector<Sizes>& sizes) const {
-  if (limits_.bytes) {
-    const size_t bytes = bytes_of(plan);
-    check(bytes <= *limits_.bytes, "the run needs {} bytes, the session's limit is {}", bytes,
-          *limits_.bytes);
-  }
-  if (!limits_.operations) return;
-  const Symbols symbols = solve_symbols(*program.layout().graph, sizes, sizes.size());
-  const double operations = estimated_operations(program.layout(), symbols);
-  check(operations <= *limits_.operations,
-        "the run needs about {} operations, the session's limit is {}", operations,
-        *limits_.operations);
-}
-
-std::vector<Tensor> InferenceSession::run(const std::vector<std::string>& names,
-                                          const std::map<std::string, Tensor>& feed) {
+std::vector<Item> InferenceSession::run(const std::vector<std::string>& names,
+                                        const std::map<std::string, Item>& feed) {
   try {
-    return run_plan(names, feed);
+    const std::vector<Item> inputs = order_feed(feed);
+    const std::vector<size_t> indices = order_names(names);
+    std::vector<size_t> distinct = indices;
+    std::sort(distinct.begin(), distinct.end());
+    distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+    const auto asked = distinct.size() == outputs_.size()
+                           ? all_
+                           : some_.find(distinct, [&] { return compile(distinct); });
+    Program& program = program_for(*asked, inputs);
+    if (asked == all_) {
+      const std::lock_guard lock(mutex_);
+      latest_ = &program;
+    }
+    RunState state(limits_, terminations_);
+    const std::vector<Item> outputs = program.run(inputs, state);
+    std::vector<Item> result;
+    for (const size_t index : indices)
+      result.push_back(outputs[static_cast<size_t>(
+          std::lower_bound(distinct.begin(), distinct.end(), index) - distinct.begin())]);
+    return result;
   } catch (const std::bad_alloc&) {
     fail("out of memory while the model ran");
   }
 }
 
-std::vector<Tensor> InferenceSession::run_plan(const std::vector<std::string>& names,
-                                               const std::map<std::string, Tensor>& feed) {
-  const std::vector<const Tensor*> inputs = order_feed(feed);
-  const std::vector<size_t> indices = order_names(names);
-  std::vector<Sizes> sizes;
-  for (const Tensor* tensor : inputs) sizes.push_back(tensor->sizes);
-  Program& program = program_for(sizes);
-  const auto plan = program.plan(sizes);
-  check_limits(program, *plan->core, sizes);
-  Frame frame(*plan->core);
-  for (size_t i = 0; i < inputs.size(); ++i) frame.set_input(i, inputs[i]->data);
-  std::vector<Tensor> outputs;
-  for (const Operand& type : plan->core->outputs.types) {
-    outputs.push_back(Tensor::empty(type.dtype, type.sizes));
-    frame.set_output(outputs.size() - 1, outputs.back().data);
-  }
-  ort::run(*plan->core, frame);
-  std::vector<Tensor> asked;
-  for (const size_t index : indices) asked.push_back(own_strings(outputs[index]));
-  return asked;
-}
-
 std::map<std::string, int> InferenceSession::providers() {
   std::map<std::string, int> counts;
-  std::lock_guard lock(mutex_);
+  const std::lock_guard lock(mutex_);
   if (const auto plan = latest_->latest())
     for (const Step& step : plan->core->steps) ++counts[std::string(step.provider)];
   return counts;

@@ -10,7 +10,9 @@
 #include "csrc/graph/verify.h"
 #include "csrc/passes/dce.h"
 #include "csrc/passes/pipeline.h"
+#include "csrc/plan/estimate.h"
 #include "csrc/plan/symbols.h"
+#include "csrc/runtime/executor.h"
 #include "csrc/runtime/profile.h"
 #include "csrc/session/evaluator.h"
 #include "gradient_graph/differentiate.h"
@@ -29,6 +31,8 @@ std::vector<const Provider*> providers_of(const CompileOptions& options) {
   check(!providers.empty(), "no provider is named");
   return providers;
 }
+
+constexpr int kMostStages = 10000;
 
 size_t static_bytes(Value value) {
   int64_t count = 1;
@@ -66,6 +70,8 @@ Program::Program(const Graph& captured, const CompileOptions& options, std::vect
   optimise(*graph, passes);
   if (gradient_outputs_.size()) assign_segments(*graph, options, wrt, !cuts.empty(), stash);
   if (options.check) verify(*graph, "stash");
+  if (gradient_outputs_.empty() && (prologue_ = Prologue::cut(*graph, options))) return;
+  set_aside_items(*graph);
   dump_.stage("stash", *graph);
   nodes_ = graph->node_count();
   layout_ = lay_out(
@@ -74,6 +80,74 @@ Program::Program(const Graph& captured, const CompileOptions& options, std::vect
       providers);
   dump_.stage("partition", *layout_.graph);
   seconds_ = (now_us() - start) / 1e6;
+}
+
+void Program::set_aside_items(Graph& graph) {
+  const std::vector<ValueId> inputs = graph.inputs();
+  for (size_t i = 0; i < graph.outputs().size();) {
+    const Value value = graph.value(graph.outputs()[i].value);
+    const bool aside = value.type().kind != Type::Kind::tensor;
+    const auto at = std::find(inputs.begin(), inputs.end(), value.id);
+    check(!aside || at != inputs.end(), "output '{}' is {}, which no kernel makes",
+          graph.outputs()[i].name, value.type().text());
+    passed_.push_back(aside ? static_cast<int>(at - inputs.begin()) : -1);
+    if (aside)
+      graph.drop_output(i);
+    else
+      ++i;
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Value value = graph.value(inputs[i]);
+    const bool usable = value.type().is_tensor() && value.type().dims;
+    if (usable || !graph.unused(inputs[i]))
+      taken_.push_back(i);
+    else
+      graph.drop_input(inputs[i]);
+  }
+  if (taken_.size() < inputs.size()) n_inputs_ = taken_.size();
+  if (passed_.size() > graph.outputs().size()) n_outputs_ = graph.outputs().size();
+}
+
+std::vector<Item> Program::run(std::span<const Item> inputs, RunState& state) {
+  if (!prologue_) return run_plan(inputs, state);
+  Prologue::Entered now = prologue_->enter(inputs, state);
+  for (int stages = 1; now.rest->prologue_; ++stages) {
+    check(stages < kMostStages, "a run has more than {} stages", kMostStages);
+    Prologue::Entered next = now.rest->prologue_->enter(now.inputs, state);
+    now = std::move(next);
+  }
+  {
+    const std::lock_guard lock(last_mutex_);
+    last_ = now.rest;
+  }
+  return now.rest->run_plan(now.inputs, state);
+}
+
+std::vector<Item> Program::run_plan(std::span<const Item> inputs, RunState& state) {
+  std::vector<Sizes> sizes;
+  for (const size_t i : taken_) sizes.push_back(inputs[i].tensor().sizes);
+  const auto plan = this->plan(sizes);
+  const bool counted = state.limits().bytes || state.limits().operations;
+  state.begin(
+      counted ? bytes_of(*plan->core) : 0,
+      counted ? estimated_operations(layout_, solve_symbols(*layout_.graph, sizes, sizes.size()))
+              : 0);
+  Frame frame(*plan->core);
+  for (size_t i = 0; i < taken_.size(); ++i) frame.set_input(i, inputs[taken_[i]].tensor().data);
+  std::vector<Tensor> made;
+  for (const Operand& type : plan->core->outputs.types) {
+    made.push_back(Tensor::empty(type.dtype, type.sizes));
+    frame.set_output(made.size() - 1, made.back().data);
+  }
+  ort::run(*plan->core, frame);
+  std::vector<Item> outputs;
+  size_t next = 0;
+  for (const int input : passed_)
+    if (input >= 0)
+      outputs.push_back(inputs[static_cast<size_t>(input)]);
+    else
+      outputs.emplace_back(own_strings(made[next++]));
+  return outputs;
 }
 
 void Program::assign_segments(Graph& graph, const CompileOptions& options,
@@ -150,7 +224,9 @@ void Program::report(const Plan& plan, double seconds) const {
 }
 
 std::shared_ptr<const TrainingPlan> Program::latest() {
-  return cache_.latest();
+  if (!prologue_) return cache_.latest();
+  const std::lock_guard lock(last_mutex_);
+  return last_ ? last_->latest() : nullptr;
 }
 
 }  // namespace ort

@@ -5,9 +5,12 @@
 #include <atomic>
 #include <memory>
 
+#include "csrc/core/item.h"
 #include "csrc/session/dump.h"
 #include "csrc/session/options.h"
 #include "csrc/session/plan_cache.h"
+#include "csrc/session/prologue.h"
+#include "csrc/session/run_state.h"
 #include "gradient_graph/stash.h"
 
 namespace ort {
@@ -22,6 +25,11 @@ class Program {
   Program(const Graph& graph, const CompileOptions& options, std::vector<size_t> wrt,
           std::vector<size_t> defined, grad::StashOptions stash = {},
           const std::vector<size_t>& cuts = {});
+
+  // One run of the forward: stage by stage, then what is left as one plan. Thread-safe.
+  std::vector<Item> run(std::span<const Item> inputs, RunState& state);
+  // Whether a part must run before the rest can be planned; plan() is of programs that are not.
+  bool is_staged() const { return prologue_ != nullptr; }
 
   // The plan for inputs of these sizes (of the captured graph's inputs, in order). Kept, least
   // recently used dropped.
@@ -47,6 +55,9 @@ class Program {
   std::shared_ptr<const TrainingPlan> latest();  // the plan used last; null before the first
 
  private:
+  // What only stages know: an item of no plan passes from the inputs to the outputs.
+  void set_aside_items(Graph& graph);
+  std::vector<Item> run_plan(std::span<const Item> inputs, RunState& state);
   std::shared_ptr<const TrainingPlan> make(const Symbols& symbols);
   void report(const Plan& plan, double seconds) const;
   void compile_gradient(Graph& graph, const CompileOptions& options, const std::vector<size_t>& wrt,
@@ -54,6 +65,11 @@ class Program {
   void assign_segments(Graph& graph, const CompileOptions& options, const std::vector<size_t>& wrt,
                        bool one_by_one, grad::StashOptions& stash);
 
+  std::unique_ptr<Prologue> prologue_;  // null: one plan is the whole
+  std::mutex last_mutex_;
+  std::shared_ptr<Program> last_;  // what the prologue was followed by last
+  std::vector<size_t> taken_;      // of a run's inputs, those that the plan takes
+  std::vector<int> passed_;        // by output of a run: the input that it is, or -1
   size_t n_inputs_ = 0, n_outputs_ = 0;
   std::vector<size_t> gradient_inputs_;
   std::vector<int> gradient_outputs_, cut_outputs_, segments_, first_reads_;

@@ -174,20 +174,6 @@ void one_hot(const Call& c) {
       }
 }
 
-// Coordinates [rank, count] of the elements that are not zero, in row-major order.
-void non_zero(const Call& c) {
-  const Sizes strides = strides_of(c.sizes());
-  const In<double> x = c.in<double>(0);
-  std::vector<int64_t> found;
-  for (int64_t i = 0; i < element_count(c.sizes()); ++i)
-    if (x[i] != 0.0) found.push_back(i);
-  c.expect(0, {c.rank(), static_cast<int64_t>(found.size())});
-  std::vector<int64_t> y;
-  for (size_t d = 0; d < strides.size(); ++d)
-    for (const int64_t i : found) y.push_back(i / strides[d] % c.sizes()[d]);
-  c.write(0, y);
-}
-
 void reverse_sequence(const Call& c) {
   c.expect(0, c.sizes());
   const std::vector<int64_t> lengths = c.ints(1);
@@ -220,7 +206,6 @@ void register_index(KernelTable& table) {
   add(table, "GatherND", kAny, gather_nd);
   add(table, "ScatterND", kNumbers, scatter_nd);
   add(table, "OneHot", kAny, one_hot);
-  add(table, "NonZero", kNumbers, non_zero);
 }
 
 }  // namespace ort::reference

@@ -16,7 +16,7 @@ TEST(DType, NamesAreReadBack) {
     EXPECT_TRUE(known_dtype(number));
   }
   EXPECT_FALSE(known_dtype(0));
-  EXPECT_FALSE(known_dtype(17));
+  EXPECT_FALSE(known_dtype(kDTypes));
   EXPECT_THROW(dtype_named("float31"), Error);
 }
 

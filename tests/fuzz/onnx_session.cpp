@@ -267,7 +267,7 @@ void read_and_run(const std::string& bytes, Random& random, Counts& counts) {
   ort::InferenceSession session(*graph, options, kLimits);
   ++counts.sessions;
   for (int run = 0; run < 2; ++run) {
-    std::map<std::string, Tensor> feed;
+    std::map<std::string, ort::Item> feed;
     for (const auto& port : session.inputs()) feed[port.name] = random_tensor(port.type, random);
     try {
       session.run({}, feed);

@@ -210,10 +210,4 @@ OPS = [
             sample(i(3, 4, high=5), const(5), t(2), axis=1),
         ],
     ),
-    Op(
-        "NonZero",
-        lambda x: torch.nonzero(x).T.contiguous(),
-        [],
-        [bad("size u0 of its result int64[2, u0] is known only at run time", t(3, 5))],
-    ),
 ]

@@ -107,10 +107,10 @@ def test_opsets_with_the_same_meaning(opset):
     np.testing.assert_allclose(ours, np.maximum(x @ x, 0) + x, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("opset", [7, 12, 27, 1 << 40])
+@pytest.mark.parametrize("opset", [29, 1 << 40])
 def test_opsets_out_of_range(opset):
     made = model([node("Relu", "x", "y")], [port("x", [3])], [port("y", [3])], opset=opset)
-    with pytest.raises(C.Error, match="supported are 13 to 26"):
+    with pytest.raises(C.Error, match="supported are 1 to 28"):
         InferenceSession(made.SerializeToString())
 
 

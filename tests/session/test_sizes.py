@@ -116,7 +116,9 @@ def test_sizes_of_a_split_that_only_a_run_tells():
     nodes = [node("Split", "x sizes", "a b")]
     ports = [port("x", ["n"]), port("sizes", [2], "int64")]
     made = model(nodes, ports, [port("a", None), port("b", None)])
-    refused(made, {"x": normal(4), "sizes": ints(1, 3)}, "known only at run time")
+    agree(made, {"x": normal(4), "sizes": ints(1, 3)})
+    agree(made, {"x": normal(5), "sizes": ints(0, 5)})
+    refused(made, {"x": normal(4), "sizes": ints(1, 2)}, "does not split")
 
 
 def test_a_window_larger_than_its_input():
@@ -308,7 +310,8 @@ def test_a_name_for_what_only_a_run_tells():
     ports = [port("x", ["u0"], "int64"), port("end", [], "int64")]
     weights = {"zero": np.array(0), "one": np.array(1)}
     made = model(nodes, ports, [port("y", None, "int64")], weights)
-    refused(made, {"x": ints(1, 2, 3), "end": np.array(5000)}, "known only at run time")
+    refused(made, {"x": ints(1, 2, 3), "end": np.array(5000)}, "do not broadcast")
+    agree(made, {"x": ints(1, 2, 3), "end": np.array(3)})
 
 
 def test_a_feed_that_contradicts_a_name():

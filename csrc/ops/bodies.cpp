@@ -1,0 +1,342 @@
+// Ops that run graphs of their own: If, Loop, Scan, SequenceMap. What a body reads of the graph
+// around it comes last among its inputs and the node's.
+#include <algorithm>
+#include <set>
+
+#include "csrc/ops/ops.h"
+
+namespace ort {
+namespace {
+
+// Inference inside a body: symbols that are made there mean nothing outside.
+class Inside {
+ public:
+  Inside(InferContext& c, Graph& body) : c_(c), body_(body) {}
+
+  size_t captures() const { return static_cast<size_t>(c_.attrs().i("captures", 0)); }
+  size_t own() const { return body_.inputs().size() - captures(); }  // inputs before the captures
+  Value input(size_t i) const { return body_.value(body_.inputs()[i]); }
+  Value output(size_t i) const { return body_.value(body_.outputs()[i].value); }
+  size_t outputs() const { return body_.outputs().size(); }
+
+  // The node's last inputs are the body's.
+  void take_captures() {
+    c_.require(captures() <= c_.count() && captures() <= body_.inputs().size(),
+               "a graph captures {} values, the node has {} inputs", captures(), c_.count());
+    for (size_t i = 0; i < captures(); ++i) {
+      const Value outer = c_.in(c_.count() - captures() + i), inner = input(own() + i);
+      body_.set_type(inner, outer.type());
+      body_.set_contents(inner, outer.graph->contents(outer.id));
+    }
+  }
+  void set_input(size_t i, Type type) {
+    body_.set_type(input(i), std::move(type));
+    body_.set_contents(input(i), std::nullopt);
+  }
+  void infer() { body_.infer(); }
+
+  // The type as the graph around it knows it: sizes made inside are fresh ones.
+  Type outside(const Type& type) const {
+    Type result = type;
+    if (result.inner) result.inner = std::make_shared<const Type>(outside(*result.inner));
+    for (size_t i = 0; result.dims && i < result.dims->size(); ++i)
+      if (!known_outside((*result.dims)[i])) (*result.dims)[i] = c_.fresh();
+    return result;
+  }
+  bool known_outside(const Dim& dim) const {
+    std::set<std::string> names, known;
+    dim.collect_symbols(names);
+    for (size_t i = 0; i < c_.count(); ++i)
+      if (c_.has(i)) collect(c_.type(i), known);
+    for (size_t i = 0; i < c_.count(); ++i)
+      if (c_.has(i))
+        for (const Dim& element : c_.contents(i).value_or(Dims{})) element.collect_symbols(known);
+    return std::includes(known.begin(), known.end(), names.begin(), names.end());
+  }
+
+ private:
+  static void collect(const Type& type, std::set<std::string>& names) {
+    if (type.inner) collect(*type.inner, names);
+    for (const Dim& dim : type.dims.value_or(Dims{})) dim.collect_symbols(names);
+  }
+
+  InferContext& c_;
+  Graph& body_;
+};
+
+// The type that two can both be: sizes that differ are fresh, ranks that differ unknown. Nothing
+// where they are of different kinds or dtypes.
+std::optional<Type> joined(const Type& a, const Type& b, const std::function<Dim()>& fresh) {
+  if (a.kind != b.kind || a.dtype != b.dtype) return std::nullopt;
+  Type result = a;
+  if (a.inner && b.inner) {
+    const auto inner = joined(*a.inner, *b.inner, fresh);
+    if (!inner) return std::nullopt;
+    result.inner = std::make_shared<const Type>(*inner);
+  }
+  if (!a.dims || !b.dims || a.dims->size() != b.dims->size()) {
+    result.dims.reset();
+    return result;
+  }
+  for (size_t i = 0; i < a.dims->size(); ++i)
+    if ((*a.dims)[i] != (*b.dims)[i]) (*result.dims)[i] = fresh();
+  return result;
+}
+
+void infer_if(InferContext& c) {
+  c.assume_scalar(0, "elements of cond");
+  std::vector<Inside> branches;
+  for (const char* name : {"then_branch", "else_branch"}) {
+    branches.emplace_back(c, c.body(name));
+    c.require(branches.back().own() == 0, "{} has inputs of its own", name);
+    branches.back().take_captures();
+    branches.back().infer();
+  }
+  const Inside &then = branches[0], &otherwise = branches[1];
+  c.require(then.outputs() == otherwise.outputs(), "its branches give {} and {} values",
+            then.outputs(), otherwise.outputs());
+  c.require(c.node().out.size() <= then.outputs(), "its branches give {} values, expected {}",
+            then.outputs(), c.node().out.size());
+  for (size_t i = 0; i < c.node().out.size(); ++i) {
+    const Type a = then.outside(then.output(i).type());
+    const Type b = otherwise.outside(otherwise.output(i).type());
+    const auto type = joined(a, b, [&] { return c.fresh(); });
+    c.require(type.has_value(), "result {} is {} of one branch and {} of the other", i, a.text(),
+              b.text());
+    c.out(i, *type);
+  }
+}
+
+// States of a loop: their types before any trip hold for every trip, once what a trip changes is
+// open: a fresh size, an unknown rank.
+class States {
+ public:
+  States(InferContext& c, Graph& body, size_t first_input, size_t first_body_input, size_t count,
+         size_t first_output)
+      : c_(c),
+        body_(body),
+        inside_(c, body),
+        first_(first_body_input),
+        count_(count),
+        first_output_(first_output) {
+    for (size_t i = 0; i < count; ++i) types_.push_back(c.type(first_input + i));
+  }
+
+  void settle() {
+    for (bool changed = true; changed;) {
+      for (size_t i = 0; i < count_; ++i) inside_.set_input(first_ + i, types_[i]);
+      inside_.infer();
+      changed = false;
+      for (size_t i = 0; i < count_; ++i) changed = open(i) || changed;
+    }
+  }
+  // What is left of state i, outside.
+  Type type(size_t i) const { return inside_.outside(types_[i]); }
+
+ private:
+  // Opens what the body gives another size than it took; whether something was.
+  bool open(size_t i) {
+    const Type& given = inside_.output(first_output_ + i).type();
+    const auto together = joined(types_[i], given, [&] {
+      const Dim dim = body_.fresh_symbol();
+      opened_.insert(*dim.symbol_name());
+      return dim;
+    });
+    c_.require(together.has_value(), "state {} is {} before a trip and {} after it", i,
+               types_[i].text(), given.text());
+    return take(types_[i], *together);
+  }
+  // A size that was open stays as it is.
+  bool take(Type& type, const Type& together) {
+    bool changed = false;
+    if (type.inner && together.inner) {
+      Type inner = *type.inner;
+      changed = take(inner, *together.inner);
+      type.inner = std::make_shared<const Type>(std::move(inner));
+    }
+    if (!type.dims) return changed;
+    if (!together.dims) {
+      type.dims.reset();
+      return true;
+    }
+    for (size_t d = 0; d < type.dims->size(); ++d) {
+      Dim& dim = (*type.dims)[d];
+      const auto name = dim.symbol_name();
+      if (dim == (*together.dims)[d] || (name && opened_.count(*name))) continue;
+      dim = (*together.dims)[d];
+      changed = true;
+    }
+    return changed;
+  }
+
+  InferContext& c_;
+  Graph& body_;
+  Inside inside_;
+  size_t first_, count_, first_output_;
+  std::vector<Type> types_;
+  std::set<std::string> opened_;
+};
+
+bool is_true(Value value) {
+  const auto number = scalar_of(value);
+  return number && *number != 0;
+}
+
+// A loop runs M trips where nothing in it says otherwise.
+std::optional<Dim> trips_of(InferContext& c, const Inside& body) {
+  const auto given = c.has(0) ? c.contents(0) : std::nullopt;
+  const bool begins = !c.has(1) || is_true(c.in(1));
+  const Value goes_on = body.output(0);
+  Node* maker = goes_on.producer();
+  const bool passed = goes_on == body.input(1) ||
+                      (maker && maker->is("Identity") && maker->input(0) == body.input(1));
+  if (!given || given->size() != 1 || !begins || !(passed || is_true(goes_on))) return std::nullopt;
+  return max(0, (*given)[0]);
+}
+
+// Output i: tensors of this type, one of each trip, along an axis of their own.
+void collect(InferContext& c, size_t i, Type type, int64_t axis, const std::optional<Dim>& trips) {
+  c.require(type.is_tensor(), "its body collects {}, expected a tensor", type.text());
+  if (type.dims) {
+    const int64_t at = c.axis(axis, static_cast<int64_t>(type.dims->size()) + 1);
+    type.dims->insert(type.dims->begin() + at, trips ? *trips : c.fresh());
+  }
+  c.out(i, std::move(type));
+}
+
+void infer_loop(InferContext& c) {
+  Inside body(c, c.body("body"));
+  c.assume_scalar(0, "elements of M");
+  c.assume_scalar(1, "elements of cond");
+  c.require(body.own() >= 2 && c.count() == body.own() + body.captures(),
+            "its body takes {} values, the node gives {}", body.own(), c.count() - body.captures());
+  const size_t states = body.own() - 2;
+  c.require(body.outputs() >= states + 1, "its body gives {} values, expected cond and {} states",
+            body.outputs(), states);
+  c.require(c.node().out.size() <= body.outputs() - 1, "its body gives {} values, expected {}",
+            body.outputs(), c.node().out.size() + 1);
+  body.take_captures();
+  body.set_input(0, Type::tensor(DType::i64, Dims{}));
+  body.set_input(1, Type::tensor(DType::boolean, Dims{}));
+  States state(c, c.body("body"), 2, 2, states, 1);
+  state.settle();
+  const Type& cond = body.output(0).type();
+  c.require(cond.is_tensor() && cond.dtype == DType::boolean,
+            "cond of its body is {}, expected bool", cond.text());
+  for (size_t i = 0; i < states; ++i) c.out(i, state.type(i));
+  if (c.node().out.size() == states) return;
+  const std::optional<Dim> trips = trips_of(c, body).value_or(c.fresh());
+  for (size_t i = states; i < c.node().out.size(); ++i) {
+    collect(c, i, body.outside(body.output(i + 1).type()), 0, trips);
+  }
+}
+
+// An attribute with one number for each of `count` operands; 0 where it is absent.
+std::vector<int64_t> each_or_zero(InferContext& c, const char* name, size_t count) {
+  if (!c.attrs().has(name) || c.attrs().ints(name).empty()) return std::vector<int64_t>(count, 0);
+  const std::vector<int64_t> numbers = c.attrs().ints(name);
+  c.require(numbers.size() == count, "{} has {} numbers, expected {}", name, numbers.size(), count);
+  return numbers;
+}
+
+void check_directions(InferContext& c, const char* name, size_t count) {
+  for (const int64_t direction : each_or_zero(c, name, count))
+    c.require(direction == 0 || direction == 1, "{} has {}, expected 0 or 1", name, direction);
+}
+
+void infer_scan(InferContext& c) {
+  Inside body(c, c.body("body"));
+  const int64_t said = c.attrs().i("num_scan_inputs");
+  c.require(said >= 1 && static_cast<size_t>(said) <= body.own() &&
+                c.count() == body.own() + body.captures(),
+            "its body takes {} values, the node gives {}, of which {} are scanned", body.own(),
+            c.count() - std::min(c.count(), body.captures()), said);
+  const size_t scanned = static_cast<size_t>(said), states = body.own() - scanned;
+  c.require(body.outputs() >= states && c.node().out.size() <= body.outputs(),
+            "its body gives {} values, expected {} states and what it collects", body.outputs(),
+            states);
+  body.take_captures();
+  const std::vector<int64_t> axes = each_or_zero(c, "scan_input_axes", scanned);
+  check_directions(c, "scan_input_directions", scanned);
+  check_directions(c, "scan_output_directions", body.outputs() - states);
+  std::optional<Dim> trips;
+  for (size_t i = 0; i < scanned; ++i) {
+    Type slice = c.type(states + i);
+    c.require(slice.is_tensor(), "scanned input {} is {}, expected a tensor", i, slice.text());
+    if (slice.dims) {
+      c.require(!slice.dims->empty(), "scanned input {} has no axis", i);
+      const int64_t axis = c.axis(axes[i], static_cast<int64_t>(slice.dims->size()));
+      const Dim size = (*slice.dims)[static_cast<size_t>(axis)];
+      if (trips) c.assume(equal_sizes(*trips, size), "lengths of scanned inputs");
+      if (!trips) trips = size;
+      slice.dims->erase(slice.dims->begin() + axis);
+    }
+    body.set_input(states + i, std::move(slice));
+  }
+  States state(c, c.body("body"), 0, 0, states, 0);
+  state.settle();
+  for (size_t i = 0; i < states; ++i) c.out(i, state.type(i));
+  const std::vector<int64_t> out_axes =
+      each_or_zero(c, "scan_output_axes", body.outputs() - states);
+  for (size_t i = states; i < c.node().out.size(); ++i) {
+    collect(c, i, body.outside(body.output(i).type()), out_axes[i - states], trips);
+  }
+}
+
+void infer_sequence_map(InferContext& c) {
+  Inside body(c, c.body("body"));
+  c.require(c.count() == body.own() + body.captures() && body.own() >= 1,
+            "its body takes {} values, the node gives {}", body.own(),
+            c.count() - std::min(c.count(), body.captures()));
+  body.take_captures();
+  for (size_t i = 0; i < body.own(); ++i) {
+    const Type& type = c.type(i);
+    c.require(i > 0 || type.kind == Type::Kind::sequence, "input 0 is {}, expected a sequence",
+              type.text());
+    body.set_input(i, type.kind == Type::Kind::sequence ? type.held() : type);
+  }
+  body.infer();
+  c.require(c.node().out.size() <= body.outputs(), "its body gives {} values, expected {}",
+            body.outputs(), c.node().out.size());
+  for (size_t i = 0; i < c.node().out.size(); ++i)
+    c.out(i, Type::sequence(body.outside(body.output(i).type())));
+}
+
+}  // namespace
+
+void register_bodies(OpSet& ops) {
+  ops.op("If")
+      .in("cond", kBool, "B")
+      .in_variadic("captures", kAnything, "*")
+      .out_variadic("outputs")
+      .body("then_branch")
+      .body("else_branch")
+      .shape(infer_if);
+  ops.op("Loop")
+      .in_optional("M", kInt64, "I")
+      .in_optional("cond", kBool, "B")
+      .in_variadic("v_initial", kAnything, "*")
+      .out_variadic("v_final_and_scan_outputs")
+      .body("body")
+      .shape(infer_loop);
+  ops.op("Scan")
+      .in_variadic("initial_state_and_scan_inputs", kAnything, "*")
+      .out_variadic("final_state_and_scan_outputs")
+      .attr_required("num_scan_inputs")
+      .attr_optional("scan_input_axes")
+      .attr_optional("scan_input_directions")
+      .attr_optional("scan_output_axes")
+      .attr_optional("scan_output_directions")
+      .body("body")
+      .since(9)
+      .shape(infer_scan);
+  ops.op("SequenceMap")
+      .in("input_sequence", kSequence, "S")
+      .in_variadic("additional_inputs", kAnything, "*")
+      .out_variadic("out_sequence")
+      .body("body")
+      .since(17)
+      .shape(infer_sequence_map);
+}
+
+}  // namespace ort

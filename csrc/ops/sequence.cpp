@@ -1,0 +1,192 @@
+// Values that hold tensors: sequences and optionals.
+#include "csrc/graph/text.h"
+#include "csrc/ops/ops.h"
+
+namespace ort {
+namespace {
+
+Type items_of(InferContext& c, size_t i) {
+  c.require(c.type(i).kind == Type::Kind::sequence, "input {} is {}, expected a sequence", i,
+            c.type(i).text());
+  return c.type(i).held();
+}
+
+// What tensors of one sequence have in common: their dtype, and the sizes in which they agree.
+Type common(InferContext& c, const Type& a, const Type& b) {
+  c.require(a.kind == b.kind && a.dtype == b.dtype, "it would hold {} and {}", a.text(), b.text());
+  Type result = a;
+  if (!a.dims || !b.dims || a.dims->size() != b.dims->size()) {
+    result.dims.reset();
+    return result;
+  }
+  for (size_t i = 0; i < a.dims->size(); ++i)
+    if ((*a.dims)[i] != (*b.dims)[i]) (*result.dims)[i] = c.fresh();
+  return result;
+}
+
+void infer_construct(InferContext& c) {
+  Type items = c.type(0);
+  for (size_t i = 1; i < c.count(); ++i) items = common(c, items, c.type(i));
+  c.out(0, Type::sequence(std::move(items)));
+}
+
+void infer_split(InferContext& c) {
+  Type part = c.type(0);
+  if (!part.dims) return c.out(0, Type::sequence(std::move(part)));
+  const int64_t axis = c.axis(c.attrs().i("axis"), c.rank(0));
+  const bool keep = c.has(1) || c.attrs().i("keepdims") != 0;
+  const auto split = c.contents(1);
+  const bool even = split && split->size() == 1 && (!c.ranked(1) || c.rank(1) == 0);
+  Dim& size = (*part.dims)[static_cast<size_t>(axis)];
+  if (!keep)
+    part.dims->erase(part.dims->begin() + axis);
+  else
+    size = !c.has(1) ? Dim(1) : even && mod(size, (*split)[0]).is(0) ? (*split)[0] : c.fresh();
+  c.out(0, Type::sequence(std::move(part)));
+}
+
+void infer_concat(InferContext& c) {
+  const Type item = items_of(c, 0);
+  const bool stacks = c.attrs().i("new_axis") != 0;
+  if (!item.dims) return c.out(0, item.dtype, std::nullopt);
+  Dims dims = *item.dims;
+  const int64_t rank = static_cast<int64_t>(dims.size()) + (stacks ? 1 : 0);
+  const int64_t axis = c.axis(c.attrs().i("axis"), rank);
+  if (stacks)
+    dims.insert(dims.begin() + axis, c.fresh());
+  else
+    dims[static_cast<size_t>(axis)] = c.fresh();
+  c.out(0, item.dtype, std::move(dims));
+}
+
+// The type that attribute `type` names, where the value itself is not there.
+Type declared(InferContext& c) {
+  c.require(c.attrs().has("type"), "it has neither an input nor a type");
+  return parse_type(c.attrs().s("type"));
+}
+
+void register_making(OpSet& ops) {
+  ops.op("SequenceConstruct")
+      .in_variadic("inputs")
+      .out("output_sequence", kSequence)
+      .since(11)
+      .allocates()
+      .shape(infer_construct)
+      .not_differentiable();
+  ops.op("SequenceEmpty")
+      .out("output", kSequence)
+      .attr("dtype", int64_t{1})
+      .since(11)
+      .allocates()
+      .shape([](InferContext& c) {
+        const int64_t dtype = c.attrs().i("dtype");
+        c.require(known_dtype(dtype), "dtype {} is none", dtype);
+        c.out(0, Type::sequence(Type::tensor(static_cast<DType>(dtype), std::nullopt)));
+      })
+      .not_differentiable();
+  ops.op("SequenceInsert")
+      .in("input_sequence", kSequence, "S")
+      .in("tensor")
+      .in_optional("position", kIndex, "I")
+      .out("output_sequence", kSequence)
+      .since(11)
+      .allocates()
+      .shape([](InferContext& c) {
+        c.assume_scalar(2, "elements of position");
+        c.out(0, Type::sequence(common(c, items_of(c, 0), c.type(1))));
+      })
+      .not_differentiable();
+}
+
+void register_reading(OpSet& ops) {
+  ops.op("SequenceErase")
+      .in("input_sequence", kSequence, "S")
+      .in_optional("position", kIndex, "I")
+      .out("output_sequence", kSequence)
+      .since(11)
+      .allocates()
+      .shape([](InferContext& c) {
+        c.assume_scalar(1, "elements of position");
+        c.out(0, c.type(0));
+      })
+      .not_differentiable();
+  ops.op("SequenceAt")
+      .in("input_sequence", kSequence, "S")
+      .in("position", kIndex, "I")
+      .out("tensor")
+      .since(11)
+      .allocates()
+      .shape([](InferContext& c) {
+        c.assume_scalar(1, "elements of position");
+        c.out(0, items_of(c, 0));
+      })
+      .not_differentiable();
+  ops.op("SequenceLength")
+      .in("input_sequence", kSequence, "S")
+      .out("length", kInt64, "I")
+      .since(11)
+      .allocates()
+      .shape([](InferContext& c) {
+        items_of(c, 0);
+        c.out(0, DType::i64, Dims{});
+      })
+      .not_differentiable();
+  ops.op("SplitToSequence")
+      .in("input")
+      .in_optional("split", kIndex, "I")
+      .host()
+      .out("output_sequence", kSequence)
+      .attr("axis", int64_t{0})
+      .attr("keepdims", int64_t{1})
+      .since(11)
+      .allocates()
+      .shape(infer_split)
+      .not_differentiable();
+  ops.op("ConcatFromSequence")
+      .in("input_sequence", kSequence, "S")
+      .out("concat_result")
+      .attr_required("axis")
+      .attr("new_axis", int64_t{0})
+      .since(11)
+      .allocates()
+      .shape(infer_concat)
+      .not_differentiable();
+}
+
+void register_optionals(OpSet& ops) {
+  ops.op("Optional")
+      .in_optional("input", kAny | kSequence)
+      .out("output", kOptional)
+      .attr_optional("type")
+      .since(15)
+      .allocates()
+      .shape([](InferContext& c) { c.out(0, Type::optional(c.has(0) ? c.type(0) : declared(c))); })
+      .not_differentiable();
+  ops.op("OptionalHasElement")
+      .in_optional("input", kAnything)
+      .out("output", kBool)
+      .since(15)
+      .allocates()
+      .shape([](InferContext& c) { c.out(0, DType::boolean, Dims{}); })
+      .not_differentiable();
+  ops.op("OptionalGetElement")
+      .in("input", kAnything)
+      .out("output", kAny | kSequence)
+      .since(15)
+      .allocates()
+      .shape([](InferContext& c) {
+        const Type& type = c.type(0);
+        c.out(0, type.kind == Type::Kind::optional ? type.held() : type);
+      })
+      .not_differentiable();
+}
+
+}  // namespace
+
+void register_sequence(OpSet& ops) {
+  register_making(ops);
+  register_reading(ops);
+  register_optionals(ops);
+}
+
+}  // namespace ort

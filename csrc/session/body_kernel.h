@@ -1,0 +1,44 @@
+// If, Loop, Scan and SequenceMap: each body is a program of its own.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "csrc/core/item.h"
+#include "csrc/graph/graph.h"
+#include "csrc/session/options.h"
+#include "csrc/session/run_state.h"
+
+namespace ort {
+
+class Program;
+
+// A body compiled. Its sizes may be written in symbols of the graph around it that none of its own
+// inputs tells; the caller gives their values.
+class Body {
+ public:
+  Body(const Graph& graph, const CompileOptions& options);
+  ~Body();
+  std::vector<Item> run(std::vector<Item> inputs, const Symbols& around, RunState& run) const;
+  const std::vector<std::string>& symbols() const { return symbols_; }
+
+ private:
+  std::vector<std::string> symbols_;
+  std::unique_ptr<Program> program_;
+};
+
+class BodyKernel {
+ public:
+  virtual ~BodyKernel() = default;
+  // `around`: at least symbols().
+  virtual std::vector<Item> run(std::span<const Item> in, const Symbols& around,
+                                RunState& run) const = 0;
+  virtual bool needs_symbols() const = 0;
+};
+
+// Of a node that owns bodies; refers to the node.
+std::unique_ptr<BodyKernel> make_body_kernel(const Node& node, const CompileOptions& options);
+
+}  // namespace ort

@@ -1,0 +1,354 @@
+// Cutting a graph before what depends on sizes that only a run tells.
+#include "csrc/session/prologue.h"
+
+#include <algorithm>
+
+#include "csrc/graph/schema.h"
+#include "csrc/passes/dce.h"
+#include "csrc/plan/symbols.h"
+#include "csrc/session/body_kernel.h"
+#include "csrc/session/program.h"
+#include "providers/host_kernel.h"
+
+namespace ort {
+namespace {
+
+// Elements beyond this are compiled as numbers: they are no shape.
+constexpr int64_t kSymbols = 64;
+
+bool is_placed(const Type& type) {
+  return type.is_tensor() || type.kind == Type::Kind::opaque;
+}
+
+bool is_placed(const Node& node) {
+  const auto placed = [&](ValueId id) {
+    return id == kNone || is_placed(node.graph->value(id).type());
+  };
+  return std::all_of(node.in.begin(), node.in.end(), placed) &&
+         std::all_of(node.out.begin(), node.out.end(), placed);
+}
+
+// Run outside of any plan: what allocates, holds tensors, or runs bodies.
+bool is_step(const Node& node) {
+  return node.schema->allocates_results() || node.owns_bodies() || !is_placed(node);
+}
+
+bool is_known(const Type& type, const std::set<std::string>& symbols) {
+  if (!type.is_tensor()) return type.kind == Type::Kind::opaque;
+  const auto known = [&](const Dim& dim) {
+    std::set<std::string> names;
+    dim.collect_symbols(names);
+    return std::includes(symbols.begin(), symbols.end(), names.begin(), names.end());
+  };
+  return type.dims && std::all_of(type.dims->begin(), type.dims->end(), known);
+}
+
+bool gives_known(const Node& node, const std::set<std::string>& symbols) {
+  return std::all_of(node.out.begin(), node.out.end(), [&](ValueId id) {
+    return id == kNone || is_known(node.graph->value(id).type(), symbols);
+  });
+}
+
+std::set<std::string> symbols_of_inputs(const Graph& graph) {
+  std::set<std::string> symbols;
+  for (const ValueId id : graph.inputs())
+    for (const Dim& dim : graph.value(id).type().dims.value_or(Dims{}))
+      if (const auto name = dim.symbol_name()) symbols.insert(*name);
+  return symbols;
+}
+
+bool is_unranked(const Graph& graph, ValueId id) {
+  const Type& type = graph.value(id).type();
+  return type.is_tensor() && !type.dims;
+}
+
+// Integer operands of the node, read before it runs, whose elements are no numbers yet.
+std::vector<ValueId> open_operands(const Node& node) {
+  std::vector<ValueId> open;
+  for (size_t i = 0; i < node.in.size(); ++i) {
+    if (!node.has_input(i) || !node.schema->is_host(i)) continue;
+    const auto& contents = node.graph->contents(node.in[i]);
+    const bool numbers = contents && std::all_of(contents->begin(), contents->end(),
+                                                 [](const Dim& dim) { return dim.value(); });
+    const DType dtype = node.input(i).type().dtype;
+    if (!numbers && (dtype == DType::i64 || dtype == DType::i32)) open.push_back(node.in[i]);
+  }
+  return open;
+}
+
+Sizes sizes_of(const Item& item) {
+  return item.is_tensor() ? item.tensor().sizes : Sizes{};
+}
+
+// What a decider's elements are compiled as: nullopt, a symbol.
+std::vector<std::optional<int64_t>> parts_of(const Tensor& tensor, bool by_value) {
+  std::vector<std::optional<int64_t>> parts;
+  const bool numbers = by_value || tensor.count() > kSymbols || tensor.sizes.size() > 1;
+  for (int64_t i = 0; i < tensor.count(); ++i) {
+    const int64_t number = element_as_int(tensor, i);
+    parts.push_back(numbers || number <= 0 ? std::optional(number) : std::nullopt);
+  }
+  return parts;
+}
+
+// Sizes as an integer tensor like this one.
+Value as_value(Graph& graph, const Dims& elements, const Tensor& like) {
+  const Value sizes = like.sizes.empty() ? graph.size(elements.at(0)) : graph.sizes(elements);
+  if (like.dtype == DType::i64) return sizes;
+  return graph.emit1("Cast", {sizes}, {{"to", static_cast<int64_t>(like.dtype)}});
+}
+
+}  // namespace
+
+Prologue::~Prologue() = default;
+
+std::unique_ptr<Prologue> Prologue::cut(const Graph& graph, const CompileOptions& options) {
+  const std::set<std::string> symbols = symbols_of_inputs(graph);
+  const std::vector<Node*> nodes = graph.order();
+  const bool late = std::any_of(nodes.begin(), nodes.end(), [&](const Node* node) {
+    return is_step(*node) || !gives_known(*node, symbols);
+  });
+  const bool unranked = std::any_of(graph.inputs().begin(), graph.inputs().end(),
+                                    [&](ValueId id) { return is_unranked(graph, id); });
+  if (!late && !unranked) return nullptr;
+  auto prologue = std::unique_ptr<Prologue>(new Prologue(graph, options));
+  // Nothing is to be found out: the plan says what is missing.
+  const bool idle = prologue->steps_.empty() && prologue->deciders_.empty() && !unranked;
+  return idle ? nullptr : std::move(prologue);
+}
+
+Prologue::Prologue(const Graph& graph, const CompileOptions& options)
+    : graph_(graph.clone()), options_(options) {
+  options_.dump.clear();
+  parts_.assign(graph_->value_count(), Part::lead);
+  for (const ValueId id : graph_->inputs())
+    parts_[static_cast<size_t>(id)] = is_unranked(*graph_, id) ? Part::rest : Part::given;
+  const std::set<std::string> symbols = symbols_of_inputs(*graph_);
+  for (Node* node : graph_->order()) sort_node(*node, symbols);
+  make_lead();
+  make_rest();
+}
+
+void Prologue::sort_node(const Node& node, const std::set<std::string>& symbols) {
+  const auto reads = [&](Part wanted) {
+    return std::any_of(node.in.begin(), node.in.end(),
+                       [&](ValueId id) { return id != kNone && part(id) == wanted; });
+  };
+  Part now = Part::lead;
+  if (is_step(node)) {
+    // A step takes values of any rank; it waits for what the rest computes.
+    const auto computed = [&](ValueId id) {
+      return id != kNone && part(id) == Part::rest && !graph_->is_input(id);
+    };
+    now = std::any_of(node.in.begin(), node.in.end(), computed) ? Part::rest : Part::step;
+  } else if (reads(Part::rest) || reads(Part::step)) {
+    now = Part::rest;
+  } else if (!gives_known(node, symbols)) {
+    now = Part::rest;
+    for (const ValueId id : open_operands(node)) add_decider(id);
+  }
+  for (const ValueId id : node.out)
+    if (id != kNone) parts_[static_cast<size_t>(id)] = now;
+  if (now != Part::step) return;
+  Step step{&node, nullptr};
+  if (node.owns_bodies()) {
+    const std::shared_ptr<BodyKernel> kernel = make_body_kernel(node, options_);
+    step.call = [kernel](std::span<const Item> in, const Symbols& symbols, RunState& run) {
+      return kernel->run(in, symbols, run);
+    };
+  } else {
+    const std::shared_ptr<HostKernel> kernel = make_host_kernel(node);
+    check(kernel != nullptr, "[{}] nothing runs it on {}; {}", node.qualified(),
+          node.has_input(0) ? node.input(0).type().text() : "", node.describe());
+    step.call = [kernel](std::span<const Item> in, const Symbols&, RunState&) {
+      return kernel->run(in);
+    };
+  }
+  steps_.push_back(std::move(step));
+}
+
+void Prologue::add_decider(ValueId value) {
+  const auto same = [&](const Decider& decider) { return decider.value == value; };
+  if (std::none_of(deciders_.begin(), deciders_.end(), same)) deciders_.push_back({value});
+}
+
+// What steps and deciders come from is computed before them.
+void Prologue::make_lead() {
+  std::set<ValueId> wanted;
+  const auto want = [&](ValueId id) {
+    if (id != kNone && part(id) == Part::lead && !constant_of(graph_->value(id))) wanted.insert(id);
+  };
+  for (const Step& step : steps_)
+    for (const ValueId id : step.node->in) want(id);
+  for (const Decider& decider : deciders_) want(decider.value);
+  lead_outputs_.assign(wanted.begin(), wanted.end());
+  if (wanted.empty()) return;
+  const auto lead = graph_->clone();
+  while (!lead->outputs().empty()) lead->drop_output(lead->outputs().size() - 1);
+  for (const ValueId id : lead_outputs_) lead->output(lead->value(id), format("%{}", id));
+  remove_dead(*lead);
+  lead_ = std::make_unique<Program>(*lead, options_, std::vector<size_t>{}, std::vector<size_t>{});
+}
+
+// Values that were found enter the rest as inputs, under their own numbers.
+void Prologue::make_rest() {
+  rest_ = graph_->clone();
+  rest_inputs_.assign(rest_->inputs().begin(), rest_->inputs().end());
+  std::set<ValueId> found(lead_outputs_.begin(), lead_outputs_.end());
+  for (const Step& step : steps_)
+    for (const ValueId id : step.node->out)
+      if (id != kNone) found.insert(id);
+  for (const ValueId id : found) {
+    rest_->make_input(rest_->value(id));
+    rest_inputs_.push_back(id);
+  }
+  remove_dead(*rest_);
+}
+
+void Prologue::run_lead(Values& values, RunState& run) const {
+  if (!lead_) return;
+  Values inputs;
+  for (const ValueId id : graph_->inputs()) inputs.push_back(values[static_cast<size_t>(id)]);
+  Values outputs = lead_->run(inputs, run);
+  for (size_t i = 0; i < outputs.size(); ++i)
+    values[static_cast<size_t>(lead_outputs_[i])] = std::move(outputs[i]);
+}
+
+void Prologue::run_steps(Values& values, const Symbols& symbols, RunState& run) const {
+  for (const Step& step : steps_) {
+    Values in;
+    for (const ValueId id : step.node->in) {
+      const Tensor* constant = id == kNone ? nullptr : constant_of(graph_->value(id));
+      in.push_back(id == kNone ? Item{}
+                   : constant  ? Item{*constant}
+                               : values[static_cast<size_t>(id)]);
+    }
+    Values out = step.call(in, symbols, run);
+    for (size_t i = 0; i < step.node->out.size(); ++i)
+      if (step.node->out[i] != kNone)
+        values[static_cast<size_t>(step.node->out[i])] = std::move(out.at(i));
+  }
+}
+
+// What the rest is compiled for: ranks that are not known, numbers that are no plain size.
+Prologue::Key Prologue::key_of(const Values& values) const {
+  Key key;
+  for (const ValueId id : rest_inputs_)
+    if (is_unranked(*rest_, id))
+      key.push_back({static_cast<int64_t>(sizes_of(values[static_cast<size_t>(id)]).size())});
+  for (const Decider& decider : deciders_) {
+    const Tensor& tensor = values[static_cast<size_t>(decider.value)].tensor();
+    std::vector<int64_t> part{decider.by_value, static_cast<int64_t>(tensor.sizes.size())};
+    for (const auto& number : parts_of(tensor, decider.by_value))
+      part.push_back(number.value_or(INT64_MAX));
+    key.push_back(std::move(part));
+  }
+  return key;
+}
+
+// The rest with ranks and elements as they are now: positive elements stay symbols.
+std::unique_ptr<Graph> Prologue::specialised(const Values& values) const {
+  auto rest = rest_->clone();
+  for (const ValueId id : rest_inputs_) {
+    if (!is_unranked(*rest, id)) continue;
+    Type type = rest->value(id).type();
+    type.dims.emplace();
+    for (size_t i = 0; i < sizes_of(values[static_cast<size_t>(id)]).size(); ++i)
+      type.dims->push_back(rest->fresh_symbol());
+    rest->set_type(rest->value(id), std::move(type));
+  }
+  for (const Decider& decider : deciders_) {
+    const Tensor& tensor = values[static_cast<size_t>(decider.value)].tensor();
+    Dims elements, open;
+    for (const auto& number : parts_of(tensor, decider.by_value)) {
+      elements.push_back(number ? Dim(*number) : rest->fresh_symbol());
+      if (!number) open.push_back(elements.back());
+    }
+    for (const Dim& dim : open)
+      rest->input(format("{} of %{}", dim, decider.value),
+                  Type::tensor(DType::undefined, Dims{dim}), Role::shape);
+    const Insertion front(*rest, rest->first(), "prologue");
+    const Value now = open.empty() ? rest->constant(tensor) : as_value(*rest, elements, tensor);
+    rest->replace_for(rest->value(decider.value), now, [](const Node&) { return true; });
+  }
+  return rest;
+}
+
+// Deciders that must be numbers, as a node's sizes do not follow from symbols; whether there are.
+bool Prologue::decide_more(const Graph& rest) {
+  const std::set<std::string> symbols = symbols_of_inputs(rest);
+  bool more = false;
+  for (Decider& decider : deciders_) {
+    if (decider.by_value) continue;
+    for (const Use& use : graph_->value(decider.value).uses()) {
+      const std::vector<Node*> nodes = rest.order();
+      const auto twin = std::find_if(nodes.begin(), nodes.end(),
+                                     [&](const Node* node) { return node->out == use.node->out; });
+      if (twin == nodes.end() || is_step(**twin) || gives_known(**twin, symbols)) continue;
+      decider.by_value = more = true;
+    }
+  }
+  return more;
+}
+
+std::shared_ptr<Program> Prologue::compile(const Values& values) {
+  for (;;) {
+    std::unique_ptr<Graph> rest = specialised(values);
+    try {
+      rest->infer();
+    } catch (const NotAccepted&) {  // of symbols; numbers say what is wrong
+      bool more = false;
+      for (Decider& decider : deciders_) {
+        more = more || !decider.by_value;
+        decider.by_value = true;
+      }
+      if (more) continue;
+      throw;
+    }
+    if (decide_more(*rest)) continue;
+    remove_dead(*rest);
+    return std::make_shared<Program>(*rest, options_, std::vector<size_t>{}, std::vector<size_t>{});
+  }
+}
+
+Prologue::Entered Prologue::enter(std::span<const Item> inputs, RunState& run) {
+  Values values(graph_->value_count());
+  std::vector<Sizes> sizes;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    values[static_cast<size_t>(graph_->inputs()[i])] = inputs[i];
+    sizes.push_back(sizes_of(inputs[i]));
+  }
+  const Symbols symbols = solve_symbols(*graph_, sizes, sizes.size());
+  run_lead(values, run);
+  run_steps(values, symbols, run);
+  for (const Decider& decider : deciders_) {
+    Item& item = values[static_cast<size_t>(decider.value)];
+    if (!item.present()) item = *constant_of(graph_->value(decider.value));
+  }
+  Entered entered;
+  for (Key key;;) {  // a compilation may find that a decider must be numbers
+    {
+      const std::lock_guard lock(mutex_);
+      if (Key now = key_of(values); entered.rest && now == key)
+        break;
+      else
+        key = std::move(now);
+    }
+    entered.rest = programs_.find(key, [&] {
+      const std::lock_guard lock(mutex_);
+      return compile(values);
+    });
+  }
+  for (const ValueId id : rest_inputs_) entered.inputs.push_back(values[static_cast<size_t>(id)]);
+  const std::lock_guard lock(mutex_);
+  for (const Decider& decider : deciders_) {
+    const Tensor& tensor = values[static_cast<size_t>(decider.value)].tensor();
+    const auto parts = parts_of(tensor, decider.by_value);
+    for (size_t i = 0; i < parts.size(); ++i)
+      if (!parts[i])
+        entered.inputs.emplace_back(shape_of({element_as_int(tensor, static_cast<int64_t>(i))}));
+  }
+  return entered;
+}
+
+}  // namespace ort

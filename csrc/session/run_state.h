@@ -1,0 +1,44 @@
+// What one run of a program may cost and whether it is to end: shared by its stages and bodies.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+
+#include "csrc/core/error.h"
+
+namespace ort {
+
+// What a run may cost: one that would cost more is refused before it starts.
+struct SessionLimits {
+  std::optional<size_t> bytes;       // of inputs, outputs and what lies between
+  std::optional<double> operations;  // as estimated from sizes
+};
+
+class RunState {
+ public:
+  // `terminations`: the run ends when it is counted up.
+  RunState(SessionLimits limits, const std::atomic<uint64_t>& terminations)
+      : limits_(limits), terminations_(terminations), then_(terminations.load()) {}
+
+  const SessionLimits& limits() const { return limits_; }
+  // Throws where the part that is about to run needs more than the limits leave, or the run was
+  // terminated.
+  void begin(size_t bytes, double operations) {
+    check(terminations_.load(std::memory_order_relaxed) == then_, "the run was terminated");
+    check(!limits_.bytes || bytes <= *limits_.bytes,
+          "the run needs {} bytes, the session's limit is {}", bytes, limits_.bytes.value_or(0));
+    operations_ += operations;
+    check(!limits_.operations || operations_ <= *limits_.operations,
+          "the run needs about {} operations, the session's limit is {}", operations_,
+          limits_.operations.value_or(0));
+  }
+
+ private:
+  SessionLimits limits_;
+  const std::atomic<uint64_t>& terminations_;
+  uint64_t then_;
+  double operations_ = 0;
+};
+
+}  // namespace ort
