@@ -124,8 +124,13 @@ void check_bodies(const OpSchema& schema, const Bodies& bodies) {
     check(std::count_if(bodies.begin(), bodies.end(), is_it) == 1, "[{}] graph '{}' is missing",
           schema.qualified(), name);
   }
-  check(bodies.size() == schema.bodies().size(), "[{}] got {} graphs, takes {}", schema.qualified(),
-        bodies.size(), schema.bodies().size());
+  const auto known = [&](const auto& body) {
+    return std::any_of(schema.bodies().begin(), schema.bodies().end(), [&](const auto& name) {
+      return body.first == name || body.first == name + std::string(kRecorded);
+    });
+  };
+  check(std::all_of(bodies.begin(), bodies.end(), known), "[{}] got {} graphs, takes {}",
+        schema.qualified(), bodies.size(), schema.bodies().size());
 }
 
 }  // namespace
@@ -251,6 +256,12 @@ Value Graph::ensure_output(Node* node, size_t i) {
   return node->output(i);
 }
 
+Value Graph::add_output(Node* node, Type type) {
+  const Value value = new_value(std::move(type), node, static_cast<int>(node->out.size()));
+  node->out.push_back(value.id);
+  return value;
+}
+
 Dim Graph::fresh_symbol() {
   return Dim::symbol(format("u{}", (*fresh_)++));
 }
@@ -326,6 +337,16 @@ std::unique_ptr<Graph> Graph::new_body() const {
 
 std::unique_ptr<Graph> Graph::clone() const {
   return clone_with(std::make_shared<int>(*fresh_));
+}
+
+std::unique_ptr<Graph> Graph::clone_body() const {
+  return clone_with(fresh_);
+}
+
+void Graph::set_body(Node* node, const std::string& name, std::unique_ptr<Graph> body) {
+  for (auto& [key, graph] : node->bodies)
+    if (key == name) return graph.swap(body);
+  node->bodies.emplace_back(name, std::move(body));
 }
 
 std::unique_ptr<Graph> Graph::clone_with(std::shared_ptr<int> fresh) const {
@@ -414,9 +435,13 @@ Value Node::input(size_t i) const {
 Value Node::output(size_t i) const {
   return i < out.size() ? Value{graph, out[i]} : Value{};
 }
-Graph& Node::body(std::string_view name) const {
+Graph* Node::find_body(std::string_view name) const {
   for (const auto& [its_name, graph] : bodies)
-    if (its_name == name) return *graph;
+    if (its_name == name) return graph.get();
+  return nullptr;
+}
+Graph& Node::body(std::string_view name) const {
+  if (Graph* found = find_body(name)) return *found;
   fail("[{}] has no graph '{}'; {}", qualified(), name, describe());
 }
 const std::string& Node::domain() const {

@@ -20,6 +20,10 @@ bool is_placed(const Type& type) {
   return type.is_tensor() || type.kind == Type::Kind::opaque;
 }
 
+bool is_string(const Node& node, ValueId id) {
+  return id != kNone && node.graph->value(id).type().dtype == DType::string;
+}
+
 bool is_placed(const Node& node) {
   const auto placed = [&](ValueId id) {
     return id == kNone || is_placed(node.graph->value(id).type());
@@ -28,10 +32,6 @@ bool is_placed(const Node& node) {
          std::all_of(node.out.begin(), node.out.end(), placed);
 }
 
-// Run outside of any plan: what allocates, holds tensors, or runs bodies.
-bool is_step(const Node& node) {
-  return node.schema->allocates_results() || node.owns_bodies() || !is_placed(node);
-}
 
 bool is_known(const Type& type, const std::set<std::string>& symbols) {
   if (!type.is_tensor()) return type.kind == Type::Kind::opaque;
@@ -47,6 +47,15 @@ bool gives_known(const Node& node, const std::set<std::string>& symbols) {
   return std::all_of(node.out.begin(), node.out.end(), [&](ValueId id) {
     return id == kNone || is_known(node.graph->value(id).type(), symbols);
   });
+}
+
+// Run outside of any plan: what allocates, holds tensors, or runs bodies that may.
+bool is_step(const Node& node, const std::set<std::string>& symbols) {
+  if (node.schema->allocates_results() || !is_placed(node)) return true;
+  if (!node.owns_bodies()) return false;
+  const auto string = [&](ValueId id) { return is_string(node, id); };
+  return !gives_known(node, symbols) || std::any_of(node.in.begin(), node.in.end(), string) ||
+         std::any_of(node.out.begin(), node.out.end(), string);
 }
 
 std::set<std::string> symbols_of_inputs(const Graph& graph) {
@@ -106,7 +115,7 @@ std::unique_ptr<Prologue> Prologue::cut(const Graph& graph, const CompileOptions
   const std::set<std::string> symbols = symbols_of_inputs(graph);
   const std::vector<Node*> nodes = graph.order();
   const bool late = std::any_of(nodes.begin(), nodes.end(), [&](const Node* node) {
-    return is_step(*node) || !gives_known(*node, symbols);
+    return is_step(*node, symbols) || !gives_known(*node, symbols);
   });
   const bool unranked = std::any_of(graph.inputs().begin(), graph.inputs().end(),
                                     [&](ValueId id) { return is_unranked(graph, id); });
@@ -135,7 +144,7 @@ void Prologue::sort_node(const Node& node, const std::set<std::string>& symbols)
                        [&](ValueId id) { return id != kNone && part(id) == wanted; });
   };
   Part now = Part::lead;
-  if (is_step(node)) {
+  if (is_step(node, symbols)) {
     // A step takes values of any rank; it waits for what the rest computes.
     const auto computed = [&](ValueId id) {
       return id != kNone && part(id) == Part::rest && !graph_->is_input(id);
@@ -284,7 +293,7 @@ bool Prologue::decide_more(const Graph& rest) {
       const std::vector<Node*> nodes = rest.order();
       const auto twin = std::find_if(nodes.begin(), nodes.end(),
                                      [&](const Node* node) { return node->out == use.node->out; });
-      if (twin == nodes.end() || is_step(**twin) || gives_known(**twin, symbols)) continue;
+      if (twin == nodes.end() || is_step(**twin, symbols) || gives_known(**twin, symbols)) continue;
       decider.by_value = more = true;
     }
   }

@@ -14,7 +14,7 @@
 #include "csrc/core/item.h"
 #include "csrc/graph/graph.h"
 #include "csrc/session/options.h"
-#include "csrc/session/run_state.h"
+#include "csrc/core/run_state.h"
 
 namespace ort {
 
