@@ -11,7 +11,7 @@
 #include "csrc/graph/text.h"
 #include "csrc/ops/ops.h"
 #include "csrc/session/history.h"
-#include "csrc/session/split_bodies.h"
+#include "csrc/session/split.h"
 
 namespace ort {
 namespace {
@@ -60,8 +60,8 @@ class BodyGradient final : public BodyKernel {
         operands_(ints_of(node, "operands")) {
     for (const std::string& name : node.schema->bodies()) halves_.emplace_back(node, name, options);
     for (const std::string& text : types_told(node)) types_.push_back(parse_type(text));
-    check(types_.size() == of_.size(), "[{}] it names {} inputs and {} types; {}",
-          node.qualified(), of_.size(), types_.size(), node.describe());
+    check(types_.size() == of_.size(), "[{}] it names {} inputs and {} types; {}", node.qualified(),
+          of_.size(), types_.size(), node.describe());
   }
 
   Items run(std::span<const Item> in, const Symbols& around, RunState& run) const override;
@@ -143,8 +143,8 @@ class Walk {
   }
   // Of the shape of a body's input that the node has, too.
   Item zeros(size_t input) const {
-    const auto at = std::find(op_.of_.begin(), op_.of_.end(),
-                              static_cast<int64_t>(input + op_.first_input_));
+    const auto at =
+        std::find(op_.of_.begin(), op_.of_.end(), static_cast<int64_t>(input + op_.first_input_));
     check(at != op_.of_.end(), "[{}] it gives no gradient of input {}", op_.node_.qualified(),
           input);
     const Type& type = op_.types_[static_cast<size_t>(at - op_.of_.begin())];

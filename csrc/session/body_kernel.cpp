@@ -11,7 +11,7 @@
 #include "csrc/session/body_gradient.h"
 #include "csrc/session/history.h"
 #include "csrc/session/program.h"
-#include "csrc/session/split_bodies.h"
+#include "csrc/session/split.h"
 
 namespace ort {
 namespace {
@@ -45,8 +45,7 @@ Item owned(const Item& item) {
 
 std::vector<Sizes> all_sizes(const Items& items) {
   std::vector<Sizes> sizes;
-  for (const Item& item : items)
-    sizes.push_back(item.is_tensor() ? item.tensor().sizes : Sizes{});
+  for (const Item& item : items) sizes.push_back(item.is_tensor() ? item.tensor().sizes : Sizes{});
   return sizes;
 }
 
@@ -72,8 +71,7 @@ class Recorder {
     }
     check(!budget_ || bytes_ <= *budget_,
           "[{}] memory_budget is {} bytes; after {} trips its backward is to read {} bytes; {}",
-          node_.qualified(), budget_.value_or(0), history_->trips.size(), bytes_,
-          node_.describe());
+          node_.qualified(), budget_.value_or(0), history_->trips.size(), bytes_, node_.describe());
   }
   // As the node's last result.
   void finish(Items& results, std::vector<Sizes> last, size_t branch = 0) {
@@ -155,8 +153,8 @@ class If final : public BodyKernel {
   Items run(std::span<const Item> in, const Symbols& around, RunState& run) const override {
     const bool taken = is_true(in[0]);
     Recorder recorder(node_, budget_);
-    Items out = (taken ? then_ : else_)
-                    .run(Items(in.begin() + 1, in.end()), around, run, recorder.begin());
+    Items out =
+        (taken ? then_ : else_).run(Items(in.begin() + 1, in.end()), around, run, recorder.begin());
     recorder.end();
     recorder.finish(out, {}, taken ? 0 : 1);
     return out;
@@ -315,8 +313,7 @@ Body::Body(const Node& node, const std::string& name, const CompileOptions& opti
   compile(recorded ? *recorded : node.body(name), options);
 }
 
-Body::Body(const Graph& graph, const CompileOptions& options)
-    : n_outputs_(graph.outputs().size()) {
+Body::Body(const Graph& graph, const CompileOptions& options) : n_outputs_(graph.outputs().size()) {
   compile(graph, options);
 }
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "csrc/core/item.h"
+#include "csrc/core/run_state.h"
 #include "csrc/graph/graph.h"
 #include "csrc/session/options.h"
-#include "csrc/core/run_state.h"
 
 namespace ort {
 

@@ -78,7 +78,8 @@ Verdict BodyProvider::can_run(const Node& node) const {
   for (const auto* ids : {&node.in, &node.out})
     for (const ValueId id : *ids)
       if (id != kNone && !is_placed(node.graph->value(id).type()))
-        return Verdict::no(format("{} has no place in a plan", node.graph->value(id).type().text()));
+        return Verdict::no(
+            format("{} has no place in a plan", node.graph->value(id).type().text()));
   return Verdict::yes();
 }
 

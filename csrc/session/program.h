@@ -6,12 +6,12 @@
 #include <memory>
 
 #include "csrc/core/item.h"
+#include "csrc/core/run_state.h"
 #include "csrc/session/body_provider.h"
 #include "csrc/session/dump.h"
 #include "csrc/session/options.h"
 #include "csrc/session/plan_cache.h"
 #include "csrc/session/prologue.h"
-#include "csrc/core/run_state.h"
 #include "gradient_graph/stash.h"
 
 namespace ort {
@@ -67,7 +67,7 @@ class Program {
                        bool one_by_one, grad::StashOptions& stash);
 
   std::unique_ptr<BodyProvider> bodies_;  // null: no node owns graphs
-  std::unique_ptr<Prologue> prologue_;  // null: one plan is the whole
+  std::unique_ptr<Prologue> prologue_;    // null: one plan is the whole
   std::mutex last_mutex_;
   std::shared_ptr<Program> last_;  // what the prologue was followed by last
   std::vector<size_t> taken_;      // of a run's inputs, those that the plan takes

@@ -32,7 +32,6 @@ bool is_placed(const Node& node) {
          std::all_of(node.out.begin(), node.out.end(), placed);
 }
 
-
 bool is_known(const Type& type, const std::set<std::string>& symbols) {
   if (!type.is_tensor()) return type.kind == Type::Kind::opaque;
   const auto known = [&](const Dim& dim) {

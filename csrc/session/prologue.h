@@ -12,9 +12,9 @@
 
 #include "csrc/core/cache.h"
 #include "csrc/core/item.h"
+#include "csrc/core/run_state.h"
 #include "csrc/graph/graph.h"
 #include "csrc/session/options.h"
-#include "csrc/core/run_state.h"
 
 namespace ort {
 
