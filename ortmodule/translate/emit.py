@@ -65,15 +65,24 @@ class Emitter:
         self._canonical: dict[str, Dim] = {}
         self.rounds_numbers = True  # to halves, as the running op's kernel does
 
-    def op(self, name: str, *inputs: Any, n: int = 1, domain: str = "", **attrs: Any) -> Any:
-        """Emits one node; returns its output, or the list of its `n` outputs."""
+    def op(
+        self,
+        name: str,
+        *inputs: Any,
+        n: int = 1,
+        domain: str = "",
+        bodies: Sequence[tuple[str, Any]] = (),
+        **attrs: Any,
+    ) -> Any:
+        """Emits one node, which then owns `bodies`; returns its output, or the list of its `n`
+        outputs."""
         given = list(inputs)
         while given and given[-1] is None:
             given.pop()
         if (f"{domain}::{name}" if domain else name) not in self._known:
             raise MissingOp(f"the engine has no op {name}")
         try:
-            outs = self.g.emit(name, given, attrs, n, domain)
+            outs = self.g.emit(name, given, attrs, n, domain, list(bodies))
         except _native.core().NotAccepted as error:  # of these types or sizes, and nothing else
             raise MissingOp(str(error).partition("; node")[0]) from error
         return outs[0] if n == 1 else list(outs)

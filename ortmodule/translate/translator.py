@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._ops import HigherOrderOperator, OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
 
 from ..errors import Defect, NotCapturable
 from ..interface import Input, Placeholder
@@ -138,6 +139,8 @@ class Translator(Context):
 
     def _attribute(self, program: fx.GraphModule, node: fx.Node) -> Any:
         found = operator.attrgetter(node.target)(program)
+        if isinstance(found, FakeTensor):
+            self.refuse("forward reads, outside of a body, a tensor that was made inside of it")
         if isinstance(found, torch.Tensor):
             return Ref(Storage(self.constant(found)), (), storage_key(found))
         return found
