@@ -107,10 +107,10 @@ Value standard_form(Graph& graph, const Node& node) {
   return node.schema->standard_form()(Call(graph, std::move(in), node.attrs, node.out.size()));
 }
 
-// ONNX's ops have ONNX's attributes alone.
+// ONNX's ops have ONNX's attributes alone; which inputs are captures the writer must know.
 void drop_own_attrs(Node& node) {
   for (const OpSchema::AttrSpec& spec : node.schema->attrs())
-    if (spec.ours) node.attrs.erase(spec.name);
+    if (spec.ours && spec.name != "captures") node.attrs.erase(spec.name);
 }
 
 // The symbols in the sizes of a graph's values and of those in its bodies.
