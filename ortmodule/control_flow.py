@@ -135,17 +135,20 @@ def _map(function: Callable, xs: Sequence[Any], args: Sequence[Any]) -> Any:
 class _Body:
     """A function that has run once: on tensors of its own, and in a trace into a graph of its own.
 
-    `outs`: the tensors that it gave; `spec`: how it returned them; `graph`: None in a rehearsal.
+    `outs`: the tensors that it gave; `spec`: how it returned them; `graph`: None in a rehearsal;
+    `numbers`: those of its inputs that are sizes, which it may read without being given them.
     """
 
     def __init__(self, name: str, function: Callable, given: Sequence[Any]):
         self.name = name
         self._holes: list[int | None] = []
-        before = self._written()
-        if proxy_tensor.get_proxy_mode() is None:
+        before, mode = self._written(), proxy_tensor.get_proxy_mode()
+        if mode is None:
             self.graph, self.outs = None, self._run(function, given)
         else:
-            self.graph = _traced(lambda *xs: self._run(function, xs), given)
+            sizes, count = _sizes(mode.tracer), len(given)
+            self.graph = _traced(lambda *xs: self._run(function, xs[:count]), [*given, *sizes])
+            self.numbers = dict(zip(_inputs(self.graph)[count:], sizes, strict=True))
             self.outs = [_meta(x) for x in self.graph.graph.output_node().args[0]]
         now = self._written()
         if now != before:
@@ -193,10 +196,34 @@ def _lifted(bodies: Sequence[_Body]) -> _Lifted:
     graphs = [body.graph for body in bodies]
     if graphs[0] is None:
         return _Lifted(graphs, [])
+    numbers = _dropped(bodies)
     held = {id(x): x for graph in graphs for _, x in _constants(graph)}
     for graph in graphs:
         _lift(graph, held)
-    return _Lifted(graphs, list(held.values()))
+    return _Lifted(graphs, [*numbers, *held.values()])
+
+
+def _dropped(bodies: Sequence[_Body]) -> list[torch.SymInt]:
+    """The sizes that a body does read; the inputs for others are taken from all."""
+    used = []
+    for (node, size), *others in zip(*(body.numbers.items() for body in bodies), strict=True):
+        nodes = [node, *(other for other, _ in others)]
+        if any(n.users for n in nodes):
+            used.append(size)
+            continue
+        for n in nodes:
+            n.graph.erase_node(n)
+    return used
+
+
+def _sizes(tracer: Any) -> list[torch.SymInt]:
+    """The plain sizes that a trace knows."""
+    known = tracer.sympy_expr_tracker.items()
+    return [x.value for e, x in known if e.is_Symbol and isinstance(x.value, torch.SymInt)]
+
+
+def _inputs(graph: fx.GraphModule) -> list[fx.Node]:
+    return [node for node in graph.graph.nodes if node.op == "placeholder"]
 
 
 def _constants(graph: fx.GraphModule) -> list[tuple[fx.Node, FakeTensor]]:
