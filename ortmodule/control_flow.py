@@ -7,6 +7,7 @@ of the user's code no guard of ours holds. `watched`: rehearse.py says what a bo
 """
 
 import contextlib
+import inspect
 import operator
 import sys
 import threading
@@ -48,6 +49,7 @@ def stand_ins() -> list[tuple[Any, str, Callable]]:
         (sys.modules[f"{package}while_loop"], "while_loop_op", _while_loop),
         (sys.modules[f"{package}scan"], "scan_op", _scan),
         (sys.modules[f"{package}map"], "map_impl", _map),
+        (sys.modules[f"{package}associative_scan"], "generic_associative_scan", _associative_scan),
     ]
 
 
@@ -115,13 +117,38 @@ def _scan(
         carry = tree_unflatten(flat[: len(init)], spec_init)
         return given(carry, tree_unflatten(flat[len(init) :], spec_xs))
 
-    body = _Body("the body of scan", step, [*map(_like, init), *map(_row, xs)])
+    return _scanned("scan", step, init, xs, additional_inputs)
+
+
+def _scanned(
+    name: str, step: Callable, init: Sequence[Any], xs: Sequence[Any], additional: Sequence[Any]
+) -> Any:
+    body = _Body(f"the body of {name}", step, [*map(_like, init), *map(_row, xs)])
     carry, ys = body.outs[: len(init)], body.outs[len(init) :]
-    _check_carried("scan", init, carry)
+    _check_carried(name, init, carry)
     graphs = _lifted([body])
     outs = [*map(_like, init), *(_stacked(y, xs[0]) for y in ys)]
-    given = (*graphs.bodies, list(init), list(xs), (*additional_inputs, *graphs.free))
+    given = (*graphs.bodies, list(init), list(xs), (*additional, *graphs.free))
     return body.restored(_emitted("scan", given, outs))
+
+
+def _associative_scan(
+    combine: Callable, leaves: Sequence[Any], dim: int = 0, additional_inputs: Sequence[Any] = ()
+) -> list[Any]:
+    """One trip after the other; torch's batches of pairs would be traced for one length alone.
+    `combine` is wrapped to be flat, and the user's function in it by vmap."""
+    spec = combine.keywords["spec"]
+    combine_fn = inspect.getclosurevars(combine.keywords["combine_fn"]).nonlocals["func"]
+
+    def step(*flat: Any) -> Any:
+        pair = (flat[: len(leaves)], flat[len(leaves) :])
+        found = tree_flatten(combine_fn(*(tree_unflatten(x, spec) for x in pair)))[0]
+        return found, found
+
+    first = [x.select(dim, 0).clone() for x in leaves]
+    rest = [x.narrow(dim, 1, x.shape[dim] - 1) for x in leaves]
+    _, found = _scanned("associative_scan", step, first, rest, additional_inputs)
+    return [torch.cat([a.unsqueeze(dim), b], dim) for a, b in zip(first, found, strict=True)]
 
 
 def _map(function: Callable, xs: Sequence[Any], args: Sequence[Any]) -> Any:
@@ -186,7 +213,11 @@ class _Lifted:
 
 def _traced(function: Callable, given: Sequence[Any]) -> fx.GraphModule:
     remove = proxy_tensor._temp_remove_pre_dispatch_torch_function_mode
-    with noted(False), remove(), proxy_tensor.disable_proxy_modes_tracing():  # the body's tracer has its own
+    with (
+        noted(False),
+        remove(),
+        proxy_tensor.disable_proxy_modes_tracing(),
+    ):  # the body's tracer has its own
         return reenter_make_fx(function)(*given)
 
 

@@ -161,9 +161,14 @@ def _while_loop(
 
 
 def _scan(
-    t: Any, graph: Any, init: Sequence[Any], xs: Sequence[Any], additional: Sequence[Any]
+    t: Any,
+    graph: Any,
+    init: Sequence[Any],
+    xs: Sequence[Any],
+    additional: Sequence[Any],
+    owner: str = "scan",
 ) -> list[Any]:
-    tainted, body = any_tainted([init, xs, additional]), Body(t, "the body of scan")
+    tainted, body = any_tainted([init, xs, additional]), Body(t, f"the body of {owner}")
     scanned = [x.read(t) for x in xs]
     numbered = draws(graph)
     if numbered:
@@ -181,7 +186,7 @@ def _scan(
 
 
 def _map(t: Any, graph: Any, xs: Sequence[Any], args: Sequence[Any]) -> list[Any]:
-    return _scan(t, graph, [], xs, args)
+    return _scan(t, graph, [], xs, args, owner="map")
 
 
 _EMITTERS: dict[str, Callable] = {

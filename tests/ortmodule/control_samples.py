@@ -6,6 +6,7 @@ Used by test_control_flow.py and test_control_export.py.
 
 import torch
 from torch import nn
+from torch._higher_order_ops.associative_scan import associative_scan
 from torch._higher_order_ops.map import map as torch_map
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
@@ -116,9 +117,7 @@ class Scan(Sample):
         return {"h": h}, (h * 2, x["y"] + h.sum(-1))
 
     def forward(self, x, y, h):
-        last, ys = scan(
-            self._step, {"h": h}, {"x": x, "y": y}, dim=self.dim, reverse=self.reverse
-        )
+        last, ys = scan(self._step, {"h": h}, {"x": x, "y": y}, dim=self.dim, reverse=self.reverse)
         return last["h"].sum() + (ys[0] * ys[1].unsqueeze(-1)).sum(0)
 
     def plain(self, x, y, h):
@@ -159,6 +158,25 @@ class Map(Sample):
         return (a * torch.stack([f["b"][0] for f in found])[:, None, None]).sum(0)
 
     calls = [tensors((n, m, 4), (4,), seed=n) for n, m in ((3, 2), (1, 2), (6, 5))]
+
+
+class AssociativeScan(Sample):
+    """A recurrence h = a * h + b as pairs, along the second axis."""
+
+    def forward(self, a, b):
+        def both(left, right):
+            return {"a": left["a"] * right["a"], "b": left["b"] * right["a"] + right["b"]}
+
+        given = {"a": a.sigmoid() * self.scale, "b": self.linear(b)}
+        return associative_scan(both, given, 1, reverse=True, combine_mode="generic")["b"]
+
+    def plain(self, a, b):
+        a, b, hs = a.sigmoid() * self.scale, self.linear(b), []
+        for i in reversed(range(a.shape[1])):
+            hs.append(b[:, i] if not hs else hs[-1] * a[:, i] + b[:, i])
+        return torch.stack(hs[::-1], 1)
+
+    calls = [tensors((b, n, 4), (b, n, 4), seed=n) for b, n in ((3, 5), (2, 2), (4, 9))]
 
 
 class Nested(Sample):
@@ -244,6 +262,6 @@ class SizesInside(Sample):
 
 
 ALL = [
-    Cond, CondOfTrees, CondOfSizes, While, Scan, ScanBackwards, ScanOfColumns, Map, Nested,
+    Cond, CondOfTrees, CondOfSizes, While, Scan, ScanBackwards, ScanOfColumns, Map, AssociativeScan, Nested,
     WithoutGradients, SizesInside,
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from ortmodule import InferenceSession, ORTModule
 OPS = {
     "Cond": "If", "CondOfTrees": "If", "While": "Loop", "Scan": "Scan", "ScanBackwards": "Scan",
     "ScanOfColumns": "Scan", "Map": "Scan", "Nested": "Scan", "SizesInside": "Scan",
-    "WithoutGradients": "Scan",
+    "WithoutGradients": "Scan", "AssociativeScan": "Scan",
 }  # fmt: skip
 
 
