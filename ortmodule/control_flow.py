@@ -16,7 +16,9 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._guards import detect_fake_mode
 from torch._higher_order_ops.utils import reenter_make_fx, unique_graph_name_with_root
+from torch._higher_order_ops.while_loop import _create_unbacked_symint
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental import proxy_tensor
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
@@ -91,18 +93,22 @@ def _cond(pred: Any, true_fn: Callable, false_fn: Callable, operands: Sequence[A
 def _while_loop(
     cond_fn: Callable, body_fn: Callable, carried: Sequence[Any], additional: Sequence[Any]
 ) -> Any:
-    if not all(isinstance(x, torch.Tensor) for x in carried):
-        kind = next(type(x).__name__ for x in carried if not isinstance(x, torch.Tensor))
-        _refuse(f"while_loop carries a {kind} from trip to trip, expected tensors")
-    inside = [*map(_like, carried), *additional]
-    test = _Body("the condition of while_loop", cond_fn, inside)
-    body = _Body("the body of while_loop", body_fn, inside)
-    if len(test.outs) != 1 or not isinstance(test.outs[0], torch.Tensor):
-        _refuse(f"the condition of while_loop returns {test.outs}, expected one tensor")
+    inside = [*map(_any_trips, carried), *additional]
+    test = _Body("the condition of while_loop", cond_fn, inside, (torch.Tensor, torch.SymBool))
+    body = _Body("the body of while_loop", body_fn, inside, (torch.Tensor, torch.SymInt, int))
+    if len(test.outs) != 1:
+        _refuse(f"the condition of while_loop returns {len(test.outs)} values, expected one")
     _check_carried("while_loop", carried, body.outs)
     graphs = _lifted([test, body])
     given = (*graphs.bodies, tuple(carried), (*additional, *graphs.free))
-    return body.restored(_emitted("while_loop", given, [_like(x) for x in carried]))
+    return body.restored(_emitted("while_loop", given, [_any_trips(x) for x in carried]))
+
+
+def _any_trips(x: Any) -> Any:
+    """A state of a loop, as no trip in particular finds it: of a number nothing is known."""
+    if isinstance(x, torch.Tensor):
+        return _like(x)
+    return _made(lambda: _create_unbacked_symint(detect_fake_mode(), True))
 
 
 def _scan(
@@ -166,8 +172,10 @@ class _Body:
     `numbers`: those of its inputs that are sizes, which it may read without being given them.
     """
 
-    def __init__(self, name: str, function: Callable, given: Sequence[Any]):
-        self.name = name
+    def __init__(
+        self, name: str, function: Callable, given: Sequence[Any], gives: tuple = (torch.Tensor,)
+    ):
+        self.name, self.gives = name, gives
         self._holes: list[int | None] = []
         before, mode = self._written(), proxy_tensor.get_proxy_mode()
         if mode is None:
@@ -185,9 +193,9 @@ class _Body:
         with noted(True):
             flat, self.spec = tree_flatten(function(*given))
         outs = [x for x in flat if x is not None]  # scan's y may have none
-        if not all(isinstance(x, torch.Tensor) for x in outs):
-            found = next(x for x in outs if not isinstance(x, torch.Tensor))
-            _refuse(f"{self.name} returns a {type(found).__name__}, expected tensors")
+        if not all(isinstance(x, self.gives) and x is not True and x is not False for x in outs):
+            kinds = ", ".join(type(x).__name__ for x in outs)
+            _refuse(f"{self.name} returns {kinds}, expected tensors")
         self._holes = [i for i, x in enumerate(flat) if x is None]
         return outs
 
@@ -196,7 +204,7 @@ class _Body:
         written = getattr(_HERE, "written", None)
         return [] if written is None else [str(w) for w in written()]
 
-    def restored(self, outs: Sequence[torch.Tensor]) -> Any:
+    def restored(self, outs: Sequence[Any]) -> Any:
         """The operator's results as the body returns its own."""
         flat = list(outs)
         for i in self._holes:
@@ -280,18 +288,21 @@ def _lift(graph: fx.GraphModule, held: dict[int, torch.Tensor]) -> None:
 
 
 def _meta(node: Any) -> Any:
+    if not isinstance(node, fx.Node):
+        return node  # a number
     if "val" in node.meta:
         return node.meta["val"]
     return getattr(node.graph.owning_module, node.target)  # a constant, returned as it is
 
 
-def _emitted(name: str, given: tuple, outs: list[torch.Tensor]) -> list[torch.Tensor]:
+def _emitted(name: str, given: tuple, outs: list[Any]) -> list[Any]:
     """`outs` with the autograd history that one operator on `given` gives them, and in a trace as
     the results of its node."""
     tensors = [x for x in tree_flatten(given)[0] if isinstance(x, torch.Tensor)]
     with torch._C.DisableTorchFunction():
         with proxy_tensor.disable_proxy_modes_tracing():
-            outs = list(functions.plain_apply(_History, outs, *tensors)) if outs else []
+            made = iter(functions.plain_apply(_History, outs, *tensors))
+            outs = [next(made) if isinstance(x, torch.Tensor) else x for x in outs]
         mode = proxy_tensor.get_proxy_mode()
         if mode is None:
             return outs
@@ -312,9 +323,9 @@ class _History(torch.autograd.Function):
     """Stands in a trace's history for the operator's node: it saves what that one saves."""
 
     @staticmethod
-    def forward(ctx: Any, outs: list[torch.Tensor], *tensors: torch.Tensor) -> tuple:
+    def forward(ctx: Any, outs: list[Any], *tensors: torch.Tensor) -> tuple:
         ctx.save_for_backward(*tensors)
-        return tuple(outs)
+        return tuple(x for x in outs if isinstance(x, torch.Tensor))
 
     @staticmethod
     def backward(ctx: Any, *_grads: Any) -> Any:
@@ -348,15 +359,19 @@ def _check_carried(name: str, given: Sequence[Any], after: Sequence[Any]) -> Non
         _check_same(f"state {i} of {name} is", a, "after a trip", b)
 
 
-def _check_same(first: str, a: torch.Tensor, second: str, b: torch.Tensor) -> None:
+def _check_same(first: str, a: Any, second: str, b: Any) -> None:
     """Refuses what no single value could be: both are one output of the operator."""
 
-    def facts(x: torch.Tensor) -> tuple:
+    def facts(x: Any) -> tuple:
+        if not isinstance(x, torch.Tensor):
+            return ("a number",)
         sizes, strides = (tuple(map(str, y)) for y in (x.shape, x.stride()))
         steps = tuple(d for n, d in zip(sizes, strides, strict=True) if n != "1")
         return x.dtype, sizes, steps
 
-    def words(x: torch.Tensor) -> str:
+    def words(x: Any) -> str:
+        if not isinstance(x, torch.Tensor):
+            return "a number"
         return f"{str(x.dtype)[6:]}{list(x.shape)} of strides {list(x.stride())}"
 
     ours, theirs = _made(lambda: facts(a)), _made(lambda: facts(b))

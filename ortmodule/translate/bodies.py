@@ -10,13 +10,20 @@ from typing import Any
 import numpy as np
 import torch
 from torch import fx
+from torch._ops import HigherOrderOperator
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from ..interface import Input
 from ..saved import storage_key
 from .context import traced_value
-from .emit import WITH_GRADIENT, MissingOp, dtype_name
-from .refs import Ref, Storage, any_tainted
+from .emit import WITH_GRADIENT, CountedNumber, MissingOp, SymbolicFloat, dtype_name
+from .refs import Ref, Storage, any_tainted, leaves
 
+# Ops whose rules take a number as a value of the graph.
+_OF_VALUES = {
+    "add", "sub", "mul", "div", "rsub", "select", "eq", "ne", "lt", "le", "gt", "ge", "full",
+    "full_like", "scalar_tensor", "masked_fill", "clamp", "clamp_min", "clamp_max",
+}  # fmt: skip
 _RANDOM = torch.Tag.nondeterministic_seeded
 # Odd and large: the trips of a loop, and those of a loop in it, have other keys.
 _KEY_STEP = np.uint64(6364136223846793005)
@@ -36,11 +43,11 @@ class Body:
         self.captures: list[Any] = []
         self.trip: Any = None
         self._key: Any = None
-        self._other: tuple = (self.graph, self, [])
+        self._other: tuple = (self.graph, self, [], {})
 
     def __enter__(self) -> "Body":
         t, inside = self.t, self._other
-        self._other = t.g, t.within, t.storages_in_region
+        self._other = t.g, t.within, t.storages_in_region, t.counted
         t.emit_into(*inside)
         return self
 
@@ -90,7 +97,7 @@ class Body:
         refs = []
         for node, x in zip(nodes, given, strict=False):
             if not isinstance(x, Ref):
-                refs.append(x)
+                refs.append(self._number(node.meta.get("val"), x, make))
                 continue
             value = make(self.around(lambda x=x: x.read(self.t)))
             flows = (x.tainted if tainted is None else tainted) and value.dtype in WITH_GRADIENT
@@ -100,12 +107,31 @@ class Body:
             refs.append(Ref(Storage(value, flows, source), (), key))
         return refs
 
-    def returns(self, graph: fx.GraphModule, refs: Sequence[Any]) -> None:
-        """Its outputs, with the dtypes and sizes that were traced."""
-        for i, (node, ref) in enumerate(zip(_results_of(graph), refs, strict=True)):
+    def _number(self, traced: Any, given: Any, make: Callable[[Any], Any]) -> Any:
+        """A number: where a loop counts it, by an input."""
+        expr = traced.node.expr if isinstance(traced, torch.SymInt) else None
+        if expr is None or not (is_counter(traced) or isinstance(given, CountedNumber)):
+            return given
+        if not expr.is_Symbol:
+            self.t.refuse(f"a body is given {expr}, a number that a loop counts")
+        value = self.around(lambda: self.t.scalar(given, "int64"))
+        self.t.counted[expr.name] = make(value)
+        return CountedNumber(expr)
+
+    def results(self, graph: fx.GraphModule, refs: Sequence[Any]) -> list[Any]:
+        """What it gives, with the dtypes and sizes that were traced."""
+        t, values = self.t, []
+        for node, ref in zip(_results_of(graph), refs, strict=True):
+            if not isinstance(ref, Ref):
+                values.append(t.scalar(ref, "int64"))
+                continue
             traced = traced_value(node)
-            dims, dtype = self.t.dims_of(traced), dtype_name(traced.dtype)
-            self.graph.output(self.t.fit(ref.read(self.t), dims, dtype), f"out:{i}")
+            values.append(t.fit(ref.read(t), t.dims_of(traced), dtype_name(traced.dtype)))
+        return values
+
+    def returns(self, values: Sequence[Any]) -> None:
+        for i, value in enumerate(values):
+            self.graph.output(value, f"out:{i}")
 
 
 def emit_control(t: Any, name: str, args: Sequence[Any]) -> list[Any]:
@@ -116,8 +142,28 @@ def emit_control(t: Any, name: str, args: Sequence[Any]) -> list[Any]:
         return t.refuse(str(missing))
 
 
-def is_control(name: str) -> bool:
-    return name in _EMITTERS
+def is_control(target: Any) -> bool:
+    """Whether a node's target is an operator with bodies."""
+    return isinstance(target, HigherOrderOperator) and target.name() in _EMITTERS
+
+
+def check_sizes(t: Any, traced: Any) -> None:
+    """Refuses a tensor whose sizes a loop counts."""
+    for x in traced if isinstance(traced, (list, tuple)) else [traced]:
+        for size in getattr(x, "shape", ()):
+            if isinstance(size, torch.SymInt) and t.is_counted(size.node.expr):
+                t.refuse(f"it gives a tensor whose size is {size}, a number that a loop counts")
+
+
+def check_numbers(t: Any, name: str, given: Any) -> None:
+    """Refuses what takes a number that a loop counts otherwise than as a value."""
+    for x in leaves(given):
+        counted = isinstance(x, CountedNumber)
+        counted = counted or (isinstance(x, SymbolicFloat) and t.is_counted(x.expr))
+        if counted and name.partition(".")[0] not in _OF_VALUES:
+            t.refuse(
+                f"it is given {x.expr}, a number that a loop counts, which only simple ops take"
+            )
 
 
 def draws(graph: fx.GraphModule) -> bool:
@@ -132,7 +178,8 @@ def _cond(t: Any, pred: Any, then: Any, otherwise: Any, operands: Sequence[Any])
     for word, graph in (("true", then), ("false", otherwise)):
         body = Body(t, f"the {word} branch of cond")
         with body:
-            body.returns(graph, t.run(graph, body.refs(graph, 0, operands, None, body.capture)))
+            outs = t.run(graph, body.refs(graph, 0, operands, None, body.capture))
+            body.returns(body.results(graph, outs))
         bodies.append(body)
     if any(body.has_key for body in bodies):  # they have the same captures
         for body in bodies:
@@ -147,17 +194,41 @@ def _while_loop(
 ) -> list[Any]:
     given = [*carried, *additional]
     tainted, body = any_tainted(given), Body(t, "the body of while_loop")
-    begins = _truth(t, t.run(cond, given))
+    initial = [x.read(t) if isinstance(x, Ref) else t.scalar(x, "int64") for x in carried]
+    begins = _goes_on(t, cond, carried, initial, additional)
     with body:
         body.trip = body.graph.input("trip", "int64", [])
         body.graph.input("goes_on", "bool", [])
         states = body.refs(graph, 0, carried, tainted, _own(body, "state", 0))
         rest = body.refs(graph, len(carried), additional, None, body.capture)
         after = t.run(graph, [*states, *rest])
-        body.graph.output(_truth(t, t.run(cond, [*after, *rest])), "still")
-        body.returns(graph, after)
-    initial = [state.read(t) for state in carried]
+        values = body.results(graph, after)
+        body.returns([_goes_on(t, cond, after, values, rest), *values])
     return _emitted(t, "Loop", [None, begins, *initial], [("body", body)], {}, tainted)
+
+
+def _goes_on(
+    t: Any, cond: Any, states: Sequence[Any], values: Sequence[Any], rest: Sequence[Any]
+) -> Any:
+    """The condition of a loop on these states; `values`: theirs, as its own symbols are numbers
+    whose value is known here."""
+    given, around = [], t.counted
+    t.counted = dict(around)
+    nodes = [n for n in cond.graph.nodes if n.op == "placeholder"]
+    for node, state, value in zip(nodes, states, values, strict=False):
+        if not isinstance(state, Ref):
+            expr = node.meta["val"].node.expr
+            t.counted[expr.name], state = value, CountedNumber(expr)
+        given.append(state)
+    try:
+        return _truth(t, t.run(cond, [*given, *rest]))
+    finally:
+        t.counted = around
+
+
+def is_counter(number: Any) -> bool:
+    """Whether it is no size but a number that a loop counts."""
+    return isinstance(number, torch.SymInt) and bool(free_unbacked_symbols(number))
 
 
 def _scan(
@@ -179,7 +250,7 @@ def _scan(
         if numbered:
             body.trip = body.graph.input("trip", "int64", [])
         rest = body.refs(graph, len(init) + len(xs), additional, None, body.capture)
-        body.returns(graph, t.run(graph, [*states, *rows, *rest]))
+        body.returns(body.results(graph, t.run(graph, [*states, *rows, *rest])))
     inputs = [*(state.read(t) for state in init), *scanned]
     attrs = {"num_scan_inputs": len(scanned)}
     return _emitted(t, "Scan", inputs, [("body", body)], attrs, tainted)
@@ -205,6 +276,10 @@ def _emitted(
     outs = outs if isinstance(outs, list) else [outs]
     refs = []
     for value, traced in zip(outs, val, strict=True):
+        if isinstance(traced, torch.SymInt):
+            t.counted[traced.node.expr.name] = value
+            refs.append(CountedNumber(traced.node.expr))
+            continue
         value = t.fit(value, t.dims_of(traced), dtype_name(traced.dtype))
         flows = tainted and t.grad_enabled and value.dtype in WITH_GRADIENT
         storage = Storage(value, flows, traced=traced)
@@ -231,6 +306,8 @@ def _numbers(t: Any, trips: Any) -> Any:
 def _truth(t: Any, ref: Any) -> Any:
     """A tensor of one element as a 0-d bool."""
     ref = ref[0] if isinstance(ref, (list, tuple)) else ref
+    if isinstance(ref, torch.SymBool):
+        return t.truth(ref.node.expr)
     return t.reshape(t.cast(ref.read(t), "bool"), [])
 
 

@@ -163,9 +163,12 @@ class Context(Emitter):
             if self.node is not None:
                 self._set_place(self.node)
 
-    def emit_into(self, graph: Any, within: Any, storages_in_region: list[Storage]) -> None:
+    def emit_into(
+        self, graph: Any, within: Any, storages_in_region: list[Storage], counted: dict[str, Any]
+    ) -> None:
         """What follows is emitted into another graph, as part of the running node."""
         self.g, self.within, self.storages_in_region = graph, within, storages_in_region
+        self.counted = counted
         self._place = None
         if self.node is not None:
             self._set_place(self.node)

@@ -11,8 +11,9 @@ from .refs import Ref
 from .results import link_of
 
 
-def region(t: Any, name: str, args: Sequence[Any]) -> list[Any]:
+def region(t: Any, target: Any, args: Sequence[Any]) -> list[Any]:
     """wrap_with_set_grad_enabled and wrap_with_autocast, inlined; control flow."""
+    name = target.name()
     if name == "wrap_with_set_grad_enabled":
         enabled, body, *inner = args
         return _grad_region(t, enabled, body, inner)
@@ -20,7 +21,7 @@ def region(t: Any, name: str, args: Sequence[Any]) -> list[Any]:
         device, dtype, enabled, _cache, body, *inner = args
         with t.autocast.region(device, dtype, enabled):
             return list(t.run(body, inner))
-    if is_control(name):
+    if is_control(target):
         return emit_control(t, name, args)
     return t.refuse(f"forward uses the control flow op {name}")
 

@@ -50,7 +50,7 @@ class Cond(Sample):
 
 
 class CondOfTrees(Sample):
-    """A predicate of shape [1], operands and results in trees, a branch that returns its operand."""
+    """A predicate of shape [1], trees of operands and results, an operand that is returned."""
 
     def forward(self, x, y):
         given = ({"a": x, "b": (y, x + y)},)
@@ -105,6 +105,53 @@ class While(Sample):
         *(tensors((n, 4), seed=n) for n in (2, 5)), (torch.full((3, 4), 3.0),),
         (torch.full((3, 4), 100.0),),
     ]  # fmt: skip
+
+
+class Counted(Sample):
+    """A loop that counts in Python numbers, of which values are made."""
+
+    def _step(self, x, i, h):
+        h = h + self.linear(x[i]) * i / (x.shape[0] + i // 2)
+        return i + 1, h + torch.full((4,), 1.0) * (i * 0.5)
+
+    def forward(self, x):
+        def unfinished(i, h):
+            return i < x.shape[0] * 2 - 3
+
+        def step(i, h):
+            return self._step(x, i, h)
+
+        return torch.mul(*while_loop(unfinished, step, (0, x[0] * 0))[::-1])
+
+    def plain(self, x):
+        i, h = 0, x[0] * 0
+        while i < x.shape[0] * 2 - 3:
+            i, h = self._step(x, i, h)
+        return h * i
+
+    calls = [tensors((n, 4), seed=n) for n in (3, 2)]
+
+
+class CountedAround(Sample):
+    """A counted number in the branches of a cond, which starts at a size."""
+
+    def forward(self, x):
+        def step(n, h):
+            given = (h + x,)
+            return n - 2, torch.cond(
+                h.sum() > 0, lambda h: h.sin() * n, lambda h: h * 0.5 + n, given
+            )
+
+        n, h = while_loop(lambda n, h: n > 1, step, (x.shape[0], self.scale * x))
+        return h - n
+
+    def plain(self, x):
+        n, h = x.shape[0], self.scale * x
+        while n > 1:
+            n, h = n - 2, (h + x).sin() * n if h.sum() > 0 else (h + x) * 0.5 + n
+        return h - n
+
+    calls = [tensors((n, 4), seed=n) for n in (5, 2, 8)]
 
 
 class Scan(Sample):
@@ -262,6 +309,6 @@ class SizesInside(Sample):
 
 
 ALL = [
-    Cond, CondOfTrees, CondOfSizes, While, Scan, ScanBackwards, ScanOfColumns, Map, AssociativeScan, Nested,
-    WithoutGradients, SizesInside,
+    Cond, CondOfTrees, CondOfSizes, While, Counted, CountedAround, Scan, ScanBackwards,
+    ScanOfColumns, Map, AssociativeScan, Nested, WithoutGradients, SizesInside,
 ]  # fmt: skip

@@ -12,7 +12,8 @@ import torch
 from ortmodule import InferenceSession, ORTModule
 
 OPS = {
-    "Cond": "If", "CondOfTrees": "If", "While": "Loop", "Scan": "Scan", "ScanBackwards": "Scan",
+    "Cond": "If", "CondOfTrees": "If", "While": "Loop", "Counted": "Loop",
+    "CountedAround": "Loop", "Scan": "Scan", "ScanBackwards": "Scan",
     "ScanOfColumns": "Scan", "Map": "Scan", "Nested": "Scan", "SizesInside": "Scan",
     "WithoutGradients": "Scan", "AssociativeScan": "Scan",
 }  # fmt: skip
