@@ -95,6 +95,11 @@ def applied(cls: type, args: tuple, kwargs: dict) -> Any:
     return _recorded(cls, args)
 
 
+def plain_apply(cls: type, *args: Any) -> Any:
+    """torch's own `cls.apply(*args)`, within a capture too."""
+    return _ORIGINAL(cls, *args)
+
+
 def _recorded(cls: type, args: tuple) -> Any:
     given = tuple(_described(cls, a) for a in args)
     state = tuple(autocast.ambient().items())

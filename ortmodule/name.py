@@ -155,6 +155,8 @@ def _guards(traced: Traced, first: list[int]) -> list[str]:
 def _ranges(program: Any) -> dict[str, tuple[int, int | None]]:
     ranges = {}
     for symbol, bounds in program.range_constraints.items():
+        if not bounds.lower.is_Integer:
+            continue  # no size: a number that a loop counts
         high = int(bounds.upper) if bounds.upper.is_Integer else None
         ranges[str(symbol)] = (int(bounds.lower), high)
     return ranges

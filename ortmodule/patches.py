@@ -15,12 +15,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
+import torch._higher_order_ops.utils as hop_utils
 import torch.export._trace as export_trace
 import torch.utils.checkpoint as torch_checkpoint
 from torch.autograd import grad_mode
 from torch.autograd import graph as torch_graph
 
-from . import functions, generators, surroundings
+from . import control_flow, functions, generators, surroundings
 from .errors import NotCapturable
 from .markers import attention, ctc_loss, mark_region, stand_ins, with_counted_dims
 from .places import PACKAGE, TORCH, caller_place
@@ -86,6 +87,10 @@ def capturing(device: torch.device) -> Iterator[set[str]]:
             replace(torch.linalg, name, with_counted_dims)
         for home in (torch.nn.functional, torch._C._nn):
             replace(home, "scaled_dot_product_attention", attention)
+        replace(torch, "compile", control_flow.uncompiled)
+        replace(hop_utils, "setup_compilation_env", lambda _: control_flow.no_compilation)
+        for home, name, new in control_flow.stand_ins():
+            replace(home, name, lambda _, new=new: new)
         _guard_grad_fn(stack, owner)
         _silence_export(stack, owner)
         instead = {torch_checkpoint.CheckpointFunction: PlainCheckpoint.apply}

@@ -18,7 +18,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from . import devices, kinds, observe, questions, tree
+from . import control_flow, devices, kinds, observe, questions, tree
 from .call import Call
 from .effects import Effects, PlainWrite
 from .errors import NotCapturable, WarmUp, let_go
@@ -95,7 +95,8 @@ def _run(module: nn.Module, call: Call, effects: Effects) -> Rehearsal:
         bare += [(t, set(vars(t))) for t in own.found()]
         try:
             args, kwargs = tree.unflatten(call.spec, made)
-            with mode, seen_as_they_are(), observed(effects, roots, names):
+            written = control_flow.watched(lambda: [*effects.writes(), *_assigned(own)])
+            with mode, seen_as_they_are(), observed(effects, roots, names), written:
                 result = module.forward(*args, **kwargs)
             _check_fresh(result, lasting | effects.globals() | _ids_of([args, kwargs]))
         except NotCapturable:
@@ -158,6 +159,10 @@ def _check_fresh(result: Any, lasting: set[int]) -> None:
         if id(container) in lasting or id(getattr(container, "__dict__", None)) in lasting:
             kind = type(container).__name__
             raise NotCapturable(f"forward returns a {kind} that is the module's or the caller's")
+
+
+def _assigned(own: OwnTensors) -> list[str]:
+    return [changed(path, was, now) for _, path, was, now in own.written()]
 
 
 def _registered(own: OwnTensors) -> list[str]:

@@ -4,7 +4,10 @@ rehearse.py and flat.py run forward under a Calls each; where the two differ, fo
 something that is another while it is traced, as torch.compiler.is_exporting() or a size's text.
 """
 
+import contextlib
 import sys
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -16,6 +19,20 @@ from .markers import stands_for
 
 # Asked of a tensor; what forward makes of the answer shows in later calls.
 _ASKED = ("__get__", "__repr__", "__str__", "__format__", "__len__", "__bool__", "size", "dim")
+
+
+_HERE = threading.local()
+
+
+@contextlib.contextmanager
+def noted(on: bool) -> Iterator[None]:
+    """Within, this thread's calls are forward's own, or else those of a tracer at work."""
+    before = getattr(_HERE, "noted", True)
+    _HERE.noted = on
+    try:
+        yield
+    finally:
+        _HERE.noted = before
 
 
 class Calls(TorchFunctionMode):
@@ -31,6 +48,8 @@ class Calls(TorchFunctionMode):
 
     def __torch_function__(self, function, kinds, args=(), kwargs=None):
         kwargs = kwargs or {}
+        if not getattr(_HERE, "noted", True):
+            return function(*args, **kwargs)
         if getattr(function, "__name__", "") not in _ASKED:
             numbers = tuple(_numbers((args, tuple(kwargs.items()))))
             self.made.append((stands_for(function), numbers, *_caller()))

@@ -80,13 +80,37 @@ std::vector<Handle> handles(const SharedGraph& graph, const std::vector<Value>& 
   return result;
 }
 
+// A graph that is built for a node to own. It is given to one, whose graph it then lives with.
+struct NewBody {
+  SharedGraph around;
+  std::unique_ptr<Graph> own;
+  Graph* graph;
+};
+using SharedBody = std::shared_ptr<NewBody>;
+
+SharedBody new_body(const SharedGraph& around) {
+  auto own = around->new_body();
+  Graph* graph = own.get();
+  return std::make_shared<NewBody>(NewBody{around, std::move(own), graph});
+}
+
+SharedGraph graph_of(const SharedBody& body) {
+  return {body, body->graph};  // of the body's lifetime
+}
+
 std::vector<Handle> emit(const SharedGraph& graph, const std::string& op,
                          const std::vector<std::optional<Handle>>& in, const py::dict& attrs,
-                         int n_outputs, const std::string& domain) {
+                         int n_outputs, const std::string& domain,
+                         const std::vector<std::pair<std::string, SharedBody>>& given) {
   std::vector<Value> inputs;
   for (const auto& handle : in) inputs.push_back(handle ? handle->value : Value{});
+  for (const auto& [name, body] : given)
+    check(body->own && body->around == graph, "[{}] {} belongs to another {}", op, name,
+          body->own ? "graph" : "node");
+  Bodies bodies;
+  for (const auto& [name, body] : given) bodies.emplace_back(name, std::move(body->own));
   return handles(graph, graph->emit(domain.empty() ? op : domain + "::" + op, inputs,
-                                    attrs_of(attrs), n_outputs));
+                                    attrs_of(attrs), n_outputs, std::move(bodies)));
 }
 
 void set_where(Graph& graph, const std::string& module, const std::string& file, int line) {
@@ -168,7 +192,9 @@ void bind_building(GraphClass& graph) {
           },
           py::arg("name"), py::arg("dtype"), py::arg("dims"), py::arg("role") = "user")
       .def("emit", &emit, py::arg("op"), py::arg("inputs"), py::arg("attrs") = py::dict(),
-           py::arg("n_outputs") = 1, py::arg("domain") = "")
+           py::arg("n_outputs") = 1, py::arg("domain") = "",
+           py::arg("bodies") = std::vector<std::pair<std::string, SharedBody>>())
+      .def("new_body", &new_body)
       .def("constant", [](const SharedGraph& g,
                           const py::array& a) { return Handle{g->constant(tensor_of(a)), g}; })
       .def("scalar",
@@ -193,6 +219,7 @@ void bind_building(GraphClass& graph) {
 
 void bind_graph(py::module_& m) {
   bind_value(m);
+  py::class_<NewBody, SharedBody>(m, "NewBody").def_property_readonly("graph", &graph_of);
   bind_node(m);
   GraphClass graph(m, "Graph");
   bind_building(graph);

@@ -1,7 +1,9 @@
 // Standard forms: sizes as arithmetic over Shape, training ops by definition or by their ONNX twin.
 #include "csrc/session/export.h"
 
+#include <algorithm>
 #include <map>
+#include <set>
 
 #include "csrc/graph/expand.h"
 #include "csrc/graph/expr.h"
@@ -10,11 +12,33 @@
 namespace ort {
 namespace {
 
+// The axis of an input that has this size.
+std::optional<int64_t> axis_of(const Graph& graph, ValueId input, const std::string& name) {
+  const std::optional<Dims>& dims = graph.value(input).type().dims;
+  for (size_t axis = 0; dims && axis < dims->size(); ++axis)
+    if ((*dims)[axis].symbol_name() == name) return static_cast<int64_t>(axis);
+  return std::nullopt;
+}
+
+// Whether an input of a body is this size itself, int64[1].
+bool is_size(const Graph& graph, ValueId input, const std::string& name) {
+  const std::optional<Dims>& known = graph.contents(input);
+  return known && graph.value(input).rank() == 1 && known->size() == 1 &&
+         known->front().symbol_name() == name;
+}
+
+bool tells(const Graph& graph, const std::string& name) {
+  return std::any_of(graph.inputs().begin(), graph.inputs().end(), [&](ValueId id) {
+    return is_size(graph, id, name) || axis_of(graph, id, name).has_value();
+  });
+}
+
 // Sizes of symbols, read from the first input whose shape has them.
 class SizeLowering {
  public:
   explicit SizeLowering(Graph& graph) : graph_(graph) {}
 
+  Value symbol_of(const std::string& name) { return symbol(name); }  // int64[1]
   Value lower(const Dims& dims, bool scalar) {
     std::vector<Value> parts;
     for (const Dim& dim : dims) parts.push_back(vector_of(dim));
@@ -62,12 +86,9 @@ class SizeLowering {
 
   Value symbol(const std::string& name) {
     for (const ValueId id : graph_.inputs()) {
-      const Type& type = graph_.value(id).type();
-      for (size_t axis = 0; type.dims && axis < type.dims->size(); ++axis)
-        if ((*type.dims)[axis].symbol_name() == name) {
-          const int64_t at = static_cast<int64_t>(axis);
-          return graph_.emit1("Shape", {graph_.value(id)}, {{"start", at}, {"end", at + 1}});
-        }
+      if (is_size(graph_, id, name)) return graph_.value(id);
+      if (const auto axis = axis_of(graph_, id, name))
+        return graph_.emit1("Shape", {graph_.value(id)}, {{"start", *axis}, {"end", *axis + 1}});
     }
     fail("size '{}' is the size of no input: the graph cannot be exported", name);
   }
@@ -86,10 +107,49 @@ Value standard_form(Graph& graph, const Node& node) {
   return node.schema->standard_form()(Call(graph, std::move(in), node.attrs, node.out.size()));
 }
 
-// ONNX's ops have ONNX's attributes alone.
+// ONNX's ops have ONNX's attributes alone; which inputs are captures the writer must know.
 void drop_own_attrs(Node& node) {
   for (const OpSchema::AttrSpec& spec : node.schema->attrs())
-    if (spec.ours) node.attrs.erase(spec.name);
+    if (spec.ours && spec.name != "captures") node.attrs.erase(spec.name);
+}
+
+// The symbols in the sizes of a graph's values and of those in its bodies.
+void collect_symbols(const Graph& graph, std::set<std::string>& names) {
+  for (size_t id = 0; id < graph.value_count(); ++id)
+    for (const Dim& dim : graph.value(static_cast<ValueId>(id)).type().dims.value_or(Dims{}))
+      dim.collect_symbols(names);
+  for (const Node* node : graph.order()) {
+    for (const auto& [name, value] : node->attrs)
+      if (const auto* dims = std::get_if<Dims>(&value))
+        for (const Dim& dim : *dims) dim.collect_symbols(names);
+    for (const auto& [name, body] : node->bodies) collect_symbols(*body, names);
+  }
+}
+
+// A size of the graph around that no input of a body tells becomes a capture of its node.
+Node* capture_sizes(Graph& graph, Node* node) {
+  std::set<std::string> used, missing;
+  for (const auto& [name, body] : node->bodies) collect_symbols(*body, used);
+  for (const std::string& name : used)
+    for (const auto& [attribute, body] : node->bodies)
+      if (tells(graph, name) && !tells(*body, name)) missing.insert(name);
+  if (missing.empty()) return node;
+  Insertion here(graph, node, "export");
+  std::vector<Value> in;
+  for (size_t i = 0; i < node->in.size(); ++i) in.push_back(node->input(i));
+  for (const std::string& name : missing) {
+    in.push_back(SizeLowering(graph).symbol_of(name));
+    for (const auto& [attribute, body] : node->bodies)
+      body->input("size " + name, Type::tensor(DType::i64, Dims{1}));
+  }
+  Attrs attrs = node->attrs;
+  attrs.set("captures", attrs.i("captures", 0) + static_cast<int64_t>(missing.size()));
+  const auto out =
+      graph.emit(node->op, in, attrs, static_cast<int>(node->out.size()), std::move(node->bodies));
+  for (size_t i = 0; i < out.size(); ++i)
+    if (node->out[i] != kNone) graph.replace(node->output(i), out[i], "export");
+  graph.erase(node);
+  return out.at(0).producer();
 }
 
 }  // namespace
@@ -97,6 +157,8 @@ void drop_own_attrs(Node& node) {
 void standardise(Graph& graph) {
   for (Node* node : graph.order()) {
     drop_own_attrs(*node);
+    if (node->owns_bodies())
+      for (const auto& [name, body] : capture_sizes(graph, node)->bodies) standardise(*body);
     if (node->schema->is_standard()) continue;
     Insertion here(graph, node, "export");
     const Value twin = standard_form(graph, *node);

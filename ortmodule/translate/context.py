@@ -46,6 +46,7 @@ class Context(Emitter):
         self.is_wide = False  # the running rule computes halves in float32
         self.apart: list[OpOverload] = []  # ops that are being decomposed
         self.outside: set[int] = set()
+        self.within: Any = None  # the Body that nodes are emitted into (bodies.py)
 
     def out(self, index: int | None = None) -> torch.Tensor:
         """The traced tensor that the op returns (its `index`th)."""
@@ -71,7 +72,9 @@ class Context(Emitter):
         return "float32" if self.is_wide and dtype in HALVES else dtype
 
     def key_input(self) -> Any:
-        """The graph's random key, made when first needed."""
+        """The graph's random key, made when first needed; a body's is that of the running trip."""
+        if self.within is not None:
+            return self.within.key()
         if self._key is None:
             self._key = self.g.input("philox_key", "uint64", [1], "key")
             self.inputs.append(Input("key", "philox_key", "uint64", [1]))
@@ -159,6 +162,16 @@ class Context(Emitter):
             self.g.part_of = part_of
             if self.node is not None:
                 self._set_place(self.node)
+
+    def emit_into(
+        self, graph: Any, within: Any, storages_in_region: list[Storage], counted: dict[str, Any]
+    ) -> None:
+        """What follows is emitted into another graph, as part of the running node."""
+        self.g, self.within, self.storages_in_region = graph, within, storages_in_region
+        self.counted = counted
+        self._place = None
+        if self.node is not None:
+            self._set_place(self.node)
 
     def _set_place(self, node: fx.Node) -> None:
         place = (*place_of_node(node), self.recompute_depth > 0)

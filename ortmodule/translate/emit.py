@@ -16,6 +16,12 @@ from ..errors import NotCapturable
 from ..sizes import Dim, express
 
 CAST = "Cast"
+# By the class of a sympy expression.
+_INTEGERS = {"Add": "Add", "Mul": "Mul", "FloorDiv": "Div", "Mod": "Mod", "PythonMod": "Mod"}
+_COMPARISONS = {
+    "StrictLessThan": "Less", "LessThan": "LessOrEqual", "StrictGreaterThan": "Greater",
+    "GreaterThan": "GreaterOrEqual", "Equality": "Equal",
+}  # fmt: skip
 INT64_MAX = 9223372036854775807
 DTYPES = {
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool",
@@ -42,6 +48,13 @@ class SymbolicFloat:
         self.expr = expr
 
 
+class CountedNumber:
+    """A Python number that a loop counts: made of values, and known only as it runs."""
+
+    def __init__(self, expr: Any):
+        self.expr = expr
+
+
 def dtype_name(dtype: torch.dtype) -> str:
     """torch.float32 -> "float32"; raises NotCapturable for a dtype that graphs do not have."""
     name = str(dtype).removeprefix("torch.")
@@ -63,17 +76,27 @@ class Emitter:
         self.standard = standard
         self._known = _known_ops()
         self._canonical: dict[str, Dim] = {}
+        self.counted: dict[str, Any] = {}  # symbol -> its 0-d int64, in the graph emitted into
         self.rounds_numbers = True  # to halves, as the running op's kernel does
 
-    def op(self, name: str, *inputs: Any, n: int = 1, domain: str = "", **attrs: Any) -> Any:
-        """Emits one node; returns its output, or the list of its `n` outputs."""
+    def op(
+        self,
+        name: str,
+        *inputs: Any,
+        n: int = 1,
+        domain: str = "",
+        bodies: Sequence[tuple[str, Any]] = (),
+        **attrs: Any,
+    ) -> Any:
+        """Emits one node, which then owns `bodies`; returns its output, or the list of its `n`
+        outputs."""
         given = list(inputs)
         while given and given[-1] is None:
             given.pop()
         if (f"{domain}::{name}" if domain else name) not in self._known:
             raise MissingOp(f"the engine has no op {name}")
         try:
-            outs = self.g.emit(name, given, attrs, n, domain)
+            outs = self.g.emit(name, given, attrs, n, domain, list(bodies))
         except _native.core().NotAccepted as error:  # of these types or sizes, and nothing else
             raise MissingOp(str(error).partition("; node")[0]) from error
         return outs[0] if n == 1 else list(outs)
@@ -98,6 +121,8 @@ class Emitter:
             raise OddNumber
         if isinstance(value, str):
             return self.cast(self.g.size(value), dtype)
+        if isinstance(value, CountedNumber):
+            return self.cast(self._integer(value.expr), dtype)
         if isinstance(value, SymbolicFloat):
             return self._float(value.expr, dtype)
         if dtype == "bool":
@@ -203,18 +228,59 @@ class Emitter:
     def _bound(self, dim: Dim) -> Any:
         return self.ints([dim]) if isinstance(dim, int) else self.sizes([dim])
 
+    def is_counted(self, expr: Any) -> bool:
+        """Whether a sympy expression has a number that a loop counts."""
+        return any(s.name in self.counted for s in expr.free_symbols)
+
+    def number_of(self, expr: Any) -> Dim | CountedNumber:
+        """A sympy expression of integers as rules take it."""
+        return CountedNumber(expr) if self.is_counted(expr) else express(expr)
+
+    def _integer(self, expr: Any) -> Any:
+        """Emits a sympy expression of integers, as int64."""
+        if not self.is_counted(expr):
+            return self.scalar(express(expr), "int64")
+        if expr.is_Symbol:
+            return self.counted[expr.name]
+        name = _INTEGERS.get(type(expr).__name__)
+        if name is None:
+            kind = type(expr).__name__
+            raise NotCapturable(f"a number that a loop counts is {expr}: {kind} has no translation")
+        total, *others = (self._integer(a) for a in expr.args)
+        for other in others:
+            if name == "Div":  # floored, where an integer Div rounds to zero
+                total = self.op("Sub", total, self.op("Mod", total, other))
+            total = self.op(name, total, other)
+        return total
+
+    def truth(self, expr: Any) -> Any:
+        """Emits a sympy comparison of integers, as a 0-d bool."""
+        name = type(expr).__name__
+        if name in ("And", "Or"):
+            total, *others = (self.truth(a) for a in expr.args)
+            for other in others:
+                total = self.op(name, total, other)
+            return total
+        if name == "Not":
+            return self.op("Not", self.truth(expr.args[0]))
+        if name == "Unequality":
+            return self.op("Not", self.op("Equal", *map(self._integer, expr.args)))
+        if name not in _COMPARISONS:
+            raise NotCapturable(f"a condition is {expr}: {name} has no translation")
+        return self.op(_COMPARISONS[name], *map(self._integer, expr.args))
+
     def _float(self, expr: Any, dtype: str) -> Any:
         """Emits a sympy expression of floats, by way of float32 unless `dtype` is wider."""
         if dtype not in ("float32", "float64"):
             return self.cast(self._float(expr, "float32"), dtype)
         name = type(expr).__name__
         if name == "ToFloat":
-            return self.scalar(express(expr.args[0]), dtype)
+            return self.scalar(self.number_of(expr.args[0]), dtype)
         if expr.is_number:
             return self.g.scalar(float(expr), dtype)
         args = [self._float(a, dtype) for a in expr.args] if name != "IntTrueDiv" else None
         if name in ("FloatTrueDiv", "IntTrueDiv"):
-            args = args or [self.scalar(express(a), dtype) for a in expr.args]
+            args = args or [self.scalar(self.number_of(a), dtype) for a in expr.args]
             return self.op("Div", *args)
         if name in ("FloatPow", "Pow"):
             return self.op("Pow", *args)
@@ -239,7 +305,7 @@ def array_of(tensor: torch.Tensor) -> np.ndarray:
 
 def _is_odd(value: Any, dtype: str) -> bool:
     """Whether a number may be none of this dtype; a size's may be any."""
-    if isinstance(value, (str, SymbolicFloat)):
+    if isinstance(value, (str, SymbolicFloat, CountedNumber)):
         return True
     value = float(value)
     return value == value and torch.tensor(value, dtype=getattr(torch, dtype)).item() != value
@@ -255,7 +321,7 @@ def _dummy(arg: Any) -> Any:
     """Stands for an argument in torch.result_type: (dtype, has dims) or a Python type."""
     if is_value(arg):
         return arg.dtype, arg.rank > 0
-    if isinstance(arg, str):
+    if isinstance(arg, (str, CountedNumber)):
         return int
     return float if isinstance(arg, SymbolicFloat) else type(arg)
 

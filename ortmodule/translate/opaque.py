@@ -130,8 +130,10 @@ def emit_opaque(t: Any, args: list, kwargs: dict, reason: str) -> Any:
         t.refuse(f"its argument {min(clash)} has the name of an attribute of every aten node")
     attrs["schema"] = target.name()
     attrs["types"] = types
-    checks = not outs or "assert" in target.name()
     draws = _draws(t.target, target, args)
+    if draws and t.within is not None:
+        t.refuse(f"it draws from torch's generator in {t.within.owner}, where only dropout draws")
+    checks = not outs or "assert" in target.name()
     attrs["effect"] = "random" if draws else "check" if checks else "none"
     attrs["reason"] = reason
     name = target.name().rpartition("::")[2]

@@ -25,7 +25,7 @@ def place_of_node(node: fx.Node) -> tuple[str | None, str | None, int | None]:
 
 def strip_child(path: str) -> str:
     """m.encoder.0 -> encoder.0"""
-    path = path.removeprefix("L['self'].")
+    path = path.removeprefix("L['self'].").removeprefix("_export_root.")  # the second in a body
     return "" if path == CHILD else path.removeprefix(f"{CHILD}.")
 
 

@@ -1,17 +1,19 @@
-"""Regions of a traced graph, inlined: gradients off, or autocast on or off, for a while; other
-control flow is refused."""
+"""Regions of a traced graph, inlined: gradients off, or autocast on or off, for a while; control
+flow is bodies.py's."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from torch import fx
 
+from .bodies import emit_control, is_control
 from .refs import Ref
 from .results import link_of
 
 
-def region(t: Any, name: str, args: Sequence[Any]) -> list[Any]:
-    """wrap_with_set_grad_enabled and wrap_with_autocast, inlined."""
+def region(t: Any, target: Any, args: Sequence[Any]) -> list[Any]:
+    """wrap_with_set_grad_enabled and wrap_with_autocast, inlined; control flow."""
+    name = target.name()
     if name == "wrap_with_set_grad_enabled":
         enabled, body, *inner = args
         return _grad_region(t, enabled, body, inner)
@@ -19,6 +21,8 @@ def region(t: Any, name: str, args: Sequence[Any]) -> list[Any]:
         device, dtype, enabled, _cache, body, *inner = args
         with t.autocast.region(device, dtype, enabled):
             return list(t.run(body, inner))
+    if is_control(target):
+        return emit_control(t, name, args)
     return t.refuse(f"forward uses the control flow op {name}")
 
 

@@ -12,16 +12,18 @@ from typing import Any
 import torch
 from torch import fx
 from torch._ops import HigherOrderOperator, OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
 
 from ..errors import Defect, NotCapturable
 from ..interface import Input, Placeholder
 from ..saved import storage_key
 from ..sizes import dim_of
 from .autocast import Autocast, entered
+from .bodies import check_numbers, check_sizes, is_control
 from .complex import emit_complex, is_complex
 from .context import Context, traced_value
 from .dtypes import is_refused
-from .emit import MissingOp, SymbolicFloat
+from .emit import CountedNumber, MissingOp, SymbolicFloat
 from .numbers import ruled
 from .opaque import decompose, emit_opaque
 from .refs import Ref, Storage
@@ -138,6 +140,8 @@ class Translator(Context):
 
     def _attribute(self, program: fx.GraphModule, node: fx.Node) -> Any:
         found = operator.attrgetter(node.target)(program)
+        if isinstance(found, FakeTensor):
+            self.refuse("forward reads, outside of a body, a tensor that was made inside of it")
         if isinstance(found, torch.Tensor):
             return Ref(Storage(self.constant(found)), (), storage_key(found))
         return found
@@ -150,13 +154,16 @@ class Translator(Context):
         val = node.meta.get("val")
         if isinstance(val, _SYMBOLIC):
             return self._number(val)
+        if self.counted:
+            check_sizes(self, val)
         numbers = isinstance(val, (list, tuple)) and len(val) > 0  # a region may give nothing
+        numbers = numbers and not is_control(node.target)
         if numbers and all(isinstance(v, (int, *_SYMBOLIC)) for v in val):
             return [self._number(v) if isinstance(v, _SYMBOLIC) else v for v in val]
         args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: env[n])
         self.target = node.target
         if isinstance(node.target, HigherOrderOperator):
-            return region(self, node.target.name(), args)
+            return region(self, node.target, args)
         if not isinstance(node.target, OpOverload):
             if val is None:
                 return None
@@ -178,15 +185,18 @@ class Translator(Context):
         if constant is not None:
             return constant
         if isinstance(val, torch.SymInt):
-            return self.canonical(dim_of(val))
+            counted = self.is_counted(val.node.expr)
+            return CountedNumber(val.node.expr) if counted else self.canonical(dim_of(val))
         if isinstance(val, torch.SymFloat):
             return SymbolicFloat(val.node.expr)
-        return None  # a SymBool is asserted on, never computed with
+        return val  # a SymBool is asserted on, or the condition of a loop
 
     def apply(self, name: str, args: Sequence[Any], kwargs: dict) -> Any:
         """The values of the running node: by its rule, its decomposition, or an aten node."""
         self.refs, self.given = list(args), (args, kwargs)
         args, kwargs = self.read((list(args), kwargs))
+        if self.counted:
+            check_numbers(self, name, (args, kwargs))
         if is_complex(self, args, kwargs):
             return emit_complex(self, name, args, kwargs)
         rule = RULES.get(name)

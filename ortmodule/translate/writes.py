@@ -55,6 +55,8 @@ def write(t: Any, ref: Ref, value: Any, tainted: bool) -> None:
     tainted = tainted and t.grad_enabled
     if tainted and ref.is_detached:
         t.refuse("forward writes what has a gradient to a detached tensor")
+    if source is not None and source.role == "body":
+        t.refuse(f"forward writes in place to {source.name}")
     if source is not None and source.role == "parameter":
         t.refuse(f"forward writes in place to the parameter {source.name}")
     if source is not None and source.role == "user" and source.requires_grad:

@@ -1,0 +1,337 @@
+"""torch.cond, while_loop, scan and map in a module: captured whole, or refused with the reason."""
+
+import copy
+
+import control_samples
+import numpy as np
+import pytest
+import torch
+from captured import captured, printed
+from control_samples import Sample, scan, tensors, torch_map, while_loop
+from pairs import options
+
+from ortmodule import ORTModule, _native
+from ortmodule.errors import NotCapturable
+
+
+def results(module, call, args):
+    """The output, its requires_grad, and all gradients of one step."""
+    module.zero_grad()
+    given = [x.detach().clone().requires_grad_() for x in args]
+    out = call(*given)
+    out.square().sum().backward()
+    named = [(name, p.grad) for name, p in module.named_parameters()]
+    return [("the output", out), *((f"the gradient of input {i}", x.grad) for i, x in
+            enumerate(given)), *((f"the gradient of {n}", g) for n, g in named)]  # fmt: skip
+
+
+def assert_trains(sample, calls, rtol=1e-4, atol=1e-5):
+    """Each call through the engine gives what the unrolled module gives; a gradient that one has
+    the other may have as zeros, as an operator has gradients for all that it is given."""
+    twin = copy.deepcopy(sample)
+    ours = ORTModule(twin, options(fallback="error"))
+    for args in calls:
+        got, wanted = results(twin, ours, args), results(sample, sample.plain, args)
+        for (what, x), (_, y) in zip(got, wanted, strict=True):
+            x, y = (torch.zeros(()) if z is None else z for z in (x, y))
+            torch.testing.assert_close(
+                *torch.broadcast_tensors(x, y),
+                rtol=rtol,
+                atol=atol,
+                msg=lambda m, w=what: f"{w}: {m}",
+            )
+    assert not ours.explain().fallbacks
+    return ours
+
+
+@pytest.mark.parametrize("kind", control_samples.ALL, ids=lambda kind: kind.__name__)
+def test_trains_as_its_unrolling(kind):
+    torch.manual_seed(0)
+    assert_trains(kind(), kind.calls)
+
+
+@pytest.mark.parametrize(
+    "kind, captures",
+    [(kind, 1) for kind in control_samples.ALL if kind.__name__ != "CondOfSizes"],
+    ids=lambda x: getattr(x, "__name__", x),
+)
+def test_one_capture_serves_all_sizes(kind, captures):
+    ours = ORTModule(kind(), options(fallback="error"))
+    for args in kind.calls:
+        if all(size > 1 for x in args for size in x.shape):
+            ours(*args)
+    assert ours.explain().captures == captures
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [control_samples.Cond, control_samples.Map, control_samples.Scan])
+def test_agrees_with_torchs_own_operator(kind):
+    """Values, gradients and requires_grad, with what torch's own compilation of it gives."""
+    torch.manual_seed(0)
+    sample = kind()
+    twin = copy.deepcopy(sample)
+    ours = ORTModule(twin, options(fallback="error"))
+    got = results(twin, ours, kind.calls[0])
+    for (what, x), (_, y) in zip(got, results(sample, sample, kind.calls[0]), strict=True):
+        assert (x is None) == (y is None), what
+        if x is not None:
+            torch.testing.assert_close(
+                x, y, rtol=1e-4, atol=1e-5, msg=lambda m, w=what: f"{w}: {m}"
+            )
+
+
+class Dropped(Sample):
+    """Dropout in each trip of a scan, of a loop and of a map."""
+
+    def forward(self, x):
+        ones = torch.ones_like(x[0])
+        drop = torch.nn.functional.dropout
+        _, ys = scan(lambda h, row: (h * 1.0, drop(ones, 0.5) + 0 * row), x[0], x)
+        zs = torch_map(lambda row, o: drop(o, 0.5) + 0 * row, x, ones)
+
+        def step(i, seen):
+            mask = drop(ones, 0.5).unsqueeze(0)
+            return i + 1, torch.where(torch.arange(x.shape[0])[:, None] == i, mask, seen)
+
+        start = torch.zeros((), dtype=torch.int64), torch.zeros_like(x)
+        _, seen = while_loop(lambda i, seen: i < x.shape[0], step, start)
+        both = torch.cond(x.sum() > -1e9, lambda x: drop(x, 0.5), lambda x: x, (torch.ones(2, 8),))
+        return ys, zs, seen, both.sum() + x.sum() * 0
+
+
+def test_each_trip_draws_anew():
+    x = torch.zeros(6, 256)
+    found = captured(Dropped().train(), x)
+    feed = {given.name: x.numpy() for given in found.inputs if given.role == "user"}
+    feed |= {
+        given.name: given.tensor.detach().numpy()
+        for given in found.inputs
+        if given.tensor is not None
+    }
+    outs = []
+    for key in (1, 2):
+        feed["philox_key"] = np.array([key], np.uint64)
+        outs.append(_native.core().evaluate(found.graph, feed, ["cpu", "reference"]))
+    for a, b in list(zip(*outs, strict=True))[:3]:
+        rows = torch.cat([torch.from_numpy(a), torch.from_numpy(b)])
+        assert set(rows.unique().tolist()) == {0.0, 2.0}
+        same = (rows[:, None] == rows[None]).float().mean(-1)
+        other = same[~torch.eye(len(rows), dtype=torch.bool)]
+        assert other.min() > 0.25 and other.max() < 0.75  # no two rows are alike
+        assert 0.4 < (rows == 0).float().mean() < 0.6
+
+
+def test_dropout_through_the_engine():
+    """The backward drops what the forward has dropped, trip by trip."""
+    ours = ORTModule(DroppedRows().train(), options(fallback="error"))
+    x = torch.ones(5, 64, requires_grad=True)
+    y = ours(x)
+    y.sum().backward()
+    assert {0.0, 2.0} == set(y.unique().tolist())
+    torch.testing.assert_close(x.grad, y.detach())
+    assert not torch.equal(y[0], y[1])
+
+
+class DroppedRows(Sample):
+    def forward(self, x):
+        return torch_map(lambda row: torch.nn.functional.dropout(row, 0.5), x)
+
+
+class Autocast(Sample):
+    def forward(self, xs, h):
+        def step(h, x):
+            h = torch.tanh(self.linear(x) + h)
+            return h.float(), h.float() * 2
+
+        last, ys = scan(step, h, xs)
+        return last + ys.sum(0)
+
+    def plain(self, xs, h):
+        total = 0
+        for x in xs:
+            h = torch.tanh(self.linear(x) + h).float()
+            total = total + h * 2
+        return h + total
+
+
+def test_autocast_inside_of_a_body():
+    torch.manual_seed(0)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert_trains(Autocast(), [tensors((3, 2, 4), (2, 4))], rtol=3e-2, atol=3e-2)
+    found = captured_under_autocast(Autocast(), *tensors((3, 2, 4), (2, 4)))
+    assert "bfloat16" in found.graph.text()
+
+
+def captured_under_autocast(module, *args):
+    with torch.autocast("cpu", torch.bfloat16):
+        return captured(module, *args)
+
+
+@pytest.mark.parametrize(
+    "kind, op, count",
+    [
+        (control_samples.Cond, "If", 1), (control_samples.While, "Loop", 1),
+        (control_samples.Scan, "Scan", 1), (control_samples.Map, "Scan", 1),
+        (control_samples.CondOfSizes, "If", 0),
+    ],
+)  # fmt: skip
+def test_graph_has_the_op(kind, op, count):
+    found = captured(kind(), *kind.calls[0])
+    assert len(printed(found, op)) == count
+
+
+class Refused(Sample):
+    def __init__(self, function):
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(4))
+        self.function, self.count = function, 0
+
+    def forward(self, x):
+        return self.function(self, x)
+
+
+def writes_buffer(m, x):
+    def then(x):
+        m.seen.add_(1)
+        return x + m.seen
+
+    return torch.cond(x.sum() > 0, then, lambda x: x * 1, (x,))
+
+
+def assigns_buffer(m, x):
+    def step(h, row):
+        m.seen = m.seen + row.detach()
+        return h + row, h * 1
+
+    return scan(step, x[0], x)[0]
+
+
+def counts(m, x):
+    def each(row):
+        m.count += 1
+        return row * 2
+
+    return torch_map(each, x)
+
+
+def writes_operand(m, x):
+    return torch.cond(x.sum() > 0, lambda x: x.add_(1) * 2, lambda x: x * 1, (x * 3,))
+
+
+def writes_state(m, x):
+    return scan(lambda h, row: (h.mul_(2) + row, h * 1), x[0] * 1, x)[0]
+
+
+def draws(m, x):
+    return torch_map(lambda row: row + torch.randn(4), x)
+
+
+def different_sizes(m, x):
+    return torch.cond(x.sum() > 0, lambda x: x[:1] * 1, lambda x: x * 1, (x,))
+
+
+def different_results(m, x):
+    return torch.cond(x.sum() > 0, lambda x: (x * 1, x), lambda x: x * 1, (x,))[0]
+
+
+def grows(m, x):
+    return while_loop(lambda x: x.sum() < 9, lambda x: (torch.cat([x, x]),), (x,))[0]
+
+
+def other_dtype(m, x):
+    return while_loop(lambda x: x.sum() < 9, lambda x: (x.double(),), (x,))[0]
+
+
+def becomes_tensor(m, x):
+    return while_loop(lambda i, x: i < 3, lambda i, x: (x.sum(), x + i), (0, x))[1]
+
+
+def other_test(m, x):
+    return while_loop(lambda x: True, lambda x: (x + 1,), (x,))[0]
+
+
+def returns_count(m, x):
+    return while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x + i), (0, x))
+
+
+def counted_size(m, x):
+    step = lambda i, x: (i + 1, x + torch.ones(i + 1).sum())  # noqa: E731
+    return while_loop(lambda i, x: i < 3, step, (0, x))[1]
+
+
+def counted_dim(m, x):
+    step = lambda i, x: (i + 1, torch.roll(x, i, 0))  # noqa: E731
+    return while_loop(lambda i, x: i < 3, step, (0, x))[1]
+
+
+def returns_number(m, x):
+    return torch_map(lambda row: 3, x)
+
+
+def leaks(m, x):
+    kept = []
+
+    def step(h, row):
+        kept.append(h + row)
+        return h + row, h * 1
+
+    return scan(step, x[0], x)[0] + kept[0]
+
+
+def asks_data(m, x):
+    return torch_map(lambda row: row * 2 if row.sum() > 0 else row, x)
+
+
+@pytest.mark.parametrize(
+    "function, words",
+    [
+        (writes_buffer, "writes in place to what the true branch of cond is given or reads"),
+        (assigns_buffer, "the body of scan writes to what is outside of it"),
+        (counts, "the body of map writes to what is outside of it: .*count was 0, is 1"),
+        (writes_operand, "writes in place to what the true branch of cond is given or reads"),
+        (writes_state, "writes in place to what the body of scan is given or reads"),
+        (draws, "draws from torch's generator in the body of map, where only dropout draws"),
+        (different_sizes, "the true branch of cond returns float32.*, the false one float32"),
+        (different_results, "the branches of cond return "),
+        (grows, "state 0 of while_loop is float32.*, after a trip float32"),
+        (other_dtype, "state 0 of while_loop is float32.*, after a trip float64"),
+        (becomes_tensor, "state 0 of while_loop is a number, after a trip float32"),
+        (other_test, "the condition of while_loop returns bool, expected tensors"),
+        (returns_count, "returns a number that is known only when a loop has run"),
+        (counted_size, "a number that a loop counts|torch.export"),
+        (counted_dim, "a number that a loop counts"),
+        (returns_number, "the body of map returns int, expected tensors"),
+        (leaks, "the body of scan writes to what is outside of it: .*kept"),
+        (asks_data, "torch.export|data"),
+    ],
+    ids=lambda x: getattr(x, "__name__", ""),
+)
+def test_refusals_say_why(function, words):
+    module = Refused(function)
+    before = copy.deepcopy(module.state_dict())
+    with pytest.raises(NotCapturable, match=words):
+        captured(module, *tensors((3, 4)))
+    assert module.count == 0
+    assert all(torch.equal(before[k], v) for k, v in module.state_dict().items())
+
+
+def test_a_body_has_one_owner():
+    graph = _native.core().Graph()
+    x = graph.input("x", "float32", [3])
+    body = graph.new_body()
+    row = body.graph.input("row", "float32", [])
+    body.graph.output(body.graph.emit("Neg", [row])[0], "y")
+    given = ("Scan", [x], {"num_scan_inputs": 1, "captures": 0}, 1, "", [("body", body)])
+    assert graph.emit(*given)[0].dims == [3]
+    with pytest.raises(_native.core().Error, match=r"\[Scan\] body belongs to another node"):
+        graph.emit(*given)
+    other = _native.core().Graph()
+    with pytest.raises(_native.core().Error, match=r"\[Scan\] body belongs to another graph"):
+        other.emit(
+            "Scan",
+            [other.input("x", "float32", [3])],
+            {"num_scan_inputs": 1},
+            1,
+            "",
+            [("body", graph.new_body())],
+        )
