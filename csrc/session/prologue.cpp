@@ -49,6 +49,16 @@ bool gives_known(const Node& node, const std::set<std::string>& symbols) {
   });
 }
 
+// Whether its elements are sizes that are not known yet, as a node without inputs may say.
+bool names_unknown(const Node& node, const std::set<std::string>& symbols) {
+  return std::any_of(node.out.begin(), node.out.end(), [&](ValueId id) {
+    std::set<std::string> names;
+    if (id != kNone)
+      for (const Dim& dim : node.graph->contents(id).value_or(Dims{})) dim.collect_symbols(names);
+    return !std::includes(symbols.begin(), symbols.end(), names.begin(), names.end());
+  });
+}
+
 std::set<std::string> symbols_of_inputs(const Graph& graph) {
   std::set<std::string> symbols;
   for (const ValueId id : graph.inputs())
@@ -141,7 +151,7 @@ void Prologue::sort_node(const Node& node, const std::set<std::string>& symbols)
       return id != kNone && part(id) == Part::rest && !graph_->is_input(id);
     };
     now = std::any_of(node.in.begin(), node.in.end(), computed) ? Part::rest : Part::step;
-  } else if (reads(Part::rest) || reads(Part::step)) {
+  } else if (reads(Part::rest) || reads(Part::step) || names_unknown(node, symbols)) {
     now = Part::rest;
   } else if (!gives_known(node, symbols)) {
     now = Part::rest;

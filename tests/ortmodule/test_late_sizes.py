@@ -1,0 +1,148 @@
+"""Modules whose sizes depend on data are captured whole: against eager, also where nothing is
+found."""
+
+import pytest
+import torch
+from pairs import options
+from torch import nn
+from torch.nn import functional as F
+
+from ortmodule import ORTModule
+
+
+class Net(nn.Module):
+    """A module whose forward is `function(self, x)`."""
+
+    def __init__(self, function):
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear, self.function = nn.Linear(4, 3), function
+
+    def forward(self, x):
+        return self.function(self, x)
+
+
+def rows(x):
+    """A mask of x's rows."""
+    return x[:, 0] > 0
+
+
+def integers(x):
+    return (x * 2).long()
+
+
+def assigned(x, where, value):
+    x = x.clone()
+    x[where] = value
+    return x
+
+
+def pieces(net, x):
+    kept, rest = x[rows(x)], x[~rows(x)]
+    return torch.cat([net.linear(kept), rest[:, :3]])
+
+
+def scattered(net, x):
+    where = torch.nonzero(rows(x))[:, 0]
+    return torch.zeros(x.shape[0], 3).index_add(0, where, net.linear(x[where]))
+
+
+def checked(net, x):
+    kept = x[rows(x)]
+    torch._check(kept.shape[0] < 100)
+    return kept * 2
+
+
+FUNCTIONS = {
+    "nonzero": lambda net, x: torch.nonzero(x > 0),
+    "nonzero_of_numbers": lambda net, x: torch.nonzero(F.relu(x)),
+    "nonzero_tuple": lambda net, x: x[torch.nonzero(x > 0, as_tuple=True)],
+    "where": lambda net, x: torch.where(x > 0),
+    "argwhere": lambda net, x: torch.argwhere(x > 0),
+    "masked_select": lambda net, x: torch.masked_select(x, x > 0) * 2,
+    "masked_select_broadcast": lambda net, x: torch.masked_select(x, rows(x)[:, None]).exp(),
+    "mask": lambda net, x: x[x > 0].softmax(0),
+    "mask_rows": lambda net, x: net.linear(x[rows(x)]),
+    "mask_columns": lambda net, x: x[:, x.sum(0) > 0],
+    "mask_and_index": lambda net, x: x[rows(x), 1],
+    "mask_of_two_axes": lambda net, x: x.view(-1, 2, 2)[x.view(-1, 2, 2).sum(2) > 0],
+    "mask_inner_axes": lambda net, x: x.view(-1, 2, 2)[:, x.view(-1, 2, 2).sum(0) > 0],
+    "mask_and_indices": lambda net, x: x.view(-1, 2, 2)[rows(x), :, torch.tensor([1])],
+    "assign_number": lambda net, x: assigned(x, x > 0, 0.5),
+    "assign_rows": lambda net, x: assigned(x, rows(x), torch.arange(4.0)),
+    "assign_columns": lambda net, x: assigned(x.t(), (slice(None), rows(x)), 2.0),
+    "assign_selected": lambda net, x: assigned(x, x > 0, x[x > 0].exp()),
+    "assign_selected_rows": lambda net, x: assigned(x, rows(x), x[rows(x)].exp()),
+    "unique": lambda net, x: torch.unique(integers(x)),
+    "unique_all": lambda net, x: torch.unique(
+        integers(x), return_inverse=True, return_counts=True, sorted=False
+    ),
+    "unique_of_numbers": lambda net, x: torch.unique(x.round(), return_counts=True),
+    "unique_rows": lambda net, x: torch.unique(
+        integers(x)[:, :2], dim=0, return_inverse=True, return_counts=True
+    ),
+    "unique_flags": lambda net, x: torch.unique(x > 0, return_inverse=True),
+    "unique_consecutive": lambda net, x: torch.unique_consecutive(
+        integers(x).sort(1)[0], return_inverse=True, return_counts=True
+    ),
+    "repeat_interleave": lambda net, x: torch.repeat_interleave(x, rows(x).long() * 2, dim=0),
+    "repeat_interleave_flat": lambda net, x: x.repeat_interleave(integers(x).view(-1).abs()),
+    "index_select": lambda net, x: x.index_select(0, torch.nonzero(rows(x))[:, 0]).tanh(),
+    "sum": lambda net, x: x[rows(x)].sum(0),
+    "mean": lambda net, x: net.linear(x[rows(x)]).mean(),
+    "softmax": lambda net, x: net.linear(x[rows(x)]).softmax(1),
+    "layer_norm": lambda net, x: F.layer_norm(x[rows(x)], (4,)),
+    "cat": pieces,
+    "scatter": lambda net, x: torch.zeros(x.shape[0]).scatter(
+        0, torch.nonzero(rows(x))[:, 0], x[rows(x)][:, 1]
+    ),
+    "index_add": scattered,
+    "index_put": lambda net, x: torch.zeros_like(x).index_put((x > 0,), x[x > 0] * 2),
+    "zeros": lambda net, x: torch.zeros(x.nonzero().shape[0]) + x.nonzero()[:, 0],
+    "arange": lambda net, x: torch.arange(torch.nonzero(rows(x)).shape[0]) * 2,
+    "reshape": lambda net, x: x[rows(x)].reshape(-1, 2) + 1,
+    "view": lambda net, x: x[rows(x)].view(-1, 2),
+    "flatten": lambda net, x: x[rows(x)].flatten() * 3,
+    "transpose": lambda net, x: x[rows(x)].t(),
+    "number": lambda net, x: x.sum() / (x.nonzero().shape[0] + 1),
+    "twice": lambda net, x: x[rows(x)][:, 1][x[rows(x)][:, 1] > 0] * 2,
+    "after_another": lambda net, x: net.linear(x[rows(x)])[net.linear(x[rows(x)]).sum(1) > 0],
+    "two_outputs": lambda net, x: (x[rows(x)], net.linear(x), torch.nonzero(rows(x))),
+    "attention": lambda net, x: F.scaled_dot_product_attention(
+        *[net.linear(x[rows(x)])[None, None]] * 3
+    ),
+    "checked": checked,
+}
+SIZES = (6, 3, 9, 6, 1)
+
+
+def batches(sizes=SIZES):
+    generator = torch.Generator().manual_seed(1)
+    given = [torch.randn(n, 4, generator=generator) for n in sizes]
+    return [*given, -given[0].abs(), given[0].abs(), given[1]]
+
+
+def same(ours, eager):
+    if isinstance(eager, torch.Tensor):
+        torch.testing.assert_close(ours, eager, rtol=1e-5, atol=1e-6)
+        assert ours.stride() == eager.stride() or eager.numel() == 0
+    else:
+        assert len(ours) == len(eager)
+        for one, other in zip(ours, eager, strict=True):
+            same(one, other)
+
+
+def whole(ours):
+    report = ours.explain()
+    assert not report.fallbacks and report.captures > 0, report
+    return report
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_forward_is_eagers(name):
+    net = Net(FUNCTIONS[name]).eval()
+    ours = ORTModule(net, options(fallback="error"))
+    with torch.no_grad():
+        for x in batches():
+            same(ours(x), net(x))
+    assert whole(ours).captures == 1
