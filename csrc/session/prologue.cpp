@@ -177,6 +177,18 @@ void Prologue::sort_node(const Node& node, const std::set<std::string>& symbols)
   steps_.push_back(std::move(step));
 }
 
+bool Prologue::is_lead(const Node& node) const {
+  const auto is_early = [&](ValueId id) {
+    return id == kNone || part(id) == Part::lead || part(id) == Part::given;
+  };
+  return std::all_of(node.out.begin(), node.out.end(), is_early) &&
+         std::all_of(node.in.begin(), node.in.end(), is_early);
+}
+
+bool Prologue::runs_once(const Node& node) const {
+  return node.schema->has_effect(node) && is_lead(node);
+}
+
 void Prologue::add_decider(ValueId value) {
   const auto same = [&](const Decider& decider) { return decider.value == value; };
   if (std::none_of(deciders_.begin(), deciders_.end(), same)) deciders_.push_back({value});
@@ -191,10 +203,17 @@ void Prologue::make_lead() {
   for (const Step& step : steps_)
     for (const ValueId id : step.node->in) want(id);
   for (const Decider& decider : deciders_) want(decider.value);
+  if (!wanted.empty())  // what has an effect runs once
+    for (const Node* node : graph_->order())
+      if (runs_once(*node))
+        for (const ValueId id : node->out) want(id);
   lead_outputs_.assign(wanted.begin(), wanted.end());
   if (wanted.empty()) return;
   const auto lead = graph_->clone();
   while (!lead->outputs().empty()) lead->drop_output(lead->outputs().size() - 1);
+  const std::vector<Node*> nodes = lead->order();
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node)
+    if (!is_lead(**node)) lead->erase(*node);  // a check of what is not known yet, and the like
   for (const ValueId id : lead_outputs_) lead->output(lead->value(id), format("%{}", id));
   remove_dead(*lead);
   lead_ = std::make_unique<Program>(*lead, options_, std::vector<size_t>{}, std::vector<size_t>{});
@@ -212,6 +231,8 @@ void Prologue::make_rest() {
     rest_->make_input(rest_->value(id));
     rest_inputs_.push_back(id);
   }
+  for (Node* node : rest_->order())
+    if (lead_ && runs_once(*node)) rest_->erase(node);
   remove_dead(*rest_);
 }
 

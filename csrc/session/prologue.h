@@ -50,6 +50,8 @@ class Prologue {
   using Key = std::vector<std::vector<int64_t>>;
 
   void sort_node(const Node& node, const std::set<std::string>& known);
+  bool is_lead(const Node& node) const;
+  bool runs_once(const Node& node) const;
   void add_decider(ValueId value);
   void make_lead();
   void make_rest();

@@ -45,9 +45,7 @@ def unique(t, x, sorted=True, return_inverse=False, return_counts=False):  # noq
     """torch sorts on the host whether it is asked to or not."""
     _check_comparable(t, x)
     found, _, inverse, counts = t.op("Unique", x, n=4)
-    inverse = t.reshape(inverse, x.dims) if return_inverse else _nothing(t)
-    results = [found, inverse, counts if return_counts else _nothing(t)]
-    return results[: len(t.node.meta["val"])]
+    return _used(t, [found, t.reshape(inverse, x.dims), counts], return_inverse, return_counts)
 
 
 @aten("unique_dim.default")
@@ -56,7 +54,7 @@ def unique_dim(t, x, dim, sorted=True, return_inverse=False, return_counts=False
         return NotImplemented
     _check_comparable(t, x)
     found, _, inverse, counts = t.op("Unique", x, n=4, axis=dim % x.rank)
-    return [found, inverse, counts]
+    return _used(t, [found, inverse, counts], True, True)
 
 
 @aten("unique_consecutive.default")
@@ -78,11 +76,7 @@ def unique_consecutive(t, x, return_inverse=False, return_counts=False, dim=None
         "ScatterElements", t.full(found.dims, 0, "int64"), inverse,
         t.full(flat.dims, 1, "int64"), axis=0, reduction="add",
     )  # fmt: skip
-    return [
-        found,
-        t.reshape(inverse, x.dims) if return_inverse else _nothing(t),
-        counts if return_counts else _nothing(t),
-    ]
+    return _used(t, [found, t.reshape(inverse, x.dims), counts], return_inverse, return_counts)
 
 
 def _check_comparable(t, x):
@@ -94,8 +88,17 @@ def _check_comparable(t, x):
         t.check(t.op("Equal", x, x), "unique is given NaNs, each of which torch takes for another")
 
 
-def _nothing(t):
-    return t.ints([])
+def _used(t, results, *asked):
+    """What forward uses of (elements, positions, counts)."""
+    for i in (1, 2):
+        if i < len(t.node.meta["val"]) and t.uses(i):
+            if not asked[i - 1]:
+                t.refuse("forward uses a result that it did not ask for")
+            if t.out_dtype(i) != "int64":  # and what follows is traced with that
+                t.refuse(f"torch traces positions as {t.out_dtype(i)}, its kernel gives int64")
+        else:
+            results[i] = None
+    return results[: len(t.node.meta["val"])]
 
 
 @aten("repeat_interleave.self_Tensor")

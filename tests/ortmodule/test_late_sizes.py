@@ -113,7 +113,7 @@ FUNCTIONS = {
     ),
     "checked": checked,
 }
-SIZES = (6, 3, 9, 6, 1)
+SIZES = (6, 3, 9, 6, 5)
 
 
 def batches(sizes=SIZES):
@@ -125,7 +125,8 @@ def batches(sizes=SIZES):
 def same(ours, eager):
     if isinstance(eager, torch.Tensor):
         torch.testing.assert_close(ours, eager, rtol=1e-5, atol=1e-6)
-        assert ours.stride() == eager.stride() or eager.numel() == 0
+        strides = [[s for s, n in zip(t.stride(), t.shape, strict=True) if n > 1] for t in (ours, eager)]
+        assert strides[0] == strides[1] or eager.numel() == 0
     else:
         assert len(ours) == len(eager)
         for one, other in zip(ours, eager, strict=True):
