@@ -17,6 +17,7 @@ from typing import Any
 import torch
 import torch.export._trace as export_trace
 import torch.utils.checkpoint as torch_checkpoint
+from torch._subclasses import fake_impls
 from torch.autograd import grad_mode
 from torch.autograd import graph as torch_graph
 
@@ -86,6 +87,7 @@ def capturing(device: torch.device) -> Iterator[set[str]]:
             replace(torch.linalg, name, with_counted_dims)
         for home in (torch.nn.functional, torch._C._nn):
             replace(home, "scaled_dot_product_attention", attention)
+        replace(fake_impls, "_unique", _with_int64_positions)
         _guard_grad_fn(stack, owner)
         _silence_export(stack, owner)
         instead = {torch_checkpoint.CheckpointFunction: PlainCheckpoint.apply}
@@ -101,6 +103,16 @@ def _no_generator(_original: Callable) -> Callable:
         mark_region(begin=False)
 
     return generator
+
+
+def _with_int64_positions(original: Callable) -> Callable:
+    """torch traces the positions and counts of unique with the dtype of its elements."""
+
+    def unique(*args, **kwargs):
+        found, *rest = original(*args, **kwargs)
+        return found, *(x.new_empty(x.shape, dtype=torch.int64) for x in rest)
+
+    return unique
 
 
 def _refused(reason: str) -> Callable:

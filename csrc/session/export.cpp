@@ -61,15 +61,24 @@ class SizeLowering {
   }
 
   Value symbol(const std::string& name) {
-    for (const ValueId id : graph_.inputs()) {
-      const Type& type = graph_.value(id).type();
-      for (size_t axis = 0; type.dims && axis < type.dims->size(); ++axis)
-        if ((*type.dims)[axis].symbol_name() == name) {
-          const int64_t at = static_cast<int64_t>(axis);
-          return graph_.emit1("Shape", {graph_.value(id)}, {{"start", at}, {"end", at + 1}});
-        }
-    }
+    for (const ValueId id : graph_.inputs())
+      if (const Value size = size_of(id, name)) return size;
+    for (const Node* node = graph_.first(); node && node != graph_.context.before;
+         node = node->next)
+      for (const ValueId id : node->out)  // one that only a run tells
+        if (id != kNone)
+          if (const Value size = size_of(id, name)) return size;
     fail("size '{}' is the size of no input: the graph cannot be exported", name);
+  }
+
+  Value size_of(ValueId id, const std::string& name) {
+    const Type& type = graph_.value(id).type();
+    for (size_t axis = 0; type.dims && axis < type.dims->size(); ++axis)
+      if ((*type.dims)[axis].symbol_name() == name) {
+        const int64_t at = static_cast<int64_t>(axis);
+        return graph_.emit1("Shape", {graph_.value(id)}, {{"start", at}, {"end", at + 1}});
+      }
+    return {};
   }
 
   Graph& graph_;

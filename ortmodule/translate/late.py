@@ -111,25 +111,9 @@ def repeat_interleave(t, x, repeats, dim=None, *, output_size=None):
     repeats = t.expand(
         t.reshape(repeats, [*[1] * (1 - repeats.rank), *repeats.dims]), [x.dims[axis]]
     )
-    return t.op("Gather", x, repeated_positions(t, repeats), axis=axis)
+    return t.op("Gather", x, repeated(t, repeats), axis=axis)
 
 
 @aten("repeat_interleave.Tensor")
 def repeated(t, repeats, *, output_size=None):
-    return repeated_positions(t, repeats)
-
-
-def repeated_positions(t, repeats):
-    """0 as often as repeats[0] says, 1 as often as repeats[1] says, and so on."""
-    zero, one = t.scalar(0, "int64"), t.scalar(1, "int64")
-    repeats = t.cast(repeats, "int64")
-    t.check(t.op("GreaterOrEqual", repeats, zero), "repeats can not be negative")
-    total = t.op("ReduceSum", repeats, t.ints([0]), keepdims=0)
-    places = t.op("Range", zero, total, one)
-    # A step at the end of each run; one more place takes the ends that lie at the end of all.
-    ends = t.op("CumSum", repeats, zero)
-    steps = t.full([f"({places.dims[0]}) + 1"], 0, "int64")
-    ones = t.full(repeats.dims, 1, "int64")
-    steps = t.op("ScatterElements", steps, ends, ones, axis=0, reduction="add")
-    steps = t.slice(t.op("CumSum", steps, zero), 0, 0, places.dims[0])
-    return t.reshape(steps, places.dims)
+    return t.ort("RepeatedPositions", t.cast(repeats, "int64"))

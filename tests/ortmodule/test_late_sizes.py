@@ -1,6 +1,8 @@
 """Modules whose sizes depend on data are captured whole: against eager, also where nothing is
 found."""
 
+import copy
+
 import pytest
 import torch
 from pairs import options
@@ -122,11 +124,17 @@ def batches(sizes=SIZES):
     return [*given, -given[0].abs(), given[0].abs(), given[1]]
 
 
+def strides(tensor):
+    """Of the axes where they tell something."""
+    return [s for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1]
+
+
 def same(ours, eager):
     if isinstance(eager, torch.Tensor):
-        torch.testing.assert_close(ours, eager, rtol=1e-5, atol=1e-6)
-        strides = [[s for s, n in zip(t.stride(), t.shape, strict=True) if n > 1] for t in (ours, eager)]
-        assert strides[0] == strides[1] or eager.numel() == 0
+        torch.testing.assert_close(ours, eager, rtol=1e-5, atol=1e-5, equal_nan=True)
+        assert strides(ours) == strides(eager) or eager.numel() == 0
+    elif eager is None:
+        assert ours is None
     else:
         assert len(ours) == len(eager)
         for one, other in zip(ours, eager, strict=True):
@@ -146,4 +154,29 @@ def test_forward_is_eagers(name):
     with torch.no_grad():
         for x in batches():
             same(ours(x), net(x))
+    assert whole(ours).captures == 1
+
+
+def gradients(module, net, x):
+    """What a step gives: outputs, and the gradients of x and of the parameters."""
+    x = x.clone().requires_grad_()
+    net.zero_grad()
+    result = module(x)
+    results = [result] if isinstance(result, torch.Tensor) else list(result)
+    floating = [y for y in results if y.requires_grad]
+    if floating:
+        sum(y.square().sum() for y in floating).backward()
+    return [y.detach() for y in results], [x.grad, *(p.grad for p in net.parameters())]
+
+
+# What has no gradient to compare, or none that torch knows.
+WITHOUT = {name for name in FUNCTIONS if "unique" in name} | {"nonzero", "where", "argwhere"}
+
+
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in WITHOUT])
+def test_gradients_are_eagers(name):
+    net = Net(FUNCTIONS[name])
+    ours = ORTModule(copy.deepcopy(net), options(fallback="error"))
+    for x in batches():
+        same(gradients(ours, ours.module, x), gradients(net, net, x))
     assert whole(ours).captures == 1
