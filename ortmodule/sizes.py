@@ -19,7 +19,7 @@ Dim = int | str
 
 # What a size that depends on data counts as where a number is wanted: neither 0 nor 1, which torch
 # takes it not to be either.
-_STAND_IN = 8192
+_STAND_IN = 6
 # Torch's names of such sizes are the graph's too, where they mean other ones.
 _LATE = re.compile(r"\blate_\w+")
 

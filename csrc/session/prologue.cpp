@@ -342,6 +342,12 @@ std::shared_ptr<Program> Prologue::compile(const Values& values) {
   }
 }
 
+int Prologue::plans() {
+  int count = lead_ ? lead_->plans() : 0;
+  for (const auto& program : programs_.all()) count += program->plans();
+  return count;
+}
+
 Prologue::Entered Prologue::enter(std::span<const Item> inputs, RunState& run) {
   Values values(graph_->value_count());
   std::vector<Sizes> sizes;

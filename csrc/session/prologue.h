@@ -31,6 +31,7 @@ class Prologue {
     std::vector<Item> inputs;  // of the rest
   };
   Entered enter(std::span<const Item> inputs, RunState& run);
+  int plans();  // of what is kept
 
  private:
   Prologue(const Graph& graph, const CompileOptions& options);

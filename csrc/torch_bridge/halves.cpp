@@ -98,7 +98,14 @@ class Division {
       if (!is_forward(node))
         for (const ValueId id : node->in) see(id);
     for (const Output& output : backward_->outputs()) see(output.value);
-    for (const ValueId id : read) backward_->make_input(backward_->value(id));
+    for (const ValueId id : read) {
+      const Node& node = *backward_->value(id).producer();
+      check(backward_->value(id).type().is_tensor(),
+            "[{}] an operator of torch's own, whose backward reads what its forward holds: that is "
+            "not handed on where sizes depend on data; {}",
+            node.qualified(), node.describe());
+      backward_->make_input(backward_->value(id));
+    }
     for (auto node = nodes.rbegin(); node != nodes.rend(); ++node)
       if (is_forward(*node)) backward_->erase(*node);  // made by the forward
     remove_dead(*backward_);

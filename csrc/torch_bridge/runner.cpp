@@ -187,15 +187,35 @@ std::tuple<size_t, size_t, size_t> Runner::memory() const {
   return {plan->stash_bytes, plan->cast_bytes, plan->core->arena_bytes()};
 }
 
+std::vector<std::shared_ptr<Program>> Runner::staged() const {
+  const auto program = latest();
+  if (!program || !program->is_staged()) return {};
+  const auto halves = shared_->trained();
+  if (!halves) return {program};
+  return {halves->forward, halves->backward};
+}
+
+void Runner::add_steps(const TrainingPlan& plan, bool backward,
+                       std::vector<StepInfo>& steps) const {
+  const std::vector<Step>& made = plan.core->steps;
+  for (size_t i = 0; i < made.size(); ++i)
+    steps.push_back({made[i].name, std::string(made[i].provider),
+                     backward || i >= plan.forward_steps, std::nullopt});
+}
+
 std::vector<Runner::StepInfo> Runner::steps() const {
   std::vector<StepInfo> result;
+  const std::vector<std::shared_ptr<Program>> staged = this->staged();
+  for (size_t i = 0; i < staged.size(); ++i) {
+    for (const Node* node : shared_->graph->order())
+      if (i == 0 && node->schema->allocates_results())  // between the plans
+        result.push_back({node->qualified(), "host", false, std::nullopt});
+    if (const auto plan = staged[i]->latest()) add_steps(*plan, i > 0, result);
+  }
   const auto program = latest();
-  const auto plan = program ? program->latest() : nullptr;
+  const auto plan = program && staged.empty() ? program->latest() : nullptr;
   if (!plan) return result;
-  const std::vector<Step>& steps = plan->core->steps;
-  for (size_t i = 0; i < steps.size(); ++i)
-    result.push_back(
-        {steps[i].name, std::string(steps[i].provider), i >= plan->forward_steps, std::nullopt});
+  add_steps(*plan, false, result);
   if (const auto profile = this->profile())
     for (const Profile::Event& event : profile->events())
       if (event.step < result.size() && result[event.step].name == event.name)
@@ -240,6 +260,8 @@ std::map<Runner::Typed, int> Runner::typed() const {
 int Runner::plans() const {
   int count = shared_->dropped_plans;
   for (const auto& program : shared_->programs.all()) count += program->plans();
+  if (const auto halves = shared_->trained())
+    count += halves->forward->plans() + halves->backward->plans();
   return count;
 }
 

@@ -58,6 +58,9 @@ class Runner {
 
  private:
   std::vector<const Node*> nodes() const;
+  std::vector<std::shared_ptr<Program>> staged()
+      const;  // that ran last; none where one plan is all
+  void add_steps(const TrainingPlan& plan, bool backward, std::vector<StepInfo>& steps) const;
   std::shared_ptr<Program> latest() const;  // the program that ran last; null before the first
   std::vector<at::Tensor> call_staged(const std::vector<at::Tensor>& tensors,
                                       const std::vector<at::Tensor>& targets);

@@ -65,7 +65,16 @@ std::shared_ptr<Program> Shared::staged_forward() {
 }
 
 std::shared_ptr<const Halves> Shared::staged_halves() {
-  std::call_once(halved_, [&] { halves_ = halves_of(*this); });
+  std::call_once(halved_, [&] {
+    auto halves = halves_of(*this);
+    const std::lock_guard lock(mutex);
+    halves_ = std::move(halves);
+  });
+  return trained();
+}
+
+std::shared_ptr<const Halves> Shared::trained() {
+  const std::lock_guard lock(mutex);
   return halves_;
 }
 

@@ -73,6 +73,7 @@ struct Shared {
   bool is_staged();
   std::shared_ptr<Program> staged_forward();
   std::shared_ptr<const Halves> staged_halves();
+  std::shared_ptr<const Halves> trained();  // these, or null where nobody has asked for them yet
   // What the nodes of a call hand over, by segment and group.
   std::shared_ptr<const std::vector<Part>> parts(const Planned& planned);
 

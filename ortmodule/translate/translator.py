@@ -152,6 +152,8 @@ class Translator(Context):
             if isinstance(val, torch.SymInt) and not self.is_told(val):
                 self.refuse("a size is a number that is read out of a tensor", str(node.target))
             return self._number(val)
+        if isinstance(val, (int, float)):  # a size that an assertion has made a number
+            return val
         numbers = isinstance(val, (list, tuple)) and len(val) > 0  # a region may give nothing
         if numbers and all(isinstance(v, (int, *_SYMBOLIC)) for v in val):
             return [self._number(v) if isinstance(v, _SYMBOLIC) else v for v in val]

@@ -2,6 +2,8 @@
 found."""
 
 import copy
+import gc
+import os
 
 import pytest
 import torch
@@ -180,3 +182,226 @@ def test_gradients_are_eagers(name):
     for x in batches():
         same(gradients(ours, ours.module, x), gradients(net, net, x))
     assert whole(ours).captures == 1
+
+
+def kept_rows(net, x):
+    return net.linear(x[rows(x)])
+
+
+def ours_of(function, **fields):
+    net = Net(function)
+    return net, ORTModule(copy.deepcopy(net), options(**fields))
+
+
+def test_gradients_of_halves_and_doubles():
+    for dtype, tolerance in ((torch.float64, 1e-12), (torch.bfloat16, 2e-2)):
+        net, ours = ours_of(kept_rows, fallback="error")
+        net.to(dtype), ours.to(dtype)
+        for x in batches():
+            got = gradients(ours, ours.module, x.to(dtype))
+            want = gradients(net, net, x.to(dtype))
+            for a, b in zip(got[0] + got[1], want[0] + want[1], strict=True):
+                torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+        whole(ours)
+
+
+def test_autocast():
+    net, ours = ours_of(kept_rows, fallback="error")
+    with torch.autocast("cpu", torch.bfloat16):
+        for x in batches():
+            got, want = gradients(ours, ours.module, x), gradients(net, net, x)
+            for a, b in zip(got[0] + got[1], want[0] + want[1], strict=True):
+                torch.testing.assert_close(a, b, rtol=2e-2, atol=2e-2)
+    whole(ours)
+
+
+def raised(act, *modules):
+    """The first line of what each module's `act` raises."""
+    lines = []
+    for module in modules:
+        with pytest.raises(RuntimeError) as error:
+            act(module)
+        lines.append(str(error.value).split(":")[0].split(".")[0])
+    return lines
+
+
+def test_a_backward_is_run_once_unless_it_is_retained():
+    net, ours = ours_of(kept_rows, fallback="error")
+    x = batches()[0]
+
+    def twice(module):
+        loss = module(x).sum()
+        loss.backward()
+        loss.backward()
+
+    first, second = raised(twice, net, ours)
+    assert first == second and "second time" in first
+    for module in (net, ours):
+        module.zero_grad()
+        loss = module(x).sum()
+        loss.backward(retain_graph=True)
+        loss.backward()
+    same(ours.module.linear.weight.grad, net.linear.weight.grad)
+
+
+def test_writes_to_what_eager_saves_are_noticed():
+    def written(module):
+        x = batches()[0].clone()
+        y = module(x)
+        x.add_(1)
+        y.sum().backward()
+
+    def saves(net, x):
+        return (x[rows(x)] * net.linear.weight[0]).exp() + (x * net.linear.weight[1]).sum()
+
+    first, second = raised(written, *ours_of(saves, fallback="error"))
+    assert first == second and "modified by an inplace operation" in first
+
+    def result_written(module):
+        y = module(batches()[0])
+        y.add_(1)
+        y.sum().backward()
+
+    pair = ours_of(lambda net, x: (x[rows(x)] * net.linear.weight[0]).exp(), fallback="error")
+    first, second = raised(result_written, *pair)
+    assert first == second and "modified by an inplace operation" in first
+
+
+def test_writes_to_what_eager_does_not_save_are_allowed():
+    net, ours = ours_of(kept_rows, fallback="error")
+    for module in (net, ours):
+        x = batches()[0].clone()
+        y = module(x)
+        x.add_(1)  # eager has saved the selected rows
+        loss = y.sum()
+        y.detach().zero_()
+        loss.backward()
+    same(ours.module.linear.weight.grad, net.linear.weight.grad)
+
+
+def test_a_gradient_of_a_gradient_is_refused():
+    _, ours = ours_of(kept_rows, fallback="error")
+    y = ours(batches()[0])
+    with pytest.raises(RuntimeError, match="does not support create_graph=True"):
+        torch.autograd.grad(y.sum(), list(ours.parameters()), create_graph=True)
+
+
+def two(net, x):
+    return net.linear(x[rows(x)]).exp(), (x[~rows(x)] * net.linear.weight[0]).exp()
+
+
+def test_outputs_may_have_backwards_of_their_own():
+    net, ours = ours_of(two, fallback="error")
+    for x in batches():
+        for module in (net, ours):
+            module.zero_grad()
+            first, second = module(x)
+            second.sum().backward()
+            first.sum().backward()
+        same([p.grad for p in ours.parameters()], [p.grad for p in net.parameters()])
+    bias = [
+        torch.autograd.grad(m(x)[1].sum(), m.linear.bias, allow_unused=True)
+        for m in (net, ours.module)
+    ]
+    assert bias == [(None,), (None,)]
+
+
+def test_hooks_of_outputs():
+    seen = {}
+    for name, module in zip(("eager", "ours"), ours_of(two, fallback="error"), strict=True):
+        first, second = module(batches()[0])
+        first.register_hook(lambda g, n=name: seen.setdefault(n, []).append(g) or g * 2)
+        second.retain_grad()
+        (first.sum() * 3 + second.sum()).backward()
+        seen[name] += [second.grad, *(p.grad for p in module.parameters())]
+    same(seen["ours"], seen["eager"])
+
+
+def test_an_infinite_zero_is_an_error():
+    """Zeros stand for the gradients that a backward does not give."""
+
+    def roots(net, x):
+        kept = (x[rows(x)] * net.linear.weight[0]).sum() * 0
+        return kept.sqrt(), net.linear(x[rows(x)])
+
+    _, ours = ours_of(roots, fallback="error")
+    with pytest.raises(RuntimeError, match="gradient that is not finite"):
+        ours(batches()[0])[1].sum().backward()
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_memory_stays_flat(train):
+    """Sizes change every step; plans are kept in bounded numbers."""
+
+    def function(net, x):
+        return torch.cat(
+            [net.linear(x[rows(x)]), torch.masked_select(x, x > 0.5)[:, None] * net.linear.bias]
+        )
+
+    _, ours = ours_of(function, fallback="error")
+    generator = torch.Generator().manual_seed(0)
+
+    def step():
+        n = int(torch.randint(1000, 4000, (1,), generator=generator))
+        with torch.set_grad_enabled(train):
+            y = ours(torch.randn(n, 4, generator=generator))
+        if train:
+            y.sum().backward()
+
+    for _ in range(100):
+        step()
+    gc.collect()
+    before = resident()
+    for _ in range(500):
+        step()
+    gc.collect()
+    assert resident() - before < 4e6
+    assert whole(ours).captures == 1
+
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+REFUSED = {
+    "read_number": (lambda net, x: torch.zeros((x > 0).sum().item()), "read out of a tensor"),
+    "returned_number": (
+        lambda net, x: (x * 2, x.nonzero().shape[0]),
+        "returns a number that depends",
+    ),
+    "shared_view": (
+        lambda net, x: (lambda y: (y, y.view(y.shape[0] * 2, 2)))(x[rows(x)]),
+        "a view of what it shares, of a size that depends on data",
+    ),
+    "branch": (lambda net, x: x[x > 0] if len(x[x > 0]) > 3 else x, "data-dependent"),
+    "nan": (lambda net, x: torch.unique(x / 0 * 0), "unique is given NaNs"),
+    "complex": (
+        lambda net, x: torch.nonzero(torch.view_as_complex(x.view(-1, 2))),
+        "depends on data",
+    ),
+    "a_flag": (lambda net, x: x[x.sum() > 0], "data-dependent"),
+    "passed": (
+        lambda net, x: (lambda h: (h, h.exp()))(net.linear(x[rows(x)])),
+        "passes another one, in a graph whose sizes depend on data",
+    ),
+    "operator": (lambda net, x: net.linear(x)[rows(x)].cumprod(0), "an operator of torch's own"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_captured_runs_in_eager_for_a_reason(name):
+    function, reason = REFUSED[name]
+    net, ours = ours_of(function)
+    x = batches()[0]
+    with pytest.warns(UserWarning, match="eager"):
+        result = ours(x)
+    same(result, net(x)) if isinstance(result, torch.Tensor) else None
+    (found,) = ours.explain().fallbacks
+    assert reason in found.reason, found
+
+
+def test_repeats_that_are_negative_are_eagers_error():
+    net, ours = ours_of(lambda net, x: x.repeat_interleave(integers(x)[:, 0], 0))
+    with pytest.raises(RuntimeError, match="repeats can not be negative"):
+        ours(-batches()[-2])
