@@ -299,15 +299,49 @@ void check_dtypes(const OpSchema& schema, const Node& node) {
 
 }  // namespace
 
+namespace {
+
+// A size that no input tells keeps the name that it had: other nodes may say it.
+void keep_names(Graph& graph, const Node& node, const std::vector<std::optional<Dims>>& before,
+                int minted) {
+  const auto number = [](const Dim& dim) {
+    const auto name = dim.symbol_name();
+    return name && name->size() < 10 && Graph::is_fresh(*name) ? std::stoi(name->substr(1)) : -1;
+  };
+  std::map<int, Dim> names;
+  const auto each = [&](auto&& f) {
+    for (size_t i = 0; i < node.out.size(); ++i) {
+      if (node.out[i] == kNone || !before[i]) continue;
+      Type type = graph.value(node.out[i]).type();
+      if (!type.dims || type.dims->size() != before[i]->size()) continue;
+      for (size_t d = 0; d < before[i]->size(); ++d) f((*before[i])[d], (*type.dims)[d]);
+      graph.set_type(graph.value(node.out[i]), std::move(type));
+    }
+  };
+  each([&](const Dim& old, const Dim& now) {
+    if (number(now) >= minted && number(old) >= 0) names.emplace(number(now), old);
+  });
+  each([&](const Dim&, Dim& now) {
+    if (const auto found = names.find(number(now)); found != names.end()) now = found->second;
+  });
+}
+
+}  // namespace
+
 void Graph::infer(Node* node) {
   check_dtypes(*node->schema, *node);
   node->facts.clear();
-  for (const ValueId id : node->out)
+  std::vector<std::optional<Dims>> before;
+  for (const ValueId id : node->out) {
+    before.push_back(id == kNone ? std::nullopt : values_[static_cast<size_t>(id)].type.dims);
     if (id != kNone) values_[static_cast<size_t>(id)].contents.reset();
+  }
+  const int minted = *fresh_;
   InferContext context(*this, *node);
   check(static_cast<bool>(node->schema->infer()), "[{}] has no shape rule",
         node->schema->qualified());
   node->schema->infer()(context);
+  if (*fresh_ > minted) keep_names(*this, *node, before, minted);
 }
 
 void Graph::make_input(Value value) {

@@ -50,7 +50,7 @@ class Program {
   // By gradient input: the first segment that reads it.
   const std::vector<int>& first_reads() const { return first_reads_; }
   const Layout& layout() const { return layout_; }
-  int plans() const { return plans_; }
+  int plans() const { return plans_ + (prologue_ ? prologue_->plans() : 0); }
   // What the newest plan took, from unknown sizes to kernels prepared and memory placed.
   double planned_us() const { return planned_us_; }
   std::shared_ptr<const TrainingPlan> latest();  // the plan used last; null before the first

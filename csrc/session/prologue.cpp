@@ -57,6 +57,16 @@ bool is_step(const Node& node, const std::set<std::string>& symbols) {
          std::any_of(node.out.begin(), node.out.end(), string);
 }
 
+// Whether its elements are sizes that are not known yet, as a node without inputs may say.
+bool names_unknown(const Node& node, const std::set<std::string>& symbols) {
+  return std::any_of(node.out.begin(), node.out.end(), [&](ValueId id) {
+    std::set<std::string> names;
+    if (id != kNone)
+      for (const Dim& dim : node.graph->contents(id).value_or(Dims{})) dim.collect_symbols(names);
+    return !std::includes(symbols.begin(), symbols.end(), names.begin(), names.end());
+  });
+}
+
 std::set<std::string> symbols_of_inputs(const Graph& graph) {
   std::set<std::string> symbols;
   for (const ValueId id : graph.inputs())
@@ -149,7 +159,7 @@ void Prologue::sort_node(const Node& node, const std::set<std::string>& symbols)
       return id != kNone && part(id) == Part::rest && !graph_->is_input(id);
     };
     now = std::any_of(node.in.begin(), node.in.end(), computed) ? Part::rest : Part::step;
-  } else if (reads(Part::rest) || reads(Part::step)) {
+  } else if (reads(Part::rest) || reads(Part::step) || names_unknown(node, symbols)) {
     now = Part::rest;
   } else if (!gives_known(node, symbols)) {
     now = Part::rest;
@@ -175,6 +185,18 @@ void Prologue::sort_node(const Node& node, const std::set<std::string>& symbols)
   steps_.push_back(std::move(step));
 }
 
+bool Prologue::is_lead(const Node& node) const {
+  const auto is_early = [&](ValueId id) {
+    return id == kNone || part(id) == Part::lead || part(id) == Part::given;
+  };
+  return std::all_of(node.out.begin(), node.out.end(), is_early) &&
+         std::all_of(node.in.begin(), node.in.end(), is_early);
+}
+
+bool Prologue::runs_once(const Node& node) const {
+  return node.schema->has_effect(node) && is_lead(node);
+}
+
 void Prologue::add_decider(ValueId value) {
   const auto same = [&](const Decider& decider) { return decider.value == value; };
   if (std::none_of(deciders_.begin(), deciders_.end(), same)) deciders_.push_back({value});
@@ -189,10 +211,17 @@ void Prologue::make_lead() {
   for (const Step& step : steps_)
     for (const ValueId id : step.node->in) want(id);
   for (const Decider& decider : deciders_) want(decider.value);
+  if (!wanted.empty())  // what has an effect runs once
+    for (const Node* node : graph_->order())
+      if (runs_once(*node))
+        for (const ValueId id : node->out) want(id);
   lead_outputs_.assign(wanted.begin(), wanted.end());
   if (wanted.empty()) return;
   const auto lead = graph_->clone();
   while (!lead->outputs().empty()) lead->drop_output(lead->outputs().size() - 1);
+  const std::vector<Node*> nodes = lead->order();
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node)
+    if (!is_lead(**node)) lead->erase(*node);  // a check of what is not known yet, and the like
   for (const ValueId id : lead_outputs_) lead->output(lead->value(id), format("%{}", id));
   remove_dead(*lead);
   lead_ = std::make_unique<Program>(*lead, options_, std::vector<size_t>{}, std::vector<size_t>{});
@@ -210,6 +239,8 @@ void Prologue::make_rest() {
     rest_->make_input(rest_->value(id));
     rest_inputs_.push_back(id);
   }
+  for (Node* node : rest_->order())
+    if (lead_ && runs_once(*node)) rest_->erase(node);
   remove_dead(*rest_);
 }
 
@@ -317,6 +348,12 @@ std::shared_ptr<Program> Prologue::compile(const Values& values) {
     remove_dead(*rest);
     return std::make_shared<Program>(*rest, options_, std::vector<size_t>{}, std::vector<size_t>{});
   }
+}
+
+int Prologue::plans() {
+  int count = lead_ ? lead_->plans() : 0;
+  for (const auto& program : programs_.all()) count += program->plans();
+  return count;
 }
 
 Prologue::Entered Prologue::enter(std::span<const Item> inputs, RunState& run) {
