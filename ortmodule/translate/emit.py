@@ -170,7 +170,8 @@ class Emitter:
 
     def is_told(self, size: int | torch.SymInt) -> bool:
         """Whether the graph has all that the size is made of."""
-        return all(name in self._late for name in late_names(dim_of(size)))
+        names = late_names(dim_of(size))
+        return all(name in self._late or name in self.counted for name in names)
 
     def named(self, dim: str) -> str:
         """A size that depends on data by the graph's own names."""

@@ -297,7 +297,7 @@ def asks_data(m, x):
         (other_dtype, "state 0 of while_loop is float32.*, after a trip float64"),
         (becomes_tensor, "state 0 of while_loop is a number, after a trip float32"),
         (other_test, "the condition of while_loop returns bool, expected tensors"),
-        (returns_count, "returns a number that is known only when a loop has run"),
+        (returns_count, "returns a number that depends on data"),
         (counted_size, "a number that a loop counts|torch.export"),
         (counted_dim, "a number that a loop counts"),
         (returns_number, "the body of map returns int, expected tensors"),
