@@ -6,14 +6,9 @@
 
 #include "csrc/graph/expand.h"
 #include "csrc/graph/expr.h"
+#include "gradient_graph/bodies.h"
 
 namespace ort::grad {
-namespace {
-
-bool carries_gradient(Value value) {
-  const Type& type = value.type();
-  return type.kind == Type::Kind::tensor && (is_floating(type.dtype) || is_complex(type.dtype));
-}
 
 // The sum of two gradients of one value; complex numbers are known to torch alone.
 Value sum_of(Value a, Value b) {
@@ -21,6 +16,13 @@ Value sum_of(Value a, Value b) {
   const std::string add = "aten::add.Tensor", reason = "it adds complex gradients";
   const std::vector<std::string> types{a.type().text()};
   return a.graph->emit1(add, {a, b}, {{"schema", add}, {"types", types}, {"reason", reason}});
+}
+
+namespace {
+
+bool carries_gradient(Value value) {
+  const Type& type = value.type();
+  return type.kind == Type::Kind::tensor && (is_floating(type.dtype) || is_complex(type.dtype));
 }
 
 class Differentiation {
@@ -107,6 +109,7 @@ class Differentiation {
     for (size_t i = 0; i < node.in.size(); ++i)
       needs.push_back(node.has_input(i) && is_active(node.in[i]) && node.schema->differentiable(i));
     if (std::find(needs.begin(), needs.end(), true) == needs.end()) return;
+    if (node.owns_bodies()) return visit_bodies(node, dy, needs);
     check(static_cast<bool>(node.schema->gradient_rule()),
           "no gradient for op '{}' ({}); its entry in csrc/ops needs .gradient(...) or "
           ".defined_as(...)",
@@ -119,6 +122,14 @@ class Differentiation {
     const Outputs contributions = node.schema->gradient_rule()(Backward(graph_, node, dy, needs));
     for (size_t i = 0; i < contributions.size() && i < needs.size(); ++i)
       if (needs[i] && contributions[i]) accept(node, i, contributions[i]);
+  }
+
+  void visit_bodies(Node& node, const std::vector<Value>& dy, const std::vector<bool>& needs) {
+    Insertion here(graph_, nullptr, "gradient of " + node.qualified());
+    graph_.context.where = node.where;
+    const Outputs contributions = gradient_of_bodies(node, dy, needs);
+    for (size_t i = 0; i < contributions.size(); ++i)
+      if (needs[i] && contributions[i]) add(node.in[i], contributions[i]);
   }
 
   void accept(const Node& node, size_t i, Value contribution) {

@@ -21,6 +21,9 @@ struct Gradients {
 Gradients differentiate(Graph& graph, std::span<const size_t> outputs, std::span<const ValueId> wrt,
                         std::span<const size_t> cuts = {});
 
+// The sum of two gradients of one value.
+Value sum_of(Value a, Value b);
+
 // Which graph outputs depend on `wrt` through inputs that gradients flow to: those that require a
 // gradient in torch's sense.
 std::vector<bool> depends(Graph& graph, std::span<const ValueId> wrt);

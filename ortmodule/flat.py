@@ -14,7 +14,7 @@ from .grad_modes import GradModes
 from .places import place_of_forward
 from .private import OwnTensors
 from .saved import History, edges_of, history_of, seen_as_they_are, storage_key
-from .sizes import dim_of
+from .sizes import dim_of, late_names
 from .torch_calls import Calls
 from .translate.provenance import CHILD
 
@@ -135,5 +135,8 @@ def _express(number: Any) -> str:
     if isinstance(number, torch.SymInt) and free_unbacked_symbols(number):
         raise NotCapturable("the module returns a number that is known only when a loop has run")
     if isinstance(number, torch.SymInt):
-        return str(dim_of(number))
+        size = str(dim_of(number))
+        if late_names(size):
+            raise NotCapturable("the module returns a number that depends on data")
+        return size
     raise NotCapturable(f"the module returns {number}, a {type(number).__name__} made of sizes")

@@ -18,6 +18,7 @@ import torch
 import torch._higher_order_ops.utils as hop_utils
 import torch.export._trace as export_trace
 import torch.utils.checkpoint as torch_checkpoint
+from torch._subclasses import fake_impls
 from torch.autograd import grad_mode
 from torch.autograd import graph as torch_graph
 
@@ -91,6 +92,7 @@ def capturing(device: torch.device) -> Iterator[set[str]]:
         replace(hop_utils, "setup_compilation_env", lambda _: control_flow.no_compilation)
         for home, name, new in control_flow.stand_ins():
             replace(home, name, lambda _, new=new: new)
+        replace(fake_impls, "_unique", _with_int64_positions)
         _guard_grad_fn(stack, owner)
         _silence_export(stack, owner)
         instead = {torch_checkpoint.CheckpointFunction: PlainCheckpoint.apply}
@@ -106,6 +108,16 @@ def _no_generator(_original: Callable) -> Callable:
         mark_region(begin=False)
 
     return generator
+
+
+def _with_int64_positions(original: Callable) -> Callable:
+    """torch traces the positions and counts of unique with the dtype of its elements."""
+
+    def unique(*args, **kwargs):
+        found, *rest = original(*args, **kwargs)
+        return found, *(x.new_empty(x.shape, dtype=torch.int64) for x in rest)
+
+    return unique
 
 
 def _refused(reason: str) -> Callable:

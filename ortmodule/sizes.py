@@ -10,11 +10,18 @@ from typing import Any
 
 import sympy
 import torch
+from torch.fx.experimental import symbolic_shapes
 from torch.utils._sympy import functions as torch_sympy
 
 from .errors import NeedsExactSizes
 
 Dim = int | str
+
+# What a size that depends on data counts as where a number is wanted: neither 0 nor 1, which torch
+# takes it not to be either.
+_STAND_IN = 6
+# Torch's names of such sizes are the graph's too, where they mean other ones.
+_LATE = re.compile(r"\blate_\w+")
 
 _SIZE = re.compile(r"L\['tensors'\]\[(\d+)\]\.size\(\)\[(\d+)\]")
 _ALLOWED = (
@@ -33,6 +40,23 @@ def dim_of(size: int | torch.SymInt) -> Dim:
     return int(size)
 
 
+def hint_of(size: int | torch.SymInt) -> int:
+    """The size at the captured call; one that depends on data counts as a number like any."""
+    if not isinstance(size, torch.SymInt):
+        return size
+    return int(size.node.require_hint(fallback=_STAND_IN))
+
+
+def late_names(dim: Dim) -> list[str]:
+    """The sizes in `dim` that only a run tells, by the names that express() gives them."""
+    return _LATE.findall(dim) if isinstance(dim, str) else []
+
+
+def with_names(dim: str, names: dict[str, Dim]) -> str:
+    """`dim` with other names, or expressions, for the sizes that only a run tells."""
+    return _LATE.sub(lambda m: f"({names[m[0]]})" if m[0] != dim else str(names[m[0]]), dim)
+
+
 def express(expr: Any) -> Dim:
     """A sympy expression as a Dim; raises NotCapturable for a function that dims cannot say."""
     expr = sympy.sympify(expr)
@@ -43,7 +67,8 @@ def express(expr: Any) -> Dim:
 
 def _print(expr: Any) -> str:
     if expr.is_Symbol:
-        return expr.name
+        late = symbolic_shapes.symbol_is_type(expr, symbolic_shapes.SymT.UNBACKED_INT)
+        return f"late_{expr.name}" if late else expr.name
     if expr.is_Integer:
         return str(int(expr)) if expr >= 0 else f"({int(expr)})"
     args = [_print(a) for a in expr.args]

@@ -15,6 +15,8 @@
 
 namespace ort {
 
+class RunState;
+
 // How a value lies in its memory: row-major; in an order that only its device's kernels know; or as
 // an object that only the provider that made it can read, which is in no memory of the plan's.
 enum class DataLayout : uint8_t { plain, blocked, opaque };
@@ -38,6 +40,7 @@ struct Args {
   // Where a kernel that runs late writes `mark`, if nothing is there, when what it checks fails.
   int32_t* failure = nullptr;
   int32_t mark = 0;
+  RunState* run = nullptr;  // what the run may still cost; null: there is no limit
 };
 
 class Kernel {

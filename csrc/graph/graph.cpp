@@ -124,8 +124,13 @@ void check_bodies(const OpSchema& schema, const Bodies& bodies) {
     check(std::count_if(bodies.begin(), bodies.end(), is_it) == 1, "[{}] graph '{}' is missing",
           schema.qualified(), name);
   }
-  check(bodies.size() == schema.bodies().size(), "[{}] got {} graphs, takes {}", schema.qualified(),
-        bodies.size(), schema.bodies().size());
+  const auto known = [&](const auto& body) {
+    return std::any_of(schema.bodies().begin(), schema.bodies().end(), [&](const auto& name) {
+      return body.first == name || body.first == name + std::string(kRecorded);
+    });
+  };
+  check(std::all_of(bodies.begin(), bodies.end(), known), "[{}] got {} graphs, takes {}",
+        schema.qualified(), bodies.size(), schema.bodies().size());
 }
 
 }  // namespace
@@ -251,6 +256,12 @@ Value Graph::ensure_output(Node* node, size_t i) {
   return node->output(i);
 }
 
+Value Graph::add_output(Node* node, Type type) {
+  const Value value = new_value(std::move(type), node, static_cast<int>(node->out.size()));
+  node->out.push_back(value.id);
+  return value;
+}
+
 Dim Graph::fresh_symbol() {
   return Dim::symbol(format("u{}", (*fresh_)++));
 }
@@ -288,15 +299,49 @@ void check_dtypes(const OpSchema& schema, const Node& node) {
 
 }  // namespace
 
+namespace {
+
+// A size that no input tells keeps the name that it had: other nodes may say it.
+void keep_names(Graph& graph, const Node& node, const std::vector<std::optional<Dims>>& before,
+                int minted) {
+  const auto number = [](const Dim& dim) {
+    const auto name = dim.symbol_name();
+    return name && name->size() < 10 && Graph::is_fresh(*name) ? std::stoi(name->substr(1)) : -1;
+  };
+  std::map<int, Dim> names;
+  const auto each = [&](auto&& f) {
+    for (size_t i = 0; i < node.out.size(); ++i) {
+      if (node.out[i] == kNone || !before[i]) continue;
+      Type type = graph.value(node.out[i]).type();
+      if (!type.dims || type.dims->size() != before[i]->size()) continue;
+      for (size_t d = 0; d < before[i]->size(); ++d) f((*before[i])[d], (*type.dims)[d]);
+      graph.set_type(graph.value(node.out[i]), std::move(type));
+    }
+  };
+  each([&](const Dim& old, const Dim& now) {
+    if (number(now) >= minted && number(old) >= 0) names.emplace(number(now), old);
+  });
+  each([&](const Dim&, Dim& now) {
+    if (const auto found = names.find(number(now)); found != names.end()) now = found->second;
+  });
+}
+
+}  // namespace
+
 void Graph::infer(Node* node) {
   check_dtypes(*node->schema, *node);
   node->facts.clear();
-  for (const ValueId id : node->out)
+  std::vector<std::optional<Dims>> before;
+  for (const ValueId id : node->out) {
+    before.push_back(id == kNone ? std::nullopt : values_[static_cast<size_t>(id)].type.dims);
     if (id != kNone) values_[static_cast<size_t>(id)].contents.reset();
+  }
+  const int minted = *fresh_;
   InferContext context(*this, *node);
   check(static_cast<bool>(node->schema->infer()), "[{}] has no shape rule",
         node->schema->qualified());
   node->schema->infer()(context);
+  if (*fresh_ > minted) keep_names(*this, *node, before, minted);
 }
 
 void Graph::make_input(Value value) {
@@ -326,6 +371,16 @@ std::unique_ptr<Graph> Graph::new_body() const {
 
 std::unique_ptr<Graph> Graph::clone() const {
   return clone_with(std::make_shared<int>(*fresh_));
+}
+
+std::unique_ptr<Graph> Graph::clone_body() const {
+  return clone_with(fresh_);
+}
+
+void Graph::set_body(Node* node, const std::string& name, std::unique_ptr<Graph> body) {
+  for (auto& [key, graph] : node->bodies)
+    if (key == name) return graph.swap(body);
+  node->bodies.emplace_back(name, std::move(body));
 }
 
 std::unique_ptr<Graph> Graph::clone_with(std::shared_ptr<int> fresh) const {
@@ -414,9 +469,13 @@ Value Node::input(size_t i) const {
 Value Node::output(size_t i) const {
   return i < out.size() ? Value{graph, out[i]} : Value{};
 }
-Graph& Node::body(std::string_view name) const {
+Graph* Node::find_body(std::string_view name) const {
   for (const auto& [its_name, graph] : bodies)
-    if (its_name == name) return *graph;
+    if (its_name == name) return graph.get();
+  return nullptr;
+}
+Graph& Node::body(std::string_view name) const {
+  if (Graph* found = find_body(name)) return *found;
   fail("[{}] has no graph '{}'; {}", qualified(), name, describe());
 }
 const std::string& Node::domain() const {

@@ -155,6 +155,9 @@ Fact stretches(const Dim& a, const Dim& to);  // equal, or a is 1
 
 // The graphs that a node runs, by the attribute that ONNX gives them in. What a body reads of the
 // graph around it are inputs of it, after its own, and the last inputs of the node ("captures").
+// Where the node keeps its history, "<name>_recorded" is how a body runs: it gives, after its own
+// outputs, what the backward reads.
+constexpr std::string_view kRecorded = "_recorded";
 using Bodies = std::vector<std::pair<std::string, std::unique_ptr<Graph>>>;
 
 struct Node {
@@ -187,6 +190,7 @@ struct Node {
   std::string qualified() const;  // "Gelu", "ort::Linear", "aten::add.Tensor"
   bool is(std::string_view qualified_name) const;
   bool owns_bodies() const { return !bodies.empty(); }
+  Graph* find_body(std::string_view name) const;
   Graph& body(std::string_view name) const;  // throws where it has none of that name
   Place place() const { return {out.empty() ? kNone : out[0], where}; }
   std::string describe() const { return place().text(); }
@@ -212,6 +216,8 @@ class Graph {
   std::unique_ptr<Graph> clone() const;
   // An empty graph for a node here to own: the names of fresh sizes are counted together.
   std::unique_ptr<Graph> new_body() const;
+  std::unique_ptr<Graph> clone_body() const;  // a copy of a body, for another node of its graph
+  void set_body(Node* node, const std::string& name, std::unique_ptr<Graph> body);
 
   Value input(std::string name, Type type, Role role = Role::user);
   void output(Value value, std::string name);
@@ -267,6 +273,7 @@ class Graph {
   size_t node_count() const;
   // Output i of the node, added (with those before it) when nobody had asked for it.
   Value ensure_output(Node* node, size_t i);
+  Value add_output(Node* node, Type type);  // one more, whose type its rule does not change
   // The type of each output again, after a change of inputs' types.
   void infer(Node* node);
   void infer();  // of every node, in program order

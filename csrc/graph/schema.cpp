@@ -188,7 +188,9 @@ OpSchema& OpSchema::body(std::string name) {
   if (bodies_.empty()) {
     attr("captures", int64_t{0});
     attrs_.back().ours = true;
+    attr_ours("history");
   }
+  attr_ours(name + "_kept");
   bodies_.push_back(std::move(name));
   return *this;
 }

@@ -83,6 +83,15 @@ std::optional<Type> joined(const Type& a, const Type& b, const std::function<Dim
   return result;
 }
 
+// Results of the node; its history comes after them.
+size_t results_of(InferContext& c) {
+  const size_t histories = c.attrs().i("history", 0) != 0;
+  c.require(c.node().out.size() >= histories, "it has no result for its history");
+  const size_t results = c.node().out.size() - histories;
+  if (histories) c.out_opaque(results);
+  return results;
+}
+
 void infer_if(InferContext& c) {
   c.assume_scalar(0, "elements of cond");
   std::vector<Inside> branches;
@@ -93,11 +102,12 @@ void infer_if(InferContext& c) {
     branches.back().infer();
   }
   const Inside &then = branches[0], &otherwise = branches[1];
-  c.require(then.outputs() == otherwise.outputs(), "its branches give {} and {} values",
-            then.outputs(), otherwise.outputs());
-  c.require(c.node().out.size() <= then.outputs(), "its branches give {} values, expected {}",
-            then.outputs(), c.node().out.size());
-  for (size_t i = 0; i < c.node().out.size(); ++i) {
+  c.require(c.attrs().i("history", 0) || then.outputs() == otherwise.outputs(),
+            "its branches give {} and {} values", then.outputs(), otherwise.outputs());
+  const size_t results = results_of(c);
+  c.require(results <= then.outputs(), "its branches give {} values, expected {}", then.outputs(),
+            results);
+  for (size_t i = 0; i < results; ++i) {
     const Type a = then.outside(then.output(i).type());
     const Type b = otherwise.outside(otherwise.output(i).type());
     const auto type = joined(a, b, [&] { return c.fresh(); });
@@ -213,8 +223,9 @@ void infer_loop(InferContext& c) {
   const size_t states = body.own() - 2;
   c.require(body.outputs() >= states + 1, "its body gives {} values, expected cond and {} states",
             body.outputs(), states);
-  c.require(c.node().out.size() <= body.outputs() - 1, "its body gives {} values, expected {}",
-            body.outputs(), c.node().out.size() + 1);
+  const size_t results = results_of(c);
+  c.require(results <= body.outputs() - 1, "its body gives {} values, expected {}", body.outputs(),
+            results + 1);
   body.take_captures();
   body.set_input(0, Type::tensor(DType::i64, Dims{}));
   body.set_input(1, Type::tensor(DType::boolean, Dims{}));
@@ -224,9 +235,9 @@ void infer_loop(InferContext& c) {
   c.require(cond.is_tensor() && cond.dtype == DType::boolean,
             "cond of its body is {}, expected bool", cond.text());
   for (size_t i = 0; i < states; ++i) c.out(i, state.type(i));
-  if (c.node().out.size() == states) return;
+  if (results == states) return;
   const std::optional<Dim> trips = trips_of(c, body).value_or(c.fresh());
-  for (size_t i = states; i < c.node().out.size(); ++i) {
+  for (size_t i = states; i < results; ++i) {
     collect(c, i, body.outside(body.output(i + 1).type()), 0, trips);
   }
 }
@@ -252,7 +263,8 @@ void infer_scan(InferContext& c) {
             "its body takes {} values, the node gives {}, of which {} are scanned", body.own(),
             c.count() - std::min(c.count(), body.captures()), said);
   const size_t scanned = static_cast<size_t>(said), states = body.own() - scanned;
-  c.require(body.outputs() >= states && c.node().out.size() <= body.outputs(),
+  const size_t results = results_of(c);
+  c.require(body.outputs() >= states && results <= body.outputs(),
             "its body gives {} values, expected {} states and what it collects", body.outputs(),
             states);
   body.take_captures();
@@ -278,7 +290,7 @@ void infer_scan(InferContext& c) {
   for (size_t i = 0; i < states; ++i) c.out(i, state.type(i));
   const std::vector<int64_t> out_axes =
       each_or_zero(c, "scan_output_axes", body.outputs() - states);
-  for (size_t i = states; i < c.node().out.size(); ++i) {
+  for (size_t i = states; i < results; ++i) {
     collect(c, i, body.outside(body.output(i).type()), out_axes[i - states], trips);
   }
 }
@@ -300,6 +312,28 @@ void infer_sequence_map(InferContext& c) {
             body.outputs(), c.node().out.size());
   for (size_t i = 0; i < c.node().out.size(); ++i)
     c.out(i, Type::sequence(body.outside(body.output(i).type())));
+}
+
+// The gradient of an op that owns bodies: its history, the gradients of its results (absent: zero)
+// and those of its inputs that the backward reads give those of the inputs that attribute "of"
+// names. Of each body, by the places of its inputs and outputs: whose gradients it gives ("wrt"),
+// of which outputs it takes one ("defined"); "reads": what its inputs are, once the graph is split.
+OpSchema& gradient_of(OpSet& ops, std::string_view name, std::vector<std::string> bodies) {
+  OpSchema& op = ops.op(name)
+                     .in("history")
+                     .in_variadic("dy_and_operands", kAny, "*")
+                     .out_variadic("dx")
+                     .attr_required("of")
+                     .attr_required("types")
+                     .attr_required("results")
+                     .attr_required("operands")
+                     .attr("states", int64_t{0});
+  for (const std::string& body : bodies)
+    op.body(body)
+        .attr_optional(body + "_wrt")
+        .attr_optional(body + "_defined")
+        .attr_optional(body + "_reads");
+  return op.shape(told_types).not_differentiable();
 }
 
 }  // namespace
@@ -337,6 +371,14 @@ void register_bodies(OpSet& ops) {
       .body("body")
       .since(17)
       .shape(infer_sequence_map);
+  gradient_of(ops, "ort::IfGradient", {"then_branch", "else_branch"});
+  gradient_of(ops, "ort::LoopGradient", {"body"});
+  gradient_of(ops, "ort::ScanGradient", {"body"})
+      .attr_required("num_scan_inputs")
+      .attr_optional("scan_input_axes")
+      .attr_optional("scan_input_directions")
+      .attr_optional("scan_output_axes")
+      .attr_optional("scan_output_directions");
 }
 
 }  // namespace ort

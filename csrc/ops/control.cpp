@@ -4,9 +4,8 @@
 #include "csrc/ops/ops.h"
 
 namespace ort {
-namespace {
 
-std::vector<std::string> types_of(const Node& node) {
+std::vector<std::string> types_told(const Node& node) {
   const Attr* attr = node.attrs.find("types");
   check(attr != nullptr, "[{}] attribute 'types' is missing; {}", node.qualified(),
         node.describe());
@@ -15,8 +14,8 @@ std::vector<std::string> types_of(const Node& node) {
 }
 
 // The tensors that attribute 'types' tells of; one output more is the operator's own history.
-void infer_types(InferContext& c) {
-  const std::vector<std::string> types = types_of(c.node());
+void told_types(InferContext& c) {
+  const std::vector<std::string> types = types_told(c.node());
   for (size_t i = 0; i < types.size(); ++i) {
     const Type type = parse_type(types[i]);
     c.out(i, type.dtype, type.dims);
@@ -24,11 +23,13 @@ void infer_types(InferContext& c) {
   c.out_opaque(types.size());
 }
 
+namespace {
+
 // aten::backward: the operator's history and the gradients of its outputs (absent ones are zero)
 // give those of the inputs that need one.
 Outputs gradient_of_operator(const Backward& b) {
   const Node& node = b.node();
-  const size_t outputs = types_of(node).size();
+  const size_t outputs = types_told(node).size();
   std::vector<Value> in{b.y(outputs)};
   for (size_t i = 0; i < outputs; ++i) in.push_back(b.dy(i));
   std::vector<int64_t> needed;
@@ -62,7 +63,7 @@ void register_control(OpSet& ops) {
       .attr("effect", std::string("none"))
       .foreign()
       .effect([](const Node& node) { return effect_named(node.attrs.s("effect", "none")); })
-      .shape(infer_types)
+      .shape(told_types)
       .gradient(gradient_of_operator);
   // "of": the inputs of the operator whose gradients come out.
   ops.op("aten::backward")
@@ -73,7 +74,7 @@ void register_control(OpSet& ops) {
       .attr_required("schema")
       .attr_required("of")
       .attr_required("types")
-      .shape(infer_types)
+      .shape(told_types)
       .not_differentiable();
   // An error where an element of `ok` is false; runs although nobody reads what it passes on.
   ops.op("ort::Check")

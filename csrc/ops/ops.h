@@ -35,6 +35,9 @@ Shape like(size_t input);             // output 0 has the type of that input
 Shape dims_attr(size_t dtype_input);  // output 0 has attribute "dims" and that input's dtype
 // What a product is written in: attribute "to" where it has one that is not 0, else input 0's.
 DType written_dtype(const InferContext& c);
+// Tensors whose types attribute "types" tells as text; one output more is opaque.
+void told_types(InferContext& c);
+std::vector<std::string> types_told(const Node& node);
 void same_dims(InferContext& c, size_t output, size_t input);
 // Refuses an input (when it is there and its rank is known) whose shape cannot be the expected one.
 void expect_dims(InferContext& c, size_t input, const Dims& expected);

@@ -56,6 +56,17 @@ void register_select(OpSet& ops) {
       .allocates()
       .shape(infer_compress)
       .not_differentiable();
+  // Position i as often as the ith element says.
+  ops.op("ort::RepeatedPositions")
+      .in("repeats", kInt64, "I")
+      .out("positions", kInt64, "I")
+      .allocates()
+      .shape([](InferContext& c) {
+        c.require(!c.ranked(0) || c.rank(0) == 1, "repeats has shape {}, expected one axis",
+                  c.ranked(0) ? c.dims(0) : Dims{});
+        c.out(0, DType::i64, Dims{c.fresh()});
+      })
+      .not_differentiable();
   ops.op("Unique")
       .in("X")
       .out("Y")

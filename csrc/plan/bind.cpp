@@ -74,6 +74,8 @@ Bound bind(const Layout& layout, const Symbols& symbols) {
   plan.steps = owned.steps;
   plan.operands = owned.operands;
   plan.object_count = owned.object_count;
+  plan.input_objects = owned.input_objects;
+  plan.output_objects = owned.output_objects;
   std::move(owned.copies.begin(), owned.copies.end(), std::back_inserter(plan.kernels));
   for (const Buffer& buffer : owned.buffers) plan.slot_bytes.push_back(buffer.bytes);
   for (Step& step : plan.steps) {

@@ -26,6 +26,7 @@ class Owning {
     add_inputs();
     find_backward_reads();
     owned_.output_ready.resize(graph_.outputs().size());
+    owned_.output_objects.assign(graph_.outputs().size(), -1);
     size_t next = 0;
     for (; next < layout_.order.size() && segment_of(layout_.claim(next)) < 0; ++next)
       add_step(next);
@@ -49,10 +50,22 @@ class Owning {
     return static_cast<int>(owned_.buffers.size()) - 1;
   }
 
+  int new_object(int device) {
+    const int made = new_buffer(Slot::Kind::object, owned_.object_count++, 0, device);
+    buffer(made).layout = DataLayout::opaque;
+    return made;
+  }
+
   void add_inputs() {
     for (size_t i = 0; i < graph_.inputs().size(); ++i) {
       const ValueId id = graph_.inputs()[i];
       const int device = index_of(layout_.device_of_input(i));
+      owned_.input_objects.push_back(-1);
+      if (values_.is_opaque(id)) {
+        owned_.input_objects.back() = static_cast<int>(owned_.object_count);
+        make(id, new_object(device));
+        continue;
+      }
       make(id, new_buffer(Slot::Kind::input, i, values_.bytes(id), device));
     }
   }
@@ -136,10 +149,9 @@ class Owning {
   }
 
   int made_by(ValueId id, const Step& step) {
-    const bool opaque = values_.is_opaque(id);
-    const int made = opaque ? new_buffer(Slot::Kind::object, owned_.object_count++, 0, step.device)
-                            : new_buffer(Slot::Kind::arena, 0, values_.bytes(id), step.device);
-    if (opaque) buffer(made).layout = DataLayout::opaque;
+    const int made = values_.is_opaque(id)
+                         ? new_object(step.device)
+                         : new_buffer(Slot::Kind::arena, 0, values_.bytes(id), step.device);
     make(id, made);
     return made;
   }
@@ -183,7 +195,10 @@ class Owning {
     const int source = read(id, home_, segment_of_output(i));
     const bool own = i < options.forward_outputs && options.shared.count(i) == 0 &&
                      backward_reads_.count(values_.source(id)) > 0;
-    if (buffer(source).kind == Slot::Kind::arena && !own) {
+    if (buffer(source).kind == Slot::Kind::object) {
+      owned_.output_objects[i] = static_cast<int>(buffer(source).at);
+      owned_.output_ready[i] = buffer(source).last;
+    } else if (buffer(source).kind == Slot::Kind::arena && !own) {
       buffer(source).kind = Slot::Kind::output;
       buffer(source).at = i;
       owned_.output_ready[i] = buffer(source).first;

@@ -26,6 +26,7 @@ struct Owned {
   std::vector<std::pair<size_t, int>> uploads;  // constant, device; by Buffer::at
   std::vector<int> output_ready;                // by output: the step that completes it; -1: none
   size_t object_count = 0;
+  std::vector<int> input_objects, output_objects;  // of the graph's inputs and outputs; or -1
 };
 
 // The devices of a layout's claims, the host first; each other one has a provider with memory.

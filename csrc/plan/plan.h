@@ -72,6 +72,7 @@ struct Plan {
   std::vector<std::vector<int>> input_slots, output_slots;  // whose pointer the caller gives
   size_t total_bytes = 0;  // of the arenas' values and scratch, were each its own memory
   size_t object_count = 0;
+  std::vector<int> input_objects, output_objects;  // which of the objects it is; -1: it is none
 
   size_t arena_bytes() const;  // of all devices
 };

@@ -30,7 +30,7 @@ void run_step(const Plan& plan, const Frame& frame, size_t index) {
   try {
     step.kernel->run({gathered, gathered + step.n_in, scratch,
                       frame.stream(step.device, step.stream), frame.flag(step.device),
-                      static_cast<int32_t>(index) + 1});
+                      static_cast<int32_t>(index) + 1, frame.run_state()});
   } catch (const OutOfMemory&) {
     throw;
   } catch (const Error& error) {

@@ -82,6 +82,14 @@ void Frame::set_input(size_t i, const void* data) {
     pointers_[static_cast<size_t>(slot)] = const_cast<void*>(data);
 }
 
+void Frame::set_object(size_t input, std::shared_ptr<void> object) {
+  objects_[static_cast<size_t>(plan_->input_objects.at(input))] = std::move(object);
+}
+
+std::shared_ptr<void> Frame::object(size_t output) const {
+  return objects_[static_cast<size_t>(plan_->output_objects.at(output))];
+}
+
 void Frame::set_output(size_t i, void* data) {
   for (const int slot : plan_->output_slots[i]) pointers_[static_cast<size_t>(slot)] = data;
 }

@@ -26,6 +26,11 @@ class Frame {
 
   void set_input(size_t i, const void* data);
   void set_output(size_t i, void* data);
+  // Inputs and outputs that are objects.
+  void set_object(size_t input, std::shared_ptr<void> object);
+  std::shared_ptr<void> object(size_t output) const;
+  void set_run_state(RunState* state) { run_state_ = state; }  // its kernels are told
+  RunState* run_state() const { return run_state_; }
   void* const* pointers() const { return pointers_.data(); }
   uint8_t* arena(int device) const { return arenas_[static_cast<size_t>(device)]; }
   int32_t* flag(int device) const { return flags_[static_cast<size_t>(device)]; }  // or null
@@ -50,6 +55,7 @@ class Frame {
   std::vector<std::array<Stream*, kStreams>> streams_;
   std::vector<void*> pointers_;
   std::vector<std::shared_ptr<void>> objects_;
+  RunState* run_state_ = nullptr;
 };
 
 }  // namespace ort

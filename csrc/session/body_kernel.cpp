@@ -7,35 +7,16 @@
 
 #include "csrc/core/rows.h"
 #include "csrc/graph/schema.h"
+#include "csrc/session/around.h"
+#include "csrc/session/body_gradient.h"
+#include "csrc/session/history.h"
 #include "csrc/session/program.h"
+#include "csrc/session/split.h"
 
 namespace ort {
 namespace {
 
 using Items = std::vector<Item>;
-
-void collect(const Dims& dims, std::set<std::string>& names) {
-  for (const Dim& dim : dims) dim.collect_symbols(names);
-}
-
-// The symbols in which a body's sizes are written and that no size of an input is.
-std::vector<std::string> unsolved_symbols(const Graph& graph) {
-  std::set<std::string> used, solved;
-  for (const ValueId id : graph.inputs()) {
-    const Dims dims = graph.value(id).type().dims.value_or(Dims{});
-    for (const Dim& dim : dims)
-      if (const auto name = dim.symbol_name()) solved.insert(*name);
-    collect(dims, used);
-    if (const auto& contents = graph.contents(id)) collect(*contents, used);
-  }
-  for (const Node* node : graph.order())
-    for (const auto& [name, value] : node->attrs)
-      if (const auto* dims = std::get_if<Dims>(&value)) collect(*dims, used);
-  std::vector<std::string> names;
-  for (const std::string& name : used)
-    if (!solved.count(name)) names.push_back(name);
-  return names;
-}
 
 Tensor number(int64_t value) {
   Tensor tensor = Tensor::of({value});
@@ -53,9 +34,64 @@ bool is_true(const Item& item) {
   return *tensor.as<uint8_t>() != 0;
 }
 
+// Memory of a plan is used again: what is to stay is copied.
+Item owned(const Item& item) {
+  const auto* tensor = std::get_if<Tensor>(&item);
+  if (!tensor || tensor->owner || tensor->count() == 0) return item;
+  Tensor copy = Tensor::empty(tensor->dtype, tensor->sizes);
+  std::memcpy(copy.data, tensor->data, tensor->bytes());
+  return copy;
+}
+
+std::vector<Sizes> all_sizes(const Items& items) {
+  std::vector<Sizes> sizes;
+  for (const Item& item : items) sizes.push_back(item.is_tensor() ? item.tensor().sizes : Sizes{});
+  return sizes;
+}
+
 size_t bytes_of(const Item& item) {
   return item.is_tensor() ? item.tensor().bytes() : 0;
 }
+
+// The history that a node keeps, where it does.
+class Recorder {
+ public:
+  Recorder(const Node& node, std::optional<size_t> budget) : node_(node), budget_(budget) {
+    if (node.attrs.i("history", 0) && node.find_body(node.schema->bodies()[0] + kSuffix))
+      history_ = std::make_shared<History>();
+  }
+  // Where the trip that is about to run is to be kept; null: nowhere.
+  Items* begin() { return history_ ? &history_->trips.emplace_back() : nullptr; }
+  void end() {
+    if (!history_) return;
+    for (const Item& item : history_->trips.back()) {
+      // A state is an output of one trip and an input of the next.
+      const bool counted = item.is_tensor() && !seen_.insert(item.tensor().data).second;
+      if (!counted) bytes_ += bytes_of(item);
+    }
+    check(!budget_ || bytes_ <= *budget_,
+          "[{}] memory_budget is {} bytes; after {} trips its backward is to read {} bytes; {}",
+          node_.qualified(), budget_.value_or(0), history_->trips.size(), bytes_, node_.describe());
+  }
+  // As the node's last result.
+  void finish(Items& results, std::vector<Sizes> last, size_t branch = 0) {
+    if (!node_.attrs.i("history", 0)) return;
+    results.resize(node_.out.size() - 1);
+    if (history_) {
+      history_->last = std::move(last);
+      history_->branch = branch;
+    }
+    results.emplace_back(Opaque(history_));
+  }
+
+ private:
+  inline static const std::string kSuffix{kRecorded};
+  const Node& node_;
+  std::optional<size_t> budget_;
+  std::shared_ptr<History> history_;
+  std::set<const void*> seen_;
+  size_t bytes_ = 0;
+};
 
 // Tensors that a loop collects, one of each trip.
 class Collected {
@@ -110,23 +146,33 @@ size_t captures_of(const Node& node) {
 class If final : public BodyKernel {
  public:
   If(const Node& node, const CompileOptions& options)
-      : then_(node.body("then_branch"), options), else_(node.body("else_branch"), options) {}
+      : node_(node),
+        then_(node, "then_branch", options),
+        else_(node, "else_branch", options),
+        budget_(options.memory_budget) {}
   Items run(std::span<const Item> in, const Symbols& around, RunState& run) const override {
-    const Body& body = is_true(in[0]) ? then_ : else_;
-    return body.run(Items(in.begin() + 1, in.end()), around, run);
+    const bool taken = is_true(in[0]);
+    Recorder recorder(node_, budget_);
+    Items out =
+        (taken ? then_ : else_).run(Items(in.begin() + 1, in.end()), around, run, recorder.begin());
+    recorder.end();
+    recorder.finish(out, {}, taken ? 0 : 1);
+    return out;
   }
   bool needs_symbols() const override {
     return !then_.symbols().empty() || !else_.symbols().empty();
   }
 
  private:
+  const Node& node_;
   Body then_, else_;
+  std::optional<size_t> budget_;
 };
 
 class Loop final : public BodyKernel {
  public:
   Loop(const Node& node, const CompileOptions& options)
-      : node_(node), body_(node.body("body"), options) {}
+      : node_(node), body_(node, "body", options), budget_(options.memory_budget) {}
 
   Items run(std::span<const Item> in, const Symbols& around, RunState& run) const override {
     const size_t captures = captures_of(node_), states = in.size() - 2 - captures;
@@ -136,17 +182,21 @@ class Loop final : public BodyKernel {
     bool goes_on = !in[1].present() || is_true(in[1]);
     Items state(in.begin() + 2, in.begin() + 2 + static_cast<std::ptrdiff_t>(states));
     Collected collected(node_, 1 + states, scans);
+    Recorder recorder(node_, budget_);
     for (int64_t trip = 0; trip < trips && goes_on; ++trip) {
       run.begin(collected.bytes(), 1);
       Items inputs{number(trip), truth(goes_on)};
       inputs.insert(inputs.end(), state.begin(), state.end());
       inputs.insert(inputs.end(), in.end() - static_cast<std::ptrdiff_t>(captures), in.end());
-      Items out = body_.run(std::move(inputs), around, run);
+      Items out = body_.run(std::move(inputs), around, run, recorder.begin());
+      recorder.end();
       goes_on = is_true(out[0]);
       for (size_t i = 0; i < states; ++i) state[i] = std::move(out[1 + i]);
       for (size_t i = 0; i < scans; ++i) collected.add(i, out[1 + states + i]);
     }
+    const std::vector<Sizes> last = all_sizes(state);
     for (size_t i = 0; i < scans; ++i) state.emplace_back(collected.joined(i, 0, false, around));
+    recorder.finish(state, last);
     return state;
   }
   bool needs_symbols() const override { return !body_.symbols().empty(); }
@@ -154,12 +204,13 @@ class Loop final : public BodyKernel {
  private:
   const Node& node_;
   Body body_;
+  std::optional<size_t> budget_;
 };
 
 class Scan final : public BodyKernel {
  public:
   Scan(const Node& node, const CompileOptions& options)
-      : node_(node), body_(node.body("body"), options) {}
+      : node_(node), body_(node, "body", options), budget_(options.memory_budget) {}
 
   Items run(std::span<const Item> in, const Symbols& around, RunState& run) const override {
     const size_t captures = captures_of(node_);
@@ -168,6 +219,7 @@ class Scan final : public BodyKernel {
     const size_t scans = node_.body("body").outputs().size() - states;
     Items state(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(states));
     Collected collected(node_, states, scans);
+    Recorder recorder(node_, budget_);
     const int64_t trips = length(in, states, scanned);
     for (int64_t trip = 0; trip < trips; ++trip) {
       run.begin(collected.bytes(), 1);
@@ -178,13 +230,16 @@ class Scan final : public BodyKernel {
                                 back ? trips - 1 - trip : trip));
       }
       inputs.insert(inputs.end(), in.end() - static_cast<std::ptrdiff_t>(captures), in.end());
-      Items out = body_.run(std::move(inputs), around, run);
+      Items out = body_.run(std::move(inputs), around, run, recorder.begin());
+      recorder.end();
       for (size_t i = 0; i < states; ++i) state[i] = std::move(out[i]);
       for (size_t i = 0; i < scans; ++i) collected.add(i, out[states + i]);
     }
+    const std::vector<Sizes> last = all_sizes(state);
     for (size_t i = 0; i < scans; ++i)
       state.emplace_back(collected.joined(i, each("scan_output_axes", i),
                                           each("scan_output_directions", i) != 0, around));
+    recorder.finish(state, last);
     return state;
   }
   bool needs_symbols() const override { return !body_.symbols().empty(); }
@@ -216,6 +271,7 @@ class Scan final : public BodyKernel {
 
   const Node& node_;
   Body body_;
+  std::optional<size_t> budget_;
 };
 
 class SequenceMap final : public BodyKernel {
@@ -250,28 +306,51 @@ class SequenceMap final : public BodyKernel {
 
 }  // namespace
 
-Body::Body(const Graph& graph, const CompileOptions& options) : symbols_(unsolved_symbols(graph)) {
-  const auto copy = graph.clone();
-  for (const std::string& name : symbols_)
-    copy->input(name + " around", Type::tensor(DType::undefined, Dims{Dim::symbol(name)}),
-                Role::shape);
-  CompileOptions inside = options;
-  inside.dump.clear();
-  program_ = std::make_unique<Program>(*copy, inside, std::vector<size_t>{}, std::vector<size_t>{});
+Body::Body(const Node& node, const std::string& name, const CompileOptions& options)
+    : n_outputs_(node.body(name).outputs().size()) {
+  const Graph* recorded = node.find_body(name + std::string(kRecorded));
+  if (recorded) kept_ = node.attrs.ints(name + "_kept");
+  compile(recorded ? *recorded : node.body(name), options);
+}
+
+Body::Body(const Graph& graph, const CompileOptions& options) : n_outputs_(graph.outputs().size()) {
+  compile(graph, options);
 }
 
 Body::~Body() = default;
 
-std::vector<Item> Body::run(std::vector<Item> inputs, const Symbols& around, RunState& run) const {
+void Body::compile(const Graph& graph, const CompileOptions& options) {
+  symbols_ = unsolved_symbols(graph);
+  const auto copy = graph.clone();
+  add_shapes(*copy, symbols_);
+  CompileOptions inside = options;
+  inside.dump.clear();
+  inside.device = {};
+  inside.host_inputs.clear();
+  inside.updates.clear();
+  program_ = std::make_unique<Program>(*copy, inside, std::vector<size_t>{}, std::vector<size_t>{});
+}
+
+std::vector<Item> Body::run(std::vector<Item> inputs, const Symbols& around, RunState& run,
+                            std::vector<Item>* stash) const {
+  const std::vector<Item> given = stash ? inputs : std::vector<Item>{};
   for (const std::string& name : symbols_) {
     const auto found = around.find(name);
     check(found != around.end(), "size {} of a body is known only at run time", name);
     inputs.emplace_back(shape_of({found->second}));
   }
-  return program_->run(inputs, run);
+  std::vector<Item> outputs = program_->run(inputs, run);
+  for (size_t k = 0; stash && k + 1 < kept_.size(); k += 2) {
+    const auto index = static_cast<size_t>(kept_[k + 1]);
+    const bool input = kept_[k] == static_cast<int64_t>(Kept::input);
+    stash->push_back(owned(input ? given.at(index) : outputs.at(index)));
+  }
+  outputs.resize(n_outputs_);
+  return outputs;
 }
 
 std::unique_ptr<BodyKernel> make_body_kernel(const Node& node, const CompileOptions& options) {
+  if (node.domain() == "ort") return make_body_gradient(node, options);
   if (node.is("If")) return std::make_unique<If>(node, options);
   if (node.is("Loop")) return std::make_unique<Loop>(node, options);
   if (node.is("Scan")) return std::make_unique<Scan>(node, options);

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "csrc/core/item.h"
+#include "csrc/core/run_state.h"
 #include "csrc/graph/graph.h"
 #include "csrc/session/options.h"
-#include "csrc/session/run_state.h"
 
 namespace ort {
 
@@ -20,12 +20,20 @@ class Program;
 class Body {
  public:
   Body(const Graph& graph, const CompileOptions& options);
+  // A body of the node, as it runs where the node keeps a history.
+  Body(const Node& node, const std::string& name, const CompileOptions& options);
   ~Body();
-  std::vector<Item> run(std::vector<Item> inputs, const Symbols& around, RunState& run) const;
+  // `stash`: receives what is kept of this trip.
+  std::vector<Item> run(std::vector<Item> inputs, const Symbols& around, RunState& run,
+                        std::vector<Item>* stash = nullptr) const;
   const std::vector<std::string>& symbols() const { return symbols_; }
 
  private:
+  void compile(const Graph& graph, const CompileOptions& options);
+
   std::vector<std::string> symbols_;
+  std::vector<int64_t> kept_;  // pairs (Kept, index)
+  size_t n_outputs_;           // without what is kept
   std::unique_ptr<Program> program_;
 };
 

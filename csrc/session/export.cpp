@@ -87,10 +87,20 @@ class SizeLowering {
   Value symbol(const std::string& name) {
     for (const ValueId id : graph_.inputs()) {
       if (is_size(graph_, id, name)) return graph_.value(id);
-      if (const auto axis = axis_of(graph_, id, name))
-        return graph_.emit1("Shape", {graph_.value(id)}, {{"start", *axis}, {"end", *axis + 1}});
+      if (const Value size = size_of(id, name)) return size;
     }
+    for (const Node* node = graph_.first(); node && node != graph_.context.before;
+         node = node->next)
+      for (const ValueId id : node->out)  // one that only a run tells
+        if (id != kNone)
+          if (const Value size = size_of(id, name)) return size;
     fail("size '{}' is the size of no input: the graph cannot be exported", name);
+  }
+
+  Value size_of(ValueId id, const std::string& name) {
+    if (const auto axis = axis_of(graph_, id, name))
+      return graph_.emit1("Shape", {graph_.value(id)}, {{"start", *axis}, {"end", *axis + 1}});
+    return {};
   }
 
   Graph& graph_;

@@ -15,6 +15,7 @@
 #include "csrc/runtime/executor.h"
 #include "csrc/runtime/profile.h"
 #include "csrc/session/evaluator.h"
+#include "csrc/session/split_bodies.h"
 #include "gradient_graph/differentiate.h"
 #include "gradient_graph/segments.h"
 
@@ -30,6 +31,19 @@ std::vector<const Provider*> providers_of(const CompileOptions& options) {
   }
   check(!providers.empty(), "no provider is named");
   return providers;
+}
+
+bool owns_bodies(const Graph& graph) {
+  const auto nodes = graph.order();
+  return std::any_of(nodes.begin(), nodes.end(),
+                     [](const Node* node) { return node->owns_bodies(); });
+}
+
+// A graph and those of its nodes, which may be differentiated with it.
+void raise_all(Graph& graph, PassOptions& passes) {
+  raise(graph, passes);
+  for (Node* node : graph.order())
+    for (auto& [name, body] : node->bodies) raise_all(*body, passes);
 }
 
 constexpr int kMostStages = 10000;
@@ -56,7 +70,7 @@ Program::Program(const Graph& captured, const CompileOptions& options, std::vect
       dump_(options.dump) {
   const double start = now_us();
   std::unique_ptr<Graph> graph = captured.clone();
-  const std::vector<const Provider*> providers = providers_of(options);
+  std::vector<const Provider*> providers = providers_of(options);
   const Provider* reference = find_provider("reference");
   std::optional<ProviderEvaluator> evaluator;
   if (reference) evaluator.emplace(*reference);
@@ -65,13 +79,18 @@ Program::Program(const Graph& captured, const CompileOptions& options, std::vect
   if (dump_.on())
     passes.stage = [&](const std::string& name, const Graph& now) { dump_.stage(name, now); };
   dump_.stage("captured", *graph);
-  if (cuts.empty()) raise(*graph, passes);  // it would join values on both sides of a cut
+  if (cuts.empty()) raise_all(*graph, passes);  // it would join values on both sides of a cut
   if (!wrt.empty() && !defined.empty()) compile_gradient(*graph, options, wrt, defined, cuts);
   optimise(*graph, passes);
+  split_bodies(*graph, passes);
   if (gradient_outputs_.size()) assign_segments(*graph, options, wrt, !cuts.empty(), stash);
   if (options.check) verify(*graph, "stash");
   if (gradient_outputs_.empty() && (prologue_ = Prologue::cut(*graph, options))) return;
   set_aside_items(*graph);
+  if (owns_bodies(*graph)) {
+    bodies_ = std::make_unique<BodyProvider>(options);
+    providers.push_back(bodies_.get());
+  }
   dump_.stage("stash", *graph);
   nodes_ = graph->node_count();
   layout_ = lay_out(
@@ -86,8 +105,9 @@ void Program::set_aside_items(Graph& graph) {
   const std::vector<ValueId> inputs = graph.inputs();
   for (size_t i = 0; i < graph.outputs().size();) {
     const Value value = graph.value(graph.outputs()[i].value);
-    const bool aside = value.type().kind != Type::Kind::tensor;
     const auto at = std::find(inputs.begin(), inputs.end(), value.id);
+    const bool made = value.type().kind == Type::Kind::opaque && at == inputs.end();
+    const bool aside = value.type().kind != Type::Kind::tensor && !made;
     check(!aside || at != inputs.end(), "output '{}' is {}, which no kernel makes",
           graph.outputs()[i].name, value.type().text());
     passed_.push_back(aside ? static_cast<int>(at - inputs.begin()) : -1);
@@ -123,9 +143,32 @@ std::vector<Item> Program::run(std::span<const Item> inputs, RunState& state) {
   return now.rest->run_plan(now.inputs, state);
 }
 
+namespace {
+
+// Runs the plan into new memory.
+std::vector<Item> make_outputs(const Plan& plan, Frame& frame) {
+  std::vector<Item> outputs;
+  for (const Operand& type : plan.outputs.types) {
+    outputs.emplace_back();
+    if (type.layout == DataLayout::opaque) continue;
+    const Tensor& made = outputs.back().emplace<Tensor>(Tensor::empty(type.dtype, type.sizes));
+    frame.set_output(outputs.size() - 1, made.data);
+  }
+  run(plan, frame);
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (auto* tensor = std::get_if<Tensor>(&outputs[i]))
+      *tensor = own_strings(*tensor);
+    else
+      outputs[i] = frame.object(i);
+  return outputs;
+}
+
+}  // namespace
+
 std::vector<Item> Program::run_plan(std::span<const Item> inputs, RunState& state) {
   std::vector<Sizes> sizes;
-  for (const size_t i : taken_) sizes.push_back(inputs[i].tensor().sizes);
+  for (const size_t i : taken_)
+    sizes.push_back(inputs[i].is_tensor() ? inputs[i].tensor().sizes : Sizes{});
   const auto plan = this->plan(sizes);
   const bool counted = state.limits().bytes || state.limits().operations;
   state.begin(
@@ -133,20 +176,17 @@ std::vector<Item> Program::run_plan(std::span<const Item> inputs, RunState& stat
       counted ? estimated_operations(layout_, solve_symbols(*layout_.graph, sizes, sizes.size()))
               : 0);
   Frame frame(*plan->core);
-  for (size_t i = 0; i < taken_.size(); ++i) frame.set_input(i, inputs[taken_[i]].tensor().data);
-  std::vector<Tensor> made;
-  for (const Operand& type : plan->core->outputs.types) {
-    made.push_back(Tensor::empty(type.dtype, type.sizes));
-    frame.set_output(made.size() - 1, made.back().data);
-  }
-  ort::run(*plan->core, frame);
+  frame.set_run_state(&state);
+  for (size_t i = 0; i < taken_.size(); ++i)
+    if (const Item& input = inputs[taken_[i]]; input.is_tensor())
+      frame.set_input(i, input.tensor().data);
+    else
+      frame.set_object(i, std::get<Opaque>(input));
+  const std::vector<Item> made = make_outputs(*plan->core, frame);
   std::vector<Item> outputs;
   size_t next = 0;
   for (const int input : passed_)
-    if (input >= 0)
-      outputs.push_back(inputs[static_cast<size_t>(input)]);
-    else
-      outputs.emplace_back(own_strings(made[next++]));
+    outputs.push_back(input >= 0 ? inputs[static_cast<size_t>(input)] : made[next++]);
   return outputs;
 }
 

@@ -6,11 +6,12 @@
 #include <memory>
 
 #include "csrc/core/item.h"
+#include "csrc/core/run_state.h"
+#include "csrc/session/body_provider.h"
 #include "csrc/session/dump.h"
 #include "csrc/session/options.h"
 #include "csrc/session/plan_cache.h"
 #include "csrc/session/prologue.h"
-#include "csrc/session/run_state.h"
 #include "gradient_graph/stash.h"
 
 namespace ort {
@@ -49,7 +50,7 @@ class Program {
   // By gradient input: the first segment that reads it.
   const std::vector<int>& first_reads() const { return first_reads_; }
   const Layout& layout() const { return layout_; }
-  int plans() const { return plans_; }
+  int plans() const { return plans_ + (prologue_ ? prologue_->plans() : 0); }
   // What the newest plan took, from unknown sizes to kernels prepared and memory placed.
   double planned_us() const { return planned_us_; }
   std::shared_ptr<const TrainingPlan> latest();  // the plan used last; null before the first
@@ -65,7 +66,8 @@ class Program {
   void assign_segments(Graph& graph, const CompileOptions& options, const std::vector<size_t>& wrt,
                        bool one_by_one, grad::StashOptions& stash);
 
-  std::unique_ptr<Prologue> prologue_;  // null: one plan is the whole
+  std::unique_ptr<BodyProvider> bodies_;  // null: no node owns graphs
+  std::unique_ptr<Prologue> prologue_;    // null: one plan is the whole
   std::mutex last_mutex_;
   std::shared_ptr<Program> last_;  // what the prologue was followed by last
   std::vector<size_t> taken_;      // of a run's inputs, those that the plan takes

@@ -20,17 +20,16 @@ bool is_placed(const Type& type) {
   return type.is_tensor() || type.kind == Type::Kind::opaque;
 }
 
+bool is_string(const Node& node, ValueId id) {
+  return id != kNone && node.graph->value(id).type().dtype == DType::string;
+}
+
 bool is_placed(const Node& node) {
   const auto placed = [&](ValueId id) {
     return id == kNone || is_placed(node.graph->value(id).type());
   };
   return std::all_of(node.in.begin(), node.in.end(), placed) &&
          std::all_of(node.out.begin(), node.out.end(), placed);
-}
-
-// Run outside of any plan: what allocates, holds tensors, or runs bodies.
-bool is_step(const Node& node) {
-  return node.schema->allocates_results() || node.owns_bodies() || !is_placed(node);
 }
 
 bool is_known(const Type& type, const std::set<std::string>& symbols) {
@@ -46,6 +45,25 @@ bool is_known(const Type& type, const std::set<std::string>& symbols) {
 bool gives_known(const Node& node, const std::set<std::string>& symbols) {
   return std::all_of(node.out.begin(), node.out.end(), [&](ValueId id) {
     return id == kNone || is_known(node.graph->value(id).type(), symbols);
+  });
+}
+
+// Run outside of any plan: what allocates, holds tensors, or runs bodies that may.
+bool is_step(const Node& node, const std::set<std::string>& symbols) {
+  if (node.schema->allocates_results() || !is_placed(node)) return true;
+  if (!node.owns_bodies()) return false;
+  const auto string = [&](ValueId id) { return is_string(node, id); };
+  return !gives_known(node, symbols) || std::any_of(node.in.begin(), node.in.end(), string) ||
+         std::any_of(node.out.begin(), node.out.end(), string);
+}
+
+// Whether its elements are sizes that are not known yet, as a node without inputs may say.
+bool names_unknown(const Node& node, const std::set<std::string>& symbols) {
+  return std::any_of(node.out.begin(), node.out.end(), [&](ValueId id) {
+    std::set<std::string> names;
+    if (id != kNone)
+      for (const Dim& dim : node.graph->contents(id).value_or(Dims{})) dim.collect_symbols(names);
+    return !std::includes(symbols.begin(), symbols.end(), names.begin(), names.end());
   });
 }
 
@@ -106,7 +124,7 @@ std::unique_ptr<Prologue> Prologue::cut(const Graph& graph, const CompileOptions
   const std::set<std::string> symbols = symbols_of_inputs(graph);
   const std::vector<Node*> nodes = graph.order();
   const bool late = std::any_of(nodes.begin(), nodes.end(), [&](const Node* node) {
-    return is_step(*node) || !gives_known(*node, symbols);
+    return is_step(*node, symbols) || !gives_known(*node, symbols);
   });
   const bool unranked = std::any_of(graph.inputs().begin(), graph.inputs().end(),
                                     [&](ValueId id) { return is_unranked(graph, id); });
@@ -135,13 +153,13 @@ void Prologue::sort_node(const Node& node, const std::set<std::string>& symbols)
                        [&](ValueId id) { return id != kNone && part(id) == wanted; });
   };
   Part now = Part::lead;
-  if (is_step(node)) {
+  if (is_step(node, symbols)) {
     // A step takes values of any rank; it waits for what the rest computes.
     const auto computed = [&](ValueId id) {
       return id != kNone && part(id) == Part::rest && !graph_->is_input(id);
     };
     now = std::any_of(node.in.begin(), node.in.end(), computed) ? Part::rest : Part::step;
-  } else if (reads(Part::rest) || reads(Part::step)) {
+  } else if (reads(Part::rest) || reads(Part::step) || names_unknown(node, symbols)) {
     now = Part::rest;
   } else if (!gives_known(node, symbols)) {
     now = Part::rest;
@@ -167,6 +185,18 @@ void Prologue::sort_node(const Node& node, const std::set<std::string>& symbols)
   steps_.push_back(std::move(step));
 }
 
+bool Prologue::is_lead(const Node& node) const {
+  const auto is_early = [&](ValueId id) {
+    return id == kNone || part(id) == Part::lead || part(id) == Part::given;
+  };
+  return std::all_of(node.out.begin(), node.out.end(), is_early) &&
+         std::all_of(node.in.begin(), node.in.end(), is_early);
+}
+
+bool Prologue::runs_once(const Node& node) const {
+  return node.schema->has_effect(node) && is_lead(node);
+}
+
 void Prologue::add_decider(ValueId value) {
   const auto same = [&](const Decider& decider) { return decider.value == value; };
   if (std::none_of(deciders_.begin(), deciders_.end(), same)) deciders_.push_back({value});
@@ -181,10 +211,17 @@ void Prologue::make_lead() {
   for (const Step& step : steps_)
     for (const ValueId id : step.node->in) want(id);
   for (const Decider& decider : deciders_) want(decider.value);
+  if (!wanted.empty())  // what has an effect runs once
+    for (const Node* node : graph_->order())
+      if (runs_once(*node))
+        for (const ValueId id : node->out) want(id);
   lead_outputs_.assign(wanted.begin(), wanted.end());
   if (wanted.empty()) return;
   const auto lead = graph_->clone();
   while (!lead->outputs().empty()) lead->drop_output(lead->outputs().size() - 1);
+  const std::vector<Node*> nodes = lead->order();
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node)
+    if (!is_lead(**node)) lead->erase(*node);  // a check of what is not known yet, and the like
   for (const ValueId id : lead_outputs_) lead->output(lead->value(id), format("%{}", id));
   remove_dead(*lead);
   lead_ = std::make_unique<Program>(*lead, options_, std::vector<size_t>{}, std::vector<size_t>{});
@@ -202,6 +239,8 @@ void Prologue::make_rest() {
     rest_->make_input(rest_->value(id));
     rest_inputs_.push_back(id);
   }
+  for (Node* node : rest_->order())
+    if (lead_ && runs_once(*node)) rest_->erase(node);
   remove_dead(*rest_);
 }
 
@@ -284,7 +323,7 @@ bool Prologue::decide_more(const Graph& rest) {
       const std::vector<Node*> nodes = rest.order();
       const auto twin = std::find_if(nodes.begin(), nodes.end(),
                                      [&](const Node* node) { return node->out == use.node->out; });
-      if (twin == nodes.end() || is_step(**twin) || gives_known(**twin, symbols)) continue;
+      if (twin == nodes.end() || is_step(**twin, symbols) || gives_known(**twin, symbols)) continue;
       decider.by_value = more = true;
     }
   }
@@ -309,6 +348,12 @@ std::shared_ptr<Program> Prologue::compile(const Values& values) {
     remove_dead(*rest);
     return std::make_shared<Program>(*rest, options_, std::vector<size_t>{}, std::vector<size_t>{});
   }
+}
+
+int Prologue::plans() {
+  int count = lead_ ? lead_->plans() : 0;
+  for (const auto& program : programs_.all()) count += program->plans();
+  return count;
 }
 
 Prologue::Entered Prologue::enter(std::span<const Item> inputs, RunState& run) {

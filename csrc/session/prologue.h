@@ -12,9 +12,9 @@
 
 #include "csrc/core/cache.h"
 #include "csrc/core/item.h"
+#include "csrc/core/run_state.h"
 #include "csrc/graph/graph.h"
 #include "csrc/session/options.h"
-#include "csrc/session/run_state.h"
 
 namespace ort {
 
@@ -31,6 +31,7 @@ class Prologue {
     std::vector<Item> inputs;  // of the rest
   };
   Entered enter(std::span<const Item> inputs, RunState& run);
+  int plans();  // of what is kept
 
  private:
   Prologue(const Graph& graph, const CompileOptions& options);
@@ -50,6 +51,8 @@ class Prologue {
   using Key = std::vector<std::vector<int64_t>>;
 
   void sort_node(const Node& node, const std::set<std::string>& known);
+  bool is_lead(const Node& node) const;
+  bool runs_once(const Node& node) const;
   void add_decider(ValueId value);
   void make_lead();
   void make_rest();

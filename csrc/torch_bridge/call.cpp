@@ -17,7 +17,8 @@ std::shared_ptr<Frame> retained(const Planned& planned, const std::shared_ptr<Fr
   return {frame.release(), [base](Frame* retained) { delete retained; }};
 }
 
-// Gives the axes another order in place, so that the tensor is a view of none.
+}  // namespace
+
 void reorder(const at::Tensor& tensor, const Indices& order) {
   Sizes sizes(order.size()), strides(order.size());
   for (size_t k = 0; k < order.size(); ++k) {
@@ -26,8 +27,6 @@ void reorder(const at::Tensor& tensor, const Indices& order) {
   }
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
 }
-
-}  // namespace
 
 std::vector<at::Tensor> make_outputs(const Plan& plan, Frame& frame, size_t first, size_t last) {
   std::vector<at::Tensor> outputs(last - first);

@@ -25,6 +25,9 @@ struct Bound {
 // New memory for a plan's outputs [first, last), bound to a frame.
 std::vector<at::Tensor> make_outputs(const Plan& plan, Frame& frame, size_t first, size_t last);
 
+// Gives the axes another order in place, so that the tensor is a view of none.
+void reorder(const at::Tensor& tensor, const Indices& order);
+
 // A tensor's version when this was made; of none, or one that counts none, it never changes.
 class Version {
  public:

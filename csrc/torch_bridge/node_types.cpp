@@ -14,7 +14,7 @@ PyObject* refuse(PyObject*, PyObject*) {
 
 }  // namespace
 
-void name_node_type(const std::type_info& receiver) {
+void name_node_types(std::initializer_list<const std::type_info*> receivers) {
   static PyTypeObject type;
   static PyMethodDef refused{"register_hook", refuse, METH_O, nullptr};
   torch::autograd::_initFunctionPyTypeObject(type, "ORTModuleBackward", nullptr, nullptr);
@@ -23,7 +23,8 @@ void name_node_type(const std::type_info& receiver) {
   if (!method || PyDict_SetItemString(type.tp_dict, refused.ml_name, method.ptr()) != 0)
     throw pybind11::error_already_set();
   PyType_Modified(&type);
-  torch::autograd::registerCppFunction(receiver, &type);
+  for (const std::type_info* receiver : receivers)
+    torch::autograd::registerCppFunction(*receiver, &type);
 }
 
 }  // namespace ort::bridge

@@ -1,6 +1,7 @@
 // What Python sees of an output's node: the method that asks for eager's own one refuses.
 #pragma once
 
+#include <initializer_list>
 #include <typeinfo>
 
 namespace ort::bridge {
@@ -10,6 +11,6 @@ constexpr const char* kNoHook =
     "ORTModule has not; use Tensor.register_hook or grad_fn.register_prehook, or call the module "
     "within `with model.eager():`";
 
-void name_node_type(const std::type_info& receiver);
+void name_node_types(std::initializer_list<const std::type_info*> receivers);
 
 }  // namespace ort::bridge

@@ -4,7 +4,9 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include "csrc/graph/schema.h"
 #include "csrc/torch_bridge/nodes.h"
+#include "csrc/torch_bridge/staged_backward.h"
 
 namespace ort::bridge {
 namespace {
@@ -102,6 +104,10 @@ void Runner::compile(const std::vector<at::Tensor>& user) {
   std::vector<Sizes> sizes;
   for (const at::Tensor& tensor : tensors)
     sizes.push_back(tensor.defined() ? tensor.sizes().vec() : Sizes{1});
+  if (shared_->is_staged()) {
+    if (at::GradMode::is_enabled() && !shared_->predicted.defined.empty()) shared_->staged_halves();
+    return;
+  }
   shared_->program(at::GradMode::is_enabled() ? shared_->predicted : Wanted{}, sizes)->plan(sizes);
 }
 
@@ -113,6 +119,7 @@ std::vector<at::Tensor> Runner::call(const std::vector<at::Tensor>& user) {
     for (const Source& source : inputs_) tensors.push_back(resolve(source, user));
     for (const WriteBack& write : write_backs_) targets.push_back(resolve(write.target, user));
   }
+  if (shared_->is_staged()) return call_staged(tensors, targets);
   Wanted wanted;
   std::shared_ptr<Profile> profile;
   {
@@ -137,6 +144,33 @@ std::vector<at::Tensor> Runner::call(const std::vector<at::Tensor>& user) {
   return outputs;
 }
 
+std::vector<at::Tensor> Runner::call_staged(const std::vector<at::Tensor>& tensors,
+                                            const std::vector<at::Tensor>& targets) {
+  const bool trains = at::GradMode::is_enabled() && !shared_->predicted.defined.empty();
+  const auto halves = trains ? shared_->staged_halves() : nullptr;
+  std::vector<Item> inputs, made;
+  std::vector<at::Tensor> outputs;
+  {
+    const at::NoGradGuard no_grad;
+    for (size_t i = 0; i < tensors.size(); ++i)
+      if (!tensors[i].defined())
+        inputs.push_back(item_of_key(draw_key(shared_->options.device)));
+      else if (trains && contains(shared_->written, i))  // the backward reads what was there
+        inputs.push_back(item_of(tensors[i].detach().clone(at::MemoryFormat::Contiguous)));
+      else
+        inputs.push_back(item_of(contiguous(tensors[i].variable_data())));
+    made = run_program(halves ? *halves->forward : *shared_->staged_forward(), inputs);
+    for (size_t i = 0; i < shared_->graph->outputs().size(); ++i)
+      outputs.push_back(tensor_of(made[i]));
+    for (const auto& [output, order] : shared_->orders) reorder(outputs[output], order);
+    for (size_t i = 0; i < targets.size(); ++i)
+      targets[i].copy_(outputs.at(write_backs_[i].output));
+  }
+  if (halves) attach_staged(shared_, halves, tensors, inputs, made, outputs);
+  outputs.resize(shared_->n_user_outputs);
+  return outputs;
+}
+
 std::shared_ptr<Program> Runner::latest() const {
   return shared_->programs.latest();
 }
@@ -153,15 +187,35 @@ std::tuple<size_t, size_t, size_t> Runner::memory() const {
   return {plan->stash_bytes, plan->cast_bytes, plan->core->arena_bytes()};
 }
 
+std::vector<std::shared_ptr<Program>> Runner::staged() const {
+  const auto program = latest();
+  if (!program || !program->is_staged()) return {};
+  const auto halves = shared_->trained();
+  if (!halves) return {program};
+  return {halves->forward, halves->backward};
+}
+
+void Runner::add_steps(const TrainingPlan& plan, bool backward,
+                       std::vector<StepInfo>& steps) const {
+  const std::vector<Step>& made = plan.core->steps;
+  for (size_t i = 0; i < made.size(); ++i)
+    steps.push_back({made[i].name, std::string(made[i].provider),
+                     backward || i >= plan.forward_steps, std::nullopt});
+}
+
 std::vector<Runner::StepInfo> Runner::steps() const {
   std::vector<StepInfo> result;
+  const std::vector<std::shared_ptr<Program>> staged = this->staged();
+  for (size_t i = 0; i < staged.size(); ++i) {
+    for (const Node* node : shared_->graph->order())
+      if (i == 0 && node->schema->allocates_results())  // between the plans
+        result.push_back({node->qualified(), "host", false, std::nullopt});
+    if (const auto plan = staged[i]->latest()) add_steps(*plan, i > 0, result);
+  }
   const auto program = latest();
-  const auto plan = program ? program->latest() : nullptr;
+  const auto plan = program && staged.empty() ? program->latest() : nullptr;
   if (!plan) return result;
-  const std::vector<Step>& steps = plan->core->steps;
-  for (size_t i = 0; i < steps.size(); ++i)
-    result.push_back(
-        {steps[i].name, std::string(steps[i].provider), i >= plan->forward_steps, std::nullopt});
+  add_steps(*plan, false, result);
   if (const auto profile = this->profile())
     for (const Profile::Event& event : profile->events())
       if (event.step < result.size() && result[event.step].name == event.name)
@@ -169,35 +223,45 @@ std::vector<Runner::StepInfo> Runner::steps() const {
   return result;
 }
 
+// Of the latest program; of one that is run stage by stage, as captured.
+std::vector<const Node*> Runner::nodes() const {
+  std::vector<const Node*> result;
+  const auto program = latest();
+  if (program && program->is_staged()) {
+    const std::vector<Node*> captured = shared_->graph->order();
+    result.assign(captured.begin(), captured.end());
+  } else if (program) {
+    for (const Claim& claim : program->layout().partition.claims)
+      result.insert(result.end(), claim.region.nodes.begin(), claim.region.nodes.end());
+  }
+  return result;
+}
+
 std::vector<Runner::Operator> Runner::operators() const {
   std::vector<Operator> result;
-  const auto program = latest();
-  if (!program) return result;
-  for (const Claim& claim : program->layout().partition.claims)
-    for (const Node* node : claim.region.nodes)
-      if (node->schema->is_foreign() && node->schema->is_differentiable())
-        result.push_back({node->attrs.s("schema"), node->attrs.s("reason", ""),
-                          node->where ? *node->where : Where{}});
+  for (const Node* node : nodes())
+    if (node->schema->is_foreign() && node->schema->is_differentiable())
+      result.push_back({node->attrs.s("schema"), node->attrs.s("reason", ""),
+                        node->where ? *node->where : Where{}});
   return result;
 }
 
 std::map<Runner::Typed, int> Runner::typed() const {
   std::map<Typed, int> result;
-  const auto program = latest();
-  if (!program) return result;
   const auto dtype_of = [](const Node& node, const std::vector<ValueId>& ids) {
     const bool any = !ids.empty() && ids[0] != kNone;
     return std::string(name_of(any ? node.graph->value(ids[0]).dtype() : DType::undefined));
   };
-  for (const Claim& claim : program->layout().partition.claims)
-    for (const Node* node : claim.region.nodes)
-      ++result[{node->qualified(), dtype_of(*node, node->in), dtype_of(*node, node->out)}];
+  for (const Node* node : nodes())
+    ++result[{node->qualified(), dtype_of(*node, node->in), dtype_of(*node, node->out)}];
   return result;
 }
 
 int Runner::plans() const {
   int count = shared_->dropped_plans;
   for (const auto& program : shared_->programs.all()) count += program->plans();
+  if (const auto halves = shared_->trained())
+    count += halves->forward->plans() + halves->backward->plans();
   return count;
 }
 

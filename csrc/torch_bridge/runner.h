@@ -57,7 +57,13 @@ class Runner {
   std::shared_ptr<const Profile> profile() const;  // of the latest timed call; null: none
 
  private:
+  std::vector<const Node*> nodes() const;
+  std::vector<std::shared_ptr<Program>> staged()
+      const;  // that ran last; none where one plan is all
+  void add_steps(const TrainingPlan& plan, bool backward, std::vector<StepInfo>& steps) const;
   std::shared_ptr<Program> latest() const;  // the program that ran last; null before the first
+  std::vector<at::Tensor> call_staged(const std::vector<at::Tensor>& tensors,
+                                      const std::vector<at::Tensor>& targets);
   void find_device(const std::vector<at::Tensor>& tensors);
   at::Tensor resolve(const Source& source, const std::vector<at::Tensor>& user) const;
 

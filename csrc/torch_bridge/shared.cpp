@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "csrc/plan/symbols.h"
+#include "csrc/torch_bridge/staged_backward.h"
 
 namespace ort::bridge {
 size_t Planned::segment_of(int output) const {
@@ -52,6 +53,29 @@ at::Tensor Shared::in_tensor_order(size_t output, const at::Tensor& gradient) co
 bool Shared::unsettled() {
   std::lock_guard lock(mutex);
   return !confirmed || reruns > 0 || varied;
+}
+
+bool Shared::is_staged() {
+  std::call_once(asked_, [&] { staged_ = may_be_staged(*graph) && staged_forward()->is_staged(); });
+  return staged_;
+}
+
+std::shared_ptr<Program> Shared::staged_forward() {
+  return programs.find({{}, {}}, [&] { return compile({}, {}); });
+}
+
+std::shared_ptr<const Halves> Shared::staged_halves() {
+  std::call_once(halved_, [&] {
+    auto halves = halves_of(*this);
+    const std::lock_guard lock(mutex);
+    halves_ = std::move(halves);
+  });
+  return trained();
+}
+
+std::shared_ptr<const Halves> Shared::trained() {
+  const std::lock_guard lock(mutex);
+  return halves_;
 }
 
 // What the program gives no gradient comes last.

@@ -37,6 +37,8 @@ struct Part {
   Indices wrt;  // positions in the list of inputs that need a gradient
 };
 
+struct Halves;  // staged_backward.h
+
 struct Shared {
   std::shared_ptr<const Graph> graph;  // as captured
   CompileOptions options;
@@ -67,10 +69,18 @@ struct Shared {
   at::Tensor in_tensor_order(size_t output, const at::Tensor& gradient) const;
   // Whether another backward than the predicted one is to be reckoned with.
   bool unsettled();
+  // Whether sizes depend on data: then programs are run stage by stage (staged.h), on the host.
+  bool is_staged();
+  std::shared_ptr<Program> staged_forward();
+  std::shared_ptr<const Halves> staged_halves();
+  std::shared_ptr<const Halves> trained();  // these, or null where nobody has asked for them yet
   // What the nodes of a call hand over, by segment and group.
   std::shared_ptr<const std::vector<Part>> parts(const Planned& planned);
 
  private:
+  std::once_flag asked_, halved_;
+  bool staged_ = false;
+  std::shared_ptr<const Halves> halves_;
   std::weak_ptr<const TrainingPlan> divided_;  // the plan that parts_ are of
   std::shared_ptr<const std::vector<Part>> parts_;
 };

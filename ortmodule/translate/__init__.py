@@ -12,6 +12,7 @@ from . import (  # noqa: F401  each file adds its rules to the table
     create,
     elementwise,
     index,
+    late,
     loss,
     matmul,
     norm,

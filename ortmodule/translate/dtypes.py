@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch._ops import OpOverload
 
+from ..sizes import hint_of
 from ..tree import Const
 
 _RANDOM = torch.Tag.nondeterministic_seeded
@@ -115,6 +116,8 @@ def _stand_in(value: Any) -> Any:
 def _number(value: Any) -> Any:
     if not isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return value
+    if isinstance(value, torch.SymInt):
+        return hint_of(value)
     if value.node.hint is None:
         raise _Unknown
     return value.node.hint

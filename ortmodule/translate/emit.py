@@ -13,7 +13,7 @@ import torch
 
 from .. import _native
 from ..errors import NotCapturable
-from ..sizes import Dim, express
+from ..sizes import Dim, dim_of, express, late_names, with_names
 
 CAST = "Cast"
 # By the class of a sympy expression.
@@ -77,6 +77,7 @@ class Emitter:
         self._known = _known_ops()
         self._canonical: dict[str, Dim] = {}
         self.counted: dict[str, Any] = {}  # symbol -> its 0-d int64, in the graph emitted into
+        self._late: dict[str, Dim] = {}  # sizes that depend on data, from torch's names
         self.rounds_numbers = True  # to halves, as the running op's kernel does
 
     def op(
@@ -120,7 +121,7 @@ class Emitter:
         if dtype in HALVES and not self.rounds_numbers and _is_odd(value, dtype):
             raise OddNumber
         if isinstance(value, str):
-            return self.cast(self.g.size(value), dtype)
+            return self.cast(self.g.size(self.canonical(value)), dtype)
         if isinstance(value, CountedNumber):
             return self.cast(self._integer(value.expr), dtype)
         if isinstance(value, SymbolicFloat):
@@ -153,10 +154,31 @@ class Emitter:
         """A size as the engine prints it, so that equal sizes are equal strings."""
         if isinstance(dim, int):
             return dim
+        if late_names(dim):
+            dim = self.named(dim)
         if dim not in self._canonical:
             known = self.g.sizes([dim]).contents
             self._canonical[dim] = known[0] if known else dim
         return self._canonical[dim]
+
+    def learn(self, value: Any, traced: torch.Tensor) -> None:
+        """Sizes of `traced` that depend on data and have not been met are those of `value`."""
+        for ours, theirs in zip(value.dims, traced.shape, strict=True):
+            theirs = dim_of(theirs)
+            if late_names(theirs) == [theirs]:
+                self._late.setdefault(theirs, ours)
+
+    def is_told(self, size: int | torch.SymInt) -> bool:
+        """Whether the graph has all that the size is made of."""
+        return all(name in self._late for name in late_names(dim_of(size)))
+
+    def named(self, dim: str) -> str:
+        """A size that depends on data by the graph's own names."""
+        if missing := [name for name in late_names(dim) if name not in self._late]:
+            raise NotCapturable(
+                f"a size is {dim}, where {missing[0]} is a number read out of a tensor"
+            )
+        return with_names(dim, self._late)
 
     def sizes(self, dims: Sequence[Dim]) -> Any:
         """An int64 vector of sizes."""

@@ -1,5 +1,6 @@
 """Reading by index, sorting."""
 
+from .emit import FLOATING
 from .registry import aten
 
 
@@ -69,6 +70,23 @@ def _widest(sizes):
     return next((s for s in sizes if s != 1), 1)
 
 
+def mask_positions(t, mask):
+    """Where a mask is set: for each of its axes a vector of positions."""
+    if mask.rank == 0:
+        t.refuse("indexing by a mask without axes has no translation")
+    where = t.op("NonZero", t.stop(mask) if mask.dtype in FLOATING else mask)
+    return [t.op("Gather", where, t.scalar(i, "int64"), axis=0) for i in range(mask.rank)]
+
+
+def without_masks(t, indices):
+    """The indices with positions in the place of each mask; how many they are, only a run tells."""
+    result = []
+    for given in indices:
+        is_mask = given is not None and given.dtype in ("bool", "uint8")
+        result += mask_positions(t, given) if is_mask else [given]
+    return result
+
+
 def split_indices(x, indices):
     """(axes that have an index tensor, the other axes, whether the first ones lie together)."""
     indices = [*indices, *[None] * (x.rank - len(indices))]
@@ -79,9 +97,8 @@ def split_indices(x, indices):
 
 @aten("index.Tensor", "_unsafe_index.Tensor")
 def index(t, x, indices):
+    indices = without_masks(t, indices)
     given = [i for i in indices if i is not None]
-    if any(i.dtype in ("bool", "uint8") for i in given):
-        t.refuse("indexing by a mask gives a size that depends on data")
     axes, rest, together = split_indices(x, indices)
     if len(axes) == 1:
         return t.op("Gather", x, t.cast(given[0], "int64"), axis=axes[0])
@@ -134,15 +151,6 @@ def one_hot(t, x, classes=-1):
     where = t.unsqueeze(from_zero(t, x, classes), [x.rank])
     zeros, ones = t.full(t.out_dims(), 0, "int64"), t.full([*x.dims, 1], 1, "int64")
     return t.op("ScatterElements", zeros, where, ones, axis=x.rank)
-
-
-@aten(
-    "_unique.default", "_unique2.default", "unique_dim.default", "unique_dim_consecutive.default",
-    "unique_consecutive.default",
-)  # fmt: skip
-def unique(t, x, *_args, **_kwargs):
-    """Of no elements, too, where torch traces other dtypes than its kernels return."""
-    return t.refuse(f"the size of what {t.target} returns depends on data")
 
 
 @aten("diagonal.default")

@@ -12,9 +12,9 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import dispatch_functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from ..saved import storage_key
+from ..sizes import hint_of
 from .emit import WITH_GRADIENT, dtype_name, is_value
 from .refs import Ref, Storage, leaves
 
@@ -162,7 +162,7 @@ def _draws(target: Any, operator: Any, args: list) -> bool:
 def _type_of(t: Any, val: Any) -> str:
     if not isinstance(val, torch.Tensor):
         t.refuse(f"{t.target} returns a {type(val).__name__}, which a graph cannot hold")
-    if any(free_unbacked_symbols(size) for size in val.shape):
+    if not all(t.is_told(size) for size in val.shape):
         t.refuse(f"the size of what {t.target} returns depends on data")
     return f"{dtype_name(val.dtype)}[{', '.join(map(str, t.dims_of(val)))}]"
 
@@ -237,7 +237,7 @@ def _without_gradient(given: list, ends: list) -> set[int]:
 def sample(val: Any, tainted: bool, given: list) -> Any:
     """A traced value with the first call's sizes; `given` collects the tensors."""
     if isinstance(val, torch.SymInt):
-        return int(val.node.hint)
+        return hint_of(val)
     if not isinstance(val, torch.Tensor):
         return val
     sizes, strides = ([sample(d, False, given) for d in x] for x in (val.shape, val.stride()))

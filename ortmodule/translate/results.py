@@ -81,7 +81,10 @@ def link_of(t: Any, name: str, args: tuple, kwargs: dict, index: int | None) -> 
 
 
 def _checked(t: Any, value: Any, val: torch.Tensor, name: str) -> Any:
-    dtype, dims = dtype_name(val.dtype), t.dims_of(val)
+    dtype = dtype_name(val.dtype)
+    if value.rank == val.dim():
+        t.learn(value, val)
+    dims = t.dims_of(val)
     if value.dtype != dtype or value.rank != len(dims):
         raise AssertionError(
             f"[{name}] translated to {value.dtype}{value.dims}, torch says {dtype}{dims}"

@@ -13,7 +13,7 @@ import torch
 from torch import fx
 
 from ..interface import Input, View
-from ..sizes import dim_of
+from ..sizes import dim_of, hint_of, late_names
 from .emit import WITH_GRADIENT
 from .refs import Link, Ref
 
@@ -62,6 +62,9 @@ def returned(
         source = ref.storage.source
         views = _views(ref.links) if share_memory or not ref.links else None
         order = memory_order(val) if share_memory else ()
+        shares = source is not None or shared[id(ref.storage)] > 1
+        if share_memory and views is None and shares and _is_late(ref.links):
+            t.refuse("forward returns a view of what it shares, of a size that depends on data")
         if views is not None and source is not None:
             results.append(Returned(source=source, requires_grad=source.requires_grad, views=views))
         elif share_memory and views is not None and (shared[id(ref.storage)] > 1 or order is None):
@@ -93,8 +96,8 @@ def memory_order(tensor: torch.Tensor | None) -> tuple[int, ...] | None:
     order, None where its elements do not lie side by side."""
     if tensor is None or tensor.layout != torch.strided:
         return ()
-    sizes = [_hint(size) for size in tensor.shape]
-    strides = [_hint(stride) for stride in tensor.stride()]
+    sizes = [hint_of(size) for size in tensor.shape]
+    strides = [hint_of(stride) for stride in tensor.stride()]
     own = tuple(range(len(sizes)))
     if 0 in sizes or _side_by_side(sizes, strides, own):
         return ()
@@ -111,12 +114,19 @@ def _side_by_side(sizes: list[int], strides: list[int], order: Sequence[int]) ->
     return True
 
 
-def _hint(size: int | torch.SymInt) -> int:
-    return size.node.hint if isinstance(size, torch.SymInt) else size
+def _is_late(links: Sequence[Link]) -> bool:
+    """Whether a view has a size that depends on data."""
+    return any(late_names(dim_of(d)) for link in links for d in _first(link).shape)
+
+
+def _first(link: Link) -> torch.Tensor:
+    val = link.node.meta["val"]
+    return val if isinstance(val, torch.Tensor) else val[link.index]
 
 
 def _views(links: Sequence[Link]) -> tuple[View, ...] | None:
-    """The links as ops to apply; None when one takes another tensor."""
+    """The links as ops to apply; None when one takes another tensor, or a size that no call tells
+    beforehand."""
     views = []
     for link in links:
         if link.name in _WITHOUT_ARGUMENTS:
@@ -124,6 +134,8 @@ def _views(links: Sequence[Link]) -> tuple[View, ...] | None:
             continue
         if link.name in _OF_SIZES:
             sizes = [dim_of(size) for size in link.node.meta["val"].shape]
+            if any(map(late_names, sizes)):
+                return None
             views.append(View(_OF_SIZES[link.name], (sizes,), {}))
             continue
         packet, _, overload = link.name.partition(".")
@@ -139,11 +151,14 @@ def _views(links: Sequence[Link]) -> tuple[View, ...] | None:
 
 
 class _NoSize(Exception):
-    """An argument is neither a constant nor a size."""
+    """An argument is neither a constant nor a size that follows from a call's."""
 
 
 def _size(node: fx.Node) -> Any:
     value = node.meta.get("val")
     if not isinstance(value, torch.SymInt):
         raise _NoSize
-    return dim_of(value)
+    size = dim_of(value)
+    if late_names(size):
+        raise _NoSize
+    return size

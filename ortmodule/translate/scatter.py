@@ -1,6 +1,6 @@
 """Writing by index."""
 
-from .index import broadcast_index, from_zero, split_indices
+from .index import broadcast_index, from_zero, split_indices, without_masks
 from .registry import aten
 
 _REDUCE = {"add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax": "max",
@@ -79,10 +79,12 @@ def index_fill(t, x, dim, index, value):
 def index_put(t, x, indices, values, accumulate=False, unsafe=False):
     given = [i for i in indices if i is not None]
     values = t.cast(values, x.dtype)
-    if len(given) == 1 and given[0].dtype == "bool":
-        return _put_by_mask(t, x, indices, given[0], values, accumulate)
-    if any(i.dtype in ("bool", "uint8") for i in given):
-        return NotImplemented
+    if len(given) == 1 and given[0].dtype == "bool" and not accumulate:
+        before = next(i for i, index in enumerate(indices) if index is not None)
+        if values.rank <= (0 if before else x.rank - given[0].rank):
+            return _put_by_mask(t, x, before, given[0], values)
+    indices = without_masks(t, indices)
+    given = [i for i in indices if i is not None]
     axes, rest, together = split_indices(x, indices)
     if together and axes[0] > 0 and values.rank > 0:
         return NotImplemented  # values' axes lie in another order
@@ -95,9 +97,8 @@ def index_put(t, x, indices, values, accumulate=False, unsafe=False):
     return t.transpose(moved, [order.index(i) for i in range(x.rank)])
 
 
-def _put_by_mask(t, x, indices, mask, values, accumulate):
-    """x[mask] = one number, everywhere the mask is set."""
-    if accumulate or values.rank > 0 or indices[0] is None:
-        return NotImplemented
-    mask = t.reshape(mask, [*mask.dims, *[1] * (x.rank - mask.rank)])
+def _put_by_mask(t, x, before, mask, values):
+    """x[mask] = the same everywhere the mask is set, which lies `before` axes from the first."""
+    after = x.rank - mask.rank - before
+    mask = t.reshape(mask, [*[1] * before, *mask.dims, *[1] * after])
     return t.op("Where", mask, values, x)

@@ -18,6 +18,7 @@ from ..errors import Defect, NotCapturable
 from ..interface import Input, Placeholder
 from ..saved import storage_key
 from ..sizes import dim_of
+from .asserts import assert_number
 from .autocast import Autocast, entered
 from .bodies import check_numbers, check_sizes, is_control
 from .complex import emit_complex, is_complex
@@ -36,7 +37,6 @@ from .writes import call_in_place, is_written
 # Checks on what the capture's guards and key already hold.
 _SKIPPED = {
     "_assert_tensor_metadata.default",
-    "_assert_scalar.default",
     "sym_constrain_range_for_size.default",
     "sym_constrain_range.default",
 }
@@ -153,9 +153,13 @@ class Translator(Context):
                 return container[node.args[1]]
         val = node.meta.get("val")
         if isinstance(val, _SYMBOLIC):
+            if isinstance(val, torch.SymInt) and not self.is_told(val):
+                self.refuse("a size is a number that is read out of a tensor", str(node.target))
             return self._number(val)
         if self.counted:
             check_sizes(self, val)
+        if isinstance(val, (int, float)):  # a size that an assertion has made a number
+            return val
         numbers = isinstance(val, (list, tuple)) and len(val) > 0  # a region may give nothing
         numbers = numbers and not is_control(node.target)
         if numbers and all(isinstance(v, (int, *_SYMBOLIC)) for v in val):
@@ -172,6 +176,10 @@ class Translator(Context):
         if name == "ortmodule.mark_region.default":
             self.recompute_depth += 1 if args[0] else -1
             return None
+        if name == "_assert_scalar.default":
+            return assert_number(
+                self, *(traced_value(a) if isinstance(a, fx.Node) else a for a in node.args)
+            )
         if name in _SKIPPED:
             return None
         written = [i for i, a in enumerate(node.target._schema.arguments) if is_written(a)]

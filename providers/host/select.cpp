@@ -71,6 +71,21 @@ Items compress(const HostCall& c) {
   return {rows(x, axis, taken)};
 }
 
+Items repeated_positions(const HostCall& c) {
+  const Tensor& repeats = c.tensor();
+  int64_t total = 0;
+  for (int64_t i = 0; i < repeats.count(); ++i) {
+    const int64_t times = repeats.as<int64_t>()[i];
+    c.require(times >= 0, "element {} of repeats is {}, expected none negative", i, times);
+    total = checked_add(total, times);
+  }
+  Tensor result = Tensor::empty(DType::i64, {total});
+  auto* next = result.as<int64_t>();
+  for (int64_t i = 0; i < repeats.count(); ++i)
+    next = std::fill_n(next, repeats.as<int64_t>()[i], i);
+  return {result};
+}
+
 // NaNs are one value, after all others.
 template <class T>
 int compared(const T& a, const T& b) {
@@ -151,6 +166,7 @@ void register_host_select(HostTable& table) {
   table["NonZero"] = non_zero;
   table["Compress"] = compress;
   table["Unique"] = unique;
+  table["ort::RepeatedPositions"] = repeated_positions;
 }
 
 }  // namespace ort

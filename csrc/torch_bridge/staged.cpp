@@ -1,0 +1,93 @@
+// Items over torch's memory and tensors over the engine's.
+#include "csrc/torch_bridge/staged.h"
+
+#include <ATen/EmptyTensor.h>
+#include <c10/core/CPUAllocator.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "csrc/graph/schema.h"
+#include "csrc/torch_bridge/memory.h"
+
+namespace ort::bridge {
+namespace {
+
+std::set<std::string> symbols_of(const Type& type) {
+  std::set<std::string> names;
+  for (const Dim& dim : type.dims.value_or(Dims{})) dim.collect_symbols(names);
+  return names;
+}
+
+// Nobody ends a module's call: runs that can be ended are a session's.
+const std::atomic<uint64_t>& never() {
+  static const std::atomic<uint64_t> terminations = 0;
+  return terminations;
+}
+
+}  // namespace
+
+bool may_be_staged(const Graph& graph) {
+  std::set<std::string> known;
+  for (const ValueId id : graph.inputs()) known.merge(symbols_of(graph.value(id).type()));
+  const auto follows = [&](const Node* node, ValueId id) {
+    if (id == kNone || !node->graph->value(id).type().is_tensor()) return true;
+    const Type& type = node->graph->value(id).type();
+    const std::set<std::string> names = symbols_of(type);
+    return type.dims && std::includes(known.begin(), known.end(), names.begin(), names.end());
+  };
+  const std::vector<Node*> nodes = graph.order();
+  return std::any_of(nodes.begin(), nodes.end(), [&](const Node* node) {
+    return node->schema->allocates_results() ||
+           !std::all_of(node->out.begin(), node->out.end(),
+                        [&](ValueId id) { return follows(node, id); });
+  });
+}
+
+Item item_of(const at::Tensor& tensor) {
+  check(tensor.is_cpu(), "a tensor of a graph whose sizes depend on data lies on {}, expected cpu",
+        tensor.device().str());
+  const auto held = std::make_shared<const at::Tensor>(tensor);
+  Tensor item;
+  item.dtype = dtype_of(tensor.scalar_type());
+  item.sizes = tensor.sizes().vec();
+  item.data = tensor.data_ptr();
+  item.owner = held;
+  return item;
+}
+
+Item item_of_key(uint64_t key) {
+  Tensor item = Tensor::empty(DType::u64, {1});
+  *item.as<uint64_t>() = key;
+  return item;
+}
+
+at::Tensor tensor_of(const Item& item) {
+  using Owner = std::shared_ptr<const void>;
+  Tensor tensor = item.tensor();
+  if (!tensor.owner) {  // memory that the run has borrowed
+    const Tensor borrowed = std::exchange(tensor, Tensor::empty(tensor.dtype, tensor.sizes));
+    std::memcpy(tensor.data, borrowed.data, borrowed.bytes());
+  }
+  c10::DataPtr data(
+      tensor.data, new Owner(tensor.owner), [](void* owner) { delete static_cast<Owner*>(owner); },
+      c10::Device(c10::DeviceType::CPU));
+  // As torch's own: an owner may resize it.
+  c10::Storage storage(c10::Storage::use_byte_size_t(), tensor.bytes(), std::move(data),
+                       c10::GetCPUAllocator(), true);
+  at::Tensor result = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU),
+      c10::scalarTypeToTypeMeta(scalar_type_of(tensor.dtype)));
+  result.unsafeGetTensorImpl()->set_sizes_contiguous(tensor.sizes);
+  return result;
+}
+
+std::vector<Item> run_program(Program& program, std::span<const Item> inputs) {
+  RunState state({}, never());
+  return program.run(inputs, state);
+}
+
+}  // namespace ort::bridge
