@@ -131,9 +131,12 @@ def _scanned(
 ) -> Any:
     body = _Body(f"the body of {name}", step, [*map(_like, init), *map(_row, xs)])
     carry, ys = body.outs[: len(init)], body.outs[len(init) :]
-    _check_carried(name, init, carry)
+    _check_carried(name, init, carry, strides=False)
+    if not all(map(_lie_alike, init, carry)):  # from the second trip on they lie as a trip's do
+        body = _Body(body.name, step, [*map(_like, carry), *map(_row, xs)])
+        _check_carried(name, carry, body.outs[: len(init)])
     graphs = _lifted([body])
-    outs = [*map(_like, init), *(_stacked(y, xs[0]) for y in ys)]
+    outs = [*map(_like, carry), *(_stacked(y, xs[0]) for y in ys)]
     given = (*graphs.bodies, list(init), list(xs), (*additional, *graphs.free))
     return body.restored(_emitted("scan", given, outs))
 
@@ -265,10 +268,20 @@ def _inputs(graph: fx.GraphModule) -> list[fx.Node]:
     return [node for node in graph.graph.nodes if node.op == "placeholder"]
 
 
-def _constants(graph: fx.GraphModule) -> list[tuple[fx.Node, FakeTensor]]:
+def _constants(graph: fx.GraphModule) -> list[tuple[fx.Node, torch.Tensor]]:
+    """The tensors that a graph holds, but for those that its code made, as torch.tensor(2.0)."""
     nodes = [node for node in graph.graph.nodes if node.op == "get_attr"]
     found = [(node, operator.attrgetter(node.target)(graph)) for node in nodes]
-    return [(node, x) for node, x in found if isinstance(x, FakeTensor)]
+    return [
+        (node, x)
+        for node, x in found
+        if isinstance(x, torch.Tensor) and (isinstance(x, FakeTensor) or not _is_literal(node))
+    ]
+
+
+def _is_literal(node: fx.Node) -> bool:
+    fresh = torch.ops.aten.lift_fresh_copy.default
+    return bool(node.users) and all(user.target is fresh for user in node.users)
 
 
 def _lift(graph: fx.GraphModule, held: dict[int, torch.Tensor]) -> None:
@@ -352,31 +365,40 @@ def _made(make: Callable[[], Any]) -> Any:
         return make()
 
 
-def _check_carried(name: str, given: Sequence[Any], after: Sequence[Any]) -> None:
+def _check_carried(
+    name: str, given: Sequence[Any], after: Sequence[Any], strides: bool = True
+) -> None:
     if len(given) != len(after):
         _refuse(f"the body of {name} gives {len(after)} states, expected {len(given)}")
     for i, (a, b) in enumerate(zip(given, after, strict=True)):
-        _check_same(f"state {i} of {name} is", a, "after a trip", b)
+        _check_same(f"state {i} of {name} is", a, "after a trip", b, strides)
 
 
-def _check_same(first: str, a: Any, second: str, b: Any) -> None:
+def _check_same(first: str, a: Any, second: str, b: Any, strides: bool = True) -> None:
     """Refuses what no single value could be: both are one output of the operator."""
+    alike = _made(lambda: _facts(a) == _facts(b))
+    if not alike or (strides and not _lie_alike(a, b)):
+        _refuse(_made(lambda: f"{first} {_words(a)}, {second} {_words(b)}"))
 
-    def facts(x: Any) -> tuple:
-        if not isinstance(x, torch.Tensor):
-            return ("a number",)
-        sizes, strides = (tuple(map(str, y)) for y in (x.shape, x.stride()))
-        steps = tuple(d for n, d in zip(sizes, strides, strict=True) if n != "1")
-        return x.dtype, sizes, steps
 
-    def words(x: Any) -> str:
-        if not isinstance(x, torch.Tensor):
-            return "a number"
-        return f"{str(x.dtype)[6:]}{list(x.shape)} of strides {list(x.stride())}"
+def _facts(x: Any) -> tuple:
+    return (x.dtype, *map(str, x.shape)) if isinstance(x, torch.Tensor) else ("a number",)
 
-    ours, theirs = _made(lambda: facts(a)), _made(lambda: facts(b))
-    if ours != theirs:
-        _refuse(_made(lambda: f"{first} {words(a)}, {second} {words(b)}"))
+
+def _words(x: Any) -> str:
+    if not isinstance(x, torch.Tensor):
+        return "a number"
+    return f"{str(x.dtype)[6:]}{list(x.shape)} of strides {list(x.stride())}"
+
+
+def _lie_alike(a: Any, b: Any) -> bool:
+    """Whether both have the same strides, those of axes with one element aside."""
+
+    def steps(x: Any) -> list[str]:
+        pairs = zip(x.shape, x.stride(), strict=True)
+        return [str(step) for size, step in pairs if str(size) != "1"]
+
+    return not isinstance(a, torch.Tensor) or _made(lambda: steps(a) == steps(b))
 
 
 def _refuse(reason: str) -> None:

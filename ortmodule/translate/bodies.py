@@ -24,20 +24,23 @@ _OF_VALUES = {
     "add", "sub", "mul", "div", "rsub", "select", "eq", "ne", "lt", "le", "gt", "ge", "full",
     "full_like", "scalar_tensor", "masked_fill", "clamp", "clamp_min", "clamp_max",
 }  # fmt: skip
-_RANDOM = torch.Tag.nondeterministic_seeded
 # Odd and large: the trips of a loop, and those of a loop in it, have other keys.
 _KEY_STEP = np.uint64(6364136223846793005)
+
+
+class _NeedsNumbers(Exception):
+    """A body of many trips draws, and has no number of the running one."""
 
 
 class Body:
     """A graph that a node will own; within, nodes are emitted into it.
 
     `captures`: values of the graph around it, one for each input after its own. `trip`: the number
-    of the running trip, where there are several.
+    of the running trip. `once`: it has no trips.
     """
 
-    def __init__(self, t: Any, owner: str):
-        self.t, self.owner = t, owner
+    def __init__(self, t: Any, owner: str, once: bool = False):
+        self.t, self.owner, self.once = t, owner, once
         self.made = t.g.new_body()
         self.graph = self.made.graph
         self.captures: list[Any] = []
@@ -78,7 +81,9 @@ class Body:
 
     def key(self) -> Any:
         """The random key of the running trip."""
-        if self._key is None and self.capture_key() and self.trip is not None:
+        if self.trip is None and not self.once:
+            raise _NeedsNumbers
+        if self._key is None and self.capture_key() and not self.once:
             t, trip = self.t, self.t.cast(self.trip, "uint64")
             self._key = t.op("Add", t.op("Mul", self._key, t.constant(_KEY_STEP)), trip)
         return self._key
@@ -166,17 +171,10 @@ def check_numbers(t: Any, name: str, given: Any) -> None:
             )
 
 
-def draws(graph: fx.GraphModule) -> bool:
-    """Whether an op of the graph, or of a graph in it, draws random numbers."""
-    parts = [part for part in graph.modules() if isinstance(part, fx.GraphModule)]
-    nodes = [node for part in parts for node in part.graph.nodes]
-    return any(_RANDOM in getattr(node.target, "tags", ()) for node in nodes)
-
-
 def _cond(t: Any, pred: Any, then: Any, otherwise: Any, operands: Sequence[Any]) -> list[Any]:
     bodies = []
     for word, graph in (("true", then), ("false", otherwise)):
-        body = Body(t, f"the {word} branch of cond")
+        body = Body(t, f"the {word} branch of cond", once=True)
         with body:
             outs = t.run(graph, body.refs(graph, 0, operands, None, body.capture))
             body.returns(body.results(graph, outs))
@@ -239,9 +237,26 @@ def _scan(
     additional: Sequence[Any],
     owner: str = "scan",
 ) -> list[Any]:
+    depth = t.recompute_depth
+    try:
+        return _scanned(t, graph, init, xs, additional, owner, numbered=False)
+    except _NeedsNumbers:
+        t.recompute_depth = depth
+        return _scanned(t, graph, init, xs, additional, owner, numbered=True)
+
+
+def _scanned(
+    t: Any,
+    graph: Any,
+    init: Sequence[Any],
+    xs: Sequence[Any],
+    additional: Sequence[Any],
+    owner: str,
+    numbered: bool,
+) -> list[Any]:
+    """numbered: the number of each trip is one more scanned input."""
     tainted, body = any_tainted([init, xs, additional]), Body(t, f"the body of {owner}")
     scanned = [x.read(t) for x in xs]
-    numbered = draws(graph)
     if numbered:
         scanned.append(_numbers(t, scanned[0].dims[0]))
     with body:

@@ -262,6 +262,31 @@ class Nested(Sample):
     calls = [tensors((n, b, 4), (b, 4), seed=n) for n, b in ((3, 2), (1, 3), (5, 2))]
 
 
+class Laid(Sample):
+    """A carry that lies in memory otherwise before the first trip; tensors that are no buffers."""
+
+    def __init__(self):
+        super().__init__()
+        self.plain_tensor = torch.arange(4.0)
+
+    def _step(self, h, x):
+        h = torch.tanh(self.linear(x) + h * self.plain_tensor + torch.tensor(0.25))
+        return h, h * 2
+
+    def forward(self, xs, h):
+        last, ys = scan(self._step, h.expand(xs.shape[1], -1), xs.transpose(1, 2).transpose(1, 2))
+        return last + ys.sum(0)
+
+    def plain(self, xs, h):
+        h, total = h.expand(xs.shape[1], -1), 0
+        for x in xs:
+            h, y = self._step(h, x)
+            total = total + y
+        return h + total
+
+    calls = [tensors((n, b, 4), (4,), seed=n) for n, b in ((3, 2), (5, 3))]
+
+
 class WithoutGradients(Sample):
     """Half of a body gives no gradients; what it reads twice is given once."""
 
@@ -310,5 +335,5 @@ class SizesInside(Sample):
 
 ALL = [
     Cond, CondOfTrees, CondOfSizes, While, Counted, CountedAround, Scan, ScanBackwards,
-    ScanOfColumns, Map, AssociativeScan, Nested, WithoutGradients, SizesInside,
+    ScanOfColumns, Map, AssociativeScan, Nested, Laid, WithoutGradients, SizesInside,
 ]  # fmt: skip

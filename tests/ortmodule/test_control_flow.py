@@ -95,8 +95,18 @@ class Dropped(Sample):
 
         start = torch.zeros((), dtype=torch.int64), torch.zeros_like(x)
         _, seen = while_loop(lambda i, seen: i < x.shape[0], step, start)
+        attention = torch.nn.functional.scaled_dot_product_attention
+        q = torch.ones(1, 1, 1, x.shape[1])
+        # all values are one: what is left is how many of them were kept
+        kept = torch_map(
+            lambda row, q: attention(
+                q, row.expand(1, 1, 64, -1) * 0, q.expand(1, 1, 64, -1), dropout_p=0.5
+            ).flatten(),
+            x,
+            q,
+        )
         both = torch.cond(x.sum() > -1e9, lambda x: drop(x, 0.5), lambda x: x, (torch.ones(2, 8),))
-        return ys, zs, seen, both.sum() + x.sum() * 0
+        return ys, zs, seen, kept, both.sum() + x.sum() * 0
 
 
 def test_each_trip_draws_anew():
@@ -119,6 +129,7 @@ def test_each_trip_draws_anew():
         other = same[~torch.eye(len(rows), dtype=torch.bool)]
         assert other.min() > 0.25 and other.max() < 0.75  # no two rows are alike
         assert 0.4 < (rows == 0).float().mean() < 0.6
+    assert len({*outs[0][3][:, 0].tolist(), *outs[1][3][:, 0].tolist()}) > 4  # of 12
 
 
 def test_dropout_through_the_engine():
@@ -313,6 +324,13 @@ def test_refusals_say_why(function, words):
         captured(module, *tensors((3, 4)))
     assert module.count == 0
     assert all(torch.equal(before[k], v) for k, v in module.state_dict().items())
+
+
+def test_a_tensor_that_is_no_buffer_is_read_anew():
+    sample = control_samples.Laid()
+    found = captured(sample, *sample.calls[0])
+    names = {given.name: given.role for given in found.inputs}
+    assert names["plain_tensor"] == "buffer"
 
 
 def test_a_body_has_one_owner():
