@@ -5,7 +5,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from . import tree
 from .effects import Effects
@@ -132,8 +131,6 @@ def _place(tensor: torch.Tensor) -> tuple:
 
 
 def _express(number: Any) -> str:
-    if isinstance(number, torch.SymInt) and free_unbacked_symbols(number):
-        raise NotCapturable("the module returns a number that is known only when a loop has run")
     if isinstance(number, torch.SymInt):
         size = str(dim_of(number))
         if late_names(size):
