@@ -291,6 +291,10 @@ def leaks(m, x):
     return scan(step, x[0], x)[0] + kept[0]
 
 
+def torchs_own(m, x):
+    return torch_map(lambda row: torch.logcumsumexp(row * m.scale, 0), x)
+
+
 def asks_data(m, x):
     return torch_map(lambda row: row * 2 if row.sum() > 0 else row, x)
 
@@ -315,6 +319,7 @@ def asks_data(m, x):
         (counted_dim, "a number that a loop counts"),
         (returns_number, "the body of map returns int, expected tensors"),
         (leaks, "the body of scan writes to what is outside of it: .*kept"),
+        (torchs_own, "its gradient needs torch's history, which the body of map does not keep"),
         (asks_data, "torch.export|data"),
     ],
     ids=lambda x: getattr(x, "__name__", ""),
