@@ -322,10 +322,26 @@ def _emitted(name: str, given: tuple, outs: list[Any]) -> list[Any]:
         tracer = mode.tracer
         for graph in (x for x in given if isinstance(x, fx.GraphModule)):
             tracer.root.register_module(_free_name(tracer.root, name), graph)
-        proxies = tree_map(tracer.unwrap_proxy, given)
+        proxies = _each_once(tracer, tree_map(tracer.unwrap_proxy, given))
         proxy = tracer.create_proxy("call_function", getattr(_OPERATORS, name), proxies, {})
         proxy_tensor.track_tensor_tree(tuple(outs), proxy, constant=None, tracer=tracer)
     return outs
+
+
+def _each_once(tracer: Any, proxies: Any) -> Any:
+    """A tensor given twice is an alias the second time: export names a body's inputs after what
+    they are given."""
+    seen: set[fx.Node] = set()
+
+    def once(x: Any) -> Any:
+        if not isinstance(x, fx.Proxy) or x.node not in seen:
+            seen.update([x.node] if isinstance(x, fx.Proxy) else [])
+            return x
+        alias = tracer.create_proxy("call_function", torch.ops.aten.alias.default, (x,), {})
+        alias.node.meta["val"] = x.node.meta["val"]
+        return alias
+
+    return tree_map(once, proxies)
 
 
 def _free_name(root: Any, name: str) -> str:

@@ -277,7 +277,7 @@ class Emitter:
         return total
 
     def truth(self, expr: Any) -> Any:
-        """Emits a sympy comparison of integers, as a 0-d bool."""
+        """Emits a sympy condition on integers, as a 0-d bool."""
         name = type(expr).__name__
         if name in ("And", "Or"):
             total, *others = (self.truth(a) for a in expr.args)

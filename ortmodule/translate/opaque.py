@@ -120,6 +120,8 @@ def emit_opaque(t: Any, args: list, kwargs: dict, reason: str) -> Any:
             t.refuse(f"{t.target} asks for sparse gradients")
     types = [_type_of(t, out) for out in outs]
     t.flows, without = _flows(t, outs)
+    if t.within is not None and t.needs_gradient() and (t.flows is None or any(t.flows)):
+        t.refuse(f"its gradient needs torch's history, which {t.within.owner} does not keep")
     values = enumerate(_value_leaves((args, kwargs)))
     stopped = (t.stop(value) if k in without else value for k, value in values)
     args, kwargs = _replaced((args, kwargs), is_value, stopped)

@@ -153,7 +153,8 @@ class Translator(Context):
                 return container[node.args[1]]
         val = node.meta.get("val")
         if isinstance(val, _SYMBOLIC):
-            if isinstance(val, torch.SymInt) and not self.is_told(val):
+            is_size = isinstance(val, torch.SymInt) and not self.is_counted(val.node.expr)
+            if is_size and not self.is_told(val):
                 self.refuse("a size is a number that is read out of a tensor", str(node.target))
             return self._number(val)
         if self.counted:

@@ -226,6 +226,26 @@ class AssociativeScan(Sample):
     calls = [tensors((b, n, 4), (b, n, 4), seed=n) for b, n in ((3, 5), (2, 2), (4, 9))]
 
 
+class MapOfMaps(Sample):
+    """Rows that are read whole too; operands given twice; a map in a map."""
+
+    def _inner(self, row, whole):
+        return torch_map(lambda x, y: x * self.scale + y.sum() + row.sum() + whole.mean(), row, row)
+
+    def forward(self, x):
+        rows = torch_map(lambda row, y, z: self._inner(row, x) + y[0] * z[1], x, x, x)
+        return torch.cond(x.sum() > 0, lambda a, b: a + b, lambda a, b: a - b, (rows, rows))
+
+    def plain(self, x):
+        rows = [
+            torch.stack([v * self.scale + row.sum() * 2 + x.mean() for v in row]) + x[0] * x[1]
+            for row in x
+        ]
+        return torch.stack(rows) * (2 if x.sum() > 0 else 0)
+
+    calls = [tensors((n, 4), seed=n) for n in (3, 2, 5)]
+
+
 class Nested(Sample):
     """A cond in a while_loop in a scan."""
 
@@ -335,5 +355,6 @@ class SizesInside(Sample):
 
 ALL = [
     Cond, CondOfTrees, CondOfSizes, While, Counted, CountedAround, Scan, ScanBackwards,
-    ScanOfColumns, Map, AssociativeScan, Nested, Laid, WithoutGradients, SizesInside,
+    ScanOfColumns, Map, AssociativeScan, MapOfMaps, Nested, Laid,
+    WithoutGradients, SizesInside,
 ]  # fmt: skip

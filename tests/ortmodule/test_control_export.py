@@ -15,7 +15,7 @@ OPS = {
     "Cond": "If", "CondOfTrees": "If", "While": "Loop", "Counted": "Loop",
     "CountedAround": "Loop", "Scan": "Scan", "ScanBackwards": "Scan",
     "ScanOfColumns": "Scan", "Map": "Scan", "Nested": "Scan", "SizesInside": "Scan",
-    "WithoutGradients": "Scan", "AssociativeScan": "Scan", "Laid": "Scan",
+    "WithoutGradients": "Scan", "AssociativeScan": "Scan", "Laid": "Scan", "MapOfMaps": "If",
 }  # fmt: skip
 
 

@@ -51,16 +51,18 @@ def test_trains_as_its_unrolling(kind):
 
 
 @pytest.mark.parametrize(
-    "kind, captures",
-    [(kind, 1) for kind in control_samples.ALL if kind.__name__ != "CondOfSizes"],
-    ids=lambda x: getattr(x, "__name__", x),
+    "kind",
+    [kind for kind in control_samples.ALL if kind.__name__ != "CondOfSizes"],
+    ids=lambda kind: kind.__name__,
 )
-def test_one_capture_serves_all_sizes(kind, captures):
+def test_one_capture_serves_all_sizes(kind):
     ours = ORTModule(kind(), options(fallback="error"))
     for args in kind.calls:
-        if all(size > 1 for x in args for size in x.shape):
+        # torch takes no size for any other that is 1; after the first of two rows there is one
+        least = 2 if kind.__name__ == "AssociativeScan" else 1
+        if all(size > least for x in args for size in x.shape):
             ours(*args)
-    assert ours.explain().captures == captures
+    assert ours.explain().captures == 1
 
 
 @pytest.mark.slow
@@ -289,6 +291,10 @@ def leaks(m, x):
     return scan(step, x[0], x)[0] + kept[0]
 
 
+def torchs_own(m, x):
+    return torch_map(lambda row: torch.logcumsumexp(row * m.scale, 0), x)
+
+
 def asks_data(m, x):
     return torch_map(lambda row: row * 2 if row.sum() > 0 else row, x)
 
@@ -308,11 +314,12 @@ def asks_data(m, x):
         (other_dtype, "state 0 of while_loop is float32.*, after a trip float64"),
         (becomes_tensor, "state 0 of while_loop is a number, after a trip float32"),
         (other_test, "the condition of while_loop returns bool, expected tensors"),
-        (returns_count, "returns a number that depends on data"),
+        (returns_count, "the module returns a number that depends on data"),
         (counted_size, "a number that a loop counts|torch.export"),
         (counted_dim, "a number that a loop counts"),
         (returns_number, "the body of map returns int, expected tensors"),
         (leaks, "the body of scan writes to what is outside of it: .*kept"),
+        (torchs_own, "its gradient needs torch's history, which the body of map does not keep"),
         (asks_data, "torch.export|data"),
     ],
     ids=lambda x: getattr(x, "__name__", ""),
