@@ -141,11 +141,58 @@ std::string recurrent() {
   return ort::write_onnx(graph);
 }
 
+// Graphs in graphs: trips, captures, states that change, branches.
+std::string bodies() {
+  return ort::write_onnx(*ort::parse(R"(
+graph (%m: int64[] user, %go: bool[] user, %s: float32[b, 3] user, %xs: float32[t, 3] user)
+  %axis = Constant() {value=int64[1]{0}}
+  %r, %rows = Loop(%m, %go, %s, %xs) {captures=1}
+    with body = graph (%i: int64[] user, %c: bool[] user, %u: float32[b, 3] user, %w: float32[t, 3] user)
+      %n = ReduceSum(%w) {keepdims=0}
+      %p = Greater(%n, %n)
+      %v = If(%p, %u, %n) {captures=2}
+        with then_branch = graph (%a: float32[b, 3] user, %d: float32[] user)
+          %e = Mul(%a, %d)
+        return ("e" = %e)
+        with else_branch = graph (%a: float32[b, 3] user, %d: float32[] user)
+          %e = Tanh(%a)
+        return ("e" = %e)
+      %c2 = Identity(%c)
+    return ("c2" = %c2, "v" = %v, "row" = %v)
+  %z = ReduceSum(%xs, %axis) {keepdims=0}
+  %q, %ys = Scan(%z, %xs) {num_scan_inputs=1}
+    with body = graph (%u: float32[3] user, %x: float32[3] user)
+      %v = Add(%u, %x)
+    return ("v" = %v, "y" = %v)
+return ("r" = %r, "rows" = %rows, "q" = %q, "ys" = %ys)
+)",
+                                     ort::default_ops()));
+}
+
+// Sizes that only a run tells, and what is no tensor.
+std::string late() {
+  Graph graph(ort::default_ops());
+  const Value x = graph.input("x", floats({Dim::symbol("n"), 4}));
+  const Value at = graph.emit1("NonZero", {graph.emit1("Relu", {x})});
+  const Value rows = graph.emit1("Transpose", {at}, {{"perm", std::vector<int64_t>{1, 0}}});
+  const Value found = graph.emit1("GatherND", {x, rows});
+  graph.output(found, "found");
+  const std::vector<Value> one = {found};
+  graph.output(graph.emit("Unique", one, {{"sorted", int64_t{1}}}, 4)[0], "unique");
+  const Value count = graph.emit1("Shape", {found});
+  graph.output(graph.emit1("Expand", {graph.scalar(1, DType::f32), count}), "ones");
+  const Value parts = graph.emit("SplitToSequence", std::vector<Value>{x, graph.ints({1})},
+                                 {{"axis", int64_t{1}}}, 1)[0];
+  graph.output(graph.emit1("SequenceAt", {parts, graph.scalar(1, DType::i64)}), "part");
+  graph.output(graph.emit1("ConcatFromSequence", {parts}, {{"axis", int64_t{0}}}), "joined");
+  return ort::write_onnx(graph);
+}
+
 std::vector<std::string> corpus_of(const char* folder) {
   std::vector<std::string> corpus;
   if (!folder) {
     corpus = seeds::models();
-    for (const auto make : {mlp, conv, shapes, indices, meetings, recurrent})
+    for (const auto make : {mlp, conv, shapes, indices, meetings, recurrent, bodies, late})
       for (int i = 0; i < 4; ++i) corpus.push_back(make());  // they are richer
     return corpus;
   }
