@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.fx.experimental import symbolic_shapes
 
 from . import tree
 from .call import Call
@@ -155,8 +156,8 @@ def _guards(traced: Traced, first: list[int]) -> list[str]:
 def _ranges(program: Any) -> dict[str, tuple[int, int | None]]:
     ranges = {}
     for symbol, bounds in program.range_constraints.items():
-        if not bounds.lower.is_Integer:
-            continue  # no size: a number that a loop counts
+        if not symbolic_shapes.symbol_is_type(symbol, symbolic_shapes.SymT.SIZE):
+            continue  # it depends on data: no call tells it
         high = int(bounds.upper) if bounds.upper.is_Integer else None
         ranges[str(symbol)] = (int(bounds.lower), high)
     return ranges

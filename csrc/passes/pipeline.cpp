@@ -48,6 +48,8 @@ class Runner {
 }  // namespace
 
 void raise(Graph& graph, PassOptions& options) {
+  for (Node* node : graph.order())
+    for (auto& [name, body] : node->bodies) raise(*body, options);
   Runner run(graph, options);
   run.pass("dce", [&] { return remove_dead(graph); });
   run.fold();

@@ -18,7 +18,7 @@ struct PassOptions {
   std::function<void(const std::string& stage, const Graph&)> stage;
 };
 
-// Canonicalise and recompose, on graphs without gradients.
+// Canonicalise and recompose, on graphs without gradients and on those that their nodes own.
 void raise(Graph& graph, PassOptions& options);
 // Simplify and fuse, on joint or inference graphs.
 void optimise(Graph& graph, PassOptions& options);

@@ -39,13 +39,6 @@ bool owns_bodies(const Graph& graph) {
                      [](const Node* node) { return node->owns_bodies(); });
 }
 
-// A graph and those of its nodes, which may be differentiated with it.
-void raise_all(Graph& graph, PassOptions& passes) {
-  raise(graph, passes);
-  for (Node* node : graph.order())
-    for (auto& [name, body] : node->bodies) raise_all(*body, passes);
-}
-
 constexpr int kMostStages = 10000;
 
 size_t static_bytes(Value value) {
@@ -79,7 +72,7 @@ Program::Program(const Graph& captured, const CompileOptions& options, std::vect
   if (dump_.on())
     passes.stage = [&](const std::string& name, const Graph& now) { dump_.stage(name, now); };
   dump_.stage("captured", *graph);
-  if (cuts.empty()) raise_all(*graph, passes);  // it would join values on both sides of a cut
+  if (cuts.empty()) raise(*graph, passes);  // it would join values on both sides of a cut
   if (!wrt.empty() && !defined.empty()) compile_gradient(*graph, options, wrt, defined, cuts);
   optimise(*graph, passes);
   split_bodies(*graph, passes);

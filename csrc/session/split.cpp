@@ -9,7 +9,6 @@
 #include "csrc/session/around.h"
 #include "csrc/session/split_bodies.h"
 #include "gradient_graph/segments.h"
-#include "gradient_graph/stash.h"
 
 namespace ort {
 namespace {
@@ -128,12 +127,12 @@ class Splitting {
 }  // namespace
 
 Halves split(Graph& joint, size_t n_inputs, size_t n_outputs, std::set<size_t> given,
-             PassOptions& passes) {
+             PassOptions& passes, const grad::StashOptions& stash) {
   optimise(joint, passes);
   split_bodies(joint, passes);
   const std::vector<size_t> bytes(joint.outputs().size() - n_outputs, 0);
   grad::assign_segments(joint, n_outputs, std::numeric_limits<size_t>::max(), bytes);
-  grad::choose_stash(joint);
+  grad::choose_stash(joint, stash);
   remove_dead(joint);
   return Splitting(joint, n_inputs, n_outputs, std::move(given)).take();
 }

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "csrc/passes/pipeline.h"
+#include "gradient_graph/stash.h"
 
 namespace ort {
 
@@ -31,6 +32,6 @@ struct Halves {
 // as a minimum cut over bytes, and cuts there. `given`: inputs that the caller still has when the
 // backward runs.
 Halves split(Graph& joint, size_t n_inputs, size_t n_outputs, std::set<size_t> given,
-             PassOptions& passes);
+             PassOptions& passes, const grad::StashOptions& stash = {});
 
 }  // namespace ort

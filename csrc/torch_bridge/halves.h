@@ -16,13 +16,14 @@ struct Given {
   enum class From : uint8_t {
     input,     // of the forward
     output,    // of the forward
-    sizes,     // the elements of an output of the forward, as sizes
+    size,      // an element of an output of the forward, as a size
     gradient,  // of `defined`
   } from;
   size_t index;
+  size_t element = 0;
 };
 
-struct Halves {
+struct StagedHalves {
   std::shared_ptr<Program> forward;  // outputs: the capture's, then those for the backward alone
   std::shared_ptr<Program> backward;
   std::vector<Given> given;    // by input of the backward
@@ -32,6 +33,6 @@ struct Halves {
 
 // Of the capture, for the gradients of all its outputs. What the backward reads is kept. Throws
 // where the engine has no such backward.
-std::shared_ptr<const Halves> halves_of(const Shared& shared);
+std::shared_ptr<const StagedHalves> halves_of(const Shared& shared);
 
 }  // namespace ort::bridge

@@ -64,7 +64,7 @@ std::shared_ptr<Program> Shared::staged_forward() {
   return programs.find({{}, {}}, [&] { return compile({}, {}); });
 }
 
-std::shared_ptr<const Halves> Shared::staged_halves() {
+std::shared_ptr<const StagedHalves> Shared::staged_halves() {
   std::call_once(halved_, [&] {
     auto halves = halves_of(*this);
     const std::lock_guard lock(mutex);
@@ -73,7 +73,7 @@ std::shared_ptr<const Halves> Shared::staged_halves() {
   return trained();
 }
 
-std::shared_ptr<const Halves> Shared::trained() {
+std::shared_ptr<const StagedHalves> Shared::trained() {
   const std::lock_guard lock(mutex);
   return halves_;
 }

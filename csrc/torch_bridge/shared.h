@@ -37,7 +37,7 @@ struct Part {
   Indices wrt;  // positions in the list of inputs that need a gradient
 };
 
-struct Halves;  // staged_backward.h
+struct StagedHalves;  // staged_backward.h
 
 struct Shared {
   std::shared_ptr<const Graph> graph;  // as captured
@@ -72,15 +72,16 @@ struct Shared {
   // Whether sizes depend on data: then programs are run stage by stage (staged.h), on the host.
   bool is_staged();
   std::shared_ptr<Program> staged_forward();
-  std::shared_ptr<const Halves> staged_halves();
-  std::shared_ptr<const Halves> trained();  // these, or null where nobody has asked for them yet
+  std::shared_ptr<const StagedHalves> staged_halves();
+  std::shared_ptr<const StagedHalves>
+  trained();  // these, or null where nobody has asked for them yet
   // What the nodes of a call hand over, by segment and group.
   std::shared_ptr<const std::vector<Part>> parts(const Planned& planned);
 
  private:
   std::once_flag asked_, halved_;
   bool staged_ = false;
-  std::shared_ptr<const Halves> halves_;
+  std::shared_ptr<const StagedHalves> halves_;
   std::weak_ptr<const TrainingPlan> divided_;  // the plan that parts_ are of
   std::shared_ptr<const std::vector<Part>> parts_;
 };

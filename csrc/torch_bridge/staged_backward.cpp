@@ -37,7 +37,7 @@ struct Saved {
 
 class StagedBackward : public Node {
  public:
-  StagedBackward(std::shared_ptr<Shared> shared, std::shared_ptr<const Halves> halves)
+  StagedBackward(std::shared_ptr<Shared> shared, std::shared_ptr<const StagedHalves> halves)
       : shared_(std::move(shared)),
         halves_(std::move(halves)),
         used_(shared_->history.used_up.size()) {}
@@ -58,7 +58,7 @@ class StagedBackward : public Node {
     use_up(gradients);
     std::vector<Item> inputs;
     for (size_t i = 0; i < stash_.size(); ++i) {
-      const auto& [from, k] = halves_->given[i];
+      const auto& [from, k, element] = halves_->given[i];
       inputs.push_back(from == Given::From::gradient ? gradient(k, gradients[k])
                                                      : unpacked(stash_[i]));
     }
@@ -149,7 +149,7 @@ class StagedBackward : public Node {
   }
 
   const std::shared_ptr<Shared> shared_;
-  const std::shared_ptr<const Halves> halves_;
+  const std::shared_ptr<const StagedHalves> halves_;
   std::vector<Saved> stash_;
   std::vector<Operand> outputs_, inputs_;  // what zeros for them are like
   std::vector<bool> used_;                 // by History::used_up
@@ -180,13 +180,9 @@ class StagedReceiver : public Node {
   const std::vector<size_t> taken_;  // of its results, those that go on
 };
 
-Sizes numbers_of(const Tensor& tensor) {
-  return {tensor.as<int64_t>(), tensor.as<int64_t>() + tensor.count()};
-}
-
 // What eager does not save too is read as it was: a write to it is no error of ours alone.
-Saved saved_input(const Shared& shared, const Halves& halves, size_t i, const at::Tensor& given,
-                  const Item& input) {
+Saved saved_input(const Shared& shared, const StagedHalves& halves, size_t i,
+                  const at::Tensor& given, const Item& input) {
   Saved saved;
   if (!given.defined() || contains(shared.written, i))  // the key, or a copy that was made of it
     saved.item = input;
@@ -197,8 +193,8 @@ Saved saved_input(const Shared& shared, const Halves& halves, size_t i, const at
   return saved;
 }
 
-Saved saved_output(const Shared& shared, const Halves& halves, size_t i, const at::Tensor& output,
-                   const Item& made) {
+Saved saved_output(const Shared& shared, const StagedHalves& halves, size_t i,
+                   const at::Tensor& output, const Item& made) {
   Saved saved;
   saved.is_output =
       contains(shared.history.saved_outputs(halves.defined), i) && !shared.orders.count(i);
@@ -209,16 +205,16 @@ Saved saved_output(const Shared& shared, const Halves& halves, size_t i, const a
   return saved;
 }
 
-std::vector<Saved> save(const Shared& shared, const Halves& halves,
+std::vector<Saved> save(const Shared& shared, const StagedHalves& halves,
                         const std::vector<at::Tensor>& given, const std::vector<Item>& inputs,
                         const std::vector<Item>& made, const std::vector<at::Tensor>& outputs) {
   std::vector<Saved> stash;
-  for (const auto& [from, i] : halves.given) {
+  for (const auto& [from, i, element] : halves.given) {
     Saved& saved = stash.emplace_back();
     if (from == Given::From::input)
       saved = saved_input(shared, halves, i, given[i], inputs[i]);
-    else if (from == Given::From::sizes)
-      saved.item = shape_of(numbers_of(made[i].tensor()));
+    else if (from == Given::From::size)
+      saved.item = shape_of({made[i].tensor().as<int64_t>()[element]});
     else if (from == Given::From::output && i < shared.n_user_outputs)
       saved = saved_output(shared, halves, i, outputs[i], made[i]);
     else if (from == Given::From::output)
@@ -234,7 +230,7 @@ const std::type_info& staged_receiver() {
 }
 
 void attach_staged(const std::shared_ptr<Shared>& shared,
-                   const std::shared_ptr<const Halves>& halves,
+                   const std::shared_ptr<const StagedHalves>& halves,
                    const std::vector<at::Tensor>& given, const std::vector<Item>& inputs,
                    const std::vector<Item>& made, std::vector<at::Tensor>& outputs) {
   auto behind = make_node<StagedBackward>(shared, halves);

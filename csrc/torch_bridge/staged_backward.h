@@ -18,7 +18,7 @@ const std::type_info& staged_receiver();
 // Gives the outputs their history. `given`: the caller's tensors by graph input; `inputs`, `made`:
 // the forward's program's, as it ran.
 void attach_staged(const std::shared_ptr<Shared>& shared,
-                   const std::shared_ptr<const Halves>& halves,
+                   const std::shared_ptr<const StagedHalves>& halves,
                    const std::vector<at::Tensor>& given, const std::vector<Item>& inputs,
                    const std::vector<Item>& made, std::vector<at::Tensor>& outputs);
 

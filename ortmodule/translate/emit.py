@@ -4,6 +4,7 @@ Base of Context (context.py); a rule's first argument `t` is one of these.
 """
 
 import functools
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ _COMPARISONS = {
     "StrictLessThan": "Less", "LessThan": "LessOrEqual", "StrictGreaterThan": "Greater",
     "GreaterThan": "GreaterOrEqual", "Equality": "Equal",
 }  # fmt: skip
+_FOUND = re.compile(r"\bu\d+\b")  # a graph's name for a size that a node finds
 INT64_MAX = 9223372036854775807
 DTYPES = {
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool",
@@ -170,7 +172,17 @@ class Emitter:
 
     def is_told(self, size: int | torch.SymInt) -> bool:
         """Whether the graph has all that the size is made of."""
-        return all(name in self._late for name in late_names(dim_of(size)))
+        names = late_names(dim_of(size))
+        return all(name in self._late or name in self.counted for name in names)
+
+    def depends_on_data(self, size: Dim) -> bool:
+        """Whether the size of a value is one that only a run tells."""
+        return isinstance(size, str) and _FOUND.search(size) is not None
+
+    def check_not(self, size: Dim, number: int, error: str) -> None:
+        """Where the size is that number the call raises."""
+        equal = self.op("Equal", self.scalar(size, "int64"), self.scalar(number, "int64"))
+        self.check(self.op("Not", equal), error)
 
     def named(self, dim: str) -> str:
         """A size that depends on data by the graph's own names."""

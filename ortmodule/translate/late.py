@@ -44,7 +44,9 @@ def _broadcast(a, b):
 def unique(t, x, sorted=True, return_inverse=False, return_counts=False):  # noqa: A002
     """torch sorts on the host whether it is asked to or not."""
     _check_comparable(t, x)
-    found, _, inverse, counts = t.op("Unique", x, n=4)
+    given = t.cast(x, "int64") if x.dtype == "bool" else x  # as other runtimes take it
+    found, _, inverse, counts = t.op("Unique", given, n=4)
+    found = t.cast(found, x.dtype)
     return _used(t, [found, t.reshape(inverse, x.dims), counts], return_inverse, return_counts)
 
 

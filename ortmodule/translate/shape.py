@@ -109,6 +109,9 @@ def squeeze(t, x, dim=None):
     dims = range(x.rank) if dim is None else [dim] if isinstance(dim, int) else dim
     if x.rank == 0:
         return x
+    for size in (x.dims[d] for d in dims):
+        if t.depends_on_data(size):  # torch traces it as one that stays
+            t.check_not(size, 1, "squeeze meets an axis of size 1, which was traced as another")
     return t.squeeze(x, sorted(d % x.rank for d in dims if x.dims[d] == 1))
 
 
@@ -126,6 +129,8 @@ def expand(t, x, *_args, **_kwargs):
 def slice_(t, x, dim=0, start=None, end=None, step=1):
     axis = dim % x.rank
     bounds = (0 if start is None else start, INT64_MAX if end is None else end, step)
+    if not t.is_told(t.out().shape[axis]):  # it has a name of its own: the elements depend on data
+        return t.slice(x, axis, *bounds, inside=False)
     y = t.slice(x, axis, *bounds)
     # torch knows from its guards whether a bound lies inside; where it does not, it is clamped.
     return y if list(y.dims) == t.out_dims() else t.slice(x, axis, *bounds, inside=False)

@@ -111,11 +111,17 @@ OF_MODULES = {
     "ortmodule.lstm.default", "ortmodule.gru.default", "ortmodule.rnn_relu.default",
     "ortmodule.rnn_tanh.default", "ortmodule.scaled_dot_product_attention.default",
 }  # fmt: skip
+# Rules of ops whose sizes depend on data, and of what is asserted of these: test_late_sizes.py.
+OF_LATE_SIZES = {
+    "_assert_async.default", "_assert_async.msg", "_functional_assert_async.msg",
+    "_unique.default", "_unique2.default", "argwhere.default", "masked_select.default",
+    "nonzero.default", "nonzero_numpy.default", "repeat_interleave.Tensor",
+    "repeat_interleave.self_Tensor", "unique_consecutive.default", "unique_dim.default",
+    "where.default",
+}  # fmt: skip
 # Without a graph that could have gradients: refused, or random.
 WITHOUT = {
-    **dict.fromkeys(
-        ("embedding_renorm.default", "_unique.default", "_unique2.default", "unique_dim.default",
-         "unique_dim_consecutive.default", "unique_consecutive.default"), "always refused"),
+    "embedding_renorm.default": "always refused",
     "bernoulli.float": "in place only",
     "lift_fresh.default": "of constants", "_shape_as_tensor.default": "read by size-less tracing",
 }  # fmt: skip

@@ -307,7 +307,7 @@ REFUSED = {
         lambda x: (x * 1j).to(torch.complex32).abs().float(),
         "complex32, which graphs do",
     ),
-    "size_of_data": (lambda x: x * x.nonzero().shape[0], "depends on data"),
+    "size_of_data": (lambda x: x * (x * 1j).nonzero().shape[0], "depends on data"),
     "not_differentiable": (lambda x: torch.nextafter(x, x + 1), "torch has no gradient for it"),
     "sparse": (
         lambda x: x * F.embedding_bag(torch.tensor([[1]]), x, sparse=True, mode="sum"),

@@ -5,13 +5,16 @@ import copy
 import gc
 import os
 
+import numpy as np
+import onnx
+import onnxruntime
 import pytest
 import torch
 from pairs import options
 from torch import nn
 from torch.nn import functional as F
 
-from ortmodule import ORTModule
+from ortmodule import InferenceSession, ORTModule
 
 
 class Net(nn.Module):
@@ -91,6 +94,10 @@ FUNCTIONS = {
     ),
     "repeat_interleave": lambda net, x: torch.repeat_interleave(x, rows(x).long() * 2, dim=0),
     "repeat_interleave_flat": lambda net, x: x.repeat_interleave(integers(x).view(-1).abs()),
+    "slice": lambda net, x: x[rows(x)][1:] * 2,
+    "first": lambda net, x: x[rows(x)][:2].exp(),
+    "last": lambda net, x: x[rows(x)][-1:].exp(),
+    "as_many": lambda net, x: x[: torch.nonzero(rows(x)).shape[0]] * 2,
     "index_select": lambda net, x: x.index_select(0, torch.nonzero(rows(x))[:, 0]).tanh(),
     "sum": lambda net, x: x[rows(x)].sum(0),
     "mean": lambda net, x: net.linear(x[rows(x)]).mean(),
@@ -362,6 +369,99 @@ def test_memory_stays_flat(train):
 def resident():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_dropout_draws_alike_in_both_directions():
+    _, ours = ours_of(lambda net, x: F.dropout(x[rows(x)]) + net.linear.bias[0], fallback="error")
+    for x in batches((40, 60))[:2]:
+        x = x.clone().requires_grad_()
+        kept = ours(x)
+        kept.sum().backward()
+        went = (kept.detach() - ours.module.linear.bias[0].detach()).abs() > 1e-6
+        same(x.grad[rows(x)], went * 2.0)
+        assert 0.3 < went.double().mean() < 0.7
+    whole(ours)
+
+
+class Counting(nn.Module):
+    """Writes a buffer, of a size that depends on data."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+        self.register_buffer("seen", torch.zeros(4))
+
+    def forward(self, x):
+        kept = x[rows(x)] * self.weight
+        self.seen += kept.detach().sum(0)
+        return kept.exp()
+
+
+def test_buffers_are_written():
+    net = Counting()
+    ours = ORTModule(copy.deepcopy(net), options(fallback="error"))
+    for x in batches():
+        same(gradients(ours, ours.module, x), gradients(net, net, x))
+        same(ours.module.seen, net.seen)
+    whole(ours)
+
+
+def test_an_operator_of_torchs_is_listed():
+    net, ours = ours_of(lambda net, x: x[rows(x)].cumprod(0))
+    with torch.no_grad():
+        for x in batches():
+            same(ours(x), net(x))
+    (found,) = ours.explain().fallbacks
+    assert "cumprod" in found.op and "runs as a step of the plan" in found.reason
+
+
+def test_explain_tells_steps_and_plans():
+    _, ours = ours_of(kept_rows, fallback="error")
+    for x in batches():
+        ours(x).sum().backward()
+    report = whole(ours)
+    assert {"NonZero"} < {step.name for step in report.steps} and report.plans > 2
+    assert report.providers["host"] == 1 and report.providers["cpu"] > 2
+
+
+# torch takes a size that depends on data to be neither 0 nor 1: where it is, eager decides.
+ONE = {
+    "squeeze": lambda net, x: x[rows(x)].squeeze(0) * 2,
+    "broadcast": lambda net, x: x[rows(x)] * x[rows(x)][:1],
+}
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_where_one_is_found(name):
+    net, ours = ours_of(ONE[name])
+    x = -batches()[0].abs()
+    with torch.no_grad():
+        for count in (2, 1, 0, 3):
+            x[:count, 0] = 1.0
+            x[count:, 0] = -1.0
+            same(ours(x), net(x))
+
+
+EXPORTED = ("nonzero", "mask_rows", "unique_all", "unique_flags", "cat", "reshape", "zeros",
+            "assign_selected", "after_another")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+def test_export(name, tmp_path):
+    net = Net(FUNCTIONS[name]).eval()
+    ours, path, given = ORTModule(copy.deepcopy(net), options()), tmp_path / "net.onnx", batches()
+    with torch.no_grad():
+        ours(given[0])
+        ours.export_onnx(path)
+        onnx.checker.check_model(onnx.load(path), full_check=True)
+        theirs = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        for session in (theirs, InferenceSession(path)):
+            for x in given:
+                found = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+                want = net(x)
+                want = [want] if isinstance(want, torch.Tensor) else want
+                want = [y.contiguous() for y in want]
+                same([torch.from_numpy(np.array(y)) for y in found], want)
 
 
 REFUSED = {
