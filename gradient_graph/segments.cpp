@@ -96,9 +96,11 @@ std::vector<int> assign_segments(Graph& graph, size_t n_forward, size_t segment_
   std::map<ValueId, int> level_of = levels(graph, late);
   const auto& outputs = graph.outputs();
   for (size_t i = 0; i < n_forward; ++i) marker.mark(graph.value(outputs[i].value), -1);
-  // what draws random numbers or checks does so where the program says, whoever reads its outputs
+  // what draws random numbers or checks does so where the program says, whoever reads its outputs;
+  // what finds sizes is read by their names
   for (Node* node : graph.order()) {
     const Effect effect = node->schema->effect(*node);
+    if (node->schema->allocates_results()) marker.mark(node, -1);
     if (effect != Effect::none && effect != Effect::collective) marker.mark(node, -1);
   }
   std::vector<size_t> order(outputs.size() - n_forward);

@@ -53,7 +53,8 @@ Outputs gradient_of_operator(const Backward& b) {
 void register_control(OpSet& ops) {
   // "schema" names the operator, "types" its outputs' types as text, "effect" what it does
   // besides: draw from torch's generator ("random"), or raise ("check"). Its other arguments are
-  // attributes under their own names: a size that is no number is text, a list of tensors the count
+  // attributes under their own names ("history_of": of which inputs a backward that is in another
+  // graph asks for gradients): a size that is no number is text, a list of tensors the count
   // of them among the inputs.
   ops.op("aten::*")
       .in_variadic("x", kAny, "*")

@@ -64,9 +64,22 @@ class Splitting {
       else if (!given_.count(input->second))
         keep(id, Kept::input, input->second);
     }
+    keep_histories();
     erase_nodes(*forward_, [](const Node& node) { return node.segment >= 0; });
     const std::vector<ValueId> inputs = forward_->inputs();
     for (size_t i = n_inputs_; i < inputs.size(); ++i) forward_->drop_input(inputs[i]);
+  }
+
+  // An operator of torch's no longer sees its backward: it is told for which inputs that asks.
+  void keep_histories() {
+    for (Node* node : forward_->order()) {
+      if (node->segment >= 0 || !node->schema->is_foreign()) continue;
+      for (const ValueId id : node->out) {
+        const bool history = id != kNone && forward_->value(id).type().kind == Type::Kind::opaque;
+        if (history && !forward_->value(id).uses().empty())
+          node->attrs.set("history_of", forward_->value(id).uses()[0].node->attrs.ints("of"));
+      }
+    }
   }
 
   // The output of the forward half that the value is.

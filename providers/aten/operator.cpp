@@ -74,6 +74,7 @@ size_t count_of_outputs(const Node& node) {
 std::vector<int64_t> needed_by_backward(const Node& node) {
   const size_t outputs = count_of_outputs(node);
   if (node.out.size() <= outputs || node.out[outputs] == kNone) return {};
+  if (node.attrs.has("history_of")) return node.attrs.ints("history_of");
   const auto& uses = node.output(outputs).uses();
   return uses.empty() ? std::vector<int64_t>{} : uses[0].node->attrs.ints("of");
 }
