@@ -8,6 +8,7 @@ of the user's code no guard of ours holds. `watched`: rehearse.py says what a bo
 
 import contextlib
 import inspect
+import itertools
 import operator
 import sys
 import threading
@@ -17,8 +18,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._guards import detect_fake_mode
-from torch._higher_order_ops.utils import reenter_make_fx, unique_graph_name_with_root
-from torch._higher_order_ops.while_loop import _create_unbacked_symint
+from torch._higher_order_ops.utils import reenter_make_fx
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental import proxy_tensor
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
@@ -45,14 +45,15 @@ def watched(written: Callable[[], list]) -> Iterator[None]:
 
 def stand_ins() -> list[tuple[Any, str, Callable]]:
     """(module, name, what to put there) of torch's operators with bodies."""
-    package = "torch._higher_order_ops."
-    return [
-        (sys.modules[f"{package}cond"], "cond_op", _cond),
-        (sys.modules[f"{package}while_loop"], "while_loop_op", _while_loop),
-        (sys.modules[f"{package}scan"], "scan_op", _scan),
-        (sys.modules[f"{package}map"], "map_impl", _map),
-        (sys.modules[f"{package}associative_scan"], "generic_associative_scan", _associative_scan),
+    found = [
+        ("cond", "cond_op", _cond),
+        ("while_loop", "while_loop_op", _while_loop),
+        ("scan", "scan_op", _scan),
+        ("map", "map_impl", _map),
+        ("associative_scan", "generic_associative_scan", _associative_scan),
     ]
+    # by module: the package has functions of these names
+    return [(sys.modules[f"torch._higher_order_ops.{m}"], name, new) for m, name, new in found]
 
 
 def uncompiled(original: Callable) -> Callable:
@@ -108,7 +109,9 @@ def _any_trips(x: Any) -> Any:
     """A state of a loop, as no trip in particular finds it: of a number nothing is known."""
     if isinstance(x, torch.Tensor):
         return _like(x)
-    return _made(lambda: _create_unbacked_symint(detect_fake_mode(), True))
+    sizes = detect_fake_mode().shape_env
+    with sizes.ignore_fresh_unbacked_symbols():  # no result of an op, which a trace looks for
+        return _made(sizes.create_unbacked_symint)
 
 
 def _scan(
@@ -345,7 +348,7 @@ def _each_once(tracer: Any, proxies: Any) -> Any:
 
 
 def _free_name(root: Any, name: str) -> str:
-    return unique_graph_name_with_root(root, f"{name}_body")[1]
+    return next(n for i in itertools.count() if not hasattr(root, n := f"{name}_body_{i}"))
 
 
 class _History(torch.autograd.Function):

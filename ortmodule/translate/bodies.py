@@ -115,7 +115,8 @@ class Body:
     def _number(self, traced: Any, given: Any, make: Callable[[Any], Any]) -> Any:
         """A number: where a loop counts it, by an input."""
         expr = traced.node.expr if isinstance(traced, torch.SymInt) else None
-        if expr is None or not (is_counter(traced) or isinstance(given, CountedNumber)):
+        counted = isinstance(given, CountedNumber) or is_counter(traced)
+        if not counted or self.t.is_told(traced):
             return given
         if not expr.is_Symbol:
             self.t.refuse(f"a body is given {expr}, a number that a loop counts")
@@ -225,7 +226,7 @@ def _goes_on(
 
 
 def is_counter(number: Any) -> bool:
-    """Whether it is no size but a number that a loop counts."""
+    """Whether it is no size of a call: a number that a loop counts, or that depends on data."""
     return isinstance(number, torch.SymInt) and bool(free_unbacked_symbols(number))
 
 

@@ -353,8 +353,24 @@ class SizesInside(Sample):
     calls = [tensors((n, m), seed=n) for n, m in ((3, 4), (2, 6), (5, 4))]
 
 
+class SizesOfData(Sample):
+    """A size that is known only within a trip."""
+
+    def _each(self, row):
+        return row[row > 0].sum() * self.scale
+
+    def forward(self, x):
+        return torch_map(self._each, self.linear(x))
+
+    def plain(self, x):
+        return torch.stack([self._each(row) for row in self.linear(x)])
+
+    calls = [tensors((n, 4), seed=n) for n in (3, 2, 5)]
+
+
 ALL = [
     Cond, CondOfTrees, CondOfSizes, While, Counted, CountedAround, Scan, ScanBackwards,
     ScanOfColumns, Map, AssociativeScan, MapOfMaps, Nested, Laid,
     WithoutGradients, SizesInside,
 ]  # fmt: skip
+EXPORTED = [*ALL, SizesOfData]
