@@ -176,6 +176,9 @@ class Division {
 }  // namespace
 
 std::shared_ptr<const Halves> halves_of(const Shared& shared) {
+  check(!shared.options.memory_budget,
+        "a memory budget is set, which the backward of a graph whose sizes depend on data does not "
+        "keep");
   check_apart(shared.history);
   return Division(shared).divide();
 }
