@@ -35,7 +35,7 @@ void differentiate(Graph& joint, const Shared& shared, StagedHalves& halves) {
 
 grad::StashOptions stash_of(const Graph& joint, const Shared& shared, const Indices& defined) {
   const Indices read = shared.history.saved_outputs(defined);
-  grad::StashOptions stash{{}, shared.options.memory_budget, {}, {read.begin(), read.end()}};
+  grad::StashOptions stash{{}, {}, {}, {read.begin(), read.end()}};
   for (size_t i = 0; i < shared.graph->inputs().size(); ++i)
     if (!shared.history.saves_input(i, defined)) stash.copied.insert(joint.inputs()[i]);
   return stash;
@@ -62,6 +62,9 @@ std::shared_ptr<Program> compiled(const Graph& graph, const Shared& shared) {
 }  // namespace
 
 std::shared_ptr<const StagedHalves> halves_of(const Shared& shared) {
+  check(!shared.options.memory_budget,
+        "a memory budget is set, which the backward of a graph whose sizes depend on data does not "
+        "keep");
   check_apart(shared.history);
   auto result = std::make_shared<StagedHalves>();
   const auto joint = shared.graph->clone();

@@ -499,6 +499,13 @@ def test_what_is_not_captured_runs_in_eager_for_a_reason(name):
     assert reason in found.reason, found
 
 
+def test_a_memory_budget_is_not_ignored():
+    net, ours = ours_of(kept_rows, memory_budget=1 << 20)
+    x = batches()[0]
+    with pytest.warns(UserWarning, match="a memory budget is set"):
+        same(ours(x), net(x))
+
+
 def test_repeats_that_are_negative_are_eagers_error():
     net, ours = ours_of(lambda net, x: x.repeat_interleave(integers(x)[:, 0], 0))
     with pytest.raises(RuntimeError, match="repeats can not be negative"):
