@@ -7,6 +7,7 @@
 
 #include "csrc/graph/onnx.h"
 #include "csrc/graph/onnx_fields.h"
+#include "csrc/graph/onnx_tensor.h"
 #include "csrc/graph/schema.h"
 
 namespace ort {
@@ -236,17 +237,23 @@ class Writer {
     if (tensor.dtype == DType::string) {
       for (int64_t i = 0; i < tensor.count(); ++i)
         writer.add_bytes(onnx::TensorField::string_data, text_of(tensor, i));
-    } else if (external_ && !name.empty() && tensor.bytes() >= external_from_) {
+      return;
+    }
+    const bool packs = bits_of(tensor.dtype) < 8;
+    const std::string stream = packs ? packed(tensor) : "";
+    const std::string_view data =
+        packs ? std::string_view(stream)
+              : std::string_view(static_cast<const char*>(tensor.data), tensor.bytes());
+    if (external_ && !name.empty() && tensor.bytes() >= external_from_) {
       external_->resize((external_->size() + kExternalAlign - 1) / kExternalAlign * kExternalAlign);
       add_entry(writer, "location", external_name_);
       add_entry(writer, "offset", std::to_string(external_->size()));
-      add_entry(writer, "length", std::to_string(tensor.bytes()));
+      add_entry(writer, "length", std::to_string(data.size()));
       writer.add_int32(onnx::TensorField::data_location,
                        static_cast<int>(onnx::DataLocation::external));
-      external_->append(static_cast<const char*>(tensor.data), tensor.bytes());
+      external_->append(data);
     } else {
-      writer.add_bytes(onnx::TensorField::raw_data, static_cast<const char*>(tensor.data),
-                       tensor.bytes());
+      writer.add_bytes(onnx::TensorField::raw_data, data.data(), data.size());
     }
   }
 

@@ -30,7 +30,7 @@ bool is_placed(const Node& node) {
 
 // Run outside of any plan: what allocates, holds tensors, or runs bodies.
 bool is_step(const Node& node) {
-  return node.schema->allocates_results() || node.owns_bodies() || !is_placed(node);
+  return node.schema->allocates_results(node) || node.owns_bodies() || !is_placed(node);
 }
 
 bool is_known(const Type& type, const std::set<std::string>& symbols) {

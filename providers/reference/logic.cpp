@@ -38,6 +38,14 @@ void is_infinite(const Call& c) {
   flags(c, [=](double x) { return std::isinf(x) && (x < 0 ? negative : positive); });
 }
 
+void same_texts(const Call& c) {
+  const Sizes& to = c.out_sizes();
+  const Texts a(c, 0), b(c, 1);
+  const Out<int64_t> y = c.out<int64_t>(0);
+  walk(to, {broadcast_strides(c, c.sizes(0), to), broadcast_strides(c, c.sizes(1), to)},
+       [&](int64_t i, const Sizes& at) { y.set(i, a[at[0]] == b[at[1]]); });
+}
+
 void check_all(const Call& c) {
   const std::vector<int64_t> ok = c.all<int64_t>(0);
   for (const int64_t each : ok)
@@ -49,6 +57,7 @@ void check_all(const Call& c) {
 
 void register_logic(KernelTable& table) {
   add(table, "Equal", kNumbers, binary([](const Call&, auto a, auto b) { return a == b; }));
+  add(table, "Equal", bit(DType::string), same_texts);
   add(table, "Greater", kNumbers, binary([](const Call&, auto a, auto b) { return a > b; }));
   add(table, "GreaterOrEqual", kNumbers,
       binary([](const Call&, auto a, auto b) { return a >= b; }));
