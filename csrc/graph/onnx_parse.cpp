@@ -11,7 +11,7 @@ namespace ort {
 namespace {
 
 constexpr int kMaxDepth = 64;  // of types
-constexpr size_t kMaxNodes = 1000000, kMaxEdges = 8000000, kLevel = 3;
+constexpr size_t kMaxEdges = 8000000, kLevel = 3;
 constexpr size_t kMaxName = 1000;  // characters of a size's name
 
 using protozero::pbf_message;
@@ -389,8 +389,12 @@ void Budget::count(const RawNode& node, int depth) {
   for (int i = 0; i < depth; ++i) weight *= kLevel;
   edges_ += weight * (node.in.size() + node.out.size());
   nodes_ += weight;
-  check(nodes_ <= kMaxNodes, "the model has more than {} nodes", kMaxNodes);
+  expect(0);
   check(edges_ <= kMaxEdges, "the model has more than {} inputs and outputs of nodes", kMaxEdges);
+}
+
+void Budget::expect(size_t nodes) const {
+  check(nodes_ + nodes <= kMaxNodes, "the model has more than {} nodes", kMaxNodes);
 }
 
 std::string function_key(const std::string& domain, const std::string& name,

@@ -48,11 +48,14 @@ struct RawFunction {
   int opset = 0;  // of ai.onnx; 0: the model's
 };
 
+constexpr size_t kMaxNodes = 1000000;
+
 // How much a model may have: a graph inside another one is inferred again with it, so each level
 // counts its nodes thrice.
 class Budget {
  public:
   void count(const RawNode& node, int depth);
+  void expect(size_t nodes) const;  // refuses what the nodes counted leave no room for
 
  private:
   size_t nodes_ = 0, edges_ = 0;

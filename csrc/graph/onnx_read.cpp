@@ -208,6 +208,7 @@ class Reader {
     Scope inner{scope.graph};
     for (size_t i = 0; i < function.in.size(); ++i)
       inner.values.emplace(function.in[i], i < in.size() ? in[i] : Value{});
+    if (!frame_) budget_.expect(weight_of(function, 1));
     const Frame* around = std::exchange(frame_, &frame);
     const int opset = std::exchange(opset_, function.opset > 0 ? function.opset : opset_);
     for (const RawNode& each : function.nodes) {
@@ -224,6 +225,25 @@ class Reader {
       out.push_back(found == inner.values.end() ? Value{} : found->second);
     }
     return out;
+  }
+
+  // How many nodes stand in the place of a call: told before they are made, as a small file can ask
+  // for very many. What calls itself, or too deep, is found when it is called.
+  size_t weight_of(const RawFunction& function, int depth) {
+    const auto [found, added] = weights_.emplace(&function, 0);
+    if (!added || depth > kMostCalls) return found->second;
+    const size_t weight = weight_of(function.nodes, depth);
+    return weights_[&function] = weight;
+  }
+  size_t weight_of(const std::vector<RawNode>& nodes, int depth) {
+    size_t weight = 0;
+    for (const RawNode& node : nodes) {
+      const auto called = functions_.find(function_key(node.domain, node.op, node.overload));
+      weight += 1 + (called == functions_.end() ? 0 : weight_of(called->second, depth + 1));
+      for (const auto& [name, graph] : node.graphs) weight += weight_of(graph->nodes, depth);
+      weight = std::min(weight, kMaxNodes + 1);
+    }
+    return weight;
   }
 
   static int depth_of(const Scope& scope) { return scope.outer ? depth_of(*scope.outer) + 1 : 0; }
@@ -311,6 +331,7 @@ class Reader {
   std::unique_ptr<Graph> graph_;
   std::set<std::string> names_;  // of the inputs' sizes
   std::map<std::string, RawFunction> functions_;
+  std::map<const RawFunction*, size_t> weights_;
   const Frame* frame_ = nullptr;  // the innermost call; null: in the model's own graph
   Budget budget_;
   int opset_ = 0;

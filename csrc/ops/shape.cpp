@@ -446,12 +446,10 @@ void infer_split(InferContext& c) {
   for (size_t i = 0; i < count; ++i) {
     Dims dims = c.dims(0);
     const Dim start = chunk * static_cast<int64_t>(i);
-    dims[static_cast<size_t>(axis)] = sizes            ? (*sizes)[i]
-                                      : c.has(1)       ? c.fresh()
-                                      : i + 1 == count ? whole - start
-                                                       : chunk;
-    const bool left = dims[static_cast<size_t>(axis)].value().value_or(0) >= 0;
-    c.require(left, "axis {} of {} does not split into {} parts", axis, c.dims(0), count);
+    Dim& size = dims[static_cast<size_t>(axis)];
+    size = sizes ? (*sizes)[i] : c.has(1) ? c.fresh() : i + 1 == count ? whole - start : chunk;
+    if (!sizes && !c.has(1) && whole.value())  // the last parts may be smaller, or have nothing
+      size = max(0, min(chunk, whole - start));
     c.out(i, c.dtype(), std::move(dims));
   }
 }

@@ -114,7 +114,7 @@ BEFORE = {
     ),
     "a negative axis": (
         6,
-        one("Mul", ["x", "b"], broadcast=1, axis=-2, consumed_inputs=[0, 0]),
+        one("Mul", ["x", "b"], broadcast=1, axis=-2),
         {"x": X, "b": X[0, :, 0].copy()},
         {},
         X * X[0, :, 0][:, None],
@@ -186,6 +186,19 @@ def test_scan_of_opset_8_has_batches():
     np.testing.assert_allclose(every, want, rtol=1e-5)
 
 
+def test_scan_of_opset_8_with_lengths_is_refused():
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["x"], ["u"])],
+        "body",
+        [helper.make_tensor_value_info("x", F, [2])],
+        [helper.make_tensor_value_info("u", F, [2])],
+    )
+    feed = {"l": np.array([4, 4, 4]), "x": normal(3, 4, 2)}
+    nodes = one("Scan", ["l", "x"], num_scan_inputs=1, body=body)
+    with pytest.raises(C.Error, match="sequence_lens of opset 8 is not supported"):
+        run(made(8, nodes, feed), feed)
+
+
 NORM = {"x": X, **{n: np.abs(normal(3)) for n in "sbmv"}}
 REFUSED = {
     "is_test is 0: training in opset 6": (
@@ -205,11 +218,10 @@ REFUSED = {
     "no attribute 'pads'": (2, one("Pad", ["x"]), {"x": X}),
     "attribute 'starts' or 'ends' is missing": (1, one("Slice", ["x"], starts=[0]), {"x": X}),
     "attribute 'scales' is missing": (7, one("Upsample", ["x"]), {"x": IMAGE}),
-    "sequence_lens of opset 8": (8, None, None),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("message", [m for m in REFUSED if REFUSED[m][1]])
+@pytest.mark.parametrize("message", REFUSED)
 def test_refused(message):
     opset, nodes, feed = REFUSED[message]
     with pytest.raises(C.Error, match=message):
