@@ -16,12 +16,18 @@ Run integers(F f) {
   };
 }
 
+// By a negative number, or by all bits there are, everything goes: the sign is what fills in.
 void shift(const Call& c) {
   const bool left = c.attrs().s("direction") == "LEFT";
-  const uint64_t width = size_of(c.dtype()) * 8;
-  map2<uint64_t>(c, [&](uint64_t x, uint64_t bits) {
-    if (bits >= width) return uint64_t{0};
-    return left ? x << bits : x >> bits;
+  const auto width = static_cast<int64_t>(size_of(c.dtype()) * 8);
+  if (c.dtype() == DType::u64)
+    return map2<uint64_t>(c, [&](uint64_t x, uint64_t bits) {
+      if (bits >= 64) return uint64_t{0};
+      return left ? x << bits : x >> bits;
+    });
+  map2<int64_t>(c, [&](int64_t x, int64_t bits) {
+    if (bits < 0 || bits >= width) return !left && x < 0 ? int64_t{-1} : int64_t{0};
+    return left ? static_cast<int64_t>(static_cast<uint64_t>(x) << bits) : x >> bits;
   });
 }
 
