@@ -92,13 +92,17 @@ void over_channels(OldNode& node) {
 // Numbers for each group become numbers for each channel.
 void scales_of_channels(OldNode& node) {
   expect_inputs(node, 3);
-  check(ranked(node.in[0]) && node.in[0].rank() >= 2 && node.attrs.has("num_groups"),
-        "[GroupNormalization] opset {} needs an input of known rank and 'num_groups'", node.opset);
+  check(node.attrs.has("num_groups"), "[GroupNormalization] attribute 'num_groups' is missing");
   const int64_t groups = node.attrs.i("num_groups");
   check(groups > 0, "[GroupNormalization] num_groups is {}", groups);
-  const Dim channels = node.in[0].dim(1), each = floor_div(channels, groups);
-  for (const size_t i : {size_t{1}, size_t{2}})
-    node.in[i] = reshape(expand(unsqueeze(node.in[i], {1}), {groups, each}), {channels});
+  Graph& g = *node.graph;
+  const Value channels =
+      g.emit1("Shape", {node.in[0]}, {{"start", int64_t{1}}, {"end", int64_t{2}}});
+  const Value shape = concat({g.ints({1}), channels / g.ints({groups})}, 0);
+  for (const size_t i : {size_t{1}, size_t{2}}) {
+    const Value rows = g.emit1("Expand", {unsqueeze(node.in[i], {1}), shape});
+    node.in[i] = g.emit1("Reshape", {rows, channels});
+  }
 }
 
 // All axes from `axis` on are one.
@@ -110,10 +114,6 @@ void over_flattened(OldNode& node) {
   if (ranked(x) && (axis == -1 || axis == x.rank() - 1)) return;
   node.in[0] = node.graph->emit1("Flatten", {x}, {{"axis", axis}});
   node.finish = [x](std::vector<Value>& out) {
-    if (ranked(x)) {
-      out[0] = reshape(out[0], x.dims());
-      return;
-    }
     const Value shape = x.graph->emit1("Shape", {x});
     out[0] = x.graph->emit1("Reshape", {out[0], shape}, {{"allowzero", int64_t{1}}});
   };
