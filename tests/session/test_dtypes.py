@@ -1,4 +1,4 @@
-"""Dtypes that nothing is computed in: read, written, moved and cast, against ml_dtypes and numpy."""
+"""Dtypes that nothing computes in: read, written, moved and cast, against ml_dtypes and numpy."""
 
 import ml_dtypes
 import numpy as np
@@ -129,7 +129,11 @@ def test_smaller_floats_saturate(name):
 
 @pytest.mark.parametrize("name", INTEGERS)
 def test_small_integers_lose_high_bits(name):
-    for x in (np.arange(-20, 20), np.arange(-20, 20).astype("f4") * 0.75, np.arange(40, dtype="u8")):
+    for x in (
+        np.arange(-20, 20),
+        np.arange(-20, 20).astype("f4") * 0.75,
+        np.arange(40, dtype="u8"),
+    ):
         want = x.astype(np.int64).astype(dtype(name))
         np.testing.assert_array_equal(bits(cast(x, name)), bits(want))
     for to in ("int8", "int64", "bool", "float8_e5m2", "bfloat16"):
@@ -139,8 +143,11 @@ def test_small_integers_lose_high_bits(name):
 
 def test_powers_of_two():
     x = np.array([0.25, 0.3, 0.375, 0.4, 0.5, 1e-45, 0, 1e39], "f8")
-    names = {"up": [125, 126, 126, 126, 126, 0, 0, 254], "down": [125, 125, 125, 125, 126, 0, 0, 254],
-             "nearest": [125, 125, 126, 126, 126, 0, 0, 254]}  # fmt: skip
+    names = {
+        "up": [125, 126, 126, 126, 126, 0, 0, 254],
+        "down": [125, 125, 125, 125, 126, 0, 0, 254],
+        "nearest": [125, 125, 126, 126, 126, 0, 0, 254],
+    }
     for mode, want in names.items():
         assert bits(cast(x, "float8_e8m0fnu", round_mode=mode)).tolist() == want, mode
     free = bits(cast(x, "float8_e8m0fnu", round_mode="nearest", saturate=0))
@@ -192,7 +199,10 @@ def test_text_as_numbers():
     got = cast(np.array(whole, object), "int64")
     assert got.tolist() == [7, -8, 100, 1000, 2**63 - 1]
     assert cast(np.array(["18446744073709551615"], object), "uint64").tolist() == [2**64 - 1]
-    assert cast(np.array(["0.3", "1000"], object), "float8_e5m2").astype("f4").tolist() == [0.3125, 1024]
+    assert cast(np.array(["0.3", "1000"], object), "float8_e5m2").astype("f4").tolist() == [
+        0.3125,
+        1024,
+    ]
     assert cast(np.array(["0.0", "0.5"], object), "bool").tolist() == [False, True]
 
 

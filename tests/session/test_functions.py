@@ -66,7 +66,9 @@ def softmax(**more):
 
 def test_attributes_are_those_of_the_call():
     for attrs in ({"at": 0}, {"at": 1}, {}):  # without it the op's own default
-        as_reference(made([node("Soft", ["x"], ["y"], "my", **attrs)], [softmax(attributes=["at"])]))
+        as_reference(
+            made([node("Soft", ["x"], ["y"], "my", **attrs)], [softmax(attributes=["at"])])
+        )
     with_default = softmax(attribute_protos=[helper.make_attribute("at", 0)])
     calls = [node("Soft", ["x"], ["t"], "my"), node("Soft", ["t"], ["y"], "my", at=1)]
     want = ReferenceEvaluator(made([node("Softmax", ["x"], ["t"], axis=0),
@@ -82,8 +84,8 @@ def test_attributes_go_through_calls():
 
 
 def test_inputs_and_outputs_may_be_absent():
-    clip = function("Bound", ["a", "low", "high"], ["b", "c"],
-                    [node("Clip", ["a", "low", "high"], ["b"]), node("Neg", ["a"], ["c"])])  # fmt: skip
+    nodes = [node("Clip", ["a", "low", "high"], ["b"]), node("Neg", ["a"], ["c"])]
+    clip = function("Bound", ["a", "low", "high"], ["b", "c"], nodes)
     model = made([node("Bound", ["x", "", "h"], ["", "y"], "my")], [clip], ("x", "h"))
     model.graph.input[1].type.tensor_type.shape.ClearField("dim")
     (got,) = run(model, x=X, h=np.float32(1))

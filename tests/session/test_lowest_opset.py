@@ -1,4 +1,4 @@
-"""Files are written at the lowest opset that says the same: read back, checked, run by onnxruntime."""
+"""Files are written at the lowest opset that says the same, and onnxruntime runs them."""
 
 import subprocess
 import sys
