@@ -33,7 +33,7 @@ void broadcast_from_axis(OldNode& node);
 void slope_of_channels(OldNode& node);
 void test_mode_as_input(OldNode& node);
 void ratio_as_input(OldNode& node);
-void depth_as_integer(OldNode& node);
+void indices_as_integers(OldNode& node);
 void in_test_mode(OldNode& node);
 void over_channels(OldNode& node);
 void scales_of_channels(OldNode& node);

@@ -67,11 +67,12 @@ void ratio_as_input(OldNode& node) {
   node.finish = [dtype](std::vector<Value>& out) { out[1] = cast(out[1], dtype); };
 }
 
-// A size is an integer, whatever dtype says it.
-void depth_as_integer(OldNode& node) {
+// Indices and depth are integers, whatever dtype says them.
+void indices_as_integers(OldNode& node) {
   expect_inputs(node, 2);
-  const DType dtype = node.in[1].dtype();
-  if (dtype != DType::i64 && dtype != DType::i32) node.in[1] = cast(node.in[1], DType::i64);
+  for (const size_t i : {size_t{0}, size_t{1}})
+    if (const DType dtype = node.in[i].dtype(); dtype != DType::i64 && dtype != DType::i32)
+      node.in[i] = cast(node.in[i], DType::i64);
 }
 
 void in_test_mode(OldNode& node) {

@@ -74,7 +74,7 @@ constexpr Row kRows[] = {
     {"Constant", 1, kAlways, value_as_tensor},
     {"GroupNormalization", 18, 21, scales_of_channels},
     {"Hardmax LogSoftmax Softmax", 1, 13, over_flattened},
-    {"OneHot", 9, kAlways, depth_as_integer},
+    {"OneHot", 9, kAlways, indices_as_integers},
     {"LSTM", 1, 7, without_output_sequence},
     {"Scan", 8, 9, scan_of_batches},
     {"Scatter", 9, kAlways, as_scatter_elements},

@@ -212,6 +212,16 @@ REFUSED = {
     "attribute 'to' is 'HALF'": (1, one("Cast", ["x"], to="HALF"), {"x": X}),
     "tiles, axis or the rank": (
         1, one("Tile", ["x", "t", "t"]), {"x": X, "t": np.array(1.0, np.float32)}),
+    "axis 3 does not exist, the input has rank 3": (
+        1, one("Tile", ["x", "t", "t"]), {"x": X}, {"t": np.array(3.0, np.float32)}),
+    "num_groups is 0": (
+        18, one("GroupNormalization", ["x", "s", "s"], num_groups=0),
+        {"x": IMAGE, "s": normal(3)}),
+    "attribute 'num_groups' is missing": (
+        18, one("GroupNormalization", ["x", "s", "s"]), {"x": IMAGE, "s": normal(3)}),
+    "attribute 'height_scale' or 'width_scale' is missing": (
+        1, one("Upsample", ["x"], height_scale=2.0), {"x": IMAGE}),
+    "input 1 is missing": (6, one("Add", ["x"], broadcast=1, axis=0), {"x": X}),
     "attribute 'shape' is missing": (1, one("Reshape", ["x"]), {"x": X}),
     "attribute 'k' is missing": (1, one("TopK", ["x"], outputs=("y", "z")), {"x": X}),
     "attribute 'paddings' is missing": (1, one("Pad", ["x"]), {"x": X}),
@@ -223,9 +233,26 @@ REFUSED = {
 
 @pytest.mark.parametrize("message", REFUSED)
 def test_refused(message):
-    opset, nodes, feed = REFUSED[message]
+    opset, nodes, feed, *constants = REFUSED[message]
     with pytest.raises(C.Error, match=message):
-        run(made(opset, nodes, feed, nodes[0].output), feed)
+        run(made(opset, nodes, feed, nodes[-1].output, *constants), feed)
+
+
+@pytest.mark.parametrize("op", ["Add", "PRelu"])
+def test_ranks_that_an_old_meaning_needs(op):
+    attrs = {"broadcast": 1, "axis": 0} if op == "Add" else {}
+    model = made(6, one(op, ["x", "b"], **attrs), {"x": X, "b": X[0, 0]})
+    model.graph.input[0].type.tensor_type.ClearField("shape")
+    with pytest.raises(C.Error, match="opset 6 needs operands of known rank"):
+        run(model, {"x": X, "b": X[0, 0]})
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_a_softmax_of_unknown_rank(axis):
+    model = made(11, one("Softmax", ["x"], axis=axis), {"x": X})
+    want = run(model, {"x": X})[0]
+    model.graph.input[0].type.tensor_type.ClearField("shape")
+    np.testing.assert_allclose(run(model, {"x": X})[0], want, rtol=1e-6)
 
 
 def test_every_version_of_every_op_is_read():
