@@ -112,6 +112,7 @@ void over_flattened(OldNode& node) {
   const Value x = node.in[0];
   const int64_t axis = node.attrs.i("axis", 1);
   node.attrs.set("axis", int64_t{-1});
+  check(node.outputs == 1, "[{}] it has {} outputs, expected 1", node.op, node.outputs);
   if (ranked(x) && (axis == -1 || axis == x.rank() - 1)) return;
   node.in[0] = node.graph->emit1("Flatten", {x}, {{"axis", axis}});
   node.finish = [x](std::vector<Value>& out) {
