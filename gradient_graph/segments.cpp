@@ -100,7 +100,7 @@ std::vector<int> assign_segments(Graph& graph, size_t n_forward, size_t segment_
   // what finds sizes is read by their names
   for (Node* node : graph.order()) {
     const Effect effect = node->schema->effect(*node);
-    if (node->schema->allocates_results()) marker.mark(node, -1);
+    if (node->schema->allocates_results(*node)) marker.mark(node, -1);
     if (effect != Effect::none && effect != Effect::collective) marker.mark(node, -1);
   }
   std::vector<size_t> order(outputs.size() - n_forward);

@@ -28,7 +28,7 @@ class Port:
 class InferenceSession:
     """Runs an ONNX model (opset 1 to 28) given as a path or as bytes.
 
-    Arrays are of the model's dtypes: numpy's, and ml_dtypes' bfloat16.
+    Arrays are of the model's dtypes: numpy's, and ml_dtypes' for what numpy lacks.
 
     providers: claim order; None: ORTMODULE_PROVIDERS or ("cpu", "reference"). The other ORTMODULE_*
     variables (CHECK, FUEL, OFF, DUMP) hold here as for ORTModule. Names of sizes are hints: a feed

@@ -51,6 +51,8 @@ using HostTable = std::map<std::string, HostFunction, std::less<>>;
 std::unique_ptr<HostKernel> make_host_kernel(const Node& node);
 
 // The visible list of families.
+void register_host_cast(HostTable& table);
+void register_host_range(HostTable& table);
 void register_host_select(HostTable& table);
 void register_host_sequence(HostTable& table);
 

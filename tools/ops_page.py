@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tests.ops import engine, families  # noqa: E402
+from tests.session import backend_nodes  # noqa: E402
 
 PAGE = ROOT / "docs" / "ops.md"
 HEAD = """# Ops
@@ -26,6 +27,8 @@ means that some of the table's samples are not taken. Tests: samples, and errors
 which it joins a product, the inputs that kernels read on the *host*, before they are launched.
 
 Ops of the domain `aten` have no row: each is torch's own operator.
+
+Of onnx.backend.test of onnx 1.23.2 pass {passing:,} of {cases:,} cases; the others raise an error.
 """
 
 
@@ -96,7 +99,7 @@ def row(name: str) -> str:
 
 
 def page() -> str:
-    parts = [HEAD]
+    parts = [HEAD.format(passing=backend_nodes.PASSING, cases=backend_nodes.CASES)]
     for family in families.FAMILIES:
         name = family.__name__.rpartition(".")[2]
         parts.append(f"## {name}\n")

@@ -34,10 +34,11 @@ py::array array_of(const Tensor& tensor) {
         .attr("reshape")(tensor.sizes)
         .cast<py::array>();
   }
-  const bool bfloat = tensor.dtype == DType::bf16;
+  const std::string name(name_of(tensor.dtype));
+  const bool beside = tensor.dtype == DType::bf16 || is_narrow(tensor.dtype);
   const py::dtype dtype =
-      bfloat ? py::dtype::from_args(py::module_::import("ml_dtypes").attr("bfloat16"))
-             : py::dtype(std::string(name_of(tensor.dtype)));
+      beside ? py::dtype::from_args(py::module_::import("ml_dtypes").attr(name.c_str()))
+             : py::dtype(name);
   auto* keep = new Tensor(tensor);
   const py::capsule owner(keep, [](void* p) { delete static_cast<Tensor*>(p); });
   return py::array(dtype, tensor.sizes, tensor.data, owner);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "csrc/core/convert.h"
 #include "csrc/core/pool.h"
 
 namespace ort {
@@ -74,11 +75,16 @@ Tensor own_strings(const Tensor& tensor) {
 double element_as_double(const Tensor& tensor, int64_t i) {
   if (tensor.dtype == DType::f16) return half_to_float(tensor.as<uint16_t>()[i]);
   if (tensor.dtype == DType::bf16) return bfloat_to_float(tensor.as<uint16_t>()[i]);
+  if (is_narrow_float(tensor.dtype)) return float_of_bits(tensor.as<uint8_t>()[i], tensor.dtype);
+  if (is_narrow_integer(tensor.dtype)) return static_cast<double>(element_as_int(tensor, i));
   return dispatch(tensor.dtype, [&]<class T>() { return static_cast<double>(tensor.as<T>()[i]); });
 }
 
 int64_t element_as_int(const Tensor& tensor, int64_t i) {
-  if (is_half(tensor.dtype)) return static_cast<int64_t>(element_as_double(tensor, i));
+  if (is_half(tensor.dtype) || is_narrow_float(tensor.dtype))
+    return static_cast<int64_t>(element_as_double(tensor, i));
+  if (is_narrow_integer(tensor.dtype))
+    return integer_of_bits(tensor.as<uint8_t>()[i], tensor.dtype);
   return dispatch(tensor.dtype, [&]<class T>() { return static_cast<int64_t>(tensor.as<T>()[i]); });
 }
 
@@ -87,6 +93,10 @@ void set_element(Tensor& tensor, int64_t i, double value) {
     tensor.as<uint16_t>()[i] = float_to_half(static_cast<float>(value));
   } else if (tensor.dtype == DType::bf16) {
     tensor.as<uint16_t>()[i] = float_to_bfloat(static_cast<float>(value));
+  } else if (is_narrow_float(tensor.dtype)) {
+    tensor.as<uint8_t>()[i] = static_cast<uint8_t>(bits_of_float(value, tensor.dtype));
+  } else if (is_narrow_integer(tensor.dtype)) {
+    tensor.as<uint8_t>()[i] = bits_of_integer(static_cast<int64_t>(value), tensor.dtype);
   } else {
     dispatch(tensor.dtype, [&]<class T>() { tensor.as<T>()[i] = static_cast<T>(value); });
   }

@@ -54,9 +54,9 @@ std::string tensor_text(const Tensor& tensor) {
   if (tensor.count() > 8 || is_complex(tensor.dtype)) return text + "x" + hex(tensor);
   std::string values;
   for (int64_t i = 0; i < tensor.count(); ++i)
-    values +=
-        (i ? ", " : "") + (is_floating(tensor.dtype) ? float_text(element_as_double(tensor, i))
-                                                     : std::to_string(element_as_int(tensor, i)));
+    values += (i ? ", " : "") + (is_floating(tensor.dtype) || is_narrow_float(tensor.dtype)
+                                     ? float_text(element_as_double(tensor, i))
+                                     : std::to_string(element_as_int(tensor, i)));
   return text + "{" + values + "}";
 }
 

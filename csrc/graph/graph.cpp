@@ -581,7 +581,8 @@ const Tensor* constant_of(Value value) {
 
 std::optional<double> scalar_of(Value value) {
   const Tensor* tensor = constant_of(value);
-  if (!tensor || tensor->dtype == DType::string || tensor->count() != 1) return std::nullopt;
+  const bool number = tensor && tensor->dtype != DType::string && !is_complex(tensor->dtype);
+  if (!number || tensor->count() != 1) return std::nullopt;
   return element_as_double(*tensor, 0);
 }
 

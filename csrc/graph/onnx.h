@@ -20,7 +20,7 @@ std::unique_ptr<Graph> read_onnx_file(const std::string& path, const OpSet& ops,
 // strings and each node's place and rule as its documentation: files to look at.
 enum class Domains : uint8_t { standard, any };
 
-// A ModelProto at opset kOpset, IR 13. Constants of `external_from`
+// A ModelProto at the lowest opset that says the same, IR 13. Constants of `external_from`
 // bytes or more go to `external_bytes` (null: all stay inside) under the name `external_name`.
 std::string write_onnx(const Graph& graph, std::string* external_bytes = nullptr,
                        const std::string& external_name = "", size_t external_from = 1u << 20,

@@ -7,7 +7,24 @@ namespace ort::onnx {
 
 using Field = protozero::pbf_tag_type;
 
-enum class Model : Field { ir_version = 1, producer_name = 2, graph = 7, opset_import = 8 };
+enum class Model : Field {
+  ir_version = 1,
+  producer_name = 2,
+  graph = 7,
+  opset_import = 8,
+  functions = 25,
+};
+enum class Function : Field {
+  name = 1,
+  input = 4,
+  output = 5,
+  attribute = 6,
+  node = 7,
+  opset_import = 9,
+  domain = 10,
+  attribute_proto = 11,
+  overload = 13,
+};
 enum class OperatorSetId : Field { domain = 1, version = 2 };
 enum class Graph : Field {
   node = 1,
@@ -25,6 +42,7 @@ enum class Node : Field {
   attribute = 5,
   doc_string = 6,
   domain = 7,
+  overload = 8,
 };
 enum class Attribute : Field {
   name = 1,
@@ -38,6 +56,7 @@ enum class Attribute : Field {
   strings = 9,
   tp = 14,
   type = 20,
+  ref_attr_name = 21,
 };
 enum class AttributeType {
   undefined = 0,

@@ -70,7 +70,48 @@ Tensor truths(const Tensor& tensor) {
   return result;
 }
 
+// A stream of `bits` each, a byte each.
+Tensor unpacked(const Tensor& stream, DType dtype, const Sizes& sizes) {
+  const unsigned bits = static_cast<unsigned>(bits_of(dtype));
+  const auto* from = stream.as<uint8_t>();
+  Tensor result = Tensor::empty(dtype, sizes);
+  const size_t count = result.bytes();
+  for (size_t i = 0; i < count; ++i) {
+    const size_t at = i * bits, byte = at / 8;
+    unsigned window = from[byte];
+    if (at % 8 + bits > 8) window |= static_cast<unsigned>(from[byte + 1]) << 8;
+    result.as<uint8_t>()[i] = static_cast<uint8_t>((window >> (at % 8)) & ((1u << bits) - 1));
+  }
+  return result;
+}
+
+// Narrow numbers in int32_data: each is a byte of the stream that raw data would be.
+Tensor read_bytes(const RawTensor& t, DType dtype, int64_t count) {
+  const size_t bytes = packed_bytes(count, dtype);
+  check(t.ints.size() == bytes, "tensor '{}' of shape {} has {} bytes, expected {}", t.name,
+        t.sizes, t.ints.size(), bytes);
+  Tensor stream = Tensor::empty(DType::u8, {static_cast<int64_t>(bytes)});
+  for (size_t i = 0; i < bytes; ++i) stream.as<uint8_t>()[i] = static_cast<uint8_t>(t.ints[i]);
+  return unpacked(stream, dtype, t.sizes);
+}
+
+// A real and an imaginary part each.
+Tensor read_complex(const RawTensor& t, DType dtype, int64_t count) {
+  check(static_cast<int64_t>(t.floats.size()) == checked_mul(count, 2),
+        "tensor '{}' of shape {} has {} parts of complex numbers, expected {}", t.name, t.sizes,
+        t.floats.size(), checked_mul(count, 2));
+  Tensor result = Tensor::empty(dtype, t.sizes);
+  for (size_t i = 0; i < t.floats.size(); ++i)
+    if (dtype == DType::c64)
+      result.as<float>()[i] = static_cast<float>(t.floats[i]);
+    else
+      result.as<double>()[i] = t.floats[i];
+  return result;
+}
+
 Tensor read_numbers(const RawTensor& t, DType dtype, int64_t count) {
+  if (is_narrow(dtype)) return read_bytes(t, dtype, count);
+  if (is_complex(dtype)) return read_complex(t, dtype, count);
   const bool floats = dtype == DType::f32 || dtype == DType::f64;
   const int64_t given = static_cast<int64_t>(floats ? t.floats.size() : t.ints.size());
   check(given == count, "tensor '{}' of shape {} has {} elements, expected {}", t.name, t.sizes,
@@ -89,6 +130,22 @@ Tensor read_numbers(const RawTensor& t, DType dtype, int64_t count) {
 }
 
 }  // namespace
+
+size_t packed_bytes(int64_t count, DType dtype) {
+  return (static_cast<size_t>(checked_mul(count, bits_of(dtype))) + 7) / 8;
+}
+
+std::string packed(const Tensor& tensor) {
+  const size_t bits = static_cast<size_t>(bits_of(tensor.dtype)), count = tensor.bytes();
+  std::string stream(packed_bytes(tensor.count(), tensor.dtype), 0);
+  for (size_t i = 0; i < count; ++i) {
+    const size_t at = i * bits;
+    const unsigned window = (tensor.as<uint8_t>()[i] & ((1u << bits) - 1)) << (at % 8);
+    stream[at / 8] = static_cast<char>(static_cast<unsigned char>(stream[at / 8]) | window);
+    if (at % 8 + bits > 8) stream[at / 8 + 1] = static_cast<char>(window >> 8);
+  }
+  return stream;
+}
 
 std::string read_text(pbf_reader& message) {
   std::string text = message.get_string();
@@ -166,33 +223,42 @@ RawTensor parse_tensor(pbf_reader tensor) {
 }
 
 Tensor TensorReader::read(const RawTensor& t) {
-  check(known_dtype(t.dtype) && !is_complex(static_cast<DType>(t.dtype)),
-        "tensor '{}' has element type {}, which is not supported", t.name, t.dtype);
+  check(known_dtype(t.dtype), "tensor '{}' has element type {}, which is not supported", t.name,
+        t.dtype);
   const DType dtype = static_cast<DType>(t.dtype);
   for (const int64_t size : t.sizes)
     check(size >= 0, "tensor '{}' has negative size {}", t.name, size);
   const int64_t count = element_count(t.sizes);
   if (dtype == DType::string) return read_strings(t, count);
-  const int64_t bytes = checked_mul(count, static_cast<int64_t>(size_of(dtype)));
-  Tensor result = t.external  ? read_external(t, dtype, bytes)
-                  : t.has_raw ? read_raw(t, dtype, bytes)
-                              : read_numbers(t, dtype, count);
+  if (!t.external && !t.has_raw) {
+    const Tensor result = read_numbers(t, dtype, count);
+    return dtype == DType::boolean ? truths(result) : result;
+  }
+  const bool packs = bits_of(dtype) < 8;
+  const int64_t bytes = packs ? static_cast<int64_t>(packed_bytes(count, dtype))
+                              : checked_mul(count, static_cast<int64_t>(size_of(dtype)));
+  const DType stored = packs ? DType::u8 : dtype;
+  const Sizes sizes = packs ? Sizes{bytes} : t.sizes;
+  const Tensor result =
+      t.external ? read_external(t, stored, sizes, bytes) : read_raw(t, stored, sizes, bytes);
+  if (packs) return unpacked(result, dtype, t.sizes);
   return dtype == DType::boolean ? truths(result) : result;
 }
 
-Tensor TensorReader::read_raw(const RawTensor& t, DType dtype, int64_t bytes) {
+Tensor TensorReader::read_raw(const RawTensor& t, DType dtype, const Sizes& sizes, int64_t bytes) {
   check(static_cast<int64_t>(t.raw.size()) == bytes,
         "tensor '{}' of shape {} has {} bytes, expected {}", t.name, t.sizes, t.raw.size(), bytes);
-  return borrow(t.raw.data(), dtype, t.sizes, owner_);
+  return borrow(t.raw.data(), dtype, sizes, owner_);
 }
 
-Tensor TensorReader::read_external(const RawTensor& t, DType dtype, int64_t bytes) {
+Tensor TensorReader::read_external(const RawTensor& t, DType dtype, const Sizes& sizes,
+                                   int64_t bytes) {
   const auto location = t.location.find("location");
   check(location != t.location.end(), "tensor '{}' is external but names no location", t.name);
   const int64_t offset = number_in(t, "offset", 0), length = number_in(t, "length", bytes);
   check(length == bytes, "tensor '{}' of shape {} has {} external bytes, expected {}", t.name,
         t.sizes, length, bytes);
-  return files_.read(location->second, offset, dtype, t.sizes, t.name);
+  return files_.read(location->second, offset, dtype, sizes, t.name);
 }
 
 }  // namespace ort

@@ -30,6 +30,11 @@ std::string read_text(protozero::pbf_reader& message);
 void read_int64s(protozero::pbf_reader& message, std::vector<int64_t>& out);
 void read_floats(protozero::pbf_reader& message, std::vector<double>& out);
 
+// Elements of 2, 4 and 6 bits as files have them, a stream with the least significant bits first,
+// and a byte each as in memory.
+size_t packed_bytes(int64_t count, DType dtype);
+std::string packed(const Tensor& tensor);
+
 class TensorReader {
  public:
   TensorReader(ExternalFiles files, std::shared_ptr<const void> owner)
@@ -39,8 +44,8 @@ class TensorReader {
   Tensor read(const RawTensor& t);
 
  private:
-  Tensor read_raw(const RawTensor& t, DType dtype, int64_t bytes);
-  Tensor read_external(const RawTensor& t, DType dtype, int64_t bytes);
+  Tensor read_raw(const RawTensor& t, DType dtype, const Sizes& sizes, int64_t bytes);
+  Tensor read_external(const RawTensor& t, DType dtype, const Sizes& sizes, int64_t bytes);
 
   ExternalFiles files_;
   std::shared_ptr<const void> owner_;

@@ -1,77 +1,128 @@
 // The upgrade table: ops that an older opset, or ONNX beside it, spells otherwise.
 #include "csrc/graph/onnx_upgrade.h"
 
+#include <algorithm>
+
+#include "csrc/graph/onnx_edits.h"
+
 namespace ort {
 namespace {
 
-struct OldNode {
-  int opset;
-  Graph& graph;
-  std::vector<Value>& in;
-  Attrs& attrs;
+using namespace edits;
+
+// Files of opset `from` and later, but before `to`, need this edit; then they are as those of `to`.
+struct Row {
+  std::string_view ops;  // separated by spaces
+  int from, to;
+  void (*edit)(OldNode&);
 };
-using Upgrade = void (*)(OldNode&);
 
-Tensor tensor_of(const Attrs& attrs) {
-  if (attrs.has("value_float")) return Tensor::scalar(DType::f32, attrs.f("value_float"));
-  if (attrs.has("value_ints")) return Tensor::of(attrs.ints("value_ints"));
-  if (attrs.has("value_int")) {
-    Tensor tensor = Tensor::of({attrs.i("value_int")});
-    tensor.sizes.clear();
-    return tensor;
+constexpr int kAlways = kNewestOpset + 1;
+
+constexpr Row kRows[] = {
+    // Only the hint which inputs may be overwritten went; it is dropped for every op.
+    {"Abs Ceil Elu Exp Floor HardSigmoid InstanceNormalization LeakyRelu Log Neg Reciprocal Relu "
+     "Sigmoid Sqrt Tanh",
+     1, 6, same},
+    {"Acos Asin Atan Cos Sin Tan", 1, 7, same},
+    {"Acosh Asinh Atanh Cosh Sinh Sign Erf", 1, 9, same},
+    // Only more dtypes, axes that count from the end, or attributes whose default says the same.
+    {"ArgMax ArgMin DepthToSpace MeanVarianceNormalization Shape Size SpaceToDepth", 1, 13, same},
+    {"AveragePool", 1, 7, same},
+    {"CumSum", 11, 14, same},
+    {"Flatten MatMul", 1, 9, same},
+    {"Gather", 1, 11, same},
+    {"GatherND", 11, 12, same},
+    {"Max Min Mean MaxPool Sum", 1, 8, same},
+    {"NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss", 12, 13, same},
+    // A second operand that is laid along an axis of the first.
+    {"Add And Div Mul Or Sub Xor", 1, 7, broadcast_from_axis},
+    {"Equal", 1, 7, broadcast_from_axis},
+    {"Equal", 7, 11, same},
+    {"Greater Less", 1, 7, broadcast_from_axis},
+    {"Greater Less", 7, 9, same},
+    {"Pow", 1, 7, broadcast_from_axis},
+    {"Pow", 7, 12, same},
+    {"PRelu", 1, 7, slope_of_channels},
+    {"PRelu", 7, 9, same},
+    {"Gemm", 1, 7, without_broadcast},
+    {"Gemm", 7, 9, same},
+    // Attributes that became inputs.
+    {"Clip", 1, 11, bounds_as_inputs},
+    {"Clip", 11, 12, same},
+    {"Dropout", 1, 7, test_mode_as_input},
+    {"Dropout", 7, 12, ratio_as_input},
+    {"Pad", 1, 2, paddings_as_pads},
+    {"Pad", 2, 11, pads_as_inputs},
+    {"ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd "
+     "ReduceSumSquare",
+     1, 18, axes_as_input},
+    {"ReduceSum Squeeze Unsqueeze", 1, 13, axes_as_input},
+    {"Reshape", 1, 5, shape_as_input},
+    {"Slice", 1, 10, bounds_of_slice_as_inputs},
+    {"Split", 1, 13, split_as_input},
+    {"Tile", 1, 6, tiles_as_repeats},
+    {"TopK", 1, 10, k_as_input},
+    {"TopK", 10, 11, same},
+    // Other defaults, other names, other meanings.
+    {"BatchNormalization", 1, 7, in_test_mode},
+    {"BatchNormalization", 7, 14, over_channels},
+    {"Cast", 1, 6, dtype_by_number},
+    {"Cast", 6, 9, same},
+    {"Concat", 1, 4, axis_1},
+    {"Concat", 4, 13, same},
+    {"Constant", 1, kAlways, value_as_tensor},
+    {"GroupNormalization", 18, 21, scales_of_channels},
+    {"Hardmax LogSoftmax Softmax", 1, 13, over_flattened},
+    {"OneHot", 9, kAlways, indices_as_integers},
+    {"LSTM", 1, 7, without_output_sequence},
+    {"Scan", 8, 9, scan_of_batches},
+    {"Scatter", 9, kAlways, as_scatter_elements},
+    {"Selu", 1, 6, old_selu_constants},
+    {"Upsample", 1, 7, scales_of_images},
+    {"Upsample", 7, 9, scales_as_input},
+    {"Upsample", 9, kAlways, as_resize},
+};
+
+bool names(const Row& row, std::string_view op) {
+  const size_t at = row.ops.find(op);
+  if (at == std::string_view::npos) return false;
+  for (size_t from = at; from != std::string_view::npos; from = row.ops.find(op, from + 1)) {
+    const size_t end = from + op.size();
+    if ((from == 0 || row.ops[from - 1] == ' ') && (end == row.ops.size() || row.ops[end] == ' '))
+      return true;
   }
-  check(attrs.has("value_floats"), "[Constant] it has no value that is supported");
-  const auto& values = std::get<std::vector<double>>(*attrs.find("value_floats"));
-  Tensor tensor = Tensor::empty(DType::f32, {static_cast<int64_t>(values.size())});
-  for (size_t i = 0; i < values.size(); ++i)
-    set_element(tensor, static_cast<int64_t>(i), values[i]);
-  return tensor;
+  return false;
 }
 
-void value_as_tensor(OldNode& node) {
-  if (node.attrs.has("value")) return;
-  Tensor tensor = tensor_of(node.attrs);
-  node.attrs = {};
-  node.attrs.set("value", std::move(tensor));
-}
-
-// Before opset 18 (ReduceSum, Squeeze, Unsqueeze: 13) the axes are an attribute.
-void axes_as_input(OldNode& node) {
-  if (node.opset >= 18 || !node.attrs.has("axes")) return;
-  node.in.resize(2);
-  node.in[1] = node.graph.ints(node.attrs.ints("axes"));
-  node.attrs.erase("axes");
-}
-
-void nothing(OldNode&) {}
-
-// Ops here mean in every opset that is read what they mean in kOpset.
-const std::map<std::string, Upgrade, std::less<>>& table() {
-  static const auto* table = new std::map<std::string, Upgrade, std::less<>>{
-      {"BatchNormalization", nothing}, {"Constant", value_as_tensor},
-      {"ReduceL1", axes_as_input},     {"ReduceL2", axes_as_input},
-      {"ReduceLogSum", axes_as_input}, {"ReduceLogSumExp", axes_as_input},
-      {"ReduceMax", axes_as_input},    {"ReduceMean", axes_as_input},
-      {"ReduceMin", axes_as_input},    {"ReduceProd", axes_as_input},
-      {"ReduceSum", axes_as_input},    {"ReduceSumSquare", axes_as_input},
-      {"Squeeze", axes_as_input},      {"Unsqueeze", axes_as_input},
-  };
-  return *table;
+const Row* row_of(std::string_view op, int opset) {
+  for (const Row& row : kRows)
+    if (row.from <= opset && opset < row.to && names(row, op)) return &row;
+  return nullptr;
 }
 
 }  // namespace
 
-void upgrade(const OpSchema& schema, int opset, Graph& graph, std::vector<Value>& in,
-             Attrs& attrs) {
-  const auto found = table().find(schema.qualified());
-  if (found == table().end()) {
-    check(opset >= schema.since_opset(),
-          "op '{}' has another meaning in opset {} than since opset {}", schema.qualified(), opset,
-          schema.since_opset());
-    return;
+bool has_upgrade(std::string_view op) {
+  return std::any_of(std::begin(kRows), std::end(kRows),
+                     [&](const Row& row) { return names(row, op); });
+}
+
+void upgrade(OldNode& node, const OpSet& ops) {
+  if (node.opset < 6) node.attrs.erase("consumed_inputs");
+  const std::string named = node.op;
+  for (int opset = node.opset; opset < kAlways;) {
+    const Row* row = row_of(named, opset);
+    if (!row) break;
+    node.opset = opset;
+    row->edit(node);
+    node.opset = opset = row->to;
   }
-  OldNode node{opset, graph, in, attrs};
-  found->second(node);
+  const OpSchema* schema = ops.find(node.op);
+  check(schema != nullptr, "op '{}' is read as '{}', which is not known", named, node.op);
+  check(node.opset >= schema->since_opset(),
+        "op '{}' has another meaning in opset {} than since opset {}", named, node.opset,
+        schema->since_opset());
 }
 
 }  // namespace ort

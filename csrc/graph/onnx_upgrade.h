@@ -5,8 +5,23 @@
 
 namespace ort {
 
-// Makes the inputs and attributes of a node of `opset` those of kOpset; a difference in meaning is
-// an error.
-void upgrade(const OpSchema& schema, int opset, Graph& graph, std::vector<Value>& in, Attrs& attrs);
+constexpr int kOldestOpset = 1;
+constexpr int kNewestOpset = 28;  // since kOpset ops have only got more dtypes
+
+// A node on its way from a file's opset to kOpset.
+struct OldNode {
+  int opset;
+  std::string op;  // may become another
+  Graph* graph;
+  std::vector<Value> in;
+  Attrs attrs;
+  Bodies bodies;
+  size_t outputs;
+  std::function<void(std::vector<Value>& out)> finish;  // what is made of its results
+};
+
+// Makes the node one of kOpset; a difference in meaning that cannot be expressed is an error.
+void upgrade(OldNode& node, const OpSet& ops);
+bool has_upgrade(std::string_view op);  // whether there are rows for it
 
 }  // namespace ort

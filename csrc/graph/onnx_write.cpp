@@ -7,6 +7,8 @@
 
 #include "csrc/graph/onnx.h"
 #include "csrc/graph/onnx_fields.h"
+#include "csrc/graph/onnx_tensor.h"
+#include "csrc/graph/onnx_versions.h"
 #include "csrc/graph/schema.h"
 
 namespace ort {
@@ -26,7 +28,8 @@ class Writer {
         domains_(domains),
         external_(external),
         external_name_(std::move(external_name)),
-        external_from_(external_from) {}
+        external_from_(external_from),
+        opset_(lowest_opset(graph)) {}
 
   // Of a body: names are unlike all of those around it, but what it captures has its name there.
   Writer(const Graph& body, Writer& around, const std::vector<std::string>& captured)
@@ -35,6 +38,7 @@ class Writer {
         external_(around.external_),
         external_name_(around.external_name_),
         external_from_(around.external_from_),
+        opset_(around.opset_),
         taken_(around.taken_),
         captured_(captured.size()) {
     for (size_t i = 0; i < captured.size(); ++i)
@@ -56,7 +60,7 @@ class Writer {
       std::string opset;
       pbf_builder<onnx::OperatorSetId> writer(opset);
       writer.add_string(onnx::OperatorSetId::domain, domain);
-      writer.add_int64(onnx::OperatorSetId::version, domain.empty() ? kOpset : 1);
+      writer.add_int64(onnx::OperatorSetId::version, domain.empty() ? opset_ : 1);
       model.add_message(onnx::Model::opset_import, opset);
     }
     return bytes;
@@ -163,8 +167,10 @@ class Writer {
     writer.add_string(onnx::Node::name, format("{}_{}", node.op, node.id));
     writer.add_string(onnx::Node::op_type, node.op);
     write_bodies(writer, node, captures);
+    const OnnxVersion* version = standard ? onnx_version(node.op, opset_) : nullptr;
     for (const auto& [name, value] : node.attrs) {
       if (node.owns_bodies() && name == "captures") continue;
+      if (version && !version->has_attr(name)) continue;  // a default of later opsets
       std::string attribute;
       write_attribute(attribute, name, value);
       writer.add_message(onnx::Node::attribute, attribute);
@@ -236,17 +242,23 @@ class Writer {
     if (tensor.dtype == DType::string) {
       for (int64_t i = 0; i < tensor.count(); ++i)
         writer.add_bytes(onnx::TensorField::string_data, text_of(tensor, i));
-    } else if (external_ && !name.empty() && tensor.bytes() >= external_from_) {
+      return;
+    }
+    const bool packs = bits_of(tensor.dtype) < 8;
+    const std::string stream = packs ? packed(tensor) : "";
+    const std::string_view data =
+        packs ? std::string_view(stream)
+              : std::string_view(static_cast<const char*>(tensor.data), tensor.bytes());
+    if (external_ && !name.empty() && tensor.bytes() >= external_from_) {
       external_->resize((external_->size() + kExternalAlign - 1) / kExternalAlign * kExternalAlign);
       add_entry(writer, "location", external_name_);
       add_entry(writer, "offset", std::to_string(external_->size()));
-      add_entry(writer, "length", std::to_string(tensor.bytes()));
+      add_entry(writer, "length", std::to_string(data.size()));
       writer.add_int32(onnx::TensorField::data_location,
                        static_cast<int>(onnx::DataLocation::external));
-      external_->append(static_cast<const char*>(tensor.data), tensor.bytes());
+      external_->append(data);
     } else {
-      writer.add_bytes(onnx::TensorField::raw_data, static_cast<const char*>(tensor.data),
-                       tensor.bytes());
+      writer.add_bytes(onnx::TensorField::raw_data, data.data(), data.size());
     }
   }
 
@@ -309,6 +321,7 @@ class Writer {
   std::string* external_;
   std::string external_name_;
   size_t external_from_;
+  int opset_;
   std::map<ValueId, std::string> names_;
   std::shared_ptr<std::set<std::string>> taken_ = std::make_shared<std::set<std::string>>();
   size_t captured_ = 0;  // of a body: its last inputs

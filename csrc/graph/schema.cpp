@@ -194,8 +194,16 @@ OpSchema& OpSchema::body(std::string name) {
   bodies_.push_back(std::move(name));
   return *this;
 }
+OpSchema& OpSchema::body_inputs(BodyInputs types) {
+  body_inputs_ = std::move(types);
+  return *this;
+}
 OpSchema& OpSchema::allocates() {
   allocates_ = true;
+  return *this;
+}
+OpSchema& OpSchema::allocates(std::function<bool(const Node&)> when) {
+  allocates_when_ = std::move(when);
   return *this;
 }
 OpSchema& OpSchema::since(int opset) {

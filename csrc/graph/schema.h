@@ -193,8 +193,12 @@ class OpSchema {
   OpSchema& attr_required(std::string name);
   OpSchema& attr_ours(std::string name);  // may be absent; an export leaves it out
   OpSchema& body(std::string name);       // a graph that it runs; its captures are its last inputs
+  // The types of the inputs of its own that a body has, where a file leaves them out.
+  using BodyInputs = std::function<std::vector<Type>(std::span<const Value> in, const Attrs&)>;
+  OpSchema& body_inputs(BodyInputs types);
   // Sizes or kinds of its results are known only when it has run: its kernel allocates them.
   OpSchema& allocates();
+  OpSchema& allocates(std::function<bool(const Node&)> when);
   OpSchema& elementwise();  // y[i] depends on the inputs' broadcast [i] alone; its shape follows
   OpSchema& commutative();
   OpSchema& view();         // the output is the input's bytes under another shape
@@ -272,7 +276,11 @@ class OpSchema {
   // No kernel runs it: a plan holds or aliases its output.
   bool is_free() const { return is_view() || is_constant() || is_sizes(); }
   const std::vector<std::string>& bodies() const { return bodies_; }
+  const BodyInputs& body_inputs() const { return body_inputs_; }
   bool allocates_results() const { return allocates_; }
+  bool allocates_results(const Node& node) const {
+    return allocates_ || (allocates_when_ && allocates_when_(node));
+  }
   bool is_commutative() const { return commutative_; }
   bool is_cheap() const { return cheap_; }
   Effect effect(const Node& node) const { return effect_ ? effect_(node) : Effect::none; }
@@ -314,7 +322,9 @@ class OpSchema {
   std::vector<Port> inputs_, outputs_;
   std::vector<AttrSpec> attrs_;
   std::vector<std::string> bodies_;
+  BodyInputs body_inputs_;
   bool allocates_ = false;
+  std::function<bool(const Node&)> allocates_when_;
   Nature nature_ = Nature::general;
   bool commutative_ = false;
   bool cheap_ = false;

@@ -66,7 +66,13 @@ class Inside {
 
 // The type that two can both be: sizes that differ are fresh, ranks that differ unknown. Nothing
 // where they are of different kinds or dtypes.
+// An optional may be what it holds.
 std::optional<Type> joined(const Type& a, const Type& b, const std::function<Dim()>& fresh) {
+  if (a.kind != b.kind && (a.kind == Type::Kind::optional || b.kind == Type::Kind::optional)) {
+    const bool first = a.kind == Type::Kind::optional;
+    const auto held = joined(first ? a.held() : a, first ? b : b.held(), fresh);
+    return held ? std::optional(Type::optional(*held)) : std::nullopt;
+  }
   if (a.kind != b.kind || a.dtype != b.dtype) return std::nullopt;
   Type result = a;
   if (a.inner && b.inner) {
@@ -336,6 +342,46 @@ OpSchema& gradient_of(OpSet& ops, std::string_view name, std::vector<std::string
   return op.shape(told_types).not_differentiable();
 }
 
+// Of a body's own inputs, where the file leaves their types out: those of the node's operands.
+std::vector<Type> types_of(std::span<const Value> in) {
+  std::vector<Type> types;
+  for (const Value value : in)
+    types.push_back(value ? value.type() : Type::tensor(DType::undefined, std::nullopt));
+  return types;
+}
+
+std::vector<Type> loop_inputs(std::span<const Value> in, const Attrs&) {
+  std::vector<Type> types = types_of(in);
+  types.resize(std::max<size_t>(types.size(), 2));
+  types[0] = Type::tensor(DType::i64, Dims{});
+  types[1] = Type::tensor(DType::boolean, Dims{});
+  return types;
+}
+
+std::vector<Type> scan_inputs(std::span<const Value> in, const Attrs& attrs) {
+  std::vector<Type> types = types_of(in);
+  const int64_t scanned =
+      std::clamp<int64_t>(attrs.i("num_scan_inputs", 0), 0, static_cast<int64_t>(types.size()));
+  const size_t states = types.size() - static_cast<size_t>(scanned);
+  const Attr* given = attrs.find("scan_input_axes");
+  const auto* axes = given ? std::get_if<std::vector<int64_t>>(given) : nullptr;
+  for (size_t i = states; i < types.size(); ++i) {
+    if (!types[i].dims) continue;
+    const int64_t rank = static_cast<int64_t>(types[i].dims->size());
+    int64_t axis = axes && i - states < axes->size() ? (*axes)[i - states] : 0;
+    if (axis < 0) axis += rank;
+    if (axis >= 0 && axis < rank) types[i].dims->erase(types[i].dims->begin() + axis);
+  }
+  return types;
+}
+
+std::vector<Type> items_of_sequences(std::span<const Value> in, const Attrs&) {
+  std::vector<Type> types = types_of(in);
+  for (Type& type : types)
+    if (type.kind == Type::Kind::sequence) type = Type(type.held());
+  return types;
+}
+
 }  // namespace
 
 void register_bodies(OpSet& ops) {
@@ -352,6 +398,7 @@ void register_bodies(OpSet& ops) {
       .in_variadic("v_initial", kAnything, "*")
       .out_variadic("v_final_and_scan_outputs")
       .body("body")
+      .body_inputs(loop_inputs)
       .shape(infer_loop);
   ops.op("Scan")
       .in_variadic("initial_state_and_scan_inputs", kAnything, "*")
@@ -362,6 +409,7 @@ void register_bodies(OpSet& ops) {
       .attr_optional("scan_output_axes")
       .attr_optional("scan_output_directions")
       .body("body")
+      .body_inputs(scan_inputs)
       .since(9)
       .shape(infer_scan);
   ops.op("SequenceMap")
@@ -369,6 +417,7 @@ void register_bodies(OpSet& ops) {
       .in_variadic("additional_inputs", kAnything, "*")
       .out_variadic("out_sequence")
       .body("body")
+      .body_inputs(items_of_sequences)
       .since(17)
       .shape(infer_sequence_map);
   gradient_of(ops, "ort::IfGradient", {"then_branch", "else_branch"});

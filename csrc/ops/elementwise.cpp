@@ -305,6 +305,14 @@ void register_choice(OpSet& ops) {
       });
 }
 
+// Strings that are made, not moved, have no owner in a plan.
+bool makes_strings(const Node& node) {
+  const auto is_text = [](Value value) {
+    return value.type().is_tensor() && value.dtype() == DType::string;
+  };
+  return node.has_input(0) && is_text(node.output()) && !is_text(node.input(0));
+}
+
 void register_cast(OpSet& ops) {
   ops.op("Cast")
       .in("x", kAny, "X")
@@ -320,6 +328,7 @@ void register_cast(OpSet& ops) {
         const auto known = c.contents(0);
         if (known && is_integer(static_cast<DType>(to))) c.out_contents(0, *known);
       })
+      .allocates(makes_strings)
       .elementwise()
       .cheap()
       .gradient([](const Backward& b) {
@@ -329,10 +338,18 @@ void register_cast(OpSet& ops) {
       .in("x", kAny, "X")
       .in("like", kAny, "Y")
       .out("y", kAny, "Y")
+      .attr("saturate", int64_t{1})
+      .attr("round_mode", std::string("up"))
       .since(15)
+      .allocates(makes_strings)
       .shape([](InferContext& c) { c.out(0, c.dtype(1), c.type(0).dims); })
       .differentiable_inputs({0})
-      .defined_as([](Value x, Value like) { return cast(x, like.dtype()); });
+      .defined_as([](const Call& c) {
+        return c.graph().emit1("Cast", {c.x()},
+                               {{"to", static_cast<int64_t>(c.x(1).dtype())},
+                                {"saturate", c.attrs().i("saturate")},
+                                {"round_mode", c.attrs().s("round_mode")}});
+      });
 }
 
 }  // namespace

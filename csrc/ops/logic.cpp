@@ -64,8 +64,8 @@ void register_logic(OpSet& ops) {
       .cheap()
       .not_differentiable();
   ops.op("BitShift")
-      .in("x", kUnsigned)
-      .in("bits", kUnsigned)
+      .in("x", kIntegers)
+      .in("bits", kIntegers)
       .out("y")
       .since(11)
       .attr_required("direction")

@@ -1,5 +1,6 @@
 // Constants, views and movement of data: nothing here computes.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "csrc/ops/ops.h"
@@ -90,8 +91,27 @@ Dims sizes_of(InferContext& c, const Dims& asked) {
   return asked;
 }
 
+// How many numbers constants of a floating dtype ask for; nullopt where one is known at run time.
+std::optional<int64_t> counted(Value start, Value limit, Value delta) {
+  const auto from = scalar_of(start), to = scalar_of(limit), by = scalar_of(delta);
+  if (!from || !to || !by || !is_floating(start.dtype())) return std::nullopt;
+  const double steps = std::ceil((*to - *from) / *by);
+  return steps >= 1 && steps < 0x1p62 ? static_cast<int64_t>(steps) : 0;
+}
+
+// No size says how many: a plan cannot hold it.
+bool counts_at_run_time(const Node& node) {
+  return is_floating(node.input(0).dtype()) &&
+         !counted(node.input(0), node.input(1), node.input(2));
+}
+
 void infer_range(InferContext& c) {
   for (size_t i = 0; i < 3; ++i) c.assume_scalar(i, "elements of a bound");
+  if (const auto count = counted(c.in(0), c.in(1), c.in(2))) {
+    c.require(scalar_of(c.in(2)) != 0.0, "delta is 0");
+    c.out(0, c.dtype(), Dims{*count});
+    return;
+  }
   const auto start = c.contents(0), limit = c.contents(1), delta = c.contents(2);
   const bool known = start && limit && delta && is_integer(c.dtype()) && start->size() == 1 &&
                      limit->size() == 1 && delta->size() == 1;
@@ -135,6 +155,8 @@ void register_filled(OpSet& ops) {
       .host()
       .out("y")
       .since(11)
+      .attr("stash_type", int64_t{1})
+      .allocates(counts_at_run_time)
       .shape(infer_range)
       .not_differentiable();
 }
@@ -424,12 +446,10 @@ void infer_split(InferContext& c) {
   for (size_t i = 0; i < count; ++i) {
     Dims dims = c.dims(0);
     const Dim start = chunk * static_cast<int64_t>(i);
-    dims[static_cast<size_t>(axis)] = sizes            ? (*sizes)[i]
-                                      : c.has(1)       ? c.fresh()
-                                      : i + 1 == count ? whole - start
-                                                       : chunk;
-    const bool left = dims[static_cast<size_t>(axis)].value().value_or(0) >= 0;
-    c.require(left, "axis {} of {} does not split into {} parts", axis, c.dims(0), count);
+    Dim& size = dims[static_cast<size_t>(axis)];
+    size = sizes ? (*sizes)[i] : c.has(1) ? c.fresh() : i + 1 == count ? whole - start : chunk;
+    if (!sizes && !c.has(1) && whole.value())  // the last parts may be smaller, or have nothing
+      size = max(0, min(chunk, whole - start));
     c.out(i, c.dtype(), std::move(dims));
   }
 }

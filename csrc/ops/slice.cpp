@@ -227,8 +227,11 @@ Value depth_to_space(const Call& c) {
 Value space_to_depth(const Call& c) {
   const Dims x = c.x().dims();
   const Dim b = c.attrs().i("blocksize"), rows = floor_div(x[2], b), columns = floor_div(x[3], b);
+  const std::vector<int64_t> perm = c.attrs().s("mode") == "CRD"
+                                        ? std::vector<int64_t>{0, 1, 3, 5, 2, 4}
+                                        : std::vector<int64_t>{0, 3, 5, 1, 2, 4};
   const Value split = reshape(c.x(), {x[0], x[1], rows, b, columns, b});
-  return reshape(transpose(split, {0, 3, 5, 1, 2, 4}), {x[0], x[1] * b * b, rows, columns});
+  return reshape(transpose(split, perm), {x[0], x[1] * b * b, rows, columns});
 }
 
 void register_blocks(OpSet& ops) {
@@ -245,6 +248,7 @@ void register_blocks(OpSet& ops) {
       .out("y")
       .since(13)
       .attr_required("blocksize")
+      .attr("mode", std::string("DCR"))
       .shape([](InferContext& c) { infer_blocks(c, false); })
       .defined_as(space_to_depth);
   ops.op("EyeLike")

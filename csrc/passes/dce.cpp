@@ -16,7 +16,7 @@ class NamedSizes {
  public:
   explicit NamedSizes(const std::vector<Node*>& nodes)
       : any_(std::any_of(nodes.begin(), nodes.end(),
-                         [](const Node* node) { return node->schema->allocates_results(); })) {}
+                         [](const Node* node) { return node->schema->allocates_results(*node); })) {}
 
   void add(const Node& node) {
     if (!any_) return;
@@ -28,7 +28,7 @@ class NamedSizes {
 
   bool found_by(const Node& node) const {
     std::set<std::string> own;
-    if (node.schema->allocates_results())
+    if (node.schema->allocates_results(node))
       for (const ValueId id : node.out)
         if (id != kNone) collect(node.graph->value(id).type().dims.value_or(Dims{}), own);
     return std::any_of(own.begin(), own.end(), [&](const std::string& name) {

@@ -2,6 +2,7 @@
 #include "csrc/passes/fold_constants.h"
 
 #include <algorithm>
+#include <set>
 
 namespace ort {
 namespace {
@@ -49,11 +50,40 @@ bool small_enough(const Node& node, size_t limit) {
   return true;
 }
 
+// Nodes to infer again, as an operand has become a number: what it says of sizes is new.
+class Stale {
+ public:
+  void users_of(Value value) {
+    for (const Use& use : value.uses())
+      if (use.node) nodes_.insert(use.node);
+  }
+  void infer(Graph& graph, Node* node) {
+    if (!nodes_.erase(node)) return;
+    const auto before = known_of(*node);
+    graph.infer(node);
+    if (known_of(*node) == before) return;
+    for (size_t i = 0; i < node->out.size(); ++i)
+      if (node->out[i] != kNone) users_of(node->output(i));
+  }
+
+ private:
+  using Known = std::vector<std::pair<Type, std::optional<Dims>>>;
+  static Known known_of(const Node& node) {
+    Known known;
+    for (const ValueId id : node.out)
+      if (id != kNone) known.emplace_back(node.graph->value(id).type(), node.graph->contents(id));
+    return known;
+  }
+  std::set<Node*> nodes_;
+};
+
 }  // namespace
 
 size_t fold_constants(Graph& graph, Evaluator& evaluator, size_t limit) {
   size_t folded = 0, bytes = 0;
+  Stale stale;
   for (Node* node : graph.order()) {
+    stale.infer(graph, node);
     if (node->in.empty() || node->schema->has_effect(*node)) continue;
     if (!small_enough(*node, limit)) continue;
     std::vector<Tensor> in;
@@ -73,8 +103,11 @@ size_t fold_constants(Graph& graph, Evaluator& evaluator, size_t limit) {
     const std::vector<Tensor> out = evaluator.evaluate(*node, in);
     Insertion here(graph, node, "fold_constants");
     for (size_t i = 0; i < node->out.size(); ++i)
-      if (node->out[i] != kNone)
-        graph.replace(node->output(i), graph.constant(out[i]), "fold_constants");
+      if (node->out[i] != kNone) {
+        const Value constant = graph.constant(out[i]);
+        graph.replace(node->output(i), constant, "fold_constants");
+        stale.users_of(constant);
+      }
     graph.erase(node);
     ++folded;
   }

@@ -77,7 +77,10 @@ class Driver {
     if (!replacement || replacement == root) return false;
     // Of a size that the pattern's operands broadcast to the replacement may know only a part.
     if (replacement.type().dims != root.type().dims) return false;
-    check(replacement.type().dtype == root.type().dtype && replacement.rank() == root.rank(),
+    // Two types without a rank are equal, but of what they are nobody knows.
+    if (root.type().is_tensor() && !root.type().dims) return false;
+    check(replacement.type().kind == root.type().kind &&
+              replacement.type().dtype == root.type().dtype,
           "rule '{}' replaces {} by {}; {}", rule.name(), root.type().text(),
           replacement.type().text(), node.describe());
     Node* keeper = replacement.producer();

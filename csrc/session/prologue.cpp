@@ -50,7 +50,7 @@ bool gives_known(const Node& node, const std::set<std::string>& symbols) {
 
 // Run outside of any plan: what allocates, holds tensors, or runs bodies that may.
 bool is_step(const Node& node, const std::set<std::string>& symbols) {
-  if (node.schema->allocates_results() || !is_placed(node)) return true;
+  if (node.schema->allocates_results(node) || !is_placed(node)) return true;
   if (!node.owns_bodies()) return false;
   const auto string = [&](ValueId id) { return is_string(node, id); };
   return !gives_known(node, symbols) || std::any_of(node.in.begin(), node.in.end(), string) ||

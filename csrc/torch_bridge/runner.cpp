@@ -208,7 +208,7 @@ std::vector<Runner::StepInfo> Runner::steps() const {
   const std::vector<std::shared_ptr<Program>> staged = this->staged();
   for (size_t i = 0; i < staged.size(); ++i) {
     for (const Node* node : shared_->graph->order())
-      if (i == 0 && node->schema->allocates_results())  // between the plans
+      if (i == 0 && node->schema->allocates_results(*node))  // between the plans
         result.push_back({node->qualified(), "host", false, std::nullopt});
     if (const auto plan = staged[i]->latest()) add_steps(*plan, i > 0, result);
   }

@@ -41,7 +41,7 @@ bool may_be_staged(const Graph& graph) {
   };
   const std::vector<Node*> nodes = graph.order();
   return std::any_of(nodes.begin(), nodes.end(), [&](const Node* node) {
-    return node->schema->allocates_results() ||
+    return node->schema->allocates_results(*node) ||
            !std::all_of(node->out.begin(), node->out.end(),
                         [&](ValueId id) { return follows(node, id); });
   });

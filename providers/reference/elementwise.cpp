@@ -118,10 +118,6 @@ void select(const Call& c) {
        });
 }
 
-void convert(const Call& c) {
-  wide(c.dtype(), [&]<class W>() { map1<W>(c, [](W x) { return x; }); });
-}
-
 template <class W>
 W sign_of(W x) {
   return static_cast<W>((x > 0) - (x < 0));
@@ -165,7 +161,6 @@ void register_elementwise(KernelTable& table) {
   add(table, "Identity", kAny, copy_all);
   add(table, "Where", kAny, select);
   add(table, "Clip", kNumbers, clip);
-  add(table, "Cast", kNumbers, convert);
 }
 
 }  // namespace ort::reference

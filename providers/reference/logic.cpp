@@ -16,12 +16,18 @@ Run integers(F f) {
   };
 }
 
+// By a negative number, or by all bits there are, everything goes: the sign is what fills in.
 void shift(const Call& c) {
   const bool left = c.attrs().s("direction") == "LEFT";
-  const uint64_t width = size_of(c.dtype()) * 8;
-  map2<uint64_t>(c, [&](uint64_t x, uint64_t bits) {
-    if (bits >= width) return uint64_t{0};
-    return left ? x << bits : x >> bits;
+  const auto width = static_cast<int64_t>(size_of(c.dtype()) * 8);
+  if (c.dtype() == DType::u64)
+    return map2<uint64_t>(c, [&](uint64_t x, uint64_t bits) {
+      if (bits >= 64) return uint64_t{0};
+      return left ? x << bits : x >> bits;
+    });
+  map2<int64_t>(c, [&](int64_t x, int64_t bits) {
+    if (bits < 0 || bits >= width) return !left && x < 0 ? int64_t{-1} : int64_t{0};
+    return left ? static_cast<int64_t>(static_cast<uint64_t>(x) << bits) : x >> bits;
   });
 }
 
@@ -38,6 +44,14 @@ void is_infinite(const Call& c) {
   flags(c, [=](double x) { return std::isinf(x) && (x < 0 ? negative : positive); });
 }
 
+void same_texts(const Call& c) {
+  const Sizes& to = c.out_sizes();
+  const Texts a(c, 0), b(c, 1);
+  const Out<int64_t> y = c.out<int64_t>(0);
+  walk(to, {broadcast_strides(c, c.sizes(0), to), broadcast_strides(c, c.sizes(1), to)},
+       [&](int64_t i, const Sizes& at) { y.set(i, a[at[0]] == b[at[1]]); });
+}
+
 void check_all(const Call& c) {
   const std::vector<int64_t> ok = c.all<int64_t>(0);
   for (const int64_t each : ok)
@@ -49,6 +63,7 @@ void check_all(const Call& c) {
 
 void register_logic(KernelTable& table) {
   add(table, "Equal", kNumbers, binary([](const Call&, auto a, auto b) { return a == b; }));
+  add(table, "Equal", bit(DType::string), same_texts);
   add(table, "Greater", kNumbers, binary([](const Call&, auto a, auto b) { return a > b; }));
   add(table, "GreaterOrEqual", kNumbers,
       binary([](const Call&, auto a, auto b) { return a >= b; }));

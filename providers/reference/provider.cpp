@@ -8,6 +8,7 @@ const KernelTable& kernel_table() {
   static const KernelTable table = [] {
     KernelTable table("reference");
     register_elementwise(table);
+    register_cast(table);
     register_activation(table);
     register_logic(table);
     register_matmul(table);

@@ -148,6 +148,19 @@ struct Bytes {
 Bytes bytes(const Call& call, size_t in, size_t out = 0);
 void fill_zero(const Call& call, size_t out);
 
+// The elements of an input of strings.
+class Texts {
+ public:
+  Texts(const Call& call, size_t in)
+      : texts_(static_cast<const std::string* const*>(call.data(in))) {}
+  std::string_view operator[](int64_t i) const {
+    return texts_[i] ? std::string_view(*texts_[i]) : std::string_view();
+  }
+
+ private:
+  const std::string* const* texts_;
+};
+
 // Integer arithmetic wraps; on doubles these are the operators.
 template <class W>
 W add(W a, W b) {
@@ -169,6 +182,7 @@ bool is_nan(W x) {
 }
 
 void register_elementwise(KernelTable& table);
+void register_cast(KernelTable& table);
 void register_activation(KernelTable& table);
 void register_logic(KernelTable& table);
 void register_matmul(KernelTable& table);

@@ -12,6 +12,9 @@ from . import sources
 ROOMS = (
     "csrc/ops/",
     "csrc/passes/rules/",
+    "csrc/graph/onnx_edits.cpp",
+    "csrc/graph/onnx_lowest.cpp",
+    "csrc/graph/onnx_meanings.cpp",
     "csrc/graph/onnx_upgrade.cpp",
     "csrc/session/body_kernel.cpp",  # one for each op that owns bodies
     "providers/",

@@ -67,6 +67,11 @@ OPS = [
         [
             sample(i(6, dtype="uint8", high=200), i(6, dtype="uint8", high=9), direction=direction)
             for direction in ("LEFT", "RIGHT")
+        ]
+        + [
+            sample(i(6, dtype=dtype, low=-99, high=99), i(6, dtype=dtype, high=7), direction=side)
+            for side in ("LEFT", "RIGHT")
+            for dtype in ("int8", "int64")
         ],
         [bad("attribute 'direction' is required", i(2, dtype="uint8"), i(2, dtype="uint8"))],
     ),

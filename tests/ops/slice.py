@@ -81,10 +81,11 @@ def depth_to_space(x, blocksize, mode="DCR"):
     return y.reshape(n, c // b**2, h * b, w * b)
 
 
-def space_to_depth(x, blocksize):
+def space_to_depth(x, blocksize, mode="DCR"):
     n, c, h, w = x.shape
     b = blocksize
-    y = x.reshape(n, c, h // b, b, w // b, b).permute(0, 3, 5, 1, 2, 4)
+    axes = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
+    y = x.reshape(n, c, h // b, b, w // b, b).permute(*axes)
     return y.reshape(n, c * b * b, h // b, w // b)
 
 
@@ -103,7 +104,11 @@ OPS = [
     Op(
         "SpaceToDepth",
         space_to_depth,
-        [sample(t(2, 3, 4, 6), blocksize=2), sample(i(1, 2, 3, 3), blocksize=3)],
+        [
+            sample(t(2, 3, 4, 6), blocksize=2),
+            sample(i(1, 2, 3, 3), blocksize=3),
+            sample(t(2, 3, 4, 6), blocksize=2, mode="CRD"),
+        ],
         [bad("which blocks of 2 do not divide", t(2, 7, 3, 5), blocksize=2)],
     ),
     Op(

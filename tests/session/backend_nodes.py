@@ -14,6 +14,9 @@ from onnx.backend.test.loader import load_model_tests
 from ortmodule import InferenceSession
 from ortmodule._native import core
 
+UNITS = {"float16": 2**-9, "bfloat16": 2**-6}
+# Of all cases of onnx 1.23.2; docs/ops.md has both, test_stages.py holds them.
+PASSING, CASES = 1607, 2024
 TYPES = "float32 float64 float16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool"
 KINDS = {onnx.helper.np_dtype_to_tensor_dtype(np.dtype(name)) for name in TYPES.split()}
 KINDS.add(onnx.TensorProto.BFLOAT16)
@@ -49,7 +52,9 @@ def failure(case, providers: tuple[str, ...] | None = None) -> str | None:
             got = session.run(None, feed)
             for ours, theirs in zip(got, expected, strict=True):
                 assert ours.dtype == theirs.dtype, f"dtype {ours.dtype}, expected {theirs.dtype}"
-                np.testing.assert_allclose(ours, theirs, case.rtol, case.atol)
+                unit = UNITS.get(ours.dtype.name, 0)  # of halves two in the last place
+                wide = [x.astype(np.float32) if unit else x for x in (ours, theirs)]
+                np.testing.assert_allclose(*wide, max(case.rtol, unit), case.atol)
     except core().Error as error:
         return f"error: {error}"
     except AssertionError as error:

@@ -123,7 +123,7 @@ TENSORS = {
     "giant numbers": (TensorProto(name="w", dims=[1 << 50], data_type=1), "'w' of shape"),
     "giant strings": (TensorProto(name="w", dims=[1 << 50], data_type=8), "'w' has 0 strings"),
     "no such type": (raw([2, 3], bytes(24), kind=77), "'w' has element type 77"),
-    "complex": (raw([2, 3], bytes(48), kind=TensorProto.COMPLEX64), "'w' has element type 14"),
+    "no dtype": (raw([2, 3], bytes(48), kind=77), "'w' has element type 77"),
 }
 
 

@@ -118,7 +118,7 @@ def test_sizes_of_a_split_that_only_a_run_tells():
     made = model(nodes, ports, [port("a", None), port("b", None)])
     agree(made, {"x": normal(4), "sizes": ints(1, 3)})
     agree(made, {"x": normal(5), "sizes": ints(0, 5)})
-    refused(made, {"x": normal(4), "sizes": ints(1, 2)}, "does not split")
+    refused(made, {"x": normal(4), "sizes": ints(1, 2)}, "elements of all parts 3")
 
 
 def test_a_window_larger_than_its_input():

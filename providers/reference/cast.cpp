@@ -1,0 +1,92 @@
+// Casts among all dtypes: numbers of 16 bits and more, narrow ones, and text that is read.
+#include "csrc/core/convert.h"
+#include "providers/reference/map.h"
+
+namespace ort::reference {
+namespace {
+
+void plain(const Call& c) {
+  wide(c.dtype(), [&]<class W>() { map1<W>(c, [](W x) { return x; }); });
+}
+
+// The input's numbers in W: double for floating ones, else an integer of 64 bits.
+template <class W>
+std::vector<W> numbers(const Call& c) {
+  const DType dtype = c.dtype();
+  if (!is_narrow(dtype) && dtype != DType::string) return c.all<W>(0);
+  std::vector<W> values;
+  const auto* bits = static_cast<const uint8_t*>(c.data(0));
+  for (int64_t i = 0; i < element_count(c.sizes()); ++i) {
+    if (dtype == DType::string) {
+      const std::string_view text = Texts(c, 0)[i];
+      if constexpr (std::is_floating_point_v<W>)
+        values.push_back(number_in(text));
+      else
+        values.push_back(static_cast<W>(integer_in(text)));
+    } else if constexpr (std::is_floating_point_v<W>) {
+      values.push_back(float_of_bits(bits[i], dtype));
+    } else {
+      values.push_back(static_cast<W>(integer_of_bits(bits[i], dtype)));
+    }
+  }
+  return values;
+}
+
+// What has no value as an integer is the lowest one, as x86 gives it.
+template <class W>
+int64_t integer(W value) {
+  if constexpr (std::is_floating_point_v<W>)
+    return value >= -0x1p63 && value < 0x1p63 ? static_cast<int64_t>(value) : INT64_MIN;
+  else
+    return static_cast<int64_t>(value);
+}
+
+template <class W>
+void write(const Call& c, const std::vector<W>& values) {
+  const DType dtype = c.out_dtype();
+  const bool formats = is_narrow(dtype) || is_half(dtype);
+  if (!formats) return c.write(0, values);
+  c.expect(0, c.sizes());
+  Narrowing how{c.attrs().i("saturate") != 0, rounding_named(c.attrs().s("round_mode"))};
+  if (is_half(dtype)) how.saturate = false;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (is_narrow_integer(dtype)) {
+      static_cast<uint8_t*>(c.out_data())[i] = bits_of_integer(integer(values[i]), dtype);
+      continue;
+    }
+    const uint32_t bits = bits_of_float(static_cast<double>(values[i]), dtype, how);
+    if (is_half(dtype))
+      static_cast<uint16_t*>(c.out_data())[i] = static_cast<uint16_t>(bits);
+    else
+      static_cast<uint8_t*>(c.out_data())[i] = static_cast<uint8_t>(bits);
+  }
+}
+
+bool is_float(DType dtype) {
+  return is_floating(dtype) || is_narrow_float(dtype);
+}
+
+void any(const Call& c) {
+  const DType from = c.dtype(), to = c.out_dtype();
+  if (from == to) return copy_all(c);
+  // Text is read as what it becomes; a truth is any number but zero.
+  const bool real = from == DType::string ? is_float(to) || to == DType::boolean : is_float(from);
+  if (real) return write(c, numbers<double>(c));
+  if (from == DType::u64) return write(c, numbers<uint64_t>(c));
+  write(c, numbers<int64_t>(c));
+}
+
+Verdict no_complex(const Node& node) {
+  if (is_complex(node.input(0).dtype()) || is_complex(node.output().dtype()))
+    return Verdict::no("complex numbers are not cast");
+  return Verdict::yes();
+}
+
+}  // namespace
+
+void register_cast(KernelTable& table) {
+  add(table, "Cast", kNumbers, plain);
+  add(table, "Cast", kAny, any, no_complex);
+}
+
+}  // namespace ort::reference

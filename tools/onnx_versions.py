@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Writes csrc/graph/onnx_versions.cpp: what each version of the ops that we know takes, by onnx.
+
+`python tools/onnx_versions.py` writes it; tests/session/test_lowest_opset.py fails when it is not
+current.
+"""
+
+import sys
+from pathlib import Path
+
+from onnx import TensorProto, defs
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from ortmodule._native import core  # noqa: E402
+
+PAGE = ROOT / "csrc" / "graph" / "onnx_versions.cpp"
+HEAD = """// Written by tools/onnx_versions.py: what each version of an op takes. Do not edit.
+#include "csrc/graph/onnx_versions.h"
+
+namespace ort {
+
+// A line an op: its name, then for each version that takes something else than the one before
+// opset:inputs:outputs:types:attributes, types in base 16 by the numbers of ONNX's dtypes.
+const char* const kOnnxVersions = R"("""
+FOOT = """)";
+
+}  // namespace ort
+"""
+NAMES = {"double": "DOUBLE", "float": "FLOAT"}
+SEQUENCE, OPTIONAL, MAP = 1 << 29, 1 << 30, 1 << 31
+MOST = 999  # of variadic inputs and outputs
+
+
+def bit(text: str) -> int:
+    for start, kind in (("seq(", SEQUENCE), ("optional(", OPTIONAL), ("map(", MAP)):
+        if text.startswith(start):
+            return kind
+    name = text.removeprefix("tensor(").removesuffix(")")
+    return 1 << getattr(TensorProto, NAMES.get(name, name.upper()))
+
+
+def types(schema) -> int:
+    found = 0
+    ports = [port.type_str for port in (*schema.inputs, *schema.outputs)]
+    for constraint in schema.type_constraints:
+        for text in constraint.allowed_type_strs:
+            found |= bit(text)
+    for text in ports:
+        if "(" in text:
+            found |= bit(text)
+    return found
+
+
+def taken(schema) -> tuple:
+    return (
+        min(schema.max_input, MOST),
+        min(schema.max_output, MOST),
+        types(schema),
+        ",".join(sorted(schema.attributes)),
+    )
+
+
+def line(name: str, versions: list) -> str:
+    parts, before = [name], None
+    for schema in sorted(versions, key=lambda schema: schema.since_version):
+        now = taken(schema)
+        if now != before:
+            parts.append("{}:{}:{}:{:x}:{}".format(schema.since_version, *now))
+        before = now
+    return " ".join(parts)
+
+
+def page() -> str:
+    known = {s["name"] for s in core().schemas() if "::" not in s["name"]}
+    history: dict[str, list] = {name: [] for name in sorted(known)}
+    for schema in defs.get_all_schemas_with_history():
+        if not schema.domain and schema.name in known and not schema.deprecated:
+            history[schema.name].append(schema)
+    return HEAD + "\n" + "\n".join(line(n, v) for n, v in history.items() if v) + "\n" + FOOT
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
+    print(f"wrote {PAGE.relative_to(ROOT)}")
