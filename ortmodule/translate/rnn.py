@@ -14,6 +14,8 @@ def _recurrent(onnx: str, **attrs):
         if len(weights) != layers * directions * each:
             return NotImplemented  # an LSTM with proj_size
         x = t.swap(x, 0, 1) if batch_first else x
+        if t.depends_on_data(x.dims[0]):
+            t.check_not(x.dims[0], 0, "Expected sequence length to be larger than 0 in RNN")
         state = state if isinstance(state, list) else [state]
         lasts: list[list] = [[] for _ in state]
         for layer in range(layers):

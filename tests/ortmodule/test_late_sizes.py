@@ -60,7 +60,18 @@ def checked(net, x):
     return kept * 2
 
 
+def experts(net, x):
+    """Each row by the layer that it is sent to."""
+    weight, chosen = x[:, :3].softmax(1).max(1)
+    out = torch.zeros(x.shape[0], 3)
+    for k in range(3):
+        mine = chosen == k
+        out[mine] = net.linear(x[mine] * (k + 1)) * weight[mine][:, None]
+    return out
+
+
 FUNCTIONS = {
+    "experts": experts,
     "nonzero": lambda net, x: torch.nonzero(x > 0),
     "nonzero_of_numbers": lambda net, x: torch.nonzero(F.relu(x)),
     "nonzero_tuple": lambda net, x: x[torch.nonzero(x > 0, as_tuple=True)],
@@ -412,6 +423,45 @@ def test_an_operator_of_torchs_is_listed():
         same(gradients(ours, ours.module, x), gradients(net, net, x))
     (found,) = ours.explain().fallbacks
     assert "cumprod" in found.op and "runs as a step of the plan" in found.reason
+
+
+def test_what_is_drawn_is_drawn_once():
+    """Before what it decides and after, in eager's order."""
+
+    def body(net, x):
+        drawn = torch.rand(x.shape[0])
+        return x[drawn > 0.5] * drawn[drawn > 0.5][:, None] + torch.rand(4)
+
+    net, ours = ours_of(body)
+    for seed, x in enumerate(batches()):
+        results = []
+        for module in (net, ours):
+            torch.manual_seed(seed)
+            with torch.no_grad():
+                results.append((module(x), torch.rand(2)))
+        same(results[1], results[0])
+    assert all("runs as a step" in found.reason for found in ours.explain().fallbacks)
+
+
+def test_a_sequence_of_no_steps_is_eagers_error():
+    module = nn.LSTM(4, 3)
+    ours = ORTModule(Masked(module), options())
+    with torch.no_grad():
+        for x in batches()[:5]:
+            same(ours(x)[0], Masked(module)(x)[0])
+        with pytest.raises(RuntimeError, match="sequence length to be larger than 0"):
+            ours(-batches()[0].abs())
+
+
+class Masked(nn.Module):
+    """A layer on the rows that a mask takes."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        return self.layer(x[rows(x)][:, None])
 
 
 def test_explain_tells_steps_and_plans():

@@ -201,6 +201,24 @@ def test_sizes_that_only_a_run_tells():
     )
 
 
+def test_a_size_counts_though_no_element_of_it_is_read():
+    """What finds it is neither dead nor merged with its like while its name is used."""
+    check(
+        """g (float[n, m] x) => (float[a, b] y) {
+          zero = Constant <value = float {0}> ()
+          one = NonZero (x)
+          other = NonZero (x)
+          s = Shape <start = 1> (one)
+          t = Shape <start = 1> (other)
+          both = Concat <axis = 0> (s, t)
+          y = Expand (zero, both)
+        }""",
+        {"x": X},
+        {"x": np.maximum(X, 0)},
+        {"x": X * 0},
+    )
+
+
 def test_sequences_come_and_go():
     ours, _ = session(
         """g (seq(float[n, 4]) s, float[n, 4] x) => (seq(float[n, 4]) t, float[m, 4] y) {
