@@ -96,6 +96,12 @@ void split_as_input(OldNode& node) {
   list_as_input(node, "split", 1);
 }
 
+// Without sizes their number is said, where it was that of the results.
+void equal_parts_by_number(OldNode& node) {
+  if (node.in.size() < 2 || !node.in[1])
+    node.attrs.set("num_outputs", static_cast<int64_t>(node.outputs));
+}
+
 // tiles and axis, two numbers, become a number for each axis.
 void tiles_as_repeats(OldNode& node) {
   const auto tiles = node.in.size() > 1 ? scalar_of(node.in[1]) : std::nullopt;
