@@ -96,11 +96,18 @@ void split_as_input(OldNode& node) {
   list_as_input(node, "split", 1);
 }
 
+// Without sizes their number is said, where it was that of the results.
+void equal_parts_by_number(OldNode& node) {
+  if (node.in.size() < 2 || !node.in[1])
+    node.attrs.set("num_outputs", static_cast<int64_t>(node.outputs));
+}
+
 // tiles and axis, two numbers, become a number for each axis.
 void tiles_as_repeats(OldNode& node) {
   const auto tiles = node.in.size() > 1 ? scalar_of(node.in[1]) : std::nullopt;
   const auto axis = node.in.size() > 2 ? scalar_of(node.in[2]) : std::nullopt;
-  check(tiles && axis && node.in[0].type().dims,
+  const bool ranked = !node.in.empty() && node.in[0] && node.in[0].type().dims;
+  check(tiles && axis && ranked,
         "[Tile] tiles, axis or the rank of its input is not known, which opset {} needs",
         node.opset);
   std::vector<int64_t> repeats(node.in[0].type().dims->size(), 1);

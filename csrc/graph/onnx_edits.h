@@ -15,6 +15,7 @@ void pads_as_inputs(OldNode& node);
 void shape_as_input(OldNode& node);
 void bounds_of_slice_as_inputs(OldNode& node);
 void split_as_input(OldNode& node);
+void equal_parts_by_number(OldNode& node);
 void tiles_as_repeats(OldNode& node);
 void k_as_input(OldNode& node);
 void value_as_tensor(OldNode& node);

@@ -313,6 +313,10 @@ class Reader {
       upgrade(old, ops_);
       schema = &ops_.get(old.op);
       check_kinds(node, old.attrs, *schema);
+      const auto& results = schema->outputs();
+      const bool fits =
+          old.outputs <= results.size() || (!results.empty() && results.back().variadic);
+      check(fits, "{}: it has {} outputs, the op {}", node.text(), old.outputs, results.size());
       auto out = scope.graph->emit(schema->qualified(), old.in, std::move(old.attrs),
                                    static_cast<int>(old.outputs), std::move(old.bodies));
       if (old.finish) old.finish(out);

@@ -61,6 +61,7 @@ constexpr Row kRows[] = {
     {"Reshape", 1, 5, shape_as_input},
     {"Slice", 1, 10, bounds_of_slice_as_inputs},
     {"Split", 1, 13, split_as_input},
+    {"Split", 13, 18, equal_parts_by_number},
     {"Tile", 1, 6, tiles_as_repeats},
     {"TopK", 1, 10, k_as_input},
     {"TopK", 10, 11, same},

@@ -101,6 +101,9 @@ size_t results_of(InferContext& c) {
 void infer_if(InferContext& c) {
   c.assume_scalar(0, "elements of cond");
   std::vector<Inside> branches;
+  const int64_t captures = c.attrs().i("captures", 0);
+  c.require(static_cast<int64_t>(c.count()) == 1 + captures, "it has {} inputs, expected 1",
+            static_cast<int64_t>(c.count()) - captures);
   for (const char* name : {"then_branch", "else_branch"}) {
     branches.emplace_back(c, c.body(name));
     c.require(branches.back().own() == 0, "{} has inputs of its own", name);

@@ -85,6 +85,7 @@ std::vector<ValueId> open_operands(const Node& node) {
   std::vector<ValueId> open;
   for (size_t i = 0; i < node.in.size(); ++i) {
     if (!node.has_input(i) || !node.schema->is_host(i)) continue;
+    if (constant_of(node.input(i))) continue;  // its numbers are there, and tell no size
     const auto& contents = node.graph->contents(node.in[i]);
     const bool numbers = contents && std::all_of(contents->begin(), contents->end(),
                                                  [](const Dim& dim) { return dim.value(); });

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import numpy as np
+import onnx
 import pytest
 from onnx import AttributeProto, TensorProto, helper
 
@@ -41,6 +42,34 @@ def with_tensor(tensor):
     made = around([node("Add", "x w", "y")])
     made.graph.initializer.append(tensor)
     return made
+
+
+def refused_text(text, message):
+    made = onnx.parser.parse_model('<ir_version: 10, opset_import: ["": 21]>' + text)
+    with pytest.raises(Error, match=message):
+        session = InferenceSession(made.SerializeToString())
+        session.run(None, {"x": np.ones((2, 3, 4), np.int64)})
+
+
+def test_more_results_than_the_op_has():
+    for kind, op in (("int64[n]", "Neg"), ("optional(int64[n])", "Optional")):
+        text = f"g (int64[2, 3, 4] x) => ({kind} y) {{ y, z = {op} (x) }}"
+        refused_text(text, "has 2 outputs, the op 1")
+
+
+def test_an_if_of_two_conditions():
+    branch = "g () => (int64[n] a) { a = Neg (x) }"
+    text = f"y = If (c, c) <then_branch = {branch}, else_branch = {branch}>"
+    text = f"c = Constant <value = bool {{1}}> () {text}"
+    refused_text(
+        f"g (int64[2, 3, 4] x) => (int64[n] y) {{ {text} }}", "it has 2 inputs, expected 1"
+    )
+
+
+def test_axes_that_are_no_list():
+    """A stage finds nothing out: it is not tried again and again."""
+    refused_text("g (int64[2, 3, 4] x) => (int64[n] y) { y = ReduceSum (x, x) }",
+                 "known only at run time")  # fmt: skip
 
 
 def test_every_prefix_is_an_error_or_a_model():
@@ -423,6 +452,7 @@ LOAD = """
 import re, sys, time
 from ortmodule import InferenceSession
 import numpy as np
+import onnx
 start = time.perf_counter()
 session = InferenceSession(sys.argv[1])
 session.run(None, {"x": np.ones((2, 4), np.float32)})

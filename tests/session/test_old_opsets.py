@@ -52,6 +52,7 @@ SAME = {
     "unsqueeze": (9, one("Unsqueeze", ["x"], axes=[0, 2]), {"x": X}, {}),
     "slice": (7, one("Slice", ["x"], starts=[1, -3], ends=[9, 4], axes=[1, 2]), {"x": X}, {}),
     "split": (11, one("Split", ["x"], outputs=("y", "z"), axis=2, split=[1, 3]), {"x": X}, {}),
+    "equal parts": (13, one("Split", ["x"], outputs=("y", "z"), axis=2), {"x": X}, {}),
     "top k": (7, one("TopK", ["x"], outputs=("y", "z"), k=2, axis=-1), {"x": X}, {}),
     "softmax of all but one axis": (11, one("Softmax", ["x"], axis=1), {"x": X}, {}),
     "softmax by default": (7, one("Softmax", ["x"]), {"x": X}, {}),
