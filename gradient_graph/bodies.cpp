@@ -12,27 +12,15 @@ namespace {
 
 using Indices = std::vector<size_t>;
 
-// Where the values of a node are in its bodies. Results are its states, then what it collects.
-struct Places {
-  size_t first_input = 0;   // the node's input that is a body's first
-  size_t first_state = 0;   // of a body's inputs
-  size_t first_output = 0;  // the body's output that is the node's first result
+// Results of a node are its states, then what it collects.
+struct Places : OpSchema::BodyPlaces {
   size_t states = 0, captures = 0;
-  bool loops;  // a body runs many times
 
   explicit Places(const Node& node)
-      : captures(static_cast<size_t>(node.attrs.i("captures", 0))), loops(!node.is("If")) {
-    const size_t own = node.in.size() - captures;
-    if (node.is("If")) {
-      first_input = 1;
-    } else if (node.is("Loop")) {
-      first_state = 2;
-      first_output = 1;
-      states = own - 2;
-    } else {
-      check(node.is("Scan"), "no gradient for op '{}' ({})", node.qualified(), node.describe());
-      states = own - static_cast<size_t>(node.attrs.i("num_scan_inputs"));
-    }
+      : BodyPlaces(node.schema->body_places()),
+        captures(static_cast<size_t>(node.attrs.i("captures", 0))) {
+    const size_t scanned = static_cast<size_t>(node.attrs.i("num_scan_inputs", 0));
+    if (loops) states = node.in.size() - captures - first_state - scanned;
   }
 };
 
@@ -163,20 +151,23 @@ Attrs attrs_of(const Node& node, const Places& places, const Indices& of) {
 
 Outputs gradient_of_bodies(Node& node, const std::vector<Value>& dy,
                            const std::vector<bool>& needs) {
-  const Places places(node);
   Graph& graph = *node.graph;
+  const std::string name = "ort::" + node.op + "Gradient";
+  check(graph.ops().find(name) != nullptr, "no gradient for op '{}' ({})", node.qualified(),
+        node.describe());
+  const Places places(node);
   Indices of;
   for (size_t i = places.first_input; i < node.in.size(); ++i)
     if (needs[i]) of.push_back(i);
   Attrs attrs = attrs_of(node, places, of);
   Bodies bodies;
   std::set<size_t> operands;
-  for (const std::string& name : node.schema->bodies()) {
-    Joint joint(node.body(name), places, needs, dy);
+  for (const std::string& body : node.schema->bodies()) {
+    Joint joint(node.body(body), places, needs, dy);
     operands.merge(operands_of(joint, places));
-    attrs.set(name + "_wrt", as_ints(joint.wrt()));
-    attrs.set(name + "_defined", as_ints(joint.defined()));
-    bodies.emplace_back(name, joint.take());
+    attrs.set(body + "_wrt", as_ints(joint.wrt()));
+    attrs.set(body + "_defined", as_ints(joint.defined()));
+    bodies.emplace_back(body, joint.take());
   }
   attrs.set("operands", as_ints({operands.begin(), operands.end()}));
   attrs.set("captures", node.attrs.i("captures", 0));
@@ -185,8 +176,7 @@ Outputs gradient_of_bodies(Node& node, const std::vector<Value>& dy,
   in.insert(in.end(), dy.begin(), dy.end());
   for (const size_t i : operands) in.push_back(node.input(i));
   const std::vector<Value> gradients =
-      graph.emit("ort::" + node.op + "Gradient", in, std::move(attrs), static_cast<int>(of.size()),
-                 std::move(bodies));
+      graph.emit(name, in, std::move(attrs), static_cast<int>(of.size()), std::move(bodies));
   Outputs contributions(node.in.size());
   for (size_t k = 0; k < of.size(); ++k) contributions[of[k]] = gradients[k];
   return contributions;

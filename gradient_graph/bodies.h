@@ -8,8 +8,9 @@
 
 namespace ort::grad {
 
-// Of If, Loop and Scan: gives the node its history as one output more, and emits its gradient. `dy`:
-// by output, absent ones are zero; `needs`: by input. By input: the gradient, where one flows.
+// Of If, Loop and Scan: gives the node its history as one output more, and emits its gradient.
+// `dy`: by output, absent ones are zero; `needs`: by input. By input: the gradient, where one
+// flows.
 Outputs gradient_of_bodies(Node& node, const std::vector<Value>& dy,
                            const std::vector<bool>& needs);
 

@@ -22,6 +22,7 @@ namespace {
 
 bool carries_gradient(Value value) {
   const Type& type = value.type();
+  if (type.inner) return true;  // what holds tensors may carry theirs, which no rule does yet
   return type.kind == Type::Kind::tensor && (is_floating(type.dtype) || is_complex(type.dtype));
 }
 

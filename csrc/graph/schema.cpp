@@ -198,6 +198,10 @@ OpSchema& OpSchema::body_inputs(BodyInputs types) {
   body_inputs_ = std::move(types);
   return *this;
 }
+OpSchema& OpSchema::body_places(BodyPlaces places) {
+  body_places_ = places;
+  return *this;
+}
 OpSchema& OpSchema::allocates() {
   allocates_ = true;
   return *this;

@@ -178,6 +178,14 @@ class OpSchema {
     Attrs when;
   };
 
+  // Where the values of a node are in the graphs that it owns.
+  struct BodyPlaces {
+    size_t first_input = 0;   // the node's input that is a body's first
+    size_t first_state = 0;   // of a body's inputs: those before it count and decide
+    size_t first_output = 0;  // the body's output that is the node's first result
+    bool loops = true;        // a body runs many times: states pass from one to the next
+  };
+
   OpSchema(std::string domain, std::string name)
       : domain_(std::move(domain)), name_(std::move(name)) {}
 
@@ -196,6 +204,7 @@ class OpSchema {
   // The types of the inputs of its own that a body has, where a file leaves them out.
   using BodyInputs = std::function<std::vector<Type>(std::span<const Value> in, const Attrs&)>;
   OpSchema& body_inputs(BodyInputs types);
+  OpSchema& body_places(BodyPlaces places);
   // Sizes or kinds of its results are known only when it has run: its kernel allocates them.
   OpSchema& allocates();
   OpSchema& allocates(std::function<bool(const Node&)> when);
@@ -276,6 +285,7 @@ class OpSchema {
   // No kernel runs it: a plan holds or aliases its output.
   bool is_free() const { return is_view() || is_constant() || is_sizes(); }
   const std::vector<std::string>& bodies() const { return bodies_; }
+  const BodyPlaces& body_places() const { return body_places_; }
   const BodyInputs& body_inputs() const { return body_inputs_; }
   bool allocates_results() const { return allocates_; }
   bool allocates_results(const Node& node) const {
@@ -322,6 +332,7 @@ class OpSchema {
   std::vector<Port> inputs_, outputs_;
   std::vector<AttrSpec> attrs_;
   std::vector<std::string> bodies_;
+  BodyPlaces body_places_;
   BodyInputs body_inputs_;
   bool allocates_ = false;
   std::function<bool(const Node&)> allocates_when_;

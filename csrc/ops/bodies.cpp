@@ -323,11 +323,15 @@ void infer_sequence_map(InferContext& c) {
     c.out(i, Type::sequence(body.outside(body.output(i).type())));
 }
 
+constexpr OpSchema::BodyPlaces kOfIf{1, 0, 0, false};   // cond comes before what a branch reads
+constexpr OpSchema::BodyPlaces kOfLoop{0, 2, 1, true};  // the trip and cond before states
+
 // The gradient of an op that owns bodies: its history, the gradients of its results (absent: zero)
 // and those of its inputs that the backward reads give those of the inputs that attribute "of"
 // names. Of each body, by the places of its inputs and outputs: whose gradients it gives ("wrt"),
 // of which outputs it takes one ("defined"); "reads": what its inputs are, once the graph is split.
-OpSchema& gradient_of(OpSet& ops, std::string_view name, std::vector<std::string> bodies) {
+OpSchema& gradient_of(OpSet& ops, std::string_view name, std::vector<std::string> bodies,
+                      OpSchema::BodyPlaces places) {
   OpSchema& op = ops.op(name)
                      .in("history")
                      .in_variadic("dy_and_operands", kAny, "*")
@@ -342,7 +346,7 @@ OpSchema& gradient_of(OpSet& ops, std::string_view name, std::vector<std::string
         .attr_optional(body + "_wrt")
         .attr_optional(body + "_defined")
         .attr_optional(body + "_reads");
-  return op.shape(told_types).not_differentiable();
+  return op.body_places(places).shape(told_types).not_differentiable();
 }
 
 // Of a body's own inputs, where the file leaves their types out: those of the node's operands.
@@ -394,6 +398,7 @@ void register_bodies(OpSet& ops) {
       .out_variadic("outputs")
       .body("then_branch")
       .body("else_branch")
+      .body_places(kOfIf)
       .shape(infer_if);
   ops.op("Loop")
       .in_optional("M", kInt64, "I")
@@ -401,6 +406,7 @@ void register_bodies(OpSet& ops) {
       .in_variadic("v_initial", kAnything, "*")
       .out_variadic("v_final_and_scan_outputs")
       .body("body")
+      .body_places(kOfLoop)
       .body_inputs(loop_inputs)
       .shape(infer_loop);
   ops.op("Scan")
@@ -423,9 +429,9 @@ void register_bodies(OpSet& ops) {
       .body_inputs(items_of_sequences)
       .since(17)
       .shape(infer_sequence_map);
-  gradient_of(ops, "ort::IfGradient", {"then_branch", "else_branch"});
-  gradient_of(ops, "ort::LoopGradient", {"body"});
-  gradient_of(ops, "ort::ScanGradient", {"body"})
+  gradient_of(ops, "ort::IfGradient", {"then_branch", "else_branch"}, kOfIf);
+  gradient_of(ops, "ort::LoopGradient", {"body"}, kOfLoop);
+  gradient_of(ops, "ort::ScanGradient", {"body"}, {})
       .attr_required("num_scan_inputs")
       .attr_optional("scan_input_axes")
       .attr_optional("scan_input_directions")

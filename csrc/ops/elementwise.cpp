@@ -308,7 +308,7 @@ void register_choice(OpSet& ops) {
 // Strings that are made, not moved, have no owner in a plan.
 bool makes_strings(const Node& node) {
   const auto is_text = [](Value value) {
-    return value.type().is_tensor() && value.dtype() == DType::string;
+    return value && value.type().is_tensor() && value.dtype() == DType::string;
   };
   return node.has_input(0) && is_text(node.output()) && !is_text(node.input(0));
 }

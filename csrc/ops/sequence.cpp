@@ -65,6 +65,12 @@ Type declared(InferContext& c) {
   return parse_type(c.attrs().s("type"));
 }
 
+// Gradients of sequences are of a kind that graphs do not sum yet.
+Outputs refuse_gradient(const Backward& b) {
+  fail("no gradient for op '{}' ({}): it would be that of what holds tensors", b.node().qualified(),
+       b.node().describe());
+}
+
 void register_making(OpSet& ops) {
   ops.op("SequenceConstruct")
       .in_variadic("inputs")
@@ -72,7 +78,7 @@ void register_making(OpSet& ops) {
       .since(11)
       .allocates()
       .shape(infer_construct)
-      .not_differentiable();
+      .gradient(refuse_gradient);
   ops.op("SequenceEmpty")
       .out("output", kSequence)
       .attr("dtype", int64_t{1})
@@ -95,7 +101,7 @@ void register_making(OpSet& ops) {
         c.assume_scalar(2, "elements of position");
         c.out(0, Type::sequence(common(c, items_of(c, 0), c.type(1))));
       })
-      .not_differentiable();
+      .gradient(refuse_gradient);
 }
 
 void register_reading(OpSet& ops) {
@@ -109,7 +115,7 @@ void register_reading(OpSet& ops) {
         c.assume_scalar(1, "elements of position");
         c.out(0, c.type(0));
       })
-      .not_differentiable();
+      .gradient(refuse_gradient);
   ops.op("SequenceAt")
       .in("input_sequence", kSequence, "S")
       .in("position", kIndex, "I")
@@ -120,7 +126,7 @@ void register_reading(OpSet& ops) {
         c.assume_scalar(1, "elements of position");
         c.out(0, items_of(c, 0));
       })
-      .not_differentiable();
+      .gradient(refuse_gradient);
   ops.op("SequenceLength")
       .in("input_sequence", kSequence, "S")
       .out("length", kInt64, "I")
@@ -141,7 +147,7 @@ void register_reading(OpSet& ops) {
       .since(11)
       .allocates()
       .shape(infer_split)
-      .not_differentiable();
+      .gradient(refuse_gradient);
   ops.op("ConcatFromSequence")
       .in("input_sequence", kSequence, "S")
       .out("concat_result")
@@ -150,7 +156,7 @@ void register_reading(OpSet& ops) {
       .since(11)
       .allocates()
       .shape(infer_concat)
-      .not_differentiable();
+      .gradient(refuse_gradient);
 }
 
 void register_optionals(OpSet& ops) {
@@ -161,7 +167,7 @@ void register_optionals(OpSet& ops) {
       .since(15)
       .allocates()
       .shape([](InferContext& c) { c.out(0, Type::optional(c.has(0) ? c.type(0) : declared(c))); })
-      .not_differentiable();
+      .gradient(refuse_gradient);
   ops.op("OptionalHasElement")
       .in_optional("input", kAnything)
       .out("output", kBool)
@@ -178,7 +184,7 @@ void register_optionals(OpSet& ops) {
         const Type& type = c.type(0);
         c.out(0, type.kind == Type::Kind::optional ? type.held() : type);
       })
-      .not_differentiable();
+      .gradient(refuse_gradient);
 }
 
 }  // namespace

@@ -16,7 +16,8 @@ class NamedSizes {
  public:
   explicit NamedSizes(const std::vector<Node*>& nodes)
       : any_(std::any_of(nodes.begin(), nodes.end(),
-                         [](const Node* node) { return node->schema->allocates_results(*node); })) {}
+                         [](const Node* node) { return node->schema->allocates_results(*node); })) {
+  }
 
   void add(const Node& node) {
     if (!any_) return;

@@ -21,6 +21,23 @@ void collect(const Node& node, std::set<std::string>& names) {
     if (id != kNone) collect(node.graph->value(id).type().dims.value_or(Dims{}), names);
 }
 
+// Sizes that only the node's run tells: fresh ones, that nothing it reads has.
+std::set<std::string> found_by(const Node& node) {
+  std::set<std::string> found, read;
+  for (const ValueId id : node.out)
+    if (id != kNone) collect(node.graph->value(id).type().dims.value_or(Dims{}), found);
+  for (const ValueId id : node.in) {
+    if (id == kNone) continue;
+    collect(node.graph->value(id).type().dims.value_or(Dims{}), read);
+    collect(node.graph->contents(id).value_or(Dims{}), read);
+  }
+  collect(node, read);
+  std::erase_if(found, [&](const std::string& name) {
+    return read.count(name) != 0 || !Graph::is_fresh(name);
+  });
+  return found;
+}
+
 }  // namespace
 
 std::vector<std::string> unsolved_symbols(const Graph& graph) {
@@ -32,7 +49,11 @@ std::vector<std::string> unsolved_symbols(const Graph& graph) {
     collect(dims, used);
     if (const auto& contents = graph.contents(id)) collect(*contents, used);
   }
-  for (const Node* node : graph.order()) collect(*node, used);
+  for (const Node* node : graph.order()) {
+    collect(*node, used);
+    for (const std::string& name : found_by(*node))
+      if (!used.count(name)) solved.insert(name);
+  }
   std::vector<std::string> names;
   for (const std::string& name : used)
     if (!solved.count(name)) names.push_back(name);

@@ -44,15 +44,11 @@ struct Half {
   }
 };
 
-// Where the values of the op whose gradient it is are: as in gradient_graph/bodies.cpp.
 class BodyGradient final : public BodyKernel {
  public:
   BodyGradient(const Node& node, const CompileOptions& options)
       : node_(node),
-        loops_(!node.is("ort::IfGradient")),
-        first_input_(loops_ ? 0 : 1),
-        first_state_(node.is("ort::LoopGradient") ? 2 : 0),
-        first_output_(node.is("ort::LoopGradient") ? 1 : 0),
+        places_(node.schema->body_places()),
         states_(static_cast<size_t>(node.attrs.i("states"))),
         results_(static_cast<size_t>(node.attrs.i("results"))),
         scanned_(static_cast<size_t>(node.attrs.i("num_scan_inputs", 0))),
@@ -70,7 +66,7 @@ class BodyGradient final : public BodyKernel {
  private:
   friend class Walk;
   bool is_state(size_t input) const {
-    return input >= first_state_ && input < first_state_ + states_;
+    return input >= places_.first_state && input < places_.first_state + states_;
   }
   bool is_scanned(size_t input) const {
     return scanned_ > 0 && input >= states_ && input < states_ + scanned_;
@@ -81,8 +77,8 @@ class BodyGradient final : public BodyKernel {
   }
 
   const Node& node_;
-  bool loops_;
-  size_t first_input_, first_state_, first_output_, states_, results_, scanned_;
+  OpSchema::BodyPlaces places_;
+  size_t states_, results_, scanned_;
   Ints of_, operands_;
   std::vector<Type> types_;
   std::deque<Half> halves_;
@@ -107,7 +103,7 @@ class Walk {
         states_[r] = dy(r).present() ? dy(r) : zeros_of_state(r, g);
     for (const int64_t input : half_.wrt) {
       const auto i = static_cast<size_t>(input);
-      if (op.loops_ && !op.is_state(i) && !op.is_scanned(i)) sums_.push_back({i, zeros(i)});
+      if (op.places_.loops && !op.is_state(i) && !op.is_scanned(i)) sums_.push_back({i, zeros(i)});
     }
   }
 
@@ -124,7 +120,7 @@ class Walk {
     }
     Items results;
     for (const int64_t input : op_.of_)
-      results.push_back(gradient(static_cast<size_t>(input) - op_.first_input_));
+      results.push_back(gradient(static_cast<size_t>(input) - op_.places_.first_input));
     return results;
   }
 
@@ -135,7 +131,7 @@ class Walk {
   };
 
   size_t result(size_t g) const {
-    return static_cast<size_t>(half_.defined[g]) - op_.first_output_;
+    return static_cast<size_t>(half_.defined[g]) - op_.places_.first_output;
   }
   const Item& dy(size_t r) const { return in_[1 + r]; }
   Item zeros_of_state(size_t r, size_t g) const {
@@ -143,8 +139,8 @@ class Walk {
   }
   // Of the shape of a body's input that the node has, too.
   Item zeros(size_t input) const {
-    const auto at =
-        std::find(op_.of_.begin(), op_.of_.end(), static_cast<int64_t>(input + op_.first_input_));
+    const auto at = std::find(op_.of_.begin(), op_.of_.end(),
+                              static_cast<int64_t>(input + op_.places_.first_input));
     check(at != op_.of_.end(), "[{}] it gives no gradient of input {}", op_.node_.qualified(),
           input);
     const Type& type = op_.types_[static_cast<size_t>(at - op_.of_.begin())];
@@ -166,7 +162,7 @@ class Walk {
 
   Item operand(size_t input, size_t t) const {
     const auto at = std::find(op_.operands_.begin(), op_.operands_.end(),
-                              static_cast<int64_t>(input + op_.first_input_));
+                              static_cast<int64_t>(input + op_.places_.first_input));
     const size_t place = 1 + op_.results_ + static_cast<size_t>(at - op_.operands_.begin());
     check(at != op_.operands_.end() && place < in_.size(), "[{}] it is not given input {}",
           op_.node_.qualified(), input);
@@ -182,7 +178,7 @@ class Walk {
     if (g >= half_.defined.size()) return sums_.at(g - half_.defined.size()).item;
     const size_t r = result(g);
     if (r < op_.states_) return states_.at(r);
-    if (!op_.loops_) return dy(r);
+    if (!op_.places_.loops) return dy(r);
     const size_t i = r - op_.states_;
     const Tensor& rows = dy(r).tensor();
     return row(rows, wrapped(op_.each("scan_output_axes", i), rows.sizes.size()),
@@ -194,13 +190,13 @@ class Walk {
     for (size_t k = 0; k < half_.wrt.size(); ++k) {
       const auto input = static_cast<size_t>(half_.wrt[k]);
       if (op_.is_state(input)) {
-        states_[input - op_.first_state_] = std::move(gradients.at(k));
+        states_[input - op_.places_.first_state] = std::move(gradients.at(k));
       } else if (op_.is_scanned(input)) {
         std::vector<Tensor>& parts = rows_[input];
         parts.resize(trips_);
         const int64_t at = row_of("scan_input_directions", input - op_.states_, t);
         parts[static_cast<size_t>(at)] = gradients.at(k).tensor();
-      } else if (op_.loops_) {
+      } else if (op_.places_.loops) {
         sums_[sum++].item = std::move(gradients.at(k));
       } else {
         sums_.push_back({input, std::move(gradients.at(k))});
@@ -211,7 +207,7 @@ class Walk {
   // Of a body's input, after the first trip.
   Item gradient(size_t input) const {
     if (op_.is_state(input)) {
-      const size_t r = input - op_.first_state_;
+      const size_t r = input - op_.places_.first_state;
       const auto found = states_.find(r);
       if (trips_ > 0) return found->second;
       return dy(r).present() ? dy(r) : zeros(input);

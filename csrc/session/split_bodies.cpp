@@ -10,7 +10,7 @@ namespace {
 std::set<size_t> given_inputs(const Node& forward, const Node& gradient) {
   std::set<size_t> given;
   for (const int64_t i : gradient.attrs.ints("operands"))
-    given.insert(static_cast<size_t>(i) - (forward.is("If") ? 1 : 0));
+    given.insert(static_cast<size_t>(i) - forward.schema->body_places().first_input);
   return given;
 }
 
