@@ -48,14 +48,18 @@ class Runner {
 }  // namespace
 
 void raise(Graph& graph, PassOptions& options) {
-  for (Node* node : graph.order())
-    for (auto& [name, body] : node->bodies) raise(*body, options);
   Runner run(graph, options);
   run.pass("dce", [&] { return remove_dead(graph); });
   run.fold();
   run.pass("cse", [&] { return merge_equal(graph, Narrowing::apart); });
   run.rules("recompose", recompose_rules(graph.ops()));
   run.rules("simplify", simplify_rules());
+}
+
+void raise_all(Graph& graph, PassOptions& options) {
+  for (Node* node : graph.order())
+    for (auto& [name, body] : node->bodies) raise_all(*body, options);
+  raise(graph, options);
 }
 
 void optimise(Graph& graph, PassOptions& options) {

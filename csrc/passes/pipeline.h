@@ -18,8 +18,11 @@ struct PassOptions {
   std::function<void(const std::string& stage, const Graph&)> stage;
 };
 
-// Canonicalise and recompose, on graphs without gradients and on those that their nodes own.
+// Canonicalise and recompose, on graphs without gradients.
 void raise(Graph& graph, PassOptions& options);
+// The same of the graphs that its nodes own, which will be differentiated with it; the program of a
+// body raises its own.
+void raise_all(Graph& graph, PassOptions& options);
 // Simplify and fuse, on joint or inference graphs.
 void optimise(Graph& graph, PassOptions& options);
 

@@ -24,8 +24,11 @@ void collect(const Node& node, std::set<std::string>& names) {
 // Sizes that only the node's run tells: fresh ones, that nothing it reads has.
 std::set<std::string> found_by(const Node& node) {
   std::set<std::string> found, read;
-  for (const ValueId id : node.out)
-    if (id != kNone) collect(node.graph->value(id).type().dims.value_or(Dims{}), found);
+  for (const ValueId id : node.out) {
+    if (id == kNone) continue;
+    collect(node.graph->value(id).type().dims.value_or(Dims{}), found);
+    collect(node.graph->contents(id).value_or(Dims{}), found);
+  }
   for (const ValueId id : node.in) {
     if (id == kNone) continue;
     collect(node.graph->value(id).type().dims.value_or(Dims{}), read);

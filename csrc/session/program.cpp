@@ -72,7 +72,8 @@ Program::Program(const Graph& captured, const CompileOptions& options, std::vect
   if (dump_.on())
     passes.stage = [&](const std::string& name, const Graph& now) { dump_.stage(name, now); };
   dump_.stage("captured", *graph);
-  if (cuts.empty()) raise(*graph, passes);  // it would join values on both sides of a cut
+  if (cuts.empty())  // it would join values on both sides of a cut
+    wrt.empty() ? raise(*graph, passes) : raise_all(*graph, passes);
   if (!wrt.empty() && !defined.empty()) compile_gradient(*graph, options, wrt, defined, cuts);
   optimise(*graph, passes);
   split_bodies(*graph, passes);

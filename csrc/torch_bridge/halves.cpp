@@ -70,7 +70,7 @@ std::shared_ptr<const StagedHalves> halves_of(const Shared& shared) {
   const auto joint = shared.graph->clone();
   ProviderEvaluator evaluator(*find_provider("reference"));
   PassOptions passes{shared.options.check, shared.options.fuel, shared.options.off, &evaluator, {}};
-  raise(*joint, passes);
+  raise_all(*joint, passes);
   differentiate(*joint, shared, *result);
   const size_t inputs = shared.graph->inputs().size(), outputs = shared.graph->outputs().size();
   Indices all(inputs);
