@@ -156,7 +156,7 @@ def _guards(traced: Traced, first: list[int]) -> list[str]:
 def _ranges(program: Any) -> dict[str, tuple[int, int | None]]:
     ranges = {}
     for symbol, bounds in program.range_constraints.items():
-        if not symbolic_shapes.symbol_is_type(symbol, symbolic_shapes.SymT.SIZE):
+        if symbolic_shapes.free_unbacked_symbols(symbol):
             continue  # it depends on data: no call tells it
         high = int(bounds.upper) if bounds.upper.is_Integer else None
         ranges[str(symbol)] = (int(bounds.lower), high)
