@@ -33,12 +33,15 @@ class RunState {
           "the run needs about {} operations, the session's limit is {}", operations_,
           limits_.operations.value_or(0));
   }
+  // Counts what is kept for a backward, and gives the sum.
+  size_t keep(size_t bytes) { return kept_ += bytes; }
 
  private:
   SessionLimits limits_;
   const std::atomic<uint64_t>& terminations_;
   uint64_t then_;
   double operations_ = 0;
+  size_t kept_ = 0;
 };
 
 }  // namespace ort

@@ -97,7 +97,7 @@ class Walk {
         around_(around),
         history_(history),
         half_(op.halves_.at(history.branch)),
-        trips_(history.trips.size()) {
+        trips_(history.trips) {
     for (size_t g = 0; g < half_.defined.size(); ++g)
       if (const size_t r = result(g); r < op.states_)
         states_[r] = dy(r).present() ? dy(r) : zeros_of_state(r, g);
@@ -115,7 +115,7 @@ class Walk {
       for (size_t k = 0; k + 1 < half_.reads.size(); k += 2)
         inputs.push_back(read(half_.reads[k], static_cast<size_t>(half_.reads[k + 1]), t));
       Items gradients = half_.body.run(std::move(inputs), around_, state);
-      if (last) history_.trips.resize(t);
+      if (last) history_.pop_to(t);
       take(gradients, t);
     }
     Items results;
@@ -153,10 +153,10 @@ class Walk {
   }
 
   Item read(int64_t kind, size_t index, size_t t) const {
-    const Items& stash = history_.trips[t];
-    if (kind == static_cast<int64_t>(Read::stash)) return stash.at(index);
+    const std::vector<Column>& stash = history_.stash;
+    if (kind == static_cast<int64_t>(Read::stash)) return stash.at(index).at(t);
     if (kind == static_cast<int64_t>(Read::size))
-      return shape_of({element_as_int(stash.back().tensor(), static_cast<int64_t>(index))});
+      return shape_of({element_as_int(stash.back().at(t).tensor(), static_cast<int64_t>(index))});
     return kind == static_cast<int64_t>(Read::input) ? operand(index, t) : given(index, t);
   }
 

@@ -34,44 +34,34 @@ bool is_true(const Item& item) {
   return *tensor.as<uint8_t>() != 0;
 }
 
-// Memory of a plan is used again: what is to stay is copied.
-Item owned(const Item& item) {
-  const auto* tensor = std::get_if<Tensor>(&item);
-  if (!tensor || tensor->owner || tensor->count() == 0) return item;
-  Tensor copy = Tensor::empty(tensor->dtype, tensor->sizes);
-  std::memcpy(copy.data, tensor->data, tensor->bytes());
-  return copy;
-}
-
 std::vector<Sizes> all_sizes(const Items& items) {
   std::vector<Sizes> sizes;
   for (const Item& item : items) sizes.push_back(item.is_tensor() ? item.tensor().sizes : Sizes{});
   return sizes;
 }
 
-size_t bytes_of(const Item& item) {
-  return item.is_tensor() ? item.tensor().bytes() : 0;
-}
-
 // The history that a node keeps, where it does.
 class Recorder {
  public:
-  Recorder(const Node& node, std::optional<size_t> budget) : node_(node), budget_(budget) {
+  Recorder(const Node& node, std::optional<size_t> budget, RunState& run)
+      : node_(node), budget_(budget), run_(run) {
     if (node.attrs.i("history", 0) && node.find_body(node.schema->bodies()[0] + kSuffix))
       history_ = std::make_shared<History>();
   }
-  // Where the trip that is about to run is to be kept; null: nowhere.
-  Items* begin() { return history_ ? &history_->trips.emplace_back() : nullptr; }
-  void end() {
+  // Where what is kept of the next trip goes; null: nothing is.
+  Items* stash() { return history_ ? &stash_ : nullptr; }
+  // After a trip.
+  void take() {
     if (!history_) return;
-    for (const Item& item : history_->trips.back()) {
-      // A state is an output of one trip and an input of the next.
-      const bool counted = item.is_tensor() && !seen_.insert(item.tensor().data).second;
-      if (!counted) bytes_ += bytes_of(item);
-    }
-    check(!budget_ || bytes_ <= *budget_,
-          "[{}] memory_budget is {} bytes; after {} trips its backward is to read {} bytes; {}",
-          node_.qualified(), budget_.value_or(0), history_->trips.size(), bytes_, node_.describe());
+    history_->stash.resize(stash_.size());
+    size_t total = 0;
+    for (size_t i = 0; i < stash_.size(); ++i)
+      total = run_.keep(push(history_->stash[i], stash_[i]));
+    stash_.clear();
+    ++history_->trips;
+    check(!budget_ || total <= *budget_,
+          "[{}] memory_budget is {} bytes; after {} trips the backward is to read {} bytes; {}",
+          node_.qualified(), budget_.value_or(0), history_->trips, total, node_.describe());
   }
   // As the node's last result.
   void finish(Items& results, std::vector<Sizes> last, size_t branch = 0) {
@@ -85,30 +75,37 @@ class Recorder {
   }
 
  private:
+  // A state is an output of one trip and an input of the next: it is counted once.
+  size_t push(Column& column, const Item& item) {
+    const bool again = item.is_tensor() && item.tensor().owner && !column.packs(item) &&
+                       !seen_.insert(item.tensor().data).second;
+    const size_t bytes = column.push(item);
+    return again ? 0 : bytes;
+  }
+
   inline static const std::string kSuffix{kRecorded};
   const Node& node_;
   std::optional<size_t> budget_;
+  RunState& run_;
   std::shared_ptr<History> history_;
+  Items stash_;
   std::set<const void*> seen_;
-  size_t bytes_ = 0;
 };
 
 // Tensors that a loop collects, one of each trip.
 class Collected {
  public:
-  Collected(const Node& node, size_t first, size_t count) : node_(node), first_(first) {
-    parts_.resize(count);
-  }
-  void add(size_t i, const Item& item) {
-    parts_[i].push_back(item.tensor());
-    bytes_ += bytes_of(item);
-  }
+  Collected(const Node& node, size_t first, size_t count)
+      : node_(node), first_(first), columns_(count) {}
+  void add(size_t i, const Item& item) { bytes_ += columns_[i].push(item); }
   size_t bytes() const { return bytes_; }
   // Joined along the axis; without a trip its sizes are those that symbols tell, else 0.
   Tensor joined(size_t i, int64_t axis, bool reversed, const Symbols& around) {
-    std::vector<Tensor>& parts = parts_[i];
+    const Column& column = columns_[i];
+    if (column.size() == 0) return none(i, axis, around);
+    std::vector<Tensor> parts;
+    for (size_t trip = 0; trip < column.size(); ++trip) parts.push_back(column.at(trip).tensor());
     if (reversed) std::reverse(parts.begin(), parts.end());
-    if (parts.empty()) return none(i, axis, around);
     const int64_t rank = static_cast<int64_t>(parts[0].sizes.size()) + 1;
     return stacked(parts, axis < 0 ? axis + rank : axis);
   }
@@ -135,7 +132,7 @@ class Collected {
 
   const Node& node_;
   size_t first_;
-  std::vector<std::vector<Tensor>> parts_;
+  std::vector<Column> columns_;
   size_t bytes_ = 0;
 };
 
@@ -152,10 +149,10 @@ class If final : public BodyKernel {
         budget_(options.memory_budget) {}
   Items run(std::span<const Item> in, const Symbols& around, RunState& run) const override {
     const bool taken = is_true(in[0]);
-    Recorder recorder(node_, budget_);
+    Recorder recorder(node_, budget_, run);
     Items out =
-        (taken ? then_ : else_).run(Items(in.begin() + 1, in.end()), around, run, recorder.begin());
-    recorder.end();
+        (taken ? then_ : else_).run(Items(in.begin() + 1, in.end()), around, run, recorder.stash());
+    recorder.take();
     recorder.finish(out, {}, taken ? 0 : 1);
     return out;
   }
@@ -182,14 +179,14 @@ class Loop final : public BodyKernel {
     bool goes_on = !in[1].present() || is_true(in[1]);
     Items state(in.begin() + 2, in.begin() + 2 + static_cast<std::ptrdiff_t>(states));
     Collected collected(node_, 1 + states, scans);
-    Recorder recorder(node_, budget_);
+    Recorder recorder(node_, budget_, run);
     for (int64_t trip = 0; trip < trips && goes_on; ++trip) {
       run.begin(collected.bytes(), 1);
       Items inputs{number(trip), truth(goes_on)};
       inputs.insert(inputs.end(), state.begin(), state.end());
       inputs.insert(inputs.end(), in.end() - static_cast<std::ptrdiff_t>(captures), in.end());
-      Items out = body_.run(std::move(inputs), around, run, recorder.begin());
-      recorder.end();
+      Items out = body_.run(std::move(inputs), around, run, recorder.stash());
+      recorder.take();
       goes_on = is_true(out[0]);
       for (size_t i = 0; i < states; ++i) state[i] = std::move(out[1 + i]);
       for (size_t i = 0; i < scans; ++i) collected.add(i, out[1 + states + i]);
@@ -219,7 +216,7 @@ class Scan final : public BodyKernel {
     const size_t scans = node_.body("body").outputs().size() - states;
     Items state(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(states));
     Collected collected(node_, states, scans);
-    Recorder recorder(node_, budget_);
+    Recorder recorder(node_, budget_, run);
     const int64_t trips = length(in, states, scanned);
     for (int64_t trip = 0; trip < trips; ++trip) {
       run.begin(collected.bytes(), 1);
@@ -230,8 +227,8 @@ class Scan final : public BodyKernel {
                                 back ? trips - 1 - trip : trip));
       }
       inputs.insert(inputs.end(), in.end() - static_cast<std::ptrdiff_t>(captures), in.end());
-      Items out = body_.run(std::move(inputs), around, run, recorder.begin());
-      recorder.end();
+      Items out = body_.run(std::move(inputs), around, run, recorder.stash());
+      recorder.take();
       for (size_t i = 0; i < states; ++i) state[i] = std::move(out[i]);
       for (size_t i = 0; i < scans; ++i) collected.add(i, out[states + i]);
     }
@@ -343,7 +340,7 @@ std::vector<Item> Body::run(std::vector<Item> inputs, const Symbols& around, Run
   for (size_t k = 0; stash && k + 1 < kept_.size(); k += 2) {
     const auto index = static_cast<size_t>(kept_[k + 1]);
     const bool input = kept_[k] == static_cast<int64_t>(Kept::input);
-    stash->push_back(owned(input ? given.at(index) : outputs.at(index)));
+    stash->push_back(input ? given.at(index) : outputs.at(index));
   }
   outputs.resize(n_outputs_);
   return outputs;

@@ -19,11 +19,7 @@ bool is_placed(const Type& type) {
   return type.kind == Type::Kind::opaque || (type.is_tensor() && type.dtype != DType::string);
 }
 
-RunState& without_limits() {
-  static const std::atomic<uint64_t> never = 0;
-  thread_local RunState state({}, never);
-  return state;
-}
+const std::atomic<uint64_t> kNever = 0;
 
 class PlacedBodies final : public Kernel {
  public:
@@ -37,8 +33,9 @@ class PlacedBodies final : public Kernel {
   void run(const Args& args) const override {
     std::vector<Item> items;
     for (size_t i = 0; i < in_.size(); ++i) items.push_back(item_of(args.in[i], in_[i]));
+    RunState without_limits({}, kNever);
     std::vector<Item> results =
-        bodies_->run(items, symbols_, args.run ? *args.run : without_limits());
+        bodies_->run(items, symbols_, args.run ? *args.run : without_limits);
     for (size_t i = 0; i < out_.size(); ++i)
       if (out_[i].present && args.out[i]) store(results.at(i), args.out[i], i);
   }

@@ -371,6 +371,5 @@ class SizesOfData(Sample):
 ALL = [
     Cond, CondOfTrees, CondOfSizes, While, Counted, CountedAround, Scan, ScanBackwards,
     ScanOfColumns, Map, AssociativeScan, MapOfMaps, Nested, Laid,
-    WithoutGradients, SizesInside,
+    WithoutGradients, SizesInside, SizesOfData,
 ]  # fmt: skip
-EXPORTED = [*ALL, SizesOfData]

@@ -20,7 +20,7 @@ OPS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", control_samples.EXPORTED, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", control_samples.ALL, ids=lambda kind: kind.__name__)
 def test_exported_control_flow(kind, tmp_path):
     torch.manual_seed(0)
     module, path = kind().eval(), str(tmp_path / "model.onnx")

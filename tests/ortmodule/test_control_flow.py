@@ -82,6 +82,46 @@ def test_agrees_with_torchs_own_operator(kind):
             )
 
 
+class Decay(torch.nn.Module):
+    """x * w ** (n * m), a trip a factor, in loops of m trips."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.tensor([0.999999], dtype=torch.float64))
+        self.inner = inner
+
+    def forward(self, x, n):
+        def times(i, x):
+            return i + 1, x * self.w
+
+        def several(i, x):
+            return i + 1, while_loop(lambda j, _: j < self.inner, times, (i * 0, x))[1]
+
+        start = torch.zeros((), dtype=torch.int64)
+        return while_loop(lambda i, _: i < n, several if self.inner else times, (start, x))[1]
+
+
+def decayed(trips, inner, budget):
+    module = ORTModule(Decay(inner), options(memory_budget=budget, fallback="error"))
+    x = torch.ones(1, dtype=torch.float64, requires_grad=True)
+    module(x, torch.tensor(trips)).backward()
+    return x.grad.item(), module.w.grad.item()
+
+
+def test_a_million_trips_keep_within_memory_budget():
+    by_x, by_w = decayed(1_000_000, inner=0, budget=10_000_000)
+    assert by_x == pytest.approx(0.999999**1_000_000)
+    assert by_w == pytest.approx(1_000_000 * 0.999999**999_999)
+
+
+@pytest.mark.parametrize("trips, inner", [(1_000_000, 0), (1000, 100)])
+def test_trips_beyond_memory_budget_are_refused(trips, inner):
+    """Loops within a loop are counted together."""
+    refused = r"memory_budget is 500000 bytes; after \d+ trips the backward is to read \d+ bytes"
+    with pytest.raises(NotCapturable, match=refused):
+        decayed(trips, inner, budget=500_000)
+
+
 class Dropped(Sample):
     """Dropout in each trip of a scan, of a loop and of a map."""
 
