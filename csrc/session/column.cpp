@@ -1,3 +1,4 @@
+// Packing of a loop's small tensors, and taking them off again.
 #include "csrc/session/column.h"
 
 #include <cstring>
