@@ -13,6 +13,7 @@ import pathlib
 import re
 
 _PAGE = pathlib.Path(__file__).with_name("view.html")
+_BODY = re.compile(r" +with (?P<name>\w+) = (?=graph \()")
 _NODE = re.compile(r"  (?P<key>[^=]*?) ?= (?P<op>[\w:.]+)\(")
 _PLAN_PARTS = (
     "symbols", "arena", "retained", "separate", "forward_steps", "steps", "values", "refusals",
@@ -72,16 +73,38 @@ def parse_node(line: str) -> Line:
 
 
 def parse_stage(build: str, name: str, text: str) -> Stage:
-    """The text of one stage. Raises ValueError naming build, stage and line when it is no graph."""
-    lines = []
+    """The text of one stage, bodies below their nodes. Raises ValueError naming build, stage and
+    line when it is no graph."""
+    lines: list[Line] = []
+    nodes, bodies = (
+        [""],
+        [""],
+    )  # of each graph that is open: its last node; what its keys begin with
     for number, line in enumerate(text.splitlines(), 1):
-        if line.startswith(("graph (", "return (")):
-            lines += _ports(line)
-        elif _NODE.match(line):
-            lines.append(parse_node(line))
-        elif line.strip():
+        if found := _BODY.match(line):
+            bodies.append(f"{bodies[-1]}{nodes[-1]} {found['name']}: ")
+            nodes.append("")
+            line = line[found.end() :]
+        rest = line.strip()
+        if rest.startswith(("graph (", "return (")):
+            made = _ports(rest)
+        elif _NODE.match(f"  {rest}"):
+            made = [parse_node(f"  {rest}")]
+            nodes[-1] = made[0].key
+        elif rest:
             raise ValueError(f"{build}/{name}, line {number}: no line of a graph: {line[:60]!r}")
+        else:
+            continue
+        lines += [_inside(line, bodies) for line in made]
+        if rest.startswith("return (") and len(bodies) > 1:
+            bodies.pop()
+            nodes.pop()
     return Stage(build, name, lines)
+
+
+def _inside(line: Line, bodies: list[str]) -> Line:
+    indent = "    " * (len(bodies) - 1)
+    return dataclasses.replace(line, key=bodies[-1] + line.key, text=indent + line.text)
 
 
 def _ports(line: str) -> list[Line]:
@@ -118,11 +141,17 @@ def read(folder: str | pathlib.Path) -> Dump:
 
 
 def _files(folder: str | pathlib.Path, pattern: str) -> list[pathlib.Path]:
-    """Files of all builds, by the numbers in their names."""
-    return sorted(
-        pathlib.Path(folder).glob(f"build*/{pattern}"),
-        key=lambda file: [int(n) for n in re.findall(r"\d+", f"{file.parent.name}/{file.name}")],
-    )
+    """Files of all builds, by the numbers in their names; build<k>.<part> comes after build<k>."""
+
+    def order(file: pathlib.Path) -> tuple:
+        build, *parts = file.parent.name.split(".")
+        return _numbers(build), parts, _numbers(file.name)
+
+    return sorted(pathlib.Path(folder).glob(f"build*/{pattern}"), key=order)
+
+
+def _numbers(name: str) -> list[int]:
+    return [int(n) for n in re.findall(r"\d+", name)]
 
 
 def page(dump: Dump) -> str:

@@ -30,7 +30,7 @@ struct Half {
   std::map<size_t, DType> dtypes;  // of the gradients that it takes
 
   Half(const Node& node, const std::string& name, const CompileOptions& options)
-      : body(node.body(name), options),
+      : body(node.body(name), options, format("{}{}_{}", node.op, node.out[0], name)),
         wrt(ints_of(node, name + "_wrt")),
         defined(ints_of(node, name + "_defined")),
         reads(ints_of(node, name + "_reads")) {

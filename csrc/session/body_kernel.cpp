@@ -274,7 +274,7 @@ class Scan final : public BodyKernel {
 class SequenceMap final : public BodyKernel {
  public:
   SequenceMap(const Node& node, const CompileOptions& options)
-      : node_(node), body_(node.body("body"), options) {}
+      : node_(node), body_(node, "body", options) {}
 
   Items run(std::span<const Item> in, const Symbols& around, RunState& run) const override {
     const size_t own = in.size() - captures_of(node_);
@@ -307,21 +307,23 @@ Body::Body(const Node& node, const std::string& name, const CompileOptions& opti
     : n_outputs_(node.body(name).outputs().size()) {
   const Graph* recorded = node.find_body(name + std::string(kRecorded));
   if (recorded) kept_ = node.attrs.ints(name + "_kept");
-  compile(recorded ? *recorded : node.body(name), options);
+  compile(recorded ? *recorded : node.body(name), options,
+          format("{}{}_{}", node.op, node.out[0], name));
 }
 
-Body::Body(const Graph& graph, const CompileOptions& options) : n_outputs_(graph.outputs().size()) {
-  compile(graph, options);
+Body::Body(const Graph& graph, const CompileOptions& options, const std::string& part)
+    : n_outputs_(graph.outputs().size()) {
+  compile(graph, options, part);
 }
 
 Body::~Body() = default;
 
-void Body::compile(const Graph& graph, const CompileOptions& options) {
+void Body::compile(const Graph& graph, const CompileOptions& options, const std::string& part) {
   symbols_ = unsolved_symbols(graph);
   const auto copy = graph.clone();
   add_shapes(*copy, symbols_);
   CompileOptions inside = options;
-  inside.dump.clear();
+  inside.dump_part += "." + part;
   inside.device = {};
   inside.host_inputs.clear();
   inside.updates.clear();

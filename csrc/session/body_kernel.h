@@ -19,7 +19,8 @@ class Program;
 // inputs tells; the caller gives their values.
 class Body {
  public:
-  Body(const Graph& graph, const CompileOptions& options);
+  // `part`: what a dump calls it.
+  Body(const Graph& graph, const CompileOptions& options, const std::string& part);
   // A body of the node, as it runs where the node keeps a history.
   Body(const Node& node, const std::string& name, const CompileOptions& options);
   ~Body();
@@ -29,7 +30,7 @@ class Body {
   const std::vector<std::string>& symbols() const { return symbols_; }
 
  private:
-  void compile(const Graph& graph, const CompileOptions& options);
+  void compile(const Graph& graph, const CompileOptions& options, const std::string& part);
 
   std::vector<std::string> symbols_;
   std::vector<int64_t> kept_;  // pairs (Kept, index)

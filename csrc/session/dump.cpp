@@ -2,6 +2,7 @@
 #include "csrc/session/dump.h"
 
 #include <algorithm>
+#include <cctype>
 #include <fstream>
 #include <map>
 #include <mutex>
@@ -20,12 +21,16 @@ constexpr size_t kInside = 1u << 30;  // bytes of constants; a larger stage has 
 
 constexpr const char* kManifest = ".ortmodule_dump";  // what was written, a path a line
 
+bool is_in_names(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.';
+}
+
 // "build<k>/<file>" of this folder; a manifest may have been edited.
 bool is_ours(const fs::path& path) {
   const std::string build = path.parent_path().string(), file = path.filename().string();
   return build.size() > 5 && build.starts_with("build") && !file.empty() && file != "." &&
-         file != ".." &&
-         std::all_of(build.begin() + 5, build.end(), [](char c) { return c >= '0' && c <= '9'; });
+         file != ".." && std::isdigit(static_cast<unsigned char>(build[5])) &&
+         std::all_of(build.begin() + 5, build.end(), is_in_names);
 }
 
 // What a run before wrote would stand among the builds of this one; nothing else goes.
@@ -58,9 +63,19 @@ fs::path next_build(const fs::path& folder) {
 
 }  // namespace
 
-Dump::Dump(const std::string& folder) {
+Dump::Dump(const std::string& folder, const std::string& part) {
   if (folder.empty()) return;
-  place_ = next_build(folder);
+  if (part.empty()) {
+    place_ = next_build(folder);
+    return;
+  }
+  std::string name = part;
+  std::replace_if(name.begin(), name.end(), [](char c) { return !is_in_names(c); }, '_');
+  int twins = 1;
+  do {
+    place_ = fs::path(folder) / (twins == 1 ? name : format("{}_{}", name, twins));
+    ++twins;
+  } while (!fs::create_directory(place_));
 }
 
 void Dump::note(const std::string& name) {

@@ -11,11 +11,14 @@
 namespace ort {
 
 // One build: <folder>/build<k>/<nn>_<stage>.txt and .onnx, and plan<n>.json for each set of sizes.
+// A program inside of it, of a body or of a stage, is a build too: build<k>.lead, build<k>.rest.
 // The first build that a process makes in a folder removes the files of runs before it, which a
 // manifest there lists, and nothing else.
 class Dump {
  public:
-  explicit Dump(const std::string& folder);  // empty: nothing is written
+  // `folder` empty: nothing is written. `part`: the name of a build inside another; empty: its own.
+  Dump(const std::string& folder, const std::string& part);
+  std::string name() const { return place_.filename().string(); }
   bool on() const { return !place_.empty(); }
   void stage(const std::string& name, const Graph& graph);
   void plan(const Layout& layout, const TrainingPlan& plan, const Symbols& symbols);

@@ -23,6 +23,7 @@ struct CompileOptions {
   std::optional<int> fuel;       // only the first n rewrites
   std::vector<std::string> off;  // rules and passes to leave out
   std::string dump;              // folder for every stage; empty: none
+  std::string dump_part;         // which program of a build this is; empty: the whole
 };
 
 }  // namespace ort

@@ -60,7 +60,7 @@ Program::Program(const Graph& captured, const CompileOptions& options, std::vect
                  const std::vector<size_t>& cuts)
     : n_inputs_(captured.inputs().size()),
       n_outputs_(captured.outputs().size()),
-      dump_(options.dump) {
+      dump_(options.dump, options.dump_part) {
   const double start = now_us();
   std::unique_ptr<Graph> graph = captured.clone();
   std::vector<const Provider*> providers = providers_of(options);
@@ -79,10 +79,15 @@ Program::Program(const Graph& captured, const CompileOptions& options, std::vect
   split_bodies(*graph, passes);
   if (gradient_outputs_.size()) assign_segments(*graph, options, wrt, !cuts.empty(), stash);
   if (options.check) verify(*graph, "stash");
-  if (gradient_outputs_.empty() && (prologue_ = Prologue::cut(*graph, options))) return;
+  CompileOptions inside = options;
+  inside.dump_part = dump_.name();
+  if (gradient_outputs_.empty() && (prologue_ = Prologue::cut(*graph, inside))) {
+    dump_.stage("stages", *graph);
+    return;
+  }
   set_aside_items(*graph);
   if (owns_bodies(*graph)) {
-    bodies_ = std::make_unique<BodyProvider>(options);
+    bodies_ = std::make_unique<BodyProvider>(inside);
     providers.push_back(bodies_.get());
   }
   dump_.stage("stash", *graph);

@@ -138,7 +138,6 @@ std::unique_ptr<Prologue> Prologue::cut(const Graph& graph, const CompileOptions
 
 Prologue::Prologue(const Graph& graph, const CompileOptions& options)
     : graph_(graph.clone()), options_(options) {
-  options_.dump.clear();
   parts_.assign(graph_->value_count(), Part::lead);
   for (const ValueId id : graph_->inputs())
     parts_[static_cast<size_t>(id)] = is_unranked(*graph_, id) ? Part::rest : Part::given;
@@ -146,6 +145,7 @@ Prologue::Prologue(const Graph& graph, const CompileOptions& options)
   for (Node* node : graph_->order()) sort_node(*node, symbols);
   make_lead();
   make_rest();
+  number_slots();
 }
 
 void Prologue::sort_node(const Node& node, const std::set<std::string>& symbols) {
@@ -199,8 +199,8 @@ bool Prologue::runs_once(const Node& node) const {
 }
 
 void Prologue::add_decider(ValueId value) {
-  const auto same = [&](const Decider& decider) { return decider.value == value; };
-  if (std::none_of(deciders_.begin(), deciders_.end(), same)) deciders_.push_back({value});
+  if (std::find(deciders_.begin(), deciders_.end(), value) == deciders_.end())
+    deciders_.push_back(value);
 }
 
 // What steps and deciders come from is computed before them.
@@ -211,7 +211,7 @@ void Prologue::make_lead() {
   };
   for (const Step& step : steps_)
     for (const ValueId id : step.node->in) want(id);
-  for (const Decider& decider : deciders_) want(decider.value);
+  for (const ValueId id : deciders_) want(id);
   if (!wanted.empty())  // what has an effect runs once
     for (const Node* node : graph_->order())
       if (runs_once(*node))
@@ -225,7 +225,42 @@ void Prologue::make_lead() {
     if (!is_lead(**node)) lead->erase(*node);  // a check of what is not known yet, and the like
   for (const ValueId id : lead_outputs_) lead->output(lead->value(id), format("%{}", id));
   remove_dead(*lead);
-  lead_ = std::make_unique<Program>(*lead, options_, std::vector<size_t>{}, std::vector<size_t>{});
+  hand_on(*lead);
+  lead_ = program_of(*lead, "lead");
+}
+
+// What the lead computes anyway is not computed again, where another node or an output reads it.
+void Prologue::hand_on(Graph& lead) {
+  std::set<ValueId> computed, wanted(lead_outputs_.begin(), lead_outputs_.end());
+  const std::vector<Node*> nodes = lead.order();
+  for (const Node* node : nodes)
+    if (!node->schema->is_sizes() && !node->schema->is_constant())
+      computed.insert(node->out.begin(), node->out.end());
+  const auto read_outside = [&](const Use& use) {
+    return !use.node || std::none_of(use.node->out.begin(), use.node->out.end(),
+                                     [&](ValueId out) { return computed.count(out); });
+  };
+  for (const ValueId id : computed) {
+    if (id == kNone || wanted.count(id) || graph_->contents(id)) continue;
+    const auto& uses = graph_->value(id).uses();
+    if (std::none_of(uses.begin(), uses.end(), read_outside)) continue;
+    lead.output(lead.value(id), format("%{}", id));
+    lead_outputs_.push_back(id);
+  }
+}
+
+void Prologue::number_slots() {
+  const auto number = [&](ValueId id) {
+    if (id != kNone) slots_.emplace(id, slots_.size());
+  };
+  for (const ValueId id : graph_->inputs()) number(id);
+  for (const ValueId id : lead_outputs_) number(id);
+  for (const Step& step : steps_) {
+    for (const ValueId id : step.node->in) number(id);
+    for (const ValueId id : step.node->out) number(id);
+  }
+  for (const ValueId id : deciders_) number(id);
+  for (const ValueId id : rest_inputs_) number(id);
 }
 
 // Values that were found enter the rest as inputs, under their own numbers.
@@ -248,10 +283,10 @@ void Prologue::make_rest() {
 void Prologue::run_lead(Values& values, RunState& run) const {
   if (!lead_) return;
   Values inputs;
-  for (const ValueId id : graph_->inputs()) inputs.push_back(values[static_cast<size_t>(id)]);
+  for (const ValueId id : graph_->inputs()) inputs.push_back(at(values, id));
   Values outputs = lead_->run(inputs, run);
   for (size_t i = 0; i < outputs.size(); ++i)
-    values[static_cast<size_t>(lead_outputs_[i])] = std::move(outputs[i]);
+    values[slot(lead_outputs_[i])] = std::move(outputs[i]);
 }
 
 void Prologue::run_steps(Values& values, const Symbols& symbols, RunState& run) const {
@@ -259,27 +294,24 @@ void Prologue::run_steps(Values& values, const Symbols& symbols, RunState& run) 
     Values in;
     for (const ValueId id : step.node->in) {
       const Tensor* constant = id == kNone ? nullptr : constant_of(graph_->value(id));
-      in.push_back(id == kNone ? Item{}
-                   : constant  ? Item{*constant}
-                               : values[static_cast<size_t>(id)]);
+      in.push_back(id == kNone ? Item{} : constant ? Item{*constant} : at(values, id));
     }
     Values out = step.call(in, symbols, run);
     for (size_t i = 0; i < step.node->out.size(); ++i)
-      if (step.node->out[i] != kNone)
-        values[static_cast<size_t>(step.node->out[i])] = std::move(out.at(i));
+      if (step.node->out[i] != kNone) values[slot(step.node->out[i])] = std::move(out.at(i));
   }
 }
 
 // What the rest is compiled for: ranks that are not known, numbers that are no plain size.
-Prologue::Key Prologue::key_of(const Values& values) const {
+Prologue::Key Prologue::key_of(const Values& values, const ByValue& by_value) const {
   Key key;
   for (const ValueId id : rest_inputs_)
     if (is_unranked(*rest_, id))
-      key.push_back({static_cast<int64_t>(sizes_of(values[static_cast<size_t>(id)]).size())});
-  for (const Decider& decider : deciders_) {
-    const Tensor& tensor = values[static_cast<size_t>(decider.value)].tensor();
-    std::vector<int64_t> part{decider.by_value, static_cast<int64_t>(tensor.sizes.size())};
-    for (const auto& number : parts_of(tensor, decider.by_value))
+      key.push_back({static_cast<int64_t>(sizes_of(at(values, id)).size())});
+  for (size_t d = 0; d < deciders_.size(); ++d) {
+    const Tensor& tensor = at(values, deciders_[d]).tensor();
+    std::vector<int64_t> part{by_value[d], static_cast<int64_t>(tensor.sizes.size())};
+    for (const auto& number : parts_of(tensor, by_value[d]))
       part.push_back(number.value_or(INT64_MAX));
     key.push_back(std::move(part));
   }
@@ -287,114 +319,105 @@ Prologue::Key Prologue::key_of(const Values& values) const {
 }
 
 // The rest with ranks and elements as they are now: positive elements stay symbols.
-std::unique_ptr<Graph> Prologue::specialised(const Values& values) const {
+std::unique_ptr<Graph> Prologue::specialised(const Values& values, const ByValue& by_value) const {
   auto rest = rest_->clone();
   for (const ValueId id : rest_inputs_) {
     if (!is_unranked(*rest, id)) continue;
     Type type = rest->value(id).type();
     type.dims.emplace();
-    for (size_t i = 0; i < sizes_of(values[static_cast<size_t>(id)]).size(); ++i)
+    for (size_t i = 0; i < sizes_of(at(values, id)).size(); ++i)
       type.dims->push_back(rest->fresh_symbol());
     rest->set_type(rest->value(id), std::move(type));
   }
-  for (const Decider& decider : deciders_) {
-    const Tensor& tensor = values[static_cast<size_t>(decider.value)].tensor();
+  for (size_t d = 0; d < deciders_.size(); ++d) {
+    const Tensor& tensor = at(values, deciders_[d]).tensor();
     Dims elements, open;
-    for (const auto& number : parts_of(tensor, decider.by_value)) {
+    for (const auto& number : parts_of(tensor, by_value[d])) {
       elements.push_back(number ? Dim(*number) : rest->fresh_symbol());
       if (!number) open.push_back(elements.back());
     }
     for (const Dim& dim : open)
-      rest->input(format("{} of %{}", dim, decider.value),
-                  Type::tensor(DType::undefined, Dims{dim}), Role::shape);
+      rest->input(format("{} of %{}", dim, deciders_[d]), Type::tensor(DType::undefined, Dims{dim}),
+                  Role::shape);
     const Insertion front(*rest, rest->first(), "prologue");
     const Value now = open.empty() ? rest->constant(tensor) : as_value(*rest, elements, tensor);
-    rest->replace_for(rest->value(decider.value), now, [](const Node&) { return true; });
+    rest->replace_for(rest->value(deciders_[d]), now, [](const Node&) { return true; });
   }
   return rest;
 }
 
-// Deciders that must be numbers, as a node's sizes do not follow from symbols; whether there are.
-bool Prologue::decide_more(const Graph& rest) {
-  const std::set<std::string> symbols = symbols_of_inputs(rest);
-  bool more = false;
-  for (Decider& decider : deciders_) {
-    if (decider.by_value) continue;
-    for (const Use& use : graph_->value(decider.value).uses()) {
-      const std::vector<Node*> nodes = rest.order();
-      const auto twin = std::find_if(nodes.begin(), nodes.end(),
-                                     [&](const Node* node) { return node->out == use.node->out; });
-      if (twin == nodes.end() || is_step(**twin, symbols) || gives_known(**twin, symbols)) continue;
-      decider.by_value = more = true;
-    }
+// As `specialised` has them, the sizes last.
+std::vector<Item> Prologue::rest_items(const Values& values, const ByValue& by_value) const {
+  std::vector<Item> items;
+  for (const ValueId id : rest_inputs_) items.push_back(at(values, id));
+  for (size_t d = 0; d < deciders_.size(); ++d) {
+    const Tensor& tensor = at(values, deciders_[d]).tensor();
+    const auto parts = parts_of(tensor, by_value[d]);
+    for (size_t i = 0; i < parts.size(); ++i)
+      if (!parts[i])
+        items.emplace_back(shape_of({element_as_int(tensor, static_cast<int64_t>(i))}));
   }
+  return items;
+}
+
+// Deciders that must be numbers, as a node's sizes do not follow from symbols; whether there are.
+bool Prologue::decide_more(const Graph& rest, ByValue& by_value) const {
+  const std::set<std::string> symbols = symbols_of_inputs(rest);
+  std::set<std::vector<ValueId>> open;  // results of nodes that are to be computed and cannot be
+  for (const Node* node : rest.order())
+    if (!is_step(*node, symbols) && !gives_known(*node, symbols)) open.insert(node->out);
+  bool more = false;
+  for (size_t d = 0; d < deciders_.size(); ++d)
+    for (const Use& use : graph_->value(deciders_[d]).uses())
+      if (!by_value[d] && use.node && open.count(use.node->out)) by_value[d] = more = true;
   return more;
 }
 
-std::shared_ptr<Program> Prologue::compile(const Values& values) {
-  for (;;) {
-    std::unique_ptr<Graph> rest = specialised(values);
-    try {
-      rest->infer();
-    } catch (const NotAccepted&) {  // of symbols; numbers say what is wrong
-      bool more = false;
-      for (Decider& decider : deciders_) {
-        more = more || !decider.by_value;
-        decider.by_value = true;
-      }
-      if (more) continue;
-      throw;
-    }
-    if (decide_more(*rest)) continue;
-    remove_dead(*rest);
-    return std::make_shared<Program>(*rest, options_, std::vector<size_t>{}, std::vector<size_t>{});
+std::shared_ptr<Prologue::Rest> Prologue::compile(const Values& values, ByValue by_value) const {
+  const std::unique_ptr<Graph> rest = specialised(values, by_value);
+  try {
+    rest->infer();
+  } catch (const NotAccepted&) {  // of symbols; numbers say what is wrong
+    const ByValue all(deciders_.size(), true);
+    if (by_value == all) throw;
+    return std::make_shared<Rest>(Rest{nullptr, all});
   }
+  if (decide_more(*rest, by_value)) return std::make_shared<Rest>(Rest{nullptr, by_value});
+  remove_dead(*rest);
+  return std::make_shared<Rest>(Rest{program_of(*rest, "rest"), by_value});
+}
+
+std::unique_ptr<Program> Prologue::program_of(const Graph& graph, const char* part) const {
+  CompileOptions options = options_;
+  options.dump_part += format(".{}", part);
+  return std::make_unique<Program>(graph, options, std::vector<size_t>{}, std::vector<size_t>{});
 }
 
 int Prologue::plans() {
   int count = lead_ ? lead_->plans() : 0;
-  for (const auto& program : programs_.all()) count += program->plans();
+  for (const auto& rest : rests_.all()) count += rest->program ? rest->program->plans() : 0;
   return count;
 }
 
 Prologue::Entered Prologue::enter(std::span<const Item> inputs, RunState& run) {
-  Values values(graph_->value_count());
+  Values values(slots_.size());
   std::vector<Sizes> sizes;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    values[static_cast<size_t>(graph_->inputs()[i])] = inputs[i];
+    values[slot(graph_->inputs()[i])] = inputs[i];
     sizes.push_back(sizes_of(inputs[i]));
   }
   const Symbols symbols = solve_symbols(*graph_, sizes, sizes.size());
   run_lead(values, run);
   run_steps(values, symbols, run);
-  for (const Decider& decider : deciders_) {
-    Item& item = values[static_cast<size_t>(decider.value)];
-    if (!item.present()) item = *constant_of(graph_->value(decider.value));
+  for (const ValueId id : deciders_)
+    if (Item& item = values[slot(id)]; !item.present()) item = *constant_of(graph_->value(id));
+  ByValue by_value(deciders_.size(), false);
+  for (;;) {
+    const std::shared_ptr<Rest> rest =
+        rests_.find(key_of(values, by_value), [&] { return compile(values, by_value); });
+    if (rest->program) return {rest->program, rest_items(values, by_value)};
+    by_value = rest->by_value;
   }
-  Entered entered;
-  for (Key key;;) {  // a compilation may find that a decider must be numbers
-    {
-      const std::lock_guard lock(mutex_);
-      if (Key now = key_of(values); entered.rest && now == key)
-        break;
-      else
-        key = std::move(now);
-    }
-    entered.rest = programs_.find(key, [&] {
-      const std::lock_guard lock(mutex_);
-      return compile(values);
-    });
-  }
-  for (const ValueId id : rest_inputs_) entered.inputs.push_back(values[static_cast<size_t>(id)]);
-  const std::lock_guard lock(mutex_);
-  for (const Decider& decider : deciders_) {
-    const Tensor& tensor = values[static_cast<size_t>(decider.value)].tensor();
-    const auto parts = parts_of(tensor, decider.by_value);
-    for (size_t i = 0; i < parts.size(); ++i)
-      if (!parts[i])
-        entered.inputs.emplace_back(shape_of({element_as_int(tensor, static_cast<int64_t>(i))}));
-  }
-  return entered;
 }
 
 }  // namespace ort

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <span>
 #include <string>
@@ -42,41 +42,48 @@ class Prologue {
     const Node* node;
     Call call;
   };
-  // An integer operand from whose elements sizes follow.
-  struct Decider {
-    ValueId value;
-    bool by_value = false;  // its numbers decide more than a size: each set of them is compiled
-  };
-  using Values = std::vector<Item>;  // by ValueId
+  using Values = std::vector<Item>;  // by slot
   using Key = std::vector<std::vector<int64_t>>;
+  // By decider: whether its numbers decide more than a size, so that each set of them is compiled.
+  using ByValue = std::vector<bool>;
+  struct Rest {
+    std::shared_ptr<Program> program;  // null: more deciders must be numbers
+    ByValue by_value;
+  };
 
   void sort_node(const Node& node, const std::set<std::string>& known);
   bool is_lead(const Node& node) const;
   bool runs_once(const Node& node) const;
   void add_decider(ValueId value);
   void make_lead();
+  void hand_on(Graph& lead);
   void make_rest();
+  void number_slots();
   void run_lead(Values& values, RunState& run) const;
   void run_steps(Values& values, const Symbols& symbols, RunState& run) const;
-  Key key_of(const Values& values) const;
-  std::shared_ptr<Program> compile(const Values& values);
-  std::unique_ptr<Graph> specialised(const Values& values) const;
-  bool decide_more(const Graph& rest);
+  std::vector<Item> rest_items(const Values& values, const ByValue& by_value) const;
+  Key key_of(const Values& values, const ByValue& by_value) const;
+  std::shared_ptr<Rest> compile(const Values& values, ByValue by_value) const;
+  std::unique_ptr<Graph> specialised(const Values& values, const ByValue& by_value) const;
+  bool decide_more(const Graph& rest, ByValue& by_value) const;
+  std::unique_ptr<Program> program_of(const Graph& graph, const char* part) const;
 
   enum class Part : uint8_t { given, lead, step, rest };  // where a value comes from
   Part part(ValueId id) const { return parts_[static_cast<size_t>(id)]; }
+  size_t slot(ValueId id) const { return slots_.at(id); }
+  const Item& at(const Values& values, ValueId id) const { return values[slot(id)]; }
 
   std::unique_ptr<Graph> graph_;
   CompileOptions options_;
   std::vector<Part> parts_;  // by value
   std::vector<Step> steps_;
-  std::vector<Decider> deciders_;
-  std::unique_ptr<Program> lead_;  // null: nothing is computed before the steps
+  std::vector<ValueId> deciders_;    // integer operands from whose elements sizes follow
+  std::map<ValueId, size_t> slots_;  // of what passes between the parts
+  std::unique_ptr<Program> lead_;    // null: nothing is computed before the steps
   std::vector<ValueId> lead_outputs_;
   std::unique_ptr<Graph> rest_;
   std::vector<ValueId> rest_inputs_;  // values of graph_ and, by the same numbers, of rest_
-  std::mutex mutex_;                  // of the deciders
-  Cache<Key, Program> programs_{16};
+  Cache<Key, Rest> rests_{16};
 };
 
 }  // namespace ort

@@ -63,6 +63,30 @@ def test_stages_in_order_with_counts(dump):
     ]
 
 
+def test_lines_of_bodies_are_below_their_node():
+    text = """graph (%p: bool[] user, %x: float32[n] user)
+  %7 = If(%p, %x) {captures=1}  # float32[n]; If
+    with then_branch = graph (%x: float32[n] user)
+      %2 = Neg(%x)  # float32[n]; Neg
+    return ("a" = %2)
+    with else_branch = graph (%x: float32[n] user)
+      %2 = Abs(%x)  # float32[n]; Abs
+    return ("b" = %2)
+return ("y" = %7)
+"""
+    stage = view.parse_stage("build0", "00_captured", text)
+    assert stage.counts() == {"If": 1, "Neg": 1, "Abs": 1}
+    keys = [line.key for line in stage.lines]
+    assert keys[2:6] == [
+        "%7",
+        "%7 then_branch: input %x",
+        "%7 then_branch: %2",
+        "%7 then_branch: output a",
+    ]
+    assert keys[7] == "%7 else_branch: %2" and keys[-1] == "output y"
+    assert stage.lines[4].text == "    %2 = Neg(%x)"
+
+
 def test_plans_in_order(dump):
     plans = view.read(dump).plans
     assert [(p.build, p.name) for p in plans] == [("build2", f"plan{k}") for k in (0, 2, 10)]

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 
-from ortmodule import _native
+from ortmodule import InferenceSession, _native, view
 
 core = _native.core()
 
@@ -25,7 +25,7 @@ return ("y" = %y)
 """
 RUN = """
 import numpy, sys
-from ortmodule import _native
+from ortmodule import InferenceSession, _native, view
 core = _native.core()
 graph = core.parse(sys.argv[1])
 feed = {"x": numpy.ones((3, 8), "f"), "w": numpy.ones((8, 8), "f")}
@@ -172,8 +172,6 @@ def test_a_second_run_leaves_nothing_of_the_first(dumped):
 
 def test_flags_hold_for_inference_sessions(tmp_path, monkeypatch):
     """DUMP, OFF and PROVIDERS from the environment; an argument wins."""
-    from ortmodule import InferenceSession
-
     graph = core.parse(GRAPH.replace("Hardmax(%r)", "Relu(%r)"))
     path = str(tmp_path / "model.onnx")
     core.write_onnx(graph, path)
@@ -199,3 +197,31 @@ def test_fuel_that_is_no_number_is_refused(monkeypatch):
     with pytest.raises(core.Error, match="ORTMODULE_FUEL is much, expected a number of rewrites"):
         Options().for_engine()
     Options(fuel=3).for_engine()  # a field wins
+
+
+def test_stages_and_bodies_are_builds_within(tmp_path, monkeypatch):
+    """A body in a plan, in the rest of a graph that is cut before a late size."""
+    monkeypatch.setenv("ORTMODULE_DUMP", str(tmp_path))
+    model = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 21]>
+        g (float[n, 4] x, int64 trips) => (float[k] y) {
+          p = NonZero (x)
+          q = Transpose <perm = [1, 0]> (p)
+          found = GatherND (x, q)
+          y = Loop (trips, , found) <
+            body = b (int64 i, bool go, float[k] s) => (bool on, float[k] t) {
+              on = Identity (go)
+              t = Neg (s)
+            }>
+        }"""
+    )
+    InferenceSession(model.SerializeToString()).run(
+        None, {"x": np.ones((2, 4), "f"), "trips": np.array(3)}
+    )
+    builds = {p.name: [f.stem for f in sorted(p.glob("*.txt"))] for p in tmp_path.glob("build*")}
+    assert builds["build0"][-1].endswith("_stages")
+    assert builds["build0.rest"][-1].endswith("_partition")
+    inside = [name for name in builds if name.startswith("build0.rest.Loop")]
+    assert len(inside) == 1 and (tmp_path / inside[0] / "plan0.json").exists()
+    read = [stage.build for stage in view.read(tmp_path).stages]
+    assert read == sorted(read) and set(read) == set(builds)

@@ -219,6 +219,27 @@ def test_a_size_counts_though_no_element_of_it_is_read():
     )
 
 
+def test_what_comes_before_a_late_size_is_computed_once():
+    """A limit that leaves room for one product, not for two."""
+    text = """g (float[n, 64] x, float[64, 64] w) => (float[k] y, float[n, 64] h) {
+          h = MatMul (x, w)
+          p = NonZero (h)
+          q = Transpose <perm = [1, 0]> (p)
+          y = GatherND (h, q)
+        }"""
+    product = 2 * 64**3
+    ours, _ = session(text, max_operations=1.5 * product)
+    w = np.eye(64, dtype="f")
+    x = np.zeros((64, 64), "f")
+    x[3, 5] = 2
+    y, h = ours.run(None, {"x": x, "w": w})
+    np.testing.assert_array_equal(y, [2])
+    np.testing.assert_array_equal(h, x)
+    ours, _ = session(text, max_operations=0.9 * product)
+    with pytest.raises(C.Error, match="operations, the session's limit is"):
+        ours.run(None, {"x": x, "w": w})
+
+
 def test_sequences_come_and_go():
     ours, _ = session(
         """g (seq(float[n, 4]) s, float[n, 4] x) => (seq(float[n, 4]) t, float[m, 4] y) {
