@@ -131,6 +131,7 @@ void infer_scan(InferContext& c) {
   check_directions(c, "scan_output_directions", body.outputs() - states);
   std::optional<Dim> trips;
   for (size_t i = 0; i < scanned; ++i) {
+    c.require(c.has(states + i), "scanned input {} is absent", i);
     Type slice = c.type(states + i);
     c.require(slice.is_tensor(), "scanned input {} is {}, expected a tensor", i, slice.text());
     if (slice.dims) {
@@ -160,10 +161,11 @@ void infer_sequence_map(InferContext& c) {
             c.count() - std::min(c.count(), body.captures()));
   body.take_captures();
   for (size_t i = 0; i < body.own(); ++i) {
+    c.require(c.has(i), "input {} is absent", i);
     const Type& type = c.type(i);
     c.require(i > 0 || type.kind == Type::Kind::sequence, "input 0 is {}, expected a sequence",
               type.text());
-    body.set_input(i, type.kind == Type::Kind::sequence ? type.held() : type);
+    body.set_input(i, type.kind == Type::Kind::sequence ? item_of(c, type) : type);
   }
   body.infer();
   c.require(c.node().out.size() <= body.outputs(), "its body gives {} values, expected {}",

@@ -69,6 +69,14 @@ std::optional<Type> joined(const Type& a, const Type& b, const std::function<Dim
   return result;
 }
 
+Type item_of(InferContext& c, const Type& holder) {
+  Type item = holder.held();
+  if (item.dims)
+    for (Dim& dim : *item.dims)
+      if (!dim.value()) dim = c.fresh();
+  return item;
+}
+
 States::States(InferContext& c, Graph& body, size_t first_input, size_t first_body_input,
                size_t count, size_t first_output)
     : c_(c),
@@ -77,7 +85,10 @@ States::States(InferContext& c, Graph& body, size_t first_input, size_t first_bo
       first_(first_body_input),
       count_(count),
       first_output_(first_output) {
-  for (size_t i = 0; i < count; ++i) types_.push_back(c.type(first_input + i));
+  for (size_t i = 0; i < count; ++i) {
+    c.require(c.has(first_input + i), "state {} is absent", i);
+    types_.push_back(c.type(first_input + i));
+  }
 }
 
 void States::settle() {

@@ -39,6 +39,10 @@ class Inside {
 // fresh, ranks that differ unknown. Nothing where they are of different kinds or dtypes.
 std::optional<Type> joined(const Type& a, const Type& b, const std::function<Dim()>& fresh);
 
+// What is taken out of a sequence or an optional. Items differ in their sizes, so a symbol in the
+// type of what holds them is the size of none: each that is taken out has its own.
+Type item_of(InferContext& c, const Type& holder);
+
 // States of a loop: their types before any trip hold for every trip, once what a trip changes is
 // open: a fresh size, an unknown rank.
 class States {

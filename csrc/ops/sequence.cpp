@@ -1,5 +1,6 @@
 // Values that hold tensors: sequences and optionals.
 #include "csrc/graph/text.h"
+#include "csrc/ops/body_types.h"
 #include "csrc/ops/ops.h"
 
 namespace ort {
@@ -8,20 +9,14 @@ namespace {
 Type items_of(InferContext& c, size_t i) {
   c.require(c.type(i).kind == Type::Kind::sequence, "input {} is {}, expected a sequence", i,
             c.type(i).text());
-  return c.type(i).held();
+  return item_of(c, c.type(i));
 }
 
-// What tensors of one sequence have in common: their dtype, and the sizes in which they agree.
 Type common(InferContext& c, const Type& a, const Type& b) {
-  c.require(a.kind == b.kind && a.dtype == b.dtype, "it would hold {} and {}", a.text(), b.text());
-  Type result = a;
-  if (!a.dims || !b.dims || a.dims->size() != b.dims->size()) {
-    result.dims.reset();
-    return result;
-  }
-  for (size_t i = 0; i < a.dims->size(); ++i)
-    if ((*a.dims)[i] != (*b.dims)[i]) (*result.dims)[i] = c.fresh();
-  return result;
+  const auto together = joined(a, b, [&] { return c.fresh(); });
+  c.require(together.has_value() && a.kind == b.kind, "it would hold {} and {}", a.text(),
+            b.text());
+  return *together;
 }
 
 void infer_construct(InferContext& c) {
@@ -182,7 +177,7 @@ void register_optionals(OpSet& ops) {
       .allocates()
       .shape([](InferContext& c) {
         const Type& type = c.type(0);
-        c.out(0, type.kind == Type::Kind::optional ? type.held() : type);
+        c.out(0, type.kind == Type::Kind::optional ? item_of(c, type) : type);
       })
       .gradient(refuse_gradient);
 }

@@ -92,11 +92,30 @@ class Recorder {
   std::set<const void*> seen_;
 };
 
+size_t captures_of(const Node& node) {
+  return static_cast<size_t>(node.attrs.i("captures", 0));
+}
+
+// The sizes around, and those of what the body captures.
+Symbols with_captures(const Node& node, std::span<const Item> in, Symbols around) {
+  const Graph& body = node.body("body");
+  const size_t captures = captures_of(node), own = body.inputs().size() - captures;
+  for (size_t i = 0; i < captures; ++i) {
+    const Type& type = body.value(body.inputs()[own + i]).type();
+    const Item& item = in[in.size() - captures + i];
+    if (!type.dims || !item.is_tensor()) continue;
+    for (size_t axis = 0; axis < type.dims->size(); ++axis)
+      if (const auto name = (*type.dims)[axis].symbol_name())
+        around[*name] = item.tensor().sizes.at(axis);
+  }
+  return around;
+}
+
 // Tensors that a loop collects, one of each trip.
 class Collected {
  public:
-  Collected(const Node& node, size_t first, size_t count)
-      : node_(node), first_(first), columns_(count) {}
+  Collected(const Node& node, size_t first, size_t count, std::span<const Item> in)
+      : node_(node), in_(in), first_(first), columns_(count) {}
   void add(size_t i, const Item& item) { bytes_ += columns_[i].push(item); }
   size_t bytes() const { return bytes_; }
   // Joined along the axis; without a trip its sizes are those that symbols tell, else 0.
@@ -106,39 +125,42 @@ class Collected {
     std::vector<Tensor> parts;
     for (size_t trip = 0; trip < column.size(); ++trip) parts.push_back(column.at(trip).tensor());
     if (reversed) std::reverse(parts.begin(), parts.end());
-    const int64_t rank = static_cast<int64_t>(parts[0].sizes.size()) + 1;
-    return stacked(parts, axis < 0 ? axis + rank : axis);
+    return stacked(parts, place(i, axis, parts[0].sizes.size()));
   }
 
  private:
+  // Of the axis of trips, among those of the result.
+  int64_t place(size_t i, int64_t axis, size_t rank) const {
+    const auto last = static_cast<int64_t>(rank);
+    check(axis >= -last - 1 && axis <= last,
+          "[{}] axis {} does not exist, result {} has rank {}; {}", node_.qualified(), axis, i,
+          last + 1, node_.describe());
+    return axis < 0 ? axis + last + 1 : axis;
+  }
+  // Where not even a rank is known: no row of a number.
   Tensor none(size_t i, int64_t axis, const Symbols& around) const {
     const Graph& body = node_.body("body");
     const Type& type = body.value(body.outputs()[first_ + i].value).type();
-    check(type.dims.has_value(),
-          "[{}] no trip was made, which would tell the rank of result {}; {}", node_.qualified(), i,
-          node_.describe());
+    const Symbols symbols = with_captures(node_, in_, around);
     Sizes sizes;
-    for (const Dim& dim : *type.dims) {
+    for (const Dim& dim : type.dims.value_or(Dims{})) {
       std::set<std::string> names;
       dim.collect_symbols(names);
       const bool known = std::all_of(names.begin(), names.end(),
-                                     [&](const std::string& name) { return around.count(name); });
-      sizes.push_back(known ? dim.evaluate(around) : 0);
+                                     [&](const std::string& name) { return symbols.count(name); });
+      sizes.push_back(known ? dim.evaluate(symbols) : 0);
     }
-    const int64_t rank = static_cast<int64_t>(sizes.size()) + 1;
-    sizes.insert(sizes.begin() + (axis < 0 ? axis + rank : axis), 0);
+    const int64_t at = type.dims ? place(i, axis, sizes.size()) : 0;
+    sizes.insert(sizes.begin() + at, 0);
     return Tensor::empty(type.dtype, std::move(sizes));
   }
 
   const Node& node_;
+  std::span<const Item> in_;
   size_t first_;
   std::vector<Column> columns_;
   size_t bytes_ = 0;
 };
-
-size_t captures_of(const Node& node) {
-  return static_cast<size_t>(node.attrs.i("captures", 0));
-}
 
 class If final : public BodyKernel {
  public:
@@ -178,7 +200,7 @@ class Loop final : public BodyKernel {
         in[0].present() ? element_as_int(in[0].tensor(), 0) : std::numeric_limits<int64_t>::max();
     bool goes_on = !in[1].present() || is_true(in[1]);
     Items state(in.begin() + 2, in.begin() + 2 + static_cast<std::ptrdiff_t>(states));
-    Collected collected(node_, 1 + states, scans);
+    Collected collected(node_, 1 + states, scans, in);
     Recorder recorder(node_, budget_, run);
     for (int64_t trip = 0; trip < trips && goes_on; ++trip) {
       run.begin(collected.bytes(), 1);
@@ -215,7 +237,7 @@ class Scan final : public BodyKernel {
     const size_t states = in.size() - captures - scanned;
     const size_t scans = node_.body("body").outputs().size() - states;
     Items state(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(states));
-    Collected collected(node_, states, scans);
+    Collected collected(node_, states, scans, in);
     Recorder recorder(node_, budget_, run);
     const int64_t trips = length(in, states, scanned);
     for (int64_t trip = 0; trip < trips; ++trip) {

@@ -256,6 +256,87 @@ def test_sequences_come_and_go():
         ours.run(None, {"s": [X, X.astype("d")], "x": X})
 
 
+ITEMS = """
+  i = Constant <value = int64 {0}> ()
+  j = Constant <value = int64 {1}> ()
+  u = SequenceAt (q, i)
+  v = SequenceAt (q, j)
+  size = Shape (v)
+  wide = Expand (u, size)
+  z = Add (wide, v)
+}"""
+OF_SIZES = {
+    "constructed": "g (float[n] x, float[m] y) => (float[k] z) { q = SequenceConstruct (x, y)",
+    "inserted": """g (float[n] x, float[m] y) => (float[k] z) {
+      p = SequenceConstruct (x)
+      q = SequenceInsert (p, y)""",
+    "named alike": """g (float[n] x, float[n] y) => (float[k] z) {
+      one = SequenceConstruct (x, x)
+      none = Constant <value = int64 {0}> ()
+      less = SequenceErase (one, none)
+      q = SequenceInsert (less, y)""",
+    "mapped": """g (float[n] x, float[m] y) => (float[k] z) {
+      p = SequenceConstruct (x, y)
+      q = SequenceMap <body = b (float[n] a) => (float[n] c) { c = Add (a, a) }> (p)""",
+    "split": """g (float[n] x, float[m] y) => (float[k] z) {
+      xy = Concat <axis = 0> (x, y)
+      parts = Constant <value = int64[2] {1, 3}> ()
+      q = SplitToSequence (xy, parts)""",
+    "chosen": """g (float[n] x, float[m] y) => (float[k] z) {
+      two = SequenceConstruct (x, y)
+      yes = Constant <value = bool {1}> ()
+      q = If (yes) <
+        then_branch = a () => (seq(float[n]) s) { s = Identity (two) },
+        else_branch = b () => (seq(float[n]) s) { s = SequenceConstruct (y, x) }>""",
+}
+
+
+@pytest.mark.parametrize("text", OF_SIZES.values(), ids=OF_SIZES)
+def test_items_have_sizes_of_their_own(text):
+    ours, _ = session(text + ITEMS)
+    feed = {"x": np.ones(1, "f"), "y": np.arange(3, dtype="f")}
+    factor = 2 if "SequenceMap" in text else 1
+    np.testing.assert_array_equal(ours.run(None, feed)[0], factor * np.array([1, 2, 3], "f"))
+
+
+def test_a_state_may_be_one_item_after_another():
+    ours, _ = session(
+        """g (seq(float[n]) q, float[n] x) => (float[k] z) {
+          trips = SequenceLength (q)
+          z = Loop (trips, , x) <
+            body = b (int64 i, bool go, float[n] s) => (bool on, float[n] t) {
+              on = Identity (go)
+              item = SequenceAt (q, i)
+              sum = ReduceSum <keepdims = 0> (s)
+              t = Add (item, sum)
+            }>
+        }"""
+    )
+    feed = {"q": [np.ones(n, "f") for n in (3, 1, 2)], "x": np.ones(4, "f")}
+    np.testing.assert_array_equal(ours.run(None, feed)[0], [17, 17])  # ((4 + 1) * 3 + 1) + 1
+
+
+def test_no_trip_collects_rows_of_what_is_known():
+    """Of a size that only a run tells; of an unknown rank."""
+    ours, _ = session(
+        """g (float[n] x, int64 trips, int64[r] shape) => (int64[a, b, c] all, float odd) {
+          found = NonZero (x)
+          yes = Constant <value = bool {1}> ()
+          all, odd = Loop (trips, yes) <
+            body = b (int64 i, bool go) => (bool on, int64[l, k] o, float[p] f) {
+              on = Identity (go)
+              o = Identity (found)
+              f = Reshape (x, shape)
+            }>
+        }"""
+    )
+    feed = {"x": np.array([1, 0, 2], "f"), "shape": np.array([3, 1])}
+    for trips in (0, 2):
+        all_, odd = ours.run(None, feed | {"trips": np.array(trips)})
+        assert all_.shape == (trips, 1, 2)
+        assert odd.shape == ((2, 3, 1) if trips else (0,))
+
+
 def test_what_is_not_asked_for_is_not_run():
     """The loop has no end."""
     ours, _ = session(
