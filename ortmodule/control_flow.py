@@ -43,6 +43,16 @@ def watched(written: Callable[[], list]) -> Iterator[None]:
         _HERE.written = before
 
 
+@contextlib.contextmanager
+def gradients_as_around() -> Iterator[None]:
+    """Held around a capture: what the grad mode is where forward is called."""
+    _HERE.grad = torch.is_grad_enabled()
+    try:
+        yield
+    finally:
+        del _HERE.grad
+
+
 def stand_ins() -> list[tuple[Any, str, Callable]]:
     """(module, name, what to put there) of torch's operators with bodies."""
     found = [
@@ -322,13 +332,25 @@ def _emitted(name: str, given: tuple, outs: list[Any]) -> list[Any]:
         mode = proxy_tensor.get_proxy_mode()
         if mode is None:
             return outs
-        tracer = mode.tracer
+        tracer, cut = mode.tracer, _HERE.grad and not torch.is_grad_enabled()
         for graph in (x for x in given if isinstance(x, fx.GraphModule)):
             tracer.root.register_module(_free_name(tracer.root, name), graph)
         proxies = _each_once(tracer, tree_map(tracer.unwrap_proxy, given))
+        if cut:
+            _set_grad(tracer, True)
         proxy = tracer.create_proxy("call_function", getattr(_OPERATORS, name), proxies, {})
+        if cut:
+            _set_grad(tracer, False)
         proxy_tensor.track_tensor_tree(tuple(outs), proxy, constant=None, tracer=tracer)
-    return outs
+    with noted(False):
+        return [x.detach() if cut and isinstance(x, torch.Tensor) else x for x in outs]
+
+
+def _set_grad(tracer: Any, enabled: bool) -> None:
+    """In a trace's graph. torch.export tells a region without gradients by its first node, ahead of
+    which an operator with bodies would name its graphs: such a region would be lost."""
+    node = tracer.create_node("call_function", torch._C._set_grad_enabled, (enabled,), {})
+    node.meta["val"] = None
 
 
 def _each_once(tracer: Any, proxies: Any) -> Any:

@@ -90,9 +90,11 @@ def capturing(device: torch.device) -> Iterator[set[str]]:
             replace(home, "scaled_dot_product_attention", attention)
         replace(torch, "compile", control_flow.uncompiled)
         replace(hop_utils, "setup_compilation_env", lambda _: control_flow.no_compilation)
+        stack.enter_context(control_flow.gradients_as_around())
         for home, name, new in control_flow.stand_ins():
             replace(home, name, lambda _, new=new: new)
         replace(fake_impls, "_unique", _with_int64_positions)
+        replace(torch.fx.GraphModule, "delete_all_unused_submodules", _deleting)
         _guard_grad_fn(stack, owner)
         _silence_export(stack, owner)
         instead = {torch_checkpoint.CheckpointFunction: PlainCheckpoint.apply}
@@ -108,6 +110,18 @@ def _no_generator(_original: Callable) -> Callable:
         mark_region(begin=False)
 
     return generator
+
+
+def _deleting(_original: Callable) -> Callable:
+    """torch's would delete a graph that only a graph within another names."""
+
+    def delete(module: torch.fx.GraphModule) -> None:
+        used = [n.target for n in module.graph.nodes if n.op in ("get_attr", "call_module")]
+        for name in [name for name, _ in module.named_children()]:
+            if not any(target.split(".")[0] == name for target in used):
+                module.delete_submodule(name)
+
+    return delete
 
 
 def _with_int64_positions(original: Callable) -> Callable:

@@ -16,7 +16,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from ..interface import Input
 from ..saved import storage_key
 from .context import traced_value
-from .emit import WITH_GRADIENT, CountedNumber, MissingOp, SymbolicFloat, dtype_name
+from .emit import WITH_GRADIENT, CountedNumber, MissingOp, SymbolicFloat, SymbolicTruth, dtype_name
 from .refs import Ref, Storage, any_tainted, leaves
 
 # Ops whose rules take a number as a value of the graph.
@@ -322,8 +322,8 @@ def _numbers(t: Any, trips: Any) -> Any:
 def _truth(t: Any, ref: Any) -> Any:
     """A tensor of one element as a 0-d bool."""
     ref = ref[0] if isinstance(ref, (list, tuple)) else ref
-    if isinstance(ref, torch.SymBool):
-        return t.truth(ref.node.expr)
+    if isinstance(ref, SymbolicTruth):
+        return t.truth(ref.expr)
     return t.reshape(t.cast(ref.read(t), "bool"), [])
 
 

@@ -57,6 +57,16 @@ class CountedNumber:
         self.expr = expr
 
 
+class SymbolicTruth:
+    """A Python bool that forward made of sizes: no guard holds it, so nothing may ask for it."""
+
+    def __init__(self, expr: Any):
+        self.expr = expr
+
+    def __bool__(self) -> bool:
+        raise NotCapturable(f"a bool that is made of sizes, {self.expr}, is given to an operator")
+
+
 def dtype_name(dtype: torch.dtype) -> str:
     """torch.float32 -> "float32"; raises NotCapturable for a dtype that graphs do not have."""
     name = str(dtype).removeprefix("torch.")
@@ -128,6 +138,8 @@ class Emitter:
             return self.cast(self._integer(value.expr), dtype)
         if isinstance(value, SymbolicFloat):
             return self._float(value.expr, dtype)
+        if isinstance(value, SymbolicTruth):
+            return self.cast(self.truth(value.expr), dtype)
         if dtype == "bool":
             value = bool(value)
         elif dtype not in FLOATING:
@@ -341,6 +353,8 @@ def _is_odd(value: Any, dtype: str) -> bool:
     """Whether a number may be none of this dtype; a size's may be any."""
     if isinstance(value, (str, SymbolicFloat, CountedNumber)):
         return True
+    if isinstance(value, SymbolicTruth):
+        return False
     value = float(value)
     return value == value and torch.tensor(value, dtype=getattr(torch, dtype)).item() != value
 
@@ -357,6 +371,8 @@ def _dummy(arg: Any) -> Any:
         return arg.dtype, arg.rank > 0
     if isinstance(arg, (str, CountedNumber)):
         return int
+    if isinstance(arg, SymbolicTruth):
+        return bool
     return float if isinstance(arg, SymbolicFloat) else type(arg)
 
 

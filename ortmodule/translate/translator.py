@@ -24,7 +24,7 @@ from .bodies import check_numbers, check_sizes, is_control
 from .complex import emit_complex, is_complex
 from .context import Context, traced_value
 from .dtypes import is_refused
-from .emit import CountedNumber, MissingOp, SymbolicFloat
+from .emit import CountedNumber, MissingOp, SymbolicFloat, SymbolicTruth
 from .numbers import ruled
 from .opaque import decompose, emit_opaque
 from .refs import Ref, Storage
@@ -200,7 +200,7 @@ class Translator(Context):
             return CountedNumber(val.node.expr) if counted else self.canonical(dim_of(val))
         if isinstance(val, torch.SymFloat):
             return SymbolicFloat(val.node.expr)
-        return val  # a SymBool is asserted on, or the condition of a loop
+        return SymbolicTruth(val.node.expr)
 
     def apply(self, name: str, args: Sequence[Any], kwargs: dict) -> Any:
         """The values of the running node: by its rule, its decomposition, or an aten node."""

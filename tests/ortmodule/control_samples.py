@@ -368,8 +368,52 @@ class SizesOfData(Sample):
     calls = [tensors((n, 4), seed=n) for n in (3, 2, 5)]
 
 
+class NoGradients(Sample):
+    """Operators without gradients, among others and within one another; one within a body."""
+
+    def _first(self, x):
+        with torch.no_grad():
+            return x * self.scale
+
+    def forward(self, x):
+        with torch.no_grad():
+            half = x * self.scale
+            y = torch.cond(x.sum() > 0, self.linear, torch.sin, (half,))
+            z = torch_map(lambda row: torch.cond(row.sum() > 0, torch.exp, torch.cos, (row,)), x)
+        last, ys = scan(lambda h, row: (self._first(h) + row, h * row), self.scale * x[0], x)
+        return (y + z + half) * x + last + ys
+
+    def plain(self, x):
+        with torch.no_grad():
+            half = x * self.scale
+            y = self.linear(half) if x.sum() > 0 else torch.sin(half)
+            z = torch.stack([row.exp() if row.sum() > 0 else row.cos() for row in x])
+        h, ys = self.scale * x[0], []
+        for row in x:
+            ys.append(h * row)
+            h = self._first(h) + row
+        return (y + z + half) * x + h + torch.stack(ys)
+
+    calls = [tensors((n, 4), seed=n) for n in (3, 2, 5)]
+
+
+class TruthOfSizes(Sample):
+    """Tensors made of a comparison of sizes."""
+
+    def forward(self, x):
+        many = torch.tensor(x.shape[0] > 2)
+        y = torch.cond(many, self.linear, torch.sin, (x,))
+        return y + torch.where(torch.full((), x.shape[0] > 3), x, self.scale) * many
+
+    def plain(self, x):
+        y = self.linear(x) if x.shape[0] > 2 else torch.sin(x)
+        return y + (x if x.shape[0] > 3 else self.scale) * float(x.shape[0] > 2)
+
+    calls = [tensors((n, 4), seed=n) for n in (3, 2, 5)]
+
+
 ALL = [
     Cond, CondOfTrees, CondOfSizes, While, Counted, CountedAround, Scan, ScanBackwards,
     ScanOfColumns, Map, AssociativeScan, MapOfMaps, Nested, Laid,
-    WithoutGradients, SizesInside, SizesOfData,
+    WithoutGradients, SizesInside, SizesOfData, NoGradients, TruthOfSizes,
 ]  # fmt: skip

@@ -17,6 +17,7 @@ OPS = {
     "ScanOfColumns": "Scan", "Map": "Scan", "Nested": "Scan", "SizesInside": "Scan",
     "WithoutGradients": "Scan", "AssociativeScan": "Scan", "Laid": "Scan",
     "SizesOfData": "Scan", "MapOfMaps": "If",
+    "NoGradients": "Scan", "TruthOfSizes": "If",
     "CondOfSizes": None,  # a predicate made of sizes: eager's own `if`
 }  # fmt: skip
 
