@@ -157,7 +157,8 @@ class Writer {
     check(standard || domains_ == Domains::any, "[{}] has no standard ONNX form; {}",
           node.qualified(), node.describe());
     pbf_builder<onnx::Node> writer(bytes);
-    const size_t captures = static_cast<size_t>(node.attrs.i("captures", 0));
+    // A gradient's bodies are given their inputs by name of place: they capture nothing.
+    const size_t captures = standard ? static_cast<size_t>(node.attrs.i("captures", 0)) : 0;
     size_t last = node.in.size() - captures;
     while (last > 0 && node.in[last - 1] == kNone) --last;
     for (size_t i = 0; i < last; ++i)
@@ -169,7 +170,7 @@ class Writer {
     write_bodies(writer, node, captures);
     const OnnxVersion* version = standard ? onnx_version(node.op, opset_) : nullptr;
     for (const auto& [name, value] : node.attrs) {
-      if (node.owns_bodies() && name == "captures") continue;
+      if (standard && node.owns_bodies() && name == "captures") continue;
       if (version && !version->has_attr(name)) continue;  // a default of later opsets
       std::string attribute;
       write_attribute(attribute, name, value);

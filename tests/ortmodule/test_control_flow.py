@@ -10,7 +10,7 @@ from captured import captured, printed
 from control_samples import Sample, scan, tensors, torch_map, while_loop
 from pairs import options
 
-from ortmodule import ORTModule, _native
+from ortmodule import ORTModule, _native, view
 from ortmodule.errors import NotCapturable
 
 
@@ -119,6 +119,17 @@ def test_trips_beyond_memory_budget_are_refused(trips, inner):
     refused = r"memory_budget is 500000 bytes; after \d+ trips the backward is to read \d+ bytes"
     with pytest.raises(NotCapturable, match=refused):
         decayed(trips, inner, budget=500_000)
+
+
+@pytest.mark.parametrize("kind", [control_samples.Cond, control_samples.Scan])
+def test_a_dump_holds_every_body(kind, tmp_path):
+    twin = kind()
+    ours = ORTModule(twin, options(dump=str(tmp_path), fallback="error"))
+    results(twin, ours, kind.calls[0])
+    builds = {stage.build for stage in view.read(tmp_path).stages}
+    op = {"Cond": "If", "Scan": "Scan"}[kind.__name__]
+    for name in (op, f"{op}Gradient"):
+        assert any(build.startswith(f"build0.{name}") for build in builds)
 
 
 class Dropped(Sample):
