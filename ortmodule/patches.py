@@ -93,7 +93,7 @@ def capturing(device: torch.device) -> Iterator[set[str]]:
         stack.enter_context(control_flow.gradients_as_around())
         for home, name, new in control_flow.stand_ins():
             replace(home, name, lambda _, new=new: new)
-        replace(fake_impls, "_unique", _with_int64_positions)
+        replace(fake_impls, "_unique", with_int64_positions)
         replace(torch.fx.GraphModule, "delete_all_unused_submodules", _deleting)
         _guard_grad_fn(stack, owner)
         _silence_export(stack, owner)
@@ -124,7 +124,7 @@ def _deleting(_original: Callable) -> Callable:
     return delete
 
 
-def _with_int64_positions(original: Callable) -> Callable:
+def with_int64_positions(original: Callable) -> Callable:
     """torch traces the positions and counts of unique with the dtype of its elements."""
 
     def unique(*args, **kwargs):

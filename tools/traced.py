@@ -6,13 +6,16 @@ gradients.
 """
 
 from collections.abc import Callable, Sequence
+from unittest import mock
 
 import torch
+from torch._subclasses import fake_impls
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ortmodule import Options, _native
 from ortmodule.errors import NotCapturable
 from ortmodule.interface import Input, Placeholder
+from ortmodule.patches import with_int64_positions
 from ortmodule.translate import translate
 from ortmodule.translate.emit import dtype_name
 
@@ -86,8 +89,10 @@ def _program(function: Function, tensors: Sequence[torch.Tensor], mode: str):
         if tensor.layout != torch.strided or tensor.is_nested:
             raise NotCapturable(f"a tensor of layout {tensor.layout}")
     tracer = make_fx(flat, pre_dispatch=True, tracing_mode=mode, _allow_non_fake_inputs=True)
+    unique = mock.patch.object(fake_impls, "_unique", with_int64_positions(fake_impls._unique))
     try:
-        return tracer(*tensors)
+        with unique:
+            return tracer(*tensors)
     except Exception as error:
         if isinstance(error, NotCapturable):
             raise
