@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <unordered_map>
 
 #include "csrc/graph/schema.h"
+#include "csrc/passes/named_sizes.h"
 
 namespace ort {
 namespace {
@@ -25,27 +25,6 @@ bool makes_opaque(const Node& node) {
   });
 }
 
-// A size that the node is the first to name: with the node its name would go.
-bool names_size(const Node& node) {
-  std::set<std::string> made, given;
-  for (const ValueId id : node.out)
-    if (id != kNone)
-      for (const Dim& dim : node.graph->value(id).type().dims.value_or(Dims{}))
-        if (const auto name = dim.symbol_name(); name && Graph::is_fresh(*name)) made.insert(*name);
-  if (made.empty()) return false;
-  const auto collect = [&](const Dims& dims) {
-    for (const Dim& dim : dims) dim.collect_symbols(given);
-  };
-  for (const ValueId id : node.in) {
-    if (id == kNone) continue;
-    collect(node.graph->value(id).type().dims.value_or(Dims{}));
-    collect(node.graph->contents(id).value_or(Dims{}));
-  }
-  if (const Attr* dims = node.attrs.find("dims"); dims && std::holds_alternative<Dims>(*dims))
-    collect(std::get<Dims>(*dims));
-  return !std::includes(given.begin(), given.end(), made.begin(), made.end());
-}
-
 bool narrows(const Node& node) {
   if (node.in.size() != 1 || !node.has_input(0) || node.out.size() != 1) return false;
   const DType from = node.input(0).type().dtype, to = node.output().type().dtype;
@@ -55,7 +34,7 @@ bool narrows(const Node& node) {
 bool mergeable(const Node& node, Narrowing narrowing) {
   if (narrowing == Narrowing::apart && narrows(node)) return false;
   return !node.schema->has_effect(node) && !node.owns_bodies() && !makes_opaque(node) &&
-         !names_size(node);
+         sizes_named_by(node).empty();
 }
 
 }  // namespace

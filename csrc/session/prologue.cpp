@@ -7,6 +7,7 @@
 #include "csrc/passes/dce.h"
 #include "csrc/plan/symbols.h"
 #include "csrc/session/body_kernel.h"
+#include "csrc/session/infer_again.h"
 #include "csrc/session/program.h"
 #include "providers/host_kernel.h"
 
@@ -376,7 +377,7 @@ bool Prologue::decide_more(const Graph& rest, ByValue& by_value) const {
 std::shared_ptr<Prologue::Rest> Prologue::compile(const Values& values, ByValue by_value) const {
   const std::unique_ptr<Graph> rest = specialised(values, by_value);
   try {
-    rest->infer();
+    infer_again(*rest);
   } catch (const NotAccepted&) {  // of symbols; numbers say what is wrong
     const ByValue all(deciders_.size(), true);
     if (by_value == all) throw;

@@ -240,6 +240,31 @@ def test_what_comes_before_a_late_size_is_computed_once():
         ours.run(None, {"x": x, "w": w})
 
 
+def test_a_size_is_said_that_another_node_would_find():
+    """Reshapes are merged into one, which says the size that the first of them names."""
+    check(
+        """g (bool c, int64[2] x) => (int64[a, b, d] w, int64[e, f, k] last) {
+          first = Constant <value = int64[1] {0}> ()
+          all = Constant <value = int64[1] {-1}> ()
+          r = If (c) <
+            then_branch = t () => (int64[i] p) { p = ReduceSum <keepdims = 0> (x) },
+            else_branch = e () => (int64[j] q) { q = Identity (x) }>
+          flat = Reshape (r, all)
+          u = Unsqueeze (flat, first)
+          w = Unsqueeze (u, first)
+          trips = Constant <value = int64 {2}> ()
+          yes = Constant <value = bool {1}> ()
+          last = Loop (trips, yes, w) <
+            body = b (int64 n, bool go, int64[l, m, o] s) => (bool on, int64[v, y, z] t) {
+              on = Identity (go)
+              t = Add (w, s)
+            }>
+        }""",
+        {"c": np.array(True), "x": np.array([3, 4])},
+        {"c": np.array(False), "x": np.array([3, 4])},
+    )
+
+
 def test_sequences_come_and_go():
     ours, _ = session(
         """g (seq(float[n, 4]) s, float[n, 4] x) => (seq(float[n, 4]) t, float[m, 4] y) {
