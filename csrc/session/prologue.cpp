@@ -5,6 +5,7 @@
 
 #include "csrc/graph/schema.h"
 #include "csrc/passes/dce.h"
+#include "csrc/passes/named_sizes.h"
 #include "csrc/plan/symbols.h"
 #include "csrc/session/body_kernel.h"
 #include "csrc/session/infer_again.h"
@@ -279,6 +280,31 @@ void Prologue::make_rest() {
   for (Node* node : rest_->order())
     if (lead_ && runs_once(*node)) rest_->erase(node);
   remove_dead(*rest_);
+  drop_inputs();
+}
+
+// Of the rest: those that it does not read, but for one that tells a size that it says.
+void Prologue::drop_inputs() {
+  std::set<std::string> said, told;
+  for (const Node* node : rest_->order()) collect_sizes(*node, said);
+  const auto symbols = [&](ValueId id) {
+    std::set<std::string> names;
+    for (const Dim& dim : rest_->value(id).type().dims.value_or(Dims{}))
+      if (const auto name = dim.symbol_name(); name && said.count(*name)) names.insert(*name);
+    return names;
+  };
+  for (const ValueId id : rest_inputs_)
+    if (!rest_->unused(id)) told.merge(symbols(id));
+  std::erase_if(rest_inputs_, [&](ValueId id) {
+    const std::set<std::string> names = symbols(id);
+    const bool needed = !std::includes(told.begin(), told.end(), names.begin(), names.end());
+    if (!rest_->unused(id) || needed) {
+      told.insert(names.begin(), names.end());
+      return false;
+    }
+    rest_->drop_input(id);
+    return true;
+  });
 }
 
 void Prologue::run_lead(Values& values, RunState& run) const {

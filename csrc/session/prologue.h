@@ -58,6 +58,7 @@ class Prologue {
   void make_lead();
   void hand_on(Graph& lead);
   void make_rest();
+  void drop_inputs();
   void number_slots();
   void run_lead(Values& values, RunState& run) const;
   void run_steps(Values& values, const Symbols& symbols, RunState& run) const;
