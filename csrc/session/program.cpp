@@ -74,14 +74,15 @@ Program::Program(const Graph& captured, const CompileOptions& options, std::vect
   dump_.stage("captured", *graph);
   if (cuts.empty())  // it would join values on both sides of a cut
     wrt.empty() ? raise(*graph, passes) : raise_all(*graph, passes);
-  if (!wrt.empty() && !defined.empty()) compile_gradient(*graph, options, wrt, defined, cuts);
+  const bool differentiates = !defined.empty() && !(wrt.empty() && cuts.empty());
+  if (differentiates) compile_gradient(*graph, options, wrt, defined, cuts);
   optimise(*graph, passes);
   split_bodies(*graph, passes);
   if (!in_stages) stash.budget = options.memory_budget;
-  if (gradient_outputs_.size()) assign_segments(*graph, options, wrt, !cuts.empty(), stash);
+  if (differentiates) assign_segments(*graph, options, wrt, !cuts.empty(), stash);
   if (options.check) verify(*graph, "stash");
-  if (gradient_outputs_.empty() && (prologue_ = Prologue::cut(*graph, options))) return;
-  if (gradient_outputs_.size() && in_stages) {
+  if (!differentiates && (prologue_ = Prologue::cut(*graph, options))) return;
+  if (differentiates && in_stages) {
     cut_in_halves(*graph, options, providers);
     return;
   }
