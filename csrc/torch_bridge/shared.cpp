@@ -33,8 +33,13 @@ std::shared_ptr<Program> Shared::compile(const Wanted& wanted, const Symbols& sy
   grad::StashOptions stash{symbols, {}, {}, {shared.begin(), shared.end()}};
   for (size_t i = 0; i < graph->inputs().size(); ++i)
     if (!history.saves_input(i, defined)) stash.copied.insert(graph->inputs()[i]);
+  const bool in_stages = !defined.empty() && is_staged();
+  check(
+      !in_stages || !wrt.empty(),
+      "an output requires a gradient but reaches no input that does, in a graph whose sizes depend "
+      "on data");
   return std::make_shared<Program>(*graph, options, defined.empty() ? Indices{} : wrt, defined,
-                                   stash, wanted.cuts, !defined.empty() && is_staged());
+                                   stash, wanted.cuts, in_stages);
 }
 
 at::Tensor Shared::in_memory_order(size_t output, const at::Tensor& gradient) const {

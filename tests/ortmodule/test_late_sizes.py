@@ -502,6 +502,10 @@ def test_export(name, tmp_path):
 
 
 REFUSED = {
+    "leaf": (
+        lambda net, x: x[rows(x)] + torch.zeros(4, requires_grad=True),
+        "reaches no input that does, in a graph whose sizes depend on data",
+    ),
     "read_number": (lambda net, x: torch.zeros((x > 0).sum().item()), "read out of a tensor"),
     "returned_number": (
         lambda net, x: (x * 2, x.nonzero().shape[0]),
