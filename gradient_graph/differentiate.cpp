@@ -177,14 +177,26 @@ struct Cut {
 
 }  // namespace
 
+namespace {
+
+// Where gradients go: a cut is asked for by itself, whatever lies behind it.
+std::vector<ValueId> asked_for(const Graph& graph, std::span<const ValueId> wrt,
+                               std::span<const size_t> cuts) {
+  std::vector<ValueId> asked(wrt.begin(), wrt.end());
+  for (const size_t i : cuts) asked.push_back(graph.outputs().at(i).value);
+  return asked;
+}
+
+}  // namespace
+
 Gradients differentiate(Graph& graph, std::span<const size_t> outputs, std::span<const ValueId> wrt,
                         std::span<const size_t> cuts) {
   {
-    Differentiation probe(graph, wrt);
+    Differentiation probe(graph, asked_for(graph, wrt, cuts));
     probe.find_active();
     probe.expand_without_rule();
   }
-  Differentiation d(graph, wrt);
+  Differentiation d(graph, asked_for(graph, wrt, cuts));
   d.find_active();
   const std::vector<Output> forward = graph.outputs();
   std::vector<Value> partial(cuts.size());

@@ -44,7 +44,8 @@ class Report:
     providers: steps of the latest forward plan and its backward plan, by provider.
     fallbacks: what PyTorch ran, and why. captures, plans: how many were made. steps: in order.
     planned_ms: what the newest plan took, from sizes not seen before to kernels ready to run.
-    stash_bytes: what the latest forward plan keeps of its activations for its backward;
+    stash_bytes: what the latest forward keeps of its activations and of the trips of its loops for
+    its backward;
     cast_bytes: what it keeps of parameters' casts; arena_bytes: what both plans need.
     trace: the latest call's steps as trace events (JSON); None unless Options.profile is on.
     warm_ups: calls that eager made because forward set up state in them, with what it set.

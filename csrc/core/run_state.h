@@ -17,6 +17,8 @@ struct SessionLimits {
 
 class RunState {
  public:
+  // Without limits; nobody ends the run.
+  RunState() : RunState({}, kNever) {}
   // `terminations`: the run ends when it is counted up.
   RunState(SessionLimits limits, const std::atomic<uint64_t>& terminations)
       : limits_(limits), terminations_(terminations), then_(terminations.load()) {}
@@ -35,8 +37,11 @@ class RunState {
   }
   // Counts what is kept for a backward, and gives the sum.
   size_t keep(size_t bytes) { return kept_ += bytes; }
+  size_t kept() const { return kept_; }
 
  private:
+  inline static const std::atomic<uint64_t> kNever = 0;
+
   SessionLimits limits_;
   const std::atomic<uint64_t>& terminations_;
   uint64_t then_;

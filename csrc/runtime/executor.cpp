@@ -152,7 +152,7 @@ void each_step(const Plan& plan, size_t first, size_t last, Profile* profile, F&
     run(i);
     const double us = now_us() - start;
     if (print) log("step {} {} {}: {} us", i, step.provider, step.name, us);
-    if (profile) profile->add({step.name, std::string(step.provider), start, us, i});
+    if (profile) profile->add({step.name, std::string(step.provider), start, us, i, &plan});
   }
 }
 

@@ -21,7 +21,8 @@ Frame::Frame(const Plan& plan, const Placement& placement, const Frame* base,
     : plan_(&plan),
       placement_(&placement),
       pointers_(placement.slots.size()),
-      objects_(plan.object_count) {
+      objects_(plan.object_count),
+      run_state_(base ? base->run_state_ : nullptr) {
   find_streams(base, native);
   with_memory(plan, [this] { allocate(); });
   for (size_t i = 0; i < pointers_.size(); ++i) pointers_[i] = pointer(placement.slots[i], i, base);

@@ -15,7 +15,8 @@ class Profile {
     std::string name;
     std::string provider;
     double start_us, duration_us;
-    size_t step;  // of the plan
+    size_t step;                 // of the plan
+    const void* plan = nullptr;  // only compared
   };
   void add(Event event);
   std::vector<Event> events() const;

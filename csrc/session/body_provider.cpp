@@ -19,8 +19,6 @@ bool is_placed(const Type& type) {
   return type.kind == Type::Kind::opaque || (type.is_tensor() && type.dtype != DType::string);
 }
 
-const std::atomic<uint64_t> kNever = 0;
-
 class PlacedBodies final : public Kernel {
  public:
   PlacedBodies(const Node& node, const Binding& binding, std::shared_ptr<const BodyKernel> bodies)
@@ -33,7 +31,7 @@ class PlacedBodies final : public Kernel {
   void run(const Args& args) const override {
     std::vector<Item> items;
     for (size_t i = 0; i < in_.size(); ++i) items.push_back(item_of(args.in[i], in_[i]));
-    RunState without_limits({}, kNever);
+    RunState without_limits;
     std::vector<Item> results =
         bodies_->run(items, symbols_, args.run ? *args.run : without_limits);
     for (size_t i = 0; i < out_.size(); ++i)

@@ -57,7 +57,7 @@ std::string bytes_text(size_t bytes) {
 
 Program::Program(const Graph& captured, const CompileOptions& options, std::vector<size_t> wrt,
                  std::vector<size_t> defined, grad::StashOptions stash,
-                 const std::vector<size_t>& cuts)
+                 const std::vector<size_t>& cuts, bool in_stages)
     : n_inputs_(captured.inputs().size()),
       n_outputs_(captured.outputs().size()),
       dump_(options.dump, options.dump_part) {
@@ -74,30 +74,41 @@ Program::Program(const Graph& captured, const CompileOptions& options, std::vect
   dump_.stage("captured", *graph);
   if (cuts.empty())  // it would join values on both sides of a cut
     wrt.empty() ? raise(*graph, passes) : raise_all(*graph, passes);
-  if (!wrt.empty() && !defined.empty()) compile_gradient(*graph, options, wrt, defined, cuts);
+  const bool differentiates = !defined.empty() && !(wrt.empty() && cuts.empty());
+  if (differentiates) compile_gradient(*graph, options, wrt, defined, cuts);
   optimise(*graph, passes);
   split_bodies(*graph, passes);
-  if (gradient_outputs_.size()) assign_segments(*graph, options, wrt, !cuts.empty(), stash);
+  if (!in_stages) stash.budget = options.memory_budget;
+  if (differentiates) assign_segments(*graph, options, wrt, !cuts.empty(), stash);
   if (options.check) verify(*graph, "stash");
   CompileOptions inside = options;
   inside.dump_part = dump_.name();
-  if (gradient_outputs_.empty() && (prologue_ = Prologue::cut(*graph, inside))) {
+  if (!differentiates && (prologue_ = Prologue::cut(*graph, inside))) {
     dump_.stage("stages", *graph);
     return;
   }
+  if (differentiates && in_stages) {
+    cut_in_halves(*graph, inside, providers);
+    return;
+  }
   set_aside_items(*graph);
+  lay_out_plan(std::move(graph), inside, std::move(providers), std::move(stash.shared));
+  seconds_ = (now_us() - start) / 1e6;
+}
+
+void Program::lay_out_plan(std::unique_ptr<Graph> graph, const CompileOptions& options,
+                           std::vector<const Provider*> providers, std::set<size_t> shared) {
   if (owns_bodies(*graph)) {
-    bodies_ = std::make_unique<BodyProvider>(inside);
+    bodies_ = std::make_unique<BodyProvider>(options);
     providers.push_back(bodies_.get());
   }
   dump_.stage("stash", *graph);
   nodes_ = graph->node_count();
-  layout_ = lay_out(
-      std::move(graph),
-      {n_outputs_, std::move(stash.shared), options.device, options.host_inputs, options.updates},
-      providers);
+  layout_ =
+      lay_out(std::move(graph),
+              {n_outputs_, std::move(shared), options.device, options.host_inputs, options.updates},
+              providers);
   dump_.stage("partition", *layout_.graph);
-  seconds_ = (now_us() - start) / 1e6;
 }
 
 void Program::set_aside_items(Graph& graph) {
@@ -127,8 +138,8 @@ void Program::set_aside_items(Graph& graph) {
   if (passed_.size() > graph.outputs().size()) n_outputs_ = graph.outputs().size();
 }
 
-std::vector<Item> Program::run(std::span<const Item> inputs, RunState& state) {
-  if (!prologue_) return run_plan(inputs, state);
+std::vector<Item> Program::run(std::span<const Item> inputs, RunState& state, Profile* profile) {
+  if (!prologue_) return run_plan(inputs, state, profile);
   Prologue::Entered now = prologue_->enter(inputs, state);
   for (int stages = 1; now.rest->prologue_; ++stages) {
     check(stages < kMostStages, "a run has more than {} stages", kMostStages);
@@ -139,13 +150,13 @@ std::vector<Item> Program::run(std::span<const Item> inputs, RunState& state) {
     const std::lock_guard lock(last_mutex_);
     last_ = now.rest;
   }
-  return now.rest->run_plan(now.inputs, state);
+  return now.rest->run_plan(now.inputs, state, profile);
 }
 
 namespace {
 
 // Runs the plan into new memory.
-std::vector<Item> make_outputs(const Plan& plan, Frame& frame) {
+std::vector<Item> make_outputs(const Plan& plan, Frame& frame, Profile* profile) {
   std::vector<Item> outputs;
   for (const Operand& type : plan.outputs.types) {
     outputs.emplace_back();
@@ -153,7 +164,7 @@ std::vector<Item> make_outputs(const Plan& plan, Frame& frame) {
     const Tensor& made = outputs.back().emplace<Tensor>(Tensor::empty(type.dtype, type.sizes));
     frame.set_output(outputs.size() - 1, made.data);
   }
-  run(plan, frame);
+  run(plan, frame, 0, SIZE_MAX, profile);
   for (size_t i = 0; i < outputs.size(); ++i)
     if (auto* tensor = std::get_if<Tensor>(&outputs[i]))
       *tensor = own_strings(*tensor);
@@ -164,7 +175,8 @@ std::vector<Item> make_outputs(const Plan& plan, Frame& frame) {
 
 }  // namespace
 
-std::vector<Item> Program::run_plan(std::span<const Item> inputs, RunState& state) {
+std::vector<Item> Program::run_plan(std::span<const Item> inputs, RunState& state,
+                                    Profile* profile) {
   std::vector<Sizes> sizes;
   for (const size_t i : taken_)
     sizes.push_back(inputs[i].is_tensor() ? inputs[i].tensor().sizes : Sizes{});
@@ -181,7 +193,7 @@ std::vector<Item> Program::run_plan(std::span<const Item> inputs, RunState& stat
       frame.set_input(i, input.tensor().data);
     else
       frame.set_object(i, std::get<Opaque>(input));
-  const std::vector<Item> made = make_outputs(*plan->core, frame);
+  const std::vector<Item> made = make_outputs(*plan->core, frame, profile);
   std::vector<Item> outputs;
   size_t next = 0;
   for (const int input : passed_)
@@ -203,7 +215,6 @@ void Program::assign_segments(Graph& graph, const CompileOptions& options,
   const auto given = std::span(graph.inputs()).subspan(n_inputs_);
   segments_ = grad::assign_segments(graph, n_outputs_, options.segment_bytes, bytes,
                                     one_by_one ? given : std::span<const ValueId>{});
-  stash.budget = options.memory_budget;
   grad::choose_stash(graph, stash);
   remove_dead(graph);
   grad::wait_for_readers(graph, inputs, segments_);
@@ -262,7 +273,17 @@ void Program::report(const Plan& plan, double seconds) const {
       std::round((plans_ == 1 ? seconds_ + seconds : seconds) * 1000) / 1000);
 }
 
+int Program::plans() const {
+  const int before = prologue_ ? prologue_->plans() : 0;
+  return plans_ + before + (halves_ ? halves_->forward->plans() + halves_->backward->plans() : 0);
+}
+
+double Program::planned_us() const {
+  return halves_ ? halves_->backward->planned_us() : planned_us_.load();
+}
+
 std::shared_ptr<const TrainingPlan> Program::latest() {
+  if (halves_) return halves_->backward->latest();
   if (!prologue_) return cache_.latest();
   const std::lock_guard lock(last_mutex_);
   return last_ ? last_->latest() : nullptr;

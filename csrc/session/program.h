@@ -7,6 +7,7 @@
 
 #include "csrc/core/item.h"
 #include "csrc/core/run_state.h"
+#include "csrc/runtime/profile.h"
 #include "csrc/session/body_provider.h"
 #include "csrc/session/dump.h"
 #include "csrc/session/options.h"
@@ -16,21 +17,27 @@
 
 namespace ort {
 
+struct ProgramHalves;
+
 class Program {
  public:
   // Compiles a copy of `graph`. `wrt`: indices of graph inputs that need a gradient; `defined`:
   // indices of graph outputs whose gradient will be given. Both empty: forward alone. `stash`: what
   // to know when choosing what to keep; a memory budget holds for its sizes. `cuts`: outputs among
   // `defined` whose gradient is handed out before it goes on; then the gradients of `defined` may
-  // be given one after the other, in this order.
+  // be given one after the other, in this order. `in_stages`: sizes depend on data, so what has
+  // gradients is compiled as halves, and no budget can choose what is kept.
   Program(const Graph& graph, const CompileOptions& options, std::vector<size_t> wrt,
           std::vector<size_t> defined, grad::StashOptions stash = {},
-          const std::vector<size_t>& cuts = {});
+          const std::vector<size_t>& cuts = {}, bool in_stages = false);
 
-  // One run of the forward: stage by stage, then what is left as one plan. Thread-safe.
-  std::vector<Item> run(std::span<const Item> inputs, RunState& state);
+  // One run of the forward: stage by stage, then what is left as one plan, which may be timed.
+  // Thread-safe.
+  std::vector<Item> run(std::span<const Item> inputs, RunState& state, Profile* profile = nullptr);
   // Whether a part must run before the rest can be planned; plan() is of programs that are not.
-  bool is_staged() const { return prologue_ != nullptr; }
+  bool is_staged() const { return prologue_ || halves_; }
+  // Null: no gradients, or one plan for both directions.
+  const ProgramHalves* halves() const { return halves_.get(); }
 
   // The plan for inputs of these sizes (of the captured graph's inputs, in order). Kept, least
   // recently used dropped.
@@ -44,21 +51,31 @@ class Program {
   const std::vector<int>& gradient_outputs() const {
     return gradient_outputs_;
   }  // for each of wrt, or -1
+  // Of the k-th gradient that is given: its place among the inputs.
+  size_t gradient_input(size_t k) const { return first_gradient_.value_or(n_inputs_) + k; }
   // For each of the cuts: what the other outputs add to its gradient, or -1.
   const std::vector<int>& cut_outputs() const { return cut_outputs_; }
   const std::vector<int>& gradient_segments() const { return segments_; }  // by gradient output
   // By gradient input: the first segment that reads it.
   const std::vector<int>& first_reads() const { return first_reads_; }
   const Layout& layout() const { return layout_; }
-  int plans() const { return plans_ + (prologue_ ? prologue_->plans() : 0); }
-  // What the newest plan took, from unknown sizes to kernels prepared and memory placed.
-  double planned_us() const { return planned_us_; }
+  int plans() const;
+  // What the newest plan took, from unknown sizes to kernels prepared and memory placed; of halves
+  // that of the backward.
+  double planned_us() const;
   std::shared_ptr<const TrainingPlan> latest();  // the plan used last; null before the first
 
  private:
   // What only stages know: an item of no plan passes from the inputs to the outputs.
   void set_aside_items(Graph& graph);
-  std::vector<Item> run_plan(std::span<const Item> inputs, RunState& state);
+  // The backward half of a joint program.
+  Program(std::unique_ptr<Graph> half, const Program& joint, const CompileOptions& options,
+          std::vector<const Provider*> providers);
+  void cut_in_halves(const Graph& joint, const CompileOptions& options,
+                     const std::vector<const Provider*>& providers);
+  void lay_out_plan(std::unique_ptr<Graph> graph, const CompileOptions& options,
+                    std::vector<const Provider*> providers, std::set<size_t> shared);
+  std::vector<Item> run_plan(std::span<const Item> inputs, RunState& state, Profile* profile);
   std::shared_ptr<const TrainingPlan> make(const Symbols& symbols);
   void report(const Plan& plan, double seconds) const;
   void compile_gradient(Graph& graph, const CompileOptions& options, const std::vector<size_t>& wrt,
@@ -68,11 +85,13 @@ class Program {
 
   std::unique_ptr<BodyProvider> bodies_;  // null: no node owns graphs
   std::unique_ptr<Prologue> prologue_;    // null: one plan is the whole
+  std::unique_ptr<const ProgramHalves> halves_;
   std::mutex last_mutex_;
   std::shared_ptr<Program> last_;  // what the prologue was followed by last
   std::vector<size_t> taken_;      // of a run's inputs, those that the plan takes
   std::vector<int> passed_;        // by output of a run: the input that it is, or -1
   size_t n_inputs_ = 0, n_outputs_ = 0;
+  std::optional<size_t> first_gradient_;  // of a backward half: where among its inputs
   std::vector<size_t> gradient_inputs_;
   std::vector<int> gradient_outputs_, cut_outputs_, segments_, first_reads_;
   Layout layout_;
@@ -82,6 +101,24 @@ class Program {
   PlanCache cache_;
   std::atomic<int> plans_ = 0;
   std::atomic<double> planned_us_ = 0;
+};
+
+// Forward and backward of a program with gradients, where the forward runs in stages.
+struct ProgramHalves {
+  // What the backward is given.
+  struct Given {
+    enum class From : uint8_t {
+      input,     // of the forward
+      output,    // of the forward
+      size,      // an element of an output of the forward, as a size
+      gradient,  // of the backward's gradient inputs
+    } from;
+    size_t index;
+    size_t element = 0;
+  };
+  std::unique_ptr<Program> forward;   // outputs: the graph's, then those for the backward alone
+  std::unique_ptr<Program> backward;  // one plan, in segments: bound when the forward has run
+  std::vector<Given> given;           // by input of the backward
 };
 
 }  // namespace ort

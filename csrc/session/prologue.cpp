@@ -286,7 +286,17 @@ void Prologue::make_rest() {
 // Of the rest: those that it does not read, but for one that tells a size that it says.
 void Prologue::drop_inputs() {
   std::set<std::string> said, told;
-  for (const Node* node : rest_->order()) collect_sizes(*node, said);
+  const auto say = [&](ValueId id) {  // what is known of the elements may become a size
+    for (const Dim& dim : rest_->value(id).type().dims.value_or(Dims{})) dim.collect_symbols(said);
+    for (const Dim& dim : rest_->contents(id).value_or(Dims{})) dim.collect_symbols(said);
+  };
+  for (const ValueId id : rest_inputs_)
+    if (!rest_->unused(id)) say(id);
+  for (const Node* node : rest_->order()) {
+    collect_sizes(*node, said);
+    for (const ValueId id : node->out)
+      if (id != kNone) say(id);
+  }
   const auto symbols = [&](ValueId id) {
     std::set<std::string> names;
     for (const Dim& dim : rest_->value(id).type().dims.value_or(Dims{}))

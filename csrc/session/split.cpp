@@ -9,6 +9,7 @@
 #include "csrc/session/around.h"
 #include "csrc/session/split_bodies.h"
 #include "gradient_graph/segments.h"
+#include "gradient_graph/stash.h"
 
 namespace ort {
 namespace {
@@ -23,8 +24,13 @@ void erase_nodes(Graph& graph, F&& is_other) {
 
 class Splitting {
  public:
-  Splitting(const Graph& joint, size_t n_inputs, size_t n_outputs, std::set<size_t> given)
-      : joint_(joint), n_inputs_(n_inputs), n_outputs_(n_outputs), given_(std::move(given)) {
+  Splitting(const Graph& joint, size_t n_inputs, size_t n_outputs, std::set<size_t> given,
+            bool in_segments)
+      : joint_(joint),
+        n_inputs_(n_inputs),
+        n_outputs_(n_outputs),
+        given_(std::move(given)),
+        in_segments_(in_segments) {
     for (size_t i = 0; i < joint.inputs().size(); ++i) position_[joint.inputs()[i]] = i;
     for (const Node* node : joint.order())
       if (node->segment >= 0)
@@ -97,7 +103,8 @@ class Splitting {
     for (const ValueId id : crossing_)
       if (!position_.count(id)) backward_->make_input(backward_->value(id));
     erase_nodes(*backward_, [](const Node& node) { return node.segment < 0; });
-    for (Node* node : backward_->order()) node->segment = -1;
+    if (!in_segments_)
+      for (Node* node : backward_->order()) node->segment = -1;
     for (const ValueId id : std::vector<ValueId>(backward_->inputs())) {
       const auto input = position_.find(id);
       const bool of_body = input != position_.end() && input->second < n_inputs_;
@@ -129,6 +136,7 @@ class Splitting {
   const Graph& joint_;
   size_t n_inputs_, n_outputs_;
   std::set<size_t> given_;
+  bool in_segments_;
   std::map<ValueId, size_t> position_;  // of the joint graph's inputs
   std::set<ValueId> crossing_;
   std::map<ValueId, size_t> stash_;
@@ -139,15 +147,20 @@ class Splitting {
 
 }  // namespace
 
+Halves cut_in_halves(const Graph& joint, size_t n_inputs, size_t n_outputs, std::set<size_t> given,
+                     bool in_segments) {
+  return Splitting(joint, n_inputs, n_outputs, std::move(given), in_segments).take();
+}
+
 Halves split(Graph& joint, size_t n_inputs, size_t n_outputs, std::set<size_t> given,
-             PassOptions& passes, const grad::StashOptions& stash) {
+             PassOptions& passes) {
   optimise(joint, passes);
   split_bodies(joint, passes);
   const std::vector<size_t> bytes(joint.outputs().size() - n_outputs, 0);
   grad::assign_segments(joint, n_outputs, std::numeric_limits<size_t>::max(), bytes);
-  grad::choose_stash(joint, stash);
+  grad::choose_stash(joint);
   remove_dead(joint);
-  return Splitting(joint, n_inputs, n_outputs, std::move(given)).take();
+  return cut_in_halves(joint, n_inputs, n_outputs, std::move(given), false);
 }
 
 }  // namespace ort

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "csrc/passes/pipeline.h"
-#include "gradient_graph/stash.h"
 
 namespace ort {
 
@@ -28,10 +27,15 @@ struct Halves {
   std::vector<Item<Read>> reads;  // by input of the backward
 };
 
-// Optimises the joint graph, whose first inputs and outputs are the forward's, chooses what is kept
-// as a minimum cut over bytes, and cuts there. `given`: inputs that the caller still has when the
-// backward runs.
+// Cuts a joint graph whose segments and stash are chosen; its first inputs and outputs are the
+// forward's. `given`: inputs that the caller still has when the backward runs. `in_segments`: the
+// backward's nodes keep theirs.
+Halves cut_in_halves(const Graph& joint, size_t n_inputs, size_t n_outputs, std::set<size_t> given,
+                     bool in_segments);
+
+// Optimises the joint graph, chooses what is kept as a minimum cut over bytes, and cuts there; the
+// backward is one segment.
 Halves split(Graph& joint, size_t n_inputs, size_t n_outputs, std::set<size_t> given,
-             PassOptions& passes, const grad::StashOptions& stash = {});
+             PassOptions& passes);
 
 }  // namespace ort

@@ -62,46 +62,62 @@ std::vector<Sizes> Call::input_sizes() const {
   return sizes;
 }
 
+const void* Call::input_data(size_t i) const {
+  return inputs_[i].defined() ? inputs_[i].data_ptr() : static_cast<const void*>(&key_);
+}
+
 void Call::bind_inputs() {
-  for (size_t i = 0; i < inputs_.size(); ++i)
-    frame_->set_input(
-        i, inputs_[i].defined() ? inputs_[i].data_ptr() : static_cast<const void*>(&key_));
+  for (size_t i = 0; i < inputs_.size(); ++i) frame_->set_input(i, input_data(i));
 }
 
 std::vector<at::Tensor> Call::forward(const Wanted& wanted) {
   wanted_ = wanted;
   const std::vector<Sizes> sizes = input_sizes();
-  planned_.program = shared_->program(wanted, sizes);
-  planned_.plan = planned_.program->plan(sizes);
-  const Plan& plan = *planned_.plan->core;
+  const std::shared_ptr<Program> program = shared_->program(wanted, sizes);
+  run_state_.emplace();
   stream_ = current_stream(device());
-  frame_ = std::make_shared<Frame>(plan, native(stream_));
-  bind_inputs();
   if (shared_->has_effects && !wanted.defined.empty() && !generator_state_.known())
     generator_state_ = RandomState::now(device());
-  std::vector<at::Tensor> outputs = make_outputs(plan, *frame_, 0, planned_.program->n_outputs());
-  share_outputs(outputs);
-  run(plan, *frame_, 0, planned_.plan->forward_steps, profile());
+  std::vector<at::Tensor> outputs =
+      program->is_staged() ? run_stages(program) : run_plan(program, sizes);
   for (const auto& [output, order] : shared_->orders) reorder(outputs[output], order);
+  shared_->stash_bytes = run_state_->kept();
   return outputs;
 }
 
-// Held as storages: a returned tensor holds this call.
+std::vector<at::Tensor> Call::run_plan(const std::shared_ptr<Program>& program,
+                                       const std::vector<Sizes>& sizes) {
+  planned_ = {program, program->plan(sizes)};
+  const Plan& plan = *planned_.plan->core;
+  frame_ = std::make_shared<Frame>(plan, native(stream_));
+  frame_->set_run_state(&*run_state_);
+  run_state_->keep(planned_.plan->stash_bytes);
+  bind_inputs();
+  std::vector<at::Tensor> outputs = make_outputs(plan, *frame_, 0, program->n_outputs());
+  share_outputs(outputs);
+  run(plan, *frame_, 0, planned_.plan->forward_steps, profile());
+  return outputs;
+}
+
 void Call::share_outputs(const std::vector<at::Tensor>& outputs) {
   shared_outputs_.clear();
   for (const size_t i : planned_.program->layout().options.shared)
-    shared_outputs_.emplace_back(i, outputs[i].storage());
+    shared_outputs_.push_back({i, outputs[i].storage(), {}});
 }
 
 // Where they are now: an owner may have resized one.
 void Call::bind_shared_outputs(Frame& frame) {
-  for (const auto& [i, storage] : shared_outputs_) {
-    const Operand& type = planned_.plan->core->outputs.types[i];
+  const Plan& plan = *planned_.plan->core;
+  for (const auto& [i, storage, input] : shared_outputs_) {
+    const Operand& type = input ? plan.inputs.types[*input] : plan.outputs.types[i];
     const size_t bytes = static_cast<size_t>(element_count(type.sizes)) * size_of(type.dtype);
     check(storage.nbytes() >= bytes,
           "output {} of the module, which the backward reads, has {} bytes now, expected {}", i,
           storage.nbytes(), bytes);
-    frame.set_output(i, storage.mutable_data());
+    if (input)
+      frame.set_input(*input, storage.data());
+    else
+      frame.set_output(i, storage.mutable_data());
   }
 }
 
@@ -123,7 +139,7 @@ void Call::expect_backward(const std::vector<at::Tensor>& given,
 // What eager keeps too may not change; of anything else the backward reads a copy. A user's hooks
 // on saved tensors must meet the same ones in each run: then all that eager keeps is saved.
 void Call::save_inputs(const std::vector<at::Tensor>& given) {
-  Indices saved = planned_.plan->saved_inputs;
+  Indices saved = stash_ ? stash_->inputs : planned_.plan->saved_inputs;
   std::vector<size_t> outputs = wanted_.defined;
   hooked_ = at::SavedTensorDefaultHooks::get_hooks().has_value();
   if (hooked_) {
@@ -222,26 +238,32 @@ Bound Call::begin_backward(const Wanted& wanted, bool keep) {
   check_outputs(shared_->history.saved_outputs(wanted.defined));
   unpack_inputs(wanted.defined);
   const bool other = wanted != wanted_;
-  if (!frame_ || (other && !(changed_input(wanted) && covers(wanted)))) {
+  if (!(frame_ || stash_) || (other && !(changed_input(wanted) && covers(wanted)))) {
     run_forward_again(wanted);
   } else {
     std::lock_guard lock(shared_->mutex);
     shared_->confirmed = true;
     shared_->varied = shared_->varied || other;
   }
+  Bound bound{planned_, inputs_, shared_outputs_, {}, nullptr, wanted != wanted_};
+  stash_ ? bind_stash(bound, keep) : bind_frame(bound, keep);
+  bind_shared_outputs(*bound.frame);
+  return bound;
+}
+
+void Call::bind_frame(Bound& bound, bool keep) {
   bind_inputs();
-  Bound bound{planned_, inputs_, shared_outputs_, frame_, wanted != wanted_};
+  bound.frame = frame_;
   const bool others = frame_.use_count() > 2;  // backwards under way that read the stash
   if (keep || others) bound.frame = retained(planned_, frame_);
-  bind_shared_outputs(*bound.frame);
   if (!keep) frame_.reset();
-  return bound;
 }
 
 void Call::release() {
   saved_.clear();
   shared_outputs_.clear();
   frame_.reset();
+  stash_.reset();
   inputs_.clear();
 }
 

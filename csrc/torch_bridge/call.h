@@ -10,6 +10,7 @@
 #include "csrc/torch_bridge/memory.h"
 #include "csrc/torch_bridge/random.h"
 #include "csrc/torch_bridge/shared.h"
+#include "csrc/torch_bridge/staged.h"
 
 namespace ort::bridge {
 
@@ -17,7 +18,8 @@ namespace ort::bridge {
 struct Bound {
   Planned planned;
   std::vector<at::Tensor> inputs;
-  std::vector<std::pair<size_t, c10::Storage>> outputs;  // that are read where the caller has them
+  std::vector<SharedOutput> outputs;
+  std::vector<Item> stash;  // of a forward in stages
   std::shared_ptr<Frame> frame;
   bool filled = false;  // zeros stand for outputs that have no gradient
 };
@@ -66,6 +68,9 @@ class Call {
   const Shared& shared() const { return *shared_; }
   Shared& shared() { return *shared_; }
   const Planned& planned() const { return planned_; }
+  const Operand& input_type(size_t i) const {
+    return input_types_.empty() ? planned_.plan->core->inputs.types[i] : input_types_[i];
+  }
   Profile* profile() const { return profile_.get(); }
   // Torch's stream on which the forward ran, and a backward is to run.
   std::optional<c10::Stream> stream() const { return stream_; }
@@ -73,7 +78,15 @@ class Call {
  private:
   Device device() const { return shared_->options.device; }
   std::vector<Sizes> input_sizes() const;
+  std::vector<at::Tensor> run_plan(const std::shared_ptr<Program>& program,
+                                   const std::vector<Sizes>& sizes);
+  std::vector<at::Tensor> run_stages(const std::shared_ptr<Program>& program);
+  void keep_stash(const std::shared_ptr<Program>& program, const std::vector<Item>& made,
+                  const std::vector<at::Tensor>& outputs);
+  const void* input_data(size_t i) const;
   void bind_inputs();
+  void bind_frame(Bound& bound, bool keep);
+  void bind_stash(Bound& bound, bool keep);
   void share_outputs(const std::vector<at::Tensor>& outputs);
   void bind_shared_outputs(Frame& frame);
   void save_inputs(const std::vector<at::Tensor>& given);
@@ -86,10 +99,14 @@ class Call {
   bool covers(const Wanted& wanted) const;
 
   std::shared_ptr<Shared> shared_;
-  Planned planned_;
+  Planned planned_;  // of a forward in stages: its backward's
   std::optional<c10::Stream> stream_;
-  std::shared_ptr<Frame> frame_;    // null: a backward has it, and may have overwritten the stash
-  std::vector<at::Tensor> inputs_;  // contiguous; kept while the call lives
+  std::optional<RunState> run_state_;  // of the latest forward, all its programs and its backwards
+  std::shared_ptr<Frame> frame_;  // null: a backward has it, and may have overwritten the stash
+  const ProgramHalves* halves_ = nullptr;  // of a forward in stages, which `planned_` keeps
+  std::optional<Stash> stash_;             // none: as of the frame
+  std::vector<Operand> input_types_;       // of a forward in stages
+  std::vector<at::Tensor> inputs_;         // contiguous; kept while the call lives
   // By input: whether its memory is the caller's. The caller's tensors are not held, but where
   // eager holds them: torch.utils.swap_tensors takes only a tensor that nobody else has.
   std::vector<bool> lent_;
@@ -99,7 +116,7 @@ class Call {
     int unpacked_in = -1;  // the backward; hooks may allow it once in each
   };
   std::vector<Saved> saved_;
-  std::vector<std::pair<size_t, c10::Storage>> shared_outputs_;
+  std::vector<SharedOutput> shared_outputs_;
   Wanted wanted_;
   bool hooked_ = false;                                    // the user's hooks give what was saved
   std::vector<Version> input_versions_, output_versions_;  // when the forward had run

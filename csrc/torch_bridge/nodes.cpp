@@ -15,7 +15,6 @@
 #include "csrc/torch_bridge/backward.h"
 #include "csrc/torch_bridge/make_node.h"
 #include "csrc/torch_bridge/node_types.h"
-#include "csrc/torch_bridge/staged_backward.h"
 #include "csrc/torch_bridge/surroundings.h"
 
 namespace ort::bridge {
@@ -165,7 +164,7 @@ void add_receiver(const std::shared_ptr<Backward>& backward, const Origin& origi
 }  // namespace
 
 void prepare_nodes() {
-  name_node_types({&typeid(Receiver), &staged_receiver()});
+  name_node_types({&typeid(Receiver)});
 }
 
 void attach(const std::shared_ptr<Call>& call, const std::vector<at::Tensor>& inputs,

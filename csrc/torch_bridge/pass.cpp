@@ -69,7 +69,7 @@ void Pass::give(size_t output) {
     if (run_->segments > static_cast<size_t>(program.first_reads()[k])) return;
     if (gradient.defined()) {
       run_->output_gradients[k] = contiguous(shared_.in_memory_order(output, gradient));
-      run_->bound.frame->set_input(program.n_inputs() + k, run_->output_gradients[k].data_ptr());
+      run_->bound.frame->set_input(program.gradient_input(k), run_->output_gradients[k].data_ptr());
     }
     run_->given.push_back(output);
   }
@@ -123,7 +123,7 @@ std::vector<at::Tensor> Pass::hand_over(const Part& part) {
             "an input of the module was modified by an inplace operation before a backward of "
             "other outputs than before: its gradient cannot be told, as others' are not finite");
     } else if (shared_.history.known) {  // eager reaches it, so by a derivative that is zero
-      results[k] = zeros(run_->bound.planned.plan->core->inputs.types[shared_.wrt[part.wrt[k]]]);
+      results[k] = zeros(call_.input_type(shared_.wrt[part.wrt[k]]));
     }
   }
   return results;
@@ -169,13 +169,13 @@ void Pass::start() {
 void Pass::bind_gradients() {
   bind_results();
   const Program& program = *run_->bound.planned.program;
-  for (const size_t output : program.gradient_inputs()) {
-    run_->output_gradients.emplace_back();
-    if (arrived_[output] && arrived_[output]->defined()) continue;
-    at::Tensor& late = run_->output_gradients.back();
-    late = zeros(run_->bound.planned.plan->core->outputs.types[output]);
-    run_->bound.frame->set_input(program.n_inputs() + run_->output_gradients.size() - 1,
-                                 late.data_ptr());
+  for (size_t k = 0; k < program.gradient_inputs().size(); ++k) {
+    at::Tensor& late = run_->output_gradients.emplace_back();
+    if (const auto& gradient = arrived_[program.gradient_inputs()[k]];
+        gradient && gradient->defined())
+      continue;
+    late = zeros(run_->bound.planned.plan->core->inputs.types[program.gradient_input(k)]);
+    run_->bound.frame->set_input(program.gradient_input(k), late.data_ptr());
   }
   for (size_t i = 0; i < arrived_.size(); ++i)
     if (arrived_[i]) give(i);
@@ -235,6 +235,7 @@ void Pass::finish() {
   run_->bound.frame.reset();
   run_->bound.inputs.clear();
   run_->bound.outputs.clear();
+  run_->bound.stash.clear();
   run_->output_gradients.clear();
   backward_.release(*this);
 }

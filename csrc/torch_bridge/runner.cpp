@@ -6,7 +6,6 @@
 
 #include "csrc/graph/schema.h"
 #include "csrc/torch_bridge/nodes.h"
-#include "csrc/torch_bridge/staged_backward.h"
 
 namespace ort::bridge {
 namespace {
@@ -104,11 +103,9 @@ void Runner::compile(const std::vector<at::Tensor>& user) {
   std::vector<Sizes> sizes;
   for (const at::Tensor& tensor : tensors)
     sizes.push_back(tensor.defined() ? tensor.sizes().vec() : Sizes{1});
-  if (shared_->is_staged()) {
-    if (at::GradMode::is_enabled() && !shared_->predicted.defined.empty()) shared_->staged_halves();
-    return;
-  }
-  shared_->program(at::GradMode::is_enabled() ? shared_->predicted : Wanted{}, sizes)->plan(sizes);
+  const auto program =
+      shared_->program(at::GradMode::is_enabled() ? shared_->predicted : Wanted{}, sizes);
+  if (!program->is_staged()) program->plan(sizes);
 }
 
 std::vector<at::Tensor> Runner::call(const std::vector<at::Tensor>& user) {
@@ -119,7 +116,6 @@ std::vector<at::Tensor> Runner::call(const std::vector<at::Tensor>& user) {
     for (const Source& source : inputs_) tensors.push_back(resolve(source, user));
     for (const WriteBack& write : write_backs_) targets.push_back(resolve(write.target, user));
   }
-  if (shared_->is_staged()) return call_staged(tensors, targets);
   Wanted wanted;
   std::shared_ptr<Profile> profile;
   {
@@ -144,33 +140,6 @@ std::vector<at::Tensor> Runner::call(const std::vector<at::Tensor>& user) {
   return outputs;
 }
 
-std::vector<at::Tensor> Runner::call_staged(const std::vector<at::Tensor>& tensors,
-                                            const std::vector<at::Tensor>& targets) {
-  const bool trains = at::GradMode::is_enabled() && !shared_->predicted.defined.empty();
-  const auto halves = trains ? shared_->staged_halves() : nullptr;
-  std::vector<Item> inputs, made;
-  std::vector<at::Tensor> outputs;
-  {
-    const at::NoGradGuard no_grad;
-    for (size_t i = 0; i < tensors.size(); ++i)
-      if (!tensors[i].defined())
-        inputs.push_back(item_of_key(draw_key(shared_->options.device)));
-      else if (trains && contains(shared_->written, i))  // the backward reads what was there
-        inputs.push_back(item_of(tensors[i].detach().clone(at::MemoryFormat::Contiguous)));
-      else
-        inputs.push_back(item_of(contiguous(tensors[i].variable_data())));
-    made = run_program(halves ? *halves->forward : *shared_->staged_forward(), inputs);
-    for (size_t i = 0; i < shared_->graph->outputs().size(); ++i)
-      outputs.push_back(tensor_of(made[i]));
-    for (const auto& [output, order] : shared_->orders) reorder(outputs[output], order);
-    for (size_t i = 0; i < targets.size(); ++i)
-      targets[i].copy_(outputs.at(write_backs_[i].output));
-  }
-  if (halves) attach_staged(shared_, halves, tensors, inputs, made, outputs);
-  outputs.resize(shared_->n_user_outputs);
-  return outputs;
-}
-
 std::shared_ptr<Program> Runner::latest() const {
   return shared_->programs.latest();
 }
@@ -180,46 +149,47 @@ double Runner::planned_us() const {
   return program ? program->planned_us() : 0;
 }
 
-std::tuple<size_t, size_t, size_t> Runner::memory() const {
+std::vector<std::shared_ptr<const TrainingPlan>> Runner::plans_of_latest() const {
+  std::vector<std::shared_ptr<const TrainingPlan>> plans;
   const auto program = latest();
-  const auto plan = program ? program->latest() : nullptr;
-  if (!plan) return {};
-  return {plan->stash_bytes, plan->cast_bytes, plan->core->arena_bytes()};
+  if (program && program->halves()) plans.push_back(program->halves()->forward->latest());
+  if (program) plans.push_back(program->latest());
+  std::erase(plans, nullptr);
+  return plans;
 }
 
-std::vector<std::shared_ptr<Program>> Runner::staged() const {
-  const auto program = latest();
-  if (!program || !program->is_staged()) return {};
-  const auto halves = shared_->trained();
-  if (!halves) return {program};
-  return {halves->forward, halves->backward};
+std::tuple<size_t, size_t, size_t> Runner::memory() const {
+  size_t casts = 0, arenas = 0;
+  for (const auto& plan : plans_of_latest()) {
+    casts += plan->cast_bytes;
+    arenas += plan->core->arena_bytes();
+  }
+  return {shared_->stash_bytes, casts, arenas};
 }
 
 void Runner::add_steps(const TrainingPlan& plan, bool backward,
                        std::vector<StepInfo>& steps) const {
   const std::vector<Step>& made = plan.core->steps;
+  const size_t first = steps.size();
   for (size_t i = 0; i < made.size(); ++i)
     steps.push_back({made[i].name, std::string(made[i].provider),
                      backward || i >= plan.forward_steps, std::nullopt});
+  if (const auto profile = this->profile())
+    for (const Profile::Event& event : profile->events())
+      if (event.plan == plan.core.get() && event.step < made.size() &&
+          made[event.step].name == event.name)
+        steps[first + event.step].us = event.duration_us;
 }
 
 std::vector<Runner::StepInfo> Runner::steps() const {
   std::vector<StepInfo> result;
-  const std::vector<std::shared_ptr<Program>> staged = this->staged();
-  for (size_t i = 0; i < staged.size(); ++i) {
-    for (const Node* node : shared_->graph->order())
-      if (i == 0 && node->schema->allocates_results(*node))  // between the plans
-        result.push_back({node->qualified(), "host", false, std::nullopt});
-    if (const auto plan = staged[i]->latest()) add_steps(*plan, i > 0, result);
-  }
   const auto program = latest();
-  const auto plan = program && staged.empty() ? program->latest() : nullptr;
-  if (!plan) return result;
-  add_steps(*plan, false, result);
-  if (const auto profile = this->profile())
-    for (const Profile::Event& event : profile->events())
-      if (event.step < result.size() && result[event.step].name == event.name)
-        result[event.step].us = event.duration_us;
+  if (program && program->is_staged())
+    for (const Node* node : shared_->graph->order())
+      if (node->schema->allocates_results(*node))  // between the plans
+        result.push_back({node->qualified(), "host", false, std::nullopt});
+  const auto plans = plans_of_latest();
+  for (size_t i = 0; i < plans.size(); ++i) add_steps(*plans[i], i > 0, result);
   return result;
 }
 
@@ -260,8 +230,6 @@ std::map<Runner::Typed, int> Runner::typed() const {
 int Runner::plans() const {
   int count = shared_->dropped_plans;
   for (const auto& program : shared_->programs.all()) count += program->plans();
-  if (const auto halves = shared_->trained())
-    count += halves->forward->plans() + halves->backward->plans();
   return count;
 }
 

@@ -46,7 +46,8 @@ class Runner {
   // An op with the dtypes of its first input and output: how many nodes of the latest program.
   using Typed = std::tuple<std::string, std::string, std::string>;
   std::map<Typed, int> typed() const;
-  // Bytes of the latest plan: its stash, the casts kept beside it, its arenas.
+  // Bytes of the latest call: its stash, histories of loops too, the casts kept beside it, its
+  // arenas.
   std::tuple<size_t, size_t, size_t> memory() const;
   int plans() const;
   int reruns() const;         // forwards that ran again, for a backward that was not expected
@@ -58,12 +59,10 @@ class Runner {
 
  private:
   std::vector<const Node*> nodes() const;
-  std::vector<std::shared_ptr<Program>> staged()
-      const;  // that ran last; none where one plan is all
   void add_steps(const TrainingPlan& plan, bool backward, std::vector<StepInfo>& steps) const;
   std::shared_ptr<Program> latest() const;  // the program that ran last; null before the first
-  std::vector<at::Tensor> call_staged(const std::vector<at::Tensor>& tensors,
-                                      const std::vector<at::Tensor>& targets);
+  // Of the program that ran last: of one that runs in stages the forward's, then the backward's.
+  std::vector<std::shared_ptr<const TrainingPlan>> plans_of_latest() const;
   void find_device(const std::vector<at::Tensor>& tensors);
   at::Tensor resolve(const Source& source, const std::vector<at::Tensor>& user) const;
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "csrc/plan/symbols.h"
-#include "csrc/torch_bridge/staged_backward.h"
+#include "csrc/torch_bridge/staged.h"
 
 namespace ort::bridge {
 size_t Planned::segment_of(int output) const {
@@ -16,11 +16,12 @@ size_t Planned::segment_of(int output) const {
 
 std::shared_ptr<Program> Shared::program(const Wanted& wanted, const std::vector<Sizes>& sizes) {
   const auto symbols = [&] { return solve_symbols(*graph, sizes, sizes.size()); };
-  return programs.find({wanted, options.memory_budget ? symbols() : Symbols{}},
+  const bool by_sizes = options.memory_budget && !is_staged();
+  return programs.find({wanted, by_sizes ? symbols() : Symbols{}},
                        [&] { return compile(wanted, symbols()); });
 }
 
-std::shared_ptr<Program> Shared::compile(const Wanted& wanted, const Symbols& symbols) const {
+std::shared_ptr<Program> Shared::compile(const Wanted& wanted, const Symbols& symbols) {
   Indices defined = wanted.defined;
   const auto rank = [&](size_t output) {
     return std::find(topology.order.begin(), topology.order.end(), output);
@@ -32,8 +33,13 @@ std::shared_ptr<Program> Shared::compile(const Wanted& wanted, const Symbols& sy
   grad::StashOptions stash{symbols, {}, {}, {shared.begin(), shared.end()}};
   for (size_t i = 0; i < graph->inputs().size(); ++i)
     if (!history.saves_input(i, defined)) stash.copied.insert(graph->inputs()[i]);
+  const bool in_stages = !defined.empty() && is_staged();
+  check(
+      !in_stages || !wrt.empty(),
+      "an output requires a gradient but reaches no input that does, in a graph whose sizes depend "
+      "on data");
   return std::make_shared<Program>(*graph, options, defined.empty() ? Indices{} : wrt, defined,
-                                   stash, wanted.cuts);
+                                   stash, wanted.cuts, in_stages);
 }
 
 at::Tensor Shared::in_memory_order(size_t output, const at::Tensor& gradient) const {
@@ -56,26 +62,11 @@ bool Shared::unsettled() {
 }
 
 bool Shared::is_staged() {
-  std::call_once(asked_, [&] { staged_ = may_be_staged(*graph) && staged_forward()->is_staged(); });
-  return staged_;
-}
-
-std::shared_ptr<Program> Shared::staged_forward() {
-  return programs.find({{}, {}}, [&] { return compile({}, {}); });
-}
-
-std::shared_ptr<const StagedHalves> Shared::staged_halves() {
-  std::call_once(halved_, [&] {
-    auto halves = halves_of(*this);
-    const std::lock_guard lock(mutex);
-    halves_ = std::move(halves);
+  std::call_once(asked_, [&] {
+    staged_ = may_be_staged(*graph) &&
+              programs.find({{}, {}}, [&] { return compile({}, {}); })->is_staged();
   });
-  return trained();
-}
-
-std::shared_ptr<const StagedHalves> Shared::trained() {
-  const std::lock_guard lock(mutex);
-  return halves_;
+  return staged_;
 }
 
 // What the program gives no gradient comes last.

@@ -37,8 +37,6 @@ struct Part {
   Indices wrt;  // positions in the list of inputs that need a gradient
 };
 
-struct StagedHalves;  // staged_backward.h
-
 struct Shared {
   std::shared_ptr<const Graph> graph;  // as captured
   CompileOptions options;
@@ -49,8 +47,9 @@ struct Shared {
   std::map<size_t, Indices> orders;
   History history;
   Topology topology;
-  bool has_effects = false;            // a node may draw from torch's generator
-  std::atomic<int> dropped_plans = 0;  // of programs that are no longer kept
+  bool has_effects = false;             // a node may draw from torch's generator
+  std::atomic<size_t> stash_bytes = 0;  // that the latest forward kept, histories of loops too
+  std::atomic<int> dropped_plans = 0;   // of programs that are no longer kept
   // By what is wanted and, under a memory budget, the sizes that it is to hold for.
   Cache<std::pair<Wanted, Symbols>, Program> programs{
       16, [this](const Program& program) { dropped_plans += program.plans(); }};
@@ -63,25 +62,20 @@ struct Shared {
 
   // The program for a backward like this; nothing defined: forward alone.
   std::shared_ptr<Program> program(const Wanted& wanted, const std::vector<Sizes>& sizes);
-  std::shared_ptr<Program> compile(const Wanted& wanted, const Symbols& symbols) const;
+  std::shared_ptr<Program> compile(const Wanted& wanted, const Symbols& symbols);
   // A gradient of an output as the graph has it, and one of the graph's as the tensor has it.
   at::Tensor in_memory_order(size_t output, const at::Tensor& gradient) const;
   at::Tensor in_tensor_order(size_t output, const at::Tensor& gradient) const;
   // Whether another backward than the predicted one is to be reckoned with.
   bool unsettled();
-  // Whether sizes depend on data: then programs are run stage by stage (staged.h), on the host.
+  // Whether sizes depend on data: then forwards are run stage by stage (staged.h), on the host.
   bool is_staged();
-  std::shared_ptr<Program> staged_forward();
-  std::shared_ptr<const StagedHalves> staged_halves();
-  std::shared_ptr<const StagedHalves>
-  trained();  // these, or null where nobody has asked for them yet
   // What the nodes of a call hand over, by segment and group.
   std::shared_ptr<const std::vector<Part>> parts(const Planned& planned);
 
  private:
-  std::once_flag asked_, halved_;
+  std::once_flag asked_;
   bool staged_ = false;
-  std::shared_ptr<const StagedHalves> halves_;
   std::weak_ptr<const TrainingPlan> divided_;  // the plan that parts_ are of
   std::shared_ptr<const std::vector<Part>> parts_;
 };

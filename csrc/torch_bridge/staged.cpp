@@ -22,10 +22,10 @@ std::set<std::string> symbols_of(const Type& type) {
   return names;
 }
 
-// Nobody ends a module's call: runs that can be ended are a session's.
-const std::atomic<uint64_t>& never() {
-  static const std::atomic<uint64_t> terminations = 0;
-  return terminations;
+// What eager does not read may be written to: the backward reads a copy.
+Item copied(const at::Tensor& output, size_t& bytes) {
+  bytes += output.nbytes();
+  return item_of(output.clone());
 }
 
 }  // namespace
@@ -47,7 +47,12 @@ bool may_be_staged(const Graph& graph) {
   });
 }
 
-Item item_of(const at::Tensor& tensor) {
+Item item_of(const at::Tensor& tensor, uint64_t key) {
+  if (!tensor.defined()) {
+    Tensor item = Tensor::empty(DType::u64, {1});
+    *item.as<uint64_t>() = key;
+    return item;
+  }
   check(tensor.is_cpu(), "a tensor of a graph whose sizes depend on data lies on {}, expected cpu",
         tensor.device().str());
   const auto held = std::make_shared<const at::Tensor>(tensor);
@@ -56,12 +61,6 @@ Item item_of(const at::Tensor& tensor) {
   item.sizes = tensor.sizes().vec();
   item.data = tensor.data_ptr();
   item.owner = held;
-  return item;
-}
-
-Item item_of_key(uint64_t key) {
-  Tensor item = Tensor::empty(DType::u64, {1});
-  *item.as<uint64_t>() = key;
   return item;
 }
 
@@ -85,9 +84,40 @@ at::Tensor tensor_of(const Item& item) {
   return result;
 }
 
-std::vector<Item> run_program(Program& program, std::span<const Item> inputs) {
-  RunState state({}, never());
-  return program.run(inputs, state);
+Stash stash_of(const ProgramHalves& halves, const std::vector<at::Tensor>& inputs,
+               const std::vector<Item>& made, const std::vector<at::Tensor>& outputs,
+               const Indices& read, size_t n_user_outputs) {
+  using From = ProgramHalves::Given::From;
+  Stash stash;
+  std::set<size_t> from_inputs;
+  for (size_t place = 0; place < halves.given.size(); ++place) {
+    const auto& [from, i, element] = halves.given[place];
+    Item& item = stash.items.emplace_back();
+    Sizes& sizes = stash.sizes.emplace_back();
+    if (from == From::input) {
+      from_inputs.insert(i);
+      sizes = inputs[i].defined() ? inputs[i].sizes().vec() : Sizes{1};
+      continue;
+    }
+    if (from == From::size) {
+      sizes = {made[i].tensor().as<int64_t>()[element]};
+      item = shape_of(sizes);
+      continue;
+    }
+    const size_t output = from == From::gradient ? halves.backward->gradient_inputs()[i] : i;
+    if (made[output].is_tensor()) sizes = made[output].tensor().sizes;
+    if (from == From::gradient) continue;
+    if (i < n_user_outputs && contains(read, i)) {
+      stash.outputs.push_back({i, outputs[i].storage(), place});
+    } else if (i < n_user_outputs) {
+      item = copied(outputs[i], stash.bytes);
+    } else {
+      item = made[i];
+      if (item.is_tensor()) stash.bytes += item.tensor().bytes();
+    }
+  }
+  stash.inputs.assign(from_inputs.begin(), from_inputs.end());
+  return stash;
 }
 
 }  // namespace ort::bridge

@@ -262,3 +262,21 @@ def test_a_parameter_is_swapped_while_an_output_lives(which):
     assert len(errors) in (0, 2)
     pair.step(X)
     pair.through_engine()
+
+
+def test_an_output_that_only_a_leaf_within_reaches():
+    """No input requires a gradient: what is asked for on the way is told all the same."""
+
+    def leaf_within(net, x):
+        h = x * 2 + torch.zeros(3, requires_grad=True)
+        return h, h.exp()
+
+    pair = Pair(Net(leaf_within))
+    seen = []
+    for module in both(pair):
+        h, y = module(X)
+        h.retain_grad()
+        y.sum().backward()
+        seen.append(h.grad)
+    close(seen[1], seen[0], "the retained gradient")
+    assert not pair.ours.explain().fallbacks
