@@ -155,6 +155,15 @@ def test_masks_that_are_computed_alike_are_searched_once():
     assert steps(ours).count("NonZero") == 3
 
 
+def test_masks_that_are_drawn_are_two():
+    def drawn(x, y):
+        return x[F.dropout(x)[:, 0] > 0].sum() + x[F.dropout(x)[:, 0] > 0].sum() + y.sum()
+
+    ours = ORTModule(Two(drawn), options(fallback="error"))
+    step(ours, given(6, 6, 4), given(6, 3, 4))
+    assert steps(ours).count("NonZero") == 2
+
+
 def test_masks_of_what_was_written_between_are_two():
     def written(x, y):
         z = x.clone()
