@@ -147,7 +147,8 @@ class ORTModule(nn.Module):
         return self._ortmodule.explain()
 
     def export_onnx(self, path: str | os.PathLike, inputs: tuple | dict | None = None) -> None:
-        """Writes the module in eval mode as an ONNX file of standard ops (opset 26, IR 13).
+        """Writes the module in eval mode as an ONNX file of standard ops, at the lowest opset that
+        says the same.
 
         inputs: arguments of the call to capture, a tuple or a dict of keywords; None: tensors of
         the sizes of the last call's. Input names are forward's parameter names, symbolic sizes stay
@@ -159,6 +160,12 @@ class ORTModule(nn.Module):
                 raise ValueError("export_onnx needs inputs: the module has not been called yet")
             args, kwargs = self._ortmodule.last_call.arguments()
         else:
+            if not isinstance(inputs, (tuple, list, dict)):  # a tensor's rows are no arguments
+                kind = type(inputs).__name__
+                raise TypeError(
+                    f"export_onnx: inputs is a {kind}, expected a tuple of arguments or a dict of "
+                    "keywords"
+                )
             args, kwargs = ((), inputs) if isinstance(inputs, dict) else (tuple(inputs), {})
         export(self.module, tuple(args), kwargs, os.fspath(path))
 

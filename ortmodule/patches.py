@@ -21,8 +21,10 @@ import torch.utils.checkpoint as torch_checkpoint
 from torch._subclasses import fake_impls
 from torch.autograd import grad_mode
 from torch.autograd import graph as torch_graph
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from . import control_flow, functions, generators, surroundings
+from .assumed import assumed
 from .errors import NotCapturable
 from .markers import attention, ctc_loss, mark_region, stand_ins, with_counted_dims
 from .places import PACKAGE, TORCH, caller_place
@@ -93,6 +95,7 @@ def capturing(device: torch.device) -> Iterator[set[str]]:
         stack.enter_context(control_flow.gradients_as_around())
         for home, name, new in control_flow.stand_ins():
             replace(home, name, lambda _, new=new: new)
+        replace(ShapeEnv, "evaluate_expr", assumed)
         replace(fake_impls, "_unique", with_int64_positions)
         replace(torch.fx.GraphModule, "delete_all_unused_submodules", _deleting)
         _guard_grad_fn(stack, owner)

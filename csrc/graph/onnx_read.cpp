@@ -151,7 +151,7 @@ class Reader {
 
   static void define(Scope& scope, const std::string& name, Value value) {
     check(scope.values.emplace(name, value).second, "'{}' is made twice", name);
-    scope.graph->set_name(value, name);
+    if (value.producer()) scope.graph->set_name(value, name);  // an input has its own
   }
 
   void add_initializer(Scope& scope, const RawTensor& tensor) {

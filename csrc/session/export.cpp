@@ -162,11 +162,27 @@ Node* capture_sizes(Graph& graph, Node* node) {
   return out.at(0).producer();
 }
 
+// A size that only a run tells may come to 0, which in a file could ask for an axis of the input.
+void keep_zeros(const Graph& graph, Node& node) {
+  if (!node.schema->numbered()) return;
+  std::set<std::string> names;
+  bool deduced = false;  // a -1 goes with no 0
+  for (const ValueId id : node.in)
+    if (const std::optional<Dims>& known = graph.contents(id))
+      for (const Dim& dim : *known) {
+        dim.collect_symbols(names);
+        deduced = deduced || dim.is(-1);
+      }
+  if (!deduced && std::any_of(names.begin(), names.end(), Graph::is_fresh))
+    node.schema->numbered()(node, node.attrs);
+}
+
 }  // namespace
 
 void standardise(Graph& graph) {
   for (Node* node : graph.order()) {
     drop_own_attrs(*node);
+    keep_zeros(graph, *node);
     if (node->owns_bodies())
       for (const auto& [name, body] : capture_sizes(graph, node)->bodies) standardise(*body);
     if (node->schema->is_standard()) continue;

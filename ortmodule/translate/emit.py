@@ -15,6 +15,7 @@ import torch
 from .. import _native
 from ..errors import NotCapturable
 from ..sizes import Dim, dim_of, express, late_names, with_names
+from .alike import Alike
 
 CAST = "Cast"
 # By the class of a sympy expression.
@@ -87,6 +88,7 @@ class Emitter:
         self.g = graph
         self.standard = standard
         self._known = _known_ops()
+        self._alike = Alike(graph)
         self._canonical: dict[str, Dim] = {}
         self.counted: dict[str, Any] = {}  # symbol -> its 0-d int64, in the graph emitted into
         self._late: dict[str, Dim] = {}  # sizes that depend on data, from torch's names
@@ -112,6 +114,8 @@ class Emitter:
             outs = self.g.emit(name, given, attrs, n, domain, list(bodies))
         except _native.core().NotAccepted as error:  # of these types or sizes, and nothing else
             raise MissingOp(str(error).partition("; node")[0]) from error
+        if domain in ("", "ort") and not bodies:
+            self._alike.note(self.g, domain + name, given, attrs, outs)
         return outs[0] if n == 1 else list(outs)
 
     def ort(self, name: str, *inputs: Any, n: int = 1, **attrs: Any) -> Any:
@@ -146,7 +150,9 @@ class Emitter:
             value = int(value)
         else:
             value = float(value)
-        return self.g.scalar(value, dtype)
+        out = self.g.scalar(value, dtype)
+        self._alike.note(self.g, dtype, [], {"value": value}, [out])
+        return out
 
     def operand(self, x: Any, dtype: str) -> Any:
         """A tensor cast to `dtype`, or a Python number as a 0-d value."""
@@ -182,9 +188,9 @@ class Emitter:
             if late_names(theirs) == [theirs]:
                 self._late.setdefault(theirs, ours)
 
-    def is_told(self, size: int | torch.SymInt) -> bool:
+    def is_told(self, size: Dim | torch.SymInt) -> bool:
         """Whether the graph has all that the size is made of."""
-        names = late_names(dim_of(size))
+        names = late_names(size if isinstance(size, str) else dim_of(size))
         return all(name in self._late or name in self.counted for name in names)
 
     def depends_on_data(self, size: Dim) -> bool:
@@ -266,8 +272,14 @@ class Emitter:
         """x without a gradient."""
         return self.ort("StopGradient", x)
 
+    def found(self, x: Any) -> Any:
+        """Where x is not zero, as NonZero tells. Masks that are computed alike give one size."""
+        x = self.stop(x) if x.dtype in FLOATING else x
+        return self._alike.once(self.g, x, lambda x: self.op("NonZero", x))
+
     def check(self, ok: Any, error: str) -> None:
-        """Where an element of `ok` is false the call raises; a file has no such checks."""
+        """Where an element of `ok` is false the call raises; a file has no such checks, and is for
+        calls that do not."""
         if not self.standard:
             self.ort("Check", ok, error=error)
 

@@ -1,6 +1,5 @@
 """Reading by index, sorting."""
 
-from .emit import FLOATING
 from .registry import aten
 
 
@@ -74,7 +73,7 @@ def mask_positions(t, mask):
     """Where a mask is set: for each of its axes a vector of positions."""
     if mask.rank == 0:
         t.refuse("indexing by a mask without axes has no translation")
-    where = t.op("NonZero", t.stop(mask) if mask.dtype in FLOATING else mask)
+    where = t.found(mask)
     return [t.op("Gather", where, t.scalar(i, "int64"), axis=0) for i in range(mask.rank)]
 
 

@@ -13,16 +13,12 @@ from .registry import aten
 def nonzero(t, x):
     if x.rank == 0 or x.dtype in COMPLEX:
         return NotImplemented
-    return t.transpose(_places(t, x), [1, 0])
+    return t.transpose(t.found(x), [1, 0])
 
 
 @aten("nonzero_numpy.default", "where.default")
 def nonzero_by_axis(t, x):
     return NotImplemented if x.rank == 0 or x.dtype in COMPLEX else mask_positions(t, x)
-
-
-def _places(t, x):
-    return t.op("NonZero", t.stop(x) if x.dtype in FLOATING else x)
 
 
 @aten("masked_select.default")

@@ -79,7 +79,8 @@ def index_fill(t, x, dim, index, value):
 def index_put(t, x, indices, values, accumulate=False, unsafe=False):
     given = [i for i in indices if i is not None]
     values = t.cast(values, x.dtype)
-    if len(given) == 1 and given[0].dtype == "bool" and not accumulate:
+    is_told = not any(t.depends_on_data(size) for size in values.dims)
+    if len(given) == 1 and given[0].dtype == "bool" and not accumulate and is_told:
         before = next(i for i, index in enumerate(indices) if index is not None)
         if values.rank <= (0 if before else x.rank - given[0].rank):
             return _put_by_mask(t, x, before, given[0], values)
@@ -90,11 +91,27 @@ def index_put(t, x, indices, values, accumulate=False, unsafe=False):
         return NotImplemented  # values' axes lie in another order
     at = broadcast_index(t, given)
     moved = t.transpose(x, [*axes, *rest])
-    updates = t.expand(values, [*at.dims[:-1], *(x.dims[i] for i in rest)])
+    updates = _spread(t, values, [*at.dims[:-1], *(x.dims[i] for i in rest)])
     reduction = "add" if accumulate else "none"
     moved = t.op("ScatterND", moved, at, updates, reduction=reduction)
     order = [*axes, *rest]
     return t.transpose(moved, [order.index(i) for i in range(x.rank)])
+
+
+def _spread(t, values, dims):
+    """`values` of these dims. Whether a size that depends on data is a 1 to broadcast, a run tells:
+    positions then repeat, whose gradient is a sum."""
+    axes = range(len(dims) - values.rank, len(dims))
+    for axis, (size, wanted) in enumerate(zip(values.dims, (dims[i] for i in axes), strict=True)):
+        if size == wanted or t.standard or not t.depends_on_data(size):  # Expand is told by a run
+            continue
+        have, want = t.g.size(size), t.g.size(t.canonical(wanted))
+        zero, one = t.scalar(0, "int64"), t.scalar(1, "int64")
+        fits = t.op("Or", t.op("Equal", have, want), t.op("Equal", have, one))
+        t.check(fits, f"values of size {size} are assigned to {wanted} places")
+        steps = t.op("Range", zero, want, one)
+        values = t.op("Gather", values, t.op("Min", steps, t.op("Sub", have, one)), axis=axis)
+    return t.expand(values, dims)
 
 
 def _put_by_mask(t, x, before, mask, values):

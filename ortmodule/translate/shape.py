@@ -111,6 +111,8 @@ def squeeze(t, x, dim=None):
         return x
     for size in (x.dims[d] for d in dims):
         if t.depends_on_data(size):  # torch traces it as one that stays
+            if t.standard:
+                t.refuse(f"whether squeeze drops an axis of size {size} depends on data")
             t.check_not(size, 1, "squeeze meets an axis of size 1, which was traced as another")
     return t.squeeze(x, sorted(d % x.rank for d in dims if x.dims[d] == 1))
 

@@ -190,3 +190,20 @@ HOSTILE = {
 def test_hostile(message):
     with pytest.raises(C.Error, match=message):
         run(HOSTILE[message]())
+
+
+@pytest.mark.parametrize("outputs", [["a"], ["a", "b"]], ids=["alone", "beside"])
+@pytest.mark.parametrize("given", ["x", "h"])
+def test_what_returns_its_own_input_renames_nothing(outputs, given):
+    inside = [node("Neg", ["a"], ["b"])] if "b" in outputs else []
+    results = ["y", "z"][: len(outputs)]
+    nodes = [node("Exp", ["x"], ["h"]), node("Pass", [given], results, "my")]
+    nodes.append(node("Add", [given, "y"], ["twice"]))
+    passing = function("Pass", ["a"], outputs, inside)
+    model = made(nodes, [passing], outputs=(*results, "twice", "h"))
+    session = InferenceSession(model.SerializeToString())
+    assert [port.name for port in session.get_inputs()] == ["x"]
+    assert [port.name for port in session.get_outputs()] == [*results, "twice", "h"]
+    plain = ReferenceEvaluator(model)  # onnx's inliner drops what passes
+    for got, want in zip(run(model), plain.run(None, {"x": X}), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-6)

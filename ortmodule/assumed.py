@@ -1,0 +1,78 @@
+"""What torch's own code asks of sizes that depend on data, as an export must know it.
+
+patches.py puts it in the place of ShapeEnv's answer during a capture. Such a size is taken to be
+neither 0 nor 1, and two that are compared to be equal; the export asserts what was answered
+(translate/asserts.py), so a call where it does not hold is eager's.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+import torch
+from torch.fx.experimental import recording, symbolic_shapes
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
+
+from .places import PACKAGE, TORCH
+
+# What comes between the code that asks and ShapeEnv.
+_BETWEEN = {
+    torch.__file__,
+    symbolic_shapes.__file__,
+    recording.__file__,
+    torch.fx.experimental.sym_node.__file__,
+    __file__,
+}
+
+
+_ASSUMED = "assumed of sizes that depend on data"
+
+
+def is_assumed(env: ShapeEnv, expr: Any) -> bool:
+    """Whether an assertion is on sizes of which something was assumed here."""
+    assumptions = (a for each in env.deferred_runtime_asserts.values() for a in each)
+    return any(a.msg == _ASSUMED and _late(env, a.expr) & expr.free_symbols for a in assumptions)
+
+
+def assumed(original: Callable) -> Callable:
+    """ShapeEnv.evaluate_expr that answers torch's own questions where the original would refuse."""
+
+    def evaluate(self: ShapeEnv, expr: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(self, expr, *args, **kwargs)
+        except GuardOnDataDependentSymNode:
+            holds = _answer(self, expr) if _asked_by_torch() else None
+            if holds is None:
+                raise
+        self.guard_or_defer_runtime_assert(expr if holds else sympy.Not(expr), _ASSUMED)
+        return sympy.true if holds else sympy.false
+
+    return evaluate
+
+
+def _answer(env: ShapeEnv, expr: Any) -> bool | None:
+    """None where it takes more than that sizes are neither 0 nor 1, and equal where they meet."""
+    if not isinstance(expr, sympy.logic.boolalg.Boolean) or not _late(env, expr) <= env.size_like:
+        return None
+    known = env._maybe_evaluate_static(expr, size_oblivious=True)
+    if known in (sympy.true, sympy.false):
+        return bool(known)
+    are_sizes = isinstance(expr, (sympy.Eq, sympy.Ne)) and not any(a.is_number for a in expr.args)
+    return isinstance(expr, sympy.Eq) if are_sizes else None
+
+
+def _late(env: ShapeEnv, expr: Any) -> set:
+    return {symbol for symbol in expr.free_symbols if symbol not in env.backed_var_to_val}
+
+
+def _asked_by_torch() -> bool:
+    """Not a branch of the user's own, which may go either way."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and _is_between(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame.f_code.co_filename.startswith(TORCH)
+
+
+def _is_between(file: str) -> bool:
+    return file in _BETWEEN or file.startswith(PACKAGE) or file[:1] == "<"
