@@ -9,11 +9,14 @@ import numpy as np
 from . import _native
 from .options import Options
 
-Value = np.ndarray | list["Value"] | None
+Value = np.ndarray | list["Value"] | dict[int, "Value"] | dict[str, "Value"] | None
 
 
-def _value(x: Any) -> Value:
-    return x if x is None else [_value(y) for y in x] if isinstance(x, list) else np.asarray(x)
+def _check_names(names: Any, what: str) -> None:
+    wrong = next((name for name in names if not isinstance(name, str)), None)
+    if isinstance(names, str) or wrong is not None:
+        given = f"the str {names!r}" if isinstance(names, str) else f"{wrong!r} among them"
+        raise TypeError(f"{what}: expected names in a list or dict, got {given}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,14 +56,19 @@ class InferenceSession:
         if isinstance(model, bytes):
             self._session = core.session_of_bytes(model, options, limits)
         else:
-            self._session = core.session_of_file(os.fspath(model), options, trusted, limits)
+            self._session = core.session_of_file(os.fsencode(model), options, trusted, limits)
 
     def run(self, names: list[str] | None, feed: dict[str, Value]) -> list[Value]:
         """The outputs named (None: all), in that order, for a feed of every input by name.
 
-        A list is a sequence, None an empty optional. What only other outputs need is not computed.
+        A list is a sequence, a dict with keys of int or str a map, None an empty optional. What
+        only other outputs need is not computed. Each result is in memory of its own.
         """
-        return self._session.run(names or [], {name: _value(x) for name, x in feed.items()})
+        _check_names(names or [], "names")
+        if not isinstance(feed, dict):
+            raise TypeError(f"feed: expected a dict of inputs by name, got {type(feed).__name__}")
+        _check_names(feed, "feed")
+        return self._session.run(list(names or []), feed)
 
     def terminate(self) -> None:
         """Ends the runs that are under way, with an error, before their next stage or trip."""

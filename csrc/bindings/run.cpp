@@ -19,18 +19,7 @@ class Compiled {
   Compiled(const Graph& graph, std::vector<std::string> providers)
       : session_(graph, options_of(std::move(providers))) {}
 
-  std::vector<py::object> run(const py::dict& feed) {
-    std::map<std::string, Item> items;
-    for (const auto& [name, value] : feed) items[name.cast<std::string>()] = item_of(value);
-    std::vector<Item> outputs;
-    {
-      py::gil_scoped_release release;
-      outputs = session_.run({}, items);
-    }
-    std::vector<py::object> objects;
-    for (const Item& output : outputs) objects.push_back(object_of(output));
-    return objects;
-  }
+  std::vector<py::object> run(const py::dict& feed) { return run_session(session_, {}, feed); }
 
  private:
   static CompileOptions options_of(std::vector<std::string> providers) {

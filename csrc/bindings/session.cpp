@@ -32,18 +32,11 @@ std::unique_ptr<InferenceSession> session_of_bytes(const py::bytes& bytes,
   return std::make_unique<InferenceSession>(*graph, options, limits);
 }
 
-std::vector<py::object> run_session(InferenceSession& session,
-                                    const std::vector<std::string>& names, const py::dict& feed) {
-  std::map<std::string, Item> items;
-  for (const auto& [name, value] : feed) items[name.cast<std::string>()] = item_of(value);
-  std::vector<Item> outputs;
-  {
-    py::gil_scoped_release release;
-    outputs = session.run(names, items);
-  }
-  std::vector<py::object> objects;
-  for (const Item& output : outputs) objects.push_back(object_of(output));
-  return objects;
+std::vector<py::object> run_named(InferenceSession& session, const py::list& names,
+                                  const py::dict& feed) {
+  std::vector<std::string> texts;
+  for (const py::handle& name : names) texts.push_back(text_in(name));
+  return run_session(session, texts, feed);
 }
 
 py::list ports_of(const std::vector<InferenceSession::Port>& ports) {
@@ -91,7 +84,7 @@ void export_onnx(const Graph& graph, const std::map<std::string, py::array>& wei
 
 void bind_session(py::module_& m) {
   py::class_<InferenceSession>(m, "Session")
-      .def("run", &run_session, py::arg("names"), py::arg("feed"))
+      .def("run", &run_named, py::arg("names"), py::arg("feed"))
       .def("inputs", [](const InferenceSession& s) { return ports_of(s.inputs()); })
       .def("outputs", [](const InferenceSession& s) { return ports_of(s.outputs()); })
       .def("terminate", &InferenceSession::terminate)

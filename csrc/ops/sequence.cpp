@@ -15,6 +15,10 @@ Type items_of(InferContext& c, size_t i) {
 Type common(InferContext& c, const Type& a, const Type& b) {
   c.require(a.kind == b.kind && a.dtype == b.dtype, "it would hold {} and {}", a.text(), b.text());
   Type result = a;
+  if (a.inner && b.inner) {
+    result.inner = std::make_shared<const Type>(common(c, *a.inner, *b.inner));
+    return result;
+  }
   if (!a.dims || !b.dims || a.dims->size() != b.dims->size()) {
     result.dims.reset();
     return result;
@@ -73,7 +77,7 @@ Outputs refuse_gradient(const Backward& b) {
 
 void register_making(OpSet& ops) {
   ops.op("SequenceConstruct")
-      .in_variadic("inputs")
+      .in_variadic("inputs", kAny | kMap)
       .out("output_sequence", kSequence)
       .since(11)
       .allocates()
@@ -92,7 +96,7 @@ void register_making(OpSet& ops) {
       .not_differentiable();
   ops.op("SequenceInsert")
       .in("input_sequence", kSequence, "S")
-      .in("tensor")
+      .in("tensor", kAny | kMap)
       .in_optional("position", kIndex, "I")
       .out("output_sequence", kSequence)
       .since(11)
@@ -119,7 +123,7 @@ void register_reading(OpSet& ops) {
   ops.op("SequenceAt")
       .in("input_sequence", kSequence, "S")
       .in("position", kIndex, "I")
-      .out("tensor")
+      .out("tensor", kAny | kMap)
       .since(11)
       .allocates()
       .shape([](InferContext& c) {
@@ -161,7 +165,7 @@ void register_reading(OpSet& ops) {
 
 void register_optionals(OpSet& ops) {
   ops.op("Optional")
-      .in_optional("input", kAny | kSequence)
+      .in_optional("input", kAny | kSequence | kMap)
       .out("output", kOptional)
       .attr_optional("type")
       .since(15)
@@ -177,7 +181,7 @@ void register_optionals(OpSet& ops) {
       .not_differentiable();
   ops.op("OptionalGetElement")
       .in("input", kAnything)
-      .out("output", kAny | kSequence)
+      .out("output", kAny | kSequence | kMap)
       .since(15)
       .allocates()
       .shape([](InferContext& c) {

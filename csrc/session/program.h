@@ -28,7 +28,7 @@ class Program {
           const std::vector<size_t>& cuts = {});
 
   // One run of the forward: stage by stage, then what is left as one plan. Thread-safe.
-  std::vector<Item> run(std::span<const Item> inputs, RunState& state);
+  std::vector<Item> run(std::vector<Item> inputs, RunState& state);
   // Whether a part must run before the rest can be planned; plan() is of programs that are not.
   bool is_staged() const { return prologue_ != nullptr; }
 

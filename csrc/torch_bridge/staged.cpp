@@ -87,7 +87,7 @@ at::Tensor tensor_of(const Item& item) {
 
 std::vector<Item> run_program(Program& program, std::span<const Item> inputs) {
   RunState state({}, never());
-  return program.run(inputs, state);
+  return program.run({inputs.begin(), inputs.end()}, state);
 }
 
 }  // namespace ort::bridge
