@@ -81,11 +81,13 @@ class Reader {
     }
   }
 
-  // Kinds, dtypes and ranks, where both are known; sizes are hints. What an optional holds may be
-  // given in its place.
+  // Kinds, dtypes and ranks, where both are known; sizes are hints. An optional stands for what it
+  // holds.
   static bool agree(const Type& declared, const Type& made) {
-    if (declared.kind == Type::Kind::optional && made.kind != Type::Kind::optional)
+    if (declared.kind != made.kind && declared.kind == Type::Kind::optional)
       return agree(declared.held(), made);
+    if (declared.kind != made.kind && made.kind == Type::Kind::optional)
+      return agree(declared, made.held());
     const bool dtypes = declared.dtype == made.dtype || declared.dtype == DType::undefined ||
                         made.dtype == DType::undefined;
     const bool ranks = !declared.dims || !made.dims || declared.dims->size() == made.dims->size();
