@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-from typing import Any
 
 import numpy as np
 
@@ -10,13 +9,6 @@ from . import _native
 from .options import Options
 
 Value = np.ndarray | list["Value"] | dict[int, "Value"] | dict[str, "Value"] | None
-
-
-def _check_names(names: Any, what: str) -> None:
-    wrong = next((name for name in names if not isinstance(name, str)), None)
-    if isinstance(names, str) or wrong is not None:
-        given = f"the str {names!r}" if isinstance(names, str) else f"{wrong!r} among them"
-        raise TypeError(f"{what}: expected names in a list or dict, got {given}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,9 +28,11 @@ class InferenceSession:
     providers: claim order; None: ORTMODULE_PROVIDERS or ("cpu", "reference"). The other ORTMODULE_*
     variables (CHECK, FUEL, OFF, DUMP) hold here as for ORTModule. Names of sizes are hints: a feed
     that contradicts them runs too. trusted: the files are mapped into memory, not read, so nobody
-    may shorten them meanwhile. max_bytes, max_operations: a run that needs more memory, or more
-    operations by estimate, is refused before it starts. Raises ortmodule's Error, one sentence
-    naming what and where, when the file is broken, an op is not known or sizes do not fit.
+    may shorten them meanwhile. max_bytes, max_operations: a run that needs more memory at once
+    (inputs, outputs and what lies between), or more operations by estimate, is refused: before it
+    starts, or where only its loops and sequences tell, when they come to it. Raises ortmodule's
+    Error, one sentence naming what and where, when the file is broken, an op is not known or sizes
+    do not fit.
     """
 
     def __init__(
@@ -64,11 +58,7 @@ class InferenceSession:
         A list is a sequence, a dict with keys of int or str a map, None an empty optional. What
         only other outputs need is not computed. Each result is in memory of its own.
         """
-        _check_names(names or [], "names")
-        if not isinstance(feed, dict):
-            raise TypeError(f"feed: expected a dict of inputs by name, got {type(feed).__name__}")
-        _check_names(feed, "feed")
-        return self._session.run(list(names or []), feed)
+        return self._session.run(names, feed)
 
     def terminate(self) -> None:
         """Ends the runs that are under way, with an error, before their next stage or trip."""

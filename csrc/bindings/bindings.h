@@ -15,11 +15,10 @@ Tensor tensor_of(const pybind11::array& array);
 pybind11::array array_of(const Tensor& tensor);
 pybind11::str str_of(std::string_view text);        // an Error where it is no UTF-8
 std::string text_in(const pybind11::handle& text);  // of a str, or of bytes that are UTF-8
-// The session's results for a feed of inputs by name: None is nothing, a list is a sequence, a dict
-// a map.
-std::vector<pybind11::object> run_session(InferenceSession& session,
-                                          const std::vector<std::string>& names,
-                                          const pybind11::dict& feed);
+// The session's results of these names, or all for None, for a dict of inputs by name: there None
+// is nothing, a list is a sequence, a dict a map.
+std::vector<pybind11::object> run_session(InferenceSession& session, const pybind11::object& names,
+                                          const pybind11::object& feed);
 
 void bind_graph(pybind11::module_& m);
 void bind_run(pybind11::module_& m);

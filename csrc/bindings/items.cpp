@@ -57,6 +57,7 @@ bool becomes(const py::handle& number, const Type& type) {
 }
 
 py::array array_in(const py::handle& value, const Type& type, const std::string& place) {
+  if (py::isinstance<py::array>(value)) return py::reinterpret_borrow<py::array>(value);
   const py::module_ numpy = py::module_::import("numpy");
   try {
     if (!becomes(value, type)) return numpy.attr("asarray")(value).cast<py::array>();
@@ -115,28 +116,56 @@ py::object object_of(const Item& item) {
   return items;
 }
 
-}  // namespace
+void expect_type(bool is, const py::handle& value, const char* what, const char* expected) {
+  if (!is)
+    throw py::type_error(
+        format("{} is of type {}, expected {}", what, Py_TYPE(value.ptr())->tp_name, expected));
+}
 
-std::vector<py::object> run_session(InferenceSession& session,
-                                    const std::vector<std::string>& names, const py::dict& feed) {
+std::vector<std::string> names_in(const py::object& names) {
+  std::vector<std::string> texts;
+  if (names.is_none()) return texts;
+  expect_type(py::isinstance<py::list>(names) || py::isinstance<py::tuple>(names), names, "names",
+              "a list of outputs' names or None");
+  for (const py::handle& name : names) {
+    expect_type(py::isinstance<py::str>(name), name, "an output's name", "str");
+    texts.push_back(text_in(name));
+  }
+  return texts;
+}
+
+std::map<std::string, Item> feed_in(const InferenceSession& session, const py::object& feed) {
+  expect_type(py::isinstance<py::dict>(feed), feed, "feed", "a dict of inputs by name");
+  static const Type kUnknown;  // the session refuses the name
   std::map<std::string, Item> items;
-  for (const auto& [key, value] : feed) {
-    const std::string name = text_in(key), place = format("input '{}'", name);
+  for (const auto& [key, value] : py::reinterpret_borrow<py::dict>(feed)) {
+    expect_type(py::isinstance<py::str>(key), key, "a key of the feed", "str");
+    const std::string name = text_in(key);
     const auto& ports = session.inputs();
     const auto port = std::find_if(ports.begin(), ports.end(),
                                    [&](const auto& each) { return each.name == name; });
-    items[name] = item_of(value, port == ports.end() ? Type{} : port->type, place);
+    const Type& type = port == ports.end() ? kUnknown : port->type;
+    items[name] = item_of(value, type, "input '" + name + "'");
   }
+  return items;
+}
+
+}  // namespace
+
+std::vector<py::object> run_session(InferenceSession& session, const py::object& names,
+                                    const py::object& feed) {
+  const std::vector<std::string> asked = names_in(names);
+  const std::map<std::string, Item> items = feed_in(session, feed);
   std::vector<Item> outputs;
   {
     py::gil_scoped_release release;
-    outputs = session.run(names, items);
+    outputs = session.run(asked, items);
   }
   std::vector<py::object> objects;
   for (size_t i = 0; i < outputs.size(); ++i) try {
       objects.push_back(object_of(std::exchange(outputs[i], {})));
     } catch (const Error& error) {
-      fail("output '{}': {}", names.empty() ? session.outputs()[i].name : names[i], error.what());
+      fail("output '{}': {}", asked.empty() ? session.outputs()[i].name : asked[i], error.what());
     }
   return objects;
 }

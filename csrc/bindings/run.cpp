@@ -19,7 +19,9 @@ class Compiled {
   Compiled(const Graph& graph, std::vector<std::string> providers)
       : session_(graph, options_of(std::move(providers))) {}
 
-  std::vector<py::object> run(const py::dict& feed) { return run_session(session_, {}, feed); }
+  std::vector<py::object> run(const py::dict& feed) {
+    return run_session(session_, py::none(), feed);
+  }
 
  private:
   static CompileOptions options_of(std::vector<std::string> providers) {

@@ -32,13 +32,6 @@ std::unique_ptr<InferenceSession> session_of_bytes(const py::bytes& bytes,
   return std::make_unique<InferenceSession>(*graph, options, limits);
 }
 
-std::vector<py::object> run_named(InferenceSession& session, const py::list& names,
-                                  const py::dict& feed) {
-  std::vector<std::string> texts;
-  for (const py::handle& name : names) texts.push_back(text_in(name));
-  return run_session(session, texts, feed);
-}
-
 py::list ports_of(const std::vector<InferenceSession::Port>& ports) {
   py::list result;
   for (const auto& port : ports) {
@@ -84,7 +77,7 @@ void export_onnx(const Graph& graph, const std::map<std::string, py::array>& wei
 
 void bind_session(py::module_& m) {
   py::class_<InferenceSession>(m, "Session")
-      .def("run", &run_named, py::arg("names"), py::arg("feed"))
+      .def("run", &run_session, py::arg("names"), py::arg("feed"))
       .def("inputs", [](const InferenceSession& s) { return ports_of(s.inputs()); })
       .def("outputs", [](const InferenceSession& s) { return ports_of(s.outputs()); })
       .def("terminate", &InferenceSession::terminate)

@@ -31,6 +31,13 @@ std::string text_in(const py::handle& text) {
 
 namespace {
 
+// With its bytes as this machine has them.
+py::array in_our_order(const py::array& array) {
+  const char order = array.dtype().byteorder();
+  if (order == '=' || order == '|') return array;
+  return array.attr("astype")(array.dtype().attr("newbyteorder")("="));
+}
+
 Tensor strings_of(const py::array& array, Sizes sizes) {
   std::vector<std::string> texts;
   for (const py::handle& item : array.attr("ravel")().attr("tolist")()) {
@@ -45,9 +52,7 @@ Tensor strings_of(const py::array& array, Sizes sizes) {
 
 Tensor tensor_of(const py::array& array) {
   const auto name = py::str(array.dtype().attr("name")).cast<std::string>();
-  const py::object native = array.dtype().attr("newbyteorder")("=");
-  const py::array plain =
-      py::array::ensure(array.attr("astype")(native, py::arg("copy") = false), py::array::c_style);
+  const py::array plain = py::array::ensure(in_our_order(array), py::array::c_style);
   Sizes sizes(plain.shape(), plain.shape() + plain.ndim());
   if (plain.dtype().kind() == 'U' || plain.dtype().kind() == 'O' || plain.dtype().kind() == 'S')
     return strings_of(plain, std::move(sizes));
