@@ -2,18 +2,13 @@
 
 import dataclasses
 import os
-from typing import Any
 
 import numpy as np
 
 from . import _native
 from .options import Options
 
-Value = np.ndarray | list["Value"] | None
-
-
-def _value(x: Any) -> Value:
-    return x if x is None else [_value(y) for y in x] if isinstance(x, list) else np.asarray(x)
+Value = np.ndarray | list["Value"] | dict[int, "Value"] | dict[str, "Value"] | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,9 +28,11 @@ class InferenceSession:
     providers: claim order; None: ORTMODULE_PROVIDERS or ("cpu", "reference"). The other ORTMODULE_*
     variables (CHECK, FUEL, OFF, DUMP) hold here as for ORTModule. Names of sizes are hints: a feed
     that contradicts them runs too. trusted: the files are mapped into memory, not read, so nobody
-    may shorten them meanwhile. max_bytes, max_operations: a run that needs more memory, or more
-    operations by estimate, is refused before it starts. Raises ortmodule's Error, one sentence
-    naming what and where, when the file is broken, an op is not known or sizes do not fit.
+    may shorten them meanwhile. max_bytes, max_operations: a run that needs more memory at once
+    (inputs, outputs and what lies between), or more operations by estimate, is refused: before it
+    starts, or where only its loops and sequences tell, when they come to it. Raises ortmodule's
+    Error, one sentence naming what and where, when the file is broken, an op is not known or sizes
+    do not fit.
     """
 
     def __init__(
@@ -53,14 +50,15 @@ class InferenceSession:
         if isinstance(model, bytes):
             self._session = core.session_of_bytes(model, options, limits)
         else:
-            self._session = core.session_of_file(os.fspath(model), options, trusted, limits)
+            self._session = core.session_of_file(os.fsencode(model), options, trusted, limits)
 
     def run(self, names: list[str] | None, feed: dict[str, Value]) -> list[Value]:
         """The outputs named (None: all), in that order, for a feed of every input by name.
 
-        A list is a sequence, None an empty optional. What only other outputs need is not computed.
+        A list is a sequence, a dict with keys of int or str a map, None an empty optional. What
+        only other outputs need is not computed. Each result is in memory of its own.
         """
-        return self._session.run(names or [], {name: _value(x) for name, x in feed.items()})
+        return self._session.run(names, feed)
 
     def terminate(self) -> None:
         """Ends the runs that are under way, with an error, before their next stage or trip."""

@@ -1,6 +1,8 @@
 // The table of functions that allocate their results.
 #include "providers/host_kernel.h"
 
+#include "providers/kernel_table.h"
+
 namespace ort {
 namespace {
 
@@ -19,7 +21,7 @@ const HostTable& table() {
 class FunctionHostKernel final : public HostKernel {
  public:
   FunctionHostKernel(const Node& node, const HostFunction& f) : node_(node), f_(f) {}
-  std::vector<Item> run(std::span<const Item> in) const override { return f_({node_, in}); }
+  std::vector<Item> run(std::span<Item> in) const override { return f_({node_, in}); }
 
  private:
   const Node& node_;
@@ -30,8 +32,11 @@ class FunctionHostKernel final : public HostKernel {
 
 std::unique_ptr<HostKernel> make_host_kernel(const Node& node) {
   const auto found = table().find(node.qualified());
-  if (found == table().end()) return nullptr;
-  return std::make_unique<FunctionHostKernel>(node, found->second);
+  check(found != table().end(), "[{}] nothing runs it on {}; {}", node.qualified(),
+        node.has_input(0) ? node.input(0).type().text() : "nothing", node.describe());
+  const Verdict verdict = fits(found->second.types, node);
+  check(verdict.ok, "[{}] {}; {}", node.qualified(), verdict.reason, node.describe());
+  return std::make_unique<FunctionHostKernel>(node, found->second.run);
 }
 
 int64_t HostCall::number(size_t i) const {

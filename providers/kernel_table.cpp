@@ -42,7 +42,7 @@ std::string text(TypeSet types) {
   };
   add(kFloating, "floating");
   add(kIntegers, "integers");
-  for (int number = 1; number <= static_cast<int>(DType::bf16); ++number)
+  for (int number = 1; number < kDTypes; ++number)
     add(bit(static_cast<DType>(number)), std::string(name_of(static_cast<DType>(number))));
   std::string all;
   for (size_t i = 0; i < names.size(); ++i)

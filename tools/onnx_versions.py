@@ -29,14 +29,12 @@ FOOT = """)";
 }  // namespace ort
 """
 NAMES = {"double": "DOUBLE", "float": "FLOAT"}
-SEQUENCE, OPTIONAL, MAP = 1 << 29, 1 << 30, 1 << 31
 MOST = 999  # of variadic inputs and outputs
 
 
 def bit(text: str) -> int:
-    for start, kind in (("seq(", SEQUENCE), ("optional(", OPTIONAL), ("map(", MAP)):
-        if text.startswith(start):
-            return kind
+    if (kind := text.split("(")[0]) in core().KINDS:
+        return core().KINDS[kind]
     name = text.removeprefix("tensor(").removesuffix(")")
     return 1 << getattr(TensorProto, NAMES.get(name, name.upper()))
 

@@ -5,15 +5,20 @@
 #include <pybind11/pybind11.h>
 
 #include "csrc/core/item.h"
+#include "csrc/session/inference_session.h"
 
 namespace ort {
 
-// A copy of the array's elements, C-contiguous.
+// A copy of the array's elements, C-contiguous and in this machine's order of bytes.
 Tensor tensor_of(const pybind11::array& array);
 // An array over the tensor's memory, which it keeps alive.
 pybind11::array array_of(const Tensor& tensor);
-Item item_of(const pybind11::handle& value);  // None is nothing, a list a sequence
-pybind11::object object_of(const Item& item);
+pybind11::str str_of(std::string_view text);        // an Error where it is no UTF-8
+std::string text_in(const pybind11::handle& text);  // of a str, or of bytes that are UTF-8
+// The session's results of these names, or all for None, for a dict of inputs by name: there None
+// is nothing, a list is a sequence, a dict a map.
+std::vector<pybind11::object> run_session(InferenceSession& session, const pybind11::object& names,
+                                          const pybind11::object& feed);
 
 void bind_graph(pybind11::module_& m);
 void bind_run(pybind11::module_& m);

@@ -20,16 +20,7 @@ class Compiled {
       : session_(graph, options_of(std::move(providers))) {}
 
   std::vector<py::object> run(const py::dict& feed) {
-    std::map<std::string, Item> items;
-    for (const auto& [name, value] : feed) items[name.cast<std::string>()] = item_of(value);
-    std::vector<Item> outputs;
-    {
-      py::gil_scoped_release release;
-      outputs = session_.run({}, items);
-    }
-    std::vector<py::object> objects;
-    for (const Item& output : outputs) objects.push_back(object_of(output));
-    return objects;
+    return run_session(session_, py::none(), feed);
   }
 
  private:

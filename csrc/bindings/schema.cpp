@@ -39,6 +39,9 @@ void bind_schema(py::module_& m) {
     }
     return result;
   });
+  // The bits of values that are no tensor in a set of types, by how ONNX writes their types.
+  m.attr("KINDS") =
+      std::map<std::string, TypeSet>{{"seq", kSequence}, {"optional", kOptional}, {"map", kMap}};
 }
 
 }  // namespace ort

@@ -32,20 +32,6 @@ std::unique_ptr<InferenceSession> session_of_bytes(const py::bytes& bytes,
   return std::make_unique<InferenceSession>(*graph, options, limits);
 }
 
-std::vector<py::object> run_session(InferenceSession& session,
-                                    const std::vector<std::string>& names, const py::dict& feed) {
-  std::map<std::string, Item> items;
-  for (const auto& [name, value] : feed) items[name.cast<std::string>()] = item_of(value);
-  std::vector<Item> outputs;
-  {
-    py::gil_scoped_release release;
-    outputs = session.run(names, items);
-  }
-  std::vector<py::object> objects;
-  for (const Item& output : outputs) objects.push_back(object_of(output));
-  return objects;
-}
-
 py::list ports_of(const std::vector<InferenceSession::Port>& ports) {
   py::list result;
   for (const auto& port : ports) {

@@ -9,26 +9,70 @@ namespace py = pybind11;
 
 namespace ort {
 
+py::str str_of(std::string_view text) {
+  PyObject* made = PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), nullptr);
+  if (!made) PyErr_Clear();
+  check(made != nullptr, "a string of {} bytes is no UTF-8", text.size());
+  return py::reinterpret_steal<py::str>(made);
+}
+
+std::string text_in(const py::handle& text) {
+  if (py::isinstance<py::bytes>(text)) {
+    auto bytes = text.cast<std::string>();
+    str_of(bytes);
+    return bytes;
+  }
+  Py_ssize_t size = 0;
+  const char* data = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
+  if (!data) PyErr_Clear();
+  check(data != nullptr, "a string has a lone surrogate, which UTF-8 cannot write");
+  return {data, static_cast<size_t>(size)};
+}
+
+namespace {
+
+// With its bytes as this machine has them.
+py::array in_our_order(const py::array& array) {
+  const char order = array.dtype().byteorder();
+  if (order == '=' || order == '|') return array;
+  return array.attr("astype")(array.dtype().attr("newbyteorder")("="));
+}
+
+Tensor strings_of(const py::array& array, Sizes sizes) {
+  std::vector<std::string> texts;
+  for (const py::handle& item : array.attr("ravel")().attr("tolist")()) {
+    check(py::isinstance<py::str>(item) || py::isinstance<py::bytes>(item),
+          "element {} is of type {}, expected str", texts.size(), Py_TYPE(item.ptr())->tp_name);
+    texts.push_back(text_in(item));
+  }
+  return Tensor::of_strings(std::move(texts), std::move(sizes));
+}
+
+}  // namespace
+
 Tensor tensor_of(const py::array& array) {
   const auto name = py::str(array.dtype().attr("name")).cast<std::string>();
-  const py::array plain = py::array::ensure(array, py::array::c_style);
+  const py::array plain = py::array::ensure(in_our_order(array), py::array::c_style);
   Sizes sizes(plain.shape(), plain.shape() + plain.ndim());
-  if (plain.dtype().kind() == 'U' || plain.dtype().kind() == 'O' || plain.dtype().kind() == 'S') {
-    std::vector<std::string> texts;
-    for (const py::handle& item : plain.attr("ravel")().attr("tolist")())
-      texts.push_back(py::isinstance<py::bytes>(item) ? item.cast<std::string>()
-                                                      : py::str(item).cast<std::string>());
-    return Tensor::of_strings(std::move(texts), std::move(sizes));
-  }
+  if (plain.dtype().kind() == 'U' || plain.dtype().kind() == 'O' || plain.dtype().kind() == 'S')
+    return strings_of(plain, std::move(sizes));
   Tensor result = Tensor::empty(dtype_named(name), sizes);
   if (result.bytes() > 0) std::memcpy(result.data, plain.data(), result.bytes());
   return result;
 }
 
+namespace {
+
+constexpr size_t kMostAxes = 64;  // of numpy's arrays
+
+}  // namespace
+
 py::array array_of(const Tensor& tensor) {
+  check(tensor.sizes.size() <= kMostAxes, "a tensor has rank {}, numpy's arrays have at most {}",
+        tensor.sizes.size(), kMostAxes);
   if (tensor.dtype == DType::string) {
     py::list items;
-    for (int64_t i = 0; i < tensor.count(); ++i) items.append(py::str(text_of(tensor, i)));
+    for (int64_t i = 0; i < tensor.count(); ++i) items.append(str_of(text_of(tensor, i)));
     return py::module_::import("numpy")
         .attr("array")(items, "object")
         .attr("reshape")(tensor.sizes)
@@ -42,25 +86,6 @@ py::array array_of(const Tensor& tensor) {
   auto* keep = new Tensor(tensor);
   const py::capsule owner(keep, [](void* p) { delete static_cast<Tensor*>(p); });
   return py::array(dtype, tensor.sizes, tensor.data, owner);
-}
-
-Item item_of(const py::handle& value) {
-  if (value.is_none()) return {};
-  if (!py::isinstance<py::list>(value)) return tensor_of(py::array::ensure(value));
-  Sequence sequence;
-  for (const py::handle& item : value) sequence.items.push_back(item_of(item));
-  return sequence;
-}
-
-py::object object_of(const Item& item) {
-  if (item.is_tensor()) return array_of(item.tensor());
-  if (const auto* optional = std::get_if<Optional>(&item))
-    return optional->held ? object_of(*optional->held) : py::none();
-  const auto* sequence = std::get_if<Sequence>(&item);
-  check(sequence != nullptr, "a result is of no kind that Python has");
-  py::list items;
-  for (const Item& held : sequence->items) items.append(object_of(held));
-  return items;
 }
 
 }  // namespace ort

@@ -166,15 +166,20 @@ std::string shortest(double value, DType dtype, std::chars_format how) {
   if (dtype == DType::f64) return {text.data(), std::to_chars(text.data(), end, value, how).ptr};
   if (dtype == DType::f32)
     return {text.data(), std::to_chars(text.data(), end, static_cast<float>(value), how).ptr};
-  for (int digits = 0;; ++digits) {  // 16 bits and fewer: a handful of digits
-    const std::string tried{
-        text.data(),
-        std::to_chars(text.data(), end, value, std::chars_format::scientific, digits).ptr};
-    const double back = std::strtod(tried.c_str(), nullptr);
-    if (digits < 17 && bits_of_float(back, dtype) != bits_of_float(value, dtype)) continue;
-    if (how == std::chars_format::scientific) return tried;
-    return {text.data(), std::to_chars(text.data(), end, back, how).ptr};
-  }
+  // What is rounded up beyond the largest number would read back as an infinity.
+  constexpr Narrowing kExact{.saturate = false};
+  const double above = value * (1 + 0x1p-52);  // rounds up where the value itself is a tie
+  for (int digits = 0;; ++digits)              // 16 bits and fewer: a handful of digits
+    for (const double near : {value, above}) {
+      const std::string tried{
+          text.data(),
+          std::to_chars(text.data(), end, near, std::chars_format::scientific, digits).ptr};
+      const double back = std::strtod(tried.c_str(), nullptr);
+      if (digits < 17 && bits_of_float(back, dtype, kExact) != bits_of_float(value, dtype, kExact))
+        continue;
+      if (how == std::chars_format::scientific) return tried;
+      return {text.data(), std::to_chars(text.data(), end, back, how).ptr};
+    }
 }
 
 std::string_view trimmed(std::string_view text) {

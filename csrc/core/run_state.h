@@ -3,15 +3,17 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "csrc/core/error.h"
+#include "csrc/core/meter.h"
 
 namespace ort {
 
 // What a run may cost: one that would cost more is refused before it starts.
 struct SessionLimits {
-  std::optional<size_t> bytes;       // of inputs, outputs and what lies between
+  std::optional<size_t> bytes;       // of inputs, outputs and what lies between: live at once
   std::optional<double> operations;  // as estimated from sizes
 };
 
@@ -21,15 +23,19 @@ class RunState {
   RunState() : RunState({}, kNever) {}
   // `terminations`: the run ends when it is counted up.
   RunState(SessionLimits limits, const std::atomic<uint64_t>& terminations)
-      : limits_(limits), terminations_(terminations), then_(terminations.load()) {}
+      : limits_(limits),
+        meter_(limits.bytes ? std::make_shared<Meter>(*limits.bytes) : nullptr),
+        terminations_(terminations),
+        then_(terminations.load()) {}
 
   const SessionLimits& limits() const { return limits_; }
-  // Throws where the part that is about to run needs more than the limits leave, or the run was
-  // terminated.
+  // Counts what is live in the run; null where bytes have no limit.
+  const std::shared_ptr<Meter>& meter() const { return meter_; }
+  // Throws where the part that is about to run needs more, beside what is live, than the limits
+  // leave, or the run was terminated.
   void begin(size_t bytes, double operations) {
     check(terminations_.load(std::memory_order_relaxed) == then_, "the run was terminated");
-    check(!limits_.bytes || bytes <= *limits_.bytes,
-          "the run needs {} bytes, the session's limit is {}", bytes, limits_.bytes.value_or(0));
+    if (meter_) meter_->require(bytes);
     operations_ += operations;
     check(!limits_.operations || operations_ <= *limits_.operations,
           "the run needs about {} operations, the session's limit is {}", operations_,
@@ -43,6 +49,7 @@ class RunState {
   inline static const std::atomic<uint64_t> kNever = 0;
 
   SessionLimits limits_;
+  std::shared_ptr<Meter> meter_;
   const std::atomic<uint64_t>& terminations_;
   uint64_t then_;
   double operations_ = 0;

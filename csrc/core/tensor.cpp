@@ -6,9 +6,15 @@
 #include <cstdlib>
 
 #include "csrc/core/convert.h"
+#include "csrc/core/meter.h"
 #include "csrc/core/pool.h"
 
 namespace ort {
+namespace {
+
+constexpr size_t kBeside = 64;  // bytes of what owns a tensor's memory
+
+}  // namespace
 
 Tensor Tensor::empty(DType dtype, Sizes sizes) {
   Tensor result;
@@ -20,12 +26,13 @@ Tensor Tensor::empty(DType dtype, Sizes sizes) {
       static_cast<size_t>(checked_mul(count, static_cast<int64_t>(size_of(dtype))));
   check_memory(bytes);
   const size_t padded = (bytes + 63) / 64 * 64 + 64;
+  Charge charge(padded + kBeside);
   void* memory = std::aligned_alloc(64, padded);
   check(memory != nullptr, "out of memory: a tensor of {} bytes", bytes);
   std::memset(memory, 0, padded);
   result.data = memory;
-  result.owner =
-      std::shared_ptr<const void>(memory, [](const void* p) { std::free(const_cast<void*>(p)); });
+  result.owner = std::shared_ptr<const void>(
+      memory, [counted = std::move(charge)](const void* p) { std::free(const_cast<void*>(p)); });
   return result;
 }
 
@@ -45,9 +52,12 @@ Tensor Tensor::of_strings(std::vector<std::string> texts, Sizes sizes) {
   struct Strings {
     std::vector<std::string> texts;
     std::vector<const std::string*> elements;
+    Charge charge;
   };
-  auto strings = std::make_shared<Strings>();
-  strings->texts = std::move(texts);
+  size_t bytes = kBeside;
+  for (const std::string& text : texts) bytes += sizeof(std::string) + sizeof(void*) + text.size();
+  auto strings =
+      std::make_shared<Strings>(std::move(texts), std::vector<const std::string*>{}, Charge(bytes));
   for (const std::string& text : strings->texts) strings->elements.push_back(&text);
   Tensor result;
   result.dtype = DType::string;

@@ -32,7 +32,13 @@ bool lies_in(const fs::path& file, const fs::path& folder) {
 
 }  // namespace
 
+void check_path(const std::string& path) {
+  if (const size_t nul = path.find('\0'); nul != std::string::npos)
+    fail("path '{}\\0{}' has a NUL in it", path.substr(0, nul), path.substr(nul + 1));
+}
+
 OpenFile::OpenFile(const std::string& path) : path_(path) {
+  check_path(path);
   // A pipe would wait for its writer.
   file_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   check(file_ >= 0, "cannot open '{}': {}", path, std::strerror(errno));
@@ -81,6 +87,7 @@ const ExternalFiles::Entry& ExternalFiles::open(const std::string& location,
   check(!folder_.empty(),
         "tensor '{}' has external data '{}', but the model was not read from a file", tensor,
         location);
+  check_path(location);
   Entry& entry = open_[location];
   if (entry.file) return entry;
   const auto refuse_outside = [&](bool inside) {

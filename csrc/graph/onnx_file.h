@@ -10,6 +10,9 @@
 
 namespace ort {
 
+// Throws where a NUL would end it early for the system: another file than it names.
+void check_path(const std::string& path);
+
 // A regular file that was opened once: what is asked about it is asked of the handle.
 class OpenFile {
  public:

@@ -37,6 +37,7 @@ class Parser {
     pbf_message<onnx::Model> model(bytes.data(), bytes.size());
     RawModel raw;
     std::vector<protozero::data_view> graphs, functions;
+    std::map<std::string, int64_t> opsets;
     while (model.next()) switch (model.tag()) {
         case onnx::Model::graph:
           graphs.push_back(model.get_view());
@@ -45,7 +46,7 @@ class Parser {
           functions.push_back(model.get_view());
           break;
         case onnx::Model::opset_import:
-          read_opset(model.get_message(), raw.opset);
+          read_opset(model.get_message(), raw.opset, opsets);
           break;
         default:
           model.skip();
@@ -65,7 +66,9 @@ class Parser {
   }
 
  private:
-  static void read_opset(pbf_message<onnx::OperatorSetId> message, int& opset) {
+  // `versions`: of the domains that were read before, of one model or function.
+  static void read_opset(pbf_message<onnx::OperatorSetId> message, int& opset,
+                         std::map<std::string, int64_t>& versions) {
     std::string domain;
     int64_t version = 0;
     while (message.next()) {
@@ -76,8 +79,11 @@ class Parser {
       else
         message.skip();
     }
-    if (domain.empty() || domain == "ai.onnx")
-      opset = static_cast<int>(std::clamp<int64_t>(version, 0, INT32_MAX));
+    if (domain == "ai.onnx") domain.clear();
+    const auto known = versions.emplace(domain, version).first;
+    check(known->second == version, "the model imports opset {} and opset {} of domain '{}'",
+          known->second, version, domain);
+    if (domain.empty()) opset = static_cast<int>(std::clamp<int64_t>(version, 0, INT32_MAX));
   }
 
   static void check_opset(int opset) {
@@ -88,6 +94,7 @@ class Parser {
 
   RawFunction parse_function(pbf_message<onnx::Function> message) {
     RawFunction raw;
+    std::map<std::string, int64_t> opsets;
     while (message.next()) switch (message.tag()) {
         case onnx::Function::name:
           raw.name = read_text(message);
@@ -115,7 +122,7 @@ class Parser {
           budget_.count(raw.nodes.back(), 0);
           break;
         case onnx::Function::opset_import:
-          read_opset(message.get_message(), raw.opset);
+          read_opset(message.get_message(), raw.opset, opsets);
           break;
         default:
           message.skip();
@@ -186,10 +193,33 @@ class Parser {
           type = sequence ? Type::sequence(std::move(held)) : Type::optional(std::move(held));
           break;
         }
+        case onnx::TypeField::map_type:
+          type = read_map_type(message.get_message(), depth);
+          break;
         default:
           message.skip();
       }
     return type;
+  }
+
+  Type read_map_type(pbf_message<onnx::MapType> message, int depth) {
+    int64_t keys = 0;
+    Type values;
+    while (message.next()) switch (message.tag()) {
+        case onnx::MapType::key_type:
+          keys = message.get_int32();
+          break;
+        case onnx::MapType::value_type:
+          values = read_type(message.get_message(), depth + 1);
+          break;
+        default:
+          message.skip();
+      }
+    const auto dtype = known_dtype(keys) ? static_cast<DType>(keys) : DType::undefined;
+    check(dtype == DType::i64 || dtype == DType::string,
+          "a map has keys of type {}, expected int64 or string",
+          dtype == DType::undefined ? format("{}", keys) : std::string(name_of(dtype)));
+    return Type::map(dtype, std::move(values));
   }
 
   Type read_tensor_type(pbf_message<onnx::TensorType> message) {

@@ -74,8 +74,25 @@ class Reader {
       const auto found = scope.values.find(output.name);
       check(found != scope.values.end() && found->second, "graph output '{}' is made by no node",
             output.name);
+      check(!output.typed || agree(output.type, found->second.type()),
+            "graph output '{}' is declared {}, what makes it gives {}", output.name,
+            output.type.text(), found->second.type().text());
       graph_->output(found->second, output.name);
     }
+  }
+
+  // Kinds, dtypes and ranks, where both are known; sizes are hints. An optional stands for what it
+  // holds.
+  static bool agree(const Type& declared, const Type& made) {
+    if (declared.kind != made.kind && declared.kind == Type::Kind::optional)
+      return agree(declared.held(), made);
+    if (declared.kind != made.kind && made.kind == Type::Kind::optional)
+      return agree(declared, made.held());
+    const bool dtypes = declared.dtype == made.dtype || declared.dtype == DType::undefined ||
+                        made.dtype == DType::undefined;
+    const bool ranks = !declared.dims || !made.dims || declared.dims->size() == made.dims->size();
+    if (declared.kind != made.kind || !dtypes || !ranks) return false;
+    return !declared.inner || !made.inner || agree(*declared.inner, *made.inner);
   }
 
   // The graph of an attribute. `types`: of its inputs, where the file leaves them out. `taken`:

@@ -31,7 +31,7 @@ Celu 12:1:1:2:alpha 28:1:1:10c02:alpha
 Clip 1:1:1:c02:consumed_inputs,max,min 6:1:1:c02:max,min 11:3:1:c02: 12:3:1:3cfe: 13:3:1:13cfe:
 Compress 9:2:1:fffe:axis 28:2:1:1fffe:axis
 Concat 1:999:1:c02:axis 4:999:1:fffe:axis 13:999:1:1fffe:axis
-ConcatFromSequence 11:1:1:2000fffe:axis,new_axis
+ConcatFromSequence 11:1:1:200000000000fffe:axis,new_axis
 Constant 1:0:1:c02:value 9:0:1:fffe:value 11:0:1:fffe:sparse_value,value 12:0:1:fffe:sparse_value,value,value_float,value_floats,value_int,value_ints,value_string,value_strings 13:0:1:1fffe:sparse_value,value,value_float,value_floats,value_int,value_ints,value_string,value_strings 19:0:1:1ffffe:sparse_value,value,value_float,value_floats,value_int,value_ints,value_string,value_strings 21:0:1:7ffffe:sparse_value,value,value_float,value_floats,value_int,value_ints,value_string,value_strings 23:0:1:fffffe:sparse_value,value,value_float,value_floats,value_int,value_ints,value_string,value_strings 24:0:1:1fffffe:sparse_value,value,value_float,value_floats,value_int,value_ints,value_string,value_strings 25:0:1:7fffffe:sparse_value,value,value_float,value_floats,value_int,value_ints,value_string,value_strings
 ConstantOfShape 9:1:1:3efe:value 20:1:1:1f3efe:value 21:1:1:7f3efe:value 23:1:1:ff3efe:value 24:1:1:1ff3efe:value 25:1:1:7ff3efe:value
 Conv 1:3:1:c02:auto_pad,dilations,group,kernel_shape,pads,strides 22:3:1:10c02:auto_pad,dilations,group,kernel_shape,pads,strides
@@ -64,8 +64,8 @@ GroupNormalization 21:3:1:10c02:epsilon,num_groups,stash_type
 HardSigmoid 1:1:1:c02:alpha,beta,consumed_inputs 6:1:1:c02:alpha,beta 22:1:1:10c02:alpha,beta
 HardSwish 14:1:1:c02: 22:1:1:10c02:
 Hardmax 1:1:1:c02:axis 13:1:1:10c02:axis
-Identity 1:1:1:fffe: 13:1:1:1fffe: 14:1:1:2001fffe: 16:1:1:6001fffe: 19:1:1:601ffffe: 21:1:1:607ffffe: 23:1:1:60fffffe: 24:1:1:61fffffe: 25:1:1:67fffffe:
-If 1:1:999:fffe:else_branch,then_branch 13:1:999:2000fffe:else_branch,then_branch 16:1:999:6001fffe:else_branch,then_branch 19:1:999:601ffffe:else_branch,then_branch 21:1:999:607ffffe:else_branch,then_branch 23:1:999:60fffffe:else_branch,then_branch 24:1:999:61fffffe:else_branch,then_branch 25:1:999:67fffffe:else_branch,then_branch
+Identity 1:1:1:fffe: 13:1:1:1fffe: 14:1:1:200000000001fffe: 16:1:1:600000000001fffe: 19:1:1:60000000001ffffe: 21:1:1:60000000007ffffe: 23:1:1:6000000000fffffe: 24:1:1:6000000001fffffe: 25:1:1:6000000007fffffe:
+If 1:1:999:fffe:else_branch,then_branch 13:1:999:200000000000fffe:else_branch,then_branch 16:1:999:600000000001fffe:else_branch,then_branch 19:1:999:60000000001ffffe:else_branch,then_branch 21:1:999:60000000007ffffe:else_branch,then_branch 23:1:999:6000000000fffffe:else_branch,then_branch 24:1:999:6000000001fffffe:else_branch,then_branch 25:1:999:6000000007fffffe:else_branch,then_branch
 InstanceNormalization 1:3:1:c02:consumed_inputs,epsilon 6:3:1:c02:epsilon 22:3:1:10c02:epsilon
 IsInf 10:1:1:a02:detect_negative,detect_positive 20:1:1:1f0e02:detect_negative,detect_positive
 IsNaN 9:1:1:e02: 13:1:1:10e02: 20:1:1:1f0e02:
@@ -77,7 +77,7 @@ Less 1:2:1:e02:axis,broadcast 7:2:1:e02: 9:2:1:3efe: 13:2:1:13efe:
 LessOrEqual 12:2:1:3efe: 16:2:1:13efe:
 Log 1:1:1:c02:consumed_inputs 6:1:1:c02: 13:1:1:10c02:
 LogSoftmax 1:1:1:c02:axis 13:1:1:10c02:axis
-Loop 1:999:999:fffe:body 13:999:999:2000fffe:body 16:999:999:6001fffe:body 19:999:999:601ffffe:body 21:999:999:607ffffe:body 23:999:999:60fffffe:body 24:999:999:61fffffe:body 25:999:999:67fffffe:body
+Loop 1:999:999:fffe:body 13:999:999:200000000000fffe:body 16:999:999:600000000001fffe:body 19:999:999:60000000001ffffe:body 21:999:999:60000000007ffffe:body 23:999:999:6000000000fffffe:body 24:999:999:6000000001fffffe:body 25:999:999:6000000007fffffe:body
 LpNormalization 1:1:1:c02:axis,p 22:1:1:10c02:axis,p
 MatMul 1:2:1:c02: 9:2:1:3cc2: 13:2:1:13cc2:
 Max 1:999:1:c02:consumed_inputs 6:999:1:c02: 12:999:1:3cfe: 13:999:1:13cfe:
@@ -93,9 +93,9 @@ NegativeLogLikelihoodLoss 12:3:1:cc2:ignore_index,reduction 22:3:1:10cc2:ignore_
 NonZero 9:1:1:fffe: 13:1:1:1fffe:
 Not 1:1:1:200:
 OneHot 9:3:1:fffe:axis 28:3:1:1fffe:axis
-Optional 15:1:1:6000fffe:type 28:1:1:7ffffffe:type
-OptionalGetElement 15:1:1:6000fffe: 28:1:1:7ffffffe:
-OptionalHasElement 15:1:1:40000200: 18:1:1:6000fffe: 28:1:1:7ffffffe:
+Optional 15:1:1:600000000000fffe:type 28:1:1:600000001ffffffe:type
+OptionalGetElement 15:1:1:600000000000fffe: 28:1:1:600000001ffffffe:
+OptionalHasElement 15:1:1:4000000000000200: 18:1:1:600000000000fffe: 28:1:1:600000001ffffffe:
 Or 1:2:1:200:axis,broadcast 7:2:1:200:
 PRelu 1:2:1:c02:consumed_inputs 6:2:1:c02: 9:2:1:3cc2: 16:2:1:13cc2:
 Pad 1:1:1:c02:mode,paddings,value 2:1:1:c02:mode,pads,value 11:3:1:3cfe:mode 13:3:1:1fffe:mode 18:4:1:1fffe:mode 21:4:1:7ffffe:mode 23:4:1:fffffe:mode 24:4:1:1fffffe:mode 25:4:1:7fffffe:mode
@@ -121,13 +121,13 @@ Scan 8:999:999:fffe:body,directions,num_scan_inputs 9:999:999:fffe:body,num_scan
 ScatterElements 11:3:1:fffe:axis 13:3:1:1fffe:axis 16:3:1:1fffe:axis,reduction
 ScatterND 11:3:1:fffe: 13:3:1:1fffe: 16:3:1:1fffe:reduction
 Selu 1:1:1:c02:alpha,consumed_inputs,gamma 6:1:1:c02:alpha,gamma 22:1:1:10c02:alpha,gamma
-SequenceAt 11:2:1:2000fffe:
-SequenceConstruct 11:999:1:2000fffe:
-SequenceEmpty 11:0:1:20000000:dtype
-SequenceErase 11:2:1:200000c0:
-SequenceInsert 11:3:1:2000fffe:
-SequenceLength 11:1:1:20000080:
-SequenceMap 17:999:999:2000fffe:body
+SequenceAt 11:2:1:200000000000fffe:
+SequenceConstruct 11:999:1:200000000000fffe:
+SequenceEmpty 11:0:1:2000000000000000:dtype
+SequenceErase 11:2:1:20000000000000c0:
+SequenceInsert 11:3:1:200000000000fffe:
+SequenceLength 11:1:1:2000000000000080:
+SequenceMap 17:999:999:200000000000fffe:body
 Shape 1:1:1:fffe: 13:1:1:1fffe: 15:1:1:1fffe:end,start 19:1:1:1ffffe:end,start 21:1:1:7ffffe:end,start 23:1:1:fffffe:end,start 24:1:1:1fffffe:end,start 25:1:1:7fffffe:end,start
 Shrink 9:1:1:3cfe:bias,lambd
 Sigmoid 1:1:1:c02:consumed_inputs 6:1:1:c02: 13:1:1:10c02:
@@ -142,7 +142,7 @@ Softplus 1:1:1:c02: 22:1:1:10c02:
 Softsign 1:1:1:c02: 22:1:1:10c02:
 SpaceToDepth 1:1:1:fffe:blocksize 13:1:1:1fffe:blocksize 28:1:1:1fffe:blocksize,mode
 Split 1:2:999:c02:axis,split 2:1:999:fffe:axis,split 13:2:999:1fffe:axis 18:2:999:1fffe:axis,num_outputs
-SplitToSequence 11:2:1:2000fffe:axis,keepdims 24:2:1:2001fffe:axis,keepdims
+SplitToSequence 11:2:1:200000000000fffe:axis,keepdims 24:2:1:200000000001fffe:axis,keepdims
 Sqrt 1:1:1:c02:consumed_inputs 6:1:1:c02: 13:1:1:10c02:
 Squeeze 1:1:1:fffe:axes 13:2:1:1fffe: 21:2:1:7ffffe: 23:2:1:fffffe: 24:2:1:1fffffe: 25:2:1:7fffffe:
 Sub 1:2:1:c02:axis,broadcast,consumed_inputs 6:2:1:3cc2:axis,broadcast 7:2:1:3cc2: 13:2:1:13cc2: 14:2:1:13cfe:

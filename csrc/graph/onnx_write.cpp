@@ -299,6 +299,13 @@ class Writer {
       writer.add_message(onnx::TypeField::tensor_type, tensor_type(type));
       return bytes;
     }
+    if (type.kind == Type::Kind::map) {
+      pbf_builder<onnx::MapType> map(held);
+      map.add_int32(onnx::MapType::key_type, static_cast<int>(type.dtype));
+      map.add_message(onnx::MapType::value_type, type_bytes(type.held()));
+      writer.add_message(onnx::TypeField::map_type, held);
+      return bytes;
+    }
     const bool sequence = type.kind == Type::Kind::sequence;
     check(sequence || type.kind == Type::Kind::optional, "{} has no ONNX form", type.text());
     pbf_builder<onnx::ContainerType> container(held);
@@ -329,6 +336,7 @@ class Writer {
 };
 
 void write_bytes(const std::string& path, const std::string& bytes) {
+  check_path(path);
   std::ofstream file(path, std::ios::binary);
   file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   file.flush();

@@ -11,10 +11,10 @@ namespace ort {
 
 constexpr int kOpset = 26;  // of ai.onnx, in which graphs are kept
 
-// A set of dtypes.
-using TypeSet = uint32_t;
+// A set of dtypes, and of kinds of values that are no tensor: those from the last bit down.
+using TypeSet = uint64_t;
 constexpr TypeSet bit(DType d) {
-  return 1u << static_cast<int>(d);
+  return TypeSet{1} << static_cast<int>(d);
 }
 constexpr TypeSet kFloating =
     bit(DType::f32) | bit(DType::f64) | bit(DType::f16) | bit(DType::bf16);
@@ -25,9 +25,11 @@ constexpr TypeSet kNumeric = kFloating | kIntegers;
 constexpr TypeSet kBool = bit(DType::boolean);
 constexpr TypeSet kIndex = bit(DType::i32) | bit(DType::i64);
 constexpr TypeSet kInt64 = bit(DType::i64);
-constexpr TypeSet kAny = (1u << kDTypes) - 1;  // any tensor
+constexpr TypeSet kAny = (TypeSet{1} << kDTypes) - 1;  // any tensor
 // What is no tensor, whatever it holds.
-constexpr TypeSet kSequence = 1u << 29, kOptional = 1u << 30, kMap = 1u << 31;
+constexpr TypeSet kSequence = TypeSet{1} << 61, kOptional = TypeSet{1} << 62,
+                  kMap = TypeSet{1} << 63;
+static_assert((kAny & (kSequence | kOptional | kMap)) == 0, "dtypes and kinds have bits apart");
 constexpr TypeSet kAnything = kAny | kSequence | kOptional | kMap;
 TypeSet bit(const Type& type);  // of a tensor that of its dtype
 

@@ -68,7 +68,7 @@ Outputs refuse_gradient(const Backward& b) {
 
 void register_making(OpSet& ops) {
   ops.op("SequenceConstruct")
-      .in_variadic("inputs")
+      .in_variadic("inputs", kAny | kMap)
       .out("output_sequence", kSequence)
       .since(11)
       .allocates()
@@ -87,7 +87,7 @@ void register_making(OpSet& ops) {
       .not_differentiable();
   ops.op("SequenceInsert")
       .in("input_sequence", kSequence, "S")
-      .in("tensor")
+      .in("tensor", kAny | kMap)
       .in_optional("position", kIndex, "I")
       .out("output_sequence", kSequence)
       .since(11)
@@ -114,7 +114,7 @@ void register_reading(OpSet& ops) {
   ops.op("SequenceAt")
       .in("input_sequence", kSequence, "S")
       .in("position", kIndex, "I")
-      .out("tensor")
+      .out("tensor", kAny | kMap)
       .since(11)
       .allocates()
       .shape([](InferContext& c) {
@@ -156,7 +156,7 @@ void register_reading(OpSet& ops) {
 
 void register_optionals(OpSet& ops) {
   ops.op("Optional")
-      .in_optional("input", kAny | kSequence)
+      .in_optional("input", kAny | kSequence | kMap)
       .out("output", kOptional)
       .attr_optional("type")
       .since(15)
@@ -172,7 +172,7 @@ void register_optionals(OpSet& ops) {
       .not_differentiable();
   ops.op("OptionalGetElement")
       .in("input", kAnything)
-      .out("output", kAny | kSequence)
+      .out("output", kAny | kSequence | kMap)
       .since(15)
       .allocates()
       .shape([](InferContext& c) {

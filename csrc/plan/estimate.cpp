@@ -23,7 +23,7 @@ double operations(const Node& node, const Sized::SizeOf& size) {
 }  // namespace
 
 size_t bytes_of(const Plan& plan) {
-  return plan.arena_bytes() + bytes_of(plan.inputs) + bytes_of(plan.outputs);
+  return plan.arena_bytes() + bytes_of(plan.outputs);
 }
 
 double estimated_operations(const Layout& layout, const Symbols& symbols) {

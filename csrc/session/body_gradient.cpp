@@ -60,7 +60,7 @@ class BodyGradient final : public BodyKernel {
           of_.size(), types_.size(), node.describe());
   }
 
-  Items run(std::span<const Item> in, const Symbols& around, RunState& run) const override;
+  Items run(std::span<Item> in, const Symbols& around, RunState& run) const override;
   bool needs_symbols() const override { return true; }
 
  private:
@@ -235,7 +235,7 @@ class Walk {
   std::map<size_t, std::vector<Tensor>> rows_;  // by a body's input
 };
 
-Items BodyGradient::run(std::span<const Item> in, const Symbols& around, RunState& run) const {
+Items BodyGradient::run(std::span<Item> in, const Symbols& around, RunState& run) const {
   const auto* history = std::get_if<Opaque>(&in[0]);
   check(history && *history, "[{}] its history is gone; {}", node_.qualified(), node_.describe());
   check(in.size() == 1 + results_ + operands_.size(), "[{}] got {} inputs, expected {}; {}",

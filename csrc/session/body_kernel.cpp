@@ -2,6 +2,7 @@
 #include "csrc/session/body_kernel.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <set>
 
@@ -116,8 +117,7 @@ class Collected {
  public:
   Collected(const Node& node, size_t first, size_t count, std::span<const Item> in)
       : node_(node), in_(in), first_(first), columns_(count) {}
-  void add(size_t i, const Item& item) { bytes_ += columns_[i].push(item); }
-  size_t bytes() const { return bytes_; }
+  void add(size_t i, const Item& item) { columns_[i].push(item); }
   // Joined along the axis; without a trip its sizes are those that symbols tell, else 0.
   Tensor joined(size_t i, int64_t axis, bool reversed, const Symbols& around) {
     const Column& column = columns_[i];
@@ -159,7 +159,6 @@ class Collected {
   std::span<const Item> in_;
   size_t first_;
   std::vector<Column> columns_;
-  size_t bytes_ = 0;
 };
 
 class If final : public BodyKernel {
@@ -169,11 +168,11 @@ class If final : public BodyKernel {
         then_(node, "then_branch", options),
         else_(node, "else_branch", options),
         budget_(options.memory_budget) {}
-  Items run(std::span<const Item> in, const Symbols& around, RunState& run) const override {
+  Items run(std::span<Item> in, const Symbols& around, RunState& run) const override {
     const bool taken = is_true(in[0]);
     Recorder recorder(node_, budget_, run);
-    Items out =
-        (taken ? then_ : else_).run(Items(in.begin() + 1, in.end()), around, run, recorder.stash());
+    Items inputs(std::make_move_iterator(in.begin() + 1), std::make_move_iterator(in.end()));
+    Items out = (taken ? then_ : else_).run(std::move(inputs), around, run, recorder.stash());
     recorder.take();
     recorder.finish(out, {}, taken ? 0 : 1);
     return out;
@@ -193,19 +192,21 @@ class Loop final : public BodyKernel {
   Loop(const Node& node, const CompileOptions& options)
       : node_(node), body_(node, "body", options), budget_(options.memory_budget) {}
 
-  Items run(std::span<const Item> in, const Symbols& around, RunState& run) const override {
+  Items run(std::span<Item> in, const Symbols& around, RunState& run) const override {
     const size_t captures = captures_of(node_), states = in.size() - 2 - captures;
     const size_t scans = node_.body("body").outputs().size() - 1 - states;
     const int64_t trips =
         in[0].present() ? element_as_int(in[0].tensor(), 0) : std::numeric_limits<int64_t>::max();
     bool goes_on = !in[1].present() || is_true(in[1]);
-    Items state(in.begin() + 2, in.begin() + 2 + static_cast<std::ptrdiff_t>(states));
+    const auto first = std::make_move_iterator(in.begin() + 2);
+    Items state(first, first + static_cast<std::ptrdiff_t>(states));
     Collected collected(node_, 1 + states, scans, in);
     Recorder recorder(node_, budget_, run);
     for (int64_t trip = 0; trip < trips && goes_on; ++trip) {
-      run.begin(collected.bytes(), 1);
+      run.begin(0, 1);
       Items inputs{number(trip), truth(goes_on)};
-      inputs.insert(inputs.end(), state.begin(), state.end());
+      inputs.insert(inputs.end(), std::make_move_iterator(state.begin()),
+                    std::make_move_iterator(state.end()));
       inputs.insert(inputs.end(), in.end() - static_cast<std::ptrdiff_t>(captures), in.end());
       Items out = body_.run(std::move(inputs), around, run, recorder.stash());
       recorder.take();
@@ -231,7 +232,7 @@ class Scan final : public BodyKernel {
   Scan(const Node& node, const CompileOptions& options)
       : node_(node), body_(node, "body", options), budget_(options.memory_budget) {}
 
-  Items run(std::span<const Item> in, const Symbols& around, RunState& run) const override {
+  Items run(std::span<Item> in, const Symbols& around, RunState& run) const override {
     const size_t captures = captures_of(node_);
     const size_t scanned = static_cast<size_t>(node_.attrs.i("num_scan_inputs"));
     const size_t states = in.size() - captures - scanned;
@@ -241,8 +242,8 @@ class Scan final : public BodyKernel {
     Recorder recorder(node_, budget_, run);
     const int64_t trips = length(in, states, scanned);
     for (int64_t trip = 0; trip < trips; ++trip) {
-      run.begin(collected.bytes(), 1);
-      Items inputs = state;
+      run.begin(0, 1);
+      Items inputs(std::make_move_iterator(state.begin()), std::make_move_iterator(state.end()));
       for (size_t i = 0; i < scanned; ++i) {
         const bool back = each("scan_input_directions", i) != 0;
         inputs.emplace_back(row(in[states + i].tensor(), axis_of(in[states + i].tensor(), i),
@@ -298,23 +299,25 @@ class SequenceMap final : public BodyKernel {
   SequenceMap(const Node& node, const CompileOptions& options)
       : node_(node), body_(node, "body", options) {}
 
-  Items run(std::span<const Item> in, const Symbols& around, RunState& run) const override {
+  Items run(std::span<Item> in, const Symbols& around, RunState& run) const override {
     const size_t own = in.size() - captures_of(node_);
-    std::vector<Sequence> made(node_.body("body").outputs().size());
+    std::vector<Items> made(node_.body("body").outputs().size());
     for (size_t at = 0; at < in[0].items().size(); ++at) {
       Items inputs;
       for (size_t i = 0; i < in.size(); ++i) {
         const auto* sequence = i < own ? std::get_if<Sequence>(&in[i]) : nullptr;
-        check(!sequence || at < sequence->items.size(),
-              "[{}] input {} has {} items, expected {}; {}", node_.qualified(), i,
-              sequence ? sequence->items.size() : 0, in[0].items().size(), node_.describe());
-        inputs.push_back(sequence ? sequence->items[at] : in[i]);
+        check(!sequence || at < sequence->size(), "[{}] input {} has {} items, expected {}; {}",
+              node_.qualified(), i, sequence ? sequence->size() : 0, in[0].items().size(),
+              node_.describe());
+        inputs.push_back(sequence ? sequence->items()[at] : in[i]);
       }
       run.begin(0, 1);
       Items out = body_.run(std::move(inputs), around, run);
-      for (size_t i = 0; i < made.size(); ++i) made[i].items.push_back(std::move(out[i]));
+      for (size_t i = 0; i < made.size(); ++i) made[i].push_back(std::move(out[i]));
     }
-    return Items(made.begin(), made.end());
+    Items results;
+    for (Items& items : made) results.emplace_back(Sequence(std::move(items)));
+    return results;
   }
   bool needs_symbols() const override { return !body_.symbols().empty(); }
 
@@ -360,7 +363,7 @@ std::vector<Item> Body::run(std::vector<Item> inputs, const Symbols& around, Run
     check(found != around.end(), "size {} of a body is known only at run time", name);
     inputs.emplace_back(shape_of({found->second}));
   }
-  std::vector<Item> outputs = program_->run(inputs, run);
+  std::vector<Item> outputs = program_->run(std::move(inputs), run);
   for (size_t k = 0; stash && k + 1 < kept_.size(); k += 2) {
     const auto index = static_cast<size_t>(kept_[k + 1]);
     const bool input = kept_[k] == static_cast<int64_t>(Kept::input);

@@ -41,9 +41,8 @@ class Body {
 class BodyKernel {
  public:
   virtual ~BodyKernel() = default;
-  // `around`: at least symbols().
-  virtual std::vector<Item> run(std::span<const Item> in, const Symbols& around,
-                                RunState& run) const = 0;
+  // `around`: at least symbols(). It may take what `in` holds.
+  virtual std::vector<Item> run(std::span<Item> in, const Symbols& around, RunState& run) const = 0;
   virtual bool needs_symbols() const = 0;
 };
 

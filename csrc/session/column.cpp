@@ -9,15 +9,16 @@ namespace {
 constexpr size_t kLargestPacked = 4096;  // bytes
 constexpr size_t kChunk = 4 * kLargestPacked;
 
-size_t bytes_of(const Item& item) {
-  return sizeof(Item) + (item.is_tensor() ? item.tensor().bytes() : 0);
-}
-
 Item owned(const Item& item) {
   if (!item.is_tensor() || item.tensor().owner || item.tensor().count() == 0) return item;
   Tensor copy = Tensor::empty(item.tensor().dtype, item.tensor().sizes);
   std::memcpy(copy.data, item.tensor().data, copy.bytes());
   return copy;
+}
+
+std::shared_ptr<uint8_t[]> new_chunk() {
+  Charge charge(kChunk);
+  return {new uint8_t[kChunk], [counted = std::move(charge)](const uint8_t* p) { delete[] p; }};
 }
 
 }  // namespace
@@ -36,6 +37,7 @@ bool Column::packs(const Item& item) const {
 
 size_t Column::push(const Item& item) {
   if (!packs(item)) {
+    apart_charge_.set((apart_.size() + 1) * sizeof(Item));
     apart_.push_back(owned(item));
     return bytes_of(item);
   }
@@ -45,7 +47,7 @@ size_t Column::push(const Item& item) {
     sizes_ = tensor.sizes;
   }
   const size_t at = n_packed_ % per_chunk(), before = chunks_.size();
-  if (at == 0) chunks_.emplace_back(new uint8_t[kChunk]);
+  if (at == 0) chunks_.push_back(new_chunk());
   std::memcpy(chunks_.back().get() + at * tensor.bytes(), tensor.data, tensor.bytes());
   ++n_packed_;
   return (chunks_.size() - before) * kChunk;

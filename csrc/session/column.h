@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "csrc/core/item.h"
+#include "csrc/core/meter.h"
 
 namespace ort {
 
@@ -25,6 +26,7 @@ class Column {
   size_t n_packed_ = 0;
   std::vector<std::shared_ptr<uint8_t[]>> chunks_;
   std::vector<Item> apart_;  // after what is packed
+  Charge apart_charge_;
 };
 
 }  // namespace ort

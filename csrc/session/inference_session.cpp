@@ -30,6 +30,34 @@ std::string_view kind_of(const Item& item) {
   return kKinds[item.index()];
 }
 
+Item checked(const Item& item, const Type& type, const std::string& place);
+
+Sequence checked_items(const Sequence& sequence, const Type& type, const std::string& place) {
+  std::vector<Item> items;
+  for (size_t i = 0; i < sequence.size(); ++i)
+    items.push_back(checked(sequence.items()[i], type, format("item {} of {}", i, place)));
+  return Sequence(std::move(items));
+}
+
+std::string key_text(const Tensor& keys, int64_t i) {
+  return keys.dtype == DType::string ? format("'{}'", text_of(keys, i))
+                                     : format("{}", element_as_int(keys, i));
+}
+
+// Keys of no dtype are those of an empty map, which tell none.
+Map checked_map(const Map& map, const Type& type, const std::string& place) {
+  const bool empty = map.keys.dtype == DType::undefined && map.values.size() == 0;
+  const Tensor keys = empty ? Tensor::empty(type.dtype, {0}) : map.keys;
+  check(keys.dtype == type.dtype, "{} has keys of {}, expected {}", place, keys.dtype, type.dtype);
+  check(keys.sizes == Sizes{static_cast<int64_t>(map.values.size())},
+        "{} has keys of shape {} and {} values", place, keys.sizes, map.values.size());
+  std::vector<Item> values;
+  for (int64_t i = 0; i < keys.count(); ++i)
+    values.push_back(checked(map.values.items()[static_cast<size_t>(i)], type.held(),
+                             format("value {} of {}", key_text(keys, i), place)));
+  return {keys, Sequence(std::move(values))};
+}
+
 // An item in a place of this type; a tensor or a sequence is an optional that holds it.
 Item checked(const Item& item, const Type& type, const std::string& place) {
   switch (type.kind) {
@@ -46,15 +74,16 @@ Item checked(const Item& item, const Type& type, const std::string& place) {
     case Type::Kind::sequence: {
       const auto* sequence = std::get_if<Sequence>(&item);
       check(sequence != nullptr, "{} is {}, expected {}", place, kind_of(item), type.text());
-      Sequence result;
-      for (size_t i = 0; i < sequence->items.size(); ++i)
-        result.items.push_back(
-            checked(sequence->items[i], type.held(), format("item {} of {}", i, place)));
-      return result;
+      return checked_items(*sequence, type.held(), place);
+    }
+    case Type::Kind::map: {
+      const auto* map = std::get_if<Map>(&item);
+      check(map != nullptr, "{} is {}, expected {}", place, kind_of(item), type.text());
+      return checked_map(*map, type, place);
     }
     case Type::Kind::optional:
       if (!item.present()) return Optional{};
-      return Optional{std::make_shared<const Item>(checked(item, type.held(), place))};
+      return Optional::of(checked(item, type.held(), place));
     default:
       fail("{} is {}, which cannot be fed", place, type.text());
   }
@@ -75,6 +104,7 @@ InferenceSession::InferenceSession(const Graph& graph, const CompileOptions& opt
 
 std::shared_ptr<InferenceSession::Asked> InferenceSession::compile(
     const std::vector<size_t>& outputs) const {
+  const Metering uncounted(nullptr);  // it is kept for other runs too
   auto asked = std::make_shared<Asked>();
   asked->graph = graph_->clone();
   for (size_t i = outputs_.size(); i-- > 0;)
@@ -121,6 +151,7 @@ Program& InferenceSession::program_for(Asked& asked, const std::vector<Item>& in
   Symbols symbols;
   if (match_symbols(*asked.graph, sizes, sizes.size(), symbols).ok) return *asked.program;
   std::call_once(asked.freed, [&] {
+    const Metering uncounted(nullptr);
     if (const auto free = with_free_sizes(*asked.graph))
       asked.free =
           std::make_unique<Program>(*free, options_, std::vector<size_t>{}, std::vector<size_t>{});
@@ -131,7 +162,9 @@ Program& InferenceSession::program_for(Asked& asked, const std::vector<Item>& in
 std::vector<Item> InferenceSession::run(const std::vector<std::string>& names,
                                         const std::map<std::string, Item>& feed) {
   try {
-    const std::vector<Item> inputs = order_feed(feed);
+    RunState state(limits_, terminations_);
+    const Metering counted(state.meter());
+    std::vector<Item> inputs = order_feed(feed);
     const std::vector<size_t> indices = order_names(names);
     std::vector<size_t> distinct = indices;
     std::sort(distinct.begin(), distinct.end());
@@ -144,12 +177,16 @@ std::vector<Item> InferenceSession::run(const std::vector<std::string>& names,
       const std::lock_guard lock(mutex_);
       latest_ = &program;
     }
-    RunState state(limits_, terminations_);
-    const std::vector<Item> outputs = program.run(inputs, state);
+    size_t given = 0;
+    for (const Item& input : inputs) given += state.meter() ? bytes_of(input) : 0;
+    const Charge fed(given);
+    std::vector<Item> outputs = program.run(std::move(inputs), state);
     std::vector<Item> result;
     for (const size_t index : indices)
       result.push_back(outputs[static_cast<size_t>(
           std::lower_bound(distinct.begin(), distinct.end(), index) - distinct.begin())]);
+    outputs.clear();
+    for (Item& item : result) item = own_memory(std::move(item));
     return result;
   } catch (const std::bad_alloc&) {
     fail("out of memory while the model ran");

@@ -21,7 +21,7 @@ class InferenceSession {
   const std::vector<Port>& outputs() const { return outputs_; }
 
   // The named outputs, in the order asked; all of them when none is named. What only others need is
-  // not computed. Thread-safe.
+  // not computed. Each is in memory of its own. Thread-safe.
   std::vector<Item> run(const std::vector<std::string>& names,
                         const std::map<std::string, Item>& feed);
   // Runs under way end with an error before their next stage or trip.

@@ -138,12 +138,12 @@ void Program::set_aside_items(Graph& graph) {
   if (passed_.size() > graph.outputs().size()) n_outputs_ = graph.outputs().size();
 }
 
-std::vector<Item> Program::run(std::span<const Item> inputs, RunState& state, Profile* profile) {
+std::vector<Item> Program::run(std::vector<Item> inputs, RunState& state, Profile* profile) {
   if (!prologue_) return run_plan(inputs, state, profile);
-  Prologue::Entered now = prologue_->enter(inputs, state);
+  Prologue::Entered now = prologue_->enter(std::move(inputs), state);
   for (int stages = 1; now.rest->prologue_; ++stages) {
     check(stages < kMostStages, "a run has more than {} stages", kMostStages);
-    Prologue::Entered next = now.rest->prologue_->enter(now.inputs, state);
+    Prologue::Entered next = now.rest->prologue_->enter(std::move(now.inputs), state);
     now = std::move(next);
   }
   {
@@ -186,6 +186,7 @@ std::vector<Item> Program::run_plan(std::span<const Item> inputs, RunState& stat
       counted ? bytes_of(*plan->core) : 0,
       counted ? estimated_operations(layout_, solve_symbols(*layout_.graph, sizes, sizes.size()))
               : 0);
+  const Charge arena(counted ? plan->core->arena_bytes() : 0);
   Frame frame(*plan->core);
   frame.set_run_state(&state);
   for (size_t i = 0; i < taken_.size(); ++i)
@@ -253,6 +254,7 @@ std::shared_ptr<const TrainingPlan> Program::plan(const std::vector<Sizes>& inpu
 
 std::shared_ptr<const TrainingPlan> Program::make(const Symbols& symbols) {
   const double start = now_us();
+  const Metering uncounted(nullptr);  // a plan is kept for other runs too
   ++plans_;
   std::shared_ptr<const TrainingPlan> plan = make_training_plan(layout_, symbols);
   planned_us_ = now_us() - start;

@@ -33,7 +33,7 @@ class Program {
 
   // One run of the forward: stage by stage, then what is left as one plan, which may be timed.
   // Thread-safe.
-  std::vector<Item> run(std::span<const Item> inputs, RunState& state, Profile* profile = nullptr);
+  std::vector<Item> run(std::vector<Item> inputs, RunState& state, Profile* profile = nullptr);
   // Whether a part must run before the rest can be planned; plan() is of programs that are not.
   bool is_staged() const { return prologue_ || halves_; }
   // Null: no gradients, or one plan for both directions.

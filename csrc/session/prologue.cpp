@@ -148,6 +148,7 @@ Prologue::Prologue(const Graph& graph, const CompileOptions& options)
   make_lead();
   make_rest();
   number_slots();
+  find_last_reads();
 }
 
 void Prologue::sort_node(const Node& node, const std::set<std::string>& symbols) {
@@ -156,7 +157,9 @@ void Prologue::sort_node(const Node& node, const std::set<std::string>& symbols)
                        [&](ValueId id) { return id != kNone && part(id) == wanted; });
   };
   Part now = Part::lead;
+  std::shared_ptr<HostKernel> host;
   if (is_step(node, symbols)) {
+    if (!node.owns_bodies()) host = make_host_kernel(node);  // refused here, if at all
     // A step takes values of any rank; it waits for what the rest computes.
     const auto computed = [&](ValueId id) {
       return id != kNone && part(id) == Part::rest && !graph_->is_input(id);
@@ -171,19 +174,14 @@ void Prologue::sort_node(const Node& node, const std::set<std::string>& symbols)
   for (const ValueId id : node.out)
     if (id != kNone) parts_[static_cast<size_t>(id)] = now;
   if (now != Part::step) return;
-  Step step{&node, nullptr};
+  Step step{&node, nullptr, {}};
   if (node.owns_bodies()) {
     const std::shared_ptr<BodyKernel> kernel = make_body_kernel(node, options_);
-    step.call = [kernel](std::span<const Item> in, const Symbols& symbols, RunState& run) {
+    step.call = [kernel](std::span<Item> in, const Symbols& symbols, RunState& run) {
       return kernel->run(in, symbols, run);
     };
   } else {
-    const std::shared_ptr<HostKernel> kernel = make_host_kernel(node);
-    check(kernel != nullptr, "[{}] nothing runs it on {}; {}", node.qualified(),
-          node.has_input(0) ? node.input(0).type().text() : "", node.describe());
-    step.call = [kernel](std::span<const Item> in, const Symbols&, RunState&) {
-      return kernel->run(in);
-    };
+    step.call = [host](std::span<Item> in, const Symbols&, RunState&) { return host->run(in); };
   }
   steps_.push_back(std::move(step));
 }
@@ -265,6 +263,20 @@ void Prologue::number_slots() {
   for (const ValueId id : rest_inputs_) number(id);
 }
 
+// A step may change what holds items in place, where nobody reads it afterwards.
+void Prologue::find_last_reads() {
+  std::set<ValueId> read;
+  for (const ValueId id : rest_inputs_)
+    if (!rest_->unused(id)) read.insert(id);
+  for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
+    const std::vector<ValueId>& in = step->node->in;
+    step->takes.resize(in.size());
+    for (size_t i = in.size(); i-- > 0;)
+      if (in[i] != kNone && !is_placed(graph_->value(in[i]).type()))
+        step->takes[i] = read.insert(in[i]).second;
+  }
+}
+
 // Values that were found enter the rest as inputs, under their own numbers.
 void Prologue::make_rest() {
   rest_ = graph_->clone();
@@ -329,13 +341,29 @@ void Prologue::run_lead(Values& values, RunState& run) const {
 void Prologue::run_steps(Values& values, const Symbols& symbols, RunState& run) const {
   for (const Step& step : steps_) {
     Values in;
-    for (const ValueId id : step.node->in) {
+    for (size_t i = 0; i < step.node->in.size(); ++i) {
+      const ValueId id = step.node->in[i];
       const Tensor* constant = id == kNone ? nullptr : constant_of(graph_->value(id));
-      in.push_back(id == kNone ? Item{} : constant ? Item{*constant} : at(values, id));
+      in.push_back(id == kNone     ? Item{}
+                   : constant      ? Item{*constant}
+                   : step.takes[i] ? std::move(values[slot(id)])
+                                   : at(values, id));
     }
-    Values out = step.call(in, symbols, run);
+    Values out = call(step, in, symbols, run);
     for (size_t i = 0; i < step.node->out.size(); ++i)
       if (step.node->out[i] != kNone) values[slot(step.node->out[i])] = std::move(out.at(i));
+  }
+}
+
+Prologue::Values Prologue::call(const Step& step, Values& in, const Symbols& symbols,
+                                RunState& run) {
+  try {
+    if (!step.node->owns_bodies()) run.begin(0, 1);
+    return step.call(in, symbols, run);
+  } catch (const OutOfMemory&) {
+    throw;
+  } catch (const Error& error) {
+    fail_at(error, step.node->describe());
   }
 }
 
@@ -411,6 +439,7 @@ bool Prologue::decide_more(const Graph& rest, ByValue& by_value) const {
 }
 
 std::shared_ptr<Prologue::Rest> Prologue::compile(const Values& values, ByValue by_value) const {
+  const Metering uncounted(nullptr);  // what is kept for other runs too
   const std::unique_ptr<Graph> rest = specialised(values, by_value);
   try {
     infer_again(*rest);
@@ -436,12 +465,12 @@ int Prologue::plans() {
   return count;
 }
 
-Prologue::Entered Prologue::enter(std::span<const Item> inputs, RunState& run) {
+Prologue::Entered Prologue::enter(std::vector<Item> inputs, RunState& run) {
   Values values(slots_.size());
   std::vector<Sizes> sizes;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    values[slot(graph_->inputs()[i])] = inputs[i];
     sizes.push_back(sizes_of(inputs[i]));
+    values[slot(graph_->inputs()[i])] = std::move(inputs[i]);
   }
   const Symbols symbols = solve_symbols(*graph_, sizes, sizes.size());
   run_lead(values, run);

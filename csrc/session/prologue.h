@@ -30,17 +30,18 @@ class Prologue {
     std::shared_ptr<Program> rest;
     std::vector<Item> inputs;  // of the rest
   };
-  Entered enter(std::span<const Item> inputs, RunState& run);
+  Entered enter(std::vector<Item> inputs, RunState& run);
   int plans();  // of what is kept
 
  private:
   Prologue(const Graph& graph, const CompileOptions& options);
 
   // A node that no plan can hold: it allocates its results.
-  using Call = std::function<std::vector<Item>(std::span<const Item>, const Symbols&, RunState&)>;
+  using Call = std::function<std::vector<Item>(std::span<Item>, const Symbols&, RunState&)>;
   struct Step {
     const Node* node;
     Call call;
+    std::vector<bool> takes;  // by input: it holds items, and nobody reads it later
   };
   using Values = std::vector<Item>;  // by slot
   using Key = std::vector<std::vector<int64_t>>;
@@ -60,8 +61,10 @@ class Prologue {
   void make_rest();
   void drop_inputs();
   void number_slots();
+  void find_last_reads();
   void run_lead(Values& values, RunState& run) const;
   void run_steps(Values& values, const Symbols& symbols, RunState& run) const;
+  static Values call(const Step& step, Values& in, const Symbols& symbols, RunState& run);
   std::vector<Item> rest_items(const Values& values, const ByValue& by_value) const;
   Key key_of(const Values& values, const ByValue& by_value) const;
   std::shared_ptr<Rest> compile(const Values& values, ByValue by_value) const;

@@ -1,11 +1,13 @@
 // Strings made of numbers.
 #include "csrc/core/convert.h"
 #include "providers/host_kernel.h"
+#include "providers/kernel_table.h"
 
 namespace ort {
 namespace {
 
 std::string text_of_element(const Tensor& x, int64_t i) {
+  if (x.dtype == DType::string) return text_of(x, i);
   if (x.dtype == DType::boolean) return x.as<uint8_t>()[i] ? "True" : "False";
   if (x.dtype == DType::u64) return std::to_string(x.as<uint64_t>()[i]);
   if (is_floating(x.dtype) || is_narrow_float(x.dtype))
@@ -15,7 +17,6 @@ std::string text_of_element(const Tensor& x, int64_t i) {
 
 std::vector<Item> cast(const HostCall& c) {
   const Tensor& x = c.tensor();
-  c.require(!is_complex(x.dtype), "complex numbers have no text");
   std::vector<std::string> texts;
   for (int64_t i = 0; i < x.count(); ++i) texts.push_back(text_of_element(x, i));
   return {Tensor::of_strings(std::move(texts), x.sizes)};
@@ -24,8 +25,9 @@ std::vector<Item> cast(const HostCall& c) {
 }  // namespace
 
 void register_host_cast(HostTable& table) {
-  table["Cast"] = cast;
-  table["CastLike"] = cast;
+  constexpr TypeSet kTexts = kAny & ~(bit(DType::c64) | bit(DType::c128));
+  table["Cast"] = {kTexts, cast};
+  table["CastLike"] = {kTexts, cast};
 }
 
 }  // namespace ort

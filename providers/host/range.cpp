@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "providers/host_kernel.h"
+#include "providers/kernel_table.h"
 
 namespace ort {
 namespace {
@@ -27,7 +28,7 @@ std::vector<Item> range(const HostCall& c) {
 }  // namespace
 
 void register_host_range(HostTable& table) {
-  table["Range"] = range;
+  table["Range"] = {kNumeric, range};
 }
 
 }  // namespace ort

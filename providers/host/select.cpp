@@ -5,6 +5,7 @@
 
 #include "csrc/core/rows.h"
 #include "providers/host_kernel.h"
+#include "providers/kernel_table.h"
 
 namespace ort {
 namespace {
@@ -30,7 +31,6 @@ void with_elements(const Tensor& x, F&& f) {
 
 Items non_zero(const HostCall& c) {
   const Tensor& x = c.tensor();
-  c.require(x.dtype != DType::string, "it takes no strings");
   std::vector<int64_t> found;
   with_elements(x, [&](const auto* elements) {
     using T = std::remove_cvref_t<decltype(*elements)>;
@@ -163,10 +163,10 @@ Items unique(const HostCall& c) {
 }  // namespace
 
 void register_host_select(HostTable& table) {
-  table["NonZero"] = non_zero;
-  table["Compress"] = compress;
-  table["Unique"] = unique;
-  table["ort::RepeatedPositions"] = repeated_positions;
+  table["NonZero"] = {kNumbers, non_zero};
+  table["Compress"] = {kAny, compress};
+  table["Unique"] = {kNumbers | bit(DType::string), unique};
+  table["ort::RepeatedPositions"] = {kInt64, repeated_positions};
 }
 
 }  // namespace ort

@@ -12,24 +12,26 @@ int64_t size_of(const Items& items) {
 }
 
 Items construct(const HostCall& c) {
-  Sequence made;
-  for (size_t i = 0; i < c.count(); ++i) made.items.push_back(c.item(i));
-  return {made};
+  Items made;
+  for (size_t i = 0; i < c.count(); ++i) made.push_back(c.item(i));
+  return {Sequence(std::move(made))};
 }
 
 Items insert(const HostCall& c) {
-  Sequence made{c.items()};
-  const int64_t size = size_of(made.items);
-  made.items.insert(made.items.begin() + c.position(2, size, size), c.item(1));
-  return {made};
+  const int64_t size = size_of(c.items());
+  const auto at = static_cast<size_t>(c.position(2, size, size));
+  Sequence made = c.take();
+  made.insert(at, c.item(1));
+  return {std::move(made)};
 }
 
 Items erase(const HostCall& c) {
-  Sequence made{c.items()};
-  const int64_t size = size_of(made.items);
+  const int64_t size = size_of(c.items());
   c.require(size > 0, "the sequence is empty");
-  made.items.erase(made.items.begin() + c.position(1, size - 1, size));
-  return {made};
+  const auto at = static_cast<size_t>(c.position(1, size - 1, size));
+  Sequence made = c.take();
+  made.erase(at);
+  return {std::move(made)};
 }
 
 Items at(const HostCall& c) {
@@ -49,7 +51,7 @@ Items split(const HostCall& c) {
       const int64_t length = element_as_int(c.tensor(1), i);
       c.require(length >= 0 && length <= size - start, "split has {}, {} rows are left", length,
                 size - start);
-      made.items.push_back(rows(x, axis, start, length));
+      made.push(rows(x, axis, start, length));
       start += length;
     }
     c.require(start == size, "split sums to {}, the axis has size {}", start, size);
@@ -59,8 +61,7 @@ Items split(const HostCall& c) {
   c.require(step > 0, "split is {}, expected more than 0", step);
   const bool keep = c.has(1) || c.attrs().i("keepdims") != 0;
   for (int64_t start = 0; start < size; start += std::min(step, size - start))
-    made.items.push_back(keep ? rows(x, axis, start, std::min(step, size - start))
-                              : row(x, axis, start));
+    made.push(keep ? rows(x, axis, start, std::min(step, size - start)) : row(x, axis, start));
   return {made};
 }
 
@@ -95,24 +96,24 @@ Items get_element(const HostCall& c) {
 }
 
 Items make_optional(const HostCall& c) {
-  return {c.has(0) ? Optional{std::make_shared<const Item>(c.item(0))} : Optional{}};
+  return {c.has(0) ? Optional::of(c.item(0)) : Optional{}};
 }
 
 }  // namespace
 
 void register_host_sequence(HostTable& table) {
-  table["SequenceConstruct"] = construct;
-  table["SequenceEmpty"] = construct;
-  table["SequenceInsert"] = insert;
-  table["SequenceErase"] = erase;
-  table["SequenceAt"] = at;
-  table["SequenceLength"] = length;
-  table["SplitToSequence"] = split;
-  table["ConcatFromSequence"] = concat;
-  table["Optional"] = make_optional;
-  table["OptionalHasElement"] = has_element;
-  table["OptionalGetElement"] = get_element;
-  table["Identity"] = [](const HostCall& c) { return Items{c.item(0)}; };
+  table["SequenceConstruct"] = {kAnything, construct};
+  table["SequenceEmpty"] = {kAnything, construct};
+  table["SequenceInsert"] = {kAnything, insert};
+  table["SequenceErase"] = {kAnything, erase};
+  table["SequenceAt"] = {kAnything, at};
+  table["SequenceLength"] = {kAnything, length};
+  table["SplitToSequence"] = {kAnything, split};
+  table["ConcatFromSequence"] = {kAnything, concat};
+  table["Optional"] = {kAnything, make_optional};
+  table["OptionalHasElement"] = {kAnything, has_element};
+  table["OptionalGetElement"] = {kAnything, get_element};
+  table["Identity"] = {kAnything, [](const HostCall& c) { return Items{c.item(0)}; }};
 }
 
 }  // namespace ort
