@@ -1,12 +1,26 @@
-"""Fused optimizers. `from ortmodule.optim import AdamW`; torch is loaded with the first use."""
+"""Fused optimizers, `fuse`, which makes one of torch's ours, and Adafactor and Muon of torch's.
 
-__all__ = ["AdamW"]
+`from ortmodule.optim import AdamW`; torch is loaded with the first use.
+"""
+
+import importlib
+
+_HOMES = {
+    "Adafactor": "adafactor",
+    "Adam": "adam",
+    "AdamW": "adamw",
+    "LAMB": "lamb",
+    "Lion": "lion",
+    "Muon": "muon",
+    "SGD": "sgd",
+    "fuse": "fusion",
+}
+__all__ = list(_HOMES)
 
 
 def __getattr__(name):
-    if name not in __all__:
+    if name not in _HOMES:
         raise AttributeError(f"module 'ortmodule.optim' has no attribute {name!r}")
-    from .adamw import AdamW
-
-    globals()[name] = AdamW
-    return AdamW
+    value = getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,60 @@
+// Pieces of all parameters over the threads.
+#include "optim/drive.h"
+
+#include <algorithm>
+
+#include "csrc/core/parallel.h"
+
+namespace ort::optim {
+namespace {
+
+struct Piece {
+  size_t parameter;
+  int64_t begin, end;
+};
+
+// All of one size, however unequal the parameters are.
+std::vector<Piece> pieces_of(std::span<const Parameter> parameters) {
+  constexpr int64_t kPiece = 16 << 10;  // elements; four arrays of it stay in L2
+  std::vector<Piece> pieces;
+  for (size_t k = 0; k < parameters.size(); ++k)
+    for (int64_t i = 0; i < parameters[k].count; i += kPiece)
+      pieces.push_back({k, i, std::min(i + kPiece, parameters[k].count)});
+  return pieces;
+}
+
+// Calls f(number of the piece) on the threads.
+template <class F>
+void for_pieces(const std::vector<Piece>& pieces, F f) {
+  constexpr int64_t kWorkAnElement = 16;  // a division and a root among them
+  int64_t elements = 0;
+  for (const Piece& piece : pieces) elements += piece.end - piece.begin;
+  parallel_for(static_cast<int64_t>(pieces.size()), elements * kWorkAnElement,
+               [&](int64_t begin, int64_t end, int) {
+                 for (int64_t i = begin; i < end; ++i) f(static_cast<size_t>(i));
+               });
+}
+
+}  // namespace
+
+void step(std::span<const Parameter> parameters, Range range) {
+  const std::vector<Piece> pieces = pieces_of(parameters);
+  for_pieces(pieces, [&](size_t i) {
+    range(parameters[pieces[i].parameter], pieces[i].begin, pieces[i].end);
+  });
+}
+
+std::vector<Squares> squares(std::span<const Parameter> parameters, SquaresRange range) {
+  const std::vector<Piece> pieces = pieces_of(parameters);
+  std::vector<Squares> parts(pieces.size()), sums(parameters.size());
+  for_pieces(pieces, [&](size_t i) {
+    range(parameters[pieces[i].parameter], pieces[i].begin, pieces[i].end, parts[i]);
+  });
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    sums[pieces[i].parameter].param += parts[i].param;
+    sums[pieces[i].parameter].direction += parts[i].direction;
+  }
+  return sums;
+}
+
+}  // namespace ort::optim

@@ -1,0 +1,133 @@
+// Checks of torch tensors and their order in memory; what an optimizer of torch does around a step.
+#include "optim/group.h"
+
+#include "csrc/core/error.h"
+
+namespace ort::optim {
+namespace {
+
+bool is_half(at::ScalarType type) {
+  return type == at::kHalf || type == at::kBFloat16;
+}
+
+DType dtype_of(at::ScalarType type) {
+  if (type == at::kFloat) return DType::f32;
+  if (type == at::kDouble) return DType::f64;
+  return type == at::kHalf ? DType::f16 : DType::bf16;
+}
+
+// What must fit a row's parameter; `type` is what it must be of.
+struct Check {
+  const std::string& name;
+  const at::Tensor& param;
+
+  void tensor(std::string_view what, const at::Tensor& t, at::ScalarType type) const {
+    const bool fits = t.is_cpu() && t.layout() == at::kStrided && t.scalar_type() == type &&
+                      t.sizes() == param.sizes();
+    if (!fits) [[unlikely]]  // texts are made of what does not fit alone
+      refuse(what, t, type);
+  }
+
+ private:
+  [[noreturn]] void refuse(std::string_view what, const at::Tensor& t, at::ScalarType type) const {
+    check(t.is_cpu() && t.layout() == at::kStrided, "[{}] {} is on {}, expected cpu", name, what,
+          t.device().str());
+    check(t.scalar_type() == type, "[{}] {} has dtype {}, expected {} ({})", name, what,
+          at::toString(t.scalar_type()), at::toString(type),
+          type == param.scalar_type() ? "its parameter's" : "its master's");
+    fail("[{}] {} has shape {}, expected {} (its parameter's)", name, what, t.sizes().vec(),
+         param.sizes().vec());
+  }
+};
+
+void check_step(const std::string& name, const at::Tensor& step) {
+  const at::ScalarType counted = step.scalar_type();
+  if (counted != at::kDouble && counted != at::kFloat)
+    fail("[{}] step has dtype {}, expected float32 or float64", name, at::toString(counted));
+  if (!step.is_cpu() || step.numel() != 1)
+    fail("[{}] step has {} elements on {}, expected one on cpu", name, step.numel(),
+         step.device().str());
+}
+
+void check_row(const std::string& name, const std::vector<std::string>& states, const Row& row) {
+  const at::ScalarType own = row.param.scalar_type();
+  if (!is_half(own) && own != at::kFloat && own != at::kDouble)
+    fail("[{}] param has dtype {}, expected float32, float64 or a half", name, at::toString(own));
+  const bool has_master = row.master.defined();
+  const at::ScalarType type = has_master ? at::kFloat : own;
+  const Check fits{name, row.param};
+  fits.tensor("param", row.param, own);
+  fits.tensor("grad", row.grad, own);
+  for (size_t k = 0; k < states.size(); ++k) fits.tensor(states[k], row.states[k], type);
+  if (has_master) fits.tensor("master", row.master, type);
+  if (row.step.defined()) check_step(name, row.step);
+}
+
+// Calls f(tensor, whether a step writes it) on all that lie as the parameter does.
+template <class F>
+void for_tensors(Row& row, F f) {
+  f(row.param, true);
+  f(row.grad, false);
+  for (at::Tensor& state : row.states)
+    if (state.defined()) f(state, true);
+  if (row.master.defined()) f(row.master, true);
+}
+
+}  // namespace
+
+Group::Group(const std::string& name, const std::vector<std::string>& states, std::vector<Row> rows)
+    : rows_(std::move(rows)) {
+  for (const Row& row : rows_) check_row(name, states, row);
+}
+
+// Steps are counted in tensors, as torch's state_dict has them.
+double Group::count(const Row& row) {
+  if (!row.step.defined()) return 0;
+  if (row.step.scalar_type() == at::kDouble) return *row.step.mutable_data_ptr<double>() += 1;
+  return *row.step.mutable_data_ptr<float>() += 1;
+}
+
+Parameter Group::parameter_of(const Row& row, const void* factors) {
+  Parameter p{dtype_of(row.param.scalar_type()),
+              row.param.mutable_data_ptr(),
+              row.grad.const_data_ptr(),
+              nullptr,
+              {},
+              row.param.numel(),
+              factors};
+  for (size_t k = 0; k < row.states.size(); ++k)
+    if (row.states[k].defined()) p.states[k] = row.states[k].mutable_data_ptr();
+  if (row.master.defined()) p.master = row.master.mutable_data_ptr<float>();
+  return p;
+}
+
+// The kernels walk memory: all of a parameter's must lie in one order without gaps, or are copied.
+void Group::lay() {
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    Row& row = rows_[i];
+    bool same = row.param.is_non_overlapping_and_dense();
+    for_tensors(
+        row, [&](const at::Tensor& t, bool) { same = same && t.strides() == row.param.strides(); });
+    if (same) continue;
+    originals_.push_back({i, row});
+    for_tensors(row, [](at::Tensor& t, bool) { t = t.contiguous(); });
+  }
+}
+
+void Group::put_back() {
+  for (Original& original : originals_) {
+    std::vector<at::Tensor> laid;
+    for_tensors(rows_[original.row], [&](const at::Tensor& t, bool) { laid.push_back(t); });
+    size_t k = 0;
+    for_tensors(original.tensors, [&](const at::Tensor& to, bool written) {
+      const at::Tensor& from = laid[k++];
+      if (written && !to.is_same(from)) to.copy_(from);
+    });
+    rows_[original.row] = original.tensors;
+  }
+  // A backward that saved the parameter before must notice, as with torch's own step.
+  for (const Row& row : rows_)
+    if (!row.param.is_inference()) row.param.unsafeGetTensorImpl()->bump_version();
+}
+
+}  // namespace ort::optim

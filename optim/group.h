@@ -1,0 +1,65 @@
+// The parameters of one group as torch tensors: checked, laid in one order and handed to the drive.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "optim/drive.h"
+
+namespace ort::optim {
+
+// One parameter. What it has none of is undefined.
+struct Row {
+  at::Tensor param, grad, master, step;
+  std::array<at::Tensor, kStates> states;
+  bool fresh = false;  // its states were made for this step
+};
+
+class Group {
+ public:
+  // Checks all; `name` is the optimizer's, `states` those of its rule, for messages.
+  Group(const std::string& name, const std::vector<std::string>& states, std::vector<Row> rows);
+
+  // One step: `factors_of(step, fresh)` of each, then `run(parameters, factors)`.
+  template <class FactorsOf, class Run>
+  void step(FactorsOf factors_of, Run run) {
+    std::vector<decltype(factors_of(0.0, false))> factors;
+    factors.reserve(rows_.size());
+    double before = 0;
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      const double now = count(rows_[i]);
+      // Powers once for equal steps.
+      const bool same = i > 0 && now == before && rows_[i].fresh == rows_[i - 1].fresh;
+      factors.push_back(same ? factors.back() : factors_of(now, rows_[i].fresh));
+      before = now;
+    }
+    lay();
+    std::vector<Parameter> parameters;
+    parameters.reserve(rows_.size());
+    for (size_t i = 0; i < rows_.size(); ++i)
+      parameters.push_back(parameter_of(rows_[i], &factors[i]));
+    run(std::span<const Parameter>(parameters), factors);
+    put_back();
+  }
+
+ private:
+  // Of a row that lies in another order than its kernel walks.
+  struct Original {
+    size_t row;
+    Row tensors;
+  };
+
+  static double count(const Row& row);
+  static Parameter parameter_of(const Row& row, const void* factors);
+  void lay();
+  void put_back();
+
+  std::vector<Row> rows_;
+  std::vector<Original> originals_;
+};
+
+}  // namespace ort::optim

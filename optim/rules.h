@@ -1,0 +1,53 @@
+// The rules of the optimizers: what one parameter's step multiplies by, and the kernels of it.
+#pragma once
+
+#include "optim/drive.h"
+
+namespace ort::optim {
+
+// Formed in double, used in the type that a step is computed in.
+struct AdamFactors {
+  double decay;  // of the parameter: lr * weight_decay, where it is decoupled
+  double l2;     // of the parameter, in the gradient
+  double beta1, beta2;
+  double step_size;    // lr / (1 - beta1^step)
+  double second_root;  // sqrt(1 - beta2^step)
+  double eps;
+  bool maximize;
+};
+
+// States: exp_avg, exp_avg_sq and, for amsgrad, max_exp_avg_sq.
+Range adam();
+
+struct SgdFactors {
+  double l2, momentum, lr;
+  double rest;  // of the gradient in the momentum: 1 - dampening, 1 at the first
+  bool nesterov, maximize;
+};
+
+// States: momentum_buffer, where there is momentum.
+Range sgd();
+
+struct LionFactors {
+  double decay;  // of the parameter: lr * weight_decay
+  double beta1, beta2, lr;
+  bool maximize;
+};
+
+// States: exp_avg.
+Range lion();
+
+struct LambFactors {
+  double weight_decay, beta1, beta2;
+  double first;        // 1 / (1 - beta1^step)
+  double second_root;  // sqrt(1 - beta2^step)
+  double eps;
+  double rate;  // lr times the trust ratio, which the squares are taken for
+  bool maximize;
+};
+
+// States: exp_avg and exp_avg_sq.
+Range lamb();
+SquaresRange lamb_squares();
+
+}  // namespace ort::optim
