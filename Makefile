@@ -53,12 +53,14 @@ run: build
 cpp_tests: build
 	@cmake --build build/current --target cpp_tests -j $(JOBS)
 
+# A process for each of JOBS processors; two threads in each, as much of the tests is about threads.
 test: cpp_tests
 	@cd build/current && ctest --output-on-failure -j $(JOBS)
-	@$(RUN) pytest -q -m "not long" $(ARGS)
+	@OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive \
+	    $(RUN) pytest -q -m "not long" -n $(JOBS) --dist worksteal $(ARGS)
 
-# Sweeps that take minutes to hours: 100,000 mutated files, then torch's operator database, resumed
-# where it was left.
+# Sweeps that take minutes to hours: 100,000 mutated files, then torch's operator database and
+# some 350 models of others, resumed where they were left.
 .PHONY: long
 long: cpp_tests
 	@$(RUN) pytest -q -m long
@@ -66,6 +68,7 @@ long: cpp_tests
 	@for dtype in bfloat16 float64 float32; do \
 		OMP_NUM_THREADS=1 nice $(PY) tools/opdb.py --dtype $$dtype $(ARGS) || exit 1; done
 	@OMP_NUM_THREADS=1 nice $(PY) tools/opdb.py --cross 200
+	@OMP_NUM_THREADS=1 nice $(PY) tools/sweep.py
 
 # make t k=layer_norm: the Python tests whose name has k, then the GoogleTest cases; slow ones out.
 t: build

@@ -8,6 +8,7 @@ a fresh process, must give eager's loss and gradients.
 
 import argparse
 import copy
+import functools
 import json
 import pathlib
 import platform
@@ -22,7 +23,19 @@ from models import MODELS
 # name: (whole step with the optimizer?, steps a round)
 STEPS = dict.fromkeys(MODELS, (True, 1)) | {"mlp": (False, 200)}
 RUN_LOOP = pathlib.Path(__file__).parents[1] / "build/current/run_loop"
-KINDS = ("bert", "mlp", "adamw", "first", "memory", "resize", "loop", "right")
+KINDS = (
+    "bert",
+    "mlp",
+    "adamw",
+    "sgd",
+    "lamb",
+    "tiny",
+    "first",
+    "memory",
+    "resize",
+    "loop",
+    "right",
+)
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 AUTOCAST: list[str] = []  # the dtype that all steps run under, if any
 
@@ -86,22 +99,22 @@ def compare_steps(workload: str, engines: list[str], rounds: int, warm: int) -> 
     return rows(label, interleave(steps, rounds, warm, repeat), 1e3)
 
 
-def compare_adamw(rounds: int, warm: int) -> list[dict]:
-    """Seconds an optimizer step, parameters of BERT-base's sizes: torch's fused AdamW, ours."""
-    from ortmodule.optim import AdamW
-
+def compare_optimizers(what: str, rounds: int, warm: int) -> list[dict]:
+    """Seconds an optimizer step of each engine of OPTIMIZERS; others are compared to the first."""
+    sizes_of, label, makers = OPTIMIZERS[what]
     steps = {}
-    for engine, make in (("eager", torch.optim.AdamW), ("ours", AdamW)):
-        params = [torch.nn.Parameter(p.detach()) for p in MODELS["bert"]()[0].parameters()]
+    for engine, maker in makers.items():
+        torch.manual_seed(0)
+        params = [torch.nn.Parameter(torch.randn(size)) for size in sizes_of()]
         for p in params:
             p.grad = torch.randn_like(p)
-        steps[engine] = make(params, **({"fused": True} if engine == "eager" else {})).step
-    return rows(
-        "adamw: fused step, sizes of BERT-base (ms)", interleave(steps, rounds, warm, 1), 1e3
-    )
+        steps[engine] = maker(params).step
+    return rows(f"{what}: {label} (ms)", interleave(steps, rounds, warm, 1), 1e3)
 
 
-def interleave(steps: dict, rounds: int, warm: int, repeat: int) -> dict[str, list[float]]:
+def interleave(
+    steps: dict, rounds: int, warm: int, repeat: int, clock=time.perf_counter
+) -> dict[str, list[float]]:
     """Seconds a step of each engine, in rounds whose order turns."""
     for step in steps.values():
         for _ in range(warm):
@@ -110,10 +123,10 @@ def interleave(steps: dict, rounds: int, warm: int, repeat: int) -> dict[str, li
     engines = list(steps)
     for turn in range(rounds):
         for engine in engines[turn % len(engines) :] + engines[: turn % len(engines)]:
-            start = time.perf_counter()
+            start = clock()
             for _ in range(repeat):
                 steps[engine]()
-            seconds[engine].append((time.perf_counter() - start) / repeat)
+            seconds[engine].append((clock() - start) / repeat)
     return seconds
 
 
@@ -151,6 +164,69 @@ def rows(label: str, values: dict[str, list[float]], scale: float) -> list[dict]
             row["eager_over_engine"] = spread([a / b for a, b in pairs])
         table.append(row)
     return table
+
+
+# --- optimizers ---------------------------------------------------------------------------------
+
+
+class PlainLAMB(torch.optim.Optimizer):
+    """You et al., 2020, algorithm 2, in torch's operators: torch has no LAMB."""
+
+    def __init__(self, params):
+        super().__init__(params, {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-6, "decay": 1e-2})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                self.update(p, self.state[p], *group["betas"], group)
+
+    def update(self, p, state, beta1, beta2, group):
+        if not state:
+            state |= {"step": 0, "m": torch.zeros_like(p), "v": torch.zeros_like(p)}
+        state["step"] += 1
+        m = state["m"].lerp_(p.grad, 1 - beta1)
+        v = state["v"].mul_(beta2).addcmul_(p.grad, p.grad, value=1 - beta2)
+        root = v.sqrt().div_((1 - beta2 ** state["step"]) ** 0.5).add_(group["eps"])
+        u = (m / root).div_(1 - beta1 ** state["step"]).add_(p, alpha=group["decay"])
+        norm, length = p.norm().item(), u.norm().item()
+        p.sub_(u, alpha=group["lr"] * (norm / length if norm > 0 and length > 0 else 1.0))
+
+
+def of_bert() -> list[torch.Size]:
+    return [p.shape for p in MODELS["bert"]()[0].parameters()]
+
+
+def tiny() -> list[int]:
+    """10,000 sizes of 10 to 100 elements."""
+    return torch.randint(10, 101, (10_000,)).tolist()
+
+
+def ours(name: str, **options):
+    """Makes an optimizer of ours, which is imported when it is asked for."""
+
+    def maker(params):
+        import ortmodule.optim
+
+        return getattr(ortmodule.optim, name)(params, **options)
+
+    return maker
+
+
+FUSED_ADAMW = functools.partial(torch.optim.AdamW, fused=True)
+MOMENTUM = {"lr": 1e-3, "momentum": 0.9}
+FUSED_SGD = functools.partial(torch.optim.SGD, fused=True, **MOMENTUM)
+# Sizes, label and makers; "eager" is torch's fused, its operators for LAMB, its default for tiny.
+OPTIMIZERS = {
+    "adamw": (of_bert, "sizes of BERT-base", {"eager": FUSED_ADAMW, "ours": ours("AdamW")}),
+    "sgd": (of_bert, "momentum, BERT-base", {"eager": FUSED_SGD, "ours": ours("SGD", **MOMENTUM)}),
+    "lamb": (of_bert, "sizes of BERT-base", {"eager": PlainLAMB, "ours": ours("LAMB")}),
+    "tiny": (
+        tiny,
+        "AdamW, 10,000 parameters",
+        {"eager": torch.optim.AdamW, "fused": FUSED_ADAMW, "ours": ours("AdamW")},
+    ),
+}
 
 
 # --- in a fresh process -------------------------------------------------------------------------
@@ -218,7 +294,7 @@ def check_right(name: str) -> str:
     model = wrap("ours", module)
     mine = one_step(module, model, loss_of)
     report = model.explain()
-    assert not report.fallbacks, report
+    assert not report.reasons(), report
     apart = sum((mine[key] - expected).norm() ** 2 for key, expected in theirs.items())
     apart = (apart / sum(expected.norm() ** 2 for expected in theirs.values())).sqrt().item()
     unsure = [
@@ -314,8 +390,8 @@ def main() -> None:
             table += run_loop(given.rounds)
         elif kind in STEPS:
             table += compare_steps(kind, engines, given.rounds, given.warm)
-        elif kind == "adamw":
-            table += compare_adamw(given.rounds, given.warm)
+        elif kind in OPTIMIZERS:
+            table += compare_optimizers(kind, given.rounds, given.warm)
         else:
             which = ["ours"] if kind == "resize" else engines
             table += compare_fresh(kind, which, max(1, given.rounds // 5))

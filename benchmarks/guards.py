@@ -23,12 +23,12 @@ def watched_call(name: str):
     model = ORTModule(module.train())
     loss_of(model)
     report = model.explain()
-    assert not report.fallbacks, report
+    assert not report.reasons(), report
     kept = model._ortmodule._latest
     real, outputs = kept.run, []
-    kept.run = lambda tensors, profile: outputs.append(real(tensors, profile)) or outputs[-1]
+    kept.run = lambda tensors: outputs.append(real(tensors)) or outputs[-1]
     loss_of(model)
-    kept.run = lambda tensors, profile: outputs[-1]
+    kept.run = lambda tensors: outputs[-1]
     return lambda: loss_of(model)
 
 

@@ -12,12 +12,11 @@ from .errors import NotCapturable, WarmUp
 from .places import place_of
 from .walk import GLOBAL_HOOKS
 
+# Those of submodules are part of what is traced.
 _HOOKS = {
-    "_forward_pre_hooks": "forward pre-hook",
-    "_forward_hooks": "forward hook",
-    "_backward_pre_hooks": "backward pre-hook",
-    "_backward_hooks": "backward hook",
-}
+    "_forward_pre_hooks": "forward pre-hook", "_forward_hooks": "forward hook",
+    "_backward_pre_hooks": "backward pre-hook", "_backward_hooks": "backward hook",
+}  # fmt: skip
 
 
 def admit(module: nn.Module, call: Call, with_its_hooks: bool) -> None:
@@ -37,8 +36,6 @@ def _check_module(module: nn.Module, with_its_hooks: bool) -> None:
     for name, parameter in module.named_parameters():
         if isinstance(parameter, torch.nn.parameter.UninitializedTensorMixin):
             raise WarmUp(f"parameter {name} is not initialised yet")
-    if module._backward_hooks and module._is_full_backward_hook is False:
-        raise NotCapturable("a hook of register_backward_hook is set, which looks at grad_fn")
     for path, child in module.named_modules():
         child = surroundings.unwrapped(child)
         if type(vars(child).get("reducer")).__name__ == "Reducer":
@@ -47,15 +44,19 @@ def _check_module(module: nn.Module, with_its_hooks: bool) -> None:
                 "wrap the ORTModule in it instead",
                 module=path or type(child).__name__,
             )
-        if child is module and not with_its_hooks:
-            continue
-        for attribute, kind in _HOOKS.items():
+        if child._backward_hooks and child._is_full_backward_hook is False:
+            raise NotCapturable(
+                "a hook of register_backward_hook is set, which looks at grad_fn",
+                module=path or type(child).__name__,
+            )
+        hooks = _HOOKS if child is module and with_its_hooks else {}
+        for attribute, kind in hooks.items():
             for hook in getattr(child, attribute, {}).values():
                 raise NotCapturable(
                     f"a {kind} is set ({_name_of(hook)})",
                     module=path or type(child).__name__,
                     **place_of(hook),
-                )
+                ).in_python([])
     for name, parameter in module.named_parameters():
         _check_tensor(parameter, f"parameter {name}")
     for name, buffer in module.named_buffers():

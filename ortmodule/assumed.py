@@ -1,11 +1,15 @@
 """What torch's own code asks of sizes that depend on data, as an export must know it.
 
 patches.py puts it in the place of ShapeEnv's answer during a capture. Such a size is taken to be
-neither 0 nor 1, and two that are compared to be equal; the export asserts what was answered
-(translate/asserts.py), so a call where it does not hold is eager's.
+neither 0 nor 1, and two that are compared to be equal; what an `assert` says of data is taken to
+hold. The export asserts what was answered (translate/asserts.py), so a call where it does not hold
+is eager's.
 """
 
+import dis
+import functools
 import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -42,7 +46,9 @@ def assumed(original: Callable) -> Callable:
         try:
             return original(self, expr, *args, **kwargs)
         except GuardOnDataDependentSymNode:
-            holds = _answer(self, expr) if _asked_by_torch() else None
+            asking = _asking()
+            by_torch = asking.f_code.co_filename.startswith(TORCH)
+            holds = _answer(self, expr) if by_torch else _asserted(asking.f_code, asking.f_lasti)
             if holds is None:
                 raise
         self.guard_or_defer_runtime_assert(expr if holds else sympy.Not(expr), _ASSUMED)
@@ -66,13 +72,32 @@ def _late(env: ShapeEnv, expr: Any) -> set:
     return {symbol for symbol in expr.free_symbols if symbol not in env.backed_var_to_val}
 
 
-def _asked_by_torch() -> bool:
-    """Not a branch of the user's own, which may go either way."""
+def _asking() -> types.FrameType:
+    """The code that asks: torch's, or the user's own, a branch of which may go either way."""
     frame = sys._getframe(2)
-    while frame.f_back is not None and _is_between(frame.f_code.co_filename):
+    while frame.f_back is not None and _is_between(frame.f_code):
         frame = frame.f_back
-    return frame.f_code.co_filename.startswith(TORCH)
+    return frame
 
 
-def _is_between(file: str) -> bool:
-    return file in _BETWEEN or file.startswith(PACKAGE) or file[:1] == "<"
+@functools.cache
+def _asserted(code: types.CodeType, offset: int) -> bool | None:
+    """What the condition at this instruction is, unless an `assert` raises; None: it is none's."""
+    steps = list(dis.get_instructions(code))
+    at = next(i for i, step in enumerate(steps) if step.offset == offset)
+    if steps[at].opname in ("TO_BOOL", "COMPARE_OP"):
+        at += 1
+    jump, after = steps[at], steps[at + 1 : at + 2]
+    target = [step for step in steps if step.offset == jump.argval]
+    for holds, word in ((True, "IF_TRUE"), (False, "IF_FALSE")):
+        if jump.opname.startswith("POP_JUMP") and jump.opname.endswith(word):
+            for raises, result in ((after, holds), (target, not holds)):
+                if raises and raises[0].opname == "LOAD_ASSERTION_ERROR":
+                    return result
+    return None
+
+
+def _is_between(code: types.CodeType) -> bool:
+    file = code.co_filename
+    is_mode = code.co_name == "__torch_function__"
+    return is_mode or file in _BETWEEN or file.startswith(PACKAGE) or file[:1] == "<"

@@ -11,8 +11,11 @@ from .errors import NotCapturable
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Call:
-    """The arguments, their tensors in order, and `spec`, the tree that these came in.
+    """The arguments, their tensors in order, and `spec`, the tree that these came in; the
+    containers of it that forward may change.
 
+    Of a call with symbols for some numbers: `numbers`, their values, whose tensors are the last of
+    `tensors`; their `places` among the call's; and `plain`, the call without.
     `key` is equal for calls that one capture may serve, whatever their sizes: the tree with its
     constants, and the facts of its tensors and of the modes around it (signature.h).
     """
@@ -20,8 +23,12 @@ class Call:
     args: tuple
     kwargs: dict[str, Any]
     tensors: list[torch.Tensor]
+    containers: list[Any]
     spec: Any
     key: tuple
+    numbers: list[int | float] = dataclasses.field(default_factory=list)
+    places: list[int] = dataclasses.field(default_factory=list)
+    plain: "Call | None" = None
 
     def stand_in(self) -> "StandIn":
         """What is kept of the call when its tensors are gone."""
@@ -45,12 +52,15 @@ class StandIn:
 def describe(args: tuple, kwargs: dict[str, Any]) -> Call:
     """Raises NotCapturable where an argument is nothing that calls can be told apart by."""
     try:
-        tensors, spec = tree.flatten([args, kwargs], "arguments")
+        flattening = tree.Flattening()
+        spec = flattening.spec([args, kwargs], "arguments")
     except tree.UnknownLeaf as error:
-        raise NotCapturable(str(error)) from None
+        raise NotCapturable(str(error)).in_python([]) from None
+    tensors = flattening.tensors
     if any(tensor.is_nested for tensor in tensors):  # nothing tells its sizes
         raise NotCapturable("an argument is a nested tensor")
-    return Call(args, kwargs, tensors, spec, (spec, _native.torch_bridge().Signature(tensors)))
+    key = spec, _native.torch_bridge().Signature(tensors)
+    return Call(args, kwargs, tensors, flattening.containers, spec, key)
 
 
 def _zeros(shape: torch.Size, dtype: torch.dtype, device: torch.device, requires_grad: bool):

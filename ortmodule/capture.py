@@ -4,19 +4,22 @@ describe (call.py) -> admit -> rehearse -> trace -> name -> translate -> finish.
 for a capture when no kept one fits; nothing is run on real data.
 """
 
-from collections.abc import Callable
+import contextlib
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
-from . import devices, patches
+from . import devices, patches, tree
 from .admit import admit
 from .call import Call
 from .effects import Effects
-from .errors import NeedsExactSizes
+from .errors import NeedsEagersAnswers, NeedsExactSizes, NotCapturable, ReadsData, WarmUp
 from .finish import Capture, finish
 from .guards import Snapshot
+from .held import seen_in
 from .name import name
 from .rehearse import rehearse
 from .trace import trace
@@ -24,36 +27,68 @@ from .translate import translate
 
 
 def capture(
-    module: nn.Module, call: Call, make_graph: Callable[[], Any], share_memory: bool = True
+    module: nn.Module,
+    call: Call,
+    make_graph: Callable[[], Any],
+    share_memory: bool = True,
+    free: Sequence[Sequence[bool]] | None = None,
 ) -> Capture:
     """Captures `call` of `module` into `make_graph()`.
 
     share_memory: outputs share memory as in eager, and hooks of the module itself are the caller's
-    to run; else each output is one of the graph, and hooks are refused. Raises NotCapturable
+    to run; else each output is one of the graph, and hooks are refused. free: for each tensor of
+    the call which axes may have other sizes; None: all that forward allows. Raises NotCapturable
     with the reason and, where known, op, module, file and line.
     """
     admit(module, call, with_its_hooks=not share_memory)
+    free = free or [[True] * t.dim() for t in call.tensors]
+    line = functools.partial(_line, module, call, make_graph, share_memory)
     try:
-        return _line(module, call, make_graph, share_memory, exact=False)
-    except NeedsExactSizes:
-        return _line(module, call, make_graph, share_memory, exact=True)
+        return _sized(line, call, free, told=True)
+    except NeedsEagersAnswers as error:
+        first = error
+    try:
+        return _sized(line, call, free, told=False)
+    except WarmUp:
+        raise
+    except NotCapturable:  # the reason is why it fails where it is told
+        raise first from None
+
+
+def _sized(
+    line: Callable[[Sequence, bool], Capture], call: Call, free: Sequence, told: bool
+) -> Capture:
+    with contextlib.suppress(NeedsExactSizes):  # which must not be the context of another error
+        return line(free, told)
+    return line([[False] * t.dim() for t in call.tensors], told)
 
 
 def _line(
-    module: nn.Module, call: Call, make_graph: Callable[[], Any], share_memory: bool, exact: bool
-) -> Capture:
-    """exact: for the call's own sizes only."""
+    module: nn.Module, call: Call, make_graph: Callable[[], Any], share_memory: bool,
+    free: Sequence, told: bool,
+) -> Capture:  # fmt: skip
     device = devices.of((*module.parameters(), *module.buffers(), *call.tensors))
-    with Effects(module) as effects:
-        with patches.capturing(device) as names:
-            rehearsed = rehearse(module, call, effects, names)
-            traced = trace(module, call, rehearsed, effects, exact)
-        effects.restore()
-        snapshot = Snapshot(module, rehearsed.roots, rehearsed.names)
+    roots: list = []
+    classes = tree.classes(call.spec)
+    try:
+        with Effects(module) as effects:
+            effects.add_classes(classes)
+            with patches.capturing(module, device, seen_in(module, effects), told) as within:
+                rehearsed = rehearse(module, call, effects, within, roots)
+                traced = trace(module, call, rehearsed, effects, within.hooks, free)
+            effects.restore()
+            snapshot = Snapshot(module, rehearsed.roots, rehearsed.names, classes)
+    except NotCapturable as error:
+        raise error.in_python(roots) from None
     named = name(module, call, rehearsed, traced, snapshot)
     graph, grad_enabled = make_graph(), torch.is_grad_enabled()
     program = traced.program.graph_module
-    done = translate(
-        program, graph, named.placeholders, grad_enabled, share_memory, standard=not share_memory
-    )
-    return finish(module, call, traced, snapshot, named, done, graph)
+    history = traced.notes.history
+    try:
+        done = translate(
+            program, graph, named.placeholders, grad_enabled, share_memory, not share_memory,
+            history.through if history is not None else (),
+        )  # fmt: skip
+        return finish(module, call, traced, snapshot, named, done, graph, within.steps())
+    except (ReadsData, WarmUp) as error:
+        raise error.in_python(rehearsed.roots) from None

@@ -1,10 +1,12 @@
-"""The way of a call through one module's captures: served by one, captured first, or run eagerly.
+"""The way of a call through one module's captures: served by one, captured first, made in parts, or
+run eagerly.
 
 module.py's wrapper has a Captures and asks it at every call; it keeps nothing of a call's tensors.
 """
 
 import collections
 import contextlib
+import dataclasses
 import threading
 import warnings
 import weakref
@@ -13,13 +15,15 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from . import _native, devices, surroundings
+from . import _native, clock, devices, surroundings, tree
 from .call import Call, StandIn, describe
 from .capture import capture
 from .errors import Defect, NotCapturable, WarmUp, let_go
 from .explain import Fallback, Report
 from .kept import Kept
 from .options import Options
+from .parts import Computed, Parts
+from .progress import told
 from .rehearse import eager_error
 from .search import Search
 
@@ -28,21 +32,27 @@ GUARDED = True
 
 
 class Captures:
-    """Calls `module` through the engine where it can, else eagerly, and remembers why."""
+    """Calls `module` through the engine where it can, in parts where it cannot whole, else eagerly,
+    and remembers why.
 
-    def __init__(self, module: nn.Module, options: Options):
+    part: what it is of another module.
+    """
+
+    def __init__(self, module: nn.Module, options: Options, part: "Part | None" = None):
         devices.prepare()
         self.module, self.options = module, options
         self.last_call: StandIn | None = None
-        self._search = Search(module, patient=options.fallback != "error")
+        self._part, self._parts = part, None
+        self._search = Search(module, patient=options.fallback == "report")
         self._warm_ups: dict[str, None] = {}
         self._fallbacks: dict[Fallback, None] = {}
         self._on_aten: dict[Fallback, None] = {}
-        self._captures = 0
+        self._captures, self._warned = 0, False
         self._latest: Kept | None = None
         self._repeat: _Repeat | None = None
         self._lock = threading.RLock()
         self._eager = threading.local()
+        self._clock = clock.Clock()
         self._anything = _native.torch_bridge().anything
         self.traced_by_dynamo = _report_of_dynamo(weakref.ref(self))
 
@@ -59,6 +69,12 @@ class Captures:
 
     def call(self, args: tuple, kwargs: dict) -> Any:
         """module(*args, **kwargs), but for the hooks of the module itself."""
+        if not self.options.profile:
+            return self._call(args, kwargs)
+        with self._clock.call():
+            return self._call(args, kwargs)
+
+    def _call(self, args: tuple, kwargs: dict) -> Any:
         if GUARDED and self._anything():
             if getattr(self._eager, "on", False) or surroundings.in_capture():
                 return self.module.forward(*args, **kwargs)
@@ -68,42 +84,59 @@ class Captures:
         repeat = self._repeat
         if repeat is not None:
             tensors = repeat.call.match(args, kwargs)
+            if tensors is not None:
+                tensors += repeat.numbers
             kept = repeat.kept
             same = tensors is not None and (not GUARDED or kept.holds(tensors))
             if same or (tensors is not None and self._fits(kept, tensors)):
-                return self._run(kept, tensors, repeat.binding, args, kwargs)
+                return self._run(kept, tensors, repeat.binding, args, kwargs, ())
         try:
             described = describe(args, kwargs)
         except NotCapturable as error:
-            return self._fall_back(error, None, args, kwargs)
+            return self._in_parts(error, None, args, kwargs)
         self.last_call = described.stand_in()
         with self._lock:
+            described = self._search.generalise(described)
             found = self._found(described)
+            if found is None:  # no capture holds its numbers as symbols
+                described = described.plain
+                found = self._found(described)
         if isinstance(found, WarmUp):
             return self.module.forward(*args, **kwargs)
         if isinstance(found, NotCapturable):
-            return self._fall_back(found, described.key, args, kwargs)
+            return self._in_parts(found, described.key, args, kwargs)
         kept, binding = found
         self._latest = kept
-        repeated = _native.torch_bridge().Repeat.of(args, kwargs)
-        self._repeat = _Repeat(repeated, kept, binding) if repeated is not None else None
-        return self._run(kept, described.tensors, binding, args, kwargs)
+        repeated = None
+        if not (kept.capture.needs_containers() or tree.has_met(described.spec)):
+            repeated = _native.torch_bridge().Repeat.of(args, kwargs)
+        if repeated is not None:
+            numbers = described.tensors[len(described.tensors) - len(described.numbers) :]
+            self._repeat = _Repeat(repeated, kept, binding, numbers)
+        else:
+            self._repeat = None
+        return self._run(kept, described.tensors, binding, args, kwargs, described.containers)
 
-    def _found(self, call: Call) -> tuple[Kept, dict[str, int]] | NotCapturable:
-        """What serves the call, captured where nothing does yet, or why eager makes it."""
+    def _found(self, call: Call) -> tuple[Kept, dict[str, int]] | NotCapturable | None:
+        """What serves the call, captured where nothing does yet, or why eager makes it; None: it
+        has no capture with symbols for its numbers."""
         found = self._search.find(call)
         if found is not None:
             return found
         foreign = surroundings.foreign_parameter(self.module)
-        return NotCapturable(foreign) if foreign is not None else self._capture(call)
+        if foreign is not None:
+            return NotCapturable(foreign)
+        return self._capture(call) if call.plain is None else self._capture_with_numbers(call)
 
     def _fits(self, kept: Kept, tensors: list) -> bool:
         with self._lock:
             return kept.fits(tensors)
 
-    def _run(self, kept: Kept, tensors: list, binding: dict, args: tuple, kwargs: dict):
+    def _run(
+        self, kept: Kept, tensors: list, binding: dict, args: tuple, kwargs: dict, containers: Any
+    ):
         try:
-            outputs = kept.run(tensors, self.options.profile)
+            outputs = kept.run(tensors) if not self.options.profile else kept.timed(tensors)
         except _native.torch_bridge().Error as error:  # as an index out of range: eager's own error
             return self._fall_back(NotCapturable(f"the engine: {error}"), None, args, kwargs)
         kept.calls += 1
@@ -112,20 +145,46 @@ class Captures:
                 self._captures += not kept.ran
                 kept.ran = True
                 self._on_aten.update(dict.fromkeys(kept.operators()))
-        result = kept.capture.result(outputs, tensors, binding)
+        result = kept.capture.result(outputs, tensors, binding, containers)
         if kept.capture.assigned:
             with self._lock:
                 kept.assign(outputs)
         return result
 
-    def _capture(self, call: Call):
+    def _capture_with_numbers(self, call: Call):
         try:
-            captured = capture(self.module, call, _native.core().Graph)
-            kept = Kept(captured, self.options)
-            kept.compile(call.tensors)
+            captured = self._kept_of(call)
+        except Exception as error:  # the call without them tells what is wrong
+            let_go(error)
+            self._search.learn(call, None)
+            return None
+        exact = captured.capture.sizes.exact is not None
+        self._search.learn(call, None if exact else captured.capture.sizes.dims)
+        self._search.add(captured)
+        return captured, captured.capture.bind(call.tensors)
+
+    def _kept_of(self, call: Call) -> Kept:
+        free = self._part.free if self._part is not None else None
+        if free is not None:
+            free = [*free, *([True] * t.dim() for t in call.tensors[len(free) :])]
+        kept = Kept(capture(self.module, call, _native.core().Graph, free=free), self.options)
+        kept.compile(call.tensors)
+        return kept
+
+    def _capture(self, call: Call):
+        clock.made()
+        with told(f"capturing {self._name()}"):
+            return self._captured(call)
+
+    def _name(self) -> str:
+        return "a part" if self._part is not None else type(self.module).__name__
+
+    def _captured(self, call: Call):
+        try:
+            kept = self._kept_of(call)
         except WarmUp as error:
             if not self._search.warm_up(call.key):
-                refusal = NotCapturable(error.reason, **error.place())
+                refusal = NotCapturable(error.reason, **error.place()).in_python(error.roots)
                 return self._search.refuse(call.key, refusal)
             let_go(error)
             self._warm_ups.setdefault(str(error))
@@ -140,15 +199,51 @@ class Captures:
             refusal = error.refusal if isinstance(error, Defect) else NotCapturable(reason)
             return self._search.refuse(call.key, refusal)
         self._search.add(kept)
-        return kept, captured.bind(call.tensors)
+        return kept, kept.capture.bind(call.tensors)
 
     def _forget_refusal(self, key: tuple | None) -> None:
         with self._lock:
             self._search.forget_refusal(key)
 
+    def _in_parts(self, error: NotCapturable, key: tuple | None, args: tuple, kwargs: dict):
+        """What no whole capture serves: in parts where they may be, else eagerly."""
+        if self._part is not None or not error.cuts_help:
+            return self._fall_back(error, key, args, kwargs)
+        strict = self.options.fallback == "whole"
+        with self._lock:
+            if self._parts is None:
+                self._parts = Parts(self.module, error.roots, self._engine, self._outside, strict)
+            parts = self._parts
+            held = parts.hold()
+        if not held:
+            return self._fall_back(error if strict else parts.refusal, key, args, kwargs)
+        try:
+            result = parts.call(args, kwargs)
+        except Exception as raised:  # of the caller's: nothing is known of the module
+            if raised is parts.refusal:
+                return self._fall_back(error, key, args, kwargs)
+            self._forget_refusal(key)
+            raise
+        if not parts.whole():
+            why = _fallback_of(error)
+            self._warn(f"this module in parts: {why}", stacklevel=7)
+            parts.why.setdefault(why)
+        return result
+
+    def _engine(self, graph: nn.Module, free: list[list[bool]]) -> "Captures":
+        return Captures(graph, self.options, Part(free, weakref.WeakMethod(self.report)))
+
+    def _outside(self, computed: Computed) -> None:
+        """torch computes between two parts."""
+        place = {"op": computed.op, "file": computed.file, "line": computed.line}
+        error = NotCapturable("torch computes it between two parts", **place)
+        if self.options.fallback != "report":
+            raise error
+        self.report(error)
+
     def _fall_back(self, error: NotCapturable, key: tuple | None, args: tuple, kwargs: dict):
         """Runs eagerly; what eager refuses too is the caller's mistake: nothing to report."""
-        if self.options.fallback == "error":
+        if self.options.fallback != "report":
             mistake = eager_error(self.module, args, kwargs)
             if mistake is not None:
                 self._forget_refusal(key)
@@ -163,10 +258,24 @@ class Captures:
 
     def report(self, error: NotCapturable) -> None:
         """Lists what ran eagerly; the first warns."""
-        fallback = Fallback(error.op, error.module, error.file, error.line, error.reason)
-        if not self._fallbacks:
-            warnings.warn(f"ORTModule runs this module in eager PyTorch: {fallback}", stacklevel=7)
+        if self._part is not None:
+            if (told := self._part.report()) is not None:
+                told(error)
+            return
+        fallback = _fallback_of(error)
+        what = "this module" if self._parts is None else "a part of this module"
+        self._warn(f"{what} in eager PyTorch: {fallback}", stacklevel=8)
         self._fallbacks.setdefault(fallback, None)
+
+    def _warn(self, what: str, stacklevel: int) -> None:
+        """Once."""
+        if not self._warned:
+            warnings.warn(f"ORTModule runs {what}", stacklevel=stacklevel)
+        self._warned = True
+
+    def has_captures(self) -> bool:
+        """Whether any call went through the engine."""
+        return self._captures > 0
 
     def explain(self) -> Report:
         """What ran so far."""
@@ -181,19 +290,22 @@ class Captures:
         reruns = sum(runner.reruns() for runner in runners) + search.dropped_reruns
         warm_ups = [*self._warm_ups]
         kept = self._latest
-        if kept is None:
-            return Report(
-                {}, fallbacks, self._captures, plans, [], warm_ups=warm_ups, reruns=reruns
-            )
-        steps, runner = kept.steps(), kept.runner
-        providers = collections.Counter(step.provider for step in steps)
-        stash, cast_bytes, arena = runner.memory()
-        dtypes, casts = kept.dtypes()
-        return Report(
-            dict(providers), fallbacks, self._captures, plans, steps,
-            runner.planned_us() / 1e3, stash, arena, runner.trace(), warm_ups, reruns,
-            cast_bytes, dtypes, casts,
-        )  # fmt: skip
+        made = self._captures, plans
+        found = Report({}, fallbacks, *made, [], warm_ups=warm_ups, reruns=reruns)
+        if kept is not None:
+            steps, runner = kept.steps(), kept.runner
+            providers = collections.Counter(step.provider for step in steps)
+            stash, cast_bytes, arena = runner.memory()
+            found = Report(
+                dict(providers), fallbacks, *made, steps, runner.planned_us() / 1e3, stash, arena,
+                runner.trace(), warm_ups, reruns, cast_bytes, *kept.dtypes(),
+            )  # fmt: skip
+        found = found if self._parts is None else self._parts.added_to(found)
+        return dataclasses.replace(found, outside_share=self._clock.outside_share())
+
+
+def _fallback_of(error: NotCapturable) -> Fallback:
+    return Fallback(error.op, error.module, error.file, error.line, error.reason)
 
 
 def _report_of_dynamo(captures: "weakref.ref[Captures]") -> Callable[[Any], None]:
@@ -205,9 +317,18 @@ def _report_of_dynamo(captures: "weakref.ref[Captures]") -> Callable[[Any], None
     return report
 
 
+class Part(NamedTuple):
+    """What a part's Captures know of the module: which axes of its tensors have any size, and where
+    they report what ran eagerly: Dynamo keeps parts alive, and these nothing else."""
+
+    free: list[list[bool]]
+    report: weakref.WeakMethod
+
+
 class _Repeat(NamedTuple):
     """The latest call that was served, and by what: one like it needs no second look."""
 
     call: Any
     kept: Kept
     binding: dict[str, int]
+    numbers: list

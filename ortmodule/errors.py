@@ -8,7 +8,11 @@ import traceback
 
 
 class NotCapturable(Exception):
-    """The module cannot be captured whole; `reason` says why, the rest says where."""
+    """The module cannot be captured whole; `reason` says why, the rest says where.
+
+    `cuts_help`: it may run in parts, as what stands against it is Python's. `roots`: the functions
+    that forward had entered, where it was looked at.
+    """
 
     def __init__(
         self,
@@ -21,15 +25,23 @@ class NotCapturable(Exception):
         self.reason, self.op, self.module, self.file, self.line = reason, op, module, file, line
         place = f"; module {module}" if module else ""
         place += f"; {file}:{line}" if file else ""
+        self.cuts_help, self.roots = False, []
         super().__init__(f"[{op}] {reason}{place}" if op else f"{reason}{place}")
 
     def place(self) -> dict[str, str | int | None]:
         """Where: the keywords of another error for the same place."""
         return {"op": self.op, "module": self.module, "file": self.file, "line": self.line}
 
+    def in_python(self, roots: list) -> "NotCapturable":
+        """The same error, of what Python does."""
+        self.cuts_help, self.roots = True, roots
+        return self
+
     def bare(self) -> "NotCapturable":
         """The same error without what led to it, whose frames hold the call's tensors."""
-        return NotCapturable(self.reason, **self.place())
+        bare = NotCapturable(self.reason, **self.place())
+        bare.cuts_help, bare.roots = self.cuts_help, self.roots
+        return bare
 
 
 def let_go(error: BaseException | None) -> None:
@@ -47,8 +59,23 @@ class Defect(Exception):
         self.refusal = refusal
 
 
+class OnlyEager(NotCapturable):
+    """What parts would not notice either: the module runs in eager."""
+
+    def in_python(self, roots: list) -> "NotCapturable":
+        return self
+
+
+class ReadsData(NotCapturable):
+    """Python reads a number out of a tensor and does with it what no graph says: parts may."""
+
+
 class NeedsExactSizes(NotCapturable):
     """A size must be a number: the call is captured once more, for its own sizes only."""
+
+
+class NeedsEagersAnswers(NotCapturable):
+    """Forward asks whether it is traced, and fails: it is traced again without being told."""
 
 
 class WarmUp(NotCapturable):

@@ -25,6 +25,18 @@ class Fallback:
 
 
 @dataclasses.dataclass(frozen=True)
+class Break:
+    """Why a part ends, or why no function of a module is looked into, and where."""
+
+    reason: str
+    file: str | None = None
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.reason} at {self.file}:{self.line}" if self.file else self.reason
+
+
+@dataclasses.dataclass(frozen=True)
 class Step:
     """One step of a plan; `us` only where Options.profile is on."""
 
@@ -51,6 +63,11 @@ class Report:
     warm_ups: calls that eager made because forward set up state in them, with what it set.
     reruns: forwards that ran once more, as a backward came for other outputs than expected.
     dtypes: nodes of the latest program, both directions, by the dtype that they give, casts aside;
+    not_whole: why calls were not captured whole; parts: then the report of each part, small: how
+    many more torch runs, being of a few operators each; breaks: where parts end and why, misses:
+    what did not hold, so that forward was cut again, each with how often.
+    outside_share: of the time of forward calls that made no captures, how much was spent outside of
+    the engine; None unless Options.profile is on.
     casts: these, by kind, as "float32 to bfloat16": autocast's, forward's own, and those around a
     node that has a kernel for float32 alone.
     """
@@ -69,13 +86,25 @@ class Report:
     cast_bytes: int = 0
     dtypes: dict[str, int] = dataclasses.field(default_factory=dict)
     casts: dict[str, int] = dataclasses.field(default_factory=dict)
+    parts: list["Report"] = dataclasses.field(default_factory=list, repr=False)
+    breaks: dict[Break, int] = dataclasses.field(default_factory=dict)
+    misses: dict[str, int] = dataclasses.field(default_factory=dict)
+    small: int = 0
+    outside_share: float | None = None
+    not_whole: list[Fallback] = dataclasses.field(default_factory=list)
+
+    def reasons(self) -> list[str]:
+        """Why anything did not run in one graph of the engine."""
+        return [found.reason for found in (*self.fallbacks, *self.not_whole, *self.breaks)]
 
     def line(self) -> str:
         """The whole in one line."""
         steps = ", ".join(f"{name} {count}" for name, count in sorted(self.providers.items()))
         dtypes, casts = _listed(self.dtypes), sum(self.casts.values())
         fallbacks = len(self.fallbacks) or "none"
-        made = f"captures {self.captures}, steps {steps or 0}, nodes {dtypes or 0}, casts {casts}"
+        parts = f", parts {len(self.parts)}" if self.parts else ""
+        made = f"captures {self.captures}{parts}, steps {steps or 0}, nodes {dtypes or 0}"
+        made += f", casts {casts}"
         return f"{made}, fallbacks {fallbacks}"
 
     def write_trace(self, path: str | os.PathLike) -> None:
@@ -105,6 +134,13 @@ class Report:
         lines += [f"warm-up in eager: {warm_up}" for warm_up in self.warm_ups]
         if self.reruns:
             lines.append(f"  {self.reruns} forwards ran again for other outputs' gradients")
+        if self.outside_share is not None:
+            lines.append(f"  {self.outside_share:.1%} of forward's time was outside of the engine")
+        lines += [f"in parts: {found}" for found in self.not_whole]
+        lines += [f"{self.small} parts of a few operators run in torch"] * bool(self.small)
+        lines += [f"part {k}: {part.line()}" for k, part in enumerate(self.parts)]
+        lines += [f"a part ends ({n} x): {found}" for found, n in self.breaks.items()]
+        lines += [f"did not hold ({n} x): {found}" for found, n in self.misses.items()]
         lines.append("no fallbacks" if not self.fallbacks else "fallbacks to PyTorch:")
         lines += [f"  {fallback}" for fallback in self.fallbacks]
         return "\n".join(lines)

@@ -10,13 +10,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import tree
+from . import _native, tree
+from .arguments import Edit, outcome
 from .call import Call
 from .guards import Snapshot
 from .interface import Assigned, Input, Output, WriteBack
 from .name import Named
 from .outputs import history, name_outputs
 from .sizes import SizePredicate, evaluate
+from .steps import Step
 from .trace import Traced
 from .translate import Translated
 
@@ -29,10 +31,11 @@ class Capture:
     `orders`: of graph outputs whose axes are not in the tensor's order, as (output, order).
     `history`: eager's autograd graph behind the outputs, as outputs.history gives it; None: not
     known.
-    `assigned`: buffers that forward sets to another tensor. `key`, `snapshot`, `aliases`, `sizes`:
-    the capture fits a call when its key equals `key`, snapshot.changed() is None,
-    snapshot.aliases(tensors) equals `aliases` and sizes.bind(shapes) is not None. `spec` with
-    `places` builds the result.
+    `assigned`: buffers that forward sets to another tensor. `steps`: Python that the graph runs.
+    `key`, `snapshot`, `aliases`, `sizes`: the capture fits a call when its key equals `key`,
+    snapshot.changed() is None, snapshot.aliases(tensors) equals `aliases` and sizes.bind(shapes) is
+    not None. `spec` with `places` builds the result, `edits` what is in containers among the
+    arguments afterwards.
     """
 
     graph: Any
@@ -43,16 +46,22 @@ class Capture:
     history: tuple[list, list] | None
     assigned: list[Assigned]
     spec: Any
+    edits: list[Edit]
     places: list[int]
     key: tuple
     aliases: list[int]
     snapshot: Snapshot
     sizes: SizePredicate
     random_nodes: int
+    steps: list[Step]
 
     def bind(self, tensors: Sequence[torch.Tensor]) -> dict[str, int] | None:
         """The symbols' values for a call's flat tensors, or None when their sizes do not fit."""
         return self.sizes.bind([t.shape for t in tensors])
+
+    def needs_containers(self) -> bool:
+        """Whether `result` takes the call's containers: it changes some, or gives them back."""
+        return bool(self.edits) or tree.has_met(self.spec)
 
     def replace(self, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
         """Other tensors of the module's stand where some were captured."""
@@ -69,15 +78,18 @@ class Capture:
         graph_outputs: Sequence[torch.Tensor | None],
         tensors: Sequence[torch.Tensor],
         binding: dict[str, int],
+        containers: Sequence[Any] = (),
     ) -> Any:
-        """What the module returns, from the graph's outputs and the call's flat tensors."""
+        """What the module returns, from the graph's outputs and the call's flat tensors; and what
+        it changes in the call's containers is changed."""
 
         def number(size: Any) -> Any:
             return _number(size.expression if isinstance(size, tree.Symbol) else size, binding)
 
         siblings: dict[tuple, Any] = {}
         distinct = [self._tensor(o, graph_outputs, tensors, number, siblings) for o in self.outputs]
-        return tree.unflatten(self.spec, [distinct[i] for i in self.places], number)
+        building = tree.Building([distinct[i] for i in self.places], number, containers)
+        return outcome(self.spec, self.edits, building)
 
     @staticmethod
     def _tensor(
@@ -90,6 +102,8 @@ class Capture:
             tensor = tensors[output.source] if isinstance(output.source, int) else output.source
         for view in output.views:
             tensor = view.apply(tensor, number, siblings)
+        if output.own is not None:
+            _native.torch_bridge().give_node(tensor, graph_outputs[output.own])
         return tensor
 
 
@@ -101,6 +115,7 @@ def finish(
     named: Named,
     done: Translated,
     graph: Any,
+    steps: list[Step],
 ) -> Capture:
     """Raises NotCapturable where an output is one that no call could return or write back."""
     outputs, write_backs, assigned, orders = name_outputs(module, traced, done, graph, call.tensors)
@@ -113,12 +128,14 @@ def finish(
         history=history(module, traced, done.inputs, outputs, call.tensors),
         assigned=assigned,
         spec=traced.notes.spec,
+        edits=traced.notes.edits,
         places=traced.notes.places,
         key=call.key,
         aliases=snapshot.aliases(call.tensors),
         snapshot=snapshot,
         sizes=named.sizes,
         random_nodes=done.random_nodes,
+        steps=steps,
     )
 
 

@@ -6,33 +6,40 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import tree
+from .arguments import Arguments, Edit, flatten_effects
+from .call import Call
+from .certain import Certain
 from .effects import Effects
 from .errors import NotCapturable
 from .grad_modes import GradModes
+from .hooks import Hooks
 from .places import place_of_forward
 from .private import OwnTensors
 from .saved import History, edges_of, history_of, seen_as_they_are, storage_key
 from .sizes import dim_of, late_names
 from .torch_calls import Calls
 from .translate.provenance import CHILD
+from .varying import number_of
 
 
 class Notes:
     """What forward did: an object of its own, as export puts a module's attributes back.
 
-    `spec` and `places` (which distinct output each tensor of the result is), `written` (buffers),
+    `spec` of the result, `edits` of containers among the arguments and `places` (which distinct
+    output each tensor of both is), `written` (buffers),
     `history`: eager's autograd graph behind the distinct outputs; None: not known. `own`: the
     module's tensors while it is traced; `effects`, `writes`: what it wrote; `calls`: those of torch
-    that it made.
+    that it made; `hooks`: on gradients, that it set.
     """
 
     def __init__(self):
         self.spec: Any = None
+        self.edits: list[Edit] = []
         self.places: list[int] = []
         self.written: list[str] = []
         self.own: OwnTensors | None = None
         self.effects: Effects | None = None
+        self.hooks: Hooks | None = None
         self.writes: list[str] = []
         self.calls = Calls()
         self.history: History | None = None
@@ -41,10 +48,10 @@ class Notes:
 class Flat(nn.Module):
     """Takes and returns flat tensor lists, and notes what the module's forward did besides."""
 
-    def __init__(self, module: nn.Module, spec: Any, order: list[int]):
+    def __init__(self, module: nn.Module, call: Call, order: list[int]):
         super().__init__()
         self._modules[CHILD] = module
-        self.spec, self.order = spec, order
+        self.spec, self.order, self.numbers = call.spec, order, len(call.numbers)
         self.notes = Notes()
         self.training = module.training
 
@@ -59,17 +66,17 @@ class Flat(nn.Module):
 
     def forward(self, *tensors):
         module, own, calls = self.child, self.notes.own, self.notes.calls
-        args, kwargs = tree.unflatten(self.spec, [tensors[i] for i in self.order])
+        given = self._arguments([tensors[i] for i in self.order])
         own.mark()
         named = self._named(tensors)
         edges, grad = edges_of(named.values()), torch.is_grad_enabled()
         places = [_place(t) for t in named.values()]
         before = self.notes.effects.writes()  # export's own: it copies lists
-        with seen_as_they_are(), calls, GradModes():
-            result = module.forward(*args, **kwargs)
+        with seen_as_they_are(), calls, GradModes(), Certain():
+            result = module.forward(*given.args, **given.kwargs)
+        self.notes.hooks.check()
         self.notes.writes = [w for w in self.notes.effects.writes() if w not in before]
         buffers = [w[1:] for w in own.written() if w[0] == "_buffers"]
-        self._check_arguments(args, kwargs, tensors)
         self._check_edges(named, edges)
         for (kind, label), place, tensor in zip(named, places, named.values(), strict=True):
             if place != _place(tensor):
@@ -77,11 +84,14 @@ class Flat(nn.Module):
                 self._refuse(f"forward changes the sizes or strides of {what} in place")
         if torch.is_grad_enabled() != grad:
             self._refuse("forward leaves the grad mode changed")
-        outputs, self.notes.spec = tree.flatten(result, "the result", express=_express)
+        outputs, self.notes.spec, self.notes.edits = flatten_effects(result, given, _express)
         distinct = list({id(t): t for t in outputs}.values())
         index = {id(t): i for i, t in enumerate(distinct)}
         self.notes.places = [index[id(t)] for t in outputs]
         self.notes.written = [name for name, _, _ in buffers]
+        known = {id(t) for t in named.values()}
+        if any(t.requires_grad and t.is_leaf and id(t) not in known for t in distinct):
+            self._refuse("forward returns a leaf that it made")
         if any(output.is_inference() for output in distinct):
             self._refuse("forward returns a tensor made in inference mode")
         self._note_history(named, distinct)
@@ -91,6 +101,10 @@ class Flat(nn.Module):
                     f"forward sets the buffer {name} to {value!r}", **place_of_forward(module)
                 )
         return tuple(distinct) + tuple(value for _, _, value in buffers)
+
+    def _arguments(self, tensors: list[torch.Tensor]) -> Arguments:
+        count = len(tensors) - self.numbers
+        return Arguments(self.spec, tensors[:count], list(map(number_of, tensors[count:])))
 
     def _refuse(self, reason: str) -> None:
         raise NotCapturable(reason, **place_of_forward(self.child))
@@ -113,17 +127,6 @@ class Flat(nn.Module):
             if before != now:
                 what = f"input {label}" if kind == "input" else label
                 self._refuse(f"forward changes the autograd history of {what}")
-
-    def _check_arguments(self, args: tuple, kwargs: dict, tensors: Sequence) -> None:
-        after, spec = tree.flatten([args, kwargs], "arguments", express=_express)
-        same = len(after) == len(self.order) and all(
-            t is tensors[i] for t, i in zip(after, self.order, strict=False)
-        )
-        if spec != self.spec or not same:
-            raise NotCapturable(
-                "forward changes a container or cache among its arguments",
-                **place_of_forward(self.child),
-            )
 
 
 def _place(tensor: torch.Tensor) -> tuple:

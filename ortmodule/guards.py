@@ -21,10 +21,11 @@ class Snapshot:
     """All that a module's forward reads, as it is now.
 
     `roots` are the functions that forward entered, as (function or None, code); `names` what they
-    look up, None: everything. `changed()` is None while nothing differs, else a sentence naming
-    what does. `tensors` maps each tensor found, by id, to its path. `replaced` collects, by id, the
-    registered tensors for which others of the same facts stand now, until it is emptied. Several
-    threads may ask `unchanged` and `aliases` at once; all else is for one at a time.
+    look up, None: everything; `classes`: of the arguments. `changed()` is None while nothing
+    differs, else a sentence naming what does. `tensors` maps each tensor found, by id, to its path.
+    `replaced` collects, by id, the registered tensors for which others of the same facts stand now,
+    until it is emptied. Several threads may ask `unchanged` and `aliases` at once; all else is for
+    one at a time.
     """
 
     def __init__(
@@ -32,9 +33,11 @@ class Snapshot:
         module: nn.Module,
         roots: Iterable[tuple[types.FunctionType | None, types.CodeType]] = (),
         names: Names | None = None,
+        classes: Iterable[type] = (),
     ):
         self.replaced: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        self._module, self._roots, self._names = module, list(roots), names
+        self._module, self.roots, self._names = module, list(roots), names
+        self._classes = list(classes)
         self._held = self._take()
 
     @property
@@ -62,11 +65,15 @@ class Snapshot:
 
     def again(self) -> "Snapshot":
         """Of the same, as it is now."""
-        return Snapshot(self._module, self._roots, self._names)
+        return Snapshot(self._module, self.roots, self._names, self._classes)
 
     def aliases(self, tensors: list[torch.Tensor]) -> list[int]:
         """For each tensor of a call which of the module's it is or shares memory with; -1: none."""
         return self._held.watch.aliases(tensors)
+
+    def reaches(self, containers: Iterable[Any]) -> bool:
+        """Whether one of a call's containers is the module's too."""
+        return any(map(self._held.walk.found, containers))
 
     def put(self, registry: dict, key: str, old: torch.Tensor, new: torch.Tensor) -> None:
         """The capture's own run has put `new` where `old` was."""
@@ -82,8 +89,9 @@ class Snapshot:
     def _take(self) -> "_Held":
         walk = Walk(self._names)
         walk.add_module(self._module)
-        for function, code in self._roots:
+        for function, code in self.roots:
             walk.add_function(function, code)
+        walk.add_classes(self._classes)
         facts = {id(t): _facts(t) for _, t in walk.tensors.values()}
         return _Held(walk, facts, _watch_of(walk))
 

@@ -77,13 +77,25 @@ class Output:
 
     Either the graph's output number `output`, or, where it is one of the call's own tensors,
     `source`: the user tensor of that index in the call's flat list, or a parameter, buffer or
-    tensor attribute. Seen through `views`: what shares memory in eager does here.
+    tensor attribute. Seen through `views`: what shares memory in eager does here. `own`: the
+    graph's output that has the view's gradient, where another output was computed from the view.
     """
 
     output: int | None = None
     source: int | torch.Tensor | None = None
     requires_grad: bool = False
     views: tuple[View, ...] = ()
+    own: int | None = None
+
+    @property
+    def numbers(self) -> list[int]:
+        """Of the graph's outputs that it is made of."""
+        return [n for n in (self.output, self.own) if n is not None]
+
+    @property
+    def differentiated(self) -> int | None:
+        """The graph's output whose node of autograd is its own; None for a view of another's."""
+        return self.own if self.views else self.output
 
 
 @dataclasses.dataclass(slots=True)

@@ -4,7 +4,7 @@ import collections
 
 import torch
 
-from . import _native
+from . import _native, clock
 from .errors import NotCapturable
 from .explain import Fallback, Step
 from .finish import Capture
@@ -21,7 +21,7 @@ class Kept:
         self.calls = 0
         sources = [i.index if i.role == "user" else i.tensor for i in captured.inputs]
         wrt = [k for k, i in enumerate(captured.inputs) if i.requires_grad]
-        n_outputs = len({o.output for o in captured.outputs} - {None}) + len(captured.assigned)
+        n_outputs = len({n for o in captured.outputs for n in o.numbers}) + len(captured.assigned)
         writes = [(w.output, w.target) for w in captured.write_backs]
         self.runner = _native.torch_bridge().Runner(
             captured.graph.capsule(), sources, n_outputs, writes, captured.orders, wrt,
@@ -46,6 +46,10 @@ class Kept:
             snapshot.replaced = {}  # after: who looks meanwhile sees a change
         return snapshot.aliases(tensors) == self.capture.aliases
 
+    def is_apart(self, containers: list) -> bool:
+        """Whether what forward changes in a call's containers is seen in these alone."""
+        return not self.capture.edits or not self.capture.snapshot.reaches(containers)
+
     def holds(self, tensors: list) -> bool:
         """Whether it fits because nothing was written to; for any thread."""
         snapshot = self.capture.snapshot
@@ -57,10 +61,14 @@ class Kept:
         for old, new in pairs:
             self.runner.replace(old, new)
 
-    def run(self, tensors: list, profile: bool) -> list:
-        if profile:
-            self.runner.start_profile()
+    def run(self, tensors: list) -> list:
         return self.runner.call(tensors)
+
+    def timed(self, tensors: list) -> list:
+        """As `run`; the time of each step is noted."""
+        self.runner.start_profile()
+        with clock.engine():
+            return self.runner.call(tensors)
 
     def assign(self, outputs: list) -> None:
         """Sets the buffers that forward sets to another tensor."""

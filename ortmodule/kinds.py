@@ -28,6 +28,7 @@ import numpy as np
 import torch
 
 from . import tree
+from .containers import has_attributes, slots_of
 
 # Equal when type and value are.
 SCALARS = (
@@ -44,6 +45,7 @@ _IDENTITIES = (
     types.EllipsisType, types.NotImplementedType, re.Pattern, property, staticmethod, classmethod,
     np.ufunc, torch.Generator, functools.cached_property, functools.singledispatchmethod,
     type(collections.namedtuple("_", "a").a),
+    torch.utils.hooks.RemovableHandle,  # the hooks are watched where they are set
 )  # fmt: skip
 # What a member of an enum holds besides attributes that somebody gave it.
 _OF_ENUMS = {"_value_", "_name_", "__objclass__", "_sort_order_", "_inverted_"}
@@ -64,7 +66,6 @@ WEAK = (
 GENERATORS = (random.Random, np.random.RandomState, np.random.Generator)
 MISSING = object()
 LRU = type(functools.lru_cache(lambda: None))
-_IMMUTABLE_TYPE = 1 << 8  # of a class's flags
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -103,18 +104,6 @@ def is_plain(value: Any) -> bool:
     if of in _KINDS or any(isinstance(value, base) for base, _ in _FAMILIES):
         return False
     return of.__module__.startswith(_OPAQUE) and not isinstance(value, torch.nn.Module)
-
-
-def has_attributes(value: Any) -> bool:
-    """Whether it is an object of a Python class, with a __dict__ or __slots__."""
-    bases = type(value).__mro__[:-1]
-    if any(
-        base.__flags__ & _IMMUTABLE_TYPE for base in bases
-    ):  # written in C, with state of its own
-        return False
-    return isinstance(getattr(value, "__dict__", None), dict) or any(
-        "__slots__" in vars(base) for base in bases
-    )
 
 
 def same(before: Any, now: Any) -> bool:
@@ -239,18 +228,6 @@ def _put_cell(value: types.CellType, items: list) -> None:
         value.cell_contents = items[0][1]
     elif _of_cell(value):
         del value.cell_contents
-
-
-def slots_of(value: Any) -> list[str]:
-    """The names of an object's slots."""
-    names = []
-    for base in type(value).__mro__:
-        slots = vars(base).get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if name.startswith("__") and not name.endswith("__"):
-                name = f"_{base.__name__.lstrip('_')}{name}"
-            names.append(name)
-    return [name for name in names if name not in ("__dict__", "__weakref__")]
 
 
 def _of_object(value: Any) -> list[tuple[Any, Any]]:

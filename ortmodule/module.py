@@ -29,12 +29,17 @@ class ORTModule(nn.Module):
     `model = ORTModule(model)` is all that a training loop needs; `model.explain()` says what ran.
     Parameters are shared, not copied; a wrapper's wrapper wraps its module. The wrapper is an
     instance of the module's class too, so that its methods that call `self(...)` go through the
-    engine. Raises TypeError when `module` is no nn.Module.
+    engine. Raises TypeError when `module` is no nn.Module, or a ScriptModule.
     """
 
     is_ortmodule = True
 
     def __new__(cls, module: nn.Module | None = None, _options: Options | None = None):
+        if isinstance(module, torch.jit.ScriptModule):
+            raise TypeError(
+                f"ORTModule captures Python, got a {type(module).__name__}, which TorchScript "
+                "runs: wrap the module that it was made of"
+            )
         return super().__new__(_class_for(type(module)) if isinstance(module, nn.Module) else cls)
 
     def __init__(self, module: nn.Module, options: Options | None = None):
@@ -194,7 +199,10 @@ _SHARED = frozenset(vars(nn.Module())) - {"training"}
 
 @functools.cache
 def _class_for(wrapped: type) -> type:
-    """The wrapper's class over a module's: an ORTModule and a `wrapped`, with its signature."""
+    """The wrapper's class over a module's: an ORTModule and a `wrapped`, with its signature.
+
+    Its name too: libraries save it, and ask by it what a model is.
+    """
     if issubclass(wrapped, ORTModule):
         return wrapped
 
@@ -202,13 +210,40 @@ def _class_for(wrapped: type) -> type:
     def forward(self, *args, **kwargs):
         return _forward(self, args, kwargs)
 
-    body = {"forward": forward, "__module__": ORTModule.__module__, "__doc__": wrapped.__doc__}
+    body = {"forward": forward}
+    body |= {n: getattr(wrapped, n) for n in ("__module__", "__qualname__", "__doc__")}
     names = [n for n in dir(wrapped) if n[:2] == n[-2:] == "__" and not hasattr(nn.Module, n)]
     body |= {n: _forwarded(n) for n in names if callable(getattr(wrapped, n))}
+    for base in wrapped.__mro__[:-1]:
+        for name, value in vars(base).items():
+            if _may_be_hidden(base, name, value):
+                body.setdefault(name, _Shown())
     if _generates(wrapped):
-        body["generate"] = _generate
+        body["generate"] = _generate_of(wrapped)
     bases = (ORTModule,) if wrapped is nn.Module else (ORTModule, wrapped)
-    return type(wrapped)("ORTModule", bases, body)
+    return type(wrapped)(wrapped.__name__, bases, body)
+
+
+class _Shown:
+    """An attribute of the module's class. One of the module itself hides it, as in eager."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._owner, self._name = owner, name
+
+    def __get__(self, wrapper: ORTModule | None, cls: type) -> Any:
+        if wrapper is None:
+            return getattr(super(self._owner, cls), self._name)
+        own = vars(wrapper.module)
+        if self._name in own:
+            return own[self._name]
+        return getattr(super(self._owner, wrapper), self._name)
+
+
+def _may_be_hidden(base: type, name: str, value: Any) -> bool:
+    """Whether instances may have another value; what nn.Module reads at each call they do not."""
+    of_torch = base is nn.Module and name[0] == "_"
+    own = name in vars(ORTModule) or name[:2] == name[-2:] == "__"
+    return not (of_torch or own or hasattr(type(value), "__set__"))
 
 
 def _forwarded(name: str):
@@ -228,7 +263,19 @@ def _generates(wrapped: type) -> bool:
     )
 
 
-def _generate(self, *args, **kwargs):
-    """transformers' generate: each token has other sizes, so it is eager's."""
-    self._ortmodule.report(NotCapturable("generate() runs the plain module"))
-    return self.module.generate(*args, **kwargs)
+def _generate_of(wrapped: type) -> Callable:
+    """transformers' generate. With a static cache two captures serve it: the prompt's, a token's.
+
+    With another each token has other sizes, so it is eager's.
+    """
+
+    @functools.wraps(wrapped.generate)
+    def generate(self, *args, **kwargs):
+        config = kwargs.get("generation_config") or self.generation_config
+        kind = kwargs.get("cache_implementation", getattr(config, "cache_implementation", None))
+        if kind == "static" or getattr(kwargs.get("past_key_values"), "is_compileable", False):
+            return wrapped.generate(self, *args, **{"disable_compile": True, **kwargs})
+        self._ortmodule.report(NotCapturable("generate() without a static cache runs eagerly"))
+        return self.module.generate(*args, **kwargs)
+
+    return generate

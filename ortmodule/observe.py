@@ -16,13 +16,11 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from . import _native
+from .places import PACKAGE as OURS
+from .places import TORCH
 
-_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
-_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_LAYERS = tuple(os.path.join(_TORCH, "nn", part, "") for part in ("modules", "utils"))
+_LAYERS = tuple(os.path.join(TORCH, "nn", part, "") for part in ("modules", "utils"))
 # What a file's code is: passed over, a layer of torch's, an installed package's, the user's own.
 PASSED, LAYER, PACKAGE, OWN = range(4)
 _GLOBAL = {"LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_NAME"}
@@ -55,7 +53,7 @@ def kind_of_file(name: str) -> int:
     """PASSED, LAYER, PACKAGE or OWN."""
     if name.startswith(_LAYERS):
         return LAYER
-    if name.startswith((_TORCH, _OURS, "<frozen")):
+    if name.startswith((TORCH, OURS, "<frozen")):
         return PASSED
     installed, standard = _folders()
     for folder in installed:

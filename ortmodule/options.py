@@ -5,14 +5,18 @@ from typing import Any
 
 from . import _native
 
+_FALLBACKS = ("report", "parts", "whole", "error")
+
 
 @dataclasses.dataclass(frozen=True)
 class Options:
     """How an ORTModule captures, compiles and runs.
 
-    fallback: "report" runs what cannot be captured eagerly, with one warning and an entry in
-        explain().fallbacks; "error" raises instead. Neither is about an operator that only torch
-        has: it runs as a step of the plan on the provider aten, without a warning, and is listed.
+    fallback: what becomes of a module that cannot be captured whole. "report": it runs in parts,
+        where these cannot be eagerly, with one warning and an entry in explain(); "parts": in parts
+        alone, torch between them is an error; "whole" or "error": it is an error. None is about an
+        operator that only torch has: it runs as a step of the plan on the provider aten, without a
+        warning, and is listed.
     providers: claim order, e.g. ("cpu", "reference"); None: ORTMODULE_PROVIDERS or ("cpu", "aten").
         Without "aten" a module that needs it runs eagerly.
     segment_bytes: bytes of parameter gradients after which a segment of the backward ends.
@@ -34,8 +38,11 @@ class Options:
     profile: bool = False
 
     def __post_init__(self):
-        if self.fallback not in ("report", "error"):
-            raise ValueError(f"Options.fallback is {self.fallback!r}, expected 'report' or 'error'")
+        if self.fallback == "error":
+            object.__setattr__(self, "fallback", "whole")
+        if self.fallback not in _FALLBACKS:
+            expected = ", ".join(map(repr, _FALLBACKS))
+            raise ValueError(f"Options.fallback is {self.fallback!r}, expected one of {expected}")
         if self.segment_bytes < 0:
             raise ValueError(f"Options.segment_bytes is {self.segment_bytes}, expected 0 or more")
         if self.memory_budget is not None and self.memory_budget < 0:

@@ -5,10 +5,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from .errors import NotCapturable
+from .errors import NotCapturable, WarmUp
 from .interface import Assigned, Input, Output, WriteBack
 from .places import place_of_forward
-from .saved import ViewOnTheWay, by_position
+from .saved import by_position
 from .trace import Traced
 from .translate import Translated
 
@@ -37,7 +37,8 @@ def name_outputs(
             output = number(found.value, f"output:{i}", found.order)
             if found.memory is not None:
                 given[found.memory] = output
-        outputs.append(Output(output, source, found.requires_grad, found.views))
+        own = None if found.own is None else number(found.own, f"own:{i}")
+        outputs.append(Output(output, source, found.requires_grad, found.views, own))
     for name, found in zip(written, done.outputs[count:], strict=False):
         if found.source is not None:
             raise NotCapturable(
@@ -50,7 +51,7 @@ def name_outputs(
             )
         buffer = module.get_buffer(name)
         if list(buffer.shape) != found.dims or str(buffer.dtype)[6:] != found.value.dtype:
-            raise NotCapturable(
+            raise WarmUp(  # the next call may find what it would set, as a table for its sizes
                 f"forward sets the buffer {name} of {list(buffer.shape)} to one of {found.dims}",
                 **place_of_forward(module),
             )
@@ -92,10 +93,7 @@ def history(
     def place(label: tuple[str, Any]) -> int | None:
         return places.get(label[1] if label[0] == "tensor" else id(tensor_of.get(label)))
 
-    try:
-        return by_position(traced.notes.history, outputs, place, unnamed)
-    except ViewOnTheWay as view:
-        raise NotCapturable(str(view), **place_of_forward(module)) from None
+    return by_position(traced.notes.history, outputs, place, unnamed)
 
 
 def _check_alone(written: Input, inputs: list[Input], tensors: list[torch.Tensor]) -> None:

@@ -5,6 +5,7 @@ refused here. Nothing is patched outside a capture; other threads see the origin
 """
 
 import contextlib
+import dataclasses
 import functools
 import inspect
 import logging
@@ -18,19 +19,26 @@ import torch
 import torch._higher_order_ops.utils as hop_utils
 import torch.export._trace as export_trace
 import torch.utils.checkpoint as torch_checkpoint
+from torch import nn
+from torch._dynamo import eval_frame as dynamo_frames
 from torch._subclasses import fake_impls
 from torch.autograd import grad_mode
 from torch.autograd import graph as torch_graph
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.nn.modules import module as torch_module
 
-from . import control_flow, functions, generators, surroundings
+from . import control_flow, floats, functions, generators, questions, surroundings
 from .assumed import assumed
-from .errors import NotCapturable
+from .entered import autocast_kept, left_again
+from .errors import NeedsExactSizes, NotCapturable, OnlyEager
+from .hooks import Hooks
 from .markers import attention, ctc_loss, mark_region, stand_ins, with_counted_dims
 from .places import PACKAGE, TORCH, caller_place
+from .steps import Step
 
-_LOCK = threading.RLock()
+LOCK = threading.RLock()  # who replaces something of torch's holds it
 _LAYERS = os.path.join(TORCH, "nn", "modules")
+_OWN_BACKWARD = "forward runs a backward of its own"
 
 
 class PlainCheckpoint:
@@ -47,15 +55,38 @@ class PlainCheckpoint:
             return result
 
 
+# Functions that are called as another while a module is captured.
+_INSTEAD = {torch_checkpoint.CheckpointFunction: PlainCheckpoint.apply}
+
+
+@dataclasses.dataclass(slots=True)
+class Within:
+    """What a capture collects: the names that forward's code looks up, the autograd.Functions and
+    the hooks that it met."""
+
+    names: set[str]
+    functions: functions.Recorded
+    hooks: Hooks
+
+    def steps(self) -> list[Step]:
+        """Python that the graph runs, to be kept as long as it."""
+        return [*self.functions.steps, *self.hooks.steps]
+
+
 @contextlib.contextmanager
-def capturing(device: torch.device) -> Iterator[set[str]]:
+def capturing(
+    module: nn.Module, device: torch.device, seen: Callable[[Any], bool], told: bool
+) -> Iterator[Within]:
     """Holds the capture lock; refuses what export would get wrong; restores all random states.
 
-    device: where the module computes. Gives a set for the names that forward's code looks up.
+    device: where `module` computes. seen: whether an object was there before forward ran. told:
+    forward is told that it is traced, if it asks.
     """
     names: set[str] = set()
+    hooks = Hooks(seen)
     here = surroundings.capture()
-    with _LOCK, here, generators.kept(names, device), contextlib.ExitStack() as stack:
+    drawn = generators.kept(names, device)
+    with LOCK, here, drawn, autocast_kept(), left_again(), contextlib.ExitStack() as stack:
         owner = threading.get_ident()
 
         def replace(target: Any, name: str, make: Callable[[Any], Any]) -> None:
@@ -73,37 +104,62 @@ def capturing(device: torch.device) -> Iterator[set[str]]:
 
         replace(torch_checkpoint, "_checkpoint_without_reentrant_generator", _no_generator)
         replace(torch.overrides, "has_torch_function", _no_fused_attention)
-        for name in ("register_hook", "register_post_accumulate_grad_hook", "retain_grad"):
-            replace(torch.Tensor, name, _refused(f"forward calls Tensor.{name}"))
+        _replace_hooks(replace, hooks)
         for name in ("manual_seed", "set_rng_state"):  # fork_rng ends with the second
             for home in (torch, torch.random):
                 replace(home, name, _refused(f"forward calls torch.{name}"))
-        reason = "forward runs a backward of its own"
-        replace(torch.autograd, "_engine_run_backward", _refused(reason))
+        replace(torch.autograd, "_engine_run_backward", _no_backward)
         replace(torch_graph.saved_tensors_hooks, "__enter__", _faithful_hooks)
-        replace(grad_mode.inference_mode, "__enter__", _recorded_enter)
-        replace(grad_mode.inference_mode, "__exit__", _recorded_exit)
-        inference = torch.is_inference_mode_enabled()
-        replace(torch, "is_inference_mode_enabled", _asked_by_user(lambda: inference))
-        replace(torch, "ctc_loss", lambda _: ctc_loss)
-        for name in ("norm", "vector_norm"):
-            replace(torch.linalg, name, with_counted_dims)
-        for home in (torch.nn.functional, torch._C._nn):
-            replace(home, "scaled_dot_product_attention", attention)
+        _replace_modes(replace, told)
+        for name in ("__str__", "__repr__", "__format__"):
+            replace(torch.SymInt, name, _no_text)
+        _replace_functions(replace)
         replace(torch, "compile", control_flow.uncompiled)
+        replace(dynamo_frames, "_callback_from_stance", _as_written)
         replace(hop_utils, "setup_compilation_env", lambda _: control_flow.no_compilation)
         stack.enter_context(control_flow.gradients_as_around())
         for home, name, new in control_flow.stand_ins():
             replace(home, name, lambda _, new=new: new)
         replace(ShapeEnv, "evaluate_expr", assumed)
+        for name in floats.ARITHMETIC:
+            replace(torch.SymFloat, name, floats.once)
         replace(fake_impls, "_unique", with_int64_positions)
         replace(torch.fx.GraphModule, "delete_all_unused_submodules", _deleting)
         _guard_grad_fn(stack, owner)
+        _guard_data_ptr(stack, owner)
         _silence_export(stack, owner)
-        instead = {torch_checkpoint.CheckpointFunction: PlainCheckpoint.apply}
-        stack.enter_context(functions.recorded(instead))
+        recorded = stack.enter_context(functions.recorded(module, _INSTEAD, seen))
         _replace_recurrent(stack, owner)
-        yield names
+        yield Within(names, recorded, hooks)
+
+
+def _replace_modes(replace: Callable, told: bool) -> None:
+    replace(grad_mode.inference_mode, "__enter__", _recorded_enter)
+    replace(grad_mode.inference_mode, "__exit__", _recorded_exit)
+    inference = torch.is_inference_mode_enabled()
+    replace(torch, "is_inference_mode_enabled", _asked_by_user(lambda: inference))
+    for name in () if told else questions.OF_THE_TRACE:
+        replace(torch.compiler, name, _asked_by_user(lambda: False))
+
+
+def _replace_functions(replace: Callable) -> None:
+    replace(torch, "ctc_loss", lambda _: ctc_loss)
+    for name in ("norm", "vector_norm"):
+        replace(torch.linalg, name, with_counted_dims)
+    for home in (torch.nn.functional, torch._C._nn):
+        replace(home, "scaled_dot_product_attention", attention)
+
+
+def _replace_hooks(replace: Callable, hooks: Hooks) -> None:
+    replace(torch.Tensor, "register_hook", hooks.register)
+    replace(torch_module, "BackwardHook", hooks.around_module)
+    for name in ("register_post_accumulate_grad_hook", "retain_grad"):
+        replace(torch.Tensor, name, _refused(f"forward calls Tensor.{name}"))
+
+
+def _as_written(_original: Callable) -> Callable:
+    """What was compiled before runs as written: Dynamo evaluates frames in ours' place."""
+    return lambda _callback: None
 
 
 def _no_generator(_original: Callable) -> Callable:
@@ -145,6 +201,26 @@ def _refused(reason: str) -> Callable:
         return refuse
 
     return make
+
+
+def _no_text(original: Callable) -> Callable:
+    """The text of a size would be a symbol's."""
+
+    def text(*args: Any) -> str:
+        if not sys._getframe(2).f_code.co_filename.startswith((TORCH, PACKAGE)):
+            raise NeedsExactSizes("forward asks for the text of a size", **caller_place())
+        return original(*args)
+
+    return text
+
+
+def _no_backward(original: Callable) -> Callable:
+    refuse = _refused(_OWN_BACKWARD)(original)
+
+    def run(*args, **kwargs):
+        return (original if functions.is_inside() else refuse)(*args, **kwargs)
+
+    return run
 
 
 def _asked_by_user(answer: Callable) -> Callable:
@@ -203,6 +279,20 @@ def _guard_grad_fn(stack: contextlib.ExitStack, owner: int) -> None:
     stack.callback(delattr, torch.Tensor, "grad_fn")
 
 
+def _guard_data_ptr(stack: contextlib.ExitStack, owner: int) -> None:
+    """A tensor without data has none to tell."""
+    original = torch._C.TensorBase.data_ptr
+
+    def data_ptr(tensor):
+        file = sys._getframe(1).f_code.co_filename
+        if threading.get_ident() == owner and not file.startswith((TORCH, PACKAGE)):
+            raise NotCapturable("forward asks where a tensor's memory is", **caller_place())
+        return original(tensor)
+
+    torch.Tensor.data_ptr = data_ptr
+    stack.callback(delattr, torch.Tensor, "data_ptr")
+
+
 def _no_fused_attention(original: Callable) -> Callable:
     """torch's layers ask this last before an operator that leaves rows nan where all is masked."""
     masks = ("attn_mask", "key_padding_mask", "src_mask", "src_key_padding_mask")
@@ -214,7 +304,7 @@ def _no_fused_attention(original: Callable) -> Callable:
             getattr(t, "requires_grad", False) for t in tensors
         )
         if masked and not slopes and caller.f_code.co_filename.startswith(_LAYERS):
-            raise NotCapturable(
+            raise OnlyEager(
                 "torch attends to masked sequences by an operator of its own where there are no "
                 "gradients",
                 **caller_place(),

@@ -3,14 +3,15 @@
 import functools
 import inspect
 import os
+import sys
 from typing import Any
 
 import torch
 from torch import nn
 
-# Files of this package and of torch are no user's code.
-PACKAGE = os.path.dirname(os.path.abspath(__file__))
-TORCH = os.path.dirname(os.path.abspath(torch.__file__))
+# Files of this package and of torch are no user's code; the separator, as torchvision is not torch.
+PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
+TORCH = os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), "")
 
 
 def place_of(function: Any) -> dict[str, Any]:
@@ -30,9 +31,13 @@ def user_place(frames: list[tuple[str, int]]) -> dict[str, Any]:
 
 
 def caller_place() -> dict[str, Any]:
-    """Where in the user's code the running call comes from."""
-    frames = inspect.stack(context=0)
-    return user_place([(f.filename, f.lineno) for f in reversed(frames)])
+    """Where in the user's code the running call comes from. (inspect.stack would look through all
+    modules, and so run code of theirs.)"""
+    frames, frame = [], sys._getframe(1)
+    while frame is not None:
+        frames.append((frame.f_code.co_filename, frame.f_lineno))
+        frame = frame.f_back
+    return user_place(frames[::-1])
 
 
 def error_place(error: BaseException) -> dict[str, Any]:

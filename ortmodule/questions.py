@@ -10,7 +10,7 @@ import types
 from typing import Any
 
 from . import kinds, observe
-from .errors import NotCapturable
+from .errors import NotCapturable, OnlyEager
 
 # Of tensors: a traced tensor answers otherwise, or its answer is no part of the graph.
 _OF_TENSORS = {
@@ -21,8 +21,16 @@ _OF_TENSORS = {
     "is_inference": "whether a tensor is an inference tensor",
     "register_multi_grad_hook": "for a hook on gradients", "_cdata": "where a tensor's memory is",
     "untyped_storage": "for a tensor's storage", "backward": "for a backward",
+    "storage_offset": "where a tensor begins in memory",
     "__torch_function__": "for torch functions to be overridden",
 }  # fmt: skip
+# Parts would not answer as eager either: the node of a part is behind all that it gives, and Dynamo
+# guards no place in memory.
+ONLY_EAGER = frozenset({"grad_fn", "storage_offset"})
+# How code asks whether it is traced.
+OF_THE_TRACE = frozenset({"is_compiling", "is_dynamo_compiling", "is_exporting"})
+# Installed packages ask it under conditions that may not hold: patches.py refuses it where it is.
+_REFUSED_WHEN_ASKED = {"data_ptr"}
 # Of torch, by the user's own code: state of the process or the thread that is in no guard.
 _OF_TORCH = {
     "are_deterministic_algorithms_enabled", "is_deterministic_algorithms_warn_only_enabled",
@@ -52,8 +60,10 @@ def check(function: types.FunctionType | None, code: types.CodeType, kind: int) 
     """Raises NotCapturable for the first question in `code` that has no answer in a capture."""
     facts = observe.facts_of(code)
     for name, what in _OF_TENSORS.items():
-        if name in facts.looked_up:
-            _refuse(f"forward asks {what} ({name})", code, facts.attributes[name])
+        if name in facts.looked_up and (kind == observe.OWN or name not in _REFUSED_WHEN_ASKED):
+            inner = name == "grad" and "autograd" in facts.looked_up  # which may create a graph
+            kind_of_error = OnlyEager if inner or name in ONLY_EAGER else NotCapturable
+            _refuse(f"forward asks {what} ({name})", code, facts.attributes[name], kind_of_error)
     if kind != observe.OWN:
         return
     for name, local, line in facts.asked_of:
@@ -109,5 +119,7 @@ def _is_impure_module(module: types.ModuleType) -> bool:
     return top in sys.stdlib_module_names and top not in _PURE
 
 
-def _refuse(reason: str, code: types.CodeType, line: int) -> None:
-    raise NotCapturable(reason, file=code.co_filename, line=line)
+def _refuse(
+    reason: str, code: types.CodeType, line: int, kind: type[NotCapturable] = NotCapturable
+) -> None:
+    raise kind(reason, file=code.co_filename, line=line)

@@ -2,7 +2,7 @@
 
 `rehearse`, on tensors without data, is the second stage of a capture: which code forward runs, what
 it writes and which operations of torch it calls, known before it is traced. `eager_error`, in
-eager: would this call raise there too, and what? captures.py asks under Options(fallback="error")
+eager: would this call raise there too, and what? captures.py asks, but under fallback="report",
 where a call cannot go through the engine: what is wrong with the call itself must surface as
 eager's own exception.
 """
@@ -18,11 +18,15 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from . import control_flow, devices, kinds, observe, questions, tree
+from . import control_flow, devices, functions, kinds, observe, questions, tree
+from .arguments import Arguments
 from .call import Call
+from .certain import Certain
 from .effects import Effects, PlainWrite
 from .errors import NotCapturable, WarmUp, let_go
+from .hooks import Hooks
 from .observe import Names, Observation
+from .patches import Within
 from .places import place_of_forward
 from .private import OwnTensors, forget
 from .saved import seen_as_they_are
@@ -31,6 +35,8 @@ from .walk import changed
 
 # Attributes that nn.Buffer and nn.Parameter give their tensors.
 _OF_BUFFERS = {"persistent", "_is_buffer", "_is_param"}
+# What transformers' caches tell torch.compile of their tensors: it changes no value.
+_OF_CACHES = {"_dynamo_static_input_type"}
 
 
 @dataclasses.dataclass(slots=True)
@@ -55,22 +61,26 @@ class Rehearsal:
         return {name for _, code in self.roots for name in observe.facts_of(code).globals}
 
 
-def rehearse(module: nn.Module, call: Call, effects: Effects, named: set[str]) -> Rehearsal:
+def rehearse(
+    module: nn.Module, call: Call, effects: Effects, within: Within, roots: list
+) -> Rehearsal:
     """Learns what the call does, in the state that the capture will be for.
 
     A forward that sets scalars once, as transformers' problem_type, is rehearsed again in the state
-    that eager's call would leave behind. `named` receives what its code looks up. Raises WarmUp
-    where eager must make this call first, NotCapturable where forward does, asks or reads what no
+    that eager's call would leave behind. `within.names` receives what its code looks up, `roots`
+    the functions that it enters, also where this raises. Raises WarmUp where eager must make this
+    call first, NotCapturable where forward does, asks or reads what no
     capture can hold.
     """
-    first = _run(module, call, effects)
-    named |= first.names.known | first.named_globals()
+    first = _run(module, call, effects, within.hooks, roots)
+    within.names |= first.names.known | first.named_globals()
     if not first.writes or first.error is not None:
         return first
     if first.plain is None:
         raise warm_up(module, first.writes[0])
     effects.accept(first.plain)
-    settled = _run(module, call, effects)
+    roots.clear()
+    settled = _run(module, call, effects, within.hooks, roots)
     if settled.writes or settled.error or first.calls.difference(settled.calls, whole=True):
         raise warm_up(module, first.writes[0])
     return settled
@@ -81,10 +91,10 @@ def warm_up(module: nn.Module, write: str) -> WarmUp:
     return WarmUp(f"forward writes to an attribute: {write}", **place_of_forward(module))
 
 
-def _run(module: nn.Module, call: Call, effects: Effects) -> Rehearsal:
+def _run(module: nn.Module, call: Call, effects: Effects, hooks: Hooks, roots: list) -> Rehearsal:
     """Runs forward once; all that it wrote is put back."""
+    hooks.let_go()
     lasting = {id(w.holder) for w in effects.watched}
-    roots: list = []
     names = Names({"_parameters", "_buffers", "_modules", "training"})
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
     made = [_fake(t, mode) for t in call.tensors]
@@ -94,11 +104,16 @@ def _run(module: nn.Module, call: Call, effects: Effects) -> Rehearsal:
     with grad, OwnTensors(module, lambda t: _fake(t, mode)) as own, Calls() as made_calls:
         bare += [(t, set(vars(t))) for t in own.found()]
         try:
-            args, kwargs = tree.unflatten(call.spec, made)
-            written = control_flow.watched(lambda: [*effects.writes(), *_assigned(own)])
-            with mode, seen_as_they_are(), observed(effects, roots, names), written:
-                result = module.forward(*args, **kwargs)
-            _check_fresh(result, lasting | effects.globals() | _ids_of([args, kwargs]))
+            given = Arguments(call.spec, made, call.numbers)
+            written = control_flow.watched(
+                lambda: [*effects.writes(), *_assigned(own), *given.words()]
+            )
+            with mode, seen_as_they_are(), observed(effects, roots, names), written, Certain():
+                result = module.forward(*given.args, **given.kwargs)
+            hooks.check()
+            _check_fresh([result, given.containers], lasting | effects.globals())
+            if given.changed():
+                _check_apart(call.containers, set(map(id, effects.objects())))
         except NotCapturable:
             raise
         except Exception as raised:
@@ -107,7 +122,7 @@ def _run(module: nn.Module, call: Call, effects: Effects) -> Rehearsal:
     registered = _registered(own)
     writes = effects.writes() + registered
     plain = effects.plain_writes() if writes and not registered else None
-    tagged = any(set(vars(t)) - before for t, before in bare)
+    tagged = any(set(vars(t)) - before - _OF_CACHES for t, before in bare)
     forget(mode)
     effects.restore()
     if tagged:
@@ -117,7 +132,7 @@ def _run(module: nn.Module, call: Call, effects: Effects) -> Rehearsal:
         read = [n for n in vars(tensor) if n in names.known and n not in _OF_BUFFERS]
         if read:
             raise NotCapturable(f"forward reads {read[0]}, an attribute that a tensor was given")
-    return Rehearsal(roots, names, made_calls, writes, plain, error)
+    return Rehearsal([*roots], names, made_calls, writes, plain, error)
 
 
 @contextlib.contextmanager
@@ -134,7 +149,8 @@ def observed(effects: Effects, roots: list, names: Names) -> Iterator[None]:
 
     def entered(function: Any, code: types.CodeType, kind: int) -> None:
         try:
-            questions.check(function, code, kind)
+            if not functions.is_inside():
+                questions.check(function, code, kind)
             effects.add_function(function, code)
             effects.check_seen(names)
         except NotCapturable as error:
@@ -149,16 +165,20 @@ def observed(effects: Effects, roots: list, names: Names) -> Iterator[None]:
                 raise refused[0]
 
 
-def _ids_of(value: Any) -> set[int]:
-    return set(map(id, tree.containers(value)))
-
-
 def _check_fresh(result: Any, lasting: set[int]) -> None:
-    """A list of the module's or the caller's own that forward returns would be a copy of it."""
+    """A list of the module's own that forward gives to the caller would be a copy of it."""
     for container in tree.containers(result):
-        if id(container) in lasting or id(getattr(container, "__dict__", None)) in lasting:
+        if lasting & {id(container), id(getattr(container, "__dict__", container))}:
             kind = type(container).__name__
-            raise NotCapturable(f"forward returns a {kind} that is the module's or the caller's")
+            raise NotCapturable(f"forward returns a {kind} that is the module's").in_python([])
+
+
+def _check_apart(containers: list, reached: set[int]) -> None:
+    """What forward changes in its arguments would not be seen where it finds them otherwise."""
+    for container in containers:
+        if id(container) in reached:
+            reason = "forward changes an argument that the module refers to as well"
+            raise NotCapturable(reason).in_python([])
 
 
 def _assigned(own: OwnTensors) -> list[str]:

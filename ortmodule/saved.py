@@ -91,10 +91,6 @@ def history_of(
         return _Walk(nodes, outputs, named).history(memory)
 
 
-class ViewOnTheWay(Exception):
-    """Another output's gradient passes a returned view, which is made when the call returns."""
-
-
 def by_position(
     history: History,
     outputs: Sequence[Output],
@@ -113,28 +109,32 @@ def by_position(
         return {place(label) for label in labels if label[0] != "output"} - {None}
 
     def outputs_in(numbers: Iterable[int]) -> set[int]:
-        return {outputs[i].output for i in numbers} - {None}
+        """Those that the gradient of these outputs comes to."""
+        found = (outputs[i] for i in numbers)
+        return {o.output if o.own is None else o.own for o in found} - {None}
 
-    count = max((o.output + 1 for o in outputs if o.output is not None), default=0)
+    def all_of(numbers: Iterable[int]) -> set[int]:
+        return {n for i in numbers for n in outputs[i].numbers}
+
+    count = max((n + 1 for o in outputs for n in o.numbers), default=0)
     rows: list[Any] = [None] * count
-    for i, output in enumerate(outputs):
-        if any(outputs[k].views for k in history.through[i]):
-            raise ViewOnTheWay("forward returns a view and what is computed from it")
-        reached = history.reaches[i]
-        if output.output is None or reached is None:
-            continue
-        row = rows[output.output] = rows[output.output] or (set(always_saved), set(), set(), set())
-        row[2].update(inputs_in(reached))
-        row[3].update(outputs_in(history.through[i]) - {output.output})
+    for i, reached in enumerate(history.reaches):
+        for number in outputs[i].numbers if reached is not None else ():
+            row = rows[number] = rows[number] or (set(always_saved), set(), set(), set())
+            row[2].update(inputs_in(reached))
+            passed = history.through[i]
+            if number == outputs[i].output:  # whose gradient passes none of its views
+                passed = {k for k in passed if outputs[k].output != number}
+            row[3].update(outputs_in(passed) - {number})
     origins = _origins(history, outputs, [i for i, row in enumerate(rows) if row])
     used_up = []
     for node in sorted(history.used_up, key=lambda node: -node.number):
-        saved = (inputs_in(node.saved), outputs_in(k for kind, k in node.saved if kind == "output"))
-        reached_by = sorted(outputs_in(node.outputs))
+        saved = (inputs_in(node.saved), all_of(k for kind, k in node.saved if kind == "output"))
+        reached_by = sorted(all_of(node.outputs))
         for row in filter(None, map(rows.__getitem__, reached_by)):
             row[0].update(saved[0])
             row[1].update(saved[1])
-        made = outputs_in(i for i in node.made if not outputs[i].views)
+        made = {outputs[i].differentiated for i in node.made} - {None}
         sets = inputs_in(node.reaches), outputs_in(node.behind), made, *saved
         before = sum(origin.number >= node.number for origin in origins)
         if reached_by:
@@ -150,14 +150,15 @@ def _origins(
     history: History, outputs: Sequence[Output], differentiable: list[int]
 ) -> list[Origin]:
     """By the graph's outputs; one that is returned through views has a node of its own."""
-    places = [None if output.views else output.output for output in outputs]
-    times = collections.Counter(output.output for output in outputs)
+    places = [output.differentiated for output in outputs]
+    times = collections.Counter(n for output in outputs for n in output.numbers)
     plain = {i: p for i, p in enumerate(places) if p in differentiable and times[p] == 1}
     found = []
     numbers: dict[int | None, int] = {}
     for number, results in history.origins:
         for i in filter(lambda i: i is not None, results):
-            numbers[outputs[i].output] = min(number, numbers.get(outputs[i].output, number))
+            for place in outputs[i].numbers:
+                numbers[place] = min(number, numbers.get(place, number))
         if not plain.keys().isdisjoint(results):
             found.append(Origin(number, [plain.get(i) for i in results]))
     alone = set(differentiable) - {p for origin in found for p in origin.results}

@@ -13,6 +13,7 @@ from .call import Call
 from .errors import NotCapturable, let_go
 from .guards import Snapshot
 from .kept import Kept
+from .varying import Varying
 
 # Captures kept for one key, and keys for one module, least recently used dropped.
 _KEPT = 16
@@ -69,6 +70,21 @@ class Search:
         self._known: collections.OrderedDict[tuple, Known] = collections.OrderedDict()
         # By key without its numbers, how often each value came.
         self._numbers: collections.OrderedDict[tuple, dict] = collections.OrderedDict()
+        self._varying: collections.OrderedDict[tuple, Varying] = collections.OrderedDict()
+
+    def generalise(self, call: Call) -> Call:
+        """The call with symbols for the numbers that are others from call to call."""
+        numbers = tree.numbers(call.spec)
+        return self._varying_of(call, numbers).generalise(call, numbers) if numbers else call
+
+    def learn(self, call: Call, dims: list[list] | None) -> None:
+        """Which symbols a capture of a generalised call has; None: there is no capture of it."""
+        self._varying_of(call.plain, tree.numbers(call.plain.spec)).learn(call, dims)
+
+    def _varying_of(self, call: Call, numbers: list) -> Varying:
+        spec, *others = call.key
+        key = tree.without_numbers(spec), *others
+        return _use(self._varying, key, lambda: Varying(numbers))[0]
 
     def find(self, call: Call) -> tuple[Kept, dict[str, int]] | NotCapturable | None:
         """What serves the call, with its symbols' values; why eager does; None: to be captured."""
@@ -79,7 +95,7 @@ class Search:
         if known.refused is not None and known.refused.still_holds():
             return known.refused.error
         for kept in known.kept:
-            if not kept.fits(call.tensors):
+            if not kept.fits(call.tensors) or not kept.is_apart(call.containers):
                 continue
             binding = kept.capture.bind(call.tensors)
             if binding is not None:
@@ -119,7 +135,7 @@ class Search:
 
     def _wait_for_number(self, key: tuple) -> NotCapturable | None:
         """Calls that differ in a number alone: two values are captured at once, another when it has
-        come a few times."""
+        come a few times. A module that runs in parts does so."""
         if not self._patient:
             return None
         spec, *others = key
@@ -130,7 +146,10 @@ class Search:
             return None
         if len(times) > _VALUES:
             del times[next(iter(times))]
-        return NotCapturable("a number among the arguments is another from call to call")
+        refused = [known.refused.error for known in self._known.values() if known.refused]
+        in_parts = next((error for error in refused if error.cuts_help), None)
+        reason = "a number among the arguments is another from call to call"
+        return in_parts or NotCapturable(reason)
 
     def _use(self, key: tuple) -> Known:
         """What is known of calls with this key, to be added to; the oldest key's is dropped."""

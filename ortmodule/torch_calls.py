@@ -17,11 +17,26 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from . import observe
 from .markers import stands_for
 
-# Asked of a tensor; what forward makes of the answer shows in later calls.
-_ASKED = ("__get__", "__repr__", "__str__", "__format__", "__len__", "__bool__", "size", "dim")
+# Asked of a tensor, or by the arithmetic of symbols; what forward makes of the answer shows later.
+_ANSWERED_LATER = (
+    "__get__", "__repr__", "__str__", "__format__", "__len__", "__bool__", "size", "dim",
+    "sym_float",
+)  # fmt: skip
 
 
 _HERE = threading.local()
+
+
+class _Any:
+    """A number that only a run tells."""
+
+    def __eq__(self, _other):
+        return True
+
+    __hash__ = None
+
+
+_ANY = _Any()
 
 
 @contextlib.contextmanager
@@ -50,7 +65,7 @@ class Calls(TorchFunctionMode):
         kwargs = kwargs or {}
         if not getattr(_HERE, "noted", True):
             return function(*args, **kwargs)
-        if getattr(function, "__name__", "") not in _ASKED:
+        if getattr(function, "__name__", "") not in _ANSWERED_LATER:
             numbers = tuple(_numbers((args, tuple(kwargs.items()))))
             self.made.append((stands_for(function), numbers, *_caller()))
         for tensor in _tensors((args, tuple(kwargs.values()))):
@@ -91,10 +106,11 @@ def _numbers(value: Any):
     elif isinstance(value, dict):
         yield from _numbers(tuple(value.items()))
     elif isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        yield from _numbers(value.node.hint)
+        hint = value.node.hint
+        yield from _numbers(_ANY if hint is None else hint)
     elif isinstance(value, float):
         yield value.hex()
-    elif isinstance(value, (bool, int, str, torch.dtype)):
+    elif isinstance(value, (bool, int, str, torch.dtype, _Any)):
         yield value
 
 

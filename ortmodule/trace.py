@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import dataclasses
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -20,13 +21,15 @@ from torch.export import Dim, export
 from . import observe
 from .call import Call
 from .effects import Effects
-from .errors import NeedsExactSizes, NotCapturable, let_go
+from .errors import NeedsEagersAnswers, NeedsExactSizes, NotCapturable, let_go
 from .flat import Flat, Notes
+from .hooks import Hooks, place_steps
 from .places import error_place
 from .private import OwnTensors, forget
+from .questions import OF_THE_TRACE
 from .rehearse import Rehearsal, observed, warm_up
 
-# A trace that takes longer is given up: sympy may never end.
+# A trace that takes more of its thread's time is given up: sympy may never end.
 BUDGET_SECONDS = 30.0
 
 
@@ -41,39 +44,54 @@ class Traced:
 
 
 def trace(
-    module: nn.Module, call: Call, rehearsed: Rehearsal, effects: Effects, exact: bool
-) -> Traced:
+    module: nn.Module, call: Call, rehearsed: Rehearsal, effects: Effects, hooks: Hooks,
+    free: Sequence[Sequence[bool]],
+) -> Traced:  # fmt: skip
     """Traces `module` called as `call`, which must do as it was rehearsed.
 
-    exact: for these sizes only. Raises WarmUp where eager must make this call first,
-    NeedsExactSizes where symbols are what fails, NotCapturable otherwise.
+    free: for each tensor of the call which axes may have other sizes. Raises WarmUp where eager
+    must make this call first, NeedsExactSizes where symbols are what fails, NeedsEagersAnswers
+    where it may be that forward asks whether it is traced, else NotCapturable.
     """
-    flat = Flat(module, call.spec, _distinct(call.tensors))
+    hooks.let_go()
+    flat = Flat(module, call, _distinct(call.tensors))
+    flat.notes.hooks = hooks
     try:
-        program = _traced(flat, effects, rehearsed, call.tensors, exact)
+        program = _traced(flat, effects, rehearsed, call.tensors, free)
+        for graph_module in program.graph_module.modules():
+            place_steps(graph_module.graph)
         return Traced(program, flat.notes, flat.order)
     finally:
         flat.let_go()
+        hooks.let_go()
 
 
 def _traced(
-    flat: Flat, effects: Effects, rehearsed: Rehearsal, tensors: list[torch.Tensor], exact: bool
+    flat: Flat, effects: Effects, rehearsed: Rehearsal, tensors: list[torch.Tensor], free: Sequence
 ) -> Any:
     module, whole = flat.child, rehearsed.error is None
+    exact = not any(map(any, free))
+    kind = NotCapturable
+    if whole:  # as eager does it, with plain sizes
+        asks = OF_THE_TRACE & rehearsed.names.known
+        kind = NeedsExactSizes if not exact else NeedsEagersAnswers if asks else NotCapturable
     with OwnTensors(module) as own, contextlib.ExitStack() as stack:
         flat.notes.own, flat.notes.effects = own, effects
         if not whole:  # code that the rehearsal did not come to
             stack.enter_context(observed(effects, rehearsed.roots, rehearsed.names))
         try:
-            program = _export(flat, tensors, exact)
+            program = _export(flat, tensors, free)
         except NotCapturable:
             raise
         except Exception as error:
-            refusal = _refusal(error, whole and not exact)
+            refusal = _refusal(error, kind)
             let_go(error)
             raise refusal from None
     if flat.notes.writes:
-        raise warm_up(module, flat.notes.writes[0])
+        write = flat.notes.writes[0]
+        if kind is NeedsExactSizes and not rehearsed.writes:  # a size that was a number, as eager's
+            raise NeedsExactSizes(f"forward writes a size: {write}")
+        raise warm_up(module, write)
     found = rehearsed.calls.difference(flat.notes.calls, whole)
     if found and found[1] != observe.PACKAGE:  # these are written to be traced
         words, _, file, line = found
@@ -82,21 +100,21 @@ def _traced(
     return program
 
 
-def _refusal(error: Exception, symbols_at_fault: bool) -> NotCapturable:
-    """Why export failed; where the rehearsal, on plain sizes, did not: because of symbols."""
+def _refusal(error: Exception, kind: type[NotCapturable]) -> NotCapturable:
+    """Why export failed."""
     refusal = _refusal_in(error)
     if refusal is not None:
         return refusal
     first = (str(error).strip().splitlines() or [""])[0]
-    kind = NeedsExactSizes if symbols_at_fault else NotCapturable
     return kind(f"torch.export: {type(error).__name__}: {first}", **error_place(error))
 
 
-def _export(flat: Flat, tensors: list[torch.Tensor], exact: bool) -> Any:
-    """The training IR, every dim AUTO unless `exact`."""
-    given = tuple(tensors[i] for i in range(len(tensors)) if flat.order.index(flat.order[i]) == i)
-    kind = Dim.STATIC if exact else Dim.AUTO
-    shapes = tuple(dict.fromkeys(range(t.dim()), kind) for t in given)
+def _export(flat: Flat, tensors: list[torch.Tensor], free: Sequence[Sequence[bool]]) -> Any:
+    """The training IR, the dims AUTO that are free."""
+    first = [i for i, number in enumerate(flat.order) if flat.order.index(number) == i]
+    given = tuple(_bare(tensors[i]) for i in first)
+    kinds = Dim.STATIC, Dim.AUTO
+    shapes = tuple({axis: kinds[f] for axis, f in enumerate(free[i])} for i in first)
     grad = torch.is_grad_enabled()  # leaving inference mode would turn it on
     inference_off = contextlib.nullcontext()
     if torch.is_inference_mode_enabled():
@@ -110,6 +128,21 @@ def _export(flat: Flat, tensors: list[torch.Tensor], exact: bool) -> Any:
     for mode in {v.fake_mode for v in map(_value, program.graph.nodes) if v is not None}:
         forget(mode)
     return program
+
+
+def _bare(tensor: torch.Tensor) -> torch.Tensor:
+    """A leaf without its gradient, which would be traced beside it; a tensor like one made in
+    inference mode, which could not be written to."""
+    if tensor.is_inference():
+        with torch.inference_mode(False):
+            facts = {"dtype": tensor.dtype, "device": tensor.device}
+            return torch.empty_strided(tensor.shape, tensor.stride(), **facts)
+    if not tensor.is_leaf or tensor.grad is None:
+        return tensor
+    bare = tensor.detach().requires_grad_(tensor.requires_grad)
+    bare = nn.Parameter(bare, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else bare
+    vars(bare).update(vars(tensor))
+    return bare
 
 
 @contextlib.contextmanager
@@ -141,25 +174,37 @@ def _within_budget(work: Callable[[], Any]) -> Any:
     thread, lock = ctypes.c_ulong(threading.get_ident()), threading.Lock()
     raise_in, ended, given_up = ctypes.pythonapi.PyThreadState_SetAsyncExc, [], []
 
-    def give_up():
+    clock = time.pthread_getcpuclockid(threading.get_ident())
+    until, timers = time.clock_gettime(clock) + BUDGET_SECONDS, []
+
+    def watch():
         with lock:
-            if not ended:
+            if ended:
+                return
+            left = until - time.clock_gettime(clock)
+            if left > 0:  # others had the processor
+                wait(left)
+            else:
                 given_up.append(True)
                 raise_in(thread, ctypes.py_object(_OutOfTime))
 
-    timer = threading.Timer(BUDGET_SECONDS, give_up)
-    timer.daemon = True
+    def wait(seconds: float):
+        timers[:] = [threading.Timer(seconds, watch)]
+        timers[0].daemon = True
+        timers[0].start()
+
     result = None
     try:
         try:
-            timer.start()
+            wait(BUDGET_SECONDS)
             result = work()
         finally:
             with lock:
                 ended.append(True)
                 if given_up:
                     raise_in(thread, None)  # where it has not come yet
-            timer.cancel()
+                for timer in timers:
+                    timer.cancel()
     except _OutOfTime:
         pass
     if given_up:

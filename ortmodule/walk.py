@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn.modules import module as torch_module
 
 from . import kinds, observe, surroundings
+from .containers import slots_of
 from .errors import NotCapturable
 from .kinds import MISSING, Kind
 from .observe import Names, is_library
@@ -113,6 +114,11 @@ class Walk:
             self.reach(value, f"the defaults of {function.__qualname__}", None)
         self.reach(function, function.__qualname__, None)
 
+    def add_classes(self, classes: Iterable[type]) -> None:
+        """Those of a call's arguments."""
+        for cls in classes:
+            self._class(cls)
+
     def check_seen(self, names: Names) -> None:
         """Raises NotCapturable where code that looks up `names` may read what cannot be seen."""
         for path, name, value in self.unseen:
@@ -136,6 +142,14 @@ class Walk:
     def globals(self) -> set[int]:
         """The ids of what the globals hold that functions name."""
         return {id(value) for scope in self._scopes.values() for _, value in scope.items}
+
+    def found(self, value: Any) -> bool:
+        """Whether it is among the objects."""
+        return id(value) in self._seen
+
+    def objects(self) -> list[Any]:
+        """What was found that holds state."""
+        return list(self._seen.values())
 
     def _named(self, value: Any, path: str, attributes: Iterable[str]) -> None:
         """A global: of a module only what code names matters."""
@@ -216,7 +230,7 @@ class Walk:
             self._class(type(value))
         state = getattr(value, "__dict__", None)
         names = None if _is_of_library(type(value)) else self.names
-        if isinstance(state, dict) and not (kind is kinds.OBJECT and kinds.slots_of(value)):
+        if isinstance(state, dict) and not (kind is kinds.OBJECT and slots_of(value)):
             self._attributes(state, path, names)
             if kind is kinds.OBJECT:
                 return

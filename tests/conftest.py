@@ -1,5 +1,6 @@
 """Shared by every test: repository root, and the checked mode that the engine's tests run under."""
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -22,6 +23,12 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if ROOT / "tests" / "models" in item.path.parents:
             item.add_marker("models")
+
+
+def pytest_collection_finish():
+    """What was imported lives to the end: a test that collects walks what is newer."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -44,6 +45,11 @@ class RunState {
   // Counts what is kept for a backward, and gives the sum.
   size_t keep(size_t bytes) { return kept_ += bytes; }
   size_t kept() const { return kept_; }
+  // What steps gave that run once a call, however often its forward runs: by their numbers.
+  using Once = std::map<int64_t, std::shared_ptr<void>>;
+  void remember(Once* once) { once_ = once; }
+  // Null where nothing is remembered; what it points to is null before the step has run.
+  std::shared_ptr<void>* once(int64_t number) { return once_ ? &(*once_)[number] : nullptr; }
 
  private:
   inline static const std::atomic<uint64_t> kNever = 0;
@@ -54,6 +60,7 @@ class RunState {
   uint64_t then_;
   double operations_ = 0;
   size_t kept_ = 0;
+  Once* once_ = nullptr;
 };
 
 }  // namespace ort

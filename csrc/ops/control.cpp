@@ -33,15 +33,17 @@ Outputs gradient_of_operator(const Backward& b) {
   std::vector<Value> in{b.y(outputs)};
   for (size_t i = 0; i < outputs; ++i) in.push_back(b.dy(i));
   std::vector<int64_t> needed;
+  if (node.attrs.has("history_of"))
+    needed = node.attrs.ints("history_of");
+  else
+    for (size_t i = 0; i < node.in.size(); ++i)
+      if (b.needs(i)) needed.push_back(static_cast<int64_t>(i));
   std::vector<std::string> types;
-  for (size_t i = 0; i < node.in.size(); ++i) {
-    if (!b.needs(i)) continue;
-    needed.push_back(static_cast<int64_t>(i));
-    types.push_back(b.x(i).type().text());
-  }
-  const std::vector<Value> gradients = b.graph().emit(
-      "aten::backward", in, {{"schema", node.attrs.s("schema")}, {"of", needed}, {"types", types}},
-      static_cast<int>(needed.size()));
+  for (const int64_t i : needed) types.push_back(b.x(static_cast<size_t>(i)).type().text());
+  Attrs attrs{{"schema", node.attrs.s("schema")}, {"of", needed}, {"types", types}};
+  if (node.attrs.has("once")) attrs.set("once", node.attrs.i("once"));
+  const std::vector<Value> gradients =
+      b.graph().emit("aten::backward", in, attrs, static_cast<int>(needed.size()));
   Outputs contributions(node.in.size());
   for (size_t k = 0; k < needed.size(); ++k)
     contributions[static_cast<size_t>(needed[k])] = gradients[k];
@@ -53,9 +55,10 @@ Outputs gradient_of_operator(const Backward& b) {
 void register_control(OpSet& ops) {
   // "schema" names the operator, "types" its outputs' types as text, "effect" what it does
   // besides: draw from torch's generator ("random"), or raise ("check"). Its other arguments are
-  // attributes under their own names ("history_of": of which inputs a backward that is in another
-  // graph asks for gradients): a size that is no number is text, a list of tensors the count
-  // of them among the inputs.
+  // attributes under their own names ("history_of": of which inputs a backward asks for gradients,
+  // where it is in another graph or may be in another program; "once": it runs once a call,
+  // however often the forward does, and what it raises is the user's): a size that is no number is
+  // text, a list of tensors the count of them among the inputs.
   ops.op("aten::*")
       .in_variadic("x", kAny, "*")
       .out_variadic("y")
@@ -75,6 +78,7 @@ void register_control(OpSet& ops) {
       .attr_required("schema")
       .attr_required("of")
       .attr_required("types")
+      .attr_optional("once")
       .shape(told_types)
       .not_differentiable();
   // An error where an element of `ok` is false; runs although nobody reads what it passes on.

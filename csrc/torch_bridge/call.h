@@ -102,6 +102,7 @@ class Call {
   Planned planned_;  // of a forward in stages: its backward's
   std::optional<c10::Stream> stream_;
   std::optional<RunState> run_state_;  // of the latest forward, all its programs and its backwards
+  RunState::Once once_;                // what Python gave, which a second forward does not run
   std::shared_ptr<Frame> frame_;  // null: a backward has it, and may have overwritten the stash
   const ProgramHalves* halves_ = nullptr;  // of a forward in stages, which `planned_` keeps
   std::optional<Stash> stash_;             // none: as of the frame

@@ -14,6 +14,7 @@
 #include "csrc/torch_bridge/runner.h"
 #include "csrc/torch_bridge/signature.h"
 #include "csrc/torch_bridge/surroundings.h"
+#include "csrc/torch_bridge/viewed.h"
 #include "csrc/torch_bridge/watch.h"
 
 namespace py = pybind11;
@@ -123,6 +124,7 @@ PYBIND11_MODULE(_torch, m) {
   ort::bridge::bind_repeat(m);
   ort::bridge::bind_signature(m);
   ort::bridge::bind_surroundings(m);
+  ort::bridge::bind_viewed(m);
   py::class_<Runner, std::shared_ptr<Runner>>(m, "Runner", ort::bridge::collected<Runner>())
       .def(py::init(&ort::bridge::make_runner), py::arg("graph"), py::arg("inputs"),
            py::arg("n_user_outputs"), py::arg("write_backs"), py::arg("orders"), py::arg("wrt"),

@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode, is_fake
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from .. import _native
+from ..steps import NAMESPACE
 from .emit import dtype_name
 from .opaque import decompose, sample
 from .refs import Ref, Storage, leaves
@@ -128,7 +129,7 @@ def asked(target: OpOverload, arguments: tuple, state: State) -> Casts | None:
 def _question(target: OpOverload, state: State) -> Callable | None:
     """How to ask for the casts of an op; None: of one that is no other ops there are none, what an
     op of ours stands for has had them, and an autograd.Function enters the state by itself."""
-    if target.namespace in ("ortmodule", "autograd_function"):
+    if target.namespace in ("ortmodule", NAMESPACE):
         return None
     if any(_has_kernel(target, "Autocast" + torch._C._dispatch_key_for_device(d)) for d in state):
         return _casts_before

@@ -13,6 +13,7 @@ from torch import fx
 from torch._ops import HigherOrderOperator
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
+from ..errors import ReadsData
 from ..interface import Input
 from ..saved import storage_key
 from .context import traced_value
@@ -153,23 +154,27 @@ def is_control(target: Any) -> bool:
     return isinstance(target, HigherOrderOperator) and target.name() in _EMITTERS
 
 
+def _refuse_counted(t: Any, reason: str) -> None:
+    if t.within is None:
+        t.refuse(f"{reason}, a number that is read out of a tensor", kind=ReadsData)
+    t.refuse(f"{reason}, a number that a loop counts")
+
+
 def check_sizes(t: Any, traced: Any) -> None:
-    """Refuses a tensor whose sizes a loop counts."""
+    """Refuses a tensor whose sizes a loop counts, or Python reads out of another."""
     for x in traced if isinstance(traced, (list, tuple)) else [traced]:
         for size in getattr(x, "shape", ()):
             if isinstance(size, torch.SymInt) and t.is_counted(size.node.expr):
-                t.refuse(f"it gives a tensor whose size is {size}, a number that a loop counts")
+                _refuse_counted(t, f"it gives a tensor whose size is {size}")
 
 
 def check_numbers(t: Any, name: str, given: Any) -> None:
-    """Refuses what takes a number that a loop counts otherwise than as a value."""
+    """Refuses what takes such a number otherwise than as a value."""
     for x in leaves(given):
         counted = isinstance(x, CountedNumber)
         counted = counted or (isinstance(x, SymbolicFloat) and t.is_counted(x.expr))
         if counted and name.partition(".")[0] not in _OF_VALUES:
-            t.refuse(
-                f"it is given {x.expr}, a number that a loop counts, which only simple ops take"
-            )
+            _refuse_counted(t, f"only simple ops are given {x.expr}")
 
 
 def _cond(t: Any, pred: Any, then: Any, otherwise: Any, operands: Sequence[Any]) -> list[Any]:

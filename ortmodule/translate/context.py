@@ -39,7 +39,7 @@ class Context(Emitter):
         self.no_grad_depth = 0
         self.recompute_depth = 0
         self._key: Any = None
-        self.random_nodes = 0
+        self.random_nodes = self.python_steps = 0
         self._place: tuple | None = None
         self.unlinked: set[int] = set()
         self.alive: list[Any] = []

@@ -10,6 +10,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import sympy
 import torch
 
 from .. import _native
@@ -45,10 +46,11 @@ class OddNumber(Exception):
 
 
 class SymbolicFloat:
-    """A Python float that forward made of sizes, as in 1 / sqrt(x.shape[-1])."""
+    """A Python float that forward made of sizes, as in 1 / sqrt(x.shape[-1]); or of a number that
+    it read out of a tensor: then it is a 0-d `value`, in Python's precision."""
 
-    def __init__(self, expr: Any):
-        self.expr = expr
+    def __init__(self, expr: Any, value: Any = None):
+        self.expr, self.value = expr, value
 
 
 class CountedNumber:
@@ -141,6 +143,8 @@ class Emitter:
         if isinstance(value, CountedNumber):
             return self.cast(self._integer(value.expr), dtype)
         if isinstance(value, SymbolicFloat):
+            if value.value is not None:
+                return self.cast(value.value, dtype)
             return self._float(value.expr, dtype)
         if isinstance(value, SymbolicTruth):
             return self.cast(self.truth(value.expr), dtype)
@@ -300,6 +304,11 @@ class Emitter:
             return self.scalar(express(expr), "int64")
         if expr.is_Symbol:
             return self.counted[expr.name]
+        if isinstance(expr, sympy.Piecewise) and expr.args[-1].cond == sympy.true:
+            total = self._integer(expr.args[-1].expr)
+            for value, condition in reversed(expr.args[:-1]):
+                total = self.op("Where", self.truth(condition), self._integer(value), total)
+            return total
         name = _INTEGERS.get(type(expr).__name__)
         if name is None:
             kind = type(expr).__name__

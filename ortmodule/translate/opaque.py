@@ -15,11 +15,12 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from ..saved import storage_key
 from ..sizes import hint_of
+from ..steps import step_of
 from .emit import WITH_GRADIENT, dtype_name, is_value
 from .refs import Ref, Storage, leaves
 
 _RANDOM = torch.Tag.nondeterministic_seeded
-_OWN_ATTRS = {"schema", "types", "effect", "reason"}
+_OWN_ATTRS = {"schema", "types", "effect", "reason", "once", "history_of"}
 
 
 def decompose(t: Any, args: list, kwargs: dict) -> Any:
@@ -138,12 +139,26 @@ def emit_opaque(t: Any, args: list, kwargs: dict, reason: str) -> Any:
     checks = not outs or "assert" in target.name()
     attrs["effect"] = "random" if draws else "check" if checks else "none"
     attrs["reason"] = reason
+    if step_of(target) is not None:
+        attrs["effect"] = "python"
+        if t.within is None:
+            attrs |= _runs_once(t, without)
     name = target.name().rpartition("::")[2]
     values = list(t.g.emit(name, inputs, attrs, len(outs), "aten"))
     if t.flows is None:
         return values
     kept = [f or v.dtype not in WITH_GRADIENT for v, f in zip(values, t.flows, strict=True)]
     return [v if k else t.stop(v) for v, k in zip(values, kept, strict=True)]
+
+
+def _runs_once(t: Any, without: set[int]) -> dict[str, Any]:
+    """A number for what Python gives in a call, and of which tensors any backward may ask for a
+    gradient: the forward of another backward takes it up."""
+    asked: list[bool] = []
+    t.traced_arguments(lambda val, tainted: asked.append(tainted and _is_tensor(val)))
+    needed = [k for k, asks in enumerate(asked) if asks and k not in without]
+    t.python_steps += 1
+    return {"once": t.python_steps - 1} | ({"history_of": needed} if t.needs_gradient() else {})
 
 
 def _operator(target: Any) -> Any:
@@ -219,7 +234,7 @@ def _flows(t: Any, outs: list) -> tuple[list[bool] | None, set[int]]:
             for tensor in ends:
                 if tensor.grad_fn.name().endswith("NotImplemented"):
                     raise NotImplementedError("its derivative is not implemented")
-            without = _without_gradient(given, ends) if ends else set()
+            without = _without_gradient(t, given, ends) if ends else set()
     except Exception as error:
         if "is not implemented" in str(error) or "Autograd not support" in str(error):
             t.refuse(f"torch has no gradient for it: {error}")
@@ -227,11 +242,11 @@ def _flows(t: Any, outs: list) -> tuple[list[bool] | None, set[int]]:
     return [tensor.requires_grad for tensor in found], without
 
 
-def _without_gradient(given: list, ends: list) -> set[int]:
+def _without_gradient(t: Any, given: list, ends: list) -> set[int]:
     leaves = [k for k, tensor in enumerate(given) if tensor.requires_grad]
     dy = [torch.empty_like(tensor) for tensor in ends]
     grads = torch.autograd.grad(ends, [given[k] for k in leaves], dy, allow_unused=True)
-    if all(grad is None for grad in grads):
+    if all(grad is None for grad in grads) and step_of(t.target) is None:
         raise NotImplementedError("a gradient of it is not implemented for these arguments")
     return {k for k, grad in zip(leaves, grads, strict=True) if grad is None}
 

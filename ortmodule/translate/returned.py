@@ -6,15 +6,16 @@ with another output; such a one is not computed but made by the same view ops wh
 
 import collections
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 import torch
 from torch import fx
 
 from ..interface import Input, View
-from ..sizes import dim_of, hint_of, late_names
+from ..sizes import dim_of, late_names
 from .emit import WITH_GRADIENT
+from .memory import memory_order
 from .refs import Link, Ref
 
 # Links that may stand for a node of another op.
@@ -32,8 +33,9 @@ class Returned:
     """A returned tensor: `views` of the graph's `value`, or of the call's own tensor `source`.
 
     `requires_grad`: whether a gradient flows to the value. `memory`: equal for values that are to
-    become one output of the graph. `order`: the value's axes are the tensor's in this order, that
-    in which eager's lies in memory; none: as they are.
+    become one output of the graph. `own`: the value of the view itself, where another output was
+    computed from it. `order`: the value's axes are the tensor's in this order, that in which
+    eager's lies in memory; none: as they are.
     """
 
     value: Any = None
@@ -41,6 +43,7 @@ class Returned:
     source: Input | None = None
     requires_grad: bool = False
     views: tuple[View, ...] = ()
+    own: Any = None
     order: tuple[int, ...] = ()
 
     @property
@@ -51,16 +54,18 @@ class Returned:
 
 
 def returned(
-    t: Any, outputs: Sequence[Ref], traced: Sequence[Any], share_memory: bool
-) -> list[Returned]:
-    """The outputs in order; `traced`: torch's own."""
+    t: Any, outputs: Sequence[Ref], traced: Sequence[Any], share_memory: bool,
+    through: Sequence[Set[int]],
+) -> list[Returned]:  # fmt: skip
+    """The outputs in order; `traced`: torch's own; `through`: which others the gradient of each
+    passes."""
     if share_memory:
         _check_memory(t, outputs)
     shared = collections.Counter(id(ref.storage) for ref in outputs)
     results = []
     for ref, val in zip(outputs, traced, strict=True):
         source = ref.storage.source
-        views = _views(ref.links) if share_memory or not ref.links else None
+        views = _views(t, ref.links) if share_memory or not ref.links else None
         order = memory_order(val) if share_memory else ()
         shares = source is not None or shared[id(ref.storage)] > 1
         if share_memory and views is None and shares and _is_late(ref.links):
@@ -73,7 +78,16 @@ def returned(
             results[-1].memory, results[-1].views = id(ref.storage), views
         else:
             results.append(_in_order(t, ref.read(t), ref.tainted, order, val))
+    for i in _on_the_way(results, through):
+        results[i].own = outputs[i].read(t)
     return results
+
+
+def _on_the_way(results: Sequence[Returned], through: Sequence[Set[int]]) -> list[int]:
+    """The views that another's gradient passes, and those whose own passes one."""
+    passed = {k for others in through for k in others if results[k].views}
+    return [i for i, found in enumerate(results)
+            if found.views and (i in passed or (through and through[i] & passed))]  # fmt: skip
 
 
 def _check_memory(t: Any, outputs: Sequence[Ref]) -> None:
@@ -91,29 +105,6 @@ def _in_order(t: Any, value: Any, tainted: bool, order: tuple | None, traced: An
     return Returned(value, requires_grad=requires_grad, order=order)
 
 
-def memory_order(tensor: torch.Tensor | None) -> tuple[int, ...] | None:
-    """A tensor's axes from the outermost in memory to the innermost; () where that is their own
-    order, None where its elements do not lie side by side."""
-    if tensor is None or tensor.layout != torch.strided:
-        return ()
-    sizes = [hint_of(size) for size in tensor.shape]
-    strides = [hint_of(stride) for stride in tensor.stride()]
-    own = tuple(range(len(sizes)))
-    if 0 in sizes or _side_by_side(sizes, strides, own):
-        return ()
-    order = tuple(sorted(own, key=lambda axis: -strides[axis]))
-    return order if _side_by_side(sizes, strides, order) else None
-
-
-def _side_by_side(sizes: list[int], strides: list[int], order: Sequence[int]) -> bool:
-    expected = 1
-    for axis in reversed(order):
-        if sizes[axis] != 1 and strides[axis] != expected:
-            return False
-        expected *= sizes[axis]
-    return True
-
-
 def _is_late(links: Sequence[Link]) -> bool:
     """Whether a view has a size that depends on data."""
     return any(late_names(dim_of(d)) for link in links for d in _first(link).shape)
@@ -124,7 +115,7 @@ def _first(link: Link) -> torch.Tensor:
     return val if isinstance(val, torch.Tensor) else val[link.index]
 
 
-def _views(links: Sequence[Link]) -> tuple[View, ...] | None:
+def _views(t: Any, links: Sequence[Link]) -> tuple[View, ...] | None:
     """The links as ops to apply; None when one takes another tensor, or a size that no call tells
     beforehand."""
     views = []
@@ -134,14 +125,14 @@ def _views(links: Sequence[Link]) -> tuple[View, ...] | None:
             continue
         if link.name in _OF_SIZES:
             sizes = [dim_of(size) for size in link.node.meta["val"].shape]
-            if any(map(late_names, sizes)):
+            if any(map(late_names, sizes)) or not all(map(t.is_told, link.node.meta["val"].shape)):
                 return None
             views.append(View(_OF_SIZES[link.name], (sizes,), {}))
             continue
         packet, _, overload = link.name.partition(".")
         op = getattr(getattr(torch.ops.aten, packet, None), overload, None)
         try:
-            args, kwargs = fx.map_arg((link.node.args[1:], link.node.kwargs), _size)
+            args, kwargs = fx.map_arg((link.node.args[1:], link.node.kwargs), lambda n: _size(t, n))
         except _NoSize:
             return None
         if op is None:
@@ -154,11 +145,8 @@ class _NoSize(Exception):
     """An argument is neither a constant nor a size that follows from a call's."""
 
 
-def _size(node: fx.Node) -> Any:
+def _size(t: Any, node: fx.Node) -> Any:
     value = node.meta.get("val")
-    if not isinstance(value, torch.SymInt):
+    if not isinstance(value, torch.SymInt) or not t.is_told(value) or late_names(dim_of(value)):
         raise _NoSize
-    size = dim_of(value)
-    if late_names(size):
-        raise _NoSize
-    return size
+    return dim_of(value)

@@ -1,23 +1,28 @@
 """as_strided and its kin: elements by their place in a tensor's memory.
 
-A value of the graph has no memory but its own elements in row-major order, so that torch's places
-are known only where the traced tensor lies in its memory like that, from its first element on.
+A value of the graph has no memory but its own elements, so that torch's places are known only where
+the traced tensor's elements lie side by side, in whatever order of its axes.
 """
 
 import math
 
+from .context import traced_value
+from .memory import memory_order
 from .registry import aten, inverse
 
 
 @aten("as_strided.default", "as_strided_copy.default")
 def as_strided(t, x, size, stride, storage_offset=None):
     _check_places(t, x, size, stride, storage_offset)
-    return t.op("Gather", t.reshape(x, [-1]), _places(t, size, stride, storage_offset), axis=0)
+    flat = t.reshape(t.transpose(x, _order(t)), [-1])
+    return t.op("Gather", flat, _places(t, size, stride, storage_offset), axis=0)
 
 
 @aten("as_strided_scatter.default")
 def as_strided_scatter(t, x, src, size, stride, storage_offset=None):
     """torch's own, whose gradient is no derivative (it lacks what src does not cover)."""
+    if _order(t) != tuple(range(x.rank)):
+        t.refuse("as_strided_scatter of a tensor whose axes lie in another order")
     _check_places(t, x, size, stride, storage_offset)
     return NotImplemented
 
@@ -26,11 +31,14 @@ def as_strided_scatter(t, x, src, size, stride, storage_offset=None):
 def put_strided(t, base, view, size, stride, storage_offset=None):
     if not _each_once(size, stride):
         t.refuse("forward writes through as_strided to places that it may have twice")
+    order = _order(t)
     places = t.op("Reshape", _places(t, size, stride, storage_offset), t.ints([-1]))
-    flat = t.op("Reshape", base, t.ints([-1]))
+    turned = t.transpose(base, order)
+    flat = t.op("Reshape", turned, t.ints([-1]))
     values = t.op("Reshape", t.cast(view, base.dtype), t.ints([-1]))
     flat = t.op("ScatterElements", flat, places, values, axis=0, reduction="none")
-    return t.op("Reshape", flat, t.op("Shape", base))
+    written = t.op("Reshape", flat, t.op("Shape", turned))
+    return t.transpose(written, [order.index(axis) for axis in range(len(order))])
 
 
 def _places(t, size, stride, offset):
@@ -58,12 +66,20 @@ def _each_once(size, stride):
     return True
 
 
+def _order(t):
+    """The axes of the running op's tensor as they lie in memory."""
+    traced = traced_value(t.node.args[0])
+    order = memory_order(traced)
+    if order is None:
+        t.refuse("as_strided of a tensor whose elements do not lie side by side")
+    return order or tuple(range(traced.dim()))
+
+
 def _check_places(t, x, size, stride, offset):
     """Refuses what reads or writes elsewhere than eager would."""
-    traced = t.traced_arguments(lambda val, _: val)[0][0]
-    start = traced.storage_offset()
+    start = traced_value(t.node.args[0]).storage_offset()
     known = t.refs[0].storage.source is None and isinstance(start, int) and start == 0
-    if not traced.is_contiguous() or not (offset is None or known):
+    if not (offset is None or known):
         t.refuse("as_strided of a tensor that does not lie whole at the start of its memory")
     numbers = [*size, *stride, offset or 0, *x.dims]
     if not all(isinstance(number, int) for number in numbers) or 0 in size:

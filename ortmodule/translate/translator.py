@@ -6,25 +6,27 @@ comes back names the graph's outputs and the memory that forward wrote to.
 
 import dataclasses
 import operator
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
+import sympy
 import torch
 from torch import fx
 from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
-from ..errors import Defect, NotCapturable
+from ..errors import Defect, NotCapturable, ReadsData
 from ..interface import Input, Placeholder
 from ..saved import storage_key
 from ..sizes import dim_of
+from ..steps import step_of
 from .asserts import assert_number
 from .autocast import Autocast, entered
 from .bodies import check_numbers, check_sizes, is_control
 from .complex import emit_complex, is_complex
 from .context import Context, traced_value
 from .dtypes import is_refused
-from .emit import CountedNumber, MissingOp, SymbolicFloat, SymbolicTruth
+from .emit import FLOATING, CountedNumber, MissingOp, SymbolicFloat, SymbolicTruth
 from .numbers import ruled
 from .opaque import decompose, emit_opaque
 from .refs import Ref, Storage
@@ -40,8 +42,13 @@ _SKIPPED = {
     "sym_constrain_range_for_size.default",
     "sym_constrain_range.default",
 }
-# Why operators of a namespace have no rule.
-_NO_OP = {"autograd_function": "an autograd.Function, whose backward is its own"}
+# How Python reads a number out of a tensor.
+_READS = {"aten.item.default", "aten._local_scalar_dense.default"}
+# Of Python's floats.
+_ARITHMETIC = {
+    operator.add: "Add", operator.sub: "Sub", operator.mul: "Mul", operator.truediv: "Div",
+    operator.neg: "Neg",
+}  # fmt: skip
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -63,11 +70,13 @@ def translate(
     grad_enabled: bool,
     share_memory: bool = True,
     standard: bool = False,
+    through: Sequence[Set[int]] = (),
 ) -> Translated:
     """Emits `program` into `graph`. Raises NotCapturable naming op, module, file and line.
 
     share_memory: outputs that share memory are views of one output or input, else all are values.
     standard: for a file, where an op of the standard goes before one that is exactly torch's.
+    through: for each output the others that its gradient passes.
     """
     t = Translator(graph, grad_enabled, standard)
     refs, seen = [], {}
@@ -83,7 +92,7 @@ def translate(
     try:
         traced = [traced_value(n) for n in program.graph.output_node().args[0]]
         with entered({}):  # what is asked of torch here is asked of ops as they are
-            return t.finish(t.run(program, refs), traced, share_memory)
+            return t.finish(t.run(program, refs), traced, share_memory, through)
     except NotCapturable as error:
         if error.op is None:  # found where no node was at hand, as a dtype of no graph
             t.node, t.target = t.latest, getattr(t.latest, "target", None)
@@ -132,9 +141,12 @@ class Translator(Context):
                 return fx.map_arg(node.args[0], lambda n: env[n])
         raise AssertionError("an exported graph has no output node")
 
-    def finish(self, outputs: Sequence[Any], traced: Sequence, share_memory: bool) -> Translated:
+    def finish(
+        self, outputs: Sequence[Any], traced: Sequence, share_memory: bool,
+        through: Sequence[Set[int]],
+    ) -> Translated:  # fmt: skip
         """Reads the outputs, `traced` as these, and the written inputs after the last node."""
-        results = returned(self, outputs, traced, share_memory)
+        results = returned(self, outputs, traced, share_memory, through)
         writes = [(s.source, s.value) for s in self.storages if s.version]
         return Translated(self.inputs, results, writes, self.random_nodes)
 
@@ -152,12 +164,18 @@ class Translator(Context):
             if isinstance(container, (list, tuple)):
                 return container[node.args[1]]
         val = node.meta.get("val")
+        if str(node.target) in _READS and val is not None:
+            self._read_number(env[node.args[0]], val)
+        if isinstance(val, torch.SymFloat):
+            args = fx.map_arg(node.args, lambda n: env[n])
+            return SymbolicFloat(val.node.expr, self._read_float(node.target, args))
         if isinstance(val, _SYMBOLIC):
             is_size = isinstance(val, torch.SymInt) and not self.is_counted(val.node.expr)
             if is_size and not self.is_told(val):
                 if str(node.target) == "aten.sym_storage_offset.default":
                     return None  # for an assertion on it alone
-                self.refuse("a size is a number that is read out of a tensor", str(node.target))
+                reason = "a size is a number that is read out of a tensor"
+                self.refuse(reason, str(node.target), ReadsData)
             return self._number(val)
         if self.counted:
             check_sizes(self, val)
@@ -191,6 +209,36 @@ class Translator(Context):
         outs, args, kwargs = self.autocast.call(self, name, args, kwargs)
         return None if val is None else wrapped(self, outs, name, args, kwargs)
 
+    def _read_number(self, ref: Any, traced: Any) -> None:
+        """`tensor.item()`: of an integer or a truth value it is a number as a loop counts them.
+
+        Where the trace took it to be a certain number, as after an assertion, it is checked.
+        """
+        value = self.reshape(ref.read(self), [])
+        expr = traced.node.expr if isinstance(traced, _SYMBOLIC) else sympy.sympify(traced)
+        if not expr.free_symbols:
+            if self.standard:
+                self.refuse(f"the trace holds where this is {expr}, and a file has no checks")
+            known = bool(expr) if value.dtype == "bool" else expr
+            self.check(
+                self.op("Equal", value, self.g.scalar(known, value.dtype)), f"is not {known}"
+            )
+            return
+        new = [s.name for s in expr.free_symbols if not self.is_told(f"late_{s.name}")]
+        if len(new) == 1 and new[0] not in self.counted and value.dtype not in FLOATING:
+            self.counted[new[0]] = self.cast(value, "int64")
+
+    def _read_float(self, target: Any, args: Sequence[Any]) -> Any:
+        """Of a float that is read out of a tensor, or made of one that was: its value, computed in
+        Python's order; None of one made of sizes."""
+        if args and isinstance(args[0], Ref):
+            return self.stop(self.cast(self.reshape(args[0].read(self), []), "float64"))
+        if all(getattr(arg, "value", None) is None for arg in args):
+            return None
+        if target not in _ARITHMETIC:
+            self.refuse(f"a number read out of a tensor is given to {target}")
+        return self.op(_ARITHMETIC[target], *(self.operand(arg, "float64") for arg in args))
+
     def _number(self, val: Any) -> Any:
         constant = val.node.maybe_as_int() if isinstance(val, torch.SymInt) else None
         if constant is not None:
@@ -211,7 +259,8 @@ class Translator(Context):
         if is_complex(self, args, kwargs):
             return emit_complex(self, name, args, kwargs)
         rule = RULES.get(name)
-        reason = _NO_OP.get(self.target.namespace, "the engine has no op for it")
+        step = step_of(self.target)
+        reason = step.reason if step else "the engine has no op for it"
         if rule is not None:
             if is_refused(self):
                 self.refuse("torch has no kernel for these dtypes")

@@ -7,6 +7,7 @@
 
 #include <cstring>
 
+#include "csrc/core/run_state.h"
 #include "csrc/torch_bridge/memory.h"
 #include "providers/aten/arguments.h"
 #include "providers/aten/history.h"
@@ -70,9 +71,12 @@ size_t count_of_outputs(const Node& node) {
   return types ? types->size() : 0;  // an empty list has no kind
 }
 
-// Which inputs the backward of `node` asks for; empty when it has none.
+// Which inputs the backward of `node` asks for; empty when it has none. What runs once keeps its
+// history for any backward.
 std::vector<int64_t> needed_by_backward(const Node& node) {
   const size_t outputs = count_of_outputs(node);
+  if (node.attrs.has("once"))
+    return node.attrs.has("history_of") ? node.attrs.ints("history_of") : std::vector<int64_t>{};
   if (node.out.size() <= outputs || node.out[outputs] == kNone) return {};
   if (node.attrs.has("history_of")) return node.attrs.ints("history_of");
   const auto& uses = node.output(outputs).uses();
@@ -88,34 +92,59 @@ class OperatorKernel : public Kernel {
         out_(binding.out),
         op_(op),
         arguments_(node, op.schema(), *binding.symbols),
-        needed_(needed_by_backward(node)) {
+        needed_(needed_by_backward(node)),
+        keeps_history_(binding.out.size() > count_of_outputs(node)) {
     out_.resize(count_of_outputs(node));
+    if (node.attrs.has("once")) once_ = node.attrs.i("once");
   }
 
   void run(const Args& args) const override {
     check_stream(args, out_);
-    const ThreadState state(!needed_.empty());
-    variable_list inputs;
-    for (size_t i = 0; i < in_.size(); ++i)
-      inputs.push_back(needed_.empty() ? over(args.in[i], in_[i]) : copy_of(args.in[i], in_[i]));
-    History history(inputs, needed_);
-    const variable_list outputs = call(inputs);
-    check(outputs.size() == out_.size(), "[{}] gives {} tensors, expected {}; {}", name_,
-          outputs.size(), out_.size(), place_);
+    std::shared_ptr<void>* kept = once_ && args.run ? args.run->once(*once_) : nullptr;
+    const std::shared_ptr<const Ran> ran = kept && *kept
+                                               ? std::static_pointer_cast<const Ran>(*kept)
+                                               : std::make_shared<const Ran>(run_operator(args));
     for (size_t i = 0; i < out_.size(); ++i)
-      if (args.out[i]) store(outputs[i].detach(), args.out[i], out_[i], output_name(i));
-    if (needed_.empty()) return;
-    history.record(outputs);
-    *static_cast<std::shared_ptr<void>*>(args.out[out_.size()]) =
-        std::make_shared<History>(std::move(history));
+      if (args.out[i]) store(ran->outputs[i], args.out[i], out_[i], output_name(i));
+    if (kept) *kept = std::const_pointer_cast<Ran>(ran);
+    if (keeps_history_ && args.out[out_.size()] && ran->history)
+      *static_cast<std::shared_ptr<void>*>(args.out[out_.size()]) = ran->history;
   }
 
   std::string name() const override { return name_; }
 
  private:
-  // torch's own refusal is ours: the module then runs in eager, which raises it as eager does.
+  struct Ran {
+    variable_list outputs;
+    std::shared_ptr<History> history;
+  };
+
+  Ran run_operator(const Args& args) const {
+    const ThreadState state(!needed_.empty());
+    const bool own = once_ || !needed_.empty();  // what Python is given it may keep
+    variable_list inputs;
+    for (size_t i = 0; i < in_.size(); ++i)
+      inputs.push_back(own ? copy_of(args.in[i], in_[i]) : over(args.in[i], in_[i]));
+    History history(inputs, needed_);
+    Ran ran{call(inputs), nullptr};
+    check(ran.outputs.size() == out_.size(), "[{}] gives {} tensors, expected {}; {}", name_,
+          ran.outputs.size(), out_.size(), place_);
+    if (!needed_.empty()) {
+      history.record(ran.outputs);
+      ran.history = std::make_shared<History>(std::move(history));
+    }
+    for (at::Tensor& output : ran.outputs) output = output.detach();
+    return ran;
+  }
+
+  // torch's own refusal is ours: the module then runs in eager, which raises it as eager does. What
+  // runs once is not tried again.
   variable_list call(const variable_list& inputs) const {
     torch::jit::Stack stack = arguments_.with(inputs);
+    if (once_) {
+      op_.callBoxed(stack);
+      return tensors_of(stack);
+    }
     try {
       op_.callBoxed(stack);
     } catch (const c10::OutOfMemoryError& error) {
@@ -137,6 +166,8 @@ class OperatorKernel : public Kernel {
   c10::OperatorHandle op_;
   Arguments arguments_;
   std::vector<int64_t> needed_;
+  bool keeps_history_;
+  std::optional<int64_t> once_;
 };
 
 class BackwardKernel : public Kernel {
@@ -145,18 +176,22 @@ class BackwardKernel : public Kernel {
       : name_(node.attrs.s("schema") + " backward"),
         place_(node.describe()),
         in_(binding.in),
-        out_(binding.out) {}
+        out_(binding.out),
+        is_python_(node.attrs.has("once")) {}
 
   void run(const Args& args) const override {
     check_stream(args, out_);
-    const ThreadState state(false);
+    std::optional<ThreadState> state;
+    if (!is_python_) state.emplace(false);  // a user's code sees the modes around the backward
     // Taken out of its slot, it is freed as soon as it is used; a frame that retains the graph
     // still holds it.
     const std::shared_ptr<void> taken = std::move(*static_cast<std::shared_ptr<void>*>(args.in[0]));
     check(taken != nullptr, "[{}] the operator's history is gone; {}", name_, place_);
     const auto& history = *static_cast<const History*>(taken.get());
     variable_list output_gradients;
-    for (size_t i = 1; i < in_.size(); ++i) output_gradients.push_back(over(args.in[i], in_[i]));
+    for (size_t i = 1; i < in_.size(); ++i)  // Python may keep what it is given
+      output_gradients.push_back(is_python_ ? copy_of(args.in[i], in_[i])
+                                            : over(args.in[i], in_[i]));
     const variable_list gradients =
         history.gradients(output_gradients, /*keep=*/taken.use_count() > 1);
     for (size_t i = 0; i < out_.size(); ++i) give(gradients[i], args.out[i], i);
@@ -175,6 +210,7 @@ class BackwardKernel : public Kernel {
 
   std::string name_, place_;
   std::vector<Operand> in_, out_;
+  bool is_python_;
 };
 
 }  // namespace

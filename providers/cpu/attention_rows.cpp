@@ -1,6 +1,7 @@
 // Softmax rows and their gradients with Highway, once per vector target.
 #include "providers/cpu/attention_rows.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "csrc/core/simd.h"
@@ -20,81 +21,103 @@ namespace {
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
-HWY_INLINE float scalar_exp(float x) {
+// Lanes of a row: all, or the first so many, after which loads give `rest`.
+struct All {
+  V load(const float* x) const { return hn::LoadU(D(), x); }
+  V load(const float* x, V /*rest*/) const { return load(x); }
+  V or_zero(V v) const { return v; }
+  void store(V v, float* x) const { hn::StoreU(v, D(), x); }
+};
+
+struct First {
+  hn::MFromD<D> lanes;
+  V load(const float* x) const { return hn::MaskedLoad(lanes, D(), x); }
+  V load(const float* x, V rest) const { return hn::IfThenElse(lanes, load(x), rest); }
+  V or_zero(V v) const { return hn::IfThenElseZero(lanes, v); }
+  void store(V v, float* x) const { hn::BlendedStore(v, lanes, D(), x); }
+};
+
+// Calls f(lanes, i) for the vectors of a row.
+template <class F>
+HWY_INLINE void vectors(int64_t count, F f) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) f(All(), i);
+  if (i < count) f(First{hn::FirstN(D(), static_cast<size_t>(count - i))}, i);
+}
+
+float largest_of(const float* x, int64_t count) {
   const D d;
-  return hn::GetLane(vec_exp(d, hn::Set(d, x)));
+  const V none = hn::Set(d, -kInfinity);
+  V top = none;
+  vectors(count, [&](auto lanes, int64_t i) { top = vec_max(top, lanes.load(x + i, none)); });
+  HWY_ALIGN float cells[hn::MaxLanes(D())];
+  hn::Store(top, d, cells);
+  float largest = -kInfinity;
+  for (size_t k = 0; k < hn::Lanes(d); ++k)
+    largest = std::isnan(largest) || largest > cells[k] ? largest : cells[k];
+  return largest;
+}
+
+float sum_of(const float* x, int64_t count) {
+  V sums = hn::Zero(D());
+  vectors(count, [&](auto lanes, int64_t i) { sums = hn::Add(sums, lanes.load(x + i)); });
+  return hn::GetLane(hn::SumOfLanes(D(), sums));
+}
+
+void scale_row(float* x, int64_t count, float by) {
+  const V scale = hn::Set(D(), by);
+  vectors(count,
+          [&](auto lanes, int64_t i) { lanes.store(hn::Mul(lanes.load(x + i), scale), x + i); });
 }
 
 float softmax_row(float* x, int64_t count) {
   const D d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  V top = hn::Set(d, -kInfinity);
-  int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) top = vec_max(top, hn::LoadU(d, x + i));
-  HWY_ALIGN float cells[hn::MaxLanes(D())];
-  hn::Store(top, d, cells);
-  float largest = -kInfinity;
-  const auto see = [&](float v) { largest = std::isnan(largest) || largest > v ? largest : v; };
-  for (int64_t k = 0; k < lanes; ++k) see(cells[k]);
-  for (; i < count; ++i) see(x[i]);
+  const float largest = largest_of(x, count);
   if (largest == -kInfinity) {
-    for (int64_t k = 0; k < count; ++k) x[k] = 0.0f;
+    std::fill_n(x, count, 0.0f);
     return -kInfinity;
   }
   V sums = hn::Zero(d);
   const V shift = hn::Set(d, largest);
-  for (i = 0; i + lanes <= count; i += lanes) {
-    const V e = vec_exp(d, hn::Sub(hn::LoadU(d, x + i), shift));
+  vectors(count, [&](auto lanes, int64_t i) {
+    const V e = lanes.or_zero(vec_exp(d, hn::Sub(lanes.load(x + i), shift)));
     sums = hn::Add(sums, e);
-    hn::StoreU(e, d, x + i);
-  }
-  float sum = hn::GetLane(hn::SumOfLanes(d, sums));
-  for (; i < count; ++i) sum += x[i] = scalar_exp(x[i] - largest);
-  const float inverse = 1.0f / sum;
-  const V scale = hn::Set(d, inverse);
-  for (i = 0; i + lanes <= count; i += lanes)
-    hn::StoreU(hn::Mul(hn::LoadU(d, x + i), scale), d, x + i);
-  for (; i < count; ++i) x[i] *= inverse;
+    lanes.store(e, x + i);
+  });
+  const float sum = hn::GetLane(hn::SumOfLanes(d, sums));
+  scale_row(x, count, 1.0f / sum);
   return largest + std::log(sum);
 }
 
 void probability_row(float* x, int64_t count, float lse) {
   const D d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const bool nothing = lse == -kInfinity;
-  const V shift = hn::Set(d, lse);
-  int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    const V p = vec_exp(d, hn::Sub(hn::LoadU(d, x + i), shift));
-    hn::StoreU(nothing ? hn::Zero(d) : p, d, x + i);
+  if (lse == -kInfinity) {
+    std::fill_n(x, count, 0.0f);
+    return;
   }
-  for (; i < count; ++i) x[i] = nothing ? 0.0f : scalar_exp(x[i] - lse);
+  const V shift = hn::Set(d, lse);
+  vectors(count, [&](auto lanes, int64_t i) {
+    lanes.store(vec_exp(d, hn::Sub(lanes.load(x + i), shift)), x + i);
+  });
   // A large maximum, as of a mask's lowest number, has rounded the logarithm of the sum away.
-  if (nothing || std::abs(lse) < 256.0f) return;
-  float sum = 0;
-  for (i = 0; i < count; ++i) sum += x[i];
-  for (i = 0; i < count; ++i) x[i] /= sum;
+  if (std::abs(lse) < 256.0f) return;
+  const float sum = sum_of(x, count);
+  for (int64_t i = 0; i < count; ++i) x[i] /= sum;
 }
 
 void score_gradient_row(const float* p, float* dp, int64_t count, float delta) {
-  const D d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const V shift = hn::Set(d, delta);
-  int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    const V g = hn::Sub(hn::LoadU(d, dp + i), shift);
-    hn::StoreU(hn::Mul(hn::LoadU(d, p + i), g), d, dp + i);
-  }
-  for (; i < count; ++i) dp[i] = p[i] * (dp[i] - delta);
+  const V shift = hn::Set(D(), delta);
+  vectors(count, [&](auto lanes, int64_t i) {
+    const V g = hn::Sub(lanes.load(dp + i), shift);
+    lanes.store(hn::Mul(lanes.load(p + i), g), dp + i);
+  });
 }
 
 void add_mask_row(float* x, const float* mask, int64_t count) {
-  const D d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= count; i += lanes)
-    hn::StoreU(hn::Add(hn::LoadU(d, x + i), hn::LoadU(d, mask + i)), d, x + i);
-  for (; i < count; ++i) x[i] += mask[i];
+  vectors(count, [&](auto lanes, int64_t i) {
+    lanes.store(hn::Add(lanes.load(x + i), lanes.load(mask + i)), x + i);
+  });
 }
 
 void keep_row(float* x, const bool* mask, int64_t count) {
@@ -102,15 +125,11 @@ void keep_row(float* x, const bool* mask, int64_t count) {
 }
 
 float dot_row(const float* a, const float* b, int64_t count) {
-  const D d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  V sums = hn::Zero(d);
-  int64_t i = 0;
-  for (; i + lanes <= count; i += lanes)
-    sums = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), sums);
-  float sum = hn::GetLane(hn::SumOfLanes(d, sums));
-  for (; i < count; ++i) sum += a[i] * b[i];
-  return sum;
+  V sums = hn::Zero(D());
+  vectors(count, [&](auto lanes, int64_t i) {
+    sums = hn::MulAdd(lanes.load(a + i), lanes.load(b + i), sums);
+  });
+  return hn::GetLane(hn::SumOfLanes(D(), sums));
 }
 
 void dropped_row(const float* x, float* y, int64_t count, uint64_t key, uint32_t counter,

@@ -21,6 +21,7 @@ struct Problem {
   Window window;
   bool bias = false;
   DType dtype = DType::f32;
+  bool channels_last = false;  // what oneDNN is asked for x and y; else what it prefers
 };
 
 // [O, I / g, K..] as [g, O / g, I / g, K..]: the same bytes.
@@ -36,6 +37,33 @@ memory::desc any_layout(const Problem& p, const Sizes& sizes) {
   return {sizes, onednn_type(p.dtype), memory::format_tag::any};
 }
 
+// Of x or y.
+memory::desc layout(const Problem& p, const Sizes& sizes) {
+  using Tag = memory::format_tag;
+  if (!p.channels_last) return any_layout(p, sizes);
+  const Tag tag = sizes.size() == 3 ? Tag::nwc : sizes.size() == 4 ? Tag::nhwc : Tag::ndhwc;
+  return {sizes, onednn_type(p.dtype), tag};
+}
+
+// oneDNN's products of columns take a group at a time, ten times as long as its kernels for many
+// groups. With channels last these take shapes besides, as a window larger than its image.
+template <class Make>
+auto described(Problem& p, Make make) {
+  const auto slow = [](const auto& description) {
+    const std::string name = description.impl_info_str();
+    return name.find("gemm") != std::string::npos || name.find("ref") != std::string::npos;
+  };
+  auto description = make();
+  if (p.group == 1 || !description.get(true) || !slow(description)) return description;
+  p.channels_last = true;
+  try {
+    if (auto other = make(); other.get(true) && !slow(other)) return other;
+  } catch (const dnnl::error&) {  // none for these shapes
+  }
+  p.channels_last = false;
+  return description;
+}
+
 Sizes less_one(Sizes dilations) {
   for (int64_t& d : dilations) --d;
   return dilations;
@@ -45,7 +73,7 @@ dnnl::convolution_forward::primitive_desc forward_desc(const Problem& p) {
   const auto kind = dnnl::prop_kind::forward_training;
   const auto algorithm = dnnl::algorithm::convolution_direct;
   const Window& win = p.window;
-  const auto x = any_layout(p, p.x), w = any_layout(p, grouped(p)), y = any_layout(p, p.y);
+  const auto x = layout(p, p.x), w = any_layout(p, grouped(p)), y = layout(p, p.y);
   const auto b = p.bias ? any_layout(p, {p.y[1]}) : memory::desc();
   return {cpu_engine(),
           kind,
@@ -92,7 +120,7 @@ std::unique_ptr<Kernel> conv(const Request& r) {
   if (is_empty(p)) return element_count(p.y) == 0 ? zeros(r) : nullptr;
   if (p.dtype == DType::f64) return double_conv({p.x, p.w, p.y, p.group, p.window}, p.bias);
   return with_onednn("a convolution", [&]() -> std::unique_ptr<Kernel> {
-    const auto description = forward_desc(p);
+    const auto description = described(p, [&] { return forward_desc(p); });
     if (!is_own(description)) return nullptr;
     std::vector<Argument> arguments{
         {DNNL_ARG_SRC, dense_desc(p.x, p.dtype), false, 0, description.src_desc()},
@@ -106,16 +134,17 @@ std::unique_ptr<Kernel> conv(const Request& r) {
 }
 
 // x from y and w.
-std::unique_ptr<Kernel> backward_data(const Problem& p, const char* name) {
+std::unique_ptr<Kernel> backward_data(Problem p, const char* name) {
   if (p.dtype == DType::f64) return double_conv_grad_x({p.x, p.w, p.y, p.group, p.window}, p.bias);
   return with_onednn("a convolution's input gradient", [&]() -> std::unique_ptr<Kernel> {
+    if (!is_own(forward_desc(p))) return nullptr;
     const Window& win = p.window;
-    const auto forward = forward_desc(p);
-    if (!is_own(forward)) return nullptr;
-    const dnnl::convolution_backward_data::primitive_desc description(
-        cpu_engine(), dnnl::algorithm::convolution_direct, any_layout(p, p.x),
-        any_layout(p, grouped(p)), any_layout(p, p.y), win.strides, less_one(win.dilations),
-        win.before, win.after, forward, user_scratchpad(), true);
+    const auto description = described(p, [&] {
+      return dnnl::convolution_backward_data::primitive_desc(
+          cpu_engine(), dnnl::algorithm::convolution_direct, layout(p, p.x),
+          any_layout(p, grouped(p)), layout(p, p.y), win.strides, less_one(win.dilations),
+          win.before, win.after, forward_desc(p), user_scratchpad(), true);
+    });
     if (!is_own(description)) return nullptr;
     std::vector<Argument> arguments{
         {DNNL_ARG_DIFF_DST, dense_desc(p.y, p.dtype), false, 0, description.diff_dst_desc()},
@@ -135,22 +164,43 @@ std::unique_ptr<Kernel> conv_grad_x(const Request& r) {
   return is_empty(p) ? zeros(r) : backward_data(p, "ConvGradX");
 }
 
+// Where oneDNN's jit_bf16 (3.2 to 3.10) reads beyond the image: windows that step over one or two
+// outputs, or a tap that never touches the image.
+bool reads_beyond(const Problem& p) {
+  const Window& win = p.window;
+  for (size_t i = 0; i < win.kernel.size(); ++i) {
+    const int64_t in = p.x[i + 2], out = p.y[i + 2];
+    if (out <= 2 && win.strides[i] > 1) return true;
+    for (int64_t k = 0; k < win.kernel[i]; ++k) {
+      bool touches = false;
+      for (int64_t o = 0; o < out && !touches; ++o) {
+        const int64_t at = o * win.strides[i] - win.before[i] + k * win.dilations[i];
+        touches = at >= 0 && at < in;
+      }
+      if (!touches) return true;
+    }
+  }
+  return false;
+}
+
 std::unique_ptr<Kernel> conv_grad_w(const Request& r) {
   Problem p{r.sizes(1), r.out().sizes, r.sizes(0),   r.attrs().i("group", 1),
             {},         false,         r.in(0).dtype};
   check_group(r, p);
   p.window = window_of(r, p.x, p.y, kernel_of(p.w));
   if (is_empty(p)) return zeros(r);
+  if (p.dtype == DType::bf16 && reads_beyond(p)) return nullptr;
   if (p.dtype == DType::f64) return double_conv_grad_w({p.x, p.w, p.y, p.group, p.window});
   return with_onednn("a convolution's weight gradient", [&]() -> std::unique_ptr<Kernel> {
+    if (!is_own(forward_desc(p))) return nullptr;
     const Window& win = p.window;
-    const auto forward = forward_desc(p);
-    if (!is_own(forward)) return nullptr;
-    const dnnl::convolution_backward_weights::primitive_desc description(
-        cpu_engine(), dnnl::algorithm::convolution_direct, any_layout(p, p.x),
-        {grouped(p), onednn_type(r.out().dtype), memory::format_tag::any}, any_layout(p, p.y),
-        win.strides, less_one(win.dilations), win.before, win.after, forward, user_scratchpad(),
-        true);
+    const memory::desc w(grouped(p), onednn_type(r.out().dtype), memory::format_tag::any);
+    const auto description = described(p, [&] {
+      return dnnl::convolution_backward_weights::primitive_desc(
+          cpu_engine(), dnnl::algorithm::convolution_direct, layout(p, p.x), w, layout(p, p.y),
+          win.strides, less_one(win.dilations), win.before, win.after, forward_desc(p),
+          user_scratchpad(), true);
+    });
     if (!is_own(description)) return nullptr;
     std::vector<Argument> arguments{
         {DNNL_ARG_SRC, dense_desc(p.x, p.dtype), false, 1, description.src_desc()},

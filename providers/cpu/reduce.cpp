@@ -1,6 +1,5 @@
 // Reductions that tile programs do not take (any axes, any dtype), ArgMax, CumSum and TopK.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -155,29 +154,34 @@ std::unique_ptr<Kernel> reduce_runs(const Request& r, Fold fold, const Axes& axe
       static_cast<size_t>(outputs * parts) * sizeof(float));
 }
 
-// Rows folded into one, kSummedRows at a time in each of kSumLevels.
+// Rows folded into one, kSummedRows at a time in each of as many levels as they need, kSumLevels at
+// most.
 class Cascade {
  public:
-  Cascade(Fold fold, int64_t width)
+  Cascade(Fold fold, int64_t width, size_t rows)
       : pair_(functions_of(fold).pair), identity_(identity_of(fold)), width_(width) {
+    const auto block = static_cast<size_t>(kSummedRows);
+    size_t count = 1;
+    for (size_t reach = block; reach < rows && count < kSumLevels; reach *= block) ++count;
+    levels_.resize(count);
     for (auto& level : levels_) level.resize(static_cast<size_t>(width));
   }
   void begin(int64_t count) {
     count_ = count;
     rows_ = 0;
-    for (auto& level : levels_) std::fill_n(level.data(), width_, identity_);
+    for (auto& level : levels_) std::fill_n(level.data(), count, identity_);
   }
   void add(const float* row) {
     fold_into(0, row);
     size_t block = ++rows_;
-    for (size_t level = 0; level + 1 < kSumLevels && block % static_cast<size_t>(kSummedRows) == 0;
-         ++level) {
+    for (size_t level = 0;
+         level + 1 < levels_.size() && block % static_cast<size_t>(kSummedRows) == 0; ++level) {
       join(level);
       block /= static_cast<size_t>(kSummedRows);
     }
   }
   std::vector<float>& end() {
-    for (size_t level = 0; level + 1 < kSumLevels; ++level) join(level);
+    for (size_t level = 0; level + 1 < levels_.size(); ++level) join(level);
     return levels_.back();
   }
 
@@ -195,7 +199,7 @@ class Cascade {
   float identity_;
   int64_t width_, count_ = 0;
   size_t rows_ = 0;
-  std::array<std::vector<float>, kSumLevels> levels_;
+  std::vector<std::vector<float>> levels_;
 };
 
 // The innermost axis is kept.
@@ -208,7 +212,7 @@ std::unique_ptr<Kernel> reduce_rows(const Request& r, Fold fold, const Axes& axe
   const float scale = fold == Fold::mean ? 1.0f / static_cast<float>(axes.terms) : 1.0f;
   return make_kernel(r.node().op, [=](const Args& args) {
     parallel_for(outputs * pieces, axes.outputs * axes.terms, [&](int64_t begin, int64_t end, int) {
-      Cascade cascade(fold, kColumns);
+      Cascade cascade(fold, std::min(kColumns, length), inner.size());
       std::vector<float> buffer(static_cast<size_t>(runs.buffer(kColumns)));
       for (int64_t i = begin; i < end; ++i) {
         const int64_t start = i % pieces * kColumns, count = std::min(kColumns, length - start);

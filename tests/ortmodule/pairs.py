@@ -17,6 +17,11 @@ def options(**fields) -> Options:
     return Options(**{"providers": PROVIDERS, **fields})
 
 
+def asks(_module, _inputs, output):
+    """A forward hook that looks at data, which no capture holds whole."""
+    return output * 2 if output.sum() > 1e9 else None
+
+
 def mlp(width=4) -> nn.Module:
     return nn.Sequential(nn.Linear(3, width), nn.Tanh(), nn.Linear(width, 2))
 
@@ -82,7 +87,7 @@ class Pair:
             assert self.report.captures == captures
 
     def fell_back(self, reason: str) -> None:
-        reasons = [fallback.reason for fallback in self.report.fallbacks]
+        reasons = self.report.reasons()
         assert any(reason in r for r in reasons), reasons
 
 

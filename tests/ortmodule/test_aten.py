@@ -13,7 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 import torchvision
-from pairs import close, options
+from pairs import asks, close, options
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -276,13 +276,13 @@ def test_the_report_lists_each_operator_once():
     assert report.providers["aten"] == 4 and report.captures == 1
 
 
-def test_a_module_that_runs_in_eager_still_warns():
+def test_a_module_that_runs_in_parts_still_warns():
     _, ours = pair_of(lambda x: x.cumprod(1))
     ours(X)
-    ours.module.first.register_forward_hook(lambda *_: None)
-    with pytest.warns(UserWarning, match="runs this module in eager"):
+    ours.module.first.register_forward_hook(asks)
+    with pytest.warns(UserWarning, match="runs this module in parts"):
         ours(X)
-    assert len(ours.explain().fallbacks) == 2
+    assert len(ours.explain().not_whole) == 1
 
 
 def test_without_the_provider_the_module_runs_in_eager():

@@ -317,7 +317,11 @@ def test_a_change_of_grad_mode_inside_is_eagers():
     ours = ORTModule(module)
     with pytest.warns(UserWarning, match="gradients on or off inside of an autocast"):
         ours(x).sum().backward()
+    assert not ours.explain().parts[0].captures
     assert torch.equal(module.linear.bias.grad, torch.full((2,), 4.0))
+    assert torch.is_autocast_cache_enabled()
+    assert torch.autocast_increment_nesting() == 1, "eager would keep its casts of old weights"
+    torch.autocast_decrement_nesting()
 
 
 @pytest.mark.parametrize("half", HALVES)

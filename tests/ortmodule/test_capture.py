@@ -13,6 +13,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from ortmodule import ORTModule
+from ortmodule.call import describe
 from ortmodule.errors import Defect, NotCapturable, WarmUp
 
 X = torch.randn(4, 3)
@@ -243,7 +244,7 @@ def test_nothing_stays_patched():
 
     before = patched()
     captured(nn.LSTM(3, 3), torch.randn(2, 2, 3))
-    refused(Function(lambda x: Doubled.apply(x, [2])), X)
+    refused(Function(lambda x: Doubled.apply(x, [x])), X)
     assert patched() == before
 
 
@@ -253,7 +254,7 @@ def test_other_threads_see_the_originals():
     from ortmodule import devices, patches
 
     results = []
-    with patches.capturing(devices.HOST):
+    with patches.capturing(nn.Module(), devices.HOST, lambda _: False, told=True):
         thread = threading.Thread(target=lambda: results.append(Doubled.apply(X)))
         thread.start()
         thread.join()
@@ -345,13 +346,12 @@ def test_hooks():
         return None
 
     module = nn.Sequential(Linear())
-    handle = module[0].linear.register_forward_hook(a_hook)
+    handle = module[0].linear.register_full_backward_hook(a_hook)
+    assert "enters" not in captured(module, X).graph.text()  # X requires no gradient
+    module = nn.Sequential(Linear())
+    handle = module[0].linear.register_backward_hook(a_hook)
     error = refused(module, X)
-    assert "a forward hook is set" in str(error) and "a_hook" in str(error)
-    assert (error.module, error.file) == ("0.linear", __file__) and error.line > 0
-    handle.remove()
-    handle = module[0].register_full_backward_hook(a_hook)
-    assert "a backward hook is set" in str(refused(module, X))
+    assert "register_backward_hook" in str(error) and error.module == "0.linear"
     handle.remove()
     handle = nn.modules.module.register_module_forward_hook(a_hook)
     try:
@@ -363,19 +363,23 @@ def test_hooks():
 def test_tensor_hooks():
     def body(m, x):
         y = m.linear(x)
-        y.register_hook(lambda g: g * 2)
+        y.register_hook(lambda g: g * x)
         return y
 
     error = refused(Linear(body), X)
-    assert "forward calls Tensor.register_hook" in str(error) and error.file == __file__
+    assert "a hook that reads a FakeTensor that it made" in str(error) and error.file == __file__
+    with torch.no_grad():
+        error = refused(Linear(body), X)
+    assert "cannot register a hook on a tensor that doesn't require gradient" in str(error)
 
 
 def test_custom_function():
     bound = Doubled.apply
     for function in (lambda x: Doubled.apply(x), lambda x: bound(x)):
         assert "Doubled" in captured(Function(function), X).graph.text()
-    error = refused(Function(lambda x: Doubled.apply(x, [2])), X)
-    assert "a list to the autograd.Function Doubled" in str(error) and error.file == __file__
+    error = refused(Function(lambda x: Doubled.apply(x, [x])), X)
+    assert "a list that it has made to the autograd.Function Doubled" in str(error)
+    assert error.file == __file__
 
 
 def test_devices_and_layouts():
@@ -497,9 +501,13 @@ def test_arguments_changed():
         cache["x"] = x
         return x + 1
 
-    assert "changes a container or cache among its arguments" in str(
-        refused(Function(body), X, cache={})
-    )
+    cache = {"z": 3}
+    found = captured(Function(body), X, cache=cache)
+    assert cache == {"z": 3}
+    tensors, containers = [X], describe((X,), {"cache": cache}).containers
+    result = found.result(run(found, tensors), tensors, found.bind(tensors), containers)
+    assert torch.equal(result, X + 1)
+    assert cache.keys() == {"z", "x"} and cache["x"] is X
 
 
 def test_unknown_arguments_and_results():

@@ -479,12 +479,6 @@ def packed_inside(s, x):
     return s.k(h), x
 
 
-def view_on_the_way(s, x):
-    h = torch.tanh(s.l(x))
-    v = h[1:]
-    return s.k(v), v, h
-
-
 def grad_left_off(s, x):
     torch.set_grad_enabled(False)
     return s.l(x), x
@@ -496,13 +490,18 @@ def inference_returned(s, x):
     return s.k(x), t
 
 
+def placed(s, x):
+    return s.l(x) * (x.storage_offset() + 1), x
+
+
 REFUSED = {
+    placed: "where a tensor begins in memory",
     written: "autograd history of input 0", buffer_written: "autograd history of n",
     frozen_inside: "autograd history of l.weight", node_hooked: "a tensor's grad_fn",
-    retained_inside: "to keep a gradient", several_hooked: "Tensor.register_hook",
+    retained_inside: "to keep a gradient", several_hooked: "a hook that reads a lock",
     gradient_inside: "asks a gradient", backward_inside: "asks a gradient",
-    packed_inside: "hooks on saved tensors", view_on_the_way: "a view and what is computed from it",
-    grad_left_off: "leaves the grad mode changed", inference_returned: "made in inference mode",
+    packed_inside: "hooks on saved tensors", grad_left_off: "leaves the grad mode changed",
+    inference_returned: "made in inference mode",
 }  # fmt: skip
 
 

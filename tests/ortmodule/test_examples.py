@@ -1,4 +1,4 @@
-"""The examples of mixed precision, as they stand: eager's losses, and nothing falls back."""
+"""The examples of libraries, as they stand: eager's losses, and nothing falls back."""
 
 import os
 import subprocess
@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-NAMES = ["02_accelerate", "03_trainer", "04_grad_scaler"]
+NAMES = [
+    "02_accelerate", "03_trainer", "04_grad_scaler", "05_lightning", "06_peft", "07_timm",
+]  # fmt: skip
 
 
 @pytest.mark.slow

@@ -35,6 +35,30 @@ def test_a_number_made_of_sizes_is_exact_in_float64():
     check(Function(lambda x: x * (1 / (x.shape[-1] ** 0.5 + 1))), x, rtol=1e-15, atol=0)
 
 
+CONVS = {
+    "depthwise": (nn.Conv2d(64, 64, 3, 2, 1, groups=64), (2, 64, 1, 1)),
+    "in groups": (nn.Conv2d(64, 64, 3, 2, 1, groups=4), (2, 64, 2, 2)),
+    "a line": (nn.Conv1d(24, 8, 5, 2, 3, groups=8), (4, 24, 1)),
+    "one group": (nn.Conv2d(32, 16, (7, 5), (1, 2), (1, 2)), (2, 32, 5, 1)),
+    "taps beside": (nn.Conv3d(24, 40, (2, 5, 3), (3, 1, 3), (1, 0, 1), (1, 2, 1), 8),
+                    (2, 24, 16, 17, 1)),
+    "one output": (nn.Conv3d(32, 8, (5, 7, 3), (1, 2, 1), (2, 1, 2), (1, 1, 2), 8),
+                   (2, 32, 9, 5, 9)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("name", CONVS)
+def test_windows_that_reach_beyond_small_images(name, autocast):
+    """Where oneDNN's weight gradient in bfloat16 reads what is not the image's."""
+    conv, shape = CONVS[name]
+    x = torch.randn(shape)
+    if autocast:
+        check_step(copy.deepcopy(conv), x, dtype=torch.bfloat16)
+    else:
+        check_step(copy.deepcopy(conv).bfloat16(), x.bfloat16())
+
+
 @pytest.mark.parametrize("half", HALVES)
 @pytest.mark.parametrize("loss", ["mse_loss", "l1_loss", "huber_loss", "smooth_l1_loss", "kl_div"])
 def test_losses_round_once(loss, half):

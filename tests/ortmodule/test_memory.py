@@ -129,9 +129,9 @@ def test_plans_are_counted_when_they_are_no_longer_kept():
 
 
 def test_plans_of_captures_that_are_no_longer_kept_are_counted():
-    pair = Pair(Function(lambda x, factor: x * factor), fallback="error")
+    pair = Pair(Function(lambda x, name: x * len(name)), fallback="error")
     for factor in range(20):
-        pair.step(torch.randn(5, 3), factor)
+        pair.step(torch.randn(5, 3), factor * "x")
     assert pair.report.plans == pair.report.captures == 20
 
 

@@ -1,13 +1,14 @@
 """Options.profile: times of steps in explain(), and the trace file for Chrome and Perfetto."""
 
 import json
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from torch import nn
 
-from ortmodule import Options, ORTModule
+from ortmodule import Options, ORTModule, progress
 
 
 def timed(profile=True):
@@ -79,3 +80,50 @@ def test_without_profile_there_is_no_trace(tmp_path):
         ValueError, match="no step was timed: wrap the module with Options.profile="
     ):
         report.write_trace(tmp_path / "trace.json")
+
+
+class Halves(nn.Module):
+    """Two parts, with something of torch's between them where `eager` says so."""
+
+    def __init__(self, eager):
+        super().__init__()
+        self.first, self.second = (
+            nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4), nn.Tanh()) for _ in range(2)
+        )
+        self.eager = eager
+
+    def forward(self, x):
+        x = self.first(x)
+        if x.sum() > 1e9 or self.eager:
+            x = eval("torch.cumsum(x, 1)")
+        return self.second(x)
+
+
+@pytest.mark.filterwarnings("ignore:ORTModule runs")
+def test_what_ran_outside_of_the_engine_has_a_share():
+    shares = []
+    for eager in (False, True):
+        model = ORTModule(Halves(eager), Options(profile=True))
+        for _ in range(3):
+            model(torch.randn(3, 4)).sum().backward()
+        shares.append(model.explain().outside_share)
+        assert f"{shares[-1]:.1%} of forward's time was outside" in str(model.explain())
+    assert all(0 < share < 1 for share in shares)
+    assert timed(profile=False).explain().outside_share is None
+    whole = timed()
+    whole(torch.randn(3, 8))
+    assert whole.explain().outside_share is None  # the call made a capture
+    whole(torch.randn(3, 8))
+    assert 0 < whole.explain().outside_share < 1
+
+
+def test_what_takes_long_is_told(capfd, monkeypatch):
+    monkeypatch.setattr(progress, "_AFTER_SECONDS", 0.01)
+    with progress.told("capturing Net"), progress.told("a part"):
+        time.sleep(0.2)
+    monkeypatch.setattr(progress, "_AFTER_SECONDS", 60.0)
+    with progress.told("capturing another"):
+        pass
+    first, last = capfd.readouterr().err.splitlines()
+    assert first == "ortmodule: capturing Net ..."
+    assert last.startswith("ortmodule: capturing Net took 0.")

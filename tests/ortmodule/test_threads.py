@@ -191,3 +191,42 @@ def test_nested_wrappers_captured_at_once():
         in_threads(lambda m=first: m(X), lambda m=second: m(X), lambda m=a: m(X))
         torch.testing.assert_close(first(X), b.module(a.module(X)))
         torch.testing.assert_close(second(X), a.module(b.module(X)))
+
+
+class Slow(torch.autograd.Function):
+    """Lets other threads run within."""
+
+    @staticmethod
+    def forward(ctx, x):
+        time.sleep(0.002)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+class Delayed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.linear(Slow.apply(x))
+
+
+def test_a_module_with_a_full_backward_hook_in_several():
+    """Each run of the one capture has the hook's two halves of its own."""
+    seen = []
+    module = nn.Sequential(Delayed(), nn.Tanh())
+    module[0].register_full_backward_hook(lambda m, i, o: seen.append(o[0].sum().item()))
+    model = ORTModule(module)
+
+    def use(scale):
+        for _ in range(20):
+            (model(X.clone().requires_grad_()).sum() * scale).backward()
+
+    model(X.clone().requires_grad_())
+    in_threads(lambda: use(1), lambda: use(10), lambda: use(100))
+    assert len(seen) == 60 and len({round(s, 3) for s in seen}) == 3
+    assert model.explain().captures == 1

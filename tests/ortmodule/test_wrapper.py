@@ -9,7 +9,7 @@ import warnings
 
 import pytest
 import torch
-from pairs import Pair, close, mlp, options
+from pairs import Pair, asks, close, mlp, options
 from torch import nn
 
 from ortmodule import ORTModule
@@ -98,6 +98,41 @@ def test_attributes_show_through_both_ways():
     assert not hasattr(net, "scale")
     with pytest.raises(AttributeError, match="nothing_here"):
         ours.nothing_here  # noqa: B018
+
+
+class Flagged(Net):
+    """What its class says is hidden by what an instance says."""
+
+    factor = 1.0
+
+    def forward(self, x):
+        return super().forward(x) * self.factor
+
+    def factored(self):
+        return self.factor, self.double()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("where", ["wrapper", "module"])
+def test_an_attribute_hides_the_classs(when, where):
+    """Set on the module or through the wrapper, ahead of the wrapper or later, also methods."""
+    net = Flagged()
+    ours = None if when == "before" else ORTModule(net, options())
+    target = ours if where == "wrapper" and ours is not None else net
+    target.factor, target.double = 3.0, lambda: "another"
+    target.zero_grad = lambda: "kept"
+    ours = ours or ORTModule(net, options())
+    assert ours.factor == net.factor == 3.0
+    assert ours.factored() == net.factored() == (3.0, "another")
+    assert ours.zero_grad() == "kept"
+    del net.factor, net.double, ours.zero_grad
+    assert ours.factored() == (1.0, "mine") and ours.zero_grad() is None
+    Flagged.factor = 2.0
+    try:
+        assert ours.factor == type(ours).factor == 2.0
+    finally:
+        Flagged.factor = 1.0
+    assert type(ours).factored is Flagged.factored
 
 
 def test_setattr_through_the_wrapper_changes_the_result():
@@ -211,9 +246,9 @@ def test_copies_are_modules_of_their_own(twin_of):
 
 def test_fallback_error_raises_not_capturable():
     net = mlp()
-    net[0].register_forward_hook(lambda *_: None)
+    net[0].register_forward_hook(asks)
     ours = ORTModule(net, options(fallback="error"))
-    with pytest.raises(NotCapturable, match="forward hook"):
+    with pytest.raises(NotCapturable, match="data-dependent"):
         ours(X)
     assert not ours.explain().fallbacks
 
@@ -225,16 +260,15 @@ def test_fallback_error_leaves_no_trace():
         def forward(self, x):
             self.scale += 1
             x.add_(torch.rand(()))
-            return super().forward(x)
+            return super().forward(x) if x.sum() < 1e9 else x
 
     net = Counting()
     ours = ORTModule(net, options(fallback="error"))
-    ours(X.clone())  # a warm-up
     x, state = X.clone(), copy.deepcopy(net.state_dict())
     torch.manual_seed(3)
-    with pytest.raises(NotCapturable, match="scale"):
+    with pytest.raises(NotCapturable, match="data-dependent"):
         ours(x)
-    assert net.scale == 3.0 and torch.equal(x, X)
+    assert net.scale == 2.0 and torch.equal(x, X)
     assert all(torch.equal(value, state[name]) for name, value in net.state_dict().items())
     drawn = torch.rand(())
     torch.manual_seed(3)
@@ -261,19 +295,19 @@ def test_containers_stay_containers():
 
 def test_fallback_report_warns_once_with_file_and_line():
     net = mlp()
-    net[0].register_forward_hook(lambda *_: None)
+    net[0].register_forward_hook(asks)
     ours = ORTModule(net, options())
-    with pytest.warns(UserWarning, match="eager") as found:
+    with pytest.warns(UserWarning, match="in parts") as found:
         ours(X)
         ours(X)
     assert len(found) == 1
-    (fallback,) = ours.explain().fallbacks
-    assert fallback.file == __file__ and fallback.line > 0 and fallback.module == "0"
+    (fallback,) = ours.explain().not_whole
+    assert fallback.file.endswith("pairs.py") and fallback.line > 0
 
 
 def test_a_changed_module_is_tried_again():
     net = mlp()
-    hook = net[0].register_forward_hook(lambda *_: None)
+    hook = net[0].register_forward_hook(asks)
     ours = ORTModule(net, options())
     with pytest.warns(UserWarning):
         ours(X)

@@ -159,9 +159,32 @@ def written_through_strides():
     return Case(Base(body))
 
 
-@case(captured=False)
+@case(captured=True)
 def strided_from_what_is_transposed():
     return Case(Base(lambda s, x: s.l(x).t().as_strided((2, 2), (1, 2)) * 1))
+
+
+@case(captured=True)
+def strided_from_a_transposed_input():
+    def call(model, x, i):
+        return model(x.t().contiguous().t())
+
+    return Case(Base(lambda s, x: (s.l(x), x.as_strided((2, 3), (2, 3)) * 2)), call=call)
+
+
+@case(captured=True)
+def written_through_strides_of_what_is_transposed():
+    def body(s, x):
+        y = (s.l(x) + 1).t()
+        y.as_strided((3,), (3,)).zero_()
+        return y * 2, y.t()
+
+    return Case(Base(body))
+
+
+@case(captured=False)
+def strided_from_what_has_gaps():
+    return Case(Base(lambda s, x: s.l(x)[:, :2].as_strided((2, 2), (1, 2)) * 1))
 
 
 @case(captured=False)

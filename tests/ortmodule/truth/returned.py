@@ -138,7 +138,7 @@ def the_modules_own_list():
     return Case(module, call=call, state=lambda: list(module.found))
 
 
-@case(captured=False)
+@case(captured=True)
 def the_callers_own_dict():
     def call(model, x, i):
         given = {"x": x}
@@ -186,7 +186,7 @@ def a_number_of_thirty_values():
     return Case(Base(lambda s, x, a: s.l(x) * (a if a > 0.5 else -a)), call=call)
 
 
-@case(captured=True, partly=True)
+@case(captured=True)
 def a_number_in_a_dict_of_thirty_values():
     def call(model, x, i):
         return [model(x, {"a": [k], "on": True}) for k in range(10 * i, 10 * i + 10)]

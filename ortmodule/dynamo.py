@@ -1,0 +1,266 @@
+"""Dynamo, set up for parts: what of torch.compile's machinery is used, and with which settings.
+
+parts.py says what is done with each graph. Bytecode analysis, guards and resumption are torch's
+own; its guards on hooks and on tensors that share memory, which torch.compile leaves out, are on.
+"""
+
+import contextlib
+import itertools
+import os
+import types
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol
+
+from torch import fx, nn
+from torch._dynamo import config, convert_frame, eval_frame, utils
+from torch._dynamo.exc import unimplemented
+from torch._dynamo.guards import DeletedGuardManagerWrapper
+from torch._dynamo.hooks import Hooks
+from torch._dynamo.types import ConvertFrameReturn, FrameAction, FrameExecStrategy
+from torch._dynamo.utils import proxy_args_kwargs
+from torch._dynamo.variables.builder import wrap_fx_proxy
+from torch._dynamo.variables.misc import (
+    AutogradFunctionVariable,
+    produce_trampoline_autograd_apply,
+)
+from torch._dynamo.variables.tensor import TensorVariable
+
+from .entered import autocast_kept
+from .errors import let_go
+from .explain import Break
+from .floats import constants_after_one
+from .outside import inside
+from .patches import LOCK
+from .places import TORCH, user_place
+
+# So often a function is looked at for one module, or for none.
+_LIMIT, _LIMIT_OF_NONE = 16, 32
+_SETTINGS = {
+    "skip_nnmodule_hook_guards": False,
+    "skip_no_tensor_aliasing_guards_on_parameters": False,
+    "skip_guards_on_constant_func_defaults": False,
+    "skip_tensor_guards_with_matching_dict_tags": False,
+    "use_recursive_dict_tags_for_guards": False,
+    "recompile_limit": 1 << 30,  # of all modules; each has a limit of its own
+    "accumulated_recompile_limit": 1 << 30,
+    "optimize_ddp": False,
+    "allow_unspec_int_on_nn_module": True,
+}
+_LAYERS = os.path.join(TORCH, "nn", "modules", "")
+_AS_IT_IS = FrameExecStrategy(FrameAction.SKIP, FrameAction.DEFAULT)
+_NOTHING = FrameExecStrategy(FrameAction.SKIP, FrameAction.SKIP)
+_UNKNOWN = FrameExecStrategy(FrameAction.DEFAULT, FrameAction.DEFAULT)
+_USES: Counter[types.CodeType] = Counter()
+
+
+class Listener(Protocol):
+    """What Dynamo's findings are told to. `refusal`: not None once nothing more is to be cut;
+    `strict`: it is raised then, before anything of the function has run."""
+
+    refusal: Exception | None
+    strict: bool
+
+    def entered(self, codes: Iterable[types.CodeType]) -> None:
+        """These functions are looked at; raises where they are nothing for parts."""
+
+    def undone(self, functions: list) -> contextlib.AbstractContextManager:
+        """Within, these functions may run: what they write is put back."""
+
+    def made(self, graph: fx.GraphModule) -> Callable:
+        """What runs this graph."""
+
+    def broke(self, found: Break) -> None:
+        """A graph ends."""
+
+    def missed(self, guard: str) -> None:
+        """A function is looked at again, as this does not hold."""
+
+
+class Cuts:
+    """Calls functions of a module in parts, for a listener that is not kept alive."""
+
+    def __init__(self, listener: Listener, module: nn.Module):
+        _looked_at_again(module)
+        codes: set[types.CodeType] = set()
+        told = weakref.ref(listener)  # cached code holds the two functions here
+        hooks = Hooks(guard_fail_fn=lambda failed: _tell_missed(told(), failed))
+        convert = _Convert(told, codes, hooks, lambda graph, _inputs: told().made(graph))
+        self._context = eval_frame._TorchDynamoContext(convert, first_ctx=True, hooks=hooks)
+        weakref.finalize(self, _forget, codes, convert._torchdynamo_orig_backend)
+
+    def of(self, function: Callable) -> Callable:
+        return self._context(function)
+
+
+class _Convert:
+    """Dynamo's callback for a frame, which never fails: what cannot be converted runs as it is.
+    The settings and replacements within are the process's, so no other compile goes on beside it.
+
+    What is passed over is remembered here: on the code itself it would hold for other modules too.
+    """
+
+    def __init__(self, told: Callable[[], Listener], codes: set, hooks: Hooks, make: Callable):
+        self._codes, self._told, self._hooks = codes, told, hooks
+        self._looks: Counter[tuple] = Counter()
+        self._passed: dict[tuple, FrameExecStrategy] = {}
+        self._inner = convert_frame.convert_frame_assert(make, one_graph=False)
+        self._checked = convert_frame.catch_errors_wrapper(self._look_into, hooks)
+        self._torchdynamo_orig_backend = make  # what cached code belongs to
+
+    def __call__(self, frame: Any, cached: Any, state: dict) -> ConvertFrameReturn:
+        if (key := _key(frame)) in self._passed:
+            return _passed(self._passed[key])
+        changes = (
+            config.patch(_SETTINGS), _cut_at_hooks(), constants_after_one(), autocast_kept(),
+            _functions_as_they_are(self._told().undone),
+        )  # fmt: skip
+        with LOCK, convert_frame.compile_lock, inside(), contextlib.ExitStack() as stack:
+            for change in changes:
+                stack.enter_context(change)
+            before = len(utils.graph_break_reasons)
+            if _is_layer(frame):
+                result = self._look_into(frame, cached, self._hooks, state)
+            else:
+                result = self._checked(frame, cached, state)
+            for found in utils.graph_break_reasons[before:]:
+                self._broke(found.reason, found.user_stack)
+            del utils.graph_break_reasons[before:]
+        listener = self._told()
+        if listener.strict and listener.refusal is not None:
+            raise listener.refusal
+        return result
+
+    def _look_into(
+        self, frame: Any, cached: Any, hooks: Hooks, state: dict, skip: int = 0
+    ) -> ConvertFrameReturn:
+        code = frame.f_code
+        if code not in self._codes:
+            self._codes.add(code)
+            _USES[code] += 1
+        key = _key(frame)
+        self._looks[key] += 1
+        limit = _LIMIT if len(key) > 1 else _LIMIT_OF_NONE
+        here = [(code.co_filename, code.co_firstlineno)]
+        strategy = _AS_IT_IS
+        if self._looks[key] > limit:
+            self._broke(f"{code.co_name} was looked at {limit} times, no more", here)
+        else:
+            try:
+                self._told().entered([code])
+                found = self._inner(frame, cached, hooks, state, skip=skip + 1)
+                if found.guarded_code is not None:
+                    return found
+                strategy = found.frame_exec_strategy
+            except Exception as error:
+                self._broke(_first_line(error), getattr(error, "real_stack", None) or here)
+                strategy = getattr(error, "frame_exec_strategy", None) or strategy
+                let_go(error)
+        if self._told().refusal is not None:  # nor is what it calls looked into
+            return _passed(_NOTHING)
+        self._passed[key] = strategy
+        return _passed(strategy)
+
+    def _broke(self, reason: str, stack: Iterable) -> None:
+        frames = [(f[0], f[1]) if isinstance(f, tuple) else (f.filename, f.lineno) for f in stack]
+        self._told().broke(Break(reason.strip().partition("\n")[0], **_place(frames)))
+
+
+@contextlib.contextmanager
+def _cut_at_hooks() -> Iterator[None]:
+    """A hook on a tensor that a graph makes ends it: Dynamo's own way, a Function in the tensor's
+    place, calls several hooks in the wrong order and fails on what is computed before one."""
+    original = TensorVariable._method_register_hook
+
+    def register(self, tx: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+        if not self.source:
+            unimplemented(
+                gb_type="a hook on a tensor",
+                context=name,
+                explanation="it is torch's own",
+                hints=[],
+            )
+        return original(self, tx, name, *args, **kwargs)
+
+    TensorVariable._method_register_hook = register
+    try:
+        yield
+    finally:
+        TensorVariable._method_register_hook = original
+
+
+@contextlib.contextmanager
+def _functions_as_they_are(undone: Callable) -> Iterator[None]:
+    """A user's autograd.Function is a call in a graph. Dynamo would trace it both ways: what its
+    backward reads when it runs would be frozen, set_materialize_grads be lost.
+
+    undone: gives a context in which functions may run without data.
+    """
+    original = AutogradFunctionVariable.call_method
+
+    def call_method(self, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        cls = self.fn_cls
+        if name != "apply" or cls.__module__.partition(".")[0] == "torch":
+            return original(self, tx, name, args, kwargs)
+        called = produce_trampoline_autograd_apply(cls)
+        with undone([cls.forward, cls.setup_context]):
+            proxies = proxy_args_kwargs(args, kwargs)
+            proxy = tx.output.create_proxy("call_function", called, *proxies)
+            return wrap_fx_proxy(tx=tx, proxy=proxy)
+
+    AutogradFunctionVariable.call_method = call_method
+    try:
+        yield
+    finally:
+        AutogradFunctionVariable.call_method = original
+
+
+def _looked_at_again(module: nn.Module) -> None:
+    """What a torch.compile passes over it marks on the code, for whoever comes after it."""
+    for code in {getattr(m.forward, "__code__", None) for m in module.modules()} - {None}:
+        eval_frame.set_code_exec_strategy(code, _UNKNOWN)
+
+
+def _key(frame: Any) -> tuple:
+    """The function and, where it has one among its arguments, the module."""
+    modules = (id(value) for value in frame.f_locals.values() if isinstance(value, nn.Module))
+    return frame.f_code, *itertools.islice(modules, 1)
+
+
+def _passed(strategy: FrameExecStrategy) -> ConvertFrameReturn:
+    return ConvertFrameReturn(strategy, apply_to_code=False)
+
+
+def _is_layer(frame: Any) -> bool:
+    """Whether it is a layer of torch's, which Dynamo passes over where no graph calls it."""
+    return frame.f_code.co_name == "forward" and frame.f_code.co_filename.startswith(_LAYERS)
+
+
+def _tell_missed(listener: Listener | None, failed: Any) -> None:
+    if listener is not None:
+        listener.missed(str(failed.reason))
+
+
+def _place(frames: list[tuple[str, int]]) -> dict:
+    return {"file": None, "line": None, **user_place(frames)}
+
+
+def _first_line(error: BaseException) -> str:
+    line = (str(error).strip().splitlines() or [""])[0]
+    return line if type(error).__name__ == "Unsupported" else f"{type(error).__name__}: {line}"
+
+
+def _forget(codes: set[types.CodeType], make: Callable) -> None:
+    """Drops what Dynamo keeps for a module that is gone."""
+    with convert_frame.compile_lock:
+        for code in codes:
+            _USES[code] -= 1
+            if not _USES[code]:
+                del _USES[code]
+                eval_frame.reset_code(code)
+                continue
+            for entry in eval_frame._debug_get_cache_entry_list(code):
+                if entry.backend is make:
+                    gone = DeletedGuardManagerWrapper("the module is gone")
+                    entry.guard_manager.extra_state.invalidate(entry, gone)

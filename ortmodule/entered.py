@@ -1,0 +1,71 @@
+"""Autocast contexts that a graph of Dynamo's enters and leaves by two calls.
+
+part_inputs.py puts these calls in; who runs such a graph holds `left_again` around it.
+"""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+_HERE = threading.local()
+_DEVICES = ("cpu", "cuda")
+
+
+def enter_autocast(*settings: Any) -> torch.autocast:
+    """torch's own call only notes it where a trace is on."""
+    context = torch.autocast(*settings)
+    context.__enter__()
+    _open().append(context)
+    return context
+
+
+def exit_autocast(context: torch.autocast) -> None:
+    _open().remove(context)
+    context.__exit__(None, None, None)
+
+
+@contextlib.contextmanager
+def left_again() -> Iterator[None]:
+    """What is entered within and not left, as an error came between, is left at the end; so is a
+    change of the grad mode."""
+    before, grad = len(_open()), torch.is_grad_enabled()
+    try:
+        yield
+    finally:
+        torch._C._set_grad_enabled(grad)
+        while len(_open()) > before:
+            exit_autocast(_open()[-1])
+
+
+@contextlib.contextmanager
+def autocast_kept() -> Iterator[None]:
+    """Puts autocast's state back: a trace that is given up leaves what forward entered by hand.
+
+    Goes around `left_again`: a trace turns the cache off, and a context that is left after its
+    error would leave the cache as it found it.
+    """
+    before = [(d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in _DEVICES]
+    cache, nesting = torch.is_autocast_cache_enabled(), _nesting()
+    try:
+        yield
+    finally:
+        for device, enabled, dtype in before:
+            torch.set_autocast_enabled(device, enabled)
+            torch.set_autocast_dtype(device, dtype)
+        torch.set_autocast_cache_enabled(cache)
+        while _nesting() > nesting:
+            torch.autocast_decrement_nesting()
+
+
+def _nesting() -> int:
+    torch.autocast_increment_nesting()
+    return torch.autocast_decrement_nesting()
+
+
+def _open() -> list[torch.autocast]:
+    if not hasattr(_HERE, "open"):
+        _HERE.open = []
+    return _HERE.open

@@ -1,0 +1,31 @@
+"""What torch computes between the parts of a module, learnt in a call that made new ones."""
+
+from collections.abc import Callable
+
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+from .places import caller_place
+
+# Asked of a value by Python, which is what a part ends for; nothing is computed.
+_READS = {"_local_scalar_dense", "item", "is_nonzero", "equal", "detach", "alias", "_to_copy"}
+
+
+class Outside(TorchDispatchMode):
+    """Within, `noted(op, file, line)` hears of what torch computes outside of parts, and where."""
+
+    def __init__(self, noted: Callable[[str, str | None, int | None], None]):
+        super().__init__()
+        self._noted = noted
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        return True  # so that Dynamo cuts as it does without
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if not func.is_view and func._schema.name.partition("::")[2] not in _READS:
+            place = caller_place()
+            self._noted(str(func), place.get("file"), place.get("line"))
+        return func(*args, **(kwargs or {}))
+
+
+inside = _disable_current_modes  # around a part, and while Dynamo looks for one

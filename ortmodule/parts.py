@@ -1,0 +1,209 @@
+"""A module in parts: where a whole capture cannot be, Dynamo cuts forward, and each graph between
+two cuts is captured, differentiated and run like a module of its own.
+
+captures.py goes this way when it has learnt that forward cannot be captured whole.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import operator
+import types
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from torch import fx, nn
+from torch._dynamo.resume_execution import TORCH_DYNAMO_RESUME_IN_PREFIX
+from torch._guards import TracingContext
+
+from . import clock, observe, questions
+from .dynamo import Cuts
+from .effects import Effects
+from .entered import left_again
+from .errors import NotCapturable
+from .explain import Break, Fallback, Report
+from .outside import Outside, inside
+from .part_inputs import tensors_alone
+from .progress import told
+from .unguarded import Unguarded
+
+# Cut anew this often because of what Dynamo does not see, a module changes all the time.
+_TRIES = 4
+# Answered by a trace, or by what a part gives, otherwise than by eager.
+_ASKED = questions.OF_THE_TRACE | questions.ONLY_EAGER
+# Called by name, of a context that Dynamo would forget how to leave.
+_BY_HAND = frozenset({"__enter__", "__exit__"})
+# A part with fewer operators than this would cost more than it gains.
+_SMALL = 4
+
+
+class Computed(NamedTuple):
+    """An operator that torch ran between two parts, and where."""
+
+    op: str
+    file: str | None
+    line: int | None
+
+
+class Parts:
+    """Calls `module.forward` in parts.
+
+    roots: functions that forward enters, as far as known. engine(graph, free) gives the Captures
+    of a graph, `free`: for each of its tensors which axes have any size. outside(computed) is told
+    what torch computed in between. strict: a graph that ends before forward does is refused.
+    `all`: the engines, in the order made; `small`: how many parts
+    torch runs; `why`: no whole capture; `breaks`, `misses`: where graphs end, and what did not
+    hold. `refusal`: why the module must run in eager after all.
+    """
+
+    def __init__(
+        self, module: nn.Module, roots: list, engine: Callable[[nn.Module, list], Any],
+        outside: Callable[[Computed], None], strict: bool,
+    ):  # fmt: skip
+        self.strict = strict
+        self.all: list[Any] = []
+        self.small = 0
+        self.why: dict[Fallback, None] = {}
+        self.breaks: collections.Counter[Break] = collections.Counter()
+        self.misses: collections.Counter[str] = collections.Counter()
+        self.refusal: NotCapturable | None = None
+        self._module, self._roots, self._engine, self._outside = module, roots, engine, outside
+        self._tries, self._computed = 0, False
+        self._cut()
+
+    def hold(self) -> bool:
+        """Whether the module may run in parts, which are cut anew where it changed."""
+        changed = self._unguarded.changed()
+        if changed is not None:
+            self.misses[changed] += 1
+            self._cut()
+        return self.refusal is None
+
+    def call(self, args: tuple, kwargs: dict) -> Any:
+        """module.forward(*args, **kwargs)."""
+        if not self._is_new:
+            return self._run(*args, **kwargs)
+        self._is_new = False
+        found: dict[Computed, None] = {}
+        clock.made()
+        with (
+            told(f"cutting {type(self._module).__name__}"),
+            Outside(lambda *computed: found.setdefault(Computed(*computed))),
+        ):
+            result = self._run(*args, **kwargs)
+        self._computed = self._computed or bool(found)
+        for computed in found:
+            self._outside(computed)
+        return result
+
+    def added_to(self, report: Report) -> Report:
+        """The report of the module with what its parts did."""
+        parts = [engine.explain() for engine in self.all]
+        shown = [] if self.whole() else parts
+        providers = collections.Counter(report.providers)
+        for part in parts:
+            providers.update(part.providers)
+        return dataclasses.replace(
+            report,
+            providers=dict(providers),
+            fallbacks=list(dict.fromkeys(f for r in (report, *parts) for f in r.fallbacks)),
+            captures=report.captures + sum(part.captures for part in parts),
+            plans=report.plans + sum(part.plans for part in parts),
+            steps=[*report.steps, *(step for part in parts for step in part.steps)],
+            reruns=report.reruns + sum(part.reruns for part in parts),
+            parts=shown,
+            breaks=dict(self.breaks),
+            misses=dict(self.misses),
+            small=self.small,
+            not_whole=list(self.why),
+        )
+
+    def whole(self) -> bool:
+        """Whether no graph ended before forward did, so that what Python did besides came after it,
+        and each was captured."""
+        cut = self.refusal is not None or self.breaks or self._computed
+        return not cut and all(engine.has_captures() for engine in self.all)
+
+    def _cut(self) -> None:
+        self._tries += 1
+        self._is_new = True
+        self._unguarded = Unguarded(self._module, self._roots)
+        self._cuts = Cuts(self, self._module)
+        self._run = self._cuts.of(self._module.forward)
+        if self._unguarded.refusal is not None:
+            self.refusal = NotCapturable(self._unguarded.refusal)
+        elif self._tries > _TRIES:
+            self.refusal = NotCapturable(f"{next(iter(self.misses))}: from call to call")
+
+    # --- what Dynamo tells (dynamo.Listener) ---
+
+    def entered(self, codes: Iterable[types.CodeType]) -> None:
+        for code in codes:
+            if observe.kind_of_file(code.co_filename) != observe.OWN:
+                continue  # written to be traced
+            facts = observe.facts_of(code)
+            named = facts.attributes.keys() | facts.globals.keys()
+            reasons = {name: f"forward asks {name}, which differs in parts"
+                       for name in _ASKED & named}  # fmt: skip
+            reasons |= {name: f"forward calls {name} itself" for name in _BY_HAND & named}
+            for name, reason in reasons.items():
+                line = facts.attributes.get(name) or facts.globals[name]
+                self.refusal = NotCapturable(reason, file=code.co_filename, line=line)
+                raise self.refusal
+
+    @contextlib.contextmanager
+    def undone(self, functions: list) -> Iterator[None]:
+        with Effects(self._module) as effects:
+            for function in functions:
+                if isinstance(function, types.FunctionType):
+                    effects.add_function(function, function.__code__)
+            try:
+                yield
+            finally:
+                effects.restore()
+
+    def made(self, graph: fx.GraphModule) -> Callable:
+        """What runs one graph."""
+        self._is_new = True
+        self.entered(TracingContext.get_traced_code() or [])
+        turned, free = tensors_alone(graph)
+        if _size_of(graph) < _SMALL and not self._all_of_forward(graph):
+            self.small += 1
+            return _apart(lambda inputs: graph.forward(*turned(inputs)))
+        engine = self._engine(graph, free)
+        self.all.append(engine)
+        kept = weakref.ref(engine)  # Dynamo may keep the code of modules that are gone
+        return _apart(lambda inputs: kept().call(turned(inputs), {}))
+
+    def broke(self, found: Break) -> None:
+        self.breaks[found] += 1
+        if self.strict:
+            self.refusal = NotCapturable(found.reason, file=found.file, line=found.line)
+
+    def missed(self, guard: str) -> None:
+        self.misses[guard] += 1
+
+    def _all_of_forward(self, graph: fx.GraphModule) -> bool:
+        if self.breaks or graph.compile_subgraph_reason.graph_break:
+            return False
+        codes = TracingContext.get_traced_code() or []
+        return not any(code.co_name.startswith(TORCH_DYNAMO_RESUME_IN_PREFIX) for code in codes)
+
+
+def _apart(call: Callable[[tuple], Any]) -> Callable:
+    """With the inputs as they come from Dynamo; nothing within is computed between parts."""
+
+    def run(*inputs):
+        with inside(), left_again():
+            return call(inputs)
+
+    return run
+
+
+def _size_of(graph: fx.GraphModule) -> int:
+    """How many operators compute something."""
+    return sum(
+        node.op.startswith("call") and node.target is not operator.getitem
+        for node in graph.graph.nodes
+    )
