@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 from captured import Function, captured, check, printed
-from near import check_step
+from near import check_step, check_truth
 from torch import nn
 
 from ortmodule import Options, ORTModule
@@ -50,13 +50,14 @@ CONVS = {
 @pytest.mark.parametrize("autocast", [False, True])
 @pytest.mark.parametrize("name", CONVS)
 def test_windows_that_reach_beyond_small_images(name, autocast):
-    """Where oneDNN's weight gradient in bfloat16 reads what is not the image's."""
+    """Where oneDNN's weight gradient in bfloat16, which is eager's, reads what is not the image's:
+    what lies there may be anything, so that float64 alone judges."""
     conv, shape = CONVS[name]
     x = torch.randn(shape)
     if autocast:
-        check_step(copy.deepcopy(conv), x, dtype=torch.bfloat16)
+        check_truth(copy.deepcopy(conv), x, dtype=torch.bfloat16)
     else:
-        check_step(copy.deepcopy(conv).bfloat16(), x.bfloat16())
+        check_truth(copy.deepcopy(conv).bfloat16(), x.bfloat16())
 
 
 @pytest.mark.parametrize("half", HALVES)
