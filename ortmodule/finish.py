@@ -13,11 +13,12 @@ from torch import nn
 from . import _native, tree
 from .arguments import Edit, outcome
 from .call import Call
+from .errors import NeedsExactSizes
 from .guards import Snapshot
 from .interface import Assigned, Input, Output, WriteBack
 from .name import Named
 from .outputs import history, name_outputs
-from .sizes import SizePredicate, evaluate
+from .sizes import SizePredicate, evaluate, lies
 from .steps import Step
 from .trace import Traced
 from .translate import Translated
@@ -32,9 +33,10 @@ class Capture:
     `history`: eager's autograd graph behind the outputs, as outputs.history gives it; None: not
     known.
     `assigned`: buffers that forward sets to another tensor. `steps`: Python that the graph runs.
-    `key`, `snapshot`, `aliases`, `sizes`: the capture fits a call when its key equals `key`,
-    snapshot.changed() is None, snapshot.aliases(tensors) equals `aliases` and sizes.bind(shapes) is
-    not None. `spec` with `places` builds the result, `edits` what is in containers among the
+    `key`, `snapshot`, `aliases`, `sizes`, `strides`: the capture fits a call when its key equals
+    `key`, snapshot.changed() is None, snapshot.aliases(tensors) equals `aliases`,
+    sizes.bind(shapes) is not None and, where forward asks for strides, the tensors lie in memory as
+    `strides`. `spec` with `places` builds the result, `edits` what is in containers among the
     arguments afterwards.
     """
 
@@ -52,11 +54,15 @@ class Capture:
     aliases: list[int]
     snapshot: Snapshot
     sizes: SizePredicate
+    strides: list[tuple] | None
     random_nodes: int
     steps: list[Step]
 
     def bind(self, tensors: Sequence[torch.Tensor]) -> dict[str, int] | None:
-        """The symbols' values for a call's flat tensors, or None when their sizes do not fit."""
+        """The symbols' values for a call's flat tensors, or None when their sizes or strides do not
+        fit."""
+        if self.strides is not None and self.strides != [lies(t) for t in tensors]:
+            return None
         return self.sizes.bind([t.shape for t in tensors])
 
     def needs_containers(self) -> bool:
@@ -117,7 +123,8 @@ def finish(
     graph: Any,
     steps: list[Step],
 ) -> Capture:
-    """Raises NotCapturable where an output is one that no call could return or write back."""
+    """Raises NotCapturable where an output is one that no call could return or write back, and
+    NeedsExactSizes where the call's sizes do not give its strides, which forward asks for."""
     outputs, write_backs, assigned, orders = name_outputs(module, traced, done, graph, call.tensors)
     return Capture(
         graph=graph,
@@ -134,9 +141,20 @@ def finish(
         aliases=snapshot.aliases(call.tensors),
         snapshot=snapshot,
         sizes=named.sizes,
+        strides=_strides(traced, call, named.sizes),
         random_nodes=done.random_nodes,
         steps=steps,
     )
+
+
+def _strides(traced: Traced, call: Call, sizes: SizePredicate) -> list[tuple] | None:
+    if not traced.notes.calls.asks_strides:
+        return None
+    strides = [lies(t) for t in call.tensors]
+    free = any(isinstance(dim, str) for row in sizes.dims for dim in row)
+    if free and any(kind == "strides" for kind, _ in strides):
+        raise NeedsExactSizes("forward asks for strides that sizes do not give")
+    return strides
 
 
 def _number(text: Any, binding: dict[str, int]) -> Any:

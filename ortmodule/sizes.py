@@ -110,6 +110,19 @@ def evaluate(dim: Dim, binding: dict[str, int]) -> int:
     )  # noqa: S307
 
 
+def lies(tensor: torch.Tensor) -> tuple[str, tuple[int, ...]]:
+    """How it lies in memory: the axes from the outermost in, where sizes in this order give all its
+    strides, those of axes with one element too; else its strides."""
+    strides = tensor.stride()
+    order = tuple(sorted(range(tensor.dim()), key=lambda axis: -strides[axis]))
+    expected = 1
+    for axis in reversed(order):
+        if strides[axis] != expected:
+            return "strides", strides
+        expected *= max(tensor.shape[axis], 1)
+    return "order", order
+
+
 class SizePredicate:
     """Which sizes a capture is for: `bind(shapes)` gives the symbols' values, or None.
 

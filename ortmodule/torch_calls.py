@@ -22,7 +22,7 @@ _ANSWERED_LATER = (
     "__get__", "__repr__", "__str__", "__format__", "__len__", "__bool__", "size", "dim",
     "sym_float",
 )  # fmt: skip
-
+_ASKS_STRIDES = {torch.Tensor.stride, torch.Tensor.dim_order}
 
 _HERE = threading.local()
 
@@ -53,11 +53,13 @@ def noted(on: bool) -> Iterator[None]:
 class Calls(TorchFunctionMode):
     """`made`: of each call the function, the numbers among its arguments, and whose code called.
 
-    `real`: tensors with data among the arguments, by id.
+    `real`: tensors with data among the arguments, by id. `asks_strides`: how a tensor lies in
+    memory is asked for.
     """
 
     def __init__(self):
         super().__init__()
+        self.asks_strides = False
         self.made: list[tuple[Any, tuple, int, str, int]] = []
         self.real: dict[int, torch.Tensor] = {}
 
@@ -65,6 +67,7 @@ class Calls(TorchFunctionMode):
         kwargs = kwargs or {}
         if not getattr(_HERE, "noted", True):
             return function(*args, **kwargs)
+        self.asks_strides |= function in _ASKS_STRIDES
         if getattr(function, "__name__", "") not in _ANSWERED_LATER:
             numbers = tuple(_numbers((args, tuple(kwargs.items()))))
             self.made.append((stands_for(function), numbers, *_caller()))
