@@ -37,12 +37,24 @@ def gpt2(batch: int = 4, length: int = 128, dropout: float = 0.1):
 
 def llama_lora(batch: int = 1, length: int = 128, dropout: float = 0.05):
     """LlamaForCausalLM of TinyLlama's 1.1 billion parameters, LoRA of rank 8 on q and v."""
+    return _lora(batch, length, dropout, width=2048, hidden=5632, layers=22, heads=32, groups=4)
+
+
+def llama_small_lora(batch: int = 2, length: int = 256, dropout: float = 0.05):
+    """LlamaForCausalLM of 110 million parameters, LoRA of rank 8 on q and v."""
+    return _lora(batch, length, dropout, width=768, hidden=2048, layers=9, heads=12, groups=12)
+
+
+def _lora(
+    batch: int, length: int, dropout: float, *, width: int, hidden: int, layers: int, heads: int,
+    groups: int,
+):  # fmt: skip
     from peft import LoraConfig, get_peft_model
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
-        vocab_size=32000, hidden_size=2048, intermediate_size=5632, num_hidden_layers=22,
-        num_attention_heads=32, num_key_value_heads=4, max_position_embeddings=2048,
+        vocab_size=32000, hidden_size=width, intermediate_size=hidden, num_hidden_layers=layers,
+        num_attention_heads=heads, num_key_value_heads=groups, max_position_embeddings=2048,
     )  # fmt: skip
     lora = LoraConfig(
         r=8, lora_dropout=dropout, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM"
@@ -120,6 +132,7 @@ def mlp(batch: int = 32, dropout: float = 0.0):
 
 
 MODELS = {
-    "bert": bert, "gpt2": gpt2, "llama_lora": llama_lora, "vit": vit,
+    "bert": bert, "gpt2": gpt2, "llama_lora": llama_lora,
+    "llama_small_lora": llama_small_lora, "vit": vit,
     "resnet50": resnet50, "lstm": lstm, "t5": t5, "mlp": mlp,
 }  # fmt: skip

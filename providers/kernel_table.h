@@ -100,24 +100,29 @@ class KernelTable {
 Verdict only_tensors(const Node& node);
 
 // --- kernels made of a function ---
+// `over`: the input that output 0 may be written over; -1: none.
 template <class F>
 class FunctionKernel final : public Kernel {
  public:
-  FunctionKernel(std::string name, F f, size_t scratch)
-      : name_(std::move(name)), f_(std::move(f)), scratch_(scratch) {}
+  FunctionKernel(std::string name, F f, size_t scratch, int over)
+      : name_(std::move(name)), f_(std::move(f)), scratch_(scratch), over_(over) {}
   void run(const Args& args) const override { f_(args); }
   size_t scratch_bytes() const override { return scratch_; }
+  bool in_place(size_t in, size_t out) const override {
+    return static_cast<int>(in) == over_ && out == 0;
+  }
   std::string name() const override { return name_; }
 
  private:
   std::string name_;
   F f_;
   size_t scratch_;
+  int over_;
 };
 
 template <class F>
-std::unique_ptr<Kernel> make_kernel(std::string name, F f, size_t scratch = 0) {
-  return std::make_unique<FunctionKernel<F>>(std::move(name), std::move(f), scratch);
+std::unique_ptr<Kernel> make_kernel(std::string name, F f, size_t scratch = 0, int over = -1) {
+  return std::make_unique<FunctionKernel<F>>(std::move(name), std::move(f), scratch, over);
 }
 
 // Row-major strides in elements; those that read `sizes` at each index of `to`, which it broadcasts

@@ -27,6 +27,7 @@ const OpSet& default_ops() {
     register_bodies(*set);
     register_sequence(*set);
     register_select(*set);
+    register_quantized(*set);
     return set;
   }();
   return *ops;

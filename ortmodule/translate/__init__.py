@@ -17,6 +17,7 @@ from . import (  # noqa: F401  each file adds its rules to the table
     matmul,
     norm,
     pool,
+    quantized,
     random,
     reduce,
     rnn,

@@ -24,6 +24,7 @@ const KernelTable& kernel_table() {
     register_pool(*t);
     register_batch_norm(*t);
     register_rnn(*t);
+    register_quantized(*t);
     return t;
   }();
   return *table;

@@ -226,7 +226,7 @@ std::unique_ptr<Kernel> cross_entropy_grad_of(const Request& r) {
             },
             most);
       },
-      numbers * sizeof(T));
+      numbers * sizeof(T), 1);  // a row of logits is read before it is written
 }
 
 std::unique_ptr<Kernel> cross_entropy(const Request& r) {

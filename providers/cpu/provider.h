@@ -16,6 +16,7 @@ void register_conv(KernelTable& table);
 void register_pool(KernelTable& table);
 void register_batch_norm(KernelTable& table);
 void register_rnn(KernelTable& table);
+void register_quantized(KernelTable& table);
 
 const KernelTable& kernel_table();
 

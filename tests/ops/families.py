@@ -12,6 +12,7 @@ from . import (
     matmul,
     norm,
     pool,
+    quantized,
     random,
     reduce,
     rnn,
@@ -38,5 +39,6 @@ FAMILIES = [
     rnn,
     attention,
     random,
+    quantized,
 ]
 TABLE = {op.name: op for family in FAMILIES for op in family.OPS}
