@@ -9,6 +9,7 @@ _HOMES = {
     "Adafactor": "adafactor",
     "Adam": "adam",
     "AdamW": "adamw",
+    "GradScaler": "scaler",
     "LAMB": "lamb",
     "Lion": "lion",
     "Muon": "muon",

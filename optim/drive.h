@@ -17,11 +17,22 @@ constexpr int kStates = 3;
 struct Parameter {
   DType dtype;
   void* param;
-  const void* grad;
+  void* grad;
   float* master;          // null: none
   void* states[kStates];  // null: the rule has none there
+  void* mean;             // of the parameter over its steps, as the states; null: none
   int64_t count;
   const void* factors;  // the rule's own struct
+  double grad_factor;   // a rule has the gradient times this: sign, unscaling and clipping
+  double mean_rest;     // of the new parameter in the mean: 1 - decay, 1 at the first step
+  bool zero_grad;       // the gradient is zero after the step
+};
+
+// A gradient alone, before a step.
+struct Gradient {
+  DType dtype;
+  const void* data;
+  int64_t count;
 };
 
 // Steps the elements [begin, end): a rule's kernel.
@@ -40,5 +51,7 @@ using SquaresRange = void (*)(const Parameter& parameter, int64_t begin, int64_t
 void step(std::span<const Parameter> parameters, Range range);
 // The same sums whatever the number of threads.
 std::vector<Squares> squares(std::span<const Parameter> parameters, SquaresRange range);
+// The sum of all squares, in double, which those of float32 and halves cannot overflow; likewise.
+double squares(std::span<const Gradient> gradients);
 
 }  // namespace ort::optim

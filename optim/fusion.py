@@ -7,21 +7,24 @@ import torch
 
 from .adam import Adam
 from .adamw import AdamW
-from .fused import DTYPES
+from .fused import DTYPES, Fused
 from .sgd import SGD
 
 _OURS = {torch.optim.AdamW: AdamW, torch.optim.Adam: Adam, torch.optim.SGD: SGD}
 
 
-def fuse(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+def fuse(optimizer: torch.optim.Optimizer, **around) -> torch.optim.Optimizer:
     """Makes a torch.optim.AdamW, Adam or SGD ours in place, and returns it.
 
-    State, groups, hooks and the schedulers that hold it stay; one of ours is returned as it is.
-    Raises TypeError for another class, a subclass among them, ValueError for an option, a parameter
-    or a wrapped step that ours cannot take; the optimizer is unchanged then.
+    `around`: max_norm, zero_grad and ema_decay, as ours have them. State, groups, hooks and the
+    schedulers that hold it stay; one of ours is returned as it is, but for `around` if there is
+    any. Raises TypeError for another class, a subclass among them, ValueError for an option, a
+    parameter or a wrapped step that ours cannot take; the optimizer is unchanged then.
     """
     kind = type(optimizer)
     if kind in _OURS.values():
+        if around:
+            optimizer.surround(**around)
         return optimizer
     if kind not in _OURS:
         raise TypeError(
@@ -32,6 +35,7 @@ def fuse(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
     ours.refuse(optimizer)
     _check_parameters(optimizer)
     scheduled = _is_scheduled(optimizer)
+    Fused.surround(optimizer, **around)
     optimizer.__class__ = ours
     vars(optimizer).pop("_step_supports_amp_scaling", None)  # of torch's fused kernel alone
     optimizer._patch_step_function()

@@ -10,12 +10,6 @@ bool is_half(at::ScalarType type) {
   return type == at::kHalf || type == at::kBFloat16;
 }
 
-DType dtype_of(at::ScalarType type) {
-  if (type == at::kFloat) return DType::f32;
-  if (type == at::kDouble) return DType::f64;
-  return type == at::kHalf ? DType::f16 : DType::bf16;
-}
-
 // What must fit a row's parameter; `type` is what it must be of.
 struct Check {
   const std::string& name;
@@ -60,23 +54,36 @@ void check_row(const std::string& name, const std::vector<std::string>& states, 
   fits.tensor("grad", row.grad, own);
   for (size_t k = 0; k < states.size(); ++k) fits.tensor(states[k], row.states[k], type);
   if (has_master) fits.tensor("master", row.master, type);
+  if (row.mean.defined()) fits.tensor("ema", row.mean, type);
   if (row.step.defined()) check_step(name, row.step);
 }
 
 // Calls f(tensor, whether a step writes it) on all that lie as the parameter does.
 template <class F>
-void for_tensors(Row& row, F f) {
+void for_tensors(Row& row, bool zero_grad, F f) {
   f(row.param, true);
-  f(row.grad, false);
+  f(row.grad, zero_grad);
   for (at::Tensor& state : row.states)
     if (state.defined()) f(state, true);
   if (row.master.defined()) f(row.master, true);
+  if (row.mean.defined()) f(row.mean, true);
+}
+
+void bump_version(const at::Tensor& t) {
+  if (!t.is_inference()) t.unsafeGetTensorImpl()->bump_version();
 }
 
 }  // namespace
 
-Group::Group(const std::string& name, const std::vector<std::string>& states, std::vector<Row> rows)
-    : rows_(std::move(rows)) {
+DType dtype_of(at::ScalarType type) {
+  if (type == at::kFloat) return DType::f32;
+  if (type == at::kDouble) return DType::f64;
+  return type == at::kHalf ? DType::f16 : DType::bf16;
+}
+
+Group::Group(const std::string& name, const std::vector<std::string>& states, std::vector<Row> rows,
+             const Around& around)
+    : rows_(std::move(rows)), around_(around) {
   for (const Row& row : rows_) check_row(name, states, row);
 }
 
@@ -87,17 +94,24 @@ double Group::count(const Row& row) {
   return *row.step.mutable_data_ptr<float>() += 1;
 }
 
-Parameter Group::parameter_of(const Row& row, const void* factors) {
+Parameter Group::parameter_of(const Row& row, const void* factors) const {
   Parameter p{dtype_of(row.param.scalar_type()),
               row.param.mutable_data_ptr(),
-              row.grad.const_data_ptr(),
+              // One that is only read may be shared until it is written.
+              around_.zero_grad ? row.grad.mutable_data_ptr()
+                                : const_cast<void*>(row.grad.const_data_ptr()),
               nullptr,
               {},
+              nullptr,
               row.param.numel(),
-              factors};
+              factors,
+              around_.grad_factor,
+              row.fresh_mean ? 1.0 : around_.mean_rest,
+              around_.zero_grad};
   for (size_t k = 0; k < row.states.size(); ++k)
     if (row.states[k].defined()) p.states[k] = row.states[k].mutable_data_ptr();
   if (row.master.defined()) p.master = row.master.mutable_data_ptr<float>();
+  if (row.mean.defined()) p.mean = row.mean.mutable_data_ptr();
   return p;
 }
 
@@ -106,28 +120,33 @@ void Group::lay() {
   for (size_t i = 0; i < rows_.size(); ++i) {
     Row& row = rows_[i];
     bool same = row.param.is_non_overlapping_and_dense();
-    for_tensors(
-        row, [&](const at::Tensor& t, bool) { same = same && t.strides() == row.param.strides(); });
+    for_tensors(row, false, [&](const at::Tensor& t, bool) {
+      same = same && t.strides() == row.param.strides();
+    });
     if (same) continue;
     originals_.push_back({i, row});
-    for_tensors(row, [](at::Tensor& t, bool) { t = t.contiguous(); });
+    for_tensors(row, false, [](at::Tensor& t, bool) { t = t.contiguous(); });
   }
 }
 
 void Group::put_back() {
   for (Original& original : originals_) {
     std::vector<at::Tensor> laid;
-    for_tensors(rows_[original.row], [&](const at::Tensor& t, bool) { laid.push_back(t); });
+    for_tensors(rows_[original.row], false, [&](const at::Tensor& t, bool) { laid.push_back(t); });
     size_t k = 0;
-    for_tensors(original.tensors, [&](const at::Tensor& to, bool written) {
+    for_tensors(original.tensors, around_.zero_grad, [&](const at::Tensor& to, bool written) {
       const at::Tensor& from = laid[k++];
       if (written && !to.is_same(from)) to.copy_(from);
     });
     rows_[original.row] = original.tensors;
   }
   // A backward that saved the parameter before must notice, as with torch's own step.
-  for (const Row& row : rows_)
-    if (!row.param.is_inference()) row.param.unsafeGetTensorImpl()->bump_version();
+  for (const Row& row : rows_) {
+    bump_version(row.param);
+    if (!around_.zero_grad) continue;
+    bump_version(row.grad);
+    if (row.grad.requires_grad()) row.grad.detach_();  // as torch's zero_grad
+  }
 }
 
 }  // namespace ort::optim
