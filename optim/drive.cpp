@@ -47,6 +47,24 @@ void step(std::span<const Parameter> parameters, Range range) {
   });
 }
 
+void each(std::span<const Parameter> parameters, const std::function<void(const Parameter&)>& f) {
+  constexpr int64_t kSmall = 64 << 10;  // elements
+  std::vector<const Parameter*> small;
+  int64_t elements = 0;
+  for (const Parameter& parameter : parameters) {
+    if (parameter.count > kSmall) {
+      f(parameter);
+    } else {
+      small.push_back(&parameter);
+      elements += parameter.count;
+    }
+  }
+  parallel_for(static_cast<int64_t>(small.size()), elements * 16,
+               [&](int64_t begin, int64_t end, int) {
+                 for (int64_t i = begin; i < end; ++i) f(*small[static_cast<size_t>(i)]);
+               });
+}
+
 std::vector<Squares> squares(std::span<const Parameter> parameters, SquaresRange range) {
   const std::vector<Piece> pieces = pieces_of(parameters);
   std::vector<Squares> parts(pieces.size()), sums(parameters.size());

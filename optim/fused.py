@@ -79,6 +79,10 @@ class Fused(torch.optim.Optimizer):
         """The states that the rule has under a group's options, in the kernel's order."""
         raise NotImplementedError
 
+    def parts_of(self, params: list, group: dict) -> list[tuple[tuple[str, ...], list]]:
+        """Parameters by the states that they have, where that is not the group's alone."""
+        return [(self.states_of(group), params)]
+
     def launch(self, kernels, rows, group: dict) -> None:
         """One call of the rule's kernel: `rows` by the options of `group`."""
         raise NotImplementedError
@@ -134,10 +138,17 @@ class Fused(torch.optim.Optimizer):
 
     def _step_rows(self, params: list, group: dict, factor: float, zero_grad: bool) -> None:
         sign = -1.0 if group.get("maximize") else 1.0
-        rows, made = self._rows(params, self.states_of(group), sign * factor, zero_grad)
-        self.launch(_native.optim(), rows, group)
-        for p, states in made.items():
-            self.state[p].update(states)
+        launches = [
+            self._rows(part, names, sign * factor, zero_grad)
+            for names, part in self.parts_of(params, group)
+        ]
+        if len(launches) > 1:  # each checks its own before its first write
+            for rows, _ in launches:
+                rows.check()
+        for rows, made in launches:
+            self.launch(_native.optim(), rows, group)
+            for p, states in made.items():
+                self.state[p].update(states)
 
     def refuse(self) -> None:
         """Raises ValueError for a group with an option that no kernel has."""

@@ -16,21 +16,26 @@ struct Check {
   const at::Tensor& param;
 
   void tensor(std::string_view what, const at::Tensor& t, at::ScalarType type) const {
-    const bool fits = t.is_cpu() && t.layout() == at::kStrided && t.scalar_type() == type &&
-                      t.sizes() == param.sizes();
+    like(what, t, type, param.sizes());
+  }
+  void like(std::string_view what, const at::Tensor& t, at::ScalarType type,
+            at::IntArrayRef sizes) const {
+    const bool fits =
+        t.is_cpu() && t.layout() == at::kStrided && t.scalar_type() == type && t.sizes() == sizes;
     if (!fits) [[unlikely]]  // texts are made of what does not fit alone
-      refuse(what, t, type);
+      refuse(what, t, type, sizes);
   }
 
  private:
-  [[noreturn]] void refuse(std::string_view what, const at::Tensor& t, at::ScalarType type) const {
+  [[noreturn]] void refuse(std::string_view what, const at::Tensor& t, at::ScalarType type,
+                           at::IntArrayRef sizes) const {
     check(t.is_cpu() && t.layout() == at::kStrided, "[{}] {} is on {}, expected cpu", name, what,
           t.device().str());
     check(t.scalar_type() == type, "[{}] {} has dtype {}, expected {} ({})", name, what,
           at::toString(t.scalar_type()), at::toString(type),
           type == param.scalar_type() ? "its parameter's" : "its master's");
-    fail("[{}] {} has shape {}, expected {} (its parameter's)", name, what, t.sizes().vec(),
-         param.sizes().vec());
+    fail("[{}] {} has shape {}, expected {} (its parameter's{})", name, what, t.sizes().vec(),
+         sizes.vec(), sizes == param.sizes() ? "" : " means");
   }
 };
 
@@ -43,6 +48,14 @@ void check_step(const std::string& name, const at::Tensor& step) {
          step.device().str());
 }
 
+// Of a state: its parameter's, but for means over an axis.
+at::DimVector sizes_of(const std::string& state, const at::Tensor& param) {
+  at::DimVector sizes(param.sizes());
+  if (state == "row_var") sizes.end()[-1] = 1;
+  if (state == "col_var") sizes.end()[-2] = 1;
+  return sizes;
+}
+
 void check_row(const std::string& name, const std::vector<std::string>& states, const Row& row) {
   const at::ScalarType own = row.param.scalar_type();
   if (!is_half(own) && own != at::kFloat && own != at::kDouble)
@@ -52,7 +65,8 @@ void check_row(const std::string& name, const std::vector<std::string>& states, 
   const Check fits{name, row.param};
   fits.tensor("param", row.param, own);
   fits.tensor("grad", row.grad, own);
-  for (size_t k = 0; k < states.size(); ++k) fits.tensor(states[k], row.states[k], type);
+  for (size_t k = 0; k < states.size(); ++k)
+    fits.like(states[k], row.states[k], type, sizes_of(states[k], row.param));
   if (has_master) fits.tensor("master", row.master, type);
   if (row.mean.defined()) fits.tensor("ema", row.mean, type);
   if (row.step.defined()) check_step(name, row.step);
@@ -104,6 +118,8 @@ Parameter Group::parameter_of(const Row& row, const void* factors) const {
               {},
               nullptr,
               row.param.numel(),
+              row.param.dim() > 1 ? row.param.size(-2) : 0,
+              row.param.dim() > 1 ? row.param.size(-1) : 0,
               factors,
               around_.grad_factor,
               row.fresh_mean ? 1.0 : around_.mean_rest,
@@ -119,9 +135,11 @@ Parameter Group::parameter_of(const Row& row, const void* factors) const {
 void Group::lay() {
   for (size_t i = 0; i < rows_.size(); ++i) {
     Row& row = rows_[i];
-    bool same = row.param.is_non_overlapping_and_dense();
+    bool same = row.param.is_non_overlapping_and_dense(), by_rows = false;
+    for (const at::Tensor& state : row.states)
+      by_rows |= state.defined() && state.sizes() != row.param.sizes();
     for_tensors(row, false, [&](const at::Tensor& t, bool) {
-      same = same && t.strides() == row.param.strides();
+      same = same && (by_rows ? t.is_contiguous() : t.strides() == row.param.strides());
     });
     if (same) continue;
     originals_.push_back({i, row});

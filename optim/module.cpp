@@ -3,7 +3,9 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "optim/gradients.h"
 #include "optim/group.h"
@@ -78,6 +80,38 @@ void step_lamb(const Rows& rows, double lr, double beta1, double beta2, double e
   step_group(rows, factors, run);
 }
 
+// What torch.finfo has for the states' dtype.
+double epsilon(const Parameter& p) {
+  if (p.dtype == DType::f64) return std::numeric_limits<double>::epsilon();
+  if (p.master || p.dtype == DType::f32) return std::numeric_limits<float>::epsilon();
+  return p.dtype == DType::f16 ? 0x1p-10 : 0x1p-7;
+}
+
+// `eps1` None is the dtype's. All rows are matrices, or none is.
+void step_adafactor(const Rows& rows, double lr, double beta2_decay, std::optional<double> eps1,
+                    double eps2, double clip, double weight_decay, bool matrices) {
+  const auto factors = [=](double step, bool) -> AdafactorFactors {
+    return {lr * weight_decay, std::pow(step, beta2_decay), eps1.value_or(-1.0),
+            std::min(lr, 1.0 / std::sqrt(step))};
+  };
+  const auto run = [&](std::span<const Parameter> parameters,
+                       std::vector<AdafactorFactors>& factors_of) {
+    for (size_t i = 0; i < parameters.size(); ++i)
+      if (!eps1) factors_of[i].eps = epsilon(parameters[i]);
+    if (matrices)
+      return each(parameters, [&](const Parameter& p) { adafactor_matrices(p, {eps2, clip}); });
+    const std::vector<Squares> sums = squares(parameters, adafactor_squares());
+    for (size_t i = 0; i < sums.size(); ++i) {
+      const double count = static_cast<double>(parameters[i].count);
+      const double length = std::sqrt(sums[i].direction / count) / clip;
+      factors_of[i].rate *=
+          std::max(eps2, std::sqrt(sums[i].param / count)) / std::max(1.0, length);
+    }
+    step(parameters, adafactor());
+  };
+  step_group(rows, factors, run);
+}
+
 }  // namespace
 }  // namespace ort::optim
 
@@ -97,7 +131,9 @@ PYBIND11_MODULE(_optim, m) {
       .def("__len__", &Rows::size)
       .def_property_readonly("lacking", &Rows::lacking)
       .def_property_readonly("any_sparse", &Rows::any_sparse)
-      .def("complete", &Rows::complete, arg("row"), arg("made"));
+      .def("complete", &Rows::complete, arg("row"), arg("made"))
+      .def_property_readonly("states", &Rows::states)
+      .def("check", [](const Rows& rows) { rows.group(); });
   py::class_<Gradients>(m, "Gradients")
       .def(py::init<std::string, py::list>(), arg("name"), arg("params"))
       .def_property_readonly("any_sparse", &Gradients::any_sparse)
@@ -113,4 +149,7 @@ PYBIND11_MODULE(_optim, m) {
         arg("beta2"), arg("weight_decay"));
   m.def("lamb", &ort::optim::step_lamb, arg("rows"), py::kw_only(), arg("lr"), arg("beta1"),
         arg("beta2"), arg("eps"), arg("weight_decay"));
+  m.def("adafactor", &ort::optim::step_adafactor, arg("rows"), py::kw_only(), arg("lr"),
+        arg("beta2_decay"), arg("eps1"), arg("eps2"), arg("clip"), arg("weight_decay"),
+        arg("matrices"));
 }

@@ -26,6 +26,7 @@ class Rows {
   const pybind11::list& lacking() const { return lacking_; }
   // The states that a row lacked; its step is the first if one of them is the rule's.
   void complete(size_t row, const pybind11::dict& made);
+  const std::vector<std::string>& states() const { return names_; }
   size_t size() const { return rows_.size(); }
   bool any_sparse() const { return any_sparse_; }
 

@@ -48,6 +48,22 @@ struct LambFactors {
 Range lamb();
 SquaresRange lamb_squares();
 
+struct AdafactorFactors {
+  double decay;  // of the parameter: lr * weight_decay
+  double rest;   // of the new squares in their means: step^beta2_decay
+  double eps;    // epsilon1; under 0: that of the dtype of the states
+  double rate;   // min(lr, 1 / sqrt(step)), then times what the squares are taken for
+};
+struct AdafactorRate {
+  double eps2, clip;
+};
+
+// State: variance.
+Range adafactor();
+SquaresRange adafactor_squares();
+// The whole step of a parameter of two axes or more. States: row_var and col_var.
+void adafactor_matrices(const Parameter& parameter, const AdafactorRate& rate);
+
 // The sum of the squares of the elements [begin, end).
 using GradientRange = double (*)(const Gradient& gradient, int64_t begin, int64_t end);
 GradientRange gradient_squares();

@@ -1,16 +1,15 @@
-"""Adafactor and Muon, whose steps are torch's: values, state both ways, what is around a step."""
+"""Muon, whose step is torch's: values, state both ways, what is around a step."""
 
 import copy
 import pickle
 
 import pytest
 import torch
-from ortmodule.optim import Adafactor, Muon
+from ortmodule.optim import Muon
 
 from .kinds import assert_close, parameters, state_of, train, twins
 
 KINDS = {
-    "Adafactor": (Adafactor, {"weight_decay": 0.1}, [(5,), (3, 7), (2, 3, 4)]),
     "Muon": (Muon, {"lr": 1e-2}, [(5, 3), (4, 9)]),
 }
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -60,5 +59,3 @@ def test_around_a_step(kind):
 def test_errors_are_torchs():
     with pytest.raises(ValueError, match="Muon only supports 2D parameters"):
         Muon(parameters(shapes=[(3,)]))
-    with pytest.raises(ValueError, match="Learning rate should be >= 0"):
-        Adafactor(parameters(), lr=-1.0)
