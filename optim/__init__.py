@@ -1,4 +1,4 @@
-"""Fused optimizers, `fuse`, which makes one of torch's ours, and Muon of torch's.
+"""Fused optimizers, and `fuse`, which makes one of torch's ours.
 
 `from ortmodule.optim import AdamW`; torch is loaded with the first use.
 """

@@ -24,6 +24,7 @@ struct Parameter {
   void* mean;             // of the parameter over its steps, as the states; null: none
   int64_t count;
   int64_t rows, columns;  // of its matrices, over the last two axes; 0: a vector
+  bool by_columns;        // its one matrix lies by columns
   const void* factors;    // the rule's own struct
   double grad_factor;     // a rule has the gradient times this: sign, unscaling and clipping
   double mean_rest;       // of the new parameter in the mean: 1 - decay, 1 at the first step

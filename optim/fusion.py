@@ -9,6 +9,7 @@ from .adafactor import Adafactor
 from .adam import Adam
 from .adamw import AdamW
 from .fused import DTYPES, Fused
+from .muon import Muon
 from .sgd import SGD
 
 _OURS = {
@@ -16,11 +17,12 @@ _OURS = {
     torch.optim.Adam: Adam,
     torch.optim.SGD: SGD,
     torch.optim.Adafactor: Adafactor,
+    torch.optim.Muon: Muon,
 }
 
 
 def fuse(optimizer: torch.optim.Optimizer, **around) -> torch.optim.Optimizer:
-    """Makes a torch.optim.AdamW, Adam, SGD or Adafactor ours in place, and returns it.
+    """Makes a torch.optim.AdamW, Adam, SGD, Adafactor or Muon ours in place, and returns it.
 
     `around`: max_norm, zero_grad and ema_decay, as ours have them. State, groups, hooks and the
     schedulers that hold it stay; one of ours is returned as it is, but for `around` if there is
@@ -35,7 +37,7 @@ def fuse(optimizer: torch.optim.Optimizer, **around) -> torch.optim.Optimizer:
     if kind not in _OURS:
         raise TypeError(
             f"[fuse] optimizer is a {kind.__module__}.{kind.__qualname__}, "
-            "expected torch.optim.AdamW, Adam, SGD or Adafactor itself"
+            "expected torch.optim.AdamW, Adam, SGD, Adafactor or Muon itself"
         )
     ours = _OURS[kind]
     ours.refuse(optimizer)

@@ -120,6 +120,7 @@ Parameter Group::parameter_of(const Row& row, const void* factors) const {
               row.param.numel(),
               row.param.dim() > 1 ? row.param.size(-2) : 0,
               row.param.dim() > 1 ? row.param.size(-1) : 0,
+              row.param.dim() == 2 && !row.param.is_contiguous(),
               factors,
               around_.grad_factor,
               row.fresh_mean ? 1.0 : around_.mean_rest,

@@ -4,11 +4,13 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
 #include "optim/gradients.h"
 #include "optim/group.h"
+#include "optim/orthogonal.h"
 #include "optim/rows.h"
 #include "optim/rules.h"
 
@@ -112,6 +114,19 @@ void step_adafactor(const Rows& rows, double lr, double beta2_decay, std::option
   step_group(rows, factors, run);
 }
 
+void step_muon(const Rows& rows, double lr, double momentum, double weight_decay, bool nesterov,
+               std::array<double, 3> coefficients, double eps, int64_t steps, bool like_adamw) {
+  const auto factors = [=](double, bool) -> MuonFactors {
+    return {momentum, nesterov, lr * weight_decay, lr};
+  };
+  const auto [a, b, c] = coefficients;
+  const NewtonSchulz iteration{a, b, c, eps, steps};
+  const auto run = [&](std::span<const Parameter> parameters, std::vector<MuonFactors>& each) {
+    muon_step(parameters, each, iteration, like_adamw);
+  };
+  step_group(rows, factors, run);
+}
+
 }  // namespace
 }  // namespace ort::optim
 
@@ -152,4 +167,7 @@ PYBIND11_MODULE(_optim, m) {
   m.def("adafactor", &ort::optim::step_adafactor, arg("rows"), py::kw_only(), arg("lr"),
         arg("beta2_decay"), arg("eps1"), arg("eps2"), arg("clip"), arg("weight_decay"),
         arg("matrices"));
+  m.def("muon", &ort::optim::step_muon, arg("rows"), py::kw_only(), arg("lr"), arg("momentum"),
+        arg("weight_decay"), arg("nesterov"), arg("coefficients"), arg("eps"), arg("steps"),
+        arg("like_adamw"));
 }

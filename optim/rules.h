@@ -64,6 +64,18 @@ SquaresRange adafactor_squares();
 // The whole step of a parameter of two axes or more. States: row_var and col_var.
 void adafactor_matrices(const Parameter& parameter, const AdafactorRate& rate);
 
+struct MuonFactors {
+  double momentum;
+  bool nesterov;
+  double decay;  // of the parameter: lr * weight_decay
+  double rate;   // of the orthogonal direction
+};
+
+// States: momentum_buffer, and the direction, which it writes.
+Range muon_momentum();
+// The step along the direction, which lies where the gradient does.
+Range muon();
+
 // The sum of the squares of the elements [begin, end).
 using GradientRange = double (*)(const Gradient& gradient, int64_t begin, int64_t end);
 GradientRange gradient_squares();
