@@ -88,7 +88,7 @@ fmt: $(ENV)
 	@$(dir $(PY))clang-format -i $(CPP_FILES)
 
 bench: build
-	@cmake --build build/current --target run_loop -j $(JOBS)
+	@cmake --build build/current --target run_loop streams -j $(JOBS)
 	@$(PY) benchmarks/compare.py $(ARGS)
 
 # The plans of the example models, compared with the recorded ones: a refactor changes none.

@@ -8,7 +8,6 @@ a fresh process, must give eager's loss and gradients.
 
 import argparse
 import copy
-import functools
 import json
 import pathlib
 import platform
@@ -19,6 +18,7 @@ import time
 
 import torch
 from models import MODELS
+from optimizers import OPTIMIZERS
 
 # name: (whole step with the optimizer?, steps a round)
 STEPS = dict.fromkeys(MODELS, (True, 1)) | {"mlp": (False, 200)}
@@ -27,6 +27,8 @@ KINDS = (
     "bert",
     "mlp",
     "adamw",
+    "clip",
+    "streams",
     "sgd",
     "lamb",
     "tiny",
@@ -164,69 +166,6 @@ def rows(label: str, values: dict[str, list[float]], scale: float) -> list[dict]
             row["eager_over_engine"] = spread([a / b for a, b in pairs])
         table.append(row)
     return table
-
-
-# --- optimizers ---------------------------------------------------------------------------------
-
-
-class PlainLAMB(torch.optim.Optimizer):
-    """You et al., 2020, algorithm 2, in torch's operators: torch has no LAMB."""
-
-    def __init__(self, params):
-        super().__init__(params, {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-6, "decay": 1e-2})
-
-    @torch.no_grad()
-    def step(self):
-        for group in self.param_groups:
-            for p in group["params"]:
-                self.update(p, self.state[p], *group["betas"], group)
-
-    def update(self, p, state, beta1, beta2, group):
-        if not state:
-            state |= {"step": 0, "m": torch.zeros_like(p), "v": torch.zeros_like(p)}
-        state["step"] += 1
-        m = state["m"].lerp_(p.grad, 1 - beta1)
-        v = state["v"].mul_(beta2).addcmul_(p.grad, p.grad, value=1 - beta2)
-        root = v.sqrt().div_((1 - beta2 ** state["step"]) ** 0.5).add_(group["eps"])
-        u = (m / root).div_(1 - beta1 ** state["step"]).add_(p, alpha=group["decay"])
-        norm, length = p.norm().item(), u.norm().item()
-        p.sub_(u, alpha=group["lr"] * (norm / length if norm > 0 and length > 0 else 1.0))
-
-
-def of_bert() -> list[torch.Size]:
-    return [p.shape for p in MODELS["bert"]()[0].parameters()]
-
-
-def tiny() -> list[int]:
-    """10,000 sizes of 10 to 100 elements."""
-    return torch.randint(10, 101, (10_000,)).tolist()
-
-
-def ours(name: str, **options):
-    """Makes an optimizer of ours, which is imported when it is asked for."""
-
-    def maker(params):
-        import ortmodule.optim
-
-        return getattr(ortmodule.optim, name)(params, **options)
-
-    return maker
-
-
-FUSED_ADAMW = functools.partial(torch.optim.AdamW, fused=True)
-MOMENTUM = {"lr": 1e-3, "momentum": 0.9}
-FUSED_SGD = functools.partial(torch.optim.SGD, fused=True, **MOMENTUM)
-# Sizes, label and makers; "eager" is torch's fused, its operators for LAMB, its default for tiny.
-OPTIMIZERS = {
-    "adamw": (of_bert, "sizes of BERT-base", {"eager": FUSED_ADAMW, "ours": ours("AdamW")}),
-    "sgd": (of_bert, "momentum, BERT-base", {"eager": FUSED_SGD, "ours": ours("SGD", **MOMENTUM)}),
-    "lamb": (of_bert, "sizes of BERT-base", {"eager": PlainLAMB, "ours": ours("LAMB")}),
-    "tiny": (
-        tiny,
-        "AdamW, 10,000 parameters",
-        {"eager": torch.optim.AdamW, "fused": FUSED_ADAMW, "ours": ours("AdamW")},
-    ),
-}
 
 
 # --- in a fresh process -------------------------------------------------------------------------

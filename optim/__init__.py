@@ -1,4 +1,4 @@
-"""Fused optimizers, `fuse`, which makes one of torch's ours, and Adafactor and Muon of torch's.
+"""Fused optimizers, and `fuse`, which makes one of torch's ours.
 
 `from ortmodule.optim import AdamW`; torch is loaded with the first use.
 """
@@ -9,6 +9,7 @@ _HOMES = {
     "Adafactor": "adafactor",
     "Adam": "adam",
     "AdamW": "adamw",
+    "GradScaler": "scaler",
     "LAMB": "lamb",
     "Lion": "lion",
     "Muon": "muon",

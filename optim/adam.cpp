@@ -23,7 +23,6 @@ class Adam {
   explicit Adam(const Factors& f)
       : l2_(f.l2),
         decay_(f.decay),
-        sign_(set<T>(f.maximize ? -1.0 : 1.0)),
         beta1_(set<T>(f.beta1)),
         beta2_(set<T>(f.beta2)),
         rest1_(set<T>(1.0 - f.beta1)),
@@ -34,7 +33,7 @@ class Adam {
 
   template <int N>
   HWY_INLINE void step(V<T>& p, V<T> g, V<T>* s) const {
-    g = l2_.added(p, hn::Mul(sign_, g));
+    g = l2_.added(p, g);
     s[0] = hn::MulAdd(beta1_, s[0], hn::Mul(rest1_, g));
     s[1] = hn::MulAdd(beta2_, s[1], hn::Mul(hn::Mul(rest2_, g), g));
     if constexpr (N == 3) s[2] = larger(s[1], s[2]);
@@ -50,7 +49,7 @@ class Adam {
   }
 
   Decay<T> l2_, decay_;
-  V<T> sign_, beta1_, beta2_, rest1_, rest2_, step_size_, second_root_, eps_;
+  V<T> beta1_, beta2_, rest1_, rest2_, step_size_, second_root_, eps_;
 };
 
 void adam_range(const Parameter& p, int64_t begin, int64_t end) {

@@ -9,8 +9,8 @@ class Adam(Fused, torch.optim.Adam):
     """p -= lr * m / (sqrt(v) + eps), m and v bias-corrected means of g + wd * p and of its square.
 
     Options, state_dict, param_groups and hooks are torch.optim.Adam's, so either loads the other's
-    state; decoupled_weight_decay makes it AdamW. Dtypes, errors and `master_weights`: see Fused.
-    Source: Kingma and Ba, 2015, algorithm 1; Reddi et al., 2018, for amsgrad.
+    state; decoupled_weight_decay makes it AdamW. Dtypes, errors and options around a step: see
+    Fused. Source: Kingma and Ba, 2015, algorithm 1; Reddi et al., 2018, for amsgrad.
     """
 
     sparse_error = "Adam does not support sparse gradients, please consider SparseAdam instead"
@@ -30,5 +30,4 @@ class Adam(Fused, torch.optim.Adam):
             eps=float(group["eps"]),
             weight_decay=float(group["weight_decay"]),
             decoupled=group["decoupled_weight_decay"],
-            maximize=group["maximize"],
         )

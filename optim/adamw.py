@@ -9,6 +9,6 @@ class AdamW(Adam, torch.optim.AdamW):
     """Decoupled weight decay: p -= lr * (wd * p + m / (sqrt(v) + eps)), m and v bias-corrected.
 
     Options, state_dict, param_groups and hooks are torch.optim.AdamW's, so either loads the other's
-    state. Dtypes, errors and `master_weights`: see Fused. Source: Loshchilov and Hutter, 2019,
+    state. Dtypes, errors and options around a step: see Fused. Source: Loshchilov and Hutter, 2019,
     algorithm 2.
     """

@@ -2,8 +2,10 @@
 #include "optim/drive.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "csrc/core/parallel.h"
+#include "optim/rules.h"
 
 namespace ort::optim {
 namespace {
@@ -13,8 +15,9 @@ struct Piece {
   int64_t begin, end;
 };
 
-// All of one size, however unequal the parameters are.
-std::vector<Piece> pieces_of(std::span<const Parameter> parameters) {
+// All of one size, however unequal the parameters, or gradients, are.
+template <class T>
+std::vector<Piece> pieces_of(std::span<const T> parameters) {
   constexpr int64_t kPiece = 16 << 10;  // elements; four arrays of it stay in L2
   std::vector<Piece> pieces;
   for (size_t k = 0; k < parameters.size(); ++k)
@@ -44,6 +47,24 @@ void step(std::span<const Parameter> parameters, Range range) {
   });
 }
 
+void each(std::span<const Parameter> parameters, const std::function<void(const Parameter&)>& f) {
+  constexpr int64_t kSmall = 64 << 10;  // elements
+  std::vector<const Parameter*> small;
+  int64_t elements = 0;
+  for (const Parameter& parameter : parameters) {
+    if (parameter.count > kSmall) {
+      f(parameter);
+    } else {
+      small.push_back(&parameter);
+      elements += parameter.count;
+    }
+  }
+  parallel_for(static_cast<int64_t>(small.size()), elements * 16,
+               [&](int64_t begin, int64_t end, int) {
+                 for (int64_t i = begin; i < end; ++i) f(*small[static_cast<size_t>(i)]);
+               });
+}
+
 std::vector<Squares> squares(std::span<const Parameter> parameters, SquaresRange range) {
   const std::vector<Piece> pieces = pieces_of(parameters);
   std::vector<Squares> parts(pieces.size()), sums(parameters.size());
@@ -55,6 +76,16 @@ std::vector<Squares> squares(std::span<const Parameter> parameters, SquaresRange
     sums[pieces[i].parameter].direction += parts[i].direction;
   }
   return sums;
+}
+
+double squares(std::span<const Gradient> gradients) {
+  const std::vector<Piece> pieces = pieces_of(gradients);
+  std::vector<double> parts(pieces.size());
+  const GradientRange range = gradient_squares();
+  for_pieces(pieces, [&](size_t i) {
+    parts[i] = range(gradients[pieces[i].parameter], pieces[i].begin, pieces[i].end);
+  });
+  return std::accumulate(parts.begin(), parts.end(), 0.0);
 }
 
 }  // namespace ort::optim

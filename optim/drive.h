@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -17,11 +18,24 @@ constexpr int kStates = 3;
 struct Parameter {
   DType dtype;
   void* param;
-  const void* grad;
+  void* grad;
   float* master;          // null: none
   void* states[kStates];  // null: the rule has none there
+  void* mean;             // of the parameter over its steps, as the states; null: none
   int64_t count;
-  const void* factors;  // the rule's own struct
+  int64_t rows, columns;  // of its matrices, over the last two axes; 0: a vector
+  bool by_columns;        // its one matrix lies by columns
+  const void* factors;    // the rule's own struct
+  double grad_factor;     // a rule has the gradient times this: sign, unscaling and clipping
+  double mean_rest;       // of the new parameter in the mean: 1 - decay, 1 at the first step
+  bool zero_grad;         // the gradient is zero after the step
+};
+
+// A gradient alone, before a step.
+struct Gradient {
+  DType dtype;
+  const void* data;
+  int64_t count;
 };
 
 // Steps the elements [begin, end): a rule's kernel.
@@ -38,7 +52,11 @@ using SquaresRange = void (*)(const Parameter& parameter, int64_t begin, int64_t
 
 // One launch of the threads over all of them.
 void step(std::span<const Parameter> parameters, Range range);
+// Calls f(parameter) for each: on a thread where it is small, in turn where it has them all.
+void each(std::span<const Parameter> parameters, const std::function<void(const Parameter&)>& f);
 // The same sums whatever the number of threads.
 std::vector<Squares> squares(std::span<const Parameter> parameters, SquaresRange range);
+// The sum of all squares, in double, which those of float32 and halves cannot overflow; likewise.
+double squares(std::span<const Gradient> gradients);
 
 }  // namespace ort::optim

@@ -14,25 +14,74 @@ class Fused(torch.optim.Optimizer):
     Parameters: dense floats on the CPU; one without grad is skipped. A bfloat16 or float16 one is
     stepped in float32 and rounded once; with master_weights its states and a master copy (state
     "master") stay in float32, and what was written to it since the last step is taken up. `foreach`
-    and `fused` change nothing. Raises ValueError for capturable or differentiable, RuntimeError for
+    and `fused` change nothing.
+
+    Around the rule, in its own pass over memory:
+    - max_norm: gradients are multiplied by min(1, max_norm / (grad_norm + 1e-6)); grad_norm, the L2
+      norm over those of all groups, is read after a step. As torch.nn.utils.clip_grad_norm_, but
+      .grad itself stays as it was and the squares are summed in double.
+    - zero_grad: the gradients that a step read are zeros after it, each .grad the same tensor.
+    - ema_decay: state "ema" = decay * ema + (1 - decay) * p after each step, the first p at first;
+      as torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn. With masters, their mean.
+    - under a GradScaler gradients are unscaled as they are read, .grad stays scaled, and a step
+      that it finds an infinity or NaN for is left out; see scaler.py for one pass less.
+
+    Raises ValueError for capturable or differentiable and options out of range, RuntimeError for
     a sparse gradient, another dtype or device, or a state that does not fit, before the first write
     to the group. A rule's class says `counted`, `states_of` and `launch`.
     """
 
-    master_weights = False  # of those pickled before there were any
+    # Of those pickled before there were any, and of torch's that fuse() takes.
+    master_weights = False
+    max_norm: float | None = None
+    zeroes = False  # zero_grad; the name is a method's
+    ema_decay: float | None = None
+    grad_norm: float | None = None
     counted = True  # state "step" is the number of a parameter's steps
     sparse_error = "[{}] grad is sparse, expected dense"
+    _step_supports_amp_scaling = True  # a GradScaler sets grad_scale and found_inf for a step
+    _measured: float | None = None
 
     def __init__(
-        self, params, *args, master_weights: bool = False, foreach=None, fused=None, **options
+        self,
+        params,
+        *args,
+        master_weights: bool = False,
+        max_norm: float | None = None,
+        zero_grad: bool = False,
+        ema_decay: float | None = None,
+        foreach=None,
+        fused=None,
+        **options,
     ):
         self.master_weights = master_weights
+        self.surround(max_norm=max_norm, zero_grad=zero_grad, ema_decay=ema_decay)
         super().__init__(params, *args, **options)
         self.refuse()
+
+    def surround(
+        self,
+        *,
+        max_norm: float | None = None,
+        zero_grad: bool = False,
+        ema_decay: float | None = None,
+    ) -> None:
+        """Sets what is done around the rule; raises ValueError for one out of range."""
+        if max_norm is not None and not max_norm >= 0.0:
+            raise ValueError(f"Invalid max_norm value: {max_norm}")
+        if ema_decay is not None and not 0.0 <= ema_decay <= 1.0:
+            raise ValueError(f"Invalid ema_decay value: {ema_decay}")
+        self.max_norm = max_norm if max_norm is None else float(max_norm)
+        self.zeroes = bool(zero_grad)
+        self.ema_decay = ema_decay if ema_decay is None else float(ema_decay)
 
     def states_of(self, group: dict) -> tuple[str, ...]:
         """The states that the rule has under a group's options, in the kernel's order."""
         raise NotImplementedError
+
+    def parts_of(self, params: list, group: dict) -> list[tuple[tuple[str, ...], list]]:
+        """Parameters by the states that they have, where that is not the group's alone."""
+        return [(self.states_of(group), params)]
 
     def launch(self, kernels, rows, group: dict) -> None:
         """One call of the rule's kernel: `rows` by the options of `group`."""
@@ -46,14 +95,60 @@ class Fused(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         self.refuse()
-        for group in self.param_groups:
-            names = self.states_of(group)
-            for params in _distinct(group["params"]):
-                rows, made = self._rows(params, names)
-                self.launch(_native.optim(), rows, group)
-                for p, states in made.items():
-                    self.state[p].update(states)
+        rounds = [_distinct(group["params"]) for group in self.param_groups]
+        gradients = None
+        if self.zeroes or self.max_norm is not None:
+            gradients = self._gradients(rounds)
+        factor = self._grad_factor(gradients)
+        late = self.zeroes and (
+            factor is None or gradients.overlap() or any(len(r) > 1 for r in rounds)
+        )
+        if factor is not None:
+            for group, lists in zip(self.param_groups, rounds, strict=True):
+                for params in lists:
+                    self._step_rows(params, group, factor, self.zeroes and not late)
+        if late:
+            gradients.zero()
         return loss
+
+    def measure(self) -> bool:
+        """Whether all gradients are finite; their norm is kept for the step that follows."""
+        gradients = self._gradients([_distinct(group["params"]) for group in self.param_groups])
+        self._measured = gradients.norm()
+        return gradients.all_finite(self._measured)
+
+    def _gradients(self, rounds: list):
+        name = type(self).__name__
+        gradients = _native.optim().Gradients(name, [p for lists in rounds for p in lists[0]])
+        if gradients.any_sparse:
+            raise RuntimeError(self.sparse_error.format(name))
+        return gradients
+
+    def _grad_factor(self, gradients) -> float | None:
+        """What all gradients are multiplied by; None where a GradScaler's step is left out."""
+        scale = getattr(self, "grad_scale", None)
+        factor = 1.0 if scale is None else 1.0 / float(scale)
+        measured, self._measured = self._measured, None
+        if self.max_norm is not None:
+            self.grad_norm = (gradients.norm() if measured is None else measured) * factor
+            clip = self.max_norm / (self.grad_norm + 1e-6)
+            factor *= 1.0 if clip > 1.0 else clip  # a NaN stays one
+        found = getattr(self, "found_inf", None)
+        return factor if found is None or not float(found) else None
+
+    def _step_rows(self, params: list, group: dict, factor: float, zero_grad: bool) -> None:
+        sign = -1.0 if group.get("maximize") else 1.0
+        launches = [
+            self._rows(part, names, sign * factor, zero_grad)
+            for names, part in self.parts_of(params, group)
+        ]
+        if len(launches) > 1:  # each checks its own before its first write
+            for rows, _ in launches:
+                rows.check()
+        for rows, made in launches:
+            self.launch(_native.optim(), rows, group)
+            for p, states in made.items():
+                self.state[p].update(states)
 
     def refuse(self) -> None:
         """Raises ValueError for a group with an option that no kernel has."""
@@ -65,14 +160,22 @@ class Fused(torch.optim.Optimizer):
                         f"ortmodule.optim.{name} has no {option} step; use torch.optim.{name}"
                     )
 
-    def _rows(self, params: list, names: tuple[str, ...]) -> tuple:
+    def _rows(self, params: list, names: tuple, factor: float, zero_grad: bool) -> tuple:
         """What the kernel takes of the parameters with a gradient, and the states they lacked.
 
         Those are their own once the kernel has taken them.
         """
         name = type(self).__name__
         rows = _native.optim().Rows(
-            name, params, self.state, names, self.counted, self.master_weights
+            name,
+            params,
+            self.state,
+            names,
+            counted=self.counted,
+            masters=self.master_weights,
+            grad_factor=factor,
+            ema_decay=self.ema_decay,
+            zero_grad=zero_grad,
         )
         if rows.any_sparse:
             raise RuntimeError(self.sparse_error.format(name))
@@ -112,7 +215,8 @@ class Fused(torch.optim.Optimizer):
                 self.state[p].update({k: _widened(v, p) for k, v in wide.items()})
 
     def __getstate__(self) -> dict:
-        return super().__getstate__() | {"master_weights": self.master_weights}
+        own = ("master_weights", "max_norm", "zeroes", "ema_decay", "grad_norm")
+        return super().__getstate__() | {name: getattr(self, name) for name in own}
 
 
 def check_options(lr, weight_decay, betas=(0.0, 0.0), eps=0.0) -> None:

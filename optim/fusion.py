@@ -5,33 +5,45 @@ import weakref
 
 import torch
 
+from .adafactor import Adafactor
 from .adam import Adam
 from .adamw import AdamW
-from .fused import DTYPES
+from .fused import DTYPES, Fused
+from .muon import Muon
 from .sgd import SGD
 
-_OURS = {torch.optim.AdamW: AdamW, torch.optim.Adam: Adam, torch.optim.SGD: SGD}
+_OURS = {
+    torch.optim.AdamW: AdamW,
+    torch.optim.Adam: Adam,
+    torch.optim.SGD: SGD,
+    torch.optim.Adafactor: Adafactor,
+    torch.optim.Muon: Muon,
+}
 
 
-def fuse(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
-    """Makes a torch.optim.AdamW, Adam or SGD ours in place, and returns it.
+def fuse(optimizer: torch.optim.Optimizer, **around) -> torch.optim.Optimizer:
+    """Makes a torch.optim.AdamW, Adam, SGD, Adafactor or Muon ours in place, and returns it.
 
-    State, groups, hooks and the schedulers that hold it stay; one of ours is returned as it is.
-    Raises TypeError for another class, a subclass among them, ValueError for an option, a parameter
-    or a wrapped step that ours cannot take; the optimizer is unchanged then.
+    `around`: max_norm, zero_grad and ema_decay, as ours have them. State, groups, hooks and the
+    schedulers that hold it stay; one of ours is returned as it is, but for `around` if there is
+    any. Raises TypeError for another class, a subclass among them, ValueError for an option, a
+    parameter or a wrapped step that ours cannot take; the optimizer is unchanged then.
     """
     kind = type(optimizer)
     if kind in _OURS.values():
+        if around:
+            optimizer.surround(**around)
         return optimizer
     if kind not in _OURS:
         raise TypeError(
             f"[fuse] optimizer is a {kind.__module__}.{kind.__qualname__}, "
-            "expected torch.optim.AdamW, torch.optim.Adam or torch.optim.SGD itself"
+            "expected torch.optim.AdamW, Adam, SGD, Adafactor or Muon itself"
         )
     ours = _OURS[kind]
     ours.refuse(optimizer)
     _check_parameters(optimizer)
     scheduled = _is_scheduled(optimizer)
+    Fused.surround(optimizer, **around)
     optimizer.__class__ = ours
     vars(optimizer).pop("_step_supports_amp_scaling", None)  # of torch's fused kernel alone
     optimizer._patch_step_function()

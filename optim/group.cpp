@@ -10,33 +10,32 @@ bool is_half(at::ScalarType type) {
   return type == at::kHalf || type == at::kBFloat16;
 }
 
-DType dtype_of(at::ScalarType type) {
-  if (type == at::kFloat) return DType::f32;
-  if (type == at::kDouble) return DType::f64;
-  return type == at::kHalf ? DType::f16 : DType::bf16;
-}
-
 // What must fit a row's parameter; `type` is what it must be of.
 struct Check {
   const std::string& name;
   const at::Tensor& param;
 
   void tensor(std::string_view what, const at::Tensor& t, at::ScalarType type) const {
-    const bool fits = t.is_cpu() && t.layout() == at::kStrided && t.scalar_type() == type &&
-                      t.sizes() == param.sizes();
+    like(what, t, type, param.sizes());
+  }
+  void like(std::string_view what, const at::Tensor& t, at::ScalarType type,
+            at::IntArrayRef sizes) const {
+    const bool fits =
+        t.is_cpu() && t.layout() == at::kStrided && t.scalar_type() == type && t.sizes() == sizes;
     if (!fits) [[unlikely]]  // texts are made of what does not fit alone
-      refuse(what, t, type);
+      refuse(what, t, type, sizes);
   }
 
  private:
-  [[noreturn]] void refuse(std::string_view what, const at::Tensor& t, at::ScalarType type) const {
+  [[noreturn]] void refuse(std::string_view what, const at::Tensor& t, at::ScalarType type,
+                           at::IntArrayRef sizes) const {
     check(t.is_cpu() && t.layout() == at::kStrided, "[{}] {} is on {}, expected cpu", name, what,
           t.device().str());
     check(t.scalar_type() == type, "[{}] {} has dtype {}, expected {} ({})", name, what,
           at::toString(t.scalar_type()), at::toString(type),
           type == param.scalar_type() ? "its parameter's" : "its master's");
-    fail("[{}] {} has shape {}, expected {} (its parameter's)", name, what, t.sizes().vec(),
-         param.sizes().vec());
+    fail("[{}] {} has shape {}, expected {} (its parameter's{})", name, what, t.sizes().vec(),
+         sizes.vec(), sizes == param.sizes() ? "" : " means");
   }
 };
 
@@ -49,6 +48,14 @@ void check_step(const std::string& name, const at::Tensor& step) {
          step.device().str());
 }
 
+// Of a state: its parameter's, but for means over an axis.
+at::DimVector sizes_of(const std::string& state, const at::Tensor& param) {
+  at::DimVector sizes(param.sizes());
+  if (state == "row_var") sizes.end()[-1] = 1;
+  if (state == "col_var") sizes.end()[-2] = 1;
+  return sizes;
+}
+
 void check_row(const std::string& name, const std::vector<std::string>& states, const Row& row) {
   const at::ScalarType own = row.param.scalar_type();
   if (!is_half(own) && own != at::kFloat && own != at::kDouble)
@@ -58,25 +65,39 @@ void check_row(const std::string& name, const std::vector<std::string>& states, 
   const Check fits{name, row.param};
   fits.tensor("param", row.param, own);
   fits.tensor("grad", row.grad, own);
-  for (size_t k = 0; k < states.size(); ++k) fits.tensor(states[k], row.states[k], type);
+  for (size_t k = 0; k < states.size(); ++k)
+    fits.like(states[k], row.states[k], type, sizes_of(states[k], row.param));
   if (has_master) fits.tensor("master", row.master, type);
+  if (row.mean.defined()) fits.tensor("ema", row.mean, type);
   if (row.step.defined()) check_step(name, row.step);
 }
 
 // Calls f(tensor, whether a step writes it) on all that lie as the parameter does.
 template <class F>
-void for_tensors(Row& row, F f) {
+void for_tensors(Row& row, bool zero_grad, F f) {
   f(row.param, true);
-  f(row.grad, false);
+  f(row.grad, zero_grad);
   for (at::Tensor& state : row.states)
     if (state.defined()) f(state, true);
   if (row.master.defined()) f(row.master, true);
+  if (row.mean.defined()) f(row.mean, true);
+}
+
+void bump_version(const at::Tensor& t) {
+  if (!t.is_inference()) t.unsafeGetTensorImpl()->bump_version();
 }
 
 }  // namespace
 
-Group::Group(const std::string& name, const std::vector<std::string>& states, std::vector<Row> rows)
-    : rows_(std::move(rows)) {
+DType dtype_of(at::ScalarType type) {
+  if (type == at::kFloat) return DType::f32;
+  if (type == at::kDouble) return DType::f64;
+  return type == at::kHalf ? DType::f16 : DType::bf16;
+}
+
+Group::Group(const std::string& name, const std::vector<std::string>& states, std::vector<Row> rows,
+             const Around& around)
+    : rows_(std::move(rows)), around_(around) {
   for (const Row& row : rows_) check_row(name, states, row);
 }
 
@@ -87,17 +108,27 @@ double Group::count(const Row& row) {
   return *row.step.mutable_data_ptr<float>() += 1;
 }
 
-Parameter Group::parameter_of(const Row& row, const void* factors) {
+Parameter Group::parameter_of(const Row& row, const void* factors) const {
   Parameter p{dtype_of(row.param.scalar_type()),
               row.param.mutable_data_ptr(),
-              row.grad.const_data_ptr(),
+              // One that is only read may be shared until it is written.
+              around_.zero_grad ? row.grad.mutable_data_ptr()
+                                : const_cast<void*>(row.grad.const_data_ptr()),
               nullptr,
               {},
+              nullptr,
               row.param.numel(),
-              factors};
+              row.param.dim() > 1 ? row.param.size(-2) : 0,
+              row.param.dim() > 1 ? row.param.size(-1) : 0,
+              row.param.dim() == 2 && !row.param.is_contiguous(),
+              factors,
+              around_.grad_factor,
+              row.fresh_mean ? 1.0 : around_.mean_rest,
+              around_.zero_grad};
   for (size_t k = 0; k < row.states.size(); ++k)
     if (row.states[k].defined()) p.states[k] = row.states[k].mutable_data_ptr();
   if (row.master.defined()) p.master = row.master.mutable_data_ptr<float>();
+  if (row.mean.defined()) p.mean = row.mean.mutable_data_ptr();
   return p;
 }
 
@@ -105,29 +136,36 @@ Parameter Group::parameter_of(const Row& row, const void* factors) {
 void Group::lay() {
   for (size_t i = 0; i < rows_.size(); ++i) {
     Row& row = rows_[i];
-    bool same = row.param.is_non_overlapping_and_dense();
-    for_tensors(
-        row, [&](const at::Tensor& t, bool) { same = same && t.strides() == row.param.strides(); });
+    bool same = row.param.is_non_overlapping_and_dense(), by_rows = false;
+    for (const at::Tensor& state : row.states)
+      by_rows |= state.defined() && state.sizes() != row.param.sizes();
+    for_tensors(row, false, [&](const at::Tensor& t, bool) {
+      same = same && (by_rows ? t.is_contiguous() : t.strides() == row.param.strides());
+    });
     if (same) continue;
     originals_.push_back({i, row});
-    for_tensors(row, [](at::Tensor& t, bool) { t = t.contiguous(); });
+    for_tensors(row, false, [](at::Tensor& t, bool) { t = t.contiguous(); });
   }
 }
 
 void Group::put_back() {
   for (Original& original : originals_) {
     std::vector<at::Tensor> laid;
-    for_tensors(rows_[original.row], [&](const at::Tensor& t, bool) { laid.push_back(t); });
+    for_tensors(rows_[original.row], false, [&](const at::Tensor& t, bool) { laid.push_back(t); });
     size_t k = 0;
-    for_tensors(original.tensors, [&](const at::Tensor& to, bool written) {
+    for_tensors(original.tensors, around_.zero_grad, [&](const at::Tensor& to, bool written) {
       const at::Tensor& from = laid[k++];
       if (written && !to.is_same(from)) to.copy_(from);
     });
     rows_[original.row] = original.tensors;
   }
   // A backward that saved the parameter before must notice, as with torch's own step.
-  for (const Row& row : rows_)
-    if (!row.param.is_inference()) row.param.unsafeGetTensorImpl()->bump_version();
+  for (const Row& row : rows_) {
+    bump_version(row.param);
+    if (!around_.zero_grad) continue;
+    bump_version(row.grad);
+    if (row.grad.requires_grad()) row.grad.detach_();  // as torch's zero_grad
+  }
 }
 
 }  // namespace ort::optim

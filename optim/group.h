@@ -14,15 +14,26 @@ namespace ort::optim {
 
 // One parameter. What it has none of is undefined.
 struct Row {
-  at::Tensor param, grad, master, step;
+  at::Tensor param, grad, master, mean, step;
   std::array<at::Tensor, kStates> states;
-  bool fresh = false;  // its states were made for this step
+  bool fresh = false;       // its states were made for this step
+  bool fresh_mean = false;  // its mean was
 };
+
+// What the step of a group does whatever its rule.
+struct Around {
+  double grad_factor = 1;  // of the gradients, the sign of maximize among it
+  double mean_rest = 0;    // 1 - decay of the parameters' means, where there are any
+  bool zero_grad = false;
+};
+
+DType dtype_of(at::ScalarType type);
 
 class Group {
  public:
   // Checks all; `name` is the optimizer's, `states` those of its rule, for messages.
-  Group(const std::string& name, const std::vector<std::string>& states, std::vector<Row> rows);
+  Group(const std::string& name, const std::vector<std::string>& states, std::vector<Row> rows,
+        const Around& around);
 
   // One step: `factors_of(step, fresh)` of each, then `run(parameters, factors)`.
   template <class FactorsOf, class Run>
@@ -54,11 +65,12 @@ class Group {
   };
 
   static double count(const Row& row);
-  static Parameter parameter_of(const Row& row, const void* factors);
+  Parameter parameter_of(const Row& row, const void* factors) const;
   void lay();
   void put_back();
 
   std::vector<Row> rows_;
+  Around around_;
   std::vector<Original> originals_;
 };
 

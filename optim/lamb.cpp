@@ -21,8 +21,7 @@ class Lamb {
   static constexpr int kLeast = 2, kMost = 2;
 
   explicit Lamb(const Factors& f)
-      : sign_(set<T>(f.maximize ? -1.0 : 1.0)),
-        decay_(f.weight_decay),
+      : decay_(f.weight_decay),
         beta1_(set<T>(f.beta1)),
         beta2_(set<T>(f.beta2)),
         rest1_(set<T>(1.0 - f.beta1)),
@@ -38,7 +37,6 @@ class Lamb {
   }
 
   HWY_INLINE V<T> direction(V<T> p, V<T> g, V<T>* s) const {
-    g = hn::Mul(sign_, g);
     s[0] = hn::MulAdd(beta1_, s[0], hn::Mul(rest1_, g));
     s[1] = hn::MulAdd(beta2_, s[1], hn::Mul(hn::Mul(rest2_, g), g));
     const V<T> denominator = hn::Add(hn::Div(hn::Sqrt(s[1]), second_root_), eps_);
@@ -46,7 +44,6 @@ class Lamb {
   }
 
  private:
-  V<T> sign_;
   Decay<T> decay_;
   V<T> beta1_, beta2_, rest1_, rest2_, first_, second_root_, eps_, rate_;
 };

@@ -9,8 +9,8 @@ class LAMB(Fused):
     """p -= lr * |p| / |u| * u, u = m / (sqrt(v) + eps) + wd * p, m and v bias-corrected.
 
     The ratio is 1 where either norm is 0. States: exp_avg, exp_avg_sq, step. Norms are summed in
-    blocks, these in double. Dtypes, errors and `master_weights`: see Fused. Source: You et al.,
-    2020, "Large batch optimization for deep learning", algorithm 2, with phi the identity.
+    blocks, these in double. Dtypes, errors and options around a step: see Fused. Source: You et
+    al., 2020, "Large batch optimization for deep learning", algorithm 2, with phi the identity.
     """
 
     def __init__(
@@ -22,7 +22,7 @@ class LAMB(Fused):
         weight_decay: float = 1e-2,
         *,
         maximize: bool = False,
-        master_weights: bool = False,
+        **around,
     ):
         check_options(lr, weight_decay, betas, eps)
         defaults = {
@@ -32,7 +32,7 @@ class LAMB(Fused):
             "weight_decay": weight_decay,
             "maximize": maximize,
         }
-        super().__init__(params, defaults, master_weights=master_weights)
+        super().__init__(params, defaults, **around)
 
     def states_of(self, group: dict) -> tuple[str, ...]:
         """The moments."""
@@ -48,5 +48,4 @@ class LAMB(Fused):
             beta2=float(beta2),
             eps=float(group["eps"]),
             weight_decay=float(group["weight_decay"]),
-            maximize=group["maximize"],
         )

@@ -20,8 +20,7 @@ class Lion {
   static constexpr int kLeast = 1, kMost = 1;
 
   explicit Lion(const Factors& f)
-      : sign_(set<T>(f.maximize ? -1.0 : 1.0)),
-        decay_(f.decay),
+      : decay_(f.decay),
         beta1_(set<T>(f.beta1)),
         beta2_(set<T>(f.beta2)),
         rest1_(set<T>(1.0 - f.beta1)),
@@ -30,7 +29,6 @@ class Lion {
 
   template <int N>
   HWY_INLINE void step(V<T>& p, V<T> g, V<T>* s) const {
-    g = hn::Mul(sign_, g);
     const V<T> direction = sign_of(hn::MulAdd(beta1_, s[0], hn::Mul(rest1_, g)));
     s[0] = hn::MulAdd(beta2_, s[0], hn::Mul(rest2_, g));
     p = hn::Sub(p, decay_.added(p, hn::Mul(lr_, direction)));
@@ -44,7 +42,6 @@ class Lion {
     return hn::IfThenElse(hn::Gt(x, none), set<T>(1.0), down);
   }
 
-  V<T> sign_;
   Decay<T> decay_;
   V<T> beta1_, beta2_, rest1_, rest2_, lr_;
 };

@@ -8,7 +8,7 @@ from .fused import Fused, check_options
 class Lion(Fused):
     """p -= lr * (sign(beta1 * m + (1 - beta1) * g) + wd * p), then m = beta2 * m + (1 - beta2) * g.
 
-    State: exp_avg. Dtypes, errors and `master_weights`: see Fused. Source: Chen et al., 2023,
+    State: exp_avg. Dtypes, errors and options around a step: see Fused. Source: Chen et al., 2023,
     "Symbolic discovery of optimization algorithms", algorithm 2.
     """
 
@@ -22,11 +22,11 @@ class Lion(Fused):
         weight_decay: float = 0.0,
         *,
         maximize: bool = False,
-        master_weights: bool = False,
+        **around,
     ):
         check_options(lr, weight_decay, betas)
         defaults = {"lr": lr, "betas": betas, "weight_decay": weight_decay, "maximize": maximize}
-        super().__init__(params, defaults, master_weights=master_weights)
+        super().__init__(params, defaults, **around)
 
     def states_of(self, group: dict) -> tuple[str, ...]:
         """The momentum."""
@@ -41,5 +41,4 @@ class Lion(Fused):
             beta1=float(beta1),
             beta2=float(beta2),
             weight_decay=float(group["weight_decay"]),
-            maximize=group["maximize"],
         )

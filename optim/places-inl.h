@@ -7,6 +7,7 @@
 #define ORT_OPTIM_PLACES_INL_H_
 #endif
 
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 
@@ -66,12 +67,16 @@ struct Places {
   using M = Element;
   using T = typename Memory<M>::T;
   using S = std::conditional_t<kMaster, float, M>;
-  M* param;
-  const M* grad;
+  M *param, *grad;
   float* master;
   S* states[kStates];
+  S* mean;
+  double grad_factor, mean_rest;
+  bool zero_grad;
 
-  HWY_INLINE V<T> load_grad(int64_t i) const { return Memory<M>::load(grad + i); }
+  HWY_INLINE V<T> load_grad(int64_t i) const {
+    return hn::Mul(set<T>(grad_factor), Memory<M>::load(grad + i));
+  }
   HWY_INLINE V<T> load_state(int k, int64_t i) const { return Memory<S>::load(states[k] + i); }
   HWY_INLINE void store_state(V<T> x, int k, int64_t i) const {
     Memory<S>::store(x, states[k] + i);
@@ -89,13 +94,23 @@ struct Places {
     if constexpr (kMaster) hn::StoreU(x, D<T>(), master + i);
     Memory<M>::store(x, param + i);
   }
+  // What is left of a step at one place: `x` is the new parameter.
+  HWY_INLINE void finish(V<T> x, int64_t i) const {
+    if (mean) {
+      const V<T> old = Memory<S>::load(mean + i);
+      Memory<S>::store(hn::MulAdd(set<T>(mean_rest), hn::Sub(x, old), old), mean + i);
+    }
+    if (zero_grad) Memory<M>::store(hn::Zero(D<T>()), grad + i);
+  }
 };
 
 template <class P>
 P places_of(const Parameter& p) {
   using M = typename P::M;
-  P at{static_cast<M*>(p.param), static_cast<const M*>(p.grad), p.master, {}};
-  for (int k = 0; k < kStates; ++k) at.states[k] = static_cast<typename P::S*>(p.states[k]);
+  using S = typename P::S;
+  P at{static_cast<M*>(p.param), static_cast<M*>(p.grad), p.master,    {},
+       static_cast<S*>(p.mean),  p.grad_factor,           p.mean_rest, p.zero_grad};
+  for (int k = 0; k < kStates; ++k) at.states[k] = static_cast<S*>(p.states[k]);
   return at;
 }
 
@@ -116,10 +131,13 @@ struct Tail {
   static constexpr size_t kLanes = hn::MaxLanes(D<typename P::T>());
   typename P::M param[kLanes] = {}, grad[kLanes] = {};
   float master[kLanes] = {};
-  typename P::S states[N > 0 ? N : 1][kLanes] = {};
-  P places{param, grad, master, {}};
+  typename P::S states[N > 0 ? N : 1][kLanes] = {}, mean[kLanes] = {};
+  P places;
 
-  Tail(const P& at, int64_t i, int64_t n) {
+  Tail(const P& at, int64_t i, int64_t n) : places(at) {
+    places.param = param;
+    places.grad = grad;
+    places.master = master;
     copy(at.param + i, param, n);
     copy(at.grad + i, grad, n);
     if (at.master) copy(at.master + i, master, n);
@@ -127,6 +145,9 @@ struct Tail {
       copy(at.states[k] + i, states[k], n);
       places.states[k] = states[k];
     }
+    if (!at.mean) return;
+    copy(at.mean + i, mean, n);
+    places.mean = mean;
   }
   Tail(const Tail&) = delete;  // places point into it
 
@@ -134,6 +155,8 @@ struct Tail {
     copy(param, at.param + i, n);
     if (at.master) copy(master, at.master + i, n);
     for (int k = 0; k < N; ++k) copy(states[k], at.states[k] + i, n);
+    if (at.mean) copy(mean, at.mean + i, n);
+    if (at.zero_grad) copy(grad, at.grad + i, n);
   }
 
  private:

@@ -21,8 +21,13 @@ PyObject* find(PyObject* dict, PyObject* key) {
 }  // namespace
 
 Rows::Rows(std::string name, const py::list& params, const py::dict& state, const py::tuple& states,
-           bool counted, bool masters)
-    : name_(std::move(name)), keys_(states), counted_(counted) {
+           bool counted, bool masters, double grad_factor, std::optional<double> ema_decay,
+           bool zero_grad)
+    : name_(std::move(name)),
+      keys_(states),
+      counted_(counted),
+      has_means_(ema_decay.has_value()),
+      around_{grad_factor, 1.0 - ema_decay.value_or(1.0), zero_grad} {
   for (const py::handle key : states) names_.push_back(py::cast<std::string>(key));
   check(names_.size() <= kStates, "[{}] a row has {} states, expected at most {}", name_,
         names_.size(), kStates);
@@ -55,6 +60,7 @@ void Rows::take(Row& row, PyObject* state, bool has_master, py::list& missing) c
   for (size_t k = 0; k < names_.size(); ++k)
     want(PyTuple_GET_ITEM(keys_.ptr(), static_cast<Py_ssize_t>(k)), row.states[k]);
   if (has_master) want(master_.ptr(), row.master);
+  if (has_means_) want(mean_.ptr(), row.mean);
 }
 
 // None is lacking too: old state_dicts of torch's have it.
@@ -76,6 +82,7 @@ void Rows::complete(size_t index, const py::dict& made) {
   Row& row = rows_[index];
   take_one(made.ptr(), step_.ptr(), row.step);
   take_one(made.ptr(), master_.ptr(), row.master);
+  row.fresh_mean = take_one(made.ptr(), mean_.ptr(), row.mean);
   for (size_t k = 0; k < names_.size(); ++k)
     row.fresh |= take_one(made.ptr(), PyTuple_GET_ITEM(keys_.ptr(), static_cast<Py_ssize_t>(k)),
                           row.states[k]);

@@ -4,6 +4,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,18 +16,21 @@ namespace ort::optim {
 // replaced; so a row costs no more than looking its tensors up.
 class Rows {
  public:
-  // `states` are the rule's, in the kernel's order; `counted`: there is state "step".
+  // `states` are the rule's, in the kernel's order; `counted`: there is state "step"; `ema_decay`
+  // of the parameters' means, if there are any.
   Rows(std::string name, const pybind11::list& params, const pybind11::dict& state,
-       const pybind11::tuple& states, bool counted, bool masters);
+       const pybind11::tuple& states, bool counted, bool masters, double grad_factor,
+       std::optional<double> ema_decay, bool zero_grad);
 
   // (row, parameter, names of the states that it lacks) of each that lacks any.
   const pybind11::list& lacking() const { return lacking_; }
   // The states that a row lacked; its step is the first if one of them is the rule's.
   void complete(size_t row, const pybind11::dict& made);
+  const std::vector<std::string>& states() const { return names_; }
   size_t size() const { return rows_.size(); }
   bool any_sparse() const { return any_sparse_; }
 
-  Group group() const { return Group(name_, names_, rows_); }
+  Group group() const { return Group(name_, names_, rows_, around_); }
 
  private:
   void add(PyObject* param, const at::Tensor& tensor, const pybind11::dict& state, bool masters);
@@ -37,8 +41,9 @@ class Rows {
   std::string name_;
   std::vector<std::string> names_;
   pybind11::tuple keys_;
-  pybind11::str step_{"step"}, master_{"master"};
-  bool counted_, any_sparse_ = false;
+  pybind11::str step_{"step"}, master_{"master"}, mean_{"ema"};
+  bool counted_, has_means_, any_sparse_ = false;
+  Around around_;
   std::vector<Row> rows_;
   pybind11::list lacking_;
 };

@@ -22,7 +22,6 @@ class Sgd {
 
   explicit Sgd(const Factors& f)
       : nesterov_(f.nesterov),
-        sign_(set<T>(f.maximize ? -1.0 : 1.0)),
         l2_(f.l2),
         momentum_(set<T>(f.momentum)),
         rest_(set<T>(f.rest)),
@@ -30,7 +29,7 @@ class Sgd {
 
   template <int N>
   HWY_INLINE void step(V<T>& p, V<T> g, [[maybe_unused]] V<T>* s) const {
-    g = l2_.added(p, hn::Mul(sign_, g));
+    g = l2_.added(p, g);
     if constexpr (N == 1) {
       s[0] = hn::MulAdd(momentum_, s[0], hn::Mul(rest_, g));
       g = nesterov_ ? hn::MulAdd(momentum_, s[0], g) : s[0];
@@ -40,7 +39,6 @@ class Sgd {
 
  private:
   bool nesterov_;
-  V<T> sign_;
   Decay<T> l2_;
   V<T> momentum_, rest_, lr_;
 };

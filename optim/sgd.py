@@ -9,8 +9,8 @@ class SGD(Fused, torch.optim.SGD):
     """p -= lr * b, b = momentum * b + (1 - dampening) * (g + wd * p); nesterov: g + momentum * b.
 
     The first b is the gradient itself. Options, state_dict, param_groups and hooks are
-    torch.optim.SGD's, so either loads the other's state. Dtypes, errors and `master_weights`: see
-    Fused. Source: Sutskever et al., 2013.
+    torch.optim.SGD's, so either loads the other's state. Dtypes, errors and options around a step:
+    see Fused. Source: Sutskever et al., 2013.
     """
 
     counted = False
@@ -29,5 +29,4 @@ class SGD(Fused, torch.optim.SGD):
             dampening=float(group["dampening"]),
             weight_decay=float(group["weight_decay"]),
             nesterov=group["nesterov"],
-            maximize=group["maximize"],
         )

@@ -44,6 +44,7 @@ struct Vectors {
   HWY_INLINE void store(const P& at, int64_t i) const {
     at.store_param(param, i);
     for (int k = 0; k < N; ++k) at.store_state(states[k], k, i);
+    at.finish(param, i);
   }
 };
 

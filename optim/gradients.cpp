@@ -1,0 +1,86 @@
+// See gradients.h. Called by module.cpp for the classes beside this file.
+#include "optim/gradients.h"
+
+#include <ATen/ops/isfinite.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <utility>
+
+#include "csrc/core/error.h"
+#include "optim/drive.h"
+#include "optim/group.h"
+
+namespace py = pybind11;
+
+namespace ort::optim {
+namespace {
+
+bool is_kernels(const at::Tensor& t) {
+  const at::ScalarType type = t.scalar_type();
+  return t.is_cpu() && t.layout() == at::kStrided &&
+         (type == at::kFloat || type == at::kDouble || type == at::kHalf || type == at::kBFloat16);
+}
+
+}  // namespace
+
+Gradients::Gradients(const std::string& name, const py::list& params) : name_(name) {
+  tensors_.reserve(params.size());
+  for (const py::handle param : params) {
+    if (!THPVariable_Check(param.ptr())) fail("[{}] a parameter is no tensor", name_);
+    const at::Tensor& grad = THPVariable_Unpack(param.ptr()).grad();
+    if (!grad.defined()) continue;
+    any_sparse_ |= grad.is_sparse();
+    tensors_.push_back(grad);
+  }
+}
+
+double Gradients::norm() const {
+  std::vector<at::Tensor> laid;
+  std::vector<Gradient> each;
+  each.reserve(tensors_.size());
+  for (const at::Tensor& t : tensors_) {
+    check(is_kernels(t), "[{}] grad is {} on {}, expected float32, float64 or a half on cpu", name_,
+          at::toString(t.scalar_type()), t.device().str());
+    const bool dense = t.is_non_overlapping_and_dense();
+    if (!dense) laid.push_back(t.contiguous());
+    const at::Tensor& from = dense ? t : laid.back();
+    each.push_back({dtype_of(t.scalar_type()), from.const_data_ptr(), t.numel()});
+  }
+  const py::gil_scoped_release release;
+  return std::sqrt(squares(std::span<const Gradient>(each)));
+}
+
+bool Gradients::all_finite(double norm) const {
+  if (std::isfinite(norm)) return true;
+  const py::gil_scoped_release release;
+  return std::all_of(tensors_.begin(), tensors_.end(),
+                     [](const at::Tensor& t) { return at::isfinite(t).all().item<bool>(); });
+}
+
+bool Gradients::overlap() const {
+  std::vector<std::pair<const char*, const char*>> spans;
+  spans.reserve(tensors_.size());
+  for (const at::Tensor& t : tensors_) {
+    if (t.numel() == 0 || t.layout() != at::kStrided) continue;
+    int64_t last = 0;
+    for (int64_t k = 0; k < t.dim(); ++k) last += (t.size(k) - 1) * t.stride(k);
+    const char* from = static_cast<const char*>(t.const_data_ptr());
+    spans.emplace_back(from, from + (last + 1) * static_cast<int64_t>(t.element_size()));
+  }
+  std::sort(spans.begin(), spans.end());
+  for (size_t i = 1; i < spans.size(); ++i)
+    if (spans[i].first < spans[i - 1].second) return true;
+  return false;
+}
+
+void Gradients::zero() const {
+  for (const at::Tensor& t : tensors_) {
+    if (t.requires_grad()) at::Tensor(t).detach_();
+    t.zero_();
+  }
+}
+
+}  // namespace ort::optim
