@@ -198,7 +198,7 @@ def test_a_weight_is_stepped_after_its_last_reader():
     class Viewed(nn.Module):
         def __init__(self):
             super().__init__()
-            self.weights = nn.ParameterList(torch.randn(64) / 8 for _ in range(4))
+            self.weights = nn.ParameterList(torch.randn(64) / 3 for _ in range(4))
 
         def forward(self, x):
             for w in self.weights:
