@@ -59,7 +59,7 @@ def wrap(engine: str, module: torch.nn.Module) -> torch.nn.Module:
     """The module as one engine runs it."""
     if engine == "compile":
         return torch.compile(module)
-    if engine == "ours":
+    if engine in ("ours", "attached"):
         from ortmodule import ORTModule
 
         return ORTModule(module)
@@ -73,6 +73,8 @@ def stepper(engine: str, name: str, whole: bool):
     model = wrap(engine, module)
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    if engine == "attached":
+        model.attach(optimizer)
 
     def step():
         optimizer.zero_grad()
@@ -190,7 +192,7 @@ def peak_memory(engine: str) -> float:
     """peak memory of BERT-base (MB): VmHWM after five whole steps less the RSS after imports"""
     from transformers import BertForSequenceClassification  # noqa: F401 excluded, as all imports
 
-    if engine == "ours":
+    if engine in ("ours", "attached"):
         wrap(engine, torch.nn.Identity())
     before = status("VmRSS")
     step = stepper(engine, "bert", True)
@@ -332,7 +334,7 @@ def main() -> None:
         elif kind in OPTIMIZERS:
             table += compare_optimizers(kind, given.rounds, given.warm)
         else:
-            which = ["ours"] if kind == "resize" else engines
+            which = {"resize": ["ours"], "memory": [*engines, "attached"]}.get(kind, engines)
             table += compare_fresh(kind, which, max(1, given.rounds // 5))
     print(show(table))
     given.json.parent.mkdir(parents=True, exist_ok=True)

@@ -137,9 +137,18 @@ std::vector<int> assign_segments(Graph& graph, size_t n_forward, size_t segment_
 
 void wait_for_readers(const Graph& graph, std::span<const ValueId> wrt,
                       std::vector<int>& segments) {
-  for (size_t i = 0; i < wrt.size(); ++i)
-    for (const Use& use : graph.value(wrt[i]).uses())
-      segments[i] = std::max(segments[i], use.node->segment);
+  for (size_t i = 0; i < wrt.size(); ++i) {
+    std::vector<ValueId> shown{wrt[i]};
+    while (!shown.empty()) {
+      const auto uses = graph.value(shown.back()).uses();
+      shown.pop_back();
+      for (const Use& use : uses) {
+        if (!use.node) continue;
+        segments[i] = std::max(segments[i], use.node->segment);
+        if (use.node->schema->is_view()) shown.push_back(use.node->out[0]);
+      }
+    }
+  }
 }
 
 }  // namespace ort::grad

@@ -17,8 +17,8 @@ namespace ort::grad {
 std::vector<int> assign_segments(Graph& graph, size_t n_forward, size_t segment_bytes,
                                  std::span<const size_t> bytes, std::span<const ValueId> late = {});
 
-// A gradient is handed over only when the backward no longer reads its input: a hook may then
-// change the parameter in place, as it may in eager. `wrt`: the input of each gradient.
+// A gradient is handed over only when the backward no longer reads its input, under any view: a
+// hook may then change the parameter in place, as it may in eager. `wrt`: the input of each.
 void wait_for_readers(const Graph& graph, std::span<const ValueId> wrt, std::vector<int>& segments);
 
 }  // namespace ort::grad

@@ -14,13 +14,14 @@ import torch
 from torch import nn
 
 from . import _native, surroundings
+from .attached import Attached
 from .captures import Captures
 from .errors import NotCapturable
 from .explain import Report
 from .export import export
 from .options import Options
 
-_OWN = ("explain", "export_onnx", "module", "eager")
+_OWN = ("explain", "export_onnx", "module", "eager", "attach")
 
 
 class ORTModule(nn.Module):
@@ -141,6 +142,30 @@ class ORTModule(nn.Module):
     def __repr__(self) -> str:
         return f"ORTModule({self.module!r})"
 
+    # --- the step as part of the backward ----------------------------------------------------
+
+    def attach(self, optimizer: torch.optim.Optimizer) -> Attached:
+        """Makes the optimizer's step part of the backward: parameters step as their gradients are
+        complete, a segment at a time, and the gradients' memory is given back.
+
+        Results are those of stepping after the backward. The training loop stays as it is, and
+        needs its `optimizer.step()`: it ends the step, runs the step's hooks and is what schedulers
+        wait for; it steps only what got a gradient otherwise. Options such as lr are read in the
+        backward. After it `.grad` is None, so a clip_grad_norm_ of the loop's finds nothing to
+        clip. `remove()` of what is returned ends it.
+
+        optimizer: any whose step of some parameters changes nothing of others; its parameters are
+        this module's. Raises TypeError for what is no optimizer; ValueError or RuntimeError, here
+        or in the first backward that shows it, for a max_norm, a GradScaler, a closure that the
+        step needs, a gradient that is there already or comes twice between two optimizer.step(),
+        another's post-accumulate hook, DistributedDataParallel, and a step that changes what is of
+        all parameters.
+        """
+        attached = Attached(self.module, optimizer, self._ortmodule.options.segment_bytes)
+        before = [a for a in self.__dict__.get("_attached", ()) if not a.removed]
+        self.__dict__["_attached"] = [*before, attached]
+        return attached
+
     # --- the truth about what ran -----------------------------------------------------------
 
     def eager(self) -> contextlib.AbstractContextManager:
@@ -176,6 +201,8 @@ class ORTModule(nn.Module):
 
 
 def _forward(wrapper: ORTModule, args: tuple, kwargs: dict) -> Any:
+    for attached in wrapper.__dict__.get("_attached", ()):
+        attached.check_call()
     if torch.compiler.is_dynamo_compiling():
         torch._dynamo.comptime.comptime(wrapper._ortmodule.traced_by_dynamo)
         return wrapper.module.forward(*args, **kwargs)

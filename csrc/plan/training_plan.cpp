@@ -17,7 +17,32 @@ size_t count_forward(const Plan& plan) {
   return count;
 }
 
-void find_segments(const Plan& plan, const std::vector<int>& output_ready, TrainingPlan& training) {
+// Calls f(slot) for each slot among the operands from `first` on.
+template <class F>
+void each_slot(const Plan& plan, int first, int count, F&& f) {
+  for (int i = first; i < first + count; ++i)
+    if (const int slot = plan.operands[static_cast<size_t>(i)]; slot >= 0)
+      f(static_cast<size_t>(slot));
+}
+
+void find_begun_outputs(const Plan& plan, size_t forward_outputs,
+                        const std::vector<size_t>& of_step, TrainingPlan& training) {
+  std::vector<size_t> begins = training.output_segments;
+  for (size_t s = training.forward_steps; s < plan.steps.size(); ++s) {
+    const Step& step = plan.steps[s];
+    each_slot(plan, step.in, step.n_in + step.n_out, [&](size_t slot) {
+      const Slot& place = plan.placement.slots[slot];
+      if (place.kind == Slot::Kind::output)
+        begins[place.at] = std::min(begins[place.at], of_step[s]);
+    });
+  }
+  training.begun_outputs.resize(training.segment_ends.size());
+  for (size_t i = forward_outputs; i < begins.size(); ++i)
+    training.begun_outputs[begins[i]].push_back(i);
+}
+
+void find_segments(const Plan& plan, const std::vector<int>& output_ready, size_t forward_outputs,
+                   TrainingPlan& training) {
   std::vector<size_t> of_step(plan.steps.size(), 0);
   for (size_t s = training.forward_steps; s < plan.steps.size(); ++s) {
     while (plan.steps[s].segment > static_cast<int>(training.segment_ends.size()))
@@ -27,6 +52,7 @@ void find_segments(const Plan& plan, const std::vector<int>& output_ready, Train
   training.segment_ends.push_back(plan.steps.size());
   for (const int step : output_ready)
     training.output_segments.push_back(step < 0 ? 0 : of_step[static_cast<size_t>(step)]);
+  find_begun_outputs(plan, forward_outputs, of_step, training);
 }
 
 std::vector<size_t> find_saved_inputs(const Plan& plan, size_t forward_steps) {
@@ -39,14 +65,6 @@ std::vector<size_t> find_saved_inputs(const Plan& plan, size_t forward_steps) {
       if (place.kind == Slot::Kind::input) saved.insert(place.at);
     }
   return {saved.begin(), saved.end()};
-}
-
-// Calls f(slot) for each slot among the operands from `first` on.
-template <class F>
-void each_slot(const Plan& plan, int first, int count, F&& f) {
-  for (int i = first; i < first + count; ++i)
-    if (const int slot = plan.operands[static_cast<size_t>(i)]; slot >= 0)
-      f(static_cast<size_t>(slot));
 }
 
 // By slot: whether nothing but parameters, buffers and constants reached it in the forward.
@@ -108,7 +126,7 @@ std::unique_ptr<TrainingPlan> make_training_plan(const Layout& layout, const Sym
     training->retained = place_retained(bound.owned, plan, training->forward_steps);
     order_streams(plan, training->retained, training->forward_steps);
   }
-  find_segments(plan, bound.owned.output_ready, *training);
+  find_segments(plan, bound.owned.output_ready, layout.options.forward_outputs, *training);
   training->saved_inputs = find_saved_inputs(plan, training->forward_steps);
   training->core = std::move(bound.plan);
   count_stash(*layout.graph, *training);

@@ -14,6 +14,8 @@ struct TrainingPlan {
   std::vector<size_t> segment_ends;     // of the backward: the step after each segment's last
   std::vector<size_t> output_segments;  // the backward's segment that completes each output
   std::vector<size_t> saved_inputs;     // inputs that a backward step reads
+  // By segment of the backward: the outputs after the forward's whose memory it touches first.
+  std::vector<std::vector<size_t>> begun_outputs;
   // Of the arenas' values that the backward reads of the forward: of activations, and of what is
   // made of the model's state alone, as casts of its parameters are.
   size_t stash_bytes = 0, cast_bytes = 0;

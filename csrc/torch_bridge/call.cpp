@@ -28,14 +28,11 @@ void reorder(const at::Tensor& tensor, const Indices& order) {
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
 }
 
-std::vector<at::Tensor> make_outputs(const Plan& plan, Frame& frame, size_t first, size_t last) {
-  std::vector<at::Tensor> outputs(last - first);
-  for (size_t i = first; i < last; ++i) {
-    at::Tensor& output = outputs[i - first];
-    with_memory(plan, [&] { output = empty(plan.outputs.types[i]); });
-    frame.set_output(i, output.data_ptr());
-  }
-  return outputs;
+at::Tensor make_output(const Plan& plan, Frame& frame, size_t i) {
+  at::Tensor output;
+  with_memory(plan, [&] { output = empty(plan.outputs.types[i]); });
+  frame.set_output(i, output.data_ptr());
+  return output;
 }
 
 Version::Version(const at::Tensor& tensor)
@@ -94,7 +91,9 @@ std::vector<at::Tensor> Call::run_plan(const std::shared_ptr<Program>& program,
   frame_->set_run_state(&*run_state_);
   run_state_->keep(planned_.plan->stash_bytes);
   bind_inputs();
-  std::vector<at::Tensor> outputs = make_outputs(plan, *frame_, 0, program->n_outputs());
+  std::vector<at::Tensor> outputs;
+  for (size_t i = 0; i < program->n_outputs(); ++i)
+    outputs.push_back(make_output(plan, *frame_, i));
   share_outputs(outputs);
   run(plan, *frame_, 0, planned_.plan->forward_steps, profile());
   return outputs;
@@ -174,11 +173,14 @@ void Call::keep_inputs(const Indices& outputs) {
 
 void Call::check_saved_by(const UsedUp& node) const {
   check_outputs(node.saved_outputs);
-  for (const size_t i : node.saved_inputs)
-    check(hooked_ || !input_versions_[i].changed(),
-          "one of the variables needed for gradient computation has been modified by an inplace "
-          "operation: input {} of the module is at version {}, expected version {}",
-          i, input_versions_[i].now(), input_versions_[i].then());
+  for (const size_t i : node.saved_inputs) check_input(i);
+}
+
+void Call::check_input(size_t i) const {
+  check(hooked_ || !input_versions_[i].changed(),
+        "one of the variables needed for gradient computation has been modified by an inplace "
+        "operation: input {} of the module is at version {}, expected version {}",
+        i, input_versions_[i].now(), input_versions_[i].then());
 }
 
 void Call::check_outputs(const Indices& saved) const {
@@ -194,7 +196,11 @@ void Call::check_outputs(const Indices& saved) const {
 void Call::unpack_inputs(const Indices& defined) {
   const int task = torch::autograd::get_current_graph_task_id();
   for (Saved& saved : saved_) {
-    if (saved.unpacked_in == task || !shared_->history.saves_input(saved.input, defined)) continue;
+    if (!shared_->history.saves_input(saved.input, defined)) continue;
+    if (saved.unpacked_in == task) {  // a second run: a hook may have stepped what the first gave
+      check_input(saved.input);
+      continue;
+    }
     saved.unpacked_in = task;
     const at::Tensor now = saved.variable.unpack(nullptr);
     if (!hooked_) continue;

@@ -24,8 +24,8 @@ struct Bound {
   bool filled = false;  // zeros stand for outputs that have no gradient
 };
 
-// New memory for a plan's outputs [first, last), bound to a frame.
-std::vector<at::Tensor> make_outputs(const Plan& plan, Frame& frame, size_t first, size_t last);
+// New memory for an output of a plan, bound to a frame.
+at::Tensor make_output(const Plan& plan, Frame& frame, size_t i);
 
 // Gives the axes another order in place, so that the tensor is a view of none.
 void reorder(const at::Tensor& tensor, const Indices& order);
@@ -93,6 +93,7 @@ class Call {
   void own_input(size_t i);
   void unpack_inputs(const Indices& defined);
   void check_outputs(const Indices& saved) const;
+  void check_input(size_t i) const;
   void run_forward_again(const Wanted& wanted);
   // The first input that a second run would read and that is not as it was.
   std::optional<size_t> changed_input(const Wanted& wanted) const;

@@ -167,8 +167,9 @@ void Pass::start() {
 
 // Zeros stand for what is late; no group that has it in time reads them.
 void Pass::bind_gradients() {
-  bind_results();
   const Program& program = *run_->bound.planned.program;
+  const size_t results = run_->bound.planned.plan->core->outputs.types.size() - program.n_outputs();
+  run_->gradients.assign(results, at::Tensor());
   for (size_t k = 0; k < program.gradient_inputs().size(); ++k) {
     at::Tensor& late = run_->output_gradients.emplace_back();
     if (const auto& gradient = arrived_[program.gradient_inputs()[k]];
@@ -181,10 +182,13 @@ void Pass::bind_gradients() {
     if (arrived_[i]) give(i);
 }
 
-void Pass::bind_results() {
-  const Plan& plan = *run_->bound.planned.plan->core;
-  run_->gradients = make_outputs(plan, *run_->bound.frame, run_->bound.planned.program->n_outputs(),
-                                 plan.outputs.types.size());
+// What one segment writes to, just before it runs: gradients that were handed over since may have
+// given their memory back.
+void Pass::make_results(size_t segment) {
+  const TrainingPlan& plan = *run_->bound.planned.plan;
+  const size_t first = run_->bound.planned.program->n_outputs();
+  for (const size_t i : plan.begun_outputs[segment])
+    run_->gradients[i - first] = make_output(*plan.core, *run_->bound.frame, i);
 }
 
 void Pass::run_until(size_t segment) {
@@ -196,6 +200,7 @@ void Pass::run_segments(size_t count) {
   const TrainingPlan& plan = *run_->bound.planned.plan;
   const c10::OptionalStreamGuard as_the_forward(call_.stream());
   for (; run_->segments < count; ++run_->segments) {
+    make_results(run_->segments);
     const size_t first =
         run_->segments == 0 ? plan.forward_steps : plan.segment_ends[run_->segments - 1];
     run(*plan.core, *run_->bound.frame, first, plan.segment_ends[run_->segments], call_.profile());

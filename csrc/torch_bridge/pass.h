@@ -46,7 +46,7 @@ class Pass {
   void give(size_t output);
   void run_until(size_t segment);
   void bind_gradients();
-  void bind_results();
+  void make_results(size_t segment);
   void run_segments(size_t count);
   void run_batched();
   at::Tensor& gradient_at(int output);
