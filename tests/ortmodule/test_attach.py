@@ -401,7 +401,7 @@ def test_a_grad_scaler():
         scaler.step(optimizer)
     del optimizer.grad_scale, optimizer.found_inf
     handle.remove()
-    assert not hasattr(optimizer, "_step_supports_amp_scaling")
+    assert "_step_supports_amp_scaling" not in vars(optimizer)
 
 
 def test_optimizers_that_step_at_once():
