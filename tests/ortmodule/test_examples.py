@@ -13,8 +13,13 @@ NAMES = [
 ]  # fmt: skip
 
 
+ADAPTERS = ["08_lora", "09_nf4"]  # a hundred steps of several engines each
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [*NAMES, *(pytest.param(name, marks=pytest.mark.long) for name in ADAPTERS)]
+)
 def test_an_example_trains_as_in_eager(name):
     """Each compares both and fails where they differ."""
     script = EXAMPLES / f"{name}.py"
@@ -23,7 +28,7 @@ def test_an_example_trains_as_in_eager(name):
     environment = {k: v for k, v in os.environ.items() if k not in drop}
     environment["PYTHONPATH"] = os.pathsep.join([str(EXAMPLES.parent), *sys.path])
     done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, env=environment, timeout=300
+        [sys.executable, script], capture_output=True, text=True, env=environment, timeout=900
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
     assert "captures " in done.stdout and "fallbacks none" in done.stdout
