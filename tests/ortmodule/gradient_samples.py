@@ -110,6 +110,7 @@ CALLS = {
 OF_MODULES = {
     "ortmodule.lstm.default", "ortmodule.gru.default", "ortmodule.rnn_relu.default",
     "ortmodule.rnn_tanh.default", "ortmodule.scaled_dot_product_attention.default",
+    "ortmodule_lora.linear.default",
 }  # fmt: skip
 # Rules of ops whose sizes depend on data, and of what is asserted of these: test_late_sizes.py.
 OF_LATE_SIZES = {
