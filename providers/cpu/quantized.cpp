@@ -133,6 +133,12 @@ std::unique_ptr<Kernel> quantized_kernel(const Request& r) {
                       r.attrs().i("columns")};
   const bool transposed = r.attrs().i("transposed", 0) != 0;
   const int64_t inner = transposed ? weight.rows : weight.columns;
+  const int64_t elements = weight.rows * weight.columns;
+  const int64_t codes = weight.format == QuantizedFormat::nf4 ? elements / 2 : elements;
+  if (r.sizes(0).back() != inner || element_count(r.sizes(1)) != codes ||
+      element_count(r.sizes(2)) != elements / kQuantizedBlock)
+    r.refuse("x, codes and scales have shapes {}, {} and {}, expected [.., {}], [{}] and [{}]",
+             r.sizes(0), r.sizes(1), r.sizes(2), inner, codes, elements / kQuantizedBlock);
   const int64_t count = element_count(r.sizes(0)) / inner;
   if (r.in(0).dtype != DType::f32) return nullptr;
   return std::make_unique<QuantizedLinear>(r.node().op, weight, count, transposed);
