@@ -20,23 +20,41 @@ def convert(model: nn.Module, base: str = "bf16") -> nn.Module:
     The layers stay where they are, with their hooks; their weight is no parameter any more, reads
     as floats and is kept anew where it is written to (peft's merge), and state_dicts have it as
     floats. A weight stays as it is where it is trained, belongs to an adapter, is tied to another
-    one, or has no whole blocks of 64 elements. Gives the model. Raises ValueError for another base
-    and where nothing is frozen.
+    one, or has no whole blocks of 64 elements. bitsandbytes' Linear4bit in nf4 by blocks of 64
+    keeps its codes and scales (base nf4, before get_peft_model). Gives the model. Raises ValueError
+    for another base, where nothing is frozen, and for a Linear4bit that peft has wrapped.
     """
     if base not in BASES:
         raise ValueError(f"base is {base!r}, expected one of {', '.join(BASES)}")
-    layers = list(_frozen(model))
-    if not any(isinstance(layer, nn.Linear) for layer in layers):
+    layers, packed = list(_frozen(model)), list(_of_bitsandbytes(model)) if base == "nf4" else []
+    if not packed and not any(isinstance(layer, nn.Linear) for layer in layers):
         raise ValueError(
             f"{type(model).__name__} has no nn.Linear whose weight is frozen: "
             "call requires_grad_(False) on it, or peft's get_peft_model, first"
         )
     for layer in layers:
         if isinstance(layer, nn.Embedding):
-            Compact.become(layer, CompactEmbedding, "bf16")
+            Compact.become(layer, CompactEmbedding, "bf16", layer.weight.detach())
         elif base == "bf16" or layer.weight.numel() % BLOCK == 0:
-            Compact.become(layer, CompactLinear, base)
+            Compact.become(layer, CompactLinear, base, layer.weight.detach())
+    for layer in packed:
+        from bitsandbytes.functional import dequantize_4bit
+
+        floats = dequantize_4bit(layer.weight.data, layer.weight.quant_state)
+        Compact.become(layer, CompactLinear, base, floats)  # whose codes and scales are the same
     return model
+
+
+def _of_bitsandbytes(model: nn.Module) -> Iterator[nn.Module]:
+    """Layers of the package that are nf4 by our blocks."""
+    for name, module in model.named_modules():
+        home, kind = type(module).__module__.partition(".")[0], type(module).__name__
+        if home == "peft" and kind == "Linear4bit":
+            raise ValueError(f"{name} is peft's Linear4bit: convert before get_peft_model")
+        if home == "bitsandbytes" and kind in ("Linear4bit", "LinearNF4"):
+            state = getattr(module.weight, "quant_state", None)
+            if state is not None and state.quant_type == "nf4" and state.blocksize == BLOCK:
+                yield module
 
 
 def _frozen(model: nn.Module) -> Iterator[nn.Module]:

@@ -159,9 +159,8 @@ class Compact(nn.Module):
     dtype: torch.dtype
     shape: torch.Size
 
-    def become(self, kind: type["Compact"], format: str) -> None:
-        """A plain layer is one of `kind`, hooks and all."""
-        weight = self.weight.detach()
+    def become(self, kind: type["Compact"], format: str, weight: torch.Tensor) -> None:
+        """A layer with a parameter `weight` is one of `kind`, hooks and all, of these values."""
         kept = _kept(weight, format)  # may raise
         del self._parameters["weight"]
         self.__class__ = kind

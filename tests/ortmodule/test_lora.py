@@ -2,6 +2,7 @@
 
 import copy
 
+import bitsandbytes
 import pytest
 import torch
 from pairs import options
@@ -148,6 +149,45 @@ def test_only_what_is_frozen_and_no_adapters_is_kept_in_few_bits():
     found = {n.removeprefix("base_model.model."): f for n, f in formats.items()}
     layers = {"q.base_layer": "nf4", "v.base_layer": "nf4", "head.original_module": "nf4"}
     assert found == {"table": "bf16", **layers}
+
+
+def _packed(compress):
+    """A layer of bitsandbytes' with its weight in nf4."""
+    layer = bitsandbytes.nn.Linear4bit(
+        64, 96, quant_type="nf4", compress_statistics=compress, compute_dtype=torch.float32
+    )
+    layer.weight = bitsandbytes.nn.Params4bit(
+        torch.randn(96, 64), requires_grad=False, quant_type="nf4", compress_statistics=compress
+    )
+    return layer.to("cpu")
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_layers_of_bitsandbytes_keep_their_codes_and_scales(compress):
+    layer, x = _packed(compress), torch.randn(3, 64)
+    expected, codes = layer(x), layer.weight.data.reshape(-1).clone()
+    floats = bitsandbytes.functional.dequantize_4bit(layer.weight.data, layer.weight.quant_state)
+    model = lora.convert(nn.Sequential(layer), "nf4")
+    assert torch.equal(model[0].codes, codes) and torch.equal(model[0].weight, floats)
+    torch.testing.assert_close(ORTModule(model, options())(x), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_nf4_is_bitsandbytes():
+    weight = torch.randn(96, 64) * 0.02
+    codes, scales = quantize(weight, "nf4")
+    theirs, state = bitsandbytes.functional.quantize_4bit(weight, blocksize=64, quant_type="nf4")
+    assert torch.equal(codes, theirs.reshape(-1)) and torch.equal(scales, state.absmax.reshape(-1))
+    made = FORMATS["nf4"].dequantize(codes, scales).reshape(96, 64)
+    assert torch.equal(made, bitsandbytes.functional.dequantize_4bit(theirs, state))
+
+
+def test_a_layer_of_bitsandbytes_that_peft_has_wrapped_is_refused():
+    model = nn.Sequential()
+    model.add_module("q", _packed(False))
+    model.is_loaded_in_4bit = True  # as transformers says it
+    model = get_peft_model(model, LoraConfig(r=4, target_modules=["q"]))
+    with pytest.raises(ValueError, match="model.q is peft's Linear4bit: convert before"):
+        lora.convert(model, "nf4")
 
 
 def test_a_tied_weight_stays_as_it_is():
