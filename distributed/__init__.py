@@ -1,6 +1,8 @@
-"""Nothing of its own yet: DDP(ORTModule(model)) works as DDP(model) does.
+"""Training in several processes: torch.distributed is the engine, what it has is not written again.
 
-The wrapper shares its module's parameters and the backward returns each segment's gradients at
-once, so DDP's hooks fire and its reduces start before the backward ends; a test with two Gloo
-processes holds it (tests/ortmodule/test_streaming.py).
+DataParallel is torch's DDP over an ORTModule, with gradients written where they are reduced.
 """
+
+from .data_parallel import DataParallel
+
+__all__ = ["DataParallel"]

@@ -10,6 +10,7 @@
 #include "csrc/torch_bridge/collected.h"
 #include "csrc/torch_bridge/nodes.h"
 #include "csrc/torch_bridge/observer.h"
+#include "csrc/torch_bridge/reduction.h"
 #include "csrc/torch_bridge/repeat.h"
 #include "csrc/torch_bridge/runner.h"
 #include "csrc/torch_bridge/signature.h"
@@ -121,6 +122,7 @@ PYBIND11_MODULE(_torch, m) {
   ort::bridge::prepare_nodes();
   ort::bridge::bind_observer(m);
   ort::bridge::bind_watch(m);
+  ort::bridge::bind_reduction(m);
   ort::bridge::bind_repeat(m);
   ort::bridge::bind_signature(m);
   ort::bridge::bind_surroundings(m);

@@ -19,7 +19,8 @@ Pass::Pass(Backward& backward, int task)
       task_(task),
       keep_(torch::autograd::get_current_graph_task_keep_graph()),
       requests_(shared_.history, shared_.wrt, backward_.nodes()),
-      arrived_(shared_.history.outputs.size()) {}
+      arrived_(shared_.history.outputs.size()),
+      handed_over_(shared_.wrt.size()) {}
 
 void Pass::end() {
   over_ = true;
@@ -68,12 +69,20 @@ void Pass::give(size_t output) {
     const auto k = static_cast<size_t>(found - inputs.begin());
     if (run_->segments > static_cast<size_t>(program.first_reads()[k])) return;
     if (gradient.defined()) {
-      run_->output_gradients[k] = contiguous(shared_.in_memory_order(output, gradient));
+      run_->output_gradients[k] = as_read(output, gradient);
       run_->bound.frame->set_input(program.gradient_input(k), run_->output_gradients[k].data_ptr());
     }
     run_->given.push_back(output);
   }
   std::sort(run_->given.begin(), run_->given.end());
+}
+
+at::Tensor Pass::as_read(size_t output, const at::Tensor& gradient) const {
+  at::Tensor result = contiguous(shared_.in_memory_order(output, gradient));
+  if (!run_->scaled) return result;
+  const auto first = std::find_if(run_->destinations.begin(), run_->destinations.end(),
+                                  [](const auto& place) { return place.has_value(); });
+  return result.mul((*first)->factor);
 }
 
 bool Pass::passed_in_time(size_t output) const {
@@ -115,10 +124,13 @@ std::vector<at::Tensor> Pass::hand_over(const Part& part) {
   if (!any) return results;
   if (!serves(outputs)) start();
   for (size_t k = 0; k < part.wrt.size(); ++k) {
+    handed_over_[part.wrt[k]] = true;
     const int output = run_->bound.planned.program->gradient_outputs()[part.wrt[k]];
     if (output >= 0) {
       run_until(run_->bound.planned.segment_of(output));
       results[k] = std::move(gradient_at(output));
+      if (const auto& place = run_->destinations[gradient_number(output)])
+        results[k] = place->handed_over(run_->scaled);
       check(!run_->bound.filled || results[k].isfinite().all().item<bool>(),
             "an input of the module was modified by an inplace operation before a backward of "
             "other outputs than before: its gradient cannot be told, as others' are not finite");
@@ -129,8 +141,17 @@ std::vector<at::Tensor> Pass::hand_over(const Part& part) {
   return results;
 }
 
+size_t Pass::gradient_number(int output) const {
+  return static_cast<size_t>(output) - run_->bound.planned.program->n_outputs();
+}
+
 at::Tensor& Pass::gradient_at(int output) {
-  return run_->gradients[static_cast<size_t>(output) - run_->bound.planned.program->n_outputs()];
+  return run_->gradients[gradient_number(output)];
+}
+
+size_t Pass::n_gradients() const {
+  const Planned& planned = run_->bound.planned;
+  return planned.plan->core->outputs.types.size() - planned.program->n_outputs();
 }
 
 at::Tensor Pass::zeros(const Operand& type) const {
@@ -158,18 +179,47 @@ void Pass::start() {
   });
   Wanted wanted = wanted_now();
   Bound bound = call_.begin_backward(wanted, keep_ || batched);
-  run_.emplace(Run{std::move(wanted), std::move(bound), {}, 0, {}, {}});
-  if (batched)
+  run_.emplace(Run{std::move(wanted), std::move(bound), {}, 0, {}, {}, {}});
+  if (batched) {
     run_batched();
-  else
+  } else {
+    find_destinations();
     bind_gradients();
+  }
+}
+
+// Not of an input that an earlier run of this pass has served: its gradient lies there by now.
+void Pass::find_destinations() {
+  const std::vector<int>& outputs = run_->bound.planned.program->gradient_outputs();
+  run_->destinations.resize(n_gradients());
+  if (requests_.is_partial()) return;
+  const auto found = destinations_of(backward_.nodes().targets);
+  for (size_t w = 0; w < outputs.size(); ++w)
+    if (found[w] && outputs[w] >= 0 && !handed_over_[w] &&
+        found[w]->fits(run_->bound.planned.plan->core->outputs.types[static_cast<size_t>(outputs[w])]))
+      run_->destinations[gradient_number(outputs[w])] = found[w];
+  run_->scaled = may_be_scaled();
+}
+
+// The gradients that go in may be, where all that come out are written to destinations of one
+// factor, nobody sees one on the way, and they are linear in what goes in.
+bool Pass::may_be_scaled() const {
+  const Program& program = *run_->bound.planned.program;
+  if (shared_.has_custom || !requests_.cuts().empty()) return false;
+  std::optional<double> factor;
+  for (const int output : program.gradient_outputs()) {
+    if (output < 0) continue;
+    const auto& place = run_->destinations[gradient_number(output)];
+    if (!place || factor.value_or(place->factor) != place->factor) return false;
+    factor = place->factor;
+  }
+  return factor.value_or(1.0) != 1.0;
 }
 
 // Zeros stand for what is late; no group that has it in time reads them.
 void Pass::bind_gradients() {
   const Program& program = *run_->bound.planned.program;
-  const size_t results = run_->bound.planned.plan->core->outputs.types.size() - program.n_outputs();
-  run_->gradients.assign(results, at::Tensor());
+  run_->gradients.assign(n_gradients(), at::Tensor());
   for (size_t k = 0; k < program.gradient_inputs().size(); ++k) {
     at::Tensor& late = run_->output_gradients.emplace_back();
     if (const auto& gradient = arrived_[program.gradient_inputs()[k]];
@@ -187,8 +237,12 @@ void Pass::bind_gradients() {
 void Pass::make_results(size_t segment) {
   const TrainingPlan& plan = *run_->bound.planned.plan;
   const size_t first = run_->bound.planned.program->n_outputs();
-  for (const size_t i : plan.begun_outputs[segment])
-    run_->gradients[i - first] = make_output(*plan.core, *run_->bound.frame, i);
+  for (const size_t i : plan.begun_outputs[segment]) {
+    if (const auto& place = run_->destinations[i - first])
+      run_->bound.frame->set_output(i, place->memory.data_ptr());
+    else
+      run_->gradients[i - first] = make_output(*plan.core, *run_->bound.frame, i);
+  }
 }
 
 void Pass::run_until(size_t segment) {
@@ -218,6 +272,7 @@ void Pass::run_batched() {
   const at::Tensor like = **batched;
   const auto arrived = arrived_;
   std::vector<std::vector<at::Tensor>> slices;
+  run_->destinations.resize(n_gradients());
   for (int64_t b = 0; b < batch_size(like); ++b) {
     if (b > 0) run_->bound = call_.begin_backward(run_->wanted, true);
     for (size_t i = 0; i < arrived.size(); ++i)

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "csrc/torch_bridge/backward.h"
+#include "csrc/torch_bridge/destinations.h"
 
 namespace ort::bridge {
 
@@ -37,6 +38,8 @@ class Pass {
     size_t segments = 0;                       // run so far
     std::vector<at::Tensor> output_gradients;  // by the program's gradient inputs
     std::vector<at::Tensor> gradients;         // by the program's outputs after the forward's
+    std::vector<std::optional<Destination>> destinations;  // as the gradients
+    bool scaled = false;  // by the destinations' factor, as the gradients of outputs are
   };
 
   Wanted wanted_now() const;
@@ -46,9 +49,14 @@ class Pass {
   void give(size_t output);
   void run_until(size_t segment);
   void bind_gradients();
+  void find_destinations();
+  bool may_be_scaled() const;
+  at::Tensor as_read(size_t output, const at::Tensor& gradient) const;
   void make_results(size_t segment);
   void run_segments(size_t count);
   void run_batched();
+  size_t n_gradients() const;
+  size_t gradient_number(int output) const;
   at::Tensor& gradient_at(int output);
   at::Tensor zeros(const Operand& type) const;
   void finish();
@@ -62,6 +70,7 @@ class Pass {
   bool over_ = false;
   size_t eagers_next_ = 0;                          // of History::used_up
   std::vector<std::optional<at::Tensor>> arrived_;  // by output
+  std::vector<bool> handed_over_;                   // by position in wrt
   std::optional<Run> run_;
 };
 

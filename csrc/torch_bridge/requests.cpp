@@ -10,7 +10,7 @@ namespace {
 
 using torch::autograd::Node;
 
-bool is_partial() {
+bool has_requests() {
   const auto* requests = torch::autograd::get_current_graph_task_exec_info();
   return requests && !requests->empty();
 }
@@ -40,7 +40,7 @@ Requests::Requests(const History& history, const Indices& wrt, const Nodes& node
           return output && contains(output->through, h);
         }))
       cuts_.push_back(h);
-  if (!is_partial()) return;
+  if (!has_requests()) return;
   inputs_.emplace();
   for (size_t w = 0; w < wrt.size(); ++w)
     if (is_requested(nodes_.targets[w])) inputs_->push_back(wrt[w]);
@@ -53,15 +53,15 @@ bool Requests::is_asked(size_t output) const {
   if (!node->tensor_pre_hooks().empty() || !node->retains_grad_hooks().empty() ||
       !node->pre_hooks().empty())
     return true;
-  const auto* info = is_partial() ? request(node) : nullptr;
+  const auto* info = has_requests() ? request(node) : nullptr;
   return info && info->captures_;
 }
 
 bool Requests::visits(size_t output) const {
   Node* node = nodes_.receivers[output];
   if (!in_graph(node)) return false;
-  const auto* info = is_partial() ? request(node) : nullptr;
-  return !is_partial() || (info && info->needed_);
+  const auto* info = has_requests() ? request(node) : nullptr;
+  return !has_requests() || (info && info->needed_);
 }
 
 bool Requests::executes(const UsedUp& node) const {

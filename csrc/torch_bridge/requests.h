@@ -27,6 +27,8 @@ class Requests {
 
   // The outputs on the way of others whose gradient somebody looks at.
   const Indices& cuts() const { return cuts_; }
+  // Whether it is for some inputs alone, and may give them to somebody else than the leaves.
+  bool is_partial() const { return inputs_.has_value(); }
   bool visits(size_t output) const;
   bool executes(const UsedUp& node) const;
 

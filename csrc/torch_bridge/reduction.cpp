@@ -1,0 +1,129 @@
+// The hook in C++: buckets are complete and their sums arrive in threads that should not wait for
+// the GIL, and may still arrive while the interpreter ends.
+#include "csrc/torch_bridge/reduction.h"
+
+#include <torch/csrc/distributed/c10d/python_comm_hook.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <algorithm>
+
+#include "csrc/core/error.h"
+
+namespace py = pybind11;
+
+namespace ort::bridge {
+namespace {
+
+class Hook final : public c10d::CommHookInterface {
+ public:
+  explicit Hook(std::shared_ptr<Reduction> reduction) : reduction_(std::move(reduction)) {}
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
+    return reduction_->reduce(bucket);
+  }
+  at::Tensor parseHookResult(const c10::IValue& reduced) override {
+    return reduction_->result(reduced);
+  }
+
+ private:
+  const std::shared_ptr<Reduction> reduction_;
+};
+
+}  // namespace
+
+std::shared_ptr<Reduction> Reduction::of(const std::shared_ptr<c10d::Reducer>& reducer,
+                                         Group group) {
+  std::shared_ptr<Reduction> made(new Reduction(std::move(group)));
+  made->reducer_ = reducer;
+  reducer->register_comm_hook(std::make_unique<Hook>(made));
+  return made;
+}
+
+void Reduction::use(std::unique_ptr<c10d::CommHookInterface> hook) {
+  check(hook_ == nullptr,
+        "register_comm_hook or register_builtin_comm_hook can only be called once.");
+  hook_ = std::move(hook);
+}
+
+double Reduction::mean_factor() const {
+  return 1.0 / static_cast<double>(group_->getSize());
+}
+
+// DDP makes new buckets once, when it has seen in which order gradients come.
+bool Reduction::is_bound_to(const std::vector<c10d::GradBucket>& buckets) const {
+  return destinations_ &&
+         std::equal(buckets.begin(), buckets.end(), buffers_.begin(), buffers_.end(),
+                    [](const auto& bucket, const auto& buffer) {
+                      return bucket.getBuffer().is_same(buffer);
+                    });
+}
+
+void Reduction::expect_backward() {
+  const auto reducer = reducer_.lock();
+  if (!reducer) return;
+  const std::vector<c10d::GradBucket> buckets = reducer->get_grad_buckets(false);
+  if (!is_bound_to(buckets)) {
+    std::vector<Destinations::Place> places;
+    buffers_.clear();
+    for (const c10d::GradBucket& bucket : buckets) {
+      buffers_.push_back(bucket.getBuffer());
+      if (!bucket.getBuffer().defined() || bucket.getBuffer().is_sparse()) continue;
+      const std::vector<at::Tensor> gradients = bucket.getGradients();
+      const std::vector<at::Tensor> parameters = bucket.getParameters();
+      for (size_t i = 0; i < gradients.size(); ++i)
+        places.push_back({parameters[i], gradients[i]});
+    }
+    destinations_ = Destinations::over(places);
+  }
+  destinations_->open(hook_ || counted_ ? 1.0 : mean_factor());
+}
+
+// Those gradients that the products did not write with the factor.
+void Reduction::divide(c10d::GradBucket& bucket) {
+  at::Tensor& buffer = bucket.getBufferRef();
+  if (counted_) {
+    at::Tensor count = at::full({1}, has_input_ ? 1.0 : 0.0, buffer.options().layout(at::kStrided));
+    std::vector<at::Tensor> counts{count};
+    group_->allreduce(counts)->wait();
+    buffer.div_(count.item());
+    return;
+  }
+  const std::vector<at::Tensor> parameters = bucket.getParameters();
+  std::vector<bool> scaled;
+  for (const at::Tensor& parameter : parameters)
+    scaled.push_back(destinations_ && destinations_->take_scaled(parameter));
+  if (std::none_of(scaled.begin(), scaled.end(), [](bool is) { return is; })) {
+    buffer.mul_(mean_factor());
+    return;
+  }
+  const std::vector<at::Tensor> gradients = bucket.getGradients();
+  for (size_t i = 0; i < gradients.size(); ++i)
+    if (!scaled[i]) at::Tensor(gradients[i]).mul_(mean_factor());
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> Reduction::reduce(c10d::GradBucket& bucket) {
+  if (bucket.isLast() && destinations_) destinations_->close();
+  if (hook_) return hook_->runHook(bucket);
+  divide(bucket);
+  std::vector<at::Tensor> sum{bucket.getBufferRef()};
+  return group_->allreduce(sum)->getFuture();
+}
+
+at::Tensor Reduction::result(const c10::IValue& reduced) {
+  return hook_ ? hook_->parseHookResult(reduced) : c10d::detail::parseCppCommHookResult(reduced);
+}
+
+void bind_reduction(py::module_& m) {
+  using Unlocked = py::call_guard<py::gil_scoped_release>;
+  py::class_<Reduction, std::shared_ptr<Reduction>>(m, "Reduction")
+      .def(py::init(&Reduction::of), py::arg("reducer"), py::arg("group"))
+      .def("use",
+           [](Reduction& self, py::object state, py::object hook) {
+             self.use(std::make_unique<c10d::PythonCommHook>(std::move(state), std::move(hook)));
+           })
+      .def("reduce_in", &Reduction::reduce_in)
+      .def("count_those_with_input", &Reduction::count_those_with_input)
+      .def("has_input", &Reduction::has_input)
+      .def("expect_backward", &Reduction::expect_backward, Unlocked());
+}
+
+}  // namespace ort::bridge

@@ -1,0 +1,50 @@
+// What torch's DDP does with a bucket of gradients that is complete, and where the backward finds
+// the buckets. ortmodule.distributed.DataParallel has one.
+#pragma once
+
+#include <pybind11/pybind11.h>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+
+#include <memory>
+#include <mutex>
+
+#include "csrc/torch_bridge/destinations.h"
+
+namespace ort::bridge {
+
+class Reduction : public std::enable_shared_from_this<Reduction> {
+ public:
+  using Group = c10::intrusive_ptr<c10d::ProcessGroup>;
+  // Takes the one place that `reducer` has for a communication hook.
+  static std::shared_ptr<Reduction> of(const std::shared_ptr<c10d::Reducer>& reducer, Group group);
+
+  // The user's own hook, which gets sums that nobody has divided. Once.
+  void use(std::unique_ptr<c10d::CommHookInterface> hook);
+  void reduce_in(Group group) { group_ = std::move(group); }
+  // With processes that have no more input: the mean is over those that have.
+  void count_those_with_input(bool on) { counted_ = on; }
+  void has_input(bool yes) { has_input_ = yes; }
+
+  // At a forward whose backward will be reduced: gradients are written into the buckets.
+  void expect_backward();
+
+  c10::intrusive_ptr<c10::ivalue::Future> reduce(c10d::GradBucket& bucket);
+  at::Tensor result(const c10::IValue& reduced);
+
+ private:
+  explicit Reduction(Group group) : group_(std::move(group)) {}
+  bool is_bound_to(const std::vector<c10d::GradBucket>& buckets) const;
+  void divide(c10d::GradBucket& bucket);
+  double mean_factor() const;
+
+  std::weak_ptr<c10d::Reducer> reducer_;
+  Group group_;
+  std::unique_ptr<c10d::CommHookInterface> hook_;
+  std::shared_ptr<Destinations> destinations_;
+  std::vector<at::Tensor> buffers_;  // that the destinations lie in
+  bool counted_ = false, has_input_ = true;
+};
+
+void bind_reduction(pybind11::module_& m);
+
+}  // namespace ort::bridge

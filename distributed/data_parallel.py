@@ -1,0 +1,125 @@
+"""DataParallel: torch's DistributedDataParallel whose buckets the engine's products write to.
+
+What comes from DDP is DDP's own: its reducer, join, no_sync, unused parameters, static graphs, the
+user's communication hooks. The hook that starts a reduce is csrc/torch_bridge/reduction.h.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.algorithms.join import JoinHook
+from torch.nn.parallel import DistributedDataParallel
+
+from ortmodule import ORTModule, Options, _native
+
+
+class DataParallel(DistributedDataParallel):
+    """DistributedDataParallel over `ORTModule(module)`: same arguments, same results.
+
+    The gradients of the parameters are written into DDP's buckets by the products that make them,
+    the mean's 1/W with them, and a bucket's reduce starts as soon as it is complete, while the
+    backward goes on.
+
+    module: an ORTModule, a module that holds some, or a plain module, which is wrapped with
+        `options` (None: the defaults). A segment of its backward is no larger than a bucket.
+    gradient_as_bucket_view: True here; with False gradients are copied, as DDP does it.
+    Other arguments and errors are DDP's (torch.nn.parallel.DistributedDataParallel, torch 2.11).
+    """
+
+    _reduction: Any = None  # until DDP has made its reducer
+    _own_hook: tuple[Any, Callable] | None = None
+
+    def __init__(
+        self,
+        module: nn.Module,
+        *args: Any,
+        options: Options | None = None,
+        gradient_as_bucket_view: bool = True,
+        **kwargs: Any,
+    ):
+        if not any(isinstance(m, ORTModule) for m in module.modules()):
+            module = ORTModule(module, options)
+        elif options is not None:
+            raise ValueError("[DataParallel] the module is an ORTModule, which has its options")
+        super().__init__(
+            module, *args, gradient_as_bucket_view=gradient_as_bucket_view, **kwargs
+        )
+        self._take_over()
+
+    def _take_over(self) -> None:
+        bucket = min([self.bucket_bytes_cap, *(self.bucket_bytes_cap_list or ())])
+        for m in self.module.modules():
+            if isinstance(m, ORTModule):
+                own = m._ortmodule.options
+                m._ortmodule.options = dataclasses.replace(
+                    own, segment_bytes=min(own.segment_bytes, bucket)
+                )
+        self._reduction = _native.torch_bridge().Reduction(self.reducer, self.process_group)
+        if self._own_hook is not None:
+            self._reduction.use(*self._own_hook)
+
+    # --- a call ---
+
+    def _pre_forward(self, *args: Any, **kwargs: Any) -> tuple[tuple, dict]:
+        given = super()._pre_forward(*args, **kwargs)
+        if torch.is_grad_enabled() and self.require_backward_grad_sync:
+            counted = self._join_config.enable and not self._divide_by_initial_world_size
+            self._reduction.count_those_with_input(counted)
+            if self.gradient_as_bucket_view:
+                self._reduction.expect_backward()
+        return given
+
+    # --- hooks ---
+
+    def register_comm_hook(self, state: object, hook: Callable) -> None:
+        """As DDP's: `hook(state, bucket)` gives a Future of the reduced bucket, means included.
+
+        The gradients in the bucket are this process's own, as in DDP; they lie there already.
+        """
+        self._check_comm_hook(hook)
+        if self._own_hook is not None:
+            raise RuntimeError(
+                "register_comm_hook or register_builtin_comm_hook can only be called once."
+            )
+        if self.logger is not None:
+            self.logger._set_comm_hook_name(hook.__qualname__)
+        self._comm_hooks.append((hook, state))
+        self._own_hook = (state, hook)
+        if self._reduction is not None:
+            self._reduction.use(state, hook)
+
+    def _register_builtin_comm_hook(self, comm_hook_type: dist.BuiltinCommHookType) -> None:
+        hooks = {
+            dist.BuiltinCommHookType.ALLREDUCE: default_hooks.allreduce_hook,
+            dist.BuiltinCommHookType.FP16_COMPRESS: default_hooks.fp16_compress_hook,
+        }
+        self.register_comm_hook(self.process_group, hooks[comm_hook_type])
+
+    # --- processes without input, other groups, copies ---
+
+    def _match_all_reduce_for_bwd_pass(self) -> None:
+        self._reduction.count_those_with_input(not self._divide_by_initial_world_size)
+        self._reduction.has_input(False)
+        try:
+            super()._match_all_reduce_for_bwd_pass()
+        finally:
+            self._reduction.has_input(True)
+
+    def _update_process_group(self, new_process_group: dist.ProcessGroup) -> None:
+        super()._update_process_group(new_process_group)
+        self._reduction.reduce_in(self.process_group)
+
+    def __getstate__(self) -> dict:
+        return {k: v for k, v in super().__getstate__().items() if k != "_reduction"}
+
+    def __setstate__(self, state: dict) -> None:
+        super().__setstate__(state)
+        self._take_over()
+
+
+__all__ = ["DataParallel"]
