@@ -46,9 +46,7 @@ class DataParallel(DistributedDataParallel):
             module = ORTModule(module, options)
         elif options is not None:
             raise ValueError("[DataParallel] the module is an ORTModule, which has its options")
-        super().__init__(
-            module, *args, gradient_as_bucket_view=gradient_as_bucket_view, **kwargs
-        )
+        super().__init__(module, *args, gradient_as_bucket_view=gradient_as_bucket_view, **kwargs)
         self._take_over()
 
     def _take_over(self) -> None:

@@ -10,6 +10,7 @@ from . import _native, devices, surroundings, tree
 from .call import Call
 from .errors import NotCapturable, WarmUp
 from .places import place_of
+from .seams import communicates, in_hooks
 from .walk import GLOBAL_HOOKS
 
 # Those of submodules are part of what is traced.
@@ -38,12 +39,12 @@ def _check_module(module: nn.Module, with_its_hooks: bool) -> None:
             raise WarmUp(f"parameter {name} is not initialised yet")
     for path, child in module.named_modules():
         child = surroundings.unwrapped(child)
-        if type(vars(child).get("reducer")).__name__ == "Reducer":
+        if (kind := communicates(child)) and not (child is module and in_hooks(module)):
             raise NotCapturable(
-                "DistributedDataParallel inside of the module reduces gradients by its own hooks; "
-                "wrap the ORTModule in it instead",
+                f"{kind} communicates there: what lies between is captured, forward itself runs as "
+                "Python",
                 module=path or type(child).__name__,
-            )
+            ).at_seams()
         if child._backward_hooks and child._is_full_backward_hook is False:
             raise NotCapturable(
                 "a hook of register_backward_hook is set, which looks at grad_fn",

@@ -25,6 +25,7 @@ from .options import Options
 from .parts import Computed, Parts
 from .progress import told
 from .rehearse import eager_error
+from .seams import Seams
 from .search import Search
 
 # For benchmarks/guards.py alone: False leaves out what a call compares before it is served.
@@ -207,11 +208,13 @@ class Captures:
 
     def _in_parts(self, error: NotCapturable, key: tuple | None, args: tuple, kwargs: dict):
         """What no whole capture serves: in parts where they may be, else eagerly."""
-        if self._part is not None or not error.cuts_help:
+        if self._part is not None or not (error.cuts_help or error.has_seams):
             return self._fall_back(error, key, args, kwargs)
         strict = self.options.fallback == "whole"
         with self._lock:
-            if self._parts is None:
+            if self._parts is None and error.has_seams and not strict:
+                self._parts = Seams(self.module, lambda m: Captures(m, self.options))
+            elif self._parts is None:
                 self._parts = Parts(self.module, error.roots, self._engine, self._outside, strict)
             parts = self._parts
             held = parts.hold()

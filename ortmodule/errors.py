@@ -11,7 +11,8 @@ class NotCapturable(Exception):
     """The module cannot be captured whole; `reason` says why, the rest says where.
 
     `cuts_help`: it may run in parts, as what stands against it is Python's. `roots`: the functions
-    that forward had entered, where it was looked at.
+    that forward had entered, where it was looked at. `has_seams`: what stands against it is that a
+    submodule communicates.
     """
 
     def __init__(
@@ -25,7 +26,7 @@ class NotCapturable(Exception):
         self.reason, self.op, self.module, self.file, self.line = reason, op, module, file, line
         place = f"; module {module}" if module else ""
         place += f"; {file}:{line}" if file else ""
-        self.cuts_help, self.roots = False, []
+        self.cuts_help, self.roots, self.has_seams = False, [], False
         super().__init__(f"[{op}] {reason}{place}" if op else f"{reason}{place}")
 
     def place(self) -> dict[str, str | int | None]:
@@ -37,10 +38,15 @@ class NotCapturable(Exception):
         self.cuts_help, self.roots = True, roots
         return self
 
+    def at_seams(self) -> "NotCapturable":
+        """The same error, of a submodule that communicates."""
+        self.has_seams = True
+        return self
+
     def bare(self) -> "NotCapturable":
         """The same error without what led to it, whose frames hold the call's tensors."""
         bare = NotCapturable(self.reason, **self.place())
-        bare.cuts_help, bare.roots = self.cuts_help, self.roots
+        bare.cuts_help, bare.roots, bare.has_seams = self.cuts_help, self.roots, self.has_seams
         return bare
 
 

@@ -64,6 +64,10 @@ class ORTModule(nn.Module):
     def forward(self, *args, **kwargs):
         return _forward(self, args, kwargs)
 
+    def _get_fsdp_state(self):
+        """Of a module that is sharded itself, for torch's FSDPModule."""
+        return self.module._get_fsdp_state()
+
     def __prepare_scriptable__(self) -> nn.Module:
         """What torch.jit.script compiles."""
         self._ortmodule.report(NotCapturable("torch.jit.script compiles the module"))

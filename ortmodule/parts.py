@@ -99,25 +99,10 @@ class Parts:
 
     def added_to(self, report: Report) -> Report:
         """The report of the module with what its parts did."""
-        parts = [engine.explain() for engine in self.all]
-        shown = [] if self.whole() else parts
-        providers = collections.Counter(report.providers)
-        for part in parts:
-            providers.update(part.providers)
-        return dataclasses.replace(
-            report,
-            providers=dict(providers),
-            fallbacks=list(dict.fromkeys(f for r in (report, *parts) for f in r.fallbacks)),
-            captures=report.captures + sum(part.captures for part in parts),
-            plans=report.plans + sum(part.plans for part in parts),
-            steps=[*report.steps, *(step for part in parts for step in part.steps)],
-            reruns=report.reruns + sum(part.reruns for part in parts),
-            parts=shown,
-            breaks=dict(self.breaks),
-            misses=dict(self.misses),
-            small=self.small,
-            not_whole=list(self.why),
-        )
+        return merged(
+            report, self.all, parts=[] if self.whole() else self.all, breaks=dict(self.breaks),
+            misses=dict(self.misses), small=self.small, not_whole=list(self.why),
+        )  # fmt: skip
 
     def whole(self) -> bool:
         """Whether no graph ended before forward did, so that what Python did besides came after it,
@@ -189,6 +174,26 @@ class Parts:
             return False
         codes = TracingContext.get_traced_code() or []
         return not any(code.co_name.startswith(TORCH_DYNAMO_RESUME_IN_PREFIX) for code in codes)
+
+
+def merged(report: Report, engines: list, parts: list, **facts: Any) -> Report:
+    """A module's report with what the engines of its parts did; those of `parts` are shown."""
+    of_engine = [(engine, engine.explain()) for engine in engines]
+    reports = [found for _, found in of_engine]
+    providers = collections.Counter(report.providers)
+    for part in reports:
+        providers.update(part.providers)
+    return dataclasses.replace(
+        report,
+        providers=dict(providers),
+        fallbacks=list(dict.fromkeys(f for r in (report, *reports) for f in r.fallbacks)),
+        captures=report.captures + sum(part.captures for part in reports),
+        plans=report.plans + sum(part.plans for part in reports),
+        steps=[*report.steps, *(step for part in reports for step in part.steps)],
+        reruns=report.reruns + sum(part.reruns for part in reports),
+        parts=[found for engine, found in of_engine if engine in parts],
+        **facts,
+    )
 
 
 def _apart(call: Callable[[tuple], Any]) -> Callable:

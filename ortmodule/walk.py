@@ -26,6 +26,7 @@ _HEAP_TYPE = 1 << 9  # of a class's flags: made by Python, not built into it
 # Of the standard library: bases whose methods read no attribute of their own.
 _WITHOUT_STATE = frozenset({"typing", "abc", "collections.abc", "contextlib", "types"})
 _REGISTRIES = ("_parameters", "_buffers", "_modules")
+_HOOKS = frozenset(name for name in vars(nn.Module()) if "_hooks" in name)
 # Hooks that run with every module: one that is set after a capture would be missed.
 GLOBAL_HOOKS = (
     "_global_forward_pre_hooks",
@@ -85,11 +86,13 @@ class Walk:
         self._rooted: set[str] = set()  # names of globals and of closures
         self._scopes: dict[int, Watched] = {}
         self._seen: dict[int, Any] = {}
+        self._called: nn.Module | None = None
 
     def add_module(self, module: nn.Module) -> None:
         """The module that is called, and torch's hooks that run with any module."""
         for name in GLOBAL_HOOKS:
             self.reach(getattr(torch_module, name), f"torch.nn.modules.module.{name}", name)
+        self._called = surroundings.unwrapped(module)
         self._module(module, "")
 
     def add_function(self, function: types.FunctionType | None, code: types.CodeType) -> None:
@@ -182,7 +185,11 @@ class Walk:
                 for key, value in list(registry.items()):
                     self.reach(value, f"{dot}{key}", key)
         for name, value in list(state.items()):
-            if name not in _REGISTRIES and name not in ignored and _wants(self.names, name):
+            if name in _REGISTRIES or name in ignored or not _wants(self.names, name):
+                continue
+            if module is self._called and name in _HOOKS:  # they run around forward, not within
+                self._watch(value, f"{dot}{name}")
+            else:
                 self.reach(value, f"{dot}{name}", name)
 
     def reach(self, value: Any, path: str, name: Any) -> None:

@@ -1,0 +1,79 @@
+"""A few processes on Gloo that stay, and run one function after the other on all ranks."""
+
+import importlib
+import os
+import traceback
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import multiprocessing
+
+WAIT = 120  # seconds for one function
+
+
+class Processes:
+    """`run("module", "function", *args)` gives what each rank's call of it returned, in order.
+
+    An exception of a rank is raised here with its traceback; afterwards the processes are others.
+    """
+
+    def __init__(self, count: int, folder: Path):
+        self._count, self._folder, self._started = count, folder, 0
+        self._processes: list = []
+        self._pipes: list = []
+
+    def run(self, module: str, function: str, *args: Any) -> list[Any]:
+        if not self._processes:
+            self._start()
+        for pipe in self._pipes:
+            pipe.send((module, function, args))
+        results = []
+        for rank, pipe in enumerate(self._pipes):
+            try:
+                if not pipe.poll(WAIT):
+                    raise EOFError(f"no answer in {WAIT} s")
+                ok, value = pipe.recv()
+            except (EOFError, ConnectionError) as error:
+                ok, value = False, f"rank {rank} is gone: {error!r}"
+            if not ok:
+                self.stop()
+                raise AssertionError(f"{function}{args} on rank {rank}:\n{value}")
+            results.append(value)
+        return results
+
+    def stop(self) -> None:
+        for process in self._processes:
+            process.kill()
+            process.join()
+        self._processes, self._pipes = [], []
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        store = self._folder / f"store{self._started}"
+        self._started += 1
+        for rank in range(self._count):
+            ours, theirs = context.Pipe()
+            process = context.Process(
+                target=_serve, args=(theirs, rank, self._count, str(store)), daemon=True
+            )
+            process.start()
+            self._processes.append(process)
+            self._pipes.append(ours)
+
+
+def _serve(pipe: Any, rank: int, count: int, store: str) -> None:
+    os.environ["OMP_NUM_THREADS"] = "1"
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=count)
+    while True:
+        try:
+            module, function, args = pipe.recv()
+        except EOFError:
+            os._exit(0)
+        try:
+            answer = True, getattr(importlib.import_module(module), function)(*args)
+        except BaseException:
+            answer = False, traceback.format_exc()
+        pipe.send(answer)
