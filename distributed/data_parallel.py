@@ -4,7 +4,6 @@ What comes from DDP is DDP's own: its reducer, join, no_sync, unused parameters,
 user's communication hooks. The hook that starts a reduce is csrc/torch_bridge/reduction.h.
 """
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -12,10 +11,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
-from torch.distributed.algorithms.join import JoinHook
 from torch.nn.parallel import DistributedDataParallel
 
-from ortmodule import ORTModule, Options, _native
+from ortmodule import Options, ORTModule, _native
 
 
 class DataParallel(DistributedDataParallel):
@@ -26,7 +24,7 @@ class DataParallel(DistributedDataParallel):
     backward goes on.
 
     module: an ORTModule, a module that holds some, or a plain module, which is wrapped with
-        `options` (None: the defaults). A segment of its backward is no larger than a bucket.
+        `options` (None: the defaults).
     gradient_as_bucket_view: True here; with False gradients are copied, as DDP does it.
     Other arguments and errors are DDP's (torch.nn.parallel.DistributedDataParallel, torch 2.11).
     """
@@ -50,13 +48,6 @@ class DataParallel(DistributedDataParallel):
         self._take_over()
 
     def _take_over(self) -> None:
-        bucket = min([self.bucket_bytes_cap, *(self.bucket_bytes_cap_list or ())])
-        for m in self.module.modules():
-            if isinstance(m, ORTModule):
-                own = m._ortmodule.options
-                m._ortmodule.options = dataclasses.replace(
-                    own, segment_bytes=min(own.segment_bytes, bucket)
-                )
         self._reduction = _native.torch_bridge().Reduction(self.reducer, self.process_group)
         if self._own_hook is not None:
             self._reduction.use(*self._own_hook)

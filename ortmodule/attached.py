@@ -14,9 +14,8 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
-from . import attachable
+from . import attachable, surroundings
 
 
 class Attached:
@@ -60,7 +59,7 @@ class Attached:
 
     def check_call(self) -> None:
         """Before a forward: raises where others wait for the gradients."""
-        if not self.removed and DistributedDataParallel._active_ddp_module is not None:
+        if not self.removed and surroundings.bucket_bytes() is not None:
             raise RuntimeError(
                 "[attach] a DistributedDataParallel calls the module: it reduces gradients after "
                 "they are complete, so the step cannot be part of the backward"

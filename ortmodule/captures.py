@@ -7,6 +7,7 @@ module.py's wrapper has a Captures and asks it at every call; it keeps nothing o
 import collections
 import contextlib
 import dataclasses
+import sys
 import threading
 import warnings
 import weakref
@@ -168,9 +169,15 @@ class Captures:
         free = self._part.free if self._part is not None else None
         if free is not None:
             free = [*free, *([True] * t.dim() for t in call.tensors[len(free) :])]
-        kept = Kept(capture(self.module, call, _native.core().Graph, free=free), self.options)
+        captured = capture(self.module, call, _native.core().Graph, free=free)
+        kept = Kept(captured, self._options_here())
         kept.compile(call.tensors)
         return kept
+
+    def _options_here(self) -> Options:
+        """A segment is no larger than a bucket, whose reduce then starts before the next runs."""
+        size = min(self.options.segment_bytes, surroundings.bucket_bytes() or sys.maxsize)
+        return dataclasses.replace(self.options, segment_bytes=size)
 
     def _capture(self, call: Call):
         clock.made()

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.autograd import graph
 from torch.fx import _symbolic_trace
+from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import parametrize
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils import checkpoint
@@ -77,6 +78,12 @@ def foreign_parameter(module: nn.Module) -> str | None:
                 name = f"{path}.{name}" if path else name
                 return f"parameter {name} is a {type(parameter).__name__}, expected a Parameter"
     return None
+
+
+def bucket_bytes() -> int | None:
+    """The size of a bucket of the DistributedDataParallel that makes this call; None: none does."""
+    ddp = DistributedDataParallel._active_ddp_module
+    return ddp and min([ddp.bucket_bytes_cap, *(ddp.bucket_bytes_cap_list or ())])
 
 
 def in_capture() -> bool:

@@ -202,10 +202,11 @@ void Pass::find_destinations() {
 }
 
 // The gradients that go in may be, where all that come out are written to destinations of one
-// factor, nobody sees one on the way, and they are linear in what goes in.
+// factor, nobody sees one on the way, and they are linear in what goes in, to the last bit where
+// the factor is a power of two.
 bool Pass::may_be_scaled() const {
   const Program& program = *run_->bound.planned.program;
-  if (shared_.has_custom || !requests_.cuts().empty()) return false;
+  if (shared_.has_custom || shared_.has_float16 || !requests_.cuts().empty()) return false;
   std::optional<double> factor;
   for (const int output : program.gradient_outputs()) {
     if (output < 0) continue;

@@ -59,6 +59,9 @@ Runner::Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs,
     shared_->has_effects =
         shared_->has_effects || effect == Effect::random || effect == Effect::python;
     shared_->has_custom = shared_->has_custom || is_custom(*node);
+    for (const ValueId id : node->out)
+      shared_->has_float16 = shared_->has_float16 ||
+                             (id != kNone && graph->value(id).type().dtype == DType::f16);
   }
   for (const ValueId id : graph->inputs()) needs_key_ = needs_key_ || graph->role(id) == Role::key;
 }

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
+from ortmodule.distributed import DataParallel
 from torch import nn
 from torch.distributed._composable import replicate
 from torch.distributed.fsdp import fully_shard
@@ -17,7 +18,6 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.checkpoint import checkpoint
 
 from ortmodule import ORTModule
-from ortmodule.distributed import DataParallel
 
 WIDTH, ROWS = 12, 6
 
@@ -39,7 +39,7 @@ class Block(nn.Module):
 
 
 class Net(nn.Module):
-    """Three blocks and a head; sizes are no multiples of a vector, so that views lie at odd places."""
+    """Three blocks and a head, of sizes that are no multiples of a vector."""
 
     def __init__(self, tied=False, unused=False, checkpointed=False, norm=nn.LayerNorm):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Every way of putting a module under data parallelism, times what modules do: eager's gradients."""
+"""Every way of putting a module under data parallelism, times what modules do: as in eager."""
 
 import pytest
 from compositions import COMPOSITIONS, MODULES
