@@ -1,0 +1,93 @@
+"""Reads checkpoints of torch.distributed.checkpoint untrusted: tensors and plain data alone.
+
+Its own reader unpickles the metadata and each non-tensor, which runs whatever a file says.
+"""
+
+import io
+import pickle
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.distributed.checkpoint import DefaultLoadPlanner, FileSystemReader, Metadata
+from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+from torch.distributed.checkpoint.planner import ReadItem
+
+# What the pickled metadata is made of.
+_KNOWN = {
+    "torch.distributed.checkpoint.metadata": {
+        "Metadata", "MetadataIndex", "TensorStorageMetadata", "TensorProperties", "StorageMeta",
+        "ChunkStorageMetadata", "BytesStorageMetadata", "_MEM_FORMAT_ENCODING",
+    },
+    "torch.distributed.checkpoint.filesystem": {"_StorageInfo"},
+    "torch.serialization": {"_get_layout"},
+    "pathlib": {"PosixPath", "PurePosixPath", "Path"},
+    "collections": {"OrderedDict"},
+}  # fmt: skip
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        found = getattr(torch, name, None) if module == "torch" else None
+        if isinstance(found, torch.dtype) or found is torch.Size:
+            return found
+        if name in _KNOWN.get(module, ()):
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError(f".metadata names {module}.{name}, expected tensors' facts")
+
+
+class Reader(FileSystemReader):
+    """A FileSystemReader of a folder with these files, which reads no others."""
+
+    def __init__(self, path: Path, files: set[str]):
+        super().__init__(path)
+        self._folder, self._files = path, files
+
+    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+        with open(self._folder / ".metadata", "rb") as file:
+            metadata = _Unpickler(file).load()
+        if not isinstance(metadata, Metadata):
+            raise ValueError(f".metadata holds a {type(metadata).__name__}, expected Metadata")
+        for info in metadata.storage_data.values():
+            if info.relative_path not in self._files:
+                raise ValueError(f".metadata names the file {info.relative_path}, which is none")
+        metadata.storage_meta.load_id = self.load_id
+        return metadata
+
+    def packed(self) -> dict[str, int]:
+        """The names of what is packed, and bytes."""
+        entries = self.read_metadata().state_dict_metadata
+        return {
+            name: entry.size[0]
+            for name, entry in entries.items()
+            if "." not in name and isinstance(entry, TensorStorageMetadata)
+        }
+
+
+class Planner(DefaultLoadPlanner):
+    """Reads what is no tensor as plain data alone."""
+
+    def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
+        plain = io.BytesIO()
+        torch.save(torch.load(value, weights_only=True), plain)  # raises for anything else
+        plain.seek(0)
+        super().load_bytes(read_item, plain)
+
+
+def pack(value: Any, what: str) -> torch.Tensor:
+    """Tensors and plain data as bytes. Raises TypeError for other objects."""
+    file = io.BytesIO()
+    torch.save(value, file)
+    file.seek(0)
+    try:
+        torch.load(file, weights_only=True)
+    except pickle.UnpicklingError as error:
+        reason = next(line for line in str(error).splitlines() if "nsupported" in line or line)
+        raise TypeError(
+            f"[Checkpointer] {what} holds more than tensors and plain data: {reason}"
+        ) from None
+    return torch.frombuffer(bytearray(file.getbuffer()), dtype=torch.uint8)
+
+
+def unpack(packed: torch.Tensor) -> Any:
+    return torch.load(io.BytesIO(packed.numpy().tobytes()), weights_only=True)
