@@ -4,11 +4,9 @@ run eagerly.
 module.py's wrapper has a Captures and asks it at every call; it keeps nothing of a call's tensors.
 """
 
-import collections
 import contextlib
 import dataclasses
 import threading
-import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -16,10 +14,11 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from . import _native, clock, devices, surroundings, tree
+from .account import Account, fallback_of
 from .call import Call, StandIn, describe
 from .capture import capture
 from .errors import Defect, NotCapturable, WarmUp, let_go
-from .explain import Fallback, Report
+from .explain import Report
 from .kept import Kept
 from .options import Options
 from .parts import Computed, Parts
@@ -44,10 +43,7 @@ class Captures:
         self.last_call: StandIn | None = None
         self._part, self._parts = part, None
         self._search = Search(module, patient=options.fallback == "report")
-        self._warm_ups: dict[str, None] = {}
-        self._fallbacks: dict[Fallback, None] = {}
-        self._on_aten: dict[Fallback, None] = {}
-        self._captures, self._warned = 0, False
+        self._account = Account()
         self._latest: Kept | None = None
         self._repeat: _Repeat | None = None
         self._lock = threading.RLock()
@@ -142,9 +138,7 @@ class Captures:
         kept.calls += 1
         if not kept.ran:  # before that it may be a call that eager refuses too
             with self._lock:
-                self._captures += not kept.ran
-                kept.ran = True
-                self._on_aten.update(dict.fromkeys(kept.operators()))
+                self._account.ran(kept)
         result = kept.capture.result(outputs, tensors, binding, containers)
         if kept.capture.assigned:
             with self._lock:
@@ -187,7 +181,7 @@ class Captures:
                 refusal = NotCapturable(error.reason, **error.place()).in_python(error.roots)
                 return self._search.refuse(call.key, refusal)
             let_go(error)
-            self._warm_ups.setdefault(str(error))
+            self._account.warmed_up(error)
             return error.with_traceback(None)
         except NotCapturable as error:
             return self._search.refuse(call.key, error)
@@ -225,8 +219,8 @@ class Captures:
             self._forget_refusal(key)
             raise
         if not parts.whole():
-            why = _fallback_of(error)
-            self._warn(f"this module in parts: {why}", stacklevel=7)
+            why = fallback_of(error)
+            self._account.warn(f"this module in parts: {why}", stacklevel=7)
             parts.why.setdefault(why)
         return result
 
@@ -262,50 +256,21 @@ class Captures:
             if (told := self._part.report()) is not None:
                 told(error)
             return
-        fallback = _fallback_of(error)
+        fallback = fallback_of(error)
         what = "this module" if self._parts is None else "a part of this module"
-        self._warn(f"{what} in eager PyTorch: {fallback}", stacklevel=8)
-        self._fallbacks.setdefault(fallback, None)
-
-    def _warn(self, what: str, stacklevel: int) -> None:
-        """Once."""
-        if not self._warned:
-            warnings.warn(f"ORTModule runs {what}", stacklevel=stacklevel)
-        self._warned = True
+        self._account.warn(f"{what} in eager PyTorch: {fallback}", stacklevel=8)
+        self._account.fell_back(fallback)
 
     def has_captures(self) -> bool:
         """Whether any call went through the engine."""
-        return self._captures > 0
+        return self._account.captures > 0
 
     def explain(self) -> Report:
         """What ran so far."""
         with self._lock:
-            return self._report()
-
-    def _report(self) -> Report:
-        fallbacks = [*self._fallbacks, *self._on_aten]
-        search = self._search
-        runners = [kept.runner for kept in search.kept()]
-        plans = sum(runner.plans() for runner in runners) + search.dropped_plans
-        reruns = sum(runner.reruns() for runner in runners) + search.dropped_reruns
-        warm_ups = [*self._warm_ups]
-        kept = self._latest
-        made = self._captures, plans
-        found = Report({}, fallbacks, *made, [], warm_ups=warm_ups, reruns=reruns)
-        if kept is not None:
-            steps, runner = kept.steps(), kept.runner
-            providers = collections.Counter(step.provider for step in steps)
-            stash, cast_bytes, arena = runner.memory()
-            found = Report(
-                dict(providers), fallbacks, *made, steps, runner.planned_us() / 1e3, stash, arena,
-                runner.trace(), warm_ups, reruns, cast_bytes, *kept.dtypes(),
-            )  # fmt: skip
-        found = found if self._parts is None else self._parts.added_to(found)
-        return dataclasses.replace(found, outside_share=self._clock.outside_share())
-
-
-def _fallback_of(error: NotCapturable) -> Fallback:
-    return Fallback(error.op, error.module, error.file, error.line, error.reason)
+            found = self._account.report(self._search, self._latest)
+            found = found if self._parts is None else self._parts.added_to(found)
+            return dataclasses.replace(found, outside_share=self._clock.outside_share())
 
 
 def _report_of_dynamo(captures: "weakref.ref[Captures]") -> Callable[[Any], None]:
