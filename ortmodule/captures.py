@@ -103,15 +103,21 @@ class Captures:
             return self._in_parts(found, described.key, args, kwargs)
         kept, binding = found
         self._latest = kept
-        repeated = None
-        if not (kept.capture.needs_containers() or tree.has_met(described.spec)):
-            repeated = _native.torch_bridge().Repeat.of(args, kwargs)
-        if repeated is not None:
-            numbers = described.tensors[len(described.tensors) - len(described.numbers) :]
-            self._repeat = _Repeat(repeated, kept, binding, numbers)
-        else:
-            self._repeat = None
+        self._repeat = self._repeat_of(described, kept, binding, args, kwargs)
         return self._run(kept, described.tensors, binding, args, kwargs, described.containers)
+
+    @staticmethod
+    def _repeat_of(
+        call: Call, kept: Kept, binding: dict, args: tuple, kwargs: dict
+    ) -> "_Repeat | None":
+        """What a call like this one needs no second look for; None: each needs its own."""
+        if kept.capture.needs_containers() or tree.has_met(call.spec):
+            return None
+        repeated = _native.torch_bridge().Repeat.of(args, kwargs)
+        if repeated is None:
+            return None
+        numbers = call.tensors[len(call.tensors) - len(call.numbers) :]
+        return _Repeat(repeated, kept, binding, numbers)
 
     def _found(self, call: Call) -> tuple[Kept, dict[str, int]] | NotCapturable | None:
         """What serves the call, captured where nothing does yet, or why eager makes it; None: it
