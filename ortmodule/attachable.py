@@ -57,15 +57,6 @@ def _check_parameter(p: torch.Tensor, names: dict[torch.Tensor, str]) -> None:
         raise _wanted(names[p])
 
 
-def check_call() -> None:
-    """Raises RuntimeError where what calls the module waits for all gradients."""
-    if DistributedDataParallel._active_ddp_module is not None:
-        raise RuntimeError(
-            "[attach] a DistributedDataParallel calls the module: it reduces gradients after "
-            "they are complete, so the step cannot be part of the backward"
-        )
-
-
 def check_gradient(p: torch.Tensor, name: str) -> None:
     """Raises RuntimeError where a new gradient would be added to one that is there."""
     if p.grad is not None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 from . import attachable
 
@@ -59,8 +60,11 @@ class Attached:
 
     def check_call(self) -> None:
         """Before a forward: raises where others wait for the gradients."""
-        if not self.removed:
-            attachable.check_call()
+        if not self.removed and DistributedDataParallel._active_ddp_module is not None:
+            raise RuntimeError(
+                "[attach] a DistributedDataParallel calls the module: it reduces gradients after "
+                "they are complete, so the step cannot be part of the backward"
+            )
 
     def end(self) -> None:
         """At the user's optimizer.step(): what else has a gradient is stepped too."""
