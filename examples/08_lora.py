@@ -16,13 +16,13 @@ TOPICS, QUESTIONS = str(OUT / "adapter_topics"), str(OUT / "adapter_questions")
 
 def serve() -> dict[str, float]:
     """The accuracy of each adapter for its task, switched without loading the base again."""
-    model = PeftModel.from_pretrained(adapters.encoder(), TOPICS, adapter_name="topics")
+    model = PeftModel.from_pretrained(topics.encoder(), TOPICS, adapter_name="topics")
     model.load_adapter(QUESTIONS, adapter_name="questions")
     run, (_, data) = ORTModule(model), topics.split()
     found = {}
     for name, task in {"topics": data, "questions": adapters.as_questions(data)}.items():
         model.set_adapter(name)
-        found[name] = adapters.accuracy(run, task)
+        found[name] = topics.accuracy(run, task, adapters.BATCH)
     return found
 
 

@@ -105,7 +105,7 @@ class Matrices {
 
   template <class F>
   void over_blocks(F f) {
-    parallel_for(static_cast<int64_t>(blocks_.size()), all_ * columns_ * 16,
+    parallel_for(static_cast<int64_t>(blocks_.size()), all_ * columns_ * kWorkAnElement,
                  [&](int64_t begin, int64_t end, int) {
                    for (int64_t k = begin; k < end; ++k) f(static_cast<size_t>(k));
                  });

@@ -29,7 +29,6 @@ std::vector<Piece> pieces_of(std::span<const T> parameters) {
 // Calls f(number of the piece) on the threads.
 template <class F>
 void for_pieces(const std::vector<Piece>& pieces, F f) {
-  constexpr int64_t kWorkAnElement = 16;  // a division and a root among them
   int64_t elements = 0;
   for (const Piece& piece : pieces) elements += piece.end - piece.begin;
   parallel_for(static_cast<int64_t>(pieces.size()), elements * kWorkAnElement,
@@ -59,7 +58,7 @@ void each(std::span<const Parameter> parameters, const std::function<void(const 
       elements += parameter.count;
     }
   }
-  parallel_for(static_cast<int64_t>(small.size()), elements * 16,
+  parallel_for(static_cast<int64_t>(small.size()), elements * kWorkAnElement,
                [&](int64_t begin, int64_t end, int) {
                  for (int64_t i = begin; i < end; ++i) f(*small[static_cast<size_t>(i)]);
                });

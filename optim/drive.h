@@ -12,6 +12,7 @@
 namespace ort::optim {
 
 constexpr int kStates = 3;
+constexpr int64_t kWorkAnElement = 16;  // of parallel_for's: a division and a root among them
 
 // A half's step is computed in float32. With a master its states are float32 too, and it is the
 // master rounded; without one they are halves.

@@ -95,7 +95,7 @@ class Fused(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         self.refuse()
-        rounds = [_distinct(group["params"]) for group in self.param_groups]
+        rounds = self._rounds()
         gradients = None
         if self.zeroes or self.max_norm is not None:
             gradients = self._gradients(rounds)
@@ -113,11 +113,15 @@ class Fused(torch.optim.Optimizer):
 
     def measure(self) -> bool:
         """Whether all gradients are finite; their norm is kept for the step that follows."""
-        gradients = self._gradients([_distinct(group["params"]) for group in self.param_groups])
+        gradients = self._gradients(self._rounds())
         self._measured = gradients.norm()
         return gradients.all_finite(self._measured)
 
-    def _gradients(self, rounds: list):
+    def _rounds(self) -> list[list[list]]:
+        """Each group's parameters, in lists without repeats."""
+        return [_distinct(group["params"]) for group in self.param_groups]
+
+    def _gradients(self, rounds: list[list[list]]):
         name = type(self).__name__
         gradients = _native.optim().Gradients(name, [p for lists in rounds for p in lists[0]])
         if gradients.any_sparse:

@@ -109,22 +109,23 @@ double Group::count(const Row& row) {
 }
 
 Parameter Group::parameter_of(const Row& row, const void* factors) const {
-  Parameter p{dtype_of(row.param.scalar_type()),
-              row.param.mutable_data_ptr(),
+  const bool is_matrices = row.param.dim() > 1;
+  Parameter p{.dtype = dtype_of(row.param.scalar_type()),
+              .param = row.param.mutable_data_ptr(),
               // One that is only read may be shared until it is written.
-              around_.zero_grad ? row.grad.mutable_data_ptr()
-                                : const_cast<void*>(row.grad.const_data_ptr()),
-              nullptr,
-              {},
-              nullptr,
-              row.param.numel(),
-              row.param.dim() > 1 ? row.param.size(-2) : 0,
-              row.param.dim() > 1 ? row.param.size(-1) : 0,
-              row.param.dim() == 2 && !row.param.is_contiguous(),
-              factors,
-              around_.grad_factor,
-              row.fresh_mean ? 1.0 : around_.mean_rest,
-              around_.zero_grad};
+              .grad = around_.zero_grad ? row.grad.mutable_data_ptr()
+                                        : const_cast<void*>(row.grad.const_data_ptr()),
+              .master = nullptr,
+              .states = {},
+              .mean = nullptr,
+              .count = row.param.numel(),
+              .rows = is_matrices ? row.param.size(-2) : 0,
+              .columns = is_matrices ? row.param.size(-1) : 0,
+              .by_columns = row.param.dim() == 2 && !row.param.is_contiguous(),
+              .factors = factors,
+              .grad_factor = around_.grad_factor,
+              .mean_rest = row.fresh_mean ? 1.0 : around_.mean_rest,
+              .zero_grad = around_.zero_grad};
   for (size_t k = 0; k < row.states.size(); ++k)
     if (row.states[k].defined()) p.states[k] = row.states[k].mutable_data_ptr();
   if (row.master.defined()) p.master = row.master.mutable_data_ptr<float>();

@@ -35,9 +35,13 @@ auto run_of(Range range) {
 void step_adam(const Rows& rows, double lr, double beta1, double beta2, double eps,
                double weight_decay, bool decoupled) {
   const auto factors = [=](double step, bool) -> AdamFactors {
-    return {
-        decoupled ? lr * weight_decay : 0.0, decoupled ? 0.0 : weight_decay,         beta1, beta2,
-        lr / (1.0 - std::pow(beta1, step)),  std::sqrt(1.0 - std::pow(beta2, step)), eps};
+    return {.decay = decoupled ? lr * weight_decay : 0.0,
+            .l2 = decoupled ? 0.0 : weight_decay,
+            .beta1 = beta1,
+            .beta2 = beta2,
+            .step_size = lr / (1.0 - std::pow(beta1, step)),
+            .second_root = std::sqrt(1.0 - std::pow(beta2, step)),
+            .eps = eps};
   };
   step_group(rows, factors, run_of(adam()));
 }
@@ -66,13 +70,13 @@ double trust_ratio(const Squares& sums) {
 void step_lamb(const Rows& rows, double lr, double beta1, double beta2, double eps,
                double weight_decay) {
   const auto factors = [=](double step, bool) -> LambFactors {
-    return {weight_decay,
-            beta1,
-            beta2,
-            1.0 / (1.0 - std::pow(beta1, step)),
-            std::sqrt(1.0 - std::pow(beta2, step)),
-            eps,
-            0.0};
+    return {.weight_decay = weight_decay,
+            .beta1 = beta1,
+            .beta2 = beta2,
+            .first = 1.0 / (1.0 - std::pow(beta1, step)),
+            .second_root = std::sqrt(1.0 - std::pow(beta2, step)),
+            .eps = eps,
+            .rate = 0.0};
   };
   const auto run = [&](std::span<const Parameter> parameters, std::vector<LambFactors>& each) {
     const std::vector<Squares> sums = squares(parameters, lamb_squares());
@@ -93,7 +97,7 @@ double epsilon(const Parameter& p) {
 void step_adafactor(const Rows& rows, double lr, double beta2_decay, std::optional<double> eps1,
                     double eps2, double clip, double weight_decay, bool matrices) {
   const auto factors = [=](double step, bool) -> AdafactorFactors {
-    return {lr * weight_decay, std::pow(step, beta2_decay), eps1.value_or(-1.0),
+    return {lr * weight_decay, std::pow(step, beta2_decay), eps1.value_or(0.0),
             std::min(lr, 1.0 / std::sqrt(step))};
   };
   const auto run = [&](std::span<const Parameter> parameters,

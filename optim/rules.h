@@ -51,7 +51,7 @@ SquaresRange lamb_squares();
 struct AdafactorFactors {
   double decay;  // of the parameter: lr * weight_decay
   double rest;   // of the new squares in their means: step^beta2_decay
-  double eps;    // epsilon1; under 0: that of the dtype of the states
+  double eps;    // epsilon1
   double rate;   // min(lr, 1 / sqrt(step)), then times what the squares are taken for
 };
 struct AdafactorRate {

@@ -4,12 +4,10 @@ run eagerly.
 module.py's wrapper has a Captures and asks it at every call; it keeps nothing of a call's tensors.
 """
 
-import collections
 import contextlib
 import dataclasses
 import sys
 import threading
-import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -17,10 +15,11 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from . import _native, clock, devices, surroundings, tree
+from .account import Account, fallback_of
 from .call import Call, StandIn, describe
 from .capture import capture
 from .errors import Defect, NotCapturable, WarmUp, let_go
-from .explain import Fallback, Report
+from .explain import Report
 from .kept import Kept
 from .options import Options
 from .parts import Computed, Parts
@@ -46,10 +45,7 @@ class Captures:
         self.last_call: StandIn | None = None
         self._part, self._parts = part, None
         self._search = Search(module, patient=options.fallback == "report")
-        self._warm_ups: dict[str, None] = {}
-        self._fallbacks: dict[Fallback, None] = {}
-        self._on_aten: dict[Fallback, None] = {}
-        self._captures, self._warned = 0, False
+        self._account = Account()
         self._latest: Kept | None = None
         self._repeat: _Repeat | None = None
         self._lock = threading.RLock()
@@ -109,15 +105,21 @@ class Captures:
             return self._in_parts(found, described.key, args, kwargs)
         kept, binding = found
         self._latest = kept
-        repeated = None
-        if not (kept.capture.needs_containers() or tree.has_met(described.spec)):
-            repeated = _native.torch_bridge().Repeat.of(args, kwargs)
-        if repeated is not None:
-            numbers = described.tensors[len(described.tensors) - len(described.numbers) :]
-            self._repeat = _Repeat(repeated, kept, binding, numbers)
-        else:
-            self._repeat = None
+        self._repeat = self._repeat_of(described, kept, binding, args, kwargs)
         return self._run(kept, described.tensors, binding, args, kwargs, described.containers)
+
+    @staticmethod
+    def _repeat_of(
+        call: Call, kept: Kept, binding: dict, args: tuple, kwargs: dict
+    ) -> "_Repeat | None":
+        """What a call like this one needs no second look for; None: each needs its own."""
+        if kept.capture.needs_containers() or tree.has_met(call.spec):
+            return None
+        repeated = _native.torch_bridge().Repeat.of(args, kwargs)
+        if repeated is None:
+            return None
+        numbers = call.tensors[len(call.tensors) - len(call.numbers) :]
+        return _Repeat(repeated, kept, binding, numbers)
 
     def _found(self, call: Call) -> tuple[Kept, dict[str, int]] | NotCapturable | None:
         """What serves the call, captured where nothing does yet, or why eager makes it; None: it
@@ -144,9 +146,7 @@ class Captures:
         kept.calls += 1
         if not kept.ran:  # before that it may be a call that eager refuses too
             with self._lock:
-                self._captures += not kept.ran
-                kept.ran = True
-                self._on_aten.update(dict.fromkeys(kept.operators()))
+                self._account.ran(kept)
         result = kept.capture.result(outputs, tensors, binding, containers)
         if kept.capture.assigned:
             with self._lock:
@@ -195,7 +195,7 @@ class Captures:
                 refusal = NotCapturable(error.reason, **error.place()).in_python(error.roots)
                 return self._search.refuse(call.key, refusal)
             let_go(error)
-            self._warm_ups.setdefault(str(error))
+            self._account.warmed_up(error)
             return error.with_traceback(None)
         except NotCapturable as error:
             return self._search.refuse(call.key, error)
@@ -235,8 +235,8 @@ class Captures:
             self._forget_refusal(key)
             raise
         if not parts.whole():
-            why = _fallback_of(error)
-            self._warn(f"this module in parts: {why}", stacklevel=7)
+            why = fallback_of(error)
+            self._account.warn(f"this module in parts: {why}", stacklevel=7)
             parts.why.setdefault(why)
         return result
 
@@ -272,50 +272,21 @@ class Captures:
             if (told := self._part.report()) is not None:
                 told(error)
             return
-        fallback = _fallback_of(error)
+        fallback = fallback_of(error)
         what = "this module" if self._parts is None else "a part of this module"
-        self._warn(f"{what} in eager PyTorch: {fallback}", stacklevel=8)
-        self._fallbacks.setdefault(fallback, None)
-
-    def _warn(self, what: str, stacklevel: int) -> None:
-        """Once."""
-        if not self._warned:
-            warnings.warn(f"ORTModule runs {what}", stacklevel=stacklevel)
-        self._warned = True
+        self._account.warn(f"{what} in eager PyTorch: {fallback}", stacklevel=8)
+        self._account.fell_back(fallback)
 
     def has_captures(self) -> bool:
         """Whether any call went through the engine."""
-        return self._captures > 0
+        return self._account.captures > 0
 
     def explain(self) -> Report:
         """What ran so far."""
         with self._lock:
-            return self._report()
-
-    def _report(self) -> Report:
-        fallbacks = [*self._fallbacks, *self._on_aten]
-        search = self._search
-        runners = [kept.runner for kept in search.kept()]
-        plans = sum(runner.plans() for runner in runners) + search.dropped_plans
-        reruns = sum(runner.reruns() for runner in runners) + search.dropped_reruns
-        warm_ups = [*self._warm_ups]
-        kept = self._latest
-        made = self._captures, plans
-        found = Report({}, fallbacks, *made, [], warm_ups=warm_ups, reruns=reruns)
-        if kept is not None:
-            steps, runner = kept.steps(), kept.runner
-            providers = collections.Counter(step.provider for step in steps)
-            stash, cast_bytes, arena = runner.memory()
-            found = Report(
-                dict(providers), fallbacks, *made, steps, runner.planned_us() / 1e3, stash, arena,
-                runner.trace(), warm_ups, reruns, cast_bytes, *kept.dtypes(),
-            )  # fmt: skip
-        found = found if self._parts is None else self._parts.added_to(found)
-        return dataclasses.replace(found, outside_share=self._clock.outside_share())
-
-
-def _fallback_of(error: NotCapturable) -> Fallback:
-    return Fallback(error.op, error.module, error.file, error.line, error.reason)
+            found = self._account.report(self._search, self._latest)
+            found = found if self._parts is None else self._parts.added_to(found)
+            return dataclasses.replace(found, outside_share=self._clock.outside_share())
 
 
 def _report_of_dynamo(captures: "weakref.ref[Captures]") -> Callable[[Any], None]:

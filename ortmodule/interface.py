@@ -5,7 +5,7 @@ runner.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -30,6 +30,15 @@ class Input:
     index: int | None = None
     tensor: torch.Tensor | None = None
     requires_grad: bool = False
+
+    @property
+    def source(self) -> int | torch.Tensor | None:
+        """A tensor of the call's, by its place, or the module's own."""
+        return self.index if self.role == "user" else self.tensor
+
+    def of(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
+        """What it is in a call with these tensors."""
+        return tensors[self.index] if self.role == "user" else self.tensor
 
 
 @dataclasses.dataclass(slots=True)

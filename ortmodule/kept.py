@@ -19,7 +19,7 @@ class Kept:
         self.capture = captured
         self.ran = False
         self.calls = 0
-        sources = [i.index if i.role == "user" else i.tensor for i in captured.inputs]
+        sources = [i.source for i in captured.inputs]
         wrt = [k for k, i in enumerate(captured.inputs) if i.requires_grad]
         n_outputs = len({n for o in captured.outputs for n in o.numbers}) + len(captured.assigned)
         writes = [(w.output, w.target) for w in captured.write_backs]

@@ -11,63 +11,88 @@ from .places import place_of_forward
 from .saved import by_position
 from .trace import Traced
 from .translate import Translated
+from .translate.returned import Returned
 
 
 def name_outputs(
     module: nn.Module, traced: Traced, done: Translated, graph: Any, tensors: list[torch.Tensor]
 ) -> tuple[list[Output], list[WriteBack], list[Assigned], list[tuple[int, tuple]]]:
-    outputs, write_backs, assigned, orders, numbers = [], [], [], [], {}
-    written = traced.notes.written
-
-    def number(value: Any, name: str, order: tuple[int, ...] = ()) -> int:
-        graph.output(value, name)
-        if order:
-            orders.append((len(numbers), order))
-        return numbers.setdefault(len(numbers), len(numbers))
-
+    """Declares the graph's outputs: what is returned, then assigned, then written back; and the
+    order of axes of those that have one."""
+    named, written = _Named(graph), traced.notes.written
     count = len(done.outputs) - len(written)
-    given: dict[int, int] = {}
-    for i, found in enumerate(done.outputs[:count]):
-        source, output = found.source, None
-        if source is not None:
-            source = source.index if source.role == "user" else source.tensor
+    outputs = _returned(named, done.outputs[:count])
+    assigned = [
+        _assigned(named, module, name, found)
+        for name, found in zip(written, done.outputs[count:], strict=True)
+    ]
+    write_backs = []
+    for source, value in done.writes:
+        _check_alone(source, done.inputs, tensors)
+        output = named.add(value, f"write:{source.name}")
+        write_backs.append(WriteBack(output, source.source, source.name))
+    return outputs, write_backs, assigned, named.orders
+
+
+class _Named:
+    """The outputs that a graph has so far; `orders`: which axes' order some have, by number."""
+
+    def __init__(self, graph: Any):
+        self.orders: list[tuple[int, tuple]] = []
+        self._graph, self._count = graph, 0
+
+    def add(self, value: Any, name: str, order: tuple[int, ...] = ()) -> int:
+        """The number of one more."""
+        self._graph.output(value, name)
+        if order:
+            self.orders.append((self._count, order))
+        self._count += 1
+        return self._count - 1
+
+
+def _returned(named: _Named, results: list[Returned]) -> list[Output]:
+    """Results of one memory are one output of the graph."""
+    outputs, given = [], {}
+    for i, found in enumerate(results):
+        source, output = None, None
+        if found.source is not None:
+            source = found.source.source
         elif found.memory in given:
             output = given[found.memory]
         else:
-            output = number(found.value, f"output:{i}", found.order)
+            output = named.add(found.value, f"output:{i}", found.order)
             if found.memory is not None:
                 given[found.memory] = output
-        own = None if found.own is None else number(found.own, f"own:{i}")
+        own = None if found.own is None else named.add(found.own, f"own:{i}")
         outputs.append(Output(output, source, found.requires_grad, found.views, own))
-    for name, found in zip(written, done.outputs[count:], strict=False):
-        if found.source is not None:
-            raise NotCapturable(
-                f"forward sets the buffer {name} to {found.source.name}", **place_of_forward(module)
-            )
-        if found.requires_grad:
-            raise NotCapturable(
-                f"forward sets the buffer {name} to a tensor that requires grad",
-                **place_of_forward(module),
-            )
-        buffer = module.get_buffer(name)
-        if list(buffer.shape) != found.dims or str(buffer.dtype)[6:] != found.value.dtype:
-            raise WarmUp(  # the next call may find what it would set, as a table for its sizes
-                f"forward sets the buffer {name} of {list(buffer.shape)} to one of {found.dims}",
-                **place_of_forward(module),
-            )
-        if found.memory is not None:
-            raise NotCapturable(
-                f"forward returns what it sets the buffer {name} to", **place_of_forward(module)
-            )
-        path, _, key = name.rpartition(".")
-        registry = module.get_submodule(path)._buffers
-        output = number(found.value, f"write:{name}", found.order)
-        assigned.append(Assigned(output, registry, key))
-    for source, value in done.writes:
-        _check_alone(source, done.inputs, tensors)
-        target = source.index if source.role == "user" else source.tensor
-        write_backs.append(WriteBack(number(value, f"write:{source.name}"), target, source.name))
-    return outputs, write_backs, assigned, orders
+    return outputs
+
+
+def _assigned(named: _Named, module: nn.Module, name: str, found: Returned) -> Assigned:
+    """The buffer of that name, which forward sets to a tensor of its own."""
+    refusal = _refusal_of(module, name, found)
+    if refusal is not None:
+        kind, reason = refusal
+        raise kind(reason, **place_of_forward(module))
+    path, _, key = name.rpartition(".")
+    output = named.add(found.value, f"write:{name}", found.order)
+    return Assigned(output, module.get_submodule(path)._buffers, key)
+
+
+def _refusal_of(module: nn.Module, name: str, found: Returned) -> tuple[type, str] | None:
+    """Why no run can set the buffer to that."""
+    sets = f"forward sets the buffer {name}"
+    if found.source is not None:
+        return NotCapturable, f"{sets} to {found.source.name}"
+    if found.requires_grad:
+        return NotCapturable, f"{sets} to a tensor that requires grad"
+    buffer = module.get_buffer(name)
+    if list(buffer.shape) != found.dims or str(buffer.dtype)[6:] != found.value.dtype:
+        # the next call may find what it would set, as a table for its sizes
+        return WarmUp, f"{sets} of {list(buffer.shape)} to one of {found.dims}"
+    if found.memory is not None:
+        return NotCapturable, f"forward returns what it sets the buffer {name} to"
+    return None
 
 
 def history(
@@ -85,7 +110,7 @@ def history(
     tensor_of |= {("name", n): t for n, t in module.named_parameters(remove_duplicate=False)}
     tensor_of |= {("name", n): t for n, t in module.named_buffers(remove_duplicate=False)}
     known = {id(t) for t in tensor_of.values()}
-    own = [tensors[i.index] if i.role == "user" else i.tensor for i in inputs]
+    own = [i.of(tensors) for i in inputs]
     places = {id(t): k for k, t in enumerate(own) if t is not None}
     # a tensor attribute, which has no name, counts as saved
     unnamed = {k for k, i in enumerate(inputs) if i.role == "buffer" and id(own[k]) not in known}
@@ -100,8 +125,7 @@ def _check_alone(written: Input, inputs: list[Input], tensors: list[torch.Tensor
     """A write to memory that another input shows too would have to reach that one."""
 
     def memory(given: Input) -> int:
-        tensor = tensors[given.index] if given.role == "user" else given.tensor
-        return tensor.untyped_storage().data_ptr()
+        return given.of(tensors).untyped_storage().data_ptr()
 
     for other in inputs:
         if other is not written and other.role != "key" and memory(other) == memory(written) != 0:

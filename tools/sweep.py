@@ -22,7 +22,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -212,39 +212,51 @@ def _of_torch(model: nn.Module, inputs: dict) -> tuple[int, int]:
     return count, sum(event.flops or 0 for event in events)
 
 
-def _run(name: str, seconds: int, results: Connection) -> None:
-    os.nice(5)
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+def in_a_process(work: Callable[[str], dict], name: str, wait: float) -> dict:
+    """work(name) in a process of its own, which ends after `wait` seconds; "error" instead, with
+    "trace" where it raised."""
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_send, args=(work, name, theirs))
+    process.start()
+    theirs.close()
+    try:
+        row = ours.recv() if ours.poll(wait) else {"error": f"took {wait} s"}
+    except EOFError:
+        process.join()
+        row = {"error": f"the process died ({process.exitcode})"}
+    process.kill()
+    process.join()
+    return row
+
+
+def _send(work: Callable[[str], dict], name: str, results: Connection) -> None:
     warnings.simplefilter("ignore")
     try:
-        row = judge(name)
+        row = work(name)
     except Exception as error:
         first = (str(error).strip().splitlines() or [""])[0]
-        row = {"right": False, "whole": False, "wrong": [f"{type(error).__name__}: {first}"[:300]]}
+        row = {"error": f"{type(error).__name__}: {first}"[:300]}
         row["trace"] = traceback.format_exc()[-3000:]
     results.send(row)
 
 
+def _seconds(name: str) -> int:
+    return SECONDS * (3 if name.rpartition("/")[2] in LARGE else 1)
+
+
+def _judged(name: str) -> dict:
+    os.nice(5)
+    resource.setrlimit(resource.RLIMIT_CPU, (_seconds(name), _seconds(name)))
+    return judge(name)
+
+
 def row_of(name: str) -> dict:
-    """judge(name) in a process of its own."""
-    context = multiprocessing.get_context("fork")
-    ours, theirs = context.Pipe()
-    seconds = SECONDS * (3 if name.rpartition("/")[2] in LARGE else 1)
-    process = context.Process(target=_run, args=(name, seconds, theirs))
-    process.start()
-    theirs.close()
-    try:
-        row = ours.recv() if ours.poll(WAIT * seconds) else _failed("hangs")
-    except EOFError:
-        process.join()
-        row = _failed(f"the process died ({process.exitcode})")
-    process.kill()
-    process.join()
+    """judge(name) in a process of its own; one that raises, dies or hangs is not right."""
+    row = in_a_process(_judged, name, WAIT * _seconds(name))
+    if "error" in row:
+        row = {"right": False, "whole": False, "wrong": [row.pop("error")]} | row
     return {"name": name, **row}
-
-
-def _failed(why: str) -> dict:
-    return {"right": False, "whole": False, "wrong": [why]}
 
 
 def made_by() -> dict:

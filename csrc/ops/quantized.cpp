@@ -8,19 +8,22 @@
 namespace ort {
 namespace {
 
+// Of a weight, in elements, so that no count of bytes overflows.
+constexpr int64_t kMostElements = int64_t{1} << 40;
+
 // x [.., K] with w [N, K], or where it is transposed x [.., N].
 void infer_quantized(InferContext& c) {
   const QuantizedFormat format = quantized_format(c.attrs().s("format"));
   const int64_t rows = c.attrs().i("rows"), columns = c.attrs().i("columns");
-  c.require(rows > 0 && columns > 0 && rows <= kMostQuantized / columns,
+  c.require(rows > 0 && columns > 0 && rows <= kMostElements / columns,
             "w has {} rows and {} columns, expected some, and less than {} elements", rows, columns,
-            kMostQuantized);
+            kMostElements);
   const int64_t count = rows * columns;
   c.require(count % kQuantizedBlock == 0, "w has {} elements, expected blocks of {}", count,
             kQuantizedBlock);
   const DType type = format == QuantizedFormat::nf4 ? DType::u8 : DType::i8;
   c.require(c.dtype(1) == type, "codes are {}, expected {}", name_of(c.dtype(1)), name_of(type));
-  expect_dims(c, 1, {format == QuantizedFormat::nf4 ? count / 2 : count});
+  expect_dims(c, 1, {code_count(format, count)});
   expect_dims(c, 2, {count / kQuantizedBlock});
   if (!c.ranked(0)) return c.out(0, c.dtype(), std::nullopt);
   Dims dims = c.dims(0);

@@ -14,8 +14,12 @@ enum class QuantizedFormat : uint8_t {
 };
 QuantizedFormat quantized_format(std::string_view name);
 
-constexpr int64_t kQuantizedBlock = 64;
-constexpr int64_t kMostQuantized = int64_t{1} << 40;
+constexpr int64_t kQuantizedBlock = 64;  // elements
+
+// How many numbers hold the codes of so many elements.
+constexpr int64_t code_count(QuantizedFormat format, int64_t elements) {
+  return format == QuantizedFormat::nf4 ? elements / 2 : elements;
+}
 
 // Quantiles of a normal distribution, scaled to [-1, 1]. Dettmers et al., 2023, appendix E.
 constexpr std::array<float, 16> kNormalFloats{

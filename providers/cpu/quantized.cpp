@@ -134,7 +134,7 @@ std::unique_ptr<Kernel> quantized_kernel(const Request& r) {
   const bool transposed = r.attrs().i("transposed", 0) != 0;
   const int64_t inner = transposed ? weight.rows : weight.columns;
   const int64_t elements = weight.rows * weight.columns;
-  const int64_t codes = weight.format == QuantizedFormat::nf4 ? elements / 2 : elements;
+  const int64_t codes = code_count(weight.format, elements);
   if (r.sizes(0).back() != inner || element_count(r.sizes(1)) != codes ||
       element_count(r.sizes(2)) != elements / kQuantizedBlock)
     r.refuse("x, codes and scales have shapes {}, {} and {}, expected [.., {}], [{}] and [{}]",

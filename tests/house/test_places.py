@@ -34,3 +34,12 @@ def test_the_device_is_asked_in_one_place():
 def test_fields_of_protobuf_have_names():
     found = mentions(r"\.tag\(\) [=!]= \d|\.add_\w+\(\d", sources.cpp_files("csrc/graph"))
     assert found == []
+
+
+def test_files_that_the_architecture_names_exist():
+    """`_build_info.py` is made by the build."""
+    text = (sources.ROOT / "ARCHITECTURE.md").read_text()
+    named = set(re.findall(r"`([\w/-]+\.(?:py|cpp|h))`", text)) - {"_build_info.py"}
+    files = [sources.name(f) for f in [*sources.cpp_files(), *sources.python_files()]]
+    missing = [n for n in named if not any(f"/{f}".endswith(f"/{n}") for f in files)]
+    assert named and missing == []

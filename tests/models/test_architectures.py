@@ -1,7 +1,9 @@
 """A fixed sample of tools/sweep.py's models: one capture each, and a step that is eager's."""
 
 import copy
+import os
 import sys
+import time
 
 import pytest
 import torch
@@ -58,3 +60,23 @@ def test_a_step_is_eagers(architectures, name):
 def test_the_sweep_finds_it_right_and_whole(sweep, name):
     row = sweep.judge(name)
     assert row["right"] and row["whole"], row
+
+
+def _raises(name: str) -> dict:
+    raise KeyError(name)
+
+
+@pytest.mark.parametrize(
+    "work, wait, expected",
+    [
+        (lambda name: {"found": name}, 60, {"found": "m"}),
+        (_raises, 60, {"error": "KeyError: 'm'"}),
+        (lambda _: os._exit(3), 60, {"error": "the process died (3)"}),
+        (lambda _: time.sleep(60), 0.5, {"error": "took 0.5 s"}),
+    ],
+    ids=["gives", "raises", "dies", "hangs"],
+)
+def test_a_process_of_its_own_gives_a_row_whatever_happens(sweep, work, wait, expected):
+    found = sweep.in_a_process(work, "m", wait)
+    assert ("trace" in found) == (work is _raises)
+    assert {k: v for k, v in found.items() if k != "trace"} == expected

@@ -6,8 +6,9 @@ Used by the tests of this folder.
 import itertools
 
 import torch
-from ortmodule.optim import LAMB, SGD, Adam, AdamW, Lion
+from ortmodule.optim import LAMB, SGD, Adam, AdamW, GradScaler, Lion
 from torch import nn
+from torch.nn.utils import clip_grad_norm_
 
 SHAPES = [(5,), (3, 7), (), (0, 4), (33,), (2, 3, 4, 5)]
 
@@ -114,9 +115,8 @@ FULL = {
 }
 
 
-def combinations(kind: str) -> dict[str, dict]:
+def combinations(options: dict[str, dict]) -> dict[str, dict]:
     """No option, each alone and each pair that torch allows."""
-    options = KINDS[kind][2]
     pairs = {f"{a} {b}": options[a] | options[b] for a, b in itertools.combinations(options, 2)}
     allowed = {k: v for k, v in pairs.items() if not ("nesterov" in v and "dampening" in v)}
     return {"defaults": {"lr": 1e-3}, **options, **allowed}
@@ -146,6 +146,28 @@ def train(optimizer, params, steps: int, first: int = 0, held=None) -> None:
             )
             p.grad = torch.empty_like(p, memory_format=torch.preserve_format).copy_(grad)
         optimizer.step()
+
+
+def steps_under_scalers(mine, first, other, second) -> list[torch.Tensor]:
+    """Eight steps of which one overflows: of ours with max_norm=2.0 and zero_grad, and as torch's
+    loops have them. The others' means, as ema_decay=0.5 has them."""
+    means: list[torch.Tensor] = []
+    runs = [(mine, first, GradScaler(init_scale=64.0))]
+    runs += [(other, second, torch.amp.GradScaler("cpu", init_scale=64.0))]
+    for step in range(8):
+        for optimizer, params, scaler in runs:
+            loss = sum((p**2).sum() for p in params)
+            scaler.scale(loss * float("inf") if step == 4 else loss).backward()
+            if optimizer is other:
+                scaler.unscale_(optimizer)
+                clip_grad_norm_(params, 2.0)
+            scaler.step(optimizer)
+            scaler.update()
+        other.zero_grad()
+        if step != 4:
+            now = [p.detach().to(torch.float64, copy=True) for p in second]
+            means = [m / 2 + p / 2 for m, p in zip(means, now, strict=True)] if means else now
+    return means
 
 
 def state_of(optimizer) -> list[dict]:

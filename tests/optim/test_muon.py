@@ -5,21 +5,28 @@ import pickle
 
 import pytest
 import torch
-from ortmodule.optim import GradScaler, Muon, fuse
+from ortmodule.optim import Muon, fuse
 from torch import nn
-from torch.nn.utils import clip_grad_norm_
 
-from .kinds import assert_close, parameters, state_of, train, twins
+from .kinds import (
+    assert_close,
+    combinations,
+    parameters,
+    state_of,
+    steps_under_scalers,
+    train,
+    twins,
+)
 
 SHAPES = [(5, 3), (4, 9), (40, 33), (64, 64), (1, 7), (7, 1), (0, 4)]
 OPTIONS = {
-    "defaults": {},
     "momentum": {"momentum": 0.5, "nesterov": False},
     "weight_decay": {"weight_decay": 0.0},
     "like AdamW": {"adjust_lr_fn": "match_rms_adamw"},
     "iteration": {"ns_coefficients": (3.0, -3.2, 1.2), "ns_steps": 3, "eps": 1e-3},
     "lr": {"lr": torch.tensor(3e-3, dtype=torch.float64)},
 }
+CASES = combinations(OPTIONS)
 HALVES = [torch.bfloat16, torch.float16]
 Torchs = torch.optim.Muon
 
@@ -57,10 +64,10 @@ def distance(params, exact) -> float:
     return sum((p.double() - q).square().sum().item() for p, q in pairs) ** 0.5
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", CASES)
 def test_a_hundred_steps_no_farther_from_float64_than_torchs(name):
     """In float64 to its last digits."""
-    options = OPTIONS[name]
+    options = CASES[name]
     mine = parameters(shapes=SHAPES)
     theirs, exact, double = twins(mine), twins(mine, torch.float64), twins(mine, torch.float64)
     runs = [(Muon, mine), (Torchs, theirs), (Formula, exact), (Muon, double)]
@@ -137,25 +144,8 @@ def test_what_is_around_a_step():
     first = parameters(torch.float64, [(5, 3), (4, 9)])
     second = twins(first)
     mine = Muon(first, max_norm=2.0, zero_grad=True, ema_decay=0.5)
-    other, means = Formula(second), None
-    runs = [(mine, first, GradScaler(init_scale=64.0))]
-    runs += [(other, second, torch.amp.GradScaler("cpu", init_scale=64.0))]
-    for step in range(8):
-        for optimizer, params, scaler in runs:
-            loss = sum((p**2).sum() for p in params)
-            scaler.scale(loss * float("inf") if step == 4 else loss).backward()
-            if optimizer is other:
-                scaler.unscale_(optimizer)
-                clip_grad_norm_(params, 2.0)
-            scaler.step(optimizer)
-            scaler.update()
-            if optimizer is other:
-                optimizer.zero_grad()
-        if step != 4:
-            now = [p.detach().clone() for p in second]
-            if means is not None:
-                now = [m / 2 + p / 2 for m, p in zip(means, now, strict=True)]
-            means = now
+    other = Formula(second)
+    means = steps_under_scalers(mine, first, other, second)
     assert_close(first, second, 1e-9)
     assert_close([mine.state[p]["ema"] for p in first], means, 1e-9)
     assert not any(p.grad.any() for p in first)

@@ -39,7 +39,7 @@ def run(found: Capture, tensors) -> list[torch.Tensor]:
         if given.role == "key":
             feed[given.name] = np.zeros(1, np.uint64)
         else:
-            tensor = tensors[given.index] if given.role == "user" else given.tensor
+            tensor = given.of(tensors)
             feed[given.name] = tensor.detach().contiguous().numpy()
     outs = _native.core().evaluate(found.graph, feed, ["reference"])
     return [torch.from_numpy(out) for out in outs]

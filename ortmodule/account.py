@@ -1,0 +1,81 @@
+"""What the calls of one module came to, for `explain()`: warm-ups, fallbacks, captures that ran.
+
+captures.py keeps one, under its lock.
+"""
+
+import collections
+import dataclasses
+import warnings
+
+from .errors import NotCapturable, WarmUp
+from .explain import Fallback, Report
+from .kept import Kept
+from .search import Search
+
+
+class Account:
+    """`captures`: how many ran."""
+
+    def __init__(self):
+        self.captures = 0
+        self._warm_ups: dict[str, None] = {}
+        self._fallbacks: dict[Fallback, None] = {}
+        self._on_aten: dict[Fallback, None] = {}
+        self._warned = False
+
+    def ran(self, kept: Kept) -> None:
+        """Notes a capture's first run."""
+        self.captures += not kept.ran
+        kept.ran = True
+        self._on_aten.update(dict.fromkeys(kept.operators()))
+
+    def warmed_up(self, error: WarmUp) -> None:
+        """Notes a call that eager made, as forward set up state in it."""
+        self._warm_ups.setdefault(str(error))
+
+    def fell_back(self, fallback: Fallback) -> None:
+        """Notes what ran eagerly."""
+        self._fallbacks.setdefault(fallback)
+
+    def warn(self, what: str, stacklevel: int) -> None:
+        """Once."""
+        if not self._warned:
+            warnings.warn(f"ORTModule runs {what}", stacklevel=stacklevel)
+        self._warned = True
+
+    def report(self, search: Search, latest: Kept | None) -> Report:
+        """What ran so far, with the steps of the capture that served the latest call."""
+        runners = [kept.runner for kept in search.kept()]
+        found = Report(
+            providers={},
+            fallbacks=[*self._fallbacks, *self._on_aten],
+            captures=self.captures,
+            plans=sum(runner.plans() for runner in runners) + search.dropped_plans,
+            steps=[],
+            warm_ups=[*self._warm_ups],
+            reruns=sum(runner.reruns() for runner in runners) + search.dropped_reruns,
+        )
+        return found if latest is None else _with_steps(found, latest)
+
+
+def _with_steps(report: Report, kept: Kept) -> Report:
+    steps, runner = kept.steps(), kept.runner
+    stash, cast_bytes, arena = runner.memory()
+    dtypes, casts = kept.dtypes()
+    return dataclasses.replace(
+        report,
+        providers=dict(collections.Counter(step.provider for step in steps)),
+        steps=steps,
+        planned_ms=runner.planned_us() / 1e3,
+        stash_bytes=stash,
+        arena_bytes=arena,
+        trace=runner.trace(),
+        cast_bytes=cast_bytes,
+        dtypes=dtypes,
+        casts=casts,
+    )
+
+
+def fallback_of(error: NotCapturable) -> Fallback:
+    """What a refusal is in a report."""
+    return Fallback(error.op, error.module, error.file, error.line, error.reason)
