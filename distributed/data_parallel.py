@@ -10,10 +10,14 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed import distributed_c10d
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
 from ortmodule import Options, ORTModule, _native
+
+from . import alike
+from .everyone import Everyone
 
 
 class DataParallel(DistributedDataParallel):
@@ -25,6 +29,9 @@ class DataParallel(DistributedDataParallel):
 
     module: an ORTModule, a module that holds some, or a plain module, which is wrapped with
         `options` (None: the defaults).
+    check_alike: before the first reduce all ranks meet, and raise one error where one has not come
+        in time, has another version, or captured another graph; not with find_unused_parameters,
+        nor within join, where ranks may differ.
     gradient_as_bucket_view: True here; with False gradients are copied, as DDP does it.
     Other arguments and errors are DDP's (torch.nn.parallel.DistributedDataParallel, torch 2.11).
     """
@@ -37,6 +44,7 @@ class DataParallel(DistributedDataParallel):
         module: nn.Module,
         *args: Any,
         options: Options | None = None,
+        check_alike: bool = True,
         gradient_as_bucket_view: bool = True,
         **kwargs: Any,
     ):
@@ -45,10 +53,13 @@ class DataParallel(DistributedDataParallel):
         elif options is not None:
             raise ValueError("[DataParallel] the module is an ORTModule, which has its options")
         super().__init__(module, *args, gradient_as_bucket_view=gradient_as_bucket_view, **kwargs)
+        self._is_compared = not check_alike or self.find_unused_parameters
         self._take_over()
 
     def _take_over(self) -> None:
-        self._reduction = _native.torch_bridge().Reduction(self.reducer, self.process_group)
+        self._reduction = _native.torch_bridge().Reduction(
+            self.reducer, self.process_group, distributed_c10d._get_default_store()
+        )
         if self._own_hook is not None:
             self._reduction.use(*self._own_hook)
 
@@ -62,6 +73,15 @@ class DataParallel(DistributedDataParallel):
             if self.gradient_as_bucket_view:
                 self._reduction.expect_backward()
         return given
+
+    def _post_forward(self, output: Any) -> Any:
+        if torch.is_grad_enabled() and self.require_backward_grad_sync and not self._is_compared:
+            self._is_compared = True
+            if not self._join_config.enable:
+                everyone = Everyone(self.process_group)
+                everyone.meet()
+                alike.check(self.module, everyone)
+        return super()._post_forward(output)
 
     # --- hooks ---
 

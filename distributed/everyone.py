@@ -1,39 +1,71 @@
-"""Steps that all processes take together: where one fails, all raise one error that names it."""
+"""What processes do together beside training, over a Gloo group of their own.
 
+Messages are JSON: what comes from another process is data, never code.
+"""
+
+import json
 import warnings
 from collections.abc import Callable
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint.api import CheckpointException
 
 
-class Everyone:
-    """The processes of `group` (None: all), over a Gloo group of their own; one process alone
-    where torch.distributed is not initialised."""
+def timeout_of(group: dist.ProcessGroup) -> Any:
+    """The time after which a process group's operations fail; None: torch's own."""
+    options = getattr(group._get_backend(torch.device("cpu")), "options", None)
+    return getattr(options, "_timeout", None)
 
-    def __init__(self, group: dist.ProcessGroup | None):
+
+class Everyone:
+    """The processes of `group` (None: all); one process alone where torch.distributed is not
+    initialised."""
+
+    def __init__(self, group: dist.ProcessGroup | None = None):
         self.alone = not dist.is_initialized()
         self.group = None
         if not self.alone:
-            ranks = dist.get_process_group_ranks(group or dist.group.WORLD)
-            self.group = dist.new_group(ranks, backend="gloo")
+            group = group or dist.group.WORLD
+            self.group = dist.new_group(
+                dist.get_process_group_ranks(group), timeout=timeout_of(group), backend="gloo",
+                use_local_synchronization=True,
+            )  # fmt: skip
         self.rank = 0 if self.alone else dist.get_rank(self.group)
         self.count = 1 if self.alone else dist.get_world_size(self.group)
 
+    def exchange(self, value: Any) -> list[Any]:
+        """Each rank's value, which JSON can hold."""
+        if self.alone:
+            return [value]
+        own = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
+        sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.count)]
+        dist.all_gather(sizes, torch.tensor([len(own)]), group=self.group)
+        longest = max(int(size) for size in sizes)
+        texts = [torch.zeros(longest, dtype=torch.uint8) for _ in range(self.count)]
+        padded = torch.nn.functional.pad(own, (0, longest - len(own)))
+        dist.all_gather(texts, padded, group=self.group)
+        return [
+            json.loads(text[: int(size)].numpy().tobytes())
+            for text, size in zip(texts, sizes, strict=True)
+        ]
+
+    def meet(self) -> None:
+        """Waits for every rank; raises RuntimeError naming those that do not come in time."""
+        if not self.alone:
+            dist.monitored_barrier(self.group, wait_all_ranks=True)
+
     def gather(self, what: str, action: Callable[[], Any], only: int | None = None) -> list[Any]:
-        """What `action` gives on each rank, or on rank `only`. Raises RuntimeError where one
-        fails: "[Checkpointer] rank 1 cannot write ...: No space left on device"."""
+        """What `action` gives on each rank, or on rank `only`. Raises RuntimeError on all where
+        one fails: "[Checkpointer] rank 1 cannot write ...: No space left on device"."""
         error, value = None, None
         if only is None or only == self.rank:
             try:
                 value = action()
             except (Exception, CheckpointException) as raised:  # that one is no Exception
-                error = f"{_cause(raised)}"
-        answers = [(error, value)]
-        if not self.alone:
-            answers = [None] * self.count
-            dist.all_gather_object(answers, (error, value), group=self.group)
+                error = _cause(raised)
+        answers = self.exchange([error, value])
         for rank, (failed, _) in enumerate(answers):
             if failed is not None:
                 raise RuntimeError(f"[Checkpointer] rank {rank} {what}: {failed}")

@@ -281,6 +281,13 @@ class Captures:
         """Whether any call went through the engine."""
         return self._account.captures > 0
 
+    def graphs(self) -> list[str]:
+        """The graphs captured so far as text, in the order made."""
+        with self._lock:
+            own = [kept.capture.graph.text() for kept in reversed(self._search.kept())]
+            parts = self._parts.all if self._parts is not None else []
+        return own + [text for part in parts for text in part.graphs()]
+
     def explain(self) -> Report:
         """What ran so far."""
         with self._lock:

@@ -6,6 +6,8 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "csrc/core/error.h"
 
@@ -28,11 +30,28 @@ class Hook final : public c10d::CommHookInterface {
   const std::shared_ptr<Reduction> reduction_;
 };
 
+// Of the ranks whose reduce failed: each says so in the store, and gives the others a second.
+std::string who_is_silent(const c10d::ProcessGroup& group, c10d::Store& store) {
+  const auto key = [&](int rank) {
+    return "ortmodule/failed/" + group.getGroupName() + "/" + std::to_string(rank);
+  };
+  try {
+    store.set(key(group.getRank()), std::string("1"));
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    std::string silent;
+    for (int rank = 0; rank < group.getSize(); ++rank)
+      if (!store.check({key(rank)})) silent += (silent.empty() ? "" : ", ") + std::to_string(rank);
+    return silent.empty() ? "as on all ranks" : "without a word from rank " + silent;
+  } catch (const std::exception&) {
+    return "and the process that has the store is gone";
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<Reduction> Reduction::of(const std::shared_ptr<c10d::Reducer>& reducer,
-                                         Group group) {
-  std::shared_ptr<Reduction> made(new Reduction(std::move(group)));
+                                         Group group, Store store) {
+  std::shared_ptr<Reduction> made(new Reduction(std::move(group), std::move(store)));
   made->reducer_ = reducer;
   reducer->register_comm_hook(std::make_unique<Hook>(made));
   return made;
@@ -104,8 +123,23 @@ c10::intrusive_ptr<c10::ivalue::Future> Reduction::reduce(c10d::GradBucket& buck
   if (bucket.isLast() && destinations_) destinations_->close();
   if (hook_) return hook_->runHook(bucket);
   divide(bucket);
-  std::vector<at::Tensor> sum{bucket.getBufferRef()};
-  return group_->allreduce(sum)->getFuture();
+  const at::Tensor& buffer = bucket.getBufferRef();
+  const std::string what = format("[DataParallel] rank {}: all_reduce of bucket {} ({} gradients, {} bytes) ",
+                               group_->getRank(), bucket.getIndex(), bucket.getParameters().size(),
+                               buffer.nbytes());
+  try {
+    std::vector<at::Tensor> sum{buffer};
+    const auto future = group_->allreduce(sum)->getFuture();
+    return future->then(
+        [what, group = group_, store = store_](c10::ivalue::Future& done) {
+          if (done.hasError())
+            fail("{}failed, {}: {}", what, who_is_silent(*group, *store), done.tryRetrieveErrorMessage());
+          return done.value();
+        },
+        future->elementType());
+  } catch (const std::exception& error) {
+    fail("{}did not start, {}: {}", what, who_is_silent(*group_, *store_), error.what());
+  }
 }
 
 at::Tensor Reduction::result(const c10::IValue& reduced) {
@@ -115,7 +149,7 @@ at::Tensor Reduction::result(const c10::IValue& reduced) {
 void bind_reduction(py::module_& m) {
   using Unlocked = py::call_guard<py::gil_scoped_release>;
   py::class_<Reduction, std::shared_ptr<Reduction>>(m, "Reduction")
-      .def(py::init(&Reduction::of), py::arg("reducer"), py::arg("group"))
+      .def(py::init(&Reduction::of), py::arg("reducer"), py::arg("group"), py::arg("store"))
       .def("use",
            [](Reduction& self, py::object state, py::object hook) {
              self.use(std::make_unique<c10d::PythonCommHook>(std::move(state), std::move(hook)));

@@ -15,8 +15,11 @@ namespace ort::bridge {
 class Reduction : public std::enable_shared_from_this<Reduction> {
  public:
   using Group = c10::intrusive_ptr<c10d::ProcessGroup>;
-  // Takes the one place that `reducer` has for a communication hook.
-  static std::shared_ptr<Reduction> of(const std::shared_ptr<c10d::Reducer>& reducer, Group group);
+  using Store = c10::intrusive_ptr<c10d::Store>;
+  // Takes the one place that `reducer` has for a communication hook. `store`: of all processes; a
+  // reduce that fails looks there for the ranks that fail with it.
+  static std::shared_ptr<Reduction> of(const std::shared_ptr<c10d::Reducer>& reducer, Group group,
+                                       Store store);
 
   // The user's own hook, which gets sums that nobody has divided. Once.
   void use(std::unique_ptr<c10d::CommHookInterface> hook);
@@ -32,13 +35,14 @@ class Reduction : public std::enable_shared_from_this<Reduction> {
   at::Tensor result(const c10::IValue& reduced);
 
  private:
-  explicit Reduction(Group group) : group_(std::move(group)) {}
+  Reduction(Group group, Store store) : group_(std::move(group)), store_(std::move(store)) {}
   bool is_bound_to(const std::vector<c10d::GradBucket>& buckets) const;
   void divide(c10d::GradBucket& bucket);
   double mean_factor() const;
 
   std::weak_ptr<c10d::Reducer> reducer_;
   Group group_;
+  Store store_;
   std::unique_ptr<c10d::CommHookInterface> hook_;
   std::shared_ptr<Destinations> destinations_;
   std::vector<at::Tensor> buffers_;  // that the destinations lie in
