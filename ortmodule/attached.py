@@ -39,9 +39,9 @@ class Attached:
         self._bytes, self._task, self._whole = 0, -1, True
         self._lock = threading.RLock()  # parameters of two devices are complete in two threads
         self._watch()
-        weakref.finalize(self, _remove_all, self._hooks)
         attachable.watch_clipping(self)
-        self._scaled = vars(optimizer).get("_step_supports_amp_scaling")
+        scaled = vars(optimizer).get("_step_supports_amp_scaling")
+        self._undo = weakref.finalize(self, _undo, self._hooks, weakref.ref(optimizer), scaled)
         optimizer._step_supports_amp_scaling = True  # so that a GradScaler comes to the step
         held = weakref.ref(self)
         _put_before(optimizer, "step", held, _ended(held))
@@ -49,13 +49,8 @@ class Attached:
 
     def remove(self) -> None:
         """From now on the optimizer steps when its step is called, as before."""
-        if self.removed:
-            return
         self.removed = True
-        _remove_all(self._hooks)
-        vars(self._optimizer).pop("_step_supports_amp_scaling", None)
-        if self._scaled is not None:
-            self._optimizer._step_supports_amp_scaling = self._scaled
+        self._undo()  # once
 
     def check_call(self) -> None:
         """Before a forward: raises where others wait for the gradients."""
@@ -176,11 +171,17 @@ class Attached:
 _STEP_HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 
 
-def _remove_all(hooks: dict[torch.Tensor, list]) -> None:
+def _undo(hooks: dict[torch.Tensor, list], of: weakref.ref, scaled: bool | None) -> None:
+    """What an attachment left with parameters and optimizer, as it was before."""
     for handles in hooks.values():
         for handle in handles:
             handle.remove()
     hooks.clear()
+    optimizer = of()
+    if optimizer is not None:
+        vars(optimizer).pop("_step_supports_amp_scaling", None)
+        if scaled is not None:
+            optimizer._step_supports_amp_scaling = scaled
 
 
 # Hooks hold nothing: a module that has lost its wrapper is a plain one.

@@ -350,6 +350,7 @@ def test_a_wrapper_that_is_gone_lets_the_next_attach():
     optimizer = SGD(net.parameters(), lr=0.1)
     ORTModule(net, options()).attach(optimizer)
     assert not any(p._backward_hooks or p._post_accumulate_grad_hooks for p in net.parameters())
+    assert "_step_supports_amp_scaling" not in vars(optimizer)  # else no GradScaler would unscale
     model = ORTModule(net, options())
     model.attach(optimizer)
     train(model, optimizer, steps=1)
