@@ -126,6 +126,8 @@ class Fused(torch.optim.Optimizer):
         gradients = _native.optim().Gradients(name, [p for lists in rounds for p in lists[0]])
         if gradients.any_sparse:
             raise RuntimeError(self.sparse_error.format(name))
+        if self.zeroes:
+            gradients.check_zeroed()
         return gradients
 
     def _grad_factor(self, gradients) -> float | None:

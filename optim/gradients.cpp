@@ -18,10 +18,8 @@ namespace py = pybind11;
 namespace ort::optim {
 namespace {
 
-bool is_kernels(const at::Tensor& t) {
-  const at::ScalarType type = t.scalar_type();
-  return t.is_cpu() && t.layout() == at::kStrided &&
-         (type == at::kFloat || type == at::kDouble || type == at::kHalf || type == at::kBFloat16);
+bool is_kernels(at::ScalarType type) {
+  return type == at::kFloat || type == at::kDouble || type == at::kHalf || type == at::kBFloat16;
 }
 
 }  // namespace
@@ -32,8 +30,11 @@ Gradients::Gradients(const std::string& name, const py::list& params) : name_(na
     if (!THPVariable_Check(param.ptr())) fail("[{}] a parameter is no tensor", name_);
     const at::Tensor& grad = THPVariable_Unpack(param.ptr()).grad();
     if (!grad.defined()) continue;
-    any_sparse_ |= grad.is_sparse();
     tensors_.push_back(grad);
+    if (grad.is_sparse())
+      any_sparse_ = true;  // whose error has a text of the optimizer's own
+    else
+      check_place(name_, "grad", grad);
   }
 }
 
@@ -42,10 +43,10 @@ double Gradients::norm() const {
   std::vector<Gradient> each;
   each.reserve(tensors_.size());
   for (const at::Tensor& t : tensors_) {
-    check(is_kernels(t), "[{}] grad is {} on {}, expected float32, float64 or a half on cpu", name_,
-          at::toString(t.scalar_type()), t.device().str());
-    const bool dense = t.is_non_overlapping_and_dense();
-    if (!dense) laid.push_back(t.contiguous());
+    check(is_kernels(t.scalar_type()), "[{}] grad is {}, expected float32, float64 or a half",
+          name_, at::toString(t.scalar_type()));
+    const bool dense = t.is_non_overlapping_and_dense() && !t.is_neg();
+    if (!dense) laid.push_back(t.resolve_neg().contiguous());
     const at::Tensor& from = dense ? t : laid.back();
     each.push_back({dtype_of(t.scalar_type()), from.const_data_ptr(), t.numel()});
   }
@@ -60,11 +61,15 @@ bool Gradients::all_finite(double norm) const {
                      [](const at::Tensor& t) { return at::isfinite(t).all().item<bool>(); });
 }
 
+void Gradients::check_zeroed() const {
+  for (const at::Tensor& t : tensors_) check_written(name_, "grad", t);
+}
+
 bool Gradients::overlap() const {
   std::vector<std::pair<const char*, const char*>> spans;
   spans.reserve(tensors_.size());
   for (const at::Tensor& t : tensors_) {
-    if (t.numel() == 0 || t.layout() != at::kStrided) continue;
+    if (t.numel() == 0) continue;
     int64_t last = 0;
     for (int64_t k = 0; k < t.dim(); ++k) last += (t.size(k) - 1) * t.stride(k);
     const char* from = static_cast<const char*>(t.const_data_ptr());

@@ -22,6 +22,8 @@ class Gradients {
   bool all_finite(double norm) const;
   // Whether two of them share memory, so that one that is zeroed may still be read.
   bool overlap() const;
+  // Fails for one that cannot be zeroed.
+  void check_zeroed() const;
   void zero() const;
 
  private:

@@ -1,6 +1,8 @@
 // Checks of torch tensors and their order in memory; what an optimizer of torch does around a step.
 #include "optim/group.h"
 
+#include <ATen/MemoryOverlap.h>
+
 #include "csrc/core/error.h"
 
 namespace ort::optim {
@@ -15,22 +17,21 @@ struct Check {
   const std::string& name;
   const at::Tensor& param;
 
+  // What a step writes.
   void tensor(std::string_view what, const at::Tensor& t, at::ScalarType type) const {
     like(what, t, type, param.sizes());
+    check_written(name, what, t);
   }
   void like(std::string_view what, const at::Tensor& t, at::ScalarType type,
             at::IntArrayRef sizes) const {
-    const bool fits =
-        t.is_cpu() && t.layout() == at::kStrided && t.scalar_type() == type && t.sizes() == sizes;
-    if (!fits) [[unlikely]]  // texts are made of what does not fit alone
-      refuse(what, t, type, sizes);
+    check_place(name, what, t);
+    if (t.scalar_type() != type || t.sizes() != sizes) [[unlikely]]
+      refuse(what, t, type, sizes);  // texts are made of what does not fit alone
   }
 
  private:
   [[noreturn]] void refuse(std::string_view what, const at::Tensor& t, at::ScalarType type,
                            at::IntArrayRef sizes) const {
-    check(t.is_cpu() && t.layout() == at::kStrided, "[{}] {} is on {}, expected cpu", name, what,
-          t.device().str());
     check(t.scalar_type() == type, "[{}] {} has dtype {}, expected {} ({})", name, what,
           at::toString(t.scalar_type()), at::toString(type),
           type == param.scalar_type() ? "its parameter's" : "its master's");
@@ -57,16 +58,19 @@ at::DimVector sizes_of(const std::string& state, const at::Tensor& param) {
 }
 
 void check_row(const std::string& name, const std::vector<std::string>& states, const Row& row) {
+  check_place(name, "param", row.param);
+  check_written(name, "param", row.param);
   const at::ScalarType own = row.param.scalar_type();
   if (!is_half(own) && own != at::kFloat && own != at::kDouble)
     fail("[{}] param has dtype {}, expected float32, float64 or a half", name, at::toString(own));
   const bool has_master = row.master.defined();
   const at::ScalarType type = has_master ? at::kFloat : own;
   const Check fits{name, row.param};
-  fits.tensor("param", row.param, own);
-  fits.tensor("grad", row.grad, own);
-  for (size_t k = 0; k < states.size(); ++k)
+  fits.like("grad", row.grad, own, row.param.sizes());
+  for (size_t k = 0; k < states.size(); ++k) {
     fits.like(states[k], row.states[k], type, sizes_of(states[k], row.param));
+    check_written(name, states[k], row.states[k]);
+  }
   if (has_master) fits.tensor("master", row.master, type);
   if (row.mean.defined()) fits.tensor("ema", row.mean, type);
   if (row.step.defined()) check_step(name, row.step);
@@ -93,6 +97,22 @@ DType dtype_of(at::ScalarType type) {
   if (type == at::kFloat) return DType::f32;
   if (type == at::kDouble) return DType::f64;
   return type == at::kHalf ? DType::f16 : DType::bf16;
+}
+
+void check_place(const std::string& name, std::string_view what, const at::Tensor& t) {
+  check(t.is_cpu(), "[{}] {} is on {}, expected cpu", name, what, t.device().str());
+  const bool plain = t.layout() == at::kStrided && !t.is_nested() && t.has_storage() &&
+                     !t.unsafeGetTensorImpl()->is_python_dispatch() && !t._is_zerotensor();
+  check(plain,
+        "[{}] {} has no dense memory of its own, as a DTensor, another subclass or a sparse tensor "
+        "has none, expected a plain tensor",
+        name, what);
+}
+
+void check_written(const std::string& name, std::string_view what, const at::Tensor& t) {
+  check(at::has_internal_overlap(t) != at::MemOverlap::Yes,
+        "[{}] {} has elements that share memory, which a step cannot write: clone() it", name,
+        what);
 }
 
 Group::Group(const std::string& name, const std::vector<std::string>& states, std::vector<Row> rows,
@@ -141,11 +161,12 @@ void Group::lay() {
     for (const at::Tensor& state : row.states)
       by_rows |= state.defined() && state.sizes() != row.param.sizes();
     for_tensors(row, false, [&](const at::Tensor& t, bool) {
-      same = same && (by_rows ? t.is_contiguous() : t.strides() == row.param.strides());
+      same =
+          same && !t.is_neg() && (by_rows ? t.is_contiguous() : t.strides() == row.param.strides());
     });
     if (same) continue;
     originals_.push_back({i, row});
-    for_tensors(row, false, [](at::Tensor& t, bool) { t = t.contiguous(); });
+    for_tensors(row, false, [](at::Tensor& t, bool) { t = t.resolve_neg().contiguous(); });
   }
 }
 

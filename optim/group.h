@@ -6,6 +6,7 @@
 #include <array>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "optim/drive.h"
@@ -28,6 +29,11 @@ struct Around {
 };
 
 DType dtype_of(at::ScalarType type);
+// Fails unless t's numbers lie where a kernel reads them. Before any other check: sizes of what
+// another class makes up, such as a DTensor, are none of its memory's. `what` is for messages.
+void check_place(const std::string& name, std::string_view what, const at::Tensor& t);
+// Fails where two elements share memory, as those of an expanded tensor, which no step can write.
+void check_written(const std::string& name, std::string_view what, const at::Tensor& t);
 
 class Group {
  public:

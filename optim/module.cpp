@@ -159,6 +159,7 @@ PYBIND11_MODULE(_optim, m) {
       .def("norm", &Gradients::norm)
       .def("all_finite", &Gradients::all_finite, arg("norm"))
       .def("overlap", &Gradients::overlap)
+      .def("check_zeroed", &Gradients::check_zeroed)
       .def("zero", &Gradients::zero);
   m.def("adam", &ort::optim::step_adam, arg("rows"), py::kw_only(), arg("lr"), arg("beta1"),
         arg("beta2"), arg("eps"), arg("weight_decay"), arg("decoupled"));

@@ -11,6 +11,7 @@ from .call import Call
 from .errors import NotCapturable, WarmUp
 from .places import place_of
 from .seams import communicates, in_hooks
+from .shown import StandIn
 from .walk import GLOBAL_HOOKS
 
 # Those of submodules are part of what is traced.
@@ -18,6 +19,9 @@ _HOOKS = {
     "_forward_pre_hooks": "forward pre-hook", "_forward_hooks": "forward hook",
     "_backward_pre_hooks": "backward pre-hook", "_backward_hooks": "backward hook",
 }  # fmt: skip
+
+# Classes that add nothing to a tensor's numbers.
+_PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer, StandIn)
 
 
 def admit(module: nn.Module, call: Call, with_its_hooks: bool) -> None:
@@ -67,7 +71,7 @@ def _check_module(module: nn.Module, with_its_hooks: bool) -> None:
 
 def _check_tensor(tensor: torch.Tensor, what: str) -> None:
     """Raises NotCapturable unless it is a plain dense tensor of a device and dtype we take."""
-    if type(tensor) not in (torch.Tensor, nn.Parameter, nn.Buffer):
+    if type(tensor) not in _PLAIN:
         raise NotCapturable(f"{what} is a {type(tensor).__name__}, expected a torch.Tensor")
     foreign = _native.torch_bridge().foreign(tensor)
     if foreign is not None:

@@ -1,6 +1,9 @@
 """What an attached optimizer (attached.py) cannot be right with: each refused with one error."""
 
+import functools
 import inspect
+import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -83,9 +86,12 @@ def check_options(optimizer: torch.optim.Optimizer) -> None:
     """Raises ValueError for what needs all gradients before the first step."""
     kind = type(optimizer).__name__
     groups = optimizer.param_groups
-    if any(bound is not None for bound in (_of(optimizer, "max_norm"), *_each(groups, "max_norm"))):
+    for name in ("max_norm", "max_grad_norm"):
+        bounds = (_of(optimizer, name), *_each(groups, name))
+        if all(bound is None for bound in bounds):
+            continue
         raise ValueError(
-            f"[attach] {kind} has a max_norm: the norm of all gradients is known after the "
+            f"[attach] {kind} has a {name}: the norm of all gradients is known after the "
             "backward alone, so the step cannot be part of it"
         )
     if any(_of(optimizer, name) is not None for name in ("grad_scale", "found_inf")):
@@ -137,3 +143,57 @@ def check_unchanged(optimizer: torch.optim.Optimizer, facts: dict[tuple, Any]) -
             "step within the backward is made in parts, some of them by now: remove() what "
             "attach() returned"
         )
+
+
+# --- what a loop does to gradients between the backward and the step ---
+
+
+def refuse_zeros() -> None:
+    """Raises ValueError for zero_grad(set_to_none=False)."""
+    raise ValueError(
+        "[attach] zero_grad(set_to_none=False) keeps gradients as zeros, by which parameters that "
+        "get no new one are stepped too, but a step within the backward gives them back: call "
+        "zero_grad()"
+    )
+
+
+def tell_dropped() -> None:
+    """Warns of a zero_grad() without a step() after the backward."""
+    warnings.warn(
+        "[attach] zero_grad() without step() after a backward drops no gradients: the backward has "
+        "made its steps. Call step() after each backward; to leave one out, remove() what attach() "
+        "returned",
+        stacklevel=4,
+    )
+
+
+_attachments: weakref.WeakSet = weakref.WeakSet()
+
+
+def watch_clipping(attached: Any) -> None:
+    """From now on torch's functions that clip gradients raise RuntimeError for one of the
+    parameters that `attached` has stepped, as they would clip nothing.
+
+    Whoever imported them has torch's wrapper of them, so what that calls is replaced.
+    """
+    _attachments.add(attached)
+    for wrapper in (torch.nn.utils.clip_grad_norm_, torch.nn.utils.clip_grad_value_):
+        for cell in wrapper.__closure__ or ():
+            if not hasattr(cell.cell_contents, "_of_attach"):
+                cell.cell_contents = _honest(cell.cell_contents)
+
+
+def _honest(clip: Callable) -> Callable:
+    @functools.wraps(clip)
+    def clip_what_is_there(parameters, *args, **kwargs):
+        given = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+        if any(attached.has_stepped(p) for attached in _attachments for p in given):
+            raise RuntimeError(
+                f"[attach] {clip.__name__} comes after the steps that the backward has made, and "
+                "their gradients are given back: it would clip nothing. remove() what attach() "
+                "returned"
+            )
+        return clip(given if given else parameters, *args, **kwargs)
+
+    clip_what_is_there._of_attach = True
+    return clip_what_is_there

@@ -35,10 +35,12 @@ class Attached:
         self._groups: dict[torch.Tensor, list[int]] = {}
         self._waiting: dict[torch.Tensor, None] = {}
         self._stepped: set[torch.Tensor] = set()  # since the last optimizer.step()
-        self._bytes, self._task = 0, -1
+        self._bytes, self._task, self._whole = 0, -1, True
         self._lock = threading.RLock()  # parameters of two devices are complete in two threads
         self._watch()
-        self._scaled = vars(optimizer).get("_step_supports_amp_scaling")
+        attachable.watch_clipping(self)
+        scaled = vars(optimizer).get("_step_supports_amp_scaling")
+        self._undo = weakref.finalize(self, _undo, self._hooks, weakref.ref(optimizer), scaled)
         optimizer._step_supports_amp_scaling = True  # so that a GradScaler comes to the step
         held = weakref.ref(self)
         _put_before(optimizer, "step", held, _ended(held))
@@ -46,16 +48,8 @@ class Attached:
 
     def remove(self) -> None:
         """From now on the optimizer steps when its step is called, as before."""
-        if self.removed:
-            return
         self.removed = True
-        for hooks in self._hooks.values():
-            for hook in hooks:
-                hook.remove()
-        self._hooks.clear()
-        vars(self._optimizer).pop("_step_supports_amp_scaling", None)
-        if self._scaled is not None:
-            self._optimizer._step_supports_amp_scaling = self._scaled
+        self._undo()  # once
 
     def check_call(self) -> None:
         """Before a forward: raises where others wait for the gradients."""
@@ -64,6 +58,10 @@ class Attached:
                 "[attach] a DistributedDataParallel calls the module: it reduces gradients after "
                 "they are complete, so the step cannot be part of the backward"
             )
+
+    def has_stepped(self, p: torch.Tensor) -> bool:
+        """Whether a backward stepped `p` and gave its gradient back, since the last step()."""
+        return not self.removed and p in self._stepped
 
     def end(self) -> None:
         """At the user's optimizer.step(): what else has a gradient is stepped too."""
@@ -77,6 +75,8 @@ class Attached:
     def begin_anew(self) -> None:
         """At zero_grad(): what a backward that failed has left is forgotten."""
         with self._lock:
+            if self._stepped and self._whole:
+                attachable.tell_dropped()
             self._waiting.clear()
             self._stepped.clear()
 
@@ -114,12 +114,16 @@ class Attached:
             task = torch._C._current_graph_task_id()
             if task != self._task:
                 attachable.check_options(self._optimizer)
-                self._task = task
-                torch.autograd.Variable._execution_engine.queue_callback(self._finish)
+                self._task, self._whole = task, False
+                torch.autograd.Variable._execution_engine.queue_callback(self._end_backward)
             self._waiting[p] = None
             self._bytes += p.grad.nbytes if p.grad.layout == torch.strided else 0
             if self._bytes > self._segment_bytes:
                 self._finish()
+
+    def _end_backward(self) -> None:
+        self._finish()
+        self._whole = True  # none that failed comes here
 
     def _finish(self) -> None:
         with self._lock:
@@ -166,6 +170,19 @@ class Attached:
 _STEP_HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 
 
+def _undo(hooks: dict[torch.Tensor, list], of: weakref.ref, scaled: bool | None) -> None:
+    """What an attachment left with parameters and optimizer, as it was before."""
+    for handles in hooks.values():
+        for handle in handles:
+            handle.remove()
+    hooks.clear()
+    optimizer = of()
+    if optimizer is not None:
+        vars(optimizer).pop("_step_supports_amp_scaling", None)
+        if scaled is not None:
+            optimizer._step_supports_amp_scaling = scaled
+
+
 # Hooks hold nothing: a module that has lost its wrapper is a plain one.
 def _arrives(held: weakref.ref, of: weakref.ref, _gradient: torch.Tensor) -> None:
     attached, p = held(), of()
@@ -199,8 +216,10 @@ def _ended(held: weakref.ref) -> Callable:
 
 def _zeroed(held: weakref.ref) -> Callable:
     def zero_grad(optimizer: torch.optim.Optimizer, set_to_none: bool = True) -> None:
+        if not set_to_none:
+            attachable.refuse_zeros()
         held().begin_anew()
-        type(optimizer).zero_grad(optimizer, set_to_none)
+        type(optimizer).zero_grad(optimizer)
 
     return zero_grad
 

@@ -155,15 +155,17 @@ class ORTModule(nn.Module):
         Results are those of stepping after the backward. The training loop stays as it is, and
         needs its `optimizer.step()`: it ends the step, runs the step's hooks and is what schedulers
         wait for; it steps only what got a gradient otherwise. Options such as lr are read in the
-        backward. After it `.grad` is None, so a clip_grad_norm_ of the loop's finds nothing to
-        clip. `remove()` of what is returned ends it.
+        backward. After it `.grad` is None, as if zero_grad() came with each step: gradients are
+        never added up, and what reads them before optimizer.step() finds none. torch's functions
+        that clip gradients raise RuntimeError then, and a zero_grad() in place of optimizer.step()
+        warns that the steps are made. `remove()` of what is returned ends it.
 
         optimizer: any whose step of some parameters changes nothing of others; its parameters are
         this module's. Raises TypeError for what is no optimizer; ValueError or RuntimeError, here
-        or in the first backward that shows it, for a max_norm, a GradScaler, a closure that the
-        step needs, a gradient that is there already or comes twice between two optimizer.step(),
-        another's post-accumulate hook, DistributedDataParallel, and a step that changes what is of
-        all parameters.
+        or in the first backward that shows it, for a max_norm or max_grad_norm, a GradScaler, a
+        closure that the step needs, a gradient that is there already or comes twice between two
+        optimizer.step(), zero_grad(set_to_none=False), another's post-accumulate hook,
+        DistributedDataParallel, and a step that changes what is of all parameters.
         """
         attached = Attached(self.module, optimizer, self._ortmodule.options.segment_bytes)
         before = [a for a in self.__dict__.get("_attached", ()) if not a.removed]

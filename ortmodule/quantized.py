@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from .shown import StandIn, Weight
+
 BLOCK = 64  # elements, as they lie row by row, that have one scale
 _PIECE = 1 << 22  # elements that are quantized at a time
 # Quantiles of a normal distribution, scaled to [-1, 1]. Dettmers et al., 2023, appendix E.
@@ -27,6 +29,19 @@ class Format(NamedTuple):
 
     quantize: Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
     dequantize: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def check(weight: torch.Tensor, format: str) -> None:
+    """Raises ValueError for a weight that has no numbers, or some that `format` cannot hold."""
+    if weight.is_meta:
+        raise ValueError("a weight is on meta, where it has no numbers to keep")
+    if format != "bf16" and weight.numel() % BLOCK:
+        raise ValueError(f"a weight has shape {list(weight.shape)}, expected blocks of {BLOCK}")
+    ends = torch.stack(torch.aminmax(weight.detach())) if weight.numel() else weight.new_zeros(())
+    if format != "bf16" and not ends.float().isfinite().all():
+        raise ValueError("a weight has numbers that are not finite, which no block can hold")
+    if format == "bf16" and (ends.isfinite() & ends.bfloat16().isinf()).any():
+        raise ValueError("a weight has numbers beyond those of bfloat16")
 
 
 def _blocks(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -68,15 +83,26 @@ FORMATS = {"nf4": Format(_to_nf4, _of_nf4), "int8": Format(_to_int8, _of_int8)}
 def quantize(weight: torch.Tensor, format: str) -> tuple[torch.Tensor, torch.Tensor]:
     """The codes of `weight`, uint8 with two to a byte (nf4) or int8, and float32 scales of blocks.
 
-    Raises ValueError for numbers that are not finite or no whole blocks.
+    Raises as check().
     """
-    if weight.numel() % BLOCK:
-        raise ValueError(f"a weight has shape {list(weight.shape)}, expected blocks of {BLOCK}")
-    if not weight.isfinite().all():
-        raise ValueError("a weight has numbers that are not finite, which no block can hold")
+    check(weight, format)
     made = [FORMATS[format].quantize(piece) for piece in weight.reshape(-1).split(_PIECE)]
     codes, scales = zip(*made, strict=True)
     return torch.cat(codes), torch.cat(scales)
+
+
+@torch.inference_mode(False)  # what is made within it could not be written to after it
+@torch.no_grad()
+def keep(weight: torch.Tensor, format: str) -> dict[str, torch.Tensor]:
+    """The buffers that hold `weight`, of those that KEPT names. Raises as check()."""
+    if format == "bf16":
+        check(weight, format)
+        return {"codes": weight.to(torch.bfloat16, copy=True)}
+    codes, scales = quantize(weight, format)
+    return {"codes": codes, "scales": scales}
+
+
+KEPT = {"codes", "scales"}
 
 
 @torch.library.custom_op("ortmodule_lora::linear", mutates_args=())
@@ -114,70 +140,63 @@ def _gradient(ctx: Any, dy: torch.Tensor) -> tuple:
 linear.register_autograd(_gradient, setup_context=_keep)
 
 
-class Weight(torch.Tensor):
-    """A layer's weight as floats, made when it is asked for.
-
-    What is written to it whole (an in-place op, `.data`) goes into the layer; a view of it is a
-    copy.
-    """
-
-    @classmethod
-    def of(cls, owner: "Compact", values: torch.Tensor) -> "Weight":
-        made = torch.Tensor._make_subclass(cls, values, False)
-        made.owner = owner
-        return made
-
-    @classmethod
-    def __torch_function__(cls, function, types, args=(), kwargs=None):
-        written = [a for a in args if isinstance(a, Weight)]
-        with torch._C.DisableTorchFunctionSubclass():
-            before = [a._version for a in written]
-            out = function(*args, **(kwargs or {}))
-            for weight, version in zip(written, before, strict=True):
-                if weight._version != version:
-                    weight.owner.keep(weight.as_subclass(torch.Tensor))
-        return out
-
-    @property
-    def data(self) -> "Weight":
-        with torch._C.DisableTorchFunctionSubclass():
-            return Weight.of(self.owner, self.as_subclass(torch.Tensor))
-
-    @data.setter
-    def data(self, values: torch.Tensor) -> None:
-        self.owner.keep(values)
-
-
 class Compact(nn.Module):
     """A layer with a frozen weight that is kept as `format`: bf16, or as quantize() has it.
 
-    A state_dict has `weight` as floats, and loading one keeps it as `format`. Moving the module to
-    another dtype changes that of `weight` as it is shown, never how it is kept.
+    Of the weight a parameter without elements stands in the layer. Who asks it to train, or the
+    weight itself, gets the layer of floats that it was. A state_dict has `weight` as floats, and
+    loading one keeps it as `format`. Moving the module to another dtype changes that of `weight` as
+    it is shown, never how it is kept.
     """
 
+    plain: type[nn.Module]
     format: str
-    dtype: torch.dtype
     shape: torch.Size
 
-    def become(self, kind: type["Compact"], format: str, weight: torch.Tensor) -> None:
-        """A layer with a parameter `weight` is one of `kind`, hooks and all, of these values."""
-        kept = _kept(weight, format)  # may raise
-        del self._parameters["weight"]
+    def become(
+        self, kind: type["Compact"], format: str, kept: dict[str, torch.Tensor], like: torch.Tensor
+    ) -> None:
+        """A layer with a parameter `weight` is one of `kind`, hooks and all, which keeps it as
+        `kept` and shows it as `like` is."""
         self.__class__ = kind
-        self.format, self.dtype, self.shape = format, weight.dtype, weight.shape
+        self.format, self.shape = format, like.shape
+        self._parameters["weight"] = StandIn.of(self, like)
         for name, buffer in kept.items():
             self.register_buffer(name, buffer, persistent=False)
+
+    def thaw(self) -> nn.Parameter:
+        """The layer has its weight as a parameter again, which is trained; gives it."""
+        weight = nn.Parameter(self.floats())
+        for name in KEPT & self._buffers.keys():
+            delattr(self, name)
+        del self.format, self.shape
+        self.__class__ = self.plain
+        self._parameters["weight"] = weight
+        return weight
+
+    def __setstate__(self, state: dict) -> None:
+        super().__setstate__(state)
+        self._parameters["weight"] = StandIn.of(self, self._parameters["weight"])
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the weight as it is shown."""
+        return self._parameters["weight"].dtype
+
+    def floats(self) -> torch.Tensor:
+        """The weight, made anew."""
+        if self.format == "bf16":
+            return self.codes.to(self.dtype, copy=True)
+        made = FORMATS[self.format].dequantize(self.codes, self.scales)
+        return made.reshape(self.shape).to(self.dtype)
 
     @property
     def weight(self) -> torch.Tensor:
         """As floats: a Weight."""
-        if self.format == "bf16":
-            values = self.codes.to(self.dtype, copy=True)
-        else:
-            made = FORMATS[self.format].dequantize(self.codes, self.scales)
-            values = made.reshape(self.shape).to(self.dtype)
-        traced = type(self.codes) is not torch.Tensor
-        return values if traced else Weight.of(self, values)
+        if type(self.codes) is not torch.Tensor or torch.compiler.is_dynamo_compiling():
+            return self.floats()  # what is traced is written nowhere
+        with torch.inference_mode(False), torch.no_grad():  # which would not count its writes
+            return Weight.of(self, self.floats())
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "weight":
@@ -187,38 +206,42 @@ class Compact(nn.Module):
 
     @torch.no_grad()
     def keep(self, weight: torch.Tensor) -> None:
-        """Other values for the weight. Raises ValueError for another shape."""
+        """Other values for the weight. Raises ValueError for another shape, and as check()."""
         if weight.shape != self.shape:
             found, expected = list(weight.shape), list(self.shape)
             raise ValueError(f"weight has shape {found}, expected {expected}")
-        for name, buffer in _kept(weight, self.format).items():
+        for name, buffer in keep(weight, self.format).items():
             getattr(self, name).copy_(buffer)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, format={self.format}"
 
     def _apply(self, fn, recurse=True):
-        kept = dict(self._buffers)
+        kept = {name: self._buffers[name] for name in KEPT & self._buffers.keys()}
         super()._apply(fn, recurse)
-        self.dtype = fn(torch.empty(0, dtype=self.dtype)).dtype
         for name, before in kept.items():
             moved = self._buffers[name]
             if moved.dtype != before.dtype:
                 self._buffers[name] = before.to(moved.device)
+        if not isinstance(self._parameters["weight"], StandIn):  # future.overwrite_module_params
+            self._parameters["weight"] = StandIn.of(self, self._parameters["weight"])
         return self
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
-        destination[f"{prefix}weight"] = self.weight.as_subclass(torch.Tensor)
         super()._save_to_state_dict(destination, prefix, keep_vars)
+        destination[f"{prefix}weight"] = self.floats()
 
     def _load_from_state_dict(
         self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
     ):
         key = f"{prefix}weight"
         others = {k: v for k, v in state_dict.items() if k != key}
+        parameters = self._parameters
+        self._parameters = {k: v for k, v in parameters.items() if k != "weight"}
         super()._load_from_state_dict(
             others, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         )
+        self._parameters = parameters | self._parameters
         if key not in state_dict:
             missing_keys.extend([key] if strict else [])
             return
@@ -235,6 +258,8 @@ class CompactLinear(Compact, nn.Linear):
     nf4, int8: computed in float32, under autocast with x and y of its dtype.
     """
 
+    plain = nn.Linear
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         kind = x.device.type
         if self.format == "bf16":
@@ -249,12 +274,7 @@ class CompactLinear(Compact, nn.Linear):
 class CompactEmbedding(Compact, nn.Embedding):
     """Rows of a frozen table [num_embeddings, embedding_dim] that is kept as bf16."""
 
+    plain = nn.Embedding
+
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         return F.embedding(ids, self.codes, self.padding_idx).to(self.dtype)
-
-
-def _kept(weight: torch.Tensor, format: str) -> dict[str, torch.Tensor]:
-    if format == "bf16":
-        return {"codes": weight.to(torch.bfloat16, copy=True)}
-    codes, scales = quantize(weight, format)
-    return {"codes": codes, "scales": scales}

@@ -286,6 +286,58 @@ def test_a_state_that_does_not_fit_is_found_before_the_first_write(kind):
 
 
 @every_kind
+@pytest.mark.parametrize("what", ["grad", "state", "param"])
+def test_what_shares_memory_within_is_found_before_the_first_write(kind, what):
+    """As an expanded gradient, which a step reads but cannot zero."""
+    first, second = params = parameters(shapes=[(3,), (4, 3)])
+    optimizer = KINDS[kind][0](params, **FULL[kind], zero_grad=what == "grad")
+    train(optimizer, params, 1)
+    kept = copy.deepcopy([p.detach() for p in params]), copy.deepcopy(optimizer.state[first])
+    wide = torch.zeros(1, 3).expand(4, 3)
+    first.grad, second.grad = torch.ones(3), wide if what == "grad" else torch.ones(4, 3)
+    if what == "state":
+        optimizer.state[second]["momentum_buffer" if kind == "SGD" else "exp_avg"] = wide
+    if what == "param":
+        second.data = kept[0][1] = torch.ones(1, 3).expand(4, 3)
+    with pytest.raises(RuntimeError, match=r"has elements that share memory, which a step cannot"):
+        optimizer.step()
+    torch.testing.assert_close(params, [nn.Parameter(p) for p in kept[0]], rtol=0, atol=0)
+    torch.testing.assert_close(optimizer.state[first], kept[1], rtol=0, atol=0)
+
+
+@every_kind
+@pytest.mark.parametrize("around", [{}, {"max_norm": 1.0}, {"zero_grad": True}], ids=str)
+def test_what_has_no_memory_of_its_own_is_refused(kind, around):
+    """A kernel would read where nothing is."""
+    from torch._subclasses import FakeTensorMode
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    with FakeTensorMode():
+        fake = torch.ones(3)
+    for grad in (TwoTensor(torch.ones(3), torch.ones(3)), torch._efficientzerotensor(3), fake):
+        param = nn.Parameter(torch.ones(3))
+        param.grad = grad
+        with pytest.raises(RuntimeError, match=rf"\[{kind}\] grad has no dense memory of its own"):
+            KINDS[kind][0]([param], **FULL[kind], **around).step()
+    param = nn.Parameter(TwoTensor(torch.ones(3), torch.ones(3)))
+    param.grad = TwoTensor(torch.ones(3), torch.ones(3))
+    with pytest.raises(RuntimeError, match="has no dense memory of its own, as a DTensor"):
+        KINDS[kind][0]([param], **FULL[kind], **around).step()
+
+
+@every_kind
+@pytest.mark.parametrize("around", [{}, {"max_norm": 1.0}], ids=str)
+def test_a_negative_view_is_read_as_its_numbers(kind, around):
+    """In memory its numbers have the other sign."""
+    grad = torch._neg_view(torch.randn(9))
+    ours, theirs = parameters(shapes=[(9,)]), parameters(shapes=[(9,)])
+    for params, given in ((ours, grad), (theirs, grad.resolve_neg())):
+        params[0].grad = given
+        KINDS[kind][0](params, **FULL[kind], **around).step()
+    assert torch.equal(ours[0], theirs[0])
+
+
+@every_kind
 def test_a_first_step_that_fails_leaves_no_state(kind):
     odd = nn.Parameter(torch.ones(3, dtype=torch.complex64))
     odd.grad = torch.ones_like(odd)

@@ -367,7 +367,7 @@ def test_gradients_that_no_kernel_takes_are_refused_before_the_first_write(kind)
     plain, odd = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3, dtype=torch.complex64))
     plain.grad, odd.grad = torch.ones(3), torch.ones(3, dtype=torch.complex64)
     optimizer = ours([{"params": [plain]}, {"params": [odd]}], max_norm=1.0)
-    with pytest.raises(RuntimeError, match=rf"\[{kind}\] grad is ComplexFloat on cpu, expected"):
+    with pytest.raises(RuntimeError, match=rf"\[{kind}\] grad is ComplexFloat, expected"):
         optimizer.step()
     assert torch.equal(plain, torch.ones(3))
     table = nn.Embedding(5, 3, sparse=True)

@@ -10,6 +10,7 @@ import torch
 from ortmodule.optim import LAMB, SGD, Adam, AdamW, Lion
 from pairs import options
 from torch import nn
+from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 from torch.utils.checkpoint import checkpoint
 
 from ortmodule import ORTModule, _native
@@ -344,6 +345,46 @@ def test_a_pending_backward_does_not_read_what_was_stepped():
         second.backward()
 
 
+def test_a_wrapper_that_is_gone_lets_the_next_attach():
+    net = layers()
+    optimizer = SGD(net.parameters(), lr=0.1)
+    ORTModule(net, options()).attach(optimizer)
+    assert not any(p._backward_hooks or p._post_accumulate_grad_hooks for p in net.parameters())
+    assert "_step_supports_amp_scaling" not in vars(optimizer)  # else no GradScaler would unscale
+    model = ORTModule(net, options())
+    model.attach(optimizer)
+    train(model, optimizer, steps=1)
+    assert all(p.grad is None for p in net.parameters())
+
+
+@pytest.mark.parametrize("clip", [clip_grad_norm_, clip_grad_value_])
+def test_what_would_clip_nothing_says_so(clip):
+    """Whoever has imported it before."""
+    model, optimizer, handle = attached()
+    model(X).square().sum().backward()
+    with pytest.raises(RuntimeError, match=f"{clip.__name__} comes after the steps that the back"):
+        clip(model.parameters(), 0.1)
+    other = torch.ones(3, requires_grad=True)
+    other.sum().backward()
+    clip([other], 0.1)
+    assert other.grad.max() < 0.2
+    handle.remove()
+    clip([p for p in model.parameters() if p.grad is not None] or [other], 0.1)
+
+
+def test_zero_grad_in_place_of_a_step_is_told():
+    """The steps are made, where eager would have left them out."""
+    model, optimizer, _ = attached()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        train(model, optimizer, steps=2)
+    model(X).square().sum().backward()
+    with pytest.warns(UserWarning, match=r"zero_grad\(\) without step\(\) after a backward"):
+        optimizer.zero_grad()
+    with pytest.raises(ValueError, match=r"zero_grad\(set_to_none=False\) keeps"):
+        optimizer.zero_grad(set_to_none=False)
+
+
 # --- what is refused ----------------------------------------------------------------------------
 
 
@@ -391,6 +432,9 @@ def test_a_norm_of_all_gradients():
     optimizer = SGD([{"params": [*model.parameters()], "max_norm": 1.0}], lr=0.1)
     with pytest.raises(ValueError, match="SGD has a max_norm"):
         model.attach(optimizer)
+    lamb = torch.optim.SGD([{"params": [*model.parameters()], "max_grad_norm": 1.0}], lr=0.1)
+    with pytest.raises(ValueError, match="SGD has a max_grad_norm"):
+        model.attach(lamb)
 
 
 def test_a_grad_scaler():
