@@ -140,6 +140,11 @@ OpSchema& OpSchema::effect(EffectOf effect) {
   effect_ = std::move(effect);
   return *this;
 }
+
+OpSchema& OpSchema::linear_gradient(std::function<bool(const Node&)> when) {
+  linear_ = std::move(when);
+  return *this;
+}
 OpSchema& OpSchema::cost(double each) {
   cost_ = [each](const Sized& node) { return each * node.y(); };
   return *this;

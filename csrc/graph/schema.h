@@ -220,6 +220,8 @@ class OpSchema {
   // A node with an effect keeps its place in program order: never removed, merged or repeated.
   OpSchema& effect(Effect effect);
   OpSchema& effect(EffectOf effect);
+  // Where the gradient is no linear function of the outputs' gradients: code of a user's.
+  OpSchema& linear_gradient(std::function<bool(const Node&)> when);
   // Operations for each element that it writes: 1 where it is cheap, else 4 of an element-wise op
   // and 8 of another. A function gives those of the whole node.
   OpSchema& cost(double each);
@@ -297,6 +299,7 @@ class OpSchema {
   bool is_cheap() const { return cheap_; }
   Effect effect(const Node& node) const { return effect_ ? effect_(node) : Effect::none; }
   bool has_effect(const Node& node) const { return effect(node) != Effect::none; }
+  bool has_linear_gradient(const Node& node) const { return !linear_ || linear_(node); }
   double operations(const Sized& node) const;
   // What a node's floating operands are computed in: never less than any of them has.
   DType compute_dtype(const Node& node) const;
@@ -342,6 +345,7 @@ class OpSchema {
   bool commutative_ = false;
   bool cheap_ = false;
   EffectOf effect_;
+  std::function<bool(const Node&)> linear_;
   Cost cost_;
   DType computes_in_ = DType::undefined;
   bool in_operands_ = false;

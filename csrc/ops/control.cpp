@@ -67,6 +67,8 @@ void register_control(OpSet& ops) {
       .attr("effect", std::string("none"))
       .foreign()
       .effect([](const Node& node) { return effect_named(node.attrs.s("effect", "none")); })
+      .linear_gradient(
+          [](const Node& node) { return node.attrs.s("schema").starts_with("aten::"); })
       .shape(told_types)
       .gradient(gradient_of_operator);
   // "of": the inputs of the operator whose gradients come out.

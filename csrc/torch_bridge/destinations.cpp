@@ -89,15 +89,17 @@ bool Destinations::take_scaled(const at::Tensor& leaf) {
   if (entry == entries_.end() || !entry->scaled) return false;
   c10::VariableVersion handed = *std::exchange(entry->scaled, std::nullopt);
   const at::Tensor& gradient = leaf.grad();
-  check(gradient.defined(), "[DataParallel] the gradient of a parameter was taken away in backward");
+  check(gradient.defined(),
+        "[DataParallel] the gradient of a parameter was taken away in backward");
   // What shares its counter is what was handed over; a sum with another's gradient is not.
   const uint32_t before = gradient._version();
   handed.bump();
-  check(gradient._version() != before,
-        "[DataParallel] a parameter of {} elements gets a gradient from outside the module too, at "
-        "the root of the backward, which cannot be told from the module's: use it in the loss by an "
-        "operation of its own (p * 1)",
-        leaf.numel());
+  check(
+      gradient._version() != before,
+      "[DataParallel] a parameter of {} elements gets a gradient from outside the module too, at "
+      "the root of the backward, which cannot be told from the module's: use it in the loss by an "
+      "operation of its own (p * 1)",
+      leaf.numel());
   return true;
 }
 

@@ -196,7 +196,8 @@ void Pass::find_destinations() {
   const auto found = destinations_of(backward_.nodes().targets);
   for (size_t w = 0; w < outputs.size(); ++w)
     if (found[w] && outputs[w] >= 0 && !handed_over_[w] &&
-        found[w]->fits(run_->bound.planned.plan->core->outputs.types[static_cast<size_t>(outputs[w])]))
+        found[w]->fits(
+            run_->bound.planned.plan->core->outputs.types[static_cast<size_t>(outputs[w])]))
       run_->destinations[gradient_number(outputs[w])] = found[w];
   run_->scaled = may_be_scaled();
 }
@@ -206,7 +207,7 @@ void Pass::find_destinations() {
 // the factor is a power of two.
 bool Pass::may_be_scaled() const {
   const Program& program = *run_->bound.planned.program;
-  if (shared_.has_custom || shared_.has_float16 || !requests_.cuts().empty()) return false;
+  if (!shared_.is_linear || shared_.has_float16 || !requests_.cuts().empty()) return false;
   std::optional<double> factor;
   for (const int output : program.gradient_outputs()) {
     if (output < 0) continue;

@@ -49,8 +49,8 @@ std::string who_is_silent(const c10d::ProcessGroup& group, c10d::Store& store) {
 
 }  // namespace
 
-std::shared_ptr<Reduction> Reduction::of(const std::shared_ptr<c10d::Reducer>& reducer,
-                                         Group group, Store store) {
+std::shared_ptr<Reduction> Reduction::of(const std::shared_ptr<c10d::Reducer>& reducer, Group group,
+                                         Store store) {
   std::shared_ptr<Reduction> made(new Reduction(std::move(group), std::move(store)));
   made->reducer_ = reducer;
   reducer->register_comm_hook(std::make_unique<Hook>(made));
@@ -69,11 +69,10 @@ double Reduction::mean_factor() const {
 
 // DDP makes new buckets once, when it has seen in which order gradients come.
 bool Reduction::is_bound_to(const std::vector<c10d::GradBucket>& buckets) const {
-  return destinations_ &&
-         std::equal(buckets.begin(), buckets.end(), buffers_.begin(), buffers_.end(),
-                    [](const auto& bucket, const auto& buffer) {
-                      return bucket.getBuffer().is_same(buffer);
-                    });
+  return destinations_ && std::equal(buckets.begin(), buckets.end(), buffers_.begin(),
+                                     buffers_.end(), [](const auto& bucket, const auto& buffer) {
+                                       return bucket.getBuffer().is_same(buffer);
+                                     });
 }
 
 void Reduction::expect_backward() {
@@ -88,8 +87,7 @@ void Reduction::expect_backward() {
       if (!bucket.getBuffer().defined() || bucket.getBuffer().is_sparse()) continue;
       const std::vector<at::Tensor> gradients = bucket.getGradients();
       const std::vector<at::Tensor> parameters = bucket.getParameters();
-      for (size_t i = 0; i < gradients.size(); ++i)
-        places.push_back({parameters[i], gradients[i]});
+      for (size_t i = 0; i < gradients.size(); ++i) places.push_back({parameters[i], gradients[i]});
     }
     destinations_ = Destinations::over(places);
   }
@@ -124,16 +122,17 @@ c10::intrusive_ptr<c10::ivalue::Future> Reduction::reduce(c10d::GradBucket& buck
   if (hook_) return hook_->runHook(bucket);
   divide(bucket);
   const at::Tensor& buffer = bucket.getBufferRef();
-  const std::string what = format("[DataParallel] rank {}: all_reduce of bucket {} ({} gradients, {} bytes) ",
-                               group_->getRank(), bucket.getIndex(), bucket.getParameters().size(),
-                               buffer.nbytes());
+  const std::string what =
+      format("[DataParallel] rank {}: all_reduce of bucket {} ({} gradients, {} bytes) ",
+             group_->getRank(), bucket.getIndex(), bucket.getParameters().size(), buffer.nbytes());
   try {
     std::vector<at::Tensor> sum{buffer};
     const auto future = group_->allreduce(sum)->getFuture();
     return future->then(
         [what, group = group_, store = store_](c10::ivalue::Future& done) {
           if (done.hasError())
-            fail("{}failed, {}: {}", what, who_is_silent(*group, *store), done.tryRetrieveErrorMessage());
+            fail("{}failed, {}: {}", what, who_is_silent(*group, *store),
+                 done.tryRetrieveErrorMessage());
           return done.value();
         },
         future->elementType());

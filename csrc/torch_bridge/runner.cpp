@@ -23,12 +23,6 @@ Indices guess_defined(const Graph& graph, const History& history) {
   return all;
 }
 
-// An operator or a hook of a user's: its gradient may be any function of what comes in.
-bool is_custom(const Node& node) {
-  return node.schema->effect(node) == Effect::python ||
-         (node.domain() == "aten" && !node.attrs.s("schema", "aten::").starts_with("aten::"));
-}
-
 }  // namespace
 
 Runner::Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs,
@@ -58,10 +52,10 @@ Runner::Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs,
     const Effect effect = node->schema->effect(*node);
     shared_->has_effects =
         shared_->has_effects || effect == Effect::random || effect == Effect::python;
-    shared_->has_custom = shared_->has_custom || is_custom(*node);
+    shared_->is_linear = shared_->is_linear && node->schema->has_linear_gradient(*node);
     for (const ValueId id : node->out)
-      shared_->has_float16 = shared_->has_float16 ||
-                             (id != kNone && graph->value(id).type().dtype == DType::f16);
+      shared_->has_float16 =
+          shared_->has_float16 || (id != kNone && graph->value(id).type().dtype == DType::f16);
   }
   for (const ValueId id : graph->inputs()) needs_key_ = needs_key_ || graph->role(id) == Role::key;
 }

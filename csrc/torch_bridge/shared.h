@@ -48,7 +48,7 @@ struct Shared {
   History history;
   Topology topology;
   bool has_effects = false;             // a node may draw from torch's generator
-  bool has_custom = false;              // an operator whose gradient is code of a user's
+  bool is_linear = true;                // the gradient, in those of the outputs
   bool has_float16 = false;             // whose smallest numbers lose digits
   std::atomic<size_t> stash_bytes = 0;  // that the latest forward kept, histories of loops too
   std::atomic<int> dropped_plans = 0;   // of programs that are no longer kept

@@ -1,3 +1,5 @@
+"""Processes that stay for all tests of this folder."""
+
 import pytest
 from processes import Processes
 
