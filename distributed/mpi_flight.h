@@ -1,0 +1,244 @@
+// An op of MPI in flight, and the threads that see all of a process through. For mpi.cpp alone.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <mpi.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include <condition_variable>
+#include <functional>
+#include <thread>
+
+namespace ort::mpi {
+
+using Clock = std::chrono::steady_clock;
+using Milliseconds = std::chrono::milliseconds;
+using Tensors = std::vector<at::Tensor>;
+
+template <class... Words>
+void require(bool holds, const Words&... words) {
+  if (!holds) C10_THROW_ERROR(DistBackendError, c10::str("[ort_mpi] ", words...));
+}
+
+inline std::string text_of(int code) {
+  std::string text(MPI_MAX_ERROR_STRING, ' ');
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  return text.substr(0, length);
+}
+
+inline void check(int code) {
+  require(code == MPI_SUCCESS, text_of(code));
+}
+
+// A group's communicator. `broken` says why no further op may start; under the lock of Progress.
+struct Channel {
+  int rank, size;
+  std::string name;
+  std::string broken{};
+  uint64_t started = 0;
+};
+
+// Starts one request, that reads `from` and writes `to`.
+using Call = std::function<int(const at::Tensor& from, const at::Tensor& to, MPI_Request*)>;
+
+struct Task {
+  c10d::OpType op;
+  Tensors from{}, to{};  // a request each
+  Call call{};
+  Tensors parts{}, results{};  // of `to`, and where they are copied unless they are the same
+  Milliseconds timeout{};
+  int divisor = 1;
+};
+
+class Flight : public c10d::Work {
+ public:
+  Flight(std::shared_ptr<Channel> channel, Task task)
+      : Work(channel->rank, task.op, ("ort_mpi:" + c10d::opTypeToString(task.op)).c_str()),
+        channel_(std::move(channel)),
+        task_(std::move(task)),
+        requests_(std::max({task_.from.size(), task_.to.size(), size_t{1}}), MPI_REQUEST_NULL),
+        statuses_(requests_.size()) {}
+
+  int sourceRank() const override { return statuses_[0].MPI_SOURCE; }
+  Tensors result() override { return task_.results; }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+
+ private:
+  friend class Progress;
+
+  // What other ranks make of the group's next collective is not known after one that failed.
+  void fail(const std::string& why) {
+    std::string what = "[ort_mpi] " + c10d::opTypeToString(opType_);
+    for (const at::Tensor& t : task_.results.empty() ? task_.from : task_.results)
+      what += c10::str(" ", t.scalar_type(), t.sizes());
+    what += c10::str(", op ", number_, " of group ", channel_->name, ", rank ", channel_->rank,
+                     " of ", channel_->size, ": ", why);
+    error_ = std::make_exception_ptr(c10::DistBackendError({__func__, __FILE__, 0}, what));
+    for (const MPI_Request request : requests_) stuck_ |= request != MPI_REQUEST_NULL;
+    if (stuck_ || (begun_ && !c10d::isP2POp(opType_))) channel_->broken = what;
+  }
+
+  void start() {
+    number_ = ++channel_->started;
+    deadline_ = Clock::now() + task_.timeout;
+    const at::Tensor none;
+    try {
+      for (size_t i = 0; i < requests_.size(); ++i)
+        check(task_.call(i < task_.from.size() ? task_.from[i] : none,
+                         i < task_.to.size() ? task_.to[i] : none, &requests_[i]));
+      begun_ = true;
+    } catch (const c10::Error& error) {
+      fail(error.what_without_backtrace());
+    }
+  }
+
+  bool over() {
+    int done = 0, count = static_cast<int>(requests_.size());
+    int code = MPI_Testall(count, requests_.data(), &done, statuses_.data());
+    for (const MPI_Status& status : statuses_)
+      if (code == MPI_ERR_IN_STATUS && status.MPI_ERROR != MPI_ERR_PENDING) code = status.MPI_ERROR;
+    if (code != MPI_SUCCESS)
+      fail(text_of(code));
+    else if (!done && Clock::now() > deadline_)
+      fail(c10::str("not done in ", task_.timeout.count(), " ms: a rank is slow or did not come"));
+    return done || error_;
+  }
+
+  void put() {
+    const at::AutoDispatchBelowADInplaceOrView no_history;
+    if (opType_ == c10d::OpType::RECV) {
+      int bytes = 0;
+      MPI_Get_elements(&statuses_[0], MPI_BYTE, &bytes);
+      if (static_cast<size_t>(bytes) != task_.to[0].nbytes()) fail(c10::str(bytes, " bytes came"));
+    }
+    for (size_t i = 0; i < task_.results.size(); ++i) {
+      if (task_.divisor > 1) task_.parts[i].div_(task_.divisor);
+      if (!task_.parts[i].is_same(task_.results[i])) task_.results[i].copy_(task_.parts[i]);
+    }
+  }
+
+  void complete() {
+    try {
+      if (!error_) put();
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+    error_ ? future_->setError(error_) : future_->markCompleted(task_.results);
+    finish(error_);
+  }
+
+  const std::shared_ptr<Channel> channel_;
+  const Task task_;
+  std::vector<MPI_Request> requests_;
+  std::vector<MPI_Status> statuses_;
+  const c10::intrusive_ptr<c10::ivalue::Future> future_ =
+      c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+  uint64_t number_ = 0;
+  Clock::time_point deadline_;
+  std::exception_ptr error_;
+  bool begun_ = false, stuck_ = false;  // stuck: MPI may still write to the tensors
+};
+
+// Every call of MPI is under one lock, so MPI_THREAD_SERIALIZED is enough; MULTIPLE is asked for,
+// as others in the process may call MPI too.
+class Progress {
+ public:
+  static Progress& get() {
+    static auto* progress = new Progress;  // its threads outlive main
+    return *progress;
+  }
+
+  // MPI_Init, where nobody has called it.
+  void init() {
+    const std::lock_guard lock(mutex_);
+    int ready = 0, level = 0;
+    require(!left_, "MPI has ended in this process");
+    if (running_) return;
+    MPI_Initialized(&ready);
+    if (!ready) check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level));
+    check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    check(MPI_Query_thread(&level));
+    require(level >= MPI_THREAD_SERIALIZED, "MPI was begun for calls from one thread alone");
+    std::thread(&Progress::run, this).detach();
+    running_ = true, ours_ = !ready;
+  }
+
+  template <class F>
+  void locked(F f) {
+    const std::lock_guard lock(mutex_);
+    require(running_, "MPI has not begun, or has ended, in this process");
+    f();
+  }
+
+  void start(const c10::intrusive_ptr<Flight>& flight) {
+    locked([&] {
+      require(flight->channel_->broken.empty(), "the group is closed: ", flight->channel_->broken);
+      flight->start();
+      if (flight->stuck_) stuck_.push_back(flight);
+      if (flight->error_) std::rethrow_exception(flight->error_);
+      ++in_flight_;
+      pending_.push_back(flight);
+      turn_.notify_one();
+    });
+  }
+
+  // At exit. MPI_Finalize waits for all ranks; where one is stuck this process goes without, which
+  // makes the launcher end the job.
+  void leave(bool orderly) {
+    std::unique_lock lock(mutex_);
+    if (!running_) return;
+    idle_.wait(lock, [&] { return !orderly || in_flight_ == 0; });
+    left_ = true, running_ = false;
+    turn_.notify_all();
+    if (orderly && ours_ && stuck_.empty()) check(MPI_Finalize());
+  }
+
+ private:
+  using Flights = std::vector<c10::intrusive_ptr<Flight>>;
+
+  Flights poll() {
+    Flights over, rest;
+    for (auto& flight : pending_) {
+      const bool is_over = flight->over();
+      if (flight->stuck_) stuck_.push_back(flight);
+      (is_over ? over : rest).push_back(std::move(flight));
+    }
+    pending_ = std::move(rest);
+    return over;
+  }
+
+  // Who has the lead polls. What completes may call functions of the caller's, and these may wait
+  // for another op: so the lead is given away before, to a new thread where none is spare.
+  void run() {
+    for (std::unique_lock lock(mutex_);;) {
+      ++spare_;
+      turn_.wait(lock, [this] { return left_ || (!led_ && !pending_.empty()); });
+      --spare_, led_ = true;
+      Flights over;
+      for (int polls = 0; !left_ && (over = poll()).empty(); ++polls) {
+        lock.unlock();
+        // MPI has no call that sleeps: others may run first, then the core is given back.
+        polls < 100 ? std::this_thread::yield() : std::this_thread::sleep_for(kPause);
+        lock.lock();
+      }
+      if (left_) return;
+      led_ = false;
+      spare_ ? turn_.notify_one() : std::thread(&Progress::run, this).detach();
+      lock.unlock();
+      for (const auto& flight : over) flight->complete();
+      lock.lock();
+      in_flight_ -= over.size();
+      idle_.notify_all();
+    }
+  }
+
+  static constexpr std::chrono::microseconds kPause{20};
+  std::mutex mutex_;
+  std::condition_variable turn_, idle_;
+  Flights pending_, stuck_;
+  size_t in_flight_ = 0, spare_ = 0;
+  bool led_ = false, running_ = false, ours_ = false, left_ = false;
+};
+
+}  // namespace ort::mpi
