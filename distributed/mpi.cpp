@@ -14,9 +14,8 @@ namespace py = pybind11;
 namespace ort::mpi {
 namespace {
 
+using namespace c10d;
 using at::Tensor;
-using c10d::OpType;
-using c10d::ReduceOp;
 
 int count(int64_t elements) {
   require(elements <= INT_MAX, elements, " elements in one op, and MPI counts to 2^31 - 1");
@@ -31,17 +30,6 @@ MPI_Datatype element(const Tensor& t) {
   const std::array types{MPI_UINT8_T, MPI_UINT16_T, MPI_UINT32_T, MPI_UINT64_T,
                          MPI_C_DOUBLE_COMPLEX};
   return types.at(std::countr_zero(static_cast<size_t>(t.element_size())));
-}
-
-MPI_Datatype number(const Tensor& t) {
-  static const std::map<at::ScalarType, MPI_Datatype> types{
-      {at::kFloat, MPI_FLOAT},      {at::kDouble, MPI_DOUBLE}, {at::kHalf, MPI_UINT16_T},
-      {at::kChar, MPI_INT8_T},      {at::kShort, MPI_INT16_T}, {at::kInt, MPI_INT32_T},
-      {at::kLong, MPI_INT64_T},     {at::kByte, MPI_UINT8_T},  {at::kBool, MPI_UINT8_T},
-      {at::kBFloat16, MPI_UINT16_T}};
-  const auto found = types.find(t.scalar_type());
-  require(found != types.end(), "does not reduce ", t.scalar_type());
-  return found->second;
 }
 
 using Ops = std::array<MPI_Op, 8>;  // SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR
@@ -62,31 +50,43 @@ MPI_Op combining() {
 template <at::ScalarType kType>
 Ops of_halves() {
   const MPI_Op sum = combining<kType, [](Tensor to, const Tensor& t) { to.add_(t); }>();
-  return {sum, sum, combining<kType, [](Tensor to, const Tensor& t) { to.mul_(t); }>(),
+  return {sum,
+          sum,
+          combining<kType, [](Tensor to, const Tensor& t) { to.mul_(t); }>(),
           combining<kType, [](Tensor to, const Tensor& t) { at::minimum_out(to, to, t); }>(),
-          combining<kType, [](Tensor to, const Tensor& t) { at::maximum_out(to, to, t); }>()};
+          combining<kType, [](Tensor to, const Tensor& t) { at::maximum_out(to, to, t); }>(),
+          MPI_OP_NULL,
+          MPI_OP_NULL,
+          MPI_OP_NULL};
 }
 
-// Under the lock. A sum of bools is `any`; what no row excludes, MPI refuses.
-MPI_Op op_of(const Tensor& t, const ReduceOp& reduction) {
-  static const Ops halves = of_halves<at::kHalf>(), bfloats = of_halves<at::kBFloat16>();
+// What MPI reduces a tensor with; called under the lock. A sum of bools is `any`.
+std::pair<MPI_Datatype, MPI_Op> reducing(const Tensor& t, const ReduceOp& by) {
   const MPI_Op none = MPI_OP_NULL;
+  const Ops floats{MPI_SUM, MPI_SUM, MPI_PROD, MPI_MIN, MPI_MAX, none, none, none};
+  const Ops ints{MPI_SUM, none, MPI_PROD, MPI_MIN, MPI_MAX, MPI_BAND, MPI_BOR, MPI_BXOR};
   const Ops bools{MPI_LOR, none, MPI_LAND, MPI_LAND, MPI_LOR, MPI_LAND, MPI_LOR, MPI_LXOR};
-  const Ops numbers{MPI_SUM, MPI_SUM, MPI_PROD, MPI_MIN, MPI_MAX, MPI_BAND, MPI_BOR, MPI_BXOR};
-  const at::ScalarType type = t.scalar_type();
-  const Ops& ops = type == at::kHalf       ? halves
-                   : type == at::kBFloat16 ? bfloats
-                   : type == at::kBool     ? bools
-                                           : numbers;
-  const bool whole_mean = reduction == ReduceOp::AVG && !t.is_floating_point();
-  const MPI_Op op = reduction >= ops.size() || whole_mean ? none : ops[reduction];
-  require(op != none, "has no such reduction of ", type);
-  return op;
+  static const std::map<at::ScalarType, std::pair<MPI_Datatype, Ops>> all{
+      {at::kHalf, {MPI_UINT16_T, of_halves<at::kHalf>()}},
+      {at::kBFloat16, {MPI_UINT16_T, of_halves<at::kBFloat16>()}},
+      {at::kFloat, {MPI_FLOAT, floats}},
+      {at::kDouble, {MPI_DOUBLE, floats}},
+      {at::kChar, {MPI_INT8_T, ints}},
+      {at::kShort, {MPI_INT16_T, ints}},
+      {at::kInt, {MPI_INT32_T, ints}},
+      {at::kLong, {MPI_INT64_T, ints}},
+      {at::kByte, {MPI_UINT8_T, ints}},
+      {at::kBool, {MPI_UINT8_T, bools}}};
+  const auto found = all.find(t.scalar_type());
+  const bool known = found != all.end() && by < ReduceOp::PREMUL_SUM;
+  const MPI_Op op = known ? found->second.second[by] : none;
+  require(op != none, "no such reduction of ", t.scalar_type());
+  return {found->second.first, op};
 }
 
 // Contiguous, and not in the memory of `other`, as MPI asks: the tensor itself where it can be.
 Tensor dense(const Tensor& t, const Tensor& other = {}) {
-  require(t.is_cpu() && t.layout() == at::kStrided && !t.is_conj() && !t.is_neg(),
+  require(t.is_cpu() && t.layout() == at::kStrided,
           "takes dense tensors on the CPU, not ", t.toString(), " on ", t.device());
   const bool shared = other.defined() && t.is_alias_of(other);
   return shared ? t.clone(at::MemoryFormat::Contiguous) : t.contiguous();
@@ -98,11 +98,11 @@ const T& one(const std::vector<T>& all) {
   return all[0];
 }
 
-// What a rank sends to each rank or takes from each: pieces of one buffer.
+// What a rank sends to each rank or takes from each: parts of one buffer.
 struct Side {
   std::vector<int> counts, offsets;
-  Tensor flat{};
-  Tensors parts{}, wholes{};
+  Tensor flat;
+  Tensors parts, wholes;
 
   // All of t with the ranks from first to last.
   Side(int size, const Tensor& t, int first, int last)
@@ -111,39 +111,36 @@ struct Side {
   }
 
   // Rows of t; as many with each rank where `rows` is empty.
-  Side(int size, const Tensor& t, const std::vector<int64_t>& rows) : Side(size, t, 0, 0) {
-    count(t);
-    c10d::checkSplitSizes(rows, t, size);
-    c10d::computeLengthsAndOffsets(rows, t, &counts, &offsets);
+  Side(int size, const Tensor& t, const std::vector<int64_t>& rows) : Side(size, t, 0, size) {
+    checkSplitSizes(rows, t, size);
+    computeLengthsAndOffsets(rows, t, &counts, &offsets);
   }
 
-  // A tensor a rank, of any sizes.
-  Side(int size, const Tensors& ts) : counts(size), offsets(size), wholes(ts) {
+  // A tensor a rank, of any sizes; `filled` with its elements.
+  Side(int size, const Tensors& ts, bool filled) : counts(size), offsets(size), wholes(ts) {
+    const at::AutoDispatchBelowADInplaceOrView no_history;
     require(ts.size() == counts.size(), ts.size(), " tensors for ", size, " ranks");
     int64_t total = 0;
     for (int i = 0; i < size; total += counts[i++])
       offsets[i] = count(total), counts[i] = count(dense(ts[i]));
-    flat = at::empty({count(total)}, ts[0].options().requires_grad(false));
-    for (int i = 0; i < size; ++i)
+    flat = at::empty({count(total)}, ts[0].options());
+    for (int i = 0; i < size; ++i) {
       parts.push_back(flat.narrow(0, offsets[i], counts[i]).view(ts[i].sizes()));
-  }
-
-  Side filled() && {
-    const at::AutoDispatchBelowADInplaceOrView no_history;
-    for (size_t i = 0; i < parts.size(); ++i) parts[i].copy_(wholes[i]);
-    return std::move(*this);
+      if (filled) parts[i].copy_(ts[i]);
+    }
   }
 };
 
-class Group : public c10d::Backend {
-  using Ended = c10::intrusive_ptr<c10d::Work>;
+class Group : public Channel {
+  using Ended = c10::intrusive_ptr<Work>;
   using Lists = std::vector<Tensors>;
   using Request = MPI_Request*;
+  using Alone = BarrierOptions;  // of what has no options
 
  public:
-  Group(const std::vector<int>& ranks, int rank, int tag, Milliseconds timeout, std::string name)
-      : Backend(rank, static_cast<int>(ranks.size())), timeout_(timeout) {
-    *channel_ = {rank, size_, std::move(name)};
+  Group(const std::vector<int>& ranks, int rank, int tag, Milliseconds timeout, std::string text)
+      : Channel(rank, static_cast<int>(ranks.size())), timeout_(timeout) {
+    name = std::move(text);
     Progress::get().locked([&] {
       MPI_Group world = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
       check(MPI_Comm_group(MPI_COMM_WORLD, &world));
@@ -158,114 +155,86 @@ class Group : public c10d::Backend {
   const std::string getBackendName() const override { return "ort_mpi"; }
   void setTimeout(Milliseconds timeout) override { timeout_ = timeout; }
 
-  Ended broadcast(Tensors& ts, const c10d::BroadcastOptions& o) override {
-    return start(OpType::BROADCAST, o, {}, ts, [=, this](auto&, const Tensor& t, Request r) {
+  Ended broadcast(Tensors& ts, const BroadcastOptions& o) override {
+    return start(OpType::BROADCAST, o, {}, {}, ts, [=, this](auto&, auto& t, Request r) {
       return MPI_Ibcast(t.data_ptr(), count(t), element(t), o.rootRank, comm_, r);
     });
   }
-
-  Ended allreduce(Tensors& ts, const c10d::AllreduceOptions& o) override {
-    return start(
-        OpType::ALLREDUCE, o, {}, ts,
-        [=, this](auto&, const Tensor& t, Request r) {
-          return MPI_Iallreduce(MPI_IN_PLACE, t.data_ptr(), count(t), number(t),
-                                op_of(t, o.reduceOp), comm_, r);
-        },
-        o.reduceOp);
+  Ended allreduce(Tensors& ts, const AllreduceOptions& o) override {
+    return start(OpType::ALLREDUCE, o, o.reduceOp, {}, ts, [=, this](auto&, auto& t, Request r) {
+      const auto [type, op] = reducing(t, o.reduceOp);
+      return MPI_Iallreduce(MPI_IN_PLACE, t.data_ptr(), count(t), type, op, comm_, r);
+    });
   }
-  Ended allreduce_coalesced(Tensors& ts, const c10d::AllreduceCoalescedOptions& o) override {
+  Ended allreduce_coalesced(Tensors& ts, const AllreduceCoalescedOptions& o) override {
     return allreduce(ts, o);
   }
-
-  Ended reduce(Tensors& ts, const c10d::ReduceOptions& o) override {
+  Ended reduce(Tensors& ts, const ReduceOptions& o) override {
     const bool root = rank_ == o.rootRank;
-    return start(
-        OpType::REDUCE, o, {}, ts,
-        [=, this](auto&, const Tensor& t, Request r) {
-          return MPI_Ireduce(root ? MPI_IN_PLACE : t.data_ptr(), t.data_ptr(), count(t), number(t),
-                             op_of(t, o.reduceOp), o.rootRank, comm_, r);
-        },
-        root ? o.reduceOp : ReduceOp(ReduceOp::SUM));
+    const ReduceOp by = root ? o.reduceOp : ReduceOp();
+    return start(OpType::REDUCE, o, by, {}, ts, [=, this](auto&, auto& t, Request r) {
+      const auto [type, op] = reducing(t, o.reduceOp);
+      void* to = t.data_ptr();
+      return MPI_Ireduce(root ? MPI_IN_PLACE : to, to, count(t), type, op, o.rootRank, comm_, r);
+    });
   }
 
-  Ended allgather(Lists& outs, Tensors& ins, const c10d::AllgatherOptions& o) override {
-    return exchange(OpType::ALLGATHER, o, {size_, one(ins), 0, size_}, {size_, one(outs)});
+  Ended allgather(Lists& outs, Tensors& ins, const AllgatherOptions& o) override {
+    return exchange(OpType::ALLGATHER, o, {size_, one(ins), 0, size_}, {size_, one(outs), false});
   }
-  Ended gather(Lists& outs, Tensors& ins, const c10d::GatherOptions& o) override {
+  Ended gather(Lists& outs, Tensors& ins, const GatherOptions& o) override {
     const int root = o.rootRank;
     const Side in(size_, one(ins), root, root + 1);
-    return exchange(OpType::GATHER, o, in,
-                    rank_ == root ? Side(size_, one(outs)) : Side(size_, in.flat, 0, 0));
+    const Side none(size_, at::empty({0}, in.flat.options()), 0, 0);
+    return exchange(OpType::GATHER, o, in, rank_ == root ? Side(size_, one(outs), false) : none);
   }
-  Ended scatter(Tensors& outs, Lists& ins, const c10d::ScatterOptions& o) override {
+  Ended scatter(Tensors& outs, Lists& ins, const ScatterOptions& o) override {
     const int root = o.rootRank;
     const Side out(size_, one(outs), root, root + 1);
-    return exchange(OpType::SCATTER, o,
-                    rank_ == root ? Side(size_, one(ins)).filled() : Side(size_, out.flat, 0, 0),
-                    out);
+    const Side none(size_, at::empty({0}, out.flat.options()), 0, 0);
+    return exchange(OpType::SCATTER, o, rank_ == root ? Side(size_, one(ins), true) : none, out);
   }
-  Ended alltoall(Tensors& outs, Tensors& ins, const c10d::AllToAllOptions& o) override {
-    return exchange(OpType::ALLTOALL, o, Side(size_, ins).filled(), {size_, outs});
+  Ended alltoall(Tensors& outs, Tensors& ins, const AllToAllOptions& o) override {
+    return exchange(OpType::ALLTOALL, o, {size_, ins, true}, {size_, outs, false});
   }
   Ended alltoall_base(Tensor& out, Tensor& in, std::vector<int64_t>& out_rows,
-                      std::vector<int64_t>& in_rows, const c10d::AllToAllOptions& o) override {
-    return exchange(OpType::ALLTOALL_BASE, o, {size_, dense(in, out), in_rows},
-                    {size_, out, out_rows});
+                      std::vector<int64_t>& in_rows, const AllToAllOptions& o) override {
+    const Side from(size_, dense(in, out), in_rows);
+    return exchange(OpType::ALLTOALL_BASE, o, from, {size_, out, out_rows});
   }
 
-  Ended _allgather_base(Tensor& out, Tensor& in, const c10d::AllgatherOptions& o) override {
-    Tensors outs{out}, ins{in};
-    return allgather_into_tensor_coalesced(outs, ins, o);
+  Ended _allgather_base(Tensor& out, Tensor& in, const AllgatherOptions& o) override {
+    return gather_parts({out}, {in}, o);
   }
   Ended allgather_into_tensor_coalesced(Tensors& outs, Tensors& ins,
-                                        const c10d::AllgatherOptions& o) override {
-    return start(OpType::_ALLGATHER_BASE, o, ins, outs,
-                 [=, this](const Tensor& in, const Tensor& out, Request r) {
-                   check_parts(out, in);
-                   return MPI_Iallgather(in.data_ptr(), count(in), element(in), out.data_ptr(),
-                                         count(in), element(in), comm_, r);
-                 });
+                                        const AllgatherOptions& o) override {
+    return gather_parts(outs, ins, o);
   }
-
-  Ended reduce_scatter(Tensors& outs, Lists& ins, const c10d::ReduceScatterOptions& o) override {
-    const Side in = Side(size_, one(ins)).filled();
-    for (const Tensor& t : one(ins)) require(t.numel() == one(outs).numel(), "takes equal parts");
-    Tensors flat{in.flat};
-    return reduce_scatter_tensor_coalesced(outs, flat, o);
-  }
-  Ended _reduce_scatter_base(Tensor& out, Tensor& in,
-                             const c10d::ReduceScatterOptions& o) override {
-    Tensors outs{out}, ins{in};
-    return reduce_scatter_tensor_coalesced(outs, ins, o);
+  Ended _reduce_scatter_base(Tensor& out, Tensor& in, const ReduceScatterOptions& o) override {
+    return reduce_parts({out}, {in}, o);
   }
   Ended reduce_scatter_tensor_coalesced(Tensors& outs, Tensors& ins,
-                                        const c10d::ReduceScatterOptions& o) override {
-    return start(
-        OpType::_REDUCE_SCATTER_BASE, o, ins, outs,
-        [=, this](const Tensor& in, const Tensor& out, Request r) {
-          check_parts(in, out);
-          return MPI_Ireduce_scatter_block(in.data_ptr(), out.data_ptr(), count(out), number(out),
-                                           op_of(out, o.reduceOp), comm_, r);
-        },
-        o.reduceOp);
+                                        const ReduceScatterOptions& o) override {
+    return reduce_parts(outs, ins, o);
+  }
+  Ended reduce_scatter(Tensors& outs, Lists& ins, const ReduceScatterOptions& o) override {
+    for (const Tensor& t : one(ins)) require(t.numel() == one(outs).numel(), "takes equal parts");
+    return reduce_parts(outs, {Side(size_, one(ins), true).flat}, o);
   }
 
   Ended send(Tensors& ts, int to, int tag) override {
-    return start(OpType::SEND, c10d::BarrierOptions(), {one(ts)}, {},
-                 [=, this](const Tensor& t, auto&, Request r) {
-                   return MPI_Isend(t.data_ptr(), count(t), element(t), to, tag, comm_, r);
-                 });
+    return start(OpType::SEND, Alone(), {}, {one(ts)}, {}, [=, this](auto& t, auto&, Request r) {
+      return MPI_Isend(t.data_ptr(), count(t), element(t), to, tag, comm_, r);
+    });
   }
   Ended recv(Tensors& ts, int from, int tag) override {
-    return start(OpType::RECV, c10d::BarrierOptions(), {}, {one(ts)},
-                 [=, this](auto&, const Tensor& t, Request r) {
-                   return MPI_Irecv(t.data_ptr(), count(t), element(t), from, tag, comm_, r);
-                 });
+    return start(OpType::RECV, Alone(), {}, {}, {one(ts)}, [=, this](auto&, auto& t, Request r) {
+      return MPI_Irecv(t.data_ptr(), count(t), element(t), from, tag, comm_, r);
+    });
   }
   Ended recvAnysource(Tensors& ts, int tag) override { return recv(ts, MPI_ANY_SOURCE, tag); }
-
-  Ended barrier(const c10d::BarrierOptions& o) override {
-    return start(OpType::BARRIER, o, {}, {},
+  Ended barrier(const BarrierOptions& o) override {
+    return start(OpType::BARRIER, o, {}, {}, {},
                  [this](auto&, auto&, Request r) { return MPI_Ibarrier(comm_, r); });
   }
 
@@ -273,52 +242,68 @@ class Group : public c10d::Backend {
   // `all` has a part for each rank.
   void check_parts(const Tensor& all, const Tensor& part) const {
     require(all.scalar_type() == part.scalar_type() && all.numel() == part.numel() * size_,
-            all.scalar_type(), all.sizes(), " is not ", size_, " times ", part.scalar_type(),
-            part.sizes());
+            all.scalar_type(), all.sizes(), " is not ", size_, " times ", part.sizes());
+  }
+
+  Ended gather_parts(const Tensors& outs, const Tensors& ins, const AllgatherOptions& o) {
+    return start(OpType::_ALLGATHER_BASE, o, {}, ins, outs, [this](auto& in, auto& out, Request r) {
+      check_parts(out, in);
+      return MPI_Iallgather(in.data_ptr(), count(in), element(in), out.data_ptr(), count(in),
+                            element(in), comm_, r);
+    });
+  }
+
+  Ended reduce_parts(const Tensors& outs, const Tensors& ins, const ReduceScatterOptions& o) {
+    const auto call = [=, this](const Tensor& in, const Tensor& out, Request r) {
+      check_parts(in, out);
+      const auto [type, op] = reducing(out, o.reduceOp);
+      return MPI_Ireduce_scatter_block(in.data_ptr(), out.data_ptr(), count(out), type, op, comm_,
+                                       r);
+    };
+    return start(OpType::_REDUCE_SCATTER_BASE, o, o.reduceOp, ins, outs, call);
   }
 
   template <class Options>
-  Ended launch(const Options& o, Task task) {
-    task.timeout = o.timeout.count() > 0 ? o.timeout : timeout_;
-    const auto flight = c10::make_intrusive<Flight>(channel_, std::move(task));
-    Progress::get().start(flight);
-    return flight;
-  }
-
-  template <class Options>
-  Ended start(OpType op, const Options& o, const Tensors& ins, const Tensors& outs, Call call,
-              const ReduceOp& reduction = ReduceOp::SUM) {
-    Task task{.op = op, .call = std::move(call), .results = outs};
+  Ended start(OpType op, const Options& o, const ReduceOp& by, const Tensors& ins,
+              const Tensors& outs, decltype(Task::call) call) {
+    Task task{op, {}, {}, std::move(call), {}, outs, by == ReduceOp::AVG ? size_ : 1};
     for (const Tensor& t : outs) task.to.push_back(dense(t));
+    task.parts = task.to;
     for (size_t i = 0; i < ins.size(); ++i)
       task.from.push_back(dense(ins[i], outs.empty() ? Tensor() : outs.at(i)));
-    task.parts = task.to;
-    if (reduction == ReduceOp::AVG) task.divisor = size_;
     return launch(o, std::move(task));
   }
 
   template <class Options>
-  Ended exchange(OpType op, const Options& o, Side in, Side out) {
-    require(
-        in.flat.scalar_type() == out.flat.scalar_type() && in.counts[rank_] == out.counts[rank_],
-        "a rank would send itself ", in.counts[rank_], " ", in.flat.scalar_type(), " and take ",
-        out.counts[rank_], " ", out.flat.scalar_type());
-    Task task{
-        .op = op, .from = {in.flat}, .to = {out.flat}, .parts = out.parts, .results = out.wholes};
-    task.call = [=, this](const Tensor& from, const Tensor& to, Request r) {
+  Ended exchange(OpType op, const Options& o, const Side& in, const Side& out) {
+    const int sent = in.counts[rank_], taken = out.counts[rank_];
+    require(sent == taken && in.flat.scalar_type() == out.flat.scalar_type(),
+            "a rank sends itself ", sent, " ", in.flat.scalar_type(), " and takes ", taken, " ",
+            out.flat.scalar_type());
+    const auto call = [=, this](const Tensor& from, const Tensor& to, Request r) {
       return MPI_Ialltoallv(from.data_ptr(), in.counts.data(), in.offsets.data(), element(from),
                             to.data_ptr(), out.counts.data(), out.offsets.data(), element(to),
                             comm_, r);
     };
-    return launch(o, std::move(task));
+    return launch(o, {op, {in.flat}, {out.flat}, call, out.parts, out.wholes});
   }
 
-  const std::shared_ptr<Channel> channel_ = std::make_shared<Channel>();
+  template <class Options>
+  Ended launch(const Options& o, Task task) {
+    const size_t requests = std::max({task.from.size(), task.to.size(), size_t{1}});
+    task.from.resize(requests), task.to.resize(requests);
+    task.timeout = o.timeout.count() > 0 ? o.timeout : timeout_;
+    const auto self = c10::intrusive_ptr<Group>::unsafe_reclaim_from_nonowning(this);
+    const auto flight = c10::make_intrusive<Flight>(self, std::move(task));
+    Progress::get().start(flight);
+    return flight;
+  }
+
   MPI_Comm comm_ = MPI_COMM_NULL;
   Milliseconds timeout_;
 };
 
-// Where this process is among all, once MPI has begun.
+// Rank and size of the world, where MPI begins now if it has not.
 std::pair<int, int> world() {
   int rank = 0, size = 0;
   Progress::get().init();
@@ -329,37 +314,38 @@ std::pair<int, int> world() {
   return {rank, size};
 }
 
-// Of rank 0, at most 1 KiB.
+// The text of rank 0, of less than 1 KiB, for all.
 std::string from_first(std::string text) {
   text.resize(1024);
   Progress::get().locked([&] { check(MPI_Bcast(text.data(), 1024, MPI_CHAR, 0, MPI_COMM_WORLD)); });
   return text.c_str();
 }
 
+c10::intrusive_ptr<Backend> group(const std::vector<int>& ranks, int rank, int tag,
+                                  Milliseconds timeout, std::string name) {
+  return c10::make_intrusive<Group>(ranks, rank, tag, timeout, std::move(name));
+}
+
 std::string library() {
-  std::string text(MPI_MAX_LIBRARY_VERSION_STRING, ' ');
+  std::string text(MPI_MAX_LIBRARY_VERSION_STRING, '\0');
   int length = 0;
   MPI_Get_library_version(text.data(), &length);
   return text.c_str();
 }
 
-c10::intrusive_ptr<c10d::Backend> group(const std::vector<int>& ranks, int rank, int tag,
-                                        Milliseconds timeout, std::string name) {
-  return c10::make_intrusive<Group>(ranks, rank, tag, timeout, std::move(name));
+void leave(bool orderly) {
+  Progress::get().leave(orderly);
 }
 
 }  // namespace
 }  // namespace ort::mpi
 
 PYBIND11_MODULE(_mpi, m) {
-  using torch::wrap_pybind_function_no_gil;
-  m.doc() = "The backend ort_mpi: groups of ranks over MPI.";
+  using py::arg, torch::wrap_pybind_function_no_gil;
+  m.attr("library") = ort::mpi::library();
   m.def("world", wrap_pybind_function_no_gil(ort::mpi::world));
-  m.def("from_first", wrap_pybind_function_no_gil(ort::mpi::from_first));
-  m.def("library", ort::mpi::library);
-  m.def("group", wrap_pybind_function_no_gil(ort::mpi::group), py::arg("ranks"), py::arg("rank"),
-        py::arg("tag"), py::arg("timeout"), py::arg("name"));
-  m.def("leave",
-        wrap_pybind_function_no_gil([](bool orderly) { ort::mpi::Progress::get().leave(orderly); }),
-        py::arg("orderly"));
+  m.def("from_first", wrap_pybind_function_no_gil(ort::mpi::from_first), arg("text"));
+  m.def("group", wrap_pybind_function_no_gil(ort::mpi::group), arg("ranks"), arg("rank"),
+        arg("tag"), arg("timeout"), arg("name"));
+  m.def("leave", wrap_pybind_function_no_gil(ort::mpi::leave), arg("orderly"));
 }

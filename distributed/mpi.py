@@ -118,7 +118,7 @@ def _group(options, _):
     if size <= max(ranks) or rank != ranks[options.group_rank]:
         raise RuntimeError(
             f"[ort_mpi] rank {ranks[options.group_rank]} of {len(ranks)} is process {rank} of {size} "
-            f"to MPI ({mpi.library()}): start with its mpirun, and take the ranks that it gives "
+            f"to MPI ({mpi.library}): start with its mpirun, and take the ranks that it gives "
             "(ortmodule.distributed.init does)"
         )
     return mpi.group(

@@ -20,45 +20,39 @@ void require(bool holds, const Words&... words) {
   if (!holds) C10_THROW_ERROR(DistBackendError, c10::str("[ort_mpi] ", words...));
 }
 
-inline std::string text_of(int code) {
-  std::string text(MPI_MAX_ERROR_STRING, ' ');
+inline void check(int code) {
+  if (code == MPI_SUCCESS) return;
+  std::string text(MPI_MAX_ERROR_STRING, '\0');
   int length = 0;
   MPI_Error_string(code, text.data(), &length);
-  return text.substr(0, length);
+  require(false, text.c_str());
 }
 
-inline void check(int code) {
-  require(code == MPI_SUCCESS, text_of(code));
-}
-
-// A group's communicator. `broken` says why no further op may start; under the lock of Progress.
-struct Channel {
-  int rank, size;
-  std::string name;
-  std::string broken{};
+// What a group's ops know of it. `started` and `broken`, which says why no further one may start,
+// change under the lock of Progress.
+struct Channel : c10d::Backend {
+  using Backend::Backend;
+  std::string name, broken;
   uint64_t started = 0;
 };
 
-// Starts one request, that reads `from` and writes `to`.
-using Call = std::function<int(const at::Tensor& from, const at::Tensor& to, MPI_Request*)>;
-
 struct Task {
   c10d::OpType op;
-  Tensors from{}, to{};  // a request each
-  Call call{};
-  Tensors parts{}, results{};  // of `to`, and where they are copied unless they are the same
-  Milliseconds timeout{};
+  Tensors from, to;  // what each request reads and writes; undefined where nothing
+  std::function<int(const at::Tensor& from, const at::Tensor& to, MPI_Request*)> call;
+  Tensors parts, results;  // of `to`, and where they are copied unless they are the same
   int divisor = 1;
+  Milliseconds timeout{};
 };
 
 class Flight : public c10d::Work {
  public:
-  Flight(std::shared_ptr<Channel> channel, Task task)
-      : Work(channel->rank, task.op, ("ort_mpi:" + c10d::opTypeToString(task.op)).c_str()),
+  Flight(c10::intrusive_ptr<Channel> channel, Task task)
+      : Work(channel->getRank(), task.op, ("ort_mpi:" + opTypeToString(task.op)).c_str()),
         channel_(std::move(channel)),
         task_(std::move(task)),
-        requests_(std::max({task_.from.size(), task_.to.size(), size_t{1}}), MPI_REQUEST_NULL),
-        statuses_(requests_.size()) {}
+        requests_(task_.to.size(), MPI_REQUEST_NULL),
+        statuses_(task_.to.size()) {}
 
   int sourceRank() const override { return statuses_[0].MPI_SOURCE; }
   Tensors result() override { return task_.results; }
@@ -67,41 +61,44 @@ class Flight : public c10d::Work {
  private:
   friend class Progress;
 
-  // What other ranks make of the group's next collective is not known after one that failed.
-  void fail(const std::string& why) {
-    std::string what = "[ort_mpi] " + c10d::opTypeToString(opType_);
+  // An error of f's is the op's. What other ranks make of the group's next collective is not known
+  // after one that failed on its way.
+  template <class F>
+  void attempt(F f) try {
+    f();
+  } catch (const c10::Error& error) {
+    std::string what = error.what_without_backtrace() + ("; " + opTypeToString(opType_));
     for (const at::Tensor& t : task_.results.empty() ? task_.from : task_.results)
-      what += c10::str(" ", t.scalar_type(), t.sizes());
-    what += c10::str(", op ", number_, " of group ", channel_->name, ", rank ", channel_->rank,
-                     " of ", channel_->size, ": ", why);
+      if (t.defined()) what += c10::str(" ", t.scalar_type(), t.sizes());
+    what += c10::str(", op ", number_, " of group ", channel_->name, ", rank ", rank_, " of ",
+                     channel_->getSize());
     error_ = std::make_exception_ptr(c10::DistBackendError({__func__, __FILE__, 0}, what));
     for (const MPI_Request request : requests_) stuck_ |= request != MPI_REQUEST_NULL;
-    if (stuck_ || (begun_ && !c10d::isP2POp(opType_))) channel_->broken = what;
+    if (stuck_ || (begun_ && !isP2POp(opType_))) channel_->broken = what;
   }
 
   void start() {
     number_ = ++channel_->started;
     deadline_ = Clock::now() + task_.timeout;
-    const at::Tensor none;
-    try {
+    attempt([this] {
       for (size_t i = 0; i < requests_.size(); ++i)
-        check(task_.call(i < task_.from.size() ? task_.from[i] : none,
-                         i < task_.to.size() ? task_.to[i] : none, &requests_[i]));
+        check(task_.call(task_.from[i], task_.to[i], &requests_[i]));
       begun_ = true;
-    } catch (const c10::Error& error) {
-      fail(error.what_without_backtrace());
-    }
+    });
   }
 
   bool over() {
-    int done = 0, count = static_cast<int>(requests_.size());
-    int code = MPI_Testall(count, requests_.data(), &done, statuses_.data());
-    for (const MPI_Status& status : statuses_)
-      if (code == MPI_ERR_IN_STATUS && status.MPI_ERROR != MPI_ERR_PENDING) code = status.MPI_ERROR;
-    if (code != MPI_SUCCESS)
-      fail(text_of(code));
-    else if (!done && Clock::now() > deadline_)
-      fail(c10::str("not done in ", task_.timeout.count(), " ms: a rank is slow or did not come"));
+    int done = 0;
+    attempt([&] {
+      const int count = static_cast<int>(requests_.size());
+      const int code = MPI_Testall(count, requests_.data(), &done, statuses_.data());
+      for (const MPI_Status& status : statuses_)
+        if (code == MPI_ERR_IN_STATUS && status.MPI_ERROR != MPI_ERR_PENDING)
+          check(status.MPI_ERROR);
+      check(code);
+      require(done || Clock::now() < deadline_, "not done in ", task_.timeout.count(),
+              " ms, as a rank is slow or did not come");
+    });
     return done || error_;
   }
 
@@ -110,7 +107,7 @@ class Flight : public c10d::Work {
     if (opType_ == c10d::OpType::RECV) {
       int bytes = 0;
       MPI_Get_elements(&statuses_[0], MPI_BYTE, &bytes);
-      if (static_cast<size_t>(bytes) != task_.to[0].nbytes()) fail(c10::str(bytes, " bytes came"));
+      require(static_cast<size_t>(bytes) == task_.to[0].nbytes(), bytes, " bytes came");
     }
     for (size_t i = 0; i < task_.results.size(); ++i) {
       if (task_.divisor > 1) task_.parts[i].div_(task_.divisor);
@@ -119,16 +116,12 @@ class Flight : public c10d::Work {
   }
 
   void complete() {
-    try {
-      if (!error_) put();
-    } catch (...) {
-      error_ = std::current_exception();
-    }
+    if (!error_) attempt([this] { put(); });
     error_ ? future_->setError(error_) : future_->markCompleted(task_.results);
     finish(error_);
   }
 
-  const std::shared_ptr<Channel> channel_;
+  const c10::intrusive_ptr<Channel> channel_;
   const Task task_;
   std::vector<MPI_Request> requests_;
   std::vector<MPI_Status> statuses_;
@@ -175,7 +168,7 @@ class Progress {
     locked([&] {
       require(flight->channel_->broken.empty(), "the group is closed: ", flight->channel_->broken);
       flight->start();
-      if (flight->stuck_) stuck_.push_back(flight);
+      if (flight->stuck_ && flight->error_) stuck_.push_back(flight);
       if (flight->error_) std::rethrow_exception(flight->error_);
       ++in_flight_;
       pending_.push_back(flight);
@@ -199,11 +192,10 @@ class Progress {
 
   Flights poll() {
     Flights over, rest;
-    for (auto& flight : pending_) {
-      const bool is_over = flight->over();
+    for (auto& flight : std::exchange(pending_, {}))
+      (flight->over() ? over : rest).push_back(std::move(flight));
+    for (const auto& flight : over)
       if (flight->stuck_) stuck_.push_back(flight);
-      (is_over ? over : rest).push_back(std::move(flight));
-    }
     pending_ = std::move(rest);
     return over;
   }
