@@ -104,6 +104,7 @@ def write_build_info(folder: Path, options: dict[str, str]) -> None:
         f"VERSION = {options['ORT_VERSION']!r}\n"
         f"TORCH_VERSION = {options['ORT_TORCH_VERSION'] or None!r}\n"
         f"TORCH_CXX11_ABI = {options['ORT_TORCH_CXX11_ABI'] == '1'!r}\n"
+        f"MPICXX = {options['ORT_MPICXX'] or None!r}\n"
     )
     path = folder / "_build_info.py"
     if not path.exists() or path.read_text() != text:

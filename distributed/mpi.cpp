@@ -86,8 +86,8 @@ std::pair<MPI_Datatype, MPI_Op> reducing(const Tensor& t, const ReduceOp& by) {
 
 // Contiguous, and not in the memory of `other`, as MPI asks: the tensor itself where it can be.
 Tensor dense(const Tensor& t, const Tensor& other = {}) {
-  require(t.is_cpu() && t.layout() == at::kStrided,
-          "takes dense tensors on the CPU, not ", t.toString(), " on ", t.device());
+  require(t.is_cpu() && t.layout() == at::kStrided, "takes dense tensors on the CPU, not ",
+          t.toString(), " on ", t.device());
   const bool shared = other.defined() && t.is_alias_of(other);
   return shared ? t.clone(at::MemoryFormat::Contiguous) : t.contiguous();
 }
@@ -154,6 +154,9 @@ class Group : public Channel {
 
   const std::string getBackendName() const override { return "ort_mpi"; }
   void setTimeout(Milliseconds timeout) override { timeout_ = timeout; }
+  // TORCH_DISTRIBUTED_DEBUG=DETAIL compares these, with sizes and dtypes.
+  void setSequenceNumberForGroup() override {}
+  uint64_t getSequenceNumberForGroup() override { return started; }
 
   Ended broadcast(Tensors& ts, const BroadcastOptions& o) override {
     return start(OpType::BROADCAST, o, {}, {}, ts, [=, this](auto&, auto& t, Request r) {
@@ -242,7 +245,8 @@ class Group : public Channel {
   // `all` has a part for each rank.
   void check_parts(const Tensor& all, const Tensor& part) const {
     require(all.scalar_type() == part.scalar_type() && all.numel() == part.numel() * size_,
-            all.scalar_type(), all.sizes(), " is not ", size_, " times ", part.sizes());
+            all.scalar_type(), all.sizes(), " is not ", size_, " times ", part.scalar_type(),
+            part.sizes());
   }
 
   Ended gather_parts(const Tensors& outs, const Tensors& ins, const AllgatherOptions& o) {
@@ -303,34 +307,13 @@ class Group : public Channel {
   Milliseconds timeout_;
 };
 
-// Rank and size of the world, where MPI begins now if it has not.
 std::pair<int, int> world() {
-  int rank = 0, size = 0;
-  Progress::get().init();
-  Progress::get().locked([&] {
-    check(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
-    check(MPI_Comm_size(MPI_COMM_WORLD, &size));
-  });
-  return {rank, size};
-}
-
-// The text of rank 0, of less than 1 KiB, for all.
-std::string from_first(std::string text) {
-  text.resize(1024);
-  Progress::get().locked([&] { check(MPI_Bcast(text.data(), 1024, MPI_CHAR, 0, MPI_COMM_WORLD)); });
-  return text.c_str();
+  return Progress::get().init();
 }
 
 c10::intrusive_ptr<Backend> group(const std::vector<int>& ranks, int rank, int tag,
                                   Milliseconds timeout, std::string name) {
   return c10::make_intrusive<Group>(ranks, rank, tag, timeout, std::move(name));
-}
-
-std::string library() {
-  std::string text(MPI_MAX_LIBRARY_VERSION_STRING, '\0');
-  int length = 0;
-  MPI_Get_library_version(text.data(), &length);
-  return text.c_str();
 }
 
 void leave(bool orderly) {
@@ -342,9 +325,7 @@ void leave(bool orderly) {
 
 PYBIND11_MODULE(_mpi, m) {
   using py::arg, torch::wrap_pybind_function_no_gil;
-  m.attr("library") = ort::mpi::library();
   m.def("world", wrap_pybind_function_no_gil(ort::mpi::world));
-  m.def("from_first", wrap_pybind_function_no_gil(ort::mpi::from_first), arg("text"));
   m.def("group", wrap_pybind_function_no_gil(ort::mpi::group), arg("ranks"), arg("rank"),
         arg("tag"), arg("timeout"), arg("name"));
   m.def("leave", wrap_pybind_function_no_gil(ort::mpi::leave), arg("orderly"));

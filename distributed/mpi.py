@@ -6,6 +6,7 @@
 import atexit
 import importlib.util
 import os
+import shutil
 import socket
 import sys
 import zlib
@@ -41,6 +42,14 @@ class Place(NamedTuple):
 def built() -> bool:
     """Whether ortmodule was built next to an MPI."""
     return importlib.util.find_spec("ortmodule._mpi") is not None
+
+
+def launcher() -> str | None:
+    """The mpirun of the MPI that ortmodule was built with, else any; None without one."""
+    from ortmodule import _build_info
+
+    beside = (_build_info.MPICXX or "").replace("mpicxx", "mpirun").replace("mpic++", "mpirun")
+    return shutil.which(beside) or shutil.which("mpirun")
 
 
 def place() -> Place | None:
@@ -82,10 +91,7 @@ def _address(here: Place, backend: str | None) -> tuple[str, str]:
         return "127.0.0.1", _free_port()
     one_node = here.local_size == here.size
     if built() and (not one_node or "ort_mpi" in (backend or "")):
-        mpi = _begin()
-        host = "127.0.0.1" if one_node else socket.getfqdn()
-        host, port = mpi.from_first(f"{host} {_free_port()}").split()
-        return host, port
+        return _from_first("127.0.0.1" if one_node else socket.getfqdn(), _free_port())
     job = next((os.environ[name] for name in _JOBS if name in os.environ), str(os.getppid()))
     if one_node:  # below the ports that systems hand out by themselves
         return "127.0.0.1", str(10000 + zlib.crc32(job.encode()) % 20000)
@@ -93,6 +99,22 @@ def _address(here: Place, backend: str | None) -> tuple[str, str]:
         "the ranks are on several nodes and ortmodule was built without MPI, so they cannot agree "
         "on an address: mpirun -x MASTER_ADDR=<the node of rank 0> -x MASTER_PORT=<a free port>"
     )
+
+
+def _from_first(*words: str) -> tuple[str, ...]:
+    """Rank 0's, told by MPI."""
+    import torch
+
+    mpi = _begin()
+    rank, size = mpi.world()
+    name = "launch"
+    group = mpi.group(
+        ranks=list(range(size)), rank=rank, tag=0, timeout=timedelta(minutes=5), name=name
+    )
+    text = torch.zeros(1024, dtype=torch.uint8)
+    text[: len(" ".join(words).encode())] = torch.tensor(list(" ".join(words).encode()))
+    group.broadcast(text, 0).wait()
+    return tuple(bytes(text.tolist()).rstrip(b"\0").decode().split())
 
 
 def _free_port() -> str:
@@ -117,9 +139,9 @@ def _group(options, _):
     rank, size = mpi.world()
     if size <= max(ranks) or rank != ranks[options.group_rank]:
         raise RuntimeError(
-            f"[ort_mpi] rank {ranks[options.group_rank]} of {len(ranks)} is process {rank} of {size} "
-            f"to MPI ({mpi.library}): start with its mpirun, and take the ranks that it gives "
-            "(ortmodule.distributed.init does)"
+            f"[ort_mpi] rank {ranks[options.group_rank]} is process {rank} of {size} to MPI: start "
+            f"with the mpirun of the MPI that ortmodule was built with ({launcher()}) and take the "
+            "ranks that it gives, as ortmodule.distributed.init does"
         )
     return mpi.group(
         ranks=ranks,

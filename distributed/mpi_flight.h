@@ -5,6 +5,7 @@
 #include <mpi.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <sys/prctl.h>
 #include <condition_variable>
 #include <functional>
 #include <thread>
@@ -142,19 +143,21 @@ class Progress {
     return *progress;
   }
 
-  // MPI_Init, where nobody has called it.
-  void init() {
+  // MPI_Init, where nobody has called it; rank and size of the world.
+  std::pair<int, int> init() {
     const std::lock_guard lock(mutex_);
-    int ready = 0, level = 0;
+    int ready = 0, level = 0, rank = 0, size = 0;
     require(!left_, "MPI has ended in this process");
-    if (running_) return;
     MPI_Initialized(&ready);
     if (!ready) check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level));
     check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     check(MPI_Query_thread(&level));
     require(level >= MPI_THREAD_SERIALIZED, "MPI was begun for calls from one thread alone");
-    std::thread(&Progress::run, this).detach();
-    running_ = true, ours_ = !ready;
+    check(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
+    check(MPI_Comm_size(MPI_COMM_WORLD, &size));
+    if (!running_) std::thread(&Progress::run, this).detach();
+    running_ = true, ours_ |= !ready;
+    return {rank, size};
   }
 
   template <class F>
@@ -203,6 +206,7 @@ class Progress {
   // Who has the lead polls. What completes may call functions of the caller's, and these may wait
   // for another op: so the lead is given away before, to a new thread where none is spare.
   void run() {
+    prctl(PR_SET_TIMERSLACK, 1000);
     for (std::unique_lock lock(mutex_);;) {
       ++spare_;
       turn_.wait(lock, [this] { return left_ || (!led_ && !pending_.empty()); });
@@ -210,8 +214,10 @@ class Progress {
       Flights over;
       for (int polls = 0; !left_ && (over = poll()).empty(); ++polls) {
         lock.unlock();
-        // MPI has no call that sleeps: others may run first, then the core is given back.
-        polls < 100 ? std::this_thread::yield() : std::this_thread::sleep_for(kPause);
+        // MPI has no call that sleeps: at first others may run, then the core is given back for
+        // longer and longer.
+        const std::chrono::microseconds pause(std::min(polls / 100, 50));
+        polls < 200 ? std::this_thread::yield() : std::this_thread::sleep_for(pause);
         lock.lock();
       }
       if (left_) return;
@@ -225,7 +231,6 @@ class Progress {
     }
   }
 
-  static constexpr std::chrono::microseconds kPause{20};
   std::mutex mutex_;
   std::condition_variable turn_, idle_;
   Flights pending_, stuck_;

@@ -129,5 +129,5 @@ def mpi():
         if "libmpi" not in str(error):
             raise
         raise ImportError(
-            f"the MPI that ortmodule was built with is missing ({error}): install it, or build again"
+            f"the MPI that ortmodule was built with is missing ({error}): install it or build again"
         ) from error

@@ -12,6 +12,7 @@ import traceback
 from datetime import timedelta
 from pathlib import Path
 
+import ortmodule.distributed
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
@@ -19,8 +20,6 @@ from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.distributed.distributed_c10d import ReduceOp
 from torch.nn.parallel import DistributedDataParallel as DDP
-
-import ortmodule.distributed
 
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 INTS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
@@ -99,7 +98,7 @@ def reduce():
     for (dtype, op, expected), root in zip(reductions(), itertools.cycle(range(SIZE))):
         mine = numbers(RANK, dtype)
         dist.reduce(mine, root, op)
-        if RANK == root:
+        if root == RANK:
             equal(mine, expected)
 
 
@@ -137,9 +136,9 @@ def broadcast_and_gather():
         flat = torch.empty(SIZE * 1000, dtype=dtype)
         dist.all_gather_into_tensor(flat, numbers(RANK, dtype))
         same(flat, torch.cat(all_of_them))
-        outs = [torch.empty_like(mine) for _ in range(SIZE)] if RANK == root else None
+        outs = [torch.empty_like(mine) for _ in range(SIZE)] if root == RANK else None
         dist.gather(numbers(RANK, dtype), outs, root)
-        for out, wanted in zip(outs or [], all_of_them):
+        for out, wanted in zip(outs or [], all_of_them, strict=False):
             same(out, wanted)
 
 
@@ -148,7 +147,7 @@ def scatter_and_all_to_all():
     for dtype, root in zip(MOVED, itertools.cycle(range(SIZE))):
         all_of_them = everyones(dtype)
         mine = torch.empty(1000, dtype=dtype)
-        dist.scatter(mine, all_of_them if RANK == root else None, root)
+        dist.scatter(mine, all_of_them if root == RANK else None, root)
         same(mine, all_of_them[RANK])
         part = 1000 // SIZE
         wanted = [x[RANK * part : (RANK + 1) * part] for x in all_of_them]
@@ -385,7 +384,7 @@ def errors():
     size = f"is not {SIZE} times Float[1000]"
     raises(size, dist.all_gather_into_tensor, torch.empty(SIZE * 1000 - 1), x)
     raises("is not", dist.reduce_scatter_tensor, one, x)
-    raises("a rank would send itself 1000 Float", dist.all_gather, [one] * SIZE, x)
+    raises("a rank sends itself 1000 Float and takes 999", dist.all_gather, [one] * SIZE, x)
     raises("takes equal parts", dist.reduce_scatter, one, [x] * SIZE)
     raises("rank", dist.send, x, (RANK + 1) % SIZE, tag=2**31 - 1)
     huge = torch.empty(1).expand(2**31)
