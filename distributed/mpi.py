@@ -41,7 +41,9 @@ class Place(NamedTuple):
 
 def built() -> bool:
     """Whether ortmodule was built next to an MPI."""
-    return importlib.util.find_spec("ortmodule._mpi") is not None
+    from ortmodule import _build_info
+
+    return bool(_build_info.MPICXX) and importlib.util.find_spec("ortmodule._mpi") is not None
 
 
 def launcher() -> str | None:
