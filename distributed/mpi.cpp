@@ -88,6 +88,7 @@ std::pair<MPI_Datatype, MPI_Op> reducing(const Tensor& t, const ReduceOp& by) {
 Tensor dense(const Tensor& t, const Tensor& other = {}) {
   require(t.is_cpu() && t.layout() == at::kStrided, "takes dense tensors on the CPU, not ",
           t.toString(), " on ", t.device());
+  count(t);  // before a copy is made
   const bool shared = other.defined() && t.is_alias_of(other);
   return shared ? t.clone(at::MemoryFormat::Contiguous) : t.contiguous();
 }
@@ -135,7 +136,6 @@ class Group : public Channel {
   using Ended = c10::intrusive_ptr<Work>;
   using Lists = std::vector<Tensors>;
   using Request = MPI_Request*;
-  using Alone = BarrierOptions;  // of what has no options
 
  public:
   Group(const std::vector<int>& ranks, int rank, int tag, Milliseconds timeout, std::string text)
@@ -159,15 +159,16 @@ class Group : public Channel {
   uint64_t getSequenceNumberForGroup() override { return started; }
 
   Ended broadcast(Tensors& ts, const BroadcastOptions& o) override {
-    return start(OpType::BROADCAST, o, {}, {}, ts, [=, this](auto&, auto& t, Request r) {
+    return start(OpType::BROADCAST, o.timeout, {}, {}, ts, [=, this](auto&, auto& t, Request r) {
       return MPI_Ibcast(t.data_ptr(), count(t), element(t), o.rootRank, comm_, r);
     });
   }
   Ended allreduce(Tensors& ts, const AllreduceOptions& o) override {
-    return start(OpType::ALLREDUCE, o, o.reduceOp, {}, ts, [=, this](auto&, auto& t, Request r) {
-      const auto [type, op] = reducing(t, o.reduceOp);
-      return MPI_Iallreduce(MPI_IN_PLACE, t.data_ptr(), count(t), type, op, comm_, r);
-    });
+    return start(OpType::ALLREDUCE, o.timeout, o.reduceOp, {}, ts,
+                 [=, this](auto&, auto& t, Request r) {
+                   const auto [type, op] = reducing(t, o.reduceOp);
+                   return MPI_Iallreduce(MPI_IN_PLACE, t.data_ptr(), count(t), type, op, comm_, r);
+                 });
   }
   Ended allreduce_coalesced(Tensors& ts, const AllreduceCoalescedOptions& o) override {
     return allreduce(ts, o);
@@ -175,7 +176,7 @@ class Group : public Channel {
   Ended reduce(Tensors& ts, const ReduceOptions& o) override {
     const bool root = rank_ == o.rootRank;
     const ReduceOp by = root ? o.reduceOp : ReduceOp();
-    return start(OpType::REDUCE, o, by, {}, ts, [=, this](auto&, auto& t, Request r) {
+    return start(OpType::REDUCE, o.timeout, by, {}, ts, [=, this](auto&, auto& t, Request r) {
       const auto [type, op] = reducing(t, o.reduceOp);
       void* to = t.data_ptr();
       return MPI_Ireduce(root ? MPI_IN_PLACE : to, to, count(t), type, op, o.rootRank, comm_, r);
@@ -183,27 +184,30 @@ class Group : public Channel {
   }
 
   Ended allgather(Lists& outs, Tensors& ins, const AllgatherOptions& o) override {
-    return exchange(OpType::ALLGATHER, o, {size_, one(ins), 0, size_}, {size_, one(outs), false});
+    return exchange(OpType::ALLGATHER, o.timeout, {size_, one(ins), 0, size_},
+                    {size_, one(outs), false});
   }
   Ended gather(Lists& outs, Tensors& ins, const GatherOptions& o) override {
     const int root = o.rootRank;
     const Side in(size_, one(ins), root, root + 1);
-    const Side none(size_, at::empty({0}, in.flat.options()), 0, 0);
-    return exchange(OpType::GATHER, o, in, rank_ == root ? Side(size_, one(outs), false) : none);
+    const Side none(size_, in.flat.new_empty({0}), 0, 0);
+    const Side out = rank_ == root ? Side(size_, one(outs), false) : none;
+    return exchange(OpType::GATHER, o.timeout, in, out);
   }
   Ended scatter(Tensors& outs, Lists& ins, const ScatterOptions& o) override {
     const int root = o.rootRank;
     const Side out(size_, one(outs), root, root + 1);
-    const Side none(size_, at::empty({0}, out.flat.options()), 0, 0);
-    return exchange(OpType::SCATTER, o, rank_ == root ? Side(size_, one(ins), true) : none, out);
+    const Side none(size_, out.flat.new_empty({0}), 0, 0);
+    const Side in = rank_ == root ? Side(size_, one(ins), true) : none;
+    return exchange(OpType::SCATTER, o.timeout, in, out);
   }
   Ended alltoall(Tensors& outs, Tensors& ins, const AllToAllOptions& o) override {
-    return exchange(OpType::ALLTOALL, o, {size_, ins, true}, {size_, outs, false});
+    return exchange(OpType::ALLTOALL, o.timeout, {size_, ins, true}, {size_, outs, false});
   }
   Ended alltoall_base(Tensor& out, Tensor& in, std::vector<int64_t>& out_rows,
                       std::vector<int64_t>& in_rows, const AllToAllOptions& o) override {
     const Side from(size_, dense(in, out), in_rows);
-    return exchange(OpType::ALLTOALL_BASE, o, from, {size_, out, out_rows});
+    return exchange(OpType::ALLTOALL_BASE, o.timeout, from, {size_, out, out_rows});
   }
 
   Ended _allgather_base(Tensor& out, Tensor& in, const AllgatherOptions& o) override {
@@ -226,18 +230,20 @@ class Group : public Channel {
   }
 
   Ended send(Tensors& ts, int to, int tag) override {
-    return start(OpType::SEND, Alone(), {}, {one(ts)}, {}, [=, this](auto& t, auto&, Request r) {
-      return MPI_Isend(t.data_ptr(), count(t), element(t), to, tag, comm_, r);
-    });
+    return start(OpType::SEND, kUnsetTimeout, {}, {one(ts)}, {},
+                 [=, this](auto& t, auto&, Request r) {
+                   return MPI_Isend(t.data_ptr(), count(t), element(t), to, tag, comm_, r);
+                 });
   }
   Ended recv(Tensors& ts, int from, int tag) override {
-    return start(OpType::RECV, Alone(), {}, {}, {one(ts)}, [=, this](auto&, auto& t, Request r) {
-      return MPI_Irecv(t.data_ptr(), count(t), element(t), from, tag, comm_, r);
-    });
+    return start(OpType::RECV, kUnsetTimeout, {}, {}, {one(ts)},
+                 [=, this](auto&, auto& t, Request r) {
+                   return MPI_Irecv(t.data_ptr(), count(t), element(t), from, tag, comm_, r);
+                 });
   }
   Ended recvAnysource(Tensors& ts, int tag) override { return recv(ts, MPI_ANY_SOURCE, tag); }
   Ended barrier(const BarrierOptions& o) override {
-    return start(OpType::BARRIER, o, {}, {}, {},
+    return start(OpType::BARRIER, o.timeout, {}, {}, {},
                  [this](auto&, auto&, Request r) { return MPI_Ibarrier(comm_, r); });
   }
 
@@ -250,11 +256,12 @@ class Group : public Channel {
   }
 
   Ended gather_parts(const Tensors& outs, const Tensors& ins, const AllgatherOptions& o) {
-    return start(OpType::_ALLGATHER_BASE, o, {}, ins, outs, [this](auto& in, auto& out, Request r) {
-      check_parts(out, in);
-      return MPI_Iallgather(in.data_ptr(), count(in), element(in), out.data_ptr(), count(in),
-                            element(in), comm_, r);
-    });
+    return start(OpType::_ALLGATHER_BASE, o.timeout, {}, ins, outs,
+                 [this](auto& in, auto& out, Request r) {
+                   check_parts(out, in);
+                   return MPI_Iallgather(in.data_ptr(), count(in), element(in), out.data_ptr(),
+                                         count(in), element(in), comm_, r);
+                 });
   }
 
   Ended reduce_parts(const Tensors& outs, const Tensors& ins, const ReduceScatterOptions& o) {
@@ -264,22 +271,20 @@ class Group : public Channel {
       return MPI_Ireduce_scatter_block(in.data_ptr(), out.data_ptr(), count(out), type, op, comm_,
                                        r);
     };
-    return start(OpType::_REDUCE_SCATTER_BASE, o, o.reduceOp, ins, outs, call);
+    return start(OpType::_REDUCE_SCATTER_BASE, o.timeout, o.reduceOp, ins, outs, call);
   }
 
-  template <class Options>
-  Ended start(OpType op, const Options& o, const ReduceOp& by, const Tensors& ins,
+  Ended start(OpType op, Milliseconds timeout, const ReduceOp& by, const Tensors& ins,
               const Tensors& outs, decltype(Task::call) call) {
     Task task{op, {}, {}, std::move(call), {}, outs, by == ReduceOp::AVG ? size_ : 1};
     for (const Tensor& t : outs) task.to.push_back(dense(t));
     task.parts = task.to;
     for (size_t i = 0; i < ins.size(); ++i)
       task.from.push_back(dense(ins[i], outs.empty() ? Tensor() : outs.at(i)));
-    return launch(o, std::move(task));
+    return launch(timeout, std::move(task));
   }
 
-  template <class Options>
-  Ended exchange(OpType op, const Options& o, const Side& in, const Side& out) {
+  Ended exchange(OpType op, Milliseconds timeout, const Side& in, const Side& out) {
     const int sent = in.counts[rank_], taken = out.counts[rank_];
     require(sent == taken && in.flat.scalar_type() == out.flat.scalar_type(),
             "a rank sends itself ", sent, " ", in.flat.scalar_type(), " and takes ", taken, " ",
@@ -289,14 +294,13 @@ class Group : public Channel {
                             to.data_ptr(), out.counts.data(), out.offsets.data(), element(to),
                             comm_, r);
     };
-    return launch(o, {op, {in.flat}, {out.flat}, call, out.parts, out.wholes});
+    return launch(timeout, {op, {in.flat}, {out.flat}, call, out.parts, out.wholes});
   }
 
-  template <class Options>
-  Ended launch(const Options& o, Task task) {
+  Ended launch(Milliseconds timeout, Task task) {
     const size_t requests = std::max({task.from.size(), task.to.size(), size_t{1}});
     task.from.resize(requests), task.to.resize(requests);
-    task.timeout = o.timeout.count() > 0 ? o.timeout : timeout_;
+    task.timeout = timeout.count() > 0 ? timeout : timeout_;
     const auto self = c10::intrusive_ptr<Group>::unsafe_reclaim_from_nonowning(this);
     const auto flight = c10::make_intrusive<Flight>(self, std::move(task));
     Progress::get().start(flight);
