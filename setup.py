@@ -52,6 +52,11 @@ def torch_abi(options: dict[str, str]) -> str:
     return str(int(torch._C._GLIBCXX_USE_CXX11_ABI))
 
 
+def mpi_compiler() -> str:
+    """MPICXX of the environment, or the system's mpicxx; empty without (then _mpi is not built)."""
+    return shutil.which(os.environ.get("MPICXX", "mpicxx")) or ""
+
+
 def cmake_options(version: str) -> dict[str, str]:
     import pybind11
 
@@ -62,6 +67,7 @@ def cmake_options(version: str) -> dict[str, str]:
         "ORT_PYTHON_SUFFIX": sysconfig.get_config_var("EXT_SUFFIX"),
         "ORT_PYBIND11_INCLUDE": pybind11.get_include(),
         "CMAKE_BUILD_TYPE": "Debug" if os.environ.get("DEBUG") == "1" else "Release",
+        "ORT_MPICXX": mpi_compiler(),
         **torch_options(),
     }
 
@@ -98,6 +104,7 @@ def write_build_info(folder: Path, options: dict[str, str]) -> None:
         f"VERSION = {options['ORT_VERSION']!r}\n"
         f"TORCH_VERSION = {options['ORT_TORCH_VERSION'] or None!r}\n"
         f"TORCH_CXX11_ABI = {options['ORT_TORCH_CXX11_ABI'] == '1'!r}\n"
+        f"MPICXX = {options['ORT_MPICXX'] or None!r}\n"
     )
     path = folder / "_build_info.py"
     if not path.exists() or path.read_text() != text:

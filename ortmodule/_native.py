@@ -1,8 +1,8 @@
 """Loads the extension modules: `core()` is _C (no torch), `torch_bridge()` is _torch, `optim()` is
-_optim.
+_optim, `mpi()` is _mpi.
 
-Called by inference.py, module.py and ortmodule.optim. The only place that knows where libdnnl lies
-and which torch the last two were built for.
+Called by inference.py, module.py, ortmodule.optim and ortmodule.distributed. The only place that
+knows where libdnnl lies and which torch the last three were built for.
 """
 
 import ctypes
@@ -111,3 +111,23 @@ def optim():
     """The module _optim, built for the same torch as the bridge."""
     torch_bridge()
     return _import("_optim")
+
+
+@functools.cache
+def mpi():
+    """The module _mpi, which is only there if an MPI was where ortmodule was built."""
+    torch_bridge()
+    if importlib.util.find_spec("ortmodule._mpi") is None:
+        raise ImportError(
+            "ortmodule was built without MPI: install one (apt-get install libopenmpi-dev "
+            "openmpi-bin, or libmpich-dev mpich) and run `make` in the checkout or "
+            "`pip install --force-reinstall --no-deps .`"
+        )
+    try:
+        return _import("_mpi")
+    except ImportError as error:
+        if "libmpi" not in str(error):
+            raise
+        raise ImportError(
+            f"the MPI that ortmodule was built with is missing ({error}): install it or build again"
+        ) from error

@@ -107,6 +107,11 @@ def test_libtorch_stays_in_the_bridge():
     assert only_in("torch/|ATen/|c10/", *places) == []
 
 
+def test_mpi_stays_in_the_backend_over_it():
+    """It is optional: what else included it would need it."""
+    assert only_in(r"mpi\.h", "distributed/mpi") == []
+
+
 def test_onednn_stays_in_the_cpu_provider():
     assert only_in(r"dnnl|oneapi/", "providers/cpu/") == []
 

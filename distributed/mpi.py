@@ -1,0 +1,180 @@
+"""mpirun: as the launcher, for any backend, and the backend `ort_mpi`, whose transport is MPI.
+
+`init` is called by users, `register` by this package; the collectives are in mpi.cpp.
+"""
+
+import atexit
+import importlib.util
+import os
+import shutil
+import socket
+import sys
+import zlib
+from datetime import timedelta
+from typing import NamedTuple
+
+from ortmodule import _native
+
+# Where launchers say which rank a process is: rank, ranks, rank on its node, ranks on its node.
+_LAUNCHERS = (
+    (
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+    ),  # Open MPI
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),  # MPICH, Intel MPI
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"),  # srun
+)
+# What is one for all ranks of a job and another for the next job.
+_JOBS = ("PMIX_NAMESPACE", "OMPI_MCA_orte_hnp_uri", "SLURM_JOB_ID")
+
+
+class Place(NamedTuple):
+    """Where the launcher put this process."""
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+
+
+def built() -> bool:
+    """Whether ortmodule was built next to an MPI."""
+    from ortmodule import _build_info
+
+    return bool(_build_info.MPICXX) and importlib.util.find_spec("ortmodule._mpi") is not None
+
+
+def launcher() -> str | None:
+    """The mpirun of the MPI that ortmodule was built with, else any; None without one."""
+    from ortmodule import _build_info
+
+    beside = (_build_info.MPICXX or "").replace("mpicxx", "mpirun").replace("mpic++", "mpirun")
+    return shutil.which(beside) or shutil.which("mpirun")
+
+
+def place() -> Place | None:
+    """What mpirun or srun says of this process; None without them."""
+    for names in _LAUNCHERS:
+        if all(name in os.environ for name in names):
+            return Place(*(int(os.environ[name].partition("(")[0]) for name in names))
+    return None
+
+
+def init(backend: str | None = None, **options) -> None:
+    """torch.distributed.init_process_group, with ranks and address from whatever launched it.
+
+    Under torchrun (RANK and WORLD_SIZE are set): env://, as torch has it. Under mpirun or srun the
+    ranks are the launcher's, and RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT are set
+    in the environment. The address is the user's MASTER_ADDR and MASTER_PORT if they are set; else
+    rank 0 chooses and tells the others through MPI; where ortmodule was built without one and all
+    ranks are on a node, a port follows from the job's name. Without a launcher: a world of one.
+    backend: gloo, nccl, ort_mpi or a map as torch takes it; None is torch's choice for the devices.
+    options: init_process_group's, such as timeout. Errors: RuntimeError where no address can be
+    known, where `ort_mpi` is asked for and was not built, or the ranks are not MPI's.
+    """
+    import torch.distributed as dist
+
+    register()
+    if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
+        here = place() or Place(0, 1, 0, 1)
+        os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = _address(here, backend)
+        os.environ["RANK"], os.environ["WORLD_SIZE"] = str(here.rank), str(here.size)
+        os.environ["LOCAL_RANK"] = str(here.local_rank)
+    dist.init_process_group(backend, init_method="env://", **options)
+
+
+def _address(here: Place, backend: str | None) -> tuple[str, str]:
+    given = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT")
+    if all(given):
+        return given
+    if here.size == 1:
+        return "127.0.0.1", _free_port()
+    one_node = here.local_size == here.size
+    if built() and (not one_node or "ort_mpi" in (backend or "")):
+        return _from_first("127.0.0.1" if one_node else socket.getfqdn(), _free_port())
+    job = next((os.environ[name] for name in _JOBS if name in os.environ), str(os.getppid()))
+    if one_node:  # below the ports that systems hand out by themselves
+        return "127.0.0.1", str(10000 + zlib.crc32(job.encode()) % 20000)
+    raise RuntimeError(
+        "the ranks are on several nodes and ortmodule was built without MPI, so they cannot agree "
+        "on an address: mpirun -x MASTER_ADDR=<the node of rank 0> -x MASTER_PORT=<a free port>"
+    )
+
+
+def _from_first(*words: str) -> tuple[str, ...]:
+    """Rank 0's, told by MPI."""
+    import torch
+
+    mpi = _begin()
+    rank, size = mpi.world()
+    name = "launch"
+    group = mpi.group(
+        ranks=list(range(size)), rank=rank, tag=0, timeout=timedelta(minutes=5), name=name
+    )
+    text = torch.zeros(1024, dtype=torch.uint8)
+    text[: len(" ".join(words).encode())] = torch.tensor(list(" ".join(words).encode()))
+    group.broadcast(text, 0).wait()
+    return tuple(bytes(text.tolist()).rstrip(b"\0").decode().split())
+
+
+def _free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return str(probe.getsockname()[1])
+
+
+def register() -> None:
+    """Makes `ort_mpi` a backend of torch.distributed; MPI begins with the first group."""
+    import torch.distributed as dist
+
+    if "ort_mpi" not in dist.Backend.backend_list:
+        dist.Backend.register_backend("ort_mpi", _group, extended_api=True, devices=["cpu"])
+
+
+def _group(options, _):
+    """Called by c10d on the members of a group."""
+    ranks = options.global_ranks_in_group or list(range(options.group_size))
+    _meet(options, ranks)
+    mpi = _begin()
+    rank, size = mpi.world()
+    if size <= max(ranks) or rank != ranks[options.group_rank]:
+        raise RuntimeError(
+            f"[ort_mpi] rank {ranks[options.group_rank]} is process {rank} of {size} to MPI: start "
+            f"with the mpirun of the MPI that ortmodule was built with ({launcher()}) and take the "
+            "ranks that it gives, as ortmodule.distributed.init does"
+        )
+    return mpi.group(
+        ranks=ranks,
+        rank=options.group_rank,
+        tag=zlib.crc32(options.group_id.encode()) % 32768,  # MPI promises tags up to 32767
+        timeout=options.timeout,
+        name=options.group_id,
+    )
+
+
+def _meet(options, ranks) -> None:
+    """Waits for all members, as MPI would without a timeout."""
+    store, timeout = options.store, timedelta(seconds=options.timeout.total_seconds())
+    store.set(f"here/{options.group_rank}", "")
+    try:
+        store.wait([f"here/{i}" for i in range(len(ranks))], timeout)
+    except RuntimeError as error:
+        absent = [rank for i, rank in enumerate(ranks) if not store.check([f"here/{i}"])]
+        raise RuntimeError(
+            f"[ort_mpi] group {options.group_id}: rank {absent} did not come in {timeout}"
+        ) from error
+
+
+def _begin():
+    mpi = _native.mpi()
+    mpi.world()
+    atexit.unregister(_leave)
+    atexit.register(_leave)
+    return mpi
+
+
+def _leave() -> None:
+    """MPI ends with the process; not with one that fails, whose ranks would wait for each other."""
+    _native.mpi().leave(orderly=not hasattr(sys, "last_type"))
