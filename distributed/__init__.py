@@ -1,8 +1,8 @@
 """Training in several processes: torch.distributed is the engine, what it has is not written again.
 
 DataParallel is torch's DDP over an ORTModule, with gradients written where they are reduced;
-Checkpointer saves and loads a run, Progress tells of it; `init` is init_process_group under any launcher. `ort_mpi` is a
-backend of torch's over MPI. Without torch there is nothing here but the names.
+Checkpointer saves and loads a run, Progress tells of it; `init` is init_process_group under any
+launcher. `ort_mpi` is a backend of torch's over MPI. Without torch there are but the names.
 """
 
 import importlib

@@ -4,6 +4,7 @@ What comes from DDP is DDP's own: its reducer, join, no_sync, unused parameters,
 user's communication hooks. The hook that starts a reduce is csrc/torch_bridge/reduction.h.
 """
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,9 @@ from torch.nn.parallel import DistributedDataParallel
 from ortmodule import Options, ORTModule, _native
 
 from . import alike
-from .everyone import Everyone
+from .everyone import Everyone, meet
+
+_NUMBERS = itertools.count()  # alike on all ranks, as their models are made in one order
 
 
 class DataParallel(DistributedDataParallel):
@@ -53,6 +56,7 @@ class DataParallel(DistributedDataParallel):
         elif options is not None:
             raise ValueError("[DataParallel] the module is an ORTModule, which has its options")
         super().__init__(module, *args, gradient_as_bucket_view=gradient_as_bucket_view, **kwargs)
+        self._number = next(_NUMBERS)
         self._is_compared = not check_alike or self.find_unused_parameters
         self._take_over()
 
@@ -78,9 +82,8 @@ class DataParallel(DistributedDataParallel):
         if torch.is_grad_enabled() and self.require_backward_grad_sync and not self._is_compared:
             self._is_compared = True
             if not self._join_config.enable:
-                everyone = Everyone(self.process_group)
-                everyone.meet()
-                alike.check(self.module, everyone)
+                meet(self.process_group, f"the first step of DataParallel {self._number}")
+                alike.check(self.module, Everyone(self.process_group))
         return super()._post_forward(output)
 
     # --- hooks ---

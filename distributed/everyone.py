@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d
 from torch.distributed.checkpoint.api import CheckpointException
 
 
@@ -17,6 +18,22 @@ def timeout_of(group: dist.ProcessGroup) -> Any:
     """The time after which a process group's operations fail; None: torch's own."""
     options = getattr(group._get_backend(torch.device("cpu")), "options", None)
     return getattr(options, "_timeout", None)
+
+
+def meet(group: dist.ProcessGroup, where: str) -> None:
+    """Waits for every rank of a group at `where`, a name that is used once; raises RuntimeError
+    naming those that do not come in the group's time."""
+    store, ranks = distributed_c10d._get_default_store(), dist.get_process_group_ranks(group)
+    keys = {rank: f"ortmodule/{where}/{group.group_name}/{rank}" for rank in ranks}
+    store.set(keys[dist.get_rank()], "")
+    timeout = timeout_of(group) or distributed_c10d.default_pg_timeout
+    try:
+        store.wait(list(keys.values()), timeout)
+    except RuntimeError as error:
+        absent = [str(rank) for rank, key in keys.items() if not store.check([key])]
+        raise RuntimeError(
+            f"rank {', '.join(absent)} did not come to {where} in {timeout}"
+        ) from error
 
 
 class Everyone:
@@ -50,11 +67,6 @@ class Everyone:
             json.loads(text[: int(size)].numpy().tobytes())
             for text, size in zip(texts, sizes, strict=True)
         ]
-
-    def meet(self) -> None:
-        """Waits for every rank; raises RuntimeError naming those that do not come in time."""
-        if not self.alone:
-            dist.monitored_barrier(self.group, wait_all_ranks=True)
 
     def gather(self, what: str, action: Callable[[], Any], only: int | None = None) -> list[Any]:
         """What `action` gives on each rank, or on rank `only`. Raises RuntimeError on all where

@@ -65,7 +65,8 @@ def place() -> Place | None:
 def init(backend: str | None = None, **options) -> None:
     """torch.distributed.init_process_group, with ranks and address from whatever launched it.
 
-    Under torchrun (RANK and WORLD_SIZE are set): env://, as torch has it. Under mpirun or srun the
+    Under torchrun: as torch has it, but that workers which are started again have a store of their
+    own (attempts.py); where RANK and WORLD_SIZE are set otherwise: env://. Under mpirun or srun the
     ranks are the launcher's, and RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT are set
     in the environment. The address is the user's MASTER_ADDR and MASTER_PORT if they are set; else
     rank 0 chooses and tells the others through MPI; where ortmodule was built without one and all
@@ -76,13 +77,20 @@ def init(backend: str | None = None, **options) -> None:
     """
     import torch.distributed as dist
 
+    from . import attempts
+
     register()
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         here = place() or Place(0, 1, 0, 1)
         os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = _address(here, backend)
         os.environ["RANK"], os.environ["WORLD_SIZE"] = str(here.rank), str(here.size)
         os.environ["LOCAL_RANK"] = str(here.local_rank)
-    dist.init_process_group(backend, init_method="env://", **options)
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        timeout = options.get("timeout") or dist.distributed_c10d.default_pg_timeout
+        ranks = {"rank": int(os.environ["RANK"]), "world_size": int(os.environ["WORLD_SIZE"])}
+        dist.init_process_group(backend, store=attempts.store(timeout), **ranks, **options)
+    else:
+        dist.init_process_group(backend, init_method="env://", **options)
 
 
 def _address(here: Place, backend: str | None) -> tuple[str, str]:

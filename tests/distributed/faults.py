@@ -1,0 +1,103 @@
+"""Ranks that die, come late or differ. Run by the processes of processes.py."""
+
+import os
+import signal
+import time
+
+import torch
+import torch.distributed as dist
+from compositions import Net
+from ortmodule.distributed import DataParallel
+from torch import nn
+
+import ortmodule
+from ortmodule import ORTModule
+
+
+def model_of(module=None):
+    return DataParallel(module or Net(), bucket_cap_mb=0.001)
+
+
+def step(model):
+    model.zero_grad()
+    model(torch.randn(6, 7)).square().mean().backward()
+
+
+def told(action) -> str:
+    started = time.monotonic()
+    try:
+        action()
+    except Exception as error:
+        return f"{type(error).__name__}: {error} after {time.monotonic() - started:.0f} s"
+    return "nothing"
+
+
+def killed() -> str:
+    """Rank 1 dies in its third backward; what rank 0 is told."""
+    model = model_of()
+    for _ in range(2):
+        step(model)
+    if dist.get_rank() == 1:
+        hook = model.module.first.weight.register_hook(
+            lambda _: os.kill(os.getpid(), signal.SIGKILL)
+        )
+        assert hook is not None
+    return told(lambda: step(model))
+
+
+def late(seconds: float) -> str:
+    """Rank 1 comes later to the third backward than Gloo waits."""
+    model = model_of()
+    for _ in range(2):
+        step(model)
+    if dist.get_rank() == 1:
+        time.sleep(seconds)
+    return told(lambda: step(model))
+
+
+def late_at_first(seconds: float) -> str:
+    """Rank 1 comes late to the first step."""
+    model = model_of()
+    if dist.get_rank() == 1:
+        time.sleep(seconds)
+    return told(lambda: step(model))
+
+
+class Other(Net):
+    """As Net, but for one operator."""
+
+    def forward(self, x):
+        return super().forward(x.sigmoid())
+
+
+def another_graph() -> str:
+    return told(lambda: step(model_of(Other() if dist.get_rank() == 1 else Net())))
+
+
+def another_version() -> str:
+    import ortmodule.distributed.alike as alike
+
+    alike.__version__ = f"{ortmodule.__version__}.{dist.get_rank()}"
+    try:
+        return told(lambda: step(model_of()))
+    finally:
+        alike.__version__ = ortmodule.__version__
+
+
+def one_in_eager() -> str:
+    """A rank that runs eagerly reduces the same gradients."""
+    model = model_of(ORTModule(Net()))
+    if dist.get_rank() == 1:
+        with model.module.eager():
+            return told(lambda: step(model))
+    return told(lambda: step(model))
+
+
+def sync_batch_norm() -> tuple[str, str]:
+    """What eager's SyncBatchNorm says on the CPU, and ours."""
+
+    def made(wrap):
+        net = nn.Sequential(nn.Linear(7, 5), nn.SyncBatchNorm(5))
+        return told(lambda: step(wrap(net))).rpartition(" after ")[0]
+
+    return made(lambda net: nn.parallel.DistributedDataParallel(net)), made(model_of)
