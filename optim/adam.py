@@ -13,6 +13,7 @@ class Adam(Fused, torch.optim.Adam):
     Fused. Source: Kingma and Ba, 2015, algorithm 1; Reddi et al., 2018, for amsgrad.
     """
 
+    by_element = True
     sparse_error = "Adam does not support sparse gradients, please consider SparseAdam instead"
 
     def states_of(self, group: dict) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 import torch
 
 from .. import _native
+from .shards import Shards, local
 
 _HALVES = (torch.bfloat16, torch.float16)
 DTYPES = (torch.float32, torch.float64, *_HALVES)
@@ -11,10 +12,11 @@ DTYPES = (torch.float32, torch.float64, *_HALVES)
 class Fused(torch.optim.Optimizer):
     """A torch optimizer whose step is a rule's kernel over all parameters of a group.
 
-    Parameters: dense floats on the CPU; one without grad is skipped. A bfloat16 or float16 one is
-    stepped in float32 and rounded once; with master_weights its states and a master copy (state
-    "master") stay in float32, and what was written to it since the last step is taken up. `foreach`
-    and `fused` change nothing.
+    Parameters: dense floats on the CPU; one without grad is skipped, of a DTensor each process
+    steps its shard where the rule is of each element (Adam, AdamW, SGD, Lion). A bfloat16 or
+    float16 one is stepped in float32 and rounded once; with master_weights its states and a master
+    copy (state "master") stay in float32, and what was written to it since the last step is taken
+    up. `foreach` and `fused` change nothing.
 
     Around the rule, in its own pass over memory:
     - max_norm: gradients are multiplied by min(1, max_norm / (grad_norm + 1e-6)); grad_norm, the L2
@@ -37,10 +39,12 @@ class Fused(torch.optim.Optimizer):
     zeroes = False  # zero_grad; the name is a method's
     ema_decay: float | None = None
     grad_norm: float | None = None
+    by_element = False  # the rule: an element's step asks for that element alone
     counted = True  # state "step" is the number of a parameter's steps
     sparse_error = "[{}] grad is sparse, expected dense"
     _step_supports_amp_scaling = True  # a GradScaler sets grad_scale and found_inf for a step
     _measured: float | None = None
+    _shards: Shards | None = None  # of the latest gradients, where there are DTensors
 
     def __init__(
         self,
@@ -114,7 +118,7 @@ class Fused(torch.optim.Optimizer):
     def measure(self) -> bool:
         """Whether all gradients are finite; their norm is kept for the step that follows."""
         gradients = self._gradients(self._rounds())
-        self._measured = gradients.norm()
+        self._measured = self._norm(gradients)
         return gradients.all_finite(self._measured)
 
     def _rounds(self) -> list[list[list]]:
@@ -123,12 +127,20 @@ class Fused(torch.optim.Optimizer):
 
     def _gradients(self, rounds: list[list[list]]):
         name = type(self).__name__
-        gradients = _native.optim().Gradients(name, [p for lists in rounds for p in lists[0]])
+        shards = Shards(name, [p for lists in rounds for p in lists[0]], self.by_element)
+        gradients = _native.optim().Gradients(name, shards.params)
+        self._shards = shards if shards.owners else None
         if gradients.any_sparse:
             raise RuntimeError(self.sparse_error.format(name))
         if self.zeroes:
             gradients.check_zeroed()
         return gradients
+
+    def _norm(self, gradients) -> float:
+        if self._shards is None:
+            return gradients.norm()
+        name, made = type(self).__name__, _native.optim().Gradients
+        return self._shards.norm(lambda params: made(name, params).norm())
 
     def _grad_factor(self, gradients) -> float | None:
         """What all gradients are multiplied by; None where a GradScaler's step is left out."""
@@ -136,7 +148,7 @@ class Fused(torch.optim.Optimizer):
         factor = 1.0 if scale is None else 1.0 / float(scale)
         measured, self._measured = self._measured, None
         if self.max_norm is not None:
-            self.grad_norm = (gradients.norm() if measured is None else measured) * factor
+            self.grad_norm = (self._norm(gradients) if measured is None else measured) * factor
             clip = self.max_norm / (self.grad_norm + 1e-6)
             factor *= 1.0 if clip > 1.0 else clip  # a NaN stays one
         found = getattr(self, "found_inf", None)
@@ -172,10 +184,11 @@ class Fused(torch.optim.Optimizer):
         Those are their own once the kernel has taken them.
         """
         name = type(self).__name__
+        shards = Shards(name, params, self.by_element)
         rows = _native.optim().Rows(
             name,
-            params,
-            self.state,
+            shards.params,
+            shards.state_of(self.state),
             names,
             counted=self.counted,
             masters=self.master_weights,
@@ -186,9 +199,10 @@ class Fused(torch.optim.Optimizer):
         if rows.any_sparse:
             raise RuntimeError(self.sparse_error.format(name))
         made = {}
-        for row, p, missing in rows.lacking:
+        for row, standing, missing in rows.lacking:
+            p = shards.owners.get(standing, standing)
             made[p] = {key: self._first(p, key) for key in missing}
-            rows.complete(row, made[p])
+            rows.complete(row, {key: local(value) for key, value in made[p].items()})
         return rows, made
 
     def _first(self, p: torch.Tensor, name: str) -> torch.Tensor:

@@ -14,6 +14,8 @@ class Lion(Fused):
 
     counted = False
 
+    by_element = True
+
     def __init__(
         self,
         params,

@@ -14,6 +14,7 @@ class SGD(Fused, torch.optim.SGD):
     """
 
     counted = False
+    by_element = True
     sparse_error = "[SGD] grad is sparse, expected dense; torch.optim.SGD takes sparse ones"
 
     def states_of(self, group: dict) -> tuple[str, ...]:
