@@ -66,19 +66,7 @@ void Gradients::check_zeroed() const {
 }
 
 bool Gradients::overlap() const {
-  std::vector<std::pair<const char*, const char*>> spans;
-  spans.reserve(tensors_.size());
-  for (const at::Tensor& t : tensors_) {
-    if (t.numel() == 0) continue;
-    int64_t last = 0;
-    for (int64_t k = 0; k < t.dim(); ++k) last += (t.size(k) - 1) * t.stride(k);
-    const char* from = static_cast<const char*>(t.const_data_ptr());
-    spans.emplace_back(from, from + (last + 1) * static_cast<int64_t>(t.element_size()));
-  }
-  std::sort(spans.begin(), spans.end());
-  for (size_t i = 1; i < spans.size(); ++i)
-    if (spans[i].first < spans[i - 1].second) return true;
-  return false;
+  return optim::overlap(tensors_);
 }
 
 void Gradients::zero() const {

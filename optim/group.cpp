@@ -2,6 +2,9 @@
 #include "optim/group.h"
 
 #include <ATen/MemoryOverlap.h>
+#include <c10/util/flat_hash_map.h>
+
+#include <algorithm>
 
 #include "csrc/core/error.h"
 
@@ -115,10 +118,39 @@ void check_written(const std::string& name, std::string_view what, const at::Ten
         what);
 }
 
+bool overlap(std::span<const at::Tensor> tensors) {
+  std::vector<std::pair<const char*, const char*>> spans;
+  spans.reserve(tensors.size());
+  for (const at::Tensor& t : tensors) {
+    if (t.numel() == 0) continue;
+    int64_t last = 0;
+    for (int64_t k = 0; k < t.dim(); ++k) last += (t.size(k) - 1) * t.stride(k);
+    const char* from = static_cast<const char*>(t.const_data_ptr());
+    spans.emplace_back(from, from + (last + 1) * static_cast<int64_t>(t.element_size()));
+  }
+  std::sort(spans.begin(), spans.end());
+  for (size_t i = 1; i < spans.size(); ++i)
+    if (spans[i].first < spans[i - 1].second) return true;
+  return false;
+}
+
 Group::Group(const std::string& name, const std::vector<std::string>& states, std::vector<Row> rows,
              const Around& around)
     : rows_(std::move(rows)), around_(around) {
   for (const Row& row : rows_) check_row(name, states, row);
+}
+
+// Whether a parameter's memory is another's too, as that of two over one tensor.
+bool Group::shares_memory() const {
+  ska::flat_hash_set<const c10::StorageImpl*> seen;
+  seen.reserve(rows_.size());
+  const bool apart = std::all_of(rows_.begin(), rows_.end(), [&](const Row& row) {
+    return seen.insert(row.param.storage().unsafeGetStorageImpl()).second;
+  });
+  if (apart) return false;
+  std::vector<at::Tensor> params;
+  for (const Row& row : rows_) params.push_back(row.param);
+  return overlap(params);
 }
 
 // Steps are counted in tensors, as torch's state_dict has them.

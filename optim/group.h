@@ -35,6 +35,9 @@ void check_place(const std::string& name, std::string_view what, const at::Tenso
 // Fails where two elements share memory, as those of an expanded tensor, which no step can write.
 void check_written(const std::string& name, std::string_view what, const at::Tensor& t);
 
+// Whether two of them lie in the same memory.
+bool overlap(std::span<const at::Tensor> tensors);
+
 class Group {
  public:
   // Checks all; `name` is the optimizer's, `states` those of its rule, for messages.
@@ -44,6 +47,10 @@ class Group {
   // One step: `factors_of(step, fresh)` of each, then `run(parameters, factors)`.
   template <class FactorsOf, class Run>
   void step(FactorsOf factors_of, Run run) {
+    if (shares_memory()) {  // as torch, one after the other
+      for (Row& row : rows_) Group(std::move(row), around_).step(factors_of, run);
+      return;
+    }
     std::vector<decltype(factors_of(0.0, false))> factors;
     factors.reserve(rows_.size());
     double before = 0;
@@ -70,6 +77,8 @@ class Group {
     Row tensors;
   };
 
+  Group(Row row, const Around& around) : rows_{std::move(row)}, around_(around) {}
+  bool shares_memory() const;
   static double count(const Row& row);
   Parameter parameter_of(const Row& row, const void* factors) const;
   void lay();

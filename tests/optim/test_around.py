@@ -423,3 +423,19 @@ def test_parameters_whose_steps_differ_in_one_group(kind):
         train(optimizer, params[::2], 3)
         train(optimizer, params, 2, 3)
     assert_close(first, second, 2e-6)
+
+
+@pytest.mark.parametrize("kind", [SGD, Adam])
+def test_parameters_over_one_memory_are_stepped_in_order(kind):
+    """As torch's, which step one after the other."""
+    found = []
+    for module in (getattr(torch.optim, kind.__name__), kind):
+        base = torch.ones(1 << 20)
+        params = [torch.nn.Parameter(base), torch.nn.Parameter(base.view(1024, 1024).t())]
+        optimizer = module(params, lr=0.25)
+        for _ in range(3):
+            for k, p in enumerate(params):
+                p.grad = torch.full_like(p, 1.0 + k)
+            optimizer.step()
+        found.append(base)
+    torch.testing.assert_close(*found, rtol=1e-6, atol=1e-6)
