@@ -15,11 +15,10 @@ import sys
 import topics
 import torch
 import torch.distributed as dist
-from torch.utils.data import DistributedSampler
-from torchdata.stateful_dataloader import StatefulDataLoader
-
 from ortmodule.distributed import Checkpointer, DataParallel, Progress, init
 from ortmodule.optim import AdamW
+from torch.utils.data import DistributedSampler
+from torchdata.stateful_dataloader import StatefulDataLoader
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "out"
 BATCH = 16  # of all processes together
