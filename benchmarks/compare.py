@@ -21,7 +21,7 @@ from models import MODELS
 from optimizers import OPTIMIZERS
 
 # name: (whole step with the optimizer?, steps a round)
-STEPS = dict.fromkeys(MODELS, (True, 1)) | {"mlp": (False, 200)}
+STEPS = dict.fromkeys(MODELS, (True, 1)) | {"mlp": (False, 200), "linear": (False, 10)}
 RUN_LOOP = pathlib.Path(__file__).parents[1] / "build/current/run_loop"
 KINDS = (
     "bert",

@@ -131,8 +131,16 @@ def mlp(batch: int = 32, dropout: float = 0.0):
     return module, lambda model: functional.cross_entropy(model(x), y)
 
 
+def linear(rows=1024, inputs=768, outputs=3072):
+    """Products alone, forward and both gradients: oneDNN's rate (ours) beside MKL's (eager)."""
+    module = nn.Linear(inputs, outputs, bias=False)
+    x = torch.randn(rows, inputs, requires_grad=True)
+    return module, lambda model: model(x).sum()
+
+
 MODELS = {
     "bert": bert, "gpt2": gpt2, "llama_lora": llama_lora,
     "llama_small_lora": llama_small_lora, "vit": vit,
     "resnet50": resnet50, "lstm": lstm, "t5": t5, "mlp": mlp,
+    "linear": linear,
 }  # fmt: skip
