@@ -1,13 +1,16 @@
-"""What each rank checks of the backend ort_mpi, started by mpirun: test_mpi.py reads the results.
+"""What each rank checks under mpirun, on Gloo and on the backend ort_mpi; test_mpi.py reads it.
 
-`python mpi_checks.py FOLDER` runs all checks on every rank and writes FOLDER/<rank>.json.
+`python mpi_checks.py FOLDER` runs all checks on every rank and writes FOLDER/<rank>.json; with
+`faults` behind it, ranks fail on purpose afterwards: they print what the others are told.
 """
 
 import functools
 import itertools
 import json
 import operator
+import os
 import sys
+import time
 import traceback
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +19,8 @@ import ortmodule.distributed
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
+from loops import compare
+from ortmodule.distributed import mpi
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.distributed.distributed_c10d import ReduceOp
@@ -42,11 +47,16 @@ OF_BOOLS = {
     **BITS,
 }
 RANK, SIZE = 0, 1
-CHECKS = {}
+ON_GLOO, CHECKS = {}, {}
 
 
 def check(function):
     CHECKS[function.__name__] = function
+    return function
+
+
+def check_on_gloo(function):
+    ON_GLOO[f"{function.__name__} on gloo"] = function
     return function
 
 
@@ -85,6 +95,16 @@ def reductions():
             yield dtype, op, functools.reduce(combine, everyones(dtype))
         if dtype in FLOATS:
             yield dtype, ReduceOp.AVG, functools.reduce(operator.add, everyones(dtype)) / SIZE
+
+
+@check_on_gloo
+@check
+def data_parallel():
+    """Before groups of some ranks are made: torch names those of local synchronization by how many
+    groups a process is in."""
+    for loop in ("usual", "loss_inside", "one_large_bucket", "accumulated", "uneven_by_all"):
+        found = compare(loop)
+        assert found["bits"] and found["from_eager"] <= 5e-6, (loop, found)
 
 
 @check
@@ -470,20 +490,86 @@ def sharded():
         torch.testing.assert_close(a, b)
 
 
-def main(folder):
-    global RANK, SIZE, GLOO
-    ortmodule.distributed.init("ort_mpi", timeout=timedelta(seconds=20))
+@check_on_gloo
+def launched():
+    x = torch.ones(2) * RANK
+    dist.all_reduce(x)
+    equal(x, torch.full((2,), SIZE * (SIZE - 1) / 2))
+    assert dist.get_backend() == "gloo" and "ortmodule._mpi" not in sys.modules
+    said = [int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")]
+    assert said == [RANK, SIZE, RANK], said
+
+
+@check
+def ranks_on_several_nodes_agree_by_mpi():
+    given = {name: os.environ.pop(name) for name in ("MASTER_ADDR", "MASTER_PORT")}
+    address = mpi._address(mpi.Place(RANK, SIZE, 0, 1), "gloo")
+    os.environ.update(given)
+    everyones_address = [None] * SIZE
+    dist.all_gather_object(everyones_address, address)
+    assert set(everyones_address) == {address} and address[1].isdigit(), everyones_address
+
+
+@check
+def sizes_that_differ_are_found_in_detail():
+    """As under TORCH_DISTRIBUTED_DEBUG=DETAIL."""
+    level = dist.get_debug_level()
+    dist.set_debug_level(dist.DebugLevel.DETAIL)
+    group = dist.new_group(timeout=timedelta(seconds=5))
+    dist.set_debug_level(level)
+    x = torch.ones(2)
+    dist.all_reduce(x, group=group)
+    equal(x, torch.full((2,), float(SIZE)))
+    raises("mismatch", dist.all_reduce, torch.ones(3 + RANK), group=group)
+
+
+def told(function, *args, **kwargs):
+    try:
+        function(*args, **kwargs)
+    except RuntimeError as error:
+        print(error, flush=True)
+
+
+def faults():
+    """Rank 1 is late for an op and for a group; then it fails, and the job ends."""
+    second = timedelta(seconds=1)
+    group = dist.new_group(timeout=second)
+    if RANK:
+        time.sleep(4)
+        raise ValueError("of rank 1")
+    for _ in range(2):
+        told(dist.all_reduce, torch.ones(3, 5), group=group)
+    told(dist.new_group, timeout=second)
+    dist.barrier()
+
+
+def run(checks, results):
+    global RANK, SIZE
     RANK, SIZE = dist.get_rank(), dist.get_world_size()
-    GLOO = dist.new_group(backend="gloo")
-    results = {}
-    for name, function in CHECKS.items():
+    for name, function in checks.items():
         try:
             function()
             results[name] = "ok"
         except Exception:
             results[name] = traceback.format_exc()
-        Path(folder, f"{RANK}.json").write_text(json.dumps(results))
+
+
+def main(folder, *asked):
+    global GLOO
+    results = {}
+    ortmodule.distributed.init("gloo", timeout=timedelta(seconds=60))
+    run(ON_GLOO, results)
+    if mpi.built():
+        dist.destroy_process_group()
+        for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
+            del os.environ[name]
+        ortmodule.distributed.init("ort_mpi", timeout=timedelta(seconds=20))
+        GLOO = dist.new_group(backend="gloo")
+        run(CHECKS, results)
+    Path(folder, f"{RANK}.json").write_text(json.dumps(results))
+    if asked:
+        faults()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
