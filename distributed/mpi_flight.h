@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include <condition_variable>
+#include <deque>
 #include <thread>
 
 namespace ort::mpi {
@@ -70,11 +71,10 @@ struct Flight : c10d::Work {
     return error || done == requests.size();
   }
 
-  // What came goes where the caller has it.
   void put() {
     const at::AutoDispatchBelowADInplaceOrView no_history;
-    int bytes = 0;
     if (opType_ == c10d::OpType::RECV) {
+      int bytes = 0;
       check(MPI_Get_elements(&statuses[0], MPI_BYTE, &bytes));
       require(bytes == static_cast<int64_t>(to[0].nbytes()), bytes, " bytes came");
     }
@@ -122,7 +122,6 @@ struct Progress {
     require(level >= MPI_THREAD_SERIALIZED, "MPI was begun for calls from one thread alone");
     check(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
     check(MPI_Comm_size(MPI_COMM_WORLD, &size));
-    if (!std::exchange(running, true)) std::thread(&Progress::run, this).detach();
     ours |= !ready;
     return {rank, size};
   }
@@ -137,9 +136,8 @@ struct Progress {
     flight->attempt(call);
     if (flight->error) std::rethrow_exception(flight->error);
     flight->begun = true;
-    pending.push_back(flight);
-    ++in_flight;
-    turn.notify_one();
+    waiting.push_back(flight), ++in_flight;
+    waiting.size() > spare ? std::thread(&Progress::run, this).detach() : turn.notify_one();
   }
 
   // At exit. MPI_Finalize waits for all ranks; where one is stuck this process goes without, which
@@ -152,40 +150,35 @@ struct Progress {
     turn.notify_all();
   }
 
-  // Who has the lead polls. What completes may call functions of the caller's, and these may wait
-  // for another op: so the lead is given away before, to a new thread where none is spare.
+  // A thread sees one flight through after the other, and there are as many as flights at a time:
+  // what completes may call functions of the caller's, which may wait for another.
   void run() {
-    for (std::unique_lock lock(mutex);;) {
+    for (std::unique_lock lock(mutex);; --in_flight, idle.notify_all()) {
       ++spare;
-      turn.wait(lock, [this] { return left || (!led && !pending.empty()); });
-      --spare, led = true;
-      std::vector<c10::intrusive_ptr<Flight>> over;
-      for (int polls = 0; !left && over.empty(); ++polls) {
-        std::erase_if(pending, [&](const auto& flight) {
-          return flight->over() && (over.push_back(flight), true);
-        });
-        lock.unlock();
-        // MPI has no call that sleeps: others may run at first, then for longer and longer.
-        const std::chrono::microseconds pause(std::min(polls / 100, 50));
-        polls < 200 ? std::this_thread::yield() : std::this_thread::sleep_for(pause);
-        lock.lock();
-      }
+      turn.wait(lock, [this] { return left || !waiting.empty(); });
+      --spare;
       if (left) return;
-      led = false;
-      spare ? turn.notify_one() : std::thread(&Progress::run, this).detach();
+      const auto flight = waiting.front();
+      waiting.pop_front();
+      // MPI has no call that sleeps: others may run at first, then for longer and longer.
+      for (size_t polls = 0; !flight->over(); ++polls) {
+        lock.unlock();
+        const std::chrono::microseconds pause(std::min<size_t>(polls / 100, 50));
+        polls* in_flight < 200 ? std::this_thread::yield() : std::this_thread::sleep_for(pause);
+        lock.lock();
+        if (left) return;
+      }
       lock.unlock();
-      for (const auto& flight : over) flight->complete();
+      flight->complete();
       lock.lock();
-      in_flight -= over.size();
-      idle.notify_all();
     }
   }
 
   std::mutex mutex;
   std::condition_variable turn, idle;
-  std::vector<c10::intrusive_ptr<Flight>> pending;
+  std::deque<c10::intrusive_ptr<Flight>> waiting;  // for a thread
   size_t in_flight = 0, spare = 0;
-  bool led = false, running = false, ours = false, left = false;
+  bool ours = false, left = false;
 };
 
 inline Progress& progress = *new Progress;  // its threads outlive main
