@@ -10,7 +10,6 @@
 #include "distributed/mpi_flight.h"
 
 namespace ort::mpi {
-namespace {
 
 using namespace c10d;
 using at::Tensor;
@@ -22,47 +21,30 @@ MPI_Datatype element(const Tensor& t) {
   return types.at(std::countr_zero(static_cast<size_t>(t.element_size())));
 }
 
-// Two halves are added in float32 and rounded to the nearest, ties to even: W - 1 roundings, in
-// the order in which MPI combines.
-template <at::ScalarType kType>
-MPI_Op sum_of_halves() {
-  const auto add = [](void* in, void* to, int* size, MPI_Datatype*) {
-    at::from_blob(to, {*size}, kType).add_(at::from_blob(in, {*size}, kType));
-  };
-  MPI_Op sum = MPI_OP_NULL;
-  check(MPI_Op_create(add, 1, &sum));
-  return sum;
-}
-
-// What MPI reduces a tensor with; called under the lock. A sum of bools is `any`.
+// What MPI reduces a tensor with. A sum of bools is `any`.
 std::pair<MPI_Datatype, MPI_Op> reducing(const Tensor& t, const ReduceOp& by) {
   static const std::map<at::ScalarType, MPI_Datatype> types{
-      {at::kByte, MPI_UINT8_T},  {at::kChar, MPI_INT8_T},       {at::kShort, MPI_INT16_T},
-      {at::kInt, MPI_INT32_T},   {at::kLong, MPI_INT64_T},      {at::kBool, MPI_UINT8_T},
-      {at::kHalf, MPI_UINT16_T}, {at::kBFloat16, MPI_UINT16_T}, {at::kFloat, MPI_FLOAT},
-      {at::kDouble, MPI_DOUBLE}};
-  static const MPI_Op half = sum_of_halves<at::kHalf>(), bfloat = sum_of_halves<at::kBFloat16>();
+      {at::kByte, MPI_UINT8_T}, {at::kChar, MPI_INT8_T},  {at::kShort, MPI_INT16_T},
+      {at::kInt, MPI_INT32_T},  {at::kLong, MPI_INT64_T}, {at::kBool, MPI_UINT8_T},
+      {at::kFloat, MPI_FLOAT},  {at::kDouble, MPI_DOUBLE}};
   const std::array ops{MPI_SUM, MPI_SUM, MPI_PROD, MPI_MIN, MPI_MAX, MPI_BAND, MPI_BOR, MPI_BXOR};
   const auto type = t.scalar_type();
-  const bool floating = t.is_floating_point(), sum = by <= ReduceOp::AVG,
-             narrow = floating && t.element_size() == 2;
-  const bool known = floating ? by <= (narrow ? ReduceOp::AVG : ReduceOp::MAX)
-                              : by != ReduceOp::AVG && by <= ReduceOp::BXOR;
-  require(known && types.contains(type), "no such reduction of ", type);
-  const MPI_Op adds = type == at::kHalf       ? half
-                      : type == at::kBFloat16 ? bfloat
-                      : type == at::kBool     ? MPI_MAX
-                                              : MPI_SUM;
-  return {types.at(type), sum ? adds : ops[by]};
+  const bool floats = by <= ReduceOp::MAX, others = by != ReduceOp::AVG && by <= ReduceOp::BXOR;
+  require(types.contains(type) && (t.is_floating_point() ? floats : others),
+          "no such reduction of ", type);
+  return {types.at(type), type == at::kBool && by == ReduceOp::SUM ? MPI_MAX : ops[by]};
 }
 
 // Contiguous, and not in the memory of others, as MPI asks: the tensor itself where it can be.
-Tensor dense(const Tensor& t, const Tensors& others = {}) {
+// Halves are reduced as float32, and rounded once.
+Tensor dense(const Tensor& t, const Tensors& others, bool reduced) {
   if (!t.defined()) return t;
   require(t.is_cpu() && t.layout() == at::kStrided, "takes dense tensors on the CPU, not ",
           t.toString(), " on ", t.device());
   require(t.numel() <= INT_MAX, t.numel(), " elements in one op, and MPI counts to 2^31 - 1");
   const auto shared = [&](const Tensor& other) { return other.defined() && t.is_alias_of(other); };
+  const bool half = t.scalar_type() == at::kHalf || t.scalar_type() == at::kBFloat16;
+  if (reduced && half) return t.contiguous().to(at::kFloat);
   return std::ranges::any_of(others, shared) ? t.clone(at::MemoryFormat::Contiguous)
                                              : t.contiguous();
 }
@@ -94,7 +76,6 @@ class Group : public Channel {
 
   const std::string getBackendName() const override { return "ort_mpi"; }
   void setTimeout(Milliseconds timeout) override { timeout_ = timeout; }
-  // TORCH_DISTRIBUTED_DEBUG=DETAIL compares these, with sizes and dtypes.
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return started; }
 
@@ -111,16 +92,6 @@ class Group : public Channel {
   }
   Ended allreduce_coalesced(Tensors& ts, const AllreduceCoalescedOptions& o) override {
     return allreduce(ts, o);
-  }
-  Ended reduce(Tensors& ts, const ReduceOptions& o) override {
-    const bool root = rank_ == o.rootRank;
-    const Tensors ins = root ? Tensors() : ts, outs = root ? ts : Tensors();
-    return start(OpType::REDUCE, o, ins, outs, [&](int, auto& in, auto& out, Request r) {
-      const Tensor& t = root ? out : in;
-      const auto [type, op] = reducing(t, o.reduceOp);
-      void* from = root ? MPI_IN_PLACE : t.data_ptr();
-      return MPI_Ireduce(from, t.data_ptr(), t.numel(), type, op, o.rootRank, comm_, r);
-    });
   }
 
   Ended _allgather_base(Tensor& out, Tensor& in, const AllgatherOptions& o) override {
@@ -149,13 +120,9 @@ class Group : public Channel {
           return MPI_Ireduce_scatter_block(in.data_ptr(), to, out.numel(), type, op, comm_, r);
         });
   }
-  Ended reduce_scatter(Tensors& outs, Lists& ins, const ReduceScatterOptions& o) override {
-    Tensors all{at::stack(ins.at(0))};
-    return reduce_scatter_tensor_coalesced(outs, all, o);
-  }
 
   Ended allgather(Lists& outs, Tensors& ins, const AllgatherOptions& o) override {
-    const Tensors in(size_, dense(ins.at(0), outs.at(0)));
+    const Tensors in(size_, dense(ins.at(0), outs.at(0), false));
     return exchange(OpType::ALLGATHER, o, in, outs[0]);
   }
   Ended gather(Lists& outs, Tensors& ins, const GatherOptions& o) override {
@@ -168,9 +135,6 @@ class Group : public Channel {
     out[o.rootRank] = outs.at(0);
     return exchange(OpType::SCATTER, o, rank_ == o.rootRank ? ins.at(0) : none, out);
   }
-  Ended alltoall(Tensors& outs, Tensors& ins, const AllToAllOptions& o) override {
-    return exchange(OpType::ALLTOALL, o, ins, outs);
-  }
   Ended alltoall_base(Tensor& out, Tensor& in, std::vector<int64_t>& out_rows,
                       std::vector<int64_t>& in_rows, const AllToAllOptions& o) override {
     const auto parts = [&](const Tensor& t, const std::vector<int64_t>& rows) {
@@ -179,7 +143,6 @@ class Group : public Channel {
     };
     return exchange(OpType::ALLTOALL_BASE, o, parts(in, in_rows), parts(out, out_rows), {out});
   }
-
   Ended send(Tensors& ts, int to, int tag) override {
     return start(OpType::SEND, AllToAllOptions(), ts, {}, [&](int, auto& t, auto&, Request r) {
       return MPI_Isend(t.data_ptr(), t.numel(), element(t), to, tag, messages_, r);
@@ -205,10 +168,10 @@ class Group : public Channel {
     const auto flight = c10::make_intrusive<Flight>(self, op);
     flight->timeout = o.timeout.count() > 0 ? o.timeout : timeout_;
     flight->deadline = Clock::now() + flight->timeout;
-    if constexpr (requires { o.reduceOp; })
-      if (o.reduceOp == ReduceOp::AVG) flight->divisor = size_;
-    for (const Tensor& t : ins) flight->from.push_back(dense(t, outs));
-    for (const Tensor& t : outs) flight->to.push_back(dense(t));
+    const bool reduces = op == OpType::ALLREDUCE || op == OpType::_REDUCE_SCATTER_BASE;
+    if constexpr (requires { o.reduceOp; }) flight->average = o.reduceOp == ReduceOp::AVG;
+    for (const Tensor& t : ins) flight->from.push_back(dense(t, outs, reduces));
+    for (const Tensor& t : outs) flight->to.push_back(dense(t, {}, reduces));
     flight->outs = outs, flight->results = results.empty() ? outs : results;
     std::erase_if(flight->results, [](const Tensor& t) { return !t.defined(); });
     const size_t calls = std::max({ins.size(), outs.size(), size_t{1}});
@@ -225,16 +188,12 @@ class Group : public Channel {
   template <class Options>
   Ended exchange(OpType op, const Options& o, const Tensors& ins, const Tensors& outs,
                  const Tensors& results = {}) {
-    const size_t ranks = size_;
-    require(ins.size() == ranks && outs.size() == ranks, "takes a tensor for each of ", ranks,
-            " ranks");
+    require(std::ssize(ins) == size_ && std::ssize(outs) == size_, "takes a tensor for each rank");
     if (ins[rank_].defined() && outs[rank_].defined()) check_parts(outs[rank_], ins[rank_], 1);
-    const auto call = [&](int i, auto& in, auto& out, Request r) {
-      if (out.defined())
-        check(MPI_Irecv(out.data_ptr(), out.numel(), element(out), i, 0, comm_, r));
-      if (in.defined())
-        check(MPI_Isend(in.data_ptr(), in.numel(), element(in), i, 0, comm_, r + 1));
-      return MPI_SUCCESS;
+    const auto call = [&](int i, auto& in, auto& to, Request r) {
+      if (to.defined()) check(MPI_Irecv(to.data_ptr(), to.numel(), element(to), i, 0, comm_, r++));
+      if (!in.defined()) return MPI_SUCCESS;
+      return MPI_Isend(in.data_ptr(), in.numel(), element(in), i, 0, comm_, r);
     };
     return start(op, o, ins, outs, call, results);
   }
@@ -243,12 +202,10 @@ class Group : public Channel {
   Milliseconds timeout_;
 };
 
-c10::intrusive_ptr<Backend> group(const std::vector<int>& ranks, int rank, int tag,
-                                  Milliseconds timeout) {
+c10::intrusive_ptr<Backend> group(std::vector<int> ranks, int rank, int tag, Milliseconds timeout) {
   return c10::make_intrusive<Group>(ranks, rank, tag, timeout);
 }
 
-}  // namespace
 }  // namespace ort::mpi
 
 PYBIND11_MODULE(_mpi, m) {

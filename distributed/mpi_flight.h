@@ -71,21 +71,20 @@ struct Flight : c10d::Work {
     return error || done == requests.size();
   }
 
-  void put() {
-    const at::AutoDispatchBelowADInplaceOrView no_history;
-    if (opType_ == c10d::OpType::RECV) {
-      int bytes = 0;
-      check(MPI_Get_elements(&statuses[0], MPI_BYTE, &bytes));
-      require(bytes == static_cast<int64_t>(to[0].nbytes()), bytes, " bytes came");
-    }
-    for (size_t i = 0; i < outs.size(); ++i) {
-      if (divisor > 1) to[i].div_(divisor);
-      if (!to[i].is_same(outs[i])) outs[i].copy_(to[i]);
-    }
-  }
-
+  // What came goes where the caller has it.
   void complete() {
-    if (!error) attempt([this] { put(); });
+    if (!error)
+      attempt([this] {
+        const at::AutoDispatchBelowADInplaceOrView no_history;
+        int bytes = 0;
+        const bool took = opType_ == c10d::OpType::RECV;
+        if (took) MPI_Get_elements(&statuses[0], MPI_BYTE, &bytes);
+        require(!took || bytes == static_cast<int64_t>(to[0].nbytes()), bytes, " bytes came");
+        for (size_t i = 0; i < outs.size(); ++i) {
+          if (average) to[i].div_(on->getSize());
+          if (!to[i].is_same(outs[i])) outs[i].copy_(to[i]);
+        }
+      });
     error ? future->setError(error) : future->markCompleted(results);
     finish(error);
   }
@@ -97,10 +96,8 @@ struct Flight : c10d::Work {
   Tensors outs, results;  // the caller's: of each of `to`, and what a future gives
   std::vector<MPI_Request> requests;
   std::vector<MPI_Status> statuses;
-  uint64_t number = 0;
-  size_t done = 0;
-  int divisor = 1;
-  bool begun = false;
+  size_t number = 0, done = 0;  // of the group's ops; of requests
+  bool average = false, begun = false;
   std::exception_ptr error;
   const c10::intrusive_ptr<c10::ivalue::Future> future =
       c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
@@ -162,9 +159,9 @@ struct Progress {
       waiting.pop_front();
       // MPI has no call that sleeps: others may run at first, then for longer and longer.
       for (size_t polls = 0; !flight->over(); ++polls) {
+        const std::chrono::microseconds pause(std::min<size_t>(polls * in_flight / 200, 50));
         lock.unlock();
-        const std::chrono::microseconds pause(std::min<size_t>(polls / 100, 50));
-        polls* in_flight < 200 ? std::this_thread::yield() : std::this_thread::sleep_for(pause);
+        pause.count() == 0 ? std::this_thread::yield() : std::this_thread::sleep_for(pause);
         lock.lock();
         if (left) return;
       }

@@ -89,8 +89,6 @@ def reductions():
     """(dtype, op, what the numbers of all ranks are together) of all that is reduced."""
     for dtype in [*FLOATS, *INTS, torch.bool]:
         ops = ARITHMETIC | (BITS if dtype in INTS else {})
-        if dtype in (torch.float16, torch.bfloat16):
-            ops = {ReduceOp.SUM: operator.add}
         for op, combine in (OF_BOOLS if dtype == torch.bool else ops).items():
             yield dtype, op, functools.reduce(combine, everyones(dtype))
         if dtype in FLOATS:
@@ -116,24 +114,12 @@ def all_reduce():
 
 
 @check
-def reduce():
-    for (dtype, op, expected), root in zip(reductions(), itertools.cycle(range(SIZE))):
-        mine = numbers(RANK, dtype)
-        dist.reduce(mine, root, op)
-        if root == RANK:
-            equal(mine, expected)
-
-
-@check
 def reduce_scatter():
     for dtype, op, expected in reductions():
         part = 1000 // SIZE
         wanted = expected[RANK * part : (RANK + 1) * part]
         out = torch.empty_like(wanted)
         dist.reduce_scatter_tensor(out, numbers(RANK, dtype), op)
-        equal(out, wanted)
-        out = torch.empty_like(wanted)
-        dist.reduce_scatter(out, list(numbers(RANK, dtype).chunk(SIZE)), op)
         equal(out, wanted)
 
 
@@ -176,9 +162,6 @@ def scatter_and_all_to_all():
         flat = torch.empty(1000, dtype=dtype)
         dist.all_to_all_single(flat, numbers(RANK, dtype))
         same(flat, torch.cat(wanted))
-        outs = [torch.empty(part, dtype=dtype) for _ in range(SIZE)]
-        dist.all_to_all(outs, list(numbers(RANK, dtype).chunk(SIZE)))
-        same(torch.cat(outs), torch.cat(wanted))
 
 
 @check
@@ -399,7 +382,7 @@ def errors():
     raises("takes dense tensors on the CPU, not Meta", direct.broadcast, x.to("meta"), 0)
     raises("on the CPU, not torch.sparse.FloatTensor", dist.all_reduce, x.to_sparse())
     raises("no such reduction of Float", dist.all_reduce, x, ReduceOp.BAND)
-    raises("no such reduction of BFloat16", dist.all_reduce, x.bfloat16(), ReduceOp.BOR)
+    raises("BFloat16[1000]", dist.all_reduce, x.bfloat16(), ReduceOp.BOR)
     raises("no such reduction of Long", dist.all_reduce, x.long(), ReduceOp.AVG)
     raises("no such reduction of Float8_e4m3fn", dist.all_reduce, x.to(torch.float8_e4m3fn))
     one = torch.empty(999)
@@ -407,7 +390,6 @@ def errors():
     raises(size, dist.all_gather_into_tensor, torch.empty(SIZE * 1000 - 1), x)
     raises("is not", dist.reduce_scatter_tensor, one, x)
     raises("Float[999] is not 1 times Float[1000]", dist.all_gather, [one] * SIZE, x)
-    raises("is not", dist.reduce_scatter, one, [x] * SIZE)
     huge = torch.empty(1).expand(2**31)
     raises("2147483648 elements in one op, and MPI counts to 2^31 - 1", dist.all_reduce, huge)
     dist.all_reduce(x)
