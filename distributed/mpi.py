@@ -117,10 +117,7 @@ def _from_first(*words: str) -> tuple[str, ...]:
 
     mpi = _begin()
     rank, size = mpi.world()
-    name = "launch"
-    group = mpi.group(
-        ranks=list(range(size)), rank=rank, tag=0, timeout=timedelta(minutes=5), name=name
-    )
+    group = mpi.group(list(range(size)), rank, 0, timedelta(minutes=5))
     text = torch.zeros(1024, dtype=torch.uint8)
     text[: len(" ".join(words).encode())] = torch.tensor(list(" ".join(words).encode()))
     group.broadcast(text, 0).wait()
@@ -153,13 +150,8 @@ def _group(options, _):
             f"with the mpirun of the MPI that ortmodule was built with ({launcher()}) and take the "
             "ranks that it gives, as ortmodule.distributed.init does"
         )
-    return mpi.group(
-        ranks=ranks,
-        rank=options.group_rank,
-        tag=zlib.crc32(options.group_id.encode()) % 32768,  # MPI promises tags up to 32767
-        timeout=options.timeout,
-        name=options.group_id,
-    )
+    tag = zlib.crc32(options.group_id.encode()) % 32768  # MPI promises tags up to 32767
+    return mpi.group(ranks, options.group_rank, tag, options.timeout)
 
 
 def _meet(options, ranks) -> None:
@@ -185,4 +177,4 @@ def _begin():
 
 def _leave() -> None:
     """MPI ends with the process; not with one that fails, whose ranks would wait for each other."""
-    _native.mpi().leave(orderly=not hasattr(sys, "last_type"))
+    _native.mpi().leave(not hasattr(sys, "last_type"))

@@ -5,9 +5,8 @@
 #include <mpi.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
-#include <sys/prctl.h>
 #include <condition_variable>
-#include <functional>
+#include <deque>
 #include <thread>
 
 namespace ort::mpi {
@@ -22,132 +21,97 @@ void require(bool holds, const Words&... words) {
 }
 
 inline void check(int code) {
-  if (code == MPI_SUCCESS) return;
   std::string text(MPI_MAX_ERROR_STRING, '\0');
   int length = 0;
-  MPI_Error_string(code, text.data(), &length);
-  require(false, text.c_str());
+  if (code != MPI_SUCCESS) MPI_Error_string(code, text.data(), &length);
+  require(code == MPI_SUCCESS, text.c_str());
 }
 
 // What a group's ops know of it. `started` and `broken`, which says why no further one may start,
 // change under the lock of Progress.
 struct Channel : c10d::Backend {
   using Backend::Backend;
-  std::string name, broken;
+  std::string broken;
   uint64_t started = 0;
 };
 
-struct Task {
-  c10d::OpType op;
-  Tensors from, to;  // what each request reads and writes; undefined where nothing
-  std::function<int(const at::Tensor& from, const at::Tensor& to, MPI_Request*)> call;
-  Tensors parts, results;  // of `to`, and where they are copied unless they are the same
-  int divisor = 1;
-  Milliseconds timeout{};
-};
+struct Flight : c10d::Work {
+  Flight(c10::intrusive_ptr<Channel> channel, c10d::OpType op)
+      : Work(channel->getRank(), op, ("ort_mpi:" + opTypeToString(op)).c_str()),
+        on(std::move(channel)) {}
 
-class Flight : public c10d::Work {
- public:
-  Flight(c10::intrusive_ptr<Channel> channel, Task task)
-      : Work(channel->getRank(), task.op, ("ort_mpi:" + opTypeToString(task.op)).c_str()),
-        channel_(std::move(channel)),
-        task_(std::move(task)),
-        requests_(task_.to.size(), MPI_REQUEST_NULL),
-        statuses_(task_.to.size()) {}
-
-  int sourceRank() const override { return statuses_[0].MPI_SOURCE; }
-  Tensors result() override { return task_.results; }
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
-
- private:
-  friend class Progress;
+  int sourceRank() const override { return statuses[0].MPI_SOURCE; }
+  Tensors result() override { return results; }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future; }
 
   // An error of f's is the op's. What other ranks make of the group's next collective is not known
-  // after one that failed on its way.
+  // after one that failed on its way; while a request is open MPI may still write to the tensors.
   template <class F>
   void attempt(F f) try {
     f();
-  } catch (const c10::Error& error) {
-    std::string what = error.what_without_backtrace() + ("; " + opTypeToString(opType_));
-    for (const at::Tensor& t : task_.results.empty() ? task_.from : task_.results)
+  } catch (const c10::Error& e) {
+    std::string what = e.what_without_backtrace() + ("; " + opTypeToString(opType_));
+    for (const at::Tensor& t : results.empty() ? from : results)
       if (t.defined()) what += c10::str(" ", t.scalar_type(), t.sizes());
-    what += c10::str(", op ", number_, " of group ", channel_->name, ", rank ", rank_, " of ",
-                     channel_->getSize());
-    error_ = std::make_exception_ptr(c10::DistBackendError({__func__, __FILE__, 0}, what));
-    for (const MPI_Request request : requests_) stuck_ |= request != MPI_REQUEST_NULL;
-    if (stuck_ || (begun_ && !isP2POp(opType_))) channel_->broken = what;
-  }
-
-  void start() {
-    number_ = ++channel_->started;
-    deadline_ = Clock::now() + task_.timeout;
-    attempt([this] {
-      for (size_t i = 0; i < requests_.size(); ++i)
-        check(task_.call(task_.from[i], task_.to[i], &requests_[i]));
-      begun_ = true;
-    });
+    what += c10::str(", op ", number, " of group ", on->getGroupUid(), ", rank ", rank_, " of ",
+                     on->getSize());
+    error = std::make_exception_ptr(c10::DistBackendError({__func__, __FILE__, 0}, what));
+    const bool open = std::ranges::count(requests, MPI_REQUEST_NULL) < std::ssize(requests);
+    if (open || (begun && !isP2POp(opType_))) on->broken = what;
+    if (open) kept.push_back(c10::intrusive_ptr<Flight>::unsafe_reclaim_from_nonowning(this));
   }
 
   bool over() {
-    int done = 0;
-    attempt([&] {
-      const int count = static_cast<int>(requests_.size());
-      const int code = MPI_Testall(count, requests_.data(), &done, statuses_.data());
-      for (const MPI_Status& status : statuses_)
-        if (code == MPI_ERR_IN_STATUS && status.MPI_ERROR != MPI_ERR_PENDING)
-          check(status.MPI_ERROR);
-      check(code);
-      require(done || Clock::now() < deadline_, "not done in ", task_.timeout.count(),
+    attempt([this] {
+      for (int ended = 1; ended && done < requests.size(); done += ended)
+        check(MPI_Test(&requests[done], &ended, &statuses[done]));
+      require(done == requests.size() || Clock::now() < deadline, "not done in ", timeout.count(),
               " ms, as a rank is slow or did not come");
     });
-    return done || error_;
+    return error || done == requests.size();
   }
 
-  void put() {
-    const at::AutoDispatchBelowADInplaceOrView no_history;
-    if (opType_ == c10d::OpType::RECV) {
-      int bytes = 0;
-      MPI_Get_elements(&statuses_[0], MPI_BYTE, &bytes);
-      require(static_cast<size_t>(bytes) == task_.to[0].nbytes(), bytes, " bytes came");
-    }
-    for (size_t i = 0; i < task_.results.size(); ++i) {
-      if (task_.divisor > 1) task_.parts[i].div_(task_.divisor);
-      if (!task_.parts[i].is_same(task_.results[i])) task_.results[i].copy_(task_.parts[i]);
-    }
-  }
-
+  // What came goes where the caller has it.
   void complete() {
-    if (!error_) attempt([this] { put(); });
-    error_ ? future_->setError(error_) : future_->markCompleted(task_.results);
-    finish(error_);
+    if (!error)
+      attempt([this] {
+        const at::AutoDispatchBelowADInplaceOrView no_history;
+        int bytes = 0;
+        const bool took = opType_ == c10d::OpType::RECV;
+        if (took) MPI_Get_elements(&statuses[0], MPI_BYTE, &bytes);
+        require(!took || bytes == static_cast<int64_t>(to[0].nbytes()), bytes, " bytes came");
+        for (size_t i = 0; i < outs.size(); ++i) {
+          if (average) to[i].div_(on->getSize());
+          if (!to[i].is_same(outs[i])) outs[i].copy_(to[i]);
+        }
+      });
+    error ? future->setError(error) : future->markCompleted(results);
+    finish(error);
   }
 
-  const c10::intrusive_ptr<Channel> channel_;
-  const Task task_;
-  std::vector<MPI_Request> requests_;
-  std::vector<MPI_Status> statuses_;
-  const c10::intrusive_ptr<c10::ivalue::Future> future_ =
+  const c10::intrusive_ptr<Channel> on;
+  Milliseconds timeout;
+  Clock::time_point deadline;
+  Tensors from, to;       // what MPI reads and writes; undefined where nothing
+  Tensors outs, results;  // the caller's: of each of `to`, and what a future gives
+  std::vector<MPI_Request> requests;
+  std::vector<MPI_Status> statuses;
+  size_t number = 0, done = 0;  // of the group's ops; of requests
+  bool average = false, begun = false;
+  std::exception_ptr error;
+  const c10::intrusive_ptr<c10::ivalue::Future> future =
       c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-  uint64_t number_ = 0;
-  Clock::time_point deadline_;
-  std::exception_ptr error_;
-  bool begun_ = false, stuck_ = false;  // stuck: MPI may still write to the tensors
+  static inline std::vector<c10::intrusive_ptr<Flight>> kept;  // those that failed, for MPI
 };
 
 // Every call of MPI is under one lock, so MPI_THREAD_SERIALIZED is enough; MULTIPLE is asked for,
 // as others in the process may call MPI too.
-class Progress {
- public:
-  static Progress& get() {
-    static auto* progress = new Progress;  // its threads outlive main
-    return *progress;
-  }
-
+struct Progress {
   // MPI_Init, where nobody has called it; rank and size of the world.
   std::pair<int, int> init() {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex);
     int ready = 0, level = 0, rank = 0, size = 0;
-    require(!left_, "MPI has ended in this process");
+    require(!left, "MPI has ended in this process");
     MPI_Initialized(&ready);
     if (!ready) check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level));
     check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
@@ -155,87 +119,65 @@ class Progress {
     require(level >= MPI_THREAD_SERIALIZED, "MPI was begun for calls from one thread alone");
     check(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
     check(MPI_Comm_size(MPI_COMM_WORLD, &size));
-    if (!running_) std::thread(&Progress::run, this).detach();
-    running_ = true, ours_ |= !ready;
+    ours |= !ready;
     return {rank, size};
   }
 
+  // `call` begins the flight's requests.
   template <class F>
-  void locked(F f) {
-    const std::lock_guard lock(mutex_);
-    require(running_, "MPI has not begun, or has ended, in this process");
-    f();
-  }
-
-  void start(const c10::intrusive_ptr<Flight>& flight) {
-    locked([&] {
-      require(flight->channel_->broken.empty(), "the group is closed: ", flight->channel_->broken);
-      flight->start();
-      if (flight->stuck_ && flight->error_) stuck_.push_back(flight);
-      if (flight->error_) std::rethrow_exception(flight->error_);
-      ++in_flight_;
-      pending_.push_back(flight);
-      turn_.notify_one();
-    });
+  void start(const c10::intrusive_ptr<Flight>& flight, F call) {
+    const std::lock_guard lock(mutex);
+    require(!left, "MPI has ended in this process");
+    require(flight->on->broken.empty(), "the group is closed: ", flight->on->broken);
+    flight->number = ++flight->on->started;
+    flight->attempt(call);
+    if (flight->error) std::rethrow_exception(flight->error);
+    flight->begun = true;
+    waiting.push_back(flight), ++in_flight;
+    waiting.size() > spare ? std::thread(&Progress::run, this).detach() : turn.notify_one();
   }
 
   // At exit. MPI_Finalize waits for all ranks; where one is stuck this process goes without, which
   // makes the launcher end the job.
   void leave(bool orderly) {
-    std::unique_lock lock(mutex_);
-    if (!running_) return;
-    idle_.wait(lock, [&] { return !orderly || in_flight_ == 0; });
-    left_ = true, running_ = false;
-    turn_.notify_all();
-    if (orderly && ours_ && stuck_.empty()) check(MPI_Finalize());
+    std::unique_lock lock(mutex);
+    idle.wait(lock, [&] { return !orderly || in_flight == 0; });
+    if (orderly && ours && !left && Flight::kept.empty()) check(MPI_Finalize());
+    left = true;
+    turn.notify_all();
   }
 
- private:
-  using Flights = std::vector<c10::intrusive_ptr<Flight>>;
-
-  Flights poll() {
-    Flights over, rest;
-    for (auto& flight : std::exchange(pending_, {}))
-      (flight->over() ? over : rest).push_back(std::move(flight));
-    for (const auto& flight : over)
-      if (flight->stuck_) stuck_.push_back(flight);
-    pending_ = std::move(rest);
-    return over;
-  }
-
-  // Who has the lead polls. What completes may call functions of the caller's, and these may wait
-  // for another op: so the lead is given away before, to a new thread where none is spare.
+  // A thread sees one flight through after the other, and there are as many as flights at a time:
+  // what completes may call functions of the caller's, which may wait for another.
   void run() {
-    prctl(PR_SET_TIMERSLACK, 1000);
-    for (std::unique_lock lock(mutex_);;) {
-      ++spare_;
-      turn_.wait(lock, [this] { return left_ || (!led_ && !pending_.empty()); });
-      --spare_, led_ = true;
-      Flights over;
-      for (int polls = 0; !left_ && (over = poll()).empty(); ++polls) {
+    for (std::unique_lock lock(mutex);; --in_flight, idle.notify_all()) {
+      ++spare;
+      turn.wait(lock, [this] { return left || !waiting.empty(); });
+      --spare;
+      if (left) return;
+      const auto flight = waiting.front();
+      waiting.pop_front();
+      // MPI has no call that sleeps: others may run at first, then for longer and longer.
+      for (size_t polls = 0; !flight->over(); ++polls) {
+        const std::chrono::microseconds pause(std::min<size_t>(polls * in_flight / 200, 50));
         lock.unlock();
-        // MPI has no call that sleeps: at first others may run, then the core is given back for
-        // longer and longer.
-        const std::chrono::microseconds pause(std::min(polls / 100, 50));
-        polls < 200 ? std::this_thread::yield() : std::this_thread::sleep_for(pause);
+        pause.count() == 0 ? std::this_thread::yield() : std::this_thread::sleep_for(pause);
         lock.lock();
+        if (left) return;
       }
-      if (left_) return;
-      led_ = false;
-      spare_ ? turn_.notify_one() : std::thread(&Progress::run, this).detach();
       lock.unlock();
-      for (const auto& flight : over) flight->complete();
+      flight->complete();
       lock.lock();
-      in_flight_ -= over.size();
-      idle_.notify_all();
     }
   }
 
-  std::mutex mutex_;
-  std::condition_variable turn_, idle_;
-  Flights pending_, stuck_;
-  size_t in_flight_ = 0, spare_ = 0;
-  bool led_ = false, running_ = false, ours_ = false, left_ = false;
+  std::mutex mutex;
+  std::condition_variable turn, idle;
+  std::deque<c10::intrusive_ptr<Flight>> waiting;  // for a thread
+  size_t in_flight = 0, spare = 0;
+  bool ours = false, left = false;
 };
+
+inline Progress& progress = *new Progress;  // its threads outlive main
 
 }  // namespace ort::mpi

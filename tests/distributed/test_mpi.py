@@ -1,22 +1,23 @@
-"""mpirun as the launcher, and the backend ort_mpi: every collective on two and four processes, what
-is said of ranks that do not come, and how processes end."""
+"""mpirun as the launcher, and the backend ort_mpi: every collective and DataParallel on two and
+four processes, what is said of ranks that do not come, and how processes end."""
 
 import json
+import multiprocessing
 import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+import torch.distributed as dist
 from ortmodule.distributed import mpi
 
 from ortmodule import _native
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
-from mpi_checks import CHECKS  # noqa: E402
+from mpi_checks import CHECKS, ON_GLOO  # noqa: E402
 
 needs_mpirun = pytest.mark.skipif(mpi.launcher() is None, reason="no MPI on this machine")
 needs_mpi = pytest.mark.skipif(
@@ -24,147 +25,107 @@ needs_mpi = pytest.mark.skipif(
 )
 
 
-def mpirun(ranks: int, *arguments, timeout=60, **environment) -> subprocess.CompletedProcess:
-    drop = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
-    env = {k: v for k, v in os.environ.items() if k not in drop} | {
-        "OMP_NUM_THREADS": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        "OMPI_MCA_rmaps_base_oversubscribe": "1",
-        **environment,
-    }
-    command = [mpi.launcher(), "-n", str(ranks), sys.executable, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=timeout)
+class Launch:
+    """mpi_checks.py under mpirun: once for all tests of this file that look at it."""
+
+    def __init__(self, ranks: int, folder: Path, *more: str):
+        drop = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+        env = {k: v for k, v in os.environ.items() if k not in drop} | {
+            "OMP_NUM_THREADS": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            "OMPI_MCA_rmaps_base_oversubscribe": "1",
+        }
+        script = [sys.executable, HERE / "mpi_checks.py", folder, *more]
+        self.done = subprocess.run(
+            [mpi.launcher(), "-n", str(ranks), *map(str, script)],
+            capture_output=True, text=True, env=env, timeout=100,
+        )  # fmt: skip
+        files = [folder / f"{rank}.json" for rank in range(ranks)]
+        self.said = [json.loads(f.read_text()) if f.exists() else {} for f in files]
+
+    def check(self, names) -> None:
+        failed = {
+            f"{name} on rank {rank}": said.get(name, "missing")
+            for rank, said in enumerate(self.said)
+            for name in names
+            if said.get(name) != "ok"
+        }
+        text = "\n".join(f"{name}: {said}" for name, said in failed.items())
+        assert not failed, f"{text}\n{self.done.stderr[-2000:]}"
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    return Launch(2, tmp_path_factory.mktemp("pair"), *(["faults"] if mpi.built() else []))
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory):
+    return Launch(4, tmp_path_factory.mktemp("four"))
+
+
+@needs_mpirun
+@pytest.mark.slow
+def test_mpirun_launches_gloo(pair, four):
+    pair.check(ON_GLOO)
+    four.check(ON_GLOO)
 
 
 @needs_mpi
 @pytest.mark.slow
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_all_ranks_check_all(ranks, tmp_path):
-    """mpi_checks.py, and that the processes end by themselves, with no destroy_process_group."""
-    done = mpirun(ranks, HERE / "mpi_checks.py", tmp_path, timeout=150)
-    failed = {}
-    for rank in range(ranks):
-        file = tmp_path / f"{rank}.json"
-        said = json.loads(file.read_text()) if file.exists() else {}
-        failed |= {(rank, n): said.get(n, "missing") for n in CHECKS if said.get(n) != "ok"}
-    text = "\n".join(f"{name} on rank {rank}: {said}" for (rank, name), said in failed.items())
-    assert not failed, f"{text}\n{done.stderr[-2000:]}"
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-BEGIN = """
-import sys, time, torch, torch.distributed as dist, ortmodule.distributed
-from datetime import timedelta
-seconds = lambda x: timedelta(seconds=x)
-"""
-
-
-def run_code(ranks: int, code: str, **environment) -> subprocess.CompletedProcess:
-    return mpirun(ranks, "-c", BEGIN + code, **environment)
+def test_two_ranks_check_all(pair):
+    pair.check(CHECKS)
 
 
 @needs_mpi
 @pytest.mark.slow
-def test_a_rank_that_does_not_come():
+def test_four_ranks_check_all(four):
+    """And the processes end by themselves, with no destroy_process_group."""
+    four.check(CHECKS)
+    assert (four.done.returncode, four.done.stderr) == (0, "")
+
+
+@needs_mpi
+@pytest.mark.slow
+def test_a_rank_that_does_not_come(pair):
     """The error has rank, op and sizes; the group is closed and its tensors are kept for MPI."""
-    code = """
-ortmodule.distributed.init("ort_mpi", timeout=seconds(4))
-group = dist.new_group(timeout=seconds(1))
-if dist.get_rank() == 0:
-    for _ in range(2):
-        try:
-            dist.all_reduce(torch.ones(3, 5), group=group)
-        except dist.DistBackendError as error:
-            print(error, flush=True)
-    try:
-        dist.new_group(timeout=seconds(1))
-    except RuntimeError as error:
-        print(error, flush=True)
-else:
-    time.sleep(4)
-"""
-    done = run_code(2, code)
     late = (
         r"\[ort_mpi\] not done in 1000 ms, as a rank is slow or did not come; "
         r"ALLREDUCE Float\[3, 5\], op 1 of group \w+, rank 0 of 2"
     )
-    first, second, third = done.stdout.splitlines()
-    assert re.match(late, first), done.stdout + done.stderr
+    first, second, third = pair.done.stdout.splitlines()
+    assert re.match(late, first), pair.done.stdout + pair.done.stderr
     assert re.match(r"\[ort_mpi\] the group is closed: " + late, second), second
     assert re.match(r"\[ort_mpi\] group \w+: rank \[1\] did not come in 0:00:01", third), third
 
 
 @needs_mpi
 @pytest.mark.slow
-def test_a_rank_that_fails_ends_the_job():
-    code = """
-ortmodule.distributed.init("ort_mpi")
-if dist.get_rank():
-    raise ValueError("of rank 1")
-dist.barrier()
-"""
-    before = time.monotonic()
-    done = run_code(2, code)
-    assert done.returncode != 0 and "of rank 1" in done.stderr
-    assert time.monotonic() - before < 30
+def test_a_rank_that_fails_ends_the_job(pair):
+    assert pair.done.returncode != 0 and "of rank 1" in pair.done.stderr
 
 
-@needs_mpi
-@pytest.mark.slow
-def test_ranks_on_several_nodes_agree_by_mpi():
-    """As if each rank were on a node of its own: rank 0's address comes by MPI.
-
-    Sizes that differ from rank to rank are found with TORCH_DISTRIBUTED_DEBUG=DETAIL.
-    """
-    code = """
-import os
-for name in ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"):
-    os.environ[name] = "1"
-ortmodule.distributed.init("gloo")
-assert "ortmodule._mpi" in sys.modules
-group = dist.new_group(backend="ort_mpi", timeout=seconds(5))
-x = torch.ones(2)
-dist.all_reduce(x, group=group)
-assert x.tolist() == [2.0, 2.0]
-try:
-    dist.all_reduce(torch.ones(3 + dist.get_rank()), group=group)
-except RuntimeError as error:
-    print("mismatch" in str(error), flush=True)
-"""
-    done = run_code(2, code, TORCH_DISTRIBUTED_DEBUG="DETAIL")
-    assert done.stdout.split() == ["True"] * 2, done.stdout + done.stderr
-
-
-@needs_mpirun
-@pytest.mark.slow
-def test_mpirun_launches_gloo():
-    code = """
-ortmodule.distributed.init("gloo")
-import os
-x = torch.ones(2) * dist.get_rank()
-dist.all_reduce(x)
-assert x.tolist() == [1, 1] and dist.get_backend() == "gloo"
-assert "ortmodule._mpi" not in sys.modules
-dist.barrier()
-print(*(os.environ[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")), flush=True)
-"""
-    done = run_code(2, code)
-    assert done.returncode == 0, done.stderr
-    assert sorted(done.stdout.splitlines()) == ["0 2 0", "1 2 1"]
+def _alone(pipe):
+    try:
+        mpi._meet = lambda *_: None
+        dist.init_process_group("ort_mpi", store=dist.HashStore(), rank=0, world_size=2)
+    except RuntimeError as error:
+        pipe.send(str(error))
+    finally:
+        os._exit(0)
 
 
 @needs_mpi
 @pytest.mark.slow
 def test_another_launcher_is_one_error():
     """torchrun starts processes of which each is alone to MPI."""
-    code = """
-from ortmodule.distributed import mpi
-mpi._meet = lambda *_: None
-dist.init_process_group("ort_mpi", store=dist.HashStore(), rank=0, world_size=2)
-"""
-    done = subprocess.run([sys.executable, "-c", BEGIN + code], capture_output=True, text=True)
-    assert "[ort_mpi] rank 0 is process 0 of 1 to MPI" in done.stderr, done.stderr
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_alone, args=(theirs,))
+    process.start()
+    assert ours.poll(60) and "[ort_mpi] rank 0 is process 0 of 1 to MPI" in ours.recv()
+    process.join()
 
 
 OPEN_MPI = {
