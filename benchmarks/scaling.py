@@ -1,4 +1,4 @@
-"""Two ranks of one thread on Gloo: DDP(eager), DDP(ORTModule), DataParallel, and the predicted step.
+"""Two ranks of one thread on Gloo: DDP(eager), DDP(ORTModule), DataParallel, a predicted step.
 
     python benchmarks/scaling.py [--model bert] [--batch 4] [--rounds 10] [--optimizer SGD]
 
@@ -23,7 +23,7 @@ from ortmodule.distributed import DataParallel
 from ortmodule.distributed.link import measure_in
 from ortmodule.distributed.observe import WARM, Observer, group_of_one
 from ortmodule.distributed.timeline import Link, simulate
-from torch import multiprocessing, nn
+from torch import multiprocessing
 from torch.nn.parallel import DistributedDataParallel
 
 from ortmodule import ORTModule
@@ -35,31 +35,20 @@ ENGINES = {
 }
 
 
-class WithLoss(nn.Module):
-    """A workload whose loss is its output."""
-
-    def __init__(self, module: nn.Module, loss_of):
-        super().__init__()
-        self.module, self._loss_of = module, loss_of
-
-    def forward(self):
-        return self._loss_of(self.module)
-
-
-def workload(given: argparse.Namespace) -> nn.Module:
+def workload(given: argparse.Namespace):
     torch.manual_seed(0)
-    sizes = {"batch": given.batch} if given.batch else {}
-    return WithLoss(*MODELS[given.model](**sizes))
+    return MODELS[given.model](batch=given.batch)
 
 
 def stepper(wrap, given: argparse.Namespace):
     """A function that makes one step."""
-    model = wrap(workload(given))
+    module, loss_of = workload(given)
+    model = wrap(module)
     optimizer = getattr(torch.optim, given.optimizer)(model.parameters(), lr=1e-4, fused=True)
 
     def step():
         optimizer.zero_grad()
-        model().backward()
+        loss_of(model).backward()
         optimizer.step()
 
     return step
@@ -71,10 +60,11 @@ def rank_main(rank: int, store: str, given: argparse.Namespace) -> None:
     links = [measure_in(dist.group.WORLD)]
     steps = {engine: stepper(wrap, given) for engine, wrap in ENGINES.items()}
     with group_of_one() as group:
-        model = DataParallel(workload(given), process_group=group, check_alike=False)
+        module, loss_of = workload(given)
+        model = DataParallel(module, process_group=group, check_alike=False)
         kind = getattr(torch.optim, given.optimizer)
         optimizer = functools.partial(kind, lr=1e-4, fused=True)(model.parameters())
-        observer = Observer(model, (), optimizer)
+        observer = Observer(model, loss_of, optimizer)
         seconds = interleave(steps | {"alone": observer.step}, given.rounds)
         links.append(measure_in(dist.group.WORLD))
         if rank == 0:

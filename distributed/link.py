@@ -46,8 +46,8 @@ def measure_in(group: dist.ProcessGroup, rounds: int = 11) -> Link:
     """The link of a group that is there; all its ranks call this and get the same answer.
 
     Medians of `rounds` all-reduces of each size, in turn: the smallest gives the latency, the slope
-    of the others through it, by least squares, the bandwidth; processor is a process's own time over
-    the wall's in the largest.
+    of the others through it, by least squares, the bandwidth; processor is a process's own time
+    over the wall's in the largest.
     """
     world = dist.get_world_size(group)
     if world < 2:

@@ -6,7 +6,7 @@ Called by predict.py. DDP's reducer runs in a group of this process alone, so bu
 import contextlib
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -39,7 +39,7 @@ class Observer:
 
     def __init__(self, model: DataParallel, inputs: Any, optimizer: torch.optim.Optimizer):
         self._model, self._optimizer = model, optimizer
-        self._args, self._kwargs = _arguments(inputs)
+        self._loss = _caller(inputs)
         self._names = {p: name for name, p in model.module.named_parameters()}
         self._ready: dict[torch.Tensor, float] = {}  # by parameter
         self._ends: dict[Any, float] = {}  # of segments, by their node
@@ -62,7 +62,7 @@ class Observer:
         self._ready.clear(), self._ends.clear(), self._buckets.clear()
         begin = time.perf_counter()
         self._optimizer.zero_grad()
-        loss = loss_of(self._model(*self._args, **self._kwargs))
+        loss = loss_of(self._loss(self._model))
         forward = time.perf_counter() - begin
         for node in _nodes(loss.grad_fn):
             if parameters := [p for p in map(_parameter, node.next_functions) if p is not None]:
@@ -111,10 +111,13 @@ def _middle_bucket(rounds: tuple[Bucket, ...]) -> Bucket:
     return Bucket(rounds[0].bytes, gradients, statistics.median(b.ready for b in rounds))
 
 
-def _arguments(inputs: Any) -> tuple[tuple, dict]:
+def _caller(inputs: Any) -> Callable[[nn.Module], Any]:
+    if callable(inputs):
+        return inputs
     if isinstance(inputs, dict):
-        return (), inputs
-    return (tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)), {}
+        return lambda model: model(**inputs)
+    args = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
+    return lambda model: model(*args)
 
 
 def loss_of(output: Any) -> torch.Tensor:

@@ -64,11 +64,11 @@ class Prediction:
         return "\n".join(lines)
 
     def _of_world(self, timeline: Timeline) -> list[str]:
-        alone = self.alone
         lines = [
-            f"{timeline.world} ranks: step {_ms(timeline.step)} ms, {alone.step / timeline.step:.1%} "
-            f"of one's speed each; {_ms(timeline.exposed)} ms of the reduces "
-            f"({timeline.exposed_share:.1%}) after the backward's end at {_ms(timeline.backward)} ms",
+            f"{timeline.world} ranks: step {_ms(timeline.step)} ms, each at "
+            f"{self.alone.step / timeline.step:.1%} of one's speed; {_ms(timeline.exposed)} ms of "
+            f"the reduces ({timeline.exposed_share:.1%}) after the backward's end at "
+            f"{_ms(timeline.backward)} ms",
             f"{'bucket':>6} {'ready':>10} {'start':>10} {'end':>10}  ms from the backward's start",
         ]
         for k, r in enumerate(timeline.reduces):
@@ -90,7 +90,7 @@ def predict(
     inputs: Any,
     *,
     worlds: Sequence[int] = (2,),
-    link: Link = Link(20e-6, 10e9),
+    link: Link | None = None,
     optimizer: MakeOptimizer | None = None,
     rounds: int = 5,
     **options: Any,
@@ -98,9 +98,11 @@ def predict(
     """A step of DataParallel(model) for each number of ranks in `worlds`.
 
     model: as for DataParallel, on the CPU. inputs: of one rank: a tuple of arguments, a dict of
-        keywords, or one tensor. The output is the loss, or has it as `loss` or first item.
-    link: between ranks. optimizer: makes one from the parameters; its learning rate should be 0, as
-        steps are made; None: ortmodule.optim.AdamW.
+        keywords, one tensor, or a function that calls the model it is given. The output is the
+        loss, or has it as `loss` or first item.
+    link: between ranks; None: Link(), a fast network's.
+    optimizer: makes one from the parameters; its learning rate should be 0, as steps are made;
+        None: ortmodule.optim.AdamW.
     rounds: steps that are measured, after some that are not; times are medians.
     options: DataParallel's, as bucket_cap_mb.
 
@@ -117,6 +119,7 @@ def predict(
     if rounds < 1:
         raise ValueError(f"[predict] rounds is {rounds}, expected 1 or more")
     needs_gradient(model)
+    link = link or Link()
     make = optimizer or functools.partial(optim.AdamW, lr=0.0)
     with group_of_one() as group, torch.random.fork_rng(devices=[]):
         parallel = DataParallel(model, process_group=group, check_alike=False, **options)
@@ -188,16 +191,16 @@ def _worlds(text: str) -> list[int]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m ortmodule.distributed.predict",
-        description="A data parallel step for some numbers of ranks, from one process's step. Under "
-        "torchrun or mpirun it is measured while all ranks make one.",
+        description="A data parallel step for some numbers of ranks, from one process's step. "
+        "Under torchrun or mpirun it is measured while all ranks make one.",
     )
     add = parser.add_argument
     add("function", help="module:function, which gives (model, inputs)")
     add("--world", type=_worlds, default=[2], help="ranks, as 2,4,8")
-    add("--latency", type=float, default=20e-6, help="of the link, seconds a message")
-    add("--bandwidth", type=float, default=10e9, help="of the link, bytes a second")
+    add("--latency", type=float, default=Link.latency, help="of the link, seconds a message")
+    add("--bandwidth", type=float, default=Link.bandwidth, help="of the link, bytes a second")
     add(
-        "--processor", type=float, default=0.0,
+        "--processor", type=float, default=Link.processor,
         help="share of a rank's processors that a reduce takes while under way: 0 for network "
         "cards and GPUs, up to 1 for Gloo with a rank a core",
     )  # fmt: skip

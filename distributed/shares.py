@@ -130,6 +130,6 @@ def parameters_of(
                 for parameter in entry.parameters():
                     block_of.setdefault(parameter, blocks)
     return [
-        Parameter(tuple(p.shape), p.element_size(), p.requires_grad, states_of(p), block_of.get(p, 0))
-        for p in model.parameters()
-    ]  # fmt: skip
+        Parameter(tuple(p.shape), p.element_size(), p.requires_grad, states_of(p), block)
+        for p, block in ((p, block_of.get(p, 0)) for p in model.parameters())
+    ]

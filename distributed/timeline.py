@@ -16,8 +16,8 @@ class Link:
     Errors: ValueError naming the number that cannot be.
     """
 
-    latency: float
-    bandwidth: float
+    latency: float = 20e-6
+    bandwidth: float = 10e9
     processor: float = 0.0
 
     def __post_init__(self) -> None:
@@ -129,9 +129,9 @@ def simulate(alone: Alone, link: Link, world: int) -> Timeline:
 
     A bucket's reduce starts when the bucket is complete, those before it have started and the link
     is free: one after the other, which ends the last of them when sharing the link would. While one
-    is under way the backward goes on at 1 - link.processor of its speed; the reduce keeps its own, as a
-    thread that wakes up goes before one that has computed all the time. The optimizer's step comes
-    after the last. Errors: ValueError for a world below 1.
+    is under way the backward goes on at 1 - link.processor of its speed; the reduce keeps its own,
+    as a thread that wakes up goes before one that has computed all the time. The optimizer's step
+    comes after the last. Errors: ValueError for a world below 1.
     """
     if world < 1:
         raise ValueError(f"[predict] world is {world}, expected 1 or more ranks")
@@ -147,4 +147,3 @@ def simulate(alone: Alone, link: Link, world: int) -> Timeline:
     before = link.broadcast(alone.broadcast, world) + alone.forward
     step = before + backward.now + exposed + alone.optimizer
     return Timeline(world, tuple(reduces), backward.now, exposed, step)
-

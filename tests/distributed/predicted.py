@@ -36,11 +36,14 @@ CASES = {
     "small": (small, {}),
     "buckets": (small, {"bucket_cap_mb": 0.001}),
     "tied": (lambda: small(tied=True), {"bucket_cap_mb": 0.001}),
-    "unused": (lambda: small(unused=True), {"bucket_cap_mb": 0.001, "find_unused_parameters": True}),
+    "unused": (
+        lambda: small(unused=True),
+        {"bucket_cap_mb": 0.001, "find_unused_parameters": True},
+    ),
     "static": (small, {"bucket_cap_mb": 0.001, "static_graph": True}),
     "copied": (small, {"bucket_cap_mb": 0.001, "gradient_as_bucket_view": False}),
     "checkpointed": (lambda: small(checkpointed=True), {"bucket_cap_mb": 0.002}),
-}  # fmt: skip
+}
 Buckets = list[tuple[int, list[str]]]
 
 

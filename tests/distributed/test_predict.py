@@ -173,7 +173,13 @@ def test_gradients_are_ready_before_their_bucket():
 def test_the_table(capsys):
     main(["predicted:small", "--world", "2,4", "--bucket-cap-mb", "0.001", "--rounds", "1"])
     printed = capsys.readouterr().out
-    for part in ("2 ranks: step", "4 ranks: step", "net.head.weight", "DataParallel", "fully_shard"):
+    for part in (
+        "2 ranks: step",
+        "4 ranks: step",
+        "net.head.weight",
+        "DataParallel",
+        "fully_shard",
+    ):
         assert part in printed, printed
 
 
@@ -182,6 +188,12 @@ def test_losses_are_found():
     output = type("Output", (), {"loss": loss})()
     for given in (loss, {"loss": loss}, output, (loss, "logits")):
         assert loss_of(given) is loss
+
+
+def test_a_loss_may_be_outside():
+    x = torch.ones(4, 2)
+    found = predict(nn.Linear(2, 3), lambda model: model(x).square().mean(), rounds=1)
+    assert {g.name for g in found.alone.buckets[0].gradients} == {"bias", "weight"}
 
 
 class Frozen(nn.Module):
@@ -221,7 +233,7 @@ def test_errors(call, message):
     assert not dist.is_initialized()
 
 
-def test_a_link_needs_two(pair):
+def test_a_link_needs_two():
     from ortmodule.distributed.link import measure_in
     from ortmodule.distributed.observe import group_of_one
 
