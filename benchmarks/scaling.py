@@ -96,7 +96,7 @@ def report(seconds: dict, observer: Observer, links: list[Link], given) -> None:
             f"{link.bandwidth / 1e9:.2f} GB/s, processor {link.processor:.0%}"
         )
     for engine, found in seconds.items():
-        print(f"{engine:16} {_spread([s * 1e3 for s in found], '.0f')} ms a step")
+        print(f"{engine:16} {_spread([s * 1e3 for s in found], '.1f')} ms a step")
     ours = seconds["DataParallel"]
     for engine in ("DDP(eager)", "DDP(ORTModule)", "alone"):
         ratios = [a / b for a, b in zip(seconds[engine], ours, strict=True)]
@@ -105,8 +105,8 @@ def report(seconds: dict, observer: Observer, links: list[Link], given) -> None:
     for when, link in zip(("before", "after"), links, strict=True):
         found = simulate(alone, link, 2)
         print(
-            f"predicted with the link {when}: {found.step * 1e3:.0f} ms ({found.exposed * 1e3:.0f} "
-            f"exposed), {found.step / measured:.3f} of the measured {measured * 1e3:.0f}"
+            f"predicted with the link {when}: {found.step * 1e3:.1f} ms ({found.exposed * 1e3:.1f} "
+            f"exposed), {found.step / measured:.3f} of the measured {measured * 1e3:.1f}"
         )
 
 

@@ -43,6 +43,16 @@ class Prediction:
     def of(self, world: int) -> Timeline:
         return next(timeline for timeline in self.timelines if timeline.world == world)
 
+    def gradients(self) -> str:
+        """A line for each gradient, in the order in which they lie in the buckets."""
+        lines = [
+            f"{'bucket':>6} {'bytes':>12} {'ready':>10}  ms from the backward's start, gradient"
+        ]
+        for k, bucket in enumerate(self.alone.buckets):
+            for g in bucket.gradients:
+                lines.append(f"{k:6} {g.bytes:12} {_ms(g.ready):>10}  {g.name}")
+        return "\n".join(lines)
+
     def __str__(self) -> str:
         alone = self.alone
         lines = [
@@ -64,8 +74,9 @@ class Prediction:
         return "\n".join(lines)
 
     def _of_world(self, timeline: Timeline) -> list[str]:
+        ranks = f"{timeline.world} rank{'s' * (timeline.world > 1)}"
         lines = [
-            f"{timeline.world} ranks: step {_ms(timeline.step)} ms, each at "
+            f"{ranks}: step {_ms(timeline.step)} ms, each at "
             f"{self.alone.step / timeline.step:.1%} of one's speed; {_ms(timeline.exposed)} ms of "
             f"the reduces ({timeline.exposed_share:.1%}) after the backward's end at "
             f"{_ms(timeline.backward)} ms",
@@ -208,6 +219,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--threads", type=int, help="of a rank")
     add("--optimizer", default="AdamW", help="of ortmodule.optim or torch.optim")
     add("--bucket-cap-mb", type=float, help="as DDP's")
+    add("--gradients", action="store_true", help="list each, with the time when it is ready")
     add("--rounds", type=int, default=5, help="steps that are measured")
     return parser
 
@@ -233,7 +245,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except ValueError as error:
         parser.error(str(error))
     if not launched or dist.get_rank() == 0:
-        print(found)
+        print(found, *[found.gradients()] * given.gradients, sep="\n\n")
     if launched:
         dist.destroy_process_group()
 

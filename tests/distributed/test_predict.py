@@ -171,15 +171,11 @@ def test_gradients_are_ready_before_their_bucket():
 
 
 def test_the_table(capsys):
-    main(["predicted:small", "--world", "2,4", "--bucket-cap-mb", "0.001", "--rounds", "1"])
+    options = "--world 1,2,4 --bucket-cap-mb 0.001 --rounds 1 --optimizer SGD --gradients"
+    main(["predicted:small", *options.split()])
     printed = capsys.readouterr().out
-    for part in (
-        "2 ranks: step",
-        "4 ranks: step",
-        "net.head.weight",
-        "DataParallel",
-        "fully_shard",
-    ):
+    worlds = ("1 rank: step", "2 ranks: step", "4 ranks: step")
+    for part in (*worlds, "net.first.bias\n", "DataParallel\n", "fully_shard\n"):
         assert part in printed, printed
 
 
