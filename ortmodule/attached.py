@@ -53,7 +53,7 @@ class Attached:
 
     def check_call(self) -> None:
         """Before a forward: raises where others wait for the gradients."""
-        if not self.removed and surroundings.bucket_bytes() is not None:
+        if not self.removed and surroundings.parallel() is not None:
             raise RuntimeError(
                 "[attach] a DistributedDataParallel calls the module: it reduces gradients after "
                 "they are complete, so the step cannot be part of the backward"

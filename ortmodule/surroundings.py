@@ -80,9 +80,14 @@ def foreign_parameter(module: nn.Module) -> str | None:
     return None
 
 
+def parallel() -> DistributedDataParallel | None:
+    """The DistributedDataParallel that makes this call."""
+    return DistributedDataParallel._active_ddp_module
+
+
 def bucket_bytes() -> int | None:
-    """The size of a bucket of the DistributedDataParallel that makes this call; None: none does."""
-    ddp = DistributedDataParallel._active_ddp_module
+    """The size of its buckets; None: there is none."""
+    ddp = parallel()
     return ddp and min([ddp.bucket_bytes_cap, *(ddp.bucket_bytes_cap_list or ())])
 
 

@@ -1,12 +1,15 @@
 """DistributedDataParallel around a wrapper and inside of a wrapped module, in a world of one."""
 
+import copy
+
 import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from ortmodule import ORTModule
+from ortmodule import Options, ORTModule
+from ortmodule.errors import NotCapturable
 
 X = torch.linspace(-1, 1, 15).reshape(5, 3)
 
@@ -39,14 +42,39 @@ def steps(make, wrap):
     return found, model
 
 
-@pytest.mark.parametrize("make", [Parent, lambda: DistributedDataParallel(nn.Linear(3, 3))])
+@pytest.mark.parametrize(
+    "make, engines", [(Parent, 2), (lambda: DistributedDataParallel(nn.Linear(3, 3)), 1)]
+)
 @pytest.mark.filterwarnings("ignore:DistributedDataParallel has its own")
-def test_a_module_that_holds_a_reducer_is_not_captured(make):
+def test_what_lies_between_reducers_is_captured(make, engines):
     theirs, _ = steps(make, lambda module: module)
-    with pytest.warns(UserWarning, match="DistributedDataParallel inside of the module"):
+    with pytest.warns(UserWarning, match="DistributedDataParallel communicates there"):
         ours, model = steps(make, ORTModule)
-    assert all(map(torch.equal, theirs, ours))
-    assert model.explain().captures == 0
+    torch.testing.assert_close(ours, theirs)
+    report = model.explain()
+    assert report.captures == engines and not report.fallbacks
+    assert "DistributedDataParallel communicates there" in report.not_whole[0].reason
+
+
+@pytest.mark.filterwarnings("ignore:DistributedDataParallel has its own")
+def test_a_whole_capture_can_be_insisted_on():
+    model = ORTModule(Parent(), Options(fallback="whole"))
+    with pytest.raises(NotCapturable, match="DistributedDataParallel communicates there"):
+        model(X)
+
+
+@pytest.mark.filterwarnings("ignore:DistributedDataParallel has its own")
+@pytest.mark.filterwarnings("ignore:ORTModule runs")
+def test_copies_and_swaps_of_what_has_seams():
+    module = Parent()
+    model = ORTModule(module)
+    expected = model(X).detach()
+    again = copy.deepcopy(module.head)
+    torch.testing.assert_close(again(module.inner(X).tanh()), expected)
+    module.head = nn.Linear(3, 2)
+    assert model(X).shape == (5, 2) and model.explain().captures == 2
+    del model
+    assert module(X).shape == (5, 2)  # its own again
 
 
 def test_around_a_wrapper_the_engine_runs():
