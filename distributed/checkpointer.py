@@ -66,7 +66,7 @@ class Checkpointer:
         self._model, self._optimizer = model, optimizer
         self._shared = {"scheduler": scheduler, "scaler": scaler}
         self._loader = loader
-        self._everyone = Everyone(group)
+        self._everyone = Everyone(group, apart=True)
         self._writer = ThreadPoolExecutor(1) if asynchronous else None
         self._written: Future | None = None
         self._everyone.do("cannot be made", lambda: self.folder.mkdir(parents=True, exist_ok=True))

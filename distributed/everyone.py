@@ -1,4 +1,4 @@
-"""What processes do together beside training, over a Gloo group of their own.
+"""What processes do together beside training.
 
 Messages are JSON: what comes from another process is data, never code.
 """
@@ -16,8 +16,8 @@ from torch.distributed.checkpoint.api import CheckpointException
 
 def timeout_of(group: dist.ProcessGroup) -> Any:
     """The time after which a process group's operations fail; None: torch's own."""
-    options = getattr(group._get_backend(torch.device("cpu")), "options", None)
-    return getattr(options, "_timeout", None)
+    device = next(iter(group._device_types))
+    return getattr(getattr(group._get_backend(device), "options", None), "_timeout", None)
 
 
 def meet(group: dist.ProcessGroup, where: str) -> None:
@@ -38,17 +38,11 @@ def meet(group: dist.ProcessGroup, where: str) -> None:
 
 class Everyone:
     """The processes of `group` (None: all); one process alone where torch.distributed is not
-    initialised."""
+    initialised. apart: over a Gloo group of their own, for threads beside training."""
 
-    def __init__(self, group: dist.ProcessGroup | None = None):
+    def __init__(self, group: dist.ProcessGroup | None = None, apart: bool = False):
         self.alone = not dist.is_initialized()
-        self.group = None
-        if not self.alone:
-            group = group or dist.group.WORLD
-            self.group = dist.new_group(
-                dist.get_process_group_ranks(group), timeout=timeout_of(group), backend="gloo",
-                use_local_synchronization=True,
-            )  # fmt: skip
+        self.group = None if self.alone else _talking(group or dist.group.WORLD, apart)
         self.rank = 0 if self.alone else dist.get_rank(self.group)
         self.count = 1 if self.alone else dist.get_world_size(self.group)
 
@@ -100,6 +94,18 @@ class Everyone:
     def agreed(self, action: Callable[[], str | None]) -> str | None:
         """The first complaint of any rank."""
         return next(filter(None, self.gather("cannot look at the folder", action)), None)
+
+
+def _talking(group: dist.ProcessGroup, apart: bool) -> dist.ProcessGroup:
+    """The group itself where it takes tensors on the CPU, or another of its ranks."""
+    if not apart and torch.device("cpu") in group._device_types:
+        return group
+    ranks = dist.get_process_group_ranks(group)
+    # Torch names a group that its members make alone by how many groups each of them is in.
+    local = len(ranks) < dist.get_world_size()
+    return dist.new_group(
+        ranks, timeout=timeout_of(group), backend="gloo", use_local_synchronization=local
+    )
 
 
 def _cause(error: BaseException) -> str:

@@ -93,6 +93,13 @@ def one_in_eager() -> str:
     return told(lambda: step(model))
 
 
+def in_other_groups() -> str:
+    """A rank that is in more groups than the others."""
+    if dist.get_rank() == 1:
+        dist.new_group([1], use_local_synchronization=True)
+    return told(lambda: step(model_of()))
+
+
 def sync_batch_norm() -> tuple[str, str]:
     """What eager's SyncBatchNorm says on the CPU, and ours."""
 
