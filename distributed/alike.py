@@ -12,21 +12,31 @@ from ortmodule import ORTModule, __version__
 
 from .everyone import Everyone
 
-# A line of a graph's text: what a node is, its attributes, its type and module, its place.
-_NODE = re.compile(r"  (?:.* = )?(\S+?)\((.*?)\)(?: \{.*\})?  # (\w*).*?(?:; (\S*))?(?: \(.*\))?$")
+# An operator that Python runs has a number that is this process's alone.
+_NUMBER = re.compile(r"\.n\d+$")
 
 
 def fingerprint(model: nn.Module) -> list[str]:
-    """A line for each node of each graph captured so far: op, operands, dtype, module. Sizes are
-    left out: a rank may have others."""
-    lines = []
-    for m in model.modules():
-        if isinstance(m, ORTModule):
-            for text in m._ortmodule.graphs():
-                nodes = filter(None, map(_NODE.match, text.splitlines()))
-                lines += [f"{op}({operands}) {dtype}, at {at or 'the module'}"
-                          for op, operands, dtype, at in map(re.Match.groups, nodes)]  # fmt: skip
-    return lines
+    """A line for each node of each graph captured so far: op, dtype, module. Sizes are left out, as
+    a rank may have others, and so is what is named by a process."""
+    return [
+        line
+        for m in model.modules()
+        if isinstance(m, ORTModule)
+        for text in m._ortmodule.graphs()
+        for line in filter(None, map(_line_of, text.splitlines()))
+    ]
+
+
+def _line_of(text: str) -> str | None:
+    """Of a node's line `%7 = Op(%5) {...}  # float32[3]; module (file:line)`."""
+    node, _, facts = text.partition("  # ")
+    if not facts:
+        return None
+    op = _NUMBER.sub("", node.partition("(")[0].rpartition(" ")[2])
+    types, _, where = facts.partition("; ")
+    at = where.partition(" ")[0]
+    return f"{op} of {types.partition('[')[0]}, at {'the module' if not at or ':' in at else at}"
 
 
 def check(model: nn.Module, everyone: Everyone) -> None:

@@ -124,7 +124,8 @@ c10::intrusive_ptr<c10::ivalue::Future> Reduction::reduce(c10d::GradBucket& buck
   const at::Tensor& buffer = bucket.getBufferRef();
   const std::string what =
       format("[DataParallel] rank {}: all_reduce of bucket {} ({} gradients, {} bytes) ",
-             group_->getRank(), bucket.getIndex(), bucket.getParameters().size(), buffer.nbytes());
+             group_->getRank(), bucket.getIndex(), bucket.getParameters().size(),
+             static_cast<size_t>(buffer.numel()) * buffer.element_size());
   try {
     std::vector<at::Tensor> sum{buffer};
     const auto future = group_->allreduce(sum)->getFuture();
