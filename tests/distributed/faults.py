@@ -95,7 +95,7 @@ def one_in_eager() -> str:
 
 
 def python_steps() -> str:
-    """A rank that has captured an autograd.Function before, whose number the next one cannot have."""
+    """A rank that has captured an autograd.Function before, whose number is taken."""
     before = ORTModule(WithClipping())
     if dist.get_rank() == 1:
         before(torch.randn(6, 7))
