@@ -8,6 +8,8 @@ launcher. `ort_mpi` is a backend of torch's over MPI. Without torch there are bu
 import importlib
 import importlib.util
 
+from .._lazy import lazily
+
 _HOMES = {
     "Checkpointer": "checkpointer",
     "DataParallel": "data_parallel",
@@ -17,12 +19,7 @@ _HOMES = {
 __all__ = list(_HOMES)
 
 
-def __getattr__(name):
-    if name not in _HOMES:
-        raise AttributeError(f"module 'ortmodule.distributed' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazily(__name__, _HOMES)
 
 
 if importlib.util.find_spec("torch") is not None:

@@ -4,6 +4,7 @@ What comes from DDP is DDP's own: its reducer, join, no_sync, unused parameters,
 user's communication hooks. The hook that starts a reduce is csrc/torch_bridge/reduction.h.
 """
 
+import collections
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +21,8 @@ from ortmodule import Options, ORTModule, _native
 from . import alike
 from .everyone import Everyone, meet
 
-_NUMBERS = itertools.count()  # alike on all ranks, as their models are made in one order
+# By process group, whose ranks make their models in one order.
+_NUMBERS: collections.defaultdict[str, itertools.count] = collections.defaultdict(itertools.count)
 
 
 class DataParallel(DistributedDataParallel):
@@ -56,7 +58,7 @@ class DataParallel(DistributedDataParallel):
         elif options is not None:
             raise ValueError("[DataParallel] the module is an ORTModule, which has its options")
         super().__init__(module, *args, gradient_as_bucket_view=gradient_as_bucket_view, **kwargs)
-        self._number = next(_NUMBERS)
+        self._number = next(_NUMBERS[self.process_group.group_name])
         self._is_compared = not check_alike or self.find_unused_parameters
         self._take_over()
 
@@ -132,6 +134,3 @@ class DataParallel(DistributedDataParallel):
     def __setstate__(self, state: dict) -> None:
         super().__setstate__(state)
         self._take_over()
-
-
-__all__ = ["DataParallel"]

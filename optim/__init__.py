@@ -3,7 +3,7 @@
 `from ortmodule.optim import AdamW`; torch is loaded with the first use.
 """
 
-import importlib
+from .._lazy import lazily
 
 _HOMES = {
     "Adafactor": "adafactor",
@@ -19,9 +19,4 @@ _HOMES = {
 __all__ = list(_HOMES)
 
 
-def __getattr__(name):
-    if name not in _HOMES:
-        raise AttributeError(f"module 'ortmodule.optim' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazily(__name__, _HOMES)

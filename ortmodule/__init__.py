@@ -4,7 +4,7 @@
 use, so that InferenceSession works without torch installed.
 """
 
-import importlib
+from ._lazy import lazily
 
 __version__ = "0.1.0"
 
@@ -21,12 +21,7 @@ _PUBLIC = {
 __all__ = list(_PUBLIC)
 
 
-def __getattr__(name):
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'ortmodule' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"ortmodule.{_PUBLIC[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazily(__name__, _PUBLIC)
 
 
 def __dir__():

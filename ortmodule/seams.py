@@ -45,8 +45,6 @@ class Seams:
     engine(module) gives the Captures of one. `all`: the engines; `why`: no whole capture.
     """
 
-    breaks: dict = {}
-
     def __init__(self, module: nn.Module, engine: Callable[[nn.Module], Any]):
         self.refusal: NotCapturable | None = None
         self.why: dict[Fallback, None] = {}

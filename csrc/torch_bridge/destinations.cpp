@@ -4,8 +4,7 @@
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <algorithm>
-#include <unordered_map>
+#include <utility>
 
 #include "csrc/core/error.h"
 #include "csrc/torch_bridge/memory.h"
@@ -35,13 +34,24 @@ bool is_seen(Node& accumulator) {
          accumulator.tensor_post_acc_grad_hooks() || accumulator.post_hooks().size() > 1;
 }
 
-// How many nodes of this backward lead to each.
-std::unordered_map<const Node*, int> contributors() {
-  std::unordered_map<const Node*, int> counts;
+// How many nodes of this backward lead to each; counted once for all calls that it passes.
+const std::unordered_map<const Node*, int>& contributors() {
+  thread_local int counted = -1;
+  thread_local std::unordered_map<const Node*, int> counts;
+  const int task = torch::autograd::get_current_graph_task_id();
+  if (task == counted) return counts;
+  counted = task;
+  counts.clear();
   for (const Node* node : *torch::autograd::get_current_graph_task_nodes_in_graph())
     for (const auto& edge : node->next_edges())
       if (edge.is_valid()) ++counts[edge.function.get()];
   return counts;
+}
+
+bool is_only_contributor(const Node* target) {
+  const auto& counts = contributors();
+  const auto found = counts.find(target);
+  return found != counts.end() && found->second == 1;
 }
 
 }  // namespace
@@ -57,6 +67,7 @@ std::shared_ptr<Destinations> Destinations::over(const std::vector<Place>& place
     auto accumulator = torch::autograd::impl::grad_accumulator(leaf);
     if (!accumulator) continue;
     registry.known[accumulator.get()] = {made, made->entries_.size()};
+    made->entry_of_[leaf.unsafeGetTensorImpl()] = made->entries_.size();
     made->entries_.push_back({leaf, memory, std::move(accumulator), {}});
   }
   return made;
@@ -84,13 +95,12 @@ void Destinations::close() {
 
 bool Destinations::take_scaled(const at::Tensor& leaf) {
   std::lock_guard lock(mutex_);
-  const auto entry = std::find_if(entries_.begin(), entries_.end(),
-                                  [&](const Entry& e) { return e.leaf.is_same(leaf); });
-  if (entry == entries_.end() || !entry->scaled) return false;
-  c10::VariableVersion handed = *std::exchange(entry->scaled, std::nullopt);
+  const auto found = entry_of_.find(leaf.unsafeGetTensorImpl());
+  if (found == entry_of_.end()) return false;
+  auto& scaled = entries_[found->second].scaled;
   const at::Tensor& gradient = leaf.grad();
-  check(gradient.defined(),
-        "[DataParallel] the gradient of a parameter was taken away in backward");
+  if (!scaled || !gradient.defined()) return false;  // without one the bucket has zeros
+  c10::VariableVersion handed = *std::exchange(scaled, std::nullopt);
   // What shares its counter is what was handed over; a sum with another's gradient is not.
   const uint32_t before = gradient._version();
   handed.bump();
@@ -118,18 +128,19 @@ at::Tensor Destination::handed_over(bool scaled) const {
 
 std::vector<std::optional<Destination>> destinations_of(const std::vector<const Node*>& targets) {
   std::vector<std::optional<Destination>> result(targets.size());
+  std::vector<std::shared_ptr<Destinations>> owners;  // the last of one goes without the lock
   Registry& registry = Registry::get();
-  std::optional<std::unordered_map<const Node*, int>> counts;
   std::lock_guard lock(registry.mutex);
   if (registry.known.empty()) return result;
   for (size_t i = 0; i < targets.size(); ++i) {
     const auto found = registry.known.find(targets[i]);
-    const auto owner = found == registry.known.end() ? nullptr : found->second.owner.lock();
-    if (!owner || !owner->factor_) continue;
+    if (found == registry.known.end()) continue;
+    const auto& owner = owners.emplace_back(found->second.owner.lock());
+    if (!owner) continue;
+    std::lock_guard own_lock(owner->mutex_);
     const Destinations::Entry& entry = owner->entries_[found->second.entry];
-    if (entry.leaf.grad().defined() || is_seen(*entry.accumulator)) continue;
-    if (!counts) counts = contributors();
-    if (counts->at(targets[i]) == 1)
+    if (owner->factor_ && !entry.leaf.grad().defined() && !is_seen(*entry.accumulator) &&
+        is_only_contributor(targets[i]))
       result[i] = Destination{owner, found->second.entry, entry.memory, *owner->factor_};
   }
   return result;

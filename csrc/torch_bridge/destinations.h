@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "providers/kernel.h"
@@ -27,8 +28,8 @@ class Destinations : public std::enable_shared_from_this<Destinations> {
   // From now on gradients are written there; where it can be done in the products, times `factor`.
   void open(double factor);
   void close();
-  // Whether the gradient of `leaf` lies there with the factor. Throws where another was added to
-  // it. Forgets the answer.
+  // Whether the gradient of `leaf` lies there with the factor; forgets the answer. Throws where
+  // another was added to it.
   bool take_scaled(const at::Tensor& leaf);
 
  private:
@@ -44,6 +45,7 @@ class Destinations : public std::enable_shared_from_this<Destinations> {
 
   std::mutex mutex_;
   std::vector<Entry> entries_;
+  std::unordered_map<const c10::TensorImpl*, size_t> entry_of_;  // by leaf
   std::optional<double> factor_;
 };
 

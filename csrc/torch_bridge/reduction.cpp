@@ -58,8 +58,6 @@ std::shared_ptr<Reduction> Reduction::of(const std::shared_ptr<c10d::Reducer>& r
 }
 
 void Reduction::use(std::unique_ptr<c10d::CommHookInterface> hook) {
-  check(hook_ == nullptr,
-        "register_comm_hook or register_builtin_comm_hook can only be called once.");
   hook_ = std::move(hook);
 }
 

@@ -6,7 +6,6 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include <memory>
-#include <mutex>
 
 #include "csrc/torch_bridge/destinations.h"
 
@@ -21,7 +20,7 @@ class Reduction : public std::enable_shared_from_this<Reduction> {
   static std::shared_ptr<Reduction> of(const std::shared_ptr<c10d::Reducer>& reducer, Group group,
                                        Store store);
 
-  // The user's own hook, which gets sums that nobody has divided. Once.
+  // The user's own hook, which gets gradients that nobody has divided.
   void use(std::unique_ptr<c10d::CommHookInterface> hook);
   void reduce_in(Group group) { group_ = std::move(group); }
   // With processes that have no more input: the mean is over those that have.

@@ -103,9 +103,10 @@ def python_steps() -> str:
 
 
 def in_other_groups() -> str:
-    """A rank that is in more groups than the others."""
+    """A rank that is in more groups than the others, and has a model there."""
     if dist.get_rank() == 1:
-        dist.new_group([1], use_local_synchronization=True)
+        alone = dist.new_group([1], use_local_synchronization=True)
+        step(DataParallel(Net(), process_group=alone))
     return told(lambda: step(model_of()))
 
 

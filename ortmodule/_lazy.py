@@ -1,0 +1,19 @@
+"""Public names that load their module at first use, for the packages of this project."""
+
+import importlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+
+def lazily(package: str, homes: dict[str, str]) -> Callable[[str], Any]:
+    """The `__getattr__` of a package; `homes`: the module that defines each name."""
+
+    def get(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f".{homes[name]}", package), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return get
