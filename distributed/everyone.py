@@ -6,6 +6,7 @@ Messages are JSON: what comes from another process is data, never code.
 import json
 import warnings
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -23,17 +24,21 @@ def timeout_of(group: dist.ProcessGroup) -> Any:
 def meet(group: dist.ProcessGroup, where: str) -> None:
     """Waits for every rank of a group at `where`, a name that is used once; raises RuntimeError
     naming those that do not come in the group's time."""
-    store, ranks = distributed_c10d._get_default_store(), dist.get_process_group_ranks(group)
-    keys = {rank: f"ortmodule/{where}/{group.group_name}/{rank}" for rank in ranks}
-    store.set(keys[dist.get_rank()], "")
     timeout = timeout_of(group) or distributed_c10d.default_pg_timeout
+    ranks = dist.get_process_group_ranks(group)
+    store = dist.PrefixStore(f"ortmodule/{group.group_name}", distributed_c10d._get_default_store())
+    wait_for(store, ranks, dist.get_rank(), where, timeout)
+
+
+def wait_for(store: dist.Store, ranks: list[int], own: int, where: str, timeout: timedelta) -> None:
+    """Says in a store that rank `own` is at `where`, and waits for the others, as `meet`."""
+    keys = {rank: f"{where}/{rank}" for rank in ranks}
+    store.set(keys[own], "")
     try:
         store.wait(list(keys.values()), timeout)
     except RuntimeError as error:
-        absent = [str(rank) for rank, key in keys.items() if not store.check([key])]
-        raise RuntimeError(
-            f"rank {', '.join(absent)} did not come to {where} in {timeout}"
-        ) from error
+        absent = ", ".join(str(rank) for rank, key in keys.items() if not store.check([key]))
+        raise RuntimeError(f"rank {absent} did not come to {where} in {timeout}") from error
 
 
 class Everyone:

@@ -140,8 +140,12 @@ def register() -> None:
 
 def _group(options, _):
     """Called by c10d on the members of a group."""
+    from .everyone import wait_for
+
     ranks = options.global_ranks_in_group or list(range(options.group_size))
-    _meet(options, ranks)
+    timeout = timedelta(seconds=options.timeout.total_seconds())
+    group = f"group {options.group_id} of ort_mpi"  # where MPI would wait without a timeout
+    wait_for(options.store, ranks, ranks[options.group_rank], group, timeout)
     mpi = _begin()
     rank, size = mpi.world()
     if size <= max(ranks) or rank != ranks[options.group_rank]:
@@ -152,19 +156,6 @@ def _group(options, _):
         )
     tag = zlib.crc32(options.group_id.encode()) % 32768  # MPI promises tags up to 32767
     return mpi.group(ranks, options.group_rank, tag, options.timeout)
-
-
-def _meet(options, ranks) -> None:
-    """Waits for all members, as MPI would without a timeout."""
-    store, timeout = options.store, timedelta(seconds=options.timeout.total_seconds())
-    store.set(f"here/{options.group_rank}", "")
-    try:
-        store.wait([f"here/{i}" for i in range(len(ranks))], timeout)
-    except RuntimeError as error:
-        absent = [rank for i, rank in enumerate(ranks) if not store.check([f"here/{i}"])]
-        raise RuntimeError(
-            f"[ort_mpi] group {options.group_id}: rank {absent} did not come in {timeout}"
-        ) from error
 
 
 def _begin():

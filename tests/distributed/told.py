@@ -1,10 +1,11 @@
-"""What processes print. Run by the processes of processes.py."""
+"""What processes are told. Run by the processes of processes.py."""
 
 import contextlib
 import io
+import os
 
 import torch.distributed as dist
-from ortmodule.distributed import Progress
+from ortmodule.distributed import Progress, everyone
 
 
 def progress() -> tuple[str, str]:
@@ -13,3 +14,14 @@ def progress() -> tuple[str, str]:
     with contextlib.redirect_stdout(printed):
         line = Progress(every=1).step(6.0 * rank, 1 + 2 * rank)
     return line, printed.getvalue()
+
+
+def alone_to_mpi(pipe) -> None:
+    """Of a process that is rank 0 of 2 to torch, and the only one to MPI."""
+    everyone.wait_for = lambda *_: None
+    try:
+        dist.init_process_group("ort_mpi", store=dist.HashStore(), rank=0, world_size=2)
+    except RuntimeError as error:
+        pipe.send(str(error))
+    finally:
+        os._exit(0)
