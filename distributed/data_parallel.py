@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from ortmodule import Options, ORTModule, _native
 
 from . import alike
+from .bucket_steps import BucketSteps
 from .everyone import Everyone, meet
 
 # By process group, whose ranks make their models in one order.
@@ -43,6 +44,7 @@ class DataParallel(DistributedDataParallel):
 
     _reduction: Any = None  # until DDP has made its reducer
     _own_hook: tuple[Any, Callable] | None = None
+    _attached: BucketSteps | None = None
 
     def __init__(
         self,
@@ -88,6 +90,24 @@ class DataParallel(DistributedDataParallel):
                 alike.check(self.module, Everyone(self.process_group))
         return super()._post_forward(output)
 
+    # --- the step as part of the backward ---
+
+    def attach(self, optimizer: torch.optim.Optimizer) -> BucketSteps:
+        """Makes the optimizer's step part of the backward: a bucket's parameters step when its
+        reduce has ended, while others are still being reduced.
+
+        Results are those of stepping after the backward, and the loop stays as it is: its
+        `optimizer.step()` steps what is left, runs the step's hooks and is what schedulers wait
+        for. Options such as lr are read in the backward. Gradients stay until zero_grad();
+        accumulation under no_sync() is as ever. `remove()` of what is returned ends it.
+
+        Raises as ORTModule.attach, and ValueError with gradient_as_bucket_view=False or
+        mixed_precision; RuntimeError at optimizer.step() where a gradient was written after the
+        backward that stepped by it (clipping by hand, a backward under no_sync()).
+        """
+        self._attached = BucketSteps(self, optimizer)
+        return self._attached
+
     # --- hooks ---
 
     def register_comm_hook(self, state: object, hook: Callable) -> None:
@@ -129,7 +149,8 @@ class DataParallel(DistributedDataParallel):
         self._reduction.reduce_in(self.process_group)
 
     def __getstate__(self) -> dict:
-        return {k: v for k, v in super().__getstate__().items() if k != "_reduction"}
+        own = ("_reduction", "_attached")
+        return {k: v for k, v in super().__getstate__().items() if k not in own}
 
     def __setstate__(self, state: dict) -> None:
         super().__setstate__(state)

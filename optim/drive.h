@@ -47,7 +47,7 @@ struct Squares {
   double param = 0, direction = 0;
 };
 
-// Adds those of [begin, end); writes nothing else.
+// Adds those of [begin, end); may write its new states, from which the step goes on then.
 using SquaresRange = void (*)(const Parameter& parameter, int64_t begin, int64_t end,
                               Squares& sums);
 

@@ -1,5 +1,6 @@
-// LAMB (You et al., 2020, "Large batch optimization for deep learning", algorithm 2): the norms of
-// parameter and direction first, then the step by their ratio.
+// LAMB (You et al., 2020, "Large batch optimization for deep learning", algorithm 2): the moments
+// and the norms of parameter and direction first, then the step by their ratio, which reads no
+// gradient.
 #include "csrc/core/simd.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -33,15 +34,20 @@ class Lamb {
 
   template <int N>
   HWY_INLINE void step(V<T>& p, V<T> g, V<T>* s) const {
-    p = hn::NegMulAdd(rate_, direction(p, g, s), p);
+    p = step_along(p, direction(p, g, s));
   }
 
   HWY_INLINE V<T> direction(V<T> p, V<T> g, V<T>* s) const {
     s[0] = hn::MulAdd(beta1_, s[0], hn::Mul(rest1_, g));
     s[1] = hn::MulAdd(beta2_, s[1], hn::Mul(hn::Mul(rest2_, g), g));
+    return along(p, s);
+  }
+
+  HWY_INLINE V<T> along(V<T> p, const V<T>* s) const {
     const V<T> denominator = hn::Add(hn::Div(hn::Sqrt(s[1]), second_root_), eps_);
     return decay_.added(p, hn::Div(hn::Mul(first_, s[0]), denominator));
   }
+  HWY_INLINE V<T> step_along(V<T> p, V<T> u) const { return hn::NegMulAdd(rate_, u, p); }
 
  private:
   Decay<T> decay_;

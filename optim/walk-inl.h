@@ -1,7 +1,12 @@
 // A rule over vectors, for each target that its file is compiled for. Rule<T> has kLeast and kMost,
 // the states it may have, a constructor of Factors and
-//   step<N>(V& param, V grad, V* states): the new param and N states,
-// and for squares_range direction(V param, V grad, V* states).
+//   step<N>(V& param, V grad, V* states): the new param and N states.
+// One whose step needs the norm of its direction has, for squares_range,
+//   direction(V param, V grad, V* states), which makes the new states.
+// Where it also has
+//   along(V param, V* states), the direction by the new states, and step_along(V param, V direction),
+// squares_range writes the states and the step reads no gradient, but for halves: what is computed
+// goes on from states that are not rounded.
 #if defined(ORT_OPTIM_WALK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ORT_OPTIM_WALK_INL_H_
 #undef ORT_OPTIM_WALK_INL_H_
@@ -30,6 +35,11 @@ class Decay {
   V<T> decay_;
 };
 
+template <class Rule, class P>
+concept MakesStatesFirst =
+    std::is_same_v<typename P::S, typename P::T> &&
+    requires(const Rule& rule, V<typename P::T> v) { rule.step_along(v, rule.along(v, &v)); };
+
 // Parameter, gradient and N states at one place.
 template <class P, int N>
 struct Vectors {
@@ -41,9 +51,11 @@ struct Vectors {
     grad = at.load_grad(i);
     for (int k = 0; k < N; ++k) states[k] = at.load_state(k, i);
   }
-  HWY_INLINE void store(const P& at, int64_t i) const {
-    at.store_param(param, i);
+  HWY_INLINE void store_states(const P& at, int64_t i) const {
     for (int k = 0; k < N; ++k) at.store_state(states[k], k, i);
+  }
+  HWY_INLINE void store_param(const P& at, int64_t i) const {
+    at.store_param(param, i);
     at.finish(param, i);
   }
 };
@@ -51,8 +63,13 @@ struct Vectors {
 template <int N, class P, class R>
 HWY_INLINE void step_vector(const R& rule, const P& at, int64_t i) {
   Vectors<P, N> v(at, i);
-  rule.template step<N>(v.param, v.grad, v.states);
-  v.store(at, i);
+  if constexpr (MakesStatesFirst<R, P>) {
+    v.param = rule.step_along(v.param, rule.along(v.param, v.states));
+  } else {
+    rule.template step<N>(v.param, v.grad, v.states);
+    v.store_states(at, i);
+  }
+  v.store_param(at, i);
 }
 
 // With as many states as there are.
@@ -76,19 +93,21 @@ void step_range(const Parameter& p, int64_t begin, int64_t end) {
 }
 
 // Adds what the first `valid` lanes have.
-template <class R, class P, int N, class W>
-HWY_INLINE void add_squares(const R& rule, Vectors<P, N> v, int64_t valid, W& param, W& way) {
+template <class R, class P, class W>
+HWY_INLINE void add_squares(const R& rule, const P& at, int64_t i, int64_t valid, W& param,
+                            W& way) {
   const auto mask = hn::FirstN(D<typename P::T>(), static_cast<size_t>(valid));
+  Vectors<P, R::kMost> v(at, i);
   const W direction = hn::IfThenElseZero(mask, rule.direction(v.param, v.grad, v.states));
   param = hn::MulAdd(v.param, v.param, param);
   way = hn::MulAdd(direction, direction, way);
+  if constexpr (MakesStatesFirst<R, P>) v.store_states(at, i);
 }
 
 template <template <class> class Rule, class P>
 void squares_places(const P at, const void* factors, int64_t i, int64_t end, Squares& sums) {
   using T = typename P::T;
   using R = Rule<T>;
-  using Here = Vectors<P, R::kMost>;
   constexpr int64_t kRun = 1024;  // elements that are summed in T, the runs in double
   const D<T> d;
   const R rule(*static_cast<const typename R::Factors*>(factors));
@@ -96,10 +115,11 @@ void squares_places(const P at, const void* factors, int64_t i, int64_t end, Squ
   while (i < end) {
     const int64_t stop = std::min(i + kRun, end);
     V<T> param = hn::Zero(d), way = hn::Zero(d);
-    for (; i + lanes <= stop; i += lanes) add_squares(rule, Here(at, i), lanes, param, way);
+    for (; i + lanes <= stop; i += lanes) add_squares(rule, at, i, lanes, param, way);
     if (i < stop) {
-      const Tail<P, R::kMost> tail(at, i, stop - i);
-      add_squares(rule, Here(tail.places, 0), stop - i, param, way);
+      Tail<P, R::kMost> tail(at, i, stop - i);
+      add_squares(rule, tail.places, 0, stop - i, param, way);
+      tail.store(at, i, stop - i);
     }
     i = stop;
     sums.param += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, param)));

@@ -15,10 +15,13 @@ _PLAIN = (bool, int, float, complex, str, tuple, type(None))
 
 
 def check(
-    module: nn.Module, names: dict[torch.Tensor, str], optimizer: torch.optim.Optimizer
+    module: nn.Module,
+    names: dict[torch.Tensor, str],
+    optimizer: torch.optim.Optimizer,
+    gives_back: bool,
 ) -> None:
     """Raises TypeError for what is no optimizer itself, ValueError for one that cannot step in
-    parts, or whose gradients others want."""
+    parts, or whose gradients, which a step that `gives_back` drops, others want."""
     kind = type(optimizer).__name__
     if not isinstance(optimizer, torch.optim.Optimizer) or "param_groups" not in vars(optimizer):
         raise TypeError(f"[attach] got a {kind}, expected a torch.optim.Optimizer itself")
@@ -43,6 +46,8 @@ def check(
     for group in optimizer.param_groups:
         for p in group["params"]:
             _check_parameter(p, names)
+            if gives_back and p._post_accumulate_grad_hooks:
+                raise _wanted(names[p])
 
 
 def _check_parameter(p: torch.Tensor, names: dict[torch.Tensor, str]) -> None:
@@ -56,8 +61,6 @@ def _check_parameter(p: torch.Tensor, names: dict[torch.Tensor, str]) -> None:
             f"[attach] parameter {names[p]} is a {type(p.data).__name__}, expected a plain tensor"
         )
     check_gradient(p, names[p])
-    if p._post_accumulate_grad_hooks:
-        raise _wanted(names[p])
 
 
 def check_gradient(p: torch.Tensor, name: str) -> None:
@@ -67,6 +70,16 @@ def check_gradient(p: torch.Tensor, name: str) -> None:
             f"[attach] parameter {name} has a gradient already, and a step within the backward "
             "cannot wait for it to be accumulated: call zero_grad() before"
         )
+
+
+def second_gradient(name: str) -> Exception:
+    """Of a parameter that the backward before has stepped."""
+    return RuntimeError(
+        f"[attach] parameter {name} gets a second gradient, but was stepped by the first: "
+        "while the step is part of the backward, gradients of several backwards cannot be "
+        "accumulated. Call optimizer.step() after each backward, or remove() what "
+        "attach() returned"
+    )
 
 
 def check_hooks(p: torch.Tensor, name: str) -> None:
@@ -189,9 +202,8 @@ def _honest(clip: Callable) -> Callable:
         given = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
         if any(attached.has_stepped(p) for attached in _attachments for p in given):
             raise RuntimeError(
-                f"[attach] {clip.__name__} comes after the steps that the backward has made, and "
-                "their gradients are given back: it would clip nothing. remove() what attach() "
-                "returned"
+                f"[attach] {clip.__name__} comes after the steps that the backward has made: "
+                "it would clip nothing. remove() what attach() returned"
             )
         return clip(given if given else parameters, *args, **kwargs)
 

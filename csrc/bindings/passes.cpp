@@ -7,6 +7,7 @@
 #include "csrc/passes/dce.h"
 #include "csrc/passes/fold_constants.h"
 #include "csrc/passes/fuse.h"
+#include "csrc/passes/siblings.h"
 #include "csrc/passes/simplify.h"
 #include "csrc/session/evaluator.h"
 
@@ -31,12 +32,15 @@ size_t run_pass(Graph& graph, const std::string& name, std::optional<int> fuel,
     changes = rewrite(graph, fuse_rules(graph.ops()), options);
   else if (name == "cse")
     changes = merge_equal(graph);
+  else if (name == "siblings")
+    changes = join_siblings(graph);
   else if (name == "dce")
     changes = remove_dead(graph);
   else if (name == "fold_constants")
     changes = fold_constants(graph, evaluator);
   else
-    fail("unknown pass '{}', known: recompose, simplify, fuse, cse, dce, fold_constants", name);
+    fail("unknown pass '{}', known: recompose, simplify, fuse, cse, siblings, dce, fold_constants",
+         name);
   verify(graph, name);
   return changes;
 }

@@ -173,6 +173,10 @@ OpSchema& OpSchema::epilogue(Epilogue epilogue, Attrs when) {
   epilogues_.push_back({epilogue, std::move(when)});
   return *this;
 }
+OpSchema& OpSchema::siblings(SiblingsOf of) {
+  siblings_ = std::move(of);
+  return *this;
+}
 OpSchema& OpSchema::standard_as(Standard form) {
   standard_ = std::move(form);
   return *this;

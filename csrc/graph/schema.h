@@ -180,6 +180,14 @@ class OpSchema {
     Attrs when;
   };
 
+  // How nodes that read one operand are one node: where `joined` lie side by side, so do results.
+  struct Siblings {
+    size_t shared;                                   // the input that all of them read
+    std::vector<std::pair<size_t, int64_t>> joined;  // inputs, each with the axis of its columns
+    int64_t out_axis;
+  };
+  using SiblingsOf = std::function<std::optional<Siblings>(const Node&)>;
+
   // Where the values of a node are in the graphs that it owns.
   struct BodyPlaces {
     size_t first_input = 0;   // the node's input that is a body's first
@@ -233,6 +241,7 @@ class OpSchema {
   OpSchema& computes_in(std::string attr);
   OpSchema& computes_in_operands();  // an element-wise op whose numbers are of the operands' dtype
   OpSchema& epilogue(Epilogue epilogue, Attrs when = {});
+  OpSchema& siblings(SiblingsOf of);
   OpSchema& shape(Shape shape);
   // For element-wise integer ops: how known sizes combine, so that shape arithmetic stays symbolic;
   // nullopt where no size says it.
@@ -304,6 +313,9 @@ class OpSchema {
   // What a node's floating operands are computed in: never less than any of them has.
   DType compute_dtype(const Node& node) const;
   const std::vector<Joins>& epilogues() const { return epilogues_; }
+  std::optional<Siblings> siblings(const Node& node) const {
+    return siblings_ ? siblings_(node) : std::nullopt;
+  }
   const Standard& standard_form() const { return standard_; }
   const Numbered& numbered() const { return numbered_; }
   bool is_differentiable() const { return differentiable_; }
@@ -352,6 +364,7 @@ class OpSchema {
   bool wide_rule_ = false;
   std::string computes_in_attr_;
   std::vector<Joins> epilogues_;
+  SiblingsOf siblings_;
   Standard standard_;
   Numbered numbered_;
   bool differentiable_ = true;

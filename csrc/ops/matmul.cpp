@@ -135,6 +135,37 @@ Value gemm(const Call& c) {
   return y;
 }
 
+// --- products that read one operand ---
+
+using Siblings = std::optional<OpSchema::Siblings>;
+
+// Of one a: the columns of matrices b, with those of a bias that is a row.
+Siblings columns_of(const Node& node, bool trans_b) {
+  if (node.input(0).rank() < 2 || node.input(1).rank() != 2) return std::nullopt;
+  OpSchema::Siblings how{0, {{1, trans_b ? 0 : 1}}, -1};
+  if (!node.has_input(2)) return how;
+  const Value bias = node.input(2);
+  if (bias.rank() != 1 || !(bias.dim(0) == node.output().dim(-1))) return std::nullopt;
+  how.joined.push_back({2, 0});
+  return how;
+}
+
+// The gradients of weights read one b: then it is the rows, which a has as columns.
+Siblings siblings_of(const Node& node) {
+  if (!node.attrs.i("trans_a")) return columns_of(node, node.attrs.i("trans_b") != 0);
+  if (node.input(0).rank() != 2 || node.input(1).rank() != 2 || node.has_input(2))
+    return std::nullopt;
+  return OpSchema::Siblings{1, {{0, 1}}, 0};
+}
+
+template <class Of>
+OpSchema::SiblingsOf of_matrices(Of of) {
+  return [of](const Node& node) -> Siblings {
+    const bool ranked = node.input(0).type().dims && node.input(1).type().dims;
+    return ranked && node.output().type().dims ? of(node) : std::nullopt;
+  };
+}
+
 }  // namespace
 
 void register_matmul(OpSet& ops) {
@@ -145,6 +176,7 @@ void register_matmul(OpSet& ops) {
       .since(9)
       .cost([](const Sized& node) { return product_cost(node, false); })
       .computes_in(DType::f32)
+      .siblings(of_matrices([](const Node& node) { return columns_of(node, false); }))
       .shape([](InferContext& c) { infer_product(c, false, false); })
       .gradient(matmul_gradient);
   ops.op("Gemm")
@@ -173,6 +205,7 @@ void register_matmul(OpSet& ops) {
       .attr("activation", std::string("none"))
       .cost([](const Sized& node) { return product_cost(node, node.attrs().i("trans_a") != 0); })
       .computes_in(DType::f32)
+      .siblings(of_matrices(siblings_of))
       .shape([](InferContext& c) {
         infer_product(c, c.attrs().i("trans_a") != 0, c.attrs().i("trans_b") != 0);
       })
@@ -185,6 +218,7 @@ void register_matmul(OpSet& ops) {
       .attr("activation", std::string("none"))
       .cost([](const Sized& node) { return product_cost(node, false); })
       .computes_in(DType::f32)
+      .siblings(of_matrices([](const Node& node) { return columns_of(node, true); }))
       .shape(infer_linear)
       .defined_as([](const Call& c) {
         Value y = matmul(c.x(0), swap_last(c.x(1)));

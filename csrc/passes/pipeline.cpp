@@ -10,6 +10,7 @@
 #include "csrc/passes/dce.h"
 #include "csrc/passes/fold_constants.h"
 #include "csrc/passes/fuse.h"
+#include "csrc/passes/siblings.h"
 #include "csrc/passes/simplify.h"
 
 namespace ort {
@@ -68,6 +69,8 @@ void optimise(Graph& graph, PassOptions& options) {
   run.rules("simplify", simplify_rules());
   run.rules("fuse", fuse_rules(graph.ops()));
   run.pass("cse", [&] { return merge_equal(graph); });
+  run.pass("siblings", [&] { return join_siblings(graph); });
+  run.fold();  // constants side by side
   run.pass("dce", [&] { return remove_dead(graph); });
 }
 

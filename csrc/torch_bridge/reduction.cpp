@@ -2,6 +2,8 @@
 // the GIL, and may still arrive while the interpreter ends.
 #include "csrc/torch_bridge/reduction.h"
 
+#include <pybind11/functional.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/distributed/c10d/python_comm_hook.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -117,6 +119,39 @@ void Reduction::divide(c10d::GradBucket& bucket) {
 
 c10::intrusive_ptr<c10::ivalue::Future> Reduction::reduce(c10d::GradBucket& bucket) {
   if (bucket.isLast() && destinations_) destinations_->close();
+  auto future = start(bucket);
+  if (reduced_ && has_input_) await(bucket, future);
+  return future;
+}
+
+void Reduction::await(const c10d::GradBucket& bucket,
+                      c10::intrusive_ptr<c10::ivalue::Future> future) {
+  if (bucket.getIndex() == 0) begun_.clear();  // of a backward that failed
+  const at::Tensor& buffer = bucket.getBuffer();
+  if (buffer.layout() == at::kStrided)
+    begun_.push_back({buffer, bucket.getParameters(), std::move(future)});
+  if (buffer.is_cpu()) take_reduced(false);  // elsewhere the stream would wait
+  if (bucket.isLast())
+    torch::autograd::Engine::get_default_engine().queue_callback(
+        [self = shared_from_this()] { self->take_reduced(true); });
+}
+
+// In the order of the buckets. One that failed is left to DDP, whose error it is.
+void Reduction::take_reduced(bool all) {
+  while (!begun_.empty() && (all || begun_.front().future->completed())) {
+    const Begun bucket = std::move(begun_.front());
+    begun_.pop_front();
+    bucket.future->waitAndThrow();
+    if (!result(bucket.future->value()).is_alias_of(bucket.buffer)) continue;  // DDP copies it
+    std::vector<at::Tensor> there;
+    for (const at::Tensor& parameter : bucket.parameters)
+      if (parameter.grad().defined() && parameter.grad().is_alias_of(bucket.buffer))
+        there.push_back(parameter);
+    reduced_(there);
+  }
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> Reduction::start(c10d::GradBucket& bucket) {
   if (hook_) return hook_->runHook(bucket);
   divide(bucket);
   const at::Tensor& buffer = bucket.getBufferRef();
@@ -153,6 +188,7 @@ void bind_reduction(py::module_& m) {
              self.use(std::make_unique<c10d::PythonCommHook>(std::move(state), std::move(hook)));
            })
       .def("reduce_in", &Reduction::reduce_in)
+      .def("when_reduced", &Reduction::when_reduced)
       .def("count_those_with_input", &Reduction::count_those_with_input)
       .def("has_input", &Reduction::has_input)
       .def("expect_backward", &Reduction::expect_backward, Unlocked());

@@ -5,6 +5,8 @@
 #include <pybind11/pybind11.h>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
+#include <deque>
+#include <functional>
 #include <memory>
 
 #include "csrc/torch_bridge/destinations.h"
@@ -23,6 +25,11 @@ class Reduction : public std::enable_shared_from_this<Reduction> {
   // The user's own hook, which gets gradients that nobody has divided.
   void use(std::unique_ptr<c10d::CommHookInterface> hook);
   void reduce_in(Group group) { group_ = std::move(group); }
+  // Called in a backward with those parameters of a bucket whose gradients lie in it, when its
+  // reduce has ended: as soon as the next one starts or else at the backward's end, before DDP
+  // waits for them. Empty: none is.
+  using Reduced = std::function<void(const std::vector<at::Tensor>&)>;
+  void when_reduced(Reduced f) { reduced_ = std::move(f); }
   // With processes that have no more input: the mean is over those that have.
   void count_those_with_input(bool on) { counted_ = on; }
   void has_input(bool yes) { has_input_ = yes; }
@@ -38,6 +45,16 @@ class Reduction : public std::enable_shared_from_this<Reduction> {
   bool is_bound_to(const std::vector<c10d::GradBucket>& buckets) const;
   void divide(c10d::GradBucket& bucket);
   double mean_factor() const;
+  c10::intrusive_ptr<c10::ivalue::Future> start(c10d::GradBucket& bucket);
+  void await(const c10d::GradBucket& bucket, c10::intrusive_ptr<c10::ivalue::Future> future);
+  void take_reduced(bool all);
+
+  // A bucket whose reduce has begun.
+  struct Begun {
+    at::Tensor buffer;
+    std::vector<at::Tensor> parameters;
+    c10::intrusive_ptr<c10::ivalue::Future> future;
+  };
 
   std::weak_ptr<c10d::Reducer> reducer_;
   Group group_;
@@ -45,6 +62,8 @@ class Reduction : public std::enable_shared_from_this<Reduction> {
   std::unique_ptr<c10d::CommHookInterface> hook_;
   std::shared_ptr<Destinations> destinations_;
   std::vector<at::Tensor> buffers_;  // that the destinations lie in
+  Reduced reduced_;
+  std::deque<Begun> begun_;
   bool counted_ = false, has_input_ = true;
 };
 

@@ -151,6 +151,61 @@ Rules products_written_wide() {
   };
 }
 
+// --- sums of products with few terms, as those that give one gradient back through adapters ---
+
+// Both weights have few rows, and the operands fit side by side.
+Verdict are_thin(const Match& m) {
+  constexpr int64_t kMost = 64;
+  for (const auto& [u, w] : {std::pair{"u1", "w1"}, std::pair{"u2", "w2"}}) {
+    if (const Verdict v = is_float(m, u); !v) return v;
+    if (!m[u].type().dims || !m[w].type().dims || m[u].rank() < 2 || m[w].rank() != 2)
+      return Verdict::no(format("{} is no matrix", w));
+    const std::optional<int64_t> rows = m[w].dim(0).value();
+    if (!rows || *rows > kMost)
+      return Verdict::no(format("{} has {} rows, expected at most {}", w, m[w].dim(0), kMost));
+  }
+  Dims u1 = m["u1"].dims(), u2 = m["u2"].dims();
+  u1.pop_back();
+  u2.pop_back();
+  return require(u1 == u2 && m["w1"].dim(1) == m["w2"].dim(1), "one product is stretched");
+}
+
+// u1 w1 + u2 w2 as [u1 u2] [w1; w2].
+Value added(const Match& m) {
+  return matmul(concat({m["u1"], m["u2"]}, m["u1"].rank() - 1), concat({m["w1"], m["w2"]}, 0));
+}
+
+Rule thin_products_added() {
+  return rule("thin_products_added")
+      .match([](Pattern& p) { return matmul(p["u1"], p["w1"]) + matmul(p["u2"], p["w2"]); })
+      .when(are_thin)
+      .rewrite(added);
+}
+
+// The same with others added between. Of two products in the inner sum the first order of operands
+// that fits is a match, so there is a rule for each.
+Rule thin_products_in_sum(int between, bool first_left) {
+  const auto other = [](int i) { return format("y{}", i); };
+  return rule(format("thin_products_in_sum_{}_{}", between, first_left ? "left" : "right"))
+      .match([=](Pattern& p) {
+        const Value first = matmul(p["u1"], p["w1"]);
+        Value sum = first_left ? first + p["y0"] : p["y0"] + first;
+        for (int i = 1; i <= between; ++i) sum = sum + p[other(i)];
+        return sum + matmul(p["u2"], p["w2"]);
+      })
+      .when([=](const Match& m) {
+        for (int i = 0; i <= between; ++i)
+          if (!(m[other(i)].type() == m.root().output().type()))
+            return Verdict::no(format("{} is stretched", other(i)));
+        return are_thin(m);
+      })
+      .rewrite([=](const Match& m) {
+        Value sum = m["y0"];
+        for (int i = 1; i <= between; ++i) sum = sum + m[other(i)];
+        return sum + added(m);
+      });
+}
+
 }  // namespace
 
 Rules product_rules(const OpSet& ops) {
@@ -161,6 +216,9 @@ Rules product_rules(const OpSet& ops) {
       matmul_transposed_left(),
   };
   for (Rule& rule : products_written_wide()) rules.push_back(std::move(rule));
+  rules.push_back(thin_products_added());
+  for (const int between : {0, 1, 2})
+    for (const bool left : {true, false}) rules.push_back(thin_products_in_sum(between, left));
   for (Rule& rule : linear_activations(ops)) rules.push_back(std::move(rule));
   return rules;
 }
