@@ -24,7 +24,7 @@ from ortmodule import ORTModule, optim
 from . import link as links
 from .data_parallel import DataParallel
 from .mpi import init, place
-from .observe import WARM, Observer, group_of_one, needs_gradient
+from .observe import WARM, Observer, check_model, group_of_one
 from .shares import STAGES, Memory, memory, parameters_of
 from .timeline import Alone, Link, Timeline, simulate
 
@@ -129,7 +129,7 @@ def predict(
             raise ValueError(f"[predict] world is {world}, expected 1 or more ranks")
     if rounds < 1:
         raise ValueError(f"[predict] rounds is {rounds}, expected 1 or more")
-    needs_gradient(model)
+    check_model(model)
     link = link or Link()
     make = optimizer or functools.partial(optim.AdamW, lr=0.0)
     with group_of_one() as group, torch.random.fork_rng(devices=[]):

@@ -1,8 +1,10 @@
 """predict: buckets beside those of DataParallel's processes, its arithmetic beside sums by hand."""
 
 import functools
+import gc
 import subprocess
 import sys
+import weakref
 
 import pytest
 import torch
@@ -160,6 +162,15 @@ def test_what_was_there_stays():
     assert {g.name for b in found.alone.buckets for g in b.gradients} == set(before)
 
 
+def test_the_model_is_let_go():
+    model, inputs = small()
+    held = weakref.ref(model)
+    predict(model, inputs, rounds=1)
+    del model
+    gc.collect()
+    assert held() is None
+
+
 def test_gradients_are_ready_before_their_bucket():
     found = predict(*small(), rounds=3, bucket_cap_mb=0.001).alone
     assert len(found.segments) >= 4 and list(found.segments) == sorted(found.segments)
@@ -209,6 +220,10 @@ class Frozen(nn.Module):
         (lambda: Link(0.0, 1.0, 2.0), "processor is 2.0, expected 0 to 1"),
         (lambda: predict(*small(), worlds=[2, 0]), "world is 0, expected 1 or more ranks"),
         (lambda: predict(*small(), rounds=0), "rounds is 0, expected 1 or more"),
+        (
+            lambda: predict(nn.Linear(2, 3, device="meta"), torch.ones(4, 2)),
+            "the model is on meta, expected cpu",
+        ),
         (lambda: predict(Frozen(), ()), "no parameter of the model requires a gradient"),
         (
             lambda: predict(nn.Linear(2, 3), torch.ones(4, 2)),
