@@ -3,6 +3,7 @@
 A rank with another graph would give others its gradients in another order, or wait for ever.
 """
 
+import hashlib
 import re
 
 import torch
@@ -40,30 +41,43 @@ def _line_of(text: str) -> str | None:
 
 
 def check(model: nn.Module, everyone: Everyone) -> None:
-    """Raises RuntimeError on all ranks where one has another version or graph than rank 0."""
-    own = {"ortmodule": __version__, "torch": torch.__version__, "graph": fingerprint(model)}
-    first, *others = everyone.exchange(own)
-    for rank, found in enumerate(others, start=1):
+    """Raises RuntimeError on all ranks where two have other versions or graphs.
+
+    Ranks tell a digest of their graphs; the lines are sent only where digests differ.
+    """
+    lines = fingerprint(model)
+    own = {"ortmodule": __version__, "torch": torch.__version__, "graph": _digest(lines)}
+    first, *others = found = everyone.exchange(own)
+    for rank, other in enumerate(others, start=1):
         for package in ("ortmodule", "torch"):
-            if found[package] != first[package]:
+            if other[package] != first[package]:
                 raise RuntimeError(
-                    f"[DataParallel] rank {rank} runs {package} {found[package]}, rank 0 runs "
+                    f"[DataParallel] rank {rank} runs {package} {other[package]}, rank 0 runs "
                     f"{first[package]}"
                 )
-        difference = _difference(first["graph"], found["graph"])
-        if difference is not None:
+    if len({rank["graph"] for rank in found} - {None}) > 1:
+        _tell_difference(everyone.exchange(lines))
+
+
+def _digest(lines: list[str]) -> str | None:
+    """None of a rank that runs eagerly: it has no graph, and reduces the same gradients."""
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest() if lines else None
+
+
+def _tell_difference(graphs: list[list[str]]) -> None:
+    """Raises RuntimeError for the first rank whose graph is not that of the first that has one."""
+    first = next(rank for rank, graph in enumerate(graphs) if graph)
+    for rank, graph in enumerate(graphs):
+        if graph and graph != graphs[first]:
+            difference = _difference(graphs[first], graph)
             raise RuntimeError(
-                f"[DataParallel] rank {rank} captured another graph than rank 0: {difference}"
+                f"[DataParallel] rank {rank} captured another graph than rank {first}: {difference}"
             )
 
 
-def _difference(first: list[str], other: list[str]) -> str | None:
-    """The first node that differs. What runs eagerly has none, and reduces the same gradients."""
-    if not first or not other:
-        return None
+def _difference(first: list[str], other: list[str]) -> str:
+    """The first node that differs, or the numbers of nodes."""
     for number, (a, b) in enumerate(zip(first, other, strict=False)):
         if a != b:
             return f"node {number} is {b}, there {a}"
-    if len(first) != len(other):
-        return f"{len(other)} nodes, there {len(first)}"
-    return None
+    return f"{len(other)} nodes, there {len(first)}"
