@@ -4,7 +4,6 @@ Messages are JSON: what comes from another process is data, never code.
 """
 
 import json
-import warnings
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -43,9 +42,17 @@ def wait_for(store: dist.Store, ranks: list[int], own: int, where: str, timeout:
 
 class Everyone:
     """The processes of `group` (None: all); one process alone where torch.distributed is not
-    initialised. apart: over a Gloo group of their own, for threads beside training."""
+    initialised. apart: over a Gloo group of their own, for threads beside training. asker: whom
+    errors name."""
 
-    def __init__(self, group: dist.ProcessGroup | None = None, apart: bool = False):
+    def __init__(
+        self,
+        group: dist.ProcessGroup | None = None,
+        *,
+        apart: bool = False,
+        asker: str = "distributed",
+    ):
+        self.asker = asker
         self.alone = not dist.is_initialized()
         self.group = None if self.alone else _talking(group or dist.group.WORLD, apart)
         self.rank = 0 if self.alone else dist.get_rank(self.group)
@@ -68,8 +75,9 @@ class Everyone:
         ]
 
     def gather(self, what: str, action: Callable[[], Any], only: int | None = None) -> list[Any]:
-        """What `action` gives on each rank, or on rank `only`. Raises RuntimeError on all where
-        one fails: "[Checkpointer] rank 1 cannot write ...: No space left on device"."""
+        """What `action` gives on each rank, or on rank `only`, None on the others. Raises
+        RuntimeError on all ranks where it fails on one: "[Checkpointer] rank 1 cannot write ...: No
+        space left on device"."""
         error, value = None, None
         if only is None or only == self.rank:
             try:
@@ -79,26 +87,12 @@ class Everyone:
         answers = self.exchange([error, value])
         for rank, (failed, _) in enumerate(answers):
             if failed is not None:
-                raise RuntimeError(f"[Checkpointer] rank {rank} {what}: {failed}")
+                raise RuntimeError(f"[{self.asker}] rank {rank} {what}: {failed}")
         return [answer for _, answer in answers]
 
     def do(self, what: str, action: Callable[[], Any], only: int | None = None) -> None:
-        """As `gather`, for what it does."""
+        """As `gather`, of an action that gives nothing."""
         self.gather(what, lambda: (action(), None)[1], only)
-
-    def apart(self, function: Callable, *args: Any, **options: Any) -> Any:
-        """Calls one of torch.distributed.checkpoint's, which talks over this group."""
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "torch.distributed is disabled")
-            return function(*args, process_group=self.group, no_dist=self.alone, **options)
-
-    def first(self, action: Callable[[], Any]) -> Any:
-        """What `action` gives on rank 0."""
-        return self.gather("cannot look at the folder", action, only=0)[0]
-
-    def agreed(self, action: Callable[[], str | None]) -> str | None:
-        """The first complaint of any rank."""
-        return next(filter(None, self.gather("cannot look at the folder", action)), None)
 
 
 def _talking(group: dist.ProcessGroup, apart: bool) -> dist.ProcessGroup:

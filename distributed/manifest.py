@@ -27,7 +27,7 @@ def complete(aside: Path, whole: Path, step: int, parts: list[dict]) -> None:
     files = {name: facts for part in parts for name, facts in part.items()}
     missing = {path.name for path in aside.iterdir()} - files.keys()
     if missing:
-        raise RuntimeError(f"{sorted(missing)[0]} is nobody's")
+        raise RuntimeError(f"{sorted(missing)[0]} was written by no rank")
     text = json.dumps(
         {"step": step, "world": len(parts), "torch": torch.__version__, "files": files}, indent=1
     )

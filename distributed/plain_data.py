@@ -83,9 +83,7 @@ def pack(value: Any, what: str) -> torch.Tensor:
         torch.load(file, weights_only=True)
     except pickle.UnpicklingError as error:
         reason = next(line for line in str(error).splitlines() if "nsupported" in line or line)
-        raise TypeError(
-            f"[Checkpointer] {what} holds more than tensors and plain data: {reason}"
-        ) from None
+        raise TypeError(f"{what} holds more than tensors and plain data: {reason}") from None
     return torch.frombuffer(bytearray(file.getbuffer()), dtype=torch.uint8)
 
 
