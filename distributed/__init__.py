@@ -18,8 +18,7 @@ _HOMES = {
 }
 __all__ = list(_HOMES)
 
-
-__getattr__ = lazily(__name__, _HOMES)
+__getattr__, __dir__ = lazily(__name__, _HOMES)
 
 
 if importlib.util.find_spec("torch") is not None:
