@@ -1,6 +1,6 @@
-"""Whether all processes train the same: versions and captured graphs, before the first reduce.
+"""Checks before the first reduce that all ranks have the same versions and captured graphs.
 
-A rank with another graph would give others its gradients in another order, or wait for ever.
+A rank with another graph would reduce its gradients in another order, or wait for ever.
 """
 
 import hashlib
@@ -13,13 +13,13 @@ from ortmodule import ORTModule, __version__
 
 from .everyone import Everyone
 
-# An operator that Python runs has a number that is this process's alone.
+# Python inside a graph (ortmodule/steps.py) is an operator whose number each process counts itself.
 _NUMBER = re.compile(r"\.n\d+$")
 
 
 def fingerprint(model: nn.Module) -> list[str]:
     """A line for each node of each graph captured so far: op, dtype, module. Sizes are left out, as
-    a rank may have others, and so is what is named by a process."""
+    ranks may have other batches, and so are names that a process gives by itself."""
     return [
         line
         for m in model.modules()
@@ -30,7 +30,8 @@ def fingerprint(model: nn.Module) -> list[str]:
 
 
 def _line_of(text: str) -> str | None:
-    """Of a node's line `%7 = Op(%5) {...}  # float32[3]; module (file:line)`."""
+    """`%7 = Op(%5) {...}  # float32[3]; module (file:line)` becomes `Op of float32, at module`;
+    None for a line that has no node."""
     node, _, facts = text.partition("  # ")
     if not facts:
         return None

@@ -1,6 +1,6 @@
-"""What processes do together beside training.
+"""Barriers and messages between ranks beside training, for checks and checkpoints.
 
-Messages are JSON: what comes from another process is data, never code.
+Messages are JSON, so that what comes from another process is data, never code.
 """
 
 import json
@@ -21,8 +21,8 @@ def timeout_of(group: dist.ProcessGroup) -> Any:
 
 
 def meet(group: dist.ProcessGroup, where: str) -> None:
-    """Waits for every rank of a group at `where`, a name that is used once; raises RuntimeError
-    naming those that do not come in the group's time."""
+    """A barrier called `where`, a name that is used once. Raises RuntimeError naming the ranks that
+    do not come within the group's timeout; torch's monitored_barrier does so on Gloo alone."""
     timeout = timeout_of(group) or distributed_c10d.default_pg_timeout
     ranks = dist.get_process_group_ranks(group)
     store = dist.PrefixStore(f"ortmodule/{group.group_name}", distributed_c10d._get_default_store())
@@ -30,7 +30,7 @@ def meet(group: dist.ProcessGroup, where: str) -> None:
 
 
 def wait_for(store: dist.Store, ranks: list[int], own: int, where: str, timeout: timedelta) -> None:
-    """Says in a store that rank `own` is at `where`, and waits for the others, as `meet`."""
+    """As `meet`, among `ranks` that share a store."""
     keys = {rank: f"{where}/{rank}" for rank in ranks}
     store.set(keys[own], "")
     try:
@@ -59,7 +59,7 @@ class Everyone:
         self.count = 1 if self.alone else dist.get_world_size(self.group)
 
     def exchange(self, value: Any) -> list[Any]:
-        """Each rank's value, which JSON can hold."""
+        """The values of all ranks, each one that JSON can hold."""
         if self.alone:
             return [value]
         own = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
@@ -82,7 +82,7 @@ class Everyone:
         if only is None or only == self.rank:
             try:
                 value = action()
-            except (Exception, CheckpointException) as raised:  # that one is no Exception
+            except (Exception, CheckpointException) as raised:  # no Exception to torch
                 error = _cause(raised)
         answers = self.exchange([error, value])
         for rank, (failed, _) in enumerate(answers):
@@ -96,11 +96,12 @@ class Everyone:
 
 
 def _talking(group: dist.ProcessGroup, apart: bool) -> dist.ProcessGroup:
-    """The group itself where it takes tensors on the CPU, or another of its ranks."""
+    """A group of the same ranks that takes tensors on the CPU: the group itself, or a new one."""
     if not apart and torch.device("cpu") in group._device_types:
         return group
     ranks = dist.get_process_group_ranks(group)
-    # Torch names a group that its members make alone by how many groups each of them is in.
+    # Only where it must be: torch names a group that its members make without the other ranks by
+    # the number of groups that each is in, and ranks may be in different numbers of them.
     local = len(ranks) < dist.get_world_size()
     return dist.new_group(
         ranks, timeout=timeout_of(group), backend="gloo", use_local_synchronization=local
@@ -108,7 +109,7 @@ def _talking(group: dist.ProcessGroup, apart: bool) -> dist.ProcessGroup:
 
 
 def _cause(error: BaseException) -> str:
-    """In one line: of torch.distributed.checkpoint's, which has those of all ranks, the first."""
+    """An error in one line: of a CheckpointException, which has those of all ranks, the first."""
     failures = getattr(error, "failures", None)
     if failures:
         error = next(iter(failures.values()))[0]

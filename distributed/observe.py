@@ -1,6 +1,6 @@
-"""One process's step under DataParallel: when each gradient is handed over, when DDP would reduce.
+"""Steps of one process under DataParallel: when is each gradient ready, when each bucket?
 
-Called by predict.py. DDP's reducer runs in a group of this process alone, so buckets are its own.
+Called by predict.py. DDP's reducer runs in a group of this process alone, so the buckets are DDP's.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ def group_of_one() -> Iterator[dist.ProcessGroup]:
 
 
 class Observer:
-    """Steps of `model`, a DataParallel in a group of one, with the times of each."""
+    """Makes and times steps of `model`, a DataParallel in a group of one."""
 
     def __init__(self, model: DataParallel, inputs: Any, optimizer: torch.optim.Optimizer):
         self._model, self._optimizer = model, optimizer
@@ -49,7 +49,7 @@ class Observer:
         model.register_comm_hook(self._buckets, _complete)
 
     def alone(self) -> Alone:
-        """Medians of the steps so far but those that warm up."""
+        """Medians of the steps so far, without the first WARM."""
         steps, segments, buckets = zip(*self._steps[WARM:], strict=True)
         return Alone(
             *map(statistics.median, zip(*steps, strict=True)),
