@@ -95,12 +95,13 @@ class Checkpointer:
             written.result()
 
     def close(self) -> None:
-        """As `wait`; nothing can be saved afterwards."""
+        """As `wait`; nothing can be saved or loaded afterwards."""
         try:
             self.wait()
         finally:
             if self._writer is not None:
                 self._writer.shutdown()
+            self._everyone.close()
 
     def _state(self) -> tuple[dict, dict]:
         """What torch.distributed.checkpoint stores, and what of it process 0 alone has."""

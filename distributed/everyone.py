@@ -54,9 +54,17 @@ class Everyone:
     ):
         self.asker = asker
         self.alone = not dist.is_initialized()
-        self.group = None if self.alone else _talking(group or dist.group.WORLD, apart)
+        given = group or dist.group.WORLD
+        self.group = None if self.alone else _talking(given, apart)
+        self._made = self.group is not given
         self.rank = 0 if self.alone else dist.get_rank(self.group)
         self.count = 1 if self.alone else dist.get_world_size(self.group)
+
+    def close(self) -> None:
+        """Lets go of a group that was made, with its threads and connections."""
+        group, self.group = self.group, None
+        if group is not None and self._made and dist.is_initialized():
+            dist.destroy_process_group(group)
 
     def exchange(self, value: Any) -> list[Any]:
         """The values of all ranks, each one that JSON can hold."""

@@ -1,5 +1,6 @@
 """Runs that are saved and go on. Run by the processes of processes.py, or by one alone."""
 
+import os
 import random
 import warnings
 from pathlib import Path
@@ -157,6 +158,18 @@ def not_zero(folder: str) -> str:
     run = Run(folder, "data_parallel")
     run.train(0, 1, save=(1,))
     return told(lambda: Run(folder, "zero").checkpointer.load())
+
+
+def closed(folder: str) -> tuple[int, int]:
+    """Threads of this process before a Checkpointer, and after it was closed."""
+    run = Run(folder, "data_parallel", asynchronous=True)
+    run.train(0, 1)
+    run.checkpointer.close()
+    before = len(os.listdir("/proc/self/task"))
+    again = Run(folder, "data_parallel", asynchronous=True).checkpointer
+    again.save(1)
+    again.close()
+    return before, len(os.listdir("/proc/self/task"))
 
 
 def told(action) -> str:

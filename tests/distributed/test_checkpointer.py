@@ -138,6 +138,11 @@ def test_a_file_that_no_rank_wrote(tmp_path):
         manifest.complete(tmp_path, tmp_path / "whole", 1, [{}])
 
 
+def test_nothing_is_left_when_closed(pair, tmp_path):
+    for before, after in pair.run("saving", "closed", str(tmp_path)):
+        assert after == before
+
+
 def test_no_folder(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(RuntimeError, match=r"rank 0 cannot make .*: NotADirectoryError: "):
