@@ -20,6 +20,11 @@ def timeout_of(group: dist.ProcessGroup) -> Any:
     return getattr(getattr(group._get_backend(device), "options", None), "_timeout", None)
 
 
+def takes_cpu_tensors(group: dist.ProcessGroup) -> bool:
+    """Whether a group has a backend for tensors on the CPU, which NCCL is not."""
+    return torch.device("cpu") in group._device_types
+
+
 def meet(group: dist.ProcessGroup, where: str) -> None:
     """A barrier called `where`, a name that is used once. Raises RuntimeError naming the ranks that
     do not come within the group's timeout; torch's monitored_barrier does so on Gloo alone."""
@@ -105,7 +110,7 @@ class Everyone:
 
 def _talking(group: dist.ProcessGroup, apart: bool) -> dist.ProcessGroup:
     """A group of the same ranks that takes tensors on the CPU: the group itself, or a new one."""
-    if not apart and torch.device("cpu") in group._device_types:
+    if not apart and takes_cpu_tensors(group):
         return group
     ranks = dist.get_process_group_ranks(group)
     # Only where it must be: torch names a group that its members make without the other ranks by

@@ -5,6 +5,8 @@ import time
 import torch
 import torch.distributed as dist
 
+from .everyone import takes_cpu_tensors
+
 
 class Progress:
     """Prints loss and throughput of all ranks every `every` steps, on rank 0 alone.
@@ -43,6 +45,6 @@ class Progress:
 
 
 def _summed(sums: torch.Tensor) -> torch.Tensor:
-    on_device = sums.cuda() if dist.get_backend() == "nccl" else sums
+    on_device = sums if takes_cpu_tensors(dist.group.WORLD) else sums.cuda()
     dist.all_reduce(on_device)
     return on_device.cpu()
