@@ -8,16 +8,14 @@ rank 0; a step is timed from a barrier to its end.
 """
 
 import argparse
-import functools
 import os
-import platform
 import statistics
 import tempfile
 import time
 
 import torch
 import torch.distributed as dist
-from compare import spread
+from compare import processor, spread
 from models import MODELS
 from ortmodule.distributed import DataParallel
 from ortmodule.distributed.link import measure_in
@@ -40,11 +38,15 @@ def workload(given: argparse.Namespace):
     return MODELS[given.model](batch=given.batch)
 
 
+def optimizer_of(model: torch.nn.Module, given: argparse.Namespace) -> torch.optim.Optimizer:
+    return getattr(torch.optim, given.optimizer)(model.parameters(), lr=1e-4, fused=True)
+
+
 def stepper(wrap, given: argparse.Namespace):
     """A function that makes one step."""
     module, loss_of = workload(given)
     model = wrap(module)
-    optimizer = getattr(torch.optim, given.optimizer)(model.parameters(), lr=1e-4, fused=True)
+    optimizer = optimizer_of(model, given)
 
     def step():
         optimizer.zero_grad()
@@ -62,13 +64,12 @@ def rank_main(rank: int, store: str, given: argparse.Namespace) -> None:
     with group_of_one() as group:
         module, loss_of = workload(given)
         model = DataParallel(module, process_group=group, check_alike=False)
-        kind = getattr(torch.optim, given.optimizer)
-        optimizer = functools.partial(kind, lr=1e-4, fused=True)(model.parameters())
-        observer = Observer(model, loss_of, optimizer)
+        observer = Observer(model, loss_of, optimizer_of(model, given))
         seconds = interleave(steps | {"alone": observer.step}, given.rounds)
         links.append(measure_in(dist.group.WORLD))
         if rank == 0:
             report(seconds, observer, links, given)
+    dist.destroy_process_group()
 
 
 def interleave(steps: dict, rounds: int) -> dict[str, list[float]]:
@@ -114,12 +115,6 @@ def _spread(values: list[float], form: str) -> str:
     found = spread(values)
     low, high = found["quartiles"]
     return f"{found['median']:{form}} ({low:{form}} to {high:{form}})"
-
-
-def processor() -> str:
-    with open("/proc/cpuinfo") as file:
-        names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
-    return names[0] if names else platform.processor()
 
 
 def main() -> None:

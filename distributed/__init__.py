@@ -1,8 +1,9 @@
-"""Training in several processes: torch.distributed is the engine, what it has is not written again.
+"""Training in several processes, on top of torch.distributed.
 
-DataParallel is torch's DDP over an ORTModule, with gradients written where they are reduced;
-Checkpointer saves and loads a run, Progress tells of it; `init` is init_process_group under any
-launcher. `ort_mpi` is a backend of torch's over MPI. Without torch there are but the names.
+DataParallel is torch's DDP over an ORTModule, with gradients written where they are reduced.
+Checkpointer saves and loads a run, Progress prints its loss and throughput. `init` is
+init_process_group under any launcher. `ort_mpi` is a backend of torch.distributed over MPI, which
+importing this package registers.
 """
 
 import importlib
@@ -18,9 +19,7 @@ _HOMES = {
 }
 __all__ = list(_HOMES)
 
+__getattr__, __dir__ = lazily(__name__, _HOMES)
 
-__getattr__ = lazily(__name__, _HOMES)
-
-
-if importlib.util.find_spec("torch") is not None:
+if importlib.util.find_spec("torch") is not None:  # without it dir() still lists the names
     importlib.import_module(".mpi", __name__).register()

@@ -1,8 +1,9 @@
-"""Whether all processes train the same: versions and captured graphs, before the first reduce.
+"""Checks before the first reduce that all ranks have the same versions and captured graphs.
 
-A rank with another graph would give others its gradients in another order, or wait for ever.
+A rank with another graph would reduce its gradients in another order, or wait for ever.
 """
 
+import hashlib
 import re
 
 import torch
@@ -12,13 +13,13 @@ from ortmodule import ORTModule, __version__
 
 from .everyone import Everyone
 
-# An operator that Python runs has a number that is this process's alone.
+# Python inside a graph (ortmodule/steps.py) is an operator whose number each process counts itself.
 _NUMBER = re.compile(r"\.n\d+$")
 
 
 def fingerprint(model: nn.Module) -> list[str]:
     """A line for each node of each graph captured so far: op, dtype, module. Sizes are left out, as
-    a rank may have others, and so is what is named by a process."""
+    ranks may have other batches, and so are names that a process gives by itself."""
     return [
         line
         for m in model.modules()
@@ -29,7 +30,8 @@ def fingerprint(model: nn.Module) -> list[str]:
 
 
 def _line_of(text: str) -> str | None:
-    """Of a node's line `%7 = Op(%5) {...}  # float32[3]; module (file:line)`."""
+    """`%7 = Op(%5) {...}  # float32[3]; module (file:line)` becomes `Op of float32, at module`;
+    None for a line that has no node."""
     node, _, facts = text.partition("  # ")
     if not facts:
         return None
@@ -40,30 +42,43 @@ def _line_of(text: str) -> str | None:
 
 
 def check(model: nn.Module, everyone: Everyone) -> None:
-    """Raises RuntimeError on all ranks where one has another version or graph than rank 0."""
-    own = {"ortmodule": __version__, "torch": torch.__version__, "graph": fingerprint(model)}
-    first, *others = everyone.exchange(own)
-    for rank, found in enumerate(others, start=1):
+    """Raises RuntimeError on all ranks where two have other versions or graphs.
+
+    Ranks tell a digest of their graphs; the lines are sent only where digests differ.
+    """
+    lines = fingerprint(model)
+    own = {"ortmodule": __version__, "torch": torch.__version__, "graph": _digest(lines)}
+    first, *others = found = everyone.exchange(own)
+    for rank, other in enumerate(others, start=1):
         for package in ("ortmodule", "torch"):
-            if found[package] != first[package]:
+            if other[package] != first[package]:
                 raise RuntimeError(
-                    f"[DataParallel] rank {rank} runs {package} {found[package]}, rank 0 runs "
+                    f"[DataParallel] rank {rank} runs {package} {other[package]}, rank 0 runs "
                     f"{first[package]}"
                 )
-        difference = _difference(first["graph"], found["graph"])
-        if difference is not None:
+    if len({rank["graph"] for rank in found} - {None}) > 1:
+        _tell_difference(everyone.exchange(lines))
+
+
+def _digest(lines: list[str]) -> str | None:
+    """None of a rank that runs eagerly: it has no graph, and reduces the same gradients."""
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest() if lines else None
+
+
+def _tell_difference(graphs: list[list[str]]) -> None:
+    """Raises RuntimeError for the first rank whose graph is not that of the first that has one."""
+    first = next(rank for rank, graph in enumerate(graphs) if graph)
+    for rank, graph in enumerate(graphs):
+        if graph and graph != graphs[first]:
+            difference = _difference(graphs[first], graph)
             raise RuntimeError(
-                f"[DataParallel] rank {rank} captured another graph than rank 0: {difference}"
+                f"[DataParallel] rank {rank} captured another graph than rank {first}: {difference}"
             )
 
 
-def _difference(first: list[str], other: list[str]) -> str | None:
-    """The first node that differs. What runs eagerly has none, and reduces the same gradients."""
-    if not first or not other:
-        return None
+def _difference(first: list[str], other: list[str]) -> str:
+    """The first node that differs, or the numbers of nodes."""
     for number, (a, b) in enumerate(zip(first, other, strict=False)):
         if a != b:
             return f"node {number} is {b}, there {a}"
-    if len(first) != len(other):
-        return f"{len(other)} nodes, there {len(first)}"
-    return None
+    return f"{len(other)} nodes, there {len(first)}"

@@ -1,8 +1,8 @@
 """A store for one attempt of a torchrun job.
 
-torchrun gives the workers that it restarts the store of those before, with what these have left in
-it: Gloo then connects to addresses that are gone, or waits for ever. So each attempt agrees on a
-name of its own, under which all that follows is kept.
+torchrun gives restarted workers the store of the workers before them, with the old addresses still
+in it: Gloo would connect to addresses that are gone, or wait for ever. So the ranks of each attempt
+agree on a name of their own, and use the store under that prefix.
 """
 
 import os
@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 
 def store(timeout: timedelta) -> dist.Store:
-    """The store that torchrun tells of in the environment, under a name of this attempt's."""
+    """The store that torchrun names in the environment, under a prefix of this attempt's own."""
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     shared = dist.TCPStore(
         os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), size,
@@ -25,28 +25,29 @@ def store(timeout: timedelta) -> dist.Store:
 
 
 def name(shared: dist.Store, rank: int, size: int, timeout: timedelta) -> str:
-    """A name on which the ranks that are there now agree, whatever earlier ones have left.
+    """A name on which the ranks of this attempt agree, whatever earlier ones have left.
 
-    Each says a word that nobody knows; rank 0 answers it with the name until all have thanked.
-    Raises RuntimeError naming those that do not come.
+    Each rank writes a nonce. Rank 0 answers each nonce with its own, which is the name, until all
+    ranks have acknowledged it. Raises RuntimeError naming the ranks that do not come.
     """
-    word, deadline = uuid.uuid4().hex, time.monotonic() + timeout.total_seconds()
+    nonce, deadline = uuid.uuid4().hex, time.monotonic() + timeout.total_seconds()
     if rank != 0:
-        shared.set(f"word/{rank}", word)
+        shared.set(f"nonce/{rank}", nonce)
         while True:
-            answer = _read(shared, f"answer/{rank}").partition(":")
-            if answer[0] == word:
-                shared.set(f"thanks/{answer[2]}/{rank}", "")
-                return answer[2]
+            answered, _, agreed = _read(shared, f"answer/{rank}").partition(":")
+            if answered == nonce:
+                shared.set(f"acknowledged/{agreed}/{rank}", "")
+                return agreed
             _wait(deadline, timeout, [0])
     waiting = set(range(1, size))
     while waiting:
         for other in sorted(waiting):
-            shared.set(f"answer/{other}", f"{_read(shared, f'word/{other}')}:{word}")
-        waiting = {other for other in waiting if not shared.check([f"thanks/{word}/{other}"])}
+            shared.set(f"answer/{other}", f"{_read(shared, f'nonce/{other}')}:{nonce}")
+        keys = {other: f"acknowledged/{nonce}/{other}" for other in waiting}
+        waiting = {other for other, key in keys.items() if not shared.check([key])}
         if waiting:
             _wait(deadline, timeout, sorted(waiting))
-    return word
+    return nonce
 
 
 def _read(shared: dist.Store, key: str) -> str:

@@ -8,6 +8,7 @@ import random
 import re
 import shutil
 import warnings
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -66,10 +67,13 @@ class Checkpointer:
         self._model, self._optimizer = model, optimizer
         self._shared = {"scheduler": scheduler, "scaler": scaler}
         self._loader = loader
-        self._everyone = Everyone(group, apart=True)
+        self._everyone = Everyone(group, apart=True, asker="Checkpointer")
         self._writer = ThreadPoolExecutor(1) if asynchronous else None
         self._written: Future | None = None
-        self._everyone.do("cannot be made", lambda: self.folder.mkdir(parents=True, exist_ok=True))
+        self._everyone.do(f"cannot make {folder}", self._make_folder)
+
+    def _make_folder(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
 
     # --- saving ---
 
@@ -77,12 +81,12 @@ class Checkpointer:
         """Saves the run as it is after `step` steps. Raises what an earlier asynchronous save
         raised."""
         self.wait()
-        state, zero = self._state()
+        state, first = self._state()
         if self._writer is None:
-            self._write(step, state, zero)
+            self._write(step, state, first)
         else:
             state = pytree.tree_map(_copy, state)
-            self._written = self._writer.submit(self._write, step, state, zero)
+            self._written = self._writer.submit(self._write, step, state, first)
 
     def wait(self) -> None:
         """Until what is being saved is complete; raises what went wrong."""
@@ -91,29 +95,43 @@ class Checkpointer:
             written.result()
 
     def close(self) -> None:
-        """As `wait`; nothing can be saved afterwards."""
-        self.wait()
-        if self._writer is not None:
-            self._writer.shutdown()
+        """As `wait`; nothing can be saved or loaded afterwards."""
+        try:
+            self.wait()
+        finally:
+            if self._writer is not None:
+                self._writer.shutdown()
+            self._everyone.close()
 
     def _state(self) -> tuple[dict, dict]:
         """What torch.distributed.checkpoint stores, and what of it process 0 alone has."""
         state: dict[str, Any] = {"model": states.get_model_state_dict(self._model)}
-        shared = {k: part.state_dict() for k, part in self._shared.items() if part is not None}
         if isinstance(self._optimizer, ZeroRedundancyOptimizer):
             self._optimizer.consolidate_state_dict(to=0)
-            if self._everyone.rank == 0:
-                shared["zero"] = self._optimizer.state_dict()
         elif self._optimizer is not None:
             state["optimizer"] = states.get_optimizer_state_dict(self._model, self._optimizer)
+        first: dict[str, Any] = {}
+
+        def add_packed() -> None:
+            state[f"rank{self._everyone.rank}"] = pack(self._own_state(), "the loader's state")
+            first["shared"] = pack(self._shared_state(), "the scheduler's or scaler's state")
+
+        self._everyone.do("cannot save", add_packed)
+        return state, first
+
+    def _own_state(self) -> dict:
         own = {"random": _random_states()}
-        if self._loader is not None:
-            own["loader"] = self._loader.state_dict()
-        state[f"rank{self._everyone.rank}"] = pack(own, "the loader's state")
-        return state, {"shared": pack(shared, "the scheduler's or scaler's state")}
+        return own if self._loader is None else own | {"loader": self._loader.state_dict()}
+
+    def _shared_state(self) -> dict:
+        shared = {k: part.state_dict() for k, part in self._shared.items() if part is not None}
+        if isinstance(self._optimizer, ZeroRedundancyOptimizer) and self._everyone.rank == 0:
+            shared["zero"] = self._optimizer.state_dict()
+        return shared
 
     def _write(self, step: int, state: dict, first: dict) -> None:
-        aside, whole = self.folder / f"step-{step:09d}.partial", self.folder / f"step-{step:09d}"
+        whole = self._at(step)
+        aside = whole.with_suffix(".partial")
         everyone = self._everyone
         if everyone.rank == 0:
             state = state | first
@@ -121,7 +139,7 @@ class Checkpointer:
             everyone.do(f"cannot clear {aside.name}", lambda: _remove(aside), only=0)
             everyone.do(
                 f"cannot write {aside.name}",
-                lambda: everyone.apart(dcp.save, state, checkpoint_id=aside),
+                lambda: self._by_torch(dcp.save, state, checkpoint_id=aside),
             )
             parts = everyone.gather(
                 f"cannot read back {aside.name}", lambda: manifest.of_rank(aside, everyone.rank)
@@ -151,9 +169,9 @@ class Checkpointer:
         """Puts back what was saved: the latest step that is complete, or `step`; gives its number,
         None where there is none. A later one that is not complete is told by a warning."""
         self.wait()
-        names = self._everyone.first(self.steps)
+        names = self._of_first(self.steps)
         for candidate in reversed(names if step is None else [step]):
-            broken = self._everyone.agreed(lambda s=candidate: manifest.broken(self._at(s)))
+            broken = self._broken(self._at(candidate))
             if broken is None:
                 self._read(self._at(candidate))
                 return candidate
@@ -165,10 +183,19 @@ class Checkpointer:
     def _at(self, step: int) -> Path:
         return self.folder / f"step-{step:09d}"
 
+    def _of_first(self, action: Callable[[], Any]) -> Any:
+        """What `action` gives on rank 0, as folders may look different elsewhere."""
+        return self._everyone.gather("cannot look at the folder", action, only=0)[0]
+
+    def _broken(self, path: Path) -> str | None:
+        """What the first rank that complains says of a step's folder."""
+        found = self._everyone.gather("cannot look at the folder", lambda: manifest.broken(path))
+        return next(filter(None, found), None)
+
     def _read(self, path: Path) -> None:
-        saved = self._everyone.first(lambda: manifest.read(path))
+        saved = self._of_first(lambda: manifest.read(path))
         files = set(saved["files"])
-        sizes = self._everyone.first(lambda: Reader(path, files).packed())
+        sizes = self._of_first(lambda: Reader(path, files).packed())
         mine = f"rank{self._everyone.rank}" if self._everyone.count == saved["world"] else None
         packed = {n: torch.empty(sizes[n], dtype=torch.uint8) for n in ("shared", mine) if n}
         self._fill(packed, path, files)
@@ -193,13 +220,19 @@ class Checkpointer:
         return states.get_optimizer_state_dict(self._model, self._optimizer)
 
     def _fill(self, state: dict, path: Path, files: set[str]) -> None:
-        everyone = self._everyone
-        everyone.do(
+        self._everyone.do(
             f"cannot read {path}",
-            lambda: everyone.apart(
+            lambda: self._by_torch(
                 dcp.load, state, storage_reader=Reader(path, files), planner=Planner()
             ),
         )
+
+    def _by_torch(self, function: Callable, *args: Any, **options: Any) -> None:
+        """Calls one of torch.distributed.checkpoint's, over the group of the Checkpointer."""
+        everyone = self._everyone
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "torch.distributed is disabled")
+            function(*args, process_group=everyone.group, no_dist=everyone.alone, **options)
 
     def _put_back(self, state: dict, shared: dict, own: dict | None) -> None:
         states.set_model_state_dict(self._model, state["model"])

@@ -1,10 +1,9 @@
-"""What processes do together beside training.
+"""Barriers and messages between ranks beside training, for checks and checkpoints.
 
-Messages are JSON: what comes from another process is data, never code.
+Messages are JSON, so that what comes from another process is data, never code.
 """
 
 import json
-import warnings
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -21,9 +20,14 @@ def timeout_of(group: dist.ProcessGroup) -> Any:
     return getattr(getattr(group._get_backend(device), "options", None), "_timeout", None)
 
 
+def takes_cpu_tensors(group: dist.ProcessGroup) -> bool:
+    """Whether a group has a backend for tensors on the CPU, which NCCL is not."""
+    return torch.device("cpu") in group._device_types
+
+
 def meet(group: dist.ProcessGroup, where: str) -> None:
-    """Waits for every rank of a group at `where`, a name that is used once; raises RuntimeError
-    naming those that do not come in the group's time."""
+    """A barrier called `where`, a name that is used once. Raises RuntimeError naming the ranks that
+    do not come within the group's timeout; torch's monitored_barrier does so on Gloo alone."""
     timeout = timeout_of(group) or distributed_c10d.default_pg_timeout
     ranks = dist.get_process_group_ranks(group)
     store = dist.PrefixStore(f"ortmodule/{group.group_name}", distributed_c10d._get_default_store())
@@ -31,7 +35,7 @@ def meet(group: dist.ProcessGroup, where: str) -> None:
 
 
 def wait_for(store: dist.Store, ranks: list[int], own: int, where: str, timeout: timedelta) -> None:
-    """Says in a store that rank `own` is at `where`, and waits for the others, as `meet`."""
+    """As `meet`, among `ranks` that share a store."""
     keys = {rank: f"{where}/{rank}" for rank in ranks}
     store.set(keys[own], "")
     try:
@@ -43,16 +47,32 @@ def wait_for(store: dist.Store, ranks: list[int], own: int, where: str, timeout:
 
 class Everyone:
     """The processes of `group` (None: all); one process alone where torch.distributed is not
-    initialised. apart: over a Gloo group of their own, for threads beside training."""
+    initialised. apart: over a Gloo group of their own, for threads beside training. asker: whom
+    errors name."""
 
-    def __init__(self, group: dist.ProcessGroup | None = None, apart: bool = False):
+    def __init__(
+        self,
+        group: dist.ProcessGroup | None = None,
+        *,
+        apart: bool = False,
+        asker: str = "distributed",
+    ):
+        self.asker = asker
         self.alone = not dist.is_initialized()
-        self.group = None if self.alone else _talking(group or dist.group.WORLD, apart)
+        given = group or dist.group.WORLD
+        self.group = None if self.alone else _talking(given, apart)
+        self._made = self.group is not given
         self.rank = 0 if self.alone else dist.get_rank(self.group)
         self.count = 1 if self.alone else dist.get_world_size(self.group)
 
+    def close(self) -> None:
+        """Lets go of a group that was made, with its threads and connections."""
+        group, self.group = self.group, None
+        if group is not None and self._made and dist.is_initialized():
+            dist.destroy_process_group(group)
+
     def exchange(self, value: Any) -> list[Any]:
-        """Each rank's value, which JSON can hold."""
+        """The values of all ranks, each one that JSON can hold."""
         if self.alone:
             return [value]
         own = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
@@ -68,45 +88,33 @@ class Everyone:
         ]
 
     def gather(self, what: str, action: Callable[[], Any], only: int | None = None) -> list[Any]:
-        """What `action` gives on each rank, or on rank `only`. Raises RuntimeError on all where
-        one fails: "[Checkpointer] rank 1 cannot write ...: No space left on device"."""
+        """What `action` gives on each rank, or on rank `only`, None on the others. Raises
+        RuntimeError on all ranks where it fails on one: "[Checkpointer] rank 1 cannot write ...: No
+        space left on device"."""
         error, value = None, None
         if only is None or only == self.rank:
             try:
                 value = action()
-            except (Exception, CheckpointException) as raised:  # that one is no Exception
+            except (Exception, CheckpointException) as raised:  # no Exception to torch
                 error = _cause(raised)
         answers = self.exchange([error, value])
         for rank, (failed, _) in enumerate(answers):
             if failed is not None:
-                raise RuntimeError(f"[Checkpointer] rank {rank} {what}: {failed}")
+                raise RuntimeError(f"[{self.asker}] rank {rank} {what}: {failed}")
         return [answer for _, answer in answers]
 
     def do(self, what: str, action: Callable[[], Any], only: int | None = None) -> None:
-        """As `gather`, for what it does."""
+        """As `gather`, of an action that gives nothing."""
         self.gather(what, lambda: (action(), None)[1], only)
-
-    def apart(self, function: Callable, *args: Any, **options: Any) -> Any:
-        """Calls one of torch.distributed.checkpoint's, which talks over this group."""
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "torch.distributed is disabled")
-            return function(*args, process_group=self.group, no_dist=self.alone, **options)
-
-    def first(self, action: Callable[[], Any]) -> Any:
-        """What `action` gives on rank 0."""
-        return self.gather("cannot look at the folder", action, only=0)[0]
-
-    def agreed(self, action: Callable[[], str | None]) -> str | None:
-        """The first complaint of any rank."""
-        return next(filter(None, self.gather("cannot look at the folder", action)), None)
 
 
 def _talking(group: dist.ProcessGroup, apart: bool) -> dist.ProcessGroup:
-    """The group itself where it takes tensors on the CPU, or another of its ranks."""
-    if not apart and torch.device("cpu") in group._device_types:
+    """A group of the same ranks that takes tensors on the CPU: the group itself, or a new one."""
+    if not apart and takes_cpu_tensors(group):
         return group
     ranks = dist.get_process_group_ranks(group)
-    # Torch names a group that its members make alone by how many groups each of them is in.
+    # Only where it must be: torch names a group that its members make without the other ranks by
+    # the number of groups that each is in, and ranks may be in different numbers of them.
     local = len(ranks) < dist.get_world_size()
     return dist.new_group(
         ranks, timeout=timeout_of(group), backend="gloo", use_local_synchronization=local
@@ -114,7 +122,7 @@ def _talking(group: dist.ProcessGroup, apart: bool) -> dist.ProcessGroup:
 
 
 def _cause(error: BaseException) -> str:
-    """In one line: of torch.distributed.checkpoint's, which has those of all ranks, the first."""
+    """An error in one line: of a CheckpointException, which has those of all ranks, the first."""
     failures = getattr(error, "failures", None)
     if failures:
         error = next(iter(failures.values()))[0]

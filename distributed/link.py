@@ -1,4 +1,4 @@
-"""Measures the link between two Gloo processes: latency, bandwidth, processor time.
+"""Measures the link between Gloo processes: latency, bandwidth, processor time.
 
 Called by predict.py's --measure and benchmarks/scaling.py.
 """
@@ -20,10 +20,8 @@ _TIMEOUT = timedelta(minutes=2)
 
 
 def measure(rounds: int = 11) -> Link:
-    """This machine's Gloo, by two processes of a thread that are started for it.
-
-    Raises RuntimeError with what went wrong in one of them.
-    """
+    """The link between two processes of this machine, which are started for it, with one thread
+    each. Raises torch's ProcessRaisedException with what went wrong in one of them."""
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:
         answers = context.SimpleQueue()
@@ -43,11 +41,12 @@ def _measured(rank: int, store: str, rounds: int, answers) -> None:
 
 
 def measure_in(group: dist.ProcessGroup, rounds: int = 11) -> Link:
-    """The link of a group that is there; all its ranks call this and get the same answer.
+    """The link of an existing group. All its ranks call this and get the same answer.
 
-    Medians of `rounds` all-reduces of each size, in turn: the smallest gives the latency, the slope
-    of the others through it, by least squares, the bandwidth; processor is a process's own time
-    over the wall's in the largest.
+    All-reduces of several sizes are timed in turn, and of each size the median of `rounds` counts.
+    The smallest gives the latency; the slope of the others, by least squares through the smallest,
+    gives the bandwidth. `processor` is the processor time over the time of the largest.
+    Errors: ValueError for a group of one.
     """
     world = dist.get_world_size(group)
     if world < 2:
@@ -73,8 +72,8 @@ def measure_in(group: dist.ProcessGroup, rounds: int = 11) -> Link:
 
 
 def fit(seconds: dict[int, float], world: int, processor: float) -> Link:
-    """The link for which all-reduces of these bytes take these seconds; the fewest bytes are taken
-    for none."""
+    """The link for which all-reduces of these bytes take these seconds. The smallest of them is
+    taken to have no bytes."""
     messages = 2 * (world - 1)
     least, *others = sorted(seconds)
     rises = [(n * messages / world, seconds[n] - seconds[least]) for n in others]

@@ -13,7 +13,8 @@ _CHUNK = 1 << 22
 
 
 def of_rank(folder: Path, rank: int) -> dict[str, list[int]]:
-    """Size and CRC-32 of the files that a rank has written; rank 0's are the others too."""
+    """Size and CRC-32 of the files that a rank has written, by name. torch names data
+    __<rank>_<number>.distcp; all other files are rank 0's."""
     mine = [
         path
         for path in folder.iterdir()
@@ -27,7 +28,7 @@ def complete(aside: Path, whole: Path, step: int, parts: list[dict]) -> None:
     files = {name: facts for part in parts for name, facts in part.items()}
     missing = {path.name for path in aside.iterdir()} - files.keys()
     if missing:
-        raise RuntimeError(f"{sorted(missing)[0]} is nobody's")
+        raise RuntimeError(f"{sorted(missing)[0]} was written by no rank")
     text = json.dumps(
         {"step": step, "world": len(parts), "torch": torch.__version__, "files": files}, indent=1
     )
@@ -45,7 +46,7 @@ def complete(aside: Path, whole: Path, step: int, parts: list[dict]) -> None:
 
 
 def read(folder: Path) -> dict:
-    """The manifest. Raises ValueError for one that is none."""
+    """The manifest. Raises ValueError for a file that is no manifest."""
     found = json.loads((folder / NAME).read_text())
     files = found.get("files") if isinstance(found, dict) else None
     plain = isinstance(files, dict) and all(

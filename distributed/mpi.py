@@ -1,4 +1,4 @@
-"""mpirun: as the launcher, for any backend, and the backend `ort_mpi`, whose transport is MPI.
+"""Launchers, and the backend `ort_mpi`, which communicates over MPI.
 
 `init` is called by users, `register` by this package; the collectives are in mpi.cpp.
 """
@@ -26,7 +26,7 @@ _LAUNCHERS = (
     ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),  # MPICH, Intel MPI
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"),  # srun
 )
-# What is one for all ranks of a job and another for the next job.
+# What all ranks of a job share and the next job does not.
 _JOBS = ("PMIX_NAMESPACE", "OMPI_MCA_orte_hnp_uri", "SLURM_JOB_ID")
 
 
@@ -40,7 +40,7 @@ class Place(NamedTuple):
 
 
 def built() -> bool:
-    """Whether ortmodule was built next to an MPI."""
+    """Whether ortmodule was built where an MPI is installed."""
     from ortmodule import _build_info
 
     return bool(_build_info.MPICXX) and importlib.util.find_spec("ortmodule._mpi") is not None
@@ -63,17 +63,21 @@ def place() -> Place | None:
 
 
 def init(backend: str | None = None, **options) -> None:
-    """torch.distributed.init_process_group, with ranks and address from whatever launched it.
+    """torch.distributed.init_process_group, with ranks and address from the launcher.
 
-    Under torchrun: as torch has it, but that workers which are started again have a store of their
-    own (attempts.py); where RANK and WORLD_SIZE are set otherwise: env://. Under mpirun or srun the
-    ranks are the launcher's, and RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT are set
-    in the environment. The address is the user's MASTER_ADDR and MASTER_PORT if they are set; else
-    rank 0 chooses and tells the others through MPI; where ortmodule was built without one and all
-    ranks are on a node, a port follows from the job's name. Without a launcher: a world of one.
+    Under torchrun as in torch, but restarted workers get a store of their own (attempts.py). Where
+    RANK and WORLD_SIZE are set by others: env://. Under mpirun or srun the launcher's ranks are
+    taken, and RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT are set in the environment.
+    Without a launcher: a world of one.
+
+    The address under mpirun or srun is MASTER_ADDR and MASTER_PORT where the user has set both.
+    Else, for `ort_mpi` or several nodes, rank 0 chooses one and broadcasts it over MPI. On one node
+    otherwise the port is computed from the job's name.
+
     backend: gloo, nccl, ort_mpi or a map as torch takes it; None is torch's choice for the devices.
-    options: init_process_group's, such as timeout. Errors: RuntimeError where no address can be
-    known, where `ort_mpi` is asked for and was not built, or the ranks are not MPI's.
+    options: those of init_process_group, such as timeout.
+    Errors: RuntimeError where no address can be known, or the ranks are not MPI's; ImportError
+    where `ort_mpi` is asked for and was not built.
     """
     import torch.distributed as dist
 
@@ -112,7 +116,7 @@ def _address(here: Place, backend: str | None) -> tuple[str, str]:
 
 
 def _from_first(*words: str) -> tuple[str, ...]:
-    """Rank 0's, told by MPI."""
+    """Rank 0's words, broadcast over MPI."""
     import torch
 
     mpi = _begin()
@@ -139,7 +143,7 @@ def register() -> None:
 
 
 def _group(options, _):
-    """Called by c10d on the members of a group."""
+    """Makes a group; c10d calls this on its members."""
     from .everyone import wait_for
 
     ranks = options.global_ranks_in_group or list(range(options.group_size))
@@ -167,5 +171,6 @@ def _begin():
 
 
 def _leave() -> None:
-    """MPI ends with the process; not with one that fails, whose ranks would wait for each other."""
+    """Finalizes MPI at exit, which waits for all ranks; not after an exception that nobody caught,
+    as the other ranks may never come."""
     _native.mpi().leave(not hasattr(sys, "last_type"))

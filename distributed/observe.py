@@ -1,6 +1,6 @@
-"""One process's step under DataParallel: when each gradient is handed over, when DDP would reduce.
+"""Steps of one process under DataParallel: when is each gradient ready, when each bucket?
 
-Called by predict.py. DDP's reducer runs in a group of this process alone, so buckets are its own.
+Called by predict.py. DDP's reducer runs in a group of this process alone, so the buckets are DDP's.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from torch import nn
 from .data_parallel import DataParallel
 from .timeline import Alone, Bucket, Gradient
 
-WARM = 4  # calls: the capture, DDP's new buckets, the optimizer's states, pages
+WARM = 4  # steps not measured: they capture, rebuild DDP's buckets, make states, touch pages
 
 
 @contextlib.contextmanager
@@ -35,7 +35,7 @@ def group_of_one() -> Iterator[dist.ProcessGroup]:
 
 
 class Observer:
-    """Steps of `model`, a DataParallel in a group of one, with the times of each."""
+    """Makes and times steps of `model`, a DataParallel in a group of one."""
 
     def __init__(self, model: DataParallel, inputs: Any, optimizer: torch.optim.Optimizer):
         self._model, self._optimizer = model, optimizer
@@ -45,10 +45,11 @@ class Observer:
         self._ends: dict[Any, float] = {}  # of segments, by their node
         self._buckets: list[tuple[int, list[torch.Tensor], float]] = []
         self._steps: list[tuple[tuple[float, float, float], list[float], list[Bucket]]] = []
-        model.register_comm_hook(self, Observer._complete)
+        # The reducer keeps the state where no collector sees it, so it must not lead to the model.
+        model.register_comm_hook(self._buckets, _complete)
 
     def alone(self) -> Alone:
-        """Medians of the steps so far but those that warm up."""
+        """Medians of the steps so far, without the first WARM."""
         steps, segments, buckets = zip(*self._steps[WARM:], strict=True)
         return Alone(
             *map(statistics.median, zip(*steps, strict=True)),
@@ -59,7 +60,8 @@ class Observer:
 
     def step(self) -> None:
         """Gradients cleared, forward, backward, the optimizer's step."""
-        self._ready.clear(), self._ends.clear(), self._buckets.clear()
+        for seen in (self._ready, self._ends, self._buckets):
+            seen.clear()
         begin = time.perf_counter()
         self._optimizer.zero_grad()
         loss = loss_of(self._loss(self._model))
@@ -73,7 +75,7 @@ class Observer:
         begin_step = time.perf_counter()
         self._optimizer.step()
         optimizer = time.perf_counter() - begin_step
-        buckets = [self._bucket(*seen, begin) for seen in self._buckets]
+        buckets = [self._bucket(*noted, begin) for noted in self._buckets]
         ends = [end - begin for end in self._ends.values()]
         self._steps.append(((forward, backward, optimizer), ends, buckets))
 
@@ -82,13 +84,6 @@ class Observer:
         self._ready.update(dict.fromkeys(parameters, now))
         if "ORTModule" in node.name():
             self._ends[node] = now
-
-    def _complete(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-        now, buffer = time.perf_counter(), bucket.buffer()
-        self._buckets.append((buffer.nbytes, bucket.parameters(), now))
-        done = torch.futures.Future()
-        done.set_result(buffer)
-        return done
 
     def _bucket(self, n: int, parameters: list[torch.Tensor], complete: float, begin: float):
         gradients = tuple(
@@ -101,6 +96,15 @@ class Observer:
         if not self._model.broadcast_buffers:
             return 0
         return sum(buffer.nbytes for buffer in self._model.module.buffers())
+
+
+def _complete(seen: list, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """DDP's hook: notes the bucket, and reduces nothing."""
+    now, buffer = time.perf_counter(), bucket.buffer()
+    seen.append((buffer.nbytes, bucket.parameters(), now))
+    done = torch.futures.Future()
+    done.set_result(buffer)
+    return done
 
 
 def _middle_bucket(rounds: tuple[Bucket, ...]) -> Bucket:
@@ -150,8 +154,8 @@ def _parameter(edge: tuple[Any, int]) -> torch.Tensor | None:
     return getattr(edge[0], "variable", None)
 
 
-def needs_gradient(model: nn.Module) -> None:
-    """Raises ValueError for a model that cannot be observed."""
+def check_model(model: nn.Module) -> None:
+    """Raises ValueError for a model without a parameter to train, or on another device."""
     trained = [p for p in model.parameters() if p.requires_grad]
     if not trained:
         raise ValueError("[predict] no parameter of the model requires a gradient")

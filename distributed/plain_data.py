@@ -1,6 +1,6 @@
-"""Reads checkpoints of torch.distributed.checkpoint untrusted: tensors and plain data alone.
+"""Reads checkpoints of torch.distributed.checkpoint without trust: tensors and plain data alone.
 
-Its own reader unpickles the metadata and each non-tensor, which runs whatever a file says.
+Torch's own reader unpickles the metadata and what is no tensor, which runs any code in the file.
 """
 
 import io
@@ -37,7 +37,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 class Reader(FileSystemReader):
-    """A FileSystemReader of a folder with these files, which reads no others."""
+    """A FileSystemReader that reads these files of a folder and no others."""
 
     def __init__(self, path: Path, files: set[str]):
         super().__init__(path)
@@ -55,7 +55,7 @@ class Reader(FileSystemReader):
         return metadata
 
     def packed(self) -> dict[str, int]:
-        """The names of what is packed, and bytes."""
+        """What `pack` made: names and bytes. Names of models and optimizers have a dot."""
         entries = self.read_metadata().state_dict_metadata
         return {
             name: entry.size[0]
@@ -65,7 +65,7 @@ class Reader(FileSystemReader):
 
 
 class Planner(DefaultLoadPlanner):
-    """Reads what is no tensor as plain data alone."""
+    """Reads what is no tensor as plain data, or raises."""
 
     def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
         plain = io.BytesIO()
@@ -83,9 +83,7 @@ def pack(value: Any, what: str) -> torch.Tensor:
         torch.load(file, weights_only=True)
     except pickle.UnpicklingError as error:
         reason = next(line for line in str(error).splitlines() if "nsupported" in line or line)
-        raise TypeError(
-            f"[Checkpointer] {what} holds more than tensors and plain data: {reason}"
-        ) from None
+        raise TypeError(f"{what} holds more than tensors and plain data: {reason}") from None
     return torch.frombuffer(bytearray(file.getbuffer()), dtype=torch.uint8)
 
 

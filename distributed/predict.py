@@ -1,8 +1,8 @@
-"""`python -m ortmodule.distributed.predict module:function --world 2,4,8`: a data parallel step
-before there are the machines for it.
+"""`python -m ortmodule.distributed.predict module:function --world 2,4,8`: time and memory of a
+data parallel step, without the machines.
 
-One process measures a step and sees in which order DDP's reducer would reduce which bytes; the rest
-is arithmetic (timeline.py, shares.py).
+One process measures its steps, and when DDP's reducer would reduce which bytes (observe.py). The
+rest is arithmetic (timeline.py, shares.py).
 """
 
 import argparse
@@ -24,7 +24,7 @@ from ortmodule import ORTModule, optim
 from . import link as links
 from .data_parallel import DataParallel
 from .mpi import init, place
-from .observe import WARM, Observer, group_of_one, needs_gradient
+from .observe import WARM, Observer, check_model, group_of_one
 from .shares import STAGES, Memory, memory, parameters_of
 from .timeline import Alone, Link, Timeline, simulate
 
@@ -33,7 +33,7 @@ MakeOptimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 
 @dataclass(frozen=True)
 class Prediction:
-    """A step for each number of ranks, and each ZeRO stage's memory for it. str() is a table."""
+    """For each number of ranks a step, and the memory of each ZeRO stage. str() is a table."""
 
     alone: Alone
     link: Link
@@ -106,22 +106,21 @@ def predict(
     rounds: int = 5,
     **options: Any,
 ) -> Prediction:
-    """A step of DataParallel(model) for each number of ranks in `worlds`.
+    """Predicts a step of DataParallel(model) for each number of ranks in `worlds`.
 
-    model: as for DataParallel, on the CPU. inputs: of one rank: a tuple of arguments, a dict of
-        keywords, one tensor, or a function that calls the model it is given. The output is the
-        loss, or has it as `loss` or first item.
-    link: between ranks; None: Link(), a fast network's.
-    optimizer: makes one from the parameters; its learning rate should be 0, as steps are made;
-        None: ortmodule.optim.AdamW.
-    rounds: steps that are measured, after some that are not; times are medians.
-    options: DataParallel's, as bucket_cap_mb.
+    model: as for DataParallel, on the CPU. inputs: those of one rank: a tuple of arguments, a dict
+        of keywords, one tensor, or a function that calls the model it is given. What the model or
+        the function gives is the loss, or has it as `loss` or as first item.
+    link: between ranks; None: Link(), a fast network.
+    optimizer: makes one from the parameters; None: ortmodule.optim.AdamW. Its steps are made, so
+        its learning rate should be 0.
+    rounds: the number of steps that are measured, after a few that are not; times are medians.
+    options: those of DataParallel, as bucket_cap_mb.
 
-    Bytes and order of buckets are what DDP's own reducer makes in a group of this process. In a
-    process group that is there all ranks call it together, and a step is measured while the
-    neighbours make one: what they share (memory, power) is then in it. The step of one process, and
-    the ranks' differences beside it, are taken to be the same for every world. Gradients are
-    cleared, buffers are as after the steps, random states as before.
+    Where torch.distributed is initialised all ranks call this together and make their steps at the
+    same time, so that the times include what they share (memory bandwidth, power). Every rank is
+    taken to be as fast as this one, for each number of ranks. Gradients are cleared and random
+    states put back; buffers stay as the steps leave them.
     Errors: ValueError for a world below 1, rounds below 1, a model without gradients or loss.
     """
     for world in worlds:
@@ -129,7 +128,7 @@ def predict(
             raise ValueError(f"[predict] world is {world}, expected 1 or more ranks")
     if rounds < 1:
         raise ValueError(f"[predict] rounds is {rounds}, expected 1 or more")
-    needs_gradient(model)
+    check_model(model)
     link = link or Link()
     make = optimizer or functools.partial(optim.AdamW, lr=0.0)
     with group_of_one() as group, torch.random.fork_rng(devices=[]):

@@ -1,16 +1,19 @@
-"""Progress: one line of rank 0's for all ranks."""
+"""Progress: rank 0 prints a line of loss and throughput for all ranks."""
 
 import time
 
 import torch
 import torch.distributed as dist
 
+from .everyone import takes_cpu_tensors
+
 
 class Progress:
     """Prints loss and throughput of all ranks every `every` steps, on rank 0 alone.
 
-    `step(loss, samples)`, loss a mean over this rank's samples: a line has the mean over the
-    samples of all ranks since the line before, and their number a second. start: steps made before.
+    All ranks call `step(loss, samples)` after each step; loss is a mean over this rank's samples. A
+    line has the mean over the samples of all ranks since the last line, and samples per second.
+    start: the number of steps made before, as Checkpointer.load() gives it.
     """
 
     def __init__(self, every: int = 10, start: int = 0):
@@ -21,7 +24,7 @@ class Progress:
         self._since = time.perf_counter()
 
     def step(self, loss: float | torch.Tensor, samples: int) -> str | None:
-        """Notes a step; gives the line where one was due."""
+        """Counts a step. Gives the line, on all ranks, where one is due."""
         self.steps += 1
         self._sums += torch.tensor([float(loss) * samples, samples], dtype=torch.float64)
         if self.steps % self.every:
@@ -42,6 +45,6 @@ class Progress:
 
 
 def _summed(sums: torch.Tensor) -> torch.Tensor:
-    on_device = sums.cuda() if dist.get_backend() == "nccl" else sums
+    on_device = sums if takes_cpu_tensors(dist.group.WORLD) else sums.cuda()
     dist.all_reduce(on_device)
     return on_device.cpu()

@@ -1,7 +1,8 @@
-"""What a rank keeps by ZeRO stage: parameters, gradients, optimizer states. Called by predict.py.
+"""The memory of a rank for each ZeRO stage: parameters, gradients, optimizer states. Called by
+predict.py.
 
 Stages are those of Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion
-Parameter Models", SC20, section 5, with what torch's ways to them keep beside the shares.
+Parameter Models", SC20, section 5. What torch holds beside the shares is added.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,8 +21,8 @@ STAGES = {
 
 @dataclass(frozen=True)
 class Parameter:
-    """`states`: bytes of its optimizer states; `block`: the unit that fully_shard gathers at once,
-    0 for what is in no entry of a ModuleList or Sequential."""
+    """`states`: bytes of its optimizer states. `block`: number of the unit that fully_shard gathers
+    at once, an entry of a ModuleList or Sequential; 0: it is in none."""
 
     sizes: tuple[int, ...]
     itemsize: int
@@ -40,8 +41,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of the rank that has most. activations: the plan's arena, the stash in it, None where
-    eager ran."""
+    """Bytes of the rank that has most. activations: the plan's arena; None where eager ran."""
 
     world: int
     stage: int
@@ -58,13 +58,16 @@ class Memory:
 def memory(
     parameters: Sequence[Parameter], world: int, stage: int, activations: int | None = None
 ) -> Memory:
-    """What one of `world` ranks keeps at once.
+    """The most that one of `world` ranks holds at a time.
 
-    P, G and S are the bytes of parameters, gradients and states, /W the shares: rows of the first
-    axis, the first rank's being the largest. B: of the block with most.
-    0: P + G + S. 1: P + G + S's largest part, whole parameters dealt out largest first to whom has
-    fewest. 2: P + P/W, G/W + B's gradients, S/W. 3: P/W + what is in no block + two of B (one is
-    used while the next is gathered), G/W + B's gradients, S/W.
+    P, G and S are the bytes of all parameters, gradients and states. P/W is the share of rank 0,
+    which has the most rows of the first axis. B is the block with most bytes.
+    Stage 0: P, G, S.
+    Stage 1: P, G, and the largest part of S: whole parameters, the largest first, each given to the
+        rank that has fewest elements.
+    Stage 2: P + P/W, G/W + the gradients of B, S/W.
+    Stage 3: P/W + what is in no block + two blocks of B's size (one is used while the next is
+        gathered), G/W + the gradients of B, S/W.
     Errors: ValueError for another stage, or a world below 1.
     """
     if world < 1:
@@ -92,14 +95,14 @@ def memory(
 
 
 def _first(parameter: Parameter, world: int, n: int) -> int:
-    """Of n bytes that lie as the parameter: those of rank 0."""
+    """Rank 0's share of n bytes that are split as the parameter is."""
     if not parameter.sizes or parameter.sizes[0] == 0:
         return n
     return n * -(-parameter.sizes[0] // world) // parameter.sizes[0]
 
 
 def _dealt(trained: Sequence[Parameter], world: int) -> int:
-    """The largest part of the states, as ZeroRedundancyOptimizer deals parameters out."""
+    """Bytes of the rank with most states, where ZeroRedundancyOptimizer gives out parameters."""
     counts, states = [0] * world, [0] * world
     for parameter in sorted(trained, key=lambda p: p.numel, reverse=True):
         rank = counts.index(min(counts))

@@ -1,6 +1,6 @@
-"""When buckets are reduced and a step ends, for any number of ranks: arithmetic, no process.
+"""When each bucket is reduced and when a step ends, for any number of ranks: arithmetic alone.
 
-Called by predict.py with what one process measured.
+Called by predict.py with what one process measured (observe.py).
 """
 
 import math
@@ -107,14 +107,18 @@ class Timeline:
 
 
 class _Backward:
-    """How far a rank has come in its backward, while the link takes processor time from it."""
+    """How far a rank has come in its backward, while reduces take processor time from it.
+
+    In seconds: `now` is the clock, `done` how much of a backward without reduces is done, `free`
+    when the link is free.
+    """
 
     def __init__(self, slowed: float):
-        self.now, self.done, self.free = 0.0, 0.0, 0.0  # wall, of the backward alone, of the link
+        self.now, self.done, self.free = 0.0, 0.0, 0.0
         self._rate = 1.0 - slowed
 
     def advance(self, to: float) -> None:
-        """Until it has done what it does in `to` seconds alone."""
+        """Goes on until `done` is `to`."""
         left = max(0.0, to - self.done)
         busy = max(0.0, self.free - self.now)
         if left <= busy * self._rate:
@@ -125,13 +129,13 @@ class _Backward:
 
 
 def simulate(alone: Alone, link: Link, world: int) -> Timeline:
-    """A step of `world` ranks that are all as the one measured.
+    """A step of `world` ranks that are all as fast as the one measured.
 
-    A bucket's reduce starts when the bucket is complete, those before it have started and the link
-    is free: one after the other, which ends the last of them when sharing the link would. While one
-    is under way the backward goes on at 1 - link.processor of its speed; the reduce keeps its own,
-    as a thread that wakes up goes before one that has computed all the time. The optimizer's step
-    comes after the last. Errors: ValueError for a world below 1.
+    Reduces run one after the other, in the order of the buckets; the last ends at the same time as
+    if they shared the link. Each starts when its bucket is complete and the link is free. During a
+    reduce the backward runs at 1 - link.processor of its speed, and the reduce at its own: its
+    thread wakes up, and the scheduler prefers it to one that has computed all the time. The
+    optimizer's step follows the last reduce. Errors: ValueError for a world below 1.
     """
     if world < 1:
         raise ValueError(f"[predict] world is {world}, expected 1 or more ranks")

@@ -18,5 +18,4 @@ _HOMES = {
 }
 __all__ = list(_HOMES)
 
-
-__getattr__ = lazily(__name__, _HOMES)
+__getattr__, __dir__ = lazily(__name__, _HOMES)

@@ -20,9 +20,4 @@ _PUBLIC = {
 
 __all__ = list(_PUBLIC)
 
-
-__getattr__ = lazily(__name__, _PUBLIC)
-
-
-def __dir__():
-    return sorted([*globals(), *_PUBLIC])
+__getattr__, __dir__ = lazily(__name__, _PUBLIC)

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 
-def lazily(package: str, homes: dict[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package; `homes`: the module that defines each name."""
+def lazily(
+    package: str, homes: dict[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The `__getattr__` and `__dir__` of a package; `homes`: the module that defines each name."""
 
     def get(name: str) -> Any:
         if name not in homes:
@@ -16,4 +18,7 @@ def lazily(package: str, homes: dict[str, str]) -> Callable[[str], Any]:
         setattr(sys.modules[package], name, value)
         return value
 
-    return get
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *homes})
+
+    return get, names

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from compositions import Net
 from loops import WithClipping
-from ortmodule.distributed import DataParallel
+from ortmodule.distributed import DataParallel, alike
 from torch import nn
 
 import ortmodule
@@ -71,18 +71,29 @@ class Other(Net):
         return super().forward(x.sigmoid())
 
 
-def another_graph() -> str:
-    return told(lambda: step(model_of(Other() if dist.get_rank() == 1 else Net())))
+class Longer(Net):
+    """As Net, with an operator more at the end."""
+
+    def forward(self, x):
+        return super().forward(x).sigmoid()
 
 
-def another_version() -> str:
-    import ortmodule.distributed.alike as alike
+def another_graph(longer: bool) -> str:
+    other = Longer if longer else Other
+    return told(lambda: step(model_of(other() if dist.get_rank() == 1 else Net())))
 
-    alike.__version__ = f"{ortmodule.__version__}.{dist.get_rank()}"
-    try:
-        return told(lambda: step(model_of()))
-    finally:
-        alike.__version__ = ortmodule.__version__
+
+def another_version() -> tuple[str, str]:
+    """Of ortmodule, then of torch."""
+    rank, found = dist.get_rank(), []
+    for package, of in ((alike, ortmodule), (torch, torch)):
+        version = of.__version__
+        package.__version__ = f"{version}.{rank}"
+        try:
+            found.append(told(lambda: step(model_of())))
+        finally:
+            package.__version__ = version
+    return tuple(found)
 
 
 def one_in_eager() -> str:

@@ -1,5 +1,6 @@
 """Runs that are saved and go on. Run by the processes of processes.py, or by one alone."""
 
+import os
 import random
 import warnings
 from pathlib import Path
@@ -105,24 +106,20 @@ def saved(folder: str, way: str, keep: int = 3, steps: int = 6) -> list[int]:
 def loaded(folder: str, way: str, step: int | None = None):
     """What is loaded, the sum of all weights and of their moments, and warnings."""
     run = Run(folder, way)
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         found = run.checkpointer.load(step)
+    lines = [str(w.message) for w in warned if "[Checkpointer]" in str(w.message)]
     weights = sum(float(whole(p.detach()).double().abs().sum()) for p in run.model.parameters())
     state = run.optimizer.state
     if way == "zero":  # each process has its own part
-        return found, weights, None, [str(w.message) for w in told if "Checkpointer" in str(w)]
+        return found, weights, None, lines
     moments = sum(float(whole(s["exp_avg"]).double().abs().sum()) for s in state.values())
-    lines = [str(w.message) for w in told if "[Checkpointer]" in str(w.message)]
     return found, weights, moments, lines
 
 
 def fails(folder: str, way: str, step: int | None = None) -> str:
-    try:
-        Run(folder, way).checkpointer.load(step)
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return "nothing"
+    return told(lambda: Run(folder, way).checkpointer.load(step))
 
 
 def full_disk(folder: str) -> tuple[str, list[int], list[str]]:
@@ -138,25 +135,46 @@ def full_disk(folder: str) -> tuple[str, list[int], list[str]]:
             except OSError:
                 pass
     dist.barrier()
-    try:
-        run.train(1, 2, save=(2,))
-    except RuntimeError as error:
-        told = str(error)
-    else:
-        told = "nothing"
+    said = told(lambda: run.train(1, 2, save=(2,)))
     dist.barrier()
-    return told, run.checkpointer.steps(), sorted(p.name for p in Path(folder).iterdir())
+    return said, run.checkpointer.steps(), sorted(p.name for p in Path(folder).iterdir())
 
 
 def not_plain(folder: str) -> str:
+    """The last rank's loader has a state that is no plain data."""
+
     class Loader(Numbers):
         def state_dict(self):
             return {"what": nn.Linear(1, 1)}
 
-    run = Run(folder, "alone")
-    run.checkpointer._loader = Loader()
+    run = Run(folder, "data_parallel" if dist.is_initialized() else "alone")
+    if not dist.is_initialized() or dist.get_rank() == 1:
+        run.checkpointer._loader = Loader()
+    return told(lambda: run.checkpointer.save(1))
+
+
+def not_zero(folder: str) -> str:
+    """A ZeroRedundancyOptimizer, where another one was saved."""
+    run = Run(folder, "data_parallel")
+    run.train(0, 1, save=(1,))
+    return told(lambda: Run(folder, "zero").checkpointer.load())
+
+
+def closed(folder: str) -> tuple[int, int]:
+    """Threads of this process before a Checkpointer, and after it was closed."""
+    run = Run(folder, "data_parallel", asynchronous=True)
+    run.train(0, 1)
+    run.checkpointer.close()
+    before = len(os.listdir("/proc/self/task"))
+    again = Run(folder, "data_parallel", asynchronous=True).checkpointer
+    again.save(1)
+    again.close()
+    return before, len(os.listdir("/proc/self/task"))
+
+
+def told(action) -> str:
     try:
-        run.checkpointer.save(1)
-    except TypeError as error:
-        return str(error)
+        action()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
     return "nothing"

@@ -4,9 +4,11 @@ import json
 import os
 import pickle
 import subprocess
+import zlib
 
 import pytest
 import saving
+from ortmodule.distributed import manifest
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["at_once", "asynchronous"])
@@ -100,14 +102,12 @@ def test_hostile_files(tmp_path):
     saving.saved(str(tmp_path), "alone", 3, 1)
     folder = tmp_path / "step-000000001"
     metadata = (folder / ".metadata").read_bytes()
-    manifest = json.loads((folder / "manifest.json").read_text())
+    listed = json.loads((folder / "manifest.json").read_text())
 
     def put(data):
-        import zlib
-
         (folder / ".metadata").write_bytes(data)
-        manifest["files"][".metadata"] = [len(data), zlib.crc32(data)]
-        (folder / "manifest.json").write_text(json.dumps(manifest))
+        listed["files"][".metadata"] = [len(data), zlib.crc32(data)]
+        (folder / "manifest.json").write_text(json.dumps(listed))
         return saving.fails(str(tmp_path), "alone")
 
     assert put(metadata) == "nothing"
@@ -118,9 +118,35 @@ def test_hostile_files(tmp_path):
     assert "[Checkpointer] rank 0" in put(metadata[: len(metadata) // 2])
 
 
-def test_state_that_is_no_plain_data(tmp_path):
+def test_state_that_is_no_plain_data(pair, tmp_path):
+    """Of one rank: all are told."""
+    what = "cannot save: TypeError: the loader's state holds more than tensors and plain data"
     told = saving.not_plain(str(tmp_path))
-    assert told.startswith("[Checkpointer] the loader's state holds more than tensors"), told
+    assert told.startswith(f"RuntimeError: [Checkpointer] rank 0 {what}"), told
+    for told in pair.run("saving", "not_plain", str(tmp_path)):
+        assert told.startswith(f"RuntimeError: [Checkpointer] rank 1 {what}"), told
+
+
+def test_another_optimizer_than_saved(pair, tmp_path):
+    for told in pair.run("saving", "not_zero", str(tmp_path)):
+        assert "[Checkpointer] saved with another optimizer than a ZeroRedundancyOptimizer" in told
+
+
+def test_a_file_that_no_rank_wrote(tmp_path):
+    (tmp_path / "stranger").touch()
+    with pytest.raises(RuntimeError, match="stranger was written by no rank"):
+        manifest.complete(tmp_path, tmp_path / "whole", 1, [{}])
+
+
+def test_nothing_is_left_when_closed(pair, tmp_path):
+    for before, after in pair.run("saving", "closed", str(tmp_path)):
+        assert after == before
+
+
+def test_no_folder(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(RuntimeError, match=r"rank 0 cannot make .*: NotADirectoryError: "):
+        saving.Run(str(tmp_path / "file" / "steps"), "alone")
 
 
 def test_arguments(tmp_path):

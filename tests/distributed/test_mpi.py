@@ -10,14 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import told
+from mpi_checks import CHECKS, ON_GLOO
 from ortmodule.distributed import mpi
 
 from ortmodule import _native
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
-import told  # noqa: E402
-from mpi_checks import CHECKS, ON_GLOO  # noqa: E402
 
 needs_mpirun = pytest.mark.skipif(mpi.launcher() is None, reason="no MPI on this machine")
 needs_mpi = pytest.mark.skipif(
@@ -39,7 +38,7 @@ class Launch:
         script = [sys.executable, HERE / "mpi_checks.py", folder, *more]
         self.done = subprocess.run(
             [mpi.launcher(), "-n", str(ranks), *map(str, script)],
-            capture_output=True, text=True, env=env, timeout=100,
+            capture_output=True, text=True, env=env, timeout=300,
         )  # fmt: skip
         files = [folder / f"{rank}.json" for rank in range(ranks)]
         self.said = [json.loads(f.read_text()) if f.exists() else {} for f in files]
@@ -83,7 +82,8 @@ def test_two_ranks_check_all(pair):
 def test_four_ranks_check_all(four):
     """And the processes end by themselves, with no destroy_process_group."""
     four.check(CHECKS)
-    assert (four.done.returncode, four.done.stderr) == (0, "")
+    slow = r"ortmodule: capturing \w+ (\.\.\.|took [\d.]+ s)"  # what a busy machine says
+    assert (four.done.returncode, re.sub(slow, "", four.done.stderr).strip()) == (0, "")
 
 
 @needs_mpi

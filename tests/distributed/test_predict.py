@@ -1,14 +1,18 @@
 """predict: buckets beside those of DataParallel's processes, its arithmetic beside sums by hand."""
 
 import functools
+import gc
+import os
 import subprocess
 import sys
+import weakref
+from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
-from ortmodule.distributed.link import fit
-from ortmodule.distributed.observe import loss_of
+from ortmodule.distributed.link import fit, measure, measure_in
+from ortmodule.distributed.observe import group_of_one, loss_of
 from ortmodule.distributed.predict import load, main, optimizer_of, predict
 from ortmodule.distributed.shares import Parameter, memory, parameters_of
 from ortmodule.distributed.timeline import Alone, Bucket, Link, Reduce, simulate
@@ -96,6 +100,12 @@ def test_a_link_is_measured(pair):
     assert first[0] > 0 and first[1] > 0 and 0 <= first[2] <= 1
 
 
+@pytest.mark.slow
+def test_a_link_is_measured_by_processes_of_its_own():
+    found = measure(rounds=1)
+    assert found.latency > 0 and found.bandwidth > 0 and 0 <= found.processor <= 1
+
+
 # --- memory ---
 
 
@@ -160,6 +170,15 @@ def test_what_was_there_stays():
     assert {g.name for b in found.alone.buckets for g in b.gradients} == set(before)
 
 
+def test_the_model_is_let_go():
+    model, inputs = small()
+    held = weakref.ref(model)
+    predict(model, inputs, rounds=1)
+    del model
+    gc.collect()
+    assert held() is None
+
+
 def test_gradients_are_ready_before_their_bucket():
     found = predict(*small(), rounds=3, bucket_cap_mb=0.001).alone
     assert len(found.segments) >= 4 and list(found.segments) == sorted(found.segments)
@@ -209,6 +228,10 @@ class Frozen(nn.Module):
         (lambda: Link(0.0, 1.0, 2.0), "processor is 2.0, expected 0 to 1"),
         (lambda: predict(*small(), worlds=[2, 0]), "world is 0, expected 1 or more ranks"),
         (lambda: predict(*small(), rounds=0), "rounds is 0, expected 1 or more"),
+        (
+            lambda: predict(nn.Linear(2, 3, device="meta"), torch.ones(4, 2)),
+            "the model is on meta, expected cpu",
+        ),
         (lambda: predict(Frozen(), ()), "no parameter of the model requires a gradient"),
         (
             lambda: predict(nn.Linear(2, 3), torch.ones(4, 2)),
@@ -230,9 +253,6 @@ def test_errors(call, message):
 
 
 def test_a_link_needs_two():
-    from ortmodule.distributed.link import measure_in
-    from ortmodule.distributed.observe import group_of_one
-
     with group_of_one() as group, pytest.raises(ValueError, match="between 2 or more ranks"):
         measure_in(group)
 
@@ -243,3 +263,17 @@ def test_the_command_says_what_is_wrong():
     assert done.returncode == 2
     assert "error: [predict] 'nowhere:f': No module named 'nowhere'" in done.stderr
     assert "Warning" not in done.stderr
+
+
+@pytest.mark.slow
+def test_the_command_under_torchrun():
+    """All ranks measure, the first prints."""
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+        "-m", "ortmodule.distributed.predict", "predicted:small", "--measure", "--rounds", "1",
+    ]  # fmt: skip
+    here = Path(__file__).parent
+    env = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=here, env=env, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count("one process: forward ") == done.stdout.count("2 ranks: step ") == 1
