@@ -1,7 +1,7 @@
 """An optimizer's step as part of DataParallel's backward: what `DataParallel.attach` gives."""
 
 import weakref
-from typing import Any
+from collections.abc import Callable, Iterable
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
@@ -30,22 +30,25 @@ class BucketSteps(EarlySteps):
         self._gradients: dict[torch.Tensor, tuple[int, int]] = {}  # as they were stepped by
         super().__init__(parallel.module, optimizer)
         self._reduction = weakref.ref(parallel._reduction)
-        parallel._reduction.when_reduced(_reduced(weakref.ref(self)))
+        held = weakref.ref(self)
+        parallel._reduction.watch(_begins(held), _reduced(held))
 
     def remove(self) -> None:
         super().remove()
         reduction = self._reduction()
         if reduction is not None:
-            reduction.when_reduced(None)
+            reduction.watch(None, None)
+
+    def begins(self) -> None:
+        """Before a backward's first reduce. What raises here does so on all ranks."""
+        if self._stepped:
+            raise attachable.second_gradient(self._names[next(iter(self._stepped))])
+        attachable.check_options(self._optimizer)
 
     def reduced(self, params: list[torch.Tensor]) -> None:
         """In a backward: the gradients of `params` are those of all processes."""
         with self._lock:
             those = [p for p in params if p in self._groups]
-            for p in those:
-                if p in self._stepped:
-                    raise attachable.second_gradient(self._names[p])
-            attachable.check_options(self._optimizer)
             self._step_those(those)
             self._gradients |= {p: _state_of(p.grad) for p in those}
 
@@ -67,7 +70,7 @@ class BucketSteps(EarlySteps):
         super().begin_anew()
         self._gradients.clear()
 
-    def _step_those(self, params: Any) -> None:
+    def _step_those(self, params: Iterable[torch.Tensor]) -> None:
         super()._step_those(p for p in params if p not in self._stepped)
 
 
@@ -75,7 +78,17 @@ def _state_of(gradient: torch.Tensor) -> tuple[int, int]:
     return gradient.data_ptr(), gradient._version
 
 
-def _reduced(held: weakref.ref):
+# Functions that hold nothing, as C++ holds them.
+def _begins(held: weakref.ref) -> Callable:
+    def begins() -> None:
+        steps = held()
+        if steps is not None and not steps.removed:
+            steps.begins()
+
+    return begins
+
+
+def _reduced(held: weakref.ref) -> Callable:
     def reduced(params: list[torch.Tensor]) -> None:
         steps = held()
         if steps is not None and not steps.removed:

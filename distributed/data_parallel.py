@@ -45,6 +45,7 @@ class DataParallel(DistributedDataParallel):
     _reduction: Any = None  # until DDP has made its reducer
     _own_hook: tuple[Any, Callable] | None = None
     _attached: BucketSteps | None = None
+    _will_compare = False
 
     def __init__(
         self,
@@ -74,20 +75,28 @@ class DataParallel(DistributedDataParallel):
     # --- a call ---
 
     def _pre_forward(self, *args: Any, **kwargs: Any) -> tuple[tuple, dict]:
+        will_reduce = torch.is_grad_enabled() and self.require_backward_grad_sync
+        self._will_compare = will_reduce and not self._is_compared
+        if self._will_compare and not self._join_config.enable:  # before DDP broadcasts buffers
+            meet(self.process_group, f"the first step of DataParallel {self._number}")
         given = super()._pre_forward(*args, **kwargs)
-        if torch.is_grad_enabled() and self.require_backward_grad_sync:
-            counted = self._join_config.enable and not self._divide_by_initial_world_size
-            self._reduction.count_those_with_input(counted)
-            if self.gradient_as_bucket_view:
-                self._reduction.expect_backward()
+        counted = self._join_config.enable and not self._divide_by_initial_world_size
+        self._reduction.count_those_with_input(counted)
+        # With a static graph a nested backward may add to a gradient that one around it writes.
+        if will_reduce and self.gradient_as_bucket_view and not self.static_graph:
+            self._reduction.expect_backward()
+        elif torch.is_grad_enabled():
+            self._reduction.expect_no_reduce()
         return given
 
     def _post_forward(self, output: Any) -> Any:
-        if torch.is_grad_enabled() and self.require_backward_grad_sync and not self._is_compared:
-            self._is_compared = True
-            if not self._join_config.enable:
-                meet(self.process_group, f"the first step of DataParallel {self._number}")
-                alike.check(self.module, Everyone(self.process_group))
+        if self._will_compare and not self._join_config.enable:
+            everyone = Everyone(self.process_group)
+            try:
+                alike.check(self.module, everyone)
+            finally:
+                everyone.close()
+        self._is_compared |= self._will_compare
         return super()._post_forward(output)
 
     # --- the step as part of the backward ---

@@ -4,7 +4,8 @@
 // One whose step needs the norm of its direction has, for squares_range,
 //   direction(V param, V grad, V* states), which makes the new states.
 // Where it also has
-//   along(V param, V* states), the direction by the new states, and step_along(V param, V direction),
+//   along(V param, V* states), the direction by the new states, and step_along(V param, V
+//   direction),
 // squares_range writes the states and the step reads no gradient, but for halves: what is computed
 // goes on from states that are not rounded.
 #if defined(ORT_OPTIM_WALK_INL_H_) == defined(HWY_TARGET_TOGGLE)

@@ -93,9 +93,8 @@ class Pass {
   bool can_be_at_last(const std::vector<Node*>& group) const {
     return std::all_of(group.begin(), group.end(), [&](const Node* node) {
       const std::span<const Use> uses = node->output().uses();
-      return std::all_of(uses.begin(), uses.end(), [&](const Use& use) {
-        return place(use.node) > place(group.back());
-      });
+      return std::all_of(uses.begin(), uses.end(),
+                         [&](const Use& use) { return place(use.node) > place(group.back()); });
     });
   }
 

@@ -100,16 +100,15 @@ bool Destinations::take_scaled(const at::Tensor& leaf) {
   auto& scaled = entries_[found->second].scaled;
   const at::Tensor& gradient = leaf.grad();
   if (!scaled || !gradient.defined()) return false;  // without one the bucket has zeros
-  c10::VariableVersion handed = *std::exchange(scaled, std::nullopt);
-  // What shares its counter is what was handed over; a sum with another's gradient is not.
-  const uint32_t before = gradient._version();
-  handed.bump();
-  check(
-      gradient._version() != before,
-      "[DataParallel] a parameter of {} elements gets a gradient from outside the module too, at "
-      "the root of the backward, which cannot be told from the module's: use it in the loss by an "
-      "operation of its own (p * 1)",
-      leaf.numel());
+  auto [counter, version] = *std::exchange(scaled, std::nullopt);
+  // What shares its counter and was not written since is what was handed over.
+  const bool same = gradient._version() == version;
+  counter.bump();
+  check(same && gradient._version() != version,
+        "[DataParallel] a parameter of {} elements gets a gradient from outside the module too, at "
+        "the root of the backward or within a nested one, which cannot be told from the module's: "
+        "use it in the loss by an operation of its own (p * 1)",
+        leaf.numel());
   return true;
 }
 
@@ -121,7 +120,8 @@ at::Tensor Destination::handed_over(bool scaled) const {
   at::Tensor gradient = memory.variable_data();  // with a counter of its own
   if (scaled) {
     std::lock_guard lock(owner->mutex_);
-    owner->entries_[entry].scaled = gradient.unsafeGetTensorImpl()->version_counter();
+    owner->entries_[entry].scaled = {gradient.unsafeGetTensorImpl()->version_counter(),
+                                     static_cast<uint32_t>(gradient._version())};
   }
   return gradient;
 }

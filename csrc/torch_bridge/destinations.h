@@ -1,5 +1,5 @@
 // Memory in which the gradients of parameters are to lie, as the buckets that are reduced between
-// processes (distributed/reduction.h, who owns it). A Pass asks for it when its run begins.
+// processes (reduction.h, whose Reduction owns it). A Pass asks for it when its run begins.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -39,7 +39,12 @@ class Destinations : public std::enable_shared_from_this<Destinations> {
   struct Entry {
     at::Tensor leaf, memory;
     std::shared_ptr<torch::autograd::Node> accumulator;
-    std::optional<c10::VariableVersion> scaled;  // of the tensor that was handed over
+    // Of the tensor that was handed over.
+    struct Version {
+      c10::VariableVersion counter;
+      uint32_t value;
+    };
+    std::optional<Version> scaled;
   };
   Destinations() = default;
 

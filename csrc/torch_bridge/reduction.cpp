@@ -75,7 +75,13 @@ bool Reduction::is_bound_to(const std::vector<c10d::GradBucket>& buckets) const 
                                      });
 }
 
+void Reduction::expect_no_reduce() {
+  forget_backward();
+  begun_.clear();
+}
+
 void Reduction::expect_backward() {
+  expect_no_reduce();  // what a backward that failed has left
   const auto reducer = reducer_.lock();
   if (!reducer) return;
   const std::vector<c10d::GradBucket> buckets = reducer->get_grad_buckets(false);
@@ -98,7 +104,8 @@ void Reduction::expect_backward() {
 void Reduction::divide(c10d::GradBucket& bucket) {
   at::Tensor& buffer = bucket.getBufferRef();
   if (counted_) {
-    at::Tensor count = at::full({1}, has_input_ ? 1.0 : 0.0, buffer.options().layout(at::kStrided));
+    const auto wide = buffer.options().layout(at::kStrided).dtype(at::kFloat);  // halves end early
+    at::Tensor count = at::full({1}, has_input_ ? 1.0 : 0.0, wide);
     std::vector<at::Tensor> counts{count};
     group_->allreduce(counts)->wait();
     buffer.div_(count.item());
@@ -118,37 +125,56 @@ void Reduction::divide(c10d::GradBucket& bucket) {
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> Reduction::reduce(c10d::GradBucket& bucket) {
-  if (bucket.isLast() && destinations_) destinations_->close();
+  if (has_input_ && !in_backward_) begin_backward();
   auto future = start(bucket);
-  if (reduced_ && has_input_) await(bucket, future);
+  if (!watch_.reduced || !has_input_) return future;
+  const at::Tensor& buffer = bucket.getBuffer();
+  if (buffer.layout() == at::kStrided) begun_.push_back({buffer, bucket.getParameters(), future});
+  if (buffer.is_cpu()) take_reduced(false);  // elsewhere the stream would wait
   return future;
 }
 
-void Reduction::await(const c10d::GradBucket& bucket,
-                      c10::intrusive_ptr<c10::ivalue::Future> future) {
-  if (bucket.getIndex() == 0) begun_.clear();  // of a backward that failed
-  const at::Tensor& buffer = bucket.getBuffer();
-  if (buffer.layout() == at::kStrided)
-    begun_.push_back({buffer, bucket.getParameters(), std::move(future)});
-  if (buffer.is_cpu()) take_reduced(false);  // elsewhere the stream would wait
-  if (bucket.isLast())
-    torch::autograd::Engine::get_default_engine().queue_callback(
-        [self = shared_from_this()] { self->take_reduced(true); });
+void Reduction::begin_backward() {
+  if (watch_.begins) watch_.begins();
+  in_backward_ = true;
+  torch::autograd::Engine::get_default_engine().queue_callback(
+      [self = shared_from_this()] { self->end_backward(); });
+}
+
+// Queued before DDP's own. Not every bucket need have come: DDP may leave unused ones out.
+void Reduction::end_backward() {
+  forget_backward();
+  take_reduced(true);
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+void Reduction::forget_backward() {
+  in_backward_ = false;
+  if (destinations_) destinations_->close();
 }
 
 // In the order of the buckets. One that failed is left to DDP, whose error it is.
 void Reduction::take_reduced(bool all) {
-  while (!begun_.empty() && (all || begun_.front().future->completed())) {
+  while (!begun_.empty() && !error_ && (all || begun_.front().future->completed())) {
     const Begun bucket = std::move(begun_.front());
     begun_.pop_front();
-    bucket.future->waitAndThrow();
-    if (!result(bucket.future->value()).is_alias_of(bucket.buffer)) continue;  // DDP copies it
-    std::vector<at::Tensor> there;
-    for (const at::Tensor& parameter : bucket.parameters)
-      if (parameter.grad().defined() && parameter.grad().is_alias_of(bucket.buffer))
-        there.push_back(parameter);
-    reduced_(there);
+    bucket.future->wait();
+    if (bucket.future->hasError()) return begun_.clear();
+    try {
+      tell_reduced(bucket);
+    } catch (...) {
+      error_ = std::current_exception();
+    }
   }
+}
+
+void Reduction::tell_reduced(const Begun& bucket) {
+  if (!result(bucket.future->value()).is_alias_of(bucket.buffer)) return;  // DDP copies it
+  std::vector<at::Tensor> there;
+  for (const at::Tensor& parameter : bucket.parameters)
+    if (parameter.grad().defined() && parameter.grad().is_alias_of(bucket.buffer))
+      there.push_back(parameter);
+  watch_.reduced(there);
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> Reduction::start(c10d::GradBucket& bucket) {
@@ -188,10 +214,17 @@ void bind_reduction(py::module_& m) {
              self.use(std::make_unique<c10d::PythonCommHook>(std::move(state), std::move(hook)));
            })
       .def("reduce_in", &Reduction::reduce_in)
-      .def("when_reduced", &Reduction::when_reduced)
+      .def(
+          "watch",
+          [](Reduction& self, std::function<void()> begins,
+             std::function<void(const std::vector<at::Tensor>&)> reduced) {
+            self.watch({std::move(begins), std::move(reduced)});
+          },
+          py::arg("begins"), py::arg("reduced"))
       .def("count_those_with_input", &Reduction::count_those_with_input)
       .def("has_input", &Reduction::has_input)
-      .def("expect_backward", &Reduction::expect_backward, Unlocked());
+      .def("expect_backward", &Reduction::expect_backward, Unlocked())
+      .def("expect_no_reduce", &Reduction::expect_no_reduce, Unlocked());
 }
 
 }  // namespace ort::bridge

@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include <deque>
+#include <exception>
 #include <functional>
 #include <memory>
 
@@ -25,30 +26,28 @@ class Reduction : public std::enable_shared_from_this<Reduction> {
   // The user's own hook, which gets gradients that nobody has divided.
   void use(std::unique_ptr<c10d::CommHookInterface> hook);
   void reduce_in(Group group) { group_ = std::move(group); }
-  // Called in a backward with those parameters of a bucket whose gradients lie in it, when its
-  // reduce has ended: as soon as the next one starts or else at the backward's end, before DDP
-  // waits for them. Empty: none is.
-  using Reduced = std::function<void(const std::vector<at::Tensor>&)>;
-  void when_reduced(Reduced f) { reduced_ = std::move(f); }
+  // Within a backward, in its thread. Empty functions: nobody asks.
+  struct Watch {
+    std::function<void()> begins;  // before the first reduce; may throw
+    // With those parameters of a bucket whose gradients lie in it, when its reduce has ended: as
+    // soon as a later one starts, or at the end, before DDP waits for them. What it throws is
+    // thrown at the end, when this process has taken part in all reduces.
+    std::function<void(const std::vector<at::Tensor>&)> reduced;
+  };
+  void watch(Watch watch) { watch_ = std::move(watch); }
   // With processes that have no more input: the mean is over those that have.
   void count_those_with_input(bool on) { counted_ = on; }
   void has_input(bool yes) { has_input_ = yes; }
 
   // At a forward whose backward will be reduced: gradients are written into the buckets.
   void expect_backward();
+  // At one whose backward will not.
+  void expect_no_reduce();
 
   c10::intrusive_ptr<c10::ivalue::Future> reduce(c10d::GradBucket& bucket);
   at::Tensor result(const c10::IValue& reduced);
 
  private:
-  Reduction(Group group, Store store) : group_(std::move(group)), store_(std::move(store)) {}
-  bool is_bound_to(const std::vector<c10d::GradBucket>& buckets) const;
-  void divide(c10d::GradBucket& bucket);
-  double mean_factor() const;
-  c10::intrusive_ptr<c10::ivalue::Future> start(c10d::GradBucket& bucket);
-  void await(const c10d::GradBucket& bucket, c10::intrusive_ptr<c10::ivalue::Future> future);
-  void take_reduced(bool all);
-
   // A bucket whose reduce has begun.
   struct Begun {
     at::Tensor buffer;
@@ -56,14 +55,27 @@ class Reduction : public std::enable_shared_from_this<Reduction> {
     c10::intrusive_ptr<c10::ivalue::Future> future;
   };
 
+  Reduction(Group group, Store store) : group_(std::move(group)), store_(std::move(store)) {}
+  bool is_bound_to(const std::vector<c10d::GradBucket>& buckets) const;
+  void divide(c10d::GradBucket& bucket);
+  double mean_factor() const;
+  c10::intrusive_ptr<c10::ivalue::Future> start(c10d::GradBucket& bucket);
+  void begin_backward();
+  void forget_backward();
+  void end_backward();
+  void take_reduced(bool all);
+  void tell_reduced(const Begun& bucket);
+
   std::weak_ptr<c10d::Reducer> reducer_;
   Group group_;
   Store store_;
   std::unique_ptr<c10d::CommHookInterface> hook_;
   std::shared_ptr<Destinations> destinations_;
   std::vector<at::Tensor> buffers_;  // that the destinations lie in
-  Reduced reduced_;
+  Watch watch_;
   std::deque<Begun> begun_;
+  std::exception_ptr error_;  // of the watch
+  bool in_backward_ = false;  // some of its buckets have come
   bool counted_ = false, has_input_ = true;
 };
 

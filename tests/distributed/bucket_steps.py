@@ -106,7 +106,7 @@ def steps_while_the_last_is_reduced() -> bool:
             deadline = time.monotonic() + 20
             while time.monotonic() < deadline and not all_stepped():
                 time.sleep(0.01)
-            seen.append(all_stepped() and len(own) < len(before))
+            seen.append((all_stepped(), len(own), len(before)))
             last.set_result(buffer)
 
         threading.Thread(target=end_late).start()
@@ -120,7 +120,7 @@ def steps_while_the_last_is_reduced() -> bool:
         optimizer.zero_grad()
         model(x).square().mean().backward()
         optimizer.step()
-    return len(seen) == 3 and all(seen)
+    return seen
 
 
 def removed() -> bool:
@@ -160,7 +160,6 @@ def errors() -> dict[str, str]:
             found[name] = f"{type(error).__name__}: {error}"
         else:
             found[name] = "nothing"
-        dist.barrier()
 
     def attach_to(**kwargs):
         model = DataParallel(Net(), **kwargs)

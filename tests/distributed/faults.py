@@ -57,8 +57,8 @@ def late(seconds: float) -> str:
 
 
 def late_at_first(seconds: float) -> str:
-    """Rank 1 comes late to the first step."""
-    model = model_of()
+    """Rank 1 comes late to the first step, before which DDP broadcasts buffers."""
+    model = model_of(Net(norm=nn.BatchNorm1d))
     if dist.get_rank() == 1:
         time.sleep(seconds)
     return told(lambda: step(model))

@@ -76,6 +76,61 @@ def unused(wrap):
     return stepped(wrap(Net(unused=True), bucket_cap_mb=SMALL, find_unused_parameters=True))
 
 
+class Spare(nn.Module):
+    """Its first parameter, in the last bucket, is never used."""
+
+    def __init__(self):
+        super().__init__()
+        self.spare = nn.Linear(64, 64)
+        self.net = Net()
+
+    def forward(self, x):
+        return self.net(x)
+
+
+def unused_bucket_left_out(wrap):
+    """The last bucket is not reduced; then a backward that reduces nothing."""
+    options = {"find_unused_parameters": True, "skip_all_reduce_unused_params": True}
+    model, seen = wrap(Spare(), bucket_cap_mb=SMALL, **options), []
+    for x in inputs(3):
+        model.zero_grad()
+        model(x).square().mean().backward()
+        seen += gradients(model)
+        model.zero_grad()
+        with model.no_sync():
+            model(x).square().mean().backward()
+            seen += gradients(model)
+        model(2 * x).square().mean().backward()
+        seen += gradients(model)
+    return seen
+
+
+class Nested(nn.Module):
+    """The gradients of its block are added up by two backwards within one."""
+
+    def __init__(self):
+        super().__init__()
+        self.dummy = nn.Parameter(torch.ones(1))
+        self.block = ORTModule(Block(7))
+
+    def forward(self, x):
+        def run(_, x):
+            return self.block(x)
+
+        one = checkpoint(run, self.dummy.clone(), x, use_reentrant=True)
+        two = checkpoint(run, self.dummy.clone(), 2 * x, use_reentrant=True)
+        return one + two * self.block(3 * x).sigmoid() + 0 * self.dummy
+
+
+def nested() -> bool:
+    """Whether DataParallel gives the gradients of DDP, bit for bit."""
+    found = []
+    for wrap in (DDP, DataParallel):
+        torch.manual_seed(0)
+        found.append(stepped(wrap(Nested(), bucket_cap_mb=SMALL, static_graph=True)))
+    return all(map(torch.equal, *found))
+
+
 def static_graph(wrap):
     return stepped(wrap(Net(unused=True), bucket_cap_mb=SMALL, static_graph=True))
 
@@ -350,7 +405,7 @@ LOOPS = {
     loop.__name__: loop
     for loop in (
         usual, loss_inside, one_large_bucket, zeros_in_place, never_zeroed, copied_gradients,
-        unused, static_graph, input_needs_gradient, penalty_on_weights, penalty_on_one,
+        unused, unused_bucket_left_out, static_graph, input_needs_gradient, penalty_on_weights, penalty_on_one,
         two_forwards, accumulated, kept_between, hooks_on_gradients, hook_that_changes,
         hook_on_output, gradient_not_linear, only_some_asked, backward_twice, halves, float16,
         doubles, convolutions, sparse_gradients, compressed, builtin_hook, power_sgd,

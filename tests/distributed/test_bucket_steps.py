@@ -30,8 +30,9 @@ def test_remove(pair):
 
 def test_errors(pair):
     for found in pair.run("bucket_steps", "errors"):
-        assert "ValueError: [attach] the DataParallel has gradient_as_bucket_view=False" in (
-            found["copied"]
+        assert (
+            "ValueError: [attach] the DataParallel has gradient_as_bucket_view=False"
+            in (found["copied"])
         )
         assert "ValueError: [attach] AdamW has a max_norm" in found["clipping option"]
         assert "it would clip nothing" in found["clipped"]
