@@ -142,6 +142,8 @@ class Captures:
         try:
             outputs = kept.run(tensors) if not self.options.profile else kept.timed(tensors)
         except _native.torch_bridge().Error as error:  # as an index out of range: eager's own error
+            if kept.capture.communicates:
+                raise  # the other ranks would take no part in what eager does again
             return self._fall_back(NotCapturable(f"the engine: {error}"), None, args, kwargs)
         kept.calls += 1
         if not kept.ran:  # before that it may be a call that eager refuses too
