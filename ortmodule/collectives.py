@@ -6,7 +6,7 @@ and of the functional collectives; translate/collective.py has the rules.
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -56,6 +56,24 @@ def stand_ins() -> dict[type, Callable]:
             differentiable._Broadcast: _broadcast,
         }
     return found
+
+
+def check_in_place(function: Any, tensors: Iterable[Any]) -> None:
+    """Refuses one of torch.distributed's collectives, which write in place, where autograd sees it:
+    traced it has a gradient, in eager the history of what it writes to stays as it was."""
+    if function not in _written_in_place() or not torch.is_grad_enabled():
+        return
+    if any(isinstance(tensor, torch.Tensor) and tensor.requires_grad for tensor in tensors):
+        name = f"torch.distributed.{function.__name__}"
+        reason = f"{name} is given a tensor that requires grad, and torch has no gradient for it"
+        raise NotCapturable(reason, **caller_place())
+
+
+@functools.cache
+def _written_in_place() -> dict[Any, Any]:
+    from torch.distributed._functional_collectives import traceable_collective_remaps
+
+    return traceable_collective_remaps
 
 
 def _all_reduce(op: Any, group: Any, x: torch.Tensor) -> torch.Tensor:

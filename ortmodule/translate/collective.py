@@ -6,7 +6,6 @@ refused: torch's own would be read before its data has come.
 
 from typing import Any
 
-import torch
 from torch.distributed.distributed_c10d import _get_group_size_by_name
 
 from .emit import COMPLEX
@@ -16,8 +15,6 @@ _NAMESPACES = {
     "c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd", "symm_mem",
     "ortmodule_collective",
 }  # fmt: skip
-# How torch's code for tracing writes what an in-place collective gives: `tensor.copy_(...)`.
-_IN_PLACE = "_inplace\n"
 
 
 def is_collective(target: Any) -> bool:
@@ -35,7 +32,7 @@ def emit_collective(t: Any, name: str, args: list, kwargs: dict) -> Any:
 def _waited_for(t: Any, name: str, x: Any, group: str, **attrs: Any) -> Any:
     """Where the wait stands in program order does not matter: it runs before its first reader."""
     if t.within is not None:
-        t.refuse(f"it communicates in {t.within.owner}, whose runs may differ between ranks")
+        t.refuse(f"it communicates in {t.within.owner}, which other ranks may not run")
     if t.standard:
         t.refuse("it communicates with other processes, which a file does not know")
     if x.dtype in COMPLEX:
@@ -52,15 +49,8 @@ def _only_sum(t: Any, op: str) -> None:
         t.refuse(f"torch has a gradient of it for the reduction sum, not for {op}")
 
 
-def _check_in_place(t: Any) -> None:
-    """Eager's in-place collectives leave the history of what they write to as it was."""
-    if t.needs_gradient() and _IN_PLACE in (t.node.meta.get("stack_trace") or ""):
-        t.refuse("it writes in place to a tensor that has a gradient, and torch has none for it")
-
-
 @aten("_c10d_functional.all_reduce.default")
 def all_reduce(t, x, op, group):
-    _check_in_place(t)
     _only_sum(t, op.lower())
     return _waited_for(t, "AllReduce", x, group, op=op.lower())
 
@@ -70,13 +60,11 @@ def all_reduce(t, x, op, group):
     "_c10d_functional_autograd.all_gather_into_tensor.default",
 )
 def all_gather(t, x, _size, group):
-    _check_in_place(t)
     return _waited_for(t, "AllGather", x if x.rank else t.reshape(x, [1]), group)
 
 
 @aten("_c10d_functional.reduce_scatter_tensor.default")
 def reduce_scatter(t, x, op, _size, group):
-    _check_in_place(t)
     _only_sum(t, op.lower())
     return _waited_for(t, "ReduceScatter", x, group, op=op.lower())
 

@@ -6,11 +6,9 @@ import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 import torch.distributed.nn.functional as differentiable
-from ortmodule.distributed import DataParallel
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
 
-from ortmodule import ORTModule, Options
+from ortmodule import Options, ORTModule
 
 FORWARDS = {}
 
@@ -124,10 +122,11 @@ def functional_reductions(x):
     with torch.no_grad():
         most = functional.all_reduce(x, "max", world())
         least = functional.all_reduce(x, "min", world())
+        mean = functional.all_reduce(x, "avg", world())
         product = functional.all_reduce(x, "product", world())
         part = functional.reduce_scatter_tensor(torch.cat([x, x]), "max", 0, world())
         first = functional.broadcast(x, 0, world())
-    return (most - least + product + part.mean() + first) * x
+    return (most - least + mean + product + part.mean() + first) * x
 
 
 @forward
@@ -148,6 +147,91 @@ def in_place_gathered(x):
     several = [torch.empty_like(x), torch.empty_like(x)]
     dist.all_gather(several, x.detach())
     return x * (part + several[0] - several[1])
+
+
+# What is no whole capture: eager's result, and why.
+REASONS = {}
+
+
+def in_eager(reason):
+    def add(function):
+        REASONS[function.__name__] = reason
+        return forward(function)
+
+    return add
+
+
+NO_NODE = "the engine has no node for this collective"
+
+
+@in_eager(NO_NODE)
+def all_to_all(x):
+    return functional.all_to_all_single(x * 2, None, None, world()).sin()
+
+
+@in_eager(NO_NODE)
+def coalesced(x):
+    first, second = functional.all_reduce_coalesced([x * 2, x.sin()], "sum", world())
+    return first * second
+
+
+@in_eager("torch has no gradient for it")
+def broadcast_with_gradient(x):
+    return functional.broadcast(x * 2, 0, world()) * x
+
+
+@in_eager("is given a tensor that requires grad, and torch has no gradient for it")
+def in_place_with_gradient(x):
+    y = x * 2
+    dist.all_reduce(y)
+    return y * x
+
+
+@in_eager("writes, without gradients, to a tensor that has one")
+def in_place_without_gradients(x):
+    y = x * 2
+    with torch.no_grad():
+        dist.all_reduce(y)
+    return y * x
+
+
+@in_eager("Can't remap async version of inplace op to functional collective")
+def in_place_later(x):
+    y = x.detach() * 2
+    work = dist.all_reduce(y, async_op=True)
+    z = x.sin()
+    work.wait()
+    return y * x + z
+
+
+@in_eager("broadcast_")
+def in_place_broadcast(x):
+    y = x.detach() * 2
+    dist.broadcast(y, 0)
+    return y * x
+
+
+@in_eager("torch.export: ")
+def around_a_branch(x):
+    """Dynamo's own way with these two has other gradients than eager."""
+    y = differentiable.all_reduce(x * 2)
+    if float(y.detach().sum()) > 0:
+        y = y * 2
+    z = y * 3
+    dist.all_reduce(z)
+    return z * x
+
+
+@in_eager("it communicates in the true branch of cond, which other ranks may not run")
+def in_a_branch(x):
+    with torch.no_grad():
+        y = torch.cond(
+            x.sum() > -1e9,
+            lambda x: functional.all_reduce(x * 2, "sum", world()),
+            lambda x: x * 1,
+            (x.detach(),),
+        )
+    return y * x
 
 
 class Net(nn.Module):
@@ -183,11 +267,11 @@ def sent():
     return world()._get_sequence_number_for_group()
 
 
-def compare(name, dtype="float32"):
+def compare(name, dtype="float32", fallback="whole"):
     """The distance from eager, of the largest element or one; how often each communicated."""
     dtype = getattr(torch, dtype)
     plain = Net(name, dtype)
-    model = ORTModule(copy.deepcopy(plain), Options(fallback="whole"))
+    model = ORTModule(copy.deepcopy(plain), Options(fallback=fallback))
     first = sent()
     wanted = trained(plain, dtype)
     then = sent()
@@ -199,7 +283,7 @@ def compare(name, dtype="float32"):
             for a, b in zip(found, wanted, strict=True)
         ),
         "sent": (sent() - then, then - first),
-        "fallbacks": [str(fallback) for fallback in report.fallbacks],
+        "reasons": report.reasons(),
         "captures": report.captures,
         "steps": [step.name for step in report.steps],
     }
