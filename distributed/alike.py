@@ -28,6 +28,12 @@ def fingerprint(model: nn.Module) -> list[str]:
     ]
 
 
+def communicates(model: nn.Module) -> bool:
+    """Whether a graph captured so far has collectives."""
+    found = (m for m in model.modules() if isinstance(m, ORTModule))
+    return any(m._ortmodule.communicates() for m in found)
+
+
 def _line_of(text: str) -> str | None:
     """Of a node's line `%7 = Op(%5) {...}  # float32[3]; module (file:line)`."""
     node, _, facts = text.partition("  # ")
@@ -41,7 +47,10 @@ def _line_of(text: str) -> str | None:
 
 def check(model: nn.Module, everyone: Everyone) -> None:
     """Raises RuntimeError on all ranks where one has another version or graph than rank 0."""
-    own = {"ortmodule": __version__, "torch": torch.__version__, "graph": fingerprint(model)}
+    own = {
+        "ortmodule": __version__, "torch": torch.__version__, "graph": fingerprint(model),
+        "communicates": communicates(model),
+    }  # fmt: skip
     first, *others = everyone.exchange(own)
     for rank, found in enumerate(others, start=1):
         for package in ("ortmodule", "torch"):
@@ -50,6 +59,12 @@ def check(model: nn.Module, everyone: Everyone) -> None:
                     f"[DataParallel] rank {rank} runs {package} {found[package]}, rank 0 runs "
                     f"{first[package]}"
                 )
+        if first["communicates"] != found["communicates"]:
+            inside, other = (rank, 0) if found["communicates"] else (0, rank)
+            raise RuntimeError(
+                f"[DataParallel] rank {inside} communicates in its graph, rank {other} in eager, "
+                "whose backward has another order"
+            )
         difference = _difference(first["graph"], found["graph"])
         if difference is not None:
             raise RuntimeError(

@@ -283,6 +283,13 @@ class Captures:
         """Whether any call went through the engine."""
         return self._account.captures > 0
 
+    def communicates(self) -> bool:
+        """Whether a graph captured so far has collectives."""
+        with self._lock:
+            own = any(kept.capture.communicates for kept in self._search.kept())
+            parts = self._parts.all if self._parts is not None else []
+        return own or any(part.communicates() for part in parts)
+
     def graphs(self) -> list[str]:
         """The graphs captured so far as text, in the order made."""
         with self._lock:

@@ -98,6 +98,12 @@ def _reduce_scatter(op: Any, group: Any, out: torch.Tensor, *parts: torch.Tensor
 def _broadcast(source: int, group: Any, x: torch.Tensor) -> torch.Tensor:
     name = _named(group)
     root = dist.get_group_rank(group or dist.group.WORLD, source)
+    if root != source:
+        raise NotCapturable(
+            f"forward broadcasts from rank {source}, which is rank {root} of the group: torch "
+            "takes the one for the other in the gradient",
+            **caller_place(),
+        )
     return torch.ops.ortmodule_collective.broadcast(x, root, name)
 
 

@@ -1,6 +1,6 @@
-// List scheduling over the claims; a cycle means that a region was not convex. Between the start of a
-// collective and the wait for it goes what can: the one runs first of what is ready, the other just
-// before its first reader.
+// List scheduling over the claims; a cycle means that a region was not convex. Between the start of
+// a collective and the wait for it goes what can: the one runs first of what is ready, the other
+// just before its first reader.
 #include "csrc/plan/schedule.h"
 
 #include <algorithm>

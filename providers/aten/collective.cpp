@@ -108,8 +108,8 @@ class Flight {
   }
 
  private:
-  // What fails is torch's own error and no Error of the engine's: eager may not try it again, as the
-  // other ranks are elsewhere by then.
+  // What fails is torch's own error and no Error of the engine's: eager may not try it again, as
+  // the other ranks are elsewhere by then.
   template <class F>
   void collectively(F&& run) const {
     std::string why;

@@ -1,4 +1,5 @@
-// Kernels of the aten provider: a collective's start, and the wait for it. Prepared by provider.cpp.
+// Kernels of the aten provider: a collective's start, and the wait for it. Prepared by
+// provider.cpp.
 #pragma once
 
 #include "providers/provider.h"

@@ -148,18 +148,32 @@ class Within(nn.Module):
 
 
 def in_a_group_of_its_own():
-    """Ranks are in different groups; a root is a rank of the group."""
+    """Ranks are in different groups."""
     groups = [dist.new_group([rank]) for rank in range(2)]
     mine = groups[dist.get_rank()]
 
     def call(x, group):
-        x = differentiable.broadcast(x, dist.get_rank(), group)
-        return differentiable.all_reduce(x, dist.ReduceOp.SUM, group) * 3
+        first = functional.all_gather_tensor(x.sin(), 0, group)
+        return differentiable.all_reduce(x, dist.ReduceOp.SUM, group) * first
 
     plain, model = both(lambda: Within(call, mine))
     found = compared(plain, model)[0], [step.name for step in model.explain().steps]
     dist.destroy_process_group(mine)
     return *found, told(lambda: model(batches(torch.float32)[0].requires_grad_()))
+
+
+def from_a_root_of_a_group():
+    """Eager's gradient is zero on rank 1, as it takes the rank in the group for the other."""
+    groups = [dist.new_group([rank]) for rank in range(2)]
+    mine = groups[dist.get_rank()]
+
+    def call(x, group):
+        return differentiable.broadcast(x, dist.get_rank(), group) * x
+
+    plain, model = Within(call, mine), ORTModule(Within(call, mine))
+    found = compared(plain, model)[0], model.explain().reasons()
+    dist.destroy_process_group(mine)
+    return found
 
 
 def in_a_mesh():

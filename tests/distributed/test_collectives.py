@@ -80,9 +80,16 @@ def test_data_parallel(pair):
 
 def test_groups(pair):
     for distance, steps, gone in pair.run("communicating", "in_a_group_of_its_own"):
-        assert distance < 2e-6 and position(steps, "ort::Broadcast"), steps
-        assert gone.startswith("DistBackendError: [ort::Broadcast] 64 bytes over the group '"), gone
+        assert distance < 2e-6 and position(steps, "ort::AllGather"), steps
+        assert gone.startswith("DistBackendError: [ort::AllGather] 64 bytes over the group '"), gone
         assert "Could not resolve the process group" in gone and "communicating.py" in gone, gone
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_root_of_a_group(pair):
+    (first, none), (second, reasons) = pair.run("communicating", "from_a_root_of_a_group")
+    assert first < 2e-6 and second < 2e-6 and none == []
+    assert any("rank 1, which is rank 0 of the group" in reason for reason in reasons), reasons
 
 
 def test_meshes(pair):
