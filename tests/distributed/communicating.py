@@ -137,6 +137,16 @@ def data_parallel():
     return distance(found, wanted), [step.name for step in parallel.module.explain().steps]
 
 
+def one_in_eager():
+    """What ranks are told of which one runs its forward in eager."""
+    model = DataParallel(ORTModule(Net("all_reduce")))
+    x = batches(torch.float32)[0]
+    if dist.get_rank() == 1:
+        with model.module.eager():
+            return told(lambda: model(x).sum().backward())
+    return told(lambda: model(x).sum().backward())
+
+
 class Within(nn.Module):
     def __init__(self, forward, group):
         super().__init__()

@@ -78,6 +78,14 @@ def test_data_parallel(pair):
         assert position(steps, "ort::AllGather") and position(steps, "ort::ReduceScatter"), steps
 
 
+def test_one_in_eager(pair):
+    """Its backward may communicate in another order."""
+    for told in pair.run("communicating", "one_in_eager"):
+        assert told.startswith(
+            "RuntimeError: [DataParallel] rank 0 communicates in its graph, rank 1 in eager"
+        ), told
+
+
 def test_groups(pair):
     for distance, steps, gone in pair.run("communicating", "in_a_group_of_its_own"):
         assert distance < 2e-6 and position(steps, "ort::AllGather"), steps
