@@ -5,6 +5,7 @@ and of the functional collectives; translate/collective.py has the rules.
 """
 
 import functools
+import importlib
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -43,10 +44,13 @@ def _part(x: torch.Tensor, _op: str, group: str) -> torch.Tensor:
 
 
 def stand_ins() -> dict[type, Callable]:
-    """What is called for a Function's `apply`, of the modules that are loaded."""
-    found: dict[type, Callable] = {}
-    if functional := sys.modules.get("torch.distributed._functional_collectives"):
-        found[functional._FromTorchTensor] = torch.ops._c10d_functional.wait_tensor
+    """What is called for a Function's `apply`, where there are groups."""
+    if not dist.is_initialized():
+        return {}
+    functional = _functional()
+    found: dict[type, Callable] = {
+        functional._FromTorchTensor: torch.ops._c10d_functional.wait_tensor
+    }
     if differentiable := sys.modules.get("torch.distributed.nn.functional"):
         _library()
         found |= {
@@ -61,7 +65,9 @@ def stand_ins() -> dict[type, Callable]:
 def check_in_place(function: Any, tensors: Iterable[Any]) -> None:
     """Refuses one of torch.distributed's collectives, which write in place, where autograd sees it:
     traced it has a gradient, in eager the history of what it writes to stays as it was."""
-    if function not in _written_in_place() or not torch.is_grad_enabled():
+    if not dist.is_initialized() or not torch.is_grad_enabled():
+        return
+    if function not in _functional().traceable_collective_remaps:
         return
     if any(isinstance(tensor, torch.Tensor) and tensor.requires_grad for tensor in tensors):
         name = f"torch.distributed.{function.__name__}"
@@ -69,11 +75,9 @@ def check_in_place(function: Any, tensors: Iterable[Any]) -> None:
         raise NotCapturable(reason, **caller_place())
 
 
-@functools.cache
-def _written_in_place() -> dict[Any, Any]:
-    from torch.distributed._functional_collectives import traceable_collective_remaps
-
-    return traceable_collective_remaps
+def _functional() -> Any:
+    """torch's module that knows how collectives are traced; imported where there are groups."""
+    return importlib.import_module("torch.distributed._functional_collectives")
 
 
 def _all_reduce(op: Any, group: Any, x: torch.Tensor) -> torch.Tensor:
@@ -116,7 +120,7 @@ def _named(group: Any) -> str:
 
 def _name_of(op: Any) -> str:
     """A reduction as c10d's functional collectives name it."""
-    names = sys.modules["torch.distributed._functional_collectives"].REDUCE_OP_TO_STR
+    names = _functional().REDUCE_OP_TO_STR
     if op not in names:
         raise NotCapturable(f"forward reduces by {op}, which has no name", **caller_place())
     return names[op]

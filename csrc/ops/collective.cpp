@@ -1,5 +1,7 @@
 // Collectives of a group of processes. One node starts, ort::Wait gives the result: what the plan
 // puts between them runs while data is on its way.
+#include <set>
+
 #include "csrc/ops/ops.h"
 
 namespace ort {
@@ -24,7 +26,17 @@ int64_t size_of_group(const InferContext& c) {
   return size;
 }
 
+// By torch's names.
+void expect_reduction(const InferContext& c) {
+  static const std::set<std::string> known{"sum", "avg",  "product", "min",
+                                           "max", "band", "bor",     "bxor"};
+  c.require(!c.attrs().has("op") || known.count(c.attrs().s("op")),
+            "op is '{}', expected one of {}", c.attrs().s("op", ""),
+            std::vector<std::string>(known.begin(), known.end()));
+}
+
 void same_type(InferContext& c) {
+  expect_reduction(c);
   const int64_t size = size_of_group(c);
   const int64_t root = c.attrs().i("root", 0);
   c.require(root >= 0 && root < size, "root is {}, expected a rank of a group of {}", root, size);
@@ -57,6 +69,7 @@ void gathered(InferContext& c) {
 }
 
 void scattered(InferContext& c) {
+  expect_reduction(c);
   const int64_t size = size_of_group(c);
   if (!c.ranked()) return unranked(c);
   const Dim whole = first_axis(c, "scatter"), part = floor_div(whole, size);
@@ -76,7 +89,6 @@ Value waited_for(const Backward& b, std::string_view op, Attrs attrs) {
 }  // namespace
 
 void register_collective(OpSet& ops) {
-  // "op": how elements are reduced, by torch's names: sum, avg, product, min, max, band, bor, bxor.
   // Gradients are torch's, whatever calculus says of a maximum.
   start(ops, "ort::AllReduce")
       .attr("op", std::string("sum"))

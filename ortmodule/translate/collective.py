@@ -43,9 +43,9 @@ def _waited_for(t: Any, name: str, x: Any, group: str, **attrs: Any) -> Any:
     return t.reshape(t.ort("Wait", y, work), t.out_dims())
 
 
-def _only_sum(t: Any, op: str) -> None:
-    """torch's backward raises for another reduction."""
-    if op != "sum" and t.needs_gradient():
+def _only_sum(t: Any, op: str, always: bool = False) -> None:
+    """torch's backward raises for another reduction; always: and its forward."""
+    if op != "sum" and (always or t.needs_gradient()):
         t.refuse(f"torch has a gradient of it for the reduction sum, not for {op}")
 
 
@@ -71,8 +71,7 @@ def reduce_scatter(t, x, op, _size, group):
 
 @aten("_c10d_functional_autograd.reduce_scatter_tensor.default")
 def reduce_scatter_with_gradient(t, x, op, _size, group):
-    if op.lower() != "sum":
-        t.refuse(f"torch takes the reduction sum there, not {op}")
+    _only_sum(t, op.lower(), always=True)
     return _waited_for(t, "ReduceScatter", x, group, op="sum")
 
 

@@ -218,6 +218,17 @@ def no_such_reduction():
     return told(lambda: plain(x)), told(lambda: model(x))
 
 
+def refused():
+    """Of forwards that eager runs, though not always with their gradient."""
+    forwards = [
+        lambda x: functional.all_reduce(x, "avg", world()),
+        lambda x: functional.reduce_scatter_tensor(x, "max", 0, world()),
+        lambda x: functional.all_reduce(torch.complex(x, x).detach(), "sum", world()).real * x,
+    ]
+    x = torch.ones(4, 6)
+    return [told(lambda f=f: both(lambda: Within(lambda x, _: f(x), None))[1](x)) for f in forwards]
+
+
 class Picked(Net):
     def forward(self, x, rows):
         return functional.all_reduce(self.linear(x), "sum", world())[rows]

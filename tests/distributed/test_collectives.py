@@ -123,6 +123,13 @@ def test_errors_are_torchs_with_the_place(pair):
         ), ours
 
 
+def test_refusals(pair):
+    for average, most, complex_ in pair.run("communicating", "refused"):
+        assert "torch has a gradient of it for the reduction sum, not for avg" in average
+        assert "torch has a gradient of it for the reduction sum, not for max" in most
+        assert "it communicates complex numbers" in complex_, complex_
+
+
 def test_what_has_communicated_is_not_tried_again(pair):
     """In eager, where a call goes whose run fails: the other rank would take no part."""
     (first, messages), (second, others) = pair.run("communicating", "one_fails")

@@ -20,6 +20,7 @@ _NOT_ONE = bad("size is 0, expected a group of one process or more", t(3), group
 _NO_GROUP = bad("group", t(3), size=1)
 _OTHERS = bad("it knows no other processes", t(4), group="0", size=2)
 _NO_RANK = bad("root is 2, expected a rank of a group of 2", t(3), group="0", size=2, root=2)
+_NO_REDUCTION = bad("op is 'mean', expected one of [avg, ", t(3), group="0", size=1, op="mean")
 _ERRORS = [_NOT_ONE, _NO_GROUP, _OTHERS]
 
 OPS = [
@@ -31,7 +32,7 @@ OPS = [
             *_samples((2, 3), op="max"),
             sample(i(3), gradient=False, group="0", size=1, op="band"),
         ],
-        _ERRORS,
+        [*_ERRORS, _NO_REDUCTION],
     ),
     Op(
         "ort::AllGather",
@@ -45,6 +46,7 @@ OPS = [
         _samples(*_SHAPES),
         [
             *_ERRORS,
+            _NO_REDUCTION,
             bad("x is a number, expected an axis to scatter", t(), group="0", size=1),
             bad("x has 3 rows, which 2 ranks cannot share", t(3), group="0", size=2),
         ],
