@@ -29,6 +29,12 @@ def fingerprint(model: nn.Module) -> list[str]:
     ]
 
 
+def communicates(model: nn.Module) -> bool:
+    """Whether a graph captured so far has collectives."""
+    found = (m for m in model.modules() if isinstance(m, ORTModule))
+    return any(m._ortmodule.communicates() for m in found)
+
+
 def _line_of(text: str) -> str | None:
     """`%7 = Op(%5) {...}  # float32[3]; module (file:line)` becomes `Op of float32, at module`;
     None for a line that has no node."""
@@ -47,7 +53,10 @@ def check(model: nn.Module, everyone: Everyone) -> None:
     Ranks tell a digest of their graphs; the lines are sent only where digests differ.
     """
     lines = fingerprint(model)
-    own = {"ortmodule": __version__, "torch": torch.__version__, "graph": _digest(lines)}
+    own = {
+        "ortmodule": __version__, "torch": torch.__version__, "graph": _digest(lines),
+        "communicates": communicates(model),
+    }  # fmt: skip
     first, *others = found = everyone.exchange(own)
     for rank, other in enumerate(others, start=1):
         for package in ("ortmodule", "torch"):
@@ -56,6 +65,12 @@ def check(model: nn.Module, everyone: Everyone) -> None:
                     f"[DataParallel] rank {rank} runs {package} {other[package]}, rank 0 runs "
                     f"{first[package]}"
                 )
+        if first["communicates"] != other["communicates"]:
+            inside, eager = (rank, 0) if other["communicates"] else (0, rank)
+            raise RuntimeError(
+                f"[DataParallel] rank {inside} communicates in its graph, rank {eager} in eager, "
+                "whose backward has another order"
+            )
     if len({rank["graph"] for rank in found} - {None}) > 1:
         _tell_difference(everyone.exchange(lines))
 

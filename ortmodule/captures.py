@@ -142,6 +142,8 @@ class Captures:
         try:
             outputs = kept.run(tensors) if not self.options.profile else kept.timed(tensors)
         except _native.torch_bridge().Error as error:  # as an index out of range: eager's own error
+            if kept.capture.communicates:
+                raise  # the other ranks would take no part in what eager does again
             return self._fall_back(NotCapturable(f"the engine: {error}"), None, args, kwargs)
         kept.calls += 1
         if not kept.ran:  # before that it may be a call that eager refuses too
@@ -280,6 +282,13 @@ class Captures:
     def has_captures(self) -> bool:
         """Whether any call went through the engine."""
         return self._account.captures > 0
+
+    def communicates(self) -> bool:
+        """Whether a graph captured so far has collectives."""
+        with self._lock:
+            own = any(kept.capture.communicates for kept in self._search.kept())
+            parts = self._parts.all if self._parts is not None else []
+        return own or any(part.communicates() for part in parts)
 
     def graphs(self) -> list[str]:
         """The graphs captured so far as text, in the order made."""

@@ -10,23 +10,16 @@ import os
 import types
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from torch import fx, nn
 from torch._dynamo import config, convert_frame, eval_frame, utils
-from torch._dynamo.exc import unimplemented
 from torch._dynamo.guards import DeletedGuardManagerWrapper
 from torch._dynamo.hooks import Hooks
 from torch._dynamo.types import ConvertFrameReturn, FrameAction, FrameExecStrategy
-from torch._dynamo.utils import proxy_args_kwargs
-from torch._dynamo.variables.builder import wrap_fx_proxy
-from torch._dynamo.variables.misc import (
-    AutogradFunctionVariable,
-    produce_trampoline_autograd_apply,
-)
-from torch._dynamo.variables.tensor import TensorVariable
 
+from .cuts import cut_at_collectives, cut_at_hooks, functions_as_they_are
 from .entered import autocast_kept
 from .errors import let_go
 from .explain import Break
@@ -113,8 +106,8 @@ class _Convert:
         if (key := _key(frame)) in self._passed:
             return _passed(self._passed[key])
         changes = (
-            config.patch(_SETTINGS), _cut_at_hooks(), constants_after_one(), autocast_kept(),
-            _functions_as_they_are(self._told().undone),
+            config.patch(_SETTINGS), cut_at_hooks(), constants_after_one(), autocast_kept(),
+            functions_as_they_are(self._told().undone), cut_at_collectives(),
         )  # fmt: skip
         with LOCK, convert_frame.compile_lock, inside(), contextlib.ExitStack() as stack:
             for change in changes:
@@ -165,55 +158,6 @@ class _Convert:
     def _broke(self, reason: str, stack: Iterable) -> None:
         frames = [(f[0], f[1]) if isinstance(f, tuple) else (f.filename, f.lineno) for f in stack]
         self._told().broke(Break(reason.strip().partition("\n")[0], **_place(frames)))
-
-
-@contextlib.contextmanager
-def _cut_at_hooks() -> Iterator[None]:
-    """A hook on a tensor that a graph makes ends it: Dynamo's own way, a Function in the tensor's
-    place, calls several hooks in the wrong order and fails on what is computed before one."""
-    original = TensorVariable._method_register_hook
-
-    def register(self, tx: Any, name: str, *args: Any, **kwargs: Any) -> Any:
-        if not self.source:
-            unimplemented(
-                gb_type="a hook on a tensor",
-                context=name,
-                explanation="it is torch's own",
-                hints=[],
-            )
-        return original(self, tx, name, *args, **kwargs)
-
-    TensorVariable._method_register_hook = register
-    try:
-        yield
-    finally:
-        TensorVariable._method_register_hook = original
-
-
-@contextlib.contextmanager
-def _functions_as_they_are(undone: Callable) -> Iterator[None]:
-    """A user's autograd.Function is a call in a graph. Dynamo would trace it both ways: what its
-    backward reads when it runs would be frozen, set_materialize_grads be lost.
-
-    undone: gives a context in which functions may run without data.
-    """
-    original = AutogradFunctionVariable.call_method
-
-    def call_method(self, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        cls = self.fn_cls
-        if name != "apply" or cls.__module__.partition(".")[0] == "torch":
-            return original(self, tx, name, args, kwargs)
-        called = produce_trampoline_autograd_apply(cls)
-        with undone([cls.forward, cls.setup_context]):
-            proxies = proxy_args_kwargs(args, kwargs)
-            proxy = tx.output.create_proxy("call_function", called, *proxies)
-            return wrap_fx_proxy(tx=tx, proxy=proxy)
-
-    AutogradFunctionVariable.call_method = call_method
-    try:
-        yield
-    finally:
-        AutogradFunctionVariable.call_method = original
 
 
 def _looked_at_again(module: nn.Module) -> None:

@@ -33,6 +33,7 @@ class Capture:
     `history`: eager's autograd graph behind the outputs, as outputs.history gives it; None: not
     known.
     `assigned`: buffers that forward sets to another tensor. `steps`: Python that the graph runs.
+    `communicates`: whether it has collectives.
     `key`, `snapshot`, `aliases`, `sizes`, `strides`: the capture fits a call when its key equals
     `key`, snapshot.changed() is None, snapshot.aliases(tensors) equals `aliases`,
     sizes.bind(shapes) is not None and, where forward asks for strides, the tensors lie in memory as
@@ -57,6 +58,7 @@ class Capture:
     strides: list[tuple] | None
     random_nodes: int
     steps: list[Step]
+    communicates: bool
 
     def bind(self, tensors: Sequence[torch.Tensor]) -> dict[str, int] | None:
         """The symbols' values for a call's flat tensors, or None when their sizes or strides do not
@@ -144,6 +146,7 @@ def finish(
         strides=_strides(traced, call, named.sizes),
         random_nodes=done.random_nodes,
         steps=steps,
+        communicates=done.communicates,
     )
 
 

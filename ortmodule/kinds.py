@@ -46,6 +46,7 @@ _IDENTITIES = (
     np.ufunc, torch.Generator, functools.cached_property, functools.singledispatchmethod,
     type(collections.namedtuple("_", "a").a),
     torch.utils.hooks.RemovableHandle,  # the hooks are watched where they are set
+    torch.distributed.ProcessGroup,  # its ranks are the same for its life
 )  # fmt: skip
 # What a member of an enum holds besides attributes that somebody gave it.
 _OF_ENUMS = {"_value_", "_name_", "__objclass__", "_sort_order_", "_inverted_"}

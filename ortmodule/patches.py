@@ -27,7 +27,7 @@ from torch.autograd import graph as torch_graph
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.nn.modules import module as torch_module
 
-from . import control_flow, floats, functions, generators, questions, surroundings
+from . import collectives, control_flow, floats, functions, generators, questions, surroundings
 from .assumed import assumed
 from .entered import autocast_kept, left_again
 from .errors import NeedsExactSizes, NotCapturable, OnlyEager
@@ -128,7 +128,8 @@ def capturing(
         _guard_grad_fn(stack, owner)
         _guard_data_ptr(stack, owner)
         _silence_export(stack, owner)
-        recorded = stack.enter_context(functions.recorded(module, _INSTEAD, seen))
+        instead = _INSTEAD | collectives.stand_ins()
+        recorded = stack.enter_context(functions.recorded(module, instead, seen))
         _replace_recurrent(stack, owner)
         yield Within(names, recorded, hooks)
 

@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode, resolve_name
 
 from . import observe
+from .collectives import check_in_place
 from .markers import stands_for
 
 # Asked of a tensor, or by the arithmetic of symbols; what forward makes of the answer shows later.
@@ -71,7 +72,9 @@ class Calls(TorchFunctionMode):
         if getattr(function, "__name__", "") not in _ANSWERED_LATER:
             numbers = tuple(_numbers((args, tuple(kwargs.items()))))
             self.made.append((stands_for(function), numbers, *_caller()))
-        for tensor in _tensors((args, tuple(kwargs.values()))):
+        tensors = list(_tensors((args, tuple(kwargs.values()))))
+        check_in_place(function, tensors)
+        for tensor in tensors:
             if not isinstance(tensor, FakeTensor):
                 self.real[id(tensor)] = tensor
         return function(*args, **kwargs)

@@ -28,6 +28,7 @@ const OpSet& default_ops() {
     register_sequence(*set);
     register_select(*set);
     register_quantized(*set);
+    register_collective(*set);
     return set;
   }();
   return *ops;

@@ -30,6 +30,7 @@ void register_bodies(OpSet& ops);
 void register_sequence(OpSet& ops);
 void register_select(OpSet& ops);
 void register_quantized(OpSet& ops);
+void register_collective(OpSet& ops);
 
 // Shape rules that several families share.
 Shape like(size_t input);             // output 0 has the type of that input

@@ -1,8 +1,11 @@
-// List scheduling over the claims; a cycle means that a region was not convex.
+// List scheduling over the claims; a cycle means that a region was not convex. Between the start of
+// a collective and the wait for it goes what can: the one runs first of what is ready, the other
+// just before its first reader.
 #include "csrc/plan/schedule.h"
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <map>
 #include <queue>
 #include <utility>
@@ -14,12 +17,41 @@ namespace {
 
 struct Key {
   int segment;
-  size_t position;
+  int64_t position;
   size_t claim;
   friend bool operator>(const Key& a, const Key& b) {
-    return std::tie(a.segment, a.position) > std::tie(b.segment, b.position);
+    return std::tie(a.segment, a.position, a.claim) > std::tie(b.segment, b.position, b.claim);
   }
 };
+
+bool starts(const Node& node) {
+  return node.schema->effect(node) == Effect::collective;
+}
+
+// It takes the handle that a start gives.
+bool waits(const Node& node) {
+  for (size_t i = 0; i < node.in.size(); ++i) {
+    const Value value = node.has_input(i) ? node.input(i) : Value{};
+    if (value && value.producer() && value.type().kind == Type::Kind::opaque)
+      return starts(*value.producer());
+  }
+  return false;
+}
+
+// Moves starts to the front of their segments, and waits to where they are first read.
+void overlap_collectives(const std::vector<Claim>& claims,
+                         const std::vector<std::vector<size_t>>& users, std::vector<Key>& keys) {
+  const std::vector<Key> program = keys;
+  for (size_t i = 0; i < claims.size(); ++i) {
+    const Node& node = *claims[i].region.nodes.front();
+    if (starts(node)) keys[i].position = -1;
+    if (!waits(node)) continue;
+    keys[i].position = std::numeric_limits<int64_t>::max();
+    for (const size_t user : users[i])
+      if (program[user].segment == keys[i].segment)
+        keys[i].position = std::min(keys[i].position, program[user].position);
+  }
+}
 
 // The claim that must run before a value is there, or -1; views pass their input's on. Found in one
 // walk, as a file may be a chain of views.
@@ -104,7 +136,7 @@ std::vector<size_t> schedule(const Graph& graph, const std::vector<Claim>& claim
       for (size_t k = 0; k < node->in.size(); ++k)
         if (node->has_input(k)) before.insert(producers.of(node->input(k)));
       key.segment = std::max(key.segment, node->segment);
-      key.position = std::max(key.position, position.at(node));
+      key.position = std::max(key.position, static_cast<int64_t>(position.at(node)));
       if (node->schema->has_effect(*node)) effects[position.at(node)] = {node, i};
     }
     before.erase(-1);
@@ -113,6 +145,7 @@ std::vector<size_t> schedule(const Graph& graph, const std::vector<Claim>& claim
     waiting[i] = static_cast<int>(before.size());
     keys.push_back(key);
   }
+  overlap_collectives(claims, users, keys);
   EffectOrder order_of_effects(graph, [&](size_t first, size_t then) {
     users[first].push_back(then);
     ++waiting[then];

@@ -72,7 +72,8 @@ std::vector<at::Tensor> Call::forward(const Wanted& wanted) {
   const std::vector<Sizes> sizes = input_sizes();
   const std::shared_ptr<Program> program = shared_->program(wanted, sizes);
   run_state_.emplace();
-  run_state_->remember(&once_);
+  if (at::GradMode::is_enabled() || !wanted.defined.empty())  // a backward may run it again
+    run_state_->remember(&once_);
   stream_ = current_stream(device());
   if (shared_->has_effects && !wanted.defined.empty() && !generator_state_.known())
     generator_state_ = RandomState::now(device());

@@ -117,6 +117,9 @@ PYBIND11_MODULE(_torch, m) {
       if (thrown) std::rethrow_exception(thrown);
     } catch (const ort::OutOfMemory& error) {
       py::set_error(py::module_::import("torch").attr("OutOfMemoryError"), error.what());
+    } catch (const c10::DistBackendError& error) {
+      const py::object kind = py::module_::import("torch.distributed").attr("DistBackendError");
+      py::set_error(kind, error.what_without_backtrace());
     }
   });
   ort::bridge::prepare_nodes();

@@ -7,6 +7,7 @@ tensors as Values, and returns its results; `t` (context.py) emits nodes.
 from . import (  # noqa: F401  each file adds its rules to the table
     activation,
     attention,
+    collective,
     control,
     conv,
     create,

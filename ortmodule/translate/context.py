@@ -39,7 +39,8 @@ class Context(Emitter):
         self.no_grad_depth = 0
         self.recompute_depth = 0
         self._key: Any = None
-        self.random_nodes = self.python_steps = 0
+        self.random_nodes = self.nodes_once = 0
+        self.communicates = False
         self._place: tuple | None = None
         self.unlinked: set[int] = set()
         self.alive: list[Any] = []
@@ -84,6 +85,11 @@ class Context(Emitter):
         """The number of this random node in program order."""
         self.random_nodes += 1
         return self.random_nodes - 1
+
+    def next_once(self) -> int:
+        """The number of this node among those that run once a call."""
+        self.nodes_once += 1
+        return self.nodes_once - 1
 
     def update(self, position: int, value: Any) -> None:
         """An implicit mutation: the op's tensor argument `position` becomes `value`."""

@@ -157,8 +157,7 @@ def _runs_once(t: Any, without: set[int]) -> dict[str, Any]:
     asked: list[bool] = []
     t.traced_arguments(lambda val, tainted: asked.append(tainted and _is_tensor(val)))
     needed = [k for k, asks in enumerate(asked) if asks and k not in without]
-    t.python_steps += 1
-    return {"once": t.python_steps - 1} | ({"history_of": needed} if t.needs_gradient() else {})
+    return {"once": t.next_once()} | ({"history_of": needed} if t.needs_gradient() else {})
 
 
 def _operator(target: Any) -> Any:

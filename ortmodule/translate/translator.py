@@ -23,6 +23,7 @@ from ..steps import step_of
 from .asserts import assert_number
 from .autocast import Autocast, entered
 from .bodies import check_numbers, check_sizes, is_control
+from .collective import emit_collective, is_collective
 from .complex import emit_complex, is_complex
 from .context import Context, traced_value
 from .dtypes import is_refused
@@ -55,12 +56,13 @@ _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 @dataclasses.dataclass(slots=True)
 class Translated:
     """`inputs` in the graph's order; `outputs`: what forward returned; `writes`: (input, its new
-    value)."""
+    value); `communicates`: whether it has collectives."""
 
     inputs: list[Input]
     outputs: list[Returned]
     writes: list[tuple[Input, Any]]
     random_nodes: int
+    communicates: bool
 
 
 def translate(
@@ -148,7 +150,7 @@ class Translator(Context):
         """Reads the outputs, `traced` as these, and the written inputs after the last node."""
         results = returned(self, outputs, traced, share_memory, through)
         writes = [(s.source, s.value) for s in self.storages if s.version]
-        return Translated(self.inputs, results, writes, self.random_nodes)
+        return Translated(self.inputs, results, writes, self.random_nodes, self.communicates)
 
     def _attribute(self, program: fx.GraphModule, node: fx.Node) -> Any:
         found = operator.attrgetter(node.target)(program)
@@ -256,6 +258,8 @@ class Translator(Context):
         args, kwargs = self.read((list(args), kwargs))
         if self.counted:
             check_numbers(self, name, (args, kwargs))
+        if is_collective(self.target):
+            return emit_collective(self, name, args, kwargs)
         if is_complex(self, args, kwargs):
             return emit_complex(self, name, args, kwargs)
         rule = RULES.get(name)

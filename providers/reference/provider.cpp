@@ -23,6 +23,7 @@ const KernelTable& kernel_table() {
     register_pool(table);
     register_rnn(table);
     register_random(table);
+    register_collective(table);
     return table;
   }();
   return table;

@@ -197,5 +197,6 @@ void register_conv(KernelTable& table);
 void register_pool(KernelTable& table);
 void register_rnn(KernelTable& table);
 void register_random(KernelTable& table);
+void register_collective(KernelTable& table);
 
 }  // namespace ort::reference

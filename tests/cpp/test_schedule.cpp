@@ -59,5 +59,44 @@ return ("y" = %2, "d_x" = %3)
   EXPECT_EQ(segments, (std::vector<int>{-1, -1, -1, 0}));
 }
 
+// A claim for each node.
+std::string order_of(const std::string& text) {
+  const auto graph = parse(text, default_ops());
+  std::vector<Claim> claims;
+  for (Node* node : graph->order()) claims.push_back({nullptr, region_of(*node)});
+  std::string names;
+  for (const size_t i : schedule(*graph, claims)) names += claims[i].region.nodes[0]->op + " ";
+  return names;
+}
+
+TEST(Schedule, ACollectiveStartsFirstOfWhatIsReadyAndIsWaitedForLast) {
+  EXPECT_EQ(order_of(R"(graph (%x: float32[4] user, %z: float32[4] user)
+  %1 = Neg(%z)
+  %2 = Exp(%1)
+  %3, %4 = ort::AllReduce(%x) {group="0", size=2}
+  %5 = ort::Wait(%3, %4)
+  %6 = Relu(%z)
+  %7 = Add(%5, %6)
+  %8 = Sigmoid(%2)
+return ("a" = %7, "b" = %8)
+)"),
+            "AllReduce Neg Exp Relu Wait Add Sigmoid ");
+}
+
+TEST(Schedule, CollectivesKeepTheirOrder) {
+  EXPECT_EQ(order_of(R"(graph (%x: float32[4] user, %z: float32[4] user)
+  %1 = Neg(%z)
+  %2, %3 = ort::AllReduce(%1) {group="0", size=2}
+  %4, %5 = ort::Broadcast(%x) {group="0", size=2}
+  %6 = ort::Wait(%4, %5)
+  %7, %8 = ort::AllGather(%6) {group="0", size=2}
+  %9 = ort::Wait(%2, %3)
+  %10 = ort::Wait(%7, %8)
+  %11 = Exp(%z)
+return ("a" = %9, "b" = %10, "c" = %11)
+)"),
+            "Neg AllReduce Broadcast Wait AllGather Exp Wait Wait ");
+}
+
 }  // namespace
 }  // namespace ort

@@ -3,6 +3,7 @@
 from . import (
     activation,
     attention,
+    collective,
     conv,
     einsum,
     elementwise,
@@ -40,5 +41,6 @@ FAMILIES = [
     attention,
     random,
     quantized,
+    collective,
 ]
 TABLE = {op.name: op for family in FAMILIES for op in family.OPS}

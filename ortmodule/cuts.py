@@ -1,0 +1,107 @@
+"""Where a graph of Dynamo's ends, or holds a call as it is: its own way would not be eager's.
+
+dynamo.py holds these around each frame that it has Dynamo look into.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch._dynamo.exc import unimplemented
+from torch._dynamo.utils import proxy_args_kwargs
+from torch._dynamo.variables.builder import wrap_fx_proxy
+from torch._dynamo.variables.functions import CollectiveFunctionRewriteVariable
+from torch._dynamo.variables.lists import BaseListVariable
+from torch._dynamo.variables.misc import (
+    AutogradFunctionVariable,
+    produce_trampoline_autograd_apply,
+)
+from torch._dynamo.variables.tensor import TensorVariable
+
+
+@contextlib.contextmanager
+def cut_at_hooks() -> Iterator[None]:
+    """A hook on a tensor that a graph makes ends it: Dynamo's own way, a Function in the tensor's
+    place, calls several hooks in the wrong order and fails on what is computed before one."""
+    original = TensorVariable._method_register_hook
+
+    def register(self, tx: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+        if not self.source:
+            unimplemented(
+                gb_type="a hook on a tensor",
+                context=name,
+                explanation="it is torch's own",
+                hints=[],
+            )
+        return original(self, tx, name, *args, **kwargs)
+
+    TensorVariable._method_register_hook = register
+    try:
+        yield
+    finally:
+        TensorVariable._method_register_hook = original
+
+
+@contextlib.contextmanager
+def cut_at_collectives() -> Iterator[None]:
+    """torch's Functions that communicate, whose gradient Dynamo loses, and what writes in place to
+    a tensor that requires grad, for which it makes one that eager has not."""
+    function, written = AutogradFunctionVariable, CollectiveFunctionRewriteVariable
+    call_method, call_function = function.call_method, written.call_function
+
+    def cut(name: str) -> None:
+        unimplemented(
+            gb_type="a collective that autograd sees",
+            context=name,
+            explanation="its gradient would be another than eager's",
+            hints=[],
+        )
+
+    def method(self, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        if name == "apply" and self.fn_cls.__module__.startswith("torch.distributed."):
+            cut(self.fn_cls.__name__)
+        return call_method(self, tx, name, args, kwargs)
+
+    def called(self, tx: Any, args: Any, kwargs: Any) -> Any:
+        if torch.is_grad_enabled() and any(map(_requires_grad, (*args, *kwargs.values()))):
+            cut(self.fn.__name__)
+        return call_function(self, tx, args, kwargs)
+
+    function.call_method, written.call_function = method, called
+    try:
+        yield
+    finally:
+        function.call_method, written.call_function = call_method, call_function
+
+
+def _requires_grad(given: Any) -> bool:
+    if isinstance(given, BaseListVariable):
+        return any(map(_requires_grad, given.items))
+    return isinstance(given, TensorVariable) and given.requires_grad is not False
+
+
+@contextlib.contextmanager
+def functions_as_they_are(undone: Callable) -> Iterator[None]:
+    """A user's autograd.Function is a call in a graph. Dynamo would trace it both ways: what its
+    backward reads when it runs would be frozen, set_materialize_grads be lost.
+
+    undone: gives a context in which functions may run without data.
+    """
+    original = AutogradFunctionVariable.call_method
+
+    def call_method(self, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        cls = self.fn_cls
+        if name != "apply" or cls.__module__.partition(".")[0] == "torch":
+            return original(self, tx, name, args, kwargs)
+        called = produce_trampoline_autograd_apply(cls)
+        with undone([cls.forward, cls.setup_context]):
+            proxies = proxy_args_kwargs(args, kwargs)
+            proxy = tx.output.create_proxy("call_function", called, *proxies)
+            return wrap_fx_proxy(tx=tx, proxy=proxy)
+
+    AutogradFunctionVariable.call_method = call_method
+    try:
+        yield
+    finally:
+        AutogradFunctionVariable.call_method = original
