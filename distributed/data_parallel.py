@@ -154,8 +154,12 @@ class DataParallel(DistributedDataParallel):
             self._reduction.has_input(True)
 
     def _update_process_group(self, new_process_group: dist.ProcessGroup) -> None:
+        before = self.process_group
         super()._update_process_group(new_process_group)
         self._reduction.reduce_in(self.process_group)
+        if self._own_hook is not None and self._own_hook[0] is before:  # a built-in one
+            self._own_hook = (self.process_group, self._own_hook[1])
+            self._reduction.use(*self._own_hook)
 
     def __getstate__(self) -> dict:
         own = ("_reduction", "_attached")

@@ -1,6 +1,6 @@
 """An optimizer that steps some parameters before the user's step(): the base of what attaches it.
 
-attached.py steps them within the backward, distributed/bucket_steps.py as their buckets are reduced.
+attached.py steps them within the backward, distributed/bucket_steps.py as buckets are reduced.
 """
 
 import contextlib

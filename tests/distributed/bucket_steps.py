@@ -9,10 +9,10 @@ import torch
 import torch.distributed as dist
 from compositions import Net
 from ortmodule.distributed import DataParallel
+from ortmodule.optim import AdamW
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 from ortmodule import ORTModule
-from ortmodule.optim import AdamW
 
 SGD = torch.optim.SGD
 
@@ -83,11 +83,12 @@ def our_optimizer() -> list[bool]:
     return [torch.allclose(a, b, rtol=1e-5, atol=1e-7) for a, b in zip(*found, strict=True)]
 
 
-def steps_while_the_last_is_reduced() -> bool:
-    """Whether parameters of all buckets but the last have stepped before its reduce ends."""
+def steps_while_the_last_is_reduced() -> list[tuple[bool, int, int]]:
+    """Of each step: whether the parameters of all buckets but the last were stepped before its
+    reduce ended; how many parameters the last one has, and how many there are."""
     torch.manual_seed(0)
     model = DataParallel(Net(), bucket_cap_mb=0.001)
-    seen: list[bool] = []
+    seen: list[tuple[bool, int, int]] = []
     before: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def hook(_, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:

@@ -7,12 +7,13 @@ import io
 
 import torch
 import torch.distributed as dist
-from compositions import Net
+from compositions import Block, Net
 from ortmodule.distributed import DataParallel
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.checkpoint import checkpoint
 
 from ortmodule import ORTModule
 
@@ -405,7 +406,8 @@ LOOPS = {
     loop.__name__: loop
     for loop in (
         usual, loss_inside, one_large_bucket, zeros_in_place, never_zeroed, copied_gradients,
-        unused, unused_bucket_left_out, static_graph, input_needs_gradient, penalty_on_weights, penalty_on_one,
+        unused, unused_bucket_left_out, static_graph, input_needs_gradient, penalty_on_weights,
+        penalty_on_one,
         two_forwards, accumulated, kept_between, hooks_on_gradients, hook_that_changes,
         hook_on_output, gradient_not_linear, only_some_asked, backward_twice, halves, float16,
         doubles, convolutions, sparse_gradients, compressed, builtin_hook, power_sgd,

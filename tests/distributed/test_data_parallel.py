@@ -20,6 +20,10 @@ def test_four_processes(four, loop):
         assert found["bits"] and found["from_eager"] <= 5e-6, found
 
 
+def test_a_backward_within_another(pair):
+    assert pair.run("loops", "nested") == [True, True]
+
+
 def test_gradients_are_made_where_they_are_reduced(pair):
     """Nothing copies or divides one, as DDP does."""
     assert pair.run("buckets", "operations_on_gradients", True) == [[], []]
