@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <future>
 #include <thread>
 
 #include "csrc/core/error.h"
@@ -33,7 +34,7 @@ class Hook final : public c10d::CommHookInterface {
 };
 
 // Of the ranks whose reduce failed: each says so in the store, and gives the others a second.
-std::string who_is_silent(const c10d::ProcessGroup& group, c10d::Store& store) {
+std::string silent_in(const c10d::ProcessGroup& group, c10d::Store& store) {
   const auto key = [&](int rank) {
     return "ortmodule/failed/" + group.getGroupName() + "/" + std::to_string(rank);
   };
@@ -47,6 +48,16 @@ std::string who_is_silent(const c10d::ProcessGroup& group, c10d::Store& store) {
   } catch (const std::exception&) {
     return "and the process that has the store is gone";
   }
+}
+
+// In a thread of its own: a store behind a link that is down answers nothing, for ever.
+std::string who_is_silent(const Reduction::Group& group, const Reduction::Store& store) {
+  constexpr std::chrono::seconds kPatience{5};
+  const auto told = std::make_shared<std::promise<std::string>>();
+  std::future<std::string> answer = told->get_future();
+  std::thread([=] { told->set_value(silent_in(*group, *store)); }).detach();
+  if (answer.wait_for(kPatience) == std::future_status::ready) return answer.get();
+  return "and the process that has the store does not answer";
 }
 
 }  // namespace
@@ -191,13 +202,13 @@ c10::intrusive_ptr<c10::ivalue::Future> Reduction::start(c10d::GradBucket& bucke
     return future->then(
         [what, group = group_, store = store_](c10::ivalue::Future& done) {
           if (done.hasError())
-            fail("{}failed, {}: {}", what, who_is_silent(*group, *store),
+            fail("{}failed, {}: {}", what, who_is_silent(group, store),
                  done.tryRetrieveErrorMessage());
           return done.value();
         },
         future->elementType());
   } catch (const std::exception& error) {
-    fail("{}did not start, {}: {}", what, who_is_silent(*group_, *store_), error.what());
+    fail("{}did not start, {}: {}", what, who_is_silent(group_, store_), error.what());
   }
 }
 
