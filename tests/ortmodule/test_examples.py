@@ -32,3 +32,20 @@ def test_an_example_trains_as_in_eager(name):
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
     assert "captures " in done.stdout and "fallbacks none" in done.stdout
+
+
+@pytest.mark.long
+def test_the_example_of_torchrun_goes_on_where_it_was(tmp_path):
+    def run(steps: int) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+             EXAMPLES / "10_torchrun.py", "--steps", str(steps), "--every", "4",
+             "--folder", str(tmp_path)],
+            capture_output=True, text=True, timeout=600,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+        return done.stdout
+
+    first, second = run(4), run(8)
+    assert "step 4" in first and "step 4" not in second and "step 8" in second
+    assert "fallbacks none" in first and "accuracy " in second
