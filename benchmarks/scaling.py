@@ -1,4 +1,5 @@
-"""Two ranks of one thread on Gloo: DDP(eager), DDP(ORTModule), DataParallel, a predicted step.
+"""Two ranks of one thread on Gloo: DDP(eager), DDP(ORTModule), DataParallel without and with the
+optimizer attached, a predicted step.
 
     python benchmarks/scaling.py [--model bert] [--batch 4] [--rounds 10] [--optimizer SGD]
 
@@ -30,6 +31,7 @@ ENGINES = {
     "DDP(eager)": DistributedDataParallel,
     "DDP(ORTModule)": lambda module: DistributedDataParallel(ORTModule(module)),
     "DataParallel": DataParallel,
+    "attached": DataParallel,
 }
 
 
@@ -42,11 +44,13 @@ def optimizer_of(model: torch.nn.Module, given: argparse.Namespace) -> torch.opt
     return getattr(torch.optim, given.optimizer)(model.parameters(), lr=1e-4, fused=True)
 
 
-def stepper(wrap, given: argparse.Namespace):
+def stepper(engine: str, given: argparse.Namespace):
     """A function that makes one step."""
     module, loss_of = workload(given)
-    model = wrap(module)
+    model = ENGINES[engine](module)
     optimizer = optimizer_of(model, given)
+    if engine == "attached":
+        model.attach(optimizer)
 
     def step():
         optimizer.zero_grad()
@@ -60,7 +64,7 @@ def rank_main(rank: int, store: str, given: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
     links = [measure_in(dist.group.WORLD)]
-    steps = {engine: stepper(wrap, given) for engine, wrap in ENGINES.items()}
+    steps = {engine: stepper(engine, given) for engine in ENGINES}
     with group_of_one() as group:
         module, loss_of = workload(given)
         model = DataParallel(module, process_group=group, check_alike=False)
@@ -99,7 +103,7 @@ def report(seconds: dict, observer: Observer, links: list[Link], given) -> None:
     for engine, found in seconds.items():
         print(f"{engine:16} {_spread([s * 1e3 for s in found], '.1f')} ms a step")
     ours = seconds["DataParallel"]
-    for engine in ("DDP(eager)", "DDP(ORTModule)", "alone"):
+    for engine in ("DDP(eager)", "DDP(ORTModule)", "attached", "alone"):
         ratios = [a / b for a, b in zip(seconds[engine], ours, strict=True)]
         print(f"{engine} over DataParallel: {_spread(ratios, '.3f')}")
     alone, measured = observer.alone(), statistics.median(ours)
