@@ -75,6 +75,20 @@ def another_graph() -> str:
     return told(lambda: step(model_of(Other() if dist.get_rank() == 1 else Net())))
 
 
+class Lazy(Net):
+    """As Net, but that the last block is not used."""
+
+    def forward(self, x):
+        return self.head(self.blocks[1](self.blocks[0](self.first(x))))
+
+
+def other_parameters() -> str:
+    """Of a rank with one row, whose graph has another form by that alone."""
+    rank = dist.get_rank()
+    model = model_of(Lazy() if rank == 1 else Net())
+    return told(lambda: model(torch.randn(1 if rank == 1 else 6, 7)))
+
+
 def another_version() -> str:
     import ortmodule.distributed.alike as alike
 

@@ -52,6 +52,11 @@ def test_another_graph(pair):
         assert "node 0 is Sigmoid of float32, at" in told and "there ort::Linear of float32" in told
 
 
+def test_other_parameters(pair):
+    for told in pair.run("faults", "other_parameters"):
+        assert "rank 1 captured another graph than rank 0: it does not read blocks.2." in told, told
+
+
 def test_another_version(pair):
     for told in pair.run("faults", "another_version"):
         assert "[DataParallel] rank 1 runs ortmodule" in told and ", rank 0 runs " in told, told
