@@ -46,6 +46,8 @@ class Everyone:
     initialised. apart: over a Gloo group of their own, for threads beside training."""
 
     def __init__(self, group: dist.ProcessGroup | None = None, apart: bool = False):
+        if group is dist.GroupMember.NON_GROUP_MEMBER:
+            raise ValueError(f"rank {dist.get_rank()} is not in the group that is to talk")
         self.alone = not dist.is_initialized()
         self.group = None if self.alone else _talking(group or dist.group.WORLD, apart)
         self.rank = 0 if self.alone else dist.get_rank(self.group)
