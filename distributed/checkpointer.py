@@ -4,6 +4,7 @@ A step is written aside and renamed when every process has written its part; man
 is in it, so that a part which is missing or cut is noticed before anything of it is used.
 """
 
+import operator
 import random
 import re
 import shutil
@@ -22,7 +23,7 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor
 from torch.utils import _pytree as pytree
 
-from . import manifest
+from . import manifest, optimizer_state
 from .everyone import Everyone
 from .plain_data import Planner, Reader, pack, unpack
 
@@ -36,7 +37,7 @@ class Checkpointer:
         ours, or a ZeroRedundancyOptimizer of them; scheduler, scaler: with state_dict(). loader:
         torchdata's StatefulDataLoader, or what has state_dict() and load_state_dict(); a state of
         each process. Random states of Python, numpy and torch are of each process too.
-    keep: the last steps that are kept. asynchronous: a save copies, and is written while training
+    keep: how many steps are kept, of those up to the last saved. asynchronous: a save copies, and is written while training
         goes on. group: processes that save together; None: all. They talk over a Gloo group of the
         Checkpointer's own.
 
@@ -62,7 +63,7 @@ class Checkpointer:
     ):
         if keep < 1:
             raise ValueError(f"[Checkpointer] keep is {keep}, expected 1 or more")
-        self.folder, self.keep = Path(folder), keep
+        self.folder, self.keep = Path(folder).absolute(), keep
         self._model, self._optimizer = model, optimizer
         self._shared = {"scheduler": scheduler, "scaler": scaler}
         self._loader = loader
@@ -77,12 +78,23 @@ class Checkpointer:
         """Saves the run as it is after `step` steps. Raises what an earlier asynchronous save
         raised."""
         self.wait()
-        state, zero = self._state()
+        step, state, first = self._same(step), {}, {}
+        self._everyone.do("cannot take the run's state", lambda: self._take(state, first))
         if self._writer is None:
-            self._write(step, state, zero)
+            self._write(step, state, first)
         else:
             state = pytree.tree_map(_copy, state)
-            self._written = self._writer.submit(self._write, step, state, zero)
+            self._written = self._writer.submit(self._write, step, state, first)
+
+    def _same(self, step: int | None) -> int | None:
+        """The step that is asked for, on all processes."""
+        numbers = self._everyone.gather("was given no step", lambda: _number(step))
+        for rank, number in enumerate(numbers):
+            if number != numbers[0]:
+                raise RuntimeError(
+                    f"[Checkpointer] rank {rank} was given step {number}, rank 0 {numbers[0]}"
+                )
+        return numbers[0]
 
     def wait(self) -> None:
         """Until what is being saved is complete; raises what went wrong."""
@@ -96,21 +108,26 @@ class Checkpointer:
         if self._writer is not None:
             self._writer.shutdown()
 
-    def _state(self) -> tuple[dict, dict]:
-        """What torch.distributed.checkpoint stores, and what of it process 0 alone has."""
-        state: dict[str, Any] = {"model": states.get_model_state_dict(self._model)}
+    def _take(self, state: dict, first: dict) -> None:
+        """Into `state` what torch.distributed.checkpoint stores, into `first` what of it process 0
+        alone has."""
+        state["model"] = states.get_model_state_dict(self._model)
+        for name, value in state["model"].items():
+            if not isinstance(value, torch.Tensor):
+                pack(value, f"the model's {name}")
         shared = {k: part.state_dict() for k, part in self._shared.items() if part is not None}
         if isinstance(self._optimizer, ZeroRedundancyOptimizer):
             self._optimizer.consolidate_state_dict(to=0)
             if self._everyone.rank == 0:
                 shared["zero"] = self._optimizer.state_dict()
         elif self._optimizer is not None:
-            state["optimizer"] = states.get_optimizer_state_dict(self._model, self._optimizer)
+            tensors, shared["optimizer"] = optimizer_state.take(self._model, self._optimizer)
+            state |= {"optimizer": tensors} if tensors else {}
         own = {"random": _random_states()}
         if self._loader is not None:
             own["loader"] = self._loader.state_dict()
         state[f"rank{self._everyone.rank}"] = pack(own, "the loader's state")
-        return state, {"shared": pack(shared, "the scheduler's or scaler's state")}
+        first["shared"] = pack(shared, "the optimizer's, scheduler's or scaler's state")
 
     def _write(self, step: int, state: dict, first: dict) -> None:
         aside, whole = self.folder / f"step-{step:09d}.partial", self.folder / f"step-{step:09d}"
@@ -128,7 +145,7 @@ class Checkpointer:
             )
             everyone.do(
                 f"cannot complete {aside.name}",
-                lambda: (manifest.complete(aside, whole, step, parts), self._drop_old()),
+                lambda: (manifest.complete(aside, whole, step, parts), self._drop_old(step)),
                 only=0,
             )
         except RuntimeError:
@@ -136,22 +153,24 @@ class Checkpointer:
                 shutil.rmtree(aside, ignore_errors=True)
             raise
 
-    def _drop_old(self) -> None:
-        for old in self.steps()[: -self.keep]:
+    def _drop_old(self, last: int) -> None:
+        """Those before the last of them; what is later is of a run that went on from elsewhere."""
+        for old in [step for step in self.steps() if step <= last][: -self.keep]:
             shutil.rmtree(self._at(old), ignore_errors=True)
 
     # --- loading ---
 
     def steps(self) -> list[int]:
         """The steps whose folders are there, in order."""
-        found = (_STEP.match(entry.name) for entry in self.folder.iterdir())
+        found = (_STEP.match(entry.name) for entry in self.folder.iterdir() if entry.is_dir())
         return sorted(int(match[1]) for match in found if match)
 
     def load(self, step: int | None = None) -> int | None:
         """Puts back what was saved: the latest step that is complete, or `step`; gives its number,
         None where there is none. A later one that is not complete is told by a warning."""
         self.wait()
-        names = self._everyone.first(self.steps)
+        step = self._same(step)
+        names = self._everyone.first(lambda: (manifest.recover(self.folder), self.steps())[1])
         for candidate in reversed(names if step is None else [step]):
             broken = self._everyone.agreed(lambda s=candidate: manifest.broken(self._at(s)))
             if broken is None:
@@ -166,31 +185,37 @@ class Checkpointer:
         return self.folder / f"step-{step:09d}"
 
     def _read(self, path: Path) -> None:
-        saved = self._everyone.first(lambda: manifest.read(path))
+        everyone, what = self._everyone, f"cannot read {path}"
+        saved = everyone.first(lambda: manifest.read(path))
         files = set(saved["files"])
-        sizes = self._everyone.first(lambda: Reader(path, files).packed())
-        mine = f"rank{self._everyone.rank}" if self._everyone.count == saved["world"] else None
-        packed = {n: torch.empty(sizes[n], dtype=torch.uint8) for n in ("shared", mine) if n}
+        sizes = everyone.first(lambda: Reader(path, files).packed())
+        mine = f"rank{everyone.rank}" if everyone.count == saved["world"] else None
+        packed, opened, state = {}, {}, {}
+        everyone.do(what, lambda: packed.update(_memory(sizes, ["shared", mine])))
         self._fill(packed, path, files)
-        shared = unpack(packed["shared"])
-        state: dict[str, Any] = {"model": states.get_model_state_dict(self._model)}
-        if self._optimizer is not None and "zero" not in shared:
-            state["optimizer"] = self._optimizer_state()
+        everyone.do(what, lambda: opened.update({n: unpack(t, n) for n, t in packed.items()}))
+        shared, own = opened["shared"], opened.get(mine)
+        everyone.do(what, lambda: state.update(self._asked(shared)))
         self._fill(state, path, files)
-        self._put_back(state, shared, unpack(packed[mine]) if mine else None)
+        everyone.do(f"cannot put back {path}", lambda: self._put_back(state, shared, own))
+        for name in (n for n, part in self._shared.items() if part is not None and n not in shared):
+            warnings.warn(f"[Checkpointer] {path} has no {name}: it begins anew")
         if mine is None:
             warnings.warn(
-                f"[Checkpointer] saved by {saved['world']} processes, loaded by "
-                f"{self._everyone.count}: random states and the position in the data begin anew"
+                f"[Checkpointer] saved by {saved['world']} processes, loaded by {everyone.count}: "
+                "random states and the position in the data begin anew"
             )
 
-    def _optimizer_state(self) -> dict:
-        if isinstance(self._optimizer, ZeroRedundancyOptimizer):
-            raise RuntimeError(
-                "[Checkpointer] saved with another optimizer than a ZeroRedundancyOptimizer, "
-                "expected that kind"
-            )
-        return states.get_optimizer_state_dict(self._model, self._optimizer)
+    def _asked(self, shared: dict) -> dict[str, Any]:
+        """What torch.distributed.checkpoint is to fill."""
+        state: dict[str, Any] = {"model": states.get_model_state_dict(self._model)}
+        if self._optimizer is None or "zero" in shared:
+            return state
+        if "optimizer" not in shared or isinstance(self._optimizer, ZeroRedundancyOptimizer):
+            found = "another" if "optimizer" in shared else "no"
+            raise ValueError(f"saved with {found} optimizer, expected {_kind(self._optimizer)}")
+        asked = optimizer_state.memory(self._model, self._optimizer, shared["optimizer"])
+        return state | ({"optimizer": asked} if asked else {})
 
     def _fill(self, state: dict, path: Path, files: set[str]) -> None:
         everyone = self._everyone
@@ -203,10 +228,12 @@ class Checkpointer:
 
     def _put_back(self, state: dict, shared: dict, own: dict | None) -> None:
         states.set_model_state_dict(self._model, state["model"])
-        if "optimizer" in state:
-            states.set_optimizer_state_dict(self._model, self._optimizer, state["optimizer"])
-        elif self._optimizer is not None:
+        if self._optimizer is not None and "zero" in shared:
             self._optimizer.load_state_dict(shared["zero"])
+        elif self._optimizer is not None:
+            optimizer_state.put(
+                self._model, self._optimizer, state.get("optimizer", {}), shared["optimizer"]
+            )
         for name, part in self._shared.items():
             if part is not None and name in shared:
                 part.load_state_dict(shared[name])
@@ -215,6 +242,24 @@ class Checkpointer:
         _put_random_states(own["random"])
         if self._loader is not None and "loader" in own:
             self._loader.load_state_dict(own["loader"])
+
+
+def _number(step: int | None) -> int | None:
+    number = None if step is None else operator.index(step)
+    if number is not None and number < 0:
+        raise ValueError(f"step is {number}, expected 0 or more")
+    return number
+
+
+def _memory(sizes: dict[str, int], names: list[str | None]) -> dict[str, torch.Tensor]:
+    wanted = [name for name in names if name is not None]
+    if missing := set(wanted) - sizes.keys():
+        raise ValueError(f".metadata has no {min(missing)}")
+    return {name: torch.empty(sizes[name], dtype=torch.uint8) for name in wanted}
+
+
+def _kind(optimizer: torch.optim.Optimizer) -> str:
+    return f"{type(optimizer).__name__}'s"
 
 
 def _remove(path: Path) -> None:

@@ -118,11 +118,6 @@ def test_hostile_files(tmp_path):
     assert "[Checkpointer] rank 0" in put(metadata[: len(metadata) // 2])
 
 
-def test_state_that_is_no_plain_data(tmp_path):
-    told = saving.not_plain(str(tmp_path))
-    assert told.startswith("[Checkpointer] the loader's state holds more than tensors"), told
-
-
 def test_arguments(tmp_path):
     with pytest.raises(ValueError, match="keep is 0, expected 1 or more"):
         saving.Run(str(tmp_path), "alone", keep=0)
