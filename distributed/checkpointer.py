@@ -37,9 +37,9 @@ class Checkpointer:
         ours, or a ZeroRedundancyOptimizer of them; scheduler, scaler: with state_dict(). loader:
         torchdata's StatefulDataLoader, or what has state_dict() and load_state_dict(); a state of
         each process. Random states of Python, numpy and torch are of each process too.
-    keep: how many steps are kept, of those up to the last saved. asynchronous: a save copies, and is written while training
-        goes on. group: processes that save together; None: all. They talk over a Gloo group of the
-        Checkpointer's own.
+    keep: how many steps are kept, of those up to the last saved. asynchronous: a save copies, and
+        is written while training goes on. group: processes that save together; None: all. They talk
+        over a Gloo group of the Checkpointer's own.
 
     Tensors are stored once, by their names in the bare model: a run may go on with another number
     of processes, or another way of sharding; there the data begin anew, with a warning. Without
