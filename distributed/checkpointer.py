@@ -5,7 +5,6 @@ is in it, so that a part which is missing or cut is noticed before anything of i
 """
 
 import operator
-import random
 import re
 import shutil
 import warnings
@@ -13,7 +12,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -23,7 +21,7 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor
 from torch.utils import _pytree as pytree
 
-from . import manifest, optimizer_state
+from . import manifest, optimizer_state, random_states
 from .everyone import Everyone
 from .plain_data import Planner, Reader, pack, unpack
 
@@ -84,7 +82,7 @@ class Checkpointer:
             self._write(step, state, first)
         else:
             state = pytree.tree_map(_copy, state)
-            self._written = self._writer.submit(self._write, step, state, first)
+            self._written = self._writer.submit(self._write_aside, step, state, first)
 
     def _same(self, step: int | None) -> int | None:
         """The step that is asked for, on all processes."""
@@ -123,7 +121,7 @@ class Checkpointer:
         elif self._optimizer is not None:
             tensors, shared["optimizer"] = optimizer_state.take(self._model, self._optimizer)
             state |= {"optimizer": tensors} if tensors else {}
-        own = {"random": _random_states()}
+        own = {"random": random_states.take()}
         if self._loader is not None:
             own["loader"] = self._loader.state_dict()
         state[f"rank{self._everyone.rank}"] = pack(own, "the loader's state")
@@ -151,6 +149,15 @@ class Checkpointer:
         except RuntimeError:
             if everyone.rank == 0:
                 shutil.rmtree(aside, ignore_errors=True)
+            raise
+
+    def _write_aside(self, step: int, *parts: dict) -> None:
+        """Tells what goes wrong too: a process that ends asks no more what became of a save."""
+        try:
+            self._write(step, *parts)
+        except Exception as error:
+            what = str(error).removeprefix("[Checkpointer] ")
+            warnings.warn(f"[Checkpointer] step {step} was not saved: {what}")
             raise
 
     def _drop_old(self, last: int) -> None:
@@ -239,7 +246,7 @@ class Checkpointer:
                 part.load_state_dict(shared[name])
         if own is None:
             return
-        _put_random_states(own["random"])
+        random_states.put(own["random"])
         if self._loader is not None and "loader" in own:
             self._loader.load_state_dict(own["loader"])
 
@@ -275,24 +282,3 @@ def _copy(value: Any) -> Any:
             shape=value.shape, stride=value.stride(),
         )  # fmt: skip
     return value.detach().clone() if isinstance(value, torch.Tensor) else value
-
-
-def _random_states() -> dict[str, Any]:
-    kind, keys, *rest = np.random.get_state()
-    found = {
-        "python": random.getstate(),
-        "numpy": (kind, torch.from_numpy(keys.astype(np.int64)), *rest),
-        "torch": torch.get_rng_state(),
-    }
-    if torch.cuda.is_available():
-        found["cuda"] = torch.cuda.get_rng_state()
-    return found
-
-
-def _put_random_states(found: dict[str, Any]) -> None:
-    random.setstate(found["python"])
-    kind, keys, *rest = found["numpy"]
-    np.random.set_state((kind, keys.numpy().astype(np.uint32), *rest))
-    torch.set_rng_state(found["torch"])
-    if "cuda" in found and torch.cuda.is_available():
-        torch.cuda.set_rng_state(found["cuda"])

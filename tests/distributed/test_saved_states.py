@@ -138,6 +138,17 @@ def test_a_kill_while_a_step_is_saved_again(tmp_path):
     assert os.listdir(tmp_path) == [whole.name]
 
 
+def test_a_save_that_fails_unasked_is_told(tmp_path):
+    folder = tmp_path / "steps"
+    checkpointer = Checkpointer(folder, model=Net(), asynchronous=True)
+    folder.rmdir()
+    folder.touch()
+    with pytest.warns(UserWarning, match="step 1 was not saved: rank 0 cannot"):
+        checkpointer.save(1)
+        with pytest.raises(RuntimeError, match="rank 0 cannot write step-000000001.partial"):
+            checkpointer.close()
+
+
 def test_numbers_of_steps(tmp_path):
     checkpointer = Checkpointer(tmp_path, model=Net())
     checkpointer.save(np.int64(3))
