@@ -1,5 +1,6 @@
 """Ranks that die, come late or differ. Run by the processes of processes.py."""
 
+import datetime
 import os
 import signal
 import time
@@ -121,6 +122,21 @@ def in_other_groups() -> str:
     if dist.get_rank() == 1:
         alone = dist.new_group([1], use_local_synchronization=True)
         step(DataParallel(Net(), process_group=alone))
+    return told(lambda: step(model_of()))
+
+
+def in_another_job(store: str) -> str:
+    """A rank that was alone in a group of the same name before, and had a model there."""
+    rank, count = dist.get_rank(), dist.get_world_size()
+    dist.destroy_process_group()
+    if rank == 0:
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        step(model_of())
+        dist.destroy_process_group()
+    dist.init_process_group(
+        "gloo", init_method=f"file://{store}", rank=rank, world_size=count,
+        timeout=datetime.timedelta(seconds=12),
+    )  # fmt: skip
     return told(lambda: step(model_of()))
 
 

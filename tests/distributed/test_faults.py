@@ -74,6 +74,11 @@ def test_ranks_may_be_in_other_groups(impatient):
     assert impatient.run("faults", "in_other_groups") == ["nothing", "nothing"]
 
 
+def test_a_rank_may_have_been_in_another_job(impatient, tmp_path):
+    again = str(tmp_path / "again")
+    assert impatient.run("faults", "in_another_job", again) == ["nothing", "nothing"]
+
+
 def test_sync_batch_norm_is_refused_as_in_eager(pair):
     for eager, ours in pair.run("faults", "sync_batch_norm"):
         assert eager == ours and "SyncBatchNorm" in ours, (eager, ours)
