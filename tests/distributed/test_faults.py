@@ -58,6 +58,11 @@ def test_a_longer_graph(pair):
         assert re.search(r"rank 1 captured another graph than rank 0: \d+ nodes, there \d+ ", told)
 
 
+def test_other_parameters(pair):
+    for told in pair.run("faults", "other_parameters"):
+        assert "rank 1 captured another graph than rank 0: it does not read blocks.2." in told, told
+
+
 def test_another_version(pair):
     for told in pair.run("faults", "another_version"):
         for text, package in zip(told, ("ortmodule", "torch"), strict=True):
@@ -75,6 +80,11 @@ def test_what_a_process_names_is_no_difference(pair):
 
 def test_ranks_may_be_in_other_groups(impatient):
     assert impatient.run("faults", "in_other_groups") == ["nothing", "nothing"]
+
+
+def test_a_rank_may_have_been_in_another_job(impatient, tmp_path):
+    again = str(tmp_path / "again")
+    assert impatient.run("faults", "in_another_job", again) == ["nothing", "nothing"]
 
 
 def test_sync_batch_norm_is_refused_as_in_eager(pair):
