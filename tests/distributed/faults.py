@@ -120,6 +120,16 @@ def one_in_eager() -> str:
     return told(lambda: step(model))
 
 
+def eager_before_another_graph() -> str:
+    """The first rank has no graph, the last one another than those between."""
+    rank, last = dist.get_rank(), dist.get_world_size() - 1
+    model = model_of(ORTModule(Other() if rank == last else Net()))
+    if rank == 0:
+        with model.module.eager():
+            return told(lambda: step(model))
+    return told(lambda: step(model))
+
+
 def python_steps() -> str:
     """A rank that has captured an autograd.Function before, whose number is taken."""
     before = ORTModule(WithClipping())

@@ -204,6 +204,19 @@ def fails_on_one(folder: str, apart: str) -> list[str]:
     return found
 
 
+def sharded_fails_on_one(folder: str) -> str:
+    """What is told where rank 1 alone fails, when ranks give rank 0 their parts of the state."""
+
+    def state():
+        raise OSError("no schedule")
+
+    run = Run(folder, "zero")
+    run.train(0, 1)
+    if dist.get_rank() == 1:
+        run.scheduler.state_dict = state
+    return told(lambda: run.checkpointer.save(1))
+
+
 def without_its_part(folder: str) -> str:
     """What is told where rank 1's part is not in the metadata, though nothing else is wrong."""
     checkpointer = Checkpointer(folder, model=nn.Linear(2, 2))

@@ -74,6 +74,11 @@ def test_a_rank_in_eager_is_no_fault(pair):
     assert pair.run("faults", "one_in_eager") == ["nothing", "nothing"]
 
 
+def test_graphs_are_compared_where_rank_0_has_none(four):
+    for told in four.run("faults", "eager_before_another_graph"):
+        assert "rank 3 captured another graph than rank 1: node 0 is Sigmoid" in told, told
+
+
 def test_what_a_process_names_is_no_difference(pair):
     assert pair.run("faults", "python_steps") == ["nothing", "nothing"]
 

@@ -184,6 +184,11 @@ def test_what_one_rank_meets_all_are_told(pair, tmp_path):
         assert "[Checkpointer] rank 1 cannot read" in told and ".metadata has no rank1" in told
 
 
+def test_one_rank_fails_where_all_give_their_parts(pair, tmp_path):
+    for told in pair.run("saving", "sharded_fails_on_one", str(tmp_path)):
+        assert told.endswith("rank 1 cannot take the run's state: OSError: no schedule"), told
+
+
 def test_another_optimizer(tmp_path):
     model, stepped = made(OPTIMIZERS["sgd"])
     trained(model, stepped, 1)
