@@ -4,6 +4,7 @@ A rank with another graph would reduce its gradients in another order, or wait f
 """
 
 import hashlib
+import json
 import re
 
 import torch
@@ -15,17 +16,19 @@ from .everyone import Everyone
 
 # Python inside a graph (ortmodule/steps.py) is an operator whose number each process counts itself.
 _NUMBER = re.compile(r"\.n\d+$")
+# In a graph's first line: name, dtype, sizes and role; a size that is no number is any.
+_INPUT = re.compile(r"%([^,]+): (\w+)\[([^\]]*)\] (\w+)")
+_ANY_SIZE = re.compile(r"[^,\s]*[^\d,\s][^,\s]*")
 
 
-def fingerprint(model: nn.Module) -> list[str]:
-    """A line for each node of each graph captured so far: op, dtype, module. Sizes are left out, as
-    ranks may have other batches, and so are names that a process gives by itself."""
+def fingerprint(model: nn.Module) -> list[dict[str, list[str]]]:
+    """Of each graph captured so far: what parameters it reads, which sizes its inputs have, and a
+    line for each node: op, dtype, module. Names that a process gives by itself are left out."""
     return [
-        line
+        _facts_of(text)
         for m in model.modules()
         if isinstance(m, ORTModule)
         for text in m._ortmodule.graphs()
-        for line in filter(None, map(_line_of, text.splitlines()))
     ]
 
 
@@ -33,6 +36,16 @@ def communicates(model: nn.Module) -> bool:
     """Whether a graph captured so far has collectives."""
     found = (m for m in model.modules() if isinstance(m, ORTModule))
     return any(m._ortmodule.communicates() for m in found)
+
+
+def _facts_of(text: str) -> dict[str, list[str]]:
+    head, *lines = text.splitlines()
+    inputs = _INPUT.findall(head)
+    return {
+        "parameters": [f"{n} of {dtype}" for n, dtype, _, role in inputs if role == "parameter"],
+        "sizes": [_ANY_SIZE.sub("n", sizes) for *_, sizes, role in inputs if role == "user"],
+        "nodes": list(filter(None, map(_line_of, lines))),
+    }
 
 
 def _line_of(text: str) -> str | None:
@@ -50,11 +63,11 @@ def _line_of(text: str) -> str | None:
 def check(model: nn.Module, everyone: Everyone) -> None:
     """Raises RuntimeError on all ranks where two have other versions or graphs.
 
-    Ranks tell a digest of their graphs; the lines are sent only where digests differ.
+    Ranks tell a digest of their graphs; the graphs' facts are sent only where digests differ.
     """
-    lines = fingerprint(model)
+    graphs = fingerprint(model)
     own = {
-        "ortmodule": __version__, "torch": torch.__version__, "graph": _digest(lines),
+        "ortmodule": __version__, "torch": torch.__version__, "graphs": _digest(graphs),
         "communicates": communicates(model),
     }  # fmt: skip
     first, *others = found = everyone.exchange(own)
@@ -71,29 +84,46 @@ def check(model: nn.Module, everyone: Everyone) -> None:
                 f"[DataParallel] rank {inside} communicates in its graph, rank {eager} in eager, "
                 "whose backward has another order"
             )
-    if len({rank["graph"] for rank in found} - {None}) > 1:
-        _tell_difference(everyone.exchange(lines))
+    if len({rank["graphs"] for rank in found} - {None}) > 1:
+        _compare(everyone.exchange(graphs))
 
 
-def _digest(lines: list[str]) -> str | None:
+def _digest(graphs: list[dict]) -> str | None:
     """None of a rank that runs eagerly: it has no graph, and reduces the same gradients."""
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest() if lines else None
+    return hashlib.sha256(json.dumps(graphs).encode()).hexdigest() if graphs else None
 
 
-def _tell_difference(graphs: list[list[str]]) -> None:
-    """Raises RuntimeError for the first rank whose graph is not that of the first that has one."""
-    first = next(rank for rank, graph in enumerate(graphs) if graph)
-    for rank, graph in enumerate(graphs):
-        if graph and graph != graphs[first]:
-            difference = _difference(graphs[first], graph)
+def _compare(ranks: list[list[dict]]) -> None:
+    """Raises RuntimeError for the first rank whose graphs are not those of the first that has
+    one."""
+    first = next(rank for rank, graphs in enumerate(ranks) if graphs)
+    for rank, graphs in enumerate(ranks):
+        difference = _difference(ranks[first], graphs)
+        if difference is not None:
             raise RuntimeError(
                 f"[DataParallel] rank {rank} captured another graph than rank {first}: {difference}"
             )
 
 
-def _difference(first: list[str], other: list[str]) -> str:
-    """The first node that differs, or the numbers of nodes."""
-    for number, (a, b) in enumerate(zip(first, other, strict=False)):
+def _difference(first: list[dict], other: list[dict]) -> str | None:
+    """How one graph of `other` differs from one of `first`, where each rank has one that the other
+    has not. A rank may have captured more than another, as when it has evaluated before."""
+    ours = [b for b in other if not any(_apart(a, b) is None for a in first)]
+    theirs = [a for a in first if not any(_apart(a, b) is None for b in other)]
+    return _apart(theirs[0], ours[0]) if ours and theirs else None
+
+
+def _apart(first: dict, other: dict) -> str | None:
+    """The first node that differs, or the numbers of nodes. Graphs of a single row, or of none, are
+    captured in another form: there only what parameters they read is compared."""
+    if first["sizes"] != other["sizes"]:
+        reads, read = set(other["parameters"]), set(first["parameters"])
+        found = [f"it reads {name}" for name in reads - read]
+        found += [f"it does not read {name}" for name in read - reads]
+        return min(found, default=None)
+    for number, (a, b) in enumerate(zip(first["nodes"], other["nodes"], strict=False)):
         if a != b:
             return f"node {number} is {b}, there {a}"
-    return f"{len(other)} nodes, there {len(first)}"
+    if len(first["nodes"]) != len(other["nodes"]):
+        return f"{len(other['nodes'])} nodes, there {len(first['nodes'])}"
+    return None

@@ -4,7 +4,7 @@ A step is written aside and renamed when every process has written its part; man
 is in it, so that a part which is missing or cut is noticed before anything of it is used.
 """
 
-import random
+import operator
 import re
 import shutil
 import warnings
@@ -13,7 +13,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -23,7 +22,7 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor
 from torch.utils import _pytree as pytree
 
-from . import manifest
+from . import manifest, optimizer_state, random_states
 from .everyone import Everyone
 from .plain_data import Planner, Reader, pack, unpack
 
@@ -37,9 +36,9 @@ class Checkpointer:
         ours, or a ZeroRedundancyOptimizer of them; scheduler, scaler: with state_dict(). loader:
         torchdata's StatefulDataLoader, or what has state_dict() and load_state_dict(); a state of
         each process. Random states of Python, numpy and torch are of each process too.
-    keep: the last steps that are kept. asynchronous: a save copies, and is written while training
-        goes on. group: processes that save together; None: all. They talk over a Gloo group of the
-        Checkpointer's own.
+    keep: how many steps are kept, of those up to the last saved. asynchronous: a save copies, and
+        is written while training goes on. group: processes that save together; None: all. They talk
+        over a Gloo group of the Checkpointer's own.
 
     Tensors are stored once, by their names in the bare model: a run may go on with another number
     of processes, or another way of sharding; there the data begin anew, with a warning. Without
@@ -63,7 +62,7 @@ class Checkpointer:
     ):
         if keep < 1:
             raise ValueError(f"[Checkpointer] keep is {keep}, expected 1 or more")
-        self.folder, self.keep = Path(folder), keep
+        self.folder, self.keep = Path(folder).absolute(), keep
         self._model, self._optimizer = model, optimizer
         self._shared = {"scheduler": scheduler, "scaler": scaler}
         self._loader = loader
@@ -81,12 +80,23 @@ class Checkpointer:
         """Saves the run as it is after `step` steps. Raises what an earlier asynchronous save
         raised."""
         self.wait()
-        state, first = self._state()
+        step, state, first = self._same(step), {}, {}
+        self._everyone.do("cannot take the run's state", lambda: self._take(state, first))
         if self._writer is None:
             self._write(step, state, first)
         else:
             state = pytree.tree_map(_copy, state)
-            self._written = self._writer.submit(self._write, step, state, first)
+            self._written = self._writer.submit(self._write_aside, step, state, first)
+
+    def _same(self, step: int | None) -> int | None:
+        """The step that is asked for, on all processes."""
+        numbers = self._everyone.gather("was given no step", lambda: _number(step))
+        for rank, number in enumerate(numbers):
+            if number != numbers[0]:
+                raise RuntimeError(
+                    f"[Checkpointer] rank {rank} was given step {number}, rank 0 {numbers[0]}"
+                )
+        return numbers[0]
 
     def wait(self) -> None:
         """Until what is being saved is complete; raises what went wrong."""
@@ -103,31 +113,28 @@ class Checkpointer:
                 self._writer.shutdown()
             self._everyone.close()
 
-    def _state(self) -> tuple[dict, dict]:
-        """What torch.distributed.checkpoint stores, and what of it process 0 alone has."""
-        state: dict[str, Any] = {"model": states.get_model_state_dict(self._model)}
+    def _take(self, state: dict, first: dict) -> None:
+        """Into `state` what torch.distributed.checkpoint stores, into `first` what of it process 0
+        alone has. Collectives come before what may fail on one rank, for which others would wait.
+        """
+        state["model"] = states.get_model_state_dict(self._model)
+        shared: dict[str, Any] = {}
         if isinstance(self._optimizer, ZeroRedundancyOptimizer):
             self._optimizer.consolidate_state_dict(to=0)
+            if self._everyone.rank == 0:
+                shared["zero"] = self._optimizer.state_dict()
         elif self._optimizer is not None:
-            state["optimizer"] = states.get_optimizer_state_dict(self._model, self._optimizer)
-        first: dict[str, Any] = {}
-
-        def add_packed() -> None:
-            state[f"rank{self._everyone.rank}"] = pack(self._own_state(), "the loader's state")
-            first["shared"] = pack(self._shared_state(), "the scheduler's or scaler's state")
-
-        self._everyone.do("cannot save", add_packed)
-        return state, first
-
-    def _own_state(self) -> dict:
-        own = {"random": _random_states()}
-        return own if self._loader is None else own | {"loader": self._loader.state_dict()}
-
-    def _shared_state(self) -> dict:
-        shared = {k: part.state_dict() for k, part in self._shared.items() if part is not None}
-        if isinstance(self._optimizer, ZeroRedundancyOptimizer) and self._everyone.rank == 0:
-            shared["zero"] = self._optimizer.state_dict()
-        return shared
+            tensors, shared["optimizer"] = optimizer_state.take(self._model, self._optimizer)
+            state |= {"optimizer": tensors} if tensors else {}
+        for name, value in state["model"].items():
+            if not isinstance(value, torch.Tensor):
+                pack(value, f"the model's {name}")
+        shared |= {k: part.state_dict() for k, part in self._shared.items() if part is not None}
+        own = {"random": random_states.take()}
+        if self._loader is not None:
+            own["loader"] = self._loader.state_dict()
+        state[f"rank{self._everyone.rank}"] = pack(own, "the loader's state")
+        first["shared"] = pack(shared, "the optimizer's, scheduler's or scaler's state")
 
     def _write(self, step: int, state: dict, first: dict) -> None:
         whole = self._at(step)
@@ -146,7 +153,7 @@ class Checkpointer:
             )
             everyone.do(
                 f"cannot complete {aside.name}",
-                lambda: (manifest.complete(aside, whole, step, parts), self._drop_old()),
+                lambda: (manifest.complete(aside, whole, step, parts), self._drop_old(step)),
                 only=0,
             )
         except RuntimeError:
@@ -154,22 +161,33 @@ class Checkpointer:
                 shutil.rmtree(aside, ignore_errors=True)
             raise
 
-    def _drop_old(self) -> None:
-        for old in self.steps()[: -self.keep]:
+    def _write_aside(self, step: int, *parts: dict) -> None:
+        """Tells what goes wrong too: a process that ends asks no more what became of a save."""
+        try:
+            self._write(step, *parts)
+        except Exception as error:
+            what = str(error).removeprefix("[Checkpointer] ")
+            warnings.warn(f"[Checkpointer] step {step} was not saved: {what}")
+            raise
+
+    def _drop_old(self, last: int) -> None:
+        """Those before the last of them; what is later is of a run that went on from elsewhere."""
+        for old in [step for step in self.steps() if step <= last][: -self.keep]:
             shutil.rmtree(self._at(old), ignore_errors=True)
 
     # --- loading ---
 
     def steps(self) -> list[int]:
         """The steps whose folders are there, in order."""
-        found = (_STEP.match(entry.name) for entry in self.folder.iterdir())
+        found = (_STEP.match(entry.name) for entry in self.folder.iterdir() if entry.is_dir())
         return sorted(int(match[1]) for match in found if match)
 
     def load(self, step: int | None = None) -> int | None:
         """Puts back what was saved: the latest step that is complete, or `step`; gives its number,
         None where there is none. A later one that is not complete is told by a warning."""
         self.wait()
-        names = self._of_first(self.steps)
+        step = self._same(step)
+        names = self._of_first(lambda: (manifest.recover(self.folder), self.steps())[1])
         for candidate in reversed(names if step is None else [step]):
             broken = self._broken(self._at(candidate))
             if broken is None:
@@ -193,31 +211,38 @@ class Checkpointer:
         return next(filter(None, found), None)
 
     def _read(self, path: Path) -> None:
+        everyone, what = self._everyone, f"cannot read {path}"
         saved = self._of_first(lambda: manifest.read(path))
         files = set(saved["files"])
         sizes = self._of_first(lambda: Reader(path, files).packed())
-        mine = f"rank{self._everyone.rank}" if self._everyone.count == saved["world"] else None
-        packed = {n: torch.empty(sizes[n], dtype=torch.uint8) for n in ("shared", mine) if n}
+        mine = f"rank{everyone.rank}" if everyone.count == saved["world"] else None
+        packed, opened, state = {}, {}, {}
+        everyone.do(what, lambda: packed.update(_memory(sizes, ["shared", mine])))
         self._fill(packed, path, files)
-        shared = unpack(packed["shared"])
-        state: dict[str, Any] = {"model": states.get_model_state_dict(self._model)}
-        if self._optimizer is not None and "zero" not in shared:
-            state["optimizer"] = self._optimizer_state()
+        everyone.do(what, lambda: opened.update({n: unpack(t, n) for n, t in packed.items()}))
+        shared, own = opened["shared"], opened.get(mine)
+        everyone.do(what, lambda: state.update(self._asked(shared)))
         self._fill(state, path, files)
-        self._put_back(state, shared, unpack(packed[mine]) if mine else None)
+        everyone.do(f"cannot put back {path}", lambda: self._put_back(state, shared, own))
+        for name in (n for n, part in self._shared.items() if part is not None and n not in shared):
+            warnings.warn(f"[Checkpointer] {path} has no {name}: it begins anew")
         if mine is None:
             warnings.warn(
-                f"[Checkpointer] saved by {saved['world']} processes, loaded by "
-                f"{self._everyone.count}: random states and the position in the data begin anew"
+                f"[Checkpointer] saved by {saved['world']} processes, loaded by {everyone.count}: "
+                "random states and the position in the data begin anew"
             )
 
-    def _optimizer_state(self) -> dict:
-        if isinstance(self._optimizer, ZeroRedundancyOptimizer):
-            raise RuntimeError(
-                "[Checkpointer] saved with another optimizer than a ZeroRedundancyOptimizer, "
-                "expected that kind"
-            )
-        return states.get_optimizer_state_dict(self._model, self._optimizer)
+    def _asked(self, shared: dict) -> dict[str, Any]:
+        """What torch.distributed.checkpoint is to fill."""
+        state: dict[str, Any] = {"model": states.get_model_state_dict(self._model)}
+        if self._optimizer is None or "zero" in shared:
+            return state
+        if "optimizer" not in shared or isinstance(self._optimizer, ZeroRedundancyOptimizer):
+            found = "another" if "optimizer" in shared else "no"
+            expected = type(self._optimizer).__name__
+            raise ValueError(f"saved with {found} optimizer, expected {expected}")
+        asked = optimizer_state.memory(self._model, self._optimizer, shared["optimizer"])
+        return state | ({"optimizer": asked} if asked else {})
 
     def _fill(self, state: dict, path: Path, files: set[str]) -> None:
         self._everyone.do(
@@ -236,18 +261,34 @@ class Checkpointer:
 
     def _put_back(self, state: dict, shared: dict, own: dict | None) -> None:
         states.set_model_state_dict(self._model, state["model"])
-        if "optimizer" in state:
-            states.set_optimizer_state_dict(self._model, self._optimizer, state["optimizer"])
-        elif self._optimizer is not None:
+        if self._optimizer is not None and "zero" in shared:
             self._optimizer.load_state_dict(shared["zero"])
+        elif self._optimizer is not None:
+            optimizer_state.put(
+                self._model, self._optimizer, state.get("optimizer", {}), shared["optimizer"]
+            )
         for name, part in self._shared.items():
             if part is not None and name in shared:
                 part.load_state_dict(shared[name])
         if own is None:
             return
-        _put_random_states(own["random"])
+        random_states.put(own["random"])
         if self._loader is not None and "loader" in own:
             self._loader.load_state_dict(own["loader"])
+
+
+def _number(step: int | None) -> int | None:
+    number = None if step is None else operator.index(step)
+    if number is not None and number < 0:
+        raise ValueError(f"step is {number}, expected 0 or more")
+    return number
+
+
+def _memory(sizes: dict[str, int], names: list[str | None]) -> dict[str, torch.Tensor]:
+    wanted = [name for name in names if name is not None]
+    if missing := set(wanted) - sizes.keys():
+        raise ValueError(f".metadata has no {min(missing)}")
+    return {name: torch.empty(sizes[name], dtype=torch.uint8) for name in wanted}
 
 
 def _remove(path: Path) -> None:
@@ -263,24 +304,3 @@ def _copy(value: Any) -> Any:
             shape=value.shape, stride=value.stride(),
         )  # fmt: skip
     return value.detach().clone() if isinstance(value, torch.Tensor) else value
-
-
-def _random_states() -> dict[str, Any]:
-    kind, keys, *rest = np.random.get_state()
-    found = {
-        "python": random.getstate(),
-        "numpy": (kind, torch.from_numpy(keys.astype(np.int64)), *rest),
-        "torch": torch.get_rng_state(),
-    }
-    if torch.cuda.is_available():
-        found["cuda"] = torch.cuda.get_rng_state()
-    return found
-
-
-def _put_random_states(found: dict[str, Any]) -> None:
-    random.setstate(found["python"])
-    kind, keys, *rest = found["numpy"]
-    np.random.set_state((kind, keys.numpy().astype(np.uint32), *rest))
-    torch.set_rng_state(found["torch"])
-    if "cuda" in found and torch.cuda.is_available():
-        torch.cuda.set_rng_state(found["cuda"])

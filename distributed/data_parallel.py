@@ -4,8 +4,8 @@ What comes from DDP is DDP's own: its reducer, join, no_sync, unused parameters,
 user's communication hooks. The hook that starts a reduce is csrc/torch_bridge/reduction.h.
 """
 
-import collections
 import itertools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -22,8 +22,11 @@ from . import alike
 from .bucket_steps import BucketSteps
 from .everyone import Everyone, meet
 
-# By process group, whose ranks make their models in one order.
-_NUMBERS: collections.defaultdict[str, itertools.count] = collections.defaultdict(itertools.count)
+# By process group, whose ranks make their models in one order; one that is made again may have the
+# name of one before, and ranks that were not in that.
+_NUMBERS: weakref.WeakKeyDictionary[dist.ProcessGroup, itertools.count] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 class DataParallel(DistributedDataParallel):
@@ -61,7 +64,7 @@ class DataParallel(DistributedDataParallel):
         elif options is not None:
             raise ValueError("[DataParallel] the module is an ORTModule, which has its options")
         super().__init__(module, *args, gradient_as_bucket_view=gradient_as_bucket_view, **kwargs)
-        self._number = next(_NUMBERS[self.process_group.group_name])
+        self._number = next(_NUMBERS.setdefault(self.process_group, itertools.count()))
         self._is_compared = not check_alike or self.find_unused_parameters
         self._take_over()
 

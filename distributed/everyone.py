@@ -57,6 +57,10 @@ class Everyone:
         apart: bool = False,
         asker: str = "distributed",
     ):
+        if group is dist.GroupMember.NON_GROUP_MEMBER:
+            raise ValueError(
+                f"[{asker}] rank {dist.get_rank()} is not in the group, expected one of its ranks"
+            )
         self.asker = asker
         self.alone = not dist.is_initialized()
         given = group or dist.group.WORLD

@@ -10,6 +10,7 @@ import torch
 
 NAME = "manifest.json"
 _CHUNK = 1 << 22
+_OLD = ".old"  # of a step while the same is saved again
 
 
 def of_rank(folder: Path, rank: int) -> dict[str, list[int]]:
@@ -25,10 +26,15 @@ def of_rank(folder: Path, rank: int) -> dict[str, list[int]]:
 
 def complete(aside: Path, whole: Path, step: int, parts: list[dict]) -> None:
     """Writes the manifest and gives the folder its name, in this order on the disk."""
-    files = {name: facts for part in parts for name, facts in part.items()}
-    missing = {path.name for path in aside.iterdir()} - files.keys()
-    if missing:
-        raise RuntimeError(f"{sorted(missing)[0]} was written by no rank")
+    files, there = {}, {path.name for path in aside.iterdir()}
+    for rank, part in enumerate(parts):
+        if unseen := part.keys() - there:
+            raise RuntimeError(
+                f"{min(unseen)} of rank {rank} is not here, expected a folder that all share"
+            )
+        files |= part
+    if strange := there - files.keys():
+        raise RuntimeError(f"{min(strange)} was written by no rank")
     text = json.dumps(
         {"step": step, "world": len(parts), "torch": torch.__version__, "files": files}, indent=1
     )
@@ -37,12 +43,23 @@ def complete(aside: Path, whole: Path, step: int, parts: list[dict]) -> None:
         file.flush()
         os.fsync(file.fileno())
     _sync(aside)
-    old = whole.with_suffix(".old")
+    recover(whole.parent)
+    old = whole.with_suffix(_OLD)
     if whole.exists():  # the same step, saved again
         whole.rename(old)
     aside.rename(whole)
     _sync(whole.parent)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def recover(folder: Path) -> None:
+    """Gives back its name to a step that was being saved again when the process ended."""
+    for old in folder.glob(f"step-*{_OLD}"):
+        whole = old.with_suffix("")
+        if whole.exists():
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            old.rename(whole)
 
 
 def read(folder: Path) -> dict:

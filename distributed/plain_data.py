@@ -8,6 +8,7 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch.distributed.checkpoint import DefaultLoadPlanner, FileSystemReader, Metadata
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
@@ -24,6 +25,13 @@ _KNOWN = {
     "pathlib": {"PosixPath", "PurePosixPath", "Path"},
     "collections": {"OrderedDict"},
 }  # fmt: skip
+
+# numpy's numbers and arrays, which schedules compute, under the names that numpy 1 and 2 give them.
+_CODES = "?bhilqBHILQefdFD"
+_NUMBERS = [np.ndarray, np.dtype, *{type(np.dtype(code)) for code in _CODES}]
+for _made in (np.float64(0).__reduce__()[0], np.zeros(1).__reduce__()[0]):
+    for _home in ("numpy.core.multiarray", "numpy._core.multiarray"):
+        _NUMBERS.append((_made, f"{_home}.{_made.__name__}"))
 
 
 class _Unpickler(pickle.Unpickler):
@@ -60,7 +68,7 @@ class Reader(FileSystemReader):
         return {
             name: entry.size[0]
             for name, entry in entries.items()
-            if "." not in name and isinstance(entry, TensorStorageMetadata)
+            if isinstance(entry, TensorStorageMetadata) and "." not in name and len(entry.size) == 1
         }
 
 
@@ -69,7 +77,7 @@ class Planner(DefaultLoadPlanner):
 
     def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
         plain = io.BytesIO()
-        torch.save(torch.load(value, weights_only=True), plain)  # raises for anything else
+        torch.save(_loaded(value, f"{read_item.dest_index.fqn} in it"), plain)
         plain.seek(0)
         super().load_bytes(read_item, plain)
 
@@ -79,13 +87,24 @@ def pack(value: Any, what: str) -> torch.Tensor:
     file = io.BytesIO()
     torch.save(value, file)
     file.seek(0)
-    try:
-        torch.load(file, weights_only=True)
-    except pickle.UnpicklingError as error:
-        reason = next(line for line in str(error).splitlines() if "nsupported" in line or line)
-        raise TypeError(f"{what} holds more than tensors and plain data: {reason}") from None
+    _loaded(file, what)
     return torch.frombuffer(bytearray(file.getbuffer()), dtype=torch.uint8)
 
 
-def unpack(packed: torch.Tensor) -> Any:
-    return torch.load(io.BytesIO(packed.numpy().tobytes()), weights_only=True)
+def unpack(packed: torch.Tensor, what: str) -> Any:
+    return _loaded(io.BytesIO(packed.numpy().tobytes()), what)
+
+
+def _loaded(file: io.BytesIO, what: str) -> Any:
+    """Raises TypeError, which names `what`, for other objects."""
+    try:
+        with torch.serialization.safe_globals(_NUMBERS):
+            return torch.load(file, weights_only=True)
+    except pickle.UnpicklingError as error:
+        lines = [line for line in str(error).splitlines() if line]
+        reason = (
+            next((line for line in lines if "nsupported" in line), lines[0])
+            .strip()
+            .partition(". ")[0]
+        )
+        raise TypeError(f"{what} holds more than tensors and plain data: {reason}") from None

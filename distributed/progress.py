@@ -26,7 +26,8 @@ class Progress:
     def step(self, loss: float | torch.Tensor, samples: int) -> str | None:
         """Counts a step. Gives the line, on all ranks, where one is due."""
         self.steps += 1
-        self._sums += torch.tensor([float(loss) * samples, samples], dtype=torch.float64)
+        if samples:  # a mean over none is NaN
+            self._sums += torch.tensor([float(loss) * samples, samples], dtype=torch.float64)
         if self.steps % self.every:
             return None
         sums, self._sums = self._sums, torch.zeros_like(self._sums)

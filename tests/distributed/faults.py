@@ -1,5 +1,6 @@
 """Ranks that die, come late or differ. Run by the processes of processes.py."""
 
+import datetime
 import os
 import signal
 import time
@@ -83,6 +84,20 @@ def another_graph(longer: bool) -> str:
     return told(lambda: step(model_of(other() if dist.get_rank() == 1 else Net())))
 
 
+class Lazy(Net):
+    """As Net, but that the last block is not used."""
+
+    def forward(self, x):
+        return self.head(self.blocks[1](self.blocks[0](self.first(x))))
+
+
+def other_parameters() -> str:
+    """Of a rank with one row, whose graph has another form by that alone."""
+    rank = dist.get_rank()
+    model = model_of(Lazy() if rank == 1 else Net())
+    return told(lambda: model(torch.randn(1 if rank == 1 else 6, 7)))
+
+
 def another_version() -> tuple[str, str]:
     """Of ortmodule, then of torch."""
     rank, found = dist.get_rank(), []
@@ -105,6 +120,16 @@ def one_in_eager() -> str:
     return told(lambda: step(model))
 
 
+def eager_before_another_graph() -> str:
+    """The first rank has no graph, the last one another than those between."""
+    rank, last = dist.get_rank(), dist.get_world_size() - 1
+    model = model_of(ORTModule(Other() if rank == last else Net()))
+    if rank == 0:
+        with model.module.eager():
+            return told(lambda: step(model))
+    return told(lambda: step(model))
+
+
 def python_steps() -> str:
     """A rank that has captured an autograd.Function before, whose number is taken."""
     before = ORTModule(WithClipping())
@@ -118,6 +143,21 @@ def in_other_groups() -> str:
     if dist.get_rank() == 1:
         alone = dist.new_group([1], use_local_synchronization=True)
         step(DataParallel(Net(), process_group=alone))
+    return told(lambda: step(model_of()))
+
+
+def in_another_job(store: str) -> str:
+    """A rank that was alone in a group of the same name before, and had a model there."""
+    rank, count = dist.get_rank(), dist.get_world_size()
+    dist.destroy_process_group()
+    if rank == 0:
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        step(model_of())
+        dist.destroy_process_group()
+    dist.init_process_group(
+        "gloo", init_method=f"file://{store}", rank=rank, world_size=count,
+        timeout=datetime.timedelta(seconds=12),
+    )  # fmt: skip
     return told(lambda: step(model_of()))
 
 

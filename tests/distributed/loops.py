@@ -402,6 +402,36 @@ def one_in_another(wrap):
     return seen
 
 
+def rows_of_each_rank(wrap):
+    """One row on a rank, none in a later step."""
+    model, seen = wrap(Net(), bucket_cap_mb=SMALL), []
+    for x, rows in zip(inputs(4), (1, 6, 0, 3), strict=True):
+        model.zero_grad()
+        model(x[:rows] if dist.get_rank() == 0 else x).square().sum().backward()
+        seen += gradients(model)
+    return seen
+
+
+def no_row_at_first(wrap):
+    model, seen = wrap(Net(), bucket_cap_mb=SMALL), []
+    for x in inputs(2):
+        model.zero_grad()
+        model(x[: 6 * dist.get_rank()]).square().sum().backward()
+        seen += gradients(model)
+    return seen
+
+
+def evaluated_on_one(wrap):
+    """The first rank has run the module before, in other modes and sizes."""
+    model = wrap(Net(), bucket_cap_mb=SMALL)
+    if dist.get_rank() == 0:
+        model.eval()
+        with torch.no_grad():
+            model.module(torch.randn(1, 7)), model.module(torch.randn(3, 7))
+        model.train()
+    return stepped(model)
+
+
 LOOPS = {
     loop.__name__: loop
     for loop in (
@@ -412,6 +442,7 @@ LOOPS = {
         hook_on_output, gradient_not_linear, only_some_asked, backward_twice, halves, float16,
         doubles, convolutions, sparse_gradients, compressed, builtin_hook, power_sgd,
         uneven_by_all, uneven_by_those_left, after_an_error, pickled, two_models, one_in_another,
+        rows_of_each_rank, no_row_at_first, evaluated_on_one,
     )
 }  # fmt: skip
 

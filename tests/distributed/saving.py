@@ -1,8 +1,10 @@
 """Runs that are saved and go on. Run by the processes of processes.py, or by one alone."""
 
+import json
 import os
 import random
 import warnings
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -140,19 +142,6 @@ def full_disk(folder: str) -> tuple[str, list[int], list[str]]:
     return said, run.checkpointer.steps(), sorted(p.name for p in Path(folder).iterdir())
 
 
-def not_plain(folder: str) -> str:
-    """The last rank's loader has a state that is no plain data."""
-
-    class Loader(Numbers):
-        def state_dict(self):
-            return {"what": nn.Linear(1, 1)}
-
-    run = Run(folder, "data_parallel" if dist.is_initialized() else "alone")
-    if not dist.is_initialized() or dist.get_rank() == 1:
-        run.checkpointer._loader = Loader()
-    return told(lambda: run.checkpointer.save(1))
-
-
 def not_zero(folder: str) -> str:
     """A ZeroRedundancyOptimizer, where another one was saved."""
     run = Run(folder, "data_parallel")
@@ -178,3 +167,98 @@ def told(action) -> str:
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return "nothing"
+
+
+class OnOne(Numbers):
+    """A loader that fails on rank 1."""
+
+    def __init__(self, saves: bool):
+        super().__init__()
+        self.saves = saves
+
+    def state_dict(self):
+        fails = dist.get_rank() == 1 and not self.saves
+        return {"what": nn.Linear(1, 1)} if fails else super().state_dict()
+
+    def load_state_dict(self, state):
+        if dist.get_rank() == 1:
+            raise OSError("no such shard")
+        super().load_state_dict(state)
+
+
+def fails_on_one(folder: str, apart: str) -> list[str]:
+    """What is told where rank 1 alone meets it: states, folders, numbers of steps."""
+    model, rank = nn.Linear(2, 2), dist.get_rank()
+    found = []
+    for loader in (OnOne(saves=False), OnOne(saves=True)):
+        checkpointer = Checkpointer(folder, model=model, loader=loader)
+        found.append(told(lambda c=checkpointer: c.save(3)))
+    found.append(told(lambda: checkpointer.load()))
+    own = Checkpointer(f"{apart}/{rank}", model=model)
+    found.append(told(lambda: own.save(3)))
+    found.append(told(lambda: checkpointer.save(3 + rank)))
+    found.append(told(lambda: checkpointer.load(3 + rank)))
+    alone = dist.new_group([0])
+    if rank == 1:
+        found.append(told(lambda: Checkpointer(folder, model=model, group=alone)))
+    return found
+
+
+def sharded_fails_on_one(folder: str) -> str:
+    """What is told where rank 1 alone fails, when ranks give rank 0 their parts of the state."""
+
+    def state():
+        raise OSError("no schedule")
+
+    run = Run(folder, "zero")
+    run.train(0, 1)
+    if dist.get_rank() == 1:
+        run.scheduler.state_dict = state
+    return told(lambda: run.checkpointer.save(1))
+
+
+def without_its_part(folder: str) -> str:
+    """What is told where rank 1's part is not in the metadata, though nothing else is wrong."""
+    checkpointer = Checkpointer(folder, model=nn.Linear(2, 2))
+    checkpointer.save(1)
+    if dist.get_rank() == 0:
+        path = checkpointer.folder / "step-000000001"
+        metadata = (path / ".metadata").read_bytes().replace(b"rank1", b"rankx")
+        (path / ".metadata").write_bytes(metadata)
+        found = json.loads((path / "manifest.json").read_text())
+        found["files"][".metadata"] = [len(metadata), zlib.crc32(metadata)]
+        (path / "manifest.json").write_text(json.dumps(found))
+    dist.barrier()
+    return told(checkpointer.load)
+
+
+def with_unused(folder: str, way: str) -> bool:
+    """Whether a run goes on, of whose parameters one never gets a gradient."""
+
+    def made():
+        torch.manual_seed(0)
+        net = Net(unused=True)
+        if way == "fully_shard":
+            model = fully_shard(ORTModule(net))
+        else:
+            model = DataParallel(net, bucket_cap_mb=0.001, find_unused_parameters=True)
+        return model, torch.optim.AdamW(model.parameters(), lr=0.01)
+
+    def train(model, optimizer, xs):
+        losses = []
+        for x in xs:
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        return losses
+
+    xs = torch.randn(4, 6, 7, generator=torch.Generator().manual_seed(dist.get_rank()))
+    whole = train(*made(), xs)
+    model, optimizer = made()
+    train(model, optimizer, xs[:2])
+    Checkpointer(folder, model=model, optimizer=optimizer).save(2)
+    model, optimizer = made()
+    Checkpointer(folder, model=model, optimizer=optimizer).load()
+    return train(model, optimizer, xs[2:]) == whole[2:]

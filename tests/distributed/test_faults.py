@@ -58,6 +58,11 @@ def test_a_longer_graph(pair):
         assert re.search(r"rank 1 captured another graph than rank 0: \d+ nodes, there \d+ ", told)
 
 
+def test_other_parameters(pair):
+    for told in pair.run("faults", "other_parameters"):
+        assert "rank 1 captured another graph than rank 0: it does not read blocks.2." in told, told
+
+
 def test_another_version(pair):
     for told in pair.run("faults", "another_version"):
         for text, package in zip(told, ("ortmodule", "torch"), strict=True):
@@ -69,12 +74,22 @@ def test_a_rank_in_eager_is_no_fault(pair):
     assert pair.run("faults", "one_in_eager") == ["nothing", "nothing"]
 
 
+def test_graphs_are_compared_where_rank_0_has_none(four):
+    for told in four.run("faults", "eager_before_another_graph"):
+        assert "rank 3 captured another graph than rank 1: node 0 is Sigmoid" in told, told
+
+
 def test_what_a_process_names_is_no_difference(pair):
     assert pair.run("faults", "python_steps") == ["nothing", "nothing"]
 
 
 def test_ranks_may_be_in_other_groups(impatient):
     assert impatient.run("faults", "in_other_groups") == ["nothing", "nothing"]
+
+
+def test_a_rank_may_have_been_in_another_job(impatient, tmp_path):
+    again = str(tmp_path / "again")
+    assert impatient.run("faults", "in_another_job", again) == ["nothing", "nothing"]
 
 
 def test_sync_batch_norm_is_refused_as_in_eager(pair):

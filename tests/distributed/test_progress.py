@@ -23,6 +23,11 @@ def test_losses_of_all_ranks_are_weighed_by_their_samples(pair):
     assert first == line + "\n" and second == ""
 
 
+def test_a_rank_without_samples_has_no_loss(pair):
+    for one, nan in pair.run("told", "progress_of_one"):
+        assert one.startswith("step 1: loss 2.0000, ") and nan.startswith("step 2: loss nan, ")
+
+
 def test_errors():
     with pytest.raises(ValueError, match=r"\[Progress\] every is 0, expected 1 or more"):
         Progress(every=0)

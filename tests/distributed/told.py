@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import math
 import os
 
 import torch.distributed as dist
@@ -14,6 +15,15 @@ def progress() -> tuple[str, str]:
     with contextlib.redirect_stdout(printed):
         line = Progress(every=1).step(6.0 * rank, 1 + 2 * rank)
     return line, printed.getvalue()
+
+
+def progress_of_one() -> tuple[str, str]:
+    """The lines of steps where rank 0 alone has samples, whose loss is a number, then none."""
+    rank, progress = dist.get_rank(), Progress(every=1)
+    with contextlib.redirect_stdout(io.StringIO()):
+        return tuple(progress.step(loss, samples) for loss, samples in (
+            (2.0, 4) if rank == 0 else (math.nan, 0), (math.nan, 1),
+        ))  # fmt: skip
 
 
 def alone_to_mpi(pipe) -> None:
