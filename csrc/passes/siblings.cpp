@@ -13,7 +13,8 @@
 namespace ort {
 namespace {
 
-constexpr int64_t kThin = 64;  // columns
+constexpr int64_t kThin = 64;     // columns
+constexpr int64_t kOfShared = 8;  // the results that are split again are at most this part of it
 
 using Joined = OpSchema::Siblings;
 
@@ -25,7 +26,9 @@ std::optional<Joined> thin(const Node& node) {
     if (!node.has_input(input) || !node.input(input).type().dims) return std::nullopt;
   const auto& [input, axis] = how->joined.front();
   const std::optional<int64_t> width = node.input(input).dim(axis).value();
-  if (!width || *width < 1 || *width > kThin) return std::nullopt;
+  const std::optional<int64_t> shared = node.input(how->shared).dim(-1).value();
+  if (!width || !shared || *width < 1 || *width > std::min(kThin, *shared / kOfShared))
+    return std::nullopt;
   return how;
 }
 

@@ -6,8 +6,8 @@
 namespace ort {
 
 // Nodes that read one operand become one node where their entries say how (OpSchema::Siblings) and
-// each is thin: for so few columns reading the operand costs as much as multiplying it. So are the
-// adapters of a layer's projections, forward and backward. Never after stash. Returns how many
+// each is thin: for so few columns reading the operand costs as much as multiplying it. Such are
+// the adapters of a layer's projections, forward and backward. Never after stash. Returns how many
 // nodes became parts of another.
 size_t join_siblings(Graph& graph);
 

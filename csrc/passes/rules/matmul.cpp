@@ -1,4 +1,6 @@
 // Products take their transposes, bias, activation and the dtype they are cast to with them.
+#include <algorithm>
+
 #include "csrc/passes/rules/rules.h"
 
 namespace ort::rules {
@@ -153,16 +155,19 @@ Rules products_written_wide() {
 
 // --- sums of products with few terms, as those that give one gradient back through adapters ---
 
-// Both weights have few rows, and the operands fit side by side.
+// Both weights have few rows, also beside their columns, and the operands fit side by side: what is
+// put side by side is small beside the results that need no addition.
 Verdict are_thin(const Match& m) {
-  constexpr int64_t kMost = 64;
+  constexpr int64_t kMost = 64, kOfColumns = 8;
   for (const auto& [u, w] : {std::pair{"u1", "w1"}, std::pair{"u2", "w2"}}) {
     if (const Verdict v = is_float(m, u); !v) return v;
     if (!m[u].type().dims || !m[w].type().dims || m[u].rank() < 2 || m[w].rank() != 2)
       return Verdict::no(format("{} is no matrix", w));
     const std::optional<int64_t> rows = m[w].dim(0).value();
-    if (!rows || *rows > kMost)
-      return Verdict::no(format("{} has {} rows, expected at most {}", w, m[w].dim(0), kMost));
+    const std::optional<int64_t> columns = m[w].dim(1).value();
+    if (!rows || !columns || *rows > std::min(kMost, *columns / kOfColumns))
+      return Verdict::no(format("{} is {}, expected at most {} rows and {} times as many columns",
+                                w, m[w].type().text(), kMost, kOfColumns));
   }
   Dims u1 = m["u1"].dims(), u2 = m["u2"].dims();
   u1.pop_back();
