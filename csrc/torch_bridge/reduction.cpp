@@ -88,6 +88,7 @@ bool Reduction::is_bound_to(const std::vector<c10d::GradBucket>& buckets) const 
 
 void Reduction::expect_no_reduce() {
   forget_backward();
+  is_watched_ = false;
   begun_.clear();
 }
 
@@ -145,9 +146,10 @@ c10::intrusive_ptr<c10::ivalue::Future> Reduction::reduce(c10d::GradBucket& buck
   return future;
 }
 
+// Or in the rest of one, when a nested backward has ended.
 void Reduction::begin_backward() {
-  if (watch_.begins) watch_.begins();
-  in_backward_ = true;
+  if (watch_.begins && !is_watched_) watch_.begins();
+  is_watched_ = in_backward_ = true;
   torch::autograd::Engine::get_default_engine().queue_callback(
       [self = shared_from_this()] { self->end_backward(); });
 }

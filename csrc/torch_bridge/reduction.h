@@ -28,7 +28,7 @@ class Reduction : public std::enable_shared_from_this<Reduction> {
   void reduce_in(Group group) { group_ = std::move(group); }
   // Within a backward, in its thread. Empty functions: nobody asks.
   struct Watch {
-    std::function<void()> begins;  // before the first reduce; may throw
+    std::function<void()> begins;  // before the first reduce after a forward; may throw
     // With those parameters of a bucket whose gradients lie in it, when its reduce has ended: as
     // soon as a later one starts, or at the end, before DDP waits for them. What it throws is
     // thrown at the end, when this process has taken part in all reduces.
@@ -75,7 +75,8 @@ class Reduction : public std::enable_shared_from_this<Reduction> {
   Watch watch_;
   std::deque<Begun> begun_;
   std::exception_ptr error_;  // of the watch
-  bool in_backward_ = false;  // some of its buckets have come
+  bool in_backward_ = false;  // some of its buckets have come, and its end will be told
+  bool is_watched_ = false;   // the watch knows that it has begun
   bool counted_ = false, has_input_ = true;
 };
 

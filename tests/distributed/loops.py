@@ -132,6 +132,21 @@ def nested() -> bool:
     return all(map(torch.equal, *found))
 
 
+class Reentrant(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.head = nn.Linear(7, 12), nn.Linear(12, 5)
+        self.block = ORTModule(Block(12))
+
+    def forward(self, x):
+        return self.head(checkpoint(self.block, self.first(x), use_reentrant=True))
+
+
+def reentrant(wrap):
+    """Some buckets are reduced in a backward within one."""
+    return stepped(wrap(Reentrant(), bucket_cap_mb=SMALL))
+
+
 def static_graph(wrap):
     return stepped(wrap(Net(unused=True), bucket_cap_mb=SMALL, static_graph=True))
 

@@ -3,9 +3,10 @@
 import pytest
 
 LOOPS = [
-    "usual", "loss_inside", "one_large_bucket", "never_zeroed", "unused", "static_graph",
-    "penalty_on_weights", "two_forwards", "hooks_on_gradients", "gradient_not_linear", "halves",
-    "doubles", "convolutions", "compressed", "power_sgd", "uneven_by_all", "uneven_by_those_left",
+    "usual", "reentrant", "loss_inside", "one_large_bucket", "never_zeroed", "unused",
+    "static_graph", "penalty_on_weights", "two_forwards", "hooks_on_gradients",
+    "gradient_not_linear", "halves", "doubles", "convolutions", "compressed", "power_sgd",
+    "uneven_by_all", "uneven_by_those_left",
 ]  # fmt: skip
 
 
