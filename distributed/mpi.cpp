@@ -40,7 +40,7 @@ std::pair<MPI_Datatype, MPI_Op> reducing(const Tensor& t, const ReduceOp& by) {
 Tensor dense(const Tensor& t, const Tensors& others, bool reduced) {
   if (!t.defined()) return t;
   require(t.is_cpu() && t.layout() == at::kStrided, "takes dense tensors on the CPU, not ",
-          t.toString(), " on ", t.device());
+          t.layout(), " ", t.scalar_type(), " on ", t.device());
   require(t.numel() <= INT_MAX, t.numel(), " elements in one op, and MPI counts to 2^31 - 1");
   const auto shared = [&](const Tensor& other) { return other.defined() && t.is_alias_of(other); };
   const bool half = t.scalar_type() == at::kHalf || t.scalar_type() == at::kBFloat16;

@@ -56,6 +56,7 @@ class Observer:
             tuple(map(statistics.median, zip(*segments, strict=True))),
             tuple(map(_middle_bucket, zip(*buckets, strict=True))),
             self._broadcast(),
+            tuple(map(sum, steps)),
         )
 
     def step(self) -> None:

@@ -4,6 +4,7 @@ Called by predict.py with what one process measured (observe.py).
 """
 
 import math
+import statistics
 from dataclasses import dataclass
 
 
@@ -73,10 +74,25 @@ class Alone:
     segments: tuple[float, ...]  # their ends, from the backward's start
     buckets: tuple[Bucket, ...]  # in the order in which they are reduced
     broadcast: int = 0  # bytes of buffers that rank 0 sends before each forward
+    steps: tuple[float, ...] = ()  # each that was measured, for what the slowest rank takes
 
     @property
     def step(self) -> float:
         return self.forward + self.backward + self.optimizer
+
+    def slowest(self, world: int) -> float:
+        """How many times the median the slowest of `world` ranks takes, in the median of steps.
+
+        The largest of W independent steps is below t with probability F(t)^W, so its median is the
+        quantile 0.5^(1/W) of one (David and Nagaraja, Order Statistics, 3rd ed., section 2.1).
+        """
+        if len(self.steps) < 2:
+            return 1.0
+        ordered = sorted(self.steps)
+        at = 0.5 ** (1 / world) * (len(ordered) - 1)
+        low = min(int(at), len(ordered) - 2)
+        found = ordered[low] + (at - low) * (ordered[low + 1] - ordered[low])
+        return found / statistics.median(ordered)
 
 
 @dataclass(frozen=True)
@@ -129,7 +145,7 @@ class _Backward:
 
 
 def simulate(alone: Alone, link: Link, world: int) -> Timeline:
-    """A step of `world` ranks that are all as fast as the one measured.
+    """A step of `world` ranks that are all as fast as the one measured, each step the slowest's.
 
     Reduces run one after the other, in the order of the buckets; the last ends at the same time as
     if they shared the link. Each starts when its bucket is complete and the link is free. During a
@@ -139,15 +155,16 @@ def simulate(alone: Alone, link: Link, world: int) -> Timeline:
     """
     if world < 1:
         raise ValueError(f"[predict] world is {world}, expected 1 or more ranks")
+    slow = alone.slowest(world)
     backward = _Backward(link.processor)
     reduces = []
     for bucket in alone.buckets:
-        backward.advance(bucket.ready)
+        backward.advance(slow * bucket.ready)
         start = max(backward.now, backward.free)
         backward.free = start + link.all_reduce(bucket.bytes, world)
         reduces.append(Reduce(backward.now, start, backward.free))
-    backward.advance(alone.backward)
+    backward.advance(slow * alone.backward)
     exposed = max(0.0, backward.free - backward.now)
-    before = link.broadcast(alone.broadcast, world) + alone.forward
-    step = before + backward.now + exposed + alone.optimizer
+    before = link.broadcast(alone.broadcast, world) + slow * alone.forward
+    step = before + backward.now + exposed + slow * alone.optimizer
     return Timeline(world, tuple(reduces), backward.now, exposed, step)

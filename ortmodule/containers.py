@@ -193,9 +193,16 @@ def _of_set(value: Any) -> Content | None:
     """Of keys alone: a set of tensors would have another order at each call; and in the order that
     a set made of these has."""
     items = list(value)
-    if all(map(_is_key, items)) and list(type(value)(items)) == items:
-        return Content((), (), (tuple(items), tuple(map(type, items))))
-    return None
+    order = _order_of_insertion(type(value), items) if all(map(_is_key, items)) else None
+    return None if order is None else Content((), (), (tuple(order), tuple(map(type, order))))
+
+
+def _order_of_insertion(of: type, items: list) -> list | None:
+    """In which a set of `of` takes the items to list them so: those that a collision has put before
+    others come last. None where that is not enough."""
+    most = 32
+    orders = (items[k:] + items[:k] for k in range(min(max(len(items), 1), most)))
+    return next((order for order in orders if list(of(order)) == items), None)
 
 
 def _fill_set(value: set, content: Content) -> None:

@@ -379,8 +379,8 @@ def errors():
     """Each names what is wrong, before anything was sent: the group goes on."""
     x = numbers(RANK)
     direct = dist.group.WORLD._get_backend(torch.device("cpu"))
-    raises("takes dense tensors on the CPU, not Meta", direct.broadcast, x.to("meta"), 0)
-    raises("on the CPU, not torch.sparse.FloatTensor", dist.all_reduce, x.to_sparse())
+    raises("on the CPU, not Strided Float on meta", direct.broadcast, x.to("meta"), 0)
+    raises("on the CPU, not Sparse Float on cpu", dist.all_reduce, x.to_sparse())
     raises("no such reduction of Float", dist.all_reduce, x, ReduceOp.BAND)
     raises("BFloat16[1000]", dist.all_reduce, x.bfloat16(), ReduceOp.BOR)
     raises("no such reduction of Long", dist.all_reduce, x.long(), ReduceOp.AVG)

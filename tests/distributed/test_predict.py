@@ -1,5 +1,6 @@
 """predict: buckets beside those of DataParallel's processes, its arithmetic beside sums by hand."""
 
+import dataclasses
 import functools
 import gc
 import os
@@ -84,6 +85,14 @@ def test_buffers_are_sent_before_the_forward():
     """Two levels of a tree for four ranks, each 0.5 s and 8 bytes."""
     before, after = (simulate(alone(4.0, broadcast=n), LINK, 4).step for n in (0, 8))
     assert after - before == 3
+
+
+def test_ranks_wait_for_the_slowest():
+    """Of steps of 1, 2 and 3 s the larger of two has its median at the quantile sqrt(1/2)."""
+    uneven = dataclasses.replace(alone(), steps=(3.0, 1.0, 2.0))
+    assert simulate(uneven, LINK, 1).step == 13
+    assert simulate(uneven, LINK, 2).step == pytest.approx(13 * (1 + 2**0.5) / 2)
+    assert 17 < simulate(uneven, LINK, 4).step < simulate(uneven, LINK, 1000).step < 13 * 3 / 2
 
 
 def test_a_link_is_found_again():

@@ -5,6 +5,8 @@ name -> arguments; tensors of floats require a gradient. test_gradients.py runs 
 
 import torch
 
+from ortmodule.translate.registry import RULES
+
 torch.manual_seed(4)
 X = torch.randn(3, 4, 6)
 S = torch.randn(4, 4)
@@ -120,6 +122,8 @@ OF_LATE_SIZES = {
     "repeat_interleave.self_Tensor", "unique_consecutive.default", "unique_dim.default",
     "where.default",
 }  # fmt: skip
+# Rules of collectives, which need groups: test_collectives.py of tests/providers, tests/distributed.
+OF_GROUPS = {name for name in RULES if name.startswith(("c10d", "_c10d", "ortmodule_collective"))}
 # Without a graph that could have gradients: refused, or random.
 WITHOUT = {
     "embedding_renorm.default": "always refused",

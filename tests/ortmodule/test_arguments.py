@@ -236,6 +236,16 @@ def test_what_is_in_a_set_tells_calls_apart(kind):
     )
 
 
+@pytest.mark.parametrize("order", [(7, 15), (15, 7)])
+@pytest.mark.parametrize("kind", [set, frozenset])
+def test_a_set_whose_items_collide(kind, order):
+    """7 and 15 want one place in a table of eight: the second goes before the first."""
+    value = kind(order)
+    leaves, spec = tree.flatten(value)
+    again = tree.unflatten(spec, leaves)
+    assert list(again) == list(value) and type(again) is kind
+
+
 def test_an_enum_tells_calls_apart():
     both(
         lambda net, a, c: net.first(a) * (2 if c is Colour.RED else 1),

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from gradient_samples import CALLS, OF_LATE_SIZES, OF_MODULES, WITHOUT
+from gradient_samples import CALLS, OF_GROUPS, OF_LATE_SIZES, OF_MODULES, WITHOUT
 from test_translate import OPS
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_leaves
@@ -69,4 +69,4 @@ def test_every_rule_has_a_sample():
         )(*tensors)  # fmt: skip
         names = [str(n.target).removeprefix("aten.") for n in traced.graph.nodes]
         seen |= {*names, *map(functional_name, names)}
-    assert set(RULES) - seen == OF_MODULES | OF_LATE_SIZES | set(WITHOUT)
+    assert set(RULES) - seen == OF_MODULES | OF_LATE_SIZES | OF_GROUPS | set(WITHOUT)
