@@ -122,7 +122,7 @@ OF_LATE_SIZES = {
     "repeat_interleave.self_Tensor", "unique_consecutive.default", "unique_dim.default",
     "where.default",
 }  # fmt: skip
-# Rules of collectives, which need groups: test_collectives.py of tests/providers, tests/distributed.
+# Rules of collectives, which need groups: tests/providers and tests/distributed have them.
 OF_GROUPS = {name for name in RULES if name.startswith(("c10d", "_c10d", "ortmodule_collective"))}
 # Without a graph that could have gradients: refused, or random.
 WITHOUT = {
