@@ -89,6 +89,7 @@ bool Reduction::is_bound_to(const std::vector<c10d::GradBucket>& buckets) const 
 void Reduction::expect_no_reduce() {
   forget_backward();
   is_watched_ = false;
+  error_ = nullptr;
   begun_.clear();
 }
 

@@ -141,6 +141,36 @@ def removed() -> bool:
     return 0 < done == len(counts)
 
 
+def after_one_that_failed() -> list[bool]:
+    """What a bucket's step raises is raised by the backward, and a new DataParallel goes on: the
+    parameters of the other steps are those without attach."""
+    found = []
+    for attach in (False, True):
+        torch.manual_seed(0)
+        model = DataParallel(Net(), bucket_cap_mb=0.001)
+        optimizer = SGD(model.parameters(), lr=0.1)
+        attached = model.attach(optimizer) if attach else None
+        raised = False
+        for step, x in enumerate(loops.inputs(4)):
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            if attach and step == 2:
+                with mock.patch.object(attached, "_step", side_effect=ValueError("full")):
+                    try:
+                        loss.backward()
+                    except ValueError:
+                        raised = True
+                model = DataParallel(model.module.module, bucket_cap_mb=0.001)
+                attached.remove()
+                optimizer.zero_grad()
+                model.attach(optimizer)
+            elif step != 2:
+                loss.backward()
+                optimizer.step()
+        found.append([p.detach() for p in model.parameters()])
+    return [raised, *map(torch.equal, *found)]
+
+
 def errors() -> dict[str, str]:
     """One message each of what cannot be."""
     found = {}

@@ -232,6 +232,18 @@ def without_its_part(folder: str) -> str:
     return told(checkpointer.load)
 
 
+def train(model, optimizer, xs):
+    """The loss of each step."""
+    losses = []
+    for x in xs:
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
 def with_unused(folder: str, way: str) -> bool:
     """Whether a run goes on, of whose parameters one never gets a gradient."""
 
@@ -243,16 +255,6 @@ def with_unused(folder: str, way: str) -> bool:
         else:
             model = DataParallel(net, bucket_cap_mb=0.001, find_unused_parameters=True)
         return model, torch.optim.AdamW(model.parameters(), lr=0.01)
-
-    def train(model, optimizer, xs):
-        losses = []
-        for x in xs:
-            optimizer.zero_grad()
-            loss = model(x).square().mean()
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
-        return losses
 
     xs = torch.randn(4, 6, 7, generator=torch.Generator().manual_seed(dist.get_rank()))
     whole = train(*made(), xs)

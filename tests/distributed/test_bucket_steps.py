@@ -27,6 +27,11 @@ def test_buckets_step_while_the_last_is_reduced(pair):
         assert all(last < count for _, last, count in steps[1:])  # the first time it is one bucket
 
 
+def test_after_a_step_that_failed(pair):
+    for same in pair.run("bucket_steps", "after_one_that_failed"):
+        assert all(same), same
+
+
 def test_remove(pair):
     assert pair.run("bucket_steps", "removed") == [True, True]
 
