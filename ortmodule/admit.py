@@ -8,7 +8,7 @@ from torch.nn.modules import module as torch_module
 
 from . import _native, devices, surroundings, tree
 from .call import Call
-from .errors import NotCapturable, WarmUp
+from .errors import NeedsCut, NotCapturable, WarmUp
 from .places import place_of
 from .seams import communicates, in_hooks
 from .shown import StandIn
@@ -57,11 +57,11 @@ def _check_module(module: nn.Module, with_its_hooks: bool) -> None:
         hooks = _HOOKS if child is module and with_its_hooks else {}
         for attribute, kind in hooks.items():
             for hook in getattr(child, attribute, {}).values():
-                raise NotCapturable(
+                raise NeedsCut(
                     f"a {kind} is set ({_name_of(hook)})",
                     module=path or type(child).__name__,
                     **place_of(hook),
-                ).in_python([])
+                )
     for name, parameter in module.named_parameters():
         _check_tensor(parameter, f"parameter {name}")
     for name, buffer in module.named_buffers():

@@ -11,7 +11,7 @@ import torch
 
 from . import tree
 from .containers import Content, kind_of
-from .errors import NotCapturable
+from .errors import NeedsCut
 
 
 class Edit(NamedTuple):
@@ -75,7 +75,7 @@ def flatten_effects(
             for k in given.changed()
         ]
     except tree.UnknownLeaf as error:
-        raise NotCapturable(str(error)) from None
+        raise NeedsCut(str(error)) from None
     return flattening.tensors, spec, edits
 
 

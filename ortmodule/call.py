@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from . import _native, tree
-from .errors import NotCapturable
+from .errors import NeedsCut, NotCapturable
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def describe(args: tuple, kwargs: dict[str, Any]) -> Call:
         flattening = tree.Flattening()
         spec = flattening.spec([args, kwargs], "arguments")
     except tree.UnknownLeaf as error:
-        raise NotCapturable(str(error)).in_python([]) from None
+        raise NeedsCut(str(error)) from None
     tensors = flattening.tensors
     if any(tensor.is_nested for tensor in tensors):  # nothing tells its sizes
         raise NotCapturable("an argument is a nested tensor")

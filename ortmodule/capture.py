@@ -79,7 +79,7 @@ def _line(
             effects.restore()
             snapshot = Snapshot(module, rehearsed.roots, rehearsed.names, classes)
     except NotCapturable as error:
-        raise error.in_python(roots) from None
+        raise error.entered(roots) from None
     named = name(module, call, rehearsed, traced, snapshot)
     graph, grad_enabled = make_graph(), torch.is_grad_enabled()
     program = traced.program.graph_module
@@ -91,4 +91,4 @@ def _line(
         )  # fmt: skip
         return finish(module, call, traced, snapshot, named, done, graph, within.steps())
     except (ReadsData, WarmUp) as error:
-        raise error.in_python(rehearsed.roots) from None
+        raise error.entered(rehearsed.roots) from None

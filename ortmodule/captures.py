@@ -18,7 +18,7 @@ from . import _native, clock, devices, surroundings, tree
 from .account import Account, fallback_of
 from .call import Call, StandIn, describe
 from .capture import capture
-from .errors import Defect, NotCapturable, WarmUp, let_go
+from .errors import Defect, NeedsCut, NotCapturable, WarmUp, let_go
 from .explain import Report
 from .kept import Kept
 from .options import Options
@@ -194,7 +194,7 @@ class Captures:
             kept = self._kept_of(call)
         except WarmUp as error:
             if not self._search.warm_up(call.key):
-                refusal = NotCapturable(error.reason, **error.place()).in_python(error.roots)
+                refusal = NeedsCut(error.reason, **error.place()).entered(error.roots)
                 return self._search.refuse(call.key, refusal)
             let_go(error)
             self._account.warmed_up(error)
@@ -217,7 +217,7 @@ class Captures:
 
     def _in_parts(self, error: NotCapturable, key: tuple | None, args: tuple, kwargs: dict):
         """What no whole capture serves: in parts where they may be, else eagerly."""
-        if self._part is not None or not (error.cuts_help or error.has_seams):
+        if self._part is not None or not (isinstance(error, NeedsCut) or error.has_seams):
             return self._fall_back(error, key, args, kwargs)
         strict = self.options.fallback == "whole"
         with self._lock:
@@ -236,7 +236,9 @@ class Captures:
                 return self._fall_back(error, key, args, kwargs)
             self._forget_refusal(key)
             raise
-        if not parts.whole():
+        if parts.refusal is not None:
+            self.report(parts.refusal)
+        elif not parts.whole():
             why = fallback_of(error)
             self._account.warn(f"this module in parts: {why}", stacklevel=7)
             parts.why.setdefault(why)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from .errors import NotCapturable
+from .errors import NeedsCut
 from .places import caller_place
 
 _NAMESPACE = "ortmodule_collective"
@@ -72,7 +72,7 @@ def check_in_place(function: Any, tensors: Iterable[Any]) -> None:
     if any(isinstance(tensor, torch.Tensor) and tensor.requires_grad for tensor in tensors):
         name = f"torch.distributed.{function.__name__}"
         reason = f"{name} is given a tensor that requires grad, and torch has no gradient for it"
-        raise NotCapturable(reason, **caller_place())
+        raise NeedsCut(reason, **caller_place())
 
 
 def _functional() -> Any:
@@ -103,7 +103,7 @@ def _broadcast(source: int, group: Any, x: torch.Tensor) -> torch.Tensor:
     name = _named(group)
     root = dist.get_group_rank(group or dist.group.WORLD, source)
     if root != source:
-        raise NotCapturable(
+        raise NeedsCut(
             f"forward broadcasts from rank {source}, which is rank {root} of the group: torch "
             "takes the one for the other in the gradient",
             **caller_place(),
@@ -114,7 +114,7 @@ def _broadcast(source: int, group: Any, x: torch.Tensor) -> torch.Tensor:
 def _named(group: Any) -> str:
     group = dist.group.WORLD if group is None else group
     if not isinstance(group, dist.ProcessGroup):
-        raise NotCapturable(f"forward communicates in {group}, expected a group", **caller_place())
+        raise NeedsCut(f"forward communicates in {group}, expected a group", **caller_place())
     return group.group_name
 
 
@@ -122,5 +122,5 @@ def _name_of(op: Any) -> str:
     """A reduction as c10d's functional collectives name it."""
     names = _functional().REDUCE_OP_TO_STR
     if op not in names:
-        raise NotCapturable(f"forward reduces by {op}, which has no name", **caller_place())
+        raise NeedsCut(f"forward reduces by {op}, which has no name", **caller_place())
     return names[op]

@@ -24,7 +24,7 @@ from torch.fx.experimental import proxy_tensor
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from . import functions
-from .errors import NotCapturable
+from .errors import NeedsCut
 from .places import caller_place
 from .torch_calls import noted
 
@@ -443,4 +443,4 @@ def _lie_alike(a: Any, b: Any) -> bool:
 
 
 def _refuse(reason: str) -> None:
-    raise NotCapturable(reason, **caller_place())
+    raise NeedsCut(reason, **caller_place())

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch._dynamo.exc import unimplemented
+from torch._dynamo.symbolic_convert import InliningInstructionTranslator
 from torch._dynamo.utils import proxy_args_kwargs
 from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.functions import CollectiveFunctionRewriteVariable
@@ -18,6 +19,10 @@ from torch._dynamo.variables.misc import (
     produce_trampoline_autograd_apply,
 )
 from torch._dynamo.variables.tensor import TensorVariable
+
+from .errors import NotCapturable
+from .observe import OWN, PACKAGE, kind_of_file
+from .tensor_questions import ONLY_EAGER, refusal
 
 
 @contextlib.contextmanager
@@ -105,3 +110,47 @@ def functions_as_they_are(undone: Callable) -> Iterator[None]:
         yield
     finally:
         AutogradFunctionVariable.call_method = original
+
+
+@contextlib.contextmanager
+def inlined(entered: Callable[[Any, dict], None]) -> Iterator[None]:
+    """`entered(code, globals)` is told of each function that Dynamo takes into a graph."""
+    original = InliningInstructionTranslator.build_inline_tracer
+
+    def build(*args: Any) -> InliningInstructionTranslator:
+        tracer = original(*args)
+        entered(tracer.f_code, tracer.f_globals)
+        return tracer
+
+    InliningInstructionTranslator.build_inline_tracer = staticmethod(build)
+    try:
+        yield
+    finally:
+        InliningInstructionTranslator.build_inline_tracer = staticmethod(original)
+
+
+@contextlib.contextmanager
+def asks_of_tensors(asked: Callable[[NotCapturable], None]) -> Iterator[None]:
+    """`asked` is told where code looks up on a tensor what Dynamo would answer once."""
+    var_getattr, call_method = TensorVariable.var_getattr, TensorVariable.call_method
+
+    def check(tx: Any, name: str) -> None:
+        code = tx.f_code
+        if name in ONLY_EAGER and kind_of_file(code.co_filename) in (PACKAGE, OWN):
+            asked(
+                refusal(name, file=code.co_filename, line=tx.current_instruction.positions.lineno)
+            )
+
+    def attribute(self, tx: Any, name: str) -> Any:
+        check(tx, name)
+        return var_getattr(self, tx, name)
+
+    def method(self, tx: Any, name: str, *args: Any) -> Any:
+        check(tx, name)
+        return call_method(self, tx, name, *args)
+
+    TensorVariable.var_getattr, TensorVariable.call_method = attribute, method
+    try:
+        yield
+    finally:
+        TensorVariable.var_getattr, TensorVariable.call_method = var_getattr, call_method

@@ -19,9 +19,15 @@ from torch._dynamo.guards import DeletedGuardManagerWrapper
 from torch._dynamo.hooks import Hooks
 from torch._dynamo.types import ConvertFrameReturn, FrameAction, FrameExecStrategy
 
-from .cuts import cut_at_collectives, cut_at_hooks, functions_as_they_are
+from .cuts import (
+    asks_of_tensors,
+    cut_at_collectives,
+    cut_at_hooks,
+    functions_as_they_are,
+    inlined,
+)
 from .entered import autocast_kept
-from .errors import let_go
+from .errors import NotCapturable, let_go
 from .explain import Break
 from .floats import constants_after_one
 from .outside import inside
@@ -55,8 +61,11 @@ class Listener(Protocol):
     refusal: Exception | None
     strict: bool
 
-    def entered(self, codes: Iterable[types.CodeType]) -> None:
-        """These functions are looked at; raises where they are nothing for parts."""
+    def entered(self, code: types.CodeType, scope: dict) -> None:
+        """A function with these globals is looked at; raises where it is nothing for parts."""
+
+    def asked(self, refusal: NotCapturable) -> None:
+        """What only eager answers is asked; raises it."""
 
     def undone(self, functions: list) -> contextlib.AbstractContextManager:
         """Within, these functions may run: what they write is put back."""
@@ -108,6 +117,7 @@ class _Convert:
         changes = (
             config.patch(_SETTINGS), cut_at_hooks(), constants_after_one(), autocast_kept(),
             functions_as_they_are(self._told().undone), cut_at_collectives(),
+            inlined(self._told().entered), asks_of_tensors(self._told().asked),
         )  # fmt: skip
         with LOCK, convert_frame.compile_lock, inside(), contextlib.ExitStack() as stack:
             for change in changes:
@@ -141,7 +151,7 @@ class _Convert:
             self._broke(f"{code.co_name} was looked at {limit} times, no more", here)
         else:
             try:
-                self._told().entered([code])
+                self._told().entered(code, frame.f_globals)
                 found = self._inner(frame, cached, hooks, state, skip=skip + 1)
                 if found.guarded_code is not None:
                     return found

@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from . import kinds
-from .errors import NotCapturable
-from .observe import OWN, kind_of_file
-from .walk import Walk, Watched, difference
+from .errors import NeedsCut
+from .walk import Walk, Watched, difference, is_own
 
 
 class PlainWrite(NamedTuple):
@@ -40,20 +39,20 @@ class Effects(Walk):
 
     def writes(self) -> list[str]:
         """The first difference of each object that differs, registered buffers aside."""
-        found = (difference(w) for w in self.watched if w.registry != "_buffers")
-        return [*filter(None, found), *self._missed()]
+        found = [difference(w) for w in self.watched if w.registry != "_buffers"]
+        return [*filter(None, (*found, self.changed_class())), *self._missed()]
 
     def _missed(self) -> list[str]:
         return [
             f"the cache of {path} was missed"
             for cache, (path, misses) in self.caches.items()
-            if cache.cache_info().misses != misses and _is_own(cache)
+            if cache.cache_info().misses != misses and is_own(cache)
         ]
 
     def plain_writes(self) -> list[PlainWrite] | None:
         """The differences as scalars set in dicts, or None when one is anything else."""
         found = []
-        if self._missed():
+        if self._missed() or self.changed_class():
             return None
         for w in self.watched:
             if w.registry == "_buffers" or not difference(w):
@@ -86,6 +85,9 @@ class Effects(Walk):
     def restore(self) -> None:
         """Puts back everything that differs; raises NotCapturable where that cannot be done."""
         stuck = None
+        for _, value, cls in self.instances.values():
+            if type(value) is not cls:
+                object.__setattr__(value, "__class__", cls)
         for cache, (path, misses) in self.caches.items():
             if cache.cache_info().misses != misses:
                 cache.cache_clear()
@@ -104,7 +106,7 @@ class Effects(Walk):
             elif w.kind.changes and difference(w):
                 stuck = stuck or difference(w)
         if stuck:
-            raise NotCapturable(f"forward changes what cannot be put back: {stuck}")
+            raise NeedsCut(f"forward changes what cannot be put back: {stuck}")
 
 
 def _put_plain(w: Watched, key: Any, value: Any) -> None:
@@ -114,11 +116,6 @@ def _put_plain(w: Watched, key: Any, value: Any) -> None:
     else:
         w.holder[key] = value
     w.items = w.now()
-
-
-def _is_own(cache: Any) -> bool:
-    code = getattr(cache.__wrapped__, "__code__", None)
-    return code is not None and kind_of_file(code.co_filename) == OWN
 
 
 def _put_names(w: Watched) -> None:

@@ -1,18 +1,18 @@
 """NotCapturable: the reason why a module, or one call of it, cannot run through the engine.
 
 Raised by all that looks at a call (admit.py to finish.py, and what they use); captures.py turns it
-into a reported fallback.
+into a reported fallback. Its class says where the module runs then: in eager, or, as NeedsCut says,
+in parts.
 """
 
 import traceback
 
 
 class NotCapturable(Exception):
-    """The module cannot be captured whole; `reason` says why, the rest says where.
+    """The module is not captured whole and runs in eager; `reason` says why, the rest says where.
 
-    `cuts_help`: it may run in parts, as what stands against it is Python's. `roots`: the functions
-    that forward had entered, where it was looked at. `has_seams`: what stands against it is that a
-    submodule communicates.
+    `roots`: the functions that forward had entered, where it was looked at. `has_seams`: what
+    stands against it is that a submodule communicates.
     """
 
     def __init__(
@@ -26,16 +26,16 @@ class NotCapturable(Exception):
         self.reason, self.op, self.module, self.file, self.line = reason, op, module, file, line
         place = f"; module {module}" if module else ""
         place += f"; {file}:{line}" if file else ""
-        self.cuts_help, self.roots, self.has_seams = False, [], False
+        self.roots, self.has_seams = [], False
         super().__init__(f"[{op}] {reason}{place}" if op else f"{reason}{place}")
 
     def place(self) -> dict[str, str | int | None]:
         """Where: the keywords of another error for the same place."""
         return {"op": self.op, "module": self.module, "file": self.file, "line": self.line}
 
-    def in_python(self, roots: list) -> "NotCapturable":
-        """The same error, of what Python does."""
-        self.cuts_help, self.roots = True, roots
+    def entered(self, roots: list) -> "NotCapturable":
+        """The same error, of a forward that entered these functions."""
+        self.roots = roots
         return self
 
     def at_seams(self) -> "NotCapturable":
@@ -45,8 +45,8 @@ class NotCapturable(Exception):
 
     def bare(self) -> "NotCapturable":
         """The same error without what led to it, whose frames hold the call's tensors."""
-        bare = NotCapturable(self.reason, **self.place())
-        bare.cuts_help, bare.roots, bare.has_seams = self.cuts_help, self.roots, self.has_seams
+        bare = type(self)(self.reason, **self.place())
+        bare.roots, bare.has_seams = self.roots, self.has_seams
         return bare
 
 
@@ -65,14 +65,12 @@ class Defect(Exception):
         self.refusal = refusal
 
 
-class OnlyEager(NotCapturable):
-    """What parts would not notice either: the module runs in eager."""
-
-    def in_python(self, roots: list) -> "NotCapturable":
-        return self
+class NeedsCut(NotCapturable):
+    """What stands against one graph is done by Python between two operators, where Dynamo cuts or
+    has a guard: the module runs in parts. No answer of the trace's is in it."""
 
 
-class ReadsData(NotCapturable):
+class ReadsData(NeedsCut):
     """Python reads a number out of a tensor and does with it what no graph says: parts may."""
 
 

@@ -13,7 +13,7 @@ from torch import nn
 from . import _native, tree
 from .arguments import Edit, outcome
 from .call import Call
-from .errors import NeedsExactSizes
+from .errors import NeedsExactSizes, NotCapturable
 from .guards import Snapshot
 from .interface import Assigned, Input, Output, WriteBack
 from .name import Named
@@ -125,8 +125,10 @@ def finish(
     graph: Any,
     steps: list[Step],
 ) -> Capture:
-    """Raises NotCapturable where an output is one that no call could return or write back, and
+    """Raises NotCapturable where an output is one that no call could return or write back, or an
+    argument is one of the tensors that forward reads, and
     NeedsExactSizes where the call's sizes do not give its strides, which forward asks for."""
+    _check_identity(call, snapshot)
     outputs, write_backs, assigned, orders = name_outputs(module, traced, done, graph, call.tensors)
     return Capture(
         graph=graph,
@@ -148,6 +150,15 @@ def finish(
         steps=steps,
         communicates=done.communicates,
     )
+
+
+def _check_identity(call: Call, snapshot: Snapshot) -> None:
+    """Which object a traced argument is, `x is self.kept` would ask: only for registered tensors a
+    trace tells it as eager."""
+    for tensor in call.tensors:
+        path = snapshot.kept_at(tensor)
+        if path is not None:
+            raise NotCapturable(f"an argument is the tensor that is kept at {path}")
 
 
 def _strides(traced: Traced, call: Call, sizes: SizePredicate) -> list[tuple] | None:

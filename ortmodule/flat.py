@@ -10,7 +10,7 @@ from .arguments import Arguments, Edit, flatten_effects
 from .call import Call
 from .certain import Certain
 from .effects import Effects
-from .errors import NotCapturable
+from .errors import NeedsCut, NotCapturable
 from .grad_modes import GradModes
 from .hooks import Hooks
 from .places import place_of_forward
@@ -83,7 +83,7 @@ class Flat(nn.Module):
                 what = f"input {label}" if kind == "input" else label
                 self._refuse(f"forward changes the sizes or strides of {what} in place")
         if torch.is_grad_enabled() != grad:
-            self._refuse("forward leaves the grad mode changed")
+            self._refuse("forward leaves the grad mode changed", NotCapturable)
         outputs, self.notes.spec, self.notes.edits = flatten_effects(result, given, _express)
         distinct = list({id(t): t for t in outputs}.values())
         index = {id(t): i for i, t in enumerate(distinct)}
@@ -91,13 +91,13 @@ class Flat(nn.Module):
         self.notes.written = [name for name, _, _ in buffers]
         known = {id(t) for t in named.values()}
         if any(t.requires_grad and t.is_leaf and id(t) not in known for t in distinct):
-            self._refuse("forward returns a leaf that it made")
+            self._refuse("forward returns a leaf that it made", NotCapturable)
         if any(output.is_inference() for output in distinct):
-            self._refuse("forward returns a tensor made in inference mode")
+            self._refuse("forward returns a tensor made in inference mode", NotCapturable)
         self._note_history(named, distinct)
         for name, _, value in buffers:
             if not isinstance(value, torch.Tensor):
-                raise NotCapturable(
+                raise NeedsCut(
                     f"forward sets the buffer {name} to {value!r}", **place_of_forward(module)
                 )
         return tuple(distinct) + tuple(value for _, _, value in buffers)
@@ -106,8 +106,8 @@ class Flat(nn.Module):
         count = len(tensors) - self.numbers
         return Arguments(self.spec, tensors[:count], list(map(number_of, tensors[count:])))
 
-    def _refuse(self, reason: str) -> None:
-        raise NotCapturable(reason, **place_of_forward(self.child))
+    def _refuse(self, reason: str, kind: type[NotCapturable] = NeedsCut) -> None:
+        raise kind(reason, **place_of_forward(self.child))
 
     def _named(self, tensors: Sequence[torch.Tensor]) -> dict[tuple[str, Any], torch.Tensor]:
         named = [*self.child.named_parameters(), *self.child.named_buffers()]
@@ -137,6 +137,6 @@ def _express(number: Any) -> str:
     if isinstance(number, torch.SymInt):
         size = str(dim_of(number))
         if late_names(size):
-            raise NotCapturable("the module returns a number that depends on data")
+            raise NeedsCut("the module returns a number that depends on data")
         return size
-    raise NotCapturable(f"the module returns {number}, a {type(number).__name__} made of sizes")
+    raise NeedsCut(f"the module returns {number}, a {type(number).__name__} made of sizes")

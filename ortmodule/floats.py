@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
-from .errors import NotCapturable
+from .errors import NeedsCut
 
 ARITHMETIC = (
     "__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__",
@@ -28,7 +28,7 @@ def once(compute: Callable) -> Callable:
 
     def computed(*operands: Any) -> Any:
         if _are_computed(operands):
-            raise NotCapturable("forward computes several times with a number read out of a tensor")
+            raise NeedsCut("forward computes several times with a number read out of a tensor")
         return compute(*operands)
 
     return computed

@@ -21,7 +21,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import kinds
-from .errors import NeedsExactSizes, NotCapturable
+from .errors import NeedsCut, NeedsExactSizes
 from .held import made_by_forward
 from .places import caller_place
 from .saved import storage_key
@@ -160,7 +160,7 @@ def _recorded(capture: Recorded, cls: type, args: tuple) -> Any:
     return tuple(outs) if operator.gives[0] is tuple else outs[0]
 
 
-def _refuse(cls: type, what: str, kind: type = NotCapturable) -> None:
+def _refuse(cls: type, what: str, kind: type = NeedsCut) -> None:
     raise kind(f"{what} the autograd.Function {cls.__qualname__}", **caller_place())
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from . import devices
-from .errors import NotCapturable
+from .errors import NeedsCut, NotCapturable
 from .kinds import GENERATORS
 
 
@@ -54,7 +54,7 @@ def kept(names: set[str], device: torch.device) -> Iterator[None]:
         for name in moved:
             states[name][1](before[name])
         for name in moved:
-            raise NotCapturable(f"forward draws from or seeds {name} outside of tensor ops")
+            raise NeedsCut(f"forward draws from or seeds {name} outside of tensor ops")
 
     try:
         yield

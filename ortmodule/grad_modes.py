@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from .errors import NotCapturable
+from .errors import NeedsCut
 
 
 def _autocast_depth() -> int:
@@ -27,7 +27,7 @@ class GradModes(TorchFunctionMode):
     ) -> Any:
         changes = func is torch._C._set_grad_enabled and args[0] != torch.is_grad_enabled()
         if changes and _autocast_depth() > self.outside:
-            raise NotCapturable(
+            raise NeedsCut(
                 "forward turns gradients on or off inside of an autocast context, which "
                 "torch.export does not record"
             )

@@ -3,16 +3,17 @@
 capture.py makes a Snapshot for each capture; kept.py asks it before every step.
 """
 
+import abc
 import contextvars
 import types
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
-from . import _native
+from . import _native, kinds
 from .observe import Names
 from .walk import Walk, Watched, difference
 
@@ -53,7 +54,7 @@ class Snapshot:
         if self._held.watch.unchanged():
             return None
         found = next(filter(None, map(self._difference, self._held.walk.watched)), None)
-        found = found or self._changed_tensor() or self._merged()
+        found = found or self._held.walk.changed_class() or self._changed_tensor() or self._merged()
         if found is None:  # other objects of the same values
             now = self._take()
             before, after = _registered(self._held.walk), _registered(now.walk)
@@ -75,6 +76,17 @@ class Snapshot:
         """Whether one of a call's containers is the module's too."""
         return any(map(self._held.walk.found, containers))
 
+    def kept_at(self, tensor: torch.Tensor) -> str | None:
+        """Where a tensor is found that is neither a parameter nor a buffer; None: it is not."""
+        path, _ = self.tensors.get(id(tensor), (None, None))
+        registered = any(
+            t is tensor
+            for w in self._held.walk.watched
+            if w.registry in ("_parameters", "_buffers")
+            for _, t in w.items
+        )
+        return None if registered else path
+
     def put(self, registry: dict, key: str, old: torch.Tensor, new: torch.Tensor) -> None:
         """The capture's own run has put `new` where `old` was."""
         walk, facts = self._held.walk, self._held.facts
@@ -87,13 +99,19 @@ class Snapshot:
         self._held.watch.put(registry, old, new)
 
     def _take(self) -> "_Held":
+        walk = self._walk()
+        while walk.grew:
+            walk = self._walk()
+        facts = {id(t): _facts(t) for _, t in walk.tensors.values()}
+        return _Held(walk, facts, _watch_of(walk))
+
+    def _walk(self) -> Walk:
         walk = Walk(self._names)
         walk.add_module(self._module)
         for function, code in self.roots:
             walk.add_function(function, code)
         walk.add_classes(self._classes)
-        facts = {id(t): _facts(t) for _, t in walk.tensors.values()}
-        return _Held(walk, facts, _watch_of(walk))
+        return walk
 
     def _difference(self, w: Watched) -> str | None:
         if w.registry not in ("_parameters", "_buffers"):
@@ -154,7 +172,7 @@ def _registered(walk: Walk) -> dict[str, torch.Tensor]:
 
 def _watch_of(walk: Walk) -> Any:
     """The C++ half: what it cannot compare by pointers, a Python function does."""
-    dicts, sequences, cells, slow = [], [], [], []
+    dicts, sequences, cells, members, registries, slow = [], [], [], [], [], []
     for w in walk.watched:
         moved = w.ordered and isinstance(w.holder, OrderedDict)  # no pointer tells its order
         if isinstance(w.holder, dict) and not moved:
@@ -165,14 +183,33 @@ def _watch_of(walk: Walk) -> Any:
             sequences.append(w.holder)
         elif isinstance(w.holder, (types.CellType, contextvars.ContextVar)):
             cells.append(w.holder)
+        elif type(w.holder) in kinds.MEMBERS:
+            members += [(w.holder, name) for name in kinds.MEMBERS[type(w.holder)]]
+        elif w.kind is kinds.BASES:
+            members.append((w.holder, "__bases__"))
+        elif w.kind is kinds.REGISTRY:
+            registries.append(w)
         elif w.kind.changes and not isinstance(w.holder, (type, types.FunctionType)):
             slow.append(w)
     tensors = [t for _, t in walk.tensors.values()]
     functions = list(walk.functions)
-    unchanged = (lambda: not any(map(difference, slow))) if slow else None
+    instances = [value for _, value, _ in walk.instances.values()]
     return _native.torch_bridge().Watch(
-        dicts, sequences, cells, functions, list(walk.classes), tensors, unchanged
-    )
+        dicts, sequences, cells, members, functions, list(walk.classes), instances, tensors,
+        unchanged(registries, slow) if registries or slow else None,
+    )  # fmt: skip
+
+
+def unchanged(registries: list[Watched], others: list[Watched]) -> Callable[[], bool]:
+    """What Python compares. One number tells whether any class was registered anywhere."""
+    token = abc.get_cache_token()
+
+    def holds() -> bool:
+        if registries and abc.get_cache_token() != token and any(map(difference, registries)):
+            return False
+        return not any(map(difference, others))
+
+    return holds
 
 
 def _facts(tensor: torch.Tensor) -> tuple:

@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import is_fake
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.utils.hooks import BackwardHook, RemovableHandle
 
-from .errors import NotCapturable
+from .errors import NeedsCut
 from .held import made_by_forward
 from .places import caller_place
 from .saved import storage_key
@@ -47,9 +47,9 @@ class Hooks:
                 return original(tensor, hook)  # which raises
             place = caller_place()
             if tensor.is_leaf:
-                raise NotCapturable("forward sets a hook on a leaf", **place)
+                raise NeedsCut("forward sets a hook on a leaf", **place)
             if not torch.is_grad_enabled():
-                raise NotCapturable("forward sets a hook where gradients are off", **place)
+                raise NeedsCut("forward sets a hook where gradients are off", **place)
             self._found.append((hook, place))
             hooks = self._hooks_on(tensor)
             handle = RemovableHandle(hooks)
@@ -74,9 +74,7 @@ class Hooks:
             made = made_by_forward(hook, self._seen)
             if made is not None:
                 kind = type(made).__name__
-                raise NotCapturable(
-                    f"forward sets a hook that reads a {kind} that it made", **place
-                )
+                raise NeedsCut(f"forward sets a hook that reads a {kind} that it made", **place)
 
     def let_go(self) -> None:
         """Forgets the traced tensors."""
@@ -181,7 +179,7 @@ def _place_behind(graph: fx.Graph, node: fx.Node) -> None:
     (tensor,) = node.args[0]
     source = tensor.args[0] if tensor.target is operator.getitem else tensor
     if tensor.op != "call_function" or isinstance(source.target, torch._ops.HigherOrderOperator):
-        raise NotCapturable("forward sets a hook on a tensor that it did not make itself")
+        raise NeedsCut("forward sets a hook on a tensor that it did not make itself")
     readers = [user for user in tensor.users if user is not node]
     for got in [user for user in node.users if user.target is operator.getitem]:
         got.replace_all_uses_with(tensor)
@@ -203,7 +201,7 @@ def _check_unwritten(graph: fx.Graph, node: fx.Node) -> None:
             if before or argument.alias_info is None or not argument.alias_info.is_write:
                 continue
             if {storage_key(value) for value in _values([*other.args][place : place + 1])} & shared:
-                raise NotCapturable(
+                raise NeedsCut(
                     f"forward writes to what {step_of(node.target).reason} passes on or keeps"
                 )
 

@@ -4,9 +4,11 @@ walk.py walks what a module's forward reaches with them; an object of no kind he
 state cannot be seen, and forward may not read it.
 """
 
+import _abc
 import array
 import collections
 import contextvars
+import ctypes
 import dataclasses
 import datetime
 import decimal
@@ -55,7 +57,9 @@ _MOST_BYTES = 1 << 20
 # Objects of these modules' classes hold nothing that forward reads.
 _OPAQUE = (
     "logging", "_thread", "concurrent.", "asyncio.", "typing", "inspect", "_abc", "ortmodule.",
-    "torch._ops", "torch._C", "torch.jit", "torch.utils.data", "torch.cuda", "multiprocessing.",
+    "torch._ops", "torch._C", "torch.jit", "torch.utils.data", "torch.cuda",
+    "multiprocessing.context", "multiprocessing.synchronize", "multiprocessing.process",
+    "multiprocessing.queues", "multiprocessing.pool", "multiprocessing.connection",
     "torch.backends", "torch.torch_version", "torch.fx", "torch.library", "importlib", "_frozen",
 )  # fmt: skip
 # To look at what they hold is to hold it, and what forward asks is whether anybody does.
@@ -66,6 +70,9 @@ WEAK = (
 # A function of theirs, bound or built in, draws.
 GENERATORS = (random.Random, np.random.RandomState, np.random.Generator)
 MISSING = object()
+# Attributes, in no dict, of objects that are written in C: by kind of object.
+MEMBERS = {functools.partial: ("func", "args", "keywords")}
+_OF_CTYPES = (ctypes._SimpleCData, ctypes.Array, ctypes.Structure, ctypes.Union)
 LRU = type(functools.lru_cache(lambda: None))
 
 
@@ -118,11 +125,15 @@ def same(before: Any, now: Any) -> bool:
     if isinstance(before, types.MethodType):  # built anew by each access
         return before.__func__ is now.__func__ and before.__self__ is now.__self__
     if isinstance(before, functools.partial):
-        parts = _of_partial(before), _of_partial(now)
-        return len(parts[0]) == len(parts[1]) and all(
-            name == other and same(a, b) for (name, a), (other, b) in zip(*parts, strict=True)
+        return all(
+            len(a) == len(b) and all(map(same, a, b))
+            for a, b in zip(_parts_of(before), _parts_of(now), strict=True)
         )
     return isinstance(before, Frozen) and before == now
+
+
+def _parts_of(value: functools.partial) -> list[list]:
+    return [[value.func], list(value.args), list(value.keywords), list(value.keywords.values())]
 
 
 class Frozen:
@@ -202,7 +213,7 @@ def _put_set(value: set, items: list) -> None:
 
 
 def _of_partial(value: functools.partial) -> list[tuple[Any, Any]]:
-    return [("func", value.func), *enumerate(value.args), *value.keywords.items()]
+    return [(name, getattr(value, name)) for name in MEMBERS[functools.partial]]
 
 
 def _of_method(value: types.MethodType) -> list[tuple[Any, Any]]:
@@ -217,11 +228,17 @@ def _of_function(value: types.FunctionType) -> list[tuple[Any, Any]]:
     ]
 
 
-def _of_cell(value: types.CellType) -> list[tuple[Any, Any]]:
+def content_of(value: types.CellType) -> Any:
+    """MISSING where a cell is empty."""
     try:
-        return [("content", value.cell_contents)]
-    except ValueError:  # empty
-        return []
+        return value.cell_contents
+    except ValueError:
+        return MISSING
+
+
+def _of_cell(value: types.CellType) -> list[tuple[Any, Any]]:
+    content = content_of(value)
+    return [] if content is MISSING else [("content", content)]
 
 
 def _put_cell(value: types.CellType, items: list) -> None:
@@ -268,14 +285,46 @@ def _put_class(value: type, items: list) -> None:
         type.__setattr__(value, name, kept[name])
 
 
+def _of_bases(value: type) -> list[tuple[Any, Any]]:
+    return [("__bases__", value.__bases__)]
+
+
+def _of_registry(value: type) -> list[tuple[Any, Any]]:
+    """The classes that are instances of an abstract one by its register()."""
+    registered = frozenset(reference() for reference in _abc._get_dump(value)[0])
+    return [("registry", Frozen(registered))]
+
+
+class _CacheState(Frozen):
+    """Of a functools.lru_cache: the same as long as nobody has it keep more or clears it, which
+    counts from 0 again. That it is asked changes nothing."""
+
+    def __eq__(self, now):
+        a, b = self.value, now.value
+        return (a.misses, a.currsize) == (b.misses, b.currsize) and a.hits <= b.hits
+
+    __hash__ = Frozen.__hash__
+
+
+def _of_cache(value: Any) -> list[tuple[Any, Any]]:
+    return [("content", _CacheState(value.cache_info()))]
+
+
 def _of_variable(value: contextvars.ContextVar) -> list[tuple[Any, Any]]:
     return [("value", value.get(None))]
+
+
+def _bytes_of(value: Any) -> bytes:
+    return bytes(memoryview(value))
 
 
 # A function that runs: what stands for its arguments.
 PARTS = Kind(_of_function)
 OBJECT = Kind(_of_object, _put_object, attributes=True)
 CLASS = Kind(_of_class, _put_class, attributes=True)
+CACHE = Kind(_of_cache)
+BASES = Kind(_of_bases)
+REGISTRY = Kind(_of_registry)
 NAMESPACE = Kind(lambda value: list(vars(value).items()), None, attributes=True)
 _DICT = Kind(_of_dict, _put_dict)
 _SEQUENCE = Kind(_of_sequence, changes=False)
@@ -291,7 +340,8 @@ _KINDS: dict[type, Kind] = {
     types.CellType: Kind(_of_cell, _put_cell),
     types.ModuleType: NAMESPACE,
     types.MappingProxyType: Kind(lambda value: list(value.items())),
-    functools.partial: Kind(_of_partial, changes=False),
+    functools.partial: Kind(_of_partial),
+    types.SimpleNamespace: Kind(_of_object, _put_object),  # whoever compares or prints it reads all
     random.Random: _frozen(random.Random.getstate, random.Random.setstate),
     np.random.Generator: _frozen(
         lambda g: g.bit_generator.state, lambda g, s: setattr(g.bit_generator, "state", s)
@@ -316,4 +366,5 @@ _FAMILIES: list[tuple[type, Kind]] = [
     (threading.local, Kind(_of_object, _put_object, attributes=True)),
     (torch.optim.Optimizer, OBJECT),
     (types.SimpleNamespace, OBJECT),
+    *((of, _frozen(_bytes_of, None)) for of in _OF_CTYPES),
 ]

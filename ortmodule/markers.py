@@ -16,7 +16,7 @@ from torch.nn.functional import linear
 from torch.utils._pytree import tree_map
 
 from . import devices
-from .errors import NotCapturable
+from .errors import NeedsCut
 from .translate import autocast
 from .translate.autocast import as_cast
 
@@ -157,7 +157,7 @@ def attention(original: Callable) -> Callable:
         given = as_cast(_ATENS, query, key, value, attn_mask)
         simple = not kwargs.keys() - {"scale"} and not (is_causal and attn_mask is not None)
         if not 0 <= dropout_p <= 1:  # which kernels refuse it is torch's
-            raise NotCapturable(f"forward calls attention with a dropout of {dropout_p}")
+            raise NeedsCut(f"forward calls attention with a dropout of {dropout_p}")
         simple = simple and torch.backends.cuda.flash_sdp_enabled()
         if not simple or not _fits(*given):
             return _laid_out(original(*given, dropout_p, is_causal, **kwargs), *given, dropout_p)
@@ -219,7 +219,7 @@ def _gru_cell(x, hx, w_ih, w_hh, b_ih=None, b_hh=None):
 
 def _call(name: str, x: Any, hx: Any, *rest: Any) -> Any:
     if not isinstance(rest[0], (list, tuple)):
-        raise NotCapturable(f"forward calls {name} on a packed sequence")
+        raise NeedsCut(f"forward calls {name} on a packed sequence")
     op = getattr(torch.ops.ortmodule, name)
     hx = list(hx) if isinstance(hx, (list, tuple)) else hx
     weights, *rest = rest

@@ -5,27 +5,34 @@ own layers counts for its attribute names; other code of torch, numpy and the st
 no state that a user changes, or is asked about by name (questions.py).
 """
 
+import contextlib
 import dataclasses
 import dis
 import functools
 import os
+import re
 import site
+import string
 import sys
 import sysconfig
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from . import _native
+from . import _native, standard
 from .places import PACKAGE as OURS
 from .places import TORCH
 
 _LAYERS = tuple(os.path.join(TORCH, "nn", part, "") for part in ("modules", "utils"))
-# What a file's code is: passed over, a layer of torch's, an installed package's, the user's own.
-PASSED, LAYER, PACKAGE, OWN = range(4)
+# What a file's code is: passed over, a layer of torch's, an installed package's, the user's own,
+# the standard library's.
+PASSED, LAYER, PACKAGE, OWN, STANDARD = range(5)
 _GLOBAL = {"LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_NAME"}
 _BY_TEXT = {"getattr", "hasattr", "setattr", "delattr"}
 _ANY_NAME = {"vars", "__dict__", "__getattribute__", "attrgetter", "dir", "methodcaller"}
+# Where the function and all its arguments are on the stack.
+_CALLS = "PRECALL" if sys.version_info < (3, 12) else "CALL"
+_FORMATS = {"format", "format_map"}
 
 
 @functools.cache
@@ -50,16 +57,18 @@ AT_ONCE = ("<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>")
 
 @functools.cache
 def kind_of_file(name: str) -> int:
-    """PASSED, LAYER, PACKAGE or OWN."""
+    """PASSED, LAYER, PACKAGE, OWN or STANDARD."""
     if name.startswith(_LAYERS):
         return LAYER
-    if name.startswith((TORCH, OURS, "<frozen")):
+    if name.startswith((TORCH, OURS)):
         return PASSED
+    if name.startswith("<frozen"):
+        return STANDARD
     installed, standard = _folders()
     for folder in installed:
         if name.startswith(folder):
             return PASSED if name[len(folder) :].split(os.sep)[0] in KNOWN else PACKAGE
-    return PASSED if name.startswith(standard) else OWN
+    return STANDARD if name.startswith(standard) else OWN
 
 
 def is_library(module: str) -> bool:
@@ -72,8 +81,8 @@ def is_library(module: str) -> bool:
 class CodeFacts:
     """What a code object names, each with the line that does first.
 
-    `attributes` are looked up, or are words of its strings where it looks up attributes by text
-    (`looked_up`: the former). `any_name`: it may reach an attribute whose name is made as it runs.
+    `attributes` are looked up, by name (`looked_up`) or by a text that stands there. `any_name`: it
+    may reach an attribute whose name is made as it runs.
     `asked_of`: what `type`, `id` and `__class__` are asked of, as (question, local name, line).
     """
 
@@ -91,8 +100,11 @@ def facts_of(code: types.CodeType) -> CodeFacts:
     attributes: dict[str, int] = {}
     globals_: dict[str, int] = {}
     imports: dict[str, int] = {}
+    by_text: dict[str, int] = {}
     asked = []
-    steps = [s for s in dis.get_instructions(code) if s.opname not in ("PUSH_NULL", "PRECALL")]
+    any_name = False
+    every = list(dis.get_instructions(code))
+    steps = [s for s in every if s.opname not in ("PUSH_NULL", "PRECALL")]
     line = code.co_firstlineno
     for i, step in enumerate(steps):
         line = step.positions.lineno or line
@@ -100,20 +112,65 @@ def facts_of(code: types.CodeType) -> CodeFacts:
             globals_.setdefault(step.argval, line)
             if step.argval in ("type", "id") and i + 1 < len(steps):
                 asked.append((step.argval, _local(steps[i + 1]), line))
+            if step.argval in _BY_TEXT:
+                text = _second_argument(every, every.index(step))
+                any_name = any_name or text is None
+                if text is not None:
+                    by_text.setdefault(text, line)
         elif step.opname == "IMPORT_NAME":
             imports.setdefault(step.argval, line)
+        elif step.opname == "MATCH_CLASS":  # by position as the class says, by name as here
+            by_text.update((text, line) for text in steps[i - 1].argval)
+            any_name = any_name or step.arg > 0
         elif "ATTR" in step.opname or step.opname in ("LOAD_METHOD", "IMPORT_FROM"):
             attributes.setdefault(step.argval, line)
             if step.argval == "__class__":
                 asked.append((step.argval, _local(steps[i - 1]), line))
-    texts = [c for c in code.co_consts if isinstance(c, str) and c.isidentifier()]
     looked_up = frozenset(attributes)
-    by_text = bool(globals_.keys() & _BY_TEXT)
-    for text in texts if by_text else ():
-        attributes.setdefault(text, code.co_firstlineno)
-    made = not texts or any(s.opname == "BUILD_STRING" for s in steps)
-    any_name = bool((globals_.keys() | attributes.keys()) & _ANY_NAME) or (by_text and made)
+    if looked_up & _FORMATS:
+        found = _formatted(code.co_consts)
+        any_name = any_name or found is None
+        by_text.update((text, code.co_firstlineno) for text in found or ())
+    for text, at in by_text.items():
+        attributes.setdefault(text, at)
+    any_name = any_name or bool((globals_.keys() | looked_up) & _ANY_NAME)
     return CodeFacts(attributes, looked_up, globals_, imports, any_name, tuple(asked))
+
+
+def _second_argument(steps: Sequence[dis.Instruction], at: int) -> str | None:
+    """The text that the function loaded at `at` is given as second argument; None: it is made as
+    the code runs, or the function is not called there."""
+    depth, last = 0, [-1, -1]  # where the first and the second argument end
+    if not steps[at].arg or not steps[at].arg & 1:
+        return None
+    for k, step in enumerate(steps[at + 1 :], at + 1):
+        if step.opname == _CALLS and step.arg == depth:
+            break
+        if step.opcode in dis.hasjrel or step.opcode in dis.hasjabs:
+            return None
+        depth += dis.stack_effect(
+            step.opcode, step.arg if step.opcode >= dis.HAVE_ARGUMENT else None
+        )
+        if depth in (1, 2):
+            last[depth - 1] = k
+            last[1] = k if depth == 2 else -1
+    first, second = last
+    one = second == first + 1 and steps[second].opname == "LOAD_CONST"
+    return steps[second].argval if one and isinstance(steps[second].argval, str) else None
+
+
+def _formatted(constants: tuple) -> set[str] | None:
+    """The attributes that the texts among a code's constants have formatted; None: there is no such
+    text, so another's is."""
+    texts = [c for c in constants if isinstance(c, str) and "{" in c]
+    if not texts:
+        return None
+    with contextlib.suppress(ValueError):
+        fields = [
+            name for text in texts for _, name, _, _ in string.Formatter().parse(text) if name
+        ]
+        return {word for field in fields for word in re.findall(r"\.(\w+)", field)}
+    return set()
 
 
 def _local(step: dis.Instruction) -> str:
@@ -131,16 +188,22 @@ class Names:
         return self.every or name in self.known
 
     def add(self, facts: CodeFacts, kind: int) -> None:
-        """Layers of torch's look up names that they are given, by users' code or by nobody."""
+        """Layers of torch's and the standard library look up names that they are given, by users'
+        code or by nobody."""
         self.known.update(facts.attributes)
-        self.every = self.every or (facts.any_name and kind != LAYER)
+        self.every = self.every or (facts.any_name and kind in (PACKAGE, OWN))
+
+
+def _is_of_protocols(function: types.FunctionType) -> bool:
+    """What isinstance calls for a Protocol: it looks for the attributes that this names."""
+    return function.__module__ == "typing" and function.__qualname__.startswith("_Protocol")
 
 
 class Observation:
     """The functions that this thread enters within, and the names in them, added to `names`.
 
     `entered(function, code, kind)` is called ahead of each one's first instruction; what it raises
-    goes through forward.
+    goes through forward. Of the standard library's only what the user's own code calls.
     """
 
     def __init__(self, entered: Callable, names: Names):
@@ -155,10 +218,14 @@ class Observation:
     def __exit__(self, *_error: Any) -> None:
         self._observer.stop()
 
-    def _note(self, function: types.FunctionType | None, code: types.CodeType, kind: int) -> None:
+    def _note(self, function: Any, code: types.CodeType, kind: int, caller: int) -> None:
         made = code.co_filename.startswith("<") and function is not None  # by exec: of any module
         if made and is_library(str(function.__globals__.get("__name__"))):
             return
         self.names.add(facts_of(code), kind)
-        if kind != LAYER:
+        if kind == STANDARD and (
+            standard.home_of(function) in standard.LOOK_INTO or _is_of_protocols(function)
+        ):
+            self.names.every = True
+        if kind in (PACKAGE, OWN) or caller == OWN:
             self._entered(function, code, kind)

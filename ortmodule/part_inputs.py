@@ -61,6 +61,13 @@ def tensors_alone(graph: fx.GraphModule) -> tuple[Callable[[tuple], tuple], list
     return turned, free
 
 
+def leaves_grad_mode(graph: fx.GraphModule) -> bool:
+    """Whether a graph that ends with its function ends in another grad mode than it begins in."""
+    set_to = [n.args[0] for n in graph.graph.nodes if n.target is torch._C._set_grad_enabled]
+    ends = not graph.compile_subgraph_reason.graph_break
+    return ends and bool(set_to) and set_to[-1] != torch.is_grad_enabled()
+
+
 def _sizes(given: list[fx.Node], values: list) -> dict[Any, tuple[fx.Node, int]]:
     """By symbol a tensor and an axis that has this size."""
     found: dict[Any, tuple[fx.Node, int]] = {}

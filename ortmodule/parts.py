@@ -10,30 +10,26 @@ import dataclasses
 import operator
 import types
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from torch import fx, nn
 from torch._dynamo.resume_execution import TORCH_DYNAMO_RESUME_IN_PREFIX
 from torch._guards import TracingContext
 
-from . import clock, observe, questions
+from . import clock, questions
 from .dynamo import Cuts
 from .effects import Effects
 from .entered import left_again
 from .errors import NotCapturable
 from .explain import Break, Fallback, Report
 from .outside import Outside, inside
-from .part_inputs import tensors_alone
+from .part_inputs import leaves_grad_mode, tensors_alone
 from .progress import told
 from .unguarded import Unguarded
 
 # Cut anew this often because of what Dynamo does not see, a module changes all the time.
 _TRIES = 4
-# Answered by a trace, or by what a part gives, otherwise than by eager.
-_ASKED = questions.OF_THE_TRACE | questions.ONLY_EAGER
-# Called by name, of a context that Dynamo would forget how to leave.
-_BY_HAND = frozenset({"__enter__", "__exit__"})
 # A part with fewer operators than this would cost more than it gains.
 _SMALL = 4
 
@@ -123,19 +119,15 @@ class Parts:
 
     # --- what Dynamo tells (dynamo.Listener) ---
 
-    def entered(self, codes: Iterable[types.CodeType]) -> None:
-        for code in codes:
-            if observe.kind_of_file(code.co_filename) != observe.OWN:
-                continue  # written to be traced
-            facts = observe.facts_of(code)
-            named = facts.attributes.keys() | facts.globals.keys()
-            reasons = {name: f"forward asks {name}, which differs in parts"
-                       for name in _ASKED & named}  # fmt: skip
-            reasons |= {name: f"forward calls {name} itself" for name in _BY_HAND & named}
-            for name, reason in reasons.items():
-                line = facts.attributes.get(name) or facts.globals[name]
-                self.refusal = NotCapturable(reason, file=code.co_filename, line=line)
-                raise self.refusal
+    def entered(self, code: types.CodeType, scope: dict) -> None:
+        try:
+            questions.check_in_parts(code, scope)
+        except NotCapturable as error:
+            self.asked(error)
+
+    def asked(self, refusal: NotCapturable) -> None:
+        self.refusal = refusal
+        raise refusal
 
     @contextlib.contextmanager
     def undone(self, functions: list) -> Iterator[None]:
@@ -151,7 +143,8 @@ class Parts:
     def made(self, graph: fx.GraphModule) -> Callable:
         """What runs one graph."""
         self._is_new = True
-        self.entered(TracingContext.get_traced_code() or [])
+        if leaves_grad_mode(graph):
+            self.asked(NotCapturable("forward leaves the grad mode changed"))
         turned, free = tensors_alone(graph)
         if _size_of(graph) < _SMALL and not self._all_of_forward(graph):
             self.small += 1

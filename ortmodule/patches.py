@@ -27,10 +27,19 @@ from torch.autograd import graph as torch_graph
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.nn.modules import module as torch_module
 
-from . import collectives, control_flow, floats, functions, generators, questions, surroundings
+from . import (
+    collectives,
+    control_flow,
+    floats,
+    functions,
+    generators,
+    questions,
+    surroundings,
+    tensor_questions,
+)
 from .assumed import assumed
 from .entered import autocast_kept, left_again
-from .errors import NeedsExactSizes, NotCapturable, OnlyEager
+from .errors import NeedsCut, NeedsExactSizes, NotCapturable
 from .hooks import Hooks
 from .markers import attention, ctc_loss, mark_region, stand_ins, with_counted_dims
 from .places import PACKAGE, TORCH, caller_place
@@ -125,8 +134,7 @@ def capturing(
             replace(torch.SymFloat, name, floats.once)
         replace(fake_impls, "_unique", with_int64_positions)
         replace(torch.fx.GraphModule, "delete_all_unused_submodules", _deleting)
-        _guard_grad_fn(stack, owner)
-        _guard_data_ptr(stack, owner)
+        stack.enter_context(tensor_questions.refused())
         _silence_export(stack, owner)
         instead = _INSTEAD | collectives.stand_ins()
         recorded = stack.enter_context(functions.recorded(module, instead, seen))
@@ -197,7 +205,7 @@ def with_int64_positions(original: Callable) -> Callable:
 def _refused(reason: str) -> Callable:
     def make(_original: Callable) -> Callable:
         def refuse(*_args, **_kwargs):
-            raise NotCapturable(reason, **caller_place())
+            raise NeedsCut(reason, **caller_place())
 
         return refuse
 
@@ -260,38 +268,10 @@ def _recorded_exit(original: Callable) -> Callable:
 def _faithful_hooks(original: Callable) -> Callable:
     def enter(self):
         if not surroundings.is_faithful(self.pack_hook):
-            raise NotCapturable("forward sets hooks on saved tensors", **caller_place())
+            raise NeedsCut("forward sets hooks on saved tensors", **caller_place())
         return original(self)
 
     return enter
-
-
-def _guard_grad_fn(stack: contextlib.ExitStack, owner: int) -> None:
-    """What a forward does with a node, as to hook it, would be done to the trace's."""
-    original = torch._C.TensorBase.grad_fn
-
-    def grad_fn(tensor):
-        file = sys._getframe(1).f_code.co_filename
-        if threading.get_ident() == owner and not file.startswith((TORCH, PACKAGE)):
-            raise NotCapturable("forward reads Tensor.grad_fn", **caller_place())
-        return original.__get__(tensor)
-
-    torch.Tensor.grad_fn = property(grad_fn)
-    stack.callback(delattr, torch.Tensor, "grad_fn")
-
-
-def _guard_data_ptr(stack: contextlib.ExitStack, owner: int) -> None:
-    """A tensor without data has none to tell."""
-    original = torch._C.TensorBase.data_ptr
-
-    def data_ptr(tensor):
-        file = sys._getframe(1).f_code.co_filename
-        if threading.get_ident() == owner and not file.startswith((TORCH, PACKAGE)):
-            raise NotCapturable("forward asks where a tensor's memory is", **caller_place())
-        return original(tensor)
-
-    torch.Tensor.data_ptr = data_ptr
-    stack.callback(delattr, torch.Tensor, "data_ptr")
 
 
 def _no_fused_attention(original: Callable) -> Callable:
@@ -305,7 +285,7 @@ def _no_fused_attention(original: Callable) -> Callable:
             getattr(t, "requires_grad", False) for t in tensors
         )
         if masked and not slopes and caller.f_code.co_filename.startswith(_LAYERS):
-            raise OnlyEager(
+            raise NotCapturable(
                 "torch attends to masked sequences by an operator of its own where there are no "
                 "gradients",
                 **caller_place(),

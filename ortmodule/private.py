@@ -76,7 +76,11 @@ class OwnTensors:
             vars(child)[name] = vars(surroundings.unwrapped(child))[name] = original
 
     def mark(self) -> None:
-        """What is there now is what `written` compares with."""
+        """What is there now is what `written` compares with. It has the attributes that somebody
+        gave the tensors that it stands for."""
+        for *_, registry, _ in self._put:
+            for name, own in registry.own.items():
+                _give_attributes(registry.original.get(name), own)
         self._marked = [dict(registry.own) for *_, registry, _ in self._put]
 
     def written(self) -> list[tuple[str, str, Any, Any]]:
@@ -93,6 +97,12 @@ class OwnTensors:
     def found(self) -> list[torch.Tensor]:
         """The tensors that are there now."""
         return [t for *_, own, _ in self._put for t in own.own.values() if t is not None]
+
+
+def _give_attributes(tensor: torch.Tensor | None, own: torch.Tensor | None) -> None:
+    if tensor is not None and own is not None and own is not tensor:
+        given = vars(tensor).items()  # those of torch's own compiler are of the real tensor alone
+        vars(own).update((name, value) for name, value in given if not name.startswith("_dynamo"))
 
 
 def forget(mode: FakeTensorMode) -> None:

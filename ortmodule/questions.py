@@ -4,33 +4,27 @@ observe.py's names are looked through by rehearse.py at each function that forwa
 """
 
 import builtins
-import functools
+import collections
 import sys
 import types
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from . import kinds, observe
-from .errors import NotCapturable, OnlyEager
+from . import kinds, observe, standard, tensor_questions
+from .errors import NeedsCut, NotCapturable
+from .places import caller_place
 
-# Of tensors: a traced tensor answers otherwise, or its answer is no part of the graph.
+# Of tensors, by functions that are no attributes of theirs; tensor_questions.py has the others.
 _OF_TENSORS = {
-    "grad": "a gradient", "grad_fn": "a tensor's grad_fn", "is_leaf": "whether a tensor is a leaf",
-    "_base": "what a tensor is a view of", "_is_view": "whether a tensor is a view",
-    "_version": "a tensor's version", "data_ptr": "where a tensor's memory is",
-    "retain_grad": "to keep a gradient", "retains_grad": "whether a gradient is kept",
-    "is_inference": "whether a tensor is an inference tensor",
-    "register_multi_grad_hook": "for a hook on gradients", "_cdata": "where a tensor's memory is",
-    "untyped_storage": "for a tensor's storage", "backward": "for a backward",
-    "storage_offset": "where a tensor begins in memory",
+    "register_multi_grad_hook": "for a hook on gradients",
     "__torch_function__": "for torch functions to be overridden",
+    "has_torch_function": "for torch functions to be overridden",
 }  # fmt: skip
-# Parts would not answer as eager either: the node of a part is behind all that it gives, and Dynamo
-# guards no place in memory.
-ONLY_EAGER = frozenset({"grad_fn", "storage_offset"})
+_CUT_AT = {"register_multi_grad_hook"}
 # How code asks whether it is traced.
 OF_THE_TRACE = frozenset({"is_compiling", "is_dynamo_compiling", "is_exporting"})
-# Installed packages ask it under conditions that may not hold: patches.py refuses it where it is.
-_REFUSED_WHEN_ASKED = {"data_ptr"}
+# Called by name, of a context that Dynamo would forget how to leave.
+_BY_HAND = frozenset({"__enter__", "__exit__"})
 # Of torch, by the user's own code: state of the process or the thread that is in no guard.
 _OF_TORCH = {
     "are_deterministic_algorithms_enabled", "is_deterministic_algorithms_warn_only_enabled",
@@ -41,85 +35,110 @@ _OF_TORCH = {
     "set_num_threads", "use_deterministic_algorithms", "set_default_device",
     "set_float32_matmul_precision", "set_flush_denormal", "backends",
 }  # fmt: skip
-# Of the standard library these answer the same at every call.
-_PURE = {
-    "math", "cmath", "functools", "itertools", "operator", "collections", "typing", "types",
-    "dataclasses", "copy", "enum", "abc", "contextlib", "numbers", "re", "string", "warnings",
-    "__future__", "bisect", "heapq", "builtins", "weakref", "contextvars", "fractions", "decimal",
-    "logging", "textwrap", "statistics", "inspect", "_weakref", "_contextvars", "_collections",
-    "_functools", "_operator", "_bisect", "_heapq", "_abc", "array", "threading",
+_OF_NUMPY = {"geterr", "seterr", "geterrcall", "seterrcall", "get_printoptions", "set_printoptions"}
+# Of a lock, which another thread may hold.
+_OF_LOCKS = {"locked", "acquire", "_is_owned"}
+# Dynamo cuts at these.
+_CUT_AT_BUILTINS = {"print", "open", "input", "breakpoint", "eval", "exec", "compile"}
+_BUILTINS = _CUT_AT_BUILTINS | {
+    "globals", "locals", "__import__", "hash", "memoryview",
 }  # fmt: skip
-_BUILTINS = {
-    "print", "open", "input", "eval", "exec", "globals", "locals", "__import__", "compile",
-    "breakpoint", "hash", "memoryview",
-}  # fmt: skip
-_OF_THREADS = {"current_thread", "get_ident", "get_native_id", "main_thread", "active_count"}
+# Of the standard library: another at each call, and Dynamo cuts there.
+_CUT_AT_MODULES = {"random", "time"}
 
 
 def check(function: types.FunctionType | None, code: types.CodeType, kind: int) -> None:
-    """Raises NotCapturable for the first question in `code` that has no answer in a capture."""
+    """Raises NotCapturable for the first question in `code` that has no answer in a capture; before
+    one that parts have an answer to comes one that they have none to."""
+    scope = function.__globals__ if function is not None else {}
+    cells = zip(code.co_freevars, getattr(function, "__closure__", None) or (), strict=False)
+    scope = collections.ChainMap({name: kinds.content_of(cell) for name, cell in cells}, scope)
+    found = list(_asked(code, scope, kind))
+    for error in sorted(found, key=lambda error: isinstance(error, NeedsCut))[:1]:
+        raise error
+
+
+def check_called(function: types.FunctionType) -> None:
+    """Raises NotCapturable where the user's code calls a function of the standard library whose
+    answer no guard holds."""
+    home = standard.home_of(function)
+    name = f"{function.__module__}.{function.__qualname__}"
+    if standard.is_impure(function):
+        refusal = NeedsCut if home in _CUT_AT_MODULES else NotCapturable
+        raise refusal(f"forward calls {name}", **caller_place())
+
+
+def check_in_parts(code: types.CodeType, scope: dict) -> None:
+    """Raises NotCapturable for the first question in the user's `code` that Dynamo answers once, or
+    that a part answers otherwise than eager. scope: the globals of the code."""
+    if observe.kind_of_file(code.co_filename) != observe.OWN:
+        return  # written to be traced
+    for error in _asked(code, scope, observe.OWN):
+        if not isinstance(error, NeedsCut):
+            raise error
     facts = observe.facts_of(code)
-    for name, what in _OF_TENSORS.items():
-        if name in facts.looked_up and (kind == observe.OWN or name not in _REFUSED_WHEN_ASKED):
-            inner = name == "grad" and "autograd" in facts.looked_up  # which may create a graph
-            kind_of_error = OnlyEager if inner or name in ONLY_EAGER else NotCapturable
-            _refuse(f"forward asks {what} ({name})", code, facts.attributes[name], kind_of_error)
+    for name in tensor_questions.ONLY_EAGER.keys() & facts.looked_up:
+        raise tensor_questions.refusal(name, file=code.co_filename, line=facts.attributes[name])
+    for name in (OF_THE_TRACE | _BY_HAND) & (facts.attributes.keys() | facts.globals.keys()):
+        reason = f"forward asks {name}, which differs in parts"
+        if name in _BY_HAND:
+            reason = f"forward calls {name} itself"
+        line = facts.attributes.get(name) or facts.globals[name]
+        raise NotCapturable(reason, file=code.co_filename, line=line)
+
+
+def _asked(code: types.CodeType, scope: Mapping, kind: int) -> Iterator[NotCapturable]:
+    facts = observe.facts_of(code)
+
+    def refusal(reason: str, line: int, cut: bool = False) -> NotCapturable:
+        return (NeedsCut if cut else NotCapturable)(reason, file=code.co_filename, line=line)
+
     if kind != observe.OWN:
         return
+    for name, what in _OF_TENSORS.items():
+        if name in facts.looked_up:
+            yield refusal(f"forward asks {what} ({name})", facts.attributes[name], name in _CUT_AT)
+    for name in _OF_LOCKS & facts.looked_up:
+        yield refusal(f"forward asks whether a lock is held ({name})", facts.attributes[name], True)
     for name, local, line in facts.asked_of:
         if local not in ("self", "cls", "ctx", "__class__"):
             question = f"{local}.__class__" if name == "__class__" else f"{name}({local})"
-            _refuse(f"forward asks {question}, which differs while it is traced", code, line)
-    scope = function.__globals__ if function is not None else {}
+            yield refusal(f"forward asks {question}, which differs while it is traced", line, True)
     for name, line in facts.globals.items():
         if name in _BUILTINS and name not in scope and hasattr(builtins, name):
-            _refuse(f"forward calls {name}()", code, line)
-        _check_value(name, scope.get(name), facts, code, line)
+            yield refusal(f"forward calls {name}()", line, name in _CUT_AT_BUILTINS)
+        for reason, at, cut in _of_value(name, scope.get(name), facts, line):
+            yield refusal(reason, at, cut)
+    for name in code.co_freevars:
+        for reason, at, cut in _of_value(name, scope.get(name), facts, code.co_firstlineno):
+            yield refusal(reason, at, cut)
     for name, line in facts.imports.items():
-        _check_value(name, sys.modules.get(name), facts, code, line)
+        for reason, at, cut in _of_value(name, sys.modules.get(name), facts, line):
+            yield refusal(reason, at, cut)
 
 
-def _check_value(name: str, value: Any, facts: Any, code: types.CodeType, line: int) -> None:
+def _of_value(name: str, value: Any, facts: Any, line: int) -> Iterator[tuple[str, int, bool]]:
+    """What is asked of a global: (reason, line, whether Dynamo cuts there)."""
     if isinstance(value, types.ModuleType):
         top = value.__name__.partition(".")[0]
         for asked, at in facts.attributes.items():
             found = vars(value).get(asked)
-            if top == "torch" and asked in _OF_TORCH:
-                _refuse(f"forward asks {name}.{asked}, which no guard holds", code, at)
-            if callable(found) and (_is_impure(found) or _is_impure_module(value)):
-                _refuse(f"forward calls {name}.{asked}", code, at)
-            if _is_impure_module(value) and _holds_state(found):
-                _refuse(f"forward reads {name}.{asked}", code, at)
-    elif callable(value) and not isinstance(value, type) and _is_impure(value):
-        _refuse(f"forward calls {name}", code, line)
+            if isinstance(found, types.ModuleType) and found is not value and top != "torch":
+                yield from _of_value(f"{name}.{asked}", found, facts, line)
+            if asked in {"torch": _OF_TORCH, "numpy": _OF_NUMPY}.get(top, ()):
+                yield f"forward asks {name}.{asked}, which no guard holds", at, False
+            elif callable(found) and (
+                standard.is_impure(found) or standard.is_impure_module(value)
+            ):
+                yield f"forward calls {name}.{asked}", at, top in _CUT_AT_MODULES
+            elif standard.is_impure_module(value) and _holds_state(found):
+                yield f"forward reads {name}.{asked}", at, False
+    elif callable(value) and not isinstance(value, type) and standard.is_impure(value):
+        yield f"forward calls {name}", line, standard.home_of(value) in _CUT_AT_MODULES
     elif getattr(value, "__module__", None) == "torch" and name in _OF_TORCH:
-        _refuse(f"forward asks {name}(), which no guard holds", code, line)
-
-
-def _is_impure(function: Any) -> bool:
-    """A function of the standard library whose answer may change, as time.time."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    module = getattr(function, "__module__", None)
-    if not isinstance(module, str) or isinstance(function, type):
-        return False
-    if module == "threading" or module == "_thread":
-        return getattr(function, "__name__", "") in _OF_THREADS
-    top = module.partition(".")[0]
-    return top in sys.stdlib_module_names and top not in _PURE
+        yield f"forward asks {name}(), which no guard holds", line, False
 
 
 def _holds_state(value: Any) -> bool:
     """As os.environ and sys.argv do, os.sep and os.path do not."""
     return not isinstance(value, (types.ModuleType, tuple)) and not kinds.is_plain(value)
-
-
-def _is_impure_module(module: types.ModuleType) -> bool:
-    top = module.__name__.partition(".")[0]
-    return top in sys.stdlib_module_names and top not in _PURE
-
-
-def _refuse(
-    reason: str, code: types.CodeType, line: int, kind: type[NotCapturable] = NotCapturable
-) -> None:
-    raise kind(reason, file=code.co_filename, line=line)

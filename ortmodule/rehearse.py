@@ -23,7 +23,7 @@ from .arguments import Arguments
 from .call import Call
 from .certain import Certain
 from .effects import Effects, PlainWrite
-from .errors import NotCapturable, WarmUp, let_go
+from .errors import NeedsCut, NotCapturable, WarmUp, let_go
 from .hooks import Hooks
 from .observe import Names, Observation
 from .patches import Within
@@ -126,12 +126,11 @@ def _run(module: nn.Module, call: Call, effects: Effects, hooks: Hooks, roots: l
     forget(mode)
     effects.restore()
     if tagged:
-        raise NotCapturable("forward sets an attribute of a tensor")
-    own_tensors = (*module.parameters(), *module.buffers())
-    for tensor in (*call.tensors, *own_tensors, *(t for _, t in effects.tensors.values())):
-        read = [n for n in vars(tensor) if n in names.known and n not in _OF_BUFFERS]
+        raise NeedsCut("forward sets an attribute of a tensor")
+    for tensor in call.tensors:  # which are others at the next call
+        read = [n for n in vars(tensor) if n in names and n not in _OF_BUFFERS]
         if read:
-            raise NotCapturable(f"forward reads {read[0]}, an attribute that a tensor was given")
+            raise NeedsCut(f"forward reads {read[0]}, an attribute that a tensor was given")
     return Rehearsal([*roots], names, made_calls, writes, plain, error)
 
 
@@ -149,7 +148,12 @@ def observed(effects: Effects, roots: list, names: Names) -> Iterator[None]:
 
     def entered(function: Any, code: types.CodeType, kind: int) -> None:
         try:
-            if not functions.is_inside():
+            inside = functions.is_inside()
+            if kind == observe.STANDARD:
+                if not inside:
+                    questions.check_called(function)
+                return
+            if not inside:
                 questions.check(function, code, kind)
             effects.add_function(function, code)
             effects.check_seen(names)
@@ -170,7 +174,7 @@ def _check_fresh(result: Any, lasting: set[int]) -> None:
     for container in tree.containers(result):
         if lasting & {id(container), id(getattr(container, "__dict__", container))}:
             kind = type(container).__name__
-            raise NotCapturable(f"forward returns a {kind} that is the module's").in_python([])
+            raise NeedsCut(f"forward returns a {kind} that is the module's")
 
 
 def _check_apart(containers: list, reached: set[int]) -> None:
@@ -178,7 +182,7 @@ def _check_apart(containers: list, reached: set[int]) -> None:
     for container in containers:
         if id(container) in reached:
             reason = "forward changes an argument that the module refers to as well"
-            raise NotCapturable(reason).in_python([])
+            raise NeedsCut(reason)
 
 
 def _assigned(own: OwnTensors) -> list[str]:

@@ -10,7 +10,7 @@ from torch import nn
 
 from . import tree
 from .call import Call
-from .errors import NotCapturable, let_go
+from .errors import NeedsCut, NotCapturable, let_go
 from .guards import Snapshot
 from .kept import Kept
 from .varying import Varying
@@ -147,7 +147,7 @@ class Search:
         if len(times) > _VALUES:
             del times[next(iter(times))]
         refused = [known.refused.error for known in self._known.values() if known.refused]
-        in_parts = next((error for error in refused if error.cuts_help), None)
+        in_parts = next((error for error in refused if isinstance(error, NeedsCut)), None)
         reason = "a number among the arguments is another from call to call"
         return in_parts or NotCapturable(reason)
 

@@ -21,7 +21,7 @@ from torch.export import Dim, export
 from . import observe
 from .call import Call
 from .effects import Effects
-from .errors import NeedsEagersAnswers, NeedsExactSizes, NotCapturable, let_go
+from .errors import NeedsCut, NeedsEagersAnswers, NeedsExactSizes, NotCapturable, let_go
 from .flat import Flat, Notes
 from .hooks import Hooks, place_steps
 from .places import error_place
@@ -71,10 +71,10 @@ def _traced(
 ) -> Any:
     module, whole = flat.child, rehearsed.error is None
     exact = not any(map(any, free))
-    kind = NotCapturable
+    kind = NeedsCut
     if whole:  # as eager does it, with plain sizes
         asks = OF_THE_TRACE & rehearsed.names.known
-        kind = NeedsExactSizes if not exact else NeedsEagersAnswers if asks else NotCapturable
+        kind = NeedsExactSizes if not exact else NeedsEagersAnswers if asks else NeedsCut
     with OwnTensors(module) as own, contextlib.ExitStack() as stack:
         flat.notes.own, flat.notes.effects = own, effects
         if not whole:  # code that the rehearsal did not come to

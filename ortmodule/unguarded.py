@@ -8,13 +8,17 @@ from collections.abc import Iterable
 from torch import nn
 
 from . import _native, kinds
-from .observe import Names
-from .walk import Walk, difference
+from .guards import unchanged
+from .observe import Names, is_library
+from .walk import Walk, difference, is_own
 
 # What Dynamo reads once, as it traces: no guard would tell that it moved on. Of enums only members
 # with state of their own are objects of a walk.
 _ORDERED = collections.OrderedDict
 _FROZEN = (*kinds.GENERATORS, collections.deque, enum.Enum)
+
+
+_KINDS = (kinds.CLASS, kinds.BASES, kinds.REGISTRY, kinds.PARTS)
 
 
 class Unguarded:
@@ -31,9 +35,8 @@ class Unguarded:
         walk.add_module(module)
         for function, code in roots:
             walk.add_function(function, code)
-        held = [type(value).__name__ for value in walk.objects() if isinstance(value, _FROZEN)]
-        self.refusal = f"forward reaches a {held[0]}, which parts do not follow" if held else None
-        self._watched = [w for w in walk.watched if w.kind in (kinds.CLASS, kinds.PARTS)]
+        self.refusal = _refusal(walk)
+        self._watched = [w for w in walk.watched if w.kind in _KINDS]
         ordered = (w for w in walk.watched if w.ordered and isinstance(w.holder, _ORDERED))
         self._orders = [(w.path, w.holder, list(w.holder)) for w in ordered]
         self._walk, self._watch = walk, None
@@ -43,7 +46,8 @@ class Unguarded:
         """The first difference, in words; None when there is none."""
         if self._watch.unchanged():
             return None
-        found = next(filter(None, map(difference, self._watched)), None)
+        found = self._walk.changed_class()
+        found = found or next(filter(None, map(difference, self._watched)), None)
         found = found or next(map("the order of {} changed".format, self._moved()), None)
         if found is None:  # the classes were written to, and are as before
             self._take()
@@ -51,8 +55,33 @@ class Unguarded:
 
     def _take(self) -> None:
         functions, classes = list(self._walk.functions), list(self._walk.classes)
-        slow = (lambda: not any(self._moved())) if self._orders else None
-        self._watch = _native.torch_bridge().Watch([], [], [], functions, classes, [], slow)
+        instances = [value for _, value, _ in self._walk.instances.values()]
+        registries = [w for w in self._watched if w.kind is kinds.REGISTRY]
+        same = unchanged(registries, [])
+        slow = (lambda: same() and not any(self._moved())) if registries or self._orders else None
+        self._watch = _native.torch_bridge().Watch(
+            [], [], [], [], functions, classes, instances, [], slow
+        )
 
     def _moved(self) -> Iterable[str]:
         return (path for path, holder, keys in self._orders if list(holder) != keys)
+
+
+def _refusal(walk: Walk) -> str | None:
+    """Why what was found cannot run in parts: Dynamo would answer once, or ask anew what a cache of
+    the user's keeps."""
+    for value in walk.objects():
+        if isinstance(value, _FROZEN):
+            return f"forward reaches a {type(value).__name__}, which parts do not follow"
+    for cache, (path, _) in walk.caches.items():
+        if is_own(cache):
+            return f"forward reaches the cache of {path}, which parts do not follow"
+    for cls in walk.classes:
+        if not is_library(cls.__module__):
+            if getattr(cls, "_is_protocol", False):
+                return f"forward reaches the Protocol {cls.__qualname__}, which parts do not follow"
+            if "__class_getitem__" in vars(cls):
+                return (
+                    f"forward reaches {cls.__qualname__}.__class_getitem__, which parts call once"
+                )
+    return None

@@ -4,7 +4,10 @@ guards.py keeps one with a capture, filtered by the names that forward's code lo
 an unfiltered one while forward runs to be learnt from, and puts everything back.
 """
 
+import abc
 import dataclasses
+import functools
+import logging
 import sys
 import types
 from collections.abc import Iterable
@@ -14,7 +17,7 @@ import torch
 from torch import nn
 from torch.nn.modules import module as torch_module
 
-from . import kinds, observe, surroundings
+from . import kinds, observe, standard, surroundings
 from .containers import slots_of
 from .errors import NotCapturable
 from .kinds import MISSING, Kind
@@ -25,6 +28,11 @@ _CACHES = frozenset({"_flat_weights", "_flat_weight_refs"})
 _HEAP_TYPE = 1 << 9  # of a class's flags: made by Python, not built into it
 # Of the standard library: bases whose methods read no attribute of their own.
 _WITHOUT_STATE = frozenset({"typing", "abc", "collections.abc", "contextlib", "types"})
+# What a descriptor of the standard library's calls.
+_DESCRIPTORS = {
+    property: ("fget", "fset", "fdel"), staticmethod: ("__func__",), classmethod: ("__func__",),
+    functools.cached_property: ("func",),
+}  # fmt: skip
 _REGISTRIES = ("_parameters", "_buffers", "_modules")
 _HOOKS = frozenset(name for name in vars(nn.Module()) if "_hooks" in name)
 # Hooks that run with every module: one that is set after a capture would be missed.
@@ -68,18 +76,21 @@ def _chosen(items: list, keys: Any, ignored: frozenset = frozenset()) -> list:
 class Walk:
     """Everything with state below the roots that are added.
 
-    `names`: attributes that code may look up, others are passed over; None: all. `watched`: in the
-    order found; `tensors`: by id, (path, tensor); `classes`: whose version is relied on; `unseen`:
+    `names`: attributes that code may look up, others are passed over; None: all. What is found may
+    look up more: `grew` then, and the walk is to be made again. `watched`: in the
+    order found; `tensors`: by id, (path, tensor); `classes`: whose version is relied on;
+    `instances`: by id, (path, object, its class); `unseen`:
     (path, name, object) of what has state that cannot be seen; `caches`: functools.lru_cache's,
     (path, misses). `elsewhere`: modules whose
     parameters and buffers are not looked at, as private.py replaces them.
     """
 
     def __init__(self, names: Names | None = None, elsewhere: frozenset[nn.Module] = frozenset()):
-        self.names, self._elsewhere = names, elsewhere
+        self.names, self._elsewhere, self.grew = names, elsewhere, False
         self.watched: list[Watched] = []
         self.tensors: dict[int, tuple[str, torch.Tensor]] = {}
         self.classes: dict[type, None] = {}
+        self.instances: dict[int, tuple[str, Any, type]] = {}
         self.functions: dict[types.FunctionType, None] = {}
         self.caches: dict[Any, tuple[str, int]] = {}
         self.unseen: list[tuple[str, Any, Any]] = []
@@ -111,6 +122,8 @@ class Walk:
         self.functions[function] = None
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             self.reach(cell, f"{function.__qualname__}.{name}", name)
+            if isinstance(held := kinds.content_of(cell), types.ModuleType):
+                self._named(held, f"{function.__qualname__}.{name}", facts.attributes)
         parts = kinds.PARTS.items(function)
         self.watched.append(Watched(function.__qualname__, function, kinds.PARTS, parts))
         for value in (function.__defaults__, function.__kwdefaults__):
@@ -154,6 +167,14 @@ class Walk:
         """What was found that holds state."""
         return list(self._seen.values())
 
+    def changed_class(self) -> str | None:
+        """The first object that is of another class than it was, in words."""
+        for path, value, cls in self.instances.values():
+            if type(value) is not cls:
+                now = type(value).__qualname__
+                return f"the class of {path or 'the module'} was {cls.__qualname__}, is {now}"
+        return None
+
     def _named(self, value: Any, path: str, attributes: Iterable[str]) -> None:
         """A global: of a module only what code names matters."""
         if not isinstance(value, types.ModuleType):
@@ -166,6 +187,8 @@ class Walk:
             found = vars(value)[name]
             if isinstance(found, types.ModuleType) or not library:
                 self._named(found, f"{path}.{name}", attributes)
+            elif not isinstance(found, (type, types.FunctionType, torch.Tensor)):
+                self.reach(found, f"{path}.{name}", name)  # as warnings.filters
 
     def _module(self, module: nn.Module, path: str) -> None:
         module = surroundings.unwrapped(module)
@@ -176,7 +199,7 @@ class Walk:
         if module in self._elsewhere:
             ignored |= {"_parameters", "_buffers"}
         self._watch(state, path, self.names, ignored)
-        self._class(type(module))
+        self._instance(module, path)
         dot = f"{path}." if path else ""
         for name in _REGISTRIES:
             registry = state.get(name)
@@ -194,6 +217,7 @@ class Walk:
 
     def reach(self, value: Any, path: str, name: Any) -> None:
         """What hangs on an attribute, an item, a global or a cell that is called `name`."""
+        self._grow(value)
         if issubclass(type(value), kinds.WEAK):
             self.unseen.append((path, name, value))
         elif isinstance(value, torch.Tensor):
@@ -203,18 +227,32 @@ class Walk:
         elif isinstance(value, types.BuiltinFunctionType):
             if isinstance(value.__self__, kinds.GENERATORS):  # a method that draws
                 self.reach(value.__self__, f"{path}'s generator", name)
+            elif standard.is_impure(value):
+                self.unseen.append((path, name, value))
         elif isinstance(value, kinds.LRU):
-            self.caches.setdefault(value, (path, value.cache_info().misses))
+            self._cache(value, path)
         elif isinstance(value, nn.Module):
             self._module(value, path)
         elif isinstance(value, type):
             self._class(value)
+        elif isinstance(value, logging.Logger):
+            self._logger(value, path)
+        elif type(value) in _DESCRIPTORS:
+            for part in _DESCRIPTORS[type(value)]:
+                self.reach(getattr(value, part), f"{path}.{part}", name)
         elif isinstance(value, types.ModuleType) or kinds.is_plain(value) or self._has(value):
             return
         elif isinstance(value, types.FunctionType):
             self._function(value, path)
         else:
             self._object(value, path, name)
+
+    def _cache(self, cache: Any, path: str) -> None:
+        if cache in self.caches:
+            return
+        self.caches[cache] = path, cache.cache_info().misses
+        if is_own(cache) and self.names is not None:  # whoever clears it has it asked again
+            self.watched.append(Watched(path, cache, kinds.CACHE, kinds.CACHE.items(cache)))
 
     def _function(self, function: types.FunctionType, path: str) -> None:
         """Of one that does not run only the attributes that code may have put on it."""
@@ -234,7 +272,7 @@ class Walk:
             self.unseen.append((path, name, value))
             return
         if type(value).__module__ not in ("builtins", "collections"):
-            self._class(type(value))
+            self._instance(value, path)
         state = getattr(value, "__dict__", None)
         names = None if _is_of_library(type(value)) else self.names
         if isinstance(state, dict) and not (kind is kinds.OBJECT and slots_of(value)):
@@ -246,6 +284,8 @@ class Walk:
         self.watched[-1].ordered = isinstance(value, dict) and "_hooks" not in str(name)
         for key, item in items:
             if not kind.attributes:
+                if isinstance(value, dict) and not kinds.is_plain(key):
+                    self.reach(key, f"a key of {path}", name)
                 self.reach(item, f"{path}[{key!r}]", name)
             elif _wants(names, key):
                 self.reach(item, f"{path}.{key}", key)
@@ -255,6 +295,30 @@ class Walk:
         for key, item in list(state.items()):
             if _wants(names, key):
                 self.reach(item, f"{path}.{key}", key)
+
+    def _grow(self, value: Any) -> None:
+        """What looks up attributes by text adds to the names."""
+        if self.names is None or self.names.every:
+            return
+        found = standard.names_in(value)
+        if found is None or not found <= self.names.known:
+            self.names.known.update(found or ())
+            self.names.every = found is None
+            self.grew = True
+
+    def _instance(self, value: Any, path: str) -> None:
+        """An object whose class matters, and may be another one later."""
+        cls = type(value)
+        if cls.__flags__ & _HEAP_TYPE:
+            self.instances[id(value)] = path, value, cls
+        self._class(cls)
+
+    def _logger(self, logger: logging.Logger, path: str) -> None:
+        """What decides whether a message is told."""
+        while logger is not None and not self._has(logger):
+            self._watch(vars(logger), path, {"level", "disabled", "propagate"})
+            self._watch(vars(logger.manager), "logging.root.manager", {"_disable"})
+            logger = logger.parent
 
     def _class(self, cls: type) -> None:
         for base in (*cls.__mro__, *type(cls).__mro__):
@@ -267,6 +331,9 @@ class Walk:
             held = _chosen(kinds.CLASS.items(base), self.names)
             path = base.__qualname__
             self.watched.append(Watched(path, base, kinds.CLASS, held, self.names))
+            self.watched.append(Watched(path, base, kinds.BASES, kinds.BASES.items(base)))
+            if isinstance(base, abc.ABCMeta) and not library:
+                self.watched.append(Watched(path, base, kinds.REGISTRY, kinds.REGISTRY.items(base)))
             for name, value in held:
                 data = not isinstance(value, (types.FunctionType, type)) and name[:2] != "__"
                 if data and not library:
@@ -331,6 +398,12 @@ def _item_path(w: Watched, key: Any) -> str:
     if isinstance(key, str) and key.isidentifier():
         return f"{w.path}.{key}" if w.path and not w.path.endswith(".") else f"{w.path}{key}"
     return f"{w.path}[{key!r}]"
+
+
+def is_own(cache: Any) -> bool:
+    """Whether a functools.lru_cache is around a function of the user's own."""
+    code = getattr(cache.__wrapped__, "__code__", None)
+    return code is not None and observe.kind_of_file(code.co_filename) == observe.OWN
 
 
 def short(value: Any) -> str:

@@ -30,8 +30,9 @@ static_assert(PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030e0000,
 
 class Observer {
  public:
-  // `kind(filename)`: 0 for code to pass over; `entered(function, code, kind)`. Held until stop():
-  // the collector does not see them.
+  // `kind(filename)`: 0 for code to pass over, kStandard for the standard library's, which matters
+  // where a user's code or a package's calls it; `entered(function, code, kind, kind of the
+  // caller)`, the last 0 but for kStandard. Held until stop(): the collector does not see them.
   void start(py::function kind, py::function entered) {
     check(!current_, "another thread observes, expected one at a time");
     kind_ = std::move(kind);
@@ -81,9 +82,24 @@ class Observer {
     if (!function || !PyFunction_Check(function)) return;
     auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));
     const long kind = kind_of(code);
-    if (kind == 0 || !entered_functions_.insert(function).second) return;
+    if (kind == 0) return;
+    const long caller = kind == kStandard ? kind_of_caller() : 0;
+    if (kind == kStandard && caller != kPackage && caller != kOwn) return;
+    const auto entry = reinterpret_cast<uintptr_t>(function) | static_cast<uintptr_t>(caller);
+    if (!entered_functions_.insert(entry).second) return;
     alive_.append(py::handle(function));
-    entered_(py::handle(function), py::handle(reinterpret_cast<PyObject*>(code)), kind);
+    entered_(py::handle(function), py::handle(reinterpret_cast<PyObject*>(code)), kind, caller);
+  }
+
+  // The frame that is about to be entered is not yet the thread's.
+  long kind_of_caller() {
+    PyFrameObject* frame = PyThreadState_GetFrame(thread_);
+    if (!frame) return 0;
+    PyCodeObject* code = PyFrame_GetCode(frame);
+    const long kind = kind_of(code);
+    Py_DECREF(code);
+    Py_DECREF(frame);
+    return kind;
   }
 
   long kind_of(PyCodeObject* code) {
@@ -95,13 +111,14 @@ class Observer {
     return found->second;
   }
 
+  static constexpr long kPackage = 2, kOwn = 3, kStandard = 4;  // as observe.py has them
   static inline Observer* current_ = nullptr;  // with the GIL held
   py::object kind_, entered_;
   PyThreadState* thread_ = nullptr;
   _PyFrameEvalFunction previous_ = nullptr;
   bool inside_ = false;
   std::unordered_map<PyObject*, long> kinds_;  // by file name
-  std::unordered_set<PyObject*> entered_functions_;
+  std::unordered_set<uintptr_t> entered_functions_;  // with the kind of the caller
   py::list alive_;  // so that no other object takes an address
 };
 

@@ -157,6 +157,13 @@ bool Watch::Sequence::unchanged() const {
   return true;
 }
 
+bool Watch::Member::unchanged() const {
+  PyObject* now = PyObject_GetAttr(holder.ptr(), name.ptr());
+  if (!now) PyErr_Clear();
+  Py_XDECREF(now);  // the holder has it
+  return now == value;
+}
+
 bool Watch::Parts::unchanged() const {
   PyObject* f = function.ptr();
   return PyFunction_GET_CODE(f) == code && PyFunction_GET_DEFAULTS(f) == defaults &&
@@ -164,8 +171,8 @@ bool Watch::Parts::unchanged() const {
 }
 
 Watch::Watch(const py::list& dicts, const py::list& sequences, const py::list& cells,
-             const py::list& functions, const py::list& classes, const py::list& tensors,
-             py::object slow)
+             const py::list& members, const py::list& functions, const py::list& classes,
+             const py::list& instances, const py::list& tensors, py::object slow)
     : slow_(std::move(slow)) {
   for (const py::handle& item : dicts) {
     const auto parts = py::reinterpret_borrow<py::tuple>(item);
@@ -178,6 +185,12 @@ Watch::Watch(const py::list& dicts, const py::list& sequences, const py::list& c
   }
   for (const py::handle& cell : cells)
     cells_.emplace_back(py::reinterpret_borrow<py::object>(cell), content(cell.ptr()));
+  for (const py::handle& item : members) {
+    const auto parts = py::reinterpret_borrow<py::tuple>(item);
+    members_.push_back({parts[0], parts[1], py::object(parts[0]).attr(parts[1]).ptr()});
+  }
+  for (const py::handle& item : instances)
+    instances_.emplace_back(py::reinterpret_borrow<py::object>(item), Py_TYPE(item.ptr()));
   for (const py::handle& item : functions)
     functions_.push_back({py::reinterpret_borrow<py::object>(item), PyFunction_GET_CODE(item.ptr()),
                           PyFunction_GET_DEFAULTS(item.ptr()),
@@ -216,7 +229,10 @@ bool Watch::unchanged() {
   if (!std::all_of(sequences_.begin(), sequences_.end(), holds)) return false;
   for (const auto& [cell, value] : cells_)
     if (content(cell.ptr()) != value) return false;
+  if (!std::all_of(members_.begin(), members_.end(), holds)) return false;
   if (!std::all_of(functions_.begin(), functions_.end(), holds)) return false;
+  for (const auto& [object, type] : instances_)
+    if (Py_TYPE(object.ptr()) != type) return false;
   for (const auto& [type, version] : classes_)
     if (version == 0 || version_of(type.ptr()) != version) return false;
   for (const auto& [tensor, facts] : tensors_)
@@ -290,6 +306,8 @@ int Watch::visit(visitproc visit, void* arg) const {
   int stop = each(sequences_, [](const Sequence& s) -> py::handle { return s.container; });
   stop = stop ? stop : each(functions_, [](const Parts& p) -> py::handle { return p.function; });
   stop = stop ? stop : each(cells_, first);
+  stop = stop ? stop : each(members_, [](const Member& m) -> py::handle { return m.holder; });
+  stop = stop ? stop : each(instances_, first);
   stop = stop ? stop : each(classes_, first);
   return stop ? stop : each(tensors_, first);
 }
@@ -297,9 +315,11 @@ int Watch::visit(visitproc visit, void* arg) const {
 void bind_watch(py::module_& m) {
   py::class_<Watch>(m, "Watch", collected<Watch>())
       .def(py::init<const py::list&, const py::list&, const py::list&, const py::list&,
-                    const py::list&, const py::list&, py::object>(),
-           py::arg("dicts"), py::arg("sequences"), py::arg("cells"), py::arg("functions"),
-           py::arg("classes"), py::arg("tensors"), py::arg("slow"))
+                    const py::list&, const py::list&, const py::list&, const py::list&,
+                    py::object>(),
+           py::arg("dicts"), py::arg("sequences"), py::arg("cells"), py::arg("members"),
+           py::arg("functions"), py::arg("classes"), py::arg("instances"), py::arg("tensors"),
+           py::arg("slow"))
       .def("unchanged", &Watch::unchanged)
       .def("aliases", &Watch::aliases)
       .def("put", &Watch::put);

@@ -36,10 +36,12 @@ struct WatchedDict {
 class Watch {
  public:
   // dicts: (dict, keys or None, names or None); sequences: lists and sets; cells: of closures, and
-  // ContextVars; functions: their code and defaults; slow(): whether what only Python can compare
+  // ContextVars; members: (object, name of an attribute); functions: their code and defaults;
+  // instances: whose class is relied on; slow(): whether what only Python can compare
   // is unchanged, None when there is nothing.
   Watch(const pybind11::list& dicts, const pybind11::list& sequences, const pybind11::list& cells,
-        const pybind11::list& functions, const pybind11::list& classes,
+        const pybind11::list& members, const pybind11::list& functions,
+        const pybind11::list& classes, const pybind11::list& instances,
         const pybind11::list& tensors, pybind11::object slow);
   Watch(const Watch&) = delete;
   // With the GIL held.
@@ -64,6 +66,11 @@ class Watch {
     std::vector<PyObject*> items;
     bool unchanged() const;
   };
+  struct Member {
+    pybind11::object holder, name;
+    PyObject* value;
+    bool unchanged() const;
+  };
   struct Parts {
     pybind11::object function;
     PyObject *code, *defaults, *keywords;
@@ -77,8 +84,10 @@ class Watch {
   std::list<WatchedDict> dicts_;
   std::vector<Sequence> sequences_;
   std::vector<std::pair<pybind11::object, PyObject*>> cells_;
+  std::vector<Member> members_;
   std::vector<Parts> functions_;
   std::vector<std::pair<pybind11::object, unsigned int>> classes_;
+  std::vector<std::pair<pybind11::object, PyTypeObject*>> instances_;
   std::vector<std::pair<pybind11::object, Facts>> tensors_;
   pybind11::object slow_;
 };

@@ -1,0 +1,118 @@
+"""What code asks of a tensor that a traced one answers otherwise: refused where it is asked.
+
+patches.py holds `refused` around a rehearsal and a trace; cuts.py asks ONLY_EAGER where Dynamo
+meets such a question.
+"""
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from .errors import NeedsCut, NotCapturable, ReadsData
+from .observe import LAYER, OWN, PACKAGE, STANDARD, kind_of_file
+from .places import TORCH
+
+# Dynamo cuts at these, or has a guard.
+_CUT_AT = {
+    "grad": "a gradient", "data_ptr": "where a tensor's memory is",
+    "untyped_storage": "for a tensor's storage",
+}  # fmt: skip
+# These it answers once, or a part answers otherwise than eager.
+ONLY_EAGER = {
+    "grad_fn": "a tensor's grad_fn", "is_leaf": "whether a tensor is a leaf",
+    "_base": "what a tensor is a view of", "_is_view": "whether a tensor is a view",
+    "_version": "a tensor's version", "_cdata": "where a tensor's memory is",
+    "is_inference": "whether a tensor is an inference tensor",
+    "retains_grad": "whether a gradient is kept",
+    "storage_offset": "where a tensor begins in memory",
+}  # fmt: skip
+_OPTIMIZERS = os.path.join(TORCH, "optim", "")
+_TEXTS = {
+    torch.Tensor: ("__repr__", "__format__"), nn.Parameter: ("__repr__",),
+    torch.SymFloat: ("__str__", "__repr__", "__format__"),
+    torch.SymBool: ("__str__", "__repr__", "__format__"),
+}  # fmt: skip
+
+
+def refusal(name: str, **place: Any) -> NotCapturable:
+    """Why a capture whose forward asks a tensor for `name` is none."""
+    what = _CUT_AT.get(name) or ONLY_EAGER[name]
+    return (NeedsCut if name in _CUT_AT else NotCapturable)(
+        f"forward asks {what} ({name})", **place
+    )
+
+
+@contextlib.contextmanager
+def refused() -> Iterator[None]:
+    """Within, a user's code of this thread that asks a tensor is refused, and one that asks for the
+    text of a tensor, or of a number that was read out of one."""
+    owner = threading.get_ident()
+    with contextlib.ExitStack() as stack:
+        for name in (*_CUT_AT, *ONLY_EAGER):
+            original = getattr(torch._C.TensorBase, name)
+            make = _method if callable(original) else _attribute
+            setattr(torch.Tensor, name, make(name, original, owner))
+            stack.callback(delattr, torch.Tensor, name)
+        for of, names in _TEXTS.items():
+            for name in names:
+                original = vars(of).get(name)
+                setattr(of, name, _text(getattr(of, name), owner, of))
+                undo = (delattr, of, name) if original is None else (setattr, of, name, original)
+                stack.callback(*undo)
+        yield
+
+
+def _check(name: str, owner: int) -> None:
+    if threading.get_ident() == owner and (place := _asking(3, name)) is not None:
+        raise refusal(name, **place)
+
+
+def _asking(depth: int, name: str = "") -> dict[str, Any] | None:
+    """Where the frame so far up stands, if it is of a user's code or of a package. Of torch's own
+    only zero_grad asks for what is not of this call."""
+    frame = sys._getframe(depth)
+    file = frame.f_code.co_filename
+    kind = kind_of_file(file)
+    of_torch = name == "grad" and (kind == LAYER or file.startswith(_OPTIMIZERS))
+    if of_torch or kind in (STANDARD, PACKAGE, OWN):
+        return {"file": file, "line": frame.f_lineno}
+    return None
+
+
+def _attribute(name: str, original: Any, owner: int) -> property:
+    def get(tensor: torch.Tensor) -> Any:
+        _check(name, owner)
+        return original.__get__(tensor)
+
+    def put(tensor: torch.Tensor, value: Any) -> None:
+        original.__set__(tensor, value)
+
+    def delete(tensor: torch.Tensor) -> None:
+        original.__delete__(tensor)
+
+    return property(get, put, delete)
+
+
+def _method(name: str, original: Callable, owner: int) -> Callable:
+    def method(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        _check(name, owner)
+        return original(tensor, *args, **kwargs)
+
+    return method
+
+
+def _text(original: Callable, owner: int, of: type) -> Callable:
+    kind, what = (NeedsCut, "a tensor") if issubclass(of, torch.Tensor) else (ReadsData, "a number")
+
+    def text(value: Any, *args: Any, **kwargs: Any) -> str:
+        if threading.get_ident() == owner and (place := _asking(2)) is not None:
+            raise kind(f"forward asks for the text of {what}", **place)
+        return original(value, *args, **kwargs)
+
+    return text
