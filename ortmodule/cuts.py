@@ -3,7 +3,9 @@
 dynamo.py holds these around each frame that it has Dynamo look into.
 """
 
+import collections
 import contextlib
+import enum
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,7 +13,7 @@ import torch
 from torch._dynamo.exc import unimplemented
 from torch._dynamo.symbolic_convert import InliningInstructionTranslator
 from torch._dynamo.utils import proxy_args_kwargs
-from torch._dynamo.variables.builder import wrap_fx_proxy
+from torch._dynamo.variables.builder import VariableBuilder, wrap_fx_proxy
 from torch._dynamo.variables.functions import CollectiveFunctionRewriteVariable
 from torch._dynamo.variables.lists import BaseListVariable
 from torch._dynamo.variables.misc import (
@@ -20,9 +22,13 @@ from torch._dynamo.variables.misc import (
 )
 from torch._dynamo.variables.tensor import TensorVariable
 
+from . import kinds
 from .errors import NotCapturable
 from .observe import OWN, PACKAGE, kind_of_file
 from .tensor_questions import ONLY_EAGER, refusal
+
+# What Dynamo reads once, as it traces: no guard would tell that it moved on.
+_FROZEN = (*kinds.GENERATORS, collections.deque, enum.Enum)
 
 
 @contextlib.contextmanager
@@ -154,3 +160,23 @@ def asks_of_tensors(asked: Callable[[NotCapturable], None]) -> Iterator[None]:
         yield
     finally:
         TensorVariable.var_getattr, TensorVariable.call_method = var_getattr, call_method
+
+
+@contextlib.contextmanager
+def reads_of_objects(asked: Callable[[NotCapturable], None]) -> Iterator[None]:
+    """`asked` is told where code reads an object that Dynamo takes to stay as it is."""
+    original = VariableBuilder._call_impl
+
+    def call(self, value: Any) -> Any:
+        held = getattr(value, "__self__", None)  # of a generator's method
+        found = held if isinstance(held, kinds.GENERATORS) else value
+        if isinstance(found, _FROZEN) and not kinds.is_plain(found):
+            kind = type(found).__name__
+            asked(NotCapturable(f"forward reaches a {kind}, which parts do not follow"))
+        return original(self, value)
+
+    VariableBuilder._call_impl = call
+    try:
+        yield
+    finally:
+        VariableBuilder._call_impl = original

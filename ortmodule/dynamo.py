@@ -25,6 +25,7 @@ from .cuts import (
     cut_at_hooks,
     functions_as_they_are,
     inlined,
+    reads_of_objects,
 )
 from .entered import autocast_kept
 from .errors import NotCapturable, let_go
@@ -118,6 +119,7 @@ class _Convert:
             config.patch(_SETTINGS), cut_at_hooks(), constants_after_one(), autocast_kept(),
             functions_as_they_are(self._told().undone), cut_at_collectives(),
             inlined(self._told().entered), asks_of_tensors(self._told().asked),
+            reads_of_objects(self._told().asked),
         )  # fmt: skip
         with LOCK, convert_frame.compile_lock, inside(), contextlib.ExitStack() as stack:
             for change in changes:

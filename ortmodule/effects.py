@@ -1,9 +1,12 @@
 """What forward wrote, found and put back: a rehearsal and a trace are run under an Effects."""
 
+import dataclasses
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 from . import kinds
 from .errors import NeedsCut
@@ -39,7 +42,7 @@ class Effects(Walk):
 
     def writes(self) -> list[str]:
         """The first difference of each object that differs, registered buffers aside."""
-        found = [difference(w) for w in self.watched if w.registry != "_buffers"]
+        found = [_difference(w) for w in self.watched if w.registry != "_buffers"]
         return [*filter(None, (*found, self.changed_class())), *self._missed()]
 
     def _missed(self) -> list[str]:
@@ -55,7 +58,7 @@ class Effects(Walk):
         if self._missed() or self.changed_class():
             return None
         for w in self.watched:
-            if w.registry == "_buffers" or not difference(w):
+            if w.registry == "_buffers" or not _difference(w):
                 continue
             if not isinstance(w.holder, dict):
                 return None
@@ -107,6 +110,15 @@ class Effects(Walk):
                 stuck = stuck or difference(w)
         if stuck:
             raise NeedsCut(f"forward changes what cannot be put back: {stuck}")
+
+
+def _difference(w: Watched) -> str | None:
+    """A dict that got an entry for the class of traced tensors, where it has one for that of
+    tensors, is as it was: forward keeps there what it found for a class."""
+    if isinstance(w.holder, dict) and FakeTensor in w.holder and torch.Tensor in w.holder:
+        now = [(key, value) for key, value in w.now() if key is not FakeTensor]
+        w = dataclasses.replace(w, holder=dict(now), kind=kinds.kind_of({}))
+    return difference(w)
 
 
 def _put_plain(w: Watched, key: Any, value: Any) -> None:

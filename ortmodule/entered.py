@@ -40,6 +40,11 @@ def left_again() -> Iterator[None]:
             exit_autocast(_open()[-1])
 
 
+def autocast_state() -> list[tuple[str, bool, torch.dtype]]:
+    """Whether autocast is on, and to which dtype, by device."""
+    return [(d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in _DEVICES]
+
+
 @contextlib.contextmanager
 def autocast_kept() -> Iterator[None]:
     """Puts autocast's state back: a trace that is given up leaves what forward entered by hand.
@@ -47,7 +52,7 @@ def autocast_kept() -> Iterator[None]:
     Goes around `left_again`: a trace turns the cache off, and a context that is left after its
     error would leave the cache as it found it.
     """
-    before = [(d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in _DEVICES]
+    before = autocast_state()
     cache, nesting = torch.is_autocast_cache_enabled(), _nesting()
     try:
         yield

@@ -15,6 +15,7 @@ import decimal
 import enum
 import fractions
 import functools
+import operator
 import pathlib
 import pickle
 import random
@@ -45,7 +46,8 @@ _IDENTITIES = (
     types.MethodWrapperType, types.ClassMethodDescriptorType, types.GetSetDescriptorType,
     types.MemberDescriptorType, types.CodeType, types.GenericAlias, types.UnionType,
     types.EllipsisType, types.NotImplementedType, re.Pattern, property, staticmethod, classmethod,
-    np.ufunc, torch.Generator, functools.cached_property, functools.singledispatchmethod,
+    np.ufunc, torch.Generator, functools.cached_property, operator.attrgetter, operator.itemgetter,
+    operator.methodcaller, functools.singledispatchmethod,
     type(collections.namedtuple("_", "a").a),
     torch.utils.hooks.RemovableHandle,  # the hooks are watched where they are set
     torch.distributed.ProcessGroup,  # its ranks are the same for its life

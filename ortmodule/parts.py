@@ -89,7 +89,7 @@ class Parts:
         ):
             result = self._run(*args, **kwargs)
         self._computed = self._computed or bool(found)
-        for computed in found:
+        for computed in found if self.refusal is None else ():
             self._outside(computed)
         return result
 

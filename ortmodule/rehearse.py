@@ -23,6 +23,7 @@ from .arguments import Arguments
 from .call import Call
 from .certain import Certain
 from .effects import Effects, PlainWrite
+from .entered import autocast_state
 from .errors import NeedsCut, NotCapturable, WarmUp, let_go
 from .hooks import Hooks
 from .observe import Names, Observation
@@ -108,8 +109,12 @@ def _run(module: nn.Module, call: Call, effects: Effects, hooks: Hooks, roots: l
             written = control_flow.watched(
                 lambda: [*effects.writes(), *_assigned(own), *given.words()]
             )
+            autocast = autocast_state()
             with mode, seen_as_they_are(), observed(effects, roots, names), written, Certain():
                 result = module.forward(*given.args, **given.kwargs)
+            if autocast_state() != autocast:
+                place = place_of_forward(module)
+                raise NotCapturable("forward leaves autocast changed", **place)
             hooks.check()
             _check_fresh([result, given.containers], lasting | effects.globals())
             if given.changed():

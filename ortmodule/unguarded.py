@@ -1,7 +1,7 @@
 """What Dynamo takes to stay as it is although a user may change it; parts.py looks at it itself."""
 
 import collections
-import enum
+import sys
 import types
 from collections.abc import Iterable
 
@@ -9,15 +9,10 @@ from torch import nn
 
 from . import _native, kinds
 from .guards import unchanged
-from .observe import Names, is_library
+from .observe import OWN, Names, kind_of_file
 from .walk import Walk, difference, is_own
 
-# What Dynamo reads once, as it traces: no guard would tell that it moved on. Of enums only members
-# with state of their own are objects of a walk.
 _ORDERED = collections.OrderedDict
-_FROZEN = (*kinds.GENERATORS, collections.deque, enum.Enum)
-
-
 _KINDS = (kinds.CLASS, kinds.BASES, kinds.REGISTRY, kinds.PARTS)
 
 
@@ -70,15 +65,13 @@ class Unguarded:
 def _refusal(walk: Walk) -> str | None:
     """Why what was found cannot run in parts: Dynamo would answer once, or ask anew what a cache of
     the user's keeps."""
-    for value in walk.objects():
-        if isinstance(value, _FROZEN):
-            return f"forward reaches a {type(value).__name__}, which parts do not follow"
     for cache, (path, _) in walk.caches.items():
         if is_own(cache):
             return f"forward reaches the cache of {path}, which parts do not follow"
     for cls in walk.classes:
-        if not is_library(cls.__module__):
-            if getattr(cls, "_is_protocol", False):
+        file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+        if file is None or kind_of_file(file) == OWN:
+            if getattr(cls, "_is_runtime_protocol", False):
                 return f"forward reaches the Protocol {cls.__qualname__}, which parts do not follow"
             if "__class_getitem__" in vars(cls):
                 return (

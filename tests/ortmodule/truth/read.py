@@ -42,7 +42,7 @@ def attribute_removed():
     def body(s, x):
         return s.l(x) * (s.a if hasattr(s, "a") else 5.0)
 
-    return Case(Base(body, a=2.0), before=lambda m, i: delattr(m, "a") if i == 1 else None)
+    return Case(Base(body, a=2.0), before=lambda m, i: vars(m).pop("a", None) if i == 1 else None)
 
 
 @case(captured=True)
