@@ -4,6 +4,7 @@ run eagerly.
 module.py's wrapper has a Captures and asks it at every call; it keeps nothing of a call's tensors.
 """
 
+import collections
 import contextlib
 import dataclasses
 import sys
@@ -12,6 +13,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import torch
 from torch import nn
 
 from . import _native, clock, devices, surroundings, tree
@@ -22,11 +24,12 @@ from .errors import Defect, NeedsCut, NotCapturable, WarmUp, let_go
 from .explain import Report
 from .kept import Kept
 from .options import Options
+from .pace import Pace
 from .parts import Computed, Parts
 from .progress import told
 from .rehearse import eager_error
 from .seams import Seams
-from .search import Search
+from .search import Refused, Search
 
 # For benchmarks/guards.py alone: False leaves out what a call compares before it is served.
 GUARDED = True
@@ -48,6 +51,7 @@ class Captures:
         self._account = Account()
         self._latest: Kept | None = None
         self._repeat: _Repeat | None = None
+        self._paces: dict[tuple, Pace] = collections.defaultdict(Pace)
         self._lock = threading.RLock()
         self._eager = threading.local()
         self._clock = clock.Clock()
@@ -80,14 +84,15 @@ class Captures:
             if around is not None:
                 return self._fall_back(NotCapturable(around), None, args, kwargs)
         repeat = self._repeat
-        if repeat is not None:
-            tensors = repeat.call.match(args, kwargs)
-            if tensors is not None:
-                tensors += repeat.numbers
-            kept = repeat.kept
-            same = tensors is not None and (not GUARDED or kept.holds(tensors))
-            if same or (tensors is not None and self._fits(kept, tensors)):
-                return self._run(kept, tensors, repeat.binding, args, kwargs, ())
+        tensors = None if repeat is None else repeat.call.match(args, kwargs)
+        if tensors is not None and repeat.kept is None:
+            if repeat.refused.still_holds():
+                return self._in_parts(repeat.refused.error, repeat.key, args, kwargs)
+        elif tensors is not None:
+            tensors += repeat.numbers
+            same = not GUARDED or repeat.kept.holds(tensors)
+            if same or self._fits(repeat.kept, tensors):
+                return self._run(repeat.kept, tensors, repeat.binding, args, kwargs, ())
         try:
             described = describe(args, kwargs)
         except NotCapturable as error:
@@ -102,6 +107,7 @@ class Captures:
         if isinstance(found, WarmUp):
             return self.module.forward(*args, **kwargs)
         if isinstance(found, NotCapturable):
+            self._repeat = self._repeat_of_refused(described, args, kwargs)
             return self._in_parts(found, described.key, args, kwargs)
         kept, binding = found
         self._latest = kept
@@ -120,6 +126,13 @@ class Captures:
             return None
         numbers = call.tensors[len(call.tensors) - len(call.numbers) :]
         return _Repeat(repeated, kept, binding, numbers)
+
+    def _repeat_of_refused(self, call: Call, args: tuple, kwargs: dict) -> "_Repeat | None":
+        refused = self._search.refused(call.key)
+        if refused is None:
+            return None
+        repeated = _native.torch_bridge().Repeat.of(args, kwargs)
+        return repeated and _Repeat(repeated, None, {}, [], refused, call.key)
 
     def _found(self, call: Call) -> tuple[Kept, dict[str, int]] | NotCapturable | None:
         """What serves the call, captured where nothing does yet, or why eager makes it; None: it
@@ -229,6 +242,8 @@ class Captures:
             held = parts.hold()
         if not held:
             return self._fall_back(error if strict else parts.refusal, key, args, kwargs)
+        if self.options.fallback == "report" and self._is_eagers_turn(parts):
+            return self.module.forward(*args, **kwargs)
         try:
             result = parts.call(args, kwargs)
         except Exception as raised:  # of the caller's: nothing is known of the module
@@ -243,6 +258,16 @@ class Captures:
             self._account.warn(f"this module in parts: {why}", stacklevel=7)
             parts.why.setdefault(why)
         return result
+
+    def _is_eagers_turn(self, parts: Parts | Seams) -> bool:
+        """Whether eager makes this call of a module in parts: to be timed, or as it is quicker."""
+        pace = self._paces[torch.is_grad_enabled(), self.module.training]
+        known = pace.times is not None
+        with self._lock:
+            eager = pace.in_eager(parts.count())
+        if not known and pace.leaves_to_eager():
+            self.report(NotCapturable(pace.words()))
+        return eager
 
     def _engine(self, graph: nn.Module, free: list[list[bool]]) -> "Captures":
         return Captures(graph, self.options, Part(free, weakref.WeakMethod(self.report)))
@@ -285,6 +310,11 @@ class Captures:
         """Whether any call went through the engine."""
         return self._account.captures > 0
 
+    def captured(self) -> int:
+        """How many captures ran so far, its parts' among them."""
+        own = self._account.captures
+        return own + (self._parts.count() if self._parts is not None else 0)
+
     def communicates(self) -> bool:
         """Whether a graph captured so far has collectives."""
         with self._lock:
@@ -325,9 +355,12 @@ class Part(NamedTuple):
 
 
 class _Repeat(NamedTuple):
-    """The latest call that was served, and by what: one like it needs no second look."""
+    """The latest call, and what served it or, as it was refused, why and under which key: one like
+    it needs no second look."""
 
     call: Any
-    kept: Kept
+    kept: Kept | None
     binding: dict[str, int]
     numbers: list
+    refused: Refused | None = None
+    key: tuple | None = None

@@ -24,7 +24,7 @@ from torch._dynamo.variables.tensor import TensorVariable
 
 from . import kinds
 from .errors import NotCapturable
-from .observe import OWN, PACKAGE, kind_of_file
+from .observe import OWN, PACKAGE, is_library, kind_of_file
 from .tensor_questions import ONLY_EAGER, refusal
 
 # What Dynamo reads once, as it traces: no guard would tell that it moved on.
@@ -170,7 +170,8 @@ def reads_of_objects(asked: Callable[[NotCapturable], None]) -> Iterator[None]:
     def call(self, value: Any) -> Any:
         held = getattr(value, "__self__", None)  # of a generator's method
         found = held if isinstance(held, kinds.GENERATORS) else value
-        if isinstance(found, _FROZEN) and not kinds.is_plain(found):
+        plain = kinds.is_plain(found) or is_library(type(found).__module__)
+        if isinstance(found, _FROZEN) and not (plain and isinstance(found, enum.Enum)):
             kind = type(found).__name__
             asked(NotCapturable(f"forward reaches a {kind}, which parts do not follow"))
         return original(self, value)

@@ -62,6 +62,9 @@ class Listener(Protocol):
     refusal: Exception | None
     strict: bool
 
+    def looked_at(self, code: types.CodeType) -> None:
+        """Dynamo traces this function."""
+
     def entered(self, code: types.CodeType, scope: dict) -> None:
         """A function with these globals is looked at; raises where it is nothing for parts."""
 
@@ -90,6 +93,7 @@ class Cuts:
         told = weakref.ref(listener)  # cached code holds the two functions here
         hooks = Hooks(guard_fail_fn=lambda failed: _tell_missed(told(), failed))
         convert = _Convert(told, codes, hooks, lambda graph, _inputs: told().made(graph))
+        convert.known(module)
         self._context = eval_frame._TorchDynamoContext(convert, first_ctx=True, hooks=hooks)
         weakref.finalize(self, _forget, codes, convert._torchdynamo_orig_backend)
 
@@ -107,13 +111,14 @@ class _Convert:
     def __init__(self, told: Callable[[], Listener], codes: set, hooks: Hooks, make: Callable):
         self._codes, self._told, self._hooks = codes, told, hooks
         self._looks: Counter[tuple] = Counter()
+        self._modules: frozenset[int] = frozenset()
         self._passed: dict[tuple, FrameExecStrategy] = {}
         self._inner = convert_frame.convert_frame_assert(make, one_graph=False)
         self._checked = convert_frame.catch_errors_wrapper(self._look_into, hooks)
         self._torchdynamo_orig_backend = make  # what cached code belongs to
 
     def __call__(self, frame: Any, cached: Any, state: dict) -> ConvertFrameReturn:
-        if (key := _key(frame)) in self._passed:
+        if (key := self._key(frame)) in self._passed:
             return _passed(self._passed[key])
         changes = (
             config.patch(_SETTINGS), cut_at_hooks(), constants_after_one(), autocast_kept(),
@@ -137,6 +142,16 @@ class _Convert:
             raise listener.refusal
         return result
 
+    def known(self, module: nn.Module) -> None:
+        """The modules that are there before forward runs."""
+        self._modules = frozenset(map(id, module.modules()))
+
+    def _key(self, frame: Any) -> tuple:
+        """The function and, where it has one among its arguments, the module. One that forward has
+        made is another at each call."""
+        given = (id(value) for value in frame.f_locals.values() if isinstance(value, nn.Module))
+        return frame.f_code, *itertools.islice((m for m in given if m in self._modules), 1)
+
     def _look_into(
         self, frame: Any, cached: Any, hooks: Hooks, state: dict, skip: int = 0
     ) -> ConvertFrameReturn:
@@ -144,7 +159,8 @@ class _Convert:
         if code not in self._codes:
             self._codes.add(code)
             _USES[code] += 1
-        key = _key(frame)
+        self._told().looked_at(code)
+        key = self._key(frame)
         self._looks[key] += 1
         limit = _LIMIT if len(key) > 1 else _LIMIT_OF_NONE
         here = [(code.co_filename, code.co_firstlineno)]
@@ -176,12 +192,6 @@ def _looked_at_again(module: nn.Module) -> None:
     """What a torch.compile passes over it marks on the code, for whoever comes after it."""
     for code in {getattr(m.forward, "__code__", None) for m in module.modules()} - {None}:
         eval_frame.set_code_exec_strategy(code, _UNKNOWN)
-
-
-def _key(frame: Any) -> tuple:
-    """The function and, where it has one among its arguments, the module."""
-    modules = (id(value) for value in frame.f_locals.values() if isinstance(value, nn.Module))
-    return frame.f_code, *itertools.islice(modules, 1)
 
 
 def _passed(strategy: FrameExecStrategy) -> ConvertFrameReturn:

@@ -218,6 +218,11 @@ def _of_partial(value: functools.partial) -> list[tuple[Any, Any]]:
     return [(name, getattr(value, name)) for name in MEMBERS[functools.partial]]
 
 
+def _of_view(value: Any) -> list[tuple[Any, Any]]:
+    """Of a dict's keys, values or items."""
+    return [("mapping", value.mapping)]
+
+
 def _of_method(value: types.MethodType) -> list[tuple[Any, Any]]:
     return [("__self__", value.__self__), ("__func__", value.__func__)]
 
@@ -341,6 +346,10 @@ _KINDS: dict[type, Kind] = {
     types.MethodType: Kind(_of_method, changes=False),
     types.CellType: Kind(_of_cell, _put_cell),
     types.ModuleType: NAMESPACE,
+    **{
+        type(view({})): Kind(_of_view, changes=False)
+        for view in (dict.keys, dict.values, dict.items)
+    },
     types.MappingProxyType: Kind(lambda value: list(value.items())),
     functools.partial: Kind(_of_partial),
     types.SimpleNamespace: Kind(_of_object, _put_object),  # whoever compares or prints it reads all

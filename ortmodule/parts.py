@@ -30,6 +30,8 @@ from .unguarded import Unguarded
 
 # Cut anew this often because of what Dynamo does not see, a module changes all the time.
 _TRIES = 4
+# Later calls than these make nothing new, where all is as it was.
+_FIRST = 2
 # A part with fewer operators than this would cost more than it gains.
 _SMALL = 4
 
@@ -64,8 +66,9 @@ class Parts:
         self.breaks: collections.Counter[Break] = collections.Counter()
         self.misses: collections.Counter[str] = collections.Counter()
         self.refusal: NotCapturable | None = None
+        self._known = 0
         self._module, self._roots, self._engine, self._outside = module, roots, engine, outside
-        self._tries, self._computed = 0, False
+        self._tries, self._looks, self._calls, self._computed = 0, 0, 0, False
         self._cut()
 
     def hold(self) -> bool:
@@ -78,6 +81,7 @@ class Parts:
 
     def call(self, args: tuple, kwargs: dict) -> Any:
         """module.forward(*args, **kwargs)."""
+        self._calls += 1
         if not self._is_new:
             return self._run(*args, **kwargs)
         self._is_new = False
@@ -92,6 +96,11 @@ class Parts:
         for computed in found if self.refusal is None else ():
             self._outside(computed)
         return result
+
+    def count(self) -> int:
+        """Of what was made so far: captures, cuts, looks at a function."""
+        captures = sum(engine.captured() for engine in self.all)
+        return captures + len(self.all) + self.small + self._tries + self._looks
 
     def added_to(self, report: Report) -> Report:
         """The report of the module with what its parts did."""
@@ -118,6 +127,14 @@ class Parts:
             self.refusal = NotCapturable(f"{next(iter(self.misses))}: from call to call")
 
     # --- what Dynamo tells (dynamo.Listener) ---
+
+    def looked_at(self, code: types.CodeType) -> None:
+        self._looks += 1
+        known = sum(self.misses.values())
+        if self._calls > _FIRST and known == self._known:  # no guard says why
+            place = f"{code.co_filename}:{code.co_firstlineno}"
+            self.misses[f"{code.co_name} was traced before, at {place}"] += 1
+        self._known = sum(self.misses.values())
 
     def entered(self, code: types.CodeType, scope: dict) -> None:
         try:

@@ -69,6 +69,10 @@ class Seams:
                 child.forward = Through(child, self._engines[child])
         return True
 
+    def count(self) -> int:
+        """Counts the captures so far."""
+        return sum(engine.captured() for engine in self._engines.values())
+
     def call(self, args: tuple, kwargs: dict) -> Any:
         """module.forward(*args, **kwargs)."""
         return self._module.forward(*args, **kwargs)

@@ -24,20 +24,34 @@ _UNSETTLED, _FEW = 8, 4
 _VALUES = 64
 # A call that was refused is tried again when the module changed, this many times.
 _TRIES = 3
+# Whether it did is asked at every call at first, at last once in so many.
+_RARELY = 64
 
 
 class Refused:
-    """Why a call was not captured, and the module's state in which that is known; None: in any."""
+    """Why a call was not captured, and the module's state in which that is known; None: in any.
+
+    Eager is right in any state, so the longer nothing changes the more rarely it is looked for.
+    """
 
     def __init__(self, error: NotCapturable, module: nn.Module, tries: int):
         self.error, self.tries = error, tries
         self.snapshot: Snapshot | None = None
+        self._module, self._training = module, module.training
+        self._calls, self._next = 0, 1
         if tries < _TRIES:
             with contextlib.suppress(Exception):  # of a tensor that cannot be asked for its facts
                 self.snapshot = Snapshot(module)
 
     def still_holds(self) -> bool:
-        return self.snapshot is None or self.snapshot.changed() is None
+        """Asked once a call."""
+        if self.snapshot is None:
+            return True
+        self._calls += 1
+        if self._calls < self._next and self._module.training == self._training:
+            return True
+        self._next = self._calls + min(self._calls, _RARELY)
+        return self.snapshot.changed() is None
 
 
 class Unsettled:
@@ -109,6 +123,11 @@ class Search:
         group.insert(0, kept)
         self._drop(group[_KEPT:])
         del group[_KEPT:]
+
+    def refused(self, key: tuple) -> Refused | None:
+        """Why calls with this key are not captured."""
+        known = self._known.get(key)
+        return known and known.refused
 
     def refuse(self, key: tuple, error: NotCapturable) -> NotCapturable:
         """The error, without the call's tensors, for as long as the module stays as it is."""
