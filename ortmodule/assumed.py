@@ -1,9 +1,9 @@
 """What torch's own code asks of sizes that depend on data, as an export must know it.
 
 patches.py puts it in the place of ShapeEnv's answer during a capture. Such a size is taken to be
-neither 0 nor 1, and two that are compared to be equal; what an `assert` says of data is taken to
-hold. The export asserts what was answered (translate/asserts.py), so a call where it does not hold
-is eager's.
+neither 0 nor 1, and two that are compared to be equal; a branch on data that does nothing but raise,
+as an `assert` has one, is taken not to be entered. The export asserts what was answered
+(translate/asserts.py), so a call where it does not hold is eager's.
 """
 
 import dis
@@ -17,6 +17,7 @@ import sympy
 import torch
 from torch.fx.experimental import recording, symbolic_shapes
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from .places import PACKAGE, TORCH
 
@@ -30,6 +31,8 @@ _BETWEEN = {
 }
 
 
+# Numbers of tensors of floats, which an export asserts nothing of.
+_FLOATS = (SymT.FLOAT, SymT.UNBACKED_FLOAT)
 _ASSUMED = "assumed of sizes that depend on data"
 
 
@@ -48,8 +51,10 @@ def assumed(original: Callable) -> Callable:
         except GuardOnDataDependentSymNode:
             asking = _asking()
             by_torch = asking.f_code.co_filename.startswith(TORCH)
-            holds = _answer(self, expr) if by_torch else _asserted(asking.f_code, asking.f_lasti)
+            holds = _answer(self, expr) if by_torch else None
             if holds is None:
+                holds = _unless_raised(asking.f_code, asking.f_lasti)
+            if holds is None or any(symbol_is_type(s, _FLOATS) for s in expr.free_symbols):
                 raise
         self.guard_or_defer_runtime_assert(expr if holds else sympy.Not(expr), _ASSUMED)
         return sympy.true if holds else sympy.false
@@ -81,20 +86,35 @@ def _asking() -> types.FrameType:
 
 
 @functools.cache
-def _asserted(code: types.CodeType, offset: int) -> bool | None:
-    """What the condition at this instruction is, unless an `assert` raises; None: it is none's."""
+def _unless_raised(code: types.CodeType, offset: int) -> bool | None:
+    """What the condition at this instruction is where one of its branches raises and it is not
+    entered; None: neither does, or both."""
     steps = list(dis.get_instructions(code))
     at = next(i for i, step in enumerate(steps) if step.offset == offset)
-    if steps[at].opname in ("TO_BOOL", "COMPARE_OP"):
+    while steps[at].opname in ("TO_BOOL", "COMPARE_OP", "CACHE", "CALL") and at + 1 < len(steps):
         at += 1
-    jump, after = steps[at], steps[at + 1 : at + 2]
-    target = [step for step in steps if step.offset == jump.argval]
+    jump = steps[at]
     for holds, word in ((True, "IF_TRUE"), (False, "IF_FALSE")):
         if jump.opname.startswith("POP_JUMP") and jump.opname.endswith(word):
-            for raises, result in ((after, holds), (target, not holds)):
-                if raises and raises[0].opname == "LOAD_ASSERTION_ERROR":
-                    return result
+            target = next(i for i, step in enumerate(steps) if step.offset == jump.argval)
+            found = [
+                result
+                for start, result in ((at + 1, holds), (target, not holds))
+                if _raises(steps[start:])
+            ]
+            return found[0] if len(found) == 1 else None
     return None
+
+
+def _raises(steps: list[dis.Instruction]) -> bool:
+    """Whether code that begins so raises, whatever it finds."""
+    for step in steps:
+        if step.opname == "RAISE_VARARGS":
+            return True
+        jumps = step.opcode in dis.hasjrel or step.opcode in dis.hasjabs
+        if jumps or step.opname.startswith(("RETURN", "YIELD", "RERAISE")):
+            return False
+    return False
 
 
 def _is_between(code: types.CodeType) -> bool:

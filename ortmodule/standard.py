@@ -19,7 +19,7 @@ _PURE = {
     "logging", "textwrap", "statistics", "inspect", "_weakref", "_contextvars", "_collections",
     "_functools", "_operator", "_bisect", "_heapq", "_abc", "array", "threading", "importlib",
     "_frozen_importlib", "_frozen_importlib_external", "json", "base64", "difflib", "unicodedata",
-    "ast", "keyword", "pprint", "reprlib", "copyreg", "calendar",
+    "ast", "keyword", "pprint", "reprlib", "copyreg", "calendar", "_weakrefset",
 }  # fmt: skip
 # And these functions of modules that ask the system otherwise.
 _PURE_FUNCTIONS = ("pathlib.PurePath.", "pathlib.Path.__") + tuple(
@@ -55,7 +55,7 @@ def is_impure(function: Any) -> bool:
     while isinstance(function, functools.partial):
         function = function.func
     top = home_of(function)
-    if not top or isinstance(function, type):
+    if not top or isinstance(function, type) or getattr(function, "__name__", "") == "__del__":
         return False
     name = f"{function.__module__}.{getattr(function, '__qualname__', '')}"
     if top in ("threading", "_thread"):

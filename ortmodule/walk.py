@@ -7,6 +7,7 @@ an unfiltered one while forward runs to be learnt from, and puts everything back
 import abc
 import dataclasses
 import functools
+import io
 import logging
 import sys
 import types
@@ -28,6 +29,8 @@ _CACHES = frozenset({"_flat_weights", "_flat_weight_refs"})
 _HEAP_TYPE = 1 << 9  # of a class's flags: made by Python, not built into it
 # Of the standard library: bases whose methods read no attribute of their own.
 _WITHOUT_STATE = frozenset({"typing", "abc", "collections.abc", "contextlib", "types"})
+# How code asks what a file holds.
+_OF_FILES = {"read", "readline", "readlines", "readinto", "getvalue", "getbuffer", "tell", "closed"}
 # What a descriptor of the standard library's calls.
 _DESCRIPTORS = {
     property: ("fget", "fset", "fdel"), staticmethod: ("__func__",), classmethod: ("__func__",),
@@ -138,6 +141,8 @@ class Walk:
     def check_seen(self, names: Names) -> None:
         """Raises NotCapturable where code that looks up `names` may read what cannot be seen."""
         for path, name, value in self.unseen:
+            if isinstance(value, io.IOBase) and not names.known & _OF_FILES:
+                continue  # as a logger's, which is written to
             if name is None or name in names or name in self._rooted:
                 kind = f"an object of {type(value).__module__}.{type(value).__qualname__}"
                 raise NotCapturable(f"forward reads {path}, {kind}, whose state cannot be seen")

@@ -73,7 +73,7 @@ aten("argmax.default")(_argument("ArgMax"))
 aten("argmin.default")(_argument("ArgMin"))
 
 
-@aten("any.default", "any.dim", "any.dims")
+@aten("any.default", "any.dim", "any.dims", "_is_any_true.default")
 def any_(t, x, dim=None, keepdim=False):
     x = t.cast(x, "bool")
     if dim != []:  # of nothing: false, which a maximum would not be
@@ -81,7 +81,7 @@ def any_(t, x, dim=None, keepdim=False):
     return t.cast(x, t.out_dtype())  # of bytes a byte
 
 
-@aten("all.default", "all.dim", "all.dims")
+@aten("all.default", "all.dim", "all.dims", "_is_all_true.default")
 def all_(t, x, dim=None, keepdim=False):
     x = t.cast(x, "bool")
     if dim != []:

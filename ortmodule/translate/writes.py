@@ -79,5 +79,7 @@ def functional_name(name: str) -> str:
 
 def _overload(name: str, original: OpOverload) -> OpOverload:
     base, _, overload = name.partition(".")
-    packet = getattr(getattr(torch.ops, original.namespace), base, None)
-    return getattr(packet, overload, original)
+    ops = getattr(torch.ops, original.namespace)
+    packet = getattr(ops, base, None)
+    found = getattr(packet, overload, None)
+    return found or getattr(getattr(ops, f"{base}_functional", None), overload, original)
