@@ -1,8 +1,8 @@
 """What torch's own code asks of sizes that depend on data, as an export must know it.
 
 patches.py puts it in the place of ShapeEnv's answer during a capture. Such a size is taken to be
-neither 0 nor 1, and two that are compared to be equal; a branch on data that does nothing but raise,
-as an `assert` has one, is taken not to be entered. The export asserts what was answered
+neither 0 nor 1, and two that are compared to be equal; a branch on data that does nothing but
+raise, as an `assert` has one, is taken not to be entered. The export asserts what was answered
 (translate/asserts.py), so a call where it does not hold is eager's.
 """
 

@@ -113,6 +113,8 @@ def is_plain(value: Any) -> bool:
         return True
     if of in _KINDS or any(isinstance(value, base) for base, _ in _FAMILIES):
         return False
+    if isinstance(getattr(of, "__members__", None), dict) and hasattr(of, "__int__"):
+        return True  # pybind11's enums
     return of.__module__.startswith(_OPAQUE) and not isinstance(value, torch.nn.Module)
 
 
@@ -216,11 +218,6 @@ def _put_set(value: set, items: list) -> None:
 
 def _of_partial(value: functools.partial) -> list[tuple[Any, Any]]:
     return [(name, getattr(value, name)) for name in MEMBERS[functools.partial]]
-
-
-def _of_view(value: Any) -> list[tuple[Any, Any]]:
-    """Of a dict's keys, values or items."""
-    return [("mapping", value.mapping)]
 
 
 def _of_method(value: types.MethodType) -> list[tuple[Any, Any]]:
@@ -346,10 +343,7 @@ _KINDS: dict[type, Kind] = {
     types.MethodType: Kind(_of_method, changes=False),
     types.CellType: Kind(_of_cell, _put_cell),
     types.ModuleType: NAMESPACE,
-    **{
-        type(view({})): Kind(_of_view, changes=False)
-        for view in (dict.keys, dict.values, dict.items)
-    },
+    **{type(view({})): Kind(_of_sequence) for view in (dict.keys, dict.values, dict.items)},
     types.MappingProxyType: Kind(lambda value: list(value.items())),
     functools.partial: Kind(_of_partial),
     types.SimpleNamespace: Kind(_of_object, _put_object),  # whoever compares or prints it reads all

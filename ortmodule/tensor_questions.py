@@ -5,7 +5,6 @@ meets such a question.
 """
 
 import contextlib
-import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -15,8 +14,8 @@ import torch
 from torch import nn
 
 from .errors import NeedsCut, NotCapturable, ReadsData
-from .observe import LAYER, OWN, PACKAGE, STANDARD, kind_of_file
-from .places import TORCH
+from .observe import OWN, PACKAGE, STANDARD, kind_of_file
+from .places import caller_place
 
 # Dynamo cuts at these, or has a guard.
 _CUT_AT = {
@@ -32,7 +31,6 @@ ONLY_EAGER = {
     "retains_grad": "whether a gradient is kept",
     "storage_offset": "where a tensor begins in memory",
 }  # fmt: skip
-_OPTIMIZERS = os.path.join(TORCH, "optim", "")
 _TEXTS = {
     torch.Tensor: ("__repr__", "__format__"), nn.Parameter: ("__repr__",),
     torch.SymFloat: ("__str__", "__repr__", "__format__"),
@@ -79,8 +77,9 @@ def _asking(depth: int, name: str = "") -> dict[str, Any] | None:
     frame = sys._getframe(depth)
     file = frame.f_code.co_filename
     kind = kind_of_file(file)
-    of_torch = name == "grad" and (kind == LAYER or file.startswith(_OPTIMIZERS))
-    if of_torch or kind in (STANDARD, PACKAGE, OWN):
+    if name == "grad" and frame.f_code.co_name == "zero_grad":
+        return caller_place()
+    if kind in (STANDARD, PACKAGE, OWN):
         return {"file": file, "line": frame.f_lineno}
     return None
 

@@ -99,6 +99,10 @@ class Walk:
         self.unseen: list[tuple[str, Any, Any]] = []
         self._rooted: set[str] = set()  # names of globals and of closures
         self._scopes: dict[int, Watched] = {}
+        # Variables of one call alone, by the code of a function that this call makes; and the
+        # functions that were there before, by id.
+        self._local: dict[types.CodeType, set[str]] = {}
+        self._held: dict[int, types.FunctionType] = {}
         self._seen: dict[int, Any] = {}
         self._called: nn.Module | None = None
 
@@ -116,6 +120,10 @@ class Walk:
             self._named(sys.modules.get(name), name, facts.attributes)
         if function is None or function in self.functions:
             return
+        local = self._local.get(code, ()) if id(function) not in self._held else ()
+        for inner in code.co_consts:
+            if isinstance(inner, types.CodeType):
+                self._local[inner] = {*code.co_cellvars, *local}
         self._rooted.update(facts.globals, code.co_freevars)
         scope, where = function.__globals__, f"{function.__module__}."
         for name in self.scope(scope, facts.globals, where):
@@ -124,6 +132,8 @@ class Walk:
             return
         self.functions[function] = None
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            if name in local:
+                continue
             self.reach(cell, f"{function.__qualname__}.{name}", name)
             if isinstance(held := kinds.content_of(cell), types.ModuleType):
                 self._named(held, f"{function.__qualname__}.{name}", facts.attributes)
@@ -261,6 +271,7 @@ class Walk:
 
     def _function(self, function: types.FunctionType, path: str) -> None:
         """Of one that does not run only the attributes that code may have put on it."""
+        self._held[id(function)] = function
         registry = vars(function).get("registry")
         if isinstance(registry, types.MappingProxyType):  # functools.singledispatch's
             self.reach(registry, f"{path}.registry", None)
