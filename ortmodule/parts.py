@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import torch
 from torch import fx, nn
 from torch._dynamo.resume_execution import TORCH_DYNAMO_RESUME_IN_PREFIX
 from torch._guards import TracingContext
@@ -20,7 +21,7 @@ from torch._guards import TracingContext
 from . import clock, questions
 from .dynamo import Cuts
 from .effects import Effects
-from .entered import left_again
+from .entered import enter_autocast, exit_autocast, left_again
 from .errors import NotCapturable
 from .explain import Break, Fallback, Report
 from .outside import Outside, inside
@@ -32,6 +33,7 @@ from .unguarded import Unguarded
 _TRIES = 4
 # Later calls than these make nothing new, where all is as it was.
 _FIRST = 2
+_OF_MODES = {torch._C._set_grad_enabled, enter_autocast, exit_autocast}
 # A part with fewer operators than this would cost more than it gains.
 _SMALL = 4
 
@@ -165,11 +167,11 @@ class Parts:
         turned, free = tensors_alone(graph)
         if _size_of(graph) < _SMALL and not self._all_of_forward(graph):
             self.small += 1
-            return _apart(lambda inputs: graph.forward(*turned(inputs)))
+            return _apart(lambda inputs: graph.forward(*turned(inputs)), graph)
         engine = self._engine(graph, free)
         self.all.append(engine)
         kept = weakref.ref(engine)  # Dynamo may keep the code of modules that are gone
-        return _apart(lambda inputs: kept().call(turned(inputs), {}))
+        return _apart(lambda inputs: kept().call(turned(inputs), {}), graph)
 
     def broke(self, found: Break) -> None:
         self.breaks[found] += 1
@@ -206,10 +208,13 @@ def merged(report: Report, engines: list, parts: list, **facts: Any) -> Report:
     )
 
 
-def _apart(call: Callable[[tuple], Any]) -> Callable:
+def _apart(call: Callable[[tuple], Any], graph: fx.GraphModule) -> Callable:
     """With the inputs as they come from Dynamo; nothing within is computed between parts."""
+    changes_modes = any(node.target in _OF_MODES for node in graph.graph.nodes)
 
     def run(*inputs):
+        if not changes_modes and not torch._C._len_torch_dispatch_stack():
+            return call(inputs)
         with inside(), left_again():
             return call(inputs)
 

@@ -133,7 +133,7 @@ def _run(module: nn.Module, call: Call, effects: Effects, hooks: Hooks, roots: l
     if tagged:
         raise NeedsCut("forward sets an attribute of a tensor")
     for tensor in call.tensors:  # which are others at the next call
-        read = [n for n in vars(tensor) if n in names and n not in _OF_BUFFERS]
+        read = [n for n in vars(tensor) if n in names and n not in _OF_BUFFERS | _OF_CACHES]
         if read:
             raise NeedsCut(f"forward reads {read[0]}, an attribute that a tensor was given")
     return Rehearsal([*roots], names, made_calls, writes, plain, error)

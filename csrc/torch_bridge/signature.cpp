@@ -90,9 +90,23 @@ TensorFacts facts_of(PyObject* value, const std::vector<at::Tensor>& before) {
           first_shared(before, tensor)};
 }
 
+namespace {
+
+// What torch's compilers note on a tensor is nothing that forward reads.
+bool is_noted_by_dynamo(PyObject* name) {
+  return PyUnicode_Check(name) && py::cast<std::string_view>(name).starts_with("_dynamo_");
+}
+
+}  // namespace
+
 PyObject* attributes_of(PyObject* tensor) {
   PyObject** attributes = _PyObject_GetDictPtr(tensor);
-  return attributes && *attributes && PyDict_GET_SIZE(*attributes) > 0 ? *attributes : nullptr;
+  if (!attributes || !*attributes) return nullptr;
+  PyObject* name = nullptr;
+  Py_ssize_t at = 0;
+  while (PyDict_Next(*attributes, &at, &name, nullptr))
+    if (!is_noted_by_dynamo(name)) return *attributes;
+  return nullptr;
 }
 
 Signature::Entry Signature::entry_of(PyObject* value, const std::vector<at::Tensor>& before) {
@@ -100,7 +114,7 @@ Signature::Entry Signature::entry_of(PyObject* value, const std::vector<at::Tens
   Entry entry{facts_of(value, before), tensor.dim(), {}, {}, {}};
   if (PyObject* attributes = attributes_of(value))
     for (const auto& item : py::reinterpret_borrow<py::dict>(attributes))
-      entry.attributes.push_back(py::str(item.first));
+      if (!is_noted_by_dynamo(item.first.ptr())) entry.attributes.push_back(py::str(item.first));
   if (entry.facts.foreign || entry.facts.layout != at::kStrided || tensor.is_contiguous())
     return entry;
   Axes order(static_cast<size_t>(entry.rank));
