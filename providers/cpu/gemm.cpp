@@ -24,7 +24,7 @@
 namespace ort::cpu {
 namespace {
 
-constexpr int64_t kBlockK = 384, kBlockM = 64;
+constexpr int64_t kBlockK = 512, kBlockM = 64;
 constexpr int64_t kBlockBytes = 768 << 10;  // of b, packed
 // A small product is done before a second thread has woken up, and on a busy machine the wait for
 // that thread is the whole cost.
