@@ -1,5 +1,5 @@
-// Products in float32 and float64 by the provider's own gemm, with any bias; many small ones of a
-// batch run side by side. An activation goes over the result.
+// Products in float32, float64 and 32 bits of integers by the provider's own gemm, with any bias;
+// many small ones of a batch run side by side. An activation goes over the result.
 #include <omp.h>
 
 #include <algorithm>
@@ -45,7 +45,8 @@ class BlockedProduct final : public Kernel {
         start_(r.out().sizes, p),
         row_bias_(p.bias && is_row_bias(p)),
         side_by_side_(matrices_.size() > 1 && p.m * p.n * p.k < kSmall) {
-    if (p.activation != Epilogue::none) activation_.emplace(instruction(p.activation), 0);
+    if constexpr (kFloats)
+      if (p.activation != Epilogue::none) activation_.emplace(instruction(p.activation), 0);
   }
 
   void run(const Args& args) const override {
@@ -60,27 +61,30 @@ class BlockedProduct final : public Kernel {
       parallel_for(count, count * p_.m * p_.n * p_.k, multiply_all);
     else
       multiply_all(0, count, 0);
-    if (activation_) activate(y, count * p_.m * p_.n);
+    if constexpr (kFloats)
+      if (activation_) activate(y, count * p_.m * p_.n);
   }
   std::string name() const override { return name_; }
 
  private:
+  static constexpr bool kFloats = std::is_floating_point_v<T>;
+
   void multiply(const Args& args, int64_t at, T* y, const T* bias) const {
     const MatrixAt& matrix = matrices_[static_cast<size_t>(at)];
     const T* a = static_cast<const T*>(args.in[0]) + matrix.a * p_.m * p_.k;
     const T* b = static_cast<const T*>(args.in[1]) + matrix.b * p_.k * p_.n;
-    gemm({.m = p_.m,
-          .n = p_.n,
-          .k = p_.k,
-          .a = stored(a, p_.trans_a ? p_.m : p_.k, p_.trans_a),
-          .b = stored(b, p_.trans_b ? p_.k : p_.n, p_.trans_b),
-          .c = y,
-          .c_row = p_.n,
-          .alpha = static_cast<T>(p_.alpha),
-          .start = row_bias_ ? bias
-                   : bias    ? y
-                             : nullptr,
-          .start_row = row_bias_ ? 0 : p_.n});
+    gemm(Gemm<T>{.m = p_.m,
+                 .n = p_.n,
+                 .k = p_.k,
+                 .a = stored(a, p_.trans_a ? p_.m : p_.k, p_.trans_a),
+                 .b = stored(b, p_.trans_b ? p_.k : p_.n, p_.trans_b),
+                 .c = y,
+                 .c_row = p_.n,
+                 .alpha = static_cast<T>(p_.alpha),
+                 .start = row_bias_ ? bias
+                          : bias    ? y
+                                    : nullptr,
+                 .start_row = row_bias_ ? 0 : p_.n});
   }
 
   void activate(T* y, int64_t count) const {
@@ -96,7 +100,7 @@ class BlockedProduct final : public Kernel {
   std::vector<MatrixAt> matrices_;
   Start start_;
   bool row_bias_, side_by_side_;
-  std::optional<TileStep<T>> activation_;
+  std::optional<TileStep<std::conditional_t<kFloats, T, float>>> activation_;
 };
 
 }  // namespace
@@ -104,8 +108,11 @@ class BlockedProduct final : public Kernel {
 std::unique_ptr<Kernel> make_blocked_product(const Request& r, const Product& given) {
   Product p = given;
   fold_batch(p);
-  if (r.in(0).dtype == DType::f64) return std::make_unique<BlockedProduct<double>>(r, p);
-  return std::make_unique<BlockedProduct<float>>(r, p);
+  const DType dtype = r.in(0).dtype;
+  if (dtype == DType::f64) return std::make_unique<BlockedProduct<double>>(r, p);
+  if (dtype == DType::f32) return std::make_unique<BlockedProduct<float>>(r, p);
+  check(size_of(dtype) == 4, "blocks have no {}", dtype);
+  return std::make_unique<BlockedProduct<uint32_t>>(r, p);
 }
 
 }  // namespace ort::cpu

@@ -24,7 +24,7 @@
 namespace ort::cpu {
 namespace {
 
-constexpr int64_t kBlockK = 512, kBlockM = 64;
+constexpr int64_t kBlockK = 512, kBlockM = 128;
 constexpr int64_t kBlockBytes = 768 << 10;  // of b, packed
 // A small product is done before a second thread has woken up, and on a busy machine the wait for
 // that thread is the whole cost.
@@ -222,6 +222,9 @@ void multiply_float(const Gemm<float>& g, int64_t threads) {
 void multiply_double(const Gemm<double>& g, int64_t threads) {
   multiply(g, threads);
 }
+void multiply_uint32(const Gemm<uint32_t>& g, int64_t threads) {
+  multiply(g, threads);
+}
 
 template <class T>
 void pack_whole(int64_t k, int64_t n, const Matrix<T>& b, T* to) {
@@ -248,6 +251,7 @@ HWY_AFTER_NAMESPACE();
 namespace ort::cpu {
 HWY_EXPORT(multiply_float);
 HWY_EXPORT(multiply_double);
+HWY_EXPORT(multiply_uint32);
 HWY_EXPORT(pack_float);
 HWY_EXPORT(pack_double);
 
@@ -285,6 +289,9 @@ void gemm(const Gemm<float>& g) {
 }
 void gemm(const Gemm<double>& g) {
   run(g, HWY_DYNAMIC_DISPATCH(multiply_double));
+}
+void gemm(const Gemm<uint32_t>& g) {
+  run(g, HWY_DYNAMIC_DISPATCH(multiply_uint32));
 }
 void pack(int64_t k, int64_t n, const Matrix<float>& b, float* to) {
   HWY_DYNAMIC_DISPATCH(pack_float)(k, n, b, to);

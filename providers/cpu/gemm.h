@@ -1,6 +1,6 @@
 // c = start + alpha a b of matrices in memory, by blocks that fit the caches: every product of this
-// provider in float32 or float64 ends here. Sequential inside a parallel loop. Sums are taken in
-// one order, whatever the number of threads.
+// provider in float32, float64 or 32 bits of integers ends here. Sequential inside a parallel loop.
+// Sums are taken in one order, whatever the number of threads.
 #pragma once
 
 #include <cstddef>
@@ -37,6 +37,7 @@ struct Gemm {
 
 void gemm(const Gemm<float>& g);
 void gemm(const Gemm<double>& g);
+void gemm(const Gemm<uint32_t>& g);  // int32 has the same bits
 
 // b as the products read it, once for many of them. `to` starts at a cache line.
 template <class T>

@@ -16,6 +16,14 @@ HWY_BEFORE_NAMESPACE();
 namespace ort::cpu::HWY_NAMESPACE {
 namespace {
 
+template <class V>
+HWY_INLINE V multiply_add(V a, V b, V c) {
+  if constexpr (hwy::IsFloat<hn::TFromV<V>>())
+    return hn::MulAdd(a, b, c);
+  else
+    return hn::Add(hn::Mul(a, b), c);
+}
+
 template <class T>
 struct Tile {
   int64_t k;
@@ -45,7 +53,7 @@ HWY_INLINE void store(const Tile<T>& t, const Vec<T> (&sum)[kTall][kWide]) {
   };
   if (t.last == L && t.start)
     each([&](Vec<T> x, const T* start, T* to, int64_t)
-             HWY_ATTR { hn::StoreU(hn::MulAdd(alpha, x, hn::LoadU(d, start)), d, to); });
+             HWY_ATTR { hn::StoreU(multiply_add(alpha, x, hn::LoadU(d, start)), d, to); });
   else if (t.last == L)
     each([&](Vec<T> x, const T*, T* to, int64_t)
              HWY_ATTR { hn::StoreU(hn::Mul(alpha, x), d, to); });
@@ -53,7 +61,8 @@ HWY_INLINE void store(const Tile<T>& t, const Vec<T> (&sum)[kTall][kWide]) {
     each([&](Vec<T> x, const T* start, T* to, int64_t v) HWY_ATTR {
       const int64_t there = v + 1 < kWide ? L : t.last;
       const Vec<T> old = t.start ? load_some(start, there) : hn::Zero(d);
-      hn::BlendedStore(hn::MulAdd(alpha, x, old), hn::FirstN(d, static_cast<size_t>(there)), d, to);
+      hn::BlendedStore(multiply_add(alpha, x, old), hn::FirstN(d, static_cast<size_t>(there)), d,
+                       to);
     });
 }
 
@@ -79,7 +88,7 @@ HWY_NOINLINE void add_tile(const Tile<T>& t) {
     for (int64_t r = 0; r < kTall; ++r) {
       const Vec<T> left = hn::Set(d, kAcross ? a[r] : a[r * a_row]);
       HWY_UNROLL(16)
-      for (int64_t v = 0; v < kWide; ++v) sum[r][v] = hn::MulAdd(left, right[v], sum[r][v]);
+      for (int64_t v = 0; v < kWide; ++v) sum[r][v] = multiply_add(left, right[v], sum[r][v]);
     }
     a += kAcross ? a_column : 1;
     b += b_row;
@@ -151,7 +160,7 @@ HWY_INLINE void dots(const Gemm<T>& g, int64_t j) {
       const Vec<T> left = load(a + r * g.a.row + p);
       HWY_UNROLL(16)
       for (int64_t v = 0; v < kCount; ++v)
-        sum[r * kCount + v] = hn::MulAdd(left, right[v], sum[r * kCount + v]);
+        sum[r * kCount + v] = multiply_add(left, right[v], sum[r * kCount + v]);
     }
   };
   const int64_t whole = g.k / kLanes<T> * kLanes<T>;
@@ -208,7 +217,7 @@ HWY_INLINE void add_streams(const Gemm<T>& g, int64_t p, int64_t j0, int64_t j1)
       T* to = g.c + r * g.c_row + j;
       Vec<T> sum = load(to);
       HWY_UNROLL(16)
-      for (int64_t q = 0; q < kCount; ++q) sum = hn::MulAdd(left[r][q], right[q], sum);
+      for (int64_t q = 0; q < kCount; ++q) sum = multiply_add(left[r][q], right[q], sum);
       store(sum, to);
     }
   };

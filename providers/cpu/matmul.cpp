@@ -11,30 +11,34 @@ namespace {
 
 // --- the plain loop ---
 
+// y's row i: rows of b, or dot products with its columns.
 template <class T>
-void multiply(const Product& p, const T* a, const T* b, T* y) {
-  const int64_t a_row = p.trans_a ? 1 : p.k, a_col = p.trans_a ? p.m : 1;
-  const int64_t b_row = p.trans_b ? 1 : p.n, b_col = p.trans_b ? p.k : 1;
-  for (int64_t i = 0; i < p.m; ++i)
-    for (int64_t j = 0; j < p.n; ++j) {
-      T sum{};
-      for (int64_t k = 0; k < p.k; ++k)
-        sum = tile::scalar::add(
-            sum, tile::scalar::mul(a[i * a_row + k * a_col], b[k * b_row + j * b_col]));
-      y[i * p.n + j] = sum;
-    }
+void multiply_row(const Product& p, const T* a, const T* b, int64_t i, T* y) {
+  const int64_t a_row = p.trans_a ? 1 : p.k, a_column = p.trans_a ? p.m : 1;
+  std::fill_n(y, p.n, T{});
+  for (int64_t k = 0; k < p.k && !p.trans_b; ++k)
+    for (int64_t j = 0; j < p.n; ++j)
+      y[j] =
+          tile::scalar::add(y[j], tile::scalar::mul(a[i * a_row + k * a_column], b[k * p.n + j]));
+  for (int64_t j = 0; j < p.n && p.trans_b; ++j)
+    for (int64_t k = 0; k < p.k; ++k)
+      y[j] =
+          tile::scalar::add(y[j], tile::scalar::mul(a[i * a_row + k * a_column], b[j * p.k + k]));
 }
 
 std::unique_ptr<Kernel> make_plain_product(const Request& r, const Product& p) {
-  if (p.bias || p.alpha != 1.0 || p.activation != Epilogue::none) return nullptr;
   const DType dtype = r.in(0).dtype;
   return make_kernel(r.node().op, [p, dtype, matrices = matrices_of(p)](const Args& args) {
     dispatch(dtype, [&]<class T>() {
-      T* y = output<T>(args);
-      for (const MatrixAt& at : matrices) {
-        multiply(p, input<T>(args, 0) + at.a * p.m * p.k, input<T>(args, 1) + at.b * p.k * p.n, y);
-        y += p.m * p.n;
-      }
+      const auto count = static_cast<int64_t>(matrices.size());
+      parallel_for(count * p.m, count * p.m * p.n * p.k, [&](int64_t begin, int64_t end, int) {
+        for (int64_t row = begin; row < end; ++row) {
+          const MatrixAt& at = matrices[static_cast<size_t>(row / p.m)];
+          multiply_row(p, input<T>(args, 0) + at.a * p.m * p.k,
+                       input<T>(args, 1) + at.b * p.k * p.n, row % p.m,
+                       output<T>(args) + row * p.n);
+        }
+      });
     });
   });
 }
@@ -42,8 +46,10 @@ std::unique_ptr<Kernel> make_plain_product(const Request& r, const Product& p) {
 std::unique_ptr<Kernel> make_product(const Request& r, Product p) {
   if (p.bias) p.bias_sizes = r.sizes(*p.bias);
   const DType dtype = r.in(0).dtype;
-  if (dtype == DType::f32 || dtype == DType::f64) return make_blocked_product(r, p);
-  if (!(bit(dtype) & kFloating)) return make_plain_product(r, p);
+  const bool floats = (bit(dtype) & kFloating) != 0;
+  if (!floats && (p.bias || p.alpha != 1.0 || p.activation != Epilogue::none)) return nullptr;
+  if (!is_half(dtype))
+    return floats || size_of(dtype) == 4 ? make_blocked_product(r, p) : make_plain_product(r, p);
   if (p.k == 0 || element_count(r.out().sizes) == 0) return nullptr;
   return make_primitive_product(r, p);
 }

@@ -9,6 +9,7 @@
 #include "providers/cpu/maxima.h"
 #include "providers/cpu/provider.h"
 #include "providers/cpu/runs.h"
+#include "providers/cpu/tile.h"
 #include "providers/cpu/window.h"
 
 namespace ort::cpu {
@@ -77,24 +78,33 @@ void each_row(const Planes& p, F f) {
       f(at, taps_of(p, 0, a), taps_of(p, 1, b));
 }
 
-// Calls f(begin, end, offset) for every tap of a row of windows: windows [begin, end) have it
-// inside the input, window c at offset + c * stride of the plane. A window meets its taps in their
-// order.
+// Calls f(offset) for every row of the plane that a row of windows meets.
+template <class F>
+void each_line(const Planes& p, const Taps& depth, const Taps& height, F f) {
+  for (int64_t a = depth.first; a < depth.last; ++a)
+    for (int64_t b = height.first; b < height.last; ++b)
+      f(((depth.start + a * p.dilation[0]) * p.in[1] + height.start + b * p.dilation[1]) * p.in[2]);
+}
+
+// Calls f(begin, end, start) for every tap along a line: windows [begin, end) have it inside the
+// line, window c at start + c * stride.
+template <class F>
+void each_place(const Planes& p, F f) {
+  const int64_t stride = p.stride[2];
+  for (int64_t c = 0; c < p.kernel[2]; ++c) {
+    const int64_t start = c * p.dilation[2] - p.before[2];  // of window 0
+    const int64_t begin = start < 0 ? (-start + stride - 1) / stride : 0;
+    const int64_t end = start < p.in[2] ? (p.in[2] - 1 - start) / stride + 1 : 0;
+    if (begin < std::min(end, p.out[2])) f(begin, std::min(end, p.out[2]), start);
+  }
+}
+
+// Both: a window meets its taps in their order.
 template <class F>
 void each_tap(const Planes& p, const Taps& depth, const Taps& height, F f) {
-  const int64_t stride = p.stride[2];
-  for (int64_t a = depth.first; a < depth.last; ++a)
-    for (int64_t b = height.first; b < height.last; ++b) {
-      const int64_t row =
-          ((depth.start + a * p.dilation[0]) * p.in[1] + height.start + b * p.dilation[1]) *
-          p.in[2];
-      for (int64_t c = 0; c < p.kernel[2]; ++c) {
-        const int64_t start = c * p.dilation[2] - p.before[2];  // of window 0
-        const int64_t begin = start < 0 ? (-start + stride - 1) / stride : 0;
-        const int64_t end = start < p.in[2] ? (p.in[2] - 1 - start) / stride + 1 : 0;
-        f(begin, std::min(end, p.out[2]), row + start);
-      }
-    }
+  each_line(p, depth, height, [&](int64_t line) {
+    each_place(p, [&](int64_t begin, int64_t end, int64_t start) { f(begin, end, line + start); });
+  });
 }
 
 using cpu::take_maxima;  // of float
@@ -202,48 +212,74 @@ void divisors(const Planes& p, const Taps& depth, const Taps& height, T* to) {
     to[c] = static_cast<T>(std::max<int64_t>(rows * count(taps_of(p, 2, c)), 1));
 }
 
+// Lines are added to each other, then their sums to the windows: a window of 7 by 7 takes 14
+// additions, 7 of them for many windows at once.
+template <class T>
+class Averages {
+ public:
+  explicit Averages(const Planes& p)
+      : p_(p), line_(static_cast<size_t>(p.in[2])), each_(static_cast<size_t>(p.out[2])) {}
+
+  void forward(const T* x, T* y) {
+    each_row(p_, [&](int64_t at, const Taps& depth, const Taps& height) {
+      std::fill(line_.begin(), line_.end(), T{});
+      each_line(p_, depth, height, [&](int64_t line) { add(line_.data(), x + line, p_.in[2]); });
+      std::fill_n(y + at, p_.out[2], T{});
+      each_place(p_, [&](int64_t begin, int64_t end, int64_t start) {
+        if (p_.stride[2] == 1)
+          return add(y + at + begin, line_.data() + start + begin, end - begin);
+        for (int64_t c = begin; c < end; ++c) y[at + c] += line(start + c * p_.stride[2]);
+      });
+      divisors(p_, depth, height, each_.data());
+      for (int64_t c = 0; c < p_.out[2]; ++c) y[at + c] /= each(c);
+    });
+  }
+
+  void backward(const T* dy, T* dx) {
+    std::fill_n(dx, p_.in_size(), T{});
+    each_row(p_, [&](int64_t at, const Taps& depth, const Taps& height) {
+      divisors(p_, depth, height, each_.data());
+      for (int64_t c = 0; c < p_.out[2]; ++c) each(c) = dy[at + c] / each(c);
+      std::fill(line_.begin(), line_.end(), T{});
+      each_place(p_, [&](int64_t begin, int64_t end, int64_t start) {
+        if (p_.stride[2] == 1) return add(line_.data() + start + begin, &each(begin), end - begin);
+        for (int64_t c = begin; c < end; ++c) line(start + c * p_.stride[2]) += each(c);
+      });
+      each_line(p_, depth, height, [&](int64_t line) { add(dx + line, line_.data(), p_.in[2]); });
+    });
+  }
+
+ private:
+  void add(T* to, const T* from, int64_t count) const { add_(to, to, from, nullptr, count); }
+  T& line(int64_t i) { return line_[static_cast<size_t>(i)]; }
+  T& each(int64_t i) { return each_[static_cast<size_t>(i)]; }
+
+  const Planes& p_;
+  std::vector<T> line_, each_;  // a line's numbers; what each window of a row is divided by, or has
+  TileStep<T> add_{TileOp::add, 0};
+};
+
+// Element operations: a vector adds some eight numbers of lines.
+int64_t average_work(const Planes& p) {
+  const int64_t lines = std::min(p.kernel[0], p.in[0]) * std::min(p.kernel[1], p.in[1]);
+  const int64_t taps = std::min(p.kernel[2], p.in[2]);
+  return p.count * p.out[0] * p.out[1] * (lines * p.in[2] / 8 + taps * p.out[2]);
+}
+
 template <class T>
 std::unique_ptr<Kernel> average_pool(const Request& r) {
   const Planes p = planes_of(r, r.sizes(0), r.out().sizes);
-  const int64_t work = p.count * p.out_size() * p.window();
-  return each_plane<T>("AveragePool", r, p.filled(), p.in_size(), p.out_size(), work,
-                       [=](const Args&, int64_t, const T* x, T* y) {
-                         std::vector<T> divisor(static_cast<size_t>(p.out[2]));
-                         each_row(p, [&](int64_t at, const Taps& depth, const Taps& height) {
-                           std::fill_n(y + at, p.out[2], T{});
-                           each_tap(p, depth, height,
-                                    [&](int64_t begin, int64_t end, int64_t offset) {
-                                      for (int64_t c = begin; c < end; ++c)
-                                        y[at + c] += x[offset + c * p.stride[2]];
-                                    });
-                           divisors(p, depth, height, divisor.data());
-                           for (int64_t c = 0; c < p.out[2]; ++c)
-                             y[at + c] /= divisor[static_cast<size_t>(c)];
-                         });
-                       });
+  return each_plane<T>(
+      "AveragePool", r, p.filled(), p.in_size(), p.out_size(), average_work(p),
+      [=](const Args&, int64_t, const T* x, T* y) { Averages<T>(p).forward(x, y); });
 }
 
 template <class T>
 std::unique_ptr<Kernel> average_pool_grad(const Request& r) {
   const Planes p = planes_of(r, r.out().sizes, r.sizes(0));
-  const int64_t work = p.count * p.out_size() * p.window();
-  return each_plane<T>("AveragePoolGrad", r, p.count, p.out_size(), p.in_size(), work,
-                       [=](const Args&, int64_t, const T* dy, T* dx) {
-                         std::fill_n(dx, p.in_size(), T{});
-                         std::vector<T> share(static_cast<size_t>(p.out[2]));
-                         each_row(p, [&](int64_t at, const Taps& depth, const Taps& height) {
-                           divisors(p, depth, height, share.data());
-                           for (int64_t c = 0; c < p.out[2]; ++c) {
-                             T& each = share[static_cast<size_t>(c)];
-                             each = dy[at + c] / each;
-                           }
-                           each_tap(
-                               p, depth, height, [&](int64_t begin, int64_t end, int64_t offset) {
-                                 for (int64_t c = begin; c < end; ++c)
-                                   dx[offset + c * p.stride[2]] += share[static_cast<size_t>(c)];
-                               });
-                         });
-                       });
+  return each_plane<T>(
+      "AveragePoolGrad", r, p.count, p.out_size(), p.in_size(), average_work(p),
+      [=](const Args&, int64_t, const T* dy, T* dx) { Averages<T>(p).backward(dy, dx); });
 }
 
 Verdict few_axes(const Node& node) {

@@ -50,26 +50,22 @@ void check(const Case& c, unsigned seed) {
         sum += a[static_cast<size_t>(c.trans_a ? p * a_row + i : i * a_row + p)] *
                b[static_cast<size_t>(c.trans_b ? j * b_row + p : p * b_row + j)];
       T& at = want[static_cast<size_t>(i * c_row + j)];
-      at = sum / 2 + (c.start == 0 ? T{} : c.start == 1 ? at : bias[static_cast<size_t>(j)]);
+      at = sum * 2 + (c.start == 0 ? T{} : c.start == 1 ? at : bias[static_cast<size_t>(j)]);
     }
-  Gemm<T> g{c.m,
-            c.n,
-            c.k,
-            stored(a.data(), a_row, c.trans_a),
-            stored(b.data(), b_row, c.trans_b),
-            y.data(),
-            c_row,
-            T{1} / 2};
+  Gemm<T> g{
+      c.m,      c.n,   c.k, stored(a.data(), a_row, c.trans_a), stored(b.data(), b_row, c.trans_b),
+      y.data(), c_row, T{2}};
   if (c.start == 1) g.start = y.data(), g.start_row = c_row;
   if (c.start == 2) g.start = bias.data();
   std::unique_ptr<T, void (*)(void*)> memory(nullptr, std::free);
-  if (c.packed) {
-    const auto bytes = static_cast<size_t>(packed_count<T>(c.k, c.n)) * sizeof(T);
-    memory.reset(static_cast<T*>(std::aligned_alloc(64, bytes)));
-    pack(c.k, c.n, g.b, memory.get());
-    g.packed = memory.get();
-    g.b.data = nullptr;
-  }
+  if constexpr (std::is_floating_point_v<T>)
+    if (c.packed) {
+      const auto bytes = static_cast<size_t>(packed_count<T>(c.k, c.n)) * sizeof(T);
+      memory.reset(static_cast<T*>(std::aligned_alloc(64, bytes)));
+      pack(c.k, c.n, g.b, memory.get());
+      g.packed = memory.get();
+      g.b.data = nullptr;
+    }
   gemm(g);
   ASSERT_EQ(y, want) << c.m << " " << c.n << " " << c.k << " gap " << c.gap << " " << c.trans_a
                      << c.trans_b << " packed " << c.packed << " start " << c.start;
@@ -95,6 +91,7 @@ TEST(Gemm, EveryTargetGivesTheLoopsResult) {
                        static_cast<int>(bits >> 7) % 3};
           check<float>(c, seed);
           check<double>(c, seed);
+          check<uint32_t>(c, seed);
         }
   }
   hwy::SetSupportedTargetsForTest(0);
