@@ -7,13 +7,12 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "providers/cpu/gemm.cpp"
 #include <algorithm>
-#include <memory>
-#include <new>
 #include <utility>
 #include "hwy/foreach_target.h"
 
 // After foreach_target, as Highway wants it.
 #include "csrc/core/parallel.h"
+#include "csrc/core/pool.h"
 #include "hwy/highway.h"
 #include "providers/cpu/gemm.h"
 #include "providers/cpu/gemm_panels-inl.h"
@@ -30,23 +29,17 @@ constexpr int64_t kBlockBytes = 768 << 10;  // of b, packed
 // that thread is the whole cost.
 constexpr int64_t kSmallProduct = 1 << 20;
 
-struct Deleted {
-  void operator()(void* memory) const { ::operator delete(memory, std::align_val_t{64}); }
-};
-
-// Memory of this thread, which it keeps for the next product.
+// Memory of this thread, which it keeps for the next product; much of it is a huge page.
 template <class T>
 T* packing_memory(int64_t count) {
-  thread_local std::unique_ptr<void, Deleted> memory;
-  thread_local size_t size = 0;
+  constexpr size_t kMuch = 512 << 10, kHugePage = 2 << 20;
+  thread_local Block memory;
   const size_t bytes = static_cast<size_t>(count) * sizeof(T);
-  if (size < bytes) {
-    size = 0;
-    memory.reset();
-    memory.reset(::operator new(bytes, std::align_val_t{64}));
-    size = bytes;
+  if (memory.bytes() < bytes) {
+    memory = Block();
+    memory = Block(bytes < kMuch ? bytes : std::max(bytes, kHugePage));
   }
-  return static_cast<T*>(memory.get());
+  return reinterpret_cast<T*>(memory.data());
 }
 
 }  // namespace
