@@ -1,5 +1,6 @@
 """Devices: which of them the engine computes on, and what torch keeps for each."""
 
+import contextlib
 import functools
 from collections.abc import Iterable
 from typing import Any
@@ -14,9 +15,14 @@ HOST = torch.device("cpu")
 @functools.cache
 def prepare() -> None:
     """Sets torch's guard for devices that are not there, in the thread that makes a wrapper first:
-    set by the first capture in a thread beside others, it ended the process."""
-    if not torch.cuda.is_available():
-        torch._C._ensureCUDADeviceGuardSet()
+    set by the first capture in a thread beside others, it ended the process. The guard counts one
+    device, for which autograd's engine would start threads at its first backward, after which no
+    forked child can run one; so the engine counts devices, by a backward, before it is set."""
+    if torch.cuda.is_available():
+        return
+    with contextlib.suppress(RuntimeError), torch.inference_mode(False), torch.enable_grad():
+        torch.ones((), requires_grad=True).backward()
+    torch._C._ensureCUDADeviceGuardSet()
 
 
 def is_provided(device: torch.device) -> bool:

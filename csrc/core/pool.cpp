@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "csrc/core/env.h"
-#include "csrc/core/error.h"
 
 namespace ort {
 namespace {
@@ -79,7 +78,7 @@ uint8_t* fresh(size_t capacity) {
     pool_trim();
     memory = std::aligned_alloc(align, capacity);
   }
-  if (!memory) throw OutOfMemory(format("out of memory: {} bytes", capacity));
+  if (!memory) out_of_memory("{} bytes", capacity);
   if (capacity >= kHugePage) madvise(memory, capacity, MADV_HUGEPAGE);
   return static_cast<uint8_t*>(memory);
 }
@@ -107,8 +106,7 @@ uint8_t* idle_or_fresh(size_t capacity) {
 void check_memory(size_t bytes) {
   static const size_t all =
       static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  if (bytes > all)
-    throw OutOfMemory(format("out of memory: {} bytes are needed, the machine has {}", bytes, all));
+  if (bytes > all) out_of_memory("{} bytes are needed, the machine has {}", bytes, all);
 }
 
 uint8_t* pool_take(size_t bytes, size_t* capacity) {

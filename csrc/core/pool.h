@@ -3,6 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
+
+#include "csrc/core/error.h"
 
 namespace ort {
 
@@ -27,6 +30,14 @@ void pool_give(uint8_t* data, size_t capacity);
 void pool_trim();
 // Of blocks in use and idle ones.
 size_t pool_bytes();
+
+// In the words of torch's allocator, by which what looks for a batch that fits (accelerate,
+// Trainer, Lightning) knows an error of the host's memory.
+template <class... Args>
+[[noreturn]] void out_of_memory(std::string_view text, const Args&... args) {
+  throw OutOfMemory("the host is out of memory. DefaultCPUAllocator: can't allocate memory: " +
+                    format(text, args...));
+}
 
 // Throws OutOfMemory unless the machine has that much memory at all: sizes may come from a hostile
 // file, and an overcommitted allocation would end the process when it is touched.

@@ -28,7 +28,7 @@ Tensor Tensor::empty(DType dtype, Sizes sizes) {
   const size_t padded = (bytes + 63) / 64 * 64 + 64;
   Charge charge(padded + kBeside);
   void* memory = std::aligned_alloc(64, padded);
-  check(memory != nullptr, "out of memory: a tensor of {} bytes", bytes);
+  if (!memory) out_of_memory("a tensor of {} bytes", bytes);
   std::memset(memory, 0, padded);
   result.data = memory;
   result.owner = std::shared_ptr<const void>(

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <new>
 
+#include "csrc/core/pool.h"
 #include "csrc/passes/dce.h"
 #include "csrc/plan/symbols.h"
 #include "csrc/session/free_sizes.h"
@@ -189,7 +190,7 @@ std::vector<Item> InferenceSession::run(const std::vector<std::string>& names,
     for (Item& item : result) item = own_memory(std::move(item));
     return result;
   } catch (const std::bad_alloc&) {
-    fail("out of memory while the model ran");
+    out_of_memory("what the run of the model asked for");
   }
 }
 

@@ -9,8 +9,8 @@
 #include "csrc/core/parallel.h"
 #include "providers/cpu/attention_heads.h"
 #include "providers/cpu/attention_rows.h"
+#include "providers/cpu/gemm.h"
 #include "providers/cpu/provider.h"
-#include "providers/cpu/sgemm.h"
 
 namespace ort::cpu {
 namespace {
@@ -120,7 +120,7 @@ void mask_scores(const Block& k, const AttentionRows& f, const Mask& mask, float
 void make_scores(const Block& k, const AttentionRows& f, const HeadRows& q, const HeadRows& key,
                  const Mask& mask, float* scores) {
   const Shape& s = k.s;
-  sgemm(k.rows, k.keys(), s.D, s.scale, q.matrix(), key.matrix(true), 0.0f, scores, s.S);
+  gemm({k.rows, k.keys(), s.D, q.matrix(), key.matrix(true), scores, s.S, s.scale});
   mask_scores(k, f, mask, scores);
 }
 
@@ -183,8 +183,8 @@ class Attention final : public Kernel {
       }
       make_scores(block, f, q, k, mask, scores);
       softmax(args, block, f, scores);
-      sgemm(block.rows, s_.Dv, block.keys(), 1.0f, {scores, s_.S}, v.matrix(), 0.0f, y.data(),
-            y.stride());
+      gemm({block.rows, s_.Dv, block.keys(), stored<float>(scores, s_.S), v.matrix(), y.data(),
+            y.stride()});
       y.store();
     }
   }
@@ -282,19 +282,24 @@ class AttentionGrad final : public Kernel {
     for (int64_t row = 0; row < block.rows; ++row) f.probabilities(p + row * s_.S, count, lse[row]);
     // dv += dropout(p)^T dy; ds holds the dropped probabilities for a moment.
     const float* dropped = drop(args, block, f, p, ds);
-    sgemm(count, s_.Dv, block.rows, 1.0f, {dropped, s_.S, true}, dy.matrix(), 1.0f, keys.dv.data(),
-          keys.dv.stride());
-    sgemm(block.rows, count, s_.Dv, 1.0f, dy.matrix(), keys.v.matrix(true), 0.0f, ds, s_.S);
+    add_product(count, s_.Dv, block.rows, dropped, dy, 1.0f, keys.dv);
+    gemm({block.rows, count, s_.Dv, dy.matrix(), keys.v.matrix(true), ds, s_.S});
     drop(args, block, f, ds, ds);
     for (int64_t row = 0; row < block.rows; ++row)
       f.score_gradient(p + row * s_.S, ds + row * s_.S, count,
                        f.dot(dy.row(row), y.row(row), s_.Dv));
     if (dmask_.present) write_mask(args, block, ds);
-    sgemm(block.rows, s_.D, count, s_.scale, {ds, s_.S}, keys.k.matrix(), 0.0f, dq.data(),
-          dq.stride());
+    gemm({block.rows, s_.D, count, stored<float>(ds, s_.S), keys.k.matrix(), dq.data(), dq.stride(),
+          s_.scale});
     dq.store();
-    sgemm(count, s_.D, block.rows, s_.scale, {ds, s_.S, true}, q.matrix(), 1.0f, keys.dk.data(),
-          keys.dk.stride());
+    add_product(count, s_.D, block.rows, ds, q, s_.scale, keys.dk);
+  }
+
+  // to += scale * scores^T x
+  void add_product(int64_t m, int64_t n, int64_t k, const float* scores, const HeadRows& x,
+                   float scale, const HeadRows& to) const {
+    gemm({m, n, k, stored(scores, s_.S, true), x.matrix(), to.data(), to.stride(), scale, to.data(),
+          to.stride()});
   }
 
   // `from` where nothing is dropped, else `to`.

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "providers/cpu/convert.h"
-#include "providers/cpu/sgemm.h"
+#include "providers/cpu/gemm.h"
 #include "providers/kernel_table.h"
 
 namespace ort::cpu {
@@ -57,7 +57,9 @@ class HeadRows {
   float* data() const { return data_; }
   float* row(int64_t i) const { return data_ + i * stride_; }
   int64_t stride() const { return stride_; }
-  Matrix matrix(bool transposed = false) const { return {data_, stride_, transposed}; }
+  Matrix<float> matrix(bool transposed = false) const {
+    return stored<float>(data_, stride_, transposed);
+  }
 
  private:
   DType dtype_;

@@ -12,6 +12,7 @@
 // After foreach_target, as Highway wants it.
 #include "hwy/highway.h"
 #include "providers/cpu/philox-inl.h"
+#include "providers/cpu/some_lanes-inl.h"
 #include "providers/cpu/vec_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -30,8 +31,9 @@ struct All {
 };
 
 struct First {
-  hn::MFromD<D> lanes;
-  V load(const float* x) const { return hn::MaskedLoad(lanes, D(), x); }
+  int64_t count;
+  hn::MFromD<D> lanes = hn::FirstN(D(), static_cast<size_t>(count));
+  V load(const float* x) const { return load_some(x, count); }
   V load(const float* x, V rest) const { return hn::IfThenElse(lanes, load(x), rest); }
   V or_zero(V v) const { return hn::IfThenElseZero(lanes, v); }
   void store(V v, float* x) const { hn::BlendedStore(v, lanes, D(), x); }
@@ -43,7 +45,7 @@ HWY_INLINE void vectors(int64_t count, F f) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) f(All(), i);
-  if (i < count) f(First{hn::FirstN(D(), static_cast<size_t>(count - i))}, i);
+  if (i < count) f(First{count - i}, i);
 }
 
 float largest_of(const float* x, int64_t count) {

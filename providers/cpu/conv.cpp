@@ -1,8 +1,9 @@
-// Convolutions and their gradients on oneDNN, float64 by products. Values are plain NCHW; the
+// Convolutions and their gradients on oneDNN; by products in float64 and where oneDNN has no kernel
+// that is run here. Values are plain NCHW; the
 // layouts that oneDNN prefers live inside a kernel.
 #include <algorithm>
 
-#include "providers/cpu/double_conv.h"
+#include "providers/cpu/column_conv.h"
 #include "providers/cpu/onednn.h"
 #include "providers/cpu/provider.h"
 #include "providers/cpu/widened.h"
@@ -45,19 +46,23 @@ memory::desc layout(const Problem& p, const Sizes& sizes) {
   return {sizes, onednn_type(p.dtype), tag};
 }
 
-// oneDNN's products of columns take a group at a time, ten times as long as its kernels for many
-// groups. With channels last these take shapes besides, as a window larger than its image.
+bool is_float(const Problem& p) {
+  return p.dtype == DType::f32;
+}
+
+ColumnConv columns(const Problem& p) {
+  return {p.x, p.w, p.y, p.group, p.window};
+}
+
+// Where it would be oneDNN's products of columns, which are not run here, or its reference: with
+// channels last other kernels take shapes besides, as a window larger than its image.
 template <class Make>
 auto described(Problem& p, Make make) {
-  const auto slow = [](const auto& description) {
-    const std::string name = description.impl_info_str();
-    return name.find("gemm") != std::string::npos || name.find("ref") != std::string::npos;
-  };
   auto description = make();
-  if (p.group == 1 || !description.get(true) || !slow(description)) return description;
+  if (!description.get(true) || is_own(description)) return description;
   p.channels_last = true;
   try {
-    if (auto other = make(); other.get(true) && !slow(other)) return other;
+    if (auto other = make(); is_own(other)) return other;
   } catch (const dnnl::error&) {  // none for these shapes
   }
   p.channels_last = false;
@@ -118,10 +123,10 @@ std::unique_ptr<Kernel> conv(const Request& r) {
   check_group(r, p);
   p.window = window_of(r, p.x, p.y, kernel_of(p.w));
   if (is_empty(p)) return element_count(p.y) == 0 ? zeros(r) : nullptr;
-  if (p.dtype == DType::f64) return double_conv({p.x, p.w, p.y, p.group, p.window}, p.bias);
+  if (p.dtype == DType::f64) return column_conv<double>(columns(p), p.bias);
   return with_onednn("a convolution", [&]() -> std::unique_ptr<Kernel> {
     const auto description = described(p, [&] { return forward_desc(p); });
-    if (!is_own(description)) return nullptr;
+    if (!is_own(description)) return is_float(p) ? column_conv<float>(columns(p), p.bias) : nullptr;
     std::vector<Argument> arguments{
         {DNNL_ARG_SRC, dense_desc(p.x, p.dtype), false, 0, description.src_desc()},
         {DNNL_ARG_WEIGHTS, dense_desc(grouped(p), p.dtype), false, 1, description.weights_desc()},
@@ -135,9 +140,12 @@ std::unique_ptr<Kernel> conv(const Request& r) {
 
 // x from y and w.
 std::unique_ptr<Kernel> backward_data(Problem p, const char* name) {
-  if (p.dtype == DType::f64) return double_conv_grad_x({p.x, p.w, p.y, p.group, p.window}, p.bias);
+  if (p.dtype == DType::f64) return column_conv_grad_x<double>(columns(p), p.bias);
   return with_onednn("a convolution's input gradient", [&]() -> std::unique_ptr<Kernel> {
-    if (!is_own(forward_desc(p))) return nullptr;
+    const auto by_columns = [&] {
+      return is_float(p) ? column_conv_grad_x<float>(columns(p), false) : nullptr;
+    };
+    if (!is_own(forward_desc(p))) return by_columns();
     const Window& win = p.window;
     const auto description = described(p, [&] {
       return dnnl::convolution_backward_data::primitive_desc(
@@ -145,7 +153,7 @@ std::unique_ptr<Kernel> backward_data(Problem p, const char* name) {
           any_layout(p, grouped(p)), layout(p, p.y), win.strides, less_one(win.dilations),
           win.before, win.after, forward_desc(p), user_scratchpad(), true);
     });
-    if (!is_own(description)) return nullptr;
+    if (!is_own(description)) return by_columns();
     std::vector<Argument> arguments{
         {DNNL_ARG_DIFF_DST, dense_desc(p.y, p.dtype), false, 0, description.diff_dst_desc()},
         {DNNL_ARG_WEIGHTS, dense_desc(grouped(p), p.dtype), false, 1, description.weights_desc()},
@@ -190,9 +198,12 @@ std::unique_ptr<Kernel> conv_grad_w(const Request& r) {
   p.window = window_of(r, p.x, p.y, kernel_of(p.w));
   if (is_empty(p)) return zeros(r);
   if (p.dtype == DType::bf16 && reads_beyond(p)) return nullptr;
-  if (p.dtype == DType::f64) return double_conv_grad_w({p.x, p.w, p.y, p.group, p.window});
+  if (p.dtype == DType::f64) return column_conv_grad_w<double>(columns(p));
   return with_onednn("a convolution's weight gradient", [&]() -> std::unique_ptr<Kernel> {
-    if (!is_own(forward_desc(p))) return nullptr;
+    const auto by_columns = [&] {
+      return is_float(p) ? column_conv_grad_w<float>(columns(p)) : nullptr;
+    };
+    if (!is_own(forward_desc(p))) return by_columns();
     const Window& win = p.window;
     const memory::desc w(grouped(p), onednn_type(r.out().dtype), memory::format_tag::any);
     const auto description = described(p, [&] {
@@ -201,7 +212,7 @@ std::unique_ptr<Kernel> conv_grad_w(const Request& r) {
           win.strides, less_one(win.dilations), win.before, win.after, forward_desc(p),
           user_scratchpad(), true);
     });
-    if (!is_own(description)) return nullptr;
+    if (!is_own(description)) return by_columns();
     std::vector<Argument> arguments{
         {DNNL_ARG_SRC, dense_desc(p.x, p.dtype), false, 1, description.src_desc()},
         {DNNL_ARG_DIFF_DST, dense_desc(p.y, p.dtype), false, 0, description.diff_dst_desc()},

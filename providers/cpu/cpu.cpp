@@ -17,6 +17,7 @@ const KernelTable& kernel_table() {
     register_movement(*t);
     register_index(*t);
     register_reduce(*t);
+    register_order(*t);
     register_plain(*t);
     register_loss(*t);
     register_attention(*t);

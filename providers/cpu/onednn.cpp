@@ -1,12 +1,6 @@
 // The engine, the streams and the kernel around one primitive.
 #include "providers/cpu/onednn.h"
 
-#include <omp.h>
-
-#include <algorithm>
-
-#include "providers/cpu/sgemm.h"
-
 namespace ort::cpu {
 
 const dnnl::engine& cpu_engine() {
@@ -35,7 +29,8 @@ dnnl::memory::desc dense_desc(const Sizes& sizes, DType dtype) {
 bool is_own(const dnnl::primitive_desc_base& description) {
   if (!description.get(true)) return false;
   const std::string_view name = description.impl_info_str();
-  return !name.starts_with("ref") && !name.starts_with("simple");
+  const auto has = [&](std::string_view word) { return name.find(word) != name.npos; };
+  return !name.starts_with("ref") && !name.starts_with("simple") && !has("gemm");
 }
 
 namespace {
@@ -66,41 +61,6 @@ void append_activation(dnnl::post_ops& ops, Epilogue activation) {
   if (activation == Epilogue::none) return;
   const float alpha = activation == Epilogue::silu ? 1.0f : 0.0f;
   ops.append_eltwise(algorithm_of(activation), alpha, 0.0f);
-}
-
-namespace {
-
-// A small product is done before a second thread has woken up, and on a busy machine the wait for
-// that thread is the whole cost.
-constexpr int64_t kSmallProduct = 1 << 20;
-
-class Threads {
- public:
-  explicit Threads(int64_t multiplications) : saved_(omp_get_max_threads()) {
-    if (multiplications < kSmallProduct) omp_set_num_threads(1);
-  }
-  ~Threads() { omp_set_num_threads(saved_); }
-  Threads(const Threads&) = delete;
-
- private:
-  int saved_;
-};
-
-}  // namespace
-
-void sgemm(int64_t m, int64_t n, int64_t k, float alpha, Matrix a, Matrix b, float beta, float* c,
-           int64_t c_stride) {
-  if (m == 0 || n == 0) return;
-  if (k == 0) {  // oneDNN leaves c as it is, whatever beta
-    if (beta == 0.0f)
-      for (int64_t row = 0; row < m; ++row) std::fill_n(c + row * c_stride, n, 0.0f);
-    return;
-  }
-  const Threads threads(m * n * k);
-  const dnnl_status_t status =
-      dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', m, n, k, alpha, a.data,
-                 a.stride, b.data, b.stride, beta, c, c_stride);
-  check(status == dnnl_success, "oneDNN's sgemm gives status {}", static_cast<int>(status));
 }
 
 dnnl::primitive_attr user_scratchpad() {

@@ -16,8 +16,10 @@ dnnl::memory::data_type onednn_type(DType dtype);  // of float32 and halves
 // Row-major; rank 0 becomes [1].
 dnnl::memory::desc dense_desc(const Sizes& sizes, DType dtype = DType::f32);
 
-// Whether oneDNN has a kernel for it on this machine, made with allow_empty, beside its reference
-// implementation, which is correct and a hundred times slower.
+// Whether oneDNN has a kernel for it on this machine, made with allow_empty, beside two that are
+// not run: its reference implementation, which is correct and a hundred times slower, and what
+// calls its gemm, whose code points the stack pointer into the heap, so that a signal would write
+// there.
 bool is_own(const dnnl::primitive_desc_base& description);
 
 // The eltwise post-op of an activation; none for none.

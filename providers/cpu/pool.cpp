@@ -77,24 +77,33 @@ void each_row(const Planes& p, F f) {
       f(at, taps_of(p, 0, a), taps_of(p, 1, b));
 }
 
-// Calls f(begin, end, offset) for every tap of a row of windows: windows [begin, end) have it
-// inside the input, window c at offset + c * stride of the plane. A window meets its taps in their
-// order.
+// Calls f(offset) for every row of the plane that a row of windows meets.
+template <class F>
+void each_line(const Planes& p, const Taps& depth, const Taps& height, F f) {
+  for (int64_t a = depth.first; a < depth.last; ++a)
+    for (int64_t b = height.first; b < height.last; ++b)
+      f(((depth.start + a * p.dilation[0]) * p.in[1] + height.start + b * p.dilation[1]) * p.in[2]);
+}
+
+// Calls f(begin, end, start) for every tap along a line: windows [begin, end) have it inside the
+// line, window c at start + c * stride.
+template <class F>
+void each_place(const Planes& p, F f) {
+  const int64_t stride = p.stride[2];
+  for (int64_t c = 0; c < p.kernel[2]; ++c) {
+    const int64_t start = c * p.dilation[2] - p.before[2];  // of window 0
+    const int64_t begin = start < 0 ? (-start + stride - 1) / stride : 0;
+    const int64_t end = start < p.in[2] ? (p.in[2] - 1 - start) / stride + 1 : 0;
+    if (begin < std::min(end, p.out[2])) f(begin, std::min(end, p.out[2]), start);
+  }
+}
+
+// Both: a window meets its taps in their order.
 template <class F>
 void each_tap(const Planes& p, const Taps& depth, const Taps& height, F f) {
-  const int64_t stride = p.stride[2];
-  for (int64_t a = depth.first; a < depth.last; ++a)
-    for (int64_t b = height.first; b < height.last; ++b) {
-      const int64_t row =
-          ((depth.start + a * p.dilation[0]) * p.in[1] + height.start + b * p.dilation[1]) *
-          p.in[2];
-      for (int64_t c = 0; c < p.kernel[2]; ++c) {
-        const int64_t start = c * p.dilation[2] - p.before[2];  // of window 0
-        const int64_t begin = start < 0 ? (-start + stride - 1) / stride : 0;
-        const int64_t end = start < p.in[2] ? (p.in[2] - 1 - start) / stride + 1 : 0;
-        f(begin, std::min(end, p.out[2]), row + start);
-      }
-    }
+  each_line(p, depth, height, [&](int64_t line) {
+    each_place(p, [&](int64_t begin, int64_t end, int64_t start) { f(begin, end, line + start); });
+  });
 }
 
 using cpu::take_maxima;  // of float
@@ -129,14 +138,15 @@ void max_of_plane(const Planes& p, const T* x, T* y, int64_t* index, int64_t sta
   });
 }
 
-// A kernel that makes `to` numbers of a plane of `from`; f(args, plane, source, target) computes.
+// A kernel that makes `to` numbers of a plane of `from`; f(args, plane, source, target, spare)
+// computes, with so many spare numbers.
 template <class T, class F>
 std::unique_ptr<Kernel> each_plane(std::string name, const Request& r, int64_t planes, int64_t from,
-                                   int64_t to, int64_t work, F f) {
+                                   int64_t to, int64_t work, F f, int64_t spare = 0) {
   const Runs<T> source(r, 0), target = Runs<T>::out(r, 0);
   const bool wanted = r.wants(0);
   const int most = omp_get_max_threads();
-  const int64_t buffer = source.buffer(from) + target.buffer(to);
+  const int64_t buffer = source.buffer(from) + target.buffer(to) + spare;
   return make_kernel(
       std::move(name),
       [=](const Args& args) {
@@ -146,9 +156,9 @@ std::unique_ptr<Kernel> each_plane(std::string name, const Request& r, int64_t p
               T* memory = static_cast<T*>(args.scratch) + thread * buffer;
               for (int64_t plane = begin; plane < end; ++plane) {
                 const T* x = source.read(args.in[0], plane * from, from, memory);
-                T* spare = memory + source.buffer(from);
-                T* y = wanted ? target.room(args.out[0], plane * to, spare) : nullptr;
-                f(args, plane, x, y);
+                T* rest = memory + source.buffer(from);
+                T* y = wanted ? target.room(args.out[0], plane * to, rest) : nullptr;
+                f(args, plane, x, y, rest + target.buffer(to));
                 if (wanted) target.write(y, args.out[0], plane * to, to);
               }
             },
@@ -166,7 +176,7 @@ std::unique_ptr<Kernel> max_pool(const Request& r) {
     r.refuse("a plane has {} elements, expected at most {}", in,
              std::numeric_limits<int32_t>::max());
   return each_plane<T>("MaxPool", r, p.filled(), in, out, p.count * out * p.window(),
-                       [=](const Args& args, int64_t plane, const T* x, T* y) {
+                       [=](const Args& args, int64_t plane, const T* x, T* y, T*) {
                          int64_t* index =
                              wants_index ? output<int64_t>(args, 1) + plane * out : nullptr;
                          max_of_plane(p, x, y, index, plane * in);
@@ -180,7 +190,7 @@ std::unique_ptr<Kernel> max_pool_grad(const Request& r) {
   const int64_t planes = y[0] * y[1], in = planes == 0 ? 0 : element_count(x) / planes;
   const int64_t out = planes == 0 ? 0 : element_count(y) / planes;
   return each_plane<T>("MaxPoolGrad", r, planes, out, in, planes * (in + out),
-                       [=](const Args& args, int64_t plane, const T* dy, T* dx) {
+                       [=](const Args& args, int64_t plane, const T* dy, T* dx, T*) {
                          std::fill_n(dx, in, T{});
                          const int64_t* index = input<int64_t>(args, 1) + plane * out;
                          for (int64_t i = 0; i < out; ++i) {
@@ -193,57 +203,119 @@ std::unique_ptr<Kernel> max_pool_grad(const Request& r) {
                        });
 }
 
-// What the sums of a row of windows are divided by.
+// Lines are added to each other, then their sums to the windows: a window of 7 by 7 takes 14
+// additions, 7 of them for many windows at once.
 template <class T>
-void divisors(const Planes& p, const Taps& depth, const Taps& height, T* to) {
-  const auto count = [&](const Taps& t) { return p.include_pad ? t.padded : t.last - t.first; };
-  const int64_t rows = count(depth) * count(height);
-  for (int64_t c = 0; c < p.out[2]; ++c)
-    to[c] = static_cast<T>(std::max<int64_t>(rows * count(taps_of(p, 2, c)), 1));
+class Averages {
+ public:
+  explicit Averages(const Planes& p) : p_(p) {
+    each_place(p, [&](int64_t begin, int64_t end, int64_t start) {
+      taps_.push_back({begin, end, start});
+    });
+    for (int64_t c = 0; c < p.out[2]; ++c)
+      counts_.push_back(static_cast<T>(count(taps_of(p, 2, c))));
+  }
+  int64_t buffer() const { return p_.in[2] + p_.out[2]; }
+
+  void forward(const T* x, T* y, T* line) const {
+    if (one_window_) {
+      T sum{};
+#pragma omp simd reduction(+ : sum)
+      for (int64_t i = 0; i < p_.in_size(); ++i) sum += x[i];
+      *y = sum / static_cast<T>(p_.in_size());
+      return;
+    }
+    T* divisor = line + p_.in[2];
+    each_row(p_, [&](int64_t at, const Taps& depth, const Taps& height) {
+      std::fill_n(line, p_.in[2], T{});
+      each_line(p_, depth, height, [&](int64_t from) { add(line, x + from, p_.in[2]); });
+      std::fill_n(y + at, p_.out[2], T{});
+      for (const auto& [begin, end, start] : taps_)
+        if (p_.stride[2] == 1)
+          add(y + at + begin, line + start + begin, end - begin);
+        else
+          for (int64_t c = begin; c < end; ++c) y[at + c] += line[start + c * p_.stride[2]];
+      divide(y + at, depth, height, divisor, y + at);
+    });
+  }
+
+  void backward(const T* dy, T* dx, T* line) const {
+    T* share = line + p_.in[2];
+    std::fill_n(dx, p_.in_size(), T{});
+    each_row(p_, [&](int64_t at, const Taps& depth, const Taps& height) {
+      divide(dy + at, depth, height, share, share);
+      std::fill_n(line, p_.in[2], T{});
+      for (const auto& [begin, end, start] : taps_)
+        if (p_.stride[2] == 1)
+          add(line + start + begin, share + begin, end - begin);
+        else
+          for (int64_t c = begin; c < end; ++c) line[start + c * p_.stride[2]] += share[c];
+      each_line(p_, depth, height, [&](int64_t to) { add(dx + to, line, p_.in[2]); });
+    });
+  }
+
+ private:
+  struct Place {
+    int64_t begin, end, start;
+  };
+  int64_t count(const Taps& t) const { return p_.include_pad ? t.padded : t.last - t.first; }
+
+  // A row of windows by what each has of taps, which goes to `divisor` first.
+  void divide(const T* sums, const Taps& depth, const Taps& height, T* divisor, T* to) const {
+    const auto rows = static_cast<T>(count(depth) * count(height));
+#pragma omp simd
+    for (int64_t c = 0; c < p_.out[2]; ++c) {
+      divisor[c] = std::max(rows * counts_[static_cast<size_t>(c)], T{1});
+      to[c] = sums[c] / divisor[c];
+    }
+  }
+  // Lines are short: a call of vector code would take longer.
+  static void add(T* to, const T* from, int64_t count) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) to[i] += from[i];
+  }
+
+  // The window is the plane.
+  static bool is_one_window(const Planes& p) {
+    const auto same = [&](const int64_t (&a)[3], const int64_t (&b)[3]) {
+      return std::equal(a, a + 3, b);
+    };
+    const int64_t none[3] = {0, 0, 0}, ones[3] = {1, 1, 1};
+    return p.out_size() == 1 && same(p.kernel, p.in) && same(p.dilation, ones) &&
+           same(p.before, none) && same(p.after, none);
+  }
+
+  Planes p_;
+  bool one_window_ = is_one_window(p_);
+  std::vector<Place> taps_;  // along a line
+  std::vector<T> counts_;    // of taps of each window along a line
+};
+
+// Element operations: a vector adds some eight numbers of lines.
+int64_t average_work(const Planes& p) {
+  const int64_t lines = std::min(p.kernel[0], p.in[0]) * std::min(p.kernel[1], p.in[1]);
+  const int64_t taps = std::min(p.kernel[2], p.in[2]);
+  return p.count * p.out[0] * p.out[1] * (lines * p.in[2] / 8 + taps * p.out[2]);
 }
 
 template <class T>
 std::unique_ptr<Kernel> average_pool(const Request& r) {
   const Planes p = planes_of(r, r.sizes(0), r.out().sizes);
-  const int64_t work = p.count * p.out_size() * p.window();
-  return each_plane<T>("AveragePool", r, p.filled(), p.in_size(), p.out_size(), work,
-                       [=](const Args&, int64_t, const T* x, T* y) {
-                         std::vector<T> divisor(static_cast<size_t>(p.out[2]));
-                         each_row(p, [&](int64_t at, const Taps& depth, const Taps& height) {
-                           std::fill_n(y + at, p.out[2], T{});
-                           each_tap(p, depth, height,
-                                    [&](int64_t begin, int64_t end, int64_t offset) {
-                                      for (int64_t c = begin; c < end; ++c)
-                                        y[at + c] += x[offset + c * p.stride[2]];
-                                    });
-                           divisors(p, depth, height, divisor.data());
-                           for (int64_t c = 0; c < p.out[2]; ++c)
-                             y[at + c] /= divisor[static_cast<size_t>(c)];
-                         });
-                       });
+  const Averages<T> averages(p);
+  return each_plane<T>(
+      "AveragePool", r, p.filled(), p.in_size(), p.out_size(), average_work(p),
+      [=](const Args&, int64_t, const T* x, T* y, T* spare) { averages.forward(x, y, spare); },
+      averages.buffer());
 }
 
 template <class T>
 std::unique_ptr<Kernel> average_pool_grad(const Request& r) {
   const Planes p = planes_of(r, r.out().sizes, r.sizes(0));
-  const int64_t work = p.count * p.out_size() * p.window();
-  return each_plane<T>("AveragePoolGrad", r, p.count, p.out_size(), p.in_size(), work,
-                       [=](const Args&, int64_t, const T* dy, T* dx) {
-                         std::fill_n(dx, p.in_size(), T{});
-                         std::vector<T> share(static_cast<size_t>(p.out[2]));
-                         each_row(p, [&](int64_t at, const Taps& depth, const Taps& height) {
-                           divisors(p, depth, height, share.data());
-                           for (int64_t c = 0; c < p.out[2]; ++c) {
-                             T& each = share[static_cast<size_t>(c)];
-                             each = dy[at + c] / each;
-                           }
-                           each_tap(
-                               p, depth, height, [&](int64_t begin, int64_t end, int64_t offset) {
-                                 for (int64_t c = begin; c < end; ++c)
-                                   dx[offset + c * p.stride[2]] += share[static_cast<size_t>(c)];
-                               });
-                         });
-                       });
+  const Averages<T> averages(p);
+  return each_plane<T>(
+      "AveragePoolGrad", r, p.count, p.out_size(), p.in_size(), average_work(p),
+      [=](const Args&, int64_t, const T* dy, T* dx, T* spare) { averages.backward(dy, dx, spare); },
+      averages.buffer());
 }
 
 Verdict few_axes(const Node& node) {

@@ -1,5 +1,4 @@
-// Products by oneDNN's matmul primitive, with an epilogue: batches, and halves, whose sums are
-// float32.
+// Products of halves by oneDNN's matmul primitive, with an epilogue; sums are float32.
 #include "providers/cpu/onednn.h"
 #include "providers/cpu/product.h"
 
@@ -21,7 +20,11 @@ dnnl::memory::desc matrix_desc(const Sizes& batch, int64_t rows, int64_t cols, b
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_primitive_product(const Request& r, const Product& p) {
+std::unique_ptr<Kernel> make_primitive_product(const Request& r, const Product& given) {
+  Product p = given;
+  fold_batch(p);
+  if (p.bias && !bias_over(p)) p = given;  // rows of one product differ in bias
+  if (p.bias && !bias_over(p)) return nullptr;
   return with_onednn("a matmul", [&]() -> std::unique_ptr<Kernel> {
     const DType dtype = r.in(0).dtype;
     const auto a = matrix_desc(p.batch_a, p.m, p.k, p.trans_a, dtype);

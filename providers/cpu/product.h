@@ -64,7 +64,7 @@ std::vector<MatrixAt> matrices_of(const Product& p);
 // By oneDNN's primitive, in the dtype of the operands; null where it has no kernel of its own for
 // that on this machine.
 std::unique_ptr<Kernel> make_primitive_product(const Request& r, const Product& p);
-// By blocks in float64, with any bias and no activation.
-std::unique_ptr<Kernel> make_double_product(const Request& r, const Product& p);
+// By blocks in float32, float64 or 32 bits of integers.
+std::unique_ptr<Kernel> make_blocked_product(const Request& r, const Product& p);
 
 }  // namespace ort::cpu

@@ -9,6 +9,7 @@ void register_matmul(KernelTable& table);
 void register_movement(KernelTable& table);
 void register_index(KernelTable& table);
 void register_reduce(KernelTable& table);
+void register_order(KernelTable& table);
 void register_plain(KernelTable& table);
 void register_loss(KernelTable& table);
 void register_attention(KernelTable& table);

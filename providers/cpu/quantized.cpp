@@ -5,8 +5,8 @@
 
 #include "csrc/core/parallel.h"
 #include "csrc/ops/quantized.h"
+#include "providers/cpu/gemm.h"
 #include "providers/cpu/provider.h"
-#include "providers/cpu/sgemm.h"
 #include "providers/cpu/widened.h"
 
 namespace ort::cpu {
@@ -102,8 +102,8 @@ class QuantizedLinear final : public Kernel {
     for (int64_t row = begin; row < end; row += most) {
       const int64_t some = std::min(most, end - row);
       fill(args, row * width, (row + some) * width, piece);
-      sgemm(count_, some, width, 1.0f, {input<float>(args, 0), width}, {piece, width, true}, 0.0f,
-            output<float>(args) + row, weight_.rows);
+      gemm({count_, some, width, stored(input<float>(args, 0), width),
+            stored<float>(piece, width, true), output<float>(args) + row, weight_.rows});
     }
   }
 
@@ -116,8 +116,10 @@ class QuantizedLinear final : public Kernel {
         const int64_t at = (row + k) * weight_.columns;
         fill(args, at + begin, at + end, piece + k * width);
       }
-      sgemm(count_, width, some, 1.0f, {input<float>(args, 0) + row, weight_.rows}, {piece, width},
-            row == 0 ? 0.0f : 1.0f, output<float>(args) + begin, weight_.columns);
+      float* y = output<float>(args) + begin;
+      gemm({count_, width, some, stored(input<float>(args, 0) + row, weight_.rows),
+            stored<float>(piece, width), y, weight_.columns, 1.0f, row == 0 ? nullptr : y,
+            weight_.columns});
     }
   }
 

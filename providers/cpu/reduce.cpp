@@ -1,4 +1,4 @@
-// Reductions that tile programs do not take (any axes, any dtype), ArgMax, CumSum and TopK.
+// Reductions that tile programs do not take: any axes, any dtype.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -307,122 +307,11 @@ Verdict known_axes(const Node& node) {
                  "the rank or the axes are known only at run time");
 }
 
-// --- order ---
-
-struct Lines {
-  int64_t outer = 1, size = 1, inner = 1;
-  Lines(const Sizes& sizes, int64_t axis) {
-    for (size_t i = 0; i < sizes.size(); ++i) {
-      const auto at = static_cast<int64_t>(i);
-      (at < axis ? outer : at == axis ? size : inner) *= sizes[i];
-    }
-  }
-  int64_t count() const { return outer * inner; }
-  int64_t start(int64_t line) const { return line / inner * size * inner + line % inner; }
-};
-
-std::unique_ptr<Kernel> arg_extremum(const Request& r) {
-  const Lines x(r.sizes(0), r.axis("axis", static_cast<int64_t>(r.sizes(0).size())));
-  if (x.size == 0) r.refuse("the axis is empty");
-  const bool largest = r.node().op == "ArgMax", last = r.attrs().i("select_last_index", 0) != 0;
-  const DType dtype = r.in(0).dtype;
-  return make_kernel(r.node().op, [=](const Args& args) {
-    dispatch_numbers(dtype, [&]<class T>() {
-      for (int64_t line = 0; line < x.count(); ++line) {
-        const T* from = input<T>(args, 0) + x.start(line);
-        int64_t best = 0;
-        for (int64_t i = 1; i < x.size; ++i) {
-          const T value = from[i * x.inner], so_far = from[best * x.inner];
-          if (so_far != so_far) break;  // a NaN wins
-          const bool better = largest ? value > so_far : value < so_far;
-          if (better || value != value || (last && value == so_far)) best = i;
-        }
-        output<int64_t>(args)[line] = best;
-      }
-    });
-  });
-}
-
-std::unique_ptr<Kernel> cumulative_sum(const Request& r) {
-  const Sizes sizes = r.sizes(0);
-  const bool exclusive = r.attrs().i("exclusive", 0) != 0, reverse = r.attrs().i("reverse", 0) != 0;
-  const DType dtype = r.in(0).dtype, axis_type = r.in(1).dtype;
-  return make_kernel("CumSum", [=](const Args& args) {
-    const auto rank = static_cast<int64_t>(sizes.size());
-    int64_t axis = axis_type == DType::i64 ? *input<int64_t>(args, 1) : *input<int32_t>(args, 1);
-    check(axis >= -rank && axis < rank, "[CumSum] axis {} does not exist in rank {}", axis, rank);
-    const Lines x(sizes, axis < 0 ? axis + rank : axis);
-    dispatch_numbers(dtype, [&]<class T>() {
-      using Wide = std::conditional_t<kIsFloating<T>, double, T>;
-      for (int64_t line = 0; line < x.count(); ++line) {
-        const int64_t start = x.start(line);
-        Wide sum{};
-        for (int64_t k = 0; k < x.size; ++k) {
-          const int64_t at = start + (reverse ? x.size - 1 - k : k) * x.inner;
-          const Wide before = sum;
-          sum = tile::scalar::add<Wide>(sum, input<T>(args, 0)[at]);
-          output<T>(args)[at] = static_cast<T>(exclusive ? before : sum);
-        }
-      }
-    });
-  });
-}
-
-template <class T>
-void top_k_line(const T* x, int64_t stride, int64_t k, bool largest, std::vector<int64_t>& order) {
-  std::iota(order.begin(), order.end(), 0);
-  // NaN counts as the largest, ties go to the smaller index.
-  const auto before = [&](int64_t a, int64_t b) {
-    const T va = x[a * stride], vb = x[b * stride];
-    const bool nan_a = va != va, nan_b = vb != vb;
-    if (nan_a || nan_b) return nan_a && nan_b ? a < b : largest ? nan_a : nan_b;
-    if (va == vb) return a < b;
-    return largest ? va > vb : va < vb;
-  };
-  std::partial_sort(order.begin(), order.begin() + k, order.end(), before);
-}
-
-std::unique_ptr<Kernel> top_k(const Request& r) {
-  const int64_t axis = r.axis("axis", static_cast<int64_t>(r.sizes(0).size()));
-  const Lines x(r.sizes(0), axis);
-  const Operand& out = r.wants(0) ? r.out(0) : r.out(1);
-  const int64_t k = out.sizes[static_cast<size_t>(axis)];
-  if (x.count() == 0) return make_kernel("TopK", [](const Args&) {});
-  if (k > x.size) r.refuse("k is {}, the axis has {} elements", k, x.size);
-  const bool largest = r.attrs().i("largest", 1) != 0;
-  const bool wants_values = r.wants(0), wants_indices = r.wants(1);
-  const DType dtype = r.in(0).dtype;
-  return make_kernel("TopK", [=](const Args& args) {
-    std::vector<int64_t> order(static_cast<size_t>(x.size));
-    dispatch_numbers(dtype, [&]<class T>() {
-      for (int64_t line = 0; line < x.count(); ++line) {
-        const T* from = input<T>(args, 0) + x.start(line);
-        top_k_line(from, x.inner, k, largest, order);
-        const int64_t to = line / x.inner * k * x.inner + line % x.inner;
-        for (int64_t i = 0; i < k; ++i) {
-          const int64_t at = order[static_cast<size_t>(i)];
-          if (wants_values) output<T>(args)[to + i * x.inner] = from[at * x.inner];
-          if (wants_indices) output<int64_t>(args, 1)[to + i * x.inner] = at;
-        }
-      }
-    });
-  });
-}
-
-Verdict known_k(const Node& node) {
-  const bool known = node.graph->contents(node.in[1]) || constant_of(node.input(1));
-  return require(known, "k is known only at run time");
-}
-
 }  // namespace
 
 void register_reduce(KernelTable& table) {
   for (const char* op : {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"})
     table.op(op).add("axes", kNumbers, known_axes, reduce);
-  table.op("ArgMax").add("plain", kNumbers, arg_extremum);
-  table.op("ArgMin").add("plain", kNumbers, arg_extremum);
-  table.op("CumSum").add("plain", kNumbers, cumulative_sum);
-  table.op("TopK").add("plain", kNumbers, known_k, top_k);
 }
 
 }  // namespace ort::cpu

@@ -35,7 +35,7 @@ Layer layer_of(const Request& r, size_t x, size_t w, size_t recurrent) {
 
 constexpr int64_t kGateWork = 30;  // an element of a gate row, in parallel_for's units
 
-// Numbers up to the next cache line, where oneDNN wants its memory to start.
+// Numbers up to the next cache line, where packed matrices start.
 int64_t whole_lines(int64_t numbers) {
   return (numbers + 15) / 16 * 16;
 }
@@ -61,19 +61,18 @@ struct Forward {
   const Layer& l;
   const Steps<T>& steps;
   const StateProduct<T>& recurrent;
-  const StepsProduct<T>& product;
   const T *x, *w, *r, *b, *h0, *c0;
-  T *y, *gates;         // may be null: nobody wants them
-  T *h, *c;             // [D, B, H]: the state, at the end the last one
-  T* sums;              // [T B, 4 H]
-  void *packed, *rest;  // r of one direction; of products
+  T *y, *gates;  // may be null: nobody wants them
+  T *h, *c;      // [D, B, H]: the state, at the end the last one
+  T* sums;       // [T B, 4 H]
+  T* packed;     // r of one direction
 
   void start(int64_t d) const {
     const int64_t B = l.B, H = l.H;
     for (int64_t row = 0; row < l.T * B; ++row)
       for (int64_t k = 0; k < 4 * H; ++k)
         sums[row * 4 * H + k] = b ? b[d * 8 * H + k] + b[d * 8 * H + 4 * H + k] : T{};
-    product.run(l.T * B, 4 * H, l.I, x, false, w + d * 4 * H * l.I, true, true, sums, rest);
+    product_of_steps(l.T * B, 4 * H, l.I, x, false, w + d * 4 * H * l.I, true, true, sums);
     const auto state = [&](T* to, const T* from) {
       const size_t bytes = static_cast<size_t>(B * H) * sizeof(T);
       from ? std::memcpy(to + d * B * H, from + d * B * H, bytes)
@@ -116,10 +115,8 @@ std::unique_ptr<Kernel> lstm(const Request& r) {
              wants_gates = r.wants(3);
   const Steps<T> steps;
   const StateProduct<T> recurrent(l.B, 4 * l.H, l.H, true, true);
-  const StepsProduct<T> product;
   const int64_t packed_at = whole_lines(l.T * l.B * 4 * l.H + 2 * l.states());
-  const size_t rest_at =
-      (static_cast<size_t>(packed_at) * sizeof(T) + recurrent.scratch_bytes() + 63) / 64 * 64;
+  const auto bytes = static_cast<size_t>(packed_at + recurrent.packed()) * sizeof(T);
   return make_kernel(
       "LSTM",
       [=](const Args& args) {
@@ -128,7 +125,6 @@ std::unique_ptr<Kernel> lstm(const Request& r) {
         const Forward<T> f{l,
                            steps,
                            recurrent,
-                           product,
                            input<T>(args, 0),
                            input<T>(args, 1),
                            input<T>(args, 2),
@@ -140,11 +136,10 @@ std::unique_ptr<Kernel> lstm(const Request& r) {
                            wants_h ? output<T>(args, 1) : scratch,
                            wants_c ? output<T>(args, 2) : scratch + l.states(),
                            sums,
-                           scratch + packed_at,
-                           static_cast<char*>(args.scratch) + rest_at};
+                           scratch + packed_at};
         for (int64_t d = 0; d < l.D; ++d) f.run(d);
       },
-      rest_at + product.scratch(l.T * l.B, 4 * l.H, l.I));
+      bytes);
 }
 
 // The sweep back: da, the gradients of the gates' sums of every step, then one product each for x,
@@ -154,11 +149,10 @@ struct Sweep {
   const Layer& l;
   const Steps<T>& steps;
   const StateProduct<T>& recurrent;
-  const StepsProduct<T>& product;
   const T *dy, *dy_h, *dy_c, *x, *w, *r, *h0, *c0, *y, *gates;
   T *dx, *dw, *dr, *db, *dh, *dc;
   T *da, *before, *bent;  // [T B, 4 H], [T B, H] and [B, H] of scratch
-  void *packed, *rest;    // r of one direction; of products
+  T* packed;              // r of one direction
 
   // One row of one step; dh and dc of the row go from after the step to before it, without the part
   // of dh that comes through the gates.
@@ -201,9 +195,9 @@ struct Sweep {
     std::copy(dy_c + d * B * H, dy_c + (d + 1) * B * H, dc + d * B * H);
     recurrent.pack(r + d * 4 * H * H, packed);
     for (int64_t n = l.T; n-- > 0;) step_back(d, n);
-    product.run(rows, l.I, 4 * H, da, false, w + d * 4 * H * l.I, false, d > 0, dx, rest);
-    product.run(4 * H, l.I, rows, da, true, x, false, false, dw + d * 4 * H * l.I, rest);
-    product.run(4 * H, H, rows, da, true, before, false, false, dr + d * 4 * H * H, rest);
+    product_of_steps(rows, l.I, 4 * H, da, false, w + d * 4 * H * l.I, false, d > 0, dx);
+    product_of_steps(4 * H, l.I, rows, da, true, x, false, false, dw + d * 4 * H * l.I);
+    product_of_steps(4 * H, H, rows, da, true, before, false, false, dr + d * 4 * H * H);
     T* bias = db + d * 8 * H;
     std::fill_n(bias, 4 * H, T{});
     for (int64_t row = 0; row < rows; ++row)
@@ -221,19 +215,14 @@ std::unique_ptr<Kernel> lstm_grad(const Request& r) {
                              l.D * 8 * l.H,   l.states(),          l.states()};
   std::vector<int64_t> spare(6, -1);
   const StateProduct<T> recurrent(l.B, l.H, 4 * l.H, false, false);
-  const StepsProduct<T> product;
   int64_t numbers = l.T * l.B * 5 * l.H + l.B * l.H;
   for (size_t i = 0; i < 6; ++i) {
     if (r.wants(i)) continue;
     spare[i] = numbers;
     numbers += counts[i];
   }
-  const int64_t packed_at = whole_lines(numbers), rows = l.T * l.B;
-  const size_t rest_at =
-      (static_cast<size_t>(packed_at) * sizeof(T) + recurrent.scratch_bytes() + 63) / 64 * 64;
-  const size_t products =
-      std::max({product.scratch(rows, l.I, 4 * l.H), product.scratch(4 * l.H, l.I, rows),
-                product.scratch(4 * l.H, l.H, rows)});
+  const int64_t packed_at = whole_lines(numbers);
+  const auto bytes = static_cast<size_t>(packed_at + recurrent.packed()) * sizeof(T);
   return make_kernel(
       "LSTMGrad",
       [=](const Args& args) {
@@ -246,7 +235,6 @@ std::unique_ptr<Kernel> lstm_grad(const Request& r) {
         const Sweep<T> sweep{l,
                              steps,
                              recurrent,
-                             product,
                              in(0),
                              in(1),
                              in(2),
@@ -266,11 +254,10 @@ std::unique_ptr<Kernel> lstm_grad(const Request& r) {
                              scratch,
                              before,
                              before + l.T * l.B * l.H,
-                             scratch + packed_at,
-                             static_cast<char*>(args.scratch) + rest_at};
+                             scratch + packed_at};
         for (int64_t d = 0; d < l.D; ++d) sweep.run(d);
       },
-      rest_at + products);
+      bytes);
 }
 
 Verdict usual_lstm(const Node& node) {

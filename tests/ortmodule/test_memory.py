@@ -4,7 +4,10 @@ import copy
 import ctypes
 import gc
 import itertools
+import os
 import pathlib
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -213,3 +216,14 @@ def test_2000_steps_of_forty_combinations_leave_memory_flat():
             seen[step] = trimmed()
     assert len(choices) == 40
     assert seen[2000] <= 1.02 * seen[500], seen
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("finder", ["by_accelerate", "by_trainer", "by_lightning"])
+def test_a_batch_that_fits_is_found_by_the_words_of_the_error(finder):
+    script = pathlib.Path(__file__).with_name("out_of_memory.py")
+    told = os.environ | {"OMP_NUM_THREADS": "2", "MALLOC_ARENA_MAX": "1"}
+    command = [sys.executable, script, finder]
+    done = subprocess.run(command, capture_output=True, text=True, env=told)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.split()[0] == "20000"

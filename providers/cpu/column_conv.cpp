@@ -1,12 +1,10 @@
 // Image by image and group by group: [O / g, C / g K] times [C / g K, E], or their transposes.
-#include "providers/cpu/double_conv.h"
-
-#include <omp.h>
+#include "providers/cpu/column_conv.h"
 
 #include <algorithm>
 
 #include "csrc/core/parallel.h"
-#include "providers/cpu/dgemm.h"
+#include "providers/cpu/gemm.h"
 
 namespace ort::cpu {
 namespace {
@@ -18,12 +16,8 @@ struct Axis {
 
 class Columns {
  public:
-  explicit Columns(const DoubleConv& c)
-      : images(c.x[0]),
-        groups(c.group),
-        channels(c.x[1] / c.group),
-        filters(c.w[0] / c.group),
-        threads(std::max(1, omp_get_max_threads())) {
+  explicit Columns(const ColumnConv& c)
+      : images(c.x[0]), groups(c.group), channels(c.x[1] / c.group), filters(c.w[0] / c.group) {
     const size_t n = c.x.size() - 2;
     for (size_t i = 0; i < n; ++i)
       axes_[3 - n + i] = {c.x[2 + i],
@@ -39,28 +33,26 @@ class Columns {
     }
   }
   int64_t depth() const { return channels * taps; }
+  template <class T>
   size_t scratch_bytes() const {
-    const size_t products = std::max({dgemm_scratch(filters, out, depth(), threads),
-                                      dgemm_scratch(depth(), out, filters, threads),
-                                      dgemm_scratch(filters, depth(), out, threads)});
-    return column_bytes() + products;
+    return static_cast<size_t>(depth() * out) * sizeof(T);
   }
-  double* columns(const Args& args) const { return static_cast<double*>(args.scratch); }
-  void* rest(const Args& args) const { return static_cast<char*>(args.scratch) + column_bytes(); }
 
   // Of the channels of one group of an image: row by channel and tap, column by place of y.
-  void gather(const double* x, double* to) const {
+  template <class T>
+  void gather(const T* x, T* to) const {
     each_row([&](int64_t row, int64_t channel, const int64_t (&tap)[3]) {
-      double* column = to + row * out;
+      T* column = to + row * out;
       each_place(tap, [&](int64_t at, int64_t from) {
-        column[at] = from < 0 ? 0.0 : x[channel * in + from];
+        column[at] = from < 0 ? T{} : x[channel * in + from];
       });
     });
   }
   // The transpose of gather, added: rows of one channel are one thread's.
-  void scatter(const double* columns, double* x) const {
+  template <class T>
+  void scatter(const T* columns, T* x) const {
     each_row([&](int64_t row, int64_t channel, const int64_t (&tap)[3]) {
-      const double* column = columns + row * out;
+      const T* column = columns + row * out;
       each_place(tap, [&](int64_t at, int64_t to) {
         if (to >= 0) x[channel * in + to] += column[at];
       });
@@ -69,13 +61,8 @@ class Columns {
 
   int64_t images, groups, channels, filters;
   int64_t in = 1, out = 1, taps = 1;
-  int threads;
 
  private:
-  size_t column_bytes() const {
-    return (static_cast<size_t>(depth() * out) * sizeof(double) + 63) / 64 * 64;
-  }
-
   template <class F>
   void each_row(F f) const {
     parallel_for(channels, depth() * out, [&](int64_t begin, int64_t end, int) {
@@ -115,66 +102,78 @@ void each_group(const Columns& c, F f) {
   for (int64_t at = 0; at < c.images * c.groups; ++at) f(at, at % c.groups);
 }
 
-void start(double* to, const double* bias, int64_t planes, int64_t channels, int64_t size) {
+template <class T>
+void start(T* to, const T* bias, int64_t planes, int64_t channels, int64_t size) {
   for (int64_t plane = 0; plane < planes; ++plane)
-    std::fill_n(to + plane * size, size, bias ? bias[plane % channels] : 0.0);
+    std::fill_n(to + plane * size, size, bias ? bias[plane % channels] : T{});
 }
 
 }  // namespace
 
-std::unique_ptr<Kernel> double_conv(const DoubleConv& conv, bool bias) {
+template <class T>
+std::unique_ptr<Kernel> column_conv(const ColumnConv& conv, bool bias) {
   const Columns c(conv);
   return make_kernel(
       "Conv",
       [=](const Args& args) {
-        auto* y = output<double>(args);
+        T *y = output<T>(args), *columns = static_cast<T*>(args.scratch);
         const int64_t all = c.groups * c.filters;
-        start(y, bias ? input<double>(args, 2) : nullptr, c.images * all, all, c.out);
+        start(y, bias ? input<T>(args, 2) : nullptr, c.images * all, all, c.out);
         each_group(c, [&](int64_t at, int64_t group) {
-          c.gather(input<double>(args, 0) + at * c.channels * c.in, c.columns(args));
-          const double* w = input<double>(args, 1) + group * c.filters * c.depth();
-          dgemm(c.filters, c.out, c.depth(), 1.0, {w, c.depth(), 1}, {c.columns(args), c.out, 1},
-                y + at * c.filters * c.out, c.threads, c.rest(args));
+          c.gather(input<T>(args, 0) + at * c.channels * c.in, columns);
+          const T* w = input<T>(args, 1) + group * c.filters * c.depth();
+          T* to = y + at * c.filters * c.out;
+          gemm({c.filters, c.out, c.depth(), stored(w, c.depth()), stored<T>(columns, c.out), to,
+                c.out, T{1}, to, c.out});
         });
       },
-      c.scratch_bytes());
+      c.scratch_bytes<T>());
 }
 
-std::unique_ptr<Kernel> double_conv_grad_x(const DoubleConv& conv, bool bias) {
+template <class T>
+std::unique_ptr<Kernel> column_conv_grad_x(const ColumnConv& conv, bool bias) {
   const Columns c(conv);
   return make_kernel(
       "ConvGradX",
       [=](const Args& args) {
-        auto* x = output<double>(args);
+        T *x = output<T>(args), *columns = static_cast<T*>(args.scratch);
         const int64_t all = c.groups * c.channels;
-        start(x, bias ? input<double>(args, 2) : nullptr, c.images * all, all, c.in);
+        start(x, bias ? input<T>(args, 2) : nullptr, c.images * all, all, c.in);
         each_group(c, [&](int64_t at, int64_t group) {
-          const double* w = input<double>(args, 1) + group * c.filters * c.depth();
-          const double* y = input<double>(args, 0) + at * c.filters * c.out;
-          std::fill_n(c.columns(args), c.depth() * c.out, 0.0);
-          dgemm(c.depth(), c.out, c.filters, 1.0, {w, 1, c.depth()}, {y, c.out, 1}, c.columns(args),
-                c.threads, c.rest(args));
-          c.scatter(c.columns(args), x + at * c.channels * c.in);
+          const T* w = input<T>(args, 1) + group * c.filters * c.depth();
+          const T* y = input<T>(args, 0) + at * c.filters * c.out;
+          gemm({c.depth(), c.out, c.filters, stored(w, c.depth(), true), stored(y, c.out), columns,
+                c.out});
+          c.scatter(columns, x + at * c.channels * c.in);
         });
       },
-      c.scratch_bytes());
+      c.scratch_bytes<T>());
 }
 
-std::unique_ptr<Kernel> double_conv_grad_w(const DoubleConv& conv) {
+template <class T>
+std::unique_ptr<Kernel> column_conv_grad_w(const ColumnConv& conv) {
   const Columns c(conv);
   return make_kernel(
       "ConvGradW",
       [=](const Args& args) {
-        auto* w = output<double>(args);
-        std::fill_n(w, c.groups * c.filters * c.depth(), 0.0);
+        T *w = output<T>(args), *columns = static_cast<T*>(args.scratch);
+        std::fill_n(w, c.groups * c.filters * c.depth(), T{});
         each_group(c, [&](int64_t at, int64_t group) {
-          c.gather(input<double>(args, 1) + at * c.channels * c.in, c.columns(args));
-          const double* y = input<double>(args, 0) + at * c.filters * c.out;
-          dgemm(c.filters, c.depth(), c.out, 1.0, {y, c.out, 1}, {c.columns(args), 1, c.out},
-                w + group * c.filters * c.depth(), c.threads, c.rest(args));
+          c.gather(input<T>(args, 1) + at * c.channels * c.in, columns);
+          const T* y = input<T>(args, 0) + at * c.filters * c.out;
+          T* to = w + group * c.filters * c.depth();
+          gemm({c.filters, c.depth(), c.out, stored(y, c.out), stored<T>(columns, c.out, true), to,
+                c.depth(), T{1}, to, c.depth()});
         });
       },
-      c.scratch_bytes());
+      c.scratch_bytes<T>());
 }
+
+template std::unique_ptr<Kernel> column_conv<float>(const ColumnConv&, bool);
+template std::unique_ptr<Kernel> column_conv<double>(const ColumnConv&, bool);
+template std::unique_ptr<Kernel> column_conv_grad_x<float>(const ColumnConv&, bool);
+template std::unique_ptr<Kernel> column_conv_grad_x<double>(const ColumnConv&, bool);
+template std::unique_ptr<Kernel> column_conv_grad_w<float>(const ColumnConv&);
+template std::unique_ptr<Kernel> column_conv_grad_w<double>(const ColumnConv&);
 
 }  // namespace ort::cpu
