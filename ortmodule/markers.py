@@ -147,6 +147,14 @@ def stands_for(function: Any) -> Any:
     return function
 
 
+def as_torch(target: Any) -> Callable:
+    """Torch's own function for an operator of ours."""
+    name = target.overloadpacket.__name__
+    if name == "scaled_dot_product_attention":
+        return _TORCHS
+    return torch.ctc_loss if name == "ctc_loss" else getattr(torch._C._VariableFunctions, name)
+
+
 def attention(original: Callable) -> Callable:
     """What torch's scaled_dot_product_attention is replaced by during a capture: the stand-in for
     tensors [B, H, T, D] of one dtype whose sizes are known to fit, else torch's own."""
