@@ -19,7 +19,13 @@ from torch._dynamo.guards import DeletedGuardManagerWrapper
 from torch._dynamo.hooks import Hooks
 from torch._dynamo.types import ConvertFrameReturn, FrameAction, FrameExecStrategy
 
-from .cuts import cut_at_collectives, cut_at_hooks, functions_as_they_are
+from .cuts import (
+    cut_at_checkpoints,
+    cut_at_collectives,
+    cut_at_hooks,
+    functions_as_they_are,
+    text_as_it_is,
+)
 from .entered import autocast_kept
 from .errors import let_go
 from .explain import Break
@@ -107,7 +113,8 @@ class _Convert:
             return _passed(self._passed[key])
         changes = (
             config.patch(_SETTINGS), cut_at_hooks(), constants_after_one(), autocast_kept(),
-            functions_as_they_are(self._told().undone), cut_at_collectives(),
+            functions_as_they_are(self._told().undone), cut_at_collectives(), cut_at_checkpoints(),
+            text_as_it_is(),
         )  # fmt: skip
         with LOCK, convert_frame.compile_lock, inside(), contextlib.ExitStack() as stack:
             for change in changes:

@@ -228,6 +228,8 @@ def _gru_cell(x, hx, w_ih, w_hh, b_ih=None, b_hh=None):
 def _call(name: str, x: Any, hx: Any, *rest: Any) -> Any:
     if not isinstance(rest[0], (list, tuple)):
         raise NotCapturable(f"forward calls {name} on a packed sequence")
+    if _known_equal(x.shape[int(bool(rest[-1]))], 0):  # rest[-1]: the batch comes first
+        raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
     op = getattr(torch.ops.ortmodule, name)
     hx = list(hx) if isinstance(hx, (list, tuple)) else hx
     weights, *rest = rest
