@@ -35,8 +35,8 @@ def seen_as_they_are() -> contextlib.AbstractContextManager:
 
 
 def as_users_have_them() -> contextlib.AbstractContextManager:
-    """Around a rehearsed forward: as `seen_as_they_are` where there are hooks of a user's; else torch
-    notes what is written to."""
+    """Around a rehearsed forward: as `seen_as_they_are` where a user has hooks; else torch notes
+    what is written to."""
     has_hooks = _native.torch_bridge().has_saved_tensors_hooks()
     return seen_as_they_are() if has_hooks else contextlib.nullcontext()
 
