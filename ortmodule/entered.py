@@ -1,6 +1,6 @@
-"""Autocast contexts that a graph of Dynamo's enters and leaves by two calls.
+"""Contexts that a graph of Dynamo's enters and leaves by two calls: autocast, torch.func's.
 
-part_inputs.py puts these calls in; who runs such a graph holds `left_again` around it.
+part_inputs.py puts the calls for autocast in; who runs such a graph holds `left_again` around it.
 """
 
 import contextlib
@@ -9,6 +9,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch._C._functorch import (
+    get_dynamic_layer_stack_depth,
+    pop_dynamic_layer_stack_and_undo_to_depth,
+)
 
 _HERE = threading.local()
 _DEVICES = ("cpu", "cuda")
@@ -29,12 +33,14 @@ def exit_autocast(context: torch.autocast) -> None:
 
 @contextlib.contextmanager
 def left_again() -> Iterator[None]:
-    """What is entered within and not left, as an error came between, is left at the end; so is a
-    change of the grad mode."""
-    before, grad = len(_open()), torch.is_grad_enabled()
+    """What is entered within and not left, as an error came between, is left at the end: an
+    autocast, a transform of torch.func; so is a change of the grad mode."""
+    before, grad, depth = len(_open()), torch.is_grad_enabled(), get_dynamic_layer_stack_depth()
     try:
         yield
     finally:
+        if get_dynamic_layer_stack_depth() > depth:
+            pop_dynamic_layer_stack_and_undo_to_depth(depth)
         torch._C._set_grad_enabled(grad)
         while len(_open()) > before:
             exit_autocast(_open()[-1])

@@ -24,6 +24,7 @@ from .arguments import Arguments
 from .call import Call
 from .certain import Certain
 from .effects import Effects, PlainWrite
+from .entered import left_again
 from .errors import NotCapturable, OnlyEager, WarmUp, let_go
 from .hooks import Hooks
 from .observe import Names, Observation
@@ -109,7 +110,8 @@ def _run(module: nn.Module, call: Call, effects: Effects, hooks: Hooks, roots: l
             written = control_flow.watched(
                 lambda: [*effects.writes(), *_assigned(own), *given.words()]
             )
-            with mode, as_users_have_them(), observed(effects, roots, names), written, Certain():
+            seen = observed(effects, roots, names)
+            with left_again(), mode, as_users_have_them(), seen, written, Certain():
                 result = module.forward(*given.args, **given.kwargs)
             hooks.check()
             _check_saved(module, result)
