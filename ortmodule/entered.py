@@ -9,13 +9,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch._C._functorch import (
-    get_dynamic_layer_stack_depth,
-    pop_dynamic_layer_stack_and_undo_to_depth,
-)
+from torch._C import _functorch as functorch
 
 _HERE = threading.local()
 _DEVICES = ("cpu", "cuda")
+_LEFT_BY = {
+    functorch.TransformType.Vmap: functorch._vmap_decrement_nesting,
+    functorch.TransformType.Grad: functorch._grad_decrement_nesting,
+    functorch.TransformType.Jvp: functorch._jvp_decrement_nesting,
+    functorch.TransformType.Functionalize: functorch._func_decrement_nesting,
+}
 
 
 def enter_autocast(*settings: Any) -> torch.autocast:
@@ -35,12 +38,13 @@ def exit_autocast(context: torch.autocast) -> None:
 def left_again() -> Iterator[None]:
     """What is entered within and not left, as an error came between, is left at the end: an
     autocast, a transform of torch.func; so is a change of the grad mode."""
-    before, grad, depth = len(_open()), torch.is_grad_enabled(), get_dynamic_layer_stack_depth()
+    before, grad = len(_open()), torch.is_grad_enabled()
+    depth = functorch.get_dynamic_layer_stack_depth()
     try:
         yield
     finally:
-        if get_dynamic_layer_stack_depth() > depth:
-            pop_dynamic_layer_stack_and_undo_to_depth(depth)
+        while functorch.get_dynamic_layer_stack_depth() > depth:
+            _LEFT_BY[functorch.peek_interpreter_stack().key()]()
         torch._C._set_grad_enabled(grad)
         while len(_open()) > before:
             exit_autocast(_open()[-1])

@@ -103,7 +103,8 @@ def _run(module: nn.Module, call: Call, effects: Effects, hooks: Hooks, roots: l
     bare = [(t, set(vars(t))) for t in made]
     error = None
     grad = torch.set_grad_enabled(torch.is_grad_enabled())  # forward may leave it changed
-    with grad, OwnTensors(module, lambda t: _fake(t, mode)) as own, Calls() as made_calls:
+    own_tensors = OwnTensors(module, lambda t: _fake(t, mode))
+    with grad, left_again(), own_tensors as own, Calls() as made_calls:
         bare += [(t, set(vars(t))) for t in own.found()]
         try:
             given = Arguments(call.spec, made, call.numbers)
@@ -111,7 +112,7 @@ def _run(module: nn.Module, call: Call, effects: Effects, hooks: Hooks, roots: l
                 lambda: [*effects.writes(), *_assigned(own), *given.words()]
             )
             seen = observed(effects, roots, names)
-            with left_again(), mode, as_users_have_them(), seen, written, Certain():
+            with mode, as_users_have_them(), seen, written, Certain():
                 result = module.forward(*given.args, **given.kwargs)
             hooks.check()
             _check_saved(module, result)
@@ -131,8 +132,8 @@ def _run(module: nn.Module, call: Call, effects: Effects, hooks: Hooks, roots: l
     effects.restore()
     if tagged:
         raise NotCapturable("forward sets an attribute of a tensor")
-    own_tensors = (*module.parameters(), *module.buffers())
-    for tensor in (*call.tensors, *own_tensors, *(t for _, t in effects.tensors.values())):
+    registered_tensors = (*module.parameters(), *module.buffers())
+    for tensor in (*call.tensors, *registered_tensors, *(t for _, t in effects.tensors.values())):
         read = [n for n in vars(tensor) if n in names.known and n not in _OF_BUFFERS]
         if read:
             raise NotCapturable(f"forward reads {read[0]}, an attribute that a tensor was given")
