@@ -306,7 +306,7 @@ def test_a_checkpointed_region_writes_twice(write, reentrant):
 TEXTS = {
     "length": lambda x: len(str(x.sum().item())),
     "format": lambda x: float(f"{x[0, 0].item():.2f}"),
-    "percent": lambda x: float("%.1f" % x[0, 0].item()),
+    "percent": lambda x: float("%.1f" % x[0, 0].item()),  # noqa: UP031
     "method": lambda x: float("{:.3f}".format(x[0, 0].item())),  # noqa: UP032
     "repr": lambda x: len(repr(x.double()[0, 0].item())),
 }
