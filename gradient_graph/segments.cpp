@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
+#include <optional>
 #include <set>
 
 #include "csrc/graph/schema.h"
@@ -16,6 +16,7 @@ class Marker {
   explicit Marker(Graph& graph) {
     for (Node* node : graph.order()) {
       position_.emplace(node, static_cast<int>(position_.size()));
+      nodes_.push_back(node);
       node->segment = kUnmarked;
     }
   }
@@ -37,10 +38,14 @@ class Marker {
           stack.push_back(node->input(i).producer());
     }
   }
-  int position(Value value) const { return value.producer() ? position_.at(value.producer()) : -1; }
+  void mark_before(int position, int segment) {
+    for (int i = 0; i < position; ++i) mark(nodes_[static_cast<size_t>(i)], segment);
+  }
+  int position(const Node* node) const { return position_.at(node); }
 
  private:
   std::map<const Node*, int> position_;
+  std::vector<Node*> nodes_;
 };
 
 // By value: the last of the `late` inputs that it depends on, counted from 1; 0: none.
@@ -55,6 +60,35 @@ std::map<ValueId, int> levels(const Graph& graph, std::span<const ValueId> late)
     for (const ValueId id : node->out)
       if (id != kNone) result[id] = level;
   }
+  return result;
+}
+
+// What the backward comes to, in order: a gradient, by its number, is complete, or a user's part of
+// it begins.
+struct Event {
+  int level, position;
+  Node* last;
+  std::optional<size_t> gradient;
+};
+
+std::vector<Event> events(const Graph& graph, size_t n_forward, const Marker& marker,
+                          std::map<ValueId, int>& level_of) {
+  std::vector<Event> result;
+  for (Node* node : graph.order()) {
+    if (!node->schema->is_users_backward(*node)) continue;
+    int level = 0;
+    for (const ValueId id : node->out) level = std::max(level, level_of[id]);
+    result.push_back({level, marker.position(node), node, {}});
+  }
+  for (size_t i = n_forward; i < graph.outputs().size(); ++i) {
+    const Value value = graph.value(graph.outputs()[i].value);
+    Node* last = value.producer();
+    result.push_back({level_of[value.id], last ? marker.position(last) : -1, last, i - n_forward});
+  }
+  std::stable_sort(result.begin(), result.end(), [](const Event& a, const Event& b) {
+    return std::pair(a.level, a.position) < std::pair(b.level, b.position);
+  });
+  while (!result.empty() && !result.back().gradient) result.pop_back();
   return result;
 }
 
@@ -103,27 +137,24 @@ std::vector<int> assign_segments(Graph& graph, size_t n_forward, size_t segment_
     if (node->schema->allocates_results(*node)) marker.mark(node, -1);
     if (effect != Effect::none && effect != Effect::collective) marker.mark(node, -1);
   }
-  std::vector<size_t> order(outputs.size() - n_forward);
-  std::iota(order.begin(), order.end(), 0);
-  const auto gradient = [&](size_t i) { return graph.value(outputs[n_forward + i].value); };
-  const auto level = [&](size_t i) { return late.empty() ? 0 : level_of[gradient(i).id]; };
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return std::pair(level(a), marker.position(gradient(a))) <
-           std::pair(level(b), marker.position(gradient(b)));
-  });
-  std::vector<int> segments(order.size(), 0);
+  std::vector<int> segments(outputs.size() - n_forward, 0);
   std::map<int, int> first_of;  // by level: the segment of its first gradient
   int segment = 0;
   size_t complete = 0;
-  for (size_t k = 0; k < order.size(); ++k) {
-    marker.mark(gradient(order[k]), segment);
-    segments[order[k]] = segment;
-    first_of.emplace(level(order[k]), segment);
-    complete += bytes[order[k]];
-    if (k + 1 == order.size()) continue;
-    if (complete <= segment_bytes && level(order[k]) == level(order[k + 1])) continue;
-    ++segment;
-    complete = 0;
+  std::optional<int> level;  // of the segment's latest gradient
+  for (const Event& event : events(graph, n_forward, marker, level_of)) {
+    if (level && (complete > segment_bytes || *level != event.level || !event.gradient)) {
+      if (!event.gradient) marker.mark_before(event.position, segment);  // what reads inputs too
+      ++segment;
+      complete = 0;
+      level.reset();
+    }
+    if (event.last) marker.mark(event.last, segment);
+    if (!event.gradient) continue;
+    segments[*event.gradient] = segment;
+    first_of.emplace(event.level, segment);
+    complete += bytes[*event.gradient];
+    level = event.level;
   }
   place_collectives(graph, [&](ValueId input) {
     if (graph.role(input) != Role::gradient) return -1;

@@ -14,10 +14,12 @@ from .search import Search
 
 
 class Account:
-    """`captures`: how many ran."""
+    """`captures`: how many ran; `second_runs`: how many forwards ran again under create_graph, and
+    the milliseconds that it took."""
 
     def __init__(self):
         self.captures = 0
+        self.second_runs = 0, 0.0
         self._warm_ups: dict[str, None] = {}
         self._fallbacks: dict[Fallback, None] = {}
         self._on_aten: dict[Fallback, None] = {}
@@ -37,6 +39,18 @@ class Account:
         """Notes what ran eagerly."""
         self._fallbacks.setdefault(fallback)
 
+    def ran_again(self, ms: float) -> None:
+        """Notes a forward that torch ran once more, for a backward under create_graph; the first
+        warns."""
+        count, before = self.second_runs
+        self.second_runs = count + 1, before + ms
+        if not count:
+            warnings.warn(
+                "ORTModule runs forward again in eager PyTorch in each backward with "
+                f"create_graph=True: the first time it took {ms:.1f} ms",
+                stacklevel=6,
+            )
+
     def warn(self, what: str, stacklevel: int) -> None:
         """Once."""
         if not self._warned:
@@ -54,6 +68,8 @@ class Account:
             steps=[],
             warm_ups=[*self._warm_ups],
             reruns=sum(runner.reruns() for runner in runners) + search.dropped_reruns,
+            second_runs=self.second_runs[0],
+            second_runs_ms=self.second_runs[1],
         )
         return found if latest is None else _with_steps(found, latest)
 

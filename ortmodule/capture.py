@@ -5,6 +5,7 @@ for a capture when no kept one fits; nothing is run on real data.
 """
 
 import contextlib
+import contextvars
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -42,7 +43,7 @@ def capture(
     """
     admit(module, call, with_its_hooks=not share_memory)
     free = free or [[True] * t.dim() for t in call.tensors]
-    line = functools.partial(_line, module, call, make_graph, share_memory)
+    line = functools.partial(_apart, module, call, make_graph, share_memory)
     try:
         return _sized(line, call, free, told=True)
     except NeedsEagersAnswers as error:
@@ -61,6 +62,11 @@ def _sized(
     with contextlib.suppress(NeedsExactSizes):  # which must not be the context of another error
         return line(free, told)
     return line([[False] * t.dim() for t in call.tensors], told)
+
+
+def _apart(*given: Any) -> Capture:
+    """What forward sets a context variable to, the caller's context does not see."""
+    return contextvars.copy_context().run(_line, *given)
 
 
 def _line(

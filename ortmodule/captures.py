@@ -186,8 +186,17 @@ class Captures:
             free = [*free, *([True] * t.dim() for t in call.tensors[len(free) :])]
         captured = capture(self.module, call, _native.core().Graph, free=free)
         kept = Kept(captured, self._options_here())
+        if captured.second is not None:
+            captured.second.told = self._told_of_second_runs()
         kept.compile(call.tensors)
         return kept
+
+    def _told_of_second_runs(self) -> Callable[[float], None]:
+        """What a second run is told to: it lives as long as what was computed, which is no reason
+        for the module to."""
+        part = self._part
+        told = part.ran_again if part is not None else weakref.WeakMethod(self._account.ran_again)
+        return lambda ms: (here := told()) and here(ms)
 
     def _options_here(self) -> Options:
         """A segment is no larger than a bucket, whose reduce then starts before the next runs."""
@@ -270,7 +279,11 @@ class Captures:
         return eager
 
     def _engine(self, graph: nn.Module, free: list[list[bool]]) -> "Captures":
-        return Captures(graph, self.options, Part(free, weakref.WeakMethod(self.report)))
+        return Captures(
+            graph,
+            self.options,
+            Part(free, *map(weakref.WeakMethod, (self.report, self._account.ran_again))),
+        )
 
     def _outside(self, computed: Computed) -> None:
         """torch computes between two parts."""
@@ -348,10 +361,12 @@ def _report_of_dynamo(captures: "weakref.ref[Captures]") -> Callable[[Any], None
 
 class Part(NamedTuple):
     """What a part's Captures know of the module: which axes of its tensors have any size, and where
-    they report what ran eagerly: Dynamo keeps parts alive, and these nothing else."""
+    they report what ran eagerly and which forwards ran again: Dynamo keeps parts alive, and these
+    nothing else."""
 
     free: list[list[bool]]
     report: weakref.WeakMethod
+    ran_again: weakref.WeakMethod
 
 
 class _Repeat(NamedTuple):

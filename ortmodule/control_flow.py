@@ -24,6 +24,7 @@ from torch.fx.experimental import proxy_tensor
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from . import functions
+from .associative import is_associative
 from .errors import NeedsCut
 from .places import caller_place
 from .torch_calls import noted
@@ -97,8 +98,27 @@ def _cond(pred: Any, true_fn: Callable, false_fn: Callable, operands: Sequence[A
     for a, b in zip(then.outs, otherwise.outs, strict=True):
         _check_same("the true branch of cond returns", a, "the false one", b)
     graphs = _lifted(bodies)
+    flat = _read_by_any(graphs.bodies, flat)
     given = (pred, *graphs.bodies, (*flat, *graphs.free))
     return then.restored(_emitted("cond", given, [_like(x) for x in then.outs]))
+
+
+def _read_by_any(graphs: Sequence[fx.GraphModule | None], given: Sequence[Any]) -> list[Any]:
+    """The operands that a branch reads; eager's operator is given no others, so their gradient is
+    none."""
+    if graphs[0] is None:
+        return list(given)
+    kept = []
+    for x in given:
+        nodes = [_inputs(graph)[len(kept)] for graph in graphs]
+        if any(node.users for node in nodes):
+            kept.append(x)
+            continue
+        for node in nodes:
+            node.graph.erase_node(node)
+    for graph in graphs:
+        graph.recompile()
+    return kept
 
 
 def _while_loop(
@@ -157,20 +177,35 @@ def _scanned(
 def _associative_scan(
     combine: Callable, leaves: Sequence[Any], dim: int = 0, additional_inputs: Sequence[Any] = ()
 ) -> list[Any]:
-    """One trip after the other; torch's batches of pairs would be traced for one length alone.
+    """One trip after the other; torch's batches of pairs would be traced for one length alone, and
+    give something else where the operator is not associative.
     `combine` is wrapped to be flat, and the user's function in it by vmap."""
     spec = combine.keywords["spec"]
     combine_fn = inspect.getclosurevars(combine.keywords["combine_fn"]).nonlocals["func"]
 
-    def step(*flat: Any) -> Any:
+    def combined(*flat: Any) -> list[Any]:
         pair = (flat[: len(leaves)], flat[len(leaves) :])
-        found = tree_flatten(combine_fn(*(tree_unflatten(x, spec) for x in pair)))[0]
+        return tree_flatten(combine_fn(*(tree_unflatten(x, spec) for x in pair)))[0]
+
+    def step(*flat: Any) -> Any:
+        found = combined(*flat)
         return found, found
 
+    rows = [_made(lambda x=x: x.new_empty_strided(*_without(x, dim))) for x in leaves]
+    body = _Body("the operator of associative_scan", combined, [*rows, *map(_like, rows)])
+    if body.graph is not None and not is_associative(body.graph, body.numbers):
+        _refuse("the operator of associative_scan is not associative")
     first = [x.select(dim, 0).clone() for x in leaves]
     rest = [x.narrow(dim, 1, x.shape[dim] - 1) for x in leaves]
     _, found = _scanned("associative_scan", step, first, rest, additional_inputs)
     return [torch.cat([a.unsqueeze(dim), b], dim) for a, b in zip(first, found, strict=True)]
+
+
+def _without(x: torch.Tensor, dim: int) -> list[list]:
+    """Sizes and strides of a slice."""
+    return [
+        [n for k, n in enumerate(facts) if k != dim % x.dim()] for facts in (x.shape, x.stride())
+    ]
 
 
 def _map(function: Callable, xs: Sequence[Any], args: Sequence[Any]) -> Any:

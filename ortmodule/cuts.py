@@ -11,16 +11,20 @@ from typing import Any
 
 import torch
 from torch._dynamo.exc import unimplemented
-from torch._dynamo.symbolic_convert import InliningInstructionTranslator
+from torch._dynamo.symbolic_convert import (
+    InliningInstructionTranslator,
+    InstructionTranslatorBase,
+)
 from torch._dynamo.utils import proxy_args_kwargs
 from torch._dynamo.variables.builder import VariableBuilder, wrap_fx_proxy
 from torch._dynamo.variables.functions import CollectiveFunctionRewriteVariable
+from torch._dynamo.variables.higher_order_ops import CheckpointHigherOrderVariable
 from torch._dynamo.variables.lists import BaseListVariable
 from torch._dynamo.variables.misc import (
     AutogradFunctionVariable,
     produce_trampoline_autograd_apply,
 )
-from torch._dynamo.variables.tensor import TensorVariable
+from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
 
 from . import kinds
 from .errors import NotCapturable
@@ -52,6 +56,49 @@ def cut_at_hooks() -> Iterator[None]:
         yield
     finally:
         TensorVariable._method_register_hook = original
+
+
+@contextlib.contextmanager
+def cut_at_checkpoints() -> Iterator[None]:
+    """A checkpointed region runs again in the backward, with all that it writes; in Dynamo's graph
+    it would be a call like any other."""
+    original = CheckpointHigherOrderVariable._call_function
+
+    def call_function(*_args: Any, **_kwargs: Any) -> Any:
+        unimplemented(
+            gb_type="a checkpointed region",
+            context="torch.utils.checkpoint",
+            explanation="it runs again in the backward",
+            hints=[],
+        )
+
+    CheckpointHigherOrderVariable._call_function = call_function
+    try:
+        yield
+    finally:
+        CheckpointHigherOrderVariable._call_function = original
+
+
+@contextlib.contextmanager
+def text_as_it_is() -> Iterator[None]:
+    """The text of a number that is no constant ends a graph: Dynamo formats its text, not it."""
+    original = InstructionTranslatorBase._format_value
+
+    def format_value(self, spec: Any, flags: int) -> None:
+        if isinstance(self.stack[-1], SymNodeVariable):
+            unimplemented(
+                gb_type="the text of a number",
+                context="format",
+                explanation="it is none of a graph's",
+                hints=[],
+            )
+        original(self, spec, flags)
+
+    InstructionTranslatorBase._format_value = format_value
+    try:
+        yield
+    finally:
+        InstructionTranslatorBase._format_value = original
 
 
 @contextlib.contextmanager

@@ -21,11 +21,13 @@ from torch._dynamo.types import ConvertFrameReturn, FrameAction, FrameExecStrate
 
 from .cuts import (
     asks_of_tensors,
+    cut_at_checkpoints,
     cut_at_collectives,
     cut_at_hooks,
     functions_as_they_are,
     inlined,
     reads_of_objects,
+    text_as_it_is,
 )
 from .entered import autocast_kept
 from .errors import NotCapturable, let_go
@@ -123,8 +125,8 @@ class _Convert:
             return _passed(self._passed[key])
         changes = (
             config.patch(_SETTINGS), cut_at_hooks(), constants_after_one(), autocast_kept(),
-            functions_as_they_are(self._told().undone), cut_at_collectives(),
-            inlined(self._told().entered), asks_of_tensors(self._told().asked),
+            functions_as_they_are(self._told().undone), cut_at_collectives(), cut_at_checkpoints(),
+            text_as_it_is(), inlined(self._told().entered), asks_of_tensors(self._told().asked),
             reads_of_objects(self._told().asked),
         )  # fmt: skip
         with LOCK, convert_frame.compile_lock, inside(), contextlib.ExitStack() as stack:

@@ -1,6 +1,6 @@
-"""Autocast contexts that a graph of Dynamo's enters and leaves by two calls.
+"""Contexts that a graph of Dynamo's enters and leaves by two calls: autocast, torch.func's.
 
-part_inputs.py puts these calls in; who runs such a graph holds `left_again` around it.
+part_inputs.py puts the calls for autocast in; who runs such a graph holds `left_again` around it.
 """
 
 import contextlib
@@ -9,9 +9,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch._C import _functorch as functorch
 
 _HERE = threading.local()
 _DEVICES = ("cpu", "cuda")
+_LEFT_BY = {
+    functorch.TransformType.Vmap: functorch._vmap_decrement_nesting,
+    functorch.TransformType.Grad: functorch._grad_decrement_nesting,
+    functorch.TransformType.Jvp: functorch._jvp_decrement_nesting,
+    functorch.TransformType.Functionalize: functorch._func_decrement_nesting,
+}
 
 
 def enter_autocast(*settings: Any) -> torch.autocast:
@@ -29,12 +36,15 @@ def exit_autocast(context: torch.autocast) -> None:
 
 @contextlib.contextmanager
 def left_again() -> Iterator[None]:
-    """What is entered within and not left, as an error came between, is left at the end; so is a
-    change of the grad mode."""
+    """What is entered within and not left, as an error came between, is left at the end: an
+    autocast, a transform of torch.func; so is a change of the grad mode."""
     before, grad = len(_open()), torch.is_grad_enabled()
+    depth = functorch.get_dynamic_layer_stack_depth()
     try:
         yield
     finally:
+        while functorch.get_dynamic_layer_stack_depth() > depth:
+            _LEFT_BY[functorch.peek_interpreter_stack().key()]()
         torch._C._set_grad_enabled(grad)
         while len(_open()) > before:
             exit_autocast(_open()[-1])

@@ -62,6 +62,8 @@ class Report:
     trace: the latest call's steps as trace events (JSON); None unless Options.profile is on.
     warm_ups: calls that eager made because forward set up state in them, with what it set.
     reruns: forwards that ran once more, as a backward came for other outputs than expected.
+    second_runs, second_runs_ms: forwards that eager PyTorch ran once more for a backward with
+    create_graph=True, and what that took.
     dtypes: nodes of the latest program, both directions, by the dtype that they give, casts aside;
     not_whole: why calls were not captured whole; parts: then the report of each part, small: how
     many more torch runs, being of a few operators each; breaks: where parts end and why, misses:
@@ -83,6 +85,8 @@ class Report:
     trace: str | None = dataclasses.field(default=None, repr=False)
     warm_ups: list[str] = dataclasses.field(default_factory=list)
     reruns: int = 0
+    second_runs: int = 0
+    second_runs_ms: float = 0.0
     cast_bytes: int = 0
     dtypes: dict[str, int] = dataclasses.field(default_factory=dict)
     casts: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -134,6 +138,11 @@ class Report:
         lines += [f"warm-up in eager: {warm_up}" for warm_up in self.warm_ups]
         if self.reruns:
             lines.append(f"  {self.reruns} forwards ran again for other outputs' gradients")
+        if self.second_runs:
+            lines.append(
+                f"  {self.second_runs} forwards ran again in eager PyTorch for a backward with "
+                f"create_graph=True: {self.second_runs_ms:.1f} ms"
+            )
         if self.outside_share is not None:
             lines.append(f"  {self.outside_share:.1%} of forward's time was outside of the engine")
         lines += [f"in parts: {found}" for found in self.not_whole]

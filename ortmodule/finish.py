@@ -18,6 +18,7 @@ from .guards import Snapshot
 from .interface import Assigned, Input, Output, WriteBack
 from .name import Named
 from .outputs import history, name_outputs
+from .second_run import SecondRun
 from .sizes import SizePredicate, evaluate, lies
 from .steps import Step
 from .trace import Traced
@@ -33,7 +34,8 @@ class Capture:
     `history`: eager's autograd graph behind the outputs, as outputs.history gives it; None: not
     known.
     `assigned`: buffers that forward sets to another tensor. `steps`: Python that the graph runs.
-    `communicates`: whether it has collectives.
+    `communicates`: whether it has collectives. `second`: runs forward again where a backward comes
+    under create_graph; None: gradients are off.
     `key`, `snapshot`, `aliases`, `sizes`, `strides`: the capture fits a call when its key equals
     `key`, snapshot.changed() is None, snapshot.aliases(tensors) equals `aliases`,
     sizes.bind(shapes) is not None and, where forward asks for strides, the tensors lie in memory as
@@ -59,6 +61,7 @@ class Capture:
     random_nodes: int
     steps: list[Step]
     communicates: bool
+    second: SecondRun | None
 
     def bind(self, tensors: Sequence[torch.Tensor]) -> dict[str, int] | None:
         """The symbols' values for a call's flat tensors, or None when their sizes or strides do not
@@ -149,6 +152,7 @@ def finish(
         random_nodes=done.random_nodes,
         steps=steps,
         communicates=done.communicates,
+        second=_second(traced, named, outputs, done),
     )
 
 
@@ -159,6 +163,17 @@ def _check_identity(call: Call, snapshot: Snapshot) -> None:
         path = snapshot.kept_at(tensor)
         if path is not None:
             raise NotCapturable(f"an argument is the tensor that is kept at {path}")
+
+
+def _second(
+    traced: Traced, named: Named, outputs: list[Output], done: Translated
+) -> SecondRun | None:
+    if not torch.is_grad_enabled():
+        return None
+    known = traced.notes.history
+    on_the_way = set().union(*known.through) if known is not None else set()
+    program = traced.program.graph_module
+    return SecondRun(program, named.placeholders, outputs, on_the_way, done)
 
 
 def _strides(traced: Traced, call: Call, sizes: SizePredicate) -> list[tuple] | None:

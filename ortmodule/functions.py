@@ -222,7 +222,7 @@ def _operator(capture: Recorded, cls: type, args: tuple, given: tuple, state: tu
             return list(_WithOwn.apply(lambda given: call(given, sizes), own, *tensors))
 
         draws, shares = cls in capture.drawing, cls in capture.sharing
-        step = Step(cls.__name__, run, _REASON, draws, shares)
+        step = Step(cls.__name__, run, _REASON, draws, shares, bool(names))
         capture.operators[key] = _Operator(step, gives)
     return capture.operators[key]
 

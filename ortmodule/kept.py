@@ -25,7 +25,7 @@ class Kept:
         writes = [(w.output, w.target) for w in captured.write_backs]
         self.runner = _native.torch_bridge().Runner(
             captured.graph.capsule(), sources, n_outputs, writes, captured.orders, wrt,
-            captured.history, options.for_engine().capsule(),
+            captured.history, options.for_engine().capsule(), captured.second,
         )  # fmt: skip
 
     def compile(self, tensors: list) -> None:

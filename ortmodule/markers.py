@@ -147,6 +147,14 @@ def stands_for(function: Any) -> Any:
     return function
 
 
+def as_torch(target: Any) -> Callable:
+    """Torch's own function for an operator of ours."""
+    name = target.overloadpacket.__name__
+    if name == "scaled_dot_product_attention":
+        return _TORCHS
+    return torch.ctc_loss if name == "ctc_loss" else getattr(torch._C._VariableFunctions, name)
+
+
 def attention(original: Callable) -> Callable:
     """What torch's scaled_dot_product_attention is replaced by during a capture: the stand-in for
     tensors [B, H, T, D] of one dtype whose sizes are known to fit, else torch's own."""
@@ -220,6 +228,8 @@ def _gru_cell(x, hx, w_ih, w_hh, b_ih=None, b_hh=None):
 def _call(name: str, x: Any, hx: Any, *rest: Any) -> Any:
     if not isinstance(rest[0], (list, tuple)):
         raise NeedsCut(f"forward calls {name} on a packed sequence")
+    if _known_equal(x.shape[int(bool(rest[-1]))], 0):  # rest[-1]: the batch comes first
+        raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
     op = getattr(torch.ops.ortmodule, name)
     hx = list(hx) if isinstance(hx, (list, tuple)) else hx
     weights, *rest = rest

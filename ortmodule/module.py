@@ -175,7 +175,7 @@ class ORTModule(nn.Module):
     # --- the truth about what ran -----------------------------------------------------------
 
     def eager(self) -> contextlib.AbstractContextManager:
-        """Within, calls from this thread run eagerly, as a gradient of a gradient needs."""
+        """Within, calls from this thread run eagerly."""
         return self._ortmodule.in_eager()
 
     def explain(self) -> Report:

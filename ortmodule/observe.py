@@ -15,9 +15,12 @@ import site
 import string
 import sys
 import sysconfig
+import threading
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+from torch._C._dynamo.eval_frame import set_eval_frame
 
 from . import _native, standard
 from .places import PACKAGE as OURS
@@ -177,6 +180,30 @@ def _local(step: dis.Instruction) -> str:
     return str(step.argval) if step.opname.startswith("LOAD_FAST") else "?"
 
 
+@contextlib.contextmanager
+def _dynamo_stays() -> Iterator[None]:
+    """Within, Dynamo stays on for some thread. When the last that uses it ends, it puts the
+    function that evaluates frames back as it was before, and would take an observer's away."""
+    begun, ended = threading.Lock(), threading.Lock()
+    begun.acquire()
+    ended.acquire()
+
+    def use() -> None:  # calls no Python function, which Dynamo would look at
+        before = set_eval_frame(False)
+        begun.release()
+        ended.acquire()
+        set_eval_frame(before)
+
+    thread = threading.Thread(target=use, daemon=True)
+    thread.start()
+    begun.acquire()
+    try:
+        yield
+    finally:
+        ended.release()
+        thread.join()
+
+
 @dataclasses.dataclass(slots=True)
 class Names:
     """The attribute names that code which ran may have looked up; `every`: any name at all."""
@@ -210,13 +237,17 @@ class Observation:
         self.names = names
         self._entered = entered
         self._observer = _native.torch_bridge().Observer()
+        self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> "Observation":
+        if not _native.torch_bridge().evaluates_as_usual():
+            self._stack.enter_context(_dynamo_stays())
         self._observer.start(kind_of_file, self._note)
+        self._stack.callback(self._observer.stop)
         return self
 
     def __exit__(self, *_error: Any) -> None:
-        self._observer.stop()
+        self._stack.close()
 
     def _note(self, function: Any, code: types.CodeType, kind: int, caller: int) -> None:
         made = code.co_filename.startswith("<") and function is not None  # by exec: of any module

@@ -24,7 +24,7 @@ from torch._dynamo import eval_frame as dynamo_frames
 from torch._subclasses import fake_impls
 from torch.autograd import grad_mode
 from torch.autograd import graph as torch_graph
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 from torch.nn.modules import module as torch_module
 
 from . import (
@@ -122,6 +122,7 @@ def capturing(
         _replace_modes(replace, told)
         for name in ("__str__", "__repr__", "__format__"):
             replace(torch.SymInt, name, _no_text)
+            replace(torch.SymFloat, name, _no_text)
         _replace_functions(replace)
         replace(torch, "compile", control_flow.uncompiled)
         replace(dynamo_frames, "_callback_from_stance", _as_written)
@@ -213,10 +214,13 @@ def _refused(reason: str) -> Callable:
 
 
 def _no_text(original: Callable) -> Callable:
-    """The text of a size would be a symbol's."""
+    """The text of a size, or of a number read out of a tensor, would be a symbol's."""
 
     def text(*args: Any) -> str:
         if not sys._getframe(2).f_code.co_filename.startswith((TORCH, PACKAGE)):
+            if free_unbacked_symbols(args[0]):
+                reason = "forward asks for the text of a number read out of a tensor"
+                raise NotCapturable(reason, **caller_place())
             raise NeedsExactSizes("forward asks for the text of a size", **caller_place())
         return original(*args)
 

@@ -8,6 +8,7 @@ eager's own exception.
 """
 
 import contextlib
+import contextvars
 import dataclasses
 import types
 from collections.abc import Iterator
@@ -23,14 +24,14 @@ from .arguments import Arguments
 from .call import Call
 from .certain import Certain
 from .effects import Effects, PlainWrite
-from .entered import autocast_state
+from .entered import autocast_state, left_again
 from .errors import NeedsCut, NotCapturable, WarmUp, let_go
 from .hooks import Hooks
 from .observe import Names, Observation
 from .patches import Within
 from .places import place_of_forward
 from .private import OwnTensors, forget
-from .saved import seen_as_they_are
+from .saved import as_users_have_them, writes_to_saved
 from .torch_calls import Calls
 from .walk import changed
 
@@ -102,20 +103,22 @@ def _run(module: nn.Module, call: Call, effects: Effects, hooks: Hooks, roots: l
     bare = [(t, set(vars(t))) for t in made]
     error = None
     grad = torch.set_grad_enabled(torch.is_grad_enabled())  # forward may leave it changed
-    with grad, OwnTensors(module, lambda t: _fake(t, mode)) as own, Calls() as made_calls:
+    own_tensors = OwnTensors(module, lambda t: _fake(t, mode))
+    with grad, left_again(), own_tensors as own, Calls() as made_calls:
         bare += [(t, set(vars(t))) for t in own.found()]
         try:
             given = Arguments(call.spec, made, call.numbers)
             written = control_flow.watched(
                 lambda: [*effects.writes(), *_assigned(own), *given.words()]
             )
-            autocast = autocast_state()
-            with mode, seen_as_they_are(), observed(effects, roots, names), written, Certain():
+            autocast, seen = autocast_state(), observed(effects, roots, names)
+            with mode, as_users_have_them(), seen, written, Certain():
                 result = module.forward(*given.args, **given.kwargs)
             if autocast_state() != autocast:
                 place = place_of_forward(module)
                 raise NotCapturable("forward leaves autocast changed", **place)
             hooks.check()
+            _check_saved(module, result)
             _check_fresh([result, given.containers], lasting | effects.globals())
             if given.changed():
                 _check_apart(call.containers, set(map(id, effects.objects())))
@@ -182,6 +185,17 @@ def _check_fresh(result: Any, lasting: set[int]) -> None:
             raise NeedsCut(f"forward returns a {kind} that is the module's")
 
 
+def _check_saved(module: nn.Module, result: Any) -> None:
+    """What eager's backward would raise, a graph's would not."""
+    try:
+        tensors, _ = tree.flatten(result, "the result")
+    except tree.UnknownLeaf:
+        return
+    if writes_to_saved(tensors):
+        reason = "forward writes in place to what its own backward reads"
+        raise NotCapturable(reason, **place_of_forward(module))
+
+
 def _check_apart(containers: list, reached: set[int]) -> None:
     """What forward changes in its arguments would not be seen where it finds them otherwise."""
     for container in containers:
@@ -215,7 +229,7 @@ def eager_error(module: nn.Module, args: tuple, kwargs: dict) -> Exception | Non
     """What `module(*args, **kwargs)` raises in eager; None when it raises nothing."""
     with _undone(module, args, kwargs):
         try:
-            module.forward(*args, **kwargs)
+            contextvars.copy_context().run(module.forward, *args, **kwargs)
         except Exception as error:
             return error
     return None

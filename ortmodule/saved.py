@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 
+from . import _native
 from .interface import Output
 
 
@@ -31,6 +32,29 @@ def storage_key(tensor: Any) -> int | None:
 def seen_as_they_are() -> contextlib.AbstractContextManager:
     """Around the traced forward: a user's hooks on saved tensors are for the real ones alone."""
     return torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
+
+
+def as_users_have_them() -> contextlib.AbstractContextManager:
+    """Around a rehearsed forward: as `seen_as_they_are` where a user has hooks; else torch notes
+    what is written to."""
+    has_hooks = _native.torch_bridge().has_saved_tensors_hooks()
+    return seen_as_they_are() if has_hooks else contextlib.nullcontext()
+
+
+def writes_to_saved(tensors: Iterable[torch.Tensor]) -> bool:
+    """Whether something that a node behind these saved was written to since, so that eager's
+    backward raises."""
+    with torch._C.DisableTorchFunction():  # this is no part of forward
+        nodes = _nodes([tensor.grad_fn for tensor in tensors])
+        return any(_is_stale(node, name) for node in nodes for name in _names(type(node)))
+
+
+def _is_stale(node: Any, name: str) -> bool:
+    try:
+        getattr(node, "saved_tensors" if name == "_raw_saved_tensors" else name[4:])
+    except RuntimeError as error:
+        return "modified by an inplace operation" in str(error)
+    return False
 
 
 def edges_of(tensors: Iterable[torch.Tensor]) -> list[tuple]:

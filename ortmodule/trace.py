@@ -21,6 +21,7 @@ from torch.export import Dim, export
 from . import observe
 from .call import Call
 from .effects import Effects
+from .entered import left_again
 from .errors import NeedsCut, NeedsEagersAnswers, NeedsExactSizes, NotCapturable, let_go
 from .flat import Flat, Notes
 from .hooks import Hooks, place_steps
@@ -120,7 +121,7 @@ def _export(flat: Flat, tensors: list[torch.Tensor], free: Sequence[Sequence[boo
     if torch.is_inference_mode_enabled():
         inference_off = torch.inference_mode(False)
     on = torch.set_grad_enabled(grad)
-    with warnings.catch_warnings(), inference_off, on, _unmarked(given):
+    with warnings.catch_warnings(), inference_off, on, _unmarked(given), left_again():
         warnings.simplefilter("ignore")
         program = _within_budget(
             lambda: export(flat, given, dynamic_shapes=(shapes,), strict=False)

@@ -141,6 +141,11 @@ OpSchema& OpSchema::effect(EffectOf effect) {
   return *this;
 }
 
+OpSchema& OpSchema::users_backward(std::function<bool(const Node&)> when) {
+  users_backward_ = std::move(when);
+  return *this;
+}
+
 OpSchema& OpSchema::linear_gradient(std::function<bool(const Node&)> when) {
   linear_ = std::move(when);
   return *this;

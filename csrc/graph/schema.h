@@ -230,6 +230,9 @@ class OpSchema {
   OpSchema& effect(EffectOf effect);
   // Where the gradient is no linear function of the outputs' gradients: code of a user's.
   OpSchema& linear_gradient(std::function<bool(const Node&)> when);
+  // A part of the backward that is a user's code, which may raise: gradients that are complete
+  // before it runs are handed over by then.
+  OpSchema& users_backward(std::function<bool(const Node&)> when);
   // Operations for each element that it writes: 1 where it is cheap, else 4 of an element-wise op
   // and 8 of another. A function gives those of the whole node.
   OpSchema& cost(double each);
@@ -309,6 +312,9 @@ class OpSchema {
   Effect effect(const Node& node) const { return effect_ ? effect_(node) : Effect::none; }
   bool has_effect(const Node& node) const { return effect(node) != Effect::none; }
   bool has_linear_gradient(const Node& node) const { return !linear_ || linear_(node); }
+  bool is_users_backward(const Node& node) const {
+    return users_backward_ && users_backward_(node);
+  }
   double operations(const Sized& node) const;
   // What a node's floating operands are computed in: never less than any of them has.
   DType compute_dtype(const Node& node) const;
@@ -358,6 +364,7 @@ class OpSchema {
   bool cheap_ = false;
   EffectOf effect_;
   std::function<bool(const Node&)> linear_;
+  std::function<bool(const Node&)> users_backward_;
   Cost cost_;
   DType computes_in_ = DType::undefined;
   bool in_operands_ = false;

@@ -81,6 +81,7 @@ void register_control(OpSet& ops) {
       .attr_required("of")
       .attr_required("types")
       .attr_optional("once")
+      .users_backward([](const Node& node) { return node.attrs.has("once"); })
       .shape(told_types)
       .not_differentiable();
   // An error where an element of `ok` is false; runs although nobody reads what it passes on.

@@ -24,7 +24,8 @@ Backward::Backward(std::shared_ptr<Call> call, std::shared_ptr<const std::vector
       parts_(std::move(parts)),
       nodes_{
           std::vector<std::atomic<torch::autograd::Node*>>(call_->shared().history.outputs.size()),
-          std::vector<const torch::autograd::Node*>(call_->shared().wrt.size())},
+          std::vector<const torch::autograd::Node*>(call_->shared().wrt.size()),
+          std::vector<uint32_t>(call_->shared().wrt.size())},
       used_(call_->shared().history.used_up.size()) {}
 
 Backward::~Backward() = default;

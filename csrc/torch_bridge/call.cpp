@@ -1,12 +1,17 @@
 // Running a call: pointers into the frame, segments of the backward, retained graphs.
 #include "csrc/torch_bridge/call.h"
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/SavedTensorHooks.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
 #include <numeric>
+
+#include "csrc/torch_bridge/surroundings.h"
 
 namespace ort::bridge {
 namespace {
@@ -44,8 +49,11 @@ Call::Call(std::shared_ptr<Shared> shared, const std::vector<at::Tensor>& given,
            std::shared_ptr<Profile> profile)
     : shared_(std::move(shared)), lent_(given.size()), key_(key), profile_(std::move(profile)) {
   inputs_.reserve(given.size());
-  for (const at::Tensor& tensor : given)
-    inputs_.push_back(tensor.defined() ? contiguous(tensor.variable_data()) : at::Tensor());
+  for (size_t i = 0; i < given.size(); ++i) {
+    inputs_.push_back(given[i].defined() ? contiguous(given[i].variable_data()) : at::Tensor());
+    if (given[i].defined() && !given[i].is_contiguous())
+      strides_[i] = at::infer_dense_strides(given[i].sizes(), given[i].strides());
+  }
   if (at::GradMode::is_enabled())  // the backward reads what was there before the call wrote
     for (const size_t i : shared_->written)
       inputs_[i] = given[i].detach().clone(at::MemoryFormat::Contiguous);
@@ -132,9 +140,7 @@ void Call::expect_backward(const std::vector<at::Tensor>& given,
   }
   for (size_t i = 0; i < shared_->n_user_outputs; ++i) output_versions_.emplace_back(outputs[i]);
   save_inputs(given);
-  if (const std::vector<size_t>& all = shared_->topology.order;
-      all.size() > 1 && shared_->unsettled())
-    keep_inputs(all);
+  if (shared_->may_run_again()) keep_inputs(shared_->topology.order);
 }
 
 // What eager keeps too may not change; of anything else the backward reads a copy. A user's hooks
@@ -223,6 +229,49 @@ bool Call::covers(const Wanted& wanted) const {
   return wanted.cuts == wanted_.cuts &&
          std::includes(wanted_.defined.begin(), wanted_.defined.end(), wanted.defined.begin(),
                        wanted.defined.end());
+}
+
+// With its axes in memory as they were, by which forward may see it in another shape.
+at::Tensor Call::as_given(size_t i) const {
+  const auto strides = strides_.find(i);
+  if (strides == strides_.end())
+    return contains(shared_->written, i) ? inputs_[i].clone() : inputs_[i];
+  return at::empty_strided(inputs_[i].sizes(), strides->second, inputs_[i].options())
+      .copy_(inputs_[i]);
+}
+
+SecondRun Call::run_again(const Indices& outputs, const Edges& edges) {
+  check_outputs(shared_->history.saved_outputs(outputs));
+  unpack_inputs(outputs);
+  {
+    std::lock_guard lock(shared_->mutex);
+    shared_->differentiable = true;
+  }
+  for (size_t i = 0; i < input_versions_.size(); ++i)
+    check(!lent_[i] || !input_versions_[i].changed(),
+          "input {} of the module has been modified by an inplace operation: it is at version {}, "
+          "expected version {}, as a backward under create_graph runs forward again. Another one "
+          "will not need it",
+          i, input_versions_[i].now(), input_versions_[i].then());
+  SecondRun run;
+  run.passed.resize(edges.outputs.size());
+  std::vector<at::Tensor> inputs(inputs_.size());
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    if (inputs_[i].defined()) inputs[i] = as_given(i).detach();
+  for (size_t w = 0; w < edges.inputs.size(); ++w) {
+    at::Tensor& input = inputs[shared_->wrt[w]];
+    run.inputs.push_back(input = stand_in(input, edges.inputs[w]));
+  }
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    if (lent_[i] && inputs[i].defined()) input_versions_[i].share(inputs[i]);
+  const Rewound generators(generator_state_, device());
+  const c10::OptionalStreamGuard as_the_forward(stream_);
+  const c10::impl::ExcludeDispatchKeyGuard plain(kTransforms);
+  run.outputs = shared_->second_forward(inputs, key_, [&](size_t output, const at::Tensor& tensor) {
+    return run.passed[output] = stand_in(tensor, edges.outputs[output]);
+  });
+  run.outputs.resize(shared_->n_user_outputs);
+  return run;
 }
 
 // Reads every input once more: as it was, or a copy that was made in time.

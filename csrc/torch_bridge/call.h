@@ -3,6 +3,7 @@
 
 #include <torch/csrc/autograd/saved_variable.h>
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -37,6 +38,10 @@ class Version {
   uint32_t then() const { return then_; }
   uint32_t now() const { return counter_.enabled() ? counter_.current_version() : 0; }
   bool changed() const { return now() != then_; }
+  // A tensor in the same memory counts as one with that one from here on.
+  void share(const at::Tensor& other) const {
+    if (counter_.enabled()) other.unsafeGetTensorImpl()->set_version_counter(counter_);
+  }
 
  private:
   c10::VariableVersion counter_;
@@ -58,6 +63,9 @@ class Call {
   // more outputs in mind, the gradients of the others are to be zeros. `keep`: the call keeps what
   // it has for another one.
   Bound begin_backward(const Wanted& wanted, bool keep);
+  // For a backward of these outputs under create_graph: the forward once more, by torch's
+  // operators.
+  SecondRun run_again(const Indices& outputs, const Edges& edges);
   // Copies the inputs that eager's backward of one of `outputs` does not read: writes are allowed.
   void keep_inputs(const Indices& outputs);
   // Raises where eager's node would, as something that it saved was written to.
@@ -95,6 +103,7 @@ class Call {
   void check_outputs(const Indices& saved) const;
   void check_input(size_t i) const;
   void run_forward_again(const Wanted& wanted);
+  at::Tensor as_given(size_t i) const;
   // The first input that a second run would read and that is not as it was.
   std::optional<size_t> changed_input(const Wanted& wanted) const;
   bool covers(const Wanted& wanted) const;
@@ -109,6 +118,7 @@ class Call {
   std::optional<Stash> stash_;             // none: as of the frame
   std::vector<Operand> input_types_;       // of a forward in stages
   std::vector<at::Tensor> inputs_;         // contiguous; kept while the call lives
+  std::map<size_t, Sizes> strides_;        // of inputs that were not
   // By input: whether its memory is the caller's. The caller's tensors are not held, but where
   // eager holds them: torch.utils.swap_tensors takes only a tensor that nobody else has.
   std::vector<bool> lent_;

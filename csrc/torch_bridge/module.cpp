@@ -61,7 +61,7 @@ std::shared_ptr<Runner> make_runner(const py::capsule& graph, const py::list& in
                                     size_t n_user_outputs, const py::list& write_backs,
                                     const std::vector<std::pair<size_t, Indices>>& orders,
                                     std::vector<size_t> wrt, const py::object& history,
-                                    const py::capsule& options) {
+                                    const py::capsule& options, const py::object& second_forward) {
   std::vector<Runner::Source> sources;
   for (const py::handle& item : inputs) sources.push_back(source_of(item));
   std::vector<Runner::WriteBack> writes;
@@ -71,7 +71,8 @@ std::shared_ptr<Runner> make_runner(const py::capsule& graph, const py::list& in
   }
   return std::make_shared<Runner>(graph_of(graph), std::move(sources), n_user_outputs,
                                   std::move(writes), std::map(orders.begin(), orders.end()),
-                                  std::move(wrt), history_of(history), options_of(options));
+                                  std::move(wrt), history_of(history), second_forward,
+                                  options_of(options));
 }
 
 // Without the GIL: who holds a lock of the runner's may wait for that.
@@ -133,7 +134,7 @@ PYBIND11_MODULE(_torch, m) {
   py::class_<Runner, std::shared_ptr<Runner>>(m, "Runner", ort::bridge::collected<Runner>())
       .def(py::init(&ort::bridge::make_runner), py::arg("graph"), py::arg("inputs"),
            py::arg("n_user_outputs"), py::arg("write_backs"), py::arg("orders"), py::arg("wrt"),
-           py::arg("history"), py::arg("options"))
+           py::arg("history"), py::arg("options"), py::arg("second_forward") = py::none())
       .def("compile", &Runner::compile, Unlocked())
       .def("call", &Runner::call, Unlocked())
       .def("replace", &Runner::replace, py::arg("old"), py::arg("now"))

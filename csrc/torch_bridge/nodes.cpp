@@ -31,6 +31,18 @@ void check_called_by_engine() {
         "module within `with model.eager():`");
 }
 
+// The engine takes batched gradients apart by itself; torch, which runs under create_graph, has its
+// transforms for that.
+class WithoutTransforms {
+ public:
+  WithoutTransforms() {
+    if (!at::GradMode::is_enabled()) plain_.emplace(kTransforms);
+  }
+
+ private:
+  std::optional<c10::impl::ExcludeDispatchKeyGuard> plain_;
+};
+
 // Errors that torch has a type of its own for.
 template <class F>
 variable_list in_torchs_terms(F&& f) {
@@ -54,11 +66,8 @@ class Receiver : public Node {
 
   variable_list apply(variable_list&& gradients) override {
     check_called_by_engine();
-    check(!at::GradMode::is_enabled(),
-          "ORTModule does not support create_graph=True: the gradient of a gradient is not "
-          "built; run this module in eager, or call backward without create_graph");
     check(post_hooks().empty(), "{}", kNoHook);
-    const c10::impl::ExcludeDispatchKeyGuard plain(kTransforms);
+    const WithoutTransforms plain;
     variable_list results =
         in_torchs_terms([&] { return backward_->receive(origin_, gradients, passed_); });
     results.resize(num_outputs());
@@ -87,7 +96,7 @@ class HandOver : public Node {
 
   variable_list apply(variable_list&&) override {
     check_called_by_engine();
-    const c10::impl::ExcludeDispatchKeyGuard plain(kTransforms);
+    const WithoutTransforms plain;
     const auto backward = backward_.lock();
     check(backward != nullptr, "the outputs of this autograd node of ORTModule are gone");
     variable_list results = in_torchs_terms([&] { return backward->hand_over(part_); });
@@ -126,6 +135,7 @@ First chains(const std::shared_ptr<Backward>& backward, const std::vector<at::Te
     for (const size_t w : part->wrt) {
       edges.push_back(torch::autograd::impl::gradient_edge(inputs[shared.wrt[w]]));
       backward->nodes().targets[w] = edges.back().function.get();
+      backward->nodes().target_places[w] = edges.back().input_nr;
     }
     node->set_next_edges(std::move(edges));
     next = std::move(node);

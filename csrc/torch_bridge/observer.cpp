@@ -1,6 +1,9 @@
 // A function in the place of the interpreter's own (PEP 523), for the calling thread alone: Python
 // is told of each function that was not entered before, ahead of its first instruction. A profile
 // function would instrument the code of all threads, and call at every call.
+//
+// Dynamo has such a function too, and puts it in place whenever a thread of its begins: on top of
+// this one, or this one on top of it. Each then passes a frame to the other.
 #include "csrc/torch_bridge/observer.h"
 
 #include <unordered_map>
@@ -44,7 +47,7 @@ class Observer {
   }
 
   void stop() {
-    _PyInterpreterState_SetEvalFrameFunc(thread_->interp, previous_);
+    if (is_on_top(thread_)) _PyInterpreterState_SetEvalFrameFunc(thread_->interp, previous_);
     current_ = nullptr;
     kinds_.clear();
     entered_functions_.clear();
@@ -55,9 +58,27 @@ class Observer {
  private:
   static PyObject* evaluate(PyThreadState* thread, struct _PyInterpreterFrame* frame, int thrown) {
     Observer* observer = current_;
-    const auto next = observer ? observer->previous_ : &_PyEval_EvalFrameDefault;
-    if (observer && observer->thread_ == thread && !thrown && !observer->inside_)
-      thrown = observer->look_at(frame);
+    if (!observer) {  // what was on top is gone, and has left this in its place
+      if (is_on_top(thread))
+        _PyInterpreterState_SetEvalFrameFunc(thread->interp, &_PyEval_EvalFrameDefault);
+      return _PyEval_EvalFrameDefault(thread, frame, thrown);
+    }
+    if (passed_on_ == frame || !is_on_top(thread))  // it comes from the previous one
+      return observer->run(&_PyEval_EvalFrameDefault, thread, frame, thrown);
+    const void* const around = passed_on_;
+    passed_on_ = frame;
+    PyObject* result = observer->run(observer->previous_, thread, frame, thrown);
+    passed_on_ = around;
+    return result;
+  }
+
+  static bool is_on_top(PyThreadState* thread) {
+    return _PyInterpreterState_GetEvalFrameFunc(thread->interp) == &Observer::evaluate;
+  }
+
+  PyObject* run(_PyFrameEvalFunction next, PyThreadState* thread, struct _PyInterpreterFrame* frame,
+                int thrown) {
+    if (thread_ == thread && !thrown && !inside_) thrown = look_at(frame);
     return next(thread, frame, thrown);
   }
 
@@ -112,7 +133,8 @@ class Observer {
   }
 
   static constexpr long kPackage = 2, kOwn = 3, kStandard = 4;  // as observe.py has them
-  static inline Observer* current_ = nullptr;  // with the GIL held
+  static inline Observer* current_ = nullptr;                   // with the GIL held
+  static inline thread_local const void* passed_on_ = nullptr;  // a frame, to the previous one
   py::object kind_, entered_;
   PyThreadState* thread_ = nullptr;
   _PyFrameEvalFunction previous_ = nullptr;
@@ -129,6 +151,10 @@ void bind_observer(py::module_& m) {
       .def(py::init<>())
       .def("start", &Observer::start, py::arg("kind"), py::arg("entered"))
       .def("stop", &Observer::stop);
+  m.def("evaluates_as_usual", [] {
+    return _PyInterpreterState_GetEvalFrameFunc(PyThreadState_Get()->interp) ==
+           &_PyEval_EvalFrameDefault;
+  });
 }
 
 }  // namespace ort::bridge

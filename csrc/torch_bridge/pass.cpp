@@ -2,6 +2,7 @@
 // gradients were there serves the groups that it had all for; the next begins another.
 #include "csrc/torch_bridge/pass.h"
 
+#include <ATen/core/grad_mode.h>
 #include <c10/core/StreamGuard.h>
 #include <torch/csrc/autograd/graph_task.h>
 
@@ -18,6 +19,7 @@ Pass::Pass(Backward& backward, int task)
       shared_(call_.shared()),
       task_(task),
       keep_(torch::autograd::get_current_graph_task_keep_graph()),
+      differentiable_(at::GradMode::is_enabled()),
       requests_(shared_.history, shared_.wrt, backward_.nodes()),
       arrived_(shared_.history.outputs.size()),
       handed_over_(shared_.wrt.size()) {}
@@ -25,6 +27,7 @@ Pass::Pass(Backward& backward, int task)
 void Pass::end() {
   over_ = true;
   run_.reset();
+  second_.reset();
 }
 
 bool Pass::awaits(size_t output) const {
@@ -95,10 +98,11 @@ bool Pass::passed_in_time(size_t output) const {
 }
 
 at::Tensor Pass::passed_on(size_t output) {
-  if (!contains(requests_.cuts(), output)) return {};
+  if (!differentiable_ && !contains(requests_.cuts(), output)) return {};
   const auto& outputs = shared_.history.outputs;
   for (size_t i = 0; i < outputs.size(); ++i)
     if (outputs[i] && contains(outputs[i]->through, output) && awaits(i)) return {};
+  if (differentiable_) return second().of_passed(arrived_, output);
   if (!run_ || !passed_in_time(output)) start();
   const Indices& cuts = run_->wanted.cuts;
   const auto k = std::lower_bound(cuts.begin(), cuts.end(), output) - cuts.begin();
@@ -122,6 +126,7 @@ std::vector<at::Tensor> Pass::hand_over(const Part& part) {
   const bool any = std::any_of(outputs.begin(), outputs.end(),
                                [&](size_t i) { return arrived_[i] && arrived_[i]->defined(); });
   if (!any) return results;
+  if (differentiable_) return hand_over_second(part);
   if (!serves(outputs)) start();
   for (size_t k = 0; k < part.wrt.size(); ++k) {
     handed_over_[part.wrt[k]] = true;
@@ -156,6 +161,45 @@ size_t Pass::n_gradients() const {
 
 at::Tensor Pass::zeros(const Operand& type) const {
   return empty(type).zero_();
+}
+
+// --- by torch, under create_graph ---------------------------------------------------------------
+
+Indices Pass::arrived() const {
+  Indices result;
+  for (size_t i = 0; i < arrived_.size(); ++i)
+    if (arrived_[i] && arrived_[i]->defined()) result.push_back(i);
+  return result;
+}
+
+const SecondRun& Pass::second() {
+  if (call_.released()) fail_second_time();
+  if (!second_) {
+    Edges edges{{}, backward_.nodes().receiving(shared_.history)};
+    for (size_t w = 0; w < shared_.wrt.size(); ++w)
+      edges.inputs.push_back(backward_.nodes().target(w));
+    second_.emplace(Second{call_.run_again(arrived(), edges), {}, {}});
+  }
+  return second_->run;
+}
+
+std::vector<at::Tensor> Pass::hand_over_second(const Part& part) {
+  const SecondRun& run = second();
+  const Indices now = arrived();
+  const Indices& outputs = shared_.topology.groups[part.group].outputs;
+  if (!std::all_of(outputs.begin(), outputs.end(),
+                   [&](size_t i) { return !contains(now, i) || contains(second_->given, i); })) {
+    Indices asked;
+    for (size_t w = 0; w < shared_.wrt.size(); ++w)
+      if (requests_.wants(shared_.wrt[w])) asked.push_back(w);
+    std::vector<at::Tensor> found = run.of_inputs(arrived_, asked);
+    second_->gradients.assign(shared_.wrt.size(), at::Tensor());
+    for (size_t k = 0; k < found.size(); ++k) second_->gradients[asked[k]] = std::move(found[k]);
+    second_->given = now;
+  }
+  std::vector<at::Tensor> results;
+  for (const size_t w : part.wrt) results.push_back(second_->gradients[w]);
+  return results;
 }
 
 // --- the run -----------------------------------------------------------------------------------

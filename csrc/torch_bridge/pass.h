@@ -42,8 +42,19 @@ class Pass {
     bool scaled = false;  // by the destinations' factor, as the gradients of outputs are
   };
 
+  // Under create_graph: the forward that torch has run again, and what the outputs that had arrived
+  // gave.
+  struct Second {
+    SecondRun run;
+    Indices given;
+    std::vector<at::Tensor> gradients;  // by position in wrt
+  };
+
   Wanted wanted_now() const;
+  Indices arrived() const;
   void start();
+  const SecondRun& second();
+  std::vector<at::Tensor> hand_over_second(const Part& part);
   bool serves(const Indices& outputs) const;
   bool passed_in_time(size_t output) const;
   void give(size_t output);
@@ -66,12 +77,14 @@ class Pass {
   const Shared& shared_;
   const int task_;
   const bool keep_;
+  const bool differentiable_;  // under create_graph
   const Requests requests_;
   bool over_ = false;
   size_t eagers_next_ = 0;                          // of History::used_up
   std::vector<std::optional<at::Tensor>> arrived_;  // by output
   std::vector<bool> handed_over_;                   // by position in wrt
   std::optional<Run> run_;
+  std::optional<Second> second_;
 };
 
 }  // namespace ort::bridge

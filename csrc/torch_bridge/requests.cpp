@@ -33,6 +33,20 @@ bool in_graph(Node* node) {
 
 }  // namespace
 
+torch::autograd::Edge Nodes::target(size_t w) const {
+  if (!targets[w]) return {};
+  return {const_cast<Node*>(targets[w])->getptr(), target_places[w]};
+}
+
+std::vector<torch::autograd::Edge> Nodes::receiving(const History& history) const {
+  std::vector<torch::autograd::Edge> edges(receivers.size());
+  for (const Origin& origin : history.origins)
+    for (size_t result = 0; result < origin.outputs.size(); ++result)
+      if (const auto& output = origin.outputs[result]; output && receivers[*output])
+        edges[*output] = {receivers[*output].load()->getptr(), static_cast<uint32_t>(result)};
+  return edges;
+}
+
 Requests::Requests(const History& history, const Indices& wrt, const Nodes& nodes) : nodes_(nodes) {
   const auto& outputs = history.outputs;
   for (size_t h = 0; h < outputs.size(); ++h)

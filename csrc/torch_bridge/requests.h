@@ -16,8 +16,14 @@ namespace ort::bridge {
 struct Nodes {
   // The one that takes the gradient of an output, while it lives.
   std::vector<std::atomic<torch::autograd::Node*>> receivers;
-  // Where the gradient of an input goes, by position in wrt; only compared.
+  // Where the gradient of an input goes, by position in wrt; null where no output reaches it. Only
+  // compared, but by a backward, while which it lives.
   std::vector<const torch::autograd::Node*> targets;
+  std::vector<uint32_t> target_places;  // which of its inputs
+
+  torch::autograd::Edge target(size_t w) const;
+  // The edges to the receivers, by output.
+  std::vector<torch::autograd::Edge> receiving(const History& history) const;
 };
 
 // Made and asked while the engine runs that backward in this thread.
@@ -29,6 +35,7 @@ class Requests {
   const Indices& cuts() const { return cuts_; }
   // Whether it is for some inputs alone, and may give them to somebody else than the leaves.
   bool is_partial() const { return inputs_.has_value(); }
+  bool wants(size_t input) const { return !inputs_ || contains(*inputs_, input); }
   bool visits(size_t output) const;
   bool executes(const UsedUp& node) const;
 

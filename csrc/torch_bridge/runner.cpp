@@ -28,10 +28,12 @@ Indices guess_defined(const Graph& graph, const History& history) {
 Runner::Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs,
                size_t n_user_outputs, std::vector<WriteBack> write_backs,
                std::map<size_t, Indices> orders, std::vector<size_t> wrt,
-               std::optional<History> history, CompileOptions options)
+               std::optional<History> history, pybind11::object second_forward,
+               CompileOptions options)
     : shared_(std::make_shared<Shared>()),
       inputs_(std::move(inputs)),
-      write_backs_(std::move(write_backs)) {
+      write_backs_(std::move(write_backs)),
+      second_forward_(std::move(second_forward)) {
   check(inputs_.size() == graph->inputs().size(), "the capture names {} inputs, its graph has {}",
         inputs_.size(), graph->inputs().size());
   shared_->graph = graph;
@@ -42,6 +44,7 @@ Runner::Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs,
   shared_->history =
       history ? std::move(*history) : History::of_graph(*graph, shared_->wrt, n_user_outputs);
   shared_->topology = Topology(shared_->history, shared_->wrt);
+  shared_->second_forward = ort::bridge::second_forward(second_forward_);
   shared_->predicted.defined = guess_defined(*graph, shared_->history);
   for (size_t i = 0; i < inputs_.size(); ++i)
     for (const WriteBack& write : write_backs_)
@@ -80,6 +83,7 @@ void Runner::replace(const pybind11::object& old, const pybind11::object& now) {
 int Runner::visit(visitproc visit, void* arg) const {
   for (const Source& source : inputs_) Py_VISIT(source.fixed.ptr());
   for (const WriteBack& write : write_backs_) Py_VISIT(write.target.fixed.ptr());
+  Py_VISIT(second_forward_.ptr());
   return 0;
 }
 

@@ -23,7 +23,8 @@ class Runner {
 
   Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs, size_t n_user_outputs,
          std::vector<WriteBack> write_backs, std::map<size_t, Indices> orders,
-         std::vector<size_t> wrt, std::optional<History> history, CompileOptions options);
+         std::vector<size_t> wrt, std::optional<History> history, pybind11::object second_forward,
+         CompileOptions options);
 
   // Compiles and plans for a call with these tensors, without running.
   void compile(const std::vector<at::Tensor>& user);
@@ -70,6 +71,7 @@ class Runner {
   std::mutex sources_mutex_;
   std::vector<Source> inputs_;
   std::vector<WriteBack> write_backs_;
+  pybind11::object second_forward_;
   bool needs_key_ = false;
 };
 

@@ -56,9 +56,10 @@ at::Tensor Shared::in_tensor_order(size_t output, const at::Tensor& gradient) co
   return gradient.permute(inverse);
 }
 
-bool Shared::unsettled() {
+bool Shared::may_run_again() {
   std::lock_guard lock(mutex);
-  return !confirmed || reruns > 0 || varied;
+  const bool unsettled = !confirmed || reruns > 0 || varied;
+  return differentiable || (unsettled && topology.order.size() > 1);
 }
 
 bool Shared::is_staged() {

@@ -14,6 +14,7 @@
 #include "csrc/runtime/executor.h"
 #include "csrc/session/program.h"
 #include "csrc/torch_bridge/history.h"
+#include "csrc/torch_bridge/second_run.h"
 
 namespace ort::bridge {
 
@@ -47,6 +48,7 @@ struct Shared {
   std::map<size_t, Indices> orders;
   History history;
   Topology topology;
+  SecondForward second_forward;         // of a capture with gradients
   bool has_effects = false;             // a node may draw from torch's generator
   bool is_linear = true;                // the gradient, in those of the outputs
   bool has_float16 = false;             // whose smallest numbers lose digits
@@ -55,11 +57,12 @@ struct Shared {
   // By what is wanted and, under a memory budget, the sizes that it is to hold for.
   Cache<std::pair<Wanted, Symbols>, Program> programs{
       16, [this](const Program& program) { dropped_plans += program.plans(); }};
-  std::mutex mutex;        // of what follows
-  int reruns = 0;          // forwards that ran again, for a backward that was not expected
-  Wanted predicted;        // what the last backward had
-  bool confirmed = false;  // a backward came as predicted
-  bool varied = false;     // one came that was not, and was made by zeros
+  std::mutex mutex;             // of what follows
+  int reruns = 0;               // forwards that ran again, for a backward that was not expected
+  Wanted predicted;             // what the last backward had
+  bool confirmed = false;       // a backward came as predicted
+  bool varied = false;          // one came that was not, and was made by zeros
+  bool differentiable = false;  // a backward came under create_graph
   std::shared_ptr<Profile> profile;  // of the latest call that is timed; null: none is
 
   // The program for a backward like this; nothing defined: forward alone.
@@ -68,8 +71,9 @@ struct Shared {
   // A gradient of an output as the graph has it, and one of the graph's as the tensor has it.
   at::Tensor in_memory_order(size_t output, const at::Tensor& gradient) const;
   at::Tensor in_tensor_order(size_t output, const at::Tensor& gradient) const;
-  // Whether another backward than the predicted one is to be reckoned with.
-  bool unsettled();
+  // Whether a backward that runs the forward again is to be reckoned with: another than the
+  // predicted one, or one under create_graph.
+  bool may_run_again();
   // Whether sizes depend on data: then forwards are run stage by stage (staged.h), on the host.
   bool is_staged();
   // What the nodes of a call hand over, by segment and group.

@@ -26,7 +26,7 @@ _OF_VALUES = {
     "full_like", "scalar_tensor", "masked_fill", "clamp", "clamp_min", "clamp_max",
 }  # fmt: skip
 # Odd and large: the trips of a loop, and those of a loop in it, have other keys.
-_KEY_STEP = np.uint64(6364136223846793005)
+KEY_STEP = np.uint64(6364136223846793005)
 
 
 class _NeedsNumbers(Exception):
@@ -86,7 +86,7 @@ class Body:
             raise _NeedsNumbers
         if self._key is None and self.capture_key() and not self.once:
             t, trip = self.t, self.t.cast(self.trip, "uint64")
-            self._key = t.op("Add", t.op("Mul", self._key, t.constant(_KEY_STEP)), trip)
+            self._key = t.op("Add", t.op("Mul", self._key, t.constant(KEY_STEP)), trip)
         return self._key
 
     def refs(

@@ -40,6 +40,7 @@ class Context(Emitter):
         self.recompute_depth = 0
         self._key: Any = None
         self.random_nodes = self.nodes_once = 0
+        self.draws: dict[fx.Node, list[int]] = {}  # the numbers of its random nodes
         self.communicates = False
         self._place: tuple | None = None
         self.unlinked: set[int] = set()
@@ -83,6 +84,7 @@ class Context(Emitter):
 
     def next_counter(self) -> int:
         """The number of this random node in program order."""
+        self.draws.setdefault(self.node, []).append(self.random_nodes)
         self.random_nodes += 1
         return self.random_nodes - 1
 

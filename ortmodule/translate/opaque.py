@@ -112,6 +112,8 @@ def emit_opaque(t: Any, args: list, kwargs: dict, reason: str) -> Any:
     attrs: dict[str, Any] = {}
     val = t.node.meta.get("val")  # None: it only checks, and may raise
     outs = list(val) if isinstance(val, (list, tuple)) else [val] * (val is not None)
+    if not outs and target._schema.returns:
+        t.refuse("it asks something of a tensor that only a run can answer")
     for out in filter(_is_tensor, outs):
         if out.layout != torch.strided:
             t.refuse(f"it gives a tensor of layout {out.layout}")

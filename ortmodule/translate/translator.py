@@ -56,12 +56,14 @@ _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 @dataclasses.dataclass(slots=True)
 class Translated:
     """`inputs` in the graph's order; `outputs`: what forward returned; `writes`: (input, its new
-    value); `communicates`: whether it has collectives."""
+    value); `draws`: the numbers of the random nodes that a node of the program became;
+    `communicates`: whether it has collectives."""
 
     inputs: list[Input]
     outputs: list[Returned]
     writes: list[tuple[Input, Any]]
     random_nodes: int
+    draws: dict[fx.Node, list[int]]
     communicates: bool
 
 
@@ -150,7 +152,8 @@ class Translator(Context):
         """Reads the outputs, `traced` as these, and the written inputs after the last node."""
         results = returned(self, outputs, traced, share_memory, through)
         writes = [(s.source, s.value) for s in self.storages if s.version]
-        return Translated(self.inputs, results, writes, self.random_nodes, self.communicates)
+        drawn = self.random_nodes, self.draws
+        return Translated(self.inputs, results, writes, *drawn, self.communicates)
 
     def _attribute(self, program: fx.GraphModule, node: fx.Node) -> Any:
         found = operator.attrgetter(node.target)(program)

@@ -106,10 +106,11 @@ return ("a" = %2, "b" = %3, "c" = %4)
   EXPECT_EQ(schedule(*graph, claims_of(*graph, {{0, 4}, {2}, {3}})), kProgramOrder);
 }
 
-std::vector<int> segments_of(const std::string& text, size_t n_forward, size_t gradients) {
+std::vector<int> segments_of(const std::string& text, size_t n_forward, size_t gradients,
+                             size_t segment_bytes = 0) {
   const auto graph = parse(text, ops());
   const std::vector<size_t> bytes(gradients, 16);
-  grad::assign_segments(*graph, n_forward, 0, bytes);
+  grad::assign_segments(*graph, n_forward, segment_bytes, bytes);
   std::vector<int> segments;
   for (const Node* node : graph->order()) segments.push_back(node->segment);
   return segments;
@@ -141,6 +142,21 @@ return ("y" = %y, "d_a" = %a, "d_b" = %b)
 )",
                         1, 2),
             (std::vector<int>{-1, -1, 0, 0, 0, 1}));
+}
+
+// What is complete by then, and what reads it, runs before: a user's code may raise.
+TEST(Effects, ASegmentEndsBeforeAUsersBackward) {
+  EXPECT_EQ(segments_of(R"(graph (%x: float32[4] user, %dy: float32[4] gradient)
+  %y, %h = aten::f(%x) {effect="python", once=0, schema="f", types=["float32[4]"]}
+  %a = Mul(%x, %dy)
+  %n = Neg(%dy)
+  %g = aten::backward(%h, %dy) {of=[0], once=0, schema="f", types=["float32[4]"]}
+  %b = Mul(%g, %x)
+  %c = Mul(%n, %b)
+return ("y" = %y, "d_a" = %a, "d_b" = %b, "d_c" = %c)
+)",
+                        1, 3, 1 << 20),
+            (std::vector<int>{-1, 0, 0, 1, 1, 1}));
 }
 
 TEST(Effects, OtherClassesAreForward) {

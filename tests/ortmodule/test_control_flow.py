@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 from captured import captured, printed
-from control_samples import Sample, scan, tensors, torch_map, while_loop
+from control_samples import Sample, associative_scan, scan, tensors, torch_map, while_loop
 from pairs import options
+from torch import nn
 
 from ortmodule import ORTModule, _native, view
 from ortmodule.errors import NotCapturable
@@ -381,6 +382,55 @@ def test_refusals_say_why(function, words):
         captured(module, *tensors((3, 4)))
     assert module.count == 0
     assert all(torch.equal(before[k], v) for k, v in module.state_dict().items())
+
+
+class Scanned(nn.Module):
+    def __init__(self, combine):
+        super().__init__()
+        self.linear, self.combine = nn.Linear(3, 3), combine
+
+    def forward(self, x):
+        given = self.linear(x).sigmoid()
+        return associative_scan(self.combine, given, 0, combine_mode="generic")
+
+
+@pytest.mark.parametrize(
+    ("combine", "whole"),
+    [
+        (torch.maximum, True),
+        (lambda a, b: a + b + a * b, True),
+        (lambda a, b: a * 0.5 + b, False),
+        (lambda a, b: torch.tanh(a + b), False),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:ORTModule runs")
+def test_an_operator_that_is_not_associative_is_torchs_tree(combine, whole):
+    module = Scanned(combine)
+    ours = ORTModule(copy.deepcopy(module), options())
+    for length in (5, 5, 6):
+        x = torch.randn(length, 3, generator=torch.Generator().manual_seed(length))
+        for a, b in zip(results(ours, ours, [x]), results(module, module, [x]), strict=True):
+            torch.testing.assert_close(a[1], b[1], msg=lambda m, w=a[0]: f"{w}: {m}")
+    report = ours.explain()
+    assert bool(report.fallbacks) != whole
+    assert whole or any("not associative" in reason for reason in report.reasons())
+
+
+def test_an_operand_that_no_branch_reads_gets_no_gradient():
+    class Unread(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.unread, self.read = nn.Linear(3, 3), nn.Linear(3, 3)
+
+        def forward(self, x):
+            branches = (lambda v, _: self.read(v)), (lambda v, _: v * 3)
+            return torch.cond(x.sum() > 0, *branches, (x, self.unread(x)))
+
+    ours = ORTModule(Unread(), options(fallback="error"))
+    for x in (torch.ones(2, 3), -torch.ones(2, 3)):
+        found = dict(results(ours, ours, [x]))
+        assert found["the gradient of unread.weight"] is None
+        assert found["the gradient of read.weight"] is not None
 
 
 def test_a_tensor_that_is_no_buffer_is_read_anew():

@@ -356,7 +356,7 @@ def test_a_write_to_what_a_function_saved_is_eagers_error():
     for module in (pair.eager, pair.ours):
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             module(X).sum().backward()
-    pair.fell_back("forward writes to what an autograd.Function")
+    pair.fell_back("forward writes in place to what its own backward reads")
 
 
 READ = {"by": 1.0}

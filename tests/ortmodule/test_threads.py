@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import functools
 import sys
 import threading
 import time
@@ -11,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from ortmodule import ORTModule, trace
+from ortmodule import ORTModule, observe, trace
 from ortmodule.errors import NeedsExactSizes
 
 X = torch.linspace(-1, 1, 12).reshape(4, 3)
@@ -127,6 +128,60 @@ def test_one_wrapper_used_by_four(runs):
 
         in_threads(use, use, use, use)
         assert model.explain().fallbacks == []
+
+
+class Branching(nn.Module):
+    """Runs in parts, of which either may follow the first."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 8), nn.Sigmoid())
+        self.second = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8), nn.Tanh())
+
+    def forward(self, x):
+        h = self.first(x)
+        if x.sum() > 0:
+            h = h * 2
+        return self.second(h)
+
+
+@pytest.mark.filterwarnings("ignore:ORTModule runs")
+def test_a_module_in_parts_used_by_four():
+    """While one captures a part, in others Dynamo begins and ends."""
+    eager = Branching()
+    ours = ORTModule(copy.deepcopy(eager))
+
+    def work(seed):
+        generator = torch.Generator().manual_seed(seed)
+        for i in range(12):
+            x = torch.randn(2 + (i + seed) % 5, 3, generator=generator)
+            torch.testing.assert_close(ours(x), eager(x))
+
+    in_threads(*(functools.partial(work, seed) for seed in range(4)))
+    assert ours.explain().parts and not ours.explain().fallbacks
+
+
+def test_an_observer_stays_while_dynamo_ends():
+    """It would take the observer away with what it put in place."""
+    seen, begun, ended = [], threading.Event(), threading.Event()
+
+    def seen_here():
+        pass
+
+    def other():
+        torch._dynamo.eval_frame.set_eval_frame(False)
+        begun.set()
+        ended.wait()
+        torch._dynamo.eval_frame.set_eval_frame(None)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    begun.wait()
+    with observe.Observation(lambda _f, code, _k: seen.append(code.co_name), observe.Names()):
+        ended.set()
+        thread.join()
+        seen_here()
+    assert "seen_here" in seen
 
 
 def test_parameters_replaced_while_others_call():
