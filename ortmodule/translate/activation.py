@@ -82,7 +82,9 @@ def softplus(t, x, beta=1, threshold=20):
         return NotImplemented  # exp(x beta) overflows, and torch says infinity
     scaled = x if beta == 1 else t.op("Mul", x, t.scalar(beta, x.dtype))
     y = t.op("Softplus", scaled)
-    y = y if beta == 1 else t.op("Div", y, t.scalar(beta, x.dtype))
+    if beta != 1:  # its slope has no division by beta
+        y = t.op("Div", y, t.scalar(beta, x.dtype))
+        y = t.ort("WithSlope", x, y, t.op("Sigmoid", scaled)) if t.needs_gradient() else y
     return t.op("Where", t.op("Greater", scaled, t.scalar(threshold, x.dtype)), x, y)
 
 
@@ -98,23 +100,24 @@ def threshold(t, x, limit, value):
 
 
 def _shrunk(t, x, lambd, zero, y):
-    """y outside of [-lambd, lambd], and for NaN; zero inside."""
+    """y outside of [-lambd, lambd], zero inside, and for NaN, which has no slope in torch."""
     low, high = t.scalar(-lambd, x.dtype), t.scalar(lambd, x.dtype)
-    inside = t.op("And", t.op("GreaterOrEqual", x, low), t.op("LessOrEqual", x, high))
-    return t.op("Where", inside, zero, y)
+    outside = t.op("Or", t.op("Less", x, low), t.op("Greater", x, high))
+    return t.op("Where", outside, y, zero)
 
 
 @aten("softshrink.default")
 def softshrink(t, x, lambd=0.5):
     positive = t.op("Greater", x, t.scalar(0, x.dtype))
     step = t.op("Where", positive, t.scalar(lambd, x.dtype), t.scalar(-lambd, x.dtype))
-    zero = t.op("Mul", t.stop(x), t.scalar(0, x.dtype))  # with x's sign
+    zero = t.op("Mul", t.stop(x), t.scalar(0, x.dtype))  # with x's sign; NaN of NaN
     return _shrunk(t, x, lambd, zero, t.op("Sub", x, step))
 
 
 @aten("hardshrink.default")
 def hardshrink(t, x, lambd=0.5):
-    return _shrunk(t, x, lambd, t.scalar(0, x.dtype), x)
+    zero = t.op("Where", t.op("IsNaN", x), t.stop(x), t.scalar(0, x.dtype))
+    return _shrunk(t, x, lambd, zero, x)
 
 
 @aten("glu.default")
