@@ -201,8 +201,8 @@ void register_hard(OpSet& ops) {
         return x * x.graph->emit1("Clip", {line, number(0.0, line), number(1.0, line)});
       })
       .gradient([](const Backward& b) {
-        const Value x = b.x(), dy = b.dy(), bend = dy * (x / 3.0 + 0.5);  // of NaN it is NaN
-        return where(x >= 3.0, dy, where(x <= -3.0, number(0.0, dy), bend));
+        const Value x = b.x(), dy = b.dy(), bend = where(x < 3.0, dy * (x / 3.0 + 0.5), dy);
+        return where(x <= -3.0, number(0.0, dy), bend);
       });
   // Clip with the slope zero at its bounds: what torch calls hardtanh.
   ops.op("ort::HardTanh")
@@ -219,9 +219,9 @@ void register_hard(OpSet& ops) {
         return c.graph().emit1("Clip", {c.x(), low, high});
       })
       .gradient([](const Backward& b) {
-        const Value none = number(0.0, b.dy());  // of NaN too, as in torch
-        const Value below = where(b.x() < b.attrs().f("high"), b.dy(), none);
-        return where(b.x() > b.attrs().f("low"), below, none);
+        const Value none = number(0.0, b.dy());
+        const Value above = where(b.x() <= b.attrs().f("low"), none, b.dy());
+        return where(b.x() >= b.attrs().f("high"), none, above);
       });
 }
 
@@ -248,7 +248,7 @@ void exponential_op(OpSet& ops, std::string_view name, int since, Attrs attrs, B
         const auto [alpha, width, scale] = bend_of(b.attrs());
         const Value x = b.x(), low = minimum(x, number(0.0, x));
         const Value slope = alpha * scale / width * exp(width == 1.0 ? low : low / width);
-        return b.dy() * where(x > 0.0, number(scale, x), slope);  // of NaN it is NaN
+        return b.dy() * where(x <= 0.0, slope, number(scale, x));
       });
 }
 

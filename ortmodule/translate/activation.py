@@ -100,24 +100,23 @@ def threshold(t, x, limit, value):
 
 
 def _shrunk(t, x, lambd, zero, y):
-    """y outside of [-lambd, lambd], zero inside, and for NaN, which has no slope in torch."""
+    """y outside of [-lambd, lambd], and for NaN; zero inside."""
     low, high = t.scalar(-lambd, x.dtype), t.scalar(lambd, x.dtype)
-    outside = t.op("Or", t.op("Less", x, low), t.op("Greater", x, high))
-    return t.op("Where", outside, y, zero)
+    inside = t.op("And", t.op("GreaterOrEqual", x, low), t.op("LessOrEqual", x, high))
+    return t.op("Where", inside, zero, y)
 
 
 @aten("softshrink.default")
 def softshrink(t, x, lambd=0.5):
     positive = t.op("Greater", x, t.scalar(0, x.dtype))
     step = t.op("Where", positive, t.scalar(lambd, x.dtype), t.scalar(-lambd, x.dtype))
-    zero = t.op("Mul", t.stop(x), t.scalar(0, x.dtype))  # with x's sign; NaN of NaN
+    zero = t.op("Mul", t.stop(x), t.scalar(0, x.dtype))  # with x's sign
     return _shrunk(t, x, lambd, zero, t.op("Sub", x, step))
 
 
 @aten("hardshrink.default")
 def hardshrink(t, x, lambd=0.5):
-    zero = t.op("Where", t.op("IsNaN", x), t.stop(x), t.scalar(0, x.dtype))
-    return _shrunk(t, x, lambd, zero, x)
+    return _shrunk(t, x, lambd, t.scalar(0, x.dtype), x)
 
 
 @aten("glu.default")
