@@ -12,7 +12,8 @@ class NotCapturable(Exception):
 
     `cuts_help`: it may run in parts, as what stands against it is Python's. `roots`: the functions
     that forward had entered, where it was looked at. `has_seams`: what stands against it is that a
-    submodule communicates.
+    submodule communicates. `raised`: forward raised in its rehearsal, as it does where the call is
+    wrong: only eager tells.
     """
 
     def __init__(
@@ -26,7 +27,7 @@ class NotCapturable(Exception):
         self.reason, self.op, self.module, self.file, self.line = reason, op, module, file, line
         place = f"; module {module}" if module else ""
         place += f"; {file}:{line}" if file else ""
-        self.cuts_help, self.roots, self.has_seams = False, [], False
+        self.cuts_help, self.roots, self.has_seams, self.raised = False, [], False, False
         super().__init__(f"[{op}] {reason}{place}" if op else f"{reason}{place}")
 
     def place(self) -> dict[str, str | int | None]:
@@ -47,6 +48,7 @@ class NotCapturable(Exception):
         """The same error without what led to it, whose frames hold the call's tensors."""
         bare = NotCapturable(self.reason, **self.place())
         bare.cuts_help, bare.roots, bare.has_seams = self.cuts_help, self.roots, self.has_seams
+        bare.raised = self.raised
         return bare
 
 

@@ -1,6 +1,5 @@
 """Export of a trained module as a standard ONNX file; called by ORTModule.export_onnx."""
 
-import inspect
 import itertools
 
 import torch
@@ -11,6 +10,7 @@ from .call import describe
 from .capture import capture
 from .finish import Capture
 from .inference import InferenceSession
+from .name import named_tensors, plain
 from .rehearse import undone
 from .translate.emit import array_of
 
@@ -63,7 +63,7 @@ def _any_rows(module: nn.Module, args: tuple, kwargs: dict, path: str) -> bool:
 
 
 def _fed(module: nn.Module, args: tuple, kwargs: dict, session: InferenceSession) -> dict:
-    named = {name: tensor for tensor, name in _named(module, args, kwargs)}
+    named = {name: tensor for tensor, name in named_tensors(module, args, kwargs)}
     return {given.name: array_of(named[given.name].cpu()) for given in session.get_inputs()}
 
 
@@ -73,21 +73,10 @@ def _alike(mine: torch.Tensor, theirs: torch.Tensor) -> bool:
     return torch.allclose(mine.double(), theirs.double(), rtol=1e-2, atol=1e-2, equal_nan=True)
 
 
-def _named(module: nn.Module, args: tuple, kwargs: dict) -> list[tuple[torch.Tensor, str]]:
-    """The call's tensors, each with forward's parameter; a nested one adds its place."""
-    found = []
-    bound = inspect.signature(module.forward).bind(*args, **kwargs)
-    for parameter, value in bound.arguments.items():
-        tensors, spec = tree.flatten(value, parameter)
-        places = tree.tensor_paths(spec, parameter)
-        found += [(t, _plain(place)) for t, place in zip(tensors, places, strict=True)]
-    return found
-
-
 def _input_names(module: nn.Module, args: tuple, kwargs: dict, captured: Capture) -> dict:
     """From the graph's names to the file's."""
     by_tensor: dict[int, str] = {}
-    for tensor, name in _named(module, args, kwargs):
+    for tensor, name in named_tensors(module, args, kwargs):
         by_tensor.setdefault(id(tensor), name)
     tensors, _ = tree.flatten([args, kwargs], "arguments")
     return {i.name: by_tensor[id(tensors[i.index])] for i in captured.inputs if i.role == "user"}
@@ -100,7 +89,7 @@ def _output_names(captured: Capture, used: set[str]) -> list[tuple[str, str]]:
     for path, place in zip(
         tree.tensor_paths(captured.spec, "output"), captured.places, strict=False
     ):
-        name = _unused(_plain(path.removeprefix("output") or "output"), used)
+        name = _unused(plain(path.removeprefix("output") or "output"), used)
         used.add(name)
         found.append((captured.graph.output_names[captured.outputs[place].output], name))
     return found
@@ -110,9 +99,3 @@ def _unused(name: str, used: set[str]) -> str:
     """`name`, or one like it where that is an input's, a parameter's or another output's."""
     others = (f"output_{name}" + (f"_{k}" if k else "") for k in itertools.count())
     return next(n for n in itertools.chain([name], others) if n not in used)
-
-
-def _plain(place: str) -> str:
-    """past[0]['key'] -> past_0_key"""
-    words = "".join(c if c.isalnum() or c == "_" else " " for c in place).split()
-    return "_".join(words)
