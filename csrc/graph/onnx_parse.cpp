@@ -256,9 +256,8 @@ class Parser {
         else
           dim.skip();
       }
-      check(!size || !size->value() || *size->value() >= 0, "a value has negative size {}",
-            size.value_or(0));
-      dims.push_back(size ? *size : graph_.fresh_symbol());
+      const bool known = size && size->value().value_or(0) >= 0;  // -1 is how exporters leave it open
+      dims.push_back(known ? *size : graph_.fresh_symbol());
     }
     return dims;
   }
