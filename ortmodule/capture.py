@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import devices, patches, tree
+from . import devices, imports, patches, tree
 from .admit import admit
 from .call import Call
 from .effects import Effects
@@ -80,7 +80,8 @@ def _line(
     try:
         with Effects(module) as effects:
             effects.add_classes(classes)
-            with patches.capturing(module, device, seen_in(module, effects), told) as within:
+            seen = seen_in(module, effects)
+            with patches.capturing(module, device, seen, told) as within, imports.kept(effects):
                 rehearsed = rehearse(module, call, effects, within, roots)
                 traced = trace(module, call, rehearsed, effects, within.hooks, free)
             effects.restore()

@@ -5,6 +5,7 @@ own layers counts for its attribute names; other code of torch, numpy and the st
 no state that a user changes, or is asked about by name (questions.py).
 """
 
+import contextlib
 import dataclasses
 import dis
 import functools
@@ -12,8 +13,9 @@ import os
 import site
 import sys
 import sysconfig
+import threading
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import _native
@@ -25,6 +27,7 @@ _LAYERS = tuple(os.path.join(TORCH, "nn", part, "") for part in ("modules", "uti
 PASSED, LAYER, PACKAGE, OWN = range(4)
 _GLOBAL = {"LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_NAME"}
 _BY_TEXT = {"getattr", "hasattr", "setattr", "delattr"}
+_HERE = threading.local()
 _ANY_NAME = {"vars", "__dict__", "__getattribute__", "attrgetter", "dir", "methodcaller"}
 
 
@@ -149,10 +152,19 @@ class Observation:
         self._observer = _native.torch_bridge().Observer()
 
     def __enter__(self) -> "Observation":
-        self._observer.start(kind_of_file, self._note)
+        self._around = getattr(_HERE, "observation", None)
+        _HERE.observation = self
+        self.start()
         return self
 
     def __exit__(self, *_error: Any) -> None:
+        self.stop()
+        _HERE.observation = self._around
+
+    def start(self) -> None:
+        self._observer.start(kind_of_file, self._note)
+
+    def stop(self) -> None:
         self._observer.stop()
 
     def _note(self, function: types.FunctionType | None, code: types.CodeType, kind: int) -> None:
@@ -162,3 +174,17 @@ class Observation:
         self.names.add(facts_of(code), kind)
         if kind != LAYER:
             self._entered(function, code, kind)
+
+
+@contextlib.contextmanager
+def paused() -> Iterator[None]:
+    """Within, this thread's Observation sees nothing."""
+    observation = getattr(_HERE, "observation", None)
+    if observation is None:
+        yield
+        return
+    observation.stop()
+    try:
+        yield
+    finally:
+        observation.start()

@@ -120,7 +120,7 @@ std::vector<Item> InferenceSession::order_feed(const std::map<std::string, Item>
   for (const auto& [name, item] : feed)
     if (std::none_of(inputs_.begin(), inputs_.end(),
                      [&](const Port& port) { return port.name == name; }))
-      wrong += format("'{}' is no input; ", name);
+      wrong += format("'{}' is no input of the model; ", name);
   for (const Port& port : inputs_)
     if (!feed.count(port.name)) wrong += format("input '{}' is missing; ", port.name);
   check(wrong.empty(), "{}the model takes {}", wrong, names_of(inputs_));

@@ -114,10 +114,12 @@ def test_what_is_fed_wrongly_is_named(tmp_path):
     session = exported(tmp_path / "m.onnx", ids=torch.ones(2, 5, 3), mask=torch.ones(2, 5))
     ids, mask = np.ones((2, 5, 3), "float32"), np.ones((2, 5), "float32")
     with pytest.raises(
-        _native.core().Error, match="'idz' is no input; input 'ids' is missing; the model takes"
+        _native.core().Error, match="'idz' is no input of the model; input 'ids' is missing; the"
     ):
         session.run(None, {"idz": ids, "mask": mask})
-    with pytest.raises(_native.core().Error, match="'more' is no input; the model takes ids, mask"):
+    with pytest.raises(
+        _native.core().Error, match="'more' is no input of the model; the model takes ids, mask"
+    ):
         session.run(None, {"ids": ids, "mask": mask, "more": mask})
     with pytest.raises(
         _native.core().Error, match="input 'ids' is missing; input 'mask' is missing; the model"
