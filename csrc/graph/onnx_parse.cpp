@@ -256,7 +256,8 @@ class Parser {
         else
           dim.skip();
       }
-      const int64_t number = size ? size->value().value_or(0) : -1;  // exporters leave it open so, too
+      const int64_t number =
+          size ? size->value().value_or(0) : -1;  // exporters leave it open so, too
       check(number >= -1, "a value has negative size {}", number);
       const bool known = number >= 0;
       dims.push_back(known ? *size : graph_.fresh_symbol());
