@@ -40,6 +40,7 @@ _SETTINGS = {
     "accumulated_recompile_limit": 1 << 30,
     "optimize_ddp": False,
     "allow_unspec_int_on_nn_module": True,
+    "allow_rnn": True,
 }
 _LAYERS = os.path.join(TORCH, "nn", "modules", "")
 _AS_IT_IS = FrameExecStrategy(FrameAction.SKIP, FrameAction.DEFAULT)
