@@ -152,3 +152,9 @@ def test_a_beta_that_is_another_in_each_call():
         for result in results:
             result.sum().backward()
         equal(pair[1].grad, pair[0].grad, f"the gradient, beta {beta}")
+
+
+@pytest.mark.parametrize("k", [0.25, 1e30, -1e30, 1.0])
+def test_products_that_cancel_leave_nothing(k):
+    compare(lambda x: x * k + x * (1 - k), torch.randn(100))
+    compare(lambda x, a: x * a + x * -a, torch.randn(100), torch.full((100,), k))

@@ -1,5 +1,7 @@
-"""Recurrent layers in a module that runs in parts: an LSTM is a step of ours, others one of torch's,
-with eager's results and gradients, and packed sequences as in eager."""
+"""Recurrent layers in a module in parts: an LSTM is a step of ours, others a step of torch's.
+
+Results and gradients are compared with eager, packed sequences too.
+"""
 
 import pytest
 import torch
