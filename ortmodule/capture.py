@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import devices, patches, tree
+from . import devices, imports, patches, tree
 from .admit import admit
 from .call import Call
 from .effects import Effects
@@ -21,8 +21,10 @@ from .errors import NeedsEagersAnswers, NeedsExactSizes, NotCapturable, ReadsDat
 from .finish import Capture, finish
 from .guards import Snapshot
 from .held import seen_in
-from .name import name
+from .name import name, names_of_sizes
+from .quiet import quiet
 from .rehearse import rehearse
+from .sizes import naming
 from .trace import trace
 from .translate import translate
 
@@ -44,6 +46,11 @@ def capture(
     admit(module, call, with_its_hooks=not share_memory)
     free = free or [[True] * t.dim() for t in call.tensors]
     line = functools.partial(_apart, module, call, make_graph, share_memory)
+    with quiet():
+        return _told(line, call, free)
+
+
+def _told(line: Callable[[Sequence, bool], Capture], call: Call, free: Sequence) -> Capture:
     try:
         return _sized(line, call, free, told=True)
     except NeedsEagersAnswers as error:
@@ -79,22 +86,24 @@ def _line(
     try:
         with Effects(module) as effects:
             effects.add_classes(classes)
-            with patches.capturing(module, device, seen_in(module, effects), told) as within:
+            seen = seen_in(module, effects)
+            with patches.capturing(module, device, seen, told) as within, imports.kept(effects):
                 rehearsed = rehearse(module, call, effects, within, roots)
                 traced = trace(module, call, rehearsed, effects, within.hooks, free)
             effects.restore()
             snapshot = Snapshot(module, rehearsed.roots, rehearsed.names, classes)
     except NotCapturable as error:
         raise error.entered(roots) from None
-    named = name(module, call, rehearsed, traced, snapshot)
     graph, grad_enabled = make_graph(), torch.is_grad_enabled()
     program = traced.program.graph_module
     history = traced.notes.history
-    try:
-        done = translate(
-            program, graph, named.placeholders, grad_enabled, share_memory, not share_memory,
-            history.through if history is not None else (),
-        )  # fmt: skip
-        return finish(module, call, traced, snapshot, named, done, graph, within.steps())
-    except (ReadsData, WarmUp) as error:
-        raise error.entered(rehearsed.roots) from None
+    with naming(names_of_sizes(module, call, traced)):
+        named = name(module, call, rehearsed, traced, snapshot)
+        try:
+            done = translate(
+                program, graph, named.placeholders, grad_enabled, share_memory, not share_memory,
+                history.through if history is not None else (),
+            )  # fmt: skip
+            return finish(module, call, traced, snapshot, named, done, graph, within.steps())
+        except (ReadsData, WarmUp) as error:
+            raise error.entered(rehearsed.roots) from None

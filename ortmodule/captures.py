@@ -27,6 +27,7 @@ from .options import Options
 from .pace import Pace
 from .parts import Computed, Parts
 from .progress import told
+from .quiet import quiet
 from .rehearse import eager_error
 from .seams import Seams
 from .search import Refused, Search
@@ -97,7 +98,12 @@ class Captures:
             described = describe(args, kwargs)
         except NotCapturable as error:
             return self._in_parts(error, None, args, kwargs)
-        self.last_call = described.stand_in()
+        stand_in = described.stand_in()
+        result = self._served(described, args, kwargs)
+        self.last_call = stand_in
+        return result
+
+    def _served(self, described: Call, args: tuple, kwargs: dict) -> Any:
         with self._lock:
             described = self._search.generalise(described)
             found = self._found(described)
@@ -111,8 +117,10 @@ class Captures:
             return self._in_parts(found, described.key, args, kwargs)
         kept, binding = found
         self._latest = kept
-        self._repeat = self._repeat_of(described, kept, binding, args, kwargs)
-        return self._run(kept, described.tensors, binding, args, kwargs, described.containers)
+        repeat = self._repeat_of(described, kept, binding, args, kwargs)
+        result = self._run(kept, described.tensors, binding, args, kwargs, described.containers)
+        self._repeat = repeat
+        return result
 
     @staticmethod
     def _repeat_of(
@@ -241,6 +249,10 @@ class Captures:
         """What no whole capture serves: in parts where they may be, else eagerly."""
         if self._part is not None or not (isinstance(error, NeedsCut) or error.has_seams):
             return self._fall_back(error, key, args, kwargs)
+        if error.raised:
+            if self.options.fallback == "report":
+                return self._proved(error, key, args, kwargs)
+            self._check_call(key, args, kwargs)
         strict = self.options.fallback == "whole"
         with self._lock:
             if self._parts is None and error.has_seams and not strict:
@@ -254,7 +266,8 @@ class Captures:
         if self.options.fallback == "report" and self._is_eagers_turn(parts):
             return self.module.forward(*args, **kwargs)
         try:
-            result = parts.call(args, kwargs)
+            with quiet():
+                result = parts.call(args, kwargs)
         except Exception as raised:  # of the caller's: nothing is known of the module
             if raised is parts.refusal:
                 return self._fall_back(error, key, args, kwargs)
@@ -278,6 +291,27 @@ class Captures:
             self.report(NotCapturable(pace.words()))
         return eager
 
+    def _proved(self, error: NotCapturable, key: tuple | None, args: tuple, kwargs: dict) -> Any:
+        """Eager makes a call that may be wrong: what it raises is the caller's mistake."""
+        try:
+            result = self.module.forward(*args, **kwargs)
+        except Exception:
+            self._forget_refusal(key)
+            raise
+        with self._lock:
+            self._search.believe(key)
+            self._account.warmed_up(error)
+        return result
+
+    def _check_call(self, key: tuple | None, args: tuple, kwargs: dict) -> None:
+        """Raises what eager does, where it refuses the call too."""
+        mistake = eager_error(self.module, args, kwargs)
+        if mistake is not None:
+            self._forget_refusal(key)
+            raise mistake
+        with self._lock:
+            self._search.believe(key)
+
     def _engine(self, graph: nn.Module, free: list[list[bool]]) -> "Captures":
         return Captures(
             graph,
@@ -296,10 +330,8 @@ class Captures:
     def _fall_back(self, error: NotCapturable, key: tuple | None, args: tuple, kwargs: dict):
         """Runs eagerly; what eager refuses too is the caller's mistake: nothing to report."""
         if self.options.fallback != "report":
-            mistake = eager_error(self.module, args, kwargs)
-            if mistake is not None:
-                self._forget_refusal(key)
-            raise mistake or error
+            self._check_call(key, args, kwargs)
+            raise error
         try:
             result = self.module.forward(*args, **kwargs)
         except Exception:

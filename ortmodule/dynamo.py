@@ -50,6 +50,7 @@ _SETTINGS = {
     "optimize_ddp": False,
     "allow_unspec_int_on_nn_module": True,
     "record_runtime_overhead": False,
+    "allow_rnn": True,
 }
 _LAYERS = os.path.join(TORCH, "nn", "modules", "")
 _AS_IT_IS = FrameExecStrategy(FrameAction.SKIP, FrameAction.DEFAULT)

@@ -1,7 +1,8 @@
 """What forward wrote, found and put back: a rehearsal and a trace are run under an Effects."""
 
+import contextlib
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -79,6 +80,22 @@ class Effects(Walk):
             self._accepted.append(PlainWrite(w, key, was))
             _put_plain(w, key, value)
 
+    @contextlib.contextmanager
+    def accepting(self) -> Iterator[None]:
+        """What is written within, by the code of a module that forward imports first, stays; and
+        what forward's code names of it is state from then on."""
+        before = [(w, w.now()) for w in self.watched]
+        misses = {cache: cache.cache_info().misses for cache in self.caches}
+        try:
+            yield
+        finally:
+            for w, was in before:
+                w.items = _moved(w.items, was, w.now())
+            for cache, count in misses.items():
+                path, known = self.caches[cache]
+                self.caches[cache] = path, known + cache.cache_info().misses - count
+            self.add_imports()
+
     def undo(self) -> None:
         """As `restore`, but the accepted writes are taken back too."""
         while self._accepted:
@@ -96,10 +113,7 @@ class Effects(Walk):
                 cache.cache_clear()
                 self.caches[cache] = path, 0
         for w in self.watched:
-            now = w.now()
-            if len(now) == len(w.items) and all(
-                a is c and kinds.same(b, d) for (a, b), (c, d) in zip(w.items, now, strict=True)
-            ):
+            if _same(w.items, w.now()):
                 continue
             if w.keys is not None:
                 _put_names(w)
@@ -119,6 +133,26 @@ def _difference(w: Watched) -> str | None:
         now = [(key, value) for key, value in w.now() if key is not FakeTensor]
         w = dataclasses.replace(w, holder=dict(now), kind=kinds.kind_of({}))
     return difference(w)
+
+
+def _moved(items: list, was: list, now: list) -> list:
+    """`items` with the differences between two later states."""
+    if _same(was, now):
+        return items
+    if _same(items, was):
+        return now
+    made = dict(items)
+    for key in dict(was).keys() - dict(now).keys():
+        made.pop(key, None)
+    before = dict(was)
+    made |= {k: v for k, v in now if not kinds.same(before.get(k, kinds.MISSING), v)}
+    return list(made.items())
+
+
+def _same(one: list, other: list) -> bool:
+    return len(one) == len(other) and all(
+        a is c and kinds.same(b, d) for (a, b), (c, d) in zip(one, other, strict=True)
+    )
 
 
 def _put_plain(w: Watched, key: Any, value: Any) -> None:

@@ -12,7 +12,8 @@ class NotCapturable(Exception):
     """The module is not captured whole and runs in eager; `reason` says why, the rest says where.
 
     `roots`: the functions that forward had entered, where it was looked at. `has_seams`: what
-    stands against it is that a submodule communicates.
+    stands against it is that a submodule communicates. `raised`: forward raised in its rehearsal,
+    as it does where the call is wrong: only eager tells.
     """
 
     def __init__(
@@ -26,7 +27,7 @@ class NotCapturable(Exception):
         self.reason, self.op, self.module, self.file, self.line = reason, op, module, file, line
         place = f"; module {module}" if module else ""
         place += f"; {file}:{line}" if file else ""
-        self.roots, self.has_seams = [], False
+        self.roots, self.has_seams, self.raised = [], False, False
         super().__init__(f"[{op}] {reason}{place}" if op else f"{reason}{place}")
 
     def place(self) -> dict[str, str | int | None]:
@@ -47,6 +48,7 @@ class NotCapturable(Exception):
         """The same error without what led to it, whose frames hold the call's tensors."""
         bare = type(self)(self.reason, **self.place())
         bare.roots, bare.has_seams = self.roots, self.has_seams
+        bare.raised = self.raised
         return bare
 
 

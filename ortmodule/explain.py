@@ -24,6 +24,22 @@ class Fallback:
         return f"{op}{self.reason}{module}{place}"
 
 
+def _by_reason(found: list[Fallback], before: str = "") -> list[str]:
+    """A line for each; those of one op and reason together, with their places under it."""
+    groups: dict[tuple, list[Fallback]] = {}
+    for one in found:
+        groups.setdefault((one.op, one.reason), []).append(one)
+    lines = []
+    for (op, reason), group in groups.items():
+        if len(group) == 1:
+            lines.append(f"{before}{group[0]}")
+            continue
+        lines.append(f"{before}{Fallback(op, None, None, None, reason)}: {len(group)} places")
+        places = (dataclasses.replace(one, op=None, reason="") for one in group)
+        lines += [f"    {str(place).strip()}" for place in places]
+    return lines
+
+
 @dataclasses.dataclass(frozen=True)
 class Break:
     """Why a part ends, or why no function of a module is looked into, and where."""
@@ -145,11 +161,11 @@ class Report:
             )
         if self.outside_share is not None:
             lines.append(f"  {self.outside_share:.1%} of forward's time was outside of the engine")
-        lines += [f"in parts: {found}" for found in self.not_whole]
+        lines += _by_reason(self.not_whole, "in parts: ")
         lines += [f"{self.small} parts of a few operators run in torch"] * bool(self.small)
         lines += [f"part {k}: {part.line()}" for k, part in enumerate(self.parts)]
         lines += [f"a part ends ({n} x): {found}" for found, n in self.breaks.items()]
         lines += [f"did not hold ({n} x): {found}" for found, n in self.misses.items()]
         lines.append("no fallbacks" if not self.fallbacks else "fallbacks to PyTorch:")
-        lines += [f"  {fallback}" for fallback in self.fallbacks]
+        lines += _by_reason(self.fallbacks, "  ")
         return "\n".join(lines)

@@ -90,7 +90,9 @@ class Flat(nn.Module):
         self.notes.places = [index[id(t)] for t in outputs]
         self.notes.written = [name for name, _, _ in buffers]
         known = {id(t) for t in named.values()}
-        if any(t.requires_grad and t.is_leaf and id(t) not in known for t in distinct):
+        # A view of a leaf is one too, where gradients are off.
+        leaves = [t for t in distinct if t.requires_grad and t.is_leaf and not t._is_view()]
+        if any(id(t) not in known for t in leaves):
             self._refuse("forward returns a leaf that it made", NotCapturable)
         if any(output.is_inference() for output in distinct):
             self._refuse("forward returns a tensor made in inference mode", NotCapturable)

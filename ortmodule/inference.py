@@ -19,6 +19,10 @@ class Port:
     shape: list[int | str] | None
     type: str
 
+    def __str__(self) -> str:
+        shape = "" if self.shape is None else f"[{', '.join(map(str, self.shape))}]"
+        return f"{self.name}: {self.type}{shape}"
+
 
 class InferenceSession:
     """Runs an ONNX model (opset 1 to 28) given as a path or as bytes.
@@ -45,6 +49,7 @@ class InferenceSession:
         max_operations: float | None = None,
     ):
         core = _native.core()
+        self._of = f"{len(model)} bytes" if isinstance(model, bytes) else os.fspath(model)
         options = Options(providers=providers).for_engine(("cpu", "reference"))
         limits = core.SessionLimits(max_bytes, max_operations)
         if isinstance(model, bytes):
@@ -59,6 +64,13 @@ class InferenceSession:
         only other outputs need is not computed. Each result is in memory of its own.
         """
         return self._session.run(names, feed)
+
+    def __repr__(self) -> str:
+        def listed(ports: list[Port]) -> str:
+            return ", ".join(map(str, ports)) or "nothing"
+
+        takes, gives = listed(self.get_inputs()), listed(self.get_outputs())
+        return f"<InferenceSession of {self._of}: takes {takes}; gives {gives}>"
 
     def terminate(self) -> None:
         """Ends the runs that are under way, with an error, before their next stage or trip."""

@@ -3,7 +3,9 @@
 The fourth stage of a capture, before there is a graph.
 """
 
+import contextlib
 import dataclasses
+import inspect
 from typing import Any
 
 import torch
@@ -18,7 +20,7 @@ from .interface import Input, Placeholder
 from .places import place_of_forward
 from .rehearse import Rehearsal
 from .saved import storage_key
-from .sizes import SizePredicate, dim_of
+from .sizes import SizePredicate, dim_of, express
 from .trace import Traced
 from .translate.emit import dtype_name
 from .translate.provenance import CHILD
@@ -47,6 +49,41 @@ def name(
             [t.shape for t in call.tensors],
         ),
     )
+
+
+def names_of_sizes(module: nn.Module, call: Call, traced: Traced) -> dict[str, str]:
+    """From torch's symbols to names that say which size each is: `batch`, the first axis of the
+    first tensor, or an input's name and axis."""
+    places: dict[int, str] = {}
+    with contextlib.suppress(TypeError, ValueError):  # a forward without a signature
+        found = named_tensors(module, call.args, call.kwargs)
+        places = {id(t): place for t, place in reversed(found)}
+    tensors = [places.get(id(t), f"number_{k}") for k, t in enumerate(call.tensors)]
+    names: dict[str, str] = {}
+    first = list(dict.fromkeys(traced.order))
+    for k, dims in enumerate(_dims(traced, first)):
+        for axis, dim in enumerate(dims):
+            if isinstance(dim, str) and dim.isidentifier():
+                is_batch = k == axis == 0 and len(dims) > 1
+                names.setdefault(dim, "batch" if is_batch else f"{tensors[k]}_dim{axis}")
+    return names
+
+
+def named_tensors(module: nn.Module, args: tuple, kwargs: dict) -> list[tuple[torch.Tensor, str]]:
+    """A call's tensors, each with the name of forward's parameter; a nested one adds its place."""
+    found = []
+    bound = inspect.signature(module.forward).bind(*args, **kwargs)
+    for parameter, value in bound.arguments.items():
+        tensors, spec = tree.flatten(value, parameter)
+        places = tree.tensor_paths(spec, parameter)
+        found += [(t, plain(place)) for t, place in zip(tensors, places, strict=True)]
+    return found
+
+
+def plain(place: str) -> str:
+    """past[0]['key'] -> past_0_key"""
+    words = "".join(c if c.isalnum() or c == "_" else " " for c in place).split()
+    return "_".join(words)
 
 
 class _Names:
@@ -159,5 +196,5 @@ def _ranges(program: Any) -> dict[str, tuple[int, int | None]]:
         if symbolic_shapes.free_unbacked_symbols(symbol):
             continue  # it depends on data: no call tells it
         high = int(bounds.upper) if bounds.upper.is_Integer else None
-        ranges[str(symbol)] = (int(bounds.lower), high)
+        ranges[str(express(symbol))] = (int(bounds.lower), high)
     return ranges

@@ -32,6 +32,7 @@ _LAYERS = tuple(os.path.join(TORCH, "nn", part, "") for part in ("modules", "uti
 PASSED, LAYER, PACKAGE, OWN, STANDARD = range(5)
 _GLOBAL = {"LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_NAME"}
 _BY_TEXT = {"getattr", "hasattr", "setattr", "delattr"}
+_HERE = threading.local()
 _ANY_NAME = {"vars", "__dict__", "__getattribute__", "attrgetter", "dir", "methodcaller"}
 # Where the function and all its arguments are on the stack.
 _CALLS = "PRECALL" if sys.version_info < (3, 12) else "CALL"
@@ -240,13 +241,22 @@ class Observation:
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> "Observation":
+        self._around = getattr(_HERE, "observation", None)
+        _HERE.observation = self
+        self.start()
+        return self
+
+    def __exit__(self, *_error: Any) -> None:
+        self.stop()
+        _HERE.observation = self._around
+
+    def start(self) -> None:
         if not _native.torch_bridge().evaluates_as_usual():
             self._stack.enter_context(_dynamo_stays())
         self._observer.start(kind_of_file, self._note)
         self._stack.callback(self._observer.stop)
-        return self
 
-    def __exit__(self, *_error: Any) -> None:
+    def stop(self) -> None:
         self._stack.close()
 
     def _note(self, function: Any, code: types.CodeType, kind: int, caller: int) -> None:
@@ -260,3 +270,17 @@ class Observation:
             self.names.every = True
         if kind in (PACKAGE, OWN) or caller == OWN:
             self._entered(function, code, kind)
+
+
+@contextlib.contextmanager
+def paused() -> Iterator[None]:
+    """Within, this thread's Observation sees nothing."""
+    observation = getattr(_HERE, "observation", None)
+    if observation is None:
+        yield
+        return
+    observation.stop()
+    try:
+        yield
+    finally:
+        observation.start()

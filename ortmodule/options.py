@@ -43,6 +43,11 @@ class Options:
         if self.fallback not in _FALLBACKS:
             expected = ", ".join(map(repr, _FALLBACKS))
             raise ValueError(f"Options.fallback is {self.fallback!r}, expected one of {expected}")
+        known = {*_native.core().providers(), "aten"}  # which torch's part of the engine brings
+        for name in self.providers or ():
+            if name not in known:
+                expected = ", ".join(map(repr, sorted(known)))
+                raise ValueError(f"Options.providers has {name!r}, expected some of {expected}")
         if self.segment_bytes < 0:
             raise ValueError(f"Options.segment_bytes is {self.segment_bytes}, expected 0 or more")
         if self.memory_budget is not None and self.memory_budget < 0:

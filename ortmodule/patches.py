@@ -154,6 +154,8 @@ def _replace_modes(replace: Callable, told: bool) -> None:
 
 def _replace_functions(replace: Callable) -> None:
     replace(torch, "ctc_loss", lambda _: ctc_loss)
+    for name, new in stand_ins().items():  # as the graph of a part calls them
+        replace(torch, name, lambda _, new=new: new)
     for name in ("norm", "vector_norm"):
         replace(torch.linalg, name, with_counted_dims)
     for home in (torch.nn.functional, torch._C._nn):

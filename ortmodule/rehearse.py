@@ -227,7 +227,7 @@ def _fake(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
 
 def eager_error(module: nn.Module, args: tuple, kwargs: dict) -> Exception | None:
     """What `module(*args, **kwargs)` raises in eager; None when it raises nothing."""
-    with _undone(module, args, kwargs):
+    with undone(module, args, kwargs):
         try:
             contextvars.copy_context().run(module.forward, *args, **kwargs)
         except Exception as error:
@@ -236,7 +236,8 @@ def eager_error(module: nn.Module, args: tuple, kwargs: dict) -> Exception | Non
 
 
 @contextlib.contextmanager
-def _undone(module: nn.Module, args: tuple, kwargs: dict) -> Iterator[None]:
+def undone(module: nn.Module, args: tuple, kwargs: dict) -> Iterator[None]:
+    """Within, the module may be called so in eager; what it changes is put back."""
     before = Effects(module, own_tensors=False)
     try:
         given, _ = tree.flatten([args, kwargs], "arguments")

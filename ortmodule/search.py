@@ -137,6 +137,11 @@ class Search:
         known.refused = Refused(error.bare(), self._module, tries)
         return error.bare()
 
+    def believe(self, key: tuple | None) -> None:
+        """As eager took a call that was refused because forward raised."""
+        if key in self._known and self._known[key].refused is not None:
+            self._known[key].refused.error.raised = False
+
     def forget_refusal(self, key: tuple | None) -> None:
         """As eager refuses the call too."""
         if key in self._known:

@@ -4,8 +4,10 @@ Called by name.py and translate/; a capture is asked by SizePredicate.bind wheth
 """
 
 import ast
+import contextlib
+import contextvars
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import sympy
@@ -29,7 +31,20 @@ _ALLOWED = (
     ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.Pow, ast.Compare, ast.Eq, ast.NotEq,
     ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Name, ast.Load, ast.Constant,
 )  # fmt: skip
+_NAMES: contextvars.ContextVar[dict[str, str] | None] = contextvars.ContextVar(
+    "names", default=None
+)
 _FUNCTIONS = {"min": min, "max": max, "Min": min, "Max": max}
+
+
+@contextlib.contextmanager
+def naming(names: dict[str, str]) -> Iterator[None]:
+    """Within, torch's symbols, as s95, have these names where there is one."""
+    token = _NAMES.set(names)
+    try:
+        yield
+    finally:
+        _NAMES.reset(token)
 
 
 def dim_of(size: int | torch.SymInt) -> Dim:
@@ -68,7 +83,7 @@ def express(expr: Any) -> Dim:
 def _print(expr: Any) -> str:
     if expr.is_Symbol:
         late = symbolic_shapes.symbol_is_type(expr, symbolic_shapes.SymT.UNBACKED_INT)
-        return f"late_{expr.name}" if late else expr.name
+        return f"late_{expr.name}" if late else (_NAMES.get() or {}).get(expr.name, expr.name)
     if expr.is_Integer:
         return str(int(expr)) if expr >= 0 else f"({int(expr)})"
     args = [_print(a) for a in expr.args]
@@ -126,7 +141,8 @@ def lies(tensor: torch.Tensor) -> tuple[str, tuple[int, ...]]:
 class SizePredicate:
     """Which sizes a capture is for: `bind(shapes)` gives the symbols' values, or None.
 
-    `dims` per input tensor; `guards` are conditions over symbols; `ranges` symbol -> (low, high or
+    `dims` per input tensor, with the names that `naming` gives, and torch's own are told too;
+    `guards` are conditions over symbols; `ranges` symbol -> (low, high or
     None). `exact` holds shapes when a guard could not be parsed: then only those fit.
     """
 
@@ -142,6 +158,7 @@ class SizePredicate:
         self.ranges = ranges
         self.exact: list[tuple[int, ...]] | None = None
         self.why_exact: str | None = None
+        self._others = [(theirs, ours) for theirs, ours in (_NAMES.get() or {}).items()]
         self._bare = {d for row in dims for d in row if isinstance(d, str) and d.isidentifier()}
         for guard in guards:
             self._add(guard, hints)
@@ -169,7 +186,11 @@ class SizePredicate:
                     rest.append((dim, size))
                 elif binding.setdefault(dim, size) != size:
                     return None
-        return binding if self._fits(binding, rest) else None
+        if not self._fits(binding, rest):
+            return None
+        for theirs, ours in self._others:
+            binding[theirs] = binding[ours]
+        return binding
 
     def _fits(self, binding: dict[str, int], rest: list[tuple[str, int]]) -> bool:
         for symbol, (low, high) in self.ranges.items():

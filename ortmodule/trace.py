@@ -86,6 +86,7 @@ def _traced(
             raise
         except Exception as error:
             refusal = _refusal(error, kind)
+            refusal.raised = type(rehearsed.error).__module__ == "builtins" and not whole
             let_go(error)
             raise refusal from None
     if flat.notes.writes:

@@ -143,6 +143,13 @@ class Walk:
             self.reach(value, f"the defaults of {function.__qualname__}", None)
         self.reach(function, function.__qualname__, None)
 
+    def add_imports(self) -> None:
+        """What the functions name of modules that were not imported when they were added."""
+        for function in list(self.functions):
+            facts = observe.facts_of(function.__code__)
+            for name in facts.imports:
+                self._named(sys.modules.get(name), name, facts.attributes)
+
     def add_classes(self, classes: Iterable[type]) -> None:
         """Those of a call's arguments."""
         for cls in classes:

@@ -1,6 +1,8 @@
 // InferenceSession and ONNX files in Python.
 #include <pybind11/stl.h>
 
+#include <map>
+
 #include "csrc/bindings/bindings.h"
 #include "csrc/graph/onnx.h"
 #include "csrc/ops/ops.h"
@@ -50,13 +52,22 @@ py::list ports_of(const std::vector<InferenceSession::Port>& ports) {
   return result;
 }
 
-// A graph's standard form with `weights` (by input name) inlined as constants and inputs and
-// outputs renamed by `names`.
+// The outputs that `names` lists, in its order, one as often as it stands there.
+void choose_outputs(Graph& graph, const std::vector<std::pair<std::string, std::string>>& names) {
+  std::map<std::string, ValueId> found;
+  for (const Output& output : graph.outputs()) found[output.name] = output.value;
+  while (!graph.outputs().empty()) graph.drop_output(graph.outputs().size() - 1);
+  for (const auto& [from, name] : names) graph.output(graph.value(found.at(from)), name);
+}
+
+// A graph's standard form with `weights` (by input name) inlined as constants, inputs renamed by
+// `names`, and the outputs that `outputs` lists, each with its name in the file.
 void export_onnx(const Graph& graph, const std::map<std::string, py::array>& weights,
-                 const std::map<std::string, std::string>& names, const std::string& path) {
+                 const std::map<std::string, std::string>& names,
+                 const std::vector<std::pair<std::string, std::string>>& outputs,
+                 const std::string& path) {
   const auto copy = graph.clone();
-  for (Output& output : copy->outputs())
-    if (names.count(output.name)) output.name = names.at(output.name);
+  choose_outputs(*copy, outputs);
   for (const ValueId id : copy->inputs())
     if (names.count(copy->value(id).name()))
       copy->set_name(copy->value(id), names.at(copy->value(id).name()));
@@ -87,7 +98,7 @@ void bind_session(py::module_& m) {
   m.def("session_of_file", &session_of_file);
   m.def("session_of_bytes", &session_of_bytes);
   m.def("export_onnx", &export_onnx, py::arg("graph"), py::arg("weights"), py::arg("names"),
-        py::arg("path"));
+        py::arg("outputs"), py::arg("path"));
   m.def(
       "read_onnx",
       [](const std::string& path, bool map) {

@@ -2,12 +2,44 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "csrc/core/dtype.h"
 
 namespace ort {
+
+// The integer in a float or a double, what is behind the point left off; the lowest one where there
+// is none of this type.
+template <class Int, class Float>
+Int truncated(Float x) {
+  constexpr Float kEnd = static_cast<Float>(uint64_t{1} << (8 * sizeof(Int) - 1));
+  return x >= -kEnd && x < kEnd ? static_cast<Int>(x) : std::numeric_limits<Int>::min();
+}
+
+// A number as another type. C++ leaves open what an integer is for NaN and for numbers that it has
+// no place for; here it is what torch's and onnxruntime's kernels give on x86, on every path alike.
+template <class To, class From>
+To number_as(From x) {
+  if constexpr (std::is_same_v<To, bool>) {
+    return x != From(0);
+  } else if constexpr (!std::is_floating_point_v<From> || !std::is_integral_v<To>) {
+    return static_cast<To>(x);
+  } else if constexpr (std::is_unsigned_v<To> && sizeof(To) >= 4) {
+    // The upper half of its range is converted below the middle, and moved up by the highest bit.
+    using Signed = std::make_signed_t<To>;
+    constexpr To kTop = To{1} << (8 * sizeof(To) - 1);
+    constexpr From kMiddle = static_cast<From>(kTop);
+    return x >= kMiddle ? static_cast<To>(truncated<Signed>(x - kMiddle)) ^ kTop
+                        : static_cast<To>(truncated<Signed>(x));
+  } else {  // the low bits of a wider integer
+    using Wide =
+        std::conditional_t<sizeof(To) == 8 || std::is_same_v<To, uint8_t>, int64_t, int32_t>;
+    return static_cast<To>(truncated<Wide>(x));
+  }
+}
 
 // Which way what lies between two numbers of a dtype without mantissa goes.
 enum class Rounding : uint8_t { up, down, nearest };

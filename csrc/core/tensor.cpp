@@ -92,10 +92,10 @@ double element_as_double(const Tensor& tensor, int64_t i) {
 
 int64_t element_as_int(const Tensor& tensor, int64_t i) {
   if (is_half(tensor.dtype) || is_narrow_float(tensor.dtype))
-    return static_cast<int64_t>(element_as_double(tensor, i));
+    return number_as<int64_t>(element_as_double(tensor, i));
   if (is_narrow_integer(tensor.dtype))
     return integer_of_bits(tensor.as<uint8_t>()[i], tensor.dtype);
-  return dispatch(tensor.dtype, [&]<class T>() { return static_cast<int64_t>(tensor.as<T>()[i]); });
+  return dispatch(tensor.dtype, [&]<class T>() { return number_as<int64_t>(tensor.as<T>()[i]); });
 }
 
 void set_element(Tensor& tensor, int64_t i, double value) {
@@ -106,9 +106,9 @@ void set_element(Tensor& tensor, int64_t i, double value) {
   } else if (is_narrow_float(tensor.dtype)) {
     tensor.as<uint8_t>()[i] = static_cast<uint8_t>(bits_of_float(value, tensor.dtype));
   } else if (is_narrow_integer(tensor.dtype)) {
-    tensor.as<uint8_t>()[i] = bits_of_integer(static_cast<int64_t>(value), tensor.dtype);
+    tensor.as<uint8_t>()[i] = bits_of_integer(number_as<int64_t>(value), tensor.dtype);
   } else {
-    dispatch(tensor.dtype, [&]<class T>() { tensor.as<T>()[i] = static_cast<T>(value); });
+    dispatch(tensor.dtype, [&]<class T>() { tensor.as<T>()[i] = number_as<T>(value); });
   }
 }
 

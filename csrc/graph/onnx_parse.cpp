@@ -256,9 +256,11 @@ class Parser {
         else
           dim.skip();
       }
-      check(!size || !size->value() || *size->value() >= 0, "a value has negative size {}",
-            size.value_or(0));
-      dims.push_back(size ? *size : graph_.fresh_symbol());
+      const int64_t number =
+          size ? size->value().value_or(0) : -1;  // exporters leave it open so, too
+      check(number >= -1, "a value has negative size {}", number);
+      const bool known = number >= 0;
+      dims.push_back(known ? *size : graph_.fresh_symbol());
     }
     return dims;
   }

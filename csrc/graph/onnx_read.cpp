@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "csrc/core/log.h"
 #include "csrc/graph/onnx.h"
 #include "csrc/graph/onnx_file.h"
 #include "csrc/graph/onnx_parse.h"
@@ -74,11 +75,20 @@ class Reader {
       const auto found = scope.values.find(output.name);
       check(found != scope.values.end() && found->second, "graph output '{}' is made by no node",
             output.name);
-      check(!output.typed || agree(output.type, found->second.type()),
-            "graph output '{}' is declared {}, what makes it gives {}", output.name,
-            output.type.text(), found->second.type().text());
+      check_declared(output, found->second.type());
       graph_->output(found->second, output.name);
     }
+  }
+
+  // An output has the rank that is computed, as in onnxruntime, which tells of it too.
+  static void check_declared(const RawValue& output, const Type& made) {
+    if (!output.typed || agree(output.type, made)) return;
+    Type open = output.type;
+    open.dims.reset();
+    const std::string what = format("graph output '{}' is declared {}, what makes it gives {}",
+                                    output.name, output.type.text(), made.text());
+    check(agree(open, made), "{}", what);
+    log("warning: {}", what);
   }
 
   // Kinds, dtypes and ranks, where both are known; sizes are hints. An optional stands for what it

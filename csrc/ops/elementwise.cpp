@@ -204,7 +204,10 @@ void register_functions(OpSet& ops) {
         if (const auto known = c.contents(0)) c.out_contents(0, *known);
       })
       .gradient([](const Backward& b) { return b.dy(); });
-  unary_op(ops, "Abs", kNumeric, [](const Backward& b) { return sign(b.x()); }).cheap();
+  // Of NaN it is zero, as in torch.
+  unary_op(ops, "Abs", kNumeric, [](const Backward& b) {
+    return where(unary("IsNaN", b.x()), number(0, b.x()), sign(b.x()));
+  }).cheap();
   unary_op(ops, "Exp", kFloating, [](const Backward& b) { return b.y(); });
   ops.op("Log").in("x", kFloating).out("y").since(6).elementwise().gradient([](const Backward& b) {
     return b.dy() / b.x();
@@ -262,6 +265,30 @@ void register_precise(OpSet& ops) {
   precise_op(
       ops, "ort::Log2", [](Value x) { return log(x) / std::numbers::ln2; },
       [](const Backward& b) { return b.dy() / (b.x() * std::numbers::ln2); });
+}
+
+// A value and its slope for x: where torch's backward multiplies by what another formula gives.
+void register_slope(OpSet& ops) {
+  ops.op("ort::WithSlope")
+      .in("x", kFloating)
+      .in("value", kFloating)
+      .in("slope", kFloating)
+      .out("y")
+      .shape([](InferContext& c) {
+        same_dims(c, 0, 0);
+        if (!c.ranked(0)) return;
+        expect_stretches(c, 1, c.dims(0));
+        expect_stretches(c, 2, c.dims(0));
+      })
+      .cheap()
+      .defined_as([](Value x, Value value, Value) {
+        return value.dims() == x.dims() ? value : expand(value, x.dims());
+      })
+      .gradient([](const Backward& b) {
+        Outputs grads(3);
+        grads[0] = b.dy() * b.x(2);
+        return grads;
+      });
 }
 
 void infer_clip(InferContext& c) {
@@ -360,6 +387,7 @@ void register_elementwise(OpSet& ops) {
   register_variadic(ops);
   register_functions(ops);
   register_precise(ops);
+  register_slope(ops);
   register_choice(ops);
   register_cast(ops);
 }

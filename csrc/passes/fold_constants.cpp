@@ -99,8 +99,13 @@ size_t fold_constants(Graph& graph, Evaluator& evaluator, size_t limit) {
     if (in.size() != node->in.size() || !evaluator.can_evaluate(*node)) continue;
     const size_t more = result_bytes(*node);
     if (bytes + more > kAllFolded) continue;  // it is computed in each run instead
+    std::vector<Tensor> out;
+    try {
+      out = evaluator.evaluate(*node, in);
+    } catch (const Error&) {  // of a run that comes to it, which a branch may not
+      continue;
+    }
     bytes += more;
-    const std::vector<Tensor> out = evaluator.evaluate(*node, in);
     Insertion here(graph, node, "fold_constants");
     for (size_t i = 0; i < node->out.size(); ++i)
       if (node->out[i] != kNone) {

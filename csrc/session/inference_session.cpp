@@ -117,18 +117,17 @@ std::shared_ptr<InferenceSession::Asked> InferenceSession::compile(
 }
 
 std::vector<Item> InferenceSession::order_feed(const std::map<std::string, Item>& feed) const {
+  std::string wrong;
+  for (const auto& [name, item] : feed)
+    if (std::none_of(inputs_.begin(), inputs_.end(),
+                     [&](const Port& port) { return port.name == name; }))
+      wrong += format("'{}' is no input of the model; ", name);
+  for (const Port& port : inputs_)
+    if (!feed.count(port.name)) wrong += format("input '{}' is missing; ", port.name);
+  check(wrong.empty(), "{}the model takes {}", wrong, names_of(inputs_));
   std::vector<Item> items;
-  for (const Port& port : inputs_) {
-    const auto found = feed.find(port.name);
-    check(found != feed.end(), "input '{}' is missing; the model takes {}", port.name,
-          names_of(inputs_));
-    items.push_back(checked(found->second, port.type, format("input '{}'", port.name)));
-  }
-  for (const auto& [name, item] : feed) {
-    bool known = false;
-    for (const Port& port : inputs_) known = known || port.name == name;
-    check(known, "'{}' is no input of the model, which takes {}", name, names_of(inputs_));
-  }
+  for (const Port& port : inputs_)
+    items.push_back(checked(feed.at(port.name), port.type, format("input '{}'", port.name)));
   return items;
 }
 

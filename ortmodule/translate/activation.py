@@ -82,7 +82,9 @@ def softplus(t, x, beta=1, threshold=20):
         return NotImplemented  # exp(x beta) overflows, and torch says infinity
     scaled = x if beta == 1 else t.op("Mul", x, t.scalar(beta, x.dtype))
     y = t.op("Softplus", scaled)
-    y = y if beta == 1 else t.op("Div", y, t.scalar(beta, x.dtype))
+    if beta != 1:  # its slope has no division by beta
+        y = t.op("Div", y, t.scalar(beta, x.dtype))
+        y = t.ort("WithSlope", x, y, t.op("Sigmoid", scaled)) if t.needs_gradient() else y
     return t.op("Where", t.op("Greater", scaled, t.scalar(threshold, x.dtype)), x, y)
 
 

@@ -119,6 +119,14 @@ class Context(Emitter):
                 value = self.op("Where", self.scalar(False, "bool"), source, value)
         return value
 
+    def masked(self, x: Any, value: Any, mask: Any) -> Any:
+        """`value`, made of x but where `mask` is true: there its slope is zero by a product, as in
+        torch, so that a gradient that is no number stays none."""
+        if not self.needs_gradient():
+            return value
+        slope = self.cast(self.op("Not", mask), x.dtype)
+        return self.ort("WithSlope", x, value, slope)
+
     def traced_arguments(self, change: Callable[[Any, bool], Any]) -> tuple:
         """The running op's (args, kwargs) as traced, each value through change(val, tainted)."""
 

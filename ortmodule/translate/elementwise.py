@@ -11,8 +11,7 @@ _UNARY = {
     "abs": "Abs", "neg": "Neg", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "sin": "Sin",
     "cos": "Cos", "tan": "Tan", "asin": "Asin", "acos": "Acos", "atan": "Atan", "sinh": "Sinh",
     "cosh": "Cosh", "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "erf": "Erf",
-    "tanh": "Tanh", "sigmoid": "Sigmoid", "reciprocal": "Reciprocal", "sign": "Sign",
-    "sgn": "Sign", "positive": "Identity",
+    "tanh": "Tanh", "sigmoid": "Sigmoid", "reciprocal": "Reciprocal", "positive": "Identity",
 }  # fmt: skip
 _KEEPS_INTEGERS = {"floor": "Floor", "ceil": "Ceil", "round": "Round"}
 _COMPARE = {
@@ -37,6 +36,14 @@ for _name, _onnx in _UNARY.items():
     aten(f"{_name}.default")(_unary(_onnx))
 for _name, _onnx in _KEEPS_INTEGERS.items():
     aten(f"{_name}.default")(_rounding(_onnx))
+
+
+@aten("sign.default", "sgn.default")
+def sign(t, x):
+    found = t.op("Sign", x)
+    if x.dtype not in FLOATING:
+        return found
+    return t.op("Where", t.op("IsNaN", x), t.scalar(0, x.dtype), found)  # ONNX has NaN of it
 
 
 @aten("rsqrt.default")
@@ -398,7 +405,8 @@ def nan_to_num(t, x, nan=None, posinf=None, neginf=None):
     infinite, is_nan = t.op("IsInf", x), t.op("IsNaN", x)
     positive = t.op("And", infinite, t.op("Greater", x, zero))
     y = t.op("Where", positive, high, t.op("Where", infinite, low, x))
-    return t.op("Where", is_nan, t.scalar(nan or 0.0, x.dtype), y)
+    y = t.op("Where", is_nan, t.scalar(nan or 0.0, x.dtype), y)
+    return t.masked(x, y, t.op("Or", infinite, is_nan))
 
 
 @aten("where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar")

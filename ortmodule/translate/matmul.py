@@ -2,6 +2,8 @@
 
 from .registry import aten
 
+_SUMMED = {"float32", "float64"}
+
 
 @aten("linear.default")
 def linear(t, x, weight, bias=None):
@@ -10,6 +12,10 @@ def linear(t, x, weight, bias=None):
 
 @aten("matmul.default", "mm.default", "bmm.default", "mv.default", "dot.default")
 def matmul(t, x, y):
+    if (
+        x.rank == y.rank == 1 and x.dtype in _SUMMED
+    ):  # in blocks, which a product of one cell is not
+        return t.reduce("ReduceSum", t.op("Mul", x, y), None, keepdim=False)
     return t.op("MatMul", x, y)
 
 

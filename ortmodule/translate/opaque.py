@@ -18,6 +18,7 @@ from ..sizes import hint_of
 from ..steps import step_of
 from .emit import WITH_GRADIENT, dtype_name, is_value
 from .refs import Ref, Storage, leaves
+from .settled import Settled, env_of
 
 _RANDOM = torch.Tag.nondeterministic_seeded
 _OWN_ATTRS = {"schema", "types", "effect", "reason", "once", "history_of"}
@@ -30,7 +31,12 @@ def decompose(t: Any, args: list, kwargs: dict) -> Any:
         return None  # made of itself, it would never end
     traced = t.traced_arguments(lambda val, _: val)
     tensors = list(_tensor_leaves(traced))
-    program = _trace(target, traced, tensors)
+    settled = Settled(env_of(leaves(traced)))
+    fresh: list[torch.Tensor] = []
+    t.traced_arguments(lambda val, tainted: fresh.append(_fresh(t, val, tainted)))
+    program = _trace(target, traced, list(filter(_is_tensor, fresh)), settled)
+    if not settled.holds():
+        settled.restore()
     if program is None:
         return None
     t.alive.append(program)
@@ -54,14 +60,15 @@ def decompose(t: Any, args: list, kwargs: dict) -> Any:
     return [o.read(t) if isinstance(o, Ref) else o for o in outs]
 
 
-def _trace(target: Any, traced: tuple, tensors: list) -> fx.GraphModule | None:
+def _trace(target: Any, traced: tuple, tensors: list, settled: Settled) -> fx.GraphModule | None:
+    """The op as torch defines it; None: it does not, or for some sizes alone."""
+
     def call(flat):
         rest = iter(flat)
         a, k = _replaced(traced, _is_tensor, rest)
         out = target(*a, **k)
         return list(out) if isinstance(out, (list, tuple)) else [out]
 
-    guards = _guard_count(tensors)
     # Such a trace does not tell which of its tensors share memory, so it may write to no view.
     for form in (call, dispatch_functionalize(call)):
         try:
@@ -69,11 +76,20 @@ def _trace(target: Any, traced: tuple, tensors: list) -> fx.GraphModule | None:
                 program = make_fx(form)(tensors)
         except Exception:  # not for these sizes: the op is kept whole
             return None
-        if _guard_count(tensors) != guards:
-            return None  # it would hold for some sizes only, and the size predicate is already made
+        if not settled.holds():
+            return None
         if not any(_writes_to_view(node) for node in program.graph.nodes):
             return program
     return None
+
+
+def _fresh(t: Any, val: Any, tainted: bool) -> Any:
+    """A tensor that shares memory with a traced one, as that would keep what is asked of its sizes;
+    it asks for a gradient where one flows, as torch takes some ops apart otherwise then."""
+    if not _is_tensor(val):
+        return val
+    asks = tainted and t.needs_gradient() and (val.is_floating_point() or val.is_complex())
+    return val.detach().requires_grad_(asks)
 
 
 def _writes_to_view(node: fx.Node) -> bool:
@@ -94,14 +110,6 @@ def _shared(node: fx.Node, write: bool) -> list:
 
 def _is_tensor(x: Any) -> bool:
     return isinstance(x, torch.Tensor)
-
-
-def _guard_count(tensors: list) -> int:
-    for tensor in tensors:
-        for size in tensor.shape:
-            if isinstance(size, torch.SymInt):
-                return len(size.node.shape_env.guards)
-    return 0
 
 
 def emit_opaque(t: Any, args: list, kwargs: dict, reason: str) -> Any:

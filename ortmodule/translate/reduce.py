@@ -107,6 +107,11 @@ def _moments(t, x, dim, correction, keepdim):
     # Its slope is nothing, as the offsets add up to zero.
     center = t.stop(t.reduce("ReduceMean", x, axes, keepdim=True))
     offset = t.op("Sub", x, center)
+    # What the mean lacks, being rounded: of a large one it may be more than the offsets.
+    rest = t.stop(t.reduce("ReduceMean", offset, axes, keepdim=True))
+    zero = t.scalar(0, x.dtype)
+    is_finite = t.op("Equal", t.op("Sub", rest, rest), zero)
+    offset = t.op("Sub", offset, t.op("Where", is_finite, rest, zero))
     squares = t.reduce("ReduceSum", t.op("Mul", offset, offset), axes, keepdim)
     if isinstance(correction, float) and not correction.is_integer():
         return NotImplemented
@@ -190,5 +195,6 @@ def nansum(t, x, dim=None, keepdim=False, *, dtype=None):
         return NotImplemented  # torch's own type of it is not what it gives
     x = t.cast(x, t.out_dtype())
     if x.dtype in FLOATING:
-        x = t.op("Where", t.op("IsNaN", x), t.scalar(0, x.dtype), x)
+        is_nan = t.op("IsNaN", x)
+        x = t.masked(x, t.op("Where", is_nan, t.scalar(0, x.dtype), x), is_nan)
     return t.reduce("ReduceSum", x, _axes(dim), keepdim)

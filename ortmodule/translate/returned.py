@@ -70,7 +70,7 @@ def returned(
         shares = source is not None or shared[id(ref.storage)] > 1
         if share_memory and views is None and shares and _is_late(ref.links):
             t.refuse("forward returns a view of what it shares, of a size that depends on data")
-        if views is not None and source is not None:
+        if share_memory and views is not None and source is not None:
             results.append(Returned(source=source, requires_grad=source.requires_grad, views=views))
         elif share_memory and views is not None and (shared[id(ref.storage)] > 1 or order is None):
             base = memory_order(ref.storage.traced)

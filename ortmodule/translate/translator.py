@@ -15,7 +15,7 @@ from torch import fx
 from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
-from ..errors import Defect, NotCapturable, ReadsData
+from ..errors import Defect, NeedsExactSizes, NotCapturable, ReadsData
 from ..interface import Input, Placeholder
 from ..saved import storage_key
 from ..sizes import dim_of
@@ -35,6 +35,7 @@ from .regions import region
 from .registry import RULES
 from .results import wrapped
 from .returned import Returned, returned
+from .settled import Settled, env_of
 from .writes import call_in_place, is_written
 
 # Checks on what the capture's guards and key already hold.
@@ -85,6 +86,7 @@ def translate(
     t = Translator(graph, grad_enabled, standard)
     refs, seen = [], {}
     nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
+    settled = Settled(env_of(map(traced_value, program.graph.nodes)))
     for node, placeholder in zip(nodes, placeholders, strict=True):
         if placeholder.memory not in seen:
             seen[placeholder.memory] = t.storage_of(node, placeholder) if node.users else None
@@ -96,7 +98,7 @@ def translate(
     try:
         traced = [traced_value(n) for n in program.graph.output_node().args[0]]
         with entered({}):  # what is asked of torch here is asked of ops as they are
-            return t.finish(t.run(program, refs), traced, share_memory, through)
+            done = t.finish(t.run(program, refs), traced, share_memory, through)
     except NotCapturable as error:
         if error.op is None:  # found where no node was at hand, as a dtype of no graph
             t.node, t.target = t.latest, getattr(t.latest, "target", None)
@@ -108,6 +110,9 @@ def translate(
             t.refuse(f"its translation failed: {type(error).__name__}: {error}")
         except NotCapturable as refusal:
             raise Defect(refusal) from error
+    if not settled.holds():
+        raise NeedsExactSizes("sizes were taken to be numbers while the graph was translated")
+    return done
 
 
 class Translator(Context):

@@ -2,6 +2,7 @@
 // and label smoothing. Probabilities are never stored: the gradient makes them again from each
 // row's maximum and sum.
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "csrc/core/parallel.h"
@@ -182,7 +183,7 @@ void row_gradient(const Settings& s, const Rows<T>& rows, const Steps<T>& steps,
   const int64_t t = rows.target(row);
   const T own = g * static_cast<T>(1 - s.smoothing) * rows.weight_of(t);
   const T each = g * static_cast<T>(s.smoothing) / static_cast<T>(s.classes);
-  const T factor = (own + each * rows.all_weights()) / sum;
+  const T factor = (each == 0 ? own : own + each * rows.all_weights()) / sum;
   steps.scale(p, p, &factor, nullptr, s.classes);
   p[t] -= own;
   if (each != 0)
@@ -210,11 +211,12 @@ std::unique_ptr<Kernel> cross_entropy_grad_of(const Request& r) {
               T* buffer = buffers + thread * s.classes;
               for (int64_t row = begin; row < end; ++row) {
                 T* p = rows.room(runs, args.out[0], row, buffer);
-                if (rows.ignored(row)) {
-                  std::fill_n(p, s.classes, T{});
+                const T* parts = input<T>(args, 3) + 2 * row;
+                if (rows.ignored(row)) {  // torch's zeros are p times zero
+                  const bool has_p = std::isfinite(parts[0]) && std::isfinite(parts[1]);
+                  std::fill_n(p, s.classes, has_p ? T{} : std::numeric_limits<T>::quiet_NaN());
                 } else {
                   const T* x = rows.logits(runs, args.in[1], row, buffer);
-                  const T* parts = input<T>(args, 3) + 2 * row;
                   steps.minus(p, x, parts, nullptr, s.classes);
                   steps.exp(p, p, nullptr, nullptr, s.classes);
                   const bool own = s.reduction == Reduction::none;

@@ -209,26 +209,33 @@ std::vector<std::vector<int64_t>> pad_sources(const Sizes& original, const Sizes
                                               const std::string& mode) {
   std::vector<std::vector<int64_t>> sources(padded.size());
   for (size_t axis = 0; axis < padded.size(); ++axis) {
-    int64_t before = 0;
+    int64_t before = 0, after = 0;
     for (size_t i = 0; i < pads.size() / 2; ++i) {
       int64_t on = axes.empty() ? static_cast<int64_t>(i) : axes[i];
       if (on < 0) on += static_cast<int64_t>(padded.size());
-      if (on == static_cast<int64_t>(axis)) before = pads[i];
+      if (on != static_cast<int64_t>(axis)) continue;
+      before = pads[i];
+      after = pads[pads.size() / 2 + i];
     }
-    const int64_t n = original[axis];
+    // Negative pads are cut off first: what is left is what is padded.
+    const int64_t first = std::max<int64_t>(-before, 0);
+    const int64_t n = std::max<int64_t>(original[axis] - first - std::max<int64_t>(-after, 0), 0);
+    check(n > 0 || mode == "constant" || padded[axis] == 0,
+          "[Pad] axis {} of {} has nothing left that mode '{}' could pad with", axis, original,
+          mode);
     for (int64_t i = 0; i < padded[axis]; ++i) {
-      int64_t at = i - before;
+      int64_t at = i - std::max<int64_t>(before, 0);
       if (at < 0 || at >= n) {
-        if (mode == "constant" || n == 0) at = -1;
-        if (mode == "edge" && n > 0) at = std::clamp<int64_t>(at, 0, n - 1);
-        if (mode == "wrap" && n > 0) at = (at % n + n) % n;
-        if (mode == "reflect" && n > 0) {
+        if (mode == "edge") at = std::clamp<int64_t>(at, 0, n - 1);
+        if (mode == "wrap") at = (at % n + n) % n;
+        if (mode == "reflect") {
           const int64_t period = std::max<int64_t>(2 * (n - 1), 1);
           at = (at % period + period) % period;
           if (at >= n) at = period - at;
         }
       }
-      sources[axis].push_back(at);
+      const bool is_value = at < 0 || at >= n;
+      sources[axis].push_back(is_value ? -1 : first + at);
     }
   }
   return sources;

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "csrc/core/convert.h"
 #include "csrc/core/parallel.h"
 #include "providers/cpu/convert.h"
 #include "providers/cpu/half.h"
@@ -217,12 +218,12 @@ void TileKernel<T>::run(const Args& args) const {
 
 template <class To, class From>
 To converted(From x) {
-  if constexpr (std::is_same_v<To, bool>)
-    return x != From(0);
+  if constexpr (kIsHalf<From>)
+    return converted<To>(static_cast<float>(x));
   else if constexpr (kIsHalf<To>)
     return To(static_cast<float>(x));
   else
-    return static_cast<To>(x);
+    return number_as<To>(x);
 }
 
 // A run of memory from element `at` on, of any dtype, to registers.

@@ -138,7 +138,7 @@ ORT_UNARY(floor, hn::Floor(x))
 ORT_UNARY(ceil, hn::Ceil(x))
 ORT_UNARY(round, hn::Round(x))
 ORT_UNARY(sign, hn::IfThenElse(hn::Gt(hn::Abs(x), hn::Zero(d)), hn::CopySign(hn::Set(d, 1.0f), x),
-                               hn::Zero(d)))
+                               hn::Add(x, hn::Zero(d))))
 ORT_UNARY(is_nan, truth(hn::IsNaN(x)))
 ORT_UNARY(is_inf, truth(hn::Eq(hn::Abs(x), hn::Set(d, kInfinity))))
 ORT_UNARY(to_bf16, round_to_bf16(d, x))

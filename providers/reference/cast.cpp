@@ -32,15 +32,6 @@ std::vector<W> numbers(const Call& c) {
   return values;
 }
 
-// What has no value as an integer is the lowest one, as x86 gives it.
-template <class W>
-int64_t integer(W value) {
-  if constexpr (std::is_floating_point_v<W>)
-    return value >= -0x1p63 && value < 0x1p63 ? static_cast<int64_t>(value) : INT64_MIN;
-  else
-    return static_cast<int64_t>(value);
-}
-
 template <class W>
 void write(const Call& c, const std::vector<W>& values) {
   const DType dtype = c.out_dtype();
@@ -51,7 +42,8 @@ void write(const Call& c, const std::vector<W>& values) {
   if (is_half(dtype)) how.saturate = false;
   for (size_t i = 0; i < values.size(); ++i) {
     if (is_narrow_integer(dtype)) {
-      static_cast<uint8_t*>(c.out_data())[i] = bits_of_integer(integer(values[i]), dtype);
+      static_cast<uint8_t*>(c.out_data())[i] =
+          bits_of_integer(number_as<int64_t>(values[i]), dtype);
       continue;
     }
     const uint32_t bits = bits_of_float(static_cast<double>(values[i]), dtype, how);

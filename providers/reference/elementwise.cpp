@@ -120,7 +120,7 @@ void select(const Call& c) {
 
 template <class W>
 W sign_of(W x) {
-  return static_cast<W>((x > 0) - (x < 0));
+  return x == x ? static_cast<W>((x > 0) - (x < 0)) : x;
 }
 
 void register_functions(KernelTable& table) {

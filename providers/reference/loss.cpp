@@ -62,11 +62,11 @@ void cross_entropy(const Call& c) {
     for (int64_t k = 0; k < classes; ++k) sum += std::exp(row[k * step] - top);
     parts[2 * r] = top;
     parts[2 * r + 1] = sum;
-    const double lse = top + std::log(sum);
     if (rows.target[r] == rows.ignore) continue;
+    const auto minus_log = [&](int64_t k) { return std::log(sum) - (row[k * step] - top); };
     for (int64_t k = 0; k < classes; ++k)
-      smooth += rows.weight[static_cast<size_t>(k)] * (lse - row[k * step]);
-    const double own = rows.target_weight(r) * (lse - row[rows.target[r] * step]);
+      smooth += rows.weight[static_cast<size_t>(k)] * minus_log(k);
+    const double own = rows.target_weight(r) * minus_log(rows.target[r]);
     loss[r] = (1.0 - rows.smoothing) * own;
     if (rows.smoothing > 0.0) loss[r] += rows.smoothing / static_cast<double>(classes) * smooth;
   }
@@ -91,7 +91,8 @@ void cross_entropy_grad(const Call& c) {
   const double divisor = reduction == "mean" ? total_weight(rows) : 1.0;
   std::vector<double> dx(x.size(), 0.0);
   for (size_t r = 0; r < rows.target.size(); ++r) {
-    if (rows.target[r] == rows.ignore) continue;
+    const bool ignored = rows.target[r] == rows.ignore;  // torch's zeros are p times zero
+    if (ignored && std::isfinite(parts[2 * r]) && std::isfinite(parts[2 * r + 1])) continue;
     const double d = dloss[reduction == "none" ? r : 0] / divisor;
     const double own = (1.0 - rows.smoothing) * rows.target_weight(r);
     const double even = rows.smoothing / static_cast<double>(classes);
@@ -99,8 +100,13 @@ void cross_entropy_grad(const Call& c) {
       const size_t at = static_cast<size_t>(rows.first(r) + k * step);
       const double p = std::exp(x[at] - parts[2 * r]) / parts[2 * r + 1];
       const double hit = k == rows.target[r] ? 1.0 : 0.0;
-      dx[at] = d * (own * (p - hit) +
-                    even * (p * rows.weight_sum - rows.weight[static_cast<size_t>(k)]));
+      if (ignored) {
+        dx[at] = NAN;
+        continue;
+      }
+      const double w = rows.weight[static_cast<size_t>(k)];
+      const double smooth = even == 0.0 ? 0.0 : even * (p * rows.weight_sum - w);
+      dx[at] = d * (own * (p - hit) + smooth);
     }
   }
   c.write(0, dx);

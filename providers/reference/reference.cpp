@@ -1,44 +1,18 @@
 // Element access, shape arithmetic and checks that the reference kernels share.
 #include "providers/reference/reference.h"
 
-#include <cmath>
-#include <limits>
+#include "csrc/core/convert.h"
 
 namespace ort::reference {
 namespace {
 
-// Doubles outside an integer's range (NaN among them) have no value there; INT64_MIN is what x86
-// gives.
-template <class T>
-T from_double(double value) {
-  if constexpr (std::is_same_v<T, bool>) {
-    return value != 0.0;
-  } else if constexpr (std::is_floating_point_v<T>) {
-    return static_cast<T>(value);
-  } else {
-    if (value >= -0x1p63 && value < 0x1p63) return static_cast<T>(static_cast<int64_t>(value));
-    if (value >= 0x1p63 && value < 0x1p64) return static_cast<T>(static_cast<uint64_t>(value));
-    return static_cast<T>(std::numeric_limits<int64_t>::min());
-  }
-}
-
-template <class T, class W>
-T converted(W value) {
-  if constexpr (std::is_same_v<W, double>)
-    return from_double<T>(value);
-  else if constexpr (std::is_same_v<T, bool>)
-    return value != 0;
-  else
-    return static_cast<T>(value);
-}
-
 template <class W>
 W from_half(const void* data, int64_t i) {
-  return converted<W>(static_cast<double>(half_to_float(static_cast<const uint16_t*>(data)[i])));
+  return number_as<W>(static_cast<double>(half_to_float(static_cast<const uint16_t*>(data)[i])));
 }
 template <class W>
 W from_bfloat(const void* data, int64_t i) {
-  return converted<W>(static_cast<double>(bfloat_to_float(static_cast<const uint16_t*>(data)[i])));
+  return number_as<W>(static_cast<double>(bfloat_to_float(static_cast<const uint16_t*>(data)[i])));
 }
 template <class W>
 void to_half(void* data, int64_t i, W value) {
@@ -56,12 +30,8 @@ In<W> reader(DType dtype, const void* data) {
   if (dtype == DType::f16) return {data, from_half<W>};
   if (dtype == DType::bf16) return {data, from_bfloat<W>};
   return dispatch(dtype, [data]<class T>() -> In<W> {
-    return {data, [](const void* p, int64_t i) {
-              if constexpr (std::is_floating_point_v<T>)
-                return converted<W>(static_cast<double>(static_cast<const T*>(p)[i]));
-              else
-                return static_cast<W>(static_cast<const T*>(p)[i]);
-            }};
+    return {data,
+            [](const void* p, int64_t i) { return number_as<W>(static_cast<const T*>(p)[i]); }};
   });
 }
 
@@ -70,7 +40,7 @@ Out<W> writer(DType dtype, void* data) {
   if (dtype == DType::f16) return {data, to_half<W>};
   if (dtype == DType::bf16) return {data, to_bfloat<W>};
   return dispatch(dtype, [data]<class T>() -> Out<W> {
-    return {data, [](void* p, int64_t i, W value) { static_cast<T*>(p)[i] = converted<T>(value); }};
+    return {data, [](void* p, int64_t i, W value) { static_cast<T*>(p)[i] = number_as<T>(value); }};
   });
 }
 

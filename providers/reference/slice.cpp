@@ -95,10 +95,11 @@ Sources sources_of(const Call& c, const Sizes& whole, size_t axes_input) {
   if (c.has(axes_input)) axes = c.ints(axes_input);
   c.require(pads.size() == 2 * axes.size(), "pads has {} elements for {} axes", pads.size(),
             axes.size());
-  Sizes before(whole.size(), 0), sizes = whole;
+  Sizes before(whole.size(), 0), after = before, sizes = whole;
   for (size_t i = 0; i < axes.size(); ++i) {
     const size_t d = static_cast<size_t>(c.axis(axes[i], static_cast<int64_t>(whole.size())));
     before[d] = pads[i];
+    after[d] = pads[axes.size() + i];
     sizes[d] = checked_add(checked_add(whole[d], pads[i]), pads[axes.size() + i]);
     c.require(sizes[d] >= 0, "pads {} leave axis {} of {} with size {}", pads, d, whole, sizes[d]);
   }
@@ -106,9 +107,15 @@ Sources sources_of(const Call& c, const Sizes& whole, size_t axes_input) {
   // Of no elements an axis may still be as long as it likes.
   c.require(element_count(sizes) > 0 || *std::max_element(sizes.begin(), sizes.end()) < 1 << 20,
             "the result {} is empty, with an axis that is too long", sizes);
-  for (size_t d = 0; d < whole.size(); ++d)
-    for (int64_t i = 0; i < sizes[d]; ++i)
-      sources[d].push_back(source(c, c.attrs().s("mode"), i - before[d], whole[d]));
+  for (size_t d = 0; d < whole.size(); ++d) {
+    // Negative pads are cut off first: what is left is what is padded.
+    const int64_t first = std::max<int64_t>(-before[d], 0), last = std::max<int64_t>(-after[d], 0);
+    const int64_t n = std::max<int64_t>(whole[d] - first - last, 0);
+    for (int64_t i = 0; i < sizes[d]; ++i) {
+      const int64_t at = source(c, c.attrs().s("mode"), i - std::max<int64_t>(before[d], 0), n);
+      sources[d].push_back(at < 0 ? -1 : first + at);
+    }
+  }
   return sources;
 }
 

@@ -109,8 +109,15 @@ void Builder::fuse_products() {
     const bool product = op == Op::mul || op == Op::square;
     return product && slots_[id].kind == Slot::Kind::reg ? maker[id] : -1;
   };
+  // Of two products both are rounded: where they cancel nothing is left, as in torch.
+  const auto is_product = [&](Id id) {
+    const Op op = id < 0 || maker[id] < 0 ? Op::copy : program_.code[maker[id]].op;
+    return op == Op::mul || op == Op::square;
+  };
   for (size_t n = 0; n < program_.code.size(); ++n) {
     Instruction& i = program_.code[n];
+    maker[i.dst] = static_cast<int>(n);
+    if (i.op == Op::add && is_product(i.a) && is_product(i.b)) continue;
     if (i.op == Op::add && product_of(i.a) < 0) std::swap(i.a, i.b);
     int from = -1;
     if (i.op == Op::row_sum || i.op == Op::column_sum || i.op == Op::add) from = product_of(i.a);
@@ -122,7 +129,6 @@ void Builder::fuse_products() {
       i.op = i.op == Op::add ? Op::mul_add : i.op == Op::row_sum ? Op::row_dot : Op::column_dot;
       gone[from] = true;
     }
-    maker[i.dst] = static_cast<int>(n);
   }
   std::vector<Instruction> kept;
   for (size_t n = 0; n < gone.size(); ++n)

@@ -107,7 +107,7 @@ T min(T a, T b) {
   }
 ORT_UNARY(copy, x)
 ORT_UNARY(relu, x < T(0) ? T(0) : x)
-ORT_UNARY(sign, (x > T(0)) - (x < T(0)))
+ORT_UNARY(sign, x == x ? T((x > T(0)) - (x < T(0))) : x)
 ORT_UNARY(logical_not, x == T(0))
 ORT_UNARY(square, mul(x, x))
 ORT_UNARY(bit_not, ~x)

@@ -60,6 +60,21 @@ def cast(x, to, saturate=1):
     return x.to(getattr(torch, to))
 
 
+def sign(x):
+    """ONNX's, as numpy has it: NaN of NaN."""
+    return torch.where(torch.isnan(x), x, torch.sign(x)) if x.is_floating_point() else x.sign()
+
+
+def with_slope(x, value, slope):
+    return value.detach() + (x - x.detach()) * slope.detach()
+
+
+# What no integer is, and what some have no place for.
+NO_INTEGERS = np.array(
+    [np.nan, np.inf, -np.inf, -0.5, 127.9, 300.0, -300.0, 4e4, 3e9, -3e9, 1.8e19, -1e20, 2.0**31]
+)
+
+
 def power(x, exponent):
     return torch.pow(x, exponent.to(x.dtype) if x.is_floating_point() else exponent)
 
@@ -171,7 +186,15 @@ OPS = [
     unary("Asinh", torch.asinh),
     unary("Acosh", torch.acosh, low=1.1, high=3.0),
     unary("Atanh", torch.atanh, **BELOW_ONE),
-    unary("Sign", torch.sign, sample(i(4, low=-2, high=3)), samples=False),
+    unary(
+        "Sign", sign, sample(i(4, low=-2, high=3)), sample(special(), gradient=False), samples=False
+    ),
+    Op(
+        "ort::WithSlope",
+        with_slope,
+        [sample(t(3, 5), t(3, 5), t(3, 5), smooth=False), sample(t(4), t(4), t(), smooth=False)],
+        wrt=(0,),
+    ),
     unary("Floor", torch.floor),
     unary("Ceil", torch.ceil),
     unary("Round", torch.round, sample(np.array([0.5, 1.5, 2.5, -0.5, -1.5]), gradient=False)),
@@ -216,6 +239,10 @@ OPS = [
             sample(t(3, 5, low=-100, high=100), to="int32"),
             sample(t(4, low=0, high=100), to="uint8"),
             sample(np.array([0.0, -0.0, 0.3, np.nan]), to="bool"),
+            *(
+                sample(NO_INTEGERS, to=dtype)
+                for dtype in ("int8", "uint8", "int16", "int32", "int64", "bool")
+            ),
             sample(i(4, low=-9), to="bool"),
             sample(b(4), to="float32"),
             sample(i(4, low=-500, high=500, dtype="int32"), to="int8"),

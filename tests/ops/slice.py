@@ -56,8 +56,8 @@ def pad(x, pads, value=None, axes=None, mode="constant"):
         flat = [n for pair in reversed(both) for n in pair]
         return F.pad(x, flat, value=0 if value is None else value.item())
     for axis, (before, after) in enumerate(both):
-        n = x.shape[axis]
-        at = np.pad(np.arange(n), (before, after), mode=mode)
+        left = np.arange(max(-before, 0), x.shape[axis] - max(-after, 0))
+        at = np.pad(left, (max(before, 0), max(after, 0)), mode=mode)
         x = x.index_select(axis, torch.from_numpy(at))
     return x
 
@@ -170,6 +170,10 @@ OPS = [
             sample(t(3, 5), const([2, 1, 1, 3]), mode="reflect"),
             sample(t(3, 5), const([2, 1, 1, 6]), mode="edge"),
             sample(t(3, 5), const([2, 1, 1, 6]), mode="wrap"),
+            sample(t(3, 5), const([-1, 3, 4, -2]), mode="wrap"),
+            sample(t(4, 5), const([-2, 9, 3, -3]), mode="wrap"),
+            sample(t(4, 5), const([-1, 2, 2, -1]), mode="reflect"),
+            sample(t(4, 5), const([-1, 2, 2, -1]), mode="edge"),
             sample(t(3, 5), const([2, 4]), None, const([-1]), mode="reflect"),
             sample(i(3), const([1, 1]), const(7)),
             sample(t(0, 2), const([1, 0, 1, 0])),
