@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import dataclasses
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -24,21 +25,22 @@ _UNSETTLED, _FEW = 8, 4
 _VALUES = 64
 # A call that was refused is tried again when the module changed, this many times.
 _TRIES = 3
-# Whether it did is asked at every call at first, at last once in so many.
-_RARELY = 64
+# Whether it did is asked at so many calls, then for this share of the time.
+_AT_FIRST, _SHARE = 8, 0.01
 
 
 class Refused:
     """Why a call was not captured, and the module's state in which that is known; None: in any.
 
-    Eager is right in any state, so the longer nothing changes the more rarely it is looked for.
+    Eager is right in any state, so after the first calls this is asked for a small share of the
+    time only.
     """
 
     def __init__(self, error: NotCapturable, module: nn.Module, tries: int):
         self.error, self.tries = error, tries
         self.snapshot: Snapshot | None = None
         self._module, self._training = module, module.training
-        self._calls, self._next = 0, 1
+        self._calls, self._not_before = 0, 0.0
         if tries < _TRIES:
             with contextlib.suppress(Exception):  # of a tensor that cannot be asked for its facts
                 self.snapshot = Snapshot(module)
@@ -48,10 +50,14 @@ class Refused:
         if self.snapshot is None:
             return True
         self._calls += 1
-        if self._calls < self._next and self._module.training == self._training:
+        began = time.monotonic()
+        same_mode = self._module.training == self._training
+        if self._calls > _AT_FIRST and began < self._not_before and same_mode:
             return True
-        self._next = self._calls + min(self._calls, _RARELY)
-        return self.snapshot.changed() is None
+        changed = self.snapshot.changed()
+        ended = time.monotonic()
+        self._not_before = ended + (ended - began) / _SHARE
+        return changed is None
 
 
 class Unsettled:
