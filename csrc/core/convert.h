@@ -1,6 +1,10 @@
 // Numbers to the bits of every dtype and back: narrow ones by one table of formats, and text.
 #pragma once
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -15,6 +19,16 @@ namespace ort {
 // is none of this type.
 template <class Int, class Float>
 Int truncated(Float x) {
+#ifdef __SSE2__  // what its instructions give
+  if constexpr (std::is_same_v<Float, float> && sizeof(Int) == 4)
+    return _mm_cvttss_si32(_mm_set_ss(x));
+  else if constexpr (std::is_same_v<Float, float>)
+    return _mm_cvttss_si64(_mm_set_ss(x));
+  else if constexpr (sizeof(Int) == 4)
+    return _mm_cvttsd_si32(_mm_set_sd(x));
+  else
+    return _mm_cvttsd_si64(_mm_set_sd(x));
+#endif
   constexpr Float kEnd = static_cast<Float>(uint64_t{1} << (8 * sizeof(Int) - 1));
   return x >= -kEnd && x < kEnd ? static_cast<Int>(x) : std::numeric_limits<Int>::min();
 }
