@@ -139,9 +139,9 @@ class Observer {
   PyThreadState* thread_ = nullptr;
   _PyFrameEvalFunction previous_ = nullptr;
   bool inside_ = false;
-  std::unordered_map<PyObject*, long> kinds_;  // by file name
+  std::unordered_map<PyObject*, long> kinds_;        // by file name
   std::unordered_set<uintptr_t> entered_functions_;  // with the kind of the caller
-  py::list alive_;  // so that no other object takes an address
+  py::list alive_;                                   // so that no other object takes an address
 };
 
 }  // namespace
