@@ -22,6 +22,7 @@ from .finish import Capture, finish
 from .guards import Snapshot
 from .held import seen_in
 from .name import name, names_of_sizes
+from .options import Options
 from .quiet import quiet
 from .rehearse import rehearse
 from .sizes import naming
@@ -35,17 +36,19 @@ def capture(
     make_graph: Callable[[], Any],
     share_memory: bool = True,
     free: Sequence[Sequence[bool]] | None = None,
+    seconds: float = Options.capture_seconds,
 ) -> Capture:
     """Captures `call` of `module` into `make_graph()`.
 
     share_memory: outputs share memory as in eager, and hooks of the module itself are the caller's
     to run; else each output is one of the graph, and hooks are refused. free: for each tensor of
-    the call which axes may have other sizes; None: all that forward allows. Raises NotCapturable
+    the call which axes may have other sizes; None: all that forward allows. seconds: of processor
+    time that its traces may take. Raises NotCapturable
     with the reason and, where known, op, module, file and line.
     """
     admit(module, call, with_its_hooks=not share_memory)
     free = free or [[True] * t.dim() for t in call.tensors]
-    line = functools.partial(_apart, module, call, make_graph, share_memory)
+    line = functools.partial(_apart, module, call, make_graph, share_memory, seconds / 2)
     with quiet():
         return _told(line, call, free)
 
@@ -78,7 +81,7 @@ def _apart(*given: Any) -> Capture:
 
 def _line(
     module: nn.Module, call: Call, make_graph: Callable[[], Any], share_memory: bool,
-    free: Sequence, told: bool,
+    seconds: float, free: Sequence, told: bool,
 ) -> Capture:  # fmt: skip
     device = devices.of((*module.parameters(), *module.buffers(), *call.tensors))
     roots: list = []
@@ -89,7 +92,7 @@ def _line(
             seen = seen_in(module, effects)
             with patches.capturing(module, device, seen, told) as within, imports.kept(effects):
                 rehearsed = rehearse(module, call, effects, within, roots)
-                traced = trace(module, call, rehearsed, effects, within.hooks, free)
+                traced = trace(module, call, rehearsed, effects, within.hooks, free, seconds)
             effects.restore()
             snapshot = Snapshot(module, rehearsed.roots, rehearsed.names, classes)
     except NotCapturable as error:

@@ -192,7 +192,9 @@ class Captures:
         free = self._part.free if self._part is not None else None
         if free is not None:
             free = [*free, *([True] * t.dim() for t in call.tensors[len(free) :])]
-        captured = capture(self.module, call, _native.core().Graph, free=free)
+        captured = capture(
+            self.module, call, _native.core().Graph, free=free, seconds=self.options.capture_seconds
+        )
         kept = Kept(captured, self._options_here())
         if captured.second is not None:
             captured.second.told = self._told_of_second_runs()

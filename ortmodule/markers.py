@@ -7,7 +7,7 @@ an inner result whose size depends on data, and torch's attention takes a quarte
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -22,6 +22,11 @@ from .translate.autocast import as_cast
 
 _ANY_DEVICE = "CompositeExplicitAutograd"
 _OPS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+_CELLS = {
+    "lstm_cell": "Tensor x, Tensor h, Tensor c",
+    "gru_cell": "Tensor x, Tensor h",
+}
+_OF_CELLS = "Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None"
 _TAIL = (
     "Tensor[] weights, bool has_biases, int num_layers, float dropout, bool train, "
     "bool bidirectional, bool batch_first)"
@@ -42,8 +47,8 @@ _ATTENTION = (
 
 @functools.cache
 def _library() -> torch.library.Library:
-    """ortmodule::lstm, gru, rnn_tanh, rnn_relu, ctc_loss, scaled_dot_product_attention (run for
-    real: torch's), mark_region."""
+    """ortmodule::lstm, gru, rnn_tanh, rnn_relu, their cells, ctc_loss, scaled_dot_product_attention
+    (run for real: torch's), mark_region."""
     library = torch.library.Library("ortmodule", "FRAGMENT")
     library.define(f"lstm(Tensor x, Tensor[] hx, {_TAIL} -> (Tensor, Tensor, Tensor)")
     for name in _OPS[1:]:
@@ -51,6 +56,14 @@ def _library() -> torch.library.Library:
     for name in _OPS:
         library.impl(name, getattr(torch._C._VariableFunctions, name), _ANY_DEVICE)
         torch.library.register_fake(f"ortmodule::{name}", _fake, lib=library)
+    for name, states in _CELLS.items():
+        results = "Tensor" if name == "gru_cell" else "(Tensor, Tensor)"
+        library.define(f"{name}({states}, {_OF_CELLS}) -> {results}")
+        library.impl(name, _TORCHS_CELLS[name], _ANY_DEVICE)
+        torch.library.register_fake(f"ortmodule::{name}", _FAKE_CELLS[name], lib=library)
+        torch.library.register_autograd(
+            f"ortmodule::{name}", _no_gradient, setup_context=_keep_for_cell, lib=library
+        )
     library.define(f"ctc_loss({_CTC}) -> Tensor")
     library.impl("ctc_loss", torch.ctc_loss, _ANY_DEVICE)
     torch.library.register_fake("ortmodule::ctc_loss", _fake_ctc_loss, lib=library)
@@ -82,6 +95,26 @@ def _fake(x, hx, weights, has_biases, num_layers, dropout, train, bidirectional,
     else:
         outs = [x.new_empty((first, second, width))]
     return (*outs, *(s.new_empty(s.shape) for s in states))
+
+
+def _torchs_lstm_cell(x, h, c, *weights):
+    return torch._C._VariableFunctions.lstm_cell(x, (h, c), *weights)
+
+
+_TORCHS_CELLS = {
+    "lstm_cell": _torchs_lstm_cell,
+    "gru_cell": torch._C._VariableFunctions.gru_cell,
+}
+_FAKE_CELLS = {
+    "lstm_cell": lambda x, h, c, *_weights: (h.new_empty(h.shape), c.new_empty(c.shape)),
+    "gru_cell": lambda x, h, *_weights: h.new_empty(h.shape),
+}
+
+
+def _keep_for_cell(ctx, inputs, output):
+    """Saves what eager's own nodes would, results aside: saved.py looks."""
+    x, *states_and_weights = (t for t in inputs if t is not None)
+    ctx.save_for_backward(x, *states_and_weights)
 
 
 def _fake_ctc_loss(log_probs, targets, inputs, lengths, blank, reduction, zero_infinity):
@@ -136,7 +169,7 @@ def _keep_for_attention(ctx, inputs, output):
 
 
 def _no_gradient(ctx, *_grads):
-    raise AssertionError("a traced attention has no backward to run")
+    raise AssertionError("what stands in a traced graph has no backward to run")
 
 
 def stands_for(function: Any) -> Any:
@@ -152,6 +185,8 @@ def as_torch(target: Any) -> Callable:
     name = target.overloadpacket.__name__
     if name == "scaled_dot_product_attention":
         return _TORCHS
+    if name in _TORCHS_CELLS:
+        return _TORCHS_CELLS[name]
     return torch.ctc_loss if name == "ctc_loss" else getattr(torch._C._VariableFunctions, name)
 
 
@@ -210,8 +245,20 @@ def stand_ins() -> dict[str, Callable]:
     return {**layers, "lstm_cell": _lstm_cell, "gru_cell": _gru_cell}
 
 
+def _is_one_op(x: torch.Tensor, states: Sequence[torch.Tensor], *weights: Any) -> bool:
+    """Whether a cell of these is an operator of ours: an unrolled loop has thousands of them, and
+    each operator of a trace takes a millisecond."""
+    given = (x, *states, *(w for w in weights if w is not None))
+    plain = not torch.is_autocast_enabled(x.device.type)
+    alike = all(t.dtype == x.dtype and devices.is_provided(t.device) for t in given)
+    fit = all(s.dim() == 2 and _known_equal(s.shape[0], x.shape[0]) for s in states)
+    return plain and alike and x.dim() == 2 and fit
+
+
 def _lstm_cell(x, hx, w_ih, w_hh, b_ih=None, b_hh=None):
     """Torch's own comes apart for one batch size alone."""
+    if _is_one_op(x, hx, w_ih, w_hh, b_ih, b_hh):
+        return torch.ops.ortmodule.lstm_cell(x, *hx, w_ih, w_hh, b_ih, b_hh)
     gates = linear(hx[0], w_hh, b_hh) + linear(x, w_ih, b_ih)
     i, f, g, o = gates.chunk(4, 1)
     c = f.sigmoid() * hx[1] + i.sigmoid() * g.tanh()
@@ -219,6 +266,8 @@ def _lstm_cell(x, hx, w_ih, w_hh, b_ih=None, b_hh=None):
 
 
 def _gru_cell(x, hx, w_ih, w_hh, b_ih=None, b_hh=None):
+    if _is_one_op(x, [hx], w_ih, w_hh, b_ih, b_hh):
+        return torch.ops.ortmodule.gru_cell(x, hx, w_ih, w_hh, b_ih, b_hh)
     reset, update, new = linear(x, w_ih, b_ih).chunk(3, 1)
     before_reset, before_update, before_new = linear(hx, w_hh, b_hh).chunk(3, 1)
     new = (new + before_new * (before_reset + reset).sigmoid()).tanh()

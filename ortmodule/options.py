@@ -22,6 +22,8 @@ class Options:
     segment_bytes: bytes of parameter gradients after which a segment of the backward ends.
     memory_budget: bytes of stash that a frame may hold, for which the backward recomputes more of
         the forward, matrix products last; None: no bound. What cannot be had is refused.
+    capture_seconds: of processor time that the traces of one capture may take; where they take
+        longer, as of a loop of many thousands of cells, the module runs eagerly.
     check: verify the graph after each pass and compare both sides of each rewrite on random data.
     fuel: only the first n rewrites. off: rules and passes to leave out.
     dump: a folder that receives every stage. profile: time each step.
@@ -31,6 +33,7 @@ class Options:
     providers: tuple[str, ...] | None = None
     segment_bytes: int = 4 << 20
     memory_budget: int | None = None
+    capture_seconds: float = 120.0
     check: bool = False
     fuel: int | None = None
     off: tuple[str, ...] = ()
@@ -50,12 +53,15 @@ class Options:
                 raise ValueError(f"Options.providers has {name!r}, expected some of {expected}")
         if self.segment_bytes < 0:
             raise ValueError(f"Options.segment_bytes is {self.segment_bytes}, expected 0 or more")
+        if not self.capture_seconds > 0:
+            given = self.capture_seconds
+            raise ValueError(f"Options.capture_seconds is {given}, expected more than 0")
         if self.memory_budget is not None and self.memory_budget < 0:
             raise ValueError(f"Options.memory_budget is {self.memory_budget}, expected 0 or more")
 
     def for_engine(self, claimants: tuple[str, ...] = ("cpu", "aten")) -> Any:
         """The fields as the engine takes them, unset ones from the environment or `claimants`."""
-        ours = ("fallback", "profile")  # Python's own
+        ours = ("fallback", "profile", "capture_seconds")  # Python's own
         given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         given = {name: value for name, value in given.items() if name not in ours}
         return _native.core().CompileOptions(claimants, **given)

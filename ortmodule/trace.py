@@ -4,6 +4,7 @@ Forward's Python runs once more, on tensors without data and symbolic sizes. Not
 behind.
 """
 
+import collections
 import contextlib
 import ctypes
 import dataclasses
@@ -29,9 +30,7 @@ from .places import error_place
 from .private import OwnTensors, forget
 from .questions import OF_THE_TRACE
 from .rehearse import Rehearsal, observed, warm_up
-
-# A trace that takes more of its thread's time is given up: sympy may never end.
-BUDGET_SECONDS = 30.0
+from .torch_calls import Calls
 
 
 @dataclasses.dataclass(slots=True)
@@ -46,11 +45,12 @@ class Traced:
 
 def trace(
     module: nn.Module, call: Call, rehearsed: Rehearsal, effects: Effects, hooks: Hooks,
-    free: Sequence[Sequence[bool]],
+    free: Sequence[Sequence[bool]], seconds: float,
 ) -> Traced:  # fmt: skip
     """Traces `module` called as `call`, which must do as it was rehearsed.
 
-    free: for each tensor of the call which axes may have other sizes. Raises WarmUp where eager
+    free: for each tensor of the call which axes may have other sizes. seconds: of this thread's
+    time, after which it is given up: sympy may never end. Raises WarmUp where eager
     must make this call first, NeedsExactSizes where symbols are what fails, NeedsEagersAnswers
     where it may be that forward asks whether it is traced, else NotCapturable.
     """
@@ -58,7 +58,7 @@ def trace(
     flat = Flat(module, call, _distinct(call.tensors))
     flat.notes.hooks = hooks
     try:
-        program = _traced(flat, effects, rehearsed, call.tensors, free)
+        program = _traced(flat, effects, rehearsed, call.tensors, free, seconds)
         for graph_module in program.graph_module.modules():
             place_steps(graph_module.graph)
         return Traced(program, flat.notes, flat.order)
@@ -68,8 +68,9 @@ def trace(
 
 
 def _traced(
-    flat: Flat, effects: Effects, rehearsed: Rehearsal, tensors: list[torch.Tensor], free: Sequence
-) -> Any:
+    flat: Flat, effects: Effects, rehearsed: Rehearsal, tensors: list[torch.Tensor],
+    free: Sequence, seconds: float,
+) -> Any:  # fmt: skip
     module, whole = flat.child, rehearsed.error is None
     exact = not any(map(any, free))
     kind = NeedsCut
@@ -81,7 +82,9 @@ def _traced(
         if not whole:  # code that the rehearsal did not come to
             stack.enter_context(observed(effects, rehearsed.roots, rehearsed.names))
         try:
-            program = _export(flat, tensors, free)
+            program = _within_budget(lambda: _export(flat, tensors, free), seconds)
+        except OutOfTime:
+            raise _too_long(flat.notes.calls, seconds, exact) from None
         except NotCapturable:
             raise
         except Exception as error:
@@ -124,9 +127,7 @@ def _export(flat: Flat, tensors: list[torch.Tensor], free: Sequence[Sequence[boo
     on = torch.set_grad_enabled(grad)
     with warnings.catch_warnings(), inference_off, on, _unmarked(given), left_again():
         warnings.simplefilter("ignore")
-        program = _within_budget(
-            lambda: export(flat, given, dynamic_shapes=(shapes,), strict=False)
-        )
+        program = export(flat, given, dynamic_shapes=(shapes,), strict=False)
     for mode in {v.fake_mode for v in map(_value, program.graph.nodes) if v is not None}:
         forget(mode)
     return program
@@ -164,12 +165,29 @@ def _value(node: Any) -> FakeTensor | None:
     return value if isinstance(value, FakeTensor) else None
 
 
+class OutOfTime(Exception):
+    """A trace took too long."""
+
+
 class _OutOfTime(BaseException):
     """Raised in the tracing thread from outside; no handler of Exception swallows it."""
 
 
-def _within_budget(work: Callable[[], Any]) -> Any:
-    """work(), unless it takes too long.
+def _too_long(calls: Calls, seconds: float, exact: bool) -> NotCapturable:
+    """Why there is no capture: how much had been traced, and the line that did most of it."""
+    lines = collections.Counter(made[3:] for made in calls.made)
+    reason = f"a trace of this call takes longer than {seconds:.3g} s (Options.capture_seconds)"
+    if not lines:
+        return (NotCapturable if exact else NeedsExactSizes)(reason)
+    (file, line), count = lines.most_common(1)[0]
+    reason += f": {len(calls.made)} operators were traced, {count} of them on one line"
+    return (NotCapturable if exact else NeedsExactSizes)(
+        reason, file=file or None, line=line or None
+    )
+
+
+def _within_budget(work: Callable[[], Any], seconds: float) -> Any:
+    """work(), or OutOfTime where it takes longer.
 
     No context manager: the error could come between the end of its body and its own `finally`.
     """
@@ -177,7 +195,7 @@ def _within_budget(work: Callable[[], Any]) -> Any:
     raise_in, ended, given_up = ctypes.pythonapi.PyThreadState_SetAsyncExc, [], []
 
     clock = time.pthread_getcpuclockid(threading.get_ident())
-    until, timers = time.clock_gettime(clock) + BUDGET_SECONDS, []
+    until, timers = time.clock_gettime(clock) + seconds, []
 
     def watch():
         with lock:
@@ -198,7 +216,7 @@ def _within_budget(work: Callable[[], Any]) -> Any:
     result = None
     try:
         try:
-            wait(BUDGET_SECONDS)
+            wait(seconds)
             result = work()
         finally:
             with lock:
@@ -210,7 +228,7 @@ def _within_budget(work: Callable[[], Any]) -> Any:
     except _OutOfTime:
         pass
     if given_up:
-        raise NeedsExactSizes(f"torch.export took longer than {BUDGET_SECONDS:.0f} s")
+        raise OutOfTime
     return result
 
 

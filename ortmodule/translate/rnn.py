@@ -70,3 +70,29 @@ def _gates(t, onnx, w):
     size = t.static(w.dims[0], "the size of all gates") // len(order)
     gates = t.op("Split", w, t.sizes([size] * len(order)), n=len(order), axis=0)
     return t.concat([gates[i] for i in order], 0)
+
+
+@aten("ortmodule.lstm_cell.default")
+def lstm_cell(t, x, h, c, w_ih, w_hh, b_ih=None, b_hh=None):
+    """x [B, I], h and c [B, H] -> the next h and c."""
+    gates = t.op("Add", t.ort("Linear", h, w_hh, b_hh), t.ort("Linear", x, w_ih, b_ih))
+    i, f, g, o = _parts(t, gates, 4)
+    kept = t.op("Mul", t.op("Sigmoid", f), c)
+    c = t.op("Add", kept, t.op("Mul", t.op("Sigmoid", i), t.op("Tanh", g)))
+    return [t.op("Mul", t.op("Sigmoid", o), t.op("Tanh", c)), c]
+
+
+@aten("ortmodule.gru_cell.default")
+def gru_cell(t, x, h, w_ih, w_hh, b_ih=None, b_hh=None):
+    """x [B, I], h [B, H] -> the next h."""
+    reset, update, new = _parts(t, t.ort("Linear", x, w_ih, b_ih), 3)
+    before_reset, before_update, before_new = _parts(t, t.ort("Linear", h, w_hh, b_hh), 3)
+    reset = t.op("Sigmoid", t.op("Add", before_reset, reset))
+    new = t.op("Tanh", t.op("Add", new, t.op("Mul", before_new, reset)))
+    update = t.op("Sigmoid", t.op("Add", before_update, update))
+    return t.op("Add", t.op("Mul", t.op("Sub", h, new), update), new)
+
+
+def _parts(t, gates, count):
+    size = t.static(gates.dims[1], "the size of all gates") // count
+    return t.op("Split", gates, t.sizes([size] * count), n=count, axis=1)

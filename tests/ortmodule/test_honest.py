@@ -10,7 +10,7 @@ from pairs import Net, Pair, close, mlp, options
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from ortmodule import ORTModule
+from ortmodule import Options, ORTModule
 
 pytestmark = pytest.mark.filterwarnings("ignore:ORTModule runs this module in eager")
 X = torch.randn(5, 3)
@@ -374,3 +374,33 @@ def test_nan_weights_give_eagers_nan():
     pair.each(lambda m: m[0].weight.data.__setitem__((0, 0), 0.5))
     assert not pair.step(X).isnan().any()
     pair.through_engine(captures=1)
+
+
+def test_a_capture_that_takes_too_long():
+    """The report says how much was traced, and where."""
+
+    class Loop(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell = nn.LSTMCell(3, 3)
+
+        def forward(self, x):
+            h = c = torch.zeros(5, 3)
+            for _ in range(60):
+                h, c = self.cell(x, (h, c))
+            return h
+
+    torch.manual_seed(0)
+    pair = Pair(Loop(), capture_seconds=0.1)
+    for _ in range(2):
+        pair.step(torch.randn(5, 3))
+    (reason,) = pair.report.reasons()
+    assert "longer than 0.05 s (Options.capture_seconds)" in reason, reason
+    assert "operators were traced" in reason, reason
+    assert not pair.report.captures and not pair.report.parts
+
+
+@pytest.mark.parametrize("seconds", [0, -1.0, float("nan")])
+def test_no_time_for_a_capture(seconds):
+    with pytest.raises(ValueError, match="capture_seconds is .*, expected more than 0"):
+        Options(capture_seconds=seconds)
