@@ -6,6 +6,7 @@ dynamo.py holds these around each frame that it has Dynamo look into.
 import collections
 import contextlib
 import enum
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,7 +18,11 @@ from torch._dynamo.symbolic_convert import (
 )
 from torch._dynamo.utils import proxy_args_kwargs
 from torch._dynamo.variables.builder import VariableBuilder, wrap_fx_proxy
-from torch._dynamo.variables.functions import CollectiveFunctionRewriteVariable
+from torch._dynamo.variables.constant import ConstantVariable
+from torch._dynamo.variables.functions import (
+    CollectiveFunctionRewriteVariable,
+    UserMethodVariable,
+)
 from torch._dynamo.variables.higher_order_ops import CheckpointHigherOrderVariable
 from torch._dynamo.variables.lists import BaseListVariable
 from torch._dynamo.variables.misc import (
@@ -102,6 +107,25 @@ def text_as_it_is() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def truth_of_objects() -> Iterator[None]:
+    """What an object's __bool__ or __len__ says of a number is guarded: a branch that Dynamo takes
+    on it does not ask for which of the two answers it jumps."""
+    original = UserMethodVariable.call_function
+
+    def call_function(self, tx: Any, *rest: Any) -> Any:
+        result = original(self, tx, *rest)
+        if isinstance(result, SymNodeVariable) and self.get_name() in ("__bool__", "__len__"):
+            return ConstantVariable.create(result.evaluate_expr())
+        return result
+
+    UserMethodVariable.call_function = call_function
+    try:
+        yield
+    finally:
+        UserMethodVariable.call_function = original
+
+
+@contextlib.contextmanager
 def cut_at_collectives() -> Iterator[None]:
     """torch's Functions that communicate, whose gradient Dynamo loses, and what writes in place to
     a tensor that requires grad, for which it makes one that eager has not."""
@@ -166,13 +190,17 @@ def functions_as_they_are(undone: Callable) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def inlined(entered: Callable[[Any, dict], None]) -> Iterator[None]:
-    """`entered(code, globals)` is told of each function that Dynamo takes into a graph."""
+def inlined(entered: Callable[[Any, dict, Any], None]) -> Iterator[None]:
+    """`entered(code, globals, function or None)` is told of each function that Dynamo takes into a
+    graph."""
     original = InliningInstructionTranslator.build_inline_tracer
 
     def build(*args: Any) -> InliningInstructionTranslator:
         tracer = original(*args)
-        entered(tracer.f_code, tracer.f_globals)
+        _, called, *_ = args
+        function = getattr(called, "fn", None)
+        known = isinstance(function, types.FunctionType) and function.__code__ is tracer.f_code
+        entered(tracer.f_code, tracer.f_globals, function if known else None)
         return tracer
 
     InliningInstructionTranslator.build_inline_tracer = staticmethod(build)

@@ -28,6 +28,7 @@ from .cuts import (
     inlined,
     reads_of_objects,
     text_as_it_is,
+    truth_of_objects,
 )
 from .entered import autocast_kept
 from .errors import NotCapturable, let_go
@@ -69,8 +70,11 @@ class Listener(Protocol):
     def looked_at(self, code: types.CodeType) -> None:
         """Dynamo traces this function."""
 
-    def entered(self, code: types.CodeType, scope: dict) -> None:
-        """A function with these globals is looked at; raises where it is nothing for parts."""
+    def entered(
+        self, code: types.CodeType, scope: dict, function: types.FunctionType | None
+    ) -> None:  # fmt: skip
+        """A function with these globals is looked at, None: it is not known which; raises where it
+        is nothing for parts."""
 
     def asked(self, refusal: NotCapturable) -> None:
         """What only eager answers is asked; raises it."""
@@ -127,8 +131,8 @@ class _Convert:
         changes = (
             config.patch(_SETTINGS), cut_at_hooks(), constants_after_one(), autocast_kept(),
             functions_as_they_are(self._told().undone), cut_at_collectives(), cut_at_checkpoints(),
-            text_as_it_is(), inlined(self._told().entered), asks_of_tensors(self._told().asked),
-            reads_of_objects(self._told().asked),
+            text_as_it_is(), truth_of_objects(), inlined(self._told().entered),
+            asks_of_tensors(self._told().asked), reads_of_objects(self._told().asked),
         )  # fmt: skip
         with LOCK, convert_frame.compile_lock, inside(), contextlib.ExitStack() as stack:
             for change in changes:
@@ -173,7 +177,7 @@ class _Convert:
             self._broke(f"{code.co_name} was looked at {limit} times, no more", here)
         else:
             try:
-                self._told().entered(code, frame.f_globals)
+                self._told().entered(code, frame.f_globals, None)
                 found = self._inner(frame, cached, hooks, state, skip=skip + 1)
                 if found.guarded_code is not None:
                     return found

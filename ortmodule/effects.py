@@ -44,7 +44,8 @@ class Effects(Walk):
     def writes(self) -> list[str]:
         """The first difference of each object that differs, registered buffers aside."""
         found = [_difference(w) for w in self.watched if w.registry != "_buffers"]
-        return [*filter(None, (*found, self.changed_class())), *self._missed()]
+        found += [self.changed_class(), self.replaced_dict()]
+        return [*filter(None, found), *self._missed()]
 
     def _missed(self) -> list[str]:
         return [
@@ -56,7 +57,7 @@ class Effects(Walk):
     def plain_writes(self) -> list[PlainWrite] | None:
         """The differences as scalars set in dicts, or None when one is anything else."""
         found = []
-        if self._missed() or self.changed_class():
+        if self._missed() or self.changed_class() or self.replaced_dict():
             return None
         for w in self.watched:
             if w.registry == "_buffers" or not _difference(w):
@@ -105,9 +106,11 @@ class Effects(Walk):
     def restore(self) -> None:
         """Puts back everything that differs; raises NotCapturable where that cannot be done."""
         stuck = None
-        for _, value, cls in self.instances.values():
+        for _, value, cls, state in self.instances.values():
             if type(value) is not cls:
                 object.__setattr__(value, "__class__", cls)
+            if state is not None and vars(value) is not state:
+                object.__setattr__(value, "__dict__", state)
         for cache, (path, misses) in self.caches.items():
             if cache.cache_info().misses != misses:
                 cache.cache_clear()

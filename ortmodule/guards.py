@@ -15,7 +15,7 @@ from torch import nn
 
 from . import _native, kinds
 from .observe import Names
-from .walk import Walk, Watched, difference
+from .walk import Instance, Walk, Watched, difference
 
 
 class Snapshot:
@@ -95,6 +95,8 @@ class Snapshot:
                 w.items = [(k, new if k == key else t) for k, t in w.items]
         path, _ = walk.tensors.pop(id(old), (key, None))
         walk.tensors[id(new)] = path, new
+        if walk.instances.pop(id(old), None) is not None:
+            walk.instances[id(new)] = Instance(path, new, type(new), vars(new))
         facts[id(new)] = facts.pop(id(old), _facts(new))
         self._held.watch.put(registry, old, new)
 
@@ -193,7 +195,7 @@ def _watch_of(walk: Walk) -> Any:
             slow.append(w)
     tensors = [t for _, t in walk.tensors.values()]
     functions = list(walk.functions)
-    instances = [value for _, value, _ in walk.instances.values()]
+    instances = [(each.value, each.state) for each in walk.instances.values()]
     return _native.torch_bridge().Watch(
         dicts, sequences, cells, members, functions, list(walk.classes), instances, tensors,
         unchanged(registries, slow) if registries or slow else None,

@@ -18,7 +18,7 @@ from torch import fx, nn
 from torch._dynamo.resume_execution import TORCH_DYNAMO_RESUME_IN_PREFIX
 from torch._guards import TracingContext
 
-from . import clock, questions
+from . import clock, observe, questions
 from .dynamo import Cuts
 from .effects import Effects
 from .entered import enter_autocast, exit_autocast, left_again
@@ -79,6 +79,8 @@ class Parts:
         if changed is not None:
             self.misses[changed] += 1
             self._cut()
+        elif self._unguarded.refusal is not None:
+            self.refusal = self.refusal or NotCapturable(self._unguarded.refusal)
         return self.refusal is None
 
     def call(self, args: tuple, kwargs: dict) -> Any:
@@ -138,7 +140,11 @@ class Parts:
             self.misses[f"{code.co_name} was traced before, at {place}"] += 1
         self._known = sum(self.misses.values())
 
-    def entered(self, code: types.CodeType, scope: dict) -> None:
+    def entered(
+        self, code: types.CodeType, scope: dict, function: types.FunctionType | None
+    ) -> None:  # fmt: skip
+        if observe.kind_of_file(code.co_filename) in (observe.PACKAGE, observe.OWN):
+            self._unguarded.add(function or _made_of(code, scope), code)
         try:
             questions.check_in_parts(code, scope)
         except NotCapturable as error:
@@ -186,6 +192,12 @@ class Parts:
             return False
         codes = TracingContext.get_traced_code() or []
         return not any(code.co_name.startswith(TORCH_DYNAMO_RESUME_IN_PREFIX) for code in codes)
+
+
+def _made_of(code: types.CodeType, scope: dict) -> types.FunctionType:
+    """Of a frame no function is known: its globals are, not what its closure holds."""
+    closure = tuple(types.CellType() for _ in code.co_freevars)
+    return types.FunctionType(code, scope, closure=closure)
 
 
 def merged(report: Report, engines: list, parts: list, **facts: Any) -> Report:

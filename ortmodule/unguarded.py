@@ -17,10 +17,10 @@ _KINDS = (kinds.CLASS, kinds.BASES, kinds.REGISTRY, kinds.PARTS)
 
 
 class Unguarded:
-    """Classes, functions' code and the order of dicts below a module.
+    """Classes, functions' code, the order of dicts and imported modules below a module.
 
-    roots: functions that forward entered, as (function or None, code). `refusal`: why the module
-    cannot run in parts at all; None: it can.
+    roots: functions that forward entered, as (function or None, code). `refusal`, as of the last
+    changed(): why the module cannot run in parts at all; None: it can.
     """
 
     def __init__(
@@ -28,18 +28,29 @@ class Unguarded:
     ):
         walk = Walk(Names(every=True))
         walk.add_module(module)
-        for function, code in roots:
-            walk.add_function(function, code)
-        self.refusal = _refusal(walk)
-        self._watched = [w for w in walk.watched if w.kind in _KINDS]
-        ordered = (w for w in walk.watched if w.ordered and isinstance(w.holder, _ORDERED))
-        self._orders = [(w.path, w.holder, list(w.holder)) for w in ordered]
         self._walk, self._watch = walk, None
-        self._take()
+        self._codes: set[types.CodeType] = set()
+        self.refusal: str | None = None
+        for function, code in roots:
+            self.add(function, code)
+        self.changed()
+
+    def add(self, function: types.FunctionType | None, code: types.CodeType) -> None:
+        """A function that forward enters: what it reaches is to stay as it is now."""
+        if code not in self._codes:
+            self._codes.add(code)
+            self._walk.add_function(function, code)
+            self._watch = None
 
     def changed(self) -> str | None:
         """The first difference, in words; None when there is none."""
-        if self._watch.unchanged():
+        if self._watch is not None and self._watch.unchanged():
+            return None
+        if self._watch is None:
+            self._choose()
+        swapped = next(filter(None, map(difference, self._imported)), None)
+        if swapped is not None:
+            self.refusal = f"{swapped}: parts import it once"
             return None
         found = self._walk.changed_class()
         found = found or next(filter(None, map(difference, self._watched)), None)
@@ -48,14 +59,23 @@ class Unguarded:
             self._take()
         return found
 
+    def _choose(self) -> None:
+        walk = self._walk
+        self.refusal = _refusal(walk)
+        self._watched = [w for w in walk.watched if w.kind in _KINDS]
+        self._imported = [w for w in walk.watched if w.holder is sys.modules]
+        ordered = (w for w in walk.watched if w.ordered and isinstance(w.holder, _ORDERED))
+        self._orders = [(w.path, w.holder, [key for key, _ in w.items]) for w in ordered]
+
     def _take(self) -> None:
         functions, classes = list(self._walk.functions), list(self._walk.classes)
-        instances = [value for _, value, _ in self._walk.instances.values()]
+        instances = [(each.value, None) for each in self._walk.instances.values()]
         registries = [w for w in self._watched if w.kind is kinds.REGISTRY]
         same = unchanged(registries, [])
         slow = (lambda: same() and not any(self._moved())) if registries or self._orders else None
+        imported = [(w.holder, list(w.keys), None) for w in self._imported]
         self._watch = _native.torch_bridge().Watch(
-            [], [], [], [], functions, classes, instances, [], slow
+            imported, [], [], [], functions, classes, instances, [], slow
         )
 
     def _moved(self) -> Iterable[str]:

@@ -12,7 +12,7 @@ import logging
 import sys
 import types
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -53,7 +53,7 @@ class Watched:
 
     `keys`: of its items only these are looked at; `registry`: the dict of parameters or buffers of
     a module, whose tensors may be replaced by others of the same facts; `ordered`: a dict that
-    code may walk through.
+    code may walk through; `owner`: the object whose attributes `holder` had, when it was found.
     """
 
     path: str
@@ -64,10 +64,21 @@ class Watched:
     ignored: frozenset = frozenset()
     registry: str | None = None
     ordered: bool = False
+    owner: Any = None
 
     def now(self) -> list[tuple[Any, Any]]:
         """The items as they are."""
-        return _chosen(self.kind.items(self.holder), self.keys, self.ignored)
+        holder = self.holder if self.owner is None else vars(self.owner)
+        return _chosen(self.kind.items(holder), self.keys, self.ignored)
+
+
+class Instance(NamedTuple):
+    """An object, its class, and the dict of its attributes: each may be replaced by another."""
+
+    path: str
+    value: Any
+    cls: type
+    state: dict | None
 
 
 def _chosen(items: list, keys: Any, ignored: frozenset = frozenset()) -> list:
@@ -80,12 +91,11 @@ class Walk:
     """Everything with state below the roots that are added.
 
     `names`: attributes that code may look up, others are passed over; None: all. What is found may
-    look up more: `grew` then, and the walk is to be made again. `watched`: in the
-    order found; `tensors`: by id, (path, tensor); `classes`: whose version is relied on;
-    `instances`: by id, (path, object, its class); `unseen`:
-    (path, name, object) of what has state that cannot be seen; `caches`: functools.lru_cache's,
-    (path, misses). `elsewhere`: modules whose
-    parameters and buffers are not looked at, as private.py replaces them.
+    look up more: `grew` then, and the walk is to be made again. `watched`: in the order found;
+    `tensors`: by id, (path, tensor); `classes`: whose version is relied on; `instances`: by id;
+    `unseen`: (path, name, object) of what has state that cannot be seen; `caches`:
+    functools.lru_cache's, (path, misses). `elsewhere`: modules whose parameters and buffers are not
+    looked at, as private.py replaces them.
     """
 
     def __init__(self, names: Names | None = None, elsewhere: frozenset[nn.Module] = frozenset()):
@@ -93,7 +103,7 @@ class Walk:
         self.watched: list[Watched] = []
         self.tensors: dict[int, tuple[str, torch.Tensor]] = {}
         self.classes: dict[type, None] = {}
-        self.instances: dict[int, tuple[str, Any, type]] = {}
+        self.instances: dict[int, Instance] = {}
         self.functions: dict[types.FunctionType, None] = {}
         self.caches: dict[Any, tuple[str, int]] = {}
         self.unseen: list[tuple[str, Any, Any]] = []
@@ -116,6 +126,9 @@ class Walk:
     def add_function(self, function: types.FunctionType | None, code: types.CodeType) -> None:
         """A function of forward's: the globals that it names, its closure and its defaults."""
         facts = observe.facts_of(code)
+        if self.names is not None:
+            imported = [name for name in facts.imports if name in sys.modules]
+            self.scope(sys.modules, imported, "sys.modules")
         for name in facts.imports:
             self._named(sys.modules.get(name), name, facts.attributes)
         if function is None or function in self.functions:
@@ -191,10 +204,17 @@ class Walk:
 
     def changed_class(self) -> str | None:
         """The first object that is of another class than it was, in words."""
-        for path, value, cls in self.instances.values():
+        for path, value, cls, _ in self.instances.values():
             if type(value) is not cls:
                 now = type(value).__qualname__
                 return f"the class of {path or 'the module'} was {cls.__qualname__}, is {now}"
+        return None
+
+    def replaced_dict(self) -> str | None:
+        """The first object that has another dict of attributes than it had, in words."""
+        for path, value, _, state in self.instances.values():
+            if state is not None and vars(value) is not state:
+                return changed(f"{path or 'the module'}.__dict__", state, vars(value))
         return None
 
     def _named(self, value: Any, path: str, attributes: Iterable[str]) -> None:
@@ -212,6 +232,16 @@ class Walk:
             elif not isinstance(found, (type, types.FunctionType, torch.Tensor)):
                 self.reach(found, f"{path}.{name}", name)  # as warnings.filters
 
+    def _python_module(self, value: types.ModuleType, path: str) -> None:
+        """One that an attribute or an item holds: any function may name what is in it."""
+        library = is_library(value.__name__)
+        if self._has(value) or (library and (self.names is None or self.names.every)):
+            return
+        found = {name for name in vars(value) if _wants(self.names, name) and name[:2] != "__"}
+        for name in self.scope(vars(value), found, f"{path}."):
+            if not library:
+                self.reach(vars(value)[name], f"{path}.{name}", name)
+
     def _module(self, module: nn.Module, path: str) -> None:
         module = surroundings.unwrapped(module)
         if self._has(module):
@@ -220,7 +250,7 @@ class Walk:
         ignored = _CACHES if isinstance(module, nn.RNNBase) else frozenset()
         if module in self._elsewhere:
             ignored |= {"_parameters", "_buffers"}
-        self._watch(state, path, self.names, ignored)
+        self._watch(state, path, self.names, ignored, owner=module)
         self._instance(module, path)
         dot = f"{path}." if path else ""
         for name in _REGISTRIES:
@@ -245,7 +275,8 @@ class Walk:
         elif isinstance(value, torch.Tensor):
             if id(value) not in self.tensors:
                 self.tensors[id(value)] = path, value
-                self._watch(vars(value), path, self.names)
+                self._attributes(value, path, self.names, reached=False)
+                self._instance(value, path)
         elif isinstance(value, types.BuiltinFunctionType):
             if isinstance(value.__self__, kinds.GENERATORS):  # a method that draws
                 self.reach(value.__self__, f"{path}'s generator", name)
@@ -262,7 +293,9 @@ class Walk:
         elif type(value) in _DESCRIPTORS:
             for part in _DESCRIPTORS[type(value)]:
                 self.reach(getattr(value, part), f"{path}.{part}", name)
-        elif isinstance(value, types.ModuleType) or kinds.is_plain(value) or self._has(value):
+        elif isinstance(value, types.ModuleType):
+            self._python_module(value, path)
+        elif kinds.is_plain(value) or self._has(value):
             return
         elif isinstance(value, types.FunctionType):
             self._function(value, path)
@@ -283,7 +316,8 @@ class Walk:
         if isinstance(registry, types.MappingProxyType):  # functools.singledispatch's
             self.reach(registry, f"{path}.registry", None)
         if observe.kind_of_file(function.__code__.co_filename) in (observe.PACKAGE, observe.OWN):
-            self._attributes(vars(function), path, self.names)
+            self._attributes(function, path, self.names)
+            self._instance(function, path)
 
     def _object(self, value: Any, path: str, name: Any) -> None:
         kind = kinds.kind_of(value)
@@ -299,7 +333,7 @@ class Walk:
         state = getattr(value, "__dict__", None)
         names = None if _is_of_library(type(value)) else self.names
         if isinstance(state, dict) and not (kind is kinds.OBJECT and slots_of(value)):
-            self._attributes(state, path, names)
+            self._attributes(value, path, names)
             if kind is kinds.OBJECT:
                 return
         names = names if kind.attributes else None
@@ -313,9 +347,12 @@ class Walk:
             elif _wants(names, key):
                 self.reach(item, f"{path}.{key}", key)
 
-    def _attributes(self, state: dict, path: str, names: Names | None) -> None:
-        self._watch(state, path, names)
-        for key, item in list(state.items()):
+    def _attributes(
+        self, owner: Any, path: str, names: Names | None, reached: bool = True
+    ) -> None:  # fmt: skip
+        state = vars(owner)
+        self._watch(state, path, names, owner=owner)
+        for key, item in list(state.items()) if reached else ():
             if _wants(names, key):
                 self.reach(item, f"{path}.{key}", key)
 
@@ -332,8 +369,10 @@ class Walk:
     def _instance(self, value: Any, path: str) -> None:
         """An object whose class matters, and may be another one later."""
         cls = type(value)
-        if cls.__flags__ & _HEAP_TYPE:
-            self.instances[id(value)] = path, value, cls
+        state = getattr(value, "__dict__", None)
+        state = state if isinstance(state, dict) else None
+        if cls.__flags__ & _HEAP_TYPE or state is not None:
+            self.instances[id(value)] = Instance(path, value, cls, state)
         self._class(cls)
 
     def _logger(self, logger: logging.Logger, path: str) -> None:
@@ -364,11 +403,12 @@ class Walk:
 
     def _watch(
         self, state: dict, path: str, keys: Any = None, ignored: frozenset = frozenset(),
-        registry: str | None = None,
+        registry: str | None = None, owner: Any = None,
     ) -> None:  # fmt: skip
         kind = kinds.kind_of(state)
         items = _chosen(kind.items(state), keys, ignored)
-        self.watched.append(Watched(path, state, kind, items, keys, ignored, registry))
+        found = Watched(path, state, kind, items, keys, ignored, registry, owner=owner)
+        self.watched.append(found)
 
     def _has(self, value: Any) -> bool:
         """Whether it was found before. It is kept, so that no other object takes its id."""

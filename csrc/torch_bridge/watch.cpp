@@ -189,8 +189,10 @@ Watch::Watch(const py::list& dicts, const py::list& sequences, const py::list& c
     const auto parts = py::reinterpret_borrow<py::tuple>(item);
     members_.push_back({parts[0], parts[1], py::object(parts[0]).attr(parts[1]).ptr()});
   }
-  for (const py::handle& item : instances)
-    instances_.emplace_back(py::reinterpret_borrow<py::object>(item), Py_TYPE(item.ptr()));
+  for (const py::handle& item : instances) {
+    const auto parts = py::reinterpret_borrow<py::tuple>(item);
+    instances_.push_back(instance_of(parts[0], parts[1]));
+  }
   for (const py::handle& item : functions)
     functions_.push_back({py::reinterpret_borrow<py::object>(item), PyFunction_GET_CODE(item.ptr()),
                           PyFunction_GET_DEFAULTS(item.ptr()),
@@ -231,8 +233,7 @@ bool Watch::unchanged() {
     if (content(cell.ptr()) != value) return false;
   if (!std::all_of(members_.begin(), members_.end(), holds)) return false;
   if (!std::all_of(functions_.begin(), functions_.end(), holds)) return false;
-  for (const auto& [object, type] : instances_)
-    if (Py_TYPE(object.ptr()) != type) return false;
+  if (!std::all_of(instances_.begin(), instances_.end(), holds)) return false;
   for (const auto& [type, version] : classes_)
     if (version == 0 || version_of(type.ptr()) != version) return false;
   for (const auto& [tensor, facts] : tensors_)
@@ -268,6 +269,16 @@ void Watch::put(const py::dict& dict, const py::object& old, const py::object& n
       tensor = now;
       facts = facts_of(now.ptr());
     }
+  for (Instance& item : instances_)
+    if (item.object.is(old)) item = instance_of(now, py::getattr(now, "__dict__"));
+}
+
+Watch::Instance Watch::instance_of(py::object object, py::object attributes) {
+  PyObject** place = attributes.is_none() ? nullptr : _PyObject_GetDictPtr(object.ptr());
+  if (place && *place != attributes.ptr())
+    place = nullptr;  // of a class with a __dict__ of its own
+  PyTypeObject* type = Py_TYPE(object.ptr());
+  return {std::move(object), std::move(attributes), type, place};
 }
 
 Watch::Facts Watch::facts_of(PyObject* object) {
@@ -307,7 +318,8 @@ int Watch::visit(visitproc visit, void* arg) const {
   stop = stop ? stop : each(functions_, [](const Parts& p) -> py::handle { return p.function; });
   stop = stop ? stop : each(cells_, first);
   stop = stop ? stop : each(members_, [](const Member& m) -> py::handle { return m.holder; });
-  stop = stop ? stop : each(instances_, first);
+  stop = stop ? stop : each(instances_, [](const Instance& i) -> py::handle { return i.object; });
+  stop = stop ? stop : each(instances_, [](const Instance& i) { return i.attributes; });
   stop = stop ? stop : each(classes_, first);
   return stop ? stop : each(tensors_, first);
 }

@@ -37,7 +37,8 @@ class Watch {
  public:
   // dicts: (dict, keys or None, names or None); sequences: lists and sets; cells: of closures, and
   // ContextVars; members: (object, name of an attribute); functions: their code and defaults;
-  // instances: whose class is relied on; slow(): whether what only Python can compare
+  // instances: (object, the dict of its attributes or None): both it and the class are relied on;
+  // slow(): whether what only Python can compare
   // is unchanged, None when there is nothing.
   Watch(const pybind11::list& dicts, const pybind11::list& sequences, const pybind11::list& cells,
         const pybind11::list& members, const pybind11::list& functions,
@@ -71,11 +72,19 @@ class Watch {
     PyObject* value;
     bool unchanged() const;
   };
+  struct Instance {
+    pybind11::object object, attributes;
+    PyTypeObject* type;
+    PyObject** place;  // where the object keeps `attributes`; null: that is not looked at
+    bool unchanged() const { return Py_TYPE(object.ptr()) == type && holds(); }
+    bool holds() const { return !place || *place == attributes.ptr(); }
+  };
   struct Parts {
     pybind11::object function;
     PyObject *code, *defaults, *keywords;
     bool unchanged() const;
   };
+  static Instance instance_of(pybind11::object object, pybind11::object attributes);
   static Facts facts_of(PyObject* tensor);
   static bool same(PyObject* tensor, const Facts& facts);
   void add_dict(pybind11::dict dict, const pybind11::object& keys, pybind11::object names);
@@ -87,7 +96,7 @@ class Watch {
   std::vector<Member> members_;
   std::vector<Parts> functions_;
   std::vector<std::pair<pybind11::object, unsigned int>> classes_;
-  std::vector<std::pair<pybind11::object, PyTypeObject*>> instances_;
+  std::vector<Instance> instances_;
   std::vector<std::pair<pybind11::object, Facts>> tensors_;
   pybind11::object slow_;
 };

@@ -15,6 +15,7 @@ import os
 import pathlib
 import pickle
 import string
+import sys
 import types
 import typing
 import warnings
@@ -332,6 +333,36 @@ def the_bases_of_a_class():
     return Case(Base(lambda s, x: s.l(x) * s.o.scale(), o=Own()), before=before)
 
 
+def scaled(x):
+    return x
+
+
+def give_another_dict(holder, **changed):
+    object.__setattr__(holder, "__dict__", {**vars(holder), **changed})
+
+
+def another_dict(read, find, **attributes):
+    """Whose dict of attributes is replaced by another one, and then by one of the same items."""
+
+    def factory():
+        module = Base(lambda s, x: s.l(x) * read(s), **{k: v() for k, v in attributes.items()})
+        vars(find(module))["v"] = 1.0
+        return Case(module, before=lambda m, i: give_another_dict(find(m), v=float(i + 1)))
+
+    return factory
+
+
+for label, factory in {
+    "of_an_object": another_dict(lambda s: s.o.v, lambda m: m.o, o=lambda: Sized()),
+    "of_the_module": another_dict(lambda s: s.v, lambda m: m),
+    "of_a_submodule": another_dict(lambda s: s.l.v, lambda m: m.l),
+    "of_a_function": another_dict(lambda s: scaled.v, lambda m: scaled),
+    "of_a_parameter": another_dict(lambda s: s.l.weight.v, lambda m: m.l.weight),
+}.items():
+    factory.__name__, factory.__module__ = f"another_dict_{label}", __name__
+    case(captured=True)(factory)
+
+
 class Stored:
     """A descriptor whose value is kept outside of the object."""
 
@@ -349,4 +380,90 @@ def a_descriptor():
     return Case(
         Module(lambda s, x: s.l(x) * s.scale),
         before=lambda m, i: Stored.values.update(v=float(i + 1)),
+    )
+
+
+FIRST, SECOND = types.ModuleType("truth_settings"), types.ModuleType("truth_settings")
+FIRST.v, SECOND.v = 1.0, 7.0
+
+
+def imports(s, x):
+    import truth_settings
+
+    return s.l(x) * truth_settings.v
+
+
+def cut_before(body):
+    def forward(s, x):
+        y = s.k(x)
+        if y.sum() > 1e9:
+            y = y * 2
+        return body(s, x) + y
+
+    return forward
+
+
+class Inherited:
+    v = 1.0
+
+
+class Inherits(Inherited):
+    pass
+
+
+class TrueAbove:
+    def __init__(self):
+        self.v = 0.0
+
+    def __bool__(self):
+        return self.v > 1.5
+
+
+@case(captured=True)
+def another_module_is_imported():
+    def before(m, i):
+        sys.modules["truth_settings"] = SECOND if i == 1 else FIRST
+
+    return Case(Base(imports), before=before)
+
+
+@case(captured=False)
+def another_module_is_imported_after_a_cut():
+    def before(m, i):
+        sys.modules["truth_settings"] = SECOND if i == 1 else FIRST
+
+    return Case(Base(cut_before(imports)), before=before)
+
+
+@case(captured=True)
+def a_module_on_an_attribute():
+    settings = types.ModuleType("settings")
+    settings.v = 1.0
+    return Case(
+        Base(lambda s, x: s.l(x) * s.settings.v, settings=settings),
+        before=lambda m, i: setattr(settings, "v", float(i + 1)),
+    )
+
+
+@case(captured=False)
+def an_attribute_of_a_base_after_a_cut():
+    return Case(
+        Base(cut_before(lambda s, x: s.l(x) * Inherits.v)),
+        before=lambda m, i: setattr(Inherited, "v", float(i + 1)),
+    )
+
+
+@case(captured=False)
+def the_truth_of_an_object_after_a_cut():
+    return Case(
+        Base(cut_before(lambda s, x: s.l(x) * (2.0 if s.o else 1.0)), o=TrueAbove()),
+        before=lambda m, i: setattr(m.o, "v", float(i)),
+    )
+
+
+@case(captured=True)
+def the_truth_of_an_object():
+    return Case(
+        Base(lambda s, x: s.l(x) * (2.0 if not s.o else 1.0), o=TrueAbove()),
+        before=lambda m, i: setattr(m.o, "v", float(i)),
     )
