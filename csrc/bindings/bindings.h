@@ -11,6 +11,8 @@ namespace ort {
 
 // A copy of the array's elements, C-contiguous and in this machine's order of bytes.
 Tensor tensor_of(const pybind11::array& array);
+// In the array's own memory where that is as ours, for the caller to keep alive; else a copy.
+Tensor borrowed_of(const pybind11::array& array);
 // An array over the tensor's memory, which it keeps alive.
 pybind11::array array_of(const Tensor& tensor);
 pybind11::str str_of(std::string_view text);        // an Error where it is no UTF-8

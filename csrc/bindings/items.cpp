@@ -10,7 +10,9 @@ namespace py = pybind11;
 namespace ort {
 namespace {
 
-Item item_of(const py::handle& value, const Type& type, const std::string& place);
+// borrowed: whether memory of the value's may be used, which the caller keeps alive.
+Item item_of(const py::handle& value, const Type& type, const std::string& place,
+             bool borrowed = false);
 
 // What is held in a place of this type; where the type holds nothing, the session refuses the
 // whole.
@@ -70,7 +72,7 @@ py::array array_in(const py::handle& value, const Type& type, const std::string&
   }
 }
 
-Item item_of(const py::handle& value, const Type& type, const std::string& place) {
+Item item_of(const py::handle& value, const Type& type, const std::string& place, bool borrowed) {
   if (value.is_none()) return {};
   if (type.kind == Type::Kind::optional) return item_of(value, type.held(), place);
   if (py::isinstance<py::dict>(value))
@@ -86,7 +88,8 @@ Item item_of(const py::handle& value, const Type& type, const std::string& place
   check(!text || type.dtype == DType::string, "{} is of type {}, expected {}", place,
         Py_TYPE(value.ptr())->tp_name, type.text());
   try {
-    return tensor_of(array_in(value, type, place));
+    const py::array array = array_in(value, type, place);
+    return borrowed ? borrowed_of(array) : tensor_of(array);
   } catch (const Error& error) {
     const std::string_view why = error.what();
     if (why.find(place) != std::string_view::npos) throw;
@@ -134,10 +137,21 @@ std::vector<std::string> names_in(const py::object& names) {
   return texts;
 }
 
-std::map<std::string, Item> feed_in(const InferenceSession& session, const py::object& feed) {
+// A feed by name, and the arrays whose memory it borrows.
+struct Feed {
+  std::map<std::string, Item> items;
+  std::vector<py::array> lent;
+};
+
+// An array as it is, of the type that is asked for.
+bool is_lent(const py::handle& value, const Type& type) {
+  return type.is_tensor() && py::isinstance<py::array>(value);
+}
+
+Feed feed_in(const InferenceSession& session, const py::object& feed) {
   expect_type(py::isinstance<py::dict>(feed), feed, "feed", "a dict of inputs by name");
   static const Type kUnknown;  // the session refuses the name
-  std::map<std::string, Item> items;
+  Feed result;
   for (const auto& [key, value] : py::reinterpret_borrow<py::dict>(feed)) {
     expect_type(py::isinstance<py::str>(key), key, "a key of the feed", "str");
     const std::string name = text_in(key);
@@ -145,9 +159,10 @@ std::map<std::string, Item> feed_in(const InferenceSession& session, const py::o
     const auto port = std::find_if(ports.begin(), ports.end(),
                                    [&](const auto& each) { return each.name == name; });
     const Type& type = port == ports.end() ? kUnknown : port->type;
-    items[name] = item_of(value, type, "input '" + name + "'");
+    if (is_lent(value, type)) result.lent.push_back(py::reinterpret_borrow<py::array>(value));
+    result.items[name] = item_of(value, type, "input '" + name + "'", is_lent(value, type));
   }
-  return items;
+  return result;
 }
 
 }  // namespace
@@ -155,11 +170,11 @@ std::map<std::string, Item> feed_in(const InferenceSession& session, const py::o
 std::vector<py::object> run_session(InferenceSession& session, const py::object& names,
                                     const py::object& feed) {
   const std::vector<std::string> asked = names_in(names);
-  const std::map<std::string, Item> items = feed_in(session, feed);
+  const Feed given = feed_in(session, feed);
   std::vector<Item> outputs;
   {
     py::gil_scoped_release release;
-    outputs = session.run(asked, items);
+    outputs = session.run(asked, given.items);
   }
   std::vector<py::object> objects;
   for (size_t i = 0; i < outputs.size(); ++i) try {

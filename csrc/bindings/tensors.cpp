@@ -48,14 +48,30 @@ Tensor strings_of(const py::array& array, Sizes sizes) {
   return Tensor::of_strings(std::move(texts), std::move(sizes));
 }
 
+bool holds_texts(const py::array& array) {
+  const char kind = array.dtype().kind();
+  return kind == 'U' || kind == 'O' || kind == 'S';
+}
+
 }  // namespace
+
+Tensor borrowed_of(const py::array& array) {
+  constexpr int kAligned = py::detail::npy_api::NPY_ARRAY_ALIGNED_;
+  constexpr int kAsOurs = int{py::array::c_style} | kAligned;
+  const bool as_ours = (array.flags() & kAsOurs) == kAsOurs && in_our_order(array).is(array);
+  if (!as_ours || holds_texts(array)) return tensor_of(array);
+  Tensor result;
+  result.dtype = dtype_named(py::str(array.dtype().attr("name")).cast<std::string>());
+  result.sizes.assign(array.shape(), array.shape() + array.ndim());
+  result.data = const_cast<void*>(array.data());
+  return result;
+}
 
 Tensor tensor_of(const py::array& array) {
   const auto name = py::str(array.dtype().attr("name")).cast<std::string>();
   const py::array plain = py::array::ensure(in_our_order(array), py::array::c_style);
   Sizes sizes(plain.shape(), plain.shape() + plain.ndim());
-  if (plain.dtype().kind() == 'U' || plain.dtype().kind() == 'O' || plain.dtype().kind() == 'S')
-    return strings_of(plain, std::move(sizes));
+  if (holds_texts(plain)) return strings_of(plain, std::move(sizes));
   Tensor result = Tensor::empty(dtype_named(name), sizes);
   if (result.bytes() > 0) std::memcpy(result.data, plain.data(), result.bytes());
   return result;

@@ -83,7 +83,7 @@ size_t bytes_of(const std::vector<Item>& items) {
 Tensor own_memory(Tensor tensor) {
   if (tensor.dtype == DType::string) return own_strings(tensor);
   if (tensor.owner && tensor.owner.use_count() == 1) return tensor;
-  Tensor copy = Tensor::empty(tensor.dtype, tensor.sizes);
+  Tensor copy = Tensor::unwritten(tensor.dtype, tensor.sizes);
   if (copy.bytes() > 0) std::memcpy(copy.data, tensor.data, copy.bytes());
   return copy;
 }

@@ -14,9 +14,8 @@ namespace {
 
 constexpr size_t kBeside = 64;  // bytes of what owns a tensor's memory
 
-}  // namespace
-
-Tensor Tensor::empty(DType dtype, Sizes sizes) {
+// Without memory; `padded` gets the bytes that it takes, with room behind it.
+Tensor described(DType dtype, Sizes sizes, size_t& padded) {
   Tensor result;
   result.dtype = dtype;
   result.sizes = std::move(sizes);
@@ -25,10 +24,33 @@ Tensor Tensor::empty(DType dtype, Sizes sizes) {
   const size_t bytes =
       static_cast<size_t>(checked_mul(count, static_cast<int64_t>(size_of(dtype))));
   check_memory(bytes);
-  const size_t padded = (bytes + 63) / 64 * 64 + 64;
+  padded = (bytes + 63) / 64 * 64 + 64;
+  return result;
+}
+
+}  // namespace
+
+Tensor Tensor::unwritten(DType dtype, Sizes sizes) {
+  struct Pooled {
+    Charge charge;
+    Block block;
+  };
+  if (dtype == DType::string) return empty(dtype, std::move(sizes));
+  size_t padded = 0;
+  Tensor result = described(dtype, std::move(sizes), padded);
+  Charge charge(padded + kBeside);
+  auto owner = std::make_shared<Pooled>(std::move(charge), Block(padded));
+  result.data = owner->block.data();
+  result.owner = std::move(owner);
+  return result;
+}
+
+Tensor Tensor::empty(DType dtype, Sizes sizes) {
+  size_t padded = 0;
+  Tensor result = described(dtype, std::move(sizes), padded);
   Charge charge(padded + kBeside);
   void* memory = std::aligned_alloc(64, padded);
-  if (!memory) out_of_memory("a tensor of {} bytes", bytes);
+  if (!memory) out_of_memory("a tensor of {} bytes", result.bytes());
   std::memset(memory, 0, padded);
   result.data = memory;
   result.owner = std::shared_ptr<const void>(

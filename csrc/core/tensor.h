@@ -27,6 +27,8 @@ struct Tensor {
   }
 
   static Tensor empty(DType dtype, Sizes sizes);  // new zeroed memory of its own, 64-byte aligned
+  // Of the pool's memory, contents undefined but for strings: for what is written whole at once.
+  static Tensor unwritten(DType dtype, Sizes sizes);
   static Tensor scalar(DType dtype, double value);
   static Tensor of(const std::vector<int64_t>& values);  // int64 vector
   // The elements of a tensor of strings are pointers to them, so that what moves elements moves

@@ -11,7 +11,7 @@ constexpr size_t kChunk = 4 * kLargestPacked;
 
 Item owned(const Item& item) {
   if (!item.is_tensor() || item.tensor().owner || item.tensor().count() == 0) return item;
-  Tensor copy = Tensor::empty(item.tensor().dtype, item.tensor().sizes);
+  Tensor copy = Tensor::unwritten(item.tensor().dtype, item.tensor().sizes);
   std::memcpy(copy.data, item.tensor().data, copy.bytes());
   return copy;
 }

@@ -161,7 +161,7 @@ std::vector<Item> make_outputs(const Plan& plan, Frame& frame, Profile* profile)
   for (const Operand& type : plan.outputs.types) {
     outputs.emplace_back();
     if (type.layout == DataLayout::opaque) continue;
-    const Tensor& made = outputs.back().emplace<Tensor>(Tensor::empty(type.dtype, type.sizes));
+    const Tensor& made = outputs.back().emplace<Tensor>(Tensor::unwritten(type.dtype, type.sizes));
     frame.set_output(outputs.size() - 1, made.data);
   }
   run(plan, frame, 0, SIZE_MAX, profile);

@@ -405,7 +405,8 @@ std::unique_ptr<Graph> Prologue::specialised(const Values& values, const ByValue
       rest->input(format("{} of %{}", dim, deciders_[d]), Type::tensor(DType::undefined, Dims{dim}),
                   Role::shape);
     const Insertion front(*rest, rest->first(), "prologue");
-    const Value now = open.empty() ? rest->constant(tensor) : as_value(*rest, elements, tensor);
+    const Value now = open.empty() ? rest->constant(std::get<Tensor>(own_memory(Item(tensor))))
+                                   : as_value(*rest, elements, tensor);
     rest->replace_for(rest->value(deciders_[d]), now, [](const Node&) { return true; });
   }
   return rest;

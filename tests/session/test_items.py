@@ -53,6 +53,7 @@ APPEND = body(
     ["c_out", "q_out"],
 )  # fmt: skip
 SHARED = {
+    "a fed tensor": ([node("Identity", "x", "q"), node("Identity", "q", "r")], [X], ["q", "r"]),
     "one item twice": ([node("SequenceConstruct", "x x", "q")], [X], ["q"]),
     "an initializer": ([node("SequenceConstruct", "w x", "q")], [X], ["q"]),
     "an optional initializer": ([node("Optional", "w", "q")], [X], ["q"]),
