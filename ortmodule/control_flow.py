@@ -44,6 +44,20 @@ def watched(written: Callable[[], list]) -> Iterator[None]:
         _HERE.written = before
 
 
+def in_body() -> bool:
+    """Whether this thread runs the body of an operator to learn what it does."""
+    return getattr(_HERE, "bodies", 0) > 0
+
+
+@contextlib.contextmanager
+def _body() -> Iterator[None]:
+    _HERE.bodies = getattr(_HERE, "bodies", 0) + 1
+    try:
+        yield
+    finally:
+        _HERE.bodies -= 1
+
+
 @contextlib.contextmanager
 def gradients_as_around() -> Iterator[None]:
     """Held around a capture: what the grad mode is where forward is called."""
@@ -241,7 +255,7 @@ class _Body:
             _refuse(f"{name} writes to what is outside of it: {(now or before)[-1]}")
 
     def _run(self, function: Callable, given: Sequence[Any]) -> list[Any]:
-        with noted(True):
+        with noted(True), _body():
             flat, self.spec = tree_flatten(function(*given))
         outs = [x for x in flat if x is not None]  # scan's y may have none
         if not all(isinstance(x, self.gives) and x is not True and x is not False for x in outs):

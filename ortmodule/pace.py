@@ -4,6 +4,7 @@ captures.py asks for the way of each call, once no call makes new parts any more
 """
 
 import statistics
+import threading
 import time
 from typing import NamedTuple
 
@@ -30,12 +31,14 @@ class Pace:
     so far (captures, cuts). A step is what lies between two calls, so a backward counts as well.
 
     Eager's calls draw other random numbers, so nothing is timed where algorithms have to be
-    deterministic, nor in a job of several processes, whose steps would differ.
+    deterministic, nor in a job of several processes, whose steps would differ; nor once several
+    threads have called, as nothing lies between two calls then.
     """
 
     def __init__(self):
         self.times: Times | None = None
         self._quiet, self._made, self._seen = 0, -1, 0
+        self._threads: set[int] = set()
         self._timed: dict[bool, list[float]] = {False: [], True: []}
         self._latest: tuple[float, bool] | None = None
         self._calls = 0
@@ -56,10 +59,11 @@ class Pace:
         if self.times is not None:
             return self.leaves_to_eager()
         self._seen += 1
+        self._threads.add(threading.get_ident())
         self._quiet = self._quiet + 1 if made == self._made else 0
         self._made = made
         settled = self._quiet > _SETTLED or self._seen > _NEVER
-        if not settled or not _may_choose():
+        if not settled or len(self._threads) > 1 or not _may_choose():
             self._latest = None
             return False
         return self._turn()

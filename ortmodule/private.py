@@ -80,7 +80,8 @@ class OwnTensors:
         gave the tensors that it stands for."""
         for *_, registry, _ in self._put:
             for name, own in registry.own.items():
-                _give_attributes(registry.original.get(name), own)
+                if name in registry.original:
+                    _give_attributes(registry.original[name], own)
         self._marked = [dict(registry.own) for *_, registry, _ in self._put]
 
     def written(self) -> list[tuple[str, str, Any, Any]]:

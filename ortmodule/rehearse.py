@@ -163,7 +163,7 @@ def observed(effects: Effects, roots: list, names: Names) -> Iterator[None]:
                 return
             if not inside:
                 questions.check(function, code, kind)
-            effects.add_function(function, code)
+            effects.add_function(function, code, of_body=control_flow.in_body())
             effects.check_seen(names)
         except NotCapturable as error:
             refuse(error)

@@ -123,8 +123,11 @@ class Walk:
         self._called = surroundings.unwrapped(module)
         self._module(module, "")
 
-    def add_function(self, function: types.FunctionType | None, code: types.CodeType) -> None:
-        """A function of forward's: the globals that it names, its closure and its defaults."""
+    def add_function(
+        self, function: types.FunctionType | None, code: types.CodeType, of_body: bool = False
+    ) -> None:
+        """A function of forward's: the globals that it names, its closure and its defaults. What an
+        operator's body reaches of this call's own variables counts too: it may run many times."""
         facts = observe.facts_of(code)
         if self.names is not None:
             imported = [name for name in facts.imports if name in sys.modules]
@@ -133,7 +136,8 @@ class Walk:
             self._named(sys.modules.get(name), name, facts.attributes)
         if function is None or function in self.functions:
             return
-        local = self._local.get(code, ()) if id(function) not in self._held else ()
+        new = not of_body and id(function) not in self._held
+        local = self._local.get(code, ()) if new else ()
         for inner in code.co_consts:
             if isinstance(inner, types.CodeType):
                 self._local[inner] = {*code.co_cellvars, *local}

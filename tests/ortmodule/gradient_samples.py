@@ -66,6 +66,7 @@ CALLS = {
     "addmv.default": (V[:3], W, V), "addr.default": (W, V[:3], V), "ger.default": (V, V[:3]),
     "mv.default": (W, V), "dot.default": (V, V * 2),
     "log1p.default": (P,),
+    **{f"_is_{n}_true.default": (MASK,) for n in ("all", "any")},
     "topk.default": (X, 2), "rsub.Tensor": (W, P), "zeros.default": ([2, 3],),
     "all.dim": (W > 0, 1), "argsort.stable": (W, {"stable": True, "dim": 1}),
     "all.dims": (W > 0, [0, 1]), "any.dims": (W > 0, [0, 1]),
@@ -111,7 +112,8 @@ CALLS = {
 # Rules of ops that only a capture of a module makes, which pairs of modules compare.
 OF_MODULES = {
     "ortmodule.lstm.default", "ortmodule.gru.default", "ortmodule.rnn_relu.default",
-    "ortmodule.rnn_tanh.default", "ortmodule.scaled_dot_product_attention.default",
+    "ortmodule.rnn_tanh.default", "ortmodule.lstm_cell.default", "ortmodule.gru_cell.default",
+    "ortmodule.scaled_dot_product_attention.default",
     "ortmodule_lora.linear.default",
 }  # fmt: skip
 # Rules of ops whose sizes depend on data, and of what is asserted of these: test_late_sizes.py.

@@ -60,7 +60,8 @@ def refused(module, *args, **kwargs):
 
 def test_sizes_are_symbolic():
     found = check(Linear(), X)
-    assert found.bind([torch.randn(9, 3)]) == {found.sizes.dims[0][0]: 9}
+    assert found.sizes.dims[0] == ["batch", 3]
+    assert set(found.bind([torch.randn(9, 3)]).values()) == {9}
     assert found.bind([torch.randn(9, 4)]) is None
     assert found.bind([torch.randn(1, 3)]) is None  # one specialises
     assert found.bind([torch.randn(3)]) is None

@@ -498,8 +498,8 @@ REFUSED = {
     placed: "where a tensor begins in memory",
     written: "autograd history of input 0", buffer_written: "autograd history of n",
     frozen_inside: "autograd history of l.weight", node_hooked: "a tensor's grad_fn",
-    retained_inside: "to keep a gradient", several_hooked: "a hook that reads a lock",
-    gradient_inside: "asks a gradient", backward_inside: "asks a gradient",
+    retained_inside: "calls Tensor.retain_grad", several_hooked: "a hook that reads a lock",
+    gradient_inside: "a backward of its own", backward_inside: "a backward of its own",
     packed_inside: "hooks on saved tensors", grad_left_off: "leaves the grad mode changed",
     inference_returned: "made in inference mode",
 }  # fmt: skip
