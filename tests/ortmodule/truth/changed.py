@@ -142,7 +142,7 @@ asks("float32_precision", lambda s, x: s.l(x) * len(torch.get_float32_matmul_pre
      before=lambda m, i: torch.set_float32_matmul_precision("high" if i == 1 else "highest"),
      )  # fmt: skip
 asks("a_backend", lambda s, x: s.l(x) * times(torch.backends.cudnn.deterministic),
-     before=lambda m, i: setattr(torch.backends.cudnn, "deterministic", i == 1))  # fmt: skip
+     within(lambda i: torch.backends.cudnn.flags(deterministic=i == 1)))  # fmt: skip
 asks("the_seed", lambda s, x: s.l(x) * (torch.initial_seed() % 97),
      before=lambda m, i: torch.manual_seed(i))  # fmt: skip
 asks("a_seed_set", lambda s, x: (torch.manual_seed(s.seed), s.l(x) * torch.rand(3))[1],
