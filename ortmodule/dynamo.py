@@ -5,8 +5,10 @@ own; its guards on hooks and on tensors that share memory, which torch.compile l
 """
 
 import contextlib
+import functools
 import itertools
 import os
+import threading
 import types
 import weakref
 from collections import Counter
@@ -92,6 +94,38 @@ class Listener(Protocol):
         """A function is looked at again, as this does not hold."""
 
 
+class _Running:
+    """The calls that go on in any thread: Dynamo looks code up in a list from which nothing may be
+    taken meanwhile."""
+
+    def __init__(self):
+        self._lock = threading.RLock()
+        self._calls = 0
+        self._waiting: list[Callable[[], None]] = []
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._calls += 1
+
+    def __exit__(self, *_: Any) -> None:
+        with self._lock:
+            self._calls -= 1
+            self._flush()
+
+    def afterwards(self, action: Callable[[], None]) -> None:
+        """Calls it once nothing runs."""
+        with self._lock:
+            self._waiting.append(action)
+            self._flush()
+
+    def _flush(self) -> None:
+        while self._waiting and not self._calls:
+            self._waiting.pop()()
+
+
+_RUNNING = _Running()
+
+
 class Cuts:
     """Calls functions of a module in parts, for a listener that is not kept alive."""
 
@@ -103,10 +137,17 @@ class Cuts:
         convert = _Convert(told, codes, hooks, lambda graph, _inputs: told().made(graph))
         convert.known(module)
         self._context = eval_frame._TorchDynamoContext(convert, first_ctx=True, hooks=hooks)
-        weakref.finalize(self, _forget, codes, convert._torchdynamo_orig_backend)
+        forget = functools.partial(_forget, codes, convert._torchdynamo_orig_backend)
+        weakref.finalize(self, _RUNNING.afterwards, forget)
 
     def of(self, function: Callable) -> Callable:
-        return self._context(function)
+        run = self._context(function)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with _RUNNING:
+                return run(*args, **kwargs)
+
+        return call
 
 
 class _Convert:

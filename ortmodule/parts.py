@@ -78,7 +78,7 @@ class Parts:
         changed = self._unguarded.changed()
         if changed is not None:
             self.misses[changed] += 1
-            self._cut()
+            self._cut(changed)
         elif self._unguarded.refusal is not None:
             self.refusal = self.refusal or NotCapturable(self._unguarded.refusal)
         return self.refusal is None
@@ -119,7 +119,7 @@ class Parts:
         cut = self.refusal is not None or self.breaks or self._computed
         return not cut and all(engine.has_captures() for engine in self.all)
 
-    def _cut(self) -> None:
+    def _cut(self, changed: str = "") -> None:
         self._tries += 1
         self._is_new = True
         self._unguarded = Unguarded(self._module, self._roots)
@@ -128,7 +128,7 @@ class Parts:
         if self._unguarded.refusal is not None:
             self.refusal = NotCapturable(self._unguarded.refusal)
         elif self._tries > _TRIES:
-            self.refusal = NotCapturable(f"{next(iter(self.misses))}: from call to call")
+            self.refusal = NotCapturable(f"{changed}: from call to call")
 
     # --- what Dynamo tells (dynamo.Listener) ---
 

@@ -394,9 +394,11 @@ class Walk:
             library = is_library(base.__module__)
             if library and self.names is None:
                 continue
-            held = _chosen(kinds.CLASS.items(base), self.names)
+            # A capture in another thread puts others in place of torch's methods.
+            names = {"forward"} if library and self.names.every else self.names
+            held = _chosen(kinds.CLASS.items(base), names)
             path = base.__qualname__
-            self.watched.append(Watched(path, base, kinds.CLASS, held, self.names))
+            self.watched.append(Watched(path, base, kinds.CLASS, held, names))
             self.watched.append(Watched(path, base, kinds.BASES, kinds.BASES.items(base)))
             if isinstance(base, abc.ABCMeta) and not library:
                 self.watched.append(Watched(path, base, kinds.REGISTRY, kinds.REGISTRY.items(base)))
