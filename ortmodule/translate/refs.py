@@ -114,10 +114,14 @@ class Ref:
         self.storage, self.links = storage, ()
         self._version, self._value = storage.version, storage.value
 
+    def forget(self) -> None:
+        """Its value is to be made anew of its storage's."""
+        self._version = -1
+
     def look_through(self, link: Link) -> None:
         """Metadata written in place (t_): the same tensor, seen through one more view."""
         self.links = (*self.links, link)
-        self._version = -1
+        self.forget()
 
 
 def any_tainted(tree: Any) -> bool:

@@ -13,7 +13,7 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ..errors import NeedsExactSizes
-from .emit import WITH_GRADIENT, dtype_name
+from .emit import FLOATING, WITH_GRADIENT, dtype_name
 from .memory import lie_alike, memory_order, overlap
 from .opaque import sample
 from .provenance import traced_value
@@ -169,24 +169,40 @@ def _made_by(t: Any, functional: OpOverload, args: Sequence, kwargs: dict) -> li
 def write(t: Any, ref: Ref, value: Any, tainted: bool) -> None:
     """Makes `value` that of `ref`; tainted: a gradient flows to it. Refuses what eager would not do
     to memory that others see."""
-    source = ref.storage.source
     if tainted and t.no_grad_depth:
         value, tainted = t.stop(value), False
     tainted = tainted and t.grad_enabled
     if tainted and ref.is_detached:
         t.refuse("forward writes what has a gradient to a detached tensor")
-    if source is not None and source.role == "body":
-        t.refuse(f"forward writes in place to {source.name}")
-    if source is not None and source.role == "parameter":
-        t.refuse(f"forward writes in place to the parameter {source.name}")
-    if source is not None and source.role == "user" and source.requires_grad:
-        t.refuse(f"forward writes in place to {source.name}, which requires grad")
+    if ref.key in t.unlinked:
+        t.refuse("forward writes to memory that two tensors share in a way that is not tracked")
+    source = ref.storage.source
+    if source is not None and (source.role in ("body", "parameter") or source.requires_grad):
+        _write_to_given(t, ref, value, tainted)
+        return
     own = any(ref.storage is made for made in t.storages_in_region)
     if ref.storage.tainted and not (ref.tainted and (own or not t.no_grad_depth)):
         t.refuse("forward writes, without gradients, to a tensor that has one")
-    if ref.key in t.unlinked:
-        t.refuse("forward writes to memory that two tensors share in a way that is not tracked")
     ref.write(t, value, tainted)
+
+
+def _write_to_given(t: Any, ref: Ref, value: Any, tainted: bool) -> None:
+    """A parameter, or an argument that requires grad: without gradients it takes another value, and
+    those of what reads it later are its own all the same."""
+    source, before = ref.storage.source, ref.storage.value
+    if source.role == "body" or tainted or (ref.tainted and not t.no_grad_depth):
+        wanting = ", which requires grad" if source.role == "user" else ""
+        what = "the parameter " if source.role == "parameter" else ""
+        t.refuse(f"forward writes in place to {what}{source.name}{wanting}")
+    if t.autocast.has_cast(before):
+        t.refuse(f"forward writes in place to {source.name}, of which autocast keeps a cast")
+    ref.write(t, value, tainted=False)
+    if ref.storage.tainted:
+        if before.dtype not in FLOATING:
+            t.refuse(f"forward writes in place to the complex numbers of {source.name}")
+        one = t.scalar(1.0, before.dtype)
+        ref.storage.value = t.ort("WithSlope", before, t.stop(ref.storage.value), one)
+        ref.forget()
 
 
 def functional_name(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Writes through views, into out= and to memory of another size."""
+"""Writes through views, into out=, to memory of another size, and to parameters."""
 
 import torch
 
@@ -172,3 +172,99 @@ def out_is_a_buffer():
         return s.l(x) + torch.add(s.n, 1, out=s.n)
 
     return Case(Base(body))
+
+
+def _without(act):
+    def body(s, x):
+        with torch.no_grad():
+            act(s)
+        return s.l(x) + s.k(x).tanh()
+
+    return body
+
+
+def _average(s):
+    for mean, of in zip(s.k.parameters(), s.l.parameters(), strict=True):
+        mean.copy_(0.9 * mean + 0.1 * of)
+
+
+def _data_of_data(s, x):
+    weight = s.l.weight.data
+    weight.mul_(0.5)
+    return s.l(x) * weight[0]
+
+
+def _seen_before(s, x):
+    turned = s.l.weight.t()
+    with torch.no_grad():
+        s.l.weight.mul_(0.5)
+    return s.l(x) * turned[0]
+
+
+def _bias_used_before(s, x):
+    y = s.l(x)
+    with torch.no_grad():
+        s.l.bias.mul_(0.5)
+    return y + s.l(x), s.l.bias
+
+
+def _moved_by_an_output(s, x):
+    y = s.l(x)
+    with torch.no_grad():
+        s.k.weight.add_(y[0], alpha=0.01)
+    return y + s.k(x)
+
+
+PARAMETERS = {
+    "average": _without(_average),
+    "average_by_lerp": _without(lambda s: s.k.weight.lerp_(s.l.weight, 0.1)),
+    "clamped": _without(lambda s: s.l.weight.clamp_(-0.1, 0.1)),
+    "clamped_by_data": lambda s, x: (s.l.weight.data.clamp_(-0.1, 0.1), s.l(x))[1],
+    "averaged_by_data": lambda s, x: (s.k.weight.data.lerp_(s.l.weight.data, 0.1), s.k(x))[1],
+    "copied_by_data": lambda s, x: (s.l.weight.data.copy_(s.k.weight.data), s.l(x) + s.k(x))[1],
+    "a_row": _without(lambda s: s.l.weight[0].zero_()),
+    "the_diagonal": _without(lambda s: s.l.weight.fill_diagonal_(1.0)),
+    "twice": _without(lambda s: s.l.weight.mul_(0.5).add_(0.1)),
+    "by_out": _without(lambda s: torch.mul(s.l.weight, 0.5, out=s.l.weight)),
+    "into_a_buffer_too": _without(lambda s: s.n.add_(s.l.weight.mul_(0.9).sum())),
+    "data_of_data": _data_of_data,
+    "seen_before": _seen_before,
+    "bias_used_before": _bias_used_before,
+    "moved_by_an_output": _moved_by_an_output,
+    "data_read": lambda s, x: s.l(x.data) + x.data * s.l.weight.data[0],
+    "an_argument": lambda s, x: (x.data.clamp_(-1, 1), s.l(x), x)[1:],
+}
+PARAMETERS_OF_EAGER = {
+    "with_gradients": lambda s, x: (s.l.weight.mul_(0.5), s.l(x))[1],
+    "what_its_backward_reads": lambda s, x: (y := s.l(x), s.l.weight.data.mul_(0.5), y)[2],
+    "data_of_what_has_a_gradient": lambda s, x: (y := s.l(x) * 1, y.data.clamp_(0, 1), y * y)[2],
+}
+for _name, _body in (PARAMETERS | PARAMETERS_OF_EAGER).items():
+    _add(f"parameter_{_name}", _name in PARAMETERS, _body)
+
+
+def _other_memory(tensor_of):
+    """`x.data = y`, by which a tensor takes the other's memory."""
+
+    def body(s, x):
+        tensor = tensor_of(s, x)
+        tensor.data = tensor.data * 0.5
+        return s.l(x) * tensor.sum()
+
+    return body
+
+
+_add("memory_of_a_parameter", False, _other_memory(lambda s, x: s.l.weight))
+_add("memory_of_a_buffer", False, _other_memory(lambda s, x: s.n.fill_(1.0)))
+_add("memory_of_its_own", False, _other_memory(lambda s, x: torch.ones(5, 3)))
+
+
+@case(captured=True, partly=True)
+def parameter_of_a_frozen_layer():
+    def body(s, x):
+        s.k.weight.mul_(0.9)
+        return s.k(x) + s.l(x)
+
+    found = Base(body)
+    found.k.requires_grad_(False)
+    return Case(found)
