@@ -11,6 +11,9 @@ from typing import Any
 from .positions import positions_of, put
 from .registry import INVERSES, RULES
 
+# Views that no gradient passes; the second shows the bytes as numbers of another dtype.
+_WITHOUT_GRADIENT = ("detach.default", "view.dtype")
+
 
 class Storage:
     """Memory: its value now, how often it was written, the graph input it came from, the traced
@@ -85,7 +88,7 @@ class Ref:
     @property
     def is_detached(self) -> bool:
         """Whether no gradient passes from it to its storage."""
-        return any(link.name == "detach.default" for link in self.links)
+        return any(link.name in _WITHOUT_GRADIENT for link in self.links)
 
     def read(self, t: Any) -> Any:
         """The tensor's value now."""

@@ -85,6 +85,7 @@ OF_COMPLEX = {
 LEFT_TO_EAGER = {
     "what_it_reads": lambda y: y[1:].add_(y[:-1]),
     "its_own_row": lambda y: y.diagonal().copy_(y[0].detach()),
+    "bytes_of_what_has_a_gradient": lambda y: y.view(torch.int32).bitwise_and_(-65536),
     "windows_that_overlap": lambda y: y.unfold(0, 2, 1).mul_(2),
     "one_row_for_all": lambda y: y[:1].expand(5, 3).add_(1),
     "a_product_with_itself": lambda y: y[:3].detach().addmm_(y[:3].detach(), torch.ones(3, 3)),
