@@ -26,6 +26,7 @@ from torch.autograd import grad_mode
 from torch.autograd import graph as torch_graph
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 from torch.nn.modules import module as torch_module
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from . import (
     collectives,
@@ -41,7 +42,14 @@ from .assumed import assumed
 from .entered import autocast_kept, left_again
 from .errors import NeedsCut, NeedsExactSizes, NotCapturable
 from .hooks import Hooks
-from .markers import attention, ctc_loss, mark_region, stand_ins, with_counted_dims
+from .markers import (
+    attention,
+    counting_batch_norm,
+    ctc_loss,
+    mark_region,
+    stand_ins,
+    with_counted_dims,
+)
 from .places import PACKAGE, TORCH, caller_place
 from .steps import Step
 
@@ -124,6 +132,8 @@ def capturing(
             replace(torch.SymInt, name, _no_text)
             replace(torch.SymFloat, name, _no_text)
         _replace_functions(replace)
+        if any(getattr(child, "momentum", 0) is None for child in module.modules()):
+            replace(_BatchNorm, "forward", counting_batch_norm)
         replace(torch, "compile", control_flow.uncompiled)
         replace(dynamo_frames, "_callback_from_stance", _as_written)
         replace(hop_utils, "setup_compilation_env", lambda _: control_flow.no_compilation)

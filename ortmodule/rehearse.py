@@ -243,7 +243,7 @@ def undone(module: nn.Module, args: tuple, kwargs: dict) -> Iterator[None]:
         given, _ = tree.flatten([args, kwargs], "arguments")
     except tree.UnknownLeaf:
         given = []
-    kept = [(t, t.detach().clone()) for t in (*module.buffers(), *given)]
+    kept = [(t, t.detach().clone()) for t in (*module.parameters(), *module.buffers(), *given)]
     device = devices.of((*module.parameters(), *module.buffers(), *given))
     random = devices.random_states(device)
     try:

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from .errors import NeedsCut, NotCapturable, ReadsData
-from .observe import OWN, PACKAGE, STANDARD, kind_of_file
+from .observe import LAYER, OWN, PACKAGE, STANDARD, kind_of_file
 from .places import caller_place
 
 # Dynamo cuts at these, or has a guard.
@@ -57,6 +57,8 @@ def refused() -> Iterator[None]:
             make = _method if callable(original) else _attribute
             setattr(torch.Tensor, name, make(name, original, owner))
             stack.callback(delattr, torch.Tensor, name)
+        torch.Tensor.data = _data(torch._C.TensorBase.data, owner)
+        stack.callback(delattr, torch.Tensor, "data")
         for of, names in _TEXTS.items():
             for name in names:
                 original = vars(of).get(name)
@@ -96,6 +98,25 @@ def _attribute(name: str, original: Any, owner: int) -> property:
         original.__delete__(tensor)
 
     return property(get, put, delete)
+
+
+def _data(original: Any, owner: int) -> property:
+    """Tensor.data: no trace sees torch's own, which is detach() but for the tensor's version."""
+
+    def by_forward() -> bool:
+        """Whether a user's code or a layer of torch's asks."""
+        kind = kind_of_file(sys._getframe(2).f_code.co_filename)
+        return threading.get_ident() == owner and kind in (STANDARD, PACKAGE, OWN, LAYER)
+
+    def get(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.detach() if by_forward() else original.__get__(tensor)
+
+    def put(tensor: torch.Tensor, value: torch.Tensor) -> None:
+        if by_forward():
+            raise NotCapturable("forward gives a tensor other memory (data)", **caller_place())
+        original.__set__(tensor, value)
+
+    return property(get, put)
 
 
 def _method(name: str, original: Callable, owner: int) -> Callable:

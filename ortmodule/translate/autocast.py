@@ -98,6 +98,10 @@ class Autocast:
             t.refuse("autocast may cast inside of it, and it cannot be taken apart for these sizes")
         return outs
 
+    def has_cast(self, value: Any) -> bool:
+        """Whether a cast of this value of a parameter is kept."""
+        return any(value is kept for kept, _ in self._parameters)
+
     def _cast(self, t: Any, ref: Any, dtype: torch.dtype | None) -> Any:
         """A tensor of its own, but for a parameter's: it is cast once for all that read it."""
         if dtype is None:

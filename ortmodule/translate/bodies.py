@@ -16,8 +16,8 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from ..errors import ReadsData
 from ..interface import Input
 from ..saved import storage_key
-from .context import traced_value
 from .emit import WITH_GRADIENT, CountedNumber, MissingOp, SymbolicFloat, SymbolicTruth, dtype_name
+from .provenance import traced_value
 from .refs import Ref, Storage, any_tainted, leaves
 
 # Ops whose rules take a number as a value of the graph.

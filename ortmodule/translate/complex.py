@@ -1,18 +1,17 @@
 """Ops on complex numbers: each is a node of domain aten, as the engine's kernels are real.
 
 Called by translator.py. Movement around them (a transposed output, a write through a slice) is the
-engine's.
+engine's; so are writes through views that make real numbers of them, or complex ones of real.
 """
 
 from typing import Any
 
 import torch
 
-from .emit import COMPLEX, is_value
+from .emit import COMPLEX, HAS_COMPLEX, is_value
 from .opaque import emit_opaque
 from .refs import leaves
-
-_REASON = "it has complex numbers"
+from .registry import inverse
 
 
 def is_complex(t: Any, args: Any, kwargs: Any) -> bool:
@@ -29,7 +28,7 @@ def emit_complex(t: Any, name: str, args: list, kwargs: dict) -> Any:
     """The running op on complex numbers."""
     if name == "copy.default":
         return _copied(t, *args[:2])
-    return emit_opaque(t, args, kwargs, _REASON)
+    return emit_opaque(t, args, kwargs, HAS_COMPLEX)
 
 
 def _copied(t: Any, x: Any, source: Any) -> Any:
@@ -37,15 +36,46 @@ def _copied(t: Any, x: Any, source: Any) -> Any:
     if x.dtype not in COMPLEX:
         t.refuse("forward copies complex numbers to real ones")
     if source.dtype != x.dtype:
-        source = _operator(t, "_to_copy", [source], _type(x.dtype, source), dtype=x.dtype)
-    return _operator(t, "where.self", [t.scalar(False, "bool"), x, source], _type(x.dtype, x))
+        made = source.dims, x.dtype
+        source = t.aten("_to_copy", [source], made, HAS_COMPLEX, dtype=x.dtype)
+    taken = [t.scalar(False, "bool"), x, source]
+    return t.aten("where.self", taken, (x.dims, x.dtype), HAS_COMPLEX)
 
 
-def _type(dtype: str, like: Any) -> str:
-    return f"{dtype}[{', '.join(map(str, like.dims))}]"
+@inverse("view_as_real.default")
+def undo_view_as_real(t, base, view):
+    return t.as_complex(view)
 
 
-def _operator(t: Any, name: str, inputs: list, result: str, **attrs: Any) -> Any:
-    """One node of an operator that gives one tensor, of type `result`."""
-    attrs |= {"schema": f"aten::{name}", "reason": _REASON, "effect": "none", "types": [result]}
-    return t.g.emit(name, inputs, attrs, 1, "aten")[0]
+@inverse("view_as_complex.default")
+def undo_view_as_complex(t, base, view):
+    return t.as_real(view)
+
+
+@inverse("real.default")
+def undo_real(t, base, view):
+    return _with_half(t, base, view, 0) if base.dtype in COMPLEX else view
+
+
+@inverse("imag.default")
+def undo_imag(t, base, view):
+    return _with_half(t, base, view, 1)
+
+
+def _with_half(t: Any, base: Any, view: Any, which: int) -> Any:
+    """`base` with the real or the imaginary numbers of `view`."""
+    halves = [t.slice(t.as_real(base), base.rank, k, k + 1) for k in (0, 1)]
+    halves[which] = t.unsqueeze(view, [base.rank])
+    return t.as_complex(t.concat(halves, base.rank))
+
+
+@inverse("_conj.default", "conj.default")
+def undo_conj(t, base, view):
+    if base.dtype not in COMPLEX:
+        return view
+    return t.aten("conj_physical", [view], (view.dims, view.dtype), HAS_COMPLEX)
+
+
+@inverse("adjoint.default", "mH.default", "matrix_H.default")
+def undo_adjoint(t, base, view):
+    return undo_conj(t, base, t.swap(view, view.rank - 2, view.rank - 1))

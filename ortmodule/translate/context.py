@@ -16,7 +16,7 @@ from ..errors import NeedsExactSizes, NotCapturable
 from ..interface import Input
 from ..sizes import dim_of
 from .emit import FLOATING, HALVES, Emitter, dtype_name, is_value
-from .provenance import place_of_node
+from .provenance import place_of_node, traced_value
 from .refs import Ref, Storage, any_tainted
 from .writes import write
 
@@ -132,7 +132,7 @@ class Context(Emitter):
 
         def traced(arg: Any, given: Any) -> Any:
             if isinstance(arg, dict):
-                return {k: traced(v, given[k]) for k, v in arg.items()}
+                return {k: traced(v, given[k]) for k, v in arg.items() if k in given}
             if isinstance(arg, (list, tuple)):
                 return [traced(a, g) for a, g in zip(arg, given, strict=True)]
             if isinstance(arg, fx.Node):
@@ -196,10 +196,3 @@ class Context(Emitter):
             module, file, line, recompute = place
             self.g.set_where(module or "", file or "", line or 0)
             self.g.set_recompute(recompute)
-
-
-def traced_value(node: fx.Node) -> Any:
-    """What a node gave while it was traced."""
-    if node.op == "get_attr" and "val" not in node.meta:
-        return operator.attrgetter(node.target)(node.graph.owning_module)
-    return node.meta.get("val")

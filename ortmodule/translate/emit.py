@@ -35,6 +35,7 @@ HALVES = {"float16", "bfloat16"}
 FLOATING = {"float32", "float64", *HALVES}
 COMPLEX = {"complex64", "complex128"}
 WITH_GRADIENT = FLOATING | COMPLEX
+HAS_COMPLEX = "it has complex numbers"  # why torch's own runs
 
 
 class MissingOp(Exception):
@@ -123,6 +124,25 @@ class Emitter:
     def ort(self, name: str, *inputs: Any, n: int = 1, **attrs: Any) -> Any:
         """Emits one node of the domain ort."""
         return self.op(name, *inputs, n=n, domain="ort", **attrs)
+
+    def aten(
+        self, name: str, inputs: list, made: tuple[Sequence[Dim], str], reason: str, **attrs: Any
+    ) -> Any:
+        """One node of an operator of torch's own that gives one tensor, of this type."""
+        dims, dtype = made
+        types = [f"{dtype}[{', '.join(map(str, dims))}]"]
+        attrs |= {"schema": f"aten::{name}", "reason": reason, "effect": "none", "types": types}
+        return self.g.emit(name, inputs, attrs, 1, "aten")[0]
+
+    def as_real(self, x: Any) -> Any:
+        """Complex numbers as pairs, along one more axis."""
+        dtype = "float32" if x.dtype == "complex64" else "float64"
+        return self.aten("view_as_real", [x], ([*x.dims, 2], dtype), HAS_COMPLEX)
+
+    def as_complex(self, x: Any) -> Any:
+        """Pairs along the last axis as complex numbers."""
+        dtype = "complex64" if x.dtype == "float32" else "complex128"
+        return self.aten("view_as_complex", [x], (x.dims[:-1], dtype), HAS_COMPLEX)
 
     def constant(self, array: Any) -> Any:
         """An array or a torch tensor as a value."""

@@ -1,6 +1,11 @@
 """Reading by index, sorting."""
 
-from .registry import aten
+import math
+
+from ..errors import NeedsExactSizes
+from .emit import COMPLEX
+from .positions import put
+from .registry import aten, inverse
 
 
 @aten("embedding.default")
@@ -154,13 +159,57 @@ def one_hot(t, x, classes=-1):
 
 @aten("diagonal.default")
 def diagonal(t, x, offset=0, dim1=0, dim2=1):
-    if not isinstance(offset, int):
+    if not isinstance(offset, int) or x.dtype in COMPLEX:
         return NotImplemented
-    a, b = dim1 % x.rank, dim2 % x.rank
-    count = t.out_dims()[-1]
-    moved = t.transpose(x, [a, b, *(i for i in range(x.rank) if i not in (a, b))])
+    moved = t.transpose(x, _diagonal_first(x, dim1, dim2))
+    at = _of_diagonal(t, t.out_dims()[-1], offset)
+    picked = t.op("GatherND", moved, at, batch_dims=0)
+    return t.transpose(picked, [*range(1, picked.rank), 0])
+
+
+@inverse("diagonal.default")
+def undo_diagonal(t, base, view, offset=0, dim1=0, dim2=1):
+    if not isinstance(offset, int) or base.dtype in COMPLEX:
+        return NotImplemented
+    order = _diagonal_first(base, dim1, dim2)
+    at = _of_diagonal(t, view.dims[-1], offset)
+    rows = t.transpose(t.cast(view, base.dtype), [view.rank - 1, *range(view.rank - 1)])
+    new = t.op("ScatterND", t.transpose(base, order), at, rows)
+    return t.transpose(new, [order.index(axis) for axis in range(base.rank)])
+
+
+@aten("linalg_diagonal.default")
+def linalg_diagonal(t, x, *, offset=0, dim1=-2, dim2=-1):
+    return diagonal(t, x, offset, dim1, dim2)
+
+
+@inverse("linalg_diagonal.default")
+def undo_linalg_diagonal(t, base, view, *, offset=0, dim1=-2, dim2=-1):
+    return undo_diagonal(t, base, view, offset, dim1, dim2)
+
+
+@aten("fill_diagonal.default")
+def fill_diagonal(t, x, value, wrap=False):
+    """As torch has it in place alone. Wrapped, the diagonal of a tall matrix begins again."""
+    if not all(isinstance(dim, int) for dim in x.dims):
+        t.refuse("fill_diagonal_ of a tensor whose sizes are not known", kind=NeedsExactSizes)
+    if wrap and x.rank == 2:
+        at = range(0, math.prod(x.dims), x.dims[1] + 1)
+    else:
+        at = range(0, math.prod(x.dims), sum(math.prod(x.dims[k + 1 :]) for k in range(x.rank)))
+        at = at[: min(x.dims)]
+    return put(t, x, t.ints(at), t.full([len(at)], value, x.dtype))
+
+
+def _diagonal_first(x, dim1, dim2):
+    """x's axes, the two of the diagonal ahead."""
+    first = [dim1 % x.rank, dim2 % x.rank]
+    return [*first, *(i for i in range(x.rank) if i not in first)]
+
+
+def _of_diagonal(t, count, offset):
+    """int64 [count, 2]: rows and columns."""
     steps = t.op("Range", t.scalar(0, "int64"), t.g.size(count), t.scalar(1, "int64"))
     rows = t.op("Add", steps, t.scalar(max(-offset, 0), "int64"))
     columns = t.op("Add", steps, t.scalar(max(offset, 0), "int64"))
-    picked = t.op("GatherND", moved, broadcast_index(t, [rows, columns]), batch_dims=0)
-    return t.transpose(picked, [*range(1, picked.rank), 0])
+    return broadcast_index(t, [rows, columns])

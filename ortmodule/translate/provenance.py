@@ -1,10 +1,12 @@
-"""Where a traced node comes from: module path, file and line in the user's code.
+"""Where a traced node comes from: module path, file and line in the user's code; what it gave.
 
 Used by translator.py and opaque.py for every node and every refusal.
 """
 
 import functools
+import operator
 import re
+from typing import Any
 
 from torch import fx
 
@@ -34,3 +36,10 @@ def _place(trace: str) -> tuple[str | None, int | None]:
     frames = [(file, int(line)) for file, line in _FRAME.findall(trace)]
     place = user_place(frames)
     return place.get("file"), place.get("line")
+
+
+def traced_value(node: fx.Node) -> Any:
+    """What a node gave while it was traced."""
+    if node.op == "get_attr" and "val" not in node.meta:
+        return operator.attrgetter(node.target)(node.graph.owning_module)
+    return node.meta.get("val")

@@ -2,20 +2,25 @@
 
 Used by translator.py. A Storage is a piece of memory with its current value; a Ref is a tensor that
 looks at it through a chain of view ops. A write through a view rebuilds the storage's value with
-the views' inverses; refs that look at it afterwards replay their chain.
+the views' inverses, or where there is none at the positions that the view shows; refs that look at
+it afterwards replay their chain.
 """
 
-from collections.abc import Callable
 from typing import Any
 
-from .registry import INVERSES
+from .positions import positions_of, put
+from .registry import INVERSES, RULES
+
+# Views that no gradient passes; the second shows the bytes as numbers of another dtype.
+_WITHOUT_GRADIENT = ("detach.default", "view.dtype")
 
 
 class Storage:
     """Memory: its value now, how often it was written, the graph input it came from, the traced
-    tensor that was made in it, and whether it holds a cast that was not traced."""
+    tensor that was made in it, whether it holds a cast that was not traced, and whether it cannot
+    change its size, as others show it too."""
 
-    __slots__ = ("value", "version", "source", "tainted", "traced", "cast")
+    __slots__ = ("value", "version", "source", "tainted", "traced", "cast", "fixed")
 
     def __init__(
         self,
@@ -26,34 +31,43 @@ class Storage:
         cast: bool = False,
     ):
         self.value, self.version, self.source, self.tainted = value, 0, source, tainted
-        self.traced, self.cast = traced, cast
+        self.traced, self.cast, self.fixed = traced, cast, False
 
 
 class Link:
-    """One view op between a base and its view."""
+    """One view op between a base and its view. `target`: the operator of `name`."""
 
-    __slots__ = ("name", "node", "rule", "args", "kwargs", "index")
+    __slots__ = ("name", "node", "target", "args", "kwargs", "index")
 
-    def __init__(self, name: str, node: Any, rule: Callable, args: tuple, kwargs: dict, index):
-        self.name, self.node, self.rule = name, node, rule
+    def __init__(self, name: str, node: Any, target: Any, args: tuple, kwargs: dict, index):
+        self.name, self.node, self.target = name, node, target
         self.args, self.kwargs, self.index = args, kwargs, index
 
     def forward(self, t: Any, base: Any) -> Any:
         """The view of `base`."""
         if self.name == "detach.default":
             return t.stop(base)
+        ref = Ref(Storage(base))
         with t.at(self.node):
-            out = self.rule(t, base, *self.args, **self.kwargs)
+            t.refs, rule = [ref, *self.args], RULES.get(self.name)
+            out = NotImplemented if rule is None else rule(t, base, *self.args, **self.kwargs)
+            if out is NotImplemented:
+                t.target = self.target
+                out = t.apply(self.name, [ref, *self.args], self.kwargs)
+                out = out[0] if self.index is None and isinstance(out, (list, tuple)) else out
         return out if self.index is None else out[self.index]
 
     def backward(self, t: Any, base: Any, view: Any) -> Any:
         """`base` with the elements that the view shows replaced by `view`."""
-        undo = INVERSES.get(self.name)
-        if undo is None:
-            t.refuse(f"forward writes through {self.name}, which cannot be undone", op=self.name)
         args = self.args if self.index is None else (self.index, *self.args)
+        undo = INVERSES.get(self.name)
         with t.at(self.node):
-            return undo(t, base, view, *args, **self.kwargs)
+            new = NotImplemented if undo is None else undo(t, base, view, *args, **self.kwargs)
+        if new is not NotImplemented:
+            return new
+        if self.name not in RULES or view.dtype != base.dtype:
+            t.refuse(f"forward writes through {self.name}, which cannot be undone", op=self.name)
+        return put(t, base, self.forward(t, positions_of(t, base)), view)
 
 
 class Ref:
@@ -74,7 +88,7 @@ class Ref:
     @property
     def is_detached(self) -> bool:
         """Whether no gradient passes from it to its storage."""
-        return any(link.name == "detach.default" for link in self.links)
+        return any(link.name in _WITHOUT_GRADIENT for link in self.links)
 
     def read(self, t: Any) -> Any:
         """The tensor's value now."""
@@ -98,10 +112,19 @@ class Ref:
         storage.tainted = storage.tainted or tainted
         self._value, self._version = value, storage.version
 
+    def renew(self, storage: Storage) -> None:
+        """Other memory, which it shows whole."""
+        self.storage, self.links = storage, ()
+        self._version, self._value = storage.version, storage.value
+
+    def forget(self) -> None:
+        """Its value is to be made anew of its storage's."""
+        self._version = -1
+
     def look_through(self, link: Link) -> None:
         """Metadata written in place (t_): the same tensor, seen through one more view."""
         self.links = (*self.links, link)
-        self._version = -1
+        self.forget()
 
 
 def any_tainted(tree: Any) -> bool:

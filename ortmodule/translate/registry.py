@@ -3,6 +3,9 @@
 import functools
 from collections.abc import Callable
 
+import torch
+from torch._ops import OpOverload
+
 RULES: dict[str, Callable] = {}
 # View op -> function (t, base, new_view, *args) giving the base with the view's elements replaced.
 INVERSES: dict[str, Callable] = {}
@@ -47,3 +50,12 @@ def inverse(*names: str) -> Callable:
         return function
 
     return register
+
+
+def functional_op(name: str, original: OpOverload) -> OpOverload:
+    """The operator `name` of the namespace of `original`; that itself where there is none."""
+    base, _, overload = name.partition(".")
+    ops = getattr(torch.ops, original.namespace)
+    packet = getattr(ops, base, None)
+    found = getattr(packet, overload, None)
+    return found or getattr(getattr(ops, f"{base}_functional", None), overload, original)

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from ..saved import storage_key
 from .emit import WITH_GRADIENT, dtype_name
 from .refs import Link, Ref, Storage, any_tainted, leaves
-from .registry import INVERSES, RULES
+from .registry import INVERSES, functional_op
 
 # These return their argument itself where there is nothing to do; other views are tensors anew.
 _THEMSELVES = {
@@ -52,6 +52,7 @@ def _ref(t, value, val, name, args, kwargs, tainted, index) -> Ref:
         same = value is base.read(t)
         if same and name in _THEMSELVES:
             return base
+        base.storage.fixed = True
         if same and name not in INVERSES:
             link = link_of(t, "alias.default", (), {}, None)
         else:
@@ -73,11 +74,7 @@ def flows_to(t: Any, index: int) -> bool:
 
 def link_of(t: Any, name: str, args: tuple, kwargs: dict, index: int | None) -> Link:
     """The running op as a view op."""
-
-    def missing(_t: Any, *_args: Any, **_kwargs: Any) -> Any:
-        t.refuse(f"a view by {name} is read after its base was written", op=name)
-
-    return Link(name, t.node, RULES.get(name, missing), args, kwargs, index)
+    return Link(name, t.node, functional_op(name, t.target), args, kwargs, index)
 
 
 def _checked(t: Any, value: Any, val: torch.Tensor, name: str) -> Any:

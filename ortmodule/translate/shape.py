@@ -15,10 +15,14 @@ def _undo_same(t, base, view, *_args, **_kwargs):
 _IDENTITIES = (
     "contiguous.default", "alias.default", "lift_fresh_copy.default",
     "lift_fresh.default", "lift.default", "resolve_conj.default", "resolve_neg.default",
-    "conj.default", "real.default",
 )  # fmt: skip
 aten(*_IDENTITIES)(_same)
 inverse(*_IDENTITIES)(_undo_same)
+
+
+@aten("conj.default", "real.default")
+def real(t, x):
+    return NotImplemented if x.dtype in COMPLEX else x
 
 
 @aten("clone.default")
@@ -54,24 +58,35 @@ def undo_reshape(t, base, view, *_args, **_kwargs):
     return t.reshape(view, base.dims)
 
 
-@aten("transpose.int")
+@aten("transpose.int", "swapaxes.default", "swapdims.default")
 def transpose(t, x, a, b):
     return x if x.rank == 0 else t.swap(x, a % x.rank, b % x.rank)
 
 
-@inverse("transpose.int")
+@inverse("transpose.int", "swapaxes.default", "swapdims.default")
 def undo_transpose(t, base, view, a, b):
     return transpose(t, view, a, b)
 
 
-@aten("t.default", "numpy_T.default", "mT.default")
+@aten("t.default", "numpy_T.default")
 def transpose_all(t, x):
-    return x if x.rank < 2 else t.swap(x, x.rank - 2, x.rank - 1) if x.rank == 2 else NotImplemented
+    return t.transpose(x, range(x.rank)[::-1])
 
 
-@inverse("t.default")
-def undo_t(t, base, view):
+@inverse("t.default", "numpy_T.default")
+def undo_transpose_all(t, base, view):
     return transpose_all(t, view)
+
+
+@aten("mT.default", "adjoint.default", "mH.default", "matrix_H.default")
+def transpose_matrices(t, x):
+    """Those that conjugate come here with real numbers alone."""
+    return NotImplemented if x.rank < 2 or x.dtype in COMPLEX else t.swap(x, x.rank - 2, x.rank - 1)
+
+
+@inverse("mT.default")
+def undo_transpose_matrices(t, base, view):
+    return t.swap(view, view.rank - 2, view.rank - 1)
 
 
 @aten("permute.default")
@@ -85,13 +100,21 @@ def undo_permute(t, base, view, dims):
     return t.transpose(view, [dims.index(i) for i in range(base.rank)])
 
 
-@aten("movedim.int", "movedim.intlist", "moveaxis.int")
+_MOVEDIMS = ("movedim.int", "movedim.intlist", "moveaxis.int", "moveaxis.intlist")
+
+
+@aten(*_MOVEDIMS)
 def movedim(t, x, source, destination):
     source = [source] if isinstance(source, int) else source
     destination = [destination] if isinstance(destination, int) else destination
     to = {d % x.rank: s % x.rank for s, d in zip(source, destination, strict=False)}
     rest = iter(i for i in range(x.rank) if i not in to.values())
     return t.transpose(x, [to[i] if i in to else next(rest) for i in range(x.rank)])
+
+
+@inverse(*_MOVEDIMS)
+def undo_movedim(t, base, view, source, destination):
+    return movedim(t, view, destination, source)
 
 
 @aten("unsqueeze.default")
@@ -122,9 +145,21 @@ def undo_squeeze(t, base, view, *_args):
     return t.reshape(view, base.dims)
 
 
-@aten("expand.default", "expand_as.default", "broadcast_to.default")
+_EXPANDS = ("expand.default", "expand_as.default", "broadcast_to.default")
+
+
+@aten(*_EXPANDS)
 def expand(t, x, *_args, **_kwargs):
     return t.expand(x, t.out_dims())
+
+
+@inverse(*_EXPANDS)
+def undo_expand(t, base, view, *_args, **_kwargs):
+    if view.dims[view.rank - base.rank :] != base.dims or set(view.dims[: -base.rank or None]) > {
+        1
+    }:
+        t.refuse("forward writes to an element that a tensor shows twice")
+    return t.reshape(view, base.dims)
 
 
 @aten("slice.Tensor")
@@ -152,7 +187,7 @@ def slice_scatter(t, base, view, dim=0, start=None, end=None, step=1):
         return view
     if step != 1 or not isinstance(start, int) or not (isinstance(end, int) or end == size):
         if base.dtype in COMPLEX:
-            t.refuse("forward writes through a stepped or symbolic slice of complex numbers")
+            return NotImplemented
         positions = t.op("Range", t.scalar(0, "int64"), t.g.size(size), t.scalar(1, "int64"))
         positions = t.slice(positions, 0, start, end, step)
         return _scatter_along(t, base, view, axis, positions)
@@ -171,11 +206,12 @@ def _scatter_along(t, base, view, axis, positions):
 
 @aten("select.int")
 def select(t, x, dim, index):
-    if x.dtype in COMPLEX and isinstance(index, int):  # Gather's gradient adds real numbers
-        part = t.slice(x, dim % x.rank, index, index + 1 if index != -1 else INT64_MAX)
-        return t.squeeze(part, [dim % x.rank])
-    index = t.scalar(index, "int64")
-    return t.op("Gather", x, index, axis=dim % x.rank)
+    if x.dtype not in COMPLEX:  # Gather's gradient adds real numbers
+        return t.op("Gather", x, t.scalar(index, "int64"), axis=dim % x.rank)
+    if not isinstance(index, int):
+        return NotImplemented
+    part = t.slice(x, dim % x.rank, index, index + 1 if index != -1 else INT64_MAX)
+    return t.squeeze(part, [dim % x.rank])
 
 
 @inverse("select.int")
@@ -206,8 +242,13 @@ def undo_narrow(t, base, view, dim, start, length):
     return slice_scatter(t, base, view, dim, start, end or start + length)
 
 
-@aten("split.Tensor", "split_with_sizes.default", "split.sizes", "chunk.default",
-      "tensor_split.sections")  # fmt: skip
+_SPLITS = (
+    "split.Tensor", "split_with_sizes.default", "split.sizes", "chunk.default",
+    "tensor_split.sections", "tensor_split.indices",
+)  # fmt: skip
+
+
+@aten(*_SPLITS)
 def split(t, x, _sizes, dim=0):
     axis = dim % x.rank
     sizes = [t.out_dims(i)[axis] for i in range(len(t.node.meta["val"]))]
@@ -216,18 +257,33 @@ def split(t, x, _sizes, dim=0):
     return t.op("Split", x, t.sizes(sizes), n=len(sizes), axis=axis)
 
 
-@inverse("split.Tensor", "split_with_sizes.default", "split.sizes", "chunk.default",
-         "tensor_split.sections")  # fmt: skip
+@inverse(*_SPLITS)
 def undo_split(t, base, view, index, _sizes, dim=0):
     parts = list(split(t, base, _sizes, dim))
     parts[index] = view
     return t.concat(parts, dim % base.rank)
 
 
+def _along(axis):
+    """hsplit and its kin: of a vector hsplit takes the only axis."""
+    return lambda rank: axis if rank > axis else 0
+
+
+for _name, _axis in (("hsplit", _along(1)), ("vsplit", _along(0)), ("dsplit", _along(2))):
+    for _overload in ("int", "array"):
+        aten(f"{_name}.{_overload}")(
+            lambda t, x, sizes, axis=_axis: split(t, x, sizes, axis(x.rank))
+        )
+        inverse(f"{_name}.{_overload}")(
+            lambda t, base, view, index, sizes, axis=_axis: undo_split(
+                t, base, view, index, sizes, axis(base.rank)
+            )
+        )
+
+
 @aten("unbind.int")
 def unbind(t, x, dim=0):
-    axis, count = dim % x.rank, len(t.node.meta["val"])
-    return [t.op("Gather", x, t.scalar(i, "int64"), axis=axis) for i in range(count)]
+    return [select(t, x, dim, i) for i in range(len(t.node.meta["val"]))]
 
 
 @inverse("unbind.int")
@@ -344,7 +400,7 @@ def triu(t, x, diagonal=0):
 
 @aten("unfold.default")
 def unfold(t, x, dim, size, step):
-    if x.rank == 0:
+    if x.rank == 0 or x.dtype in COMPLEX:
         return NotImplemented
     axis = dim % x.rank
     count = t.out_dims()[axis]
@@ -354,3 +410,19 @@ def unfold(t, x, dim, size, step):
     windows = t.op("Gather", x, positions, axis=axis)  # [..., count, size, ...]
     order = [i for i in range(windows.rank) if i != axis + 1]
     return t.transpose(windows, [*order, axis + 1])
+
+
+@inverse("unfold.default")
+def undo_unfold(t, base, view, dim, size, step):
+    if size > step:
+        t.refuse("forward writes to an element that a tensor shows twice")
+    return NotImplemented
+
+
+@inverse("view.dtype")
+def undo_view_dtype(t, base, view, _dtype):
+    """Other numbers in the same bytes."""
+    if view.dims != base.dims:
+        t.refuse("forward writes through a view of another dtype, of another size")
+    reason = "it takes bytes for another dtype's"
+    return t.aten("view.dtype", [view], (base.dims, base.dtype), reason, dtype=base.dtype)

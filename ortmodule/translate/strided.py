@@ -6,14 +6,18 @@ the traced tensor's elements lie side by side, in whatever order of its axes.
 
 import math
 
-from .context import traced_value
+from .emit import COMPLEX
 from .memory import memory_order
+from .positions import put
+from .provenance import traced_value
 from .registry import aten, inverse
 
 
 @aten("as_strided.default", "as_strided_copy.default")
 def as_strided(t, x, size, stride, storage_offset=None):
     _check_places(t, x, size, stride, storage_offset)
+    if x.dtype in COMPLEX:
+        return NotImplemented
     flat = t.reshape(t.transpose(x, _order(t)), [-1])
     return t.op("Gather", flat, _places(t, size, stride, storage_offset), axis=0)
 
@@ -32,12 +36,8 @@ def put_strided(t, base, view, size, stride, storage_offset=None):
     if not _each_once(size, stride):
         t.refuse("forward writes through as_strided to places that it may have twice")
     order = _order(t)
-    places = t.op("Reshape", _places(t, size, stride, storage_offset), t.ints([-1]))
-    turned = t.transpose(base, order)
-    flat = t.op("Reshape", turned, t.ints([-1]))
-    values = t.op("Reshape", t.cast(view, base.dtype), t.ints([-1]))
-    flat = t.op("ScatterElements", flat, places, values, axis=0, reduction="none")
-    written = t.op("Reshape", flat, t.op("Shape", turned))
+    places = _places(t, size, stride, storage_offset)
+    written = put(t, t.transpose(base, order), places, view)
     return t.transpose(written, [order.index(axis) for axis in range(len(order))])
 
 

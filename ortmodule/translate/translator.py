@@ -25,11 +25,12 @@ from .autocast import Autocast, entered
 from .bodies import check_numbers, check_sizes, is_control
 from .collective import emit_collective, is_collective
 from .complex import emit_complex, is_complex
-from .context import Context, traced_value
+from .context import Context
 from .dtypes import is_refused
 from .emit import FLOATING, CountedNumber, MissingOp, SymbolicFloat, SymbolicTruth
 from .numbers import ruled
 from .opaque import decompose, emit_opaque
+from .provenance import traced_value
 from .refs import Ref, Storage
 from .regions import region
 from .registry import RULES

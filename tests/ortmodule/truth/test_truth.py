@@ -21,6 +21,7 @@ from . import (  # noqa: F401  each adds its cases
     read,
     returned,
     standard,
+    through,
     written,
 )  # fmt: skip
 from .table import CASES
@@ -104,7 +105,7 @@ def same(a, b):
 
 
 def compared(entry):
-    """The report of calls that were eager's in all that can be seen."""
+    """The report of calls that were eager's in all that can be seen, and whether all raised."""
     theirs, _ = observe(entry, lambda module: module)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -113,16 +114,16 @@ def compared(entry):
     for i, (a, b) in enumerate(zip(theirs, ours, strict=True)):
         for key in a:
             assert key in b and same(a[key], b[key]), (i, key, a[key], b.get(key), str(report))
-    return report
+    return report, all("error" in a for a in theirs)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_case(name):
     entry = CASES[name]
-    report = compared(entry)
+    report, raised = compared(entry)
     assert report.captures or not entry.captured, str(report)
     if not entry.captured:  # by one trace, but it may be by Dynamo's
-        assert report.captures or report.reasons() or report.warm_ups
+        assert report.captures or report.reasons() or report.warm_ups or raised
     elif not entry.partly:
         assert not report.fallbacks and not report.not_whole, str(report)
 

@@ -495,3 +495,23 @@ def a_detached_tensor_that_gets_a_gradient():
         return s.l(x) * z
 
     return Case(Base(body))
+
+
+def _batch_norm(name, change=lambda module, i: None, **options):
+    def factory():
+        found = Base(lambda s, x: s.norm(F.linear(x.sin(), s.l.weight)).exp() * s.k(x))
+        found.norm = nn.BatchNorm1d(3, momentum=None, **options)
+        return Case(found, before=change)
+
+    factory.__name__, factory.__module__ = name, __name__
+    case(captured=True)(factory)
+
+
+_batch_norm("cumulative_average")
+_batch_norm("cumulative_average_of_no_weights", affine=False)
+_batch_norm("cumulative_average_of_none", track_running_stats=False)
+_batch_norm("cumulative_average_in_eval", lambda module, i: module.train(i != 1))
+_batch_norm(
+    "cumulative_average_at_times",
+    lambda module, i: setattr(module.norm, "momentum", None if i else 0.3),
+)
