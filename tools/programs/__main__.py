@@ -78,7 +78,10 @@ def report(worker: Worker, seed: int, text: str, verdict: dict, whole: bool) -> 
         small = smallest(worker, text, verdict)
         verdict = {**verdict, **worker.ask(small)}
     why = known.reason(small, verdict)
-    print(f"--- seed {seed}: {verdict['status']}: {verdict['why']}" + (f" (known: {why})" if why else ""))
+    print(
+        f"--- seed {seed}: {verdict['status']}: {verdict['why']}"
+        + (f" (known: {why})" if why else "")
+    )
     if not why:
         print(small, flush=True)
     return not why

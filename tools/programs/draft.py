@@ -1,8 +1,9 @@
 """A function's body while it is written: each line is run in several worlds before it is kept.
 
 The worlds differ in sizes, so what is kept runs for each of them. Templates name what they need:
-{f} a float tensor, {s} one of the same sizes as the last, {f3} one with three columns, {m} a matrix,
-{i} indices, {b} a mask, {n} an integer, {r} a real number, {d} an axis. Used by modules.py.
+{f} a float tensor, {s} one of the rank of the last, {f3} one with three columns, {m} a matrix,
+{g} an image, {i} indices, {u} other integers, {b} a mask, {n} an integer, {r} a real number,
+{d} an axis. Used by modules.py and files.py.
 """
 
 import random
@@ -24,6 +25,8 @@ class Draft:
         self.reals = ["0.5", "2.0", "-1.5"]
         self.lines: list[str] = []
         self.depth, self.count, self.last = 2, 0, None
+        self.size_forms = ["{0}.shape[0]", "{0}.size(-1)"]
+        self.repeat = "{0} * 2"  # another value of the same type
 
     # --- what is there -------------------------------------------------------------------------
     def values(self, name: str) -> list:
@@ -51,11 +54,11 @@ class Draft:
 
     def sizes(self) -> list[str]:
         name = self.find(lambda v: v.dim() > 0)
-        return [f"{name}.shape[0]", f"{name}.size(-1)"] if name else []
+        return [form.format(name) for form in self.size_forms] if name else []
 
     def fill(self, template: str, deep: int = 0) -> str | None:
         """The template with something in each of its places; None where nothing fits."""
-        parts = re.split(r"\{(f3|[fsmibnrd])\}", template)
+        parts = re.split(r"\{(f3|[fsmgibunrd])\}", template)
         for at in range(1, len(parts), 2):
             filled = self.slot(parts[at], deep)
             if filled is None:
@@ -100,6 +103,16 @@ class Draft:
         self.write(f"{name} = {text}")
         return name
 
+    def several(self, template: str) -> None:
+        """Writes new variables, two of them, of a template that gives both."""
+        names = [f"v{self.count}", f"v{self.count + 1}"]
+        text = self.fill(template)
+        if text is None or not self.runs(f"{', '.join(names)} = {text}"):
+            return
+        self.count += 2
+        self.names += [n for n in names if all(v.numel() <= LONGEST for v in self.values(n))]
+        self.write(f"{', '.join(names)} = {text}")
+
     def tensor(self) -> str | None:
         """Writes a new tensor of any kind."""
         for _ in range(TRIES):
@@ -130,7 +143,7 @@ class Draft:
                 for v, w in zip(self.values(n), like, strict=True)
             )
         ]
-        return self.rng.choice(able) if able else f"{name} * 2"
+        return self.rng.choice(able) if able else self.repeat.format(name)
 
 
 def _tensor(value) -> bool:
@@ -146,6 +159,8 @@ FITS = {
     "s": lambda v, last: _float(v) and (last is None or v.dim() == last.dim()),
     "f3": lambda v, _: _float(v) and v.dim() > 0 and v.shape[-1] == 3,
     "m": lambda v, _: _float(v) and v.dim() == 2,
+    "g": lambda v, _: _float(v) and v.dim() == 4,
+    "u": lambda v, _: v.dtype in (torch.uint8, torch.int8, torch.int32),
     "i": lambda v, _: v.dtype is torch.int64,
     "b": lambda v, _: v.dtype is torch.bool,
 }

@@ -1,7 +1,8 @@
-"""What can be seen of a value, and how what two runs saw differs. Used by run_module.py, run_file.py.
+"""What can be seen of a value, and how what two runs saw differs.
 
 A run is a list of sights; a sight a list of (place, fact). A tensor's fact has its type, sizes,
 strides, whether it requires grad, which others share its memory, and its elements.
+Used by run_module.py and run_file.py.
 """
 
 import dataclasses

@@ -78,7 +78,8 @@ class Scaled(torch.autograd.Function):
 def loss(value):
     """The sum of squares of what has a history."""
     if isinstance(value, torch.Tensor):
-        return [(value.float() ** 2).sum()] if value.requires_grad and not value.is_complex() else []
+        real = value.requires_grad and not value.is_complex()
+        return [(value.float() ** 2).sum()] if real else []
     if isinstance(value, Pack):
         value = vars(value)
     if isinstance(value, dict):
@@ -87,7 +88,7 @@ def loss(value):
 
 '''
 
-TAIL = '''
+TAIL = """
 
 if __name__ == "__main__":
     from ortmodule import ORTModule
@@ -97,17 +98,21 @@ if __name__ == "__main__":
         net = Net()
         print(wrap)
         drive(net, wrap(net), print)
-'''
+"""
 
 # An argument's name, its value for B rows, whether it may need a gradient.
 ARGUMENTS = [
     ("y", ["data({seed}, {B}, 3)", "data({seed}, 3)", "data({seed}, {B}, 1)", "data({seed}, 3, 3)",
-           "data({seed}, 2, {B}, 3)", "data({seed}, 3, {B}).t()", "data({seed}, 1)", "data({seed}, {B}, 3)[:, :2]",
-           "data({seed}, {B}, 3).double()", "data({seed}, {B}, 3).bfloat16()", "data({seed})"], True),
+           "data({seed}, 2, {B}, 3)", "data({seed}, 3, {B}).t()", "data({seed}, 1)",
+           "data({seed}, {B}, 3)[:, :2]",
+           "data({seed}, {B}, 3).double()", "data({seed}, {B}, 3).bfloat16()",
+           "data({seed})"], True),
     ("k", ["2", "3", "1", "4"], False),
     ("r", ["0.5", "1.5", "-2.0", "3"], False),
-    ("i", ["torch.arange({B}) % 3", "torch.tensor([0, 2])", "torch.zeros({B}, dtype=torch.int64)"], False),
-    ("q", ["data({seed}, {B}, 3) > 0", "data({seed}, 3) > 0", "torch.ones({B}, 1, dtype=torch.bool)"], False),
+    ("i", ["torch.arange({B}) % 3", "torch.tensor([0, 2])",
+           "torch.zeros({B}, dtype=torch.int64)"], False),
+    ("q", ["data({seed}, {B}, 3) > 0", "data({seed}, 3) > 0",
+           "torch.ones({B}, 1, dtype=torch.bool)"], False),
     ("c", ["{{'a': data({seed}, {B}, 3), 'n': 2}}", "{{'a': data({seed}, 3)}}"], False),
     ("pack", ["Pack(data({seed}, {B}, 3), 2)"], False),
     ("many", ["[data({seed}, {B}, 3), data({seed}, 3)]", "(data({seed}, {B}, 3),)"], False),
@@ -207,7 +212,14 @@ def _result(d) -> str:
 def _drive(rng, plan) -> list[str]:
     lines = ["def drive(net, m, see):"]
     rows, edits = 2, [line for mm in plan.members for line in mm.edits]
-    edits += ["net.eval()", "net.train()", "net.eval()", "net.train()", "net.double()", "net.bfloat16()"]
+    edits += [
+        "net.eval()",
+        "net.train()",
+        "net.eval()",
+        "net.train()",
+        "net.double()",
+        "net.bfloat16()",
+    ]
     for call in range(rng.randint(2, 5)):
         if call and rng.random() < 0.4:
             rows = rng.choice([1, 2, 3, 4, 5, 2, 3])
@@ -229,7 +241,9 @@ def _call(rng, plan, call: int, rows: int) -> list[str]:
         lines.append(f"{name} = {plan.value(name, rows, 10 * call + at)}")
         given.append(name)
     if rng.random() < 0.1 and "y" in given:
-        lines.append(rng.choice(["y = x", "y = x.t()", "y = x[0]", "y = x.detach()", "y = x.view(-1)"]))
+        lines.append(
+            rng.choice(["y = x", "y = x.t()", "y = x[0]", "y = x.detach()", "y = x.view(-1)"])
+        )
     if rng.random() < 0.2:
         given = [given[0], *(f"{n}={n}" for n in given[1:])]
     text, names = f"y_ = m({', '.join(given)})", ", ".join(n.rpartition("=")[2] for n in given)
@@ -242,10 +256,20 @@ def _call(rng, plan, call: int, rows: int) -> list[str]:
 def _backward(rng, names: str, mode: str | None) -> list[str]:
     if rng.random() < 0.15 or (mode and "autocast" not in mode):
         return []
-    kinds = ["sum(a).backward()"] * 6 + ["a[-1].backward()", "a[0].backward(retain_graph=True)\n    sum(a).backward()"]
+    kinds = ["sum(a).backward()"] * 6 + [
+        "a[-1].backward()",
+        "a[0].backward(retain_graph=True)\n    sum(a).backward()",
+    ]
     kinds += ["see(torch.autograd.grad(sum(a), list(net.parameters()), allow_unused=True))"]
-    kinds += ["g = torch.autograd.grad(sum(a), list(net.parameters()), allow_unused=True, create_graph=True)\n"
-              "    (sum(a) + sum(loss(g))).backward()"]
-    lines = ["a = loss(y_)", "if a:", *["    " + line.strip() for line in rng.choice(kinds).splitlines()]]
+    kinds += [
+        "of = list(net.parameters())\n"
+        "    g = torch.autograd.grad(sum(a), of, allow_unused=True, create_graph=True)\n"
+        "    (sum(a) + sum(loss(g))).backward()"
+    ]
+    lines = [
+        "a = loss(y_)",
+        "if a:",
+        *["    " + line.strip() for line in rng.choice(kinds).splitlines()],
+    ]
     lines.append(f"see({names}, net)")
     return lines + (["net.zero_grad()"] if rng.random() < 0.4 else [])

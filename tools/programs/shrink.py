@@ -27,7 +27,12 @@ def shrink(text: str, fails: Callable[[str], bool], tries: int = TRIES) -> str:
     changed = True
     while changed and left[0] > 0:
         changed = False
-        for edits in (without_statements, simpler_statements, without_parameters, simpler_expressions):
+        for edits in (
+            without_statements,
+            simpler_statements,
+            without_parameters,
+            simpler_expressions,
+        ):
             at = 0
             while True:  # an edit that holds changes what the later ones are: go on at its place
                 candidate = _nth(edits(ast.parse(text)), at)
@@ -93,7 +98,7 @@ def simpler_statements(tree: ast.Module) -> Iterator[str]:
 
 
 def without_parameters(tree: ast.Module) -> Iterator[str]:
-    """A parameter left out where functions are defined, and what has its name where one is called."""
+    """A parameter left out of definitions, and what has its name left out of calls."""
     names = {a.arg for node in ast.walk(tree) if isinstance(node, ast.arguments) for a in node.args}
     for name in sorted(names):
         changed = ast.parse(ast.unparse(tree))
@@ -120,7 +125,9 @@ def simpler_expressions(tree: ast.Module) -> Iterator[str]:
                     if isinstance(item, ast.expr):
                         yield from _instead(tree, value.__setitem__, at, item)
             elif isinstance(value, ast.expr):
-                yield from _instead(tree, lambda key, new, node=node: setattr(node, key, new), name, value)
+                yield from _instead(
+                    tree, lambda key, new, node=node: setattr(node, key, new), name, value
+                )
 
 
 def _fewer(tree, items: list) -> Iterator[str]:
@@ -144,7 +151,11 @@ def _instead(tree, put, key, value) -> Iterator[str]:
 def _smaller(value: ast.expr) -> list:
     if isinstance(value, ast.Constant):
         if type(value.value) is int and value.value > 0:
-            return [ast.Constant(n) for n in sorted({0, 1, value.value // 2, value.value - 1}) if n < value.value]
+            return [
+                ast.Constant(n)
+                for n in sorted({0, 1, value.value // 2, value.value - 1})
+                if n < value.value
+            ]
         return []
     return [c for c in ast.iter_child_nodes(value) if isinstance(c, ast.expr)]
 

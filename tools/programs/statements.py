@@ -1,6 +1,7 @@
-"""Statements of a forward: in-place writes, control flow, hooks, scopes. Each is a function of a Draft.
+"""Statements of a forward: in-place writes, control flow, hooks, scopes; functions of a Draft.
 
-`@statement(weight)` registers one; it writes what it can and gives nothing back. Used by modules.py.
+`@statement(weight)` registers one; it writes what it can and gives nothing back.
+Used by modules.py.
 """
 
 ALL: list = []
@@ -212,12 +213,17 @@ def a_while(d):
 @statement(0.8)
 def a_scope(d):
     heads = ["with torch.no_grad():", "with torch.enable_grad():", "if True:", "for _ in [0]:"]
-    heads += ['with torch.autocast("cpu", dtype=torch.bfloat16):', "with contextlib.suppress(ValueError):"]
+    heads += [
+        'with torch.autocast("cpu", dtype=torch.bfloat16):',
+        "with contextlib.suppress(ValueError):",
+    ]
     heads += ["with torch.set_grad_enabled(self.training):", "with torch.inference_mode(False):"]
     head = d.rng.choice(heads)
     before = list(d.names)
     d.block(head, lambda: some(d, 1, 2))
-    made = [n for n in dict.fromkeys(n for n in d.worlds[0] if n.startswith("v")) if n not in before]
+    made = [
+        n for n in dict.fromkeys(n for n in d.worlds[0] if n.startswith("v")) if n not in before
+    ]
     d.names += [n for n in made if any(line.strip().startswith(f"{n} = ") for line in d.lines)][:1]
 
 
@@ -266,7 +272,13 @@ def a_cond(d):
     asks = ["{f}.sum() > 0", "{f}.shape[0] > 2", "{n} > 2", "{b}.any()"]
     ask = name and d.fill(d.rng.choice(asks))
     if ask:
-        bodies = ["a.sin()", "a * 2", "a + self.l.bias.sum()", "a.relu() + 1", "torch.zeros_like(a)"]
+        bodies = [
+            "a.sin()",
+            "a * 2",
+            "a + self.l.bias.sum()",
+            "a.relu() + 1",
+            "torch.zeros_like(a)",
+        ]
         one, two = d.rng.choice(bodies), d.rng.choice(bodies)
         d.new(f"torch.cond({ask}, lambda a: {one}, lambda a: {two}, ({name},))")
 
@@ -278,7 +290,9 @@ def a_function_inside(d):
         return
     used = d.fill("{f}")
     d.write("def inner(a, c=2):")
-    body = d.rng.choice(["return a * c", f"return a + {used}.sum()", "return self.l.bias.sum() * a"])
+    body = d.rng.choice(
+        ["return a * c", f"return a + {used}.sum()", "return self.l.bias.sum() * a"]
+    )
     d.write("    " + body)
     d.runs(f"def inner(a, c=2):\n    {body}")
     d.new(f"inner({name})")
@@ -286,7 +300,19 @@ def a_function_inside(d):
 
 @statement(0.4)
 def containers(d):
-    texts = ["pair = [{f}, {f}]\npair[0] = pair[1] * 2", "table = {'a': {f}, 'n': {n}}\ntable['a'] += 1"]
-    texts += ["pack = Pack({f}, {n})\npack.n += 1", "c['new'] = {f}", "c['a'] = c['a'] * {r}", "c['a'].add_(1)"]
+    texts = [
+        "pair = [{f}, {f}]\npair[0] = pair[1] * 2",
+        "table = {'a': {f}, 'n': {n}}\ntable['a'] += 1",
+    ]
+    texts += [
+        "pack = Pack({f}, {n})\npack.n += 1",
+        "c['new'] = {f}",
+        "c['a'] = c['a'] * {r}",
+        "c['a'].add_(1)",
+    ]
     if d.statement(d.rng.choice(texts)):
-        d.new(d.rng.choice(["pair[0]", "table['a'] * table['n']", "pack.a * pack.n", "c['a']", "sum(pair)"]))
+        d.new(
+            d.rng.choice(
+                ["pair[0]", "table['a'] * table['n']", "pack.a * pack.n", "c['a']", "sum(pair)"]
+            )
+        )
