@@ -21,7 +21,7 @@ import torch.export._trace as export_trace
 import torch.utils.checkpoint as torch_checkpoint
 from torch import nn
 from torch._dynamo import eval_frame as dynamo_frames
-from torch._subclasses import fake_impls
+from torch._subclasses import fake_impls, fake_tensor
 from torch.autograd import grad_mode
 from torch.autograd import graph as torch_graph
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
@@ -66,6 +66,12 @@ class PlainCheckpoint:
 
 # Functions that are called as another while a module is captured.
 _INSTEAD = {torch_checkpoint.CheckpointFunction: PlainCheckpoint.apply}
+
+
+def _not_in_place(computed: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Which operators of a number and of tensors with data the mode of fake tensors computes: one
+    that writes would write to the user's tensor."""
+    return lambda function: not function._schema.is_mutable and computed(function)
 
 
 @dataclasses.dataclass(slots=True)
@@ -134,6 +140,7 @@ def capturing(
         for name in floats.ARITHMETIC:
             replace(torch.SymFloat, name, floats.once)
         replace(fake_impls, "_unique", with_int64_positions)
+        replace(fake_tensor, "should_allow_numbers_as_tensors", _not_in_place)
         replace(torch.fx.GraphModule, "delete_all_unused_submodules", _deleting)
         stack.enter_context(tensor_questions.refused())
         _silence_export(stack, owner)
