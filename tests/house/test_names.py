@@ -21,6 +21,7 @@ ROOMS = (
     "ortmodule/translate/",
     "tests/",
     "benchmarks/",
+    "tools/programs/",
 )
 # Making a node names its op.
 MADE = r'(?:emit1?|unary|binary|reduce|op)\(\s*"[^"]*"|add_string\([^;]*?"[^"]*"'

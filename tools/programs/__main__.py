@@ -8,8 +8,10 @@ program of --seed, and what became of it. known.py lists what is known to fail.
 
 import argparse
 import collections
+import functools
 import json
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -97,9 +99,8 @@ def smallest(worker: Worker, text: str, verdict: dict) -> str:
     return shrink(text, fails)
 
 
+@functools.cache
 def _commit() -> str:
-    import subprocess
-
     asked = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
     return subprocess.run(asked, capture_output=True, text=True).stdout.strip()
 

@@ -39,7 +39,6 @@ FEEDS = {
         "data({s}, 1, {n})", "data({s}, 1)", "data({s})", "data({s}, {n}, 4)",
         "data({s}, 1, 2, {n}, 4)",
         "data({s}, {n}, 3, kind=torch.float64)", "data({s}, {n}, 3, kind=torch.float16)",
-        "data({s}, {n}, 3, kind=torch.bfloat16)",
     ],
     "i": ["whole({s}, {n})", "whole({s}, 2)", "whole({s}, {n}, 3)", "whole({s})",
           "whole({s}, {n}, kind=torch.int32)"],

@@ -54,7 +54,8 @@ def _others(text: str) -> tuple:
 
 def compare(ours: list, eager: list, exact=None, moved=()) -> Difference | None:
     """The sights come first, as they are earlier than an error that ends the run."""
-    sights = [[s for s in r if isinstance(s, list)] for r in (ours, eager)]
+    sights = [_sights(r) for r in (ours, eager)]
+    exact, moved = exact and _sights(exact), [_sights(r) for r in moved]
     ends = [next((s for s in r if isinstance(s, BaseException)), None) for r in (ours, eager)]
     wrong = [type(e).__name__ if e else "no error" for e in ends]
     short = min(map(len, sights))
@@ -64,6 +65,10 @@ def compare(ours: list, eager: list, exact=None, moved=()) -> Difference | None:
         kind = f"error {wrong[0]} for {wrong[1]}"
         return Difference(kind, "the run", " | ".join(_first(e) for e in ends if e))
     return difference(*sights, exact, moved)
+
+
+def _sights(run: list) -> list:
+    return [s for s in run if isinstance(s, list)]
 
 
 def _first(error) -> str:
@@ -87,8 +92,14 @@ def run(text: str, ours: dict | None = None, exact=False, moved=0) -> list:
             model, explain = _wrapped(net, ours)
             if exact:
                 torch.set_default_dtype(torch.float64)
+
+            def see(*values):
+                if model is not net and any(v is model for v in values):
+                    raise NameError("the wrapper is no result")
+                found.append(look(values))
+
             try:
-                program.drive(net, model, lambda *values: found.append(look(values)))
+                program.drive(net, model, see)
             finally:
                 if ours is not None:
                     ours.update(_report(explain()))

@@ -27,12 +27,7 @@ def shrink(text: str, fails: Callable[[str], bool], tries: int = TRIES) -> str:
     changed = True
     while changed and left[0] > 0:
         changed = False
-        for edits in (
-            without_statements,
-            simpler_statements,
-            without_parameters,
-            simpler_expressions,
-        ):
+        for edits in EDITS:
             at = 0
             while True:  # an edit that holds changes what the later ones are: go on at its place
                 candidate = _nth(edits(ast.parse(text)), at)
@@ -97,6 +92,38 @@ def simpler_statements(tree: ast.Module) -> Iterator[str]:
                     body[:] = kept
 
 
+def without_variables(tree: ast.Module) -> Iterator[str]:
+    """A variable replaced by its value; of several that one statement sets only one."""
+    for body in _bodies(tree):
+        for at, node in enumerate(body):
+            if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+                continue
+            target = node.targets[0]
+            if isinstance(target, ast.Tuple):
+                for kept in target.elts:
+                    node.targets = [kept]
+                    yield from _instead(
+                        tree, lambda _, new, n=node: setattr(n, "value", new), 0, node.value
+                    )
+                node.targets = [target]
+            elif isinstance(target, ast.Name):
+                changed = ast.parse(ast.unparse(tree))
+                other = _bodies(changed)[_bodies(tree).index(body)]
+                value = other.pop(at).value
+                yield _text(_Put(target.id, value).visit(changed))
+
+
+class _Put(ast.NodeTransformer):
+    """A variable's value in each place where it is read."""
+
+    def __init__(self, name: str, value: ast.expr):
+        self.name, self.value = name, value
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        read = node.id == self.name and isinstance(node.ctx, ast.Load)
+        return self.value if read else node
+
+
 def without_parameters(tree: ast.Module) -> Iterator[str]:
     """A parameter left out of definitions, and what has its name left out of calls."""
     names = {a.arg for node in ast.walk(tree) if isinstance(node, ast.arguments) for a in node.args}
@@ -157,7 +184,10 @@ def _smaller(value: ast.expr) -> list:
                 if n < value.value
             ]
         return []
-    return [c for c in ast.iter_child_nodes(value) if isinstance(c, ast.expr)]
+    inner = [c for c in ast.iter_child_nodes(value) if isinstance(c, ast.expr)]
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        inner.insert(0, value.func.value)  # a method's object
+    return inner
 
 
 def _text(tree) -> str:
@@ -165,3 +195,12 @@ def _text(tree) -> str:
         return ast.unparse(ast.fix_missing_locations(tree))
     except Exception:  # a tree that is no program
         return ""
+
+
+EDITS = (
+    without_statements,
+    simpler_statements,
+    without_parameters,
+    without_variables,
+    simpler_expressions,
+)

@@ -89,5 +89,5 @@ def serve(judge, number: int) -> None:
         try:
             verdict = judge(text)
         except Exception as error:
-            verdict = {"status": "eager", "why": f"judge: {type(error).__name__}: {error}"}
+            verdict = {"status": "differs", "kind": "judge", "why": repr(error)}
         pipe.send(verdict)
