@@ -82,6 +82,7 @@ class Op:
 
     # --- operators -----------------------------------------------------------------------------
     def _node(self, name: str, given: tuple, attributes: dict):
+        onnx.defs.get_schema(name, self.opset)  # raises where the standard does not have it yet
         like = next((g for g in given if isinstance(g, torch.Tensor)), None)
         values = [self._value(g, like) for g in given]
         outputs = attributes.pop("outputs", 1)
