@@ -224,7 +224,7 @@ def _drive(rng, plan) -> list[str]:
         if call and rng.random() < 0.4:
             rows = rng.choice([1, 2, 3, 4, 5, 2, 3])
         if rng.random() < (0.6 if call else 0.15):
-            lines.append("    " + rng.choice(edits))
+            lines += ["    " + line for line in rng.choice(edits).splitlines()]
         lines += ["    " + line for line in _call(rng, plan, call, rows)]
     return lines
 
