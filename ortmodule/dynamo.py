@@ -28,6 +28,7 @@ from .cuts import (
     inlined,
     reads_of_objects,
     text_as_it_is,
+    texts_compared,
 )
 from .entered import autocast_kept
 from .errors import NotCapturable, let_go
@@ -127,7 +128,8 @@ class _Convert:
         changes = (
             config.patch(_SETTINGS), cut_at_hooks(), constants_after_one(), autocast_kept(),
             functions_as_they_are(self._told().undone), cut_at_collectives(), cut_at_checkpoints(),
-            text_as_it_is(), inlined(self._told().entered), asks_of_tensors(self._told().asked),
+            text_as_it_is(), texts_compared(),
+            inlined(self._told().entered), asks_of_tensors(self._told().asked),
             reads_of_objects(self._told().asked),
         )  # fmt: skip
         with LOCK, convert_frame.compile_lock, inside(), contextlib.ExitStack() as stack:

@@ -438,3 +438,20 @@ def test_a_number_written_to_a_tensor_that_is_no_buffer(write):
     for _ in range(3):
         close(model(X), other(X), "output")
         assert torch.equal(mine.count, other.count)
+
+
+@pytest.mark.parametrize(
+    "positive",
+    [
+        lambda t: f"{t.sum() > 0}" == "True",
+        lambda t: f"{t.sum():.1f}" != "-15.0",
+        lambda t: "{}".format(t.sum() > 0) == "True",  # noqa: UP032 this is the case
+        lambda t: "r" in f"{t.sum() > 0}",
+    ],
+)
+def test_the_text_of_a_tensor_is_compared_in_each_call(positive):
+    net = Net(lambda net, x: net.first(x) * float(positive(x)))
+    model = ORTModule(net)
+    for sign in (1, -1, 1):
+        x = sign * torch.ones(5, 3)
+        close(model(x), net.function(net, x), "output")
