@@ -22,6 +22,8 @@ WIDER = [
     (r"\.(float|half|bfloat16)\(\)", ".double()"),
     (r"torch\.autocast\([^)]*\)", "contextlib.nullcontext()"),
 ]
+# An ulp of what such a program computes in.
+HALF, UNIT = re.compile(r"autocast|bfloat16|\bhalf\(|float16"), 2.0**-8
 RANDOM = re.compile(r"rand|dropout|Dropout")
 # Of a text that says nothing: left by the shrinker, or by templates that met no fitting operand.
 EMPTY = (NameError, SyntaxError, IndentationError)
@@ -82,13 +84,14 @@ def run(text: str, ours: dict | None = None, exact=False, moved=0) -> list:
         for pattern, instead in WIDER:
             text = re.sub(pattern, instead, text)
     found: list = []
+    unit = UNIT if HALF.search(text[text.find("class Net") :]) else None
     torch.manual_seed(0)
     try:
         with _module(text) as program, _defaults():
             program.contextlib = contextlib
-            _prepare(program, exact, moved)
+            _prepare(program, exact, moved, unit)
             net = program.Net()
-            _change(net, exact, moved)
+            _change(net, exact, moved, unit)
             model, explain = _wrapped(net, ours)
             if exact:
                 torch.set_default_dtype(torch.float64)
@@ -132,7 +135,7 @@ def _defaults():
         torch.set_default_dtype(kind)
 
 
-def _prepare(program, exact: bool, moved: int) -> None:
+def _prepare(program, exact: bool, moved: int, unit: float | None) -> None:
     """Puts a `data` in the program that gives the same numbers wider, or moved."""
     plain = program.data
 
@@ -141,24 +144,24 @@ def _prepare(program, exact: bool, moved: int) -> None:
         torch.set_default_dtype(torch.float32)
         made = plain(seed, *sizes)
         torch.set_default_dtype(kind)
-        return made.to(kind) if exact else _move(made, moved)
+        return made.to(kind) if exact else _move(made, moved, unit)
 
     program.data = data
 
 
-def _change(net, exact: bool, moved: int) -> None:
+def _change(net, exact: bool, moved: int, unit: float | None) -> None:
     if exact:
         net.double()
     with torch.no_grad():
         for p in net.parameters() if moved else ():
-            p.copy_(_move(p, moved))
+            p.copy_(_move(p, moved, unit))
 
 
-def _move(x: torch.Tensor, seed: int) -> torch.Tensor:
+def _move(x: torch.Tensor, seed: int, unit: float | None = None) -> torch.Tensor:
     if not seed:
         return x
     signs = torch.randn(x.shape, generator=torch.Generator().manual_seed(seed)).sign()
-    return x * (1 + signs.to(x.dtype) * torch.finfo(x.dtype).eps)
+    return x * (1 + signs.to(x.dtype) * (unit or torch.finfo(x.dtype).eps))
 
 
 def _wrapped(net, ours: dict | None):
