@@ -37,7 +37,7 @@ def judge(text: str) -> dict:
 
 def _judge(text: str) -> dict:
     eager = run(text)
-    if isinstance(eager[-1], BaseException) and isinstance(eager[-1], EMPTY):
+    if eager and isinstance(eager[-1], EMPTY):
         return {"status": "eager", "why": repr(eager[-1])}
     report: dict = {}
     ours = run(text, ours=report)
