@@ -69,6 +69,8 @@ long: cpp_tests
 		OMP_NUM_THREADS=1 nice $(PY) tools/opdb.py --dtype $$dtype $(ARGS) || exit 1; done
 	@OMP_NUM_THREADS=1 nice $(PY) tools/opdb.py --cross 200
 	@OMP_NUM_THREADS=1 nice $(PY) tools/sweep.py
+	@for kind in module onnx; do \
+		OMP_NUM_THREADS=1 nice $(PY) tools/programs --kind $$kind --count 20000 --resume || exit 1; done
 
 # make t k=layer_norm: the Python tests whose name has k, then the GoogleTest cases; slow ones out.
 t: build

@@ -15,6 +15,7 @@ from torch._dynamo.exc import unimplemented
 from torch._dynamo.symbolic_convert import (
     InliningInstructionTranslator,
     InstructionTranslatorBase,
+    compare_op_handlers,
 )
 from torch._dynamo.utils import proxy_args_kwargs
 from torch._dynamo.variables.builder import VariableBuilder, wrap_fx_proxy
@@ -27,6 +28,7 @@ from torch._dynamo.variables.higher_order_ops import CheckpointHigherOrderVariab
 from torch._dynamo.variables.lists import BaseListVariable
 from torch._dynamo.variables.misc import (
     AutogradFunctionVariable,
+    StringFormatVariable,
     produce_trampoline_autograd_apply,
 )
 from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
@@ -123,6 +125,31 @@ def truth_of_objects() -> Iterator[None]:
         yield
     finally:
         UserMethodVariable.call_function = original
+
+
+@contextlib.contextmanager
+def texts_compared() -> Iterator[None]:
+    """A compared text that has a tensor's in it ends a graph: to Dynamo it is unlike any other."""
+    originals = {name: compare_op_handlers[name] for name in ("==", "!=")}
+
+    def comparing(original: Callable) -> Callable:
+        def compare(tx: Any, operands: Any, keywords: Any) -> Any:
+            if any(isinstance(o.realize(), StringFormatVariable) for o in operands):
+                unimplemented(
+                    gb_type="a tensor's text is compared",
+                    context="compare",
+                    explanation="it is known when forward runs",
+                    hints=[],
+                )
+            return original(tx, operands, keywords)
+
+        return compare
+
+    compare_op_handlers.update({n: comparing(original) for n, original in originals.items()})
+    try:
+        yield
+    finally:
+        compare_op_handlers.update(originals)
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ import torch.export._trace as export_trace
 import torch.utils.checkpoint as torch_checkpoint
 from torch import nn
 from torch._dynamo import eval_frame as dynamo_frames
-from torch._subclasses import fake_impls
+from torch._subclasses import fake_impls, fake_tensor
 from torch.autograd import grad_mode
 from torch.autograd import graph as torch_graph
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
@@ -76,6 +76,12 @@ class PlainCheckpoint:
 _INSTEAD = {torch_checkpoint.CheckpointFunction: PlainCheckpoint.apply}
 
 
+def _not_in_place(computed: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Which operators of a number and of tensors with data the mode of fake tensors computes: one
+    that writes would write to the user's tensor."""
+    return lambda function: not function._schema.is_mutable and computed(function)
+
+
 @dataclasses.dataclass(slots=True)
 class Within:
     """What a capture collects: the names that forward's code looks up, the autograd.Functions and
@@ -128,9 +134,7 @@ def capturing(
         replace(torch.autograd, "_engine_run_backward", _no_backward)
         replace(torch_graph.saved_tensors_hooks, "__enter__", _faithful_hooks)
         _replace_modes(replace, told)
-        for name in ("__str__", "__repr__", "__format__"):
-            replace(torch.SymInt, name, _no_text)
-            replace(torch.SymFloat, name, _no_text)
+        _replace_numbers(replace)
         _replace_functions(replace)
         if any(getattr(child, "momentum", 0) is None for child in module.modules()):
             replace(_BatchNorm, "forward", counting_batch_norm)
@@ -141,9 +145,8 @@ def capturing(
         for home, name, new in control_flow.stand_ins():
             replace(home, name, lambda _, new=new: new)
         replace(ShapeEnv, "evaluate_expr", assumed)
-        for name in floats.ARITHMETIC:
-            replace(torch.SymFloat, name, floats.once)
         replace(fake_impls, "_unique", with_int64_positions)
+        replace(fake_tensor, "should_allow_numbers_as_tensors", _not_in_place)
         replace(torch.fx.GraphModule, "delete_all_unused_submodules", _deleting)
         stack.enter_context(tensor_questions.refused())
         _silence_export(stack, owner)
@@ -151,6 +154,14 @@ def capturing(
         recorded = stack.enter_context(functions.recorded(module, instead, seen))
         _replace_recurrent(stack, owner)
         yield Within(names, recorded, hooks)
+
+
+def _replace_numbers(replace: Callable) -> None:
+    for name in ("__str__", "__repr__", "__format__"):
+        replace(torch.SymInt, name, _no_text)
+        replace(torch.SymFloat, name, _no_text)
+    for name in floats.ARITHMETIC:
+        replace(torch.SymFloat, name, floats.once)
 
 
 def _replace_modes(replace: Callable, told: bool) -> None:

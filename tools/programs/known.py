@@ -1,0 +1,24 @@
+"""Failures that are known: a pattern of the smallest program or of why it fails, and the reason."""
+
+import re
+
+KNOWN: list[tuple[str, str]] = [
+    ("lu_cpu", "eager has no kernel for bfloat16, ours computes it"),
+    ("does not exist, the input has rank 0", "onnxruntime takes any axis of a scalar"),
+    (r"\[Compress\] condition (has shape .* expected one|takes row)", "the standard has one axis"),
+    (r"\[Squeeze\] size of an axis that stays", "a file's rank may not depend on a size: told"),
+    (r"\[(Log|ort::SafeSqrt)\] input 'x' has dtype int", "logs, roots of sums of integers: told"),
+    (r"\[Mod\] division of an integer by zero", "onnxruntime's answer is none: told"),
+    (
+        r"(?s)op\.(ReduceM|Arg|TopK|MaxPool|Clip).*\n.*tensor\(.*nan",
+        "where NaN is in onnxruntime's order",
+    ),
+]
+
+
+def reason(text: str, verdict: dict) -> str | None:
+    """Why this failure is known; None where it is new."""
+    for pattern, why in KNOWN:
+        if re.search(pattern, f"{text}\n{verdict.get('why', '')}"):
+            return why
+    return None
