@@ -299,7 +299,7 @@ class Walk:
                 self.reach(getattr(value, part), f"{path}.{part}", name)
         elif isinstance(value, types.ModuleType):
             self._python_module(value, path)
-        elif kinds.is_plain(value) or self._has(value):
+        elif kinds.is_plain(value) or value is sys.modules or self._has(value):
             return
         elif isinstance(value, types.FunctionType):
             self._function(value, path)
