@@ -20,6 +20,7 @@ from torch._dynamo.symbolic_convert import (
 from torch._dynamo.utils import proxy_args_kwargs
 from torch._dynamo.variables.builder import VariableBuilder, wrap_fx_proxy
 from torch._dynamo.variables.constant import ConstantVariable
+from torch._dynamo.variables.dicts import ConstDictVariable
 from torch._dynamo.variables.functions import (
     CollectiveFunctionRewriteVariable,
     UserMethodVariable,
@@ -32,6 +33,7 @@ from torch._dynamo.variables.misc import (
     produce_trampoline_autograd_apply,
 )
 from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
+from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
 
 from . import kinds
 from .errors import NotCapturable
@@ -40,6 +42,7 @@ from .tensor_questions import ONLY_EAGER, refusal
 
 # What Dynamo reads once, as it traces: no guard would tell that it moved on.
 _FROZEN = (*kinds.GENERATORS, collections.deque, enum.Enum)
+_WITH_STATE = (UserDefinedObjectVariable, BaseListVariable, ConstDictVariable)
 
 
 @contextlib.contextmanager
@@ -106,6 +109,49 @@ def text_as_it_is() -> Iterator[None]:
         yield
     finally:
         InstructionTranslatorBase._format_value = original
+
+
+@contextlib.contextmanager
+def identities_as_they_are() -> Iterator[None]:
+    """Whether two objects of a module's are one ends a graph, as no guard holds it."""
+    originals = {name: compare_op_handlers[name] for name in ("is", "is not")}
+
+    def comparing(original: Callable) -> Callable:
+        def compare(tx: Any, operands: Any, keywords: Any) -> Any:
+            found = [operand.realize() for operand in operands]
+            if all(isinstance(x, _WITH_STATE) and x.source is not None for x in found):
+                unimplemented(
+                    gb_type="whether two objects are one",
+                    context="is",
+                    explanation="it is known when forward runs",
+                    hints=[],
+                )
+            return original(tx, operands, keywords)
+
+        return compare
+
+    compare_op_handlers.update({n: comparing(original) for n, original in originals.items()})
+    try:
+        yield
+    finally:
+        compare_op_handlers.update(originals)
+
+
+@contextlib.contextmanager
+def missing_keys_guarded() -> Iterator[None]:
+    """A KeyError is caught in the graph only as long as the dict lacks the key."""
+    original = ConstDictVariable.getitem_const_raise_exception_if_absent
+
+    def getitem(self, tx: Any, key: Any) -> Any:
+        if key not in self:
+            self.install_dict_contains_guard(tx, [key])
+        return original(self, tx, key)
+
+    ConstDictVariable.getitem_const_raise_exception_if_absent = getitem
+    try:
+        yield
+    finally:
+        ConstDictVariable.getitem_const_raise_exception_if_absent = original
 
 
 @contextlib.contextmanager

@@ -27,7 +27,9 @@ from .cuts import (
     cut_at_collectives,
     cut_at_hooks,
     functions_as_they_are,
+    identities_as_they_are,
     inlined,
+    missing_keys_guarded,
     reads_of_objects,
     text_as_it_is,
     texts_compared,
@@ -173,7 +175,8 @@ class _Convert:
         changes = (
             config.patch(_SETTINGS), cut_at_hooks(), constants_after_one(), autocast_kept(),
             functions_as_they_are(self._told().undone), cut_at_collectives(), cut_at_checkpoints(),
-            text_as_it_is(), texts_compared(), truth_of_objects(), inlined(self._told().entered),
+            text_as_it_is(), texts_compared(), truth_of_objects(), identities_as_they_are(),
+            missing_keys_guarded(), inlined(self._told().entered),
             asks_of_tensors(self._told().asked), reads_of_objects(self._told().asked),
         )  # fmt: skip
         with LOCK, convert_frame.compile_lock, inside(), contextlib.ExitStack() as stack:

@@ -64,7 +64,7 @@ class Hooks:
 
     def add(self, name: str, run: Callable) -> Step:
         """The step `run`, kept."""
-        self.steps.append(Step(name, run, _REASON))
+        self.steps.append(Step(name, run, _REASON, is_hook=True))
         return self.steps[-1]
 
     def check(self) -> None:

@@ -67,7 +67,7 @@ _OPAQUE = (
 # To look at what they hold is to hold it, and what forward asks is whether anybody does.
 WEAK = (
     weakref.ref, weakref.ProxyType, weakref.CallableProxyType, weakref.WeakValueDictionary,
-    weakref.WeakKeyDictionary, weakref.WeakSet,
+    weakref.WeakKeyDictionary, weakref.WeakSet, weakref.finalize,
 )  # fmt: skip
 # A function of theirs, bound or built in, draws.
 GENERATORS = (random.Random, np.random.RandomState, np.random.Generator)

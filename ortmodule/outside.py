@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from .places import caller_place
@@ -13,6 +14,8 @@ _READS = {"_local_scalar_dense", "item", "is_nonzero", "equal", "detach", "alias
 class Outside(TorchDispatchMode):
     """Within, `noted(op, file, line)` hears of what torch computes outside of parts, and where."""
 
+    supports_higher_order_operators = True  # as torch.cond, whose bodies are operators again
+
     def __init__(self, noted: Callable[[str, str | None, int | None], None]):
         super().__init__()
         self._noted = noted
@@ -22,7 +25,8 @@ class Outside(TorchDispatchMode):
         return True  # so that Dynamo cuts as it does without
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if not func.is_view and func._schema.name.partition("::")[2] not in _READS:
+        higher = isinstance(func, HigherOrderOperator)
+        if not higher and not func.is_view and func._schema.name.partition("::")[2] not in _READS:
             place = caller_place()
             self._noted(str(func), place.get("file"), place.get("line"))
         return func(*args, **(kwargs or {}))

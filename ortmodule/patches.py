@@ -58,22 +58,31 @@ _LAYERS = os.path.join(TORCH, "nn", "modules")
 _OWN_BACKWARD = "forward runs a backward of its own"
 
 
-class PlainCheckpoint:
+@contextlib.contextmanager
+def _region(module: nn.Module) -> Iterator[None]:
+    """A checkpointed region. Eager runs it again in the backward, with all that it writes."""
+    before = _versions(module)
+    mark_region(begin=True)
+    yield
+    mark_region(begin=False)
+    if torch.is_grad_enabled() and _versions(module) != before:
+        raise NeedsCut("a checkpointed region writes to what the module keeps", **caller_place())
+
+
+def _versions(module: nn.Module) -> list[int]:
+    return [t._version for t in (*module.parameters(), *module.buffers())]
+
+
+def _plain_checkpoint(module: nn.Module) -> Callable:
     """Stands for torch's reentrant CheckpointFunction during a capture."""
 
-    @staticmethod
     def apply(function: Callable, _preserve_rng_state: bool, *args) -> Any:
         """As eager: without an argument that requires grad nothing inside gets a gradient."""
         differentiable = any(isinstance(a, torch.Tensor) and a.requires_grad for a in args)
-        with torch.set_grad_enabled(torch.is_grad_enabled() and differentiable):
-            mark_region(begin=True)
-            result = function(*args)
-            mark_region(begin=False)
-            return result
+        with torch.set_grad_enabled(torch.is_grad_enabled() and differentiable), _region(module):
+            return function(*args)
 
-
-# Functions that are called as another while a module is captured.
-_INSTEAD = {torch_checkpoint.CheckpointFunction: PlainCheckpoint.apply}
+    return apply
 
 
 def _not_in_place(computed: Callable[[Any], bool]) -> Callable[[Any], bool]:
@@ -125,7 +134,6 @@ def capturing(
             setattr(target, name, chosen)
             stack.callback(setattr, target, name, original)
 
-        replace(torch_checkpoint, "_checkpoint_without_reentrant_generator", _no_generator)
         replace(torch.overrides, "has_torch_function", _no_fused_attention)
         _replace_hooks(replace, hooks)
         for name in ("manual_seed", "set_rng_state"):  # fork_rng ends with the second
@@ -150,7 +158,7 @@ def capturing(
         replace(torch.fx.GraphModule, "delete_all_unused_submodules", _deleting)
         stack.enter_context(tensor_questions.refused())
         _silence_export(stack, owner)
-        instead = _INSTEAD | collectives.stand_ins()
+        instead = _replace_checkpoints(replace, module) | collectives.stand_ins()
         recorded = stack.enter_context(functions.recorded(module, instead, seen))
         _replace_recurrent(stack, owner)
         yield Within(names, recorded, hooks)
@@ -162,6 +170,15 @@ def _replace_numbers(replace: Callable) -> None:
         replace(torch.SymFloat, name, _no_text)
     for name in floats.ARITHMETIC:
         replace(torch.SymFloat, name, floats.once)
+
+
+def _replace_checkpoints(replace: Callable, module: nn.Module) -> dict:
+    """Those without a Function of their own; gives what stands for the other's Function."""
+    replace(
+        torch_checkpoint, "_checkpoint_without_reentrant_generator",
+        lambda _: lambda *_args, **_kwargs: _no_generator(module),
+    )  # fmt: skip
+    return {torch_checkpoint.CheckpointFunction: _plain_checkpoint(module)}
 
 
 def _replace_modes(replace: Callable, told: bool) -> None:
@@ -195,13 +212,9 @@ def _as_written(_original: Callable) -> Callable:
     return lambda _callback: None
 
 
-def _no_generator(_original: Callable) -> Callable:
-    def generator(*_args, **_kwargs):
-        mark_region(begin=True)
+def _no_generator(module: nn.Module) -> Iterator[None]:
+    with _region(module):
         yield  # checkpoint() itself calls the function here
-        mark_region(begin=False)
-
-    return generator
 
 
 def _deleting(_original: Callable) -> Callable:

@@ -119,7 +119,9 @@ def _asked(code: types.CodeType, scope: Mapping, kind: int) -> Iterator[NotCaptu
 
 def _of_value(name: str, value: Any, facts: Any, line: int) -> Iterator[tuple[str, int, bool]]:
     """What is asked of a global: (reason, line, whether Dynamo cuts there)."""
-    if isinstance(value, types.ModuleType):
+    if "decimal" in (getattr(value, "__module__", None), getattr(value, "__name__", None)):
+        yield "forward computes with decimals, whose context no guard holds", line, False
+    elif isinstance(value, types.ModuleType):
         top = value.__name__.partition(".")[0]
         for asked, at in facts.attributes.items():
             found = vars(value).get(asked)

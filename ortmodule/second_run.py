@@ -208,6 +208,8 @@ def _refusal(program: fx.GraphModule, done: Translated) -> str | None:
         steps = [step_of(node.target) for node in graph.nodes]
         if any(step is not None and step.uses_own for step in steps):
             return "forward gives the module's parameters to code that may use them itself"
+        if any(step is not None and step.is_hook for step in steps):
+            return "forward sets hooks on gradients, which would see those of each backward apart"
     known = all(is_known(node.target, counters) for node, counters in done.draws.items())
     if not known or sum(map(len, done.draws.values())) != done.random_nodes:
         return "forward draws random numbers within an operator that is made of others"

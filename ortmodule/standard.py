@@ -30,6 +30,8 @@ _PURE_FUNCTIONS = ("pathlib.PurePath.", "pathlib.Path.__") + tuple(
 )  # fmt: skip
 # What the frames of a call are is no part of it.
 _OF_FRAMES = {f"inspect.{name}" for name in ("stack", "currentframe", "trace", "getouterframes")}
+# What a name stands for is found where no guard looks.
+_BY_NAME = {"logging.getLogger"}
 _OF_THREADS = {"current_thread", "get_ident", "get_native_id", "main_thread", "active_count"}
 # Its functions read whatever an object has.
 LOOK_INTO = {"copy", "dataclasses", "inspect", "json", "pickle", "pprint", "reprlib", "string"}
@@ -61,7 +63,7 @@ def is_impure(function: Any) -> bool:
     if top in ("threading", "_thread"):
         return getattr(function, "__name__", "") in _OF_THREADS
     pure = top in _PURE or name.startswith(_PURE_FUNCTIONS)
-    return name in _OF_FRAMES or (top in sys.stdlib_module_names and not pure)
+    return name in _OF_FRAMES | _BY_NAME or (top in sys.stdlib_module_names and not pure)
 
 
 def is_impure_module(module: types.ModuleType) -> bool:

@@ -4,7 +4,9 @@ the module is cut."""
 import contextlib
 import contextvars
 import datetime
+import decimal
 import inspect
+import logging
 import math
 import os
 import random
@@ -12,10 +14,13 @@ import sys
 import threading
 import time
 import types
+import weakref
 
 import numpy as np
 import torch
 from torch import nn
+from torch._higher_order_ops import while_loop
+from torch.utils.checkpoint import checkpoint
 
 from .table import Base, Case, case
 
@@ -308,3 +313,53 @@ asks("a_variable_set", lambda s, x: (VARIABLE.set(s.a), s.l(x))[1], attributes=l
 asks("the_environment_set", lambda s, x: (os.environ.update(CHANGED=str(s.a)), s.l(x))[1],
      attributes=lambda: {"a": 1.0}, before=lambda m, i: setattr(m, "a", float(i)),
      state=lambda: os.environ.get("CHANGED"))  # fmt: skip
+
+
+def times_item(s, x):
+    try:
+        return s.l(x) * s.d["v"]
+    except KeyError:
+        return s.l(x) * 5
+
+
+def one_and_the_same(m, i):
+    m.a = types.SimpleNamespace()
+    m.b = m.a if i == 1 else types.SimpleNamespace()
+
+
+asks("whether_two_are_one", lambda s, x: s.l(x) * times(s.a is s.b), before=one_and_the_same)
+asks("whether_two_lists_are_one", lambda s, x: s.l(x) * times(s.a is not s.b),
+     attributes=lambda: {"a": [], "b": []},
+     before=lambda m, i: setattr(m, "b", m.a if i == 1 else []))  # fmt: skip
+asks("a_missing_key", times_item, attributes=lambda: {"d": {}},
+     before=lambda m, i: m.d.update(v=2.0) if i == 1 else m.d.clear())  # fmt: skip
+asks("a_logger_by_name", lambda s, x: s.l(x) * times(logging.getLogger("truth").isEnabledFor(30)),
+     before=lambda m, i: logging.getLogger("truth").setLevel(20 if i == 1 else 40))  # fmt: skip
+asks("decimals", lambda s, x: s.l(x) * float(decimal.Decimal(1) / decimal.Decimal(3)),
+     within(lambda i: decimal.localcontext(prec=3 + i)))  # fmt: skip
+asks("whether_it_is_alive", lambda s, x: s.l(x) * times(s.end.alive),
+     attributes=lambda: {"end": weakref.finalize(ONE, int)},
+     before=lambda m, i: m.end.detach() if i == 1 else None)  # fmt: skip
+asks("a_cond", lambda s, x: torch.cond(
+    x.sum() > s.a, lambda t: s.l(t) * s.a, lambda t: s.k(t) - s.a, (x,)
+), attributes=lambda: {"a": 1.0}, before=lambda m, i: setattr(m, "a", i + 1.0))  # fmt: skip
+asks("a_while_loop", lambda s, x: while_loop(
+    lambda i, t: i < 3, lambda i, t: (i + 1, s.l(t).tanh() * s.a), (torch.tensor(0), s.k(x))
+)[1], attributes=lambda: {"a": 1.0}, before=lambda m, i: setattr(m, "a", i + 1.0))  # fmt: skip
+
+
+for reentrant in (False, True):
+
+    def checkpointed(reentrant=reentrant):
+        """What is written in the region is written again in the backward."""
+        norm = nn.BatchNorm1d(3)
+
+        def body(s, x):
+            return checkpoint(lambda t: s.norm(s.l(t)), x + s.l.bias, use_reentrant=reentrant)
+
+        module = Base(body, norm=norm)
+        state = lambda: (norm.num_batches_tracked.item(), norm.running_mean.tolist())  # noqa: E731
+        return Case(module, state=state)
+
+    checkpointed.__name__ = f"checkpointed_{reentrant}"
+    case(False)(checkpointed)
