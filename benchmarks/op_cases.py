@@ -239,6 +239,9 @@ def _movement() -> None:
          constants=(1,))  # fmt: skip
     case("Expand", "of a column", lambda size: [numbers(ROWS[size][0], 1), ints(*ROWS[size])],
          constants=(1,))  # fmt: skip
+
+
+def _indices() -> None:
     case("Gather", "of rows", lambda size: [
         rows(size), integers(ROWS[size][0], low=0, high=ROWS[size][0])
     ], attrs={"axis": 0})  # fmt: skip
@@ -279,5 +282,5 @@ def _movement() -> None:
          by_reference=False)  # fmt: skip
 
 
-for add in (_elementwise, _reductions, _norms_and_pools, _products, _movement):
+for add in (_elementwise, _reductions, _norms_and_pools, _products, _movement, _indices):
     add()
