@@ -241,7 +241,7 @@ def _movement() -> None:
          constants=(1,))  # fmt: skip
 
 
-def _by_index() -> None:
+def _indices() -> None:
     case("Gather", "of rows", lambda size: [
         rows(size), integers(ROWS[size][0], low=0, high=ROWS[size][0])
     ], attrs={"axis": 0})  # fmt: skip
@@ -282,5 +282,5 @@ def _by_index() -> None:
          by_reference=False)  # fmt: skip
 
 
-for add in (_elementwise, _reductions, _norms_and_pools, _products, _movement, _by_index):
+for add in (_elementwise, _reductions, _norms_and_pools, _products, _movement, _indices):
     add()

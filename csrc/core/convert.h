@@ -1,10 +1,6 @@
 // Numbers to the bits of every dtype and back: narrow ones by one table of formats, and text.
 #pragma once
 
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
-
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -19,18 +15,9 @@ namespace ort {
 // is none of this type.
 template <class Int, class Float>
 Int truncated(Float x) {
-#ifdef __SSE2__  // what its instructions give
-  if constexpr (std::is_same_v<Float, float> && sizeof(Int) == 4)
-    return _mm_cvttss_si32(_mm_set_ss(x));
-  else if constexpr (std::is_same_v<Float, float>)
-    return _mm_cvttss_si64(_mm_set_ss(x));
-  else if constexpr (sizeof(Int) == 4)
-    return _mm_cvttsd_si32(_mm_set_sd(x));
-  else
-    return _mm_cvttsd_si64(_mm_set_sd(x));
-#endif
   constexpr Float kEnd = static_cast<Float>(uint64_t{1} << (8 * sizeof(Int) - 1));
-  return x >= -kEnd && x < kEnd ? static_cast<Int>(x) : std::numeric_limits<Int>::min();
+  const bool inside = (x >= -kEnd) & (x < kEnd);  // no branch: loops of it become vectors
+  return static_cast<Int>(inside ? x : -kEnd);
 }
 
 // A number as another type. C++ leaves open what an integer is for NaN and for numbers that it has

@@ -9,6 +9,7 @@
 #include "providers/cpu/convert.h"
 #include "providers/cpu/half.h"
 #include "providers/cpu/provider.h"
+#include "providers/cpu/strided_copy.h"
 #include "providers/tile/scalar.h"
 
 namespace ort::cpu {
@@ -24,6 +25,12 @@ class Indices {
         op_(std::move(op)),
         from_end_(op_ != "ort::Embedding") {}
   int64_t count() const { return count_; }
+  // All of them.
+  std::vector<int64_t> of_size(const Args& args, int64_t size) const {
+    std::vector<int64_t> all(static_cast<size_t>(count_));
+    for (int64_t i = 0; i < count_; ++i) all[static_cast<size_t>(i)] = at(args, i, size);
+    return all;
+  }
   int64_t at(const Args& args, int64_t i, int64_t size) const {
     const int64_t raw =
         wide_ ? input<int64_t>(args, operand_)[i] : int64_t{input<int32_t>(args, operand_)[i]};
@@ -52,9 +59,26 @@ struct Around {
   }
 };
 
+// Single elements out of each row of x.
+std::unique_ptr<Kernel> gather_columns(const Around& x, const Indices& indices, size_t bytes,
+                                       const std::string& op) {
+  return make_kernel(op, [=](const Args& args) {
+    if (x.outer == 0) return;
+    const std::vector<int64_t> at = indices.of_size(args, x.size);
+    with_word(bytes, [&]<class T>() {
+      parallel_for(x.outer, x.outer * indices.count(), [&](int64_t begin, int64_t end, int) {
+        T* to = output<T>(args) + begin * indices.count();
+        for (int64_t row = begin; row < end; ++row)
+          for (const int64_t i : at) *to++ = input<T>(args, 0)[row * x.size + i];
+      });
+    });
+  });
+}
+
 std::unique_ptr<Kernel> gather_along(const Request& r, int64_t axis, const std::string& op) {
   const Around x(r.sizes(0), axis);
   const Indices indices(r, 1, op);
+  if (x.inner == 1) return gather_columns(x, indices, size_of(r.in(0).dtype), op);
   const size_t bytes = static_cast<size_t>(x.inner) * size_of(r.in(0).dtype);
   return make_kernel(op, [=](const Args& args) {
     const int64_t rows = x.outer * indices.count();
@@ -160,11 +184,14 @@ template <class F>
 void each_element(const Sizes& index_sizes, const Sizes& x_sizes, size_t axis,
                   const Indices& indices, const Args& args, F f) {
   const Sizes strides = strides_of(x_sizes);
-  for (int64_t i = 0; i < indices.count(); ++i) {
-    int64_t rest = i, at = 0;
-    for (size_t k = index_sizes.size(); k-- > 0; rest /= index_sizes[k])
-      at += (k == axis ? indices.at(args, i, x_sizes[k]) : rest % index_sizes[k]) * strides[k];
-    f(i, at);
+  const size_t last = index_sizes.size() - 1;
+  const int64_t cols = index_sizes[last], step = axis == last ? 0 : strides[last];
+  for (int64_t i = 0; i < indices.count();) {
+    int64_t rest = i / cols, row = 0;
+    for (size_t k = last; k-- > 0; rest /= index_sizes[k])
+      row += (k == axis ? 0 : rest % index_sizes[k]) * strides[k];
+    for (int64_t col = 0; col < cols; ++col, ++i, row += step)
+      f(i, row + indices.at(args, i, x_sizes[axis]) * strides[axis]);
   }
 }
 
@@ -174,9 +201,11 @@ std::unique_ptr<Kernel> gather_elements(const Request& r) {
   const Indices indices(r, 1, "GatherElements");
   const size_t bytes = size_of(r.in(0).dtype);
   return make_kernel("GatherElements", [=](const Args& args) {
-    each_element(index, x, axis, indices, args, [&](int64_t to, int64_t from) {
-      std::memcpy(output<char>(args) + static_cast<size_t>(to) * bytes,
-                  input<char>(args, 0) + static_cast<size_t>(from) * bytes, bytes);
+    with_word(bytes, [&]<class T>() {
+      const T* source = input<T>(args, 0);
+      T* target = output<T>(args);
+      each_element(index, x, axis, indices, args,
+                   [&](int64_t to, int64_t from) { target[to] = source[from]; });
     });
   });
 }
@@ -193,24 +222,20 @@ Update update_of(const Request& r) {
   r.refuse("reduction is '{}'", how);
 }
 
-template <class T>
-void apply(Update how, T& to, T value) {
+// Calls f with what brings an update into its place.
+template <class T, class F>
+void with_update(Update how, F f) {
   switch (how) {
     case Update::none:
-      to = value;
-      break;
+      return f([](T, T value) { return value; });
     case Update::add:
-      to = tile::scalar::add(to, value);
-      break;
+      return f([](T old, T value) { return tile::scalar::add(old, value); });
     case Update::mul:
-      to = tile::scalar::mul(to, value);
-      break;
+      return f([](T old, T value) { return tile::scalar::mul(old, value); });
     case Update::max:
-      to = tile::scalar::max(to, value);
-      break;
+      return f([](T old, T value) { return tile::scalar::max(old, value); });
     case Update::min:
-      to = tile::scalar::min(to, value);
-      break;
+      return f([](T old, T value) { return tile::scalar::min(old, value); });
   }
 }
 
@@ -227,8 +252,11 @@ std::unique_ptr<Kernel> scatter_elements(const Request& r) {
   return make_kernel("ScatterElements", [=](const Args& args) {
     copy_input(args, static_cast<size_t>(element_count(x)) * size_of(dtype));
     dispatch_numbers(dtype, [&]<class T>() {
-      each_element(index, x, axis, indices, args, [&](int64_t from, int64_t to) {
-        apply(how, output<T>(args)[to], input<T>(args, 2)[from]);
+      with_update<T>(how, [&](auto update) {
+        each_element(index, x, axis, indices, args, [&](int64_t from, int64_t at) {
+          T& to = output<T>(args)[at];
+          to = update(to, input<T>(args, 2)[from]);
+        });
       });
     });
   });
@@ -279,11 +307,14 @@ std::unique_ptr<Kernel> scatter_nd(const Request& r) {
   return make_kernel("ScatterND", [=](const Args& args) {
     copy_input(args, static_cast<size_t>(element_count(tuples.x)) * size_of(dtype));
     dispatch_numbers(dtype, [&]<class T>() {
-      for (int64_t i = 0; i < tuples.count; ++i) {
-        T* to = output<T>(args) + tuples.offset(args, indices, i);
-        const T* from = input<T>(args, 2) + i * tuples.block;
-        for (int64_t k = 0; k < tuples.block; ++k) apply(how, to[k], from[k]);
-      }
+      with_update<T>(how, [&](auto update) {
+        for (int64_t i = 0; i < tuples.count; ++i) {
+          T* to = output<T>(args) + tuples.offset(args, indices, i);
+          const T* from = input<T>(args, 2) + i * tuples.block;
+#pragma omp simd
+          for (int64_t k = 0; k < tuples.block; ++k) to[k] = update(to[k], from[k]);
+        }
+      });
     });
   });
 }

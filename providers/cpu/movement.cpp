@@ -130,15 +130,6 @@ std::unique_ptr<Kernel> slice(const Request& r) {
   });
 }
 
-void clear(void* memory, size_t bytes) {
-  parallel_for(static_cast<int64_t>((bytes + 4095) / 4096), static_cast<int64_t>(bytes / 4),
-               [&](int64_t begin, int64_t end, int) {
-                 const size_t from = static_cast<size_t>(begin) * 4096;
-                 const size_t to = std::min(static_cast<size_t>(end) * 4096, bytes);
-                 std::memset(static_cast<char*>(memory) + from, 0, to - from);
-               });
-}
-
 std::unique_ptr<Kernel> slice_grad(const Request& r) {
   const Sizes whole = r.out().sizes, sizes = r.sizes(0);
   const CutReader reader(r, 1, 2, 3, whole, sizes);
@@ -260,13 +251,38 @@ void each_padded_row(const Sizes& original, const Sizes& padded,
   }
 }
 
+// The most places in a row that show elements in a row.
+std::pair<int64_t, int64_t> longest_run(const std::vector<int64_t>& sources) {
+  std::pair<int64_t, int64_t> longest{0, 0};
+  const auto count = static_cast<int64_t>(sources.size());
+  for (int64_t begin = 0, end; begin < count; begin = end) {
+    const int64_t* at = sources.data() + begin;
+    for (end = begin + 1; *at >= 0 && end < count && at[end - begin] == *at + end - begin;) ++end;
+    if (*at >= 0 && end - begin > longest.second - longest.first) longest = {begin, end};
+  }
+  return longest;
+}
+
 template <class T>
 void pad(const Sizes& original, const Sizes& padded,
          const std::vector<std::vector<int64_t>>& sources, const T* x, T value, T* y) {
   const std::vector<int64_t>& last = sources.back();
+  const auto [begin, end] = longest_run(last);
+  const auto count = static_cast<int64_t>(last.size());
   each_padded_row(original, padded, sources, [&](int64_t to, int64_t from) {
-    for (size_t i = 0; i < last.size(); ++i)
-      y[to + static_cast<int64_t>(i)] = from >= 0 && last[i] >= 0 ? x[from + last[i]] : value;
+    if (from < 0) {
+      std::fill_n(y + to, count, value);
+      return;
+    }
+    const auto one = [&](int64_t i) {
+      const int64_t at = last[static_cast<size_t>(i)];
+      y[to + i] = at >= 0 ? x[from + at] : value;
+    };
+    for (int64_t i = 0; i < begin; ++i) one(i);
+    if (begin < end)
+      std::memcpy(y + to + begin, x + from + last[static_cast<size_t>(begin)],
+                  static_cast<size_t>(end - begin) * sizeof(T));
+    for (int64_t i = end; i < count; ++i) one(i);
   });
 }
 

@@ -1,4 +1,4 @@
-// What goes along one axis in its order: ArgMax, ArgMin, CumSum and TopK.
+// What goes along one axis in its order: ArgMax, ArgMin, Hardmax, CumSum and TopK.
 #include <omp.h>
 
 #include <algorithm>
@@ -10,6 +10,8 @@
 #include "providers/cpu/half.h"
 #include "providers/cpu/provider.h"
 #include "providers/cpu/runs.h"
+#include "providers/cpu/strided_copy.h"
+#include "providers/cpu/tile.h"
 #include "providers/tile/scalar.h"
 
 namespace ort::cpu {
@@ -34,7 +36,7 @@ class Extrema {
   Extrema(const Request& r, const Lines& lines)
       : lines_(lines),
         numbers_(r, 0),
-        largest_(r.node().op == "ArgMax"),
+        largest_(r.node().op != "ArgMin"),
         last_(r.attrs().i("select_last_index", 0) != 0) {}
   int64_t buffer() const {  // numbers of a thread
     const int64_t run = lines_.inner == 1 ? lines_.size : lines_.inner;
@@ -45,6 +47,10 @@ class Extrema {
     const int64_t from = outer * lines_.size * lines_.inner;
     if (lines_.inner == 1) {
       const T* x = numbers_.read(data, from, lines_.size, memory);
+      if constexpr (std::is_same_v<T, float>) {
+        *to = find_in_run(x);
+        return;
+      }
       T best = x[0];
       *to = 0;
       for (int64_t i = 1; i < lines_.size && best == best; ++i) take(x[i], i, best, *to);
@@ -61,6 +67,17 @@ class Extrema {
   }
 
  private:
+  // In vectors what it is, then where.
+  int64_t find_in_run(const T* x) const {
+    T best;
+    largest_ ? most_(&best, x, nullptr, nullptr, lines_.size)
+             : least_(&best, x, nullptr, nullptr, lines_.size);
+    const auto is_best = [&](T value) { return best == best ? value == best : value != value; };
+    if (!last_ || best != best) return std::find_if(x, x + lines_.size, is_best) - x;
+    int64_t i = lines_.size - 1;
+    while (!is_best(x[i])) --i;
+    return i;
+  }
   void take(T value, int64_t i, T& best, int64_t& at) const {
     const bool better = largest_ ? value > best : value < best;
     if (!better && value == value && !(last_ && value == best)) return;
@@ -71,6 +88,7 @@ class Extrema {
   Lines lines_;
   Runs<T> numbers_;
   bool largest_, last_;
+  TileStep<float> most_{TileOp::row_max, 0}, least_{TileOp::row_min, 0};
 };
 
 template <class T>
@@ -98,6 +116,69 @@ std::unique_ptr<Kernel> arg_extremum(const Request& r) {
   return kernel;
 }
 
+// One at the first of the largest, zero elsewhere.
+template <class T>
+std::unique_ptr<Kernel> hardmax_of(const Request& r, const Lines& lines) {
+  const Extrema<T> extrema(r, lines);
+  const DType dtype = r.in(0).dtype;
+  return make_kernel("Hardmax", [=](const Args& args) {
+    clear(args.out[0], static_cast<size_t>(lines.count() * lines.size) * size_of(dtype));
+    dispatch_numbers(dtype, [&]<class Memory>() {
+      parallel_for(lines.outer, lines.count() * lines.size, [&](int64_t begin, int64_t end, int) {
+        std::vector<T> memory(static_cast<size_t>(extrema.buffer()));
+        std::vector<int64_t> at(static_cast<size_t>(lines.inner));
+        for (int64_t outer = begin; outer < end; ++outer) {
+          extrema.find(args.in[0], outer, memory.data(), at.data());
+          Memory* to = output<Memory>(args) + outer * lines.size * lines.inner;
+          for (int64_t i = 0; i < lines.inner; ++i)
+            to[at[static_cast<size_t>(i)] * lines.inner + i] = Memory(1);
+        }
+      });
+    });
+  });
+}
+
+std::unique_ptr<Kernel> hardmax(const Request& r) {
+  const Lines lines(r.sizes(0), r.axis("axis", static_cast<int64_t>(r.sizes(0).size())));
+  if (lines.count() * lines.size == 0) return make_kernel("Hardmax", [](const Args&) {});
+  if (r.in(0).dtype == DType::f64) return hardmax_of<double>(r, lines);
+  return hardmax_of<float>(r, lines);
+}
+
+template <class T>
+void sum_line(const T* x, T* y, int64_t size, bool exclusive, bool reverse) {
+  using Wide = std::conditional_t<kIsFloating<T>, double, T>;
+  Wide sum{};
+  for (int64_t k = 0; k < size; ++k) {
+    const int64_t at = reverse ? size - 1 - k : k;
+    const Wide before = sum;
+    sum = tile::scalar::add<Wide>(before, x[at]);
+    y[at] = static_cast<T>(exclusive ? before : sum);
+  }
+}
+
+// Of `inner` lines side by side, a run of their elements at a time.
+template <class T>
+void sum_lines(const T* x, T* y, const Lines& lines, bool exclusive, bool reverse) {
+  using Wide = std::conditional_t<kIsFloating<T>, double, T>;
+  constexpr int64_t kRun = 64;
+  for (int64_t c = 0; c < lines.inner; c += kRun) {
+    const int64_t count = std::min(kRun, lines.inner - c);
+    Wide sums[kRun] = {};
+    for (int64_t k = 0; k < lines.size; ++k) {
+      const int64_t at = (reverse ? lines.size - 1 - k : k) * lines.inner + c;
+      const T* from = x + at;
+      T* to = y + at;
+#pragma omp simd
+      for (int64_t i = 0; i < count; ++i) {
+        const Wide before = sums[i];
+        sums[i] = tile::scalar::add<Wide>(before, from[i]);
+        to[i] = static_cast<T>(exclusive ? before : sums[i]);
+      }
+    }
+  }
+}
+
 std::unique_ptr<Kernel> cumulative_sum(const Request& r) {
   const Sizes sizes = r.sizes(0);
   const bool exclusive = r.attrs().i("exclusive", 0) != 0, reverse = r.attrs().i("reverse", 0) != 0;
@@ -108,16 +189,12 @@ std::unique_ptr<Kernel> cumulative_sum(const Request& r) {
     check(axis >= -rank && axis < rank, "[CumSum] axis {} does not exist in rank {}", axis, rank);
     const Lines x(sizes, axis < 0 ? axis + rank : axis);
     dispatch_numbers(dtype, [&]<class T>() {
-      using Wide = std::conditional_t<kIsFloating<T>, double, T>;
-      for (int64_t line = 0; line < x.count(); ++line) {
-        const int64_t start = x.start(line);
-        Wide sum{};
-        for (int64_t k = 0; k < x.size; ++k) {
-          const int64_t at = start + (reverse ? x.size - 1 - k : k) * x.inner;
-          const Wide before = sum;
-          sum = tile::scalar::add<Wide>(sum, input<T>(args, 0)[at]);
-          output<T>(args)[at] = static_cast<T>(exclusive ? before : sum);
-        }
+      for (int64_t outer = 0; outer < x.outer; ++outer) {
+        const int64_t at = outer * x.size * x.inner;
+        const T* from = input<T>(args, 0) + at;
+        T* to = output<T>(args) + at;
+        x.inner == 1 ? sum_line(from, to, x.size, exclusive, reverse)
+                     : sum_lines(from, to, x, exclusive, reverse);
       }
     });
   });
@@ -174,6 +251,7 @@ Verdict known_k(const Node& node) {
 void register_order(KernelTable& table) {
   table.op("ArgMax").add("lines", kNumbers, arg_extremum);
   table.op("ArgMin").add("lines", kNumbers, arg_extremum);
+  table.op("Hardmax").add("lines", kFloating, hardmax);
   table.op("CumSum").add("plain", kNumbers, cumulative_sum);
   table.op("TopK").add("plain", kNumbers, known_k, top_k);
 }

@@ -6,6 +6,7 @@
 #include "csrc/core/parallel.h"
 #include "providers/cpu/half.h"
 #include "providers/cpu/provider.h"
+#include "providers/cpu/strided_copy.h"
 #include "providers/tile/scalar.h"
 
 namespace ort::cpu {
@@ -100,9 +101,28 @@ std::unique_ptr<Kernel> constant_of_shape(const Request& r) {
   std::vector<char> one(bytes, 0);
   if (const Attr* value = r.attrs().find("value"))
     std::memcpy(one.data(), std::get<Tensor>(*value).data, bytes);
+  const bool zero = std::count(one.begin(), one.end(), 0) == static_cast<int64_t>(bytes);
   return make_kernel("ConstantOfShape", [=](const Args& args) {
-    for (int64_t i = 0; i < count; ++i)
-      std::memcpy(output<char>(args) + static_cast<size_t>(i) * bytes, one.data(), bytes);
+    if (zero) return clear(args.out[0], static_cast<size_t>(count) * bytes);
+    with_word(bytes, [&]<class T>() {
+      T word, *to = output<T>(args);
+      std::memcpy(&word, one.data(), bytes);
+#pragma omp simd
+      for (int64_t i = 0; i < count; ++i) to[i] = word;
+    });
+  });
+}
+
+std::unique_ptr<Kernel> eye_like(const Request& r) {
+  const int64_t rows = r.out().sizes[0], cols = r.out().sizes[1];
+  const DType dtype = r.out().dtype;
+  const int64_t k = std::clamp(r.attrs().i("k"), -rows, cols);
+  return make_kernel("EyeLike", [=](const Args& args) {
+    clear(args.out[0], static_cast<size_t>(rows * cols) * size_of(dtype));
+    dispatch_numbers(dtype, [&]<class T>() {
+      for (int64_t row = std::max<int64_t>(0, -k); row < rows && row + k < cols; ++row)
+        output<T>(args)[row * cols + row + k] = T(1);
+    });
   });
 }
 
@@ -146,6 +166,7 @@ void register_plain(KernelTable& table) {
   table.op("Where").add("copy", kAny, where_kernel);
   table.op("Range").add("plain", kNumbers, range);
   table.op("ConstantOfShape").add("plain", kAny, known_sizes, constant_of_shape);
+  table.op("EyeLike").add("plain", kNumbers, eye_like);
   table.op("Shape").add("plain", kAny, shape_kernel);
   table.op("Size").add("plain", kAny, shape_kernel);
   table.op("ort::Check").add("plain", kAny, check_kernel);

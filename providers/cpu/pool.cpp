@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "csrc/core/parallel.h"
+#include "providers/cpu/folded_planes.h"
 #include "providers/cpu/maxima.h"
 #include "providers/cpu/provider.h"
 #include "providers/cpu/runs.h"
@@ -13,22 +14,6 @@
 
 namespace ort::cpu {
 namespace {
-
-// Planes of up to three axes; missing leading ones have size 1.
-struct Planes {
-  int64_t count = 0;
-  int64_t in[3] = {1, 1, 1}, out[3] = {1, 1, 1};
-  int64_t kernel[3] = {1, 1, 1}, stride[3] = {1, 1, 1}, dilation[3] = {1, 1, 1};
-  int64_t before[3] = {0, 0, 0}, after[3] = {0, 0, 0};
-  bool include_pad = false;
-  int64_t in_size() const { return in[0] * in[1] * in[2]; }
-  int64_t out_size() const { return out[0] * out[1] * out[2]; }
-  // Those with something to pool: of windows there may be none, and any number along another axis.
-  int64_t filled() const { return out_size() == 0 ? 0 : count; }
-  int64_t window() const {  // taps inside the input
-    return std::min(kernel[0], in[0]) * std::min(kernel[1], in[1]) * std::min(kernel[2], in[2]);
-  }
-};
 
 Planes planes_of(const Request& r, const Sizes& x, const Sizes& y) {
   const Window w = window_of(r, x, y, r.attrs().ints("kernel_shape"));
@@ -133,7 +118,7 @@ void max_of_plane(const Planes& p, const T* x, T* y, int64_t* index, int64_t sta
                   best.data() + begin, place.data() + begin);
     });
     if (y) std::copy(best.begin(), best.end(), y + at);
-    for (size_t c = 0; index && c < place.size(); ++c)
+    for (size_t c = 0; c < place.size(); ++c)
       index[at + static_cast<int64_t>(c)] = start + place[c];
   });
 }
@@ -167,18 +152,32 @@ std::unique_ptr<Kernel> each_plane(std::string name, const Request& r, int64_t p
       static_cast<size_t>(most * buffer) * sizeof(T));
 }
 
+// Maxima of windows alone.
+template <class T>
+std::unique_ptr<Kernel> plain_max_pool(const Request& r, const Planes& p) {
+  const Folded<T> folded(p, TileOp::max, -std::numeric_limits<T>::infinity());
+  return each_plane<T>(
+      "MaxPool", r, p.filled(), p.in_size(), p.out_size(), p.count * folded.work(),
+      [=](const Args&, int64_t, const T* x, T* y, T* spare) {
+        folded.each_row(x, spare, [&](int64_t at, const T* row) {
+          take_every(p.stride[2], row, p.out[2], y + at);
+        });
+      },
+      folded.buffer());
+}
+
 template <class T>
 std::unique_ptr<Kernel> max_pool(const Request& r) {
   const Planes p = planes_of(r, r.sizes(0), r.wants(0) ? r.out(0).sizes : r.out(1).sizes);
   const bool wants_index = r.wants(1);
+  if (!wants_index) return plain_max_pool<T>(r, p);
   const int64_t in = p.in_size(), out = p.out_size();
   if (std::is_same_v<T, float> && in > std::numeric_limits<int32_t>::max())
     r.refuse("a plane has {} elements, expected at most {}", in,
              std::numeric_limits<int32_t>::max());
   return each_plane<T>("MaxPool", r, p.filled(), in, out, p.count * out * p.window(),
                        [=](const Args& args, int64_t plane, const T* x, T* y, T*) {
-                         int64_t* index =
-                             wants_index ? output<int64_t>(args, 1) + plane * out : nullptr;
+                         int64_t* index = output<int64_t>(args, 1) + plane * out;
                          max_of_plane(p, x, y, index, plane * in);
                        });
 }
@@ -203,19 +202,27 @@ std::unique_ptr<Kernel> max_pool_grad(const Request& r) {
                        });
 }
 
+// Element operations: a vector adds some eight numbers of lines.
+int64_t average_work(const Planes& p) {
+  const int64_t lines = std::min(p.kernel[0], p.in[0]) * std::min(p.kernel[1], p.in[1]);
+  const int64_t taps = std::min(p.kernel[2], p.in[2]);
+  return p.count * p.out[0] * p.out[1] * (lines * p.in[2] / 8 + taps * p.out[2]);
+}
+
 // Lines are added to each other, then their sums to the windows: a window of 7 by 7 takes 14
 // additions, 7 of them for many windows at once.
 template <class T>
 class Averages {
  public:
-  explicit Averages(const Planes& p) : p_(p) {
+  explicit Averages(const Planes& p)
+      : p_(p), folded_(p, TileOp::add, T{}), folds_(folded_.work() < average_work(p) / p.count) {
     each_place(p, [&](int64_t begin, int64_t end, int64_t start) {
       taps_.push_back({begin, end, start});
     });
     for (int64_t c = 0; c < p.out[2]; ++c)
       counts_.push_back(static_cast<T>(count(taps_of(p, 2, c))));
   }
-  int64_t buffer() const { return p_.in[2] + p_.out[2]; }
+  int64_t buffer() const { return p_.in[2] + p_.out[2] + (folds_ ? folded_.buffer() : 0); }
 
   void forward(const T* x, T* y, T* line) const {
     if (one_window_) {
@@ -226,6 +233,15 @@ class Averages {
       return;
     }
     T* divisor = line + p_.in[2];
+    if (folds_) {
+      const int64_t rows = p_.out[1];
+      folded_.each_row(x, divisor + p_.out[2], [&](int64_t at, const T* sums) {
+        const int64_t row = at / p_.out[2];
+        take_every(p_.stride[2], sums, p_.out[2], y + at);
+        divide(y + at, taps_of(p_, 0, row / rows), taps_of(p_, 1, row % rows), divisor, y + at);
+      });
+      return;
+    }
     each_row(p_, [&](int64_t at, const Taps& depth, const Taps& height) {
       std::fill_n(line, p_.in[2], T{});
       each_line(p_, depth, height, [&](int64_t from) { add(line, x + from, p_.in[2]); });
@@ -286,17 +302,12 @@ class Averages {
   }
 
   Planes p_;
+  Folded<T> folded_;
+  bool folds_;  // where strides skip much, lines of windows are less work
   bool one_window_ = is_one_window(p_);
   std::vector<Place> taps_;  // along a line
   std::vector<T> counts_;    // of taps of each window along a line
 };
-
-// Element operations: a vector adds some eight numbers of lines.
-int64_t average_work(const Planes& p) {
-  const int64_t lines = std::min(p.kernel[0], p.in[0]) * std::min(p.kernel[1], p.in[1]);
-  const int64_t taps = std::min(p.kernel[2], p.in[2]);
-  return p.count * p.out[0] * p.out[1] * (lines * p.in[2] / 8 + taps * p.out[2]);
-}
 
 template <class T>
 std::unique_ptr<Kernel> average_pool(const Request& r) {

@@ -108,6 +108,7 @@ TileArgs tile_args(float* dst, const float* a, const float* b, int64_t count) {
 
 constexpr int64_t kPiece = 16384;  // of a long run; partial results are combined in order
 constexpr int64_t kColumns = 1024;
+constexpr int64_t kColumnsAtOnce = 64;  // of wide numbers
 
 void put(const float* from, DType dtype, void* memory, int64_t at, int64_t count) {
   if (dtype == DType::f32)
@@ -229,47 +230,111 @@ std::unique_ptr<Kernel> reduce_rows(const Request& r, Fold fold, const Axes& axe
   });
 }
 
+// What numbers of T are folded in.
 template <class T>
-T fold_all(Fold fold, const T* x, const Sizes& inner, int64_t length, int64_t stride) {
-  using Wide = std::conditional_t<kIsFloating<T>, double,
-                                  std::conditional_t<std::is_same_v<T, bool>, int, T>>;
-  Wide result = fold == Fold::prod ? Wide(1) : Wide(0);
-  bool first = true;
-  for (const int64_t offset : inner)
-    for (int64_t i = 0; i < length; ++i, first = false) {
-      const Wide value = x[offset + i * stride];
-      switch (fold) {
-        case Fold::prod:
-          result = tile::scalar::mul(result, value);
-          break;
-        case Fold::max:
-          result = first || value > result || value != value ? value : result;
-          break;
-        case Fold::min:
-          result = first || value < result || value != value ? value : result;
-          break;
-        default:
-          result = tile::scalar::add(result, value);
-          break;
-      }
+using WideOf =
+    std::conditional_t<kIsFloating<T>, double, std::conditional_t<std::is_same_v<T, bool>, int, T>>;
+
+template <Fold kFold, class W>
+W folded(W result, W value) {
+  if constexpr (kFold == Fold::prod)
+    return tile::scalar::mul(result, value);
+  else if constexpr (kFold == Fold::max)
+    return (value > result) | (value != value) ? value : result;
+  else if constexpr (kFold == Fold::min)
+    return (value < result) | (value != value) ? value : result;
+  else
+    return tile::scalar::add(result, value);
+}
+
+constexpr int64_t kSideBySide = 16;  // results in the making
+
+// What a fold begins with: its neutral element, or any of its terms.
+template <Fold kFold, class W>
+W start_of(W any) {
+  if constexpr (kFold == Fold::prod)
+    return W(1);
+  else
+    return kFold == Fold::max || kFold == Fold::min ? any : W(0);
+}
+
+// Runs of `length`, at x + each offset, into one.
+template <Fold kFold, class T>
+WideOf<T> fold_runs(const T* x, const Sizes& offsets, int64_t length) {
+  using W = WideOf<T>;
+  W parts[kSideBySide];
+  std::fill_n(parts, kSideBySide, start_of<kFold, W>(x[offsets[0]]));
+  for (const int64_t offset : offsets) {
+    const T* run = x + offset;
+    int64_t i = 0;
+    for (; i + kSideBySide <= length; i += kSideBySide)
+#pragma omp simd
+      for (int64_t k = 0; k < kSideBySide; ++k) parts[k] = folded<kFold, W>(parts[k], run[i + k]);
+    for (int64_t k = 0; i < length; ++i, ++k) parts[k] = folded<kFold, W>(parts[k], run[i]);
+  }
+  W result = parts[0];
+  for (int64_t k = 1; k < kSideBySide; ++k) result = folded<kFold, W>(result, parts[k]);
+  return result;
+}
+
+// The same of `count` columns at once.
+template <Fold kFold, class T>
+void fold_columns(const T* x, const Sizes& offsets, int64_t count, WideOf<T>* results) {
+  using W = WideOf<T>;
+  for (int64_t k = 0; k < count; ++k) results[k] = start_of<kFold, W>(x[offsets[0] + k]);
+  for (const int64_t offset : offsets) {
+    const T* row = x + offset;
+#pragma omp simd
+    for (int64_t k = 0; k < count; ++k) results[k] = folded<kFold, W>(results[k], row[k]);
+  }
+}
+
+// Every output of T: where the last axis is kept by columns, else by runs of it.
+template <Fold kFold, class T>
+void fold_all(const T* x, T* y, const Axes& axes, const Sizes& outer, const Sizes& inner) {
+  const bool runs = axes.sizes.empty() || axes.reduced.back();
+  const int64_t last = axes.sizes.empty() ? 1 : axes.sizes.back();
+  const auto finish = [&](WideOf<T> sum) {
+    return static_cast<T>(kFold == Fold::mean ? sum / static_cast<WideOf<T>>(axes.terms) : sum);
+  };
+  for (const int64_t from : outer) {
+    if (runs) {
+      *y++ = finish(fold_runs<kFold, T>(x + from, inner, last));
+      continue;
     }
-  const int64_t terms = static_cast<int64_t>(inner.size()) * length;
-  if (fold == Fold::mean) result = static_cast<Wide>(result / static_cast<Wide>(terms));
-  return static_cast<T>(result);
+    WideOf<T> results[kColumnsAtOnce];
+    for (int64_t c = 0; c < last; c += kColumnsAtOnce) {
+      const int64_t count = std::min(kColumnsAtOnce, last - c);
+      fold_columns<kFold, T>(x + from + c, inner, count, results);
+      y = std::transform(results, results + count, y, finish);
+    }
+  }
+}
+
+template <class F>
+void with_fold(Fold fold, F f) {
+  switch (fold) {
+    case Fold::sum:
+      return f.template operator()<Fold::sum>();
+    case Fold::mean:
+      return f.template operator()<Fold::mean>();
+    case Fold::max:
+      return f.template operator()<Fold::max>();
+    case Fold::min:
+      return f.template operator()<Fold::min>();
+    case Fold::prod:
+      return f.template operator()<Fold::prod>();
+  }
 }
 
 std::unique_ptr<Kernel> reduce_plain(const Request& r, Fold fold, const Axes& axes) {
-  const bool last_reduced = !axes.sizes.empty() && axes.reduced.back();
   const Sizes outer = offsets(axes, false), inner = offsets(axes, true);
-  const int64_t last = axes.sizes.empty() ? 1 : axes.sizes.back();
-  const int64_t per_outer = last_reduced ? 1 : last, length = last_reduced ? last : 1;
   const DType dtype = r.in(0).dtype;
   return make_kernel(r.node().op, [=](const Args& args) {
     dispatch_numbers(dtype, [&]<class T>() {
-      for (size_t o = 0; o < outer.size(); ++o)
-        for (int64_t i = 0; i < per_outer; ++i)
-          output<T>(args)[static_cast<int64_t>(o) * per_outer + i] =
-              fold_all(fold, input<T>(args, 0) + outer[o] + i, inner, length, 1);
+      with_fold(fold, [&]<Fold kFold>() {
+        fold_all<kFold, T>(input<T>(args, 0), output<T>(args), axes, outer, inner);
+      });
     });
   });
 }

@@ -5,11 +5,53 @@
 #include <cstring>
 
 #include "csrc/core/parallel.h"
+#include "csrc/core/simd.h"
+
+// After simd.h, as it names the targets.
+#include "hwy/highway.h"
 
 namespace ort::cpu {
 namespace {
 
 constexpr int64_t kBlock = 16;
+
+// Four rows of four 32-bit words to columns.
+void transpose_4x4(const uint32_t* from, int64_t from_stride, uint32_t* to, int64_t to_stride) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::FixedTag<uint32_t, 4> d;
+  const hn::FixedTag<uint64_t, 2> pairs;
+  const auto row = [&](int64_t i) { return hn::LoadU(d, from + i * from_stride); };
+  const auto a = row(0), b = row(1), c = row(2), e = row(3);
+  const auto ab_low = hn::BitCast(pairs, hn::InterleaveLower(d, a, b));
+  const auto ab_high = hn::BitCast(pairs, hn::InterleaveUpper(d, a, b));
+  const auto ce_low = hn::BitCast(pairs, hn::InterleaveLower(d, c, e));
+  const auto ce_high = hn::BitCast(pairs, hn::InterleaveUpper(d, c, e));
+  const auto put = [&](int64_t j, auto column) {
+    hn::StoreU(hn::BitCast(d, column), d, to + j * to_stride);
+  };
+  put(0, hn::InterleaveLower(pairs, ab_low, ce_low));
+  put(1, hn::InterleaveUpper(pairs, ab_low, ce_low));
+  put(2, hn::InterleaveLower(pairs, ab_high, ce_high));
+  put(3, hn::InterleaveUpper(pairs, ab_high, ce_high));
+}
+
+// target[i + j * to_stride] = source[i * from_stride + j] for i < rows, j < cols.
+template <class T>
+void transpose_block(const T* source, int64_t from_stride, T* target, int64_t to_stride,
+                     int64_t rows, int64_t cols) {
+  int64_t whole_rows = 0, whole_cols = 0;
+  if constexpr (sizeof(T) == 4) {
+    whole_rows = rows / 4 * 4;
+    whole_cols = cols / 4 * 4;
+    for (int64_t j = 0; j < whole_cols; j += 4)
+      for (int64_t i = 0; i < whole_rows; i += 4)
+        transpose_4x4(source + i * from_stride + j, from_stride, target + i + j * to_stride,
+                      to_stride);
+  }
+  for (int64_t j = 0; j < cols; ++j)
+    for (int64_t i = j < whole_cols ? whole_rows : 0; i < rows; ++i)
+      target[i + j * to_stride] = source[i * from_stride + j];
+}
 
 }  // namespace
 
@@ -53,6 +95,15 @@ StridedCopy::StridedCopy(Sizes sizes, Sizes from_strides, Sizes to_strides, size
     }
   }
   rows_ = element_count(sizes_);
+}
+
+void clear(void* memory, size_t bytes) {
+  parallel_for(static_cast<int64_t>((bytes + 4095) / 4096), static_cast<int64_t>(bytes / 4),
+               [&](int64_t begin, int64_t end, int) {
+                 const size_t from = static_cast<size_t>(begin) * 4096;
+                 const size_t to = std::min(static_cast<size_t>(end) * 4096, bytes);
+                 std::memset(static_cast<char*>(memory) + from, 0, to - from);
+               });
 }
 
 void StridedCopy::run(const void* from, void* to) const {
@@ -105,10 +156,16 @@ void StridedCopy::run_block(const char* from, char* to) const {
     const T* source = reinterpret_cast<const T*>(from);
     T* target = reinterpret_cast<T*>(to);
     for (int64_t j0 = 0; j0 < other_; j0 += kBlock)
-      for (int64_t i0 = 0; i0 < count_; i0 += kBlock)
+      for (int64_t i0 = 0; i0 < count_; i0 += kBlock) {
+        if (row_to_ == 1) {
+          transpose_block(source + i0 * row_from_ + j0, row_from_, target + i0 + j0 * other_to_,
+                          other_to_, std::min(kBlock, count_ - i0), std::min(kBlock, other_ - j0));
+          continue;
+        }
         for (int64_t j = j0; j < std::min(j0 + kBlock, other_); ++j)
           for (int64_t i = i0; i < std::min(i0 + kBlock, count_); ++i)
             target[i * row_to_ + j * other_to_] = source[i * row_from_ + j];
+      }
   });
 }
 

@@ -33,6 +33,8 @@ void with_word(size_t bytes, F&& f) {
   }
 }
 
+void clear(void* memory, size_t bytes);  // to zero, by several threads where it is much
+
 class StridedCopy {
  public:
   // Strides in elements; 0 repeats. Axes that run on into each other are joined.

@@ -3,10 +3,8 @@
 
 #include <cstring>
 
-#include "csrc/core/convert.h"
 #include "csrc/core/parallel.h"
 #include "providers/cpu/convert.h"
-#include "providers/cpu/half.h"
 
 namespace ort::cpu {
 namespace {
@@ -43,8 +41,8 @@ int64_t weight(TileOp op) {
     case TileOp::sin:
     case TileOp::cos:
     case TileOp::dropout:
-      return 6;
       ORT_TILE_LIBRARY(ORT_CASE)
+      return 6;
     case TileOp::mod:
     case TileOp::fmod:
       return 30;
@@ -55,12 +53,6 @@ int64_t weight(TileOp op) {
   }
 }
 #undef ORT_CASE
-
-template <class T>
-TileFunctionOf<T> function_of(const Instruction& i) {
-  if constexpr (std::is_same_v<T, float>) return tile_function(i.op, i.variant);
-  return loop_function<T>(i.op);
-}
 
 // An instruction with what a binding knows of it.
 template <class T>
@@ -117,7 +109,7 @@ class TileKernel final : public Kernel {
   tile::Extent extent_;
   std::string name_;
   std::vector<Step<T>> steps_;
-  std::vector<T> constants_;
+  std::unique_ptr<T[]> constants_;  // a vector of bools has no memory
   int64_t tile_rows_ = 1, tile_cols_ = 1, row_tiles_ = 0, col_tiles_ = 1, tile_stride_ = 0;
   int64_t sums_ = 0, sum_stride_ = 0;  // column sums: how many, and their distance
   std::vector<int64_t> sum_of_;        // by output: which column sum it is, or -1
@@ -146,8 +138,8 @@ void TileKernel<T>::shape_tiles() {
   const int64_t live = program_->registers + static_cast<int64_t>(program_->inputs.size()) +
                        static_cast<int64_t>(program_->outputs.size());
   const auto width = static_cast<int64_t>(sizeof(T));
-  const int64_t cells =
-      std::clamp<int64_t>(kTileBytes / width / std::max<int64_t>(live, 1), 256, 2048);
+  const int64_t cells = std::clamp<int64_t>(kTileBytes / width / std::max<int64_t>(live, 1), 256,
+                                            std::max<int64_t>(2048, 8192 / width));
   const auto [rows, cols] = std::pair(extent_.rows, extent_.cols);
   const bool whole = program_->whole_rows || cols <= cells;
   tile_cols_ = whole ? cols : cells;
@@ -164,12 +156,14 @@ void TileKernel<T>::shape_tiles() {
 template <class T>
 void TileKernel<T>::bind_steps() {
   const auto number = [&](const tile::Number& n) { return static_cast<T>(n.at(extent_.cols)); };
-  for (const tile::Number& constant : program_->constants) constants_.push_back(number(constant));
+  const auto& constants = program_->constants;
+  constants_ = std::make_unique<T[]>(constants.size());
+  std::transform(constants.begin(), constants.end(), constants_.get(), number);
   sum_of_.assign(program_->outputs.size(), -1);
   const int64_t loops = std::is_same_v<T, float> ? 1 : 4;  // an element at a time
   for (const Instruction& i : program_->code) {
     const bool moves = i.op == TileOp::load || i.op == TileOp::store;
-    steps_.push_back({i, moves ? nullptr : function_of<T>(i), number(i.p)});
+    steps_.push_back({i, moves ? nullptr : tile_function<T>(i.op, i.variant), number(i.p)});
     check(moves || steps_.back().run, "no instruction {} of {}", tile::name_of(i.op),
           program_->element);
     const Space space = program_->slots[i.dst].space;
@@ -216,36 +210,6 @@ void TileKernel<T>::run(const Args& args) const {
   if (sums_ > 0) combine(args, memory);
 }
 
-template <class To, class From>
-To converted(From x) {
-  if constexpr (kIsHalf<From>)
-    return converted<To>(static_cast<float>(x));
-  else if constexpr (kIsHalf<To>)
-    return To(static_cast<float>(x));
-  else
-    return number_as<To>(x);
-}
-
-// A run of memory from element `at` on, of any dtype, to registers.
-template <class T>
-void read(DType dtype, const void* memory, int64_t at, T* to, int64_t count) {
-  if constexpr (std::is_same_v<T, float>)
-    if (is_half(dtype)) return widen(dtype, static_cast<const uint16_t*>(memory) + at, to, count);
-  dispatch_numbers(dtype, [&]<class From>() {
-    const From* from = static_cast<const From*>(memory) + at;
-    for (int64_t i = 0; i < count; ++i) to[i] = converted<T>(from[i]);
-  });
-}
-template <class T>
-void write(const T* from, DType dtype, void* memory, int64_t at, int64_t count) {
-  if constexpr (std::is_same_v<T, float>)
-    if (is_half(dtype)) return narrow(from, dtype, static_cast<uint16_t*>(memory) + at, count);
-  dispatch_numbers(dtype, [&]<class To>() {
-    To* to = static_cast<To*>(memory) + at;
-    for (int64_t i = 0; i < count; ++i) to[i] = converted<To>(from[i]);
-  });
-}
-
 // Of a block of rows into the thread's totals.
 template <class T>
 void TileKernel<T>::join_sums(T* memory, size_t level) const {
@@ -265,7 +229,8 @@ void TileKernel<T>::combine(const Args& args, T* memory) const {
                       sum_of_[out] * sum_stride_;
       for (int64_t i = 0; i < extent_.cols; ++i) sum[i] += from[i];
     }
-    write(sum, program_->outputs[out].dtype, args.out[out], 0, extent_.cols);
+    convert(program_->element, sum, 0, program_->outputs[out].dtype, args.out[out], 0,
+            extent_.cols);
   }
 }
 
@@ -317,7 +282,7 @@ void TileKernel<T>::place_slots(const Args& args, Tile& tile, T* registers, T* s
         tile.at[s] = registers + slot.index * tile_stride_;
         break;
       case Slot::Kind::constant:
-        tile.at[s] = const_cast<T*>(constants_.data()) + slot.index;
+        tile.at[s] = constants_.get() + slot.index;
         break;
       case Slot::Kind::input:
         tile.at[s] = place(args.in[slot.index], program_->inputs[slot.index], slot.space);
@@ -377,8 +342,8 @@ void TileKernel<T>::load(const Step<T>& i, const Tile& tile) const {
   const int input = program_->slots[i.a].index;
   const Port& port = program_->inputs[input];
   if (port.strided) return load_rows(i, tile);
-  read(port.dtype, tile.at[i.a], first_cell(port.space, tile), tile.at[i.dst],
-       cells(port.space, tile));
+  convert(port.dtype, tile.at[i.a], first_cell(port.space, tile), program_->element, tile.at[i.dst],
+          0, cells(port.space, tile));
 }
 
 // Each row has a place of its own.
@@ -393,15 +358,15 @@ void TileKernel<T>::load_rows(const Step<T>& i, const Tile& tile) const {
     int64_t offset = wide ? tile.col : 0, rest = tile.row + r;
     for (size_t axis = axes.sizes.size(); axis-- > 0; rest /= axes.sizes[axis])
       offset += rest % axes.sizes[axis] * axes.strides[axis];
-    read(port.dtype, tile.at[i.a], offset, tile.at[i.dst] + r * cols, cols);
+    convert(port.dtype, tile.at[i.a], offset, program_->element, tile.at[i.dst], r * cols, cols);
   }
 }
 
 template <class T>
 void TileKernel<T>::store(const Step<T>& i, const Tile& tile) const {
   const Port& port = program_->outputs[program_->slots[i.dst].index];
-  write(tile.at[i.a], port.dtype, tile.at[i.dst], first_cell(port.space, tile),
-        cells(port.space, tile));
+  convert(program_->element, tile.at[i.a], 0, port.dtype, tile.at[i.dst],
+          first_cell(port.space, tile), cells(port.space, tile));
 }
 
 }  // namespace
@@ -410,11 +375,7 @@ std::unique_ptr<Kernel> make_tile_kernel(std::shared_ptr<const Program> program,
                                          tile::Extent extent, std::string name) {
   const DType element = program->element;
   return dispatch(element, [&]<class T>() -> std::unique_ptr<Kernel> {
-    if constexpr (std::is_same_v<T, bool>)
-      fail("tile programs compute in no bools");
-    else
-      return std::make_unique<TileKernel<T>>(std::move(program), std::move(extent),
-                                             std::move(name));
+    return std::make_unique<TileKernel<T>>(std::move(program), std::move(extent), std::move(name));
   });
 }
 

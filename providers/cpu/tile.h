@@ -36,8 +36,12 @@ using TileArgs = TileArgsOf<float>;
 using TileFunction = TileFunctionOf<float>;
 
 // In vectors, or by a loop over the instruction's meaning where there is no vector code.
-TileFunction tile_function(TileOp op, int variant);
+template <class T = float>
+TileFunctionOf<T> tile_function(TileOp op, int variant);
 TileFunction vector_function(TileOp op, int variant);  // null: there is none
+// A loop that the compiler made vectors of; null: there is none of this instruction.
+template <class T>
+TileFunctionOf<T> typed_function(TileOp op);
 // By a loop over the instruction's meaning; null for load and store, and for what has none in T.
 template <class T>
 TileFunctionOf<T> loop_function(TileOp op);
@@ -46,12 +50,7 @@ TileFunctionOf<T> loop_function(TileOp op);
 template <class T>
 class TileStep {
  public:
-  TileStep(TileOp op, int variant) : variant_(variant) {
-    if constexpr (std::is_same_v<T, float>)
-      function_ = tile_function(op, variant);
-    else
-      function_ = loop_function<T>(op);
-  }
+  TileStep(TileOp op, int variant) : function_(tile_function<T>(op, variant)), variant_(variant) {}
   void operator()(T* dst, const T* a, const T* b, const T* c, int64_t count) const {
     TileArgsOf<T> args{};
     args.dst = dst;

@@ -151,9 +151,31 @@ ORT_ELEMENT(uint32_t)
 ORT_ELEMENT(uint64_t)
 #undef ORT_ELEMENT
 
-TileFunction tile_function(TileOp op, int variant) {
+template <>
+TileFunction tile_function<float>(TileOp op, int variant) {
   const TileFunction vectors = vector_function(op, variant);
   return vectors ? vectors : loop_function<float>(op);
 }
+template <>
+TileFunctionOf<bool> tile_function<bool>(TileOp op, int /*variant*/) {
+  return typed_function<bool>(op);
+}
+
+#define ORT_ELEMENT(T)                                             \
+  template <>                                                      \
+  TileFunctionOf<T> tile_function<T>(TileOp op, int /*variant*/) { \
+    const TileFunctionOf<T> vectors = typed_function<T>(op);       \
+    return vectors ? vectors : loop_function<T>(op);               \
+  }
+ORT_ELEMENT(double)
+ORT_ELEMENT(int8_t)
+ORT_ELEMENT(int16_t)
+ORT_ELEMENT(int32_t)
+ORT_ELEMENT(int64_t)
+ORT_ELEMENT(uint8_t)
+ORT_ELEMENT(uint16_t)
+ORT_ELEMENT(uint32_t)
+ORT_ELEMENT(uint64_t)
+#undef ORT_ELEMENT
 
 }  // namespace ort::cpu

@@ -230,6 +230,151 @@ HWY_INLINE V vec_pow(D d, V x, V y) {
   return lanewise(d, x, y, [](float a, float b) { return std::pow(a, b); });
 }
 
+// Inverse and hyperbolic functions after S. Moshier's single precision library.
+
+// asin(s) of s in [0, 0.5], from its square.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V asin_part(D d, V s, V square) {
+  const V p = horner(
+      d, square,
+      {4.2163199048e-2f, 2.4181311049e-2f, 4.5470025998e-2f, 7.4953002686e-2f, 1.6666752422e-1f});
+  return hn::MulAdd(hn::Mul(p, square), s, s);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vec_asin(D d, V x) {
+  const V size = hn::Abs(x), half = hn::Set(d, 0.5f);
+  const auto large = hn::Gt(size, half);
+  const V square = hn::IfThenElse(large, hn::NegMulAdd(half, size, half), hn::Mul(size, size));
+  const V part = asin_part(d, hn::IfThenElse(large, hn::Sqrt(square), size), square);
+  const V rest = hn::NegMulAdd(hn::Set(d, 2.0f), part, hn::Set(d, 1.57079632679489662f));
+  return hn::CopySign(hn::IfThenElse(large, rest, part), x);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vec_acos(D d, V x) {
+  const V size = hn::Abs(x), half = hn::Set(d, 0.5f);
+  const V square = hn::NegMulAdd(half, size, half);
+  const V near = hn::Mul(hn::Set(d, 2.0f), asin_part(d, hn::Sqrt(square), square));
+  const V far = hn::Sub(hn::Set(d, 3.14159265358979324f), near);
+  const V inner = hn::Sub(hn::Set(d, 1.57079632679489662f), vec_asin(d, x));
+  const V outer = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), far, near);
+  return hn::IfThenElse(hn::Gt(size, half), outer, inner);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vec_atan(D d, V x) {
+  const V t = hn::Abs(x), one = hn::Set(d, 1.0f);
+  const auto large = hn::Gt(t, hn::Set(d, 2.414213562373095f));
+  const auto middle = hn::Gt(t, hn::Set(d, 0.414213562373095f));
+  const V top = hn::IfThenElse(large, hn::Neg(one), hn::Sub(t, one));
+  const V bottom = hn::IfThenElse(large, t, hn::Add(t, one));
+  const V r = hn::IfThenElse(middle, hn::Div(top, bottom), t);
+  const V base = hn::IfThenElse(large, hn::Set(d, 1.57079632679489662f),
+                                hn::IfThenElseZero(middle, hn::Set(d, 0.78539816339744831f)));
+  const V z = hn::Mul(r, r);
+  const V p =
+      horner(d, z, {8.05374449538e-2f, -1.38776856032e-1f, 1.99777106478e-1f, -3.33329491539e-1f});
+  return hn::CopySign(hn::Add(base, hn::MulAdd(hn::Mul(p, z), r, r)), x);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vec_tan(D d, V x) {
+  if (!HWY_LIKELY(hn::AllTrue(d, hn::Lt(hn::Abs(x), hn::Set(d, 1000.0f)))))
+    return lanewise(d, x, x, [](float a, float) { return std::tan(a); });
+  const hn::RebindToSigned<D> di;
+  const V n = hn::Round(hn::Mul(x, hn::Set(d, 0.63661977236758134f)));
+  V y = hn::NegMulAdd(n, hn::Set(d, 1.5703125f), x);
+  y = hn::NegMulAdd(n, hn::Set(d, 4.837512969970703125e-4f), y);
+  y = hn::NegMulAdd(n, hn::Set(d, 7.54978995489188216e-8f), y);
+  const V z = hn::Mul(y, y);
+  const V p = horner(d, z,
+                     {9.38540185543e-3f, 3.11992232697e-3f, 2.44301354525e-2f, 5.34112807005e-2f,
+                      1.33387994085e-1f, 3.33331568548e-1f});
+  const V tan = hn::MulAdd(hn::Mul(p, z), y, y);
+  const auto odd = hn::Ne(hn::And(hn::ConvertTo(di, n), hn::Set(di, 1)), hn::Zero(di));
+  return hn::IfThenElse(hn::RebindMask(d, odd), hn::Div(hn::Set(d, -1.0f), tan), tan);
+}
+
+// (e^t + sign e^-t) / 2 of t >= 0; where e^t is no float32 by its square root.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V half_exps(D d, V t, float sign) {
+  const V half = hn::Set(d, 0.5f);
+  const V e = vec_exp(d, t), root = vec_exp(d, hn::Mul(half, t));
+  const V both = hn::Mul(half, hn::Add(e, hn::Div(hn::Set(d, sign), e)));
+  return hn::IfThenElse(hn::Gt(t, hn::Set(d, 88.0f)), hn::Mul(hn::Mul(half, root), root), both);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vec_cosh(D d, V x) {
+  return half_exps(d, hn::Abs(x), 1.0f);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vec_sinh(D d, V x) {
+  const V t = hn::Abs(x), z = hn::Mul(x, x);
+  const V p = horner(d, z, {2.03721912945e-4f, 8.33028376239e-3f, 1.66667160211e-1f});
+  const V small = hn::MulAdd(hn::Mul(p, z), t, t);
+  const auto near = hn::Lt(t, hn::Set(d, 1.0f));
+  return hn::CopySign(hn::IfThenElse(near, small, half_exps(d, t, -1.0f)), x);
+}
+
+// log(2 t): what asinh and acosh are far out.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V log_of_double(D d, V t) {
+  return hn::Add(vec_log(d, t), hn::Set(d, 0.69314718055994531f));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vec_asinh(D d, V x) {
+  const V t = hn::Abs(x), one = hn::Set(d, 1.0f), z = hn::Mul(t, t);
+  const V more = hn::Div(z, hn::Add(one, hn::Sqrt(hn::Add(z, one))));
+  const V near = vec_log1p(d, hn::Add(t, more));
+  const auto far = hn::Gt(t, hn::Set(d, 1e4f));
+  return hn::CopySign(hn::IfThenElse(far, log_of_double(d, t), near), x);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vec_acosh(D d, V x) {
+  const V one = hn::Set(d, 1.0f), more = hn::Sub(x, one);
+  const V near = vec_log1p(d, hn::Add(more, hn::Sqrt(hn::Mul(more, hn::Add(x, one)))));
+  const auto far = hn::Gt(x, hn::Set(d, 1e4f));
+  const V y = hn::IfThenElse(far, log_of_double(d, x), near);
+  const V none = hn::Set(d, std::numeric_limits<float>::quiet_NaN());
+  return hn::IfThenElse(hn::Lt(x, one), none, y);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vec_atanh(D d, V x) {
+  const V t = hn::Abs(x), one = hn::Set(d, 1.0f);
+  const V y = vec_log1p(d, hn::Div(hn::Add(t, t), hn::Sub(one, t)));
+  return hn::CopySign(hn::Mul(hn::Set(d, 0.5f), y), x);
+}
+
+// Exact: a quotient that is rounded is at most one off, and the product is not rounded.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vec_fmod(D d, V x, V y) {
+#if HWY_NATIVE_FMA
+  const V a = hn::Abs(x), b = hn::Abs(y);
+  const V q = hn::Trunc(hn::Div(a, b));
+  const auto normal = hn::And(hn::Gt(b, hn::Set(d, 1e-30f)), hn::Lt(b, hn::Set(d, kInfinity)));
+  if (HWY_LIKELY(hn::AllTrue(d, hn::And(normal, hn::Lt(q, hn::Set(d, 4194304.0f)))))) {
+    V r = hn::NegMulAdd(q, b, a);
+    r = hn::IfThenElse(hn::Lt(r, hn::Zero(d)), hn::Add(r, b), r);
+    r = hn::IfThenElse(hn::Ge(r, b), hn::Sub(r, b), r);
+    return hn::CopySign(r, x);
+  }
+#endif
+  return lanewise(d, x, y, [](float a, float b) { return std::fmod(a, b); });
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vec_mod(D d, V x, V y) {
+  const V m = vec_fmod(d, x, y), zero = hn::Zero(d);
+  const auto other = hn::Xor(hn::Lt(m, zero), hn::Lt(y, zero));
+  return hn::IfThenElse(hn::And(other, hn::Not(hn::Eq(m, zero))), hn::Add(m, y), m);
+}
+
 // Maximum and minimum that give NaN when either side is NaN.
 template <class V>
 HWY_INLINE V vec_max(V a, V b) {

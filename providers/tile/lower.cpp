@@ -66,10 +66,10 @@ const std::map<std::string, Plain, std::less<>>& plain_ops() {
 }
 
 bool is_special(const std::string& name) {
-  static const char* const kNames[] = {"Pow",       "Clip",       "Cast",         "Max",
-                                       "Min",       "Sum",        "Mod",          "Gelu",
-                                       "Swish",     "IsInf",      "ort::Dropout", "Expand",
-                                       "ReduceSum", "ReduceMean", "ReduceMax",    "ReduceMin"};
+  static const char* const kNames[] = {
+      "Pow",      "Clip",      "Cast",       "Max",       "Min",          "Sum",
+      "Mod",      "Gelu",      "Swish",      "IsInf",     "ort::Dropout", "Expand",
+      "BitShift", "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin"};
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
@@ -136,6 +136,17 @@ std::optional<std::vector<int64_t>> reduced_axes(const Node& node, int64_t rank)
 bool lowers(const Node& node) {
   const std::string name = node.qualified();
   return plain_ops().count(name) != 0 || is_special(name);
+}
+
+bool of_bools(const Node& node) {
+  static const char* const kNames[] = {
+      "And", "Or",  "Xor",   "Not",   "Less", "LessOrEqual", "Greater", "GreaterOrEqual",
+      "Max", "Min", "Equal", "Where", "Cast", "Expand"};
+  const auto is_bool = [](Value value) { return value.type().dtype == DType::boolean; };
+  for (size_t i = 0; i < data_operands(node); ++i)
+    if (node.has_input(i) && !is_bool(node.input(i))) return false;
+  return is_bool(node.output()) && node.domain().empty() &&
+         std::find(std::begin(kNames), std::end(kNames), node.op) != std::end(kNames);
 }
 
 size_t data_operands(const Node& node) {
@@ -255,6 +266,10 @@ Builder::Id Lowering::lower_special(const Node& node) {
   if (name == "Max" || name == "Min") return fold(name == "Max" ? Op::max : Op::min, node);
   if (name == "Sum") return fold(Op::add, node);
   if (name == "Mod") return fold(node.attrs.i("fmod", 0) != 0 ? Op::fmod : Op::mod, node);
+  if (name == "BitShift") {
+    const bool left = node.attrs.s("direction") == "LEFT";
+    return builder.emit(left ? Op::shift_left : Op::shift_right, of(node, 0), of(node, 1));
+  }
   if (name == "Gelu") {
     const bool tanh = node.attrs.s("approximate", "none") == "tanh";
     return builder.emit(tanh ? Op::gelu_tanh : Op::gelu, of(node, 0));

@@ -38,8 +38,10 @@ class Lowering {
 bool is_reduction(const Node& node);
 // Axes of a reduction, normalised and sorted; nullopt when they are known only at run time.
 std::optional<std::vector<int64_t>> reduced_axes(const Node& node, int64_t rank);
-bool lowers(const Node& node);           // the op has instructions
-size_t data_operands(const Node& node);  // operands that are read as data come first
+bool lowers(const Node& node);  // the op has instructions
+size_t data_operands(const Node& node);
+bool of_bools(const Node& node);  // what bytes can compute: from bools, to them  // operands that
+                                  // are read as data come first
 Role role_of(const Node& node, size_t operand);
 DType computed_in(DType dtype);  // a half is storage: float32
 // What the node computes in, halves in float32; undefined where any will do (bools alone).

@@ -11,8 +11,8 @@
 #include "csrc/core/dim.h"
 #include "csrc/core/dtype.h"
 
-// The instructions, by what they need: scalar.h says what each means. The C library's functions and
-// remainders have no vector code; bits are of integers.
+// The instructions, by what they need: scalar.h says what each means. Truths are of bools too, bits
+// of integers.
 // clang-format off
 #define ORT_TILE_ARITHMETIC_1(X) X(copy) X(neg) X(abs) X(relu) X(sign) X(logical_not) X(square)
 #define ORT_TILE_FUNCTIONS(X)                                                         \
@@ -21,11 +21,11 @@
   X(is_nan) X(is_inf) X(to_bf16) X(to_f16)
 #define ORT_TILE_LIBRARY(X)                                                           \
   X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(asinh) X(acosh) X(atanh)
-#define ORT_TILE_ARITHMETIC_2(X)                                                      \
-  X(add) X(sub) X(mul) X(div) X(max) X(min) X(equal) X(less) X(less_equal)            \
-  X(logical_and) X(logical_or) X(logical_xor)
+#define ORT_TILE_TRUTHS(X)                                                            \
+  X(max) X(min) X(equal) X(less) X(less_equal) X(logical_and) X(logical_or) X(logical_xor)
+#define ORT_TILE_ARITHMETIC_2(X) X(add) X(sub) X(mul) X(div) ORT_TILE_TRUTHS(X)
 #define ORT_TILE_REMAINDERS(X) X(mod) X(fmod)
-#define ORT_TILE_BITS(X) X(bit_and) X(bit_or) X(bit_xor)
+#define ORT_TILE_BITS(X) X(bit_and) X(bit_or) X(bit_xor) X(shift_left) X(shift_right)
 #define ORT_TILE_ARITHMETIC_3(X) X(where) X(mul_add)
 // A row's cells into one; every row added into one (always outputs). The dots sum a * b.
 #define ORT_TILE_ROWS(X) X(row_sum) X(row_max) X(row_min) X(row_dot)

@@ -144,7 +144,11 @@ bool Analysis::choose_element() {
     if (chosen != DType::undefined && chosen != element) return false;
     chosen = element;
   }
-  if (chosen != DType::undefined) layout_.element = chosen;
+  const auto bools = [](const Node* node) { return of_bools(*node); };
+  if (chosen != DType::undefined)
+    layout_.element = chosen;
+  else if (std::all_of(nodes_.begin(), nodes_.end(), bools))
+    layout_.element = DType::boolean;
   return nodes_.size() == 1 || !is_integer(chosen);
 }
 

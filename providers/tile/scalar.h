@@ -88,11 +88,29 @@ T pow(T x, E y) {
 // NaN wins; of two zeros the second.
 template <class T>
 T max(T a, T b) {
-  return a != a || a > b ? a : b;
+  return (a != a) | (a > b) ? a : b;  // no branch: loops of it become vectors
 }
 template <class T>
 T min(T a, T b) {
-  return a != a || a < b ? a : b;
+  return (a != a) | (a < b) ? a : b;
+}
+
+// By a negative number, or by all bits there are, everything goes: the sign is what fills in.
+template <class T>
+T shift_left(T a, T b) {
+  using U = std::common_type_t<std::make_unsigned_t<T>, unsigned>;
+  constexpr T kWidth = 8 * sizeof(T);
+  const bool inside = (b >= T(0)) & (b < kWidth);
+  const T by = inside ? b : T(0), x = inside ? a : T(0);
+  return static_cast<T>(static_cast<U>(x) << by);
+}
+template <class T>
+T shift_right(T a, T b) {
+  constexpr T kWidth = 8 * sizeof(T);
+  const bool inside = (b >= T(0)) & (b < kWidth);
+  const T by = inside ? b : T(kWidth - 1);
+  const T x = inside || a < T(0) ? a : T(0);
+  return static_cast<T>(x >> by);
 }
 
 #define ORT_UNARY(NAME, EXPRESSION)    \
@@ -114,8 +132,8 @@ ORT_UNARY(bit_not, ~x)
 ORT_BINARY(equal, a == b)
 ORT_BINARY(less, a < b)
 ORT_BINARY(less_equal, a <= b)
-ORT_BINARY(logical_and, a != T(0) && b != T(0))
-ORT_BINARY(logical_or, a != T(0) || b != T(0))
+ORT_BINARY(logical_and, (a != T(0)) & (b != T(0)))
+ORT_BINARY(logical_or, (a != T(0)) | (b != T(0)))
 ORT_BINARY(logical_xor, (a != T(0)) != (b != T(0)))
 ORT_BINARY(bit_and, a& b)
 ORT_BINARY(bit_or, a | b)

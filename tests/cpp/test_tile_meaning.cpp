@@ -104,7 +104,8 @@ void compare(TileOp op, int operands, Agrees agrees) {
 TEST(TileMeaning, ArithmeticIsExact) {
   const auto exact = [](float got, float want, float, float, float) { return same(got, want); };
   for (const TileOp op : {ORT_TILE_ARITHMETIC_1(ORT_OP)}) compare(op, 1, exact);
-  for (const TileOp op : {ORT_TILE_ARITHMETIC_2(ORT_OP)}) compare(op, 2, exact);
+  for (const TileOp op : {ORT_TILE_ARITHMETIC_2(ORT_OP) ORT_TILE_REMAINDERS(ORT_OP)})
+    compare(op, 2, exact);
   compare(TileOp::where, 3, exact);
   for (const TileOp op :
        {TileOp::floor, TileOp::ceil, TileOp::round, TileOp::is_nan, TileOp::is_inf, TileOp::sqrt,
@@ -113,7 +114,7 @@ TEST(TileMeaning, ArithmeticIsExact) {
 }
 
 TEST(TileMeaning, FunctionsAreClose) {
-  for (const TileOp op : {ORT_TILE_FUNCTIONS(ORT_OP)})
+  for (const TileOp op : {ORT_TILE_FUNCTIONS(ORT_OP) ORT_TILE_LIBRARY(ORT_OP)})
     compare(op, 1, [op](float got, float want, float x, float, float) {
       return close(got, want, tolerance_of(op, x));
     });

@@ -65,7 +65,7 @@ def test_no_op_is_named_outside_its_rooms(name, read):
 
 
 def files_that_name(op: str) -> list[str]:
-    """All but tests of other things, those of ops are its row, and cases that time it."""
+    """All but benchmarks and tests of other things: tests of ops are its row."""
     files = [*sources.cpp_files(), *sources.python_files()]
     literal = re.compile(f'"(ort::)?{op.rpartition("::")[2]}"')
     named = [sources.name(f) for f in files if literal.search(f.read_text())]
