@@ -60,7 +60,7 @@ test: cpp_tests
 	    $(RUN) pytest -q -m "not long" -n $(JOBS) --dist worksteal $(ARGS)
 
 # Sweeps that take minutes to hours: 100,000 mutated files, then torch's operator database and
-# some 350 models of others, resumed where they were left.
+# some 350 models of others, resumed where they were left; every operator's time at last.
 .PHONY: long
 long: cpp_tests
 	@$(RUN) pytest -q -m long
@@ -71,6 +71,7 @@ long: cpp_tests
 	@OMP_NUM_THREADS=1 nice $(PY) tools/sweep.py
 	@for kind in module onnx; do \
 		OMP_NUM_THREADS=1 nice $(PY) tools/programs --kind $$kind --count 20000 --resume || exit 1; done
+	@$(PY) benchmarks/ops.py
 
 # make t k=layer_norm: the Python tests whose name has k, then the GoogleTest cases; slow ones out.
 t: build

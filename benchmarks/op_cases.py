@@ -36,6 +36,12 @@ class Case:
 CASES: list[Case] = []
 # Why a case is over two times another engine's time.
 EXPLAINED: dict[str, str] = {}
+
+
+def explain(reason: str, *names: str) -> None:
+    EXPLAINED.update(dict.fromkeys(names, reason))
+
+
 _random = np.random.default_rng(0)
 
 
@@ -284,3 +290,58 @@ def _indices() -> None:
 
 for add in (_elementwise, _reductions, _norms_and_pools, _products, _movement, _indices):
     add()
+
+of_rows = ("Add", "Div", "Max", "Min", "Mul", "Sub")
+explain(
+    "At the medium size some 4 µs are a session's call, and 1 to 2 more for each input.",
+    "Abs", "Ceil", "Floor", "Neg", "Reciprocal", "Relu", "Round", "Sqrt", "And", "Or", "Xor", "Not",
+    "BitwiseNot", "MatMul of a row", *of_rows, *(f"{op} of rows" for op in of_rows),
+    *(f"{op} of {dtype}" for dtype in ("int32", "int64")
+      for op in ("Add", "Sub", "Mul", "Max", "BitwiseAnd", "BitwiseOr", "BitwiseXor")),
+)  # fmt: skip
+explain(
+    "By its definition: a pass over a tile for each of its instructions.",
+    "Clip", "HardSigmoid", "HardSwish", "LeakyRelu", "Softsign", "ThresholdedRelu", "PRelu", "Gelu",
+    "BatchNormalization", "GroupNormalization", "LogSoftmax over a middle axis",
+)  # fmt: skip
+explain("Torch computes no exponential where all numbers are positive.", "Elu")
+explain(
+    "Two powers of two make it, so that denormals and infinity come out, and NaN stays.",
+    "Exp", "Softmax over rows", "LogSoftmax over rows", "Tanh", "Erf",
+)  # fmt: skip
+explain("The C library's, a number at a time.", "Pow", "Pow of rows")
+explain("A number at a time, each divisor checked for zero.", "Div of int32")
+explain("A pass over a tile makes the truth of a number, another its byte.", "Cast float32 to 9")
+explain(
+    "What is summed is written to memory before a reduction over all axes.",
+    "ReduceL1 over (0, 1)", "ReduceL2 over (0, 1)", "ReduceSumSquare over (0, 1)",
+)  # fmt: skip
+explain(
+    "Products are made in float64.", *(f"ReduceProd over {a}" for a in ((1,), (0,), (0, 1)))
+)  # fmt: skip
+explain(
+    "Rows are summed in levels, for a smaller error than one sum after the other.",
+    "ReduceSum over a middle axis", "ReduceSum over (0,)", "ReduceMean over (0,)",
+)  # fmt: skip
+explain("A loop at the baseline instruction set.", "ReduceSum of int64")
+explain(
+    "An element at a time, as the place is kept beside it.",
+    "ArgMax over a middle axis", "ArgMin over a middle axis",
+)  # fmt: skip
+explain("Sums are made in float64.", "CumSum over columns")
+explain("A partial sort of the places of the whole row.", "TopK 8 of a row")
+explain(
+    "Planes with pads are copied to padded ones, and of strides the elements picked at the end.",
+    *(f"{op} {what}" for op in ("MaxPool", "AveragePool")
+      for what in ("2x2", "3x3", "3x3 by 2", "7x7")),
+)  # fmt: skip
+explain("Each index is checked where it is read.", "GatherElements")
+explain("Its size is known only when it has run: its memory is not planned.", "Compress", "Unique")
+explain(
+    "All of it is memory's bandwidth: other work on the machine moves the ratio.",
+    "Identity", "Cast float16 to 1", "Transpose channels last", "Transpose channels first",
+)  # fmt: skip
+explain(
+    "At the small size each input of a session's call takes 1 to 2 µs.",
+    "ScatterND", "InstanceNormalization", "Gemm transposed, bias",
+)  # fmt: skip

@@ -23,9 +23,9 @@ void convert_run(const From* from, To* to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) to[i] = number_as<To>(from[i]);
 }
 
-// Of no halves.
+// Of no halves. A bool is read as its byte: compilers make no vectors of bools.
 void convert_plain(DType from, const void* x, DType to, void* y, int64_t count) {
-  dispatch(from, [&]<class From>() {
+  dispatch(from == DType::boolean ? DType::u8 : from, [&]<class From>() {
     dispatch(to, [&]<class To>() {
       convert_run(static_cast<const From*>(x), static_cast<To*>(y), count);
     });

@@ -51,7 +51,7 @@ class Folded {
     const int64_t most = std::max<int64_t>(kCells / line - reach_[1], 0) / p.stride[1] + 1;
     rows_ = std::clamp<int64_t>(most, 1, std::max<int64_t>(p.out[1], 1));
   }
-  int64_t buffer() const { return 2 * cells(rows_); }
+  int64_t buffer() const { return p_.filled() > 0 ? 2 * cells(rows_) : 0; }
   // Element operations of a plane.
   int64_t work() const {
     const int64_t bands = p_.out[0] * ((p_.out[1] + rows_ - 1) / rows_);
@@ -68,9 +68,10 @@ class Folded {
     for (int64_t a = 0; a < p_.out[0]; ++a)
       for (int64_t b = 0; b < p_.out[1]; b += rows_) {
         const int64_t rows = std::min(rows_, p_.out[1] - b);
-        load(x, a * p_.stride[0] - p_.before[0], b * p_.stride[1] - p_.before[1], rows, memory);
-        const T* made = fold(memory, rows);
-        for (int64_t r = 0; r < rows; ++r, at += p_.out[2]) f(at, made + r * p_.stride[1] * width_);
+        const T* made = fold(
+            load(x, a * p_.stride[0] - p_.before[0], b * p_.stride[1] - p_.before[1], rows, memory),
+            memory, rows);
+        for (int64_t r = 0; r < rows; ++r, at += p_.out[2]) f(at, made + r * width_);
       }
   }
 
@@ -84,9 +85,13 @@ class Folded {
     return overlaps_ ? std::min(2 * done, kernel) : done + 1;
   }
 
-  // The band's lines from `depth` and `row` on.
-  void load(const T* x, int64_t depth, int64_t row, int64_t rows, T* to) const {
+  // The band's lines from `depth` and `row` on: where they lie, or a padded copy.
+  const T* load(const T* x, int64_t depth, int64_t row, int64_t rows, T* memory) const {
     const int64_t count = lines(rows);
+    const bool inside = width_ == p_.in[2] && p_.in[0] == 1 && reach_[0] == 1 && depth == 0 &&
+                        row >= 0 && row + count <= p_.in[1];
+    if (inside) return x + row * width_;
+    T* to = memory;
     for (int64_t d = depth; d < depth + reach_[0]; ++d)
       for (int64_t r = row; r < row + count; ++r, to += width_) {
         if (d < 0 || d >= p_.in[0] || r < 0 || r >= p_.in[1]) {
@@ -97,36 +102,61 @@ class Folded {
         end = std::copy_n(x + (d * p_.in[1] + r) * p_.in[2], p_.in[2], end);
         std::fill(end, to + width_, padding_);
       }
+    return memory;
   }
 
-  const T* fold(T* from, int64_t rows) const {
-    int64_t count = cells(rows);
-    T* to = from + cells(rows_);
-    const int64_t strides[3] = {lines(rows) * width_, width_, 1};
-    for (int axis = 3; axis-- > 0;) {
-      const int64_t kernel = p_.kernel[axis], step = p_.dilation[axis] * strides[axis];
-      if (kernel == 1) continue;
-      count -= (kernel - 1) * step;
-      if (overlaps_)
-        doubled(from, to, kernel, step, count);
-      else
-        one_by_one(from, to, kernel, step, count);
+  // What a pass reads, and the two places where it and the next write.
+  struct Passes {
+    const T* from;
+    T *to, *next;
+    void made() {
+      from = to;
+      std::swap(to, next);
     }
-    return from;
+  };
+
+  const T* fold(const T* from, T* memory, int64_t rows) const {
+    Passes passes{from, memory + cells(rows_), memory};
+    const int64_t plane = lines(rows) * width_;
+    if (p_.kernel[0] > 1) fold_axis(passes, 0, plane, plane);
+    int64_t count = plane;
+    if (p_.stride[1] > 1) {
+      fold_lines(passes, rows);
+      count = rows * width_;
+    } else if (p_.kernel[1] > 1) {
+      count -= (reach_[1] - 1) * width_;
+      fold_axis(passes, 1, width_, count);
+    }
+    if (p_.kernel[2] > 1) fold_axis(passes, 2, 1, count - reach_[2] + 1);
+    return passes.from;
   }
+
   // `count` elements of the last pass; those before need their neighbours' too.
-  void doubled(T*& from, T*& to, int64_t kernel, int64_t step, int64_t count) const {
+  void fold_axis(Passes& passes, int axis, int64_t stride, int64_t count) const {
+    const int64_t kernel = p_.kernel[axis], step = p_.dilation[axis] * stride;
+    if (!overlaps_) {
+      add_taps(passes.from, passes.to, kernel, step, count);
+      return passes.made();
+    }
     for (int64_t done = 1; done < kernel;) {
       const int64_t next = taken(done, kernel);
-      step_(to, from, from + (next - done) * step, nullptr, count + (kernel - next) * step);
-      std::swap(from, to);
+      step_(passes.to, passes.from, passes.from + (next - done) * step, nullptr,
+            count + (kernel - next) * step);
+      passes.made();
       done = next;
     }
   }
-  void one_by_one(T*& from, T*& to, int64_t kernel, int64_t step, int64_t count) const {
-    step_(to, from, from + step, nullptr, count);
+  void add_taps(const T* from, T* to, int64_t kernel, int64_t step, int64_t count) const {
+    if (kernel == 1) std::copy_n(from, count, to);
+    if (kernel > 1) step_(to, from, from + step, nullptr, count);
     for (int64_t k = 2; k < kernel; ++k) step_(to, to, from + k * step, nullptr, count);
-    std::swap(from, to);
+  }
+  // Only the lines that a window begins at, next to each other.
+  void fold_lines(Passes& passes, int64_t rows) const {
+    for (int64_t r = 0; r < rows; ++r)
+      add_taps(passes.from + r * p_.stride[1] * width_, passes.to + r * width_, p_.kernel[1],
+               p_.dilation[1] * width_, width_);
+    passes.made();
   }
 
   Planes p_;

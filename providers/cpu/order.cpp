@@ -161,7 +161,7 @@ void sum_line(const T* x, T* y, int64_t size, bool exclusive, bool reverse) {
 template <class T>
 void sum_lines(const T* x, T* y, const Lines& lines, bool exclusive, bool reverse) {
   using Wide = std::conditional_t<kIsFloating<T>, double, T>;
-  constexpr int64_t kRun = 64;
+  constexpr int64_t kRun = 1024;
   for (int64_t c = 0; c < lines.inner; c += kRun) {
     const int64_t count = std::min(kRun, lines.inner - c);
     Wide sums[kRun] = {};

@@ -215,12 +215,16 @@ template <class T>
 class Averages {
  public:
   explicit Averages(const Planes& p)
-      : p_(p), folded_(p, TileOp::add, T{}), folds_(folded_.work() < average_work(p) / p.count) {
+      : p_(p), folded_(p, TileOp::add, T{}), folds_(p.count * folded_.work() < average_work(p)) {
     each_place(p, [&](int64_t begin, int64_t end, int64_t start) {
       taps_.push_back({begin, end, start});
     });
+    if (p.filled() == 0) return;
     for (int64_t c = 0; c < p.out[2]; ++c)
       counts_.push_back(static_cast<T>(count(taps_of(p, 2, c))));
+    each_row(p, [&](int64_t, const Taps& depth, const Taps& height) {
+      rows_.push_back(taps_in(depth, height));
+    });
   }
   int64_t buffer() const { return p_.in[2] + p_.out[2] + (folds_ ? folded_.buffer() : 0); }
 
@@ -234,11 +238,9 @@ class Averages {
     }
     T* divisor = line + p_.in[2];
     if (folds_) {
-      const int64_t rows = p_.out[1];
       folded_.each_row(x, divisor + p_.out[2], [&](int64_t at, const T* sums) {
-        const int64_t row = at / p_.out[2];
         take_every(p_.stride[2], sums, p_.out[2], y + at);
-        divide(y + at, taps_of(p_, 0, row / rows), taps_of(p_, 1, row % rows), divisor, y + at);
+        divide(y + at, rows_[static_cast<size_t>(at / p_.out[2])], divisor, y + at);
       });
       return;
     }
@@ -251,7 +253,7 @@ class Averages {
           add(y + at + begin, line + start + begin, end - begin);
         else
           for (int64_t c = begin; c < end; ++c) y[at + c] += line[start + c * p_.stride[2]];
-      divide(y + at, depth, height, divisor, y + at);
+      divide(y + at, taps_in(depth, height), divisor, y + at);
     });
   }
 
@@ -259,7 +261,7 @@ class Averages {
     T* share = line + p_.in[2];
     std::fill_n(dx, p_.in_size(), T{});
     each_row(p_, [&](int64_t at, const Taps& depth, const Taps& height) {
-      divide(dy + at, depth, height, share, share);
+      divide(dy + at, taps_in(depth, height), share, share);
       std::fill_n(line, p_.in[2], T{});
       for (const auto& [begin, end, start] : taps_)
         if (p_.stride[2] == 1)
@@ -276,9 +278,12 @@ class Averages {
   };
   int64_t count(const Taps& t) const { return p_.include_pad ? t.padded : t.last - t.first; }
 
+  T taps_in(const Taps& depth, const Taps& height) const {
+    return static_cast<T>(count(depth) * count(height));
+  }
+
   // A row of windows by what each has of taps, which goes to `divisor` first.
-  void divide(const T* sums, const Taps& depth, const Taps& height, T* divisor, T* to) const {
-    const auto rows = static_cast<T>(count(depth) * count(height));
+  void divide(const T* sums, T rows, T* divisor, T* to) const {
 #pragma omp simd
     for (int64_t c = 0; c < p_.out[2]; ++c) {
       divisor[c] = std::max(rows * counts_[static_cast<size_t>(c)], T{1});
@@ -307,6 +312,7 @@ class Averages {
   bool one_window_ = is_one_window(p_);
   std::vector<Place> taps_;  // along a line
   std::vector<T> counts_;    // of taps of each window along a line
+  std::vector<T> rows_;      // of lines of each row of windows
 };
 
 template <class T>

@@ -20,6 +20,18 @@ namespace scalar = tile::scalar;
 
 constexpr int64_t kRun = 256;
 
+// What an element is computed as: compilers make no vectors of bools.
+template <class T>
+using Cell = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
+template <class T>
+const Cell<T>* cells(const T* from) {
+  return reinterpret_cast<const Cell<T>*>(from);
+}
+template <class T>
+Cell<T>* cells(T* from) {
+  return reinterpret_cast<Cell<T>*>(from);
+}
+
 // A run of an operand; of one element, as many copies of it.
 template <class T>
 class Operand {
@@ -35,37 +47,37 @@ class Operand {
   T copies_[kRun];
 };
 
-template <class T, T (*F)(T)>
+template <class T, Cell<T> (*F)(Cell<T>)>
 void unary(const TileArgsOf<T>& t) {
   const Operand<T> a(t.a, t.variant & 1);
   for (int64_t i = 0; i < t.count; i += kRun) {
     const int64_t count = std::min(kRun, t.count - i);
-    const T* x = a.at(i);
-    T* to = t.dst + i;
+    const Cell<T>* x = cells(a.at(i));
+    Cell<T>* to = cells(t.dst + i);
 #pragma omp simd
     for (int64_t k = 0; k < count; ++k) to[k] = F(x[k]);
   }
 }
 
-template <class T, T (*F)(T, T)>
+template <class T, Cell<T> (*F)(Cell<T>, Cell<T>)>
 void binary(const TileArgsOf<T>& t) {
   const Operand<T> a(t.a, t.variant & 1), b(t.b, t.variant & 2);
   for (int64_t i = 0; i < t.count; i += kRun) {
     const int64_t count = std::min(kRun, t.count - i);
-    const T *x = a.at(i), *y = b.at(i);
-    T* to = t.dst + i;
+    const Cell<T>*x = cells(a.at(i)), *y = cells(b.at(i));
+    Cell<T>* to = cells(t.dst + i);
 #pragma omp simd
     for (int64_t k = 0; k < count; ++k) to[k] = F(x[k], y[k]);
   }
 }
 
-template <class T, T (*F)(T, T, T)>
+template <class T, Cell<T> (*F)(Cell<T>, Cell<T>, Cell<T>)>
 void ternary(const TileArgsOf<T>& t) {
   const Operand<T> a(t.a, t.variant & 1), b(t.b, t.variant & 2), c(t.c, t.variant & 4);
   for (int64_t i = 0; i < t.count; i += kRun) {
     const int64_t count = std::min(kRun, t.count - i);
-    const T *x = a.at(i), *y = b.at(i), *z = c.at(i);
-    T* to = t.dst + i;
+    const Cell<T>*x = cells(a.at(i)), *y = cells(b.at(i)), *z = cells(c.at(i));
+    Cell<T>* to = cells(t.dst + i);
 #pragma omp simd
     for (int64_t k = 0; k < count; ++k) to[k] = F(x[k], y[k], z[k]);
   }
@@ -73,10 +85,10 @@ void ternary(const TileArgsOf<T>& t) {
 
 #define ORT_UNARY(NAME) \
   case TileOp::NAME:    \
-    return unary<T, scalar::NAME<T>>;
+    return unary<T, scalar::NAME<Cell<T>>>;
 #define ORT_BINARY(NAME) \
   case TileOp::NAME:     \
-    return binary<T, scalar::NAME<T>>;
+    return binary<T, scalar::NAME<Cell<T>>>;
 
 template <class T>
 TileFunctionOf<T> of_numbers(TileOp op) {
@@ -124,7 +136,7 @@ TileFunctionOf<T> choose(TileOp op) {
     ORT_UNARY(logical_not)
     ORT_TILE_TRUTHS(ORT_BINARY)
     case TileOp::where:
-      return ternary<T, scalar::where<T>>;
+      return ternary<T, scalar::where<Cell<T>>>;
     default:
       if constexpr (std::is_same_v<T, bool>)
         return nullptr;

@@ -375,15 +375,25 @@ HWY_INLINE V vec_mod(D d, V x, V y) {
   return hn::IfThenElse(hn::And(other, hn::Not(hn::Eq(m, zero))), hn::Add(m, y), m);
 }
 
-// Maximum and minimum that give NaN when either side is NaN.
+// Maximum and minimum that give NaN when either side is NaN. x86's own give the second side then.
+template <class V>
+HWY_INLINE V nan_of_second(V b, V y) {
+#if HWY_ARCH_X86
+  (void)b;
+  return y;
+#else
+  return hn::IfThenElse(hn::IsNaN(b), b, y);
+#endif
+}
+
 template <class V>
 HWY_INLINE V vec_max(V a, V b) {
-  return hn::IfThenElse(hn::IsNaN(a), a, hn::IfThenElse(hn::IsNaN(b), b, hn::Max(a, b)));
+  return hn::IfThenElse(hn::IsNaN(a), a, nan_of_second(b, hn::Max(a, b)));
 }
 
 template <class V>
 HWY_INLINE V vec_min(V a, V b) {
-  return hn::IfThenElse(hn::IsNaN(a), a, hn::IfThenElse(hn::IsNaN(b), b, hn::Min(a, b)));
+  return hn::IfThenElse(hn::IsNaN(a), a, nan_of_second(b, hn::Min(a, b)));
 }
 
 }  // namespace ort::cpu::HWY_NAMESPACE

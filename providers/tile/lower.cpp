@@ -236,7 +236,7 @@ Builder::Id Lowering::lower_cast(const Node& node) {
   const Id x = of(node, 0);
   const bool to_truth = static_cast<DType>(node.attrs.i("to")) == DType::boolean;
   if (!to_truth || node.input(0).dtype() == DType::boolean) return x;
-  return builder.emit(Op::logical_not, builder.emit(Op::logical_not, x));
+  return builder.emit(Op::logical_or, x, x);
 }
 
 Builder::Id Lowering::lower_reduction(const Node& node) {

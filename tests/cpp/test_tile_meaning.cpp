@@ -208,6 +208,52 @@ TEST(TileMeaning, DropoutOfAnyType) {
   for (int64_t i = 0; i < kCount; ++i) EXPECT_NEAR(y[i], wide_y[i], 1e-6) << i;
 }
 
+template <class T>
+void check_typed_loops() {
+  std::mt19937_64 generator(3);
+  constexpr size_t kMany = 777;  // more than one run of a loop, and a part of one
+  std::vector<T> x[3];
+  for (std::vector<T>& values : x)
+    for (size_t i = 0; i < kMany; ++i)
+      values.push_back(i % 3 == 0 ? static_cast<T>(i % 5) : static_cast<T>(generator()));
+  std::vector<T> got(kMany), want(kMany);
+  for (const TileOp op : {ORT_TILE_OPS(ORT_OP)})
+    for (int variant = 0; variant < 8; ++variant) {
+      const TileFunctionOf<T> typed = typed_function<T>(op);
+      // A product and a sum may be rounded once.
+      if (!typed || (op == TileOp::mul_add && !std::is_integral_v<T>)) continue;
+      TileArgsOf<T> t{};
+      t.a = x[0].data();
+      t.b = x[1].data();
+      t.c = x[2].data();
+      t.count = kMany;
+      t.variant = variant;
+      t.dst = got.data();
+      typed(t);
+      t.dst = want.data();
+      loop_function<T>(op)(t);
+      for (size_t i = 0; i < kMany; ++i)
+        ASSERT_TRUE(got[i] == want[i] || (got[i] != got[i] && want[i] != want[i]))
+            << tile::name_of(op) << " of " << sizeof(T) << " bytes";
+    }
+}
+
+TEST(TileMeaning, TypedLoopsMeanTheSame) {
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    hwy::GetChosenTarget().Update(target);
+    check_typed_loops<int8_t>();
+    check_typed_loops<int16_t>();
+    check_typed_loops<int32_t>();
+    check_typed_loops<int64_t>();
+    check_typed_loops<uint8_t>();
+    check_typed_loops<uint16_t>();
+    check_typed_loops<uint32_t>();
+    check_typed_loops<uint64_t>();
+    check_typed_loops<double>();
+  }
+  hwy::GetChosenTarget().DeInit();
+}
+
 TEST(TileMeaning, OfIntegers) {
   namespace scalar = tile::scalar;
   constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();
