@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch._dynamo.exc import unimplemented
+from torch._dynamo.exc import ObservedAttributeError, unimplemented
 from torch._dynamo.symbolic_convert import (
     InliningInstructionTranslator,
     InstructionTranslatorBase,
@@ -113,16 +113,27 @@ def text_as_it_is() -> Iterator[None]:
 
 @contextlib.contextmanager
 def identities_as_they_are() -> Iterator[None]:
-    """Whether two objects of a module's are one ends a graph, as no guard holds it."""
-    originals = {name: compare_op_handlers[name] for name in ("is", "is not")}
+    """Whether two objects of a module's are one ends a graph, as no guard holds it; objects that do
+    not say when they are equal are equal to themselves."""
+    originals = {n: compare_op_handlers[n] for n in ("is", "is not", "==", "!=", "in", "not in")}
 
-    def comparing(original: Callable) -> Callable:
+    def asks(name: str, left: Any, right: Any) -> bool:
+        if not isinstance(left, _WITH_STATE) or left.source is None:
+            return False
+        by_identity = isinstance(left, UserDefinedObjectVariable) and (
+            left.python_type().__eq__ is object.__eq__
+        )
+        if "in" in name:
+            return by_identity
+        other = isinstance(right, _WITH_STATE) and right.source is not None
+        return other and (name.startswith("is") or by_identity)
+
+    def comparing(name: str, original: Callable) -> Callable:
         def compare(tx: Any, operands: Any, keywords: Any) -> Any:
-            found = [operand.realize() for operand in operands]
-            if all(isinstance(x, _WITH_STATE) and x.source is not None for x in found):
+            if asks(name, *(operand.realize() for operand in operands)):
                 unimplemented(
                     gb_type="whether two objects are one",
-                    context="is",
+                    context=name,
                     explanation="it is known when forward runs",
                     hints=[],
                 )
@@ -130,11 +141,36 @@ def identities_as_they_are() -> Iterator[None]:
 
         return compare
 
-    compare_op_handlers.update({n: comparing(original) for n, original in originals.items()})
+    compare_op_handlers.update({n: comparing(n, original) for n, original in originals.items()})
     try:
         yield
     finally:
         compare_op_handlers.update(originals)
+
+
+@contextlib.contextmanager
+def missing_attributes_as_they_are() -> Iterator[None]:
+    """An attribute that an object lacks ends a graph: no guard would tell that it has come."""
+    original = UserDefinedObjectVariable.var_getattr
+
+    def var_getattr(self, tx: Any, name: str) -> Any:
+        try:
+            return original(self, tx, name)
+        except ObservedAttributeError:
+            if self.source is None:
+                raise
+            unimplemented(
+                gb_type="an attribute that is not there",
+                context=name,
+                explanation="it may be at another call",
+                hints=[],
+            )
+
+    UserDefinedObjectVariable.var_getattr = var_getattr
+    try:
+        yield
+    finally:
+        UserDefinedObjectVariable.var_getattr = original
 
 
 @contextlib.contextmanager

@@ -29,6 +29,7 @@ from .cuts import (
     functions_as_they_are,
     identities_as_they_are,
     inlined,
+    missing_attributes_as_they_are,
     missing_keys_guarded,
     reads_of_objects,
     text_as_it_is,
@@ -176,7 +177,7 @@ class _Convert:
             config.patch(_SETTINGS), cut_at_hooks(), constants_after_one(), autocast_kept(),
             functions_as_they_are(self._told().undone), cut_at_collectives(), cut_at_checkpoints(),
             text_as_it_is(), texts_compared(), truth_of_objects(), identities_as_they_are(),
-            missing_keys_guarded(), inlined(self._told().entered),
+            missing_keys_guarded(), missing_attributes_as_they_are(), inlined(self._told().entered),
             asks_of_tensors(self._told().asked), reads_of_objects(self._told().asked),
         )  # fmt: skip
         with LOCK, convert_frame.compile_lock, inside(), contextlib.ExitStack() as stack:

@@ -1,5 +1,6 @@
 """What forward wrote, found and put back: a rehearsal and a trace are run under an Effects."""
 
+import collections
 import contextlib
 import dataclasses
 from collections.abc import Iterable, Iterator
@@ -159,11 +160,12 @@ def _same(one: list, other: list) -> bool:
 
 
 def _put_plain(w: Watched, key: Any, value: Any) -> None:
-    """In the dict and in what is known of it."""
+    """In the dict, past methods of a user's own, and in what is known of it."""
+    plain = collections.OrderedDict if isinstance(w.holder, collections.OrderedDict) else dict
     if value is kinds.MISSING:
-        w.holder.pop(key, None)
+        plain.pop(w.holder, key, None)
     else:
-        w.holder[key] = value
+        plain.__setitem__(w.holder, key, value)
     w.items = w.now()
 
 

@@ -86,12 +86,13 @@ class CodeFacts:
     """What a code object names, each with the line that does first.
 
     `attributes` are looked up, by name (`looked_up`) or by a text that stands there. `any_name`: it
-    may reach an attribute whose name is made as it runs.
+    may reach an attribute whose name is made as it runs. `stored`: attributes that it sets.
     `asked_of`: what `type`, `id` and `__class__` are asked of, as (question, local name, line).
     """
 
     attributes: dict[str, int]
     looked_up: frozenset[str]
+    stored: frozenset[str]
     globals: dict[str, int]
     imports: dict[str, int]
     any_name: bool
@@ -106,6 +107,7 @@ def facts_of(code: types.CodeType) -> CodeFacts:
     imports: dict[str, int] = {}
     by_text: dict[str, int] = {}
     asked = []
+    stored = set()
     any_name = False
     every = list(dis.get_instructions(code))
     steps = [s for s in every if s.opname not in ("PUSH_NULL", "PRECALL")]
@@ -128,6 +130,8 @@ def facts_of(code: types.CodeType) -> CodeFacts:
             any_name = any_name or step.arg > 0
         elif "ATTR" in step.opname or step.opname in ("LOAD_METHOD", "IMPORT_FROM"):
             attributes.setdefault(step.argval, line)
+            if step.opname in ("STORE_ATTR", "DELETE_ATTR"):
+                stored.add(step.argval)
             if step.argval == "__class__":
                 asked.append((step.argval, _local(steps[i - 1]), line))
     looked_up = frozenset(attributes)
@@ -138,7 +142,9 @@ def facts_of(code: types.CodeType) -> CodeFacts:
     for text, at in by_text.items():
         attributes.setdefault(text, at)
     any_name = any_name or bool((globals_.keys() | looked_up) & _ANY_NAME)
-    return CodeFacts(attributes, looked_up, globals_, imports, any_name, tuple(asked))
+    return CodeFacts(
+        attributes, looked_up, frozenset(stored), globals_, imports, any_name, tuple(asked)
+    )
 
 
 def _second_argument(steps: Sequence[dis.Instruction], at: int) -> str | None:

@@ -145,6 +145,8 @@ class Parts:
     ) -> None:  # fmt: skip
         if observe.kind_of_file(code.co_filename) in (observe.PACKAGE, observe.OWN):
             self._unguarded.add(function or _made_of(code, scope), code)
+            if self._unguarded.refusal is not None:
+                self.asked(NotCapturable(self._unguarded.refusal))
         try:
             questions.check_in_parts(code, scope)
         except NotCapturable as error:

@@ -19,12 +19,14 @@ _OF_TENSORS = {
     "register_multi_grad_hook": "for a hook on gradients",
     "__torch_function__": "for torch functions to be overridden",
     "has_torch_function": "for torch functions to be overridden",
+    "initial_seed": "a generator's seed",
 }  # fmt: skip
 _CUT_AT = {"register_multi_grad_hook"}
 # How code asks whether it is traced.
 OF_THE_TRACE = frozenset({"is_compiling", "is_dynamo_compiling", "is_exporting"})
-# Called by name, of a context that Dynamo would forget how to leave.
-_BY_HAND = frozenset({"__enter__", "__exit__"})
+# Called by name, of a context that Dynamo would forget how to leave, or changing an order that it
+# does not write back.
+_BY_HAND = frozenset({"__enter__", "__exit__", "move_to_end"})
 # Of torch, by the user's own code: state of the process or the thread that is in no guard.
 _OF_TORCH = {
     "are_deterministic_algorithms_enabled", "is_deterministic_algorithms_warn_only_enabled",

@@ -5,6 +5,7 @@ meets such a question.
 """
 
 import contextlib
+import functools
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -12,6 +13,8 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils.weak import WeakIdKeyDictionary
 
 from .errors import NeedsCut, NotCapturable, ReadsData
 from .observe import LAYER, OWN, PACKAGE, STANDARD, kind_of_file
@@ -36,6 +39,15 @@ _TEXTS = {
     torch.SymFloat: ("__str__", "__repr__", "__format__"),
     torch.SymBool: ("__str__", "__repr__", "__format__"),
 }  # fmt: skip
+# What gives Python a number of a tensor's, and what gives another tensor of the same numbers.
+_NUMBERS = (
+    "item", "tolist", "equal", "allclose", "is_nonzero", "__float__", "__int__", "__index__",
+    "__bool__", "__complex__",
+)  # fmt: skip
+_SAME_NUMBERS = (
+    "to", "type", "long", "int", "short", "bool", "float", "double", "half", "clone", "detach",
+    "contiguous", "cpu", "flatten", "view", "reshape", "__getitem__",
+)  # fmt: skip
 
 
 def refusal(name: str, **place: Any) -> NotCapturable:
@@ -59,6 +71,7 @@ def refused() -> Iterator[None]:
             stack.callback(delattr, torch.Tensor, name)
         torch.Tensor.data = _data(torch._C.TensorBase.data, owner)
         stack.callback(delattr, torch.Tensor, "data")
+        _refuse_numbers(stack, owner)
         for of, names in _TEXTS.items():
             for name in names:
                 original = vars(of).get(name)
@@ -117,6 +130,45 @@ def _data(original: Any, owner: int) -> property:
         original.__set__(tensor, value)
 
     return property(get, put)
+
+
+def _refuse_numbers(stack: contextlib.ExitStack, owner: int) -> None:
+    """A tensor that is neither a parameter, nor a buffer, nor an argument has its numbers while it
+    is traced: to read one would be to keep it."""
+    held = WeakIdKeyDictionary()
+
+    def is_held(value: Any) -> bool:
+        real = isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor)
+        return (real and type(value) in (torch.Tensor, nn.Parameter)) or value in held
+
+    def reading(original: Callable) -> Callable:
+        def read(*args: Any, **kwargs: Any) -> Any:
+            asks = threading.get_ident() == owner and any(map(is_held, args[:2]))
+            place = _asking(2) if asks else None
+            if place is not None:
+                raise NeedsCut("forward reads a number of a tensor that it holds", **place)
+            return original(*args, **kwargs)
+
+        return functools.wraps(original)(read)
+
+    def keeping(original: Callable) -> Callable:
+        def same(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+            found = original(tensor, *args, **kwargs)
+            if threading.get_ident() == owner and is_held(tensor):
+                held[found] = None
+            return found
+
+        return functools.wraps(original)(same)
+
+    for names, make in ((_NUMBERS, reading), (_SAME_NUMBERS, keeping)):
+        for name in names:
+            original = vars(torch.Tensor).get(name)
+            setattr(torch.Tensor, name, make(getattr(torch.Tensor, name)))
+            undo = (delattr, name) if original is None else (setattr, name, original)
+            stack.callback(undo[0], torch.Tensor, *undo[1:])
+    for name in ("equal", "allclose", "is_nonzero"):
+        stack.callback(setattr, torch, name, getattr(torch, name))
+        setattr(torch, name, reading(getattr(torch, name)))
 
 
 def _method(name: str, original: Callable, owner: int) -> Callable:

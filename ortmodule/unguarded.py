@@ -4,23 +4,26 @@ import collections
 import sys
 import types
 from collections.abc import Iterable
+from typing import Any
 
 from torch import nn
 
 from . import _native, kinds
 from .guards import unchanged
-from .observe import OWN, Names, kind_of_file
+from .observe import OWN, Names, facts_of, kind_of_file
 from .walk import Walk, difference, is_own
 
 _ORDERED = collections.OrderedDict
+_CONTAINERS = (dict, list, set)
+_OF_CONTAINERS = {"__missing__", "__setitem__", "__delitem__", "__getitem__"}
 _KINDS = (kinds.CLASS, kinds.BASES, kinds.REGISTRY, kinds.PARTS)
 
 
 class Unguarded:
     """Classes, functions' code, the order of dicts and imported modules below a module.
 
-    roots: functions that forward entered, as (function or None, code). `refusal`, as of the last
-    changed(): why the module cannot run in parts at all; None: it can.
+    roots: functions that forward entered, as (function or None, code). `refusal`: why the module
+    cannot run in parts at all; None: it can.
     """
 
     def __init__(
@@ -30,6 +33,7 @@ class Unguarded:
         walk.add_module(module)
         self._walk, self._watch = walk, None
         self._codes: set[types.CodeType] = set()
+        self._stored: set[str] = set()
         self.refusal: str | None = None
         for function, code in roots:
             self.add(function, code)
@@ -37,10 +41,14 @@ class Unguarded:
 
     def add(self, function: types.FunctionType | None, code: types.CodeType) -> None:
         """A function that forward enters: what it reaches is to stay as it is now."""
-        if code not in self._codes:
-            self._codes.add(code)
-            self._walk.add_function(function, code)
-            self._watch = None
+        if code in self._codes:
+            return
+        self._codes.add(code)
+        self._stored.update(facts_of(code).stored)
+        self._walk.add_function(function, code)
+        self._watch = None
+        if kind_of_file(code.co_filename) == OWN:
+            self.refusal = _refusal(self._walk, self._stored)
 
     def changed(self) -> str | None:
         """The first difference, in words; None when there is none."""
@@ -61,7 +69,7 @@ class Unguarded:
 
     def _choose(self) -> None:
         walk = self._walk
-        self.refusal = _refusal(walk)
+        self.refusal = _refusal(walk, self._stored)
         self._watched = [w for w in walk.watched if w.kind in _KINDS]
         self._imported = [w for w in walk.watched if w.holder is sys.modules]
         ordered = (w for w in walk.watched if w.ordered and isinstance(w.holder, _ORDERED))
@@ -82,9 +90,15 @@ class Unguarded:
         return (path for path, holder, keys in self._orders if list(holder) != keys)
 
 
-def _refusal(walk: Walk) -> str | None:
-    """Why what was found cannot run in parts: Dynamo would answer once, or ask anew what a cache of
-    the user's keeps."""
+def _sets(value: Any) -> bool:
+    """Whether it is a descriptor that does something of its own when its attribute is set."""
+    return hasattr(type(value), "__set__") and not isinstance(value, types.MemberDescriptorType)
+
+
+def _refusal(walk: Walk, stored: set[str]) -> str | None:
+    """Why what was found cannot run in parts: Dynamo would answer once, ask anew what a cache of
+    the user's keeps, or set an attribute or an item past the user's own way to. stored: the
+    attributes that code sets."""
     for cache, (path, _) in walk.caches.items():
         if is_own(cache):
             return f"forward reaches the cache of {path}, which parts do not follow"
@@ -97,4 +111,8 @@ def _refusal(walk: Walk) -> str | None:
                 return (
                     f"forward reaches {cls.__qualname__}.__class_getitem__, which parts call once"
                 )
+            own = _OF_CONTAINERS & vars(cls).keys() if issubclass(cls, _CONTAINERS) else ()
+            own = own or {name for name in stored & vars(cls).keys() if _sets(vars(cls)[name])}
+            for name in own:
+                return f"forward reaches {cls.__qualname__}.{name}, which parts do not call"
     return None

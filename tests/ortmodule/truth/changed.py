@@ -1,6 +1,7 @@
 """What forward asks, with another answer at a later call; each also behind a branch on data, where
 the module is cut."""
 
+import collections
 import contextlib
 import contextvars
 import datetime
@@ -363,3 +364,80 @@ for reentrant in (False, True):
 
     checkpointed.__name__ = f"checkpointed_{reentrant}"
     case(False)(checkpointed)
+
+
+HELD = torch.ones(1)
+
+
+class Doubled(nn.Module):
+    """A property whose getter is not its setter."""
+
+    temperature = property(lambda s: s.kept * 2, lambda s, v: setattr(s, "kept", min(v, 9.0)))
+
+
+def set_through_a_property(s, x):
+    s.o.temperature = s.o.temperature + 1
+    return s.l(x) * s.o.temperature
+
+
+class Halving(dict):
+    def __setitem__(self, key, value):
+        super().__setitem__(key, value / 2)
+
+    def __missing__(self, key):
+        return 5.0
+
+
+def set_through_an_item(s, x):
+    s.d["v"] = s.d["v"] + 1
+    return s.l(x) * s.d["v"]
+
+
+def move_to_end(s, x):
+    s.d.move_to_end(next(iter(s.d)))
+    return s.l(x) * next(iter(s.d.values()))
+
+
+def scaled_if_there(s, x):
+    try:
+        return s.l(x) * s.scale
+    except AttributeError:
+        return s.l(x) * 5
+
+
+def doubled():
+    made = Doubled()
+    made.kept = 1.0
+    return {"o": made}
+
+
+HELD_NUMBERS = {
+    "item": lambda t: t.item(),
+    "float": float,
+    "int": int,
+    "list": lambda t: t.tolist()[0],
+    "equal": lambda t: times(torch.equal(t, torch.tensor([2.0]))),
+    "index": lambda t: [1.0, 2.0, 3.0, 4.0, 5.0][t.long()],
+}
+for label, number in HELD_NUMBERS.items():
+    asks(f"the_{label}_of_a_tensor", lambda s, x, number=number: s.l(x) * number(s.t),
+         attributes=lambda: {"t": torch.ones(1)},
+         before=lambda m, i: m.t.fill_(i + 1.0))  # fmt: skip
+asks("the_item_of_a_global", lambda s, x: s.l(x) * HELD.item(),
+     before=lambda m, i: HELD.fill_(i + 1.0))  # fmt: skip
+asks("set_through_a_property", set_through_a_property, attributes=doubled)
+asks("set_through_an_item", set_through_an_item, attributes=lambda: {"d": Halving()})
+asks("moved_to_the_end", move_to_end,
+     attributes=lambda: {"d": collections.OrderedDict(a=1.0, b=2.0, c=3.0)},
+     )  # fmt: skip
+
+
+def scaled_in_turn(m, i):
+    vars(m).pop("scale", None)
+    if i == 1:
+        m.scale = 2.0
+
+
+asks("a_missing_attribute", scaled_if_there, before=scaled_in_turn)
+asks("whether_two_are_equal", lambda s, x: s.l(x) * times(s.a == s.b) * times(s.b in [s.a]),
+     before=one_and_the_same)  # fmt: skip
