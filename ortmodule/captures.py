@@ -24,7 +24,7 @@ from .errors import Defect, NeedsCut, NotCapturable, WarmUp, let_go
 from .explain import Report
 from .kept import Kept
 from .options import Options
-from .pace import Pace
+from .pace import Pace, as_eager_leaves_statistics
 from .parts import Computed, Parts
 from .progress import told
 from .quiet import quiet
@@ -268,7 +268,7 @@ class Captures:
         if self.options.fallback == "report" and self._is_eagers_turn(parts):
             return self.module.forward(*args, **kwargs)
         try:
-            with quiet():
+            with quiet(), self._timed_in_turns():
                 result = parts.call(args, kwargs)
         except Exception as raised:  # of the caller's: nothing is known of the module
             if raised is parts.refusal:
@@ -292,6 +292,12 @@ class Captures:
         if not known and pace.leaves_to_eager():
             self.report(NotCapturable(pace.words()))
         return eager
+
+    def _timed_in_turns(self) -> contextlib.AbstractContextManager:
+        """Around a call in parts: while some of the calls are eager's."""
+        pace = self._paces[torch.is_grad_enabled(), self.module.training]
+        settled = self.options.fallback != "report" or pace.times is not None
+        return contextlib.nullcontext() if settled else as_eager_leaves_statistics(self.module)
 
     def _proved(self, error: NotCapturable, key: tuple | None, args: tuple, kwargs: dict) -> Any:
         """Eager makes a call that may be wrong: what it raises is the caller's mistake."""
