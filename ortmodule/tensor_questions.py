@@ -46,7 +46,7 @@ _NUMBERS = (
 )  # fmt: skip
 _SAME_NUMBERS = (
     "to", "type", "long", "int", "short", "bool", "float", "double", "half", "clone", "detach",
-    "contiguous", "cpu", "flatten", "view", "reshape", "__getitem__",
+    "contiguous", "cpu", "flatten", "view", "reshape", "squeeze",
 )  # fmt: skip
 
 

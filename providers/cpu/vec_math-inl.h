@@ -293,7 +293,8 @@ HWY_INLINE V vec_tan(D d, V x) {
                       1.33387994085e-1f, 3.33331568548e-1f});
   const V tan = hn::MulAdd(hn::Mul(p, z), y, y);
   const auto odd = hn::Ne(hn::And(hn::ConvertTo(di, n), hn::Set(di, 1)), hn::Zero(di));
-  return hn::IfThenElse(hn::RebindMask(d, odd), hn::Div(hn::Set(d, -1.0f), tan), tan);
+  const V signed_zero = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, tan);
+  return hn::IfThenElse(hn::RebindMask(d, odd), hn::Div(hn::Set(d, -1.0f), tan), signed_zero);
 }
 
 // (e^t + sign e^-t) / 2 of t >= 0; where e^t is no float32 by its square root.

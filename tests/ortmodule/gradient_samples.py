@@ -66,6 +66,11 @@ CALLS = {
     "addmv.default": (V[:3], W, V), "addr.default": (W, V[:3], V), "ger.default": (V, V[:3]),
     "mv.default": (W, V), "dot.default": (V, V * 2),
     "log1p.default": (P,),
+    **{f"{n}.default": (S,) for n in ("adjoint", "mH", "matrix_H", "linalg_diagonal")},
+    **{f"swap{n}.default": (X, 0, 1) for n in ("axes", "dims")},
+    **{f"{n}split.int": (X, k) for n, k in (("h", 2), ("v", 3), ("d", 3))},
+    **{f"{n}split.array": (X, [1, 2]) for n in "hvd"},
+    "moveaxis.intlist": (X, [0], [1]), "tensor_split.indices": (X, [1, 2], 1),
     **{f"_is_{n}_true.default": (MASK,) for n in ("all", "any")},
     "topk.default": (X, 2), "rsub.Tensor": (W, P), "zeros.default": ([2, 3],),
     "all.dim": (W > 0, 1), "argsort.stable": (W, {"stable": True, "dim": 1}),
@@ -129,6 +134,6 @@ OF_GROUPS = {name for name in RULES if name.startswith(("c10d", "_c10d", "ortmod
 # Without a graph that could have gradients: refused, or random.
 WITHOUT = {
     "embedding_renorm.default": "always refused",
-    "bernoulli.float": "in place only",
+    "bernoulli.float": "in place only", "fill_diagonal.default": "in place only",
     "lift_fresh.default": "of constants", "_shape_as_tensor.default": "read by size-less tracing",
 }  # fmt: skip

@@ -50,7 +50,7 @@ def test_debug_1_is_one_line_a_build():
     (line,) = printed(ORTMODULE_DEBUG="1")
     number = r"\d+(\.\d+)?"
     assert re.fullmatch(
-        rf"ortmodule: 5 nodes -> \d steps \(cpu \d, reference 2\), "
+        rf"ortmodule: 5 nodes -> \d steps \(cpu \d, reference 1\), "
         rf"arena {number} KB \(was {number} KB\), {number} s",
         line,
     ), line
