@@ -7,8 +7,8 @@ import collections
 import contextlib
 import enum
 import types
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NoReturn
 
 import torch
 from torch._dynamo.exc import ObservedAttributeError, unimplemented
@@ -46,97 +46,25 @@ _WITH_STATE = (UserDefinedObjectVariable, BaseListVariable, ConstDictVariable)
 
 
 @contextlib.contextmanager
-def cut_at_hooks() -> Iterator[None]:
-    """A hook on a tensor that a graph makes ends it: Dynamo's own way, a Function in the tensor's
-    place, calls several hooks in the wrong order and fails on what is computed before one."""
-    original = TensorVariable._method_register_hook
-
-    def register(self, tx: Any, name: str, *args: Any, **kwargs: Any) -> Any:
-        if not self.source:
-            unimplemented(
-                gb_type="a hook on a tensor",
-                context=name,
-                explanation="it is torch's own",
-                hints=[],
-            )
-        return original(self, tx, name, *args, **kwargs)
-
-    TensorVariable._method_register_hook = register
+def _replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
+    """Within, make(original) stands in the original's place."""
+    original = getattr(owner, name)
+    setattr(owner, name, make(original))
     try:
         yield
     finally:
-        TensorVariable._method_register_hook = original
+        setattr(owner, name, original)
 
 
 @contextlib.contextmanager
-def cut_at_checkpoints() -> Iterator[None]:
-    """A checkpointed region runs again in the backward, with all that it writes; in Dynamo's graph
-    it would be a call like any other."""
-    original = CheckpointHigherOrderVariable._call_function
-
-    def call_function(*_args: Any, **_kwargs: Any) -> Any:
-        unimplemented(
-            gb_type="a checkpointed region",
-            context="torch.utils.checkpoint",
-            explanation="it runs again in the backward",
-            hints=[],
-        )
-
-    CheckpointHigherOrderVariable._call_function = call_function
-    try:
-        yield
-    finally:
-        CheckpointHigherOrderVariable._call_function = original
-
-
-@contextlib.contextmanager
-def text_as_it_is() -> Iterator[None]:
-    """The text of a number that is no constant ends a graph: Dynamo formats its text, not it."""
-    original = InstructionTranslatorBase._format_value
-
-    def format_value(self, spec: Any, flags: int) -> None:
-        if isinstance(self.stack[-1], SymNodeVariable):
-            unimplemented(
-                gb_type="the text of a number",
-                context="format",
-                explanation="it is none of a graph's",
-                hints=[],
-            )
-        original(self, spec, flags)
-
-    InstructionTranslatorBase._format_value = format_value
-    try:
-        yield
-    finally:
-        InstructionTranslatorBase._format_value = original
-
-
-@contextlib.contextmanager
-def identities_as_they_are() -> Iterator[None]:
-    """Whether two objects of a module's are one ends a graph, as no guard holds it; objects that do
-    not say when they are equal are equal to themselves."""
-    originals = {n: compare_op_handlers[n] for n in ("is", "is not", "==", "!=", "in", "not in")}
-
-    def asks(name: str, left: Any, right: Any) -> bool:
-        if not isinstance(left, _WITH_STATE) or left.source is None:
-            return False
-        by_identity = isinstance(left, UserDefinedObjectVariable) and (
-            left.python_type().__eq__ is object.__eq__
-        )
-        if "in" in name:
-            return by_identity
-        other = isinstance(right, _WITH_STATE) and right.source is not None
-        return other and (name.startswith("is") or by_identity)
+def _compared(names: Iterable[str], ends: Callable[..., bool], what: str) -> Iterator[None]:
+    """A comparison (its name, left, right) of which `ends` says so ends a graph."""
+    originals = {name: compare_op_handlers[name] for name in names}
 
     def comparing(name: str, original: Callable) -> Callable:
         def compare(tx: Any, operands: Any, keywords: Any) -> Any:
-            if asks(name, *(operand.realize() for operand in operands)):
-                unimplemented(
-                    gb_type="whether two objects are one",
-                    context=name,
-                    explanation="it is known when forward runs",
-                    hints=[],
-                )
+            if ends(name, *(operand.realize() for operand in operands)):
+                _end(what, name, "it is known when forward runs")
             return original(tx, operands, keywords)
 
         return compare
@@ -148,122 +76,154 @@ def identities_as_they_are() -> Iterator[None]:
         compare_op_handlers.update(originals)
 
 
-@contextlib.contextmanager
-def missing_attributes_as_they_are() -> Iterator[None]:
+def _end(what: str, context: str, why: str) -> NoReturn:
+    """Ends the graph here."""
+    unimplemented(gb_type=what, context=context, explanation=why, hints=[])
+
+
+def cut_at_hooks() -> contextlib.AbstractContextManager:
+    """A hook on a tensor that a graph makes ends it: Dynamo's own way, a Function in the tensor's
+    place, calls several hooks in the wrong order and fails on what is computed before one."""
+
+    def make(original: Callable) -> Callable:
+        def register(self, tx: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+            if not self.source:
+                _end("a hook on a tensor", name, "it is torch's own")
+            return original(self, tx, name, *args, **kwargs)
+
+        return register
+
+    return _replaced(TensorVariable, "_method_register_hook", make)
+
+
+def cut_at_checkpoints() -> contextlib.AbstractContextManager:
+    """A checkpointed region runs again in the backward, with all that it writes; in Dynamo's graph
+    it would be a call like any other."""
+
+    def call_function(*_args: Any, **_kwargs: Any) -> Any:
+        _end("a checkpointed region", "torch.utils.checkpoint", "it runs again in the backward")
+
+    return _replaced(CheckpointHigherOrderVariable, "_call_function", lambda _: call_function)
+
+
+def text_as_it_is() -> contextlib.AbstractContextManager:
+    """The text of a number that is no constant ends a graph: Dynamo formats its text, not it."""
+
+    def make(original: Callable) -> Callable:
+        def format_value(self, spec: Any, flags: int) -> None:
+            if isinstance(self.stack[-1], SymNodeVariable):
+                _end("the text of a number", "format", "it is none of a graph's")
+            original(self, spec, flags)
+
+        return format_value
+
+    return _replaced(InstructionTranslatorBase, "_format_value", make)
+
+
+def identities_as_they_are() -> contextlib.AbstractContextManager:
+    """Whether two objects of a module's are one ends a graph, as no guard holds it; objects that do
+    not say when they are equal are equal to themselves."""
+
+    def by_identity(name: str, left: Any, right: Any) -> bool:
+        if not isinstance(left, _WITH_STATE) or left.source is None:
+            return False
+        plain = isinstance(left, UserDefinedObjectVariable) and (
+            left.python_type().__eq__ is object.__eq__
+        )
+        if name in ("in", "not in"):
+            return plain
+        other = isinstance(right, _WITH_STATE) and right.source is not None
+        return other and (name in ("is", "is not") or plain)
+
+    names = ("is", "is not", "==", "!=", "in", "not in")
+    return _compared(names, by_identity, "whether two objects are one")
+
+
+def missing_attributes_as_they_are() -> contextlib.AbstractContextManager:
     """An attribute that an object lacks ends a graph: no guard would tell that it has come."""
-    original = UserDefinedObjectVariable.var_getattr
 
-    def var_getattr(self, tx: Any, name: str) -> Any:
-        try:
-            return original(self, tx, name)
-        except ObservedAttributeError:
-            if self.source is None:
-                raise
-            unimplemented(
-                gb_type="an attribute that is not there",
-                context=name,
-                explanation="it may be at another call",
-                hints=[],
-            )
+    def make(original: Callable) -> Callable:
+        def var_getattr(self, tx: Any, name: str) -> Any:
+            try:
+                return original(self, tx, name)
+            except ObservedAttributeError:
+                if self.source is None:
+                    raise
+                _end("an attribute that is not there", name, "it may be at another call")
 
-    UserDefinedObjectVariable.var_getattr = var_getattr
-    try:
-        yield
-    finally:
-        UserDefinedObjectVariable.var_getattr = original
+        return var_getattr
+
+    return _replaced(UserDefinedObjectVariable, "var_getattr", make)
 
 
-@contextlib.contextmanager
-def missing_keys_guarded() -> Iterator[None]:
+def missing_keys_guarded() -> contextlib.AbstractContextManager:
     """A KeyError is caught in the graph only as long as the dict lacks the key."""
-    original = ConstDictVariable.getitem_const_raise_exception_if_absent
 
-    def getitem(self, tx: Any, key: Any) -> Any:
-        if key not in self:
-            self.install_dict_contains_guard(tx, [key])
-        return original(self, tx, key)
+    def make(original: Callable) -> Callable:
+        def getitem(self, tx: Any, key: Any) -> Any:
+            if key not in self:
+                self.install_dict_contains_guard(tx, [key])
+            return original(self, tx, key)
 
-    ConstDictVariable.getitem_const_raise_exception_if_absent = getitem
-    try:
-        yield
-    finally:
-        ConstDictVariable.getitem_const_raise_exception_if_absent = original
+        return getitem
+
+    return _replaced(ConstDictVariable, "getitem_const_raise_exception_if_absent", make)
 
 
-@contextlib.contextmanager
-def truth_of_objects() -> Iterator[None]:
+def truth_of_objects() -> contextlib.AbstractContextManager:
     """What an object's __bool__ or __len__ says of a number is guarded: a branch that Dynamo takes
     on it does not ask for which of the two answers it jumps."""
-    original = UserMethodVariable.call_function
 
-    def call_function(self, tx: Any, *rest: Any) -> Any:
-        result = original(self, tx, *rest)
-        if isinstance(result, SymNodeVariable) and self.get_name() in ("__bool__", "__len__"):
-            return ConstantVariable.create(result.evaluate_expr())
-        return result
+    def make(original: Callable) -> Callable:
+        def call_function(self, tx: Any, *rest: Any) -> Any:
+            result = original(self, tx, *rest)
+            if isinstance(result, SymNodeVariable) and self.get_name() in ("__bool__", "__len__"):
+                return ConstantVariable.create(result.evaluate_expr())
+            return result
 
-    UserMethodVariable.call_function = call_function
-    try:
-        yield
-    finally:
-        UserMethodVariable.call_function = original
+        return call_function
+
+    return _replaced(UserMethodVariable, "call_function", make)
 
 
-@contextlib.contextmanager
-def texts_compared() -> Iterator[None]:
+def texts_compared() -> contextlib.AbstractContextManager:
     """A compared text that has a tensor's in it ends a graph: to Dynamo it is unlike any other."""
-    originals = {name: compare_op_handlers[name] for name in ("==", "!=")}
 
-    def comparing(original: Callable) -> Callable:
-        def compare(tx: Any, operands: Any, keywords: Any) -> Any:
-            if any(isinstance(o.realize(), StringFormatVariable) for o in operands):
-                unimplemented(
-                    gb_type="a tensor's text is compared",
-                    context="compare",
-                    explanation="it is known when forward runs",
-                    hints=[],
-                )
-            return original(tx, operands, keywords)
+    def of_text(_name: str, *operands: Any) -> bool:
+        return any(isinstance(operand, StringFormatVariable) for operand in operands)
 
-        return compare
-
-    compare_op_handlers.update({n: comparing(original) for n, original in originals.items()})
-    try:
-        yield
-    finally:
-        compare_op_handlers.update(originals)
+    return _compared(("==", "!="), of_text, "a tensor's text is compared")
 
 
 @contextlib.contextmanager
 def cut_at_collectives() -> Iterator[None]:
     """torch's Functions that communicate, whose gradient Dynamo loses, and what writes in place to
     a tensor that requires grad, for which it makes one that eager has not."""
-    function, written = AutogradFunctionVariable, CollectiveFunctionRewriteVariable
-    call_method, call_function = function.call_method, written.call_function
 
-    def cut(name: str) -> None:
-        unimplemented(
-            gb_type="a collective that autograd sees",
-            context=name,
-            explanation="its gradient would be another than eager's",
-            hints=[],
-        )
+    def cut(name: str) -> NoReturn:
+        _end("a collective that autograd sees", name, "its gradient would be another than eager's")
 
-    def method(self, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        if name == "apply" and self.fn_cls.__module__.startswith("torch.distributed."):
-            cut(self.fn_cls.__name__)
-        return call_method(self, tx, name, args, kwargs)
+    def of_function(original: Callable) -> Callable:
+        def method(self, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+            if name == "apply" and self.fn_cls.__module__.startswith("torch.distributed."):
+                cut(self.fn_cls.__name__)
+            return original(self, tx, name, args, kwargs)
 
-    def called(self, tx: Any, args: Any, kwargs: Any) -> Any:
-        if torch.is_grad_enabled() and any(map(_requires_grad, (*args, *kwargs.values()))):
-            cut(self.fn.__name__)
-        return call_function(self, tx, args, kwargs)
+        return method
 
-    function.call_method, written.call_function = method, called
-    try:
+    def of_written(original: Callable) -> Callable:
+        def called(self, tx: Any, args: Any, kwargs: Any) -> Any:
+            if torch.is_grad_enabled() and any(map(_requires_grad, (*args, *kwargs.values()))):
+                cut(self.fn.__name__)
+            return original(self, tx, args, kwargs)
+
+        return called
+
+    with (
+        _replaced(AutogradFunctionVariable, "call_method", of_function),
+        _replaced(CollectiveFunctionRewriteVariable, "call_function", of_written),
+    ):
         yield
-    finally:
-        function.call_method, written.call_function = call_method, call_function
 
 
 def _requires_grad(given: Any) -> bool:
@@ -272,30 +232,27 @@ def _requires_grad(given: Any) -> bool:
     return isinstance(given, TensorVariable) and given.requires_grad is not False
 
 
-@contextlib.contextmanager
-def functions_as_they_are(undone: Callable) -> Iterator[None]:
+def functions_as_they_are(undone: Callable) -> contextlib.AbstractContextManager:
     """A user's autograd.Function is a call in a graph. Dynamo would trace it both ways: what its
     backward reads when it runs would be frozen, set_materialize_grads be lost.
 
     undone: gives a context in which functions may run without data.
     """
-    original = AutogradFunctionVariable.call_method
 
-    def call_method(self, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        cls = self.fn_cls
-        if name != "apply" or cls.__module__.partition(".")[0] == "torch":
-            return original(self, tx, name, args, kwargs)
-        called = produce_trampoline_autograd_apply(cls)
-        with undone([cls.forward, cls.setup_context]):
-            proxies = proxy_args_kwargs(args, kwargs)
-            proxy = tx.output.create_proxy("call_function", called, *proxies)
-            return wrap_fx_proxy(tx=tx, proxy=proxy)
+    def make(original: Callable) -> Callable:
+        def call_method(self, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+            cls = self.fn_cls
+            if name != "apply" or cls.__module__.partition(".")[0] == "torch":
+                return original(self, tx, name, args, kwargs)
+            called = produce_trampoline_autograd_apply(cls)
+            with undone([cls.forward, cls.setup_context]):
+                proxies = proxy_args_kwargs(args, kwargs)
+                proxy = tx.output.create_proxy("call_function", called, *proxies)
+                return wrap_fx_proxy(tx=tx, proxy=proxy)
 
-    AutogradFunctionVariable.call_method = call_method
-    try:
-        yield
-    finally:
-        AutogradFunctionVariable.call_method = original
+        return call_method
+
+    return _replaced(AutogradFunctionVariable, "call_method", make)
 
 
 @contextlib.contextmanager
@@ -322,46 +279,39 @@ def inlined(entered: Callable[[Any, dict, Any], None]) -> Iterator[None]:
 @contextlib.contextmanager
 def asks_of_tensors(asked: Callable[[NotCapturable], None]) -> Iterator[None]:
     """`asked` is told where code looks up on a tensor what Dynamo would answer once."""
-    var_getattr, call_method = TensorVariable.var_getattr, TensorVariable.call_method
 
-    def check(tx: Any, name: str) -> None:
-        code = tx.f_code
-        if name in ONLY_EAGER and kind_of_file(code.co_filename) in (PACKAGE, OWN):
-            asked(
-                refusal(name, file=code.co_filename, line=tx.current_instruction.positions.lineno)
-            )
+    def checking(original: Callable) -> Callable:
+        def look_up(self, tx: Any, name: str, *args: Any) -> Any:
+            code = tx.f_code
+            if name in ONLY_EAGER and kind_of_file(code.co_filename) in (PACKAGE, OWN):
+                line = tx.current_instruction.positions.lineno
+                asked(refusal(name, file=code.co_filename, line=line))
+            return original(self, tx, name, *args)
 
-    def attribute(self, tx: Any, name: str) -> Any:
-        check(tx, name)
-        return var_getattr(self, tx, name)
+        return look_up
 
-    def method(self, tx: Any, name: str, *args: Any) -> Any:
-        check(tx, name)
-        return call_method(self, tx, name, *args)
-
-    TensorVariable.var_getattr, TensorVariable.call_method = attribute, method
-    try:
+    with (
+        _replaced(TensorVariable, "var_getattr", checking),
+        _replaced(TensorVariable, "call_method", checking),
+    ):
         yield
-    finally:
-        TensorVariable.var_getattr, TensorVariable.call_method = var_getattr, call_method
 
 
-@contextlib.contextmanager
-def reads_of_objects(asked: Callable[[NotCapturable], None]) -> Iterator[None]:
+def reads_of_objects(
+    asked: Callable[[NotCapturable], None],
+) -> contextlib.AbstractContextManager:
     """`asked` is told where code reads an object that Dynamo takes to stay as it is."""
-    original = VariableBuilder._call_impl
 
-    def call(self, value: Any) -> Any:
-        held = getattr(value, "__self__", None)  # of a generator's method
-        found = held if isinstance(held, kinds.GENERATORS) else value
-        plain = kinds.is_plain(found) or is_library(type(found).__module__)
-        if isinstance(found, _FROZEN) and not (plain and isinstance(found, enum.Enum)):
-            kind = type(found).__name__
-            asked(NotCapturable(f"forward reaches a {kind}, which parts do not follow"))
-        return original(self, value)
+    def make(original: Callable) -> Callable:
+        def call(self, value: Any) -> Any:
+            held = getattr(value, "__self__", None)  # of a generator's method
+            found = held if isinstance(held, kinds.GENERATORS) else value
+            plain = kinds.is_plain(found) or is_library(type(found).__module__)
+            if isinstance(found, _FROZEN) and not (plain and isinstance(found, enum.Enum)):
+                kind = type(found).__name__
+                asked(NotCapturable(f"forward reaches a {kind}, which parts do not follow"))
+            return original(self, value)
 
-    VariableBuilder._call_impl = call
-    try:
-        yield
-    finally:
-        VariableBuilder._call_impl = original
+        return call
+
+    return _replaced(VariableBuilder, "_call_impl", make)

@@ -100,7 +100,8 @@ class Listener(Protocol):
 
 class _Running:
     """The calls that go on in any thread: Dynamo looks code up in a list from which nothing may be
-    taken meanwhile."""
+    taken meanwhile. What waits for their end never waits for Dynamo's lock: it may be asked for by
+    a thread that has it, as the garbage collector runs anywhere."""
 
     def __init__(self):
         self._lock = threading.RLock()
@@ -123,8 +124,13 @@ class _Running:
             self._flush()
 
     def _flush(self) -> None:
-        while self._waiting and not self._calls:
-            self._waiting.pop()()
+        if not self._waiting or self._calls or not convert_frame.compile_lock.acquire(False):
+            return  # a later call's end does it
+        try:
+            while self._waiting:
+                self._waiting.pop()()
+        finally:
+            convert_frame.compile_lock.release()
 
 
 _RUNNING = _Running()

@@ -61,7 +61,8 @@ class InferenceSession:
         """The outputs named (None: all), in that order, for a feed of every input by name.
 
         A list is a sequence, a dict with keys of int or str a map, None an empty optional. What
-        only other outputs need is not computed. Each result is in memory of its own.
+        only other outputs need is not computed. Each result is in memory of its own; an array
+        of the feed is read where it lies, so nothing may write to it before the run has ended.
         """
         return self._session.run(names, feed)
 

@@ -24,9 +24,10 @@ _OF_TENSORS = {
 _CUT_AT = {"register_multi_grad_hook"}
 # How code asks whether it is traced.
 OF_THE_TRACE = frozenset({"is_compiling", "is_dynamo_compiling", "is_exporting"})
-# Called by name, of a context that Dynamo would forget how to leave, or changing an order that it
-# does not write back.
-_BY_HAND = frozenset({"__enter__", "__exit__", "move_to_end"})
+# Called by name, of a context that Dynamo would forget how to leave.
+_BY_HAND = frozenset({"__enter__", "__exit__"})
+# They change an order that Dynamo does not write back.
+_OF_ORDER = frozenset({"move_to_end"})
 # Of torch, by the user's own code: state of the process or the thread that is in no guard.
 _OF_TORCH = {
     "are_deterministic_algorithms_enabled", "is_deterministic_algorithms_warn_only_enabled",
@@ -81,6 +82,9 @@ def check_in_parts(code: types.CodeType, scope: dict) -> None:
     facts = observe.facts_of(code)
     for name in tensor_questions.ONLY_EAGER.keys() & facts.looked_up:
         raise tensor_questions.refusal(name, file=code.co_filename, line=facts.attributes[name])
+    for name in _OF_ORDER & facts.looked_up:
+        reason = f"forward changes the order of a dict ({name}), which parts do not write back"
+        raise NotCapturable(reason, file=code.co_filename, line=facts.attributes[name])
     for name in (OF_THE_TRACE | _BY_HAND) & (facts.attributes.keys() | facts.globals.keys()):
         reason = f"forward asks {name}, which differs in parts"
         if name in _BY_HAND:
