@@ -39,6 +39,10 @@ using TileFunction = TileFunctionOf<float>;
 template <class T = float>
 TileFunctionOf<T> tile_function(TileOp op, int variant);
 TileFunction vector_function(TileOp op, int variant);  // null: there is none
+// The elements of programs besides float32, whose vectors are written by hand, and bool.
+#define ORT_TILE_TYPED(X) \
+  X(double)               \
+  X(int8_t) X(int16_t) X(int32_t) X(int64_t) X(uint8_t) X(uint16_t) X(uint32_t) X(uint64_t)
 // A loop that the compiler made vectors of; null: there is none of this instruction.
 template <class T>
 TileFunctionOf<T> typed_function(TileOp op);

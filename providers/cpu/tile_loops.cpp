@@ -140,15 +140,7 @@ TileFunctionOf<T> loop_function(TileOp op) {
 
 #define ORT_ELEMENT(T) template TileFunctionOf<T> loop_function<T>(TileOp op);
 ORT_ELEMENT(float)
-ORT_ELEMENT(double)
-ORT_ELEMENT(int8_t)
-ORT_ELEMENT(int16_t)
-ORT_ELEMENT(int32_t)
-ORT_ELEMENT(int64_t)
-ORT_ELEMENT(uint8_t)
-ORT_ELEMENT(uint16_t)
-ORT_ELEMENT(uint32_t)
-ORT_ELEMENT(uint64_t)
+ORT_TILE_TYPED(ORT_ELEMENT)
 #undef ORT_ELEMENT
 
 template <>
@@ -167,15 +159,7 @@ TileFunctionOf<bool> tile_function<bool>(TileOp op, int /*variant*/) {
     const TileFunctionOf<T> vectors = typed_function<T>(op);       \
     return vectors ? vectors : loop_function<T>(op);               \
   }
-ORT_ELEMENT(double)
-ORT_ELEMENT(int8_t)
-ORT_ELEMENT(int16_t)
-ORT_ELEMENT(int32_t)
-ORT_ELEMENT(int64_t)
-ORT_ELEMENT(uint8_t)
-ORT_ELEMENT(uint16_t)
-ORT_ELEMENT(uint32_t)
-ORT_ELEMENT(uint64_t)
+ORT_TILE_TYPED(ORT_ELEMENT)
 #undef ORT_ELEMENT
 
 }  // namespace ort::cpu

@@ -149,15 +149,12 @@ TileFunctionOf<T> choose(TileOp op) {
 #undef ORT_UNARY
 #undef ORT_BINARY
 
-#define ORT_ELEMENTS(X) \
-  X(bool)               \
-  X(double)             \
-  X(int8_t) X(int16_t) X(int32_t) X(int64_t) X(uint8_t) X(uint16_t) X(uint32_t) X(uint64_t)
 #define ORT_CHOOSE(T)                       \
   TileFunctionOf<T> choose_##T(TileOp op) { \
     return choose<T>(op);                   \
   }
-ORT_ELEMENTS(ORT_CHOOSE)
+ORT_CHOOSE(bool)
+ORT_TILE_TYPED(ORT_CHOOSE)
 #undef ORT_CHOOSE
 
 }  // namespace
@@ -172,8 +169,8 @@ namespace ort::cpu {
   TileFunctionOf<T> typed_function<T>(TileOp op) { \
     return HWY_DYNAMIC_DISPATCH(choose_##T)(op);   \
   }
-ORT_ELEMENTS(ORT_EXPORT)
+ORT_EXPORT(bool)
+ORT_TILE_TYPED(ORT_EXPORT)
 #undef ORT_EXPORT
 }  // namespace ort::cpu
 #endif
-#undef ORT_ELEMENTS
