@@ -17,6 +17,7 @@ from .errors import NeedsExactSizes, NotCapturable
 from .guards import Snapshot
 from .interface import Assigned, Input, Output, WriteBack
 from .name import Named
+from .observe import OWN, facts_of, kind_of_file
 from .outputs import history, name_outputs
 from .second_run import SecondRun
 from .sizes import SizePredicate, evaluate, lies
@@ -158,7 +159,16 @@ def finish(
 
 def _check_identity(call: Call, snapshot: Snapshot) -> None:
     """Which object a traced argument is, `x is self.kept` would ask: only for registered tensors a
-    trace tells it as eager."""
+    trace tells it as eager. It has others in their place, but not where they are held besides."""
+    asked = ((code, facts_of(code).compared) for _, code in snapshot.roots)
+    own = ((c, line) for c, line in asked if line and kind_of_file(c.co_filename) == OWN)
+    for code, line in own:
+        path = snapshot.registered_elsewhere()
+        if path is not None:
+            raise NotCapturable(
+                f"forward asks by `is` or `in` for an object, and {path} is a registered tensor",
+                file=code.co_filename, line=line,
+            )  # fmt: skip
     for tensor in call.tensors:
         path = snapshot.kept_at(tensor)
         if path is not None:

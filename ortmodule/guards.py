@@ -15,7 +15,7 @@ from torch import nn
 
 from . import _native, kinds
 from .observe import Names
-from .walk import Instance, Walk, Watched, difference
+from .walk import Instance, Walk, Watched, difference, item_path
 
 
 class Snapshot:
@@ -86,6 +86,13 @@ class Snapshot:
             for _, t in w.items
         )
         return None if registered else path
+
+    def registered_elsewhere(self) -> str | None:
+        """Where a registered tensor is found besides its registry; None: none is."""
+        watched = self._held.walk.watched
+        registered = {id(t) for t in _registered(self._held.walk).values()}
+        others = ((w, key, t) for w in watched if w.registry is None for key, t in w.items)
+        return next((item_path(w, key) for w, key, t in others if id(t) in registered), None)
 
     def put(self, registry: dict, key: str, old: torch.Tensor, new: torch.Tensor) -> None:
         """The capture's own run has put `new` where `old` was."""

@@ -87,12 +87,14 @@ class CodeFacts:
 
     `attributes` are looked up, by name (`looked_up`) or by a text that stands there. `any_name`: it
     may reach an attribute whose name is made as it runs. `stored`: attributes that it sets.
+    `compared`: where it first asks by `is` or `in` for an object that is no constant; None: nowhere.
     `asked_of`: what `type`, `id` and `__class__` are asked of, as (question, local name, line).
     """
 
     attributes: dict[str, int]
     looked_up: frozenset[str]
     stored: frozenset[str]
+    compared: int | None
     globals: dict[str, int]
     imports: dict[str, int]
     any_name: bool
@@ -108,7 +110,7 @@ def facts_of(code: types.CodeType) -> CodeFacts:
     by_text: dict[str, int] = {}
     asked = []
     stored = set()
-    any_name = False
+    any_name, compared = False, None
     every = list(dis.get_instructions(code))
     steps = [s for s in every if s.opname not in ("PUSH_NULL", "PRECALL")]
     line = code.co_firstlineno
@@ -123,6 +125,8 @@ def facts_of(code: types.CodeType) -> CodeFacts:
                 any_name = any_name or text is None
                 if text is not None:
                     by_text.setdefault(text, line)
+        elif step.opname in ("IS_OP", "CONTAINS_OP") and steps[i - 1].opname != "LOAD_CONST":
+            compared = compared or line
         elif step.opname == "IMPORT_NAME":
             imports.setdefault(step.argval, line)
         elif step.opname == "MATCH_CLASS":  # by position as the class says, by name as here
@@ -143,7 +147,8 @@ def facts_of(code: types.CodeType) -> CodeFacts:
         attributes.setdefault(text, at)
     any_name = any_name or bool((globals_.keys() | looked_up) & _ANY_NAME)
     return CodeFacts(
-        attributes, looked_up, frozenset(stored), globals_, imports, any_name, tuple(asked)
+        attributes, looked_up, frozenset(stored), compared, globals_, imports, any_name,
+        tuple(asked),
     )
 
 

@@ -449,7 +449,7 @@ def difference(w: Watched) -> str | None:
     for key in [*was_at, *(k for k in is_at if k not in was_at)]:
         was, value = was_at.get(key, MISSING), is_at.get(key, MISSING)
         if not kinds.same(was, value):
-            return changed(_item_path(w, key), was, value)
+            return changed(item_path(w, key), was, value)
     if w.ordered and list(was_at) != list(is_at):
         return f"the order of {w.path} was {list(was_at)[:9]}, is {list(is_at)[:9]}"
     return None
@@ -461,7 +461,7 @@ def changed(path: str, was: Any, now: Any) -> str:
     return f"{path} was {before}, is {'another' if before == after else after}"
 
 
-def _item_path(w: Watched, key: Any) -> str:
+def item_path(w: Watched, key: Any) -> str:
     if key == "content" and not w.kind.attributes and not isinstance(w.holder, dict):
         return w.path  # all that it holds
     if isinstance(key, str) and key.isidentifier():

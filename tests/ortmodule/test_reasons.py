@@ -118,6 +118,14 @@ def test_it_is_told(reason):
     assert any(reason in line for line in told(model)), told(model)
 
 
+def test_a_parameter_that_is_held_twice():
+    model = ORTModule(Asking(lambda s, x: s.l(x) * (2 if s.h[0] is s.l.weight else 3), False))
+    model.module.h = [model.module.l.weight]
+    model(X)
+    reason = "forward asks by `is` or `in` for an object, and h[0] is a registered tensor"
+    assert any(reason in line and "test_reasons.py" in line for line in told(model)), told(model)
+
+
 def test_another_module_is_imported():
     first, second = (types.ModuleType("reasons_settings") for _ in range(2))
     first.v, second.v = 1.0, 7.0

@@ -441,3 +441,20 @@ def scaled_in_turn(m, i):
 asks("a_missing_attribute", scaled_if_there, before=scaled_in_turn)
 asks("whether_two_are_equal", lambda s, x: s.l(x) * times(s.a == s.b) * times(s.b in [s.a]),
      before=one_and_the_same)  # fmt: skip
+
+
+def tied_in_turn(m, i):
+    m.h = (m.l.weight if i == 1 else m.k.weight,)
+
+
+def frozen_at_one(m, i):
+    m.frozen = {m.l.weight} if i == 1 else set()
+
+
+asks("whether_it_is_a_parameter", lambda s, x: s.l(x) * times(s.h[0] is s.l.weight),
+     before=tied_in_turn)  # fmt: skip
+asks("whether_a_parameter_is_in_a_set", lambda s, x: s.l(x) * times(s.l.weight in s.frozen),
+     before=frozen_at_one)  # fmt: skip
+asks("a_generators_seed", lambda s, x: s.l(x) * (s.g.initial_seed() % 97),
+     attributes=lambda: {"g": torch.Generator()},
+     before=lambda m, i: m.g.manual_seed(i + 1))  # fmt: skip
