@@ -87,7 +87,7 @@ class CodeFacts:
 
     `attributes` are looked up, by name (`looked_up`) or by a text that stands there. `any_name`: it
     may reach an attribute whose name is made as it runs. `stored`: attributes that it sets.
-    `compared`: where it first asks by `is` or `in` for an object that is no constant; None: nowhere.
+    `compared`: where it first asks by `is` or `in` for an object that is no constant, or None.
     `asked_of`: what `type`, `id` and `__class__` are asked of, as (question, local name, line).
     """
 
@@ -147,7 +147,13 @@ def facts_of(code: types.CodeType) -> CodeFacts:
         attributes.setdefault(text, at)
     any_name = any_name or bool((globals_.keys() | looked_up) & _ANY_NAME)
     return CodeFacts(
-        attributes, looked_up, frozenset(stored), compared, globals_, imports, any_name,
+        attributes,
+        looked_up,
+        frozenset(stored),
+        compared,
+        globals_,
+        imports,
+        any_name,
         tuple(asked),
     )
 
