@@ -311,7 +311,6 @@ explain(
 )  # fmt: skip
 explain("The C library's, a number at a time.", "Pow", "Pow of rows")
 explain("A number at a time, each divisor checked for zero.", "Div of int32")
-explain("A pass over a tile makes the truth of a number, another its byte.", "Cast float32 to 9")
 explain(
     "What is summed is written to memory before a reduction over all axes.",
     "ReduceL1 over (0, 1)", "ReduceL2 over (0, 1)", "ReduceSumSquare over (0, 1)",
