@@ -79,8 +79,7 @@ def _check_tensor(tensor: torch.Tensor, what: str) -> None:
     if tensor.layout != torch.strided:
         raise NotCapturable(f"{what} has layout {tensor.layout}, expected torch.strided")
     if not devices.is_provided(tensor.device):
-        expected = " or ".join(sorted(devices.provided()))
-        raise NotCapturable(f"{what} is on {tensor.device}, expected {expected}")
+        raise NotCapturable(f"{what} is on {tensor.device}, expected {devices.expected()}")
     if tensor.dtype == torch.complex32:
         raise NotCapturable(f"{what} has dtype {tensor.dtype}, which graphs do not have")
 

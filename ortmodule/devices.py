@@ -36,6 +36,11 @@ def provided() -> set[str]:
     return {names.get(kind, kind) for kind in _native.core().device_kinds()}
 
 
+def expected() -> str:
+    """The types with a provider, as an error names them."""
+    return " or ".join(sorted(provided()))
+
+
 def of(tensors: Iterable[torch.Tensor]) -> torch.device:
     """Where a call with these tensors computes: 0-d ones of the host stand beside a device's."""
     return next((t.device for t in tensors if t.device.type != HOST.type), HOST)

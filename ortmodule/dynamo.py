@@ -8,6 +8,7 @@ import contextlib
 import functools
 import itertools
 import os
+import re
 import threading
 import types
 import weakref
@@ -42,7 +43,7 @@ from .explain import Break
 from .floats import constants_after_one
 from .outside import inside
 from .patches import LOCK
-from .places import TORCH, user_place
+from .places import TORCH, traced_place, user_place
 
 # So often a function is looked at for one module, or for none.
 _LIMIT, _LIMIT_OF_NONE = 16, 32
@@ -59,6 +60,7 @@ _SETTINGS = {
     "record_runtime_overhead": False,
     "allow_rnn": True,
 }
+_NUMBER = re.compile(r"^\d+/\d+: ")
 _LAYERS = os.path.join(TORCH, "nn", "modules", "")
 _AS_IT_IS = FrameExecStrategy(FrameAction.SKIP, FrameAction.DEFAULT)
 _NOTHING = FrameExecStrategy(FrameAction.SKIP, FrameAction.SKIP)
@@ -265,7 +267,15 @@ def _is_layer(frame: Any) -> bool:
 
 def _tell_missed(listener: Listener | None, failed: Any) -> None:
     if listener is not None:
-        listener.missed(str(failed.reason))
+        listener.missed(_guard_in(str(failed.reason)))
+
+
+def _guard_in(reason: str) -> str:
+    """The guard that did not hold, with the line of forward that asked: "0/0: x == 1  # y = x  #
+    file:3 in forward" and a stack are what Dynamo says."""
+    guard = _NUMBER.sub("", reason.partition("\n")[0]).partition("  # ")[0].strip()
+    place = traced_place(reason)
+    return f"{guard} at {place['file']}:{place['line']}" if place else guard
 
 
 def _place(frames: list[tuple[str, int]]) -> dict:

@@ -3,6 +3,7 @@
 import functools
 import inspect
 import os
+import re
 import sys
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import nn
 # Files of this package and of torch are no user's code; the separator, as torchvision is not torch.
 PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 TORCH = os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), "")
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 def place_of(function: Any) -> dict[str, Any]:
@@ -28,6 +30,12 @@ def user_place(frames: list[tuple[str, int]]) -> dict[str, Any]:
     own = [f for f in frames if not f[0].startswith((PACKAGE, TORCH)) and f[0][:1] != "<"]
     found = own or frames
     return {"file": found[-1][0], "line": found[-1][1]} if found else {}
+
+
+@functools.lru_cache(maxsize=4096)
+def traced_place(trace: str) -> dict[str, Any]:
+    """The line of the user's code in the text of a stack."""
+    return user_place([(file, int(line)) for file, line in _FRAME.findall(trace)])
 
 
 def caller_place() -> dict[str, Any]:

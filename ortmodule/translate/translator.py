@@ -30,6 +30,7 @@ from .dtypes import is_refused
 from .emit import FLOATING, CountedNumber, MissingOp, SymbolicFloat, SymbolicTruth
 from .numbers import ruled
 from .opaque import decompose, emit_opaque
+from .placement import check_provided, check_returned
 from .provenance import traced_value
 from .refs import Ref, Storage
 from .regions import region
@@ -99,7 +100,9 @@ def translate(
     try:
         traced = [traced_value(n) for n in program.graph.output_node().args[0]]
         with entered({}):  # what is asked of torch here is asked of ops as they are
-            done = t.finish(t.run(program, refs), traced, share_memory, through)
+            outputs = t.run(program, refs)
+            check_returned(t, [n.meta["val"] for n in nodes], traced)
+            done = t.finish(outputs, traced, share_memory, through)
     except NotCapturable as error:
         if error.op is None:  # found where no node was at hand, as a dtype of no graph
             t.node, t.target = t.latest, getattr(t.latest, "target", None)
@@ -163,6 +166,7 @@ class Translator(Context):
 
     def _attribute(self, program: fx.GraphModule, node: fx.Node) -> Any:
         found = operator.attrgetter(node.target)(program)
+        check_provided(self, found if isinstance(found, torch.Tensor) else None)
         if isinstance(found, FakeTensor):
             self.refuse("forward reads, outside of a body, a tensor that was made inside of it")
         if isinstance(found, torch.Tensor):
@@ -175,6 +179,7 @@ class Translator(Context):
             if isinstance(container, (list, tuple)):
                 return container[node.args[1]]
         val = node.meta.get("val")
+        check_provided(self, val)
         if str(node.target) in _READS and val is not None:
             self._read_number(env[node.args[0]], val)
         if isinstance(val, torch.SymFloat):

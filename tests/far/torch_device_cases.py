@@ -146,6 +146,25 @@ def test_out_of_memory_of_outputs_and_of_torchs_operators(small):
     assert operator.explain().providers == {"aten": 1}
 
 
+class Brought(nn.Linear):
+    """Its result lies on the host."""
+
+    def forward(self, x):
+        return super().forward(x).relu().cpu()
+
+
+def test_a_result_that_is_brought_to_the_host_is_there():
+    module, x = Brought(3, 3), torch.randn(2, 3)
+    expected = module(x).detach()
+    model = ORTModule(module.to(DEVICE), Options("report", ("far", "aten", "cpu")))
+    with pytest.warns(UserWarning, match="returns a tensor on cpu, expected far:0 as"):
+        y = model(x.to(DEVICE))
+    assert y.device.type == "cpu"
+    torch.testing.assert_close(y.detach(), expected)
+    y.sum().backward()
+    assert module.weight.grad.device == DEVICE
+
+
 def test_a_device_without_a_named_provider_is_eagers():
     model = ORTModule(nn.Linear(3, 3).to(DEVICE), Options(providers=("cpu", "aten")))
     with pytest.warns(UserWarning, match="none of the providers gives memory of private_use:0"):

@@ -3,6 +3,7 @@
 import copy
 import gc
 import random
+import re
 import warnings
 import weakref
 
@@ -218,6 +219,9 @@ def test_numbers_that_change_are_no_new_parts():
         pair.each(lambda m, i=i: setattr(m, "scale", 0.5 + i))
         pair.step(x, 1.0 + i / 10, 2 + i % 6)
     assert sum(pair.report.misses.values()) <= 8, pair.report.misses
+    place = rf"{re.escape(__file__)}:\d+"
+    guards = [re.fullmatch(rf"(.+) at {place}", miss) for miss in pair.report.misses]
+    assert any(guards) and not any("\n" in miss or " # " in miss for miss in pair.report.misses)
     in_parts(pair)
 
 
