@@ -25,6 +25,7 @@ def check_returned(t: Any, given: Sequence[Any], traced: Sequence[Any]) -> None:
     """Refuses outputs on another device than the call's, which is that of `given`."""
     home = devices.of(x for x in given if isinstance(x, torch.Tensor))
     for tensor in traced:
-        if isinstance(tensor, torch.Tensor) and tensor.device.type != home.type:
-            reason = f"forward returns a tensor on {tensor.device}, expected {home} as its inputs"
+        place = devices.of([tensor]) if isinstance(tensor, torch.Tensor) else home
+        if place.type != home.type:
+            reason = f"forward returns a tensor on {place}, expected {home} as its inputs"
             t.refuse(reason, kind=NeedsCut)
