@@ -10,14 +10,19 @@ import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
+import numpy as np
 import torch
 from torch._dynamo.exc import ObservedAttributeError, unimplemented
+from torch._dynamo.guards import GuardBuilder
+from torch._dynamo.source import AttrSource
 from torch._dynamo.symbolic_convert import (
     InliningInstructionTranslator,
     InstructionTranslatorBase,
     compare_op_handlers,
 )
 from torch._dynamo.utils import proxy_args_kwargs
+from torch._dynamo.variables import lists
+from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builder import VariableBuilder, wrap_fx_proxy
 from torch._dynamo.variables.constant import ConstantVariable
 from torch._dynamo.variables.dicts import ConstDictVariable
@@ -137,6 +142,24 @@ def identities_as_they_are() -> contextlib.AbstractContextManager:
 
     names = ("is", "is not", "==", "!=", "in", "not in")
     return _compared(names, by_identity, "whether two objects are one")
+
+
+def tensors_in_lists() -> contextlib.AbstractContextManager:
+    """Whether a list has a tensor is whether it is one of its items: Dynamo compares its numbers.
+    Where it is not the first, eager does so too."""
+
+    def make(original: Callable) -> Callable:
+        def contains(items: Iterable, search: Any, tx: Any, *rest: Any) -> Any:
+            items = list(items)
+            if not (items and search.is_tensor()):
+                return original(items, search, tx, *rest)
+            if not (items[0].is_tensor() and items[0].as_proxy() is search.as_proxy()):
+                _end("whether a list has a tensor", "in", "it is known when forward runs")
+            return ConstantVariable.create(True)
+
+        return contains
+
+    return _replaced(lists, "iter_contains", make)
 
 
 def missing_attributes_as_they_are() -> contextlib.AbstractContextManager:
@@ -297,6 +320,28 @@ def asks_of_tensors(asked: Callable[[NotCapturable], None]) -> Iterator[None]:
         yield
 
 
+class _Float64(ConstantVariable):
+    """A float of numpy's that an object holds, as a scale that is np.sqrt(width)."""
+
+    def __init__(self, value: np.float64, **kwargs: Any):
+        super().__init__(float(value), **kwargs)
+        self.value = value  # the base keeps Python's
+
+    def python_type(self) -> type:
+        return np.float64
+
+    def as_proxy(self) -> float:
+        return float(self.value)  # whose text is code
+
+
+def _numpy_scalar(builder: VariableBuilder, value: np.generic) -> VariableTracker:
+    """To Dynamo it is an array, which tensors and isinstance take otherwise."""
+    if type(value) is not np.float64 or not isinstance(builder.source, AttrSource):
+        _end("a scalar of numpy's", type(value).__name__, "to Dynamo it is an array")
+    builder.install_guards(GuardBuilder.EQUALS_MATCH)
+    return _Float64(value, source=builder.source)
+
+
 def reads_of_objects(
     asked: Callable[[NotCapturable], None],
 ) -> contextlib.AbstractContextManager:
@@ -307,6 +352,8 @@ def reads_of_objects(
             held = getattr(value, "__self__", None)  # of a generator's method
             found = held if isinstance(held, kinds.GENERATORS) else value
             plain = kinds.is_plain(found) or is_library(type(found).__module__)
+            if isinstance(value, np.generic):
+                return _numpy_scalar(self, value)
             if isinstance(found, _FROZEN) and not (plain and isinstance(found, enum.Enum)):
                 kind = type(found).__name__
                 asked(NotCapturable(f"forward reaches a {kind}, which parts do not follow"))

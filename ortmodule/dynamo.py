@@ -33,6 +33,7 @@ from .cuts import (
     missing_attributes_as_they_are,
     missing_keys_guarded,
     reads_of_objects,
+    tensors_in_lists,
     text_as_it_is,
     texts_compared,
     truth_of_objects,
@@ -59,6 +60,7 @@ _SETTINGS = {
     "allow_unspec_int_on_nn_module": True,
     "record_runtime_overhead": False,
     "allow_rnn": True,
+    "trace_numpy": False,  # its scalars would be arrays, of other dtypes beside tensors
 }
 _NUMBER = re.compile(r"^\d+/\d+: ")
 _LAYERS = os.path.join(TORCH, "nn", "modules", "")
@@ -184,9 +186,10 @@ class _Convert:
         changes = (
             config.patch(_SETTINGS), cut_at_hooks(), constants_after_one(), autocast_kept(),
             functions_as_they_are(self._told().undone), cut_at_collectives(), cut_at_checkpoints(),
-            text_as_it_is(), texts_compared(), truth_of_objects(), identities_as_they_are(),
-            missing_keys_guarded(), missing_attributes_as_they_are(), inlined(self._told().entered),
-            asks_of_tensors(self._told().asked), reads_of_objects(self._told().asked),
+            text_as_it_is(), texts_compared(), tensors_in_lists(), truth_of_objects(),
+            identities_as_they_are(), missing_keys_guarded(), missing_attributes_as_they_are(),
+            inlined(self._told().entered), asks_of_tensors(self._told().asked),
+            reads_of_objects(self._told().asked),
         )  # fmt: skip
         with LOCK, convert_frame.compile_lock, inside(), contextlib.ExitStack() as stack:
             for change in changes:

@@ -1,17 +1,19 @@
 """Export of a trained module as a standard ONNX file; called by ORTModule.export_onnx."""
 
+import functools
 import itertools
 
 import torch
 from torch import nn
 
 from . import _native, tree
-from .call import describe
+from .call import Call, describe
 from .capture import capture
 from .finish import Capture
 from .inference import InferenceSession
 from .name import named_tensors, plain
 from .rehearse import undone
+from .sizes import symbols_of
 from .translate.emit import array_of
 
 
@@ -33,12 +35,25 @@ def export(module: nn.Module, args: tuple, kwargs: dict, path: str) -> None:
 
 
 def _write(module: nn.Module, args: tuple, kwargs: dict, path: str) -> None:
-    captured = capture(module, describe(args, kwargs), _native.core().Graph, share_memory=False)
+    captured = _captured(module, describe(args, kwargs))
     own = [i for i in captured.inputs if i.role != "user"]
     weights = {i.name: array_of(i.tensor.detach().cpu().contiguous()) for i in own}
     names = _input_names(module, args, kwargs, captured)
     outputs = _output_names(captured, {*weights, *names.values()})
     _native.core().export_onnx(captured.graph, weights, names, outputs, path)
+
+
+def _captured(module: nn.Module, call: Call) -> Capture:
+    """For any sizes that a file, which checks none, may be fed: where forward does otherwise for a
+    larger one (x[:5] of four rows), that axis has this call's size."""
+    taken = functools.partial(capture, module, call, _native.core().Graph, share_memory=False)
+    captured = taken()
+    shapes = [t.shape for t in call.tensors]
+    holds = captured.sizes.holds_beyond(shapes)
+    if all(holds.values()):
+        return captured
+    free = [[all(holds[n] for n in symbols_of(d)) for d in row] for row in captured.sizes.dims]
+    return taken(free=free)
 
 
 def _any_rows(module: nn.Module, args: tuple, kwargs: dict, path: str) -> bool:

@@ -11,7 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
+from torch.fx.experimental.symbolic_shapes import (
+    has_free_unbacked_symbols,
+    statically_known_true,
+    sym_eq,
+)
 from torch.nn.functional import batch_norm, linear
 from torch.nn.modules import batchnorm
 from torch.utils._pytree import tree_map
@@ -223,7 +227,7 @@ def _fits(query: Any, key: Any, value: Any, mask: Any) -> bool:
     (*lead, length, width), (*ours, keys, depth), others = (t.shape for t in tensors)
     pairs = [*zip((*lead, width), (*ours, depth), strict=True)]
     pairs += zip((*lead, keys), others[:3], strict=True)
-    if not all(_known_equal(a, b) for a, b in pairs):
+    if not all(_equal(a, b) for a, b in pairs):
         return False
     if mask is None:
         return True
@@ -231,12 +235,20 @@ def _fits(query: Any, key: Any, value: Any, mask: Any) -> bool:
     return (
         2 <= mask.dim() <= 4
         and mask.dtype in (torch.bool, dtype)
-        and all(_known_equal(a, 1) or _known_equal(a, b) for a, b in wide)
+        and all(_known_equal(a, 1) or _equal(a, b) for a, b in wide)
     )
 
 
 def _known_equal(a: Any, b: Any) -> bool:
     return statically_known_true(sym_eq(a, b))
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Whether two sizes of this call are one, which the capture then relies on; what data decides
+    must be known."""
+    if has_free_unbacked_symbols((a, b)):
+        return _known_equal(a, b)
+    return bool(a == b)
 
 
 def stand_ins() -> dict[str, Callable]:

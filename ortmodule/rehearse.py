@@ -11,12 +11,12 @@ import contextlib
 import contextvars
 import dataclasses
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from . import control_flow, devices, functions, kinds, observe, questions, tree
@@ -101,7 +101,7 @@ def _run(module: nn.Module, call: Call, effects: Effects, hooks: Hooks, roots: l
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
     made = [_fake(t, mode) for t in call.tensors]
     bare = [(t, set(vars(t))) for t in made]
-    error = None
+    usual, error = set(vars(_fake(torch.empty(()), mode))), None
     grad = torch.set_grad_enabled(torch.is_grad_enabled())  # forward may leave it changed
     own_tensors = OwnTensors(module, lambda t: _fake(t, mode))
     with grad, left_again(), own_tensors as own, Calls() as made_calls:
@@ -119,6 +119,7 @@ def _run(module: nn.Module, call: Call, effects: Effects, hooks: Hooks, roots: l
                 raise NotCapturable("forward leaves autocast changed", **place)
             hooks.check()
             _check_saved(module, result)
+            bare += [(t, usual) for t in _made_by_forward(result, bare)]
             _check_fresh([result, given.containers], lasting | effects.globals())
             if given.changed():
                 _check_apart(call.containers, set(map(id, effects.objects())))
@@ -194,6 +195,16 @@ def _check_saved(module: nn.Module, result: Any) -> None:
     if writes_to_saved(tensors):
         reason = "forward writes in place to what its own backward reads"
         raise NotCapturable(reason, **place_of_forward(module))
+
+
+def _made_by_forward(result: Any, known: Sequence) -> list[torch.Tensor]:
+    """The returned tensors that are none of the call's and the module's."""
+    try:
+        tensors, _ = tree.flatten(result, "the result")
+    except tree.UnknownLeaf:
+        return []
+    others = {id(t) for t, _ in known}
+    return [t for t in tensors if isinstance(t, FakeTensor) and id(t) not in others]
 
 
 def _check_apart(containers: list, reached: set[int]) -> None:

@@ -164,7 +164,7 @@ class SizePredicate:
             self._add(guard, hints)
         for row in self.dims:
             for dim in row:
-                if isinstance(dim, str) and not _names(dim) <= self._bare:
+                if isinstance(dim, str) and not symbols_of(dim) <= self._bare:
                     self._only(hints, f"size {dim} does not give its symbols' values")
         test = " and ".join(f"({g})" for g in self.guards) or "True"
         self._test = compile(test, "<size guards>", "eval")
@@ -192,6 +192,15 @@ class SizePredicate:
             binding[theirs] = binding[ours]
         return binding
 
+    def holds_beyond(self, shapes: Sequence[Sequence[int]]) -> dict[str, bool]:
+        """For each symbol of a call with these shapes whether some larger value fits too."""
+        binding = self.bind(shapes) or {}
+        return {name: any(map(self._is_for, _larger(binding, name))) for name in self._bare}
+
+    def _is_for(self, binding: dict[str, int]) -> bool:
+        shapes = [[evaluate(dim, binding) for dim in row] for row in self.dims]
+        return self.bind(shapes) is not None
+
     def _fits(self, binding: dict[str, int], rest: list[tuple[str, int]]) -> bool:
         for symbol, (low, high) in self.ranges.items():
             value = binding.get(symbol)
@@ -217,8 +226,15 @@ class SizePredicate:
         self.why_exact = self.why_exact or why
 
 
-def _names(text: str) -> set[str]:
-    tree = ast.parse(text, mode="eval")
+def _larger(binding: dict[str, int], name: str) -> Iterator[dict[str, int]]:
+    """Multiples, as a size may have to be one, and what is none."""
+    size = binding[name]
+    return ({**binding, name: n} for n in (2 * size, 2 * size + 7, 3 * size, 4 * size))
+
+
+def symbols_of(dim: Dim) -> set[str]:
+    """The symbols that a size is made of."""
+    tree = ast.parse(str(dim), mode="eval")
     return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} - set(_FUNCTIONS)
 
 

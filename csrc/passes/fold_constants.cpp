@@ -35,8 +35,8 @@ size_t result_bytes(const Node& node) {
 
 bool small_enough(const Node& node, size_t limit) {
   for (size_t i = 0; i < node.out.size(); ++i) {
-    const Type& type = node.output(i).type();
     if (node.out[i] == kNone) continue;
+    const Type& type = node.output(i).type();
     if (type.kind != Type::Kind::tensor || !type.dims) return false;
     Sizes sizes;
     for (const Dim& dim : *type.dims) {

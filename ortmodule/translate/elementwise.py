@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from .emit import FLOATING, is_value
+from .emit import FLOATING, SymbolicFloat, is_value
 from .registry import aten, inverse, wide
 
 _UNARY = {
@@ -286,9 +286,16 @@ def addcdiv(t, x, a, b, *, value=1):
 
 @aten("clamp.default", "clip.default")
 def clamp(t, x, low=None, high=None):
-    dtype = t.out_dtype()
+    dtype, alone = t.out_dtype(), low is None or high is None
+    if alone and any(b != b for b in (low, high) if isinstance(b, float)):
+        return NotImplemented  # torch's kernel of one bound takes a NaN for none
     bounds = [None if b is None else t.scalar(b, dtype) for b in (low, high)]
-    return t.op("Clip", t.cast(x, dtype), *bounds)
+    x = t.cast(x, dtype)
+    y = t.op("Clip", x, *bounds)
+    for number, bound in zip((low, high), bounds, strict=True):
+        if alone and isinstance(number, SymbolicFloat) and dtype in FLOATING:
+            y = t.op("Where", t.op("IsNaN", bound), t.stop(x), y)
+    return y
 
 
 @aten("clamp_min.default")

@@ -22,7 +22,10 @@ _THEMSELVES = {
     "sum_to_size.default", "atleast_1d.default", "atleast_2d.default", "atleast_3d.default",
 }  # fmt: skip
 # Off, these return their argument itself; traced they seem to copy it.
-_DROPOUTS = {"dropout.default", "feature_dropout.default", "alpha_dropout.default"}
+_DROPOUTS = {
+    "dropout.default", "feature_dropout.default", "alpha_dropout.default",
+    "feature_alpha_dropout.default",
+}  # fmt: skip
 
 
 def wrapped(t: Any, outs: Any, name: str, args: Sequence, kwargs: dict) -> Any:

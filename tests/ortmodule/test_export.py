@@ -110,6 +110,29 @@ def test_every_output_is_in_the_file(name, rows, tmp_path):
     compare(module.eval(), tmp_path / "m.onnx", *([x] for x in rows))
 
 
+CUT = {
+    "empty_here": lambda m, x: (m.linear(x)[5:], x[5:] * 2),
+    "whole_here": lambda m, x: m.linear(x)[:5],
+    "one_of_two_branches": lambda m, x: m.linear(x) * (2 if x.shape[0] <= 5 else 3),
+}
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_rows_are_fixed_where_more_would_be_other_code(name, tmp_path):
+    module = Net(CUT[name]).eval()
+    ORTModule(module).export_onnx(tmp_path / "m.onnx", (torch.randn(4, 3),))
+    (given,) = InferenceSession(tmp_path / "m.onnx").get_inputs()
+    assert given.shape == [4, 3]
+    compare(module, tmp_path / "m.onnx", [torch.randn(4, 3)])
+
+
+def test_rows_are_free_up_to_a_limit(tmp_path):
+    """As positions have one."""
+    module = Net(lambda m, x: m.linear(x) if x.shape[0] <= 512 else None).eval()
+    ORTModule(module).export_onnx(tmp_path / "m.onnx", (torch.randn(4, 3),))
+    compare(module, tmp_path / "m.onnx", *([torch.randn(rows, 3)] for rows in (4, 9, 1)))
+
+
 ONE_ROW = {
     "squeezed": lambda m, x: m.linear(x).squeeze(),
     "asked_for": lambda m, x: m.linear(x) if x.shape[0] == 1 else m.linear(x) * 2,

@@ -158,3 +158,27 @@ def test_a_beta_that_is_another_in_each_call():
 def test_products_that_cancel_leave_nothing(k):
     compare(lambda x: x * k + x * (1 - k), torch.randn(100))
     compare(lambda x, a: x * a + x * -a, torch.randn(100), torch.full((100,), k))
+
+
+@pytest.mark.parametrize("bounds", [(NAN, None), (None, NAN), (NAN, 1.0), (0.0, NAN)], ids=str)
+def test_a_bound_that_is_none(bounds):
+    """Alone it bounds nothing, beside another all is NaN, whether it stands in the code or comes
+    from the caller."""
+    x = torch.tensor(ODD[1:])
+    compare(lambda x: x.clamp(*bounds), x)
+    eager = Call(lambda x, low, high: x.clamp(low, high) * 2)
+    ours = ORTModule(copy.deepcopy(eager))
+    for some in (
+        bounds,
+        tuple(b and 0.5 for b in bounds),
+        tuple(b and 2.5 for b in bounds),
+        bounds,
+    ):
+        found = []
+        for module in (eager, ours):
+            given = x.clone().requires_grad_()
+            out = module(given, *some)
+            out.sum().backward()
+            found.append((out.detach(), given.grad))
+        equal(found[1][0], found[0][0], f"{some}")
+        equal(found[1][1], found[0][1], f"the gradient, {some}")

@@ -81,3 +81,27 @@ def test_sizes_of_several_inputs():
     pair = Pair(Kernel())
     for small, large in [(4, 8), (5, 9), (8, 8), (3, 12), (8, 4)]:
         pair.step(torch.randn(2, 3, small, small), torch.randn(2, 3, large, large), backward=False)
+
+
+ATTENTION = {
+    "self": (lambda q, k: (q, q, q), ((2, 5, 5), (3, 6, 6), (5, 4, 4))),
+    "cross": (lambda q, k: (q, k, k), ((2, 5, 7), (3, 5, 7), (4, 6, 7), (5, 9, 4))),
+    "equal_lengths_first": (lambda q, k: (q, k, k), ((2, 5, 5), (3, 5, 7), (4, 6, 6))),
+    "one_query": (lambda q, k: (q, k, k), ((2, 1, 3), (2, 1, 4), (2, 1, 7))),
+    "own_values": (lambda q, k: (q, k, k * 2), ((2, 5, 7), (3, 4, 9))),
+}
+
+
+@pytest.mark.parametrize("mask", [False, True])
+@pytest.mark.parametrize("name", ATTENTION)
+def test_one_capture_of_attention_serves_other_lengths(name, mask):
+    given, sizes = ATTENTION[name]
+
+    def forward(module, q, k):
+        seen = q.new_ones(q.shape[2], k.shape[2]).tril() if mask else None
+        return F.scaled_dot_product_attention(*given(q, k), seen).flatten(1)
+
+    pair = Pair(Net(forward))
+    for batch, queries, keys in sizes:
+        pair.step(torch.randn(batch, 2, queries, 8), torch.randn(batch, 2, keys, 8))
+    assert pair.report.captures == 1 and not pair.report.fallbacks

@@ -235,3 +235,43 @@ def an_input_through_an_operator_of_many():
 @case(captured=False)
 def an_input_through_einsum():
     return Case(Base(lambda s, x: torch.einsum("ij->ji", x)))
+
+
+@case(captured=True)
+def a_tensor_that_was_given_an_attribute():
+    def body(s, x):
+        y = s.l(x)
+        y.rows = x.shape[0]
+        return y
+
+    def call(model, x, i):
+        y = model(x[: 3 + i % 2])
+        return y, y.rows
+
+    return Case(Base(body), call=call)
+
+
+@case(captured=False)
+def whether_a_list_has_a_tensor():
+    def body(s, x):
+        y = s.l(x * 2 if x.sum() > 1e9 else x)
+        ys = [y, s.k(y)]
+        return y, y in ys, y in [], y not in ys
+
+    return Case(Base(body))
+
+
+@case(captured=True)
+def dropouts_that_are_off():
+    def call(model, x, i):
+        return [(y is x, y.is_leaf) for y in model(x)]
+
+    def body(s, x):
+        off = torch.nn.functional
+        return (
+            off.dropout(x, 0.5, False),
+            off.alpha_dropout(x, 0.5, False),
+            (off.feature_alpha_dropout(x, 0.5, False)),
+        )
+
+    return Case(Base(body), call=call)

@@ -18,6 +18,7 @@ from . import (  # noqa: F401  each adds its cases
     held,
     layout,
     named,
+    numpys,
     read,
     returned,
     standard,
