@@ -51,6 +51,7 @@ class Choice {
       if (!is_backward(node)) forward_.push_back(node);
     find_roots();
     for (const size_t i : options.shared) shared_.insert(root_of(graph.outputs().at(i).value));
+    for (const size_t i : options.written) written_.insert(root_of(graph.outputs().at(i).value));
     for (const Node* node : forward_)
       if (is_candidate(*node)) candidates_.insert(node);
   }
@@ -106,7 +107,7 @@ class Choice {
 
   // Recomputed without being asked: it costs no pass over memory of its own.
   bool is_candidate(const Node& node) const {
-    if (must_keep(node) || is_shared(node)) return false;
+    if (must_keep(node) || is_shared(node) || reads_written(node)) return false;
     if (node.schema->is_free() || node.recompute) return true;
     if (!node.schema->is_elementwise() || work(node) > kHidden) return false;
     if (follows_region(node)) return false;
@@ -144,6 +145,13 @@ class Choice {
                        [&](ValueId id) { return shared_.count(id) != 0; });
   }
 
+  // A later call may have written there: a view shows that in eager too, anything else does not.
+  bool reads_written(const Node& node) const {
+    return !node.schema->is_view() && std::any_of(node.in.begin(), node.in.end(), [&](ValueId id) {
+      return id != kNone && written_.count(root_of(id)) != 0;
+    });
+  }
+
   uint64_t bytes_of(ValueId id) const {
     if (shared_.count(id)) return 0;
     if (graph_.value(id).type().kind != Type::Kind::tensor) return 1;
@@ -155,7 +163,8 @@ class Choice {
   std::vector<const Node*> by_work() const {
     std::map<double, std::vector<const Node*>> found;
     for (const Node* node : forward_)
-      if (!candidates_.count(node) && !must_keep(*node) && !is_shared(*node))
+      if (!candidates_.count(node) && !must_keep(*node) && !is_shared(*node) &&
+          !reads_written(*node))
         found[work(*node)].push_back(node);
     std::vector<const Node*> order;
     for (const auto& [work, nodes] : found) {
@@ -218,7 +227,7 @@ class Choice {
   std::vector<Node*> forward_;
   std::set<const Node*> candidates_;
   std::vector<ValueId> roots_;
-  std::set<ValueId> shared_;
+  std::set<ValueId> shared_, written_;
   bool tight_ = false;
 };
 

@@ -13,6 +13,7 @@ struct StashOptions {
   std::optional<size_t> budget;  // bytes that may be kept
   std::set<ValueId> copied;      // graph inputs that would have to be copied to be read later
   std::set<size_t> shared;       // graph outputs that the backward reads in the caller's memory
+  std::set<size_t> written;      // those of them from which nothing is computed a second time
   size_t* steps = nullptr;       // counts what is looked at, for tests
 };
 

@@ -29,7 +29,8 @@ class Notes:
     output each tensor of both is), `written` (buffers),
     `history`: eager's autograd graph behind the distinct outputs; None: not known. `own`: the
     module's tensors while it is traced; `effects`, `writes`: what it wrote; `calls`: those of torch
-    that it made; `hooks`: on gradients, that it set.
+    that it made; `hooks`: on gradients, that it set; `bumps`: of each tensor that its code wrote
+    to in place, whether the tensor's version tells of it.
     """
 
     def __init__(self):
@@ -37,6 +38,7 @@ class Notes:
         self.edits: list[Edit] = []
         self.places: list[int] = []
         self.written: list[str] = []
+        self.bumps: dict[tuple[str, Any], bool] = {}
         self.own: OwnTensors | None = None
         self.effects: Effects | None = None
         self.hooks: Hooks | None = None
@@ -71,10 +73,16 @@ class Flat(nn.Module):
         named = self._named(tensors)
         edges, grad = edges_of(named.values()), torch.is_grad_enabled()
         places = [_place(t) for t in named.values()]
+        versions = [t._version for t in named.values()]
         before = self.notes.effects.writes()  # export's own: it copies lists
         with seen_as_they_are(), calls, GradModes(), Certain():
             result = module.forward(*given.args, **given.kwargs)
         self.notes.hooks.check()
+        for (label, tensor), version in zip(named.items(), versions, strict=True):
+            if tensor._version != version:
+                key = storage_key(tensor)
+                bumps = key in calls.plainly or key not in calls.through_data
+                self.notes.bumps[label] = bumps
         self.notes.writes = [w for w in self.notes.effects.writes() if w not in before]
         buffers = [w[1:] for w in own.written() if w[0] == "_buffers"]
         self._check_edges(named, edges)

@@ -62,9 +62,9 @@ class Hooks:
         """Instead of torch's BackwardHook."""
         return lambda module, hooks, before: _OfModule(self, module, hooks, before)
 
-    def add(self, name: str, run: Callable) -> Step:
+    def add(self, name: str, run: Callable, on_itself: Callable | None = None) -> Step:
         """The step `run`, kept."""
-        self.steps.append(Step(name, run, _REASON, is_hook=True))
+        self.steps.append(Step(name, run, _REASON, is_hook=True, on_itself=on_itself))
         return self.steps[-1]
 
     def check(self) -> None:
@@ -86,7 +86,11 @@ class Hooks:
         if id(tensor) not in self._of_tensor:
             hooks: OrderedDict = OrderedDict()
             if get_proxy_mode() is not None:
-                step = self.add(_OF_TENSOR, lambda tensors, _: _hooked(tensors, hooks))
+                step = self.add(
+                    _OF_TENSOR,
+                    lambda tensors, _: _hooked(tensors, hooks),
+                    lambda tensors, _: _with_hooks(tensors, hooks),
+                )
                 with torch._C.DisableTorchFunction():
                     step.overload([tensor], [])
             self._of_tensor[id(tensor)] = tensor, hooks
@@ -96,7 +100,12 @@ class Hooks:
 def _hooked(tensors: Sequence[torch.Tensor], hooks: OrderedDict) -> list[torch.Tensor]:
     if is_fake(tensors[0]):
         return [tensors[0].clone()]
-    (same,) = (tensor.view_as(tensor) for tensor in tensors)
+    return _with_hooks([tensor.view_as(tensor) for tensor in tensors], hooks)
+
+
+def _with_hooks(tensors: Sequence[torch.Tensor], hooks: OrderedDict) -> list[torch.Tensor]:
+    """The tensors themselves: an operator that saved its result leads to it behind the hooks."""
+    (same,) = tensors
     for hook in list(hooks.values()) if same.requires_grad else ():
         same.register_hook(hook)
     return [same]

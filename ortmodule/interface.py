@@ -109,14 +109,18 @@ class Output:
 
 @dataclasses.dataclass(slots=True)
 class WriteBack:
-    """After a run, graph output `output` is copied into `target`, whose version is bumped.
+    """After a run, graph output `output` is copied into `target`.
 
-    `target` is a buffer or tensor attribute of the module, or the index of a user tensor.
+    `target` is a buffer or tensor attribute of the module, or the index of a user tensor. `bumps`:
+    whether its version tells of it; `read_there`: whether it was forward's own code that wrote, so
+    that eager's backward reads what is there when it runs.
     """
 
     output: int
     target: int | torch.Tensor
     name: str
+    bumps: bool = True
+    read_there: bool = False
 
 
 @dataclasses.dataclass(slots=True)

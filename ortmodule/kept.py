@@ -22,7 +22,7 @@ class Kept:
         sources = [i.source for i in captured.inputs]
         wrt = [k for k, i in enumerate(captured.inputs) if i.requires_grad]
         n_outputs = len({n for o in captured.outputs for n in o.numbers}) + len(captured.assigned)
-        writes = [(w.output, w.target) for w in captured.write_backs]
+        writes = [(w.output, w.target, w.bumps, w.read_there) for w in captured.write_backs]
         self.runner = _native.torch_bridge().Runner(
             captured.graph.capsule(), sources, n_outputs, writes, captured.orders, wrt,
             captured.history, options.for_engine().capsule(), captured.second,

@@ -27,10 +27,14 @@ def name_outputs(
         for name, found in zip(written, done.outputs[count:], strict=True)
     ]
     write_backs = []
+    labelled = {id(t): label for label, t in _labelled(module, traced, tensors).items()}
     for source, value in done.writes:
         _check_alone(source, done.inputs, tensors)
         output = named.add(value, f"write:{source.name}")
-        write_backs.append(WriteBack(output, source.source, source.name))
+        label = labelled.get(id(source.of(tensors)))
+        bumps = traced.notes.bumps.get(label, label is None)  # an operator's own write is silent
+        by_forward = label in traced.notes.bumps
+        write_backs.append(WriteBack(output, source.source, source.name, bumps, by_forward))
     return outputs, write_backs, assigned, named.orders
 
 
@@ -105,10 +109,7 @@ def history(
     """The notes' history by the graph's inputs and outputs."""
     if traced.notes.history is None:
         return None
-    given = [tensors[traced.order.index(k)] for k in dict.fromkeys(traced.order)]
-    tensor_of: dict[Any, Any] = {("input", i): t for i, t in enumerate(given)}
-    tensor_of |= {("name", n): t for n, t in module.named_parameters(remove_duplicate=False)}
-    tensor_of |= {("name", n): t for n, t in module.named_buffers(remove_duplicate=False)}
+    tensor_of = _labelled(module, traced, tensors)
     known = {id(t) for t in tensor_of.values()}
     own = [i.of(tensors) for i in inputs]
     places = {id(t): k for k, t in enumerate(own) if t is not None}
@@ -119,6 +120,17 @@ def history(
         return places.get(label[1] if label[0] == "tensor" else id(tensor_of.get(label)))
 
     return by_position(traced.notes.history, outputs, place, unnamed)
+
+
+def _labelled(
+    module: nn.Module, traced: Traced, tensors: list[torch.Tensor]
+) -> dict[tuple[str, Any], torch.Tensor]:
+    """The call's tensors and the module's by the labels that the notes have."""
+    given = [tensors[traced.order.index(k)] for k in dict.fromkeys(traced.order)]
+    tensor_of: dict[Any, Any] = {("input", i): t for i, t in enumerate(given)}
+    tensor_of |= {("name", n): t for n, t in module.named_parameters(remove_duplicate=False)}
+    tensor_of |= {("name", n): t for n, t in module.named_buffers(remove_duplicate=False)}
+    return tensor_of
 
 
 def _check_alone(written: Input, inputs: list[Input], tensors: list[torch.Tensor]) -> None:

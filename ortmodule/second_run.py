@@ -45,7 +45,7 @@ class SecondRun:
         self._given = [_given(p, done.inputs) for p in placeholders]
         self._outputs = outputs
         self._passed = _places(program, outputs, on_the_way)
-        self._refusal = _refusal(program, done)
+        self._refusal = _refusal(program, done, bool(self._passed))
         for graph in _graphs(program):
             for node in graph.nodes:
                 node.meta = {}  # a trace's notes are large
@@ -101,6 +101,8 @@ class _Run(fx.Interpreter):
             return drawn(n.target, self._draws[n], self._key, args, kwargs)
         if isinstance(n.target, HigherOrderOperator):
             return getattr(self, f"_{n.target.name()}")(*args)
+        if (step := step_of(n.target)) is not None and step.on_itself is not None:
+            return step.on_itself(*args)
         if getattr(n.target, "namespace", None) == "ortmodule":
             with autocast.entered({}):  # what it casts, it has cast
                 return as_torch(n.target)(*args, **kwargs)
@@ -200,15 +202,16 @@ def _graphs(program: fx.GraphModule) -> Iterator[fx.Graph]:
     return (m.graph for m in program.modules() if isinstance(m, fx.GraphModule))
 
 
-def _refusal(program: fx.GraphModule, done: Translated) -> str | None:
-    """Why there is no second run."""
+def _refusal(program: fx.GraphModule, done: Translated, passes: bool) -> str | None:
+    """Why there is no second run. `passes`: whether the gradient of an output passes another, so
+    that torch is asked for each by itself."""
     if done.communicates:
         return "forward communicates, in which the other ranks would take no part"
     for graph in _graphs(program):
         steps = [step_of(node.target) for node in graph.nodes]
         if any(step is not None and step.uses_own for step in steps):
             return "forward gives the module's parameters to code that may use them itself"
-        if any(step is not None and step.is_hook for step in steps):
+        if passes and any(step is not None and step.is_hook for step in steps):
             return "forward sets hooks on gradients, which would see those of each backward apart"
     known = all(is_known(node.target, counters) for node, counters in done.draws.items())
     if not known or sum(map(len, done.draws.values())) != done.random_nodes:

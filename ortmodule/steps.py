@@ -30,16 +30,17 @@ class Step:
     `reason`: why it is no op of ours; `draws`: whether random numbers are drawn by it; `shares`:
     whether a result may show the memory of an argument, or a backward reads that of either;
     `uses_own`: whether it is given the module's own parameters; `is_hook`: whether it is called
-    for a gradient.
+    for a gradient; `on_itself`: what does the same for tensors that have their own history, by
+    which they are given back.
     """
 
     def __init__(
         self, name: str, run: Run, reason: str, draws: bool = False, shares: bool = False,
-        uses_own: bool = False, is_hook: bool = False,
+        uses_own: bool = False, is_hook: bool = False, on_itself: Run | None = None,
     ):  # fmt: skip
         name = name if name.isidentifier() else "step"
         self.run, self.reason, self.draws, self.shares = run, reason, draws, shares
-        self.uses_own, self.is_hook = uses_own, is_hook
+        self.uses_own, self.is_hook, self.on_itself = uses_own, is_hook, on_itself
         with _LOCK:
             free = _FREE[name, draws]
             number = free.pop() if free else _define(name, draws)

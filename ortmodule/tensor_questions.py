@@ -20,6 +20,8 @@ from .errors import NeedsCut, NotCapturable, ReadsData
 from .observe import LAYER, OWN, PACKAGE, STANDARD, kind_of_file
 from .places import caller_place
 
+THROUGH_DATA = "_is_the_data_of_another"  # an attribute of what forward gets of Tensor.data
+
 # Dynamo cuts at these, or has a guard.
 _CUT_AT = {
     "grad": "a gradient", "data_ptr": "where a tensor's memory is",
@@ -122,7 +124,11 @@ def _data(original: Any, owner: int) -> property:
         return threading.get_ident() == owner and kind in (STANDARD, PACKAGE, OWN, LAYER)
 
     def get(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.detach() if by_forward() else original.__get__(tensor)
+        if not by_forward():
+            return original.__get__(tensor)
+        data = tensor.detach()
+        setattr(data, THROUGH_DATA, True)
+        return data
 
     def put(tensor: torch.Tensor, value: torch.Tensor) -> None:
         if by_forward():

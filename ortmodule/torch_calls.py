@@ -17,6 +17,8 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from . import observe
 from .collectives import check_in_place
 from .markers import stands_for
+from .saved import storage_key
+from .tensor_questions import THROUGH_DATA
 
 # Asked of a tensor, or by the arithmetic of symbols; what forward makes of the answer shows later.
 _ANSWERED_LATER = (
@@ -25,6 +27,13 @@ _ANSWERED_LATER = (
 )  # fmt: skip
 _ASKS_STRIDES = {torch.Tensor.stride, torch.Tensor.dim_order}
 
+# What follows "__i" in the names of augmented assignments.
+_AUGMENTED = {
+    f"{name}__" for name in (
+        "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift",
+        "rshift",
+    )
+}  # fmt: skip
 _HERE = threading.local()
 
 
@@ -55,7 +64,8 @@ class Calls(TorchFunctionMode):
     """`made`: of each call the function, the numbers among its arguments, and whose code called.
 
     `real`: tensors with data among the arguments, by id. `asks_strides`: how a tensor lies in
-    memory is asked for.
+    memory is asked for. `plainly`, `through_data`: the memory of what is written in place, as
+    itself and as another tensor's `data`, of which that one's version does not tell.
     """
 
     def __init__(self):
@@ -63,6 +73,8 @@ class Calls(TorchFunctionMode):
         self.asks_strides = False
         self.made: list[tuple[Any, tuple, int, str, int]] = []
         self.real: dict[int, torch.Tensor] = {}
+        self.plainly: set[int | None] = set()
+        self.through_data: set[int | None] = set()
 
     def __torch_function__(self, function, kinds, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -74,6 +86,9 @@ class Calls(TorchFunctionMode):
             self.made.append((stands_for(function), numbers, *_caller()))
         tensors = list(_tensors((args, tuple(kwargs.values()))))
         check_in_place(function, tensors)
+        for tensor in _tensors(_written(function, args, kwargs)):
+            by_data = any(hasattr(t, THROUGH_DATA) for t in (tensor, tensor._base))
+            (self.through_data if by_data else self.plainly).add(storage_key(tensor))
         for tensor in tensors:
             if not isinstance(tensor, FakeTensor):
                 self.real[id(tensor)] = tensor
@@ -92,6 +107,15 @@ class Calls(TorchFunctionMode):
             extra = longer[min(len(self.made), len(other.made))]
             return f"{_words(extra)} {'never' if longer is self.made else 'only'} then", *extra[2:]
         return None
+
+
+def _written(function: Any, args: tuple, kwargs: dict) -> Any:
+    """The arguments that a call in place writes to."""
+    name = getattr(function, "__name__", "")
+    in_place = name.endswith("_") and not name.endswith("__")
+    if in_place or name == "__setitem__" or name.removeprefix("__i") in _AUGMENTED:
+        return args[:1]
+    return kwargs.get("out")
 
 
 def _caller() -> tuple[int, str, int]:

@@ -24,7 +24,7 @@ Backward::Backward(std::shared_ptr<Call> call, std::shared_ptr<const std::vector
       parts_(std::move(parts)),
       nodes_{
           std::vector<std::atomic<torch::autograd::Node*>>(call_->shared().history.outputs.size()),
-          std::vector<const torch::autograd::Node*>(call_->shared().wrt.size()),
+          std::vector<std::atomic<const torch::autograd::Node*>>(call_->shared().wrt.size()),
           std::vector<uint32_t>(call_->shared().wrt.size())},
       used_(call_->shared().history.used_up.size()) {}
 
@@ -45,7 +45,7 @@ class Backward::Ending {
 
 // Whether two nodes are all there is: the second ends a pass, which saves the engine a callback.
 bool Backward::is_short() const {
-  return call_->shared().history.origins.size() == 1 && parts_->size() == 1;
+  return call_->shared().history.origins.size() == 1 && parts_->size() == 1 && !led_into_torchs_;
 }
 
 // The pass of the backward that runs in this thread.
@@ -53,11 +53,12 @@ Pass& Backward::pass() {
   const int task = torch::autograd::get_current_graph_task_id();
   for (const auto& pass : passes_)
     if (pass->task() == task) return *pass;
-  if (!is_short()) {
+  const bool is_short = this->is_short();
+  if (!is_short) {
     const auto ending = std::make_shared<Ending>(shared_from_this(), task);
     torch::autograd::Engine::get_default_engine().queue_callback([ending] {});
   }
-  return *passes_.emplace_back(std::make_unique<Pass>(*this, task));
+  return *passes_.emplace_back(std::make_unique<Pass>(*this, task, is_short));
 }
 
 void Backward::end(int task) {
@@ -87,7 +88,7 @@ std::vector<at::Tensor> Backward::hand_over(const Part& part) {
   std::lock_guard lock(mutex_);
   Pass& pass = this->pass();
   std::optional<Ending> ending;
-  if (is_short()) ending.emplace(shared_from_this(), pass.task());
+  if (pass.is_short()) ending.emplace(shared_from_this(), pass.task());
   return pass.hand_over(part);
 }
 

@@ -29,6 +29,10 @@ class Backward : public std::enable_shared_from_this<Backward> {
   const std::vector<Part>& parts() const { return *parts_; }
   Nodes& nodes() { return nodes_; }
 
+  // A second run has a graph of torch's, into which all later gradients of the outputs go, as in
+  // eager: what the backward of that backward adds meets them there. Called when a pass has ended.
+  void lead_into(const std::vector<at::Tensor>& outputs);
+
   // For a Pass. As eager's nodes: one that has let go of what it saved raises.
   void use_up(size_t node, const Pass& pass);
   Indices usable() const;  // outputs with a node that has something left to run
@@ -47,6 +51,7 @@ class Backward : public std::enable_shared_from_this<Backward> {
   std::shared_ptr<const std::vector<Part>> parts_;
   Nodes nodes_;
   std::vector<bool> used_;                     // by History::used_up
+  bool led_into_torchs_ = false;               // whether gradients go into a second run's graph
   std::vector<std::unique_ptr<Pass>> passes_;  // under way
 };
 

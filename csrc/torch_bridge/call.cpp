@@ -111,7 +111,7 @@ std::vector<at::Tensor> Call::run_plan(const std::shared_ptr<Program>& program,
 void Call::share_outputs(const std::vector<at::Tensor>& outputs) {
   shared_outputs_.clear();
   for (const size_t i : planned_.program->layout().options.shared)
-    shared_outputs_.push_back({i, outputs[i].storage(), {}});
+    if (i < shared_->n_user_outputs) shared_outputs_.push_back({i, outputs[i].storage(), {}});
 }
 
 // Where they are now: an owner may have resized one.
@@ -130,6 +130,20 @@ void Call::bind_shared_outputs(Frame& frame) {
   }
 }
 
+// What eager's backward reads where it was written: there another call may have written since.
+void Call::bind_read_there(Bound& bound) {
+  if (stash_ || halves_) return;
+  for (const auto& [output, input] : shared_->reads_there(wanted_.defined)) {
+    const at::Tensor& now = read_there_.at(input);
+    const Operand& type = planned_.plan->core->outputs.types[output];
+    check(now.sizes() == type.sizes && dtype_of(now.scalar_type()) == type.dtype,
+          "input {} of the module, which the backward reads, has {} elements now, expected {}",
+          input, now.numel(), element_count(type.sizes));
+    bound.frame->set_output(output, now.data_ptr());
+    bound.inputs.push_back(now);
+  }
+}
+
 void Call::expect_backward(const std::vector<at::Tensor>& given,
                            const std::vector<at::Tensor>& outputs) {
   input_versions_.reserve(given.size());
@@ -138,6 +152,7 @@ void Call::expect_backward(const std::vector<at::Tensor>& given,
     lent_[i] = !written && given[i].defined() && inputs_[i].is_alias_of(given[i]);
     input_versions_.emplace_back(written ? at::Tensor() : given[i]);
   }
+  for (const auto& [output, i] : shared_->read_there) input_versions_[i] = Version(given[i]);
   for (size_t i = 0; i < shared_->n_user_outputs; ++i) output_versions_.emplace_back(outputs[i]);
   save_inputs(given);
   if (shared_->may_run_again()) keep_inputs(shared_->topology.order);
@@ -162,6 +177,8 @@ void Call::save_inputs(const std::vector<at::Tensor>& given) {
     else if (lent_[i])
       own_input(i);
   }
+  for (const auto& [output, i] : shared_->reads_there(shared_->topology.order))
+    saved_.push_back({i, torch::autograd::SavedVariable(given[i], false)});
 }
 
 void Call::own_input(size_t i) {
@@ -210,6 +227,10 @@ void Call::unpack_inputs(const Indices& defined) {
     }
     saved.unpacked_in = task;
     const at::Tensor now = saved.variable.unpack(nullptr);
+    if (contains(shared_->written, saved.input)) {
+      read_there_[saved.input] = contiguous(now.detach());
+      continue;
+    }
     if (!hooked_) continue;
     at::Tensor unpacked = contiguous(now.detach());
     lent_[saved.input] = lent_[saved.input] && unpacked.is_alias_of(inputs_[saved.input]);
@@ -270,6 +291,9 @@ SecondRun Call::run_again(const Indices& outputs, const Edges& edges) {
   run.outputs = shared_->second_forward(inputs, key_, [&](size_t output, const at::Tensor& tensor) {
     return run.passed[output] = stand_in(tensor, edges.outputs[output]);
   });
+  // What it has saved of these shows what is there now, as eager's does; no version tells.
+  for (const auto& [output, i] : shared_->reads_there(outputs))
+    inputs[i].variable_data().copy_(read_there_.at(i));
   run.outputs.resize(shared_->n_user_outputs);
   return run;
 }
@@ -305,6 +329,7 @@ Bound Call::begin_backward(const Wanted& wanted, bool keep) {
   Bound bound{planned_, inputs_, shared_outputs_, {}, nullptr, wanted != wanted_};
   stash_ ? bind_stash(bound, keep) : bind_frame(bound, keep);
   bind_shared_outputs(*bound.frame);
+  bind_read_there(bound);
   return bound;
 }
 
@@ -319,6 +344,7 @@ void Call::bind_frame(Bound& bound, bool keep) {
 void Call::release() {
   saved_.clear();
   shared_outputs_.clear();
+  read_there_.clear();
   frame_.reset();
   stash_.reset();
   once_.clear();

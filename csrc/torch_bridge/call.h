@@ -97,6 +97,7 @@ class Call {
   void bind_stash(Bound& bound, bool keep);
   void share_outputs(const std::vector<at::Tensor>& outputs);
   void bind_shared_outputs(Frame& frame);
+  void bind_read_there(Bound& bound);
   void save_inputs(const std::vector<at::Tensor>& given);
   void own_input(size_t i);
   void unpack_inputs(const Indices& defined);
@@ -129,6 +130,7 @@ class Call {
   };
   std::vector<Saved> saved_;
   std::vector<SharedOutput> shared_outputs_;
+  std::map<size_t, at::Tensor> read_there_;  // what is there now, by input
   Wanted wanted_;
   bool hooked_ = false;                                    // the user's hooks give what was saved
   std::vector<Version> input_versions_, output_versions_;  // when the forward had run

@@ -126,7 +126,8 @@ at::Tensor Destination::handed_over(bool scaled) const {
   return gradient;
 }
 
-std::vector<std::optional<Destination>> destinations_of(const std::vector<const Node*>& targets) {
+std::vector<std::optional<Destination>> destinations_of(
+    const std::vector<std::atomic<const Node*>>& targets) {
   std::vector<std::optional<Destination>> result(targets.size());
   std::vector<std::shared_ptr<Destinations>> owners;  // the last of one goes without the lock
   Registry& registry = Registry::get();

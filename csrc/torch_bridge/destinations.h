@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/function.h>
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -35,7 +36,7 @@ class Destinations : public std::enable_shared_from_this<Destinations> {
  private:
   friend struct Destination;
   friend std::vector<std::optional<struct Destination>> destinations_of(
-      const std::vector<const torch::autograd::Node*>& targets);
+      const std::vector<std::atomic<const torch::autograd::Node*>>& targets);
   struct Entry {
     at::Tensor leaf, memory;
     std::shared_ptr<torch::autograd::Node> accumulator;
@@ -70,6 +71,6 @@ struct Destination {
 // overwrite the memory: a gradient that is there already, a second node that adds to it, a hook.
 // Called in a backward; each target is only compared.
 std::vector<std::optional<Destination>> destinations_of(
-    const std::vector<const torch::autograd::Node*>& targets);
+    const std::vector<std::atomic<const torch::autograd::Node*>>& targets);
 
 }  // namespace ort::bridge

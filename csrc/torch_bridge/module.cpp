@@ -66,8 +66,9 @@ std::shared_ptr<Runner> make_runner(const py::capsule& graph, const py::list& in
   for (const py::handle& item : inputs) sources.push_back(source_of(item));
   std::vector<Runner::WriteBack> writes;
   for (const py::handle& item : write_backs) {
-    const auto pair = item.cast<py::tuple>();
-    writes.push_back({pair[0].cast<size_t>(), source_of(pair[1])});
+    const auto write = item.cast<py::tuple>();
+    writes.push_back({write[0].cast<size_t>(), source_of(write[1]), write[2].cast<bool>(),
+                      write[3].cast<bool>()});
   }
   return std::make_shared<Runner>(graph_of(graph), std::move(sources), n_user_outputs,
                                   std::move(writes), std::map(orders.begin(), orders.end()),

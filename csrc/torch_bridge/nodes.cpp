@@ -5,6 +5,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -21,6 +22,7 @@ namespace ort::bridge {
 namespace {
 
 using torch::autograd::Edge;
+using torch::autograd::edge_list;
 using torch::autograd::Node;
 using torch::autograd::variable_list;
 
@@ -68,13 +70,48 @@ class Receiver : public Node {
     check_called_by_engine();
     check(post_hooks().empty(), "{}", kNoHook);
     const WithoutTransforms plain;
-    variable_list results =
-        in_torchs_terms([&] { return backward_->receive(origin_, gradients, passed_); });
+    if (leads_into_torchs_ && !is_in_torchs_now()) leave_torchs_for_now();
+    variable_list results = in_torchs_terms([&] {
+      return backward_->receive(origin_, gradients, leads_into_torchs_ ? Indices{} : passed_);
+    });
+    if (leads_into_torchs_) return std::move(gradients);
     results.resize(num_outputs());
     return results;
   }
 
+  // By result: from now on each goes along the edge of its output in a second run.
+  void lead_into(const std::vector<at::Tensor>& outputs) {
+    edge_list edges;
+    for (const auto& output : origin_.outputs)
+      edges.push_back(output && outputs[*output].defined()
+                          ? torch::autograd::impl::gradient_edge(outputs[*output])
+                          : Edge());
+    (leads_into_torchs_ ? next_edges() : others_) = std::move(edges);
+    if (!leads_into_torchs_) turn();
+  }
+
  private:
+  // A backward that had begun before does not know the other edges.
+  bool is_in_torchs_now() {
+    const auto& known = *torch::autograd::get_current_graph_task_nodes_in_graph();
+    return std::all_of(next_edges().begin(), next_edges().end(), [&](const Edge& edge) {
+      return !edge.is_valid() || known.count(edge.function.get());
+    });
+  }
+
+  void leave_torchs_for_now() {
+    turn();
+    torch::autograd::Engine::get_default_engine().queue_callback([held = getptr()] {
+      auto& receiver = static_cast<Receiver&>(*held);
+      if (!receiver.leads_into_torchs_) receiver.turn();
+    });
+  }
+
+  void turn() {
+    std::swap(next_edges(), others_);
+    leads_into_torchs_ = !leads_into_torchs_;
+  }
+
   void set_receivers(Node* node) {
     for (const auto output : origin_.outputs)
       if (output) backward_->nodes().receivers[*output] = node;
@@ -83,6 +120,8 @@ class Receiver : public Node {
   const std::shared_ptr<Backward> backward_;
   const Origin& origin_;
   const Indices passed_;  // the outputs that the first edges lead to
+  bool leads_into_torchs_ = false;
+  edge_list others_;  // the engine's, or those of a second run's graph
 };
 
 // Hands over the gradients of a part, after its segment. Holds nothing of the call: where a hook
@@ -91,6 +130,10 @@ class HandOver : public Node {
  public:
   HandOver(const std::shared_ptr<Backward>& backward, const Part& part, bool has_next)
       : backward_(backward), part_(part), has_next_(has_next) {}
+  ~HandOver() override {  // nobody else may hold what it led to
+    if (const auto backward = backward_.lock())
+      for (const size_t w : part_.wrt) backward->nodes().targets[w] = nullptr;
+  }
 
   std::string name() const override { return "ORTModuleBackward" + std::to_string(part_.segment); }
 
@@ -129,7 +172,7 @@ First chains(const std::shared_ptr<Backward>& backward, const std::vector<at::Te
       node->add_input_metadata(token);
     else
       node->add_input_metadata(Node::undefined_input());
-    torch::autograd::edge_list edges;
+    edge_list edges;
     edges.reserve(part->wrt.size() + 1);
     if (next) edges.emplace_back(std::move(next), 0);
     for (const size_t w : part->wrt) {
@@ -152,7 +195,7 @@ void add_receiver(const std::shared_ptr<Backward>& backward, const Origin& origi
   const size_t any = **std::find_if(origin.outputs.begin(), origin.outputs.end(), returned);
   if (!outputs[any].is_floating_point() && !outputs[any].is_complex()) return;
   Indices passed;
-  torch::autograd::edge_list edges;
+  edge_list edges;
   for (const size_t h : topology.next[any])
     if (to[h].is_valid()) {
       passed.push_back(h);
@@ -172,6 +215,17 @@ void add_receiver(const std::shared_ptr<Backward>& backward, const Origin& origi
 }
 
 }  // namespace
+
+void Backward::lead_into(const std::vector<at::Tensor>& outputs) {
+  std::lock_guard lock(mutex_);
+  led_into_torchs_ = true;
+  for (const Origin& origin : call_->shared().history.origins) {
+    const auto returned = [](const auto& output) { return output.has_value(); };
+    const size_t any = **std::find_if(origin.outputs.begin(), origin.outputs.end(), returned);
+    if (torch::autograd::Node* node = nodes_.receivers[any])
+      static_cast<Receiver*>(node)->lead_into(outputs);
+  }
+}
 
 void prepare_nodes() {
   name_node_types({&typeid(Receiver)});

@@ -4,6 +4,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <c10/core/StreamGuard.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
@@ -13,11 +14,12 @@
 
 namespace ort::bridge {
 
-Pass::Pass(Backward& backward, int task)
+Pass::Pass(Backward& backward, int task, bool is_short)
     : backward_(backward),
       call_(backward_.call()),
       shared_(call_.shared()),
       task_(task),
+      short_(is_short),
       keep_(torch::autograd::get_current_graph_task_keep_graph()),
       differentiable_(at::GradMode::is_enabled()),
       requests_(shared_.history, shared_.wrt, backward_.nodes()),
@@ -179,6 +181,11 @@ const SecondRun& Pass::second() {
     for (size_t w = 0; w < shared_.wrt.size(); ++w)
       edges.inputs.push_back(backward_.nodes().target(w));
     second_.emplace(Second{call_.run_again(arrived(), edges), {}, {}});
+    if (keep_)
+      torch::autograd::Engine::get_default_engine().queue_callback(
+          [backward = backward_.shared_from_this(), outputs = second_->run.outputs] {
+            backward->lead_into(outputs);
+          });
   }
   return second_->run;
 }

@@ -13,9 +13,10 @@ namespace ort::bridge {
 
 class Pass {
  public:
-  Pass(Backward& backward, int task);
+  Pass(Backward& backward, int task, bool is_short);
 
   int task() const { return task_; }
+  bool is_short() const { return short_; }  // its second node ends it
   bool keeps() const { return keep_; }
   // Whether an output's gradient is still to come.
   bool awaits(size_t output) const;
@@ -76,6 +77,7 @@ class Pass {
   Call& call_;
   const Shared& shared_;
   const int task_;
+  const bool short_;
   const bool keep_;
   const bool differentiable_;  // under create_graph
   const Requests requests_;

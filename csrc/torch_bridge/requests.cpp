@@ -34,8 +34,9 @@ bool in_graph(Node* node) {
 }  // namespace
 
 torch::autograd::Edge Nodes::target(size_t w) const {
-  if (!targets[w]) return {};
-  return {const_cast<Node*>(targets[w])->getptr(), target_places[w]};
+  const Node* target = targets[w];
+  if (!target) return {};
+  return {const_cast<Node*>(target)->getptr(), target_places[w]};
 }
 
 std::vector<torch::autograd::Edge> Nodes::receiving(const History& history) const {

@@ -16,9 +16,9 @@ namespace ort::bridge {
 struct Nodes {
   // The one that takes the gradient of an output, while it lives.
   std::vector<std::atomic<torch::autograd::Node*>> receivers;
-  // Where the gradient of an input goes, by position in wrt; null where no output reaches it. Only
-  // compared, but by a backward, while which it lives.
-  std::vector<const torch::autograd::Node*> targets;
+  // Where the gradient of an input goes, by position in wrt; null where no output that is left
+  // reaches it.
+  std::vector<std::atomic<const torch::autograd::Node*>> targets;
   std::vector<uint32_t> target_places;  // which of its inputs
 
   torch::autograd::Edge target(size_t w) const;

@@ -49,8 +49,10 @@ Runner::Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs,
   for (size_t i = 0; i < inputs_.size(); ++i)
     for (const WriteBack& write : write_backs_)
       if (write.target.user >= 0 ? write.target.user == inputs_[i].user
-                                 : write.target.fixed.is(inputs_[i].fixed))
+                                 : write.target.fixed.is(inputs_[i].fixed)) {
         shared_->written.push_back(i);
+        if (write.read_there) shared_->read_there.push_back({write.output, i});
+      }
   for (const Node* node : graph->order()) {
     const Effect effect = node->schema->effect(*node);
     shared_->has_effects =
@@ -138,7 +140,8 @@ std::vector<at::Tensor> Runner::call(const std::vector<at::Tensor>& user) {
     at::NoGradGuard no_grad;
     outputs = call->forward(wanted);
     for (size_t i = 0; i < targets.size(); ++i)
-      targets[i].copy_(outputs.at(write_backs_[i].output));
+      (write_backs_[i].bumps ? targets[i] : targets[i].variable_data())
+          .copy_(outputs.at(write_backs_[i].output));
   }
   if (!wanted.defined.empty()) {
     call->expect_backward(tensors, outputs);

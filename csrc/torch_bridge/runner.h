@@ -16,9 +16,12 @@ class Runner {
     int user = -1;
     pybind11::object fixed;
   };
+  // bumps: whether eager's write counts as one. read_there: eager's backward may read what is
+  // written in the target, not what it was then.
   struct WriteBack {
     size_t output;
     Source target;
+    bool bumps, read_there;
   };
 
   Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs, size_t n_user_outputs,

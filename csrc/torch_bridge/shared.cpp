@@ -30,7 +30,11 @@ std::shared_ptr<Program> Shared::compile(const Wanted& wanted, const Symbols& sy
     std::sort(defined.begin(), defined.end(),
               [&](size_t a, size_t b) { return rank(a) < rank(b); });
   const Indices shared = history.saved_outputs(defined);
-  grad::StashOptions stash{symbols, {}, {}, {shared.begin(), shared.end()}};
+  grad::StashOptions stash{symbols, {}, {}, {shared.begin(), shared.end()}, {}};
+  for (const ReadThere& written : reads_there(defined)) {
+    stash.shared.insert(written.output);
+    stash.written.insert(written.output);
+  }
   for (size_t i = 0; i < graph->inputs().size(); ++i)
     if (!history.saves_input(i, defined)) stash.copied.insert(graph->inputs()[i]);
   const bool in_stages = !defined.empty() && is_staged();
@@ -54,6 +58,13 @@ at::Tensor Shared::in_tensor_order(size_t output, const at::Tensor& gradient) co
   std::vector<int64_t> inverse(found->second.size());
   for (size_t k = 0; k < inverse.size(); ++k) inverse[found->second[k]] = static_cast<int64_t>(k);
   return gradient.permute(inverse);
+}
+
+std::vector<Shared::ReadThere> Shared::reads_there(const Indices& by_outputs) const {
+  std::vector<ReadThere> found;
+  for (const ReadThere& written : read_there)
+    if (history.known && history.saves_input(written.input, by_outputs)) found.push_back(written);
+  return found;
 }
 
 bool Shared::may_run_again() {

@@ -43,6 +43,11 @@ struct Shared {
   CompileOptions options;
   Indices wrt;      // graph inputs that need a gradient
   Indices written;  // graph inputs that a call writes to afterwards
+  // What is written, where eager's backward reads it there: the graph's output, the input.
+  struct ReadThere {
+    size_t output, input;
+  };
+  std::vector<ReadThere> read_there;
   size_t n_user_outputs = 0;
   // Of outputs whose axes are not in their tensor's order: the tensor's axes as they lie in memory.
   std::map<size_t, Indices> orders;
@@ -76,6 +81,8 @@ struct Shared {
   bool may_run_again();
   // Whether sizes depend on data: then forwards are run stage by stage (staged.h), on the host.
   bool is_staged();
+  // Of what is read there, what the backward of these outputs reads.
+  std::vector<ReadThere> reads_there(const Indices& by_outputs) const;
   // What the nodes of a call hand over, by segment and group.
   std::shared_ptr<const std::vector<Part>> parts(const Planned& planned);
 

@@ -44,6 +44,26 @@ class Once(Cubed):
         return Cubed.backward(ctx, dy)
 
 
+def nonlinear(name, slope):
+    """A Function whose gradient is not linear in the one that comes in."""
+
+    def backward(ctx, dy):
+        return slope(dy) * ctx.saved_tensors[0].cos()
+
+    members = {"forward": staticmethod(_sine), "backward": staticmethod(backward)}
+    return type(name, (torch.autograd.Function,), members)
+
+
+def _sine(ctx, x):
+    ctx.save_for_backward(x)
+    return x.sin()
+
+
+CLAMPED = nonlinear("Clamped", lambda dy: dy.clamp(-0.3, 0.3))
+UNIT = nonlinear("Unit", lambda dy: dy / (dy.norm() + 1e-3))
+SQUARED = nonlinear("Squared", lambda dy: dy * dy)
+
+
 def smooth(net, x):
     return net.second(net.first(x).tanh())
 
@@ -89,6 +109,37 @@ def penalty(module, x):
     (slope,) = torch.autograd.grad(loss, x, create_graph=True)
     ((slope.norm(dim=-1) - 1).square().sum() + loss).backward()
     return slope, x.grad
+
+
+def with_the_outputs(module, x):
+    """What two backwards under create_graph gave and the outputs, in one loss."""
+    x = x.clone().requires_grad_()
+    results = _tensors(module(x))
+    loss = sum(y.square().sum() for y in results)
+    slopes = torch.autograd.grad(loss, [x, *module.parameters()], create_graph=True)
+    (other,) = torch.autograd.grad(results[-1].sin().sum(), x, create_graph=True)
+    total = sum(slope.square().sum() for slope in slopes) + other.exp().sum()
+    (total + sum(y.exp().sum() for y in results)).backward()
+    return (*slopes, other, x.grad)
+
+
+def of_a_gradient_alone(module, x):
+    x = x.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(module(x).square().sum(), x, create_graph=True)
+    slope.square().sum().backward()
+    return slope, x.grad
+
+
+def begun_in_a_hook(module, x):
+    """A backward under create_graph runs while one that has not come to the module yet does."""
+    x, found = x.clone().requires_grad_(), []
+    y = module(x)
+    loss, other = y.square().sum(), y.sin().sum()
+    first = loss * 2
+    first.register_hook(lambda _: found.extend(torch.autograd.grad(other, x, create_graph=True)))
+    first.backward(retain_graph=True)
+    (found[0].square().sum() + loss).backward()
+    return found[0], x.grad
 
 
 def _tensors(result):
@@ -236,8 +287,21 @@ NETS = {f.__name__: f for f in (smooth, cut, without_gradients, in_place)} | {
     "sizes that depend on data": lambda net, x: smooth(net, x)[x[:, 0] > 0].square(),
     "a numbered loop": lambda net, x: net.second(_looped(net.first(x))),
     "both branches": lambda net, x: _branched(net, x) + _branched(net, -x),
+    "Functions that are not linear": lambda net, x: net.second(
+        CLAMPED.apply(UNIT.apply(net.first(x)).tanh())
+    ),
+    "such Functions in parts": lambda net, x: _in_parts(net, x),
+    "hooks": lambda net, x: _hooked(net, x),
     "an input seen in another shape": lambda net, x: smooth(net, x.t().reshape(-1).view(4, 3)),
 }
+TOGETHER = {  # where the graph of the second run is that of the first one's outputs too
+    "Functions that are not linear": NETS["Functions that are not linear"],
+    "such Functions in parts": NETS["such Functions in parts"],
+    "hooks": NETS["hooks"],
+    "a hidden one too": lambda net, x: (
+        h := UNIT.apply(net.first(x)), net.second(SQUARED.apply(h)) + h.sum()
+    ),
+}  # fmt: skip
 SPECIAL = {
     "hidden": (hidden_too, penalty),
     "of a hidden one": (lambda net, x: (h := net.first(x).exp(), net.second(h)), of_hidden),
@@ -251,6 +315,20 @@ SPECIAL = {
 
 def _looped(x):
     return over(lambda row: row.sin() * row, x)
+
+
+def _in_parts(net, x):
+    h = UNIT.apply(net.first(x)).tanh()
+    if h.sum() > 1e9:
+        h = h * 2
+    return net.second(CLAMPED.apply(h)).sigmoid()
+
+
+def _hooked(net, x):
+    """The result of an operator that saves it has a hook."""
+    h = net.first(x).tanh()
+    h.register_hook(lambda dh: dh.clamp(-0.1, 0.1))
+    return net.second(h * h).sigmoid()
 
 
 def _branched(net, x):
@@ -295,6 +373,46 @@ def test_uses(net, use):
 @pytest.mark.parametrize("net", sorted(NETS.keys() - {"smooth", "cut", "both branches"}))
 def test_modules(net):
     check(NETS[net], penalty)
+
+
+@pytest.mark.parametrize("use", [with_the_outputs, of_a_gradient_alone, begun_in_a_hook])
+@pytest.mark.parametrize("net", TOGETHER)
+def test_a_gradient_is_whole_where_it_meets(net, use):
+    """Functions and hooks get the sum of what the loss and a gradient's gradient bring."""
+    function = TOGETHER[net]
+    if net == "a hidden one too" and use is not with_the_outputs:
+        function = lambda net, x: TOGETHER["a hidden one too"](net, x)[1]  # noqa: E731
+    check(function, use)
+
+
+def test_hooks_on_modules_see_what_eagers_do():
+    seen = []
+
+    def hooked():
+        net = Net(smooth)
+        net.first.register_full_backward_hook(lambda *found: seen.append(found[2][0].detach()))
+        net.second.register_full_backward_pre_hook(lambda _, found: (found[0].clamp(-0.1, 0.1),))
+        return net
+
+    def use(module, x):
+        seen.clear()
+        return [*with_the_outputs(module, x), *seen]
+
+    check(hooked(), use)
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_an_output_may_be_dropped(kept):
+    """What leads to the other's inputs alone is gone before the backward."""
+
+    def use(module, x):
+        x = x.clone().requires_grad_()
+        y = module(x)[kept]
+        (slope,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+        (slope.square().sum() + y.sum()).backward()
+        return slope, x.grad
+
+    check(hidden_too, use)
 
 
 @pytest.mark.parametrize("case", SPECIAL)
