@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from .exact import exact
+
 # A larger array is no constant that calls are told apart by.
 _MOST_BYTES = 1 << 16
 _IMMUTABLE_TYPE = 1 << 8  # of a class's flags: written in C, with state of its own
@@ -131,11 +133,11 @@ def _of_dict(value: dict) -> Content | None:
     if not all(type(key) is str or _is_key(key) for key, _ in items):
         return None
     keys, children = tuple(key for key, _ in items), tuple(item for _, item in items)
-    kinds = tuple(type(key) for key in keys if type(key) is not str)
+    exactly = tuple(exact(key) for key in keys if type(key) is not str)
     made_by = getattr(value, "default_factory", None)
     if not (made_by is None or isinstance(made_by, type)):
         return None
-    return _with_attributes(value, keys, children, (made_by, kinds))
+    return _with_attributes(value, keys, children, (made_by, exactly))
 
 
 def _is_key(key: Any) -> bool:
@@ -194,7 +196,7 @@ def _of_set(value: Any) -> Content | None:
     a set made of these has."""
     items = list(value)
     order = _order_of_insertion(type(value), items) if all(map(_is_key, items)) else None
-    return None if order is None else Content((), (), (tuple(order), tuple(map(type, order))))
+    return None if order is None else Content((), (), (tuple(order), tuple(map(exact, order))))
 
 
 def _order_of_insertion(of: type, items: list) -> list | None:

@@ -6,12 +6,14 @@ dynamo.py holds these around each frame that it has Dynamo look into.
 import collections
 import contextlib
 import enum
+import inspect
 import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
 import numpy as np
 import torch
+from torch import nn
 from torch._dynamo.exc import ObservedAttributeError, unimplemented
 from torch._dynamo.guards import GuardBuilder
 from torch._dynamo.source import AttrSource
@@ -37,7 +39,11 @@ from torch._dynamo.variables.misc import (
     StringFormatVariable,
     produce_trampoline_autograd_apply,
 )
-from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
+from torch._dynamo.variables.tensor import (
+    SymNodeVariable,
+    TensorSubclassVariable,
+    TensorVariable,
+)
 from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
 
 from . import kinds
@@ -51,7 +57,7 @@ _WITH_STATE = (UserDefinedObjectVariable, BaseListVariable, ConstDictVariable)
 
 
 @contextlib.contextmanager
-def _replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
+def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
     """Within, make(original) stands in the original's place."""
     original = getattr(owner, name)
     setattr(owner, name, make(original))
@@ -98,7 +104,7 @@ def cut_at_hooks() -> contextlib.AbstractContextManager:
 
         return register
 
-    return _replaced(TensorVariable, "_method_register_hook", make)
+    return replaced(TensorVariable, "_method_register_hook", make)
 
 
 def cut_at_checkpoints() -> contextlib.AbstractContextManager:
@@ -108,7 +114,7 @@ def cut_at_checkpoints() -> contextlib.AbstractContextManager:
     def call_function(*_args: Any, **_kwargs: Any) -> Any:
         _end("a checkpointed region", "torch.utils.checkpoint", "it runs again in the backward")
 
-    return _replaced(CheckpointHigherOrderVariable, "_call_function", lambda _: call_function)
+    return replaced(CheckpointHigherOrderVariable, "_call_function", lambda _: call_function)
 
 
 def text_as_it_is() -> contextlib.AbstractContextManager:
@@ -122,7 +128,7 @@ def text_as_it_is() -> contextlib.AbstractContextManager:
 
         return format_value
 
-    return _replaced(InstructionTranslatorBase, "_format_value", make)
+    return replaced(InstructionTranslatorBase, "_format_value", make)
 
 
 def identities_as_they_are() -> contextlib.AbstractContextManager:
@@ -159,24 +165,37 @@ def tensors_in_lists() -> contextlib.AbstractContextManager:
 
         return contains
 
-    return _replaced(lists, "iter_contains", make)
+    return replaced(lists, "iter_contains", make)
 
 
 def missing_attributes_as_they_are() -> contextlib.AbstractContextManager:
-    """An attribute that an object lacks ends a graph: no guard would tell that it has come."""
+    """An attribute that an object lacks ends a graph, also where a __getattr__ of its own answers,
+    and so does its __dict__, which may lack some: no guard would tell that it has come."""
+
+    def may_come(value: Any, name: str) -> bool:
+        if isinstance(value, nn.Module):
+            return False
+        return name == "__dict__" or (
+            hasattr(type(value), "__getattr__")
+            and inspect.getattr_static(value, name, kinds.MISSING) is kinds.MISSING
+        )
 
     def make(original: Callable) -> Callable:
         def var_getattr(self, tx: Any, name: str) -> Any:
+            missing = self.source is not None and may_come(self.value, name)
             try:
-                return original(self, tx, name)
+                found = None if missing else original(self, tx, name)
             except ObservedAttributeError:
                 if self.source is None:
                     raise
+                missing = True
+            if missing:
                 _end("an attribute that is not there", name, "it may be at another call")
+            return found
 
         return var_getattr
 
-    return _replaced(UserDefinedObjectVariable, "var_getattr", make)
+    return replaced(UserDefinedObjectVariable, "var_getattr", make)
 
 
 def missing_keys_guarded() -> contextlib.AbstractContextManager:
@@ -190,7 +209,7 @@ def missing_keys_guarded() -> contextlib.AbstractContextManager:
 
         return getitem
 
-    return _replaced(ConstDictVariable, "getitem_const_raise_exception_if_absent", make)
+    return replaced(ConstDictVariable, "getitem_const_raise_exception_if_absent", make)
 
 
 def truth_of_objects() -> contextlib.AbstractContextManager:
@@ -206,7 +225,7 @@ def truth_of_objects() -> contextlib.AbstractContextManager:
 
         return call_function
 
-    return _replaced(UserMethodVariable, "call_function", make)
+    return replaced(UserMethodVariable, "call_function", make)
 
 
 def texts_compared() -> contextlib.AbstractContextManager:
@@ -243,8 +262,8 @@ def cut_at_collectives() -> Iterator[None]:
         return called
 
     with (
-        _replaced(AutogradFunctionVariable, "call_method", of_function),
-        _replaced(CollectiveFunctionRewriteVariable, "call_function", of_written),
+        replaced(AutogradFunctionVariable, "call_method", of_function),
+        replaced(CollectiveFunctionRewriteVariable, "call_function", of_written),
     ):
         yield
 
@@ -275,7 +294,7 @@ def functions_as_they_are(undone: Callable) -> contextlib.AbstractContextManager
 
         return call_method
 
-    return _replaced(AutogradFunctionVariable, "call_method", make)
+    return replaced(AutogradFunctionVariable, "call_method", make)
 
 
 @contextlib.contextmanager
@@ -314,8 +333,8 @@ def asks_of_tensors(asked: Callable[[NotCapturable], None]) -> Iterator[None]:
         return look_up
 
     with (
-        _replaced(TensorVariable, "var_getattr", checking),
-        _replaced(TensorVariable, "call_method", checking),
+        replaced(TensorVariable, "var_getattr", checking),
+        replaced(TensorVariable, "call_method", checking),
     ):
         yield
 
@@ -342,6 +361,25 @@ def _numpy_scalar(builder: VariableBuilder, value: np.generic) -> VariableTracke
     return _Float64(value, source=builder.source)
 
 
+def subclasses_made(
+    asked: Callable[[NotCapturable], None],
+) -> contextlib.AbstractContextManager:
+    """`asked` is told where code makes a tensor of a subclass out of what is no tensor: no graph
+    does, and torch refuses it where it is observed (outside.py)."""
+
+    def make(original: Callable) -> Callable:
+        def call_function(self, tx: Any, args: Any, kwargs: Any) -> Any:
+            of_tensor = len(args) == 1 and args[0].is_tensor() and not kwargs
+            if self.value.__new__ is torch.Tensor.__new__ and not of_tensor:
+                name = self.value.__name__
+                asked(NotCapturable(f"forward makes a {name}, which parts do not follow"))
+            return original(self, tx, args, kwargs)
+
+        return call_function
+
+    return replaced(TensorSubclassVariable, "call_function", make)
+
+
 def reads_of_objects(
     asked: Callable[[NotCapturable], None],
 ) -> contextlib.AbstractContextManager:
@@ -361,4 +399,4 @@ def reads_of_objects(
 
         return call
 
-    return _replaced(VariableBuilder, "_call_impl", make)
+    return replaced(VariableBuilder, "_call_impl", make)

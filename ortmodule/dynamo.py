@@ -33,6 +33,7 @@ from .cuts import (
     missing_attributes_as_they_are,
     missing_keys_guarded,
     reads_of_objects,
+    subclasses_made,
     tensors_in_lists,
     text_as_it_is,
     texts_compared,
@@ -42,9 +43,16 @@ from .entered import autocast_kept
 from .errors import NotCapturable, let_go
 from .explain import Break
 from .floats import constants_after_one
-from .outside import inside
+from .outside import inside, leave
 from .patches import LOCK
 from .places import TORCH, traced_place, user_place
+from .told_apart import (
+    aliases_guarded,
+    guards_as_exact,
+    identities_of_values,
+    large_integers_as_they_are,
+    slices_as_they_are,
+)
 
 # So often a function is looked at for one module, or for none.
 _LIMIT, _LIMIT_OF_NONE = 16, 32
@@ -189,7 +197,9 @@ class _Convert:
             text_as_it_is(), texts_compared(), tensors_in_lists(), truth_of_objects(),
             identities_as_they_are(), missing_keys_guarded(), missing_attributes_as_they_are(),
             inlined(self._told().entered), asks_of_tensors(self._told().asked),
-            reads_of_objects(self._told().asked),
+            reads_of_objects(self._told().asked), subclasses_made(self._told().asked),
+            slices_as_they_are(), guards_as_exact(), aliases_guarded(),
+            large_integers_as_they_are(), identities_of_values(self._told().asked),
         )  # fmt: skip
         with LOCK, convert_frame.compile_lock, inside(), contextlib.ExitStack() as stack:
             for change in changes:
@@ -203,8 +213,10 @@ class _Convert:
                 self._broke(found.reason, found.user_stack)
             del utils.graph_break_reasons[before:]
         listener = self._told()
-        if listener.strict and listener.refusal is not None:
-            raise listener.refusal
+        if listener.refusal is not None:
+            leave()
+            if listener.strict:
+                raise listener.refusal
         return result
 
     def known(self, module: nn.Module) -> None:

@@ -10,14 +10,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import _native, tree
+from . import _native, identities, tree
 from .arguments import Edit, outcome
 from .call import Call
-from .errors import NeedsExactSizes, NotCapturable
+from .errors import NeedsExactSizes
 from .guards import Snapshot
 from .interface import Assigned, Input, Output, WriteBack
 from .name import Named
-from .observe import OWN, facts_of, kind_of_file
 from .outputs import history, name_outputs
 from .second_run import SecondRun
 from .sizes import SizePredicate, evaluate, lies
@@ -132,7 +131,7 @@ def finish(
     """Raises NotCapturable where an output is one that no call could return or write back, or an
     argument is one of the tensors that forward reads, and
     NeedsExactSizes where the call's sizes do not give its strides, which forward asks for."""
-    _check_identity(call, snapshot)
+    identities.check(call, snapshot)
     outputs, write_backs, assigned, orders = name_outputs(module, traced, done, graph, call.tensors)
     return Capture(
         graph=graph,
@@ -155,24 +154,6 @@ def finish(
         communicates=done.communicates,
         second=_second(traced, named, outputs, done),
     )
-
-
-def _check_identity(call: Call, snapshot: Snapshot) -> None:
-    """Which object a traced argument is, `x is self.kept` would ask: only for registered tensors a
-    trace tells it as eager. It has others in their place, but not where they are held besides."""
-    asked = ((code, facts_of(code).compared) for _, code in snapshot.roots)
-    own = ((c, line) for c, line in asked if line and kind_of_file(c.co_filename) == OWN)
-    for code, line in own:
-        path = snapshot.registered_elsewhere()
-        if path is not None:
-            raise NotCapturable(
-                f"forward asks by `is` or `in` for an object, and {path} is a registered tensor",
-                file=code.co_filename, line=line,
-            )  # fmt: skip
-    for tensor in call.tensors:
-        path = snapshot.kept_at(tensor)
-        if path is not None:
-            raise NotCapturable(f"an argument is the tensor that is kept at {path}")
 
 
 def _second(

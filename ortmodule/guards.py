@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from . import _native, kinds
+from . import _native, identities, kinds
 from .observe import Names
 from .walk import Instance, Walk, Watched, difference, item_path
 
@@ -111,6 +111,9 @@ class Snapshot:
         walk = self._walk()
         while walk.grew:
             walk = self._walk()
+        seen = identities.asked_of_values(self.roots)
+        for w in walk.watched:
+            w.seen = seen
         facts = {id(t): _facts(t) for _, t in walk.tensors.values()}
         return _Held(walk, facts, _watch_of(walk))
 

@@ -11,7 +11,6 @@ import contextvars
 import ctypes
 import dataclasses
 import datetime
-import decimal
 import enum
 import fractions
 import functools
@@ -36,7 +35,7 @@ from .containers import has_attributes, slots_of
 # Equal when type and value are.
 SCALARS = (
     type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.layout,
-    torch.memory_format, enum.Enum, range, slice, np.dtype, decimal.Decimal, fractions.Fraction,
+    torch.memory_format, enum.Enum, range, slice, np.dtype, fractions.Fraction,
     pathlib.PurePath, datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, uuid.UUID,
     np.generic,
 )  # fmt: skip

@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import dis
 import functools
+import itertools
 import os
 import re
 import site
@@ -87,7 +88,8 @@ class CodeFacts:
 
     `attributes` are looked up, by name (`looked_up`) or by a text that stands there. `any_name`: it
     may reach an attribute whose name is made as it runs. `stored`: attributes that it sets.
-    `compared`: where it first asks by `is` or `in` for an object that is no constant, or None.
+    `compared`: where it first asks by `is` or `in` for an object that is no constant, or None;
+    `identities`: all by `is`, as (what is looked up on a global, or nothing, line).
     `asked_of`: what `type`, `id` and `__class__` are asked of, as (question, local name, line).
     """
 
@@ -95,6 +97,7 @@ class CodeFacts:
     looked_up: frozenset[str]
     stored: frozenset[str]
     compared: int | None
+    identities: tuple[tuple[tuple[str, ...], int], ...]
     globals: dict[str, int]
     imports: dict[str, int]
     any_name: bool
@@ -110,7 +113,7 @@ def facts_of(code: types.CodeType) -> CodeFacts:
     by_text: dict[str, int] = {}
     asked = []
     stored = set()
-    any_name, compared = False, None
+    any_name, compared, identities = False, None, []
     every = list(dis.get_instructions(code))
     steps = [s for s in every if s.opname not in ("PUSH_NULL", "PRECALL")]
     line = code.co_firstlineno
@@ -127,6 +130,8 @@ def facts_of(code: types.CodeType) -> CodeFacts:
                     by_text.setdefault(text, line)
         elif step.opname in ("IS_OP", "CONTAINS_OP") and steps[i - 1].opname != "LOAD_CONST":
             compared = compared or line
+            if step.opname == "IS_OP":
+                identities.append((_of_global(steps[:i]), line))
         elif step.opname == "IMPORT_NAME":
             imports.setdefault(step.argval, line)
         elif step.opname == "MATCH_CLASS":  # by position as the class says, by name as here
@@ -151,11 +156,20 @@ def facts_of(code: types.CodeType) -> CodeFacts:
         looked_up,
         frozenset(stored),
         compared,
+        tuple(identities),
         globals_,
         imports,
         any_name,
         tuple(asked),
     )
+
+
+def _of_global(steps: Sequence[dis.Instruction]) -> tuple[str, ...]:
+    """The global that these load last, and what they look up on it; else nothing."""
+    names = itertools.takewhile(lambda step: step.opname == "LOAD_ATTR", reversed(steps))
+    path = [step.argval for step in names]
+    first = steps[-1 - len(path)] if len(path) < len(steps) else None
+    return (first.argval, *reversed(path)) if first and first.opname == "LOAD_GLOBAL" else ()
 
 
 def _second_argument(steps: Sequence[dis.Instruction], at: int) -> str | None:

@@ -3,7 +3,11 @@
 from collections.abc import Callable
 
 from torch._ops import HigherOrderOperator
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _disable_current_modes,
+    _get_current_dispatch_mode,
+)
 
 from .places import caller_place
 
@@ -19,6 +23,16 @@ class Outside(TorchDispatchMode):
     def __init__(self, noted: Callable[[str, str | None, int | None], None]):
         super().__init__()
         self._noted = noted
+        self._entered = 0
+
+    def __enter__(self) -> "Outside":
+        self._entered += 1
+        return super().__enter__()
+
+    def __exit__(self, *raised) -> None:
+        if self._entered:
+            self._entered -= 1
+            super().__exit__(*raised)
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -30,6 +44,14 @@ class Outside(TorchDispatchMode):
             place = caller_place()
             self._noted(str(func), place.get("file"), place.get("line"))
         return func(*args, **(kwargs or {}))
+
+
+def leave() -> None:
+    """Nothing more is noted in this thread: under a mode torch refuses what eager does, as to make
+    a tensor of a subclass of numbers."""
+    mode = _get_current_dispatch_mode()
+    if isinstance(mode, Outside):
+        mode.__exit__(None, None, None)
 
 
 inside = _disable_current_modes  # around a part, and while Dynamo looks for one

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from .containers import Attribute, Container, Content, kind_of
+from .exact import exact
 
 _BY_VALUE = (
     type(None), bool, int, str, bytes, torch.dtype, torch.device, torch.layout,
@@ -37,7 +38,7 @@ class Const:
 
     def __init__(self, value: Any):
         self.value = value
-        self.key = (type(value), _value_key(value))
+        self.key = exact(value)
 
     def __eq__(self, other):
         return isinstance(other, Const) and self.key == other.key
@@ -366,16 +367,6 @@ def _is_found_by_name(function: Any) -> bool:
         isinstance(function, types.BuiltinFunctionType)
         and getattr(torch, function.__name__, None) is function
     )
-
-
-def _value_key(value: Any) -> Any:
-    if isinstance(value, float):
-        return value.hex()
-    if isinstance(value, (complex, slice)):
-        return repr(value)
-    if isinstance(value, np.generic):
-        return value.tobytes()
-    return value
 
 
 def _opened(value: Any, where: str) -> tuple[Container, Content]:

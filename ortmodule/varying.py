@@ -14,7 +14,7 @@ from . import _native, tree
 from .call import Call
 
 # What a size may be; torch makes captures of their own for 0 and 1.
-_LEAST, _MOST = 2, 1 << 31
+_LEAST, MOST = 2, 1 << 31
 
 
 def carrier(number: int | float) -> torch.Tensor:
@@ -42,7 +42,7 @@ class Varying:
         for place, (first, number) in enumerate(zip(self._first, numbers, strict=True)):
             if first != tree.Const(number):
                 self._varying.add(place)
-        chosen = [k for k in sorted(self._varying - self._fixed) if _may_vary(numbers[k])]
+        chosen = [k for k in sorted(self._varying - self._fixed) if may_vary(numbers[k])]
         if not chosen:
             return call
         values = [numbers[place] for place in chosen]
@@ -64,5 +64,8 @@ class Varying:
                 self._fixed.add(place)
 
 
-def _may_vary(number: int | float) -> bool:
-    return isinstance(number, float) or _LEAST <= abs(number) < _MOST
+def may_vary(number: int | float, least: int = _LEAST) -> bool:
+    """Whether a symbol may stand for it. None does for a NaN: to a trace it is equal to itself."""
+    if isinstance(number, float):
+        return number == number
+    return least <= abs(number) < MOST

@@ -11,7 +11,7 @@ import io
 import logging
 import sys
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -21,6 +21,7 @@ from torch.nn.modules import module as torch_module
 from . import kinds, observe, standard, surroundings
 from .containers import slots_of
 from .errors import NotCapturable
+from .exact import exact
 from .kinds import MISSING, Kind
 from .observe import Names, is_library
 
@@ -53,7 +54,8 @@ class Watched:
 
     `keys`: of its items only these are looked at; `registry`: the dict of parameters or buffers of
     a module, whose tensors may be replaced by others of the same facts; `ordered`: a dict that
-    code may walk through; `owner`: the object whose attributes `holder` had, when it was found.
+    code may walk through; `owner`: the object whose attributes `holder` had, when it was found;
+    `seen`: of which values code can tell two equal ones apart, None: of none.
     """
 
     path: str
@@ -65,6 +67,7 @@ class Watched:
     registry: str | None = None
     ordered: bool = False
     owner: Any = None
+    seen: Callable[[Any], bool] | None = None
 
     def now(self) -> list[tuple[Any, Any]]:
         """The items as they are."""
@@ -448,9 +451,10 @@ def difference(w: Watched) -> str | None:
     was_at, is_at = dict(before), dict(now)
     for key in [*was_at, *(k for k in is_at if k not in was_at)]:
         was, value = was_at.get(key, MISSING), is_at.get(key, MISSING)
-        if not kinds.same(was, value):
+        told_apart = was is not value and w.seen is not None and w.seen(value)
+        if told_apart or not kinds.same(was, value):
             return changed(item_path(w, key), was, value)
-    if w.ordered and list(was_at) != list(is_at):
+    if w.ordered and list(map(exact, was_at)) != list(map(exact, is_at)):
         return f"the order of {w.path} was {list(was_at)[:9]}, is {list(is_at)[:9]}"
     return None
 

@@ -31,6 +31,7 @@ class Owning {
     for (; next < layout_.order.size() && segment_of(layout_.claim(next)) < 0; ++next)
       add_step(next);
     add_outputs(0, layout_.options.forward_outputs);
+    forward_steps_ = static_cast<int>(owned_.steps.size());
     for (; next < layout_.order.size(); ++next) add_step(next);
     add_outputs(layout_.options.forward_outputs, graph_.outputs().size());
     return std::move(owned_);
@@ -188,17 +189,19 @@ class Owning {
 
   // Each output gets memory of the caller. The kernel writes there when nothing else shares it: a
   // returned tensor may be written by its owner, so what the backward reads stays in the arena,
-  // unless the owner's writes are to be seen.
+  // unless the owner's writes are to be seen. A gradient's memory is not there while the forward
+  // runs, so what that made is copied.
   void add_output(size_t i) {
     const ValueId id = graph_.outputs()[i].value;
     const LayoutOptions& options = layout_.options;
     const int source = read(id, home_, segment_of_output(i));
     const bool own = i < options.forward_outputs && options.shared.count(i) == 0 &&
                      backward_reads_.count(values_.source(id)) > 0;
+    const bool early = i >= options.forward_outputs && buffer(source).first < forward_steps_;
     if (buffer(source).kind == Slot::Kind::object) {
       owned_.output_objects[i] = static_cast<int>(buffer(source).at);
       owned_.output_ready[i] = buffer(source).last;
-    } else if (buffer(source).kind == Slot::Kind::arena && !own) {
+    } else if (buffer(source).kind == Slot::Kind::arena && !own && !early) {
       buffer(source).kind = Slot::Kind::output;
       buffer(source).at = i;
       owned_.output_ready[i] = buffer(source).first;
@@ -252,6 +255,7 @@ class Owning {
   const std::vector<PlanDevice>& devices_;
   std::span<const std::unique_ptr<Kernel>> kernels_;
   const int home_;
+  int forward_steps_ = 0;
   Owned owned_;
   std::map<ValueId, int> made_on_;             // by source: the device
   std::map<std::pair<ValueId, int>, int> at_;  // by source and device: the buffer

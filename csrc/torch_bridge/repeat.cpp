@@ -3,6 +3,7 @@
 
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <algorithm>
 #include <bit>
 
 namespace py = pybind11;
@@ -33,6 +34,14 @@ Py_ssize_t size_of_container(PyObject* value) {
 struct Repeat::Seen {
   size_t item = 0;
   std::vector<at::Tensor> tensors;
+  std::vector<PyObject*> containers;
+
+  // Of a call whose lists and dicts were all different ones; one that is met again is another call.
+  bool meets(PyObject* container) {
+    if (std::ranges::find(containers, container) != containers.end()) return false;
+    containers.push_back(container);
+    return true;
+  }
 };
 
 std::unique_ptr<Repeat> Repeat::of(py::handle args, py::handle kwargs) {
@@ -91,6 +100,7 @@ bool Repeat::matches(PyObject* value, Seen& seen) const {
   if (Py_TYPE(value) != item.type) return false;
   if (THPVariable_CheckExact(value)) return matches_tensor(value, seen);
   if (item.value) return equal(item.value.ptr(), value);
+  if (!PyTuple_CheckExact(value) && !seen.meets(value)) return false;
   return size_of_container(value) == item.count && matches_items(value, seen);
 }
 

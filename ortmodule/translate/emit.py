@@ -174,7 +174,10 @@ class Emitter:
             value = int(value)
         else:
             value = float(value)
-        out = self.g.scalar(value, dtype)
+        if dtype not in FLOATING and int(float(value)) != value:  # the engine's scalars are doubles
+            out = self.constant(np.array(value).astype(dtype))
+        else:
+            out = self.g.scalar(value, dtype)
         self._alike.note(self.g, dtype, [], {"value": value}, [out])
         return out
 

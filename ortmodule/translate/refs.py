@@ -71,12 +71,17 @@ class Link:
 
 
 class Ref:
-    """A tensor: a storage seen through views."""
+    """A tensor: a storage seen through views.
 
-    __slots__ = ("storage", "links", "key", "_version", "_value")
+    `key`: of its memory as it is traced; `also`: of what was traced as a copy and is the tensor
+    itself.
+    """
+
+    __slots__ = ("storage", "links", "key", "also", "_version", "_value")
 
     def __init__(self, storage: Storage, links: tuple = (), key: Any = None, value: Any = None):
         self.storage, self.links, self.key = storage, links, key
+        self.also: frozenset = frozenset()
         self._version = storage.version if value is not None else -1
         self._value = value
 

@@ -21,7 +21,8 @@ _THEMSELVES = {
     "to.device", "to.other", "type_as.default", "flatten.using_ints", "positive.default",
     "sum_to_size.default", "atleast_1d.default", "atleast_2d.default", "atleast_3d.default",
 }  # fmt: skip
-# Off, these return their argument itself; traced they seem to copy it.
+# Off, the first copies its argument, the others return it; traced it is the other way round.
+_COPIES = {"native_dropout.default"}
 _DROPOUTS = {
     "dropout.default", "feature_dropout.default", "alpha_dropout.default",
     "feature_alpha_dropout.default",
@@ -50,8 +51,10 @@ def _ref(t, value, val, name, args, kwargs, tainted, index) -> Ref:
     key = storage_key(val)
     base = args[0] if args and isinstance(args[0], Ref) else None
     if base is not None and name in _DROPOUTS and value is base.read(t):
+        base.also |= {key}
         return base
-    if base is not None and key is not None and base.key == key:
+    shared = key is not None and base is not None and (base.key == key or key in base.also)
+    if shared and name not in _COPIES:
         same = value is base.read(t)
         if same and name in _THEMSELVES:
             return base
