@@ -36,10 +36,21 @@ def test_fields_of_protobuf_have_names():
     assert found == []
 
 
+PAGES = [sources.ROOT / "ARCHITECTURE.md", *sorted((sources.ROOT / "docs" / "design").glob("*.md"))]
+
+
 def test_files_that_the_architecture_names_exist():
     """`_build_info.py` is made by the build."""
-    text = (sources.ROOT / "ARCHITECTURE.md").read_text()
-    named = set(re.findall(r"`([\w/-]+\.(?:py|cpp|h))`", text)) - {"_build_info.py"}
     files = [sources.name(f) for f in [*sources.cpp_files(), *sources.python_files()]]
-    missing = [n for n in named if not any(f"/{f}".endswith(f"/{n}") for f in files)]
-    assert named and missing == []
+    for page in PAGES:
+        named = set(re.findall(r"`([\w/-]+\.(?:py|cpp|h))`", page.read_text())) - {"_build_info.py"}
+        missing = [n for n in named if not any(f"/{f}".endswith(f"/{n}") for f in files)]
+        assert missing == [], page.name
+
+
+def test_pages_of_the_architecture_are_linked_and_short():
+    text = PAGES[0].read_text()
+    linked = set(re.findall(r"\(docs/design/([\w.]+)\)", text))
+    assert linked == {page.name for page in PAGES[1:]} | {"flow.svg"}
+    assert all((sources.ROOT / "docs" / "design" / name).exists() for name in linked)
+    assert len(text.splitlines()) <= 150
