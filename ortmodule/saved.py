@@ -90,12 +90,14 @@ class History(NamedTuple):
     Tensors go by label: ("input", number), ("name", of a parameter or buffer), ("tensor", id),
     ("output", number). `reaches`: the tensors whose gradient the backward of each output gives,
     None where it requires none. `through`: the other outputs that it passes on its way.
+    `accumulated`: the leaves in the order in which eager's backward gives them their gradients.
     """
 
     reaches: list[set[tuple[str, Any]] | None]
     through: list[set[int]]
     used_up: list[UsedUp]
     origins: list[Origin]
+    accumulated: list[tuple[str, Any]]
 
 
 def history_of(
@@ -120,13 +122,13 @@ def by_position(
     outputs: Sequence[Output],
     place: Callable[[tuple[str, Any]], int | None],
     always_saved: set[int],
-) -> tuple[list[tuple | None], list[tuple], list[list[int | None]]]:
+) -> tuple[list[tuple | None], list[tuple], list[list[int | None]], list[int]]:
     """The history by the graph's inputs, whose numbers `place` gives, and by the graph's outputs.
 
     For each graph output (inputs saved, outputs saved, inputs reached, outputs on the way), or None
     where it requires no gradient; what is used up, as (outputs, inputs, outputs behind, outputs
-    made, inputs saved, outputs saved, how many origins come no later); and the origins. Both as
-    eager goes.
+    made, inputs saved, outputs saved, how many origins come no later); the origins; and the inputs
+    that are leaves. All three as eager goes.
     """
 
     def inputs_in(labels: set[tuple[str, Any]]) -> set[int]:
@@ -167,6 +169,7 @@ def by_position(
         [row and tuple(map(sorted, row)) for row in rows],
         used_up,
         [origin.results for origin in origins],
+        [n for n in map(place, history.accumulated) if n is not None],
     )
 
 
@@ -197,7 +200,7 @@ class _Walk:
         self.nodes, self.outputs = nodes, outputs
         self.labels: list[tuple[str, Any]] = []
         self.marks: dict[tuple[Any, int], int] = {}
-        ids = {}
+        ids = self.leaves = {}
         for label, tensor in named.items():
             if not tensor.requires_grad:
                 continue
@@ -229,6 +232,7 @@ class _Walk:
             [self._outputs(b) for b in behind],
             self._used_up(down, up, memory, sorted(origin.number for origin in origins)),
             origins,
+            self._accumulated(),
         )  # fmt: skip
 
     def _used_up(self, down: dict, up: dict, memory: Mapping, borders: list[int]) -> list[UsedUp]:
@@ -250,6 +254,10 @@ class _Walk:
                    self._outputs(m), saved)
             for (a, b, m, _), (numbers, saved) in found.items()
         ]  # fmt: skip
+
+    def _accumulated(self) -> list[tuple[str, Any]]:
+        leaves = _native.torch_bridge().accumulated(self.outputs)
+        return [self.leaves.get(id(leaf), ("tensor", id(leaf))) for leaf in leaves]
 
     def _origins(self) -> list[Origin]:
         made: dict[Any, Origin] = {}

@@ -49,6 +49,7 @@ struct History {
   // Both in the order in which torch's engine comes to them: what was made last first.
   std::vector<UsedUp> used_up;
   std::vector<Origin> origins;  // of every output that requires a gradient
+  Indices accumulated;          // graph inputs, as eager's backward comes to them; not sorted
   bool known = true;            // false: made up from the graph, every input counts as saved
 
   // As the graph has it, where the traced module does not show it.

@@ -7,6 +7,7 @@
 
 #include "csrc/core/error.h"
 #include "csrc/core/version.h"
+#include "csrc/torch_bridge/accumulated.h"
 #include "csrc/torch_bridge/collected.h"
 #include "csrc/torch_bridge/nodes.h"
 #include "csrc/torch_bridge/observer.h"
@@ -45,8 +46,9 @@ std::optional<History> history_of(const py::object& items) {
   using Row = std::tuple<Indices, Indices, Indices, Indices>;
   using Node = std::tuple<Indices, Indices, Indices, Indices, Indices, Indices, size_t>;
   using Results = std::vector<std::optional<size_t>>;
-  const auto [rows, nodes, origins] = items.cast<
-      std::tuple<std::vector<std::optional<Row>>, std::vector<Node>, std::vector<Results>>>();
+  const auto [rows, nodes, origins, accumulated] =
+      items.cast<std::tuple<std::vector<std::optional<Row>>, std::vector<Node>,
+                            std::vector<Results>, Indices>>();
   History history;
   for (const auto& row : rows) {
     history.outputs.emplace_back();
@@ -54,6 +56,7 @@ std::optional<History> history_of(const py::object& items) {
   }
   for (const Node& node : nodes) history.used_up.push_back(std::make_from_tuple<UsedUp>(node));
   for (const Results& results : origins) history.origins.push_back({results});
+  history.accumulated = accumulated;
   return history;
 }
 
@@ -113,6 +116,7 @@ PYBIND11_MODULE(_torch, m) {
   m.doc() = "The bridge between torch's autograd and the ortmodule engine.";
   m.def("version", &ort::version);
   m.def("torch_version", [] { return ORT_TORCH_VERSION; });
+  m.def("accumulated", &ort::bridge::accumulated);
   py::register_exception<ort::Error>(m, "Error", PyExc_RuntimeError);
   py::register_exception_translator([](std::exception_ptr thrown) {
     try {

@@ -2,8 +2,10 @@
 #include "csrc/torch_bridge/shared.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "csrc/plan/symbols.h"
+#include "csrc/torch_bridge/accumulated.h"
 #include "csrc/torch_bridge/staged.h"
 
 namespace ort::bridge {
@@ -93,7 +95,20 @@ std::shared_ptr<const std::vector<Part>> Shared::parts(const Planned& planned) {
       members[{output < 0 ? last : planned.segment_of(output), g}].push_back(w);
     }
   std::vector<Part> parts;
-  for (const auto& [place, wrt] : members) parts.push_back({place.first, place.second, wrt});
+  std::unordered_map<size_t, size_t> ranks;  // by graph input
+  for (const size_t input : history.accumulated) ranks.try_emplace(input, ranks.size());
+  const auto rank = [&](size_t w) {
+    const auto found = ranks.find(wrt[w]);
+    return found == ranks.end() ? ranks.size() : found->second;
+  };
+  for (auto& [place, mine] : members) {
+    std::stable_sort(mine.begin(), mine.end(),
+                     [&](size_t a, size_t b) { return rank(a) < rank(b); });
+    const bool has_next = std::any_of(members.begin(), members.end(), [&](const auto& other) {
+      return other.first.second == place.second && other.first.first > place.first;
+    });
+    parts.push_back({place.first, place.second, handed_over_for(mine, has_next)});
+  }
   divided_ = planned.plan;
   parts_ = std::make_shared<const std::vector<Part>>(std::move(parts));
   return parts_;
