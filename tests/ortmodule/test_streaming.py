@@ -39,7 +39,7 @@ def order_of_hooks(module, x):
 def test_the_last_layer_comes_first():
     ours = ORTModule(layers(), options(segment_bytes=0))
     order = order_of_hooks(ours, X)
-    assert [name[0] for name in order[:8:2]] == ["6", "4", "2", "0"]
+    assert [name[0] for name in order if name != "input"][:8:2] == ["6", "4", "2", "0"]
     assert not ours.explain().fallbacks
 
 
