@@ -11,12 +11,9 @@ import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
-import numpy as np
 import torch
 from torch import nn
 from torch._dynamo.exc import ObservedAttributeError, unimplemented
-from torch._dynamo.guards import GuardBuilder
-from torch._dynamo.source import AttrSource
 from torch._dynamo.symbolic_convert import (
     InliningInstructionTranslator,
     InstructionTranslatorBase,
@@ -24,7 +21,6 @@ from torch._dynamo.symbolic_convert import (
 )
 from torch._dynamo.utils import proxy_args_kwargs
 from torch._dynamo.variables import lists
-from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builder import VariableBuilder, wrap_fx_proxy
 from torch._dynamo.variables.constant import ConstantVariable
 from torch._dynamo.variables.dicts import ConstDictVariable
@@ -54,6 +50,7 @@ from .tensor_questions import ONLY_EAGER, refusal
 # What Dynamo reads once, as it traces: no guard would tell that it moved on.
 _FROZEN = (*kinds.GENERATORS, collections.deque, enum.Enum)
 _WITH_STATE = (UserDefinedObjectVariable, BaseListVariable, ConstDictVariable)
+_KNOWN_LATER = "it is known when forward runs"
 
 
 @contextlib.contextmanager
@@ -68,14 +65,14 @@ def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None
 
 
 @contextlib.contextmanager
-def _compared(names: Iterable[str], ends: Callable[..., bool], what: str) -> Iterator[None]:
-    """A comparison (its name, left, right) of which `ends` says so ends a graph."""
+def compared(names: Iterable[str], check: Callable[[Any, str, Any, Any], None]) -> Iterator[None]:
+    """Within, check(translator, name, left, right) is told of each comparison of these names ahead
+    of it, and may raise."""
     originals = {name: compare_op_handlers[name] for name in names}
 
     def comparing(name: str, original: Callable) -> Callable:
         def compare(tx: Any, operands: Any, keywords: Any) -> Any:
-            if ends(name, *(operand.realize() for operand in operands)):
-                _end(what, name, "it is known when forward runs")
+            check(tx, name, *(operand.realize() for operand in operands))
             return original(tx, operands, keywords)
 
         return compare
@@ -87,7 +84,7 @@ def _compared(names: Iterable[str], ends: Callable[..., bool], what: str) -> Ite
         compare_op_handlers.update(originals)
 
 
-def _end(what: str, context: str, why: str) -> NoReturn:
+def end(what: str, context: str, why: str) -> NoReturn:
     """Ends the graph here."""
     unimplemented(gb_type=what, context=context, explanation=why, hints=[])
 
@@ -99,7 +96,7 @@ def cut_at_hooks() -> contextlib.AbstractContextManager:
     def make(original: Callable) -> Callable:
         def register(self, tx: Any, name: str, *args: Any, **kwargs: Any) -> Any:
             if not self.source:
-                _end("a hook on a tensor", name, "it is torch's own")
+                end("a hook on a tensor", name, "it is torch's own")
             return original(self, tx, name, *args, **kwargs)
 
         return register
@@ -112,7 +109,7 @@ def cut_at_checkpoints() -> contextlib.AbstractContextManager:
     it would be a call like any other."""
 
     def call_function(*_args: Any, **_kwargs: Any) -> Any:
-        _end("a checkpointed region", "torch.utils.checkpoint", "it runs again in the backward")
+        end("a checkpointed region", "torch.utils.checkpoint", "it runs again in the backward")
 
     return replaced(CheckpointHigherOrderVariable, "_call_function", lambda _: call_function)
 
@@ -123,7 +120,7 @@ def text_as_it_is() -> contextlib.AbstractContextManager:
     def make(original: Callable) -> Callable:
         def format_value(self, spec: Any, flags: int) -> None:
             if isinstance(self.stack[-1], SymNodeVariable):
-                _end("the text of a number", "format", "it is none of a graph's")
+                end("the text of a number", "format", "it is none of a graph's")
             original(self, spec, flags)
 
         return format_value
@@ -135,33 +132,41 @@ def identities_as_they_are() -> contextlib.AbstractContextManager:
     """Whether two objects of a module's are one ends a graph, as no guard holds it; objects that do
     not say when they are equal are equal to themselves."""
 
-    def by_identity(name: str, left: Any, right: Any) -> bool:
-        if not isinstance(left, _WITH_STATE) or left.source is None:
-            return False
-        plain = isinstance(left, UserDefinedObjectVariable) and (
-            left.python_type().__eq__ is object.__eq__
-        )
-        if name in ("in", "not in"):
-            return plain
-        other = isinstance(right, _WITH_STATE) and right.source is not None
-        return other and (name in ("is", "is not") or plain)
+    def check(_tx: Any, name: str, left: Any, right: Any) -> None:
+        by_identity = is_one_of_its_kind(left) or (name in ("is", "is not") and _is_held(left))
+        if by_identity and _is_held(right):
+            end("whether two objects are one", name, _KNOWN_LATER)
 
-    names = ("is", "is not", "==", "!=", "in", "not in")
-    return _compared(names, by_identity, "whether two objects are one")
+    return compared(("is", "is not", "==", "!="), check)
 
 
-def tensors_in_lists() -> contextlib.AbstractContextManager:
-    """Whether a list has a tensor is whether it is one of its items: Dynamo compares its numbers.
-    Where it is not the first, eager does so too."""
+def _is_held(found: Any) -> bool:
+    return isinstance(found, _WITH_STATE) and found.source is not None
+
+
+def is_one_of_its_kind(found: Any) -> bool:
+    """Whether it is an object that is held and equal to itself alone."""
+    plain = isinstance(found, UserDefinedObjectVariable) and (
+        found.python_type().__eq__ is object.__eq__
+    )
+    return plain and _is_held(found)
+
+
+def contents_as_they_are() -> contextlib.AbstractContextManager:
+    """Whether a list has an object that is held, or a tensor, is whether it is an item: no guard
+    holds the first. Of the second Dynamo compares numbers, as eager does where it is not the list's
+    first item."""
 
     def make(original: Callable) -> Callable:
         def contains(items: Iterable, search: Any, tx: Any, *rest: Any) -> Any:
             items = list(items)
-            if not (items and search.is_tensor()):
-                return original(items, search, tx, *rest)
-            if not (items[0].is_tensor() and items[0].as_proxy() is search.as_proxy()):
-                _end("whether a list has a tensor", "in", "it is known when forward runs")
-            return ConstantVariable.create(True)
+            if search.is_tensor() and items:
+                if items[0].is_tensor() and items[0].as_proxy() is search.as_proxy():
+                    return ConstantVariable.create(True)
+                end("whether a list has a tensor", "in", _KNOWN_LATER)
+            if is_one_of_its_kind(search.realize()):
+                end("whether a list has an object", "in", _KNOWN_LATER)
+            return original(items, search, tx, *rest)
 
         return contains
 
@@ -190,7 +195,7 @@ def missing_attributes_as_they_are() -> contextlib.AbstractContextManager:
                     raise
                 missing = True
             if missing:
-                _end("an attribute that is not there", name, "it may be at another call")
+                end("an attribute that is not there", name, "it may be at another call")
             return found
 
         return var_getattr
@@ -231,10 +236,11 @@ def truth_of_objects() -> contextlib.AbstractContextManager:
 def texts_compared() -> contextlib.AbstractContextManager:
     """A compared text that has a tensor's in it ends a graph: to Dynamo it is unlike any other."""
 
-    def of_text(_name: str, *operands: Any) -> bool:
-        return any(isinstance(operand, StringFormatVariable) for operand in operands)
+    def check(_tx: Any, name: str, *operands: Any) -> None:
+        if any(isinstance(operand, StringFormatVariable) for operand in operands):
+            end("a tensor's text is compared", name, _KNOWN_LATER)
 
-    return _compared(("==", "!="), of_text, "a tensor's text is compared")
+    return compared(("==", "!="), check)
 
 
 @contextlib.contextmanager
@@ -243,7 +249,7 @@ def cut_at_collectives() -> Iterator[None]:
     a tensor that requires grad, for which it makes one that eager has not."""
 
     def cut(name: str) -> NoReturn:
-        _end("a collective that autograd sees", name, "its gradient would be another than eager's")
+        end("a collective that autograd sees", name, "its gradient would be another than eager's")
 
     def of_function(original: Callable) -> Callable:
         def method(self, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
@@ -339,28 +345,6 @@ def asks_of_tensors(asked: Callable[[NotCapturable], None]) -> Iterator[None]:
         yield
 
 
-class _Float64(ConstantVariable):
-    """A float of numpy's that an object holds, as a scale that is np.sqrt(width)."""
-
-    def __init__(self, value: np.float64, **kwargs: Any):
-        super().__init__(float(value), **kwargs)
-        self.value = value  # the base keeps Python's
-
-    def python_type(self) -> type:
-        return np.float64
-
-    def as_proxy(self) -> float:
-        return float(self.value)  # whose text is code
-
-
-def _numpy_scalar(builder: VariableBuilder, value: np.generic) -> VariableTracker:
-    """To Dynamo it is an array, which tensors and isinstance take otherwise."""
-    if type(value) is not np.float64 or not isinstance(builder.source, AttrSource):
-        _end("a scalar of numpy's", type(value).__name__, "to Dynamo it is an array")
-    builder.install_guards(GuardBuilder.EQUALS_MATCH)
-    return _Float64(value, source=builder.source)
-
-
 def subclasses_made(
     asked: Callable[[NotCapturable], None],
 ) -> contextlib.AbstractContextManager:
@@ -390,8 +374,6 @@ def reads_of_objects(
             held = getattr(value, "__self__", None)  # of a generator's method
             found = held if isinstance(held, kinds.GENERATORS) else value
             plain = kinds.is_plain(found) or is_library(type(found).__module__)
-            if isinstance(value, np.generic):
-                return _numpy_scalar(self, value)
             if isinstance(found, _FROZEN) and not (plain and isinstance(found, enum.Enum)):
                 kind = type(found).__name__
                 asked(NotCapturable(f"forward reaches a {kind}, which parts do not follow"))

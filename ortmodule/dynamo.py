@@ -24,6 +24,7 @@ from torch._dynamo.types import ConvertFrameReturn, FrameAction, FrameExecStrate
 
 from .cuts import (
     asks_of_tensors,
+    contents_as_they_are,
     cut_at_checkpoints,
     cut_at_collectives,
     cut_at_hooks,
@@ -34,7 +35,6 @@ from .cuts import (
     missing_keys_guarded,
     reads_of_objects,
     subclasses_made,
-    tensors_in_lists,
     text_as_it_is,
     texts_compared,
     truth_of_objects,
@@ -51,6 +51,7 @@ from .told_apart import (
     guards_as_exact,
     identities_of_values,
     large_integers_as_they_are,
+    numpy_scalars_as_they_are,
     slices_as_they_are,
 )
 
@@ -194,12 +195,13 @@ class _Convert:
         changes = (
             config.patch(_SETTINGS), cut_at_hooks(), constants_after_one(), autocast_kept(),
             functions_as_they_are(self._told().undone), cut_at_collectives(), cut_at_checkpoints(),
-            text_as_it_is(), texts_compared(), tensors_in_lists(), truth_of_objects(),
+            text_as_it_is(), texts_compared(), contents_as_they_are(), truth_of_objects(),
             identities_as_they_are(), missing_keys_guarded(), missing_attributes_as_they_are(),
             inlined(self._told().entered), asks_of_tensors(self._told().asked),
             reads_of_objects(self._told().asked), subclasses_made(self._told().asked),
             slices_as_they_are(), guards_as_exact(), aliases_guarded(),
-            large_integers_as_they_are(), identities_of_values(self._told().asked),
+            large_integers_as_they_are(), numpy_scalars_as_they_are(),
+            identities_of_values(self._told().asked),
         )  # fmt: skip
         with LOCK, convert_frame.compile_lock, inside(), contextlib.ExitStack() as stack:
             for change in changes:

@@ -32,6 +32,7 @@ from .patches import Within
 from .places import place_of_forward
 from .private import OwnTensors, forget
 from .saved import as_users_have_them, writes_to_saved
+from .tensor_questions import THROUGH_DATA
 from .torch_calls import Calls
 from .walk import changed
 
@@ -39,6 +40,7 @@ from .walk import changed
 _OF_BUFFERS = {"persistent", "_is_buffer", "_is_param"}
 # What transformers' caches tell torch.compile of their tensors: it changes no value.
 _OF_CACHES = {"_dynamo_static_input_type"}
+_OF_OURS = {THROUGH_DATA}
 
 
 @dataclasses.dataclass(slots=True)
@@ -131,7 +133,7 @@ def _run(module: nn.Module, call: Call, effects: Effects, hooks: Hooks, roots: l
     registered = _registered(own)
     writes = effects.writes() + registered
     plain = effects.plain_writes() if writes and not registered else None
-    tagged = any(set(vars(t)) - before - _OF_CACHES for t, before in bare)
+    tagged = any(set(vars(t)) - before - _OF_CACHES - _OF_OURS for t, before in bare)
     forget(mode)
     effects.restore()
     if tagged:

@@ -1,4 +1,5 @@
-"""Values in parts that Dynamo takes as equal, or as a symbol, where forward can tell them apart.
+"""Values in parts that Dynamo takes as equal, as a symbol or as an array, where forward can tell
+them apart.
 
 dynamo.py holds these around each look at a function.
 """
@@ -8,29 +9,31 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 from torch._dynamo.guards import (
     GuardBuilder,
     GuardManagerType,
     get_key_index_source,
     get_verbose_code_parts,
 )  # fmt: skip
-from torch._dynamo.symbolic_convert import compare_op_handlers
+from torch._dynamo.source import AttrSource
 from torch._dynamo.variables import builder
-from torch._dynamo.variables.base import AsPythonConstantNotImplementedError
+from torch._dynamo.variables.base import AsPythonConstantNotImplementedError, VariableTracker
 from torch._dynamo.variables.constant import ConstantVariable
+from torch._dynamo.variables.dicts import ConstDictVariable
 from torch._dynamo.variables.lists import BaseListVariable, SliceVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
 
-from .cuts import replaced
+from .cuts import compared, end, is_one_of_its_kind, replaced
 from .errors import NotCapturable
 from .exact import exact, is_nan, is_seen
 from .observe import OWN, PACKAGE, kind_of_file
 from .varying import may_vary
 
+# How code asks whether a container has something; by the other names, whether a dict has.
+_LOOKS_UP = {"__contains__": "in", "__getitem__": "[]", "get": "get", "pop": "pop"}
 # Their equal ones may be told apart.
 _ALIKE = (float, complex, tuple, list, set, frozenset, slice, range)
-_IDENTITIES = ("is", "is not")
-_EQUALITIES = ("==", "!=")
 
 
 @contextlib.contextmanager
@@ -120,44 +123,71 @@ def slices_as_they_are() -> contextlib.AbstractContextManager:
     return replaced(SliceVariable, "as_python_constant", make)
 
 
+class _Float64(ConstantVariable):
+    """A float of numpy's that an object holds, as a scale that is np.sqrt(width)."""
+
+    def __init__(self, value: np.float64, **kwargs: Any):
+        super().__init__(float(value), **kwargs)
+        self.value = value  # the base keeps Python's
+
+    def python_type(self) -> type:
+        return np.float64
+
+    def as_proxy(self) -> float:
+        return float(self.value)  # whose text is code
+
+
+def numpy_scalars_as_they_are() -> contextlib.AbstractContextManager:
+    """A scalar of numpy's ends a graph: to Dynamo it is an array, which tensors and isinstance take
+    otherwise. A float64 that an object holds is a constant."""
+
+    def make(original: Callable) -> Callable:
+        def call(self, value: Any) -> VariableTracker:
+            if not isinstance(value, np.generic):
+                return original(self, value)
+            if type(value) is not np.float64 or not isinstance(self.source, AttrSource):
+                end("a scalar of numpy's", type(value).__name__, "to Dynamo it is an array")
+            self.install_guards(GuardBuilder.EQUALS_MATCH)
+            return _Float64(value, source=self.source)
+
+        return call
+
+    return replaced(builder.VariableBuilder, "_call_impl", make)
+
+
 @contextlib.contextmanager
 def identities_of_values(asked: Callable[[NotCapturable], None]) -> Iterator[None]:
     """`asked` is told where code asks whether two values are one object, which no guard holds: by
-    `is`, or of a NaN, which is equal to itself alone."""
-    originals = {name: compare_op_handlers[name] for name in (*_IDENTITIES, *_EQUALITIES)}
+    `is`, of a NaN, which is equal to itself alone, or of an object that a set or dict may have."""
 
-    def check(tx: Any, name: str, operands: Any) -> None:
+    def check(tx: Any, name: str, left: Any, right: Any) -> None:
         asks = kind_of_file(tx.f_code.co_filename) in (PACKAGE, OWN)
-        if asks and _tells_apart(name, *(operand.realize() for operand in operands)):
+        if asks and _tells_apart(name, left, right):
             asked(_refusal(name, tx))
-
-    def comparing(name: str, original: Callable) -> Callable:
-        def compare(tx: Any, operands: Any, keywords: Any) -> Any:
-            check(tx, name, operands)
-            return original(tx, operands, keywords)
-
-        return compare
 
     def contains(original: Callable) -> Callable:
         def call_method(self, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-            if name == "__contains__":
-                check(tx, "in", [*args, self])
+            if name in _LOOKS_UP and args:
+                check(tx, _LOOKS_UP[name], args[0].realize(), self)
             return original(self, tx, name, args, kwargs)
 
         return call_method
 
-    compare_op_handlers.update({n: comparing(n, original) for n, original in originals.items()})
-    try:
-        with replaced(BaseListVariable, "call_method", contains):
-            yield
-    finally:
-        compare_op_handlers.update(originals)
+    with (
+        compared(("is", "is not", "==", "!="), check),
+        replaced(BaseListVariable, "call_method", contains),
+        replaced(ConstDictVariable, "call_method", contains),
+    ):
+        yield
 
 
 def _tells_apart(name: str, left: Any, right: Any) -> bool:
-    if name in _IDENTITIES:
+    if name in ("is", "is not"):
         return _is_seen(left) and _is_seen(right)
-    return isinstance(right, BaseListVariable) and any(map(_is_nan, right.items))
+    if isinstance(right, ConstDictVariable):
+        return is_one_of_its_kind(left)
+    asks = name in ("in", "==", "!=") and isinstance(right, BaseListVariable)
+    return asks and any(map(_is_nan, right.items))
 
 
 def _is_seen(found: Any) -> bool:

@@ -26,6 +26,8 @@ TEXTS = [
     "ortmodule is not built",
     "Options.fallback is",
     "a trace of this call takes longer than",
+    "the engine has no op for it",
+    "in parts a step took ",
 ]
 
 

@@ -458,3 +458,37 @@ asks("whether_a_parameter_is_in_a_set", lambda s, x: s.l(x) * times(s.l.weight i
 asks("a_generators_seed", lambda s, x: s.l(x) * (s.g.initial_seed() % 97),
      attributes=lambda: {"g": torch.Generator()},
      before=lambda m, i: m.g.manual_seed(i + 1))  # fmt: skip
+
+
+class Mark:
+    """Equal to itself alone."""
+
+
+def marks():
+    first, second = Mark(), Mark()
+    held = {"mark": first, "marks": [first, second], "chosen": {first}, "by_mark": {first: 2.0}}
+    return {"own": types.SimpleNamespace(**held)}
+
+
+def another_mark(m, i):
+    """Another one that is not there, one that is, and the first again."""
+    first, second = m.own.marks
+    m.own.mark = (first, Mark(), second)[i]
+    m.own.chosen = {second if i == 2 else first}
+
+
+AMONG = {
+    "a_list": lambda s: s.mark in s.marks,
+    "a_part_of_a_list": lambda s: s.mark in s.marks[:1],
+    "no_list": lambda s: s.mark not in s.marks,
+    "a_tuple": lambda s: s.mark in (s.marks[0],),
+    "a_set": lambda s: s.mark in s.chosen,
+    "a_frozen_set": lambda s: s.mark in frozenset(s.marks[:1]),
+    "the_keys_of_a_dict": lambda s: s.mark in s.by_mark,
+    "a_dict": lambda s: s.by_mark.get(s.mark, 1.0) > 1,
+    "counted": lambda s: s.marks[:1].count(s.mark) == 1,
+}
+for label, among in AMONG.items():
+    asks(f"whether_an_object_is_in_{label}",
+         lambda s, x, among=among: s.l(x) * times(among(s.own)),
+         attributes=marks, before=another_mark)  # fmt: skip

@@ -1,5 +1,7 @@
 """Scalars and arrays of numpy's, which are no tensors: held, given, computed with, returned."""
 
+import math
+
 import numpy as np
 import torch
 
@@ -25,6 +27,14 @@ def a_held_float64_that_changes():
         module.width = np.float64(i + 0.5)
 
     return Case(Base(lambda s, x: s.l(x) * s.width, width=np.float64(1)), before=before)
+
+
+@case(captured=True)
+def a_held_zero_of_both_signs():
+    def before(module, i):
+        module.zero = np.float64(-0.0 if i == 1 else 0.0)
+
+    return Case(Base(lambda s, x: s.l(x) * math.copysign(2, s.zero), zero=0.0), before=before)
 
 
 @case(captured=True)

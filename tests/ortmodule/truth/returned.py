@@ -275,3 +275,12 @@ def dropouts_that_are_off():
         )
 
     return Case(Base(body), call=call)
+
+
+@case(captured=True)
+def the_data_of_a_result():
+    def body(s, x):
+        y = s.l(x)
+        return y, y.data * 2, s.l.weight.data
+
+    return Case(Base(body))
