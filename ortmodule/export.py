@@ -44,8 +44,9 @@ def _write(module: nn.Module, args: tuple, kwargs: dict, path: str) -> None:
 
 
 def _captured(module: nn.Module, call: Call) -> Capture:
-    """For any sizes that a file, which checks none, may be fed: where forward does otherwise for a
-    larger one (x[:5] of four rows), that axis has this call's size."""
+    """For other sizes, which a file does not check: where forward does otherwise for every far
+    larger one (x[:5] of four rows), that axis has this call's size. A limit further off, as that
+    of positions, leaves it free."""
     taken = functools.partial(capture, module, call, _native.core().Graph, share_memory=False)
     captured = taken()
     shapes = [t.shape for t in call.tensors]

@@ -193,7 +193,7 @@ class SizePredicate:
         return binding
 
     def holds_beyond(self, shapes: Sequence[Sequence[int]]) -> dict[str, bool]:
-        """For each symbol of a call with these shapes whether some larger value fits too."""
+        """For each symbol of a call with these shapes whether some far larger value fits too."""
         binding = self.bind(shapes) or {}
         return {name: any(map(self._is_for, _larger(binding, name))) for name in self._bare}
 
@@ -227,9 +227,11 @@ class SizePredicate:
 
 
 def _larger(binding: dict[str, int], name: str) -> Iterator[dict[str, int]]:
-    """Multiples, as a size may have to be one, and what is none."""
+    """Twice as large at least, and 64: multiples, as a size may have to be one, and one that is
+    none."""
     size = binding[name]
-    return ({**binding, name: n} for n in (2 * size, 2 * size + 7, 3 * size, 4 * size))
+    least = size * max(2, -(-64 // max(size, 1)))
+    return ({**binding, name: n} for n in (least, least + 7, least + size, 2 * least))
 
 
 def symbols_of(dim: Dim) -> set[str]:
