@@ -11,6 +11,7 @@ import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
+import numpy as np
 import torch
 from torch import nn
 from torch._dynamo.exc import ObservedAttributeError, unimplemented
@@ -22,6 +23,7 @@ from torch._dynamo.symbolic_convert import (
 from torch._dynamo.utils import proxy_args_kwargs
 from torch._dynamo.variables import lists
 from torch._dynamo.variables.builder import VariableBuilder, wrap_fx_proxy
+from torch._dynamo.variables.builtin import BuiltinVariable
 from torch._dynamo.variables.constant import ConstantVariable
 from torch._dynamo.variables.dicts import ConstDictVariable
 from torch._dynamo.variables.functions import (
@@ -32,6 +34,7 @@ from torch._dynamo.variables.higher_order_ops import CheckpointHigherOrderVariab
 from torch._dynamo.variables.lists import BaseListVariable
 from torch._dynamo.variables.misc import (
     AutogradFunctionVariable,
+    NumpyVariable,
     StringFormatVariable,
     produce_trampoline_autograd_apply,
 )
@@ -39,6 +42,7 @@ from torch._dynamo.variables.tensor import (
     SymNodeVariable,
     TensorSubclassVariable,
     TensorVariable,
+    supported_comparison_ops,
 )
 from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
 
@@ -67,7 +71,8 @@ def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None
 @contextlib.contextmanager
 def compared(names: Iterable[str], check: Callable[[Any, str, Any, Any], None]) -> Iterator[None]:
     """Within, check(translator, name, left, right) is told of each comparison of these names ahead
-    of it, and may raise."""
+    of it, also by a function of `operator`, and may raise."""
+    functions = {supported_comparison_ops[name]: name for name in names}
     originals = {name: compare_op_handlers[name] for name in names}
 
     def comparing(name: str, original: Callable) -> Callable:
@@ -77,9 +82,19 @@ def compared(names: Iterable[str], check: Callable[[Any, str, Any, Any], None]) 
 
         return compare
 
+    def calling(original: Callable) -> Callable:
+        def call_function(self, tx: Any, operands: Any, keywords: Any) -> Any:
+            name = functions.get(self.fn) if len(operands) == len(("left", "right")) else None
+            if name is not None:
+                check(tx, name, *(operand.realize() for operand in operands))
+            return original(self, tx, operands, keywords)
+
+        return call_function
+
     compare_op_handlers.update({n: comparing(n, original) for n, original in originals.items()})
     try:
-        yield
+        with replaced(BuiltinVariable, "call_function", calling):
+            yield
     finally:
         compare_op_handlers.update(originals)
 
@@ -141,7 +156,8 @@ def identities_as_they_are() -> contextlib.AbstractContextManager:
 
 
 def _is_held(found: Any) -> bool:
-    return isinstance(found, _WITH_STATE) and found.source is not None
+    is_array = isinstance(found, NumpyVariable) and isinstance(found.value, np.ndarray)
+    return (is_array or isinstance(found, _WITH_STATE)) and found.source is not None
 
 
 def is_one_of_its_kind(found: Any) -> bool:

@@ -40,7 +40,8 @@ class Capture:
     `key`, snapshot.changed() is None, snapshot.aliases(tensors) equals `aliases`,
     sizes.bind(shapes) is not None and, where forward asks for strides, the tensors lie in memory as
     `strides`. `spec` with `places` builds the result, `edits` what is in containers among the
-    arguments afterwards.
+    arguments afterwards. `apart`: a container among the arguments that is the module's too would
+    be changed, or compared, at two places.
     """
 
     graph: Any
@@ -52,6 +53,7 @@ class Capture:
     assigned: list[Assigned]
     spec: Any
     edits: list[Edit]
+    apart: bool
     places: list[int]
     key: tuple
     aliases: list[int]
@@ -71,8 +73,8 @@ class Capture:
         return self.sizes.bind([t.shape for t in tensors])
 
     def needs_containers(self) -> bool:
-        """Whether `result` takes the call's containers: it changes some, or gives them back."""
-        return bool(self.edits) or tree.has_met(self.spec)
+        """Whether a call's containers are to be looked at, or `result` takes them."""
+        return self.apart or tree.has_met(self.spec)
 
     def replace(self, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
         """Other tensors of the module's stand where some were captured."""
@@ -132,6 +134,7 @@ def finish(
     argument is one of the tensors that forward reads, and
     NeedsExactSizes where the call's sizes do not give its strides, which forward asks for."""
     identities.check(call, snapshot)
+    asks = identities.asks_of_containers(call, snapshot.roots) is not None
     outputs, write_backs, assigned, orders = name_outputs(module, traced, done, graph, call.tensors)
     return Capture(
         graph=graph,
@@ -143,6 +146,7 @@ def finish(
         assigned=assigned,
         spec=traced.notes.spec,
         edits=traced.notes.edits,
+        apart=bool(traced.notes.edits) or asks,
         places=traced.notes.places,
         key=call.key,
         aliases=snapshot.aliases(call.tensors),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from . import tree
 from .call import Call
 from .errors import NotCapturable
-from .exact import is_nan, is_seen
+from .exact import MADE_ANEW, is_nan, is_seen
 from .observe import OWN, facts_of, kind_of_file
 
 if TYPE_CHECKING:
@@ -27,6 +27,15 @@ def asked_of_values(roots: _Roots) -> Callable[[Any], bool] | None:
     return is_nan if any(facts_of(code).compared for _, code in own) else None
 
 
+def asks_of_containers(call: Call, roots: _Roots) -> types.CodeType | None:
+    """The code that may ask whether a list, dict or object of the call's is one of the module's;
+    None: none does, or the call has none but those of its arguments."""
+    if len(call.containers) <= len(("args and kwargs", "kwargs")):
+        return None
+    own = (code for _, code in roots if _is_own(code))
+    return next((c for c in own if facts_of(c).compared or facts_of(c).equated), None)
+
+
 def check(call: Call, snapshot: "Snapshot") -> None:
     """Which object a traced argument is, `x is self.kept` would ask: only for registered tensors a
     trace tells it as eager. It has others in their place, but not where they are held besides. And
@@ -42,15 +51,22 @@ def check(call: Call, snapshot: "Snapshot") -> None:
         path = snapshot.kept_at(tensor)
         if path is not None:
             raise NotCapturable(f"an argument is the tensor that is kept at {path}")
-    seen = asked_of_values(snapshot.roots)
-    given = [value for part in call.spec.children for value in _values(part)]
-    value = next(filter(seen, given), None) if seen is not None else None
-    if value is not None:
-        kind = type(value).__name__
+    code = asks_of_containers(call, snapshot.roots)
+    if code is not None and snapshot.reaches(call.containers):
         raise NotCapturable(
-            f"forward asks by `is` or `in` for an object, and an argument has a {kind}, "
-            "of which equal ones are several objects"
-        )
+            "forward asks which of two objects one is, and an argument holds one of the module's",
+            file=code.co_filename, line=facts_of(code).compared or facts_of(code).equated,
+        )  # fmt: skip
+    seen = asked_of_values(snapshot.roots)
+    given = (kind for part in call.spec.children for kind in _told_apart(part, seen))
+    kind = next(given, None) if seen is not None else None
+    if kind is not None:
+        code = next(c for _, c in snapshot.roots if _is_own(c) and facts_of(c).compared)
+        raise NotCapturable(
+            f"forward asks by `is` or `in` for an object, and an argument has a {kind.__name__}, "
+            "of which equal ones are several objects",
+            file=code.co_filename, line=facts_of(code).compared,
+        )  # fmt: skip
 
 
 def _is_own(code: types.CodeType) -> bool:
@@ -69,14 +85,17 @@ def _line_of_is(function: types.FunctionType | None, code: types.CodeType) -> in
     return None
 
 
-def _values(spec: Any) -> Iterator[Any]:
-    """The values in what an argument list holds; a tuple stands for itself too."""
+def _told_apart(spec: Any, seen: Callable[[Any], bool]) -> Iterator[type]:
+    """The classes of the values in what an argument list holds that code tells apart; a tuple
+    stands for itself too."""
     for child in spec.children:
-        if isinstance(child, tree.Const):
-            yield child.value
-        elif isinstance(child, tree.Number):
-            yield child.type(1e9)
+        if isinstance(child, tree.Const) and seen(child.value):
+            yield type(child.value)
+        elif isinstance(child, tree.Number) and seen(child.type(1e9)):
+            yield child.type
         elif isinstance(child, tree.Node):
-            if issubclass(child.type, (tuple, frozenset)):
-                yield child.children or (child.content.extra,)
-            yield from _values(child)
+            is_tuple = issubclass(child.type, (tuple, frozenset))
+            made_anew = seen is is_seen and issubclass(child.type, MADE_ANEW)
+            if made_anew or (is_tuple and seen(child.children or (child.content.extra,))):
+                yield child.type
+            yield from _told_apart(child, seen)

@@ -47,8 +47,8 @@ class Kept:
         return snapshot.aliases(tensors) == self.capture.aliases
 
     def is_apart(self, containers: list) -> bool:
-        """Whether what forward changes in a call's containers is seen in these alone."""
-        return not self.capture.edits or not self.capture.snapshot.reaches(containers)
+        """Whether what forward changes or compares of a call's containers is in these alone."""
+        return not self.capture.apart or not self.capture.snapshot.reaches(containers)
 
     def holds(self, tensors: list) -> bool:
         """Whether it fits because nothing was written to; for any thread."""

@@ -34,6 +34,8 @@ PASSED, LAYER, PACKAGE, OWN, STANDARD = range(5)
 _GLOBAL = {"LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_NAME"}
 _BY_TEXT = {"getattr", "hasattr", "setattr", "delattr"}
 _HERE = threading.local()
+# Functions of operator that ask as `is` and `in` do.
+_COMPARING = ("is_", "is_not", "contains", "indexOf", "countOf")
 _ANY_NAME = {"vars", "__dict__", "__getattribute__", "attrgetter", "dir", "methodcaller"}
 # Where the function and all its arguments are on the stack.
 _CALLS = "PRECALL" if sys.version_info < (3, 12) else "CALL"
@@ -89,6 +91,7 @@ class CodeFacts:
     `attributes` are looked up, by name (`looked_up`) or by a text that stands there. `any_name`: it
     may reach an attribute whose name is made as it runs. `stored`: attributes that it sets.
     `compared`: where it first asks by `is` or `in` for an object that is no constant, or None;
+    `equated`: where by `==`;
     `identities`: all by `is`, as (what is looked up on a global, or nothing, line).
     `asked_of`: what `type`, `id` and `__class__` are asked of, as (question, local name, line).
     """
@@ -97,6 +100,7 @@ class CodeFacts:
     looked_up: frozenset[str]
     stored: frozenset[str]
     compared: int | None
+    equated: int | None
     identities: tuple[tuple[tuple[str, ...], int], ...]
     globals: dict[str, int]
     imports: dict[str, int]
@@ -113,7 +117,7 @@ def facts_of(code: types.CodeType) -> CodeFacts:
     by_text: dict[str, int] = {}
     asked = []
     stored = set()
-    any_name, compared, identities = False, None, []
+    any_name = False
     every = list(dis.get_instructions(code))
     steps = [s for s in every if s.opname not in ("PUSH_NULL", "PRECALL")]
     line = code.co_firstlineno
@@ -128,10 +132,6 @@ def facts_of(code: types.CodeType) -> CodeFacts:
                 any_name = any_name or text is None
                 if text is not None:
                     by_text.setdefault(text, line)
-        elif step.opname in ("IS_OP", "CONTAINS_OP") and steps[i - 1].opname != "LOAD_CONST":
-            compared = compared or line
-            if step.opname == "IS_OP":
-                identities.append((_of_global(steps[:i]), line))
         elif step.opname == "IMPORT_NAME":
             imports.setdefault(step.argval, line)
         elif step.opname == "MATCH_CLASS":  # by position as the class says, by name as here
@@ -155,13 +155,39 @@ def facts_of(code: types.CodeType) -> CodeFacts:
         attributes,
         looked_up,
         frozenset(stored),
-        compared,
-        tuple(identities),
+        *_comparisons(steps, code.co_firstlineno),
         globals_,
         imports,
         any_name,
         tuple(asked),
     )
+
+
+def _comparisons(
+    steps: Sequence[dis.Instruction], line: int
+) -> tuple[int | None, int | None, tuple[tuple[tuple[str, ...], int], ...]]:
+    """`compared`, `equated` and `identities` of CodeFacts."""
+    compared = equated = None
+    identities: list[tuple[tuple[str, ...], int]] = []
+    for i, step in enumerate(steps):
+        line = step.positions.lineno or line
+        if steps[i - 1].opname == "LOAD_CONST":
+            continue
+        if step.opname in ("IS_OP", "CONTAINS_OP"):
+            compared = compared or line
+        elif step.opname == "COMPARE_OP":
+            equated = equated or line
+        if step.opname == "IS_OP":
+            identities.append((_of_global(steps[:i]), line))
+    identities += [((), at) for at in _loaded_at(steps, ("is_", "is_not"))]
+    compared = compared or next(_loaded_at(steps, _COMPARING), None)
+    return compared, equated or next(_loaded_at(steps, ("eq", "ne")), None), tuple(identities)
+
+
+def _loaded_at(steps: Sequence[dis.Instruction], names: Sequence[str]) -> Iterator[int]:
+    """The lines where one of these functions of `operator` is looked up."""
+    found = (s for s in steps if s.opname.startswith("LOAD_") and s.argval in names)
+    return (step.positions.lineno for step in found)
 
 
 def _of_global(steps: Sequence[dis.Instruction]) -> tuple[str, ...]:

@@ -2,10 +2,17 @@
 eager's, whole and in parts, as an attribute and as an argument."""
 
 import collections
+import datetime
 import decimal
 import enum
+import fractions
+import functools
 import math
+import operator
+import pathlib
+import uuid
 
+import numpy as np
 import pytest
 import torch
 from pairs import Net, Pair
@@ -209,3 +216,89 @@ def test_an_attribute_that_comes(make, parts):
         if value is not None:
             pair.each(lambda m, v=value: setattr(m.o, "z", v))
         pair.step(torch.ones(2, 3))
+
+
+MADE_ANEW = {
+    "device": lambda: torch.device("cpu"),
+    "size": lambda: torch.Size([1, 2]),
+    "float": lambda: float("1.5"),
+    "fraction": lambda: fractions.Fraction(1, 3),
+    "date": lambda: datetime.date(2020, 1, 2),
+    "timedelta": lambda: datetime.timedelta(3),
+    "path": lambda: pathlib.Path("a/b"),
+    "uuid": lambda: uuid.UUID(int=3),
+    "numpy scalar": lambda: np.float32(3),
+    "numpy float": lambda: np.float64(3.5),
+    "numpy dtype": lambda: np.dtype([("a", "f4")]),
+    "partial": lambda: functools.partial(max, 1),
+}
+ASKING = {
+    "is": lambda a, b: a is b,
+    "is not": lambda a, b: a is not b,
+    "operator": lambda a, b: operator.is_(a, b),
+}
+
+
+@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize("asks", ASKING)
+@pytest.mark.parametrize("kind", MADE_ANEW)
+def test_which_of_two_equal_values(kind, asks, given):
+    make, is_one = MADE_ANEW[kind], ASKING[asks]
+
+    def forward(net, x, value):
+        return net.first(x) * (2 if is_one(net.kept, value or net.other) else 3)
+
+    pair = Pair(Net(forward))
+    first = make()
+    pair.each(lambda m: m.__dict__.update(kept=first, other=first))
+    for value in (first, first, make(), first):
+        if not given:
+            pair.each(lambda m, v=value: m.__dict__.update(other=v))
+        pair.step(torch.ones(2, 3), value if given else None)
+
+
+def test_the_unit_of_a_date_of_numpys():
+    def forward(net, x):
+        return net.first(x) * len(str(net.day))
+
+    pair = Pair(Net(forward))
+    for unit in ("D", "s", "D"):
+        pair.each(lambda m, u=unit: m.__dict__.update(day=np.datetime64(1, u)))
+        pair.step(torch.ones(2, 3))
+
+
+class Thing:
+    """An object that is equal to itself alone."""
+
+
+HELD = {"list": lambda: [1], "dict": lambda: {"a": 1}, "object": Thing, "array": lambda: np.ones(2)}
+WHICH = {
+    "is": lambda net, value: value is net.kept,
+    "is not": lambda net, value: value is not net.kept,
+    "operator": lambda net, value: operator.is_(value, net.kept),
+    "in": lambda net, value: value in (net.kept, 1),
+    "==": lambda net, value: value == net.kept,
+    "eq": lambda net, value: operator.eq(value, net.kept),
+}
+_BY_VALUE = [("array", asks) for asks in ("in", "==", "eq")]  # of its elements: no one truth
+
+
+@pytest.mark.parametrize("parts", [False, True])
+@pytest.mark.parametrize("at_first", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "asks"), [(k, a) for k in HELD for a in WHICH if (k, a) not in _BY_VALUE]
+)
+def test_what_the_module_holds_is_given(kind, asks, at_first, parts):
+    asked, make = WHICH[asks], HELD[kind]
+
+    def forward(net, x, value):
+        h = net.first(x)
+        if parts and h.sum() > 1e9:
+            h = h * 2
+        return h * (2 if asked(net, value) else 3)
+
+    pair = Pair(Net(forward))
+    kept, other = make(), make()
+    pair.each(lambda m: m.__dict__.update(kept=kept))
+    for given in (kept, other, kept) if at_first else (other, kept, other):
+        pair.step(torch.ones(2, 3), given)
