@@ -27,7 +27,8 @@ def name_outputs(
         for name, found in zip(written, done.outputs[count:], strict=True)
     ]
     write_backs = []
-    labelled = {id(t): label for label, t in _labelled(module, traced, tensors).items()}
+    all_labels = _labelled(module, traced, tensors)  # of several the first, as in the notes
+    labelled = {id(t): label for label, t in reversed(all_labels.items())}
     for source, value in done.writes:
         _check_alone(source, done.inputs, tensors)
         output = named.add(value, f"write:{source.name}")

@@ -20,6 +20,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from .entered import enter_autocast, exit_autocast
+from .errors import NotCapturable
 from .varying import MOST, carrier, number_of
 
 # Where a tensor may stand for a Python float.
@@ -40,7 +41,8 @@ def tensors_alone(graph: fx.GraphModule) -> tuple[Callable[[tuple], tuple], list
         if isinstance(value, torch.SymInt):
             known = sizes.get(value.node.expr)
             (counted if known is None else told).add(k)
-            assert known is not None or -MOST < value < MOST  # a guard: no carrier is larger
+            if known is None and not -MOST < value < MOST:  # a guard: no carrier is larger
+                raise NotCapturable(f"an integer of a part is {int(value)}, expected below {MOST}")
             _read_size(graph, node, known, after=given[-1])
             free += [[False, True, True]] if known is None else []
         elif isinstance(value, torch.Tensor):

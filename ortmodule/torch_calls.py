@@ -92,7 +92,10 @@ class Calls(TorchFunctionMode):
         for tensor in tensors:
             if not isinstance(tensor, FakeTensor):
                 self.real[id(tensor)] = tensor
-        return function(*args, **kwargs)
+        result = function(*args, **kwargs)
+        if function is torch.Tensor.detach and hasattr(tensors[0], THROUGH_DATA):
+            setattr(result, THROUGH_DATA, True)
+        return result
 
     def difference(self, other: "Calls", whole: bool) -> tuple[str, int, str, int] | None:
         """The first call of `other` that is not ours: (words, kind of code, file, line).

@@ -130,15 +130,20 @@ void Call::bind_shared_outputs(Frame& frame) {
   }
 }
 
-// What eager's backward reads where it was written: there another call may have written since.
+// What eager's backward reads where it was written: there another call may have written since. A
+// program for more outputs than this backward has reads zeros for the rest.
 void Call::bind_read_there(Bound& bound) {
   if (stash_ || halves_) return;
   for (const auto& [output, input] : shared_->reads_there(wanted_.defined)) {
-    const at::Tensor& now = read_there_.at(input);
     const Operand& type = planned_.plan->core->outputs.types[output];
-    check(now.sizes() == type.sizes && dtype_of(now.scalar_type()) == type.dtype,
-          "input {} of the module, which the backward reads, has {} elements now, expected {}",
-          input, now.numel(), element_count(type.sizes));
+    const auto found = read_there_.find(input);
+    const at::Tensor now = found == read_there_.end() ? empty(type).zero_() : found->second;
+    check(
+        now.sizes() == type.sizes && dtype_of(now.scalar_type()) == type.dtype,
+        "input {} of the module, which the backward reads, was given other sizes or another dtype "
+        "since: {} elements of {}, expected {} of {}",
+        input, now.numel(), name_of(dtype_of(now.scalar_type())), element_count(type.sizes),
+        name_of(type.dtype));
     bound.frame->set_output(output, now.data_ptr());
     bound.inputs.push_back(now);
   }

@@ -9,6 +9,8 @@ from pairs import Pair, close
 from torch import nn
 from torch.nn import functional as F
 
+from ortmodule import ORTModule
+
 pytestmark = pytest.mark.filterwarnings("ignore:ORTModule")
 
 
@@ -161,3 +163,56 @@ def test_in_the_engine(write):
     for _ in range(3):
         pair.step(torch.linspace(-1, 1, 15).view(5, 3))
     pair.through_engine(captures=1)
+
+
+class Two(nn.Module):
+    """The backward of the second result reads nothing of what is written."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale, self.bias = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
+
+    def forward(self, x, z):
+        with torch.no_grad():
+            self.scale.mul_(2)
+        return x * self.scale, z + self.bias
+
+
+def test_a_backward_that_reads_nothing_of_it():
+    found = []
+    for wrap in (lambda m: m, ORTModule):
+        model = wrap(Two())
+        for alone in (False, True, False):
+            x, z = torch.ones(3, requires_grad=True), torch.ones(3)
+            a, b = model(x, z)
+            if alone:
+                z.add_(1)  # so that forward cannot run again
+                b.sum().backward()
+            else:
+                (a.sum() + b.sum()).backward()
+            found.append((x.grad, model.scale.grad.clone(), model.bias.grad.clone()))
+    for theirs, mine in zip(found[:3], found[3:], strict=True):
+        for a, b in zip(theirs, mine, strict=True):
+            assert (a is None) == (b is None) and (a is None or torch.equal(a, b))
+
+
+class Tied(nn.Module):
+    """One parameter of two names."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = self.second = nn.Parameter(torch.ones(3))
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.first.mul_(2)
+        return x * self.first
+
+
+@pytest.mark.parametrize("wrap", [lambda m: m, ORTModule], ids=["eager", "ours"])
+def test_a_parameter_of_two_names(wrap):
+    model, x = wrap(Tied()), torch.ones(3, requires_grad=True)
+    y = model(x)
+    model(x)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
