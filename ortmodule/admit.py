@@ -1,5 +1,6 @@
 """Which modules and tensors are captured at all; asked of a call before its forward is learnt."""
 
+import sys
 from typing import Any
 
 import torch
@@ -10,7 +11,6 @@ from . import _native, devices, surroundings, tree
 from .call import Call
 from .errors import NeedsCut, NotCapturable, WarmUp
 from .places import place_of
-from .seams import communicates, in_hooks
 from .shown import StandIn
 from .walk import GLOBAL_HOOKS
 
@@ -32,6 +32,25 @@ def admit(module: nn.Module, call: Call, with_its_hooks: bool) -> None:
     _check_module(module, with_its_hooks)
     for tensor, path in zip(call.tensors, tree.tensor_paths(call.spec, "arguments"), strict=True):
         _check_tensor(tensor, f"input {path}")
+
+
+def communicates(module: nn.Module) -> str | None:
+    """What makes a module communicate: DistributedDataParallel, fully_shard, replicate or
+    FullyShardedDataParallel; None: nothing."""
+    module = surroundings.unwrapped(module)
+    if type(vars(module).get("reducer")).__name__ == "Reducer":
+        return type(module).__name__
+    states = sys.modules.get("torch.distributed._composable_state")
+    state = states and states._get_module_state(module)
+    if state is None:
+        return None
+    names = {"FSDPState": "fully_shard", "_ReplicateState": "replicate"}
+    return names.get(type(state).__name__, type(state).__name__)
+
+
+def in_hooks(module: nn.Module) -> bool:
+    """Whether a module that communicates does so around its forward alone."""
+    return communicates(module) in ("fully_shard", "replicate")
 
 
 def _check_module(module: nn.Module, with_its_hooks: bool) -> None:

@@ -5,7 +5,6 @@ DistributedDataParallel and fully_shard exchange parameters and gradients in hoo
 forward, which no graph holds. captures.py goes this way when admit.py has met one inside.
 """
 
-import sys
 import types
 import weakref
 from collections.abc import Callable, Iterator
@@ -13,29 +12,10 @@ from typing import Any
 
 from torch import nn
 
-from . import surroundings
+from .admit import communicates, in_hooks
 from .errors import NotCapturable
 from .explain import Fallback, Report
 from .parts import merged
-
-
-def communicates(module: nn.Module) -> str | None:
-    """What makes a module communicate: DistributedDataParallel, fully_shard, replicate or
-    FullyShardedDataParallel; None: nothing."""
-    module = surroundings.unwrapped(module)
-    if type(vars(module).get("reducer")).__name__ == "Reducer":
-        return type(module).__name__
-    states = sys.modules.get("torch.distributed._composable_state")
-    state = states and states._get_module_state(module)
-    if state is None:
-        return None
-    names = {"FSDPState": "fully_shard", "_ReplicateState": "replicate"}
-    return names.get(type(state).__name__, type(state).__name__)
-
-
-def in_hooks(module: nn.Module) -> bool:
-    """Whether a module that communicates does so around its forward alone."""
-    return communicates(module) in ("fully_shard", "replicate")
 
 
 class Seams:
