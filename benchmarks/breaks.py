@@ -14,7 +14,8 @@ import compare
 import torch
 from torch import nn
 
-from ortmodule import ORTModule, dynamo
+from ortmodule import ORTModule
+from ortmodule.graph_breaks import dynamo
 
 MIDDLE = 6
 

@@ -13,7 +13,8 @@ import time
 import torch
 from models import MODELS
 
-from ortmodule import ORTModule, captures
+from ortmodule import ORTModule
+from ortmodule.dispatch import captures
 
 
 def watched_call(name: str):

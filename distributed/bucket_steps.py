@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from ortmodule import attachable
-from ortmodule.early_steps import EarlySteps
+from ortmodule.attach import attachable
+from ortmodule.attach.early_steps import EarlySteps
 
 
 class BucketSteps(EarlySteps):

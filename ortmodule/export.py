@@ -6,14 +6,15 @@ import itertools
 import torch
 from torch import nn
 
-from . import _native, tree
-from .call import Call, describe
-from .capture import capture
-from .finish import Capture
+from . import _native
+from .calls import tree
+from .calls.call import Call, describe
+from .capture.finish import Capture
+from .capture.name import named_tensors, plain
+from .capture.rehearse import undone
+from .capture.stages import capture
 from .inference import InferenceSession
-from .name import named_tensors, plain
-from .rehearse import undone
-from .sizes import symbols_of
+from .interface.sizes import symbols_of
 from .translate.emit import array_of
 
 

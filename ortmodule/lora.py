@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from .quantized import BLOCK, FORMATS, Compact, CompactEmbedding, CompactLinear, check, keep
+from .lowbit.quantized import BLOCK, FORMATS, Compact, CompactEmbedding, CompactLinear, check, keep
 
 BASES = ("bf16", *FORMATS)
 

@@ -13,12 +13,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import _native, surroundings
-from .attached import Attached
-from .captures import Captures
+from . import _native
+from .attach.attached import Attached
+from .dispatch.captures import Captures
 from .errors import NotCapturable
 from .explain import Report
 from .export import export
+from .guards import surroundings
 from .options import Options
 
 _OWN = ("explain", "export_onnx", "module", "eager", "attach")

@@ -13,9 +13,9 @@ from torch._subclasses import fake_impls
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ortmodule import Options, _native
+from ortmodule.capture.patches import with_int64_positions
 from ortmodule.errors import NotCapturable
-from ortmodule.interface import Input, Placeholder
-from ortmodule.patches import with_int64_positions
+from ortmodule.interface.records import Input, Placeholder
 from ortmodule.translate import translate
 from ortmodule.translate.emit import dtype_name
 

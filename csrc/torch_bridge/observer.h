@@ -1,4 +1,4 @@
-// Which Python functions a thread enters while its code is looked at (ortmodule/observe.py).
+// Which Python functions a thread enters while its code is looked at (ortmodule/guards/observe.py).
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -20,7 +20,8 @@ namespace ort::bridge {
 using Passed = std::function<at::Tensor(size_t, const at::Tensor&)>;
 using SecondForward = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& inputs,
                                                             uint64_t key, const Passed& passed)>;
-// `run` is ortmodule/second_run.py's object. Called with the GIL held; what is made takes it.
+// `run` is ortmodule/capture/second_run.py's object. Called with the GIL held; what is made takes
+// it.
 SecondForward second_forward(const pybind11::object& run);
 
 // A tensor with this value whose gradient goes along the edge.

@@ -1,6 +1,6 @@
 // What a call is, beside its constants: the modes around it and the facts of its tensors. Said once
-// here: a Signature, the part of a call's key that capture is for (ortmodule/call.py), leaves out
-// the sizes; a Repeat (repeat.h) asks for the same facts and for the sizes too.
+// here: a Signature, the part of a call's key that capture is for (ortmodule/calls/call.py), leaves
+// out the sizes; a Repeat (repeat.h) asks for the same facts and for the sizes too.
 #pragma once
 
 #include <ATen/autocast_mode.h>

@@ -1,5 +1,5 @@
-// What is active around a call that the engine cannot see. ortmodule/surroundings.py asks at the
-// top of each call and has the words for it.
+// What is active around a call that the engine cannot see. ortmodule/guards/surroundings.py asks at
+// the top of each call and has the words for it.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,5 +1,6 @@
-// The fast half of a capture's guards: whether anything that a Snapshot (ortmodule/guards.py)
-// relies on was replaced. Python says what it was; this only says that nothing was.
+// The fast half of a capture's guards: whether anything that a Snapshot
+// (ortmodule/guards/snapshot.py) relies on was replaced. Python says what it was; this only says
+// that nothing was.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,32 +1,12 @@
-"""ATen graphs of torch.export to our Graph: one file a family of ops, one table of all rules.
+"""ATen graphs of torch.export as graphs of ours: a file a family of ops, one table of all rules.
 
-capture.py calls `translate`. A rule is a function `rule(t, x, ...)` that takes the op's arguments,
-tensors as Values, and returns its results; `t` (context.py) emits nodes.
+An exported program and its named inputs come in; a graph and where its results stand go out. A
+rule is a function `rule(t, x, ...)` that takes the op's arguments, tensors as Values, and returns
+its results; `t` (context.py) emits nodes.
+Imports calls and interface.
 """
 
-from . import (  # noqa: F401  each file adds its rules to the table
-    activation,
-    attention,
-    collective,
-    control,
-    conv,
-    create,
-    elementwise,
-    index,
-    late,
-    loss,
-    matmul,
-    norm,
-    pool,
-    quantized,
-    random,
-    reduce,
-    rnn,
-    scatter,
-    shape,
-    softmax,
-    strided,
-)
+from . import rules  # noqa: F401  fills the table
 from .translator import Translated, translate
 
 __all__ = ["Translated", "translate"]

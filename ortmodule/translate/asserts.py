@@ -9,8 +9,8 @@ import sympy
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from ..assumed import is_assumed
-from ..sizes import express, late_names
+from ..interface.assumed import is_assumed
+from ..interface.sizes import express, late_names
 from .registry import aten
 
 

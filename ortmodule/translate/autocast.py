@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode, is_fake
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from .. import _native
-from ..steps import NAMESPACE
+from ..interface.steps import NAMESPACE
 from .emit import dtype_name
 from .opaque import decompose, sample
 from .refs import Ref, Storage, leaves

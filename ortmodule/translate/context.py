@@ -13,8 +13,8 @@ from torch import fx
 from torch._ops import OpOverload
 
 from ..errors import NeedsExactSizes, NotCapturable
-from ..interface import Input
-from ..sizes import dim_of
+from ..interface.records import Input
+from ..interface.sizes import dim_of
 from .emit import FLOATING, HALVES, Emitter, dtype_name, is_value
 from .provenance import place_of_node, traced_value
 from .refs import Ref, Storage, any_tainted

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import torch
 from torch._ops import OpOverload
 
-from ..sizes import hint_of
-from ..tree import Const
+from ..calls.tree import Const
+from ..interface.sizes import hint_of
 
 _RANDOM = torch.Tag.nondeterministic_seeded
 # Operands whose dtypes are tried in turn, to learn whether they are at fault.

@@ -13,9 +13,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import dispatch_functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from ..saved import storage_key
-from ..sizes import hint_of
-from ..steps import step_of
+from ..interface.saved import storage_key
+from ..interface.sizes import hint_of
+from ..interface.steps import step_of
 from .emit import WITH_GRADIENT, dtype_name, is_value
 from .refs import Ref, Storage, leaves
 from .settled import Settled, env_of

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..interface import Input, View
-from ..sizes import dim_of, late_names
+from ..interface.records import Input, View
+from ..interface.sizes import dim_of, late_names
 from .emit import WITH_GRADIENT
 from .memory import memory_order
 from .refs import Link, Ref

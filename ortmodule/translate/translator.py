@@ -1,6 +1,6 @@
 """Walks an exported graph and applies the rules.
 
-The fifth stage of a capture: capture.py calls `translate` with one Placeholder an input; what
+The fifth stage of a capture: stages.py calls `translate` with one Placeholder an input; what
 comes back names the graph's outputs and the memory that forward wrote to.
 """
 
@@ -16,10 +16,10 @@ from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
 from ..errors import Defect, NeedsExactSizes, NotCapturable, ReadsData
-from ..interface import Input, Placeholder
-from ..saved import storage_key
-from ..sizes import dim_of
-from ..steps import step_of
+from ..interface.records import Input, Placeholder
+from ..interface.saved import storage_key
+from ..interface.sizes import dim_of
+from ..interface.steps import step_of
 from .asserts import assert_number
 from .autocast import Autocast, entered
 from .bodies import check_numbers, check_sizes, is_control

@@ -52,7 +52,7 @@ expect: Greater Where
 OP = {
     "csrc/ops/elementwise.cpp": [("void register_functions(OpSet& ops) {\n", ENTRY)],
     "tests/ops/elementwise.py": [("\nOPS = [\n", ROW)],
-    "ortmodule/translate/elementwise.py": [("", TRANSLATION)],
+    "ortmodule/translate/rules/elementwise.py": [("", TRANSLATION)],
 }
 A_RULE = {
     "csrc/passes/rules/identity.cpp": [

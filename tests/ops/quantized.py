@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ortmodule.quantized import BLOCK, FORMATS
+from ortmodule.lowbit.quantized import BLOCK, FORMATS
 
 from .table import Op, bad, i, sample, t
 

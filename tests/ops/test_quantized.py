@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ortmodule.quantized import linear, quantize
+from ortmodule.lowbit.quantized import linear, quantize
 
 from . import engine
 from .quantized import OPS

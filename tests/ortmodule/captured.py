@@ -6,10 +6,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from ortmodule import _native, tree
-from ortmodule.call import describe
-from ortmodule.capture import capture
-from ortmodule.finish import Capture
+from ortmodule import _native
+from ortmodule.calls import tree
+from ortmodule.calls.call import describe
+from ortmodule.capture.finish import Capture
+from ortmodule.capture.stages import capture
 
 
 class Function(nn.Module):

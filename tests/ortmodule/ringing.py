@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ortmodule import InferenceSession, Options, ORTModule, optim, quantized
+from ortmodule import InferenceSession, Options, ORTModule, optim
+from ortmodule.lowbit import quantized
 
 SECONDS = 1.0  # of all families together
 RATE = 3000

@@ -17,8 +17,9 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import BatchEncoding
 from transformers.modeling_outputs import BaseModelOutput
 
-from ortmodule import ORTModule, tree
-from ortmodule.containers import kind_of
+from ortmodule import ORTModule
+from ortmodule.calls import tree
+from ortmodule.calls.containers import kind_of
 
 
 class Colour(enum.Enum):

@@ -17,7 +17,8 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from ortmodule import ORTModule, tree
+from ortmodule import ORTModule
+from ortmodule.calls import tree
 
 SIZES = {"vocab_size": 64, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2}
 SIZES |= {"num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 64}

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from ortmodule import ORTModule
-from ortmodule.call import describe
+from ortmodule.calls.call import describe
 from ortmodule.errors import Defect, NotCapturable, WarmUp
 
 X = torch.randn(4, 3)
@@ -77,7 +77,7 @@ def test_relations_between_sizes_are_guards():
 
 
 def test_unparsed_guard_means_exact_sizes():
-    from ortmodule.sizes import SizePredicate
+    from ortmodule.interface.sizes import SizePredicate
 
     sizes = SizePredicate([["s0"]], ["f(L['tensors'][0].size()[0]) == 2"], {}, [(4,)])
     assert sizes.bind([(4,)]) == {"s0": 4} and sizes.bind([(5,)]) is None
@@ -252,7 +252,8 @@ def test_nothing_stays_patched():
 def test_other_threads_see_the_originals():
     import threading
 
-    from ortmodule import devices, patches
+    from ortmodule import devices
+    from ortmodule.capture import patches
 
     results = []
     with patches.capturing(nn.Module(), devices.HOST, lambda _: False, told=True):

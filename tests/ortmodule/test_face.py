@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from ortmodule import ORTModule
-from ortmodule.guards import Snapshot
+from ortmodule.guards.snapshot import Snapshot
 
 X = torch.linspace(-1, 1, 15).reshape(5, 3)
 

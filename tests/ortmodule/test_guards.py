@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from ortmodule.call import describe
-from ortmodule.effects import Effects
-from ortmodule.guards import Snapshot
-from ortmodule.observe import Names
+from ortmodule.calls.call import describe
+from ortmodule.guards.effects import Effects
+from ortmodule.guards.observe import Names
+from ortmodule.guards.snapshot import Snapshot
 
 
 class Config:

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.utils import prune
 
 from ortmodule import ORTModule, lora
-from ortmodule.quantized import BLOCK, FORMATS, NORMAL_FLOATS, quantize
+from ortmodule.lowbit.quantized import BLOCK, FORMATS, NORMAL_FLOATS, quantize
 
 # How far from the weights a base may be, of a block's largest.
 NEAR = {"bf16": 2**-8, "int8": 0.5 / 127, "nf4": (NORMAL_FLOATS[1] - NORMAL_FLOATS[0]) / 2 + 1e-6}

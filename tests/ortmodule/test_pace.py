@@ -9,13 +9,13 @@ from torch import nn
 from torch.func import functional_call
 
 from ortmodule import ORTModule
-from ortmodule.pace import Pace
+from ortmodule.graph_breaks.pace import Pace
 
 
 def paced(parts, eager, calls=60, made=lambda call: 0):
     """The way of each call, True: eager's; a step takes so many milliseconds, by its way."""
     pace, now, ways = Pace(), 0.0, []
-    with mock.patch("ortmodule.pace.time.perf_counter", lambda: now):
+    with mock.patch("ortmodule.graph_breaks.pace.time.perf_counter", lambda: now):
         for call in range(calls):
             ways.append(pace.in_eager(made(call)))
             now += (eager if ways[-1] else parts) / 1e3
@@ -65,7 +65,7 @@ def test_three_calls_before_one_backward(quicker):
     eager = Normed()
     ours, now = ORTModule(copy.deepcopy(eager)), 0.0
     turns = []
-    with mock.patch("ortmodule.pace.time.perf_counter", lambda: now):
+    with mock.patch("ortmodule.graph_breaks.pace.time.perf_counter", lambda: now):
         for i in range(40):
             x = torch.linspace(-1, 1 + i, 12).view(4, 3)
             for model in (eager, ours):

@@ -6,7 +6,8 @@ import site
 import torch
 
 import ortmodule
-from ortmodule import observe, places
+from ortmodule import places
+from ortmodule.guards import observe
 
 TORCHS, OURS = os.path.dirname(torch.__file__), os.path.dirname(ortmodule.__file__)
 LINES = [(f"{TORCHS}/nn/modules/linear.py", 1), (f"{OURS}/captures.py", 2)]

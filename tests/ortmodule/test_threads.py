@@ -12,7 +12,9 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from ortmodule import ORTModule, observe, trace
+from ortmodule import ORTModule
+from ortmodule.capture import trace
+from ortmodule.guards import observe
 
 X = torch.linspace(-1, 1, 12).reshape(4, 3)
 

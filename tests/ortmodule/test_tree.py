@@ -9,7 +9,7 @@ import torch
 from transformers import DynamicCache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
-from ortmodule import tree
+from ortmodule.calls import tree
 
 A, B, C = torch.ones(2), torch.zeros(3), torch.arange(4)
 Pair = collections.namedtuple("Pair", "left right")

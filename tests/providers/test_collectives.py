@@ -82,8 +82,8 @@ def test_errors(group):
 
 
 def test_what_stands_in_names_groups_and_reductions():
-    from ortmodule import collectives
     from ortmodule.errors import NotCapturable
+    from ortmodule.python_ops import collectives
 
     with pytest.raises(NotCapturable, match="forward communicates in -100, expected a group"):
         collectives._named(dist.GroupMember.NON_GROUP_MEMBER)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-import ortmodule.capture
+import ortmodule.capture.stages
 from ortmodule import ORTModule
 from ortmodule.errors import NotCapturable
 
@@ -138,14 +138,14 @@ NOT_IN_PARTS = {"held.weights_swapped"}
 )
 def test_case_in_parts(name, monkeypatch):
     """The same where nothing can be captured whole."""
-    trace = ortmodule.capture.trace
+    trace = ortmodule.capture.stages.trace
 
     def of_parts_alone(module, *rest):
         if not isinstance(module, torch.fx.GraphModule):
             raise NotCapturable("for a test")
         return trace(module, *rest)
 
-    monkeypatch.setattr(ortmodule.capture, "trace", of_parts_alone)
+    monkeypatch.setattr(ortmodule.capture.stages, "trace", of_parts_alone)
     compared(CASES[name])
 
 

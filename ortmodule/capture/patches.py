@@ -1,0 +1,357 @@
+"""What is replaced in torch while a module is captured, for the capturing thread alone.
+
+stages.py holds it around the rehearsal and the export, which would be silently wrong on what is
+refused here. Nothing is patched outside a capture; other threads see the originals during one.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import inspect
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+import torch._higher_order_ops.utils as hop_utils
+import torch.export._trace as export_trace
+import torch.utils.checkpoint as torch_checkpoint
+from torch import nn
+from torch._dynamo import eval_frame as dynamo_frames
+from torch._subclasses import fake_impls, fake_tensor
+from torch.autograd import grad_mode
+from torch.autograd import graph as torch_graph
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
+from torch.nn.modules import module as torch_module
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from ..errors import NeedsCut, NeedsExactSizes, NotCapturable
+from ..guards import generators, questions, surroundings, tensor_questions
+from ..interface.assumed import assumed
+from ..interface.steps import Step
+from ..places import PACKAGE, TORCH, caller_place
+from ..python_ops import collectives, control_flow, floats, functions
+from ..python_ops.entered import autocast_kept, left_again
+from ..python_ops.hooks import Hooks
+from ..python_ops.markers import (
+    attention,
+    counting_batch_norm,
+    ctc_loss,
+    mark_region,
+    stand_ins,
+    with_counted_dims,
+)
+
+LOCK = threading.RLock()  # who replaces something of torch's holds it
+_LAYERS = os.path.join(TORCH, "nn", "modules")
+_OWN_BACKWARD = "forward runs a backward of its own"
+
+
+@contextlib.contextmanager
+def _region(module: nn.Module) -> Iterator[None]:
+    """A checkpointed region. Eager runs it again in the backward, with all that it writes."""
+    before = _versions(module)
+    mark_region(begin=True)
+    yield
+    mark_region(begin=False)
+    if torch.is_grad_enabled() and _versions(module) != before:
+        raise NeedsCut("a checkpointed region writes to what the module keeps", **caller_place())
+
+
+def _versions(module: nn.Module) -> list[int]:
+    return [t._version for t in (*module.parameters(), *module.buffers())]
+
+
+def _plain_checkpoint(module: nn.Module) -> Callable:
+    """Stands for torch's reentrant CheckpointFunction during a capture."""
+
+    def apply(function: Callable, _preserve_rng_state: bool, *args) -> Any:
+        """As eager: without an argument that requires grad nothing inside gets a gradient."""
+        differentiable = any(isinstance(a, torch.Tensor) and a.requires_grad for a in args)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and differentiable), _region(module):
+            return function(*args)
+
+    return apply
+
+
+def _not_in_place(computed: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Which operators of a number and of tensors with data the mode of fake tensors computes: one
+    that writes would write to the user's tensor."""
+    return lambda function: not function._schema.is_mutable and computed(function)
+
+
+@dataclasses.dataclass(slots=True)
+class Within:
+    """What a capture collects: the names that forward's code looks up, the autograd.Functions and
+    the hooks that it met."""
+
+    names: set[str]
+    functions: functions.Recorded
+    hooks: Hooks
+
+    def steps(self) -> list[Step]:
+        """Python that the graph runs, to be kept as long as it."""
+        return [*self.functions.steps, *self.hooks.steps]
+
+
+@contextlib.contextmanager
+def capturing(
+    module: nn.Module, device: torch.device, seen: Callable[[Any], bool], told: bool
+) -> Iterator[Within]:
+    """Holds the capture lock; refuses what export would get wrong; restores all random states.
+
+    device: where `module` computes. seen: whether an object was there before forward ran. told:
+    forward is told that it is traced, if it asks.
+    """
+    names: set[str] = set()
+    hooks = Hooks(seen)
+    here = surroundings.capture()
+    drawn = generators.kept(names, device)
+    with LOCK, here, drawn, autocast_kept(), left_again(), contextlib.ExitStack() as stack:
+        owner = threading.get_ident()
+
+        def replace(target: Any, name: str, make: Callable[[Any], Any]) -> None:
+            original = inspect.getattr_static(target, name)
+            current = getattr(target, name)
+            new = make(current)
+
+            @functools.wraps(current)
+            def chosen(*args, **kwargs):
+                here = threading.get_ident() == owner
+                return (new if here else current)(*args, **kwargs)
+
+            setattr(target, name, chosen)
+            stack.callback(setattr, target, name, original)
+
+        replace(torch.overrides, "has_torch_function", _no_fused_attention)
+        _replace_hooks(replace, hooks)
+        for name in ("manual_seed", "set_rng_state"):  # fork_rng ends with the second
+            for home in (torch, torch.random):
+                replace(home, name, _refused(f"forward calls torch.{name}"))
+        replace(torch.autograd, "_engine_run_backward", _no_backward)
+        replace(torch_graph.saved_tensors_hooks, "__enter__", _faithful_hooks)
+        _replace_modes(replace, told)
+        _replace_numbers(replace)
+        _replace_functions(replace)
+        if any(getattr(child, "momentum", 0) is None for child in module.modules()):
+            replace(_BatchNorm, "forward", counting_batch_norm)
+        replace(torch, "compile", control_flow.uncompiled)
+        replace(dynamo_frames, "_callback_from_stance", _as_written)
+        replace(hop_utils, "setup_compilation_env", lambda _: control_flow.no_compilation)
+        stack.enter_context(control_flow.gradients_as_around())
+        for home, name, new in control_flow.stand_ins():
+            replace(home, name, lambda _, new=new: new)
+        replace(ShapeEnv, "evaluate_expr", assumed)
+        replace(fake_impls, "_unique", with_int64_positions)
+        replace(fake_tensor, "should_allow_numbers_as_tensors", _not_in_place)
+        replace(torch.fx.GraphModule, "delete_all_unused_submodules", _deleting)
+        stack.enter_context(tensor_questions.refused())
+        _silence_export(stack, owner)
+        instead = _replace_checkpoints(replace, module) | collectives.stand_ins()
+        recorded = stack.enter_context(functions.recorded(module, instead, seen))
+        _replace_recurrent(stack, owner)
+        yield Within(names, recorded, hooks)
+
+
+def _replace_numbers(replace: Callable) -> None:
+    for name in ("__str__", "__repr__", "__format__"):
+        replace(torch.SymInt, name, _no_text)
+        replace(torch.SymFloat, name, _no_text)
+    for name in floats.ARITHMETIC:
+        replace(torch.SymFloat, name, floats.once)
+
+
+def _replace_checkpoints(replace: Callable, module: nn.Module) -> dict:
+    """Those without a Function of their own; gives what stands for the other's Function."""
+    replace(
+        torch_checkpoint, "_checkpoint_without_reentrant_generator",
+        lambda _: lambda *_args, **_kwargs: _no_generator(module),
+    )  # fmt: skip
+    return {torch_checkpoint.CheckpointFunction: _plain_checkpoint(module)}
+
+
+def _replace_modes(replace: Callable, told: bool) -> None:
+    replace(grad_mode.inference_mode, "__enter__", _recorded_enter)
+    replace(grad_mode.inference_mode, "__exit__", _recorded_exit)
+    inference = torch.is_inference_mode_enabled()
+    replace(torch, "is_inference_mode_enabled", _asked_by_user(lambda: inference))
+    for name in () if told else questions.OF_THE_TRACE:
+        replace(torch.compiler, name, _asked_by_user(lambda: False))
+
+
+def _replace_functions(replace: Callable) -> None:
+    replace(torch, "ctc_loss", lambda _: ctc_loss)
+    for name, new in stand_ins().items():  # as the graph of a part calls them
+        replace(torch, name, lambda _, new=new: new)
+    for name in ("norm", "vector_norm"):
+        replace(torch.linalg, name, with_counted_dims)
+    for home in (torch.nn.functional, torch._C._nn):
+        replace(home, "scaled_dot_product_attention", attention)
+
+
+def _replace_hooks(replace: Callable, hooks: Hooks) -> None:
+    replace(torch.Tensor, "register_hook", hooks.register)
+    replace(torch_module, "BackwardHook", hooks.around_module)
+    for name in ("register_post_accumulate_grad_hook", "retain_grad"):
+        replace(torch.Tensor, name, _refused(f"forward calls Tensor.{name}"))
+
+
+def _as_written(_original: Callable) -> Callable:
+    """What was compiled before runs as written: Dynamo evaluates frames in ours' place."""
+    return lambda _callback: None
+
+
+def _no_generator(module: nn.Module) -> Iterator[None]:
+    with _region(module):
+        yield  # checkpoint() itself calls the function here
+
+
+def _deleting(_original: Callable) -> Callable:
+    """torch's would delete a graph that only a graph within another names."""
+
+    def delete(module: torch.fx.GraphModule) -> None:
+        used = [n.target for n in module.graph.nodes if n.op in ("get_attr", "call_module")]
+        for name in [name for name, _ in module.named_children()]:
+            if not any(target.split(".")[0] == name for target in used):
+                module.delete_submodule(name)
+
+    return delete
+
+
+def with_int64_positions(original: Callable) -> Callable:
+    """torch traces the positions and counts of unique with the dtype of its elements."""
+
+    def unique(*args, **kwargs):
+        found, *rest = original(*args, **kwargs)
+        return found, *(x.new_empty(x.shape, dtype=torch.int64) for x in rest)
+
+    return unique
+
+
+def _refused(reason: str) -> Callable:
+    def make(_original: Callable) -> Callable:
+        def refuse(*_args, **_kwargs):
+            raise NeedsCut(reason, **caller_place())
+
+        return refuse
+
+    return make
+
+
+def _no_text(original: Callable) -> Callable:
+    """The text of a size, or of a number read out of a tensor, would be a symbol's."""
+
+    def text(*args: Any) -> str:
+        if not sys._getframe(2).f_code.co_filename.startswith((TORCH, PACKAGE)):
+            if free_unbacked_symbols(args[0]):
+                reason = "forward asks for the text of a number read out of a tensor"
+                raise NotCapturable(reason, **caller_place())
+            raise NeedsExactSizes("forward asks for the text of a size", **caller_place())
+        return original(*args)
+
+    return text
+
+
+def _no_backward(original: Callable) -> Callable:
+    refuse = _refused(_OWN_BACKWARD)(original)
+
+    def run(*args, **kwargs):
+        return (original if functions.is_inside() else refuse)(*args, **kwargs)
+
+    return run
+
+
+def _asked_by_user(answer: Callable) -> Callable:
+    """`answer` where the user's code asks, else torch's own."""
+
+    def make(original: Callable) -> Callable:
+        def ask(*args, **kwargs):
+            frame = sys._getframe(2)  # below the function that chooses by thread
+            own = frame.f_code.co_filename.startswith((TORCH, PACKAGE))
+            return (original if own else answer)(*args, **kwargs)
+
+        return ask
+
+    return make
+
+
+def _recorded_enter(original: Callable) -> Callable:
+    """inference_mode sets the grad mode too; a trace records only what is set by itself."""
+
+    def enter(self):
+        self.grad_before = torch.is_grad_enabled()
+        original(self)
+        torch._C._set_grad_enabled(not self.mode)
+
+    return enter
+
+
+def _recorded_exit(original: Callable) -> Callable:
+    def leave(self, *error):
+        torch._C._set_grad_enabled(self.grad_before)
+        return original(self, *error)
+
+    return leave
+
+
+def _faithful_hooks(original: Callable) -> Callable:
+    def enter(self):
+        if not surroundings.is_faithful(self.pack_hook):
+            raise NeedsCut("forward sets hooks on saved tensors", **caller_place())
+        return original(self)
+
+    return enter
+
+
+def _no_fused_attention(original: Callable) -> Callable:
+    """torch's layers ask this last before an operator that leaves rows nan where all is masked."""
+    masks = ("attn_mask", "key_padding_mask", "src_mask", "src_key_padding_mask")
+
+    def asked(tensors: Iterable[Any]) -> bool:
+        caller = sys._getframe(2)
+        masked = any(caller.f_locals.get(name) is not None for name in masks)
+        slopes = torch.is_grad_enabled() and any(
+            getattr(t, "requires_grad", False) for t in tensors
+        )
+        if masked and not slopes and caller.f_code.co_filename.startswith(_LAYERS):
+            raise NotCapturable(
+                "torch attends to masked sequences by an operator of its own where there are no "
+                "gradients",
+                **caller_place(),
+            )
+        return original(tensors)
+
+    return asked
+
+
+def _silence_export(stack: contextlib.ExitStack, owner: int) -> None:
+    """A failing export prints its whole graph and logs warnings; the refusal says it in a line."""
+
+    def quiet(*args, **kwargs):
+        if threading.get_ident() != owner:
+            print(*args, **kwargs)
+
+    export_trace.print = quiet  # hides the builtin there
+    stack.callback(delattr, export_trace, "print")
+    loggers = [logging.getLogger(n) for n in logging.root.manager.loggerDict if n[:5] == "torch"]
+    for handler in {h for logger in loggers for h in logger.handlers}:
+        handler.addFilter(drop := lambda record: record.thread != owner)
+        stack.callback(handler.removeFilter, drop)
+
+
+def _replace_recurrent(stack: contextlib.ExitStack, owner: int) -> None:
+    """torch._VF looks its functions up on each access, so an attribute of its own hides them."""
+
+    def chosen(original: Callable, new: Callable) -> Callable:
+        def call(*args, **kwargs):
+            here = threading.get_ident() == owner
+            return (new if here else original)(*args, **kwargs)
+
+        return call
+
+    for name, new in stand_ins().items():
+        setattr(torch._VF, name, chosen(getattr(torch._VF, name), new))
+        stack.callback(delattr, torch._VF, name)

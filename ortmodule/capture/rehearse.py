@@ -1,0 +1,273 @@
+"""Rehearsals: a call made to learn what it does; what it changed is put back.
+
+`rehearse`, on tensors without data, is the second stage of a capture: which code forward runs, what
+it writes and which operations of torch it calls, known before it is traced. `eager_error`, in
+eager: would this call raise there too, and what? captures.py asks, but under fallback="report",
+where a call cannot go through the engine: what is wrong with the call itself must surface as
+eager's own exception.
+"""
+
+import contextlib
+import contextvars
+import dataclasses
+import types
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+from .. import devices
+from ..calls import tree
+from ..calls.arguments import Arguments
+from ..calls.call import Call
+from ..errors import NeedsCut, NotCapturable, WarmUp, let_go
+from ..guards import kinds, observe, questions
+from ..guards.effects import Effects, PlainWrite
+from ..guards.observe import Names, Observation
+from ..guards.private import OwnTensors, forget
+from ..guards.tensor_questions import THROUGH_DATA
+from ..guards.walk import changed
+from ..interface.saved import as_users_have_them, writes_to_saved
+from ..places import place_of_forward
+from ..python_ops import control_flow, functions
+from ..python_ops.entered import autocast_state, left_again
+from ..python_ops.hooks import Hooks
+from ..python_ops.torch_calls import Calls
+from .certain import Certain
+from .patches import Within
+
+# Attributes that nn.Buffer and nn.Parameter give their tensors.
+_OF_BUFFERS = {"persistent", "_is_buffer", "_is_param"}
+# What transformers' caches tell torch.compile of their tensors: it changes no value.
+_OF_CACHES = {"_dynamo_static_input_type"}
+_OF_OURS = {THROUGH_DATA}
+
+
+@dataclasses.dataclass(slots=True)
+class Rehearsal:
+    """What forward did on tensors without data.
+
+    `roots`: functions that it entered; `names`: what their code looks up; `calls`: of torch;
+    `writes`: what it wrote, in words, registered buffers aside; `plain`: these writes where
+    each sets a scalar in a dict, else None; `error`: what it raised, as at a branch on
+    data.
+    """
+
+    roots: list[tuple[types.FunctionType | None, types.CodeType]]
+    names: Names
+    calls: Calls
+    writes: list[str]
+    plain: list[PlainWrite] | None
+    error: Exception | None
+
+    def named_globals(self) -> set[str]:
+        """The globals that forward's code names."""
+        return {name for _, code in self.roots for name in observe.facts_of(code).globals}
+
+
+def rehearse(
+    module: nn.Module, call: Call, effects: Effects, within: Within, roots: list
+) -> Rehearsal:
+    """Learns what the call does, in the state that the capture will be for.
+
+    A forward that sets scalars once, as transformers' problem_type, is rehearsed again in the state
+    that eager's call would leave behind. `within.names` receives what its code looks up, `roots`
+    the functions that it enters, also where this raises. Raises WarmUp where eager must make this
+    call first, NotCapturable where forward does, asks or reads what no
+    capture can hold.
+    """
+    first = _run(module, call, effects, within.hooks, roots)
+    within.names |= first.names.known | first.named_globals()
+    if not first.writes or first.error is not None:
+        return first
+    if first.plain is None:
+        raise warm_up(module, first.writes[0])
+    effects.accept(first.plain)
+    roots.clear()
+    settled = _run(module, call, effects, within.hooks, roots)
+    if settled.writes or settled.error or first.calls.difference(settled.calls, whole=True):
+        raise warm_up(module, first.writes[0])
+    return settled
+
+
+def warm_up(module: nn.Module, write: str) -> WarmUp:
+    """Eager must make a call that writes this."""
+    return WarmUp(f"forward writes to an attribute: {write}", **place_of_forward(module))
+
+
+def _run(module: nn.Module, call: Call, effects: Effects, hooks: Hooks, roots: list) -> Rehearsal:
+    """Runs forward once; all that it wrote is put back."""
+    hooks.let_go()
+    lasting = {id(w.holder) for w in effects.watched}
+    names = Names({"_parameters", "_buffers", "_modules", "training"})
+    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
+    made = [_fake(t, mode) for t in call.tensors]
+    bare = [(t, set(vars(t))) for t in made]
+    usual, error = set(vars(_fake(torch.empty(()), mode))), None
+    grad = torch.set_grad_enabled(torch.is_grad_enabled())  # forward may leave it changed
+    own_tensors = OwnTensors(module, lambda t: _fake(t, mode))
+    with grad, left_again(), own_tensors as own, Calls() as made_calls:
+        bare += [(t, set(vars(t))) for t in own.found()]
+        try:
+            given = Arguments(call.spec, made, call.numbers)
+            written = control_flow.watched(
+                lambda: [*effects.writes(), *_assigned(own), *given.words()]
+            )
+            autocast, seen = autocast_state(), observed(effects, roots, names)
+            with mode, as_users_have_them(), seen, written, Certain():
+                result = module.forward(*given.args, **given.kwargs)
+            if autocast_state() != autocast:
+                place = place_of_forward(module)
+                raise NotCapturable("forward leaves autocast changed", **place)
+            hooks.check()
+            _check_saved(module, result)
+            bare += [(t, usual) for t in _made_by_forward(result, bare)]
+            _check_fresh([result, given.containers], lasting | effects.globals())
+            if given.changed():
+                _check_apart(call.containers, set(map(id, effects.objects())))
+        except NotCapturable:
+            raise
+        except Exception as raised:
+            let_go(raised)
+            error = raised.with_traceback(None)
+    registered = _registered(own)
+    writes = effects.writes() + registered
+    plain = effects.plain_writes() if writes and not registered else None
+    tagged = any(set(vars(t)) - before - _OF_CACHES - _OF_OURS for t, before in bare)
+    forget(mode)
+    effects.restore()
+    if tagged:
+        raise NeedsCut("forward sets an attribute of a tensor")
+    for tensor in call.tensors:  # which are others at the next call
+        read = [n for n in vars(tensor) if n in names and n not in _OF_BUFFERS | _OF_CACHES]
+        if read:
+            raise NeedsCut(f"forward reads {read[0]}, an attribute that a tensor was given")
+    return Rehearsal([*roots], names, made_calls, writes, plain, error)
+
+
+@contextlib.contextmanager
+def observed(effects: Effects, roots: list, names: Names) -> Iterator[None]:
+    """Adds what forward enters to `effects` before it runs, to `roots`, and its names to `names`.
+
+    Raises the first NotCapturable met, also where forward caught it.
+    """
+    refused: list[NotCapturable] = []
+
+    def refuse(error: NotCapturable) -> None:
+        refused.append(error)
+        raise error
+
+    def entered(function: Any, code: types.CodeType, kind: int) -> None:
+        try:
+            inside = functions.is_inside()
+            if kind == observe.STANDARD:
+                if not inside:
+                    questions.check_called(function)
+                return
+            if not inside:
+                questions.check(function, code, kind)
+            effects.add_function(function, code, of_body=control_flow.in_body())
+            effects.check_seen(names)
+        except NotCapturable as error:
+            refuse(error)
+        roots.append((function, code))
+
+    with Observation(entered, names):
+        try:
+            yield
+        finally:
+            if refused:
+                raise refused[0]
+
+
+def _check_fresh(result: Any, lasting: set[int]) -> None:
+    """A list of the module's own that forward gives to the caller would be a copy of it."""
+    for container in tree.containers(result):
+        if lasting & {id(container), id(getattr(container, "__dict__", container))}:
+            kind = type(container).__name__
+            raise NeedsCut(f"forward returns a {kind} that is the module's")
+
+
+def _check_saved(module: nn.Module, result: Any) -> None:
+    """What eager's backward would raise, a graph's would not."""
+    try:
+        tensors, _ = tree.flatten(result, "the result")
+    except tree.UnknownLeaf:
+        return
+    if writes_to_saved(tensors):
+        reason = "forward writes in place to what its own backward reads"
+        raise NotCapturable(reason, **place_of_forward(module))
+
+
+def _made_by_forward(result: Any, known: Sequence) -> list[torch.Tensor]:
+    """The returned tensors that are none of the call's and the module's."""
+    try:
+        tensors, _ = tree.flatten(result, "the result")
+    except tree.UnknownLeaf:
+        return []
+    others = {id(t) for t, _ in known}
+    return [t for t in tensors if isinstance(t, FakeTensor) and id(t) not in others]
+
+
+def _check_apart(containers: list, reached: set[int]) -> None:
+    """What forward changes in its arguments would not be seen where it finds them otherwise."""
+    for container in containers:
+        if id(container) in reached:
+            reason = "forward changes an argument that the module refers to as well"
+            raise NeedsCut(reason)
+
+
+def _assigned(own: OwnTensors) -> list[str]:
+    return [changed(path, was, now) for _, path, was, now in own.written()]
+
+
+def _registered(own: OwnTensors) -> list[str]:
+    """Writes to registries that no output of the graph stands for."""
+    found = []
+    for kind, path, was, now in own.written():
+        if (
+            kind == "_parameters"
+            or kinds.MISSING in (was, now)
+            or not isinstance(now, torch.Tensor)
+        ):
+            found.append(changed(path, was, now))
+    return found
+
+
+def _fake(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
+    return mode.from_tensor(tensor, static_shapes=True)
+
+
+def eager_error(module: nn.Module, args: tuple, kwargs: dict) -> Exception | None:
+    """What `module(*args, **kwargs)` raises in eager; None when it raises nothing."""
+    with undone(module, args, kwargs):
+        try:
+            contextvars.copy_context().run(module.forward, *args, **kwargs)
+        except Exception as error:
+            return error
+    return None
+
+
+@contextlib.contextmanager
+def undone(module: nn.Module, args: tuple, kwargs: dict) -> Iterator[None]:
+    """Within, the module may be called so in eager; what it changes is put back."""
+    before = Effects(module, own_tensors=False)
+    try:
+        given, _ = tree.flatten([args, kwargs], "arguments")
+    except tree.UnknownLeaf:
+        given = []
+    kept = [(t, t.detach().clone()) for t in (*module.parameters(), *module.buffers(), *given)]
+    device = devices.of((*module.parameters(), *module.buffers(), *given))
+    random = devices.random_states(device)
+    try:
+        yield
+    finally:
+        before.restore()
+        devices.set_random_states(device, random)
+        with torch.no_grad():
+            for tensor, value in kept:  # batch norm moves no version
+                if not torch.equal(tensor, value):
+                    tensor.copy_(value)

@@ -1,0 +1,115 @@
+"""Captures one call of a module as a graph: the line of stages, each from the records before it.
+
+describe (call.py) -> admit -> rehearse -> trace -> name -> translate -> finish. captures.py asks
+for a capture when no kept one fits; nothing is run on real data.
+"""
+
+import contextlib
+import contextvars
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from .. import devices
+from ..calls import tree
+from ..calls.call import Call
+from ..errors import NeedsEagersAnswers, NeedsExactSizes, NotCapturable, ReadsData, WarmUp
+from ..guards import imports
+from ..guards.effects import Effects
+from ..guards.held import seen_in
+from ..guards.snapshot import Snapshot
+from ..interface.sizes import naming
+from ..options import Options
+from ..translate import translate
+from . import patches
+from .admit import admit
+from .finish import Capture, finish
+from .name import name, names_of_sizes
+from .quiet import quiet
+from .rehearse import rehearse
+from .trace import trace
+
+
+def capture(
+    module: nn.Module,
+    call: Call,
+    make_graph: Callable[[], Any],
+    share_memory: bool = True,
+    free: Sequence[Sequence[bool]] | None = None,
+    seconds: float = Options.capture_seconds,
+) -> Capture:
+    """Captures `call` of `module` into `make_graph()`.
+
+    share_memory: outputs share memory as in eager, and hooks of the module itself are the caller's
+    to run; else each output is one of the graph, and hooks are refused. free: for each tensor of
+    the call which axes may have other sizes; None: all that forward allows. seconds: of processor
+    time that its traces may take. Raises NotCapturable
+    with the reason and, where known, op, module, file and line.
+    """
+    admit(module, call, with_its_hooks=not share_memory)
+    free = free or [[True] * t.dim() for t in call.tensors]
+    line = functools.partial(_apart, module, call, make_graph, share_memory, seconds / 2)
+    with quiet():
+        return _told(line, call, free)
+
+
+def _told(line: Callable[[Sequence, bool], Capture], call: Call, free: Sequence) -> Capture:
+    try:
+        return _sized(line, call, free, told=True)
+    except NeedsEagersAnswers as error:
+        first = error
+    try:
+        return _sized(line, call, free, told=False)
+    except WarmUp:
+        raise
+    except NotCapturable:  # the reason is why it fails where it is told
+        raise first from None
+
+
+def _sized(
+    line: Callable[[Sequence, bool], Capture], call: Call, free: Sequence, told: bool
+) -> Capture:
+    with contextlib.suppress(NeedsExactSizes):  # which must not be the context of another error
+        return line(free, told)
+    return line([[False] * t.dim() for t in call.tensors], told)
+
+
+def _apart(*given: Any) -> Capture:
+    """What forward sets a context variable to, the caller's context does not see."""
+    return contextvars.copy_context().run(_line, *given)
+
+
+def _line(
+    module: nn.Module, call: Call, make_graph: Callable[[], Any], share_memory: bool,
+    seconds: float, free: Sequence, told: bool,
+) -> Capture:  # fmt: skip
+    device = devices.of((*module.parameters(), *module.buffers(), *call.tensors))
+    roots: list = []
+    classes = tree.classes(call.spec)
+    try:
+        with Effects(module) as effects:
+            effects.add_classes(classes)
+            seen = seen_in(module, effects)
+            with patches.capturing(module, device, seen, told) as within, imports.kept(effects):
+                rehearsed = rehearse(module, call, effects, within, roots)
+                traced = trace(module, call, rehearsed, effects, within.hooks, free, seconds)
+            effects.restore()
+            snapshot = Snapshot(module, rehearsed.roots, rehearsed.names, classes)
+    except NotCapturable as error:
+        raise error.entered(roots) from None
+    graph, grad_enabled = make_graph(), torch.is_grad_enabled()
+    program = traced.program.graph_module
+    history = traced.notes.history
+    with naming(names_of_sizes(module, call, traced)):
+        named = name(module, call, rehearsed, traced, snapshot)
+        try:
+            done = translate(
+                program, graph, named.placeholders, grad_enabled, share_memory, not share_memory,
+                history.through if history is not None else (),
+            )  # fmt: skip
+            return finish(module, call, traced, snapshot, named, done, graph, within.steps())
+        except (ReadsData, WarmUp) as error:
+            raise error.entered(rehearsed.roots) from None

@@ -1,0 +1,247 @@
+"""Traces one call of a module by torch.export: the third stage of a capture.
+
+Forward's Python runs once more, on tensors without data and symbolic sizes. Nothing of it is left
+behind.
+"""
+
+import collections
+import contextlib
+import ctypes
+import dataclasses
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.export import Dim, export
+
+from ..calls.call import Call
+from ..errors import NeedsCut, NeedsEagersAnswers, NeedsExactSizes, NotCapturable, let_go
+from ..guards import observe
+from ..guards.effects import Effects
+from ..guards.private import OwnTensors, forget
+from ..guards.questions import OF_THE_TRACE
+from ..places import error_place
+from ..python_ops.entered import left_again
+from ..python_ops.hooks import Hooks, place_steps
+from ..python_ops.torch_calls import Calls
+from .flat import Flat, Notes
+from .rehearse import Rehearsal, observed, warm_up
+
+
+@dataclasses.dataclass(slots=True)
+class Traced:
+    """The exported program, what forward did besides, and for each tensor of the call the number of
+    its object among the distinct ones."""
+
+    program: Any
+    notes: Notes
+    order: list[int]
+
+
+def trace(
+    module: nn.Module, call: Call, rehearsed: Rehearsal, effects: Effects, hooks: Hooks,
+    free: Sequence[Sequence[bool]], seconds: float,
+) -> Traced:  # fmt: skip
+    """Traces `module` called as `call`, which must do as it was rehearsed.
+
+    free: for each tensor of the call which axes may have other sizes. seconds: of this thread's
+    time, after which it is given up: sympy may never end. Raises WarmUp where eager
+    must make this call first, NeedsExactSizes where symbols are what fails, NeedsEagersAnswers
+    where it may be that forward asks whether it is traced, else NotCapturable.
+    """
+    hooks.let_go()
+    flat = Flat(module, call, _distinct(call.tensors))
+    flat.notes.hooks = hooks
+    try:
+        program = _traced(flat, effects, rehearsed, call.tensors, free, seconds)
+        for graph_module in program.graph_module.modules():
+            place_steps(graph_module.graph)
+        return Traced(program, flat.notes, flat.order)
+    finally:
+        flat.let_go()
+        hooks.let_go()
+
+
+def _traced(
+    flat: Flat, effects: Effects, rehearsed: Rehearsal, tensors: list[torch.Tensor],
+    free: Sequence, seconds: float,
+) -> Any:  # fmt: skip
+    module, whole = flat.child, rehearsed.error is None
+    exact = not any(map(any, free))
+    kind = NeedsCut
+    if whole:  # as eager does it, with plain sizes
+        asks = OF_THE_TRACE & rehearsed.names.known
+        kind = NeedsExactSizes if not exact else NeedsEagersAnswers if asks else NeedsCut
+    with OwnTensors(module) as own, contextlib.ExitStack() as stack:
+        flat.notes.own, flat.notes.effects = own, effects
+        if not whole:  # code that the rehearsal did not come to
+            stack.enter_context(observed(effects, rehearsed.roots, rehearsed.names))
+        try:
+            program = _within_budget(lambda: _export(flat, tensors, free), seconds)
+        except OutOfTime:
+            raise _too_long(flat.notes.calls, seconds, exact) from None
+        except NotCapturable:
+            raise
+        except Exception as error:
+            refusal = _refusal(error, kind)
+            refusal.raised = type(rehearsed.error).__module__ == "builtins" and not whole
+            let_go(error)
+            raise refusal from None
+    if flat.notes.writes:
+        write = flat.notes.writes[0]
+        if kind is NeedsExactSizes and not rehearsed.writes:  # a size that was a number, as eager's
+            raise NeedsExactSizes(f"forward writes a size: {write}")
+        raise warm_up(module, write)
+    found = rehearsed.calls.difference(flat.notes.calls, whole)
+    if found and found[1] != observe.PACKAGE:  # these are written to be traced
+        words, _, file, line = found
+        kind = NotCapturable if exact else NeedsExactSizes
+        raise kind(f"forward does otherwise while it is traced: {words}", file=file, line=line)
+    return program
+
+
+def _refusal(error: Exception, kind: type[NotCapturable]) -> NotCapturable:
+    """Why export failed."""
+    refusal = _refusal_in(error)
+    if refusal is not None:
+        return refusal
+    first = (str(error).strip().splitlines() or [""])[0]
+    return kind(f"torch.export: {type(error).__name__}: {first}", **error_place(error))
+
+
+def _export(flat: Flat, tensors: list[torch.Tensor], free: Sequence[Sequence[bool]]) -> Any:
+    """The training IR, the dims AUTO that are free."""
+    first = [i for i, number in enumerate(flat.order) if flat.order.index(number) == i]
+    given = tuple(_bare(tensors[i]) for i in first)
+    kinds = Dim.STATIC, Dim.AUTO
+    shapes = tuple({axis: kinds[f] for axis, f in enumerate(free[i])} for i in first)
+    grad = torch.is_grad_enabled()  # leaving inference mode would turn it on
+    inference_off = contextlib.nullcontext()
+    if torch.is_inference_mode_enabled():
+        inference_off = torch.inference_mode(False)
+    on = torch.set_grad_enabled(grad)
+    with warnings.catch_warnings(), inference_off, on, _unmarked(given), left_again():
+        warnings.simplefilter("ignore")
+        program = export(flat, given, dynamic_shapes=(shapes,), strict=False)
+    for mode in {v.fake_mode for v in map(_value, program.graph.nodes) if v is not None}:
+        forget(mode)
+    return program
+
+
+def _bare(tensor: torch.Tensor) -> torch.Tensor:
+    """A leaf without its gradient, which would be traced beside it; a tensor like one made in
+    inference mode, which could not be written to."""
+    if tensor.is_inference():
+        with torch.inference_mode(False):
+            facts = {"dtype": tensor.dtype, "device": tensor.device}
+            return torch.empty_strided(tensor.shape, tensor.stride(), **facts)
+    if not tensor.is_leaf or tensor.grad is None:
+        return tensor
+    bare = tensor.detach().requires_grad_(tensor.requires_grad)
+    bare = nn.Parameter(bare, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else bare
+    vars(bare).update(vars(tensor))
+    return bare
+
+
+@contextlib.contextmanager
+def _unmarked(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
+    """An export that fails leaves its marks of dynamic sizes on the caller's tensors."""
+    before = [set(vars(tensor)) for tensor in tensors]
+    try:
+        yield
+    finally:
+        for tensor, names in zip(tensors, before, strict=True):
+            for name in vars(tensor).keys() - names:
+                delattr(tensor, name)
+
+
+def _value(node: Any) -> FakeTensor | None:
+    value = node.meta.get("val")
+    return value if isinstance(value, FakeTensor) else None
+
+
+class OutOfTime(Exception):
+    """A trace took too long."""
+
+
+class _OutOfTime(BaseException):
+    """Raised in the tracing thread from outside; no handler of Exception swallows it."""
+
+
+def _too_long(calls: Calls, seconds: float, exact: bool) -> NotCapturable:
+    """Why there is no capture: how much had been traced, and the line that did most of it."""
+    lines = collections.Counter(made[3:] for made in calls.made)
+    reason = f"a trace of this call takes longer than {seconds:.3g} s (Options.capture_seconds)"
+    if not lines:
+        return (NotCapturable if exact else NeedsExactSizes)(reason)
+    (file, line), count = lines.most_common(1)[0]
+    reason += f": {len(calls.made)} operators were traced, {count} of them on one line"
+    return (NotCapturable if exact else NeedsExactSizes)(
+        reason, file=file or None, line=line or None
+    )
+
+
+def _within_budget(work: Callable[[], Any], seconds: float) -> Any:
+    """work(), or OutOfTime where it takes longer.
+
+    No context manager: the error could come between the end of its body and its own `finally`.
+    """
+    thread, lock = ctypes.c_ulong(threading.get_ident()), threading.Lock()
+    raise_in, ended, given_up = ctypes.pythonapi.PyThreadState_SetAsyncExc, [], []
+
+    clock = time.pthread_getcpuclockid(threading.get_ident())
+    until, timers = time.clock_gettime(clock) + seconds, []
+
+    def watch():
+        with lock:
+            if ended:
+                return
+            left = until - time.clock_gettime(clock)
+            if left > 0:  # others had the processor
+                wait(left)
+            else:
+                given_up.append(True)
+                raise_in(thread, ctypes.py_object(_OutOfTime))
+
+    def wait(seconds: float):
+        timers[:] = [threading.Timer(seconds, watch)]
+        timers[0].daemon = True
+        timers[0].start()
+
+    result = None
+    try:
+        try:
+            wait(seconds)
+            result = work()
+        finally:
+            with lock:
+                ended.append(True)
+                if given_up:
+                    raise_in(thread, None)  # where it has not come yet
+                for timer in timers:
+                    timer.cancel()
+    except _OutOfTime:
+        pass
+    if given_up:
+        raise OutOfTime
+    return result
+
+
+def _distinct(tensors: list[torch.Tensor]) -> list[int]:
+    """For each tensor the number of its object among the distinct ones."""
+    seen: dict[int, int] = {}
+    return [seen.setdefault(id(t), len(seen)) for t in tensors]
+
+
+def _refusal_in(error: BaseException | None) -> NotCapturable | None:
+    """A NotCapturable that export wrapped in an error of its own."""
+    while error is not None:
+        if isinstance(error, NotCapturable):
+            return error
+        error = error.__cause__ or error.__context__
+    return None

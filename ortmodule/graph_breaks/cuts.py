@@ -1,0 +1,400 @@
+"""Where a graph of Dynamo's ends, or holds a call as it is: its own way would not be eager's.
+
+dynamo.py holds these around each frame that it has Dynamo look into.
+"""
+
+import collections
+import contextlib
+import enum
+import inspect
+import types
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+from torch import nn
+from torch._dynamo.exc import ObservedAttributeError, unimplemented
+from torch._dynamo.symbolic_convert import (
+    InliningInstructionTranslator,
+    InstructionTranslatorBase,
+    compare_op_handlers,
+)
+from torch._dynamo.utils import proxy_args_kwargs
+from torch._dynamo.variables import lists
+from torch._dynamo.variables.builder import VariableBuilder, wrap_fx_proxy
+from torch._dynamo.variables.builtin import BuiltinVariable
+from torch._dynamo.variables.constant import ConstantVariable
+from torch._dynamo.variables.dicts import ConstDictVariable
+from torch._dynamo.variables.functions import (
+    CollectiveFunctionRewriteVariable,
+    UserMethodVariable,
+)
+from torch._dynamo.variables.higher_order_ops import CheckpointHigherOrderVariable
+from torch._dynamo.variables.lists import BaseListVariable
+from torch._dynamo.variables.misc import (
+    AutogradFunctionVariable,
+    NumpyVariable,
+    StringFormatVariable,
+    produce_trampoline_autograd_apply,
+)
+from torch._dynamo.variables.tensor import (
+    SymNodeVariable,
+    TensorSubclassVariable,
+    TensorVariable,
+    supported_comparison_ops,
+)
+from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
+
+from ..errors import NotCapturable
+from ..guards import kinds
+from ..guards.observe import OWN, PACKAGE, is_library, kind_of_file
+from ..guards.tensor_questions import ONLY_EAGER, refusal
+
+# What Dynamo reads once, as it traces: no guard would tell that it moved on.
+_FROZEN = (*kinds.GENERATORS, collections.deque, enum.Enum)
+_WITH_STATE = (UserDefinedObjectVariable, BaseListVariable, ConstDictVariable)
+_KNOWN_LATER = "it is known when forward runs"
+
+
+@contextlib.contextmanager
+def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
+    """Within, make(original) stands in the original's place."""
+    original = getattr(owner, name)
+    setattr(owner, name, make(original))
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+@contextlib.contextmanager
+def compared(names: Iterable[str], check: Callable[[Any, str, Any, Any], None]) -> Iterator[None]:
+    """Within, check(translator, name, left, right) is told of each comparison of these names ahead
+    of it, also by a function of `operator`, and may raise."""
+    functions = {supported_comparison_ops[name]: name for name in names}
+    originals = {name: compare_op_handlers[name] for name in names}
+
+    def comparing(name: str, original: Callable) -> Callable:
+        def compare(tx: Any, operands: Any, keywords: Any) -> Any:
+            check(tx, name, *(operand.realize() for operand in operands))
+            return original(tx, operands, keywords)
+
+        return compare
+
+    def calling(original: Callable) -> Callable:
+        def call_function(self, tx: Any, operands: Any, keywords: Any) -> Any:
+            name = functions.get(self.fn) if len(operands) == len(("left", "right")) else None
+            if name is not None:
+                check(tx, name, *(operand.realize() for operand in operands))
+            return original(self, tx, operands, keywords)
+
+        return call_function
+
+    compare_op_handlers.update({n: comparing(n, original) for n, original in originals.items()})
+    try:
+        with replaced(BuiltinVariable, "call_function", calling):
+            yield
+    finally:
+        compare_op_handlers.update(originals)
+
+
+def end(what: str, context: str, why: str) -> NoReturn:
+    """Ends the graph here."""
+    unimplemented(gb_type=what, context=context, explanation=why, hints=[])
+
+
+def cut_at_hooks() -> contextlib.AbstractContextManager:
+    """A hook on a tensor that a graph makes ends it: Dynamo's own way, a Function in the tensor's
+    place, calls several hooks in the wrong order and fails on what is computed before one."""
+
+    def make(original: Callable) -> Callable:
+        def register(self, tx: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+            if not self.source:
+                end("a hook on a tensor", name, "it is torch's own")
+            return original(self, tx, name, *args, **kwargs)
+
+        return register
+
+    return replaced(TensorVariable, "_method_register_hook", make)
+
+
+def cut_at_checkpoints() -> contextlib.AbstractContextManager:
+    """A checkpointed region runs again in the backward, with all that it writes; in Dynamo's graph
+    it would be a call like any other."""
+
+    def call_function(*_args: Any, **_kwargs: Any) -> Any:
+        end("a checkpointed region", "torch.utils.checkpoint", "it runs again in the backward")
+
+    return replaced(CheckpointHigherOrderVariable, "_call_function", lambda _: call_function)
+
+
+def text_as_it_is() -> contextlib.AbstractContextManager:
+    """The text of a number that is no constant ends a graph: Dynamo formats its text, not it."""
+
+    def make(original: Callable) -> Callable:
+        def format_value(self, spec: Any, flags: int) -> None:
+            if isinstance(self.stack[-1], SymNodeVariable):
+                end("the text of a number", "format", "it is none of a graph's")
+            original(self, spec, flags)
+
+        return format_value
+
+    return replaced(InstructionTranslatorBase, "_format_value", make)
+
+
+def identities_as_they_are() -> contextlib.AbstractContextManager:
+    """Whether two objects of a module's are one ends a graph, as no guard holds it; objects that do
+    not say when they are equal are equal to themselves."""
+
+    def check(_tx: Any, name: str, left: Any, right: Any) -> None:
+        by_identity = is_one_of_its_kind(left) or (name in ("is", "is not") and _is_held(left))
+        if by_identity and _is_held(right):
+            end("whether two objects are one", name, _KNOWN_LATER)
+
+    return compared(("is", "is not", "==", "!="), check)
+
+
+def _is_held(found: Any) -> bool:
+    is_array = isinstance(found, NumpyVariable) and isinstance(found.value, np.ndarray)
+    return (is_array or isinstance(found, _WITH_STATE)) and found.source is not None
+
+
+def is_one_of_its_kind(found: Any) -> bool:
+    """Whether it is an object that is held and equal to itself alone."""
+    plain = isinstance(found, UserDefinedObjectVariable) and (
+        found.python_type().__eq__ is object.__eq__
+    )
+    return plain and _is_held(found)
+
+
+def contents_as_they_are() -> contextlib.AbstractContextManager:
+    """Whether a list has an object that is held, or a tensor, is whether it is an item: no guard
+    holds the first. Of the second Dynamo compares numbers, as eager does where it is not the list's
+    first item."""
+
+    def make(original: Callable) -> Callable:
+        def contains(items: Iterable, search: Any, tx: Any, *rest: Any) -> Any:
+            items = list(items)
+            if search.is_tensor() and items:
+                if items[0].is_tensor() and items[0].as_proxy() is search.as_proxy():
+                    return ConstantVariable.create(True)
+                end("whether a list has a tensor", "in", _KNOWN_LATER)
+            if is_one_of_its_kind(search.realize()):
+                end("whether a list has an object", "in", _KNOWN_LATER)
+            return original(items, search, tx, *rest)
+
+        return contains
+
+    return replaced(lists, "iter_contains", make)
+
+
+def missing_attributes_as_they_are() -> contextlib.AbstractContextManager:
+    """An attribute that an object lacks ends a graph, also where a __getattr__ of its own answers,
+    and so does its __dict__, which may lack some: no guard would tell that it has come."""
+
+    def may_come(value: Any, name: str) -> bool:
+        if isinstance(value, nn.Module):
+            return False
+        return name == "__dict__" or (
+            hasattr(type(value), "__getattr__")
+            and inspect.getattr_static(value, name, kinds.MISSING) is kinds.MISSING
+        )
+
+    def make(original: Callable) -> Callable:
+        def var_getattr(self, tx: Any, name: str) -> Any:
+            missing = self.source is not None and may_come(self.value, name)
+            try:
+                found = None if missing else original(self, tx, name)
+            except ObservedAttributeError:
+                if self.source is None:
+                    raise
+                missing = True
+            if missing:
+                end("an attribute that is not there", name, "it may be at another call")
+            return found
+
+        return var_getattr
+
+    return replaced(UserDefinedObjectVariable, "var_getattr", make)
+
+
+def missing_keys_guarded() -> contextlib.AbstractContextManager:
+    """A KeyError is caught in the graph only as long as the dict lacks the key."""
+
+    def make(original: Callable) -> Callable:
+        def getitem(self, tx: Any, key: Any) -> Any:
+            if key not in self:
+                self.install_dict_contains_guard(tx, [key])
+            return original(self, tx, key)
+
+        return getitem
+
+    return replaced(ConstDictVariable, "getitem_const_raise_exception_if_absent", make)
+
+
+def truth_of_objects() -> contextlib.AbstractContextManager:
+    """What an object's __bool__ or __len__ says of a number is guarded: a branch that Dynamo takes
+    on it does not ask for which of the two answers it jumps."""
+
+    def make(original: Callable) -> Callable:
+        def call_function(self, tx: Any, *rest: Any) -> Any:
+            result = original(self, tx, *rest)
+            if isinstance(result, SymNodeVariable) and self.get_name() in ("__bool__", "__len__"):
+                return ConstantVariable.create(result.evaluate_expr())
+            return result
+
+        return call_function
+
+    return replaced(UserMethodVariable, "call_function", make)
+
+
+def texts_compared() -> contextlib.AbstractContextManager:
+    """A compared text that has a tensor's in it ends a graph: to Dynamo it is unlike any other."""
+
+    def check(_tx: Any, name: str, *operands: Any) -> None:
+        if any(isinstance(operand, StringFormatVariable) for operand in operands):
+            end("a tensor's text is compared", name, _KNOWN_LATER)
+
+    return compared(("==", "!="), check)
+
+
+@contextlib.contextmanager
+def cut_at_collectives() -> Iterator[None]:
+    """torch's Functions that communicate, whose gradient Dynamo loses, and what writes in place to
+    a tensor that requires grad, for which it makes one that eager has not."""
+
+    def cut(name: str) -> NoReturn:
+        end("a collective that autograd sees", name, "its gradient would be another than eager's")
+
+    def of_function(original: Callable) -> Callable:
+        def method(self, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+            if name == "apply" and self.fn_cls.__module__.startswith("torch.distributed."):
+                cut(self.fn_cls.__name__)
+            return original(self, tx, name, args, kwargs)
+
+        return method
+
+    def of_written(original: Callable) -> Callable:
+        def called(self, tx: Any, args: Any, kwargs: Any) -> Any:
+            if torch.is_grad_enabled() and any(map(_requires_grad, (*args, *kwargs.values()))):
+                cut(self.fn.__name__)
+            return original(self, tx, args, kwargs)
+
+        return called
+
+    with (
+        replaced(AutogradFunctionVariable, "call_method", of_function),
+        replaced(CollectiveFunctionRewriteVariable, "call_function", of_written),
+    ):
+        yield
+
+
+def _requires_grad(given: Any) -> bool:
+    if isinstance(given, BaseListVariable):
+        return any(map(_requires_grad, given.items))
+    return isinstance(given, TensorVariable) and given.requires_grad is not False
+
+
+def functions_as_they_are(undone: Callable) -> contextlib.AbstractContextManager:
+    """A user's autograd.Function is a call in a graph. Dynamo would trace it both ways: what its
+    backward reads when it runs would be frozen, set_materialize_grads be lost.
+
+    undone: gives a context in which functions may run without data.
+    """
+
+    def make(original: Callable) -> Callable:
+        def call_method(self, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+            cls = self.fn_cls
+            if name != "apply" or cls.__module__.partition(".")[0] == "torch":
+                return original(self, tx, name, args, kwargs)
+            called = produce_trampoline_autograd_apply(cls)
+            with undone([cls.forward, cls.setup_context]):
+                proxies = proxy_args_kwargs(args, kwargs)
+                proxy = tx.output.create_proxy("call_function", called, *proxies)
+                return wrap_fx_proxy(tx=tx, proxy=proxy)
+
+        return call_method
+
+    return replaced(AutogradFunctionVariable, "call_method", make)
+
+
+@contextlib.contextmanager
+def inlined(entered: Callable[[Any, dict, Any], None]) -> Iterator[None]:
+    """`entered(code, globals, function or None)` is told of each function that Dynamo takes into a
+    graph."""
+    original = InliningInstructionTranslator.build_inline_tracer
+
+    def build(*args: Any) -> InliningInstructionTranslator:
+        tracer = original(*args)
+        _, called, *_ = args
+        function = getattr(called, "fn", None)
+        known = isinstance(function, types.FunctionType) and function.__code__ is tracer.f_code
+        entered(tracer.f_code, tracer.f_globals, function if known else None)
+        return tracer
+
+    InliningInstructionTranslator.build_inline_tracer = staticmethod(build)
+    try:
+        yield
+    finally:
+        InliningInstructionTranslator.build_inline_tracer = staticmethod(original)
+
+
+@contextlib.contextmanager
+def asks_of_tensors(asked: Callable[[NotCapturable], None]) -> Iterator[None]:
+    """`asked` is told where code looks up on a tensor what Dynamo would answer once."""
+
+    def checking(original: Callable) -> Callable:
+        def look_up(self, tx: Any, name: str, *args: Any) -> Any:
+            code = tx.f_code
+            if name in ONLY_EAGER and kind_of_file(code.co_filename) in (PACKAGE, OWN):
+                line = tx.current_instruction.positions.lineno
+                asked(refusal(name, file=code.co_filename, line=line))
+            return original(self, tx, name, *args)
+
+        return look_up
+
+    with (
+        replaced(TensorVariable, "var_getattr", checking),
+        replaced(TensorVariable, "call_method", checking),
+    ):
+        yield
+
+
+def subclasses_made(
+    asked: Callable[[NotCapturable], None],
+) -> contextlib.AbstractContextManager:
+    """`asked` is told where code makes a tensor of a subclass out of what is no tensor: no graph
+    does, and torch refuses it where it is observed (outside.py)."""
+
+    def make(original: Callable) -> Callable:
+        def call_function(self, tx: Any, args: Any, kwargs: Any) -> Any:
+            of_tensor = len(args) == 1 and args[0].is_tensor() and not kwargs
+            if self.value.__new__ is torch.Tensor.__new__ and not of_tensor:
+                name = self.value.__name__
+                asked(NotCapturable(f"forward makes a {name}, which parts do not follow"))
+            return original(self, tx, args, kwargs)
+
+        return call_function
+
+    return replaced(TensorSubclassVariable, "call_function", make)
+
+
+def reads_of_objects(
+    asked: Callable[[NotCapturable], None],
+) -> contextlib.AbstractContextManager:
+    """`asked` is told where code reads an object that Dynamo takes to stay as it is."""
+
+    def make(original: Callable) -> Callable:
+        def call(self, value: Any) -> Any:
+            held = getattr(value, "__self__", None)  # of a generator's method
+            found = held if isinstance(held, kinds.GENERATORS) else value
+            plain = kinds.is_plain(found) or is_library(type(found).__module__)
+            if isinstance(found, _FROZEN) and not (plain and isinstance(found, enum.Enum)):
+                kind = type(found).__name__
+                asked(NotCapturable(f"forward reaches a {kind}, which parts do not follow"))
+            return original(self, value)
+
+        return call
+
+    return replaced(VariableBuilder, "_call_impl", make)

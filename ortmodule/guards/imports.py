@@ -1,0 +1,49 @@
+"""Modules that forward imports for the first time while it is captured: they stay.
+
+An import is made once a process. What the code of a module sets up, in its own namespace, in its
+package's or in a registry, is no write of forward's and is not put back: it would never come again.
+Entered by stages.py around rehearsal and trace.
+"""
+
+import contextlib
+import importlib._bootstrap as bootstrap
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from . import observe
+from .effects import Effects
+
+
+@contextlib.contextmanager
+def kept(effects: Effects) -> Iterator[None]:
+    """Within, what this thread loads is loaded as outside of a capture, and becomes part of the
+    state that `effects` puts back. The capture lock is held."""
+    owner, loading = threading.get_ident(), []
+    original = bootstrap._find_and_load
+
+    def find_and_load(name: str, import_: Any) -> Any:
+        if threading.get_ident() != owner or loading:  # a module's own imports are part of its
+            return original(name, import_)
+        loading.append(name)
+        try:
+            with effects.accepting(), observe.paused(), _plain_torch():
+                return original(name, import_)
+        finally:
+            loading.clear()
+
+    bootstrap._find_and_load = find_and_load
+    try:
+        yield
+    finally:
+        bootstrap._find_and_load = original
+
+
+@contextlib.contextmanager
+def _plain_torch() -> Iterator[None]:
+    """Tensors that a module makes have data."""
+    with _disable_current_modes(), torch._C.DisableTorchFunction():
+        yield

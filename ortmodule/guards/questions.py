@@ -1,0 +1,152 @@
+"""What forward may not ask while it is captured: the answer would be the trace's, not eager's.
+
+observe.py's names are looked through by rehearse.py at each function that forward enters.
+"""
+
+import builtins
+import collections
+import sys
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..errors import NeedsCut, NotCapturable
+from ..places import caller_place
+from . import kinds, observe, standard, tensor_questions
+
+# Of tensors, by functions that are no attributes of theirs; tensor_questions.py has the others.
+_OF_TENSORS = {
+    "register_multi_grad_hook": "for a hook on gradients",
+    "__torch_function__": "for torch functions to be overridden",
+    "has_torch_function": "for torch functions to be overridden",
+    "initial_seed": "a generator's seed",
+}  # fmt: skip
+_CUT_AT = {"register_multi_grad_hook"}
+# How code asks whether it is traced.
+OF_THE_TRACE = frozenset({"is_compiling", "is_dynamo_compiling", "is_exporting"})
+# Called by name, of a context that Dynamo would forget how to leave.
+_BY_HAND = frozenset({"__enter__", "__exit__"})
+# They change an order that Dynamo does not write back.
+_OF_ORDER = frozenset({"move_to_end"})
+# Of torch, by the user's own code: state of the process or the thread that is in no guard.
+_OF_TORCH = {
+    "are_deterministic_algorithms_enabled", "is_deterministic_algorithms_warn_only_enabled",
+    "get_num_threads", "get_num_interop_threads", "get_float32_matmul_precision",
+    "is_warn_always_enabled", "get_default_device", "is_anomaly_enabled", "get_rng_state",
+    "initial_seed", "default_generator", "get_deterministic_debug_mode",
+    "get_printoptions", "set_printoptions", "set_default_dtype",
+    "set_num_threads", "use_deterministic_algorithms", "set_default_device",
+    "set_float32_matmul_precision", "set_flush_denormal", "backends",
+}  # fmt: skip
+_OF_NUMPY = {"geterr", "seterr", "geterrcall", "seterrcall", "get_printoptions", "set_printoptions"}
+# Of a lock, which another thread may hold.
+_OF_LOCKS = {"locked", "acquire", "_is_owned"}
+# Dynamo cuts at these.
+_CUT_AT_BUILTINS = {"print", "open", "input", "breakpoint", "eval", "exec", "compile"}
+_BUILTINS = _CUT_AT_BUILTINS | {
+    "globals", "locals", "__import__", "hash", "memoryview",
+}  # fmt: skip
+# Of the standard library: another at each call, and Dynamo cuts there.
+_CUT_AT_MODULES = {"random", "time"}
+
+
+def check(function: types.FunctionType | None, code: types.CodeType, kind: int) -> None:
+    """Raises NotCapturable for the first question in `code` that has no answer in a capture; before
+    one that parts have an answer to comes one that they have none to."""
+    scope = function.__globals__ if function is not None else {}
+    cells = zip(code.co_freevars, getattr(function, "__closure__", None) or (), strict=False)
+    scope = collections.ChainMap({name: kinds.content_of(cell) for name, cell in cells}, scope)
+    found = list(_asked(code, scope, kind))
+    for error in sorted(found, key=lambda error: isinstance(error, NeedsCut))[:1]:
+        raise error
+
+
+def check_called(function: types.FunctionType) -> None:
+    """Raises NotCapturable where the user's code calls a function of the standard library whose
+    answer no guard holds."""
+    home = standard.home_of(function)
+    name = f"{function.__module__}.{function.__qualname__}"
+    if standard.is_impure(function):
+        refusal = NeedsCut if home in _CUT_AT_MODULES else NotCapturable
+        raise refusal(f"forward calls {name}", **caller_place())
+
+
+def check_in_parts(code: types.CodeType, scope: dict) -> None:
+    """Raises NotCapturable for the first question in the user's `code` that Dynamo answers once, or
+    that a part answers otherwise than eager. scope: the globals of the code."""
+    if observe.kind_of_file(code.co_filename) != observe.OWN:
+        return  # written to be traced
+    for error in _asked(code, scope, observe.OWN):
+        if not isinstance(error, NeedsCut):
+            raise error
+    facts = observe.facts_of(code)
+    for name in tensor_questions.ONLY_EAGER.keys() & facts.looked_up:
+        raise tensor_questions.refusal(name, file=code.co_filename, line=facts.attributes[name])
+    for name in _OF_ORDER & facts.looked_up:
+        reason = f"forward changes the order of a dict ({name}), which parts do not write back"
+        raise NotCapturable(reason, file=code.co_filename, line=facts.attributes[name])
+    for name in (OF_THE_TRACE | _BY_HAND) & (facts.attributes.keys() | facts.globals.keys()):
+        reason = f"forward asks {name}, which differs in parts"
+        if name in _BY_HAND:
+            reason = f"forward calls {name} itself"
+        line = facts.attributes.get(name) or facts.globals[name]
+        raise NotCapturable(reason, file=code.co_filename, line=line)
+
+
+def _asked(code: types.CodeType, scope: Mapping, kind: int) -> Iterator[NotCapturable]:
+    facts = observe.facts_of(code)
+
+    def refusal(reason: str, line: int, cut: bool = False) -> NotCapturable:
+        return (NeedsCut if cut else NotCapturable)(reason, file=code.co_filename, line=line)
+
+    if kind != observe.OWN:
+        return
+    for name, what in _OF_TENSORS.items():
+        if name in facts.looked_up:
+            yield refusal(f"forward asks {what} ({name})", facts.attributes[name], name in _CUT_AT)
+    for name in _OF_LOCKS & facts.looked_up:
+        yield refusal(f"forward asks whether a lock is held ({name})", facts.attributes[name], True)
+    for name, local, line in facts.asked_of:
+        if local not in ("self", "cls", "ctx", "__class__"):
+            question = f"{local}.__class__" if name == "__class__" else f"{name}({local})"
+            yield refusal(f"forward asks {question}, which differs while it is traced", line, True)
+    for name, line in facts.globals.items():
+        if name in _BUILTINS and name not in scope and hasattr(builtins, name):
+            yield refusal(f"forward calls {name}()", line, name in _CUT_AT_BUILTINS)
+        for reason, at, cut in _of_value(name, scope.get(name), facts, line):
+            yield refusal(reason, at, cut)
+    for name in code.co_freevars:
+        for reason, at, cut in _of_value(name, scope.get(name), facts, code.co_firstlineno):
+            yield refusal(reason, at, cut)
+    for name, line in facts.imports.items():
+        for reason, at, cut in _of_value(name, sys.modules.get(name), facts, line):
+            yield refusal(reason, at, cut)
+
+
+def _of_value(name: str, value: Any, facts: Any, line: int) -> Iterator[tuple[str, int, bool]]:
+    """What is asked of a global: (reason, line, whether Dynamo cuts there)."""
+    if "decimal" in (getattr(value, "__module__", None), getattr(value, "__name__", None)):
+        yield "forward computes with decimals, whose context no guard holds", line, False
+    elif isinstance(value, types.ModuleType):
+        top = value.__name__.partition(".")[0]
+        for asked, at in facts.attributes.items():
+            found = vars(value).get(asked)
+            if isinstance(found, types.ModuleType) and found is not value and top != "torch":
+                yield from _of_value(f"{name}.{asked}", found, facts, line)
+            if asked in {"torch": _OF_TORCH, "numpy": _OF_NUMPY}.get(top, ()):
+                yield f"forward asks {name}.{asked}, which no guard holds", at, False
+            elif callable(found) and (
+                standard.is_impure(found) or standard.is_impure_module(value)
+            ):
+                yield f"forward calls {name}.{asked}", at, top in _CUT_AT_MODULES
+            elif standard.is_impure_module(value) and _holds_state(found):
+                yield f"forward reads {name}.{asked}", at, False
+    elif callable(value) and not isinstance(value, type) and standard.is_impure(value):
+        yield f"forward calls {name}", line, standard.home_of(value) in _CUT_AT_MODULES
+    elif getattr(value, "__module__", None) == "torch" and name in _OF_TORCH:
+        yield f"forward asks {name}(), which no guard holds", line, False
+
+
+def _holds_state(value: Any) -> bool:
+    """As os.environ and sys.argv do, os.sep and os.path do not."""
+    return not isinstance(value, (types.ModuleType, tuple)) and not kinds.is_plain(value)

@@ -1,0 +1,323 @@
+"""What eager's autograd graph behind the tensors that a module returned says.
+
+flat.py asks while forward is traced: the traced tensors have eager's own autograd graph. What
+its nodes saved may not be written to before the backward; anything else may. A backward of one
+output visits what that output reaches, other returned outputs among it, and nothing else.
+"""
+
+import bisect
+import collections
+import contextlib
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
+
+from .. import _native
+from .records import Output
+
+
+def storage_key(tensor: Any) -> int | None:
+    """Equal for tensors that share memory, and so their version; None for what has no memory."""
+    if not isinstance(tensor, torch.Tensor):
+        return None
+    try:
+        return tensor.untyped_storage()._cdata
+    except (NotImplementedError, RuntimeError):
+        return None
+
+
+def seen_as_they_are() -> contextlib.AbstractContextManager:
+    """Around the traced forward: a user's hooks on saved tensors are for the real ones alone."""
+    return torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
+
+
+def as_users_have_them() -> contextlib.AbstractContextManager:
+    """Around a rehearsed forward: as `seen_as_they_are` where a user has hooks; else torch notes
+    what is written to."""
+    has_hooks = _native.torch_bridge().has_saved_tensors_hooks()
+    return seen_as_they_are() if has_hooks else contextlib.nullcontext()
+
+
+def writes_to_saved(tensors: Iterable[torch.Tensor]) -> bool:
+    """Whether something that a node behind these saved was written to since, so that eager's
+    backward raises."""
+    with torch._C.DisableTorchFunction():  # this is no part of forward
+        nodes = _nodes([tensor.grad_fn for tensor in tensors])
+        return any(_is_stale(node, name) for node in nodes for name in _names(type(node)))
+
+
+def _is_stale(node: Any, name: str) -> bool:
+    try:
+        getattr(node, "saved_tensors" if name == "_raw_saved_tensors" else name[4:])
+    except RuntimeError as error:
+        return "modified by an inplace operation" in str(error)
+    return False
+
+
+def edges_of(tensors: Iterable[torch.Tensor]) -> list[tuple]:
+    """Where the gradient of each goes: equal as long as a tensor keeps its history."""
+    return [(t.requires_grad, t.grad_fn, t.output_nr) for t in tensors]
+
+
+class UsedUp(NamedTuple):
+    """A node that saved something, and so runs once; those that always run together are one.
+
+    `number`: the highest first, so torch's engine goes. `outputs`: which reach it. `reaches`,
+    `behind`: the tensors and the outputs that it reaches. `made`: the outputs among its results.
+    """
+
+    number: int
+    outputs: set[int]
+    reaches: set[tuple[str, Any]]
+    behind: set[int]
+    made: set[int]
+    saved: set[tuple[str, Any]]
+
+
+class Origin(NamedTuple):
+    """A node that made outputs: which one each result is, None where that was not returned."""
+
+    number: int
+    results: list[int | None]
+
+
+class History(NamedTuple):
+    """The graph behind a module's distinct outputs, by their numbers.
+
+    Tensors go by label: ("input", number), ("name", of a parameter or buffer), ("tensor", id),
+    ("output", number). `reaches`: the tensors whose gradient the backward of each output gives,
+    None where it requires none. `through`: the other outputs that it passes on its way.
+    `accumulated`: the leaves in the order in which eager's backward gives them their gradients.
+    """
+
+    reaches: list[set[tuple[str, Any]] | None]
+    through: list[set[int]]
+    used_up: list[UsedUp]
+    origins: list[Origin]
+    accumulated: list[tuple[str, Any]]
+
+
+def history_of(
+    outputs: Sequence[torch.Tensor],
+    named: Mapping[tuple[str, Any], torch.Tensor],
+    memory: Mapping[int, Sequence[tuple[str, Any]]],
+) -> History | None:
+    """The History of traced outputs; None where the graph does not show it.
+
+    named: the module's tensors and the call's. memory: labels by storage_key.
+    """
+    with disable_proxy_modes_tracing():  # looking compares sizes, which is no part of forward
+        nodes = _nodes([output.grad_fn for output in outputs])
+        # an op of ours that stands for torch's (markers.py) has no backward to look at
+        if any("NotImplemented" in node.name() for node in nodes):
+            return None
+        return _Walk(nodes, outputs, named).history(memory)
+
+
+def by_position(
+    history: History,
+    outputs: Sequence[Output],
+    place: Callable[[tuple[str, Any]], int | None],
+    always_saved: set[int],
+) -> tuple[list[tuple | None], list[tuple], list[list[int | None]], list[int]]:
+    """The history by the graph's inputs, whose numbers `place` gives, and by the graph's outputs.
+
+    For each graph output (inputs saved, outputs saved, inputs reached, outputs on the way), or None
+    where it requires no gradient; what is used up, as (outputs, inputs, outputs behind, outputs
+    made, inputs saved, outputs saved, how many origins come no later); the origins; and the inputs
+    that are leaves. All three as eager goes.
+    """
+
+    def inputs_in(labels: set[tuple[str, Any]]) -> set[int]:
+        return {place(label) for label in labels if label[0] != "output"} - {None}
+
+    def outputs_in(numbers: Iterable[int]) -> set[int]:
+        """Those that the gradient of these outputs comes to."""
+        found = (outputs[i] for i in numbers)
+        return {o.output if o.own is None else o.own for o in found} - {None}
+
+    def all_of(numbers: Iterable[int]) -> set[int]:
+        return {n for i in numbers for n in outputs[i].numbers}
+
+    count = max((n + 1 for o in outputs for n in o.numbers), default=0)
+    rows: list[Any] = [None] * count
+    for i, reached in enumerate(history.reaches):
+        for number in outputs[i].numbers if reached is not None else ():
+            row = rows[number] = rows[number] or (set(always_saved), set(), set(), set())
+            row[2].update(inputs_in(reached))
+            passed = history.through[i]
+            if number == outputs[i].output:  # whose gradient passes none of its views
+                passed = {k for k in passed if outputs[k].output != number}
+            row[3].update(outputs_in(passed) - {number})
+    origins = _origins(history, outputs, [i for i, row in enumerate(rows) if row])
+    used_up = []
+    for node in sorted(history.used_up, key=lambda node: -node.number):
+        saved = (inputs_in(node.saved), all_of(k for kind, k in node.saved if kind == "output"))
+        reached_by = sorted(all_of(node.outputs))
+        for row in filter(None, map(rows.__getitem__, reached_by)):
+            row[0].update(saved[0])
+            row[1].update(saved[1])
+        made = {outputs[i].differentiated for i in node.made} - {None}
+        sets = inputs_in(node.reaches), outputs_in(node.behind), made, *saved
+        before = sum(origin.number >= node.number for origin in origins)
+        if reached_by:
+            used_up.append((reached_by, *map(sorted, sets), before))
+    return (
+        [row and tuple(map(sorted, row)) for row in rows],
+        used_up,
+        [origin.results for origin in origins],
+        [n for n in map(place, history.accumulated) if n is not None],
+    )
+
+
+def _origins(
+    history: History, outputs: Sequence[Output], differentiable: list[int]
+) -> list[Origin]:
+    """By the graph's outputs; one that is returned through views has a node of its own."""
+    places = [output.differentiated for output in outputs]
+    times = collections.Counter(n for output in outputs for n in output.numbers)
+    plain = {i: p for i, p in enumerate(places) if p in differentiable and times[p] == 1}
+    found = []
+    numbers: dict[int | None, int] = {}
+    for number, results in history.origins:
+        for i in filter(lambda i: i is not None, results):
+            for place in outputs[i].numbers:
+                numbers[place] = min(number, numbers.get(place, number))
+        if not plain.keys().isdisjoint(results):
+            found.append(Origin(number, [plain.get(i) for i in results]))
+    alone = set(differentiable) - {p for origin in found for p in origin.results}
+    found += [Origin(numbers[p], [p]) for p in sorted(alone)]
+    return sorted(found, key=lambda origin: -origin.number)
+
+
+class _Walk:
+    """Sets of outputs and tensors as bits: outputs first, then tensors."""
+
+    def __init__(self, nodes: list, outputs: Sequence[torch.Tensor], named: Mapping):
+        self.nodes, self.outputs = nodes, outputs
+        self.labels: list[tuple[str, Any]] = []
+        self.marks: dict[tuple[Any, int], int] = {}
+        ids = self.leaves = {}
+        for label, tensor in named.items():
+            if not tensor.requires_grad:
+                continue
+            if tensor.grad_fn is None:
+                ids.setdefault(id(tensor), label)
+            else:
+                self._mark(tensor.grad_fn, tensor.output_nr, label)
+        for node in nodes:
+            if hasattr(node, "variable"):
+                label = ids.get(id(node.variable), ("tensor", id(node.variable)))
+                self._mark(node, 0, label)
+        for i, output in enumerate(outputs):
+            if output.grad_fn is not None:
+                edge = (output.grad_fn, output.output_nr)
+                self.marks[edge] = self.marks.get(edge, 0) | 1 << i
+
+    def _mark(self, node: Any, number: int, label: tuple[str, Any]) -> None:
+        bit = 1 << len(self.outputs) + len(self.labels)
+        self.marks[node, number] = self.marks.get((node, number), 0) | bit
+        self.labels.append(label)
+
+    def history(self, memory: Mapping[int, Sequence[tuple[str, Any]]]) -> History:
+        down, up = self._reached()
+        behind = [down.get(o.grad_fn, 0) for o in self.outputs]
+        origins = self._origins()
+        return History(
+            [None if o.grad_fn is None else self._tensors(b)
+             for o, b in zip(self.outputs, behind, strict=True)],
+            [self._outputs(b) for b in behind],
+            self._used_up(down, up, memory, sorted(origin.number for origin in origins)),
+            origins,
+            self._accumulated(),
+        )  # fmt: skip
+
+    def _used_up(self, down: dict, up: dict, memory: Mapping, borders: list[int]) -> list[UsedUp]:
+        """`borders`: the numbers of the nodes that made outputs."""
+        made: dict[Any, int] = {}
+        for i, output in enumerate(self.outputs):
+            made[output.grad_fn] = made.get(output.grad_fn, 0) | 1 << i
+        found: dict[tuple, tuple[list[int], set]] = {}
+        for node in self.nodes:
+            if keys := _saved_by(node):
+                number = node._sequence_nr()
+                place = bisect.bisect_left(borders, number)
+                kind = up[node], down[node], made.get(node, 0), place
+                numbers, saved = found.setdefault(kind, ([], set()))
+                numbers.append(number)
+                saved.update(label for key in keys for label in memory.get(key, ()))
+        return [
+            UsedUp(max(numbers), self._outputs(a), self._tensors(b), self._outputs(b),
+                   self._outputs(m), saved)
+            for (a, b, m, _), (numbers, saved) in found.items()
+        ]  # fmt: skip
+
+    def _accumulated(self) -> list[tuple[str, Any]]:
+        leaves = _native.torch_bridge().accumulated(self.outputs)
+        return [self.leaves.get(id(leaf), ("tensor", id(leaf))) for leaf in leaves]
+
+    def _origins(self) -> list[Origin]:
+        made: dict[Any, Origin] = {}
+        for i, output in enumerate(self.outputs):
+            if (node := output.grad_fn) is not None:
+                unknown = Origin(node._sequence_nr(), [None] * len(node._input_metadata))
+                made.setdefault(node, unknown).results[output.output_nr] = i
+        return list(made.values())
+
+    def _reached(self) -> tuple[dict[Any, int], dict[Any, int]]:
+        """For each node the bits that lie behind it, and the outputs that reach it."""
+        down: dict[Any, int] = {}
+        up = dict.fromkeys(self.nodes, 0)
+        for node in self.nodes:
+            following = [edge for edge in node.next_functions if edge[0] is not None]
+            bits = [self.marks.get(edge, 0) | down[edge[0]] for edge in following]
+            down[node] = functools.reduce(int.__or__, bits, 0)
+        for i, output in enumerate(self.outputs):
+            if output.grad_fn is not None:
+                up[output.grad_fn] |= 1 << i
+        for node in reversed(self.nodes):
+            for following, _ in node.next_functions:
+                if following is not None:
+                    up[following] |= up[node]
+        return down, up
+
+    def _outputs(self, bits: int) -> set[int]:
+        return {i for i in range(len(self.outputs)) if bits >> i & 1}
+
+    def _tensors(self, bits: int) -> set[tuple[str, Any]]:
+        bits >>= len(self.outputs)
+        return {label for k, label in enumerate(self.labels) if bits >> k & 1}
+
+
+def _nodes(roots: Sequence[Any]) -> list[Any]:
+    """The nodes behind `roots`, each after those that it leads to."""
+    found: dict[Any, None] = {}
+    seen, waiting = set(), [(root, False) for root in roots if root is not None]
+    while waiting:
+        node, done = waiting.pop()
+        if done:
+            found[node] = None
+        elif node not in seen:
+            seen.add(node)
+            waiting.append((node, True))
+            waiting += [(n, False) for n, _ in node.next_functions if n is not None]
+    return list(found)
+
+
+@functools.cache
+def _names(kind: type) -> list[str]:
+    """The attributes of a kind of node that hold saved tensors; what else is saved are numbers."""
+    return [name for name in dir(kind) if name.startswith("_raw_saved_")]
+
+
+def _saved_by(node: Any) -> set[int]:
+    """As packed: to unpack one makes a traced tensor of it, which takes far longer than a look."""
+    keys = set()
+    for name in _names(type(node)):
+        value = getattr(node, name)
+        for saved in value if isinstance(value, (list, tuple)) else [value]:
+            keys.add(storage_key(saved.data))
+    return keys - {None}

@@ -1,0 +1,160 @@
+"""The calls of torch that a forward makes, with their numbers: does a trace do what eager does?
+
+rehearse.py and flat.py run forward under a Calls each; where the two differ, forward looked at
+something that is another while it is traced, as torch.compiler.is_exporting() or a size's text.
+"""
+
+import contextlib
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.overrides import TorchFunctionMode, resolve_name
+
+from ..guards import observe
+from ..guards.tensor_questions import THROUGH_DATA
+from ..interface.saved import storage_key
+from .collectives import check_in_place
+from .markers import stands_for
+
+# Asked of a tensor, or by the arithmetic of symbols; what forward makes of the answer shows later.
+_ANSWERED_LATER = (
+    "__get__", "__repr__", "__str__", "__format__", "__len__", "__bool__", "size", "dim",
+    "sym_float",
+)  # fmt: skip
+_ASKS_STRIDES = {torch.Tensor.stride, torch.Tensor.dim_order}
+
+# What follows "__i" in the names of augmented assignments.
+_AUGMENTED = {
+    f"{name}__" for name in (
+        "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift",
+        "rshift",
+    )
+}  # fmt: skip
+_HERE = threading.local()
+
+
+class _Any:
+    """A number that only a run tells."""
+
+    def __eq__(self, _other):
+        return True
+
+    __hash__ = None
+
+
+_ANY = _Any()
+
+
+@contextlib.contextmanager
+def noted(on: bool) -> Iterator[None]:
+    """Within, this thread's calls are forward's own, or else those of a tracer at work."""
+    before = getattr(_HERE, "noted", True)
+    _HERE.noted = on
+    try:
+        yield
+    finally:
+        _HERE.noted = before
+
+
+class Calls(TorchFunctionMode):
+    """`made`: of each call the function, the numbers among its arguments, and whose code called.
+
+    `real`: tensors with data among the arguments, by id. `asks_strides`: how a tensor lies in
+    memory is asked for. `plainly`, `through_data`: the memory of what is written in place, as
+    itself and as another tensor's `data`, of which that one's version does not tell.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.asks_strides = False
+        self.made: list[tuple[Any, tuple, int, str, int]] = []
+        self.real: dict[int, torch.Tensor] = {}
+        self.plainly: set[int | None] = set()
+        self.through_data: set[int | None] = set()
+
+    def __torch_function__(self, function, kinds, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if not getattr(_HERE, "noted", True):
+            return function(*args, **kwargs)
+        self.asks_strides |= function in _ASKS_STRIDES
+        if getattr(function, "__name__", "") not in _ANSWERED_LATER:
+            numbers = tuple(_numbers((args, tuple(kwargs.items()))))
+            self.made.append((stands_for(function), numbers, *_caller()))
+        tensors = list(_tensors((args, tuple(kwargs.values()))))
+        check_in_place(function, tensors)
+        for tensor in _tensors(_written(function, args, kwargs)):
+            by_data = any(hasattr(t, THROUGH_DATA) for t in (tensor, tensor._base))
+            (self.through_data if by_data else self.plainly).add(storage_key(tensor))
+        for tensor in tensors:
+            if not isinstance(tensor, FakeTensor):
+                self.real[id(tensor)] = tensor
+        result = function(*args, **kwargs)
+        if function is torch.Tensor.detach and hasattr(tensors[0], THROUGH_DATA):
+            setattr(result, THROUGH_DATA, True)
+        return result
+
+    def difference(self, other: "Calls", whole: bool) -> tuple[str, int, str, int] | None:
+        """The first call of `other` that is not ours: (words, kind of code, file, line).
+
+        whole: both ran to their end, so that one must not have more calls than the other.
+        """
+        for ours, theirs in zip(self.made, other.made, strict=False):
+            if ours[:2] != theirs[:2]:
+                return f"{_words(theirs)}, in eager {_words(ours)}", *theirs[2:]
+        if whole and len(self.made) != len(other.made):
+            longer = max(self, other, key=lambda calls: len(calls.made)).made
+            extra = longer[min(len(self.made), len(other.made))]
+            return f"{_words(extra)} {'never' if longer is self.made else 'only'} then", *extra[2:]
+        return None
+
+
+def _written(function: Any, args: tuple, kwargs: dict) -> Any:
+    """The arguments that a call in place writes to."""
+    name = getattr(function, "__name__", "")
+    in_place = name.endswith("_") and not name.endswith("__")
+    if in_place or name == "__setitem__" or name.removeprefix("__i") in _AUGMENTED:
+        return args[:1]
+    return kwargs.get("out")
+
+
+def _caller() -> tuple[int, str, int]:
+    """Whose code makes the running call: the innermost frame that is neither torch's nor ours."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        kind = observe.kind_of_file(frame.f_code.co_filename)
+        if kind in (observe.PACKAGE, observe.OWN):
+            return kind, frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
+    return observe.PASSED, "", 0
+
+
+def _numbers(value: Any):
+    if isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _numbers(item)
+    elif isinstance(value, dict):
+        yield from _numbers(tuple(value.items()))
+    elif isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        hint = value.node.hint
+        yield from _numbers(_ANY if hint is None else hint)
+    elif isinstance(value, float):
+        yield value.hex()
+    elif isinstance(value, (bool, int, str, torch.dtype, _Any)):
+        yield value
+
+
+def _tensors(value: Any):
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _tensors(item)
+
+
+def _words(call: tuple) -> str:
+    name = resolve_name(call[0]) or getattr(call[0], "__name__", str(call[0]))
+    return f"{name}{call[1]}" if call[1] else name
