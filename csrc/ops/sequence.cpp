@@ -1,6 +1,6 @@
 // Values that hold tensors: sequences and optionals.
 #include "csrc/graph/text.h"
-#include "csrc/ops/body_types.h"
+#include "csrc/ops/control_flow/body_types.h"
 #include "csrc/ops/ops.h"
 
 namespace ort {

@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "csrc/torch_bridge/surroundings.h"
+#include "csrc/torch_bridge/guards/surroundings.h"
 
 namespace ort::bridge {
 namespace {

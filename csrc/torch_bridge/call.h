@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include "csrc/torch_bridge/memory.h"
-#include "csrc/torch_bridge/random.h"
+#include "csrc/torch_bridge/exchange/memory.h"
+#include "csrc/torch_bridge/exchange/random.h"
 #include "csrc/torch_bridge/shared.h"
 #include "csrc/torch_bridge/staged.h"
 

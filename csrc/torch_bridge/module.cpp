@@ -7,17 +7,17 @@
 
 #include "csrc/core/error.h"
 #include "csrc/core/version.h"
-#include "csrc/torch_bridge/accumulated.h"
-#include "csrc/torch_bridge/collected.h"
-#include "csrc/torch_bridge/nodes.h"
-#include "csrc/torch_bridge/observer.h"
-#include "csrc/torch_bridge/reduction.h"
-#include "csrc/torch_bridge/repeat.h"
+#include "csrc/torch_bridge/autograd/accumulated.h"
+#include "csrc/torch_bridge/autograd/nodes.h"
+#include "csrc/torch_bridge/autograd/viewed.h"
+#include "csrc/torch_bridge/ddp/reduction.h"
+#include "csrc/torch_bridge/guards/collected.h"
+#include "csrc/torch_bridge/guards/observer.h"
+#include "csrc/torch_bridge/guards/repeat.h"
+#include "csrc/torch_bridge/guards/signature.h"
+#include "csrc/torch_bridge/guards/surroundings.h"
+#include "csrc/torch_bridge/guards/watch.h"
 #include "csrc/torch_bridge/runner.h"
-#include "csrc/torch_bridge/signature.h"
-#include "csrc/torch_bridge/surroundings.h"
-#include "csrc/torch_bridge/viewed.h"
-#include "csrc/torch_bridge/watch.h"
 
 namespace py = pybind11;
 

@@ -5,7 +5,7 @@
 #include <torch/csrc/autograd/python_variable.h>
 
 #include "csrc/graph/schema.h"
-#include "csrc/torch_bridge/nodes.h"
+#include "csrc/torch_bridge/autograd/nodes.h"
 
 namespace ort::bridge {
 namespace {

@@ -5,7 +5,7 @@
 #include <unordered_map>
 
 #include "csrc/plan/symbols.h"
-#include "csrc/torch_bridge/accumulated.h"
+#include "csrc/torch_bridge/autograd/accumulated.h"
 #include "csrc/torch_bridge/staged.h"
 
 namespace ort::bridge {

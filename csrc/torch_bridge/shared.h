@@ -13,8 +13,8 @@
 #include "csrc/core/cache.h"
 #include "csrc/runtime/executor.h"
 #include "csrc/session/program.h"
-#include "csrc/torch_bridge/history.h"
-#include "csrc/torch_bridge/second_run.h"
+#include "csrc/torch_bridge/autograd/history.h"
+#include "csrc/torch_bridge/autograd/second_run.h"
 
 namespace ort::bridge {
 

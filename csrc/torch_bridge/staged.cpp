@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "csrc/graph/schema.h"
-#include "csrc/torch_bridge/memory.h"
+#include "csrc/torch_bridge/exchange/memory.h"
 
 namespace ort::bridge {
 namespace {

@@ -4,7 +4,7 @@
 #include <ATen/ScalarOps.h>
 #include <ATen/core/List.h>
 
-#include "csrc/torch_bridge/memory.h"
+#include "csrc/torch_bridge/exchange/memory.h"
 
 namespace ort::aten {
 namespace {

@@ -6,7 +6,7 @@
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 
 #include "csrc/core/run_state.h"
-#include "csrc/torch_bridge/memory.h"
+#include "csrc/torch_bridge/exchange/memory.h"
 #include "providers/aten/tensors.h"
 #include "providers/aten/thread_state.h"
 

@@ -5,7 +5,7 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include "csrc/torch_bridge/make_node.h"
+#include "csrc/torch_bridge/autograd/make_node.h"
 
 namespace ort::aten {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <ATen/ops/from_blob.h>
 
-#include "csrc/torch_bridge/memory.h"
+#include "csrc/torch_bridge/exchange/memory.h"
 
 namespace ort::aten {
 

@@ -7,7 +7,7 @@
 #include "csrc/core/parallel.h"
 #include "providers/cpu/provider.h"
 #include "providers/cpu/runs.h"
-#include "providers/cpu/tile.h"
+#include "providers/cpu/tile/tile.h"
 
 namespace ort::cpu {
 namespace {

@@ -2,7 +2,7 @@
 #include "providers/cpu/provider.h"
 
 #include "csrc/passes/regions.h"
-#include "providers/cpu/tile.h"
+#include "providers/cpu/tile/tile.h"
 #include "providers/tile/lower.h"
 #include "providers/tile/programs.h"
 #include "providers/tile/region.h"

@@ -8,10 +8,10 @@
 
 #include "csrc/core/parallel.h"
 #include "providers/cpu/half.h"
+#include "providers/cpu/movement/strided_copy.h"
 #include "providers/cpu/provider.h"
 #include "providers/cpu/runs.h"
-#include "providers/cpu/strided_copy.h"
-#include "providers/cpu/tile.h"
+#include "providers/cpu/tile/tile.h"
 #include "providers/tile/scalar.h"
 
 namespace ort::cpu {

@@ -8,7 +8,7 @@
 #include "providers/cpu/half.h"
 #include "providers/cpu/provider.h"
 #include "providers/cpu/runs.h"
-#include "providers/cpu/tile.h"
+#include "providers/cpu/tile/tile.h"
 #include "providers/tile/lower.h"
 #include "providers/tile/scalar.h"
 

@@ -6,7 +6,7 @@
 
 #include "csrc/graph/expr.h"
 #include "csrc/ops/ops.h"
-#include "tests/cpp/cpu_run.h"
+#include "tests/cpp/cpu/cpu_run.h"
 
 namespace ort {
 namespace {

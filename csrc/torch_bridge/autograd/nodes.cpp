@@ -1,0 +1,245 @@
+// torch::autograd::Node subclasses. AccumulateGrad nodes have the engine's highest priority, so a
+// parameter's hook fires before the next segment runs; among the others, what was made last comes
+// first: an output's node before those that hand over, an earlier segment before a later one.
+#include "csrc/torch_bridge/autograd/nodes.h"
+
+#include <ATen/core/grad_mode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+
+#include "csrc/torch_bridge/autograd/backward.h"
+#include "csrc/torch_bridge/autograd/make_node.h"
+#include "csrc/torch_bridge/autograd/node_types.h"
+#include "csrc/torch_bridge/guards/surroundings.h"
+
+namespace ort::bridge {
+namespace {
+
+using torch::autograd::Edge;
+using torch::autograd::edge_list;
+using torch::autograd::Node;
+using torch::autograd::variable_list;
+
+// A node that is called by itself is no backward.
+void check_called_by_engine() {
+  check(torch::autograd::get_current_graph_task_id() >= 0,
+        "an autograd node of ORTModule cannot be called; use torch.autograd.grad, or call the "
+        "module within `with model.eager():`");
+}
+
+// The engine takes batched gradients apart by itself; torch, which runs under create_graph, has its
+// transforms for that.
+class WithoutTransforms {
+ public:
+  WithoutTransforms() {
+    if (!at::GradMode::is_enabled()) plain_.emplace(kTransforms);
+  }
+
+ private:
+  std::optional<c10::impl::ExcludeDispatchKeyGuard> plain_;
+};
+
+// Errors that torch has a type of its own for.
+template <class F>
+variable_list in_torchs_terms(F&& f) {
+  try {
+    return f();
+  } catch (const OutOfMemory& error) {
+    TORCH_CHECK_WITH(OutOfMemoryError, false, error.what());
+  }
+}
+
+// Takes the gradients of the outputs that one node of eager's made.
+class Receiver : public Node {
+ public:
+  Receiver(std::shared_ptr<Backward> backward, const Origin& origin, Indices passed)
+      : backward_(std::move(backward)), origin_(origin), passed_(std::move(passed)) {
+    set_receivers(this);
+  }
+  ~Receiver() override { set_receivers(nullptr); }
+
+  std::string name() const override { return "ORTModuleBackward"; }
+
+  variable_list apply(variable_list&& gradients) override {
+    check_called_by_engine();
+    check(post_hooks().empty(), "{}", kNoHook);
+    const WithoutTransforms plain;
+    if (leads_into_torchs_ && !is_in_torchs_now()) leave_torchs_for_now();
+    variable_list results = in_torchs_terms([&] {
+      return backward_->receive(origin_, gradients, leads_into_torchs_ ? Indices{} : passed_);
+    });
+    if (leads_into_torchs_) return std::move(gradients);
+    results.resize(num_outputs());
+    return results;
+  }
+
+  // By result: from now on each goes along the edge of its output in a second run.
+  void lead_into(const std::vector<at::Tensor>& outputs) {
+    edge_list edges;
+    for (const auto& output : origin_.outputs)
+      edges.push_back(output && outputs[*output].defined()
+                          ? torch::autograd::impl::gradient_edge(outputs[*output])
+                          : Edge());
+    (leads_into_torchs_ ? next_edges() : others_) = std::move(edges);
+    if (!leads_into_torchs_) turn();
+  }
+
+ private:
+  // A backward that had begun before does not know the other edges.
+  bool is_in_torchs_now() {
+    const auto& known = *torch::autograd::get_current_graph_task_nodes_in_graph();
+    return std::all_of(next_edges().begin(), next_edges().end(), [&](const Edge& edge) {
+      return !edge.is_valid() || known.count(edge.function.get());
+    });
+  }
+
+  void leave_torchs_for_now() {
+    turn();
+    torch::autograd::Engine::get_default_engine().queue_callback([held = getptr()] {
+      auto& receiver = static_cast<Receiver&>(*held);
+      if (!receiver.leads_into_torchs_) receiver.turn();
+    });
+  }
+
+  void turn() {
+    std::swap(next_edges(), others_);
+    leads_into_torchs_ = !leads_into_torchs_;
+  }
+
+  void set_receivers(Node* node) {
+    for (const auto output : origin_.outputs)
+      if (output) backward_->nodes().receivers[*output] = node;
+  }
+
+  const std::shared_ptr<Backward> backward_;
+  const Origin& origin_;
+  const Indices passed_;  // the outputs that the first edges lead to
+  bool leads_into_torchs_ = false;
+  edge_list others_;  // the engine's, or those of a second run's graph
+};
+
+// Hands over the gradients of a part, after its segment. Holds nothing of the call: where a hook
+// raises, torch keeps the nodes that wait for their turn until the thread's next backward.
+class HandOver : public Node {
+ public:
+  HandOver(const std::shared_ptr<Backward>& backward, const Part& part, bool has_next)
+      : backward_(backward), part_(part), has_next_(has_next) {}
+  ~HandOver() override {  // nobody else may hold what it led to
+    if (const auto backward = backward_.lock())
+      for (const size_t w : part_.wrt) backward->nodes().targets[w] = nullptr;
+  }
+
+  std::string name() const override { return "ORTModuleBackward" + std::to_string(part_.segment); }
+
+  variable_list apply(variable_list&&) override {
+    check_called_by_engine();
+    const WithoutTransforms plain;
+    const auto backward = backward_.lock();
+    check(backward != nullptr, "the outputs of this autograd node of ORTModule are gone");
+    variable_list results = in_torchs_terms([&] { return backward->hand_over(part_); });
+    if (has_next_) results.insert(results.begin(), at::Tensor());
+    return results;
+  }
+
+ private:
+  const std::weak_ptr<Backward> backward_;
+  const Part& part_;  // the backward's
+  const bool has_next_;
+};
+
+// What goes along a chain: it tells the engine the device, whose thread and stream run the nodes.
+at::Tensor token_on(Device device) {
+  return device.is_host() ? at::Tensor() : empty({DType::f32, {0}, true, nullptr, device});
+}
+
+using First = std::vector<decltype(Edge::function)>;  // by group: the first node of its chain
+
+// The last are made first: a node's edges may not change once it has a parent.
+First chains(const std::shared_ptr<Backward>& backward, const std::vector<at::Tensor>& inputs) {
+  const at::Tensor token = token_on(backward->call().shared().options.device);
+  const Shared& shared = backward->call().shared();
+  First first(shared.topology.groups.size());
+  for (auto part = backward->parts().rbegin(); part != backward->parts().rend(); ++part) {
+    auto& next = first[part->group];
+    auto node = make_node<HandOver>(backward, *part, next != nullptr);
+    if (token.defined())
+      node->add_input_metadata(token);
+    else
+      node->add_input_metadata(Node::undefined_input());
+    edge_list edges;
+    edges.reserve(part->wrt.size() + 1);
+    if (next) edges.emplace_back(std::move(next), 0);
+    for (const size_t w : part->wrt) {
+      edges.push_back(torch::autograd::impl::gradient_edge(inputs[shared.wrt[w]]));
+      backward->nodes().targets[w] = edges.back().function.get();
+      backward->nodes().target_places[w] = edges.back().input_nr;
+    }
+    node->set_next_edges(std::move(edges));
+    next = std::move(node);
+  }
+  return first;
+}
+
+// The node that takes the gradients of `origin`'s results. `to`: by output, the edge to its node;
+// those of the outputs that it passes are there.
+void add_receiver(const std::shared_ptr<Backward>& backward, const Origin& origin,
+                  const First& first, std::vector<at::Tensor>& outputs, std::vector<Edge>& to) {
+  const Topology& topology = backward->call().shared().topology;
+  const auto returned = [](const auto& output) { return output.has_value(); };
+  const size_t any = **std::find_if(origin.outputs.begin(), origin.outputs.end(), returned);
+  if (!outputs[any].is_floating_point() && !outputs[any].is_complex()) return;
+  Indices passed;
+  edge_list edges;
+  for (const size_t h : topology.next[any])
+    if (to[h].is_valid()) {
+      passed.push_back(h);
+      edges.push_back(to[h]);
+    }
+  for (size_t g = 0; g < first.size(); ++g)
+    if (contains(topology.groups[g].sources, any)) edges.emplace_back(first[g], 0);
+  auto node = make_node<Receiver>(backward, origin, std::move(passed));
+  node->set_next_edges(std::move(edges));
+  for (const auto& output : origin.outputs) {
+    const uint32_t result = output ? node->add_input_metadata(outputs[*output])
+                                   : node->add_input_metadata(Node::undefined_input());
+    if (!output) continue;
+    to[*output] = Edge(node, result);
+    torch::autograd::impl::set_gradient_edge(outputs[*output], to[*output]);
+  }
+}
+
+}  // namespace
+
+void Backward::lead_into(const std::vector<at::Tensor>& outputs) {
+  std::lock_guard lock(mutex_);
+  led_into_torchs_ = true;
+  for (const Origin& origin : call_->shared().history.origins) {
+    const auto returned = [](const auto& output) { return output.has_value(); };
+    const size_t any = **std::find_if(origin.outputs.begin(), origin.outputs.end(), returned);
+    if (torch::autograd::Node* node = nodes_.receivers[any])
+      static_cast<Receiver*>(node)->lead_into(outputs);
+  }
+}
+
+void prepare_nodes() {
+  name_node_types({&typeid(Receiver)});
+}
+
+void attach(const std::shared_ptr<Call>& call, const std::vector<at::Tensor>& inputs,
+            std::vector<at::Tensor>& outputs) {
+  const auto backward = std::make_shared<Backward>(call, call->shared().parts(call->planned()));
+  const First first = chains(backward, inputs);
+  std::vector<Edge> to(outputs.size());
+  const Shared& shared = call->shared();
+  const auto& origins = shared.history.origins;
+  for (auto origin = origins.rbegin(); origin != origins.rend(); ++origin)
+    add_receiver(backward, *origin, first, outputs, to);
+}
+
+}  // namespace ort::bridge

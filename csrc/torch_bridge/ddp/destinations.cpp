@@ -1,0 +1,150 @@
+// The open destinations of the process, by the node that accumulates into the leaf.
+#include "csrc/torch_bridge/ddp/destinations.h"
+
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <utility>
+
+#include "csrc/core/error.h"
+#include "csrc/torch_bridge/exchange/memory.h"
+
+namespace ort::bridge {
+namespace {
+
+using torch::autograd::Node;
+
+struct Known {
+  std::weak_ptr<Destinations> owner;
+  size_t entry;
+};
+
+struct Registry {
+  std::mutex mutex;
+  std::unordered_map<const Node*, Known> known;
+  static Registry& get() {
+    static auto* registry = new Registry;  // outlives what Python frees at exit
+    return *registry;
+  }
+};
+
+// The reducer's own hook is the one that may come after the accumulation.
+bool is_seen(Node& accumulator) {
+  return !accumulator.tensor_pre_hooks().empty() || !accumulator.pre_hooks().empty() ||
+         accumulator.tensor_post_acc_grad_hooks() || accumulator.post_hooks().size() > 1;
+}
+
+// How many nodes of this backward lead to each; counted once for all calls that it passes.
+const std::unordered_map<const Node*, int>& contributors() {
+  thread_local int counted = -1;
+  thread_local std::unordered_map<const Node*, int> counts;
+  const int task = torch::autograd::get_current_graph_task_id();
+  if (task == counted) return counts;
+  counted = task;
+  counts.clear();
+  for (const Node* node : *torch::autograd::get_current_graph_task_nodes_in_graph())
+    for (const auto& edge : node->next_edges())
+      if (edge.is_valid()) ++counts[edge.function.get()];
+  return counts;
+}
+
+bool is_only_contributor(const Node* target) {
+  const auto& counts = contributors();
+  const auto found = counts.find(target);
+  return found != counts.end() && found->second == 1;
+}
+
+}  // namespace
+
+std::shared_ptr<Destinations> Destinations::over(const std::vector<Place>& places) {
+  std::shared_ptr<Destinations> made(new Destinations);
+  Registry& registry = Registry::get();
+  std::lock_guard lock(registry.mutex);
+  for (const auto& [leaf, memory] : places) {
+    if (!leaf.is_contiguous() || !memory.is_contiguous() || leaf.sizes() != memory.sizes() ||
+        leaf.scalar_type() != memory.scalar_type() || leaf.device() != memory.device())
+      continue;
+    auto accumulator = torch::autograd::impl::grad_accumulator(leaf);
+    if (!accumulator) continue;
+    registry.known[accumulator.get()] = {made, made->entries_.size()};
+    made->entry_of_[leaf.unsafeGetTensorImpl()] = made->entries_.size();
+    made->entries_.push_back({leaf, memory, std::move(accumulator), {}});
+  }
+  return made;
+}
+
+Destinations::~Destinations() {
+  Registry& registry = Registry::get();
+  std::lock_guard lock(registry.mutex);
+  for (const Entry& entry : entries_) {
+    const auto found = registry.known.find(entry.accumulator.get());
+    if (found != registry.known.end() && found->second.owner.expired()) registry.known.erase(found);
+  }
+}
+
+void Destinations::open(double factor) {
+  std::lock_guard lock(mutex_);
+  factor_ = factor;
+  for (Entry& entry : entries_) entry.scaled.reset();
+}
+
+void Destinations::close() {
+  std::lock_guard lock(mutex_);
+  factor_.reset();
+}
+
+bool Destinations::take_scaled(const at::Tensor& leaf) {
+  std::lock_guard lock(mutex_);
+  const auto found = entry_of_.find(leaf.unsafeGetTensorImpl());
+  if (found == entry_of_.end()) return false;
+  auto& scaled = entries_[found->second].scaled;
+  const at::Tensor& gradient = leaf.grad();
+  if (!scaled || !gradient.defined()) return false;  // without one the bucket has zeros
+  auto [counter, version] = *std::exchange(scaled, std::nullopt);
+  // What shares its counter and was not written since is what was handed over.
+  const bool same = gradient._version() == version;
+  counter.bump();
+  check(same && gradient._version() != version,
+        "[DataParallel] a parameter of {} elements gets a gradient from outside the module too, at "
+        "the root of the backward or within a nested one, which cannot be told from the module's: "
+        "use it in the loss by an operation of its own (p * 1)",
+        leaf.numel());
+  return true;
+}
+
+bool Destination::fits(const Operand& type) const {
+  return memory.sizes() == type.sizes && dtype_of(memory.scalar_type()) == type.dtype;
+}
+
+at::Tensor Destination::handed_over(bool scaled) const {
+  at::Tensor gradient = memory.variable_data();  // with a counter of its own
+  if (scaled) {
+    std::lock_guard lock(owner->mutex_);
+    owner->entries_[entry].scaled = {gradient.unsafeGetTensorImpl()->version_counter(),
+                                     static_cast<uint32_t>(gradient._version())};
+  }
+  return gradient;
+}
+
+std::vector<std::optional<Destination>> destinations_of(
+    const std::vector<std::atomic<const Node*>>& targets) {
+  std::vector<std::optional<Destination>> result(targets.size());
+  std::vector<std::shared_ptr<Destinations>> owners;  // the last of one goes without the lock
+  Registry& registry = Registry::get();
+  std::lock_guard lock(registry.mutex);
+  if (registry.known.empty()) return result;
+  for (size_t i = 0; i < targets.size(); ++i) {
+    const auto found = registry.known.find(targets[i]);
+    if (found == registry.known.end()) continue;
+    const auto& owner = owners.emplace_back(found->second.owner.lock());
+    if (!owner) continue;
+    std::lock_guard own_lock(owner->mutex_);
+    const Destinations::Entry& entry = owner->entries_[found->second.entry];
+    if (owner->factor_ && !entry.leaf.grad().defined() && !is_seen(*entry.accumulator) &&
+        is_only_contributor(targets[i]))
+      result[i] = Destination{owner, found->second.entry, entry.memory, *owner->factor_};
+  }
+  return result;
+}
+
+}  // namespace ort::bridge

@@ -1,0 +1,179 @@
+// Image by image and group by group: [O / g, C / g K] times [C / g K, E], or their transposes.
+#include "providers/cpu/conv/column_conv.h"
+
+#include <algorithm>
+
+#include "csrc/core/parallel.h"
+#include "providers/cpu/product/gemm.h"
+
+namespace ort::cpu {
+namespace {
+
+// One axis of a window over an image; missing leading ones have size 1.
+struct Axis {
+  int64_t in = 1, out = 1, kernel = 1, stride = 1, dilation = 1, before = 0;
+};
+
+class Columns {
+ public:
+  explicit Columns(const ColumnConv& c)
+      : images(c.x[0]), groups(c.group), channels(c.x[1] / c.group), filters(c.w[0] / c.group) {
+    const size_t n = c.x.size() - 2;
+    for (size_t i = 0; i < n; ++i)
+      axes_[3 - n + i] = {c.x[2 + i],
+                          c.y[2 + i],
+                          c.window.kernel[i],
+                          c.window.strides[i],
+                          c.window.dilations[i],
+                          c.window.before[i]};
+    for (const Axis& axis : axes_) {
+      in *= axis.in;
+      out *= axis.out;
+      taps *= axis.kernel;
+    }
+  }
+  int64_t depth() const { return channels * taps; }
+  template <class T>
+  size_t scratch_bytes() const {
+    return static_cast<size_t>(depth() * out) * sizeof(T);
+  }
+
+  // Of the channels of one group of an image: row by channel and tap, column by place of y.
+  template <class T>
+  void gather(const T* x, T* to) const {
+    each_row([&](int64_t row, int64_t channel, const int64_t (&tap)[3]) {
+      T* column = to + row * out;
+      each_place(tap, [&](int64_t at, int64_t from) {
+        column[at] = from < 0 ? T{} : x[channel * in + from];
+      });
+    });
+  }
+  // The transpose of gather, added: rows of one channel are one thread's.
+  template <class T>
+  void scatter(const T* columns, T* x) const {
+    each_row([&](int64_t row, int64_t channel, const int64_t (&tap)[3]) {
+      const T* column = columns + row * out;
+      each_place(tap, [&](int64_t at, int64_t to) {
+        if (to >= 0) x[channel * in + to] += column[at];
+      });
+    });
+  }
+
+  int64_t images, groups, channels, filters;
+  int64_t in = 1, out = 1, taps = 1;
+
+ private:
+  template <class F>
+  void each_row(F f) const {
+    parallel_for(channels, depth() * out, [&](int64_t begin, int64_t end, int) {
+      for (int64_t row = begin * taps; row < end * taps; ++row) {
+        int64_t rest = row % taps;
+        int64_t tap[3];
+        for (size_t i = 3; i-- > 0; rest /= axes_[i].kernel) tap[i] = rest % axes_[i].kernel;
+        f(row, row / taps, tap);
+      }
+    });
+  }
+
+  // f(place in y, place in x's plane or -1 where the window is over its edge).
+  template <class F>
+  void each_place(const int64_t (&tap)[3], F f) const {
+    const auto& [a, b, c] = axes_;
+    int64_t at = 0;
+    for (int64_t i = 0; i < a.out; ++i) {
+      const int64_t p = i * a.stride - a.before + tap[0] * a.dilation;
+      for (int64_t j = 0; j < b.out; ++j) {
+        const int64_t q = j * b.stride - b.before + tap[1] * b.dilation;
+        const bool inside = p >= 0 && p < a.in && q >= 0 && q < b.in;
+        for (int64_t k = 0; k < c.out; ++k, ++at) {
+          const int64_t r = k * c.stride - c.before + tap[2] * c.dilation;
+          f(at, inside && r >= 0 && r < c.in ? (p * b.in + q) * c.in + r : -1);
+        }
+      }
+    }
+  }
+
+  Axis axes_[3];
+};
+
+// f(image and group, group) for all of them.
+template <class F>
+void each_group(const Columns& c, F f) {
+  for (int64_t at = 0; at < c.images * c.groups; ++at) f(at, at % c.groups);
+}
+
+template <class T>
+void start(T* to, const T* bias, int64_t planes, int64_t channels, int64_t size) {
+  for (int64_t plane = 0; plane < planes; ++plane)
+    std::fill_n(to + plane * size, size, bias ? bias[plane % channels] : T{});
+}
+
+}  // namespace
+
+template <class T>
+std::unique_ptr<Kernel> column_conv(const ColumnConv& conv, bool bias) {
+  const Columns c(conv);
+  return make_kernel(
+      "Conv",
+      [=](const Args& args) {
+        T *y = output<T>(args), *columns = static_cast<T*>(args.scratch);
+        const int64_t all = c.groups * c.filters;
+        start(y, bias ? input<T>(args, 2) : nullptr, c.images * all, all, c.out);
+        each_group(c, [&](int64_t at, int64_t group) {
+          c.gather(input<T>(args, 0) + at * c.channels * c.in, columns);
+          const T* w = input<T>(args, 1) + group * c.filters * c.depth();
+          T* to = y + at * c.filters * c.out;
+          gemm({c.filters, c.out, c.depth(), stored(w, c.depth()), stored<T>(columns, c.out), to,
+                c.out, T{1}, to, c.out});
+        });
+      },
+      c.scratch_bytes<T>());
+}
+
+template <class T>
+std::unique_ptr<Kernel> column_conv_grad_x(const ColumnConv& conv, bool bias) {
+  const Columns c(conv);
+  return make_kernel(
+      "ConvGradX",
+      [=](const Args& args) {
+        T *x = output<T>(args), *columns = static_cast<T*>(args.scratch);
+        const int64_t all = c.groups * c.channels;
+        start(x, bias ? input<T>(args, 2) : nullptr, c.images * all, all, c.in);
+        each_group(c, [&](int64_t at, int64_t group) {
+          const T* w = input<T>(args, 1) + group * c.filters * c.depth();
+          const T* y = input<T>(args, 0) + at * c.filters * c.out;
+          gemm({c.depth(), c.out, c.filters, stored(w, c.depth(), true), stored(y, c.out), columns,
+                c.out});
+          c.scatter(columns, x + at * c.channels * c.in);
+        });
+      },
+      c.scratch_bytes<T>());
+}
+
+template <class T>
+std::unique_ptr<Kernel> column_conv_grad_w(const ColumnConv& conv) {
+  const Columns c(conv);
+  return make_kernel(
+      "ConvGradW",
+      [=](const Args& args) {
+        T *w = output<T>(args), *columns = static_cast<T*>(args.scratch);
+        std::fill_n(w, c.groups * c.filters * c.depth(), T{});
+        each_group(c, [&](int64_t at, int64_t group) {
+          c.gather(input<T>(args, 1) + at * c.channels * c.in, columns);
+          const T* y = input<T>(args, 0) + at * c.filters * c.out;
+          T* to = w + group * c.filters * c.depth();
+          gemm({c.filters, c.depth(), c.out, stored(y, c.out), stored<T>(columns, c.out, true), to,
+                c.depth(), T{1}, to, c.depth()});
+        });
+      },
+      c.scratch_bytes<T>());
+}
+
+template std::unique_ptr<Kernel> column_conv<float>(const ColumnConv&, bool);
+template std::unique_ptr<Kernel> column_conv<double>(const ColumnConv&, bool);
+template std::unique_ptr<Kernel> column_conv_grad_x<float>(const ColumnConv&, bool);
+template std::unique_ptr<Kernel> column_conv_grad_x<double>(const ColumnConv&, bool);
+template std::unique_ptr<Kernel> column_conv_grad_w<float>(const ColumnConv&);
+template std::unique_ptr<Kernel> column_conv_grad_w<double>(const ColumnConv&);
+
+}  // namespace ort::cpu

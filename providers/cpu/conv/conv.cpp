@@ -1,0 +1,285 @@
+// Convolutions and their gradients on oneDNN; by products in float64 and where oneDNN has no kernel
+// that is run here. Values are plain NCHW; the
+// layouts that oneDNN prefers live inside a kernel.
+#include <algorithm>
+
+#include "providers/cpu/conv/column_conv.h"
+#include "providers/cpu/conv/window.h"
+#include "providers/cpu/onednn.h"
+#include "providers/cpu/provider.h"
+#include "providers/cpu/widened.h"
+
+namespace ort::cpu {
+namespace {
+
+using dnnl::memory;
+using Argument = PrimitiveKernel::Argument;
+
+// One convolution y = conv(x, w), whichever of the three is being computed.
+struct Problem {
+  Sizes x, w, y;  // w as [O, I / group, K..]
+  int64_t group;
+  Window window;
+  bool bias = false;
+  DType dtype = DType::f32;
+  bool channels_last = false;  // what oneDNN is asked for x and y; else what it prefers
+};
+
+// [O, I / g, K..] as [g, O / g, I / g, K..]: the same bytes.
+Sizes grouped(const Problem& p) {
+  if (p.group == 1) return p.w;
+  Sizes w = p.w;
+  w[0] /= p.group;
+  w.insert(w.begin(), p.group);
+  return w;
+}
+
+memory::desc any_layout(const Problem& p, const Sizes& sizes) {
+  return {sizes, onednn_type(p.dtype), memory::format_tag::any};
+}
+
+// Of x or y.
+memory::desc layout(const Problem& p, const Sizes& sizes) {
+  using Tag = memory::format_tag;
+  if (!p.channels_last) return any_layout(p, sizes);
+  const Tag tag = sizes.size() == 3 ? Tag::nwc : sizes.size() == 4 ? Tag::nhwc : Tag::ndhwc;
+  return {sizes, onednn_type(p.dtype), tag};
+}
+
+bool is_float(const Problem& p) {
+  return p.dtype == DType::f32;
+}
+
+ColumnConv columns(const Problem& p) {
+  return {p.x, p.w, p.y, p.group, p.window};
+}
+
+// Where it would be oneDNN's products of columns, which are not run here, or its reference: with
+// channels last other kernels take shapes besides, as a window larger than its image.
+template <class Make>
+auto described(Problem& p, Make make) {
+  auto description = make();
+  if (!description.get(true) || is_own(description)) return description;
+  p.channels_last = true;
+  try {
+    if (auto other = make(); is_own(other)) return other;
+  } catch (const dnnl::error&) {  // none for these shapes
+  }
+  p.channels_last = false;
+  return description;
+}
+
+Sizes less_one(Sizes dilations) {
+  for (int64_t& d : dilations) --d;
+  return dilations;
+}
+
+dnnl::convolution_forward::primitive_desc forward_desc(const Problem& p) {
+  const auto kind = dnnl::prop_kind::forward_training;
+  const auto algorithm = dnnl::algorithm::convolution_direct;
+  const Window& win = p.window;
+  const auto x = layout(p, p.x), w = any_layout(p, grouped(p)), y = layout(p, p.y);
+  const auto b = p.bias ? any_layout(p, {p.y[1]}) : memory::desc();
+  return {cpu_engine(),
+          kind,
+          algorithm,
+          x,
+          w,
+          b,
+          y,
+          win.strides,
+          less_one(win.dilations),
+          win.before,
+          win.after,
+          user_scratchpad(),
+          true};
+}
+
+std::unique_ptr<Kernel> zeros(const Request& r) {
+  const size_t bytes = static_cast<size_t>(element_count(r.out().sizes)) * size_of(r.out().dtype);
+  return make_kernel(r.node().op,
+                     [bytes](const Args& args) { std::fill_n(output<char>(args), bytes, 0); });
+}
+
+bool is_empty(const Problem& p) {
+  return element_count(p.x) == 0 || element_count(p.w) == 0 || element_count(p.y) == 0;
+}
+
+void check_group(const Request& r, const Problem& p) {
+  const bool fits =
+      p.group > 0 && p.w[0] % p.group == 0 && p.x[1] == p.w[1] * p.group && p.y[1] == p.w[0];
+  if (!fits)
+    r.refuse("x has {} channels, y has {}, w has shape {} with group {}", p.x[1], p.y[1], p.w,
+             p.group);
+}
+
+Sizes kernel_of(const Sizes& w) {
+  return Sizes(w.begin() + 2, w.end());
+}
+
+std::unique_ptr<Kernel> conv(const Request& r) {
+  Problem p{r.sizes(0), r.sizes(1), r.out().sizes, r.attrs().i("group", 1),
+            {},         r.has(2),   r.in(0).dtype};
+  check_group(r, p);
+  p.window = window_of(r, p.x, p.y, kernel_of(p.w));
+  if (is_empty(p)) return element_count(p.y) == 0 ? zeros(r) : nullptr;
+  if (p.dtype == DType::f64) return column_conv<double>(columns(p), p.bias);
+  return with_onednn("a convolution", [&]() -> std::unique_ptr<Kernel> {
+    const auto description = described(p, [&] { return forward_desc(p); });
+    if (!is_own(description)) return is_float(p) ? column_conv<float>(columns(p), p.bias) : nullptr;
+    std::vector<Argument> arguments{
+        {DNNL_ARG_SRC, dense_desc(p.x, p.dtype), false, 0, description.src_desc()},
+        {DNNL_ARG_WEIGHTS, dense_desc(grouped(p), p.dtype), false, 1, description.weights_desc()},
+        {DNNL_ARG_DST, dense_desc(p.y, p.dtype), true, 0, description.dst_desc()}};
+    if (p.bias) arguments.push_back({DNNL_ARG_BIAS, dense_desc({p.y[1]}, p.dtype), false, 2});
+    return std::make_unique<PrimitiveKernel>(dnnl::convolution_forward(description),
+                                             description.scratchpad_desc(), std::move(arguments),
+                                             "Conv");
+  });
+}
+
+// x from y and w.
+std::unique_ptr<Kernel> backward_data(Problem p, const char* name) {
+  if (p.dtype == DType::f64) return column_conv_grad_x<double>(columns(p), p.bias);
+  return with_onednn("a convolution's input gradient", [&]() -> std::unique_ptr<Kernel> {
+    const auto by_columns = [&] {
+      return is_float(p) ? column_conv_grad_x<float>(columns(p), false) : nullptr;
+    };
+    if (!is_own(forward_desc(p))) return by_columns();
+    const Window& win = p.window;
+    const auto description = described(p, [&] {
+      return dnnl::convolution_backward_data::primitive_desc(
+          cpu_engine(), dnnl::algorithm::convolution_direct, layout(p, p.x),
+          any_layout(p, grouped(p)), layout(p, p.y), win.strides, less_one(win.dilations),
+          win.before, win.after, forward_desc(p), user_scratchpad(), true);
+    });
+    if (!is_own(description)) return by_columns();
+    std::vector<Argument> arguments{
+        {DNNL_ARG_DIFF_DST, dense_desc(p.y, p.dtype), false, 0, description.diff_dst_desc()},
+        {DNNL_ARG_WEIGHTS, dense_desc(grouped(p), p.dtype), false, 1, description.weights_desc()},
+        {DNNL_ARG_DIFF_SRC, dense_desc(p.x, p.dtype), true, 0, description.diff_src_desc()}};
+    return std::make_unique<PrimitiveKernel>(dnnl::convolution_backward_data(description),
+                                             description.scratchpad_desc(), std::move(arguments),
+                                             name);
+  });
+}
+
+std::unique_ptr<Kernel> conv_grad_x(const Request& r) {
+  Problem p{r.out().sizes, r.sizes(1),   r.sizes(0), r.attrs().i("group", 1), {},
+            false,         r.in(0).dtype};
+  check_group(r, p);
+  p.window = window_of(r, p.x, p.y, kernel_of(p.w));
+  return is_empty(p) ? zeros(r) : backward_data(p, "ConvGradX");
+}
+
+// Where oneDNN's jit_bf16 (3.2 to 3.10) reads beyond the image: windows that step over one or two
+// outputs, or a tap that never touches the image.
+bool reads_beyond(const Problem& p) {
+  const Window& win = p.window;
+  for (size_t i = 0; i < win.kernel.size(); ++i) {
+    const int64_t in = p.x[i + 2], out = p.y[i + 2];
+    if (out <= 2 && win.strides[i] > 1) return true;
+    for (int64_t k = 0; k < win.kernel[i]; ++k) {
+      bool touches = false;
+      for (int64_t o = 0; o < out && !touches; ++o) {
+        const int64_t at = o * win.strides[i] - win.before[i] + k * win.dilations[i];
+        touches = at >= 0 && at < in;
+      }
+      if (!touches) return true;
+    }
+  }
+  return false;
+}
+
+std::unique_ptr<Kernel> conv_grad_w(const Request& r) {
+  Problem p{r.sizes(1), r.out().sizes, r.sizes(0),   r.attrs().i("group", 1),
+            {},         false,         r.in(0).dtype};
+  check_group(r, p);
+  p.window = window_of(r, p.x, p.y, kernel_of(p.w));
+  if (is_empty(p)) return zeros(r);
+  if (p.dtype == DType::bf16 && reads_beyond(p)) return nullptr;
+  if (p.dtype == DType::f64) return column_conv_grad_w<double>(columns(p));
+  return with_onednn("a convolution's weight gradient", [&]() -> std::unique_ptr<Kernel> {
+    const auto by_columns = [&] {
+      return is_float(p) ? column_conv_grad_w<float>(columns(p)) : nullptr;
+    };
+    if (!is_own(forward_desc(p))) return by_columns();
+    const Window& win = p.window;
+    const memory::desc w(grouped(p), onednn_type(r.out().dtype), memory::format_tag::any);
+    const auto description = described(p, [&] {
+      return dnnl::convolution_backward_weights::primitive_desc(
+          cpu_engine(), dnnl::algorithm::convolution_direct, layout(p, p.x), w, layout(p, p.y),
+          win.strides, less_one(win.dilations), win.before, win.after, forward_desc(p),
+          user_scratchpad(), true);
+    });
+    if (!is_own(description)) return by_columns();
+    std::vector<Argument> arguments{
+        {DNNL_ARG_SRC, dense_desc(p.x, p.dtype), false, 1, description.src_desc()},
+        {DNNL_ARG_DIFF_DST, dense_desc(p.y, p.dtype), false, 0, description.diff_dst_desc()},
+        {DNNL_ARG_DIFF_WEIGHTS, dense_desc(grouped(p), r.out().dtype), true, 0,
+         description.diff_weights_desc()}};
+    return std::make_unique<PrimitiveKernel>(dnnl::convolution_backward_weights(description),
+                                             description.scratchpad_desc(), std::move(arguments),
+                                             "ConvGradW");
+  });
+}
+
+// A convolution's input gradient with a bias added to it.
+class BiasedKernel final : public Kernel {
+ public:
+  BiasedKernel(std::unique_ptr<Kernel> inner, Sizes out)
+      : inner_(std::move(inner)), out_(std::move(out)) {}
+  void run(const Args& args) const override {
+    inner_->run(args);
+    const int64_t channels = out_[1], planes = out_[0] * channels;
+    const int64_t size = element_count(out_) / std::max<int64_t>(planes, 1);
+    float* y = output<float>(args);
+    for (int64_t plane = 0; plane < planes; ++plane)
+      for (int64_t i = 0; i < size; ++i)
+        y[plane * size + i] += input<float>(args, 2)[plane % channels];
+  }
+  size_t scratch_bytes() const override { return inner_->scratch_bytes(); }
+  std::string name() const override { return "ConvTranspose"; }
+
+ private:
+  std::unique_ptr<Kernel> inner_;
+  Sizes out_;
+};
+
+std::unique_ptr<Kernel> conv_transpose(const Request& r) {
+  Problem p{r.out().sizes, r.sizes(1),   r.sizes(0), r.attrs().i("group", 1), {},
+            r.has(2),      r.in(0).dtype};
+  check_group(r, p);
+  p.window = window_of(r, p.x, p.y, kernel_of(p.w));
+  if (p.dtype == DType::f64) return backward_data(p, "ConvTranspose");
+  auto inner = is_empty(p) ? zeros(r) : backward_data(p, "ConvTranspose");
+  if (!r.has(2) || !inner) return inner;
+  if (p.dtype != DType::f32) return nullptr;  // rounded once, with its bias
+  return std::make_unique<BiasedKernel>(std::move(inner), p.x);
+}
+
+Verdict spatial(const Node& node) {
+  const auto& dims = node.input(0).type().dims;
+  return require(dims && dims->size() >= 3 && dims->size() <= 5,
+                 "expected 1 to 3 spatial axes of known rank");
+}
+
+using ConvKernel = std::unique_ptr<Kernel>(const Request&);
+
+void add_kernels(KernelList& list, ConvKernel make) {
+  list.add("onednn", kF32 | kHalves, spatial, make)
+      .add("columns", kF64, spatial, make)
+      .add("widened", kF32 | kHalves, spatial,
+           [make](const Request& r) { return widened(r, make); });
+}
+
+}  // namespace
+
+void register_conv(KernelTable& table) {
+  add_kernels(table.op("Conv"), conv);
+  add_kernels(table.op("ort::ConvGradX"), conv_grad_x);
+  add_kernels(table.op("ort::ConvGradW"), conv_grad_w);
+  add_kernels(table.op("ConvTranspose"), conv_transpose);
+}
+
+}  // namespace ort::cpu

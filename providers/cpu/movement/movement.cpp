@@ -1,0 +1,383 @@
+// Ops that move data and compute nothing: Transpose, Slice, Concat, Split, Expand, Tile,
+// Pad, Trilu and the gradients of Slice and Pad.
+#include <algorithm>
+#include <cstring>
+
+#include "csrc/core/parallel.h"
+#include "providers/cpu/movement/strided_copy.h"
+#include "providers/cpu/provider.h"
+
+namespace ort::cpu {
+namespace {
+
+size_t width(const Request& r, size_t i = 0) {
+  return size_of(r.in(i).dtype);
+}
+
+std::unique_ptr<Kernel> copy_kernel(const Request& r, Sizes sizes, Sizes from, Sizes to) {
+  const StridedCopy copy(std::move(sizes), std::move(from), std::move(to), width(r));
+  return make_kernel(r.node().op, [copy](const Args& args) { copy.run(args.in[0], args.out[0]); });
+}
+
+std::unique_ptr<Kernel> transpose(const Request& r) {
+  const Sizes own = strides_of(r.sizes(0)), to = strides_of(r.out().sizes);
+  Sizes from;
+  for (size_t i = 0; i < own.size(); ++i) {
+    const bool given = r.attrs().has("perm");
+    const size_t axis = given ? static_cast<size_t>(r.attrs().ints("perm")[i]) : own.size() - 1 - i;
+    from.push_back(own[axis]);
+  }
+  return copy_kernel(r, r.out().sizes, from, to);
+}
+
+std::unique_ptr<Kernel> expand(const Request& r) {
+  const Sizes& out = r.out().sizes;
+  return copy_kernel(r, out, broadcast_strides(r.sizes(0), out), strides_of(out));
+}
+
+std::unique_ptr<Kernel> tile(const Request& r) {
+  const Sizes& in = r.sizes(0);
+  if (element_count(r.out().sizes) == 0) return make_kernel("Tile", [](const Args&) {});
+  const Sizes own = strides_of(in), whole = strides_of(r.out().sizes);
+  Sizes sizes, from, to;
+  for (size_t i = 0; i < in.size(); ++i) {
+    sizes.insert(sizes.end(), {r.out().sizes[i] / in[i], in[i]});
+    from.insert(from.end(), {0, own[i]});
+    to.insert(to.end(), {whole[i] * in[i], whole[i]});
+  }
+  return copy_kernel(r, sizes, from, to);
+}
+
+// --- Slice and its gradient ---
+
+std::vector<int64_t> read_ints(const Operand& operand, const void* data) {
+  std::vector<int64_t> values(static_cast<size_t>(element_count(operand.sizes)));
+  dispatch(operand.dtype, [&]<class T>() {
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<int64_t>(static_cast<const T*>(data)[i]);
+  });
+  return values;
+}
+
+// Where a slice begins in `whole`, and its strides there.
+struct Cut {
+  int64_t offset = 0;
+  Sizes strides;
+};
+
+// `sizes`: of the slice, which lies inside the whole or is refused.
+Cut cut_of(const Sizes& whole, const Sizes& sizes, const std::vector<int64_t>& starts,
+           const std::vector<int64_t>& axes, const std::vector<int64_t>& steps) {
+  check((axes.empty() || axes.size() == starts.size()) &&
+            (steps.empty() || steps.size() == starts.size()) && starts.size() <= whole.size(),
+        "[Slice] starts has {} elements, axes {}, steps {}", starts.size(), axes.size(),
+        steps.size());
+  Cut cut;
+  cut.strides = strides_of(whole);
+  const Sizes own = cut.strides;
+  const auto rank = static_cast<int64_t>(whole.size());
+  for (size_t i = 0; i < starts.size(); ++i) {
+    const int64_t axis = axes.empty() ? static_cast<int64_t>(i) : axes[i];
+    check(axis >= -rank && axis < rank, "[Slice] axis {} does not exist in rank {}", axis, rank);
+    const auto a = static_cast<size_t>(axis < 0 ? axis + rank : axis);
+    const int64_t step = steps.empty() ? 1 : steps[i], size = whole[a];
+    check(step != 0, "[Slice] a step is 0");
+    const int64_t start = std::clamp<int64_t>(starts[i] < 0 ? starts[i] + size : starts[i], 0,
+                                              step > 0 ? size : std::max<int64_t>(size - 1, 0));
+    const int64_t last = sizes[a] - 1, room = step > 0 ? size - 1 - start : start;
+    check(last <= 0 || last <= room / (step > 0 ? step : -std::max(step, -INT64_MAX)),
+          "[Slice] {} elements from {} by {} do not fit an axis of {}", sizes[a], start, step,
+          size);
+    check(last != 0 || start < size, "[Slice] element {} of an axis of {}", start, size);
+    cut.offset += own[a] * start;
+    cut.strides[a] = last > 0 ? own[a] * step : own[a];
+  }
+  return cut;
+}
+
+// Operands of starts, axes and steps, of which the last two may be absent.
+class CutReader {
+ public:
+  CutReader(const Request& r, size_t starts, size_t axes, size_t steps, Sizes whole, Sizes sizes)
+      : whole_(std::move(whole)), sizes_(std::move(sizes)), index_{starts, axes, steps} {
+    bool fits = sizes_.size() == whole_.size();
+    for (size_t i = 0; fits && i < sizes_.size(); ++i) fits = sizes_[i] <= whole_[i];
+    if (!fits) r.refuse("a slice of shape {} of {}", sizes_, whole_);
+    for (int i = 0; i < 3; ++i)
+      if (r.has(index_[i])) operand_[i] = r.in(index_[i]);
+  }
+  Cut read(const Args& args) const {
+    std::vector<int64_t> values[3];
+    for (int i = 0; i < 3; ++i)
+      if (operand_[i].present) values[i] = read_ints(operand_[i], args.in[index_[i]]);
+    return cut_of(whole_, sizes_, values[0], values[1], values[2]);
+  }
+
+ private:
+  Sizes whole_, sizes_;
+  size_t index_[3];
+  Operand operand_[3];
+};
+
+std::unique_ptr<Kernel> slice(const Request& r) {
+  const Sizes sizes = r.out().sizes;
+  const CutReader reader(r, 1, 3, 4, r.sizes(0), sizes);
+  const size_t bytes = width(r);
+  return make_kernel("Slice", [=](const Args& args) {
+    const Cut cut = reader.read(args);
+    const char* from = input<char>(args, 0) + cut.offset * static_cast<int64_t>(bytes);
+    StridedCopy(sizes, cut.strides, strides_of(sizes), bytes).run(from, args.out[0]);
+  });
+}
+
+std::unique_ptr<Kernel> slice_grad(const Request& r) {
+  const Sizes whole = r.out().sizes, sizes = r.sizes(0);
+  const CutReader reader(r, 1, 2, 3, whole, sizes);
+  const size_t bytes = width(r);
+  return make_kernel("SliceGrad", [=](const Args& args) {
+    clear(args.out[0], static_cast<size_t>(element_count(whole)) * bytes);
+    const Cut cut = reader.read(args);
+    char* to = output<char>(args) + cut.offset * static_cast<int64_t>(bytes);
+    StridedCopy(sizes, strides_of(sizes), cut.strides, bytes).run(args.in[0], to);
+  });
+}
+
+// --- Concat and Split: each part is one band of the whole ---
+
+StridedCopy band(const Sizes& part, const Sizes& whole, bool into_whole, size_t bytes) {
+  const Sizes own = strides_of(part), outer = strides_of(whole);
+  return into_whole ? StridedCopy(part, own, outer, bytes) : StridedCopy(part, outer, own, bytes);
+}
+
+std::unique_ptr<Kernel> concat(const Request& r) {
+  const Sizes whole = r.out().sizes;
+  const auto axis = static_cast<size_t>(r.axis("axis", static_cast<int64_t>(whole.size())));
+  const auto bytes = static_cast<int64_t>(width(r));
+  std::vector<StridedCopy> copies;
+  std::vector<int64_t> starts;
+  int64_t at = 0;
+  for (size_t i = 0; i < r.inputs(); ++i) {
+    copies.push_back(band(r.sizes(i), whole, true, width(r)));
+    starts.push_back(at * strides_of(whole)[axis] * bytes);
+    at += r.sizes(i)[axis];
+  }
+  if (at != whole[axis]) r.refuse("parts have {} in axis {}, expected {}", at, axis, whole[axis]);
+  return make_kernel("Concat", [=](const Args& args) {
+    for (size_t i = 0; i < copies.size(); ++i)
+      copies[i].run(args.in[i], output<char>(args) + starts[i]);
+  });
+}
+
+std::unique_ptr<Kernel> split(const Request& r) {
+  const Sizes whole = r.sizes(0);
+  const auto axis = static_cast<size_t>(r.axis("axis", static_cast<int64_t>(whole.size())));
+  const auto bytes = static_cast<int64_t>(width(r));
+  std::vector<std::pair<size_t, StridedCopy>> copies;
+  std::vector<int64_t> starts;
+  int64_t at = 0;
+  const auto sizes = r.ints(1);
+  const auto count = static_cast<int64_t>(r.node().out.size());
+  const int64_t chunk = (whole[axis] + count - 1) / count;
+  for (size_t i = 0; i < r.outputs(); ++i) {
+    if (r.wants(i)) {
+      copies.emplace_back(i, band(r.out(i).sizes, whole, false, width(r)));
+      starts.push_back(at * strides_of(whole)[axis] * bytes);
+    }
+    at += sizes ? (*sizes)[i] : r.wants(i) ? r.out(i).sizes[axis] : chunk;
+  }
+  return make_kernel("Split", [=](const Args& args) {
+    for (size_t i = 0; i < copies.size(); ++i)
+      copies[i].second.run(input<char>(args, 0) + starts[i], args.out[copies[i].first]);
+  });
+}
+
+// --- Pad ---
+
+// For each axis of the padded tensor, which element of the original it shows; -1: the constant.
+std::vector<std::vector<int64_t>> pad_sources(const Sizes& original, const Sizes& padded,
+                                              const std::vector<int64_t>& pads,
+                                              const std::vector<int64_t>& axes,
+                                              const std::string& mode) {
+  std::vector<std::vector<int64_t>> sources(padded.size());
+  for (size_t axis = 0; axis < padded.size(); ++axis) {
+    int64_t before = 0, after = 0;
+    for (size_t i = 0; i < pads.size() / 2; ++i) {
+      int64_t on = axes.empty() ? static_cast<int64_t>(i) : axes[i];
+      if (on < 0) on += static_cast<int64_t>(padded.size());
+      if (on != static_cast<int64_t>(axis)) continue;
+      before = pads[i];
+      after = pads[pads.size() / 2 + i];
+    }
+    // Negative pads are cut off first: what is left is what is padded.
+    const int64_t first = std::max<int64_t>(-before, 0);
+    const int64_t n = std::max<int64_t>(original[axis] - first - std::max<int64_t>(-after, 0), 0);
+    check(n > 0 || mode == "constant" || padded[axis] == 0,
+          "[Pad] axis {} of {} has nothing left that mode '{}' could pad with", axis, original,
+          mode);
+    for (int64_t i = 0; i < padded[axis]; ++i) {
+      int64_t at = i - std::max<int64_t>(before, 0);
+      if (at < 0 || at >= n) {
+        if (mode == "edge") at = std::clamp<int64_t>(at, 0, n - 1);
+        if (mode == "wrap") at = (at % n + n) % n;
+        if (mode == "reflect") {
+          const int64_t period = std::max<int64_t>(2 * (n - 1), 1);
+          at = (at % period + period) % period;
+          if (at >= n) at = period - at;
+        }
+      }
+      const bool is_value = at < 0 || at >= n;
+      sources[axis].push_back(is_value ? -1 : first + at);
+    }
+  }
+  return sources;
+}
+
+// Calls f(padded row offset, original row offset or -1) for every row of the padded tensor.
+template <class F>
+void each_padded_row(const Sizes& original, const Sizes& padded,
+                     const std::vector<std::vector<int64_t>>& sources, F f) {
+  const Sizes strides = strides_of(original);
+  const size_t last = padded.size() - 1;
+  const int64_t rows = padded[last] == 0 ? 0 : element_count(padded) / padded[last];
+  for (int64_t row = 0; row < rows; ++row) {
+    int64_t rest = row, from = 0;
+    bool inside = true;
+    for (size_t axis = last; axis-- > 0; rest /= padded[axis]) {
+      const int64_t at = sources[axis][static_cast<size_t>(rest % padded[axis])];
+      inside = inside && at >= 0;
+      from += at * strides[axis];
+    }
+    f(row * padded[last], inside ? from : int64_t{-1});
+  }
+}
+
+// The most places in a row that show elements in a row.
+std::pair<int64_t, int64_t> longest_run(const std::vector<int64_t>& sources) {
+  std::pair<int64_t, int64_t> longest{0, 0};
+  const auto count = static_cast<int64_t>(sources.size());
+  for (int64_t begin = 0, end; begin < count; begin = end) {
+    const int64_t* at = sources.data() + begin;
+    for (end = begin + 1; *at >= 0 && end < count && at[end - begin] == *at + end - begin;) ++end;
+    if (*at >= 0 && end - begin > longest.second - longest.first) longest = {begin, end};
+  }
+  return longest;
+}
+
+template <class T>
+void pad(const Sizes& original, const Sizes& padded,
+         const std::vector<std::vector<int64_t>>& sources, const T* x, T value, T* y) {
+  const std::vector<int64_t>& last = sources.back();
+  const auto [begin, end] = longest_run(last);
+  const auto count = static_cast<int64_t>(last.size());
+  each_padded_row(original, padded, sources, [&](int64_t to, int64_t from) {
+    if (from < 0) {
+      std::fill_n(y + to, count, value);
+      return;
+    }
+    const auto one = [&](int64_t i) {
+      const int64_t at = last[static_cast<size_t>(i)];
+      y[to + i] = at >= 0 ? x[from + at] : value;
+    };
+    for (int64_t i = 0; i < begin; ++i) one(i);
+    if (begin < end)
+      std::memcpy(y + to + begin, x + from + last[static_cast<size_t>(begin)],
+                  static_cast<size_t>(end - begin) * sizeof(T));
+    for (int64_t i = end; i < count; ++i) one(i);
+  });
+}
+
+std::unique_ptr<Kernel> pad_kernel(const Request& r) {
+  const Sizes original = r.sizes(0), padded = r.out().sizes;
+  const std::string mode = r.attrs().s("mode", "constant");
+  const Operand pads = r.in(1), axes = r.has(3) ? r.in(3) : Operand{};
+  const size_t bytes = width(r);
+  const bool value = r.has(2);
+  if (original.empty()) return copy_kernel(r, {}, {}, {});
+  // Of no elements an axis may still be as long as it likes.
+  if (element_count(padded) == 0) return make_kernel("Pad", [](const Args&) {});
+  return make_kernel("Pad", [=](const Args& args) {
+    const auto sources =
+        pad_sources(original, padded, read_ints(pads, args.in[1]),
+                    axes.present ? read_ints(axes, args.in[3]) : std::vector<int64_t>{}, mode);
+    with_word(bytes, [&]<class T>() {
+      pad(original, padded, sources, input<T>(args, 0), value ? *input<T>(args, 2) : T{},
+          output<T>(args));
+    });
+  });
+}
+
+template <class T>
+void add_back(const Sizes& original, const Sizes& padded,
+              const std::vector<std::vector<int64_t>>& sources, const T* dy, T* dx) {
+  const std::vector<int64_t>& last = sources.back();
+  each_padded_row(original, padded, sources, [&](int64_t at, int64_t to) {
+    for (size_t i = 0; i < last.size(); ++i)
+      if (to >= 0 && last[i] >= 0) dx[to + last[i]] += dy[at + static_cast<int64_t>(i)];
+  });
+}
+
+std::unique_ptr<Kernel> pad_grad(const Request& r) {
+  const Sizes padded = r.sizes(0), original = r.out().sizes;
+  const std::string mode = r.attrs().s("mode", "reflect");
+  const Operand pads = r.in(1), axes = r.has(2) ? r.in(2) : Operand{};
+  const size_t bytes = static_cast<size_t>(element_count(original)) * width(r);
+  const bool wide = r.in(0).dtype == DType::f64;
+  if (original.empty()) return copy_kernel(r, {}, {}, {});
+  if (element_count(padded) == 0)
+    return make_kernel("PadGrad", [bytes](const Args& args) { clear(args.out[0], bytes); });
+  return make_kernel("PadGrad", [=](const Args& args) {
+    const auto sources =
+        pad_sources(original, padded, read_ints(pads, args.in[1]),
+                    axes.present ? read_ints(axes, args.in[2]) : std::vector<int64_t>{}, mode);
+    clear(args.out[0], bytes);
+    wide ? add_back(original, padded, sources, input<double>(args, 0), output<double>(args))
+         : add_back(original, padded, sources, input<float>(args, 0), output<float>(args));
+  });
+}
+
+std::unique_ptr<Kernel> trilu(const Request& r) {
+  const Sizes sizes = r.sizes(0);
+  const int64_t cols = sizes.back(), rows = sizes[sizes.size() - 2];
+  const int64_t all = cols * rows == 0 ? 0 : element_count(sizes) / cols;
+  const bool upper = r.attrs().i("upper", 1) != 0, has_k = r.has(1);
+  const size_t bytes = width(r);
+  return make_kernel("Trilu", [=](const Args& args) {
+    const int64_t k = has_k ? std::clamp(*input<int64_t>(args, 1), -rows - 1, cols + 1) : 0;
+    parallel_for(all, all * cols, [&](int64_t begin, int64_t end, int) {
+      for (int64_t row = begin; row < end; ++row) {
+        // Columns from `edge` on are the upper part.
+        const int64_t edge = std::clamp<int64_t>(row % rows + k + (upper ? 0 : 1), 0, cols);
+        const int64_t from = upper ? edge : 0, to = upper ? cols : edge;
+        const size_t start = static_cast<size_t>(row * cols) * bytes;
+        char* y = output<char>(args) + start;
+        std::memset(y, 0, static_cast<size_t>(cols) * bytes);
+        const size_t skip = static_cast<size_t>(from) * bytes;
+        std::memcpy(y + skip, input<char>(args, 0) + start + skip,
+                    static_cast<size_t>(to - from) * bytes);
+      }
+    });
+  });
+}
+
+Verdict known_split(const Node& node) {
+  if (node.has_input(1) && !node.graph->contents(node.in[1]) && !constant_of(node.input(1)))
+    return Verdict::no("the sizes of the parts are known only at run time");
+  return Verdict::yes();
+}
+
+}  // namespace
+
+void register_movement(KernelTable& table) {
+  table.op("Transpose").add("copy", kAny, transpose);
+  table.op("Expand").add("copy", kAny, expand);
+  table.op("Tile").add("copy", kAny, tile);
+  table.op("Slice").add("copy", kAny, slice);
+  table.op("ort::SliceGrad").add("copy", kAny, slice_grad);
+  table.op("Concat").add("copy", kAny, concat);
+  table.op("Split").add("copy", kAny, known_split, split);
+  table.op("Pad").add("copy", kAny, pad_kernel);
+  table.op("ort::PadGrad").add("plain", kF32 | kF64, pad_grad);
+  table.op("Trilu").add("copy", kAny, trilu);
+}
+
+}  // namespace ort::cpu

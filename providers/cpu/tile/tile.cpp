@@ -1,0 +1,382 @@
+// Runs a tile program: tiles are dealt to threads in a fixed way, so that results repeat exactly.
+#include "providers/cpu/tile/tile.h"
+
+#include <cstring>
+
+#include "csrc/core/parallel.h"
+#include "providers/cpu/convert.h"
+
+namespace ort::cpu {
+namespace {
+
+using tile::Instruction;
+using tile::over_cols;
+using tile::over_rows;
+using tile::Port;
+using tile::Program;
+using tile::Slot;
+using tile::Space;
+
+constexpr int64_t kTileBytes = 32 << 10;  // of all registers and operands together
+
+#define ORT_CASE(NAME) case TileOp::NAME:
+int64_t weight(TileOp op) {
+  switch (op) {
+    case TileOp::floor:
+    case TileOp::ceil:
+    case TileOp::round:
+    case TileOp::sqrt:
+    case TileOp::reciprocal:
+    case TileOp::is_nan:
+    case TileOp::is_inf:
+      return 1;
+    case TileOp::exp:
+    case TileOp::log:
+    case TileOp::erf:
+    case TileOp::tanh:
+    case TileOp::sigmoid:
+    case TileOp::gelu:
+    case TileOp::gelu_tanh:
+    case TileOp::silu:
+    case TileOp::sin:
+    case TileOp::cos:
+    case TileOp::dropout:
+      ORT_TILE_LIBRARY(ORT_CASE)
+      return 6;
+    case TileOp::mod:
+    case TileOp::fmod:
+      return 30;
+    case TileOp::pow:
+      return 60;
+    default:
+      return 1;
+  }
+}
+#undef ORT_CASE
+
+// An instruction with what a binding knows of it.
+template <class T>
+struct Step : Instruction {
+  TileFunctionOf<T> run;
+  T number;  // p
+};
+
+// Registers are of T.
+template <class T>
+class TileKernel final : public Kernel {
+ public:
+  TileKernel(std::shared_ptr<const Program> program, tile::Extent extent, std::string name);
+  void run(const Args& args) const override;
+  size_t scratch_bytes() const override {
+    return static_cast<size_t>(threads_) * thread_cells() * sizeof(T);
+  }
+  bool in_place(size_t in, size_t out) const override;
+  std::string name() const override { return name_; }
+
+ private:
+  struct Tile {
+    int64_t row, col, rows, cols;
+    T** at;  // where each slot lies
+  };
+  // Of a thread: the slots' places, registers, column sums; on cache lines of their own.
+  size_t pointer_cells() const {
+    return (program_->slots.size() * sizeof(T*) + 63) / 64 * (64 / sizeof(T));
+  }
+  size_t thread_cells() const {
+    return pointer_cells() + static_cast<size_t>(program_->registers * tile_stride_) +
+           kSumLevels * sum_cells();
+  }
+  size_t sum_cells() const { return static_cast<size_t>(sums_ * sum_stride_); }
+  T* sums_of(T* memory, size_t level) const {
+    return memory + thread_cells() - (kSumLevels - level) * sum_cells();
+  }
+  T* totals_of(T* memory) const { return sums_of(memory, kSumLevels - 1); }
+  void bind_steps();
+  void shape_tiles();
+  bool makes_nothing() const;
+  void run_tiles(const Args& args, int64_t begin, int64_t end, T* memory) const;
+  void place_slots(const Args& args, Tile& tile, T* registers, T* sums) const;
+  void step(const Args& args, const Step<T>& i, const Tile& tile) const;
+  int64_t first_cell(Space space, const Tile& tile) const;
+  int64_t cells(Space space, const Tile& tile) const;
+  void load(const Step<T>& i, const Tile& tile) const;
+  void load_rows(const Step<T>& i, const Tile& tile) const;
+  void store(const Step<T>& i, const Tile& tile) const;
+  void join_sums(T* memory, size_t level) const;
+  void combine(const Args& args, T* memory) const;
+
+  std::shared_ptr<const Program> program_;
+  tile::Extent extent_;
+  std::string name_;
+  std::vector<Step<T>> steps_;
+  std::unique_ptr<T[]> constants_;  // a vector of bools has no memory
+  int64_t tile_rows_ = 1, tile_cols_ = 1, row_tiles_ = 0, col_tiles_ = 1, tile_stride_ = 0;
+  int64_t sums_ = 0, sum_stride_ = 0;  // column sums: how many, and their distance
+  std::vector<int64_t> sum_of_;        // by output: which column sum it is, or -1
+  int64_t work_ = 0;
+  int threads_ = 1;
+};
+
+int64_t round_up(int64_t n) {
+  return (n + 15) / 16 * 16;
+}
+
+template <class T>
+TileKernel<T>::TileKernel(std::shared_ptr<const Program> program, tile::Extent extent,
+                          std::string name)
+    : program_(std::move(program)), extent_(std::move(extent)), name_(std::move(name)) {
+  extent_.inputs.resize(program_->inputs.size());
+  shape_tiles();
+  bind_steps();
+  if (makes_nothing()) row_tiles_ = 0;
+  sum_stride_ = round_up(extent_.cols);
+  threads_ = threads_for(work_, row_tiles_ * col_tiles_);
+}
+
+template <class T>
+void TileKernel<T>::shape_tiles() {
+  const int64_t live = program_->registers + static_cast<int64_t>(program_->inputs.size()) +
+                       static_cast<int64_t>(program_->outputs.size());
+  const auto width = static_cast<int64_t>(sizeof(T));
+  const int64_t cells = std::clamp<int64_t>(kTileBytes / width / std::max<int64_t>(live, 1), 256,
+                                            std::max<int64_t>(2048, 8192 / width));
+  const auto [rows, cols] = std::pair(extent_.rows, extent_.cols);
+  const bool whole = program_->whole_rows || cols <= cells;
+  tile_cols_ = whole ? cols : cells;
+  tile_rows_ = whole ? std::max<int64_t>(1, cells / std::max<int64_t>(cols, 1)) : 1;
+  const auto sums = [](const Instruction& i) { return tile::sums_columns(i.op); };
+  if (std::any_of(program_->code.begin(), program_->code.end(), sums))
+    tile_rows_ = std::min(tile_rows_, kSummedRows);
+  tile_rows_ = std::clamp<int64_t>(tile_rows_, 1, std::max<int64_t>(rows, 1));
+  row_tiles_ = (rows + tile_rows_ - 1) / tile_rows_;
+  col_tiles_ = tile_cols_ > 0 ? (cols + tile_cols_ - 1) / tile_cols_ : 1;
+  tile_stride_ = round_up(std::max(tile_rows_ * tile_cols_, std::max(tile_rows_, tile_cols_)));
+}
+
+template <class T>
+void TileKernel<T>::bind_steps() {
+  const auto number = [&](const tile::Number& n) { return static_cast<T>(n.at(extent_.cols)); };
+  const auto& constants = program_->constants;
+  constants_ = std::make_unique<T[]>(constants.size());
+  std::transform(constants.begin(), constants.end(), constants_.get(), number);
+  sum_of_.assign(program_->outputs.size(), -1);
+  const int64_t loops = std::is_same_v<T, float> ? 1 : 4;  // an element at a time
+  for (const Instruction& i : program_->code) {
+    const bool moves = i.op == TileOp::load || i.op == TileOp::store;
+    steps_.push_back({i, moves ? nullptr : tile_function<T>(i.op, i.variant), number(i.p)});
+    check(moves || steps_.back().run, "no instruction {} of {}", tile::name_of(i.op),
+          program_->element);
+    const Space space = program_->slots[i.dst].space;
+    if (tile::sums_columns(i.op)) sum_of_[program_->slots[i.dst].index] = sums_++;
+    const Space from = program_->slots[i.a].space | space;
+    work_ += loops * weight(i.op) * (over_rows(from) ? extent_.rows : 1) *
+             (over_cols(from) ? extent_.cols : 1);
+  }
+}
+
+// Without elements an axis may still be as long as it likes.
+template <class T>
+bool TileKernel<T>::makes_nothing() const {
+  return std::all_of(program_->outputs.begin(), program_->outputs.end(), [&](const Port& port) {
+    return (over_rows(port.space) && extent_.rows == 0) ||
+           (over_cols(port.space) && extent_.cols == 0);
+  });
+}
+
+template <class T>
+bool TileKernel<T>::in_place(size_t in, size_t out) const {
+  const Port& from = program_->inputs[in];
+  const Port& to = program_->outputs[out];
+  const auto every_cell = [&](Space space) {
+    return (over_rows(space) || extent_.rows == 1) && (over_cols(space) || extent_.cols == 1);
+  };
+  return every_cell(from.space) && every_cell(to.space) && !from.strided &&
+         size_of(from.dtype) == size_of(to.dtype) && sum_of_[out] < 0 &&
+         program_->last_read[in] <= program_->first_write[out];
+}
+
+template <class T>
+void TileKernel<T>::run(const Args& args) const {
+  T* memory = static_cast<T*>(args.scratch);
+  for (int thread = 0; thread < threads_ && sums_ > 0; ++thread)
+    std::fill_n(sums_of(memory + static_cast<size_t>(thread) * thread_cells(), 0),
+                kSumLevels * sum_cells(), T(0));
+  parallel_for(
+      row_tiles_ * col_tiles_, work_,
+      [&](int64_t begin, int64_t end, int thread) {
+        run_tiles(args, begin, end, memory + static_cast<size_t>(thread) * thread_cells());
+      },
+      threads_);
+  if (sums_ > 0) combine(args, memory);
+}
+
+// Of a block of rows into the thread's totals.
+template <class T>
+void TileKernel<T>::join_sums(T* memory, size_t level) const {
+  T *sums = sums_of(memory, level), *joined = sums_of(memory, level + 1);
+  for (size_t i = 0; i < sum_cells(); ++i) joined[i] += sums[i];
+  std::fill_n(sums, sum_cells(), T(0));
+}
+
+// Thread by thread in order: the same sum whatever thread was first.
+template <class T>
+void TileKernel<T>::combine(const Args& args, T* memory) const {
+  for (size_t out = 0; out < sum_of_.size(); ++out) {
+    if (sum_of_[out] < 0) continue;
+    T* sum = totals_of(memory) + sum_of_[out] * sum_stride_;
+    for (int thread = 1; thread < threads_; ++thread) {
+      const T* from = totals_of(memory + static_cast<size_t>(thread) * thread_cells()) +
+                      sum_of_[out] * sum_stride_;
+      for (int64_t i = 0; i < extent_.cols; ++i) sum[i] += from[i];
+    }
+    convert(program_->element, sum, 0, program_->outputs[out].dtype, args.out[out], 0,
+            extent_.cols);
+  }
+}
+
+template <class T>
+void TileKernel<T>::run_tiles(const Args& args, int64_t begin, int64_t end, T* memory) const {
+  Tile tile{};
+  tile.at = reinterpret_cast<T**>(memory);
+  for (int64_t t = begin; t < end; ++t) {
+    const int64_t row = t / col_tiles_ * tile_rows_;
+    int64_t block = row / kSummedRows, before = tile.row / kSummedRows;
+    for (size_t level = 0; level + 1 < kSumLevels && block != before; ++level) {
+      join_sums(memory, level);
+      block /= kSummedRows;
+      before /= kSummedRows;
+    }
+    tile.row = row;
+    tile.col = t % col_tiles_ * tile_cols_;
+    tile.rows = std::min(tile_rows_, extent_.rows - tile.row);
+    tile.cols = std::min(tile_cols_, extent_.cols - tile.col);
+    place_slots(args, tile, memory + pointer_cells(), sums_of(memory, 0));
+    for (const Step<T>& i : steps_) step(args, i, tile);
+  }
+  for (size_t level = 0; level + 1 < kSumLevels; ++level) join_sums(memory, level);
+}
+
+// Where a tile begins in an operand, and its cells there: they are one run, as a tile has whole
+// rows or one.
+template <class T>
+int64_t TileKernel<T>::first_cell(Space space, const Tile& tile) const {
+  if (space == Space::full) return tile.row * extent_.cols + tile.col;
+  return space == Space::row ? tile.col : space == Space::column ? tile.row : int64_t{0};
+}
+template <class T>
+int64_t TileKernel<T>::cells(Space space, const Tile& tile) const {
+  return (over_rows(space) ? tile.rows : 1) * (over_cols(space) ? tile.cols : 1);
+}
+
+template <class T>
+void TileKernel<T>::place_slots(const Args& args, Tile& tile, T* registers, T* sums) const {
+  // What is converted finds its own place in memory of another type.
+  const auto place = [&](void* memory, const Port& port, Space space) {
+    const bool as_it_is = port.dtype == program_->element && !port.strided;
+    return static_cast<T*>(memory) + (as_it_is ? first_cell(space, tile) : 0);
+  };
+  for (size_t s = 0; s < program_->slots.size(); ++s) {
+    const Slot& slot = program_->slots[s];
+    switch (slot.kind) {
+      case Slot::Kind::reg:
+        tile.at[s] = registers + slot.index * tile_stride_;
+        break;
+      case Slot::Kind::constant:
+        tile.at[s] = constants_.get() + slot.index;
+        break;
+      case Slot::Kind::input:
+        tile.at[s] = place(args.in[slot.index], program_->inputs[slot.index], slot.space);
+        break;
+      case Slot::Kind::output:
+        tile.at[s] = sum_of_[slot.index] >= 0
+                         ? sums + sum_of_[slot.index] * sum_stride_ + tile.col
+                         : place(args.out[slot.index], program_->outputs[slot.index], slot.space);
+        break;
+    }
+  }
+}
+
+template <class T>
+void TileKernel<T>::step(const Args& args, const Step<T>& i, const Tile& tile) const {
+  if (i.op == TileOp::load) return load(i, tile);
+  if (i.op == TileOp::store) return store(i, tile);
+  const auto operand = [&](int slot) { return slot >= 0 ? tile.at[slot] : nullptr; };
+  const auto stride = [&](int slot) -> int64_t {
+    if (slot < 0) return 0;
+    const Space space = program_->slots[slot].space;
+    return space == Space::full ? tile.cols : space == Space::column ? 1 : 0;
+  };
+  TileArgsOf<T> t{};
+  t.dst = operand(i.dst);
+  t.a = operand(i.a);
+  t.b = operand(i.b);
+  t.c = operand(i.c);
+  t.p = i.number;
+  t.variant = i.variant;
+  if (i.by_row) {
+    t.count = tile.cols;
+    const int64_t dst = stride(i.dst), a = stride(i.a), b = stride(i.b), c = stride(i.c);
+    for (int64_t row = 0; row < tile.rows; ++row) {
+      i.run(t);
+      t.dst += dst;
+      t.a += a;
+      t.b += b;
+      t.c += c;
+    }
+    return;
+  }
+  const Space to = program_->slots[i.dst].space;
+  const Space second = i.b >= 0 ? program_->slots[i.b].space : to;
+  const bool rows = over_rows(to), cols = over_cols(to | program_->slots[i.a].space | second);
+  t.count = (rows ? tile.rows : 1) * (cols ? tile.cols : 1);
+  if (i.op == TileOp::dropout) {
+    std::memcpy(&t.key, args.in[program_->slots[i.b].index], sizeof t.key);
+    t.counter = i.counter;
+    t.index = static_cast<uint64_t>(tile.row * extent_.cols + tile.col);
+  }
+  i.run(t);
+}
+
+template <class T>
+void TileKernel<T>::load(const Step<T>& i, const Tile& tile) const {
+  const int input = program_->slots[i.a].index;
+  const Port& port = program_->inputs[input];
+  if (port.strided) return load_rows(i, tile);
+  convert(port.dtype, tile.at[i.a], first_cell(port.space, tile), program_->element, tile.at[i.dst],
+          0, cells(port.space, tile));
+}
+
+// Each row has a place of its own.
+template <class T>
+void TileKernel<T>::load_rows(const Step<T>& i, const Tile& tile) const {
+  const int input = program_->slots[i.a].index;
+  const Port& port = program_->inputs[input];
+  const tile::Rows& axes = extent_.inputs[input];
+  const bool wide = over_cols(port.space);
+  const int64_t cols = wide ? tile.cols : 1;
+  for (int64_t r = 0; r < tile.rows; ++r) {
+    int64_t offset = wide ? tile.col : 0, rest = tile.row + r;
+    for (size_t axis = axes.sizes.size(); axis-- > 0; rest /= axes.sizes[axis])
+      offset += rest % axes.sizes[axis] * axes.strides[axis];
+    convert(port.dtype, tile.at[i.a], offset, program_->element, tile.at[i.dst], r * cols, cols);
+  }
+}
+
+template <class T>
+void TileKernel<T>::store(const Step<T>& i, const Tile& tile) const {
+  const Port& port = program_->outputs[program_->slots[i.dst].index];
+  convert(program_->element, tile.at[i.a], 0, port.dtype, tile.at[i.dst],
+          first_cell(port.space, tile), cells(port.space, tile));
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_tile_kernel(std::shared_ptr<const Program> program,
+                                         tile::Extent extent, std::string name) {
+  const DType element = program->element;
+  return dispatch(element, [&]<class T>() -> std::unique_ptr<Kernel> {
+    return std::make_unique<TileKernel<T>>(std::move(program), std::move(extent), std::move(name));
+  });
+}
+
+}  // namespace ort::cpu
