@@ -221,7 +221,7 @@ def test_2000_steps_of_forty_combinations_leave_memory_flat():
 @pytest.mark.slow
 @pytest.mark.parametrize("finder", ["by_accelerate", "by_trainer", "by_lightning"])
 def test_a_batch_that_fits_is_found_by_the_words_of_the_error(finder):
-    script = pathlib.Path(__file__).with_name("out_of_memory.py")
+    script = pathlib.Path(__file__).parents[1] / "out_of_memory.py"
     told = os.environ | {"OMP_NUM_THREADS": "2", "MALLOC_ARENA_MAX": "1"}
     command = [sys.executable, script, finder]
     done = subprocess.run(command, capture_output=True, text=True, env=told)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-HERE = pathlib.Path(__file__).parent
+HERE = pathlib.Path(__file__).parents[1]
 
 
 def run(*command, env=None):

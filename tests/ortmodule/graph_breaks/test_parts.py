@@ -371,7 +371,7 @@ def test_parts_go_with_their_module():
     ours = ORTModule(Net(branch), options())
     ours(batches(5)[0]).sum().backward()
     module = weakref.ref(ours.module)
-    parts = [weakref.ref(p.module) for p in ours._ortmodule._parts.all]
+    parts = [weakref.ref(p.module) for p in ours._ortmodule._fall_back.parts.all]
     del ours
     gc.collect()
     assert module() is None and not any(part() for part in parts)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from gradient_samples import CALLS, OF_GROUPS, OF_LATE_SIZES, OF_MODULES, WITHOUT
-from test_translate import OPS
+from op_samples import OPS
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_leaves
 from verdict import check, filled, leaves_of

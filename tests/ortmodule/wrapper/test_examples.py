@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 NAMES = [
     "02_accelerate", "03_trainer", "04_grad_scaler", "05_lightning", "06_peft", "07_timm",
 ]  # fmt: skip
