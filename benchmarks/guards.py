@@ -1,8 +1,8 @@
 """What a call that changed nothing pays for its guards: microseconds a call, with and without them.
 
 The engine's run is left out (its outputs are those of one real call), so that what remains is the
-call's own Python and C++. Calls with guards and without are interleaved; `captures.GUARDED` is the
-private switch. Run: python benchmarks/guards.py [model ...]
+call's own Python and C++. Calls with guards and without are interleaved; `dispatcher.GUARDED` is
+the private switch. Run: python benchmarks/guards.py [model ...]
 """
 
 import argparse
@@ -14,7 +14,7 @@ import torch
 from models import MODELS
 
 from ortmodule import ORTModule
-from ortmodule.dispatch import captures
+from ortmodule.dispatch import dispatcher
 
 
 def watched_call(name: str):
@@ -37,11 +37,11 @@ def medians(call, calls: int) -> tuple[float, float]:
     """Microseconds a call with guards and without, in turn."""
     times: dict[bool, list[float]] = {True: [], False: []}
     for k in range(2 * calls):
-        captures.GUARDED = k % 2 == 0
+        dispatcher.GUARDED = k % 2 == 0
         start = time.perf_counter()
         call()
-        times[captures.GUARDED].append(1e6 * (time.perf_counter() - start))
-    captures.GUARDED = True
+        times[dispatcher.GUARDED].append(1e6 * (time.perf_counter() - start))
+    dispatcher.GUARDED = True
     return statistics.median(times[True]), statistics.median(times[False])
 
 

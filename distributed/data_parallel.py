@@ -1,7 +1,7 @@
 """DataParallel: torch's DistributedDataParallel whose buckets the engine's products write to.
 
 What comes from DDP is DDP's own: its reducer, join, no_sync, unused parameters, static graphs, the
-user's communication hooks. The hook that starts a reduce is csrc/torch_bridge/reduction.h.
+user's communication hooks. The hook that starts a reduce is csrc/torch_bridge/ddp/reduction.h.
 """
 
 import itertools

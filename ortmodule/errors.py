@@ -1,6 +1,6 @@
 """NotCapturable: the reason why a module, or one call of it, cannot run through the engine.
 
-Raised by all that looks at a call (admit.py to finish.py, and what they use); captures.py turns it
+Raised by all that looks at a call (admit.py to finish.py, and what they use); dispatch turns it
 into a reported fallback. Its class says where the module runs then: in eager, or, as NeedsCut says,
 in parts.
 """

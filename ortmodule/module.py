@@ -1,4 +1,4 @@
-"""ORTModule: the wrapper that a user's training loop calls. What it does is in captures.py."""
+"""ORTModule: the wrapper that a user's training loop calls. What it does is in dispatch."""
 
 import contextlib
 import copy
@@ -15,7 +15,7 @@ from torch import nn
 
 from . import _native
 from .attach.attached import Attached
-from .dispatch.captures import Captures
+from .dispatch.dispatcher import Dispatcher
 from .errors import NotCapturable
 from .explain import Report
 from .export import export
@@ -50,7 +50,7 @@ class ORTModule(nn.Module):
         _native.torch_bridge()
         module = surroundings.unwrapped(module)
         state = self.__dict__
-        state["_ortmodule"] = Captures(module, options or Options())
+        state["_ortmodule"] = Dispatcher(module, options or Options())
         for name, value in vars(module).items():  # hooks run around the wrapper's forward
             if name in _SHARED and isinstance(value, (dict, set)):
                 state[name] = value

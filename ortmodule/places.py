@@ -48,6 +48,14 @@ def caller_place() -> dict[str, Any]:
     return user_place(frames[::-1])
 
 
+def callers_level() -> int:
+    """The stacklevel that warns for the caller's line in the user's code."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((PACKAGE, TORCH)):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
 def error_place(error: BaseException) -> dict[str, Any]:
     """The deepest line of the user's code in an error's traceback."""
     frames, trace = [], error.__traceback__

@@ -1,6 +1,6 @@
 """Finishes a capture: its outputs named, its history and guards beside it. The last stage.
 
-captures.py keeps a Capture with the runner that executes it (kept.py).
+dispatcher.py keeps a Capture with the runner that executes it (kept.py).
 """
 
 import dataclasses

@@ -2,7 +2,7 @@
 
 `rehearse`, on tensors without data, is the second stage of a capture: which code forward runs, what
 it writes and which operations of torch it calls, known before it is traced. `eager_error`, in
-eager: would this call raise there too, and what? captures.py asks, but under fallback="report",
+eager: would this call raise there too, and what? fallback.py asks, but under fallback="report",
 where a call cannot go through the engine: what is wrong with the call itself must surface as
 eager's own exception.
 """

@@ -1,7 +1,7 @@
 """A captured program run once more by torch's own operators, so that torch can differentiate it any
 number of times: what a backward under create_graph does.
 
-finish.py makes one of a capture; the runner (csrc/torch_bridge/second_run.h) calls it.
+finish.py makes one of a capture; the runner (csrc/torch_bridge/autograd/second_run.h) calls it.
 """
 
 import time

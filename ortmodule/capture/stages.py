@@ -1,6 +1,6 @@
 """Captures one call of a module as a graph: the line of stages, each from the records before it.
 
-describe (call.py) -> admit -> rehearse -> trace -> name -> translate -> finish. captures.py asks
+describe (call.py) -> admit -> rehearse -> trace -> name -> translate -> finish. dispatcher.py asks
 for a capture when no kept one fits; nothing is run on real data.
 """
 

@@ -1,6 +1,6 @@
 """What the calls of one module came to, for `explain()`: warm-ups, fallbacks, captures that ran.
 
-captures.py keeps one, under its lock.
+dispatcher.py keeps one, under its lock.
 """
 
 import collections
@@ -9,6 +9,7 @@ import warnings
 
 from ..errors import NotCapturable, WarmUp
 from ..explain import Fallback, Report
+from ..places import callers_level
 from .kept import Kept
 from .search import Search
 
@@ -48,13 +49,13 @@ class Account:
             warnings.warn(
                 "ORTModule runs forward again in eager PyTorch in each backward with "
                 f"create_graph=True: the first time it took {ms:.1f} ms",
-                stacklevel=6,
+                stacklevel=callers_level(),
             )
 
-    def warn(self, what: str, stacklevel: int) -> None:
-        """Once."""
+    def warn(self, what: str) -> None:
+        """Once, for the line of the user's that makes the call."""
         if not self._warned:
-            warnings.warn(f"ORTModule runs {what}", stacklevel=stacklevel)
+            warnings.warn(f"ORTModule runs {what}", stacklevel=callers_level())
         self._warned = True
 
     def report(self, search: Search, latest: Kept | None) -> Report:

@@ -1,6 +1,6 @@
 """Whether a module in parts is quicker than in eager: both are timed in turns, in the user's loop.
 
-captures.py asks for the way of each call, once no call makes new parts any more.
+fallback.py asks for the way of each call, once no call makes new parts any more.
 """
 
 import contextlib

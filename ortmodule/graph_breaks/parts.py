@@ -1,7 +1,7 @@
 """A module in parts: where a whole capture cannot be, Dynamo cuts forward, and each graph between
 two cuts is captured, differentiated and run like a module of its own.
 
-captures.py goes this way when it has learnt that forward cannot be captured whole.
+fallback.py goes this way when it has learnt that forward cannot be captured whole.
 """
 
 import collections
@@ -50,7 +50,7 @@ class Computed(NamedTuple):
 class Parts:
     """Calls `module.forward` in parts.
 
-    roots: functions that forward enters, as far as known. engine(graph, free) gives the Captures
+    roots: functions that forward enters, as far as known. engine(graph, free) gives the Dispatcher
     of a graph, `free`: for each of its tensors which axes have any size. outside(computed) is told
     what torch computed in between. strict: a graph that ends before forward does is refused.
     `all`: the engines, in the order made; `small`: how many parts

@@ -2,7 +2,7 @@
 communications is captured like a module of its own.
 
 DistributedDataParallel and fully_shard exchange parameters and gradients in hooks and in their own
-forward, which no graph holds. captures.py goes this way when admit.py has met one inside.
+forward, which no graph holds. fallback.py goes this way when admit.py has met one inside.
 """
 
 import types
@@ -22,7 +22,7 @@ class Seams:
     """Calls `module.forward`, and through the engine each largest submodule with nothing inside
     that communicates.
 
-    engine(module) gives the Captures of one. `all`: the engines; `why`: no whole capture.
+    engine(module) gives the Dispatcher of one. `all`: the engines; `why`: no whole capture.
     """
 
     def __init__(self, module: nn.Module, engine: Callable[[nn.Module], Any]):

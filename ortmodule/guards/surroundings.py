@@ -1,6 +1,6 @@
 """What is active around a call that the engine cannot see: then the plain module runs.
 
-captures.py asks the C++ half (csrc/torch_bridge/surroundings.cpp) at the top of each call whether
+dispatcher.py asks the C++ half (csrc/torch_bridge/guards) at the top of each call whether
 there is anything, then `reason()`, and reports the answer like any fallback.
 """
 
