@@ -9,10 +9,7 @@ namespace {
 const HostTable& table() {
   static const HostTable* table = [] {
     auto* made = new HostTable();
-    register_host_cast(*made);
-    register_host_range(*made);
-    register_host_select(*made);
-    register_host_sequence(*made);
+    Family<HostTable>::add_all("host", *made);
     return made;
   }();
   return *table;

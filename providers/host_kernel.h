@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "csrc/core/families.h"
 #include "csrc/core/item.h"
 #include "csrc/graph/schema.h"
 
@@ -56,11 +57,5 @@ using HostTable = std::map<std::string, HostEntry, std::less<>>;
 
 // The kernel refers to the node. Throws where none takes its op and its dtypes.
 std::unique_ptr<HostKernel> make_host_kernel(const Node& node);
-
-// The visible list of families.
-void register_host_cast(HostTable& table);
-void register_host_range(HostTable& table);
-void register_host_select(HostTable& table);
-void register_host_sequence(HostTable& table);
 
 }  // namespace ort

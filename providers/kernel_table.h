@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "csrc/core/families.h"
 #include "providers/provider.h"
 
 namespace ort {

@@ -266,12 +266,14 @@ void register_exponential(OpSet& ops) {
 
 }  // namespace
 
-void register_activation(OpSet& ops) {
+static void register_activation(OpSet& ops) {
   register_saturating(ops);
   register_smooth(ops);
   register_piecewise(ops);
   register_hard(ops);
   register_exponential(ops);
 }
+
+const Family<OpSet> kFamily("ops", "activation", register_activation);
 
 }  // namespace ort

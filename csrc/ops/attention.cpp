@@ -159,7 +159,7 @@ void infer_attention_grad(InferContext& c) {
 
 }  // namespace
 
-void register_attention(OpSet& ops) {
+static void register_attention(OpSet& ops) {
   attention_attrs(ops.op("ort::Attention")
                       .in("q", kFloating)
                       .in("k", kFloating)
@@ -192,5 +192,7 @@ void register_attention(OpSet& ops) {
       .cost([](const Sized& node) { return products(node, 1) * 5; })
       .defined_as(attention_grad);
 }
+
+const Family<OpSet> kFamily("ops", "attention", register_attention);
 
 }  // namespace ort

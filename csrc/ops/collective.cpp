@@ -88,7 +88,7 @@ Value waited_for(const Backward& b, std::string_view op, Attrs attrs) {
 
 }  // namespace
 
-void register_collective(OpSet& ops) {
+static void register_collective(OpSet& ops) {
   // Gradients are torch's, whatever calculus says of a maximum.
   start(ops, "ort::AllReduce")
       .attr("op", std::string("sum"))
@@ -125,5 +125,7 @@ void register_collective(OpSet& ops) {
       .differentiable_inputs({0})
       .gradient([](const Backward& b) { return b.dy(); });
 }
+
+const Family<OpSet> kFamily("ops", "collective", register_collective);
 
 }  // namespace ort

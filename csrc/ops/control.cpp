@@ -52,7 +52,7 @@ Outputs gradient_of_operator(const Backward& b) {
 
 }  // namespace
 
-void register_control(OpSet& ops) {
+static void register_control(OpSet& ops) {
   // "schema" names the operator, "types" its outputs' types as text, "effect" what it does
   // besides: draw from torch's generator ("random"), or raise ("check"). Its other arguments are
   // attributes under their own names ("history_of": of which inputs a backward asks for gradients,
@@ -93,5 +93,7 @@ void register_control(OpSet& ops) {
       .shape([](InferContext& c) { same_dims(c, 0, 0); })
       .not_differentiable();
 }
+
+const Family<OpSet> kFamily("ops", "control", register_control);
 
 }  // namespace ort

@@ -193,7 +193,7 @@ Outputs conv_transpose_gradient(const Backward& b) {
 
 }  // namespace
 
-void register_conv(OpSet& ops) {
+static void register_conv(OpSet& ops) {
   conv_attrs(ops.op("Conv")
                  .in("x", kFloating)
                  .in("w", kFloating)
@@ -228,5 +228,7 @@ void register_conv(OpSet& ops) {
       .shape(infer_conv_transpose)
       .gradient(conv_transpose_gradient);
 }
+
+const Family<OpSet> kFamily("ops", "conv", register_conv);
 
 }  // namespace ort

@@ -208,7 +208,7 @@ Value einsum(const Call& c) {
 
 }  // namespace
 
-void register_einsum(OpSet& ops) {
+static void register_einsum(OpSet& ops) {
   ops.op("Einsum")
       .in_variadic("x", kNumeric)
       .out("y")
@@ -219,5 +219,7 @@ void register_einsum(OpSet& ops) {
       .shape(infer_einsum)
       .defined_as(einsum);
 }
+
+const Family<OpSet> kFamily("ops", "einsum", register_einsum);
 
 }  // namespace ort

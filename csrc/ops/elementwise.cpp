@@ -381,7 +381,7 @@ void register_cast(OpSet& ops) {
 
 }  // namespace
 
-void register_elementwise(OpSet& ops) {
+static void register_elementwise(OpSet& ops) {
   register_arithmetic(ops);
   register_power(ops);
   register_variadic(ops);
@@ -391,5 +391,7 @@ void register_elementwise(OpSet& ops) {
   register_choice(ops);
   register_cast(ops);
 }
+
+const Family<OpSet> kFamily("ops", "elementwise", register_elementwise);
 
 }  // namespace ort

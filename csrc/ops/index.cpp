@@ -247,11 +247,13 @@ void register_lookup(OpSet& ops) {
 
 }  // namespace
 
-void register_index(OpSet& ops) {
+static void register_index(OpSet& ops) {
   register_gather(ops);
   register_gather_elements(ops);
   register_scatter(ops);
   register_lookup(ops);
 }
+
+const Family<OpSet> kFamily("ops", "index", register_index);
 
 }  // namespace ort

@@ -43,7 +43,7 @@ void bitwise(OpSet& ops, std::string_view name) {
 
 }  // namespace
 
-void register_logic(OpSet& ops) {
+static void register_logic(OpSet& ops) {
   comparison(ops, "Equal", kAny, 11);
   comparison(ops, "Greater", kNumeric, 9);
   comparison(ops, "GreaterOrEqual", kNumeric, 12);
@@ -98,5 +98,7 @@ void register_logic(OpSet& ops) {
       })
       .not_differentiable();
 }
+
+const Family<OpSet> kFamily("ops", "logic", register_logic);
 
 }  // namespace ort

@@ -150,7 +150,7 @@ void register_binary_cross_entropy(OpSet& ops) {
 
 }  // namespace
 
-void register_loss(OpSet& ops) {
+static void register_loss(OpSet& ops) {
   register_class_losses(ops);
   register_binary_cross_entropy(ops);
   // parts: each row's maximum and the sum of exp(x - maximum); joined to one logarithm they would
@@ -181,5 +181,7 @@ void register_loss(OpSet& ops) {
                           .out("dlogits"))
       .shape(infer_cross_entropy_grad);
 }
+
+const Family<OpSet> kFamily("ops", "loss", register_loss);
 
 }  // namespace ort

@@ -168,7 +168,7 @@ OpSchema::SiblingsOf of_matrices(Of of) {
 
 }  // namespace
 
-void register_matmul(OpSet& ops) {
+static void register_matmul(OpSet& ops) {
   ops.op("MatMul")
       .in("a", kNumeric)
       .in("b", kNumeric)
@@ -227,5 +227,7 @@ void register_matmul(OpSet& ops) {
       })
       .gradient(linear_gradient);
 }
+
+const Family<OpSet> kFamily("ops", "matmul", register_matmul);
 
 }  // namespace ort

@@ -328,7 +328,7 @@ void register_plain(OpSet& ops) {
 
 }  // namespace
 
-void register_norm(OpSet& ops) {
+static void register_norm(OpSet& ops) {
   register_plain(ops);
   ops.op("LayerNormalization")
       .in("x", kFloating)
@@ -382,5 +382,7 @@ void register_norm(OpSet& ops) {
   register_batch_norm(ops);
   register_batch_norm_grad(ops);
 }
+
+const Family<OpSet> kFamily("ops", "norm", register_norm);
 
 }  // namespace ort

@@ -1,4 +1,4 @@
-// The visible list of families, and the shape rules they share.
+// The set of all families, and the shape rules they share.
 #include "csrc/ops/ops.h"
 
 namespace ort {
@@ -6,29 +6,7 @@ namespace ort {
 const OpSet& default_ops() {
   static const OpSet* ops = [] {
     auto* set = new OpSet();
-    register_elementwise(*set);
-    register_activation(*set);
-    register_logic(*set);
-    register_matmul(*set);
-    register_einsum(*set);
-    register_norm(*set);
-    register_softmax(*set);
-    register_loss(*set);
-    register_reduce(*set);
-    register_shape(*set);
-    register_slice(*set);
-    register_index(*set);
-    register_conv(*set);
-    register_pool(*set);
-    register_rnn(*set);
-    register_attention(*set);
-    register_random(*set);
-    register_control(*set);
-    register_bodies(*set);
-    register_sequence(*set);
-    register_select(*set);
-    register_quantized(*set);
-    register_collective(*set);
+    Family<OpSet>::add_all("ops", *set);
     return set;
   }();
   return *ops;

@@ -1,36 +1,13 @@
-// The op families. default_ops() is the one OpSet that the engine builds graphs with.
+// The op families, a file each. default_ops() is the one OpSet that the engine builds graphs with.
 #pragma once
 
+#include "csrc/core/families.h"
 #include "csrc/graph/expr.h"
 #include "csrc/graph/schema.h"
 
 namespace ort {
 
 const OpSet& default_ops();
-
-void register_elementwise(OpSet& ops);
-void register_activation(OpSet& ops);
-void register_logic(OpSet& ops);
-void register_matmul(OpSet& ops);
-void register_einsum(OpSet& ops);
-void register_norm(OpSet& ops);
-void register_softmax(OpSet& ops);
-void register_loss(OpSet& ops);
-void register_reduce(OpSet& ops);
-void register_shape(OpSet& ops);
-void register_slice(OpSet& ops);
-void register_index(OpSet& ops);
-void register_conv(OpSet& ops);
-void register_pool(OpSet& ops);
-void register_rnn(OpSet& ops);
-void register_attention(OpSet& ops);
-void register_random(OpSet& ops);
-void register_control(OpSet& ops);
-void register_bodies(OpSet& ops);
-void register_sequence(OpSet& ops);
-void register_select(OpSet& ops);
-void register_quantized(OpSet& ops);
-void register_collective(OpSet& ops);
 
 // Shape rules that several families share.
 Shape like(size_t input);             // output 0 has the type of that input

@@ -108,7 +108,7 @@ void global_pool(OpSet& ops, std::string_view name, std::string_view reduction) 
 
 }  // namespace
 
-void register_pool(OpSet& ops) {
+static void register_pool(OpSet& ops) {
   pool_attrs(ops.op("MaxPool").in("x", kNumeric).out("y").out("indices", kInt64, "I").since(8))
       .attr("storage_order", int64_t{0})
       .cost([](const Sized& c) { return pool_cost(c, c.node().output()); })
@@ -142,5 +142,7 @@ void register_pool(OpSet& ops) {
   global_pool(ops, "GlobalAveragePool", "ReduceMean");
   global_pool(ops, "GlobalMaxPool", "ReduceMax");
 }
+
+const Family<OpSet> kFamily("ops", "pool", register_pool);
 
 }  // namespace ort

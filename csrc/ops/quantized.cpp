@@ -80,7 +80,7 @@ QuantizedFormat quantized_format(std::string_view name) {
   return name == "nf4" ? QuantizedFormat::nf4 : QuantizedFormat::int8;
 }
 
-void register_quantized(OpSet& ops) {
+static void register_quantized(OpSet& ops) {
   ops.op("ort::QuantizedLinear")
       .in("x", kFloating)
       .in("codes", kIntegers, "C")
@@ -103,5 +103,7 @@ void register_quantized(OpSet& ops) {
       })
       .gradient(quantized_gradient);
 }
+
+const Family<OpSet> kFamily("ops", "quantized", register_quantized);
 
 }  // namespace ort

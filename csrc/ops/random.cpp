@@ -4,7 +4,7 @@
 
 namespace ort {
 
-void register_random(OpSet& ops) {
+static void register_random(OpSet& ops) {
   // y = keep ? x / (1 - ratio) : 0; the mask of element i is word i % 4 of counter (i / 4,
   // counter).
   ops.op("ort::Dropout")
@@ -50,5 +50,7 @@ void register_random(OpSet& ops) {
         return out;
       });
 }
+
+const Family<OpSet> kFamily("ops", "random", register_random);
 
 }  // namespace ort

@@ -229,7 +229,7 @@ void register_order(OpSet& ops) {
 
 }  // namespace
 
-void register_reduce(OpSet& ops) {
+static void register_reduce(OpSet& ops) {
   reduction(ops, "ReduceSum", kNumeric, 13).gradient([](const Backward& b) {
     return expand(restored(b, b.dy()), b.x().dims());
   });
@@ -247,5 +247,7 @@ void register_reduce(OpSet& ops) {
   register_derived(ops);
   register_order(ops);
 }
+
+const Family<OpSet> kFamily("ops", "reduce", register_reduce);
 
 }  // namespace ort

@@ -75,7 +75,7 @@ Outputs lstm_gradient(const Backward& b) {
 
 }  // namespace
 
-void register_rnn(OpSet& ops) {
+static void register_rnn(OpSet& ops) {
   ops.op("LSTM")
       .in("x", kFloating)
       .in("w", kFloating)
@@ -133,5 +133,7 @@ void register_rnn(OpSet& ops) {
         expect_lstm_states(c);
       });
 }
+
+const Family<OpSet> kFamily("ops", "rnn", register_rnn);
 
 }  // namespace ort

@@ -36,7 +36,7 @@ void infer_unique(InferContext& c) {
 
 }  // namespace
 
-void register_select(OpSet& ops) {
+static void register_select(OpSet& ops) {
   ops.op("NonZero")
       .in("x")
       .out("y", kInt64, "I")
@@ -80,5 +80,7 @@ void register_select(OpSet& ops) {
       .shape(infer_unique)
       .not_differentiable();
 }
+
+const Family<OpSet> kFamily("ops", "select", register_select);
 
 }  // namespace ort

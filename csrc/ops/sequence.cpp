@@ -184,10 +184,12 @@ void register_optionals(OpSet& ops) {
 
 }  // namespace
 
-void register_sequence(OpSet& ops) {
+static void register_sequence(OpSet& ops) {
   register_making(ops);
   register_reading(ops);
   register_optionals(ops);
 }
+
+const Family<OpSet> kFamily("ops", "sequence", register_sequence);
 
 }  // namespace ort

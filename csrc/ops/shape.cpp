@@ -539,7 +539,7 @@ void register_joining(OpSet& ops) {
 
 }  // namespace
 
-void register_shape(OpSet& ops) {
+static void register_shape(OpSet& ops) {
   register_constants(ops);
   register_filled(ops);
   register_views(ops);
@@ -547,5 +547,7 @@ void register_shape(OpSet& ops) {
   register_movement(ops);
   register_joining(ops);
 }
+
+const Family<OpSet> kFamily("ops", "shape", register_shape);
 
 }  // namespace ort

@@ -305,7 +305,7 @@ void register_pad(OpSet& ops) {
 
 }  // namespace
 
-void register_slice(OpSet& ops) {
+static void register_slice(OpSet& ops) {
   register_blocks(ops);
   register_pad(ops);
   ops.op("Slice")
@@ -355,5 +355,7 @@ void register_slice(OpSet& ops) {
         return b.graph().emit1("Trilu", {b.dy(), b.x(1)}, {{"upper", b.attrs().i("upper")}});
       });
 }
+
+const Family<OpSet> kFamily("ops", "slice", register_slice);
 
 }  // namespace ort

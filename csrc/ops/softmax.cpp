@@ -36,7 +36,7 @@ Value hardmax(const Call& c) {
 
 }  // namespace
 
-void register_softmax(OpSet& ops) {
+static void register_softmax(OpSet& ops) {
   softmax_like(ops, "Softmax")
       .defined_as([](const Call& c) {
         const std::vector<int64_t> axis{c.attrs().i("axis")};
@@ -57,5 +57,7 @@ void register_softmax(OpSet& ops) {
       });
   softmax_like(ops, "Hardmax").defined_as(hardmax).not_differentiable();
 }
+
+const Family<OpSet> kFamily("ops", "softmax", register_softmax);
 
 }  // namespace ort

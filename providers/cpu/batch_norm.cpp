@@ -192,9 +192,11 @@ void add_channels(KernelList& list, std::unique_ptr<Kernel> (*make)(const Reques
 
 }  // namespace
 
-void register_batch_norm(KernelTable& table) {
+static void register_batch_norm(KernelTable& table) {
   add_channels(table.op("ort::BatchNorm"), batch_norm);
   add_channels(table.op("ort::BatchNormGrad"), batch_norm_grad);
 }
+
+const Family<KernelTable> kFamily("cpu", "batch_norm", register_batch_norm);
 
 }  // namespace ort::cpu

@@ -9,23 +9,11 @@
 
 namespace ort::cpu {
 
-// In one visible list; each family fills its ops, best kernels first.
+// Each family fills its ops, best kernels first.
 const KernelTable& kernel_table() {
   static const KernelTable* const table = [] {
     auto* t = new KernelTable("cpu");
-    register_matmul(*t);
-    register_movement(*t);
-    register_index(*t);
-    register_reduce(*t);
-    register_order(*t);
-    register_plain(*t);
-    register_loss(*t);
-    register_attention(*t);
-    register_conv(*t);
-    register_pool(*t);
-    register_batch_norm(*t);
-    register_rnn(*t);
-    register_quantized(*t);
+    Family<KernelTable>::add_all("cpu", *t);
     return t;
   }();
   return *table;

@@ -254,9 +254,11 @@ void add_rows(KernelList& list, std::unique_ptr<Kernel> (*make)(const Request&))
 
 }  // namespace
 
-void register_loss(KernelTable& table) {
+static void register_loss(KernelTable& table) {
   add_rows(table.op("ort::CrossEntropy"), cross_entropy);
   add_rows(table.op("ort::CrossEntropyGrad"), cross_entropy_grad);
 }
+
+const Family<KernelTable> kFamily("cpu", "loss", register_loss);
 
 }  // namespace ort::cpu

@@ -248,12 +248,14 @@ Verdict known_k(const Node& node) {
 
 }  // namespace
 
-void register_order(KernelTable& table) {
+static void register_order(KernelTable& table) {
   table.op("ArgMax").add("lines", kNumbers, arg_extremum);
   table.op("ArgMin").add("lines", kNumbers, arg_extremum);
   table.op("Hardmax").add("lines", kFloating, hardmax);
   table.op("CumSum").add("plain", kNumbers, cumulative_sum);
   table.op("TopK").add("plain", kNumbers, known_k, top_k);
 }
+
+const Family<KernelTable> kFamily("cpu", "order", register_order);
 
 }  // namespace ort::cpu

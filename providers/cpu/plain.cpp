@@ -161,7 +161,7 @@ Verdict known_sizes(const Node& node) {
 
 }  // namespace
 
-void register_plain(KernelTable& table) {
+static void register_plain(KernelTable& table) {
   table.op("Pow").add("mixed", kPlain, pow_kernel);
   table.op("Where").add("copy", kAny, where_kernel);
   table.op("Range").add("plain", kNumbers, range);
@@ -171,5 +171,7 @@ void register_plain(KernelTable& table) {
   table.op("Size").add("plain", kAny, shape_kernel);
   table.op("ort::Check").add("plain", kAny, check_kernel);
 }
+
+const Family<KernelTable> kFamily("cpu", "plain", register_plain);
 
 }  // namespace ort::cpu

@@ -374,9 +374,11 @@ Verdict known_axes(const Node& node) {
 
 }  // namespace
 
-void register_reduce(KernelTable& table) {
+static void register_reduce(KernelTable& table) {
   for (const char* op : {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"})
     table.op(op).add("axes", kNumbers, known_axes, reduce);
 }
+
+const Family<KernelTable> kFamily("cpu", "reduce", register_reduce);
 
 }  // namespace ort::cpu

@@ -24,10 +24,12 @@ std::vector<Item> cast(const HostCall& c) {
 
 }  // namespace
 
-void register_host_cast(HostTable& table) {
+static void register_host_cast(HostTable& table) {
   constexpr TypeSet kTexts = kAny & ~(bit(DType::c64) | bit(DType::c128));
   table["Cast"] = {kTexts, cast};
   table["CastLike"] = {kTexts, cast};
 }
+
+const Family<HostTable> kFamily("host", "cast", register_host_cast);
 
 }  // namespace ort

@@ -27,8 +27,10 @@ std::vector<Item> range(const HostCall& c) {
 
 }  // namespace
 
-void register_host_range(HostTable& table) {
+static void register_host_range(HostTable& table) {
   table["Range"] = {kNumeric, range};
 }
+
+const Family<HostTable> kFamily("host", "range", register_host_range);
 
 }  // namespace ort

@@ -162,11 +162,13 @@ Items unique(const HostCall& c) {
 
 }  // namespace
 
-void register_host_select(HostTable& table) {
+static void register_host_select(HostTable& table) {
   table["NonZero"] = {kNumbers, non_zero};
   table["Compress"] = {kAny, compress};
   table["Unique"] = {kNumbers | bit(DType::string), unique};
   table["ort::RepeatedPositions"] = {kInt64, repeated_positions};
 }
+
+const Family<HostTable> kFamily("host", "select", register_host_select);
 
 }  // namespace ort

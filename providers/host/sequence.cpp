@@ -101,7 +101,7 @@ Items make_optional(const HostCall& c) {
 
 }  // namespace
 
-void register_host_sequence(HostTable& table) {
+static void register_host_sequence(HostTable& table) {
   table["SequenceConstruct"] = {kAnything, construct};
   table["SequenceEmpty"] = {kAnything, construct};
   table["SequenceInsert"] = {kAnything, insert};
@@ -115,5 +115,7 @@ void register_host_sequence(HostTable& table) {
   table["OptionalGetElement"] = {kAnything, get_element};
   table["Identity"] = {kAnything, [](const HostCall& c) { return Items{c.item(0)}; }};
 }
+
+const Family<HostTable> kFamily("host", "sequence", register_host_sequence);
 
 }  // namespace ort

@@ -5,12 +5,14 @@
 
 namespace ort::reference {
 
-void register_activation(KernelTable& table) {
+static void register_activation(KernelTable& table) {
   add(table, "Tanh", kNumbers,
       [](const Call& c) { map1<double>(c, [](double x) { return std::tanh(x); }); });
   add(table, "Sigmoid", kNumbers,
       [](const Call& c) { map1<double>(c, [](double x) { return 1.0 / (1.0 + std::exp(-x)); }); });
   add(table, "Relu", kNumbers, unary([](auto x) { return x < 0 ? decltype(x)(0) : x; }));
 }
+
+const Family<KernelTable> kFamily("reference", "activation", register_activation);
 
 }  // namespace ort::reference

@@ -76,9 +76,11 @@ Verdict no_complex(const Node& node) {
 
 }  // namespace
 
-void register_cast(KernelTable& table) {
+static void register_cast(KernelTable& table) {
   add(table, "Cast", kNumbers, plain);
   add(table, "Cast", kAny, any, no_complex);
 }
+
+const Family<KernelTable> kFamily("reference", "cast", register_cast);
 
 }  // namespace ort::reference

@@ -3,7 +3,7 @@
 
 namespace ort::reference {
 
-void register_collective(KernelTable& table) {
+static void register_collective(KernelTable& table) {
   const auto alone = [](const Node& node) {
     return require(node.attrs.i("size") == 1, "it knows no other processes");
   };
@@ -12,5 +12,7 @@ void register_collective(KernelTable& table) {
     add(table, op, kNumbers, copy_all, alone);
   add(table, "ort::Wait", kNumbers, copy_all);
 }
+
+const Family<KernelTable> kFamily("reference", "collective", register_collective);
 
 }  // namespace ort::reference

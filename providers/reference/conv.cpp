@@ -115,11 +115,13 @@ void conv_transpose(const Call& c) {
 
 }  // namespace
 
-void register_conv(KernelTable& table) {
+static void register_conv(KernelTable& table) {
   add(table, "Conv", kNumbers, conv);
   add(table, "ort::ConvGradX", kNumbers, conv_grad_x);
   add(table, "ort::ConvGradW", kNumbers, conv_grad_w);
   add(table, "ConvTranspose", kNumbers, conv_transpose);
 }
+
+const Family<KernelTable> kFamily("reference", "conv", register_conv);
 
 }  // namespace ort::reference

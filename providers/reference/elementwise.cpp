@@ -144,7 +144,7 @@ void register_functions(KernelTable& table) {
 
 }  // namespace
 
-void register_elementwise(KernelTable& table) {
+static void register_elementwise(KernelTable& table) {
   add(table, "Add", kNumbers, binary([](const Call&, auto a, auto b) { return add(a, b); }));
   add(table, "Sub", kNumbers, binary([](const Call&, auto a, auto b) {
         return add(a, mul(b, static_cast<decltype(b)>(-1)));
@@ -162,5 +162,7 @@ void register_elementwise(KernelTable& table) {
   add(table, "Where", kAny, select);
   add(table, "Clip", kNumbers, clip);
 }
+
+const Family<KernelTable> kFamily("reference", "elementwise", register_elementwise);
 
 }  // namespace ort::reference

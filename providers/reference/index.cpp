@@ -197,7 +197,7 @@ void reverse_sequence(const Call& c) {
 
 }  // namespace
 
-void register_index(KernelTable& table) {
+static void register_index(KernelTable& table) {
   add(table, "ReverseSequence", kAny, reverse_sequence);
   add(table, "Gather", kAny, gather);
   add(table, "ort::GatherGrad", kNumbers, gather_grad);
@@ -207,5 +207,7 @@ void register_index(KernelTable& table) {
   add(table, "ScatterND", kNumbers, scatter_nd);
   add(table, "OneHot", kAny, one_hot);
 }
+
+const Family<KernelTable> kFamily("reference", "index", register_index);
 
 }  // namespace ort::reference

@@ -61,7 +61,7 @@ void check_all(const Call& c) {
 
 }  // namespace
 
-void register_logic(KernelTable& table) {
+static void register_logic(KernelTable& table) {
   add(table, "Equal", kNumbers, binary([](const Call&, auto a, auto b) { return a == b; }));
   add(table, "Equal", bit(DType::string), same_texts);
   add(table, "Greater", kNumbers, binary([](const Call&, auto a, auto b) { return a > b; }));
@@ -86,5 +86,7 @@ void register_logic(KernelTable& table) {
       [](const Call& c) { flags(c, [](double x) { return std::isnan(x); }); });
   add(table, "IsInf", kNumbers, is_infinite);
 }
+
+const Family<KernelTable> kFamily("reference", "logic", register_logic);
 
 }  // namespace ort::reference

@@ -114,9 +114,11 @@ void cross_entropy_grad(const Call& c) {
 
 }  // namespace
 
-void register_loss(KernelTable& table) {
+static void register_loss(KernelTable& table) {
   add(table, "ort::CrossEntropy", kNumbers, cross_entropy);
   add(table, "ort::CrossEntropyGrad", kNumbers, cross_entropy_grad);
 }
+
+const Family<KernelTable> kFamily("reference", "loss", register_loss);
 
 }  // namespace ort::reference

@@ -70,7 +70,7 @@ Verdict plain(const Node& node) {
 
 }  // namespace
 
-void register_matmul(KernelTable& table) {
+static void register_matmul(KernelTable& table) {
   add(table, "MatMul", kNumbers,
       [](const Call& c) { wide(c.dtype(), [&]<class W>() { product<W>(c, {}); }); });
   add(
@@ -84,5 +84,7 @@ void register_matmul(KernelTable& table) {
       table, "ort::Linear", kNumbers, [](const Call& c) { product<double>(c, {false, true, 1.0}); },
       plain);
 }
+
+const Family<KernelTable> kFamily("reference", "matmul", register_matmul);
 
 }  // namespace ort::reference

@@ -97,9 +97,11 @@ void batch_norm_grad(const Call& c) {
 
 }  // namespace
 
-void register_norm(KernelTable& table) {
+static void register_norm(KernelTable& table) {
   add(table, "ort::BatchNorm", kNumbers, batch_norm);
   add(table, "ort::BatchNormGrad", kNumbers, batch_norm_grad);
 }
+
+const Family<KernelTable> kFamily("reference", "norm", register_norm);
 
 }  // namespace ort::reference

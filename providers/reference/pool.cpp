@@ -88,11 +88,13 @@ void average_pool_grad(const Call& c) {
 
 }  // namespace
 
-void register_pool(KernelTable& table) {
+static void register_pool(KernelTable& table) {
   add(table, "MaxPool", kNumbers, max_pool);
   add(table, "ort::MaxPoolGrad", kNumbers, max_pool_grad);
   add(table, "AveragePool", kNumbers, average_pool);
   add(table, "ort::AveragePoolGrad", kNumbers, average_pool_grad);
 }
+
+const Family<KernelTable> kFamily("reference", "pool", register_pool);
 
 }  // namespace ort::reference

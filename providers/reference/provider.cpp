@@ -7,23 +7,7 @@ namespace {
 const KernelTable& kernel_table() {
   static const KernelTable table = [] {
     KernelTable table("reference");
-    register_elementwise(table);
-    register_cast(table);
-    register_activation(table);
-    register_logic(table);
-    register_matmul(table);
-    register_norm(table);
-    register_softmax(table);
-    register_loss(table);
-    register_reduce(table);
-    register_shape(table);
-    register_slice(table);
-    register_index(table);
-    register_conv(table);
-    register_pool(table);
-    register_rnn(table);
-    register_random(table);
-    register_collective(table);
+    Family<KernelTable>::add_all("reference", table);
     return table;
   }();
   return table;

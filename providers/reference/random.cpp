@@ -41,8 +41,10 @@ void dropout(const Call& c) {
 
 }  // namespace
 
-void register_random(KernelTable& table) {
+static void register_random(KernelTable& table) {
   add(table, "ort::Dropout", kNumbers, dropout);
 }
+
+const Family<KernelTable> kFamily("reference", "random", register_random);
 
 }  // namespace ort::reference

@@ -178,7 +178,7 @@ void top_k(const Call& c) {
 
 }  // namespace
 
-void register_reduce(KernelTable& table) {
+static void register_reduce(KernelTable& table) {
   add(table, "ReduceSum", kNumbers, sum_like(0, false, [](auto a, auto b) { return add(a, b); }));
   add(table, "ReduceMean", kNumbers, sum_like(0, true, [](auto a, auto b) { return add(a, b); }));
   add(table, "ReduceProd", kNumbers, sum_like(1, false, [](auto a, auto b) { return mul(a, b); }));
@@ -189,5 +189,7 @@ void register_reduce(KernelTable& table) {
   add(table, "CumSum", kNumbers, cumulative_sum);
   add(table, "TopK", kNumbers, top_k);
 }
+
+const Family<KernelTable> kFamily("reference", "reduce", register_reduce);
 
 }  // namespace ort::reference

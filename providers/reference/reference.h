@@ -181,22 +181,4 @@ bool is_nan(W x) {
   return x != x;
 }
 
-void register_elementwise(KernelTable& table);
-void register_cast(KernelTable& table);
-void register_activation(KernelTable& table);
-void register_logic(KernelTable& table);
-void register_matmul(KernelTable& table);
-void register_norm(KernelTable& table);
-void register_softmax(KernelTable& table);
-void register_loss(KernelTable& table);
-void register_reduce(KernelTable& table);
-void register_shape(KernelTable& table);
-void register_slice(KernelTable& table);
-void register_index(KernelTable& table);
-void register_conv(KernelTable& table);
-void register_pool(KernelTable& table);
-void register_rnn(KernelTable& table);
-void register_random(KernelTable& table);
-void register_collective(KernelTable& table);
-
 }  // namespace ort::reference

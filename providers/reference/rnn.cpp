@@ -244,9 +244,11 @@ Verdict usual_activations(const Node& node) {
 
 }  // namespace
 
-void register_rnn(KernelTable& table) {
+static void register_rnn(KernelTable& table) {
   add(table, "LSTM", kNumbers, lstm, usual_activations);
   add(table, "ort::LSTMGrad", kNumbers, lstm_grad);
 }
+
+const Family<KernelTable> kFamily("reference", "rnn", register_rnn);
 
 }  // namespace ort::reference

@@ -140,7 +140,7 @@ void tile(const Call& c) {
 
 }  // namespace
 
-void register_shape(KernelTable& table) {
+static void register_shape(KernelTable& table) {
   add(table, "Constant", kAny, constant);
   add(table, "ort::Sizes", kNumbers, [](const Call& c) { write_ints(c, c.attrs().ints("dims")); });
   add(table, "Shape", kAny, shape);
@@ -155,5 +155,7 @@ void register_shape(KernelTable& table) {
   add(table, "Split", kAny, split);
   add(table, "Tile", kAny, tile);
 }
+
+const Family<KernelTable> kFamily("reference", "shape", register_shape);
 
 }  // namespace ort::reference

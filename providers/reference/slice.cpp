@@ -189,12 +189,14 @@ void trilu(const Call& c) {
 
 }  // namespace
 
-void register_slice(KernelTable& table) {
+static void register_slice(KernelTable& table) {
   add(table, "Slice", kAny, slice);
   add(table, "ort::SliceGrad", kAny, slice_grad);
   add(table, "Pad", kAny, pad);
   add(table, "ort::PadGrad", kNumbers, pad_grad);
   add(table, "Trilu", kAny, trilu);
 }
+
+const Family<KernelTable> kFamily("reference", "slice", register_slice);
 
 }  // namespace ort::reference

@@ -21,8 +21,10 @@ void hardmax(const Call& c) {
 
 }  // namespace
 
-void register_softmax(KernelTable& table) {
+static void register_softmax(KernelTable& table) {
   add(table, "Hardmax", kNumbers, hardmax);
 }
+
+const Family<KernelTable> kFamily("reference", "softmax", register_softmax);
 
 }  // namespace ort::reference

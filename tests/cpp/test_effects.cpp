@@ -17,8 +17,7 @@ namespace {
 const OpSet& ops() {
   static const OpSet* set = [] {
     auto* ops = new OpSet();
-    register_elementwise(*ops);
-    register_shape(*ops);
+    Family<OpSet>::add_all("ops", *ops);
     for (const char* name : {"random", "check", "state_write", "collective", "python"})
       ops->op(std::string("test::") + name)
           .in("x", kFloating)

@@ -88,11 +88,7 @@ return ("y" = %y)
 
 TEST(Traits, AnActivationJoinsAProductByItsEntryAlone) {
   OpSet ops;
-  register_elementwise(ops);
-  register_activation(ops);
-  register_matmul(ops);
-  register_conv(ops);
-  register_shape(ops);
+  Family<OpSet>::add_all("ops", ops);
   ops.op("test::Rectified")
       .in("x", kFloating)
       .out("y")

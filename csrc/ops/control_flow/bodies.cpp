@@ -242,7 +242,7 @@ std::vector<Type> items_of_sequences(std::span<const Value> in, const Attrs&) {
 
 }  // namespace
 
-void register_bodies(OpSet& ops) {
+static void register_bodies(OpSet& ops) {
   ops.op("If")
       .in("cond", kBool, "B")
       .in_variadic("captures", kAnything, "*")
@@ -289,5 +289,7 @@ void register_bodies(OpSet& ops) {
       .attr_optional("scan_output_axes")
       .attr_optional("scan_output_directions");
 }
+
+const Family<OpSet> kFamily("ops", "bodies", register_bodies);
 
 }  // namespace ort

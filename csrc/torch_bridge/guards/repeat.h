@@ -1,6 +1,6 @@
 // Recognises a call that differs from an earlier one in nothing but its tensors' contents, so that
-// neither tree nor key nor sizes need a second look. ortmodule/dispatch/dispatcher.py asks before its
-// slow path.
+// neither tree nor key nor sizes need a second look. ortmodule/dispatch/dispatcher.py asks before
+// its slow path.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -338,9 +338,11 @@ std::unique_ptr<Kernel> made(const Request& r) {
 
 }  // namespace
 
-void register_attention(KernelTable& table) {
+static void register_attention(KernelTable& table) {
   table.op("ort::Attention").add("blocks", kF32 | kHalves, made<Attention>);
   table.op("ort::AttentionGrad").add("blocks", kF32 | kHalves, float_sums, made<AttentionGrad>);
 }
+
+const Family<KernelTable> kFamily("cpu", "attention", register_attention);
 
 }  // namespace ort::cpu

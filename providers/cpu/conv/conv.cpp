@@ -275,11 +275,13 @@ void add_kernels(KernelList& list, ConvKernel make) {
 
 }  // namespace
 
-void register_conv(KernelTable& table) {
+static void register_conv(KernelTable& table) {
   add_kernels(table.op("Conv"), conv);
   add_kernels(table.op("ort::ConvGradX"), conv_grad_x);
   add_kernels(table.op("ort::ConvGradW"), conv_grad_w);
   add_kernels(table.op("ConvTranspose"), conv_transpose);
 }
+
+const Family<KernelTable> kFamily("cpu", "conv", register_conv);
 
 }  // namespace ort::cpu

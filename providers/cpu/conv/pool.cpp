@@ -349,12 +349,14 @@ void add_planes(KernelList& list, When when, Float float_kernel, Double double_k
 
 }  // namespace
 
-void register_pool(KernelTable& table) {
+static void register_pool(KernelTable& table) {
   add_planes(table.op("MaxPool"), few_axes, max_pool<float>, max_pool<double>);
   add_planes(table.op("ort::MaxPoolGrad"), nullptr, max_pool_grad<float>, max_pool_grad<double>);
   add_planes(table.op("AveragePool"), few_axes, average_pool<float>, average_pool<double>);
   add_planes(table.op("ort::AveragePoolGrad"), few_axes, average_pool_grad<float>,
              average_pool_grad<double>);
 }
+
+const Family<KernelTable> kFamily("cpu", "pool", register_pool);
 
 }  // namespace ort::cpu

@@ -346,7 +346,7 @@ Verdict one_hot_types(const Node& node) {
 
 }  // namespace
 
-void register_index(KernelTable& table) {
+static void register_index(KernelTable& table) {
   table.op("Gather").add("rows", kAny, gather);
   table.op("ort::Embedding").add("rows", kAny, embedding);
   table.op("ort::GatherGrad").add("rows", kFloating, gather_grad);
@@ -356,5 +356,7 @@ void register_index(KernelTable& table) {
   table.op("ScatterND").add("plain", kNumbers, scatter_nd);
   table.op("OneHot").add("plain", kNumbers, one_hot_types, one_hot);
 }
+
+const Family<KernelTable> kFamily("cpu", "index", register_index);
 
 }  // namespace ort::cpu

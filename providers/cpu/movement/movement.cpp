@@ -367,7 +367,7 @@ Verdict known_split(const Node& node) {
 
 }  // namespace
 
-void register_movement(KernelTable& table) {
+static void register_movement(KernelTable& table) {
   table.op("Transpose").add("copy", kAny, transpose);
   table.op("Expand").add("copy", kAny, expand);
   table.op("Tile").add("copy", kAny, tile);
@@ -379,5 +379,7 @@ void register_movement(KernelTable& table) {
   table.op("ort::PadGrad").add("plain", kF32 | kF64, pad_grad);
   table.op("Trilu").add("copy", kAny, trilu);
 }
+
+const Family<KernelTable> kFamily("cpu", "movement", register_movement);
 
 }  // namespace ort::cpu

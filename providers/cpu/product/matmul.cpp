@@ -109,12 +109,14 @@ void add_products(KernelList& list, ProductKernel make, When of_float, When of_d
 
 }  // namespace
 
-void register_matmul(KernelTable& table) {
+static void register_matmul(KernelTable& table) {
   add_products(table.op("MatMul"), matmul_kernel, nullptr, nullptr, half_product);
   table.op("MatMul").add("plain", kIntegers, matmul_kernel);
   add_products(table.op("Gemm"), gemm_kernel, plain_gemm, plain_gemm, plain_gemm);
   add_products(table.op("ort::MatMul"), fused_kernel, nullptr, double_product, half_product);
   add_products(table.op("ort::Linear"), linear_kernel, nullptr, double_product, half_product);
 }
+
+const Family<KernelTable> kFamily("cpu", "matmul", register_matmul);
 
 }  // namespace ort::cpu

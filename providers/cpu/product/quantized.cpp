@@ -148,10 +148,12 @@ std::unique_ptr<Kernel> quantized_kernel(const Request& r) {
 
 }  // namespace
 
-void register_quantized(KernelTable& table) {
+static void register_quantized(KernelTable& table) {
   table.op("ort::QuantizedLinear")
       .add("by pieces", kF32, quantized_kernel)
       .add("widened", kHalves, [](const Request& r) { return widened(r, quantized_kernel); });
 }
+
+const Family<KernelTable> kFamily("cpu", "quantized", register_quantized);
 
 }  // namespace ort::cpu

@@ -285,9 +285,11 @@ void add_steps(KernelList& list, When when, RecurrentKernel of_float, RecurrentK
 
 }  // namespace
 
-void register_rnn(KernelTable& table) {
+static void register_rnn(KernelTable& table) {
   add_steps(table.op("LSTM"), usual_lstm, lstm<float>, lstm<double>);
   add_steps(table.op("ort::LSTMGrad"), nullptr, lstm_grad<float>, lstm_grad<double>);
 }
+
+const Family<KernelTable> kFamily("cpu", "rnn", register_rnn);
 
 }  // namespace ort::cpu
