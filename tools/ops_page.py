@@ -18,13 +18,14 @@ HEAD = """# Ops
 
 Written by `python tools/ops_page.py` from csrc/ops and tests/ops; do not edit.
 
-What an op means is in `csrc/ops/<family>.cpp`; its tests are in `tests/ops/<family>.py`. *Opset*:
-the first of ai.onnx with today's meaning. *Definition*: *pattern* where it is also a fusion
-pattern. *Gradient*: a rule of its own, or through the definition. On each provider the op has a
-*kernel*, runs through its *definition*, or is **not taken**; a *view* needs no kernel; *in part*
-means that some of the table's samples are not taken. Tests: samples, and errors with their message.
-*Entry*: what passes and plans read there: whether it is *cheap* to recompute, the *epilogue* as
-which it joins a product, the inputs that kernels read on the *host*, before they are launched.
+What an op means is in `csrc/ops/<family>.cpp`; its tests are in `tests/ops/families/<family>.py`.
+*Opset*: the first of ai.onnx with today's meaning. *Definition*: *pattern* where it is also a
+fusion pattern. *Gradient*: a rule of its own, or through the definition. On each provider the op
+has a *kernel*, runs through its *definition*, or is **not taken**; a *view* needs no kernel; *in
+part* means that some of the table's samples are not taken. Tests: samples, and errors with their
+message. *Entry*: what passes and plans read there: whether it is *cheap* to recompute, the
+*epilogue* as which it joins a product, the inputs that kernels read on the *host*, before they are
+launched.
 
 Ops of the domain `aten` have no row: each is torch's own operator.
 

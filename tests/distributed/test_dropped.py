@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent / "ranks"
 NAMES = [f"ort{os.getpid()}x{rank}" for rank in range(2)]
 ADDRESSES = ["10.77.0.1", "10.77.0.2"]
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 from processes import Processes
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent / "ranks"
 
 
 @pytest.fixture

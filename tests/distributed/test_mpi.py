@@ -16,7 +16,7 @@ from ortmodule.distributed import mpi
 
 from ortmodule import _native
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent / "ranks"
 
 needs_mpirun = pytest.mark.skipif(mpi.launcher() is None, reason="no MPI on this machine")
 needs_mpi = pytest.mark.skipif(

@@ -281,7 +281,7 @@ def test_the_command_under_torchrun():
         sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
         "-m", "ortmodule.distributed.predict", "predicted:small", "--measure", "--rounds", "1",
     ]  # fmt: skip
-    here = Path(__file__).parent
+    here = Path(__file__).parent / "ranks"
     env = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, cwd=here, env=env, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -51,7 +51,7 @@ expect: Greater Where
 # File: (what stands there, what comes behind it); "" is the end.
 OP = {
     "csrc/ops/elementwise.cpp": [("void register_functions(OpSet& ops) {\n", ENTRY)],
-    "tests/ops/elementwise.py": [("\nOPS = [\n", ROW)],
+    "tests/ops/families/elementwise.py": [("\nOPS = [\n", ROW)],
     "ortmodule/translate/rules/elementwise.py": [("", TRANSLATION)],
 }
 A_RULE = {

@@ -12,6 +12,7 @@ from . import sources
 
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 60
+MAX_FOLDER_FILES = 24
 
 
 def all_files():
@@ -75,3 +76,12 @@ def test_ruff_is_clean(arguments):
     command = [tool("ruff"), *arguments, "-q", "."]
     done = subprocess.run(command, capture_output=True, text=True, cwd=sources.ROOT)
     assert done.returncode == 0, done.stdout[-4000:] + "\nrun `make fmt`"
+
+
+def test_folders_are_small():
+    """A header and its source are one; so are tests of one subject."""
+    found: dict[Path, set[str]] = {}
+    for path in [*sources.cpp_files(), *sources.python_files()]:
+        found.setdefault(path.parent, set()).add(path.stem.removesuffix("-inl"))
+    sizes = {sources.name(folder): len(stems) for folder, stems in found.items()}
+    assert {name: size for name, size in sizes.items() if size > MAX_FOLDER_FILES} == {}

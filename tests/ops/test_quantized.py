@@ -6,7 +6,7 @@ import torch
 from ortmodule.lowbit.quantized import linear, quantize
 
 from . import engine
-from .quantized import OPS
+from .families.quantized import OPS
 
 
 def test_scales_have_no_gradient():

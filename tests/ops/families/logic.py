@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from .table import Op, b, bad, i, sample, special, t
+from ..table import Op, b, bad, i, sample, special, t
 
 
 def comparison(name, f, *extra):

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from .table import Op, i, sample, special, t
+from ..table import Op, i, sample, special, t
 
 KINKS = np.array([0.0, -0.0, 1.0, -1.0])
 

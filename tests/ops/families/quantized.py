@@ -4,7 +4,7 @@ import numpy as np
 
 from ortmodule.lowbit.quantized import BLOCK, FORMATS
 
-from .table import Op, bad, i, sample, t
+from ..table import Op, bad, i, sample, t
 
 
 def quantized_linear(x, codes, scales, format="nf4", rows=0, columns=0, transposed=0):

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import torch
 
-from .table import Op, b, bad, const, i, sample, special, t
+from ..table import Op, b, bad, const, i, sample, special, t
 
 # Both broadcast, odd sizes, a scalar, nothing at all.
 PAIRS = [

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from .table import Op, bad, sample, t
+from ..table import Op, bad, sample, t
 
 
 def hardmax(x, axis=-1):

@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from .philox import uniform
-from .table import Op, b, bad, sample, t
+from ..philox import uniform
+from ..table import Op, b, bad, sample, t
 
 
 def repeat(kv, heads):

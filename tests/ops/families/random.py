@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from .philox import uniform
-from .table import Op, bad, const, sample, t
+from ..philox import uniform
+from ..table import Op, bad, const, sample, t
 
 
 def dropout(x, key, ratio, counter):

@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from .table import Op, bad, i, sample, t
+from ..table import Op, bad, i, sample, t
 
 ACTIVATIONS = {
     "none": lambda y: y,

@@ -4,7 +4,7 @@ A row has no handle, so each start waits itself. Gradients need handles, which t
 table do not have.
 """
 
-from .table import Op, bad, i, sample, t
+from ..table import Op, bad, i, sample, t
 
 
 def alone(x, **_attrs):

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from .table import Op, bad, const, i, sample, t
+from ..table import Op, bad, const, i, sample, t
 
 END = 2**63 - 1
 

@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from .table import Op, bad, sample, t
+from ..table import Op, bad, sample, t
 
 CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}

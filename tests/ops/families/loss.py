@@ -4,7 +4,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from .table import Op, bad, i, sample, t
+from ..table import Op, bad, i, sample, t
 
 IGNORED = np.array([2, -100, 0, 4])
 

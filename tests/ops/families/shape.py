@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from .table import Op, b, bad, const, i, sample, t
+from ..table import Op, b, bad, const, i, sample, t
 
 
 def constant(value):

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from .table import Op, bad, i, sample, t
+from ..table import Op, bad, i, sample, t
 
 
 def axis_windows(size, k, s, dilation, before, after, ceil_mode, auto_pad):

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from .table import Op, bad, sample, t
+from ..table import Op, bad, sample, t
 
 
 def one_way(x, w, r, b, h, c, p, lengths, reverse, clip, input_forget):

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from .table import Op, bad, sample, t
+from ..table import Op, bad, sample, t
 
 
 def layer_norm(x, scale, bias=None, axis=-1, epsilon=1e-5):

@@ -2,7 +2,7 @@
 
 import torch
 
-from .table import Op, bad, i, sample, t
+from ..table import Op, bad, i, sample, t
 
 
 def einsum(*xs, equation):

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from .table import Op, bad, const, i, sample, special, t
+from ..table import Op, bad, const, i, sample, special, t
 
 
 def axes_of(x, axes, noop):
