@@ -37,7 +37,7 @@ std::string pattern_refusal(const std::string& op) {
   std::vector<Value> in;
   for (const OpSchema::Port& port : schema.inputs()) in.push_back(graph.input(port.name, {}));
   try {
-    schema.definition()(Call(graph, in, {}, schema.outputs().size()));
+    schema.definition()(OpCall(graph, in, {}, schema.outputs().size()));
   } catch (const NotAPattern& reason) {
     return reason.what();
   }

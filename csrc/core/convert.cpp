@@ -19,13 +19,13 @@ enum class Specials : uint8_t {
   none,        // every pattern is a number
 };
 
-struct Layout {
+struct FloatFormat {
   DType dtype;
   int exponent, mantissa, bias;
   Specials specials;
 };
 
-constexpr std::array<Layout, 9> kFormats = {{
+constexpr std::array<FloatFormat, 9> kFormats = {{
     {DType::f16, 5, 10, 15, Specials::ieee},
     {DType::bf16, 8, 7, 127, Specials::ieee},
     {DType::f8e4m3fn, 4, 3, 7, Specials::last_nan},
@@ -37,24 +37,24 @@ constexpr std::array<Layout, 9> kFormats = {{
     {DType::f6e3m2, 3, 2, 3, Specials::none},
 }};
 
-const Layout& format_of(DType dtype) {
-  for (const Layout& format : kFormats)
+const FloatFormat& format_of(DType dtype) {
+  for (const FloatFormat& format : kFormats)
     if (format.dtype == dtype) return format;
   fail("{} is no narrow floating dtype", dtype);
 }
 
-uint32_t magnitude_mask(const Layout& f) {
+uint32_t magnitude_mask(const FloatFormat& f) {
   return (1u << (f.exponent + f.mantissa)) - 1;
 }
 
 // The pattern of the largest number, without a sign.
-uint32_t largest(const Layout& f) {
+uint32_t largest(const FloatFormat& f) {
   if (f.specials == Specials::ieee) return magnitude_mask(f) - (1u << f.mantissa);
   return magnitude_mask(f) - (f.specials == Specials::last_nan ? 1 : 0);
 }
 
 // NaN; a dtype without one has -0 for it, as ml_dtypes does.
-uint32_t not_a_number(const Layout& f, bool negative) {
+uint32_t not_a_number(const FloatFormat& f, bool negative) {
   const uint32_t sign = 1u << (f.exponent + f.mantissa);
   switch (f.specials) {
     case Specials::ieee:
@@ -68,7 +68,7 @@ uint32_t not_a_number(const Layout& f, bool negative) {
   }
 }
 
-uint32_t beyond(const Layout& f, bool negative, bool saturate) {
+uint32_t beyond(const FloatFormat& f, bool negative, bool saturate) {
   const uint32_t sign = negative ? 1u << (f.exponent + f.mantissa) : 0;
   if (saturate || f.specials == Specials::none) return sign | largest(f);
   return f.specials == Specials::ieee ? sign | (largest(f) + 1) : not_a_number(f, negative);
@@ -107,7 +107,7 @@ double float_of_bits(uint32_t bits, DType dtype) {
   if (dtype == DType::f8e8m0)
     return bits == kPowerNan ? std::numeric_limits<double>::quiet_NaN()
                              : std::ldexp(1.0, static_cast<int>(bits) - 127);
-  const Layout& f = format_of(dtype);
+  const FloatFormat& f = format_of(dtype);
   const bool negative = (bits >> (f.exponent + f.mantissa)) & 1;
   const uint32_t magnitude = bits & magnitude_mask(f);
   if (f.specials == Specials::minus_zero && negative && magnitude == 0)
@@ -128,7 +128,7 @@ double float_of_bits(uint32_t bits, DType dtype) {
 
 uint32_t bits_of_float(double value, DType dtype, Narrowing how) {
   if (dtype == DType::f8e8m0) return power_bits(value, how);
-  const Layout& f = format_of(dtype);
+  const FloatFormat& f = format_of(dtype);
   const bool negative = std::signbit(value);
   if (std::isnan(value)) return not_a_number(f, negative);
   if (std::isinf(value)) return beyond(f, negative, how.saturate);

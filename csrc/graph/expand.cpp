@@ -27,7 +27,7 @@ bool expand(Node& node) {
   try {
     Insertion here(graph, &node, by);
     if (node.part_of == 0) graph.begin_op();
-    out = definition(Call(graph, operands(node), node.attrs, node.out.size()));
+    out = definition(OpCall(graph, operands(node), node.attrs, node.out.size()));
     for (size_t i = 0; i < std::min(out.size(), node.out.size()); ++i)
       if (out[i] && node.out[i] != kNone && is_floating(out[i].dtype()))
         out[i] = cast(out[i], node.output(i).dtype());

@@ -316,12 +316,12 @@ Value Backward::y(size_t i) const {
   return widened(graph_.ensure_output(&node_, i));
 }
 
-size_t Call::count() const {
+size_t OpCall::count() const {
   if (graph_.is_pattern()) throw NotAPattern("a definition asks for a pattern's number of inputs");
   return in_.size();
 }
 
-const Attrs& Call::attrs() const {
+const Attrs& OpCall::attrs() const {
   if (graph_.is_pattern()) throw NotAPattern("a definition asks for an attribute of a pattern");
   return attrs_;
 }

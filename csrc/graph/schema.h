@@ -101,9 +101,9 @@ class Backward {
 };
 
 // What a definition sees: the inputs and attributes of the node that is being expanded.
-class Call {
+class OpCall {
  public:
-  Call(Graph& graph, std::vector<Value> in, Attrs attrs, size_t outputs = 1)
+  OpCall(Graph& graph, std::vector<Value> in, Attrs attrs, size_t outputs = 1)
       : graph_(graph), in_(std::move(in)), attrs_(std::move(attrs)), outputs_(outputs) {}
   Graph& graph() const { return graph_; }
   Value x(size_t i = 0) const { return i < in_.size() ? in_[i] : Value{}; }
@@ -153,10 +153,10 @@ class Sized {
 using Outputs = std::vector<Value>;
 using Shape = std::function<void(InferContext&)>;
 using Gradient = std::function<Outputs(const Backward&)>;
-using Definition = std::function<Outputs(const Call&)>;
+using Definition = std::function<Outputs(const OpCall&)>;
 using EffectOf = std::function<Effect(const Node&)>;
 using Cost = std::function<double(const Sized&)>;
-using Standard = std::function<Value(const Call&)>;
+using Standard = std::function<Value(const OpCall&)>;
 
 class OpSchema {
  public:
@@ -337,17 +337,17 @@ class OpSchema {
   enum class Nature : uint8_t { general, elementwise, constant, sizes, view, permutation, foreign };
   template <class F>
   static Definition wrap_definition(F f) {
-    if constexpr (std::is_invocable_v<F, const Call&>) {
-      if constexpr (std::is_same_v<std::invoke_result_t<F, const Call&>, Value>)
-        return [f](const Call& c) { return Outputs{f(c)}; };
+    if constexpr (std::is_invocable_v<F, const OpCall&>) {
+      if constexpr (std::is_same_v<std::invoke_result_t<F, const OpCall&>, Value>)
+        return [f](const OpCall& c) { return Outputs{f(c)}; };
       else
         return f;
     } else if constexpr (std::is_invocable_v<F, Value>) {
-      return [f](const Call& c) { return Outputs{f(c.x(0))}; };
+      return [f](const OpCall& c) { return Outputs{f(c.x(0))}; };
     } else if constexpr (std::is_invocable_v<F, Value, Value>) {
-      return [f](const Call& c) { return Outputs{f(c.x(0), c.x(1))}; };
+      return [f](const OpCall& c) { return Outputs{f(c.x(0), c.x(1))}; };
     } else {
-      return [f](const Call& c) { return Outputs{f(c.x(0), c.x(1), c.x(2))}; };
+      return [f](const OpCall& c) { return Outputs{f(c.x(0), c.x(1), c.x(2))}; };
     }
   }
 

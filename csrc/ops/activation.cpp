@@ -19,7 +19,7 @@ Value gelu_inner(Value x) {
   return kTanhScale * (x + kTanhCubic * (x * x * x));
 }
 
-Value gelu(const Call& c) {
+Value gelu(const OpCall& c) {
   const Value x = c.x();
   if (is_tanh(c.attrs())) return 0.5 * x * (1.0 + tanh(gelu_inner(x)));
   return 0.5 * x * (1.0 + erf(x * kSqrtHalf));
@@ -94,7 +94,7 @@ void register_smooth(OpSet& ops) {
       .elementwise()
       .computes_in(DType::f32)
       .epilogue(Epilogue::silu, {{"alpha", 1.0}})
-      .defined_as([](const Call& c) {
+      .defined_as([](const OpCall& c) {
         const double alpha = c.attrs().f("alpha");
         return c.x() * sigmoid(alpha == 1.0 ? c.x() : alpha * c.x());
       })
@@ -135,7 +135,7 @@ void register_piecewise(OpSet& ops) {
       .computes_in(DType::f32)
       .cheap()
       .defined_as(
-          [](const Call& c) { return where(c.x() > 0.0, c.x(), c.attrs().f("alpha") * c.x()); });
+          [](const OpCall& c) { return where(c.x() > 0.0, c.x(), c.attrs().f("alpha") * c.x()); });
   ops.op("PRelu")
       .in("x", kNumeric)
       .in("slope", kNumeric)
@@ -152,7 +152,7 @@ void register_piecewise(OpSet& ops) {
       .attr("alpha", 1.0)
       .elementwise()
       .cheap()
-      .defined_as([](const Call& c) {
+      .defined_as([](const OpCall& c) {
         return where(c.x() > c.attrs().f("alpha"), c.x(), number(0.0, c.x()));
       });
   ops.op("Shrink")
@@ -162,7 +162,7 @@ void register_piecewise(OpSet& ops) {
       .attr("bias", 0.0)
       .attr("lambd", 0.5)
       .elementwise()
-      .defined_as([](const Call& c) {
+      .defined_as([](const OpCall& c) {
         const double bias = c.attrs().f("bias"), lambd = c.attrs().f("lambd");
         // Of integers it is computed with fractions and then cut.
         const Value x = is_floating(c.x().dtype()) ? c.x() : cast(c.x(), DType::f32);
@@ -181,7 +181,7 @@ void register_hard(OpSet& ops) {
       .attr("beta", 0.5)
       .elementwise()
       .computes_in(DType::f32)
-      .defined_as([](const Call& c) {
+      .defined_as([](const OpCall& c) {
         const Value line = c.attrs().f("alpha") * c.x() + c.attrs().f("beta");
         return c.graph().emit1("Clip", {line, number(0.0, line), number(1.0, line)});
       })
@@ -213,7 +213,7 @@ void register_hard(OpSet& ops) {
       .elementwise()
       .cheap()
       .computes_in_operands()  // the bounds are rounded, as torch's kernel has them
-      .defined_as([](const Call& c) {
+      .defined_as([](const OpCall& c) {
         const Value low = number(c.attrs().f("low"), c.x()),
                     high = number(c.attrs().f("high"), c.x());
         return c.graph().emit1("Clip", {c.x(), low, high});
@@ -237,7 +237,7 @@ void exponential_op(OpSet& ops, std::string_view name, int since, Attrs attrs, B
   for (const auto& [attr, value] : attrs) schema.attr(attr, value);
   schema.elementwise()
       .computes_in(DType::f32)
-      .defined_as([bend_of](const Call& c) {
+      .defined_as([bend_of](const OpCall& c) {
         const auto [alpha, width, scale] = bend_of(c.attrs());
         const Value x = c.x(), low = minimum(number(0.0, x), x);
         const Value bend = alpha * unary("ort::Expm1", width == 1.0 ? low : low / width);

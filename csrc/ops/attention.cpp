@@ -46,7 +46,7 @@ OpSchema& attention_attrs(OpSchema& schema) {
 }
 
 // Swaps [B, H, T, D] and [B, T, H, D] where the call's heads are not at axis 1.
-Value heads_first(const Call& c, Value x) {
+Value heads_first(const OpCall& c, Value x) {
   return c.attrs().i("heads_axis") == 1 ? x : transpose(x, {0, 2, 1, 3});
 }
 
@@ -65,7 +65,7 @@ Value causal_mask(Graph& g, const Dim& t, const Dim& s) {
 }
 
 // softmax(q k^T scale + mask) v; a row whose every key is masked gives zeros, as torch does.
-Outputs attention(const Call& c) {
+Outputs attention(const OpCall& c) {
   Graph& g = c.graph();
   const Value q = heads_first(c, c.x(0));
   const Value k = repeat_heads(heads_first(c, c.x(1)), q.dim(1));
@@ -101,7 +101,7 @@ Outputs attention_gradient(const Backward& b) {
 }
 
 // The same mathematics from q, k, v and the row sums: p is made again, never stored.
-Outputs attention_grad(const Call& c) {
+Outputs attention_grad(const OpCall& c) {
   Graph& g = c.graph();
   const Value dy = heads_first(c, c.x(0)), q = heads_first(c, c.x(1));
   const Dim heads = q.dim(1);

@@ -192,7 +192,7 @@ Term contracted(Term a, Term b, const Labels& keep) {
   return {reshape(y, result), batch + m + n};
 }
 
-Value einsum(const Call& c) {
+Value einsum(const OpCall& c) {
   std::vector<int64_t> ranks;
   for (size_t i = 0; i < c.count(); ++i) ranks.push_back(c.x(i).rank());
   const Equation e = parse_equation(c.attrs().s("equation"), ranks);

@@ -151,7 +151,7 @@ void register_variadic(OpSet& ops) {
       .elementwise()
       .cheap()
       .gradient([](const Backward& b) { return extremum_gradient(b, "Greater"); });
-  const auto sum = [](const Call& c) {
+  const auto sum = [](const OpCall& c) {
     Value total = c.x(0);
     for (size_t i = 1; i < c.count(); ++i) total = total + c.x(i);
     return total;
@@ -162,7 +162,7 @@ void register_variadic(OpSet& ops) {
       .out("y")
       .since(8)
       .elementwise()
-      .defined_as([sum](const Call& c) { return sum(c) / static_cast<double>(c.count()); });
+      .defined_as([sum](const OpCall& c) { return sum(c) / static_cast<double>(c.count()); });
 }
 
 using Slope = std::function<Value(const Backward&)>;
@@ -248,7 +248,7 @@ void precise_op(OpSet& ops, std::string_view name, Value (*form)(Value), Slope g
       .out("y")
       .elementwise()
       .computes_in(DType::f32)
-      .defined_as([form](const Call& c) {
+      .defined_as([form](const OpCall& c) {
         if (c.graph().is_pattern()) throw NotAPattern("what a user wrote is not made more precise");
         return form(c.x());
       })
@@ -371,7 +371,7 @@ void register_cast(OpSet& ops) {
       .allocates(makes_strings)
       .shape([](InferContext& c) { c.out(0, c.dtype(1), c.type(0).dims); })
       .differentiable_inputs({0})
-      .defined_as([](const Call& c) {
+      .defined_as([](const OpCall& c) {
         return c.graph().emit1("Cast", {c.x()},
                                {{"to", static_cast<int64_t>(c.x(1).dtype())},
                                 {"saturate", c.attrs().i("saturate")},

@@ -87,7 +87,7 @@ static void register_logic(OpSet& ops) {
       .attr("detect_positive", int64_t{1})
       .elementwise()
       .cheap()
-      .defined_as([](const Call& c) {
+      .defined_as([](const OpCall& c) {
         const bool negative = c.attrs().i("detect_negative") != 0;
         const bool positive = c.attrs().i("detect_positive") != 0;
         const double infinity = std::numeric_limits<double>::infinity();

@@ -71,7 +71,7 @@ void infer_class_loss(InferContext& c) {
 }
 
 // -w[t] x[t] of log-probabilities x; an ignored target weighs nothing.
-Value class_loss(const Call& c, Value x) {
+Value class_loss(const OpCall& c, Value x) {
   const Value target = c.x(1);
   Value index = target, ignored;
   if (c.attrs().has("ignore_index")) {
@@ -107,7 +107,7 @@ void register_class_losses(OpSet& ops) {
                        .in_optional("weight", kFloating)
                        .out("loss")
                        .since(13))
-      .defined_as([](const Call& c) { return class_loss(c, c.x(0)); });
+      .defined_as([](const OpCall& c) { return class_loss(c, c.x(0)); });
   class_loss_attrs(ops.op("SoftmaxCrossEntropyLoss")
                        .in("scores", kFloating)
                        .in("target", kIndex, "I")
@@ -115,7 +115,7 @@ void register_class_losses(OpSet& ops) {
                        .out("loss")
                        .out("log_prob")
                        .since(13))
-      .defined_as([](const Call& c) {
+      .defined_as([](const OpCall& c) {
         const Value x = c.graph().emit1("LogSoftmax", {c.x(0)}, {{"axis", int64_t{1}}});
         return Outputs{class_loss(c, x), x};
       });
@@ -130,7 +130,7 @@ void register_binary_cross_entropy(OpSet& ops) {
       .out("loss")
       .elementwise()
       .computes_in(DType::f32)
-      .defined_as([](const Call& c) {
+      .defined_as([](const OpCall& c) {
         if (c.graph().is_pattern())
           throw NotAPattern("what a user wrote has another slope at 0, 1");
         const Value x = c.x(0), target = c.x(1), bound = number(-100.0, x);
@@ -161,7 +161,7 @@ static void register_loss(OpSet& ops) {
                           .in_optional("weight", kFloating)
                           .out("loss")
                           .out("parts"))
-      .standard_as([](const Call& c) {
+      .standard_as([](const OpCall& c) {
         if (c.attrs().f("label_smoothing") != 0.0) return Value{};
         const std::vector<Value> in{c.x(0), c.x(1), c.x(2)};
         return c.graph().emit("SoftmaxCrossEntropyLoss", in,

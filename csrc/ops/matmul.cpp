@@ -100,7 +100,7 @@ void infer_linear(InferContext& c) {
   c.out(0, c.dtype(), std::move(dims));
 }
 
-Value activated(const Call& c, Value y) {
+Value activated(const OpCall& c, Value y) {
   return c.graph().ops().activated(y, epilogue_of(c.attrs()));
 }
 
@@ -110,7 +110,7 @@ double product_cost(const Sized& node, bool trans_a) {
   return 2 * node.y() * (node.ranked(0) ? node.size(0, axis) : 1);
 }
 
-Value fused_product(const Call& c) {
+Value fused_product(const OpCall& c) {
   const auto operand = [&](size_t i) {
     const int64_t to = c.attrs().i("to");
     return to == 0 ? c.x(i) : cast(c.x(i), static_cast<DType>(to));
@@ -124,7 +124,7 @@ Value fused_product(const Call& c) {
   return activated(c, y);
 }
 
-Value gemm(const Call& c) {
+Value gemm(const OpCall& c) {
   Value a = c.x(0), b = c.x(1);
   if (c.attrs().i("transA")) a = swap_last(a);
   if (c.attrs().i("transB")) b = swap_last(b);
@@ -220,7 +220,7 @@ static void register_matmul(OpSet& ops) {
       .computes_in(DType::f32)
       .siblings(of_matrices([](const Node& node) { return columns_of(node, true); }))
       .shape(infer_linear)
-      .defined_as([](const Call& c) {
+      .defined_as([](const OpCall& c) {
         Value y = matmul(c.x(0), swap_last(c.x(1)));
         if (c.has(2)) y = y + c.x(2);
         return activated(c, y);

@@ -51,7 +51,7 @@ void infer_norm(InferContext& c) {
   c.out(2, dtype, reduced);
 }
 
-Outputs layer_norm(const Call& c) {
+Outputs layer_norm(const OpCall& c) {
   const Moments m =
       moments(c.x(0), axes_from(c.attrs().i("axis"), c.x(0).rank()), c.attrs().f("epsilon"));
   Value y = m.centred * m.inv_std * c.x(1);
@@ -73,7 +73,7 @@ Outputs layer_norm_gradient(const Backward& b) {
   return grads;
 }
 
-Outputs rms_norm(const Call& c) {
+Outputs rms_norm(const OpCall& c) {
   const Value x = c.x(0);
   const Value square = reduce_mean(x * x, axes_from(c.attrs().i("axis"), x.rank()));
   const Value inv_rms = 1.0 / sqrt(square + c.attrs().f("epsilon"));
@@ -93,7 +93,7 @@ Outputs rms_norm_gradient(const Backward& b) {
   return grads;
 }
 
-Value group_norm(const Call& c) {
+Value group_norm(const OpCall& c) {
   const Value x = c.x(0);
   const Dim groups = c.attrs().i("num_groups");
   const Dims dims = x.dims();
@@ -104,14 +104,14 @@ Value group_norm(const Call& c) {
   return normal * per_channel(c.x(1), x.rank()) + per_channel(c.x(2), x.rank());
 }
 
-Value instance_norm(const Call& c) {
+Value instance_norm(const OpCall& c) {
   const Value x = c.x(0);
   const Moments m = moments(x, spatial_axes(x.rank()), c.attrs().f("epsilon"));
   return m.centred * m.inv_std * per_channel(c.x(1), x.rank()) + per_channel(c.x(2), x.rank());
 }
 
 // ONNX's own: running statistics take momentum on the old value and the biased variance.
-Outputs batch_normalization(const Call& c) {
+Outputs batch_normalization(const OpCall& c) {
   const Value x = c.x(0);
   const int64_t rank = x.rank();
   const double epsilon = c.attrs().f("epsilon"), momentum = c.attrs().f("momentum");
@@ -191,7 +191,7 @@ void register_batch_norm(OpSet& ops) {
       .attr("training", int64_t{1})
       .computes_in(DType::f32)
       .shape(infer_batch_norm)
-      .standard_as([](const Call& c) {
+      .standard_as([](const OpCall& c) {
         if (c.attrs().i("training") != 0) return Value{};
         const DType dtype = c.x(1).dtype();
         const std::vector<Value> in{cast(c.x(0), dtype), c.x(1), c.x(2), c.x(3), c.x(4)};
@@ -251,7 +251,7 @@ void infer_instance_norm(InferContext& c) {
 }
 
 // A zero row stays zero.
-Value lp_normalization(const Call& c) {
+Value lp_normalization(const OpCall& c) {
   const int64_t p = c.attrs().i("p");
   check(p == 1 || p == 2, "[LpNormalization] p is {}, expected 1 or 2", p);
   const Value x = c.x();
@@ -262,7 +262,7 @@ Value lp_normalization(const Call& c) {
   return x / where(none, number(1.0, size), size);
 }
 
-Value mean_variance_normalization(const Call& c) {
+Value mean_variance_normalization(const OpCall& c) {
   const std::vector<int64_t>& axes = c.attrs().ints("axes");
   const Value x = c.x(), mean = reduce_mean(x, axes);
   const Value variance = reduce_mean(x * x, axes) - mean * mean;
@@ -270,7 +270,7 @@ Value mean_variance_normalization(const Call& c) {
 }
 
 // Local response: each element against `size` channels around it (Krizhevsky et al. 2012, 3.3).
-Value local_response(const Call& c) {
+Value local_response(const OpCall& c) {
   const Value x = c.x();
   const int64_t size = c.attrs().i("size");
   const Value square = pad_axis(x * x, 1, (size - 1) / 2, size / 2);

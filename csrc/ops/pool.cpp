@@ -99,7 +99,7 @@ void global_pool(OpSet& ops, std::string_view name, std::string_view reduction) 
         for (size_t i = 2; i < dims.size(); ++i) dims[i] = 1;
         c.out(0, c.dtype(), std::move(dims));
       })
-      .defined_as([reduction](const Call& c) {
+      .defined_as([reduction](const OpCall& c) {
         std::vector<int64_t> axes;
         for (int64_t i = 2; i < c.x().rank(); ++i) axes.push_back(i);
         return reduce(reduction, c.x(), axes, true);

@@ -51,7 +51,7 @@ Value unpacked(Value codes) {
   return cast(reshape(pairs, {product(pairs.dims())}), DType::i64);
 }
 
-Value dequantized(const Call& c) {
+Value dequantized(const OpCall& c) {
   const Attrs& attrs = c.attrs();
   const Value numbers =
       quantized_format(attrs.s("format")) == QuantizedFormat::nf4
@@ -97,7 +97,7 @@ static void register_quantized(OpSet& ops) {
       })
       .computes_in(DType::f32)
       .shape(infer_quantized)
-      .defined_as([](const Call& c) {
+      .defined_as([](const OpCall& c) {
         const Value w = cast(dequantized(c), c.x(0).dtype());
         return matmul(c.x(0), c.attrs().i("transposed") != 0 ? w : swap_last(w));
       })

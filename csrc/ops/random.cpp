@@ -40,7 +40,7 @@ static void register_random(OpSet& ops) {
         c.out(1, DType::boolean, c.type(0).dims);
       })
       .differentiable_inputs({0})
-      .defined_as([](const Call& c) {
+      .defined_as([](const OpCall& c) {
         if (c.graph().is_pattern()) throw NotAPattern("Dropout asks whether it is training");
         const auto training = c.has(2) ? scalar_of(c.x(2)) : std::optional(0.0);
         check(training == 0.0,

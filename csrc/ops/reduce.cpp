@@ -97,7 +97,7 @@ using Reducing = std::function<Value(Value x, const std::vector<int64_t>& axes, 
 
 // A reduction that is its definition; the definition reads the axes, so it is no pattern.
 void derived(OpSet& ops, std::string_view name, Reducing form) {
-  reduction(ops, name, kNumeric, 18).defined_as([form](const Call& c) {
+  reduction(ops, name, kNumeric, 18).defined_as([form](const OpCall& c) {
     const bool keep = c.attrs().i("keepdims") != 0;
     const Value x = c.x();
     std::vector<int64_t> axes;

@@ -337,7 +337,7 @@ void register_whole_views(OpSet& ops) {
       .out("y")
       .view()
       .shape(like(0))
-      .standard_as([](const Call& c) { return c.x(); })
+      .standard_as([](const OpCall& c) { return c.x(); })
       .not_differentiable();
 }
 

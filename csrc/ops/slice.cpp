@@ -213,7 +213,7 @@ void infer_blocks(InferContext& c, bool to_space) {
   c.out(0, c.dtype(), Dims{x[0], x[1] * square, floor_div(x[2], block), floor_div(x[3], block)});
 }
 
-Value depth_to_space(const Call& c) {
+Value depth_to_space(const OpCall& c) {
   const Dims x = c.x().dims();
   const Dim b = c.attrs().i("blocksize"), depth = floor_div(x[1], b * b);
   const bool columns_first = c.attrs().s("mode") == "CRD";
@@ -224,7 +224,7 @@ Value depth_to_space(const Call& c) {
   return reshape(transpose(reshape(c.x(), split), perm), {x[0], depth, x[2] * b, x[3] * b});
 }
 
-Value space_to_depth(const Call& c) {
+Value space_to_depth(const OpCall& c) {
   const Dims x = c.x().dims();
   const Dim b = c.attrs().i("blocksize"), rows = floor_div(x[2], b), columns = floor_div(x[3], b);
   const std::vector<int64_t> perm = c.attrs().s("mode") == "CRD"
@@ -265,7 +265,7 @@ void register_blocks(OpSet& ops) {
         c.out(0, static_cast<DType>(dtype), c.type(0).dims);
       })
       .not_differentiable()
-      .defined_as([](const Call& c) {
+      .defined_as([](const OpCall& c) {
         Graph& g = c.graph();
         const auto own = static_cast<int64_t>(c.x().dtype());
         const Value k = g.scalar(static_cast<double>(c.attrs().i("k")), DType::i64);

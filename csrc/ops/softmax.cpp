@@ -23,7 +23,7 @@ OpSchema& softmax_like(OpSet& ops, std::string_view name) {
 }
 
 // One at the first of the largest, zero elsewhere.
-Value hardmax(const Call& c) {
+Value hardmax(const OpCall& c) {
   const Value x = c.x();
   const int64_t axis = c.attrs().i("axis") + (c.attrs().i("axis") < 0 ? x.rank() : 0);
   const Value most = c.graph().emit1("ArgMax", {x}, {{"axis", axis}, {"keepdims", int64_t{1}}});
@@ -38,7 +38,7 @@ Value hardmax(const Call& c) {
 
 static void register_softmax(OpSet& ops) {
   softmax_like(ops, "Softmax")
-      .defined_as([](const Call& c) {
+      .defined_as([](const OpCall& c) {
         const std::vector<int64_t> axis{c.attrs().i("axis")};
         const Value e = exp(c.x() - reduce_max(c.x(), axis));
         return e / reduce_sum(e, axis);
@@ -47,7 +47,7 @@ static void register_softmax(OpSet& ops) {
         return b.y() * (b.dy() - reduce_sum(b.dy() * b.y(), {b.attrs().i("axis")}));
       });
   softmax_like(ops, "LogSoftmax")
-      .defined_as([](const Call& c) {
+      .defined_as([](const OpCall& c) {
         const std::vector<int64_t> axis{c.attrs().i("axis")};
         const Value shifted = c.x() - reduce_max(c.x(), axis);
         return shifted - log(reduce_sum(exp(shifted), axis));

@@ -144,7 +144,7 @@ Rules definition_rules(const OpSet& ops) {
         if (port.variadic) throw NotAPattern("variadic");
         if (!port.optional) in.push_back(p[port.name]);
       }
-      return schema->definition()(Call(p.graph(), in, {})).at(0);
+      return schema->definition()(OpCall(p.graph(), in, {})).at(0);
     };
     try {
       Pattern trial(ops);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kAlign = 64;
 
-bool share(Owned& owned, int index, int i, int o) {
+bool share(BufferAssignment& owned, int index, int i, int o) {
   const Step& step = owned.steps[static_cast<size_t>(index)];
   const int out = owned.operands[static_cast<size_t>(step.out + o)];
   if (!may_overwrite(step, owned.operands, owned.buffers, i, o)) return false;
@@ -33,7 +33,7 @@ struct Arena {
   std::vector<size_t> buffers, steps;
 };
 
-Arena arena_of(const Owned& owned, int device, int first) {
+Arena arena_of(const BufferAssignment& owned, int device, int first) {
   Arena arena;
   for (size_t b = 0; b < owned.buffers.size(); ++b) {
     const Buffer& buffer = owned.buffers[b];
@@ -54,14 +54,14 @@ Arena arena_of(const Owned& owned, int device, int first) {
 
 }  // namespace
 
-void share_in_place(Owned& owned) {
+void share_in_place(BufferAssignment& owned) {
   for (size_t index = 0; index < owned.steps.size(); ++index)
     for (int o = 0; o < owned.steps[index].n_out; ++o)
       for (int i = 0; i < owned.steps[index].n_in; ++i)
         if (share(owned, static_cast<int>(index), i, o)) break;
 }
 
-Placement fixed_slots(const Owned& owned, size_t devices) {
+Placement fixed_slots(const BufferAssignment& owned, size_t devices) {
   Placement placement;
   for (const Buffer& buffer : owned.buffers)
     placement.slots.push_back({buffer.kind, buffer.at, buffer.device, buffer.layout});
@@ -70,7 +70,7 @@ Placement fixed_slots(const Owned& owned, size_t devices) {
   return placement;
 }
 
-void place_arenas(const Owned& owned, size_t devices, int first, Slot::Kind kind,
+void place_arenas(const BufferAssignment& owned, size_t devices, int first, Slot::Kind kind,
                   Placement& placement, std::vector<Placed>& values) {
   placement.bytes.assign(devices, 0);
   for (size_t d = 0; d < devices; ++d) {

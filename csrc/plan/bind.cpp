@@ -22,29 +22,30 @@ void find_caller_slots(Plan& plan) {
   }
 }
 
-Operands inputs_of(const Layout& layout, const BoundValues& values) {
+Operands inputs_of(const LoweredGraph& lowered, const BoundValues& values) {
   Operands inputs;
-  const std::vector<ValueId>& ids = layout.graph->inputs();
+  const std::vector<ValueId>& ids = lowered.graph->inputs();
   for (size_t i = 0; i < ids.size(); ++i) {
-    inputs.names.push_back(layout.graph->value(ids[i]).name());
+    inputs.names.push_back(lowered.graph->value(ids[i]).name());
     inputs.types.push_back(values.operand(ids[i]));
-    inputs.types.back().device = layout.device_of_input(i);
+    inputs.types.back().device = lowered.device_of_input(i);
   }
   return inputs;
 }
 
-Operands outputs_of(const Layout& layout, const BoundValues& values) {
+Operands outputs_of(const LoweredGraph& lowered, const BoundValues& values) {
   Operands outputs;
-  for (const Output& output : layout.graph->outputs()) {
+  for (const Output& output : lowered.graph->outputs()) {
     outputs.names.push_back(output.name);
     outputs.types.push_back(values.operand(output.value));
-    outputs.types.back().device = layout.options.home;
+    outputs.types.back().device = lowered.options.home;
   }
   return outputs;
 }
 
-std::vector<Uploaded> uploads_of(const Layout& layout, const BoundValues& values,
-                                 const Owned& owned, const std::vector<PlanDevice>& devices) {
+std::vector<Uploaded> uploads_of(const LoweredGraph& lowered, const BoundValues& values,
+                                 const BufferAssignment& owned,
+                                 const std::vector<PlanDevice>& devices) {
   std::vector<Uploaded> uploads;
   for (const auto& [constant, index] : owned.uploads) {
     const PlanDevice& device = devices[static_cast<size_t>(index)];
@@ -52,7 +53,7 @@ std::vector<Uploaded> uploads_of(const Layout& layout, const BoundValues& values
     const ValueId id = values.fixed[constant];
     with_memory(devices, [&] {
       uploads.push_back(id == kNone ? upload(device, tensor)
-                                    : layout.uploads->find(id, device, tensor));
+                                    : lowered.uploads->find(id, device, tensor));
     });
   }
   return uploads;
@@ -60,17 +61,17 @@ std::vector<Uploaded> uploads_of(const Layout& layout, const BoundValues& values
 
 }  // namespace
 
-Bound bind(const Layout& layout, const Symbols& symbols) {
-  check_facts(layout.facts, symbols);
-  BoundValues values(layout, symbols);
+Bound bind(const LoweredGraph& lowered, const Symbols& symbols) {
+  check_facts(lowered.facts, symbols);
+  BoundValues values(lowered, symbols);
   Bound bound{std::make_unique<Plan>(), {}};
   Plan& plan = *bound.plan;
-  plan.inputs = inputs_of(layout, values);
-  plan.devices = devices_of(layout);
-  plan.kernels = prepare_kernels(layout, values);
-  plan.outputs = outputs_of(layout, values);  // an error of their sizes is their node's first
-  bound.owned = own(layout, values, plan.devices, plan.kernels);
-  Owned& owned = bound.owned;
+  plan.inputs = inputs_of(lowered, values);
+  plan.devices = devices_of(lowered);
+  plan.kernels = prepare_kernels(lowered, values);
+  plan.outputs = outputs_of(lowered, values);  // an error of their sizes is their node's first
+  bound.owned = assign_buffers(lowered, values, plan.devices, plan.kernels);
+  BufferAssignment& owned = bound.owned;
   plan.steps = owned.steps;
   plan.operands = owned.operands;
   plan.object_count = owned.object_count;
@@ -82,7 +83,7 @@ Bound bind(const Layout& layout, const Symbols& symbols) {
     step.checks = step.device > 0 && !step.kernel->failure().empty();
     if (step.checks) plan.devices[static_cast<size_t>(step.device)].flags = true;
   }
-  plan.uploads = uploads_of(layout, values, owned, plan.devices);
+  plan.uploads = uploads_of(lowered, values, owned, plan.devices);
   plan.constants = std::move(values.constants);
   return bound;
 }
@@ -98,8 +99,8 @@ void place_values(Bound& bound) {
   order_streams(plan, plan.placement);
 }
 
-std::unique_ptr<Plan> make_plan(const Layout& layout, const Symbols& symbols) {
-  Bound bound = bind(layout, symbols);
+std::unique_ptr<Plan> make_plan(const LoweredGraph& lowered, const Symbols& symbols) {
+  Bound bound = bind(lowered, symbols);
   place_values(bound);
   return std::move(bound.plan);
 }

@@ -26,12 +26,12 @@ size_t bytes_of(const Plan& plan) {
   return plan.arena_bytes() + bytes_of(plan.outputs);
 }
 
-double estimated_operations(const Layout& layout, const Symbols& symbols) {
+double estimated_operations(const LoweredGraph& lowered, const Symbols& symbols) {
   const Sized::SizeOf size = [&](const Dim& dim) {
     return static_cast<double>(dim.evaluate(symbols));
   };
   double sum = 0;
-  for (const Claim& claim : layout.partition.claims)
+  for (const Claim& claim : lowered.partition.claims)
     for (const Node* node : claim.region.nodes) sum += operations(*node, size);
   return sum;
 }

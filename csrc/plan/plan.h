@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "csrc/plan/device_memory.h"
-#include "csrc/plan/layout.h"
+#include "csrc/plan/lowered_graph.h"
 
 namespace ort {
 

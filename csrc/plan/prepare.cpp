@@ -82,20 +82,20 @@ class Compilation {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Kernel>> prepare_kernels(const Layout& layout,
+std::vector<std::unique_ptr<Kernel>> prepare_kernels(const LoweredGraph& lowered,
                                                      const BoundValues& values) {
   std::vector<Prepared> prepared;
-  prepared.reserve(layout.order.size());  // sources are referred to
+  prepared.reserve(lowered.order.size());  // sources are referred to
   Compilation compilation;
-  for (size_t i = 0; i < layout.order.size(); ++i) {
+  for (size_t i = 0; i < lowered.order.size(); ++i) {
     prepared.push_back(
-        at_claim(layout.claim(i), [&](const Claim& claim) { return prepare(claim, values); }));
-    for (const Source& source : prepared.back().sources) compilation.add(layout.claim(i), source);
+        at_claim(lowered.claim(i), [&](const Claim& claim) { return prepare(claim, values); }));
+    for (const Source& source : prepared.back().sources) compilation.add(lowered.claim(i), source);
   }
   compilation.run();
   std::vector<std::unique_ptr<Kernel>> kernels;
   for (size_t i = 0; i < prepared.size(); ++i)
-    kernels.push_back(at_claim(layout.claim(i), [&](const Claim&) {
+    kernels.push_back(at_claim(lowered.claim(i), [&](const Claim&) {
       Prepared& p = prepared[i];
       return p.link ? p.link(compilation.of(p)) : std::move(p.kernel);
     }));

@@ -103,7 +103,7 @@ void count_stash(const Graph& graph, TrainingPlan& training) {
 }
 
 // What the backward makes gets an arena of its own and shares nothing with the stash.
-Placement place_retained(const Owned& separate, const Plan& plan, size_t forward_steps) {
+Placement place_retained(const BufferAssignment& separate, const Plan& plan, size_t forward_steps) {
   Placement retained = plan.placement;
   std::fill(retained.scratch.begin(), retained.scratch.end(), 0);
   std::vector<Placed> values;
@@ -114,8 +114,9 @@ Placement place_retained(const Owned& separate, const Plan& plan, size_t forward
 
 }  // namespace
 
-std::unique_ptr<TrainingPlan> make_training_plan(const Layout& layout, const Symbols& symbols) {
-  Bound bound = bind(layout, symbols);
+std::unique_ptr<TrainingPlan> make_training_plan(const LoweredGraph& lowered,
+                                                 const Symbols& symbols) {
+  Bound bound = bind(lowered, symbols);
   const std::vector<Buffer> separate = bound.owned.buffers;
   place_values(bound);
   Plan& plan = *bound.plan;
@@ -126,10 +127,10 @@ std::unique_ptr<TrainingPlan> make_training_plan(const Layout& layout, const Sym
     training->retained = place_retained(bound.owned, plan, training->forward_steps);
     order_streams(plan, training->retained, training->forward_steps);
   }
-  find_segments(plan, bound.owned.output_ready, layout.options.forward_outputs, *training);
+  find_segments(plan, bound.owned.output_ready, lowered.options.forward_outputs, *training);
   training->saved_inputs = find_saved_inputs(plan, training->forward_steps);
   training->core = std::move(bound.plan);
-  count_stash(*layout.graph, *training);
+  count_stash(*lowered.graph, *training);
   return training;
 }
 

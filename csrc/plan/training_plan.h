@@ -21,6 +21,7 @@ struct TrainingPlan {
   size_t stash_bytes = 0, cast_bytes = 0;
 };
 
-std::unique_ptr<TrainingPlan> make_training_plan(const Layout& layout, const Symbols& symbols);
+std::unique_ptr<TrainingPlan> make_training_plan(const LoweredGraph& lowered,
+                                                 const Symbols& symbols);
 
 }  // namespace ort

@@ -5,8 +5,8 @@
 
 namespace ort {
 
-BoundValues::BoundValues(const Layout& layout, const Symbols& symbols)
-    : graph_(*layout.graph), symbols_(symbols), sources_(sources(*layout.graph)) {
+BoundValues::BoundValues(const LoweredGraph& lowered, const Symbols& symbols)
+    : graph_(*lowered.graph), symbols_(symbols), sources_(sources(*lowered.graph)) {
   const auto add = [&](const Node* node, ValueId value, Tensor tensor) {
     fixed.push_back(value);
     constant_[node->out[0]] = constants.size();

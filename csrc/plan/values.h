@@ -5,13 +5,13 @@
 #include <optional>
 #include <unordered_map>
 
-#include "csrc/plan/layout.h"
+#include "csrc/plan/lowered_graph.h"
 
 namespace ort {
 
 class BoundValues {
  public:
-  BoundValues(const Layout& layout, const Symbols& symbols);
+  BoundValues(const LoweredGraph& lowered, const Symbols& symbols);
 
   Operand operand(ValueId id) const;  // of kNone: absent
   size_t bytes(ValueId id) const;

@@ -91,7 +91,8 @@ int64_t wrapped(int64_t axis, size_t rank) {
 // One run of the gradient.
 class Walk {
  public:
-  Walk(const BodyGradient& op, std::span<const Item> in, const Symbols& around, History& history)
+  Walk(const BodyGradient& op, std::span<const Item> in, const Symbols& around,
+       BodyHistory& history)
       : op_(op),
         in_(in),
         around_(around),
@@ -227,7 +228,7 @@ class Walk {
   const BodyGradient& op_;
   std::span<const Item> in_;
   const Symbols& around_;
-  History& history_;
+  BodyHistory& history_;
   const Half& half_;
   size_t trips_;
   std::map<size_t, Item> states_;  // by state
@@ -240,7 +241,7 @@ Items BodyGradient::run(std::span<Item> in, const Symbols& around, RunState& run
   check(history && *history, "[{}] its history is gone; {}", node_.qualified(), node_.describe());
   check(in.size() == 1 + results_ + operands_.size(), "[{}] got {} inputs, expected {}; {}",
         node_.qualified(), in.size(), 1 + results_ + operands_.size(), node_.describe());
-  Walk walk(*this, in, around, *static_cast<History*>(history->get()));
+  Walk walk(*this, in, around, *static_cast<BodyHistory*>(history->get()));
   return walk.run(run, history->use_count() == 1);
 }
 

@@ -47,7 +47,7 @@ class Recorder {
   Recorder(const Node& node, std::optional<size_t> budget, RunState& run)
       : node_(node), budget_(budget), run_(run) {
     if (node.attrs.i("history", 0) && node.find_body(node.schema->bodies()[0] + kSuffix))
-      history_ = std::make_shared<History>();
+      history_ = std::make_shared<BodyHistory>();
   }
   // Where what is kept of the next trip goes; null: nothing is.
   Items* stash() { return history_ ? &stash_ : nullptr; }
@@ -88,7 +88,7 @@ class Recorder {
   const Node& node_;
   std::optional<size_t> budget_;
   RunState& run_;
-  std::shared_ptr<History> history_;
+  std::shared_ptr<BodyHistory> history_;
   Items stash_;
   std::set<const void*> seen_;
 };

@@ -10,7 +10,7 @@ namespace ort {
 namespace {
 
 // Compiled once for all sizes: what a region keeps.
-struct Kept {
+struct CompiledBody {
   std::once_flag once;
   std::shared_ptr<const BodyKernel> kernel;
 };
@@ -80,13 +80,13 @@ Verdict BodyProvider::can_run(const Node& node) const {
 
 std::vector<Region> BodyProvider::claim(Graph& graph, const Claimed& claimed) const {
   std::vector<Region> regions = Provider::claim(graph, claimed);
-  for (Region& region : regions) region.kept = std::make_shared<Kept>();
+  for (Region& region : regions) region.kept = std::make_shared<CompiledBody>();
   return regions;
 }
 
 Prepared BodyProvider::prepare(const Region& region, const Binding& binding) const {
   const Node& node = *region.nodes.at(0);
-  auto& kept = *static_cast<Kept*>(region.kept.get());
+  auto& kept = *static_cast<CompiledBody*>(region.kept.get());
   std::call_once(kept.once, [&] { kept.kernel = make_body_kernel(node, options_); });
   return std::make_unique<PlacedBodies>(node, binding, kept.kernel);
 }

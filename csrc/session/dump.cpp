@@ -101,9 +101,9 @@ void Dump::stage(const std::string& name, const Graph& graph) {
   write_onnx_file(graph, (place_ / (stem + ".onnx")).string(), kInside, Domains::any);
 }
 
-void Dump::plan(const Layout& layout, const TrainingPlan& plan, const Symbols& symbols) {
+void Dump::plan(const LoweredGraph& lowered, const TrainingPlan& plan, const Symbols& symbols) {
   std::lock_guard lock(mutex_);
-  if (on()) write(format("plan{}.json", plans_++), plan_json(layout, plan, symbols));
+  if (on()) write(format("plan{}.json", plans_++), plan_json(lowered, plan, symbols));
 }
 
 }  // namespace ort

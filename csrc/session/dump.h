@@ -5,7 +5,7 @@
 #include <mutex>
 #include <string>
 
-#include "csrc/plan/layout.h"
+#include "csrc/plan/lowered_graph.h"
 #include "csrc/plan/training_plan.h"
 
 namespace ort {
@@ -21,7 +21,7 @@ class Dump {
   std::string name() const { return place_.filename().string(); }
   bool on() const { return !place_.empty(); }
   void stage(const std::string& name, const Graph& graph);
-  void plan(const Layout& layout, const TrainingPlan& plan, const Symbols& symbols);
+  void plan(const LoweredGraph& lowered, const TrainingPlan& plan, const Symbols& symbols);
 
  private:
   void note(const std::string& name);  // in the manifest, before it is written

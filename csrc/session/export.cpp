@@ -114,7 +114,7 @@ Value standard_form(Graph& graph, const Node& node) {
   if (!node.schema->standard_form()) return {};
   std::vector<Value> in;
   for (size_t i = 0; i < node.in.size(); ++i) in.push_back(node.input(i));
-  return node.schema->standard_form()(Call(graph, std::move(in), node.attrs, node.out.size()));
+  return node.schema->standard_form()(OpCall(graph, std::move(in), node.attrs, node.out.size()));
 }
 
 // ONNX's ops have ONNX's attributes alone; which inputs are captures the writer must know.

@@ -5,7 +5,7 @@
 
 namespace ort {
 
-struct History {
+struct BodyHistory {
   size_t trips = 0;
   std::vector<Column> stash;  // by item: of each trip
   std::vector<Sizes> last;    // of the states after the last trip

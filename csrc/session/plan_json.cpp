@@ -33,12 +33,12 @@ std::string type_text(Value value, const Symbols& symbols) {
   return format("{}{}", type.dtype, numbers_of(*type.dims, symbols));
 }
 
-std::string step_json(const Layout& layout, const Plan& plan, size_t index,
+std::string step_json(const LoweredGraph& lowered, const Plan& plan, size_t index,
                       const Symbols& symbols) {
   const Step& step = plan.steps[index];
   const Region none;  // a copy of the plan's own
   const Region& region =
-      step.claim < 0 ? none : layout.partition.claims[static_cast<size_t>(step.claim)].region;
+      step.claim < 0 ? none : lowered.partition.claims[static_cast<size_t>(step.claim)].region;
   const auto ops = list(region.nodes, ", ", [](const Node* n) { return quoted(n->qualified()); });
   std::vector<ValueId> ids;
   for (const Node* node : region.nodes)
@@ -46,7 +46,7 @@ std::string step_json(const Layout& layout, const Plan& plan, size_t index,
       if (id != kNone) ids.push_back(id);
   const auto made = list(ids, ", ", [](ValueId id) { return quoted(format("%{}", id)); });
   const auto types = list(region.out, ", ", [&](ValueId id) {
-    return quoted(id == kNone ? "_" : type_text(layout.graph->value(id), symbols));
+    return quoted(id == kNone ? "_" : type_text(lowered.graph->value(id), symbols));
   });
   return format(
       "{\"name\": {}, \"provider\": {}, \"segment\": {}, \"scratch\": [{}, {}], \"ops\": {}, "
@@ -66,15 +66,16 @@ size_t bytes_of(const Placement& placement) {
 
 }  // namespace
 
-std::string plan_json(const Layout& layout, const TrainingPlan& training, const Symbols& symbols) {
+std::string plan_json(const LoweredGraph& lowered, const TrainingPlan& training,
+                      const Symbols& symbols) {
   const Plan& plan = *training.core;
   size_t index = 0;
   const auto steps = list(plan.steps, ",\n",
-                          [&](const Step&) { return step_json(layout, plan, index++, symbols); });
+                          [&](const Step&) { return step_json(lowered, plan, index++, symbols); });
   const auto values = list(plan.values, ",\n", [](const Placed& value) {
     return format("[{}, {}, {}, {}]", value.at, value.bytes, value.first, value.last);
   });
-  const auto refusals = list(layout.partition.refusals, ",\n", refusal_json);
+  const auto refusals = list(lowered.partition.refusals, ",\n", refusal_json);
   return format(
       "{\"symbols\": {},\n\"arena\": {}, \"retained\": {}, \"separate\": {}, "
       "\"forward_steps\": {},\n\"steps\": {},\n\"values\": {},\n\"refusals\": {}}\n",

@@ -104,11 +104,11 @@ void Program::lay_out_plan(std::unique_ptr<Graph> graph, const CompileOptions& o
   }
   dump_.stage("stash", *graph);
   nodes_ = graph->node_count();
-  layout_ =
-      lay_out(std::move(graph),
-              {n_outputs_, std::move(shared), options.device, options.host_inputs, options.updates},
-              providers);
-  dump_.stage("partition", *layout_.graph);
+  lowered_ = lower_graph(
+      std::move(graph),
+      {n_outputs_, std::move(shared), options.device, options.host_inputs, options.updates},
+      providers);
+  dump_.stage("partition", *lowered_.graph);
 }
 
 void Program::set_aside_items(Graph& graph) {
@@ -184,7 +184,7 @@ std::vector<Item> Program::run_plan(std::span<const Item> inputs, RunState& stat
   const bool counted = state.limits().bytes || state.limits().operations;
   state.begin(
       counted ? bytes_of(*plan->core) : 0,
-      counted ? estimated_operations(layout_, solve_symbols(*layout_.graph, sizes, sizes.size()))
+      counted ? estimated_operations(lowered_, solve_symbols(*lowered_.graph, sizes, sizes.size()))
               : 0);
   const Charge arena(counted ? plan->core->arena_bytes() : 0);
   Frame frame(*plan->core);
@@ -248,7 +248,7 @@ std::shared_ptr<const TrainingPlan> Program::plan(const std::vector<Sizes>& inpu
   check(input_sizes.size() == n_inputs_, "got {} inputs, expected {}", input_sizes.size(),
         n_inputs_);
   return cache_.find(
-      input_sizes, [&] { return solve_symbols(*layout_.graph, input_sizes, n_inputs_); },
+      input_sizes, [&] { return solve_symbols(*lowered_.graph, input_sizes, n_inputs_); },
       [&](const Symbols& symbols) { return make(symbols); });
 }
 
@@ -256,9 +256,9 @@ std::shared_ptr<const TrainingPlan> Program::make(const Symbols& symbols) {
   const double start = now_us();
   const Metering uncounted(nullptr);  // a plan is kept for other runs too
   ++plans_;
-  std::shared_ptr<const TrainingPlan> plan = make_training_plan(layout_, symbols);
+  std::shared_ptr<const TrainingPlan> plan = make_training_plan(lowered_, symbols);
   planned_us_ = now_us() - start;
-  dump_.plan(layout_, *plan, symbols);
+  dump_.plan(lowered_, *plan, symbols);
   if (env::debug() >= 1) report(*plan->core, planned_us_ / 1e6);
   return plan;
 }

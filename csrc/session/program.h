@@ -58,7 +58,7 @@ class Program {
   const std::vector<int>& gradient_segments() const { return segments_; }  // by gradient output
   // By gradient input: the first segment that reads it.
   const std::vector<int>& first_reads() const { return first_reads_; }
-  const Layout& layout() const { return layout_; }
+  const LoweredGraph& lowered() const { return lowered_; }
   int plans() const;
   // What the newest plan took, from unknown sizes to kernels prepared and memory placed; of halves
   // that of the backward.
@@ -94,10 +94,10 @@ class Program {
   std::optional<size_t> first_gradient_;  // of a backward half: where among its inputs
   std::vector<size_t> gradient_inputs_;
   std::vector<int> gradient_outputs_, cut_outputs_, segments_, first_reads_;
-  Layout layout_;
+  LoweredGraph lowered_;
   Dump dump_;
   size_t nodes_ = 0;    // before partition
-  double seconds_ = 0;  // from the capture to the layout
+  double seconds_ = 0;  // from the capture to the lowered
   PlanCache cache_;
   std::atomic<int> plans_ = 0;
   std::atomic<double> planned_us_ = 0;

@@ -37,10 +37,11 @@ class Prologue {
   Prologue(const Graph& graph, const CompileOptions& options);
 
   // A node that no plan can hold: it allocates its results.
-  using Call = std::function<std::vector<Item>(std::span<Item>, const Symbols&, RunState&)>;
+  using AllocatingCall =
+      std::function<std::vector<Item>(std::span<Item>, const Symbols&, RunState&)>;
   struct Step {
     const Node* node;
-    Call call;
+    AllocatingCall call;
     std::vector<bool> takes;  // by input: it holds items, and nobody reads it later
   };
   using Values = std::vector<Item>;  // by slot

@@ -45,8 +45,8 @@ Version::Version(const at::Tensor& tensor)
                                 : c10::VariableVersion(c10::VariableVersion::DISABLED)),
       then_(now()) {}
 
-Call::Call(std::shared_ptr<Shared> shared, const std::vector<at::Tensor>& given, uint64_t key,
-           std::shared_ptr<Profile> profile)
+Call::Call(std::shared_ptr<CapturedState> shared, const std::vector<at::Tensor>& given,
+           uint64_t key, std::shared_ptr<Profile> profile)
     : shared_(std::move(shared)), lent_(given.size()), key_(key), profile_(std::move(profile)) {
   inputs_.reserve(given.size());
   for (size_t i = 0; i < given.size(); ++i) {
@@ -110,7 +110,7 @@ std::vector<at::Tensor> Call::run_plan(const std::shared_ptr<Program>& program,
 
 void Call::share_outputs(const std::vector<at::Tensor>& outputs) {
   shared_outputs_.clear();
-  for (const size_t i : planned_.program->layout().options.shared)
+  for (const size_t i : planned_.program->lowered().options.shared)
     if (i < shared_->n_user_outputs) shared_outputs_.push_back({i, outputs[i].storage(), {}});
 }
 

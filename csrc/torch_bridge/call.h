@@ -8,9 +8,9 @@
 #include <optional>
 #include <vector>
 
+#include "csrc/torch_bridge/captured_state.h"
 #include "csrc/torch_bridge/exchange/memory.h"
 #include "csrc/torch_bridge/exchange/random.h"
-#include "csrc/torch_bridge/shared.h"
 #include "csrc/torch_bridge/staged.h"
 
 namespace ort::bridge {
@@ -50,7 +50,7 @@ class Version {
 
 class Call {
  public:
-  Call(std::shared_ptr<Shared> shared, const std::vector<at::Tensor>& given, uint64_t key,
+  Call(std::shared_ptr<CapturedState> shared, const std::vector<at::Tensor>& given, uint64_t key,
        std::shared_ptr<Profile> profile);
 
   // Runs the forward for such a backward; returns every graph output.
@@ -73,8 +73,8 @@ class Call {
   void release();
   bool released() const { return inputs_.empty(); }
 
-  const Shared& shared() const { return *shared_; }
-  Shared& shared() { return *shared_; }
+  const CapturedState& shared() const { return *shared_; }
+  CapturedState& shared() { return *shared_; }
   const Planned& planned() const { return planned_; }
   const Operand& input_type(size_t i) const {
     return input_types_.empty() ? planned_.plan->core->inputs.types[i] : input_types_[i];
@@ -109,7 +109,7 @@ class Call {
   std::optional<size_t> changed_input(const Wanted& wanted) const;
   bool covers(const Wanted& wanted) const;
 
-  std::shared_ptr<Shared> shared_;
+  std::shared_ptr<CapturedState> shared_;
   Planned planned_;  // of a forward in stages: its backward's
   std::optional<c10::Stream> stream_;
   std::optional<RunState> run_state_;  // of the latest forward, all its programs and its backwards

@@ -41,7 +41,7 @@ Runner::Source source_of(const py::handle& item) {
   return {-1, py::reinterpret_borrow<py::object>(item)};
 }
 
-std::optional<History> history_of(const py::object& items) {
+std::optional<AutogradHistory> history_of(const py::object& items) {
   if (items.is_none()) return {};
   using Row = std::tuple<Indices, Indices, Indices, Indices>;
   using Node = std::tuple<Indices, Indices, Indices, Indices, Indices, Indices, size_t>;
@@ -49,7 +49,7 @@ std::optional<History> history_of(const py::object& items) {
   const auto [rows, nodes, origins, accumulated] =
       items.cast<std::tuple<std::vector<std::optional<Row>>, std::vector<Node>,
                             std::vector<Results>, Indices>>();
-  History history;
+  AutogradHistory history;
   for (const auto& row : rows) {
     history.outputs.emplace_back();
     if (row) history.outputs.back() = std::make_from_tuple<OutputHistory>(*row);

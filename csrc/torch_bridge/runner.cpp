@@ -12,7 +12,7 @@ namespace {
 
 // Until a backward has shown which outputs get a gradient: the first scalar alone (a loss), else
 // all.
-Indices guess_defined(const Graph& graph, const History& history) {
+Indices guess_defined(const Graph& graph, const AutogradHistory& history) {
   Indices all;
   for (size_t i = 0; i < history.outputs.size(); ++i) {
     if (!history.outputs[i]) continue;
@@ -28,9 +28,9 @@ Indices guess_defined(const Graph& graph, const History& history) {
 Runner::Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs,
                size_t n_user_outputs, std::vector<WriteBack> write_backs,
                std::map<size_t, Indices> orders, std::vector<size_t> wrt,
-               std::optional<History> history, pybind11::object second_forward,
+               std::optional<AutogradHistory> history, pybind11::object second_forward,
                CompileOptions options)
-    : shared_(std::make_shared<Shared>()),
+    : shared_(std::make_shared<CapturedState>()),
       inputs_(std::move(inputs)),
       write_backs_(std::move(write_backs)),
       second_forward_(std::move(second_forward)) {
@@ -41,8 +41,8 @@ Runner::Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs,
   shared_->wrt = std::move(wrt);
   shared_->n_user_outputs = n_user_outputs;
   shared_->orders = std::move(orders);
-  shared_->history =
-      history ? std::move(*history) : History::of_graph(*graph, shared_->wrt, n_user_outputs);
+  shared_->history = history ? std::move(*history)
+                             : AutogradHistory::of_graph(*graph, shared_->wrt, n_user_outputs);
   shared_->topology = Topology(shared_->history, shared_->wrt);
   shared_->second_forward = ort::bridge::second_forward(second_forward_);
   shared_->predicted.defined = guess_defined(*graph, shared_->history);
@@ -212,7 +212,7 @@ std::vector<const Node*> Runner::nodes() const {
     const std::vector<Node*> captured = shared_->graph->order();
     result.assign(captured.begin(), captured.end());
   } else if (program) {
-    for (const Claim& claim : program->layout().partition.claims)
+    for (const Claim& claim : program->lowered().partition.claims)
       result.insert(result.end(), claim.region.nodes.begin(), claim.region.nodes.end());
   }
   return result;

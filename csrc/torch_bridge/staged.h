@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "csrc/core/item.h"
-#include "csrc/torch_bridge/shared.h"
+#include "csrc/torch_bridge/captured_state.h"
 
 namespace ort::bridge {
 

@@ -19,7 +19,7 @@ std::vector<at::Tensor> Call::run_stages(const std::shared_ptr<Program>& program
 // The backward is bound now that the sizes are known.
 void Call::keep_stash(const std::shared_ptr<Program>& program, const std::vector<Item>& made,
                       const std::vector<at::Tensor>& outputs) {
-  const History& history = shared_->history;
+  const AutogradHistory& history = shared_->history;
   const Indices read = history.saved_outputs(wanted_.defined);
   halves_ = program->halves();
   stash_ = stash_of(*halves_, inputs_, made, outputs, read, shared_->n_user_outputs);

@@ -75,7 +75,7 @@ const Way* way_of(const Node& node) {
 }
 
 // What a node asks of its group, and how errors tell of it.
-struct Call {
+struct CollectiveCall {
   Way way;
   Attrs attrs;
   std::string name, place;
@@ -85,7 +85,7 @@ struct Call {
 // One collective under way.
 class Flight {
  public:
-  Flight(const Call& call, at::Tensor x, at::Tensor y)
+  Flight(const CollectiveCall& call, at::Tensor x, at::Tensor y)
       : call_(call), x_(std::move(x)), y_(call.way.in_place ? x_ : std::move(y)) {
     collectively([&] {
       group_ = c10d::resolve_process_group(call_.attrs.s("group"));
@@ -125,7 +125,7 @@ class Flight {
                call_.attrs.s("group"), call_.attrs.i("size"), rank, why, call_.place));
   }
 
-  const Call call_;  // it may outlive the kernel
+  const CollectiveCall call_;  // it may outlive the kernel
   Group group_;
   at::Tensor x_, y_;
   Work work_;
@@ -166,7 +166,7 @@ class StartKernel : public Kernel {
     return std::make_shared<Flight>(call_, copy_of(args.in[0], x_), y);
   }
 
-  Call call_;
+  CollectiveCall call_;
   Operand x_, y_;
   bool hands_over_;
 };

@@ -18,7 +18,7 @@ class End : public torch::autograd::Node {
 
 }  // namespace
 
-History::History(variable_list& inputs, const std::vector<int64_t>& needed) {
+OperatorHistory::OperatorHistory(variable_list& inputs, const std::vector<int64_t>& needed) {
   if (needed.empty()) return;
   const auto end = bridge::make_node<End>();
   for (const int64_t i : needed) {
@@ -28,14 +28,14 @@ History::History(variable_list& inputs, const std::vector<int64_t>& needed) {
   }
 }
 
-void History::record(const variable_list& outputs) {
+void OperatorHistory::record(const variable_list& outputs) {
   for (const at::Tensor& output : outputs)
     roots_.push_back(output.defined() && output.requires_grad()
                          ? torch::autograd::impl::gradient_edge(output)
                          : torch::autograd::Edge());
 }
 
-variable_list History::gradients(const variable_list& output_gradients, bool keep) const {
+variable_list OperatorHistory::gradients(const variable_list& output_gradients, bool keep) const {
   torch::autograd::edge_list roots;
   variable_list given;
   for (size_t i = 0; i < roots_.size(); ++i) {

@@ -10,11 +10,11 @@ namespace ort::aten {
 
 using torch::autograd::variable_list;
 
-class History {
+class OperatorHistory {
  public:
   // Makes each of `inputs` that `needed` names require a gradient, as a tensor in the middle of a
   // graph: nothing of the history holds its memory unless the operator's derivative does.
-  History(variable_list& inputs, const std::vector<int64_t>& needed);
+  OperatorHistory(variable_list& inputs, const std::vector<int64_t>& needed);
   // Where the backward starts: the outputs of the operator.
   void record(const variable_list& outputs);
 

@@ -75,7 +75,7 @@ class OperatorKernel : public Kernel {
  private:
   struct Ran {
     variable_list outputs;
-    std::shared_ptr<History> history;
+    std::shared_ptr<OperatorHistory> history;
   };
 
   Ran run_operator(const Args& args) const {
@@ -84,13 +84,13 @@ class OperatorKernel : public Kernel {
     variable_list inputs;
     for (size_t i = 0; i < in_.size(); ++i)
       inputs.push_back(own ? copy_of(args.in[i], in_[i]) : over(args.in[i], in_[i]));
-    History history(inputs, needed_);
+    OperatorHistory history(inputs, needed_);
     Ran ran{call(inputs), nullptr};
     check(ran.outputs.size() == out_.size(), "[{}] gives {} tensors, expected {}; {}", name_,
           ran.outputs.size(), out_.size(), place_);
     if (!needed_.empty()) {
       history.record(ran.outputs);
-      ran.history = std::make_shared<History>(std::move(history));
+      ran.history = std::make_shared<OperatorHistory>(std::move(history));
     }
     for (at::Tensor& output : ran.outputs) output = output.detach();
     return ran;
@@ -146,7 +146,7 @@ class BackwardKernel : public Kernel {
     // still holds it.
     const std::shared_ptr<void> taken = std::move(*static_cast<std::shared_ptr<void>*>(args.in[0]));
     check(taken != nullptr, "[{}] the operator's history is gone; {}", name_, place_);
-    const auto& history = *static_cast<const History*>(taken.get());
+    const auto& history = *static_cast<const OperatorHistory*>(taken.get());
     variable_list output_gradients;
     for (size_t i = 1; i < in_.size(); ++i)  // Python may keep what it is given
       output_gradients.push_back(is_python_ ? copy_of(args.in[i], in_[i])

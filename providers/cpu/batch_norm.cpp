@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kPiece = 1024;
 
-struct Layout {
+struct Planes {
   int64_t images, channels, plane;
   int64_t count() const { return images * plane; }
   int64_t total() const { return count() * channels; }
@@ -27,8 +27,8 @@ struct Layout {
   }
 };
 
-Layout layout_of(const Sizes& x) {
-  Layout l{x[0], x[1], 1};
+Planes layout_of(const Sizes& x) {
+  Planes l{x[0], x[1], 1};
   for (size_t i = 2; i < x.size(); ++i) l.plane *= x[i];
   return l;
 }
@@ -57,7 +57,7 @@ struct Moments {
 };
 
 template <class T>
-Moments moments_of(const Layout& l, const Steps<T>& steps, const Runs<T>& runs, const void* x,
+Moments moments_of(const Planes& l, const Steps<T>& steps, const Runs<T>& runs, const void* x,
                    int64_t channel) {
   Moments m;
   T piece[kPiece];
@@ -79,7 +79,7 @@ Moments moments_of(const Layout& l, const Steps<T>& steps, const Runs<T>& runs, 
 }
 
 template <class T>
-void normalise(const Layout& l, const Steps<T>& steps, const Runs<T>& runs, const void* x, void* y,
+void normalise(const Planes& l, const Steps<T>& steps, const Runs<T>& runs, const void* x, void* y,
                int64_t channel, double mean, double inv_std, T scale, T bias) {
   const T factor = static_cast<T>(scale * inv_std);
   const T shift = static_cast<T>(bias - mean * scale * inv_std);
@@ -93,7 +93,7 @@ void normalise(const Layout& l, const Steps<T>& steps, const Runs<T>& runs, cons
 
 template <class T>
 std::unique_ptr<Kernel> batch_norm_of(const Request& r) {
-  const Layout l = layout_of(r.sizes(0));
+  const Planes l = layout_of(r.sizes(0));
   const double epsilon = r.attrs().f("epsilon"), momentum = r.attrs().f("momentum");
   const bool training = r.attrs().i("training", 1) != 0;
   const bool wants[5] = {r.wants(0), r.wants(1), r.wants(2), r.wants(3), r.wants(4)};
@@ -127,7 +127,7 @@ std::unique_ptr<Kernel> batch_norm_of(const Request& r) {
 // dx = scale / std (dy - (sum dy + n sum(dy n)) / count) with n the normalised x.
 template <class T>
 std::unique_ptr<Kernel> batch_norm_grad_of(const Request& r) {
-  const Layout l = layout_of(r.sizes(0));
+  const Planes l = layout_of(r.sizes(0));
   const bool training = r.attrs().i("training", 1) != 0;
   const bool wants_x = r.wants(0), wants_scale = r.wants(1), wants_bias = r.wants(2);
   const Steps<T> steps;

@@ -7,9 +7,10 @@ namespace ort::reference {
 
 static void register_activation(KernelTable& table) {
   add(table, "Tanh", kNumbers,
-      [](const Call& c) { map1<double>(c, [](double x) { return std::tanh(x); }); });
-  add(table, "Sigmoid", kNumbers,
-      [](const Call& c) { map1<double>(c, [](double x) { return 1.0 / (1.0 + std::exp(-x)); }); });
+      [](const KernelCall& c) { map1<double>(c, [](double x) { return std::tanh(x); }); });
+  add(table, "Sigmoid", kNumbers, [](const KernelCall& c) {
+    map1<double>(c, [](double x) { return 1.0 / (1.0 + std::exp(-x)); });
+  });
   add(table, "Relu", kNumbers, unary([](auto x) { return x < 0 ? decltype(x)(0) : x; }));
 }
 

@@ -5,13 +5,13 @@
 namespace ort::reference {
 namespace {
 
-void plain(const Call& c) {
+void plain(const KernelCall& c) {
   wide(c.dtype(), [&]<class W>() { map1<W>(c, [](W x) { return x; }); });
 }
 
 // The input's numbers in W: double for floating ones, else an integer of 64 bits.
 template <class W>
-std::vector<W> numbers(const Call& c) {
+std::vector<W> numbers(const KernelCall& c) {
   const DType dtype = c.dtype();
   if (!is_narrow(dtype) && dtype != DType::string) return c.all<W>(0);
   std::vector<W> values;
@@ -33,7 +33,7 @@ std::vector<W> numbers(const Call& c) {
 }
 
 template <class W>
-void write(const Call& c, const std::vector<W>& values) {
+void write(const KernelCall& c, const std::vector<W>& values) {
   const DType dtype = c.out_dtype();
   const bool formats = is_narrow(dtype) || is_half(dtype);
   if (!formats) return c.write(0, values);
@@ -58,7 +58,7 @@ bool is_float(DType dtype) {
   return is_floating(dtype) || is_narrow_float(dtype);
 }
 
-void any(const Call& c) {
+void any(const KernelCall& c) {
   const DType from = c.dtype(), to = c.out_dtype();
   if (from == to) return copy_all(c);
   // Text is read as what it becomes; a truth is any number but zero.

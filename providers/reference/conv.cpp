@@ -14,7 +14,7 @@ struct Problem {
   int64_t y_elements() const { return batch * filters * taps.outputs; }
 };
 
-Problem problem_of(const Call& c, const Sizes& x, const Sizes& w, const Sizes& y,
+Problem problem_of(const KernelCall& c, const Sizes& x, const Sizes& w, const Sizes& y,
                    const Window& window) {
   const int64_t group = c.attrs().i("group");
   c.require(x.size() >= 3 && w.size() == x.size() && y.size() == x.size(),
@@ -25,7 +25,7 @@ Problem problem_of(const Call& c, const Sizes& x, const Sizes& w, const Sizes& y
   return {x[0], x[1], w[0], group, taps_of(window, spatial(x), spatial(y))};
 }
 
-Problem problem_of(const Call& c, const Sizes& x, const Sizes& w, const Sizes& y) {
+Problem problem_of(const KernelCall& c, const Sizes& x, const Sizes& w, const Sizes& y) {
   return problem_of(c, x, w, y, window_of(c, spatial(w), spatial(x), spatial(y)));
 }
 
@@ -48,7 +48,7 @@ void each_product(const Problem& p, F f) {
       }
 }
 
-void add_bias(const Call& c, std::vector<double>& y) {
+void add_bias(const KernelCall& c, std::vector<double>& y) {
   if (!c.has(2)) return;
   const Split s = split_at(c.out_sizes(), 1);
   const std::vector<double> bias = c.all<double>(2);
@@ -58,7 +58,7 @@ void add_bias(const Call& c, std::vector<double>& y) {
     y[i] += bias[static_cast<size_t>(static_cast<int64_t>(i) / s.inner % s.size)];
 }
 
-void conv(const Call& c) {
+void conv(const KernelCall& c) {
   const Problem p = problem_of(c, c.sizes(0), c.sizes(1), c.out_sizes());
   const std::vector<double> x = c.all<double>(0), w = c.all<double>(1);
   std::vector<double> y(static_cast<size_t>(p.y_elements()), 0.0);
@@ -67,7 +67,7 @@ void conv(const Call& c) {
   c.write(0, y);
 }
 
-void conv_grad_x(const Call& c) {
+void conv_grad_x(const KernelCall& c) {
   const Problem p = problem_of(c, c.out_sizes(), c.sizes(1), c.sizes(0));
   const std::vector<double> dy = c.all<double>(0), w = c.all<double>(1);
   std::vector<double> dx(static_cast<size_t>(p.x_elements()), 0.0);
@@ -75,7 +75,7 @@ void conv_grad_x(const Call& c) {
   c.write(0, dx);
 }
 
-void conv_grad_w(const Call& c) {
+void conv_grad_w(const KernelCall& c) {
   const Problem p = problem_of(c, c.sizes(1), c.out_sizes(), c.sizes(0));
   const std::vector<double> dy = c.all<double>(0), x = c.all<double>(1);
   std::vector<double> dw(static_cast<size_t>(element_count(c.out_sizes())), 0.0);
@@ -84,7 +84,7 @@ void conv_grad_w(const Call& c) {
 }
 
 // Without explicit pads the padding is what takes the full transposed extent to the planned one.
-Window transposed_window(const Call& c) {
+Window transposed_window(const KernelCall& c) {
   const Sizes from = spatial(c.sizes(0)), to = spatial(c.out_sizes());
   Window w = window_of(c, spatial(c.sizes(1)), to, from);
   const std::string& mode = c.attrs().s("auto_pad");
@@ -104,7 +104,7 @@ Window transposed_window(const Call& c) {
   return w;
 }
 
-void conv_transpose(const Call& c) {
+void conv_transpose(const KernelCall& c) {
   const Problem p = problem_of(c, c.out_sizes(), c.sizes(1), c.sizes(0), transposed_window(c));
   const std::vector<double> x = c.all<double>(0), w = c.all<double>(1);
   std::vector<double> y(static_cast<size_t>(p.x_elements()), 0.0);

@@ -7,7 +7,7 @@ namespace ort::reference {
 namespace {
 
 template <class W>
-W divided(const Call& c, W a, W b) {
+W divided(const KernelCall& c, W a, W b) {
   if constexpr (std::is_floating_point_v<W>) {
     return a / b;
   } else {
@@ -20,7 +20,7 @@ W divided(const Call& c, W a, W b) {
 
 // Python's modulo takes the divisor's sign; with fmod the dividend's, as C's does.
 template <class W>
-W modulo(const Call& c, W a, W b) {
+W modulo(const KernelCall& c, W a, W b) {
   const bool c_style = c.attrs().i("fmod") != 0;
   W rest;
   if constexpr (std::is_floating_point_v<W>) {
@@ -45,7 +45,7 @@ W integer_power(W base, int64_t exponent) {
   return result;
 }
 
-void power(const Call& c) {
+void power(const KernelCall& c) {
   if (is_floating(c.dtype(0)) || is_floating(c.dtype(1)))
     return map2<double>(c, [](double x, double p) { return std::pow(x, p); });
   wide(c.dtype(0), [&]<class W>() {
@@ -70,7 +70,7 @@ W smaller(W a, W b) {
 
 template <class F>
 Run fold(F f) {
-  return [f](const Call& c) {
+  return [f](const KernelCall& c) {
     wide(c.dtype(), [&]<class W>() {
       const Sizes& to = c.out_sizes();
       std::vector<W> total(static_cast<size_t>(element_count(to)));
@@ -86,7 +86,7 @@ Run fold(F f) {
   };
 }
 
-void clip(const Call& c) {
+void clip(const KernelCall& c) {
   wide(c.dtype(), [&]<class W>() {
     const In<W> x = c.in<W>(0);
     const Out<W> y = c.out<W>(0);
@@ -103,7 +103,7 @@ void clip(const Call& c) {
   });
 }
 
-void select(const Call& c) {
+void select(const KernelCall& c) {
   const Sizes& to = c.out_sizes();
   const In<int64_t> condition = c.in<int64_t>(0);
   const Bytes a = bytes(c, 1), b = bytes(c, 2);
@@ -134,7 +134,7 @@ void register_functions(KernelTable& table) {
       {"Floor", std::floor},      {"Ceil", std::ceil},        {"Round", std::nearbyint},
       {"ort::Log1p", std::log1p}, {"ort::Expm1", std::expm1}, {"ort::Log2", std::log2}};
   for (const auto& [name, f] : functions)
-    add(table, name, kNumbers, [f = f](const Call& c) { map1<double>(c, f); });
+    add(table, name, kNumbers, [f = f](const KernelCall& c) { map1<double>(c, f); });
   add(table, "Reciprocal", kNumbers, unary([](auto x) { return 1 / x; }));
   add(table, "Neg", kNumbers, unary([](auto x) { return mul(x, static_cast<decltype(x)>(-1)); }));
   add(table, "Abs", kNumbers,
@@ -145,15 +145,15 @@ void register_functions(KernelTable& table) {
 }  // namespace
 
 static void register_elementwise(KernelTable& table) {
-  add(table, "Add", kNumbers, binary([](const Call&, auto a, auto b) { return add(a, b); }));
-  add(table, "Sub", kNumbers, binary([](const Call&, auto a, auto b) {
+  add(table, "Add", kNumbers, binary([](const KernelCall&, auto a, auto b) { return add(a, b); }));
+  add(table, "Sub", kNumbers, binary([](const KernelCall&, auto a, auto b) {
         return add(a, mul(b, static_cast<decltype(b)>(-1)));
       }));
-  add(table, "Mul", kNumbers, binary([](const Call&, auto a, auto b) { return mul(a, b); }));
+  add(table, "Mul", kNumbers, binary([](const KernelCall&, auto a, auto b) { return mul(a, b); }));
   add(table, "Div", kNumbers,
-      binary([](const Call& c, auto a, auto b) { return divided(c, a, b); }));
+      binary([](const KernelCall& c, auto a, auto b) { return divided(c, a, b); }));
   add(table, "Mod", kNumbers,
-      binary([](const Call& c, auto a, auto b) { return modulo(c, a, b); }));
+      binary([](const KernelCall& c, auto a, auto b) { return modulo(c, a, b); }));
   add(table, "Pow", kNumbers, power);
   add(table, "Max", kNumbers, fold([](auto a, auto b) { return larger(a, b); }));
   add(table, "Min", kNumbers, fold([](auto a, auto b) { return smaller(a, b); }));

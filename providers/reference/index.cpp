@@ -4,7 +4,7 @@
 namespace ort::reference {
 namespace {
 
-void gather(const Call& c) {
+void gather(const KernelCall& c) {
   const int64_t axis = c.axis(c.attrs().i("axis"), c.rank());
   const Split s = split_at(c.sizes(), axis);
   const std::vector<int64_t> indices = c.ints(1);
@@ -18,7 +18,7 @@ void gather(const Call& c) {
     }
 }
 
-void gather_grad(const Call& c) {
+void gather_grad(const KernelCall& c) {
   const Sizes& to = c.out_sizes();
   const Split s = split_at(to, c.axis(c.attrs().i("axis"), static_cast<int64_t>(to.size())));
   const int64_t padding = c.attrs().i("padding_idx");
@@ -41,7 +41,7 @@ void gather_grad(const Call& c) {
 
 // f(i, offset in x): element i of the indices, whose own index on `axis` is replaced by its value.
 template <class F>
-void each_element(const Call& c, const Sizes& x, const Sizes& index_sizes, F f) {
+void each_element(const KernelCall& c, const Sizes& x, const Sizes& index_sizes, F f) {
   c.require(x.size() == index_sizes.size(),
             "x has shape {}, indices have shape {}, expected one rank", x, index_sizes);
   const size_t axis =
@@ -57,14 +57,14 @@ void each_element(const Call& c, const Sizes& x, const Sizes& index_sizes, F f) 
        [&](int64_t i, const Sizes& at) { f(i, at[0] + c.index(indices[i], x[axis]) * step); });
 }
 
-void gather_elements(const Call& c) {
+void gather_elements(const KernelCall& c) {
   c.expect(0, c.sizes(1));
   const Bytes move = bytes(c, 0);
   each_element(c, c.sizes(), c.sizes(1), [&](int64_t i, int64_t at) { move.copy(i, at); });
 }
 
 template <class W>
-W combined(const Call& c, const std::string& reduction, W old, W update) {
+W combined(const KernelCall& c, const std::string& reduction, W old, W update) {
   if (reduction == "none") return update;
   if (reduction == "add") return add(old, update);
   if (reduction == "mul") return mul(old, update);
@@ -75,7 +75,7 @@ W combined(const Call& c, const std::string& reduction, W old, W update) {
   return old < update ? old : update;
 }
 
-void scatter_elements(const Call& c) {
+void scatter_elements(const KernelCall& c) {
   c.expect(0, c.sizes());
   c.require(c.sizes(1) == c.sizes(2), "indices have shape {}, updates have shape {}", c.sizes(1),
             c.sizes(2));
@@ -97,7 +97,7 @@ struct Slices {
   std::vector<int64_t> offset;  // of each slice in x
 };
 
-Slices slices_of(const Call& c, const Sizes& x, size_t batch) {
+Slices slices_of(const KernelCall& c, const Sizes& x, size_t batch) {
   const Sizes& shape = c.sizes(1);
   c.require(shape.size() > batch, "indices have shape {}, expected more than {} axes", shape,
             batch);
@@ -126,7 +126,7 @@ Slices slices_of(const Call& c, const Sizes& x, size_t batch) {
   return s;
 }
 
-void gather_nd(const Call& c) {
+void gather_nd(const KernelCall& c) {
   const int64_t batch = c.attrs().i("batch_dims");
   c.require(batch >= 0 && batch < c.rank(), "batch_dims is {}, x has rank {}", batch, c.rank());
   const Slices s = slices_of(c, c.sizes(), static_cast<size_t>(batch));
@@ -136,7 +136,7 @@ void gather_nd(const Call& c) {
     move.copy(i * s.inner, s.offset[static_cast<size_t>(i)], s.inner);
 }
 
-void scatter_nd(const Call& c) {
+void scatter_nd(const KernelCall& c) {
   c.expect(0, c.sizes());
   const Slices s = slices_of(c, c.sizes(), 0);
   c.require(element_count(c.sizes(2)) == checked_mul(s.count, s.inner),
@@ -156,7 +156,7 @@ void scatter_nd(const Call& c) {
 }
 
 // y[.., depth, ..] = on where the index is that class, off elsewhere and for indices of no class.
-void one_hot(const Call& c) {
+void one_hot(const KernelCall& c) {
   const int64_t axis = c.axis(c.attrs().i("axis"), c.rank() + 1), depth = c.number(1);
   c.require(depth >= 0 && element_count(c.sizes(2)) == 2,
             "depth is {}, values have shape {}, expected [2]", depth, c.sizes(2));
@@ -174,7 +174,7 @@ void one_hot(const Call& c) {
       }
 }
 
-void reverse_sequence(const Call& c) {
+void reverse_sequence(const KernelCall& c) {
   c.expect(0, c.sizes());
   const std::vector<int64_t> lengths = c.ints(1);
   const size_t time_axis = static_cast<size_t>(c.attrs().i("time_axis"));

@@ -8,7 +8,7 @@ namespace {
 
 template <class F>
 Run integers(F f) {
-  return [f](const Call& c) {
+  return [f](const KernelCall& c) {
     if (c.dtype() == DType::u64)
       map2<uint64_t>(c, f);
     else
@@ -17,7 +17,7 @@ Run integers(F f) {
 }
 
 // By a negative number, or by all bits there are, everything goes: the sign is what fills in.
-void shift(const Call& c) {
+void shift(const KernelCall& c) {
   const bool left = c.attrs().s("direction") == "LEFT";
   const auto width = static_cast<int64_t>(size_of(c.dtype()) * 8);
   if (c.dtype() == DType::u64)
@@ -31,20 +31,20 @@ void shift(const Call& c) {
   });
 }
 
-void flags(const Call& c, const std::function<bool(double)>& f) {
+void flags(const KernelCall& c, const std::function<bool(double)>& f) {
   const In<double> x = c.in<double>(0);
   const Out<int64_t> y = c.out<int64_t>(0);
   c.expect(0, c.sizes());
   for (int64_t i = 0; i < element_count(c.sizes()); ++i) y.set(i, f(x[i]));
 }
 
-void is_infinite(const Call& c) {
+void is_infinite(const KernelCall& c) {
   const bool negative = c.attrs().i("detect_negative") != 0;
   const bool positive = c.attrs().i("detect_positive") != 0;
   flags(c, [=](double x) { return std::isinf(x) && (x < 0 ? negative : positive); });
 }
 
-void same_texts(const Call& c) {
+void same_texts(const KernelCall& c) {
   const Sizes& to = c.out_sizes();
   const Texts a(c, 0), b(c, 1);
   const Out<int64_t> y = c.out<int64_t>(0);
@@ -52,7 +52,7 @@ void same_texts(const Call& c) {
        [&](int64_t i, const Sizes& at) { y.set(i, a[at[0]] == b[at[1]]); });
 }
 
-void check_all(const Call& c) {
+void check_all(const KernelCall& c) {
   const std::vector<int64_t> ok = c.all<int64_t>(0);
   for (const int64_t each : ok)
     if (!each) fail("[ort::Check] {}", c.attrs().s("error"));
@@ -62,13 +62,14 @@ void check_all(const Call& c) {
 }  // namespace
 
 static void register_logic(KernelTable& table) {
-  add(table, "Equal", kNumbers, binary([](const Call&, auto a, auto b) { return a == b; }));
+  add(table, "Equal", kNumbers, binary([](const KernelCall&, auto a, auto b) { return a == b; }));
   add(table, "Equal", bit(DType::string), same_texts);
-  add(table, "Greater", kNumbers, binary([](const Call&, auto a, auto b) { return a > b; }));
+  add(table, "Greater", kNumbers, binary([](const KernelCall&, auto a, auto b) { return a > b; }));
   add(table, "GreaterOrEqual", kNumbers,
-      binary([](const Call&, auto a, auto b) { return a >= b; }));
-  add(table, "Less", kNumbers, binary([](const Call&, auto a, auto b) { return a < b; }));
-  add(table, "LessOrEqual", kNumbers, binary([](const Call&, auto a, auto b) { return a <= b; }));
+      binary([](const KernelCall&, auto a, auto b) { return a >= b; }));
+  add(table, "Less", kNumbers, binary([](const KernelCall&, auto a, auto b) { return a < b; }));
+  add(table, "LessOrEqual", kNumbers,
+      binary([](const KernelCall&, auto a, auto b) { return a <= b; }));
   add(table, "And", kNumbers, integers([](auto a, auto b) { return a && b; }));
   add(table, "Or", kNumbers, integers([](auto a, auto b) { return a || b; }));
   add(table, "Xor", kNumbers, integers([](auto a, auto b) { return a != b; }));
@@ -76,14 +77,14 @@ static void register_logic(KernelTable& table) {
   add(table, "BitwiseAnd", kNumbers, integers([](auto a, auto b) { return a & b; }));
   add(table, "BitwiseOr", kNumbers, integers([](auto a, auto b) { return a | b; }));
   add(table, "BitwiseXor", kNumbers, integers([](auto a, auto b) { return a ^ b; }));
-  add(table, "BitwiseNot", kNumbers, [](const Call& c) {
+  add(table, "BitwiseNot", kNumbers, [](const KernelCall& c) {
     if (c.dtype() == DType::u64) return map1<uint64_t>(c, [](uint64_t x) { return ~x; });
     map1<int64_t>(c, [](int64_t x) { return ~x; });
   });
   add(table, "BitShift", kNumbers, shift);
   add(table, "ort::Check", kNumbers, check_all);
   add(table, "IsNaN", kNumbers,
-      [](const Call& c) { flags(c, [](double x) { return std::isnan(x); }); });
+      [](const KernelCall& c) { flags(c, [](double x) { return std::isnan(x); }); });
   add(table, "IsInf", kNumbers, is_infinite);
 }
 

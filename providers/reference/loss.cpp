@@ -24,7 +24,7 @@ struct Rows {
   }
 };
 
-Rows rows_of(const Call& c, size_t logits, size_t target, size_t weight) {
+Rows rows_of(const KernelCall& c, size_t logits, size_t target, size_t weight) {
   Rows rows{split_at(c.sizes(logits), c.rank(logits) == 1 ? 0 : 1),
             c.ints(target),
             {},
@@ -50,7 +50,7 @@ double total_weight(const Rows& rows) {
   return total;
 }
 
-void cross_entropy(const Call& c) {
+void cross_entropy(const KernelCall& c) {
   const Rows rows = rows_of(c, 0, 1, 2);
   const std::vector<double> x = c.all<double>(0);
   const int64_t classes = rows.split.size, step = rows.split.inner;
@@ -78,7 +78,7 @@ void cross_entropy(const Call& c) {
   c.write(0, std::vector<double>{reduction == "mean" ? total / total_weight(rows) : total});
 }
 
-void cross_entropy_grad(const Call& c) {
+void cross_entropy_grad(const KernelCall& c) {
   const Rows rows = rows_of(c, 1, 2, 4);
   const std::string& reduction = c.attrs().s("reduction");
   const std::vector<double> dloss = c.all<double>(0), x = c.all<double>(1),

@@ -7,7 +7,7 @@ namespace ort::reference {
 
 // y[i] = f(x[i]), computed in W.
 template <class W, class F>
-void map1(const Call& c, F f) {
+void map1(const KernelCall& c, F f) {
   c.expect(0, c.sizes());
   const In<W> x = c.in<W>(0);
   const Out<W> y = c.out<W>(0);
@@ -17,7 +17,7 @@ void map1(const Call& c, F f) {
 
 // y = f(a, b): inputs are computed in W, results in what f returns (bool counts as an integer).
 template <class W, class F>
-void map2(const Call& c, F f) {
+void map2(const KernelCall& c, F f) {
   using R = decltype(f(W{}, W{}));
   using Result = std::conditional_t<std::is_same_v<R, bool>, int64_t, R>;
   const Sizes& to = c.out_sizes();
@@ -35,13 +35,13 @@ void map2(const Call& c, F f) {
 // f(x) for any computing type.
 template <class F>
 Run unary(F f) {
-  return [f](const Call& c) { wide(c.dtype(), [&]<class W>() { map1<W>(c, f); }); };
+  return [f](const KernelCall& c) { wide(c.dtype(), [&]<class W>() { map1<W>(c, f); }); };
 }
 
 // f(call, a, b) for any computing type.
 template <class F>
 Run binary(F f) {
-  return [f](const Call& c) {
+  return [f](const KernelCall& c) {
     wide(c.dtype(), [&]<class W>() { map2<W>(c, [&](W a, W b) { return f(c, a, b); }); });
   };
 }

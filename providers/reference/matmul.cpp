@@ -21,7 +21,7 @@ Matrix matrix_of(const Sizes& sizes, bool transposed) {
 }
 
 template <class W>
-void product(const Call& c, const Form& form) {
+void product(const KernelCall& c, const Form& form) {
   Sizes a_sizes = c.sizes(0), b_sizes = c.sizes(1);
   c.require(!a_sizes.empty() && !b_sizes.empty(), "operands have shapes {} and {}", a_sizes,
             b_sizes);
@@ -72,17 +72,17 @@ Verdict plain(const Node& node) {
 
 static void register_matmul(KernelTable& table) {
   add(table, "MatMul", kNumbers,
-      [](const Call& c) { wide(c.dtype(), [&]<class W>() { product<W>(c, {}); }); });
+      [](const KernelCall& c) { wide(c.dtype(), [&]<class W>() { product<W>(c, {}); }); });
   add(
       table, "ort::MatMul", kNumbers,
-      [](const Call& c) {
+      [](const KernelCall& c) {
         const Attrs& attrs = c.attrs();
         product<double>(c, {attrs.i("trans_a") != 0, attrs.i("trans_b") != 0, attrs.f("alpha")});
       },
       plain);
   add(
-      table, "ort::Linear", kNumbers, [](const Call& c) { product<double>(c, {false, true, 1.0}); },
-      plain);
+      table, "ort::Linear", kNumbers,
+      [](const KernelCall& c) { product<double>(c, {false, true, 1.0}); }, plain);
 }
 
 const Family<KernelTable> kFamily("reference", "matmul", register_matmul);

@@ -9,14 +9,14 @@ namespace {
 
 // f(channel, i) over x [N, C, D1..].
 template <class F>
-void each(const Call& c, size_t x, F f) {
+void each(const KernelCall& c, size_t x, F f) {
   const Split s = split_at(c.sizes(x), 1);
   for (int64_t n = 0, i = 0; n < s.outer; ++n)
     for (int64_t channel = 0; channel < s.size; ++channel)
       for (int64_t k = 0; k < s.inner; ++k) f(static_cast<size_t>(channel), i++);
 }
 
-void expect_vectors(const Call& c, size_t first, int64_t channels) {
+void expect_vectors(const KernelCall& c, size_t first, int64_t channels) {
   for (size_t i = first; i < c.count(); ++i)
     c.require(c.sizes(i) == Sizes{channels}, "input {} has shape {}, expected [{}]", i, c.sizes(i),
               channels);
@@ -26,7 +26,7 @@ struct Statistics {
   std::vector<double> mean, variance;
 };
 
-Statistics batch_statistics(const Call& c, const In<double>& x, double count) {
+Statistics batch_statistics(const KernelCall& c, const In<double>& x, double count) {
   const size_t channels = static_cast<size_t>(c.sizes()[1]);
   Statistics s{std::vector<double>(channels), std::vector<double>(channels)};
   each(c, 0, [&](size_t channel, int64_t i) { s.mean[channel] += x[i]; });
@@ -39,7 +39,7 @@ Statistics batch_statistics(const Call& c, const In<double>& x, double count) {
   return s;
 }
 
-void batch_norm(const Call& c) {
+void batch_norm(const KernelCall& c) {
   expect_vectors(c, 1, c.sizes()[1]);
   // Of no elements torch keeps the running statistics.
   const bool training = c.attrs().i("training") != 0 && element_count(c.sizes()) > 0;
@@ -70,7 +70,7 @@ void batch_norm(const Call& c) {
 }
 
 // In training dx = s (dy - mean(dy) - n mean(dy n)) with s = scale / std and n the normalised x.
-void batch_norm_grad(const Call& c) {
+void batch_norm_grad(const KernelCall& c) {
   expect_vectors(c, 2, c.sizes(1)[1]);
   c.require(c.sizes(0) == c.sizes(1), "dy has shape {}, x has shape {}", c.sizes(0), c.sizes(1));
   const In<double> dy = c.in<double>(0), x = c.in<double>(1);

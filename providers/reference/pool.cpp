@@ -4,7 +4,7 @@
 namespace ort::reference {
 namespace {
 
-Taps pool_taps(const Call& c, const Sizes& x, const Sizes& y) {
+Taps pool_taps(const KernelCall& c, const Sizes& x, const Sizes& y) {
   c.require(x.size() >= 3 && y.size() == x.size() && x[0] == y[0] && x[1] == y[1],
             "x has shape {}, y has shape {}", x, y);
   return taps_of(window_of(c, c.attrs().ints("kernel_shape"), spatial(x), spatial(y)), spatial(x),
@@ -12,7 +12,7 @@ Taps pool_taps(const Call& c, const Sizes& x, const Sizes& y) {
 }
 
 // Indices are flat in the whole of x; in a tie the first wins, and NaN beats every number.
-void max_pool(const Call& c) {
+void max_pool(const KernelCall& c) {
   c.require(c.attrs().i("storage_order") == 0, "storage_order 1 is not supported");
   const Taps taps = pool_taps(c, c.sizes(), c.out_sizes());
   const int64_t planes = c.sizes()[0] * c.sizes()[1];
@@ -40,7 +40,7 @@ void max_pool(const Call& c) {
   });
 }
 
-void max_pool_grad(const Call& c) {
+void max_pool_grad(const KernelCall& c) {
   c.require(c.sizes(0) == c.sizes(1), "dy has shape {}, indices have shape {}", c.sizes(0),
             c.sizes(1));
   const In<double> dy = c.in<double>(0);
@@ -53,7 +53,7 @@ void max_pool_grad(const Call& c) {
 
 // f(x index, y index, divisor) for every element of every window.
 template <class F>
-void each_average(const Call& c, const Sizes& x, const Sizes& y, F f) {
+void each_average(const KernelCall& c, const Sizes& x, const Sizes& y, F f) {
   const Taps taps = pool_taps(c, x, y);
   const bool with_padding = c.attrs().i("count_include_pad") != 0;
   for (int64_t plane = 0; plane < x[0] * x[1]; ++plane)
@@ -70,7 +70,7 @@ void each_average(const Call& c, const Sizes& x, const Sizes& y, F f) {
     }
 }
 
-void average_pool(const Call& c) {
+void average_pool(const KernelCall& c) {
   const std::vector<double> x = c.all<double>(0);
   std::vector<double> y(static_cast<size_t>(element_count(c.out_sizes())), 0.0);
   each_average(c, c.sizes(), c.out_sizes(),
@@ -78,7 +78,7 @@ void average_pool(const Call& c) {
   c.write(0, y);
 }
 
-void average_pool_grad(const Call& c) {
+void average_pool_grad(const KernelCall& c) {
   const std::vector<double> dy = c.all<double>(0);
   std::vector<double> dx(static_cast<size_t>(element_count(c.out_sizes())), 0.0);
   each_average(c, c.out_sizes(), c.sizes(),

@@ -20,7 +20,7 @@ Words philox(Words counter, uint32_t key_low, uint32_t key_high) {
 }
 
 // Element i is kept when word i % 4 of the block at (i / 4, counter), as u in [0, 1), is >= ratio.
-void dropout(const Call& c) {
+void dropout(const KernelCall& c) {
   c.expect(0, c.sizes());
   c.require(element_count(c.sizes(1)) == 1, "key has shape {}, expected one element", c.sizes(1));
   const uint64_t key = c.in<uint64_t>(1)[0];

@@ -14,7 +14,7 @@ struct Reduction {
   int64_t count = 1;    // elements that one result covers
 };
 
-Reduction reduction_of(const Call& c) {
+Reduction reduction_of(const KernelCall& c) {
   std::vector<int64_t> axes = c.has(1) ? c.ints(1) : std::vector<int64_t>{};
   if (axes.empty() && !c.attrs().i("noop_with_empty_axes")) {
     axes.resize(c.sizes().size());
@@ -34,7 +34,7 @@ Reduction reduction_of(const Call& c) {
 }
 
 template <class W, class F>
-void reduce_into(const Call& c, const Reduction& r, std::vector<W>& total, F f) {
+void reduce_into(const KernelCall& c, const Reduction& r, std::vector<W>& total, F f) {
   const In<W> x = c.in<W>(0);
   walk(c.sizes(), {r.strides}, [&](int64_t i, const Sizes& at) {
     W& slot = total[static_cast<size_t>(at[0])];
@@ -45,7 +45,7 @@ void reduce_into(const Call& c, const Reduction& r, std::vector<W>& total, F f) 
 // f folds from `start`; every result is then divided by the count when it is a mean.
 template <class F>
 Run sum_like(int start, bool mean, F f) {
-  return [=](const Call& c) {
+  return [=](const KernelCall& c) {
     const Reduction r = reduction_of(c);
     wide(c.dtype(), [&]<class W>() {
       std::vector<W> total(static_cast<size_t>(element_count(r.kept)), static_cast<W>(start));
@@ -77,7 +77,7 @@ W highest(DType dtype) {
 }
 
 Run extremum(bool largest) {
-  return [=](const Call& c) {
+  return [=](const KernelCall& c) {
     const Reduction r = reduction_of(c);
     wide(c.dtype(), [&]<class W>() {
       const W start = largest ? lowest<W>(c.dtype()) : highest<W>(c.dtype());
@@ -92,7 +92,7 @@ Run extremum(bool largest) {
 }
 
 Run arg(bool largest) {
-  return [=](const Call& c) {
+  return [=](const KernelCall& c) {
     const int64_t axis = c.axis(c.attrs().i("axis"), c.rank());
     const Split s = split_at(c.sizes(), axis);
     const bool last = c.attrs().i("select_last_index") != 0;
@@ -117,7 +117,7 @@ Run arg(bool largest) {
   };
 }
 
-void cumulative_sum(const Call& c) {
+void cumulative_sum(const KernelCall& c) {
   c.expect(0, c.sizes());
   const Split s = split_at(c.sizes(), c.axis(c.number(1), c.rank()));
   const bool exclusive = c.attrs().i("exclusive") != 0, reverse = c.attrs().i("reverse") != 0;
@@ -144,7 +144,7 @@ bool before(W a, W b, bool largest) {
   return largest ? a > b : a < b;
 }
 
-void top_k(const Call& c) {
+void top_k(const KernelCall& c) {
   const int64_t axis = c.axis(c.attrs().i("axis"), c.rank()), count = c.number(1);
   const Split s = split_at(c.sizes(), axis);
   c.require(count >= 0 && count <= s.size, "k is {}, axis {} of {} has size {}", count, axis,

@@ -51,32 +51,32 @@ template Out<double> writer<double>(DType, void*);
 template Out<int64_t> writer<int64_t>(DType, void*);
 template Out<uint64_t> writer<uint64_t>(DType, void*);
 
-void Call::refuse(const std::string& why) const {
+void KernelCall::refuse(const std::string& why) const {
   fail("[{}] {}; {}", site_.op, why, site_.place);
 }
 
-int64_t Call::number(size_t i) const {
+int64_t KernelCall::number(size_t i) const {
   require(element_count(sizes(i)) == 1, "input {} has shape {}, expected one element", i, sizes(i));
   return in<int64_t>(i)[0];
 }
 
-int64_t Call::axis(int64_t axis, int64_t rank) const {
+int64_t KernelCall::axis(int64_t axis, int64_t rank) const {
   require(axis >= -rank && axis < rank, "axis {} does not exist, the input has rank {}", axis,
           rank);
   return axis < 0 ? axis + rank : axis;
 }
 
-int64_t Call::index(int64_t value, int64_t size) const {
+int64_t KernelCall::index(int64_t value, int64_t size) const {
   require(value >= -size && value < size, "index {} is out of range for size {}", value, size);
   return value < 0 ? value + size : value;
 }
 
-void Call::expect(size_t i, const Sizes& sizes) const {
+void KernelCall::expect(size_t i, const Sizes& sizes) const {
   require(sizes == out_sizes(i), "output {} has shape {}, the plan expected {}", i, sizes,
           out_sizes(i));
 }
 
-void Call::expect_count(size_t i, int64_t count) const {
+void KernelCall::expect_count(size_t i, int64_t count) const {
   require(count == element_count(out_sizes(i)), "output {} has {} elements, the plan expected {}",
           i, count, out_sizes(i));
 }
@@ -86,7 +86,7 @@ namespace {
 class ReferenceKernel final : public Kernel {
  public:
   ReferenceKernel(Site site, const Run& run) : site_(std::move(site)), run_(run) {}
-  void run(const Args& args) const override { run_(Call(site_, args)); }
+  void run(const Args& args) const override { run_(KernelCall(site_, args)); }
   std::string name() const override { return site_.op; }
 
  private:
@@ -112,12 +112,12 @@ void add(KernelTable& table, std::string_view op, TypeSet types, Run run, When w
   });
 }
 
-void copy_all(const Call& c) {
+void copy_all(const KernelCall& c) {
   c.expect_count(0, element_count(c.sizes()));
   if (c.out_data() != c.data(0)) bytes(c, 0).copy(0, 0, element_count(c.sizes()));
 }
 
-Sizes broadcast_strides(const Call& call, const Sizes& from, const Sizes& to) {
+Sizes broadcast_strides(const KernelCall& call, const Sizes& from, const Sizes& to) {
   call.require(from.size() <= to.size(), "shape {} does not broadcast to {}", from, to);
   const size_t offset = to.size() - from.size();
   const Sizes own = strides_of(from);
@@ -135,12 +135,12 @@ Split split_at(const Sizes& sizes, int64_t axis) {
   return {element_count(Sizes(sizes.begin(), at)), *at, element_count(Sizes(at + 1, sizes.end()))};
 }
 
-Bytes bytes(const Call& call, size_t in, size_t out) {
+Bytes bytes(const KernelCall& call, size_t in, size_t out) {
   return {static_cast<const char*>(call.data(in)), static_cast<char*>(call.out_data(out)),
           size_of(call.dtype(in))};
 }
 
-void fill_zero(const Call& call, size_t out) {
+void fill_zero(const KernelCall& call, size_t out) {
   const int64_t count = element_count(call.out_sizes(out));
   if (count > 0)
     std::memset(call.out_data(out), 0, static_cast<size_t>(count) * size_of(call.out_dtype(out)));

@@ -44,9 +44,9 @@ struct Site {
 };
 
 // One call of one op.
-class Call {
+class KernelCall {
  public:
-  Call(const Site& site, const Args& args) : site_(site), args_(args) {}
+  KernelCall(const Site& site, const Args& args) : site_(site), args_(args) {}
   const Attrs& attrs() const { return site_.attrs; }
   size_t count() const { return site_.in.size(); }
   size_t outputs() const { return site_.out.size(); }
@@ -103,15 +103,15 @@ class Call {
   const Args& args_;
 };
 
-using Run = std::function<void(const Call&)>;
+using Run = std::function<void(const KernelCall&)>;
 
 // A kernel of plain loops for the op.
 void add(KernelTable& table, std::string_view op, TypeSet types, Run run, When when = nullptr);
-void copy_all(const Call& call);  // the output is the input's bytes
+void copy_all(const KernelCall& call);  // the output is the input's bytes
 
 // --- shapes ---
 // Strides that read x of sizes `from` at each index of `to`; refuses what does not broadcast.
-Sizes broadcast_strides(const Call& call, const Sizes& from, const Sizes& to);
+Sizes broadcast_strides(const KernelCall& call, const Sizes& from, const Sizes& to);
 // sizes as [before axis, at axis, after axis].
 struct Split {
   int64_t outer, size, inner;
@@ -145,13 +145,13 @@ struct Bytes {
                   from + static_cast<size_t>(source) * size, static_cast<size_t>(count) * size);
   }
 };
-Bytes bytes(const Call& call, size_t in, size_t out = 0);
-void fill_zero(const Call& call, size_t out);
+Bytes bytes(const KernelCall& call, size_t in, size_t out = 0);
+void fill_zero(const KernelCall& call, size_t out);
 
 // The elements of an input of strings.
 class Texts {
  public:
-  Texts(const Call& call, size_t in)
+  Texts(const KernelCall& call, size_t in)
       : texts_(static_cast<const std::string* const*>(call.data(in))) {}
   std::string_view operator[](int64_t i) const {
     return texts_[i] ? std::string_view(*texts_[i]) : std::string_view();

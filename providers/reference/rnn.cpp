@@ -18,7 +18,7 @@ struct Layer {
   int64_t row(int64_t t, int64_t d, int64_t b) const { return (t * directions + d) * batch + b; }
 };
 
-Layer layer_of(const Call& c, size_t x, size_t w, size_t r) {
+Layer layer_of(const KernelCall& c, size_t x, size_t w, size_t r) {
   c.require(c.rank(x) == 3 && c.rank(w) == 3 && c.rank(r) == 3,
             "x has shape {}, w has shape {}, r has shape {}, expected three axes each", c.sizes(x),
             c.sizes(w), c.sizes(r));
@@ -36,7 +36,7 @@ double sigmoid(double x) {
   return 1.0 / (1.0 + std::exp(-x));
 }
 
-Values state_of(const Call& c, const Layer& l, size_t input) {
+Values state_of(const KernelCall& c, const Layer& l, size_t input) {
   const size_t count = static_cast<size_t>(l.directions * l.batch * l.hidden);
   if (!c.has(input)) return Values(count, 0.0);
   Values state = c.all<double>(input);
@@ -99,7 +99,7 @@ struct Forward {
   }
 };
 
-void lstm(const Call& c) {
+void lstm(const KernelCall& c) {
   const Layer l = layer_of(c, 0, 1, 2);
   Forward f{l,
             c.all<double>(0),
@@ -195,7 +195,7 @@ struct Sweep {
 };
 
 // Inputs: dy, dy_h, dy_c, x, w, r, initial_h, initial_c, y, gates.
-void lstm_grad(const Call& c) {
+void lstm_grad(const KernelCall& c) {
   const Layer l = layer_of(c, 3, 4, 5);
   const size_t states = static_cast<size_t>(l.steps * l.directions * l.batch * l.hidden);
   Sweep s{l,

@@ -7,17 +7,17 @@
 namespace ort::reference {
 namespace {
 
-void write_ints(const Call& c, const std::vector<int64_t>& values) {
+void write_ints(const KernelCall& c, const std::vector<int64_t>& values) {
   c.write(0, values);
 }
 
-void constant(const Call& c) {
+void constant(const KernelCall& c) {
   const Tensor& value = std::get<Tensor>(*c.attrs().find("value"));
   c.expect(0, value.sizes);
   if (value.bytes() > 0) std::memcpy(c.out_data(), value.data, value.bytes());
 }
 
-void shape(const Call& c) {
+void shape(const KernelCall& c) {
   const int64_t rank = c.rank();
   const auto clamp = [rank](int64_t at) {
     return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank);
@@ -26,7 +26,7 @@ void shape(const Call& c) {
   write_ints(c, Sizes(c.sizes().begin() + start, c.sizes().begin() + std::max(start, end)));
 }
 
-void constant_of_shape(const Call& c) {
+void constant_of_shape(const KernelCall& c) {
   c.expect(0, c.ints(0));
   const Attr* attr = c.attrs().find("value");
   if (!attr) return fill_zero(c, 0);
@@ -37,7 +37,7 @@ void constant_of_shape(const Call& c) {
   for (int64_t i = 0; i < element_count(c.out_sizes()); ++i) one.copy(i, 0);
 }
 
-void range(const Call& c) {
+void range(const KernelCall& c) {
   wide(c.dtype(), [&]<class W>() {
     const auto one = [&](size_t i) {
       c.require(element_count(c.sizes(i)) == 1, "input {} has shape {}, expected one element", i,
@@ -56,7 +56,7 @@ void range(const Call& c) {
   });
 }
 
-void transpose(const Call& c) {
+void transpose(const KernelCall& c) {
   const size_t rank = c.sizes().size();
   const Sizes own = strides_of(c.sizes());
   Sizes sizes, strides;
@@ -71,7 +71,7 @@ void transpose(const Call& c) {
   walk(sizes, {strides}, [&](int64_t i, const Sizes& at) { move.copy(i, at[0]); });
 }
 
-void expand(const Call& c) {
+void expand(const KernelCall& c) {
   const Bytes move = bytes(c, 0);
   const Sizes& to = c.out_sizes();
   broadcast_strides(c, c.ints(1), to);  // the shape asked for may have ones of its own
@@ -79,7 +79,7 @@ void expand(const Call& c) {
        [&](int64_t i, const Sizes& at) { move.copy(i, at[0]); });
 }
 
-void concat(const Call& c) {
+void concat(const KernelCall& c) {
   const Split to = split_at(c.out_sizes(), c.axis(c.attrs().i("axis"), c.rank()));
   int64_t start = 0;
   for (size_t k = 0; k < c.count(); ++k) {
@@ -96,7 +96,7 @@ void concat(const Call& c) {
   c.require(start == to.size, "inputs have {} slices, the result {}", start, c.out_sizes());
 }
 
-void split(const Call& c) {
+void split(const KernelCall& c) {
   const int64_t axis = c.axis(c.attrs().i("axis"), c.rank());
   const Split from = split_at(c.sizes(), axis);
   const int64_t parts = static_cast<int64_t>(c.outputs()), chunk = (from.size + parts - 1) / parts;
@@ -122,7 +122,7 @@ void split(const Call& c) {
 }
 
 // [d0, d1] repeated [r0, r1] times is [r0, d0, r1, d1] with strides [0, s0, 0, s1].
-void tile(const Call& c) {
+void tile(const KernelCall& c) {
   const std::vector<int64_t> repeats = c.ints(1);
   c.require(repeats.size() == c.sizes().size(), "repeats {} has {} sizes, the input has rank {}",
             repeats, repeats.size(), c.rank());
@@ -142,9 +142,10 @@ void tile(const Call& c) {
 
 static void register_shape(KernelTable& table) {
   add(table, "Constant", kAny, constant);
-  add(table, "ort::Sizes", kNumbers, [](const Call& c) { write_ints(c, c.attrs().ints("dims")); });
+  add(table, "ort::Sizes", kNumbers,
+      [](const KernelCall& c) { write_ints(c, c.attrs().ints("dims")); });
   add(table, "Shape", kAny, shape);
-  add(table, "Size", kAny, [](const Call& c) { write_ints(c, {element_count(c.sizes())}); });
+  add(table, "Size", kAny, [](const KernelCall& c) { write_ints(c, {element_count(c.sizes())}); });
   add(table, "ConstantOfShape", kAny, constant_of_shape);
   add(table, "Range", kNumbers, range);
   for (const char* view : {"Reshape", "Squeeze", "Unsqueeze", "Flatten", "ort::StopGradient"})

@@ -13,7 +13,7 @@ struct Part {
 };
 
 // `starts`, `ends`, `axes` and `steps` are inputs; without ends (a gradient) the sizes are `given`.
-Part part_of(const Call& c, const Sizes& whole, size_t starts_input, size_t ends_input,
+Part part_of(const KernelCall& c, const Sizes& whole, size_t starts_input, size_t ends_input,
              size_t axes_input, const Sizes* given) {
   const std::vector<int64_t> starts = c.ints(starts_input);
   const std::vector<int64_t> ends = given ? starts : c.ints(ends_input);
@@ -52,7 +52,7 @@ Part part_of(const Call& c, const Sizes& whole, size_t starts_input, size_t ends
   return part;
 }
 
-void slice(const Call& c) {
+void slice(const KernelCall& c) {
   const Part part = part_of(c, c.sizes(), 1, 2, 3, nullptr);
   c.expect(0, part.sizes);
   const Bytes move = bytes(c, 0);
@@ -60,7 +60,7 @@ void slice(const Call& c) {
        [&](int64_t i, const Sizes& at) { move.copy(i, part.start + at[0]); });
 }
 
-void slice_grad(const Call& c) {
+void slice_grad(const KernelCall& c) {
   c.require(c.sizes().size() == c.out_sizes().size(), "dy has shape {}, x has shape {}", c.sizes(),
             c.out_sizes());
   const Part part = part_of(c, c.out_sizes(), 1, 1, 2, &c.sizes());
@@ -74,7 +74,7 @@ void slice_grad(const Call& c) {
 }
 
 // Where each element of a padded axis comes from: an index of the axis, or -1 for the pad value.
-int64_t source(const Call& c, const std::string& mode, int64_t at, int64_t n) {
+int64_t source(const KernelCall& c, const std::string& mode, int64_t at, int64_t n) {
   if (at >= 0 && at < n) return at;
   if (mode == "constant") return -1;
   c.require(n > 0, "mode {} cannot pad an empty axis", mode);
@@ -88,7 +88,7 @@ int64_t source(const Call& c, const std::string& mode, int64_t at, int64_t n) {
 
 using Sources = std::vector<std::vector<int64_t>>;  // by axis, then by index of the padded axis
 
-Sources sources_of(const Call& c, const Sizes& whole, size_t axes_input) {
+Sources sources_of(const KernelCall& c, const Sizes& whole, size_t axes_input) {
   const std::vector<int64_t> pads = c.ints(1);
   std::vector<int64_t> axes;
   for (size_t i = 0; i < pads.size() / 2; ++i) axes.push_back(static_cast<int64_t>(i));
@@ -144,7 +144,7 @@ Sizes sizes_of(const Sources& sources) {
   return sizes;
 }
 
-void pad(const Call& c) {
+void pad(const KernelCall& c) {
   const Sources sources = sources_of(c, c.sizes(), 3);
   c.expect(0, sizes_of(sources));
   const Bytes move = bytes(c, 0);
@@ -161,7 +161,7 @@ void pad(const Call& c) {
   });
 }
 
-void pad_grad(const Call& c) {
+void pad_grad(const KernelCall& c) {
   const Sources sources = sources_of(c, c.out_sizes(), 2);
   c.require(sizes_of(sources) == c.sizes(), "dy has shape {}, expected {}", c.sizes(),
             sizes_of(sources));
@@ -173,7 +173,7 @@ void pad_grad(const Call& c) {
   c.write(0, dx);
 }
 
-void trilu(const Call& c) {
+void trilu(const KernelCall& c) {
   c.expect(0, c.sizes());
   c.require(c.rank() >= 2, "the input has shape {}, expected at least 2 axes", c.sizes());
   const int64_t k = c.has(1) ? c.number(1) : 0, rows = c.sizes()[c.sizes().size() - 2];

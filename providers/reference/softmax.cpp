@@ -4,7 +4,7 @@
 namespace ort::reference {
 namespace {
 
-void hardmax(const Call& c) {
+void hardmax(const KernelCall& c) {
   c.expect(0, c.sizes());
   const Split s = split_at(c.sizes(), c.axis(c.attrs().i("axis"), c.rank()));
   const In<double> x = c.in<double>(0);

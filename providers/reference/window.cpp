@@ -13,7 +13,7 @@ Sizes ints_or(const Attrs& attrs, std::string_view name, size_t count, int64_t o
 
 }  // namespace
 
-Window window_of(const Call& c, Sizes kernel, const Sizes& in, const Sizes& out) {
+Window window_of(const KernelCall& c, Sizes kernel, const Sizes& in, const Sizes& out) {
   const size_t n = kernel.size();
   c.require(in.size() == n && out.size() == n, "{} spatial axes, kernel has {}", in.size(), n);
   const Sizes pads = ints_or(c.attrs(), "pads", 2 * n, 0);

@@ -11,7 +11,7 @@ struct Window {
 };
 
 // The window attributes of a node over input sizes `in` and output sizes `out` (spatial only).
-Window window_of(const Call& c, Sizes kernel, const Sizes& in, const Sizes& out);
+Window window_of(const KernelCall& c, Sizes kernel, const Sizes& in, const Sizes& out);
 
 // at[o * kernels + k]: the input element that kernel position k of output o reads; -1: padding.
 struct Taps {

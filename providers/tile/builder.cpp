@@ -224,7 +224,7 @@ int Builder::variant_of(const Instruction& i) const {
   return variant;
 }
 
-Program Builder::finish() {
+TileProgram Builder::finish() {
   fuse_products();
   sink_loads();
   give_registers();

@@ -16,7 +16,7 @@ class Builder {
   Id emit(Op op, Id a, Id b = -1, Id c = -1, Number p = {}, uint32_t counter = 0);
   void output(Id value, Port port);
   Space space(Id value) const { return slots_[value].space; }
-  Program finish();
+  TileProgram finish();
 
  private:
   Id new_value(Slot slot);
@@ -30,7 +30,7 @@ class Builder {
   void find_variants();
   int variant_of(const Instruction& i) const;
 
-  Program program_;
+  TileProgram program_;
   std::vector<Slot> slots_;  // a value's slot; registers are given by finish
 };
 

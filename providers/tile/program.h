@@ -99,7 +99,7 @@ struct Instruction {
   int variant = 0;      // bit i: operand i is one element for the whole run
 };
 
-struct Program {
+struct TileProgram {
   DType element = DType::f32;  // of the registers: what it computes in
   std::vector<Port> inputs, outputs;
   std::vector<Number> constants;
@@ -122,6 +122,6 @@ struct Extent {
 };
 
 // The program as lines of text, for ORTMODULE_DEBUG=4.
-std::string text(const Program& program);
+std::string text(const TileProgram& program);
 
 }  // namespace ort::tile

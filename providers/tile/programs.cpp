@@ -25,9 +25,9 @@ struct Arrangement {
 // A region's programs; guarded by the mutex, as several threads may bind one region.
 struct Programs {
   std::mutex mutex;
-  std::optional<Layout> layout;
+  std::optional<RegionLayout> layout;
   std::optional<Arrangement> decided;  // by dims alone
-  std::vector<std::pair<std::vector<Port>, std::shared_ptr<const Program>>> programs;
+  std::vector<std::pair<std::vector<Port>, std::shared_ptr<const TileProgram>>> programs;
 };
 
 Role read_as(const Region& region, ValueId id) {
@@ -38,7 +38,7 @@ Role read_as(const Region& region, ValueId id) {
 }
 
 // The most columns over which every operand either varies everywhere or nowhere.
-size_t split_of(const Layout& layout, const Dims& space, std::span<const Dims> operands) {
+size_t split_of(const RegionLayout& layout, const Dims& space, std::span<const Dims> operands) {
   const size_t rank = space.size();
   if (layout.cols >= 0) return rank - static_cast<size_t>(layout.cols);
   for (size_t split = 0; split < rank; ++split)
@@ -50,8 +50,8 @@ size_t split_of(const Layout& layout, const Dims& space, std::span<const Dims> o
 }
 
 // Where each operand of these dims lies in the space; nullopt where the dims do not tell.
-std::optional<Arrangement> arrange(const Layout& layout, const Dims& space, std::vector<Port> ports,
-                                   std::span<const Dims> operands) {
+std::optional<Arrangement> arrange(const RegionLayout& layout, const Dims& space,
+                                   std::vector<Port> ports, std::span<const Dims> operands) {
   const size_t rank = space.size();
   for (const Dims& dims : operands)
     if (dims.size() > rank || cover(dims, space, 0, rank) == Cover::alien) return std::nullopt;
@@ -104,7 +104,8 @@ Arrangement arrangement_of(Programs& kept, const Region& region, const Binding& 
   return *found;
 }
 
-Program make_program(const Region& region, const Layout& layout, const std::vector<Port>& inputs) {
+TileProgram make_program(const Region& region, const RegionLayout& layout,
+                         const std::vector<Port>& inputs) {
   const Graph& graph = *region.nodes[0]->graph;
   Lowering lowering(layout.element);
   for (size_t i = 0; i < region.in.size(); ++i)
@@ -113,7 +114,7 @@ Program make_program(const Region& region, const Layout& layout, const std::vect
   for (const ValueId id : region.out)
     lowering.builder.output(lowering.values.at(id),
                             {layout.spaces.at(id), graph.value(id).dtype()});
-  Program program = lowering.builder.finish();
+  TileProgram program = lowering.builder.finish();
   ++made;
   if (env::debug() >= 4)
     log("tile program {}, {}\n{}", name_of(region), region.nodes.front()->describe(),
@@ -153,7 +154,7 @@ Bound bind(const Region& region, const Binding& binding) {
   for (const auto& [ports, program] : kept.programs)
     if (ports == arrangement.inputs) return {program, std::move(extent)};
   auto program =
-      std::make_shared<const Program>(make_program(region, *kept.layout, arrangement.inputs));
+      std::make_shared<const TileProgram>(make_program(region, *kept.layout, arrangement.inputs));
   kept.programs.emplace_back(arrangement.inputs, program);
   return {std::move(program), std::move(extent)};
 }

@@ -11,7 +11,7 @@ namespace ort::tile {
 
 // What a kernel is made of.
 struct Bound {
-  std::shared_ptr<const Program> program;
+  std::shared_ptr<const TileProgram> program;
   Extent extent;
 };
 

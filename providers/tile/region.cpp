@@ -90,7 +90,7 @@ Cover cover(const Dims& dims, const Dims& space, size_t begin, size_t end) {
 
 namespace {
 
-std::optional<Space> space_of(const Dims& dims, const Layout& layout) {
+std::optional<Space> space_of(const Dims& dims, const RegionLayout& layout) {
   const size_t rank = layout.dims.size();
   if (dims.size() > rank) return std::nullopt;
   if (layout.cols < 0) {
@@ -107,7 +107,7 @@ std::optional<Space> space_of(const Dims& dims, const Layout& layout) {
   return static_cast<Space>((cols == Cover::all ? 1 : 0) + (rows == Cover::all ? 2 : 0));
 }
 
-bool enters_well(const Dims& dims, const Layout& layout) {
+bool enters_well(const Dims& dims, const RegionLayout& layout) {
   const size_t rank = layout.dims.size();
   if (dims.size() > rank) return false;
   if (cover(dims, layout.dims, 0, rank) == Cover::alien) return false;
@@ -119,7 +119,7 @@ class Analysis {
  public:
   explicit Analysis(std::span<Node* const> nodes)
       : nodes_(nodes), inside_(nodes.begin(), nodes.end()) {}
-  std::optional<Layout> run();
+  std::optional<RegionLayout> run();
 
  private:
   bool choose_element();
@@ -132,7 +132,7 @@ class Analysis {
 
   std::span<Node* const> nodes_;
   std::set<const Node*> inside_;
-  Layout layout_;
+  RegionLayout layout_;
 };
 
 // Integers stay alone: positions and masks, few elements, of which plans would gain nothing.
@@ -225,7 +225,7 @@ bool Analysis::place(const Node& node) {
   return true;
 }
 
-std::optional<Layout> Analysis::run() {
+std::optional<RegionLayout> Analysis::run() {
   if (!choose_element()) return std::nullopt;
   if (nodes_.size() == 1) {
     const Node& node = *nodes_[0];
@@ -263,7 +263,7 @@ Verdict fits(const Node& node) {
   return Verdict::yes();
 }
 
-std::optional<Layout> layout_of(std::span<Node* const> nodes) {
+std::optional<RegionLayout> layout_of(std::span<Node* const> nodes) {
   return Analysis(nodes).run();
 }
 

@@ -10,7 +10,7 @@
 namespace ort::tile {
 
 // How a region's values lie over its iteration space, whose last `cols` axes are the columns.
-struct Layout {
+struct RegionLayout {
   Dims dims;                        // of the iteration space
   int64_t cols = -1;                // -1: no reduction asks for a split
   DType element = DType::f32;       // what the region computes in
@@ -22,7 +22,7 @@ enum class Cover : uint8_t { none, all, some, alien };
 Cover cover(const Dims& dims, const Dims& space, size_t begin, size_t end);
 
 Verdict fits(const Node& node);
-std::optional<Layout> layout_of(std::span<Node* const> nodes);
+std::optional<RegionLayout> layout_of(std::span<Node* const> nodes);
 bool fit_together(std::span<Node* const> nodes);
 // Its inputs leave out what the program has as immediates: scalars, axes, shapes.
 Region region_of(std::vector<Node*> nodes);

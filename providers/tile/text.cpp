@@ -20,7 +20,7 @@ std::string text(const Number& number) {
 }
 
 // r0, in1:row, out0, or a constant's number; what varies over every cell has no suffix.
-std::string text(const Program& program, int slot) {
+std::string text(const TileProgram& program, int slot) {
   constexpr const char* kKinds[] = {"r", "in", "out"};
   constexpr const char* kSpaces[] = {":one", ":row", ":column", ""};
   const Slot& s = program.slots[static_cast<size_t>(slot)];
@@ -48,7 +48,7 @@ bool same(const Number& a, const Number& b) {
          a.over_cols == b.over_cols && a.times_cols == b.times_cols;
 }
 
-std::string text(const Program& program) {
+std::string text(const TileProgram& program) {
   std::string lines = format("  {}, {} registers", program.element, program.registers);
   for (const Instruction& i : program.code) {
     lines += format("\n  {} = {}", text(program, i.dst), name_of(i.op));

@@ -20,10 +20,10 @@ Type floats(Dims dims) {
 std::unique_ptr<Plan> plan_of(std::unique_ptr<Graph> graph, std::map<size_t, size_t> updates,
                               const char* provider = "cpu") {
   const Provider* providers[] = {find_provider(provider)};
-  LayoutOptions options;
+  LoweringOptions options;
   options.forward_outputs = graph->outputs().size();
   options.updates = std::move(updates);
-  return make_plan(lay_out(std::move(graph), std::move(options), providers), {});
+  return make_plan(lower_graph(std::move(graph), std::move(options), providers), {});
 }
 
 int copies(const Plan& plan) {
@@ -72,11 +72,11 @@ TEST(Bind, WhatTheBackwardReadsIsNotWrittenOver) {
   gradient.producer()->segment = 0;
   graph->output(gradient, "gradient");
   const Provider* providers[] = {find_provider("cpu")};
-  LayoutOptions options;
+  LoweringOptions options;
   options.forward_outputs = 1;
   options.updates = {{0, 0}};
   try {
-    make_plan(lay_out(std::move(graph), std::move(options), providers), {});
+    make_plan(lower_graph(std::move(graph), std::move(options), providers), {});
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(std::string(error.what()),
@@ -90,10 +90,10 @@ TEST(Bind, AGradientThatIsGivenAsItCameIsCopiedInTheBackward) {
   graph->output(x + 1.0, "y");
   graph->output(graph->input("d_y", floats({2}), Role::gradient), "d_x");
   const Provider* providers[] = {find_provider("cpu")};
-  LayoutOptions options;
+  LoweringOptions options;
   options.forward_outputs = 1;
   const auto plan =
-      make_training_plan(lay_out(std::move(graph), std::move(options), providers), {});
+      make_training_plan(lower_graph(std::move(graph), std::move(options), providers), {});
   EXPECT_EQ(plan->core->steps.size(), 2u);
   EXPECT_EQ(plan->forward_steps, 1u);
   EXPECT_EQ(plan->output_segments, (std::vector<size_t>{0, 0}));

@@ -3,7 +3,7 @@
 
 #include "csrc/graph/expr.h"
 #include "csrc/ops/ops.h"
-#include "csrc/plan/layout.h"
+#include "csrc/plan/lowered_graph.h"
 
 namespace ort {
 namespace {
@@ -12,7 +12,7 @@ std::string layout_error(std::unique_ptr<Graph> graph) {
   const Provider* providers[] = {find_provider("cpu"), find_provider("reference")};
   const size_t outputs = graph->outputs().size();
   try {
-    lay_out(std::move(graph), {outputs}, providers);
+    lower_graph(std::move(graph), {outputs}, providers);
   } catch (const Error& error) {
     return error.what();
   }

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "csrc/torch_bridge/autograd/pass.h"
+#include "csrc/torch_bridge/autograd/backward_run.h"
 
 namespace ort::bridge {
 
@@ -49,7 +49,7 @@ bool Backward::is_short() const {
 }
 
 // The pass of the backward that runs in this thread.
-Pass& Backward::pass() {
+BackwardRun& Backward::pass() {
   const int task = torch::autograd::get_current_graph_task_id();
   for (const auto& pass : passes_)
     if (pass->task() == task) return *pass;
@@ -58,7 +58,7 @@ Pass& Backward::pass() {
     const auto ending = std::make_shared<Ending>(shared_from_this(), task);
     torch::autograd::Engine::get_default_engine().queue_callback([ending] {});
   }
-  return *passes_.emplace_back(std::make_unique<Pass>(*this, task, is_short));
+  return *passes_.emplace_back(std::make_unique<BackwardRun>(*this, task, is_short));
 }
 
 void Backward::end(int task) {
@@ -75,7 +75,7 @@ std::vector<at::Tensor> Backward::receive(const Origin& origin,
                                           const std::vector<at::Tensor>& gradients,
                                           const Indices& passed) {
   std::lock_guard lock(mutex_);
-  Pass& pass = this->pass();
+  BackwardRun& pass = this->pass();
   for (size_t k = 0; k < gradients.size(); ++k)
     if (origin.outputs[k]) pass.receive(*origin.outputs[k], gradients[k]);
   pass.run_eagers_nodes();
@@ -86,13 +86,13 @@ std::vector<at::Tensor> Backward::receive(const Origin& origin,
 
 std::vector<at::Tensor> Backward::hand_over(const Part& part) {
   std::lock_guard lock(mutex_);
-  Pass& pass = this->pass();
+  BackwardRun& pass = this->pass();
   std::optional<Ending> ending;
   if (pass.is_short()) ending.emplace(shared_from_this(), pass.task());
   return pass.hand_over(part);
 }
 
-void Backward::use_up(size_t node, const Pass& pass) {
+void Backward::use_up(size_t node, const BackwardRun& pass) {
   if (used_[node] != 0) fail_second_time();
   call_->check_saved_by(call_->shared().history.used_up[node]);
   if (!pass.keeps()) used_[node] = 1;
@@ -112,7 +112,7 @@ Indices Backward::usable() const {
   return result;
 }
 
-void Backward::release(const Pass& pass) {
+void Backward::release(const BackwardRun& pass) {
   const auto& order = call_->shared().topology.order;
   const bool others =
       std::any_of(passes_.begin(), passes_.end(), [&](const auto& p) { return p.get() != &pass; });

@@ -1,5 +1,6 @@
 // What the nodes of one call have in common: nodes.cpp has the nodes, attach() makes them. Each
-// backward over them is a Pass of its own: a hook of one may begin another, and so may a thread.
+// backward over them is a BackwardRun of its own: a hook of one may begin another, and so may a
+// thread.
 #pragma once
 
 #include <memory>
@@ -11,7 +12,7 @@
 
 namespace ort::bridge {
 
-class Pass;
+class BackwardRun;
 
 class Backward : public std::enable_shared_from_this<Backward> {
  public:
@@ -33,15 +34,15 @@ class Backward : public std::enable_shared_from_this<Backward> {
   // eager: what the backward of that backward adds meets them there. Called when a pass has ended.
   void lead_into(const std::vector<at::Tensor>& outputs);
 
-  // For a Pass. As eager's nodes: one that has let go of what it saved raises.
-  void use_up(size_t node, const Pass& pass);
+  // For a BackwardRun. As eager's nodes: one that has let go of what it saved raises.
+  void use_up(size_t node, const BackwardRun& pass);
   Indices usable() const;  // outputs with a node that has something left to run
   // Lets go of what was kept, where no backward can be run any more but those under way.
-  void release(const Pass& pass);
+  void release(const BackwardRun& pass);
 
  private:
   class Ending;
-  Pass& pass();
+  BackwardRun& pass();
   void end(int task);
   bool is_short() const;
   bool is_usable(size_t output) const;
@@ -50,9 +51,9 @@ class Backward : public std::enable_shared_from_this<Backward> {
   std::shared_ptr<Call> call_;
   std::shared_ptr<const std::vector<Part>> parts_;
   Nodes nodes_;
-  std::vector<bool> used_;                     // by History::used_up
-  bool led_into_torchs_ = false;               // whether gradients go into a second run's graph
-  std::vector<std::unique_ptr<Pass>> passes_;  // under way
+  std::vector<bool> used_;        // by AutogradHistory::used_up
+  bool led_into_torchs_ = false;  // whether gradients go into a second run's graph
+  std::vector<std::unique_ptr<BackwardRun>> passes_;  // under way
 };
 
 [[noreturn]] void fail_second_time();

@@ -25,7 +25,7 @@ std::set<ValueId> ancestors(const Graph& graph, ValueId root) {
 }
 
 // The members that none of the others passes.
-Indices first_of(const Indices& members, const History& history) {
+Indices first_of(const Indices& members, const AutogradHistory& history) {
   Indices result;
   for (const size_t h : members)
     if (std::none_of(members.begin(), members.end(),
@@ -36,8 +36,9 @@ Indices first_of(const Indices& members, const History& history) {
 
 }  // namespace
 
-History History::of_graph(const Graph& graph, const Indices& wrt, size_t n_user_outputs) {
-  History history;
+AutogradHistory AutogradHistory::of_graph(const Graph& graph, const Indices& wrt,
+                                          size_t n_user_outputs) {
+  AutogradHistory history;
   history.known = false;
   std::vector<ValueId> values;
   for (const size_t i : wrt) values.push_back(graph.inputs().at(i));
@@ -72,13 +73,13 @@ History History::of_graph(const Graph& graph, const Indices& wrt, size_t n_user_
   return history;
 }
 
-bool History::saves_input(size_t input, const Indices& by_outputs) const {
+bool AutogradHistory::saves_input(size_t input, const Indices& by_outputs) const {
   return !known || std::any_of(by_outputs.begin(), by_outputs.end(), [&](size_t output) {
     return outputs[output] && contains(outputs[output]->saved_inputs, input);
   });
 }
 
-Indices History::saved_outputs(const Indices& by_outputs) const {
+Indices AutogradHistory::saved_outputs(const Indices& by_outputs) const {
   Indices result;
   for (const size_t output : by_outputs)
     if (outputs[output])
@@ -89,7 +90,7 @@ Indices History::saved_outputs(const Indices& by_outputs) const {
   return result;
 }
 
-Topology::Topology(const History& history, const Indices& wrt)
+Topology::Topology(const AutogradHistory& history, const Indices& wrt)
     : next(history.outputs.size()), used_up_by(history.outputs.size()) {
   for (const Origin& origin : history.origins)
     for (const auto& output : origin.outputs) {

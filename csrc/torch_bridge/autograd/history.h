@@ -44,7 +44,7 @@ struct Group {
   Indices wrt;      // positions in the list of inputs that need a gradient
 };
 
-struct History {
+struct AutogradHistory {
   std::vector<std::optional<OutputHistory>> outputs;  // none: requires no gradient
   // Both in the order in which torch's engine comes to them: what was made last first.
   std::vector<UsedUp> used_up;
@@ -53,7 +53,7 @@ struct History {
   bool known = true;            // false: made up from the graph, every input counts as saved
 
   // As the graph has it, where the traced module does not show it.
-  static History of_graph(const Graph& graph, const Indices& wrt, size_t n_user_outputs);
+  static AutogradHistory of_graph(const Graph& graph, const Indices& wrt, size_t n_user_outputs);
 
   bool saves_input(size_t input, const Indices& by_outputs) const;
   Indices saved_outputs(const Indices& by_outputs) const;
@@ -64,10 +64,10 @@ struct Topology {
   std::vector<size_t> order;  // differentiable outputs, each before those that it passes
   std::vector<Indices> next;  // by output: the outputs that it passes first
   std::vector<Group> groups;
-  std::vector<Indices> used_up_by;  // by output: positions in History::used_up
+  std::vector<Indices> used_up_by;  // by output: positions in AutogradHistory::used_up
 
   Topology() = default;
-  Topology(const History& history, const Indices& wrt);
+  Topology(const AutogradHistory& history, const Indices& wrt);
 };
 
 }  // namespace ort::bridge

@@ -163,7 +163,7 @@ using First = std::vector<decltype(Edge::function)>;  // by group: the first nod
 // The last are made first: a node's edges may not change once it has a parent.
 First chains(const std::shared_ptr<Backward>& backward, const std::vector<at::Tensor>& inputs) {
   const at::Tensor token = token_on(backward->call().shared().options.device);
-  const Shared& shared = backward->call().shared();
+  const CapturedState& shared = backward->call().shared();
   First first(shared.topology.groups.size());
   for (auto part = backward->parts().rbegin(); part != backward->parts().rend(); ++part) {
     auto& next = first[part->group];
@@ -236,7 +236,7 @@ void attach(const std::shared_ptr<Call>& call, const std::vector<at::Tensor>& in
   const auto backward = std::make_shared<Backward>(call, call->shared().parts(call->planned()));
   const First first = chains(backward, inputs);
   std::vector<Edge> to(outputs.size());
-  const Shared& shared = call->shared();
+  const CapturedState& shared = call->shared();
   const auto& origins = shared.history.origins;
   for (auto origin = origins.rbegin(); origin != origins.rend(); ++origin)
     add_receiver(backward, *origin, first, outputs, to);

@@ -39,7 +39,7 @@ torch::autograd::Edge Nodes::target(size_t w) const {
   return {const_cast<Node*>(target)->getptr(), target_places[w]};
 }
 
-std::vector<torch::autograd::Edge> Nodes::receiving(const History& history) const {
+std::vector<torch::autograd::Edge> Nodes::receiving(const AutogradHistory& history) const {
   std::vector<torch::autograd::Edge> edges(receivers.size());
   for (const Origin& origin : history.origins)
     for (size_t result = 0; result < origin.outputs.size(); ++result)
@@ -48,7 +48,8 @@ std::vector<torch::autograd::Edge> Nodes::receiving(const History& history) cons
   return edges;
 }
 
-Requests::Requests(const History& history, const Indices& wrt, const Nodes& nodes) : nodes_(nodes) {
+Requests::Requests(const AutogradHistory& history, const Indices& wrt, const Nodes& nodes)
+    : nodes_(nodes) {
   const auto& outputs = history.outputs;
   for (size_t h = 0; h < outputs.size(); ++h)
     if (is_asked(h) && std::any_of(outputs.begin(), outputs.end(), [&](const auto& output) {

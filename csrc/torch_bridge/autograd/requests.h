@@ -23,13 +23,13 @@ struct Nodes {
 
   torch::autograd::Edge target(size_t w) const;
   // The edges to the receivers, by output.
-  std::vector<torch::autograd::Edge> receiving(const History& history) const;
+  std::vector<torch::autograd::Edge> receiving(const AutogradHistory& history) const;
 };
 
 // Made and asked while the engine runs that backward in this thread.
 class Requests {
  public:
-  Requests(const History& history, const Indices& wrt, const Nodes& nodes);
+  Requests(const AutogradHistory& history, const Indices& wrt, const Nodes& nodes);
 
   // The outputs on the way of others whose gradient somebody looks at.
   const Indices& cuts() const { return cuts_; }

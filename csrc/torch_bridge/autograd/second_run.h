@@ -1,5 +1,6 @@
 // The forward of a call once more, by torch's own operators: what a backward under create_graph
-// differentiates, as torch can differentiate that any number of times. pass.cpp asks for it.
+// differentiates, as torch can differentiate that any number of times. backward_run.cpp asks for
+// it.
 #pragma once
 
 #include <ATen/core/Tensor.h>

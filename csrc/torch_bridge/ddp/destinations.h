@@ -1,5 +1,5 @@
 // Memory in which the gradients of parameters are to lie, as the buckets that are reduced between
-// processes (reduction.h, whose Reduction owns it). A Pass asks for it when its run begins.
+// processes (reduction.h, whose Reduction owns it). A BackwardRun asks for it when its run begins.
 #pragma once
 
 #include <ATen/core/Tensor.h>

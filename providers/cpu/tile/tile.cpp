@@ -13,9 +13,9 @@ using tile::Instruction;
 using tile::over_cols;
 using tile::over_rows;
 using tile::Port;
-using tile::Program;
 using tile::Slot;
 using tile::Space;
+using tile::TileProgram;
 
 constexpr int64_t kTileBytes = 32 << 10;  // of all registers and operands together
 
@@ -65,7 +65,7 @@ struct Step : Instruction {
 template <class T>
 class TileKernel final : public Kernel {
  public:
-  TileKernel(std::shared_ptr<const Program> program, tile::Extent extent, std::string name);
+  TileKernel(std::shared_ptr<const TileProgram> program, tile::Extent extent, std::string name);
   void run(const Args& args) const override;
   size_t scratch_bytes() const override {
     return static_cast<size_t>(threads_) * thread_cells() * sizeof(T);
@@ -105,7 +105,7 @@ class TileKernel final : public Kernel {
   void join_sums(T* memory, size_t level) const;
   void combine(const Args& args, T* memory) const;
 
-  std::shared_ptr<const Program> program_;
+  std::shared_ptr<const TileProgram> program_;
   tile::Extent extent_;
   std::string name_;
   std::vector<Step<T>> steps_;
@@ -122,7 +122,7 @@ int64_t round_up(int64_t n) {
 }
 
 template <class T>
-TileKernel<T>::TileKernel(std::shared_ptr<const Program> program, tile::Extent extent,
+TileKernel<T>::TileKernel(std::shared_ptr<const TileProgram> program, tile::Extent extent,
                           std::string name)
     : program_(std::move(program)), extent_(std::move(extent)), name_(std::move(name)) {
   extent_.inputs.resize(program_->inputs.size());
@@ -371,7 +371,7 @@ void TileKernel<T>::store(const Step<T>& i, const Tile& tile) const {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_tile_kernel(std::shared_ptr<const Program> program,
+std::unique_ptr<Kernel> make_tile_kernel(std::shared_ptr<const TileProgram> program,
                                          tile::Extent extent, std::string name) {
   const DType element = program->element;
   return dispatch(element, [&]<class T>() -> std::unique_ptr<Kernel> {

@@ -72,7 +72,7 @@ class TileStep {
   int variant_;
 };
 
-std::unique_ptr<Kernel> make_tile_kernel(std::shared_ptr<const tile::Program> program,
+std::unique_ptr<Kernel> make_tile_kernel(std::shared_ptr<const tile::TileProgram> program,
                                          tile::Extent extent, std::string name);
 
 }  // namespace ort::cpu

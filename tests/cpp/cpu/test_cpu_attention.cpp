@@ -81,11 +81,11 @@ TEST(CpuAttention, MatchesItsDefinition) {
     const bool wants_mask = c.mask == 2;
     const auto grads = g.emit("ort::AttentionGrad", back, attrs, wants_mask ? 4 : 3);
     const auto expanded =
-        g.ops().get("ort::Attention").definition()(Call(g, in, out[0].producer()->attrs, 2));
+        g.ops().get("ort::Attention").definition()(OpCall(g, in, out[0].producer()->attrs, 2));
     const auto expanded_grads =
         g.ops()
             .get("ort::AttentionGrad")
-            .definition()(Call(g, back, out[0].producer()->attrs, grads.size()));
+            .definition()(OpCall(g, back, out[0].producer()->attrs, grads.size()));
     std::vector<Value> got = out, want = expanded;
     got.insert(got.end(), grads.begin(), grads.end());
     want.insert(want.end(), expanded_grads.begin(), expanded_grads.end());

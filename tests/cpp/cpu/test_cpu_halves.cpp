@@ -117,7 +117,7 @@ TEST(CpuHalves, AHalfIsWrittenOverAHalfAlone) {
   const auto sum = b.emit(tile::Op::add, half, wide);
   b.output(sum, {tile::Space::full, DType::bf16});
   b.output(b.emit(tile::Op::exp, sum), {tile::Space::full, DType::f32});
-  const auto kernel = cpu::make_tile_kernel(std::make_shared<const tile::Program>(b.finish()),
+  const auto kernel = cpu::make_tile_kernel(std::make_shared<const tile::TileProgram>(b.finish()),
                                             {4, 300, {}}, "add+exp");
   EXPECT_TRUE(kernel->in_place(0, 0));
   EXPECT_FALSE(kernel->in_place(0, 1));

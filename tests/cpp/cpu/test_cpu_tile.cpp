@@ -19,7 +19,7 @@ using tile::Space;
 using Floats = std::vector<float>;
 
 std::unique_ptr<Kernel> kernel_of(Builder& b, tile::Extent extent, std::string name) {
-  return make_tile_kernel(std::make_shared<const tile::Program>(b.finish()), std::move(extent),
+  return make_tile_kernel(std::make_shared<const tile::TileProgram>(b.finish()), std::move(extent),
                           std::move(name));
 }
 
@@ -163,7 +163,7 @@ TEST(Tile, OneProgramForAllSizes) {
   const auto mean = b.emit(TileOp::row_sum, in, -1, -1, {.over_cols = true});
   b.output(b.emit(TileOp::sub, in, mean), {Space::full, DType::f32});
   b.output(b.emit(TileOp::row_sum, weight), {Space::column, DType::f32});  // of equal cells
-  const auto program = std::make_shared<const tile::Program>(b.finish());
+  const auto program = std::make_shared<const tile::TileProgram>(b.finish());
   for (const auto& [R, C] : {std::pair<int64_t, int64_t>{1, 1}, {3, 7}, {40, 129}, {2, 5000}}) {
     const Floats x = random_floats(R * C, 11), w = random_floats(R, 12);
     Floats y(x.size()), sums(w.size());

@@ -1,5 +1,5 @@
 // Programs by what a backward wants of them, and what is derived from one.
-#include "csrc/torch_bridge/shared.h"
+#include "csrc/torch_bridge/captured_state.h"
 
 #include <algorithm>
 #include <unordered_map>
@@ -16,14 +16,15 @@ size_t Planned::segment_of(int output) const {
                                  static_cast<size_t>(program->gradient_segments()[gradient])));
 }
 
-std::shared_ptr<Program> Shared::program(const Wanted& wanted, const std::vector<Sizes>& sizes) {
+std::shared_ptr<Program> CapturedState::program(const Wanted& wanted,
+                                                const std::vector<Sizes>& sizes) {
   const auto symbols = [&] { return solve_symbols(*graph, sizes, sizes.size()); };
   const bool by_sizes = options.memory_budget && !is_staged();
   return programs.find({wanted, by_sizes ? symbols() : Symbols{}},
                        [&] { return compile(wanted, symbols()); });
 }
 
-std::shared_ptr<Program> Shared::compile(const Wanted& wanted, const Symbols& symbols) {
+std::shared_ptr<Program> CapturedState::compile(const Wanted& wanted, const Symbols& symbols) {
   Indices defined = wanted.defined;
   const auto rank = [&](size_t output) {
     return std::find(topology.order.begin(), topology.order.end(), output);
@@ -48,13 +49,13 @@ std::shared_ptr<Program> Shared::compile(const Wanted& wanted, const Symbols& sy
                                    stash, wanted.cuts, in_stages);
 }
 
-at::Tensor Shared::in_memory_order(size_t output, const at::Tensor& gradient) const {
+at::Tensor CapturedState::in_memory_order(size_t output, const at::Tensor& gradient) const {
   const auto found = orders.find(output);
   if (found == orders.end()) return gradient;
   return gradient.permute(std::vector<int64_t>(found->second.begin(), found->second.end()));
 }
 
-at::Tensor Shared::in_tensor_order(size_t output, const at::Tensor& gradient) const {
+at::Tensor CapturedState::in_tensor_order(size_t output, const at::Tensor& gradient) const {
   const auto found = orders.find(output);
   if (found == orders.end()) return gradient;
   std::vector<int64_t> inverse(found->second.size());
@@ -62,20 +63,20 @@ at::Tensor Shared::in_tensor_order(size_t output, const at::Tensor& gradient) co
   return gradient.permute(inverse);
 }
 
-std::vector<Shared::ReadThere> Shared::reads_there(const Indices& by_outputs) const {
+std::vector<CapturedState::ReadThere> CapturedState::reads_there(const Indices& by_outputs) const {
   std::vector<ReadThere> found;
   for (const ReadThere& written : read_there)
     if (history.known && history.saves_input(written.input, by_outputs)) found.push_back(written);
   return found;
 }
 
-bool Shared::may_run_again() {
+bool CapturedState::may_run_again() {
   std::lock_guard lock(mutex);
   const bool unsettled = !confirmed || reruns > 0 || varied;
   return differentiable || (unsettled && topology.order.size() > 1);
 }
 
-bool Shared::is_staged() {
+bool CapturedState::is_staged() {
   std::call_once(asked_, [&] {
     staged_ = may_be_staged(*graph) &&
               programs.find({{}, {}}, [&] { return compile({}, {}); })->is_staged();
@@ -84,7 +85,7 @@ bool Shared::is_staged() {
 }
 
 // What the program gives no gradient comes last.
-std::shared_ptr<const std::vector<Part>> Shared::parts(const Planned& planned) {
+std::shared_ptr<const std::vector<Part>> CapturedState::parts(const Planned& planned) {
   std::lock_guard lock(mutex);
   if (divided_.lock() == planned.plan) return parts_;
   std::map<std::pair<size_t, size_t>, Indices> members;

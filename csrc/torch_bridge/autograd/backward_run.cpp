@@ -1,6 +1,6 @@
 // One backward, in whatever order torch's engine visits its nodes. A run that was begun before all
 // gradients were there serves the groups that it had all for; the next begins another.
-#include "csrc/torch_bridge/autograd/pass.h"
+#include "csrc/torch_bridge/autograd/backward_run.h"
 
 #include <ATen/core/grad_mode.h>
 #include <c10/core/StreamGuard.h>
@@ -14,7 +14,7 @@
 
 namespace ort::bridge {
 
-Pass::Pass(Backward& backward, int task, bool is_short)
+BackwardRun::BackwardRun(Backward& backward, int task, bool is_short)
     : backward_(backward),
       call_(backward_.call()),
       shared_(call_.shared()),
@@ -26,27 +26,27 @@ Pass::Pass(Backward& backward, int task, bool is_short)
       arrived_(shared_.history.outputs.size()),
       handed_over_(shared_.wrt.size()) {}
 
-void Pass::end() {
+void BackwardRun::end() {
   over_ = true;
   run_.reset();
   second_.reset();
 }
 
-bool Pass::awaits(size_t output) const {
+bool BackwardRun::awaits(size_t output) const {
   return !over_ && !arrived_[output] && requests_.visits(output);
 }
 
 // --- gradients come in -------------------------------------------------------------------------
 
-void Pass::receive(size_t output, const at::Tensor& gradient) {
+void BackwardRun::receive(size_t output, const at::Tensor& gradient) {
   const char* why = gradient.defined() && !is_batched(gradient) ? foreign(gradient) : nullptr;
   check(!why, "the gradient of output {} {}, expected a plain tensor", output, why ? why : "");
   arrived_[output] = gradient;
   if (run_ && run_->bound.frame) give(output);
 }
 
-void Pass::run_eagers_nodes() {
-  const History& history = shared_.history;
+void BackwardRun::run_eagers_nodes() {
+  const AutogradHistory& history = shared_.history;
   const auto next =
       std::find_if(history.origins.begin(), history.origins.end(), [&](const Origin& origin) {
         return std::any_of(origin.outputs.begin(), origin.outputs.end(),
@@ -63,7 +63,7 @@ void Pass::run_eagers_nodes() {
 }
 
 // In time only where no segment has read the place yet.
-void Pass::give(size_t output) {
+void BackwardRun::give(size_t output) {
   const Program& program = *run_->bound.planned.program;
   const std::vector<size_t>& inputs = program.gradient_inputs();
   const auto found = std::find(inputs.begin(), inputs.end(), output);
@@ -82,7 +82,7 @@ void Pass::give(size_t output) {
   std::sort(run_->given.begin(), run_->given.end());
 }
 
-at::Tensor Pass::as_read(size_t output, const at::Tensor& gradient) const {
+at::Tensor BackwardRun::as_read(size_t output, const at::Tensor& gradient) const {
   at::Tensor result = contiguous(shared_.in_memory_order(output, gradient));
   if (!run_->scaled) return result;
   const auto first = std::find_if(run_->destinations.begin(), run_->destinations.end(),
@@ -90,7 +90,7 @@ at::Tensor Pass::as_read(size_t output, const at::Tensor& gradient) const {
   return result.mul((*first)->factor);
 }
 
-bool Pass::passed_in_time(size_t output) const {
+bool BackwardRun::passed_in_time(size_t output) const {
   const auto& outputs = shared_.history.outputs;
   for (size_t i = 0; i < outputs.size(); ++i)
     if (outputs[i] && contains(outputs[i]->through, output) && arrived_[i] &&
@@ -99,7 +99,7 @@ bool Pass::passed_in_time(size_t output) const {
   return true;
 }
 
-at::Tensor Pass::passed_on(size_t output) {
+at::Tensor BackwardRun::passed_on(size_t output) {
   if (!differentiable_ && !contains(requests_.cuts(), output)) return {};
   const auto& outputs = shared_.history.outputs;
   for (size_t i = 0; i < outputs.size(); ++i)
@@ -117,12 +117,12 @@ at::Tensor Pass::passed_on(size_t output) {
 
 // --- gradients go out --------------------------------------------------------------------------
 
-bool Pass::serves(const Indices& outputs) const {
+bool BackwardRun::serves(const Indices& outputs) const {
   return run_ && std::all_of(outputs.begin(), outputs.end(),
                              [&](size_t i) { return !arrived_[i] || contains(run_->given, i); });
 }
 
-std::vector<at::Tensor> Pass::hand_over(const Part& part) {
+std::vector<at::Tensor> BackwardRun::hand_over(const Part& part) {
   const Indices& outputs = shared_.topology.groups[part.group].outputs;
   std::vector<at::Tensor> results(part.wrt.size());
   const bool any = std::any_of(outputs.begin(), outputs.end(),
@@ -148,33 +148,33 @@ std::vector<at::Tensor> Pass::hand_over(const Part& part) {
   return results;
 }
 
-size_t Pass::gradient_number(int output) const {
+size_t BackwardRun::gradient_number(int output) const {
   return static_cast<size_t>(output) - run_->bound.planned.program->n_outputs();
 }
 
-at::Tensor& Pass::gradient_at(int output) {
+at::Tensor& BackwardRun::gradient_at(int output) {
   return run_->gradients[gradient_number(output)];
 }
 
-size_t Pass::n_gradients() const {
+size_t BackwardRun::n_gradients() const {
   const Planned& planned = run_->bound.planned;
   return planned.plan->core->outputs.types.size() - planned.program->n_outputs();
 }
 
-at::Tensor Pass::zeros(const Operand& type) const {
+at::Tensor BackwardRun::zeros(const Operand& type) const {
   return empty(type).zero_();
 }
 
 // --- by torch, under create_graph ---------------------------------------------------------------
 
-Indices Pass::arrived() const {
+Indices BackwardRun::arrived() const {
   Indices result;
   for (size_t i = 0; i < arrived_.size(); ++i)
     if (arrived_[i] && arrived_[i]->defined()) result.push_back(i);
   return result;
 }
 
-const SecondRun& Pass::second() {
+const SecondRun& BackwardRun::second() {
   if (call_.released()) fail_second_time();
   if (!second_) {
     Edges edges{{}, backward_.nodes().receiving(shared_.history)};
@@ -190,7 +190,7 @@ const SecondRun& Pass::second() {
   return second_->run;
 }
 
-std::vector<at::Tensor> Pass::hand_over_second(const Part& part) {
+std::vector<at::Tensor> BackwardRun::hand_over_second(const Part& part) {
   const SecondRun& run = second();
   const Indices now = arrived();
   const Indices& outputs = shared_.topology.groups[part.group].outputs;
@@ -211,7 +211,7 @@ std::vector<at::Tensor> Pass::hand_over_second(const Part& part) {
 
 // --- the run -----------------------------------------------------------------------------------
 
-Wanted Pass::wanted_now() const {
+Wanted BackwardRun::wanted_now() const {
   const Indices& cuts = requests_.cuts();
   Wanted wanted{{}, cuts};
   for (size_t i = 0; i < arrived_.size(); ++i)
@@ -221,7 +221,7 @@ Wanted Pass::wanted_now() const {
   return wanted;
 }
 
-void Pass::start() {
+void BackwardRun::start() {
   if (call_.released()) fail_second_time();
   run_.reset();
   if (shared_.topology.order.size() > 1) call_.keep_inputs(backward_.usable());
@@ -240,7 +240,7 @@ void Pass::start() {
 }
 
 // Not of an input that an earlier run of this pass has served: its gradient lies there by now.
-void Pass::find_destinations() {
+void BackwardRun::find_destinations() {
   const std::vector<int>& outputs = run_->bound.planned.program->gradient_outputs();
   run_->destinations.resize(n_gradients());
   if (requests_.is_partial()) return;
@@ -256,7 +256,7 @@ void Pass::find_destinations() {
 // The gradients that go in may be, where all that come out are written to destinations of one
 // factor, nobody sees one on the way, and they are linear in what goes in, to the last bit where
 // the factor is a power of two.
-bool Pass::may_be_scaled() const {
+bool BackwardRun::may_be_scaled() const {
   const Program& program = *run_->bound.planned.program;
   if (!shared_.is_linear || shared_.has_float16 || !requests_.cuts().empty()) return false;
   std::optional<double> factor;
@@ -270,7 +270,7 @@ bool Pass::may_be_scaled() const {
 }
 
 // Zeros stand for what is late; no group that has it in time reads them.
-void Pass::bind_gradients() {
+void BackwardRun::bind_gradients() {
   const Program& program = *run_->bound.planned.program;
   run_->gradients.assign(n_gradients(), at::Tensor());
   for (size_t k = 0; k < program.gradient_inputs().size(); ++k) {
@@ -287,7 +287,7 @@ void Pass::bind_gradients() {
 
 // What one segment writes to, just before it runs: gradients that were handed over since may have
 // given their memory back.
-void Pass::make_results(size_t segment) {
+void BackwardRun::make_results(size_t segment) {
   const TrainingPlan& plan = *run_->bound.planned.plan;
   const size_t first = run_->bound.planned.program->n_outputs();
   for (const size_t i : plan.begun_outputs[segment]) {
@@ -298,12 +298,12 @@ void Pass::make_results(size_t segment) {
   }
 }
 
-void Pass::run_until(size_t segment) {
+void BackwardRun::run_until(size_t segment) {
   run_segments(segment + 1);
   if (run_->segments == run_->bound.planned.plan->segment_ends.size()) finish();
 }
 
-void Pass::run_segments(size_t count) {
+void BackwardRun::run_segments(size_t count) {
   const TrainingPlan& plan = *run_->bound.planned.plan;
   const c10::OptionalStreamGuard as_the_forward(call_.stream());
   for (; run_->segments < count; ++run_->segments) {
@@ -315,7 +315,7 @@ void Pass::run_segments(size_t count) {
 }
 
 // Every slice by itself; the gradients of all are batched again.
-void Pass::run_batched() {
+void BackwardRun::run_batched() {
   check(requests_.cuts().empty(),
         "a batched gradient (is_grads_batched, vmap) passes a returned output that has a hook, "
         "retains its gradient or is asked for; ORTModule does not run that");
@@ -343,7 +343,7 @@ void Pass::run_batched() {
 }
 
 // The run needs its frame no more; what it made is still to be handed over.
-void Pass::finish() {
+void BackwardRun::finish() {
   if (!run_->bound.frame) return;
   run_->bound.frame.reset();
   run_->bound.inputs.clear();

@@ -11,9 +11,9 @@
 
 namespace ort::bridge {
 
-class Pass {
+class BackwardRun {
  public:
-  Pass(Backward& backward, int task, bool is_short);
+  BackwardRun(Backward& backward, int task, bool is_short);
 
   int task() const { return task_; }
   bool is_short() const { return short_; }  // its second node ends it
@@ -75,14 +75,14 @@ class Pass {
 
   Backward& backward_;
   Call& call_;
-  const Shared& shared_;
+  const CapturedState& shared_;
   const int task_;
   const bool short_;
   const bool keep_;
   const bool differentiable_;  // under create_graph
   const Requests requests_;
   bool over_ = false;
-  size_t eagers_next_ = 0;                          // of History::used_up
+  size_t eagers_next_ = 0;                          // of AutogradHistory::used_up
   std::vector<std::optional<at::Tensor>> arrived_;  // by output
   std::vector<bool> handed_over_;                   // by position in wrt
   std::optional<Run> run_;

@@ -1,5 +1,5 @@
 // From a graph to claims in the order in which they run.
-#include "csrc/plan/layout.h"
+#include "csrc/plan/lowered_graph.h"
 
 #include <algorithm>
 
@@ -9,23 +9,23 @@
 
 namespace ort {
 
-Layout lay_out(std::unique_ptr<Graph> graph, LayoutOptions options,
-               std::span<const Provider* const> providers) {
-  Layout layout;
-  layout.options = std::move(options);
-  layout.providers.assign(providers.begin(), providers.end());
+LoweredGraph lower_graph(std::unique_ptr<Graph> graph, LoweringOptions options,
+                         std::span<const Provider* const> providers) {
+  LoweredGraph lowered;
+  lowered.options = std::move(options);
+  lowered.providers.assign(providers.begin(), providers.end());
   check_sizes_are_known(*graph);
   std::vector<Refusal> refusals = expand_unclaimed(*graph, providers);
   const std::vector<Refusal> wrapped = wrap_in_casts(*graph, providers);
   refusals.insert(refusals.end(), wrapped.begin(), wrapped.end());
-  layout.partition = partition(*graph, providers, layout.options.home, std::move(refusals));
-  layout.order = schedule(*graph, layout.partition.claims);
-  layout.facts = gather_facts(*graph);
-  layout.graph = std::move(graph);
-  return layout;
+  lowered.partition = partition(*graph, providers, lowered.options.home, std::move(refusals));
+  lowered.order = schedule(*graph, lowered.partition.claims);
+  lowered.facts = gather_facts(*graph);
+  lowered.graph = std::move(graph);
+  return lowered;
 }
 
-Device Layout::device_of_input(size_t i) const {
+Device LoweredGraph::device_of_input(size_t i) const {
   const bool host = graph->role(graph->inputs()[i]) == Role::key || options.host_inputs.count(i);
   return host ? Device{} : options.home;
 }

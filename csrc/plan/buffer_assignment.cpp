@@ -1,6 +1,6 @@
 // One walk over the claims in their order. A value is on the device that makes it; a reader on
 // another gets a copy, made once before the first such reader.
-#include "csrc/plan/own.h"
+#include "csrc/plan/buffer_assignment.h"
 
 #include <algorithm>
 
@@ -13,27 +13,27 @@ constexpr int kHost = 0;
 
 class Owning {
  public:
-  Owning(const Layout& layout, const BoundValues& values, const std::vector<PlanDevice>& devices,
-         std::span<const std::unique_ptr<Kernel>> kernels)
-      : layout_(layout),
-        graph_(*layout.graph),
+  Owning(const LoweredGraph& lowered, const BoundValues& values,
+         const std::vector<PlanDevice>& devices, std::span<const std::unique_ptr<Kernel>> kernels)
+      : lowered_(lowered),
+        graph_(*lowered.graph),
         values_(values),
         devices_(devices),
         kernels_(kernels),
-        home_(index_of(layout.options.home)) {}
+        home_(index_of(lowered.options.home)) {}
 
-  Owned run() && {
+  BufferAssignment run() && {
     add_inputs();
     find_backward_reads();
     owned_.output_ready.resize(graph_.outputs().size());
     owned_.output_objects.assign(graph_.outputs().size(), -1);
     size_t next = 0;
-    for (; next < layout_.order.size() && segment_of(layout_.claim(next)) < 0; ++next)
+    for (; next < lowered_.order.size() && segment_of(lowered_.claim(next)) < 0; ++next)
       add_step(next);
-    add_outputs(0, layout_.options.forward_outputs);
+    add_outputs(0, lowered_.options.forward_outputs);
     forward_steps_ = static_cast<int>(owned_.steps.size());
-    for (; next < layout_.order.size(); ++next) add_step(next);
-    add_outputs(layout_.options.forward_outputs, graph_.outputs().size());
+    for (; next < lowered_.order.size(); ++next) add_step(next);
+    add_outputs(lowered_.options.forward_outputs, graph_.outputs().size());
     return std::move(owned_);
   }
 
@@ -60,7 +60,7 @@ class Owning {
   void add_inputs() {
     for (size_t i = 0; i < graph_.inputs().size(); ++i) {
       const ValueId id = graph_.inputs()[i];
-      const int device = index_of(layout_.device_of_input(i));
+      const int device = index_of(lowered_.device_of_input(i));
       owned_.input_objects.push_back(-1);
       if (values_.is_opaque(id)) {
         owned_.input_objects.back() = static_cast<int>(owned_.object_count);
@@ -77,7 +77,7 @@ class Owning {
   }
 
   void find_backward_reads() {
-    for (const Claim& claim : layout_.partition.claims)
+    for (const Claim& claim : lowered_.partition.claims)
       if (segment_of(claim) >= 0)
         for (const ValueId id : claim.region.in)
           if (id != kNone) backward_reads_.insert(values_.source(id));
@@ -131,13 +131,13 @@ class Owning {
   }
 
   void add_step(size_t position) {
-    const Claim& claim = layout_.claim(position);
+    const Claim& claim = lowered_.claim(position);
     Step step;
     step.kernel = kernels_[position].get();
     step.provider = claim.provider->name();
     step.segment = segment_of(claim);
     step.node = claim.region.nodes.back()->place();
-    step.claim = static_cast<int>(layout_.order[position]);
+    step.claim = static_cast<int>(lowered_.order[position]);
     step.device = index_of(claim.device);
     std::vector<int> in, out;
     for (size_t i = 0; i < claim.region.in.size(); ++i) {
@@ -175,12 +175,12 @@ class Owning {
   // That in which output `i` is handed over: a gradient may need no step but its copy.
   int segment_of_output(size_t i) const {
     const int last = owned_.steps.empty() ? -1 : owned_.steps.back().segment;
-    return i < layout_.options.forward_outputs ? last : std::max(last, 0);
+    return i < lowered_.options.forward_outputs ? last : std::max(last, 0);
   }
 
   // Updates last: another output may be the input's old value.
   void add_outputs(size_t first, size_t last) {
-    const auto& updates = layout_.options.updates;
+    const auto& updates = lowered_.options.updates;
     for (size_t i = first; i < last; ++i)
       if (!updates.count(i)) add_output(i);
     for (const auto& [i, input] : updates)
@@ -193,7 +193,7 @@ class Owning {
   // runs, so what that made is copied.
   void add_output(size_t i) {
     const ValueId id = graph_.outputs()[i].value;
-    const LayoutOptions& options = layout_.options;
+    const LoweringOptions& options = lowered_.options;
     const int source = read(id, home_, segment_of_output(i));
     const bool own = i < options.forward_outputs && options.shared.count(i) == 0 &&
                      backward_reads_.count(values_.source(id)) > 0;
@@ -249,14 +249,14 @@ class Owning {
     return false;
   }
 
-  const Layout& layout_;
+  const LoweredGraph& lowered_;
   const Graph& graph_;
   const BoundValues& values_;
   const std::vector<PlanDevice>& devices_;
   std::span<const std::unique_ptr<Kernel>> kernels_;
   const int home_;
   int forward_steps_ = 0;
-  Owned owned_;
+  BufferAssignment owned_;
   std::map<ValueId, int> made_on_;             // by source: the device
   std::map<std::pair<ValueId, int>, int> at_;  // by source and device: the buffer
   std::set<ValueId> backward_reads_;
@@ -264,24 +264,25 @@ class Owning {
 
 }  // namespace
 
-std::vector<PlanDevice> devices_of(const Layout& layout) {
+std::vector<PlanDevice> devices_of(const LoweredGraph& lowered) {
   std::vector<PlanDevice> devices{{Device{}, nullptr}};
   const auto add = [&](Device device) {
     for (const PlanDevice& known : devices)
       if (known.device == device) return;
-    for (const Provider* provider : layout.providers)
+    for (const Provider* provider : lowered.providers)
       if (DeviceRuntime* runtime = provider->runtime(device))
         return static_cast<void>(devices.push_back({device, runtime}));
     fail("none of the providers gives memory of {}", device);
   };
-  add(layout.options.home);
-  for (const Claim& claim : layout.partition.claims) add(claim.device);
+  add(lowered.options.home);
+  for (const Claim& claim : lowered.partition.claims) add(claim.device);
   return devices;
 }
 
-Owned own(const Layout& layout, const BoundValues& values, const std::vector<PlanDevice>& devices,
-          std::span<const std::unique_ptr<Kernel>> kernels) {
-  return Owning(layout, values, devices, kernels).run();
+BufferAssignment assign_buffers(const LoweredGraph& lowered, const BoundValues& values,
+                                const std::vector<PlanDevice>& devices,
+                                std::span<const std::unique_ptr<Kernel>> kernels) {
+  return Owning(lowered, values, devices, kernels).run();
 }
 
 int root(const std::vector<Buffer>& buffers, int buffer) {

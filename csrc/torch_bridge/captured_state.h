@@ -38,7 +38,7 @@ struct Part {
   Indices wrt;  // positions in the list of inputs that need a gradient
 };
 
-struct Shared {
+struct CapturedState {
   std::shared_ptr<const Graph> graph;  // as captured
   CompileOptions options;
   Indices wrt;      // graph inputs that need a gradient
@@ -51,7 +51,7 @@ struct Shared {
   size_t n_user_outputs = 0;
   // Of outputs whose axes are not in their tensor's order: the tensor's axes as they lie in memory.
   std::map<size_t, Indices> orders;
-  History history;
+  AutogradHistory history;
   Topology topology;
   SecondForward second_forward;         // of a capture with gradients
   bool has_effects = false;             // a node may draw from torch's generator

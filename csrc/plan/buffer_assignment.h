@@ -18,7 +18,7 @@ struct Buffer {
   int merged_into = -1;
 };
 
-struct Owned {
+struct BufferAssignment {
   std::vector<Step> steps;
   std::vector<int> operands;  // buffers, in the steps' ranges
   std::vector<Buffer> buffers;
@@ -29,12 +29,14 @@ struct Owned {
   std::vector<int> input_objects, output_objects;  // of the graph's inputs and outputs; or -1
 };
 
-// The devices of a layout's claims, the host first; each other one has a provider with memory.
-std::vector<PlanDevice> devices_of(const Layout& layout);
+// The devices of a lowered graph's claims, the host first; each other one has a provider with
+// memory.
+std::vector<PlanDevice> devices_of(const LoweredGraph& lowered);
 
 // `kernels`: of the claims, in the order in which they run.
-Owned own(const Layout& layout, const BoundValues& values, const std::vector<PlanDevice>& devices,
-          std::span<const std::unique_ptr<Kernel>> kernels);
+BufferAssignment assign_buffers(const LoweredGraph& lowered, const BoundValues& values,
+                                const std::vector<PlanDevice>& devices,
+                                std::span<const std::unique_ptr<Kernel>> kernels);
 
 // Whether output `o` of a step may be written over its input `i`: the kernel allows it, and reads
 // that buffer through no other operand.

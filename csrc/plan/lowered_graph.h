@@ -1,4 +1,4 @@
-// A Layout: the graph after partition and schedule, what does not depend on sizes.
+// A LoweredGraph: the graph after partition and schedule, what does not depend on sizes.
 #pragma once
 
 #include <map>
@@ -13,7 +13,7 @@
 
 namespace ort {
 
-struct LayoutOptions {
+struct LoweringOptions {
   size_t forward_outputs = 0;      // graph outputs that the forward gives; the rest are gradients
   std::set<size_t> shared{};       // of these, what the backward reads in the caller's memory
   Device home{};                   // of the inputs and outputs
@@ -21,9 +21,9 @@ struct LayoutOptions {
   std::map<size_t, size_t> updates{};  // outputs that are written over the memory of an input
 };
 
-struct Layout {
+struct LoweredGraph {
   std::unique_ptr<Graph> graph;
-  LayoutOptions options;
+  LoweringOptions options;
   Partition partition;
   std::vector<size_t> order;  // of the partition's claims
   std::vector<SizeFact> facts;
@@ -34,8 +34,8 @@ struct Layout {
   const Claim& claim(size_t position) const { return partition.claims[order[position]]; }
 };
 
-Layout lay_out(std::unique_ptr<Graph> graph, LayoutOptions options,
-               std::span<const Provider* const> providers);
+LoweredGraph lower_graph(std::unique_ptr<Graph> graph, LoweringOptions options,
+                         std::span<const Provider* const> providers);
 
 // The segment of a claim: that of its nodes; -1: forward.
 int segment_of(const Claim& claim);
