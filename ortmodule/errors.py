@@ -12,7 +12,7 @@ class NotCapturable(Exception):
     """The module is not captured whole and runs in eager; `reason` says why, the rest says where.
 
     `roots`: the functions that forward had entered, where it was looked at. `has_seams`: what
-    stands against it is that a submodule communicates. `raised`: forward raised in its rehearsal,
+    stands against it is that a submodule communicates. `raised`: forward raised in its fake run,
     as it does where the call is wrong: only eager tells.
     """
 

@@ -9,9 +9,9 @@ from torch import nn
 from . import _native
 from .calls import tree
 from .calls.call import Call, describe
+from .capture.fake_run import undone
 from .capture.finish import Capture
-from .capture.name import named_tensors, plain
-from .capture.rehearse import undone
+from .capture.naming import named_tensors, plain
 from .capture.stages import capture
 from .inference import InferenceSession
 from .interface.sizes import symbols_of

@@ -1,5 +1,5 @@
 """When two values are one to code that reads them: == takes -0.0 as 0.0, 1 as True, and the decimal
-1.50 as 1.5. tree.py, containers.py and walk.py compare by it, told_apart.py in parts.
+1.50 as 1.5. tree.py, containers.py and state_walk.py compare by it, told_apart.py in parts.
 """
 
 import datetime

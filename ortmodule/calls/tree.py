@@ -1,6 +1,6 @@
 """Flattens arguments and results to a list of tensors and a hashable spec, and builds them back.
 
-Called by call.py, and by flat.py inside of a trace. Nothing is registered in
+Called by call.py, and by flat_module.py inside of a trace. Nothing is registered in
 torch's pytree: what a user's process sees of it stays as it was.
 """
 

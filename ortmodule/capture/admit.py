@@ -12,7 +12,7 @@ from ..calls import tree
 from ..calls.call import Call
 from ..errors import NeedsCut, NotCapturable, WarmUp
 from ..guards import surroundings
-from ..guards.walk import GLOBAL_HOOKS
+from ..guards.state_walk import GLOBAL_HOOKS
 from ..lowbit.shown import StandIn
 from ..places import place_of
 

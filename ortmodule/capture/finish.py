@@ -1,6 +1,6 @@
 """Finishes a capture: its outputs named, its history and guards beside it. The last stage.
 
-dispatcher.py keeps a Capture with the runner that executes it (kept.py).
+dispatcher.py keeps a Capture with the runner that executes it (compiled.py).
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from ..interface.records import Assigned, Input, Output, WriteBack
 from ..interface.sizes import SizePredicate, evaluate, lies
 from ..interface.steps import Step
 from ..translate import Translated
-from .name import Named
+from .naming import Named
 from .outputs import history, name_outputs
 from .second_run import SecondRun
 from .trace import Traced

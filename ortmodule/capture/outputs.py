@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from ..errors import NotCapturable, WarmUp
+from ..interface.autograd_history import by_position
 from ..interface.records import Assigned, Input, Output, WriteBack
-from ..interface.saved import by_position
 from ..places import place_of_forward
 from ..translate import Translated
 from ..translate.returned import Returned

@@ -1,6 +1,6 @@
 """What is replaced in torch while a module is captured, for the capturing thread alone.
 
-stages.py holds it around the rehearsal and the export, which would be silently wrong on what is
+stages.py holds it around the fake run and the export, which would be silently wrong on what is
 refused here. Nothing is patched outside a capture; other threads see the originals during one.
 """
 

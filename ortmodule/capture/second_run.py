@@ -12,8 +12,8 @@ import torch
 from torch import fx
 from torch._ops import HigherOrderOperator, OpOverload
 
+from ..interface.autograd_history import storage_key
 from ..interface.records import Input, Output, Placeholder
-from ..interface.saved import storage_key
 from ..interface.steps import step_of
 from ..python_ops.markers import as_torch
 from ..python_ops.masks import drawn, is_known

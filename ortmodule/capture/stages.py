@@ -1,6 +1,6 @@
 """Captures one call of a module as a graph: the line of stages, each from the records before it.
 
-describe (call.py) -> admit -> rehearse -> trace -> name -> translate -> finish. dispatcher.py asks
+describe (call.py) -> admit -> fake run -> trace -> name -> translate -> finish. dispatcher.py asks
 for a capture when no kept one fits; nothing is run on real data.
 """
 
@@ -26,10 +26,10 @@ from ..options import Options
 from ..translate import translate
 from . import patches
 from .admit import admit
+from .fake_run import fake_run
 from .finish import Capture, finish
-from .name import name, names_of_sizes
+from .naming import name, names_of_sizes
 from .quiet import quiet
-from .rehearse import rehearse
 from .trace import trace
 
 
@@ -94,17 +94,17 @@ def _line(
             effects.add_classes(classes)
             seen = seen_in(module, effects)
             with patches.capturing(module, device, seen, told) as within, imports.kept(effects):
-                rehearsed = rehearse(module, call, effects, within, roots)
-                traced = trace(module, call, rehearsed, effects, within.hooks, free, seconds)
+                fake = fake_run(module, call, effects, within, roots)
+                traced = trace(module, call, fake, effects, within.hooks, free, seconds)
             effects.restore()
-            snapshot = Snapshot(module, rehearsed.roots, rehearsed.names, classes)
+            snapshot = Snapshot(module, fake.roots, fake.names, classes)
     except NotCapturable as error:
         raise error.entered(roots) from None
     graph, grad_enabled = make_graph(), torch.is_grad_enabled()
     program = traced.program.graph_module
     history = traced.notes.history
     with naming(names_of_sizes(module, call, traced)):
-        named = name(module, call, rehearsed, traced, snapshot)
+        named = name(module, call, fake, traced, snapshot)
         try:
             done = translate(
                 program, graph, named.placeholders, grad_enabled, share_memory, not share_memory,
@@ -112,4 +112,4 @@ def _line(
             )  # fmt: skip
             return finish(module, call, traced, snapshot, named, done, graph, within.steps())
         except (ReadsData, WarmUp) as error:
-            raise error.entered(rehearsed.roots) from None
+            raise error.entered(fake.roots) from None

@@ -21,16 +21,16 @@ from torch.export import Dim, export
 
 from ..calls.call import Call
 from ..errors import NeedsCut, NeedsEagersAnswers, NeedsExactSizes, NotCapturable, let_go
-from ..guards import observe
+from ..guards import observation
 from ..guards.effects import Effects
-from ..guards.private import OwnTensors, forget
+from ..guards.private_state import OwnTensors, forget
 from ..guards.questions import OF_THE_TRACE
 from ..places import error_place
 from ..python_ops.entered import left_again
 from ..python_ops.hooks import Hooks, place_steps
 from ..python_ops.torch_calls import Calls
-from .flat import Flat, Notes
-from .rehearse import Rehearsal, observed, warm_up
+from .fake_run import FakeRun, observed, warm_up
+from .flat_module import Flat, Notes
 
 
 @dataclasses.dataclass(slots=True)
@@ -44,10 +44,10 @@ class Traced:
 
 
 def trace(
-    module: nn.Module, call: Call, rehearsed: Rehearsal, effects: Effects, hooks: Hooks,
+    module: nn.Module, call: Call, fake: FakeRun, effects: Effects, hooks: Hooks,
     free: Sequence[Sequence[bool]], seconds: float,
 ) -> Traced:  # fmt: skip
-    """Traces `module` called as `call`, which must do as it was rehearsed.
+    """Traces `module` called as `call`, which must do as it did on fake tensors.
 
     free: for each tensor of the call which axes may have other sizes. seconds: of this thread's
     time, after which it is given up: sympy may never end. Raises WarmUp where eager
@@ -58,7 +58,7 @@ def trace(
     flat = Flat(module, call, _distinct(call.tensors))
     flat.notes.hooks = hooks
     try:
-        program = _traced(flat, effects, rehearsed, call.tensors, free, seconds)
+        program = _traced(flat, effects, fake, call.tensors, free, seconds)
         for graph_module in program.graph_module.modules():
             place_steps(graph_module.graph)
         return Traced(program, flat.notes, flat.order)
@@ -68,19 +68,19 @@ def trace(
 
 
 def _traced(
-    flat: Flat, effects: Effects, rehearsed: Rehearsal, tensors: list[torch.Tensor],
+    flat: Flat, effects: Effects, fake: FakeRun, tensors: list[torch.Tensor],
     free: Sequence, seconds: float,
 ) -> Any:  # fmt: skip
-    module, whole = flat.child, rehearsed.error is None
+    module, whole = flat.child, fake.error is None
     exact = not any(map(any, free))
     kind = NeedsCut
     if whole:  # as eager does it, with plain sizes
-        asks = OF_THE_TRACE & rehearsed.names.known
+        asks = OF_THE_TRACE & fake.names.known
         kind = NeedsExactSizes if not exact else NeedsEagersAnswers if asks else NeedsCut
     with OwnTensors(module) as own, contextlib.ExitStack() as stack:
         flat.notes.own, flat.notes.effects = own, effects
-        if not whole:  # code that the rehearsal did not come to
-            stack.enter_context(observed(effects, rehearsed.roots, rehearsed.names))
+        if not whole:  # code that the fake run did not come to
+            stack.enter_context(observed(effects, fake.roots, fake.names))
         try:
             program = _within_budget(lambda: _export(flat, tensors, free), seconds)
         except OutOfTime:
@@ -89,16 +89,16 @@ def _traced(
             raise
         except Exception as error:
             refusal = _refusal(error, kind)
-            refusal.raised = type(rehearsed.error).__module__ == "builtins" and not whole
+            refusal.raised = type(fake.error).__module__ == "builtins" and not whole
             let_go(error)
             raise refusal from None
     if flat.notes.writes:
         write = flat.notes.writes[0]
-        if kind is NeedsExactSizes and not rehearsed.writes:  # a size that was a number, as eager's
+        if kind is NeedsExactSizes and not fake.writes:  # a size that was a number, as eager's
             raise NeedsExactSizes(f"forward writes a size: {write}")
         raise warm_up(module, write)
-    found = rehearsed.calls.difference(flat.notes.calls, whole)
-    if found and found[1] != observe.PACKAGE:  # these are written to be traced
+    found = fake.calls.difference(flat.notes.calls, whole)
+    if found and found[1] != observation.PACKAGE:  # these are written to be traced
         words, _, file, line = found
         kind = NotCapturable if exact else NeedsExactSizes
         raise kind(f"forward does otherwise while it is traced: {words}", file=file, line=line)

@@ -10,7 +10,7 @@ import warnings
 from ..errors import NotCapturable, WarmUp
 from ..explain import Fallback, Report
 from ..places import callers_level
-from .kept import Kept
+from .compiled import CompiledCapture
 from .search import Search
 
 
@@ -26,11 +26,11 @@ class Account:
         self._on_aten: dict[Fallback, None] = {}
         self._warned = False
 
-    def ran(self, kept: Kept) -> None:
+    def ran(self, compiled: CompiledCapture) -> None:
         """Notes a capture's first run."""
-        self.captures += not kept.ran
-        kept.ran = True
-        self._on_aten.update(dict.fromkeys(kept.operators()))
+        self.captures += not compiled.ran
+        compiled.ran = True
+        self._on_aten.update(dict.fromkeys(compiled.operators()))
 
     def warmed_up(self, error: WarmUp) -> None:
         """Notes a call that eager made, as forward set up state in it."""
@@ -58,9 +58,9 @@ class Account:
             warnings.warn(f"ORTModule runs {what}", stacklevel=callers_level())
         self._warned = True
 
-    def report(self, search: Search, latest: Kept | None) -> Report:
+    def report(self, search: Search, latest: CompiledCapture | None) -> Report:
         """What ran so far, with the steps of the capture that served the latest call."""
-        runners = [kept.runner for kept in search.kept()]
+        runners = [compiled.runner for compiled in search.captures()]
         found = Report(
             providers={},
             fallbacks=[*self._fallbacks, *self._on_aten],
@@ -75,10 +75,10 @@ class Account:
         return found if latest is None else _with_steps(found, latest)
 
 
-def _with_steps(report: Report, kept: Kept) -> Report:
-    steps, runner = kept.steps(), kept.runner
+def _with_steps(report: Report, compiled: CompiledCapture) -> Report:
+    steps, runner = compiled.steps(), compiled.runner
     stash, cast_bytes, arena = runner.memory()
-    dtypes, casts = kept.dtypes()
+    dtypes, casts = compiled.dtypes()
     return dataclasses.replace(
         report,
         providers=dict(collections.Counter(step.provider for step in steps)),

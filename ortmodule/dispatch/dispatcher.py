@@ -21,8 +21,8 @@ from ..explain import Report
 from ..guards import surroundings
 from ..options import Options
 from .account import Account
+from .compiled import CompiledCapture
 from .fallback import FallBack
-from .kept import Kept
 from .making import Maker, Part
 from .search import Refused, Search
 
@@ -43,7 +43,7 @@ class Dispatcher:
         self.last_call: StandIn | None = None
         self._search = Search(module, patient=options.fallback == "report")
         self._account = Account()
-        self._latest: Kept | None = None
+        self._latest: CompiledCapture | None = None
         self._repeat: _Repeat | None = None
         self._lock = threading.RLock()
         self._eager = threading.local()
@@ -83,14 +83,14 @@ class Dispatcher:
                 return self._fall_back.in_eager(NotCapturable(around), None, args, kwargs)
         repeat = self._repeat
         tensors = None if repeat is None else repeat.call.match(args, kwargs)
-        if tensors is not None and repeat.kept is None:
+        if tensors is not None and repeat.compiled is None:
             if repeat.refused.still_holds():
                 return self._fall_back.call(repeat.refused.error, repeat.key, args, kwargs)
         elif tensors is not None:
             tensors += repeat.numbers
-            same = not GUARDED or repeat.kept.holds(tensors)
-            if same or self._fits(repeat.kept, tensors):
-                return self._run(repeat.kept, tensors, repeat.binding, args, kwargs, ())
+            same = not GUARDED or repeat.compiled.holds(tensors)
+            if same or self._fits(repeat.compiled, tensors):
+                return self._run(repeat.compiled, tensors, repeat.binding, args, kwargs, ())
         try:
             described = describe(args, kwargs)
         except NotCapturable as error:
@@ -112,25 +112,25 @@ class Dispatcher:
         if isinstance(found, NotCapturable):
             self._repeat = self._repeat_of_refused(described, args, kwargs)
             return self._fall_back.call(found, described.key, args, kwargs)
-        kept, binding = found
-        self._latest = kept
-        repeat = self._repeat_of(described, kept, binding, args, kwargs)
-        result = self._run(kept, described.tensors, binding, args, kwargs, described.containers)
+        compiled, binding = found
+        self._latest = compiled
+        repeat = self._repeat_of(described, compiled, binding, args, kwargs)
+        result = self._run(compiled, described.tensors, binding, args, kwargs, described.containers)
         self._repeat = repeat
         return result
 
     @staticmethod
     def _repeat_of(
-        call: Call, kept: Kept, binding: dict, args: tuple, kwargs: dict
+        call: Call, compiled: CompiledCapture, binding: dict, args: tuple, kwargs: dict
     ) -> "_Repeat | None":
         """What a call like this one needs no second look for; None: each needs its own."""
-        if kept.capture.needs_containers() or tree.has_met(call.spec):
+        if compiled.capture.needs_containers() or tree.has_met(call.spec):
             return None
         repeated = _native.torch_bridge().Repeat.of(args, kwargs)
         if repeated is None:
             return None
         numbers = call.tensors[len(call.tensors) - len(call.numbers) :]
-        return _Repeat(repeated, kept, binding, numbers)
+        return _Repeat(repeated, compiled, binding, numbers)
 
     def _repeat_of_refused(self, call: Call, args: tuple, kwargs: dict) -> "_Repeat | None":
         refused = self._search.refused(call.key)
@@ -139,7 +139,7 @@ class Dispatcher:
         repeated = _native.torch_bridge().Repeat.of(args, kwargs)
         return repeated and _Repeat(repeated, None, {}, [], refused, call.key)
 
-    def _found(self, call: Call) -> tuple[Kept, dict[str, int]] | NotCapturable | None:
+    def _found(self, call: Call) -> tuple[CompiledCapture, dict[str, int]] | NotCapturable | None:
         """What serves the call, captured where nothing does yet, or why eager makes it; None: it
         has no capture with symbols for its numbers."""
         found = self._search.find(call)
@@ -150,28 +150,29 @@ class Dispatcher:
             return NotCapturable(foreign)
         return self._maker.make(call)
 
-    def _fits(self, kept: Kept, tensors: list) -> bool:
+    def _fits(self, compiled: CompiledCapture, tensors: list) -> bool:
         with self._lock:
-            return kept.fits(tensors)
+            return compiled.fits(tensors)
 
     def _run(
-        self, kept: Kept, tensors: list, binding: dict, args: tuple, kwargs: dict, containers: Any
-    ):
+        self, compiled: CompiledCapture, tensors: list, binding: dict, args: tuple, kwargs: dict,
+        containers: Any,
+    ):  # fmt: skip
         try:
-            outputs = kept.run(tensors) if not self.options.profile else kept.timed(tensors)
+            outputs = compiled.run(tensors) if not self.options.profile else compiled.timed(tensors)
         except _native.torch_bridge().Error as error:  # as an index out of range: eager's own error
-            if kept.capture.communicates:
+            if compiled.capture.communicates:
                 raise  # the other ranks would take no part in what eager does again
             refusal = NotCapturable(f"the engine: {error}")
             return self._fall_back.in_eager(refusal, None, args, kwargs)
-        kept.calls += 1
-        if not kept.ran:  # before that it may be a call that eager refuses too
+        compiled.calls += 1
+        if not compiled.ran:  # before that it may be a call that eager refuses too
             with self._lock:
-                self._account.ran(kept)
-        result = kept.capture.result(outputs, tensors, binding, containers)
-        if kept.capture.assigned:
+                self._account.ran(compiled)
+        result = compiled.capture.result(outputs, tensors, binding, containers)
+        if compiled.capture.assigned:
             with self._lock:
-                kept.assign(outputs)
+                compiled.assign(outputs)
         return result
 
     def report(self, error: NotCapturable) -> None:
@@ -191,14 +192,14 @@ class Dispatcher:
     def communicates(self) -> bool:
         """Whether a graph captured so far has collectives."""
         with self._lock:
-            own = any(kept.capture.communicates for kept in self._search.kept())
+            own = any(compiled.capture.communicates for compiled in self._search.captures())
             parts = self._fall_back.all_parts()
         return own or any(part.communicates() for part in parts)
 
     def graphs(self) -> list[str]:
         """The graphs captured so far as text, in the order made."""
         with self._lock:
-            own = [kept.capture.graph.text() for kept in reversed(self._search.kept())]
+            own = [compiled.capture.graph.text() for compiled in reversed(self._search.captures())]
             parts = self._fall_back.all_parts()
         return own + [text for part in parts for text in part.graphs()]
 
@@ -223,7 +224,7 @@ class _Repeat(NamedTuple):
     it needs no second look."""
 
     call: Any
-    kept: Kept | None
+    compiled: CompiledCapture | None
     binding: dict[str, int]
     numbers: list
     refused: Refused | None = None

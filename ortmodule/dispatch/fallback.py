@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..capture.fake_run import eager_error
 from ..capture.quiet import quiet
-from ..capture.rehearse import eager_error
 from ..errors import NeedsCut, NotCapturable
 from ..explain import Report
 from ..graph_breaks.pace import Pace, as_eager_leaves_statistics

@@ -16,7 +16,7 @@ from ..guards import surroundings
 from ..options import Options
 from ..progress import told
 from .account import Account
-from .kept import Kept
+from .compiled import CompiledCapture
 from .search import Search
 
 
@@ -43,29 +43,29 @@ class Maker:
         self._module, self._options, self._part = module, options, part
         self._search, self._account = search, account
 
-    def make(self, call: Call) -> tuple[Kept, dict[str, int]] | NotCapturable | None:
+    def make(self, call: Call) -> tuple[CompiledCapture, dict[str, int]] | NotCapturable | None:
         """A capture that serves the call with its symbols' values, or why eager makes it; None: it
         has no capture with symbols for its numbers."""
         return self._captured(call) if call.plain is None else self._with_numbers(call)
 
     def _with_numbers(self, call: Call):
         try:
-            kept = self._kept_of(call)
+            compiled = self._compiled_of(call)
         except Exception as error:  # the call without them tells what is wrong
             let_go(error)
             self._search.learn(call, None)
             return None
-        exact = kept.capture.sizes.exact is not None
-        self._search.learn(call, None if exact else kept.capture.sizes.dims)
-        self._search.add(kept)
-        return kept, kept.capture.bind(call.tensors)
+        exact = compiled.capture.sizes.exact is not None
+        self._search.learn(call, None if exact else compiled.capture.sizes.dims)
+        self._search.add(compiled)
+        return compiled, compiled.capture.bind(call.tensors)
 
     def _captured(self, call: Call):
         clock.made()
         name = "a part" if self._part is not None else type(self._module).__name__
         try:
             with told(f"capturing {name}"):
-                kept = self._kept_of(call)
+                compiled = self._compiled_of(call)
         except WarmUp as error:
             if not self._search.warm_up(call.key):
                 refusal = NeedsCut(error.reason, **error.place()).entered(error.roots)
@@ -82,20 +82,20 @@ class Maker:
             reason = f"a defect of the capture: {type(error).__name__}: {error}"
             refusal = error.refusal if isinstance(error, Defect) else NotCapturable(reason)
             return self._search.refuse(call.key, refusal)
-        self._search.add(kept)
-        return kept, kept.capture.bind(call.tensors)
+        self._search.add(compiled)
+        return compiled, compiled.capture.bind(call.tensors)
 
-    def _kept_of(self, call: Call) -> Kept:
+    def _compiled_of(self, call: Call) -> CompiledCapture:
         free = self._part.free if self._part is not None else None
         if free is not None:
             free = [*free, *([True] * t.dim() for t in call.tensors[len(free) :])]
         seconds = self._options.capture_seconds
         captured = capture(self._module, call, _native.core().Graph, free=free, seconds=seconds)
-        kept = Kept(captured, self._options_here())
+        compiled = CompiledCapture(captured, self._options_here())
         if captured.second is not None:
             captured.second.told = self._told_of_second_runs()
-        kept.compile(call.tensors)
-        return kept
+        compiled.plan_for(call.tensors)
+        return compiled
 
     def _told_of_second_runs(self) -> Callable[[float], None]:
         """What a second run is told to: it lives as long as what was computed, which is no reason

@@ -14,10 +14,10 @@ from ..calls.call import Call
 from ..calls.varying import Varying
 from ..errors import NeedsCut, NotCapturable, let_go
 from ..guards.snapshot import Snapshot
-from .kept import Kept
+from .compiled import CompiledCapture
 
 # Captures kept for one key, and keys for one module, least recently used dropped.
-_KEPT = 16
+_MOST_CAPTURES = 16
 # Where this many captures in a row served fewer calls each, something changes all the time: the
 # module runs in eager until it has been the same for as many calls as that.
 _UNSETTLED, _FEW = 8, 4
@@ -71,7 +71,7 @@ class Unsettled:
 class Known:
     """What came of calls with one key."""
 
-    kept: list[Kept] = dataclasses.field(default_factory=list)
+    compiled: list[CompiledCapture] = dataclasses.field(default_factory=list)
     refused: Refused | None = None
     unsettled: Unsettled | None = None
     warmed_up: bool = False
@@ -106,7 +106,7 @@ class Search:
         key = tree.without_numbers(spec), *others
         return _use(self._varying, key, lambda: Varying(numbers))[0]
 
-    def find(self, call: Call) -> tuple[Kept, dict[str, int]] | NotCapturable | None:
+    def find(self, call: Call) -> tuple[CompiledCapture, dict[str, int]] | NotCapturable | None:
         """What serves the call, with its symbols' values; why eager does; None: to be captured."""
         known = self._known.get(call.key)
         if known is None:
@@ -114,21 +114,21 @@ class Search:
         self._known.move_to_end(call.key)
         if known.refused is not None and known.refused.still_holds():
             return known.refused.error
-        for kept in known.kept:
-            if not kept.fits(call.tensors) or not kept.is_apart(call.containers):
+        for compiled in known.compiled:
+            if not compiled.fits(call.tensors) or not compiled.is_apart(call.containers):
                 continue
-            binding = kept.capture.bind(call.tensors)
+            binding = compiled.capture.bind(call.tensors)
             if binding is not None:
                 known.unsettled = None
-                return kept, binding
+                return compiled, binding
         return self._wait_for_number(call.key) or _wait_until_settled(known)
 
-    def add(self, kept: Kept) -> None:
+    def add(self, compiled: CompiledCapture) -> None:
         """To be found by calls like the captured one."""
-        group = self._use(kept.capture.key).kept
-        group.insert(0, kept)
-        self._drop(group[_KEPT:])
-        del group[_KEPT:]
+        group = self._use(compiled.capture.key).compiled
+        group.insert(0, compiled)
+        self._drop(group[_MOST_CAPTURES:])
+        del group[_MOST_CAPTURES:]
 
     def refused(self, key: tuple) -> Refused | None:
         """Why calls with this key are not captured."""
@@ -159,9 +159,9 @@ class Search:
         first, known.warmed_up = not known.warmed_up, True
         return first
 
-    def kept(self) -> list[Kept]:
+    def captures(self) -> list[CompiledCapture]:
         """All captures."""
-        return [kept for known in self._known.values() for kept in known.kept]
+        return [compiled for known in self._known.values() for compiled in known.compiled]
 
     def _wait_for_number(self, key: tuple) -> NotCapturable | None:
         """Calls that differ in a number alone: two values are captured at once, another when it has
@@ -172,7 +172,7 @@ class Search:
         times, _ = _use(self._numbers, (tree.without_numbers(spec), *others), dict)
         times[spec] = times.get(spec, 0) + 1
         known = self._known.get(key)
-        if len(times) <= 2 or times[spec] > _FEW or (known is not None and known.kept):
+        if len(times) <= 2 or times[spec] > _FEW or (known is not None and known.compiled):
             return None
         if len(times) > _VALUES:
             del times[next(iter(times))]
@@ -185,12 +185,12 @@ class Search:
         """What is known of calls with this key, to be added to; the oldest key's is dropped."""
         known, oldest = _use(self._known, key, Known)
         if oldest is not None:
-            self._drop(oldest.kept)
+            self._drop(oldest.compiled)
         return known
 
-    def _drop(self, kept: list[Kept]) -> None:
-        self.dropped_plans += sum(old.runner.plans() for old in kept)
-        self.dropped_reruns += sum(old.runner.reruns() for old in kept)
+    def _drop(self, compiled: list[CompiledCapture]) -> None:
+        self.dropped_plans += sum(old.runner.plans() for old in compiled)
+        self.dropped_reruns += sum(old.runner.reruns() for old in compiled)
 
 
 def _use(recent: collections.OrderedDict, key: tuple, make: Callable) -> tuple[Any, Any]:
@@ -200,14 +200,14 @@ def _use(recent: collections.OrderedDict, key: tuple, make: Callable) -> tuple[A
     if entry is not None:
         return entry, None
     recent[key] = make()
-    oldest = recent.popitem(last=False)[1] if len(recent) > _KEPT else None
+    oldest = recent.popitem(last=False)[1] if len(recent) > _MOST_CAPTURES else None
     return recent[key], oldest
 
 
 def _wait_until_settled(known: Known) -> NotCapturable | None:
     """Why this call runs in eager although it could be captured; None when it is captured."""
-    newest = known.kept[:_UNSETTLED]
-    if len(newest) < _UNSETTLED or sum(kept.calls for kept in newest) >= _UNSETTLED * _FEW:
+    newest = known.compiled[:_UNSETTLED]
+    if len(newest) < _UNSETTLED or sum(compiled.calls for compiled in newest) >= _UNSETTLED * _FEW:
         return None
     change = newest[0].capture.snapshot.changed()
     if change is None:  # other sizes, not another state

@@ -28,7 +28,7 @@ from ..explain import Break
 from ..places import TORCH, traced_place, user_place
 from ..python_ops.entered import autocast_kept
 from ..python_ops.floats import constants_after_one
-from .cuts import (
+from .breaks import (
     asks_of_tensors,
     contents_as_they_are,
     cut_at_checkpoints,

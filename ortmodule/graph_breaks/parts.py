@@ -21,7 +21,7 @@ from torch._guards import TracingContext
 from .. import clock
 from ..errors import NotCapturable
 from ..explain import Break, Fallback, Report
-from ..guards import observe, questions
+from ..guards import observation, questions
 from ..guards.effects import Effects
 from ..progress import told
 from ..python_ops.entered import enter_autocast, exit_autocast, left_again
@@ -144,7 +144,7 @@ class Parts:
     def entered(
         self, code: types.CodeType, scope: dict, function: types.FunctionType | None
     ) -> None:  # fmt: skip
-        if observe.kind_of_file(code.co_filename) in (observe.PACKAGE, observe.OWN):
+        if observation.kind_of_file(code.co_filename) in (observation.PACKAGE, observation.OWN):
             self._unguarded.add(function or _made_of(code, scope), code)
             if self._unguarded.refusal is not None:
                 self.asked(NotCapturable(self._unguarded.refusal))

@@ -27,8 +27,8 @@ from torch._dynamo.variables.tensor import SymNodeVariable
 from ..calls.exact import exact, is_nan, is_seen
 from ..calls.varying import may_vary
 from ..errors import NotCapturable
-from ..guards.observe import OWN, PACKAGE, kind_of_file
-from .cuts import compared, end, is_one_of_its_kind, replaced
+from ..guards.observation import OWN, PACKAGE, kind_of_file
+from .breaks import compared, end, is_one_of_its_kind, replaced
 
 # How code asks whether a container has something; by the other names, whether a dict has.
 _LOOKS_UP = {"__contains__": "in", "__getitem__": "[]", "get": "get", "pop": "pop"}

@@ -9,15 +9,15 @@ from typing import Any
 from torch import nn
 
 from .. import _native
-from ..guards import kinds
-from ..guards.observe import OWN, Names, facts_of, kind_of_file
+from ..guards import state_kinds
+from ..guards.observation import OWN, Names, facts_of, kind_of_file
 from ..guards.snapshot import unchanged
-from ..guards.walk import Walk, difference, is_own
+from ..guards.state_walk import StateWalk, difference, is_own
 
 _ORDERED = collections.OrderedDict
 _CONTAINERS = (dict, list, set)
 _OF_CONTAINERS = {"__missing__", "__setitem__", "__delitem__", "__getitem__"}
-_KINDS = (kinds.CLASS, kinds.BASES, kinds.REGISTRY, kinds.PARTS)
+_KINDS = (state_kinds.CLASS, state_kinds.BASES, state_kinds.REGISTRY, state_kinds.PARTS)
 
 
 class Unguarded:
@@ -30,7 +30,7 @@ class Unguarded:
     def __init__(
         self, module: nn.Module, roots: Iterable[tuple[types.FunctionType | None, types.CodeType]]
     ):
-        walk = Walk(Names(every=True))
+        walk = StateWalk(Names(every=True))
         walk.add_module(module)
         self._walk, self._watch = walk, None
         self._codes: set[types.CodeType] = set()
@@ -79,7 +79,7 @@ class Unguarded:
     def _take(self) -> None:
         functions, classes = list(self._walk.functions), list(self._walk.classes)
         instances = [(each.value, None) for each in self._walk.instances.values()]
-        registries = [w for w in self._watched if w.kind is kinds.REGISTRY]
+        registries = [w for w in self._watched if w.kind is state_kinds.REGISTRY]
         same = unchanged(registries, [])
         slow = (lambda: same() and not any(self._moved())) if registries or self._orders else None
         imported = [(w.holder, list(w.keys), None) for w in self._imported]
@@ -96,7 +96,7 @@ def _sets(value: Any) -> bool:
     return hasattr(type(value), "__set__") and not isinstance(value, types.MemberDescriptorType)
 
 
-def _refusal(walk: Walk, stored: set[str]) -> str | None:
+def _refusal(walk: StateWalk, stored: set[str]) -> str | None:
     """Why what was found cannot run in parts: Dynamo would answer once, ask anew what a cache of
     the user's keeps, or set an attribute or an item past the user's own way to. stored: the
     attributes that code sets."""

@@ -1,4 +1,4 @@
-"""What forward wrote, found and put back: a rehearsal and a trace are run under an Effects."""
+"""What forward wrote, found and put back: a fake run and a trace are run under an Effects."""
 
 import collections
 import contextlib
@@ -11,8 +11,8 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from ..errors import NeedsCut
-from . import kinds
-from .walk import Walk, Watched, difference, is_own
+from . import state_kinds
+from .state_walk import StateWalk, Watched, difference, is_own
 
 
 class PlainWrite(NamedTuple):
@@ -23,11 +23,11 @@ class PlainWrite(NamedTuple):
     value: Any
 
 
-class Effects(Walk):
+class Effects(StateWalk):
     """State before forward ran: what it wrote can be told, and everything be put back.
 
-    own_tensors: forward finds tensors of its own for the registered ones (private.py). An error
-    that leaves its scope undoes everything.
+    own_tensors: forward finds tensors of its own for the registered ones (private_state.py). An
+    error that leaves its scope undoes everything.
     """
 
     def __init__(self, module: nn.Module, own_tensors: bool = True):
@@ -69,8 +69,8 @@ class Effects(Walk):
             if any(key not in now for key in before):
                 return None
             for key, value in now.items():
-                if not kinds.same(before.get(key, kinds.MISSING), value):
-                    if not isinstance(value, kinds.SCALARS):
+                if not state_kinds.same(before.get(key, state_kinds.MISSING), value):
+                    if not isinstance(value, state_kinds.SCALARS):
                         return None
                     found.append(PlainWrite(w, key, value))
         return found
@@ -78,7 +78,7 @@ class Effects(Walk):
     def accept(self, writes: Iterable[PlainWrite]) -> None:
         """Makes these writes again, as part of the state that `restore` puts back."""
         for w, key, value in writes:
-            was = w.holder.get(key, kinds.MISSING)
+            was = w.holder.get(key, state_kinds.MISSING)
             self._accepted.append(PlainWrite(w, key, was))
             _put_plain(w, key, value)
 
@@ -135,7 +135,7 @@ def _difference(w: Watched) -> str | None:
     tensors, is as it was: forward keeps there what it found for a class."""
     if isinstance(w.holder, dict) and FakeTensor in w.holder and torch.Tensor in w.holder:
         now = [(key, value) for key, value in w.now() if key is not FakeTensor]
-        w = dataclasses.replace(w, holder=dict(now), kind=kinds.kind_of({}))
+        w = dataclasses.replace(w, holder=dict(now), kind=state_kinds.kind_of({}))
     return difference(w)
 
 
@@ -149,20 +149,20 @@ def _moved(items: list, was: list, now: list) -> list:
     for key in dict(was).keys() - dict(now).keys():
         made.pop(key, None)
     before = dict(was)
-    made |= {k: v for k, v in now if not kinds.same(before.get(k, kinds.MISSING), v)}
+    made |= {k: v for k, v in now if not state_kinds.same(before.get(k, state_kinds.MISSING), v)}
     return list(made.items())
 
 
 def _same(one: list, other: list) -> bool:
     return len(one) == len(other) and all(
-        a is c and kinds.same(b, d) for (a, b), (c, d) in zip(one, other, strict=True)
+        a is c and state_kinds.same(b, d) for (a, b), (c, d) in zip(one, other, strict=True)
     )
 
 
 def _put_plain(w: Watched, key: Any, value: Any) -> None:
     """In the dict, past methods of a user's own, and in what is known of it."""
     plain = collections.OrderedDict if isinstance(w.holder, collections.OrderedDict) else dict
-    if value is kinds.MISSING:
+    if value is state_kinds.MISSING:
         plain.pop(w.holder, key, None)
     else:
         plain.__setitem__(w.holder, key, value)

@@ -12,9 +12,9 @@ from typing import Any
 
 from torch import nn
 
-from . import kinds
+from . import state_kinds
 
-_ALWAYS = (*kinds.SCALARS, type, types.ModuleType, types.BuiltinFunctionType, range)
+_ALWAYS = (*state_kinds.SCALARS, type, types.ModuleType, types.BuiltinFunctionType, range)
 
 
 def made_by_forward(value: Any, seen: Callable[[Any], bool]) -> Any | None:

@@ -10,7 +10,7 @@ from ..calls import tree
 from ..calls.call import Call
 from ..calls.exact import MADE_ANEW, is_nan, is_seen
 from ..errors import NotCapturable
-from .observe import OWN, facts_of, kind_of_file
+from .observation import OWN, facts_of, kind_of_file
 
 if TYPE_CHECKING:
     from .snapshot import Snapshot

@@ -2,7 +2,7 @@
 
 An import is made once a process. What the code of a module sets up, in its own namespace, in its
 package's or in a registry, is no write of forward's and is not put back: it would never come again.
-Entered by stages.py around rehearsal and trace.
+Entered by stages.py around fake run and trace.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from . import observe
+from . import observation
 from .effects import Effects
 
 
@@ -30,7 +30,7 @@ def kept(effects: Effects) -> Iterator[None]:
             return original(name, import_)
         loading.append(name)
         try:
-            with effects.accepting(), observe.paused(), _plain_torch():
+            with effects.accepting(), observation.paused(), _plain_torch():
                 return original(name, import_)
         finally:
             loading.clear()

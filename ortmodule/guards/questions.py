@@ -1,6 +1,6 @@
 """What forward may not ask while it is captured: the answer would be the trace's, not eager's.
 
-observe.py's names are looked through by rehearse.py at each function that forward enters.
+observation.py's names are looked through by fake_run.py at each function that forward enters.
 """
 
 import builtins
@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import NeedsCut, NotCapturable
 from ..places import caller_place
-from . import kinds, observe, standard, tensor_questions
+from . import observation, standard_library, state_kinds, tensor_questions
 
 # Of tensors, by functions that are no attributes of theirs; tensor_questions.py has the others.
 _OF_TENSORS = {
@@ -55,7 +55,9 @@ def check(function: types.FunctionType | None, code: types.CodeType, kind: int) 
     one that parts have an answer to comes one that they have none to."""
     scope = function.__globals__ if function is not None else {}
     cells = zip(code.co_freevars, getattr(function, "__closure__", None) or (), strict=False)
-    scope = collections.ChainMap({name: kinds.content_of(cell) for name, cell in cells}, scope)
+    scope = collections.ChainMap(
+        {name: state_kinds.content_of(cell) for name, cell in cells}, scope
+    )
     found = list(_asked(code, scope, kind))
     for error in sorted(found, key=lambda error: isinstance(error, NeedsCut))[:1]:
         raise error
@@ -64,9 +66,9 @@ def check(function: types.FunctionType | None, code: types.CodeType, kind: int) 
 def check_called(function: types.FunctionType) -> None:
     """Raises NotCapturable where the user's code calls a function of the standard library whose
     answer no guard holds."""
-    home = standard.home_of(function)
+    home = standard_library.home_of(function)
     name = f"{function.__module__}.{function.__qualname__}"
-    if standard.is_impure(function):
+    if standard_library.is_impure(function):
         refusal = NeedsCut if home in _CUT_AT_MODULES else NotCapturable
         raise refusal(f"forward calls {name}", **caller_place())
 
@@ -74,12 +76,12 @@ def check_called(function: types.FunctionType) -> None:
 def check_in_parts(code: types.CodeType, scope: dict) -> None:
     """Raises NotCapturable for the first question in the user's `code` that Dynamo answers once, or
     that a part answers otherwise than eager. scope: the globals of the code."""
-    if observe.kind_of_file(code.co_filename) != observe.OWN:
+    if observation.kind_of_file(code.co_filename) != observation.OWN:
         return  # written to be traced
-    for error in _asked(code, scope, observe.OWN):
+    for error in _asked(code, scope, observation.OWN):
         if not isinstance(error, NeedsCut):
             raise error
-    facts = observe.facts_of(code)
+    facts = observation.facts_of(code)
     for name in tensor_questions.ONLY_EAGER.keys() & facts.looked_up:
         raise tensor_questions.refusal(name, file=code.co_filename, line=facts.attributes[name])
     for name in _OF_ORDER & facts.looked_up:
@@ -94,12 +96,12 @@ def check_in_parts(code: types.CodeType, scope: dict) -> None:
 
 
 def _asked(code: types.CodeType, scope: Mapping, kind: int) -> Iterator[NotCapturable]:
-    facts = observe.facts_of(code)
+    facts = observation.facts_of(code)
 
     def refusal(reason: str, line: int, cut: bool = False) -> NotCapturable:
         return (NeedsCut if cut else NotCapturable)(reason, file=code.co_filename, line=line)
 
-    if kind != observe.OWN:
+    if kind != observation.OWN:
         return
     for name, what in _OF_TENSORS.items():
         if name in facts.looked_up:
@@ -136,17 +138,17 @@ def _of_value(name: str, value: Any, facts: Any, line: int) -> Iterator[tuple[st
             if asked in {"torch": _OF_TORCH, "numpy": _OF_NUMPY}.get(top, ()):
                 yield f"forward asks {name}.{asked}, which no guard holds", at, False
             elif callable(found) and (
-                standard.is_impure(found) or standard.is_impure_module(value)
+                standard_library.is_impure(found) or standard_library.is_impure_module(value)
             ):
                 yield f"forward calls {name}.{asked}", at, top in _CUT_AT_MODULES
-            elif standard.is_impure_module(value) and _holds_state(found):
+            elif standard_library.is_impure_module(value) and _holds_state(found):
                 yield f"forward reads {name}.{asked}", at, False
-    elif callable(value) and not isinstance(value, type) and standard.is_impure(value):
-        yield f"forward calls {name}", line, standard.home_of(value) in _CUT_AT_MODULES
+    elif callable(value) and not isinstance(value, type) and standard_library.is_impure(value):
+        yield f"forward calls {name}", line, standard_library.home_of(value) in _CUT_AT_MODULES
     elif getattr(value, "__module__", None) == "torch" and name in _OF_TORCH:
         yield f"forward asks {name}(), which no guard holds", line, False
 
 
 def _holds_state(value: Any) -> bool:
     """As os.environ and sys.argv do, os.sep and os.path do not."""
-    return not isinstance(value, (types.ModuleType, tuple)) and not kinds.is_plain(value)
+    return not isinstance(value, (types.ModuleType, tuple)) and not state_kinds.is_plain(value)

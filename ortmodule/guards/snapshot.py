@@ -1,6 +1,6 @@
 """What a capture relies on, and the checks that it still holds.
 
-stages.py makes a Snapshot for each capture; kept.py asks it before every step.
+stages.py makes a Snapshot for each capture; compiled.py asks it before every step.
 """
 
 import abc
@@ -14,9 +14,9 @@ import torch
 from torch import nn
 
 from .. import _native
-from . import identities, kinds
-from .observe import Names
-from .walk import Instance, Walk, Watched, difference, item_path
+from . import identities, state_kinds
+from .observation import Names
+from .state_walk import Instance, StateWalk, Watched, difference, item_path
 
 
 class Snapshot:
@@ -118,8 +118,8 @@ class Snapshot:
         facts = {id(t): _facts(t) for _, t in walk.tensors.values()}
         return _Held(walk, facts, _watch_of(walk))
 
-    def _walk(self) -> Walk:
-        walk = Walk(self._names)
+    def _walk(self) -> StateWalk:
+        walk = StateWalk(self._names)
         walk.add_module(self._module)
         for function, code in self.roots:
             walk.add_function(function, code)
@@ -173,17 +173,17 @@ class Snapshot:
 class _Held(NamedTuple):
     """What was found, the tensors' facts by id, and what tells quickly that it is as it was."""
 
-    walk: Walk
+    walk: StateWalk
     facts: dict[int, tuple]
     watch: Any
 
 
-def _registered(walk: Walk) -> dict[str, torch.Tensor]:
+def _registered(walk: StateWalk) -> dict[str, torch.Tensor]:
     registries = (w for w in walk.watched if w.registry in ("_parameters", "_buffers"))
     return {f"{w.path}.{k}": t for w in registries for k, t in w.items if t is not None}
 
 
-def _watch_of(walk: Walk) -> Any:
+def _watch_of(walk: StateWalk) -> Any:
     """The C++ half: what it cannot compare by pointers, a Python function does."""
     dicts, sequences, cells, members, registries, slow = [], [], [], [], [], []
     for w in walk.watched:
@@ -196,11 +196,11 @@ def _watch_of(walk: Walk) -> Any:
             sequences.append(w.holder)
         elif isinstance(w.holder, (types.CellType, contextvars.ContextVar)):
             cells.append(w.holder)
-        elif type(w.holder) in kinds.MEMBERS:
-            members += [(w.holder, name) for name in kinds.MEMBERS[type(w.holder)]]
-        elif w.kind is kinds.BASES:
+        elif type(w.holder) in state_kinds.MEMBERS:
+            members += [(w.holder, name) for name in state_kinds.MEMBERS[type(w.holder)]]
+        elif w.kind is state_kinds.BASES:
             members.append((w.holder, "__bases__"))
-        elif w.kind is kinds.REGISTRY:
+        elif w.kind is state_kinds.REGISTRY:
             registries.append(w)
         elif w.kind.changes and not isinstance(w.holder, (type, types.FunctionType)):
             slow.append(w)

@@ -21,12 +21,12 @@ from torch.utils import checkpoint
 from torch.utils._device import DeviceContext
 
 from .. import _native, devices
-from ..interface import saved
+from ..interface import autograd_history
 
 _HERE = threading.local()
 _CAPTURING: list[int] = []  # threads that capture a module now
 # Hooks on saved tensors that give back what they were given: save_on_cpu's and checkpoint's.
-_FAITHFUL = {graph.__file__, checkpoint.__file__, saved.__file__}
+_FAITHFUL = {graph.__file__, checkpoint.__file__, autograd_history.__file__}
 
 
 def reason() -> str | None:

@@ -1,6 +1,6 @@
 """What code asks of a tensor that a traced one answers otherwise: refused where it is asked.
 
-patches.py holds `refused` around a rehearsal and a trace; cuts.py asks ONLY_EAGER where Dynamo
+patches.py holds `refused` around a fake run and a trace; breaks.py asks ONLY_EAGER where Dynamo
 meets such a question.
 """
 
@@ -18,7 +18,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from ..errors import NeedsCut, NotCapturable, ReadsData
 from ..places import caller_place
-from .observe import LAYER, OWN, PACKAGE, STANDARD, kind_of_file
+from .observation import LAYER, OWN, PACKAGE, STANDARD, kind_of_file
 
 THROUGH_DATA = "_is_the_data_of_another"  # an attribute of what forward gets of Tensor.data
 

@@ -1,6 +1,6 @@
 """How a captured graph meets the world: its inputs, outputs and write-backs.
 
-Built by name.py, translate/ and outputs.py; read by a Capture when it returns tensors, and by its
+Built by naming.py, translate/ and outputs.py; read by a Capture when it returns tensors, and by its
 runner.
 """
 

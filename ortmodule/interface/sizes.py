@@ -1,6 +1,6 @@
 """Sizes of a capture: torch's symbolic expressions as our dims, and the sizes a capture is for.
 
-Called by name.py and translate/; a capture is asked by SizePredicate.bind whether it fits a call.
+Called by naming.py and translate/; a capture is asked by SizePredicate.bind whether it fits a call.
 """
 
 import ast

@@ -1,9 +1,9 @@
 """torch.cond, while_loop, scan and map while a module is captured: their bodies are graphs of the
 trace's own.
 
-patches.py puts these in the place of torch's operators. In a rehearsal each body runs once, the way
+patches.py puts these in the place of torch's operators. In a fake run each body runs once, the way
 a trace runs it; a trace makes a graph of it by its own tracer. torch would ask dynamo, whose view
-of the user's code no guard of ours holds. `watched`: rehearse.py says what a body must not write.
+of the user's code no guard of ours holds. `watched`: fake_run.py says what a body must not write.
 """
 
 import contextlib
@@ -233,7 +233,7 @@ def _map(function: Callable, xs: Sequence[Any], args: Sequence[Any]) -> Any:
 class _Body:
     """A function that has run once: on tensors of its own, and in a trace into a graph of its own.
 
-    `outs`: the tensors that it gave; `spec`: how it returned them; `graph`: None in a rehearsal;
+    `outs`: the tensors that it gave; `spec`: how it returned them; `graph`: None in a fake run;
     `numbers`: those of its inputs that are sizes, which it may read without being given them.
     """
 

@@ -1,8 +1,8 @@
 """The autograd.Functions that forward calls: each is one operator of torch in the traced graph.
 
-It runs the user's own forward and, from torch's history of it, the user's own backward, once a
-call each. patches.py holds `recorded` around a capture. Where a call is rehearsed its backward is
-rehearsed too: what that writes, no capture can hold.
+It runs the user's own forward and, from torch's history of it, the user's own backward, once a call
+each. patches.py holds `recorded` around a capture. Where a call is run on fake tensors its backward
+is too: what that writes, no capture can hold.
 """
 
 import contextlib
@@ -21,9 +21,9 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..errors import NeedsCut, NeedsExactSizes
-from ..guards import kinds
+from ..guards import state_kinds
 from ..guards.held import made_by_forward
-from ..interface.saved import storage_key
+from ..interface.autograd_history import storage_key
 from ..interface.steps import Step
 from ..places import caller_place
 from ..translate import autocast
@@ -172,14 +172,14 @@ def _described(cls: type, argument: Any, seen: Callable[[Any], bool]) -> Any:
         return _Hole(torch.SymInt)
     if isinstance(argument, (torch.SymFloat, torch.SymBool)):
         _refuse(cls, "forward gives a number made of sizes to", NeedsExactSizes)
-    if isinstance(argument, kinds.SCALARS):
+    if isinstance(argument, state_kinds.SCALARS):
         return _Value(type(argument), repr(argument), argument)
     if made_by_forward(argument, seen) is None:
         return _Object(argument)
     if type(argument) in (list, tuple, dict):
         keys = tuple(argument) if isinstance(argument, dict) else ()
         items = argument.values() if keys else argument
-        if all(isinstance(key, kinds.SCALARS) for key in keys) and not any(
+        if all(isinstance(key, state_kinds.SCALARS) for key in keys) and not any(
             isinstance(item, (torch.Tensor, torch.SymInt)) for item in items
         ):
             items = tuple(_described(cls, item, seen) for item in items)

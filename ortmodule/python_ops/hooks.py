@@ -19,7 +19,7 @@ from torch.utils.hooks import BackwardHook, RemovableHandle
 
 from ..errors import NeedsCut
 from ..guards.held import made_by_forward
-from ..interface.saved import storage_key
+from ..interface.autograd_history import storage_key
 from ..interface.steps import Step, step_of
 from ..places import caller_place
 

@@ -117,7 +117,7 @@ _FAKE_CELLS = {
 
 
 def _keep_for_cell(ctx, inputs, output):
-    """Saves what eager's own nodes would, results aside: saved.py looks."""
+    """Saves what eager's own nodes would, results aside: autograd_history.py looks."""
     x, *states_and_weights = (t for t in inputs if t is not None)
     ctx.save_for_backward(x, *states_and_weights)
 
@@ -164,7 +164,7 @@ def _is_flash(query: Any, key: Any, value: Any, mask: Any, dropout: float) -> bo
 
 
 def _keep_for_attention(ctx, inputs, output):
-    """Saves what eager's own node would: saved.py looks."""
+    """Saves what eager's own node would: autograd_history.py looks."""
     query, key, value, mask, dropout, *_ = inputs
     if _is_flash(query, key, value, mask, dropout):
         ctx.save_for_backward(query, key, value, output)

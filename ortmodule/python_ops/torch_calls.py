@@ -1,7 +1,7 @@
 """The calls of torch that a forward makes, with their numbers: does a trace do what eager does?
 
-rehearse.py and flat.py run forward under a Calls each; where the two differ, forward looked at
-something that is another while it is traced, as torch.compiler.is_exporting() or a size's text.
+fake_run.py and flat_module.py run forward under a Calls each; where the two differ, forward looked
+at something that is another while it is traced, as torch.compiler.is_exporting() or a size's text.
 """
 
 import contextlib
@@ -14,9 +14,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode, resolve_name
 
-from ..guards import observe
+from ..guards import observation
 from ..guards.tensor_questions import THROUGH_DATA
-from ..interface.saved import storage_key
+from ..interface.autograd_history import storage_key
 from .collectives import check_in_place
 from .markers import stands_for
 
@@ -125,11 +125,11 @@ def _caller() -> tuple[int, str, int]:
     """Whose code makes the running call: the innermost frame that is neither torch's nor ours."""
     frame = sys._getframe(2)
     while frame is not None:
-        kind = observe.kind_of_file(frame.f_code.co_filename)
-        if kind in (observe.PACKAGE, observe.OWN):
+        kind = observation.kind_of_file(frame.f_code.co_filename)
+        if kind in (observation.PACKAGE, observation.OWN):
             return kind, frame.f_code.co_filename, frame.f_lineno
         frame = frame.f_back
-    return observe.PASSED, "", 0
+    return observation.PASSED, "", 0
 
 
 def _numbers(value: Any):

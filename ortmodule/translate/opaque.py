@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import dispatch_functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from ..interface.saved import storage_key
+from ..interface.autograd_history import storage_key
 from ..interface.sizes import hint_of
 from ..interface.steps import step_of
 from .emit import WITH_GRADIENT, dtype_name, is_value

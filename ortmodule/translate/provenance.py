@@ -10,7 +10,7 @@ from torch import fx
 
 from ..places import traced_place
 
-# The module is a child of the module that flattens its inputs (flat.py), under this name.
+# The module is a child of the module that flattens its inputs (flat_module.py), under this name.
 CHILD = "m"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from ..interface.saved import storage_key
+from ..interface.autograd_history import storage_key
 from .emit import WITH_GRADIENT, dtype_name
 from .refs import Link, Ref, Storage, any_tainted, leaves
 from .registry import INVERSES, functional_op

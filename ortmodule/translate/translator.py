@@ -16,8 +16,8 @@ from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
 from ..errors import Defect, NeedsExactSizes, NotCapturable, ReadsData
+from ..interface.autograd_history import storage_key
 from ..interface.records import Input, Placeholder
-from ..interface.saved import storage_key
 from ..interface.sizes import dim_of
 from ..interface.steps import step_of
 from .asserts import assert_number

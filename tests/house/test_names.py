@@ -109,3 +109,22 @@ def test_a_provider_is_one_folder():
     text = (sources.ROOT / "CMakeLists.txt").read_text()
     named = set(re.findall(r"providers/(\w+)", text))
     assert named == {"aten"}, "aten is a part of _torch, the others of the core"
+
+
+# Words that were given up, and what is said instead (docs/glossary.md has those that stay).
+RETIRED = {
+    r"rehears\w*": "fake run",
+    r"late size\w*": "data-dependent size",
+    r"layout of a graph": "lowered graph",
+    r"captures\.py": "dispatch",
+}
+
+
+def test_no_head_comment_has_a_retired_word():
+    found = []
+    for path in [*sources.cpp_files(), *sources.python_files()]:
+        head = re.split(r"\n\s*\n(?=import|from|#include|#pragma)", path.read_text())[0][:2000]
+        for word, instead in RETIRED.items():
+            if path.name != "test_names.py" and re.search(rf"\b{word}\b", head, re.IGNORECASE):
+                found.append(f"{sources.name(path)} says {word}, expected {instead}")
+    assert found == []

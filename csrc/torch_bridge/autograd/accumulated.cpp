@@ -1,5 +1,6 @@
 // The leaves behind outputs in the order in which a backward comes to them, and how a node has to
-// hand over gradients for the engine to take them so. Called by saved.py and by captured_state.cpp.
+// hand over gradients for the engine to take them so. Called by autograd_history.py and by
+// captured_state.cpp.
 #include "csrc/torch_bridge/autograd/accumulated.h"
 
 #include <torch/csrc/autograd/function.h>

@@ -132,7 +132,7 @@ class Observer {
     return found->second;
   }
 
-  static constexpr long kPackage = 2, kOwn = 3, kStandard = 4;  // as observe.py has them
+  static constexpr long kPackage = 2, kOwn = 3, kStandard = 4;  // as observation.py has them
   static inline Observer* current_ = nullptr;                   // with the GIL held
   static inline thread_local const void* passed_on_ = nullptr;  // a frame, to the previous one
   py::object kind_, entered_;

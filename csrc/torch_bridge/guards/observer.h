@@ -1,4 +1,5 @@
-// Which Python functions a thread enters while its code is looked at (ortmodule/guards/observe.py).
+// Which Python functions a thread enters while its code is looked at
+// (ortmodule/guards/observation.py).
 #pragma once
 
 #include <pybind11/pybind11.h>

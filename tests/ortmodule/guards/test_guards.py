@@ -8,7 +8,7 @@ from torch import nn
 
 from ortmodule.calls.call import describe
 from ortmodule.guards.effects import Effects
-from ortmodule.guards.observe import Names
+from ortmodule.guards.observation import Names
 from ortmodule.guards.snapshot import Snapshot
 
 

@@ -7,7 +7,7 @@ import torch
 
 import ortmodule
 from ortmodule import places
-from ortmodule.guards import observe
+from ortmodule.guards import observation
 
 TORCHS, OURS = os.path.dirname(torch.__file__), os.path.dirname(ortmodule.__file__)
 LINES = [(f"{TORCHS}/nn/modules/linear.py", 1), (f"{OURS}/dispatch/dispatcher.py", 2)]
@@ -22,8 +22,8 @@ def test_a_package_whose_name_begins_as_torchs_is_another():
 def test_kinds_of_files():
     (folder, *_) = site.getsitepackages()
     kinds = {
-        LINES[0][0]: observe.LAYER, f"{TORCHS}/functional.py": observe.PASSED,
-        LINES[1][0]: observe.PASSED, f"{folder}/torchvision/ops/boxes.py": observe.PACKAGE,
-        "/home/me/train.py": observe.OWN,
+        LINES[0][0]: observation.LAYER, f"{TORCHS}/functional.py": observation.PASSED,
+        LINES[1][0]: observation.PASSED, f"{folder}/torchvision/ops/boxes.py": observation.PACKAGE,
+        "/home/me/train.py": observation.OWN,
     }  # fmt: skip
-    assert {name: observe.kind_of_file(name) for name in kinds} == kinds
+    assert {name: observation.kind_of_file(name) for name in kinds} == kinds

@@ -334,7 +334,7 @@ def test_what_a_function_passes_on_may_not_be_written_to():
             module(X)
 
 
-class Kept(Function):
+class CompiledCapture(Function):
     """Saves its own result."""
 
     @staticmethod
@@ -350,7 +350,7 @@ class Kept(Function):
 
 def test_a_write_to_what_a_function_saved_is_eagers_error():
     def forward(net, x):
-        return net.second(Kept.apply(net.first(x)).add_(1))
+        return net.second(CompiledCapture.apply(net.first(x)).add_(1))
 
     pair = Pair(Net(forward))
     for module in (pair.eager, pair.ours):

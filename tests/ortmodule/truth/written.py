@@ -1,4 +1,4 @@
-"""What forward writes: nothing of a rehearsal or trace may stay, nothing of eager's be missing."""
+"""What forward writes: nothing of a fake run or trace may stay, nothing of eager's be missing."""
 
 import collections
 import functools

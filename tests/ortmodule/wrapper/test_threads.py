@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from ortmodule import ORTModule
 from ortmodule.capture import trace
-from ortmodule.guards import observe
+from ortmodule.guards import observation
 
 X = torch.linspace(-1, 1, 12).reshape(4, 3)
 
@@ -178,7 +178,9 @@ def test_an_observer_stays_while_dynamo_ends():
     thread = threading.Thread(target=other)
     thread.start()
     begun.wait()
-    with observe.Observation(lambda _f, code, _k: seen.append(code.co_name), observe.Names()):
+    with observation.Observation(
+        lambda _f, code, _k: seen.append(code.co_name), observation.Names()
+    ):
         ended.set()
         thread.join()
         seen_here()

@@ -1,7 +1,7 @@
 """What eager's autograd graph behind the tensors that a module returned says.
 
-flat.py asks while forward is traced: the traced tensors have eager's own autograd graph. What
-its nodes saved may not be written to before the backward; anything else may. A backward of one
+flat_module.py asks while forward is traced: the traced tensors have eager's own autograd graph.
+What its nodes saved may not be written to before the backward; anything else may. A backward of one
 output visits what that output reaches, other returned outputs among it, and nothing else.
 """
 
@@ -35,8 +35,8 @@ def seen_as_they_are() -> contextlib.AbstractContextManager:
 
 
 def as_users_have_them() -> contextlib.AbstractContextManager:
-    """Around a rehearsed forward: as `seen_as_they_are` where a user has hooks; else torch notes
-    what is written to."""
+    """Around a forward on fake tensors: as `seen_as_they_are` where a user has hooks; else torch
+    notes what is written to."""
     has_hooks = _native.torch_bridge().has_saved_tensors_hooks()
     return seen_as_they_are() if has_hooks else contextlib.nullcontext()
 
@@ -84,7 +84,7 @@ class Origin(NamedTuple):
     results: list[int | None]
 
 
-class History(NamedTuple):
+class AutogradHistory(NamedTuple):
     """The graph behind a module's distinct outputs, by their numbers.
 
     Tensors go by label: ("input", number), ("name", of a parameter or buffer), ("tensor", id),
@@ -104,8 +104,8 @@ def history_of(
     outputs: Sequence[torch.Tensor],
     named: Mapping[tuple[str, Any], torch.Tensor],
     memory: Mapping[int, Sequence[tuple[str, Any]]],
-) -> History | None:
-    """The History of traced outputs; None where the graph does not show it.
+) -> AutogradHistory | None:
+    """The AutogradHistory of traced outputs; None where the graph does not show it.
 
     named: the module's tensors and the call's. memory: labels by storage_key.
     """
@@ -118,7 +118,7 @@ def history_of(
 
 
 def by_position(
-    history: History,
+    history: AutogradHistory,
     outputs: Sequence[Output],
     place: Callable[[tuple[str, Any]], int | None],
     always_saved: set[int],
@@ -174,7 +174,7 @@ def by_position(
 
 
 def _origins(
-    history: History, outputs: Sequence[Output], differentiable: list[int]
+    history: AutogradHistory, outputs: Sequence[Output], differentiable: list[int]
 ) -> list[Origin]:
     """By the graph's outputs; one that is returned through views has a node of its own."""
     places = [output.differentiated for output in outputs]
@@ -222,11 +222,11 @@ class _Walk:
         self.marks[node, number] = self.marks.get((node, number), 0) | bit
         self.labels.append(label)
 
-    def history(self, memory: Mapping[int, Sequence[tuple[str, Any]]]) -> History:
+    def history(self, memory: Mapping[int, Sequence[tuple[str, Any]]]) -> AutogradHistory:
         down, up = self._reached()
         behind = [down.get(o.grad_fn, 0) for o in self.outputs]
         origins = self._origins()
-        return History(
+        return AutogradHistory(
             [None if o.grad_fn is None else self._tensors(b)
              for o, b in zip(self.outputs, behind, strict=True)],
             [self._outputs(b) for b in behind],

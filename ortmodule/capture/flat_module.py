@@ -11,14 +11,20 @@ from ..calls.call import Call
 from ..calls.varying import number_of
 from ..errors import NeedsCut, NotCapturable
 from ..guards.effects import Effects
-from ..guards.private import OwnTensors
-from ..interface.saved import History, edges_of, history_of, seen_as_they_are, storage_key
+from ..guards.private_state import OwnTensors
+from ..interface.autograd_history import (
+    AutogradHistory,
+    edges_of,
+    history_of,
+    seen_as_they_are,
+    storage_key,
+)
 from ..interface.sizes import dim_of, late_names
 from ..places import place_of_forward
 from ..python_ops.hooks import Hooks
 from ..python_ops.torch_calls import Calls
 from ..translate.provenance import CHILD
-from .certain import Certain
+from .constant_branches import ConstantBranches
 from .grad_modes import GradModes
 
 
@@ -44,7 +50,7 @@ class Notes:
         self.hooks: Hooks | None = None
         self.writes: list[str] = []
         self.calls = Calls()
-        self.history: History | None = None
+        self.history: AutogradHistory | None = None
 
 
 class Flat(nn.Module):
@@ -75,7 +81,7 @@ class Flat(nn.Module):
         places = [_place(t) for t in named.values()]
         versions = [t._version for t in named.values()]
         before = self.notes.effects.writes()  # export's own: it copies lists
-        with seen_as_they_are(), calls, GradModes(), Certain():
+        with seen_as_they_are(), calls, GradModes(), ConstantBranches():
             result = module.forward(*given.args, **given.kwargs)
         self.notes.hooks.check()
         for (label, tensor), version in zip(named.items(), versions, strict=True):

@@ -16,13 +16,13 @@ from ..calls import tree
 from ..calls.call import Call
 from ..errors import NotCapturable
 from ..guards.snapshot import Snapshot
+from ..interface.autograd_history import storage_key
 from ..interface.records import Input, Placeholder
-from ..interface.saved import storage_key
 from ..interface.sizes import SizePredicate, dim_of, express
 from ..places import place_of_forward
 from ..translate.emit import dtype_name
 from ..translate.provenance import CHILD
-from .rehearse import Rehearsal
+from .fake_run import FakeRun
 from .trace import Traced
 
 
@@ -34,12 +34,10 @@ class Named:
     sizes: SizePredicate
 
 
-def name(
-    module: nn.Module, call: Call, rehearsed: Rehearsal, traced: Traced, snapshot: Snapshot
-) -> Named:
+def name(module: nn.Module, call: Call, fake: FakeRun, traced: Traced, snapshot: Snapshot) -> Named:
     """Raises NotCapturable where forward reads a tensor that nothing it names leads to."""
     first = list(dict.fromkeys(traced.order))
-    found = _Names(module, call, traced, snapshot, list(rehearsed.calls.real.values()))
+    found = _Names(module, call, traced, snapshot, list(fake.calls.real.values()))
     return Named(
         [found.placeholder(spec) for spec in traced.program.graph_signature.input_specs],
         SizePredicate(
@@ -89,7 +87,7 @@ def plain(place: str) -> str:
 class _Names:
     """The tensors that placeholders may stand for, and the Inputs made of them so far.
 
-    `met`: tensors with data that a rehearsal came across.
+    `met`: tensors with data that a fake run came across.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Which Python code a forward runs, and what that code names: what a capture must rely on.
 
-rehearse.py runs forward under an Observation; walk.py reads its names and roots. Code of torch's
-own layers counts for its attribute names; other code of torch, numpy and the standard library holds
-no state that a user changes, or is asked about by name (questions.py).
+fake_run.py runs forward under an Observation; state_walk.py reads its names and roots. Code of
+torch's own layers counts for its attribute names; other code of torch, numpy and the standard
+library holds no state that a user changes, or is asked about by name (questions.py).
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from torch._C._dynamo.eval_frame import set_eval_frame
 from .. import _native
 from ..places import PACKAGE as OURS
 from ..places import TORCH
-from . import standard
+from . import standard_library
 
 _LAYERS = tuple(os.path.join(TORCH, "nn", part, "") for part in ("modules", "utils"))
 # What a file's code is: passed over, a layer of torch's, an installed package's, the user's own,
@@ -323,7 +323,8 @@ class Observation:
             return
         self.names.add(facts_of(code), kind)
         if kind == STANDARD and (
-            standard.home_of(function) in standard.LOOK_INTO or _is_of_protocols(function)
+            standard_library.home_of(function) in standard_library.LOOK_INTO
+            or _is_of_protocols(function)
         ):
             self.names.every = True
         if kind in (PACKAGE, OWN) or caller == OWN:

@@ -12,7 +12,7 @@ from ..options import Options
 from ..translate.emit import CAST
 
 
-class Kept:
+class CompiledCapture:
     """A capture with the runner that executes it."""
 
     def __init__(self, captured: Capture, options: Options):
@@ -28,7 +28,7 @@ class Kept:
             captured.history, options.for_engine().capsule(), captured.second,
         )  # fmt: skip
 
-    def compile(self, tensors: list) -> None:
+    def plan_for(self, tensors: list) -> None:
         """Builds the plan for these tensors; what the engine refuses is a NotCapturable."""
         try:
             self.runner.compile(tensors)

@@ -1,7 +1,7 @@
 """Comparisons whose answer no value can change, as whether a number from [0, 1) is below 0.
 
 transformers' layerdrop asks one for each layer, and a branch on it would be one on data. Entered
-around a rehearsal and a trace; the draw itself stays.
+around a fake run and a trace; the draw itself stays.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ _ANSWERS = {
 }
 
 
-class Certain(TorchFunctionMode):
+class ConstantBranches(TorchFunctionMode):
     """Such a comparison gives a constant tensor."""
 
     def __init__(self) -> None:

@@ -1,7 +1,8 @@
 """The standard library, as forward's code calls it: what answers the same at every call, and what
 looks attributes up by text.
 
-questions.py asks what a user's code names, walk.py what a module holds, observe.py what is called.
+questions.py asks what a user's code names, state_walk.py what a module holds, observation.py what
+is called.
 """
 
 import functools

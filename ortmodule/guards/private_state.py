@@ -1,6 +1,6 @@
 """Parameters and buffers as the capturing thread alone sees them.
 
-A rehearsal and a trace put tensors without data in their place; other threads, which may save or
+A fake run and a trace put tensors without data in their place; other threads, which may save or
 train the module meanwhile, go on seeing the real ones.
 """
 
@@ -14,7 +14,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from . import surroundings
-from .kinds import MISSING
+from .state_kinds import MISSING
 
 
 class _Registry(dict):

@@ -1,7 +1,7 @@
 """Kinds of Python objects that hold state: how each is read, compared and put back.
 
-walk.py walks what a module's forward reaches with them; an object of no kind here is one whose
-state cannot be seen, and forward may not read it.
+state_walk.py walks what a module's forward reaches with them; an object of no kind here is one
+whose state cannot be seen, and forward may not read it.
 """
 
 import _abc
@@ -78,7 +78,7 @@ LRU = type(functools.lru_cache(lambda: None))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Kind:
+class StateKind:
     """How objects of one kind are read: `items` gives (key, value) pairs, `put` takes them back.
 
     `put` is None where they cannot be put back. `attributes`: the keys are attribute names, which
@@ -92,7 +92,7 @@ class Kind:
     changes: bool = True
 
 
-def kind_of(value: Any) -> Kind | None:
+def kind_of(value: Any) -> StateKind | None:
     """The kind of an object that holds state; None for one that holds none, or none we can see."""
     of = type(value)
     found = _KINDS.get(of)
@@ -163,9 +163,9 @@ class TooLarge(Exception):
     """An array is too large to be compared at every call."""
 
 
-def _frozen(read: Callable[[Any], Any], write: Callable[[Any, Any], None] | None) -> Kind:
+def _frozen(read: Callable[[Any], Any], write: Callable[[Any, Any], None] | None) -> StateKind:
     put = write and (lambda value, items: write(value, items[0][1].value))
-    return Kind(lambda value: [("content", Frozen(read(value)))], put)
+    return StateKind(lambda value: [("content", Frozen(read(value)))], put)
 
 
 def _copy_of_array(value: np.ndarray) -> np.ndarray:
@@ -322,30 +322,31 @@ def _bytes_of(value: Any) -> bytes:
 
 
 # A function that runs: what stands for its arguments.
-PARTS = Kind(_of_function)
-OBJECT = Kind(_of_object, _put_object, attributes=True)
-CLASS = Kind(_of_class, _put_class, attributes=True)
-CACHE = Kind(_of_cache)
-BASES = Kind(_of_bases)
-REGISTRY = Kind(_of_registry)
-NAMESPACE = Kind(lambda value: list(vars(value).items()), None, attributes=True)
-_DICT = Kind(_of_dict, _put_dict)
-_SEQUENCE = Kind(_of_sequence, changes=False)
+PARTS = StateKind(_of_function)
+OBJECT = StateKind(_of_object, _put_object, attributes=True)
+CLASS = StateKind(_of_class, _put_class, attributes=True)
+CACHE = StateKind(_of_cache)
+BASES = StateKind(_of_bases)
+REGISTRY = StateKind(_of_registry)
+NAMESPACE = StateKind(lambda value: list(vars(value).items()), None, attributes=True)
+_DICT = StateKind(_of_dict, _put_dict)
+_SEQUENCE = StateKind(_of_sequence, changes=False)
 
 # By exact type first, then the first family that the object belongs to.
-_KINDS: dict[type, Kind] = {
+_KINDS: dict[type, StateKind] = {
     dict: _DICT,
-    list: Kind(_of_sequence, _put_list),
+    list: StateKind(_of_sequence, _put_list),
     tuple: _SEQUENCE,
-    set: Kind(_of_set, _put_set),
+    set: StateKind(_of_set, _put_set),
     types.FunctionType: PARTS,
-    types.MethodType: Kind(_of_method, changes=False),
-    types.CellType: Kind(_of_cell, _put_cell),
+    types.MethodType: StateKind(_of_method, changes=False),
+    types.CellType: StateKind(_of_cell, _put_cell),
     types.ModuleType: NAMESPACE,
-    **{type(view({})): Kind(_of_sequence) for view in (dict.keys, dict.values, dict.items)},
-    types.MappingProxyType: Kind(lambda value: list(value.items())),
-    functools.partial: Kind(_of_partial),
-    types.SimpleNamespace: Kind(_of_object, _put_object),  # whoever compares or prints it reads all
+    **{type(view({})): StateKind(_of_sequence) for view in (dict.keys, dict.values, dict.items)},
+    types.MappingProxyType: StateKind(lambda value: list(value.items())),
+    functools.partial: StateKind(_of_partial),
+    # Whoever compares or prints it reads all.
+    types.SimpleNamespace: StateKind(_of_object, _put_object),
     random.Random: _frozen(random.Random.getstate, random.Random.setstate),
     np.random.Generator: _frozen(
         lambda g: g.bit_generator.state, lambda g, s: setattr(g.bit_generator, "state", s)
@@ -354,20 +355,20 @@ _KINDS: dict[type, Kind] = {
         lambda g: (pickle.dumps(g.get_state(legacy=False)),),
         lambda g, state: g.set_state(pickle.loads(state[0])),
     ),
-    contextvars.ContextVar: Kind(_of_variable),
+    contextvars.ContextVar: StateKind(_of_variable),
 }
-_FAMILIES: list[tuple[type, Kind]] = [
+_FAMILIES: list[tuple[type, StateKind]] = [
     (dict, _DICT),
     (list, _KINDS[list]),
     (tuple, _SEQUENCE),
     (set, _KINDS[set]),
-    (frozenset, Kind(_of_set, changes=False)),
-    (collections.deque, Kind(_of_sequence, _put_deque)),
+    (frozenset, StateKind(_of_set, changes=False)),
+    (collections.deque, StateKind(_of_sequence, _put_deque)),
     (bytearray, _frozen(bytes, lambda value, content: value.__setitem__(slice(None), content))),
     (array.array, _frozen(lambda v: v.tobytes(), None)),
     (np.ndarray, _frozen(_copy_of_array, _write_array)),
     (random.Random, _KINDS[random.Random]),
-    (threading.local, Kind(_of_object, _put_object, attributes=True)),
+    (threading.local, StateKind(_of_object, _put_object, attributes=True)),
     (torch.optim.Optimizer, OBJECT),
     (types.SimpleNamespace, OBJECT),
     *((of, _frozen(_bytes_of, None)) for of in _OF_CTYPES),

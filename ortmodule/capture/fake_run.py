@@ -1,6 +1,6 @@
-"""Rehearsals: a call made to learn what it does; what it changed is put back.
+"""Fake runs: a call made to learn what it does; what it changed is put back.
 
-`rehearse`, on tensors without data, is the second stage of a capture: which code forward runs, what
+`fake_run`, on tensors without data, is the second stage of a capture: which code forward runs, what
 it writes and which operations of torch it calls, known before it is traced. `eager_error`, in
 eager: would this call raise there too, and what? fallback.py asks, but under fallback="report",
 where a call cannot go through the engine: what is wrong with the call itself must surface as
@@ -24,19 +24,19 @@ from ..calls import tree
 from ..calls.arguments import Arguments
 from ..calls.call import Call
 from ..errors import NeedsCut, NotCapturable, WarmUp, let_go
-from ..guards import kinds, observe, questions
+from ..guards import observation, questions, state_kinds
 from ..guards.effects import Effects, PlainWrite
-from ..guards.observe import Names, Observation
-from ..guards.private import OwnTensors, forget
+from ..guards.observation import Names, Observation
+from ..guards.private_state import OwnTensors, forget
+from ..guards.state_walk import changed
 from ..guards.tensor_questions import THROUGH_DATA
-from ..guards.walk import changed
-from ..interface.saved import as_users_have_them, writes_to_saved
+from ..interface.autograd_history import as_users_have_them, writes_to_saved
 from ..places import place_of_forward
 from ..python_ops import control_flow, functions
 from ..python_ops.entered import autocast_state, left_again
 from ..python_ops.hooks import Hooks
 from ..python_ops.torch_calls import Calls
-from .certain import Certain
+from .constant_branches import ConstantBranches
 from .patches import Within
 
 # Attributes that nn.Buffer and nn.Parameter give their tensors.
@@ -47,7 +47,7 @@ _OF_OURS = {THROUGH_DATA}
 
 
 @dataclasses.dataclass(slots=True)
-class Rehearsal:
+class FakeRun:
     """What forward did on tensors without data.
 
     `roots`: functions that it entered; `names`: what their code looks up; `calls`: of torch;
@@ -65,19 +65,18 @@ class Rehearsal:
 
     def named_globals(self) -> set[str]:
         """The globals that forward's code names."""
-        return {name for _, code in self.roots for name in observe.facts_of(code).globals}
+        return {name for _, code in self.roots for name in observation.facts_of(code).globals}
 
 
-def rehearse(
+def fake_run(
     module: nn.Module, call: Call, effects: Effects, within: Within, roots: list
-) -> Rehearsal:
+) -> FakeRun:
     """Learns what the call does, in the state that the capture will be for.
 
-    A forward that sets scalars once, as transformers' problem_type, is rehearsed again in the state
-    that eager's call would leave behind. `within.names` receives what its code looks up, `roots`
-    the functions that it enters, also where this raises. Raises WarmUp where eager must make this
-    call first, NotCapturable where forward does, asks or reads what no
-    capture can hold.
+    A forward that sets scalars once, as transformers' problem_type, is run again on fake tensors in
+    the state that eager's call would leave behind. `within.names` receives what its code looks up,
+    `roots` the functions that it enters, also where this raises. Raises WarmUp where eager must
+    make this call first, NotCapturable where forward does, asks or reads what no capture can hold.
     """
     first = _run(module, call, effects, within.hooks, roots)
     within.names |= first.names.known | first.named_globals()
@@ -98,7 +97,7 @@ def warm_up(module: nn.Module, write: str) -> WarmUp:
     return WarmUp(f"forward writes to an attribute: {write}", **place_of_forward(module))
 
 
-def _run(module: nn.Module, call: Call, effects: Effects, hooks: Hooks, roots: list) -> Rehearsal:
+def _run(module: nn.Module, call: Call, effects: Effects, hooks: Hooks, roots: list) -> FakeRun:
     """Runs forward once; all that it wrote is put back."""
     hooks.let_go()
     lasting = {id(w.holder) for w in effects.watched}
@@ -117,7 +116,7 @@ def _run(module: nn.Module, call: Call, effects: Effects, hooks: Hooks, roots: l
                 lambda: [*effects.writes(), *_assigned(own), *given.words()]
             )
             autocast, seen = autocast_state(), observed(effects, roots, names)
-            with mode, as_users_have_them(), seen, written, Certain():
+            with mode, as_users_have_them(), seen, written, ConstantBranches():
                 result = module.forward(*given.args, **given.kwargs)
             if autocast_state() != autocast:
                 place = place_of_forward(module)
@@ -145,7 +144,7 @@ def _run(module: nn.Module, call: Call, effects: Effects, hooks: Hooks, roots: l
         read = [n for n in vars(tensor) if n in names and n not in _OF_BUFFERS | _OF_CACHES]
         if read:
             raise NeedsCut(f"forward reads {read[0]}, an attribute that a tensor was given")
-    return Rehearsal([*roots], names, made_calls, writes, plain, error)
+    return FakeRun([*roots], names, made_calls, writes, plain, error)
 
 
 @contextlib.contextmanager
@@ -163,7 +162,7 @@ def observed(effects: Effects, roots: list, names: Names) -> Iterator[None]:
     def entered(function: Any, code: types.CodeType, kind: int) -> None:
         try:
             inside = functions.is_inside()
-            if kind == observe.STANDARD:
+            if kind == observation.STANDARD:
                 if not inside:
                     questions.check_called(function)
                 return
@@ -230,7 +229,7 @@ def _registered(own: OwnTensors) -> list[str]:
     for kind, path, was, now in own.written():
         if (
             kind == "_parameters"
-            or kinds.MISSING in (was, now)
+            or state_kinds.MISSING in (was, now)
             or not isinstance(now, torch.Tensor)
         ):
             found.append(changed(path, was, now))

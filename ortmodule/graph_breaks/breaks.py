@@ -47,12 +47,12 @@ from torch._dynamo.variables.tensor import (
 from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
 
 from ..errors import NotCapturable
-from ..guards import kinds
-from ..guards.observe import OWN, PACKAGE, is_library, kind_of_file
+from ..guards import state_kinds
+from ..guards.observation import OWN, PACKAGE, is_library, kind_of_file
 from ..guards.tensor_questions import ONLY_EAGER, refusal
 
 # What Dynamo reads once, as it traces: no guard would tell that it moved on.
-_FROZEN = (*kinds.GENERATORS, collections.deque, enum.Enum)
+_FROZEN = (*state_kinds.GENERATORS, collections.deque, enum.Enum)
 _WITH_STATE = (UserDefinedObjectVariable, BaseListVariable, ConstDictVariable)
 _KNOWN_LATER = "it is known when forward runs"
 
@@ -198,7 +198,7 @@ def missing_attributes_as_they_are() -> contextlib.AbstractContextManager:
             return False
         return name == "__dict__" or (
             hasattr(type(value), "__getattr__")
-            and inspect.getattr_static(value, name, kinds.MISSING) is kinds.MISSING
+            and inspect.getattr_static(value, name, state_kinds.MISSING) is state_kinds.MISSING
         )
 
     def make(original: Callable) -> Callable:
@@ -388,8 +388,8 @@ def reads_of_objects(
     def make(original: Callable) -> Callable:
         def call(self, value: Any) -> Any:
             held = getattr(value, "__self__", None)  # of a generator's method
-            found = held if isinstance(held, kinds.GENERATORS) else value
-            plain = kinds.is_plain(found) or is_library(type(found).__module__)
+            found = held if isinstance(held, state_kinds.GENERATORS) else value
+            plain = state_kinds.is_plain(found) or is_library(type(found).__module__)
             if isinstance(found, _FROZEN) and not (plain and isinstance(found, enum.Enum)):
                 kind = type(found).__name__
                 asked(NotCapturable(f"forward reaches a {kind}, which parts do not follow"))

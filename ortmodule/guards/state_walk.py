@@ -21,9 +21,9 @@ from torch.nn.modules import module as torch_module
 from ..calls.containers import slots_of
 from ..calls.exact import exact
 from ..errors import NotCapturable
-from . import kinds, observe, standard, surroundings
-from .kinds import MISSING, Kind
-from .observe import Names, is_library
+from . import observation, standard_library, state_kinds, surroundings
+from .observation import Names, is_library
+from .state_kinds import MISSING, StateKind
 
 # What torch's recurrent layers keep of their own parameters, anew whenever those are replaced.
 _CACHES = frozenset({"_flat_weights", "_flat_weight_refs"})
@@ -60,7 +60,7 @@ class Watched:
 
     path: str
     holder: Any
-    kind: Kind
+    kind: StateKind
     items: list[tuple[Any, Any]]
     keys: Any = None
     ignored: frozenset = frozenset()
@@ -90,7 +90,7 @@ def _chosen(items: list, keys: Any, ignored: frozenset = frozenset()) -> list:
     return [(k, v) for k, v in items if (keys is None or k in keys) and k not in ignored]
 
 
-class Walk:
+class StateWalk:
     """Everything with state below the roots that are added.
 
     `names`: attributes that code may look up, others are passed over; None: all. What is found may
@@ -98,7 +98,7 @@ class Walk:
     `tensors`: by id, (path, tensor); `classes`: whose version is relied on; `instances`: by id;
     `unseen`: (path, name, object) of what has state that cannot be seen; `caches`:
     functools.lru_cache's, (path, misses). `elsewhere`: modules whose parameters and buffers are not
-    looked at, as private.py replaces them.
+    looked at, as private_state.py replaces them.
     """
 
     def __init__(self, names: Names | None = None, elsewhere: frozenset[nn.Module] = frozenset()):
@@ -131,7 +131,7 @@ class Walk:
     ) -> None:
         """A function of forward's: the globals that it names, its closure and its defaults. What an
         operator's body reaches of this call's own variables counts too: it may run many times."""
-        facts = observe.facts_of(code)
+        facts = observation.facts_of(code)
         if self.names is not None:
             imported = [name for name in facts.imports if name in sys.modules]
             self.scope(sys.modules, imported, "sys.modules")
@@ -148,17 +148,17 @@ class Walk:
         scope, where = function.__globals__, f"{function.__module__}."
         for name in self.scope(scope, facts.globals, where):
             self._named(scope[name], f"{where}{name}", facts.attributes)
-        if code.co_name in observe.AT_ONCE:
+        if code.co_name in observation.AT_ONCE:
             return
         self.functions[function] = None
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             if name in local:
                 continue
             self.reach(cell, f"{function.__qualname__}.{name}", name)
-            if isinstance(held := kinds.content_of(cell), types.ModuleType):
+            if isinstance(held := state_kinds.content_of(cell), types.ModuleType):
                 self._named(held, f"{function.__qualname__}.{name}", facts.attributes)
-        parts = kinds.PARTS.items(function)
-        self.watched.append(Watched(function.__qualname__, function, kinds.PARTS, parts))
+        parts = state_kinds.PARTS.items(function)
+        self.watched.append(Watched(function.__qualname__, function, state_kinds.PARTS, parts))
         for value in (function.__defaults__, function.__kwdefaults__):
             self.reach(value, f"the defaults of {function.__qualname__}", None)
         self.reach(function, function.__qualname__, None)
@@ -166,7 +166,7 @@ class Walk:
     def add_imports(self) -> None:
         """What the functions name of modules that were not imported when they were added."""
         for function in list(self.functions):
-            facts = observe.facts_of(function.__code__)
+            facts = observation.facts_of(function.__code__)
             for name in facts.imports:
                 self._named(sys.modules.get(name), name, facts.attributes)
 
@@ -188,7 +188,7 @@ class Walk:
         """Watches these names of a namespace, there or not; gives those new and there."""
         watched = self._scopes.get(id(scope))
         if watched is None:
-            watched = Watched(where, scope, kinds.kind_of(scope), [], set())
+            watched = Watched(where, scope, state_kinds.kind_of(scope), [], set())
             self._scopes[id(scope)] = watched
             self.watched.append(watched)
         fresh = [name for name in names if name not in watched.keys]
@@ -277,7 +277,7 @@ class Walk:
     def reach(self, value: Any, path: str, name: Any) -> None:
         """What hangs on an attribute, an item, a global or a cell that is called `name`."""
         self._grow(value)
-        if issubclass(type(value), kinds.WEAK):
+        if issubclass(type(value), state_kinds.WEAK):
             self.unseen.append((path, name, value))
         elif isinstance(value, torch.Tensor):
             if id(value) not in self.tensors:
@@ -285,11 +285,11 @@ class Walk:
                 self._attributes(value, path, self.names, reached=False)
                 self._instance(value, path)
         elif isinstance(value, types.BuiltinFunctionType):
-            if isinstance(value.__self__, kinds.GENERATORS):  # a method that draws
+            if isinstance(value.__self__, state_kinds.GENERATORS):  # a method that draws
                 self.reach(value.__self__, f"{path}'s generator", name)
-            elif standard.is_impure(value):
+            elif standard_library.is_impure(value):
                 self.unseen.append((path, name, value))
-        elif isinstance(value, kinds.LRU):
+        elif isinstance(value, state_kinds.LRU):
             self._cache(value, path)
         elif isinstance(value, nn.Module):
             self._module(value, path)
@@ -302,7 +302,7 @@ class Walk:
                 self.reach(getattr(value, part), f"{path}.{part}", name)
         elif isinstance(value, types.ModuleType):
             self._python_module(value, path)
-        elif kinds.is_plain(value) or value is sys.modules or self._has(value):
+        elif state_kinds.is_plain(value) or value is sys.modules or self._has(value):
             return
         elif isinstance(value, types.FunctionType):
             self._function(value, path)
@@ -314,7 +314,9 @@ class Walk:
             return
         self.caches[cache] = path, cache.cache_info().misses
         if is_own(cache) and self.names is not None:  # whoever clears it has it asked again
-            self.watched.append(Watched(path, cache, kinds.CACHE, kinds.CACHE.items(cache)))
+            self.watched.append(
+                Watched(path, cache, state_kinds.CACHE, state_kinds.CACHE.items(cache))
+            )
 
     def _function(self, function: types.FunctionType, path: str) -> None:
         """Of one that does not run only the attributes that code may have put on it."""
@@ -322,15 +324,18 @@ class Walk:
         registry = vars(function).get("registry")
         if isinstance(registry, types.MappingProxyType):  # functools.singledispatch's
             self.reach(registry, f"{path}.registry", None)
-        if observe.kind_of_file(function.__code__.co_filename) in (observe.PACKAGE, observe.OWN):
+        if observation.kind_of_file(function.__code__.co_filename) in (
+            observation.PACKAGE,
+            observation.OWN,
+        ):
             self._attributes(function, path, self.names)
             self._instance(function, path)
 
     def _object(self, value: Any, path: str, name: Any) -> None:
-        kind = kinds.kind_of(value)
+        kind = state_kinds.kind_of(value)
         try:
             items = kind and kind.items(value)
-        except kinds.TooLarge:
+        except state_kinds.TooLarge:
             kind = None
         if kind is None:
             self.unseen.append((path, name, value))
@@ -339,16 +344,16 @@ class Walk:
             self._instance(value, path)
         state = getattr(value, "__dict__", None)
         names = None if _is_of_library(type(value)) else self.names
-        if isinstance(state, dict) and not (kind is kinds.OBJECT and slots_of(value)):
+        if isinstance(state, dict) and not (kind is state_kinds.OBJECT and slots_of(value)):
             self._attributes(value, path, names)
-            if kind is kinds.OBJECT:
+            if kind is state_kinds.OBJECT:
                 return
         names = names if kind.attributes else None
         self.watched.append(Watched(path, value, kind, _chosen(items, names), names))
         self.watched[-1].ordered = isinstance(value, dict) and "_hooks" not in str(name)
         for key, item in items:
             if not kind.attributes:
-                if isinstance(value, dict) and not kinds.is_plain(key):
+                if isinstance(value, dict) and not state_kinds.is_plain(key):
                     self.reach(key, f"a key of {path}", name)
                 self.reach(item, f"{path}[{key!r}]", name)
             elif _wants(names, key):
@@ -367,7 +372,7 @@ class Walk:
         """What looks up attributes by text adds to the names."""
         if self.names is None or self.names.every:
             return
-        found = standard.names_in(value)
+        found = standard_library.names_in(value)
         if found is None or not found <= self.names.known:
             self.names.known.update(found or ())
             self.names.every = found is None
@@ -399,12 +404,16 @@ class Walk:
                 continue
             # A capture in another thread puts others in place of torch's methods.
             names = {"forward"} if library and self.names.every else self.names
-            held = _chosen(kinds.CLASS.items(base), names)
+            held = _chosen(state_kinds.CLASS.items(base), names)
             path = base.__qualname__
-            self.watched.append(Watched(path, base, kinds.CLASS, held, names))
-            self.watched.append(Watched(path, base, kinds.BASES, kinds.BASES.items(base)))
+            self.watched.append(Watched(path, base, state_kinds.CLASS, held, names))
+            self.watched.append(
+                Watched(path, base, state_kinds.BASES, state_kinds.BASES.items(base))
+            )
             if isinstance(base, abc.ABCMeta) and not library:
-                self.watched.append(Watched(path, base, kinds.REGISTRY, kinds.REGISTRY.items(base)))
+                self.watched.append(
+                    Watched(path, base, state_kinds.REGISTRY, state_kinds.REGISTRY.items(base))
+                )
             for name, value in held:
                 data = not isinstance(value, (types.FunctionType, type)) and name[:2] != "__"
                 if data and not library:
@@ -414,7 +423,7 @@ class Walk:
         self, state: dict, path: str, keys: Any = None, ignored: frozenset = frozenset(),
         registry: str | None = None, owner: Any = None,
     ) -> None:  # fmt: skip
-        kind = kinds.kind_of(state)
+        kind = state_kinds.kind_of(state)
         items = _chosen(kind.items(state), keys, ignored)
         found = Watched(path, state, kind, items, keys, ignored, registry, owner=owner)
         self.watched.append(found)
@@ -452,7 +461,7 @@ def difference(w: Watched) -> str | None:
     for key in [*was_at, *(k for k in is_at if k not in was_at)]:
         was, value = was_at.get(key, MISSING), is_at.get(key, MISSING)
         told_apart = was is not value and w.seen is not None and w.seen(value)
-        if told_apart or not kinds.same(was, value):
+        if told_apart or not state_kinds.same(was, value):
             return changed(item_path(w, key), was, value)
     if w.ordered and list(map(exact, was_at)) != list(map(exact, is_at)):
         return f"the order of {w.path} was {list(was_at)[:9]}, is {list(is_at)[:9]}"
@@ -476,15 +485,15 @@ def item_path(w: Watched, key: Any) -> str:
 def is_own(cache: Any) -> bool:
     """Whether a functools.lru_cache is around a function of the user's own."""
     code = getattr(cache.__wrapped__, "__code__", None)
-    return code is not None and observe.kind_of_file(code.co_filename) == observe.OWN
+    return code is not None and observation.kind_of_file(code.co_filename) == observation.OWN
 
 
 def short(value: Any) -> str:
     """A value in an error's words."""
     if value is MISSING:
         return "not there"
-    if isinstance(value, kinds.Frozen):
+    if isinstance(value, state_kinds.Frozen):
         return repr(value)
-    if isinstance(value, kinds.SCALARS):
+    if isinstance(value, state_kinds.SCALARS):
         return repr(value)[:80]
     return f"a {type(value).__name__}"
