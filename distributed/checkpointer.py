@@ -20,8 +20,8 @@ from torch.distributed import checkpoint as dcp
 from torch.distributed.checkpoint import state_dict as states
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor
-from torch.utils import _pytree as pytree
 
+from ..torch_internals.trees import tree_map
 from . import manifest, optimizer_state, random_states
 from .everyone import Everyone
 from .plain_data import Planner, Reader, pack, unpack
@@ -85,7 +85,7 @@ class Checkpointer:
         if self._writer is None:
             self._write(step, state, first)
         else:
-            state = pytree.tree_map(_copy, state)
+            state = tree_map(_copy, state)
             self._written = self._writer.submit(self._write_aside, step, state, first)
 
     def _same(self, step: int | None) -> int | None:

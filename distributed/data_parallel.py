@@ -12,12 +12,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed import distributed_c10d
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
 from ortmodule import Options, ORTModule, _native
 
+from ..torch_internals.distributed import default_store
 from . import alike
 from .bucket_steps import BucketSteps
 from .everyone import Everyone, meet
@@ -70,7 +70,7 @@ class DataParallel(DistributedDataParallel):
 
     def _take_over(self) -> None:
         self._reduction = _native.torch_bridge().Reduction(
-            self.reducer, self.process_group, distributed_c10d._get_default_store()
+            self.reducer, self.process_group, default_store()
         )
         if self._own_hook is not None:
             self._reduction.use(*self._own_hook)

@@ -13,6 +13,8 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 from torch.distributed.checkpoint.api import CheckpointException
 
+from ..torch_internals.distributed import default_store
+
 
 def timeout_of(group: dist.ProcessGroup) -> Any:
     """The time after which a process group's operations fail; None: torch's own."""
@@ -30,7 +32,7 @@ def meet(group: dist.ProcessGroup, where: str) -> None:
     do not come within the group's timeout; torch's monitored_barrier does so on Gloo alone."""
     timeout = timeout_of(group) or distributed_c10d.default_pg_timeout
     ranks = dist.get_process_group_ranks(group)
-    store = dist.PrefixStore(f"ortmodule/{group.group_name}", distributed_c10d._get_default_store())
+    store = dist.PrefixStore(f"ortmodule/{group.group_name}", default_store())
     wait_for(store, ranks, dist.get_rank(), where, timeout)
 
 

@@ -14,6 +14,8 @@ from torch.distributed.checkpoint import state_dict as states
 from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.distributed.tensor import DTensor, Replicate, empty
 
+from ..torch_internals.distributed import names_in_state_dict
+
 
 def take(model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[dict, dict]:
     """The tensors, by parameter and name, of which a process may have a part; and what is the same
@@ -72,7 +74,7 @@ def _parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
 
 def _names(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
     """Of each parameter its name in the bare model."""
-    named = {p: min(states._get_fqns(model, name)) for name, p in model.named_parameters()}
+    named = {p: min(names_in_state_dict(model, name)) for name, p in model.named_parameters()}
     for p in _parameters(optimizer):
         if p not in named:
             raise ValueError(f"the optimizer has a parameter of sizes {[*p.shape]}, the model none")

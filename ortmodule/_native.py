@@ -96,12 +96,13 @@ def torch_bridge():
         ) from error
     core()
     from ortmodule import _build_info as info
+    from ortmodule.torch_internals.devices import GLIBCXX_USE_CXX11_ABI
 
     check_torch(
         info.TORCH_VERSION,
         info.TORCH_CXX11_ABI,
         torch.__version__,
-        bool(torch._C._GLIBCXX_USE_CXX11_ABI),
+        bool(GLIBCXX_USE_CXX11_ABI),
     )
     return _import("_torch")
 

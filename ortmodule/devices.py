@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from . import _native
+from .torch_internals.devices import ensure_cuda_guard, privateuse1_name
 
 HOST = torch.device("cpu")
 
@@ -22,7 +23,7 @@ def prepare() -> None:
         return
     with contextlib.suppress(RuntimeError), torch.inference_mode(False), torch.enable_grad():
         torch.ones((), requires_grad=True).backward()
-    torch._C._ensureCUDADeviceGuardSet()
+    ensure_cuda_guard()
 
 
 def is_provided(device: torch.device) -> bool:
@@ -32,7 +33,7 @@ def is_provided(device: torch.device) -> bool:
 
 def provided() -> set[str]:
     """The types, in torch's words, of devices with a provider."""
-    names = {"private_use": torch._C._get_privateuse1_backend_name()}
+    names = {"private_use": privateuse1_name()}
     return {names.get(kind, kind) for kind in _native.core().device_kinds()}
 
 

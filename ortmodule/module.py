@@ -21,6 +21,7 @@ from .explain import Report
 from .export import export
 from .guards import surroundings
 from .options import Options
+from .torch_internals.dynamo import comptime
 
 _OWN = ("explain", "export_onnx", "module", "eager", "attach")
 
@@ -211,7 +212,7 @@ def _forward(wrapper: ORTModule, args: tuple, kwargs: dict) -> Any:
     for attached in wrapper.__dict__.get("_attached", ()):
         attached.check_call()
     if torch.compiler.is_dynamo_compiling():
-        torch._dynamo.comptime.comptime(wrapper._ortmodule.traced_by_dynamo)
+        comptime(wrapper._ortmodule.traced_by_dynamo)
         return wrapper.module.forward(*args, **kwargs)
     return wrapper._ortmodule.call(args, kwargs)
 

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from ..guards import surroundings
+from ..torch_internals.autograd import current_graph_task, execution_engine
 from . import attachable
 from .early_steps import EarlySteps
 
@@ -77,11 +78,11 @@ class Attached(EarlySteps):
     def complete(self, p: torch.Tensor) -> None:
         """`p.grad` is complete, and no backward reads `p` any more."""
         with self._lock:
-            task = torch._C._current_graph_task_id()
+            task = current_graph_task()
             if task != self._task:
                 attachable.check_options(self._optimizer)
                 self._task, self._whole = task, False
-                torch.autograd.Variable._execution_engine.queue_callback(self._end_backward)
+                execution_engine.queue_callback(self._end_backward)
             self._waiting[p] = None
             self._bytes += p.grad.nbytes if p.grad.layout == torch.strided else 0
             if self._bytes > self._segment_bytes:

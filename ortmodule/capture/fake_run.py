@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from .. import devices
@@ -36,6 +35,7 @@ from ..python_ops import control_flow, functions
 from ..python_ops.entered import autocast_state, left_again
 from ..python_ops.hooks import Hooks
 from ..python_ops.torch_calls import Calls
+from ..torch_internals.tracing import FakeTensor, FakeTensorMode
 from .constant_branches import ConstantBranches
 from .patches import Within
 

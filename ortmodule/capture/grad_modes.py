@@ -6,6 +6,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from ..errors import NeedsCut
+from ..torch_internals.modes import set_grad_enabled
 
 
 def _autocast_depth() -> int:
@@ -25,7 +26,7 @@ class GradModes(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple = (), kwargs: Any = None
     ) -> Any:
-        changes = func is torch._C._set_grad_enabled and args[0] != torch.is_grad_enabled()
+        changes = func is set_grad_enabled and args[0] != torch.is_grad_enabled()
         if changes and _autocast_depth() > self.outside:
             raise NeedsCut(
                 "forward turns gradients on or off inside of an autocast context, which "

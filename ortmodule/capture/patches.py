@@ -7,7 +7,6 @@ refused here. Nothing is patched outside a capture; other threads see the origin
 import contextlib
 import dataclasses
 import functools
-import inspect
 import logging
 import os
 import sys
@@ -16,17 +15,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
-import torch._higher_order_ops.utils as hop_utils
-import torch.export._trace as export_trace
 import torch.utils.checkpoint as torch_checkpoint
 from torch import nn
-from torch._dynamo import eval_frame as dynamo_frames
-from torch._subclasses import fake_impls, fake_tensor
 from torch.autograd import grad_mode
 from torch.autograd import graph as torch_graph
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 from torch.nn.modules import module as torch_module
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..errors import NeedsCut, NeedsExactSizes, NotCapturable
 from ..guards import generators, questions, surroundings, tensor_questions
@@ -44,6 +38,11 @@ from ..python_ops.markers import (
     stand_ins,
     with_counted_dims,
 )
+from ..torch_internals.dynamo import eval_frame
+from ..torch_internals.layers import BatchNorm, nn_functions, recurrent_functions
+from ..torch_internals.modes import set_grad_enabled
+from ..torch_internals.replace import put
+from ..torch_internals.tracing import export_trace, fake_impls, fake_tensor, higher_order_utils
 
 LOCK = threading.RLock()  # who replaces something of torch's holds it
 _LAYERS = os.path.join(TORCH, "nn", "modules")
@@ -114,7 +113,6 @@ def capturing(
         owner = threading.get_ident()
 
         def replace(target: Any, name: str, make: Callable[[Any], Any]) -> None:
-            original = inspect.getattr_static(target, name)
             current = getattr(target, name)
             new = make(current)
 
@@ -123,8 +121,7 @@ def capturing(
                 here = threading.get_ident() == owner
                 return (new if here else current)(*args, **kwargs)
 
-            setattr(target, name, chosen)
-            stack.callback(setattr, target, name, original)
+            put(stack, target, name, chosen)
 
         replace(torch.overrides, "has_torch_function", _no_fused_attention)
         _replace_hooks(replace, hooks)
@@ -137,10 +134,10 @@ def capturing(
         _replace_numbers(replace)
         _replace_functions(replace)
         if any(getattr(child, "momentum", 0) is None for child in module.modules()):
-            replace(_BatchNorm, "forward", counting_batch_norm)
+            replace(BatchNorm, "forward", counting_batch_norm)
         replace(torch, "compile", control_flow.uncompiled)
-        replace(dynamo_frames, "_callback_from_stance", _as_written)
-        replace(hop_utils, "setup_compilation_env", lambda _: control_flow.no_compilation)
+        replace(eval_frame, "_callback_from_stance", _as_written)
+        replace(higher_order_utils, "setup_compilation_env", lambda _: control_flow.no_compilation)
         stack.enter_context(control_flow.gradients_as_around())
         for home, name, new in control_flow.stand_ins():
             replace(home, name, lambda _, new=new: new)
@@ -188,7 +185,7 @@ def _replace_functions(replace: Callable) -> None:
         replace(torch, name, lambda _, new=new: new)
     for name in ("norm", "vector_norm"):
         replace(torch.linalg, name, with_counted_dims)
-    for home in (torch.nn.functional, torch._C._nn):
+    for home in (torch.nn.functional, nn_functions):
         replace(home, "scaled_dot_product_attention", attention)
 
 
@@ -284,14 +281,14 @@ def _recorded_enter(original: Callable) -> Callable:
     def enter(self):
         self.grad_before = torch.is_grad_enabled()
         original(self)
-        torch._C._set_grad_enabled(not self.mode)
+        set_grad_enabled(not self.mode)
 
     return enter
 
 
 def _recorded_exit(original: Callable) -> Callable:
     def leave(self, *error):
-        torch._C._set_grad_enabled(self.grad_before)
+        set_grad_enabled(self.grad_before)
         return original(self, *error)
 
     return leave
@@ -334,8 +331,7 @@ def _silence_export(stack: contextlib.ExitStack, owner: int) -> None:
         if threading.get_ident() != owner:
             print(*args, **kwargs)
 
-    export_trace.print = quiet  # hides the builtin there
-    stack.callback(delattr, export_trace, "print")
+    put(stack, export_trace, "print", quiet)  # hides the builtin there
     loggers = [logging.getLogger(n) for n in logging.root.manager.loggerDict if n[:5] == "torch"]
     for handler in {h for logger in loggers for h in logger.handlers}:
         handler.addFilter(drop := lambda record: record.thread != owner)
@@ -353,5 +349,4 @@ def _replace_recurrent(stack: contextlib.ExitStack, owner: int) -> None:
         return call
 
     for name, new in stand_ins().items():
-        setattr(torch._VF, name, chosen(getattr(torch._VF, name), new))
-        stack.callback(delattr, torch._VF, name)
+        put(stack, recurrent_functions, name, chosen(getattr(recurrent_functions, name), new))

@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._ops import HigherOrderOperator, OpOverload
 
 from ..interface.autograd_history import storage_key
 from ..interface.records import Input, Output, Placeholder
 from ..interface.steps import step_of
 from ..python_ops.markers import as_torch
 from ..python_ops.masks import drawn, is_known
+from ..torch_internals.tracing import HigherOrderOperator, OpOverload
 from ..translate import Translated, autocast
 from ..translate.bodies import KEY_STEP
 from ..translate.writes import is_written

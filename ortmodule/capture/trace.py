@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import Dim, export
 
 from ..calls.call import Call
@@ -29,6 +28,7 @@ from ..places import error_place
 from ..python_ops.entered import left_again
 from ..python_ops.hooks import Hooks, place_steps
 from ..python_ops.torch_calls import Calls
+from ..torch_internals.tracing import FakeTensor
 from .fake_run import FakeRun, observed, warm_up
 from .flat_module import Flat, Notes
 

@@ -87,7 +87,7 @@ class FallBack:
                 told(error)
             return
         fallback = fallback_of(error)
-        what = "this module" if self.parts is None else "a part of this module"
+        what = "a part of this module" if self.all_parts() else "this module"
         self._account.warn(f"{what} in eager PyTorch: {fallback}")
         self._account.fell_back(fallback)
 

@@ -14,58 +14,44 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 from torch import nn
-from torch._dynamo.exc import ObservedAttributeError, unimplemented
-from torch._dynamo.symbolic_convert import (
-    InliningInstructionTranslator,
-    InstructionTranslatorBase,
-    compare_op_handlers,
-)
-from torch._dynamo.utils import proxy_args_kwargs
-from torch._dynamo.variables import lists
-from torch._dynamo.variables.builder import VariableBuilder, wrap_fx_proxy
-from torch._dynamo.variables.builtin import BuiltinVariable
-from torch._dynamo.variables.constant import ConstantVariable
-from torch._dynamo.variables.dicts import ConstDictVariable
-from torch._dynamo.variables.functions import (
-    CollectiveFunctionRewriteVariable,
-    UserMethodVariable,
-)
-from torch._dynamo.variables.higher_order_ops import CheckpointHigherOrderVariable
-from torch._dynamo.variables.lists import BaseListVariable
-from torch._dynamo.variables.misc import (
-    AutogradFunctionVariable,
-    NumpyVariable,
-    StringFormatVariable,
-    produce_trampoline_autograd_apply,
-)
-from torch._dynamo.variables.tensor import (
-    SymNodeVariable,
-    TensorSubclassVariable,
-    TensorVariable,
-    supported_comparison_ops,
-)
-from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
 
 from ..errors import NotCapturable
 from ..guards import state_kinds
 from ..guards.observation import OWN, PACKAGE, is_library, kind_of_file
 from ..guards.tensor_questions import ONLY_EAGER, refusal
+from ..torch_internals.dynamo import (
+    AutogradFunctionVariable,
+    BaseListVariable,
+    BuiltinVariable,
+    CheckpointHigherOrderVariable,
+    CollectiveFunctionRewriteVariable,
+    ConstantVariable,
+    ConstDictVariable,
+    InliningInstructionTranslator,
+    InstructionTranslatorBase,
+    NumpyVariable,
+    ObservedAttributeError,
+    StringFormatVariable,
+    SymNodeVariable,
+    TensorSubclassVariable,
+    TensorVariable,
+    UserDefinedObjectVariable,
+    UserMethodVariable,
+    VariableBuilder,
+    compare_op_handlers,
+    list_variables,
+    produce_trampoline_autograd_apply,
+    proxy_args_kwargs,
+    supported_comparison_ops,
+    unimplemented,
+    wrap_fx_proxy,
+)
+from ..torch_internals.replace import replaced
 
 # What Dynamo reads once, as it traces: no guard would tell that it moved on.
 _FROZEN = (*state_kinds.GENERATORS, collections.deque, enum.Enum)
 _WITH_STATE = (UserDefinedObjectVariable, BaseListVariable, ConstDictVariable)
 _KNOWN_LATER = "it is known when forward runs"
-
-
-@contextlib.contextmanager
-def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
-    """Within, make(original) stands in the original's place."""
-    original = getattr(owner, name)
-    setattr(owner, name, make(original))
-    try:
-        yield
-    finally:
-        setattr(owner, name, original)
 
 
 @contextlib.contextmanager
@@ -186,7 +172,7 @@ def contents_as_they_are() -> contextlib.AbstractContextManager:
 
         return contains
 
-    return replaced(lists, "iter_contains", make)
+    return replaced(list_variables, "iter_contains", make)
 
 
 def missing_attributes_as_they_are() -> contextlib.AbstractContextManager:

@@ -17,10 +17,6 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from torch import fx, nn
-from torch._dynamo import config, convert_frame, eval_frame, utils
-from torch._dynamo.guards import DeletedGuardManagerWrapper
-from torch._dynamo.hooks import Hooks
-from torch._dynamo.types import ConvertFrameReturn, FrameAction, FrameExecStrategy
 
 from ..capture.patches import LOCK
 from ..errors import NotCapturable, let_go
@@ -28,6 +24,20 @@ from ..explain import Break
 from ..places import TORCH, traced_place, user_place
 from ..python_ops.entered import autocast_kept
 from ..python_ops.floats import constants_after_one
+from ..torch_internals.dynamo import (
+    ConvertFrameReturn,
+    DeletedGuardManagerWrapper,
+    DynamoContext,
+    DynamoHooks,
+    FrameAction,
+    FrameExecStrategy,
+    cache_entries,
+    convert_frame,
+    dynamo_config,
+    dynamo_utils,
+    reset_code,
+    set_code_exec_strategy,
+)
 from .breaks import (
     asks_of_tensors,
     contents_as_they_are,
@@ -156,10 +166,10 @@ class Cuts:
         _looked_at_again(module)
         codes: set[types.CodeType] = set()
         told = weakref.ref(listener)  # cached code holds the two functions here
-        hooks = Hooks(guard_fail_fn=lambda failed: _tell_missed(told(), failed))
+        hooks = DynamoHooks(guard_fail_fn=lambda failed: _tell_missed(told(), failed))
         convert = _Convert(told, codes, hooks, lambda graph, _inputs: told().made(graph))
         convert.known(module)
-        self._context = eval_frame._TorchDynamoContext(convert, first_ctx=True, hooks=hooks)
+        self._context = DynamoContext(convert, first_ctx=True, hooks=hooks)
         forget = functools.partial(_forget, codes, convert._torchdynamo_orig_backend)
         weakref.finalize(self, _RUNNING.afterwards, forget)
 
@@ -180,7 +190,9 @@ class _Convert:
     What is passed over is remembered here: on the code itself it would hold for other modules too.
     """
 
-    def __init__(self, told: Callable[[], Listener], codes: set, hooks: Hooks, make: Callable):
+    def __init__(
+        self, told: Callable[[], Listener], codes: set, hooks: DynamoHooks, make: Callable
+    ):
         self._codes, self._told, self._hooks = codes, told, hooks
         self._looks: Counter[tuple] = Counter()
         self._modules: frozenset[int] = frozenset()
@@ -193,7 +205,7 @@ class _Convert:
         if (key := self._key(frame)) in self._passed:
             return _passed(self._passed[key])
         changes = (
-            config.patch(_SETTINGS), cut_at_hooks(), constants_after_one(), autocast_kept(),
+            dynamo_config.patch(_SETTINGS), cut_at_hooks(), constants_after_one(), autocast_kept(),
             functions_as_they_are(self._told().undone), cut_at_collectives(), cut_at_checkpoints(),
             text_as_it_is(), texts_compared(), contents_as_they_are(), truth_of_objects(),
             identities_as_they_are(), missing_keys_guarded(), missing_attributes_as_they_are(),
@@ -206,14 +218,14 @@ class _Convert:
         with LOCK, convert_frame.compile_lock, inside(), contextlib.ExitStack() as stack:
             for change in changes:
                 stack.enter_context(change)
-            before = len(utils.graph_break_reasons)
+            before = len(dynamo_utils.graph_break_reasons)
             if _is_layer(frame):
                 result = self._look_into(frame, cached, self._hooks, state)
             else:
                 result = self._checked(frame, cached, state)
-            for found in utils.graph_break_reasons[before:]:
+            for found in dynamo_utils.graph_break_reasons[before:]:
                 self._broke(found.reason, found.user_stack)
-            del utils.graph_break_reasons[before:]
+            del dynamo_utils.graph_break_reasons[before:]
         listener = self._told()
         if listener.refusal is not None:
             leave()
@@ -232,7 +244,7 @@ class _Convert:
         return frame.f_code, *itertools.islice((m for m in given if m in self._modules), 1)
 
     def _look_into(
-        self, frame: Any, cached: Any, hooks: Hooks, state: dict, skip: int = 0
+        self, frame: Any, cached: Any, hooks: DynamoHooks, state: dict, skip: int = 0
     ) -> ConvertFrameReturn:
         code = frame.f_code
         if code not in self._codes:
@@ -270,7 +282,7 @@ class _Convert:
 def _looked_at_again(module: nn.Module) -> None:
     """What a torch.compile passes over it marks on the code, for whoever comes after it."""
     for code in {getattr(m.forward, "__code__", None) for m in module.modules()} - {None}:
-        eval_frame.set_code_exec_strategy(code, _UNKNOWN)
+        set_code_exec_strategy(code, _UNKNOWN)
 
 
 def _passed(strategy: FrameExecStrategy) -> ConvertFrameReturn:
@@ -311,9 +323,9 @@ def _forget(codes: set[types.CodeType], make: Callable) -> None:
             _USES[code] -= 1
             if not _USES[code]:
                 del _USES[code]
-                eval_frame.reset_code(code)
+                reset_code(code)
                 continue
-            for entry in eval_frame._debug_get_cache_entry_list(code):
+            for entry in cache_entries(code):
                 if entry.backend is make:
                     gone = DeletedGuardManagerWrapper("the module is gone")
                     entry.guard_manager.extra_state.invalidate(entry, gone)

@@ -2,14 +2,9 @@
 
 from collections.abc import Callable
 
-from torch._ops import HigherOrderOperator
-from torch.utils._python_dispatch import (
-    TorchDispatchMode,
-    _disable_current_modes,
-    _get_current_dispatch_mode,
-)
-
 from ..places import caller_place
+from ..torch_internals.modes import TorchDispatchMode, current_dispatch_mode, disable_current_modes
+from ..torch_internals.tracing import HigherOrderOperator
 
 # Asked of a value by Python, which is what a part ends for; nothing is computed.
 _READS = {"_local_scalar_dense", "item", "is_nonzero", "equal", "detach", "alias", "_to_copy"}
@@ -49,9 +44,9 @@ class Outside(TorchDispatchMode):
 def leave() -> None:
     """Nothing more is noted in this thread: under a mode torch refuses what eager does, as to make
     a tensor of a subclass of numbers."""
-    mode = _get_current_dispatch_mode()
+    mode = current_dispatch_mode()
     if isinstance(mode, Outside):
         mode.__exit__(None, None, None)
 
 
-inside = _disable_current_modes  # around a part, and while Dynamo looks for one
+inside = disable_current_modes  # around a part, and while Dynamo looks for one

@@ -12,7 +12,9 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _NormBase
+
+from ..torch_internals.autograd import set_version_counter
+from ..torch_internals.layers import NormBase
 
 # So many calls in a row have made nothing new before any is timed; or, where something new is made
 # all the time, so many in all.
@@ -90,13 +92,13 @@ class Pace:
 def as_eager_leaves_statistics(module: nn.Module) -> Iterator[None]:
     """Eager's batch norm changes its running statistics without a new version of theirs. The graph
     of an eager call in between has saved them and would take a new one for a user's write."""
-    norms = (m for m in module.modules() if isinstance(m, _NormBase))
+    norms = (m for m in module.modules() if isinstance(m, NormBase))
     kept = [t for m in norms for t in (m.running_mean, m.running_var) if t is not None]
     before = [t._version for t in kept]
     try:
         yield
     finally:
-        torch._C._autograd._unsafe_set_version_counter(tuple(kept), tuple(before))
+        set_version_counter(tuple(kept), tuple(before))
 
 
 def _may_choose() -> bool:

@@ -12,16 +12,19 @@ from typing import Any
 
 import torch
 from torch import fx, nn
-from torch._dynamo.exc import TensorifyScalarRestartAnalysis
-from torch._dynamo.symbolic_convert import TensorifyState
-from torch._functorch.autograd_function import autograd_function_apply
-from torch._guards import TracingContext
-from torch.fx._lazy_graph_module import _LazyGraphModule
-from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from ..calls.varying import MOST, carrier, number_of
 from ..errors import NotCapturable
 from ..python_ops.entered import enter_autocast, exit_autocast
+from ..torch_internals.dynamo import (
+    LazyGraphModule,
+    TensorifyScalarRestartAnalysis,
+    TensorifyState,
+    TracingContext,
+    autograd_function_apply,
+)
+from ..torch_internals.modes import autocast_enter, autocast_exit, set_grad_enabled
+from ..torch_internals.tracing import SymT, symbol_is_type
 
 # Where a tensor may stand for a Python float.
 _WITH_FLOATS = {
@@ -52,7 +55,7 @@ def tensors_alone(graph: fx.GraphModule) -> tuple[Callable[[tuple], tuple], list
     for node in graph.graph.nodes:
         node.target = _ENTERED.get(node.target, node.target)
     graph.recompile()
-    _LazyGraphModule.force_recompile(graph)  # else the first call would write to the module
+    LazyGraphModule.force_recompile(graph)  # else the first call would write to the module
 
     def turned(inputs: tuple) -> tuple:
         if not told and not counted:
@@ -66,7 +69,7 @@ def tensors_alone(graph: fx.GraphModule) -> tuple[Callable[[tuple], tuple], list
 
 def leaves_grad_mode(graph: fx.GraphModule) -> bool:
     """Whether a graph that ends with its function ends in another grad mode than it begins in."""
-    set_to = [n.args[0] for n in graph.graph.nodes if n.target is torch._C._set_grad_enabled]
+    set_to = [n.args[0] for n in graph.graph.nodes if n.target is set_grad_enabled]
     ends = not graph.compile_subgraph_reason.graph_break
     return ends and bool(set_to) and set_to[-1] != torch.is_grad_enabled()
 
@@ -129,8 +132,8 @@ def _make_constant(but: set[str]) -> None:
 
 
 _ENTERED = {
-    torch.amp.autocast_mode._enter_autocast: enter_autocast,
-    torch.amp.autocast_mode._exit_autocast: exit_autocast,
+    autocast_enter: enter_autocast,
+    autocast_exit: exit_autocast,
 }
 
 

@@ -13,10 +13,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import torch
 from torch import fx, nn
-from torch._dynamo.resume_execution import TORCH_DYNAMO_RESUME_IN_PREFIX
-from torch._guards import TracingContext
 
 from .. import clock
 from ..errors import NotCapturable
@@ -25,6 +22,9 @@ from ..guards import observation, questions
 from ..guards.effects import Effects
 from ..progress import told
 from ..python_ops.entered import enter_autocast, exit_autocast, left_again
+from ..torch_internals.dynamo import TORCH_DYNAMO_RESUME_IN_PREFIX, TracingContext
+from ..torch_internals.entry import gone
+from ..torch_internals.modes import len_of_dispatch_stack, set_grad_enabled
 from .dynamo import Cuts
 from .outside import Outside, inside
 from .part_inputs import leaves_grad_mode, tensors_alone
@@ -34,7 +34,7 @@ from .unguarded import Unguarded
 _TRIES = 4
 # Later calls than these make nothing new, where all is as it was.
 _FIRST = 2
-_OF_MODES = {torch._C._set_grad_enabled, enter_autocast, exit_autocast}
+_OF_MODES = {set_grad_enabled, enter_autocast, exit_autocast}
 # A part with fewer operators than this would cost more than it gains.
 _SMALL = 4
 
@@ -68,14 +68,18 @@ class Parts:
         self.why: dict[Fallback, None] = {}
         self.breaks: collections.Counter[Break] = collections.Counter()
         self.misses: collections.Counter[str] = collections.Counter()
-        self.refusal: NotCapturable | None = None
+        self.refusal = gone("dynamo")
         self._known = 0
         self._module, self._roots, self._engine, self._outside = module, roots, engine, outside
         self._tries, self._looks, self._calls, self._computed = 0, 0, 0, False
-        self._cut()
+        self._unguarded: Unguarded | None = None
+        if self.refusal is None:
+            self._cut()
 
     def hold(self) -> bool:
         """Whether the module may run in parts, which are cut anew where it changed."""
+        if self._unguarded is None:  # this torch cannot cut
+            return False
         changed = self._unguarded.changed()
         if changed is not None:
             self.misses[changed] += 1
@@ -228,7 +232,7 @@ def _apart(call: Callable[[tuple], Any], graph: fx.GraphModule) -> Callable:
     changes_modes = any(node.target in _OF_MODES for node in graph.graph.nodes)
 
     def run(*inputs):
-        if not changes_modes and not torch._C._len_torch_dispatch_stack():
+        if not changes_modes and not len_of_dispatch_stack():
             return call(inputs)
         with inside(), left_again():
             return call(inputs)

@@ -10,25 +10,28 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from torch._dynamo.guards import (
-    GuardBuilder,
-    GuardManagerType,
-    get_key_index_source,
-    get_verbose_code_parts,
-)  # fmt: skip
-from torch._dynamo.source import AttrSource
-from torch._dynamo.variables import builder
-from torch._dynamo.variables.base import AsPythonConstantNotImplementedError, VariableTracker
-from torch._dynamo.variables.constant import ConstantVariable
-from torch._dynamo.variables.dicts import ConstDictVariable
-from torch._dynamo.variables.lists import BaseListVariable, SliceVariable
-from torch._dynamo.variables.tensor import SymNodeVariable
 
 from ..calls.exact import exact, is_nan, is_seen
 from ..calls.varying import may_vary
 from ..errors import NotCapturable
 from ..guards.observation import OWN, PACKAGE, kind_of_file
-from .breaks import compared, end, is_one_of_its_kind, replaced
+from ..torch_internals.dynamo import (
+    AsPythonConstantNotImplementedError,
+    AttrSource,
+    BaseListVariable,
+    ConstantVariable,
+    ConstDictVariable,
+    GuardBuilder,
+    GuardManagerType,
+    SliceVariable,
+    SymNodeVariable,
+    VariableTracker,
+    get_key_index_source,
+    get_verbose_code_parts,
+    variable_builder,
+)
+from ..torch_internals.replace import replaced
+from .breaks import compared, end, is_one_of_its_kind
 
 # How code asks whether a container has something; by the other names, whether a dict has.
 _LOOKS_UP = {"__contains__": "in", "__getitem__": "[]", "get": "get", "pop": "pop"}
@@ -96,7 +99,7 @@ def aliases_guarded() -> contextlib.AbstractContextManager:
 
         return guard_of
 
-    return replaced(builder, "make_dupe_guard", make)
+    return replaced(variable_builder, "make_dupe_guard", make)
 
 
 def large_integers_as_they_are() -> contextlib.AbstractContextManager:
@@ -105,7 +108,7 @@ def large_integers_as_they_are() -> contextlib.AbstractContextManager:
     def make(original: Callable) -> Callable:
         return lambda value, source: not may_vary(value, 0) or original(value, source)
 
-    return replaced(builder, "is_int_specialization_case", make)
+    return replaced(variable_builder, "is_int_specialization_case", make)
 
 
 def slices_as_they_are() -> contextlib.AbstractContextManager:
@@ -152,7 +155,7 @@ def numpy_scalars_as_they_are() -> contextlib.AbstractContextManager:
 
         return call
 
-    return replaced(builder.VariableBuilder, "_call_impl", make)
+    return replaced(variable_builder.VariableBuilder, "_call_impl", make)
 
 
 @contextlib.contextmanager

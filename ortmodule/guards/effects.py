@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensor
 
 from ..errors import NeedsCut
+from ..torch_internals.tracing import FakeTensor
 from . import state_kinds
 from .state_walk import StateWalk, Watched, difference, is_own
 

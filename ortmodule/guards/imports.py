@@ -11,9 +11,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-import torch
-from torch.utils._python_dispatch import _disable_current_modes
-
+from ..torch_internals.modes import DisableTorchFunction, disable_current_modes
 from . import observation
 from .effects import Effects
 
@@ -45,5 +43,5 @@ def kept(effects: Effects) -> Iterator[None]:
 @contextlib.contextmanager
 def _plain_torch() -> Iterator[None]:
     """Tensors that a module makes have data."""
-    with _disable_current_modes(), torch._C.DisableTorchFunction():
+    with disable_current_modes(), DisableTorchFunction():
         yield

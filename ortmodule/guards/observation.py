@@ -21,11 +21,10 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from torch._C._dynamo.eval_frame import set_eval_frame
-
 from .. import _native
 from ..places import PACKAGE as OURS
 from ..places import TORCH
+from ..torch_internals.modes import set_eval_frame
 from . import standard_library
 
 _LAYERS = tuple(os.path.join(TORCH, "nn", part, "") for part in ("modules", "utils"))

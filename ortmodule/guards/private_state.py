@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 
+from ..torch_internals.tracing import FakeTensorMode
 from . import surroundings
 from .state_kinds import MISSING
 

@@ -10,18 +10,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import torch
 from torch import nn
 from torch.autograd import graph
-from torch.fx import _symbolic_trace
 from torch.nn.parallel import DistributedDataParallel
-from torch.nn.utils import parametrize
-from torch.overrides import _get_current_function_mode_stack
 from torch.utils import checkpoint
-from torch.utils._device import DeviceContext
 
 from .. import _native, devices
 from ..interface import autograd_history
+from ..torch_internals.autograd import top_saved_tensors_hooks
+from ..torch_internals.layers import active_data_parallel, caches_parametrized
+from ..torch_internals.modes import DeviceContext, function_modes
+from ..torch_internals.tracing import symbolic_trace
 
 _HERE = threading.local()
 _CAPTURING: list[int] = []  # threads that capture a module now
@@ -41,20 +40,20 @@ def reason() -> str | None:
     if found is None and bridge.has_saved_tensors_hooks():
         found = _saved_tensors_hooks()
     own = not _CAPTURING  # else the flag, which is the whole process's, is our own trace's
-    if found is None and own and _symbolic_trace._is_fx_tracing_flag:
+    if found is None and own and symbolic_trace._is_fx_tracing_flag:
         found = "torch.fx traces"
     return found
 
 
 def _function_modes() -> str | None:
-    for mode in _get_current_function_mode_stack():
+    for mode in function_modes():
         if type(mode) is not DeviceContext or not devices.is_provided(mode.device):
             return f"a TorchFunctionMode is active ({type(mode).__name__})"
     return None
 
 
 def _saved_tensors_hooks() -> str | None:
-    top = torch._C._autograd._top_saved_tensors_default_hooks(False)
+    top = top_saved_tensors_hooks(False)
     if top is None:
         return None
     pack = top[0]
@@ -71,7 +70,7 @@ def is_faithful(pack: Any) -> bool:
 
 def foreign_parameter(module: nn.Module) -> str | None:
     """Why a module's parameters are not its own now, as within torch.func.functional_call."""
-    if parametrize._cache_enabled:
+    if caches_parametrized():
         return "torch.nn.utils.parametrize.cached() is active"
     for path, child in module.named_modules(remove_duplicate=False):
         for name, parameter in child._parameters.items():
@@ -83,7 +82,7 @@ def foreign_parameter(module: nn.Module) -> str | None:
 
 def parallel() -> DistributedDataParallel | None:
     """The DistributedDataParallel that makes this call."""
-    return DistributedDataParallel._active_ddp_module
+    return active_data_parallel()
 
 
 def bucket_bytes() -> int | None:

@@ -13,11 +13,13 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from ..errors import NeedsCut, NotCapturable, ReadsData
 from ..places import caller_place
+from ..torch_internals.autograd import TensorBase
+from ..torch_internals.replace import put
+from ..torch_internals.tracing import FakeTensor
 from .observation import LAYER, OWN, PACKAGE, STANDARD, kind_of_file
 
 THROUGH_DATA = "_is_the_data_of_another"  # an attribute of what forward gets of Tensor.data
@@ -67,19 +69,14 @@ def refused() -> Iterator[None]:
     owner = threading.get_ident()
     with contextlib.ExitStack() as stack:
         for name in (*_CUT_AT, *ONLY_EAGER):
-            original = getattr(torch._C.TensorBase, name)
+            original = getattr(TensorBase, name)
             make = _method if callable(original) else _attribute
-            setattr(torch.Tensor, name, make(name, original, owner))
-            stack.callback(delattr, torch.Tensor, name)
-        torch.Tensor.data = _data(torch._C.TensorBase.data, owner)
-        stack.callback(delattr, torch.Tensor, "data")
+            put(stack, torch.Tensor, name, make(name, original, owner))
+        put(stack, torch.Tensor, "data", _data(TensorBase.data, owner))
         _refuse_numbers(stack, owner)
         for of, names in _TEXTS.items():
             for name in names:
-                original = vars(of).get(name)
-                setattr(of, name, _text(getattr(of, name), owner, of))
-                undo = (delattr, of, name) if original is None else (setattr, of, name, original)
-                stack.callback(*undo)
+                put(stack, of, name, _text(getattr(of, name), owner, of))
         yield
 
 
@@ -168,13 +165,9 @@ def _refuse_numbers(stack: contextlib.ExitStack, owner: int) -> None:
 
     for names, make in ((_NUMBERS, reading), (_SAME_NUMBERS, keeping)):
         for name in names:
-            original = vars(torch.Tensor).get(name)
-            setattr(torch.Tensor, name, make(getattr(torch.Tensor, name)))
-            undo = (delattr, name) if original is None else (setattr, name, original)
-            stack.callback(undo[0], torch.Tensor, *undo[1:])
+            put(stack, torch.Tensor, name, make(getattr(torch.Tensor, name)))
     for name in ("equal", "allclose", "is_nonzero"):
-        stack.callback(setattr, torch, name, getattr(torch, name))
-        setattr(torch, name, reading(getattr(torch, name)))
+        put(stack, torch, name, reading(getattr(torch, name)))
 
 
 def _method(name: str, original: Callable, owner: int) -> Callable:

@@ -17,9 +17,9 @@ import sympy
 import torch
 from torch.fx.experimental import recording, symbolic_shapes
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
-from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from ..places import PACKAGE, TORCH
+from ..torch_internals.tracing import SymT, symbol_is_type
 
 # What comes between the code that asks and ShapeEnv.
 _BETWEEN = {

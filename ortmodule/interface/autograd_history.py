@@ -16,6 +16,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 
 from .. import _native
+from ..torch_internals.modes import DisableTorchFunction
 from .records import Output
 
 
@@ -44,7 +45,7 @@ def as_users_have_them() -> contextlib.AbstractContextManager:
 def writes_to_saved(tensors: Iterable[torch.Tensor]) -> bool:
     """Whether something that a node behind these saved was written to since, so that eager's
     backward raises."""
-    with torch._C.DisableTorchFunction():  # this is no part of forward
+    with DisableTorchFunction():  # this is no part of forward
         nodes = _nodes([tensor.grad_fn for tensor in tensors])
         return any(_is_stale(node, name) for node in nodes for name in _names(type(node)))
 

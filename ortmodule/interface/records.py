@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map
 
+from ..torch_internals.trees import tree_map
 from .sizes import Dim
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import sympy
 import torch
 from torch.fx.experimental import symbolic_shapes
-from torch.utils._sympy import functions as torch_sympy
 
 from ..errors import NeedsExactSizes
+from ..torch_internals.tracing import sympy_functions
 
 Dim = int | str
 
@@ -94,7 +94,7 @@ def _print(expr: Any) -> str:
         return f"({' * '.join(args)})"
     if isinstance(expr, sympy.Pow) and expr.exp.is_Integer and expr.exp > 0:
         return f"({' * '.join([args[0]] * int(expr.exp))})"
-    if isinstance(expr, torch_sympy.FloorDiv) or name == "CleanDiv":
+    if isinstance(expr, sympy_functions.FloorDiv) or name == "CleanDiv":
         return f"({args[0]} // {args[1]})"
     if name in ("Mod", "PythonMod"):
         return f"({args[0]} % {args[1]})"

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from ..torch_internals.tracing import check_number
 from .shown import StandIn, Weight
 
 BLOCK = 64  # elements, as they lie row by row, that have one scale
@@ -120,7 +121,7 @@ def linear(
 @linear.register_fake
 def _(x, codes, scales, format, rows, columns, transposed):
     inner, outer = (rows, columns) if transposed else (columns, rows)
-    torch._check(
+    check_number(
         x.shape[-1] == inner, lambda: f"x has shape {list(x.shape)}, expected [.., {inner}]"
     )
     return x.new_empty([*x.shape[:-1], outer])

@@ -6,7 +6,10 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_leaves, tree_map
+
+from ..torch_internals.autograd import is_alias_of, make_subclass
+from ..torch_internals.modes import DisableTorchFunctionSubclass
+from ..torch_internals.trees import tree_leaves, tree_map
 
 
 class Weight(torch.Tensor):
@@ -18,7 +21,7 @@ class Weight(torch.Tensor):
 
     @classmethod
     def of(cls, owner: nn.Module, values: torch.Tensor, whole: "Weight | None" = None) -> "Weight":
-        made = torch.Tensor._make_subclass(cls, values, False)
+        made = make_subclass(cls, values, False)
         made.owner, made.whole = owner, whole
         return made
 
@@ -26,7 +29,7 @@ class Weight(torch.Tensor):
     def __torch_function__(cls, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         given = [a for a in tree_leaves((args, kwargs)) if isinstance(a, Weight)]
-        with torch._C.DisableTorchFunctionSubclass():
+        with DisableTorchFunctionSubclass():
             before = [weight._version for weight in given]
             out = function(*args, **kwargs)
             for weight, version in zip(given, before, strict=True):
@@ -48,7 +51,7 @@ class Weight(torch.Tensor):
 
     @property
     def data(self) -> "Weight":
-        with torch._C.DisableTorchFunctionSubclass():
+        with DisableTorchFunctionSubclass():
             return type(self).of(self.owner, self.as_subclass(torch.Tensor), self.whole)
 
     @data.setter
@@ -66,7 +69,7 @@ def _seen(given: list[Weight], out: Any) -> Any:
     """What shares memory with one of the weights is a view of it."""
     if type(out) is torch.Tensor:
         for weight in given:
-            if torch._C._is_alias_of(out, weight):
+            if is_alias_of(out, weight):
                 return View.of(weight.owner, out, weight if weight.whole is None else weight.whole)
     return out
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._python_dispatch import _disable_current_modes
 
 from ..interface.sizes import hint_of
+from ..torch_internals.modes import DisableTorchFunction, disable_current_modes
+from ..torch_internals.tracing import FakeTensor
 
 _TRIES = 4
 
 
 def is_associative(graph: fx.GraphModule, sizes: dict[fx.Node, Any]) -> bool:
     """graph: gives (a b) for the tensors of a, those of b, and numbers, `sizes`."""
-    with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
+    with disable_current_modes(), DisableTorchFunction(), torch.no_grad():
         return all(_holds(graph, sizes, seed) for seed in range(_TRIES))
 
 

@@ -15,6 +15,7 @@ import torch.distributed as dist
 
 from ..errors import NeedsCut
 from ..places import caller_place
+from ..torch_internals.distributed import c10d_functional, group_size_by_name
 
 _NAMESPACE = "ortmodule_collective"
 
@@ -39,7 +40,7 @@ def _in_order(x: torch.Tensor, *_: Any) -> torch.Tensor:
 
 
 def _part(x: torch.Tensor, _op: str, group: str) -> torch.Tensor:
-    size = dist.distributed_c10d._get_group_size_by_name(group)
+    size = group_size_by_name(group)
     return x.new_empty((x.shape[0] // size, *x.shape[1:]))
 
 
@@ -48,9 +49,7 @@ def stand_ins() -> dict[type, Callable]:
     if not dist.is_initialized():
         return {}
     functional = _functional()
-    found: dict[type, Callable] = {
-        functional._FromTorchTensor: torch.ops._c10d_functional.wait_tensor
-    }
+    found: dict[type, Callable] = {functional._FromTorchTensor: c10d_functional().wait_tensor}
     if differentiable := sys.modules.get("torch.distributed.nn.functional"):
         _library()
         found |= {
@@ -86,7 +85,7 @@ def _all_reduce(op: Any, group: Any, x: torch.Tensor) -> torch.Tensor:
 
 def _all_gather(group: Any, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     size, name = dist.get_world_size(group), _named(group)
-    ranks = torch.ops._c10d_functional.all_gather_into_tensor(x.unsqueeze(0), size, name)
+    ranks = c10d_functional().all_gather_into_tensor(x.unsqueeze(0), size, name)
     return tuple(of_rank.clone() for of_rank in ranks.unbind(0))
 
 

@@ -17,14 +17,18 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._guards import detect_fake_mode
-from torch._higher_order_ops.utils import reenter_make_fx
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental import proxy_tensor
-from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from ..errors import NeedsCut
 from ..places import caller_place
+from ..torch_internals.modes import DisableTorchFunction, set_grad_enabled
+from ..torch_internals.tracing import (
+    FakeTensor,
+    detect_fake_mode,
+    reenter_make_fx,
+    without_pre_dispatch_mode,
+)
+from ..torch_internals.trees import tree_flatten, tree_map, tree_unflatten
 from . import functions
 from .associative import is_associative
 from .torch_calls import noted
@@ -285,7 +289,7 @@ class _Lifted:
 
 
 def _traced(function: Callable, given: Sequence[Any]) -> fx.GraphModule:
-    remove = proxy_tensor._temp_remove_pre_dispatch_torch_function_mode
+    remove = without_pre_dispatch_mode
     with (
         noted(False),
         remove(),
@@ -374,7 +378,7 @@ def _emitted(name: str, given: tuple, outs: list[Any]) -> list[Any]:
     """`outs` with the autograd history that one operator on `given` gives them, and in a trace as
     the results of its node."""
     tensors = [x for x in tree_flatten(given)[0] if isinstance(x, torch.Tensor)]
-    with torch._C.DisableTorchFunction():
+    with DisableTorchFunction():
         with proxy_tensor.disable_proxy_modes_tracing():
             made = iter(functions.plain_apply(_History, outs, *tensors))
             outs = [next(made) if isinstance(x, torch.Tensor) else x for x in outs]
@@ -398,7 +402,7 @@ def _emitted(name: str, given: tuple, outs: list[Any]) -> list[Any]:
 def _set_grad(tracer: Any, enabled: bool) -> None:
     """In a trace's graph. torch.export tells a region without gradients by its first node, ahead of
     which an operator with bodies would name its graphs: such a region would be lost."""
-    node = tracer.create_node("call_function", torch._C._set_grad_enabled, (enabled,), {})
+    node = tracer.create_node("call_function", set_grad_enabled, (enabled,), {})
     node.meta["val"] = None
 
 
@@ -451,7 +455,7 @@ def _stacked(y: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
 
 def _made(make: Callable[[], Any]) -> Any:
     """make(), as no step of forward's: a trace would note even what a tensor is asked."""
-    with torch._C.DisableTorchFunction(), proxy_tensor.disable_proxy_modes_tracing():
+    with DisableTorchFunction(), proxy_tensor.disable_proxy_modes_tracing():
         return make()
 
 

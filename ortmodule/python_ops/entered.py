@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch._C import _functorch as functorch
+
+from ..torch_internals.modes import functorch, set_grad_enabled
 
 _HERE = threading.local()
 _DEVICES = ("cpu", "cuda")
@@ -45,7 +46,7 @@ def left_again() -> Iterator[None]:
     finally:
         while functorch.get_dynamic_layer_stack_depth() > depth:
             _LEFT_BY[functorch.peek_interpreter_stack().key()]()
-        torch._C._set_grad_enabled(grad)
+        set_grad_enabled(grad)
         while len(_open()) > before:
             exit_autocast(_open()[-1])
 

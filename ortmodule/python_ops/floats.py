@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from ..errors import NeedsCut
+from ..torch_internals.replace import put
+from ..torch_internals.tracing import SymT, symbol_is_type
 
 ARITHMETIC = (
     "__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__",
@@ -37,9 +38,9 @@ def once(compute: Callable) -> Callable:
 @contextlib.contextmanager
 def constants_after_one() -> Iterator[None]:
     """Within, this thread's second operation on a float has its value as a constant: Dynamo's."""
-    owner, originals = threading.get_ident(), {}
+    owner = threading.get_ident()
 
-    def replaced(compute: Callable) -> Callable:
+    def after_one(compute: Callable) -> Callable:
         def computed(*operands: Any) -> Any:
             if threading.get_ident() == owner and _are_computed(operands):
                 operands = [float(x) if isinstance(x, torch.SymFloat) else x for x in operands]
@@ -48,14 +49,10 @@ def constants_after_one() -> Iterator[None]:
 
         return computed
 
-    for name in ARITHMETIC:
-        originals[name] = vars(torch.SymFloat)[name]
-        setattr(torch.SymFloat, name, replaced(originals[name]))
-    try:
+    with contextlib.ExitStack() as stack:
+        for name in ARITHMETIC:
+            put(stack, torch.SymFloat, name, after_one(getattr(torch.SymFloat, name)))
         yield
-    finally:
-        for name, original in originals.items():
-            setattr(torch.SymFloat, name, original)
 
 
 def _are_computed(operands: tuple) -> bool:

@@ -15,10 +15,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import is_fake
 from torch.autograd.function import AUTOGRAD_FUNCTION_COUNTER
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..errors import NeedsCut, NeedsExactSizes
 from ..guards import state_kinds
@@ -26,6 +24,8 @@ from ..guards.held import made_by_forward
 from ..interface.autograd_history import storage_key
 from ..interface.steps import Step
 from ..places import caller_place
+from ..torch_internals.modes import DisableTorchFunction, TorchDispatchMode
+from ..torch_internals.tracing import is_fake
 from ..translate import autocast
 
 _REASON = "an autograd.Function, whose backward is its own"
@@ -151,7 +151,7 @@ def plain_apply(cls: type, *args: Any) -> Any:
 def _recorded(capture: Recorded, cls: type, args: tuple) -> Any:
     given = tuple(_described(cls, a, capture.seen) for a in args)
     state = tuple(autocast.ambient().items())
-    with torch._C.DisableTorchFunction():
+    with DisableTorchFunction():
         if get_proxy_mode() is None:
             return _rehearsed(capture, cls, args)
         operator = _operator(capture, cls, args, given, state)
@@ -210,7 +210,7 @@ def _operator(capture: Recorded, cls: type, args: tuple, given: tuple, state: tu
             args = [_given(g, rest) for g in given]
             if any(map(is_fake, tensors)):
                 args = [a.detach() if k in without else a for k, a in enumerate(args)]
-            with _inside(), torch._C.DisableTorchFunction(), autocast.entered(dict(state)):
+            with _inside(), DisableTorchFunction(), autocast.entered(dict(state)):
                 out = cls.apply(*args)
             gives[:] = [type(out)]
             return list(out) if isinstance(out, tuple) else [out]

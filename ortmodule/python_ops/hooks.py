@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch import fx, nn
-from torch._subclasses.fake_tensor import is_fake
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.utils.hooks import BackwardHook, RemovableHandle
 
@@ -22,6 +21,8 @@ from ..guards.held import made_by_forward
 from ..interface.autograd_history import storage_key
 from ..interface.steps import Step, step_of
 from ..places import caller_place
+from ..torch_internals.modes import DisableTorchFunction
+from ..torch_internals.tracing import HigherOrderOperator, OpOverload, is_fake
 
 _REASON = "hooks on a gradient, which are Python"
 _OF_TENSOR = "tensor_hooks"
@@ -91,7 +92,7 @@ class Hooks:
                     lambda tensors, _: _hooked(tensors, hooks),
                     lambda tensors, _: _with_hooks(tensors, hooks),
                 )
-                with torch._C.DisableTorchFunction():
+                with DisableTorchFunction():
                     step.overload([tensor], [])
             self._of_tensor[id(tensor)] = tensor, hooks
         return self._of_tensor[id(tensor)][1]
@@ -149,7 +150,7 @@ class _OfModule:
             out = run(tuple(whole))
             return [out[k] for k in at]
 
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             outs = self._hooks.add(name, step).overload([values[k] for k in at], [])
         found = list(values)
         for k, out in zip(at, outs, strict=True):
@@ -187,7 +188,7 @@ def place_steps(graph: fx.Graph) -> None:
 def _place_behind(graph: fx.Graph, node: fx.Node) -> None:
     (tensor,) = node.args[0]
     source = tensor.args[0] if tensor.target is operator.getitem else tensor
-    if tensor.op != "call_function" or isinstance(source.target, torch._ops.HigherOrderOperator):
+    if tensor.op != "call_function" or isinstance(source.target, HigherOrderOperator):
         raise NeedsCut("forward sets a hook on a tensor that it did not make itself")
     readers = [user for user in tensor.users if user is not node]
     for got in [user for user in node.users if user.target is operator.getitem]:
@@ -216,7 +217,7 @@ def _check_unwritten(graph: fx.Graph, node: fx.Node) -> None:
 
 
 def _arguments(node: fx.Node) -> list[Any]:
-    return node.target._schema.arguments if isinstance(node.target, torch._ops.OpOverload) else []
+    return node.target._schema.arguments if isinstance(node.target, OpOverload) else []
 
 
 def _values(nodes: list) -> list[Any]:

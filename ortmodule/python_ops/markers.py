@@ -18,10 +18,11 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 from torch.nn.functional import batch_norm, linear
 from torch.nn.modules import batchnorm
-from torch.utils._pytree import tree_map
 
 from .. import devices
 from ..errors import NeedsCut
+from ..torch_internals.layers import nn_functions, variable_functions
+from ..torch_internals.trees import tree_map
 from ..translate import autocast
 from ..translate.autocast import as_cast
 
@@ -42,7 +43,7 @@ _CTC = (
     "int reduction, bool zero_infinity"
 )
 _CTC_LOSS = torch.ops.aten.ctc_loss.Tensor
-_TORCHS = torch._C._nn.scaled_dot_product_attention
+_TORCHS = nn_functions.scaled_dot_product_attention
 _ATENS = torch.ops.aten.scaled_dot_product_attention.default
 _ATTENTION = (
     "Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, "
@@ -59,7 +60,7 @@ def _library() -> torch.library.Library:
     for name in _OPS[1:]:
         library.define(f"{name}(Tensor x, Tensor hx, {_TAIL} -> (Tensor, Tensor)")
     for name in _OPS:
-        library.impl(name, getattr(torch._C._VariableFunctions, name), _ANY_DEVICE)
+        library.impl(name, getattr(variable_functions, name), _ANY_DEVICE)
         torch.library.register_fake(f"ortmodule::{name}", _fake, lib=library)
     for name, states in _CELLS.items():
         results = "Tensor" if name == "gru_cell" else "(Tensor, Tensor)"
@@ -103,12 +104,12 @@ def _fake(x, hx, weights, has_biases, num_layers, dropout, train, bidirectional,
 
 
 def _torchs_lstm_cell(x, h, c, *weights):
-    return torch._C._VariableFunctions.lstm_cell(x, (h, c), *weights)
+    return variable_functions.lstm_cell(x, (h, c), *weights)
 
 
 _TORCHS_CELLS = {
     "lstm_cell": _torchs_lstm_cell,
-    "gru_cell": torch._C._VariableFunctions.gru_cell,
+    "gru_cell": variable_functions.gru_cell,
 }
 _FAKE_CELLS = {
     "lstm_cell": lambda x, h, c, *_weights: (h.new_empty(h.shape), c.new_empty(c.shape)),
@@ -192,7 +193,7 @@ def as_torch(target: Any) -> Callable:
         return _TORCHS
     if name in _TORCHS_CELLS:
         return _TORCHS_CELLS[name]
-    return torch.ctc_loss if name == "ctc_loss" else getattr(torch._C._VariableFunctions, name)
+    return torch.ctc_loss if name == "ctc_loss" else getattr(variable_functions, name)
 
 
 def attention(original: Callable) -> Callable:
@@ -317,7 +318,7 @@ def _result_dtypes(
     with autocast.plain():
         states = [torch.zeros(1, 1, size, dtype=hx) for size in (1, cells)]
         weights = [torch.zeros(size, dtype=weight) for size in sizes]
-        run = getattr(torch._C._VariableFunctions, name)
+        run = getattr(variable_functions, name)
         given = states if name == "lstm" else states[0]
         outs = run(torch.zeros(1, 1, 1, dtype=x), given, weights, True, 1, 0.0, False, False, False)
     return [out.dtype for out in outs]

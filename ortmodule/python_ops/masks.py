@@ -12,6 +12,7 @@ import torch
 
 from .. import _native
 from ..options import Options
+from ..torch_internals.tracing import attention_math
 from ..translate import autocast
 from ..translate.writes import functional_name
 from .markers import as_torch
@@ -88,9 +89,7 @@ def _attention(
     shape = [*lead, query.shape[-2], key.shape[-2]]
     kept = draw(dropout_p, shape, query) != 0
     with autocast.entered({}):  # what it casts, it has cast
-        found, _ = torch.ops.aten._scaled_dot_product_attention_math(
-            query, key, value, mask, dropout_p, is_causal, kept, **kwargs
-        )
+        found, _ = attention_math(query, key, value, mask, dropout_p, is_causal, kept, **kwargs)
     return found
 
 

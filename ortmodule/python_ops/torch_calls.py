@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode, resolve_name
 
 from ..guards import observation
 from ..guards.tensor_questions import THROUGH_DATA
 from ..interface.autograd_history import storage_key
+from ..torch_internals.tracing import FakeTensor
 from .collectives import check_in_place
 from .markers import stands_for
 

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensorMode, is_fake
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from .. import _native
 from ..interface.steps import NAMESPACE
+from ..torch_internals.devices import has_kernel_for_key, key_for_device
+from ..torch_internals.modes import DisableTorchFunction, TorchDispatchMode, disable_current_modes
+from ..torch_internals.tracing import FakeTensorMode, OpOverload, is_fake, to_copy
 from .emit import dtype_name
 from .opaque import decompose, sample
 from .refs import Ref, Storage, leaves
@@ -23,7 +23,7 @@ from .registry import RULES
 
 State = dict[str, torch.dtype]  # by device, where autocast is on
 Casts = dict[int, torch.dtype]  # by the number of a leaf of an op's (args, kwargs)
-_COPY = torch.ops.aten._to_copy.default
+_COPY = to_copy.default
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -135,7 +135,7 @@ def _question(target: OpOverload, state: State) -> Callable | None:
     op of ours stands for has had them, and an autograd.Function enters the state by itself."""
     if target.namespace in ("ortmodule", NAMESPACE):
         return None
-    if any(_has_kernel(target, "Autocast" + torch._C._dispatch_key_for_device(d)) for d in state):
+    if any(_has_kernel(target, "Autocast" + key_for_device(d)) for d in state):
         return _casts_before
     if _has_kernel(target, "CompositeImplicitAutograd"):
         return _casts_inside
@@ -155,12 +155,12 @@ def as_cast(target: OpOverload, *args: Any) -> list:
 @contextlib.contextmanager
 def plain() -> Iterator[None]:
     """Within, torch is asked outside of any trace that is under way."""
-    with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
+    with disable_current_modes(), DisableTorchFunction(), torch.no_grad():
         yield
 
 
 def _has_kernel(target: OpOverload, key: str) -> bool:
-    return torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), key)
+    return has_kernel_for_key(target.name(), key)
 
 
 def _described(leaf: Any) -> Any:

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import fx
-from torch._ops import HigherOrderOperator
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from ..errors import ReadsData
 from ..interface.autograd_history import storage_key
 from ..interface.records import Input
+from ..torch_internals.tracing import HigherOrderOperator
 from .emit import WITH_GRADIENT, CountedNumber, MissingOp, SymbolicFloat, SymbolicTruth, dtype_name
 from .provenance import traced_value
 from .refs import Ref, Storage, any_tainted, leaves

@@ -6,8 +6,7 @@ refused: torch's own would be read before its data has come.
 
 from typing import Any
 
-from torch.distributed.distributed_c10d import _get_group_size_by_name
-
+from ..torch_internals.distributed import group_size_by_name
 from .emit import COMPLEX
 from .registry import RULES, aten
 
@@ -38,7 +37,7 @@ def _waited_for(t: Any, name: str, x: Any, group: str, **attrs: Any) -> Any:
     if x.dtype in COMPLEX:
         t.refuse("it communicates complex numbers")
     t.communicates = True
-    attrs |= {"group": group, "size": _get_group_size_by_name(group), "once": t.next_once()}
+    attrs |= {"group": group, "size": group_size_by_name(group), "once": t.next_once()}
     y, work = t.ort(name, x, n=2, **attrs)
     return t.reshape(t.ort("Wait", y, work), t.out_dims())
 

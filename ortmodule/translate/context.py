@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._ops import OpOverload
 
 from ..errors import NeedsExactSizes, NotCapturable
 from ..interface.records import Input
 from ..interface.sizes import dim_of
+from ..torch_internals.tracing import OpOverload
 from .emit import FLOATING, HALVES, Emitter, dtype_name, is_value
 from .provenance import place_of_node, traced_value
 from .refs import Ref, Storage, any_tainted

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
-from torch._ops import OpOverload
 
 from ..calls.tree import Const
 from ..interface.sizes import hint_of
+from ..torch_internals.tracing import OpOverload
 
 _RANDOM = torch.Tag.nondeterministic_seeded
 # Operands whose dtypes are tried in turn, to learn whether they are at fault.

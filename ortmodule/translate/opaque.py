@@ -9,13 +9,12 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch._subclasses.functional_tensor import dispatch_functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ..interface.autograd_history import storage_key
 from ..interface.sizes import hint_of
 from ..interface.steps import step_of
+from ..torch_internals.tracing import FakeTensorMode, OpOverload, dispatch_functionalize
 from .emit import WITH_GRADIENT, dtype_name, is_value
 from .refs import Ref, Storage, leaves
 from .settled import Settled, env_of
@@ -101,7 +100,7 @@ def _writes_to_view(node: fx.Node) -> bool:
 
 def _shared(node: fx.Node, write: bool) -> list:
     """The arguments that the op of a node writes to, or gives a view of, by its schema."""
-    if not isinstance(node.target, torch._ops.OpOverload):
+    if not isinstance(node.target, OpOverload):
         return []
     given = zip(node.target._schema.arguments, node.args, strict=False)
     infos = [(argument.alias_info, value) for argument, value in given]

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from .. import devices
 from ..errors import NeedsCut
+from ..torch_internals.trees import tree_leaves
 
 
 def check_provided(t: Any, traced: Any) -> None:
     """Refuses a value that eager has on a device without a provider."""
-    for tensor in pytree.tree_leaves(traced):
+    for tensor in tree_leaves(traced):
         if isinstance(tensor, torch.Tensor) and not devices.is_provided(tensor.device):
             reason = f"forward has a tensor on {tensor.device}, expected {devices.expected()}"
             t.refuse(reason, kind=NeedsCut)

@@ -4,7 +4,8 @@ import functools
 from collections.abc import Callable
 
 import torch
-from torch._ops import OpOverload
+
+from ..torch_internals.tracing import OpOverload
 
 RULES: dict[str, Callable] = {}
 # View op -> function (t, base, new_view, *args) giving the base with the view's elements replaced.

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ..interface.autograd_history import storage_key
+from ..torch_internals.trees import tree_flatten, tree_unflatten
 from .emit import WITH_GRADIENT, dtype_name
 from .refs import Link, Ref, Storage, any_tainted, leaves
 from .registry import INVERSES, functional_op

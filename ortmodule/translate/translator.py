@@ -12,14 +12,13 @@ from typing import Any
 import sympy
 import torch
 from torch import fx
-from torch._ops import HigherOrderOperator, OpOverload
-from torch._subclasses.fake_tensor import FakeTensor
 
 from ..errors import Defect, NeedsExactSizes, NotCapturable, ReadsData
 from ..interface.autograd_history import storage_key
 from ..interface.records import Input, Placeholder
 from ..interface.sizes import dim_of
 from ..interface.steps import step_of
+from ..torch_internals.tracing import FakeTensor, HigherOrderOperator, OpOverload
 from .asserts import assert_number
 from .autocast import Autocast, entered
 from .bodies import check_numbers, check_sizes, is_control

@@ -9,10 +9,9 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ..errors import NeedsExactSizes
+from ..torch_internals.tracing import FakeTensorMode, OpOverload
 from .emit import FLOATING, WITH_GRADIENT, dtype_name
 from .memory import lie_alike, memory_order, overlap
 from .opaque import sample

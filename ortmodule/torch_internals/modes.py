@@ -1,0 +1,25 @@
+"""Modes that are active around a call, and how code runs without them."""
+
+from .entry import need
+
+DisableTorchFunction = need("torch._C.DisableTorchFunction", "code of ours under modes")
+DisableTorchFunctionSubclass = need("torch._C.DisableTorchFunctionSubclass", "weights in few bits")
+set_eval_frame = need("torch._C._dynamo.eval_frame.set_eval_frame", "functions that forward enters")
+functorch = need("torch._C._functorch", "transforms that a graph enters")
+len_of_dispatch_stack = need("torch._C._len_torch_dispatch_stack", "calls under dispatch modes")
+set_grad_enabled = need("torch._C._set_grad_enabled", "grad mode that forward changes")
+autocast_enter = need("torch.amp.autocast_mode._enter_autocast", "autocast that forward enters")
+autocast_exit = need("torch.amp.autocast_mode._exit_autocast", "autocast that forward enters")
+function_modes = need(
+    "torch.overrides._get_current_function_mode_stack", "calls under function modes"
+)
+DeviceContext = need("torch.utils._device.DeviceContext", "a default device")
+TorchDispatchMode = need(
+    "torch.utils._python_dispatch.TorchDispatchMode", "what torch computes between parts"
+)
+disable_current_modes = need(
+    "torch.utils._python_dispatch._disable_current_modes", "code of ours under modes"
+)
+current_dispatch_mode = need(
+    "torch.utils._python_dispatch._get_current_dispatch_mode", "calls under dispatch modes"
+)

@@ -1,0 +1,56 @@
+"""The door to torch's internals: every name is there, and one that is not refuses and says so."""
+
+import importlib
+import pkgutil
+
+import pytest
+import torch
+from pairs import Net, Pair
+
+from ortmodule import torch_internals
+from ortmodule.errors import NotCapturable
+from ortmodule.torch_internals import entry
+from ortmodule.torch_internals.replace import replaced
+
+for found in pkgutil.iter_modules(torch_internals.__path__):
+    if found.name != "__main__":
+        importlib.import_module(f"ortmodule.torch_internals.{found.name}")
+
+
+def test_this_torch_has_every_name():
+    gone = [found.path for found in entry.ENTRIES if not found.is_there]
+    assert gone == [] and len(entry.ENTRIES) > 100
+
+
+@pytest.fixture
+def missing():
+    yield entry.need("torch._dynamo.no_such_thing", "tests")
+    entry.ENTRIES.pop()
+
+
+@pytest.mark.parametrize(
+    "use", [lambda m: m(1), lambda m: m.name, lambda m: replaced(m, "name", None).__enter__()]
+)
+def test_a_name_that_is_not_there_refuses(missing, use):
+    said = rf"^torch {torch.__version__} has no torch._dynamo.no_such_thing, which tests need$"
+    with pytest.raises(NotCapturable, match=said.replace("+", r"\+")):
+        use(missing)
+
+
+def test_a_module_that_needs_parts_runs_in_eager(monkeypatch):
+    """Where torch lacks what cuts a module, with that reason."""
+
+    def forward(net, x):
+        h = net.first(x)
+        return h * 2 if h.sum() > 1e9 else h
+
+    lost = entry.Entry("torch._dynamo.lost", "parts", "dynamo", False)
+    monkeypatch.setattr(entry, "ENTRIES", [*entry.ENTRIES, lost])
+    pair = Pair(Net(forward))
+    for _ in range(3):
+        pair.step(torch.ones(2, 3))
+    pair.fell_back(f"torch {torch.__version__} has no torch._dynamo.lost, which parts need")
+
+
+def test_nothing_is_an_instance_of_what_is_not_there(missing):
+    assert not isinstance(3, missing)
