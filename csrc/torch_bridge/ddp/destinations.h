@@ -39,7 +39,7 @@ class Destinations : public std::enable_shared_from_this<Destinations> {
       const std::vector<std::atomic<const torch::autograd::Node*>>& targets);
   struct Entry {
     at::Tensor leaf, memory;
-    std::shared_ptr<torch::autograd::Node> accumulator;
+    decltype(torch::autograd::Edge::function) accumulator;
     // Of the tensor that was handed over.
     struct Version {
       c10::VariableVersion counter;
