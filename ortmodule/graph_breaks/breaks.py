@@ -6,14 +6,11 @@ dynamo.py holds these around each frame that it has Dynamo look into.
 import collections
 import contextlib
 import enum
-import inspect
 import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
-import numpy as np
 import torch
-from torch import nn
 
 from ..errors import NotCapturable
 from ..guards import state_kinds
@@ -25,21 +22,14 @@ from ..torch_internals.dynamo import (
     BuiltinVariable,
     CheckpointHigherOrderVariable,
     CollectiveFunctionRewriteVariable,
-    ConstantVariable,
-    ConstDictVariable,
     InliningInstructionTranslator,
     InstructionTranslatorBase,
-    NumpyVariable,
-    ObservedAttributeError,
     StringFormatVariable,
     SymNodeVariable,
     TensorSubclassVariable,
     TensorVariable,
-    UserDefinedObjectVariable,
-    UserMethodVariable,
     VariableBuilder,
     compare_op_handlers,
-    list_variables,
     produce_trampoline_autograd_apply,
     proxy_args_kwargs,
     supported_comparison_ops,
@@ -50,7 +40,6 @@ from ..torch_internals.replace import replaced
 
 # What Dynamo reads once, as it traces: no guard would tell that it moved on.
 _FROZEN = (*state_kinds.GENERATORS, collections.deque, enum.Enum)
-_WITH_STATE = (UserDefinedObjectVariable, BaseListVariable, ConstDictVariable)
 _KNOWN_LATER = "it is known when forward runs"
 
 
@@ -127,112 +116,6 @@ def text_as_it_is() -> contextlib.AbstractContextManager:
         return format_value
 
     return replaced(InstructionTranslatorBase, "_format_value", make)
-
-
-def identities_as_they_are() -> contextlib.AbstractContextManager:
-    """Whether two objects of a module's are one ends a graph, as no guard holds it; objects that do
-    not say when they are equal are equal to themselves."""
-
-    def check(_tx: Any, name: str, left: Any, right: Any) -> None:
-        by_identity = is_one_of_its_kind(left) or (name in ("is", "is not") and _is_held(left))
-        if by_identity and _is_held(right):
-            end("whether two objects are one", name, _KNOWN_LATER)
-
-    return compared(("is", "is not", "==", "!="), check)
-
-
-def _is_held(found: Any) -> bool:
-    is_array = isinstance(found, NumpyVariable) and isinstance(found.value, np.ndarray)
-    return (is_array or isinstance(found, _WITH_STATE)) and found.source is not None
-
-
-def is_one_of_its_kind(found: Any) -> bool:
-    """Whether it is an object that is held and equal to itself alone."""
-    plain = isinstance(found, UserDefinedObjectVariable) and (
-        found.python_type().__eq__ is object.__eq__
-    )
-    return plain and _is_held(found)
-
-
-def contents_as_they_are() -> contextlib.AbstractContextManager:
-    """Whether a list has an object that is held, or a tensor, is whether it is an item: no guard
-    holds the first. Of the second Dynamo compares numbers, as eager does where it is not the list's
-    first item."""
-
-    def make(original: Callable) -> Callable:
-        def contains(items: Iterable, search: Any, tx: Any, *rest: Any) -> Any:
-            items = list(items)
-            if search.is_tensor() and items:
-                if items[0].is_tensor() and items[0].as_proxy() is search.as_proxy():
-                    return ConstantVariable.create(True)
-                end("whether a list has a tensor", "in", _KNOWN_LATER)
-            if is_one_of_its_kind(search.realize()):
-                end("whether a list has an object", "in", _KNOWN_LATER)
-            return original(items, search, tx, *rest)
-
-        return contains
-
-    return replaced(list_variables, "iter_contains", make)
-
-
-def missing_attributes_as_they_are() -> contextlib.AbstractContextManager:
-    """An attribute that an object lacks ends a graph, also where a __getattr__ of its own answers,
-    and so does its __dict__, which may lack some: no guard would tell that it has come."""
-
-    def may_come(value: Any, name: str) -> bool:
-        if isinstance(value, nn.Module):
-            return False
-        return name == "__dict__" or (
-            hasattr(type(value), "__getattr__")
-            and inspect.getattr_static(value, name, state_kinds.MISSING) is state_kinds.MISSING
-        )
-
-    def make(original: Callable) -> Callable:
-        def var_getattr(self, tx: Any, name: str) -> Any:
-            missing = self.source is not None and may_come(self.value, name)
-            try:
-                found = None if missing else original(self, tx, name)
-            except ObservedAttributeError:
-                if self.source is None:
-                    raise
-                missing = True
-            if missing:
-                end("an attribute that is not there", name, "it may be at another call")
-            return found
-
-        return var_getattr
-
-    return replaced(UserDefinedObjectVariable, "var_getattr", make)
-
-
-def missing_keys_guarded() -> contextlib.AbstractContextManager:
-    """A KeyError is caught in the graph only as long as the dict lacks the key."""
-
-    def make(original: Callable) -> Callable:
-        def getitem(self, tx: Any, key: Any) -> Any:
-            if key not in self:
-                self.install_dict_contains_guard(tx, [key])
-            return original(self, tx, key)
-
-        return getitem
-
-    return replaced(ConstDictVariable, "getitem_const_raise_exception_if_absent", make)
-
-
-def truth_of_objects() -> contextlib.AbstractContextManager:
-    """What an object's __bool__ or __len__ says of a number is guarded: a branch that Dynamo takes
-    on it does not ask for which of the two answers it jumps."""
-
-    def make(original: Callable) -> Callable:
-        def call_function(self, tx: Any, *rest: Any) -> Any:
-            result = original(self, tx, *rest)
-            if isinstance(result, SymNodeVariable) and self.get_name() in ("__bool__", "__len__"):
-                return ConstantVariable.create(result.evaluate_expr())
-            return result
-
-        return call_function
-
-    return replaced(UserMethodVariable, "call_function", make)
 
 
 def texts_compared() -> contextlib.AbstractContextManager:

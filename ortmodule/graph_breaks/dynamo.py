@@ -40,19 +40,21 @@ from ..torch_internals.dynamo import (
 )
 from .breaks import (
     asks_of_tensors,
-    contents_as_they_are,
     cut_at_checkpoints,
     cut_at_collectives,
     cut_at_hooks,
     functions_as_they_are,
-    identities_as_they_are,
     inlined,
-    missing_attributes_as_they_are,
-    missing_keys_guarded,
     reads_of_objects,
     subclasses_made,
     text_as_it_is,
     texts_compared,
+)
+from .held_objects import (
+    contents_as_they_are,
+    identities_as_they_are,
+    missing_attributes_as_they_are,
+    missing_keys_guarded,
     truth_of_objects,
 )
 from .outside import inside, leave

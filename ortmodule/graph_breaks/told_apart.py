@@ -31,7 +31,8 @@ from ..torch_internals.dynamo import (
     variable_builder,
 )
 from ..torch_internals.replace import replaced
-from .breaks import compared, end, is_one_of_its_kind
+from .breaks import compared, end
+from .held_objects import is_one_of_its_kind
 
 # How code asks whether a container has something; by the other names, whether a dict has.
 _LOOKS_UP = {"__contains__": "in", "__getitem__": "[]", "get": "get", "pop": "pop"}
