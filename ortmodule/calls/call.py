@@ -31,14 +31,14 @@ class Call:
     places: list[int] = dataclasses.field(default_factory=list)
     plain: "Call | None" = None
 
-    def stand_in(self) -> "StandIn":
+    def facts(self) -> "CallFacts":
         """What is kept of the call when its tensors are gone."""
         facts = [(t.shape, t.dtype, t.device, t.requires_grad) for t in self.tensors]
-        return StandIn(self.spec, facts)
+        return CallFacts(self.spec, facts)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class StandIn:
+class CallFacts:
     """A call's tree, and its tensors' sizes, dtypes, devices and requires_grad."""
 
     spec: Any

@@ -13,7 +13,7 @@ from ..calls.call import Call
 from ..errors import NeedsCut, NotCapturable, WarmUp
 from ..guards import surroundings
 from ..guards.state_walk import GLOBAL_HOOKS
-from ..lowbit.shown import StandIn
+from ..lowbit.shown import FrozenWeight
 from ..places import place_of
 
 # Those of submodules are part of what is traced.
@@ -23,7 +23,7 @@ _HOOKS = {
 }  # fmt: skip
 
 # Classes that add nothing to a tensor's numbers.
-_PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer, StandIn)
+_PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer, FrozenWeight)
 
 
 def admit(module: nn.Module, call: Call, with_its_hooks: bool) -> None:

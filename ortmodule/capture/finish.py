@@ -1,6 +1,6 @@
 """Finishes a capture: its outputs named, its history and guards beside it. The last stage.
 
-dispatcher.py keeps a Capture with the runner that executes it (compiled.py).
+search.py keeps a Capture with the runner that executes it (compiled.py).
 """
 
 import dataclasses

@@ -1,7 +1,7 @@
 """Captures one call of a module as a graph: the line of stages, each from the records before it.
 
-describe (call.py) -> admit -> fake run -> trace -> name -> translate -> finish. dispatcher.py asks
-for a capture when no kept one fits; nothing is run on real data.
+describe (call.py) -> admit -> fake run -> trace -> name -> translate -> finish. making.py and
+export.py ask for a capture when no kept one fits; nothing is run on real data.
 """
 
 import contextlib
@@ -26,6 +26,7 @@ from ..options import Options
 from ..translate import translate
 from . import patches
 from .admit import admit
+from .budget import Budget
 from .fake_run import fake_run
 from .finish import Capture, finish
 from .naming import name, names_of_sizes
@@ -51,7 +52,7 @@ def capture(
     """
     admit(module, call, with_its_hooks=not share_memory)
     free = free or [[True] * t.dim() for t in call.tensors]
-    line = functools.partial(_apart, module, call, make_graph, share_memory, seconds / 2)
+    line = functools.partial(_apart, module, call, make_graph, share_memory, Budget(seconds))
     with quiet():
         return _told(line, call, free)
 
@@ -84,7 +85,7 @@ def _apart(*given: Any) -> Capture:
 
 def _line(
     module: nn.Module, call: Call, make_graph: Callable[[], Any], share_memory: bool,
-    seconds: float, free: Sequence, told: bool,
+    budget: Budget, free: Sequence, told: bool,
 ) -> Capture:  # fmt: skip
     device = devices.of((*module.parameters(), *module.buffers(), *call.tensors))
     roots: list = []
@@ -95,7 +96,7 @@ def _line(
             seen = seen_in(module, effects)
             with patches.capturing(module, device, seen, told) as within, imports.kept(effects):
                 fake = fake_run(module, call, effects, within, roots)
-                traced = trace(module, call, fake, effects, within.hooks, free, seconds)
+                traced = trace(module, call, fake, effects, within.hooks, free, budget)
             effects.restore()
             snapshot = Snapshot(module, fake.roots, fake.names, classes)
     except NotCapturable as error:

@@ -6,12 +6,9 @@ behind.
 
 import collections
 import contextlib
-import ctypes
 import dataclasses
-import threading
-import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -29,6 +26,7 @@ from ..python_ops.entered import left_again
 from ..python_ops.hooks import Hooks, place_steps
 from ..python_ops.torch_calls import Calls
 from ..torch_internals.tracing import FakeTensor
+from .budget import Budget, OutOfTime
 from .fake_run import FakeRun, observed, warm_up
 from .flat_module import Flat, Notes
 
@@ -45,20 +43,20 @@ class Traced:
 
 def trace(
     module: nn.Module, call: Call, fake: FakeRun, effects: Effects, hooks: Hooks,
-    free: Sequence[Sequence[bool]], seconds: float,
+    free: Sequence[Sequence[bool]], budget: Budget,
 ) -> Traced:  # fmt: skip
     """Traces `module` called as `call`, which must do as it did on fake tensors.
 
-    free: for each tensor of the call which axes may have other sizes. seconds: of this thread's
-    time, after which it is given up: sympy may never end. Raises WarmUp where eager
-    must make this call first, NeedsExactSizes where symbols are what fails, NeedsEagersAnswers
-    where it may be that forward asks whether it is traced, else NotCapturable.
+    free: for each tensor of the call which axes may have other sizes. budget: what all traces of
+    this capture may take. Raises WarmUp where eager must make this call first, NeedsExactSizes
+    where symbols are what fails, NeedsEagersAnswers where it may be that forward asks whether it is
+    traced, else NotCapturable.
     """
     hooks.let_go()
     flat = Flat(module, call, _distinct(call.tensors))
     flat.notes.hooks = hooks
     try:
-        program = _traced(flat, effects, fake, call.tensors, free, seconds)
+        program = _traced(flat, effects, fake, call.tensors, free, budget)
         for graph_module in program.graph_module.modules():
             place_steps(graph_module.graph)
         return Traced(program, flat.notes, flat.order)
@@ -69,7 +67,7 @@ def trace(
 
 def _traced(
     flat: Flat, effects: Effects, fake: FakeRun, tensors: list[torch.Tensor],
-    free: Sequence, seconds: float,
+    free: Sequence, budget: Budget,
 ) -> Any:  # fmt: skip
     module, whole = flat.child, fake.error is None
     exact = not any(map(any, free))
@@ -82,9 +80,9 @@ def _traced(
         if not whole:  # code that the fake run did not come to
             stack.enter_context(observed(effects, fake.roots, fake.names))
         try:
-            program = _within_budget(lambda: _export(flat, tensors, free), seconds)
+            program = budget.run(lambda: _export(flat, tensors, free), last=exact)
         except OutOfTime:
-            raise _too_long(flat.notes.calls, seconds, exact) from None
+            raise _too_long(flat.notes.calls, budget.seconds, exact) from None
         except NotCapturable:
             raise
         except Exception as error:
@@ -165,18 +163,11 @@ def _value(node: Any) -> FakeTensor | None:
     return value if isinstance(value, FakeTensor) else None
 
 
-class OutOfTime(Exception):
-    """A trace took too long."""
-
-
-class _OutOfTime(BaseException):
-    """Raised in the tracing thread from outside; no handler of Exception swallows it."""
-
-
 def _too_long(calls: Calls, seconds: float, exact: bool) -> NotCapturable:
     """Why there is no capture: how much had been traced, and the line that did most of it."""
     lines = collections.Counter(made[3:] for made in calls.made)
-    reason = f"a trace of this call takes longer than {seconds:.3g} s (Options.capture_seconds)"
+    allowed = f"Options(capture_seconds={seconds:.3g}) allows"
+    reason = f"a trace of this call takes longer than {allowed}"
     if not lines:
         return (NotCapturable if exact else NeedsExactSizes)(reason)
     (file, line), count = lines.most_common(1)[0]
@@ -184,52 +175,6 @@ def _too_long(calls: Calls, seconds: float, exact: bool) -> NotCapturable:
     return (NotCapturable if exact else NeedsExactSizes)(
         reason, file=file or None, line=line or None
     )
-
-
-def _within_budget(work: Callable[[], Any], seconds: float) -> Any:
-    """work(), or OutOfTime where it takes longer.
-
-    No context manager: the error could come between the end of its body and its own `finally`.
-    """
-    thread, lock = ctypes.c_ulong(threading.get_ident()), threading.Lock()
-    raise_in, ended, given_up = ctypes.pythonapi.PyThreadState_SetAsyncExc, [], []
-
-    clock = time.pthread_getcpuclockid(threading.get_ident())
-    until, timers = time.clock_gettime(clock) + seconds, []
-
-    def watch():
-        with lock:
-            if ended:
-                return
-            left = until - time.clock_gettime(clock)
-            if left > 0:  # others had the processor
-                wait(left)
-            else:
-                given_up.append(True)
-                raise_in(thread, ctypes.py_object(_OutOfTime))
-
-    def wait(seconds: float):
-        timers[:] = [threading.Timer(seconds, watch)]
-        timers[0].daemon = True
-        timers[0].start()
-
-    result = None
-    try:
-        try:
-            wait(seconds)
-            result = work()
-        finally:
-            with lock:
-                ended.append(True)
-                if given_up:
-                    raise_in(thread, None)  # where it has not come yet
-                for timer in timers:
-                    timer.cancel()
-    except _OutOfTime:
-        pass
-    if given_up:
-        raise OutOfTime
-    return result
 
 
 def _distinct(tensors: list[torch.Tensor]) -> list[int]:

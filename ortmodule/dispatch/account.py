@@ -40,7 +40,7 @@ class Account:
         """Notes what ran eagerly."""
         self._fallbacks.setdefault(fallback)
 
-    def ran_again(self, ms: float) -> None:
+    def second_ran(self, ms: float) -> None:
         """Notes a forward that torch ran once more, for a backward under create_graph; the first
         warns."""
         count, before = self.second_runs

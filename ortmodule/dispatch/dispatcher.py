@@ -15,15 +15,15 @@ from torch import nn
 
 from .. import _native, clock, devices
 from ..calls import tree
-from ..calls.call import Call, StandIn, describe
+from ..calls.call import Call, CallFacts, describe
 from ..errors import NotCapturable, WarmUp
 from ..explain import Report
 from ..guards import surroundings
 from ..options import Options
 from .account import Account
 from .compiled import CompiledCapture
-from .fallback import FallBack
-from .making import Maker, Part
+from .fallback import FallbackRunner
+from .making import Maker, PartContext
 from .search import Refused, Search
 
 # For benchmarks/guards.py alone: False leaves out what a call compares before it is served.
@@ -37,10 +37,10 @@ class Dispatcher:
     part: what it is of another module.
     """
 
-    def __init__(self, module: nn.Module, options: Options, part: Part | None = None):
+    def __init__(self, module: nn.Module, options: Options, part: PartContext | None = None):
         devices.prepare()
         self.module, self.options = module, options
-        self.last_call: StandIn | None = None
+        self.last_call: CallFacts | None = None
         self._search = Search(module, patient=options.fallback == "report")
         self._account = Account()
         self._latest: CompiledCapture | None = None
@@ -50,7 +50,7 @@ class Dispatcher:
         self._clock = clock.Clock()
         self._anything = _native.torch_bridge().anything
         self._maker = Maker(module, options, part, self._search, self._account)
-        self._fall_back = FallBack(
+        self._fall_back = FallbackRunner(
             module, options, part, self._search, self._account, self._lock,
             lambda other, part: Dispatcher(other, options, part),
         )  # fmt: skip
@@ -95,9 +95,9 @@ class Dispatcher:
             described = describe(args, kwargs)
         except NotCapturable as error:
             return self._fall_back.call(error, None, args, kwargs)
-        stand_in = described.stand_in()
+        facts = described.facts()
         result = self._served(described, args, kwargs)
-        self.last_call = stand_in
+        self.last_call = facts
         return result
 
     def _served(self, described: Call, args: tuple, kwargs: dict) -> Any:

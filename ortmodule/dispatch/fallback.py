@@ -19,11 +19,11 @@ from ..graph_breaks.parts import Computed, Parts
 from ..graph_breaks.seams import Seams
 from ..options import Options
 from .account import Account, fallback_of
-from .making import Part
+from .making import PartContext
 from .search import Search
 
 
-class FallBack:
+class FallbackRunner:
     """Runs calls of `module` that were refused.
 
     part: what the module is of another one. lock: of the module's dispatcher. dispatcher(module,
@@ -34,11 +34,11 @@ class FallBack:
         self,
         module: nn.Module,
         options: Options,
-        part: Part | None,
+        part: PartContext | None,
         search: Search,
         account: Account,
         lock: threading.RLock,
-        dispatcher: Callable[[nn.Module, Part | None], Any],
+        dispatcher: Callable[[nn.Module, PartContext | None], Any],
     ):
         self.module, self.options = module, options
         self.parts: Parts | Seams | None = None
@@ -105,8 +105,8 @@ class FallBack:
         return Parts(self.module, error.roots, self._of_part, self._outside, strict)
 
     def _of_part(self, graph: nn.Module, free: list[list[bool]]) -> Any:
-        told = map(weakref.WeakMethod, (self.report, self._account.ran_again))
-        return self._dispatcher(graph, Part(free, *told))
+        told = map(weakref.WeakMethod, (self.report, self._account.second_ran))
+        return self._dispatcher(graph, PartContext(free, *told))
 
     def _in_parts(
         self, parts: Parts | Seams, error: NotCapturable, key: tuple | None, args: tuple,

@@ -20,14 +20,14 @@ from .compiled import CompiledCapture
 from .search import Search
 
 
-class Part(NamedTuple):
+class PartContext(NamedTuple):
     """What the dispatcher of a part knows of the module: which axes of its tensors have any size,
     and where it reports what ran eagerly and which forwards ran again: Dynamo keeps parts alive,
     and these nothing else."""
 
     free: list[list[bool]]
     report: weakref.WeakMethod
-    ran_again: weakref.WeakMethod
+    second_ran: weakref.WeakMethod
 
 
 class Maker:
@@ -37,7 +37,7 @@ class Maker:
     """
 
     def __init__(
-        self, module: nn.Module, options: Options, part: Part | None, search: Search,
+        self, module: nn.Module, options: Options, part: PartContext | None, search: Search,
         account: Account,
     ):  # fmt: skip
         self._module, self._options, self._part = module, options, part
@@ -101,7 +101,7 @@ class Maker:
         """What a second run is told to: it lives as long as what was computed, which is no reason
         for the module to."""
         part = self._part
-        told = part.ran_again if part is not None else weakref.WeakMethod(self._account.ran_again)
+        told = part.second_ran if part is not None else weakref.WeakMethod(self._account.second_ran)
         return lambda ms: (here := told()) and here(ms)
 
     def _options_here(self) -> Options:

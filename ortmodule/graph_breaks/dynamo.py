@@ -161,7 +161,7 @@ class _Running:
 _RUNNING = _Running()
 
 
-class Cuts:
+class DynamoRunner:
     """Calls functions of a module in parts, for a listener that is not kept alive."""
 
     def __init__(self, listener: Listener, module: nn.Module):

@@ -25,7 +25,7 @@ from ..python_ops.entered import enter_autocast, exit_autocast, left_again
 from ..torch_internals.dynamo import TORCH_DYNAMO_RESUME_IN_PREFIX, TracingContext
 from ..torch_internals.entry import gone
 from ..torch_internals.modes import len_of_dispatch_stack, set_grad_enabled
-from .dynamo import Cuts
+from .dynamo import DynamoRunner
 from .outside import Outside, inside
 from .part_inputs import leaves_grad_mode, tensors_alone
 from .unguarded import Unguarded
@@ -128,8 +128,8 @@ class Parts:
         self._tries += 1
         self._is_new = True
         self._unguarded = Unguarded(self._module, self._roots)
-        self._cuts = Cuts(self, self._module)
-        self._run = self._cuts.of(self._module.forward)
+        self._dynamo = DynamoRunner(self, self._module)
+        self._run = self._dynamo.of(self._module.forward)
         if self._unguarded.refusal is not None:
             self.refusal = NotCapturable(self._unguarded.refusal)
         elif self._tries > _TRIES:

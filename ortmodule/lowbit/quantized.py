@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from ..torch_internals.tracing import check_number
-from .shown import StandIn, Weight
+from .shown import FrozenWeight, Weight
 
 BLOCK = 64  # elements, as they lie row by row, that have one scale
 _PIECE = 1 << 22  # elements that are quantized at a time
@@ -161,7 +161,7 @@ class Compact(nn.Module):
         `kept` and shows it as `like` is."""
         self.__class__ = kind
         self.format, self.shape = format, like.shape
-        self._parameters["weight"] = StandIn.of(self, like)
+        self._parameters["weight"] = FrozenWeight.of(self, like)
         for name, buffer in kept.items():
             self.register_buffer(name, buffer, persistent=False)
 
@@ -177,7 +177,7 @@ class Compact(nn.Module):
 
     def __setstate__(self, state: dict) -> None:
         super().__setstate__(state)
-        self._parameters["weight"] = StandIn.of(self, self._parameters["weight"])
+        self._parameters["weight"] = FrozenWeight.of(self, self._parameters["weight"])
 
     @property
     def dtype(self) -> torch.dtype:
@@ -224,8 +224,10 @@ class Compact(nn.Module):
             moved = self._buffers[name]
             if moved.dtype != before.dtype:
                 self._buffers[name] = before.to(moved.device)
-        if not isinstance(self._parameters["weight"], StandIn):  # future.overwrite_module_params
-            self._parameters["weight"] = StandIn.of(self, self._parameters["weight"])
+        if not isinstance(
+            self._parameters["weight"], FrozenWeight
+        ):  # future.overwrite_module_params
+            self._parameters["weight"] = FrozenWeight.of(self, self._parameters["weight"])
         return self
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):

@@ -74,13 +74,13 @@ def _seen(given: list[Weight], out: Any) -> Any:
     return out
 
 
-class StandIn(nn.Parameter):
+class FrozenWeight(nn.Parameter):
     """The parameter of a layer that has none: without elements, of the dtype and on the device as
     which the weight is shown. Asked to train, by whoever walks over a model's parameters, it makes
     the layer one of floats again."""
 
     @classmethod
-    def of(cls, owner: nn.Module, like: torch.Tensor) -> "StandIn":
+    def of(cls, owner: nn.Module, like: torch.Tensor) -> "FrozenWeight":
         made = cls(torch.empty(0, dtype=like.dtype, device=like.device), requires_grad=False)
         made.owner = owner
         return made
