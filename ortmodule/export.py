@@ -9,7 +9,7 @@ from torch import nn
 from . import _native
 from .calls import tree
 from .calls.call import Call, describe
-from .capture.fake_run import undone
+from .capture.eager_run import undone
 from .capture.finish import Capture
 from .capture.naming import named_tensors, plain
 from .capture.stages import capture

@@ -1,4 +1,4 @@
-"""A call described: the first stage of capture, and all that an earlier capture is searched by."""
+"""A call described: all that a capture is made from, and that an earlier one is searched by."""
 
 import dataclasses
 from typing import Any

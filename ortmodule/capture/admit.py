@@ -1,6 +1,5 @@
 """Which modules and tensors are captured at all; asked of a call before its forward is learnt."""
 
-import sys
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from ..guards import surroundings
 from ..guards.state_walk import GLOBAL_HOOKS
 from ..lowbit.shown import FrozenWeight
 from ..places import place_of
+from ..torch_internals.distributed import composable_state
 
 # Those of submodules are part of what is traced.
 _HOOKS = {
@@ -42,8 +42,7 @@ def communicates(module: nn.Module) -> str | None:
     module = surroundings.unwrapped(module)
     if type(vars(module).get("reducer")).__name__ == "Reducer":
         return type(module).__name__
-    states = sys.modules.get("torch.distributed._composable_state")
-    state = states and states._get_module_state(module)
+    state = composable_state(module)
     if state is None:
         return None
     names = {"FSDPState": "fully_shard", "_ReplicateState": "replicate"}

@@ -1,14 +1,10 @@
-"""Fake runs: a call made to learn what it does; what it changed is put back.
+"""A fake run: a call made on tensors without data, to learn what it does.
 
-`fake_run`, on tensors without data, is the second stage of a capture: which code forward runs, what
-it writes and which operations of torch it calls, known before it is traced. `eager_error`, in
-eager: would this call raise there too, and what? fallback.py asks, but under fallback="report",
-where a call cannot go through the engine: what is wrong with the call itself must surface as
-eager's own exception.
+A stage of a capture: which code forward runs, what it writes and which operations of torch it
+calls, known before it is traced.
 """
 
 import contextlib
-import contextvars
 import dataclasses
 import types
 from collections.abc import Iterator, Sequence
@@ -18,7 +14,6 @@ import torch
 from torch import nn
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from .. import devices
 from ..calls import tree
 from ..calls.arguments import Arguments
 from ..calls.call import Call
@@ -238,35 +233,3 @@ def _registered(own: OwnTensors) -> list[str]:
 
 def _fake(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
     return mode.from_tensor(tensor, static_shapes=True)
-
-
-def eager_error(module: nn.Module, args: tuple, kwargs: dict) -> Exception | None:
-    """What `module(*args, **kwargs)` raises in eager; None when it raises nothing."""
-    with undone(module, args, kwargs):
-        try:
-            contextvars.copy_context().run(module.forward, *args, **kwargs)
-        except Exception as error:
-            return error
-    return None
-
-
-@contextlib.contextmanager
-def undone(module: nn.Module, args: tuple, kwargs: dict) -> Iterator[None]:
-    """Within, the module may be called so in eager; what it changes is put back."""
-    before = Effects(module, own_tensors=False)
-    try:
-        given, _ = tree.flatten([args, kwargs], "arguments")
-    except tree.UnknownLeaf:
-        given = []
-    kept = [(t, t.detach().clone()) for t in (*module.parameters(), *module.buffers(), *given)]
-    device = devices.of((*module.parameters(), *module.buffers(), *given))
-    random = devices.random_states(device)
-    try:
-        yield
-    finally:
-        before.restore()
-        devices.set_random_states(device, random)
-        with torch.no_grad():
-            for tensor, value in kept:  # batch norm moves no version
-                if not torch.equal(tensor, value):
-                    tensor.copy_(value)

@@ -1,6 +1,6 @@
 """Names what an exported program takes: the graph's inputs, its symbols and the sizes that fit.
 
-The fourth stage of a capture, before there is a graph.
+A stage of a capture, before there is a graph.
 """
 
 import contextlib

@@ -6,7 +6,6 @@ refused here. Nothing is patched outside a capture; other threads see the origin
 
 import contextlib
 import dataclasses
-import functools
 import logging
 import os
 import sys
@@ -41,10 +40,9 @@ from ..python_ops.markers import (
 from ..torch_internals.dynamo import eval_frame
 from ..torch_internals.layers import BatchNorm, nn_functions, recurrent_functions
 from ..torch_internals.modes import set_grad_enabled
-from ..torch_internals.replace import put
+from ..torch_internals.replace import LOCK, put, put_for_this_thread
 from ..torch_internals.tracing import export_trace, fake_impls, fake_tensor, higher_order_utils
 
-LOCK = threading.RLock()  # who replaces something of torch's holds it
 _LAYERS = os.path.join(TORCH, "nn", "modules")
 _OWN_BACKWARD = "forward runs a backward of its own"
 
@@ -113,15 +111,7 @@ def capturing(
         owner = threading.get_ident()
 
         def replace(target: Any, name: str, make: Callable[[Any], Any]) -> None:
-            current = getattr(target, name)
-            new = make(current)
-
-            @functools.wraps(current)
-            def chosen(*args, **kwargs):
-                here = threading.get_ident() == owner
-                return (new if here else current)(*args, **kwargs)
-
-            put(stack, target, name, chosen)
+            put_for_this_thread(stack, target, name, make)
 
         replace(torch.overrides, "has_torch_function", _no_fused_attention)
         _replace_hooks(replace, hooks)
@@ -149,7 +139,8 @@ def capturing(
         _silence_export(stack, owner)
         instead = _replace_checkpoints(replace, module) | collectives.stand_ins()
         recorded = stack.enter_context(functions.recorded(module, instead, seen))
-        _replace_recurrent(stack, owner)
+        for name, new in stand_ins().items():  # torch looks its own up on each access
+            replace(recurrent_functions, name, lambda _, new=new: new)
         yield Within(names, recorded, hooks)
 
 
@@ -336,17 +327,3 @@ def _silence_export(stack: contextlib.ExitStack, owner: int) -> None:
     for handler in {h for logger in loggers for h in logger.handlers}:
         handler.addFilter(drop := lambda record: record.thread != owner)
         stack.callback(handler.removeFilter, drop)
-
-
-def _replace_recurrent(stack: contextlib.ExitStack, owner: int) -> None:
-    """torch._VF looks its functions up on each access, so an attribute of its own hides them."""
-
-    def chosen(original: Callable, new: Callable) -> Callable:
-        def call(*args, **kwargs):
-            here = threading.get_ident() == owner
-            return (new if here else original)(*args, **kwargs)
-
-        return call
-
-    for name, new in stand_ins().items():
-        put(stack, recurrent_functions, name, chosen(getattr(recurrent_functions, name), new))

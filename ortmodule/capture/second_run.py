@@ -15,11 +15,11 @@ from ..interface.autograd_history import storage_key
 from ..interface.records import Input, Output, Placeholder
 from ..interface.steps import step_of
 from ..python_ops.markers import as_torch
-from ..python_ops.masks import drawn, is_known
 from ..torch_internals.tracing import HigherOrderOperator, OpOverload
 from ..translate import Translated, autocast
 from ..translate.bodies import KEY_STEP
 from ..translate.writes import is_written
+from .masks import drawn, is_known
 
 # What the guards of the capture hold already, and what says something to the translation alone.
 _SKIPPED = {"aten._assert_tensor_metadata.default", "ortmodule.mark_region.default"}

@@ -1,4 +1,4 @@
-"""Traces one call of a module by torch.export: the third stage of a capture.
+"""Traces one call of a module by torch.export: a stage of a capture.
 
 Forward's Python runs once more, on tensors without data and symbolic sizes. Nothing of it is left
 behind.

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..capture.fake_run import eager_error
+from ..capture.eager_run import eager_error
 from ..capture.quiet import quiet
 from ..errors import NeedsCut, NotCapturable
 from ..explain import Report

@@ -18,7 +18,6 @@ from typing import Any, Protocol
 
 from torch import fx, nn
 
-from ..capture.patches import LOCK
 from ..errors import NotCapturable, let_go
 from ..explain import Break
 from ..places import TORCH, traced_place, user_place
@@ -38,6 +37,7 @@ from ..torch_internals.dynamo import (
     reset_code,
     set_code_exec_strategy,
 )
+from ..torch_internals.replace import LOCK
 from .breaks import (
     asks_of_tensors,
     cut_at_checkpoints,
@@ -218,8 +218,12 @@ class _Convert:
             identities_of_values(self._told().asked),
         )  # fmt: skip
         with LOCK, convert_frame.compile_lock, inside(), contextlib.ExitStack() as stack:
-            for change in changes:
-                stack.enter_context(change)
+            try:
+                for change in changes:
+                    stack.enter_context(change)
+            except NotCapturable as error:  # this torch lacks what is to be replaced
+                self._told().asked(error)
+                changes = ()
             before = len(dynamo_utils.graph_break_reasons)
             if _is_layer(frame):
                 result = self._look_into(frame, cached, self._hooks, state)

@@ -4,7 +4,6 @@ dispatcher.py asks the C++ half (csrc/torch_bridge/guards) at the top of each ca
 there is anything, then `reason()`, and reports the answer like any fallback.
 """
 
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from .. import _native, devices
 from ..interface import autograd_history
 from ..torch_internals.autograd import top_saved_tensors_hooks
 from ..torch_internals.layers import active_data_parallel, caches_parametrized
-from ..torch_internals.modes import DeviceContext, function_modes
+from ..torch_internals.modes import DeviceContext, compiled_autograd_is_on, function_modes
 from ..torch_internals.tracing import symbolic_trace
 
 _HERE = threading.local()
@@ -30,8 +29,7 @@ _FAITHFUL = {graph.__file__, checkpoint.__file__, autograd_history.__file__}
 
 def reason() -> str | None:
     """Why a call that comes now must run the plain module; None when nothing speaks against it."""
-    compiled = sys.modules.get("torch._dynamo.compiled_autograd")
-    if compiled is not None and compiled.compiled_autograd_enabled:
+    if compiled_autograd_is_on():
         return "compiled autograd is active"
     bridge = _native.torch_bridge()
     found = bridge.active()

@@ -5,7 +5,6 @@ and of the functional collectives; translate/collective.py has the rules.
 """
 
 import functools
-import importlib
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -15,7 +14,11 @@ import torch.distributed as dist
 
 from ..errors import NeedsCut
 from ..places import caller_place
-from ..torch_internals.distributed import c10d_functional, group_size_by_name
+from ..torch_internals.distributed import (
+    c10d_functional,
+    functional_collectives,
+    group_size_by_name,
+)
 
 _NAMESPACE = "ortmodule_collective"
 
@@ -48,7 +51,7 @@ def stand_ins() -> dict[type, Callable]:
     """What is called for a Function's `apply`, where there are groups."""
     if not dist.is_initialized():
         return {}
-    functional = _functional()
+    functional = functional_collectives()
     found: dict[type, Callable] = {functional._FromTorchTensor: c10d_functional().wait_tensor}
     if differentiable := sys.modules.get("torch.distributed.nn.functional"):
         _library()
@@ -66,17 +69,12 @@ def check_in_place(function: Any, tensors: Iterable[Any]) -> None:
     traced it has a gradient, in eager the history of what it writes to stays as it was."""
     if not dist.is_initialized() or not torch.is_grad_enabled():
         return
-    if function not in _functional().traceable_collective_remaps:
+    if function not in functional_collectives().traceable_collective_remaps:
         return
     if any(isinstance(tensor, torch.Tensor) and tensor.requires_grad for tensor in tensors):
         name = f"torch.distributed.{function.__name__}"
         reason = f"{name} is given a tensor that requires grad, and torch has no gradient for it"
         raise NeedsCut(reason, **caller_place())
-
-
-def _functional() -> Any:
-    """torch's module that knows how collectives are traced; imported where there are groups."""
-    return importlib.import_module("torch.distributed._functional_collectives")
 
 
 def _all_reduce(op: Any, group: Any, x: torch.Tensor) -> torch.Tensor:
@@ -119,7 +117,7 @@ def _named(group: Any) -> str:
 
 def _name_of(op: Any) -> str:
     """A reduction as c10d's functional collectives name it."""
-    names = _functional().REDUCE_OP_TO_STR
+    names = functional_collectives().REDUCE_OP_TO_STR
     if op not in names:
         raise NeedsCut(f"forward reduces by {op}, which has no name", **caller_place())
     return names[op]

@@ -10,7 +10,6 @@ import contextlib
 import inspect
 import itertools
 import operator
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -25,6 +24,7 @@ from ..torch_internals.modes import DisableTorchFunction, set_grad_enabled
 from ..torch_internals.tracing import (
     FakeTensor,
     detect_fake_mode,
+    operators_with_bodies,
     reenter_make_fx,
     without_pre_dispatch_mode,
 )
@@ -81,8 +81,7 @@ def stand_ins() -> list[tuple[Any, str, Callable]]:
         ("map", "map_impl", _map),
         ("associative_scan", "generic_associative_scan", _associative_scan),
     ]
-    # by module: the package has functions of these names
-    return [(sys.modules[f"torch._higher_order_ops.{m}"], name, new) for m, name, new in found]
+    return [(operators_with_bodies(module), name, new) for module, name, new in found]
 
 
 def uncompiled(original: Callable) -> Callable:

@@ -1,5 +1,7 @@
 """Process groups and what torch.distributed keeps for them."""
 
+import importlib
+import sys
 from typing import Any
 
 import torch
@@ -20,3 +22,14 @@ group_size_by_name = need(
 def c10d_functional() -> Any:
     """The functional collectives as operators: there once torch.distributed is loaded."""
     return torch.ops._c10d_functional
+
+
+def functional_collectives() -> Any:
+    """The module that knows how collectives are traced; imported where there are groups."""
+    return importlib.import_module("torch.distributed._functional_collectives")
+
+
+def composable_state(module: torch.nn.Module) -> Any:
+    """What fully_shard, replicate or FullyShardedDataParallel keeps for a module; None: nothing."""
+    states = sys.modules.get("torch.distributed._composable_state")
+    return states and states._get_module_state(module)

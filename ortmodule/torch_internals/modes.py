@@ -1,5 +1,7 @@
 """Modes that are active around a call, and how code runs without them."""
 
+import sys
+
 from .entry import need
 
 DisableTorchFunction = need("torch._C.DisableTorchFunction", "code of ours under modes")
@@ -23,3 +25,9 @@ disable_current_modes = need(
 current_dispatch_mode = need(
     "torch.utils._python_dispatch._get_current_dispatch_mode", "calls under dispatch modes"
 )
+
+
+def compiled_autograd_is_on() -> bool:
+    """Whether torch compiles backwards now; it is loaded where somebody asked for it."""
+    loaded = sys.modules.get("torch._dynamo.compiled_autograd")
+    return loaded is not None and bool(loaded.compiled_autograd_enabled)

@@ -1,5 +1,8 @@
 """Fake tensors, operators and symbols: what a module is traced with."""
 
+import sys
+from typing import Any
+
 from .entry import need
 
 check_number = need("torch._check", "sizes of packed weights")
@@ -31,3 +34,9 @@ sympy_functions = need("torch.utils._sympy.functions", "sizes as expressions")
 SymT = need("torch.utils._sympy.symbol.SymT", "numbers as symbols")
 symbol_is_type = need("torch.utils._sympy.symbol.symbol_is_type", "numbers as symbols")
 higher_order_utils = need("torch._higher_order_ops.utils", "loops while a module is captured")
+
+
+def operators_with_bodies(name: str) -> Any:
+    """The module of cond, while_loop, scan, map or associative_scan: its package has a function of
+    that name."""
+    return sys.modules[f"torch._higher_order_ops.{name}"]

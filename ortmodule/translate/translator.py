@@ -1,6 +1,6 @@
 """Walks an exported graph and applies the rules.
 
-The fifth stage of a capture: stages.py calls `translate` with one Placeholder an input; what
+A stage of a capture: stages.py calls `translate` with one Placeholder an input; what
 comes back names the graph's outputs and the memory that forward wrote to.
 """
 

@@ -12,10 +12,10 @@ import torch
 
 from .. import _native
 from ..options import Options
+from ..python_ops.markers import as_torch
 from ..torch_internals.tracing import attention_math
 from ..translate import autocast
 from ..translate.writes import functional_name
-from .markers import as_torch
 
 Draw = Callable[[float, Sequence[int], torch.Tensor], torch.Tensor]
 
