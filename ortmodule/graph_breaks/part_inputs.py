@@ -2,8 +2,8 @@
 
 Its inputs are tensors alone. Dynamo gives a graph its symbols as numbers beside its tensors: what
 is a size of a tensor is read off that; any other integer is the size of a tensor without elements;
-a float is a tensor already. And an autograd.Function of the user's, which Dynamo traces both ways,
-is one again.
+a float is a tensor already. And an autograd.Function that Dynamo has traced both ways, as it does
+with torch's own, is one again.
 """
 
 import operator

@@ -1,6 +1,6 @@
 """Layers whose frozen weight is kept in few bits, and the product that reads it there.
 
-lora.convert makes them; translate/quantized.py has the rule.
+lora.convert makes them; translate/rules/quantized.py has the rule.
 """
 
 from collections.abc import Callable
