@@ -1,4 +1,4 @@
-// Binding a layout to sizes.
+// Binding a lowered graph to sizes.
 #pragma once
 
 #include "csrc/plan/buffer_assignment.h"

@@ -1,4 +1,4 @@
-// What the shape rules of a graph's nodes assume of its sizes: gathered when it is laid out,
+// What the shape rules of a graph's nodes assume of its sizes: gathered when it is lowered,
 // evaluated when a plan is bound, before any kernel is prepared.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The kernels of a layout for one binding.
+// The kernels of a lowered graph for one binding.
 #pragma once
 
 #include "csrc/plan/values.h"

@@ -1,4 +1,4 @@
-// The values of a layout under one binding of its symbols: their sizes, and the bytes of those that
+// The values of a lowered graph under one binding of its symbols: their sizes, and the bytes of those that
 // are fixed.
 #pragma once
 

@@ -92,11 +92,11 @@ Program::Program(const Graph& captured, const CompileOptions& options, std::vect
     return;
   }
   set_aside_items(*graph);
-  lay_out_plan(std::move(graph), inside, std::move(providers), std::move(stash.shared));
+  lower(std::move(graph), inside, std::move(providers), std::move(stash.shared));
   seconds_ = (now_us() - start) / 1e6;
 }
 
-void Program::lay_out_plan(std::unique_ptr<Graph> graph, const CompileOptions& options,
+void Program::lower(std::unique_ptr<Graph> graph, const CompileOptions& options,
                            std::vector<const Provider*> providers, std::set<size_t> shared) {
   if (owns_bodies(*graph)) {
     bodies_ = std::make_unique<BodyProvider>(options);

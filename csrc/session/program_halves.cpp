@@ -44,7 +44,7 @@ Program::Program(std::unique_ptr<Graph> half, const Program& joint, const Compil
                                   [&](ValueId id) { return half->role(id) == Role::gradient; });
   first_gradient_ = static_cast<size_t>(first - inputs.begin());
   if (options.check) verify(*half, "halves");
-  lay_out_plan(std::move(half), options, std::move(providers), {});
+  lower(std::move(half), options, std::move(providers), {});
   seconds_ = (now_us() - start) / 1e6;
 }
 

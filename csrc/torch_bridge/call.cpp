@@ -1,4 +1,4 @@
-// Running a call: pointers into the frame, segments of the backward, retained graphs.
+// Running a call: pointers into the frame, what is saved for the backward, retained graphs.
 #include "csrc/torch_bridge/call.h"
 
 #include <ATen/ExpandUtils.h>
@@ -45,9 +45,9 @@ Version::Version(const at::Tensor& tensor)
                                 : c10::VariableVersion(c10::VariableVersion::DISABLED)),
       then_(now()) {}
 
-Call::Call(std::shared_ptr<CapturedState> shared, const std::vector<at::Tensor>& given,
+Call::Call(std::shared_ptr<CapturedState> state, const std::vector<at::Tensor>& given,
            uint64_t key, std::shared_ptr<Profile> profile)
-    : shared_(std::move(shared)), lent_(given.size()), key_(key), profile_(std::move(profile)) {
+    : state_(std::move(state)), lent_(given.size()), key_(key), profile_(std::move(profile)) {
   inputs_.reserve(given.size());
   for (size_t i = 0; i < given.size(); ++i) {
     inputs_.push_back(given[i].defined() ? contiguous(given[i].variable_data()) : at::Tensor());
@@ -55,7 +55,7 @@ Call::Call(std::shared_ptr<CapturedState> shared, const std::vector<at::Tensor>&
       strides_[i] = at::infer_dense_strides(given[i].sizes(), given[i].strides());
   }
   if (at::GradMode::is_enabled())  // the backward reads what was there before the call wrote
-    for (const size_t i : shared_->written)
+    for (const size_t i : state_->written)
       inputs_[i] = given[i].detach().clone(at::MemoryFormat::Contiguous);
 }
 
@@ -78,17 +78,17 @@ void Call::bind_inputs() {
 std::vector<at::Tensor> Call::forward(const Wanted& wanted) {
   wanted_ = wanted;
   const std::vector<Sizes> sizes = input_sizes();
-  const std::shared_ptr<Program> program = shared_->program(wanted, sizes);
+  const std::shared_ptr<Program> program = state_->program(wanted, sizes);
   run_state_.emplace();
   if (at::GradMode::is_enabled() || !wanted.defined.empty())  // a backward may run it again
     run_state_->remember(&once_);
   stream_ = current_stream(device());
-  if (shared_->has_effects && !wanted.defined.empty() && !generator_state_.known())
+  if (state_->has_effects && !wanted.defined.empty() && !generator_state_.known())
     generator_state_ = RandomState::now(device());
   std::vector<at::Tensor> outputs =
       program->is_staged() ? run_stages(program) : run_plan(program, sizes);
-  for (const auto& [output, order] : shared_->orders) reorder(outputs[output], order);
-  shared_->stash_bytes = run_state_->kept();
+  for (const auto& [output, order] : state_->orders) reorder(outputs[output], order);
+  state_->stash_bytes = run_state_->kept();
   return outputs;
 }
 
@@ -111,7 +111,7 @@ std::vector<at::Tensor> Call::run_plan(const std::shared_ptr<Program>& program,
 void Call::share_outputs(const std::vector<at::Tensor>& outputs) {
   shared_outputs_.clear();
   for (const size_t i : planned_.program->lowered().options.shared)
-    if (i < shared_->n_user_outputs) shared_outputs_.push_back({i, outputs[i].storage(), {}});
+    if (i < state_->n_user_outputs) shared_outputs_.push_back({i, outputs[i].storage(), {}});
 }
 
 // Where they are now: an owner may have resized one.
@@ -134,7 +134,7 @@ void Call::bind_shared_outputs(Frame& frame) {
 // program for more outputs than this backward has reads zeros for the rest.
 void Call::bind_read_there(Bound& bound) {
   if (stash_ || halves_) return;
-  for (const auto& [output, input] : shared_->reads_there(wanted_.defined)) {
+  for (const auto& [output, input] : state_->reads_there(wanted_.defined)) {
     const Operand& type = planned_.plan->core->outputs.types[output];
     const auto found = read_there_.find(input);
     const at::Tensor now = found == read_there_.end() ? empty(type).zero_() : found->second;
@@ -153,14 +153,14 @@ void Call::expect_backward(const std::vector<at::Tensor>& given,
                            const std::vector<at::Tensor>& outputs) {
   input_versions_.reserve(given.size());
   for (size_t i = 0; i < given.size(); ++i) {
-    const bool written = contains(shared_->written, i);
+    const bool written = contains(state_->written, i);
     lent_[i] = !written && given[i].defined() && inputs_[i].is_alias_of(given[i]);
     input_versions_.emplace_back(written ? at::Tensor() : given[i]);
   }
-  for (const auto& [output, i] : shared_->read_there) input_versions_[i] = Version(given[i]);
-  for (size_t i = 0; i < shared_->n_user_outputs; ++i) output_versions_.emplace_back(outputs[i]);
+  for (const auto& [output, i] : state_->read_there) input_versions_[i] = Version(given[i]);
+  for (size_t i = 0; i < state_->n_user_outputs; ++i) output_versions_.emplace_back(outputs[i]);
   save_inputs(given);
-  if (shared_->may_run_again()) keep_inputs(shared_->topology.order);
+  if (state_->may_run_again()) keep_inputs(state_->topology.order);
 }
 
 // What eager keeps too may not change; of anything else the backward reads a copy. A user's hooks
@@ -172,17 +172,17 @@ void Call::save_inputs(const std::vector<at::Tensor>& given) {
   if (hooked_) {
     saved.resize(given.size());
     std::iota(saved.begin(), saved.end(), size_t{});
-    outputs = shared_->topology.order;
+    outputs = state_->topology.order;
   }
   saved_.reserve(saved.size());
   for (const size_t i : saved) {
-    if (i >= given.size() || !given[i].defined() || contains(shared_->written, i)) continue;
-    if (shared_->history.saves_input(i, outputs))
+    if (i >= given.size() || !given[i].defined() || contains(state_->written, i)) continue;
+    if (state_->history.saves_input(i, outputs))
       saved_.push_back({i, torch::autograd::SavedVariable(given[i], false)});
     else if (lent_[i])
       own_input(i);
   }
-  for (const auto& [output, i] : shared_->reads_there(shared_->topology.order))
+  for (const auto& [output, i] : state_->reads_there(state_->topology.order))
     saved_.push_back({i, torch::autograd::SavedVariable(given[i], false)});
 }
 
@@ -195,7 +195,7 @@ void Call::keep_inputs(const Indices& outputs) {
   for (size_t i = 0; i < inputs_.size(); ++i) {
     if (!lent_[i] || input_versions_[i].changed()) continue;  // changed: too late
     if (std::any_of(outputs.begin(), outputs.end(),
-                    [&](size_t output) { return !shared_->history.saves_input(i, {output}); }))
+                    [&](size_t output) { return !state_->history.saves_input(i, {output}); }))
       own_input(i);
   }
 }
@@ -225,14 +225,14 @@ void Call::check_outputs(const Indices& saved) const {
 void Call::unpack_inputs(const Indices& defined) {
   const int task = torch::autograd::get_current_graph_task_id();
   for (Saved& saved : saved_) {
-    if (!shared_->history.saves_input(saved.input, defined)) continue;
+    if (!state_->history.saves_input(saved.input, defined)) continue;
     if (saved.unpacked_in == task) {  // a second run: a hook may have stepped what the first gave
       check_input(saved.input);
       continue;
     }
     saved.unpacked_in = task;
     const at::Tensor now = saved.variable.unpack(nullptr);
-    if (contains(shared_->written, saved.input)) {
+    if (contains(state_->written, saved.input)) {
       read_there_[saved.input] = contiguous(now.detach());
       continue;
     }
@@ -246,7 +246,7 @@ void Call::unpack_inputs(const Indices& defined) {
 std::optional<size_t> Call::changed_input(const Wanted& wanted) const {
   for (size_t i = 0; i < input_versions_.size(); ++i)
     if (input_versions_[i].changed() &&
-        (lent_[i] || shared_->history.saves_input(i, wanted.defined)))
+        (lent_[i] || state_->history.saves_input(i, wanted.defined)))
       return i;
   return {};
 }
@@ -261,17 +261,17 @@ bool Call::covers(const Wanted& wanted) const {
 at::Tensor Call::as_given(size_t i) const {
   const auto strides = strides_.find(i);
   if (strides == strides_.end())
-    return contains(shared_->written, i) ? inputs_[i].clone() : inputs_[i];
+    return contains(state_->written, i) ? inputs_[i].clone() : inputs_[i];
   return at::empty_strided(inputs_[i].sizes(), strides->second, inputs_[i].options())
       .copy_(inputs_[i]);
 }
 
 SecondRun Call::run_again(const Indices& outputs, const Edges& edges) {
-  check_outputs(shared_->history.saved_outputs(outputs));
+  check_outputs(state_->history.saved_outputs(outputs));
   unpack_inputs(outputs);
   {
-    std::lock_guard lock(shared_->mutex);
-    shared_->differentiable = true;
+    std::lock_guard lock(state_->mutex);
+    state_->differentiable = true;
   }
   for (size_t i = 0; i < input_versions_.size(); ++i)
     check(!lent_[i] || !input_versions_[i].changed(),
@@ -285,7 +285,7 @@ SecondRun Call::run_again(const Indices& outputs, const Edges& edges) {
   for (size_t i = 0; i < inputs_.size(); ++i)
     if (inputs_[i].defined()) inputs[i] = as_given(i).detach();
   for (size_t w = 0; w < edges.inputs.size(); ++w) {
-    at::Tensor& input = inputs[shared_->wrt[w]];
+    at::Tensor& input = inputs[state_->wrt[w]];
     run.inputs.push_back(input = stand_in(input, edges.inputs[w]));
   }
   for (size_t i = 0; i < inputs_.size(); ++i)
@@ -293,13 +293,13 @@ SecondRun Call::run_again(const Indices& outputs, const Edges& edges) {
   const Rewound generators(generator_state_, device());
   const c10::OptionalStreamGuard as_the_forward(stream_);
   const c10::impl::ExcludeDispatchKeyGuard plain(kTransforms);
-  run.outputs = shared_->second_forward(inputs, key_, [&](size_t output, const at::Tensor& tensor) {
+  run.outputs = state_->second_forward(inputs, key_, [&](size_t output, const at::Tensor& tensor) {
     return run.passed[output] = stand_in(tensor, edges.outputs[output]);
   });
   // What it has saved of these shows what is there now, as eager's does; no version tells.
-  for (const auto& [output, i] : shared_->reads_there(outputs))
+  for (const auto& [output, i] : state_->reads_there(outputs))
     inputs[i].variable_data().copy_(read_there_.at(i));
-  run.outputs.resize(shared_->n_user_outputs);
+  run.outputs.resize(state_->n_user_outputs);
   return run;
 }
 
@@ -315,21 +315,21 @@ void Call::run_forward_again(const Wanted& wanted) {
     const Rewound generators(generator_state_, device());
     forward(wanted);
   }
-  std::lock_guard lock(shared_->mutex);
-  shared_->predicted = wanted;
-  ++shared_->reruns;
+  std::lock_guard lock(state_->mutex);
+  state_->predicted = wanted;
+  ++state_->reruns;
 }
 
 Bound Call::begin_backward(const Wanted& wanted, bool keep) {
-  check_outputs(shared_->history.saved_outputs(wanted.defined));
+  check_outputs(state_->history.saved_outputs(wanted.defined));
   unpack_inputs(wanted.defined);
   const bool other = wanted != wanted_;
   if (!(frame_ || stash_) || (other && !(changed_input(wanted) && covers(wanted)))) {
     run_forward_again(wanted);
   } else {
-    std::lock_guard lock(shared_->mutex);
-    shared_->confirmed = true;
-    shared_->varied = shared_->varied || other;
+    std::lock_guard lock(state_->mutex);
+    state_->confirmed = true;
+    state_->varied = state_->varied || other;
   }
   Bound bound{planned_, inputs_, shared_outputs_, {}, nullptr, wanted != wanted_};
   stash_ ? bind_stash(bound, keep) : bind_frame(bound, keep);

@@ -50,7 +50,7 @@ class Version {
 
 class Call {
  public:
-  Call(std::shared_ptr<CapturedState> shared, const std::vector<at::Tensor>& given, uint64_t key,
+  Call(std::shared_ptr<CapturedState> state, const std::vector<at::Tensor>& given, uint64_t key,
        std::shared_ptr<Profile> profile);
 
   // Runs the forward for such a backward; returns every graph output.
@@ -73,8 +73,8 @@ class Call {
   void release();
   bool released() const { return inputs_.empty(); }
 
-  const CapturedState& shared() const { return *shared_; }
-  CapturedState& shared() { return *shared_; }
+  const CapturedState& state() const { return *state_; }
+  CapturedState& state() { return *state_; }
   const Planned& planned() const { return planned_; }
   const Operand& input_type(size_t i) const {
     return input_types_.empty() ? planned_.plan->core->inputs.types[i] : input_types_[i];
@@ -84,7 +84,7 @@ class Call {
   std::optional<c10::Stream> stream() const { return stream_; }
 
  private:
-  Device device() const { return shared_->options.device; }
+  Device device() const { return state_->options.device; }
   std::vector<Sizes> input_sizes() const;
   std::vector<at::Tensor> run_plan(const std::shared_ptr<Program>& program,
                                    const std::vector<Sizes>& sizes);
@@ -109,7 +109,7 @@ class Call {
   std::optional<size_t> changed_input(const Wanted& wanted) const;
   bool covers(const Wanted& wanted) const;
 
-  std::shared_ptr<CapturedState> shared_;
+  std::shared_ptr<CapturedState> state_;
   Planned planned_;  // of a forward in stages: its backward's
   std::optional<c10::Stream> stream_;
   std::optional<RunState> run_state_;  // of the latest forward, all its programs and its backwards

@@ -30,37 +30,37 @@ Runner::Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs,
                std::map<size_t, Indices> orders, std::vector<size_t> wrt,
                std::optional<AutogradHistory> history, pybind11::object second_forward,
                CompileOptions options)
-    : shared_(std::make_shared<CapturedState>()),
+    : state_(std::make_shared<CapturedState>()),
       inputs_(std::move(inputs)),
       write_backs_(std::move(write_backs)),
       second_forward_(std::move(second_forward)) {
   check(inputs_.size() == graph->inputs().size(), "the capture names {} inputs, its graph has {}",
         inputs_.size(), graph->inputs().size());
-  shared_->graph = graph;
-  shared_->options = std::move(options);
-  shared_->wrt = std::move(wrt);
-  shared_->n_user_outputs = n_user_outputs;
-  shared_->orders = std::move(orders);
-  shared_->history = history ? std::move(*history)
-                             : AutogradHistory::of_graph(*graph, shared_->wrt, n_user_outputs);
-  shared_->topology = Topology(shared_->history, shared_->wrt);
-  shared_->second_forward = ort::bridge::second_forward(second_forward_);
-  shared_->predicted.defined = guess_defined(*graph, shared_->history);
+  state_->graph = graph;
+  state_->options = std::move(options);
+  state_->wrt = std::move(wrt);
+  state_->n_user_outputs = n_user_outputs;
+  state_->orders = std::move(orders);
+  state_->history = history ? std::move(*history)
+                             : AutogradHistory::of_graph(*graph, state_->wrt, n_user_outputs);
+  state_->topology = Topology(state_->history, state_->wrt);
+  state_->second_forward = ort::bridge::second_forward(second_forward_);
+  state_->predicted.defined = guess_defined(*graph, state_->history);
   for (size_t i = 0; i < inputs_.size(); ++i)
     for (const WriteBack& write : write_backs_)
       if (write.target.user >= 0 ? write.target.user == inputs_[i].user
                                  : write.target.fixed.is(inputs_[i].fixed)) {
-        shared_->written.push_back(i);
-        if (write.read_there) shared_->read_there.push_back({write.output, i});
+        state_->written.push_back(i);
+        if (write.read_there) state_->read_there.push_back({write.output, i});
       }
   for (const Node* node : graph->order()) {
     const Effect effect = node->schema->effect(*node);
-    shared_->has_effects =
-        shared_->has_effects || effect == Effect::random || effect == Effect::python;
-    shared_->is_linear = shared_->is_linear && node->schema->has_linear_gradient(*node);
+    state_->has_effects =
+        state_->has_effects || effect == Effect::random || effect == Effect::python;
+    state_->is_linear = state_->is_linear && node->schema->has_linear_gradient(*node);
     for (const ValueId id : node->out)
-      shared_->has_float16 =
-          shared_->has_float16 || (id != kNone && graph->value(id).type().dtype == DType::f16);
+      state_->has_float16 =
+          state_->has_float16 || (id != kNone && graph->value(id).type().dtype == DType::f16);
   }
   for (const ValueId id : graph->inputs()) needs_key_ = needs_key_ || graph->role(id) == Role::key;
 }
@@ -94,7 +94,7 @@ void Runner::find_device(const std::vector<at::Tensor>& tensors) {
   const auto on_host = [](const at::Tensor& tensor) {
     return !tensor.defined() || tensor.is_cpu();
   };
-  CompileOptions& options = shared_->options;
+  CompileOptions& options = state_->options;
   for (const at::Tensor& tensor : tensors) {
     if (on_host(tensor)) continue;
     const Device device = device_of(tensor.device());
@@ -114,7 +114,7 @@ void Runner::compile(const std::vector<at::Tensor>& user) {
   for (const at::Tensor& tensor : tensors)
     sizes.push_back(tensor.defined() ? tensor.sizes().vec() : Sizes{1});
   const auto program =
-      shared_->program(at::GradMode::is_enabled() ? shared_->predicted : Wanted{}, sizes);
+      state_->program(at::GradMode::is_enabled() ? state_->predicted : Wanted{}, sizes);
   if (!program->is_staged()) program->plan(sizes);
 }
 
@@ -129,12 +129,12 @@ std::vector<at::Tensor> Runner::call(const std::vector<at::Tensor>& user) {
   Wanted wanted;
   std::shared_ptr<Profile> profile;
   {
-    std::lock_guard lock(shared_->mutex);
-    if (at::GradMode::is_enabled()) wanted = shared_->predicted;
-    profile = shared_->profile;
+    std::lock_guard lock(state_->mutex);
+    if (at::GradMode::is_enabled()) wanted = state_->predicted;
+    profile = state_->profile;
   }
-  auto call = std::make_shared<Call>(shared_, tensors,
-                                     needs_key_ ? draw_key(shared_->options.device) : 0, profile);
+  auto call = std::make_shared<Call>(state_, tensors,
+                                     needs_key_ ? draw_key(state_->options.device) : 0, profile);
   std::vector<at::Tensor> outputs;
   {
     at::NoGradGuard no_grad;
@@ -147,12 +147,12 @@ std::vector<at::Tensor> Runner::call(const std::vector<at::Tensor>& user) {
     call->expect_backward(tensors, outputs);
     attach(call, tensors, outputs);
   }
-  outputs.resize(shared_->n_user_outputs);
+  outputs.resize(state_->n_user_outputs);
   return outputs;
 }
 
 std::shared_ptr<Program> Runner::latest() const {
-  return shared_->programs.latest();
+  return state_->programs.latest();
 }
 
 double Runner::planned_us() const {
@@ -175,7 +175,7 @@ std::tuple<size_t, size_t, size_t> Runner::memory() const {
     casts += plan->cast_bytes;
     arenas += plan->core->arena_bytes();
   }
-  return {shared_->stash_bytes, casts, arenas};
+  return {state_->stash_bytes, casts, arenas};
 }
 
 void Runner::add_steps(const TrainingPlan& plan, bool backward,
@@ -196,7 +196,7 @@ std::vector<Runner::StepInfo> Runner::steps() const {
   std::vector<StepInfo> result;
   const auto program = latest();
   if (program && program->is_staged())
-    for (const Node* node : shared_->graph->order())
+    for (const Node* node : state_->graph->order())
       if (node->schema->allocates_results(*node))  // between the plans
         result.push_back({node->qualified(), "host", false, std::nullopt});
   const auto plans = plans_of_latest();
@@ -209,7 +209,7 @@ std::vector<const Node*> Runner::nodes() const {
   std::vector<const Node*> result;
   const auto program = latest();
   if (program && program->is_staged()) {
-    const std::vector<Node*> captured = shared_->graph->order();
+    const std::vector<Node*> captured = state_->graph->order();
     result.assign(captured.begin(), captured.end());
   } else if (program) {
     for (const Claim& claim : program->lowered().partition.claims)
@@ -239,25 +239,25 @@ std::map<Runner::Typed, int> Runner::typed() const {
 }
 
 int Runner::plans() const {
-  int count = shared_->dropped_plans;
-  for (const auto& program : shared_->programs.all()) count += program->plans();
+  int count = state_->dropped_plans;
+  for (const auto& program : state_->programs.all()) count += program->plans();
   return count;
 }
 
 int Runner::reruns() const {
-  std::lock_guard lock(shared_->mutex);
-  return shared_->reruns;
+  std::lock_guard lock(state_->mutex);
+  return state_->reruns;
 }
 
 void Runner::start_profile() {
   auto profile = std::make_shared<Profile>();
-  std::lock_guard lock(shared_->mutex);
-  shared_->profile.swap(profile);
+  std::lock_guard lock(state_->mutex);
+  state_->profile.swap(profile);
 }
 
 std::shared_ptr<const Profile> Runner::profile() const {
-  std::lock_guard lock(shared_->mutex);
-  return shared_->profile;
+  std::lock_guard lock(state_->mutex);
+  return state_->profile;
 }
 
 }  // namespace ort::bridge

@@ -56,7 +56,7 @@ class Runner {
   int plans() const;
   int reruns() const;         // forwards that ran again, for a backward that was not expected
   double planned_us() const;  // what the newest plan of the latest program took
-  const CapturedState& shared() const { return *shared_; }
+  const CapturedState& state() const { return *state_; }
   int visit(visitproc visit, void* arg) const;
   void start_profile();                            // drops the times taken before
   std::shared_ptr<const Profile> profile() const;  // of the latest timed call; null: none
@@ -70,7 +70,7 @@ class Runner {
   void find_device(const std::vector<at::Tensor>& tensors);
   at::Tensor resolve(const Source& source, const std::vector<at::Tensor>& user) const;
 
-  std::shared_ptr<CapturedState> shared_;
+  std::shared_ptr<CapturedState> state_;
   std::mutex sources_mutex_;
   std::vector<Source> inputs_;
   std::vector<WriteBack> write_backs_;

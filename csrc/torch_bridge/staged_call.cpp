@@ -19,10 +19,10 @@ std::vector<at::Tensor> Call::run_stages(const std::shared_ptr<Program>& program
 // The backward is bound now that the sizes are known.
 void Call::keep_stash(const std::shared_ptr<Program>& program, const std::vector<Item>& made,
                       const std::vector<at::Tensor>& outputs) {
-  const AutogradHistory& history = shared_->history;
+  const AutogradHistory& history = state_->history;
   const Indices read = history.saved_outputs(wanted_.defined);
   halves_ = program->halves();
-  stash_ = stash_of(*halves_, inputs_, made, outputs, read, shared_->n_user_outputs);
+  stash_ = stash_of(*halves_, inputs_, made, outputs, read, state_->n_user_outputs);
   shared_outputs_ = stash_->outputs;
   planned_.program = {program, halves_->backward.get()};
   planned_.plan = planned_.program->plan(stash_->sizes);
@@ -34,10 +34,10 @@ void Call::keep_stash(const std::shared_ptr<Program>& program, const std::vector
                                : Operand{});
   for (const size_t i : stash_->inputs)  // those that are copied
     if (inputs_[i].defined() &&
-        (contains(shared_->written, i) || !history.saves_input(i, wanted_.defined)))
+        (contains(state_->written, i) || !history.saves_input(i, wanted_.defined)))
       stash_->bytes += inputs_[i].nbytes();
   const size_t bytes = run_state_->keep(stash_->bytes);
-  const auto& budget = shared_->options.memory_budget;
+  const auto& budget = state_->options.memory_budget;
   check(!budget || bytes <= *budget,
         "memory_budget is {} bytes; of a forward whose sizes depend on data, of which nothing is "
         "recomputed for a budget, the backward is to read {} bytes",

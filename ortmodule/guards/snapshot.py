@@ -1,6 +1,6 @@
 """What a capture relies on, and the checks that it still holds.
 
-stages.py makes a Snapshot for each capture; compiled.py asks it before every step.
+stages.py makes a Snapshot for each capture; compiled.py asks it before every call.
 """
 
 import abc

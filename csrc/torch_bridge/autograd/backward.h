@@ -31,18 +31,18 @@ class Backward : public std::enable_shared_from_this<Backward> {
   Nodes& nodes() { return nodes_; }
 
   // A second run has a graph of torch's, into which all later gradients of the outputs go, as in
-  // eager: what the backward of that backward adds meets them there. Called when a pass has ended.
+  // eager: what the backward of that backward adds meets them there. Called when a run has ended.
   void lead_into(const std::vector<at::Tensor>& outputs);
 
   // For a BackwardRun. As eager's nodes: one that has let go of what it saved raises.
-  void use_up(size_t node, const BackwardRun& pass);
+  void use_up(size_t node, const BackwardRun& run);
   Indices usable() const;  // outputs with a node that has something left to run
   // Lets go of what was kept, where no backward can be run any more but those under way.
-  void release(const BackwardRun& pass);
+  void release(const BackwardRun& run);
 
  private:
   class Ending;
-  BackwardRun& pass();
+  BackwardRun& run_of_task();
   void end(int task);
   bool is_short() const;
   bool is_usable(size_t output) const;
@@ -53,7 +53,7 @@ class Backward : public std::enable_shared_from_this<Backward> {
   Nodes nodes_;
   std::vector<bool> used_;        // by AutogradHistory::used_up
   bool led_into_torchs_ = false;  // whether gradients go into a second run's graph
-  std::vector<std::unique_ptr<BackwardRun>> passes_;  // under way
+  std::vector<std::unique_ptr<BackwardRun>> runs_;  // under way
 };
 
 [[noreturn]] void fail_second_time();

@@ -17,14 +17,14 @@ namespace ort::bridge {
 BackwardRun::BackwardRun(Backward& backward, int task, bool is_short)
     : backward_(backward),
       call_(backward_.call()),
-      shared_(call_.shared()),
+      state_(call_.state()),
       task_(task),
       short_(is_short),
       keep_(torch::autograd::get_current_graph_task_keep_graph()),
       differentiable_(at::GradMode::is_enabled()),
-      requests_(shared_.history, shared_.wrt, backward_.nodes()),
-      arrived_(shared_.history.outputs.size()),
-      handed_over_(shared_.wrt.size()) {}
+      requests_(state_.history, state_.wrt, backward_.nodes()),
+      arrived_(state_.history.outputs.size()),
+      handed_over_(state_.wrt.size()) {}
 
 void BackwardRun::end() {
   over_ = true;
@@ -46,7 +46,7 @@ void BackwardRun::receive(size_t output, const at::Tensor& gradient) {
 }
 
 void BackwardRun::run_eagers_nodes() {
-  const AutogradHistory& history = shared_.history;
+  const AutogradHistory& history = state_.history;
   const auto next =
       std::find_if(history.origins.begin(), history.origins.end(), [&](const Origin& origin) {
         return std::any_of(origin.outputs.begin(), origin.outputs.end(),
@@ -83,7 +83,7 @@ void BackwardRun::give(size_t output) {
 }
 
 at::Tensor BackwardRun::as_read(size_t output, const at::Tensor& gradient) const {
-  at::Tensor result = contiguous(shared_.in_memory_order(output, gradient));
+  at::Tensor result = contiguous(state_.in_memory_order(output, gradient));
   if (!run_->scaled) return result;
   const auto first = std::find_if(run_->destinations.begin(), run_->destinations.end(),
                                   [](const auto& place) { return place.has_value(); });
@@ -91,7 +91,7 @@ at::Tensor BackwardRun::as_read(size_t output, const at::Tensor& gradient) const
 }
 
 bool BackwardRun::passed_in_time(size_t output) const {
-  const auto& outputs = shared_.history.outputs;
+  const auto& outputs = state_.history.outputs;
   for (size_t i = 0; i < outputs.size(); ++i)
     if (outputs[i] && contains(outputs[i]->through, output) && arrived_[i] &&
         !contains(run_->given, i))
@@ -101,7 +101,7 @@ bool BackwardRun::passed_in_time(size_t output) const {
 
 at::Tensor BackwardRun::passed_on(size_t output) {
   if (!differentiable_ && !contains(requests_.cuts(), output)) return {};
-  const auto& outputs = shared_.history.outputs;
+  const auto& outputs = state_.history.outputs;
   for (size_t i = 0; i < outputs.size(); ++i)
     if (outputs[i] && contains(outputs[i]->through, output) && awaits(i)) return {};
   if (differentiable_) return second().of_passed(arrived_, output);
@@ -112,7 +112,7 @@ at::Tensor BackwardRun::passed_on(size_t output) {
   const int at = planned.program->cut_outputs()[static_cast<size_t>(k)];
   if (at < 0) return {};
   run_until(planned.segment_of(at));
-  return shared_.in_tensor_order(output, gradient_at(at));
+  return state_.in_tensor_order(output, gradient_at(at));
 }
 
 // --- gradients go out --------------------------------------------------------------------------
@@ -123,7 +123,7 @@ bool BackwardRun::serves(const Indices& outputs) const {
 }
 
 std::vector<at::Tensor> BackwardRun::hand_over(const Part& part) {
-  const Indices& outputs = shared_.topology.groups[part.group].outputs;
+  const Indices& outputs = state_.topology.groups[part.group].outputs;
   std::vector<at::Tensor> results(part.wrt.size());
   const bool any = std::any_of(outputs.begin(), outputs.end(),
                                [&](size_t i) { return arrived_[i] && arrived_[i]->defined(); });
@@ -141,8 +141,8 @@ std::vector<at::Tensor> BackwardRun::hand_over(const Part& part) {
       check(!run_->bound.filled || results[k].isfinite().all().item<bool>(),
             "an input of the module was modified by an inplace operation before a backward of "
             "other outputs than before: its gradient cannot be told, as others' are not finite");
-    } else if (shared_.history.known) {  // eager reaches it, so by a derivative that is zero
-      results[k] = zeros(call_.input_type(shared_.wrt[part.wrt[k]]));
+    } else if (state_.history.known) {  // eager reaches it, so by a derivative that is zero
+      results[k] = zeros(call_.input_type(state_.wrt[part.wrt[k]]));
     }
   }
   return results;
@@ -177,8 +177,8 @@ Indices BackwardRun::arrived() const {
 const SecondRun& BackwardRun::second() {
   if (call_.released()) fail_second_time();
   if (!second_) {
-    Edges edges{{}, backward_.nodes().receiving(shared_.history)};
-    for (size_t w = 0; w < shared_.wrt.size(); ++w)
+    Edges edges{{}, backward_.nodes().receiving(state_.history)};
+    for (size_t w = 0; w < state_.wrt.size(); ++w)
       edges.inputs.push_back(backward_.nodes().target(w));
     second_.emplace(Second{call_.run_again(arrived(), edges), {}, {}});
     if (keep_)
@@ -193,14 +193,14 @@ const SecondRun& BackwardRun::second() {
 std::vector<at::Tensor> BackwardRun::hand_over_second(const Part& part) {
   const SecondRun& run = second();
   const Indices now = arrived();
-  const Indices& outputs = shared_.topology.groups[part.group].outputs;
+  const Indices& outputs = state_.topology.groups[part.group].outputs;
   if (!std::all_of(outputs.begin(), outputs.end(),
                    [&](size_t i) { return !contains(now, i) || contains(second_->given, i); })) {
     Indices asked;
-    for (size_t w = 0; w < shared_.wrt.size(); ++w)
-      if (requests_.wants(shared_.wrt[w])) asked.push_back(w);
+    for (size_t w = 0; w < state_.wrt.size(); ++w)
+      if (requests_.wants(state_.wrt[w])) asked.push_back(w);
     std::vector<at::Tensor> found = run.of_inputs(arrived_, asked);
-    second_->gradients.assign(shared_.wrt.size(), at::Tensor());
+    second_->gradients.assign(state_.wrt.size(), at::Tensor());
     for (size_t k = 0; k < found.size(); ++k) second_->gradients[asked[k]] = std::move(found[k]);
     second_->given = now;
   }
@@ -224,7 +224,7 @@ Wanted BackwardRun::wanted_now() const {
 void BackwardRun::start() {
   if (call_.released()) fail_second_time();
   run_.reset();
-  if (shared_.topology.order.size() > 1) call_.keep_inputs(backward_.usable());
+  if (state_.topology.order.size() > 1) call_.keep_inputs(backward_.usable());
   const bool batched = std::any_of(arrived_.begin(), arrived_.end(), [](const auto& gradient) {
     return gradient && is_batched(*gradient);
   });
@@ -239,7 +239,7 @@ void BackwardRun::start() {
   }
 }
 
-// Not of an input that an earlier run of this pass has served: its gradient lies there by now.
+// Not of an input that an earlier part of this run has served: its gradient lies there by now.
 void BackwardRun::find_destinations() {
   const std::vector<int>& outputs = run_->bound.planned.program->gradient_outputs();
   run_->destinations.resize(n_gradients());
@@ -258,7 +258,7 @@ void BackwardRun::find_destinations() {
 // the factor is a power of two.
 bool BackwardRun::may_be_scaled() const {
   const Program& program = *run_->bound.planned.program;
-  if (!shared_.is_linear || shared_.has_float16 || !requests_.cuts().empty()) return false;
+  if (!state_.is_linear || state_.has_float16 || !requests_.cuts().empty()) return false;
   std::optional<double> factor;
   for (const int output : program.gradient_outputs()) {
     if (output < 0) continue;

@@ -75,7 +75,7 @@ class BackwardRun {
 
   Backward& backward_;
   Call& call_;
-  const CapturedState& shared_;
+  const CapturedState& state_;
   const int task_;
   const bool short_;
   const bool keep_;

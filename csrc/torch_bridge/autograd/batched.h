@@ -1,5 +1,5 @@
 // Gradients of many backward passes at once: the tensors of torch's two vmaps, taken apart into
-// plain slices. backward.cpp runs a backward for each.
+// plain slices. backward_run.cpp runs a backward for each.
 #pragma once
 
 #include <ATen/core/Tensor.h>

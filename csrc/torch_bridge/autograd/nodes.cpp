@@ -162,9 +162,9 @@ using First = std::vector<decltype(Edge::function)>;  // by group: the first nod
 
 // The last are made first: a node's edges may not change once it has a parent.
 First chains(const std::shared_ptr<Backward>& backward, const std::vector<at::Tensor>& inputs) {
-  const at::Tensor token = token_on(backward->call().shared().options.device);
-  const CapturedState& shared = backward->call().shared();
-  First first(shared.topology.groups.size());
+  const at::Tensor token = token_on(backward->call().state().options.device);
+  const CapturedState& state = backward->call().state();
+  First first(state.topology.groups.size());
   for (auto part = backward->parts().rbegin(); part != backward->parts().rend(); ++part) {
     auto& next = first[part->group];
     auto node = make_node<HandOver>(backward, *part, next != nullptr);
@@ -176,7 +176,7 @@ First chains(const std::shared_ptr<Backward>& backward, const std::vector<at::Te
     edges.reserve(part->wrt.size() + 1);
     if (next) edges.emplace_back(std::move(next), 0);
     for (const size_t w : part->wrt) {
-      edges.push_back(torch::autograd::impl::gradient_edge(inputs[shared.wrt[w]]));
+      edges.push_back(torch::autograd::impl::gradient_edge(inputs[state.wrt[w]]));
       backward->nodes().targets[w] = edges.back().function.get();
       backward->nodes().target_places[w] = edges.back().input_nr;
     }
@@ -190,7 +190,7 @@ First chains(const std::shared_ptr<Backward>& backward, const std::vector<at::Te
 // those of the outputs that it passes are there.
 void add_receiver(const std::shared_ptr<Backward>& backward, const Origin& origin,
                   const First& first, std::vector<at::Tensor>& outputs, std::vector<Edge>& to) {
-  const Topology& topology = backward->call().shared().topology;
+  const Topology& topology = backward->call().state().topology;
   const auto returned = [](const auto& output) { return output.has_value(); };
   const size_t any = **std::find_if(origin.outputs.begin(), origin.outputs.end(), returned);
   if (!outputs[any].is_floating_point() && !outputs[any].is_complex()) return;
@@ -219,7 +219,7 @@ void add_receiver(const std::shared_ptr<Backward>& backward, const Origin& origi
 void Backward::lead_into(const std::vector<at::Tensor>& outputs) {
   std::lock_guard lock(mutex_);
   led_into_torchs_ = true;
-  for (const Origin& origin : call_->shared().history.origins) {
+  for (const Origin& origin : call_->state().history.origins) {
     const auto returned = [](const auto& output) { return output.has_value(); };
     const size_t any = **std::find_if(origin.outputs.begin(), origin.outputs.end(), returned);
     if (torch::autograd::Node* node = nodes_.receivers[any])
@@ -233,11 +233,11 @@ void prepare_nodes() {
 
 void attach(const std::shared_ptr<Call>& call, const std::vector<at::Tensor>& inputs,
             std::vector<at::Tensor>& outputs) {
-  const auto backward = std::make_shared<Backward>(call, call->shared().parts(call->planned()));
+  const auto backward = std::make_shared<Backward>(call, call->state().parts(call->planned()));
   const First first = chains(backward, inputs);
   std::vector<Edge> to(outputs.size());
-  const CapturedState& shared = call->shared();
-  const auto& origins = shared.history.origins;
+  const CapturedState& state = call->state();
+  const auto& origins = state.history.origins;
   for (auto origin = origins.rbegin(); origin != origins.rend(); ++origin)
     add_receiver(backward, *origin, first, outputs, to);
 }

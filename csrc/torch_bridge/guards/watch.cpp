@@ -1,5 +1,5 @@
 // Watch: pointer comparisons over dicts, lists, cells, functions and classes, and tensors' facts.
-// Called before every step.
+// Called before every call.
 #include "csrc/torch_bridge/guards/watch.h"
 
 #include <pybind11/stl.h>

@@ -1,6 +1,6 @@
 // Matrix products: MatMul, Gemm, ort::MatMul and ort::Linear. float32 and float64 are computed by
-// blocks of our own, halves by oneDNN's matmul primitive with an epilogue; integers run a plain
-// loop.
+// blocks of our own, halves by oneDNN's matmul primitive with an epilogue; integers of 32
+// bits go by the blocks too, others by a plain loop.
 #include "providers/cpu/product/product.h"
 #include "providers/cpu/provider.h"
 #include "providers/cpu/widened.h"
