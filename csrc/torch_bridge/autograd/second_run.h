@@ -5,7 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <pybind11/pybind11.h>
-#include <torch/csrc/autograd/edge.h>
+#include <torch/csrc/autograd/function.h>
 
 #include <functional>
 #include <optional>
