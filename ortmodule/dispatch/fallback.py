@@ -87,7 +87,8 @@ class FallbackRunner:
                 told(error)
             return
         fallback = fallback_of(error)
-        what = "a part of this module" if self.all_parts() else "this module"
+        in_parts = self.parts is not None and self.parts.refusal is None
+        what = "a part of this module" if in_parts else "this module"
         self._account.warn(f"{what} in eager PyTorch: {fallback}")
         self._account.fell_back(fallback)
 
