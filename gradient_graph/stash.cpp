@@ -158,8 +158,8 @@ class Choice {
     return std::max<uint64_t>(count_of(id) * ort::size_of(graph_.value(id).dtype()), 1);
   }
 
-  // Those that are not candidates anyway, the least work for an element first; equal ones in an order
-  // that spreads over the forward, so that what stays kept lies between layers, evenly.
+  // Those that are not candidates anyway, the least work for an element first; equal ones in an
+  // order that spreads over the forward, so that what stays kept lies between layers, evenly.
   std::vector<const Node*> by_work() const {
     std::map<double, std::vector<const Node*>> found;
     for (const Node* node : forward_)

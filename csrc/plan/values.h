@@ -1,5 +1,5 @@
-// The values of a lowered graph under one binding of its symbols: their sizes, and the bytes of those that
-// are fixed.
+// The values of a lowered graph under one binding of its symbols: their sizes, and the bytes of
+// those that are fixed.
 #pragma once
 
 #include <optional>

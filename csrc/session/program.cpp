@@ -97,7 +97,7 @@ Program::Program(const Graph& captured, const CompileOptions& options, std::vect
 }
 
 void Program::lower(std::unique_ptr<Graph> graph, const CompileOptions& options,
-                           std::vector<const Provider*> providers, std::set<size_t> shared) {
+                    std::vector<const Provider*> providers, std::set<size_t> shared) {
   if (owns_bodies(*graph)) {
     bodies_ = std::make_unique<BodyProvider>(options);
     providers.push_back(bodies_.get());

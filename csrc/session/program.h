@@ -74,7 +74,7 @@ class Program {
   void cut_in_halves(const Graph& joint, const CompileOptions& options,
                      const std::vector<const Provider*>& providers);
   void lower(std::unique_ptr<Graph> graph, const CompileOptions& options,
-                    std::vector<const Provider*> providers, std::set<size_t> shared);
+             std::vector<const Provider*> providers, std::set<size_t> shared);
   std::vector<Item> run_plan(std::span<const Item> inputs, RunState& state, Profile* profile);
   std::shared_ptr<const TrainingPlan> make(const Symbols& symbols);
   void report(const Plan& plan, double seconds) const;

@@ -45,8 +45,8 @@ Version::Version(const at::Tensor& tensor)
                                 : c10::VariableVersion(c10::VariableVersion::DISABLED)),
       then_(now()) {}
 
-Call::Call(std::shared_ptr<CapturedState> state, const std::vector<at::Tensor>& given,
-           uint64_t key, std::shared_ptr<Profile> profile)
+Call::Call(std::shared_ptr<CapturedState> state, const std::vector<at::Tensor>& given, uint64_t key,
+           std::shared_ptr<Profile> profile)
     : state_(std::move(state)), lent_(given.size()), key_(key), profile_(std::move(profile)) {
   inputs_.reserve(given.size());
   for (size_t i = 0; i < given.size(); ++i) {

@@ -42,7 +42,7 @@ Runner::Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs,
   state_->n_user_outputs = n_user_outputs;
   state_->orders = std::move(orders);
   state_->history = history ? std::move(*history)
-                             : AutogradHistory::of_graph(*graph, state_->wrt, n_user_outputs);
+                            : AutogradHistory::of_graph(*graph, state_->wrt, n_user_outputs);
   state_->topology = Topology(state_->history, state_->wrt);
   state_->second_forward = ort::bridge::second_forward(second_forward_);
   state_->predicted.defined = guess_defined(*graph, state_->history);

@@ -121,7 +121,8 @@ OF_MODULES = {
     "ortmodule.scaled_dot_product_attention.default",
     "ortmodule_lora.linear.default",
 }  # fmt: skip
-# Rules of ops whose sizes depend on data, and of what is asserted of these: test_data_dependent_sizes.py.
+# Rules of ops whose sizes depend on data, and of what is asserted of these:
+# test_data_dependent_sizes.py.
 OF_LATE_SIZES = {
     "_assert_async.default", "_assert_async.msg", "_functional_assert_async.msg",
     "_unique.default", "_unique2.default", "argwhere.default", "masked_select.default",
