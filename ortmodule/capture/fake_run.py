@@ -29,10 +29,10 @@ from ..places import place_of_forward
 from ..python_ops import control_flow, functions
 from ..python_ops.entered import autocast_state, left_again
 from ..python_ops.hooks import Hooks
-from ..python_ops.torch_calls import Calls
 from ..torch_internals.tracing import FakeTensor, FakeTensorMode
 from .constant_branches import ConstantBranches
 from .patches import Within
+from .torch_calls import Calls
 
 # Attributes that nn.Buffer and nn.Parameter give their tensors.
 _OF_BUFFERS = {"persistent", "_is_buffer", "_is_param"}

@@ -22,10 +22,10 @@ from ..interface.autograd_history import (
 from ..interface.sizes import dim_of, late_names
 from ..places import place_of_forward
 from ..python_ops.hooks import Hooks
-from ..python_ops.torch_calls import Calls
 from ..translate.provenance import CHILD
 from .constant_branches import ConstantBranches
 from .grad_modes import GradModes
+from .torch_calls import Calls
 
 
 class Notes:

@@ -24,11 +24,11 @@ from ..guards.questions import OF_THE_TRACE
 from ..places import error_place
 from ..python_ops.entered import left_again
 from ..python_ops.hooks import Hooks, place_steps
-from ..python_ops.torch_calls import Calls
 from ..torch_internals.tracing import FakeTensor
 from .budget import Budget, OutOfTime
 from .fake_run import FakeRun, observed, warm_up
 from .flat_module import Flat, Notes
+from .torch_calls import Calls
 
 
 @dataclasses.dataclass(slots=True)

@@ -31,7 +31,6 @@ from ..torch_internals.tracing import (
 from ..torch_internals.trees import tree_flatten, tree_map, tree_unflatten
 from . import functions
 from .associative import is_associative
-from .torch_calls import noted
 
 _OPERATORS = torch.ops.higher_order
 _HERE = threading.local()
@@ -46,6 +45,22 @@ def watched(written: Callable[[], list]) -> Iterator[None]:
         yield
     finally:
         _HERE.written = before
+
+
+@contextlib.contextmanager
+def _noted(on: bool) -> Iterator[None]:
+    """Within, this thread's calls are forward's own, or else those of a tracer at work."""
+    before = calls_are_forwards()
+    _HERE.noted = on
+    try:
+        yield
+    finally:
+        _HERE.noted = before
+
+
+def calls_are_forwards() -> bool:
+    """Whether this thread's calls of torch are forward's own."""
+    return getattr(_HERE, "noted", True)
 
 
 def in_body() -> bool:
@@ -258,7 +273,7 @@ class _Body:
             _refuse(f"{name} writes to what is outside of it: {(now or before)[-1]}")
 
     def _run(self, function: Callable, given: Sequence[Any]) -> list[Any]:
-        with noted(True), _body():
+        with _noted(True), _body():
             flat, self.spec = tree_flatten(function(*given))
         outs = [x for x in flat if x is not None]  # scan's y may have none
         if not all(isinstance(x, self.gives) and x is not True and x is not False for x in outs):
@@ -290,7 +305,7 @@ class _Lifted:
 def _traced(function: Callable, given: Sequence[Any]) -> fx.GraphModule:
     remove = without_pre_dispatch_mode
     with (
-        noted(False),
+        _noted(False),
         remove(),
         proxy_tensor.disable_proxy_modes_tracing(),
     ):  # the body's tracer has its own
@@ -394,7 +409,7 @@ def _emitted(name: str, given: tuple, outs: list[Any]) -> list[Any]:
         if cut:
             _set_grad(tracer, False)
         proxy_tensor.track_tensor_tree(tuple(outs), proxy, constant=None, tracer=tracer)
-    with noted(False):
+    with _noted(False):
         return [x.detach() if cut and isinstance(x, torch.Tensor) else x for x in outs]
 
 

@@ -4,10 +4,7 @@ fake_run.py and flat_module.py run forward under a Calls each; where the two dif
 at something that is another while it is traced, as torch.compiler.is_exporting() or a size's text.
 """
 
-import contextlib
 import sys
-import threading
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -16,9 +13,10 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from ..guards import observation
 from ..guards.tensor_questions import THROUGH_DATA
 from ..interface.autograd_history import storage_key
+from ..python_ops.collectives import check_in_place
+from ..python_ops.control_flow import calls_are_forwards
+from ..python_ops.markers import stands_for
 from ..torch_internals.tracing import FakeTensor
-from .collectives import check_in_place
-from .markers import stands_for
 
 # Asked of a tensor, or by the arithmetic of symbols; what forward makes of the answer shows later.
 _ANSWERED_LATER = (
@@ -34,7 +32,6 @@ _AUGMENTED = {
         "rshift",
     )
 }  # fmt: skip
-_HERE = threading.local()
 
 
 class _Any:
@@ -47,17 +44,6 @@ class _Any:
 
 
 _ANY = _Any()
-
-
-@contextlib.contextmanager
-def noted(on: bool) -> Iterator[None]:
-    """Within, this thread's calls are forward's own, or else those of a tracer at work."""
-    before = getattr(_HERE, "noted", True)
-    _HERE.noted = on
-    try:
-        yield
-    finally:
-        _HERE.noted = before
 
 
 class Calls(TorchFunctionMode):
@@ -78,7 +64,7 @@ class Calls(TorchFunctionMode):
 
     def __torch_function__(self, function, kinds, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if not getattr(_HERE, "noted", True):
+        if not calls_are_forwards():
             return function(*args, **kwargs)
         self.asks_strides |= function in _ASKS_STRIDES
         if getattr(function, "__name__", "") not in _ANSWERED_LATER:
