@@ -38,12 +38,17 @@ from ..python_ops.markers import (
     with_counted_dims,
 )
 from ..torch_internals.dynamo import eval_frame
-from ..torch_internals.layers import BatchNorm, nn_functions, recurrent_functions
+from ..torch_internals.layers import (
+    BatchNorm,
+    nn_functions,
+    recurrent_functions,
+)
 from ..torch_internals.modes import set_grad_enabled
-from ..torch_internals.replace import LOCK, put, put_for_this_thread
+from ..torch_internals.replace import LOCK, first_of, put, put_for_this_thread
 from ..torch_internals.tracing import export_trace, fake_impls, fake_tensor, higher_order_utils
 
 _LAYERS = os.path.join(TORCH, "nn", "modules")
+_GENERATOR = "_checkpoint_without_reentrant_generator"
 _OWN_BACKWARD = "forward runs a backward of its own"
 
 
@@ -127,7 +132,10 @@ def capturing(
             replace(BatchNorm, "forward", counting_batch_norm)
         replace(torch, "compile", control_flow.uncompiled)
         replace(eval_frame, "_callback_from_stance", _as_written)
-        replace(higher_order_utils, "setup_compilation_env", lambda _: control_flow.no_compilation)
+        if hasattr(higher_order_utils, "setup_compilation_env"):  # since torch 2.10
+            replace(
+                higher_order_utils, "setup_compilation_env", lambda _: control_flow.no_compilation
+            )
         stack.enter_context(control_flow.gradients_as_around())
         for home, name, new in control_flow.stand_ins():
             replace(home, name, lambda _, new=new: new)
@@ -155,7 +163,7 @@ def _replace_numbers(replace: Callable) -> None:
 def _replace_checkpoints(replace: Callable, module: nn.Module) -> dict:
     """Those without a Function of their own; gives what stands for the other's Function."""
     replace(
-        torch_checkpoint, "_checkpoint_without_reentrant_generator",
+        torch_checkpoint, first_of(torch_checkpoint, f"{_GENERATOR}_impl", _GENERATOR),
         lambda _: lambda *_args, **_kwargs: _no_generator(module),
     )  # fmt: skip
     return {torch_checkpoint.CheckpointFunction: _plain_checkpoint(module)}

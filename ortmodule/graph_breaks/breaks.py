@@ -36,7 +36,7 @@ from ..torch_internals.dynamo import (
     unimplemented,
     wrap_fx_proxy,
 )
-from ..torch_internals.replace import replaced
+from ..torch_internals.replace import first_of, replaced
 
 # What Dynamo reads once, as it traces: no guard would tell that it moved on.
 _FROZEN = (*state_kinds.GENERATORS, collections.deque, enum.Enum)
@@ -224,7 +224,9 @@ def asks_of_tensors(asked: Callable[[NotCapturable], None]) -> Iterator[None]:
         return look_up
 
     with (
-        replaced(TensorVariable, "var_getattr", checking),
+        replaced(
+            TensorVariable, first_of(TensorVariable, "tp_getattro_impl", "var_getattr"), checking
+        ),
         replaced(TensorVariable, "call_method", checking),
     ):
         yield
@@ -266,4 +268,4 @@ def reads_of_objects(
 
         return call
 
-    return replaced(VariableBuilder, "_call_impl", make)
+    return replaced(VariableBuilder, first_of(VariableBuilder, "_call_impl", "__call__"), make)

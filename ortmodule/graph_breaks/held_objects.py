@@ -24,7 +24,7 @@ from ..torch_internals.dynamo import (
     UserMethodVariable,
     list_variables,
 )
-from ..torch_internals.replace import replaced
+from ..torch_internals.replace import first_of, replaced
 from .breaks import compared, end
 
 _WITH_STATE = (UserDefinedObjectVariable, BaseListVariable, ConstDictVariable)
@@ -104,7 +104,8 @@ def missing_attributes_as_they_are() -> contextlib.AbstractContextManager:
 
         return var_getattr
 
-    return replaced(UserDefinedObjectVariable, "var_getattr", make)
+    name = first_of(UserDefinedObjectVariable, "tp_getattro_impl", "var_getattr")
+    return replaced(UserDefinedObjectVariable, name, make)
 
 
 def missing_keys_guarded() -> contextlib.AbstractContextManager:

@@ -30,7 +30,7 @@ from ..torch_internals.dynamo import (
     get_verbose_code_parts,
     variable_builder,
 )
-from ..torch_internals.replace import replaced
+from ..torch_internals.replace import first_of, replaced
 from .breaks import compared, end
 from .held_objects import is_one_of_its_kind
 
@@ -156,7 +156,8 @@ def numpy_scalars_as_they_are() -> contextlib.AbstractContextManager:
 
         return call
 
-    return replaced(variable_builder.VariableBuilder, "_call_impl", make)
+    builder = variable_builder.VariableBuilder
+    return replaced(builder, first_of(builder, "_call_impl", "__call__"), make)
 
 
 @contextlib.contextmanager

@@ -51,6 +51,11 @@ def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None
         yield
 
 
+def first_of(owner: Any, *names: str) -> str:
+    """The first of these names that the owner has, the newest first: torch has renamed it."""
+    return next((name for name in names if hasattr(owner, name)), names[0])
+
+
 def _own(owner: Any, name: str) -> Any:
     try:
         return getattr(owner, name)
