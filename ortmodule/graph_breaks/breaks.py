@@ -188,25 +188,22 @@ def functions_as_they_are(undone: Callable) -> contextlib.AbstractContextManager
     return replaced(AutogradFunctionVariable, "call_method", make)
 
 
-@contextlib.contextmanager
-def inlined(entered: Callable[[Any, dict, Any], None]) -> Iterator[None]:
+def inlined(entered: Callable[[Any, dict, Any], None]) -> contextlib.AbstractContextManager:
     """`entered(code, globals, function or None)` is told of each function that Dynamo takes into a
     graph."""
-    original = InliningInstructionTranslator.build_inline_tracer
 
-    def build(*args: Any) -> InliningInstructionTranslator:
-        tracer = original(*args)
-        _, called, *_ = args
-        function = getattr(called, "fn", None)
-        known = isinstance(function, types.FunctionType) and function.__code__ is tracer.f_code
-        entered(tracer.f_code, tracer.f_globals, function if known else None)
-        return tracer
+    def make(original: Callable) -> Any:
+        def build(*args: Any) -> InliningInstructionTranslator:
+            tracer = original(*args)
+            _, called, *_ = args
+            function = getattr(called, "fn", None)
+            known = isinstance(function, types.FunctionType) and function.__code__ is tracer.f_code
+            entered(tracer.f_code, tracer.f_globals, function if known else None)
+            return tracer
 
-    InliningInstructionTranslator.build_inline_tracer = staticmethod(build)
-    try:
-        yield
-    finally:
-        InliningInstructionTranslator.build_inline_tracer = staticmethod(original)
+        return staticmethod(build)
+
+    return replaced(InliningInstructionTranslator, "build_inline_tracer", make)
 
 
 @contextlib.contextmanager
