@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from ortmodule import ORTModule
-from ortmodule.capture import trace
+from ortmodule.capture import budget
 from ortmodule.guards import observation
 
 X = torch.linspace(-1, 1, 12).reshape(4, 3)
@@ -232,13 +232,14 @@ def test_an_export_given_up_as_it_ends():
     sys.setswitchinterval(1e-5)
     try:
         for i in range(300):
-            with contextlib.suppress(trace.OutOfTime):
-                given = trace._within_budget(lambda i=i: work(0.0008 + i % 30 * 2e-5), 0.001)
+            with contextlib.suppress(budget.OutOfTime):
+                budgeted = budget.Budget(0.001)
+                given = budgeted.run(lambda i=i: work(0.0008 + i % 30 * 2e-5), last=True)
                 assert given == "done"
     finally:
         sys.setswitchinterval(interval)
-    with pytest.raises(trace.OutOfTime):
-        trace._within_budget(lambda: work(1.0), 0.001)
+    with pytest.raises(budget.OutOfTime):
+        budget.Budget(0.001).run(lambda: work(1.0), last=True)
 
 
 def test_nested_wrappers_captured_at_once():
