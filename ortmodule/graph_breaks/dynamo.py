@@ -221,22 +221,26 @@ class _Convert:
             try:
                 for change in changes:
                     stack.enter_context(change)
+                result = self._looked(frame, cached, state)
             except NotCapturable as error:  # this torch lacks what is to be replaced
                 self._told().asked(error)
-                changes = ()
-            before = len(dynamo_utils.graph_break_reasons)
-            if _is_layer(frame):
-                result = self._look_into(frame, cached, self._hooks, state)
-            else:
-                result = self._checked(frame, cached, state)
-            for found in dynamo_utils.graph_break_reasons[before:]:
-                self._broke(found.reason, found.user_stack)
-            del dynamo_utils.graph_break_reasons[before:]
+                result = _passed(_NOTHING)
         listener = self._told()
         if listener.refusal is not None:
             leave()
             if listener.strict:
                 raise listener.refusal
+        return result
+
+    def _looked(self, frame: Any, cached: Any, state: dict) -> ConvertFrameReturn:
+        before = len(dynamo_utils.graph_break_reasons)
+        if _is_layer(frame):
+            result = self._look_into(frame, cached, self._hooks, state)
+        else:
+            result = self._checked(frame, cached, state)
+        for found in dynamo_utils.graph_break_reasons[before:]:
+            self._broke(found.reason, found.user_stack)
+        del dynamo_utils.graph_break_reasons[before:]
         return result
 
     def known(self, module: nn.Module) -> None:

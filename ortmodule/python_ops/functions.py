@@ -7,6 +7,7 @@ is too: what that writes, no capture can hold.
 
 import contextlib
 import dis
+import functools
 import inspect
 import threading
 import types
@@ -24,18 +25,25 @@ from ..guards.held import made_by_forward
 from ..interface.autograd_history import storage_key
 from ..interface.steps import Step
 from ..places import caller_place
+from ..torch_internals.autograd import function_apply
 from ..torch_internals.modes import DisableTorchFunction, TorchDispatchMode
+from ..torch_internals.replace import running
 from ..torch_internals.tracing import is_fake
 from ..translate import autocast
 
 _REASON = "an autograd.Function, whose backward is its own"
 # The classes that torch makes for the gradients of operators written in Python.
 _OF_OPERATORS = "GeneratedBackwardFor_"
-_APPLY = inspect.getattr_static(torch.autograd.Function, "apply").__func__
-_ORIGINAL = types.FunctionType(
-    _APPLY.__code__, _APPLY.__globals__, "apply", _APPLY.__defaults__, _APPLY.__closure__
-)
 _HERE = threading.local()
+
+
+@functools.cache
+def _original() -> types.FunctionType:
+    """Function.apply with its own code, whatever stands there now."""
+    own = function_apply
+    return types.FunctionType(
+        own.__code__, own.__globals__, "apply", own.__defaults__, own.__closure__
+    )
 
 
 class _Hole(NamedTuple):
@@ -108,14 +116,13 @@ def recorded(
     The code of torch's function is another then: `f = Doubled.apply`, bound before, is it too.
     """
     outer = getattr(_HERE, "capture", None)
-    code = _APPLY.__code__
-    _HERE.capture = Recorded(module, instead, seen)
-    _APPLY.__code__ = _stand_in_code()
-    try:
-        yield _HERE.capture
-    finally:
-        _APPLY.__code__ = code
-        _HERE.capture = outer
+    _original()  # made while the code is torch's own
+    with running(function_apply, _stand_in_code()):
+        _HERE.capture = Recorded(module, instead, seen)
+        try:
+            yield _HERE.capture
+        finally:
+            _HERE.capture = outer
 
 
 def _stand_in_code() -> types.CodeType:
@@ -135,7 +142,7 @@ def applied(cls: type, args: tuple, kwargs: dict) -> Any:
     capture = getattr(_HERE, "capture", None)
     plain = kwargs or cls.__qualname__.startswith(_OF_OPERATORS)  # torch takes no keywords
     if capture is None or plain or getattr(_HERE, "inside", False):
-        return _ORIGINAL(cls, *args, **kwargs)
+        return _original()(cls, *args, **kwargs)
     if cls in capture.instead:
         return capture.instead[cls](*args, **kwargs)
     if cls._backward_cls._autograd_function_id > capture.made_before:
@@ -145,7 +152,7 @@ def applied(cls: type, args: tuple, kwargs: dict) -> Any:
 
 def plain_apply(cls: type, *args: Any) -> Any:
     """torch's own `cls.apply(*args)`, within a capture too."""
-    return _ORIGINAL(cls, *args)
+    return _original()(cls, *args)
 
 
 def _recorded(capture: Recorded, cls: type, args: tuple) -> Any:
@@ -301,7 +308,7 @@ def _rehearsed(capture: Recorded, cls: type, args: tuple) -> Any:
     tensors = [a for a in args if isinstance(a, torch.Tensor)]
     versions = [t._version for t in tensors]
     with _inside(), _Draws() as draws:
-        out = _ORIGINAL(cls, *args)
+        out = _original()(cls, *args)
         outs = out if isinstance(out, tuple) else (out,)
         if not outs or not all(isinstance(o, torch.Tensor) for o in outs):
             _refuse(cls, "a value that is no tensor comes from")

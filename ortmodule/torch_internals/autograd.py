@@ -15,3 +15,5 @@ make_subclass = need("torch.Tensor._make_subclass", "weights in few bits")
 execution_engine = need(
     "torch.autograd.Variable._execution_engine", "optimizers within the backward"
 )
+# Its code is another's during a capture, so that one bound before is replaced too.
+function_apply = need("torch.autograd.Function.apply.__func__", "captures")

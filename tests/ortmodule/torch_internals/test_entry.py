@@ -8,7 +8,9 @@ import torch
 from pairs import Net, Pair
 
 from ortmodule import torch_internals
+from ortmodule.capture import patches
 from ortmodule.errors import NotCapturable
+from ortmodule.graph_breaks import held_objects
 from ortmodule.torch_internals import entry
 from ortmodule.torch_internals.replace import replaced
 
@@ -50,6 +52,26 @@ def test_a_module_that_needs_parts_runs_in_eager(monkeypatch):
     for _ in range(3):
         pair.step(torch.ones(2, 3))
     pair.fell_back(f"torch {torch.__version__} has no torch._dynamo.lost, which parts need")
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_what_cannot_be_replaced_leaves_the_module_to_eager(monkeypatch, cut):
+    """A method that this torch does not have, for a whole capture and for parts."""
+
+    def forward(net, x):
+        h = net.first(x)
+        return h * 2 if cut and h.sum() > 1e9 else h
+
+    if cut:
+        monkeypatch.setattr(held_objects, "first_of", lambda *_: "lost")
+    else:
+        monkeypatch.setattr(patches, "first_of", lambda *_: "lost")
+    pair = Pair(Net(forward))
+    for _ in range(3):
+        pair.step(torch.ones(2, 3))
+    home = "UserDefinedObjectVariable" if cut else "torch.utils.checkpoint"
+    version = torch.__version__
+    pair.fell_back(f"torch {version} has no {home}.lost, which is to be replaced")
 
 
 def test_nothing_is_an_instance_of_what_is_not_there(missing):

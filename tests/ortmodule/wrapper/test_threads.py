@@ -242,6 +242,24 @@ def test_an_export_given_up_as_it_ends():
         budget.Budget(0.001).run(lambda: work(1.0), last=True)
 
 
+def test_traces_of_a_capture_share_their_time():
+    """What one has used up another does not get; the first leaves half for it."""
+
+    def work(seconds):
+        end = time.thread_time() + seconds
+        while time.thread_time() < end:
+            pass
+
+    shared = budget.Budget(0.2)
+    with pytest.raises(budget.OutOfTime):
+        shared.run(lambda: work(10.0), last=False)
+    shared.run(lambda: work(0.02), last=True)
+    with pytest.raises(budget.OutOfTime):
+        shared.run(lambda: work(10.0), last=True)
+    with pytest.raises(budget.OutOfTime):
+        shared.run(lambda: work(10.0), last=False)
+
+
 def test_nested_wrappers_captured_at_once():
     """Each captures a module that holds the other's wrapper: neither waits for the other's lock."""
     for _ in range(3):
