@@ -21,6 +21,7 @@ from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
 DNNL_PACKAGE = "onednn-devel-cpu-gomp"
+OLDEST_TORCH = (2, 11)  # requirements/dev.txt pins it, so `make test` runs on it
 
 
 def dnnl_prefix() -> Path:
@@ -39,8 +40,12 @@ def torch_options() -> dict[str, str]:
     if spec is None:
         return {"ORT_TORCH_DIR": "", "ORT_TORCH_VERSION": ""}
     folder = Path(spec.origin).parent
-    version = re.search(r"__version__ = ['\"](.+?)['\"]", (folder / "version.py").read_text())
-    return {"ORT_TORCH_DIR": str(folder), "ORT_TORCH_VERSION": version.group(1)}
+    text = (folder / "version.py").read_text()
+    version = re.search(r"__version__ = ['\"](.+?)['\"]", text).group(1)
+    if tuple(map(int, version.split(".")[:2])) < OLDEST_TORCH:
+        oldest = ".".join(map(str, OLDEST_TORCH))
+        sys.exit(f"error: ortmodule needs torch {oldest} or newer, the environment has {version}")
+    return {"ORT_TORCH_DIR": str(folder), "ORT_TORCH_VERSION": version}
 
 
 def torch_abi(options: dict[str, str]) -> str:

@@ -92,7 +92,7 @@ def torch_bridge():
         import torch
     except ModuleNotFoundError as error:
         raise ImportError(
-            "ORTModule needs torch: pip install 'torch>=2.9' (InferenceSession works without)"
+            "ORTModule needs torch: pip install 'torch>=2.11' (InferenceSession works without)"
         ) from error
     core()
     from ortmodule import _build_info as info

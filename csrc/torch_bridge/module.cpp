@@ -17,6 +17,7 @@
 #include "csrc/torch_bridge/guards/signature.h"
 #include "csrc/torch_bridge/guards/surroundings.h"
 #include "csrc/torch_bridge/guards/watch.h"
+#include "csrc/torch_bridge/internals/function_apply.h"
 #include "csrc/torch_bridge/runner.h"
 
 namespace py = pybind11;
@@ -129,6 +130,7 @@ PYBIND11_MODULE(_torch, m) {
     }
   });
   ort::bridge::prepare_nodes();
+  ort::bridge::bind_function_apply(m);
   ort::bridge::bind_observer(m);
   ort::bridge::bind_watch(m);
   ort::bridge::bind_reduction(m);

@@ -132,10 +132,7 @@ def capturing(
             replace(BatchNorm, "forward", counting_batch_norm)
         replace(torch, "compile", control_flow.uncompiled)
         replace(eval_frame, "_callback_from_stance", _as_written)
-        if hasattr(higher_order_utils, "setup_compilation_env"):  # since torch 2.10
-            replace(
-                higher_order_utils, "setup_compilation_env", lambda _: control_flow.no_compilation
-            )
+        replace(higher_order_utils, "setup_compilation_env", lambda _: control_flow.no_compilation)
         stack.enter_context(control_flow.gradients_as_around())
         for home, name, new in control_flow.stand_ins():
             replace(home, name, lambda _, new=new: new)

@@ -193,8 +193,8 @@ def inlined(entered: Callable[[Any, dict, Any], None]) -> contextlib.AbstractCon
     graph."""
 
     def make(original: Callable) -> Any:
-        def build(*args: Any) -> InliningInstructionTranslator:
-            tracer = original(*args)
+        def build(*args: Any, **kwargs: Any) -> InliningInstructionTranslator:
+            tracer = original(*args, **kwargs)
             _, called, *_ = args
             function = getattr(called, "fn", None)
             known = isinstance(function, types.FunctionType) and function.__code__ is tracer.f_code
@@ -265,4 +265,4 @@ def reads_of_objects(
 
         return call
 
-    return replaced(VariableBuilder, first_of(VariableBuilder, "_call_impl", "__call__"), make)
+    return replaced(VariableBuilder, "_call_impl", make)

@@ -3,7 +3,12 @@
 from collections.abc import Callable
 
 from ..places import caller_place
-from ..torch_internals.modes import TorchDispatchMode, current_dispatch_mode, disable_current_modes
+from ..torch_internals.modes import (
+    TorchDispatchMode,
+    current_dispatch_mode,
+    disable_current_modes,
+    no_dispatch_modes_left,
+)
 from ..torch_internals.tracing import HigherOrderOperator
 
 # Asked of a value by Python, which is what a part ends for; nothing is computed.
@@ -28,6 +33,8 @@ class Outside(TorchDispatchMode):
         if self._entered:
             self._entered -= 1
             super().__exit__(*raised)
+        else:  # it was left within
+            no_dispatch_modes_left()
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:

@@ -24,7 +24,7 @@ from ..torch_internals.dynamo import (
     autograd_function_apply,
 )
 from ..torch_internals.modes import autocast_enter, autocast_exit, set_grad_enabled
-from ..torch_internals.tracing import SymT, backed_values, symbol_is_type
+from ..torch_internals.tracing import SymT, symbol_is_type
 
 # Where a tensor may stand for a Python float.
 _WITH_FLOATS = {
@@ -122,7 +122,7 @@ def _takes_tensor(user: fx.Node, kept: set[fx.Node]) -> bool:
 def _make_constant(but: set[str]) -> None:
     """Has Dynamo take every float but these as a constant."""
     mode = TracingContext.get().fake_mode
-    symbols = backed_values(mode.shape_env) if mode.shape_env is not None else {}
+    symbols = mode.shape_env.backed_var_to_val if mode.shape_env is not None else {}
     others = {str(s) for s in symbols if symbol_is_type(s, SymT.FLOAT)} - but
     new = [name for name in others if not TensorifyState.should_specialize(name)]
     for name in new:

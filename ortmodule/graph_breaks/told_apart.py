@@ -30,7 +30,7 @@ from ..torch_internals.dynamo import (
     get_verbose_code_parts,
     variable_builder,
 )
-from ..torch_internals.replace import first_of, replaced
+from ..torch_internals.replace import replaced
 from .breaks import compared, end
 from .held_objects import is_one_of_its_kind
 
@@ -157,7 +157,7 @@ def numpy_scalars_as_they_are() -> contextlib.AbstractContextManager:
         return call
 
     builder = variable_builder.VariableBuilder
-    return replaced(builder, first_of(builder, "_call_impl", "__call__"), make)
+    return replaced(builder, "_call_impl", make)
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from torch.fx.experimental import recording, symbolic_shapes
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 
 from ..places import PACKAGE, TORCH
-from ..torch_internals.tracing import SymT, backed_values, symbol_is_type
+from ..torch_internals.tracing import SymT, symbol_is_type
 
 # What comes between the code that asks and ShapeEnv.
 _BETWEEN = {
@@ -74,7 +74,7 @@ def _answer(env: ShapeEnv, expr: Any) -> bool | None:
 
 
 def _late(env: ShapeEnv, expr: Any) -> set:
-    return {symbol for symbol in expr.free_symbols if symbol not in backed_values(env)}
+    return {symbol for symbol in expr.free_symbols if symbol not in env.backed_var_to_val}
 
 
 def _asking() -> types.FrameType:

@@ -34,6 +34,7 @@ _ALLOWED = (
 _NAMES: contextvars.ContextVar[dict[str, str] | None] = contextvars.ContextVar(
     "names", default=None
 )
+_TORCHS = re.compile(r"\btorch\.sym_(min|max)\b")  # how its guards are written, by its version
 _FUNCTIONS = {"min": min, "max": max, "Min": min, "Max": max}
 
 
@@ -59,7 +60,10 @@ def hint_of(size: int | torch.SymInt) -> int:
     """The size at the captured call; one that depends on data counts as a number like any."""
     if not isinstance(size, torch.SymInt):
         return size
-    return int(size.node.require_hint(fallback=_STAND_IN))
+    if size.node.hint is not None:
+        return int(size.node.hint)
+    expr, known = size.node.expr, size.node.shape_env.backed_var_to_val
+    return int(expr.xreplace({s: known.get(s, _STAND_IN) for s in expr.free_symbols}))
 
 
 def late_names(dim: Dim) -> list[str]:
@@ -215,6 +219,7 @@ class SizePredicate:
 
     def _add(self, guard: str, hints: Sequence[Sequence[int]]) -> None:
         text = _SIZE.sub(lambda m: f"({self.dims[int(m[1])][int(m[2])]})", guard)
+        text = _TORCHS.sub(r"\1", text)
         if _parses(text, self._bare):
             if text not in self.guards:
                 self.guards.append(text)

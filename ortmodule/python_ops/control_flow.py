@@ -20,6 +20,7 @@ from torch.fx.experimental import proxy_tensor
 
 from ..errors import NeedsCut
 from ..places import caller_place
+from ..torch_internals.autograd import plain_apply
 from ..torch_internals.modes import DisableTorchFunction, set_grad_enabled
 from ..torch_internals.tracing import (
     FakeTensor,
@@ -29,7 +30,6 @@ from ..torch_internals.tracing import (
     without_pre_dispatch_mode,
 )
 from ..torch_internals.trees import tree_flatten, tree_map, tree_unflatten
-from . import functions
 from .associative import is_associative
 
 _OPERATORS = torch.ops.higher_order
@@ -394,7 +394,7 @@ def _emitted(name: str, given: tuple, outs: list[Any]) -> list[Any]:
     tensors = [x for x in tree_flatten(given)[0] if isinstance(x, torch.Tensor)]
     with DisableTorchFunction():
         with proxy_tensor.disable_proxy_modes_tracing():
-            made = iter(functions.plain_apply(_History, outs, *tensors))
+            made = iter(plain_apply(_History, outs, *tensors))
             outs = [next(made) if isinstance(x, torch.Tensor) else x for x in outs]
         mode = proxy_tensor.get_proxy_mode()
         if mode is None:

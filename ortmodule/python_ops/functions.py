@@ -7,10 +7,8 @@ is too: what that writes, no capture can hold.
 
 import contextlib
 import dis
-import functools
 import inspect
 import threading
-import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -25,9 +23,8 @@ from ..guards.held import made_by_forward
 from ..interface.autograd_history import storage_key
 from ..interface.steps import Step
 from ..places import caller_place
-from ..torch_internals.autograd import function_apply
+from ..torch_internals.autograd import applied_by, are_transforms_active, plain_apply
 from ..torch_internals.modes import DisableTorchFunction, TorchDispatchMode
-from ..torch_internals.replace import running
 from ..torch_internals.tracing import is_fake
 from ..translate import autocast
 
@@ -35,15 +32,6 @@ _REASON = "an autograd.Function, whose backward is its own"
 # The classes that torch makes for the gradients of operators written in Python.
 _OF_OPERATORS = "GeneratedBackwardFor_"
 _HERE = threading.local()
-
-
-@functools.cache
-def _original() -> types.FunctionType:
-    """Function.apply with its own code, whatever stands there now."""
-    own = function_apply
-    return types.FunctionType(
-        own.__code__, own.__globals__, "apply", own.__defaults__, own.__closure__
-    )
 
 
 class _Hole(NamedTuple):
@@ -111,13 +99,9 @@ def recorded(
     module: nn.Module, instead: Mapping[type, Callable], seen: Callable[[Any], bool]
 ) -> Iterator[Recorded]:
     """Within, this thread's calls of Function.apply are those of `module`'s capture; `instead`: of
-    what to call for some of torch's own; `seen`: whether an object was there before forward ran.
-
-    The code of torch's function is another then: `f = Doubled.apply`, bound before, is it too.
-    """
+    what to call for some of torch's own; `seen`: whether an object was there before forward ran."""
     outer = getattr(_HERE, "capture", None)
-    _original()  # made while the code is torch's own
-    with running(function_apply, _stand_in_code()):
+    with applied_by(_applied):
         _HERE.capture = Recorded(module, instead, seen)
         try:
             yield _HERE.capture
@@ -125,34 +109,23 @@ def recorded(
             _HERE.capture = outer
 
 
-def _stand_in_code() -> types.CodeType:
-    """Of a function with the free variable of Function.apply, which runs with torch's globals."""
-    __class__ = None
-
-    def apply(cls, *args, **kwargs):
-        from ortmodule.python_ops.functions import applied
-
-        return __class__ and applied(cls, args, kwargs)
-
-    return apply.__code__
-
-
-def applied(cls: type, args: tuple, kwargs: dict) -> Any:
+def _applied(cls: type, args: tuple, kwargs: dict) -> Any:
     """What `cls.apply(*args, **kwargs)` gives, in a thread that captures and in any other."""
     capture = getattr(_HERE, "capture", None)
-    plain = kwargs or cls.__qualname__.startswith(_OF_OPERATORS)  # torch takes no keywords
-    if capture is None or plain or getattr(_HERE, "inside", False):
-        return _original()(cls, *args, **kwargs)
+    if capture is None or getattr(_HERE, "inside", False) or _is_torchs(cls) or kwargs:
+        return plain_apply(cls, *args, **kwargs)
     if cls in capture.instead:
-        return capture.instead[cls](*args, **kwargs)
+        return capture.instead[cls](*args)
     if cls._backward_cls._autograd_function_id > capture.made_before:
         _refuse(cls, "forward makes")
     return _recorded(capture, cls, args)
 
 
-def plain_apply(cls: type, *args: Any) -> Any:
-    """torch's own `cls.apply(*args)`, within a capture too."""
-    return _original()(cls, *args)
+def _is_torchs(cls: type) -> bool:
+    """Whether torch calls it on its own account: for an operator written in Python, or for one
+    level of torch.func's transforms, within which it then applies the user's."""
+    transforms = not issubclass(cls, torch.autograd.Function) or are_transforms_active()
+    return transforms or cls.__qualname__.startswith(_OF_OPERATORS)
 
 
 def _recorded(capture: Recorded, cls: type, args: tuple) -> Any:
@@ -308,7 +281,7 @@ def _rehearsed(capture: Recorded, cls: type, args: tuple) -> Any:
     tensors = [a for a in args if isinstance(a, torch.Tensor)]
     versions = [t._version for t in tensors]
     with _inside(), _Draws() as draws:
-        out = _original()(cls, *args)
+        out = plain_apply(cls, *args)
         outs = out if isinstance(out, tuple) else (out,)
         if not outs or not all(isinstance(o, torch.Tensor) for o in outs):
             _refuse(cls, "a value that is no tensor comes from")

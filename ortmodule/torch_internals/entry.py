@@ -11,7 +11,7 @@ from ..errors import NotCapturable
 
 class Entry(NamedTuple):
     """A name of torch's, what of ours needs it, the file here that has it, and whether this torch
-    has it or does without."""
+    has it."""
 
     path: str
     used_for: str
@@ -22,16 +22,14 @@ class Entry(NamedTuple):
 ENTRIES: list[Entry] = []
 
 
-def need(path: str, used_for: str, **otherwise: Any) -> Any:
-    """What torch has at this dotted path, noted. Where it has nothing: `instead`, if it is given,
-    as older or newer torch needs no such thing; else a stand-in that refuses."""
+def need(path: str, used_for: str) -> Any:
+    """What torch has at this dotted path, noted; where it has nothing, a stand-in that refuses."""
     room = sys._getframe(1).f_globals["__name__"].rpartition(".")[2]
     try:
         found = _found(path)
     except (ImportError, AttributeError):
-        ENTRIES.append(Entry(path, used_for, room, "instead" in otherwise))
-        stand_in = _Missing("Missing", (), {"_path": path, "_used_for": used_for})
-        return otherwise.get("instead", stand_in)
+        ENTRIES.append(Entry(path, used_for, room, False))
+        return _Missing("Missing", (), {"_path": path, "_used_for": used_for})
     ENTRIES.append(Entry(path, used_for, room, True))
     return found
 

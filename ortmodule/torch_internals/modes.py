@@ -22,9 +22,21 @@ TorchDispatchMode = need(
 disable_current_modes = need(
     "torch.utils._python_dispatch._disable_current_modes", "code of ours under modes"
 )
+DispatchKey = need("torch._C.DispatchKey", "what torch computes between parts")
+include_dispatch_key = need(
+    "torch._C._dispatch_tls_set_dispatch_key_included", "what torch computes between parts"
+)
 current_dispatch_mode = need(
     "torch.utils._python_dispatch._get_current_dispatch_mode", "calls under dispatch modes"
 )
+
+
+def no_dispatch_modes_left() -> None:
+    """Where no mode is active, torch looks for none: since 2.15 a call through Dynamo that began
+    under a mode ends with the dispatch keys of its begin, also where the mode was left within."""
+    if len_of_dispatch_stack() == 0:
+        include_dispatch_key(DispatchKey.Python, False)
+        include_dispatch_key(DispatchKey.PythonTLSSnapshot, False)
 
 
 def compiled_autograd_is_on() -> bool:

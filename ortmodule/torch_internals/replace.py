@@ -7,7 +7,6 @@ asks which thread calls.
 import contextlib
 import functools
 import threading
-import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -50,17 +49,6 @@ def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None
     with contextlib.ExitStack() as stack:
         put(stack, owner, name, make(_own(owner, name)))
         yield
-
-
-@contextlib.contextmanager
-def running(function: types.FunctionType, code: types.CodeType) -> Iterator[None]:
-    """Within, a function of torch's has other code, also where somebody holds it already."""
-    own = function.__code__
-    function.__code__ = code
-    try:
-        yield
-    finally:
-        function.__code__ = own
 
 
 def first_of(owner: Any, *names: str) -> str:

@@ -40,8 +40,3 @@ def operators_with_bodies(name: str) -> Any:
     """The module of cond, while_loop, scan, map or associative_scan: its package has a function of
     that name."""
     return sys.modules[f"torch._higher_order_ops.{name}"]
-
-
-def backed_values(env: Any) -> dict:
-    """The symbols of a ShapeEnv that have a value, with it; torch 2.9 has another name for them."""
-    return env.backed_var_to_val if hasattr(env, "backed_var_to_val") else env.var_to_val

@@ -1,7 +1,10 @@
 """Numbers beside halves: torch computes with them in float32, not in the half."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
+
+import torch
 
 from .emit import OddNumber
 from .registry import wide
@@ -17,9 +20,20 @@ _ROUNDED = {
 }  # fmt: skip
 
 
+@functools.cache
+def _softshrink_rounds() -> bool:
+    """Whether this torch's does: later than 2.11 it does."""
+    one = torch.ones(1, dtype=torch.bfloat16, device="cpu")
+    return not torch.nn.functional.softshrink(one, 0.999).any()
+
+
+def _rounds(name: str) -> bool:
+    return name in _ROUNDED or (name == "softshrink" and _softshrink_rounds())
+
+
 def ruled(t: Any, name: str, rule: Callable, args: list, kwargs: dict) -> Any:
     """What the rule gives; again in float32 where it makes a value of a number that is no half."""
-    before, t.rounds_numbers = t.rounds_numbers, name.partition(".")[0] in _ROUNDED
+    before, t.rounds_numbers = t.rounds_numbers, _rounds(name.partition(".")[0])
     try:
         return rule(t, *args, **kwargs)
     except OddNumber:

@@ -33,10 +33,11 @@ class Settled:
         return self._facts == self._found()
 
     def restore(self) -> None:
-        """Takes back what was added. Its caches are told by another version."""
+        """Takes back what was added. Its caches are told by other versions."""
         if self._env is not None:
-            version = self._env._version_counter + 1
-            vars(self._env).update(self._state, _version_counter=version)
+            now = vars(self._env)
+            versions = {k: v + 1 for k, v in now.items() if k.endswith("_version_counter")}
+            now.update(self._state | versions)
 
     def _found(self) -> tuple:
         env = self._env

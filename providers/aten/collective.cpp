@@ -10,7 +10,7 @@
 #include "providers/aten/tensors.h"
 #include "providers/aten/thread_state.h"
 
-// Torch 2.15 has other names for two of these, which 2.9 lacks.
+// Torch 2.15 has other names for two of these, which 2.11 lacks.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 namespace ort::aten {

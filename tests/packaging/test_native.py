@@ -1,12 +1,16 @@
 """What gets loaded when, and what is said when the bridge does not fit the torch at hand."""
 
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from ortmodule import _native
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def python(code: str) -> str:
@@ -73,3 +77,16 @@ except _native.BuildMismatch as error:
     print(error)
 """
     assert python(code).startswith("ortmodule was built for torch 1.2.3 but torch 2")
+
+
+def test_an_older_torch_is_refused_by_the_build(tmp_path):
+    package = tmp_path / "torch"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "version.py").write_text("__version__ = '2.10.1+cpu'\n")
+    done = subprocess.run(
+        [sys.executable, "setup.py", "-q", "build_ext", "--inplace"],
+        capture_output=True, text=True, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    message = "error: ortmodule needs torch 2.11 or newer, the environment has 2.10.1+cpu"
+    assert (done.returncode, done.stderr.strip()) == (1, message)
