@@ -30,10 +30,9 @@ _BY_HAND = frozenset({"__enter__", "__exit__"})
 _OF_ORDER = frozenset({"move_to_end"})
 # Of torch, by the user's own code: state of the process or the thread that is in no guard.
 _OF_TORCH = {
-    "are_deterministic_algorithms_enabled", "is_deterministic_algorithms_warn_only_enabled",
     "get_num_threads", "get_num_interop_threads", "get_float32_matmul_precision",
     "is_warn_always_enabled", "get_default_device", "is_anomaly_enabled", "get_rng_state",
-    "initial_seed", "default_generator", "get_deterministic_debug_mode",
+    "initial_seed", "default_generator",
     "get_printoptions", "set_printoptions", "set_default_dtype",
     "set_num_threads", "use_deterministic_algorithms", "set_default_device",
     "set_float32_matmul_precision", "set_flush_denormal", "backends",

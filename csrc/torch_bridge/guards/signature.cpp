@@ -1,6 +1,7 @@
 // Facts are read without a dispatch: a call that repeats an earlier one asks for them every time.
 #include "csrc/torch_bridge/guards/signature.h"
 
+#include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/InferenceMode.h>
@@ -65,11 +66,15 @@ std::vector<std::string> autocast() {
 
 Modes Modes::now() {
   const auto off = c10::impl::tls_local_dispatch_key_set().excluded_;
+  const at::Context& context = at::globalContext();
   Modes modes{at::GradMode::is_enabled(),
               c10::InferenceMode::is_enabled(),
               (c10::autocast_dispatch_keyset - off).raw_repr(),
               {},
-              c10::get_default_dtype_as_scalartype()};
+              c10::get_default_dtype_as_scalartype(),
+              context.deterministicAlgorithms(),
+              context.deterministicAlgorithmsWarnOnly(),
+              context.deterministicFillUninitializedMemory()};
   for (size_t i = 0; i < modes.autocast_dtypes.size(); ++i)
     modes.autocast_dtypes[i] =
         at::autocast::get_autocast_dtype(at::autocast::_AUTOCAST_SUPPORTED_DEVICES[i]);

@@ -19,6 +19,7 @@ struct Modes {
   // By device type, on or off: an autocast in forward that names none takes it.
   std::array<at::ScalarType, at::autocast::_AUTOCAST_SUPPORTED_DEVICES.size()> autocast_dtypes;
   at::ScalarType default_dtype;
+  bool deterministic, only_warns, fills_new_memory;  // torch.use_deterministic_algorithms
   bool operator==(const Modes&) const = default;
   static Modes now();
 };

@@ -100,6 +100,17 @@ def test_default_dtype_is_part_of_the_call():
         torch.set_default_dtype(torch.float32)
 
 
+@pytest.mark.parametrize("only_warns", [False, True])
+def test_deterministic_algorithms_are_part_of_the_call(only_warns):
+    repeat = repeat_of(X)
+    torch.use_deterministic_algorithms(True, warn_only=only_warns)
+    try:
+        assert not matches(repeat, X)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert matches(repeat, X)
+
+
 class Mine(torch.Tensor):
     pass
 

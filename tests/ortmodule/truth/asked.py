@@ -136,14 +136,6 @@ def the_value_of_a_tensor():
     return Case(Base(lambda s, x: s.l(x) * (2.0 if x.sum() > 0 else 1.0)))
 
 
-@case(captured=False)
-def deterministic_algorithms():
-    def body(s, x):
-        return s.l(x) * (2.0 if torch.are_deterministic_algorithms_enabled() else 1.0)
-
-    return Case(Base(body))
-
-
 @case(captured=True)
 def rank_and_dtype():
     def call(model, x, i):

@@ -399,6 +399,38 @@ def grad_mode():
 
 
 @case(captured=True)
+def deterministic_algorithms():
+    def body(s, x):
+        on = torch.are_deterministic_algorithms_enabled()
+        warns = torch.is_deterministic_algorithms_warn_only_enabled()
+        return s.l(x) * (1.0 + on + 2.0 * warns)
+
+    def call(model, x, i):
+        torch.use_deterministic_algorithms(i > 0, warn_only=i == 2)
+        try:
+            return model(x)
+        finally:
+            torch.use_deterministic_algorithms(False)
+
+    return Case(Base(body), call=call)
+
+
+@case(captured=True)
+def whether_new_memory_is_filled():
+    def body(s, x):
+        return s.l(x) * (2.0 if torch.utils.deterministic.fill_uninitialized_memory else 1.0)
+
+    def call(model, x, i):
+        torch.utils.deterministic.fill_uninitialized_memory = i != 1
+        try:
+            return model(x)
+        finally:
+            torch.utils.deterministic.fill_uninitialized_memory = True
+
+    return Case(Base(body), call=call)
+
+
+@case(captured=True)
 def default_dtype():
     def body(s, x):
         return s.l(x) * torch.ones(3, dtype=torch.get_default_dtype()).float()
