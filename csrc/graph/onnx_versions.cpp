@@ -38,6 +38,7 @@ Conv 1:3:1:c02:auto_pad,dilations,group,kernel_shape,pads,strides 22:3:1:10c02:a
 ConvTranspose 1:3:1:c02:auto_pad,dilations,group,kernel_shape,output_padding,output_shape,pads,strides 22:3:1:10c02:auto_pad,dilations,group,kernel_shape,output_padding,output_shape,pads,strides
 Cos 7:1:1:c02: 22:1:1:10c02:
 Cosh 9:1:1:c02: 22:1:1:10c02:
+CumProd 26:2:1:13cc2:exclusive,reverse
 CumSum 11:2:1:38c2:exclusive,reverse 14:2:1:13cc2:exclusive,reverse
 DepthToSpace 1:1:1:fffe:blocksize 11:1:1:fffe:blocksize,mode 13:1:1:1fffe:blocksize,mode
 Div 1:2:1:c02:axis,broadcast,consumed_inputs 6:2:1:3cc2:axis,broadcast 7:2:1:3cc2: 13:2:1:13cc2: 14:2:1:13cfe:

@@ -1,4 +1,5 @@
-// Reductions over axes (axes are an input, opset 18), arg-extrema, cumulative sums and top-k.
+// Reductions over axes (axes are an input, opset 18), arg-extrema, running sums and products,
+// top-k.
 #include <algorithm>
 #include <numeric>
 
@@ -179,6 +180,46 @@ void infer_top_k(InferContext& c) {
   c.out(1, DType::i64, dims);
 }
 
+OpSchema& running(OpSet& ops, std::string_view name, int since) {
+  return ops.op(name)
+      .in("x", kNumeric)
+      .in("axis", kIndex, "A")
+      .host()
+      .out("y")
+      .since(since)
+      .attr("exclusive", int64_t{0})
+      .attr("reverse", int64_t{0})
+      .shape([](InferContext& c) {
+        same_dims(c, 0, 0);
+        c.assume_scalar(1, "elements of axis");
+      })
+      .differentiable_inputs({0});
+}
+
+// Running sums of x against the direction of the node.
+Value sums_back(const Backward& b, Value x) {
+  Attrs attrs = b.attrs();
+  attrs.set("reverse", 1 - attrs.i("reverse"));
+  return b.graph().emit1("CumSum", {x, b.x(1)}, attrs);
+}
+
+// Before the first zero of a line a slope is a product over x, at it a product without it, and
+// behind it zero: every product there has that zero in it. Products with a zero are left out as in
+// torch, which an infinity in them would make NaN.
+Value cum_prod_gradient(const Backward& b) {
+  Graph& g = b.graph();
+  const Value x = b.x(), none = number(0.0, x), one = number(1.0, x);
+  const Value is_zero = equal(x, none), counted = cast(is_zero, x.dtype());
+  const Attrs inclusive{{"reverse", b.attrs().i("reverse")}};
+  const Value up_to = g.emit1("CumSum", {counted, b.x(1)}, inclusive);
+  const Value in_y = g.emit1("CumSum", {counted, b.x(1)}, b.attrs());
+  const Value first = logical_and(is_zero, equal(up_to, one));
+  const Value others = g.emit1("CumProd", {where(first, one, x), b.x(1)}, b.attrs());
+  const Value before = sums_back(b, where(equal(in_y, none), b.dy() * b.y(), none));
+  const Value at = sums_back(b, where(equal(in_y, one), b.dy() * others, none));
+  return where(equal(up_to, none), before / where(is_zero, one, x), where(first, at, none));
+}
+
 void register_order(OpSet& ops) {
   for (const char* name : {"ArgMax", "ArgMin"})
     ops.op(name)
@@ -190,24 +231,8 @@ void register_order(OpSet& ops) {
         .attr("select_last_index", int64_t{0})
         .shape(infer_arg)
         .not_differentiable();
-  ops.op("CumSum")
-      .in("x", kNumeric)
-      .in("axis", kIndex, "A")
-      .host()
-      .out("y")
-      .since(14)
-      .attr("exclusive", int64_t{0})
-      .attr("reverse", int64_t{0})
-      .shape([](InferContext& c) {
-        same_dims(c, 0, 0);
-        c.assume_scalar(1, "elements of axis");
-      })
-      .differentiable_inputs({0})
-      .gradient([](const Backward& b) {
-        Attrs attrs = b.attrs();
-        attrs.set("reverse", 1 - attrs.i("reverse"));
-        return b.graph().emit1("CumSum", {b.dy(), b.x(1)}, attrs);
-      });
+  running(ops, "CumSum", 14).gradient([](const Backward& b) { return sums_back(b, b.dy()); });
+  running(ops, "CumProd", 26).wide_gradient(cum_prod_gradient);
   ops.op("TopK")
       .in("x", kNumeric)
       .in("k", kInt64, "K")

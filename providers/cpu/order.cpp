@@ -1,4 +1,4 @@
-// What goes along one axis in its order: ArgMax, ArgMin, Hardmax, CumSum and TopK.
+// What goes along one axis in its order: ArgMax, ArgMin, Hardmax, CumSum, CumProd and TopK.
 #include <omp.h>
 
 #include <algorithm>
@@ -145,56 +145,75 @@ std::unique_ptr<Kernel> hardmax(const Request& r) {
   return hardmax_of<float>(r, lines);
 }
 
-template <class T>
-void sum_line(const T* x, T* y, int64_t size, bool exclusive, bool reverse) {
+struct Sum {
+  static constexpr int kStart = 0;
+  template <class T>
+  static T fold(T a, T b) {
+    return tile::scalar::add<T>(a, b);
+  }
+};
+
+struct Product {
+  static constexpr int kStart = 1;
+  template <class T>
+  static T fold(T a, T b) {
+    return tile::scalar::mul<T>(a, b);
+  }
+};
+
+template <class F, class T>
+void run_line(const T* x, T* y, int64_t size, bool exclusive, bool reverse) {
   using Wide = std::conditional_t<kIsFloating<T>, double, T>;
-  Wide sum{};
+  Wide total = Wide(F::kStart);
   for (int64_t k = 0; k < size; ++k) {
     const int64_t at = reverse ? size - 1 - k : k;
-    const Wide before = sum;
-    sum = tile::scalar::add<Wide>(before, x[at]);
-    y[at] = static_cast<T>(exclusive ? before : sum);
+    const Wide before = total;
+    total = F::template fold<Wide>(before, x[at]);
+    y[at] = static_cast<T>(exclusive ? before : total);
   }
 }
 
 // Of `inner` lines side by side, a run of their elements at a time.
-template <class T>
-void sum_lines(const T* x, T* y, const Lines& lines, bool exclusive, bool reverse) {
+template <class F, class T>
+void run_lines(const T* x, T* y, const Lines& lines, bool exclusive, bool reverse) {
   using Wide = std::conditional_t<kIsFloating<T>, double, T>;
   constexpr int64_t kRun = 1024;
   for (int64_t c = 0; c < lines.inner; c += kRun) {
     const int64_t count = std::min(kRun, lines.inner - c);
-    Wide sums[kRun] = {};
+    Wide totals[kRun];
+    std::fill_n(totals, count, Wide(F::kStart));
     for (int64_t k = 0; k < lines.size; ++k) {
       const int64_t at = (reverse ? lines.size - 1 - k : k) * lines.inner + c;
       const T* from = x + at;
       T* to = y + at;
 #pragma omp simd
       for (int64_t i = 0; i < count; ++i) {
-        const Wide before = sums[i];
-        sums[i] = tile::scalar::add<Wide>(before, from[i]);
-        to[i] = static_cast<T>(exclusive ? before : sums[i]);
+        const Wide before = totals[i];
+        totals[i] = F::template fold<Wide>(before, from[i]);
+        to[i] = static_cast<T>(exclusive ? before : totals[i]);
       }
     }
   }
 }
 
-std::unique_ptr<Kernel> cumulative_sum(const Request& r) {
+template <class F>
+std::unique_ptr<Kernel> running(const Request& r) {
   const Sizes sizes = r.sizes(0);
   const bool exclusive = r.attrs().i("exclusive", 0) != 0, reverse = r.attrs().i("reverse", 0) != 0;
   const DType dtype = r.in(0).dtype, axis_type = r.in(1).dtype;
-  return make_kernel("CumSum", [=](const Args& args) {
+  const std::string op = r.node().op;
+  return make_kernel(op, [=](const Args& args) {
     const auto rank = static_cast<int64_t>(sizes.size());
     int64_t axis = axis_type == DType::i64 ? *input<int64_t>(args, 1) : *input<int32_t>(args, 1);
-    check(axis >= -rank && axis < rank, "[CumSum] axis {} does not exist in rank {}", axis, rank);
+    check(axis >= -rank && axis < rank, "[{}] axis {} does not exist in rank {}", op, axis, rank);
     const Lines x(sizes, axis < 0 ? axis + rank : axis);
     dispatch_numbers(dtype, [&]<class T>() {
       for (int64_t outer = 0; outer < x.outer; ++outer) {
         const int64_t at = outer * x.size * x.inner;
         const T* from = input<T>(args, 0) + at;
         T* to = output<T>(args) + at;
-        x.inner == 1 ? sum_line(from, to, x.size, exclusive, reverse)
-                     : sum_lines(from, to, x, exclusive, reverse);
+        x.inner == 1 ? run_line<F>(from, to, x.size, exclusive, reverse)
+                     : run_lines<F>(from, to, x, exclusive, reverse);
       }
     });
   });
@@ -252,7 +271,8 @@ static void register_order(KernelTable& table) {
   table.op("ArgMax").add("lines", kNumbers, arg_extremum);
   table.op("ArgMin").add("lines", kNumbers, arg_extremum);
   table.op("Hardmax").add("lines", kFloating, hardmax);
-  table.op("CumSum").add("plain", kNumbers, cumulative_sum);
+  table.op("CumSum").add("plain", kNumbers, running<Sum>);
+  table.op("CumProd").add("plain", kNumbers, running<Product>);
   table.op("TopK").add("plain", kNumbers, known_k, top_k);
 }
 

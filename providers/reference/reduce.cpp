@@ -1,4 +1,4 @@
-// Reductions over axes, arg-extrema, cumulative sums and top-k.
+// Reductions over axes, arg-extrema, running sums and products, top-k.
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -117,24 +117,28 @@ Run arg(bool largest) {
   };
 }
 
-void cumulative_sum(const KernelCall& c) {
-  c.expect(0, c.sizes());
-  const Split s = split_at(c.sizes(), c.axis(c.number(1), c.rank()));
-  const bool exclusive = c.attrs().i("exclusive") != 0, reverse = c.attrs().i("reverse") != 0;
-  wide(c.dtype(), [&]<class W>() {
-    const In<W> x = c.in<W>(0);
-    const Out<W> y = c.out<W>(0);
-    for (int64_t o = 0; o < s.outer; ++o)
-      for (int64_t k = 0; k < s.inner; ++k) {
-        W sum = 0;
-        for (int64_t i = 0; i < s.size; ++i) {
-          const int64_t at = (o * s.size + (reverse ? s.size - 1 - i : i)) * s.inner + k;
-          const W with = add(sum, x[at]);
-          y.set(at, exclusive ? sum : with);
-          sum = with;
+// f folds each line from `start`; every result on the way is an element of y.
+template <class F>
+Run running(int start, F f) {
+  return [=](const KernelCall& c) {
+    c.expect(0, c.sizes());
+    const Split s = split_at(c.sizes(), c.axis(c.number(1), c.rank()));
+    const bool exclusive = c.attrs().i("exclusive") != 0, reverse = c.attrs().i("reverse") != 0;
+    wide(c.dtype(), [&]<class W>() {
+      const In<W> x = c.in<W>(0);
+      const Out<W> y = c.out<W>(0);
+      for (int64_t o = 0; o < s.outer; ++o)
+        for (int64_t k = 0; k < s.inner; ++k) {
+          W total = static_cast<W>(start);
+          for (int64_t i = 0; i < s.size; ++i) {
+            const int64_t at = (o * s.size + (reverse ? s.size - 1 - i : i)) * s.inner + k;
+            const W with = f(total, x[at]);
+            y.set(at, exclusive ? total : with);
+            total = with;
+          }
         }
-      }
-  });
+    });
+  };
 }
 
 // Order of top-k: NaN counts as the largest, ties keep the lower index first.
@@ -186,7 +190,8 @@ static void register_reduce(KernelTable& table) {
   add(table, "ReduceMin", kNumbers, extremum(false));
   add(table, "ArgMax", kNumbers, arg(true));
   add(table, "ArgMin", kNumbers, arg(false));
-  add(table, "CumSum", kNumbers, cumulative_sum);
+  add(table, "CumSum", kNumbers, running(0, [](auto a, auto b) { return add(a, b); }));
+  add(table, "CumProd", kNumbers, running(1, [](auto a, auto b) { return mul(a, b); }));
   add(table, "TopK", kNumbers, top_k);
 }
 

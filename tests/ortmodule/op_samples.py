@@ -188,6 +188,7 @@ OPS = {
     "max_dim": (lambda x: (*x.max(1), *x.min(-1, keepdim=True)), X),
     "var_mean": (lambda x: torch.var_mean(x, dim=-1, correction=0), X),
     "cumsum": (lambda x, i: (x.cumsum(1), i.cumsum(0)), X, INTS),
+    "cumprod": (lambda x, i: (x.cumprod(1), i.cumprod(0)), X, INTS),
     "count_nonzero": (torch.count_nonzero, INTS),
     "nansum": (torch.nansum, torch.tensor([1.0, float("nan"), 2.0])),
     "views": (lambda x: (x.view(3, 24), x.reshape(-1, 2), x.flatten(1), x.unflatten(2, (2, 3)),

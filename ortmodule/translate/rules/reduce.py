@@ -183,10 +183,19 @@ def norm(t, x, p=2, dim=None, keepdim=False):
     return vector_norm(t, x, 2 if p is None else p, dim or None, keepdim)
 
 
+def _running(t, op, x, dim, dtype):
+    x = t.cast(x, dtype_name(dtype) if dtype is not None else t.out_dtype())
+    return x if x.rank == 0 else t.op(op, x, t.scalar(dim % x.rank, "int64"))
+
+
 @aten("cumsum.default")
 def cumsum(t, x, dim, *, dtype=None):
-    x = t.cast(x, dtype_name(dtype) if dtype is not None else t.out_dtype())
-    return x if x.rank == 0 else t.op("CumSum", x, t.scalar(dim % x.rank, "int64"))
+    return _running(t, "CumSum", x, dim, dtype)
+
+
+@aten("cumprod.default")
+def cumprod(t, x, dim, *, dtype=None):
+    return _running(t, "CumProd", x, dim, dtype)
 
 
 @aten("nansum.default")

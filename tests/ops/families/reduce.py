@@ -1,4 +1,4 @@
-"""Reductions, arg-extrema, cumulative sums and top-k."""
+"""Reductions, arg-extrema, running sums and products, top-k."""
 
 import numpy as np
 import torch
@@ -66,12 +66,17 @@ def arg(f, last_of):
     return reference
 
 
-def cum_sum(x, axis, exclusive=0, reverse=0):
-    axis = int(axis)
-    x = x.flip(axis) if reverse else x
-    y = torch.cumsum(x, axis).to(x.dtype)
-    y = y - x if exclusive else y
-    return y.flip(axis) if reverse else y
+def running(f, start):
+    def reference(x, axis, exclusive=0, reverse=0):
+        axis = int(axis)
+        x = x.flip(axis) if reverse else x
+        if exclusive:
+            first = torch.full_like(x.narrow(axis, 0, 1), start)
+            x = torch.cat([first, x.narrow(axis, 0, x.shape[axis] - 1)], axis)
+        y = f(x, axis).to(x.dtype)
+        return y.flip(axis) if reverse else y
+
+    return reference
 
 
 def top_k(x, k, axis=-1, largest=1, sorted=1):
@@ -79,6 +84,19 @@ def top_k(x, k, axis=-1, largest=1, sorted=1):
     found = torch.sort(x, dim=axis, descending=bool(largest), stable=True)
     return tuple(part.narrow(axis, 0, int(k)) for part in found)
 
+
+RUNNING = [
+    sample(t(7), const(0)),
+    sample(t(3, 5), const(1)),
+    sample(t(3, 5), const(-2), exclusive=1),
+    sample(t(3, 5), const(1), reverse=1),
+    sample(t(3, 5), const(1), reverse=1, exclusive=1),
+    sample(i(3, 4), const(0)),
+]
+NO_AXIS = [bad("axis 2 does not exist, the input has rank 2", t(3, 5), const(2))]
+ZEROS_ON_THE_WAY = np.array(
+    [[2.0, 0.0, 3.0, 4.0], [0.0, 2.0, 0.0, 3.0], [1.0, 2.0, 3.0, 0.0], [-0.0, 0.0, 1.0, 2.0]]
+)
 
 REPEATED = np.array([[1.0, 3.0, 3.0, 0.0], [2.0, 2.0, 2.0, 2.0]])
 
@@ -132,18 +150,18 @@ OPS = [
         )
         for name, f in (("ArgMax", torch.argmax), ("ArgMin", torch.argmin))
     ],
+    Op("CumSum", running(torch.cumsum, 0), RUNNING, NO_AXIS),
     Op(
-        "CumSum",
-        cum_sum,
+        "CumProd",
+        running(torch.cumprod, 1),
         [
-            sample(t(7), const(0)),
-            sample(t(3, 5), const(1)),
-            sample(t(3, 5), const(-2), exclusive=1),
-            sample(t(3, 5), const(1), reverse=1),
-            sample(t(3, 5), const(1), reverse=1, exclusive=1),
-            sample(i(3, 4), const(0)),
+            *RUNNING,
+            sample(ZEROS_ON_THE_WAY, const(1)),
+            sample(ZEROS_ON_THE_WAY, const(1), exclusive=1),
+            sample(ZEROS_ON_THE_WAY, const(1), reverse=1),
+            sample(ZEROS_ON_THE_WAY, const(0), reverse=1, exclusive=1),
         ],
-        [bad("axis 2 does not exist, the input has rank 2", t(3, 5), const(2))],
+        NO_AXIS,
     ),
     Op(
         "TopK",

@@ -65,7 +65,7 @@ def infinite(net, x):
 
 def opaque(net, x):
     """An operator of torch's, whose history is kept."""
-    h = net.linear(x)[x[:, 0] > 0].cumprod(0)
+    h = net.linear(x)[x[:, 0] > 0].logcumsumexp(0)
     return h, net.head(h)
 
 

@@ -13,7 +13,7 @@ ON_ATEN = {
     "logaddexp": (torch.logaddexp, X, Y),
     "topk": (lambda x: x.topk(2)[0], X),
     "rand_like": (torch.rand_like, X),
-    "cumprod": (lambda x: x.cumprod(1), X),
+    "logcumsumexp": (lambda x: x.logcumsumexp(1), X),
     "atan2": (torch.atan2, X, Y),
 }
 
