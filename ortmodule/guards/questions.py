@@ -32,7 +32,8 @@ _OF_ORDER = frozenset({"move_to_end"})
 _OF_TORCH = {
     "get_num_threads", "get_num_interop_threads", "get_float32_matmul_precision",
     "is_warn_always_enabled", "get_default_device", "is_anomaly_enabled", "get_rng_state",
-    "initial_seed", "default_generator",
+    "initial_seed", "default_generator", "get_overwrite_module_params_on_conversion",
+    "get_swap_module_params_on_conversion",
     "get_printoptions", "set_printoptions", "set_default_dtype",
     "set_num_threads", "use_deterministic_algorithms", "set_default_device",
     "set_float32_matmul_precision", "set_flush_denormal", "backends",

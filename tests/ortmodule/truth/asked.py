@@ -203,3 +203,21 @@ def a_quotient_of_sizes_rounded_up():
         return s.l(torch.cat([x, x])[:rows])
 
     return Case(Base(body))
+
+
+@case(captured=False)
+def how_conversions_change_modules():
+    """A setting that no guard holds: it changes before the last call."""
+
+    def body(s, x):
+        overwrites = torch.__future__.get_overwrite_module_params_on_conversion()
+        return s.l(x) * (2.0 if overwrites else 1.0)
+
+    def call(model, x, i):
+        torch.__future__.set_overwrite_module_params_on_conversion(i > 1)
+        try:
+            return model(x)
+        finally:
+            torch.__future__.set_overwrite_module_params_on_conversion(False)
+
+    return Case(Base(body), call)
