@@ -12,14 +12,11 @@
 #include "csrc/core/device.h"
 #include "csrc/core/dim.h"
 #include "csrc/core/dtype.h"
+#include "providers/layout.h"
 
 namespace ort {
 
 class RunState;
-
-// How a value lies in its memory: row-major; in an order that only its device's kernels know; or as
-// an object that only the provider that made it can read, which is in no memory of the plan's.
-enum class DataLayout : uint8_t { plain, blocked, opaque };
 
 // A concrete operand: what a kernel knows at preparation.
 struct Operand {
@@ -28,7 +25,10 @@ struct Operand {
   bool present = false;
   const void* constant = nullptr;  // its bytes on the host, when they are known at preparation
   Device device{};                 // whose memory its pointer is of when the kernel is run
-  DataLayout layout = DataLayout::plain;
+  Layout layout{};  // of an input: how it lies before anything is done for this kernel
+  // Whether the kernel may have an input in another layout, or give an output in one that is not
+  // row-major; it then says which.
+  bool any_layout = false;
 };
 
 // Pointers of one call, in the region's order of inputs and outputs. Absent operands are null.
@@ -51,6 +51,9 @@ class Kernel {
   // Output `out` may be written over the memory of input `in` (same bytes, same dtype, each element
   // read before it is written).
   virtual bool in_place(size_t /*in*/, size_t /*out*/) const { return false; }
+  // In which layouts it reads and writes; row-major but where `any_layout` was given.
+  virtual Layout layout_of_input(size_t /*in*/) const { return {}; }
+  virtual Layout layout_of_output(size_t /*out*/) const { return {}; }
   virtual std::string name() const = 0;  // for reports: "matmul+bias+gelu"
   // What it means when the mark is set after a run; empty: it sets none.
   virtual std::string failure() const { return {}; }

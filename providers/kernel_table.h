@@ -2,6 +2,7 @@
 // condition it needs. A provider's family files fill it; its can_run and prepare ask it.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -75,9 +76,16 @@ class KernelList {
     return add(std::move(name), types, nullptr, std::move(make));
   }
   const std::vector<Entry>& entries() const { return entries_; }
+  // Kernels of the op may take what is not row-major.
+  KernelList& take_layouts() {
+    takes_layouts_ = true;
+    return *this;
+  }
+  bool takes_layouts() const { return takes_layouts_; }
 
  private:
   std::vector<Entry> entries_;
+  bool takes_layouts_ = false;
 };
 
 class KernelTable {
@@ -85,6 +93,10 @@ class KernelTable {
   explicit KernelTable(std::string provider) : provider_(std::move(provider)) {}
   KernelList& op(std::string_view qualified) { return lists_[std::string(qualified)]; }
   bool has(std::string_view qualified) const { return find(qualified) != nullptr; }
+  bool takes_layouts(std::string_view qualified) const {
+    const KernelList* list = find(qualified);
+    return list && list->takes_layouts();
+  }
   // Yes where a kernel takes the node, else every kernel's reason.
   Verdict can_run(const Node& node) const;
   // Of the first kernel that takes the node and these sizes; an error where none does.
@@ -124,6 +136,34 @@ class FunctionKernel final : public Kernel {
 template <class F>
 std::unique_ptr<Kernel> make_kernel(std::string name, F f, size_t scratch = 0, int over = -1) {
   return std::make_unique<FunctionKernel<F>>(std::move(name), std::move(f), scratch, over);
+}
+
+// A kernel whose operands, those of these numbers, have a layout.
+template <class F>
+class LaidOutKernel final : public Kernel {
+ public:
+  LaidOutKernel(std::string name, F f, Layout layout, std::vector<size_t> in, size_t out)
+      : name_(std::move(name)), f_(std::move(f)), layout_(layout), in_(std::move(in)), out_(out) {}
+  void run(const Args& args) const override { f_(args); }
+  std::string name() const override { return name_; }
+  Layout layout_of_input(size_t in) const override {
+    return std::count(in_.begin(), in_.end(), in) > 0 ? layout_ : Layout();
+  }
+  Layout layout_of_output(size_t out) const override { return out == out_ ? layout_ : Layout(); }
+
+ private:
+  std::string name_;
+  F f_;
+  Layout layout_;
+  std::vector<size_t> in_;
+  size_t out_;
+};
+
+template <class F>
+std::unique_ptr<Kernel> make_kernel(std::string name, F f, Layout layout, std::vector<size_t> in,
+                                    size_t out) {
+  return std::make_unique<LaidOutKernel<F>>(std::move(name), std::move(f), std::move(layout),
+                                            std::move(in), out);
 }
 
 // Row-major strides in elements; those that read `sizes` at each index of `to`, which it broadcasts

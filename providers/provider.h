@@ -47,6 +47,8 @@ class Provider {
   // Regions over nodes that nobody took; each passes can_run. The default: every node alone.
   virtual std::vector<Region> claim(Graph& graph, const Claimed& claimed) const;
   virtual Prepared prepare(const Region& region, const Binding& binding) const = 0;
+  // Whether the region's kernel may take an input that is not row-major.
+  virtual bool takes_layouts(const Region&) const { return false; }
 
   // Where its kernels run, for a graph whose inputs lie on `home`.
   virtual Device device(Device /*home*/) const { return {}; }

@@ -1,5 +1,6 @@
 // One walk over the claims in their order. A value is on the device that makes it; a reader on
-// another gets a copy, made once before the first such reader.
+// another gets a copy, made once before the first such reader; so does one that takes it in another
+// layout.
 #include "csrc/plan/buffer_assignment.h"
 
 #include <algorithm>
@@ -51,9 +52,17 @@ class Owning {
     return static_cast<int>(owned_.buffers.size()) - 1;
   }
 
+  // Of a value that lies so.
+  int new_buffer(ValueId id, const Layout& layout, int device) {
+    const Operand type = values_.operand(id);
+    const int made = new_buffer(Slot::Kind::arena, 0, layout.bytes(type.sizes, type.dtype), device);
+    buffer(made).layout = layout;
+    return made;
+  }
+
   int new_object(int device) {
     const int made = new_buffer(Slot::Kind::object, owned_.object_count++, 0, device);
-    buffer(made).layout = DataLayout::opaque;
+    buffer(made).layout = Layout::opaque();
     return made;
   }
 
@@ -83,8 +92,29 @@ class Owning {
           if (id != kNone) backward_reads_.insert(values_.source(id));
   }
 
-  // The buffer that shows a value on a device, copied there if it is elsewhere.
-  int read(ValueId id, int device, int segment) {
+  // The buffer that shows a value on a device and in this layout.
+  int read(ValueId id, int device, int segment, const Layout& layout = {}) {
+    return in_layout(values_.source(id), on_device(id, device, segment), segment, layout);
+  }
+
+  // The value of `base` reordered where it lies otherwise. What the forward reorders is gone by the
+  // backward, which would else keep the value twice.
+  int in_layout(ValueId source, int base, int segment, const Layout& layout) {
+    if (buffer(base).layout == layout || buffer(base).layout.is_opaque()) return base;
+    std::vector<int>& there = reordered_[{base, segment >= 0}];
+    for (const int other : there)
+      if (buffer(other).layout == layout) return other;
+    auto kernel = reorder(buffer(base).layout, layout);
+    const int from = kernel ? base : in_layout(source, base, segment, {});
+    if (!kernel) kernel = reorder({}, layout);
+    const int to = new_buffer(source, layout, buffer(base).device);
+    there.push_back(to);
+    add_own(std::move(kernel), from, to, segment);
+    return to;
+  }
+
+  // Copied there if it is elsewhere.
+  int on_device(ValueId id, int device, int segment) {
     const ValueId source = values_.source(id);
     const auto found = at_.find({source, device});
     if (found != at_.end()) return found->second;
@@ -93,8 +123,9 @@ class Owning {
     const auto made = made_on_.find(source);
     check(made != made_on_.end(), "%{} is read before it is made", id);
     const bool far = made->second != kHost && device != kHost;
-    const int from = far ? read(id, kHost, segment) : at_.at({source, made->second});
-    if (buffer(from).layout == DataLayout::opaque) return from;
+    const int there = far ? on_device(id, kHost, segment) : at_.at({source, made->second});
+    if (buffer(there).layout.is_opaque()) return there;
+    const int from = in_layout(source, there, segment, {});
     const int to = new_buffer(Slot::Kind::arena, 0, buffer(from).bytes, device);
     add_copy(from, to, segment);
     return at_[{source, device}] = to;
@@ -143,16 +174,19 @@ class Owning {
     for (size_t i = 0; i < claim.region.in.size(); ++i) {
       const ValueId id = claim.region.in[i];
       const int device = claim.on_host[i] ? kHost : step.device;
-      in.push_back(id == kNone ? -1 : read(id, device, step.segment));
+      in.push_back(id == kNone ? -1
+                               : read(id, device, step.segment, step.kernel->layout_of_input(i)));
     }
-    for (const ValueId id : claim.region.out) out.push_back(id == kNone ? -1 : made_by(id, step));
+    for (size_t o = 0; o < claim.region.out.size(); ++o) {
+      const ValueId id = claim.region.out[o];
+      out.push_back(id == kNone ? -1 : made_by(id, step, step.kernel->layout_of_output(o)));
+    }
     append(std::move(step), in, out);
   }
 
-  int made_by(ValueId id, const Step& step) {
-    const int made = values_.is_opaque(id)
-                         ? new_object(step.device)
-                         : new_buffer(Slot::Kind::arena, 0, values_.bytes(id), step.device);
+  int made_by(ValueId id, const Step& step, const Layout& layout) {
+    const int made =
+        values_.is_opaque(id) ? new_object(step.device) : new_buffer(id, layout, step.device);
     make(id, made);
     return made;
   }
@@ -161,7 +195,11 @@ class Owning {
   void add_copy(int from, int to, int segment) {
     const PlanDevice& source = devices_[static_cast<size_t>(buffer(from).device)];
     const PlanDevice& target = devices_[static_cast<size_t>(buffer(to).device)];
-    owned_.copies.push_back(copy_kernel(buffer(from).bytes, source, target));
+    add_own(copy_kernel(buffer(from).bytes, source, target), from, to, segment);
+  }
+
+  void add_own(std::unique_ptr<Kernel> kernel, int from, int to, int segment) {
+    owned_.copies.push_back(std::move(kernel));
     Step step;
     step.kernel = owned_.copies.back().get();
     step.provider = "plan";
@@ -196,7 +234,7 @@ class Owning {
     const LoweringOptions& options = lowered_.options;
     const int source = read(id, home_, segment_of_output(i));
     const bool own = i < options.forward_outputs && options.shared.count(i) == 0 &&
-                     backward_reads_.count(values_.source(id)) > 0;
+                     backward_reads_.count(values_.source(id)) > 0 && source == made_at(id);
     const bool early = i >= options.forward_outputs && buffer(source).first < forward_steps_;
     if (buffer(source).kind == Slot::Kind::object) {
       owned_.output_objects[i] = static_cast<int>(buffer(source).at);
@@ -249,6 +287,11 @@ class Owning {
     return false;
   }
 
+  int made_at(ValueId id) const {
+    const auto found = at_.find({values_.source(id), home_});
+    return found == at_.end() ? -1 : found->second;
+  }
+
   const LoweredGraph& lowered_;
   const Graph& graph_;
   const BoundValues& values_;
@@ -257,8 +300,9 @@ class Owning {
   const int home_;
   int forward_steps_ = 0;
   BufferAssignment owned_;
-  std::map<ValueId, int> made_on_;             // by source: the device
-  std::map<std::pair<ValueId, int>, int> at_;  // by source and device: the buffer
+  std::map<ValueId, int> made_on_;                              // by source: the device
+  std::map<std::pair<ValueId, int>, int> at_;                   // by source and device: the buffer
+  std::map<std::pair<int, bool>, std::vector<int>> reordered_;  // by buffer, of the backward?
   std::set<ValueId> backward_reads_;
 };
 

@@ -13,7 +13,7 @@ struct Buffer {
   size_t at = 0;
   size_t bytes = 0;
   int device = 0;  // of the plan's devices
-  DataLayout layout = DataLayout::plain;
+  Layout layout{};
   int first = 1 << 30, last = -1;  // steps
   int merged_into = -1;
 };

@@ -19,6 +19,7 @@ struct LoweringOptions {
   Device home{};                   // of the inputs and outputs
   std::set<size_t> host_inputs{};  // that lie on the host all the same, as keys do
   std::map<size_t, size_t> updates{};  // outputs that are written over the memory of an input
+  bool layouts = true;                 // values may lie otherwise than row-major
 };
 
 struct LoweredGraph {

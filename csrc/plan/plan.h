@@ -32,7 +32,7 @@ struct Slot {
   Kind kind = Kind::arena;
   size_t at = 0;   // offset, or index
   int device = 0;  // of Plan::devices
-  DataLayout layout = DataLayout::plain;
+  Layout layout{};
 };
 
 // Where values lie. The second arena is used by a backward that must leave the stash as it is.

@@ -7,6 +7,8 @@
 #include <mutex>
 #include <thread>
 
+#include "csrc/plan/layouts.h"
+
 namespace ort {
 namespace {
 
@@ -20,20 +22,6 @@ auto at_claim(const Claim& claim, F&& f) {
   } catch (const Error& error) {
     fail_at(error, claim.region.nodes.back()->describe());
   }
-}
-
-Prepared prepare(const Claim& claim, const BoundValues& values) {
-  Binding binding;
-  binding.symbols = &values.symbols();
-  for (size_t i = 0; i < claim.region.in.size(); ++i) {
-    binding.in.push_back(values.operand(claim.region.in[i]));
-    if (!claim.on_host[i]) binding.in.back().device = claim.device;
-  }
-  for (const ValueId id : claim.region.out) {
-    binding.out.push_back(values.operand(id));
-    binding.out.back().device = claim.device;
-  }
-  return claim.provider->prepare(claim.region, binding);
 }
 
 // Each source once, by as many threads as the machine has; the first error is thrown at the end.
@@ -87,10 +75,14 @@ std::vector<std::unique_ptr<Kernel>> prepare_kernels(const LoweredGraph& lowered
   std::vector<Prepared> prepared;
   prepared.reserve(lowered.order.size());  // sources are referred to
   Compilation compilation;
+  Layouts layouts(lowered, values);
   for (size_t i = 0; i < lowered.order.size(); ++i) {
-    prepared.push_back(
-        at_claim(lowered.claim(i), [&](const Claim& claim) { return prepare(claim, values); }));
-    for (const Source& source : prepared.back().sources) compilation.add(lowered.claim(i), source);
+    const Claim& claim = lowered.claim(i);
+    prepared.push_back(at_claim(claim, [&](const Claim&) {
+      return claim.provider->prepare(claim.region, layouts.binding(claim));
+    }));
+    if (prepared.back().kernel) layouts.made(claim, *prepared.back().kernel);
+    for (const Source& source : prepared.back().sources) compilation.add(claim, source);
   }
   compilation.run();
   std::vector<std::unique_ptr<Kernel>> kernels;

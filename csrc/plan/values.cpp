@@ -31,7 +31,7 @@ Operand BoundValues::operand(ValueId id) const {
   const Type& type = graph_.value(id).type();
   result.present = true;
   if (is_opaque(id)) {
-    result.layout = DataLayout::opaque;
+    result.layout = Layout::opaque();
     return result;
   }
   result.dtype = type.dtype;
@@ -43,10 +43,8 @@ Operand BoundValues::operand(ValueId id) const {
 }
 
 size_t BoundValues::bytes(ValueId id) const {
-  if (is_opaque(id)) return 0;
-  const Type& type = graph_.value(id).type();
-  return static_cast<size_t>(checked_mul(element_count(sizes_of(*type.dims, symbols_)),
-                                         static_cast<int64_t>(size_of(type.dtype))));
+  const Operand operand = this->operand(id);
+  return operand.layout.bytes(operand.sizes, operand.dtype);
 }
 
 std::optional<size_t> BoundValues::constant(ValueId source) const {

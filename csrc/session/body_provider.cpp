@@ -43,13 +43,13 @@ class PlacedBodies final : public Kernel {
   // An object is taken out of its slot: what reads it last frees it as it goes.
   static Item item_of(void* data, const Operand& operand) {
     if (!operand.present) return {};
-    if (operand.layout == DataLayout::opaque)
+    if (operand.layout.is_opaque())
       return Opaque(std::move(*static_cast<std::shared_ptr<void>*>(data)));
     return Tensor{operand.dtype, operand.sizes, data, nullptr};
   }
 
   void store(Item& result, void* data, size_t i) const {
-    if (out_[i].layout == DataLayout::opaque) {
+    if (out_[i].layout.is_opaque()) {
       *static_cast<std::shared_ptr<void>*>(data) = std::move(std::get<Opaque>(result));
       return;
     }

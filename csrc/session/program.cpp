@@ -104,10 +104,12 @@ void Program::lower(std::unique_ptr<Graph> graph, const CompileOptions& options,
   }
   dump_.stage("stash", *graph);
   nodes_ = graph->node_count();
-  lowered_ = lower_graph(
-      std::move(graph),
-      {n_outputs_, std::move(shared), options.device, options.host_inputs, options.updates},
-      providers);
+  const bool layouts =
+      std::find(options.off.begin(), options.off.end(), "layouts") == options.off.end();
+  lowered_ = lower_graph(std::move(graph),
+                         {n_outputs_, std::move(shared), options.device, options.host_inputs,
+                          options.updates, layouts},
+                         providers);
   dump_.stage("partition", *lowered_.graph);
 }
 
@@ -160,7 +162,7 @@ std::vector<Item> make_outputs(const Plan& plan, Frame& frame, Profile* profile)
   std::vector<Item> outputs;
   for (const Operand& type : plan.outputs.types) {
     outputs.emplace_back();
-    if (type.layout == DataLayout::opaque) continue;
+    if (type.layout.is_opaque()) continue;
     const Tensor& made = outputs.back().emplace<Tensor>(Tensor::unwritten(type.dtype, type.sizes));
     frame.set_output(outputs.size() - 1, made.data);
   }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "csrc/core/parallel.h"
+#include "providers/cpu/batch_norm_blocks.h"
 #include "providers/cpu/provider.h"
 #include "providers/cpu/runs.h"
 #include "providers/cpu/tile/tile.h"
@@ -168,11 +169,15 @@ std::unique_ptr<Kernel> batch_norm_grad_of(const Request& r) {
 }
 
 std::unique_ptr<Kernel> batch_norm(const Request& r) {
-  return r.in(0).dtype == DType::f64 ? batch_norm_of<double>(r) : batch_norm_of<float>(r);
+  if (r.in(0).dtype == DType::f64) return batch_norm_of<double>(r);
+  auto blocks = batch_norm_blocks(r);
+  return blocks ? std::move(blocks) : batch_norm_of<float>(r);
 }
 
 std::unique_ptr<Kernel> batch_norm_grad(const Request& r) {
-  return r.in(0).dtype == DType::f64 ? batch_norm_grad_of<double>(r) : batch_norm_grad_of<float>(r);
+  if (r.in(0).dtype == DType::f64) return batch_norm_grad_of<double>(r);
+  auto blocks = batch_norm_grad_blocks(r);
+  return blocks ? std::move(blocks) : batch_norm_grad_of<float>(r);
 }
 
 // Statistics that are kept for the gradient are float32.
@@ -187,7 +192,9 @@ Verdict wide_statistics(const Node& node) {
 }
 
 void add_channels(KernelList& list, std::unique_ptr<Kernel> (*make)(const Request&)) {
-  list.add("channels", kF32 | kHalves, wide_statistics, make).add("channels", kF64, make);
+  list.take_layouts()
+      .add("channels", kF32 | kHalves, wide_statistics, make)
+      .add("channels", kF64, make);
 }
 
 }  // namespace

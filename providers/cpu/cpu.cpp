@@ -49,12 +49,19 @@ class CpuProvider final : public Provider {
     return regions;
   }
 
+  bool takes_layouts(const Region& region) const override {
+    return region.kind == "tile" ? tile::takes_any_order(region)
+                                 : kernel_table().takes_layouts(region.nodes[0]->qualified());
+  }
+
   // Every error names a node: a library's does not.
   Prepared prepare(const Region& region, const Binding& binding) const override {
     try {
       if (region.kind == "tile") {
         tile::Bound bound = tile::bind(region, binding);
-        return make_tile_kernel(bound.program, std::move(bound.extent), tile::name_of(region));
+        Layout layout = tile::shared_layout(*bound.program, binding);
+        return make_tile_kernel(bound.program, std::move(bound.extent), tile::name_of(region),
+                                std::move(layout));
       }
       check(region.nodes.size() == 1, "a kernel runs one node, the region has {}",
             region.nodes.size());

@@ -1,5 +1,9 @@
-// The engine, the streams and the kernel around one primitive.
+// The engine, the streams, layouts, packed constants and the kernel around one primitive.
 #include "providers/cpu/onednn.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
 
 namespace ort::cpu {
 
@@ -69,6 +73,123 @@ dnnl::primitive_attr user_scratchpad() {
   return attr;
 }
 
+namespace {
+
+class ReorderKernel final : public Kernel {
+ public:
+  ReorderKernel(dnnl::memory::desc from, dnnl::memory::desc to, std::string name)
+      : from_(std::move(from)), to_(std::move(to)), name_(std::move(name)) {
+    reorder_ = dnnl::reorder({cpu_engine(), from_, cpu_engine(), to_});
+  }
+  void run(const Args& args) const override {
+    with_onednn("to reorder", [&] {
+      dnnl::memory from(from_, cpu_engine(), args.in[0]), to(to_, cpu_engine(), args.out[0]);
+      reorder_.execute(cpu_stream(), from, to);
+    });
+  }
+  std::string name() const override { return name_; }
+
+ private:
+  dnnl::memory::desc from_, to_;
+  dnnl::reorder reorder_;
+  std::string name_;
+};
+
+class Described final : public BlockedLayout {
+ public:
+  explicit Described(dnnl::memory::desc desc) : desc_(std::move(desc)) {}
+  const dnnl::memory::desc& desc() const { return desc_; }
+  size_t bytes() const override { return desc_.get_size(); }
+  bool equals(const BlockedLayout& other) const override {
+    const auto* same = dynamic_cast<const Described*>(&other);
+    return same && same->desc_ == desc_;
+  }
+  bool only_elements() const override {
+    return desc_.get_dims() == desc_.get_padded_dims() && bytes() == plain().get_size();
+  }
+  int64_t channel_block() const override {
+    const dnnl::memory::dims dims = desc_.get_dims(), strides = desc_.get_strides();
+    const auto axes = desc_.get_inner_idxs(), blocks = desc_.get_inner_blks();
+    if (axes.size() != 1 || axes[0] != 1 || !only_elements()) return 0;
+    dnnl::memory::dims outer = dims, expected(dims.size(), blocks[0]);
+    outer[1] /= blocks[0];
+    for (size_t i = dims.size(); i-- > 1;) expected[i - 1] = expected[i] * outer[i];
+    return strides == expected ? blocks[0] : 0;
+  }
+  // Its axes from the outermost in, those that are blocked in capitals, then its blocks.
+  std::string text() const override {
+    const dnnl::memory::dims strides = desc_.get_strides();
+    std::vector<size_t> order(strides.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return strides[a] > strides[b]; });
+    const auto axes = desc_.get_inner_idxs(), sizes = desc_.get_inner_blks();
+    std::string text;
+    for (const size_t axis : order) {
+      const bool blocked = std::count(axes.begin(), axes.end(), static_cast<int64_t>(axis)) > 0;
+      text += static_cast<char>((blocked ? 'A' : 'a') + static_cast<char>(axis));
+    }
+    for (size_t i = 0; i < axes.size(); ++i)
+      text += format("{}{}", sizes[i], static_cast<char>('a' + static_cast<char>(axes[i])));
+    return text;
+  }
+  std::unique_ptr<Kernel> from_plain() const override {
+    return std::make_unique<ReorderKernel>(plain(), desc_, "reorder to " + text());
+  }
+  std::unique_ptr<Kernel> to_plain() const override {
+    return std::make_unique<ReorderKernel>(desc_, plain(), "reorder from " + text());
+  }
+  std::unique_ptr<Kernel> to(const BlockedLayout& other) const override {
+    const auto* target = dynamic_cast<const Described*>(&other);
+    if (!target) return nullptr;
+    return std::make_unique<ReorderKernel>(desc_, target->desc_,
+                                           "reorder " + text() + " to " + target->text());
+  }
+
+ private:
+  dnnl::memory::desc plain() const {
+    const dnnl::memory::dims dims = desc_.get_dims();
+    return {dims, desc_.get_data_type(), strides_of(dims)};
+  }
+
+  dnnl::memory::desc desc_;
+};
+
+}  // namespace
+
+Layout layout_of(const dnnl::memory::desc& desc) {
+  const dnnl::memory::dims dims = desc.get_dims();
+  if (desc == dnnl::memory::desc(dims, desc.get_data_type(), strides_of(dims))) return {};
+  return Layout(std::make_shared<const Described>(desc));
+}
+
+dnnl::memory::desc desc_of(const Operand& operand) {
+  if (const auto* described = dynamic_cast<const Described*>(operand.layout.blocked()))
+    return described->desc();
+  return dense_desc(operand.sizes, operand.dtype);
+}
+
+std::shared_ptr<const dnnl::memory> packed(const void* data, const dnnl::memory::desc& desc,
+                                           const dnnl::memory::desc& wanted) {
+  struct Pack {
+    dnnl::memory::desc desc, wanted;
+    std::weak_ptr<const dnnl::memory> memory;
+  };
+  static std::mutex mutex;
+  static auto& packs = *new std::multimap<const void*, Pack>;
+  std::lock_guard lock(mutex);
+  std::erase_if(packs, [](const auto& entry) { return entry.second.memory.expired(); });
+  const auto [first, last] = packs.equal_range(data);
+  for (auto it = first; it != last; ++it)
+    if (it->second.desc == desc && it->second.wanted == wanted)
+      if (auto found = it->second.memory.lock()) return found;
+  auto made = std::make_shared<dnnl::memory>(wanted, cpu_engine());
+  dnnl::memory plain(desc, cpu_engine(), const_cast<void*>(data));
+  dnnl::reorder(plain, *made).execute(cpu_stream(), plain, *made);
+  packs.emplace(data, Pack{desc, wanted, made});
+  return made;
+}
+
 PrimitiveKernel::PrimitiveKernel(dnnl::primitive primitive, dnnl::memory::desc scratchpad,
                                  std::vector<Argument> arguments, std::string name)
     : primitive_(std::move(primitive)),
@@ -82,13 +203,24 @@ PrimitiveKernel::PrimitiveKernel(dnnl::primitive primitive, dnnl::memory::desc s
   };
   reserve(scratchpad_.get_size());
   for (Argument& a : arguments_) {
+    if (a.any_layout && reordered(a)) a.desc = a.wanted;
     if (a.wanted == a.desc) a.wanted = {};
     if (!reordered(a)) continue;
+    if (a.constant) {
+      a.pack = packed(a.constant, a.desc, a.wanted);
+      continue;
+    }
     a.scratch = reserve(a.wanted.get_size());
     const auto& from = a.output ? a.wanted : a.desc;
     const auto& to = a.output ? a.desc : a.wanted;
     a.reorder = dnnl::reorder({cpu_engine(), from, cpu_engine(), to});
   }
+}
+
+Layout PrimitiveKernel::layout_of_operand(size_t index, bool output) const {
+  for (const Argument& a : arguments_)
+    if (a.any_layout && a.index == index && a.output == output) return layout_of(a.desc);
+  return {};
 }
 
 void PrimitiveKernel::run(const Args& args) const {
@@ -99,6 +231,10 @@ void PrimitiveKernel::run(const Args& args) const {
       return dnnl::memory(a.desc, cpu_engine(), a.output ? args.out[a.index] : args.in[a.index]);
     };
     for (const Argument& a : arguments_) {
+      if (a.pack) {
+        memories.emplace(a.id, *a.pack);
+        continue;
+      }
       if (!reordered(a)) {
         memories.emplace(a.id, outside(a));
         continue;

@@ -35,8 +35,19 @@ auto with_onednn(const char* what, F&& f) {
   }
 }
 
+// How a value with this description lies.
+Layout layout_of(const dnnl::memory::desc& desc);
+// The description of an operand as it lies before its kernel; of a plain one that of dense_desc.
+dnnl::memory::desc desc_of(const Operand& operand);
+
+// A constant in the layout that a primitive wants, made once for all kernels that hold it. `data`
+// stays while one of them does.
+std::shared_ptr<const dnnl::memory> packed(const void* data, const dnnl::memory::desc& desc,
+                                           const dnnl::memory::desc& wanted);
+
 // One primitive and where its arguments come from. An argument whose layout the primitive wants
-// otherwise goes through scratch memory and a reorder.
+// otherwise lies so outside where it may; a constant is packed once; others go through scratch
+// memory and a reorder.
 class PrimitiveKernel final : public Kernel {
  public:
   struct Argument {
@@ -45,16 +56,22 @@ class PrimitiveKernel final : public Kernel {
     bool output;
     size_t index;                    // in Args::in or Args::out
     dnnl::memory::desc wanted = {};  // by the primitive; empty: as it lies
-    size_t scratch = 0;              // where the reordered copy goes
+    bool any_layout = false;         // it may lie as it is wanted
+    const void* constant = nullptr;
+    size_t scratch = 0;  // where the reordered copy goes
     dnnl::reorder reorder = {};
+    std::shared_ptr<const dnnl::memory> pack = {};
   };
   PrimitiveKernel(dnnl::primitive primitive, dnnl::memory::desc scratchpad,
                   std::vector<Argument> arguments, std::string name);
   void run(const Args& args) const override;
   size_t scratch_bytes() const override { return scratch_; }
   std::string name() const override { return name_; }
+  Layout layout_of_input(size_t in) const override { return layout_of_operand(in, false); }
+  Layout layout_of_output(size_t out) const override { return layout_of_operand(out, true); }
 
  private:
+  Layout layout_of_operand(size_t index, bool output) const;
   bool reordered(const Argument& a) const { return !a.wanted.is_zero(); }
   size_t scratch_ = 0;
   dnnl::primitive primitive_;

@@ -80,11 +80,13 @@ class Widened final : public Kernel {
 std::unique_ptr<Kernel> widened(const Request& request, const Make& make) {
   Binding wide = request.binding();
   for (std::vector<Operand>* operands : {&wide.in, &wide.out})
-    for (Operand& operand : *operands)
+    for (Operand& operand : *operands) {
+      operand.any_layout = false;  // what is widened is row-major
       if (is_half(operand.dtype)) {
         operand.dtype = DType::f32;
         operand.constant = nullptr;
       }
+    }
   auto kernel = std::make_unique<Widened>(request.binding());
   auto inner = make(Request(request.node(), wide));
   if (!inner) return nullptr;

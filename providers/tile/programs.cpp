@@ -159,4 +159,29 @@ Bound bind(const Region& region, const Binding& binding) {
   return {std::move(program), std::move(extent)};
 }
 
+Layout shared_layout(const TileProgram& program, const Binding& binding) {
+  for (const Instruction& i : program.code)
+    if (i.op == Op::dropout || reduces_row(i.op) || sums_columns(i.op)) return {};
+  const Operand& like = binding.out.front();
+  const auto is_like = [&](const Operand& operand) {
+    return operand.any_layout && operand.sizes == like.sizes && operand.dtype == like.dtype;
+  };
+  if (!std::all_of(binding.out.begin(), binding.out.end(), is_like)) return {};
+  std::vector<std::pair<Layout, int>> found;
+  for (size_t i = 0; i < program.inputs.size(); ++i) {
+    const Operand& in = binding.in[i];
+    if (program.inputs[i].space == Space::scalar) continue;
+    if (!is_like(in) || program.inputs[i].strided) return {};
+    auto at = std::find_if(found.begin(), found.end(),
+                           [&](const auto& entry) { return entry.first == in.layout; });
+    if (at == found.end()) at = found.insert(found.end(), {in.layout, 0});
+    ++at->second;
+  }
+  const auto most = std::max_element(found.begin(), found.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.second, !a.first.is_plain()) < std::pair(b.second, !b.first.is_plain());
+  });
+  if (most == found.end() || !most->first.blocked()) return {};
+  return most->first.blocked()->only_elements() ? most->first : Layout();
+}
+
 }  // namespace ort::tile

@@ -16,6 +16,9 @@ struct Bound {
 };
 
 Bound bind(const Region& region, const Binding& binding);
+// The layout, not the row-major one, in which most of its operands lie, where it may run over all
+// of them in any order.
+Layout shared_layout(const TileProgram& program, const Binding& binding);
 
 std::shared_ptr<void> make_programs();  // of a new region, for its `kept`: none yet
 size_t programs_made();                 // in this process

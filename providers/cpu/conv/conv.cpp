@@ -1,6 +1,6 @@
 // Convolutions and their gradients on oneDNN; by products in float64 and where oneDNN has no kernel
-// that is run here. Values are plain NCHW; the
-// layouts that oneDNN prefers live inside a kernel.
+// that is run here. x and y may lie as oneDNN prefers; weights do so inside a kernel, a constant
+// one once for all runs.
 #include <algorithm>
 
 #include "providers/cpu/conv/column_conv.h"
@@ -23,6 +23,7 @@ struct Problem {
   bool bias = false;
   DType dtype = DType::f32;
   bool channels_last = false;  // what oneDNN is asked for x and y; else what it prefers
+  memory::desc given = {};     // as which the forward is to take x; empty: it may choose
 };
 
 // [O, I / g, K..] as [g, O / g, I / g, K..]: the same bytes.
@@ -78,7 +79,8 @@ dnnl::convolution_forward::primitive_desc forward_desc(const Problem& p) {
   const auto kind = dnnl::prop_kind::forward_training;
   const auto algorithm = dnnl::algorithm::convolution_direct;
   const Window& win = p.window;
-  const auto x = layout(p, p.x), w = any_layout(p, grouped(p)), y = layout(p, p.y);
+  const auto x = p.given.is_zero() ? layout(p, p.x) : p.given, w = any_layout(p, grouped(p)),
+             y = layout(p, p.y);
   const auto b = p.bias ? any_layout(p, {p.y[1]}) : memory::desc();
   return {cpu_engine(),
           kind,
@@ -93,6 +95,28 @@ dnnl::convolution_forward::primitive_desc forward_desc(const Problem& p) {
           win.after,
           user_scratchpad(),
           true};
+}
+
+// Whether it is handed over as it lies, and may be asked for otherwise. Where it is row-major the
+// kernel brings it into the layout that it wants by itself.
+bool comes_blocked(const Operand& operand) {
+  return operand.any_layout && operand.layout.blocked();
+}
+
+// With x as it lies where the same implementation takes it so.
+dnnl::convolution_forward::primitive_desc forward_over(Problem p, const Operand& x) {
+  auto best = described(p, [&] { return forward_desc(p); });
+  if (!comes_blocked(x) || !is_own(best)) return best;
+  p.given = desc_of(x);
+  if (best.src_desc() == p.given) return best;
+  try {
+    auto other = forward_desc(p);
+    const bool same =
+        other.get(true) && std::string_view(other.impl_info_str()) == best.impl_info_str();
+    return same ? other : best;
+  } catch (const dnnl::error&) {  // none for this layout
+    return best;
+  }
 }
 
 std::unique_ptr<Kernel> zeros(const Request& r) {
@@ -125,12 +149,14 @@ std::unique_ptr<Kernel> conv(const Request& r) {
   if (is_empty(p)) return element_count(p.y) == 0 ? zeros(r) : nullptr;
   if (p.dtype == DType::f64) return column_conv<double>(columns(p), p.bias);
   return with_onednn("a convolution", [&]() -> std::unique_ptr<Kernel> {
-    const auto description = described(p, [&] { return forward_desc(p); });
+    const auto description = forward_over(p, r.in(0));
     if (!is_own(description)) return is_float(p) ? column_conv<float>(columns(p), p.bias) : nullptr;
-    std::vector<Argument> arguments{
-        {DNNL_ARG_SRC, dense_desc(p.x, p.dtype), false, 0, description.src_desc()},
-        {DNNL_ARG_WEIGHTS, dense_desc(grouped(p), p.dtype), false, 1, description.weights_desc()},
-        {DNNL_ARG_DST, dense_desc(p.y, p.dtype), true, 0, description.dst_desc()}};
+    std::vector<Argument> arguments{{DNNL_ARG_SRC, dense_desc(p.x, p.dtype), false, 0,
+                                     description.src_desc(), comes_blocked(r.in(0))},
+                                    {DNNL_ARG_WEIGHTS, dense_desc(grouped(p), p.dtype), false, 1,
+                                     description.weights_desc(), false, r.in(1).constant},
+                                    {DNNL_ARG_DST, dense_desc(p.y, p.dtype), true, 0,
+                                     description.dst_desc(), r.out().any_layout}};
     if (p.bias) arguments.push_back({DNNL_ARG_BIAS, dense_desc({p.y[1]}, p.dtype), false, 2});
     return std::make_unique<PrimitiveKernel>(dnnl::convolution_forward(description),
                                              description.scratchpad_desc(), std::move(arguments),
@@ -139,7 +165,8 @@ std::unique_ptr<Kernel> conv(const Request& r) {
 }
 
 // x from y and w.
-std::unique_ptr<Kernel> backward_data(Problem p, const char* name) {
+std::unique_ptr<Kernel> backward_data(Problem p, const char* name, bool any_y = false,
+                                      bool any_x = false) {
   if (p.dtype == DType::f64) return column_conv_grad_x<double>(columns(p), p.bias);
   return with_onednn("a convolution's input gradient", [&]() -> std::unique_ptr<Kernel> {
     const auto by_columns = [&] {
@@ -155,9 +182,9 @@ std::unique_ptr<Kernel> backward_data(Problem p, const char* name) {
     });
     if (!is_own(description)) return by_columns();
     std::vector<Argument> arguments{
-        {DNNL_ARG_DIFF_DST, dense_desc(p.y, p.dtype), false, 0, description.diff_dst_desc()},
+        {DNNL_ARG_DIFF_DST, dense_desc(p.y, p.dtype), false, 0, description.diff_dst_desc(), any_y},
         {DNNL_ARG_WEIGHTS, dense_desc(grouped(p), p.dtype), false, 1, description.weights_desc()},
-        {DNNL_ARG_DIFF_SRC, dense_desc(p.x, p.dtype), true, 0, description.diff_src_desc()}};
+        {DNNL_ARG_DIFF_SRC, dense_desc(p.x, p.dtype), true, 0, description.diff_src_desc(), any_x}};
     return std::make_unique<PrimitiveKernel>(dnnl::convolution_backward_data(description),
                                              description.scratchpad_desc(), std::move(arguments),
                                              name);
@@ -169,7 +196,8 @@ std::unique_ptr<Kernel> conv_grad_x(const Request& r) {
             false,         r.in(0).dtype};
   check_group(r, p);
   p.window = window_of(r, p.x, p.y, kernel_of(p.w));
-  return is_empty(p) ? zeros(r) : backward_data(p, "ConvGradX");
+  if (is_empty(p)) return zeros(r);
+  return backward_data(p, "ConvGradX", comes_blocked(r.in(0)), r.out().any_layout);
 }
 
 // Where oneDNN's jit_bf16 (3.2 to 3.10) reads beyond the image: windows that step over one or two
@@ -213,11 +241,12 @@ std::unique_ptr<Kernel> conv_grad_w(const Request& r) {
           user_scratchpad(), true);
     });
     if (!is_own(description)) return by_columns();
-    std::vector<Argument> arguments{
-        {DNNL_ARG_SRC, dense_desc(p.x, p.dtype), false, 1, description.src_desc()},
-        {DNNL_ARG_DIFF_DST, dense_desc(p.y, p.dtype), false, 0, description.diff_dst_desc()},
-        {DNNL_ARG_DIFF_WEIGHTS, dense_desc(grouped(p), r.out().dtype), true, 0,
-         description.diff_weights_desc()}};
+    std::vector<Argument> arguments{{DNNL_ARG_SRC, dense_desc(p.x, p.dtype), false, 1,
+                                     description.src_desc(), comes_blocked(r.in(1))},
+                                    {DNNL_ARG_DIFF_DST, dense_desc(p.y, p.dtype), false, 0,
+                                     description.diff_dst_desc(), comes_blocked(r.in(0))},
+                                    {DNNL_ARG_DIFF_WEIGHTS, dense_desc(grouped(p), r.out().dtype),
+                                     true, 0, description.diff_weights_desc()}};
     return std::make_unique<PrimitiveKernel>(dnnl::convolution_backward_weights(description),
                                              description.scratchpad_desc(), std::move(arguments),
                                              "ConvGradW");
@@ -276,9 +305,9 @@ void add_kernels(KernelList& list, ConvKernel make) {
 }  // namespace
 
 static void register_conv(KernelTable& table) {
-  add_kernels(table.op("Conv"), conv);
-  add_kernels(table.op("ort::ConvGradX"), conv_grad_x);
-  add_kernels(table.op("ort::ConvGradW"), conv_grad_w);
+  add_kernels(table.op("Conv").take_layouts(), conv);
+  add_kernels(table.op("ort::ConvGradX").take_layouts(), conv_grad_x);
+  add_kernels(table.op("ort::ConvGradW").take_layouts(), conv_grad_w);
   add_kernels(table.op("ConvTranspose"), conv_transpose);
 }
 

@@ -65,13 +65,18 @@ struct Step : Instruction {
 template <class T>
 class TileKernel final : public Kernel {
  public:
-  TileKernel(std::shared_ptr<const TileProgram> program, tile::Extent extent, std::string name);
+  TileKernel(std::shared_ptr<const TileProgram> program, tile::Extent extent, std::string name,
+             Layout layout);
   void run(const Args& args) const override;
   size_t scratch_bytes() const override {
     return static_cast<size_t>(threads_) * thread_cells() * sizeof(T);
   }
   bool in_place(size_t in, size_t out) const override;
   std::string name() const override { return name_; }
+  Layout layout_of_input(size_t in) const override {
+    return every_cell(program_->inputs[in].space) ? layout_ : Layout();
+  }
+  Layout layout_of_output(size_t) const override { return layout_; }
 
  private:
   struct Tile {
@@ -91,6 +96,9 @@ class TileKernel final : public Kernel {
     return memory + thread_cells() - (kSumLevels - level) * sum_cells();
   }
   T* totals_of(T* memory) const { return sums_of(memory, kSumLevels - 1); }
+  bool every_cell(Space space) const {
+    return (over_rows(space) || extent_.rows == 1) && (over_cols(space) || extent_.cols == 1);
+  }
   void bind_steps();
   void shape_tiles();
   bool makes_nothing() const;
@@ -108,6 +116,7 @@ class TileKernel final : public Kernel {
   std::shared_ptr<const TileProgram> program_;
   tile::Extent extent_;
   std::string name_;
+  Layout layout_;
   std::vector<Step<T>> steps_;
   std::unique_ptr<T[]> constants_;  // a vector of bools has no memory
   int64_t tile_rows_ = 1, tile_cols_ = 1, row_tiles_ = 0, col_tiles_ = 1, tile_stride_ = 0;
@@ -123,8 +132,11 @@ int64_t round_up(int64_t n) {
 
 template <class T>
 TileKernel<T>::TileKernel(std::shared_ptr<const TileProgram> program, tile::Extent extent,
-                          std::string name)
-    : program_(std::move(program)), extent_(std::move(extent)), name_(std::move(name)) {
+                          std::string name, Layout layout)
+    : program_(std::move(program)),
+      extent_(std::move(extent)),
+      name_(std::move(name)),
+      layout_(std::move(layout)) {
   extent_.inputs.resize(program_->inputs.size());
   shape_tiles();
   bind_steps();
@@ -187,9 +199,6 @@ template <class T>
 bool TileKernel<T>::in_place(size_t in, size_t out) const {
   const Port& from = program_->inputs[in];
   const Port& to = program_->outputs[out];
-  const auto every_cell = [&](Space space) {
-    return (over_rows(space) || extent_.rows == 1) && (over_cols(space) || extent_.cols == 1);
-  };
   return every_cell(from.space) && every_cell(to.space) && !from.strided &&
          size_of(from.dtype) == size_of(to.dtype) && sum_of_[out] < 0 &&
          program_->last_read[in] <= program_->first_write[out];
@@ -372,10 +381,11 @@ void TileKernel<T>::store(const Step<T>& i, const Tile& tile) const {
 }  // namespace
 
 std::unique_ptr<Kernel> make_tile_kernel(std::shared_ptr<const TileProgram> program,
-                                         tile::Extent extent, std::string name) {
+                                         tile::Extent extent, std::string name, Layout layout) {
   const DType element = program->element;
   return dispatch(element, [&]<class T>() -> std::unique_ptr<Kernel> {
-    return std::make_unique<TileKernel<T>>(std::move(program), std::move(extent), std::move(name));
+    return std::make_unique<TileKernel<T>>(std::move(program), std::move(extent), std::move(name),
+                                           std::move(layout));
   });
 }
 

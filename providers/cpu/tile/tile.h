@@ -72,7 +72,8 @@ class TileStep {
   int variant_;
 };
 
+// `layout`: of every operand that has all cells.
 std::unique_ptr<Kernel> make_tile_kernel(std::shared_ptr<const tile::TileProgram> program,
-                                         tile::Extent extent, std::string name);
+                                         tile::Extent extent, std::string name, Layout layout = {});
 
 }  // namespace ort::cpu

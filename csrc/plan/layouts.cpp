@@ -1,0 +1,46 @@
+// Greedy, in the order of the claims: what a kernel asks for costs a reorder of that operand, as it
+// would within the kernel, and what it leaves as it lies costs none.
+#include "csrc/plan/layouts.h"
+
+namespace ort {
+
+Layouts::Layouts(const LoweredGraph& lowered, const BoundValues& values)
+    : values_(values), on_(lowered.options.layouts) {
+  for (const Claim& claim : lowered.partition.claims) {
+    if (!claim.provider->takes_layouts(claim.region)) continue;
+    for (const ValueId id : claim.region.in)
+      if (id != kNone && may_move(id)) taken_.insert(id);
+  }
+}
+
+// What is seen through a view is row-major, as is a constant.
+bool Layouts::may_move(ValueId id) const {
+  return on_ && values_.source(id) == id && !values_.constant(id) && !values_.is_opaque(id);
+}
+
+Binding Layouts::binding(const Claim& claim) const {
+  Binding binding;
+  binding.symbols = &values_.symbols();
+  for (size_t i = 0; i < claim.region.in.size(); ++i) {
+    const ValueId id = claim.region.in[i];
+    Operand& in = binding.in.emplace_back(values_.operand(id));
+    if (!claim.on_host[i]) in.device = claim.device;
+    in.any_layout = id != kNone && in.device == claim.device && may_move(id);
+    if (const auto found = made_.find(id); in.any_layout && found != made_.end())
+      in.layout = found->second;
+  }
+  for (const ValueId id : claim.region.out) {
+    Operand& out = binding.out.emplace_back(values_.operand(id));
+    out.device = claim.device;
+    out.any_layout = taken_.count(id) > 0;
+  }
+  return binding;
+}
+
+void Layouts::made(const Claim& claim, const Kernel& kernel) {
+  for (size_t o = 0; o < claim.region.out.size(); ++o)
+    if (Layout layout = kernel.layout_of_output(o); layout.blocked())
+      made_[claim.region.out[o]] = std::move(layout);
+}
+
+}  // namespace ort

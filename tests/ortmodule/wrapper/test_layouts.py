@@ -1,0 +1,202 @@
+"""Values that do not lie row-major between the kernels that take them so: eager's results and
+gradients, and reorders only where others read or make such a value."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from pairs import options
+from torch import nn
+
+from ortmodule import ORTModule
+
+
+class Convs(nn.Module):
+    """Convolutions with what `between` puts between them."""
+
+    def __init__(self, between, channels=32, kind=nn.Conv2d, norm=nn.BatchNorm2d):
+        super().__init__()
+        self.first = kind(3, channels, 3, padding=1)
+        self.second = kind(channels, channels, 3, padding=1)
+        self.third = kind(channels, channels, 1)
+        self.norm = norm(channels)
+        self.between = between
+
+    def forward(self, x):
+        return self.between(self, self.first(x))
+
+
+def residual(net, y):
+    h = F.relu(net.norm(y))
+    return F.relu(net.third(F.relu(net.second(h))) + h)
+
+
+def normed_twice(net, y):
+    h = F.relu(net.norm(y))
+    return net.norm(net.second(h)).sigmoid() * h
+
+
+CASES = {
+    "chain": lambda net, y: net.third(F.relu(net.second(F.relu(y)))),
+    "residual": residual,
+    "normed_twice": normed_twice,
+    "scaled": lambda net, y: net.third(net.second(y * 0.5 + 1.0).tanh()),
+    "seen_through_a_view": lambda net, y: net.second(y.flatten(2).reshape(y.shape) * 2),
+    "read_by_others": lambda net, y: net.second(y.sin()) * y.sin().cumsum(1) + y.sin().mean(0),
+    "joined": lambda net, y: net.second(torch.cat([y.relu(), y.sigmoid()], 1)[:, ::2]),
+    "permuted": lambda net, y: net.second(y.movedim(1, -1).softmax(-1).movedim(-1, 1)),
+    "per_channel": lambda net, y: net.second(F.relu(y * y.mean((2, 3), keepdim=True))),
+    "dropped": lambda net, y: net.second(F.dropout(F.relu(y), 0.0)),
+    "pooled": lambda net, y: net.third(F.avg_pool2d(net.second(F.max_pool2d(y.relu(), 2)), 2)),
+    "larger": lambda net, y: net.third(F.interpolate(net.second(y).relu(), scale_factor=2)),
+    "forward_twice": lambda net, y: net.second(F.relu(net.second(F.relu(y)))),
+    "masked": lambda net, y: net.second(torch.where(y > 0, y, y * 0.1)),
+    "nothing_made": lambda net, y: net.second(F.relu(y)).detach() + y,
+}
+
+
+class Twins:
+    """A module under ORTModule beside eager in float64: what rounding makes of zero is near it."""
+
+    def __init__(self, net: nn.Module):
+        self.exact = copy.deepcopy(net).double()
+        self.net, self.ours = net, ORTModule(net, options(fallback="error"))
+
+    def step(self, x: torch.Tensor) -> None:
+        grads = []
+        for module, given in ((self.exact, x.double()), (self.ours, x.clone())):
+            module.zero_grad()
+            given.requires_grad_()
+            y = module(given)
+            y.square().mean().backward()
+            grads.append([y, given.grad, *(p.grad for p in module.parameters())])
+        exact, ours = grads
+        assert [g is None for g in ours] == [g is None for g in exact]
+        pairs = [(a.double(), b) for a, b in zip(ours, exact, strict=True) if b is not None]
+        largest = max(b.norm() for _, b in pairs[1:])
+        assert (pairs[0][0] - pairs[0][1]).norm() <= 1e-5 * pairs[0][1].norm()
+        for a, b in pairs[1:]:
+            assert (a - b).norm() <= 1e-4 * b.norm() + 1e-5 * largest
+        for a, b in zip(self.net.buffers(), self.exact.buffers(), strict=True):
+            torch.testing.assert_close(a, b.to(a.dtype), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("channels", [32, 20, 8, 1])
+@pytest.mark.parametrize("name", CASES)
+def test_training_is_eagers(name, channels):
+    torch.manual_seed(0)
+    twins = Twins(Convs(CASES[name], channels))
+    for size in (12, 12, 8):
+        twins.step(torch.randn(2, 3, size, size))
+    twins.net.eval()
+    twins.exact.eval()
+    twins.step(torch.randn(3, 3, 12, 12))
+    x = torch.randn(1, 3, 12, 12)
+    with torch.no_grad():
+        expected = twins.exact(x.double()).float()
+        torch.testing.assert_close(twins.ours(x), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "kind, norm, sizes",
+    [(nn.Conv1d, nn.BatchNorm1d, (30,)), (nn.Conv3d, nn.BatchNorm3d, (4, 6, 8))],
+)
+def test_other_ranks(kind, norm, sizes):
+    twins = Twins(Convs(residual, 32, kind, norm))
+    for batch in (2, 2, 3):
+        twins.step(torch.randn(batch, 3, *sizes))
+
+
+@pytest.mark.parametrize("mean", [0.0, 3e3])
+def test_statistics_beside_a_large_mean(mean):
+    """As exact as the kernel over planes: against float64."""
+    net = Convs(lambda net, y: F.relu(net.norm(y)).sum(1), 32)
+    with torch.no_grad():
+        net.first.bias += mean
+    x = torch.randn(4, 3, 16, 16)
+    exact = net.double()(x.double())
+    ours = ORTModule(net.float(), options())(x)
+    bound = 1e-4 if mean == 0 else 2e-2
+    assert (ours.double() - exact).abs().max() < bound * exact.abs().max()
+
+
+def test_halves():
+    net = Convs(residual, 32)
+    ours = ORTModule(net, options())
+    x = torch.randn(2, 3, 12, 12)
+    with torch.autocast("cpu", torch.bfloat16):
+        y, expected = ours(x), net(x)
+    assert (y - expected).abs().max() < 0.1
+
+
+def test_results_are_row_major():
+    net = Convs(lambda net, y: (y, F.relu(y), net.second(F.relu(y))), 32)
+    ours, x = ORTModule(net, options()), torch.randn(2, 3, 12, 12)
+    given, expected = ours(x), net(x)
+    for one, theirs in zip(given, expected, strict=True):
+        assert one.is_contiguous()
+        torch.testing.assert_close(one, theirs, rtol=1e-4, atol=1e-4)
+    given[0].detach().zero_()  # its memory is the caller's: the backward reads another
+    sum(one.square().sum() for one in given[1:]).backward()
+    grads = [p.grad.clone() for p in net.parameters() if p.grad is not None]
+    net.zero_grad()
+    sum(one.square().sum() for one in expected[1:]).backward()
+    theirs = [p.grad for p in net.parameters() if p.grad is not None]
+    torch.testing.assert_close(grads, theirs, rtol=1e-3, atol=1e-3)
+
+
+def test_a_backward_that_is_repeated():
+    net = Convs(residual, 32)
+    ours = ORTModule(net, options())
+    y = ours(torch.randn(2, 3, 12, 12)).square().sum()
+    y.backward(retain_graph=True)
+    once = [p.grad.clone() for p in net.parameters()]
+    y.backward()
+    for p, first in zip(net.parameters(), once, strict=True):
+        torch.testing.assert_close(p.grad, 2 * first, rtol=1e-4, atol=1e-4)
+
+
+def reorders(report) -> list[str]:
+    return [step.name for step in report.steps if step.name.startswith("reorder")]
+
+
+def test_reorders_are_where_data_enters_and_leaves():
+    class Deep(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stem = nn.Conv2d(3, 64, 7, 2, 3)
+            self.blocks = nn.ModuleList(Convs(None, 64) for _ in range(4))
+
+        def forward(self, x):
+            h = F.relu(self.stem(x))
+            for block in self.blocks:
+                h = F.relu(block.third(F.relu(block.second(h))) + h)
+            return h.mean((2, 3))
+
+    net = Deep().eval()
+    x = torch.randn(2, 3, 64, 64)
+    ours, plain = ORTModule(net, options()), ORTModule(net, options(off=("layouts",)))
+    with torch.no_grad():
+        torch.testing.assert_close(ours(x), plain(x), rtol=1e-4, atol=1e-4)
+    assert len(reorders(ours.explain())) <= 2
+    assert reorders(plain.explain()) == []
+
+
+def test_a_constant_is_packed_for_all_sizes_at_once(tmp_path):
+    """Whatever was run before."""
+    from ortmodule import InferenceSession
+
+    net = Convs(CASES["chain"], 32).eval()
+    path = tmp_path / "net.onnx"
+    torch.onnx.export(
+        net, (torch.randn(2, 3, 12, 12),), str(path), dynamo=False, input_names=["x"],
+        dynamic_axes={"x": {0: "n", 2: "h", 3: "w"}},
+    )  # fmt: skip
+    session = InferenceSession(path)
+    for sizes in ((2, 12, 12), (1, 8, 8), (2, 12, 12), (3, 9, 7)):
+        x = np.random.default_rng(0).standard_normal((sizes[0], 3, *sizes[1:]), np.float32)
+        ours = session.run(None, {"x": x})[0]
+        expected = net(torch.from_numpy(x)).detach().numpy()
+        np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)
