@@ -19,10 +19,15 @@ constexpr int64_t kPiece = 1024, kMostLanes = 64;
 using Piece = std::array<float, kPiece>;
 using Lanes = std::array<double, kMostLanes>;  // a number for each channel of a block
 
+size_t index(int64_t i) {
+  return static_cast<size_t>(i);
+}
+
 struct Blocks {
   int64_t images, blocks, plane, lanes;
   int64_t count() const { return images * plane; }
   int64_t total() const { return count() * blocks * lanes; }
+  int64_t width() const { return std::min(kPiece, plane * lanes); }  // of the longest piece
   // Calls f(offset, length) for the pieces of a block.
   template <class F>
   void pieces(int64_t block, F f) const {
@@ -38,40 +43,54 @@ struct Steps {
   TileStep<float> mul_add{TileOp::mul_add, 0};
 };
 
-class Block {
- public:
-  Block(const Blocks& l, const Steps& steps) : l_(l), steps_(steps) {}
+// A number for each channel of a block, repeated over a piece.
+Piece repeated(const Blocks& l, const Lanes& numbers) {
+  Piece piece;
+  const int64_t width = l.width();
+  for (int64_t c = 0; c < l.lanes; ++c) piece[index(c)] = static_cast<float>(numbers[index(c)]);
+  for (int64_t done = l.lanes; done < width; done *= 2)
+    std::copy_n(piece.data(), std::min(done, width - done), piece.data() + done);
+  return piece;
+}
 
-  Piece repeated(const Lanes& numbers) const {
-    Piece piece;
-    for (int64_t i = 0; i < kPiece; ++i)
-      piece[at(i)] = static_cast<float>(numbers[at(i % l_.lanes)]);
-    return piece;
+// Sums over the pieces of a block, by channel: a cell adds few numbers before cells are folded.
+class Sums {
+ public:
+  Sums(const Blocks& l, const Steps& steps) : l_(l), steps_(steps) {}
+  void add(const float* x, int64_t n) {
+    steps_.add(cells_.data(), cells_.data(), x, nullptr, n);
+    count();
   }
-  // Adds each channel's sum; `piece` is used up.
-  void sum(Piece& piece, int64_t n, Lanes& sums) const {
-    while (n > l_.lanes) {
-      const int64_t half = n / l_.lanes / 2 * l_.lanes;
-      steps_.add(piece.data(), piece.data(), piece.data() + n - half, nullptr, half);
-      n -= half;
-    }
-    for (int64_t c = 0; c < l_.lanes; ++c) sums[at(c)] += piece[at(c)];
+  void add(const float* x, const float* y, int64_t n) {
+    steps_.mul_add(cells_.data(), x, y, cells_.data(), n);
+    count();
   }
-  void sum(const float* x, int64_t n, Lanes& sums) const {
-    Piece piece;
-    std::copy_n(x, n, piece.data());
-    sum(piece, n, sums);
-  }
-  void dot(const float* x, const float* y, int64_t n, Lanes& sums) const {
-    Piece piece;
-    steps_.mul(piece.data(), x, y, nullptr, n);
-    sum(piece, n, sums);
+  Lanes total() {
+    fold();
+    return total_;
   }
 
  private:
-  static size_t at(int64_t i) { return static_cast<size_t>(i); }
+  void count() {
+    if (++pieces_ == kSummedRows) fold();
+  }
+  void fold() {
+    int64_t n = l_.width();
+    while (n > l_.lanes) {
+      const int64_t half = n / l_.lanes / 2 * l_.lanes;
+      steps_.add(cells_.data(), cells_.data(), cells_.data() + n - half, nullptr, half);
+      n -= half;
+    }
+    for (int64_t c = 0; c < l_.lanes; ++c) total_[index(c)] += cells_[index(c)];
+    std::fill_n(cells_.data(), l_.width(), 0.0f);
+    pieces_ = 0;
+  }
+
   const Blocks& l_;
   const Steps& steps_;
+  Piece cells_{};
+  int64_t pieces_ = 0;
+  Lanes total_{};
 };
 
 struct Moments {
@@ -80,20 +99,20 @@ struct Moments {
 
 Moments moments_of(const Blocks& l, const Steps& steps, const Runs<float>& runs, const void* x,
                    int64_t block) {
-  const Block b(l, steps);
-  Moments m;
   Piece piece, centred;
-  l.pieces(block,
-           [&](int64_t at, int64_t n) { b.sum(runs.read(x, at, n, piece.data()), n, m.mean); });
+  Sums sum(l, steps), rest_sum(l, steps), squares(l, steps);
+  l.pieces(block, [&](int64_t at, int64_t n) { sum.add(runs.read(x, at, n, piece.data()), n); });
   const double count = static_cast<double>(l.count());
+  Moments m{sum.total(), {}};
   for (double& mean : m.mean) mean = static_cast<float>(mean / count);
-  const Piece mean = b.repeated(m.mean);
-  Lanes rest{};  // what sums in float32 lost of the mean
+  const Piece mean = repeated(l, m.mean);
   l.pieces(block, [&](int64_t at, int64_t n) {
     steps.sub(centred.data(), runs.read(x, at, n, piece.data()), mean.data(), nullptr, n);
-    b.dot(centred.data(), centred.data(), n, m.variance);
-    b.sum(centred, n, rest);
+    rest_sum.add(centred.data(), n);
+    squares.add(centred.data(), centred.data(), n);
   });
+  Lanes rest = rest_sum.total();  // what sums in float32 lost of the mean
+  m.variance = squares.total();
   for (size_t c = 0; c < rest.size(); ++c) {
     rest[c] /= count;
     m.mean[c] += rest[c];
@@ -127,7 +146,6 @@ std::unique_ptr<Kernel> batch_norm_blocks(const Request& r) {
   const auto run = [=](const Args& args) {
     parallel_for(l.blocks, l.total() * 4, [&](int64_t begin, int64_t end, int) {
       for (int64_t block = begin; block < end; ++block) {
-        const Block b(l, steps);
         Moments m;
         if (training) m = moments_of(l, steps, runs, args.in[0], block);
         Lanes factors{}, shifts{};
@@ -153,7 +171,7 @@ std::unique_ptr<Kernel> batch_norm_blocks(const Request& r) {
           if (saved_mean) saved.put(mean, args.out[3], c);
           if (saved_inv) saved.put(inv_std, args.out[4], c);
         }
-        const Piece factor = b.repeated(factors), shift = b.repeated(shifts);
+        const Piece factor = repeated(l, factors), shift = repeated(l, shifts);
         Piece piece;
         l.pieces(block, [&](int64_t at, int64_t n) {
           float* made = runs.room(args.out[0], at, piece.data());
@@ -179,18 +197,19 @@ std::unique_ptr<Kernel> batch_norm_grad_blocks(const Request& r) {
     const void *dy = args.in[0], *x = args.in[1];
     parallel_for(l.blocks, l.total() * 4, [&](int64_t begin, int64_t end, int) {
       for (int64_t block = begin; block < end; ++block) {
-        const Block b(l, steps);
-        Lanes means{}, sums{}, dots{}, factors{}, slopes{}, shifts{};
+        Lanes means{}, factors{}, slopes{}, shifts{};
+        Sums sum(l, steps), dot(l, steps);
         for (int64_t lane = 0; lane < l.lanes; ++lane)
           means[static_cast<size_t>(lane)] = saved.number(args.in[3], block * l.lanes + lane);
-        const Piece mean = b.repeated(means);
+        const Piece mean = repeated(l, means);
         Piece centred, piece;
         l.pieces(block, [&](int64_t at, int64_t n) {
           steps.sub(centred.data(), runs.read(x, at, n, piece.data()), mean.data(), nullptr, n);
           const float* slope = runs.read(dy, at, n, piece.data());
-          b.dot(slope, centred.data(), n, dots);
-          b.sum(slope, n, sums);
+          dot.add(slope, centred.data(), n);
+          sum.add(slope, n);
         });
+        const Lanes sums = sum.total(), dots = dot.total();
         const double count = static_cast<double>(l.count());
         for (int64_t lane = 0; lane < l.lanes; ++lane) {
           const int64_t c = block * l.lanes + lane;
@@ -204,8 +223,8 @@ std::unique_ptr<Kernel> batch_norm_grad_blocks(const Request& r) {
           shifts[k] = training ? -factor * sums[k] / count : 0.0;
         }
         if (!wants_x) continue;
-        const Piece factor = b.repeated(factors), on_x = b.repeated(slopes);
-        const Piece shift = b.repeated(shifts);
+        const Piece factor = repeated(l, factors), on_x = repeated(l, slopes);
+        const Piece shift = repeated(l, shifts);
         l.pieces(block, [&](int64_t at, int64_t n) {
           // not x itself: beside a mean that is large against the deviation it would cancel
           steps.sub(centred.data(), runs.read(x, at, n, piece.data()), mean.data(), nullptr, n);
