@@ -142,6 +142,7 @@ def capturing(
         replace(torch.fx.GraphModule, "delete_all_unused_submodules", _deleting)
         stack.enter_context(tensor_questions.refused())
         _silence_export(stack, owner)
+        collectives.replace_refusals(replace)
         instead = _replace_checkpoints(replace, module) | collectives.stand_ins()
         recorded = stack.enter_context(functions.recorded(module, instead, seen))
         for name, new in stand_ins().items():  # torch looks its own up on each access

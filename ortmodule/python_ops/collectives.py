@@ -51,8 +51,9 @@ def stand_ins() -> dict[type, Callable]:
     """What is called for a Function's `apply`, where there are groups."""
     if not dist.is_initialized():
         return {}
-    functional = functional_collectives()
-    found: dict[type, Callable] = {functional._FromTorchTensor: c10d_functional().wait_tensor}
+    found: dict[type, Callable] = {}
+    if waiting := getattr(functional_collectives(), "_FromTorchTensor", None):  # torch 2.11's
+        found[waiting] = c10d_functional().wait_tensor
     if differentiable := sys.modules.get("torch.distributed.nn.functional"):
         _library()
         found |= {
@@ -62,6 +63,14 @@ def stand_ins() -> dict[type, Callable]:
             differentiable._Broadcast: _broadcast,
         }
     return found
+
+
+def replace_refusals(replace: Callable) -> None:
+    """Torch's own refusal to trace those of torch.distributed.nn.functional: ours stand there."""
+    differentiable = sys.modules.get("torch.distributed.nn.functional")
+    if hasattr(differentiable, "_not_supported_under_compile"):  # later than torch 2.11
+        name = "_not_supported_under_compile"
+        replace(differentiable, name, lambda _: lambda *_args, **_kwargs: None)
 
 
 def check_in_place(function: Any, tensors: Iterable[Any]) -> None:
