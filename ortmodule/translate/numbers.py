@@ -1,11 +1,11 @@
 """Numbers beside halves: torch computes with them in float32, not in the half."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from .asked import asked
 from .emit import OddNumber
 from .registry import wide
 
@@ -20,7 +20,7 @@ _ROUNDED = {
 }  # fmt: skip
 
 
-@functools.cache
+@asked
 def _softshrink_rounds() -> bool:
     """Whether this torch's does: later than 2.11 it does."""
     one = torch.ones(1, dtype=torch.bfloat16, device="cpu")

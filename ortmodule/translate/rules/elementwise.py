@@ -1,9 +1,11 @@
 """Element-wise arithmetic, comparisons, logic and casts."""
 
+import functools
 import math
 
 import torch
 
+from ..asked import asked
 from ..emit import FLOATING, SymbolicFloat, is_value
 from ..registry import aten, inverse, wide
 
@@ -284,18 +286,44 @@ def addcdiv(t, x, a, b, *, value=1):
     return t.op("Add", t.cast(x, dtype), _scaled(t, quotient, value))
 
 
+@asked
+def _nan_is_no_bound() -> bool:
+    """Whether torch's kernel of one number takes a NaN for none: later than 2.11 all is NaN."""
+    return not torch.zeros(1, device="cpu").clamp(min=math.nan).isnan().any()
+
+
+@asked
+def _numbers_are_inside() -> bool:
+    """Whether x has the gradient where it is a number that bounds it: till 2.11 it has."""
+    x = torch.zeros(1, device="cpu", requires_grad=True)
+    return bool(torch.autograd.grad(x.clamp(min=0.0), x)[0])
+
+
+@asked
+def _bounds_have_half() -> bool:
+    """Whether x and a tensor that bounds it share the gradient where they are equal, and both have
+    it beside a NaN, as maximum's: till 2.11 it is x's, and nobody's."""
+    x = torch.zeros(1, device="cpu", requires_grad=True)
+    return torch.autograd.grad(x.clamp_min(torch.zeros_like(x)), x)[0].item() == 0.5
+
+
 @aten("clamp.default", "clip.default")
 def clamp(t, x, low=None, high=None):
-    dtype, alone = t.out_dtype(), low is None or high is None
+    dtype, alone = t.out_dtype(), (low is None or high is None) and _nan_is_no_bound()
     if alone and any(b != b for b in (low, high) if isinstance(b, float)):
-        return NotImplemented  # torch's kernel of one bound takes a NaN for none
+        return NotImplemented
     bounds = [None if b is None else t.scalar(b, dtype) for b in (low, high)]
     x = t.cast(x, dtype)
     y = t.op("Clip", x, *bounds)
     for number, bound in zip((low, high), bounds, strict=True):
         if alone and isinstance(number, SymbolicFloat) and dtype in FLOATING:
             y = t.op("Where", t.op("IsNaN", bound), t.stop(x), y)
-    return y
+    if not t.needs_gradient() or dtype not in FLOATING or _numbers_are_inside():
+        return y
+    inside = [t.op(order, x, bound)
+              for order, bound in zip(("Greater", "Less"), bounds, strict=True)
+              if bound is not None]  # fmt: skip
+    return t.op("Where", functools.reduce(lambda a, b: t.op("And", a, b), inside), x, t.stop(y))
 
 
 @aten("clamp_min.default")
@@ -317,11 +345,14 @@ def clamp_tensor(t, x, low=None, high=None):
     low, high = (None if b is None else t.cast(b, dtype) for b in (low, high))
     y = x if low is None else t.op("Max", x, low)
     y = y if high is None else t.op("Min", y, high)
-    return _clamped_with_gradient(t, x, low, high, y) if t.needs_gradient() else y
+    if not t.needs_gradient() or _bounds_have_half():
+        return y
+    return _clamped_with_gradient(t, x, low, high, y)
 
 
 def _clamped_with_gradient(t, x, low, high, y):
-    """y, with torch's choice of whose gradient it is: x's at a bound, nobody's beside a NaN."""
+    """y, with the older torch's choice of whose gradient it is: x's at a bound, nobody's beside a
+    NaN."""
     beyond, within, bound = ("Less", "GreaterOrEqual", low)
     if low is None:
         beyond, within, bound = ("Greater", "LessOrEqual", high)
