@@ -68,6 +68,7 @@ CAST = {
     "linalg_householder_product": (_A, _V),
     "linalg_inv": (_S,),
     "linalg_inv_ex": (_S,),
+    "linalg_matrix_sqrth": (_S,),
     "linalg_matrix_rank": (_S, 0.1),
     "linalg_matrix_rank.atol_rtol_float": (_S,),
     "linalg_matrix_rank.tol_tensor": (_S, torch.tensor(0.1)),

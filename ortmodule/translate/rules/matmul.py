@@ -51,12 +51,13 @@ def addbmm(t, bias, x, y, *, beta=1, alpha=1):
 
 @aten("outer.default", "ger.default")
 def outer(t, x, y):
+    x, y = (t.cast(z, t.out_dtype()) for z in (x, y))
     return t.op("Mul", t.unsqueeze(x, [1]), t.unsqueeze(y, [0]))
 
 
 @aten("addr.default")
 def addr(t, bias, x, y, *, beta=1, alpha=1):
-    return _plus(t, bias, outer(t, x, y), beta, alpha)
+    return _plus(t, t.cast(bias, t.out_dtype()), outer(t, x, y), beta, alpha)
 
 
 @aten("einsum.default")

@@ -55,8 +55,10 @@ def variants(args, half):
 
 
 def operator(name):
+    """None: this torch has no such operator."""
     packet, _, overload = name.partition(".")
-    return getattr(getattr(torch.ops.aten, packet), overload or "default")
+    found = getattr(torch.ops.aten, packet, None)
+    return found and getattr(found, overload or "default")
 
 
 def eager_of(op, args, half, enabled):
@@ -70,7 +72,7 @@ def eager_of(op, args, half, enabled):
 
 
 @pytest.mark.parametrize("half", HALVES, ids=["bfloat16", "float16"])
-@pytest.mark.parametrize("name", [*CAST, *OTHERS])
+@pytest.mark.parametrize("name", [name for name in CAST | OTHERS if operator(name)])
 def test_casts_and_dtypes_are_eagers(name, half):
     op, tried = operator(name), 0
     for args in variants((CAST | OTHERS)[name], half):
