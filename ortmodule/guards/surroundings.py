@@ -19,7 +19,7 @@ from ..interface import autograd_history
 from ..torch_internals.autograd import top_saved_tensors_hooks
 from ..torch_internals.layers import active_data_parallel, caches_parametrized
 from ..torch_internals.modes import DeviceContext, compiled_autograd_is_on, function_modes
-from ..torch_internals.tracing import symbolic_trace
+from ..torch_internals.tracing import fx_traces
 
 _HERE = threading.local()
 _CAPTURING: list[int] = []  # threads that capture a module now
@@ -38,7 +38,7 @@ def reason() -> str | None:
     if found is None and bridge.has_saved_tensors_hooks():
         found = _saved_tensors_hooks()
     own = not _CAPTURING  # else the flag, which is the whole process's, is our own trace's
-    if found is None and own and symbolic_trace._is_fx_tracing_flag:
+    if found is None and own and fx_traces():
         found = "torch.fx traces"
     return found
 
@@ -62,6 +62,7 @@ def _saved_tensors_hooks() -> str | None:
 
 def is_faithful(pack: Any) -> bool:
     """Whether a hook on saved tensors is one of torch's or ours, which change no value."""
+    pack = getattr(pack, "_torchdynamo_orig_callable", pack)  # as later checkpoints wrap it
     code = getattr(pack, "__code__", None)
     return code is not None and code.co_filename in _FAITHFUL
 

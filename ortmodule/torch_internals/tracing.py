@@ -36,6 +36,14 @@ symbol_is_type = need("torch.utils._sympy.symbol.symbol_is_type", "numbers as sy
 higher_order_utils = need("torch._higher_order_ops.utils", "loops while a module is captured")
 
 
+def fx_traces() -> bool:
+    """Whether torch.fx traces: torch 2.11 has a flag for the whole process, later ones have one a
+    thread."""
+    if ask := getattr(symbolic_trace, "_get_is_fx_tracing", None):
+        return ask()
+    return symbolic_trace._is_fx_tracing_flag
+
+
 def operators_with_bodies(name: str) -> Any:
     """The module of cond, while_loop, scan, map or associative_scan: its package has a function of
     that name."""

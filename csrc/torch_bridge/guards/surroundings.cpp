@@ -61,19 +61,33 @@ bool has_function_modes() {
   return at::impl::PythonTorchFunctionTLS::stack_len() > 0;
 }
 
-// Whether a global of a module that is loaded is true; with the GIL held.
-bool is_set(PyObject* module, PyObject* name) {
+// A global of a module that is loaded, borrowed, or null; with the GIL held.
+PyObject* global(PyObject* module, PyObject* name) {
   PyObject* found = PyDict_GetItem(PyImport_GetModuleDict(), module);
-  PyObject* value = found ? PyDict_GetItem(PyModule_GetDict(found), name) : nullptr;
+  return found ? PyDict_GetItem(PyModule_GetDict(found), name) : nullptr;
+}
+
+bool is_set(PyObject* module, PyObject* name) {
+  PyObject* value = global(module, name);
   return value && PyObject_IsTrue(value) == 1;
+}
+
+// torch 2.11 has a flag of the process; a later one asks a function, for this thread.
+bool fx_traces() {
+  static PyObject* const fx = PyUnicode_InternFromString("torch.fx._symbolic_trace");
+  static PyObject* const flag = PyUnicode_InternFromString("_is_fx_tracing_flag");
+  static PyObject* const asked = PyUnicode_InternFromString("_get_is_fx_tracing");
+  PyObject* function = global(fx, asked);
+  if (!function) return is_set(fx, flag);
+  const auto answer = py::reinterpret_steal<py::object>(PyObject_CallNoArgs(function));
+  if (!answer) throw py::error_already_set();
+  return PyObject_IsTrue(answer.ptr()) == 1;
 }
 
 bool has_flags() {
   static PyObject* const compiled = PyUnicode_InternFromString("torch._dynamo.compiled_autograd");
   static PyObject* const enabled = PyUnicode_InternFromString("compiled_autograd_enabled");
-  static PyObject* const fx = PyUnicode_InternFromString("torch.fx._symbolic_trace");
-  static PyObject* const traces = PyUnicode_InternFromString("_is_fx_tracing_flag");
-  return is_set(compiled, enabled) || is_set(fx, traces);
+  return is_set(compiled, enabled) || fx_traces();
 }
 
 thread_local int asides = 0;  // how often this thread was told to leave the engine out
