@@ -8,8 +8,9 @@
 PYBIND11_MODULE(_C, m) {
   m.doc() = "The ortmodule engine; knows no torch.";
   m.def("version", &ort::version);
-  auto& error = pybind11::register_exception<ort::Error>(m, "Error", PyExc_RuntimeError);
-  pybind11::register_exception<ort::NotAccepted>(m, "NotAccepted", error);
+  // Local: _torch has another for the same class, and pybind11 may keep both in one place.
+  auto& error = pybind11::register_local_exception<ort::Error>(m, "Error", PyExc_RuntimeError);
+  pybind11::register_local_exception<ort::NotAccepted>(m, "NotAccepted", error);
   ort::bind_graph(m);
   ort::bind_run(m);
   ort::bind_schema(m);
