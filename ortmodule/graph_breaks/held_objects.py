@@ -22,12 +22,13 @@ from ..torch_internals.dynamo import (
     SymNodeVariable,
     UserDefinedObjectVariable,
     UserMethodVariable,
+    hashing,
     list_variables,
 )
 from ..torch_internals.replace import first_of, replaced
 from .breaks import compared, end
 
-_WITH_STATE = (UserDefinedObjectVariable, BaseListVariable, ConstDictVariable)
+_WITH_STATE = (UserDefinedObjectVariable, BaseListVariable, *hashing())
 _KNOWN_LATER = "it is known when forward runs"
 
 

@@ -20,7 +20,6 @@ from ..torch_internals.dynamo import (
     AttrSource,
     BaseListVariable,
     ConstantVariable,
-    ConstDictVariable,
     GuardBuilder,
     GuardManagerType,
     SliceVariable,
@@ -28,6 +27,7 @@ from ..torch_internals.dynamo import (
     VariableTracker,
     get_key_index_source,
     get_verbose_code_parts,
+    hashing,
     variable_builder,
 )
 from ..torch_internals.replace import replaced
@@ -36,6 +36,7 @@ from .held_objects import is_one_of_its_kind
 
 # How code asks whether a container has something; by the other names, whether a dict has.
 _LOOKS_UP = {"__contains__": "in", "__getitem__": "[]", "get": "get", "pop": "pop"}
+_SLOTS = {"sq_contains_impl": "in", "mp_subscript_impl": "[]"}  # later than torch 2.11
 # Their equal ones may be told apart.
 _ALIKE = (float, complex, tuple, list, set, frozenset, slice, range)
 
@@ -178,18 +179,29 @@ def identities_of_values(asked: Callable[[NotCapturable], None]) -> Iterator[Non
 
         return call_method
 
-    with (
-        compared(("is", "is not", "==", "!="), check),
-        replaced(BaseListVariable, "call_method", contains),
-        replaced(ConstDictVariable, "call_method", contains),
-    ):
+    def looked_up(name: str) -> Callable:
+        def make(original: Callable) -> Callable:
+            def slot(self, tx: Any, item: Any) -> Any:
+                check(tx, name, item.realize(), self)
+                return original(self, tx, item)
+
+            return slot
+
+        return make
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(compared(("is", "is not", "==", "!="), check))
+        for kind in {BaseListVariable, *hashing()}:
+            stack.enter_context(replaced(kind, "call_method", contains))
+            for slot in _SLOTS.keys() & vars(kind).keys():
+                stack.enter_context(replaced(kind, slot, looked_up(_SLOTS[slot])))
         yield
 
 
 def _tells_apart(name: str, left: Any, right: Any) -> bool:
     if name in ("is", "is not"):
         return _is_seen(left) and _is_seen(right)
-    if isinstance(right, ConstDictVariable):
+    if isinstance(right, hashing()):
         return is_one_of_its_kind(left)
     asks = name in ("in", "==", "!=") and isinstance(right, BaseListVariable)
     return asks and any(map(_is_nan, right.items))

@@ -57,6 +57,7 @@ wrap_fx_proxy = need("torch._dynamo.variables.builder.wrap_fx_proxy", "calls tha
 BuiltinVariable = need("torch._dynamo.variables.builtin.BuiltinVariable", "comparisons in parts")
 ConstantVariable = need("torch._dynamo.variables.constant.ConstantVariable", "values in parts")
 ConstDictVariable = need("torch._dynamo.variables.dicts.ConstDictVariable", "dicts in parts")
+SetVariable = need("torch._dynamo.variables.SetVariable", "sets in parts")
 CollectiveFunctionRewriteVariable = need(
     "torch._dynamo.variables.functions.CollectiveFunctionRewriteVariable", "collectives in parts"
 )
@@ -94,3 +95,8 @@ autograd_function_apply = need(
 TracingContext = need("torch._guards.TracingContext", "graphs of parts")
 LazyGraphModule = need("torch.fx._lazy_graph_module._LazyGraphModule", "graphs of parts")
 eval_frame = need("torch._dynamo.eval_frame", "functions that Dynamo traces")
+
+
+def hashing() -> tuple[type, type]:
+    """What dicts and what sets are to Dynamo: till torch 2.11 a set is a dict without values."""
+    return ConstDictVariable, SetVariable.__base__
