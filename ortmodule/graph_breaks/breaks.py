@@ -28,6 +28,7 @@ from ..torch_internals.dynamo import (
     SymNodeVariable,
     TensorSubclassVariable,
     TensorVariable,
+    TorchInGraphFunctionVariable,
     VariableBuilder,
     compare_op_handlers,
     produce_trampoline_autograd_apply,
@@ -40,6 +41,10 @@ from ..torch_internals.replace import first_of, replaced
 
 # What Dynamo reads once, as it traces: no guard would tell that it moved on.
 _FROZEN = (*state_kinds.GENERATORS, collections.deque, enum.Enum)
+_SETS_AUTOCAST = (
+    torch.set_autocast_enabled, torch.set_autocast_dtype, torch.set_autocast_cache_enabled,
+    torch.autocast_increment_nesting, torch.autocast_decrement_nesting,
+)  # fmt: skip
 _KNOWN_LATER = "it is known when forward runs"
 
 
@@ -246,6 +251,24 @@ def subclasses_made(
         return call_function
 
     return replaced(TensorSubclassVariable, "call_function", make)
+
+
+def autocast_set(
+    asked: Callable[[NotCapturable], None],
+) -> contextlib.AbstractContextManager:
+    """`asked` is told where code sets autocast for good: where Dynamo of later than torch 2.11 runs
+    a function, it puts back what was before."""
+
+    def make(original: Callable) -> Callable:
+        def call_function(self, tx: Any, *args: Any) -> Any:
+            own = kind_of_file(tx.f_code.co_filename) in (PACKAGE, OWN)
+            if own and self.value in _SETS_AUTOCAST:
+                asked(NotCapturable("forward sets autocast, which parts do not follow"))
+            return original(self, tx, *args)
+
+        return call_function
+
+    return replaced(TorchInGraphFunctionVariable, "call_function", make)
 
 
 def reads_of_objects(

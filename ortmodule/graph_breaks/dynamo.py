@@ -40,6 +40,7 @@ from ..torch_internals.dynamo import (
 from ..torch_internals.replace import LOCK
 from .breaks import (
     asks_of_tensors,
+    autocast_set,
     cut_at_checkpoints,
     cut_at_collectives,
     cut_at_hooks,
@@ -213,8 +214,8 @@ class _Convert:
             identities_as_they_are(), missing_keys_guarded(), missing_attributes_as_they_are(),
             inlined(self._told().entered), asks_of_tensors(self._told().asked),
             reads_of_objects(self._told().asked), subclasses_made(self._told().asked),
-            slices_as_they_are(), guards_as_exact(), aliases_guarded(),
-            large_integers_as_they_are(), numpy_scalars_as_they_are(),
+            autocast_set(self._told().asked), slices_as_they_are(), guards_as_exact(),
+            aliases_guarded(), large_integers_as_they_are(), numpy_scalars_as_they_are(),
             identities_of_values(self._told().asked),
         )  # fmt: skip
         with LOCK, convert_frame.compile_lock, inside(), contextlib.ExitStack() as stack:

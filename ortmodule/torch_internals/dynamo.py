@@ -86,6 +86,9 @@ TensorVariable = need("torch._dynamo.variables.tensor.TensorVariable", "tensors 
 supported_comparison_ops = need(
     "torch._dynamo.variables.tensor.supported_comparison_ops", "comparisons in parts"
 )
+TorchInGraphFunctionVariable = need(
+    "torch._dynamo.variables.torch.TorchInGraphFunctionVariable", "autocast that forward sets"
+)
 UserDefinedObjectVariable = need(
     "torch._dynamo.variables.user_defined.UserDefinedObjectVariable", "objects in parts"
 )
