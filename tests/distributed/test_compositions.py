@@ -11,6 +11,10 @@ NEAR = {"autocast": 5e-3}
 @pytest.mark.parametrize("composition", COMPOSITIONS)
 def test_gradients_are_eagers(pair, composition, feature):
     for found in pair.run("compositions", "compare", composition, feature):
+        if feature == "tied" and "refused" in found:  # by FSDP's blocks, later than torch 2.11
+            eager, ours = found["refused"]
+            assert ours == eager and "is shared with a parameter" in eager
+            continue
         assert found["apart"] <= NEAR.get(feature, 1e-6), found
         assert found["moved"]
         assert not found["reports"]

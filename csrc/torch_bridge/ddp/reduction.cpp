@@ -97,7 +97,14 @@ void Reduction::expect_backward() {
   expect_no_reduce();  // what a backward that failed has left
   const auto reducer = reducer_.lock();
   if (!reducer) return;
-  const std::vector<c10d::GradBucket> buckets = reducer->get_grad_buckets(false);
+  std::vector<c10d::GradBucket> buckets;
+  try {
+    buckets = reducer->get_grad_buckets(false);
+  } catch (const c10::Error&) {  // later than torch 2.11 where one has no storage: it is sparse
+    destinations_.reset();
+    buffers_.clear();
+    return;
+  }
   if (!is_bound_to(buckets)) {
     std::vector<Destinations::Place> places;
     buffers_.clear();

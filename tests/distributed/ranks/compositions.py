@@ -170,12 +170,18 @@ def reports(model: nn.Module) -> list[str]:
 
 
 def compare(composition: str, feature: str) -> dict:
-    """Both ways of one cell: how far the gradients are apart, and what ran."""
-    histories = []
+    """Both ways of one cell: how far the gradients are apart, and what ran; or why torch refused
+    each."""
+    histories, refused = [], []
     for wrap in (plain, ORTModule):
         torch.manual_seed(0)
         model = COMPOSITIONS[composition](MODULES[feature](), wrap)
-        histories.append(train(model, feature))
+        try:
+            histories.append(train(model, feature))
+        except ValueError as error:
+            refused.append(str(error))
+    if refused:
+        return {"refused": refused}
     eager, ours = histories
     assert [h.keys() for h in eager] == [h.keys() for h in ours]
     wrappers = [m for m in model.modules() if isinstance(m, ORTModule)]
