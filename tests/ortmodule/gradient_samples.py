@@ -55,7 +55,7 @@ CALLS = {
         "divide", "true_divide", "not_equal", "clamp_max", "clamp_min", "clip")},
     **{f"{n}.other": (W, P) for n in ("max", "min")},
     **{f"_{n}.default": (W, 1, False) for n in ("softmax", "log_softmax")},
-    "clip.default": (W, -0.5, 0.5),
+    "clip.default": (W, -0.5, 0.5), "fill.Tensor": (W, torch.tensor(2.0)),
     "clamp_max.default": (W, 0.3), "clamp_min.default": (W, 0.3),
     "_index_put_impl.default": (W.clone(), [AT], torch.randn(2, 4)),
     "_to_copy.default": (W, F32), "to.dtype_layout": (W, F32), "to.other": (W, P),

@@ -2,23 +2,25 @@
 
 import collections
 import contextlib
+import zlib
 
 import opdb
 import pytest
 import torch
 import verdict
 
-# One sample of every third entry: each is small, and the first of an entry is often its plainest.
+# One sample of every third entry, whatever others this torch has: each is small, and the first of
+# an entry is often its plainest.
 STEP = 3
 # What these had at the last change; fewer means that a rule was lost.
-CAPTURED, NATIVE = 195, 108
+CAPTURED, NATIVE = 205, 107
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_part_of_the_database():
     found, wrong = collections.Counter(), []
-    for at, op in enumerate(opdb.entries()):
-        if at % STEP:
+    for op in opdb.entries():
+        if zlib.crc32(opdb.name_of(op).encode()) % STEP:
             continue
         torch.manual_seed(0)
         given = op.sample_inputs("cpu", torch.float32, requires_grad=op.supports_autograd)
