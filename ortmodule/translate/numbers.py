@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from .asked import asked
+from ..torch_internals.asked import asked
 from .emit import OddNumber
 from .registry import wide
 

@@ -5,7 +5,7 @@ import math
 
 import torch
 
-from ..asked import asked
+from ...torch_internals.asked import asked
 from ..emit import FLOATING, SymbolicFloat, is_value
 from ..registry import aten, inverse, wide
 
