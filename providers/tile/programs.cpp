@@ -27,6 +27,7 @@ struct Programs {
   std::mutex mutex;
   std::optional<RegionLayout> layout;
   std::optional<Arrangement> decided;  // by dims alone
+  bool any_order = false;
   std::vector<std::pair<std::vector<Port>, std::shared_ptr<const TileProgram>>> programs;
 };
 
@@ -79,18 +80,35 @@ std::vector<Port> ports_of(const Region& region) {
   return ports;
 }
 
-// By dims where they tell, once for the region, else by the sizes of this binding.
-Arrangement arrangement_of(Programs& kept, const Region& region, const Binding& binding) {
+// Whether each operand has all elements of the space, or one.
+bool has_all_or_one(const Region& region, const Dims& space) {
   const Graph& graph = *region.nodes[0]->graph;
-  if (!kept.layout) {
-    kept.layout = layout_of(region.nodes);
-    check(kept.layout.has_value(), "a tile region of {} nodes has no common space",
-          region.nodes.size());
-    std::vector<Dims> dims;
-    for (const ValueId id : region.in)
-      dims.push_back(read_as(region, id) == Role::key ? kNoDims : graph.value(id).dims());
-    kept.decided = arrange(*kept.layout, kept.layout->dims, ports_of(region), dims);
-  }
+  const auto has = [&](ValueId id) {
+    const Dims& dims = graph.value(id).dims();
+    const auto is_one = [](const Dim& dim) { return dim == Dim(1); };
+    return dims == space || std::all_of(dims.begin(), dims.end(), is_one);
+  };
+  return std::all_of(region.in.begin(), region.in.end(), has) &&
+         std::all_of(region.out.begin(), region.out.end(), has);
+}
+
+// What no binding changes, found once for the region.
+void find_layout(Programs& kept, const Region& region) {
+  if (kept.layout) return;
+  const Graph& graph = *region.nodes[0]->graph;
+  kept.layout = layout_of(region.nodes);
+  check(kept.layout.has_value(), "a tile region of {} nodes has no common space",
+        region.nodes.size());
+  std::vector<Dims> dims;
+  for (const ValueId id : region.in)
+    dims.push_back(read_as(region, id) == Role::key ? kNoDims : graph.value(id).dims());
+  kept.decided = arrange(*kept.layout, kept.layout->dims, ports_of(region), dims);
+  kept.any_order = kept.layout->cols < 0 && has_all_or_one(region, kept.layout->dims);
+}
+
+// By dims where they tell, else by the sizes of this binding.
+Arrangement arrangement_of(Programs& kept, const Region& region, const Binding& binding) {
+  find_layout(kept, region);
   if (kept.decided) return *kept.decided;
   const Sizes space = evaluate(kept.layout->dims, binding.symbols);
   std::vector<Dims> dims;
@@ -157,6 +175,13 @@ Bound bind(const Region& region, const Binding& binding) {
       std::make_shared<const TileProgram>(make_program(region, *kept.layout, arrangement.inputs));
   kept.programs.emplace_back(arrangement.inputs, program);
   return {std::move(program), std::move(extent)};
+}
+
+bool takes_any_order(const Region& region) {
+  Programs& kept = *static_cast<Programs*>(region.kept.get());
+  std::lock_guard lock(kept.mutex);
+  find_layout(kept, region);
+  return kept.any_order;
 }
 
 Layout shared_layout(const TileProgram& program, const Binding& binding) {

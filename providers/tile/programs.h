@@ -16,6 +16,8 @@ struct Bound {
 };
 
 Bound bind(const Region& region, const Binding& binding);
+// Whether, by its dims, its kernel may take elements in any order: each operand has all or one.
+bool takes_any_order(const Region& region);
 // The layout, not the row-major one, in which most of its operands lie, where it may run over all
 // of them in any order.
 Layout shared_layout(const TileProgram& program, const Binding& binding);

@@ -271,23 +271,6 @@ bool fit_together(std::span<Node* const> nodes) {
   return nodes.size() <= kMostNodes && layout_of(nodes).has_value();
 }
 
-bool takes_any_order(const Region& region) {
-  const auto layout = layout_of(region.nodes);
-  if (!layout || layout->cols >= 0) return false;
-  const auto has_all = [&](Value value) {
-    const Dims& dims = *value.type().dims;
-    const bool one =
-        std::all_of(dims.begin(), dims.end(), [](const Dim& d) { return d == Dim(1); });
-    return one || dims == layout->dims;
-  };
-  for (const Node* node : region.nodes) {
-    for (size_t i = 0; i < data_operands(*node); ++i)
-      if (node->has_input(i) && !immediate(*node, i) && !has_all(node->input(i))) return false;
-    if (!has_all(node->output())) return false;
-  }
-  return true;
-}
-
 Region region_of(std::vector<Node*> nodes) {
   Boundary boundary = boundary_of(nodes);
   std::set<ValueId> read;

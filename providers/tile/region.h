@@ -24,8 +24,6 @@ Cover cover(const Dims& dims, const Dims& space, size_t begin, size_t end);
 Verdict fits(const Node& node);
 std::optional<RegionLayout> layout_of(std::span<Node* const> nodes);
 bool fit_together(std::span<Node* const> nodes);
-// Whether its kernel may take elements in any order: every operand has all of them or one.
-bool takes_any_order(const Region& region);
 // Its inputs leave out what the program has as immediates: scalars, axes, shapes.
 Region region_of(std::vector<Node*> nodes);
 std::string name_of(const Region& region);
