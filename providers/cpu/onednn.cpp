@@ -95,6 +95,13 @@ class ReorderKernel final : public Kernel {
   std::string name_;
 };
 
+// Without padding: as a value of the plan's it would take more memory.
+bool is_compact(const dnnl::memory::desc& desc) {
+  const dnnl::memory::dims dims = desc.get_dims();
+  const dnnl::memory::desc plain(dims, desc.get_data_type(), strides_of(dims));
+  return dims == desc.get_padded_dims() && desc.get_size() == plain.get_size();
+}
+
 class Described final : public BlockedLayout {
  public:
   explicit Described(dnnl::memory::desc desc) : desc_(std::move(desc)) {}
@@ -104,9 +111,7 @@ class Described final : public BlockedLayout {
     const auto* same = dynamic_cast<const Described*>(&other);
     return same && same->desc_ == desc_;
   }
-  bool only_elements() const override {
-    return desc_.get_dims() == desc_.get_padded_dims() && bytes() == plain().get_size();
-  }
+  bool only_elements() const override { return is_compact(desc_); }
   int64_t channel_block() const override {
     const dnnl::memory::dims dims = desc_.get_dims(), strides = desc_.get_strides();
     const auto axes = desc_.get_inner_idxs(), blocks = desc_.get_inner_blks();
@@ -203,6 +208,7 @@ PrimitiveKernel::PrimitiveKernel(dnnl::primitive primitive, dnnl::memory::desc s
   };
   reserve(scratchpad_.get_size());
   for (Argument& a : arguments_) {
+    a.any_layout = a.any_layout && (!reordered(a) || is_compact(a.wanted));
     if (a.any_layout && reordered(a)) a.desc = a.wanted;
     if (a.wanted == a.desc) a.wanted = {};
     if (!reordered(a)) continue;

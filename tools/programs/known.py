@@ -10,6 +10,10 @@ KNOWN: list[tuple[str, str]] = [
     (r"\[(Log|ort::SafeSqrt)\] input 'x' has dtype int", "logs, roots of sums of integers: told"),
     (r"\[Mod\] division of an integer by zero", "onnxruntime's answer is none: told"),
     (
+        r"(?s)op\.MeanVarianceNormalization.*tensor\(.*nan",
+        "a variance of zero: onnxruntime has no epsilon, the standard's function has",
+    ),
+    (
         r"(?s)op\.(ReduceM|Arg|TopK|MaxPool|Clip).*\n.*tensor\(.*nan",
         "where NaN is in onnxruntime's order",
     ),
