@@ -26,8 +26,9 @@ Binding Layouts::binding(const Claim& claim) const {
     Operand& in = binding.in.emplace_back(values_.operand(id));
     if (!claim.on_host[i]) in.device = claim.device;
     in.any_layout = id != kNone && in.device == claim.device && may_move(id);
-    if (const auto found = made_.find(id); in.any_layout && found != made_.end())
-      in.layout = found->second;
+    const auto found = made_.find(id);
+    if (in.any_layout && found != made_.end() && found->second.device == in.device)
+      in.layout = found->second.layout;
   }
   for (const ValueId id : claim.region.out) {
     Operand& out = binding.out.emplace_back(values_.operand(id));
@@ -40,7 +41,7 @@ Binding Layouts::binding(const Claim& claim) const {
 void Layouts::made(const Claim& claim, const Kernel& kernel) {
   for (size_t o = 0; o < claim.region.out.size(); ++o)
     if (Layout layout = kernel.layout_of_output(o); layout.blocked())
-      made_[claim.region.out[o]] = std::move(layout);
+      made_[claim.region.out[o]] = {std::move(layout), claim.device};
 }
 
 }  // namespace ort

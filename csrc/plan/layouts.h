@@ -23,7 +23,11 @@ class Layouts {
   const BoundValues& values_;
   const bool on_;
   std::set<ValueId> taken_;  // by a kernel that may take it in another layout
-  std::map<ValueId, Layout> made_;
+  struct Made {
+    Layout layout;
+    Device device;  // a copy on another one is row-major
+  };
+  std::map<ValueId, Made> made_;  // what is not row-major
 };
 
 }  // namespace ort

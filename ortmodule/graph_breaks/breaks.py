@@ -256,8 +256,8 @@ def subclasses_made(
 def autocast_set(
     asked: Callable[[NotCapturable], None],
 ) -> contextlib.AbstractContextManager:
-    """`asked` is told where code sets autocast for good: where Dynamo of later than torch 2.11 runs
-    a function, it puts back what was before."""
+    """`asked` is told where code sets autocast and leaves it so: after torch 2.11 Dynamo puts back
+    what was before, when a function that it runs has ended."""
 
     def make(original: Callable) -> Callable:
         def call_function(self, tx: Any, *args: Any) -> Any:

@@ -36,7 +36,7 @@ from .held_objects import is_one_of_its_kind
 
 # How code asks whether a container has something; by the other names, whether a dict has.
 _LOOKS_UP = {"__contains__": "in", "__getitem__": "[]", "get": "get", "pop": "pop"}
-_SLOTS = {"sq_contains_impl": "in", "mp_subscript_impl": "[]"}  # later than torch 2.11
+_SLOTS = {"sq_contains_impl": "in", "mp_subscript_impl": "[]"}  # after torch 2.11
 # Their equal ones may be told apart.
 _ALIKE = (float, complex, tuple, list, set, frozenset, slice, range)
 

@@ -68,7 +68,7 @@ def stand_ins() -> dict[type, Callable]:
 def replace_refusals(replace: Callable) -> None:
     """Torch's own refusal to trace those of torch.distributed.nn.functional: ours stand there."""
     differentiable = sys.modules.get("torch.distributed.nn.functional")
-    if hasattr(differentiable, "_not_supported_under_compile"):  # later than torch 2.11
+    if hasattr(differentiable, "_not_supported_under_compile"):  # after torch 2.11
         name = "_not_supported_under_compile"
         replace(differentiable, name, lambda _: lambda *_args, **_kwargs: None)
 

@@ -101,5 +101,5 @@ eval_frame = need("torch._dynamo.eval_frame", "functions that Dynamo traces")
 
 
 def hashing() -> tuple[type, type]:
-    """What dicts and what sets are to Dynamo: till torch 2.11 a set is a dict without values."""
+    """The classes of Dynamo for dicts and for sets; up to torch 2.11 a set is a dict to it."""
     return ConstDictVariable, SetVariable.__base__

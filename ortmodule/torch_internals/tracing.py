@@ -37,8 +37,7 @@ higher_order_utils = need("torch._higher_order_ops.utils", "loops while a module
 
 
 def fx_traces() -> bool:
-    """Whether torch.fx traces: torch 2.11 has a flag for the whole process, later ones have one a
-    thread."""
+    """Whether torch.fx traces: in this process up to torch 2.11, in this thread after it."""
     if ask := getattr(symbolic_trace, "_get_is_fx_tracing", None):
         return ask()
     return symbolic_trace._is_fx_tracing_flag

@@ -22,7 +22,7 @@ _ROUNDED = {
 
 @asked
 def _softshrink_rounds() -> bool:
-    """Whether this torch's does: later than 2.11 it does."""
+    """Whether torch's kernel rounds its number to the half first: it does so after torch 2.11."""
     one = torch.ones(1, dtype=torch.bfloat16, device="cpu")
     return not torch.nn.functional.softshrink(one, 0.999).any()
 

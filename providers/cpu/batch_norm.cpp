@@ -2,12 +2,10 @@
 // each image, taken in pieces by the vector instructions of tile programs; pieces of halves are
 // converted on their way.
 #include <algorithm>
-#include <cmath>
 
 #include "csrc/core/parallel.h"
-#include "providers/cpu/batch_norm_blocks.h"
+#include "providers/cpu/batch_norm.h"
 #include "providers/cpu/provider.h"
-#include "providers/cpu/runs.h"
 #include "providers/cpu/tile/tile.h"
 
 namespace ort::cpu {
@@ -53,10 +51,6 @@ struct Steps {
   }
 };
 
-struct Moments {
-  double mean = 0, variance = 0;
-};
-
 template <class T>
 Moments moments_of(const Planes& l, const Steps<T>& steps, const Runs<T>& runs, const void* x,
                    int64_t channel) {
@@ -80,87 +74,58 @@ Moments moments_of(const Planes& l, const Steps<T>& steps, const Runs<T>& runs, 
 }
 
 template <class T>
-void normalise(const Planes& l, const Steps<T>& steps, const Runs<T>& runs, const void* x, void* y,
-               int64_t channel, double mean, double inv_std, T scale, T bias) {
-  const T factor = static_cast<T>(scale * inv_std);
-  const T shift = static_cast<T>(bias - mean * scale * inv_std);
-  T piece[kPiece];
-  l.pieces(channel, [&](int64_t at, int64_t n) {
-    T* made = runs.room(y, at, piece);
-    steps.affine(made, runs.read(x, at, n, piece), &factor, &shift, n);
-    runs.write(made, y, at, n);
-  });
-}
-
-template <class T>
 std::unique_ptr<Kernel> batch_norm_of(const Request& r) {
   const Planes l = layout_of(r.sizes(0));
-  const double epsilon = r.attrs().f("epsilon"), momentum = r.attrs().f("momentum");
-  const bool training = r.attrs().i("training", 1) != 0;
-  const bool wants[5] = {r.wants(0), r.wants(1), r.wants(2), r.wants(3), r.wants(4)};
-  const bool new_mean = wants[1], new_var = wants[2], saved_mean = wants[3], saved_inv = wants[4];
+  // Of nothing: torch keeps the running statistics.
+  const bool training = r.attrs().i("training", 1) != 0 && l.count() > 0;
   const Steps<T> steps;
-  const Runs<T> runs(r, 0), given(r, 1), saved(DType::undefined);
+  const Runs<T> runs(r, 0);
+  const ChannelNorm<T> norm(r, l.count());
   return make_kernel("BatchNorm", [=](const Args& args) {
     const void* x = args.in[0];
-    const auto at = [&](size_t i, int64_t c) { return given.number(args.in[i], c); };
     parallel_for(l.channels, l.total() * 4, [&](int64_t begin, int64_t end, int) {
+      T piece[kPiece];
       for (int64_t c = begin; c < end; ++c) {
-        Moments m{at(3, c), at(4, c)};
-        double running_mean = m.mean, running_var = m.variance;
-        if (training && l.count() > 0) {  // of nothing: torch keeps the running statistics
-          m = moments_of(l, steps, runs, x, c);
-          const double n = static_cast<double>(l.count());
-          running_mean += momentum * (m.mean - running_mean);
-          running_var += momentum * (m.variance * n / (n - 1) - running_var);
-        }
-        const double inv_std = 1.0 / std::sqrt(m.variance + epsilon);
-        normalise(l, steps, runs, x, args.out[0], c, m.mean, inv_std, at(1, c), at(2, c));
-        if (new_mean) given.put(running_mean, args.out[1], c);
-        if (new_var) given.put(running_var, args.out[2], c);
-        if (saved_mean) saved.put(m.mean, args.out[3], c);
-        if (saved_inv) saved.put(inv_std, args.out[4], c);
+        Moments m;
+        if (training) m = moments_of(l, steps, runs, x, c);
+        const auto line = norm.of(args, c, training ? &m : nullptr);
+        l.pieces(c, [&](int64_t at, int64_t n) {
+          T* made = runs.room(args.out[0], at, piece);
+          steps.affine(made, runs.read(x, at, n, piece), &line.factor, &line.shift, n);
+          runs.write(made, args.out[0], at, n);
+        });
       }
     });
   });
 }
 
-// dx = scale / std (dy - (sum dy + n sum(dy n)) / count) with n the normalised x.
 template <class T>
 std::unique_ptr<Kernel> batch_norm_grad_of(const Request& r) {
   const Planes l = layout_of(r.sizes(0));
-  const bool training = r.attrs().i("training", 1) != 0;
-  const bool wants_x = r.wants(0), wants_scale = r.wants(1), wants_bias = r.wants(2);
   const Steps<T> steps;
-  const Runs<T> runs(r, 0), given(r, 2), saved(r, 3);
+  const Runs<T> runs(r, 0);
+  const ChannelNormGrad<T> norm(r, l.count());
   return make_kernel("BatchNormGrad", [=](const Args& args) {
     const void *dy = args.in[0], *x = args.in[1];
     parallel_for(l.channels, l.total() * 4, [&](int64_t begin, int64_t end, int) {
+      T centred[kPiece], piece[kPiece];
       for (int64_t c = begin; c < end; ++c) {
-        const T scale = given.number(args.in[2], c), mean = saved.number(args.in[3], c);
-        const T inv_std = saved.number(args.in[4], c);
+        const T mean = norm.mean(args, c);
         double sum = 0, dot = 0;
-        T centred[kPiece], piece[kPiece];
         l.pieces(c, [&](int64_t at, int64_t n) {
           steps.minus(centred, runs.read(x, at, n, piece), &mean, nullptr, n);
           const T* slopes = runs.read(dy, at, n, piece);
           sum += steps.total(slopes, n);
           dot += steps.product(slopes, centred, n);
         });
-        if (wants_scale) given.put(dot * inv_std, args.out[1], c);
-        if (wants_bias) given.put(sum, args.out[2], c);
-        if (!wants_x) continue;
-        const T factor = scale * inv_std;
-        const double n = static_cast<double>(l.count());
-        const double slope = training ? -factor * dot * inv_std * inv_std / n : 0.0;
-        const T on_x = static_cast<T>(slope);
-        const T shift = static_cast<T>(training ? -factor * sum / n : 0.0);
+        const auto slope = norm.of(args, c, sum, dot);
+        if (!norm.wants_x()) continue;
         l.pieces(c, [&](int64_t at, int64_t count) {
           // not x itself: beside a mean that is large against the deviation it would cancel
           steps.minus(centred, runs.read(x, at, count, piece), &mean, nullptr, count);
-          steps.affine(centred, centred, &on_x, &shift, count);
+          steps.affine(centred, centred, &slope.on_x, &slope.shift, count);
           T* made = runs.room(args.out[0], at, piece);
-          steps.scaled(made, runs.read(dy, at, count, piece), &factor, centred, count);
+          steps.scaled(made, runs.read(dy, at, count, piece), &slope.factor, centred, count);
           runs.write(made, args.out[0], at, count);
         });
       }

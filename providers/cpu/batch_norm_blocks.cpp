@@ -2,13 +2,10 @@
 // many positions of a block, so a channel's numbers are repeated over it and the vector
 // instructions run along it; the sum of each channel is what is left when a piece has been folded
 // onto one position.
-#include "providers/cpu/batch_norm_blocks.h"
-
 #include <array>
-#include <cmath>
 
 #include "csrc/core/parallel.h"
-#include "providers/cpu/runs.h"
+#include "providers/cpu/batch_norm.h"
 #include "providers/cpu/tile/tile.h"
 
 namespace ort::cpu {
@@ -93,32 +90,27 @@ class Sums {
   Lanes total_{};
 };
 
-struct Moments {
-  Lanes mean{}, variance{};
-};
-
-Moments moments_of(const Blocks& l, const Steps& steps, const Runs<float>& runs, const void* x,
-                   int64_t block) {
+std::vector<Moments> moments_of(const Blocks& l, const Steps& steps, const Runs<float>& runs,
+                                const void* x, int64_t block) {
   Piece piece, centred;
   Sums sum(l, steps), rest_sum(l, steps), squares(l, steps);
   l.pieces(block, [&](int64_t at, int64_t n) { sum.add(runs.read(x, at, n, piece.data()), n); });
   const double count = static_cast<double>(l.count());
-  Moments m{sum.total(), {}};
-  for (double& mean : m.mean) mean = static_cast<float>(mean / count);
-  const Piece mean = repeated(l, m.mean);
+  Lanes means = sum.total();
+  for (double& mean : means) mean = static_cast<float>(mean / count);
+  const Piece mean = repeated(l, means);
   l.pieces(block, [&](int64_t at, int64_t n) {
     steps.sub(centred.data(), runs.read(x, at, n, piece.data()), mean.data(), nullptr, n);
     rest_sum.add(centred.data(), n);
     squares.add(centred.data(), centred.data(), n);
   });
-  Lanes rest = rest_sum.total();  // what sums in float32 lost of the mean
-  m.variance = squares.total();
-  for (size_t c = 0; c < rest.size(); ++c) {
-    rest[c] /= count;
-    m.mean[c] += rest[c];
-    m.variance[c] = std::max(m.variance[c] / count - rest[c] * rest[c], 0.0);
+  const Lanes rests = rest_sum.total(), variances = squares.total();
+  std::vector<Moments> moments(index(l.lanes));
+  for (size_t c = 0; c < moments.size(); ++c) {
+    const double rest = rests[c] / count;  // what sums in float32 lost of the mean
+    moments[c] = {means[c] + rest, std::max(variances[c] / count - rest * rest, 0.0)};
   }
-  return m;
+  return moments;
 }
 
 // How x lies where it is blocks of channels that the kernel takes.
@@ -131,54 +123,76 @@ std::optional<Blocks> blocks_of(const Operand& x) {
   return l;
 }
 
+void normalise(const Blocks& l, const Steps& steps, const Runs<float>& runs, const Args& args,
+               int64_t block, const Lanes& factors, const Lanes& shifts) {
+  const Piece factor = repeated(l, factors), shift = repeated(l, shifts);
+  Piece piece;
+  l.pieces(block, [&](int64_t at, int64_t n) {
+    float* made = runs.room(args.out[0], at, piece.data());
+    steps.mul_add(made, runs.read(args.in[0], at, n, piece.data()), factor.data(), shift.data(), n);
+    runs.write(made, args.out[0], at, n);
+  });
+}
+
+void gradient(const Blocks& l, const Steps& steps, const Runs<float>& runs,
+              const ChannelNormGrad<float>& norm, const Args& args, int64_t block) {
+  const void *dy = args.in[0], *x = args.in[1];
+  Lanes means{}, factors{}, slopes{}, shifts{};
+  for (int64_t lane = 0; lane < l.lanes; ++lane)
+    means[index(lane)] = norm.mean(args, block * l.lanes + lane);
+  const Piece mean = repeated(l, means);
+  Piece centred, piece;
+  Sums sum(l, steps), dot(l, steps);
+  l.pieces(block, [&](int64_t at, int64_t n) {
+    steps.sub(centred.data(), runs.read(x, at, n, piece.data()), mean.data(), nullptr, n);
+    const float* slope = runs.read(dy, at, n, piece.data());
+    dot.add(slope, centred.data(), n);
+    sum.add(slope, n);
+  });
+  const Lanes sums = sum.total(), dots = dot.total();
+  for (int64_t lane = 0; lane < l.lanes; ++lane) {
+    const size_t k = index(lane);
+    const auto slope = norm.of(args, block * l.lanes + lane, sums[k], dots[k]);
+    factors[k] = slope.factor;
+    slopes[k] = slope.on_x;
+    shifts[k] = slope.shift;
+  }
+  if (!norm.wants_x()) return;
+  const Piece factor = repeated(l, factors), on_x = repeated(l, slopes);
+  const Piece shift = repeated(l, shifts);
+  l.pieces(block, [&](int64_t at, int64_t n) {
+    // not x itself: beside a mean that is large against the deviation it would cancel
+    steps.sub(centred.data(), runs.read(x, at, n, piece.data()), mean.data(), nullptr, n);
+    steps.mul_add(centred.data(), centred.data(), on_x.data(), shift.data(), n);
+    float* made = runs.room(args.out[0], at, piece.data());
+    steps.mul_add(made, runs.read(dy, at, n, piece.data()), factor.data(), centred.data(), n);
+    runs.write(made, args.out[0], at, n);
+  });
+}
+
 }  // namespace
 
 std::unique_ptr<Kernel> batch_norm_blocks(const Request& r) {
   const auto found = blocks_of(r.in(0));
   if (!found || !r.wants(0) || !r.out().any_layout) return nullptr;
   const Blocks l = *found;
-  const double epsilon = r.attrs().f("epsilon"), momentum = r.attrs().f("momentum");
   const bool training = r.attrs().i("training", 1) != 0;
-  const bool new_mean = r.wants(1), new_var = r.wants(2), saved_mean = r.wants(3);
-  const bool saved_inv = r.wants(4);
   const Steps steps;
-  const Runs<float> runs(r, 0), given(r, 1), saved(DType::undefined);
+  const Runs<float> runs(r, 0);
+  const ChannelNorm<float> norm(r, l.count());
   const auto run = [=](const Args& args) {
     parallel_for(l.blocks, l.total() * 4, [&](int64_t begin, int64_t end, int) {
       for (int64_t block = begin; block < end; ++block) {
-        Moments m;
-        if (training) m = moments_of(l, steps, runs, args.in[0], block);
+        std::vector<Moments> batch;
+        if (training) batch = moments_of(l, steps, runs, args.in[0], block);
         Lanes factors{}, shifts{};
         for (int64_t lane = 0; lane < l.lanes; ++lane) {
-          const int64_t c = block * l.lanes + lane;
-          const auto at = [&](size_t i) -> double { return given.number(args.in[i], c); };
-          const auto k = static_cast<size_t>(lane);
-          double mean = at(3), variance = at(4);
-          if (training) {
-            const double n = static_cast<double>(l.count());
-            if (new_mean) given.put(mean + momentum * (m.mean[k] - mean), args.out[1], c);
-            const double unbiased = m.variance[k] * n / (n - 1);
-            if (new_var) given.put(variance + momentum * (unbiased - variance), args.out[2], c);
-            mean = m.mean[k];
-            variance = m.variance[k];
-          } else {
-            if (new_mean) given.put(mean, args.out[1], c);
-            if (new_var) given.put(variance, args.out[2], c);
-          }
-          const double inv_std = 1.0 / std::sqrt(variance + epsilon);
-          factors[k] = static_cast<float>(at(1) * inv_std);
-          shifts[k] = static_cast<float>(at(2) - mean * at(1) * inv_std);
-          if (saved_mean) saved.put(mean, args.out[3], c);
-          if (saved_inv) saved.put(inv_std, args.out[4], c);
+          const size_t k = index(lane);
+          const auto line = norm.of(args, block * l.lanes + lane, training ? &batch[k] : nullptr);
+          factors[k] = line.factor;
+          shifts[k] = line.shift;
         }
-        const Piece factor = repeated(l, factors), shift = repeated(l, shifts);
-        Piece piece;
-        l.pieces(block, [&](int64_t at, int64_t n) {
-          float* made = runs.room(args.out[0], at, piece.data());
-          steps.mul_add(made, runs.read(args.in[0], at, n, piece.data()), factor.data(),
-                        shift.data(), n);
-          runs.write(made, args.out[0], at, n);
-        });
+        normalise(l, steps, runs, args, block, factors, shifts);
       }
     });
   };
@@ -189,51 +203,12 @@ std::unique_ptr<Kernel> batch_norm_grad_blocks(const Request& r) {
   const auto found = blocks_of(r.in(1));
   if (!found || !r.in(0).any_layout || (r.wants(0) && !r.out().any_layout)) return nullptr;
   const Blocks l = *found;
-  const bool training = r.attrs().i("training", 1) != 0;
-  const bool wants_x = r.wants(0), wants_scale = r.wants(1), wants_bias = r.wants(2);
   const Steps steps;
-  const Runs<float> runs(r, 0), given(r, 2), saved(r, 3);
+  const Runs<float> runs(r, 0);
+  const ChannelNormGrad<float> norm(r, l.count());
   const auto run = [=](const Args& args) {
-    const void *dy = args.in[0], *x = args.in[1];
     parallel_for(l.blocks, l.total() * 4, [&](int64_t begin, int64_t end, int) {
-      for (int64_t block = begin; block < end; ++block) {
-        Lanes means{}, factors{}, slopes{}, shifts{};
-        Sums sum(l, steps), dot(l, steps);
-        for (int64_t lane = 0; lane < l.lanes; ++lane)
-          means[static_cast<size_t>(lane)] = saved.number(args.in[3], block * l.lanes + lane);
-        const Piece mean = repeated(l, means);
-        Piece centred, piece;
-        l.pieces(block, [&](int64_t at, int64_t n) {
-          steps.sub(centred.data(), runs.read(x, at, n, piece.data()), mean.data(), nullptr, n);
-          const float* slope = runs.read(dy, at, n, piece.data());
-          dot.add(slope, centred.data(), n);
-          sum.add(slope, n);
-        });
-        const Lanes sums = sum.total(), dots = dot.total();
-        const double count = static_cast<double>(l.count());
-        for (int64_t lane = 0; lane < l.lanes; ++lane) {
-          const int64_t c = block * l.lanes + lane;
-          const auto k = static_cast<size_t>(lane);
-          const double inv_std = saved.number(args.in[4], c);
-          if (wants_scale) given.put(dots[k] * inv_std, args.out[1], c);
-          if (wants_bias) given.put(sums[k], args.out[2], c);
-          const double factor = static_cast<float>(given.number(args.in[2], c) * inv_std);
-          factors[k] = factor;
-          slopes[k] = training ? -factor * dots[k] * inv_std * inv_std / count : 0.0;
-          shifts[k] = training ? -factor * sums[k] / count : 0.0;
-        }
-        if (!wants_x) continue;
-        const Piece factor = repeated(l, factors), on_x = repeated(l, slopes);
-        const Piece shift = repeated(l, shifts);
-        l.pieces(block, [&](int64_t at, int64_t n) {
-          // not x itself: beside a mean that is large against the deviation it would cancel
-          steps.sub(centred.data(), runs.read(x, at, n, piece.data()), mean.data(), nullptr, n);
-          steps.mul_add(centred.data(), centred.data(), on_x.data(), shift.data(), n);
-          float* made = runs.room(args.out[0], at, piece.data());
-          steps.mul_add(made, runs.read(dy, at, n, piece.data()), factor.data(), centred.data(), n);
-          runs.write(made, args.out[0], at, n);
-        });
-      }
+      for (int64_t block = begin; block < end; ++block) gradient(l, steps, runs, norm, args, block);
     });
   };
   return make_kernel("BatchNormGrad", run, r.in(1).layout, {0, 1}, 0);

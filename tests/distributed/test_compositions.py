@@ -11,7 +11,7 @@ NEAR = {"autocast": 5e-3}
 @pytest.mark.parametrize("composition", COMPOSITIONS)
 def test_gradients_are_eagers(pair, composition, feature):
     for found in pair.run("compositions", "compare", composition, feature):
-        if feature == "tied" and "refused" in found:  # by FSDP's blocks, later than torch 2.11
+        if feature == "tied" and "refused" in found:  # by FSDP's blocks, after torch 2.11
             eager, ours = found["refused"]
             assert ours == eager and "is shared with a parameter" in eager
             continue

@@ -155,7 +155,7 @@ class CountedAround(Sample):
 
 
 def _laid_along(dim: int) -> int:
-    """The axis of the trips in what a scan along `dim` gives: always the first till torch 2.11."""
+    """The axis of the trips in what a scan along `dim` gives: always the first up to torch 2.11."""
     xs = torch.zeros(2, 3).movedim(1, dim)
     _, ys = scan(lambda carry, x: (carry + 1, x.clone()), torch.zeros(()), xs, dim=dim)
     return ys.shape.index(3)

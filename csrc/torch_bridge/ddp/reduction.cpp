@@ -100,7 +100,7 @@ void Reduction::expect_backward() {
   std::vector<c10d::GradBucket> buckets;
   try {
     buckets = reducer->get_grad_buckets(false);
-  } catch (const c10::Error&) {  // later than torch 2.11 where one has no storage: it is sparse
+  } catch (const c10::Error&) {  // after torch 2.11 where one has no storage: it is sparse
     destinations_.reset();
     buffers_.clear();
     return;

@@ -38,25 +38,27 @@ PyObject* stand_in_without_keywords(PyObject* cls, PyObject* args) {
 }
 
 // `base`: the class of torch's that has the method.
-void find_definition(const py::object& base) {
+PyMethodDef* definition_of(const py::object& base) {
   const py::object method = base.attr("apply");
-  check(PyCFunction_CheckExact(method.ptr()), "torch's Function.apply is not written in C");
+  check(PyCFunction_CheckExact(method.ptr()), "Function.apply is not written in C");
   PyMethodDef* found = reinterpret_cast<PyCFunctionObject*>(method.ptr())->m_ml;
   const int takes = found->ml_flags & ~METH_CLASS;
   check(takes == METH_VARARGS || takes == (METH_VARARGS | METH_KEYWORDS),
-        "torch's Function.apply takes its arguments in another way");
-  replaced().definition = found;
-  replaced().original = found->ml_meth;
+        "Function.apply takes its arguments as flags {} say, expected {} or {}", takes,
+        METH_VARARGS, METH_VARARGS | METH_KEYWORDS);
+  return found;
 }
 
 void replace_apply(const py::object& base, py::object with) {
-  if (!replaced().definition) find_definition(base);
   Replaced& state = replaced();
+  PyMethodDef* definition = definition_of(base);
   state.with = std::move(with);
   if (state.users++) return;
-  state.definition->ml_meth =
-      takes_keywords() ? reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(stand_in))
-                       : stand_in_without_keywords;
+  state.definition = definition;
+  state.original = definition->ml_meth;
+  definition->ml_meth = takes_keywords()
+                            ? reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(stand_in))
+                            : stand_in_without_keywords;
 }
 
 void restore_apply() {

@@ -288,21 +288,21 @@ def addcdiv(t, x, a, b, *, value=1):
 
 @asked
 def _nan_is_no_bound() -> bool:
-    """Whether torch's kernel of one number takes a NaN for none: later than 2.11 all is NaN."""
+    """Whether torch's kernel of one bound ignores a NaN; after torch 2.11 it gives NaN."""
     return not torch.zeros(1, device="cpu").clamp(min=math.nan).isnan().any()
 
 
 @asked
 def _numbers_are_inside() -> bool:
-    """Whether x has the gradient where it is a number that bounds it: till 2.11 it has."""
+    """Whether x has the gradient where it equals a bound that is a number: up to torch 2.11."""
     x = torch.zeros(1, device="cpu", requires_grad=True)
     return bool(torch.autograd.grad(x.clamp(min=0.0), x)[0])
 
 
 @asked
 def _bounds_have_half() -> bool:
-    """Whether x and a tensor that bounds it share the gradient where they are equal, and both have
-    it beside a NaN, as maximum's: till 2.11 it is x's, and nobody's."""
+    """Whether x and a bound that is a tensor share the gradient where they are equal, and both have
+    it beside a NaN, as in maximum. Up to torch 2.11 x has it all, and nobody beside a NaN."""
     x = torch.zeros(1, device="cpu", requires_grad=True)
     return torch.autograd.grad(x.clamp_min(torch.zeros_like(x)), x)[0].item() == 0.5
 

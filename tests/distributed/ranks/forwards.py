@@ -195,7 +195,7 @@ def in_place_without_gradients(x):
     return y * x
 
 
-@in_eager("torch.export: AssertionError: ")  # torch traces none that is waited for later
+@in_eager("to functional collective")  # torch traces none that is waited for later
 def in_place_later(x):
     y = x.detach() * 2
     work = dist.all_reduce(y, async_op=True)

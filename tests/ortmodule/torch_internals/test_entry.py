@@ -11,7 +11,7 @@ from ortmodule import torch_internals
 from ortmodule.capture import patches
 from ortmodule.errors import NotCapturable
 from ortmodule.graph_breaks import held_objects
-from ortmodule.torch_internals import entry
+from ortmodule.torch_internals import autograd, entry
 from ortmodule.torch_internals.replace import replaced
 
 for found in pkgutil.iter_modules(torch_internals.__path__):
@@ -76,3 +76,31 @@ def test_what_cannot_be_replaced_leaves_the_module_to_eager(monkeypatch, cut):
 
 def test_nothing_is_an_instance_of_what_is_not_there(missing):
     assert not isinstance(3, missing)
+
+
+class Interpreted:
+    """A base of Functions whose `apply` is Python."""
+
+    @classmethod
+    def apply(cls):
+        pass
+
+
+class Otherwise:
+    """One whose `apply` is C, called in another way."""
+
+    apply = len
+
+
+@pytest.mark.parametrize(
+    "base, said",
+    [
+        (Interpreted, "Function.apply is not written in C"),
+        (Otherwise, "Function.apply takes its arguments as flags 8 say, expected 1 or 3"),
+    ],
+)
+def test_another_function_apply_is_not_replaced(monkeypatch, base, said):
+    monkeypatch.setattr(autograd, "FunctionBase", base)
+    pair = Pair(Net(lambda net, x: net.second(net.first(x))))
+    pair.step(torch.randn(5, 3))
+    pair.fell_back(f"torch {torch.__version__}: {said}")
