@@ -227,14 +227,16 @@ class Owning {
 
   // Each output gets memory of the caller. The kernel writes there when nothing else shares it: a
   // returned tensor may be written by its owner, so what the backward reads stays in the arena,
-  // unless the owner's writes are to be seen. A gradient's memory is not there while the forward
-  // runs, so what that made is copied.
+  // unless the owner's writes are to be seen. Then the backward reads that memory, wherever the
+  // value was made. A gradient's memory is not there while the forward runs, so what that made is
+  // copied.
   void add_output(size_t i) {
     const ValueId id = graph_.outputs()[i].value;
     const LoweringOptions& options = lowered_.options;
     const int source = read(id, home_, segment_of_output(i));
-    const bool own = i < options.forward_outputs && options.shared.count(i) == 0 &&
-                     backward_reads_.count(values_.source(id)) > 0 && source == made_at(id);
+    const bool kept = i < options.forward_outputs && backward_reads_.count(values_.source(id)) > 0;
+    const bool shared = kept && options.shared.count(i) > 0;
+    const bool own = kept && !shared && source == made_at(id);
     const bool early = i >= options.forward_outputs && buffer(source).first < forward_steps_;
     if (buffer(source).kind == Slot::Kind::object) {
       owned_.output_objects[i] = static_cast<int>(buffer(source).at);
@@ -248,6 +250,13 @@ class Owning {
                segment_of_output(i));
       owned_.output_ready[i] = static_cast<int>(owned_.steps.size()) - 1;
     }
+    if (shared) show_only(values_.source(id), source);
+  }
+
+  // Whoever reads the value from here on starts from this buffer.
+  void show_only(ValueId source, int buffer) {
+    for (size_t d = 0; d < devices_.size(); ++d) at_.erase({source, static_cast<int>(d)});
+    make(source, buffer);
   }
 
   // The caller's input takes the output's value: the kernel writes there when the old value is read

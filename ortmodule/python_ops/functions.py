@@ -191,7 +191,7 @@ def _operator(capture: Recorded, cls: type, args: tuple, given: tuple, state: tu
             if any(map(is_fake, tensors)):
                 args = [a.detach() if k in without else a for k, a in enumerate(args)]
             with _inside(), DisableTorchFunction(), autocast.entered(dict(state)):
-                out = cls.apply(*args)
+                out = plain_apply(cls, *args)
             gives[:] = [type(out)]
             return list(out) if isinstance(out, tuple) else [out]
 

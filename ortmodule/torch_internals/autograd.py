@@ -43,5 +43,5 @@ def applied_by(call: Callable[[type, tuple, dict], Any]) -> Iterator[None]:
 
 
 def plain_apply(cls: type, *args: Any, **kwargs: Any) -> Any:
-    """Torch's own `cls.apply(*args, **kwargs)`, whatever stands there now."""
-    return _native.torch_bridge().original_apply(cls, args, kwargs)
+    """Torch's own `cls.apply(*args, **kwargs)`, whatever stands there now or overrides it."""
+    return _native.torch_bridge().original_apply(FunctionBase, cls, args, kwargs)

@@ -23,8 +23,8 @@ Replaced& replaced() {
   return *state;
 }
 
-bool takes_keywords() {
-  return replaced().definition->ml_flags & METH_KEYWORDS;
+bool takes_keywords(const PyMethodDef& definition) {
+  return definition.ml_flags & METH_KEYWORDS;
 }
 
 PyObject* stand_in(PyObject* cls, PyObject* args, PyObject* kwargs) {
@@ -56,7 +56,7 @@ void replace_apply(const py::object& base, py::object with) {
   if (state.users++) return;
   state.definition = definition;
   state.original = definition->ml_meth;
-  definition->ml_meth = takes_keywords()
+  definition->ml_meth = takes_keywords(*definition)
                             ? reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(stand_in))
                             : stand_in_without_keywords;
 }
@@ -66,11 +66,13 @@ void restore_apply() {
   if (--state.users == 0) state.definition->ml_meth = state.original;
 }
 
-py::object original_apply(const py::object& cls, const py::tuple& args, const py::dict& kwargs) {
-  if (!replaced().definition) return cls.attr("apply")(*args, **kwargs);
-  const PyCFunction original = replaced().original;
+// What torch's own method gives, however a class overrides it.
+py::object original_apply(const py::object& base, const py::object& cls, const py::tuple& args,
+                          const py::dict& kwargs) {
+  const PyMethodDef* definition = definition_of(base);
+  const PyCFunction original = replaced().users ? replaced().original : definition->ml_meth;
   PyObject* result = nullptr;
-  if (takes_keywords()) {
+  if (takes_keywords(*definition)) {
     const auto call =
         reinterpret_cast<PyCFunctionWithKeywords>(reinterpret_cast<void (*)()>(original));
     result = call(cls.ptr(), args.ptr(), kwargs.empty() ? nullptr : kwargs.ptr());
@@ -86,7 +88,8 @@ py::object original_apply(const py::object& cls, const py::tuple& args, const py
 void bind_function_apply(py::module_& m) {
   m.def("replace_apply", &replace_apply, py::arg("base"), py::arg("with"));
   m.def("restore_apply", &restore_apply);
-  m.def("original_apply", &original_apply);
+  m.def("original_apply", &original_apply, py::arg("base"), py::arg("cls"), py::arg("args"),
+        py::arg("kwargs"));
 }
 
 }  // namespace ort::bridge

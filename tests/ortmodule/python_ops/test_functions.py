@@ -229,6 +229,14 @@ class OneOfTwo(Function):
         return g @ ctx.saved_tensors[0], None
 
 
+class Shifted(Tripled):
+    """Its own apply is what a user calls, and calls torch's."""
+
+    @classmethod
+    def apply(cls, x):
+        return super().apply(x + 1) * 2
+
+
 def call(function, *more):
     return lambda net, x: net.second(function.apply(net.first(x) + 0, *more))
 
@@ -243,6 +251,7 @@ CAPTURED = {
     "twice": lambda net, x: net.second(bound(bound(net.first(x)).relu())),
     "view": call(Same),
     "reversed_twice": lambda net, x: net.second(Same.apply(Same.apply(net.first(x)))),
+    "own_apply": call(Shifted),
     "dict": call(Scaled, {"by": 5.0}),
     "list": call(Scaled, [(7.0,)]),
     "module": lambda net, x: Recomputed.apply(net.second, net.first(x), *net.second.parameters()),
