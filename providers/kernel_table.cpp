@@ -106,15 +106,18 @@ std::unique_ptr<Kernel> KernelTable::prepare(const Node& node, const Binding& bi
   fail("[{}] no kernel takes these sizes; {}", node.qualified(), node.describe());
 }
 
-std::optional<std::vector<int64_t>> Request::ints(size_t i) const {
-  if (!has(i) || in(i).constant == nullptr || !is_integer(in(i).dtype)) return std::nullopt;
-  std::vector<int64_t> values;
-  const int64_t count = element_count(in(i).sizes);
-  dispatch(in(i).dtype, [&]<class T>() {
-    for (int64_t k = 0; k < count; ++k)
-      values.push_back(static_cast<int64_t>(static_cast<const T*>(in(i).constant)[k]));
+std::vector<int64_t> read_ints(const Operand& operand, const void* data) {
+  std::vector<int64_t> values(static_cast<size_t>(element_count(operand.sizes)));
+  dispatch(operand.dtype, [&]<class T>() {
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<int64_t>(static_cast<const T*>(data)[i]);
   });
   return values;
+}
+
+std::optional<std::vector<int64_t>> Request::ints(size_t i) const {
+  if (!has(i) || in(i).constant == nullptr || !is_integer(in(i).dtype)) return std::nullopt;
+  return read_ints(in(i), in(i).constant);
 }
 
 Sizes Request::dims(std::string_view attr) const {

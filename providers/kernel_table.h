@@ -2,7 +2,6 @@
 // condition it needs. A provider's family files fill it; its can_run and prepare ask it.
 #pragma once
 
-#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -138,33 +137,41 @@ std::unique_ptr<Kernel> make_kernel(std::string name, F f, size_t scratch = 0, i
   return std::make_unique<FunctionKernel<F>>(std::move(name), std::move(f), scratch, over);
 }
 
-// A kernel whose operands, those of these numbers, have a layout.
+// A kernel whose operands have these layouts, by number; those beyond are row-major.
 template <class F>
 class LaidOutKernel final : public Kernel {
  public:
-  LaidOutKernel(std::string name, F f, Layout layout, std::vector<size_t> in, size_t out)
-      : name_(std::move(name)), f_(std::move(f)), layout_(layout), in_(std::move(in)), out_(out) {}
+  LaidOutKernel(std::string name, F f, std::vector<Layout> in, std::vector<Layout> out,
+                size_t scratch)
+      : name_(std::move(name)),
+        f_(std::move(f)),
+        in_(std::move(in)),
+        out_(std::move(out)),
+        scratch_(scratch) {}
   void run(const Args& args) const override { f_(args); }
+  size_t scratch_bytes() const override { return scratch_; }
   std::string name() const override { return name_; }
-  Layout layout_of_input(size_t in) const override {
-    return std::count(in_.begin(), in_.end(), in) > 0 ? layout_ : Layout();
+  Layout layout_of_input(size_t in) const override { return in < in_.size() ? in_[in] : Layout(); }
+  Layout layout_of_output(size_t out) const override {
+    return out < out_.size() ? out_[out] : Layout();
   }
-  Layout layout_of_output(size_t out) const override { return out == out_ ? layout_ : Layout(); }
 
  private:
   std::string name_;
   F f_;
-  Layout layout_;
-  std::vector<size_t> in_;
-  size_t out_;
+  std::vector<Layout> in_, out_;
+  size_t scratch_;
 };
 
 template <class F>
-std::unique_ptr<Kernel> make_kernel(std::string name, F f, Layout layout, std::vector<size_t> in,
-                                    size_t out) {
-  return std::make_unique<LaidOutKernel<F>>(std::move(name), std::move(f), std::move(layout),
-                                            std::move(in), out);
+std::unique_ptr<Kernel> make_kernel(std::string name, F f, std::vector<Layout> in,
+                                    std::vector<Layout> out, size_t scratch = 0) {
+  return std::make_unique<LaidOutKernel<F>>(std::move(name), std::move(f), std::move(in),
+                                            std::move(out), scratch);
 }
+
+// Elements of an integer operand.
+std::vector<int64_t> read_ints(const Operand& operand, const void* data);
 
 // Row-major strides in elements; those that read `sizes` at each index of `to`, which it broadcasts
 // to, are 0 on its axes of size 1.

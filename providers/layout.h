@@ -21,6 +21,10 @@ class BlockedLayout {
   virtual bool only_elements() const = 0;
   // b where the value lies as [N, C / b, spatial axes.., b]; else 0.
   virtual int64_t channel_block() const { return 0; }
+  // The same order of a value of other sizes; null where there is none.
+  virtual std::shared_ptr<const BlockedLayout> of_sizes(const Sizes& /*sizes*/) const {
+    return nullptr;
+  }
   virtual std::string text() const = 0;  // "aBcd16b": blocks of 16 channels
   // Kernels of one input and one output.
   virtual std::unique_ptr<Kernel> from_plain() const = 0;

@@ -2,43 +2,16 @@
 // many positions of a block, so a channel's numbers are repeated over it and the vector
 // instructions run along it; the sum of each channel is what is left when a piece has been folded
 // onto one position.
-#include <array>
-
 #include "csrc/core/parallel.h"
 #include "providers/cpu/batch_norm.h"
-#include "providers/cpu/tile/tile.h"
+#include "providers/cpu/channel_blocks.h"
 
 namespace ort::cpu {
 namespace {
 
-constexpr int64_t kPiece = 1024, kMostLanes = 64;
-
-using Piece = std::array<float, kPiece>;
-using Lanes = std::array<double, kMostLanes>;  // a number for each channel of a block
-
 size_t index(int64_t i) {
   return static_cast<size_t>(i);
 }
-
-struct Blocks {
-  int64_t images, blocks, plane, lanes;
-  int64_t count() const { return images * plane; }
-  int64_t total() const { return count() * blocks * lanes; }
-  int64_t width() const { return std::min(kPiece, plane * lanes); }  // of the longest piece
-  // Calls f(offset, length) for the pieces of a block.
-  template <class F>
-  void pieces(int64_t block, F f) const {
-    const int64_t length = plane * lanes;
-    for (int64_t n = 0; n < images; ++n)
-      for (int64_t i = 0; i < length; i += kPiece)
-        f((n * blocks + block) * length + i, std::min(kPiece, length - i));
-  }
-};
-
-struct Steps {
-  TileStep<float> add{TileOp::add, 0}, sub{TileOp::sub, 0}, mul{TileOp::mul, 0};
-  TileStep<float> mul_add{TileOp::mul_add, 0};
-};
 
 // A number for each channel of a block, repeated over a piece.
 Piece repeated(const Blocks& l, const Lanes& numbers) {
@@ -49,46 +22,6 @@ Piece repeated(const Blocks& l, const Lanes& numbers) {
     std::copy_n(piece.data(), std::min(done, width - done), piece.data() + done);
   return piece;
 }
-
-// Sums over the pieces of a block, by channel: a cell adds few numbers before cells are folded.
-class Sums {
- public:
-  Sums(const Blocks& l, const Steps& steps) : l_(l), steps_(steps) {}
-  void add(const float* x, int64_t n) {
-    steps_.add(cells_.data(), cells_.data(), x, nullptr, n);
-    count();
-  }
-  void add(const float* x, const float* y, int64_t n) {
-    steps_.mul_add(cells_.data(), x, y, cells_.data(), n);
-    count();
-  }
-  Lanes total() {
-    fold();
-    return total_;
-  }
-
- private:
-  void count() {
-    if (++pieces_ == kSummedRows) fold();
-  }
-  void fold() {
-    int64_t n = l_.width();
-    while (n > l_.lanes) {
-      const int64_t half = n / l_.lanes / 2 * l_.lanes;
-      steps_.add(cells_.data(), cells_.data(), cells_.data() + n - half, nullptr, half);
-      n -= half;
-    }
-    for (int64_t c = 0; c < l_.lanes; ++c) total_[index(c)] += cells_[index(c)];
-    std::fill_n(cells_.data(), l_.width(), 0.0f);
-    pieces_ = 0;
-  }
-
-  const Blocks& l_;
-  const Steps& steps_;
-  Piece cells_{};
-  int64_t pieces_ = 0;
-  Lanes total_{};
-};
 
 std::vector<Moments> moments_of(const Blocks& l, const Steps& steps, const Runs<float>& runs,
                                 const void* x, int64_t block) {
@@ -111,16 +44,6 @@ std::vector<Moments> moments_of(const Blocks& l, const Steps& steps, const Runs<
     moments[c] = {means[c] + rest, std::max(variances[c] / count - rest * rest, 0.0)};
   }
   return moments;
-}
-
-// How x lies where it is blocks of channels that the kernel takes.
-std::optional<Blocks> blocks_of(const Operand& x) {
-  const BlockedLayout* layout = x.any_layout ? x.layout.blocked() : nullptr;
-  const int64_t lanes = layout ? layout->channel_block() : 0;
-  if (lanes == 0 || lanes > kMostLanes || element_count(x.sizes) == 0) return std::nullopt;
-  Blocks l{x.sizes[0], x.sizes[1] / lanes, 1, lanes};
-  for (size_t i = 2; i < x.sizes.size(); ++i) l.plane *= x.sizes[i];
-  return l;
 }
 
 void normalise(const Blocks& l, const Steps& steps, const Runs<float>& runs, const Args& args,
@@ -196,7 +119,7 @@ std::unique_ptr<Kernel> batch_norm_blocks(const Request& r) {
       }
     });
   };
-  return make_kernel("BatchNorm", run, r.in(0).layout, {0}, 0);
+  return make_kernel("BatchNorm", run, {r.in(0).layout}, {r.in(0).layout});
 }
 
 std::unique_ptr<Kernel> batch_norm_grad_blocks(const Request& r) {
@@ -211,7 +134,7 @@ std::unique_ptr<Kernel> batch_norm_grad_blocks(const Request& r) {
       for (int64_t block = begin; block < end; ++block) gradient(l, steps, runs, norm, args, block);
     });
   };
-  return make_kernel("BatchNormGrad", run, r.in(1).layout, {0, 1}, 0);
+  return make_kernel("BatchNormGrad", run, {r.in(1).layout, r.in(1).layout}, {r.in(1).layout});
 }
 
 }  // namespace ort::cpu

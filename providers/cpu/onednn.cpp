@@ -121,6 +121,18 @@ class Described final : public BlockedLayout {
     for (size_t i = dims.size(); i-- > 1;) expected[i - 1] = expected[i] * outer[i];
     return strides == expected ? blocks[0] : 0;
   }
+  std::shared_ptr<const BlockedLayout> of_sizes(const Sizes& sizes) const override {
+    using Tag = dnnl::memory::format_tag;
+    static const std::map<std::pair<int64_t, size_t>, Tag> tags{
+        {{4, 3}, Tag::nCw4c},   {{4, 4}, Tag::nChw4c},   {{4, 5}, Tag::nCdhw4c},
+        {{8, 3}, Tag::nCw8c},   {{8, 4}, Tag::nChw8c},   {{8, 5}, Tag::nCdhw8c},
+        {{16, 3}, Tag::nCw16c}, {{16, 4}, Tag::nChw16c}, {{16, 5}, Tag::nCdhw16c}};
+    const int64_t block = channel_block();
+    const auto tag = tags.find({block, sizes.size()});
+    if (tag == tags.end() || sizes[1] % block != 0 || element_count(sizes) == 0) return nullptr;
+    return std::make_shared<const Described>(
+        dnnl::memory::desc(sizes, desc_.get_data_type(), tag->second));
+  }
   // Its axes from the outermost in, those that are blocked in capitals, then its blocks.
   std::string text() const override {
     const dnnl::memory::dims strides = desc_.get_strides();
