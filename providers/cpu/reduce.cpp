@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "csrc/core/parallel.h"
 #include "providers/cpu/half.h"
 #include "providers/cpu/provider.h"
+#include "providers/cpu/reduce.h"
 #include "providers/cpu/runs.h"
 #include "providers/cpu/tile/tile.h"
 #include "providers/tile/lower.h"
@@ -24,6 +24,18 @@ Fold fold_of(const Node& node) {
   return node.op == "ReduceMin" ? Fold::min : Fold::prod;
 }
 
+std::vector<bool> reduced_axes(const Request& r) {
+  const auto rank = static_cast<int64_t>(r.sizes(0).size());
+  const auto list = r.ints(1).value_or(std::vector<int64_t>{});
+  const bool all = list.empty() && r.attrs().i("noop_with_empty_axes", 0) == 0;
+  std::vector<bool> reduced(r.sizes(0).size(), all);
+  for (const int64_t axis : list) {
+    if (axis < -rank || axis >= rank) r.refuse("axis {} does not exist in rank {}", axis, rank);
+    reduced[static_cast<size_t>(axis < 0 ? axis + rank : axis)] = true;
+  }
+  return reduced;
+}
+
 // The axes joined into as few as possible, each kept or reduced.
 struct Axes {
   Sizes sizes, strides;
@@ -33,21 +45,11 @@ struct Axes {
 
 Axes axes_of(const Request& r) {
   const Sizes& x = r.sizes(0);
-  const auto rank = static_cast<int64_t>(x.size());
-  std::vector<int64_t> list;
-  if (const auto known = r.ints(1)) list = *known;
-  for (int64_t& axis : list) {
-    if (axis < -rank || axis >= rank) r.refuse("axis {} does not exist in rank {}", axis, rank);
-    if (axis < 0) axis += rank;
-  }
-  if (list.empty() && r.attrs().i("noop_with_empty_axes", 0) == 0) {
-    list.resize(x.size());
-    std::iota(list.begin(), list.end(), 0);
-  }
+  const std::vector<bool> all = reduced_axes(r);
   const Sizes strides = strides_of(x);
   Axes axes;
   for (size_t i = 0; i < x.size(); ++i) {
-    const bool reduced = std::find(list.begin(), list.end(), i) != list.end();
+    const bool reduced = all[i];
     (reduced ? axes.terms : axes.outputs) *= x[i];
     if (x[i] == 1) continue;
     if (!axes.sizes.empty() && axes.reduced.back() == reduced) {
@@ -356,11 +358,19 @@ std::unique_ptr<Kernel> reduce_nothing(const Request& r, Fold fold, const Axes& 
   });
 }
 
+bool keeps_channels_alone(const Request& r) {
+  std::vector<bool> others(r.sizes(0).size(), true);
+  if (others.size() > 1) others[1] = false;
+  return reduced_axes(r) == others;
+}
+
 std::unique_ptr<Kernel> reduce(const Request& r) {
   const Axes axes = axes_of(r);
   const Fold fold = fold_of(r.node());
   if (axes.terms == 0) return reduce_nothing(r, fold, axes);
   if (axes.outputs == 0) return make_kernel(r.node().op, [](const Args&) {});
+  if (fold == Fold::sum && keeps_channels_alone(r))
+    if (auto kernel = sum_of_blocks(r)) return kernel;
   const bool plain = tile::computed_in(r.in(0).dtype) != DType::f32;
   if (plain || fold == Fold::prod || axes.sizes.empty()) return reduce_plain(r, fold, axes);
   return axes.reduced.back() ? reduce_runs(r, fold, axes) : reduce_rows(r, fold, axes);
@@ -377,6 +387,7 @@ Verdict known_axes(const Node& node) {
 static void register_reduce(KernelTable& table) {
   for (const char* op : {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"})
     table.op(op).add("axes", kNumbers, known_axes, reduce);
+  table.op("ReduceSum").take_layouts();
 }
 
 const Family<KernelTable> kFamily("cpu", "reduce", register_reduce);
