@@ -1,5 +1,5 @@
-// Ops that move data and compute nothing: Transpose, Slice, Concat, Split, Expand, Tile,
-// Pad, Trilu and the gradients of Slice and Pad.
+// Ops that move data and compute nothing: Transpose, Expand, Tile, Pad, its gradient and Trilu.
+// Those that cut and join are in parts.cpp.
 #include <algorithm>
 #include <cstring>
 
@@ -46,149 +46,6 @@ std::unique_ptr<Kernel> tile(const Request& r) {
     to.insert(to.end(), {whole[i] * in[i], whole[i]});
   }
   return copy_kernel(r, sizes, from, to);
-}
-
-// --- Slice and its gradient ---
-
-std::vector<int64_t> read_ints(const Operand& operand, const void* data) {
-  std::vector<int64_t> values(static_cast<size_t>(element_count(operand.sizes)));
-  dispatch(operand.dtype, [&]<class T>() {
-    for (size_t i = 0; i < values.size(); ++i)
-      values[i] = static_cast<int64_t>(static_cast<const T*>(data)[i]);
-  });
-  return values;
-}
-
-// Where a slice begins in `whole`, and its strides there.
-struct Cut {
-  int64_t offset = 0;
-  Sizes strides;
-};
-
-// `sizes`: of the slice, which lies inside the whole or is refused.
-Cut cut_of(const Sizes& whole, const Sizes& sizes, const std::vector<int64_t>& starts,
-           const std::vector<int64_t>& axes, const std::vector<int64_t>& steps) {
-  check((axes.empty() || axes.size() == starts.size()) &&
-            (steps.empty() || steps.size() == starts.size()) && starts.size() <= whole.size(),
-        "[Slice] starts has {} elements, axes {}, steps {}", starts.size(), axes.size(),
-        steps.size());
-  Cut cut;
-  cut.strides = strides_of(whole);
-  const Sizes own = cut.strides;
-  const auto rank = static_cast<int64_t>(whole.size());
-  for (size_t i = 0; i < starts.size(); ++i) {
-    const int64_t axis = axes.empty() ? static_cast<int64_t>(i) : axes[i];
-    check(axis >= -rank && axis < rank, "[Slice] axis {} does not exist in rank {}", axis, rank);
-    const auto a = static_cast<size_t>(axis < 0 ? axis + rank : axis);
-    const int64_t step = steps.empty() ? 1 : steps[i], size = whole[a];
-    check(step != 0, "[Slice] a step is 0");
-    const int64_t start = std::clamp<int64_t>(starts[i] < 0 ? starts[i] + size : starts[i], 0,
-                                              step > 0 ? size : std::max<int64_t>(size - 1, 0));
-    const int64_t last = sizes[a] - 1, room = step > 0 ? size - 1 - start : start;
-    check(last <= 0 || last <= room / (step > 0 ? step : -std::max(step, -INT64_MAX)),
-          "[Slice] {} elements from {} by {} do not fit an axis of {}", sizes[a], start, step,
-          size);
-    check(last != 0 || start < size, "[Slice] element {} of an axis of {}", start, size);
-    cut.offset += own[a] * start;
-    cut.strides[a] = last > 0 ? own[a] * step : own[a];
-  }
-  return cut;
-}
-
-// Operands of starts, axes and steps, of which the last two may be absent.
-class CutReader {
- public:
-  CutReader(const Request& r, size_t starts, size_t axes, size_t steps, Sizes whole, Sizes sizes)
-      : whole_(std::move(whole)), sizes_(std::move(sizes)), index_{starts, axes, steps} {
-    bool fits = sizes_.size() == whole_.size();
-    for (size_t i = 0; fits && i < sizes_.size(); ++i) fits = sizes_[i] <= whole_[i];
-    if (!fits) r.refuse("a slice of shape {} of {}", sizes_, whole_);
-    for (int i = 0; i < 3; ++i)
-      if (r.has(index_[i])) operand_[i] = r.in(index_[i]);
-  }
-  Cut read(const Args& args) const {
-    std::vector<int64_t> values[3];
-    for (int i = 0; i < 3; ++i)
-      if (operand_[i].present) values[i] = read_ints(operand_[i], args.in[index_[i]]);
-    return cut_of(whole_, sizes_, values[0], values[1], values[2]);
-  }
-
- private:
-  Sizes whole_, sizes_;
-  size_t index_[3];
-  Operand operand_[3];
-};
-
-std::unique_ptr<Kernel> slice(const Request& r) {
-  const Sizes sizes = r.out().sizes;
-  const CutReader reader(r, 1, 3, 4, r.sizes(0), sizes);
-  const size_t bytes = width(r);
-  return make_kernel("Slice", [=](const Args& args) {
-    const Cut cut = reader.read(args);
-    const char* from = input<char>(args, 0) + cut.offset * static_cast<int64_t>(bytes);
-    StridedCopy(sizes, cut.strides, strides_of(sizes), bytes).run(from, args.out[0]);
-  });
-}
-
-std::unique_ptr<Kernel> slice_grad(const Request& r) {
-  const Sizes whole = r.out().sizes, sizes = r.sizes(0);
-  const CutReader reader(r, 1, 2, 3, whole, sizes);
-  const size_t bytes = width(r);
-  return make_kernel("SliceGrad", [=](const Args& args) {
-    clear(args.out[0], static_cast<size_t>(element_count(whole)) * bytes);
-    const Cut cut = reader.read(args);
-    char* to = output<char>(args) + cut.offset * static_cast<int64_t>(bytes);
-    StridedCopy(sizes, strides_of(sizes), cut.strides, bytes).run(args.in[0], to);
-  });
-}
-
-// --- Concat and Split: each part is one band of the whole ---
-
-StridedCopy band(const Sizes& part, const Sizes& whole, bool into_whole, size_t bytes) {
-  const Sizes own = strides_of(part), outer = strides_of(whole);
-  return into_whole ? StridedCopy(part, own, outer, bytes) : StridedCopy(part, outer, own, bytes);
-}
-
-std::unique_ptr<Kernel> concat(const Request& r) {
-  const Sizes whole = r.out().sizes;
-  const auto axis = static_cast<size_t>(r.axis("axis", static_cast<int64_t>(whole.size())));
-  const auto bytes = static_cast<int64_t>(width(r));
-  std::vector<StridedCopy> copies;
-  std::vector<int64_t> starts;
-  int64_t at = 0;
-  for (size_t i = 0; i < r.inputs(); ++i) {
-    copies.push_back(band(r.sizes(i), whole, true, width(r)));
-    starts.push_back(at * strides_of(whole)[axis] * bytes);
-    at += r.sizes(i)[axis];
-  }
-  if (at != whole[axis]) r.refuse("parts have {} in axis {}, expected {}", at, axis, whole[axis]);
-  return make_kernel("Concat", [=](const Args& args) {
-    for (size_t i = 0; i < copies.size(); ++i)
-      copies[i].run(args.in[i], output<char>(args) + starts[i]);
-  });
-}
-
-std::unique_ptr<Kernel> split(const Request& r) {
-  const Sizes whole = r.sizes(0);
-  const auto axis = static_cast<size_t>(r.axis("axis", static_cast<int64_t>(whole.size())));
-  const auto bytes = static_cast<int64_t>(width(r));
-  std::vector<std::pair<size_t, StridedCopy>> copies;
-  std::vector<int64_t> starts;
-  int64_t at = 0;
-  const auto sizes = r.ints(1);
-  const auto count = static_cast<int64_t>(r.node().out.size());
-  const int64_t chunk = (whole[axis] + count - 1) / count;
-  for (size_t i = 0; i < r.outputs(); ++i) {
-    if (r.wants(i)) {
-      copies.emplace_back(i, band(r.out(i).sizes, whole, false, width(r)));
-      starts.push_back(at * strides_of(whole)[axis] * bytes);
-    }
-    at += sizes ? (*sizes)[i] : r.wants(i) ? r.out(i).sizes[axis] : chunk;
-  }
-  return make_kernel("Split", [=](const Args& args) {
-    for (size_t i = 0; i < copies.size(); ++i)
-      copies[i].second.run(input<char>(args, 0) + starts[i], args.out[copies[i].first]);
-  });
 }
 
 // --- Pad ---
@@ -359,22 +216,12 @@ std::unique_ptr<Kernel> trilu(const Request& r) {
   });
 }
 
-Verdict known_split(const Node& node) {
-  if (node.has_input(1) && !node.graph->contents(node.in[1]) && !constant_of(node.input(1)))
-    return Verdict::no("the sizes of the parts are known only at run time");
-  return Verdict::yes();
-}
-
 }  // namespace
 
 static void register_movement(KernelTable& table) {
   table.op("Transpose").add("copy", kAny, transpose);
   table.op("Expand").add("copy", kAny, expand);
   table.op("Tile").add("copy", kAny, tile);
-  table.op("Slice").add("copy", kAny, slice);
-  table.op("ort::SliceGrad").add("copy", kAny, slice_grad);
-  table.op("Concat").add("copy", kAny, concat);
-  table.op("Split").add("copy", kAny, known_split, split);
   table.op("Pad").add("copy", kAny, pad_kernel);
   table.op("ort::PadGrad").add("plain", kF32 | kF64, pad_grad);
   table.op("Trilu").add("copy", kAny, trilu);

@@ -1,0 +1,281 @@
+// Ops that cut a part out of a value or join parts: Slice and its gradient, Concat and Split. Where
+// values lie as blocks of channels and parts are whole blocks, boxes of blocks are copied.
+#include <algorithm>
+
+#include "providers/cpu/channel_blocks.h"
+#include "providers/cpu/movement/strided_copy.h"
+#include "providers/cpu/provider.h"
+
+namespace ort::cpu {
+namespace {
+
+size_t width(const Request& r) {
+  return size_of(r.in(0).dtype);
+}
+
+// Axes of values in blocks of `lanes` channels, those of a block last; 0: row-major, as they are.
+Sizes in_blocks(Sizes sizes, int64_t lanes) {
+  if (lanes == 0) return sizes;
+  sizes[1] /= lanes;
+  sizes.push_back(lanes);
+  return sizes;
+}
+
+// --- Slice and its gradient ---
+
+// Where a slice begins in the whole and its steps there, by axis.
+struct Cut {
+  Sizes starts, steps;
+  int64_t offset(const Sizes& strides) const {
+    int64_t at = 0;
+    for (size_t i = 0; i < starts.size(); ++i) at += starts[i] * strides[i];
+    return at;
+  }
+  Sizes over(Sizes strides) const {
+    for (size_t i = 0; i < steps.size(); ++i) strides[i] *= steps[i];
+    return strides;
+  }
+};
+
+// `sizes`: of the slice, which lies inside the whole or is refused.
+Cut cut_of(const Sizes& whole, const Sizes& sizes, const std::vector<int64_t>& starts,
+           const std::vector<int64_t>& axes, const std::vector<int64_t>& steps) {
+  check((axes.empty() || axes.size() == starts.size()) &&
+            (steps.empty() || steps.size() == starts.size()) && starts.size() <= whole.size(),
+        "[Slice] starts has {} elements, axes {}, steps {}", starts.size(), axes.size(),
+        steps.size());
+  Cut cut{Sizes(whole.size(), 0), Sizes(whole.size(), 1)};
+  const auto rank = static_cast<int64_t>(whole.size());
+  for (size_t i = 0; i < starts.size(); ++i) {
+    const int64_t axis = axes.empty() ? static_cast<int64_t>(i) : axes[i];
+    check(axis >= -rank && axis < rank, "[Slice] axis {} does not exist in rank {}", axis, rank);
+    const auto a = static_cast<size_t>(axis < 0 ? axis + rank : axis);
+    const int64_t step = steps.empty() ? 1 : steps[i], size = whole[a];
+    check(step != 0, "[Slice] a step is 0");
+    const int64_t start = std::clamp<int64_t>(starts[i] < 0 ? starts[i] + size : starts[i], 0,
+                                              step > 0 ? size : std::max<int64_t>(size - 1, 0));
+    const int64_t last = sizes[a] - 1, room = step > 0 ? size - 1 - start : start;
+    check(last <= 0 || last <= room / (step > 0 ? step : -std::max(step, -INT64_MAX)),
+          "[Slice] {} elements from {} by {} do not fit an axis of {}", sizes[a], start, step,
+          size);
+    check(last != 0 || start < size, "[Slice] element {} of an axis of {}", start, size);
+    cut.starts[a] = start;
+    cut.steps[a] = last > 0 ? step : 1;
+  }
+  return cut;
+}
+
+// Operands of starts, axes and steps, of which the last two may be absent.
+class CutReader {
+ public:
+  CutReader(const Request& r, size_t starts, size_t axes, size_t steps, Sizes whole, Sizes sizes)
+      : whole_(std::move(whole)), sizes_(std::move(sizes)), index_{starts, axes, steps} {
+    bool fits = sizes_.size() == whole_.size();
+    for (size_t i = 0; fits && i < sizes_.size(); ++i) fits = sizes_[i] <= whole_[i];
+    if (!fits) r.refuse("a slice of shape {} of {}", sizes_, whole_);
+    for (int i = 0; i < 3; ++i)
+      if (r.has(index_[i])) operand_[i] = r.in(index_[i]);
+  }
+  Cut read(const Args& args) const {
+    return read_from([&](int i) -> const void* { return args.in[index_[i]]; });
+  }
+  // Where it is known at preparation and is one of whole blocks.
+  std::optional<Cut> read_blocks(int64_t lanes) const {
+    for (const Operand& operand : operand_)
+      if (operand.present && !operand.constant) return std::nullopt;
+    Cut cut = read_from([&](int i) { return operand_[i].constant; });
+    if (cut.starts[1] % lanes != 0 || sizes_[1] % lanes != 0 || cut.steps[1] != 1)
+      return std::nullopt;
+    cut.starts[1] /= lanes;
+    cut.starts.push_back(0);
+    cut.steps.push_back(1);
+    return cut;
+  }
+
+ private:
+  template <class F>
+  Cut read_from(F data) const {
+    std::vector<int64_t> values[3];
+    for (int i = 0; i < 3; ++i)
+      if (operand_[i].present) values[i] = read_ints(operand_[i], data(i));
+    return cut_of(whole_, sizes_, values[0], values[1], values[2]);
+  }
+
+  Sizes whole_, sizes_;
+  size_t index_[3];
+  Operand operand_[3];
+};
+
+// Of blocks: null where x does not come so, or what is made may not lie so.
+std::unique_ptr<Kernel> slice_blocks(const Request& r, const CutReader& reader) {
+  const int64_t lanes = channel_block(r.in(0));
+  const auto layout = lanes > 0 ? as_blocks(r.in(0), r.out()) : std::nullopt;
+  const auto cut = layout ? reader.read_blocks(lanes) : std::nullopt;
+  if (!cut) return nullptr;
+  const Sizes own = strides_of(in_blocks(r.sizes(0), lanes));
+  const Sizes sizes = in_blocks(r.out().sizes, lanes);
+  const int64_t offset = cut->offset(own) * static_cast<int64_t>(width(r));
+  const StridedCopy copy(sizes, cut->over(own), strides_of(sizes), width(r));
+  const auto run = [=](const Args& args) { copy.run(input<char>(args, 0) + offset, args.out[0]); };
+  return make_kernel("Slice", run, {r.in(0).layout}, {*layout});
+}
+
+std::unique_ptr<Kernel> slice(const Request& r) {
+  const Sizes sizes = r.out().sizes, own = strides_of(r.sizes(0));
+  const CutReader reader(r, 1, 3, 4, r.sizes(0), sizes);
+  if (auto kernel = slice_blocks(r, reader)) return kernel;
+  const size_t bytes = width(r);
+  return make_kernel("Slice", [=](const Args& args) {
+    const Cut cut = reader.read(args);
+    const char* from = input<char>(args, 0) + cut.offset(own) * static_cast<int64_t>(bytes);
+    StridedCopy(sizes, cut.over(own), strides_of(sizes), bytes).run(from, args.out[0]);
+  });
+}
+
+std::unique_ptr<Kernel> slice_grad_blocks(const Request& r, const CutReader& reader) {
+  const int64_t lanes = channel_block(r.in(0));
+  const auto layout = lanes > 0 ? as_blocks(r.in(0), r.out()) : std::nullopt;
+  const auto cut = layout ? reader.read_blocks(lanes) : std::nullopt;
+  if (!cut) return nullptr;
+  const Sizes own = strides_of(in_blocks(r.out().sizes, lanes));
+  const Sizes sizes = in_blocks(r.sizes(0), lanes);
+  const int64_t offset = cut->offset(own) * static_cast<int64_t>(width(r));
+  const size_t whole = static_cast<size_t>(element_count(r.out().sizes)) * width(r);
+  const StridedCopy copy(sizes, strides_of(sizes), cut->over(own), width(r));
+  const auto run = [=](const Args& args) {
+    clear(args.out[0], whole);
+    copy.run(args.in[0], output<char>(args) + offset);
+  };
+  return make_kernel("SliceGrad", run, {r.in(0).layout}, {*layout});
+}
+
+std::unique_ptr<Kernel> slice_grad(const Request& r) {
+  const Sizes whole = r.out().sizes, sizes = r.sizes(0), own = strides_of(whole);
+  const CutReader reader(r, 1, 2, 3, whole, sizes);
+  if (auto kernel = slice_grad_blocks(r, reader)) return kernel;
+  const size_t bytes = width(r);
+  return make_kernel("SliceGrad", [=](const Args& args) {
+    clear(args.out[0], static_cast<size_t>(element_count(whole)) * bytes);
+    const Cut cut = reader.read(args);
+    char* to = output<char>(args) + cut.offset(own) * static_cast<int64_t>(bytes);
+    StridedCopy(sizes, strides_of(sizes), cut.over(own), bytes).run(args.in[0], to);
+  });
+}
+
+// --- Concat and Split: each part is one band of the whole ---
+
+// How the whole and its parts lie; row-major where a block has no channels.
+struct Lie {
+  int64_t lanes = 0;
+  Layout whole{};
+  std::vector<Layout> parts{};
+};
+
+// All in the blocks of `like`, which comes so; else row-major.
+Lie lie_as(const Operand& like, const Operand& whole, const std::vector<Operand>& parts) {
+  Lie lie{channel_block(like), {}, {}};
+  const auto own = as_blocks(like, whole);
+  if (!own) return {};
+  lie.whole = *own;
+  for (const Operand& part : parts) {
+    const auto layout = part.present ? as_blocks(like, part) : Layout();
+    if (!layout) return {};
+    lie.parts.push_back(*layout);
+  }
+  return lie;
+}
+
+// One that comes in blocks where at least half of what comes does so: the rest is reordered.
+const Operand* most_blocks(const std::vector<Operand>& parts) {
+  const Operand* like = nullptr;
+  int64_t blocked = 0, all = 0;
+  for (const Operand& part : parts) {
+    const int64_t lanes = channel_block(part), count = element_count(part.sizes);
+    if (!like && lanes > 0) like = &part;
+    if (like && lanes == channel_block(*like)) blocked += count;
+    all += count;
+  }
+  return 2 * blocked >= all ? like : nullptr;
+}
+
+struct Band {
+  size_t part;
+  int64_t offset;  // of its first byte in the whole
+  StridedCopy copy;
+};
+
+Band band(size_t i, int64_t start, const Sizes& part, const Sizes& whole, size_t axis,
+          bool into_whole, size_t bytes) {
+  const Sizes own = strides_of(part), outer = strides_of(whole);
+  return {i, start * outer[axis] * static_cast<int64_t>(bytes),
+          into_whole ? StridedCopy(part, own, outer, bytes) : StridedCopy(part, outer, own, bytes)};
+}
+
+std::unique_ptr<Kernel> concat(const Request& r) {
+  const auto rank = static_cast<int64_t>(r.out().sizes.size());
+  const auto axis = static_cast<size_t>(r.axis("axis", rank));
+  int64_t total = 0;
+  for (size_t i = 0; i < r.inputs(); ++i) total += r.sizes(i)[axis];
+  if (total != r.out().sizes[axis])
+    r.refuse("parts have {} in axis {}, expected {}", total, axis, r.out().sizes[axis]);
+  const Operand* like = most_blocks(r.binding().in);
+  const Lie lie = like ? lie_as(*like, r.out(), r.binding().in) : Lie();
+  const Sizes whole = in_blocks(r.out().sizes, lie.lanes);
+  std::vector<Band> bands;
+  int64_t at = 0;
+  for (size_t i = 0; i < r.inputs(); ++i) {
+    const Sizes part = in_blocks(r.sizes(i), lie.lanes);
+    bands.push_back(band(i, at, part, whole, axis, true, width(r)));
+    at += part[axis];
+  }
+  const auto run = [bands](const Args& args) {
+    for (const Band& b : bands) b.copy.run(args.in[b.part], output<char>(args) + b.offset);
+  };
+  return make_kernel("Concat", run, lie.parts, {lie.whole});
+}
+
+std::unique_ptr<Kernel> split(const Request& r) {
+  const auto axis = static_cast<size_t>(r.axis("axis", static_cast<int64_t>(r.sizes(0).size())));
+  const auto sizes = r.ints(1);
+  const auto count = static_cast<int64_t>(r.node().out.size());
+  const int64_t chunk = (r.sizes(0)[axis] + count - 1) / count;
+  std::vector<int64_t> starts;
+  int64_t at = 0;
+  for (size_t i = 0; i < r.outputs(); ++i) {
+    starts.push_back(at);
+    at += sizes ? (*sizes)[i] : r.wants(i) ? r.out(i).sizes[axis] : chunk;
+  }
+  const int64_t lanes = channel_block(r.in(0)), unit = axis == 1 ? lanes : 1;
+  const bool blocks = lanes > 0 && std::all_of(starts.begin(), starts.end(),
+                                               [&](int64_t at) { return at % unit == 0; });
+  const Lie lie = blocks ? lie_as(r.in(0), r.in(0), r.binding().out) : Lie();
+  const Sizes whole = in_blocks(r.sizes(0), lie.lanes);
+  std::vector<Band> bands;
+  for (size_t i = 0; i < r.outputs(); ++i)
+    if (r.wants(i))
+      bands.push_back(band(i, lie.lanes > 0 ? starts[i] / unit : starts[i],
+                           in_blocks(r.out(i).sizes, lie.lanes), whole, axis, false, width(r)));
+  const auto run = [bands](const Args& args) {
+    for (const Band& b : bands) b.copy.run(input<char>(args, 0) + b.offset, args.out[b.part]);
+  };
+  return make_kernel("Split", run, {lie.whole}, lie.parts);
+}
+
+Verdict known_split(const Node& node) {
+  if (node.has_input(1) && !node.graph->contents(node.in[1]) && !constant_of(node.input(1)))
+    return Verdict::no("the sizes of the parts are known only at run time");
+  return Verdict::yes();
+}
+
+}  // namespace
+
+static void register_parts(KernelTable& table) {
+  table.op("Slice").take_layouts().add("copy", kAny, slice);
+  table.op("ort::SliceGrad").take_layouts().add("copy", kAny, slice_grad);
+  table.op("Concat").take_layouts().add("copy", kAny, concat);
+  table.op("Split").take_layouts().add("copy", kAny, known_split, split);
+}
+
+const Family<KernelTable> kFamily("cpu", "parts", register_parts);
+
+}  // namespace ort::cpu
