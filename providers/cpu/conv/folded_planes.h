@@ -5,25 +5,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "providers/cpu/conv/planes.h"
 #include "providers/cpu/tile/tile.h"
 
 namespace ort::cpu {
-
-// Planes of up to three axes; missing leading ones have size 1.
-struct Planes {
-  int64_t count = 0;
-  int64_t in[3] = {1, 1, 1}, out[3] = {1, 1, 1};
-  int64_t kernel[3] = {1, 1, 1}, stride[3] = {1, 1, 1}, dilation[3] = {1, 1, 1};
-  int64_t before[3] = {0, 0, 0}, after[3] = {0, 0, 0};
-  bool include_pad = false;
-  int64_t in_size() const { return in[0] * in[1] * in[2]; }
-  int64_t out_size() const { return out[0] * out[1] * out[2]; }
-  // Those with something to pool: of windows there may be none, and any number along another axis.
-  int64_t filled() const { return out_size() == 0 ? 0 : count; }
-  int64_t window() const {  // taps inside the input
-    return std::min(kernel[0], in[0]) * std::min(kernel[1], in[1]) * std::min(kernel[2], in[2]);
-  }
-};
 
 // Of a row the elements that are a stride apart.
 template <class T>

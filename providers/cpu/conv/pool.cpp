@@ -1,74 +1,18 @@
 // Pooling over [N, C, D1..D3] and its gradients: one plane of one image at a time. ONNX's flat
 // indices of maxima are not what oneDNN keeps, so these are loops of our own. Halves are converted
-// a plane at a time.
+// a plane at a time. Channels that come in blocks are taken by pool_blocks.cpp.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "csrc/core/parallel.h"
 #include "providers/cpu/conv/folded_planes.h"
 #include "providers/cpu/conv/maxima.h"
-#include "providers/cpu/conv/window.h"
+#include "providers/cpu/conv/planes.h"
+#include "providers/cpu/conv/pool_blocks.h"
 #include "providers/cpu/provider.h"
-#include "providers/cpu/runs.h"
 
 namespace ort::cpu {
 namespace {
-
-Planes planes_of(const Request& r, const Sizes& x, const Sizes& y) {
-  const Window w = window_of(r, x, y, r.attrs().ints("kernel_shape"));
-  Planes p;
-  p.count = x[0] * x[1];
-  p.include_pad = r.attrs().i("count_include_pad", 0) != 0;
-  const size_t n = x.size() - 2;
-  for (size_t i = 0; i < n; ++i) {
-    const size_t to = 3 - n + i;
-    p.in[to] = x[2 + i];
-    p.out[to] = y[2 + i];
-    p.kernel[to] = w.kernel[i];
-    p.stride[to] = w.strides[i];
-    p.dilation[to] = w.dilations[i];
-    p.before[to] = w.before[i];
-    p.after[to] = w.after[i];
-  }
-  return p;
-}
-
-// The taps of window `at` along an axis that lie inside the input: [first, last), and those inside
-// the padded input.
-struct Taps {
-  int64_t start, first, last, padded;
-};
-
-Taps taps_of(const Planes& p, int axis, int64_t at) {
-  Taps t{};
-  t.start = at * p.stride[axis] - p.before[axis];
-  const auto below = [&](int64_t end) {  // taps k with start + k * dilation < end
-    const int64_t room = end - t.start;
-    return std::clamp<int64_t>((room + p.dilation[axis] - 1) / p.dilation[axis], 0, p.kernel[axis]);
-  };
-  t.first = t.start < 0 ? (-t.start + p.dilation[axis] - 1) / p.dilation[axis] : 0;
-  t.last = below(p.in[axis]);
-  t.padded = below(p.in[axis] + p.after[axis]);
-  return t;
-}
-
-// Calls f(position of its first window, taps along the first two axes) for every row of windows.
-template <class F>
-void each_row(const Planes& p, F f) {
-  int64_t at = 0;
-  for (int64_t a = 0; a < p.out[0]; ++a)
-    for (int64_t b = 0; b < p.out[1]; ++b, at += p.out[2])
-      f(at, taps_of(p, 0, a), taps_of(p, 1, b));
-}
-
-// Calls f(offset) for every row of the plane that a row of windows meets.
-template <class F>
-void each_line(const Planes& p, const Taps& depth, const Taps& height, F f) {
-  for (int64_t a = depth.first; a < depth.last; ++a)
-    for (int64_t b = height.first; b < height.last; ++b)
-      f(((depth.start + a * p.dilation[0]) * p.in[1] + height.start + b * p.dilation[1]) * p.in[2]);
-}
 
 // Calls f(begin, end, start) for every tap along a line: windows [begin, end) have it inside the
 // line, window c at start + c * stride.
@@ -123,35 +67,6 @@ void max_of_plane(const Planes& p, const T* x, T* y, int64_t* index, int64_t sta
   });
 }
 
-// A kernel that makes `to` numbers of a plane of `from`; f(args, plane, source, target, spare)
-// computes, with so many spare numbers.
-template <class T, class F>
-std::unique_ptr<Kernel> each_plane(std::string name, const Request& r, int64_t planes, int64_t from,
-                                   int64_t to, int64_t work, F f, int64_t spare = 0) {
-  const Runs<T> source(r, 0), target = Runs<T>::out(r, 0);
-  const bool wanted = r.wants(0);
-  const int most = omp_get_max_threads();
-  const int64_t buffer = source.buffer(from) + target.buffer(to) + spare;
-  return make_kernel(
-      std::move(name),
-      [=](const Args& args) {
-        parallel_for(
-            planes, work,
-            [&](int64_t begin, int64_t end, int thread) {
-              T* memory = static_cast<T*>(args.scratch) + thread * buffer;
-              for (int64_t plane = begin; plane < end; ++plane) {
-                const T* x = source.read(args.in[0], plane * from, from, memory);
-                T* rest = memory + source.buffer(from);
-                T* y = wanted ? target.room(args.out[0], plane * to, rest) : nullptr;
-                f(args, plane, x, y, rest + target.buffer(to));
-                if (wanted) target.write(y, args.out[0], plane * to, to);
-              }
-            },
-            most);
-      },
-      static_cast<size_t>(most * buffer) * sizeof(T));
-}
-
 // Maxima of windows alone.
 template <class T>
 std::unique_ptr<Kernel> plain_max_pool(const Request& r, const Planes& p) {
@@ -166,8 +81,16 @@ std::unique_ptr<Kernel> plain_max_pool(const Request& r, const Planes& p) {
       folded.buffer());
 }
 
+// Over blocks of channels where they come so; else null.
+template <class T>
+std::unique_ptr<Kernel> if_float(const Request& r,
+                                 std::unique_ptr<Kernel> (*make)(const Request&)) {
+  return std::is_same_v<T, float> ? make(r) : nullptr;
+}
+
 template <class T>
 std::unique_ptr<Kernel> max_pool(const Request& r) {
+  if (auto blocks = if_float<T>(r, max_pool_blocks)) return blocks;
   const Planes p = planes_of(r, r.sizes(0), r.wants(0) ? r.out(0).sizes : r.out(1).sizes);
   const bool wants_index = r.wants(1);
   if (!wants_index) return plain_max_pool<T>(r, p);
@@ -185,6 +108,7 @@ std::unique_ptr<Kernel> max_pool(const Request& r) {
 // Windows stay within their plane, so planes can be summed by different threads.
 template <class T>
 std::unique_ptr<Kernel> max_pool_grad(const Request& r) {
+  if (auto blocks = if_float<T>(r, max_pool_grad_blocks)) return blocks;
   const Sizes x = r.out().sizes, y = r.sizes(0);
   const int64_t planes = y[0] * y[1], in = planes == 0 ? 0 : element_count(x) / planes;
   const int64_t out = planes == 0 ? 0 : element_count(y) / planes;
@@ -193,11 +117,7 @@ std::unique_ptr<Kernel> max_pool_grad(const Request& r) {
                          std::fill_n(dx, in, T{});
                          const int64_t* index = input<int64_t>(args, 1) + plane * out;
                          for (int64_t i = 0; i < out; ++i) {
-                           const int64_t to = index[i] - plane * in;
-                           check(to >= 0 && to < in,
-                                 "[ort::MaxPoolGrad] index {} is out of range, expected {} to {}",
-                                 index[i], plane * in, (plane + 1) * in - 1);
-                           dx[to] += dy[i];
+                           dx[place_in_plane(index[i], plane, in)] += dy[i];
                          }
                        });
 }
@@ -276,7 +196,9 @@ class Averages {
   struct Place {
     int64_t begin, end, start;
   };
-  int64_t count(const Taps& t) const { return p_.include_pad ? t.padded : t.last - t.first; }
+  int64_t count(const Taps& t) const {
+    return p_.include_pad ? t.padded : t.last - t.first;
+  }
 
   T taps_in(const Taps& depth, const Taps& height) const {
     return static_cast<T>(count(depth) * count(height));
@@ -298,7 +220,7 @@ class Averages {
 
   // The window is the plane.
   static bool is_one_window(const Planes& p) {
-    const auto same = [&](const int64_t (&a)[3], const int64_t (&b)[3]) {
+    const auto same = [&](const int64_t(&a)[3], const int64_t(&b)[3]) {
       return std::equal(a, a + 3, b);
     };
     const int64_t none[3] = {0, 0, 0}, ones[3] = {1, 1, 1};
@@ -317,6 +239,7 @@ class Averages {
 
 template <class T>
 std::unique_ptr<Kernel> average_pool(const Request& r) {
+  if (auto blocks = if_float<T>(r, average_pool_blocks)) return blocks;
   const Planes p = planes_of(r, r.sizes(0), r.out().sizes);
   const Averages<T> averages(p);
   return each_plane<T>(
@@ -327,6 +250,7 @@ std::unique_ptr<Kernel> average_pool(const Request& r) {
 
 template <class T>
 std::unique_ptr<Kernel> average_pool_grad(const Request& r) {
+  if (auto blocks = if_float<T>(r, average_pool_grad_blocks)) return blocks;
   const Planes p = planes_of(r, r.out().sizes, r.sizes(0));
   const Averages<T> averages(p);
   return each_plane<T>(
@@ -344,6 +268,7 @@ Verdict few_axes(const Node& node) {
 
 template <class Float, class Double>
 void add_planes(KernelList& list, When when, Float float_kernel, Double double_kernel) {
+  list.take_layouts();
   list.add("planes", kF32 | kHalves, when, float_kernel).add("planes", kF64, when, double_kernel);
 }
 
