@@ -297,6 +297,9 @@ Dim floor_div(const Dim& a, const Dim& b) {
   if (x && y) return floor_quotient(*x, *y);
   if (b.is(1)) return a;
   if (const auto exact = divide_exactly(a, b)) return *exact;
+  // What goes into the divisor whole is taken out: (a - 2) // 2 + 1 is a // 2.
+  if (const auto number = a.terms().find({}); y && number != a.terms().end() && *y > 0)
+    if (number->second % *y == 0) return floor_div(a - number->second, b) + number->second / *y;
   return from_atom(make_atom(Atom::Kind::floor_div, "", a, b));
 }
 
