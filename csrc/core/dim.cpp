@@ -292,14 +292,37 @@ std::optional<Dim> divide_exactly(const Dim& a, const Dim& b) {
   return result;
 }
 
+namespace {
+
+// Of numbers as windows and strides have them: (p // m + r) // n is (p + m r) // (m n), and of a
+// sum what n divides is taken out, so that (a - 2) // 2 + 1 is a // 2. nullopt: neither holds.
+std::optional<Dim> folded_quotient(const Dim& a, int64_t n) {
+  constexpr int64_t kMost = 1 << 30;  // far from what overflows
+  const auto small = [](int64_t number) { return number > -kMost && number < kMost; };
+  const auto found = a.terms().find({});
+  const int64_t r = found == a.terms().end() ? 0 : found->second;
+  if (n <= 0 || !small(n) || !small(r)) return std::nullopt;
+  const Dim rest = a - r;
+  if (rest.terms().size() == 1) {
+    const auto& [atoms, coefficient] = *rest.terms().begin();
+    const bool quotient =
+        coefficient == 1 && atoms.size() == 1 && atoms[0]->kind == Atom::Kind::floor_div;
+    const int64_t m = quotient ? atoms[0]->b.value().value_or(0) : 0;
+    if (m > 0 && small(m)) return floor_div(atoms[0]->a + Dim(r) * m, m * n);
+  }
+  if (r == 0 || r % n != 0) return std::nullopt;
+  return floor_div(rest, n) + r / n;
+}
+
+}  // namespace
+
 Dim floor_div(const Dim& a, const Dim& b) {
   const auto x = a.value(), y = b.value();
   if (x && y) return floor_quotient(*x, *y);
   if (b.is(1)) return a;
   if (const auto exact = divide_exactly(a, b)) return *exact;
-  // What goes into the divisor whole is taken out: (a - 2) // 2 + 1 is a // 2.
-  if (const auto number = a.terms().find({}); y && number != a.terms().end() && *y > 0)
-    if (number->second % *y == 0) return floor_div(a - number->second, b) + number->second / *y;
+  if (y)
+    if (const auto folded = folded_quotient(a, *y)) return *folded;
   return from_atom(make_atom(Atom::Kind::floor_div, "", a, b));
 }
 

@@ -65,6 +65,9 @@ TEST(Dim, FloorDivisionAndModulo) {
   EXPECT_EQ(floor_div(s0 * 12 * 64, 64), s0 * 12);
   EXPECT_EQ(floor_div(s0 * s1 * 2, s1), s0 * 2);
   EXPECT_EQ(mod(s0 * 8, 4), Dim(0));
+  EXPECT_EQ(floor_div(s0 - 2, 2) + 1, floor_div(s0, 2));
+  EXPECT_EQ(floor_div(floor_div(s0, 2), 3), floor_div(s0, 6));
+  EXPECT_EQ(floor_div(floor_div(s0 - 1, 2), 2) + 1, floor_div(s0 + 3, 4));
   EXPECT_FALSE(divide_exactly(s0 * 3, 2).has_value());
   EXPECT_FALSE(divide_exactly(s0 + 1, s0).has_value());
   EXPECT_EQ(divide_exactly(s0 + s1, s0 + s1), Dim(1));
@@ -106,6 +109,18 @@ TEST(Dim, DivisionByAnyNumberAgreesWithItsEvaluation) {
       EXPECT_LE(lower_bound(quotient).value_or(INT64_MIN),
                 floor_quotient(a, std::max<int64_t>(b, 1)));
     }
+}
+
+TEST(Dim, QuotientsOfQuotientsAndSums) {
+  for (int64_t m = 1; m < 5; ++m)
+    for (int64_t n = 1; n < 5; ++n)
+      for (int64_t r = -7; r < 8; ++r) {
+        const Dim dim = floor_div(floor_div(s0 + r, m) + r - 1, n);
+        for (int64_t size = 0; size < 12; ++size)
+          EXPECT_EQ(dim.evaluate({{"s0", size}}),
+                    floor_quotient(floor_quotient(size + r, m) + r - 1, n))
+              << m << " " << n << " " << r << " " << size;
+      }
 }
 
 TEST(Dim, TheSmallestNumberHasNoOpposite) {
