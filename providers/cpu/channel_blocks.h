@@ -64,7 +64,8 @@ class Sums {
       steps_.add(cells_.data(), cells_.data(), cells_.data() + n - half, nullptr, half);
       n -= half;
     }
-    for (int64_t c = 0; c < l_.lanes; ++c) total_[static_cast<size_t>(c)] += cells_[static_cast<size_t>(c)];
+    for (int64_t c = 0; c < l_.lanes; ++c)
+      total_[static_cast<size_t>(c)] += cells_[static_cast<size_t>(c)];
     std::fill_n(cells_.data(), l_.width(), 0.0f);
     pieces_ = 0;
   }
@@ -91,8 +92,8 @@ inline std::optional<Blocks> blocks_of(const Operand& x) {
   return l;
 }
 
-// The layout of an operand in the same blocks as x, which comes in blocks; none where it may not lie
-// so. One position is row-major as well.
+// The layout of an operand in the same blocks as x, which comes in blocks; none where it may not
+// lie so. One position is row-major as well.
 inline std::optional<Layout> as_blocks(const Operand& x, const Operand& other) {
   const int64_t lanes = channel_block(x);
   const Sizes& sizes = other.sizes;

@@ -1,5 +1,5 @@
-// The sum of each channel over the batch and all positions, where x lies as blocks of channels: what
-// reduce.cpp asks for first. Null where it does not lie so.
+// The sum of each channel over the batch and all positions, where x lies as blocks of channels:
+// what reduce.cpp asks for first. Null where it does not lie so.
 #pragma once
 
 #include "providers/kernel_table.h"

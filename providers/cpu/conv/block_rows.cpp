@@ -24,6 +24,10 @@ HWY_INLINE void each_window(const D& d, const BlockRow& row, F f) {
       f(row.windows[c], v, static_cast<int64_t>(c) * row.lanes + v);
 }
 
+// How many blocks of a line are fetched before they are read: a processor follows no windows that
+// jump from line to line.
+constexpr int64_t kAhead = 16;
+
 // Calls f(first block, its position) for each line that a window has taps on: `plane` is the first
 // number of the lanes.
 template <class T, class F>
@@ -36,7 +40,10 @@ HWY_INLINE void each_line(const BlockRow& row, const Taps& taps, T* plane, F f) 
 template <class T, class F>
 HWY_INLINE void along(const BlockRow& row, const Taps& taps, T* block, int64_t position, F f) {
   const int64_t count = taps.last - taps.first, step = row.dilation * row.lanes;
-  for (int64_t k = 0; k < count; ++k, block += step, position += row.dilation) f(block, position);
+  for (int64_t k = 0; k < count; ++k, block += step, position += row.dilation) {
+    __builtin_prefetch(block + kAhead * row.lanes);
+    f(block, position);
+  }
 }
 
 template <class T, class F>

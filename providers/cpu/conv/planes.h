@@ -81,11 +81,16 @@ void each_line(const Planes& p, const Taps& depth, const Taps& height, F f) {
       f(((depth.start + a * p.dilation[0]) * p.in[1] + height.start + b * p.dilation[1]) * p.in[2]);
 }
 
-// Of a flat index into all planes, each of `in` elements.
+[[noreturn, gnu::noinline]] inline void refuse_index(int64_t index, int64_t plane, int64_t in) {
+  fail("[ort::MaxPoolGrad] index {} is out of range, expected {} to {}", index, plane * in,
+       (plane + 1) * in - 1);
+}
+
+// Of a flat index into all planes, each of `in` elements, its place in this one.
 inline int64_t place_in_plane(int64_t index, int64_t plane, int64_t in) {
   const int64_t place = index - plane * in;
-  check(place >= 0 && place < in, "[ort::MaxPoolGrad] index {} is out of range, expected {} to {}",
-        index, plane * in, (plane + 1) * in - 1);
+  if (place < 0 || place >= in) [[unlikely]]
+    refuse_index(index, plane, in);
   return place;
 }
 

@@ -196,9 +196,7 @@ class Averages {
   struct Place {
     int64_t begin, end, start;
   };
-  int64_t count(const Taps& t) const {
-    return p_.include_pad ? t.padded : t.last - t.first;
-  }
+  int64_t count(const Taps& t) const { return p_.include_pad ? t.padded : t.last - t.first; }
 
   T taps_in(const Taps& depth, const Taps& height) const {
     return static_cast<T>(count(depth) * count(height));
@@ -220,7 +218,7 @@ class Averages {
 
   // The window is the plane.
   static bool is_one_window(const Planes& p) {
-    const auto same = [&](const int64_t(&a)[3], const int64_t(&b)[3]) {
+    const auto same = [&](const int64_t (&a)[3], const int64_t (&b)[3]) {
       return std::equal(a, a + 3, b);
     };
     const int64_t none[3] = {0, 0, 0}, ones[3] = {1, 1, 1};

@@ -194,6 +194,7 @@ std::unique_ptr<Kernel> max_pool_grad_blocks(const Request& r) {
           for (int64_t lane = 0; lane < lanes; ++lane) {
             const int64_t plane = block * lanes + lane, end = std::min(begin + kAtOnce, out);
             const int64_t* index = input<int64_t>(args, 1) + plane * out;
+            for (int64_t i = begin; i < end; i += 8) __builtin_prefetch(index + kAtOnce + i);
             for (int64_t i = begin; i < end; ++i)
               dx[place_in_plane(index[i], plane, in) * lanes + lane] += dy[i * lanes + lane];
           }

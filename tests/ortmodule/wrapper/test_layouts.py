@@ -33,6 +33,18 @@ def residual(net, y):
     return F.relu(net.third(F.relu(net.second(h))) + h)
 
 
+def cut_and_joined(net, y):
+    channels = y.shape[1]
+    both = torch.cat([y.relu(), y.sigmoid()], 1)
+    first, *rest = both.split(max(channels // 2, 1), 1)
+    return net.second(torch.cat([*rest, first], 1)[:, channels // 2 : channels // 2 + channels])
+
+
+def of_some_rows(net, y):
+    joined = torch.cat([y.relu()[:, :, 1:-1:2], y.tanh()[:, :, ::3]], 2)
+    return net.second(torch.cat([joined, joined[1:] * 2], 0)[:, :, :, 2:])
+
+
 def normed_twice(net, y):
     h = F.relu(net.norm(y))
     return net.norm(net.second(h)).sigmoid() * h
@@ -46,10 +58,20 @@ CASES = {
     "seen_through_a_view": lambda net, y: net.second(y.flatten(2).reshape(y.shape) * 2),
     "read_by_others": lambda net, y: net.second(y.sin()) * y.sin().cumsum(1) + y.sin().mean(0),
     "joined": lambda net, y: net.second(torch.cat([y.relu(), y.sigmoid()], 1)[:, ::2]),
+    "cut_and_joined": cut_and_joined,
+    "of_some_rows": of_some_rows,
+    "joined_with_a_plain_one": lambda net, y: net.second(
+        torch.cat([y.relu(), y.cumsum(2)], 1)[:, : y.shape[1]]
+    ),
+    "summed": lambda net, y: net.second(y.relu()) * y.relu().sum((0, 2, 3)).view(1, -1, 1, 1),
     "permuted": lambda net, y: net.second(y.movedim(1, -1).softmax(-1).movedim(-1, 1)),
     "per_channel": lambda net, y: net.second(F.relu(y * y.mean((2, 3), keepdim=True))),
     "dropped": lambda net, y: net.second(F.dropout(F.relu(y), 0.0)),
     "pooled": lambda net, y: net.third(F.avg_pool2d(net.second(F.max_pool2d(y.relu(), 2)), 2)),
+    "pooled_where_windows_overlap": lambda net, y: net.third(
+        F.avg_pool2d(net.second(F.max_pool2d(y.tanh(), 3, 2, 1)), 3, 1, 1)
+    ),
+    "pooled_to_one": lambda net, y: net.third(F.avg_pool2d(F.max_pool2d(y, 2), y.shape[2] // 2)),
     "larger": lambda net, y: net.third(F.interpolate(net.second(y).relu(), scale_factor=2)),
     "forward_twice": lambda net, y: net.second(F.relu(net.second(F.relu(y)))),
     "masked": lambda net, y: net.second(torch.where(y > 0, y, y * 0.1)),
@@ -107,6 +129,103 @@ def test_other_ranks(kind, norm, sizes):
     twins = Twins(Convs(residual, 32, kind, norm))
     for batch in (2, 2, 3):
         twins.step(torch.randn(batch, 3, *sizes))
+
+
+POOLS = {
+    "max": lambda y, f: f.max_pool(y, 3, 2, 1),
+    "max_without_overlap": lambda y, f: f.max_pool(y, 2),
+    "max_dilated": lambda y, f: f.max_pool(y, 3, 1, 1, dilation=2),
+    "max_of_wide_windows": lambda y, f: f.max_pool(y, 5, 1, 2),
+    "max_beyond_the_edge": lambda y, f: f.max_pool(y, 3, 2, 0, ceil_mode=True),
+    "max_of_few": lambda y, f: f.max_pool(y, 1, 3),
+    "average": lambda y, f: f.avg_pool(y, 2),
+    "average_padded": lambda y, f: f.avg_pool(y, 3, 2, 1),
+    "average_without_pads": lambda y, f: f.avg_pool(y, 3, 1, 1, count_include_pad=False),
+    "average_of_wide_windows": lambda y, f: f.avg_pool(y, 5, 1, 2, count_include_pad=False),
+    "average_beyond_the_edge": lambda y, f: f.avg_pool(y, 3, 2, 1, ceil_mode=True),
+}
+
+
+class PoolsOf:
+    """torch's pools of one number of axes."""
+
+    def __init__(self, axes: int):
+        self.max_pool = getattr(F, f"max_pool{axes}d")
+        self.avg_pool = getattr(F, f"avg_pool{axes}d")
+
+
+def steps_of(report) -> list[str]:
+    return [step.name for step in report.steps]
+
+
+@pytest.mark.parametrize(
+    "axes, size, dtype",
+    [
+        (1, (13,), torch.float32),
+        (2, (11, 13), torch.float32),
+        (2, (11, 13), torch.bfloat16),
+        (3, (7, 6, 9), torch.float32),
+    ],
+)
+@pytest.mark.parametrize("name", POOLS)
+def test_pools(name, axes, size, dtype):
+    """Of small whole numbers, so that many are equal and sums are exact."""
+    pools, kind = PoolsOf(axes), getattr(nn, f"Conv{axes}d")
+    net = nn.Sequential(kind(2, 32, 1), kind(32, 16, 1)).to(dtype)
+    with torch.no_grad():
+        for p in net.parameters():
+            p.copy_(torch.randint(-1, 2, p.shape))
+
+    class Pooled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = net
+
+        def forward(self, x):
+            return self.second(POOLS[name](F.relu(self.first(x)) - 1, pools))
+
+    x, pooled, found = torch.randint(-2, 3, (2, 2, *size)), Pooled(), []
+    exact = copy.deepcopy(pooled).double()
+    ours = ORTModule(pooled, options(fallback="error"))
+    plain = ORTModule(pooled, options(off=("layouts",)))
+    for module, owner in ((exact, exact), (plain, pooled), (ours, pooled)):
+        owner.zero_grad()
+        given = x.to(next(owner.parameters()).dtype).requires_grad_()
+        y = module(given)
+        (y * (torch.arange(y.numel()).view(y.shape) % 3 - 1)).sum().backward()
+        found.append([y, given.grad, *(p.grad for p in owner.parameters())])
+    near = {"rtol": 1e-5, "atol": 1e-4} if dtype is torch.float32 else {"rtol": 0.05, "atol": 1.0}
+    for theirs in found[:2]:
+        torch.testing.assert_close(found[2], [t.to(dtype) for t in theirs], **near)
+
+
+def test_maxima_that_are_nan():
+    net = Convs(lambda net, y: net.third(F.max_pool2d(y, 3, 2, 1)), 32)
+    ours, x = ORTModule(net, options()), torch.randn(2, 3, 12, 12)
+    x[0, 0, 5, 5], x[1, 2, 0, 11] = float("nan"), float("inf")
+    given = [x.clone().requires_grad_(), x.clone().requires_grad_()]
+    y, expected = ours(given[0]), net(given[1])
+    torch.testing.assert_close(y, expected, rtol=1e-4, atol=1e-4, equal_nan=True)
+    for one in (y, expected):
+        one.nan_to_num(0, 0, 0).sum().backward()
+    torch.testing.assert_close(given[0].grad, given[1].grad, rtol=1e-4, atol=1e-4, equal_nan=True)
+
+
+def test_indices_of_maxima_are_row_major(tmp_path):
+    from ortmodule import InferenceSession
+
+    class Maxima(Convs):
+        def forward(self, x):
+            y, index = F.max_pool2d(F.relu(self.first(x)), 3, 2, 1, return_indices=True)
+            return self.second(y), index
+
+    net, path = Maxima(None, 32).eval(), tmp_path / "net.onnx"
+    x = torch.randn(2, 3, 13, 12)
+    torch.onnx.export(net, (x,), str(path), dynamo=False, input_names=["x"])
+    y, index = InferenceSession(path).run(None, {"x": x.numpy()})
+    expected = net(x)
+    np.testing.assert_allclose(y, expected[0].detach().numpy(), rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(index, expected[1].numpy())
 
 
 @pytest.mark.parametrize("mean", [0.0, 3e3])
@@ -201,6 +320,45 @@ def test_reorders_are_where_data_enters_and_leaves():
         torch.testing.assert_close(ours(x), plain(x), rtol=1e-4, atol=1e-4)
     assert len(reorders(ours.explain())) <= 2
     assert reorders(plain.explain()) == []
+
+
+class Stem(nn.Module):
+    """As a ResNet begins."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64)
+        self.second, self.third = nn.Conv2d(64, 64, 3, padding=1), nn.Conv2d(64, 64, 3, padding=1)
+
+    def forward(self, x):
+        h = F.max_pool2d(F.relu(self.norm(self.first(x))), 3, 2, 1)
+        return F.relu(self.third(F.relu(self.second(h))) + h)
+
+
+class UNet(nn.Module):
+    """Down by a pool, up by a convolution, and joined."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.down = nn.Conv2d(3, 32, 3, padding=1), nn.Conv2d(32, 64, 3, padding=1)
+        self.same, self.last = nn.Conv2d(32, 32, 3, padding=1), nn.Conv2d(64, 32, 3, padding=1)
+
+    def forward(self, x):
+        first = F.relu(self.first(x))
+        low = F.relu(self.down(F.avg_pool2d(F.max_pool2d(first, 3, 1, 1), 3, 1, 1)))
+        left, right = low.chunk(2, 1)
+        return self.last(torch.cat([F.relu(self.same(left)), first * right], 1))
+
+
+@pytest.mark.parametrize("kind, most", [(Stem, 3), (UNet, 0)])
+def test_pools_and_parts_of_channels_take_no_reorder(kind, most):
+    """The stem's result is its last ReLU, which the backward reads again beside its gradient."""
+    net, x = kind(), torch.randn(2, 3, 32, 32)
+    ours = ORTModule(net, options())
+    ours(x).sum().backward()
+    report = ours.explain()
+    assert {"MaxPool", "MaxPoolGrad", "ReduceSum"} <= set(steps_of(report))
+    assert len(reorders(report)) <= most
 
 
 def test_a_constant_is_packed_for_all_sizes_at_once(tmp_path):
