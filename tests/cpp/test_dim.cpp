@@ -67,7 +67,7 @@ TEST(Dim, FloorDivisionAndModulo) {
   EXPECT_EQ(mod(s0 * 8, 4), Dim(0));
   EXPECT_EQ(floor_div(s0 - 2, 2) + 1, floor_div(s0, 2));
   EXPECT_EQ(floor_div(floor_div(s0, 2), 3), floor_div(s0, 6));
-  EXPECT_EQ(floor_div(floor_div(s0 - 1, 2), 2) + 1, floor_div(s0 + 3, 4));
+  EXPECT_EQ(floor_div(floor_div(s0 - 1, 2) - 2, 2) + 1, floor_div(s0 - 1, 4));
   EXPECT_FALSE(divide_exactly(s0 * 3, 2).has_value());
   EXPECT_FALSE(divide_exactly(s0 + 1, s0).has_value());
   EXPECT_EQ(divide_exactly(s0 + s1, s0 + s1), Dim(1));

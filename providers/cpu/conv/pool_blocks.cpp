@@ -176,28 +176,30 @@ std::unique_ptr<Kernel> average_pool_grad_blocks(const Request& r) {
       });
 }
 
-// Windows stay within their plane, so blocks can be summed by different threads. Of some windows
-// one channel is taken after the other: what they add to stays in the first cache.
+// Windows stay within their plane, so blocks can be summed by different threads. Each window adds
+// to other elements than the one before: lanes go first.
 std::unique_ptr<Kernel> max_pool_grad_blocks(const Request& r) {
-  constexpr int64_t kAtOnce = 64;
+  constexpr int64_t kAtOnce = 8, kAhead = 64;  // windows; those of a cache line of each channel
   const int64_t lanes = channel_block(r.in(0));
   const auto layout = lanes > 0 ? as_blocks(r.in(0), r.out()) : std::nullopt;
   if (!layout) return nullptr;
   const int64_t planes = r.sizes(0)[0] * r.sizes(0)[1];
-  const int64_t in = element_count(r.out().sizes) / planes,
-                out = element_count(r.sizes(0)) / planes;
+  const int64_t in = element_count(r.out().sizes) / planes;
+  const int64_t out = element_count(r.sizes(0)) / planes;
   return each_plane<float>(
       "MaxPoolGrad", r, planes / lanes, out * lanes, in * lanes, planes * (in + out),
       [=](const Args& args, int64_t block, const float* dy, float* dx, float*) {
         std::fill_n(dx, in * lanes, 0.0f);
-        for (int64_t begin = 0; begin < out; begin += kAtOnce)
-          for (int64_t lane = 0; lane < lanes; ++lane) {
-            const int64_t plane = block * lanes + lane, end = std::min(begin + kAtOnce, out);
-            const int64_t* index = input<int64_t>(args, 1) + plane * out;
-            for (int64_t i = begin; i < end; i += 8) __builtin_prefetch(index + kAtOnce + i);
-            for (int64_t i = begin; i < end; ++i)
-              dx[place_in_plane(index[i], plane, in) * lanes + lane] += dy[i * lanes + lane];
-          }
+        const int64_t first = block * lanes;
+        const int64_t* index = input<int64_t>(args, 1) + first * out;
+        for (int64_t begin = 0; begin < out; begin += kAtOnce) {
+          for (int64_t lane = 0; lane < lanes; ++lane)
+            __builtin_prefetch(index + lane * out + begin + kAhead);
+          for (int64_t i = begin; i < std::min(begin + kAtOnce, out); ++i)
+            for (int64_t lane = 0; lane < lanes; ++lane)
+              dx[place_in_plane(index[lane * out + i], first + lane, in) * lanes + lane] +=
+                  dy[i * lanes + lane];
+        }
       },
       0, {r.in(0).layout}, {*layout});
 }
