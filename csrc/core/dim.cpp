@@ -310,8 +310,9 @@ std::optional<Dim> folded_quotient(const Dim& a, int64_t n) {
     const int64_t m = quotient ? atoms[0]->b.value().value_or(0) : 0;
     if (m > 0 && small(m)) return floor_div(atoms[0]->a + Dim(r) * m, m * n);
   }
-  if (r == 0 || r % n != 0) return std::nullopt;
-  return floor_div(rest, n) + r / n;
+  const int64_t whole = -floor_quotient(-r, n);  // what is left is above -n and not above 0
+  if (whole == 0) return std::nullopt;
+  return floor_div(rest + (r - whole * n), n) + whole;
 }
 
 }  // namespace

@@ -64,6 +64,7 @@ TEST(Dim, FloorDivisionAndModulo) {
   EXPECT_EQ(floor_div(7, -2), Dim(-4));
   EXPECT_EQ(floor_div(s0 * 12 * 64, 64), s0 * 12);
   EXPECT_EQ(floor_div(s0 * s1 * 2, s1), s0 * 2);
+  EXPECT_EQ(floor_div(s0 + 3, 4), floor_div(s0 - 1, 4) + 1);
   EXPECT_EQ(mod(s0 * 8, 4), Dim(0));
   EXPECT_EQ(floor_div(s0 - 2, 2) + 1, floor_div(s0, 2));
   EXPECT_EQ(floor_div(floor_div(s0, 2), 3), floor_div(s0, 6));
