@@ -174,8 +174,13 @@ OpSchema& OpSchema::computes_in_operands() {
   in_operands_ = true;
   return *this;
 }
-OpSchema& OpSchema::epilogue(Epilogue epilogue, Attrs when) {
-  epilogues_.push_back({epilogue, std::move(when)});
+std::vector<double> OpSchema::Joins::numbers_of(const Attrs& attrs) const {
+  std::vector<double> values;
+  for (const std::string& name : numbers) values.push_back(attrs.f(name));
+  return values;
+}
+OpSchema& OpSchema::epilogue(Epilogue epilogue, Attrs when, std::vector<std::string> numbers) {
+  epilogues_.push_back({epilogue, std::move(when), std::move(numbers)});
   return *this;
 }
 OpSchema& OpSchema::siblings(SiblingsOf of) {
@@ -294,11 +299,19 @@ std::vector<const OpSchema*> OpSet::all() const {
   return schemas;
 }
 
-Value OpSet::activated(Value x, Epilogue epilogue) const {
+Value OpSet::activated(Value x, const Attrs& product) const {
+  const Epilogue epilogue = epilogue_of(product);
+  const std::vector<double> numbers = epilogue_numbers_of(product);
   if (epilogue == Epilogue::none) return x;
   for (const auto& [name, schema] : ops_)
-    for (const OpSchema::Joins& joins : schema->epilogues())
-      if (joins.epilogue == epilogue) return x.graph->emit1(name, {x}, joins.when);
+    for (const OpSchema::Joins& joins : schema->epilogues()) {
+      if (joins.epilogue != epilogue) continue;
+      check(numbers.size() == joins.numbers.size(), "activation '{}' has {} numbers, expected {}",
+            name_of(epilogue), numbers.size(), joins.numbers.size());
+      Attrs attrs = joins.when;
+      for (size_t i = 0; i < numbers.size(); ++i) attrs.set(joins.numbers[i], numbers[i]);
+      return x.graph->emit1(name, {x}, attrs);
+    }
   fail("no op is the epilogue '{}'", name_of(epilogue));
 }
 

@@ -125,11 +125,24 @@ class OpCall {
 enum class Effect : uint8_t { none, random, check, state_write, collective, python };
 Effect effect_named(std::string_view name);
 
-// What a product's kernel may do to each element of its result: attribute "activation" by name.
-enum class Epilogue : uint8_t { none, relu, tanh, sigmoid, silu, gelu, gelu_tanh };
+// What the kernel of a product or a convolution may do to each element of its result: attribute
+// "activation" by name, with the numbers that it needs in "activation_numbers".
+enum class Epilogue : uint8_t {
+  none,
+  relu,
+  tanh,
+  sigmoid,
+  silu,
+  gelu,
+  gelu_tanh,
+  hard_swish,
+  leaky_relu,  // the slope below zero
+  clip         // the bounds
+};
 std::string_view name_of(Epilogue epilogue);
 Epilogue epilogue_named(std::string_view name);
 Epilogue epilogue_of(const Attrs& attrs);  // of a product; none where it says nothing
+std::vector<double> epilogue_numbers_of(const Attrs& attrs);
 
 // A node whose sizes are numbers: what its cost is computed from.
 class Sized {
@@ -174,10 +187,13 @@ class OpSchema {
     bool required = false;
     bool ours = false;  // ONNX does not know it
   };
-  // An activation as the epilogue of a product, where its attributes are these.
+  // An activation as the epilogue of a product, where its attributes are `when`; those named by
+  // `numbers` go with it.
   struct Joins {
     Epilogue epilogue;
     Attrs when;
+    std::vector<std::string> numbers;
+    std::vector<double> numbers_of(const Attrs& attrs) const;
   };
 
   // How nodes that read one operand are one node: where `joined` lie side by side, so do results.
@@ -243,7 +259,7 @@ class OpSchema {
   OpSchema& computes_in(DType dtype);
   OpSchema& computes_in(std::string attr);
   OpSchema& computes_in_operands();  // an element-wise op whose numbers are of the operands' dtype
-  OpSchema& epilogue(Epilogue epilogue, Attrs when = {});
+  OpSchema& epilogue(Epilogue epilogue, Attrs when = {}, std::vector<std::string> numbers = {});
   OpSchema& siblings(SiblingsOf of);
   OpSchema& shape(Shape shape);
   // For element-wise integer ops: how known sizes combine, so that shape arithmetic stays symbolic;
@@ -389,8 +405,8 @@ class OpSet {
   const OpSchema* find(std::string_view qualified) const;  // null when unknown
   const OpSchema& get(std::string_view qualified) const;   // throws when unknown
   std::vector<const OpSchema*> all() const;                // sorted by name
-  // The activation that is this epilogue of a product, applied to x.
-  Value activated(Value x, Epilogue epilogue) const;
+  // The activation that is the epilogue of a product with these attributes, applied to x.
+  Value activated(Value x, const Attrs& product) const;
 
  private:
   std::map<std::string, std::unique_ptr<OpSchema>, std::less<>> ops_;

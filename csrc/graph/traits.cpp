@@ -10,8 +10,9 @@ namespace {
 // By the enum's value.
 constexpr std::array<std::string_view, 6> kEffects{"none",        "random",     "check",
                                                    "state_write", "collective", "python"};
-constexpr std::array<std::string_view, 7> kEpilogues{"none", "relu", "tanh",     "sigmoid",
-                                                     "silu", "gelu", "gelu_tanh"};
+constexpr std::array<std::string_view, 10> kEpilogues{
+    "none", "relu",      "tanh",       "sigmoid",    "silu",
+    "gelu", "gelu_tanh", "hard_swish", "leaky_relu", "clip"};
 
 template <class E, size_t N>
 E named(const std::array<std::string_view, N>& names, std::string_view name, const char* what) {
@@ -36,6 +37,14 @@ Epilogue epilogue_named(std::string_view name) {
 }
 Epilogue epilogue_of(const Attrs& attrs) {
   return epilogue_named(attrs.s("activation", "none"));
+}
+std::vector<double> epilogue_numbers_of(const Attrs& attrs) {
+  const Attr* numbers = attrs.find("activation_numbers");
+  if (!numbers) return {};
+  if (const auto* reals = std::get_if<std::vector<double>>(numbers)) return *reals;
+  const auto* integers = std::get_if<std::vector<int64_t>>(numbers);
+  check(integers != nullptr, "activation_numbers is {}, expected numbers", attr_text(*numbers));
+  return {integers->begin(), integers->end()};
 }
 
 double Sized::elements(Value value) const {

@@ -134,6 +134,7 @@ void register_piecewise(OpSet& ops) {
       .elementwise()
       .computes_in(DType::f32)
       .cheap()
+      .epilogue(Epilogue::leaky_relu, {}, {"alpha"})
       .defined_as(
           [](const OpCall& c) { return where(c.x() > 0.0, c.x(), c.attrs().f("alpha") * c.x()); });
   ops.op("PRelu")
@@ -196,6 +197,7 @@ void register_hard(OpSet& ops) {
       .since(14)
       .elementwise()
       .computes_in(DType::f32)
+      .epilogue(Epilogue::hard_swish)
       .defined_as([](Value x) {
         const Value line = x / 6.0 + 0.5;
         return x * x.graph->emit1("Clip", {line, number(0.0, line), number(1.0, line)});
@@ -213,6 +215,7 @@ void register_hard(OpSet& ops) {
       .elementwise()
       .cheap()
       .computes_in_operands()  // the bounds are rounded, as torch's kernel has them
+      .epilogue(Epilogue::clip, {}, {"low", "high"})
       .defined_as([](const OpCall& c) {
         const Value low = number(c.attrs().f("low"), c.x()),
                     high = number(c.attrs().f("high"), c.x());

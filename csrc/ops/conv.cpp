@@ -165,6 +165,15 @@ OpSchema& conv_attrs(OpSchema& schema) {
       .attr_optional("pads");
 }
 
+Value fused_conv(const OpCall& c) {
+  Attrs attrs = c.attrs();
+  attrs.erase("activation");
+  attrs.erase("activation_numbers");
+  Value y = c.graph().emit1("Conv", {c.x(0), c.x(1), c.x(2)}, attrs);
+  if (c.has(3)) y = y + c.x(3);
+  return c.graph().ops().activated(y, c.attrs());
+}
+
 // ConvTranspose is the gradient of Conv with respect to its input, and the other way round.
 Outputs conv_transpose_gradient(const Backward& b) {
   Graph& g = b.graph();
@@ -203,6 +212,21 @@ static void register_conv(OpSet& ops) {
       .cost([](const Sized& c) { return conv_cost(c, c.node().output(), c.node().input(1)); })
       .shape(infer_conv)
       .gradient(conv_gradient);
+  // As the passes build it: activation(conv(x, w) + b + z).
+  conv_attrs(ops.op("ort::Conv")
+                 .in("x", kFloating)
+                 .in("w", kFloating)
+                 .in_optional("b", kFloating)
+                 .in_optional("z", kFloating)
+                 .out("y"))
+      .attr("activation", std::string("none"))
+      .attr("activation_numbers", std::vector<double>{})
+      .cost([](const Sized& c) { return conv_cost(c, c.node().output(), c.node().input(1)); })
+      .shape([](InferContext& c) {
+        infer_conv(c);
+        if (c.node().output().type().dims) expect_dims(c, 3, c.node().output().dims());
+      })
+      .defined_as(fused_conv);
   conv_attrs(ops.op("ort::ConvGradX").in("dy", kFloating).in("w", kFloating).out("dx"))
       .attr_required("dims")
       .cost([](const Sized& c) { return conv_cost(c, c.node().input(0), c.node().input(1)); })

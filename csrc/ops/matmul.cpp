@@ -101,7 +101,7 @@ void infer_linear(InferContext& c) {
 }
 
 Value activated(const OpCall& c, Value y) {
-  return c.graph().ops().activated(y, epilogue_of(c.attrs()));
+  return c.graph().ops().activated(y, c.attrs());
 }
 
 // Each element is a sum over the inner axis of a, which is the last one but where a is transposed.
@@ -166,6 +166,44 @@ OpSchema::SiblingsOf of_matrices(Of of) {
   };
 }
 
+void register_fused(OpSet& ops) {
+  ops.op("ort::MatMul")
+      .in("a", kFloating)
+      .in("b", kFloating)
+      .in_optional("bias", kFloating)
+      .out("y", kFloating, "Y")
+      .attr("to", int64_t{0})
+      .attr("trans_a", int64_t{0})
+      .attr("trans_b", int64_t{0})
+      .attr("alpha", 1.0)
+      .attr("activation", std::string("none"))
+      .attr("activation_numbers", std::vector<double>{})
+      .cost([](const Sized& node) { return product_cost(node, node.attrs().i("trans_a") != 0); })
+      .computes_in(DType::f32)
+      .siblings(of_matrices(siblings_of))
+      .shape([](InferContext& c) {
+        infer_product(c, c.attrs().i("trans_a") != 0, c.attrs().i("trans_b") != 0);
+      })
+      .defined_as(fused_product);
+  ops.op("ort::Linear")
+      .in("x", kFloating)
+      .in("w", kFloating)
+      .in_optional("b", kFloating)
+      .out("y")
+      .attr("activation", std::string("none"))
+      .attr("activation_numbers", std::vector<double>{})
+      .cost([](const Sized& node) { return product_cost(node, false); })
+      .computes_in(DType::f32)
+      .siblings(of_matrices([](const Node& node) { return columns_of(node, true); }))
+      .shape(infer_linear)
+      .defined_as([](const OpCall& c) {
+        Value y = matmul(c.x(0), swap_last(c.x(1)));
+        if (c.has(2)) y = y + c.x(2);
+        return activated(c, y);
+      })
+      .gradient(linear_gradient);
+}
+
 }  // namespace
 
 static void register_matmul(OpSet& ops) {
@@ -193,39 +231,7 @@ static void register_matmul(OpSet& ops) {
       .computes_in(DType::f32)
       .shape(infer_gemm)
       .defined_as(gemm);
-  ops.op("ort::MatMul")
-      .in("a", kFloating)
-      .in("b", kFloating)
-      .in_optional("bias", kFloating)
-      .out("y", kFloating, "Y")
-      .attr("to", int64_t{0})
-      .attr("trans_a", int64_t{0})
-      .attr("trans_b", int64_t{0})
-      .attr("alpha", 1.0)
-      .attr("activation", std::string("none"))
-      .cost([](const Sized& node) { return product_cost(node, node.attrs().i("trans_a") != 0); })
-      .computes_in(DType::f32)
-      .siblings(of_matrices(siblings_of))
-      .shape([](InferContext& c) {
-        infer_product(c, c.attrs().i("trans_a") != 0, c.attrs().i("trans_b") != 0);
-      })
-      .defined_as(fused_product);
-  ops.op("ort::Linear")
-      .in("x", kFloating)
-      .in("w", kFloating)
-      .in_optional("b", kFloating)
-      .out("y")
-      .attr("activation", std::string("none"))
-      .cost([](const Sized& node) { return product_cost(node, false); })
-      .computes_in(DType::f32)
-      .siblings(of_matrices([](const Node& node) { return columns_of(node, true); }))
-      .shape(infer_linear)
-      .defined_as([](const OpCall& c) {
-        Value y = matmul(c.x(0), swap_last(c.x(1)));
-        if (c.has(2)) y = y + c.x(2);
-        return activated(c, y);
-      })
-      .gradient(linear_gradient);
+  register_fused(ops);
 }
 
 const Family<OpSet> kFamily("ops", "matmul", register_matmul);

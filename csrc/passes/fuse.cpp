@@ -6,7 +6,9 @@
 namespace ort {
 
 Rules fuse_rules(const OpSet& ops) {
-  return rules::product_rules(ops);
+  Rules all = rules::product_rules(ops);
+  for (Rule& rule : rules::conv_rules(ops)) all.push_back(std::move(rule));
+  return all;
 }
 
 }  // namespace ort

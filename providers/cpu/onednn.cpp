@@ -1,9 +1,11 @@
 // The engine, the streams, layouts, packed constants and the kernel around one primitive.
 #include "providers/cpu/onednn.h"
 
+#include <omp.h>
+
 #include <algorithm>
+#include <cfenv>
 #include <map>
-#include <mutex>
 
 namespace ort::cpu {
 
@@ -53,6 +55,12 @@ dnnl::algorithm algorithm_of(Epilogue activation) {
       return dnnl::algorithm::eltwise_gelu_erf;
     case Epilogue::gelu_tanh:
       return dnnl::algorithm::eltwise_gelu_tanh;
+    case Epilogue::hard_swish:
+      return dnnl::algorithm::eltwise_hardswish;
+    case Epilogue::leaky_relu:
+      return dnnl::algorithm::eltwise_relu;
+    case Epilogue::clip:
+      return dnnl::algorithm::eltwise_clip;
     case Epilogue::none:
       break;
   }
@@ -61,10 +69,31 @@ dnnl::algorithm algorithm_of(Epilogue activation) {
 
 }  // namespace
 
-void append_activation(dnnl::post_ops& ops, Epilogue activation) {
-  if (activation == Epilogue::none) return;
-  const float alpha = activation == Epilogue::silu ? 1.0f : 0.0f;
-  ops.append_eltwise(algorithm_of(activation), alpha, 0.0f);
+bool is_post_op(const Activation& activation) {
+  const bool slope = activation.kind == Epilogue::leaky_relu,
+             clip = activation.kind == Epilogue::clip;
+  return !(slope && activation.low == 0.0) && !(clip && !(activation.low <= activation.high));
+}
+
+void append_activation(dnnl::post_ops& ops, const Activation& activation) {
+  if (!activation) return;
+  auto alpha = static_cast<float>(activation.low), beta = static_cast<float>(activation.high);
+  if (activation.kind == Epilogue::silu) alpha = 1.0f;
+  if (activation.kind == Epilogue::hard_swish) {
+    alpha = 1.0f / 6.0f;
+    beta = 0.5f;
+  }
+  ops.append_eltwise(algorithm_of(activation.kind), alpha, beta);
+}
+
+bool of_numbers_alone(const Activation& activation) {
+  return activation.kind == Epilogue::relu || activation.kind == Epilogue::clip ||
+         activation.kind == Epilogue::gelu;
+}
+
+Split split(const Activation& activation) {
+  if (of_numbers_alone(activation) && omp_get_max_threads() > 1) return {{}, activation};
+  return {activation, {}};
 }
 
 dnnl::primitive_attr user_scratchpad() {
@@ -208,11 +237,13 @@ std::shared_ptr<const dnnl::memory> packed(const void* data, const dnnl::memory:
 }
 
 PrimitiveKernel::PrimitiveKernel(dnnl::primitive primitive, dnnl::memory::desc scratchpad,
-                                 std::vector<Argument> arguments, std::string name)
+                                 std::vector<Argument> arguments, std::string name,
+                                 std::optional<After> after)
     : primitive_(std::move(primitive)),
       scratchpad_(std::move(scratchpad)),
       arguments_(std::move(arguments)),
-      name_(std::move(name)) {
+      name_(std::move(name)),
+      after_(std::move(after)) {
   const auto reserve = [&](size_t bytes) {
     const size_t at = scratch_;
     scratch_ += (bytes + 63) / 64 * 64;
@@ -241,10 +272,41 @@ Layout PrimitiveKernel::layout_of_operand(size_t index, bool output) const {
   return {};
 }
 
+// The processor notices what such an activation has wrong: a maximum of a NaN, which it loses, and
+// what overflows raise a flag of the thread. Threads of others may be gone with theirs, so this is
+// for one.
+void PrimitiveKernel::execute(Memories& memories) const {
+  constexpr int kFlags = FE_INVALID | FE_OVERFLOW;
+  if (after_ && after_->bare) {
+    if (omp_get_max_threads() > 1) return run_bare(memories);
+    std::feclearexcept(kFlags);
+  }
+  primitive_.execute(cpu_stream(), memories);
+  if (!after_) return;
+  if (!after_->bare) return activate_result(memories);
+  if (std::fetestexcept(kFlags) != 0) run_bare(memories);
+}
+
+void PrimitiveKernel::run_bare(Memories& memories) const {
+  std::call_once(made_, [&] { bare_ = after_->bare(); });
+  memories[DNNL_ARG_SCRATCHPAD] = dnnl::memory(bare_.scratchpad, cpu_engine());
+  bare_.primitive.execute(cpu_stream(), memories);
+  activate_result(memories);
+}
+
+void PrimitiveKernel::activate_result(const Memories& memories) const {
+  const dnnl::memory& y = memories.at(DNNL_ARG_DST);
+  const bool wide = y.get_desc().get_data_type() == dnnl::memory::data_type::f32;
+  const bool bfloat = y.get_desc().get_data_type() == dnnl::memory::data_type::bf16;
+  const DType dtype = wide ? DType::f32 : bfloat ? DType::bf16 : DType::f16;
+  activate(after_->activation, dtype, y.get_data_handle(),
+           static_cast<int64_t>(y.get_desc().get_size() / size_of(dtype)));
+}
+
 void PrimitiveKernel::run(const Args& args) const {
   with_onednn("to run", [&] {
     char* scratch = static_cast<char*>(args.scratch);
-    std::unordered_map<int, dnnl::memory> memories;
+    Memories memories;
     const auto outside = [&](const Argument& a) {
       return dnnl::memory(a.desc, cpu_engine(), a.output ? args.out[a.index] : args.in[a.index]);
     };
@@ -263,7 +325,7 @@ void PrimitiveKernel::run(const Args& args) const {
       memories.emplace(a.id, std::move(inside));
     }
     memories.emplace(DNNL_ARG_SCRATCHPAD, dnnl::memory(scratchpad_, cpu_engine(), scratch));
-    primitive_.execute(cpu_stream(), memories);
+    execute(memories);
     for (const Argument& a : arguments_) {
       if (!reordered(a) || !a.output) continue;
       dnnl::memory given = outside(a);

@@ -3,8 +3,11 @@
 // run primitives include this.
 #pragma once
 
+#include <functional>
+#include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include "providers/cpu/epilogue.h"
 #include "providers/kernel_table.h"
 
 namespace ort::cpu {
@@ -22,8 +25,12 @@ dnnl::memory::desc dense_desc(const Sizes& sizes, DType dtype = DType::f32);
 // there.
 bool is_own(const dnnl::primitive_desc_base& description);
 
+// Whether a post-op can be it: without a slope it would be another function of infinities.
+bool is_post_op(const Activation& activation);
 // The eltwise post-op of an activation; none for none.
-void append_activation(dnnl::post_ops& ops, Epilogue activation);
+void append_activation(dnnl::post_ops& ops, const Activation& activation);
+// Whether oneDNN (3.2) has it right for numbers alone: its maxima lose a NaN, its gelu an infinity.
+bool of_numbers_alone(const Activation& activation);
 
 // Runs f, turning dnnl::error into ort::Error.
 template <class F>
@@ -62,8 +69,19 @@ class PrimitiveKernel final : public Kernel {
     dnnl::reorder reorder = {};
     std::shared_ptr<const dnnl::memory> pack = {};
   };
+  // An activation that is not the primitive's last post-op, or is one `of_numbers_alone`: where it
+  // met other values, what `bare` makes runs in the primitive's place, and then code of our own.
+  struct Bare {
+    dnnl::primitive primitive;
+    dnnl::memory::desc scratchpad;
+  };
+  struct After {
+    Activation activation;
+    std::function<Bare()> bare;  // empty: the primitive is without it
+  };
   PrimitiveKernel(dnnl::primitive primitive, dnnl::memory::desc scratchpad,
-                  std::vector<Argument> arguments, std::string name);
+                  std::vector<Argument> arguments, std::string name,
+                  std::optional<After> after = {});
   void run(const Args& args) const override;
   size_t scratch_bytes() const override { return scratch_; }
   std::string name() const override { return name_; }
@@ -73,12 +91,38 @@ class PrimitiveKernel final : public Kernel {
  private:
   Layout layout_of_operand(size_t index, bool output) const;
   bool reordered(const Argument& a) const { return !a.wanted.is_zero(); }
+  using Memories = std::unordered_map<int, dnnl::memory>;
+  void execute(Memories& memories) const;
+  void run_bare(Memories& memories) const;
+  void activate_result(const Memories& memories) const;
   size_t scratch_ = 0;
   dnnl::primitive primitive_;
   dnnl::memory::desc scratchpad_;
   std::vector<Argument> arguments_;
   std::string name_;
+  std::optional<After> after_;
+  mutable std::once_flag made_;
+  mutable Bare bare_;  // made when it is first needed
 };
+
+// The activation that `described` is called with for a kernel's primitive, and the rest of it.
+struct Split {
+  Activation post_op, after;
+};
+Split split(const Activation& activation);
+
+// Of a primitive that `described` gives the description of, with an activation or with none.
+template <class Primitive, class F>
+std::optional<PrimitiveKernel::After> after(const Split& split, F described) {
+  if (split.after) return PrimitiveKernel::After{split.after, nullptr};
+  if (!of_numbers_alone(split.post_op)) return std::nullopt;
+  return PrimitiveKernel::After{split.post_op, [described] {
+                                  const auto bare = described(Activation{});
+                                  check(is_own(bare), "oneDNN has it with an activation alone");
+                                  return PrimitiveKernel::Bare{Primitive(bare),
+                                                               bare.scratchpad_desc()};
+                                }};
+}
 
 dnnl::primitive_attr user_scratchpad();  // attributes whose scratchpad comes from the plan
 

@@ -111,9 +111,15 @@ return ("y" = %y)
 TEST(Traits, EveryEpilogueIsSomeOp) {
   Graph graph(default_ops());
   const Value x = graph.input("x", Type::tensor(DType::f32, Dims{4}));
-  for (const char* name : {"relu", "tanh", "sigmoid", "silu", "gelu", "gelu_tanh"}) {
+  for (const char* name : {"relu", "tanh", "sigmoid", "silu", "gelu", "gelu_tanh", "hard_swish",
+                           "leaky_relu", "clip"}) {
     const Epilogue epilogue = epilogue_named(name);
-    const Node& node = *default_ops().activated(x, epilogue).producer();
+    Attrs product{{"activation", std::string(name)}};
+    if (epilogue == Epilogue::leaky_relu)
+      product.set("activation_numbers", std::vector<double>{0.25});
+    if (epilogue == Epilogue::clip)
+      product.set("activation_numbers", std::vector<double>{-1.0, 2.0});
+    const Node& node = *default_ops().activated(x, product).producer();
     bool joins = false;
     for (const auto& own : node.schema->epilogues())
       if (own.epilogue == epilogue)
@@ -122,7 +128,7 @@ TEST(Traits, EveryEpilogueIsSomeOp) {
         });
     EXPECT_TRUE(joins) << name;
   }
-  EXPECT_EQ(default_ops().activated(x, Epilogue::none), x);
+  EXPECT_EQ(default_ops().activated(x, {}), x);
   EXPECT_THROW(epilogue_named("mish"), Error);
 }
 

@@ -18,6 +18,9 @@ ACTIVATIONS = {
     "silu": "Swish(%l)",
     "gelu": "Gelu(%l)",
     "gelu_tanh": 'Gelu(%l) {approximate="tanh"}',
+    "hard_swish": "HardSwish(%l)",
+    "leaky_relu": "LeakyRelu(%l) {alpha=0.25}",
+    "clip": "ort::HardTanh(%l) {low=-0.5, high=0.25}",
 }
 PRODUCT = """graph (%x: float32[s0, 8] user, %w: float32[8, 8] parameter, %b: float32[8] parameter)
   %l = ort::PRODUCT(%x, %w, %b)
@@ -26,7 +29,22 @@ return ("y" = %y)
 """
 
 
+CONVOLUTION = """graph (%x: float32[s0, 3, 8, 8] user, %w: float32[4, 3, 1, 1] parameter,
+    %z: float32[s0, 4, 8, 8] user)
+  %c = Conv(%x, %w, _)
+  %l = Add(%z, %c)
+  %y = ACTIVATION
+return ("y" = %y)
+"""
+
+
 def activation_cases():
+    for name, call in ACTIVATIONS.items():
+        added = CONVOLUTION.replace("ACTIVATION", call)
+        alone = added.replace("  %l = Add(%z, %c)\n", "").replace("(%l)", "(%c)")
+        for of, text, op in (("conv", alone, "Conv"), ("conv_add", added, "ort::Conv")):
+            expected = [op, "Gelu"] if name == "gelu" else ["ort::Conv"]
+            yield pytest.param(text, "fuse", expected, id=f"{of}_{name}")
     for product in ("Linear", "MatMul"):
         for name, call in ACTIVATIONS.items():
             text = PRODUCT.replace("PRODUCT", product).replace("ACTIVATION", call)

@@ -100,14 +100,15 @@ Rule product_with(const std::string& product, const OpSchema& activation,
                   const OpSchema::Joins& joins) {
   const std::string op = activation.qualified(), name(name_of(joins.epilogue));
   return rule(format("{}_{}", product.substr(5), name))
-      .match([=, when = joins.when](Pattern& p) {
+      .match([=](Pattern& p) {
         const Value linear = p.op(product, {p["x"], p["w"], p["b"]},
                                   {{"activation", std::string(name_of(Epilogue::none))}});
-        return p.op(op, {p.named("product", linear)}, when);
+        return p.named("activation", p.op(op, {p.named("product", linear)}, joins.when));
       })
       .rewrite([=](const Match& m) {
         Attrs attrs = m.attrs("product");
         attrs.set("activation", name);
+        attrs.set("activation_numbers", joins.numbers_of(m.attrs("activation")));
         return m.graph().emit1(product, {m["x"], m["w"], m["b"]}, attrs);
       });
 }

@@ -1,6 +1,6 @@
 // Convolutions and their gradients on oneDNN; by products in float64 and where oneDNN has no kernel
 // that is run here. x and y may lie as oneDNN prefers; weights do so inside a kernel, a constant
-// one once for all runs.
+// one once for all runs. A sum and an activation are post-ops, or go over the result.
 #include <algorithm>
 
 #include "providers/cpu/conv/column_conv.h"
@@ -24,6 +24,9 @@ struct Problem {
   DType dtype = DType::f32;
   bool channels_last = false;  // what oneDNN is asked for x and y; else what it prefers
   memory::desc given = {};     // as which the forward is to take x; empty: it may choose
+  bool frozen = false;         // w is a constant: nothing is trained
+  bool sum = false;            // operand 3 is added
+  Activation activation = {};
 };
 
 // [O, I / g, K..] as [g, O / g, I / g, K..]: the same bytes.
@@ -75,26 +78,28 @@ Sizes less_one(Sizes dilations) {
   return dilations;
 }
 
+// What is added lies as y does.
+dnnl::primitive_attr with_post_ops(const Problem& p) {
+  dnnl::post_ops ops;
+  if (p.sum) ops.append_binary(dnnl::algorithm::binary_add, any_layout(p, p.y));
+  append_activation(ops, p.activation);
+  dnnl::primitive_attr attr = user_scratchpad();
+  attr.set_post_ops(ops);
+  return attr;
+}
+
+// Those for inference prefer other layouts than the gradients have, and weights packed once.
 dnnl::convolution_forward::primitive_desc forward_desc(const Problem& p) {
-  const auto kind = dnnl::prop_kind::forward_training;
+  using Kind = dnnl::prop_kind;
+  const auto kind = p.frozen ? Kind::forward_inference : Kind::forward_training;
   const auto algorithm = dnnl::algorithm::convolution_direct;
   const Window& win = p.window;
   const auto x = p.given.is_zero() ? layout(p, p.x) : p.given, w = any_layout(p, grouped(p)),
              y = layout(p, p.y);
   const auto b = p.bias ? any_layout(p, {p.y[1]}) : memory::desc();
-  return {cpu_engine(),
-          kind,
-          algorithm,
-          x,
-          w,
-          b,
-          y,
-          win.strides,
-          less_one(win.dilations),
-          win.before,
-          win.after,
-          user_scratchpad(),
-          true};
+  return {
+      cpu_engine(), kind,      algorithm,        x,   w, b, y, win.strides, less_one(win.dilations),
+      win.before,   win.after, with_post_ops(p), true};
 }
 
 // Whether it is handed over as it lies, and may be asked for otherwise. Where it is row-major the
@@ -141,27 +146,95 @@ Sizes kernel_of(const Sizes& w) {
   return Sizes(w.begin() + 2, w.end());
 }
 
+using ForwardDesc = dnnl::convolution_forward::primitive_desc;
+
+std::string name_of(const Problem& p) {
+  return (p.sum ? "Conv+add" : "Conv") + name_of(p.activation);
+}
+
+// `plain`: all lie row-major outside.
+std::vector<Argument> arguments_of(const Request& r, const Problem& p, const ForwardDesc& d,
+                                   bool plain) {
+  const auto any = [&](const Operand& operand) { return !plain && comes_blocked(operand); };
+  std::vector<Argument> arguments{
+      {DNNL_ARG_SRC, dense_desc(p.x, p.dtype), false, 0, d.src_desc(), any(r.in(0))},
+      {DNNL_ARG_WEIGHTS, dense_desc(grouped(p), p.dtype), false, 1, d.weights_desc(), false,
+       r.in(1).constant},
+      {DNNL_ARG_DST, dense_desc(p.y, p.dtype), true, 0, d.dst_desc(),
+       !plain && r.out().any_layout}};
+  if (p.bias) arguments.push_back({DNNL_ARG_BIAS, dense_desc({p.y[1]}, p.dtype), false, 2});
+  if (p.sum)
+    arguments.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1,
+                         dense_desc(p.y, p.dtype), false, 3, d.dst_desc(), any(r.in(3)),
+                         r.in(3).constant});
+  return arguments;
+}
+
+// The same but for the activation, with every operand as it lies there.
+auto like(Problem p, const ForwardDesc& d) {
+  return [=](const Activation& activation) {
+    dnnl::post_ops ops;
+    if (p.sum) ops.append_binary(dnnl::algorithm::binary_add, d.dst_desc());
+    append_activation(ops, activation);
+    dnnl::primitive_attr attr = user_scratchpad();
+    attr.set_post_ops(ops);
+    return ForwardDesc(cpu_engine(), d.get_prop_kind(), dnnl::algorithm::convolution_direct,
+                       d.src_desc(), d.weights_desc(), d.bias_desc(), d.dst_desc(),
+                       p.window.strides, less_one(p.window.dilations), p.window.before,
+                       p.window.after, attr, true);
+  };
+}
+
+// Null where oneDNN has no kernel that is run here.
+std::unique_ptr<Kernel> by_primitive(const Request& r, const Problem& p, bool plain = false) {
+  if (!is_post_op(p.activation)) return nullptr;
+  const Split parts = split(p.activation);
+  Problem inner = p;
+  inner.activation = parts.post_op;
+  return with_onednn("a convolution", [&]() -> std::unique_ptr<Kernel> {
+    const auto description = forward_over(inner, plain ? Operand{} : r.in(0));
+    if (!is_own(description)) return nullptr;
+    return std::make_unique<PrimitiveKernel>(
+        dnnl::convolution_forward(description), description.scratchpad_desc(),
+        arguments_of(r, p, description, plain), name_of(p),
+        after<dnnl::convolution_forward>(parts, like(p, description)));
+  });
+}
+
+// Of float32, row-major: a kernel that writes a convolution alone, with the rest over its result.
+std::unique_ptr<Kernel> finished(std::unique_ptr<Kernel> conv, const Problem& p) {
+  if (!conv || !(p.sum || p.activation)) return conv;
+  const std::shared_ptr<const Kernel> inner = std::move(conv);
+  const int64_t count = element_count(p.y);
+  return make_kernel(
+      name_of(p),
+      [=, sum = p.sum, activation = p.activation](const Args& args) {
+        inner->run(args);
+        auto* y = output<float>(args);
+        const auto* z = sum ? input<float>(args, 3) : nullptr;
+        for (int64_t i = 0; z && i < count; ++i) y[i] += z[i];
+        activate(activation, y, count);
+      },
+      inner->scratch_bytes());
+}
+
 std::unique_ptr<Kernel> conv(const Request& r) {
   Problem p{r.sizes(0), r.sizes(1), r.out().sizes, r.attrs().i("group", 1),
             {},         r.has(2),   r.in(0).dtype};
   check_group(r, p);
   p.window = window_of(r, p.x, p.y, kernel_of(p.w));
+  p.frozen = r.in(1).constant != nullptr;
+  p.sum = r.has(3);
+  p.activation = activation_of(r.attrs());
   if (is_empty(p)) return element_count(p.y) == 0 ? zeros(r) : nullptr;
   if (p.dtype == DType::f64) return column_conv<double>(columns(p), p.bias);
-  return with_onednn("a convolution", [&]() -> std::unique_ptr<Kernel> {
-    const auto description = forward_over(p, r.in(0));
-    if (!is_own(description)) return is_float(p) ? column_conv<float>(columns(p), p.bias) : nullptr;
-    std::vector<Argument> arguments{{DNNL_ARG_SRC, dense_desc(p.x, p.dtype), false, 0,
-                                     description.src_desc(), comes_blocked(r.in(0))},
-                                    {DNNL_ARG_WEIGHTS, dense_desc(grouped(p), p.dtype), false, 1,
-                                     description.weights_desc(), false, r.in(1).constant},
-                                    {DNNL_ARG_DST, dense_desc(p.y, p.dtype), true, 0,
-                                     description.dst_desc(), r.out().any_layout}};
-    if (p.bias) arguments.push_back({DNNL_ARG_BIAS, dense_desc({p.y[1]}, p.dtype), false, 2});
-    return std::make_unique<PrimitiveKernel>(dnnl::convolution_forward(description),
-                                             description.scratchpad_desc(), std::move(arguments),
-                                             "Conv");
-  });
+  if (auto kernel = by_primitive(r, p)) return kernel;
+  if (!is_float(p)) return nullptr;
+  Problem bare = p;
+  bare.sum = false;
+  bare.activation = {};
+  auto alone = p.sum || p.activation ? by_primitive(r, bare, true) : nullptr;
+  return finished(alone ? std::move(alone) : column_conv<float>(columns(p), p.bias), p);
 }
 
 // x from y and w.
@@ -306,6 +379,11 @@ void add_kernels(KernelList& list, ConvKernel make) {
 
 static void register_conv(KernelTable& table) {
   add_kernels(table.op("Conv").take_layouts(), conv);
+  table.op("ort::Conv")
+      .take_layouts()
+      .add("onednn", kF32 | kHalves, spatial, conv)
+      .add("widened", kF32 | kHalves, spatial,
+           [](const Request& request) { return widened(request, conv); });
   add_kernels(table.op("ort::ConvGradX").take_layouts(), conv_grad_x);
   add_kernels(table.op("ort::ConvGradW").take_layouts(), conv_grad_w);
   add_kernels(table.op("ConvTranspose"), conv_transpose);

@@ -7,33 +7,12 @@
 #include "csrc/core/parallel.h"
 #include "providers/cpu/product/gemm.h"
 #include "providers/cpu/product/product.h"
-#include "providers/cpu/tile/tile.h"
 
 namespace ort::cpu {
 namespace {
 
 // Below this many multiplications a product of a batch is one thread's.
 constexpr int64_t kSmall = 1 << 20;
-
-TileOp instruction(Epilogue activation) {
-  switch (activation) {
-    case Epilogue::relu:
-      return TileOp::relu;
-    case Epilogue::tanh:
-      return TileOp::tanh;
-    case Epilogue::sigmoid:
-      return TileOp::sigmoid;
-    case Epilogue::silu:
-      return TileOp::silu;
-    case Epilogue::gelu:
-      return TileOp::gelu;
-    case Epilogue::gelu_tanh:
-      return TileOp::gelu_tanh;
-    case Epilogue::none:
-      break;
-  }
-  fail("an epilogue without an instruction");
-}
 
 template <class T>
 class BlockedProduct final : public Kernel {
@@ -44,10 +23,7 @@ class BlockedProduct final : public Kernel {
         matrices_(matrices_of(p)),
         start_(r.out().sizes, p),
         row_bias_(p.bias && is_row_bias(p)),
-        side_by_side_(matrices_.size() > 1 && p.m * p.n * p.k < kSmall) {
-    if constexpr (kFloats)
-      if (p.activation != Epilogue::none) activation_.emplace(instruction(p.activation), 0);
-  }
+        side_by_side_(matrices_.size() > 1 && p.m * p.n * p.k < kSmall) {}
 
   void run(const Args& args) const override {
     auto* y = static_cast<T*>(args.out[0]);
@@ -61,14 +37,11 @@ class BlockedProduct final : public Kernel {
       parallel_for(count, count * p_.m * p_.n * p_.k, multiply_all);
     else
       multiply_all(0, count, 0);
-    if constexpr (kFloats)
-      if (activation_) activate(y, count * p_.m * p_.n);
+    if constexpr (std::is_floating_point_v<T>) activate(p_.activation, y, count * p_.m * p_.n);
   }
   std::string name() const override { return name_; }
 
  private:
-  static constexpr bool kFloats = std::is_floating_point_v<T>;
-
   void multiply(const Args& args, int64_t at, T* y, const T* bias) const {
     const MatrixAt& matrix = matrices_[static_cast<size_t>(at)];
     const T* a = static_cast<const T*>(args.in[0]) + matrix.a * p_.m * p_.k;
@@ -87,20 +60,11 @@ class BlockedProduct final : public Kernel {
                  .start_row = row_bias_ ? 0 : p_.n});
   }
 
-  void activate(T* y, int64_t count) const {
-    constexpr int64_t kPiece = 4096;
-    parallel_for((count + kPiece - 1) / kPiece, count * 6, [&](int64_t begin, int64_t end, int) {
-      for (int64_t at = begin * kPiece; at < std::min(end * kPiece, count); at += kPiece)
-        (*activation_)(y + at, y + at, nullptr, nullptr, std::min(kPiece, count - at));
-    });
-  }
-
   Product p_;
   std::string name_;
   std::vector<MatrixAt> matrices_;
   Start start_;
   bool row_bias_, side_by_side_;
-  std::optional<TileStep<std::conditional_t<kFloats, T, float>>> activation_;
 };
 
 }  // namespace

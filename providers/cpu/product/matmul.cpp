@@ -47,7 +47,7 @@ std::unique_ptr<Kernel> make_product(const Request& r, Product p) {
   if (p.bias) p.bias_sizes = r.sizes(*p.bias);
   const DType dtype = r.in(0).dtype;
   const bool floats = (bit(dtype) & kFloating) != 0;
-  if (!floats && (p.bias || p.alpha != 1.0 || p.activation != Epilogue::none)) return nullptr;
+  if (!floats && (p.bias || p.alpha != 1.0 || p.activation)) return nullptr;
   if (!is_half(dtype))
     return floats || size_of(dtype) == 4 ? make_blocked_product(r, p) : make_plain_product(r, p);
   if (p.k == 0 || element_count(r.out().sizes) == 0) return nullptr;
@@ -61,14 +61,14 @@ std::unique_ptr<Kernel> matmul_kernel(const Request& r) {
 std::unique_ptr<Kernel> fused_kernel(const Request& r) {
   Product p = product_of(r, r.attrs().i("trans_a", 0) != 0, r.attrs().i("trans_b", 0) != 0);
   p.alpha = r.attrs().f("alpha", 1.0);
-  p.activation = epilogue_of(r.attrs());
+  p.activation = activation_of(r.attrs());
   if (r.has(2)) p.bias = 2;
   return make_product(r, p);
 }
 
 std::unique_ptr<Kernel> linear_kernel(const Request& r) {
   Product p = product_of(r, false, true);
-  p.activation = epilogue_of(r.attrs());
+  p.activation = activation_of(r.attrs());
   if (r.has(2)) p.bias = 2;
   return make_product(r, p);
 }

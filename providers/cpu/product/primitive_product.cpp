@@ -25,6 +25,7 @@ std::unique_ptr<Kernel> make_primitive_product(const Request& r, const Product& 
   fold_batch(p);
   if (p.bias && !bias_over(p)) p = given;  // rows of one product differ in bias
   if (p.bias && !bias_over(p)) return nullptr;
+  if (!is_post_op(p.activation)) return nullptr;
   return with_onednn("a matmul", [&]() -> std::unique_ptr<Kernel> {
     const DType dtype = r.in(0).dtype;
     const auto a = matrix_desc(p.batch_a, p.m, p.k, p.trans_a, dtype);
@@ -32,29 +33,33 @@ std::unique_ptr<Kernel> make_primitive_product(const Request& r, const Product& 
     const auto y = matrix_desc(p.batch, p.m, p.n, false, r.out().dtype);
     std::vector<PrimitiveKernel::Argument> arguments{
         {DNNL_ARG_SRC, a, false, 0}, {DNNL_ARG_WEIGHTS, b, false, 1}, {DNNL_ARG_DST, y, true, 0}};
-    dnnl::primitive_attr attr = user_scratchpad();
-    dnnl::post_ops ops;
-    if (p.alpha != 1.0)
-      ops.append_eltwise(dnnl::algorithm::eltwise_linear, static_cast<float>(p.alpha), 0.0f);
     dnnl::memory::desc bias;
+    if (p.bias) bias = dense_desc(*bias_over(p), r.in(*p.bias).dtype);
+    const auto alpha = static_cast<float>(p.alpha);
+    const bool scaled = alpha != 1.0f, plain = !scaled && is_row_bias(p);
     if (p.bias) {
-      bias = dense_desc(*bias_over(p), r.in(*p.bias).dtype);
-      const bool plain = p.alpha == 1.0 && is_row_bias(p);
-      const int id =
-          plain ? DNNL_ARG_BIAS : DNNL_ARG_ATTR_MULTIPLE_POST_OP(ops.len()) | DNNL_ARG_SRC_1;
-      if (!plain) ops.append_binary(dnnl::algorithm::binary_add, bias);
-      arguments.push_back({id, bias, false, *p.bias});
-      if (!plain) bias = {};
+      const int at = scaled ? 1 : 0;
+      arguments.push_back(
+          {plain ? DNNL_ARG_BIAS : DNNL_ARG_ATTR_MULTIPLE_POST_OP(at) | DNNL_ARG_SRC_1, bias, false,
+           *p.bias});
     }
-    append_activation(ops, p.activation);
-    attr.set_post_ops(ops);
-    const auto description =
-        bias.is_zero() ? dnnl::matmul::primitive_desc(cpu_engine(), a, b, y, attr, true)
-                       : dnnl::matmul::primitive_desc(cpu_engine(), a, b, bias, y, attr, true);
+    const auto described = [=](const Activation& activation) {
+      dnnl::post_ops ops;
+      if (scaled) ops.append_eltwise(dnnl::algorithm::eltwise_linear, alpha, 0.0f);
+      if (!bias.is_zero() && !plain) ops.append_binary(dnnl::algorithm::binary_add, bias);
+      append_activation(ops, activation);
+      dnnl::primitive_attr attr = user_scratchpad();
+      attr.set_post_ops(ops);
+      using Description = dnnl::matmul::primitive_desc;
+      return bias.is_zero() || !plain ? Description(cpu_engine(), a, b, y, attr, true)
+                                      : Description(cpu_engine(), a, b, bias, y, attr, true);
+    };
+    const Split parts = split(p.activation);
+    const auto description = described(parts.post_op);
     if (!is_own(description)) return nullptr;
-    return std::make_unique<PrimitiveKernel>(dnnl::matmul(description),
-                                             description.scratchpad_desc(), std::move(arguments),
-                                             product_name(r, p));
+    return std::make_unique<PrimitiveKernel>(
+        dnnl::matmul(description), description.scratchpad_desc(), std::move(arguments),
+        product_name(r, p), after<dnnl::matmul>(parts, described));
   });
 }
 

@@ -50,8 +50,7 @@ bool is_row_bias(const Product& p) {
 std::string product_name(const Request& r, const Product& p) {
   std::string name = r.node().op;
   if (p.bias) name += "+bias";
-  if (p.activation != Epilogue::none) name += "+" + std::string(name_of(p.activation));
-  return name;
+  return name + name_of(p.activation);
 }
 
 std::optional<Sizes> bias_over(const Product& p) {

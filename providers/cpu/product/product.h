@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "csrc/core/parallel.h"
+#include "providers/cpu/epilogue.h"
 #include "providers/kernel_table.h"
 
 namespace ort::cpu {
@@ -16,7 +17,7 @@ struct Product {
   int64_t m = 1, n = 1, k = 1;
   bool trans_a = false, trans_b = false;
   double alpha = 1.0;
-  Epilogue activation = Epilogue::none;
+  Activation activation;
   std::optional<size_t> bias;  // operand index
   Sizes bias_sizes;
 };

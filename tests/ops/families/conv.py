@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from ..table import Op, bad, sample, t
+from .matmul import activated, with_activations
 
 CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
@@ -28,6 +29,11 @@ def conv(x, w, b=None, group=1, **attrs):
     n, strides, dilations, pads = settings(x, w, **attrs)
     both = [p for d in reversed(range(n)) for p in (pads[d], pads[n + d])]
     return CONV[n](F.pad(x, both), w, b, strides, 0, dilations, group)
+
+
+def fused(x, w, b=None, z=None, activation="none", activation_numbers=(), **attrs):
+    y = conv(x, w, b, **attrs)
+    return activated(y if z is None else y + z, activation, activation_numbers)
 
 
 def conv_transpose(x, w, b=None, group=1, output_padding=None, output_shape=None, **attrs):
@@ -96,6 +102,28 @@ OPS = [
             bad("must be positive", t(2, 3, 9), t(4, 3, 3), strides=[0]),
             bad("b has shape [3], expected [4]", t(2, 3, 9), t(4, 3, 3), t(3)),
             bad("group 3 does not divide w of shape [4, 1, 3]", t(2, 3, 9), t(4, 1, 3), group=3),
+        ],
+    ),
+    Op(
+        "ort::Conv",
+        fused,
+        [
+            sample(t(*x), t(*w), t(w[0]), t(*out_size(x, w, attrs)), symbolic=False, **attrs)
+            for x, w, attrs in CASES
+        ]
+        + [
+            *with_activations(t(2, 3, 9, 7), t(4, 3, 3, 2), t(4), symbolic=False),
+            *with_activations(t(2, 3, 9), t(4, 3, 2), None, t(2, 4, 8), symbolic=False),
+        ],
+        [
+            bad("z has shape [2, 4], expected [2, 4, 8]", t(2, 3, 9), t(4, 3, 2), None, t(2, 4)),
+            bad("unknown activation 'step'", t(2, 3, 9), t(4, 3, 2), activation="step"),
+            bad(
+                "activation 'leaky_relu' has 0 numbers, expected 1",
+                t(2, 3, 9),
+                t(4, 3, 2),
+                activation="leaky_relu",
+            ),
         ],
     ),
     Op(

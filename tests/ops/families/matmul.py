@@ -13,7 +13,23 @@ ACTIVATIONS = {
     "silu": F.silu,
     "gelu": F.gelu,
     "gelu_tanh": lambda y: F.gelu(y, approximate="tanh"),
+    "hard_swish": F.hardswish,
+    "leaky_relu": F.leaky_relu,
+    "clip": lambda y, low, high: y.clamp(low, high),
 }
+NUMBERS = {"leaky_relu": [0.25], "clip": [-0.5, 0.75]}
+
+
+def with_activations(*inputs, **settings):
+    """A sample for each. LeakyRelu's gradient is its definition's, which a definition has not."""
+    for name in ACTIVATIONS:
+        numbers = {"activation_numbers": NUMBERS[name]} if name in NUMBERS else {}
+        slope = name == "leaky_relu"
+        yield sample(*inputs, activation=name, **numbers, **{"gradient": not slope, **settings})
+
+
+def activated(y, activation="none", activation_numbers=()):
+    return ACTIVATIONS[activation](y, *activation_numbers)
 
 
 def gemm(a, b, c=None, alpha=1.0, beta=1.0, transA=0, transB=0):
@@ -21,14 +37,14 @@ def gemm(a, b, c=None, alpha=1.0, beta=1.0, transA=0, transB=0):
     return y if c is None else y + beta * c
 
 
-def product(a, b, bias=None, trans_a=0, trans_b=0, alpha=1.0, activation="none"):
+def product(a, b, bias=None, trans_a=0, trans_b=0, alpha=1.0, **activation):
     y = (a.mT if trans_a else a) @ (b.mT if trans_b else b)
     y = y * alpha
-    return ACTIVATIONS[activation](y if bias is None else y + bias)
+    return activated(y if bias is None else y + bias, **activation)
 
 
-def linear(x, w, b=None, activation="none"):
-    return ACTIVATIONS[activation](F.linear(x, w, b))
+def linear(x, w, b=None, **activation):
+    return activated(F.linear(x, w, b), **activation)
 
 
 OPS = [
@@ -78,11 +94,12 @@ OPS = [
             sample(t(5, 3), t(7, 5), t(7), trans_a=1, trans_b=1, alpha=0.5),
             sample(t(2, 4, 3, 5), t(2, 4, 7, 5), trans_b=1, alpha=0.125),
             sample(t(2, 5, 3), t(5, 7), trans_a=1),
-            *[sample(t(3, 5), t(5, 7), t(7), activation=name) for name in ACTIVATIONS],
+            *with_activations(t(3, 5), t(5, 7), t(7)),
         ],
         [
             bad("inner sizes 5 and 4 differ", t(3, 5), t(4, 7)),
             bad("unknown activation 'step'", t(3, 5), t(5, 7), activation="step"),
+            bad("activation 'clip' has 0 numbers, expected 2", t(3, 5), t(5, 7), activation="clip"),
             bad("attribute 'to' is 77, which is no dtype", t(3, 5), t(5, 7), to=77),
         ],
     ),
@@ -95,10 +112,7 @@ OPS = [
             sample(t(2, 3, 5), t(7, 5)),
             sample(t(5), t(7, 5), t(7)),
             sample(t(0, 5), t(7, 5), t(7)),
-            *[
-                sample(t(3, 5), t(7, 5), t(7), activation=name, gradient=False)
-                for name in ACTIVATIONS
-            ],
+            *with_activations(t(3, 5), t(7, 5), t(7), gradient=False),
         ],
         [
             bad("w has shape [7, 4], expected [N, 5] (last axis of x)", t(3, 5), t(7, 4)),

@@ -377,3 +377,50 @@ def test_a_constant_is_packed_for_all_sizes_at_once(tmp_path):
         ours = session.run(None, {"x": x})[0]
         expected = net(torch.from_numpy(x)).detach().numpy()
         np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)
+
+
+class Plain(nn.Module):
+    """Convolutions without norms: what comes after each one joins it."""
+
+    def __init__(self, activation):
+        super().__init__()
+        self.first = nn.Conv2d(3, 32, 3, padding=1)
+        self.second = nn.Conv2d(32, 32, 3, padding=1)
+        self.third = nn.Conv2d(32, 32, 1)
+        self.activation = activation
+
+    def forward(self, x):
+        h = self.activation(self.first(x))
+        return self.activation(self.third(self.activation(self.second(h))) + h)
+
+
+@pytest.mark.parametrize(
+    "activation, name, trains",
+    [
+        (F.relu, "relu", True),
+        (torch.sigmoid, "sigmoid", True),
+        (torch.tanh, "tanh", True),
+        (F.relu6, "clip", False),
+        (F.silu, "silu", False),
+        (F.hardswish, "hard_swish", False),
+        (lambda y: F.leaky_relu(y, 0.2), "leaky_relu", False),
+    ],
+)
+def test_a_sum_and_an_activation_join_a_convolution(activation, name, trains):
+    """In training too where the gradient reads the result alone."""
+    torch.manual_seed(0)
+    twins = Twins(Plain(activation))
+    for size in (12, 12, 8):
+        twins.step(torch.randn(2, 3, size, size))
+    joined = {step.name for step in twins.ours.explain().steps if step.name.startswith("Conv+")}
+    assert joined == ({f"Conv+{name}", f"Conv+add+{name}"} if trains else {"Conv+add"})
+    x = torch.randn(2, 3, 12, 12)
+    x[0, 1, 3, 4], x[1, 2, 5, 6] = torch.nan, torch.inf
+    with torch.no_grad():
+        torch.testing.assert_close(
+            twins.ours(x), twins.exact(x.double()).float(), rtol=1e-4, atol=1e-5, equal_nan=True
+        )
+    names = [step.name for step in twins.ours.explain().steps]
+    assert [n for n in names if "Conv" in n or "add" in n] == [
+        f"Conv+{name}", f"Conv+{name}", f"Conv+add+{name}"
+    ]  # fmt: skip

@@ -1,0 +1,100 @@
+// Functions by the instructions of tile programs, arithmetic by loops that become vectors.
+#include "providers/cpu/epilogue.h"
+
+#include <algorithm>
+
+#include "csrc/core/parallel.h"
+#include "providers/cpu/convert.h"
+#include "providers/cpu/tile/tile.h"
+#include "providers/tile/scalar.h"
+
+namespace ort::cpu {
+
+Activation activation_of(const Attrs& attrs) {
+  const std::vector<double> numbers = epilogue_numbers_of(attrs);
+  Activation activation{epilogue_of(attrs)};
+  if (!numbers.empty()) activation.low = numbers[0];
+  if (numbers.size() > 1) activation.high = numbers[1];
+  return activation;
+}
+
+std::string name_of(const Activation& activation) {
+  return activation ? "+" + std::string(name_of(activation.kind)) : "";
+}
+
+namespace {
+
+constexpr int64_t kPiece = 4096;
+
+TileOp instruction(Epilogue activation) {
+  switch (activation) {
+    case Epilogue::relu:
+      return TileOp::relu;
+    case Epilogue::tanh:
+      return TileOp::tanh;
+    case Epilogue::sigmoid:
+      return TileOp::sigmoid;
+    case Epilogue::silu:
+      return TileOp::silu;
+    case Epilogue::gelu:
+      return TileOp::gelu;
+    case Epilogue::gelu_tanh:
+      return TileOp::gelu_tanh;
+    default:
+      fail("activation '{}' is no instruction", name_of(activation));
+  }
+}
+
+template <class T>
+void activate_piece(const Activation& activation, T* y, int64_t count) {
+  namespace scalar = tile::scalar;
+  const T low = static_cast<T>(activation.low), high = static_cast<T>(activation.high);
+  switch (activation.kind) {
+    case Epilogue::none:
+      return;
+    case Epilogue::clip:
+      for (int64_t i = 0; i < count; ++i) y[i] = scalar::min(scalar::max(y[i], low), high);
+      return;
+    case Epilogue::leaky_relu:
+      for (int64_t i = 0; i < count; ++i) y[i] = y[i] > T(0) ? y[i] : low * y[i];
+      return;
+    case Epilogue::hard_swish:
+      for (int64_t i = 0; i < count; ++i)
+        y[i] *= scalar::min(scalar::max(y[i] / T(6) + T(0.5), T(0)), T(1));
+      return;
+    default:
+      TileStep<T>(instruction(activation.kind), 0)(y, y, nullptr, nullptr, count);
+  }
+}
+
+// f(first, count) over pieces that stay in the first cache.
+template <class F>
+void each_piece(int64_t count, F&& f) {
+  parallel_for((count + kPiece - 1) / kPiece, count * 6, [&](int64_t begin, int64_t end, int) {
+    for (int64_t at = begin * kPiece; at < std::min(end * kPiece, count); at += kPiece)
+      f(at, std::min(kPiece, count - at));
+  });
+}
+
+}  // namespace
+
+template <class T>
+void activate(const Activation& activation, T* y, int64_t count) {
+  if (activation)
+    each_piece(count, [&](int64_t at, int64_t some) { activate_piece(activation, y + at, some); });
+}
+template void activate<float>(const Activation&, float*, int64_t);
+template void activate<double>(const Activation&, double*, int64_t);
+
+void activate(const Activation& activation, DType dtype, void* y, int64_t count) {
+  if (dtype == DType::f32) return activate(activation, static_cast<float*>(y), count);
+  auto* halves = static_cast<uint16_t*>(y);
+  each_piece(count, [&](int64_t at, int64_t some) {
+    float wide[kPiece];
+    widen(dtype, halves + at, wide, some);
+    activate_piece(activation, wide, some);
+    narrow(wide, dtype, halves + at, some);
+  });
+}
+
+}  // namespace ort::cpu
