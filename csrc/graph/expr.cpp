@@ -239,13 +239,13 @@ Value sum_to(Value x, const Dims& dims) {
   check(from.size() >= dims.size(), "sum_to: value %{} has shape {}, which does not sum to {}",
         x.id, from, dims);
   const size_t extra = from.size() - dims.size();
-  std::vector<int64_t> leading, inner;
-  for (size_t i = 0; i < extra; ++i) leading.push_back(static_cast<int64_t>(i));
-  for (size_t i = 0; i < dims.size(); ++i)
-    if (dims[i].is(1) && !from[extra + i].is(1)) inner.push_back(static_cast<int64_t>(i));
-  Value result = reduce_sum(x, leading, false);
+  std::vector<int64_t> axes;
+  for (size_t i = 0; i < from.size(); ++i)
+    if (i < extra || (dims[i - extra].is(1) && !from[i].is(1)))
+      axes.push_back(static_cast<int64_t>(i));
+  const bool inner = !axes.empty() && axes.back() >= static_cast<int64_t>(extra);
   // Sizes that are not known to be equal must be: a size of 1 is one when the graph is made.
-  return reshape(reduce_sum(result, inner, true), dims);
+  return reshape(reduce_sum(x, axes, inner && extra == 0), dims);
 }
 
 Value stop_gradient(Value x) {
