@@ -23,27 +23,54 @@ Piece repeated(const Blocks& l, const Lanes& numbers) {
   return piece;
 }
 
-std::vector<Moments> moments_of(const Blocks& l, const Steps& steps, const Runs<float>& runs,
-                                const void* x, int64_t block) {
-  Piece piece, centred;
-  Sums sum(l, steps), rest_sum(l, steps), squares(l, steps);
-  l.pieces(block, [&](int64_t at, int64_t n) { sum.add(runs.read(x, at, n, piece.data()), n); });
-  const double count = static_cast<double>(l.count());
+// The means of the first positions of every image.
+Lanes first_means(const Blocks& l, const Steps& steps, const Runs<float>& runs, const void* x,
+                  int64_t block) {
+  Piece piece;
+  Sums sum(l, steps);
+  const int64_t length = l.plane * l.lanes, n = l.width();
+  for (int64_t image = 0; image < l.images; ++image)
+    sum.add(runs.read(x, (image * l.blocks + block) * length, n, piece.data()), n);
   Lanes means = sum.total();
-  for (double& mean : means) mean = static_cast<float>(mean / count);
-  const Piece mean = repeated(l, means);
+  for (double& mean : means)
+    mean =
+        static_cast<float>(mean * static_cast<double>(l.lanes) / static_cast<double>(n * l.images));
+  return means;
+}
+
+// In one pass, from sums of what x is above `near`.
+std::vector<Moments> moments_near(const Blocks& l, const Steps& steps, const Runs<float>& runs,
+                                  const void* x, int64_t block, const Lanes& near) {
+  Piece piece, centred;
+  Sums rest_sum(l, steps), squares(l, steps);
+  const Piece centre = repeated(l, near);
   l.pieces(block, [&](int64_t at, int64_t n) {
-    steps.sub(centred.data(), runs.read(x, at, n, piece.data()), mean.data(), nullptr, n);
+    steps.sub(centred.data(), runs.read(x, at, n, piece.data()), centre.data(), nullptr, n);
     rest_sum.add(centred.data(), n);
     squares.add(centred.data(), centred.data(), n);
   });
-  const Lanes rests = rest_sum.total(), variances = squares.total();
+  const Lanes rests = rest_sum.total(), sums = squares.total();
+  const double count = static_cast<double>(l.count());
   std::vector<Moments> moments(index(l.lanes));
   for (size_t c = 0; c < moments.size(); ++c) {
-    const double rest = rests[c] / count;  // what sums in float32 lost of the mean
-    moments[c] = {means[c] + rest, std::max(variances[c] / count - rest * rest, 0.0)};
+    const double rest = rests[c] / count;
+    moments[c] = {near[c] + rest, std::max(sums[c] / count - rest * rest, 0.0)};
   }
   return moments;
+}
+
+// Beside a deviation that is small against what the first means miss, both lose digits: once more.
+std::vector<Moments> moments_of(const Blocks& l, const Steps& steps, const Runs<float>& runs,
+                                const void* x, int64_t block) {
+  Lanes near = first_means(l, steps, runs, x, block);
+  std::vector<Moments> moments = moments_near(l, steps, runs, x, block, near);
+  bool far = false;
+  for (size_t c = 0; c < moments.size(); ++c) {
+    const double missed = moments[c].mean - near[c];
+    far = far || missed * missed > 4 * moments[c].variance;
+    near[c] = static_cast<float>(moments[c].mean);
+  }
+  return far ? moments_near(l, steps, runs, x, block, near) : moments;
 }
 
 void normalise(const Blocks& l, const Steps& steps, const Runs<float>& runs, const Args& args,
