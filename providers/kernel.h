@@ -26,8 +26,8 @@ struct Operand {
   const void* constant = nullptr;  // its bytes on the host, when they are known at preparation
   Device device{};                 // whose memory its pointer is of when the kernel is run
   Layout layout{};  // of an input: how it lies before anything is done for this kernel
-  // Whether the kernel may have an input in another layout, or give an output in one that is not
-  // row-major; it then says which.
+  // Whether the kernel may have an input in another layout; of an output, whether a reader could
+  // take it in one that is not row-major: else a reorder follows. The kernel says which it is.
   bool any_layout = false;
 };
 

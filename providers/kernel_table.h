@@ -137,17 +137,22 @@ std::unique_ptr<Kernel> make_kernel(std::string name, F f, size_t scratch = 0, i
   return std::make_unique<FunctionKernel<F>>(std::move(name), std::move(f), scratch, over);
 }
 
-// A kernel whose operands have these layouts, by number; those beyond are row-major.
+// A kernel whose operands have these layouts, by number; those beyond are row-major. `over`: as
+// above.
 template <class F>
 class LaidOutKernel final : public Kernel {
  public:
   LaidOutKernel(std::string name, F f, std::vector<Layout> in, std::vector<Layout> out,
-                size_t scratch)
+                size_t scratch, int over)
       : name_(std::move(name)),
         f_(std::move(f)),
         in_(std::move(in)),
         out_(std::move(out)),
-        scratch_(scratch) {}
+        scratch_(scratch),
+        over_(over) {}
+  bool in_place(size_t in, size_t out) const override {
+    return static_cast<int>(in) == over_ && out == 0;
+  }
   void run(const Args& args) const override { f_(args); }
   size_t scratch_bytes() const override { return scratch_; }
   std::string name() const override { return name_; }
@@ -161,13 +166,14 @@ class LaidOutKernel final : public Kernel {
   F f_;
   std::vector<Layout> in_, out_;
   size_t scratch_;
+  int over_;
 };
 
 template <class F>
 std::unique_ptr<Kernel> make_kernel(std::string name, F f, std::vector<Layout> in,
-                                    std::vector<Layout> out, size_t scratch = 0) {
+                                    std::vector<Layout> out, size_t scratch = 0, int over = -1) {
   return std::make_unique<LaidOutKernel<F>>(std::move(name), std::move(f), std::move(in),
-                                            std::move(out), scratch);
+                                            std::move(out), scratch, over);
 }
 
 // Elements of an integer operand.

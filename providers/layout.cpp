@@ -13,6 +13,12 @@ size_t Layout::bytes(const Sizes& sizes, DType dtype) const {
       checked_mul(element_count(sizes), static_cast<int64_t>(size_of(dtype))));
 }
 
+std::optional<Layout> Layout::of(DType dtype) const {
+  if (!blocked_) return *this;
+  auto other = blocked_->of(dtype);
+  return other ? std::optional(Layout(std::move(other))) : std::nullopt;
+}
+
 std::string Layout::text() const {
   return blocked_ ? blocked_->text() : is_opaque() ? "opaque" : "plain";
 }

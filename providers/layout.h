@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "csrc/core/dim.h"
@@ -21,11 +22,15 @@ class BlockedLayout {
   virtual bool only_elements() const = 0;
   // b where the value lies as [N, C / b, spatial axes.., b]; else 0.
   virtual int64_t channel_block() const { return 0; }
+  // Whether the value lies as [N, spatial axes.., C].
+  virtual bool channels_last() const { return false; }
   // The same order of a value of other sizes; null where there is none.
   virtual std::shared_ptr<const BlockedLayout> of_sizes(const Sizes& /*sizes*/) const {
     return nullptr;
   }
   virtual std::string text() const = 0;  // "aBcd16b": blocks of 16 channels
+  // The same order of elements of another dtype; null: there is none.
+  virtual std::shared_ptr<const BlockedLayout> of(DType dtype) const = 0;
   // Kernels of one input and one output.
   virtual std::unique_ptr<Kernel> from_plain() const = 0;
   virtual std::unique_ptr<Kernel> to_plain() const = 0;
@@ -53,6 +58,8 @@ class Layout {
   bool is_plain() const { return kind_ == Kind::plain; }
   bool is_opaque() const { return kind_ == Kind::opaque; }
   const BlockedLayout* blocked() const { return blocked_.get(); }
+  // The same order of elements of another dtype.
+  std::optional<Layout> of(DType dtype) const;
   // Of a value of these sizes.
   size_t bytes(const Sizes& sizes, DType dtype) const;
   std::string text() const;

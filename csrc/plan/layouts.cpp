@@ -9,13 +9,17 @@ Layouts::Layouts(const LoweredGraph& lowered, const BoundValues& values)
   for (const Claim& claim : lowered.partition.claims) {
     if (!claim.provider->takes_layouts(claim.region)) continue;
     for (const ValueId id : claim.region.in)
-      if (id != kNone && may_move(id)) taken_.insert(id);
+      if (id != kNone && may_move(id)) taken_.insert(values_.source(id));
   }
 }
 
-// What is seen through a view is row-major, as is a constant.
+// What is seen through a view of other sizes is row-major, as is a constant.
 bool Layouts::may_move(ValueId id) const {
-  return on_ && values_.source(id) == id && !values_.constant(id) && !values_.is_opaque(id);
+  const ValueId source = values_.source(id);
+  if (!on_ || values_.constant(source) || values_.is_opaque(source)) return false;
+  if (source == id) return true;
+  const Operand seen = values_.operand(id), made = values_.operand(source);
+  return seen.sizes == made.sizes && seen.dtype == made.dtype;
 }
 
 Binding Layouts::binding(const Claim& claim) const {
@@ -26,9 +30,9 @@ Binding Layouts::binding(const Claim& claim) const {
     Operand& in = binding.in.emplace_back(values_.operand(id));
     if (!claim.on_host[i]) in.device = claim.device;
     in.any_layout = id != kNone && in.device == claim.device && may_move(id);
-    const auto found = made_.find(id);
-    if (in.any_layout && found != made_.end() && found->second.device == in.device)
-      in.layout = found->second.layout;
+    if (!in.any_layout) continue;
+    const auto found = made_.find(values_.source(id));
+    if (found != made_.end() && found->second.device == in.device) in.layout = found->second.layout;
   }
   for (const ValueId id : claim.region.out) {
     Operand& out = binding.out.emplace_back(values_.operand(id));

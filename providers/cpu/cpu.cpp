@@ -2,7 +2,7 @@
 #include "providers/cpu/provider.h"
 
 #include "csrc/passes/regions.h"
-#include "providers/cpu/tile/tile.h"
+#include "providers/cpu/tile/prepare.h"
 #include "providers/tile/lower.h"
 #include "providers/tile/programs.h"
 #include "providers/tile/region.h"
@@ -50,19 +50,14 @@ class CpuProvider final : public Provider {
   }
 
   bool takes_layouts(const Region& region) const override {
-    return region.kind == "tile" ? tile::takes_any_order(region)
+    return region.kind == "tile" ? tile::takes_layouts(region)
                                  : kernel_table().takes_layouts(region.nodes[0]->qualified());
   }
 
   // Every error names a node: a library's does not.
   Prepared prepare(const Region& region, const Binding& binding) const override {
     try {
-      if (region.kind == "tile") {
-        tile::Bound bound = tile::bind(region, binding);
-        Layout layout = tile::shared_layout(*bound.program, binding);
-        return make_tile_kernel(bound.program, std::move(bound.extent), tile::name_of(region),
-                                std::move(layout));
-      }
+      if (region.kind == "tile") return prepare_tile(region, binding);
       check(region.nodes.size() == 1, "a kernel runs one node, the region has {}",
             region.nodes.size());
       return kernel_table().prepare(*region.nodes[0], binding);

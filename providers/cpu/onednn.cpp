@@ -131,6 +131,60 @@ bool is_compact(const dnnl::memory::desc& desc) {
   return dims == desc.get_padded_dims() && desc.get_size() == plain.get_size();
 }
 
+// Whether the bytes are those of a row-major value, as those of blocks of channels at one position.
+bool is_row_major(const dnnl::memory::desc& desc) {
+  const dnnl::memory::dims dims = desc.get_dims(), strides = desc.get_strides();
+  const auto axes = desc.get_inner_idxs(), blocks = desc.get_inner_blks();
+  if (axes.size() > 1 || dims != desc.get_padded_dims()) return false;
+  const size_t blocked = axes.empty() ? dims.size() : static_cast<size_t>(axes[0]);
+  int64_t stride = axes.empty() ? 1 : blocks[0];
+  for (size_t i = dims.size(); i-- > 0;) {
+    if (i > blocked && blocked < dims.size() && dims[i] != 1) return false;
+    const int64_t outer = i == blocked ? dims[i] / blocks[0] : dims[i];
+    if (outer != 1 && strides[i] != stride) return false;
+    stride *= outer;
+  }
+  return true;
+}
+
+// As bytes of which oneDNN moves as many; undef: of none.
+dnnl::memory::data_type stored_type(DType dtype) {
+  using Type = dnnl::memory::data_type;
+  switch (dtype) {
+    case DType::f32:
+      return Type::f32;
+    case DType::bf16:
+      return Type::bf16;
+    case DType::f16:
+      return Type::f16;
+    case DType::i32:
+      return Type::s32;
+    case DType::i8:
+      return Type::s8;
+    case DType::u8:
+    case DType::boolean:
+      return Type::u8;
+    default:
+      return Type::undef;
+  }
+}
+
+// Blocks of so many channels; undef: oneDNN has no name for it.
+dnnl::memory::format_tag channel_tag(size_t rank, int64_t block) {
+  using Tag = dnnl::memory::format_tag;
+  static const std::map<std::pair<int64_t, size_t>, Tag> tags{
+      {{4, 3}, Tag::nCw4c},   {{4, 4}, Tag::nChw4c},   {{4, 5}, Tag::nCdhw4c},
+      {{8, 3}, Tag::nCw8c},   {{8, 4}, Tag::nChw8c},   {{8, 5}, Tag::nCdhw8c},
+      {{16, 3}, Tag::nCw16c}, {{16, 4}, Tag::nChw16c}, {{16, 5}, Tag::nCdhw16c}};
+  const auto tag = tags.find({block, rank});
+  return tag == tags.end() ? Tag::undef : tag->second;
+}
+
+dnnl::memory::format_tag channels_last_tag(size_t rank) {
+  using Tag = dnnl::memory::format_tag;
+  return rank == 3 ? Tag::nwc : rank == 4 ? Tag::nhwc : rank == 5 ? Tag::ndhwc : Tag::undef;
+}
+
 class Described final : public BlockedLayout {
  public:
   explicit Described(dnnl::memory::desc desc) : desc_(std::move(desc)) {}
@@ -151,16 +205,18 @@ class Described final : public BlockedLayout {
     return strides == expected ? blocks[0] : 0;
   }
   std::shared_ptr<const BlockedLayout> of_sizes(const Sizes& sizes) const override {
-    using Tag = dnnl::memory::format_tag;
-    static const std::map<std::pair<int64_t, size_t>, Tag> tags{
-        {{4, 3}, Tag::nCw4c},   {{4, 4}, Tag::nChw4c},   {{4, 5}, Tag::nCdhw4c},
-        {{8, 3}, Tag::nCw8c},   {{8, 4}, Tag::nChw8c},   {{8, 5}, Tag::nCdhw8c},
-        {{16, 3}, Tag::nCw16c}, {{16, 4}, Tag::nChw16c}, {{16, 5}, Tag::nCdhw16c}};
     const int64_t block = channel_block();
-    const auto tag = tags.find({block, sizes.size()});
-    if (tag == tags.end() || sizes[1] % block != 0 || element_count(sizes) == 0) return nullptr;
-    return std::make_shared<const Described>(
-        dnnl::memory::desc(sizes, desc_.get_data_type(), tag->second));
+    const auto tag =
+        channels_last() ? channels_last_tag(sizes.size()) : channel_tag(sizes.size(), block);
+    const bool fits = block == 0 || sizes[1] % block == 0;
+    if (tag == dnnl::memory::format_tag::undef || !fits || element_count(sizes) == 0)
+      return nullptr;
+    return std::make_shared<const Described>(dnnl::memory::desc(sizes, desc_.get_data_type(), tag));
+  }
+  bool channels_last() const override {
+    const auto tag = channels_last_tag(static_cast<size_t>(desc_.get_ndims()));
+    if (tag == dnnl::memory::format_tag::undef || desc_.get_inner_nblks() > 0) return false;
+    return desc_ == dnnl::memory::desc(desc_.get_dims(), desc_.get_data_type(), tag);
   }
   // Its axes from the outermost in, those that are blocked in capitals, then its blocks.
   std::string text() const override {
@@ -178,6 +234,17 @@ class Described final : public BlockedLayout {
     for (size_t i = 0; i < axes.size(); ++i)
       text += format("{}{}", sizes[i], static_cast<char>('a' + static_cast<char>(axes[i])));
     return text;
+  }
+  std::shared_ptr<const BlockedLayout> of(DType dtype) const override {
+    const auto type = stored_type(dtype);
+    if (type == dnnl::memory::data_type::undef) return nullptr;
+    if (type == desc_.get_data_type()) return std::make_shared<const Described>(desc_);
+    if (desc_.get_inner_nblks() == 0)
+      return std::make_shared<const Described>(
+          dnnl::memory::desc(desc_.get_dims(), type, desc_.get_strides()));
+    const auto tag = channel_tag(static_cast<size_t>(desc_.get_ndims()), channel_block());
+    if (tag == dnnl::memory::format_tag::undef) return nullptr;
+    return std::make_shared<const Described>(dnnl::memory::desc(desc_.get_dims(), type, tag));
   }
   std::unique_ptr<Kernel> from_plain() const override {
     return std::make_unique<ReorderKernel>(plain(), desc_, "reorder to " + text());
@@ -204,9 +271,17 @@ class Described final : public BlockedLayout {
 }  // namespace
 
 Layout layout_of(const dnnl::memory::desc& desc) {
-  const dnnl::memory::dims dims = desc.get_dims();
-  if (desc == dnnl::memory::desc(dims, desc.get_data_type(), strides_of(dims))) return {};
+  if (is_row_major(desc)) return {};
   return Layout(std::make_shared<const Described>(desc));
+}
+
+Layout channels_last(const Sizes& sizes, DType dtype) {
+  const auto type = stored_type(dtype);
+  const auto tag = channels_last_tag(sizes.size());
+  const bool known =
+      type != dnnl::memory::data_type::undef && tag != dnnl::memory::format_tag::undef;
+  if (!known || element_count(sizes) == 0) return {};
+  return layout_of(dnnl::memory::desc(sizes, type, tag));
 }
 
 dnnl::memory::desc desc_of(const Operand& operand) {
@@ -252,7 +327,8 @@ PrimitiveKernel::PrimitiveKernel(dnnl::primitive primitive, dnnl::memory::desc s
   reserve(scratchpad_.get_size());
   for (Argument& a : arguments_) {
     a.any_layout = a.any_layout && (!reordered(a) || is_compact(a.wanted));
-    if (a.any_layout && reordered(a)) a.desc = a.wanted;
+    const bool same_bytes = reordered(a) && is_row_major(a.desc) && is_row_major(a.wanted);
+    if (same_bytes || (a.any_layout && reordered(a))) a.desc = a.wanted;
     if (a.wanted == a.desc) a.wanted = {};
     if (!reordered(a)) continue;
     if (a.constant) {

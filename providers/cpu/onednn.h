@@ -44,6 +44,9 @@ auto with_onednn(const char* what, F&& f) {
 
 // How a value with this description lies.
 Layout layout_of(const dnnl::memory::desc& desc);
+// Of values of rank 3 to 5, [N, C, spatial axes..], that lie as [N, spatial axes.., C]; row-major
+// where oneDNN moves none of the dtype.
+Layout channels_last(const Sizes& sizes, DType dtype);
 // The description of an operand as it lies before its kernel; of a plain one that of dense_desc.
 dnnl::memory::desc desc_of(const Operand& operand);
 

@@ -206,14 +206,15 @@ class Cascade {
 };
 
 // The innermost axis is kept.
-std::unique_ptr<Kernel> reduce_rows(const Request& r, Fold fold, const Axes& axes) {
+std::unique_ptr<Kernel> reduce_rows(const Request& r, Fold fold, const Axes& axes,
+                                    const Layout& layout = {}) {
   const Sizes outer = offsets(axes, false), inner = offsets(axes, true);
   const int64_t length = axes.sizes.back(), pieces = (length + kColumns - 1) / kColumns;
   const auto outputs = static_cast<int64_t>(outer.size());
   const DType dtype = r.in(0).dtype;
   const Runs<float> runs(r, 0);
   const float scale = fold == Fold::mean ? 1.0f / static_cast<float>(axes.terms) : 1.0f;
-  return make_kernel(r.node().op, [=](const Args& args) {
+  const auto run = [=](const Args& args) {
     parallel_for(outputs * pieces, axes.outputs * axes.terms, [&](int64_t begin, int64_t end, int) {
       Cascade cascade(fold, std::min(kColumns, length), inner.size());
       std::vector<float> buffer(static_cast<size_t>(runs.buffer(kColumns)));
@@ -229,7 +230,8 @@ std::unique_ptr<Kernel> reduce_rows(const Request& r, Fold fold, const Axes& axe
         put(result.data(), dtype, args.out[0], i / pieces * length + start, count);
       }
     });
-  });
+  };
+  return make_kernel(r.node().op, run, {layout}, {});
 }
 
 // What numbers of T are folded in.
@@ -364,13 +366,25 @@ bool keeps_channels_alone(const Request& r) {
   return reduced_axes(r) == others;
 }
 
+bool comes_with_channels_last(const Operand& x) {
+  return x.any_layout && x.layout.blocked() && x.layout.blocked()->channels_last();
+}
+
+// A row of channels for each position.
+Axes rows_of(const Axes& axes) {
+  return {{axes.terms, axes.outputs}, {axes.outputs, 1}, {true, false}, axes.outputs, axes.terms};
+}
+
 std::unique_ptr<Kernel> reduce(const Request& r) {
   const Axes axes = axes_of(r);
   const Fold fold = fold_of(r.node());
   if (axes.terms == 0) return reduce_nothing(r, fold, axes);
   if (axes.outputs == 0) return make_kernel(r.node().op, [](const Args&) {});
-  if (fold == Fold::sum && keeps_channels_alone(r))
+  if (fold == Fold::sum && keeps_channels_alone(r)) {
     if (auto kernel = sum_of_blocks(r)) return kernel;
+    if (comes_with_channels_last(r.in(0)))
+      return reduce_rows(r, fold, rows_of(axes), r.in(0).layout);
+  }
   const bool plain = tile::computed_in(r.in(0).dtype) != DType::f32;
   if (plain || fold == Fold::prod || axes.sizes.empty()) return reduce_plain(r, fold, axes);
   return axes.reduced.back() ? reduce_runs(r, fold, axes) : reduce_rows(r, fold, axes);

@@ -247,7 +247,8 @@ Builder::Id Lowering::lower_reduction(const Node& node) {
   if (leading) return builder.emit(Op::column_sum, x);
   if (node.op == "ReduceMax") return builder.emit(Op::row_max, x);
   if (node.op == "ReduceMin") return builder.emit(Op::row_min, x);
-  return builder.emit(Op::row_sum, x, -1, -1, {.over_cols = node.op == "ReduceMean"});
+  const Op sum = sums_groups_ ? Op::column_sum : Op::row_sum;
+  return builder.emit(sum, x, -1, -1, {.over_cols = node.op == "ReduceMean"});
 }
 
 Builder::Id Lowering::lower_plain(const Node& node) {

@@ -12,7 +12,9 @@ namespace ort::tile {
 // Builds the instructions of one region; values are looked up by their id in the graph.
 class Lowering {
  public:
-  explicit Lowering(DType element) : builder(element) {}
+  // `sums_groups`: what the reductions join lies in rows: see Extent::group.
+  explicit Lowering(DType element, bool sums_groups = false)
+      : builder(element), sums_groups_(sums_groups) {}
   Builder::Id of(const Node& node, size_t i);  // operand i of the node
   void lower(const Node& node);
 
@@ -31,6 +33,7 @@ class Lowering {
   bool must_round(const Node& node, size_t i) const;
   Id rounded(ValueId id);
 
+  bool sums_groups_;
   std::map<ValueId, DType> made_;  // by the region's nodes
   std::map<ValueId, Id> rounded_;  // of these, as memory holds them
 };

@@ -119,6 +119,9 @@ struct Rows {
 struct Extent {
   int64_t rows = 1, cols = 1;
   std::vector<Rows> inputs;  // by input; empty but for those that are strided
+  // Columns are summed over so many rows, each sum into the next row of its output, and a number
+  // that counts columns counts these rows; 0: over all rows.
+  int64_t group = 0;
 };
 
 // The program as lines of text, for ORTMODULE_DEBUG=4.

@@ -27,8 +27,14 @@ struct Programs {
   std::mutex mutex;
   std::optional<RegionLayout> layout;
   std::optional<Arrangement> decided;  // by dims alone
-  bool any_order = false;
-  std::vector<std::pair<std::vector<Port>, std::shared_ptr<const TileProgram>>> programs;
+  bool any_order = false;              // no node asks which element it has
+  std::optional<Parts> parts;          // over blocks of channels
+  struct Made {
+    std::vector<Port> ports;
+    bool sums_groups;
+    std::shared_ptr<const TileProgram> program;
+  };
+  std::vector<Made> programs;
 };
 
 Role read_as(const Region& region, ValueId id) {
@@ -38,10 +44,11 @@ Role read_as(const Region& region, ValueId id) {
   return Role::data;
 }
 
-// The most columns over which every operand either varies everywhere or nowhere.
-size_t split_of(const RegionLayout& layout, const Dims& space, std::span<const Dims> operands) {
+// The most columns over which every operand either varies everywhere or nowhere; `cols`: so many
+// axes of them, -1: any.
+size_t split_of(int64_t cols, const Dims& space, std::span<const Dims> operands) {
   const size_t rank = space.size();
-  if (layout.cols >= 0) return rank - static_cast<size_t>(layout.cols);
+  if (cols >= 0) return rank - static_cast<size_t>(cols);
   for (size_t split = 0; split < rank; ++split)
     if (std::all_of(operands.begin(), operands.end(), [&](const Dims& dims) {
           return cover(dims, space, split, rank) != Cover::some;
@@ -51,19 +58,19 @@ size_t split_of(const RegionLayout& layout, const Dims& space, std::span<const D
 }
 
 // Where each operand of these dims lies in the space; nullopt where the dims do not tell.
-std::optional<Arrangement> arrange(const RegionLayout& layout, const Dims& space,
-                                   std::vector<Port> ports, std::span<const Dims> operands) {
+std::optional<Arrangement> arrange(int64_t cols, const Dims& space, std::vector<Port> ports,
+                                   std::span<const Dims> operands) {
   const size_t rank = space.size();
   for (const Dims& dims : operands)
     if (dims.size() > rank || cover(dims, space, 0, rank) == Cover::alien) return std::nullopt;
-  Arrangement result{split_of(layout, space, operands), std::move(ports)};
+  Arrangement result{split_of(cols, space, operands), std::move(ports)};
   for (size_t i = 0; i < operands.size(); ++i) {
     Port& port = result.inputs[i];
     const Cover rows = cover(operands[i], space, 0, result.split);
-    const Cover cols = cover(operands[i], space, result.split, rank);
-    if (cols == Cover::some) return std::nullopt;
+    const Cover varies = cover(operands[i], space, result.split, rank);
+    if (varies == Cover::some) return std::nullopt;
     port.strided = rows == Cover::some;
-    port.space = (cols == Cover::all ? Space::row : Space::scalar) |
+    port.space = (varies == Cover::all ? Space::row : Space::scalar) |
                  (rows != Cover::none ? Space::column : Space::scalar);
   }
   return result;
@@ -80,16 +87,8 @@ std::vector<Port> ports_of(const Region& region) {
   return ports;
 }
 
-// Whether each operand has all elements of the space, or one.
-bool has_all_or_one(const Region& region, const Dims& space) {
-  const Graph& graph = *region.nodes[0]->graph;
-  const auto has = [&](ValueId id) {
-    const Dims& dims = graph.value(id).dims();
-    const auto is_one = [](const Dim& dim) { return dim == Dim(1); };
-    return dims == space || std::all_of(dims.begin(), dims.end(), is_one);
-  };
-  return std::all_of(region.in.begin(), region.in.end(), has) &&
-         std::all_of(region.out.begin(), region.out.end(), has);
+bool asks_for_order(const Node* node) {
+  return node->is("ort::Dropout");
 }
 
 // What no binding changes, found once for the region.
@@ -102,36 +101,51 @@ void find_layout(Programs& kept, const Region& region) {
   std::vector<Dims> dims;
   for (const ValueId id : region.in)
     dims.push_back(read_as(region, id) == Role::key ? kNoDims : graph.value(id).dims());
-  kept.decided = arrange(*kept.layout, kept.layout->dims, ports_of(region), dims);
-  kept.any_order = kept.layout->cols < 0 && has_all_or_one(region, kept.layout->dims);
+  kept.decided = arrange(kept.layout->cols, kept.layout->dims, ports_of(region), dims);
+  kept.any_order = kept.layout->cols < 0 &&
+                   std::none_of(region.nodes.begin(), region.nodes.end(), asks_for_order);
+  kept.parts = split_for_blocks(region, *kept.layout);
 }
 
-// By dims where they tell, else by the sizes of this binding.
-Arrangement arrangement_of(Programs& kept, const Region& region, const Binding& binding) {
-  find_layout(kept, region);
-  if (kept.decided) return *kept.decided;
-  const Sizes space = evaluate(kept.layout->dims, binding.symbols);
+// A space with its operands, row-major or in blocks.
+struct Sized {
+  Sizes space;
+  std::vector<Sizes> operands;
+};
+
+Sized sized(const Programs& kept, const Binding& binding, int64_t block) {
+  Sized result{evaluate(kept.layout->dims, binding.symbols), {}};
+  for (const Operand& in : binding.in)
+    result.operands.push_back(block ? in_blocks(in.sizes, result.space, block) : in.sizes);
+  if (block) result.space = in_blocks(result.space, result.space, block);
+  return result;
+}
+
+Arrangement arrangement_of(const Region& region, const Sized& sized, int64_t cols) {
   std::vector<Dims> dims;
   for (size_t i = 0; i < region.in.size(); ++i) {
-    const Sizes& sizes = binding.in[i].sizes;
+    const Sizes& sizes = sized.operands[i];
     dims.push_back(read_as(region, region.in[i]) == Role::key ? kNoDims
                                                               : Dims(sizes.begin(), sizes.end()));
   }
-  auto found = arrange(*kept.layout, Dims(space.begin(), space.end()), ports_of(region), dims);
-  check(found.has_value(), "operands lie badly in a space of {}", space);
+  auto found = arrange(cols, Dims(sized.space.begin(), sized.space.end()), ports_of(region), dims);
+  check(found.has_value(), "operands lie badly in a space of {}", sized.space);
   return *found;
 }
 
 TileProgram make_program(const Region& region, const RegionLayout& layout,
-                         const std::vector<Port>& inputs) {
+                         const std::vector<Port>& inputs, bool sums_groups) {
   const Graph& graph = *region.nodes[0]->graph;
-  Lowering lowering(layout.element);
+  Lowering lowering(layout.element, sums_groups);
   for (size_t i = 0; i < region.in.size(); ++i)
     lowering.values[region.in[i]] = lowering.builder.input(inputs[i]);
   for (const Node* node : region.nodes) lowering.lower(*node);
-  for (const ValueId id : region.out)
+  for (const ValueId id : region.out) {
+    const Space space = layout.spaces.at(id);
+    const bool sum = sums_groups && space == Space::column;
     lowering.builder.output(lowering.values.at(id),
-                            {layout.spaces.at(id), graph.value(id).dtype()});
+                            {sum ? Space::row : space, graph.value(id).dtype()});
+  }
   TileProgram program = lowering.builder.finish();
   ++made;
   if (env::debug() >= 4)
@@ -140,14 +154,15 @@ TileProgram make_program(const Region& region, const RegionLayout& layout,
   return program;
 }
 
-Extent extent_of(const Arrangement& arrangement, const Sizes& space, const Binding& binding) {
+Extent extent_of(const Arrangement& arrangement, const Sized& sized) {
+  const Sizes& space = sized.space;
   const auto middle = space.begin() + static_cast<int64_t>(arrangement.split);
   Extent extent{
       element_count(Sizes(space.begin(), middle)), element_count(Sizes(middle, space.end())), {}};
   extent.inputs.resize(arrangement.inputs.size());
   for (size_t i = 0; i < arrangement.inputs.size(); ++i) {
     if (!arrangement.inputs[i].strided) continue;
-    Sizes strides = broadcast_strides(binding.in[i].sizes, space);
+    Sizes strides = broadcast_strides(sized.operands[i], space);
     strides.resize(arrangement.split);
     extent.inputs[i] = {Sizes(space.begin(), middle), std::move(strides)};
   }
@@ -164,49 +179,116 @@ size_t programs_made() {
   return made;
 }
 
-Bound bind(const Region& region, const Binding& binding) {
-  Programs& kept = *static_cast<Programs*>(region.kept.get());
-  std::lock_guard lock(kept.mutex);
-  const Arrangement arrangement = arrangement_of(kept, region, binding);
-  Extent extent = extent_of(arrangement, evaluate(kept.layout->dims, binding.symbols), binding);
-  for (const auto& [ports, program] : kept.programs)
-    if (ports == arrangement.inputs) return {program, std::move(extent)};
-  auto program =
-      std::make_shared<const TileProgram>(make_program(region, *kept.layout, arrangement.inputs));
-  kept.programs.emplace_back(arrangement.inputs, program);
-  return {std::move(program), std::move(extent)};
-}
-
-bool takes_any_order(const Region& region) {
+Bound bind(const Region& region, const Binding& binding, int64_t block) {
   Programs& kept = *static_cast<Programs*>(region.kept.get());
   std::lock_guard lock(kept.mutex);
   find_layout(kept, region);
-  return kept.any_order;
+  const Sized operands = sized(kept, binding, block);
+  const bool sums_groups = block && kept.layout->cols >= 0;
+  const int64_t cols = sums_groups ? 1 : block ? -1 : kept.layout->cols;
+  const Arrangement arrangement =
+      kept.decided && !block ? *kept.decided : arrangement_of(region, operands, cols);
+  Extent extent = extent_of(arrangement, operands);
+  if (sums_groups) extent.group = operands.space[2];
+  for (const auto& made : kept.programs)
+    if (made.ports == arrangement.inputs && made.sums_groups == sums_groups)
+      return {made.program, std::move(extent)};
+  auto program = std::make_shared<const TileProgram>(
+      make_program(region, *kept.layout, arrangement.inputs, sums_groups));
+  kept.programs.push_back({arrangement.inputs, sums_groups, program});
+  return {std::move(program), std::move(extent)};
 }
 
-Layout shared_layout(const TileProgram& program, const Binding& binding) {
-  for (const Instruction& i : program.code)
-    if (i.op == Op::dropout || reduces_row(i.op) || sums_columns(i.op)) return {};
-  const Operand& like = binding.out.front();
-  const auto is_like = [&](const Operand& operand) {
-    return operand.any_layout && operand.sizes == like.sizes && operand.dtype == like.dtype;
-  };
-  if (!std::all_of(binding.out.begin(), binding.out.end(), is_like)) return {};
-  std::vector<std::pair<Layout, int>> found;
-  for (size_t i = 0; i < program.inputs.size(); ++i) {
-    const Operand& in = binding.in[i];
-    if (program.inputs[i].space == Space::scalar) continue;
-    if (!is_like(in) || program.inputs[i].strided) return {};
+namespace {
+
+// Those of all elements, as layouts of float32, each with how many inputs come so; row-major first.
+std::vector<std::pair<Layout, int>> layouts_of(const Binding& binding,
+                                               const std::vector<bool>& whole) {
+  std::vector<std::pair<Layout, int>> found{{Layout(), 0}};
+  for (size_t i = 0; i < binding.in.size(); ++i) {
+    const auto layout = whole[i] ? binding.in[i].layout.of(DType::f32) : std::nullopt;
+    if (!layout) continue;
     auto at = std::find_if(found.begin(), found.end(),
-                           [&](const auto& entry) { return entry.first == in.layout; });
-    if (at == found.end()) at = found.insert(found.end(), {in.layout, 0});
+                           [&](const auto& entry) { return entry.first == *layout; });
+    if (at == found.end()) at = found.insert(found.end(), {*layout, 0});
     ++at->second;
   }
-  const auto most = std::max_element(found.begin(), found.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.second, !a.first.is_plain()) < std::pair(b.second, !b.first.is_plain());
-  });
-  if (most == found.end() || !most->first.blocked()) return {};
-  return most->first.blocked()->only_elements() ? most->first : Layout();
+  return found;
+}
+
+// The layout, not the row-major one, that takes the fewest reorders: of inputs that come otherwise
+// and of results that no reader can take so. Among equals it is kept where a reader can.
+std::optional<Layout> best_layout(const Binding& binding, const std::vector<bool>& in,
+                                  const std::vector<bool>& out) {
+  const auto found = layouts_of(binding, in);
+  const auto best =
+      std::max_element(found.begin() + 1, found.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (best == found.end() || !best->first.blocked()->only_elements()) return std::nullopt;
+  int others = 0, blocked = 0, taken = 0, not_taken = 0;
+  for (const auto& [layout, count] : found) {
+    if (!(layout == best->first)) others += count;
+    if (layout.blocked()) blocked += count;
+  }
+  for (size_t o = 0; o < out.size(); ++o)
+    if (out[o]) ++(binding.out[o].any_layout ? taken : not_taken);
+  const int reorders = others + not_taken, otherwise = blocked;
+  const bool better = reorders < otherwise || (reorders == otherwise && taken > 0);
+  return better ? std::optional(best->first) : std::nullopt;
+}
+
+// Channels side by side: those of a block, all where they come last; 0: neither.
+int64_t channels_in_row(const BlockedLayout& layout, const Sizes& space) {
+  return layout.channels_last() ? space[1] : layout.channel_block();
+}
+
+// Of the operands that have all elements; false where there is none of a dtype.
+bool give_layout(const Layout& shared, const std::vector<Operand>& operands,
+                 const std::vector<bool>& whole, std::vector<Layout>& layouts) {
+  layouts.resize(operands.size());
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (!whole[i]) continue;
+    const auto layout = shared.of(operands[i].dtype);
+    if (!layout) return false;
+    layouts[i] = *layout;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool takes_layouts(const Region& region) {
+  Programs& kept = *static_cast<Programs*>(region.kept.get());
+  std::lock_guard lock(kept.mutex);
+  find_layout(kept, region);
+  return kept.any_order || kept.parts;
+}
+
+const Parts& parts_of(const Region& region) {
+  return *static_cast<Programs*>(region.kept.get())->parts;
+}
+
+std::optional<OperandLayouts> shared_layouts(const Region& region, const Binding& binding) {
+  if (!takes_layouts(region)) return std::nullopt;
+  const Programs& kept = *static_cast<Programs*>(region.kept.get());
+  const Sizes space = evaluate(kept.layout->dims, binding.symbols);
+  bool any_order = kept.any_order, blocks = kept.parts.has_value();
+  std::vector<bool> in, out;
+  for (const Operand& operand : binding.in) {
+    in.push_back(operand.sizes == space);
+    any_order = any_order && (in.back() || element_count(operand.sizes) == 1);
+    blocks = blocks && fits_blocks(operand.sizes, space);
+    if (in.back() && !operand.any_layout) return std::nullopt;
+  }
+  for (const ValueId id : region.out) out.push_back(kept.layout->spaces.at(id) == Space::full);
+  const auto shared = best_layout(binding, in, out);
+  if (!shared || !(any_order || blocks)) return std::nullopt;
+  OperandLayouts result;
+  if (!any_order) result.block = channels_in_row(*shared->blocked(), space);
+  if (!any_order && result.block == 0) return std::nullopt;
+  const bool fits = give_layout(*shared, binding.in, in, result.in) &&
+                    give_layout(*shared, binding.out, out, result.out);
+  return fits ? std::optional(std::move(result)) : std::nullopt;
 }
 
 }  // namespace ort::tile

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "providers/provider.h"
+#include "providers/tile/parts.h"
 #include "providers/tile/program.h"
 
 namespace ort::tile {
@@ -15,12 +16,21 @@ struct Bound {
   Extent extent;
 };
 
-Bound bind(const Region& region, const Binding& binding);
-// Whether, by its dims, its kernel may take elements in any order: each operand has all or one.
-bool takes_any_order(const Region& region);
-// The layout, not the row-major one, in which most of its operands lie, where it may run over all
-// of them in any order.
-Layout shared_layout(const TileProgram& program, const Binding& binding);
+// `block`: of channels, where the operands of all elements lie so; 0: row-major, or in any one
+// order.
+Bound bind(const Region& region, const Binding& binding, int64_t block = 0);
+// Whether, by its dims, its kernel may take what is not row-major.
+bool takes_layouts(const Region& region);
+
+// How the operands lie where those of all elements do not lie row-major.
+struct OperandLayouts {
+  int64_t block = 0;  // of channels, where the region is to know of them
+  std::vector<Layout> in, out;
+};
+// In the layout in which most of its operands come; nullopt: row-major.
+std::optional<OperandLayouts> shared_layouts(const Region& region, const Binding& binding);
+// For blocks of channels.
+const Parts& parts_of(const Region& region);
 
 std::shared_ptr<void> make_programs();  // of a new region, for its `kept`: none yet
 size_t programs_made();                 // in this process

@@ -23,7 +23,8 @@ struct Problem {
   bool bias = false;
   DType dtype = DType::f32;
   bool channels_last = false;  // what oneDNN is asked for x and y; else what it prefers
-  memory::desc given = {};     // as which the forward is to take x; empty: it may choose
+  bool comes_last = false;     // an operand comes so
+  memory::desc given = {};     // as which it is to take x, or y for x; empty: it may choose
   bool frozen = false;         // w is a constant: nothing is trained
   bool sum = false;            // operand 3 is added
   Activation activation = {};
@@ -62,15 +63,21 @@ ColumnConv columns(const Problem& p) {
 // channels last other kernels take shapes besides, as a window larger than its image.
 template <class Make>
 auto described(Problem& p, Make make) {
+  const auto with_channels_last = [&]() -> std::optional<decltype(make())> {
+    p.channels_last = true;
+    try {
+      if (auto description = make(); is_own(description)) return description;
+    } catch (const dnnl::error&) {  // none for these shapes
+    }
+    p.channels_last = false;
+    return std::nullopt;
+  };
+  if (p.comes_last)
+    if (auto last = with_channels_last()) return *last;
   auto description = make();
   if (!description.get(true) || is_own(description)) return description;
-  p.channels_last = true;
-  try {
-    if (auto other = make(); is_own(other)) return other;
-  } catch (const dnnl::error&) {  // none for these shapes
-  }
-  p.channels_last = false;
-  return description;
+  const auto last = with_channels_last();
+  return last ? *last : description;
 }
 
 Sizes less_one(Sizes dilations) {
@@ -108,8 +115,13 @@ bool comes_blocked(const Operand& operand) {
   return operand.any_layout && operand.layout.blocked();
 }
 
+bool comes_last(const Operand& operand) {
+  return comes_blocked(operand) && operand.layout.blocked()->channels_last();
+}
+
 // With x as it lies where the same implementation takes it so.
 dnnl::convolution_forward::primitive_desc forward_over(Problem p, const Operand& x) {
+  p.comes_last = comes_last(x);
   auto best = described(p, [&] { return forward_desc(p); });
   if (!comes_blocked(x) || !is_own(best)) return best;
   p.given = desc_of(x);
@@ -238,7 +250,43 @@ std::unique_ptr<Kernel> conv(const Request& r) {
 }
 
 // x from y and w.
-std::unique_ptr<Kernel> backward_data(Problem p, const char* name, bool any_y = false,
+dnnl::convolution_backward_data::primitive_desc backward_data_desc(const Problem& p) {
+  const Window& win = p.window;
+  const auto y = p.given.is_zero() ? layout(p, p.y) : p.given;
+  Problem forward = p;
+  forward.given = {};
+  return {cpu_engine(),
+          dnnl::algorithm::convolution_direct,
+          layout(p, p.x),
+          any_layout(p, grouped(p)),
+          y,
+          win.strides,
+          less_one(win.dilations),
+          win.before,
+          win.after,
+          forward_desc(forward),
+          user_scratchpad(),
+          true};
+}
+
+// With y as it lies where oneDNN has a kernel for that: what it prefers where windows step, with
+// channels last, gains less than two reorders take.
+dnnl::convolution_backward_data::primitive_desc backward_data_over(Problem p, const Operand* y) {
+  p.comes_last = y && comes_last(*y);
+  auto best = described(p, [&] { return backward_data_desc(p); });
+  if (!y || !comes_blocked(*y) || !is_own(best) || best.diff_dst_desc() == desc_of(*y)) return best;
+  Problem as_it_lies = p;
+  as_it_lies.channels_last = false;
+  as_it_lies.given = desc_of(*y);
+  try {
+    auto other = backward_data_desc(as_it_lies);
+    return is_own(other) ? other : best;
+  } catch (const dnnl::error&) {  // none for this layout
+    return best;
+  }
+}
+
+std::unique_ptr<Kernel> backward_data(Problem p, const char* name, const Operand* y = nullptr,
                                       bool any_x = false) {
   if (p.dtype == DType::f64) return column_conv_grad_x<double>(columns(p), p.bias);
   return with_onednn("a convolution's input gradient", [&]() -> std::unique_ptr<Kernel> {
@@ -246,16 +294,11 @@ std::unique_ptr<Kernel> backward_data(Problem p, const char* name, bool any_y = 
       return is_float(p) ? column_conv_grad_x<float>(columns(p), false) : nullptr;
     };
     if (!is_own(forward_desc(p))) return by_columns();
-    const Window& win = p.window;
-    const auto description = described(p, [&] {
-      return dnnl::convolution_backward_data::primitive_desc(
-          cpu_engine(), dnnl::algorithm::convolution_direct, layout(p, p.x),
-          any_layout(p, grouped(p)), layout(p, p.y), win.strides, less_one(win.dilations),
-          win.before, win.after, forward_desc(p), user_scratchpad(), true);
-    });
+    const auto description = backward_data_over(p, y);
     if (!is_own(description)) return by_columns();
     std::vector<Argument> arguments{
-        {DNNL_ARG_DIFF_DST, dense_desc(p.y, p.dtype), false, 0, description.diff_dst_desc(), any_y},
+        {DNNL_ARG_DIFF_DST, dense_desc(p.y, p.dtype), false, 0, description.diff_dst_desc(),
+         y && comes_blocked(*y)},
         {DNNL_ARG_WEIGHTS, dense_desc(grouped(p), p.dtype), false, 1, description.weights_desc()},
         {DNNL_ARG_DIFF_SRC, dense_desc(p.x, p.dtype), true, 0, description.diff_src_desc(), any_x}};
     return std::make_unique<PrimitiveKernel>(dnnl::convolution_backward_data(description),
@@ -270,7 +313,7 @@ std::unique_ptr<Kernel> conv_grad_x(const Request& r) {
   check_group(r, p);
   p.window = window_of(r, p.x, p.y, kernel_of(p.w));
   if (is_empty(p)) return zeros(r);
-  return backward_data(p, "ConvGradX", comes_blocked(r.in(0)), r.out().any_layout);
+  return backward_data(p, "ConvGradX", &r.in(0), r.out().any_layout);
 }
 
 // Where oneDNN's jit_bf16 (3.2 to 3.10) reads beyond the image: windows that step over one or two
@@ -305,6 +348,7 @@ std::unique_ptr<Kernel> conv_grad_w(const Request& r) {
       return is_float(p) ? column_conv_grad_w<float>(columns(p)) : nullptr;
     };
     if (!is_own(forward_desc(p))) return by_columns();
+    p.comes_last = comes_last(r.in(0)) || comes_last(r.in(1));
     const Window& win = p.window;
     const memory::desc w(grouped(p), onednn_type(r.out().dtype), memory::format_tag::any);
     const auto description = described(p, [&] {

@@ -5,6 +5,7 @@
 
 #include "csrc/core/parallel.h"
 #include "providers/cpu/movement/strided_copy.h"
+#include "providers/cpu/onednn.h"
 #include "providers/cpu/provider.h"
 
 namespace ort::cpu {
@@ -17,6 +18,32 @@ size_t width(const Request& r, size_t i = 0) {
 std::unique_ptr<Kernel> copy_kernel(const Request& r, Sizes sizes, Sizes from, Sizes to) {
   const StridedCopy copy(std::move(sizes), std::move(from), std::move(to), width(r));
   return make_kernel(r.node().op, [copy](const Args& args) { copy.run(args.in[0], args.out[0]); });
+}
+
+// A value that lies with its channels last has the bytes of the row-major one of that order.
+std::unique_ptr<Kernel> transpose_to_last(const Request& r) {
+  const size_t rank = r.sizes(0).size();
+  if (!r.attrs().has("perm") || rank < 3 || rank > 5) return nullptr;
+  std::vector<int64_t> to_last{0}, to_first{0, static_cast<int64_t>(rank) - 1};
+  for (int64_t axis = 2; axis < static_cast<int64_t>(rank); ++axis) to_last.push_back(axis);
+  for (int64_t axis = 1; axis + 1 < static_cast<int64_t>(rank); ++axis) to_first.push_back(axis);
+  to_last.push_back(1);
+  const auto perm = r.attrs().ints("perm");
+  Layout in, out;
+  if (perm == to_last && r.in(0).any_layout && r.in(0).layout.blocked())
+    in = channels_last(r.sizes(0), r.in(0).dtype);
+  else if (perm == to_first && r.in(0).layout.is_plain() && r.out().any_layout)
+    out = channels_last(r.out().sizes, r.out().dtype);
+  if (in.is_plain() && out.is_plain()) return nullptr;
+  const auto bytes = element_count(r.out().sizes) * static_cast<int64_t>(width(r));
+  const auto move = [bytes](const Args& args) {
+    if (args.in[0] == args.out[0]) return;
+    parallel_for(bytes, bytes / 8, [&](int64_t begin, int64_t end, int) {
+      std::memcpy(output<char>(args) + begin, input<char>(args, 0) + begin,
+                  static_cast<size_t>(end - begin));
+    });
+  };
+  return make_kernel("Transpose", move, {in}, {out}, 0, 0);
 }
 
 std::unique_ptr<Kernel> transpose(const Request& r) {
@@ -219,7 +246,10 @@ std::unique_ptr<Kernel> trilu(const Request& r) {
 }  // namespace
 
 static void register_movement(KernelTable& table) {
-  table.op("Transpose").add("copy", kAny, transpose);
+  table.op("Transpose")
+      .take_layouts()
+      .add("channels last", kAny, transpose_to_last)
+      .add("copy", kAny, transpose);
   table.op("Expand").add("copy", kAny, expand);
   table.op("Tile").add("copy", kAny, tile);
   table.op("Pad").add("copy", kAny, pad_kernel);

@@ -66,7 +66,7 @@ template <class T>
 class TileKernel final : public Kernel {
  public:
   TileKernel(std::shared_ptr<const TileProgram> program, tile::Extent extent, std::string name,
-             Layout layout);
+             TileLayouts layouts);
   void run(const Args& args) const override;
   size_t scratch_bytes() const override {
     return static_cast<size_t>(threads_) * thread_cells() * sizeof(T);
@@ -74,9 +74,11 @@ class TileKernel final : public Kernel {
   bool in_place(size_t in, size_t out) const override;
   std::string name() const override { return name_; }
   Layout layout_of_input(size_t in) const override {
-    return every_cell(program_->inputs[in].space) ? layout_ : Layout();
+    return in < layouts_.in.size() ? layouts_.in[in] : Layout();
   }
-  Layout layout_of_output(size_t) const override { return layout_; }
+  Layout layout_of_output(size_t out) const override {
+    return out < layouts_.out.size() ? layouts_.out[out] : Layout();
+  }
 
  private:
   struct Tile {
@@ -89,22 +91,31 @@ class TileKernel final : public Kernel {
   }
   size_t thread_cells() const {
     return pointer_cells() + static_cast<size_t>(program_->registers * tile_stride_) +
-           kSumLevels * sum_cells();
+           sum_levels() * sum_cells();
   }
-  size_t sum_cells() const { return static_cast<size_t>(sums_ * sum_stride_); }
+  size_t sum_levels() const { return extent_.group > 0 ? 1 : kSumLevels; }
+  size_t sum_cells() const { return sums_.size() * static_cast<size_t>(sum_stride_); }
   T* sums_of(T* memory, size_t level) const {
-    return memory + thread_cells() - (kSumLevels - level) * sum_cells();
+    return memory + thread_cells() - (sum_levels() - level) * sum_cells();
   }
   T* totals_of(T* memory) const { return sums_of(memory, kSumLevels - 1); }
   bool every_cell(Space space) const {
     return (over_rows(space) || extent_.rows == 1) && (over_cols(space) || extent_.cols == 1);
   }
+  // What threads share: groups of rows or tiles.
+  int64_t units() const {
+    return extent_.group > 0 && row_tiles_ > 0 ? extent_.rows / extent_.group
+                                               : row_tiles_ * col_tiles_;
+  }
   void bind_steps();
   void shape_tiles();
   bool makes_nothing() const;
   void run_tiles(const Args& args, int64_t begin, int64_t end, T* memory) const;
+  void run_group(const Args& args, int64_t group, T* memory, double* totals) const;
+  void fold_sums(T* sums, double* totals) const;
   void place_slots(const Args& args, Tile& tile, T* registers, T* sums) const;
   void step(const Args& args, const Step<T>& i, const Tile& tile) const;
+  bool is_dense(const Step<T>& i) const;
   int64_t first_cell(Space space, const Tile& tile) const;
   int64_t cells(Space space, const Tile& tile) const;
   void load(const Step<T>& i, const Tile& tile) const;
@@ -116,12 +127,17 @@ class TileKernel final : public Kernel {
   std::shared_ptr<const TileProgram> program_;
   tile::Extent extent_;
   std::string name_;
-  Layout layout_;
+  TileLayouts layouts_;
   std::vector<Step<T>> steps_;
   std::unique_ptr<T[]> constants_;  // a vector of bools has no memory
   int64_t tile_rows_ = 1, tile_cols_ = 1, row_tiles_ = 0, col_tiles_ = 1, tile_stride_ = 0;
-  int64_t sums_ = 0, sum_stride_ = 0;  // column sums: how many, and their distance
-  std::vector<int64_t> sum_of_;        // by output: which column sum it is, or -1
+  struct Sum {
+    size_t output;
+    double scale;
+  };
+  std::vector<Sum> sums_;        // of columns
+  int64_t sum_stride_ = 0;       // from one to the next
+  std::vector<int64_t> sum_of_;  // by output: which sum it is, or -1
   int64_t work_ = 0;
   int threads_ = 1;
 };
@@ -132,17 +148,17 @@ int64_t round_up(int64_t n) {
 
 template <class T>
 TileKernel<T>::TileKernel(std::shared_ptr<const TileProgram> program, tile::Extent extent,
-                          std::string name, Layout layout)
+                          std::string name, TileLayouts layouts)
     : program_(std::move(program)),
       extent_(std::move(extent)),
       name_(std::move(name)),
-      layout_(std::move(layout)) {
+      layouts_(std::move(layouts)) {
   extent_.inputs.resize(program_->inputs.size());
   shape_tiles();
   bind_steps();
   if (makes_nothing()) row_tiles_ = 0;
-  sum_stride_ = round_up(extent_.cols);
-  threads_ = threads_for(work_, row_tiles_ * col_tiles_);
+  sum_stride_ = round_up(extent_.group > 0 ? tile_rows_ * extent_.cols : extent_.cols);
+  threads_ = threads_for(work_, units());
 }
 
 template <class T>
@@ -153,11 +169,13 @@ void TileKernel<T>::shape_tiles() {
   const int64_t cells = std::clamp<int64_t>(kTileBytes / width / std::max<int64_t>(live, 1), 256,
                                             std::max<int64_t>(2048, 8192 / width));
   const auto [rows, cols] = std::pair(extent_.rows, extent_.cols);
-  const bool whole = program_->whole_rows || cols <= cells;
+  const bool whole = program_->whole_rows || extent_.group > 0 || cols <= cells;
   tile_cols_ = whole ? cols : cells;
   tile_rows_ = whole ? std::max<int64_t>(1, cells / std::max<int64_t>(cols, 1)) : 1;
   const auto sums = [](const Instruction& i) { return tile::sums_columns(i.op); };
-  if (std::any_of(program_->code.begin(), program_->code.end(), sums))
+  if (extent_.group > 0)
+    tile_rows_ = std::min(tile_rows_, extent_.group);
+  else if (std::any_of(program_->code.begin(), program_->code.end(), sums))
     tile_rows_ = std::min(tile_rows_, kSummedRows);
   tile_rows_ = std::clamp<int64_t>(tile_rows_, 1, std::max<int64_t>(rows, 1));
   row_tiles_ = (rows + tile_rows_ - 1) / tile_rows_;
@@ -167,7 +185,8 @@ void TileKernel<T>::shape_tiles() {
 
 template <class T>
 void TileKernel<T>::bind_steps() {
-  const auto number = [&](const tile::Number& n) { return static_cast<T>(n.at(extent_.cols)); };
+  const int64_t counted = extent_.group > 0 ? extent_.group : extent_.cols;
+  const auto number = [&](const tile::Number& n) { return static_cast<T>(n.at(counted)); };
   const auto& constants = program_->constants;
   constants_ = std::make_unique<T[]>(constants.size());
   std::transform(constants.begin(), constants.end(), constants_.get(), number);
@@ -179,7 +198,11 @@ void TileKernel<T>::bind_steps() {
     check(moves || steps_.back().run, "no instruction {} of {}", tile::name_of(i.op),
           program_->element);
     const Space space = program_->slots[i.dst].space;
-    if (tile::sums_columns(i.op)) sum_of_[program_->slots[i.dst].index] = sums_++;
+    if (tile::sums_columns(i.op)) {
+      const int output = program_->slots[i.dst].index;
+      sum_of_[output] = static_cast<int64_t>(sums_.size());
+      sums_.push_back({static_cast<size_t>(output), i.p.at(counted)});
+    }
     const Space from = program_->slots[i.a].space | space;
     work_ += loops * weight(i.op) * (over_rows(from) ? extent_.rows : 1) *
              (over_cols(from) ? extent_.cols : 1);
@@ -207,16 +230,62 @@ bool TileKernel<T>::in_place(size_t in, size_t out) const {
 template <class T>
 void TileKernel<T>::run(const Args& args) const {
   T* memory = static_cast<T*>(args.scratch);
-  for (int thread = 0; thread < threads_ && sums_ > 0; ++thread)
-    std::fill_n(sums_of(memory + static_cast<size_t>(thread) * thread_cells(), 0),
-                kSumLevels * sum_cells(), T(0));
+  const auto of = [&](int thread) { return memory + static_cast<size_t>(thread) * thread_cells(); };
+  for (int thread = 0; thread < threads_ && !sums_.empty(); ++thread)
+    std::fill_n(sums_of(of(thread), 0), sum_levels() * sum_cells(), T(0));
   parallel_for(
-      row_tiles_ * col_tiles_, work_,
+      units(), work_,
       [&](int64_t begin, int64_t end, int thread) {
-        run_tiles(args, begin, end, memory + static_cast<size_t>(thread) * thread_cells());
+        if (extent_.group == 0) return run_tiles(args, begin, end, of(thread));
+        std::vector<double> totals(sums_.size() * static_cast<size_t>(extent_.cols));
+        for (int64_t g = begin; g < end; ++g) run_group(args, g, of(thread), totals.data());
       },
       threads_);
-  if (sums_ > 0) combine(args, memory);
+  if (!sums_.empty() && extent_.group == 0) combine(args, memory);
+}
+
+// A group's tiles add cell by cell; what that gives is folded onto one row, with doubles before a
+// cell has many terms.
+template <class T>
+void TileKernel<T>::run_group(const Args& args, int64_t group, T* memory, double* totals) const {
+  Tile tile{};
+  tile.at = reinterpret_cast<T**>(memory);
+  tile.cols = extent_.cols;
+  const int64_t begin = group * extent_.group, end = begin + extent_.group, cols = extent_.cols;
+  T* sums = sums_of(memory, 0);
+  std::fill_n(totals, sums_.size() * static_cast<size_t>(cols), 0.0);
+  int64_t added = 0;
+  for (tile.row = begin; tile.row < end; tile.row += tile.rows) {
+    tile.rows = std::min(tile_rows_, end - tile.row);
+    place_slots(args, tile, memory + pointer_cells(), sums);
+    for (const Step<T>& i : steps_) step(args, i, tile);
+    if (++added % kSummedRows == 0) fold_sums(sums, totals);
+  }
+  fold_sums(sums, totals);
+  for (size_t s = 0; s < sums_.size(); ++s) {
+    for (int64_t c = 0; c < cols; ++c)
+      sums[c] = static_cast<T>(totals[static_cast<int64_t>(s) * cols + c] * sums_[s].scale);
+    const size_t out = sums_[s].output;
+    convert(program_->element, sums, 0, program_->outputs[out].dtype, args.out[out], group * cols,
+            cols);
+    std::fill_n(sums, cols, T(0));
+  }
+}
+
+template <class T>
+void TileKernel<T>::fold_sums(T* sums, double* totals) const {
+  const int64_t cols = extent_.cols;
+  for (size_t s = 0; s < sums_.size(); ++s, sums += sum_stride_, totals += cols) {
+    int64_t rows = tile_rows_;
+    for (; rows > 1; rows -= rows / 2) {
+      const int64_t half = rows / 2 * cols;
+      const T* upper = sums + rows * cols - half;
+#pragma omp simd
+      for (int64_t i = 0; i < half; ++i) sums[i] += upper[i];
+    }
+    for (int64_t c = 0; c < cols; ++c) totals[c] += static_cast<double>(sums[c]);
+    std::fill_n(sums, tile_rows_ * cols, T(0));
+  }
 }
 
 // Of a block of rows into the thread's totals.
@@ -230,14 +299,15 @@ void TileKernel<T>::join_sums(T* memory, size_t level) const {
 // Thread by thread in order: the same sum whatever thread was first.
 template <class T>
 void TileKernel<T>::combine(const Args& args, T* memory) const {
-  for (size_t out = 0; out < sum_of_.size(); ++out) {
-    if (sum_of_[out] < 0) continue;
-    T* sum = totals_of(memory) + sum_of_[out] * sum_stride_;
-    for (int thread = 1; thread < threads_; ++thread) {
-      const T* from = totals_of(memory + static_cast<size_t>(thread) * thread_cells()) +
-                      sum_of_[out] * sum_stride_;
-      for (int64_t i = 0; i < extent_.cols; ++i) sum[i] += from[i];
-    }
+  for (size_t s = 0; s < sums_.size(); ++s) {
+    const auto of = [&](int thread) {
+      T* own = memory + static_cast<size_t>(thread) * thread_cells();
+      return totals_of(own) + static_cast<int64_t>(s) * sum_stride_;
+    };
+    T* sum = of(0);
+    for (int thread = 1; thread < threads_; ++thread)
+      for (int64_t i = 0; i < extent_.cols; ++i) sum[i] += of(thread)[i];
+    const size_t out = sums_[s].output;
     convert(program_->element, sum, 0, program_->outputs[out].dtype, args.out[out], 0,
             extent_.cols);
   }
@@ -322,9 +392,15 @@ void TileKernel<T>::step(const Args& args, const Step<T>& i, const Tile& tile) c
   t.c = operand(i.c);
   t.p = i.number;
   t.variant = i.variant;
+  if (i.by_row && is_dense(i)) {
+    t.count = tile.rows * tile.cols;
+    return i.run(t);
+  }
   if (i.by_row) {
     t.count = tile.cols;
-    const int64_t dst = stride(i.dst), a = stride(i.a), b = stride(i.b), c = stride(i.c);
+    const bool by_cell = extent_.group > 0 && tile::sums_columns(i.op);
+    const int64_t dst = by_cell ? tile.cols : stride(i.dst), a = stride(i.a), b = stride(i.b),
+                  c = stride(i.c);
     for (int64_t row = 0; row < tile.rows; ++row) {
       i.run(t);
       t.dst += dst;
@@ -346,6 +422,16 @@ void TileKernel<T>::step(const Args& args, const Step<T>& i, const Tile& tile) c
   i.run(t);
 }
 
+// Whether it adds a tile to the sums of a group cell by cell.
+template <class T>
+bool TileKernel<T>::is_dense(const Step<T>& i) const {
+  if (extent_.group == 0 || !tile::sums_columns(i.op)) return false;
+  const auto full = [&](int slot) {
+    return slot < 0 || program_->slots[slot].space == Space::full;
+  };
+  return full(i.a) && full(i.b);
+}
+
 template <class T>
 void TileKernel<T>::load(const Step<T>& i, const Tile& tile) const {
   const int input = program_->slots[i.a].index;
@@ -355,7 +441,7 @@ void TileKernel<T>::load(const Step<T>& i, const Tile& tile) const {
           0, cells(port.space, tile));
 }
 
-// Each row has a place of its own.
+// Each row has a place of its own; over an axis on which the operand does not vary they are one.
 template <class T>
 void TileKernel<T>::load_rows(const Step<T>& i, const Tile& tile) const {
   const int input = program_->slots[i.a].index;
@@ -363,11 +449,16 @@ void TileKernel<T>::load_rows(const Step<T>& i, const Tile& tile) const {
   const tile::Rows& axes = extent_.inputs[input];
   const bool wide = over_cols(port.space);
   const int64_t cols = wide ? tile.cols : 1;
-  for (int64_t r = 0; r < tile.rows; ++r) {
+  T* to = tile.at[i.dst];
+  for (int64_t r = 0, same = 0; r < tile.rows; r += same, to += same * cols) {
     int64_t offset = wide ? tile.col : 0, rest = tile.row + r;
+    same = axes.strides.back() == 0 ? axes.sizes.back() - rest % axes.sizes.back() : 1;
+    same = std::min(same, tile.rows - r);
     for (size_t axis = axes.sizes.size(); axis-- > 0; rest /= axes.sizes[axis])
       offset += rest % axes.sizes[axis] * axes.strides[axis];
-    convert(port.dtype, tile.at[i.a], offset, program_->element, tile.at[i.dst], r * cols, cols);
+    convert(port.dtype, tile.at[i.a], offset, program_->element, to, 0, cols);
+    for (int64_t done = cols; done < same * cols; done *= 2)
+      std::copy_n(to, std::min(done, same * cols - done), to + done);
   }
 }
 
@@ -381,11 +472,12 @@ void TileKernel<T>::store(const Step<T>& i, const Tile& tile) const {
 }  // namespace
 
 std::unique_ptr<Kernel> make_tile_kernel(std::shared_ptr<const TileProgram> program,
-                                         tile::Extent extent, std::string name, Layout layout) {
+                                         tile::Extent extent, std::string name,
+                                         TileLayouts layouts) {
   const DType element = program->element;
   return dispatch(element, [&]<class T>() -> std::unique_ptr<Kernel> {
     return std::make_unique<TileKernel<T>>(std::move(program), std::move(extent), std::move(name),
-                                           std::move(layout));
+                                           std::move(layouts));
   });
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "providers/kernel.h"
 #include "providers/tile/program.h"
@@ -72,8 +73,12 @@ class TileStep {
   int variant_;
 };
 
-// `layout`: of every operand that has all cells.
+// `layouts`: where operands do not lie row-major.
+struct TileLayouts {
+  std::vector<Layout> in, out;
+};
 std::unique_ptr<Kernel> make_tile_kernel(std::shared_ptr<const tile::TileProgram> program,
-                                         tile::Extent extent, std::string name, Layout layout = {});
+                                         tile::Extent extent, std::string name,
+                                         TileLayouts layouts = {});
 
 }  // namespace ort::cpu

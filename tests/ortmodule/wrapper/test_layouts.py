@@ -33,6 +33,44 @@ def residual(net, y):
     return F.relu(net.third(F.relu(net.second(h))) + h)
 
 
+def squeezed(net, y):
+    """Squeeze and excitation, as MobileNet and EfficientNet have it."""
+    scale = F.hardsigmoid(net.third(F.silu(F.adaptive_avg_pool2d(y, 1))))
+    return net.second(F.hardswish(y * scale))
+
+
+def dropped_paths(net, y):
+    kept = torch.arange(1.0, 1.0 + y.shape[0], dtype=y.dtype).view(-1, 1, 1, 1)
+    return net.second(F.relu(net.norm(y)) * kept) + y
+
+
+def normed_by_position(net, y):
+    return net.second((y - y.mean(1, keepdim=True)) * y.square().mean(1, keepdim=True).rsqrt())
+
+
+def normed_by_image(net, y):
+    mean = y.mean((2, 3), keepdim=True)
+    return net.second((y - mean) * (y - mean).square().mean((2, 3), keepdim=True).rsqrt())
+
+
+def depthwise(wide, **window):
+    """With kernels of 3 + 2 * wide rows and columns."""
+
+    def between(net, y):
+        kernel = F.pad(net.second.weight[:, :1], (wide,) * 4) + 0.1
+        return net.third(F.conv2d(y.relu(), kernel, groups=y.shape[1], **window))
+
+    return between
+
+
+def next_block(net, y):
+    """As ConvNeXt has it: by rows of channels between two convolutions."""
+    h = F.layer_norm(y.permute(0, 2, 3, 1), y.shape[1:2])
+    h = F.gelu(F.linear(h, net.third.weight[:, :, 0, 0])).permute(0, 3, 1, 2)
+    h = net.norm.weight.view(-1, 1, 1) * h + y
+    return depthwise(2, padding=3)(net, h) + net.second(h)
+
+
 def cut_and_joined(net, y):
     channels = y.shape[1]
     both = torch.cat([y.relu(), y.sigmoid()], 1)
@@ -66,6 +104,25 @@ CASES = {
     "summed": lambda net, y: net.second(y.relu()) * y.relu().sum((0, 2, 3)).view(1, -1, 1, 1),
     "permuted": lambda net, y: net.second(y.movedim(1, -1).softmax(-1).movedim(-1, 1)),
     "per_channel": lambda net, y: net.second(F.relu(y * y.mean((2, 3), keepdim=True))),
+    "squeezed": squeezed,
+    "depthwise_3": depthwise(0, padding=1),
+    "depthwise_5": depthwise(1, stride=2, padding=2),
+    "depthwise_7": depthwise(2, padding=3),
+    "depthwise_wide": depthwise(3, padding=4),
+    "depthwise_dilated": depthwise(0, dilation=(2, 3), padding=(1, 3)),
+    "depthwise_unpadded": depthwise(1, stride=(1, 2)),
+    "next_block": next_block,
+    "dropped_paths": dropped_paths,
+    "normed_by_position": normed_by_position,
+    "normed_by_image": normed_by_image,
+    "scaled_by_channel": lambda net, y: net.second(y * net.norm.weight.view(-1, 1, 1)).relu(),
+    "scaled_by_image": lambda net, y: net.second(y * y.mean((1, 2, 3), keepdim=True)),
+    "scaled_by_position": lambda net, y: net.second(y * y[0, 0].sigmoid()),
+    "scaled_by_row": lambda net, y: net.second(y * y.mean((0, 1, 3), keepdim=True)),
+    "scaled_by_the_batch": lambda net, y: net.second(F.relu(y) * y.mean(0)),
+    "sums": lambda net, y: y.relu().sum((2, 3)).view(*y.shape[:2], 1, 1) + net.second(y.relu()),
+    "sums_of_products": lambda net, y: net.second(y * (y.sigmoid() * y).mean((2, 3), True)),
+    "maxima": lambda net, y: net.second(y * y.relu().amax((2, 3), keepdim=True)),
     "dropped": lambda net, y: net.second(F.dropout(F.relu(y), 0.0)),
     "pooled": lambda net, y: net.third(F.avg_pool2d(net.second(F.max_pool2d(y.relu(), 2)), 2)),
     "pooled_where_windows_overlap": lambda net, y: net.third(
@@ -359,6 +416,55 @@ def test_pools_and_parts_of_channels_take_no_reorder(kind, most):
     report = ours.explain()
     assert {"MaxPool", "MaxPoolGrad", "ReduceSum"} <= set(steps_of(report))
     assert len(reorders(report)) <= most
+
+
+UNMOVED = [
+    "chain", "residual", "squeezed", "dropped_paths", "scaled_by_channel", "sums_of_products",
+    "depthwise_3", "depthwise_5", "depthwise_7", "masked", "pooled_where_windows_overlap",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNMOVED)
+def test_what_takes_blocks_needs_no_reorder(name):
+    """Beside those of x, of y and of their gradients."""
+    net = Convs(CASES[name], 32)
+    ours = ORTModule(net, options())
+    y = ours(torch.randn(2, 3, 12, 12))
+    y.square().mean().backward()
+    assert len(reorders(ours.explain())) <= 3
+    net.eval()
+    with torch.no_grad():
+        ours(torch.randn(2, 3, 12, 12))
+    assert len(reorders(ours.explain())) <= 1
+
+
+def test_rows_of_channels_are_the_bytes_of_a_transposition():
+    net = Convs(lambda net, y: next_block(net, next_block(net, y)), 32)
+    ours = ORTModule(net, options())
+    ours(torch.randn(2, 3, 12, 12)).square().mean().backward()
+    assert len(reorders(ours.explain())) <= 6
+
+
+@pytest.mark.parametrize("channels", [16, 2064])
+def test_sums_over_rows_of_many_channels(channels):
+    """A row of them is longer than what a program takes of other rows at once."""
+
+    class Rows(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Conv2d(3, 16, 3, padding=1)
+            self.wide = nn.Linear(16, channels)
+            self.scale = nn.Parameter(torch.rand(channels, 1, 1) + 0.5)
+            self.last = nn.Conv2d(channels, channels, 3, padding=1, groups=channels)
+
+        def forward(self, x):
+            h = self.wide(self.first(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+            h = self.last(self.scale * h).sigmoid() * h
+            return h.tanh().mean((2, 3)) + (h * h).sum((2, 3))
+
+    twins = Twins(Rows())
+    for size in (6, 5):
+        twins.step(torch.randn(2, 3, size, size))
 
 
 def test_a_constant_is_packed_for_all_sizes_at_once(tmp_path):
