@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "providers/cpu/conv/column_conv.h"
+#include "providers/cpu/conv/depthwise.h"
 #include "providers/cpu/conv/window.h"
 #include "providers/cpu/onednn.h"
 #include "providers/cpu/provider.h"
@@ -341,6 +342,7 @@ std::unique_ptr<Kernel> conv_grad_w(const Request& r) {
   check_group(r, p);
   p.window = window_of(r, p.x, p.y, kernel_of(p.w));
   if (is_empty(p)) return zeros(r);
+  if (auto kernel = depthwise_grad_w(r, p.window)) return kernel;
   if (p.dtype == DType::bf16 && reads_beyond(p)) return nullptr;
   if (p.dtype == DType::f64) return column_conv_grad_w<double>(columns(p));
   return with_onednn("a convolution's weight gradient", [&]() -> std::unique_ptr<Kernel> {
