@@ -2,7 +2,9 @@
 // that is run here. x and y may lie as oneDNN prefers; weights do so inside a kernel, a constant
 // one once for all runs. A sum and an activation are post-ops, or go over the result.
 #include <algorithm>
+#include <functional>
 
+#include "csrc/core/parallel.h"
 #include "providers/cpu/conv/column_conv.h"
 #include "providers/cpu/conv/depthwise.h"
 #include "providers/cpu/conv/window.h"
@@ -372,27 +374,46 @@ std::unique_ptr<Kernel> conv_grad_w(const Request& r) {
   });
 }
 
-// A convolution's input gradient with a bias added to it.
+// A convolution's input gradient with a bias added to it, of float32.
 class BiasedKernel final : public Kernel {
  public:
   BiasedKernel(std::unique_ptr<Kernel> inner, Sizes out)
-      : inner_(std::move(inner)), out_(std::move(out)) {}
+      : inner_(std::move(inner)), out_(std::move(out)) {
+    const Layout layout = inner_->layout_of_output(0);
+    if (!layout.is_plain())
+      lanes_ = layout.blocked()->channels_last() ? out_[1] : layout.blocked()->channel_block();
+  }
   void run(const Args& args) const override {
     inner_->run(args);
-    const int64_t channels = out_[1], planes = out_[0] * channels;
-    const int64_t size = element_count(out_) / std::max<int64_t>(planes, 1);
-    float* y = output<float>(args);
-    for (int64_t plane = 0; plane < planes; ++plane)
-      for (int64_t i = 0; i < size; ++i)
-        y[plane * size + i] += input<float>(args, 2)[plane % channels];
+    const int64_t blocks = out_[1] / lanes_, count = element_count(out_);
+    const int64_t each = count / std::max<int64_t>(out_[0] * blocks, 1);
+    parallel_for(out_[0] * blocks, count, [&](int64_t begin, int64_t end, int) {
+      for (int64_t block = begin; block < end; ++block) {
+        float* y = output<float>(args) + block * each;
+        const float* bias = input<float>(args, 2) + block % blocks * lanes_;
+        if (lanes_ == 1) std::transform(y, y + each, y, [&](float value) { return value + *bias; });
+        for (int64_t at = 0; at < each && lanes_ > 1; at += lanes_)
+          std::transform(y + at, y + at + lanes_, bias, y + at, std::plus<>());
+      }
+    });
   }
   size_t scratch_bytes() const override { return inner_->scratch_bytes(); }
   std::string name() const override { return "ConvTranspose"; }
+  Layout layout_of_input(size_t in) const override { return inner_->layout_of_input(in); }
+  Layout layout_of_output(size_t out) const override { return inner_->layout_of_output(out); }
 
  private:
   std::unique_ptr<Kernel> inner_;
   Sizes out_;
+  int64_t lanes_ = 1;  // channels side by side
 };
+
+// Whether a bias can be added to a result that lies so.
+bool has_lanes(const Kernel& kernel) {
+  const Layout layout = kernel.layout_of_output(0);
+  return layout.is_plain() || layout.blocked()->channels_last() ||
+         layout.blocked()->channel_block() > 0;
+}
 
 std::unique_ptr<Kernel> conv_transpose(const Request& r) {
   Problem p{r.out().sizes, r.sizes(1),   r.sizes(0), r.attrs().i("group", 1), {},
@@ -400,9 +421,11 @@ std::unique_ptr<Kernel> conv_transpose(const Request& r) {
   check_group(r, p);
   p.window = window_of(r, p.x, p.y, kernel_of(p.w));
   if (p.dtype == DType::f64) return backward_data(p, "ConvTranspose");
-  auto inner = is_empty(p) ? zeros(r) : backward_data(p, "ConvTranspose");
+  auto inner =
+      is_empty(p) ? zeros(r) : backward_data(p, "ConvTranspose", &r.in(0), r.out().any_layout);
   if (!r.has(2) || !inner) return inner;
   if (p.dtype != DType::f32) return nullptr;  // rounded once, with its bias
+  if (!has_lanes(*inner)) inner = backward_data(p, "ConvTranspose", &r.in(0));
   return std::make_unique<BiasedKernel>(std::move(inner), p.x);
 }
 
@@ -432,7 +455,7 @@ static void register_conv(KernelTable& table) {
            [](const Request& request) { return widened(request, conv); });
   add_kernels(table.op("ort::ConvGradX").take_layouts(), conv_grad_x);
   add_kernels(table.op("ort::ConvGradW").take_layouts(), conv_grad_w);
-  add_kernels(table.op("ConvTranspose"), conv_transpose);
+  add_kernels(table.op("ConvTranspose").take_layouts(), conv_transpose);
 }
 
 const Family<KernelTable> kFamily("cpu", "conv", register_conv);

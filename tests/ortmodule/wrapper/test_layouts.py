@@ -112,6 +112,12 @@ CASES = {
     "depthwise_dilated": depthwise(0, dilation=(2, 3), padding=(1, 3)),
     "depthwise_unpadded": depthwise(1, stride=(1, 2)),
     "next_block": next_block,
+    "transposed": lambda net, y: net.third(
+        F.conv_transpose2d(y.relu(), net.second.weight, net.second.bias, stride=2).tanh()
+    ),
+    "transposed_without_bias": lambda net, y: net.third(
+        F.conv_transpose2d(net.second(y).relu(), net.second.weight, padding=1)
+    ),
     "dropped_paths": dropped_paths,
     "normed_by_position": normed_by_position,
     "normed_by_image": normed_by_image,
@@ -420,7 +426,8 @@ def test_pools_and_parts_of_channels_take_no_reorder(kind, most):
 
 UNMOVED = [
     "chain", "residual", "squeezed", "dropped_paths", "scaled_by_channel", "sums_of_products",
-    "depthwise_3", "depthwise_5", "depthwise_7", "masked", "pooled_where_windows_overlap",
+    "transposed", "transposed_without_bias", "depthwise_3", "depthwise_5", "depthwise_7", "masked",
+    "pooled_where_windows_overlap",
 ]  # fmt: skip
 
 
