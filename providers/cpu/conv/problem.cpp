@@ -1,0 +1,112 @@
+// What oneDNN is asked for, and the kernels around it that the forward and the gradients share.
+#include "providers/cpu/conv/problem.h"
+
+#include <algorithm>
+
+#include "providers/cpu/provider.h"
+#include "providers/cpu/widened.h"
+
+namespace ort::cpu {
+namespace {
+
+// What is added lies as y does.
+dnnl::primitive_attr with_post_ops(const ConvProblem& p) {
+  dnnl::post_ops ops;
+  if (p.sum) ops.append_binary(dnnl::algorithm::binary_add, any_layout(p, p.y));
+  append_activation(ops, p.activation);
+  dnnl::primitive_attr attr = user_scratchpad();
+  attr.set_post_ops(ops);
+  return attr;
+}
+
+}  // namespace
+
+Sizes grouped(const ConvProblem& p) {
+  if (p.group == 1) return p.w;
+  Sizes w = p.w;
+  w[0] /= p.group;
+  w.insert(w.begin(), p.group);
+  return w;
+}
+
+dnnl::memory::desc any_layout(const ConvProblem& p, const Sizes& sizes) {
+  return {sizes, onednn_type(p.dtype), dnnl::memory::format_tag::any};
+}
+
+dnnl::memory::desc layout(const ConvProblem& p, const Sizes& sizes) {
+  using Tag = dnnl::memory::format_tag;
+  if (!p.channels_last) return any_layout(p, sizes);
+  const Tag tag = sizes.size() == 3 ? Tag::nwc : sizes.size() == 4 ? Tag::nhwc : Tag::ndhwc;
+  return {sizes, onednn_type(p.dtype), tag};
+}
+
+bool is_float(const ConvProblem& p) {
+  return p.dtype == DType::f32;
+}
+
+ColumnConv columns(const ConvProblem& p) {
+  return {p.x, p.w, p.y, p.group, p.window};
+}
+
+Sizes less_one(Sizes dilations) {
+  for (int64_t& d : dilations) --d;
+  return dilations;
+}
+
+dnnl::convolution_forward::primitive_desc forward_desc(const ConvProblem& p) {
+  using Kind = dnnl::prop_kind;
+  const auto kind = p.frozen ? Kind::forward_inference : Kind::forward_training;
+  const auto algorithm = dnnl::algorithm::convolution_direct;
+  const Window& win = p.window;
+  const auto x = p.given.is_zero() ? layout(p, p.x) : p.given, w = any_layout(p, grouped(p)),
+             y = layout(p, p.y);
+  const auto b = p.bias ? any_layout(p, {p.y[1]}) : dnnl::memory::desc();
+  return {
+      cpu_engine(), kind,      algorithm,        x,   w, b, y, win.strides, less_one(win.dilations),
+      win.before,   win.after, with_post_ops(p), true};
+}
+
+bool comes_blocked(const Operand& operand) {
+  return operand.any_layout && operand.layout.blocked();
+}
+
+bool comes_last(const Operand& operand) {
+  return comes_blocked(operand) && operand.layout.blocked()->channels_last();
+}
+
+std::unique_ptr<Kernel> conv_of_nothing(const Request& r) {
+  const size_t bytes = static_cast<size_t>(element_count(r.out().sizes)) * size_of(r.out().dtype);
+  return make_kernel(r.node().op,
+                     [bytes](const Args& args) { std::fill_n(output<char>(args), bytes, 0); });
+}
+
+bool is_empty(const ConvProblem& p) {
+  return element_count(p.x) == 0 || element_count(p.w) == 0 || element_count(p.y) == 0;
+}
+
+void check_group(const Request& r, const ConvProblem& p) {
+  const bool fits =
+      p.group > 0 && p.w[0] % p.group == 0 && p.x[1] == p.w[1] * p.group && p.y[1] == p.w[0];
+  if (!fits)
+    r.refuse("x has {} channels, y has {}, w has shape {} with group {}", p.x[1], p.y[1], p.w,
+             p.group);
+}
+
+Sizes kernel_of(const Sizes& w) {
+  return Sizes(w.begin() + 2, w.end());
+}
+
+Verdict has_spatial_axes(const Node& node) {
+  const auto& dims = node.input(0).type().dims;
+  return require(dims && dims->size() >= 3 && dims->size() <= 5,
+                 "expected 1 to 3 spatial axes of known rank");
+}
+
+void add_conv_kernels(KernelList& list, std::unique_ptr<Kernel> (*make)(const Request&)) {
+  list.add("onednn", kF32 | kHalves, has_spatial_axes, make)
+      .add("columns", kF64, has_spatial_axes, make)
+      .add("widened", kF32 | kHalves, has_spatial_axes,
+           [make](const Request& r) { return widened(r, make); });
+}
+
+}  // namespace ort::cpu

@@ -1,0 +1,73 @@
+// One convolution as oneDNN is asked for it: what the forward and the gradients share.
+#pragma once
+
+#include <optional>
+
+#include "providers/cpu/conv/column_conv.h"
+#include "providers/cpu/conv/window.h"
+#include "providers/cpu/onednn.h"
+
+namespace ort::cpu {
+
+// One convolution y = conv(x, w), whichever of the three is being computed.
+struct ConvProblem {
+  Sizes x, w, y;  // w as [O, I / group, K..]
+  int64_t group;
+  Window window;
+  bool bias = false;
+  DType dtype = DType::f32;
+  bool channels_last = false;     // what oneDNN is asked for x and y; else what it prefers
+  bool comes_last = false;        // an operand comes so
+  dnnl::memory::desc given = {};  // as which it is to take x, or y for x; empty: it may choose
+  bool frozen = false;            // w is a constant: nothing is trained
+  bool sum = false;               // operand 3 is added
+  Activation activation = {};
+};
+
+void check_group(const Request& r, const ConvProblem& p);
+bool is_empty(const ConvProblem& p);
+bool is_float(const ConvProblem& p);
+Sizes kernel_of(const Sizes& w);
+ColumnConv columns(const ConvProblem& p);
+std::unique_ptr<Kernel> conv_of_nothing(const Request& r);  // zeros
+
+// [O, I / g, K..] as [g, O / g, I / g, K..]: the same bytes.
+Sizes grouped(const ConvProblem& p);
+dnnl::memory::desc any_layout(const ConvProblem& p, const Sizes& sizes);
+dnnl::memory::desc layout(const ConvProblem& p, const Sizes& sizes);  // of x or y
+Sizes less_one(Sizes dilations);
+// The forward's, which the gradients take as a hint. Those for inference prefer other layouts than
+// the gradients have, and weights packed once.
+dnnl::convolution_forward::primitive_desc forward_desc(const ConvProblem& p);
+
+// Whether it is handed over as it lies, and may be asked for otherwise. Where it is row-major the
+// kernel brings it into the layout that it wants by itself.
+bool comes_blocked(const Operand& operand);
+bool comes_last(const Operand& operand);
+
+Verdict has_spatial_axes(const Node& node);
+// Over [N, C, 1 to 3 spatial axes], best first.
+void add_conv_kernels(KernelList& list, std::unique_ptr<Kernel> (*make)(const Request&));
+
+// Where it would be oneDNN's products of columns, which are not run here, or its reference: with
+// channels last other kernels take shapes besides, as a window larger than its image.
+template <class Make>
+auto described(ConvProblem& p, Make make) {
+  const auto with_channels_last = [&]() -> std::optional<decltype(make())> {
+    p.channels_last = true;
+    try {
+      if (auto description = make(); is_own(description)) return description;
+    } catch (const dnnl::error&) {  // none for these shapes
+    }
+    p.channels_last = false;
+    return std::nullopt;
+  };
+  if (p.comes_last)
+    if (auto last = with_channels_last()) return *last;
+  auto description = make();
+  if (!description.get(true) || is_own(description)) return description;
+  const auto last = with_channels_last();
+  return last ? *last : description;
+}
+
+}  // namespace ort::cpu
