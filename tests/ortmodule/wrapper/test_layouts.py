@@ -168,8 +168,14 @@ class Twins:
             torch.testing.assert_close(a, b.to(a.dtype), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("channels", [32, 20, 8, 1])
-@pytest.mark.parametrize("name", CASES)
+FEW = ["chain", "residual", "squeezed", "joined", "pooled", "depthwise_5", "next_block"]
+
+
+@pytest.mark.parametrize(
+    "name, channels",
+    [(name, channels) for name in CASES for channels in (32, 20)]
+    + [(name, channels) for name in FEW for channels in (8, 1)],
+)
 def test_training_is_eagers(name, channels):
     torch.manual_seed(0)
     twins = Twins(Convs(CASES[name], channels))
