@@ -54,11 +54,16 @@ class Break:
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One step of a plan; `us` only where Options.profile is on."""
+    """One step of a plan; `us` only where Options.profile is on.
+
+    layout: how its results lie, as "aBcd16b" for blocks of 16 channels and "acdb" for channels
+    last; empty where all are row-major.
+    """
 
     name: str
     provider: str
     us: float | None
+    layout: str = ""
 
 
 def _listed(counts: dict[str, int]) -> str:

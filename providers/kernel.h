@@ -29,6 +29,11 @@ struct Operand {
   // Whether the kernel may have an input in another layout; of an output, whether a reader could
   // take it in one that is not row-major: else a reorder follows. The kernel says which it is.
   bool any_layout = false;
+  // Of an input: whether it may be taken as it comes, which is not row-major.
+  bool comes_blocked() const { return any_layout && layout.blocked(); }
+  bool comes_with_channels_last() const {
+    return comes_blocked() && layout.blocked()->channels_last();
+  }
 };
 
 // Pointers of one call, in the region's order of inputs and outputs. Absent operands are null.
@@ -51,7 +56,7 @@ class Kernel {
   // Output `out` may be written over the memory of input `in` (same bytes, same dtype, each element
   // read before it is written).
   virtual bool in_place(size_t /*in*/, size_t /*out*/) const { return false; }
-  // In which layouts it reads and writes; row-major but where `any_layout` was given.
+  // In which layouts it reads and writes. An input that has not `any_layout` is row-major.
   virtual Layout layout_of_input(size_t /*in*/) const { return {}; }
   virtual Layout layout_of_output(size_t /*out*/) const { return {}; }
   virtual std::string name() const = 0;  // for reports: "matmul+bias+gelu"

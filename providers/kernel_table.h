@@ -112,68 +112,52 @@ class KernelTable {
 Verdict only_tensors(const Node& node);
 
 // --- kernels made of a function ---
-// `over`: the input that output 0 may be written over; -1: none.
+struct FunctionTraits {
+  size_t scratch = 0;
+  int over = -1;                    // the input that output 0 may be written over; -1: none
+  std::vector<Layout> in{}, out{};  // by number; those beyond are row-major
+};
+
 template <class F>
 class FunctionKernel final : public Kernel {
  public:
-  FunctionKernel(std::string name, F f, size_t scratch, int over)
-      : name_(std::move(name)), f_(std::move(f)), scratch_(scratch), over_(over) {}
+  FunctionKernel(std::string name, F f, FunctionTraits traits)
+      : name_(std::move(name)), f_(std::move(f)), traits_(std::move(traits)) {}
   void run(const Args& args) const override { f_(args); }
-  size_t scratch_bytes() const override { return scratch_; }
+  size_t scratch_bytes() const override { return traits_.scratch; }
   bool in_place(size_t in, size_t out) const override {
-    return static_cast<int>(in) == over_ && out == 0;
+    return static_cast<int>(in) == traits_.over && out == 0;
   }
+  Layout layout_of_input(size_t in) const override { return at(traits_.in, in); }
+  Layout layout_of_output(size_t out) const override { return at(traits_.out, out); }
   std::string name() const override { return name_; }
 
  private:
+  static Layout at(const std::vector<Layout>& layouts, size_t i) {
+    return i < layouts.size() ? layouts[i] : Layout();
+  }
+
   std::string name_;
   F f_;
-  size_t scratch_;
-  int over_;
+  FunctionTraits traits_;
 };
+
+template <class F>
+std::unique_ptr<Kernel> make_kernel(std::string name, F f, FunctionTraits traits) {
+  return std::make_unique<FunctionKernel<F>>(std::move(name), std::move(f), std::move(traits));
+}
 
 template <class F>
 std::unique_ptr<Kernel> make_kernel(std::string name, F f, size_t scratch = 0, int over = -1) {
-  return std::make_unique<FunctionKernel<F>>(std::move(name), std::move(f), scratch, over);
+  return make_kernel(std::move(name), std::move(f), FunctionTraits{scratch, over});
 }
 
-// A kernel whose operands have these layouts, by number; those beyond are row-major. `over`: as
-// above.
-template <class F>
-class LaidOutKernel final : public Kernel {
- public:
-  LaidOutKernel(std::string name, F f, std::vector<Layout> in, std::vector<Layout> out,
-                size_t scratch, int over)
-      : name_(std::move(name)),
-        f_(std::move(f)),
-        in_(std::move(in)),
-        out_(std::move(out)),
-        scratch_(scratch),
-        over_(over) {}
-  bool in_place(size_t in, size_t out) const override {
-    return static_cast<int>(in) == over_ && out == 0;
-  }
-  void run(const Args& args) const override { f_(args); }
-  size_t scratch_bytes() const override { return scratch_; }
-  std::string name() const override { return name_; }
-  Layout layout_of_input(size_t in) const override { return in < in_.size() ? in_[in] : Layout(); }
-  Layout layout_of_output(size_t out) const override {
-    return out < out_.size() ? out_[out] : Layout();
-  }
-
- private:
-  std::string name_;
-  F f_;
-  std::vector<Layout> in_, out_;
-  size_t scratch_;
-  int over_;
-};
-
+// Of operands in these layouts.
 template <class F>
 std::unique_ptr<Kernel> make_kernel(std::string name, F f, std::vector<Layout> in,
                                     std::vector<Layout> out, size_t scratch = 0, int over = -1) {
-  return std::make_unique<LaidOutKernel<F>>(std::move(name), std::move(f), std::move(in),
-                                            std::move(out), scratch, over);
+  return make_kernel(std::move(name), std::move(f),
+                     FunctionTraits{scratch, over, std::move(in), std::move(out)});
 }
 
 // Elements of an integer operand.

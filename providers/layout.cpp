@@ -14,9 +14,7 @@ size_t Layout::bytes(const Sizes& sizes, DType dtype) const {
 }
 
 std::optional<Layout> Layout::of(DType dtype) const {
-  if (!blocked_) return *this;
-  auto other = blocked_->of(dtype);
-  return other ? std::optional(Layout(std::move(other))) : std::nullopt;
+  return blocked_ ? blocked_->of(dtype) : *this;
 }
 
 std::string Layout::text() const {

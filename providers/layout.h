@@ -11,6 +11,7 @@
 namespace ort {
 
 class Kernel;
+class Layout;
 
 // An order of elements that its provider's kernels know. Values of one have its sizes and dtype.
 class BlockedLayout {
@@ -20,17 +21,15 @@ class BlockedLayout {
   virtual bool equals(const BlockedLayout& other) const = 0;
   // Whether it holds the elements alone, once each: who takes them one by one may take any order.
   virtual bool only_elements() const = 0;
-  // b where the value lies as [N, C / b, spatial axes.., b]; else 0.
-  virtual int64_t channel_block() const { return 0; }
-  // Whether the value lies as [N, spatial axes.., C].
+  // How many channels lie side by side: b where the value lies as [N, C / b, spatial axes.., b], C
+  // where it does as [N, spatial axes.., C]; else 0.
+  virtual int64_t channels_in_row() const { return 0; }
   virtual bool channels_last() const { return false; }
-  // The same order of a value of other sizes; null where there is none.
-  virtual std::shared_ptr<const BlockedLayout> of_sizes(const Sizes& /*sizes*/) const {
-    return nullptr;
-  }
+  int64_t channel_block() const { return channels_last() ? 0 : channels_in_row(); }
   virtual std::string text() const = 0;  // "aBcd16b": blocks of 16 channels
-  // The same order of elements of another dtype; null: there is none.
-  virtual std::shared_ptr<const BlockedLayout> of(DType dtype) const = 0;
+  // The same order of elements of another dtype, and of other sizes; nullopt: there is none.
+  virtual std::optional<Layout> of(DType dtype) const = 0;
+  virtual std::optional<Layout> of(const Sizes& sizes) const = 0;
   // Kernels of one input and one output.
   virtual std::unique_ptr<Kernel> from_plain() const = 0;
   virtual std::unique_ptr<Kernel> to_plain() const = 0;
@@ -58,7 +57,7 @@ class Layout {
   bool is_plain() const { return kind_ == Kind::plain; }
   bool is_opaque() const { return kind_ == Kind::opaque; }
   const BlockedLayout* blocked() const { return blocked_.get(); }
-  // The same order of elements of another dtype.
+  // The same order of elements of another dtype; nullopt: there is none.
   std::optional<Layout> of(DType dtype) const;
   // Of a value of these sizes.
   size_t bytes(const Sizes& sizes, DType dtype) const;

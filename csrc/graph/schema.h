@@ -141,7 +141,7 @@ enum class Epilogue : uint8_t {
 };
 std::string_view name_of(Epilogue epilogue);
 Epilogue epilogue_named(std::string_view name);
-Epilogue epilogue_of(const Attrs& attrs);  // of a product; none where it says nothing
+Epilogue epilogue_of(const Attrs& attrs);  // none where they say nothing
 std::vector<double> epilogue_numbers_of(const Attrs& attrs);
 
 // A node whose sizes are numbers: what its cost is computed from.
@@ -187,8 +187,8 @@ class OpSchema {
     bool required = false;
     bool ours = false;  // ONNX does not know it
   };
-  // An activation as the epilogue of a product, where its attributes are `when`; those named by
-  // `numbers` go with it.
+  // An activation as the epilogue of a product or a convolution, where its attributes are `when`;
+  // those named by `numbers` go with it.
   struct Joins {
     Epilogue epilogue;
     Attrs when;
@@ -405,8 +405,8 @@ class OpSet {
   const OpSchema* find(std::string_view qualified) const;  // null when unknown
   const OpSchema& get(std::string_view qualified) const;   // throws when unknown
   std::vector<const OpSchema*> all() const;                // sorted by name
-  // The activation that is the epilogue of a product with these attributes, applied to x.
-  Value activated(Value x, const Attrs& product) const;
+  // The activation that is the epilogue of a node with these attributes, applied to x.
+  Value activated(Value x, const Attrs& attrs) const;
 
  private:
   std::map<std::string, std::unique_ptr<OpSchema>, std::less<>> ops_;

@@ -92,7 +92,7 @@ Result asked(const Runner& runner, Result (Runner::*question)() const) {
 py::list steps(const Runner& runner) {
   py::list result;
   for (const auto& step : asked(runner, &Runner::steps))
-    result.append(py::make_tuple(step.name, step.provider, step.us));
+    result.append(py::make_tuple(step.name, step.provider, step.us, step.layout));
   return result;
 }
 

@@ -178,12 +178,26 @@ std::tuple<size_t, size_t, size_t> Runner::memory() const {
   return {state_->stash_bytes, casts, arenas};
 }
 
+namespace {
+
+std::string layout_of(const Plan& plan, const Step& step) {
+  for (int o = step.out; o < step.out + step.n_out; ++o) {
+    const int slot = plan.operands[static_cast<size_t>(o)];
+    if (slot < 0) continue;
+    const Layout& layout = plan.placement.slots[static_cast<size_t>(slot)].layout;
+    if (layout.blocked()) return layout.text();
+  }
+  return {};
+}
+
+}  // namespace
+
 void Runner::add_steps(const TrainingPlan& plan, bool backward,
                        std::vector<StepInfo>& steps) const {
   const std::vector<Step>& made = plan.core->steps;
   const size_t first = steps.size();
   for (size_t i = 0; i < made.size(); ++i)
-    steps.push_back({made[i].name, std::string(made[i].provider),
+    steps.push_back({made[i].name, std::string(made[i].provider), layout_of(*plan.core, made[i]),
                      backward || i >= plan.forward_steps, std::nullopt});
   if (const auto profile = this->profile())
     for (const Profile::Event& event : profile->events())
@@ -198,7 +212,7 @@ std::vector<Runner::StepInfo> Runner::steps() const {
   if (program && program->is_staged())
     for (const Node* node : state_->graph->order())
       if (node->schema->allocates_results(*node))  // between the plans
-        result.push_back({node->qualified(), "host", false, std::nullopt});
+        result.push_back({node->qualified(), "host", "", false, std::nullopt});
   const auto plans = plans_of_latest();
   for (size_t i = 0; i < plans.size(); ++i) add_steps(*plans[i], i > 0, result);
   return result;

@@ -37,6 +37,7 @@ class Runner {
 
   struct StepInfo {
     std::string name, provider;
+    std::string layout;  // of its first result that is not row-major; empty: there is none
     bool backward;
     std::optional<double> us;  // where the latest call was timed
   };

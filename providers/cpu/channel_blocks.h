@@ -1,5 +1,5 @@
 // Walks over values that lie as blocks of channels, [N, C / b, spatial axes.., b], and sums of
-// channels there. Batch norm and reductions use them.
+// channels there. Batch norm, reductions, pools and what cuts and joins values use them.
 #pragma once
 
 #include <algorithm>
@@ -79,14 +79,14 @@ class Sums {
 
 // How many channels a block has where the operand comes in blocks; else 0.
 inline int64_t channel_block(const Operand& x) {
-  const BlockedLayout* layout = x.any_layout ? x.layout.blocked() : nullptr;
-  return layout ? layout->channel_block() : 0;
+  return x.comes_blocked() ? x.layout.blocked()->channel_block() : 0;
 }
 
 // How x lies where it is blocks of channels that the kernel takes.
 inline std::optional<Blocks> blocks_of(const Operand& x) {
   const int64_t lanes = channel_block(x);
-  if (lanes == 0 || lanes > kMostLanes || element_count(x.sizes) == 0) return std::nullopt;
+  if (lanes == 0 || lanes > kMostLanes || kPiece % lanes != 0) return std::nullopt;
+  if (element_count(x.sizes) == 0) return std::nullopt;
   Blocks l{x.sizes[0], x.sizes[1] / lanes, 1, lanes};
   for (size_t i = 2; i < x.sizes.size(); ++i) l.plane *= x.sizes[i];
   return l;
@@ -101,8 +101,7 @@ inline std::optional<Layout> as_blocks(const Operand& x, const Operand& other) {
   if (sizes.size() != x.sizes.size() || sizes[1] % lanes != 0) return std::nullopt;
   const bool one = std::all_of(sizes.begin() + 2, sizes.end(), [](int64_t n) { return n == 1; });
   if (one) return Layout();
-  auto layout = other.any_layout ? x.layout.blocked()->of_sizes(sizes) : nullptr;
-  return layout ? std::optional(Layout(std::move(layout))) : std::nullopt;
+  return other.any_layout ? x.layout.blocked()->of(sizes) : std::nullopt;
 }
 
 }  // namespace ort::cpu

@@ -18,7 +18,7 @@ Activation activation_of(const Attrs& attrs) {
   return activation;
 }
 
-std::string name_of(const Activation& activation) {
+std::string suffix_of(const Activation& activation) {
   return activation ? "+" + std::string(name_of(activation.kind)) : "";
 }
 
@@ -45,10 +45,9 @@ TileOp instruction(Epilogue activation) {
   }
 }
 
-template <class T>
-void activate_piece(const Activation& activation, T* y, int64_t count) {
+void activate_piece(const Activation& activation, float* y, int64_t count) {
   namespace scalar = tile::scalar;
-  const T low = static_cast<T>(activation.low), high = static_cast<T>(activation.high);
+  const auto low = static_cast<float>(activation.low), high = static_cast<float>(activation.high);
   switch (activation.kind) {
     case Epilogue::none:
       return;
@@ -56,14 +55,14 @@ void activate_piece(const Activation& activation, T* y, int64_t count) {
       for (int64_t i = 0; i < count; ++i) y[i] = scalar::min(scalar::max(y[i], low), high);
       return;
     case Epilogue::leaky_relu:
-      for (int64_t i = 0; i < count; ++i) y[i] = y[i] > T(0) ? y[i] : low * y[i];
+      for (int64_t i = 0; i < count; ++i) y[i] = y[i] > 0.0f ? y[i] : low * y[i];
       return;
     case Epilogue::hard_swish:
       for (int64_t i = 0; i < count; ++i)
-        y[i] *= scalar::min(scalar::max(y[i] / T(6) + T(0.5), T(0)), T(1));
+        y[i] *= scalar::min(scalar::max(y[i] / 6.0f + 0.5f, 0.0f), 1.0f);
       return;
     default:
-      TileStep<T>(instruction(activation.kind), 0)(y, y, nullptr, nullptr, count);
+      TileStep<float>(instruction(activation.kind), 0)(y, y, nullptr, nullptr, count);
   }
 }
 
@@ -78,16 +77,12 @@ void each_piece(int64_t count, F&& f) {
 
 }  // namespace
 
-template <class T>
-void activate(const Activation& activation, T* y, int64_t count) {
-  if (activation)
-    each_piece(count, [&](int64_t at, int64_t some) { activate_piece(activation, y + at, some); });
-}
-template void activate<float>(const Activation&, float*, int64_t);
-template void activate<double>(const Activation&, double*, int64_t);
-
 void activate(const Activation& activation, DType dtype, void* y, int64_t count) {
-  if (dtype == DType::f32) return activate(activation, static_cast<float*>(y), count);
+  if (!activation) return;
+  if (dtype == DType::f32)
+    return each_piece(count, [&](int64_t at, int64_t some) {
+      activate_piece(activation, static_cast<float*>(y) + at, some);
+    });
   auto* halves = static_cast<uint16_t*>(y);
   each_piece(count, [&](int64_t at, int64_t some) {
     float wide[kPiece];

@@ -12,13 +12,10 @@ struct Activation {
 };
 
 Activation activation_of(const Attrs& attrs);
-// "+bias" and the like: what joins the name of a kernel.
-std::string name_of(const Activation& activation);
+// "+relu" and the like, for the name of a kernel; empty for none.
+std::string suffix_of(const Activation& activation);
 
-// Over `count` numbers in place, of float32 and float64.
-template <class T>
-void activate(const Activation& activation, T* y, int64_t count);
-// Over halves or float32, computed in float32.
+// Over `count` numbers in place, of float32 or halves, computed in float32.
 void activate(const Activation& activation, DType dtype, void* y, int64_t count);
 
 }  // namespace ort::cpu

@@ -32,6 +32,11 @@ dnnl::memory::desc dense_desc(const Sizes& sizes, DType dtype) {
   return {dims, onednn_type(dtype), strides_of(dims)};
 }
 
+dnnl::memory::format_tag channels_last_tag(size_t rank) {
+  using Tag = dnnl::memory::format_tag;
+  return rank == 3 ? Tag::nwc : rank == 4 ? Tag::nhwc : rank == 5 ? Tag::ndhwc : Tag::undef;
+}
+
 bool is_own(const dnnl::primitive_desc_base& description) {
   if (!description.get(true)) return false;
   const std::string_view name = description.impl_info_str();
@@ -86,13 +91,13 @@ void append_activation(dnnl::post_ops& ops, const Activation& activation) {
   ops.append_eltwise(algorithm_of(activation.kind), alpha, beta);
 }
 
-bool of_numbers_alone(const Activation& activation) {
+bool wrong_for_nan_or_inf(const Activation& activation) {
   return activation.kind == Epilogue::relu || activation.kind == Epilogue::clip ||
          activation.kind == Epilogue::gelu;
 }
 
-Split split(const Activation& activation) {
-  if (of_numbers_alone(activation) && omp_get_max_threads() > 1) return {{}, activation};
+ActivationPlaces places_of(const Activation& activation) {
+  if (wrong_for_nan_or_inf(activation) && omp_get_max_threads() > 1) return {{}, activation};
   return {activation, {}};
 }
 
@@ -147,7 +152,7 @@ bool is_row_major(const dnnl::memory::desc& desc) {
   return true;
 }
 
-// As bytes of which oneDNN moves as many; undef: of none.
+// A type of as many bytes that oneDNN can move; undef: there is none.
 dnnl::memory::data_type stored_type(DType dtype) {
   using Type = dnnl::memory::data_type;
   switch (dtype) {
@@ -180,22 +185,23 @@ dnnl::memory::format_tag channel_tag(size_t rank, int64_t block) {
   return tag == tags.end() ? Tag::undef : tag->second;
 }
 
-dnnl::memory::format_tag channels_last_tag(size_t rank) {
-  using Tag = dnnl::memory::format_tag;
-  return rank == 3 ? Tag::nwc : rank == 4 ? Tag::nhwc : rank == 5 ? Tag::ndhwc : Tag::undef;
-}
-
 class Described final : public BlockedLayout {
  public:
   explicit Described(dnnl::memory::desc desc) : desc_(std::move(desc)) {}
   const dnnl::memory::desc& desc() const { return desc_; }
   size_t bytes() const override { return desc_.get_size(); }
+  // A block of all channels has them last.
   bool equals(const BlockedLayout& other) const override {
     const auto* same = dynamic_cast<const Described*>(&other);
-    return same && same->desc_ == desc_;
+    if (!same || desc_.get_dims() != same->desc_.get_dims()) return false;
+    const int64_t channels = desc_.get_dims().size() > 1 ? desc_.get_dims()[1] : 0;
+    const bool all = channels_in_row() == channels && same->channels_in_row() == channels;
+    const bool last = all && channels > 0;
+    return same->desc_ == desc_ || (last && desc_.get_data_type() == same->desc_.get_data_type());
   }
   bool only_elements() const override { return is_compact(desc_); }
-  int64_t channel_block() const override {
+  int64_t channels_in_row() const override {
+    if (channels_last()) return desc_.get_dims()[1];
     const dnnl::memory::dims dims = desc_.get_dims(), strides = desc_.get_strides();
     const auto axes = desc_.get_inner_idxs(), blocks = desc_.get_inner_blks();
     if (axes.size() != 1 || axes[0] != 1 || !only_elements()) return 0;
@@ -204,14 +210,14 @@ class Described final : public BlockedLayout {
     for (size_t i = dims.size(); i-- > 1;) expected[i - 1] = expected[i] * outer[i];
     return strides == expected ? blocks[0] : 0;
   }
-  std::shared_ptr<const BlockedLayout> of_sizes(const Sizes& sizes) const override {
+  std::optional<Layout> of(const Sizes& sizes) const override {
     const int64_t block = channel_block();
     const auto tag =
         channels_last() ? channels_last_tag(sizes.size()) : channel_tag(sizes.size(), block);
     const bool fits = block == 0 || sizes[1] % block == 0;
     if (tag == dnnl::memory::format_tag::undef || !fits || element_count(sizes) == 0)
-      return nullptr;
-    return std::make_shared<const Described>(dnnl::memory::desc(sizes, desc_.get_data_type(), tag));
+      return std::nullopt;
+    return layout_of(dnnl::memory::desc(sizes, desc_.get_data_type(), tag));
   }
   bool channels_last() const override {
     const auto tag = channels_last_tag(static_cast<size_t>(desc_.get_ndims()));
@@ -235,16 +241,15 @@ class Described final : public BlockedLayout {
       text += format("{}{}", sizes[i], static_cast<char>('a' + static_cast<char>(axes[i])));
     return text;
   }
-  std::shared_ptr<const BlockedLayout> of(DType dtype) const override {
+  std::optional<Layout> of(DType dtype) const override {
     const auto type = stored_type(dtype);
-    if (type == dnnl::memory::data_type::undef) return nullptr;
-    if (type == desc_.get_data_type()) return std::make_shared<const Described>(desc_);
+    if (type == dnnl::memory::data_type::undef) return std::nullopt;
+    if (type == desc_.get_data_type()) return layout_of(desc_);
     if (desc_.get_inner_nblks() == 0)
-      return std::make_shared<const Described>(
-          dnnl::memory::desc(desc_.get_dims(), type, desc_.get_strides()));
+      return layout_of(dnnl::memory::desc(desc_.get_dims(), type, desc_.get_strides()));
     const auto tag = channel_tag(static_cast<size_t>(desc_.get_ndims()), channel_block());
-    if (tag == dnnl::memory::format_tag::undef) return nullptr;
-    return std::make_shared<const Described>(dnnl::memory::desc(desc_.get_dims(), type, tag));
+    if (tag == dnnl::memory::format_tag::undef) return std::nullopt;
+    return layout_of(dnnl::memory::desc(desc_.get_dims(), type, tag));
   }
   std::unique_ptr<Kernel> from_plain() const override {
     return std::make_unique<ReorderKernel>(plain(), desc_, "reorder to " + text());

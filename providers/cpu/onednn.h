@@ -25,12 +25,13 @@ dnnl::memory::desc dense_desc(const Sizes& sizes, DType dtype = DType::f32);
 // there.
 bool is_own(const dnnl::primitive_desc_base& description);
 
-// Whether a post-op can be it: without a slope it would be another function of infinities.
+// False where oneDNN's post-op is another function: LeakyRelu with alpha 0 (of infinities) and Clip
+// with low > high.
 bool is_post_op(const Activation& activation);
 // The eltwise post-op of an activation; none for none.
 void append_activation(dnnl::post_ops& ops, const Activation& activation);
-// Whether oneDNN (3.2) has it right for numbers alone: its maxima lose a NaN, its gelu an infinity.
-bool of_numbers_alone(const Activation& activation);
+// Whether oneDNN (3.2) has it wrong for these: its maxima lose a NaN, its gelu an infinity.
+bool wrong_for_nan_or_inf(const Activation& activation);
 
 // Runs f, turning dnnl::error into ort::Error.
 template <class F>
@@ -47,6 +48,7 @@ Layout layout_of(const dnnl::memory::desc& desc);
 // Of values of rank 3 to 5, [N, C, spatial axes..], that lie as [N, spatial axes.., C]; row-major
 // where oneDNN moves none of the dtype.
 Layout channels_last(const Sizes& sizes, DType dtype);
+dnnl::memory::format_tag channels_last_tag(size_t rank);  // undef beside ranks 3 to 5
 // The description of an operand as it lies before its kernel; of a plain one that of dense_desc.
 dnnl::memory::desc desc_of(const Operand& operand);
 
@@ -72,8 +74,9 @@ class PrimitiveKernel final : public Kernel {
     dnnl::reorder reorder = {};
     std::shared_ptr<const dnnl::memory> pack = {};
   };
-  // An activation that is not the primitive's last post-op, or is one `of_numbers_alone`: where it
-  // met other values, what `bare` makes runs in the primitive's place, and then code of our own.
+  // An activation that is not the primitive's last post-op, or is one that is wrong for NaN or
+  // infinities: where it met such, what `bare` makes runs in the primitive's place, and then code
+  // of our own.
   struct Bare {
     dnnl::primitive primitive;
     dnnl::memory::desc scratchpad;
@@ -108,20 +111,24 @@ class PrimitiveKernel final : public Kernel {
   mutable Bare bare_;  // made when it is first needed
 };
 
-// The activation that `described` is called with for a kernel's primitive, and the rest of it.
-struct Split {
+// Where an activation runs: in the primitive, or over its result.
+struct ActivationPlaces {
   Activation post_op, after;
 };
-Split split(const Activation& activation);
+ActivationPlaces places_of(const Activation& activation);
 
-// Of a primitive that `described` gives the description of, with an activation or with none.
+// Of a primitive that `described` gives the description of, with an activation or with none:
+// whether it can run without, where it has to.
+template <class F>
+bool runs_bare(const ActivationPlaces& places, F described) {
+  return !wrong_for_nan_or_inf(places.post_op) || is_own(described(Activation{}));
+}
 template <class Primitive, class F>
-std::optional<PrimitiveKernel::After> after(const Split& split, F described) {
-  if (split.after) return PrimitiveKernel::After{split.after, nullptr};
-  if (!of_numbers_alone(split.post_op)) return std::nullopt;
-  return PrimitiveKernel::After{split.post_op, [described] {
+std::optional<PrimitiveKernel::After> after(const ActivationPlaces& places, F described) {
+  if (places.after) return PrimitiveKernel::After{places.after, nullptr};
+  if (!wrong_for_nan_or_inf(places.post_op)) return std::nullopt;
+  return PrimitiveKernel::After{places.post_op, [described] {
                                   const auto bare = described(Activation{});
-                                  check(is_own(bare), "oneDNN has it with an activation alone");
                                   return PrimitiveKernel::Bare{Primitive(bare),
                                                                bare.scratchpad_desc()};
                                 }};

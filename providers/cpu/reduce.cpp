@@ -6,7 +6,7 @@
 #include "csrc/core/parallel.h"
 #include "providers/cpu/half.h"
 #include "providers/cpu/provider.h"
-#include "providers/cpu/reduce.h"
+#include "providers/cpu/reduce_blocks.h"
 #include "providers/cpu/runs.h"
 #include "providers/cpu/tile/tile.h"
 #include "providers/tile/lower.h"
@@ -366,10 +366,6 @@ bool keeps_channels_alone(const Request& r) {
   return reduced_axes(r) == others;
 }
 
-bool comes_with_channels_last(const Operand& x) {
-  return x.any_layout && x.layout.blocked() && x.layout.blocked()->channels_last();
-}
-
 // A row of channels for each position.
 Axes rows_of(const Axes& axes) {
   return {{axes.terms, axes.outputs}, {axes.outputs, 1}, {true, false}, axes.outputs, axes.terms};
@@ -380,12 +376,12 @@ std::unique_ptr<Kernel> reduce(const Request& r) {
   const Fold fold = fold_of(r.node());
   if (axes.terms == 0) return reduce_nothing(r, fold, axes);
   if (axes.outputs == 0) return make_kernel(r.node().op, [](const Args&) {});
+  const bool plain = tile::computed_in(r.in(0).dtype) != DType::f32;
   if (fold == Fold::sum && keeps_channels_alone(r)) {
     if (auto kernel = sum_of_blocks(r)) return kernel;
-    if (comes_with_channels_last(r.in(0)))
+    if (r.in(0).comes_with_channels_last())
       return reduce_rows(r, fold, rows_of(axes), r.in(0).layout);
   }
-  const bool plain = tile::computed_in(r.in(0).dtype) != DType::f32;
   if (plain || fold == Fold::prod || axes.sizes.empty()) return reduce_plain(r, fold, axes);
   return axes.reduced.back() ? reduce_runs(r, fold, axes) : reduce_rows(r, fold, axes);
 }

@@ -1,7 +1,7 @@
 // Sums of channels that lie in blocks: the bias gradient of a convolution.
+#include "providers/cpu/reduce_blocks.h"
 #include "csrc/core/parallel.h"
 #include "providers/cpu/channel_blocks.h"
-#include "providers/cpu/reduce.h"
 
 namespace ort::cpu {
 

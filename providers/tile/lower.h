@@ -12,7 +12,7 @@ namespace ort::tile {
 // Builds the instructions of one region; values are looked up by their id in the graph.
 class Lowering {
  public:
-  // `sums_groups`: what the reductions join lies in rows: see Extent::group.
+  // `sums_groups`: reductions of rows become sums of columns over groups of rows: Extent::group.
   explicit Lowering(DType element, bool sums_groups = false)
       : builder(element), sums_groups_(sums_groups) {}
   Builder::Id of(const Node& node, size_t i);  // operand i of the node
@@ -41,10 +41,9 @@ class Lowering {
 bool is_reduction(const Node& node);
 // Axes of a reduction, normalised and sorted; nullopt when they are known only at run time.
 std::optional<std::vector<int64_t>> reduced_axes(const Node& node, int64_t rank);
-bool lowers(const Node& node);  // the op has instructions
-size_t data_operands(const Node& node);
-bool of_bools(const Node& node);  // what bytes can compute: from bools, to them  // operands that
-                                  // are read as data come first
+bool lowers(const Node& node);           // the op has instructions
+size_t data_operands(const Node& node);  // read as data; they come first
+bool of_bools(const Node& node);         // what bytes can compute: from bools, to them
 Role role_of(const Node& node, size_t operand);
 DType computed_in(DType dtype);  // a half is storage: float32
 // What the node computes in, halves in float32; undefined where any will do (bools alone).

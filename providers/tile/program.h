@@ -10,6 +10,7 @@
 
 #include "csrc/core/dim.h"
 #include "csrc/core/dtype.h"
+#include "providers/layout.h"
 
 // The instructions, by what they need: scalar.h says what each means. Truths are of bools too, bits
 // of integers.
@@ -119,9 +120,15 @@ struct Rows {
 struct Extent {
   int64_t rows = 1, cols = 1;
   std::vector<Rows> inputs;  // by input; empty but for those that are strided
-  // Columns are summed over so many rows, each sum into the next row of its output, and a number
-  // that counts columns counts these rows; 0: over all rows.
+  // How many rows a sum of columns adds, each sum into the next row of its output; a number that
+  // counts columns counts these rows then. 0: all rows.
   int64_t group = 0;
+};
+
+// How a kernel's operands lie; row-major where nothing is said.
+struct OperandLayouts {
+  int64_t block = 0;  // of channels, where the program is to know of them
+  std::vector<Layout> in{}, out{};
 };
 
 // The program as lines of text, for ORTMODULE_DEBUG=4.

@@ -22,7 +22,8 @@ struct Arrangement {
   std::vector<Port> inputs;
 };
 
-// A region's programs; guarded by the mutex, as several threads may bind one region.
+// A region's programs. Several threads may bind one region: the mutex guards `programs`, and the
+// rest until `layout` is there, which nothing changes afterwards.
 struct Programs {
   std::mutex mutex;
   std::optional<RegionLayout> layout;
@@ -91,9 +92,11 @@ bool asks_for_order(const Node* node) {
   return node->is("ort::Dropout");
 }
 
-// What no binding changes, found once for the region.
-void find_layout(Programs& kept, const Region& region) {
-  if (kept.layout) return;
+// With what no binding changes, found once for the region.
+Programs& laid_out(const Region& region) {
+  Programs& kept = *static_cast<Programs*>(region.kept.get());
+  std::lock_guard lock(kept.mutex);
+  if (kept.layout) return kept;
   const Graph& graph = *region.nodes[0]->graph;
   kept.layout = layout_of(region.nodes);
   check(kept.layout.has_value(), "a tile region of {} nodes has no common space",
@@ -105,6 +108,7 @@ void find_layout(Programs& kept, const Region& region) {
   kept.any_order = kept.layout->cols < 0 &&
                    std::none_of(region.nodes.begin(), region.nodes.end(), asks_for_order);
   kept.parts = split_for_blocks(region, *kept.layout);
+  return kept;
 }
 
 // A space with its operands, row-major or in blocks.
@@ -180,9 +184,7 @@ size_t programs_made() {
 }
 
 Bound bind(const Region& region, const Binding& binding, int64_t block) {
-  Programs& kept = *static_cast<Programs*>(region.kept.get());
-  std::lock_guard lock(kept.mutex);
-  find_layout(kept, region);
+  Programs& kept = laid_out(region);
   const Sized operands = sized(kept, binding, block);
   const bool sums_groups = block && kept.layout->cols >= 0;
   const int64_t cols = sums_groups ? 1 : block ? -1 : kept.layout->cols;
@@ -190,6 +192,7 @@ Bound bind(const Region& region, const Binding& binding, int64_t block) {
       kept.decided && !block ? *kept.decided : arrangement_of(region, operands, cols);
   Extent extent = extent_of(arrangement, operands);
   if (sums_groups) extent.group = operands.space[2];
+  std::lock_guard lock(kept.mutex);
   for (const auto& made : kept.programs)
     if (made.ports == arrangement.inputs && made.sums_groups == sums_groups)
       return {made.program, std::move(extent)};
@@ -232,14 +235,9 @@ std::optional<Layout> best_layout(const Binding& binding, const std::vector<bool
   }
   for (size_t o = 0; o < out.size(); ++o)
     if (out[o]) ++(binding.out[o].any_layout ? taken : not_taken);
-  const int reorders = others + not_taken, otherwise = blocked;
-  const bool better = reorders < otherwise || (reorders == otherwise && taken > 0);
+  const int reorders = others + not_taken;  // row-major: `blocked` of them
+  const bool better = reorders < blocked || (reorders == blocked && taken > 0);
   return better ? std::optional(best->first) : std::nullopt;
-}
-
-// Channels side by side: those of a block, all where they come last; 0: neither.
-int64_t channels_in_row(const BlockedLayout& layout, const Sizes& space) {
-  return layout.channels_last() ? space[1] : layout.channel_block();
 }
 
 // Of the operands that have all elements; false where there is none of a dtype.
@@ -258,19 +256,17 @@ bool give_layout(const Layout& shared, const std::vector<Operand>& operands,
 }  // namespace
 
 bool takes_layouts(const Region& region) {
-  Programs& kept = *static_cast<Programs*>(region.kept.get());
-  std::lock_guard lock(kept.mutex);
-  find_layout(kept, region);
+  const Programs& kept = laid_out(region);
   return kept.any_order || kept.parts;
 }
 
 const Parts& parts_of(const Region& region) {
-  return *static_cast<Programs*>(region.kept.get())->parts;
+  return *laid_out(region).parts;
 }
 
-std::optional<OperandLayouts> shared_layouts(const Region& region, const Binding& binding) {
-  if (!takes_layouts(region)) return std::nullopt;
-  const Programs& kept = *static_cast<Programs*>(region.kept.get());
+OperandLayouts shared_layouts(const Region& region, const Binding& binding) {
+  const Programs& kept = laid_out(region);
+  if (!kept.any_order && !kept.parts) return {};
   const Sizes space = evaluate(kept.layout->dims, binding.symbols);
   bool any_order = kept.any_order, blocks = kept.parts.has_value();
   std::vector<bool> in, out;
@@ -278,17 +274,17 @@ std::optional<OperandLayouts> shared_layouts(const Region& region, const Binding
     in.push_back(operand.sizes == space);
     any_order = any_order && (in.back() || element_count(operand.sizes) == 1);
     blocks = blocks && fits_blocks(operand.sizes, space);
-    if (in.back() && !operand.any_layout) return std::nullopt;
+    if (in.back() && !operand.any_layout) return {};
   }
   for (const ValueId id : region.out) out.push_back(kept.layout->spaces.at(id) == Space::full);
   const auto shared = best_layout(binding, in, out);
-  if (!shared || !(any_order || blocks)) return std::nullopt;
+  if (!shared || !(any_order || blocks)) return {};
   OperandLayouts result;
-  if (!any_order) result.block = channels_in_row(*shared->blocked(), space);
-  if (!any_order && result.block == 0) return std::nullopt;
+  if (!any_order) result.block = shared->blocked()->channels_in_row();
+  if (!any_order && result.block == 0) return {};
   const bool fits = give_layout(*shared, binding.in, in, result.in) &&
                     give_layout(*shared, binding.out, out, result.out);
-  return fits ? std::optional(std::move(result)) : std::nullopt;
+  return fits ? result : OperandLayouts();
 }
 
 }  // namespace ort::tile

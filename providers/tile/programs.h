@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "providers/provider.h"
-#include "providers/tile/parts.h"
+#include "providers/tile/block_parts.h"
 #include "providers/tile/program.h"
 
 namespace ort::tile {
@@ -22,13 +22,8 @@ Bound bind(const Region& region, const Binding& binding, int64_t block = 0);
 // Whether, by its dims, its kernel may take what is not row-major.
 bool takes_layouts(const Region& region);
 
-// How the operands lie where those of all elements do not lie row-major.
-struct OperandLayouts {
-  int64_t block = 0;  // of channels, where the region is to know of them
-  std::vector<Layout> in, out;
-};
-// In the layout in which most of its operands come; nullopt: row-major.
-std::optional<OperandLayouts> shared_layouts(const Region& region, const Binding& binding);
+// In the layout in which most of its operands come.
+OperandLayouts shared_layouts(const Region& region, const Binding& binding);
 // For blocks of channels.
 const Parts& parts_of(const Region& region);
 

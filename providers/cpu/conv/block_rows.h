@@ -17,7 +17,7 @@ struct BlockRow {
 };
 
 // Where y or `place` is null, it is not written. A place is a position of the plane; of a window
-// without taps -1. A NaN is a maximum, and the last of several.
+// without taps -1. A NaN is a maximum; of several the last one is.
 void max_of_row(const BlockRow& row, const float* x, float* y, int32_t* place);
 // Sums divided by what there is for each window.
 void average_row(const BlockRow& row, const float* x, const float* divisors, float* y);

@@ -1,7 +1,8 @@
 // Convolutions on oneDNN; by products in float64 and where oneDNN has no kernel that is run here. x
 // and y may lie as oneDNN prefers; weights do so inside a kernel, a constant one once for all runs.
 // A sum and an activation are post-ops, or go over the result.
-#include "providers/cpu/conv/problem.h"
+#include "csrc/core/parallel.h"
+#include "providers/cpu/conv/convolution.h"
 #include "providers/cpu/provider.h"
 #include "providers/cpu/widened.h"
 
@@ -11,10 +12,10 @@ namespace {
 using Argument = PrimitiveKernel::Argument;
 
 // With x as it lies where the same implementation takes it so.
-dnnl::convolution_forward::primitive_desc forward_over(ConvProblem p, const Operand& x) {
-  p.comes_last = comes_last(x);
+dnnl::convolution_forward::primitive_desc forward_over(Convolution p, const Operand& x) {
+  p.comes_last = x.comes_with_channels_last();
   auto best = described(p, [&] { return forward_desc(p); });
-  if (!comes_blocked(x) || !is_own(best)) return best;
+  if (!x.comes_blocked() || !is_own(best)) return best;
   p.given = desc_of(x);
   if (best.src_desc() == p.given) return best;
   try {
@@ -29,14 +30,14 @@ dnnl::convolution_forward::primitive_desc forward_over(ConvProblem p, const Oper
 
 using ForwardDesc = dnnl::convolution_forward::primitive_desc;
 
-std::string name_of(const ConvProblem& p) {
-  return (p.sum ? "Conv+add" : "Conv") + name_of(p.activation);
+std::string name_of(const Convolution& p) {
+  return (p.sum ? "Conv+add" : "Conv") + suffix_of(p.activation);
 }
 
 // `plain`: all lie row-major outside.
-std::vector<Argument> arguments_of(const Request& r, const ConvProblem& p, const ForwardDesc& d,
+std::vector<Argument> arguments_of(const Request& r, const Convolution& p, const ForwardDesc& d,
                                    bool plain) {
-  const auto any = [&](const Operand& operand) { return !plain && comes_blocked(operand); };
+  const auto any = [&](const Operand& operand) { return !plain && operand.comes_blocked(); };
   std::vector<Argument> arguments{
       {DNNL_ARG_SRC, dense_desc(p.x, p.dtype), false, 0, d.src_desc(), any(r.in(0))},
       {DNNL_ARG_WEIGHTS, dense_desc(grouped(p), p.dtype), false, 1, d.weights_desc(), false,
@@ -51,39 +52,28 @@ std::vector<Argument> arguments_of(const Request& r, const ConvProblem& p, const
   return arguments;
 }
 
-// The same but for the activation, with every operand as it lies there.
-auto like(ConvProblem p, const ForwardDesc& d) {
-  return [=](const Activation& activation) {
-    dnnl::post_ops ops;
-    if (p.sum) ops.append_binary(dnnl::algorithm::binary_add, d.dst_desc());
-    append_activation(ops, activation);
-    dnnl::primitive_attr attr = user_scratchpad();
-    attr.set_post_ops(ops);
-    return ForwardDesc(cpu_engine(), d.get_prop_kind(), dnnl::algorithm::convolution_direct,
-                       d.src_desc(), d.weights_desc(), d.bias_desc(), d.dst_desc(),
-                       p.window.strides, less_one(p.window.dilations), p.window.before,
-                       p.window.after, attr, true);
-  };
-}
-
 // Null where oneDNN has no kernel that is run here.
-std::unique_ptr<Kernel> by_primitive(const Request& r, const ConvProblem& p, bool plain = false) {
+std::unique_ptr<Kernel> by_primitive(const Request& r, const Convolution& p, bool plain = false) {
   if (!is_post_op(p.activation)) return nullptr;
-  const Split parts = split(p.activation);
-  ConvProblem inner = p;
-  inner.activation = parts.post_op;
+  const ActivationPlaces places = places_of(p.activation);
+  Convolution inner = p;
+  inner.activation = places.post_op;
   return with_onednn("a convolution", [&]() -> std::unique_ptr<Kernel> {
     const auto description = forward_over(inner, plain ? Operand{} : r.in(0));
     if (!is_own(description)) return nullptr;
-    return std::make_unique<PrimitiveKernel>(
-        dnnl::convolution_forward(description), description.scratchpad_desc(),
-        arguments_of(r, p, description, plain), name_of(p),
-        after<dnnl::convolution_forward>(parts, like(p, description)));
+    const auto described = [=](const Activation& activation) {
+      return forward_desc(p, layouts_of(description), activation);
+    };
+    if (!runs_bare(places, described)) return nullptr;
+    return std::make_unique<PrimitiveKernel>(dnnl::convolution_forward(description),
+                                             description.scratchpad_desc(),
+                                             arguments_of(r, p, description, plain), name_of(p),
+                                             after<dnnl::convolution_forward>(places, described));
   });
 }
 
 // Of float32, row-major: a kernel that writes a convolution alone, with the rest over its result.
-std::unique_ptr<Kernel> finished(std::unique_ptr<Kernel> conv, const ConvProblem& p) {
+std::unique_ptr<Kernel> finished(std::unique_ptr<Kernel> conv, const Convolution& p) {
   if (!conv || !(p.sum || p.activation)) return conv;
   const std::shared_ptr<const Kernel> inner = std::move(conv);
   const int64_t count = element_count(p.y);
@@ -93,14 +83,17 @@ std::unique_ptr<Kernel> finished(std::unique_ptr<Kernel> conv, const ConvProblem
         inner->run(args);
         auto* y = output<float>(args);
         const auto* z = sum ? input<float>(args, 3) : nullptr;
-        for (int64_t i = 0; z && i < count; ++i) y[i] += z[i];
-        activate(activation, y, count);
+        if (z)
+          parallel_for(count, count, [&](int64_t begin, int64_t end, int) {
+            for (int64_t i = begin; i < end; ++i) y[i] += z[i];
+          });
+        activate(activation, DType::f32, y, count);
       },
       inner->scratch_bytes());
 }
 
 std::unique_ptr<Kernel> conv(const Request& r) {
-  ConvProblem p{r.sizes(0), r.sizes(1), r.out().sizes, r.attrs().i("group", 1),
+  Convolution p{r.sizes(0), r.sizes(1), r.out().sizes, r.attrs().i("group", 1),
                 {},         r.has(2),   r.in(0).dtype};
   check_group(r, p);
   p.window = window_of(r, p.x, p.y, kernel_of(p.w));
@@ -111,7 +104,7 @@ std::unique_ptr<Kernel> conv(const Request& r) {
   if (p.dtype == DType::f64) return column_conv<double>(columns(p), p.bias);
   if (auto kernel = by_primitive(r, p)) return kernel;
   if (!is_float(p)) return nullptr;
-  ConvProblem bare = p;
+  Convolution bare = p;
   bare.sum = false;
   bare.activation = {};
   auto alone = p.sum || p.activation ? by_primitive(r, bare, true) : nullptr;

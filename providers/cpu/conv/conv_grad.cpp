@@ -4,8 +4,8 @@
 #include <functional>
 
 #include "csrc/core/parallel.h"
+#include "providers/cpu/conv/convolution.h"
 #include "providers/cpu/conv/depthwise.h"
-#include "providers/cpu/conv/problem.h"
 #include "providers/cpu/provider.h"
 
 namespace ort::cpu {
@@ -15,10 +15,10 @@ using dnnl::memory;
 using Argument = PrimitiveKernel::Argument;
 
 // x from y and w.
-dnnl::convolution_backward_data::primitive_desc backward_data_desc(const ConvProblem& p) {
+dnnl::convolution_backward_data::primitive_desc backward_data_desc(const Convolution& p) {
   const Window& win = p.window;
   const auto y = p.given.is_zero() ? layout(p, p.y) : p.given;
-  ConvProblem forward = p;
+  Convolution forward = p;
   forward.given = {};
   return {cpu_engine(),
           dnnl::algorithm::convolution_direct,
@@ -36,12 +36,13 @@ dnnl::convolution_backward_data::primitive_desc backward_data_desc(const ConvPro
 
 // With y as it lies where oneDNN has a kernel for that: what it prefers where windows step, with
 // channels last, gains less than two reorders take.
-dnnl::convolution_backward_data::primitive_desc backward_data_over(ConvProblem p,
+dnnl::convolution_backward_data::primitive_desc backward_data_over(Convolution p,
                                                                    const Operand* y) {
-  p.comes_last = y && comes_last(*y);
+  p.comes_last = y && y->comes_with_channels_last();
   auto best = described(p, [&] { return backward_data_desc(p); });
-  if (!y || !comes_blocked(*y) || !is_own(best) || best.diff_dst_desc() == desc_of(*y)) return best;
-  ConvProblem as_it_lies = p;
+  if (!y || !y->comes_blocked() || !is_own(best) || best.diff_dst_desc() == desc_of(*y))
+    return best;
+  Convolution as_it_lies = p;
   as_it_lies.channels_last = false;
   as_it_lies.given = desc_of(*y);
   try {
@@ -52,7 +53,7 @@ dnnl::convolution_backward_data::primitive_desc backward_data_over(ConvProblem p
   }
 }
 
-std::unique_ptr<Kernel> backward_data(ConvProblem p, const char* name, const Operand* y = nullptr,
+std::unique_ptr<Kernel> backward_data(Convolution p, const char* name, const Operand* y = nullptr,
                                       bool any_x = false) {
   if (p.dtype == DType::f64) return column_conv_grad_x<double>(columns(p), p.bias);
   return with_onednn("a convolution's input gradient", [&]() -> std::unique_ptr<Kernel> {
@@ -64,7 +65,7 @@ std::unique_ptr<Kernel> backward_data(ConvProblem p, const char* name, const Ope
     if (!is_own(description)) return by_columns();
     std::vector<Argument> arguments{
         {DNNL_ARG_DIFF_DST, dense_desc(p.y, p.dtype), false, 0, description.diff_dst_desc(),
-         y && comes_blocked(*y)},
+         y && y->comes_blocked()},
         {DNNL_ARG_WEIGHTS, dense_desc(grouped(p), p.dtype), false, 1, description.weights_desc()},
         {DNNL_ARG_DIFF_SRC, dense_desc(p.x, p.dtype), true, 0, description.diff_src_desc(), any_x}};
     return std::make_unique<PrimitiveKernel>(dnnl::convolution_backward_data(description),
@@ -74,7 +75,7 @@ std::unique_ptr<Kernel> backward_data(ConvProblem p, const char* name, const Ope
 }
 
 std::unique_ptr<Kernel> conv_grad_x(const Request& r) {
-  ConvProblem p{r.out().sizes, r.sizes(1),   r.sizes(0), r.attrs().i("group", 1), {},
+  Convolution p{r.out().sizes, r.sizes(1),   r.sizes(0), r.attrs().i("group", 1), {},
                 false,         r.in(0).dtype};
   check_group(r, p);
   p.window = window_of(r, p.x, p.y, kernel_of(p.w));
@@ -84,7 +85,7 @@ std::unique_ptr<Kernel> conv_grad_x(const Request& r) {
 
 // Where oneDNN's jit_bf16 (3.2 to 3.10) reads beyond the image: windows that step over one or two
 // outputs, or a tap that never touches the image.
-bool reads_beyond(const ConvProblem& p) {
+bool reads_beyond(const Convolution& p) {
   const Window& win = p.window;
   for (size_t i = 0; i < win.kernel.size(); ++i) {
     const int64_t in = p.x[i + 2], out = p.y[i + 2];
@@ -102,7 +103,7 @@ bool reads_beyond(const ConvProblem& p) {
 }
 
 std::unique_ptr<Kernel> conv_grad_w(const Request& r) {
-  ConvProblem p{r.sizes(1), r.out().sizes, r.sizes(0),   r.attrs().i("group", 1),
+  Convolution p{r.sizes(1), r.out().sizes, r.sizes(0),   r.attrs().i("group", 1),
                 {},         false,         r.in(0).dtype};
   check_group(r, p);
   p.window = window_of(r, p.x, p.y, kernel_of(p.w));
@@ -115,7 +116,7 @@ std::unique_ptr<Kernel> conv_grad_w(const Request& r) {
       return is_float(p) ? column_conv_grad_w<float>(columns(p)) : nullptr;
     };
     if (!is_own(forward_desc(p))) return by_columns();
-    p.comes_last = comes_last(r.in(0)) || comes_last(r.in(1));
+    p.comes_last = r.in(0).comes_with_channels_last() || r.in(1).comes_with_channels_last();
     const Window& win = p.window;
     const memory::desc w(grouped(p), onednn_type(r.out().dtype), memory::format_tag::any);
     const auto description = described(p, [&] {
@@ -126,9 +127,9 @@ std::unique_ptr<Kernel> conv_grad_w(const Request& r) {
     });
     if (!is_own(description)) return by_columns();
     std::vector<Argument> arguments{{DNNL_ARG_SRC, dense_desc(p.x, p.dtype), false, 1,
-                                     description.src_desc(), comes_blocked(r.in(1))},
+                                     description.src_desc(), r.in(1).comes_blocked()},
                                     {DNNL_ARG_DIFF_DST, dense_desc(p.y, p.dtype), false, 0,
-                                     description.diff_dst_desc(), comes_blocked(r.in(0))},
+                                     description.diff_dst_desc(), r.in(0).comes_blocked()},
                                     {DNNL_ARG_DIFF_WEIGHTS, dense_desc(grouped(p), r.out().dtype),
                                      true, 0, description.diff_weights_desc()}};
     return std::make_unique<PrimitiveKernel>(dnnl::convolution_backward_weights(description),
@@ -143,8 +144,7 @@ class BiasedKernel final : public Kernel {
   BiasedKernel(std::unique_ptr<Kernel> inner, Sizes out)
       : inner_(std::move(inner)), out_(std::move(out)) {
     const Layout layout = inner_->layout_of_output(0);
-    if (!layout.is_plain())
-      lanes_ = layout.blocked()->channels_last() ? out_[1] : layout.blocked()->channel_block();
+    if (layout.blocked()) lanes_ = layout.blocked()->channels_in_row();
   }
   void run(const Args& args) const override {
     inner_->run(args);
@@ -174,12 +174,11 @@ class BiasedKernel final : public Kernel {
 // Whether a bias can be added to a result that lies so.
 bool has_lanes(const Kernel& kernel) {
   const Layout layout = kernel.layout_of_output(0);
-  return layout.is_plain() || layout.blocked()->channels_last() ||
-         layout.blocked()->channel_block() > 0;
+  return layout.is_plain() || layout.blocked()->channels_in_row() > 0;
 }
 
 std::unique_ptr<Kernel> conv_transpose(const Request& r) {
-  ConvProblem p{r.out().sizes, r.sizes(1),   r.sizes(0), r.attrs().i("group", 1), {},
+  Convolution p{r.out().sizes, r.sizes(1),   r.sizes(0), r.attrs().i("group", 1), {},
                 r.has(2),      r.in(0).dtype};
   check_group(r, p);
   p.window = window_of(r, p.x, p.y, kernel_of(p.w));

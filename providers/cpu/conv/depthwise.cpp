@@ -10,7 +10,7 @@
 namespace ort::cpu {
 namespace {
 
-constexpr int64_t kSummedRows = 16;
+constexpr int64_t kRowsOfASum = 16;
 
 // [N, C / block, H, W, block], where all channels may be one block.
 struct Depthwise {
@@ -29,24 +29,17 @@ struct Depthwise {
   }
 };
 
-int64_t channels_in_row(const Operand& operand) {
-  const BlockedLayout* layout = operand.any_layout ? operand.layout.blocked() : nullptr;
-  if (!layout) return 0;
-  return layout->channels_last() ? operand.sizes[1] : layout->channel_block();
-}
-
 std::optional<Depthwise> depthwise_of(const Request& r, const Window& window) {
   const Sizes &dy = r.sizes(0), &x = r.sizes(1), &w = r.out().sizes;
   const bool each_alone = r.attrs().i("group", 1) == x[1] && x[1] == dy[1] && w[1] == 1;
   if (!each_alone || x.size() != 4 || r.in(0).dtype != DType::f32 || window.kernel[1] > kMostTaps)
     return std::nullopt;
-  const bool by_x = channels_in_row(r.in(1)) > 0;
+  const bool by_x = r.in(1).comes_blocked() && r.in(1).layout.blocked()->channels_in_row() > 0;
   const Operand &given = r.in(by_x ? 1 : 0), &other = r.in(by_x ? 0 : 1);
-  const int64_t block = channels_in_row(given);
+  const int64_t block = given.comes_blocked() ? given.layout.blocked()->channels_in_row() : 0;
   if (block == 0 || block % 8 != 0 || !other.any_layout) return std::nullopt;
-  auto layout = given.layout.blocked()->of_sizes(other.sizes);
-  if (!layout) return std::nullopt;
-  const Layout same(std::move(layout));
+  const auto same = given.layout.blocked()->of(other.sizes);
+  if (!same) return std::nullopt;
   return Depthwise{x[0],
                    x[1],
                    block,
@@ -54,8 +47,8 @@ std::optional<Depthwise> depthwise_of(const Request& r, const Window& window) {
                    {x[2], x[3]},
                    {dy[2], dy[3]},
                    window,
-                   by_x ? given.layout : same,
-                   by_x ? same : given.layout};
+                   by_x ? given.layout : *same,
+                   by_x ? *same : given.layout};
 }
 
 class Accumulator {
@@ -120,7 +113,7 @@ std::unique_ptr<Kernel> depthwise_grad_w(const Request& r, const Window& window)
         for (int64_t row = 0; row < p.images * p.out[0]; ++row) {
           for (int64_t v = first; v < first + together; ++v)
             sums.add(row / p.out[0], v, row % p.out[0]);
-          if (row % kSummedRows == kSummedRows - 1) sums.settle(first, first + together);
+          if (row % kRowsOfASum == kRowsOfASum - 1) sums.settle(first, first + together);
         }
         sums.settle(first, first + together);
       }

@@ -1,5 +1,5 @@
 // The weight gradient of a convolution with one channel in each group, over values whose channels
-// lie side by side: oneDNN pads every group to a vector there. conv.cpp asks for it first.
+// lie side by side: oneDNN pads every group to a vector there. conv_grad.cpp asks for it first.
 #pragma once
 
 #include "providers/cpu/conv/window.h"

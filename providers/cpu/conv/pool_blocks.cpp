@@ -12,7 +12,7 @@
 namespace ort::cpu {
 namespace {
 
-// How a pool and its gradient run: `wide` is x or dx, `narrow` what the windows count.
+// How a pool and its gradient run.
 struct BlockPool {
   Planes p;
   int64_t lanes;
@@ -21,7 +21,8 @@ struct BlockPool {
   int64_t work() const { return p.count * p.out_size() * p.window(); }
 };
 
-// Null where x or dy does not come in blocks, or what is made of it may not lie so.
+// `wide` is x or dx, `narrow` what the windows count. Null where x or dy comes row-major, or what
+// is made of it has to be.
 std::optional<BlockPool> block_pool(const Request& r, const Operand& wide, const Operand& narrow,
                                     const Operand& made) {
   const int64_t lanes = channel_block(r.in(0));

@@ -1,5 +1,5 @@
 // Kernel size, strides, dilations and pads of a convolution or pool over [N, C, D1..Dn], with
-// auto_pad resolved for concrete sizes. conv.cpp and pool.cpp read it.
+// auto_pad resolved for concrete sizes. Convolutions, pools and their gradients read it.
 #pragma once
 
 #include "providers/kernel_table.h"

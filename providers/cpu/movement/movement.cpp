@@ -1,5 +1,5 @@
 // Ops that move data and compute nothing: Transpose, Expand, Tile, Pad, its gradient and Trilu.
-// Those that cut and join are in parts.cpp.
+// Those that cut and join are in slice_concat.cpp.
 #include <algorithm>
 #include <cstring>
 
@@ -30,7 +30,7 @@ std::unique_ptr<Kernel> transpose_to_last(const Request& r) {
   to_last.push_back(1);
   const auto perm = r.attrs().ints("perm");
   Layout in, out;
-  if (perm == to_last && r.in(0).any_layout && r.in(0).layout.blocked())
+  if (perm == to_last && r.in(0).comes_blocked())
     in = channels_last(r.sizes(0), r.in(0).dtype);
   else if (perm == to_first && r.in(0).layout.is_plain() && r.out().any_layout)
     out = channels_last(r.out().sizes, r.out().dtype);

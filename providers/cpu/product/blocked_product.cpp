@@ -1,9 +1,5 @@
 // Products in float32, float64 and 32 bits of integers by the provider's own gemm, with any bias;
 // many small ones of a batch run side by side. An activation goes over the result.
-#include <omp.h>
-
-#include <algorithm>
-
 #include "csrc/core/parallel.h"
 #include "providers/cpu/product/gemm.h"
 #include "providers/cpu/product/product.h"
@@ -37,7 +33,8 @@ class BlockedProduct final : public Kernel {
       parallel_for(count, count * p_.m * p_.n * p_.k, multiply_all);
     else
       multiply_all(0, count, 0);
-    if constexpr (std::is_floating_point_v<T>) activate(p_.activation, y, count * p_.m * p_.n);
+    if constexpr (std::is_same_v<T, float>)
+      activate(p_.activation, DType::f32, y, count * p_.m * p_.n);
   }
   std::string name() const override { return name_; }
 

@@ -54,12 +54,12 @@ std::unique_ptr<Kernel> make_primitive_product(const Request& r, const Product& 
       return bias.is_zero() || !plain ? Description(cpu_engine(), a, b, y, attr, true)
                                       : Description(cpu_engine(), a, b, bias, y, attr, true);
     };
-    const Split parts = split(p.activation);
-    const auto description = described(parts.post_op);
-    if (!is_own(description)) return nullptr;
+    const ActivationPlaces places = places_of(p.activation);
+    const auto description = described(places.post_op);
+    if (!is_own(description) || !runs_bare(places, described)) return nullptr;
     return std::make_unique<PrimitiveKernel>(
         dnnl::matmul(description), description.scratchpad_desc(), std::move(arguments),
-        product_name(r, p), after<dnnl::matmul>(parts, described));
+        product_name(r, p), after<dnnl::matmul>(places, described));
   });
 }
 

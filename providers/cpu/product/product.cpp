@@ -50,7 +50,7 @@ bool is_row_bias(const Product& p) {
 std::string product_name(const Request& r, const Product& p) {
   std::string name = r.node().op;
   if (p.bias) name += "+bias";
-  return name + name_of(p.activation);
+  return name + suffix_of(p.activation);
 }
 
 std::optional<Sizes> bias_over(const Product& p) {

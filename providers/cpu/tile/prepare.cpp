@@ -4,7 +4,6 @@
 #include "providers/cpu/tile/prepare.h"
 
 #include <algorithm>
-#include <array>
 
 #include "providers/cpu/tile/tile.h"
 #include "providers/kernel_table.h"
@@ -106,7 +105,7 @@ class Joining {
   Part part(const Region& own, bool elements) {
     Part part;
     Binding bound;
-    TileLayouts layouts;
+    tile::OperandLayouts layouts;
     bound.symbols = binding_.symbols;
     const auto add = [&](ValueId id, bool output) {
       const Place place = place_of(id);
@@ -162,13 +161,11 @@ class Joining {
 }  // namespace
 
 std::unique_ptr<Kernel> prepare_tile(const Region& region, const Binding& binding) {
-  auto layouts = tile::shared_layouts(region, binding);
-  if (layouts && layouts->block > 0) return Joining(region, binding, *layouts).run();
+  tile::OperandLayouts layouts = tile::shared_layouts(region, binding);
+  if (layouts.block > 0) return Joining(region, binding, layouts).run();
   tile::Bound bound = tile::bind(region, binding);
-  TileLayouts given;
-  if (layouts) given = {std::move(layouts->in), std::move(layouts->out)};
   return make_tile_kernel(bound.program, std::move(bound.extent), tile::name_of(region),
-                          std::move(given));
+                          std::move(layouts));
 }
 
 }  // namespace ort::cpu

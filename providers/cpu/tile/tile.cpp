@@ -66,7 +66,7 @@ template <class T>
 class TileKernel final : public Kernel {
  public:
   TileKernel(std::shared_ptr<const TileProgram> program, tile::Extent extent, std::string name,
-             TileLayouts layouts);
+             tile::OperandLayouts layouts);
   void run(const Args& args) const override;
   size_t scratch_bytes() const override {
     return static_cast<size_t>(threads_) * thread_cells() * sizeof(T);
@@ -127,7 +127,7 @@ class TileKernel final : public Kernel {
   std::shared_ptr<const TileProgram> program_;
   tile::Extent extent_;
   std::string name_;
-  TileLayouts layouts_;
+  tile::OperandLayouts layouts_;
   std::vector<Step<T>> steps_;
   std::unique_ptr<T[]> constants_;  // a vector of bools has no memory
   int64_t tile_rows_ = 1, tile_cols_ = 1, row_tiles_ = 0, col_tiles_ = 1, tile_stride_ = 0;
@@ -148,7 +148,7 @@ int64_t round_up(int64_t n) {
 
 template <class T>
 TileKernel<T>::TileKernel(std::shared_ptr<const TileProgram> program, tile::Extent extent,
-                          std::string name, TileLayouts layouts)
+                          std::string name, tile::OperandLayouts layouts)
     : program_(std::move(program)),
       extent_(std::move(extent)),
       name_(std::move(name)),
@@ -473,7 +473,7 @@ void TileKernel<T>::store(const Step<T>& i, const Tile& tile) const {
 
 std::unique_ptr<Kernel> make_tile_kernel(std::shared_ptr<const TileProgram> program,
                                          tile::Extent extent, std::string name,
-                                         TileLayouts layouts) {
+                                         tile::OperandLayouts layouts) {
   const DType element = program->element;
   return dispatch(element, [&]<class T>() -> std::unique_ptr<Kernel> {
     return std::make_unique<TileKernel<T>>(std::move(program), std::move(extent), std::move(name),

@@ -73,12 +73,8 @@ class TileStep {
   int variant_;
 };
 
-// `layouts`: where operands do not lie row-major.
-struct TileLayouts {
-  std::vector<Layout> in, out;
-};
 std::unique_ptr<Kernel> make_tile_kernel(std::shared_ptr<const tile::TileProgram> program,
                                          tile::Extent extent, std::string name,
-                                         TileLayouts layouts = {});
+                                         tile::OperandLayouts layouts = {});
 
 }  // namespace ort::cpu

@@ -269,13 +269,13 @@ Verdict known_split(const Node& node) {
 
 }  // namespace
 
-static void register_parts(KernelTable& table) {
+static void register_slice_concat(KernelTable& table) {
   table.op("Slice").take_layouts().add("copy", kAny, slice);
   table.op("ort::SliceGrad").take_layouts().add("copy", kAny, slice_grad);
   table.op("Concat").take_layouts().add("copy", kAny, concat);
   table.op("Split").take_layouts().add("copy", kAny, known_split, split);
 }
 
-const Family<KernelTable> kFamily("cpu", "parts", register_parts);
+const Family<KernelTable> kFamily("cpu", "slice_concat", register_slice_concat);
 
 }  // namespace ort::cpu

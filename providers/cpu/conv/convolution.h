@@ -10,7 +10,7 @@
 namespace ort::cpu {
 
 // One convolution y = conv(x, w), whichever of the three is being computed.
-struct ConvProblem {
+struct Convolution {
   Sizes x, w, y;  // w as [O, I / group, K..]
   int64_t group;
   Window window;
@@ -24,26 +24,28 @@ struct ConvProblem {
   Activation activation = {};
 };
 
-void check_group(const Request& r, const ConvProblem& p);
-bool is_empty(const ConvProblem& p);
-bool is_float(const ConvProblem& p);
+void check_group(const Request& r, const Convolution& p);
+bool is_empty(const Convolution& p);
+bool is_float(const Convolution& p);
 Sizes kernel_of(const Sizes& w);
-ColumnConv columns(const ConvProblem& p);
+ColumnConv columns(const Convolution& p);
 std::unique_ptr<Kernel> conv_of_nothing(const Request& r);  // zeros
 
 // [O, I / g, K..] as [g, O / g, I / g, K..]: the same bytes.
-Sizes grouped(const ConvProblem& p);
-dnnl::memory::desc any_layout(const ConvProblem& p, const Sizes& sizes);
-dnnl::memory::desc layout(const ConvProblem& p, const Sizes& sizes);  // of x or y
+Sizes grouped(const Convolution& p);
+dnnl::memory::desc any_layout(const Convolution& p, const Sizes& sizes);
+dnnl::memory::desc layout(const Convolution& p, const Sizes& sizes);  // of x or y
 Sizes less_one(Sizes dilations);
 // The forward's, which the gradients take as a hint. Those for inference prefer other layouts than
 // the gradients have, and weights packed once.
-dnnl::convolution_forward::primitive_desc forward_desc(const ConvProblem& p);
-
-// Whether it is handed over as it lies, and may be asked for otherwise. Where it is row-major the
-// kernel brings it into the layout that it wants by itself.
-bool comes_blocked(const Operand& operand);
-bool comes_last(const Operand& operand);
+dnnl::convolution_forward::primitive_desc forward_desc(const Convolution& p);
+struct ForwardLayouts {
+  dnnl::memory::desc x, w, b, y;
+};
+ForwardLayouts layouts_of(const dnnl::convolution_forward::primitive_desc& description);
+dnnl::convolution_forward::primitive_desc forward_desc(const Convolution& p,
+                                                       const ForwardLayouts& lie,
+                                                       const Activation& activation);
 
 Verdict has_spatial_axes(const Node& node);
 // Over [N, C, 1 to 3 spatial axes], best first.
@@ -52,7 +54,7 @@ void add_conv_kernels(KernelList& list, std::unique_ptr<Kernel> (*make)(const Re
 // Where it would be oneDNN's products of columns, which are not run here, or its reference: with
 // channels last other kernels take shapes besides, as a window larger than its image.
 template <class Make>
-auto described(ConvProblem& p, Make make) {
+auto described(Convolution& p, Make make) {
   const auto with_channels_last = [&]() -> std::optional<decltype(make())> {
     p.channels_last = true;
     try {

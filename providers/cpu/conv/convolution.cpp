@@ -1,5 +1,5 @@
 // What oneDNN is asked for, and the kernels around it that the forward and the gradients share.
-#include "providers/cpu/conv/problem.h"
+#include "providers/cpu/conv/convolution.h"
 
 #include <algorithm>
 
@@ -10,10 +10,11 @@ namespace ort::cpu {
 namespace {
 
 // What is added lies as y does.
-dnnl::primitive_attr with_post_ops(const ConvProblem& p) {
+dnnl::primitive_attr with_post_ops(const Convolution& p, const dnnl::memory::desc& y,
+                                   const Activation& activation) {
   dnnl::post_ops ops;
-  if (p.sum) ops.append_binary(dnnl::algorithm::binary_add, any_layout(p, p.y));
-  append_activation(ops, p.activation);
+  if (p.sum) ops.append_binary(dnnl::algorithm::binary_add, y);
+  append_activation(ops, activation);
   dnnl::primitive_attr attr = user_scratchpad();
   attr.set_post_ops(ops);
   return attr;
@@ -21,7 +22,7 @@ dnnl::primitive_attr with_post_ops(const ConvProblem& p) {
 
 }  // namespace
 
-Sizes grouped(const ConvProblem& p) {
+Sizes grouped(const Convolution& p) {
   if (p.group == 1) return p.w;
   Sizes w = p.w;
   w[0] /= p.group;
@@ -29,22 +30,20 @@ Sizes grouped(const ConvProblem& p) {
   return w;
 }
 
-dnnl::memory::desc any_layout(const ConvProblem& p, const Sizes& sizes) {
+dnnl::memory::desc any_layout(const Convolution& p, const Sizes& sizes) {
   return {sizes, onednn_type(p.dtype), dnnl::memory::format_tag::any};
 }
 
-dnnl::memory::desc layout(const ConvProblem& p, const Sizes& sizes) {
-  using Tag = dnnl::memory::format_tag;
+dnnl::memory::desc layout(const Convolution& p, const Sizes& sizes) {
   if (!p.channels_last) return any_layout(p, sizes);
-  const Tag tag = sizes.size() == 3 ? Tag::nwc : sizes.size() == 4 ? Tag::nhwc : Tag::ndhwc;
-  return {sizes, onednn_type(p.dtype), tag};
+  return {sizes, onednn_type(p.dtype), channels_last_tag(sizes.size())};
 }
 
-bool is_float(const ConvProblem& p) {
+bool is_float(const Convolution& p) {
   return p.dtype == DType::f32;
 }
 
-ColumnConv columns(const ConvProblem& p) {
+ColumnConv columns(const Convolution& p) {
   return {p.x, p.w, p.y, p.group, p.window};
 }
 
@@ -53,25 +52,28 @@ Sizes less_one(Sizes dilations) {
   return dilations;
 }
 
-dnnl::convolution_forward::primitive_desc forward_desc(const ConvProblem& p) {
+dnnl::convolution_forward::primitive_desc forward_desc(const Convolution& p,
+                                                       const ForwardLayouts& lie,
+                                                       const Activation& activation) {
   using Kind = dnnl::prop_kind;
   const auto kind = p.frozen ? Kind::forward_inference : Kind::forward_training;
-  const auto algorithm = dnnl::algorithm::convolution_direct;
   const Window& win = p.window;
-  const auto x = p.given.is_zero() ? layout(p, p.x) : p.given, w = any_layout(p, grouped(p)),
-             y = layout(p, p.y);
-  const auto b = p.bias ? any_layout(p, {p.y[1]}) : dnnl::memory::desc();
-  return {
-      cpu_engine(), kind,      algorithm,        x,   w, b, y, win.strides, less_one(win.dilations),
-      win.before,   win.after, with_post_ops(p), true};
+  return {cpu_engine(), kind,        dnnl::algorithm::convolution_direct,
+          lie.x,        lie.w,       lie.b,
+          lie.y,        win.strides, less_one(win.dilations),
+          win.before,   win.after,   with_post_ops(p, lie.y, activation),
+          true};
 }
 
-bool comes_blocked(const Operand& operand) {
-  return operand.any_layout && operand.layout.blocked();
+dnnl::convolution_forward::primitive_desc forward_desc(const Convolution& p) {
+  const ForwardLayouts lie{p.given.is_zero() ? layout(p, p.x) : p.given, any_layout(p, grouped(p)),
+                           p.bias ? any_layout(p, {p.y[1]}) : dnnl::memory::desc(), layout(p, p.y)};
+  return forward_desc(p, lie, p.activation);
 }
 
-bool comes_last(const Operand& operand) {
-  return comes_blocked(operand) && operand.layout.blocked()->channels_last();
+ForwardLayouts layouts_of(const dnnl::convolution_forward::primitive_desc& description) {
+  return {description.src_desc(), description.weights_desc(), description.bias_desc(),
+          description.dst_desc()};
 }
 
 std::unique_ptr<Kernel> conv_of_nothing(const Request& r) {
@@ -80,11 +82,11 @@ std::unique_ptr<Kernel> conv_of_nothing(const Request& r) {
                      [bytes](const Args& args) { std::fill_n(output<char>(args), bytes, 0); });
 }
 
-bool is_empty(const ConvProblem& p) {
+bool is_empty(const Convolution& p) {
   return element_count(p.x) == 0 || element_count(p.w) == 0 || element_count(p.y) == 0;
 }
 
-void check_group(const Request& r, const ConvProblem& p) {
+void check_group(const Request& r, const Convolution& p) {
   const bool fits =
       p.group > 0 && p.w[0] % p.group == 0 && p.x[1] == p.w[1] * p.group && p.y[1] == p.w[0];
   if (!fits)

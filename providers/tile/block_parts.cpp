@@ -1,5 +1,5 @@
 // Which nodes of a region run before, over and after the elements of values in blocks of channels.
-#include "providers/tile/parts.h"
+#include "providers/tile/block_parts.h"
 
 #include <algorithm>
 #include <set>
@@ -61,9 +61,9 @@ class Splitting {
     for (const auto& [id, when] : when_) {
       if (!is_half(graph_.value(id).dtype())) continue;
       for (const Use& use : graph_.value(id).uses()) {
-        const auto reader = when_.find(use.node->out[0]);
-        const bool inside = std::count(region_.nodes.begin(), region_.nodes.end(), use.node) > 0;
-        if (inside && (reader->second != when || summed_.count(id) > 0)) return false;
+        const auto& nodes = region_.nodes;
+        if (std::find(nodes.begin(), nodes.end(), use.node) == nodes.end()) continue;
+        if (when_.at(use.node->out[0]) != when || summed_.count(id) > 0) return false;
       }
     }
     return true;
