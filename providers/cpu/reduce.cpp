@@ -377,7 +377,7 @@ std::unique_ptr<Kernel> reduce(const Request& r) {
   if (axes.terms == 0) return reduce_nothing(r, fold, axes);
   if (axes.outputs == 0) return make_kernel(r.node().op, [](const Args&) {});
   const bool plain = tile::computed_in(r.in(0).dtype) != DType::f32;
-  if (fold == Fold::sum && keeps_channels_alone(r)) {
+  if (!plain && fold == Fold::sum && keeps_channels_alone(r)) {
     if (auto kernel = sum_of_blocks(r)) return kernel;
     if (r.in(0).comes_with_channels_last())
       return reduce_rows(r, fold, rows_of(axes), r.in(0).layout);
