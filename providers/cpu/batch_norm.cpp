@@ -36,6 +36,7 @@ template <class T>
 struct Steps {
   TileStep<T> sum{TileOp::row_sum, 0}, dot{TileOp::row_dot, 0};
   TileStep<T> minus{TileOp::sub, 2};       // a row less a number
+  TileStep<T> times{TileOp::mul, 2};       // a row times a number
   TileStep<T> affine{TileOp::mul_add, 6};  // a row times a number plus a number
   TileStep<T> scaled{TileOp::mul_add, 2};  // a row times a number plus a row
 
@@ -121,11 +122,17 @@ std::unique_ptr<Kernel> batch_norm_grad_of(const Request& r) {
         const auto slope = norm.of(args, c, sum, dot);
         if (!norm.wants_x()) continue;
         l.pieces(c, [&](int64_t at, int64_t count) {
-          // not x itself: beside a mean that is large against the deviation it would cancel
-          steps.minus(centred, runs.read(x, at, count, piece), &mean, nullptr, count);
-          steps.affine(centred, centred, &slope.on_x, &slope.shift, count);
+          if (norm.reads_x()) {
+            // not x itself: beside a mean that is large against the deviation it would cancel
+            steps.minus(centred, runs.read(x, at, count, piece), &mean, nullptr, count);
+            steps.affine(centred, centred, &slope.on_x, &slope.shift, count);
+          }
           T* made = runs.room(args.out[0], at, piece);
-          steps.scaled(made, runs.read(dy, at, count, piece), &slope.factor, centred, count);
+          const T* slopes = runs.read(dy, at, count, piece);
+          if (norm.reads_x())
+            steps.scaled(made, slopes, &slope.factor, centred, count);
+          else
+            steps.times(made, slopes, &slope.factor, nullptr, count);
           runs.write(made, args.out[0], at, count);
         });
       }

@@ -50,7 +50,8 @@ class ChannelNorm {
 };
 
 // Of the gradient: dx = dy * factor + (x - mean) * on_x + shift, which is
-// scale / std (dy - (sum dy + n sum(dy n)) / count) with n the normalised x.
+// scale / std (dy - (sum dy + n sum(dy n)) / count) with n the normalised x. With the running
+// statistics it is the first term alone.
 template <class T>
 class ChannelNormGrad {
  public:
@@ -76,6 +77,7 @@ class ChannelNormGrad {
             static_cast<T>(-factor * sum / count_)};
   }
   bool wants_x() const { return wants_[0]; }
+  bool reads_x() const { return training_; }  // for that
 
  private:
   bool training_;

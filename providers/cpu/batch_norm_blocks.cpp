@@ -111,11 +111,17 @@ void gradient(const Blocks& l, const Steps& steps, const Runs<float>& runs,
   const Piece factor = repeated(l, factors), on_x = repeated(l, slopes);
   const Piece shift = repeated(l, shifts);
   l.pieces(block, [&](int64_t at, int64_t n) {
-    // not x itself: beside a mean that is large against the deviation it would cancel
-    steps.sub(centred.data(), runs.read(x, at, n, piece.data()), mean.data(), nullptr, n);
-    steps.mul_add(centred.data(), centred.data(), on_x.data(), shift.data(), n);
+    if (norm.reads_x()) {
+      // not x itself: beside a mean that is large against the deviation it would cancel
+      steps.sub(centred.data(), runs.read(x, at, n, piece.data()), mean.data(), nullptr, n);
+      steps.mul_add(centred.data(), centred.data(), on_x.data(), shift.data(), n);
+    }
     float* made = runs.room(args.out[0], at, piece.data());
-    steps.mul_add(made, runs.read(dy, at, n, piece.data()), factor.data(), centred.data(), n);
+    const float* slope = runs.read(dy, at, n, piece.data());
+    if (norm.reads_x())
+      steps.mul_add(made, slope, factor.data(), centred.data(), n);
+    else
+      steps.mul(made, slope, factor.data(), nullptr, n);
     runs.write(made, args.out[0], at, n);
   });
 }

@@ -87,8 +87,9 @@ void batch_norm_grad(const KernelCall& c) {
             : 0.0;
     const Out<double> dx = c.out<double>(0);
     each(c, 1, [&](size_t k, int64_t i) {
-      const double normal = (x[i] - mean[k]) * inv_std[k];
-      dx.set(i, scale[k] * inv_std[k] * (dy[i] - share * (dbias[k] + normal * dscale[k])));
+      double slope = dy[i];
+      if (share > 0.0) slope -= share * (dbias[k] + (x[i] - mean[k]) * inv_std[k] * dscale[k]);
+      dx.set(i, scale[k] * inv_std[k] * slope);
     });
   }
   c.write(1, dscale);

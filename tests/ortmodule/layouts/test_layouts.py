@@ -109,17 +109,39 @@ def test_halves(name, cast, dtype):
         assert (c.double() - a).norm() <= 2 * (b.double() - a).norm() + 2 * least
 
 
+@pytest.mark.parametrize("other_rows", [0.0, 1e3])
 @pytest.mark.parametrize("mean", [0.0, 3e3])
-def test_statistics_beside_a_large_mean(mean):
-    """As exact as the kernel over planes: against float64."""
+def test_statistics_beside_a_large_mean(mean, other_rows):
+    """As exact as the kernel over planes: against float64. `other_rows`: how far most of an image
+    lies from its first rows, whose mean the sums start from."""
     net = Convs(lambda net, y: F.relu(net.norm(y)).sum(1), 32)
     with torch.no_grad():
         net.first.bias += mean
     x = torch.randn(4, 3, 16, 16)
+    x[:, :, 8:] += other_rows
+    x[:, :, :8] *= 1 + other_rows / 1e3
     exact = net.double()(x.double())
     ours = ORTModule(net.float(), options())(x)
     bound = 1e-4 if mean == 0 else 2e-2
     assert (ours.double() - exact).abs().max() < bound * exact.abs().max()
+
+
+@pytest.mark.parametrize("off", [(), ("layouts",)])
+@pytest.mark.parametrize("providers", [("cpu", "aten"), ("reference",)])
+def test_running_statistics_slope_where_x_is_not_finite(providers, off):
+    """It is the same everywhere: no product of x and zero."""
+    net = nn.Sequential(nn.BatchNorm2d(3), nn.Conv2d(3, 32, 1), nn.BatchNorm2d(32)).eval()
+    ours, grads = ORTModule(net, options(providers=providers, off=off)), []
+    x = torch.randn(2, 3, 12, 12)
+    x[0, 0, 5, 5], x[1, 2, 0, 11] = torch.nan, torch.inf
+    for module in (net, ours):
+        net.zero_grad()
+        given = x.clone().requires_grad_()
+        y = module(given)
+        (y * torch.arange(y.numel()).view(y.shape).sin()).sum().backward()
+        grads.append([given.grad, net[2].weight.grad, net[2].bias.grad])
+    assert grads[0][0].isfinite().all()
+    torch.testing.assert_close(grads[1], grads[0], rtol=1e-4, atol=1e-4, equal_nan=True)
 
 
 def test_results_are_row_major():
