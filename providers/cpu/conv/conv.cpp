@@ -3,6 +3,7 @@
 // A sum and an activation are post-ops, or go over the result.
 #include "csrc/core/parallel.h"
 #include "providers/cpu/conv/convolution.h"
+#include "providers/cpu/onednn/primitive_kernel.h"
 #include "providers/cpu/provider.h"
 #include "providers/cpu/widened.h"
 
@@ -18,14 +19,10 @@ dnnl::convolution_forward::primitive_desc forward_over(Convolution p, const Oper
   if (!x.comes_blocked() || !is_own(best)) return best;
   p.given = desc_of(x);
   if (best.src_desc() == p.given) return best;
-  try {
-    auto other = forward_desc(p);
-    const bool same =
-        other.get(true) && std::string_view(other.impl_info_str()) == best.impl_info_str();
-    return same ? other : best;
-  } catch (const dnnl::error&) {  // none for this layout
-    return best;
-  }
+  const auto other = own_or_none([&] { return forward_desc(p); });
+  const bool same =
+      other && std::string_view(other->impl_info_str()) == std::string_view(best.impl_info_str());
+  return same ? *other : best;
 }
 
 using ForwardDesc = dnnl::convolution_forward::primitive_desc;
@@ -93,10 +90,7 @@ std::unique_ptr<Kernel> finished(std::unique_ptr<Kernel> conv, const Convolution
 }
 
 std::unique_ptr<Kernel> conv(const Request& r) {
-  Convolution p{r.sizes(0), r.sizes(1), r.out().sizes, r.attrs().i("group", 1),
-                {},         r.has(2),   r.in(0).dtype};
-  check_group(r, p);
-  p.window = window_of(r, p.x, p.y, kernel_of(p.w));
+  Convolution p = convolution_of(r, r.sizes(0), r.sizes(1), r.out().sizes, r.has(2));
   p.frozen = r.in(1).constant != nullptr;
   p.sum = r.has(3);
   p.activation = activation_of(r.attrs());

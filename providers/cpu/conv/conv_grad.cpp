@@ -6,6 +6,7 @@
 #include "csrc/core/parallel.h"
 #include "providers/cpu/conv/convolution.h"
 #include "providers/cpu/conv/depthwise.h"
+#include "providers/cpu/onednn/primitive_kernel.h"
 #include "providers/cpu/provider.h"
 
 namespace ort::cpu {
@@ -45,12 +46,8 @@ dnnl::convolution_backward_data::primitive_desc backward_data_over(Convolution p
   Convolution as_it_lies = p;
   as_it_lies.channels_last = false;
   as_it_lies.given = desc_of(*y);
-  try {
-    auto other = backward_data_desc(as_it_lies);
-    return is_own(other) ? other : best;
-  } catch (const dnnl::error&) {  // none for this layout
-    return best;
-  }
+  const auto other = own_or_none([&] { return backward_data_desc(as_it_lies); });
+  return other ? *other : best;
 }
 
 std::unique_ptr<Kernel> backward_data(Convolution p, const char* name, const Operand* y = nullptr,
@@ -75,10 +72,7 @@ std::unique_ptr<Kernel> backward_data(Convolution p, const char* name, const Ope
 }
 
 std::unique_ptr<Kernel> conv_grad_x(const Request& r) {
-  Convolution p{r.out().sizes, r.sizes(1),   r.sizes(0), r.attrs().i("group", 1), {},
-                false,         r.in(0).dtype};
-  check_group(r, p);
-  p.window = window_of(r, p.x, p.y, kernel_of(p.w));
+  const Convolution p = convolution_of(r, r.out().sizes, r.sizes(1), r.sizes(0));
   if (is_empty(p)) return conv_of_nothing(r);
   return backward_data(p, "ConvGradX", &r.in(0), r.out().any_layout);
 }
@@ -103,10 +97,7 @@ bool reads_beyond(const Convolution& p) {
 }
 
 std::unique_ptr<Kernel> conv_grad_w(const Request& r) {
-  Convolution p{r.sizes(1), r.out().sizes, r.sizes(0),   r.attrs().i("group", 1),
-                {},         false,         r.in(0).dtype};
-  check_group(r, p);
-  p.window = window_of(r, p.x, p.y, kernel_of(p.w));
+  Convolution p = convolution_of(r, r.sizes(1), r.out().sizes, r.sizes(0));
   if (is_empty(p)) return conv_of_nothing(r);
   if (auto kernel = depthwise_grad_w(r, p.window)) return kernel;
   if (p.dtype == DType::bf16 && reads_beyond(p)) return nullptr;
@@ -178,10 +169,7 @@ bool has_lanes(const Kernel& kernel) {
 }
 
 std::unique_ptr<Kernel> conv_transpose(const Request& r) {
-  Convolution p{r.out().sizes, r.sizes(1),   r.sizes(0), r.attrs().i("group", 1), {},
-                r.has(2),      r.in(0).dtype};
-  check_group(r, p);
-  p.window = window_of(r, p.x, p.y, kernel_of(p.w));
+  const Convolution p = convolution_of(r, r.out().sizes, r.sizes(1), r.sizes(0), r.has(2));
   if (p.dtype == DType::f64) return backward_data(p, "ConvTranspose");
   auto inner = is_empty(p) ? conv_of_nothing(r)
                            : backward_data(p, "ConvTranspose", &r.in(0), r.out().any_layout);

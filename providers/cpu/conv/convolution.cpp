@@ -86,16 +86,14 @@ bool is_empty(const Convolution& p) {
   return element_count(p.x) == 0 || element_count(p.w) == 0 || element_count(p.y) == 0;
 }
 
-void check_group(const Request& r, const Convolution& p) {
-  const bool fits =
-      p.group > 0 && p.w[0] % p.group == 0 && p.x[1] == p.w[1] * p.group && p.y[1] == p.w[0];
+Convolution convolution_of(const Request& r, const Sizes& x, const Sizes& w, const Sizes& y,
+                           bool bias) {
+  const int64_t group = r.attrs().i("group", 1);
+  const bool fits = group > 0 && w[0] % group == 0 && x[1] == w[1] * group && y[1] == w[0];
   if (!fits)
-    r.refuse("x has {} channels, y has {}, w has shape {} with group {}", p.x[1], p.y[1], p.w,
-             p.group);
-}
-
-Sizes kernel_of(const Sizes& w) {
-  return Sizes(w.begin() + 2, w.end());
+    r.refuse("x has {} channels, y has {}, w has shape {} with group {}", x[1], y[1], w, group);
+  const Sizes kernel(w.begin() + 2, w.end());
+  return {x, w, y, group, window_of(r, x, y, kernel), bias, r.in(0).dtype};
 }
 
 Verdict has_spatial_axes(const Node& node) {

@@ -5,7 +5,7 @@
 
 #include "providers/cpu/conv/column_conv.h"
 #include "providers/cpu/conv/window.h"
-#include "providers/cpu/onednn.h"
+#include "providers/cpu/onednn/onednn.h"
 
 namespace ort::cpu {
 
@@ -24,10 +24,11 @@ struct Convolution {
   Activation activation = {};
 };
 
-void check_group(const Request& r, const Convolution& p);
+// Of a node, with its window; refused where its group does not divide them.
+Convolution convolution_of(const Request& r, const Sizes& x, const Sizes& w, const Sizes& y,
+                           bool bias = false);
 bool is_empty(const Convolution& p);
 bool is_float(const Convolution& p);
-Sizes kernel_of(const Sizes& w);
 ColumnConv columns(const Convolution& p);
 std::unique_ptr<Kernel> conv_of_nothing(const Request& r);  // zeros
 
@@ -51,18 +52,25 @@ Verdict has_spatial_axes(const Node& node);
 // Over [N, C, 1 to 3 spatial axes], best first.
 void add_conv_kernels(KernelList& list, std::unique_ptr<Kernel> (*make)(const Request&));
 
+// nullopt where oneDNN has no kernel that is run here.
+template <class Make>
+auto own_or_none(Make make) -> std::optional<decltype(make())> {
+  try {
+    if (auto description = make(); is_own(description)) return description;
+  } catch (const dnnl::error&) {  // not in these layouts, or of these shapes
+  }
+  return std::nullopt;
+}
+
 // Where it would be oneDNN's products of columns, which are not run here, or its reference: with
 // channels last other kernels take shapes besides, as a window larger than its image.
 template <class Make>
 auto described(Convolution& p, Make make) {
-  const auto with_channels_last = [&]() -> std::optional<decltype(make())> {
+  const auto with_channels_last = [&] {
     p.channels_last = true;
-    try {
-      if (auto description = make(); is_own(description)) return description;
-    } catch (const dnnl::error&) {  // none for these shapes
-    }
-    p.channels_last = false;
-    return std::nullopt;
+    auto description = own_or_none(make);
+    p.channels_last = description.has_value();
+    return description;
   };
   if (p.comes_last)
     if (auto last = with_channels_last()) return *last;

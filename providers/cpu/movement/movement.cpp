@@ -5,7 +5,7 @@
 
 #include "csrc/core/parallel.h"
 #include "providers/cpu/movement/strided_copy.h"
-#include "providers/cpu/onednn.h"
+#include "providers/cpu/onednn/onednn.h"
 #include "providers/cpu/provider.h"
 
 namespace ort::cpu {

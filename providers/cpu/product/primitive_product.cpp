@@ -1,5 +1,5 @@
 // Products of halves by oneDNN's matmul primitive, with an epilogue; sums are float32.
-#include "providers/cpu/onednn.h"
+#include "providers/cpu/onednn/primitive_kernel.h"
 #include "providers/cpu/product/product.h"
 
 namespace ort::cpu {

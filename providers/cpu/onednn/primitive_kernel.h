@@ -1,56 +1,12 @@
-// oneDNN behind one door: the engine, a stream for each thread, and its errors as ours. oneDNN
-// keeps primitives of equal descriptors in a process-wide cache of its own. Only .cpp files that
-// run primitives include this.
+// A kernel around one primitive of oneDNN.
 #pragma once
 
 #include <functional>
 #include <mutex>
-#include <oneapi/dnnl/dnnl.hpp>
 
-#include "providers/cpu/epilogue.h"
-#include "providers/kernel_table.h"
+#include "providers/cpu/onednn/onednn.h"
 
 namespace ort::cpu {
-
-const dnnl::engine& cpu_engine();
-dnnl::stream& cpu_stream();  // of the calling thread
-
-dnnl::memory::data_type onednn_type(DType dtype);  // of float32 and halves
-// Row-major; rank 0 becomes [1].
-dnnl::memory::desc dense_desc(const Sizes& sizes, DType dtype = DType::f32);
-
-// Whether oneDNN has a kernel for it on this machine, made with allow_empty, beside two that are
-// not run: its reference implementation, which is correct and a hundred times slower, and what
-// calls its gemm, whose code points the stack pointer into the heap, so that a signal would write
-// there.
-bool is_own(const dnnl::primitive_desc_base& description);
-
-// False where oneDNN's post-op is another function: LeakyRelu with alpha 0 (of infinities) and Clip
-// with low > high.
-bool is_post_op(const Activation& activation);
-// The eltwise post-op of an activation; none for none.
-void append_activation(dnnl::post_ops& ops, const Activation& activation);
-// Whether oneDNN (3.2) has it wrong for these: its maxima lose a NaN, its gelu an infinity.
-bool wrong_for_nan_or_inf(const Activation& activation);
-
-// Runs f, turning dnnl::error into ort::Error.
-template <class F>
-auto with_onednn(const char* what, F&& f) {
-  try {
-    return f();
-  } catch (const dnnl::error& error) {
-    fail("oneDNN refuses {}: {} (status {})", what, error.what(), static_cast<int>(error.status));
-  }
-}
-
-// How a value with this description lies.
-Layout layout_of(const dnnl::memory::desc& desc);
-// Of values of rank 3 to 5, [N, C, spatial axes..], that lie as [N, spatial axes.., C]; row-major
-// where oneDNN moves none of the dtype.
-Layout channels_last(const Sizes& sizes, DType dtype);
-dnnl::memory::format_tag channels_last_tag(size_t rank);  // undef beside ranks 3 to 5
-// The description of an operand as it lies before its kernel; of a plain one that of dense_desc.
-dnnl::memory::desc desc_of(const Operand& operand);
 
 // A constant in the layout that a primitive wants, made once for all kernels that hold it. `data`
 // stays while one of them does.
@@ -111,18 +67,6 @@ class PrimitiveKernel final : public Kernel {
   mutable Bare bare_;  // made when it is first needed
 };
 
-// Where an activation runs: in the primitive, or over its result.
-struct ActivationPlaces {
-  Activation post_op, after;
-};
-ActivationPlaces places_of(const Activation& activation);
-
-// Of a primitive that `described` gives the description of, with an activation or with none:
-// whether it can run without, where it has to.
-template <class F>
-bool runs_bare(const ActivationPlaces& places, F described) {
-  return !wrong_for_nan_or_inf(places.post_op) || is_own(described(Activation{}));
-}
 template <class Primitive, class F>
 std::optional<PrimitiveKernel::After> after(const ActivationPlaces& places, F described) {
   if (places.after) return PrimitiveKernel::After{places.after, nullptr};
@@ -133,7 +77,5 @@ std::optional<PrimitiveKernel::After> after(const ActivationPlaces& places, F de
                                                                bare.scratchpad_desc()};
                                 }};
 }
-
-dnnl::primitive_attr user_scratchpad();  // attributes whose scratchpad comes from the plan
 
 }  // namespace ort::cpu
