@@ -350,21 +350,53 @@ Dim max(const Dim& a, const Dim& b) {
 
 namespace {
 
+// The one atom that a size is; null: it is more, or a number.
+const Atom* only_atom(const Dim& dim) {
+  const auto& terms = dim.terms();
+  const bool alone = terms.size() == 1 && terms.begin()->second == 1;
+  return alone && terms.begin()->first.size() == 1 ? terms.begin()->first[0] : nullptr;
+}
+
 // The sizes that a broadcast joins.
 void collect_joined(const Dim& dim, std::vector<Dim>& parts) {
-  const auto& terms = dim.terms();
-  const bool joined = terms.size() == 1 && terms.begin()->second == 1 &&
-                      terms.begin()->first.size() == 1 &&
-                      terms.begin()->first[0]->kind == Atom::Kind::broadcast;
-  if (!joined) {
+  const Atom* atom = only_atom(dim);
+  if (!atom || atom->kind != Atom::Kind::broadcast) {
     if (std::find(parts.begin(), parts.end(), dim) == parts.end()) parts.push_back(dim);
     return;
   }
-  collect_joined(terms.begin()->first[0]->a, parts);
-  collect_joined(terms.begin()->first[0]->b, parts);
+  collect_joined(atom->a, parts);
+  collect_joined(atom->b, parts);
+}
+
+// Whether their size is `other` wherever the two broadcast: n and k n do where they are equal or n
+// is 1, and n and the lesser of n and a number where they are equal.
+bool gives_way(const Dim& part, const Dim& other) {
+  if (part == other) return false;
+  if (divide_exactly(other, part)) return true;
+  const Atom* atom = only_atom(part);
+  if (!atom || atom->kind != Atom::Kind::min) return false;
+  return (atom->a == other && lower_bound(atom->b).value_or(0) > 0) ||
+         (atom->b == other && lower_bound(atom->a).value_or(0) > 0);
+}
+
+std::vector<Dim> without_lesser(const std::vector<Dim>& parts) {
+  std::vector<Dim> left;
+  for (const Dim& part : parts)
+    if (std::none_of(parts.begin(), parts.end(),
+                     [&](const Dim& other) { return gives_way(part, other); }))
+      left.push_back(part);
+  return left;
 }
 
 }  // namespace
+
+bool is_joined(const Dim& part, const Dim& whole) {
+  std::vector<Dim> parts;
+  collect_joined(whole, parts);
+  const size_t own = parts.size();
+  collect_joined(part, parts);
+  return parts.size() == own;
+}
 
 Dim broadcast_size(const Dim& a, const Dim& b) {
   if (a == b || b.is(1)) return a;
@@ -376,6 +408,7 @@ Dim broadcast_size(const Dim& a, const Dim& b) {
   const size_t own = parts.size();
   collect_joined(b, parts);
   if (parts.size() == own) return a;
+  parts = without_lesser(parts);
   std::sort(parts.begin(), parts.end(),
             [](const Dim& x, const Dim& y) { return x.text() < y.text(); });
   Dim result = parts[0];

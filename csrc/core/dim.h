@@ -63,6 +63,8 @@ Dim min(const Dim& a, const Dim& b);
 Dim max(const Dim& a, const Dim& b);
 // The size of two that broadcast (they are equal, or one is 1): b where a is 1, else a.
 Dim broadcast_size(const Dim& a, const Dim& b);
+// Whether `whole` is a broadcast size that `part`, or each size which `part` joins, is one of.
+bool is_joined(const Dim& part, const Dim& whole);
 // What the dim is at least, whatever sizes (none negative) the symbols have; nullopt: not known.
 std::optional<int64_t> lower_bound(const Dim& dim);
 // a / b when b divides a as a polynomial for every value of the symbols.

@@ -37,12 +37,12 @@ std::optional<bool> Fact::known() const {
     case Relation::divisible:
       return yes_or_open(divide_exactly(a, b).has_value() && lower_bound(b).value_or(0) > 0);
     case Relation::stretches:  // a joined size is one that its parts stretch to
-      return yes_or_open(a.is(1) || a == b || (!x && !y && broadcast_size(b, a) == b));
+      return yes_or_open(a.is(1) || a == b || is_joined(a, b));
     case Relation::broadcasts:
       break;
   }
   if (a.is(1) || b.is(1) || a == b) return true;
-  return yes_or_open(!x && !y && (broadcast_size(a, b) == a || broadcast_size(b, a) == b));
+  return yes_or_open(is_joined(a, b) || is_joined(b, a));
 }
 
 bool Fact::holds(int64_t a_size, int64_t b_size) const {

@@ -53,6 +53,20 @@ TEST(Dim, TextIsReadBack) {
   for (const Dim& dim : dims) EXPECT_EQ(Dim::parse(dim.text()), dim) << dim.text();
 }
 
+TEST(Dim, ABroadcastSizeKeepsEachOfItsSizesOnce) {
+  const Dim both = broadcast_size(s0, s1);
+  EXPECT_EQ(broadcast_size(both, s0), both);
+  EXPECT_EQ(broadcast_size(s1, both), both);
+  EXPECT_EQ(broadcast_size(s0, s0 * 3), s0 * 3);
+  EXPECT_EQ(broadcast_size(s0 * s1, both), s0 * s1);
+  for (const auto& [n, k] : {std::pair(1, 5), std::pair(4, 1), std::pair(0, 7)})  // what broadcasts
+    EXPECT_EQ(broadcast_size(s0, s0 * s1).evaluate({{"s0", n}, {"s1", k}}), n == 1 ? n * k : n);
+  EXPECT_EQ(broadcast_size(s0, min(512, s0)), s0);
+  EXPECT_NE(broadcast_size(s0, min(s1, s0)), s0);  // s1 may be 0, and s0 1
+  EXPECT_TRUE(is_joined(s0, both) && is_joined(both, both));
+  EXPECT_FALSE(is_joined(both, s0) || is_joined(s0, s0 * s1));
+}
+
 TEST(Dim, TextDoesNotDependOnTheOrderOfBuilding) {
   EXPECT_EQ((s0 * 2 + s1 + 1).text(), (1 + s1 + s0 + s0).text());
   EXPECT_EQ(max(s0, s1).text(), max(s1, s0).text());

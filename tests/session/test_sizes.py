@@ -45,6 +45,20 @@ def test_a_chain_of_broadcasts():
     refused(made, feed, r"\[Add\] shapes 3 \(x0\) and 2 \(y0\) do not broadcast; node .*node_s")
 
 
+def test_a_batch_that_views_take_for_one():
+    """As an exporter writes views that it traced with one image: each layer's size is the last one's
+    times the batch, and none is longer than the graph."""
+    nodes, x = [], "x"
+    for i in range(20):
+        nodes += [node("Reshape", f"{x} view", f"v{i}"), node("Add", f"v{i} {x}", f"y{i}")]
+        x = f"y{i}"
+    ports = [port("x", ["n", "t", 4])]
+    made = model(nodes, ports, [port(x, ["a", "b", 4])], {"view": ints(1, -1, 4)})
+    agree(made, {"x": normal(1, 3, 4)})
+    for batch in (2, 0):
+        refused(made, {"x": normal(batch, 3, 4)}, "do not broadcast")
+
+
 def test_products_broadcast_their_batches():
     nodes = [node("MatMul", "x y", "z")]
     ports = [port("x", ["a", "m", "k"]), port("y", ["b", "l", "n"])]
