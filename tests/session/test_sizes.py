@@ -46,8 +46,8 @@ def test_a_chain_of_broadcasts():
 
 
 def test_a_batch_that_views_take_for_one():
-    """As an exporter writes views that it traced with one image: each layer's size is the last one's
-    times the batch, and none is longer than the graph."""
+    """As an exporter writes views that it traced with one image: each layer's size is the last
+    one times the batch, and none is longer than the graph."""
     nodes, x = [], "x"
     for i in range(20):
         nodes += [node("Reshape", f"{x} view", f"v{i}"), node("Add", f"v{i} {x}", f"y{i}")]
