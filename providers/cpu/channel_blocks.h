@@ -1,5 +1,6 @@
-// Walks over values that lie as blocks of channels, [N, C / b, spatial axes.., b], and sums of
-// channels there. Batch norm, reductions, pools and what cuts and joins values use them.
+// Walks over values whose channels lie in rows, [N, C / b, spatial axes.., b], where b may be all
+// of them, and sums of channels over blocks. Batch norm, reductions, pools and what cuts and joins
+// values use them.
 #pragma once
 
 #include <algorithm>
@@ -77,28 +78,41 @@ class Sums {
   Lanes total_{};
 };
 
-// How many channels a block has where the operand comes in blocks; else 0.
-inline int64_t channel_block(const Operand& x) {
-  return x.comes_blocked() ? x.layout.blocked()->channel_block() : 0;
+// How the channels of an operand lie: so many side by side, in blocks or `last` where it is all.
+struct ChannelRows {
+  int64_t lanes = 0;  // 0: it comes row-major
+  bool last = false;
+  explicit operator bool() const { return lanes > 0; }
+  // As another value's do, whose channels may be more or fewer.
+  bool like(const ChannelRows& other) const {
+    return lanes > 0 && last == other.last && (last || lanes == other.lanes);
+  }
+};
+
+inline ChannelRows channel_rows(const Operand& x) {
+  if (!x.comes_blocked()) return {};
+  return {x.layout.blocked()->channels_in_row(), x.layout.blocked()->channels_last()};
 }
 
 // How x lies where it is blocks of channels that the kernel takes.
 inline std::optional<Blocks> blocks_of(const Operand& x) {
-  const int64_t lanes = channel_block(x);
-  if (lanes == 0 || lanes > kMostLanes || kPiece % lanes != 0) return std::nullopt;
+  const auto [lanes, last] = channel_rows(x);
+  if (last || lanes == 0 || lanes > kMostLanes || kPiece % lanes != 0) return std::nullopt;
   if (element_count(x.sizes) == 0) return std::nullopt;
   Blocks l{x.sizes[0], x.sizes[1] / lanes, 1, lanes};
   for (size_t i = 2; i < x.sizes.size(); ++i) l.plane *= x.sizes[i];
   return l;
 }
 
-// The layout of an operand in the same blocks as x, which comes in blocks; none where it may not
-// lie so. One position is row-major as well.
-inline std::optional<Layout> as_blocks(const Operand& x, const Operand& other) {
-  const int64_t lanes = channel_block(x);
+// The layout of an operand whose channels lie as those of x, which does not come row-major; none
+// where it may not lie so. One position is row-major as well.
+inline std::optional<Layout> lying_as(const Operand& x, const Operand& other) {
+  const ChannelRows rows = channel_rows(x);
   const Sizes& sizes = other.sizes;
-  if (channel_block(other) == lanes) return other.layout;
-  if (sizes.size() != x.sizes.size() || sizes[1] % lanes != 0) return std::nullopt;
+  if (!rows) return std::nullopt;
+  if (channel_rows(other).like(rows)) return other.layout;
+  if (sizes.size() != x.sizes.size() || (!rows.last && sizes[1] % rows.lanes != 0))
+    return std::nullopt;
   const bool one = std::all_of(sizes.begin() + 2, sizes.end(), [](int64_t n) { return n == 1; });
   if (one) return Layout();
   return other.any_layout ? x.layout.blocked()->of(sizes) : std::nullopt;

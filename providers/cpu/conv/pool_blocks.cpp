@@ -1,5 +1,5 @@
-// Pooling over [N, C / b, D1..D3, b] and its gradients: one block of channels of one image at a
-// time. Halves are converted a block at a time.
+// Pooling over [N, C / b, D1..D3, b] and its gradients, where b may be all channels: one block of
+// channels of one image at a time. Halves are converted a block at a time.
 #include "providers/cpu/conv/pool_blocks.h"
 
 #include <limits>
@@ -25,9 +25,9 @@ struct BlockPool {
 // is made of it has to be.
 std::optional<BlockPool> block_pool(const Request& r, const Operand& wide, const Operand& narrow,
                                     const Operand& made) {
-  const int64_t lanes = channel_block(r.in(0));
+  const int64_t lanes = channel_rows(r.in(0)).lanes;
   if (lanes == 0 || lanes % 4 != 0 || element_count(narrow.sizes) == 0) return std::nullopt;
-  const auto layout = as_blocks(r.in(0), made);
+  const auto layout = lying_as(r.in(0), made);
   if (!layout) return std::nullopt;
   return BlockPool{planes_of(r, wide.sizes, narrow.sizes), lanes, r.in(0).layout, *layout};
 }
@@ -181,8 +181,8 @@ std::unique_ptr<Kernel> average_pool_grad_blocks(const Request& r) {
 // to other elements than the one before: lanes go first.
 std::unique_ptr<Kernel> max_pool_grad_blocks(const Request& r) {
   constexpr int64_t kAtOnce = 8, kAhead = 64;  // windows; those of a cache line of each channel
-  const int64_t lanes = channel_block(r.in(0));
-  const auto layout = lanes > 0 ? as_blocks(r.in(0), r.out()) : std::nullopt;
+  const int64_t lanes = channel_rows(r.in(0)).lanes;
+  const auto layout = lying_as(r.in(0), r.out());
   if (!layout) return nullptr;
   const int64_t planes = r.sizes(0)[0] * r.sizes(0)[1];
   const int64_t in = element_count(r.out().sizes) / planes;

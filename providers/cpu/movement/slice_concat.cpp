@@ -1,5 +1,6 @@
 // Ops that cut a part out of a value or join parts: Slice and its gradient, Concat and Split. Where
-// values lie as blocks of channels and parts are whole blocks, boxes of blocks are copied.
+// values lie with their channels last, or as blocks of them and parts are whole blocks, boxes of
+// that order are copied.
 #include <algorithm>
 
 #include "providers/cpu/channel_blocks.h"
@@ -13,12 +14,17 @@ size_t width(const Request& r) {
   return size_of(r.in(0).dtype);
 }
 
-// Axes of values in blocks of `lanes` channels, those of a block last; 0: row-major, as they are.
-Sizes in_blocks(Sizes sizes, int64_t lanes) {
-  if (lanes == 0) return sizes;
+// Sizes in the order of memory: a row of channels has an axis of its own, the last.
+Sizes in_memory(Sizes sizes, ChannelRows rows) {
+  if (!rows) return sizes;
+  const int64_t lanes = rows.last ? sizes[1] : rows.lanes;
   sizes[1] /= lanes;
   sizes.push_back(lanes);
   return sizes;
+}
+// Where an axis is cut there: channels in their row where it has all of them.
+size_t axis_in_memory(size_t axis, size_t rank, ChannelRows rows) {
+  return axis == 1 && rows.last ? rank : axis;
 }
 
 // --- Slice and its gradient ---
@@ -79,16 +85,21 @@ class CutReader {
   Cut read(const Args& args) const {
     return read_from([&](int i) -> const void* { return args.in[index_[i]]; });
   }
-  // Where it is known at preparation and is one of whole blocks.
-  std::optional<Cut> read_blocks(int64_t lanes) const {
+  // In the order of memory, where it is known at preparation and is one of whole blocks.
+  std::optional<Cut> read_rows(ChannelRows rows) const {
     for (const Operand& operand : operand_)
       if (operand.present && !operand.constant) return std::nullopt;
     Cut cut = read_from([&](int i) { return operand_[i].constant; });
-    if (cut.starts[1] % lanes != 0 || sizes_[1] % lanes != 0 || cut.steps[1] != 1)
-      return std::nullopt;
-    cut.starts[1] /= lanes;
     cut.starts.push_back(0);
     cut.steps.push_back(1);
+    if (rows.last) {
+      std::swap(cut.starts[1], cut.starts.back());
+      std::swap(cut.steps[1], cut.steps.back());
+      return cut;
+    }
+    const bool whole = cut.starts[1] % rows.lanes == 0 && sizes_[1] % rows.lanes == 0;
+    if (!whole || cut.steps[1] != 1) return std::nullopt;
+    cut.starts[1] /= rows.lanes;
     return cut;
   }
 
@@ -106,14 +117,14 @@ class CutReader {
   Operand operand_[3];
 };
 
-// Of blocks: null where x does not come so, or what is made may not lie so.
-std::unique_ptr<Kernel> slice_blocks(const Request& r, const CutReader& reader) {
-  const int64_t lanes = channel_block(r.in(0));
-  const auto layout = lanes > 0 ? as_blocks(r.in(0), r.out()) : std::nullopt;
-  const auto cut = layout ? reader.read_blocks(lanes) : std::nullopt;
+// Null where x comes row-major, or what is made has to be.
+std::unique_ptr<Kernel> slice_rows(const Request& r, const CutReader& reader) {
+  const ChannelRows rows = channel_rows(r.in(0));
+  const auto layout = lying_as(r.in(0), r.out());
+  const auto cut = layout ? reader.read_rows(rows) : std::nullopt;
   if (!cut) return nullptr;
-  const Sizes own = strides_of(in_blocks(r.sizes(0), lanes));
-  const Sizes sizes = in_blocks(r.out().sizes, lanes);
+  const Sizes own = strides_of(in_memory(r.sizes(0), rows));
+  const Sizes sizes = in_memory(r.out().sizes, rows);
   const int64_t offset = cut->offset(own) * static_cast<int64_t>(width(r));
   const StridedCopy copy(sizes, cut->over(own), strides_of(sizes), width(r));
   const auto run = [=](const Args& args) { copy.run(input<char>(args, 0) + offset, args.out[0]); };
@@ -123,7 +134,7 @@ std::unique_ptr<Kernel> slice_blocks(const Request& r, const CutReader& reader) 
 std::unique_ptr<Kernel> slice(const Request& r) {
   const Sizes sizes = r.out().sizes, own = strides_of(r.sizes(0));
   const CutReader reader(r, 1, 3, 4, r.sizes(0), sizes);
-  if (auto kernel = slice_blocks(r, reader)) return kernel;
+  if (auto kernel = slice_rows(r, reader)) return kernel;
   const size_t bytes = width(r);
   return make_kernel("Slice", [=](const Args& args) {
     const Cut cut = reader.read(args);
@@ -132,13 +143,13 @@ std::unique_ptr<Kernel> slice(const Request& r) {
   });
 }
 
-std::unique_ptr<Kernel> slice_grad_blocks(const Request& r, const CutReader& reader) {
-  const int64_t lanes = channel_block(r.in(0));
-  const auto layout = lanes > 0 ? as_blocks(r.in(0), r.out()) : std::nullopt;
-  const auto cut = layout ? reader.read_blocks(lanes) : std::nullopt;
+std::unique_ptr<Kernel> slice_grad_rows(const Request& r, const CutReader& reader) {
+  const ChannelRows rows = channel_rows(r.in(0));
+  const auto layout = lying_as(r.in(0), r.out());
+  const auto cut = layout ? reader.read_rows(rows) : std::nullopt;
   if (!cut) return nullptr;
-  const Sizes own = strides_of(in_blocks(r.out().sizes, lanes));
-  const Sizes sizes = in_blocks(r.sizes(0), lanes);
+  const Sizes own = strides_of(in_memory(r.out().sizes, rows));
+  const Sizes sizes = in_memory(r.sizes(0), rows);
   const int64_t offset = cut->offset(own) * static_cast<int64_t>(width(r));
   const size_t whole = static_cast<size_t>(element_count(r.out().sizes)) * width(r);
   const StridedCopy copy(sizes, strides_of(sizes), cut->over(own), width(r));
@@ -152,7 +163,7 @@ std::unique_ptr<Kernel> slice_grad_blocks(const Request& r, const CutReader& rea
 std::unique_ptr<Kernel> slice_grad(const Request& r) {
   const Sizes whole = r.out().sizes, sizes = r.sizes(0), own = strides_of(whole);
   const CutReader reader(r, 1, 2, 3, whole, sizes);
-  if (auto kernel = slice_grad_blocks(r, reader)) return kernel;
+  if (auto kernel = slice_grad_rows(r, reader)) return kernel;
   const size_t bytes = width(r);
   return make_kernel("SliceGrad", [=](const Args& args) {
     clear(args.out[0], static_cast<size_t>(element_count(whole)) * bytes);
@@ -164,38 +175,39 @@ std::unique_ptr<Kernel> slice_grad(const Request& r) {
 
 // --- Concat and Split: each part is one band of the whole ---
 
-// How the whole and its parts lie; row-major where a block has no channels.
+// How the whole and its parts lie.
 struct Lie {
-  int64_t lanes = 0;
+  ChannelRows rows{};
   Layout whole{};
   std::vector<Layout> parts{};
 };
 
-// All in the blocks of `like`, which comes so; else row-major.
+// All as `like`, which does not come row-major; else row-major.
 Lie lie_as(const Operand& like, const Operand& whole, const std::vector<Operand>& parts) {
-  Lie lie{channel_block(like), {}, {}};
-  const auto own = as_blocks(like, whole);
+  Lie lie{channel_rows(like), {}, {}};
+  const auto own = lying_as(like, whole);
   if (!own) return {};
   lie.whole = *own;
   for (const Operand& part : parts) {
-    const auto layout = part.present ? as_blocks(like, part) : Layout();
+    const auto layout = part.present ? lying_as(like, part) : Layout();
     if (!layout) return {};
     lie.parts.push_back(*layout);
   }
   return lie;
 }
 
-// One that comes in blocks where at least half of what comes does so: the rest is reordered.
-const Operand* most_blocks(const std::vector<Operand>& parts) {
+// One that at least half of what comes lies as: the rest is reordered.
+const Operand* most_alike(const std::vector<Operand>& parts) {
   const Operand* like = nullptr;
-  int64_t blocked = 0, all = 0;
+  int64_t alike = 0, all = 0;
   for (const Operand& part : parts) {
-    const int64_t lanes = channel_block(part), count = element_count(part.sizes);
-    if (!like && lanes > 0) like = &part;
-    if (like && lanes == channel_block(*like)) blocked += count;
+    const ChannelRows rows = channel_rows(part);
+    const int64_t count = element_count(part.sizes);
+    if (!like && rows) like = &part;
+    if (like && rows.like(channel_rows(*like))) alike += count;
     all += count;
   }
-  return 2 * blocked >= all ? like : nullptr;
+  return 2 * alike >= all ? like : nullptr;
 }
 
 struct Band {
@@ -218,15 +230,16 @@ std::unique_ptr<Kernel> concat(const Request& r) {
   for (size_t i = 0; i < r.inputs(); ++i) total += r.sizes(i)[axis];
   if (total != r.out().sizes[axis])
     r.refuse("parts have {} in axis {}, expected {}", total, axis, r.out().sizes[axis]);
-  const Operand* like = most_blocks(r.binding().in);
+  const Operand* like = most_alike(r.binding().in);
   const Lie lie = like ? lie_as(*like, r.out(), r.binding().in) : Lie();
-  const Sizes whole = in_blocks(r.out().sizes, lie.lanes);
+  const Sizes whole = in_memory(r.out().sizes, lie.rows);
+  const size_t along = axis_in_memory(axis, r.out().sizes.size(), lie.rows);
   std::vector<Band> bands;
   int64_t at = 0;
   for (size_t i = 0; i < r.inputs(); ++i) {
-    const Sizes part = in_blocks(r.sizes(i), lie.lanes);
-    bands.push_back(band(i, at, part, whole, axis, true, width(r)));
-    at += part[axis];
+    const Sizes part = in_memory(r.sizes(i), lie.rows);
+    bands.push_back(band(i, at, part, whole, along, true, width(r)));
+    at += part[along];
   }
   const auto run = [bands](const Args& args) {
     for (const Band& b : bands) b.copy.run(args.in[b.part], output<char>(args) + b.offset);
@@ -245,16 +258,18 @@ std::unique_ptr<Kernel> split(const Request& r) {
     starts.push_back(at);
     at += sizes ? (*sizes)[i] : r.wants(i) ? r.out(i).sizes[axis] : chunk;
   }
-  const int64_t lanes = channel_block(r.in(0)), unit = axis == 1 ? lanes : 1;
-  const bool blocks = lanes > 0 && std::all_of(starts.begin(), starts.end(),
-                                               [&](int64_t at) { return at % unit == 0; });
-  const Lie lie = blocks ? lie_as(r.in(0), r.in(0), r.binding().out) : Lie();
-  const Sizes whole = in_blocks(r.sizes(0), lie.lanes);
+  const ChannelRows rows = channel_rows(r.in(0));
+  const int64_t unit = axis == 1 && rows && !rows.last ? rows.lanes : 1;
+  const bool whole_rows =
+      rows && std::all_of(starts.begin(), starts.end(), [&](int64_t at) { return at % unit == 0; });
+  const Lie lie = whole_rows ? lie_as(r.in(0), r.in(0), r.binding().out) : Lie();
+  const Sizes whole = in_memory(r.sizes(0), lie.rows);
+  const size_t along = axis_in_memory(axis, r.sizes(0).size(), lie.rows);
   std::vector<Band> bands;
   for (size_t i = 0; i < r.outputs(); ++i)
     if (r.wants(i))
-      bands.push_back(band(i, lie.lanes > 0 ? starts[i] / unit : starts[i],
-                           in_blocks(r.out(i).sizes, lie.lanes), whole, axis, false, width(r)));
+      bands.push_back(band(i, lie.rows ? starts[i] / unit : starts[i],
+                           in_memory(r.out(i).sizes, lie.rows), whole, along, false, width(r)));
   const auto run = [bands](const Args& args) {
     for (const Band& b : bands) b.copy.run(input<char>(args, 0) + b.offset, args.out[b.part]);
   };
