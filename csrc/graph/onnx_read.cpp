@@ -390,22 +390,18 @@ std::unique_ptr<Graph> read_onnx(std::span<const char> bytes, const OpSet& ops) 
 std::unique_ptr<Graph> read_onnx_file(const std::string& path, const OpSet& ops, bool map) {
   const OpenFile file(path);
   const size_t size = static_cast<size_t>(file.size());
-  std::shared_ptr<const void> owner;
-  const char* data = nullptr;
-  if (map) {
-    const auto mapped = file.map();
-    data = mapped.get();
-    owner = mapped;
-  } else {
-    const Tensor bytes = Tensor::empty(DType::u8, {file.size()});
-    file.read(0, file.size(), bytes.data);
-    data = bytes.as<char>();
-    owner = bytes.owner;
-  }
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  const std::string real = std::filesystem::path(file.real_path()).parent_path().string();
+  ExternalFiles external{folder.empty() ? "." : folder, real, map};
   try {
-    const std::string folder = std::filesystem::path(path).parent_path().string();
-    const std::string real = std::filesystem::path(file.real_path()).parent_path().string();
-    return read_bytes({data, size}, ops, {{folder.empty() ? "." : folder, real, map}, owner});
+    if (map) {
+      const auto mapped = file.map();
+      return read_bytes({mapped.get(), size}, ops, {std::move(external), mapped});
+    }
+    // Tensors are copied out: one that lay aligned would keep the whole file beside the others.
+    auto bytes = std::make_unique<char[]>(size);
+    file.read(0, file.size(), bytes.get());
+    return read_bytes({bytes.get(), size}, ops, {std::move(external), nullptr});
   } catch (const Error& error) {
     fail("{}: {}", path, error.what());
   }

@@ -3,7 +3,12 @@
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-KINDS = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64, "bool": TensorProto.BOOL}
+KINDS = {
+    "float32": TensorProto.FLOAT,
+    "float64": TensorProto.DOUBLE,
+    "int64": TensorProto.INT64,
+    "bool": TensorProto.BOOL,
+}
 
 
 def port(name, shape, kind="float32"):

@@ -2,6 +2,7 @@
 // many small ones of a batch run side by side. An activation goes over the result.
 #include "csrc/core/parallel.h"
 #include "providers/cpu/product/gemm.h"
+#include "providers/cpu/product/packed_constant.h"
 #include "providers/cpu/product/product.h"
 
 namespace ort::cpu {
@@ -9,6 +10,8 @@ namespace {
 
 // Below this many multiplications a product of a batch is one thread's.
 constexpr int64_t kSmall = 1 << 20;
+// From so many rows on a constant b is packed once: fewer read it where it lies.
+constexpr int64_t kManyRows = 32;
 
 template <class T>
 class BlockedProduct final : public Kernel {
@@ -19,7 +22,11 @@ class BlockedProduct final : public Kernel {
         matrices_(matrices_of(p)),
         start_(r.out().sizes, p),
         row_bias_(p.bias && is_row_bias(p)),
-        side_by_side_(matrices_.size() > 1 && p.m * p.n * p.k < kSmall) {}
+        side_by_side_(matrices_.size() > 1 && p.m * p.n * p.k < kSmall) {
+    if constexpr (!std::is_same_v<T, uint32_t>)
+      if (r.in(1).constant && matrices_.size() == 1 && p.m >= kManyRows)
+        packed_ = packed_constant<T>(p.k, p.n, weights(static_cast<const T*>(r.in(1).constant)));
+  }
 
   void run(const Args& args) const override {
     auto* y = static_cast<T*>(args.out[0]);
@@ -47,21 +54,24 @@ class BlockedProduct final : public Kernel {
                  .n = p_.n,
                  .k = p_.k,
                  .a = stored(a, p_.trans_a ? p_.m : p_.k, p_.trans_a),
-                 .b = stored(b, p_.trans_b ? p_.k : p_.n, p_.trans_b),
+                 .b = weights(b),
                  .c = y,
                  .c_row = p_.n,
                  .alpha = static_cast<T>(p_.alpha),
                  .start = row_bias_ ? bias
                           : bias    ? y
                                     : nullptr,
-                 .start_row = row_bias_ ? 0 : p_.n});
+                 .start_row = row_bias_ ? 0 : p_.n,
+                 .packed = packed_.get()});
   }
+  Matrix<T> weights(const T* b) const { return stored(b, p_.trans_b ? p_.k : p_.n, p_.trans_b); }
 
   Product p_;
   std::string name_;
   std::vector<MatrixAt> matrices_;
   Start start_;
   bool row_bias_, side_by_side_;
+  std::shared_ptr<const T> packed_;  // a constant b
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "csrc/core/parallel.h"
+#include "providers/cpu/product/packed_constant.h"
 #include "providers/cpu/product/rnn_product.h"
 #include "providers/cpu/provider.h"
 #include "providers/cpu/tile/tile.h"
@@ -56,6 +57,24 @@ void advance(const Steps<T>& steps, int64_t H, T* gates, const T* cell, T* new_c
   for (int64_t k = 0; k < H; ++k) hidden[k] *= gates[H + k];
 }
 
+// A matrix of each direction, [D, N, K], packed where it is a constant; else null.
+template <class T>
+class Packs {
+ public:
+  Packs(const Operand& matrices) {
+    const int64_t n = matrices.sizes[1], k = matrices.sizes[2];
+    const T* from = static_cast<const T*>(matrices.constant);
+    for (int64_t d = 0; from && d < matrices.sizes[0]; ++d)
+      made_.push_back(packed_constant<T>(k, n, stored(from + d * n * k, k, true)));
+  }
+  const T* operator[](int64_t d) const {
+    return made_.empty() ? nullptr : made_[static_cast<size_t>(d)].get();
+  }
+
+ private:
+  std::vector<std::shared_ptr<const T>> made_;
+};
+
 template <class T>
 struct Forward {
   const Layer& l;
@@ -65,14 +84,16 @@ struct Forward {
   T *y, *gates;  // may be null: nobody wants them
   T *h, *c;      // [D, B, H]: the state, at the end the last one
   T* sums;       // [T B, 4 H]
-  T* packed;     // r of one direction
+  T* packed;     // r of one direction, where it is no constant
+  const Packs<T>&w_packs, &r_packs;
 
   void start(int64_t d) const {
     const int64_t B = l.B, H = l.H;
     for (int64_t row = 0; row < l.T * B; ++row)
       for (int64_t k = 0; k < 4 * H; ++k)
         sums[row * 4 * H + k] = b ? b[d * 8 * H + k] + b[d * 8 * H + 4 * H + k] : T{};
-    product_of_steps(l.T * B, 4 * H, l.I, x, false, w + d * 4 * H * l.I, true, true, sums);
+    product_of_steps(l.T * B, 4 * H, l.I, x, false, w + d * 4 * H * l.I, true, true, sums,
+                     w_packs[d]);
     const auto state = [&](T* to, const T* from) {
       const size_t bytes = static_cast<size_t>(B * H) * sizeof(T);
       from ? std::memcpy(to + d * B * H, from + d * B * H, bytes)
@@ -84,11 +105,15 @@ struct Forward {
   void run(int64_t d) const {
     const int64_t B = l.B, H = l.H;
     start(d);
-    recurrent.pack(r + d * 4 * H * H, packed);
+    const T* matrix = r_packs[d];
+    if (!matrix) {
+      recurrent.pack(r + d * 4 * H * H, packed);
+      matrix = packed;
+    }
     for (int64_t n = 0; n < l.T; ++n) {
       const int64_t t = l.step(d, n);
       T* step = sums + t * B * 4 * H;
-      recurrent.run(h + d * B * H, step, packed);
+      recurrent.run(h + d * B * H, step, matrix);
       parallel_for(B, B * H * kGateWork, [&](int64_t begin, int64_t end, int) {
         for (int64_t row = begin; row < end; ++row) finish(d, t, row, step + row * 4 * H);
       });
@@ -116,7 +141,9 @@ std::unique_ptr<Kernel> lstm(const Request& r) {
   const Steps<T> steps;
   const StateProduct<T> recurrent(l.B, 4 * l.H, l.H, true, true);
   const int64_t packed_at = whole_lines(l.T * l.B * 4 * l.H + 2 * l.states());
-  const auto bytes = static_cast<size_t>(packed_at + recurrent.packed()) * sizeof(T);
+  const Packs<T> w_packs(r.in(1)), r_packs(r.in(2));
+  const int64_t spare = r.in(2).constant ? 0 : recurrent.packed();
+  const auto bytes = static_cast<size_t>(packed_at + spare) * sizeof(T);
   return make_kernel(
       "LSTM",
       [=](const Args& args) {
@@ -136,7 +163,9 @@ std::unique_ptr<Kernel> lstm(const Request& r) {
                            wants_h ? output<T>(args, 1) : scratch,
                            wants_c ? output<T>(args, 2) : scratch + l.states(),
                            sums,
-                           scratch + packed_at};
+                           scratch + packed_at,
+                           w_packs,
+                           r_packs};
         for (int64_t d = 0; d < l.D; ++d) f.run(d);
       },
       bytes);

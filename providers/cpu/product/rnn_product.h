@@ -6,10 +6,11 @@
 
 namespace ort::cpu {
 
-// c = op(a) op(b), or added to c; rows of the stored matrices follow each other.
+// c = op(a) op(b), or added to c; rows of the stored matrices follow each other. `packed`: b so,
+// where it is.
 template <class T>
 void product_of_steps(int64_t m, int64_t n, int64_t k, const T* a, bool trans_a, const T* b,
-                      bool trans_b, bool add, T* c) {
+                      bool trans_b, bool add, T* c, const T* packed = nullptr) {
   gemm({.m = m,
         .n = n,
         .k = k,
@@ -18,7 +19,8 @@ void product_of_steps(int64_t m, int64_t n, int64_t k, const T* a, bool trans_a,
         .c = c,
         .c_row = n,
         .start = add ? c : nullptr,
-        .start_row = n});
+        .start_row = n,
+        .packed = packed});
 }
 
 // c = a b, or added to c, for many a and one b, stored [n, k] when transposed.

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from ortmodule import InferenceSession
 from ortmodule._native import core
 
-from .models import attention_block, model, node, normal, port
+from ..models import attention_block, model, node, normal, port
 
 
 def both(made):
