@@ -24,6 +24,17 @@ class Port:
         return f"{self.name}: {self.type}{shape}"
 
 
+class BoundRun:
+    """A run of a session whose feed and results are bound: see InferenceSession.bind."""
+
+    def __init__(self, session, feed: dict[str, Value], outputs: list[str] | dict[str, Value]):
+        self._run = _native.core().BoundRun(session, feed, outputs)
+
+    def run(self) -> list[Value]:
+        """The outputs, from what the arrays of the feed hold now: in the same memory each time."""
+        return self._run.run()
+
+
 class InferenceSession:
     """Runs an ONNX model (opset 1 to 28) given as a path or as bytes.
 
@@ -63,8 +74,22 @@ class InferenceSession:
         A list is a sequence, a dict with keys of int or str a map, None an empty optional. What
         only other outputs need is not computed. Each result is in memory of its own; an array
         of the feed is read where it lies, so nothing may write to it before the run has ended.
+        Tensors of torch and of whatever else has `__dlpack__` are taken as arrays are.
         """
         return self._session.run(names, feed)
+
+    def bind(
+        self, feed: dict[str, Value], outputs: list[str] | dict[str, Value] | None = None
+    ) -> BoundRun:
+        """A run to be made again and again: each reads `feed` where it lies, as it is by then.
+
+        outputs: names (None: all), or a dict from names to the arrays that are written, None for
+        memory of its own. Arrays and tensors (numpy, torch, whatever has `__dlpack__`) are neither
+        copied nor given new memory, so they must be of the outputs' shapes and dtypes and lie in
+        rows; the results of the run before are overwritten. Where no size depends on data, a run
+        after the first allocates nothing but the list it returns. A number or a list is read once.
+        """
+        return BoundRun(self._session, feed, outputs)
 
     def __repr__(self) -> str:
         def listed(ports: list[Port]) -> str:

@@ -1,4 +1,4 @@
-// Items to and from Python, and a session's run between them.
+// Items to and from Python.
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -9,10 +9,6 @@ namespace py = pybind11;
 
 namespace ort {
 namespace {
-
-// borrowed: whether memory of the value's may be used, which the caller keeps alive.
-Item item_of(const py::handle& value, const Type& type, const std::string& place,
-             bool borrowed = false);
 
 // What is held in a place of this type; where the type holds nothing, the session refuses the
 // whole.
@@ -72,7 +68,9 @@ py::array array_in(const py::handle& value, const Type& type, const std::string&
   }
 }
 
-Item item_of(const py::handle& value, const Type& type, const std::string& place, bool borrowed) {
+}  // namespace
+
+Item item_of(const py::handle& value, const Type& type, const std::string& place) {
   if (value.is_none()) return {};
   if (type.kind == Type::Kind::optional) return item_of(value, type.held(), place);
   if (py::isinstance<py::dict>(value))
@@ -88,8 +86,7 @@ Item item_of(const py::handle& value, const Type& type, const std::string& place
   check(!text || type.dtype == DType::string, "{} is of type {}, expected {}", place,
         Py_TYPE(value.ptr())->tp_name, type.text());
   try {
-    const py::array array = array_in(value, type, place);
-    return borrowed ? borrowed_of(array) : tensor_of(array);
+    return tensor_of(array_in(value, type, place));
   } catch (const Error& error) {
     const std::string_view why = error.what();
     if (why.find(place) != std::string_view::npos) throw;
@@ -117,72 +114,6 @@ py::object object_of(const Item& item) {
   py::list items;
   for (const Item& held : sequence->items()) items.append(object_of(held));
   return items;
-}
-
-void expect_type(bool is, const py::handle& value, const char* what, const char* expected) {
-  if (!is)
-    throw py::type_error(
-        format("{} is of type {}, expected {}", what, Py_TYPE(value.ptr())->tp_name, expected));
-}
-
-std::vector<std::string> names_in(const py::object& names) {
-  std::vector<std::string> texts;
-  if (names.is_none()) return texts;
-  expect_type(py::isinstance<py::list>(names) || py::isinstance<py::tuple>(names), names, "names",
-              "a list of outputs' names or None");
-  for (const py::handle& name : names) {
-    expect_type(py::isinstance<py::str>(name), name, "an output's name", "str");
-    texts.push_back(text_in(name));
-  }
-  return texts;
-}
-
-// A feed by name, and the arrays whose memory it borrows.
-struct Feed {
-  std::map<std::string, Item> items;
-  std::vector<py::array> lent;
-};
-
-// An array as it is, of the type that is asked for.
-bool is_lent(const py::handle& value, const Type& type) {
-  return type.is_tensor() && py::isinstance<py::array>(value);
-}
-
-Feed feed_in(const InferenceSession& session, const py::object& feed) {
-  expect_type(py::isinstance<py::dict>(feed), feed, "feed", "a dict of inputs by name");
-  static const Type kUnknown;  // the session refuses the name
-  Feed result;
-  for (const auto& [key, value] : py::reinterpret_borrow<py::dict>(feed)) {
-    expect_type(py::isinstance<py::str>(key), key, "a key of the feed", "str");
-    const std::string name = text_in(key);
-    const auto& ports = session.inputs();
-    const auto port = std::find_if(ports.begin(), ports.end(),
-                                   [&](const auto& each) { return each.name == name; });
-    const Type& type = port == ports.end() ? kUnknown : port->type;
-    if (is_lent(value, type)) result.lent.push_back(py::reinterpret_borrow<py::array>(value));
-    result.items[name] = item_of(value, type, "input '" + name + "'", is_lent(value, type));
-  }
-  return result;
-}
-
-}  // namespace
-
-std::vector<py::object> run_session(InferenceSession& session, const py::object& names,
-                                    const py::object& feed) {
-  const std::vector<std::string> asked = names_in(names);
-  const Feed given = feed_in(session, feed);
-  std::vector<Item> outputs;
-  {
-    py::gil_scoped_release release;
-    outputs = session.run(asked, given.items);
-  }
-  std::vector<py::object> objects;
-  for (size_t i = 0; i < outputs.size(); ++i) try {
-      objects.push_back(object_of(std::exchange(outputs[i], {})));
-    } catch (const Error& error) {
-      fail("output '{}': {}", asked.empty() ? session.outputs()[i].name : asked[i], error.what());
-    }
-  return objects;
 }
 
 }  // namespace ort

@@ -16,6 +16,7 @@ PYBIND11_MODULE(_C, m) {
   ort::bind_schema(m);
   ort::bind_options(m);
   ort::bind_session(m);
+  ort::bind_runs(m);
   ort::bind_passes(m);
   ort::bind_inspect(m);
 }

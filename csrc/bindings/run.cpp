@@ -19,9 +19,7 @@ class Compiled {
   Compiled(const Graph& graph, std::vector<std::string> providers)
       : session_(graph, options_of(std::move(providers))) {}
 
-  std::vector<py::object> run(const py::dict& feed) {
-    return run_session(session_, py::none(), feed);
-  }
+  py::list run(const py::dict& feed) { return run_session(session_, py::none(), feed); }
 
  private:
   static CompileOptions options_of(std::vector<std::string> providers) {
@@ -34,8 +32,7 @@ class Compiled {
   InferenceSession session_;
 };
 
-std::vector<py::object> evaluate(const Graph& graph, const py::dict& feed,
-                                 std::vector<std::string> providers) {
+py::list evaluate(const Graph& graph, const py::dict& feed, std::vector<std::string> providers) {
   return Compiled(graph, std::move(providers)).run(feed);
 }
 

@@ -1,6 +1,7 @@
 // Tensors to and from numpy.
 #include <pybind11/stl.h>
 
+#include <array>
 #include <cstring>
 
 #include "csrc/bindings/bindings.h"
@@ -48,6 +49,42 @@ Tensor strings_of(const py::array& array, Sizes sizes) {
   return Tensor::of_strings(std::move(texts), std::move(sizes));
 }
 
+// numpy's numbers of its own types end here; ml_dtypes' are registered behind them.
+constexpr int kOwnTypes = 24;
+
+DType dtype_of(const py::dtype& dtype) {
+  struct Own {
+    char kind;
+    py::ssize_t bytes;
+    DType is;
+  };
+  constexpr Own kOwn[] = {{'f', 4, DType::f32},     {'i', 8, DType::i64},  {'f', 8, DType::f64},
+                          {'b', 1, DType::boolean}, {'i', 4, DType::i32},  {'f', 2, DType::f16},
+                          {'u', 1, DType::u8},      {'i', 1, DType::i8},   {'i', 2, DType::i16},
+                          {'u', 2, DType::u16},     {'u', 4, DType::u32},  {'u', 8, DType::u64},
+                          {'c', 8, DType::c64},     {'c', 16, DType::c128}};
+  if (dtype.num() < kOwnTypes)
+    for (const Own& own : kOwn)
+      if (dtype.kind() == own.kind && dtype.itemsize() == own.bytes) return own.is;
+  return dtype_named(py::str(dtype.attr("name")).cast<std::string>());
+}
+
+// Made once: numpy reads a name each time it is asked. Never given back, as the interpreter may
+// end before this does.
+py::dtype numpy_dtype(DType dtype) {
+  static std::array<PyObject*, kDTypes> made{};
+  PyObject*& kept = made[static_cast<size_t>(dtype)];
+  if (!kept) {
+    const std::string name(name_of(dtype));
+    const bool beside = dtype == DType::bf16 || is_narrow(dtype);
+    kept = (beside ? py::dtype::from_args(py::module_::import("ml_dtypes").attr(name.c_str()))
+                   : py::dtype(name))
+               .release()
+               .ptr();
+  }
+  return py::reinterpret_borrow<py::dtype>(kept);
+}
+
 bool holds_texts(const py::array& array) {
   const char kind = array.dtype().kind();
   return kind == 'U' || kind == 'O' || kind == 'S';
@@ -61,18 +98,17 @@ Tensor borrowed_of(const py::array& array) {
   const bool as_ours = (array.flags() & kAsOurs) == kAsOurs && in_our_order(array).is(array);
   if (!as_ours || holds_texts(array)) return tensor_of(array);
   Tensor result;
-  result.dtype = dtype_named(py::str(array.dtype().attr("name")).cast<std::string>());
+  result.dtype = dtype_of(array.dtype());
   result.sizes.assign(array.shape(), array.shape() + array.ndim());
   result.data = const_cast<void*>(array.data());
   return result;
 }
 
 Tensor tensor_of(const py::array& array) {
-  const auto name = py::str(array.dtype().attr("name")).cast<std::string>();
   const py::array plain = py::array::ensure(in_our_order(array), py::array::c_style);
   Sizes sizes(plain.shape(), plain.shape() + plain.ndim());
   if (holds_texts(plain)) return strings_of(plain, std::move(sizes));
-  Tensor result = Tensor::empty(dtype_named(name), sizes);
+  Tensor result = Tensor::empty(dtype_of(array.dtype()), sizes);
   if (result.bytes() > 0) std::memcpy(result.data, plain.data(), result.bytes());
   return result;
 }
@@ -94,14 +130,9 @@ py::array array_of(const Tensor& tensor) {
         .attr("reshape")(tensor.sizes)
         .cast<py::array>();
   }
-  const std::string name(name_of(tensor.dtype));
-  const bool beside = tensor.dtype == DType::bf16 || is_narrow(tensor.dtype);
-  const py::dtype dtype =
-      beside ? py::dtype::from_args(py::module_::import("ml_dtypes").attr(name.c_str()))
-             : py::dtype(name);
   auto* keep = new Tensor(tensor);
   const py::capsule owner(keep, [](void* p) { delete static_cast<Tensor*>(p); });
-  return py::array(dtype, tensor.sizes, tensor.data, owner);
+  return py::array(numpy_dtype(tensor.dtype), tensor.sizes, tensor.data, owner);
 }
 
 }  // namespace ort

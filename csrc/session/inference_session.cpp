@@ -18,6 +18,12 @@ std::string names_of(const std::vector<InferenceSession::Port>& ports) {
   return text;
 }
 
+std::vector<size_t> sorted_once(std::vector<size_t> indices) {
+  std::sort(indices.begin(), indices.end());
+  indices.erase(std::unique(indices.begin(), indices.end()), indices.end());
+  return indices;
+}
+
 // Sizes that are numbers; names are only hints.
 bool fits(const Sizes& sizes, const std::optional<Dims>& dims) {
   for (size_t i = 0; dims && i < sizes.size(); ++i)
@@ -57,6 +63,20 @@ Map checked_map(const Map& map, const Type& type, const std::string& place) {
     values.push_back(checked(map.values.items()[static_cast<size_t>(i)], type.held(),
                              format("value {} of {}", key_text(keys, i), place)));
   return {keys, Sequence(std::move(values))};
+}
+
+bool is_as_declared(const Item& item, const Type& type) {
+  if (!type.is_tensor() || !item.is_tensor()) return false;
+  const Tensor& tensor = item.tensor();
+  return tensor.dtype == type.dtype && (!type.dims || type.dims->size() == tensor.sizes.size()) &&
+         fits(tensor.sizes, type.dims);
+}
+
+bool have_sizes(const std::vector<Item>& items, const std::vector<Sizes>& sizes) {
+  if (items.size() != sizes.size()) return false;
+  for (size_t i = 0; i < items.size(); ++i)
+    if (!items[i].is_tensor() || items[i].tensor().sizes != sizes[i]) return false;
+  return true;
 }
 
 // An item in a place of this type; a tensor or a sequence is an optional that holds it.
@@ -99,7 +119,7 @@ InferenceSession::InferenceSession(const Graph& graph, const CompileOptions& opt
     inputs_.push_back({graph.value(id).name(), graph.value(id).type()});
   for (const Output& output : graph.outputs())
     outputs_.push_back({output.name, graph.value(output.value).type()});
-  all_ = compile(order_names({}));
+  all_ = compile(outputs_named({}));
   latest_ = all_->program.get();
 }
 
@@ -116,40 +136,53 @@ std::shared_ptr<InferenceSession::Asked> InferenceSession::compile(
   return asked;
 }
 
-std::vector<Item> InferenceSession::order_feed(const std::map<std::string, Item>& feed) const {
+void InferenceSession::check_names(const std::set<std::string>& fed) const {
   std::string wrong;
-  for (const auto& [name, item] : feed)
+  for (const std::string& name : fed)
     if (std::none_of(inputs_.begin(), inputs_.end(),
                      [&](const Port& port) { return port.name == name; }))
       wrong += format("'{}' is no input of the model; ", name);
   for (const Port& port : inputs_)
-    if (!feed.count(port.name)) wrong += format("input '{}' is missing; ", port.name);
-  check(wrong.empty(), "{}the model takes {}", wrong, names_of(inputs_));
-  std::vector<Item> items;
-  for (const Port& port : inputs_)
-    items.push_back(checked(feed.at(port.name), port.type, format("input '{}'", port.name)));
-  return items;
+    if (!fed.count(port.name)) wrong += format("input '{}' is missing; ", port.name);
+  if (!wrong.empty()) fail("{}the model takes {}", wrong, names_of(inputs_));
 }
 
-std::vector<size_t> InferenceSession::order_names(const std::vector<std::string>& names) const {
+// What is as declared stays as it is.
+void InferenceSession::check_items(std::vector<Item>& inputs) const {
+  check(inputs.size() == inputs_.size(), "got {} inputs, the model takes {}", inputs.size(),
+        inputs_.size());
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (const Port& port = inputs_[i]; !is_as_declared(inputs[i], port.type))
+      inputs[i] = checked(inputs[i], port.type, format("input '{}'", port.name));
+}
+
+std::vector<size_t> InferenceSession::outputs_named(const std::vector<std::string>& names) const {
   std::vector<size_t> indices;
   if (names.empty())
     for (size_t i = 0; i < outputs_.size(); ++i) indices.push_back(i);
   for (const std::string& name : names) {
     size_t index = 0;
     while (index < outputs_.size() && outputs_[index].name != name) ++index;
-    check(index < outputs_.size(), "'{}' is no output of the model, which gives {}", name,
-          names_of(outputs_));
+    if (index == outputs_.size())
+      fail("'{}' is no output of the model, which gives {}", name, names_of(outputs_));
     indices.push_back(index);
   }
   return indices;
 }
 
 Program& InferenceSession::program_for(Asked& asked, const std::vector<Item>& inputs) {
+  {
+    const std::lock_guard lock(asked.mutex);
+    if (have_sizes(inputs, asked.fitting)) return *asked.program;
+  }
   std::vector<Sizes> sizes;
   for (const Item& item : inputs) sizes.push_back(item.is_tensor() ? item.tensor().sizes : Sizes{});
   Symbols symbols;
-  if (match_symbols(*asked.graph, sizes, sizes.size(), symbols).ok) return *asked.program;
+  if (match_symbols(*asked.graph, sizes, sizes.size(), symbols).ok) {
+    const std::lock_guard lock(asked.mutex);
+    asked.fitting = std::move(sizes);
+    return *asked.program;
+  }
   std::call_once(asked.freed, [&] {
     const Metering uncounted(nullptr);
     if (const auto free = with_free_sizes(*asked.graph))
@@ -161,17 +194,28 @@ Program& InferenceSession::program_for(Asked& asked, const std::vector<Item>& in
 
 std::vector<Item> InferenceSession::run(const std::vector<std::string>& names,
                                         const std::map<std::string, Item>& feed) {
+  std::set<std::string> fed;
+  for (const auto& [name, item] : feed) fed.insert(name);
+  check_names(fed);
+  std::vector<Item> inputs;
+  for (const Port& port : inputs_) inputs.push_back(feed.at(port.name));
+  return run(outputs_named(names), std::move(inputs));
+}
+
+std::shared_ptr<InferenceSession::Asked> InferenceSession::asked_for(
+    const std::vector<size_t>& distinct) {
+  if (distinct.size() == outputs_.size()) return all_;
+  return some_.find(distinct, [&] { return compile(distinct); });
+}
+
+std::vector<Item> InferenceSession::run(const std::vector<size_t>& outputs_asked,
+                                        std::vector<Item> inputs) {
   try {
     RunState state(limits_, terminations_);
     const Metering counted(state.meter());
-    std::vector<Item> inputs = order_feed(feed);
-    const std::vector<size_t> indices = order_names(names);
-    std::vector<size_t> distinct = indices;
-    std::sort(distinct.begin(), distinct.end());
-    distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
-    const auto asked = distinct.size() == outputs_.size()
-                           ? all_
-                           : some_.find(distinct, [&] { return compile(distinct); });
+    check_items(inputs);
+    const std::vector<size_t> distinct = sorted_once(outputs_asked);
+    const auto asked = asked_for(distinct);
     Program& program = program_for(*asked, inputs);
     if (asked == all_) {
       const std::lock_guard lock(mutex_);
@@ -182,7 +226,7 @@ std::vector<Item> InferenceSession::run(const std::vector<std::string>& names,
     const Charge fed(given);
     std::vector<Item> outputs = program.run(std::move(inputs), state);
     std::vector<Item> result;
-    for (const size_t index : indices)
+    for (const size_t index : outputs_asked)
       result.push_back(outputs[static_cast<size_t>(
           std::lower_bound(distinct.begin(), distinct.end(), index) - distinct.begin())]);
     outputs.clear();
@@ -191,6 +235,21 @@ std::vector<Item> InferenceSession::run(const std::vector<std::string>& names,
   } catch (const std::bad_alloc&) {
     out_of_memory("what the run of the model asked for");
   }
+}
+
+std::shared_ptr<BoundPlan> InferenceSession::bind(const std::vector<size_t>& outputs,
+                                                  std::vector<Item> inputs,
+                                                  std::span<const Tensor> into) {
+  struct Bound {
+    std::shared_ptr<Asked> asked;  // its program has what the plan's kernels refer to
+    std::unique_ptr<BoundPlan> plan;
+  };
+  check_items(inputs);
+  if (limits_.bytes || limits_.operations) return nullptr;
+  auto bound = std::make_shared<Bound>();
+  bound->asked = asked_for(outputs);
+  bound->plan = program_for(*bound->asked, inputs).bind(inputs, into);
+  return {bound, bound->plan.get()};
 }
 
 std::map<std::string, int> InferenceSession::providers() {

@@ -4,10 +4,14 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <set>
+#include <span>
 
 #include "csrc/session/program.h"
 
 namespace ort {
+
+class BoundPlan;
 
 class InferenceSession {
  public:
@@ -20,10 +24,23 @@ class InferenceSession {
   const std::vector<Port>& inputs() const { return inputs_; }
   const std::vector<Port>& outputs() const { return outputs_; }
 
-  // The named outputs, in the order asked; all of them when none is named. What only others need is
-  // not computed. Each is in memory of its own. Thread-safe.
+  // Names once, positions at every run. All outputs where none is named; throws for a name that the
+  // model does not have.
+  std::vector<size_t> outputs_named(const std::vector<std::string>& names) const;
+  // Throws for names that are no inputs and for inputs that are missing, all in one sentence.
+  void check_names(const std::set<std::string>& fed) const;
+
+  // The outputs asked, in this order, for an item of each input. What only others need is not
+  // computed. Each is in memory of its own. Thread-safe.
+  std::vector<Item> run(const std::vector<size_t>& outputs, std::vector<Item> inputs);
   std::vector<Item> run(const std::vector<std::string>& names,
                         const std::map<std::string, Item>& feed);
+  // The plan of such a run, bound to its inputs and to memory for the outputs asked, which are
+  // distinct and ascend; null where a run may not be like another one: see Program::bind. Throws as
+  // `run` does.
+  std::shared_ptr<BoundPlan> bind(const std::vector<size_t>& outputs, std::vector<Item> inputs,
+                                  std::span<const Tensor> into);
+  RunState new_run() const { return {limits_, terminations_}; }
   // Runs under way end with an error before their next stage or trip.
   void terminate() { ++terminations_; }
   // Steps by provider of the plan used last.
@@ -36,9 +53,11 @@ class InferenceSession {
     std::unique_ptr<Program> program;
     std::once_flag freed;
     std::unique_ptr<Program> free;  // made when first needed; null where the names are law
+    std::mutex mutex;
+    std::vector<Sizes> fitting;  // of the latest inputs whose sizes the names allow
   };
-  std::vector<Item> order_feed(const std::map<std::string, Item>& feed) const;
-  std::vector<size_t> order_names(const std::vector<std::string>& names) const;
+  void check_items(std::vector<Item>& inputs) const;
+  std::shared_ptr<Asked> asked_for(const std::vector<size_t>& distinct);
   std::shared_ptr<Asked> compile(const std::vector<size_t>& outputs) const;
   // The program for feeds of these sizes: one with sizes of its own where they contradict the names
   // that the file gives them.

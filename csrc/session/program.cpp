@@ -12,7 +12,6 @@
 #include "csrc/passes/pipeline.h"
 #include "csrc/plan/estimate.h"
 #include "csrc/plan/symbols.h"
-#include "csrc/runtime/executor.h"
 #include "csrc/runtime/profile.h"
 #include "csrc/session/evaluator.h"
 #include "csrc/session/split_bodies.h"
@@ -155,53 +154,65 @@ std::vector<Item> Program::run(std::vector<Item> inputs, RunState& state, Profil
   return now.rest->run_plan(now.inputs, state, profile);
 }
 
-namespace {
-
-// Runs the plan into new memory.
-std::vector<Item> make_outputs(const Plan& plan, Frame& frame, Profile* profile) {
-  std::vector<Item> outputs;
-  for (const Operand& type : plan.outputs.types) {
-    outputs.emplace_back();
-    if (type.layout.is_opaque()) continue;
-    const Tensor& made = outputs.back().emplace<Tensor>(Tensor::unwritten(type.dtype, type.sizes));
-    frame.set_output(outputs.size() - 1, made.data);
-  }
-  run(plan, frame, 0, SIZE_MAX, profile);
-  for (size_t i = 0; i < outputs.size(); ++i)
-    if (auto* tensor = std::get_if<Tensor>(&outputs[i]))
-      *tensor = own_strings(*tensor);
-    else
-      outputs[i] = frame.object(i);
-  return outputs;
-}
-
-}  // namespace
-
 std::vector<Item> Program::run_plan(std::span<const Item> inputs, RunState& state,
                                     Profile* profile) {
-  std::vector<Sizes> sizes;
-  for (const size_t i : taken_)
-    sizes.push_back(inputs[i].is_tensor() ? inputs[i].tensor().sizes : Sizes{});
-  const auto plan = this->plan(sizes);
+  const auto plan = plan_for(inputs);
   const bool counted = state.limits().bytes || state.limits().operations;
   state.begin(
       counted ? bytes_of(*plan->core) : 0,
-      counted ? estimated_operations(lowered_, solve_symbols(*lowered_.graph, sizes, sizes.size()))
+      counted ? estimated_operations(
+                    lowered_, solve_symbols(*lowered_.graph, taken_sizes(inputs), taken_.size()))
               : 0);
   const Charge arena(counted ? plan->core->arena_bytes() : 0);
-  Frame frame(*plan->core);
-  frame.set_run_state(&state);
-  for (size_t i = 0; i < taken_.size(); ++i)
-    if (const Item& input = inputs[taken_[i]]; input.is_tensor())
-      frame.set_input(i, input.tensor().data);
-    else
-      frame.set_object(i, std::get<Opaque>(input));
-  const std::vector<Item> made = make_outputs(*plan->core, frame, profile);
+  BoundPlan bound(plan);
+  set_inputs(bound, inputs);
+  bound.run(state, profile);
+  std::vector<Item> made = std::move(bound).take_outputs();
+  if (made.size() == passed_.size()) return made;
   std::vector<Item> outputs;
   size_t next = 0;
   for (const int input : passed_)
-    outputs.push_back(input >= 0 ? inputs[static_cast<size_t>(input)] : made[next++]);
+    outputs.push_back(input >= 0 ? inputs[static_cast<size_t>(input)] : std::move(made[next++]));
   return outputs;
+}
+
+std::vector<Sizes> Program::taken_sizes(std::span<const Item> inputs) const {
+  std::vector<Sizes> sizes;
+  for (const size_t i : taken_)
+    sizes.push_back(inputs[i].is_tensor() ? inputs[i].tensor().sizes : Sizes{});
+  return sizes;
+}
+
+// Most runs have the sizes of the one before.
+std::shared_ptr<const TrainingPlan> Program::plan_for(std::span<const Item> inputs) {
+  static const Sizes kNone;
+  auto same = [&](const std::vector<Sizes>& sizes) {
+    for (size_t i = 0; i < taken_.size(); ++i)
+      if (const Item& input = inputs[taken_[i]];
+          (input.is_tensor() ? input.tensor().sizes : kNone) != sizes[i])
+        return false;
+    return true;
+  };
+  if (auto plan = cache_.last_if(same)) return plan;
+  return this->plan(taken_sizes(inputs));
+}
+
+void Program::set_inputs(BoundPlan& bound, std::span<const Item> inputs) const {
+  for (size_t i = 0; i < taken_.size(); ++i) bound.set_input(i, inputs[taken_[i]]);
+}
+
+std::unique_ptr<BoundPlan> Program::bind(std::span<const Item> inputs,
+                                         std::span<const Tensor> into) {
+  const auto is_tensor = [](const Operand& type) {
+    return type.dtype != DType::string && !type.layout.is_opaque();
+  };
+  if (prologue_ || n_outputs_ < passed_.size()) return nullptr;
+  const auto plan = plan_for(inputs);
+  const std::vector<Operand>& types = plan->core->outputs.types;
+  if (!std::all_of(types.begin(), types.end(), is_tensor)) return nullptr;
+  auto bound = std::make_unique<BoundPlan>(plan, into);
+  set_inputs(*bound, inputs);
+  return bound;
 }
 
 void Program::assign_segments(Graph& graph, const CompileOptions& options,

@@ -7,8 +7,8 @@
 
 #include "csrc/core/item.h"
 #include "csrc/core/run_state.h"
-#include "csrc/runtime/profile.h"
 #include "csrc/session/body_provider.h"
+#include "csrc/session/bound_plan.h"
 #include "csrc/session/dump.h"
 #include "csrc/session/options.h"
 #include "csrc/session/plan_cache.h"
@@ -34,6 +34,9 @@ class Program {
   // One run of the forward: stage by stage, then what is left as one plan, which may be timed.
   // Thread-safe.
   std::vector<Item> run(std::vector<Item> inputs, RunState& state, Profile* profile = nullptr);
+  // Its plan for these inputs, bound to them and to memory for its outputs; null where parts run
+  // before the sizes are known, or an output is not a tensor of numbers.
+  std::unique_ptr<BoundPlan> bind(std::span<const Item> inputs, std::span<const Tensor> into);
   // Whether a part must run before the rest can be planned; plan() is of programs that are not.
   bool is_staged() const { return prologue_ || halves_; }
   // Null: no gradients, or one plan for both directions.
@@ -76,6 +79,9 @@ class Program {
   void lower(std::unique_ptr<Graph> graph, const CompileOptions& options,
              std::vector<const Provider*> providers, std::set<size_t> shared);
   std::vector<Item> run_plan(std::span<const Item> inputs, RunState& state, Profile* profile);
+  std::shared_ptr<const TrainingPlan> plan_for(std::span<const Item> inputs);
+  std::vector<Sizes> taken_sizes(std::span<const Item> inputs) const;
+  void set_inputs(BoundPlan& bound, std::span<const Item> inputs) const;
   std::shared_ptr<const TrainingPlan> make(const Symbols& symbols);
   void report(const Plan& plan, double seconds) const;
   void compile_gradient(Graph& graph, const CompileOptions& options, const std::vector<size_t>& wrt,

@@ -3,31 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <new>
-
 #include "csrc/core/meter.h"
 #include "csrc/graph/text.h"
 #include "csrc/ops/ops.h"
 #include "csrc/session/inference_session.h"
-
-namespace {
-
-thread_local size_t allocated = 0;  // bytes that this thread has asked for
-
-}  // namespace
-
-[[gnu::noinline]] void* operator new(size_t bytes) {
-  allocated += bytes;
-  if (void* memory = std::malloc(bytes)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept {
-  std::free(memory);
-}
+#include "tests/cpp/allocations.h"
 
 namespace ort {
 namespace {
@@ -89,10 +69,10 @@ size_t bytes_of_appending(InferenceSession& session, int64_t trips) {
   std::map<std::string, Item> feed;
   feed["trips"] = Tensor::of({trips});
   std::get<Tensor>(feed["trips"]).sizes.clear();
-  const size_t before = allocated;
+  const size_t before = allocated_bytes();
   const std::vector<Item> results = session.run({}, feed);
   EXPECT_EQ(results.at(0).items().size(), static_cast<size_t>(trips));
-  return allocated - before;
+  return allocated_bytes() - before;
 }
 
 // A branch of a loop appends: the items are moved through both.

@@ -1,0 +1,174 @@
+// A session's run from Python: what is fed by name becomes items by position.
+#include <pybind11/stl.h>
+
+#include "csrc/bindings/bindings.h"
+#include "csrc/session/bound_run.h"
+
+namespace py = pybind11;
+
+namespace ort {
+namespace {
+
+void expect_type(bool is, const py::handle& value, const char* what, const char* expected) {
+  if (!is)
+    throw py::type_error(
+        format("{} is of type {}, expected {}", what, Py_TYPE(value.ptr())->tp_name, expected));
+}
+
+std::string name_in(const py::handle& name, const char* what) {
+  expect_type(py::isinstance<py::str>(name), name, what, "str");
+  return text_in(name);
+}
+
+std::vector<std::string> names_in(const py::object& names) {
+  std::vector<std::string> texts;
+  if (names.is_none()) return texts;
+  expect_type(py::isinstance<py::list>(names) || py::isinstance<py::tuple>(names), names, "names",
+              "a list of outputs' names or None");
+  for (const py::handle& name : names) texts.push_back(name_in(name, "an output's name"));
+  return texts;
+}
+
+// Items by the session's inputs, and the objects whose memory they borrow.
+struct Feed {
+  std::vector<Item> items;
+  std::vector<py::object> lent;
+};
+
+using Port = InferenceSession::Port;
+
+Item item_fed(const py::handle& value, const Port& port, std::vector<py::object>& lent) {
+  if (port.type.is_tensor()) try {
+      if (py::isinstance<py::array>(value)) {
+        auto array = py::reinterpret_borrow<py::array>(value);
+        Tensor tensor = borrowed_of(array);
+        lent.push_back(std::move(array));
+        return tensor;
+      }
+      if (py::hasattr(value, "__dlpack__")) return tensor_of_dlpack(value, lent);
+    } catch (const Error& error) {
+      fail("input '{}': {}", port.name, error.what());
+    }
+  return item_of(value, port.type, "input '" + port.name + "'");
+}
+
+// The dict has other keys than the inputs' names.
+[[noreturn]] void refuse_names(const InferenceSession& session, const py::dict& dict) {
+  std::set<std::string> fed;
+  for (const auto& [key, value] : dict) fed.insert(name_in(key, "a key of the feed"));
+  session.check_names(fed);
+  fail("the feed has two keys that are equal");
+}
+
+Feed feed_in(const InferenceSession& session, const py::object& object) {
+  expect_type(py::isinstance<py::dict>(object), object, "feed", "a dict of inputs by name");
+  const auto dict = py::reinterpret_borrow<py::dict>(object);
+  const std::vector<Port>& ports = session.inputs();
+  Feed feed;
+  if (dict.size() != ports.size()) refuse_names(session, dict);
+  feed.items.reserve(ports.size());
+  for (const Port& port : ports) {
+    const py::str name(port.name);
+    PyObject* value = PyDict_GetItemWithError(dict.ptr(), name.ptr());
+    if (!value && PyErr_Occurred()) throw py::error_already_set();
+    if (!value) refuse_names(session, dict);
+    feed.items.push_back(item_fed(value, port, feed.lent));
+  }
+  return feed;
+}
+
+py::list objects_of(const InferenceSession& session, const std::vector<size_t>& asked,
+                    std::vector<Item> outputs) {
+  py::list objects(outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i) try {
+      objects[i] = object_of(std::exchange(outputs[i], {}));
+    } catch (const Error& error) {
+      fail("output '{}': {}", session.outputs()[asked[i]].name, error.what());
+    }
+  return objects;
+}
+
+// A run that is bound to arrays.
+class BoundToArrays {
+ public:
+  BoundToArrays(InferenceSession& session, const py::object& feed, const py::object& outputs)
+      : session_(session) {
+    Feed fed = feed_in(session, feed);
+    lent_ = std::move(fed.lent);
+    for (size_t i = 0; i < fed.items.size(); ++i)
+      check(lies_in_place(fed.items[i]),
+            "input '{}' is not in rows one after the other, aligned and in this machine's order of "
+            "bytes, so a bound run cannot read it where it lies",
+            session.inputs()[i].name);
+    const bool given = py::isinstance<py::dict>(outputs);
+    asked_ = session.outputs_named(
+        given ? names_in(py::list(py::reinterpret_borrow<py::dict>(outputs).attr("keys")()))
+              : names_in(outputs));
+    std::vector<Tensor> into;
+    if (given)
+      for (const auto& [name, array] : py::reinterpret_borrow<py::dict>(outputs))
+        into.push_back(memory_of(array, text_in(name)));
+    py::gil_scoped_release release;
+    run_ = std::make_unique<BoundRun>(session, asked_, std::move(fed.items), std::move(into));
+  }
+
+  py::list run() {
+    {
+      py::gil_scoped_release release;
+      run_->run();
+    }
+    return objects_of(session_, asked_, run_->results());
+  }
+
+ private:
+  static bool lies_in_place(const Item& item) {
+    return !item.is_tensor() || item.tensor().dtype == DType::string || !item.tensor().owner;
+  }
+
+  Tensor memory_of(const py::handle& value, const std::string& name) {
+    if (value.is_none()) return {};
+    Tensor tensor;
+    try {
+      const bool array = py::isinstance<py::array>(value);
+      expect_type(array || py::hasattr(value, "__dlpack__"), value, "memory for an output",
+                  "an array or None");
+      if (array) check(py::reinterpret_borrow<py::array>(value).writeable(), "it is read-only");
+      tensor = array ? borrowed_of(py::reinterpret_borrow<py::array>(value))
+                     : tensor_of_dlpack(value, lent_);
+      check(!tensor.owner,
+            "its rows do not lie one after the other, aligned and in this machine's "
+            "order of bytes");
+    } catch (const Error& error) {
+      fail("the memory given for output '{}': {}", name, error.what());
+    }
+    lent_.push_back(py::reinterpret_borrow<py::object>(value));
+    return tensor;
+  }
+
+  InferenceSession& session_;
+  std::vector<size_t> asked_;
+  std::vector<py::object> lent_;
+  std::unique_ptr<BoundRun> run_;
+};
+
+}  // namespace
+
+py::list run_session(InferenceSession& session, const py::object& names, const py::object& feed) {
+  const std::vector<size_t> asked = session.outputs_named(names_in(names));
+  Feed given = feed_in(session, feed);
+  std::vector<Item> outputs;
+  {
+    py::gil_scoped_release release;
+    outputs = session.run(asked, std::move(given.items));
+  }
+  return objects_of(session, asked, std::move(outputs));
+}
+
+void bind_runs(py::module_& m) {
+  py::class_<BoundToArrays>(m, "BoundRun")
+      .def(py::init<InferenceSession&, const py::object&, const py::object&>(),
+           py::keep_alive<1, 2>(), py::arg("session"), py::arg("feed"), py::arg("outputs"))
+      .def("run", &BoundToArrays::run);
+}
+
+}  // namespace ort
