@@ -18,7 +18,8 @@ HEAD = """# Ops
 
 Written by `python tools/ops_page.py` from csrc/ops and tests/ops; do not edit.
 
-What an op means is in `csrc/ops/<family>.cpp`; its tests are in `tests/ops/families/<family>.py`.
+What an op means is in `<family>.cpp` in `csrc/ops`; its tests are in
+`tests/ops/families/<family>.py`.
 *Opset*: the first of ai.onnx with today's meaning. *Definition*: *pattern* where it is also a
 fusion pattern. *Gradient*: a rule of its own, or through the definition. On each provider the op
 has a *kernel*, runs through its *definition*, or is **not taken**; a *view* needs no kernel; *in

@@ -15,7 +15,57 @@ std::vector<Value> operands(const Node& node) {
   return in;
 }
 
+// Of inputs that are of one dtype with it, of the attribute by which ONNX lets a node choose, or
+// the first that it may have.
+DType dtype_of_port(const Node& node, const OpSchema::Port& port) {
+  for (size_t i = 0; i < node.in.size(); ++i)
+    if (node.has_input(i) && !port.same.empty() && node.schema->input_port(i)->same == port.same)
+      return node.input(i).dtype();
+  for (const auto& [name, value] : node.attrs)
+    if (name == "output_dtype" || name == "output_datatype")
+      if (const auto* chosen = std::get_if<int64_t>(&value); chosen && known_dtype(*chosen))
+        if (port.types & bit(static_cast<DType>(*chosen))) return static_cast<DType>(*chosen);
+  for (int dtype = 1; dtype < kDTypes; ++dtype)
+    if (port.types & bit(static_cast<DType>(dtype))) return static_cast<DType>(dtype);
+  return node.input(0).dtype();
+}
+
 }  // namespace
+
+bool knows_parts(const Node& node) {
+  for (size_t i = 0; i < node.in.size(); ++i) {
+    if (!node.has_input(i) || !node.input(i).type().is_tensor()) continue;
+    if (!node.input(i).type().dims) return false;
+    if (node.schema->is_host(i) && !node.graph->contents(node.in[i])) return false;
+  }
+  return true;
+}
+
+std::vector<Type> types_by_definition(const Node& node) {
+  std::vector<Type> types;
+  if (!knows_parts(node)) {
+    for (size_t i = 0; i < node.out.size(); ++i)
+      types.push_back(Type::tensor(dtype_of_port(node, node.schema->outputs()[i]), std::nullopt));
+    return types;
+  }
+  const auto parts = node.graph->new_body();
+  std::vector<Value> in;
+  for (size_t i = 0; i < node.in.size(); ++i) {
+    in.emplace_back();
+    if (!node.has_input(i)) continue;
+    in.back() = parts->input(format("%{}", i), node.input(i).type());
+    parts->set_contents(in.back(), node.graph->contents(node.in[i]));
+    in.back() = widen(in.back(), node.schema->compute_dtype(node));
+  }
+  const Outputs out =
+      node.schema->definition()(OpCall(*parts, std::move(in), node.attrs, node.out.size()));
+  for (size_t i = 0; i < node.out.size(); ++i) {
+    check(node.out[i] == kNone || (i < out.size() && out[i]),
+          "[{}] its definition gives no output {}", node.qualified(), i);
+    types.push_back(node.out[i] == kNone ? Type{} : out[i].type());
+  }
+  return types;
+}
 
 bool expand(Node& node) {
   const Definition& definition = node.schema->definition();

@@ -5,6 +5,7 @@
 #include <array>
 #include <utility>
 
+#include "csrc/graph/expand.h"
 #include "csrc/graph/schema.h"
 
 namespace ort {
@@ -337,10 +338,16 @@ void Graph::infer(Node* node) {
     if (id != kNone) values_[static_cast<size_t>(id)].contents.reset();
   }
   const int minted = *fresh_;
-  InferContext context(*this, *node);
-  check(static_cast<bool>(node->schema->infer()), "[{}] has no shape rule",
-        node->schema->qualified());
-  node->schema->infer()(context);
+  if (is_compound(*node->schema)) {
+    const std::vector<Type> types = types_by_definition(*node);
+    for (size_t i = 0; i < types.size(); ++i)
+      if (node->out[i] != kNone) values_[static_cast<size_t>(node->out[i])].type = types[i];
+  } else {
+    InferContext context(*this, *node);
+    check(static_cast<bool>(node->schema->infer()), "[{}] has no shape rule",
+          node->schema->qualified());
+    node->schema->infer()(context);
+  }
   if (*fresh_ > minted) keep_names(*this, *node, before, minted);
 }
 

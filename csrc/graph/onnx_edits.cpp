@@ -66,6 +66,16 @@ void bounds_as_inputs(OldNode& node) {
   if (node.attrs.has("max")) number_as_input(node, "max", 2, 0);
 }
 
+void p_as_integer(OldNode& node) {
+  const Attr* p = node.attrs.find("p");
+  if (!p) return;
+  const auto given = std::get<double>(*p);
+  const auto whole = static_cast<int64_t>(given >= 1 && given < 1e6 ? given : 0);
+  check(static_cast<double>(whole) == given, "[{}] p is {}, expected a whole number from 1 on",
+        node.op, given);
+  node.attrs.set("p", whole);
+}
+
 void paddings_as_pads(OldNode& node) {
   check(node.attrs.has("paddings"), "[Pad] attribute 'paddings' is missing");
   node.attrs.set("pads", *node.attrs.find("paddings"));

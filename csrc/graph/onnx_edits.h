@@ -10,6 +10,7 @@ void same(OldNode& node);
 // onnx_edits.cpp: attributes that became inputs or got other values.
 void axes_as_input(OldNode& node);
 void bounds_as_inputs(OldNode& node);
+void p_as_integer(OldNode& node);
 void paddings_as_pads(OldNode& node);
 void pads_as_inputs(OldNode& node);
 void shape_as_input(OldNode& node);

@@ -33,6 +33,7 @@ constexpr Row kRows[] = {
     {"Flatten MatMul", 1, 9, same},
     {"Gather", 1, 11, same},
     {"GatherND", 11, 12, same},
+    {"LpPool GlobalLpPool", 1, 2, p_as_integer},
     {"Max Min Mean MaxPool Sum", 1, 8, same},
     {"NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss", 12, 13, same},
     // A second operand that is laid along an axis of the first.

@@ -6,7 +6,7 @@
 namespace ort {
 
 constexpr int kOldestOpset = 1;
-constexpr int kNewestOpset = 28;  // since kOpset ops have only got more dtypes
+constexpr int kNewestOpset = 28;  // since kOpset no op that we know got another meaning
 
 // A node on its way from a file's opset to kOpset.
 struct OldNode {

@@ -10,6 +10,7 @@ Abs 1:1:1:c02:consumed_inputs 6:1:1:3cfe: 13:1:1:13cfe:
 Acos 7:1:1:c02: 22:1:1:10c02:
 Acosh 9:1:1:c02: 22:1:1:10c02:
 Add 1:2:1:c02:axis,broadcast,consumed_inputs 6:2:1:3cc2:axis,broadcast 7:2:1:3cc2: 13:2:1:13cc2: 14:2:1:13cfe:
+AffineGrid 20:2:1:10c82:align_corners
 And 1:2:1:200:axis,broadcast 7:2:1:200:
 ArgMax 1:1:1:3cfe:axis,keepdims 12:1:1:3cfe:axis,keepdims,select_last_index 13:1:1:13cfe:axis,keepdims,select_last_index
 ArgMin 1:1:1:3cfe:axis,keepdims 12:1:1:3cfe:axis,keepdims,select_last_index 13:1:1:13cfe:axis,keepdims,select_last_index
@@ -17,6 +18,7 @@ Asin 7:1:1:c02: 22:1:1:10c02:
 Asinh 9:1:1:c02: 22:1:1:10c02:
 Atan 7:1:1:c02: 22:1:1:10c02:
 Atanh 9:1:1:c02: 22:1:1:10c02:
+Attention 23:6:4:13efe:is_causal,kv_num_heads,q_num_heads,qk_matmul_output_mode,scale,softcap,softmax_precision 24:7:4:13efe:is_causal,kv_num_heads,q_num_heads,qk_matmul_output_mode,scale,softcap,softmax_precision 25:7:4:13efe:is_causal,kv_num_heads,left_window_size,q_num_heads,qk_matmul_output_mode,right_window_size,scale,softcap,softmax_precision
 AveragePool 1:1:1:c02:auto_pad,kernel_shape,pads,strides 7:1:1:c02:auto_pad,count_include_pad,kernel_shape,pads,strides 10:1:1:c02:auto_pad,ceil_mode,count_include_pad,kernel_shape,pads,strides 19:1:1:c02:auto_pad,ceil_mode,count_include_pad,dilations,kernel_shape,pads,strides 22:1:1:10c02:auto_pad,ceil_mode,count_include_pad,dilations,kernel_shape,pads,strides
 BatchNormalization 1:5:5:c02:consumed_inputs,epsilon,is_test,momentum,spatial 6:5:5:c02:epsilon,is_test,momentum,spatial 7:5:5:c02:epsilon,momentum,spatial 9:5:5:c02:epsilon,momentum 14:5:3:10c02:epsilon,momentum,training_mode
 BitShift 11:2:1:3014:direction 28:2:1:30fc:direction
@@ -24,10 +26,12 @@ BitwiseAnd 18:2:1:30fc:
 BitwiseNot 18:1:1:30fc:
 BitwiseOr 18:2:1:30fc:
 BitwiseXor 18:2:1:30fc:
+BlackmanWindow 17:1:1:13cfe:output_datatype,periodic
 Cast 1:1:1:3efe:to 9:1:1:3ffe:to 13:1:1:13ffe:to 19:1:1:1f3ffe:saturate,to 21:1:1:7f3ffe:saturate,to 23:1:1:ff3ffe:saturate,to 24:1:1:1ff3ffe:round_mode,saturate,to 25:1:1:7ff3ffe:round_mode,saturate,to 28:1:1:1fff3ffe:round_mode,saturate,to
 CastLike 15:2:1:13ffe: 19:2:1:1f3ffe:saturate 21:2:1:7f3ffe:saturate 23:2:1:ff3ffe:saturate 24:2:1:1ff3ffe:round_mode,saturate 25:2:1:7ff3ffe:round_mode,saturate
 Ceil 1:1:1:c02:consumed_inputs 6:1:1:c02: 13:1:1:10c02:
 Celu 12:1:1:2:alpha 28:1:1:10c02:alpha
+CenterCropPad 18:2:1:1fffe:axes
 Clip 1:1:1:c02:consumed_inputs,max,min 6:1:1:c02:max,min 11:3:1:c02: 12:3:1:3cfe: 13:3:1:13cfe:
 Compress 9:2:1:fffe:axis 28:2:1:1fffe:axis
 Concat 1:999:1:c02:axis 4:999:1:fffe:axis 13:999:1:1fffe:axis
@@ -35,14 +39,17 @@ ConcatFromSequence 11:1:1:200000000000fffe:axis,new_axis
 Constant 1:0:1:c02:value 9:0:1:fffe:value 11:0:1:fffe:sparse_value,value 12:0:1:fffe:sparse_value,value,value_float,value_floats,value_int,value_ints,value_string,value_strings 13:0:1:1fffe:sparse_value,value,value_float,value_floats,value_int,value_ints,value_string,value_strings 19:0:1:1ffffe:sparse_value,value,value_float,value_floats,value_int,value_ints,value_string,value_strings 21:0:1:7ffffe:sparse_value,value,value_float,value_floats,value_int,value_ints,value_string,value_strings 23:0:1:fffffe:sparse_value,value,value_float,value_floats,value_int,value_ints,value_string,value_strings 24:0:1:1fffffe:sparse_value,value,value_float,value_floats,value_int,value_ints,value_string,value_strings 25:0:1:7fffffe:sparse_value,value,value_float,value_floats,value_int,value_ints,value_string,value_strings
 ConstantOfShape 9:1:1:3efe:value 20:1:1:1f3efe:value 21:1:1:7f3efe:value 23:1:1:ff3efe:value 24:1:1:1ff3efe:value 25:1:1:7ff3efe:value
 Conv 1:3:1:c02:auto_pad,dilations,group,kernel_shape,pads,strides 22:3:1:10c02:auto_pad,dilations,group,kernel_shape,pads,strides
+ConvInteger 10:4:1:4c:auto_pad,dilations,group,kernel_shape,pads,strides
 ConvTranspose 1:3:1:c02:auto_pad,dilations,group,kernel_shape,output_padding,output_shape,pads,strides 22:3:1:10c02:auto_pad,dilations,group,kernel_shape,output_padding,output_shape,pads,strides
 Cos 7:1:1:c02: 22:1:1:10c02:
 Cosh 9:1:1:c02: 22:1:1:10c02:
 CumProd 26:2:1:13cc2:exclusive,reverse
 CumSum 11:2:1:38c2:exclusive,reverse 14:2:1:13cc2:exclusive,reverse
 DepthToSpace 1:1:1:fffe:blocksize 11:1:1:fffe:blocksize,mode 13:1:1:1fffe:blocksize,mode
+DequantizeLinear 10:3:1:4e: 13:3:1:4e:axis 19:3:1:1f044e:axis 21:3:1:7f047e:axis,block_size 23:3:1:ff047e:axis,block_size,output_dtype 24:3:1:1ff047e:axis,block_size,output_dtype 25:3:1:7ff047e:axis,block_size,output_dtype 28:3:1:1fff047e:axis,block_size,output_dtype
 Div 1:2:1:c02:axis,broadcast,consumed_inputs 6:2:1:3cc2:axis,broadcast 7:2:1:3cc2: 13:2:1:13cc2: 14:2:1:13cfe:
 Dropout 1:1:2:c02:consumed_inputs,is_test,ratio 6:1:2:c02:is_test,ratio 7:1:2:c02:ratio 10:1:2:e02:ratio 12:3:2:e02:seed 13:3:2:10e02:seed 22:3:2:1f0e02:seed
+DynamicQuantizeLinear 11:1:3:6:
 Einsum 12:999:1:3cfe:equation 28:999:1:13cfe:equation
 Elu 1:1:1:c02:alpha,consumed_inputs 6:1:1:c02:alpha 22:1:1:10c02:alpha
 Equal 1:2:1:2c0:axis,broadcast 7:2:1:2c0: 11:2:1:3efe: 13:2:1:13efe: 19:2:1:13ffe:
@@ -58,10 +65,13 @@ GatherND 11:2:1:fffe: 12:2:1:fffe:batch_dims 13:2:1:1fffe:batch_dims
 Gelu 20:1:1:10c02:approximate
 Gemm 1:3:1:c02:alpha,beta,broadcast,transA,transB 7:3:1:c02:alpha,beta,transA,transB 9:3:1:3cc2:alpha,beta,transA,transB 13:3:1:13cc2:alpha,beta,transA,transB
 GlobalAveragePool 1:1:1:c02: 22:1:1:10c02:
+GlobalLpPool 1:1:1:c02:p 22:1:1:10c02:p
 GlobalMaxPool 1:1:1:c02: 22:1:1:10c02:
 Greater 1:2:1:e02:axis,broadcast 7:2:1:e02: 9:2:1:3efe: 13:2:1:13efe:
 GreaterOrEqual 12:2:1:3efe: 16:2:1:13efe:
 GroupNormalization 21:3:1:10c02:epsilon,num_groups,stash_type
+HammingWindow 17:1:1:13cfe:output_datatype,periodic
+HannWindow 17:1:1:13cfe:output_datatype,periodic
 HardSigmoid 1:1:1:c02:alpha,beta,consumed_inputs 6:1:1:c02:alpha,beta 22:1:1:10c02:alpha,beta
 HardSwish 14:1:1:c02: 22:1:1:10c02:
 Hardmax 1:1:1:c02:axis 13:1:1:10c02:axis
@@ -80,17 +90,22 @@ Log 1:1:1:c02:consumed_inputs 6:1:1:c02: 13:1:1:10c02:
 LogSoftmax 1:1:1:c02:axis 13:1:1:10c02:axis
 Loop 1:999:999:fffe:body 13:999:999:200000000000fffe:body 16:999:999:600000000001fffe:body 19:999:999:60000000001ffffe:body 21:999:999:60000000007ffffe:body 23:999:999:6000000000fffffe:body 24:999:999:6000000001fffffe:body 25:999:999:6000000007fffffe:body
 LpNormalization 1:1:1:c02:axis,p 22:1:1:10c02:axis,p
+LpPool 1:1:1:c02:auto_pad,kernel_shape,p,pads,strides 18:1:1:c02:auto_pad,ceil_mode,dilations,kernel_shape,p,pads,strides 22:1:1:10c02:auto_pad,ceil_mode,dilations,kernel_shape,p,pads,strides
 MatMul 1:2:1:c02: 9:2:1:3cc2: 13:2:1:13cc2:
+MatMulInteger 10:4:1:4c:
 Max 1:999:1:c02:consumed_inputs 6:999:1:c02: 12:999:1:3cfe: 13:999:1:13cfe:
 MaxPool 1:1:1:c02:auto_pad,kernel_shape,pads,strides 8:1:2:c82:auto_pad,kernel_shape,pads,storage_order,strides 10:1:2:c82:auto_pad,ceil_mode,dilations,kernel_shape,pads,storage_order,strides 12:1:2:c8e:auto_pad,ceil_mode,dilations,kernel_shape,pads,storage_order,strides 22:1:2:10c8e:auto_pad,ceil_mode,dilations,kernel_shape,pads,storage_order,strides
+MaxUnpool 9:3:1:c82:kernel_shape,pads,strides 22:3:1:10c82:kernel_shape,pads,strides
 Mean 1:999:1:c02:consumed_inputs 6:999:1:c02: 13:999:1:10c02:
 MeanVarianceNormalization 9:1:1:c02:axes 13:1:1:10c02:axes
+MelWeightMatrix 17:5:1:13cfe:output_datatype
 Min 1:999:1:c02:consumed_inputs 6:999:1:c02: 12:999:1:3cfe: 13:999:1:13cfe:
 Mish 18:1:1:c02: 22:1:1:10c02:
 Mod 10:2:1:3cfe:fmod 13:2:1:13cfe:fmod
 Mul 1:2:1:c02:axis,broadcast,consumed_inputs 6:2:1:3cc2:axis,broadcast 7:2:1:3cc2: 13:2:1:13cc2: 14:2:1:13cfe:
 Neg 1:1:1:c02:consumed_inputs 6:1:1:cea: 13:1:1:10cea:
 NegativeLogLikelihoodLoss 12:3:1:cc2:ignore_index,reduction 22:3:1:10cc2:ignore_index,reduction
+NonMaxSuppression 10:5:1:82:center_point_box
 NonZero 9:1:1:fffe: 13:1:1:1fffe:
 Not 1:1:1:200:
 OneHot 9:3:1:fffe:axis 28:3:1:1fffe:axis
@@ -101,6 +116,9 @@ Or 1:2:1:200:axis,broadcast 7:2:1:200:
 PRelu 1:2:1:c02:consumed_inputs 6:2:1:c02: 9:2:1:3cc2: 16:2:1:13cc2:
 Pad 1:1:1:c02:mode,paddings,value 2:1:1:c02:mode,pads,value 11:3:1:3cfe:mode 13:3:1:1fffe:mode 18:4:1:1fffe:mode 21:4:1:7ffffe:mode 23:4:1:fffffe:mode 24:4:1:1fffffe:mode 25:4:1:7fffffe:mode
 Pow 1:2:1:c02:axis,broadcast 7:2:1:c02: 12:2:1:3cfe: 13:2:1:13cfe:
+QLinearConv 10:9:1:4e:auto_pad,dilations,group,kernel_shape,pads,strides
+QLinearMatMul 10:8:1:e: 21:8:1:1f040e:
+QuantizeLinear 10:3:1:4e: 13:3:1:4e:axis 19:3:1:1f044e:axis,saturate 21:3:1:7f047e:axis,block_size,output_dtype,saturate 23:3:1:ff047e:axis,block_size,output_dtype,precision,saturate 24:3:1:1ff047e:axis,block_size,output_dtype,precision,saturate 25:3:1:7ff047e:axis,block_size,output_dtype,precision,saturate 28:3:1:1fff047e:axis,block_size,output_dtype,precision,saturate
 RMSNormalization 23:2:1:10c02:axis,epsilon,stash_type
 Range 11:3:1:8e2: 27:3:1:10ce2:stash_type
 Reciprocal 1:1:1:c02:consumed_inputs 6:1:1:c02: 13:1:1:10c02:
@@ -117,6 +135,7 @@ ReduceSumSquare 1:1:1:3cc2:axes,keepdims 13:1:1:13cc2:axes,keepdims 18:2:1:13cc2
 Relu 1:1:1:c02:consumed_inputs 6:1:1:c02: 13:1:1:10c02: 14:1:1:10cea:
 Reshape 1:1:1:c02:consumed_inputs,shape 5:2:1:fffe: 13:2:1:1fffe: 14:2:1:1fffe:allowzero 19:2:1:1ffffe:allowzero 21:2:1:7ffffe:allowzero 23:2:1:fffffe:allowzero 24:2:1:1fffffe:allowzero 25:2:1:7fffffe:allowzero
 ReverseSequence 10:2:1:fffe:batch_axis,time_axis 28:2:1:1fffe:batch_axis,time_axis
+RotaryEmbedding 23:4:1:10482:interleaved,num_heads,rotary_embedding_dim
 Round 11:1:1:c02: 22:1:1:10c02:
 Scan 8:999:999:fffe:body,directions,num_scan_inputs 9:999:999:fffe:body,num_scan_inputs,scan_input_axes,scan_input_directions,scan_output_axes,scan_output_directions 16:999:999:1fffe:body,num_scan_inputs,scan_input_axes,scan_input_directions,scan_output_axes,scan_output_directions 19:999:999:1ffffe:body,num_scan_inputs,scan_input_axes,scan_input_directions,scan_output_axes,scan_output_directions 21:999:999:7ffffe:body,num_scan_inputs,scan_input_axes,scan_input_directions,scan_output_axes,scan_output_directions 23:999:999:fffffe:body,num_scan_inputs,scan_input_axes,scan_input_directions,scan_output_axes,scan_output_directions 24:999:999:1fffffe:body,num_scan_inputs,scan_input_axes,scan_input_directions,scan_output_axes,scan_output_directions 25:999:999:7fffffe:body,num_scan_inputs,scan_input_axes,scan_input_directions,scan_output_axes,scan_output_directions
 ScatterElements 11:3:1:fffe:axis 13:3:1:1fffe:axis 16:3:1:1fffe:axis,reduction
@@ -148,9 +167,11 @@ Sqrt 1:1:1:c02:consumed_inputs 6:1:1:c02: 13:1:1:10c02:
 Squeeze 1:1:1:fffe:axes 13:2:1:1fffe: 21:2:1:7ffffe: 23:2:1:fffffe: 24:2:1:1fffffe: 25:2:1:7fffffe:
 Sub 1:2:1:c02:axis,broadcast,consumed_inputs 6:2:1:3cc2:axis,broadcast 7:2:1:3cc2: 13:2:1:13cc2: 14:2:1:13cfe:
 Sum 1:999:1:c02:consumed_inputs 6:999:1:c02: 13:999:1:10c02:
+SwiGLU 28:2:1:10c02:alpha
 Swish 24:1:1:10c02:alpha
 Tan 7:1:1:c02: 22:1:1:10c02:
 Tanh 1:1:1:c02:consumed_inputs 6:1:1:c02: 13:1:1:10c02:
+TensorScatter 24:3:1:1fffffe:axis,mode
 ThresholdedRelu 10:1:1:c02:alpha 22:1:1:10c02:alpha
 Tile 1:3:1:c82: 6:2:1:fffe: 13:2:1:1fffe:
 TopK 1:1:2:c82:axis,k 10:2:2:c82:axis 11:2:2:3cfe:axis,largest,sorted 24:2:2:13cfe:axis,largest,sorted

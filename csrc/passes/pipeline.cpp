@@ -5,6 +5,7 @@
 
 #include "csrc/core/env.h"
 #include "csrc/core/log.h"
+#include "csrc/graph/expand.h"
 #include "csrc/graph/verify.h"
 #include "csrc/passes/cse.h"
 #include "csrc/passes/dce.h"
@@ -48,7 +49,18 @@ class Runner {
 
 }  // namespace
 
+void expand_compounds(Graph& graph, PassOptions& options) {
+  const auto is_known = [](const Node& node) {
+    return is_compound(*node.schema) && knows_parts(node);
+  };
+  const auto nodes = graph.order();
+  if (std::none_of(nodes.begin(), nodes.end(), [&](const Node* node) { return is_known(*node); }))
+    return;
+  Runner(graph, options).pass("compounds", [&] { return expand_all(graph, is_known); });
+}
+
 void raise(Graph& graph, PassOptions& options) {
+  expand_compounds(graph, options);
   Runner run(graph, options);
   run.pass("dce", [&] { return remove_dead(graph); });
   run.fold();

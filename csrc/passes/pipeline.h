@@ -18,6 +18,8 @@ struct PassOptions {
   std::function<void(const std::string& stage, const Graph&)> stage;
 };
 
+// Replaces nodes that are nothing but their definition, where their sizes are known.
+void expand_compounds(Graph& graph, PassOptions& options);
 // Canonicalise and recompose, on graphs without gradients.
 void raise(Graph& graph, PassOptions& options);
 // The same of the graphs that its nodes own, which will be differentiated with it; the program of a

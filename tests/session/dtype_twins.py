@@ -22,12 +22,15 @@ DTYPES = {
 }
 _EPS = {"float16": 2**-10, "bfloat16": 2**-7, "float32": 2**-23, "float64": 1e-12}
 # In float64 onnx's reference rounds these to float32, or their attributes are float32's numbers.
-_ROUGH = {"BatchNormalization", "Erf", "Gelu", "GroupNormalization", "LRN"}
+_ROUGH = {"Attention", "BatchNormalization", "Erf", "Gelu", "GroupNormalization", "LRN"}
+_FLOAT32 = {"AffineGrid"}  # whatever goes in
 _ROUGH |= {"HardSigmoid", "HardSwish", "LeakyRelu"}
 
 
 def twin(model: onnx.ModelProto, name: str) -> onnx.ModelProto | None:
     """The model with `name` in place of float32; None where an op's schema does not allow it."""
+    if any(node.op_type in _FLOAT32 for node in model.graph.node):
+        return None
     kind, dtype = DTYPES[name]
     made = onnx.ModelProto()
     made.CopyFrom(model)

@@ -199,6 +199,7 @@ def test_onnx_node_tests_in_other_dtypes(dtype):
         inputs = [np.asarray(x) for x in case.data_sets[0][0]]
         if (
             all(x.dtype != np.float32 for x in inputs)
+            or any(x.dtype.name in ("float16", "bfloat16") for x in inputs)
             # onnx's reference stacks the scalars of each trip along two axes.
             or any(node.op_type == "Loop" for node in case.model.graph.node)
             or dtype_twins.twin(case.model, dtype) is None

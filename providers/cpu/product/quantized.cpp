@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "csrc/core/parallel.h"
-#include "csrc/ops/quantized.h"
+#include "csrc/ops/quantized/quantized.h"
 #include "providers/cpu/product/gemm.h"
 #include "providers/cpu/provider.h"
 #include "providers/cpu/widened.h"

@@ -2,8 +2,9 @@
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
-from ..table import Op, bad, i, sample, t
+from ..table import Op, bad, const, i, sample, t
 
 
 def axis_windows(size, k, s, dilation, before, after, ceil_mode, auto_pad):
@@ -110,6 +111,59 @@ def average_backward(shape, attrs):
     return sample(t(*out), dims=list(shape), symbolic=False, **attrs)
 
 
+def windows_of(x, kernel, strides, dilations, pads, ceil_mode):
+    """Each window's elements on the last axis, zeros beyond x."""
+    n = len(kernel)
+    for k in range(n):
+        axis = 2 + k
+        before, after = pads[k], pads[n + k]
+        reach = dilations[k] * (kernel[k] - 1) + 1
+        size = x.shape[axis]
+        count = (size + before + after - reach) // strides[k] + 1
+        if ceil_mode:
+            count = -(-(size + before + after - reach) // strides[k]) + 1
+            count -= (count - 1) * strides[k] >= size + before
+        more = max((count - 1) * strides[k] + reach - size - before, 0)
+        x = F.pad(x.movedim(axis, -1), (before, max(more, after))).movedim(-1, axis)
+        at = torch.arange(count)[:, None] * strides[k] + torch.arange(kernel[k]) * dilations[k]
+        x = x.movedim(axis, 0)[at].movedim(1, -1).movedim(0, axis)
+    return x.flatten(2 + n)
+
+
+def lp_pool(x, kernel_shape, p=2, strides=None, dilations=None, pads=None, ceil_mode=0):
+    n = len(kernel_shape)
+    ones = [1] * n
+    found = windows_of(
+        x, kernel_shape, strides or ones, dilations or ones, pads or [0] * 2 * n, ceil_mode
+    )
+    return torch.linalg.vector_norm(found, p, -1)
+
+
+def global_lp_pool(x, p=2):
+    return torch.linalg.vector_norm(x, p, tuple(range(2, x.dim())), keepdim=True)
+
+
+def max_unpool(x, indices, shape=None, kernel_shape=(), strides=None, pads=None):
+    n = len(kernel_shape)
+    strides, pads = strides or [1] * n, pads or [0] * 2 * n
+    whole = list(x.shape[:2]) + [
+        (x.shape[2 + k] - 1) * strides[k] - pads[k] - pads[n + k] + kernel_shape[k]
+        for k in range(n)
+    ]
+    y = (
+        torch.zeros(int(np.prod(whole)), dtype=x.dtype)
+        .index_put((indices.flatten(),), x.flatten())
+        .reshape(whole)
+    )
+    if shape is not None:
+        ends = [(0, to - size) for size, to in zip(whole, shape.tolist(), strict=True)]
+        y = F.pad(y, [end for pair in reversed(ends) for end in pair])
+    return y
+
+
+PLACES = np.array([[[[5, 7], [13, 15]]]])
+
+
 OPS = [
     Op(
         "MaxPool",
@@ -153,5 +207,33 @@ OPS = [
         "GlobalMaxPool",
         lambda x: x.amax(tuple(range(2, x.dim())), keepdim=True),
         [sample(t(2, 3, 5)), sample(t(2, 3, 4, 5))],
+    ),
+    Op(
+        "LpPool",
+        lp_pool,
+        [
+            sample(t(2, 3, 8), kernel_shape=[3]),
+            sample(t(2, 3, 7, 8), kernel_shape=[3, 2], strides=[2, 2], p=3),
+            sample(t(1, 2, 6, 7), kernel_shape=[2, 3], pads=[1, 0, 1, 2], p=1),
+            sample(t(1, 2, 6, 7), kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1),
+            sample(
+                t(1, 2, 8, 7), kernel_shape=[2, 2], dilations=[2, 3], strides=[3, 2], ceil_mode=1
+            ),
+            sample(t(1, 1, 4, 4, 5), kernel_shape=[2, 2, 2]),
+        ],
+        [
+            bad("p is 0, expected a positive number", t(2, 3, 8), kernel_shape=[3], p=0),
+            bad("do not fit 1 spatial axes", t(2, 3, 8), kernel_shape=[3, 3]),
+        ],
+    ),
+    Op("GlobalLpPool", global_lp_pool, [sample(t(2, 3, 5)), sample(t(2, 3, 4, 5), p=3)]),
+    Op(
+        "MaxUnpool",
+        max_unpool,
+        [
+            sample(t(1, 1, 2, 2), PLACES, kernel_shape=[2, 2], strides=[2, 2]),
+            sample(t(1, 1, 2, 2), PLACES, const([1, 1, 5, 5]), kernel_shape=[2, 2], strides=[2, 2]),
+        ],
+        [bad("do not fit 2 spatial axes", t(1, 1, 2, 2), PLACES, kernel_shape=[2])],
     ),
 ]

@@ -1,5 +1,5 @@
 // Products with a frozen weight that is kept in blocks of few bits, each block with a scale.
-#include "csrc/ops/quantized.h"
+#include "csrc/ops/quantized/quantized.h"
 
 #include <algorithm>
 

@@ -2,9 +2,28 @@
 // [B, T, H, D] with heads_axis = 2, as a projection leaves them: no transposes then.
 #include <limits>
 
-#include "csrc/ops/ops.h"
+#include "csrc/ops/transformer/attention.h"
 
 namespace ort {
+
+MaskedSoftmax masked_softmax(Value scores) {
+  const Value lowest = number(-std::numeric_limits<double>::infinity(), scores);
+  const Value top = reduce_max(scores, {-1});
+  const Value safe = where(equal(top, lowest), number(0.0, top), top);
+  const Value e = exp(scores - safe);
+  const Value sum = reduce_sum(e, {-1});
+  const Value one = number(1.0, sum);
+  return {e / where(equal(sum, number(0.0, sum)), one, sum), safe, sum};
+}
+
+Value repeat_heads(Value kv, const Dim& heads) {
+  const Dims d = kv.dims();
+  if (d[1] == heads) return kv;
+  const Dim times = floor_div(heads, d[1]);
+  return reshape(expand(unsqueeze(kv, {2}), {d[0], d[1], times, d[2], d[3]}),
+                 {d[0], heads, d[2], d[3]});
+}
+
 namespace {
 
 void infer_attention(InferContext& c) {
@@ -50,15 +69,6 @@ Value heads_first(const OpCall& c, Value x) {
   return c.attrs().i("heads_axis") == 1 ? x : transpose(x, {0, 2, 1, 3});
 }
 
-// Key and value heads shared by groups of query heads: [B, Hk, S, D] -> [B, H, S, D].
-Value repeat_heads(Value kv, const Dim& heads) {
-  const Dims d = kv.dims();
-  if (d[1] == heads) return kv;
-  const Dim times = floor_div(heads, d[1]);
-  return reshape(expand(unsqueeze(kv, {2}), {d[0], d[1], times, d[2], d[3]}),
-                 {d[0], heads, d[2], d[3]});
-}
-
 Value causal_mask(Graph& g, const Dim& t, const Dim& s) {
   const Value ones = full(g, {t, s}, 1.0, DType::boolean);
   return g.emit1("Trilu", {ones, Value{}}, {{"upper", int64_t{0}}});
@@ -75,17 +85,13 @@ Outputs attention(const OpCall& c) {
   if (c.attrs().i("causal")) scores = where(causal_mask(g, q.dim(2), k.dim(2)), scores, lowest);
   if (c.has(3))
     scores = c.x(3).dtype() == DType::boolean ? where(c.x(3), scores, lowest) : scores + c.x(3);
-  const Value top = reduce_max(scores, {-1});
-  const Value safe = where(equal(top, lowest), number(0.0, top), top);
-  const Value e = exp(scores - safe);
-  const Value sum = reduce_sum(e, {-1});
-  const Value none = number(0.0, sum);
-  Value p = e / where(equal(sum, none), number(1.0, sum), sum);
+  const MaskedSoftmax softmax = masked_softmax(scores);
+  Value p = softmax.y;
   if (c.attrs().f("dropout") > 0.0)
     p = g.emit1("ort::Dropout", {p, c.x(4)},
                 {{"ratio", c.attrs().f("dropout")}, {"counter", c.attrs().i("counter")}});
   Outputs out{heads_first(c, matmul(p, v))};
-  if (c.outputs() > 1) out.push_back(squeeze(log(sum) + safe, {-1}));
+  if (c.outputs() > 1) out.push_back(squeeze(log(softmax.sum) + softmax.top, {-1}));
   return out;
 }
 

@@ -1,0 +1,297 @@
+// Quantised tensors as ONNX has them, by their parts: y = saturate(round(x / scale) + zero_point).
+// Integer products are made in a float that holds their sums.
+#include <algorithm>
+
+#include "csrc/ops/ops.h"
+
+namespace ort {
+namespace {
+
+constexpr TypeSet kBytes = bit(DType::i8) | bit(DType::u8);
+constexpr TypeSet kNarrowIntegers = kBytes | bit(DType::i16) | bit(DType::u16) | bit(DType::i4) |
+                                    bit(DType::u4) | bit(DType::i2) | bit(DType::u2);
+constexpr TypeSet kFloat8 =
+    bit(DType::f8e4m3fn) | bit(DType::f8e4m3fnuz) | bit(DType::f8e5m2) | bit(DType::f8e5m2fnuz);
+constexpr TypeSet kQuantised =
+    kNarrowIntegers | kFloat8 | bit(DType::f4e2m1) | bit(DType::f6e2m3) | bit(DType::f6e3m2);
+constexpr TypeSet kScales = bit(DType::f32) | bit(DType::f16) | bit(DType::bf16);
+
+bool is_float8(DType dtype) {
+  return (bit(dtype) & kFloat8) != 0;
+}
+
+std::pair<double, double> range_of(DType dtype) {
+  const int bits = bits_of(dtype);
+  const bool is_unsigned =
+      dtype == DType::u2 || dtype == DType::u4 || dtype == DType::u8 || dtype == DType::u16;
+  const double half = static_cast<double>(int64_t{1} << (bits - 1));
+  return is_unsigned ? std::pair{0.0, 2 * half - 1} : std::pair{-half, half - 1};
+}
+
+Value clamped(Value x, double low, double high) {
+  return minimum(maximum(x, number(low, x)), number(high, x));
+}
+
+DType dtype_attr(const Attrs& attrs, std::string_view name, DType otherwise) {
+  const int64_t given = attrs.i(name);
+  check(given >= 0 && given < kDTypes, "attribute '{}' is {}, which is no dtype", name, given);
+  return given == 0 ? otherwise : static_cast<DType>(given);
+}
+
+// A scale or zero point along x: of one element for all of it, of one axis for each place there, of
+// x's rank for blocks of `block` places.
+Value along(Value scale, Value x, const Attrs& attrs, std::string_view op) {
+  const Dims d = x.dims(), s = scale.dims();
+  const int64_t rank = static_cast<int64_t>(d.size());
+  if (s.empty()) return scale;
+  if (s.size() == 1 && s[0] == Dim(1)) return reshape(scale, {});
+  int64_t axis = attrs.i("axis");
+  check(axis >= -rank && axis < rank, "[{}] axis {} does not exist, x has rank {}", op, axis, rank);
+  axis += axis < 0 ? rank : 0;
+  const auto at = static_cast<size_t>(axis);
+  if (s.size() == 1) {
+    check(s[0] == d[at] || !s[0].value() || !d[at].value(),
+          "[{}] scales have shape {}, expected [{}] for axis {} of x", op, s, d[at], axis);
+    Dims wide(d.size(), Dim(1));
+    wide[at] = s[0];
+    return reshape(scale, wide);
+  }
+  const int64_t block = attrs.i("block_size");
+  check(s.size() == d.size() && block > 0,
+        "[{}] scales have shape {}, x has shape {} and block_size is {}: expected one number, one "
+        "axis, or x's rank and a positive block_size",
+        op, s, d, block);
+  Dims apart = s, together = s;
+  apart.insert(apart.begin() + axis + 1, Dim(block));
+  together[at] = s[at] * Dim(block);
+  const Value repeated = reshape(expand(unsqueeze(scale, {axis + 1}), apart), together);
+  return together[at] == d[at] ? repeated : slice(repeated, axis, 0, d[at]);
+}
+
+// In float32 what is divided already: rounded to even, moved, saturated.
+Value saturated(Value quotient, Value zero_point, DType dtype) {
+  const Value rounded = unary("Round", cast(quotient, DType::f32));
+  const Value moved = zero_point ? rounded + cast(zero_point, DType::f32) : rounded;
+  const auto [low, high] = range_of(dtype);
+  return cast(clamped(moved, low, high), dtype);
+}
+
+Value quantized_linear(const OpCall& c) {
+  const Attrs& attrs = c.attrs();
+  const Value zero_point = c.x(2) ? along(c.x(2), c.x(0), attrs, "QuantizeLinear") : Value{};
+  const DType asked = dtype_attr(attrs, "output_dtype", DType::undefined);
+  check(asked == DType::undefined || !zero_point || zero_point.dtype() == asked,
+        "[QuantizeLinear] output_dtype is {}, y_zero_point is {}", asked,
+        zero_point ? zero_point.dtype() : asked);
+  const DType dtype = zero_point                  ? zero_point.dtype()
+                      : asked == DType::undefined ? DType::u8
+                                                  : asked;
+  check((bit(dtype) & kQuantised) != 0,
+        "[QuantizeLinear] output_dtype is {}, which is not of few bits", dtype);
+  const Value scale = along(c.x(1), c.x(0), attrs, "QuantizeLinear");
+  // As numpy has them beside each other: the wider of the two.
+  const bool alike = is_floating(c.x(0).dtype()) && c.x(0).dtype() == scale.dtype();
+  const DType precision = dtype_attr(attrs, "precision", alike ? scale.dtype() : DType::f32);
+  const Value quotient = cast(c.x(0), precision) / cast(scale, precision);
+  if ((bit(dtype) & kNarrowIntegers) != 0) return saturated(quotient, zero_point, dtype);
+  const Value moved =
+      zero_point && !is_float8(dtype) ? quotient + cast(zero_point, precision) : quotient;
+  return c.graph().emit1("Cast", {moved},
+                         {{"to", static_cast<int64_t>(dtype)}, {"saturate", attrs.i("saturate")}});
+}
+
+Value dequantized_linear(const OpCall& c) {
+  const Attrs& attrs = c.attrs();
+  Value x = cast(c.x(0), DType::f32);
+  if (c.has(2) && !is_float8(c.x(0).dtype()))
+    x = x - cast(along(c.x(2), c.x(0), attrs, "DequantizeLinear"), DType::f32);
+  const Value scale = along(c.x(1), c.x(0), attrs, "DequantizeLinear");
+  return cast(x * cast(scale, DType::f32), dtype_attr(attrs, "output_dtype", c.x(1).dtype()));
+}
+
+// Zero is among the numbers, so that it is met exactly. Of zeros alone the scale is 1, as in
+// onnxruntime: the formula would divide by zero.
+Outputs dynamically_quantized(const OpCall& c) {
+  const Value x = c.x(0), none = number(0.0, x);
+  const std::vector<int64_t> all = all_axes(x);
+  const Value high = maximum(reduce_max(x, all, false), none);
+  const Value low = minimum(reduce("ReduceMin", x, all, false), none);
+  const Value range = high - low;
+  const Value scale = where(equal(range, none), number(1.0, x), range / 255.0);
+  const Value zero_point = cast(unary("Round", clamped(none - low / scale, 0, 255)), DType::u8);
+  return {saturated(x / scale, zero_point, DType::u8), scale, zero_point};
+}
+
+// --- integer products ----------------------------------------------------------------------------
+
+// Sums of so many products of two bytes are below 2^24, which float32 holds; float64 holds the
+// rest.
+constexpr int64_t kExactTerms = (int64_t{1} << 24) / (255 * 255);
+
+DType exact_for(const Dim& terms) {
+  const auto known = terms.value();
+  return known && *known <= kExactTerms ? DType::f32 : DType::f64;
+}
+
+Value centred(Value x, Value zero_point, DType dtype) {
+  const Value wide = cast(x, dtype);
+  return zero_point ? wide - cast(zero_point, dtype) : wide;
+}
+
+// Of a number for each row (or column) as a column (or row).
+Value as_rows(Value each) {
+  return each && each.dims().size() == 1 && each.dim(0) != Dim(1) ? unsqueeze(each, {1}) : each;
+}
+
+Value integer_product(Value a, Value b, Value a_zero, Value b_zero) {
+  const DType dtype = exact_for(a.dim(-1));
+  return matmul(centred(a, as_rows(a_zero), dtype), centred(b, b_zero, dtype));
+}
+
+// A convolution's w has a number for each output channel.
+Value of_channels(Value each, Value w) {
+  if (!each || each.dims().empty() || each.dim(0) == Dim(1)) return each;
+  Dims wide(w.dims().size(), Dim(1));
+  wide[0] = each.dim(0);
+  return reshape(each, wide);
+}
+
+Value integer_convolution(const OpCall& c, Value x, Value w, Value x_zero, Value w_zero) {
+  Dim terms = 1;
+  const Dims d = w.dims();
+  for (size_t i = 1; i < d.size(); ++i) terms = terms * d[i];
+  const DType dtype = exact_for(terms);
+  return c.graph().emit1(
+      "Conv", {centred(x, x_zero, dtype), centred(w, of_channels(w_zero, w), dtype)}, c.attrs());
+}
+
+Value requantized(Value sums, Value factor, Value y_scale, Value y_zero) {
+  return saturated(cast(sums, DType::f32) * cast(factor, DType::f32) / cast(y_scale, DType::f32),
+                   y_zero, y_zero.dtype());
+}
+
+// a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point
+Value linear_product(const OpCall& c) {
+  const Value factor = cast(as_rows(c.x(1)), DType::f32) * cast(c.x(4), DType::f32);
+  if (!is_float8(c.x(7).dtype()))
+    return requantized(integer_product(c.x(0), c.x(3), c.x(2), c.x(5)), factor, c.x(6), c.x(7));
+  const Value y = matmul(cast(c.x(0), DType::f32), cast(c.x(3), DType::f32));
+  return cast(y * factor / cast(c.x(6), DType::f32), c.x(7).dtype());
+}
+
+// x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, bias
+Value linear_convolution(const OpCall& c) {
+  Value sums = integer_convolution(c, c.x(0), c.x(3), c.x(2), c.x(5));
+  const size_t rank = sums.dims().size();
+  const auto channels = [&](Value each) {
+    if (each.dims().empty() || each.dim(0) == Dim(1)) return each;
+    Dims wide(rank, Dim(1));
+    wide[1] = each.dim(0);
+    return reshape(each, wide);
+  };
+  if (c.has(8)) sums = sums + cast(channels(c.x(8)), sums.dtype());
+  return requantized(sums, cast(c.x(1), DType::f32) * cast(channels(c.x(4)), DType::f32), c.x(6),
+                     c.x(7));
+}
+
+OpSchema& windows(OpSchema& schema) {
+  return schema.attr("auto_pad", std::string("NOTSET"))
+      .attr_optional("dilations")
+      .attr("group", int64_t{1})
+      .attr_optional("kernel_shape")
+      .attr_optional("pads")
+      .attr_optional("strides");
+}
+
+void register_products(OpSet& ops) {
+  ops.op("MatMulInteger")
+      .in("A", kBytes, "A")
+      .in("B", kBytes, "B")
+      .in_optional("a_zero_point", kBytes, "A")
+      .in_optional("b_zero_point", kBytes, "B")
+      .out("Y", bit(DType::i32), "Y")
+      .since(10)
+      .not_differentiable()
+      .defined_as([](const OpCall& c) {
+        return cast(integer_product(c.x(0), c.x(1), c.x(2), c.x(3)), DType::i32);
+      });
+  windows(ops.op("ConvInteger")
+              .in("x", kBytes, "X")
+              .in("w", kBytes, "W")
+              .in_optional("x_zero_point", kBytes, "X")
+              .in_optional("w_zero_point", kBytes, "W")
+              .out("y", bit(DType::i32), "Y"))
+      .since(10)
+      .not_differentiable()
+      .defined_as([](const OpCall& c) {
+        return cast(integer_convolution(c, c.x(0), c.x(1), c.x(2), c.x(3)), DType::i32);
+      });
+  ops.op("QLinearMatMul")
+      .in("a", kBytes | kFloat8, "A")
+      .in("a_scale", kScales, "S")
+      .in("a_zero_point", kBytes | kFloat8, "A")
+      .in("b", kBytes | kFloat8, "B")
+      .in("b_scale", kScales, "S")
+      .in("b_zero_point", kBytes | kFloat8, "B")
+      .in("y_scale", kScales, "S")
+      .in("y_zero_point", kBytes | kFloat8, "Y")
+      .out("y", kBytes | kFloat8, "Y")
+      .since(10)
+      .not_differentiable()
+      .defined_as(linear_product);
+  windows(ops.op("QLinearConv")
+              .in("x", kBytes, "X")
+              .in("x_scale", bit(DType::f32), "S")
+              .in("x_zero_point", kBytes, "X")
+              .in("w", kBytes, "W")
+              .in("w_scale", bit(DType::f32), "S")
+              .in("w_zero_point", kBytes, "W")
+              .in("y_scale", bit(DType::f32), "S")
+              .in("y_zero_point", kBytes, "Y")
+              .in_optional("B", bit(DType::i32), "B")
+              .out("y", kBytes, "Y"))
+      .since(10)
+      .not_differentiable()
+      .defined_as(linear_convolution);
+}
+
+}  // namespace
+
+static void register_quantize(OpSet& ops) {
+  ops.op("QuantizeLinear")
+      .in("x", kScales | bit(DType::i32), "X")
+      .in("y_scale", kScales | bit(DType::i32) | bit(DType::f8e8m0), "S")
+      .in_optional("y_zero_point", kQuantised, "Y")
+      .out("y", kQuantised, "Y")
+      .since(10)
+      .attr("axis", int64_t{1})
+      .attr("block_size", int64_t{0})
+      .attr("output_dtype", int64_t{0})
+      .attr("precision", int64_t{0})
+      .attr("saturate", int64_t{1})
+      .not_differentiable()
+      .defined_as(quantized_linear);
+  ops.op("DequantizeLinear")
+      .in("x", kQuantised | bit(DType::i32), "X")
+      .in("x_scale", kScales | bit(DType::f8e8m0), "S")
+      .in_optional("x_zero_point", kQuantised | bit(DType::i32), "X")
+      .out("y", kScales, "S")
+      .since(10)
+      .attr("axis", int64_t{1})
+      .attr("block_size", int64_t{0})
+      .attr("output_dtype", int64_t{0})
+      .defined_as(dequantized_linear);
+  ops.op("DynamicQuantizeLinear")
+      .in("x", bit(DType::f32))
+      .out("y", bit(DType::u8), "Y")
+      .out("y_scale", bit(DType::f32))
+      .out("y_zero_point", bit(DType::u8), "Y")
+      .since(11)
+      .not_differentiable()
+      .defined_as(dynamically_quantized);
+  register_products(ops);
+}
+
+const Family<OpSet> kFamily("ops", "quantize", register_quantize);
+
+}  // namespace ort
