@@ -188,7 +188,7 @@ void scales_as_input(OldNode& node) {
 
 // Its places lie where a Resize with these words has them.
 void as_resize(OldNode& node) {
-  check(node.in.size() == 2, "[Upsample] it has {} inputs, expected 2", node.in.size());
+  check(node.in.size() == 2, "[{}] it has {} inputs, expected 2", node.op, node.in.size());
   node.op = "Resize";
   node.in = {node.in[0], Value{}, node.in[1]};
   node.attrs.set("coordinate_transformation_mode", std::string("asymmetric"));

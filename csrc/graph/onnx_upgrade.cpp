@@ -78,6 +78,7 @@ constexpr Row kRows[] = {
     {"Hardmax LogSoftmax Softmax", 1, 13, over_flattened},
     {"OneHot", 9, kAlways, indices_as_integers},
     {"LSTM", 1, 7, without_output_sequence},
+    {"Resize", 10, 11, as_resize},
     {"Scan", 8, 9, scan_of_batches},
     {"Scatter", 9, kAlways, as_scatter_elements},
     {"Selu", 1, 6, old_selu_constants},

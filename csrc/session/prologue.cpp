@@ -2,6 +2,7 @@
 #include "csrc/session/prologue.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "csrc/graph/schema.h"
 #include "csrc/passes/dce.h"
@@ -82,7 +83,8 @@ bool is_unranked(const Graph& graph, ValueId id) {
   return type.is_tensor() && !type.dims;
 }
 
-// Integer operands of the node, read before it runs, whose elements are no numbers yet.
+// Operands of the node, read before it runs, whose elements are no numbers yet: sizes, or factors
+// that sizes are multiplied by.
 std::vector<ValueId> open_operands(const Node& node) {
   std::vector<ValueId> open;
   for (size_t i = 0; i < node.in.size(); ++i) {
@@ -92,7 +94,8 @@ std::vector<ValueId> open_operands(const Node& node) {
     const bool numbers = contents && std::all_of(contents->begin(), contents->end(),
                                                  [](const Dim& dim) { return dim.value(); });
     const DType dtype = node.input(i).type().dtype;
-    if (!numbers && (dtype == DType::i64 || dtype == DType::i32)) open.push_back(node.in[i]);
+    const bool decides = dtype == DType::i64 || dtype == DType::i32 || is_floating(dtype);
+    if (!numbers && decides) open.push_back(node.in[i]);
   }
   return open;
 }
@@ -101,9 +104,15 @@ Sizes sizes_of(const Item& item) {
   return item.is_tensor() ? item.tensor().sizes : Sizes{};
 }
 
-// What a decider's elements are compiled as: nullopt, a symbol.
+// What a decider's elements are compiled as: nullopt, a symbol. Factors are told apart by their
+// bits.
 std::vector<std::optional<int64_t>> parts_of(const Tensor& tensor, bool by_value) {
   std::vector<std::optional<int64_t>> parts;
+  if (is_floating(tensor.dtype)) {
+    for (int64_t i = 0; i < tensor.count(); ++i)
+      parts.emplace_back(std::bit_cast<int64_t>(element_as_double(tensor, i)));
+    return parts;
+  }
   const bool numbers = by_value || tensor.count() > kSymbols || tensor.sizes.size() > 1;
   for (int64_t i = 0; i < tensor.count(); ++i) {
     const int64_t number = element_as_int(tensor, i);

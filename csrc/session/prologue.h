@@ -82,7 +82,7 @@ class Prologue {
   CompileOptions options_;
   std::vector<Part> parts_;  // by value
   std::vector<Step> steps_;
-  std::vector<ValueId> deciders_;    // integer operands from whose elements sizes follow
+  std::vector<ValueId> deciders_;    // operands from whose elements sizes follow
   std::map<ValueId, size_t> slots_;  // of what passes between the parts
   std::unique_ptr<Program> lead_;    // null: nothing is computed before the steps
   std::vector<ValueId> lead_outputs_;

@@ -16,6 +16,12 @@ P = torch.rand(3, 4) + 0.1
 IMAGE = torch.randn(2, 4, 6, 6)
 LINE = torch.randn(2, 4, 6)
 VOLUME = torch.randn(1, 2, 4, 4, 4)
+SPACES = {1: LINE, 2: IMAGE, 3: VOLUME}
+NEAREST = ("upsample_nearest", "_upsample_nearest_exact")
+WEIGHTED = (
+    ("upsample_linear", 1), ("upsample_bilinear", 2), ("upsample_bicubic", 2),
+    ("upsample_trilinear", 3),
+)  # fmt: skip
 INTS = torch.randint(0, 4, (3, 4))
 AT = torch.tensor([2, 0])
 MASK = torch.tensor([[True, False, True, False]] * 3)
@@ -40,12 +46,12 @@ CALLS = {
        ((1, LINE), (2, IMAGE), (3, VOLUME))},
     **{f"{m}_pad{n}d.default": (x, [1, 2] * n) for m in ("reflection", "replication")
        for n, x in ((1, LINE), (2, IMAGE), (3, VOLUME))},
-    **{f"upsample_{m}{n}d.vec": (x, None, *a, [2.0] * n) for m, n, x, a in (
-        ("nearest", 1, LINE, ()), ("nearest", 2, IMAGE, ()), ("nearest", 3, VOLUME, ()),
-        ("linear", 1, LINE, (False,)), ("bilinear", 2, IMAGE, (False,)),
-        ("bicubic", 2, IMAGE, (False,)), ("trilinear", 3, VOLUME, (False,)))},
-    **{f"upsample_nearest{n}d.default": (x, [8] * n) for n, x in
-       ((1, LINE), (2, IMAGE), (3, VOLUME))},
+    **{f"{m}{n}d.vec": (x, None, [2.0] * n) for m in NEAREST for n, x in SPACES.items()},
+    **{f"{m}{n}d.default": (x, [8] * n) for m in NEAREST for n, x in SPACES.items()},
+    **{f"{m}{n}d.vec": (SPACES[n], None, False, [1.5] * n) for m, n in WEIGHTED},
+    **{f"{m}{n}d.default": (SPACES[n], [9] * n, True) for m, n in WEIGHTED},
+    **{f"_upsample_{m}2d_aa.vec": (IMAGE, [3, 9], False, None) for m in ("bilinear", "bicubic")},
+    **{f"_upsample_{m}2d_aa.default": (IMAGE, [3, 9], False) for m in ("bilinear", "bicubic")},
     **{f"{n}.default": (X,) for n in (
         "alias", "clip", "conj", "contiguous", "detach_copy", "lift", "ravel",
         "real", "resolve_conj", "resolve_neg", "squeeze", "all", "any", "std", "var", "ones_like",

@@ -1,4 +1,4 @@
-"""Convolutions and resampling."""
+"""Convolutions."""
 
 from ..registry import aten
 
@@ -64,41 +64,3 @@ def convolution(t, x, weight, bias, stride, padding, dilation, transposed, out_p
     if transposed:
         return conv_transpose(t, x, weight, bias, stride, padding, out_padding, groups, dilation)
     return conv(t, x, weight, bias, stride, padding, dilation, groups)
-
-
-def _resize(t, x, mode, coordinates, scales, **attrs):
-    space = list(range(2, x.rank))
-    attrs |= {"mode": mode, "coordinate_transformation_mode": coordinates, "axes": space}
-    if scales is not None and all(scales):
-        factors = t.constant(_float_vector(scales))
-        return t.op("Resize", x, None, factors, **attrs)
-    return t.op("Resize", x, None, None, t.sizes(t.out_dims()[2:]), **attrs)
-
-
-def _float_vector(values):
-    import numpy as np
-
-    return np.array([float(v) for v in values], dtype=np.float32)
-
-
-def _nearest(t, x, size, scales=None, *rest):
-    factors = scales if isinstance(scales, (list, tuple)) else None
-    return _resize(t, x, "nearest", "asymmetric", factors, nearest_mode="floor")
-
-
-def _linear(t, x, size, align_corners, scales=None, *rest):
-    coordinates = "align_corners" if align_corners else "pytorch_half_pixel"
-    factors = scales if isinstance(scales, (list, tuple)) else None
-    return _resize(t, x, "linear", coordinates, factors)
-
-
-def _cubic(t, x, size, align_corners, scales=None, *rest):
-    coordinates = "align_corners" if align_corners else "pytorch_half_pixel"
-    factors = scales if isinstance(scales, (list, tuple)) else None
-    return _resize(t, x, "cubic", coordinates, factors, cubic_coeff_a=-0.75)
-
-
-for _n in (1, 2, 3):
-    aten(f"upsample_nearest{_n}d.vec", f"upsample_nearest{_n}d.default")(_nearest)
-aten("upsample_linear1d.vec", "upsample_bilinear2d.vec", "upsample_trilinear3d.vec")(_linear)
-aten("upsample_bicubic2d.vec")(_cubic)
