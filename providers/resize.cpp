@@ -192,12 +192,20 @@ AxisMap onnx_map(const Attrs& attrs, size_t axis, const Axis& a) {
 
 // --- torch ---
 
+// Small images go to a kernel of torch's that computes places in float32 whatever the dtype, and
+// takes twice the size to be a factor of 2, and the same size one of 1.
+bool goes_by_places(const Attrs& attrs, const Sizes& y) {
+  return attrs.s("mode") == "nearest" && y.size() == 4 && y[2] + y[3] <= 128;
+}
+
 // As torch computes them, in R: float for float32 and halves.
 template <class R>
 class TorchAxis {
  public:
-  TorchAxis(const Attrs& attrs, int64_t in, int64_t out, double factor)
+  TorchAxis(const Attrs& attrs, int64_t in, int64_t out, double factor, bool by_places)
       : attrs_(attrs), in_(in), out_(out), corners_(word("align_corners")) {
+    const bool whole = out == in || out == 2 * in;
+    if (by_places && whole && word("asymmetric")) factor = static_cast<double>(out / std::max<int64_t>(in, 1));
     if (corners_)
       step_ = out > 1 ? static_cast<R>(in - 1) / static_cast<R>(out - 1) : R{0};
     else
@@ -207,9 +215,12 @@ class TorchAxis {
   AxisMap map(size_t axis) const {
     const std::string& mode = attrs_.s("mode");
     const bool filtered = attrs_.i("antialias") != 0;
+    const bool stays = in_ == out_ && (filtered || mode == "linear");
     Writer writer(axis, in_, out_, false);
     for (int64_t o = 0; o < out_; ++o)
-      if (mode == "nearest")
+      if (stays)
+        writer.add(o, {1.0});
+      else if (mode == "nearest")
         writer.add(std::min(static_cast<int64_t>(std::floor(nearest_position(o))), in_ - 1), {1.0});
       else if (filtered)
         add_filtered(writer, o, mode == "linear" ? 1 : 2);
@@ -236,7 +247,6 @@ class TorchAxis {
   }
 
   void add_linear(Writer& writer, int64_t o) const {
-    if (in_ == out_) return writer.add(o, {1.0});
     const auto [whole, rest] = split(std::max(source(o), R{0}));
     writer.add(whole, {R{1} - rest, rest});
   }
@@ -300,8 +310,10 @@ AxisMap map_of(const Attrs& attrs, const ResizeNumbers& n, const std::vector<siz
   check(in > 0 || out == 0, "[Resize] axis {} of x has size 0, that of y {}", axis, out);
   if (const Attr* torch = attrs.find("torch_scales")) {
     const double factor = std::get<std::vector<double>>(*torch).at(i);
-    return dtype == DType::f64 ? TorchAxis<double>(attrs, in, out, factor).map(axis)
-                               : TorchAxis<float>(attrs, in, out, factor).map(axis);
+    const bool by_places = goes_by_places(attrs, n.y);
+    if (dtype == DType::f64 && !by_places)
+      return TorchAxis<double>(attrs, in, out, factor, false).map(axis);
+    return TorchAxis<float>(attrs, in, out, factor, by_places).map(axis);
   }
   const auto common = common_scale(attrs, n, axes);
   const bool by_size = n.scales.empty() && !common;

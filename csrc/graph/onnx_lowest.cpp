@@ -66,6 +66,8 @@ constexpr Needed kNeeded[] = {
     {"Compress", "axis", is_negative, 11},
     {"Flatten", "axis", is_negative, 11},
     {"Pad", "mode", [](const Attr& value) { return is_text(value, "wrap"); }, 19},
+    {"Resize", "coordinate_transformation_mode",
+     [](const Attr& value) { return is_text(value, "half_pixel_symmetric"); }, 19},
     {"ScatterElements", "reduction", is_extremum, 18},
     {"ScatterND", "reduction", is_extremum, 18},
 };

@@ -79,6 +79,7 @@ constexpr Row kRows[] = {
     {"OneHot", 9, kAlways, indices_as_integers},
     {"LSTM", 1, 7, without_output_sequence},
     {"Resize", 10, 11, as_resize},
+    {"Resize", 11, 13, same},  // roi may be absent since then
     {"Scan", 8, 9, scan_of_batches},
     {"Scatter", 9, kAlways, as_scatter_elements},
     {"Selu", 1, 6, old_selu_constants},

@@ -199,7 +199,7 @@ OpSchema& resize(OpSchema& schema) {
 }  // namespace
 
 static void register_resize(OpSet& ops) {
-  resize(ops.op("Resize").in("x").out("y").since(11))
+  resize(ops.op("Resize").in("x").out("y").since(13))
       .shape(infer_resize)
       .gradient([](const Backward& b) {
         Attrs attrs = b.attrs();

@@ -53,7 +53,7 @@ def _weighted(mode, filtered=False):
         if filtered and align_corners and t.standard:
             return NotImplemented  # the filter is not where ONNX has it
         coordinates = "align_corners" if align_corners else "half_pixel"
-        given = _factors(factors)
+        given = [] if align_corners else _factors(factors)  # corners come of the sizes alone
         return _resized(t, x, given, coordinate_transformation_mode=coordinates, **attrs)
 
     return rule
