@@ -205,7 +205,8 @@ class TorchAxis {
   TorchAxis(const Attrs& attrs, int64_t in, int64_t out, double factor, bool by_places)
       : attrs_(attrs), in_(in), out_(out), corners_(word("align_corners")) {
     const bool whole = out == in || out == 2 * in;
-    if (by_places && whole && word("asymmetric")) factor = static_cast<double>(out / std::max<int64_t>(in, 1));
+    if (by_places && whole && word("asymmetric"))
+      factor = static_cast<double>(out / std::max<int64_t>(in, 1));
     if (corners_)
       step_ = out > 1 ? static_cast<R>(in - 1) / static_cast<R>(out - 1) : R{0};
     else

@@ -12,14 +12,14 @@ from torch import nn
 from ortmodule import ORTModule
 
 WAYS = {
-    "nearest": dict(scale_factor=2),
-    "nearest_of_an_odd_factor": dict(scale_factor=1.7),
-    "exact": dict(scale_factor=0.6, mode="nearest-exact"),
-    "linear": dict(scale_factor=2, mode="linear"),
-    "linear_smaller": dict(scale_factor=0.6, mode="linear"),
-    "corners": dict(scale_factor=1.7, mode="linear", align_corners=True),
-    "cubic": dict(scale_factor=1.6, mode="bicubic"),
-    "filtered": dict(scale_factor=0.5, mode="bilinear", antialias=True),
+    "nearest": {"scale_factor": 2},
+    "nearest_of_an_odd_factor": {"scale_factor": 1.7},
+    "exact": {"scale_factor": 0.6, "mode": "nearest-exact"},
+    "linear": {"scale_factor": 2, "mode": "linear"},
+    "linear_smaller": {"scale_factor": 0.6, "mode": "linear"},
+    "corners": {"scale_factor": 1.7, "mode": "linear", "align_corners": True},
+    "cubic": {"scale_factor": 1.6, "mode": "bicubic"},
+    "filtered": {"scale_factor": 0.5, "mode": "bilinear", "antialias": True},
 }
 LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
 LINEAR = {1: "linear", 2: "bilinear", 3: "trilinear"}

@@ -12,30 +12,30 @@ from ortmodule import ORTModule
 
 LINE, IMAGE, VOLUME = (2, 3, 7), (2, 3, 7, 6), (1, 2, 4, 5, 3)
 CALLS = {
-    "nearest_1d": (LINE, dict(scale_factor=2)),
-    "nearest_2d": (IMAGE, dict(scale_factor=2)),
-    "nearest_2d_by_size": (IMAGE, dict(size=(5, 11))),
-    "nearest_2d_of_an_odd_factor": (IMAGE, dict(scale_factor=2.1)),
-    "nearest_2d_wide": ((1, 1, 2, 90), dict(scale_factor=(1.9, 1.7))),
-    "nearest_3d": (VOLUME, dict(scale_factor=(1.5, 0.5, 3))),
-    "exact_1d": (LINE, dict(scale_factor=0.6, mode="nearest-exact")),
-    "exact_2d": (IMAGE, dict(size=(5, 11), mode="nearest-exact")),
-    "exact_3d": (VOLUME, dict(scale_factor=1.5, mode="nearest-exact")),
-    "linear": (LINE, dict(scale_factor=1.6, mode="linear")),
-    "bilinear": (IMAGE, dict(scale_factor=2, mode="bilinear")),
-    "bilinear_smaller": (IMAGE, dict(scale_factor=0.4, mode="bilinear")),
-    "bilinear_to_one": (IMAGE, dict(size=1, mode="bilinear")),
-    "bilinear_of_an_odd_factor": (IMAGE, dict(scale_factor=(1.7, 2.3), mode="bilinear")),
+    "nearest_1d": (LINE, {"scale_factor": 2}),
+    "nearest_2d": (IMAGE, {"scale_factor": 2}),
+    "nearest_2d_by_size": (IMAGE, {"size": (5, 11)}),
+    "nearest_2d_of_an_odd_factor": (IMAGE, {"scale_factor": 2.1}),
+    "nearest_2d_wide": ((1, 1, 2, 90), {"scale_factor": (1.9, 1.7)}),
+    "nearest_3d": (VOLUME, {"scale_factor": (1.5, 0.5, 3)}),
+    "exact_1d": (LINE, {"scale_factor": 0.6, "mode": "nearest-exact"}),
+    "exact_2d": (IMAGE, {"size": (5, 11), "mode": "nearest-exact"}),
+    "exact_3d": (VOLUME, {"scale_factor": 1.5, "mode": "nearest-exact"}),
+    "linear": (LINE, {"scale_factor": 1.6, "mode": "linear"}),
+    "bilinear": (IMAGE, {"scale_factor": 2, "mode": "bilinear"}),
+    "bilinear_smaller": (IMAGE, {"scale_factor": 0.4, "mode": "bilinear"}),
+    "bilinear_to_one": (IMAGE, {"size": 1, "mode": "bilinear"}),
+    "bilinear_of_an_odd_factor": (IMAGE, {"scale_factor": (1.7, 2.3), "mode": "bilinear"}),
     "bilinear_recomputed": (
         IMAGE,
-        dict(scale_factor=(1.7, 2.3), mode="bilinear", recompute_scale_factor=True),
+        {"scale_factor": (1.7, 2.3), "mode": "bilinear", "recompute_scale_factor": True},
     ),
-    "bilinear_corners": (IMAGE, dict(scale_factor=1.7, mode="bilinear", align_corners=True)),
-    "trilinear": (VOLUME, dict(size=(3, 8, 5), mode="trilinear")),
-    "bicubic": (IMAGE, dict(scale_factor=1.9, mode="bicubic")),
-    "bicubic_corners": (IMAGE, dict(size=(4, 9), mode="bicubic", align_corners=True)),
-    "bilinear_filtered": (IMAGE, dict(size=(3, 9), mode="bilinear", antialias=True)),
-    "bicubic_filtered": (IMAGE, dict(scale_factor=0.5, mode="bicubic", antialias=True)),
+    "bilinear_corners": (IMAGE, {"scale_factor": 1.7, "mode": "bilinear", "align_corners": True}),
+    "trilinear": (VOLUME, {"size": (3, 8, 5), "mode": "trilinear"}),
+    "bicubic": (IMAGE, {"scale_factor": 1.9, "mode": "bicubic"}),
+    "bicubic_corners": (IMAGE, {"size": (4, 9), "mode": "bicubic", "align_corners": True}),
+    "bilinear_filtered": (IMAGE, {"size": (3, 9), "mode": "bilinear", "antialias": True}),
+    "bicubic_filtered": (IMAGE, {"scale_factor": 0.5, "mode": "bicubic", "antialias": True}),
 }
 
 
@@ -106,7 +106,7 @@ def test_one_capture_serves_other_sizes(name):
 
 def test_bytes_are_moved_and_weighed_by_torch():
     x = torch.randint(0, 255, (1, 3, 5, 6), dtype=torch.uint8)
-    for given in (dict(scale_factor=2), dict(size=(4, 9), mode="bilinear")):
+    for given in ({"scale_factor": 2}, {"size": (4, 9), "mode": "bilinear"}):
         module = Interpolate(**given)
         ours = ORTModule(module, options(fallback="error"))
         torch.testing.assert_close(ours(x), module(x), rtol=0, atol=0)
