@@ -113,32 +113,33 @@ R cubic(R x, R a) {
 
 // --- ONNX ---
 
+// `over` / `under`: so much longer is the result. Of sizes it is a fraction, so that positions
+// which are whole numbers come out as such.
 struct Axis {
   int64_t in, out;
-  double scale, length;  // of the result, which may be no integer where a scale is given
-  bool by_size;          // the scale is out / in
-  double start, end;     // of the roi
+  double over, under;
+  double start, end;  // of the roi
+  double scale() const { return over / under; }
+  // Of the result, which may be no integer where a scale is given.
+  double length() const { return static_cast<double>(in) * over / under; }
+  // Where a place of the result lies on the axis before it is moved.
+  double unscaled(double place) const { return place * under / over; }
 };
-
-// Where a place of the result lies on the axis before it is moved.
-double unscaled(const Axis& a, double place) {
-  if (a.by_size) return place * static_cast<double>(a.in) / static_cast<double>(a.out);
-  return place / a.scale;
-}
 
 double position(const std::string& mode, const Axis& a, int64_t o) {
   const auto place = static_cast<double>(o), last = static_cast<double>(a.in - 1);
-  if (mode == "asymmetric") return unscaled(a, place);
-  if (mode == "tf_half_pixel_for_nn") return unscaled(a, place + 0.5);
-  if (mode == "align_corners") return a.length == 1 ? 0 : place * last / (a.length - 1);
+  if (mode == "asymmetric") return a.unscaled(place);
+  if (mode == "tf_half_pixel_for_nn") return a.unscaled(place + 0.5);
+  if (mode == "align_corners") return a.length() == 1 ? 0 : place * last / (a.length() - 1);
   if (mode == "tf_crop_and_resize") {
-    if (a.length == 1) return 0.5 * (a.start + a.end) * last;
-    return a.start * last + place * (a.end - a.start) * last / (a.length - 1);
+    if (a.length() == 1) return 0.5 * (a.start + a.end) * last;
+    return a.start * last + place * (a.end - a.start) * last / (a.length() - 1);
   }
   if (mode == "pytorch_half_pixel" && a.out == 1) return 0;
-  const double half = unscaled(a, place + 0.5) - 0.5;
-  if (mode != "half_pixel_symmetric") return half;
-  return static_cast<double>(a.in) / 2 * (1 - static_cast<double>(a.out) / a.length) + half;
+  const double half = a.unscaled(place + 0.5);
+  if (mode != "half_pixel_symmetric") return half - 0.5;
+  // In the order of ONNX's text: a nearest element hangs on the last bit.
+  return static_cast<double>(a.in) / 2 * (1 - static_cast<double>(a.out) / a.length()) + half - 0.5;
 }
 
 int64_t nearest(const std::string& mode, double at) {
@@ -183,7 +184,7 @@ AxisMap onnx_map(const Attrs& attrs, size_t axis, const Axis& a) {
       const bool filtered = attrs.i("antialias") != 0;
       int64_t from = 0;
       const std::vector<double> weights =
-          filter(at, filtered ? a.scale : 1.0, linear ? 1 : 2, attrs.f("cubic_coeff_a"), from);
+          filter(at, filtered ? a.scale() : 1.0, linear ? 1 : 2, attrs.f("cubic_coeff_a"), from);
       writer.add(from, weights);
     }
   }
@@ -292,16 +293,16 @@ std::vector<size_t> axes_of(const Attrs& attrs, size_t rank) {
   return axes;
 }
 
-// The one scale of all axes that keeps the aspect ratio; nullopt: each axis has its own.
-std::optional<double> common_scale(const Attrs& attrs, const ResizeNumbers& n,
-                                   const std::vector<size_t>& axes) {
-  const std::string& policy = attrs.s("keep_aspect_ratio_policy");
-  if (policy == "stretch" || n.sizes.empty()) return std::nullopt;
-  std::vector<double> scales;
-  for (size_t i = 0; i < axes.size(); ++i)
-    scales.push_back(static_cast<double>(n.sizes.at(i)) / static_cast<double>(n.x[axes[i]]));
-  return policy == "not_larger" ? *std::min_element(scales.begin(), scales.end())
-                                : *std::max_element(scales.begin(), scales.end());
+// The axis whose scale is that of all axes, which keeps the aspect ratio.
+size_t common_axis(const Attrs& attrs, const ResizeNumbers& n, const std::vector<size_t>& axes) {
+  const bool smallest = attrs.s("keep_aspect_ratio_policy") == "not_larger";
+  size_t found = 0;
+  for (size_t i = 1; i < axes.size(); ++i) {
+    const double own = static_cast<double>(n.sizes.at(i)) * static_cast<double>(n.x[axes[found]]),
+                 other = static_cast<double>(n.sizes.at(found)) * static_cast<double>(n.x[axes[i]]);
+    if (smallest ? own < other : own > other) found = i;
+  }
+  return found;
 }
 
 AxisMap map_of(const Attrs& attrs, const ResizeNumbers& n, const std::vector<size_t>& axes,
@@ -316,14 +317,14 @@ AxisMap map_of(const Attrs& attrs, const ResizeNumbers& n, const std::vector<siz
       return TorchAxis<double>(attrs, in, out, factor, false).map(axis);
     return TorchAxis<float>(attrs, in, out, factor, by_places).map(axis);
   }
-  const auto common = common_scale(attrs, n, axes);
-  const bool by_size = n.scales.empty() && !common;
-  Axis a{in, out, 0, 0, by_size, 0, 1};
-  a.scale = common ? *common
-            : n.scales.empty()
-                ? static_cast<double>(out) / static_cast<double>(std::max<int64_t>(in, 1))
-                : n.scales.at(i);
-  a.length = by_size ? static_cast<double>(out) : a.scale * static_cast<double>(in);
+  Axis a{in, out, static_cast<double>(out), static_cast<double>(in), 0, 1};
+  if (!n.scales.empty()) {
+    a.over = n.scales.at(i), a.under = 1;
+  } else if (attrs.s("keep_aspect_ratio_policy") != "stretch") {
+    const size_t common = common_axis(attrs, n, axes);
+    a.over = static_cast<double>(n.sizes.at(common));
+    a.under = static_cast<double>(n.x[axes[common]]);
+  }
   if (!n.roi.empty()) a.start = n.roi.at(i), a.end = n.roi.at(axes.size() + i);
   return onnx_map(attrs, axis, a);
 }
