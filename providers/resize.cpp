@@ -132,8 +132,8 @@ double position(const std::string& mode, const Axis& a, int64_t o) {
   if (mode == "tf_half_pixel_for_nn") return a.unscaled(place + 0.5);
   if (mode == "align_corners") return a.length() == 1 ? 0 : place * last / (a.length() - 1);
   if (mode == "tf_crop_and_resize") {
-    if (a.length() == 1) return 0.5 * (a.start + a.end) * last;
-    return a.start * last + place * (a.end - a.start) * last / (a.length() - 1);
+    if (a.out == 1) return 0.5 * (a.start + a.end) * last;
+    return a.start * last + place * (a.end - a.start) * last / static_cast<double>(a.out - 1);
   }
   if (mode == "pytorch_half_pixel" && a.out == 1) return 0;
   const double half = a.unscaled(place + 0.5);

@@ -24,9 +24,9 @@ def position(mode, o, size, target, scale, roi):
         return o * (size - 1) / (length - 1) if length != 1 else 0
     if mode == "tf_crop_and_resize":
         start, end = roi
-        if length == 1:
+        if target == 1:
             return 0.5 * (start + end) * (size - 1)
-        return (start + o * (end - start) / (length - 1)) * (size - 1)
+        return (start + o * (end - start) / (target - 1)) * (size - 1)
     if mode == "half_pixel_symmetric":
         return size / 2 * (1 - target / length) + half
     if mode == "pytorch_half_pixel" and target == 1:
@@ -164,6 +164,8 @@ CASES = [
      at("cubic", HALF, antialias=1, exclude_outside=1)),
     ((1, 1, 5, 6), const([0, 0, 0.2, 0.1, 1, 1, 1.2, 0.8], "float32"), None, const([1, 1, 4, 5]),
      at("linear", "tf_crop_and_resize", extrapolation_value=2.0)),
+    ((2, 5), const([0, 0.1, 1, 0.9], "float32"), scales(1, 1.5), None,
+     at("linear", "tf_crop_and_resize")),
     ((2, 5, 6), const([0.37, 0.93, 0.92, 0.12], "float32"), None, const([4, 5]),
      at("nearest", "tf_crop_and_resize", extrapolation_value=1.0, axes=[1, -1])),
     ((2, 3, 4, 4), None, scales(2, 0.5), None, at("linear", HALF, axes=[3, 2])),
