@@ -9,9 +9,9 @@ from onnx import TensorProto, helper
 
 from ortmodule import InferenceSession
 
-from .against import agree, ours, refused, theirs
-from .models import ints, model, node, normal, port
-from .test_old_opsets import IMAGE, made, one, run
+from ..against import agree, ours, refused, theirs
+from ..models import ints, model, node, normal, port
+from ..test_old_opsets import IMAGE, made, one, run
 
 X = port("x", ["n", 2, "h", "w"])
 Y = port("y", ["n", 2, "p", "q"])
