@@ -47,6 +47,11 @@ def of(tensors: Iterable[torch.Tensor]) -> torch.device:
     return next((t.device for t in tensors if t.device.type != HOST.type), HOST)
 
 
+def claimants(device: torch.device) -> tuple[str, ...]:
+    """The providers of a graph whose tensors lie on `device`, in the order of their claims."""
+    return ("cuda", "aten", "cpu") if device.type == "cuda" else ("cpu", "aten")
+
+
 def random_states(device: torch.device) -> tuple[torch.Tensor, ...]:
     """The states of the generators that code on `device` draws from: the host's, the device's."""
     return tuple(home.get_rng_state(*where) for home, where in _generators(device))

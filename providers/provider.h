@@ -52,6 +52,11 @@ class Provider {
 
   // Where its kernels run, for a graph whose inputs lie on `home`.
   virtual Device device(Device /*home*/) const { return {}; }
+  // Whether a node that it cannot run, but whose parts it may, is expanded before a provider of
+  // another device is asked.
+  virtual bool expands(const Node&) const { return false; }
+  // Whether it gives memory of such devices; asked of everybody, so nothing may be opened for it.
+  virtual bool gives(DeviceKind) const { return false; }
   // The memory and streams of a device that is not the host; null: it gives none of that one.
   virtual DeviceRuntime* runtime(Device) const { return nullptr; }
 };

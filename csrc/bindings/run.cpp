@@ -59,8 +59,10 @@ std::set<std::string> device_kinds() {
   std::set<std::string> kinds{Device{}.text()};
   for (const DeviceKind kind : {DeviceKind::cuda, DeviceKind::private_use})
     for (const std::string& name : provider_names())
-      if (const Device device{kind, 0}; find_provider(name)->runtime(device))
-        kinds.insert(device.text().substr(0, device.text().find(':')));
+      if (find_provider(name)->gives(kind)) {
+        const std::string device = Device{kind, 0}.text();
+        kinds.insert(device.substr(0, device.find(':')));
+      }
   return kinds;
 }
 

@@ -10,9 +10,13 @@
 namespace ort {
 namespace {
 
+// Before one asks for its parts.
 bool anyone_takes(const Node& node, std::span<const Provider* const> providers) {
-  return std::any_of(providers.begin(), providers.end(),
-                     [&](const Provider* provider) { return provider->can_run(node).ok; });
+  for (const Provider* provider : providers) {
+    if (provider->can_run(node)) return true;
+    if (provider->expands(node)) return false;
+  }
+  return false;
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "csrc/runtime/executor.h"
 
 #include <algorithm>
+#include <array>
 #include <exception>
 
 #include "csrc/core/env.h"
@@ -51,7 +52,7 @@ class Queues {
       const Step& step = plan.steps[i];
       Use& use = uses_[static_cast<size_t>(step.device)];
       use.checks |= step.checks;
-      use.meets_host |= step.stream != kCompute;
+      use.streams[static_cast<size_t>(step.stream)] = true;
     }
   }
 
@@ -59,8 +60,7 @@ class Queues {
   void fork() const {
     each_device([&](int device, Stream& compute) {
       if (use(device).checks) memory(device).zero(frame_.flag(device), sizeof(int32_t), compute);
-      for (int use = kCompute + 1; use < kStreams; ++use)
-        frame_.stream(device, use).wait(*compute.record());
+      each_other(device, [&](Stream& other) { other.wait(*compute.record()); });
     });
   }
 
@@ -95,11 +95,10 @@ class Queues {
   // it late must have run.
   void join() const {
     each_device([&](int device, Stream& compute) {
-      for (int use = kCompute + 1; use < kStreams; ++use)
-        compute.wait(*frame_.stream(device, use).record());
+      each_other(device, [&](Stream& other) { compute.wait(*other.record()); });
     });
     each_device([&](int device, Stream& compute) {
-      if (use(device).meets_host || use(device).checks) compute.synchronize();
+      if (use(device).meets_host() || use(device).checks) compute.synchronize();
       if (use(device).checks) raise_failure(device);
     });
   }
@@ -107,7 +106,9 @@ class Queues {
  private:
   // Of a device by these steps.
   struct Use {
-    bool checks = false, meets_host = false;
+    bool checks = false;
+    std::array<bool, kStreams> streams{};
+    bool meets_host() const { return streams[kUpload] || streams[kDownload]; }
   };
   const Use& use(int device) const { return uses_[static_cast<size_t>(device)]; }
 
@@ -115,6 +116,13 @@ class Queues {
   void each_device(F&& f) const {
     for (int device = 1; device < static_cast<int>(plan_.devices.size()); ++device)
       f(device, frame_.stream(device, kCompute));
+  }
+
+  // The streams beside the first that these steps are on.
+  template <class F>
+  void each_other(int device, F&& f) const {
+    for (int other = kCompute + 1; other < kStreams; ++other)
+      if (use(device).streams[static_cast<size_t>(other)]) f(frame_.stream(device, other));
   }
 
   Memory& memory(int device) const {

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from torch import nn
 
-from .. import _native, clock
+from .. import _native, clock, devices
 from ..calls.call import Call
 from ..capture.stages import capture
 from ..errors import Defect, NeedsCut, NotCapturable, WarmUp, let_go
@@ -91,7 +91,9 @@ class Maker:
             free = [*free, *([True] * t.dim() for t in call.tensors[len(free) :])]
         seconds = self._options.capture_seconds
         captured = capture(self._module, call, _native.core().Graph, free=free, seconds=seconds)
-        compiled = CompiledCapture(captured, self._options_here())
+        tensors = (i.of(call.tensors) for i in captured.inputs)
+        device = devices.of(t for t in tensors if t is not None)
+        compiled = CompiledCapture(captured, self._options_here(), device)
         if captured.second is not None:
             captured.second.told = self._told_of_second_runs()
         compiled.plan_for(call.tensors)

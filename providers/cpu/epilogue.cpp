@@ -10,18 +10,6 @@
 
 namespace ort::cpu {
 
-Activation activation_of(const Attrs& attrs) {
-  const std::vector<double> numbers = epilogue_numbers_of(attrs);
-  Activation activation{epilogue_of(attrs)};
-  if (!numbers.empty()) activation.low = numbers[0];
-  if (numbers.size() > 1) activation.high = numbers[1];
-  return activation;
-}
-
-std::string suffix_of(const Activation& activation) {
-  return activation ? "+" + std::string(name_of(activation.kind)) : "";
-}
-
 namespace {
 
 constexpr int64_t kPiece = 4096;

@@ -61,6 +61,16 @@ bool Bytes::holds(const void* data) const {
   return at >= faulting_ && at < faulting_ + kSpace;
 }
 
+bool Bytes::has(const void* data, size_t bytes) const {
+  if (!holds(data)) return false;
+  const auto at = static_cast<size_t>(static_cast<const uint8_t*>(data) - faulting_);
+  std::lock_guard lock(mutex_);
+  auto block = used_.upper_bound(at);
+  if (block == used_.begin()) return false;
+  --block;
+  return at + bytes <= block->first + block->second;
+}
+
 void* Bytes::seen_by_kernels(const void* data) const {
   auto* at = static_cast<uint8_t*>(const_cast<void*>(data));
   return holds(data) ? mapped_ + (at - faulting_) : at;

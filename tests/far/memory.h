@@ -15,6 +15,7 @@ class Bytes {
   void* allocate(size_t bytes);  // null: there is no room; filled with NaNs
   void free(void* data);
   bool holds(const void* data) const;
+  bool has(const void* data, size_t bytes) const;  // within one block
   // Where a kernel of the device finds what lies at an address; the host's own stay.
   void* seen_by_kernels(const void* data) const;
   void limit(size_t bytes);  // of what may be allocated

@@ -157,6 +157,7 @@ class Provider final : public ort::Provider {
     return std::make_unique<Kernel>(reference().prepare(region, known).finish(), region, binding);
   }
   ort::Device device(ort::Device) const override { return kDevice; }
+  bool gives(ort::DeviceKind kind) const override { return kind == kDevice.kind; }
   ort::DeviceRuntime* runtime(ort::Device device) const override {
     static Runtime runtime;
     return device == kDevice ? &runtime : nullptr;

@@ -67,6 +67,12 @@ Schedule::Schedule() : order_(ort::kStreams + kCallers) {
   std::iota(order_.begin(), order_.end(), 0);
 }
 
+Stream& Schedule::make() {
+  const Lock lock(mutex_);
+  order_.push_back(streams_.size());
+  return *streams_.emplace_back(std::make_unique<Stream>(*this));
+}
+
 void Schedule::start(uint64_t seed) {
   const Lock lock(mutex_);
   run_all();

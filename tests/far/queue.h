@@ -54,6 +54,7 @@ class Schedule {
   void start(uint64_t seed);
   // The engine's own, by use; after them those of who calls it.
   Stream& stream(int index) { return *streams_[static_cast<size_t>(index)]; }
+  Stream& make();  // one more
   void run_until(const bool& done);
   void run_all();
   void queued();  // maybe something runs now

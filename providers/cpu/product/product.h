@@ -1,35 +1,13 @@
-// Matrix products as problems, which every kernel of MatMul, Gemm, ort::MatMul and ort::Linear
-// starts from, and those of their kernels that have files of their own.
+// What products start from, and those of their kernels that have files of their own.
 #pragma once
 
 #include <algorithm>
-#include <optional>
 
 #include "csrc/core/parallel.h"
 #include "providers/cpu/epilogue.h"
-#include "providers/kernel_table.h"
+#include "providers/product.h"
 
 namespace ort::cpu {
-
-// y[batch, M, N] = activation(alpha * a b + bias), a and b possibly stored transposed.
-struct Product {
-  Sizes batch_a, batch_b, batch;  // without the last two axes
-  int64_t m = 1, n = 1, k = 1;
-  bool trans_a = false, trans_b = false;
-  double alpha = 1.0;
-  Activation activation;
-  std::optional<size_t> bias;  // operand index
-  Sizes bias_sizes;
-};
-
-// Of operands 0 and 1.
-Product product_of(const Request& r, bool trans_a, bool trans_b);
-// One b for every row of a is one tall product; equal batches are one axis.
-void fold_batch(Product& p);
-bool is_row_bias(const Product& p);
-// The bias as it lies over the output, whose batch may have been folded into the rows.
-std::optional<Sizes> bias_over(const Product& p);
-std::string product_name(const Request& r, const Product& p);
 
 // What a product is added to: zeros, or the bias over every row.
 class Start {
@@ -55,12 +33,6 @@ class Start {
  private:
   Sizes out_, strides_;
 };
-
-// Where the matrices of each product of a batch begin, counted in matrices.
-struct MatrixAt {
-  int64_t a, b;
-};
-std::vector<MatrixAt> matrices_of(const Product& p);
 
 // By oneDNN's primitive, in the dtype of the operands; null where it has no kernel of its own for
 // that on this machine.

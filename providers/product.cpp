@@ -1,9 +1,9 @@
 // Sizes of products: batches that broadcast, folded where they can be.
-#include "providers/cpu/product/product.h"
+#include "providers/product.h"
 
 #include <algorithm>
 
-namespace ort::cpu {
+namespace ort {
 
 Product product_of(const Request& r, bool trans_a, bool trans_b) {
   Product p;
@@ -82,4 +82,16 @@ std::vector<MatrixAt> matrices_of(const Product& p) {
   return matrices;
 }
 
-}  // namespace ort::cpu
+Activation activation_of(const Attrs& attrs) {
+  const std::vector<double> numbers = epilogue_numbers_of(attrs);
+  Activation activation{epilogue_of(attrs)};
+  if (!numbers.empty()) activation.low = numbers[0];
+  if (numbers.size() > 1) activation.high = numbers[1];
+  return activation;
+}
+
+std::string suffix_of(const Activation& activation) {
+  return activation ? "+" + std::string(name_of(activation.kind)) : "";
+}
+
+}  // namespace ort

@@ -1,0 +1,153 @@
+// Arguments of a program's text, and its launches.
+#include "providers/cuda/tile.h"
+
+#include <algorithm>
+
+#include "providers/cuda/code.h"
+#include "providers/cuda/tile_text.h"
+#include "providers/tile/region.h"
+
+namespace ort::cuda {
+namespace {
+
+using tile::over_cols;
+using tile::over_rows;
+using tile::Port;
+using tile::Role;
+using tile::Space;
+
+class TileKernel final : public Kernel {
+ public:
+  TileKernel(tile::Bound bound, TileForm form, std::string name, Gpu& gpu,
+             std::shared_ptr<const Code> code)
+      : program_(std::move(bound.program)),
+        extent_(std::move(bound.extent)),
+        form_(form),
+        name_(std::move(name)),
+        run_(code, gpu, "run") {
+    extent_.inputs.resize(program_->inputs.size());
+    if (sums_columns(*program_)) fold_ = Launch(code, gpu, "fold");
+    const int64_t cells = extent_.rows * extent_.cols;
+    grid_ = form_.kind == TileForm::flat
+                ? grid_for(gpu, cells, 256, 256)
+                : grid_for(gpu, extent_.rows, form_.rows_at_once, form_.threads());
+    sums_ = std::count_if(program_->code.begin(), program_->code.end(),
+                          [](const tile::Instruction& i) { return tile::sums_columns(i.op); });
+    if (sums_ > 0)
+      grid_.blocks = std::min<int64_t>(grid_.blocks, int64_t{2} * gpu.multiprocessors());
+  }
+
+  void run(const Args& args) const override {
+    if (makes_nothing()) return;
+    Words words;
+    for (size_t i = 0; i < program_->inputs.size(); ++i) {
+      if (program_->inputs[i].role == Role::key)
+        words.add(*static_cast<const uint64_t*>(args.in[i]));
+      else
+        words.add(args.in[i]);
+    }
+    add_outputs(words, args);
+    words.add(args.scratch);
+    words.add(args.failure);
+    for (const int64_t number : {int64_t{args.mark}, extent_.rows, extent_.cols}) words.add(number);
+    for (size_t i = 0; i < program_->inputs.size(); ++i) {
+      if (!program_->inputs[i].strided) continue;
+      words.add(padded(extent_.inputs[i].sizes, 1));
+      words.add(padded(extent_.inputs[i].strides, 0));
+    }
+    add_late(words);
+    run_(grid_, words, args.stream);
+    if (sums_ > 0) fold(args);
+  }
+
+  size_t scratch_bytes() const override {
+    return static_cast<size_t>(sums_ * bands() * extent_.cols) * size_of(program_->element);
+  }
+
+  bool in_place(size_t in, size_t out) const override {
+    const Port& from = program_->inputs[in];
+    const Port& to = program_->outputs[out];
+    const auto sum = [&](const tile::Instruction& i) {
+      return tile::sums_columns(i.op) && program_->slots[i.dst].index == static_cast<int>(out);
+    };
+    return from.role == Role::data && every_cell(from.space) && every_cell(to.space) &&
+           !from.strided && size_of(from.dtype) == size_of(to.dtype) &&
+           std::none_of(program_->code.begin(), program_->code.end(), sum) &&
+           from.space == to.space && program_->last_read[in] <= program_->first_write[out];
+  }
+
+  std::string name() const override { return name_; }
+  std::string failure() const override {
+    return may_fail(*program_) ? "[Div] division of an integer by zero" : "";
+  }
+
+ private:
+  bool every_cell(Space space) const {
+    return (over_rows(space) || extent_.rows == 1) && (over_cols(space) || extent_.cols == 1);
+  }
+  // Without elements an axis may still be as long as it likes.
+  bool makes_nothing() const {
+    return std::all_of(program_->outputs.begin(), program_->outputs.end(), [&](const Port& port) {
+      return (over_rows(port.space) && extent_.rows == 0) ||
+             (over_cols(port.space) && extent_.cols == 0);
+    });
+  }
+  int64_t bands() const { return sums_ > 0 ? grid_.blocks * form_.rows_at_once : 0; }
+
+  Sizes padded(Sizes numbers, int64_t with) const {
+    numbers.insert(numbers.begin(), form_.axes - numbers.size(), with);
+    return numbers;
+  }
+  void add_outputs(Words& words, const Args& args) const {
+    for (size_t o = 0; o < program_->outputs.size(); ++o) words.add(args.out[o]);
+  }
+  void add_late(Words& words) const {
+    for (const tile::Number& number : late_numbers(*program_)) words.add(number.at(extent_.cols));
+  }
+
+  void fold(const Args& args) const {
+    Words words;
+    add_outputs(words, args);
+    words.add(args.scratch);
+    words.add(bands());
+    words.add(extent_.cols);
+    add_late(words);
+    fold_({(extent_.cols + 31) / 32, 512}, words, args.stream);
+  }
+
+  std::shared_ptr<const tile::TileProgram> program_;
+  tile::Extent extent_;
+  TileForm form_;
+  std::string name_;
+  Launch run_, fold_;
+  Grid grid_;
+  int64_t sums_ = 0;
+};
+
+Prepared prepared(tile::Bound bound, std::string name, const Device& device) {
+  Gpu& gpu = gpu_of(device);
+  const TileForm form = form_of(*bound.program, bound.extent);
+  const std::string text = tile_text(*bound.program, form);
+  const int arch = gpu.arch();
+  Source source{text, [text, arch] { return Code::of(text, arch); }};
+  return {{std::move(source)},
+          [bound = std::move(bound), form, name = std::move(name),
+           &gpu](const Prepared::Compiled& compiled) -> std::unique_ptr<Kernel> {
+            return std::make_unique<TileKernel>(bound, form, name, gpu,
+                                                std::static_pointer_cast<const Code>(compiled[0]));
+          }};
+}
+
+}  // namespace
+
+Prepared prepare_tile(const Region& region, const Binding& binding) {
+  return prepared(tile::bind(region, binding), tile::name_of(region), binding.out.at(0).device);
+}
+
+std::unique_ptr<Kernel> make_tile_kernel(std::shared_ptr<const tile::TileProgram> program,
+                                         tile::Extent extent, std::string name,
+                                         const Device& device) {
+  return prepared({std::move(program), std::move(extent)}, std::move(name), device).finish();
+}
+
+}  // namespace ort::cuda

@@ -1,0 +1,35 @@
+// A tile program as the text of a kernel, in one of two forms: a thread for each element, or
+// threads for each row, whose values stay in registers or are made again for each pass.
+#pragma once
+
+#include <string>
+
+#include "providers/tile/program.h"
+
+namespace ort::cuda {
+
+struct TileForm {
+  enum Kind { flat, rows } kind = flat;
+  int row_threads = 32;  // that share a row
+  int rows_at_once = 1;  // of a block
+  int cells = 1;         // of a row for each thread, in registers; 0: each pass reads again
+  const char* index = "unsigned";
+  size_t axes = 0;  // of the rows of strided inputs
+  int threads() const { return kind == flat ? 256 : row_threads * rows_at_once; }
+};
+
+bool sums_columns(const tile::TileProgram& program);
+// Whether it divides integers: by zero it sets a mark.
+bool may_fail(const tile::TileProgram& program);
+TileForm form_of(const tile::TileProgram& program, const tile::Extent& extent);
+
+// The kernels `run` and, where columns are summed, `fold`. Their argument: inputs (a key by its
+// number), outputs, the sums' memory, failure and mark, rows, columns, of each strided input sizes
+// and strides, numbers that depend on the columns.
+std::string tile_text(const tile::TileProgram& program, const TileForm& form);
+// The numbers of the last kind, in their order.
+std::vector<tile::Number> late_numbers(const tile::TileProgram& program);
+
+const char* type_name(DType dtype);  // in a text: "float", "i64", "bf16"
+
+}  // namespace ort::cuda
