@@ -53,6 +53,10 @@ template <class T> inline T lowest() {
   else if constexpr (T(-1) > T(0)) return T(0);
   else return (T)((u64)1 << (8 * sizeof(T) - 1));
 }
+template <class T> inline T highest() {
+  if constexpr (is_float<T>::value) return -lowest<T>();
+  else return (T)~lowest<T>();
+}
 )";
 
 const char* const kConversions = R"(

@@ -518,7 +518,7 @@ TileForm form_of(const TileProgram& program, const tile::Extent& extent) {
   form.row_threads = cols <= 256 ? 32 : cols <= 1024 ? 128 : cols <= 2048 ? 256 : 512;
   form.rows_at_once = form.row_threads == 32 ? 4 : 1;
   const int cells = cells_for(cols, form.row_threads);
-  form.cells = cells <= 8 ? cells : 0;
+  form.cells = cells <= 16 ? cells : 0;
   return form;
 }
 
