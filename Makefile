@@ -84,7 +84,7 @@ dev: cpp_tests
 
 # --- the rest ----------------------------------------------------------------------------------
 CPP_FILES = $(shell git ls-files -co --exclude-standard '*.h' '*.cpp')
-.PHONY: fmt bench replay compat lock clean
+.PHONY: fmt bench replay gpu gpu-pack compat lock clean
 fmt: $(ENV)
 	@$(RUN) ruff check --fix -q .
 	@$(RUN) ruff format -q .
@@ -97,6 +97,14 @@ bench: build
 # The plans of the example models, compared with the recorded ones: a refactor changes none.
 replay: build
 	@$(PY) tools/replay.py $(ARGS)
+
+# For a machine with a GPU and without network: `make gpu-pack PYTHON=...` here, with that machine's
+# version of Python; there unpack it and run tools/gpu/stages.py, which is what `make gpu` runs here.
+gpu-pack: build
+	@tools/gpu/pack.sh $(PY)
+
+gpu: build
+	@$(PY) tools/gpu/stages.py
 
 # The newest torch in an environment of its own, with a wheel built for it, and the model tests.
 compat: build/.system
