@@ -179,6 +179,13 @@ template <int kThreads, class T, class F> inline T row_fold(T x, F f) {
 #endif
 template <class T, class I> inline T load(const T* from, I i) { return load_at(from + i); }
 template <class T, class I> inline void store(T* to, I i, T x) { store_at(to + i, x); }
+template <class T, int kLanes> struct alignas(sizeof(T) * kLanes) Pack { T x[kLanes]; };
+template <int kLanes, class T, class I> inline Pack<T, kLanes> load_pack(const T* from, I i) {
+  return load_at((const Pack<T, kLanes>*)(from + i));
+}
+template <int kLanes, class T, class I> inline void store_pack(T* to, I i, const Pack<T, kLanes>& x) {
+  store_at((Pack<T, kLanes>*)(to + i), x);
+}
 inline void fail_with(i32* failure, i64 mark) { if (load_at(failure) == 0) store_at(failure, (i32)mark); }
 )";
 

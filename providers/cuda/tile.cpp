@@ -27,6 +27,10 @@ class TileKernel final : public Kernel {
         run_(code, gpu, "run") {
     extent_.inputs.resize(program_->inputs.size());
     if (sums_columns(*program_)) fold_ = Launch(code, gpu, "fold");
+    if (takes_packs()) {
+      packs_ = Launch(code, gpu, "packs");
+      packed_grid_ = grid_for(gpu, extent_.rows * extent_.cols / form_.lanes, 256, 256);
+    }
     const int64_t cells = extent_.rows * extent_.cols;
     grid_ = form_.kind == TileForm::flat
                 ? grid_for(gpu, cells, 256, 256)
@@ -56,7 +60,8 @@ class TileKernel final : public Kernel {
       words.add(padded(extent_.inputs[i].strides, 0));
     }
     add_late(words);
-    run_(grid_, words, args.stream);
+    const bool packed = takes_packs() && are_aligned(args);
+    packed ? packs_(packed_grid_, words, args.stream) : run_(grid_, words, args.stream);
     if (sums_ > 0) fold(args);
   }
 
@@ -92,6 +97,23 @@ class TileKernel final : public Kernel {
              (over_cols(port.space) && extent_.cols == 0);
     });
   }
+  bool takes_packs() const {
+    const int64_t lanes = form_.lanes, cells = extent_.rows * extent_.cols;
+    return lanes > 0 && cells > 0 && (is_rowless(*program_) ? cells : extent_.cols) % lanes == 0;
+  }
+  // A caller's tensor may begin anywhere in its storage.
+  bool are_aligned(const Args& args) const {
+    const auto fits = [&](const Port& port, const void* data) {
+      return reinterpret_cast<uintptr_t>(data) %
+                 (size_of(port.dtype) * static_cast<size_t>(form_.lanes)) ==
+             0;
+    };
+    for (size_t i = 0; i < program_->inputs.size(); ++i)
+      if (in_packs(program_->inputs[i]) && !fits(program_->inputs[i], args.in[i])) return false;
+    for (size_t o = 0; o < program_->outputs.size(); ++o)
+      if (!fits(program_->outputs[o], args.out[o])) return false;
+    return true;
+  }
   int64_t bands() const { return sums_ > 0 ? grid_.blocks * form_.rows_at_once : 0; }
 
   Sizes padded(Sizes numbers, int64_t with) const {
@@ -119,8 +141,8 @@ class TileKernel final : public Kernel {
   tile::Extent extent_;
   TileForm form_;
   std::string name_;
-  Launch run_, fold_;
-  Grid grid_;
+  Launch run_, packs_, fold_;
+  Grid grid_, packed_grid_;
   int64_t sums_ = 0;
 };
 

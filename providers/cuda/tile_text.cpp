@@ -63,6 +63,7 @@ class Writer {
     line("const index rows = (index)a.rows, cols = (index)a.cols;");
     form_.kind == TileForm::flat ? flat() : rows();
     line("}");
+    if (form_.lanes > 0) packs();
     if (sums_columns(p_)) fold();
     return std::move(text_);
   }
@@ -125,6 +126,7 @@ class Writer {
     if (s.kind != Slot::Kind::input) return name(slot);
     const Port& port = p_.inputs[s.index];
     if (port.role == Role::key) return format("a.in{}", s.index);
+    if (packed_ && in_packs(port)) return format("as<{}>(p{}.x[j])", type_, s.index);
     return format("as<{}>(load(a.in{}, {}))", type_, s.index,
                   place(port, static_cast<size_t>(s.index)));
   }
@@ -150,6 +152,8 @@ class Writer {
     const Slot& s = p_.slots[slot];
     if (s.kind != Slot::Kind::output) return;
     const Port& port = p_.outputs[s.index];
+    if (packed_)
+      return line(format("q{}.x[j] = as<{}>({});", s.index, type_name(port.dtype), value));
     const std::string put = format("store(a.out{}, {}, as<{}>({}));", s.index, place(port, 0),
                                    type_name(port.dtype), value);
     const bool every = port.space == Space::full || !loops_over_cells_;
@@ -179,23 +183,43 @@ class Writer {
     }
   }
 
-  bool is_rowless() const {  // no operand asks for a row or a column
-    const auto whole = [](const Port& port) {
-      return !port.strided && (port.space == Space::full || port.space == Space::scalar);
-    };
-    return std::all_of(p_.inputs.begin(), p_.inputs.end(), whole) &&
-           std::all_of(p_.outputs.begin(), p_.outputs.end(), whole);
-  }
-
   void flat() {
     loops_over_cells_ = true;
     line("const index count = rows * cols, step = (index)threads() * blocks();");
     line("for (index at = (index)block() * threads() + thread(); at < count; at += step) {");
-    if (!is_rowless())
+    if (!is_rowless(p_))
       line("const index row = at / cols, col = at - row * cols; (void)row; (void)col;");
     find_places();
     for (const Instruction& i : p_.code) element(i);
     line("}");
+  }
+
+  // As flat, several elements at once.
+  void packs() {
+    packed_ = true;
+    const int lanes = form_.lanes;
+    line("ORT_KERNEL(packs, Args) {");
+    line(format("const index cols = (index)a.cols, count = (index)a.rows * cols / {};", lanes));
+    line("const index step = (index)threads() * blocks(); (void)cols;");
+    line("for (index pack = (index)block() * threads() + thread(); pack < count; pack += step) {");
+    line(format("const index first = pack * {};", lanes));
+    if (!is_rowless(p_))
+      line("const index row = first / cols, left = first - row * cols; (void)row;");
+    for (size_t i = 0; i < p_.inputs.size(); ++i)
+      if (in_packs(p_.inputs[i]))
+        line(format("const auto p{} = load_pack<{}>(a.in{}, {});", i, lanes, i,
+                    p_.inputs[i].space == Space::full ? "first" : "left"));
+    for (size_t o = 0; o < p_.outputs.size(); ++o)
+      line(format("Pack<{}, {}> q{};", type_name(p_.outputs[o].dtype), lanes, o));
+    line("#pragma unroll");
+    line(format("for (int j = 0; j < {}; ++j) {", lanes));
+    line("const index at = first + j; (void)at;");
+    for (const Instruction& i : p_.code) element(i);
+    line("}");
+    for (size_t o = 0; o < p_.outputs.size(); ++o)
+      line(format("store_pack<{}>(a.out{}, first, q{});", lanes, o, o));
+    line("} }");
+    packed_ = false;
   }
 
   // --- rows ---
@@ -431,7 +455,7 @@ class Writer {
   const char* type_;
   std::vector<int> levels_;  // of slots
   int last_ = 0;
-  bool loops_over_cells_ = false, last_pass_ = true;
+  bool loops_over_cells_ = false, last_pass_ = true, packed_ = false;
   std::set<int> arrays_;
   std::string text_;
 };
@@ -493,6 +517,32 @@ bool sums_columns(const TileProgram& program) {
                      [](const Instruction& i) { return tile::sums_columns(i.op); });
 }
 
+bool in_packs(const Port& port) {
+  return port.role == Role::data && over_cols(port.space);
+}
+
+bool is_rowless(const TileProgram& program) {
+  const auto whole = [](const Port& port) {
+    return !port.strided && (port.space == Space::full || port.space == Space::scalar);
+  };
+  return std::all_of(program.inputs.begin(), program.inputs.end(), whole) &&
+         std::all_of(program.outputs.begin(), program.outputs.end(), whole);
+}
+
+// As many as 16 bytes have of the widest operand.
+int lanes_of(const TileProgram& program) {
+  size_t widest = 2;
+  for (const Port& port : program.inputs) {
+    if (port.strided) return 0;
+    if (in_packs(port)) widest = std::max(widest, size_of(port.dtype));
+  }
+  for (const Port& port : program.outputs) {
+    if (port.space != Space::full) return 0;
+    widest = std::max(widest, size_of(port.dtype));
+  }
+  return static_cast<int>(16 / widest);
+}
+
 bool may_fail(const TileProgram& program) {
   return std::any_of(program.code.begin(), program.code.end(),
                      [&](const Instruction& i) { return divides_integers(program, i); });
@@ -512,7 +562,10 @@ TileForm form_of(const TileProgram& program, const tile::Extent& extent) {
   form.index = most + (int64_t{1} << 23) < too_many ? "unsigned" : "u64";
   const bool reduces = std::any_of(program.code.begin(), program.code.end(),
                                    [](const Instruction& i) { return tile::reduces_row(i.op); });
-  if (!reduces && !sums_columns(program)) return form;
+  if (!reduces && !sums_columns(program)) {
+    form.lanes = lanes_of(program);
+    return form;
+  }
   form.kind = TileForm::rows;
   const int64_t cols = extent.cols;
   form.row_threads = cols <= 256 ? 32 : cols <= 1024 ? 128 : cols <= 2048 ? 256 : 512;

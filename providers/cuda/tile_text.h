@@ -15,6 +15,7 @@ struct TileForm {
   int cells = 1;         // of a row for each thread, in registers; 0: each pass reads again
   const char* index = "unsigned";
   size_t axes = 0;  // of the rows of strided inputs
+  int lanes = 0;    // of the form flat: elements that a thread may load at once; 0: one alone
   int threads() const { return kind == flat ? 256 : row_threads * rows_at_once; }
 };
 
@@ -23,12 +24,17 @@ bool sums_columns(const tile::TileProgram& program);
 bool may_fail(const tile::TileProgram& program);
 TileForm form_of(const tile::TileProgram& program, const tile::Extent& extent);
 
-// The kernels `run` and, where columns are summed, `fold`. Their argument: inputs (a key by its
-// number), outputs, the sums' memory, failure and mark, rows, columns, of each strided input sizes
-// and strides, numbers that depend on the columns.
+// The kernels `run`, where there are lanes `packs`, and, where columns are summed, `fold`. Their
+// argument: inputs (a key by its number), outputs, the sums' memory, failure and mark, rows,
+// columns, of each strided input sizes and strides, numbers that depend on the columns.
 std::string tile_text(const tile::TileProgram& program, const TileForm& form);
 // The numbers of the last kind, in their order.
 std::vector<tile::Number> late_numbers(const tile::TileProgram& program);
+
+// Whether an operand's elements or cells of a row are loaded and stored by lanes.
+bool in_packs(const tile::Port& port);
+// Whether no operand asks for a row or a column.
+bool is_rowless(const tile::TileProgram& program);
 
 const char* type_name(DType dtype);  // in a text: "float", "i64", "bf16"
 

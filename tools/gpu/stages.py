@@ -1,5 +1,7 @@
-"""What `make gpu` runs on a machine with a GPU: device, op table, models, speed. Each stage writes its
-results as lines of JSON to a file as it goes; a failure stops none. STAGE=models picks one."""
+"""What `make gpu` runs on a machine with a GPU: device, op table, models, speed, profile.
+
+Each stage writes its results as lines of JSON to a file as it goes; a failure stops none.
+STAGE=models picks one."""
 
 import functools
 import json
