@@ -31,7 +31,11 @@ class BoundRun:
         self._run = _native.core().BoundRun(session, feed, outputs)
 
     def run(self) -> list[Value]:
-        """The outputs, from what the arrays of the feed hold now: in the same memory each time."""
+        """The outputs, from what the arrays of the feed hold now.
+
+        They are in the memory given for them, or, where one plan serves all runs (ranks are known,
+        no size depends on data, there are no limits), in the same memory each time.
+        """
         return self._run.run()
 
 
@@ -87,7 +91,8 @@ class InferenceSession:
         memory of its own. Arrays and tensors (numpy, torch, whatever has `__dlpack__`) are neither
         copied nor given new memory, so they must be of the outputs' shapes and dtypes and lie in
         rows; the results of the run before are overwritten. Where no size depends on data, a run
-        after the first allocates nothing but the list it returns. A number or a list is read once.
+        after the first allocates nothing but the list it returns. What is no array of numbers (a
+        number, a list, strings) is read once.
         """
         return BoundRun(self._session, feed, outputs)
 

@@ -1,5 +1,7 @@
 // Tensors of other libraries by DLPack (dmlc.github.io/dlpack, version 0: a capsule `dltensor`).
+#include <algorithm>
 #include <cstring>
+
 #include "csrc/bindings/bindings.h"
 
 namespace py = pybind11;
@@ -41,8 +43,10 @@ DType dtype_of(const DlTensor& tensor) {
        int{tensor.code}, int{tensor.bits}, tensor.lanes);
 }
 
-// Strides of rows that lie one after the other; axes of one element may have any.
+// Strides of rows that lie one after the other; axes of one element may have any, as may those of
+// a tensor without elements.
 bool in_rows(const DlTensor& tensor) {
+  if (std::count(tensor.shape, tensor.shape + tensor.ndim, 0) > 0) return true;
   int64_t stride = 1;
   for (int32_t axis = tensor.ndim; tensor.strides && axis-- > 0;) {
     if (tensor.shape[axis] != 1 && tensor.strides[axis] != stride) return false;
@@ -66,22 +70,34 @@ Tensor copied(const DlTensor& from, const Tensor& like) {
   return to;
 }
 
+py::object capsule_of(const py::handle& object) {
+  py::object capsule;
+  try {
+    // torch gives the memory of such a view, too, which has the numbers without their sign turned.
+    check(!py::hasattr(object, "is_neg") || !object.attr("is_neg")().cast<bool>(),
+          "its memory has not its numbers but their negatives, expected x.resolve_neg()");
+    capsule = object.attr("__dlpack__")();
+  } catch (const py::error_already_set& error) {
+    if (!error.matches(PyExc_Exception)) throw;  // Ctrl-C
+    fail("its memory cannot be read: {}", py::str(error.value()).cast<std::string>());
+  }
+  check(PyCapsule_IsValid(capsule.ptr(), "dltensor") == 1,
+        "its __dlpack__ gave an object of type {}, expected a capsule 'dltensor' that nobody used",
+        Py_TYPE(capsule.ptr())->tp_name);
+  return capsule;
+}
+
 }  // namespace
 
 Tensor tensor_of_dlpack(const py::handle& object, std::vector<py::object>& lent) {
-  py::object capsule;
-  try {
-    capsule = object.attr("__dlpack__")();
-  } catch (const py::error_already_set& error) {
-    fail("its memory cannot be read: {}", py::str(error.value()).cast<std::string>());
-  }
+  py::object capsule = capsule_of(object);
   const auto* tensor = static_cast<DlTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
-  if (!tensor) throw py::error_already_set();
   check(tensor->device_type == kCpu || tensor->device_type == kPinned,
         "it is on DLPack's device type {}, expected the host's memory", tensor->device_type);
   Tensor result;
   result.dtype = dtype_of(*tensor);
   result.sizes.assign(tensor->shape, tensor->shape + tensor->ndim);
+  check(tensor->data != nullptr || result.count() == 0, "it has no memory");
   result.data = static_cast<uint8_t*>(tensor->data) + tensor->byte_offset;
   const bool aligned = reinterpret_cast<uintptr_t>(result.data) % size_of(result.dtype) == 0;
   if (!in_rows(*tensor) || !aligned) return copied(*tensor, result);

@@ -37,19 +37,35 @@ struct Feed {
 
 using Port = InferenceSession::Port;
 
-Item item_fed(const py::handle& value, const Port& port, std::vector<py::object>& lent) {
-  if (port.type.is_tensor()) try {
-      if (py::isinstance<py::array>(value)) {
-        auto array = py::reinterpret_borrow<py::array>(value);
-        Tensor tensor = borrowed_of(array);
-        lent.push_back(std::move(array));
-        return tensor;
-      }
-      if (py::hasattr(value, "__dlpack__")) return tensor_of_dlpack(value, lent);
-    } catch (const Error& error) {
-      fail("input '{}': {}", port.name, error.what());
-    }
-  return item_of(value, port.type, "input '" + port.name + "'");
+bool has_memory(const py::handle& value) {
+  return py::isinstance<py::array>(value) || py::hasattr(value, "__dlpack__");
+}
+
+// The memory of what has some, which `lent` is to keep; a copy where it does not lie as ours.
+Tensor tensor_in(const py::handle& value, std::vector<py::object>& lent) {
+  if (!py::isinstance<py::array>(value)) return tensor_of_dlpack(value, lent);
+  auto array = py::reinterpret_borrow<py::array>(value);
+  Tensor tensor = borrowed_of(array);
+  lent.push_back(std::move(array));
+  return tensor;
+}
+
+// `stays`: it is read where it lies by each of many runs, which a copy is not.
+Item item_fed(const py::handle& value, const Port& port, bool stays,
+              std::vector<py::object>& lent) {
+  if (!port.type.is_tensor() || !has_memory(value))
+    return item_of(value, port.type, "input '" + port.name + "'");
+  Tensor tensor;
+  try {
+    tensor = tensor_in(value, lent);
+  } catch (const Error& error) {
+    fail("input '{}': {}", port.name, error.what());
+  }
+  check(!stays || !tensor.owner || tensor.dtype == DType::string,
+        "input '{}' is not in rows one after the other, aligned and in this machine's order of "
+        "bytes, so a bound run cannot read it where it lies",
+        port.name);
+  return tensor;
 }
 
 // The dict has other keys than the inputs' names.
@@ -60,7 +76,7 @@ Item item_fed(const py::handle& value, const Port& port, std::vector<py::object>
   fail("the feed has two keys that are equal");
 }
 
-Feed feed_in(const InferenceSession& session, const py::object& object) {
+Feed feed_in(const InferenceSession& session, const py::object& object, bool stays) {
   expect_type(py::isinstance<py::dict>(object), object, "feed", "a dict of inputs by name");
   const auto dict = py::reinterpret_borrow<py::dict>(object);
   const std::vector<Port>& ports = session.inputs();
@@ -72,9 +88,18 @@ Feed feed_in(const InferenceSession& session, const py::object& object) {
     PyObject* value = PyDict_GetItemWithError(dict.ptr(), name.ptr());
     if (!value && PyErr_Occurred()) throw py::error_already_set();
     if (!value) refuse_names(session, dict);
-    feed.items.push_back(item_fed(value, port, feed.lent));
+    feed.items.push_back(item_fed(value, port, stays, feed.lent));
   }
   return feed;
+}
+
+// Whoever holds a result last gives it back, be it without the interpreter's lock.
+std::shared_ptr<const void> holding(std::vector<py::object> objects) {
+  using Held = const std::vector<py::object>;
+  return {new Held(std::move(objects)), [](const void* held) {
+            const py::gil_scoped_acquire lock;
+            delete static_cast<Held*>(held);
+          }};
 }
 
 py::list objects_of(const InferenceSession& session, const std::vector<size_t>& asked,
@@ -93,13 +118,8 @@ class BoundToArrays {
  public:
   BoundToArrays(InferenceSession& session, const py::object& feed, const py::object& outputs)
       : session_(session) {
-    Feed fed = feed_in(session, feed);
+    Feed fed = feed_in(session, feed, true);
     lent_ = std::move(fed.lent);
-    for (size_t i = 0; i < fed.items.size(); ++i)
-      check(lies_in_place(fed.items[i]),
-            "input '{}' is not in rows one after the other, aligned and in this machine's order of "
-            "bytes, so a bound run cannot read it where it lies",
-            session.inputs()[i].name);
     const bool given = py::isinstance<py::dict>(outputs);
     asked_ = session.outputs_named(
         given ? names_in(py::list(py::reinterpret_borrow<py::dict>(outputs).attr("keys")()))
@@ -113,36 +133,32 @@ class BoundToArrays {
   }
 
   py::list run() {
+    BoundRun::Results results;
     {
       py::gil_scoped_release release;
-      run_->run();
+      results = run_->run();
     }
-    return objects_of(session_, asked_, run_->results());
+    return objects_of(session_, asked_, *results);
   }
 
  private:
-  static bool lies_in_place(const Item& item) {
-    return !item.is_tensor() || item.tensor().dtype == DType::string || !item.tensor().owner;
-  }
-
-  Tensor memory_of(const py::handle& value, const std::string& name) {
+  // Results hold what they lie in.
+  static Tensor memory_of(const py::handle& value, const std::string& name) {
     if (value.is_none()) return {};
-    Tensor tensor;
+    expect_type(has_memory(value), value, "memory for an output", "an array or None");
     try {
-      const bool array = py::isinstance<py::array>(value);
-      expect_type(array || py::hasattr(value, "__dlpack__"), value, "memory for an output",
-                  "an array or None");
-      if (array) check(py::reinterpret_borrow<py::array>(value).writeable(), "it is read-only");
-      tensor = array ? borrowed_of(py::reinterpret_borrow<py::array>(value))
-                     : tensor_of_dlpack(value, lent_);
+      if (py::isinstance<py::array>(value))
+        check(py::reinterpret_borrow<py::array>(value).writeable(), "it is read-only");
+      std::vector<py::object> lent{py::reinterpret_borrow<py::object>(value)};
+      Tensor tensor = tensor_in(value, lent);
       check(!tensor.owner,
             "its rows do not lie one after the other, aligned and in this machine's "
             "order of bytes");
+      tensor.owner = holding(std::move(lent));
+      return tensor;
     } catch (const Error& error) {
       fail("the memory given for output '{}': {}", name, error.what());
     }
-    lent_.push_back(py::reinterpret_borrow<py::object>(value));
-    return tensor;
   }
 
   InferenceSession& session_;
@@ -155,7 +171,7 @@ class BoundToArrays {
 
 py::list run_session(InferenceSession& session, const py::object& names, const py::object& feed) {
   const std::vector<size_t> asked = session.outputs_named(names_in(names));
-  Feed given = feed_in(session, feed);
+  Feed given = feed_in(session, feed, false);
   std::vector<Item> outputs;
   {
     py::gil_scoped_release release;

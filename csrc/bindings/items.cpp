@@ -64,6 +64,7 @@ py::array array_in(const py::handle& value, const Type& type, const std::string&
                                   : py::object(py::str(std::string(name_of(type.dtype))));
     return numpy.attr("asarray")(value, dtype).cast<py::array>();
   } catch (const py::error_already_set& error) {
+    if (!error.matches(PyExc_Exception)) throw;  // Ctrl-C
     fail("{} is no {}: {}", place, type.text(), py::str(error.value()).cast<std::string>());
   }
 }

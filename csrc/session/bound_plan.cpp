@@ -16,7 +16,8 @@ BoundPlan::BoundPlan(std::shared_ptr<const TrainingPlan> plan, std::span<const T
 
 Tensor BoundPlan::memory_for(size_t output, std::span<const Tensor> into) const {
   const Operand& type = plan().outputs.types[output];
-  if (output >= into.size() || !into[output].data) return Tensor::unwritten(type.dtype, type.sizes);
+  if (output >= into.size() || !is_given(into[output]))
+    return Tensor::unwritten(type.dtype, type.sizes);
   const Tensor& given = into[output];
   check(given.dtype == type.dtype && given.sizes == type.sizes,
         "output '{}' is {} of shape {}, the memory given for it is {} of shape {}",

@@ -12,9 +12,14 @@
 
 namespace ort {
 
+// Memory of no bytes may have no address.
+inline bool is_given(const Tensor& memory) {
+  return memory.dtype != DType::undefined;
+}
+
 class BoundPlan {
  public:
-  // `into`: by output, memory that is written; where it has no data, and beyond its end, an output
+  // `into`: by output, memory that is written; where none is given, and beyond its end, an output
   // is in new memory.
   explicit BoundPlan(std::shared_ptr<const TrainingPlan> plan, std::span<const Tensor> into = {});
   void set_input(size_t i, const Item& input);

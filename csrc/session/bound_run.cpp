@@ -38,8 +38,7 @@ BoundRun::BoundRun(InferenceSession& session, std::vector<size_t> outputs, std::
     : session_(session),
       outputs_(std::move(outputs)),
       inputs_(std::move(inputs)),
-      into_(std::move(into)),
-      results_(outputs_.size()) {
+      into_(std::move(into)) {
   into_.resize(outputs_.size());
   for (size_t i = 0; i < outputs_.size(); ++i) {
     const std::string& name = session_.outputs()[outputs_[i]].name;
@@ -63,24 +62,28 @@ BoundRun::BoundRun(InferenceSession& session, std::vector<size_t> outputs, std::
   }
   if (std::adjacent_find(ascending.begin(), ascending.end()) != ascending.end()) return;
   plan_ = session_.bind(ascending, inputs_, memory);
-  for (size_t k = 0; plan_ && k < order.size(); ++k) results_[order[k]] = plan_->memory()[k];
+  if (!plan_) return;
+  std::vector<Item> results(order.size());
+  for (size_t k = 0; k < order.size(); ++k) results[order[k]] = plan_->memory()[k];
+  results_ = std::make_shared<const std::vector<Item>>(std::move(results));
 }
 
-void BoundRun::run() {
+BoundRun::Results BoundRun::run() {
   const std::lock_guard lock(mutex_);
   if (!plan_) return run_anew();
   RunState state = session_.new_run();
   plan_->run(state);
+  return results_;
 }
 
-void BoundRun::run_anew() {
+BoundRun::Results BoundRun::run_anew() {
   std::vector<Item> results = session_.run(outputs_, inputs_);
   for (size_t i = 0; i < results.size(); ++i) {
-    if (!into_[i].data) continue;
+    if (!is_given(into_[i])) continue;
     copy_into(into_[i], results[i], session_.outputs()[outputs_[i]].name);
     results[i] = into_[i];
   }
-  results_ = std::move(results);
+  return std::make_shared<const std::vector<Item>>(std::move(results));
 }
 
 }  // namespace ort

@@ -12,27 +12,27 @@ namespace ort {
 
 class BoundRun {
  public:
-  // `into`: by output asked, memory to write to; without data: memory of the run's own. The session
-  // and what the items and `into` borrow must outlive it.
+  // `into`: by output asked, memory to write to; Tensor(): memory of the run's own. The session and
+  // what the items and `into` borrow must outlive it.
   BoundRun(InferenceSession& session, std::vector<size_t> outputs, std::vector<Item> inputs,
            std::vector<Tensor> into);
   // Reads what was fed where it lies. From the second run on it allocates nothing of its own, where
-  // no size depends on data, no string is given and the session has no limits. A call waits while
-  // another one runs. Throws where an output does not have the sizes of its memory.
-  void run();
-  // Of the latest run; tensors are the same memory after each one.
-  const std::vector<Item>& results() const { return results_; }
+  // no size depends on data, no string is given and the session has no limits: then the results are
+  // the same memory each time. A call waits while another one runs. Throws where an output does not
+  // have the sizes of its memory.
+  using Results = std::shared_ptr<const std::vector<Item>>;
+  Results run();
 
  private:
-  void run_anew();
+  Results run_anew();
 
   InferenceSession& session_;
   const std::vector<size_t> outputs_;
   const std::vector<Item> inputs_;
   std::vector<Tensor> into_;
-  std::mutex mutex_;                 // of what follows
+  std::mutex mutex_;                 // of what follows and of the memory given
   std::shared_ptr<BoundPlan> plan_;  // null: each run is one of the session's
-  std::vector<Item> results_;
+  Results results_;                  // of the plan
 };
 
 }  // namespace ort

@@ -1,9 +1,13 @@
 """A bound run reads and writes the caller's memory; what cannot lie there is refused."""
 
+import threading
+import weakref
+
 import numpy as np
 import pytest
 import torch
 from onnx import TensorProto, helper
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ortmodule import InferenceSession
 from ortmodule._native import core
@@ -13,6 +17,9 @@ from .models import model, node, normal, port
 Error = core().Error
 PORTS = ([port("x", ["n", 3]), port("y", ["n", 3])], [port("sum", None), port("product", None)])
 BOTH = model([node("Add", "x y", "sum"), node("Mul", "x y", "product")], *PORTS)
+
+
+X, Y = normal(2, 3), normal(2, 3)
 
 
 @pytest.fixture
@@ -67,6 +74,56 @@ def test_memory_outlives_the_names_of_what_it_is_of(session):
     assert (bound.run()[0] == 2).all()
 
 
+@pytest.mark.parametrize("zeros", [np.zeros, torch.zeros])
+def test_results_hold_the_memory_that_was_given(session, zeros):
+    given = zeros((2, 3), dtype=(torch if zeros is torch.zeros else np).float32)
+    alive = weakref.ref(given)
+    results = session.bind({"x": X, "y": Y}, {"sum": given}).run()
+    del given
+    assert alive() is not None
+    np.testing.assert_array_equal(results[0], X + Y)
+    del results
+    assert alive() is None
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (0,), (2, 0), (2, 0, 3), (0, 0)])
+def test_tensors_without_elements_are_bound(shape):
+    ports = [port("x", list(shape))], [port("y", None)]
+    session = InferenceSession(model([node("Neg", "x", "y")], *ports).SerializeToString())
+    for make in (torch.zeros, lambda sizes: np.zeros(sizes, np.float32)):
+        bound = session.bind({"x": make(shape)}, {"y": make(shape)})
+        assert bound.run()[0].shape == bound.run()[0].shape == shape
+
+
+def test_a_number_is_read_once():
+    ports = [port("x", ["n"]), port("y", [])], [port("z", None)]
+    session = InferenceSession(model([node("Add", "x y", "z")], *ports).SerializeToString())
+    x = np.zeros(3, np.float32)
+    for number in (2, 2.0, np.float32(2)):
+        assert session.bind({"x": x, "y": number}).run()[0].tolist() == [2, 2, 2]
+
+
+def test_threads_share_a_bound_run_whose_results_are_new_each_time():
+    """Each gets the results of its own run."""
+    made = model([node("NonZero", "x", "y")], [port("x", ["n", "m"])], [port("y", None, "int64")])
+    x = np.eye(3, dtype=np.float32)
+    bound = InferenceSession(made.SerializeToString()).bind({"x": x})
+    wrong = []
+
+    def run():
+        for _ in range(300):
+            (y,) = bound.run()
+            if y.tolist() != [[0, 1, 2], [0, 1, 2]]:
+                wrong.append(y)
+
+    threads = [threading.Thread(target=run) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
 KINDS = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8]
 KINDS += [torch.int16, torch.int32, torch.int64, torch.bool, torch.complex64, torch.complex128]
 KINDS += [torch.uint16, torch.uint32, torch.uint64, torch.float8_e4m3fn, torch.float8_e5m2]
@@ -109,7 +166,26 @@ def test_sizes_that_depend_on_data_may_change_between_runs():
         into.run()
 
 
-X, Y = normal(2, 3), normal(2, 3)
+class Interrupted:
+    """Ctrl-C comes while its memory is asked for."""
+
+    def __dlpack__(self):
+        raise KeyboardInterrupt
+
+
+class Used:
+    def __dlpack__(self):
+        capsule = torch.zeros(2, 3).__dlpack__()
+        torch.from_dlpack(capsule)
+        return capsule
+
+
+def test_an_interrupt_is_no_error_of_the_feed(session):
+    with pytest.raises(KeyboardInterrupt):
+        session.run(None, {"x": X, "y": Interrupted()})
+
+
+NEGATED = torch._neg_view(torch.ones(2, 3))  # as x.conj().imag is
 
 
 @pytest.mark.parametrize(
@@ -129,11 +205,21 @@ X, Y = normal(2, 3), normal(2, 3)
         ({"x": X, "y": X}, {"sum": Y, "product": Y}, "'product' overlaps that of output 'sum'"),
         ({"x": X, "y": torch.ones(2, 3).requires_grad_()}, None, "input 'y': its memory cannot be"),
         ({"x": X, "y": torch.ones(2, 3, device="meta")}, None, "input 'y': its memory cannot be"),
+        ({"x": X, "y": NEGATED}, None, r"input 'y': .* expected x.resolve_neg\(\)"),
+        ({"x": X, "y": torch._efficientzerotensor((2, 3))}, None, "input 'y': it has no memory"),
+        ({"x": X, "y": Used()}, None, "input 'y': its __dlpack__ gave an object of type PyCapsule"),
+        ({"x": X, "y": X}, {"sum": NEGATED}, r"output 'sum': .* expected x.resolve_neg\(\)"),
+        ({"x": X, "y": X}, {"sum": torch.empty(0)}, r"memory given for it is .* of shape \[0\]"),
     ],
 )
 def test_what_cannot_lie_there_is_refused(session, feed, outputs, message):
     with pytest.raises(Error, match=message):
         session.bind(feed, outputs)
+
+
+def test_a_fake_tensor_has_no_memory(session):
+    with FakeTensorMode() as mode, pytest.raises(Error, match="input 'y': it has no memory"):
+        session.run(None, {"x": X, "y": mode.from_tensor(torch.ones(2, 3))})
 
 
 def test_memory_of_no_array_is_refused(session):
