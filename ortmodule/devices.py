@@ -2,12 +2,13 @@
 
 import contextlib
 import functools
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import torch
 
 from . import _native
+from .errors import NotCapturable
 from .torch_internals.devices import ensure_cuda_guard, privateuse1_name
 
 HOST = torch.device("cpu")
@@ -47,9 +48,13 @@ def of(tensors: Iterable[torch.Tensor]) -> torch.device:
     return next((t.device for t in tensors if t.device.type != HOST.type), HOST)
 
 
-def claimants(device: torch.device) -> tuple[str, ...]:
-    """The providers of a graph whose tensors lie on `device`, in the order of their claims."""
-    return ("cuda", "aten", "cpu") if device.type == "cuda" else ("cpu", "aten")
+def check_asked(device: torch.device, providers: Collection[str]) -> None:
+    """Raises NotCapturable on a GPU whose kernels nobody asked for: torch's are quicker yet."""
+    if device.type == "cuda" and "cuda" not in providers:
+        raise NotCapturable(
+            f"its tensors are on {device}, where a module runs in eager unless it is asked for by "
+            "Options(providers=('cuda', 'aten', 'cpu')), which is slower yet (docs/gpu.md)"
+        )
 
 
 def random_states(device: torch.device) -> tuple[torch.Tensor, ...]:

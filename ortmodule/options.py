@@ -17,8 +17,8 @@ class Options:
         alone, torch between them is an error; "whole" or "error": it is an error. None is about an
         operator that only torch has: it runs as a step of the plan on the provider aten, without a
         warning, and is listed.
-    providers: claim order, e.g. ("cpu", "reference"); None: ORTMODULE_PROVIDERS or ("cpu", "aten"),
-        for tensors on CUDA devices ("cuda", "aten", "cpu").
+    providers: claim order, e.g. ("cpu", "reference"); None: ORTMODULE_PROVIDERS or ("cpu", "aten").
+        A module on an NVIDIA GPU runs eagerly unless ("cuda", "aten", "cpu") asks for our kernels.
         Without "aten" a module that needs it runs eagerly.
     segment_bytes: bytes of parameter gradients after which a segment of the backward ends.
     memory_budget: bytes of stash that a frame may hold, for which the backward recomputes more of

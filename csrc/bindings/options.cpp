@@ -43,6 +43,7 @@ void bind_options(py::module_& m) {
            py::arg("memory_budget") = py::none(), py::arg("check") = false,
            py::arg("fuel") = py::none(), py::arg("off") = unset.off, py::arg("dump") = py::none())
       .def_readonly("check", &CompileOptions::check)
+      .def_readonly("providers", &CompileOptions::providers)
       // For _torch, which has another pybind11.
       .def("capsule", [](const CompileOptions& options) {
         return py::capsule(new CompileOptions(options),

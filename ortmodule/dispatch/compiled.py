@@ -4,7 +4,7 @@ import collections
 
 import torch
 
-from .. import _native, clock, devices
+from .. import _native, clock
 from ..capture.finish import Capture
 from ..errors import NotCapturable
 from ..explain import Fallback, Step
@@ -15,7 +15,7 @@ from ..translate.emit import CAST
 class CompiledCapture:
     """A capture with the runner that executes it."""
 
-    def __init__(self, captured: Capture, options: Options, device: torch.device):
+    def __init__(self, captured: Capture, options: Options):
         self.capture = captured
         self.ran = False
         self.calls = 0
@@ -23,10 +23,9 @@ class CompiledCapture:
         wrt = [k for k, i in enumerate(captured.inputs) if i.requires_grad]
         n_outputs = len({n for o in captured.outputs for n in o.numbers}) + len(captured.assigned)
         writes = [(w.output, w.target, w.bumps, w.read_there) for w in captured.write_backs]
-        engine_options = options.for_engine(devices.claimants(device))
         self.runner = _native.torch_bridge().Runner(
             captured.graph.capsule(), sources, n_outputs, writes, captured.orders, wrt,
-            captured.history, engine_options.capsule(), captured.second,
+            captured.history, options.for_engine().capsule(), captured.second,
         )  # fmt: skip
 
     def plan_for(self, tensors: list) -> None:

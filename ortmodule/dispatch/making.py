@@ -89,11 +89,11 @@ class Maker:
         free = self._part.free if self._part is not None else None
         if free is not None:
             free = [*free, *([True] * t.dim() for t in call.tensors[len(free) :])]
+        home = devices.of((*self._module.parameters(), *self._module.buffers(), *call.tensors))
+        devices.check_asked(home, self._options.for_engine().providers)
         seconds = self._options.capture_seconds
         captured = capture(self._module, call, _native.core().Graph, free=free, seconds=seconds)
-        tensors = (i.of(call.tensors) for i in captured.inputs)
-        device = devices.of(t for t in tensors if t is not None)
-        compiled = CompiledCapture(captured, self._options_here(), device)
+        compiled = CompiledCapture(captured, self._options_here())
         if captured.second is not None:
             captured.second.told = self._told_of_second_runs()
         compiled.plan_for(call.tensors)

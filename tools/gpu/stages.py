@@ -22,6 +22,7 @@ sys.path[:0] = [str(HERE / "tests" / folder) for folder in ("models", "far")]
 
 from ortmodule import Options, ORTModule  # noqa: E402
 
+ON_GPU = ("cuda", "aten", "cpu")
 MODELS = ("mlp", "bert", "gpt2", "t5", "vit", "llama_lora", "resnet50", "lstm")
 
 
@@ -64,7 +65,7 @@ def models() -> None:
             module, batch = build(name, dropout=0.0)
             batch = {key: value.cuda() for key, value in batch.items()}
             expected = losses(name, module.cuda(), batch)
-            model = ORTModule(build(name, dropout=0.0)[0].cuda(), Options("error"))
+            model = ORTModule(build(name, dropout=0.0)[0].cuda(), Options("error", ON_GPU))
             begin = time.time()
             found = losses(name, model, batch)
             seconds = time.time() - begin
@@ -136,7 +137,7 @@ def speed() -> None:
                 torch.manual_seed(0)
                 model, run = make(dtype)
                 times = {}
-                ours = ORTModule(model, Options("error"))
+                ours = ORTModule(model, Options("error", ON_GPU))
                 for way, module in (
                     ("eager", model), ("ours", ours), ("compile", torch.compile(model)),
                 ):  # fmt: skip
@@ -155,7 +156,7 @@ def profile() -> None:
     from torch.profiler import ProfilerActivity
 
     model, run = blocks(torch.bfloat16)
-    ours = ORTModule(model, Options("error"))
+    ours = ORTModule(model, Options("error", ON_GPU))
     for _ in range(3):
         trained_step(ours, run)
     with torch.profiler.profile(activities=[ProfilerActivity.CUDA]) as prof:

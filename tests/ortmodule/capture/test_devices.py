@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from ortmodule import ORTModule, devices
+from ortmodule.errors import NotCapturable
 
 
 def test_a_device_without_a_provider_is_refused():
@@ -68,3 +69,12 @@ def test_what_forward_moves_to_another_device_is_there(step, cut):
 
 def _listed(result):
     return result if isinstance(result, tuple) else (result,)
+
+
+def test_kernels_of_a_gpu_run_for_those_who_ask():
+    """Others get eager and the option's name."""
+    gpu = torch.device("cuda", 0)
+    devices.check_asked(devices.HOST, ("cpu", "aten"))
+    devices.check_asked(gpu, ("cuda", "aten", "cpu"))
+    with pytest.raises(NotCapturable, match=r"cuda:0, where a module runs in eager .*providers="):
+        devices.check_asked(gpu, ("cpu", "aten"))
