@@ -119,8 +119,15 @@ std::vector<SizeFact> gather_facts(const Graph& graph) {
 }
 
 void check_facts(const std::vector<SizeFact>& facts, const Symbols& symbols) {
+  const auto sizes_of = [&](const Node& node, const Fact& fact) {
+    try {
+      return std::pair{fact.a.evaluate(symbols), fact.b.evaluate(symbols)};
+    } catch (const Error& error) {  // a division by a size that is zero
+      fail("[{}] {}: {}; {}", node.qualified(), fact.what, error.what(), node.describe());
+    }
+  };
   for (const auto& [node, fact] : facts) {
-    const int64_t a = fact.a.evaluate(symbols), b = fact.b.evaluate(symbols);
+    const auto [a, b] = sizes_of(*node, fact);
     check(fact.holds(a, b), "[{}] {}; {}", node->qualified(), fact.failure(a, b), node->describe());
   }
 }

@@ -1,6 +1,7 @@
 """CUDA's double, in the place of the driver and the libraries: a device `cuda` without a GPU."""
 
 import ctypes
+import os
 import pathlib
 
 import far  # noqa: F401  (its memory and its streams)
@@ -14,7 +15,10 @@ CUDA, PRIVATE_USE = 1, 2  # ort::DeviceKind
 
 def _load() -> ctypes.CDLL:
     _native.core()
-    return ctypes.CDLL(str(ROOT / "build" / "current" / "cuda_double.so"))
+    built = ROOT / "build" / "current"
+    # Texts that were compiled for the host stay beside what was built.
+    os.environ.setdefault("ORT_CUDA_DOUBLE_FOLDER", str(built / "cuda_texts"))
+    return ctypes.CDLL(str(built / "cuda_double.so"))
 
 
 _double = _load()

@@ -39,7 +39,8 @@ void meet() {
 
 std::string folder() {
   const char* given = std::getenv("ORT_CUDA_DOUBLE_FOLDER");
-  const std::string path = given ? given : "/tmp/ortmodule_cuda_double";
+  ort::check(given != nullptr, "ORT_CUDA_DOUBLE_FOLDER names no folder for compiled texts");
+  const std::string path = given;
   mkdir(path.c_str(), 0700);
   return path;
 }
