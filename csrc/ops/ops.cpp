@@ -71,6 +71,11 @@ Dim same_windows(InferContext& c, const Dim& size, const Dim& reach, int64_t str
   return count;
 }
 
+Value positions(Graph& graph, const Dim& size) {
+  const Value zero = graph.scalar(0, DType::i64), one = graph.scalar(1, DType::i64);
+  return graph.emit1("Range", {zero, graph.size(size), one});
+}
+
 std::vector<int64_t> ints_or(const Attrs& attrs, std::string_view name, size_t count,
                              int64_t otherwise) {
   if (attrs.has(name) && !attrs.ints(name).empty()) return attrs.ints(name);

@@ -30,6 +30,9 @@ void expect_small(InferContext& c, std::string_view name, const std::vector<int6
 // onnxruntime starts them at another element for each op, so that is refused.
 Dim same_windows(InferContext& c, const Dim& size, const Dim& reach, int64_t stride);
 
+// 0, 1, .. to `size`, int64.
+Value positions(Graph& graph, const Dim& size);
+
 // A list attribute, or `count` times `otherwise` where it is absent or empty.
 std::vector<int64_t> ints_or(const Attrs& attrs, std::string_view name, size_t count,
                              int64_t otherwise);

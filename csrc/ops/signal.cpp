@@ -22,9 +22,7 @@ Dim number_in(const OpCall& c, size_t input) {
 }
 
 Value counted(Graph& g, const Dim& size) {
-  const Value places =
-      g.emit1("Range", {g.scalar(0, DType::i64), g.size(size), g.scalar(1, DType::i64)});
-  return cast(places, DType::f64);
+  return cast(positions(g, size), DType::f64);
 }
 
 // a0 - a1 cos(2 pi n / N) + a2 cos(4 pi n / N), N one less where the window is not periodic.

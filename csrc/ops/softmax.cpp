@@ -27,8 +27,7 @@ Value hardmax(const OpCall& c) {
   const Value x = c.x();
   const int64_t axis = c.attrs().i("axis") + (c.attrs().i("axis") < 0 ? x.rank() : 0);
   const Value most = c.graph().emit1("ArgMax", {x}, {{"axis", axis}, {"keepdims", int64_t{1}}});
-  const Value zero = number(0.0, most), one = number(1.0, most);
-  const Value places = c.graph().emit1("Range", {zero, c.graph().size(x.dim(axis)), one});
+  const Value places = positions(c.graph(), x.dim(axis));
   std::vector<int64_t> after(static_cast<size_t>(x.rank() - 1 - axis));
   std::iota(after.begin(), after.end(), 1);
   return cast(equal(most, unsqueeze(places, after)), x.dtype());

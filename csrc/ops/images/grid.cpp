@@ -13,8 +13,7 @@ Dims sizes_in(const OpCall& c, size_t input, std::string_view op) {
 
 // -1 to 1 in `size` steps: the outermost at the ends, or half a step from them.
 Value spread(Graph& g, const Dim& size, bool align_corners, DType dtype) {
-  const Value places = cast(
-      g.emit1("Range", {g.scalar(0, DType::i64), g.size(size), g.scalar(1, DType::i64)}), dtype);
+  const Value places = cast(positions(g, size), dtype);
   if (!align_corners) return (2.0 * places + 1.0) / cast(g.size(size), dtype) - 1.0;
   if (size == Dim(1)) return 0.0 * places;
   return 2.0 * places / cast(g.size(size - 1), dtype) - 1.0;

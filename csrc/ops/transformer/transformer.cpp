@@ -12,11 +12,6 @@ Value below_all(Value like) {
   return number(-std::numeric_limits<double>::infinity(), like);
 }
 
-// 0, 1, .. to `size`, int64.
-Value positions(Graph& g, const Dim& size) {
-  return g.emit1("Range", {g.scalar(0, DType::i64), g.size(size), g.scalar(1, DType::i64)});
-}
-
 Value both(Value a, Value b) {
   return a && b ? logical_and(a, b) : a ? a : b;
 }
