@@ -28,7 +28,8 @@ message. *Entry*: what passes and plans read there: whether it is *cheap* to rec
 *epilogue* as which it joins a product, the inputs that kernels read on the *host*, before they are
 launched.
 
-Ops of the domain `aten` have no row: each is torch's own operator.
+Ops of the domain `aten` have no row: each is torch's own operator. Those of `com.microsoft` are in
+the last table: each is its parts, ops of ai.onnx, by which an export says it.
 
 Of onnx.backend.test of onnx 1.23.2 pass {passing:,} of {cases:,} cases; the others raise an error.
 """
@@ -109,7 +110,16 @@ def page() -> str:
         parts.append("|---|---|---|---|---|---|---|---|")
         parts += [row(op.name) for op in family.OPS]
         parts.append("")
-    return "\n".join(parts)
+    return "\n".join(parts + microsoft())
+
+
+def microsoft() -> list[str]:
+    rows = ["## com.microsoft\n", "| op | inputs | outputs | attributes |", "|---|---|---|---|"]
+    for name, schema in sorted(engine.SCHEMAS.items()):
+        if name.startswith("com.microsoft::"):
+            cells = (", ".join(schema[key]) for key in ("inputs", "outputs", "attrs"))
+            rows.append(f"| `{name.partition('::')[2]}` | " + " | ".join(cells) + " |")
+    return [*rows, ""]
 
 
 if __name__ == "__main__":

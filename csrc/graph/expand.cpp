@@ -15,19 +15,28 @@ std::vector<Value> operands(const Node& node) {
   return in;
 }
 
-// Of inputs that are of one dtype with it, of the attribute by which ONNX lets a node choose, or
-// the first that it may have.
+// As its attribute says, as inputs that are of one dtype with it, or the first that it may have.
 DType dtype_of_port(const Node& node, const OpSchema::Port& port) {
+  const int64_t chosen = port.by_attr.empty() ? 0 : node.attrs.i(port.by_attr, 0);
+  if (chosen != 0 && known_dtype(chosen) && (port.types & bit(static_cast<DType>(chosen))) != 0)
+    return static_cast<DType>(chosen);
   for (size_t i = 0; i < node.in.size(); ++i)
     if (node.has_input(i) && !port.same.empty() && node.schema->input_port(i)->same == port.same)
       return node.input(i).dtype();
-  for (const auto& [name, value] : node.attrs)
-    if (name == "output_dtype" || name == "output_datatype")
-      if (const auto* chosen = std::get_if<int64_t>(&value); chosen && known_dtype(*chosen))
-        if (port.types & bit(static_cast<DType>(*chosen))) return static_cast<DType>(*chosen);
   for (int dtype = 1; dtype < kDTypes; ++dtype)
     if (port.types & bit(static_cast<DType>(dtype))) return static_cast<DType>(dtype);
   return node.input(0).dtype();
+}
+
+// What the definition gives; its errors name the node.
+Outputs outputs_of(const Node& node, const OpCall& call) {
+  try {
+    return node.schema->definition()(call);
+  } catch (const NotAccepted&) {
+    throw;  // it names its node, and who asked may do otherwise
+  } catch (const Error& error) {
+    fail_at(error, node.describe());
+  }
 }
 
 }  // namespace
@@ -57,8 +66,7 @@ std::vector<Type> types_by_definition(const Node& node) {
     parts->set_contents(in.back(), node.graph->contents(node.in[i]));
     in.back() = widen(in.back(), node.schema->compute_dtype(node));
   }
-  const Outputs out =
-      node.schema->definition()(OpCall(*parts, std::move(in), node.attrs, node.out.size()));
+  const Outputs out = outputs_of(node, OpCall(*parts, std::move(in), node.attrs, node.out.size()));
   for (size_t i = 0; i < node.out.size(); ++i) {
     check(node.out[i] == kNone || (i < out.size() && out[i]),
           "[{}] its definition gives no output {}", node.qualified(), i);
@@ -68,23 +76,18 @@ std::vector<Type> types_by_definition(const Node& node) {
 }
 
 bool expand(Node& node) {
-  const Definition& definition = node.schema->definition();
-  if (!definition) return false;
+  if (!node.schema->definition()) return false;
   Graph& graph = *node.graph;
   const std::string by = "definition of " + node.qualified();
   Outputs out;
   const auto first_new = static_cast<ValueId>(graph.value_count());
-  try {
+  {
     Insertion here(graph, &node, by);
     if (node.part_of == 0) graph.begin_op();
-    out = definition(OpCall(graph, operands(node), node.attrs, node.out.size()));
+    out = outputs_of(node, OpCall(graph, operands(node), node.attrs, node.out.size()));
     for (size_t i = 0; i < std::min(out.size(), node.out.size()); ++i)
       if (out[i] && node.out[i] != kNone && is_floating(out[i].dtype()))
         out[i] = cast(out[i], node.output(i).dtype());
-  } catch (const NotAccepted&) {
-    throw;  // it names its node, and who asked may do otherwise
-  } catch (const Error& error) {
-    fail_at(error, node.describe());
   }
   // What the op assumed of its sizes may be more than its parts do.
   if (!out.empty() && out[0] && out[0].id >= first_new) {

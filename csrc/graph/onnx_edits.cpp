@@ -40,6 +40,7 @@ Tensor tensor_of(const Attrs& attrs) {
     const auto& all = std::get<std::vector<std::string>>(*texts);
     return Tensor::of_strings(all, {static_cast<int64_t>(all.size())});
   }
+  if (const Attr* sparse = attrs.find("sparse_value")) return std::get<Tensor>(*sparse);
   check(attrs.has("value_floats"), "[Constant] it has no value that is supported");
   return floats_of(std::get<std::vector<double>>(*attrs.find("value_floats")));
 }
@@ -193,6 +194,19 @@ void as_resize(OldNode& node) {
   node.in = {node.in[0], Value{}, node.in[1]};
   node.attrs.set("coordinate_transformation_mode", std::string("asymmetric"));
   node.attrs.set("nearest_mode", std::string("floor"));
+}
+
+// Its name without the domain.
+void as_standard(OldNode& node) {
+  node.op = node.op.substr(node.op.find("::") + 2);
+}
+
+// A step that is not given is 1.
+void as_range(OldNode& node) {
+  as_standard(node);
+  check(!node.in.empty() && node.in[0], "[Range] input 0 is missing");
+  node.in.resize(3);
+  if (!node.in[2]) node.in[2] = node.graph->scalar(1, node.in[0].dtype());
 }
 
 }  // namespace ort::edits

@@ -29,6 +29,8 @@ void as_scatter_elements(OldNode& node);
 void scales_of_images(OldNode& node);
 void scales_as_input(OldNode& node);
 void as_resize(OldNode& node);
+void as_standard(OldNode& node);
+void as_range(OldNode& node);
 
 // onnx_meanings.cpp: what meant something else, said with nodes around it.
 void broadcast_from_axis(OldNode& node);
@@ -41,5 +43,6 @@ void over_channels(OldNode& node);
 void scales_of_channels(OldNode& node);
 void over_flattened(OldNode& node);
 void scan_of_batches(OldNode& node);
+void as_rms_norm(OldNode& node);
 
 }  // namespace ort::edits

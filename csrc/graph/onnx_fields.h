@@ -56,6 +56,7 @@ enum class Attribute : Field {
   strings = 9,
   tp = 14,
   type = 20,
+  sparse_tensor = 22,
   ref_attr_name = 21,
 };
 enum class AttributeType {
@@ -68,6 +69,7 @@ enum class AttributeType {
   floats = 6,
   ints = 7,
   strings = 8,
+  sparse_tensor = 11,
   type = 13,
 };
 enum class TensorField : Field {
@@ -84,6 +86,7 @@ enum class TensorField : Field {
   external_data = 13,
   data_location = 14,
 };
+enum class SparseTensor : Field { values = 1, indices = 2, dims = 3 };
 enum class DataLocation { inside = 0, external = 1 };
 enum class StringStringEntry : Field { key = 1, value = 2 };
 enum class ValueInfo : Field { name = 1, type = 2 };

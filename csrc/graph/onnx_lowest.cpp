@@ -127,7 +127,7 @@ int lowest_opset(const Graph& graph) {
   int opset = kLeast;
   for (const Node* node : graph.order()) {
     // A constant is written as an initializer.
-    if (node->schema->is_standard() && !node->schema->is_constant())
+    if (node->domain().empty() && !node->schema->is_constant())
       opset = std::max(opset, opset_of(*node));
     for (const auto& [name, body] : node->bodies) opset = std::max(opset, lowest_opset(*body));
   }

@@ -121,6 +121,26 @@ void over_flattened(OldNode& node) {
   };
 }
 
+// A second result is the reciprocal of each row's root mean square.
+void as_rms_norm(OldNode& node) {
+  expect_inputs(node, 2);
+  node.op = "RMSNormalization";
+  if (node.outputs < 2) return;
+  node.outputs = 1;
+  const Value x = node.in[0];
+  check(ranked(x), "[SimplifiedLayerNormalization] its second result needs X of known rank");
+  const int64_t rank = x.rank(), given = node.attrs.i("axis", -1);
+  check(given >= -rank && given < rank, "[SimplifiedLayerNormalization] axis {} does not exist",
+        given);
+  std::vector<int64_t> axes;
+  for (int64_t axis = (given + rank) % rank; axis < rank; ++axis) axes.push_back(axis);
+  const double epsilon = node.attrs.f("epsilon", 1e-5);
+  node.finish = [x, axes, epsilon](std::vector<Value>& out) {
+    const Value wide = cast(x, DType::f32);
+    out.push_back(reciprocal(sqrt(reduce_mean(wide * wide, axes) + epsilon)));
+  };
+}
+
 namespace {
 
 // The type of one row along the first axis.

@@ -13,6 +13,7 @@ namespace {
 constexpr int kMaxDepth = 64;  // of types
 constexpr size_t kMaxEdges = 8000000, kLevel = 3;
 constexpr size_t kMaxName = 1000;  // characters of a size's name
+constexpr int64_t kFirstIrWithOpsets = 3;
 
 using protozero::pbf_message;
 using protozero::pbf_reader;
@@ -22,6 +23,7 @@ struct RawAttribute {
   int64_t i = 0, type = 0;
   double f = 0;
   std::optional<RawTensor> tensor;
+  std::optional<RawSparseTensor> sparse;
   std::shared_ptr<RawGraph> graph;
   std::optional<Type> tp;
   std::vector<int64_t> ints;
@@ -37,8 +39,11 @@ class Parser {
     pbf_message<onnx::Model> model(bytes.data(), bytes.size());
     RawModel raw;
     std::vector<protozero::data_view> graphs, functions;
-    std::map<std::string, int64_t> opsets;
+    int64_t ir_version = 0;
     while (model.next()) switch (model.tag()) {
+        case onnx::Model::ir_version:
+          ir_version = model.get_int64();
+          break;
         case onnx::Model::graph:
           graphs.push_back(model.get_view());
           break;
@@ -46,13 +51,14 @@ class Parser {
           functions.push_back(model.get_view());
           break;
         case onnx::Model::opset_import:
-          read_opset(model.get_message(), raw.opset, opsets);
+          read_opset(model.get_message(), raw.opsets);
           break;
         default:
           model.skip();
       }
     check(!graphs.empty(), "no graph in the file: is it an ONNX model?");
-    check_opset(raw.opset);
+    if (raw.opsets.empty() && ir_version < kFirstIrWithOpsets) raw.opsets.emplace("", 1);
+    check(!raw.opsets.empty(), "the model imports no opset");
     raw.graph = parse_graph(pbf_message<onnx::Graph>(graphs.back()), 0);
     for (const protozero::data_view& view : functions) {
       RawFunction function = parse_function(pbf_message<onnx::Function>(view));
@@ -66,9 +72,8 @@ class Parser {
   }
 
  private:
-  // `versions`: of the domains that were read before, of one model or function.
-  static void read_opset(pbf_message<onnx::OperatorSetId> message, int& opset,
-                         std::map<std::string, int64_t>& versions) {
+  // `opsets`: those that were read before, of one model or function.
+  static void read_opset(pbf_message<onnx::OperatorSetId> message, Opsets& opsets) {
     std::string domain;
     int64_t version = 0;
     while (message.next()) {
@@ -80,21 +85,18 @@ class Parser {
         message.skip();
     }
     if (domain == "ai.onnx") domain.clear();
-    const auto known = versions.emplace(domain, version).first;
-    check(known->second == version, "the model imports opset {} and opset {} of domain '{}'",
-          known->second, version, domain);
-    if (domain.empty()) opset = static_cast<int>(std::clamp<int64_t>(version, 0, INT32_MAX));
-  }
-
-  static void check_opset(int opset) {
-    check(opset > 0, "the model names no ai.onnx opset");
-    check(opset >= kOldestOpset && opset <= kNewestOpset,
-          "the model has opset {}, supported are {} to {}", opset, kOldestOpset, kNewestOpset);
+    if (const OnnxDomain* known = onnx_domain(domain))
+      check(version >= known->oldest && version <= known->newest,
+            "the model has opset {} of domain '{}', supported are {} to {}", version,
+            domain.empty() ? "ai.onnx" : domain, known->oldest, known->newest);
+    const int opset = static_cast<int>(std::clamp<int64_t>(version, 0, INT32_MAX));
+    const auto before = opsets.emplace(domain, opset).first;
+    check(before->second == opset, "the model imports opset {} and opset {} of domain '{}'",
+          before->second, version, domain);
   }
 
   RawFunction parse_function(pbf_message<onnx::Function> message) {
     RawFunction raw;
-    std::map<std::string, int64_t> opsets;
     while (message.next()) switch (message.tag()) {
         case onnx::Function::name:
           raw.name = read_text(message);
@@ -122,13 +124,12 @@ class Parser {
           budget_.count(raw.nodes.back(), 0);
           break;
         case onnx::Function::opset_import:
-          read_opset(message.get_message(), raw.opset, opsets);
+          read_opset(message.get_message(), raw.opsets);
           break;
         default:
           message.skip();
       }
     if (raw.domain == "ai.onnx") raw.domain.clear();
-    if (raw.opset != 0) check_opset(raw.opset);
     return raw;
   }
 
@@ -151,7 +152,8 @@ class Parser {
           raw.outputs.push_back(read_value(message.get_message()));
           break;
         case onnx::Graph::sparse_initializer:
-          fail("the model has a sparse initializer, which is not supported");
+          raw.sparse_initializers.push_back(parse_sparse_tensor(message.get_message()));
+          break;
         default:
           message.skip();
       }
@@ -326,6 +328,9 @@ class Parser {
         case onnx::Attribute::t:
           a.tensor = parse_tensor(message.get_message());
           break;
+        case onnx::Attribute::sparse_tensor:
+          a.sparse = parse_sparse_tensor(message.get_message());
+          break;
         case onnx::Attribute::g:
           a.graph = std::make_shared<RawGraph>(parse_graph(message.get_message(), depth + 1));
           break;
@@ -371,6 +376,11 @@ class Parser {
         check(a.tensor.has_value(), "node '{}' ({}): attribute '{}' has no tensor", node.name,
               node.op, a.name);
         node.attrs.set(a.name, tensors_.read(*a.tensor));
+        break;
+      case onnx::AttributeType::sparse_tensor:
+        check(a.sparse.has_value(), "node '{}' ({}): attribute '{}' has no sparse tensor",
+              node.name, node.op, a.name);
+        node.attrs.set(a.name, tensors_.read(*a.sparse));
         break;
       case onnx::AttributeType::graph:
         check(a.graph != nullptr, "node '{}' ({}): attribute '{}' has no graph", node.name, node.op,

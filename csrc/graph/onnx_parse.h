@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "csrc/graph/domains.h"
 #include "csrc/graph/graph.h"
 #include "csrc/graph/onnx_tensor.h"
 
@@ -36,6 +37,7 @@ struct RawGraph {
   std::vector<RawNode> nodes;
   std::vector<RawValue> inputs, outputs;
   std::vector<RawTensor> initializers;
+  std::vector<RawSparseTensor> sparse_initializers;
 };
 
 // A function of the model: nodes that stand in its place.
@@ -45,7 +47,7 @@ struct RawFunction {
   std::vector<std::string> attrs;  // that a call gives, or leaves out
   RawNode defaults;                // attributes with values of their own
   std::vector<RawNode> nodes;
-  int opset = 0;  // of ai.onnx; 0: the model's
+  Opsets opsets;  // what it leaves out is the model's
 };
 
 constexpr size_t kMaxNodes = 1000000;
@@ -62,7 +64,7 @@ class Budget {
 };
 
 struct RawModel {
-  int opset = 0;
+  Opsets opsets;
   RawGraph graph;
   std::map<std::string, RawFunction> functions;  // by function_key
   Budget spent;

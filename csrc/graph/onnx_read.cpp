@@ -36,7 +36,7 @@ class Reader {
 
   std::unique_ptr<Graph> read(std::span<const char> bytes) {
     RawModel model = parse_model(bytes, tensors_, *graph_);
-    opset_ = model.opset;
+    opsets_ = std::move(model.opsets);
     budget_ = model.spent;
     functions_ = std::move(model.functions);
     read_graph(model.graph);
@@ -59,7 +59,7 @@ class Reader {
 
   void read_graph(const RawGraph& raw) {
     Scope scope{graph_.get()};
-    for (const RawTensor& tensor : raw.initializers) add_initializer(scope, tensor);
+    add_initializers(scope, raw);
     for (const RawValue& input : raw.inputs)
       for (const Dim& dim : input.type.dims.value_or(Dims{}))
         if (const auto name = dim.symbol_name()) names_.insert(*name);
@@ -114,7 +114,7 @@ class Reader {
     auto body = outer.graph->new_body();
     scope.graph = body.get();
     scope.outer = &outer;
-    for (const RawTensor& tensor : raw.initializers) add_initializer(scope, tensor);
+    add_initializers(scope, raw);
     for (size_t i = 0; i < raw.inputs.size(); ++i) {
       const RawValue& input = raw.inputs[i];
       check(input.typed || i < types.size(), "{}: input '{}' has no type", what, input.name);
@@ -181,8 +181,11 @@ class Reader {
     if (value.producer()) scope.graph->set_name(value, name);  // an input has its own
   }
 
-  void add_initializer(Scope& scope, const RawTensor& tensor) {
-    define(scope, tensor.name, scope.graph->constant(tensors_.read(tensor)));
+  void add_initializers(Scope& scope, const RawGraph& raw) {
+    for (const RawTensor& tensor : raw.initializers)
+      define(scope, tensor.name, scope.graph->constant(tensors_.read(tensor)));
+    for (const RawSparseTensor& tensor : raw.sparse_initializers)
+      define(scope, tensor.values.name, scope.graph->constant(tensors_.read(tensor)));
   }
 
   void add_input(Scope& scope, const RawValue& input) {
@@ -237,13 +240,15 @@ class Reader {
       inner.values.emplace(function.in[i], i < in.size() ? in[i] : Value{});
     if (!frame_) budget_.expect(weight_of(function, 1));
     const Frame* around = std::exchange(frame_, &frame);
-    const int opset = std::exchange(opset_, function.opset > 0 ? function.opset : opset_);
+    Opsets within = function.opsets;
+    within.insert(opsets_.begin(), opsets_.end());
+    const Opsets without = std::exchange(opsets_, std::move(within));
     for (const RawNode& each : function.nodes) {
       budget_.count(each, depth_of(scope));
       add_node(inner, each);
     }
     frame_ = around;
-    opset_ = opset;
+    opsets_ = without;
     std::vector<Value> out;
     for (size_t i = 0; i < node.out.size(); ++i) {
       const auto found = inner.values.find(function.out[i]);
@@ -297,7 +302,7 @@ class Reader {
     Bodies bodies;
     std::vector<Scope> scopes(node.graphs.size());
     std::vector<Type> types;
-    if (schema && schema->body_inputs() && opset_ >= schema->since_opset())
+    if (schema && schema->body_inputs() && opset_of(node) >= schema->since_opset())
       types = schema->body_inputs()(in, attrs);
     std::vector<Value> taken;
     for (size_t i = 0; i < node.graphs.size(); ++i) {
@@ -316,6 +321,29 @@ class Reader {
     return bodies;
   }
 
+  int opset_of(const RawNode& node) const {
+    const auto found = opsets_.find(node.domain);
+    check(found != opsets_.end(), "{}: the model imports no opset of domain '{}'", node.text(),
+          node.domain.empty() ? "ai.onnx" : node.domain);
+    return found->second;
+  }
+
+  void check_known(const RawNode& node, const std::string& op, bool known) const {
+    const auto opset = opsets_.find(node.domain);
+    const std::string version = opset == opsets_.end() ? "" : format(" of opset {}", opset->second);
+    check(known, "node '{}': op '{}'{} is not known", node.name, op, version);
+  }
+
+  // Null where no file may have it.
+  const OpSchema* schema_of(const RawNode& node, const std::string& op) const {
+    check(
+        node.domain != "com.microsoft.nchwc",
+        "{}: an op of domain 'com.microsoft.nchwc' runs on the machine that wrote the file alone: "
+        "save it with graph_optimization_level ORT_ENABLE_EXTENDED",
+        node.text());
+    return onnx_domain(node.domain) ? ops_.find(op) : nullptr;
+  }
+
   // An attribute is of the kind that its default is of.
   static void check_kinds(const RawNode& node, const Attrs& attrs, const OpSchema& schema) {
     for (const auto& spec : schema.attrs()) {
@@ -328,10 +356,9 @@ class Reader {
   // Every error of the op names the node.
   std::vector<Value> emit(Scope& scope, const RawNode& node, const std::string& op,
                           std::vector<Value> in) {
-    const OpSchema* schema = ops_.find(op);
-    const bool known = (schema && schema->is_standard()) || has_upgrade(op);
-    check(known, "node '{}': op '{}' of opset {} is not known", node.name, op, opset_);
-    OldNode old{opset_, op, scope.graph, {}, attrs_of(node), {}, node.out.size(), {}};
+    const OpSchema* schema = schema_of(node, op);
+    check_known(node, op, schema != nullptr || has_upgrade(op));
+    OldNode old{opset_of(node), op, scope.graph, {}, attrs_of(node), {}, node.out.size(), {}};
     old.bodies = build_bodies(scope, node, schema, in, old.attrs);
     old.in = std::move(in);
     scope.graph->context.where =
@@ -365,7 +392,7 @@ class Reader {
   std::map<const RawFunction*, size_t> weights_;
   const Frame* frame_ = nullptr;  // the innermost call; null: in the model's own graph
   Budget budget_;
-  int opset_ = 0;
+  Opsets opsets_;  // of the model or of the function that is called
 };
 
 }  // namespace

@@ -131,6 +131,24 @@ Tensor read_numbers(const RawTensor& t, DType dtype, int64_t count) {
 
 }  // namespace
 
+namespace {
+
+// A file of a few bytes may ask for a sparse tensor of any size.
+constexpr int64_t kMostDense = int64_t{1} << 30;  // bytes
+
+int64_t flat_index(const RawSparseTensor& t, const int64_t* place) {
+  int64_t at = 0;
+  for (size_t d = 0; d < t.sizes.size(); ++d) {
+    check(place[d] >= 0 && place[d] < t.sizes[d],
+          "sparse tensor '{}' of shape {} has an element at {} of axis {}", t.values.name, t.sizes,
+          place[d], d);
+    at = at * t.sizes[d] + place[d];
+  }
+  return at;
+}
+
+}  // namespace
+
 size_t packed_bytes(int64_t count, DType dtype) {
   return (static_cast<size_t>(checked_mul(count, bits_of(dtype))) + 7) / 8;
 }
@@ -220,6 +238,56 @@ RawTensor parse_tensor(pbf_reader tensor) {
         message.skip();
     }
   return t;
+}
+
+RawSparseTensor parse_sparse_tensor(pbf_reader tensor) {
+  protozero::pbf_message<onnx::SparseTensor> message(tensor);
+  RawSparseTensor t;
+  while (message.next()) switch (message.tag()) {
+      case onnx::SparseTensor::values:
+        t.values = parse_tensor(message.get_message());
+        break;
+      case onnx::SparseTensor::indices:
+        t.indices = parse_tensor(message.get_message());
+        break;
+      case onnx::SparseTensor::dims:
+        read_int64s(message, t.sizes);
+        break;
+      default:
+        message.skip();
+    }
+  return t;
+}
+
+Tensor TensorReader::read(const RawSparseTensor& t) {
+  const std::string& name = t.values.name;
+  for (const int64_t size : t.sizes)
+    check(size >= 0, "sparse tensor '{}' has negative size {}", name, size);
+  const Tensor values = read(t.values), indices = read(t.indices);
+  const int64_t count = element_count(t.sizes), rank = static_cast<int64_t>(t.sizes.size());
+  check(values.dtype != DType::string && bits_of(values.dtype) >= 8,
+        "sparse tensor '{}' has elements of type {}, which is not supported", name, values.dtype);
+  check(count <= kMostDense / static_cast<int64_t>(size_of(values.dtype)),
+        "sparse tensor '{}' of shape {} has more than {} bytes when it is dense", name, t.sizes,
+        kMostDense);
+  check(values.sizes.size() == 1, "sparse tensor '{}' has values of shape {}, expected [NNZ]", name,
+        values.sizes);
+  const Sizes flat{values.count()}, places{values.count(), rank};
+  check(indices.dtype == DType::i64 && (indices.sizes == flat || indices.sizes == places),
+        "sparse tensor '{}' has {} indices of shape {}, expected int64 {} or {}", name,
+        indices.dtype, indices.sizes, flat, places);
+  Tensor dense = Tensor::empty(values.dtype, t.sizes);
+  std::memset(dense.data, 0, dense.bytes());
+  const size_t bytes = size_of(values.dtype);
+  for (int64_t i = 0; i < values.count(); ++i) {
+    const int64_t at = indices.sizes == flat ? indices.as<int64_t>()[i]
+                                             : flat_index(t, indices.as<int64_t>() + i * rank);
+    check(at >= 0 && at < count, "sparse tensor '{}' of shape {} has an element at {}", name,
+          t.sizes, at);
+    std::memcpy(static_cast<char*>(dense.data) + static_cast<size_t>(at) * bytes,
+                static_cast<const char*>(values.data) + static_cast<size_t>(i) * bytes, bytes);
+  }
+  return dense;
 }
 
 Tensor TensorReader::read(const RawTensor& t) {

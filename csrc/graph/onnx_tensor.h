@@ -24,6 +24,14 @@ struct RawTensor {
 
 RawTensor parse_tensor(protozero::pbf_reader message);
 
+// A SparseTensorProto: values [NNZ] with where they lie, [NNZ] of the flat tensor or [NNZ, rank].
+struct RawSparseTensor {
+  RawTensor values, indices;
+  Sizes sizes;
+};
+
+RawSparseTensor parse_sparse_tensor(protozero::pbf_reader message);
+
 // A name or a word: what is no UTF-8 is refused, as no message could quote it.
 std::string read_text(protozero::pbf_reader& message);
 // Repeated numbers, packed or not.
@@ -42,6 +50,7 @@ class TensorReader {
 
   // The tensor's elements, where they are when they are aligned; throws naming the tensor.
   Tensor read(const RawTensor& t);
+  Tensor read(const RawSparseTensor& t);  // dense
 
  private:
   Tensor read_raw(const RawTensor& t, DType dtype, const Sizes& sizes, int64_t bytes);

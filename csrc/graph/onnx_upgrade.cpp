@@ -17,7 +17,7 @@ struct Row {
   void (*edit)(OldNode&);
 };
 
-constexpr int kAlways = kNewestOpset + 1;
+constexpr int kAlways = 1 << 20;  // at every opset
 
 constexpr Row kRows[] = {
     // Only the hint which inputs may be overwritten went; it is dropped for every op.
@@ -78,14 +78,19 @@ constexpr Row kRows[] = {
     {"Hardmax LogSoftmax Softmax", 1, 13, over_flattened},
     {"OneHot", 9, kAlways, indices_as_integers},
     {"LSTM", 1, 7, without_output_sequence},
+    {"LayerNormalization", 1, 17, same},  // onnxruntime writes it into files of any opset
     {"Resize", 10, 11, as_resize},
     {"Resize", 11, 13, same},  // roi may be absent since then
     {"Scan", 8, 9, scan_of_batches},
     {"Scatter", 9, kAlways, as_scatter_elements},
     {"Selu", 1, 6, old_selu_constants},
+    {"SimplifiedLayerNormalization", 1, kAlways, as_rms_norm},  // onnxruntime's alone
     {"Upsample", 1, 7, scales_of_images},
     {"Upsample", 7, 9, scales_as_input},
     {"Upsample", 9, kAlways, as_resize},
+    // Ops of onnxruntime's that became ai.onnx's.
+    {"com.microsoft::GatherND com.microsoft::Gelu com.microsoft::Trilu", 1, kAlways, as_standard},
+    {"com.microsoft::Range", 1, kAlways, as_range},
 };
 
 bool names(const Row& row, std::string_view op) {

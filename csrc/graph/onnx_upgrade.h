@@ -5,12 +5,9 @@
 
 namespace ort {
 
-constexpr int kOldestOpset = 1;
-constexpr int kNewestOpset = 28;  // since kOpset no op that we know got another meaning
-
-// A node on its way from a file's opset to kOpset.
+// A node on its way from a file's opset to the newest.
 struct OldNode {
-  int opset;
+  int opset;       // of its domain
   std::string op;  // may become another
   Graph* graph;
   std::vector<Value> in;
@@ -20,7 +17,8 @@ struct OldNode {
   std::function<void(std::vector<Value>& out)> finish;  // what is made of its results
 };
 
-// Makes the node one of kOpset; a difference in meaning that cannot be expressed is an error.
+// Makes the node one of the newest opset; a difference in meaning that cannot be expressed is an
+// error.
 void upgrade(OldNode& node, const OpSet& ops);
 bool has_upgrade(std::string_view op);  // whether there are rows for it
 

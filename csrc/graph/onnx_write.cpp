@@ -60,13 +60,19 @@ class Writer {
       std::string opset;
       pbf_builder<onnx::OperatorSetId> writer(opset);
       writer.add_string(onnx::OperatorSetId::domain, domain);
-      writer.add_int64(onnx::OperatorSetId::version, domain.empty() ? opset_ : 1);
+      writer.add_int64(onnx::OperatorSetId::version,
+                       domain.empty() ? opset_ : newest_opset(domain));
       model.add_message(onnx::Model::opset_import, opset);
     }
     return bytes;
   }
 
  private:
+  static int newest_opset(const std::string& name) {
+    const OnnxDomain* domain = onnx_domain(name);
+    return domain ? domain->newest : 1;
+  }
+
   // Inputs and outputs keep their names; the rest are unique.
   void name_values() {
     for (const ValueId id : graph_.inputs()) taken_->insert(names_[id] = graph_.value(id).name());

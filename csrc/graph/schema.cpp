@@ -32,6 +32,11 @@ OpSchema& OpSchema::out_variadic(std::string name) {
   outputs_.push_back({std::move(name), kAny, "T", false, true});
   return *this;
 }
+OpSchema& OpSchema::dtype_by(std::string attr) {
+  check(!outputs_.empty(), "[{}] it has no result to mark", qualified());
+  outputs_.back().by_attr = std::move(attr);
+  return *this;
+}
 OpSchema& OpSchema::attr(std::string name, Attr otherwise) {
   attrs_.push_back({std::move(name), std::move(otherwise)});
   return *this;

@@ -5,11 +5,10 @@
 #include <functional>
 #include <type_traits>
 
+#include "csrc/graph/domains.h"
 #include "csrc/graph/graph.h"
 
 namespace ort {
-
-constexpr int kOpset = 26;  // of ai.onnx, in which graphs are kept
 
 // A set of dtypes, and of kinds of values that are no tensor: those from the last bit down.
 using TypeSet = uint64_t;
@@ -180,6 +179,7 @@ class OpSchema {
     bool optional = false;
     bool variadic = false;
     bool host = false;  // its bytes decide sizes or addresses: read before a kernel is launched
+    std::string by_attr = {};  // of a result: the attribute that names its dtype, unless it is 0
   };
   struct AttrSpec {
     std::string name;
@@ -222,6 +222,7 @@ class OpSchema {
   OpSchema& host();  // of the last input: kernels read it on the host
   OpSchema& out(std::string name, TypeSet types = kAny, std::string same = "T");
   OpSchema& out_variadic(std::string name);
+  OpSchema& dtype_by(std::string attr);  // of the last result: ONNX lets a node choose it
   OpSchema& attr(std::string name, Attr otherwise);  // with a default
   OpSchema& attr_optional(std::string name);         // may be absent
   OpSchema& attr_required(std::string name);
@@ -266,7 +267,7 @@ class OpSchema {
   // nullopt where no size says it.
   using Combine = std::function<std::optional<Dim>(const Dim&, const Dim&)>;
   OpSchema& on_sizes(Combine combine);
-  OpSchema& since(int opset);      // first ai.onnx opset with today's meaning
+  OpSchema& since(int opset);      // first opset of its domain with today's meaning
   OpSchema& not_differentiable();  // no gradient flows: comparisons, integer results
   OpSchema& differentiable_inputs(std::vector<int> inputs);  // gradients flow only to these
   // The same in ONNX's own ops, closer than the definition; absent where there is none.
@@ -307,7 +308,10 @@ class OpSchema {
     const Port* port = input_port(input);
     return port && port->host;
   }
-  bool is_standard() const { return domain_.empty(); }  // one of ai.onnx
+  bool is_standard() const {  // one of ONNX's own
+    const OnnxDomain* domain = onnx_domain(domain_);
+    return domain && domain->standard;
+  }
   bool is_elementwise() const { return nature_ == Nature::elementwise; }
   bool is_view() const { return nature_ == Nature::view; }
   bool is_constant() const { return nature_ == Nature::constant; }

@@ -2,12 +2,14 @@
 // Integer products are made in a float that holds their sums.
 #include <algorithm>
 
-#include "csrc/ops/ops.h"
+#include "csrc/ops/quantized/linear.h"
 
 namespace ort {
+
+using namespace quantized;
+
 namespace {
 
-constexpr TypeSet kBytes = bit(DType::i8) | bit(DType::u8);
 constexpr TypeSet kNarrowIntegers = kBytes | bit(DType::i16) | bit(DType::u16) | bit(DType::i4) |
                                     bit(DType::u4) | bit(DType::i2) | bit(DType::u2);
 constexpr TypeSet kFloat8 =
@@ -68,13 +70,16 @@ Value along(Value scale, Value x, const Attrs& attrs, std::string_view op) {
   return together[at] == d[at] ? repeated : slice(repeated, axis, 0, d[at]);
 }
 
-// In float32 what is divided already: rounded to even, moved, saturated.
-Value saturated(Value quotient, Value zero_point, DType dtype) {
+}  // namespace
+
+Value quantized::saturated(Value quotient, Value zero_point, DType dtype) {
   const Value rounded = unary("Round", cast(quotient, DType::f32));
   const Value moved = zero_point ? rounded + cast(zero_point, DType::f32) : rounded;
   const auto [low, high] = range_of(dtype);
   return cast(clamped(moved, low, high), dtype);
 }
+
+namespace {
 
 Value quantized_linear(const OpCall& c) {
   const Attrs& attrs = c.attrs();
@@ -109,10 +114,12 @@ Value dequantized_linear(const OpCall& c) {
   return cast(x * cast(scale, DType::f32), dtype_attr(attrs, "output_dtype", c.x(1).dtype()));
 }
 
+}  // namespace
+
 // Zero is among the numbers, so that it is met exactly. Of zeros alone the scale is 1, as in
 // onnxruntime: the formula would divide by zero.
-Outputs dynamically_quantized(const OpCall& c) {
-  const Value x = c.x(0), none = number(0.0, x);
+Quantized quantized::dynamically(Value x) {
+  const Value none = number(0.0, x);
   const std::vector<int64_t> all = all_axes(x);
   const Value high = maximum(reduce_max(x, all, false), none);
   const Value low = minimum(reduce("ReduceMin", x, all, false), none);
@@ -121,6 +128,8 @@ Outputs dynamically_quantized(const OpCall& c) {
   const Value zero_point = cast(unary("Round", clamped(none - low / scale, 0, 255)), DType::u8);
   return {saturated(x / scale, zero_point, DType::u8), scale, zero_point};
 }
+
+namespace {
 
 // --- integer products ----------------------------------------------------------------------------
 
@@ -133,20 +142,28 @@ DType exact_for(const Dim& terms) {
   return known && *known <= kExactTerms ? DType::f32 : DType::f64;
 }
 
-Value centred(Value x, Value zero_point, DType dtype) {
-  const Value wide = cast(x, dtype);
+}  // namespace
+
+Value quantized::centred(Value q, Value zero_point, DType dtype) {
+  const Value wide = cast(q, dtype);
   return zero_point ? wide - cast(zero_point, dtype) : wide;
 }
+
+namespace {
 
 // Of a number for each row (or column) as a column (or row).
 Value as_rows(Value each) {
   return each && each.dims().size() == 1 && each.dim(0) != Dim(1) ? unsqueeze(each, {1}) : each;
 }
 
-Value integer_product(Value a, Value b, Value a_zero, Value b_zero) {
+}  // namespace
+
+Value quantized::integer_product(Value a, Value b, Value a_zero, Value b_zero) {
   const DType dtype = exact_for(a.dim(-1));
   return matmul(centred(a, as_rows(a_zero), dtype), centred(b, b_zero, dtype));
 }
+
+namespace {
 
 // A convolution's w has a number for each output channel.
 Value of_channels(Value each, Value w) {
@@ -263,6 +280,7 @@ static void register_quantize(OpSet& ops) {
       .in("y_scale", kScales | bit(DType::i32) | bit(DType::f8e8m0), "S")
       .in_optional("y_zero_point", kQuantised, "Y")
       .out("y", kQuantised, "Y")
+      .dtype_by("output_dtype")
       .since(10)
       .attr("axis", int64_t{1})
       .attr("block_size", int64_t{0})
@@ -276,6 +294,7 @@ static void register_quantize(OpSet& ops) {
       .in("x_scale", kScales | bit(DType::f8e8m0), "S")
       .in_optional("x_zero_point", kQuantised | bit(DType::i32), "X")
       .out("y", kScales, "S")
+      .dtype_by("output_dtype")
       .since(10)
       .attr("axis", int64_t{1})
       .attr("block_size", int64_t{0})
@@ -288,7 +307,10 @@ static void register_quantize(OpSet& ops) {
       .out("y_zero_point", bit(DType::u8), "Y")
       .since(11)
       .not_differentiable()
-      .defined_as(dynamically_quantized);
+      .defined_as([](const OpCall& c) {
+        const Quantized made = dynamically(c.x(0));
+        return Outputs{made.q, made.scale, made.zero_point};
+      });
   register_products(ops);
 }
 

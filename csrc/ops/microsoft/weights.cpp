@@ -1,0 +1,268 @@
+// Products with weights of few bits, as model builders and the quantizers of language models write
+// them: blocks along K, each with a scale. N columns, K rows.
+#include <array>
+
+#include "csrc/ops/ops.h"
+#include "csrc/ops/quantized/quantized.h"
+
+namespace ort::microsoft {
+namespace {
+
+constexpr TypeSet kWeights = bit(DType::f32) | bit(DType::f16) | bit(DType::bf16);
+constexpr TypeSet kByte = bit(DType::u8);
+
+// Numbers of `bits` each, the first in a byte's lowest bits: [.., n] -> [.., n 8 / bits], uint8.
+Value unpacked(Value bytes, int64_t bits) {
+  if (bits == 8) return bytes;
+  Graph& g = *bytes.graph;
+  const int64_t count = 8 / bits;
+  std::vector<Value> parts;
+  for (int64_t i = 0; i < count; ++i) {
+    const Value shifted =
+        i == 0 ? bytes
+               : g.emit1("BitShift", {bytes, number(static_cast<double>(i * bits), bytes)},
+                         {{"direction", std::string("RIGHT")}});
+    const Value mask = number(static_cast<double>((int64_t{1} << bits) - 1), bytes);
+    parts.push_back(unsqueeze(g.emit1("BitwiseAnd", {shifted, mask}), {-1}));
+  }
+  Dims dims = bytes.dims();
+  dims.back() = dims.back() * Dim(count);
+  return reshape(concat(parts, -1), dims);
+}
+
+void expect_bits(int64_t bits, std::string_view op) {
+  check(bits == 2 || bits == 4 || bits == 8, "[{}] bits is {}, expected 2, 4 or 8", op, bits);
+}
+
+// --- MatMulNBits ---------------------------------------------------------------------------------
+
+struct Blocks {
+  int64_t n, k, bits, size;
+  int64_t count() const { return (k + size - 1) / size; }
+};
+
+Blocks blocks_of(const Attrs& attrs) {
+  const Blocks blocks{attrs.i("N"), attrs.i("K"), attrs.i("bits"), attrs.i("block_size")};
+  expect_bits(blocks.bits, "MatMulNBits");
+  check(blocks.n > 0 && blocks.k > 0 && blocks.size >= 16 && blocks.size <= (1 << 20) &&
+            (blocks.size & (blocks.size - 1)) == 0,
+        "[MatMulNBits] N is {}, K is {} and block_size is {}, expected positive sizes and a power "
+        "of two from 16 on",
+        blocks.n, blocks.k, blocks.size);
+  return blocks;
+}
+
+// [N, K]: of each block its number, or of each place that of its group.
+Value along_rows(Value each, Value groups, const Blocks& b) {
+  if (groups) return each.graph->emit1("Gather", {each, groups}, {{"axis", int64_t{1}}});
+  const Value repeated = expand(unsqueeze(each, {2}), {b.n, b.count(), b.size});
+  return slice(reshape(repeated, {b.n, b.count() * b.size}), 1, 0, b.k);
+}
+
+Value zero_points(const OpCall& c, const Blocks& b) {
+  const Value given = c.x(3);
+  if (given.dtype() != DType::u8) return reshape(given, {b.n, b.count()});
+  const int64_t bytes = (b.count() * b.bits + 7) / 8;
+  return slice(unpacked(reshape(given, {b.n, bytes}), b.bits), 1, 0, b.count());
+}
+
+// The weight [N, K] in float32.
+Value weight(const OpCall& c) {
+  check(c.attrs().i("weight_prepacked") == 0,
+        "[MatMulNBits] weight_prepacked is {}: B is bound to the machine that packed it",
+        c.attrs().i("weight_prepacked"));
+  const Blocks b = blocks_of(c.attrs());
+  const Value bytes = reshape(c.x(1), {b.n, b.count() * b.size * b.bits / 8});
+  const Value codes = cast(slice(unpacked(bytes, b.bits), 1, 0, b.k), DType::f32);
+  const Value centre = c.has(3) ? along_rows(cast(zero_points(c, b), DType::f32), c.x(4), b)
+                                : number(static_cast<double>(int64_t{1} << (b.bits - 1)), codes);
+  const Value scales = reshape(cast(c.x(2), DType::f32), {b.n, b.count()});
+  return (codes - centre) * along_rows(scales, c.x(4), b);
+}
+
+Value product_of_bits(const OpCall& c) {
+  const Value y = matmul(c.x(0), swap_last(cast(weight(c), c.x(0).dtype())));
+  return c.has(5) ? y + c.x(5) : y;
+}
+
+// --- MatMulBnb4 ----------------------------------------------------------------------------------
+
+// The numbers of FP4: a sign, two bits of exponent, one of fraction, over its largest.
+constexpr std::array<float, 16> kFloat4{
+    0.0f,  5.208333333e-03f,  0.66666667f,  1.0f,  0.33333333f,  0.5f,  0.16666667f,  0.25f,
+    -0.0f, -5.208333333e-03f, -0.66666667f, -1.0f, -0.33333333f, -0.5f, -0.16666667f, -0.25f};
+
+Value table_of(Graph& graph, bool normal) {
+  Tensor table = Tensor::empty(DType::f32, {16});
+  const auto& numbers = normal ? kNormalFloats : kFloat4;
+  std::copy(numbers.begin(), numbers.end(), table.as<float>());
+  return graph.constant(std::move(table));
+}
+
+// Two codes to a byte, the first in the upper bits, then a scale for each block of the flat weight.
+Value table_weight(const OpCall& c) {
+  const Attrs& attrs = c.attrs();
+  const int64_t n = attrs.i("N"), k = attrs.i("K"), size = attrs.i("block_size");
+  const int64_t type = attrs.i("quant_type");
+  check(n > 0 && k > 0 && size > 0 && n <= (int64_t{1} << 40) / k && size <= (1 << 20),
+        "[MatMulBnb4] N is {}, K is {} and block_size is {}, expected positive sizes", n, k, size);
+  check(type == 0 || type == 1, "[MatMulBnb4] quant_type is {}, expected 0 or 1", type);
+  Graph& g = c.graph();
+  const Value bytes = c.x(1), sixteen = number(16.0, bytes);
+  const Value upper = bytes / sixteen, lower = bytes - upper * sixteen;
+  const int64_t count = n * k, blocks = (count + size - 1) / size;
+  const Value codes =
+      reshape(concat({unsqueeze(upper, {1}), unsqueeze(lower, {1})}, 1), {(count + 1) / 2 * 2});
+  const Value numbers =
+      g.emit1("Gather", {table_of(g, type == 1), cast(codes, DType::i64)}, {{"axis", int64_t{0}}});
+  const Value scales = expand(unsqueeze(cast(c.x(2), DType::f32), {1}), {blocks, size});
+  const Value flat =
+      slice(numbers, 0, 0, count) * slice(reshape(scales, {blocks * size}), 0, 0, count);
+  return reshape(flat, {n, k});
+}
+
+Value product_of_tables(const OpCall& c) {
+  const Attrs& attrs = c.attrs();
+  const int64_t n = attrs.i("N"), k = attrs.i("K");
+  const bool forward = attrs.i("transB") != 0;
+  const bool fits = attrs.i("quant_type") == 1 && attrs.i("block_size") == kQuantizedBlock &&
+                    n > 0 && k > 0 && n * k % kQuantizedBlock == 0;
+  if (fits)
+    return c.graph().emit1("ort::QuantizedLinear", {c.x(0), c.x(1), cast(c.x(2), DType::f32)},
+                           {{"columns", k},
+                            {"format", std::string("nf4")},
+                            {"rows", n},
+                            {"transposed", int64_t{!forward}}});
+  const Value w = cast(table_weight(c), c.x(0).dtype());
+  return matmul(c.x(0), forward ? swap_last(w) : w);
+}
+
+// --- GatherBlockQuantized ------------------------------------------------------------------------
+
+int64_t axis_of(const Attrs& attrs, std::string_view name, int64_t rank) {
+  const int64_t axis = attrs.i(name);
+  check(axis >= -rank && axis < rank, "[GatherBlockQuantized] {} is {}, data has rank {}", name,
+        axis, rank);
+  return (axis + rank) % rank;
+}
+
+// Each number of a block's, `size` times along the axis, cut to the data's places.
+Value repeated(Value each, int64_t axis, const Dim& size, const Dim& places) {
+  const Dims d = each.dims();
+  Dims apart = d, together = d;
+  apart.insert(apart.begin() + axis + 1, size);
+  const auto at = static_cast<size_t>(axis);
+  together[at] = d[at] * size;
+  return slice(reshape(expand(unsqueeze(each, {axis + 1}), apart), together), axis, 0, places);
+}
+
+// Slices of tables along an axis; what an index outside them gives is zeros in the end.
+struct Gathered {
+  int64_t axis;
+  Dim size;
+  Value index, outside;
+
+  // `table` may have one place for all.
+  Value rows(Value table) const {
+    Dims dims = table.dims();
+    dims[static_cast<size_t>(axis)] = size;
+    return table.graph->emit1("Gather", {expand(table, dims), index}, {{"axis", axis}});
+  }
+  Value zeroed(Value y) const {
+    Dims dims = index.dims();
+    dims.resize(dims.size() + static_cast<size_t>(y.rank() - axis - index.rank()), Dim(1));
+    return where(reshape(outside, dims), number(0.0, y), y);
+  }
+};
+
+Gathered gathered(Value indices, const Dim& size, int64_t axis) {
+  const Value given = cast(indices, DType::i64), places = indices.graph->size(size);
+  const Value below = -places > given, above = logical_not(places > given);
+  const Value outside = logical_not(logical_and(logical_not(below), logical_not(above)));
+  return {axis, size, where(outside, number(0.0, given), given), outside};
+}
+
+// Slices of a quantised table, made floats after they are gathered.
+Value gather_quantized(const OpCall& c) {
+  const Attrs& attrs = c.attrs();
+  const Value data = c.x(0);
+  const int64_t rank = data.rank(), bits = attrs.i("bits");
+  const bool packs = data.dtype() == DType::u8;
+  if (packs) expect_bits(bits, "GatherBlockQuantized");
+  const int64_t along = axis_of(attrs, "gather_axis", rank);
+  const int64_t blocks = axis_of(attrs, "quantize_axis", rank);
+  check(along != blocks, "[GatherBlockQuantized] gather_axis and quantize_axis are both {}", along);
+  const Gathered from = gathered(c.x(1), data.dim(along), along);
+  const auto numbers = [&](Value table) {
+    return packs ? unpacked(from.rows(table), bits) : from.rows(table);
+  };
+  const int64_t axis = blocks < along ? blocks : blocks + c.x(1).rank() - 1;
+  const Value codes = cast(numbers(data), DType::f32);
+  const Value scales = cast(from.rows(c.x(2)), DType::f32);
+  const Dim places = codes.dim(axis), size = attrs.i("block_size");
+  const auto wide = [&](Value each) {
+    return repeated(each, axis, size.is(0) ? places : size, places);
+  };
+  Value centred = codes;
+  if (c.has(3)) {
+    // Those that are packed may have places more than blocks.
+    const Value zeros = slice(numbers(c.x(3)), axis, 0, scales.dim(axis));
+    centred = codes - wide(cast(zeros, DType::f32));
+  } else if (packs) {
+    centred = codes - static_cast<double>(int64_t{1} << (bits - 1));
+  }
+  return cast(from.zeroed(centred * wide(scales)), c.x(2).dtype());
+}
+
+}  // namespace
+
+static void register_weights(OpSet& ops) {
+  ops.op("com.microsoft::MatMulNBits")
+      .in("A", kWeights)
+      .in("B", kByte, "B")
+      .in("scales", kWeights)
+      .in_optional("zero_points", kByte | kWeights, "Z")
+      .in_optional("g_idx", bit(DType::i32), "G")
+      .in_optional("bias", kWeights)
+      .out("Y")
+      .attr_required("K")
+      .attr_required("N")
+      .attr("accuracy_level", int64_t{0})  // how inexact it may be: ours is exact
+      .attr("bits", int64_t{4})
+      .attr_required("block_size")
+      .attr("weight_prepacked", int64_t{0})
+      .differentiable_inputs({0, 2, 5})
+      .defined_as(product_of_bits);
+  ops.op("com.microsoft::MatMulBnb4")
+      .in("A", kWeights)
+      .in("B", kByte, "B")
+      .in("absmax", kWeights)
+      .out("Y")
+      .attr_required("K")
+      .attr_required("N")
+      .attr_required("block_size")
+      .attr_required("quant_type")
+      .attr("training_mode", int64_t{0})
+      .attr("transB", int64_t{1})
+      .differentiable_inputs({0})
+      .defined_as(product_of_tables);
+  ops.op("com.microsoft::GatherBlockQuantized")
+      .in("data",
+          kByte | bit(DType::i4) | bit(DType::u4) | bit(DType::f8e4m3fn) | bit(DType::f8e4m3fnuz) |
+              bit(DType::f8e5m2) | bit(DType::f8e5m2fnuz) | bit(DType::f4e2m1),
+          "D")
+      .in("indices", kIndex, "I")
+      .in("scales", kWeights, "S")
+      .in_optional("zero_points", kByte | bit(DType::i4) | bit(DType::u4), "D")
+      .out("output", kWeights, "S")
+      .attr("bits", int64_t{4})
+      .attr("block_size", int64_t{128})
+      .attr("gather_axis", int64_t{0})
+      .attr("quantize_axis", int64_t{1})
+      .not_differentiable()
+      .defined_as(gather_quantized);
+}
+
+const Family<OpSet> kFamily("ops", "microsoft_weights", register_weights);
+
+}  // namespace ort::microsoft
