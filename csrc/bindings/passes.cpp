@@ -26,6 +26,8 @@ size_t run_pass(Graph& graph, const std::string& name, std::optional<int> fuel,
   size_t changes = 0;
   if (name == "recompose")
     changes = rewrite(graph, recompose_rules(graph.ops()), options);
+  else if (name == "quantized")
+    changes = rewrite(graph, quantized_rules(), options);
   else if (name == "simplify")
     changes = rewrite(graph, simplify_rules(), options);
   else if (name == "fuse")
@@ -39,8 +41,10 @@ size_t run_pass(Graph& graph, const std::string& name, std::optional<int> fuel,
   else if (name == "fold_constants")
     changes = fold_constants(graph, evaluator);
   else
-    fail("unknown pass '{}', known: recompose, simplify, fuse, cse, siblings, dce, fold_constants",
-         name);
+    fail(
+        "unknown pass '{}', known: recompose, quantized, simplify, fuse, cse, siblings, dce, "
+        "fold_constants",
+        name);
   verify(graph, name);
   return changes;
 }
@@ -53,7 +57,8 @@ void bind_passes(py::module_& m) {
   m.def("rules", [](const Graph& graph) {
     std::vector<std::string> names;
     const Rules fuse = fuse_rules(graph.ops());
-    for (const Rules* rules : {&recompose_rules(graph.ops()), &simplify_rules(), &fuse})
+    for (const Rules* rules :
+         {&quantized_rules(), &recompose_rules(graph.ops()), &simplify_rules(), &fuse})
       for (const Rule& rule : *rules) names.push_back(rule.name());
     return names;
   });

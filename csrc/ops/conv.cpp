@@ -50,8 +50,10 @@ Window window_of(InferContext& c, size_t n, const Dims& weight_dims) {
   return w;
 }
 
+}  // namespace
+
 void infer_conv(InferContext& c) {
-  if (!c.ranked(0) || !c.ranked(1)) return c.out(0, c.dtype(), std::nullopt);
+  if (!c.ranked(0) || !c.ranked(1)) return c.out(0, written_dtype(c), std::nullopt);
   const Dims &x = c.dims(0), &w = c.dims(1);
   c.require(x.size() >= 3 && w.size() == x.size(),
             "x has shape {}, w has shape {}, expected [N, C, D1..] and "
@@ -83,8 +85,10 @@ void infer_conv(InferContext& c) {
     c.require(dims.back().value().value_or(0) >= 0,
               "x has shape {}: axis {} is smaller than the kernel {}", x, 2 + i, win.kernel);
   }
-  c.out(0, c.dtype(), std::move(dims));
+  c.out(0, written_dtype(c), std::move(dims));
 }
+
+namespace {
 
 void infer_conv_transpose(InferContext& c) {
   if (!c.ranked(0) || !c.ranked(1)) return c.out(0, c.dtype(), std::nullopt);
@@ -150,19 +154,30 @@ Outputs conv_gradient(const Backward& b) {
 }
 
 // Each element of `over`, which has the channels of the weight's first axis, meets one filter.
-double conv_cost(const Sized& node, Value over, Value weight) {
+double cost_over(const Sized& node, Value over, Value weight) {
   return 2 * node.elements(over) * node.elements(weight) /
          std::max(weight.type().dims ? node.size(weight.dim(0)) : 1, 1.0);
 }
 
-OpSchema& conv_attrs(OpSchema& schema) {
-  return schema.computes_in(DType::f32)
-      .attr("auto_pad", std::string("NOTSET"))
+}  // namespace
+
+double conv_cost(const Sized& node) {
+  return cost_over(node, node.node().output(), node.node().input(1));
+}
+
+OpSchema& window_attrs(OpSchema& schema) {
+  return schema.attr("auto_pad", std::string("NOTSET"))
       .attr("group", int64_t{1})
       .attr_optional("kernel_shape")
       .attr_optional("strides")
       .attr_optional("dilations")
       .attr_optional("pads");
+}
+
+namespace {
+
+OpSchema& conv_attrs(OpSchema& schema) {
+  return window_attrs(schema.computes_in(DType::f32));
 }
 
 Value fused_conv(const OpCall& c) {
@@ -209,7 +224,7 @@ static void register_conv(OpSet& ops) {
                  .in_optional("b", kFloating)
                  .out("y")
                  .since(1))
-      .cost([](const Sized& c) { return conv_cost(c, c.node().output(), c.node().input(1)); })
+      .cost(conv_cost)
       .shape(infer_conv)
       .gradient(conv_gradient);
   // As the passes build it: activation(conv(x, w) + b + z).
@@ -221,7 +236,7 @@ static void register_conv(OpSet& ops) {
                  .out("y"))
       .attr("activation", std::string("none"))
       .attr("activation_numbers", std::vector<double>{})
-      .cost([](const Sized& c) { return conv_cost(c, c.node().output(), c.node().input(1)); })
+      .cost(conv_cost)
       .shape([](InferContext& c) {
         infer_conv(c);
         if (c.node().output().type().dims) expect_dims(c, 3, c.node().output().dims());
@@ -229,13 +244,13 @@ static void register_conv(OpSet& ops) {
       .defined_as(fused_conv);
   conv_attrs(ops.op("ort::ConvGradX").in("dy", kFloating).in("w", kFloating).out("dx"))
       .attr_required("dims")
-      .cost([](const Sized& c) { return conv_cost(c, c.node().input(0), c.node().input(1)); })
+      .cost([](const Sized& c) { return cost_over(c, c.node().input(0), c.node().input(1)); })
       .shape(dims_attr(0));
   conv_attrs(ops.op("ort::ConvGradW").in("dy", kFloating).in("x", kFloating))
       .out("dw", kFloating, "Y")
       .attr("to", int64_t{0})
       .attr_required("dims")
-      .cost([](const Sized& c) { return conv_cost(c, c.node().input(0), c.node().output()); })
+      .cost([](const Sized& c) { return cost_over(c, c.node().input(0), c.node().output()); })
       .shape([](InferContext& c) {
         dims_attr(0)(c);
         c.out(0, written_dtype(c), c.node().output().type().dims);
@@ -248,7 +263,7 @@ static void register_conv(OpSet& ops) {
                  .since(1))
       .attr_optional("output_padding")
       .attr_optional("output_shape")
-      .cost([](const Sized& c) { return conv_cost(c, c.node().input(0), c.node().input(1)); })
+      .cost([](const Sized& c) { return cost_over(c, c.node().input(0), c.node().input(1)); })
       .shape(infer_conv_transpose)
       .gradient(conv_transpose_gradient);
 }

@@ -192,7 +192,7 @@ void register_fused(OpSet& ops) {
       .out("y")
       .attr("activation", std::string("none"))
       .attr("activation_numbers", std::vector<double>{})
-      .cost([](const Sized& node) { return product_cost(node, false); })
+      .cost(matmul_cost)
       .computes_in(DType::f32)
       .siblings(of_matrices([](const Node& node) { return columns_of(node, true); }))
       .shape(infer_linear)
@@ -206,16 +206,24 @@ void register_fused(OpSet& ops) {
 
 }  // namespace
 
+void infer_matmul(InferContext& c) {
+  infer_product(c, false, false);
+}
+
+double matmul_cost(const Sized& node) {
+  return product_cost(node, false);
+}
+
 static void register_matmul(OpSet& ops) {
   ops.op("MatMul")
       .in("a", kNumeric)
       .in("b", kNumeric)
       .out("y")
       .since(9)
-      .cost([](const Sized& node) { return product_cost(node, false); })
+      .cost(matmul_cost)
       .computes_in(DType::f32)
       .siblings(of_matrices([](const Node& node) { return columns_of(node, false); }))
-      .shape([](InferContext& c) { infer_product(c, false, false); })
+      .shape(infer_matmul)
       .gradient(matmul_gradient);
   ops.op("Gemm")
       .in("a", kNumeric)

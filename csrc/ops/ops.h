@@ -12,6 +12,12 @@ const OpSet& default_ops();
 // Shape rules that several families share.
 Shape like(size_t input);             // output 0 has the type of that input
 Shape dims_attr(size_t dtype_input);  // output 0 has attribute "dims" and that input's dtype
+// Of a product over the last two axes, and of Conv over windows; each with what it costs.
+void infer_matmul(InferContext& c);
+double matmul_cost(const Sized& node);
+void infer_conv(InferContext& c);
+double conv_cost(const Sized& node);
+OpSchema& window_attrs(OpSchema& schema);  // those of Conv
 // What a product is written in: attribute "to" where it has one that is not 0, else input 0's.
 DType written_dtype(const InferContext& c);
 // Tensors whose types attribute "types" tells as text; one output more is opaque.

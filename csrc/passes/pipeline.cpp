@@ -49,14 +49,20 @@ class Runner {
 
 }  // namespace
 
-void expand_compounds(Graph& graph, PassOptions& options) {
+void join_quantized(Graph& graph, PassOptions& options) {
+  Runner(graph, options).rules("quantized", quantized_rules());
+}
+
+bool expand_compounds(Graph& graph, PassOptions& options) {
   const auto is_known = [](const Node& node) {
     return is_compound(*node.schema) && knows_parts(node);
   };
   const auto nodes = graph.order();
   if (std::none_of(nodes.begin(), nodes.end(), [&](const Node* node) { return is_known(*node); }))
-    return;
-  Runner(graph, options).pass("compounds", [&] { return expand_all(graph, is_known); });
+    return false;
+  size_t count = 0;
+  Runner(graph, options).pass("compounds", [&] { return count = expand_all(graph, is_known); });
+  return count > 0;
 }
 
 void raise(Graph& graph, PassOptions& options) {
@@ -64,6 +70,7 @@ void raise(Graph& graph, PassOptions& options) {
   Runner run(graph, options);
   run.pass("dce", [&] { return remove_dead(graph); });
   run.fold();
+  while (expand_compounds(graph, options)) run.fold();  // whose sizes constants have told
   run.pass("cse", [&] { return merge_equal(graph, Narrowing::apart); });
   run.rules("recompose", recompose_rules(graph.ops()));
   run.rules("simplify", simplify_rules());

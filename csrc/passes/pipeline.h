@@ -18,8 +18,11 @@ struct PassOptions {
   std::function<void(const std::string& stage, const Graph&)> stage;
 };
 
-// Replaces nodes that are nothing but their definition, where their sizes are known.
-void expand_compounds(Graph& graph, PassOptions& options);
+// Makes products of integers where they lie between scales, on graphs that nothing differentiates.
+void join_quantized(Graph& graph, PassOptions& options);
+// Replaces nodes that are nothing but their definition, where their sizes are known; whether there
+// were any.
+bool expand_compounds(Graph& graph, PassOptions& options);
 // Canonicalise and recompose, on graphs without gradients.
 void raise(Graph& graph, PassOptions& options);
 // The same of the graphs that its nodes own, which will be differentiated with it; the program of a

@@ -23,6 +23,11 @@ const Rules& simplify_rules() {
   return *list;
 }
 
+const Rules& quantized_rules() {
+  static const Rules* list = new Rules(rules::quantized_rules());
+  return *list;
+}
+
 const Rules& recompose_rules(const OpSet& ops) {
   static const Rules* list = new Rules(joined({
       {rules::pow_two()},

@@ -5,7 +5,8 @@
 
 namespace ort {
 
-const Rules& simplify_rules();               // any graph
+const Rules& simplify_rules();
+const Rules& quantized_rules();              // any graph
 const Rules& recompose_rules(const OpSet&);  // graphs without gradients only
 
 }  // namespace ort

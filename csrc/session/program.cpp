@@ -71,6 +71,7 @@ Program::Program(const Graph& captured, const CompileOptions& options, std::vect
   if (dump_.on())
     passes.stage = [&](const std::string& name, const Graph& now) { dump_.stage(name, now); };
   dump_.stage("captured", *graph);
+  if (wrt.empty() && cuts.empty()) join_quantized(*graph, passes);
   expand_compounds(*graph, passes);
   if (cuts.empty())  // it would join values on both sides of a cut
     wrt.empty() ? raise(*graph, passes) : raise_all(*graph, passes);

@@ -73,6 +73,8 @@ Verdict plain(const Node& node) {
 static void register_matmul(KernelTable& table) {
   add(table, "MatMul", kNumbers,
       [](const KernelCall& c) { wide(c.dtype(), [&]<class W>() { product<W>(c, {}); }); });
+  add(table, "ort::IntegerMatMul", bit(DType::i8) | bit(DType::u8) | bit(DType::i32),
+      [](const KernelCall& c) { product<int64_t>(c, {}); });
   add(
       table, "ort::MatMul", kNumbers,
       [](const KernelCall& c) {

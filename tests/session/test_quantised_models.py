@@ -78,9 +78,9 @@ def test_dynamically(exported):
 def test_statically(exported, form, per_channel):
     path, feeds = exported
     into = path.with_name(f"{form}{per_channel}.onnx")
-    kinds = ["Conv", "MatMul", "MaxPool", "Relu"]  # a Gemm becomes an op of com.microsoft
+    kinds = ["Conv", "MatMul", "MaxPool", "Relu", "Gemm", "Add", "GlobalAveragePool"]
     quantization.quantize_static(
         path, into, Feeds(feeds), quant_format=quantization.QuantFormat[form],
-        per_channel=per_channel, op_types_to_quantize=kinds + ["Gemm"] * (form == "QDQ"),
+        per_channel=per_channel, op_types_to_quantize=kinds,
     )  # fmt: skip
     agrees(into, feeds)

@@ -11,6 +11,7 @@ Rules movement_rules();                 // views and transposes that cancel
 Rules attention_rules();                // heads are read where the projections leave them
 Rules activation_rules();               // activations written by hand
 Rules norm_rules();                     // normalisations written by hand
+Rules quantized_rules();                // products of integers between their scales
 Rules product_rules(const OpSet& ops);  // products with transposes, bias and activation
 Rules conv_rules(const OpSet& ops);     // convolutions with batch norm, sum and activation
 Rule pow_two();

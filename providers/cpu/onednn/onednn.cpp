@@ -17,10 +17,29 @@ dnnl::stream& cpu_stream() {
 }
 
 dnnl::memory::data_type onednn_type(DType dtype) {
-  if (dtype == DType::bf16) return dnnl::memory::data_type::bf16;
-  if (dtype == DType::f16) return dnnl::memory::data_type::f16;
-  check(dtype == DType::f32, "oneDNN has no {} here", dtype);
-  return dnnl::memory::data_type::f32;
+  using Type = dnnl::memory::data_type;
+  switch (dtype) {
+    case DType::f32:
+      return Type::f32;
+    case DType::bf16:
+      return Type::bf16;
+    case DType::f16:
+      return Type::f16;
+    case DType::i8:
+      return Type::s8;
+    case DType::u8:
+      return Type::u8;
+    case DType::i32:
+      return Type::s32;
+    default:
+      fail("oneDNN has no {} here", dtype);
+  }
+}
+
+Verdict adds_bytes_exactly(const Node&) {
+  static const bool exact =
+      __builtin_cpu_supports("avx512vnni") || __builtin_cpu_supports("avxvnni");
+  return require(exact, "the processor has no VNNI");
 }
 
 dnnl::memory::desc dense_desc(const Sizes& sizes, DType dtype) {

@@ -13,7 +13,7 @@ namespace ort::cpu {
 const dnnl::engine& cpu_engine();
 dnnl::stream& cpu_stream();  // of the calling thread
 
-dnnl::memory::data_type onednn_type(DType dtype);  // of float32 and halves
+dnnl::memory::data_type onednn_type(DType dtype);  // of float32, halves, bytes and int32
 // Row-major; rank 0 becomes [1].
 dnnl::memory::desc dense_desc(const Sizes& sizes, DType dtype = DType::f32);
 
@@ -22,6 +22,21 @@ dnnl::memory::desc dense_desc(const Sizes& sizes, DType dtype = DType::f32);
 // calls its gemm, whose code points the stack pointer into the heap, so that a signal would write
 // there.
 bool is_own(const dnnl::primitive_desc_base& description);
+
+// The first implementation that does not call oneDNN's gemm, its reference where there is no other;
+// false: there is none.
+template <class Description>
+bool without_gemm(Description& description) {
+  const auto calls_gemm = [&] {
+    return std::string_view(description.impl_info_str()).find("gemm") != std::string_view::npos;
+  };
+  while (description.get(true) && calls_gemm())
+    if (!description.next_impl()) return false;
+  return description.get(true) != nullptr;
+}
+
+// No where the processor adds products of bytes in 16 bits, as oneDNN has it do without VNNI.
+Verdict adds_bytes_exactly(const Node& node);
 
 // False where oneDNN's post-op is another function: LeakyRelu with alpha 0 (of infinities) and Clip
 // with low > high.

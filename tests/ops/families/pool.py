@@ -161,6 +161,15 @@ def max_unpool(x, indices, shape=None, kernel_shape=(), strides=None, pads=None)
     return y
 
 
+BYTES = [
+    sample(i(2, 5, 7, 8, low=-100, high=100, dtype="int8"), kernel_shape=[3, 2], strides=[2, 2],
+           pads=[1, 0, 1, 1]),
+    sample(i(2, 5, 7, 8, high=256, dtype="uint8"), kernel_shape=[3, 3], strides=[2, 2],
+           ceil_mode=1),
+    sample(i(2, 3, 9, high=256, dtype="uint8"), kernel_shape=[2], dilations=[3]),
+    sample(i(1, 3, 4, 5, 6, low=-100, dtype="int8"), kernel_shape=[2, 2, 2]),
+    sample(i(1, 3, 5, 5, low=-100, dtype="int8"), kernel_shape=[2, 2], auto_pad="SAME_LOWER"),
+]  # fmt: skip
 PLACES = np.array([[[[5, 7], [13, 15]]]])
 
 
@@ -168,7 +177,7 @@ OPS = [
     Op(
         "MaxPool",
         max_pool,
-        [sample(t(*shape), **attrs) for shape, attrs in CASES],
+        [sample(t(*shape), **attrs) for shape, attrs in CASES] + BYTES,
         ERRORS,
         through=(0,),
     ),

@@ -178,6 +178,36 @@ OPS = [
         ],
     ),
     Op(
+        "ort::IntegerMatMul",
+        lambda a, b: (a.long() @ b.long()).int(),
+        [
+            sample(of("uint8", 3, 5), of("int8", 5, 4)),
+            sample(of("int8", 2, 3, 70), of("int8", 70, 65)),
+            sample(of("uint8", 2, 1, 3, 9), of("int8", 5, 9, 4)),
+            sample(of("uint8", 9), of("int8", 9, 4)),
+            sample(of("int8", 2, 3, 9), of("int8", 9)),
+            sample(np.full((3, 9000), 255, "uint8"), np.full((9000, 2), -128, "int8")),
+            sample(np.full((3, 64), -128, "int8"), np.full((64, 2), -128, "int8")),
+            sample(of("uint8", 0, 5), of("int8", 5, 4)),
+            sample(of("uint8", 3, 0), of("int8", 0, 4)),
+        ],
+        [bad("inner sizes 5 and 4 differ", of("uint8", 3, 5), of("int8", 4, 4))],
+    ),
+    Op(
+        "ort::IntegerConv",
+        convolution,
+        [
+            sample(of("uint8", 1, 2, 5, 5), of("int8", 3, 2, 3, 3)),
+            sample(of("int8", 2, 4, 6, 6), of("int8", 4, 2, 3, 3),
+                   strides=[2, 2], pads=[1, 1, 0, 1], group=2),
+            sample(of("uint8", 1, 48, 9, 9), of("int8", 20, 48, 2, 2), strides=[2, 2]),
+            sample(np.full((1, 64, 4, 4), 255, "uint8"), np.full((2, 64, 3, 3), -128, "int8")),
+            sample(of("uint8", 2, 6, 7, 7), of("int8", 6, 1, 3, 3), group=6, pads=[1, 1, 1, 1]),
+            sample(of("uint8", 0, 2, 5, 5), of("int8", 3, 2, 3, 3)),
+        ],
+        [bad("expects 3", of("uint8", 1, 2, 5, 5), of("int8", 3, 3, 3, 3))],
+    ),
+    Op(
         "QLinearMatMul",
         linear_product,
         [
