@@ -121,14 +121,34 @@ Value in_four_axes(Value mask) {
   return axes.empty() ? mask : unsqueeze(mask, axes);
 }
 
-// The scores at each stage are asked for, or changed between the product and the mask.
-bool needs_scores(const OpCall& c) {
-  return c.outputs() > 3 || c.attrs().f("softcap") > 0.0;
+// What scores are computed in: halves in float32, which is no less than they ask for.
+DType scores_dtype(const AttentionParts& parts) {
+  const DType dtype = parts.q.dtype();
+  return is_half(dtype) ? DType::f32 : dtype;
+}
+
+// What the softmax is asked in where that is not what it is computed in anyway.
+std::optional<DType> other_precision(const OpCall& c, const AttentionParts& parts) {
+  const Attr* given = c.attrs().find("softmax_precision");
+  if (!given) return std::nullopt;
+  const int64_t asked = std::get<int64_t>(*given);
+  check(known_dtype(asked) && (bit(static_cast<DType>(asked)) & kFloating) != 0,
+        "[Attention] softmax_precision is {}, expected 1 (float32), 10 (float16), 11 (float64) or "
+        "16 (bfloat16)",
+        asked);
+  const auto precision = static_cast<DType>(asked);
+  if (precision == parts.q.dtype() || precision == scores_dtype(parts)) return std::nullopt;
+  return precision;
+}
+
+// The scores at each stage are asked for, or changed between the product and the softmax.
+bool needs_scores(const OpCall& c, const AttentionParts& parts) {
+  return c.outputs() > 3 || c.attrs().f("softcap") > 0.0 || other_precision(c, parts);
 }
 
 // y, and the scores as attribute "qk_matmul_output_mode" asks for them.
 Outputs with_scores(const OpCall& c, const AttentionParts& parts, const AttentionMask& mask) {
-  const DType dtype = parts.q.dtype(), wide = is_half(dtype) ? DType::f32 : dtype;
+  const DType dtype = parts.q.dtype(), wide = scores_dtype(parts);
   const Value q = cast(parts.q, wide);
   const Value k = cast(repeat_heads(parts.k, q.dim(1)), wide);
   const Value v = cast(repeat_heads(parts.v, q.dim(1)), wide);
@@ -137,7 +157,8 @@ Outputs with_scores(const OpCall& c, const AttentionParts& parts, const Attentio
   const Value capped = cap > 0.0 ? tanh(raw / cap) * cap : raw;
   Value biased = mask.added ? capped + cast(mask.added, wide) : capped;
   if (mask.seen) biased = where(mask.seen, biased, below_all(biased));
-  const Value p = masked_softmax(biased).y;
+  const DType precision = other_precision(c, parts).value_or(wide);
+  const Value p = cast(masked_softmax(cast(biased, precision)).y, wide);
   const Value stages[] = {raw, capped, biased, p};
   const int64_t mode = c.attrs().i("qk_matmul_output_mode");
   check(mode >= 0 && mode < 4, "[Attention] qk_matmul_output_mode is {}, expected 0 to 3", mode);
@@ -159,7 +180,7 @@ Value fused(const AttentionParts& parts, const AttentionMask& mask, bool causal)
 
 Outputs onnx_attention(const OpCall& c) {
   const AttentionParts parts = parts_of(c);
-  const bool causal = c.attrs().i("is_causal") != 0, scores = needs_scores(c);
+  const bool causal = c.attrs().i("is_causal") != 0, scores = needs_scores(c, parts);
   // Queries that start with the first key: ort::Attention knows no other.
   const bool from_first = causal && !scores && !c.has(kPastKey) && !c.has(kValidKeys);
   AttentionMask mask = mask_of(c, parts);

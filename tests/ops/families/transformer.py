@@ -60,7 +60,9 @@ def attention(
     capped = softcap * torch.tanh(raw / softcap) if softcap else raw
     places = (q.shape[2], k.shape[2], past, valid, is_causal, left_window_size, right_window_size)
     biased = masked(capped, mask, seen(*places))
-    p = torch.nan_to_num(torch.softmax(biased, -1), nan=0.0)
+    asked = {None: q.dtype, 10: torch.float16, 11: torch.float64, 16: torch.bfloat16}
+    kept = biased.to(asked[softmax_precision])
+    p = torch.nan_to_num(torch.softmax(kept, -1), nan=0.0).to(q.dtype)
     y = p @ shared[1]
     if flat:
         y = y.transpose(1, 2).flatten(2)
@@ -136,6 +138,7 @@ OPS = [
             sample(*heads(3, 5), b(3, 5), qk_matmul_output_mode=3, is_causal=1),
             sample(*heads(3, 5), t(3, 5), qk_matmul_output_mode=2),
             sample(*heads(3, 5), softcap=5.0),
+            sample(*heads(3, 5), b(3, 5), softmax_precision=11),
             sample(t(2, 3, 32), t(2, 2, 16), t(2, 2, 12), None, t(2, 2, 4, 8), t(2, 2, 4, 6),
                    qk_matmul_output_mode=0, **FLAT),
         ],
@@ -146,6 +149,7 @@ OPS = [
             bad("the window is -2 to the left", *heads(3, 5), left_window_size=-2),
             bad("qk_matmul_output_mode is 4, expected 0 to 3", *heads(3, 5), softcap=1.0,
                 qk_matmul_output_mode=4),
+            bad("softmax_precision is 7, expected 1", *heads(3, 5), softmax_precision=7),
             bad("nonpad_kv_seqlen and past_key are both given", *heads(3, 2), None,
                 t(2, 2, 4, 8), t(2, 2, 4, 6), np.array([4, 2])),
         ],
