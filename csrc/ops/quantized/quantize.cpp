@@ -39,34 +39,40 @@ DType dtype_attr(const Attrs& attrs, std::string_view name, DType otherwise) {
   return given == 0 ? otherwise : static_cast<DType>(given);
 }
 
-// A scale or zero point along x: of one element for all of it, of one axis for each place there, of
-// x's rank for blocks of `block` places.
-Value along(Value scale, Value x, const Attrs& attrs, std::string_view op) {
-  const Dims d = x.dims(), s = scale.dims();
-  const int64_t rank = static_cast<int64_t>(d.size());
-  if (s.empty()) return scale;
-  if (s.size() == 1 && s[0] == Dim(1)) return reshape(scale, {});
-  int64_t axis = attrs.i("axis");
-  check(axis >= -rank && axis < rank, "[{}] axis {} does not exist, x has rank {}", op, axis, rank);
-  axis += axis < 0 ? rank : 0;
+// A scale for each `block_size` places of an axis, the last block cut off where x ends.
+Value repeated_in_blocks(Value scale, const Dims& d, int64_t axis, int64_t block) {
   const auto at = static_cast<size_t>(axis);
-  if (s.size() == 1) {
-    check(s[0] == d[at] || !s[0].value() || !d[at].value(),
-          "[{}] scales have shape {}, expected [{}] for axis {} of x", op, s, d[at], axis);
-    Dims wide(d.size(), Dim(1));
-    wide[at] = s[0];
-    return reshape(scale, wide);
-  }
-  const int64_t block = attrs.i("block_size");
-  check(s.size() == d.size() && block > 0,
-        "[{}] scales have shape {}, x has shape {} and block_size is {}: expected one number, one "
-        "axis, or x's rank and a positive block_size",
-        op, s, d, block);
+  const Dims s = scale.dims();
   Dims apart = s, together = s;
   apart.insert(apart.begin() + axis + 1, Dim(block));
   together[at] = s[at] * Dim(block);
   const Value repeated = reshape(expand(unsqueeze(scale, {axis + 1}), apart), together);
   return together[at] == d[at] ? repeated : slice(repeated, axis, 0, d[at]);
+}
+
+// A scale or zero point along x: of one element for all of it, of x's rank for blocks, of one axis
+// for each place there.
+Value along(Value scale, Value x, const Attrs& attrs, std::string_view op) {
+  const Dims d = x.dims(), s = scale.dims();
+  const int64_t rank = static_cast<int64_t>(d.size()), block = attrs.i("block_size");
+  if (s.empty()) return scale;
+  int64_t axis = attrs.i("axis");
+  const bool exists = axis >= -rank && axis < rank;
+  // The default axis is 1, which a vector has not: one number serves all of it.
+  if (s.size() == 1 && (s[0] == Dim(1) || (!exists && !s[0].value()))) return reshape(scale, {});
+  check(exists, "[{}] axis {} does not exist, x has rank {}", op, axis, rank);
+  axis += axis < 0 ? rank : 0;
+  const auto at = static_cast<size_t>(axis);
+  if (block > 0 && s.size() == d.size()) return repeated_in_blocks(scale, d, axis, block);
+  check(s.size() == 1,
+        "[{}] scales have shape {}, x has shape {} and block_size is {}: expected one number, one "
+        "axis, or x's rank and a positive block_size",
+        op, s, d, block);
+  check(s[0] == d[at] || !s[0].value() || !d[at].value(),
+        "[{}] scales have shape {}, expected [{}] for axis {} of x", op, s, d[at], axis);
+  Dims wide(d.size(), Dim(1));
+  wide[at] = s[0];
+  return reshape(scale, wide);
 }
 
 }  // namespace

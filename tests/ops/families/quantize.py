@@ -17,7 +17,7 @@ RANGES = {torch.uint8: (0, 255), torch.int8: (-128, 127), torch.int16: (-(2**15)
 def along(scale, x, axis=1, block_size=0):
     if scale.numel() == 1:
         return scale.reshape(())
-    if scale.dim() == 1:
+    if scale.dim() == 1 and not block_size:
         return scale.reshape([-1 if k == axis % x.dim() else 1 for k in range(x.dim())])
     repeated = scale.repeat_interleave(block_size, axis)
     return repeated.narrow(axis, 0, x.shape[axis])
@@ -127,6 +127,7 @@ OPS = [
             sample(X, f(0.1, 0.2, 0.3), of("int8", 3), axis=-3),
             sample(X, np.abs(X[:, :, :3]) + 0.1, of("uint8", 3, 4, 3), axis=2, block_size=2),
             sample(ENDS, f(1.0), np.array(1, "int8")),
+            sample(ENDS, f(1.0, 0.1, 2.0), of("uint8", 3), axis=0, block_size=3),
             sample(i(3, 5, low=-50, high=50, dtype="int32"), f(0.5), np.array(3, "int8")),
         ],
         [
@@ -148,6 +149,8 @@ OPS = [
             sample(of("uint8", 3, 4, 5), np.abs(X[:, :2]), of("uint8", 3, 2, 5), block_size=3),
             sample(i(3, 5, low=-5000, high=5000, dtype="int32"), f(0.5)),
             sample(of("int8", 4), f(0.5), output_dtype=10),
+            sample(of("int8", 4), np.array([0.5], "float32"), np.array([3], "int8")),
+            sample(of("int8", 5), f(0.5, 0.1), of("int8", 2), axis=-1, block_size=3),
         ],
         [bad("scales have shape [3], expected [4] for axis 1", of("int8", 3, 4), f(1, 2, 3))],
     ),
