@@ -1,6 +1,10 @@
 // What is found of a size at its node is said wherever the size was named.
 #include "csrc/session/infer_again.h"
 
+#include <algorithm>
+
+#include "csrc/graph/schema.h"
+
 namespace ort {
 namespace {
 
@@ -51,6 +55,20 @@ void write_out(Node& node, const Found& found) {
     for (Node* inside : body->order()) write_out(*inside, found);
 }
 
+// Of sizes that passes wrote one may come to 0, which in a list of a file's would copy an axis.
+void keep_zeros(Node& node) {
+  for (auto& [name, body] : node.bodies)
+    for (Node* inside : body->order()) keep_zeros(*inside);
+  if (!node.schema->numbered()) return;
+  for (size_t i = 0; i < node.in.size(); ++i) {
+    const Node* list = node.has_input(i) ? node.input(i).producer() : nullptr;
+    if (!list || !list->schema->is_sizes()) continue;
+    const Dims& dims = std::get<Dims>(*list->attrs.find("dims"));
+    const bool deduced = std::find(dims.begin(), dims.end(), Dim(-1)) != dims.end();
+    if (!deduced) node.schema->numbered()(node, node.attrs);
+  }
+}
+
 std::vector<std::optional<Dims>> dims_of(const Node& node) {
   std::vector<std::optional<Dims>> dims;
   for (const ValueId id : node.out)
@@ -70,6 +88,7 @@ void compare(const std::optional<Dims>& before, const std::optional<Dims>& now, 
 
 void infer_again(Graph& graph) {
   Found found;
+  for (Node* node : graph.order()) keep_zeros(*node);
   for (Node* node : graph.order()) {
     if (!found.empty()) write_out(*node, found);
     const auto before = dims_of(*node);

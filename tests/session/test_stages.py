@@ -67,6 +67,11 @@ def same(got, want, rtol, atol, units):
     return np.allclose(got.astype(wide), want.astype(wide), max(unit, rtol), atol, equal_nan=True)
 
 
+# Its output_shape is larger than what was pooled, yet its places count in the smaller: onnxruntime,
+# torch and ONNX's text count them in the output (onnx/onnx issue 2398).
+DISPUTED = ["test_maxunpool_export_with_output_shape"]
+
+
 @pytest.mark.slow
 def test_onnx_cases_pass_or_say_why():
     """Each that is taken is right; those that are not raise an error of ours. docs/ops.md has the
@@ -87,7 +92,7 @@ def test_onnx_cases_pass_or_say_why():
                     for units in (RUNNERS, backend_nodes.UNITS)]  # fmt: skip
             passed += near[0]
             wrong += [] if near[1] else [case.name]
-    assert wrong == []
+    assert wrong == DISPUTED
     assert (passed, cases) == (backend_nodes.PASSING, backend_nodes.CASES)
 
 
@@ -199,6 +204,18 @@ def test_sizes_that_only_a_run_tells():
         {"x": X, "shape": np.array([-1, 3]), "end": np.array(0)},
         {"x": np.maximum(X, 0), "shape": np.array([0, -1]), "end": np.array(2)},
     )
+
+
+def test_a_size_of_zero_that_only_a_run_tells_is_a_size():
+    text = """
+    agraph (float[N] x, int64[2] shape) => (float[A, B, 1] y)
+        <int64[1] axis = {2}> {
+        rows = Reshape<allowzero = 1>(x, shape)
+        y = Unsqueeze(rows, axis)
+    }
+    """
+    feeds = [((6,), (3, 2)), ((0,), (3, 0)), ((0,), (0, 5)), ((4,), (1, 4))]
+    check(text, *[{"x": X.flat[: n[0]], "shape": np.array(s)} for n, s in feeds])
 
 
 def test_a_size_counts_though_no_element_of_it_is_read():
