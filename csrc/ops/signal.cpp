@@ -34,8 +34,9 @@ Definition cosines(double a0, double a1, double a2) {
     const Value turn = counted(g, size) * (2 * std::numbers::pi) / cast(g.size(period), DType::f64);
     Value window = a0 - a1 * cos(turn);
     if (a2 != 0.0) window = window + a2 * cos(2.0 * turn);
-    const Value one = cast(g.size(1), DType::f64);  // alone it is the middle, as torch has it
-    if (size.value().value_or(1) == 1)
+    // Alone and not periodic it divides by zero: 1, as torch has it.
+    const Value one = cast(g.size(1), DType::f64);
+    if (!c.attrs().i("periodic") && size.value().value_or(1) == 1)
       window = where(equal(cast(g.size(size), DType::f64), one), one, window);
     return {cast(window, written(c))};
   };
