@@ -73,11 +73,16 @@ Value global_lp_pool(const OpCall& c) {
   return root(reduce_sum(powers(c.x(), p), axes), p);
 }
 
-// Each element at the place in the whole tensor that its index names, zeros elsewhere.
-Value max_unpool(const OpCall& c) {
-  const Value x = c.x(0);
-  const Dims d = x.dims();
+// The sizes that were pooled, where they are not said: those that the windows come to.
+Dims unpooled(const OpCall& c) {
+  const Dims d = c.x(0).dims();
   check(d.size() >= 3, "[MaxUnpool] X has shape {}, expected [N, C, D1..]", d);
+  if (c.has(2)) {
+    const std::optional<Dims> asked = c.graph().contents(c.x(2).id);
+    check(asked && asked->size() == d.size(), "[MaxUnpool] output_shape has {} numbers, X has {}",
+          asked ? asked->size() : 0, d.size());
+    return *asked;
+  }
   const size_t n = d.size() - 2;
   const auto& kernel = c.attrs().ints("kernel_shape");
   const auto strides = ints_or(c.attrs(), "strides", n, 1),
@@ -88,19 +93,16 @@ Value max_unpool(const OpCall& c) {
   Dims whole{d[0], d[1]};
   for (size_t i = 0; i < n; ++i)
     whole.push_back((d[2 + i] - 1) * Dim(strides[i]) - pads[i] - pads[n + i] + kernel[i]);
+  return whole;
+}
+
+// Each element at the place in the whole tensor that its index names, zeros elsewhere: of what
+// MaxPool read, whose sizes output_shape says where windows left some of it out.
+Value max_unpool(const OpCall& c) {
+  const Dims whole = unpooled(c);
   const auto flat = [](Value value) { return reshape(value, {product(value.dims())}); };
-  Graph& g = c.graph();
-  Value y = reshape(g.emit1("ScatterElements",
-                            {full(g, {product(whole)}, 0.0, x.dtype()), flat(c.x(1)), flat(x)}),
-                    whole);
-  if (!c.has(2)) return y;
-  const std::optional<Dims> asked = g.contents(c.x(2).id);
-  check(asked && asked->size() == whole.size(), "[MaxUnpool] output_shape has {} numbers, X has {}",
-        asked ? asked->size() : 0, whole.size());
-  for (size_t i = 0; i < whole.size(); ++i)
-    if ((*asked)[i] != whole[i])
-      y = pad_axis(y, static_cast<int64_t>(i), 0, (*asked)[i] - whole[i]);
-  return y;
+  const Value none = full(c.graph(), {product(whole)}, 0.0, c.x(0).dtype());
+  return reshape(c.graph().emit1("ScatterElements", {none, flat(c.x(1)), flat(c.x(0))}), whole);
 }
 
 }  // namespace

@@ -150,15 +150,9 @@ def max_unpool(x, indices, shape=None, kernel_shape=(), strides=None, pads=None)
         (x.shape[2 + k] - 1) * strides[k] - pads[k] - pads[n + k] + kernel_shape[k]
         for k in range(n)
     ]
-    y = (
-        torch.zeros(int(np.prod(whole)), dtype=x.dtype)
-        .index_put((indices.flatten(),), x.flatten())
-        .reshape(whole)
-    )
-    if shape is not None:
-        ends = [(0, to - size) for size, to in zip(whole, shape.tolist(), strict=True)]
-        y = F.pad(y, [end for pair in reversed(ends) for end in pair])
-    return y
+    whole = whole if shape is None else shape.tolist()
+    y = torch.zeros(int(np.prod(whole)), dtype=x.dtype)
+    return y.index_put((indices.flatten(),), x.flatten()).reshape(whole)
 
 
 BYTES = [
@@ -241,8 +235,19 @@ OPS = [
         max_unpool,
         [
             sample(t(1, 1, 2, 2), PLACES, kernel_shape=[2, 2], strides=[2, 2]),
-            sample(t(1, 1, 2, 2), PLACES, const([1, 1, 5, 5]), kernel_shape=[2, 2], strides=[2, 2]),
+            sample(
+                t(1, 1, 2, 2), PLACES + 9, const([1, 1, 5, 5]), kernel_shape=[2, 2], strides=[2, 2]
+            ),
         ],
-        [bad("do not fit 2 spatial axes", t(1, 1, 2, 2), PLACES, kernel_shape=[2])],
+        [
+            bad("do not fit 2 spatial axes", t(1, 1, 2, 2), PLACES, kernel_shape=[2]),
+            bad(
+                "output_shape has 3 numbers, X has 4",
+                t(1, 1, 2, 2),
+                PLACES,
+                const([1, 5, 5]),
+                kernel_shape=[2, 2],
+            ),
+        ],
     ),
 ]
