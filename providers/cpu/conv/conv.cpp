@@ -51,7 +51,7 @@ std::vector<Argument> arguments_of(const Request& r, const Convolution& p, const
 
 // Null where oneDNN has no kernel that is run here.
 std::unique_ptr<Kernel> by_primitive(const Request& r, const Convolution& p, bool plain = false) {
-  if (!is_post_op(p.activation)) return nullptr;
+  if (!is_post_op(p.activation) || !meets_image(p)) return nullptr;
   const ActivationPlaces places = places_of(p.activation);
   Convolution inner = p;
   inner.activation = places.post_op;

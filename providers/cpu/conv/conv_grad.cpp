@@ -57,7 +57,7 @@ std::unique_ptr<Kernel> backward_data(Convolution p, const char* name, const Ope
     const auto by_columns = [&] {
       return is_float(p) ? column_conv_grad_x<float>(columns(p), false) : nullptr;
     };
-    if (!is_own(forward_desc(p))) return by_columns();
+    if (!meets_image(p) || !is_own(forward_desc(p))) return by_columns();
     const auto description = backward_data_over(p, y);
     if (!is_own(description)) return by_columns();
     std::vector<Argument> arguments{
@@ -106,7 +106,7 @@ std::unique_ptr<Kernel> conv_grad_w(const Request& r) {
     const auto by_columns = [&] {
       return is_float(p) ? column_conv_grad_w<float>(columns(p)) : nullptr;
     };
-    if (!is_own(forward_desc(p))) return by_columns();
+    if (!meets_image(p) || !is_own(forward_desc(p))) return by_columns();
     p.comes_last = r.in(0).comes_with_channels_last() || r.in(1).comes_with_channels_last();
     const Window& win = p.window;
     const memory::desc w(grouped(p), onednn_type(r.out().dtype), memory::format_tag::any);

@@ -100,6 +100,21 @@ bool is_empty(const Convolution& p) {
   return element_count(p.x) == 0 || element_count(p.w) == 0 || element_count(p.y) == 0;
 }
 
+bool meets_image(const Convolution& p) {
+  const Window& win = p.window;
+  const auto meets = [&](size_t axis) {
+    for (int64_t o = 0; o < p.y[axis + 2]; ++o)
+      for (int64_t k = 0; k < win.kernel[axis]; ++k) {
+        const int64_t at = o * win.strides[axis] - win.before[axis] + k * win.dilations[axis];
+        if (at >= 0 && at < p.x[axis + 2]) return true;
+      }
+    return false;
+  };
+  for (size_t axis = 0; axis < win.kernel.size(); ++axis)
+    if (!meets(axis)) return false;
+  return true;
+}
+
 Convolution convolution_of(const Request& r, const Sizes& x, const Sizes& w, const Sizes& y,
                            bool bias) {
   const int64_t group = r.attrs().i("group", 1);

@@ -28,6 +28,9 @@ struct Convolution {
 Convolution convolution_of(const Request& r, const Sizes& x, const Sizes& w, const Sizes& y,
                            bool bias = false);
 bool is_empty(const Convolution& p);
+// Whether a window has an element of x. Where none does, oneDNN (3.2) with tiles of AMX has no
+// kernel and reads and writes beyond its list of them, so it is not asked.
+bool meets_image(const Convolution& p);
 bool is_float(const Convolution& p);
 ColumnConv columns(const Convolution& p);
 std::unique_ptr<Kernel> conv_of_nothing(const Request& r);  // zeros
