@@ -77,7 +77,7 @@ constexpr Row kRows[] = {
     {"GroupNormalization", 18, 21, scales_of_channels},
     {"Hardmax LogSoftmax Softmax", 1, 13, over_flattened},
     {"OneHot", 9, kAlways, indices_as_integers},
-    {"LSTM", 1, 7, without_output_sequence},
+    {"GRU LSTM RNN", 1, 7, without_output_sequence},
     {"LayerNormalization", 1, 17, same},  // onnxruntime writes it into files of any opset
     {"Resize", 10, 11, as_resize},
     {"Resize", 11, 13, same},  // roi may be absent since then

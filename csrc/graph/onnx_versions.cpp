@@ -59,6 +59,7 @@ Expand 8:2:1:fffe: 13:2:1:1fffe:
 EyeLike 9:1:1:3efe:dtype,k 22:1:1:13efe:dtype,k
 Flatten 1:1:1:c02:axis 9:1:1:fffe:axis 13:1:1:1fffe:axis 21:1:1:7ffffe:axis 23:1:1:fffffe:axis 24:1:1:1fffffe:axis 25:1:1:7fffffe:axis
 Floor 1:1:1:c02:consumed_inputs 6:1:1:c02: 13:1:1:10c02:
+GRU 1:6:2:c42:activation_alpha,activation_beta,activations,clip,direction,hidden_size,output_sequence 3:6:2:c42:activation_alpha,activation_beta,activations,clip,direction,hidden_size,linear_before_reset,output_sequence 7:6:2:c42:activation_alpha,activation_beta,activations,clip,direction,hidden_size,linear_before_reset 14:6:2:c42:activation_alpha,activation_beta,activations,clip,direction,hidden_size,layout,linear_before_reset 22:6:2:10c42:activation_alpha,activation_beta,activations,clip,direction,hidden_size,layout,linear_before_reset
 Gather 1:2:1:fffe:axis 13:2:1:1fffe:axis
 GatherElements 11:2:1:fffe:axis 13:2:1:1fffe:axis
 GatherND 11:2:1:fffe: 12:2:1:fffe:batch_dims 13:2:1:1fffe:batch_dims
@@ -120,6 +121,7 @@ QLinearConv 10:9:1:4e:auto_pad,dilations,group,kernel_shape,pads,strides
 QLinearMatMul 10:8:1:e: 21:8:1:1f040e:
 QuantizeLinear 10:3:1:4e: 13:3:1:4e:axis 19:3:1:1f044e:axis,saturate 21:3:1:7f047e:axis,block_size,output_dtype,saturate 23:3:1:ff047e:axis,block_size,output_dtype,precision,saturate 24:3:1:1ff047e:axis,block_size,output_dtype,precision,saturate 25:3:1:7ff047e:axis,block_size,output_dtype,precision,saturate 28:3:1:1fff047e:axis,block_size,output_dtype,precision,saturate
 RMSNormalization 23:2:1:10c02:axis,epsilon,stash_type
+RNN 1:6:2:c42:activation_alpha,activation_beta,activations,clip,direction,hidden_size,output_sequence 7:6:2:c42:activation_alpha,activation_beta,activations,clip,direction,hidden_size 14:6:2:c42:activation_alpha,activation_beta,activations,clip,direction,hidden_size,layout 22:6:2:10c42:activation_alpha,activation_beta,activations,clip,direction,hidden_size,layout
 Range 11:3:1:8e2: 27:3:1:10ce2:stash_type
 Reciprocal 1:1:1:c02:consumed_inputs 6:1:1:c02: 13:1:1:10c02:
 ReduceL1 1:1:1:3cc2:axes,keepdims 13:1:1:13cc2:axes,keepdims 18:2:1:13cc2:keepdims,noop_with_empty_axes

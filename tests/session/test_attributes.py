@@ -52,13 +52,74 @@ def test_transposed_windows_that_do_not_meet(auto_pad):
             agree(made, feed)
 
 
-@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+# Of a layer: its gates and the activations of a direction.
+LAYERS = {"LSTM": (4, 3), "GRU": (3, 2), "RNN": (1, 1)}
+DIRECTIONS = ["forward", "reverse", "bidirectional"]
+
+
+def layer(op, direction, lengths=None, **attrs):
+    """A layer of four steps and three rows whose weights, states and lengths are constants."""
+    count, rows = 2 if direction == "bidirectional" else 1, LAYERS[op][0] * 4
+    weights = {"w": normal(count, rows, 3), "r": normal(count, rows, 4) / 2}
+    weights |= {"b": normal(count, rows * 2), "h": normal(count, 3, 4)}
+    inputs, outputs = "x w r b lens h", "y y_h"
+    if op == "LSTM":
+        weights["c"] = normal(count, 3, 4)
+        inputs, outputs = inputs + " c", outputs + " y_c"
+    if lengths is None:
+        inputs = inputs.replace("lens", "absent")
+    else:
+        weights["lens"] = np.array(lengths, np.int32)
+    made = node(op, inputs, outputs, hidden_size=4, direction=direction, **attrs)
+    made.input[4] = made.input[4].replace("absent", "")
+    ports = [port(name, None) for name in outputs.split()]
+    return model([made], [port("x", [4, 3, 3])], ports, weights)
+
+
+@pytest.mark.parametrize("op", LAYERS)
+@pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("lengths", [[4, 0, 2], [0, 0, 0], [4, 4, 1]])
-def test_a_sequence_of_no_steps(direction, lengths):
-    count = 2 if direction == "bidirectional" else 1
-    nodes = [node("LSTM", "x w r b lens h c", "y y_h y_c", hidden_size=4, direction=direction)]
-    weights = {"w": normal(count, 16, 3), "r": normal(count, 16, 4), "b": normal(count, 32)}
-    weights |= {"h": normal(count, 3, 4), "c": normal(count, 3, 4)}
-    weights["lens"] = np.array(lengths, np.int32)
-    ports = [port(name, None) for name in ("y", "y_h", "y_c")]
-    agree(model(nodes, [port("x", [4, 3, 3])], ports, weights), {"x": normal(4, 3, 3)})
+def test_a_sequence_of_no_steps(direction, lengths, op):
+    agree(layer(op, direction, lengths), {"x": normal(4, 3, 3)})
+
+
+@pytest.mark.parametrize("before", [0, 1])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_where_a_reset_gate_is(direction, before):
+    made = layer("GRU", direction, [4, 1, 3], linear_before_reset=before)
+    agree(made, {"x": normal(4, 3, 3)})
+
+
+ACTIVATIONS = {  # whether it has an alpha and a beta
+    "Affine": (1, 1), "Elu": (1, 0), "HardSigmoid": (1, 1), "LeakyRelu": (1, 0), "Relu": (0, 0),
+    "ScaledTanh": (1, 1), "Sigmoid": (0, 0), "Softplus": (0, 0), "Softsign": (0, 0),
+    "Tanh": (0, 0), "ThresholdedRelu": (1, 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", LAYERS)
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations_of_a_layer(name, op):
+    """In each place, in any case, beside one that has numbers of its own and under a bound. Of an
+    RNN onnxruntime reads names in one case and the numbers of a direction by its place."""
+    each, (has_alpha, has_beta) = LAYERS[op][1], ACTIVATIONS[name]
+    for place, clip in itertools.product(range(each), ({}, {"clip": 0.5})):
+        names, alphas, betas = ["Sigmoid", "Tanh", "Tanh"][:each], [0.4], [0.2]
+        names[place] = name if op == "RNN" else name.upper()
+        direction = "forward"
+        if op != "RNN":
+            names = ["hardsigmoid", "Tanh", "Tanh"][:each] + names
+            alphas, betas = [0.3] + alphas * has_alpha, [0.6] + betas * has_beta
+            direction = "bidirectional"
+        numbers = {"activation_alpha": alphas, "activation_beta": betas}
+        made = layer(op, direction, [4, 1, 3], activations=names, **numbers, **clip)
+        agree(made, {"x": normal(4, 3, 3)})
+
+
+@pytest.mark.parametrize("op", LAYERS)
+def test_a_layer_that_is_not_one(op):
+    feed, each = {"x": normal(4, 3, 3)}, LAYERS[op][1]
+    refused(layer(op, "forward", clip=-1.0), feed, "clip is -1")
+    refused(layer(op, "forward", [4, 5, 1]), feed, "sequence length 5 is not in 0 to 4")
+    refused(layer(op, "forward", activations=["Cube"] * each), feed, "'Cube' is not known")
+    refused(layer(op, "forward", activations=["Tanh"] * 5), feed, "activations has 5 names")

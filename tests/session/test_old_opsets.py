@@ -167,6 +167,16 @@ def test_a_mask_was_of_the_input_before_opset_10():
     assert run(model, {"x": X})[1].dtype == np.float32
 
 
+@pytest.mark.parametrize("op, gates, opset", [("GRU", 3, 1), ("GRU", 3, 3), ("RNN", 1, 1)])
+def test_a_recurrent_layer_that_says_whether_it_gives_all_steps(op, gates, opset):
+    nodes = one(op, ["x", "w", "r"], outputs=("y", "h"), hidden_size=4, output_sequence=1)
+    feed = {"x": normal(5, 2, 3), "w": normal(1, 4 * gates, 3), "r": normal(1, 4 * gates, 4)}
+    got = run(made(opset, nodes, feed, ("y", "h")), feed)
+    nodes[0].attribute.pop()  # onnxruntime reads no such file
+    for mine, want in zip(got, theirs(made(7, nodes, feed, ("y", "h")), feed), strict=True):
+        np.testing.assert_allclose(mine, want, rtol=1e-5, atol=1e-6)
+
+
 def test_scan_of_opset_8_has_batches():
     body = helper.make_graph(
         [helper.make_node("Add", ["s", "x"], ["t"]), helper.make_node("Identity", ["t"], ["u"])],

@@ -35,17 +35,6 @@ class Op(nn.Module):
         return self.after(x) * sum(o.square().mean() for o in outs) + self.after(x).tanh()
 
 
-class Layer(nn.Module):
-    def __init__(self, layer):
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, x):
-        y = self.layer(x)
-        y, last = y if isinstance(y, tuple) else (y, None)
-        return y if last is None else y * last.mean()
-
-
 def square(x):
     """Symmetric and positive, from any x [N, D]."""
     return x.mT @ x / x.shape[0] + torch.eye(x.shape[1])
@@ -89,10 +78,6 @@ OPS = {
         IMAGE,
         BOXES,
     ),
-    "gru": (lambda: Layer(nn.GRU(4, 5, 2, bidirectional=True)), SERIES),
-    "gru_batch_first": (lambda: Layer(nn.GRU(4, 5, batch_first=True)), SERIES),
-    "rnn": (lambda: Layer(nn.RNN(4, 5)), SERIES),
-    "rnn_relu": (lambda: Layer(nn.RNN(4, 5, nonlinearity="relu")), SERIES),
     "lstm_projected": (lambda: nn.Sequential(nn.LSTM(4, 5, proj_size=2), First()), SERIES),
     "ctc": (lambda: Ctc(), SERIES),
     "ctc_of_lists": (lambda: Ctc("mean"), SERIES),
@@ -188,7 +173,7 @@ def aten_steps(module):
     return module.explain().providers.get("aten", 0)
 
 
-STREAMED = ("svd", "loop", "gru", "scatter_mean")
+STREAMED = ("svd", "loop", "lstm_projected", "scatter_mean")
 CASES = [(name, 4 << 20) for name in OPS] + [(name, 0) for name in STREAMED]
 
 
@@ -346,8 +331,9 @@ def test_new_sizes_need_no_capture():
     make = [
         (lambda: Op(lambda x: F.adaptive_avg_pool2d(x, (x.shape[2] * 2, 3)), 8),
          lambda n: torch.randn(n, 3, n + 2, 8)),
-        (lambda: Layer(nn.GRU(4, 5)), lambda n: torch.randn(n + 3, n, 4)),
         (lambda: Op(lambda x: torch.cdist(x, x.flip(0)), 4), lambda n: torch.randn(n + 1, 4)),
+        (lambda: nn.Sequential(nn.LSTM(4, 5, proj_size=2), First()),
+         lambda n: torch.randn(n + 3, n, 4)),
     ]  # fmt: skip
     for module, given in make:
         eager = module()
@@ -402,7 +388,7 @@ def test_draws_are_eagers(segment_bytes):
 
 def test_dropout_between_recurrent_layers():
     """It draws from torch's generator in training, as eager does, and in eval not at all."""
-    eager = Layer(nn.GRU(4, 5, 3, dropout=0.5))
+    eager = nn.Sequential(nn.LSTM(4, 5, 3, dropout=0.5, proj_size=2), First())
     ours = ORTModule(copy.deepcopy(eager), options(fallback="error"))
     for train in (True, False):
         found = []
@@ -445,7 +431,7 @@ def test_in_a_checkpoint_region(function):
 
 def test_weights_written_between_forward_and_backward():
     """The history has the values of the forward: a later write changes no gradient."""
-    eager = Layer(nn.GRU(4, 5))
+    eager = nn.Sequential(nn.LSTM(4, 5, proj_size=2), First())
     ours = ORTModule(copy.deepcopy(eager), options(fallback="error"))
     expected = gradients(eager, [], total(eager(SERIES)))
     loss = total(ours(SERIES))

@@ -41,9 +41,19 @@ def test_lstm_keeps_time_symbolic():
     assert found.bind([torch.randn(2, 9, 4)]) is not None
 
 
-@pytest.mark.parametrize("kind", [nn.GRU, nn.RNN])
-def test_other_recurrent_layers_are_aten_nodes(kind):
-    found = captured(kind(4, 5), torch.randn(7, 3, 4))
+OTHER_LAYERS = {
+    "GRU": lambda: nn.GRU(4, 5, 2, bidirectional=True),
+    "GRU with its batch first": lambda: nn.GRU(4, 5, batch_first=True),
+    "GRU without biases": lambda: nn.GRU(4, 5, bias=False),
+    "RNN": lambda: nn.RNN(4, 5, 2),
+    "RNN of relu": lambda: nn.RNN(4, 5, nonlinearity="relu", bidirectional=True),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_LAYERS)
+def test_other_recurrent_layers_keep_time_symbolic(name):
+    found = check(OTHER_LAYERS[name](), torch.randn(7, 3, 4))
+    assert not [node.op for node in found.graph.nodes if node.op.startswith("aten")]
     assert found.bind([torch.randn(9, 2, 4)]) is not None
 
 

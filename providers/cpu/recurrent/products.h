@@ -3,6 +3,8 @@
 #pragma once
 
 #include "providers/cpu/product/gemm.h"
+#include "providers/cpu/product/packed_constant.h"
+#include "providers/kernel_table.h"
 
 namespace ort::cpu {
 
@@ -23,7 +25,14 @@ void product_of_steps(int64_t m, int64_t n, int64_t k, const T* a, bool trans_a,
         .packed = packed});
 }
 
-// c = a b, or added to c, for many a and one b, stored [n, k] when transposed.
+// Numbers whose rows lie `apart`.
+template <class T>
+struct Rows {
+  T* data;
+  int64_t apart;
+};
+
+// c = a b, or added to c, for many a of m rows and one b, stored [n, k] when transposed.
 template <class T>
 class StateProduct {
  public:
@@ -31,16 +40,16 @@ class StateProduct {
       : m_(m), n_(n), k_(k), transposed_(transposed), add_(add) {}
   int64_t packed() const { return packed_count<T>(k_, n_); }  // numbers
   void pack(const T* b, T* to) const { cpu::pack(k_, n_, matrix(b), to); }
-  void run(const T* a, T* c, const T* packed) const {
+  void run(Rows<const T> a, Rows<T> c, const T* packed) const {
     gemm({.m = m_,
           .n = n_,
           .k = k_,
-          .a = stored(a, k_),
+          .a = stored(a.data, a.apart),
           .b = matrix(nullptr),
-          .c = c,
-          .c_row = n_,
-          .start = add_ ? c : nullptr,
-          .start_row = n_,
+          .c = c.data,
+          .c_row = c.apart,
+          .start = add_ ? c.data : nullptr,
+          .start_row = c.apart,
           .packed = packed});
   }
 
@@ -48,6 +57,26 @@ class StateProduct {
   Matrix<T> matrix(const T* b) const { return stored(b, transposed_ ? k_ : n_, transposed_); }
   int64_t m_, n_, k_;
   bool transposed_, add_;
+};
+
+// Rows `first` to `first` + `count` of the matrix of each direction, [D, N, K], transposed and
+// packed where it is a constant; else null.
+template <class T>
+class Packs {
+ public:
+  explicit Packs(const Operand& matrices) : Packs(matrices, 0, matrices.sizes[1]) {}
+  Packs(const Operand& matrices, int64_t first, int64_t count) {
+    const int64_t n = matrices.sizes[1], k = matrices.sizes[2];
+    const T* from = static_cast<const T*>(matrices.constant);
+    for (int64_t d = 0; from && d < matrices.sizes[0]; ++d)
+      made_.push_back(packed_constant<T>(k, count, stored(from + (d * n + first) * k, k, true)));
+  }
+  const T* operator[](int64_t d) const {
+    return made_.empty() ? nullptr : made_[static_cast<size_t>(d)].get();
+  }
+
+ private:
+  std::vector<std::shared_ptr<const T>> made_;
 };
 
 }  // namespace ort::cpu
