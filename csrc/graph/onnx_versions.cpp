@@ -21,6 +21,7 @@ Atanh 9:1:1:c02: 22:1:1:10c02:
 Attention 23:6:4:13efe:is_causal,kv_num_heads,q_num_heads,qk_matmul_output_mode,scale,softcap,softmax_precision 24:7:4:13efe:is_causal,kv_num_heads,q_num_heads,qk_matmul_output_mode,scale,softcap,softmax_precision 25:7:4:13efe:is_causal,kv_num_heads,left_window_size,q_num_heads,qk_matmul_output_mode,right_window_size,scale,softcap,softmax_precision
 AveragePool 1:1:1:c02:auto_pad,kernel_shape,pads,strides 7:1:1:c02:auto_pad,count_include_pad,kernel_shape,pads,strides 10:1:1:c02:auto_pad,ceil_mode,count_include_pad,kernel_shape,pads,strides 19:1:1:c02:auto_pad,ceil_mode,count_include_pad,dilations,kernel_shape,pads,strides 22:1:1:10c02:auto_pad,ceil_mode,count_include_pad,dilations,kernel_shape,pads,strides
 BatchNormalization 1:5:5:c02:consumed_inputs,epsilon,is_test,momentum,spatial 6:5:5:c02:epsilon,is_test,momentum,spatial 7:5:5:c02:epsilon,momentum,spatial 9:5:5:c02:epsilon,momentum 14:5:3:10c02:epsilon,momentum,training_mode
+BitCast 26:1:1:7fffefe:to
 BitShift 11:2:1:3014:direction 28:2:1:30fc:direction
 BitwiseAnd 18:2:1:30fc:
 BitwiseNot 18:1:1:30fc:

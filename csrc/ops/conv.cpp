@@ -189,24 +189,45 @@ Value fused_conv(const OpCall& c) {
   return c.graph().ops().activated(y, c.attrs());
 }
 
+// The gradient of all that a ConvTranspose computes, of whose ends `dy` has none: under auto_pad
+// and output_shape the sizes say where it was cut. Sums that go past its end are of zeros.
+Value uncut(const Backward& b, Value dy) {
+  const Attrs& attrs = b.attrs();
+  const std::string& auto_pad = attrs.s("auto_pad");
+  const size_t n = static_cast<size_t>(dy.rank()) - 2;
+  const auto strides = ints_or(attrs, "strides", n, 1),
+             dilations = ints_or(attrs, "dilations", n, 1),
+             extra = ints_or(attrs, "output_padding", n, 0);
+  const bool same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
+  if (!same && !attrs.has("output_shape")) return dy;
+  const bool more_after = auto_pad == "SAME_UPPER";
+  for (size_t i = 0; i < n; ++i) {
+    const auto axis = static_cast<int64_t>(i) + 2;
+    const Dim reach = (b.x(1).dim(axis) - 1) * dilations[i] + 1, size = dy.dim(axis);
+    const Dim full = (b.x(0).dim(axis) - 1) * strides[i] + reach + extra[i];
+    const Dim cut = max(full - size, 0), less = floor_div(cut, 2);
+    const Dim before = more_after ? less : cut - less;
+    dy = pad_axis(slice(dy, axis, 0, min(size, full)), axis, before, cut - before);
+  }
+  return dy;
+}
+
 // ConvTranspose is the gradient of Conv with respect to its input, and the other way round.
 Outputs conv_transpose_gradient(const Backward& b) {
   Graph& g = b.graph();
   Attrs attrs = b.attrs();
-  attrs.erase("output_padding");
-  attrs.erase("output_shape");
-  check(!b.attrs().has("output_shape"), "[ConvTranspose] no gradient with output_shape");
-  check(attrs.s("auto_pad") == "NOTSET", "[ConvTranspose] no gradient with auto_pad {}",
-        attrs.s("auto_pad"));
+  const Value dy = uncut(b, b.dy());
+  if (dy != b.dy() || attrs.s("auto_pad") == "VALID") attrs.erase("pads");
+  for (const char* name : {"output_padding", "output_shape", "auto_pad"}) attrs.erase(name);
   Outputs grads(3);
   if (b.needs(0)) {
-    Value dx = g.emit1("Conv", {b.dy(), b.x(1), Value{}}, attrs);
+    Value dx = g.emit1("Conv", {dy, b.x(1), Value{}}, attrs);
     for (int64_t axis = 2; axis < dx.rank(); ++axis)
       if (!(dx.dim(axis) == b.x(0).dim(axis))) dx = slice(dx, axis, 0, b.x(0).dim(axis));
     grads[0] = dx;
   }
   if (b.needs(1))
-    grads[1] = g.emit1("ort::ConvGradW", {b.x(0), b.dy()}, with_dims(attrs, b.x(1).dims()));
+    grads[1] = g.emit1("ort::ConvGradW", {b.x(0), dy}, with_dims(attrs, b.x(1).dims()));
   if (b.needs(2)) {
     std::vector<int64_t> axes = all_axes(b.dy());
     axes.erase(axes.begin() + 1);

@@ -111,6 +111,21 @@ Dims named_slices(InferContext& c, size_t taken) {
   return dims;
 }
 
+// Indices [B1.., .., K] of slices after `batch` shared axes as [B1.., .., batch + K], of all axes.
+Value with_batch_positions(Value indices, int64_t batch) {
+  Dims rows = indices.dims();
+  rows.back() = 1;
+  std::vector<Value> columns;
+  for (size_t axis = 0; axis < static_cast<size_t>(batch); ++axis) {
+    Dims along(rows.size(), Dim(1));
+    along[axis] = rows[axis];
+    columns.push_back(expand(reshape(positions(*indices.graph, rows[axis]), along), rows));
+  }
+  if (columns.empty()) return indices;
+  columns.push_back(indices);
+  return concat(columns, -1);
+}
+
 void register_gather_elements(OpSet& ops) {
   ops.op("GatherElements")
       .in("x")
@@ -141,30 +156,61 @@ void register_gather_elements(OpSet& ops) {
       })
       .differentiable_inputs({0})
       .gradient([](const Backward& b) {
-        check(b.attrs().i("batch_dims") == 0, "[GatherND] no gradient with batch_dims {}",
-              b.attrs().i("batch_dims"));
-        const std::vector<Value> in{zeros_like(b.x()), b.x(1), b.dy()};
+        const Value at = with_batch_positions(b.x(1), b.attrs().i("batch_dims"));
+        const std::vector<Value> in{zeros_like(b.x()), at, b.dy()};
         return b.graph().emit("ScatterND", in, {{"reduction", std::string("add")}});
       });
 }
 
-// d/d data and d/d updates of a scatter that overwrites or adds.
-Outputs scatter_gradient(const Backward& b, std::string_view gather, const Attrs& gather_attrs) {
-  const std::string& reduction = b.attrs().s("reduction");
-  check(reduction == "none" || reduction == "add", "[{}] no gradient with reduction '{}'",
-        b.node().op, reduction);
-  Outputs grads(3);
-  if (b.needs(0)) {
-    grads[0] = b.dy();
-    if (reduction == "none") {
-      Attrs attrs = b.attrs();
-      const std::vector<Value> in{b.dy(), b.x(1), zeros_like(b.x(2))};
-      grads[0] = b.graph().emit(b.node().op, in, attrs)[0];
-    }
+// A scatter's gradient, and the nodes of its kind that it needs.
+class ScatterGradient {
+ public:
+  ScatterGradient(const Backward& b, std::string gather, Attrs attrs)
+      : b_(b), gather_(std::move(gather)), attrs_(std::move(attrs)) {}
+
+  Outputs gradients() const {
+    const std::string& reduction = b_.attrs().s("reduction");
+    if (reduction == "mul") return of_product();
+    if (reduction == "max" || reduction == "min") return of_extremum();
+    const Value rest =
+        reduction == "none" ? scattered(b_.dy(), zeros_like(b_.x(2)), "none") : b_.dy();
+    return {rest, Value{}, gathered(b_.dy())};
   }
-  if (b.needs(2)) grads[2] = b.graph().emit1(gather, {b.dy(), b.x(1)}, gather_attrs);
-  return grads;
-}
+
+ private:
+  Value scattered(Value x, Value updates, const char* reduction) const {
+    Attrs attrs = b_.attrs();
+    attrs.set("reduction", std::string(reduction));
+    return b_.graph().emit1(b_.node().op, {x, b_.x(1), updates}, attrs);
+  }
+  Value gathered(Value x) const { return b_.graph().emit1(gather_, {x, b_.x(1)}, attrs_); }
+
+  // A factor's slope is the product without it: y / factor, or where it alone of a place's updates
+  // is zero the product with one instead of it. Two zeros at a place leave none.
+  Outputs of_product() const {
+    const Value x = b_.x(0), u = b_.x(2), one = number(1.0, x), none = number(0.0, x);
+    const Value some = where(equal(x, none), one, x), is_zero = equal(u, none);
+    const Value zeros = scattered(zeros_like(x), cast(is_zero, x.dtype()), "add");
+    const Value alone = logical_and(is_zero, equal(gathered(zeros), one));
+    const Value others = scattered(x, where(alone, one, u), "mul");
+    const Value slope = where(alone, gathered(b_.dy() * others),
+                              gathered(b_.dy() * b_.y()) / where(is_zero, one, u));
+    return {b_.dy() * scattered(some, u, "mul") / some, Value{}, slope};
+  }
+
+  // What ties shares in equal parts, as in torch.
+  Outputs of_extremum() const {
+    const Value x = b_.x(0), u = b_.x(2);
+    const Value x_is = cast(equal(x, b_.y()), x.dtype());
+    const Value u_is = cast(equal(u, gathered(b_.y())), x.dtype());
+    const Value share = b_.dy() / scattered(x_is, u_is, "add");
+    return {x_is * share, Value{}, u_is * gathered(share)};
+  }
+
+  const Backward& b_;
+  std::string gather_;
+  Attrs attrs_;
+};
 
 void register_scatter(OpSet& ops) {
   ops.op("ScatterElements")
@@ -182,7 +228,7 @@ void register_scatter(OpSet& ops) {
       })
       .differentiable_inputs({0, 2})
       .gradient([](const Backward& b) {
-        return scatter_gradient(b, "GatherElements", {{"axis", b.attrs().i("axis")}});
+        return ScatterGradient(b, "GatherElements", {{"axis", b.attrs().i("axis")}}).gradients();
       });
   ops.op("ScatterND")
       .in("x")
@@ -197,7 +243,7 @@ void register_scatter(OpSet& ops) {
         if (taken > 0) expect_dims(c, 2, named_slices(c, taken));
       })
       .differentiable_inputs({0, 2})
-      .gradient([](const Backward& b) { return scatter_gradient(b, "GatherND", {}); });
+      .gradient([](const Backward& b) { return ScatterGradient(b, "GatherND", {}).gradients(); });
 }
 
 void register_lookup(OpSet& ops) {

@@ -41,9 +41,33 @@ void bitwise(OpSet& ops, std::string_view name) {
       .not_differentiable();
 }
 
+constexpr TypeSet kBits =
+    kAny & ~(bit(DType::undefined) | bit(DType::string) | bit(DType::f6e2m3) | bit(DType::f6e3m2));
+
+// The bytes of numbers as those of another dtype that has as many bits.
+void register_bit_cast(OpSet& ops) {
+  ops.op("BitCast")
+      .in("x", kBits, "X")
+      .out("y", kBits, "Y")
+      .since(26)
+      .attr_required("to")
+      .shape([](InferContext& c) {
+        const int64_t to = c.attrs().i("to");
+        c.require(known_dtype(to) && (kBits & bit(static_cast<DType>(to))),
+                  "attribute 'to' is {}, which is no dtype of numbers", to);
+        const DType dtype = static_cast<DType>(to);
+        c.require(bits_of(dtype) == bits_of(c.dtype()),
+                  "x is {} of {} bits, 'to' is {} of {}, expected as many", c.dtype(),
+                  bits_of(c.dtype()), dtype, bits_of(dtype));
+        c.out(0, dtype, c.type(0).dims);
+      })
+      .not_differentiable();
+}
+
 }  // namespace
 
 static void register_logic(OpSet& ops) {
+  register_bit_cast(ops);
   comparison(ops, "Equal", kAny, 11);
   comparison(ops, "Greater", kNumeric, 9);
   comparison(ops, "GreaterOrEqual", kNumeric, 12);

@@ -59,17 +59,35 @@ Outputs layer_norm(const OpCall& c) {
   return {y, m.mean, m.inv_std};
 }
 
-// dx = (g - mean(g) - n mean(g n)) / std with n the normalised x and g = dy scale.
+// The number of elements along axes of x.
+Value count_along(Value x, const std::vector<int64_t>& axes) {
+  Dim count = 1;
+  for (const int64_t axis : axes) count = count * x.dim(axis);
+  if (const auto known = count.value()) return number(static_cast<double>(*known), x);
+  return cast(x.graph->size(count), x.dtype());
+}
+
+// dx = (g - mean(g) - n mean(g n)) / std with n the normalised x and g = dy scale; what comes
+// through mean and inv_std besides adds (dmean - dinv n / std^2) / N.
 Outputs layer_norm_gradient(const Backward& b) {
-  check(!b.dy(1) && !b.dy(2), "[LayerNormalization] no gradient flows through mean and inv_std");
   const Value x = b.x(0), dy = b.dy(), inv_std = b.y(2);
   const auto axes = axes_from(b.attrs().i("axis"), x.rank());
   const Value normal = (x - b.y(1)) * inv_std;
-  const Value g = dy * b.x(1);
   Outputs grads(3);
-  grads[0] = inv_std * (g - reduce_mean(g, axes) - normal * reduce_mean(g * normal, axes));
-  if (b.needs(1)) grads[1] = sum_to(dy * normal, b.x(1).dims());
-  if (b.needs(2)) grads[2] = sum_to(dy, b.x(2).dims());
+  if (dy) {
+    const Value g = dy * b.x(1);
+    grads[0] = inv_std * (g - reduce_mean(g, axes) - normal * reduce_mean(g * normal, axes));
+    if (b.needs(1)) grads[1] = sum_to(dy * normal, b.x(1).dims());
+    if (b.needs(2)) grads[2] = sum_to(dy, b.x(2).dims());
+  }
+  Value rest = b.dy(1) ? expand(b.dy(1), x.dims()) : Value{};
+  if (b.dy(2)) {
+    const Value through = b.dy(2) * inv_std * inv_std * normal;
+    rest = rest ? rest - through : -through;
+  }
+  if (!rest) return grads;
+  rest = rest / count_along(x, axes);
+  grads[0] = grads[0] ? grads[0] + rest : rest;
   return grads;
 }
 
@@ -141,7 +159,7 @@ void infer_batch_norm(InferContext& c) {
   // What the gradient makes numbers from is float32 of halves.
   const DType saved = c.node().schema->compute_dtype(c.node());
   for (size_t i = 1; i < c.node().out.size(); ++i)
-    c.out(i, i < 3 ? c.dtype(1) : saved, c.type(1).dims);
+    c.out(i, i < 3 ? c.dtype(3) : saved, c.type(1).dims);
 }
 
 Outputs batch_norm_gradient(const Backward& b) {
@@ -159,14 +177,14 @@ Outputs batch_norm_gradient(const Backward& b) {
 void register_batch_norm(OpSet& ops) {
   ops.op("BatchNormalization")
       .in("x", kFloating)
-      .in("scale", kFloating)
-      .in("bias", kFloating)
-      .in("mean", kFloating)
-      .in("var", kFloating)
+      .in("scale", kFloating, "S")
+      .in("bias", kFloating, "S")
+      .in("mean", kFloating, "U")
+      .in("var", kFloating, "U")
       .out("y")
-      .out("running_mean")
-      .out("running_var")
-      .since(14)
+      .out("running_mean", kFloating, "U")
+      .out("running_var", kFloating, "U")
+      .since(15)
       .attr("epsilon", 1e-5)
       .attr("momentum", 0.9)
       .attr("training_mode", int64_t{0})

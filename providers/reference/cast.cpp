@@ -74,11 +74,21 @@ Verdict no_complex(const Node& node) {
   return Verdict::yes();
 }
 
+// A truth is read as no other byte than 0 and 1.
+void same_bits(const KernelCall& c) {
+  if (c.out_dtype() != DType::boolean) return copy_all(c);
+  c.expect(0, c.sizes());
+  const auto* from = static_cast<const uint8_t*>(c.data(0));
+  auto* to = static_cast<uint8_t*>(c.out_data());
+  for (int64_t i = 0; i < element_count(c.sizes()); ++i) to[i] = from[i] != 0;
+}
+
 }  // namespace
 
 static void register_cast(KernelTable& table) {
   add(table, "Cast", kNumbers, plain);
   add(table, "Cast", kAny, any, no_complex);
+  add(table, "BitCast", kAny, same_bits);
 }
 
 const Family<KernelTable> kFamily("reference", "cast", register_cast);

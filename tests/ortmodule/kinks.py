@@ -204,6 +204,7 @@ ROWWISE = {
     "sub_nothing": lambda x: 1 / torch.sub(x, x.flip(0), alpha=0),
     "rsub_nothing": lambda x: 1 / torch.rsub(x, x.flip(0), alpha=0),
     "gather": lambda x: x.gather(1, torch.tensor([[3, 3, 0]]).expand(len(x), 3)),
-    "scatter_max": lambda x: x.scatter_reduce(1, torch.zeros(len(x), 4, dtype=torch.long), x,
-                                              "amax"),
+    **{f"scatter_{n}": lambda x, n=n: x.scatter_reduce(1, torch.tensor([[0, 0, 1, 1]] * len(x)),
+                                                       x, n)
+       for n in ("prod", "amax", "amin")},
 }  # fmt: skip

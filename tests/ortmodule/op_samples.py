@@ -114,6 +114,8 @@ def _with(name, *args, **kwargs):
     return lambda x: getattr(torch, name)(x, *args, **kwargs)
 
 
+REDUCED = ("sum", "prod", "amax", "amin")
+
 OPS = {
     **{f"unary_{n}": (getattr(torch, n), POSITIVE * 0.8) for n in UNARY},
     "acosh": (torch.acosh, POSITIVE + 1),
@@ -221,8 +223,9 @@ OPS = {
     "one_hot": (lambda i: F.one_hot(i, 11), INTS + 5),
     "scatter": (lambda x, i: (x.scatter(1, i, 2.0), x.scatter(1, i, x), x.scatter_add(1, i, x)), X,
                 torch.tensor([[[1] * 6], [[0] * 6], [[3] * 6]])),
-    "scatter_reduce": (lambda x, i: x.scatter_reduce(1, i, x, "amax"), X,
-                       torch.tensor([[[1] * 6], [[0] * 6], [[3] * 6]])),
+    "scatter_reduce": (lambda x, i: [x.scatter_reduce(1, i, x[:, :3], n) for n in REDUCED], X,
+                       torch.tensor([[[1, 1, 0] * 2] * 3, [[0] * 6] * 3, [[3] * 6] * 3])),
+    "view_dtype": (lambda x, i: (x.view(torch.int32), i.view(torch.float64)), X, INTS + 5),
     "index_add": (lambda x, y, i: (x.index_add(1, i, y), x.index_fill(1, i[:2], 3.0)), X, Y, INDEX),
     "index_copy": (lambda x, y, i: x.index_copy(0, i, y), X, Y, torch.tensor([2, 0, 1])),
     "index_put": (lambda x, i: x.clone().index_put_((i,), torch.tensor(1.0)), X, INDEX),

@@ -342,3 +342,28 @@ def test_what_is_not_cast():
         cast(np.ones(2, "f4"), "float8_e8m0fnu", round_mode="sideways")
     with pytest.raises(C.Error, match="complex numbers are not cast"):
         cast(np.ones(2, "c8"), "float32")
+
+
+BITS = {name: 8 * dtype(name).itemsize for name in NUMBER if name != "string"} | WIDTH
+CAST_BY_BITS = [name for name in BITS if not name.startswith("float6")]
+
+
+@pytest.mark.parametrize("provider", ["cpu", "reference"])
+@pytest.mark.parametrize("source", CAST_BY_BITS)
+def test_the_same_bits(source, provider):
+    """Whatever the bytes are; a truth has none but 0 and 1."""
+    for target in CAST_BY_BITS:
+        node = helper.make_node("BitCast", ["x"], ["y"], name="it", to=NUMBER[target])
+        ports = [helper.make_tensor_value_info(n, NUMBER[k], [7])
+                 for n, k in (("x", source), ("y", target))]  # fmt: skip
+        graph = helper.make_graph([node], "g", ports[:1], ports[1:])
+        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 26)], ir_version=13)
+        most = 2 if "bool" in (source, target) else 2 ** min(BITS[source], 8)
+        raw = np.random.default_rng(0).integers(0, most, 7 * dtype(source).itemsize, np.uint8)
+        x = raw.view(dtype(source))
+        if BITS[source] != BITS[target]:
+            with pytest.raises(C.Error, match="expected as many"):
+                InferenceSession(made.SerializeToString(), [provider])
+            continue
+        (y,) = InferenceSession(made.SerializeToString(), [provider]).run(None, {"x": x})
+        assert y.dtype == dtype(target) and y.tobytes() == raw.tobytes()

@@ -90,7 +90,7 @@ LOWEST = {
     "y = Shape (x)": ("(float[n] x) => (int64[k] y)", 13),
     "y = Shape <start = -1> (x)": ("(float[n] x) => (int64[k] y)", 15),
     "y = BatchNormalization (x, s, s, s, s)": (
-        "(float[2, 3, 4] x, float[3] s) => (float[2, 3, 4] y)", 14),
+        "(float[2, 3, 4] x, float[3] s) => (float[2, 3, 4] y)", 15),
     "y = SpaceToDepth <blocksize = 2> (x)": ("(float[1, 1, 4, 4] x) => (float[1, 4, 2, 2] y)", 13),
     'y = SpaceToDepth <blocksize = 2, mode = "CRD"> (x)': (
         "(float[1, 1, 4, 4] x) => (float[1, 4, 2, 2] y)", 28),

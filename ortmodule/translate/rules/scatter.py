@@ -10,7 +10,7 @@ _REDUCE = {"add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax":
 @aten("scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce")
 def scatter(t, x, dim, index, src, *, reduce=None):
     if reduce == "multiply" and t.needs_gradient():
-        return NotImplemented
+        return NotImplemented  # torch refuses to differentiate it
     axis = dim % max(x.rank, 1)
     src = t.cast(src, x.dtype) if hasattr(src, "dims") else t.full(index.dims, src, x.dtype)
     return _scatter(t, x, axis, index, src, _REDUCE[reduce] if reduce else "none")
@@ -23,7 +23,7 @@ def scatter_add(t, x, dim, index, src):
 
 @aten("scatter_reduce.two")
 def scatter_reduce(t, x, dim, index, src, reduce, *, include_self=True):
-    if not include_self or reduce == "mean" or (reduce != "sum" and t.needs_gradient()):
+    if not include_self or reduce == "mean":
         return NotImplemented
     return _scatter(t, x, dim % max(x.rank, 1), index, src, _REDUCE[reduce])
 

@@ -1,6 +1,6 @@
 """Views and other changes of shape, with the inverses that writes through views need."""
 
-from ..emit import COMPLEX, INT64_MAX
+from ..emit import COMPLEX, INT64_MAX, dtype_name
 from ..registry import aten, inverse
 
 
@@ -419,13 +419,19 @@ def undo_unfold(t, base, view, dim, size, step):
     return NotImplemented
 
 
+@aten("view.dtype")
+def view_dtype(t, x, dtype):
+    """Other numbers in the same bytes; of another size torch takes several for one."""
+    if t.out_dims() != x.dims:
+        return NotImplemented
+    return t.op("BitCast", x, to=dtype_name(dtype))
+
+
 @inverse("view.dtype")
 def undo_view_dtype(t, base, view, _dtype):
-    """Other numbers in the same bytes."""
     if view.dims != base.dims:
         t.refuse("forward writes through a view of another dtype, of another size")
-    reason = "it takes bytes for another dtype's"
-    return t.aten("view.dtype", [view], (base.dims, base.dtype), reason, dtype=base.dtype)
+    return t.op("BitCast", view, to=base.dtype)
 
 
 @aten("_shape_as_tensor.default")

@@ -57,6 +57,24 @@ std::unique_ptr<Kernel> transpose(const Request& r) {
   return copy_kernel(r, r.out().sizes, from, to);
 }
 
+// The same bytes; a truth is read as no other byte than 0 and 1.
+std::unique_ptr<Kernel> bit_cast(const Request& r) {
+  const auto bytes = element_count(r.sizes(0)) * static_cast<int64_t>(width(r));
+  const bool truths = r.out().dtype == DType::boolean;
+  const auto move = [=](const Args& args) {
+    const auto* from = input<uint8_t>(args, 0);
+    auto* to = output<uint8_t>(args);
+    if (from == to && !truths) return;
+    parallel_for(bytes, bytes / 8, [&](int64_t begin, int64_t end, int) {
+      if (truths)
+        for (int64_t i = begin; i < end; ++i) to[i] = from[i] != 0;
+      else
+        std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin));
+    });
+  };
+  return make_kernel("BitCast", move, 0, 0);
+}
+
 std::unique_ptr<Kernel> expand(const Request& r) {
   const Sizes& out = r.out().sizes;
   return copy_kernel(r, out, broadcast_strides(r.sizes(0), out), strides_of(out));
@@ -250,6 +268,7 @@ static void register_movement(KernelTable& table) {
       .take_layouts()
       .add("channels last", kAny, transpose_to_last)
       .add("copy", kAny, transpose);
+  table.op("BitCast").add("copy", kAny, bit_cast);
   table.op("Expand").add("copy", kAny, expand);
   table.op("Tile").add("copy", kAny, tile);
   table.op("Pad").add("copy", kAny, pad_kernel);

@@ -59,7 +59,11 @@ def gather_nd(x, indices, batch_dims=0):
 
 
 def scatter_nd(x, indices, updates, reduction="none"):
-    return x.index_put(nd_index(indices, x), updates, accumulate=reduction == "add")
+    if reduction in ("none", "add"):
+        return x.index_put(nd_index(indices, x), updates, accumulate=reduction == "add")
+    flat = torch.arange(x.numel()).reshape(x.shape)[nd_index(indices, x)].reshape(-1)
+    named = {"mul": "prod", "max": "amax", "min": "amin"}[reduction]
+    return x.reshape(-1).scatter_reduce(0, flat, updates.reshape(-1), named).reshape(x.shape)
 
 
 def one_hot(indices, depth, values, axis=-1):
@@ -75,6 +79,13 @@ def distinct(*shape, high, dtype="int64"):
     picks = [np.random.default_rng(k).permutation(high)[: shape[0]] for k in range(columns)]
     return np.stack(picks, 1).reshape(shape).astype(dtype)
 
+
+# At a place: one factor that is zero, two, x itself, none; x and updates that are equal, or not.
+PLACES = np.array([0, 0, 1, 1, 2, 2, 3, 3])
+ZEROS = np.array([2.0, 3.0, 0.0, 4.0, 0.5])
+ZEROS_THERE = np.array([0.0, 3.0, 0.0, 0.0, 2.0, 0.0, 1.5, -2.0])
+TIES = np.array([2.0, 1.0, 3.0, 0.0, 0.5])
+TIES_THERE = np.array([2.0, 2.0, 1.0, 4.0, 3.0, 1.0, 0.0, -0.0])
 
 RANGE = "index 5 is out of range for size 5"
 
@@ -160,17 +171,17 @@ OPS = [
             sample(t(5, 3), distinct(4, 3, high=5), t(4, 3)),
             sample(t(5, 3), i(4, 3, low=-5, high=5), t(4, 3), reduction="add"),
             sample(t(2, 5), i(2, 7, high=5), t(2, 7), axis=1, reduction="add"),
-            sample(t(2, 5), i(2, 7, high=5), t(2, 7), axis=-1, reduction="mul", gradient=False),
-            sample(t(2, 5), i(2, 7, high=5), t(2, 7), axis=1, reduction="max", gradient=False),
-            sample(t(2, 5), i(2, 7, high=5), t(2, 7), axis=1, reduction="min", gradient=False),
+            sample(t(2, 5), i(2, 7, high=5), t(2, 7), axis=-1, reduction="mul"),
+            sample(t(2, 5), i(2, 7, high=5), t(2, 7), axis=1, reduction="max"),
+            sample(t(2, 5), i(2, 7, high=5), t(2, 7), axis=1, reduction="min"),
+            sample(ZEROS, PLACES, ZEROS_THERE, reduction="mul", smooth=False),
+            sample(TIES, PLACES, TIES_THERE, reduction="max", smooth=False),
+            sample(TIES, PLACES, TIES_THERE, reduction="min", smooth=False),
             sample(i(5), distinct(3, high=5), i(3)),
         ],
         [
             bad(RANGE, t(5), np.array([5]), t(1)),
             bad("updates has shape [3], expected [2]", t(5), i(2), t(3)),
-        ],
-        refused=[
-            bad("no gradient with reduction 'mul'", t(5), i(3, high=5), t(3), reduction="mul")
         ],
     ),
     Op(
@@ -180,13 +191,14 @@ OPS = [
             sample(t(3, 5), i(4, 2, high=3), symbolic=False),
             sample(t(3, 5, 2), i(4, 1, low=-3, high=3)),
             sample(t(3, 5, 2), i(2, 4, 2, high=3), symbolic=False),
-            sample(t(3, 5, 2), i(3, 4, 1, high=5), batch_dims=1, gradient=False),
+            sample(t(3, 5, 2), i(3, 4, 1, high=5), batch_dims=1),
+            sample(t(3, 4, 5, 2), i(3, 4, 2, high=2), batch_dims=2, symbolic=False),
+            sample(t(3, 5), i(3, 1, low=-5, high=5), batch_dims=1),
         ],
         [
             bad("index 3 is out of range for size 3", t(3, 5), np.array([[3, 0]])),
             bad("indices have shape [4, 3]: 3 axes, x has rank 2", t(3, 5), i(4, 3)),
         ],
-        refused=[bad("no gradient with batch_dims", t(3, 5), i(3, 1, high=5), batch_dims=1)],
         wrt=(0,),
     ),
     Op(
@@ -196,6 +208,11 @@ OPS = [
             sample(t(5, 3), distinct(3, 1, high=5), t(3, 3)),
             sample(t(5, 3), i(4, 2, high=3), t(4), reduction="add", symbolic=False),
             sample(t(5, 3), np.array([[0, 1], [2, -1]]), t(2), symbolic=False),
+            sample(t(5, 3), i(4, 1, high=3), t(4, 3), reduction="mul"),
+            sample(t(5, 3), i(4, 1, high=3), t(4, 3), reduction="max"),
+            sample(t(5, 3), i(4, 2, high=3), t(4), reduction="min", symbolic=False),
+            sample(ZEROS, PLACES[:, None], ZEROS_THERE, reduction="mul", smooth=False),
+            sample(TIES, PLACES[:, None], TIES_THERE, reduction="max", smooth=False),
             sample(i(5), distinct(3, 1, high=5), i(3)),
         ],
         [bad("index 5 is out of range for size 5", t(5, 3), np.array([[5]]), t(1, 3))],

@@ -81,6 +81,27 @@ OPS = [
         [sample(np.ones((2, 3), bool), error="no"), sample(b(0), error="no")],
         [bad("[ort::Check] it is below zero", np.array([True, False]), error="it is below zero")],
     ),
+    Op(
+        "BitCast",
+        lambda x, to: x.view(getattr(torch, to)),
+        [
+            sample(special().astype("float32"), to="int32"),
+            sample(i(2, 3, low=-(2**30), high=2**30, dtype="int32"), to="float32"),
+            sample(i(5, low=-999, high=999), to="float64"),
+            sample(i(3, low=-9, high=9, dtype="int8"), to="uint8"),
+            sample(t(4).astype("float16"), to="int16"),
+            sample(i(4, high=30000, dtype="uint16"), to="int16"),
+            sample(b(2, 3), to="uint8"),
+            sample(i(6, high=2, dtype="uint8"), to="bool"),
+            sample(i(dtype="uint64"), to="int64"),
+            sample(i(3, 0), to="int64"),
+        ],
+        [
+            bad("x is int32 of 32 bits, 'to' is float64 of 64", i(2, dtype="int32"), to="float64"),
+            bad("attribute 'to' is 8, which is no dtype of numbers", i(2), to=8),
+            bad("attribute 'to' is 77, which is no dtype of numbers", i(2), to=77),
+        ],
+    ),
     Op("IsNaN", torch.isnan, [sample(special()), sample(t(2, 3))]),
     Op(
         "IsInf",
