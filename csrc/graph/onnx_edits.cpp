@@ -209,4 +209,10 @@ void as_range(OldNode& node) {
   if (!node.in[2]) node.in[2] = node.graph->scalar(1, node.in[0].dtype());
 }
 
+void mode_of_any_rank(OldNode& node) {
+  const std::string mode = node.attrs.s("mode", "bilinear");
+  if (mode == "bilinear") node.attrs.set("mode", std::string("linear"));
+  if (mode == "bicubic") node.attrs.set("mode", std::string("cubic"));
+}
+
 }  // namespace ort::edits

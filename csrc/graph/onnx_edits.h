@@ -31,6 +31,7 @@ void scales_as_input(OldNode& node);
 void as_resize(OldNode& node);
 void as_standard(OldNode& node);
 void as_range(OldNode& node);
+void mode_of_any_rank(OldNode& node);
 
 // onnx_meanings.cpp: what meant something else, said with nodes around it.
 void broadcast_from_axis(OldNode& node);

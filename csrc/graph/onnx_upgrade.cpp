@@ -75,6 +75,7 @@ constexpr Row kRows[] = {
     {"Concat", 1, 4, axis_1},
     {"Concat", 4, 13, same},
     {"Constant", 1, kAlways, value_as_tensor},
+    {"GridSample", 16, 20, mode_of_any_rank},
     {"GroupNormalization", 18, 21, scales_of_channels},
     {"Hardmax LogSoftmax Softmax", 1, 13, over_flattened},
     {"OneHot", 9, kAlways, indices_as_integers},

@@ -71,6 +71,7 @@ GlobalLpPool 1:1:1:c02:p 22:1:1:10c02:p
 GlobalMaxPool 1:1:1:c02: 22:1:1:10c02:
 Greater 1:2:1:e02:axis,broadcast 7:2:1:e02: 9:2:1:3efe: 13:2:1:13efe:
 GreaterOrEqual 12:2:1:3efe: 16:2:1:13efe:
+GridSample 16:2:1:fffe:align_corners,mode,padding_mode 22:2:1:1fffe:align_corners,mode,padding_mode
 GroupNormalization 21:3:1:10c02:epsilon,num_groups,stash_type
 HammingWindow 17:1:1:13cfe:output_datatype,periodic
 HannWindow 17:1:1:13cfe:output_datatype,periodic

@@ -16,6 +16,7 @@ P = torch.rand(3, 4) + 0.1
 IMAGE = torch.randn(2, 4, 6, 6)
 LINE = torch.randn(2, 4, 6)
 VOLUME = torch.randn(1, 2, 4, 4, 4)
+GRID, GRID3 = torch.rand(2, 3, 5, 2) * 3 - 1.5, torch.rand(1, 2, 3, 2, 3) * 3 - 1.5
 SPACES = {1: LINE, 2: IMAGE, 3: VOLUME}
 NEAREST = ("upsample_nearest", "_upsample_nearest_exact")
 WEIGHTED = (
@@ -52,6 +53,9 @@ CALLS = {
     **{f"{m}{n}d.default": (SPACES[n], [9] * n, True) for m, n in WEIGHTED},
     **{f"_upsample_{m}2d_aa.vec": (IMAGE, [3, 9], False, None) for m in ("bilinear", "bicubic")},
     **{f"_upsample_{m}2d_aa.default": (IMAGE, [3, 9], False) for m in ("bilinear", "bicubic")},
+    "grid_sampler.default": (IMAGE, GRID, 0, 0, False),
+    "grid_sampler_2d.default": (IMAGE, GRID, 2, 2, True),
+    "grid_sampler_3d.default": (VOLUME, GRID3, 0, 1, False),
     **{f"{n}.default": (X,) for n in (
         "alias", "clip", "conj", "contiguous", "detach_copy", "lift", "ravel",
         "real", "resolve_conj", "resolve_neg", "squeeze", "all", "any", "std", "var", "ones_like",

@@ -4,6 +4,8 @@ import importlib
 import pkgutil
 
 FAMILIES = [
-    importlib.import_module(f".{found.name}", __name__) for found in pkgutil.iter_modules(__path__)
+    importlib.import_module(found.name)
+    for found in pkgutil.walk_packages(__path__, f"{__name__}.")
+    if not found.ispkg
 ]
 TABLE = {op.name: op for family in FAMILIES for op in family.OPS}

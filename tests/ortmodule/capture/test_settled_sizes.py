@@ -54,6 +54,7 @@ def pair_of(after, branches: bool = False) -> Pair:
 
 @pytest.mark.parametrize("name", AFTER)
 def test_sizes_after_an_operator_stay_sizes(name):
+    torch.manual_seed(0)  # sums that cancel leave fewer digits of some draws
     pair = pair_of(AFTER[name])
     for shape in SHAPES:
         pair.step(torch.randn(shape))

@@ -41,7 +41,7 @@ def square(x):
 
 
 INDEX = torch.tensor([[0, 2, 1, 3], [1, 1, 0, 2]])
-BOXES = torch.rand(2, 3, 5, 2) * 2 - 1
+BOXES = torch.rand(2, 8, 3) * 2 - 1
 X, IMAGE, SERIES = torch.randn(6, 4), torch.randn(2, 3, 8, 8), torch.randn(7, 3, 4)
 
 OPS = {
@@ -73,11 +73,7 @@ OPS = {
     "renorm": (lambda: Op(lambda x: x.renorm(2, 0, 1.0), 4), X),
     "several": (lambda: Op(lambda x: x.logcumsumexp(0).cummax(1)[0].logcumsumexp(1), 4), X),
     "loop": (lambda: Op(_loop, 4), X),
-    "grid_sample": (
-        lambda: Op(lambda x, g: F.grid_sample(x, g, align_corners=False), 8),
-        IMAGE,
-        BOXES,
-    ),
+    "cross": (lambda: Op(lambda x, g: torch.linalg.cross(x[:, :, :3], g), 8), IMAGE[:, 0], BOXES),
     "lstm_projected": (lambda: nn.Sequential(nn.LSTM(4, 5, proj_size=2), First()), SERIES),
     "ctc": (lambda: Ctc(), SERIES),
     "ctc_of_lists": (lambda: Ctc("mean"), SERIES),

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from ..table import Op, bad, const, sample
+from ...table import Op, bad, const, sample
 
 
 def windowed(function):

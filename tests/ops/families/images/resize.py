@@ -7,7 +7,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from ..table import Op, bad, const, sample, t
+from ...table import Op, bad, const, sample, t
 
 ROUND = {
     "floor": math.floor,

@@ -6,7 +6,7 @@
 
 #include "providers/cpu/channel_blocks.h"
 #include "providers/cpu/conv/planes.h"
-#include "providers/cpu/movement/resize_pass.h"
+#include "providers/cpu/images/resize_pass.h"
 #include "providers/cpu/provider.h"
 
 namespace ort::cpu {

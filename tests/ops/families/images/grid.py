@@ -2,7 +2,7 @@
 
 import torch.nn.functional as F
 
-from ..table import Op, bad, const, i, sample, t
+from ...table import Op, bad, const, i, sample, t
 
 
 def affine_grid(theta, size, align_corners=0):

@@ -86,7 +86,7 @@ Value mel_weights(const OpCall& c) {
 
 }  // namespace
 
-static void register_signal(OpSet& ops) {
+static void register_windows(OpSet& ops) {
   window(ops, "HannWindow", 0.5, 0.5, 0.0);
   window(ops, "HammingWindow", 25.0 / 46.0, 21.0 / 46.0, 0.0);
   window(ops, "BlackmanWindow", 0.42, 0.5, 0.08);
@@ -106,6 +106,6 @@ static void register_signal(OpSet& ops) {
       .defined_as(mel_weights);
 }
 
-const Family<OpSet> kFamily("ops", "signal", register_signal);
+const Family<OpSet> kFamily("ops", "windows", register_windows);
 
 }  // namespace ort

@@ -2,12 +2,12 @@
 #include "csrc/core/simd.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "providers/cpu/movement/resize_pass.cpp"
+#define HWY_TARGET_INCLUDE "providers/cpu/images/resize_pass.cpp"
 #include "hwy/foreach_target.h"
 
 // After foreach_target, as Highway wants it.
 #include "hwy/highway.h"
-#include "providers/cpu/movement/resize_pass.h"
+#include "providers/cpu/images/resize_pass.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ort::cpu::HWY_NAMESPACE {

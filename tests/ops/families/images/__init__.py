@@ -1,0 +1,1 @@
+"""Families of images: where they are sampled, and patches of them."""

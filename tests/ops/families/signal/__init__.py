@@ -1,0 +1,1 @@
+"""Families of signals: windows and Fourier transforms."""

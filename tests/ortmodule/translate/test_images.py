@@ -1,0 +1,86 @@
+"""torch's and torchvision's operators on images, under ORTModule and exported, against eager."""
+
+import itertools
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+import torch.nn.functional as F
+from pairs import options
+from torch import nn
+
+from ortmodule import ORTModule
+
+
+class Of(nn.Module):
+    """A function of tensors."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *tensors):
+        return self.function(*tensors)
+
+
+def grid_sampled(mode, padding_mode, align_corners):
+    return lambda x, g: F.grid_sample(x, g, mode, padding_mode, bool(align_corners))
+
+
+IMAGE, VOLUME = torch.randn(2, 3, 7, 6), torch.randn(1, 2, 4, 5, 3)
+PLACES, IN_VOLUME = torch.rand(2, 5, 9, 2) * 3 - 1.5, torch.rand(1, 3, 4, 2, 3) * 3 - 1.5
+PADDING = ("zeros", "border", "reflection")
+CALLS = {
+    **{f"grid_sample_{m}_{p}_{int(a)}": (grid_sampled(m, p, a), IMAGE, PLACES)
+       for m, p, a in itertools.product(("bilinear", "nearest", "bicubic"), PADDING, (0, 1))},
+    **{f"grid_sample_3d_{m}_{p}": (grid_sampled(m, p, False), VOLUME, IN_VOLUME)
+       for m, p in itertools.product(("bilinear", "nearest"), PADDING)},
+}  # fmt: skip
+# One of each operator.
+EACH = ["grid_sample_bilinear_zeros_0", "grid_sample_3d_nearest_border"]
+
+
+def of_torch(report):
+    return [step for step in report.steps if step.provider == "aten"]
+
+
+def leaves_of(tensors):
+    return [x.clone().requires_grad_() if x.is_floating_point() else x for x in tensors]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_values_and_gradients(name):
+    check(name, torch.float32)
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_in_double_precision(name):
+    check(name, torch.float64)
+
+
+def check(name, dtype):
+    function, *tensors = CALLS[name]
+    tensors = [x.to(dtype) if x.is_floating_point() else x for x in tensors]
+    ours, found = ORTModule(Of(function), options(fallback="error")), []
+    for module in (Of(function), ours):
+        given = leaves_of(tensors)
+        y = module(*given)
+        dy = torch.linspace(-1, 1, y.numel()).view(y.shape).to(dtype)
+        leaves = [x for x in given if x.requires_grad]
+        found.append([y, *torch.autograd.grad(y, leaves, dy)])
+    near = 1e-4 if dtype is torch.float32 else 1e-10
+    torch.testing.assert_close(found[1], found[0], rtol=near, atol=near)
+    assert not of_torch(ours.explain())
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_export(name, tmp_path):
+    """As onnxruntime computes the file."""
+    function, *tensors = CALLS[name]
+    ours = ORTModule(Of(function), options(fallback="error"))
+    ours.export_onnx(tmp_path / "net.onnx", tuple(tensors))
+    session = onnxruntime.InferenceSession(tmp_path / "net.onnx")
+    ports = [port.name for port in session.get_inputs()]
+    feed = dict(zip(ports, [x.numpy() for x in tensors], strict=True))
+    np.testing.assert_allclose(session.run(None, feed)[0], function(*tensors), rtol=1e-4, atol=1e-4)

@@ -1,0 +1,44 @@
+"""Files with operators on images, at each of their opsets, against onnxruntime."""
+
+import numpy as np
+import pytest
+
+from ..against import theirs
+from ..models import normal
+from ..test_old_opsets import made, one, run
+
+IMAGE, GRID = normal(2, 3, 5, 4), 0.7 * normal(2, 4, 6, 2)
+VOLUME, IN_VOLUME = normal(1, 2, 3, 4, 5), 0.7 * normal(1, 2, 2, 3, 3)
+# (opset, nodes, feed, constants)
+CASES = {
+    **{
+        f"grid_sample_{opset}_{mode or 'default'}_{padding}": (
+            opset,
+            one("GridSample", ["x", "g"], padding_mode=padding, **({"mode": mode} if mode else {})),
+            {"x": IMAGE, "g": GRID},
+            {},
+        )
+        for opset, modes in (
+            (16, ("bilinear", "bicubic", "nearest", None)),
+            (20, ("linear", "cubic", "nearest", None)),
+        )
+        for mode in modes
+        for padding in ("zeros", "border", "reflection")
+    },
+    "grid_sample_of_a_volume": (
+        20,
+        one("GridSample", ["x", "g"], align_corners=1),
+        {"x": VOLUME, "g": IN_VOLUME},
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_as_onnxruntime(name):
+    opset, nodes, feed, constants = CASES[name]
+    model = made(opset, nodes, feed, nodes[0].output, constants)
+    model.ir_version = 9
+    for got, want in zip(run(model, feed), theirs(model, feed), strict=True):
+        assert got.dtype == want.dtype and got.shape == want.shape
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
