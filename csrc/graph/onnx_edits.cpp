@@ -215,4 +215,14 @@ void mode_of_any_rank(OldNode& node) {
   if (mode == "bicubic") node.attrs.set("mode", std::string("cubic"));
 }
 
+void axis_1_as_input(OldNode& node) {
+  node.in.resize(3);
+  node.in[2] = node.graph->scalar(node.attrs.i("axis", 1), DType::i64);
+  node.attrs.erase("axis");
+}
+
+void without_half_pixel(OldNode& node) {
+  node.attrs.set("coordinate_transformation_mode", std::string("output_half_pixel"));
+}
+
 }  // namespace ort::edits

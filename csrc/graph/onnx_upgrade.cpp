@@ -51,6 +51,7 @@ constexpr Row kRows[] = {
     // Attributes that became inputs.
     {"Clip", 1, 11, bounds_as_inputs},
     {"Clip", 11, 12, same},
+    {"DFT", 17, 20, axis_1_as_input},
     {"Dropout", 1, 7, test_mode_as_input},
     {"Dropout", 7, 12, ratio_as_input},
     {"Pad", 1, 2, paddings_as_pads},
@@ -83,6 +84,7 @@ constexpr Row kRows[] = {
     {"LayerNormalization", 1, 17, same},  // onnxruntime writes it into files of any opset
     {"Resize", 10, 11, as_resize},
     {"Resize", 11, 13, same},  // roi may be absent since then
+    {"RoiAlign", 10, 16, without_half_pixel},
     {"Scan", 8, 9, scan_of_batches},
     {"Scatter", 9, kAlways, as_scatter_elements},
     {"Selu", 1, 6, old_selu_constants},

@@ -46,6 +46,7 @@ Cos 7:1:1:c02: 22:1:1:10c02:
 Cosh 9:1:1:c02: 22:1:1:10c02:
 CumProd 26:2:1:13cc2:exclusive,reverse
 CumSum 11:2:1:38c2:exclusive,reverse 14:2:1:13cc2:exclusive,reverse
+DFT 17:2:1:10cc2:axis,inverse,onesided 20:3:1:10cc2:inverse,onesided
 DepthToSpace 1:1:1:fffe:blocksize 11:1:1:fffe:blocksize,mode 13:1:1:1fffe:blocksize,mode
 DequantizeLinear 10:3:1:4e: 13:3:1:4e:axis 19:3:1:1f044e:axis 21:3:1:7f047e:axis,block_size 23:3:1:ff047e:axis,block_size,output_dtype 24:3:1:1ff047e:axis,block_size,output_dtype 25:3:1:7ff047e:axis,block_size,output_dtype 28:3:1:1fff047e:axis,block_size,output_dtype
 Div 1:2:1:c02:axis,broadcast,consumed_inputs 6:2:1:3cc2:axis,broadcast 7:2:1:3cc2: 13:2:1:13cc2: 14:2:1:13cfe:
@@ -142,6 +143,7 @@ Resize 10:2:1:fffe:mode 11:4:1:fffe:coordinate_transformation_mode,cubic_coeff_a
 ReverseSequence 10:2:1:fffe:batch_axis,time_axis 28:2:1:1fffe:batch_axis,time_axis
 RotaryEmbedding 23:4:1:10482:interleaved,num_heads,rotary_embedding_dim
 Round 11:1:1:c02: 22:1:1:10c02:
+STFT 17:4:1:10cc2:onesided
 Scan 8:999:999:fffe:body,directions,num_scan_inputs 9:999:999:fffe:body,num_scan_inputs,scan_input_axes,scan_input_directions,scan_output_axes,scan_output_directions 16:999:999:1fffe:body,num_scan_inputs,scan_input_axes,scan_input_directions,scan_output_axes,scan_output_directions 19:999:999:1ffffe:body,num_scan_inputs,scan_input_axes,scan_input_directions,scan_output_axes,scan_output_directions 21:999:999:7ffffe:body,num_scan_inputs,scan_input_axes,scan_input_directions,scan_output_axes,scan_output_directions 23:999:999:fffffe:body,num_scan_inputs,scan_input_axes,scan_input_directions,scan_output_axes,scan_output_directions 24:999:999:1fffffe:body,num_scan_inputs,scan_input_axes,scan_input_directions,scan_output_axes,scan_output_directions 25:999:999:7fffffe:body,num_scan_inputs,scan_input_axes,scan_input_directions,scan_output_axes,scan_output_directions
 ScatterElements 11:3:1:fffe:axis 13:3:1:1fffe:axis 16:3:1:1fffe:axis,reduction
 ScatterND 11:3:1:fffe: 13:3:1:1fffe: 16:3:1:1fffe:reduction
