@@ -34,6 +34,7 @@ Ceil 1:1:1:c02:consumed_inputs 6:1:1:c02: 13:1:1:10c02:
 Celu 12:1:1:2:alpha 28:1:1:10c02:alpha
 CenterCropPad 18:2:1:1fffe:axes
 Clip 1:1:1:c02:consumed_inputs,max,min 6:1:1:c02:max,min 11:3:1:c02: 12:3:1:3cfe: 13:3:1:13cfe:
+Col2Im 18:3:1:1fffe:dilations,pads,strides
 Compress 9:2:1:fffe:axis 28:2:1:1fffe:axis
 Concat 1:999:1:c02:axis 4:999:1:fffe:axis 13:999:1:1fffe:axis
 ConcatFromSequence 11:1:1:200000000000fffe:axis,new_axis
@@ -47,6 +48,7 @@ Cosh 9:1:1:c02: 22:1:1:10c02:
 CumProd 26:2:1:13cc2:exclusive,reverse
 CumSum 11:2:1:38c2:exclusive,reverse 14:2:1:13cc2:exclusive,reverse
 DFT 17:2:1:10cc2:axis,inverse,onesided 20:3:1:10cc2:inverse,onesided
+DeformConv 19:5:1:c02:dilations,group,kernel_shape,offset_group,pads,strides 22:5:1:10c02:dilations,group,kernel_shape,offset_group,pads,strides
 DepthToSpace 1:1:1:fffe:blocksize 11:1:1:fffe:blocksize,mode 13:1:1:1fffe:blocksize,mode
 DequantizeLinear 10:3:1:4e: 13:3:1:4e:axis 19:3:1:1f044e:axis 21:3:1:7f047e:axis,block_size 23:3:1:ff047e:axis,block_size,output_dtype 24:3:1:1ff047e:axis,block_size,output_dtype 25:3:1:7ff047e:axis,block_size,output_dtype 28:3:1:1fff047e:axis,block_size,output_dtype
 Div 1:2:1:c02:axis,broadcast,consumed_inputs 6:2:1:3cc2:axis,broadcast 7:2:1:3cc2: 13:2:1:13cc2: 14:2:1:13cfe:
@@ -99,6 +101,7 @@ MatMul 1:2:1:c02: 9:2:1:3cc2: 13:2:1:13cc2:
 MatMulInteger 10:4:1:4c:
 Max 1:999:1:c02:consumed_inputs 6:999:1:c02: 12:999:1:3cfe: 13:999:1:13cfe:
 MaxPool 1:1:1:c02:auto_pad,kernel_shape,pads,strides 8:1:2:c82:auto_pad,kernel_shape,pads,storage_order,strides 10:1:2:c82:auto_pad,ceil_mode,dilations,kernel_shape,pads,storage_order,strides 12:1:2:c8e:auto_pad,ceil_mode,dilations,kernel_shape,pads,storage_order,strides 22:1:2:10c8e:auto_pad,ceil_mode,dilations,kernel_shape,pads,storage_order,strides
+MaxRoiPool 1:2:1:c02:pooled_shape,spatial_scale 22:2:1:10c02:pooled_shape,spatial_scale
 MaxUnpool 9:3:1:c82:kernel_shape,pads,strides 22:3:1:10c82:kernel_shape,pads,strides
 Mean 1:999:1:c02:consumed_inputs 6:999:1:c02: 13:999:1:10c02:
 MeanVarianceNormalization 9:1:1:c02:axes 13:1:1:10c02:axes
@@ -141,6 +144,7 @@ Relu 1:1:1:c02:consumed_inputs 6:1:1:c02: 13:1:1:10c02: 14:1:1:10cea:
 Reshape 1:1:1:c02:consumed_inputs,shape 5:2:1:fffe: 13:2:1:1fffe: 14:2:1:1fffe:allowzero 19:2:1:1ffffe:allowzero 21:2:1:7ffffe:allowzero 23:2:1:fffffe:allowzero 24:2:1:1fffffe:allowzero 25:2:1:7fffffe:allowzero
 Resize 10:2:1:fffe:mode 11:4:1:fffe:coordinate_transformation_mode,cubic_coeff_a,exclude_outside,extrapolation_value,mode,nearest_mode 13:4:1:1fffe:coordinate_transformation_mode,cubic_coeff_a,exclude_outside,extrapolation_value,mode,nearest_mode 18:4:1:1fffe:antialias,axes,coordinate_transformation_mode,cubic_coeff_a,exclude_outside,extrapolation_value,keep_aspect_ratio_policy,mode,nearest_mode
 ReverseSequence 10:2:1:fffe:batch_axis,time_axis 28:2:1:1fffe:batch_axis,time_axis
+RoiAlign 10:3:1:c82:mode,output_height,output_width,sampling_ratio,spatial_scale 16:3:1:c82:coordinate_transformation_mode,mode,output_height,output_width,sampling_ratio,spatial_scale 22:3:1:10c82:coordinate_transformation_mode,mode,output_height,output_width,sampling_ratio,spatial_scale
 RotaryEmbedding 23:4:1:10482:interleaved,num_heads,rotary_embedding_dim
 Round 11:1:1:c02: 22:1:1:10c02:
 STFT 17:4:1:10cc2:onesided

@@ -2,12 +2,14 @@
 
 import torch
 import torch.nn.functional as F
+from torchvision import ops as vision
 
 torch.manual_seed(0)
 X = torch.randn(3, 4, 6)
 Y = torch.randn(3, 4, 6)
 POSITIVE = torch.rand(3, 4, 6) + 0.1
 IMAGE = torch.randn(2, 4, 8, 8)
+BOXES = torch.tensor([[0, 0.3, 0.2, 5.2, 6.1], [1, 2.1, 1.3, 7.4, 7.2]])
 INTS = torch.randint(-5, 6, (3, 4))
 BOOLS = torch.tensor([[True, False, True], [False, False, True]])
 INDEX = torch.tensor([2, 0, 1, 2])
@@ -128,6 +130,10 @@ OPS = {
     **{f"act_{n}": (getattr(F, n), X) for n in ACTIVATION},
     "gelu_tanh": (lambda x: F.gelu(x, approximate="tanh"), X),
     "prelu": (F.prelu, X, torch.rand(4)),
+    "roi_align": (lambda x: vision.roi_align(x, BOXES, (3, 2), 0.7), IMAGE),
+    "roi_pool": (lambda x: vision.roi_pool(x, BOXES, (3, 2), 0.7), IMAGE),
+    "deform_conv2d": (vision.deform_conv2d, IMAGE, torch.randn(2, 8, 7, 7),
+                      torch.randn(3, 4, 2, 2)),
     "threshold": (lambda x: F.threshold(x, 0.1, 20.0), X),
     "sub_alpha": (lambda x, y: torch.sub(x, y, alpha=2), X, Y),
     "rsub": (lambda x: 1 - x, X),
