@@ -23,7 +23,7 @@ DTYPES = {
 _EPS = {"float16": 2**-10, "bfloat16": 2**-7, "float32": 2**-23, "float64": 1e-12}
 # In float64 onnx's reference rounds these to float32, or their attributes are float32's numbers.
 _ROUGH = {"Attention", "BatchNormalization", "Erf", "Gelu", "GroupNormalization", "LRN"}
-_ROUGH |= {"GridSample", "HardSigmoid", "HardSwish", "LeakyRelu"}
+_ROUGH |= {"DeformConv", "GridSample", "HardSigmoid", "HardSwish", "LeakyRelu"}
 _FLOAT32 = {"AffineGrid"}  # onnx's reference gives that, whatever goes in
 _CUBIC = "Resize"  # and its terms cancel: 3 bits more
 

@@ -4,7 +4,7 @@ from ..registry import aten
 from .conv import many
 
 
-def _lifted(t, x, space, run):
+def lifted(t, x, space, run):
     """Runs with a batch axis and takes it away again where torch was given none."""
     if x.rank == space + 2:
         return run(x)
@@ -26,7 +26,7 @@ def _max_pool(space: int, outputs: int):
         }
         if outputs == 2 and t.uses(1):
             return NotImplemented  # ONNX counts indices over batch and channels too
-        y = _lifted(t, x, space, lambda v: t.op("MaxPool", v, **attrs))
+        y = lifted(t, x, space, lambda v: t.op("MaxPool", v, **attrs))
         return y if outputs == 1 else [y, None]
 
     return rule
@@ -46,7 +46,7 @@ def _average_pool(space: int):
             "ceil_mode": int(ceil_mode),
             "count_include_pad": int(count_include_pad or divisor is not None),
         }
-        y = _lifted(t, x, space, lambda v: t.op("AveragePool", v, **attrs))
+        y = lifted(t, x, space, lambda v: t.op("AveragePool", v, **attrs))
         if divisor is None:
             return y
         cells = 1
@@ -71,7 +71,7 @@ def _adaptive(space: int, average: bool):
         kernel = [d // s for d, s in zip(inner, size, strict=False)]
         attrs = {"kernel_shape": kernel, "strides": kernel}
         name = "AveragePool" if average else "MaxPool"
-        return _lifted(t, x, space, lambda v: t.op(name, v, **attrs))
+        return lifted(t, x, space, lambda v: t.op(name, v, **attrs))
 
     return rule
 
