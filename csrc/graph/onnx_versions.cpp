@@ -51,6 +51,7 @@ DFT 17:2:1:10cc2:axis,inverse,onesided 20:3:1:10cc2:inverse,onesided
 DeformConv 19:5:1:c02:dilations,group,kernel_shape,offset_group,pads,strides 22:5:1:10c02:dilations,group,kernel_shape,offset_group,pads,strides
 DepthToSpace 1:1:1:fffe:blocksize 11:1:1:fffe:blocksize,mode 13:1:1:1fffe:blocksize,mode
 DequantizeLinear 10:3:1:4e: 13:3:1:4e:axis 19:3:1:1f044e:axis 21:3:1:7f047e:axis,block_size 23:3:1:ff047e:axis,block_size,output_dtype 24:3:1:1ff047e:axis,block_size,output_dtype 25:3:1:7ff047e:axis,block_size,output_dtype 28:3:1:1fff047e:axis,block_size,output_dtype
+Det 11:1:1:c02: 22:1:1:10c02:
 Div 1:2:1:c02:axis,broadcast,consumed_inputs 6:2:1:3cc2:axis,broadcast 7:2:1:3cc2: 13:2:1:13cc2: 14:2:1:13cfe:
 Dropout 1:1:2:c02:consumed_inputs,is_test,ratio 6:1:2:c02:is_test,ratio 7:1:2:c02:ratio 10:1:2:e02:ratio 12:3:2:e02:seed 13:3:2:10e02:seed 22:3:2:1f0e02:seed
 DynamicQuantizeLinear 11:1:3:6:

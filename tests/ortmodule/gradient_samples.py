@@ -56,6 +56,7 @@ CALLS = {
     "grid_sampler.default": (IMAGE, GRID, 0, 0, False),
     "grid_sampler_2d.default": (IMAGE, GRID, 2, 2, True),
     "grid_sampler_3d.default": (VOLUME, GRID3, 0, 1, False),
+    "_linalg_det.default": (S,),
     "im2col.default": (IMAGE, [2, 3], [1, 1], [1, 0], [2, 1]),
     "col2im.default": (torch.randn(2, 12, 9), [4, 5], [2, 3], [1, 1], [1, 0], [2, 1]),
     **{f"{n}.default": (X,) for n in (

@@ -130,6 +130,7 @@ OPS = {
     **{f"act_{n}": (getattr(F, n), X) for n in ACTIVATION},
     "gelu_tanh": (lambda x: F.gelu(x, approximate="tanh"), X),
     "prelu": (F.prelu, X, torch.rand(4)),
+    "det": (lambda x: torch.linalg.det(x) + x.det(), torch.randn(3, 4, 4)),
     "roi_align": (lambda x: vision.roi_align(x, BOXES, (3, 2), 0.7), IMAGE),
     "roi_pool": (lambda x: vision.roi_pool(x, BOXES, (3, 2), 0.7), IMAGE),
     "deform_conv2d": (vision.deform_conv2d, IMAGE, torch.randn(2, 8, 7, 7),
