@@ -72,10 +72,6 @@ Equation parse_equation(std::string text, const std::vector<int64_t>& ranks) {
     e.in.push_back(labels_of(terms[i], hidden(i), widest));
     check(static_cast<int64_t>(e.in[i].size()) == ranks[i],
           "[Einsum] term '{}' does not fit an input of rank {}", terms[i], ranks[i]);
-    Labels sorted = e.in[i];
-    std::sort(sorted.begin(), sorted.end());
-    check(std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end(),
-          "[Einsum] term '{}' repeats a label: diagonals are not supported", terms[i]);
   }
   const bool implied = arrow == std::string::npos;
   e.out = implied ? implied_output(e.in) : labels_of(text.substr(arrow + 2), widest, widest);
@@ -86,6 +82,18 @@ Equation parse_equation(std::string text, const std::vector<int64_t>& ranks) {
   return e;
 }
 
+// Of a label that a term repeats, which takes a diagonal: sizes are equal, 1 repeats nothing.
+void expect_square(InferContext& c, size_t input, const Labels& labels) {
+  for (size_t d = 0; d < labels.size(); ++d) {
+    const size_t first = labels.find(labels[d]);
+    const Dim &one = c.dims(input)[first], &other = c.dims(input)[d];
+    c.require(!one.value() || !other.value() || one == other,
+              "label '{}' has sizes {} and {} in one input of shape {}", labels[d], one, other,
+              c.dims(input));
+    c.assume_equal({other}, {one}, "sizes of a diagonal");
+  }
+}
+
 void infer_einsum(InferContext& c) {
   std::vector<int64_t> ranks;
   for (size_t i = 0; i < c.count(); ++i) {
@@ -94,6 +102,7 @@ void infer_einsum(InferContext& c) {
   }
   const Equation e = parse_equation(c.attrs().s("equation"), ranks);
   std::map<char, Dim> sizes;
+  for (size_t i = 0; i < c.count(); ++i) expect_square(c, i, e.in[i]);
   for (size_t i = 0; i < c.count(); ++i)
     for (size_t d = 0; d < e.in[i].size(); ++d) {
       const auto [found, added] = sizes.try_emplace(e.in[i][d], c.dims(i)[d]);
@@ -137,6 +146,37 @@ struct Term {
     return result;
   }
 };
+
+// The diagonals over labels that the term repeats: of n rows of n with n more zeros, laid out in
+// rows of n + 1, it is the first column.
+Term diagonal(Term term) {
+  for (size_t d = 0; d < term.labels.size();) {
+    const size_t again = term.labels.find(term.labels[d], d + 1);
+    if (again == Labels::npos) {
+      ++d;
+      continue;
+    }
+    std::vector<int64_t> perm{static_cast<int64_t>(d), static_cast<int64_t>(again)};
+    Labels rest;
+    for (size_t k = 0; k < term.labels.size(); ++k)
+      if (k != d && k != again) {
+        perm.push_back(static_cast<int64_t>(k));
+        rest += term.labels[k];
+      }
+    const Value rows = transpose(term.value, perm);
+    const Dim n = rows.dim(0);
+    Dims flat{n * n}, shifted{n, n + 1};
+    for (int64_t k = 2; k < rows.rank(); ++k) {
+      flat.push_back(rows.dim(k));
+      shifted.push_back(rows.dim(k));
+    }
+    const Value longer = pad_axis(reshape(rows, flat), 0, 0, n);
+    term.value = squeeze(slice(reshape(longer, shifted), 1, 0, 1), {1});
+    term.labels = Labels(1, term.labels[d]) + rest;
+    d = 0;
+  }
+  return term;
+}
 
 // Sums the axes that nobody needs any more.
 Term summed(const Term& term, const Labels& keep) {
@@ -196,11 +236,11 @@ Value einsum(const OpCall& c) {
   std::vector<int64_t> ranks;
   for (size_t i = 0; i < c.count(); ++i) ranks.push_back(c.x(i).rank());
   const Equation e = parse_equation(c.attrs().s("equation"), ranks);
-  Term total{c.x(0), e.in[0]};
+  Term total = diagonal({c.x(0), e.in[0]});
   for (size_t i = 1; i < c.count(); ++i) {
     Labels keep = e.out;
     for (size_t later = i + 1; later < c.count(); ++later) keep += e.in[later];
-    total = contracted(total, {c.x(i), e.in[i]}, keep);
+    total = contracted(total, diagonal({c.x(i), e.in[i]}), keep);
   }
   const Term rest = summed(total, e.out);
   return in_order(rest, e.out);

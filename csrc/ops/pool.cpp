@@ -44,10 +44,9 @@ void infer_pool(InferContext& c) {
               dilations);
     c.require(pads[i] >= 0 && pads[n + i] >= 0, "pads {} has a negative size", pads);
     if (auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER") {
-      // ONNX's text counts dilations into the padding, onnxruntime does not.
-      c.require(dilations[i] == 1 || kernel[i] == 1,
-                "auto_pad {} with dilations {} is not supported", auto_pad, dilations);
-      dims.push_back(same_windows(c, x[2 + i], kernel[i], strides[i]));
+      // ONNX's text counts dilations into the padding; onnxruntime does not.
+      const Dim reach = Dim(dilations[i]) * (kernel[i] - 1) + 1;
+      dims.push_back(same_windows(c, x[2 + i], reach, strides[i]));
       continue;
     }
     const bool valid = auto_pad == "VALID", ceil_mode = c.attrs().i("ceil_mode") != 0;
@@ -69,6 +68,14 @@ void infer_pool_grad(InferContext& c) {
   c.require(dy.size() >= 3 && dx.size() == dy.size(), "dy has shape {}, dims are {}", dy, dx);
   c.assume_equal({dy[0], dy[1]}, {dx[0], dx[1]}, "images and channels");
   if (c.has(1)) expect_dims(c, 1, dy);
+}
+
+// Those of a MaxPool that counts along columns are made again.
+Value row_major_indices(const Backward& b) {
+  if (b.attrs().i("storage_order") == 0) return b.y(1);
+  Attrs attrs = b.attrs();
+  attrs.set("storage_order", int64_t{0});
+  return b.graph().emit("MaxPool", std::vector<Value>{b.x()}, std::move(attrs), 2)[1];
 }
 
 // Each window is read whole; `windows`: the value that has an element for each.
@@ -114,7 +121,8 @@ static void register_pool(OpSet& ops) {
       .cost([](const Sized& c) { return pool_cost(c, c.node().output()); })
       .shape(infer_pool)
       .gradient([](const Backward& b) {
-        return b.graph().emit1("ort::MaxPoolGrad", {b.dy(), b.y(1)}, {{"dims", b.x().dims()}});
+        return b.graph().emit1("ort::MaxPoolGrad", {b.dy(), row_major_indices(b)},
+                               {{"dims", b.x().dims()}});
       });
   // Zeros of shape `dims`; each dy is added at its flat index.
   ops.op("ort::MaxPoolGrad")

@@ -11,9 +11,18 @@ Taps pool_taps(const KernelCall& c, const Sizes& x, const Sizes& y) {
                  spatial(y));
 }
 
+// A flat place in a plane, counted along the first axis first.
+int64_t column_major(int64_t place, const Sizes& space) {
+  int64_t counted = 0;
+  for (size_t d = space.size(); d-- > 0; place /= space[d])
+    counted = counted * space[d] + place % space[d];
+  return counted;
+}
+
 // Indices are flat in the whole of x; in a tie the first wins, and NaN beats every number.
 void max_pool(const KernelCall& c) {
-  c.require(c.attrs().i("storage_order") == 0, "storage_order 1 is not supported");
+  const bool by_column = c.attrs().i("storage_order") != 0;
+  const Sizes space = spatial(c.sizes());
   const Taps taps = pool_taps(c, c.sizes(), c.out_sizes());
   const int64_t planes = c.sizes()[0] * c.sizes()[1];
   wide(c.dtype(), [&]<class W>() {
@@ -33,7 +42,8 @@ void max_pool(const KernelCall& c) {
         }
         c.require(best >= 0, "a window of {} covers padding alone", c.attrs().ints("kernel_shape"));
         y.push_back(x[static_cast<size_t>(best)]);
-        indices.push_back(best);
+        indices.push_back(by_column ? plane * taps.inputs + column_major(best % taps.inputs, space)
+                                    : best);
       }
     c.write(0, y);
     c.write(1, indices);

@@ -88,9 +88,20 @@ std::unique_ptr<Kernel> if_float(const Request& r,
   return std::is_same_v<T, float> ? make(r) : nullptr;
 }
 
+// Flat places of a plane, counted along the first axis first.
+void by_column(const Planes& p, int64_t start, int64_t count, int64_t* index) {
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t at = index[i] - start, row = at / p.in[2];
+    const int64_t column = at % p.in[2] * p.in[1] + row % p.in[1];
+    index[i] = start + column * p.in[0] + row / p.in[1];
+  }
+}
+
 template <class T>
 std::unique_ptr<Kernel> max_pool(const Request& r) {
-  if (auto blocks = if_float<T>(r, max_pool_blocks)) return blocks;
+  const bool columns = r.attrs().i("storage_order") != 0 && r.wants(1);
+  auto blocks = columns ? nullptr : if_float<T>(r, max_pool_blocks);
+  if (blocks) return blocks;
   const Planes p = planes_of(r, r.sizes(0), r.wants(0) ? r.out(0).sizes : r.out(1).sizes);
   const bool wants_index = r.wants(1);
   if (!wants_index) return plain_max_pool<T>(r, p);
@@ -102,6 +113,7 @@ std::unique_ptr<Kernel> max_pool(const Request& r) {
                        [=](const Args& args, int64_t plane, const T* x, T* y, T*) {
                          int64_t* index = output<int64_t>(args, 1) + plane * out;
                          max_of_plane(p, x, y, index, plane * in);
+                         if (columns) by_column(p, plane * in, out, index);
                        });
 }
 
@@ -258,7 +270,6 @@ std::unique_ptr<Kernel> average_pool_grad(const Request& r) {
 }
 
 Verdict few_axes(const Node& node) {
-  if (node.attrs.i("storage_order", 0) != 0) return Verdict::no("column-major indices");
   const auto& dims = node.input(0).type().dims;
   return require(dims && dims->size() >= 3 && dims->size() <= 5,
                  "expected 1 to 3 spatial axes of known rank");

@@ -52,13 +52,18 @@ def pooled(x, axes, f):
     return [torch.stack(r, -1).reshape(shape) for r in zip(*results, strict=True)]
 
 
-def max_pool(x, **attrs):
-    attrs.pop("storage_order", None)
+def max_pool(x, storage_order=0, **attrs):
+    space = x.shape[2:]
+    size = int(np.prod(space))
+    along = torch.arange(size)
+    if storage_order:
+        along = torch.arange(size).reshape(*reversed(space)).permute(*reversed(range(len(space))))
+        along = along.flatten()
     planes = torch.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2]) * int(np.prod(x.shape[2:]))
 
     def largest(values, inside, places):
         value, at = values.max(-1)
-        return value, planes + torch.tensor(inside)[at]
+        return value, planes + along[torch.tensor(inside)[at]]
 
     return tuple(pooled(x, windows(x, **attrs), largest))
 
@@ -66,7 +71,7 @@ def max_pool(x, **attrs):
 def average_pool(x, count_include_pad=0, **attrs):
     def mean(values, inside, places):
         count = sum(p > -2 for p in places) if count_include_pad else len(inside)
-        return (values.sum(-1) / count,)
+        return (values.sum(-1) / max(count, 1),)  # of padding alone it is 0
 
     return pooled(x, windows(x, **attrs), mean)[0]
 
@@ -96,7 +101,13 @@ CASES = [
     ((1, 2, 4, 5, 3), {"kernel_shape": [2, 2, 2]}),
     ((1, 2, 7, 8), {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_UPPER"}),
     ((1, 2, 7, 8), {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_LOWER"}),
+    ((1, 2, 7, 8), {"kernel_shape": [3, 2], "dilations": [2, 3], "auto_pad": "SAME_UPPER"}),
+    (
+        (1, 2, 7, 9),
+        {"kernel_shape": [3, 2], "strides": [2, 2], "dilations": [2, 2], "auto_pad": "SAME_LOWER"},
+    ),
 ]
+COLUMNS = [(shape, {**attrs, "storage_order": 1}) for shape, attrs in CASES[1:3] + CASES[5:6]]
 PADDED = [(shape, {**attrs, "count_include_pad": 1}) for shape, attrs in CASES]
 ERRORS = [
     bad("x has shape [3, 5], expected [N, C, D1..]", t(3, 5), kernel_shape=[3]),
@@ -171,7 +182,7 @@ OPS = [
     Op(
         "MaxPool",
         max_pool,
-        [sample(t(*shape), **attrs) for shape, attrs in CASES] + BYTES,
+        [sample(t(*shape), **attrs) for shape, attrs in CASES + COLUMNS] + BYTES,
         ERRORS,
         through=(0,),
     ),
