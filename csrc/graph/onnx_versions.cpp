@@ -30,6 +30,7 @@ BitwiseXor 18:2:1:30fc:
 BlackmanWindow 17:1:1:13cfe:output_datatype,periodic
 Cast 1:1:1:3efe:to 9:1:1:3ffe:to 13:1:1:13ffe:to 19:1:1:1f3ffe:saturate,to 21:1:1:7f3ffe:saturate,to 23:1:1:ff3ffe:saturate,to 24:1:1:1ff3ffe:round_mode,saturate,to 25:1:1:7ff3ffe:round_mode,saturate,to 28:1:1:1fff3ffe:round_mode,saturate,to
 CastLike 15:2:1:13ffe: 19:2:1:1f3ffe:saturate 21:2:1:7f3ffe:saturate 23:2:1:ff3ffe:saturate 24:2:1:1ff3ffe:round_mode,saturate 25:2:1:7ff3ffe:round_mode,saturate
+CausalConvWithState 27:4:2:10402:activation
 Ceil 1:1:1:c02:consumed_inputs 6:1:1:c02: 13:1:1:10c02:
 Celu 12:1:1:2:alpha 28:1:1:10c02:alpha
 CenterCropPad 18:2:1:1fffe:axes
@@ -93,6 +94,7 @@ LayerNormalization 17:3:3:10c02:axis,epsilon,stash_type
 LeakyRelu 1:1:1:c02:alpha,consumed_inputs 6:1:1:c02:alpha 16:1:1:10c02:alpha
 Less 1:2:1:e02:axis,broadcast 7:2:1:e02: 9:2:1:3efe: 13:2:1:13efe:
 LessOrEqual 12:2:1:3efe: 16:2:1:13efe:
+LinearAttention 27:6:2:10402:chunk_size,kv_num_heads,q_num_heads,scale,update_rule
 Log 1:1:1:c02:consumed_inputs 6:1:1:c02: 13:1:1:10c02:
 LogSoftmax 1:1:1:c02:axis 13:1:1:10c02:axis
 Loop 1:999:999:fffe:body 13:999:999:200000000000fffe:body 16:999:999:600000000001fffe:body 19:999:999:60000000001ffffe:body 21:999:999:60000000007ffffe:body 23:999:999:6000000000fffffe:body 24:999:999:6000000001fffffe:body 25:999:999:6000000007fffffe:body

@@ -186,13 +186,18 @@ def test_definition(case):
 
 
 def renumbered(text: str) -> list[str]:
-    """Values by order of appearance, without comments that name rules."""
-    numbers = {}
-    lines = [line.partition(";")[0].rstrip() for line in text.splitlines()]
-    return [
-        re.sub(r"%\d+", lambda m: numbers.setdefault(m[0], f"%{len(numbers)}"), line)
-        for line in lines
-    ]
+    """Values by order of appearance in their graph, without comments that name rules."""
+    scopes, lines = [], []
+    for line in text.splitlines():
+        if "graph (" in line:
+            scopes.append({})
+        numbers = scopes[-1]
+        line = line.partition(";")[0].rstrip()
+        line = re.sub(r"%\d+", lambda m, n=numbers: n.setdefault(m[0], f"%{len(n)}"), line)
+        lines.append(line)
+        if line.lstrip().startswith("return"):
+            scopes.pop()
+    return lines
 
 
 @each_case

@@ -112,6 +112,58 @@ def heads(*shape, of=4):
 FLAT = {"q_num_heads": 4, "kv_num_heads": 2}
 HOLES = np.where(np.tri(3, 5) > 0, 0.0, -INF)  # one query sees one key
 
+
+def causal_conv(x, w, bias=None, past=None, activation="none"):
+    before = torch.zeros(*x.shape[:2], w.shape[2] - 1, dtype=x.dtype) if past is None else past
+    padded = torch.cat([before, x], 2)
+    y = torch.nn.functional.conv1d(padded, w, bias, groups=len(w))
+    y = y if activation == "none" else torch.nn.functional.silu(y)
+    return y, padded[:, :, x.shape[2] :]
+
+
+def linear_attention(
+    q, k, v, past=None, decay=None, beta=None, *, q_num_heads, kv_num_heads, scale=0.0,
+    update_rule="gated_delta", chunk_size=64,
+):  # fmt: skip
+    """Each head of each batch by itself."""
+    batch, steps = q.shape[:2]
+    q = q.reshape(batch, steps, q_num_heads, -1)
+    k, v = (x.reshape(batch, steps, kv_num_heads, -1) for x in (k, v))
+    dk, dv = k.shape[-1], v.shape[-1]
+    scale = scale or dk**-0.5
+    read, lasts = [[] for _ in range(batch)], []
+    for row in range(batch):
+        for head in range(kv_num_heads):
+            state = torch.zeros(dk, dv, dtype=q.dtype) if past is None else past[row, head]
+            mine = slice(*(head * q_num_heads // kv_num_heads + i * (q_num_heads // kv_num_heads)
+                           for i in (0, 1)))  # fmt: skip
+            seen = []
+            for at in range(steps):
+                key, value = k[row, at, head], v[row, at, head]
+                if "gated" in update_rule:
+                    gate = decay[row, at].reshape(kv_num_heads, -1)[head]
+                    state = state * gate.exp()[:, None]
+                if "delta" in update_rule:
+                    rate = beta[row, at].expand(kv_num_heads)[head]
+                    value = rate * (value - state.T @ key)
+                state = state + torch.outer(key, value)
+                seen.append(q[row, at, mine] @ state * scale)
+            read[row].append(torch.stack(seen))  # [T, G, dv]
+            lasts.append(state)
+    y = torch.stack([torch.stack(heads, 1) for heads in read])
+    last = torch.stack(lasts).reshape(batch, kv_num_heads, dk, dv)
+    return y.reshape(batch, steps, -1), last
+
+
+def linear_inputs(heads, group, dk=3, dv=2, steps=4, batch=2):
+    keys = t(batch, steps, heads * dk) / dk
+    return t(batch, steps, heads * group * dk), keys, t(batch, steps, heads * dv)
+
+
+def of_heads(kv, group=1, **attrs):
+    return {"kv_num_heads": kv, "q_num_heads": kv * group, **attrs}
+
+
 OPS = [
     Op(
         "Attention",
@@ -188,6 +240,53 @@ OPS = [
         [
             bad("mode is 'ring', expected linear or circular", t(2, 6, 4), t(2, 2, 4), mode="ring"),
             bad("axis is 0, expected one of x's 3 axes", t(2, 6, 4), t(2, 2, 4), axis=0),
+        ],
+    ),
+    Op(
+        "CausalConvWithState",
+        causal_conv,
+        [
+            sample(t(2, 3, 5), t(3, 1, 4), symbolic=False),
+            sample(t(2, 3, 5), t(3, 1, 4), t(3), t(2, 3, 3), activation="silu", symbolic=False),
+            sample(t(2, 3, 1), t(3, 1, 4), None, t(2, 3, 3), activation="swish", symbolic=False),
+            sample(t(2, 3, 5), t(3, 1, 1), t(3), symbolic=False),
+        ],
+        [
+            bad("activation is 'gelu', expected none, silu or swish", t(2, 3, 5), t(3, 1, 4),
+                activation="gelu"),
+            bad("past_state has shape [2, 3, 4], expected [2, 3, 3]", t(2, 3, 5), t(3, 1, 4), None,
+                t(2, 3, 4)),
+            bad("weight has shape [3, 2, 4], expected [C, 1, K]", t(2, 3, 5), t(3, 2, 4)),
+            bad("expected [B, C, L] and [C, 1, K]", t(2, 3), t(3, 1, 4)),
+        ],
+    ),
+    Op(
+        "LinearAttention",
+        linear_attention,
+        [
+            sample(*linear_inputs(2, 1), update_rule="linear", **of_heads(2), symbolic=False),
+            sample(*linear_inputs(2, 2), t(2, 2, 3, 2), t(2, 4, 2), update_rule="gated",
+                   scale=0.3, **of_heads(2, 2), symbolic=False),
+            sample(*linear_inputs(2, 1), None, t(2, 4, 6), update_rule="gated", **of_heads(2),
+                   symbolic=False),
+            sample(*linear_inputs(2, 1), t(2, 2, 3, 2), None, t(2, 4, 2, low=0, high=1),
+                   update_rule="delta", **of_heads(2), symbolic=False),
+            sample(*linear_inputs(1, 3), None, t(2, 4, 1), t(2, 4, 1, low=0, high=1),
+                   **of_heads(1, 3), symbolic=False),
+            sample(*linear_inputs(2, 1, steps=1), t(2, 2, 3, 2), t(2, 1, 6),
+                   t(2, 1, 1, low=0, high=1), **of_heads(2), symbolic=False),
+        ],
+        [
+            bad("update_rule is 'square', expected linear", *linear_inputs(2, 1), **of_heads(2),
+                update_rule="square"),
+            bad("q_num_heads is 3, expected a multiple of kv_num_heads, 2", *linear_inputs(2, 1),
+                q_num_heads=3, kv_num_heads=2),
+            bad("update_rule is 'gated', which takes decay", *linear_inputs(2, 1), **of_heads(2),
+                update_rule="gated"),
+            bad("update_rule is 'linear', which takes no beta", *linear_inputs(2, 1), None, None,
+                t(2, 4, 2), **of_heads(2), update_rule="linear"),
+            bad("beta has shape [2, 4, 3], expected 2 or 1 columns", *linear_inputs(2, 1), None,
+                None, t(2, 4, 3), **of_heads(2), update_rule="delta"),
         ],
     ),
 ]  # fmt: skip
