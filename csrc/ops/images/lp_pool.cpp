@@ -24,8 +24,10 @@ int64_t norm_of(const Attrs& attrs, std::string_view op) {
 Value padded(Value x, const Attrs& attrs) {
   const size_t n = x.dims().size() - 2;
   const auto& kernel = attrs.ints("kernel_shape");
+  const bool valid = attrs.s("auto_pad") == "VALID";
   const auto strides = ints_or(attrs, "strides", n, 1),
-             dilations = ints_or(attrs, "dilations", n, 1), pads = ints_or(attrs, "pads", 2 * n, 0);
+             dilations = ints_or(attrs, "dilations", n, 1),
+             pads = valid ? std::vector<int64_t>(2 * n) : ints_or(attrs, "pads", 2 * n, 0);
   check(kernel.size() == n && strides.size() == n && dilations.size() == n && pads.size() == 2 * n,
         "[LpPool] kernel_shape {}, strides {}, dilations {} and pads {} do not fit {} spatial axes",
         kernel, strides, dilations, pads, n);
@@ -56,9 +58,10 @@ Value lp_pool(const OpCall& c) {
   attrs.erase("p");
   attrs.set("count_include_pad", int64_t{1});
   Value raised = powers(x, p);
-  if (auto_pad == "NOTSET") {
+  if (auto_pad == "NOTSET" || auto_pad == "VALID") {
     raised = padded(raised, c.attrs());
     attrs.erase("pads");
+    attrs.erase("auto_pad");
     attrs.set("ceil_mode", int64_t{0});
   }
   double window = 1;

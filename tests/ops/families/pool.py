@@ -141,8 +141,11 @@ def windows_of(x, kernel, strides, dilations, pads, ceil_mode):
     return x.flatten(2 + n)
 
 
-def lp_pool(x, kernel_shape, p=2, strides=None, dilations=None, pads=None, ceil_mode=0):
+def lp_pool(
+    x, kernel_shape, p=2, strides=None, dilations=None, pads=None, ceil_mode=0, auto_pad="NOTSET"
+):
     n = len(kernel_shape)
+    assert auto_pad in ("NOTSET", "VALID")
     ones = [1] * n
     found = windows_of(
         x, kernel_shape, strides or ones, dilations or ones, pads or [0] * 2 * n, ceil_mode
@@ -234,6 +237,7 @@ OPS = [
                 t(1, 2, 8, 7), kernel_shape=[2, 2], dilations=[2, 3], strides=[3, 2], ceil_mode=1
             ),
             sample(t(1, 1, 4, 4, 5), kernel_shape=[2, 2, 2]),
+            sample(t(2, 3, 7), kernel_shape=[3], strides=[3], ceil_mode=1, auto_pad="VALID"),
         ],
         [
             bad("p is 0, expected a positive number", t(2, 3, 8), kernel_shape=[3], p=0),
