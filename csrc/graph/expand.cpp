@@ -53,8 +53,11 @@ bool knows_parts(const Node& node) {
 std::vector<Type> types_by_definition(const Node& node) {
   std::vector<Type> types;
   if (!knows_parts(node)) {
-    for (size_t i = 0; i < node.out.size(); ++i)
-      types.push_back(Type::tensor(dtype_of_port(node, node.schema->outputs()[i]), std::nullopt));
+    const auto& ports = node.schema->outputs();
+    for (size_t i = 0; i < node.out.size(); ++i) {
+      const OpSchema::Port& port = ports[std::min(i, ports.size() - 1)];  // the last is variadic
+      types.push_back(Type::tensor(dtype_of_port(node, port), std::nullopt));
+    }
     return types;
   }
   const auto parts = node.graph->new_body();
