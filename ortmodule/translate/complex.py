@@ -1,4 +1,5 @@
-"""Ops on complex numbers: each is a node of domain aten, as the engine's kernels are real.
+"""Ops on complex numbers: each is a node of domain aten, as the engine's kernels are real, unless a
+rule has real nodes for pairs of parts that are known.
 
 Called by translator.py. Movement around them (a transposed output, a write through a slice) is the
 engine's; so are writes through views that make real numbers of them, or complex ones of real.
@@ -11,7 +12,7 @@ import torch
 from .emit import COMPLEX, HAS_COMPLEX, is_value
 from .opaque import emit_opaque
 from .refs import leaves
-from .registry import inverse
+from .registry import ON_PAIRS, inverse
 
 
 def is_complex(t: Any, args: Any, kwargs: Any) -> bool:
@@ -28,6 +29,10 @@ def emit_complex(t: Any, name: str, args: list, kwargs: dict) -> Any:
     """The running op on complex numbers."""
     if name == "copy.default":
         return _copied(t, *args[:2])
+    if (rule := ON_PAIRS.get(name)) is not None:
+        outs = rule(t, *args, **kwargs)
+        if outs is not NotImplemented:
+            return outs
     return emit_opaque(t, args, kwargs, HAS_COMPLEX)
 
 

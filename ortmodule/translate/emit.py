@@ -92,6 +92,7 @@ class Emitter:
         self.standard = standard
         self._known = _known_ops()
         self._alike = Alike(graph)
+        self._pairs: dict[Any, Any] = {}  # complex value -> pairs of its parts
         self._canonical: dict[str, Dim] = {}
         self.counted: dict[str, Any] = {}  # symbol -> its 0-d int64, in the graph emitted into
         self._late: dict[str, Dim] = {}  # sizes that depend on data, from torch's names
@@ -136,13 +137,21 @@ class Emitter:
 
     def as_real(self, x: Any) -> Any:
         """Complex numbers as pairs, along one more axis."""
+        if (known := self.pairs_of(x)) is not None:
+            return known
         dtype = "float32" if x.dtype == "complex64" else "float64"
         return self.aten("view_as_real", [x], ([*x.dims, 2], dtype), HAS_COMPLEX)
 
     def as_complex(self, x: Any) -> Any:
         """Pairs along the last axis as complex numbers."""
         dtype = "complex64" if x.dtype == "float32" else "complex128"
-        return self.aten("view_as_complex", [x], (x.dims[:-1], dtype), HAS_COMPLEX)
+        made = self.aten("view_as_complex", [x], (x.dims[:-1], dtype), HAS_COMPLEX)
+        self._pairs[made] = x
+        return made
+
+    def pairs_of(self, x: Any) -> Any:
+        """What complex numbers were made of, along one more axis; None where that is not known."""
+        return self._pairs.get(x)
 
     def constant(self, array: Any) -> Any:
         """An array or a torch tensor as a value."""

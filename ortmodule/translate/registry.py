@@ -8,6 +8,8 @@ import torch
 from ..torch_internals.tracing import OpOverload
 
 RULES: dict[str, Callable] = {}
+# Of ops on complex numbers: rules that say them with pairs of real ones, where these are known.
+ON_PAIRS: dict[str, Callable] = {}
 # View op -> function (t, base, new_view, *args) giving the base with the view's elements replaced.
 INVERSES: dict[str, Callable] = {}
 
@@ -20,6 +22,16 @@ def aten(*names: str) -> Callable:
             if name in RULES:
                 raise ValueError(f"[aten] {name} has two rules: {RULES[name]} and {rule}")
             RULES[name] = rule
+        return rule
+
+    return register
+
+
+def on_pairs(*names: str) -> Callable:
+    """Registers a rule for the ATen ops `names` on complex numbers."""
+
+    def register(rule: Callable) -> Callable:
+        ON_PAIRS.update(dict.fromkeys(names, rule))
         return rule
 
     return register
