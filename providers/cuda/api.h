@@ -77,7 +77,6 @@ enum LtType { kReal32 = 0, kReal64 = 1, kReal16 = 2, kRealB16 = 14 };
   X(cuStreamCreate, (StreamHandle*, unsigned))                                                    \
   X(cuStreamSynchronize, (StreamHandle))                                                          \
   X(cuStreamWaitEvent, (StreamHandle, EventHandle, unsigned))                                     \
-  X(cuStreamIsCapturing, (StreamHandle, int*))                                                    \
   X(cuEventCreate, (EventHandle*, unsigned))                                                      \
   X(cuEventRecord, (EventHandle, StreamHandle))                                                   \
   X(cuEventSynchronize, (EventHandle))                                                            \

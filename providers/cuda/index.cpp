@@ -1,7 +1,7 @@
 // Reading by index: Gather, embeddings and their gradients. An index out of range sets the mark and
 // reads nothing.
 #include "providers/cuda/late_kernel.h"
-#include "providers/cuda/tile_text.h"
+#include "providers/cuda/tile/form.h"
 
 namespace ort::cuda {
 namespace {

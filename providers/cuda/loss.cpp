@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "providers/cuda/late_kernel.h"
-#include "providers/cuda/tile_text.h"
+#include "providers/cuda/tile/form.h"
 
 namespace ort::cuda {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "csrc/core/lender.h"
 #include "providers/cuda/provider.h"
-#include "providers/cuda/tile.h"
+#include "providers/cuda/tile/tile.h"
 #include "providers/tile/builder.h"
 
 namespace ort::cuda {

@@ -3,7 +3,7 @@
 #include "providers/cuda/provider.h"
 
 #include "csrc/passes/regions.h"
-#include "providers/cuda/tile.h"
+#include "providers/cuda/tile/tile.h"
 #include "providers/tile/lower.h"
 #include "providers/tile/region.h"
 

@@ -3,7 +3,7 @@
 
 #include "providers/cuda/late_kernel.h"
 #include "providers/cuda/provider.h"
-#include "providers/cuda/tile_text.h"
+#include "providers/cuda/tile/form.h"
 #include "providers/tile/lower.h"
 
 namespace ort::cuda {

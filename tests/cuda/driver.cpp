@@ -187,10 +187,6 @@ Status wait_event(StreamHandle stream, EventHandle event, unsigned) {
   if (event_of(event)->recorded) stream_of(stream).wait(*event_of(event)->recorded);
   return kSuccess;
 }
-Status is_capturing(StreamHandle, int* capturing) {
-  *capturing = 0;
-  return kSuccess;
-}
 Status make_event(EventHandle* event, unsigned) {
   ORT_NEEDS_CONTEXT
   *event = reinterpret_cast<EventHandle>(new Event());
@@ -308,7 +304,6 @@ Api table_of(ort::DeviceKind kind) {
   t.cuStreamCreate = make_stream;
   t.cuStreamSynchronize = synchronize_stream;
   t.cuStreamWaitEvent = wait_event;
-  t.cuStreamIsCapturing = is_capturing;
   t.cuEventCreate = make_event;
   t.cuEventRecord = record_event;
   t.cuEventSynchronize = synchronize_event;

@@ -1,10 +1,10 @@
 // Arguments of a program's text, and its launches.
-#include "providers/cuda/tile.h"
+#include "providers/cuda/tile/tile.h"
 
 #include <algorithm>
 
 #include "providers/cuda/code.h"
-#include "providers/cuda/tile_text.h"
+#include "providers/cuda/tile/text.h"
 #include "providers/tile/region.h"
 
 namespace ort::cuda {

@@ -1,8 +1,6 @@
-// A tile program as the text of a kernel, in one of two forms: a thread for each element, or
-// threads for each row, whose values stay in registers or are made again for each pass.
+// In which of two forms a tile program is a kernel: a thread for each element, or threads for each
+// row, whose values stay in registers or are made again for each pass.
 #pragma once
-
-#include <string>
 
 #include "providers/tile/program.h"
 
@@ -21,14 +19,12 @@ struct TileForm {
 
 bool sums_columns(const tile::TileProgram& program);
 // Whether it divides integers: by zero it sets a mark.
+bool divides_integers(const tile::TileProgram& program, const tile::Instruction& instruction);
 bool may_fail(const tile::TileProgram& program);
 TileForm form_of(const tile::TileProgram& program, const tile::Extent& extent);
 
-// The kernels `run`, where there are lanes `packs`, and, where columns are summed, `fold`. Their
-// argument: inputs (a key by its number), outputs, the sums' memory, failure and mark, rows,
-// columns, of each strided input sizes and strides, numbers that depend on the columns.
-std::string tile_text(const tile::TileProgram& program, const TileForm& form);
-// The numbers of the last kind, in their order.
+// The numbers that depend on the columns, as arguments of the kernels, in their order.
+bool is_late(const tile::Number& number);
 std::vector<tile::Number> late_numbers(const tile::TileProgram& program);
 
 // Whether an operand's elements or cells of a row are loaded and stored by lanes.

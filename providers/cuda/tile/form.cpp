@@ -1,0 +1,142 @@
+// What a tile program asks of its kernel, and the form that its sizes choose.
+#include "providers/cuda/tile/form.h"
+
+#include <algorithm>
+
+namespace ort::cuda {
+
+using tile::Instruction;
+using tile::Number;
+using tile::Op;
+using tile::over_cols;
+using tile::Port;
+using tile::Role;
+using tile::Space;
+using tile::TileProgram;
+
+namespace {
+
+// As many as 16 bytes have of the widest operand.
+int lanes_of(const TileProgram& program) {
+  size_t widest = 2;
+  for (const Port& port : program.inputs) {
+    if (port.strided) return 0;
+    if (in_packs(port)) widest = std::max(widest, size_of(port.dtype));
+  }
+  for (const Port& port : program.outputs) {
+    if (port.space != Space::full) return 0;
+    widest = std::max(widest, size_of(port.dtype));
+  }
+  return static_cast<int>(16 / widest);
+}
+
+int cells_for(int64_t cols, int threads) {
+  int cells = 1;
+  while (int64_t{cells} * threads < cols) cells *= 2;
+  return cells;
+}
+
+}  // namespace
+
+bool is_late(const Number& number) {
+  return number.over_cols || number.times_cols;
+}
+
+bool divides_integers(const TileProgram& program, const Instruction& i) {
+  return is_integer(program.element) && (i.op == Op::div || i.op == Op::mod || i.op == Op::fmod);
+}
+
+const char* type_name(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return "float";
+    case DType::f64:
+      return "double";
+    case DType::f16:
+      return "f16";
+    case DType::bf16:
+      return "bf16";
+    case DType::boolean:
+      return "bool";
+    case DType::i8:
+      return "i8";
+    case DType::i16:
+      return "i16";
+    case DType::i32:
+      return "i32";
+    case DType::i64:
+      return "i64";
+    case DType::u8:
+      return "u8";
+    case DType::u16:
+      return "u16";
+    case DType::u32:
+      return "u32";
+    case DType::u64:
+      return "u64";
+    default:
+      fail("cuda: no text has numbers of {}", dtype);
+  }
+}
+
+std::vector<Number> late_numbers(const TileProgram& program) {
+  std::vector<Number> late;
+  const auto add = [&](const Number& number) {
+    const auto is_it = [&](const Number& x) { return same(x, number); };
+    if (is_late(number) && std::none_of(late.begin(), late.end(), is_it)) late.push_back(number);
+  };
+  for (const Number& number : program.constants) add(number);
+  for (const Instruction& i : program.code) add(i.p);
+  return late;
+}
+
+bool sums_columns(const TileProgram& program) {
+  return std::any_of(program.code.begin(), program.code.end(),
+                     [](const Instruction& i) { return tile::sums_columns(i.op); });
+}
+
+bool in_packs(const Port& port) {
+  return port.role == Role::data && over_cols(port.space);
+}
+
+bool is_rowless(const TileProgram& program) {
+  const auto whole = [](const Port& port) {
+    return !port.strided && (port.space == Space::full || port.space == Space::scalar);
+  };
+  return std::all_of(program.inputs.begin(), program.inputs.end(), whole) &&
+         std::all_of(program.outputs.begin(), program.outputs.end(), whole);
+}
+
+bool may_fail(const TileProgram& program) {
+  return std::any_of(program.code.begin(), program.code.end(),
+                     [&](const Instruction& i) { return divides_integers(program, i); });
+}
+
+TileForm form_of(const TileProgram& program, const tile::Extent& extent) {
+  TileForm form;
+  const auto too_many = int64_t{1} << 31;
+  int64_t most = extent.rows * std::max<int64_t>(extent.cols, 1);
+  for (const tile::Rows& rows : extent.inputs) {
+    form.axes = std::max({form.axes, rows.sizes.size(), size_t{1}});
+    int64_t reach = extent.cols;
+    for (size_t i = 0; i < rows.sizes.size(); ++i) reach += (rows.sizes[i] - 1) * rows.strides[i];
+    most = std::max(most, reach);
+  }
+  // Grids step beyond the last element: they may not wrap around.
+  form.index = most + (int64_t{1} << 23) < too_many ? "unsigned" : "u64";
+  const bool reduces = std::any_of(program.code.begin(), program.code.end(),
+                                   [](const Instruction& i) { return tile::reduces_row(i.op); });
+  if (!reduces && !sums_columns(program)) {
+    form.lanes = lanes_of(program);
+    return form;
+  }
+  form.kind = TileForm::rows;
+  const int64_t cols = extent.cols;
+  form.row_threads = cols <= 256 ? 32 : cols <= 1024 ? 128 : cols <= 2048 ? 256 : 512;
+  form.rows_at_once = form.row_threads == 32 ? 4 : 1;
+  const int cells = cells_for(cols, form.row_threads);
+  form.cells = cells <= 16 ? cells : 0;
+  return form;
+}
+
+}  // namespace ort::cuda
