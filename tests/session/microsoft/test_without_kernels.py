@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from ortmodule import InferenceSession
 
-from .cases import f, i32, made
+from .cases import BYTES, INTO, f, i32, made
 
 
 def group_norm(x, gamma, beta, skip=None, bias=None, *, groups, activation, channels_last=1):
@@ -21,6 +21,11 @@ def group_norm(x, gamma, beta, skip=None, bias=None, *, groups, activation, chan
     y = F.silu(y) if activation else y
     y = y.movedim(1, -1) if channels_last else y
     return (y, sum) if skip is not None else y
+
+
+def mean_of_bytes(x, scale, zero, new_scale, new_zero, axes, keepdims):
+    y = ((x.double() - zero) * scale).mean(axes, bool(keepdims)) / new_scale
+    return torch.clamp(y.round() + new_zero, 0, 255).to(torch.uint8)
 
 
 def split_gelu(x, bias):
@@ -70,6 +75,12 @@ CASES = {
     ),
     "skip group norm, rows": (
         "SkipGroupNorm", [f(2, 5, 4, 6), f(6), f(6), f(2, 6)], GROUPS, group_norm,
+    ),
+    "mean": (
+        "QLinearReduceMean", [*BYTES, *INTO], {"axes": [2, 3], "keepdims": 0}, mean_of_bytes,
+    ),
+    "mean, kept": (
+        "QLinearReduceMean", [*BYTES, *INTO], {"axes": [1], "keepdims": 1}, mean_of_bytes,
     ),
     "norms of heads": (
         "GroupQueryAttention",
