@@ -1,15 +1,24 @@
-"""Regions of images and blocks of them: torchvision's operators, torch's fold and unfold."""
+"""What is read of images: torch's grid_sample, fold and unfold, torchvision's operators."""
 
 from ..emit import FLOATING
 from ..registry import aten
 from .conv import many
 from .pool import lifted
 
+_MODES, _PADDING = ("linear", "nearest", "cubic"), ("zeros", "border", "reflection")
 _MOST_SAMPLES = 1024  # of a region's bin, that RoiAlign takes
 
 
 def _fits(x, *others):
     return x.dtype in FLOATING and all(y is None or y.dtype == x.dtype for y in others)
+
+
+@aten("grid_sampler.default", "grid_sampler_2d.default", "grid_sampler_3d.default")
+def grid_sampler(t, x, grid, mode, padding, align_corners):
+    if not _fits(x, grid):
+        return NotImplemented
+    words = {"mode": _MODES[mode], "padding_mode": _PADDING[padding]}
+    return t.op("GridSample", x, grid, align_corners=int(align_corners), **words)
 
 
 @aten("torchvision.roi_align.default")
