@@ -3,11 +3,13 @@
 
 #include "csrc/bindings/bindings.h"
 #include "csrc/core/error.h"
+#include "csrc/core/random_key.h"
 #include "csrc/core/version.h"
 
 PYBIND11_MODULE(_C, m) {
   m.doc() = "The ortmodule engine; knows no torch.";
   m.def("version", &ort::version);
+  m.def("set_seed", &ort::set_random_seed);
   // Local: _torch has another for the same class, and pybind11 may keep both in one place.
   auto& error = pybind11::register_local_exception<ort::Error>(m, "Error", PyExc_RuntimeError);
   pybind11::register_local_exception<ort::NotAccepted>(m, "NotAccepted", error);

@@ -21,6 +21,7 @@ Atanh 9:1:1:c02: 22:1:1:10c02:
 Attention 23:6:4:13efe:is_causal,kv_num_heads,q_num_heads,qk_matmul_output_mode,scale,softcap,softmax_precision 24:7:4:13efe:is_causal,kv_num_heads,q_num_heads,qk_matmul_output_mode,scale,softcap,softmax_precision 25:7:4:13efe:is_causal,kv_num_heads,left_window_size,q_num_heads,qk_matmul_output_mode,right_window_size,scale,softcap,softmax_precision
 AveragePool 1:1:1:c02:auto_pad,kernel_shape,pads,strides 7:1:1:c02:auto_pad,count_include_pad,kernel_shape,pads,strides 10:1:1:c02:auto_pad,ceil_mode,count_include_pad,kernel_shape,pads,strides 19:1:1:c02:auto_pad,ceil_mode,count_include_pad,dilations,kernel_shape,pads,strides 22:1:1:10c02:auto_pad,ceil_mode,count_include_pad,dilations,kernel_shape,pads,strides
 BatchNormalization 1:5:5:c02:consumed_inputs,epsilon,is_test,momentum,spatial 6:5:5:c02:epsilon,is_test,momentum,spatial 7:5:5:c02:epsilon,momentum,spatial 9:5:5:c02:epsilon,momentum 14:5:3:10c02:epsilon,momentum,training_mode
+Bernoulli 15:1:1:13efe:dtype,seed
 BitCast 26:1:1:7fffefe:to
 BitShift 11:2:1:3014:direction 28:2:1:30fc:direction
 BitwiseAnd 18:2:1:30fc:
@@ -113,6 +114,7 @@ Min 1:999:1:c02:consumed_inputs 6:999:1:c02: 12:999:1:3cfe: 13:999:1:13cfe:
 Mish 18:1:1:c02: 22:1:1:10c02:
 Mod 10:2:1:3cfe:fmod 13:2:1:13cfe:fmod
 Mul 1:2:1:c02:axis,broadcast,consumed_inputs 6:2:1:3cc2:axis,broadcast 7:2:1:3cc2: 13:2:1:13cc2: 14:2:1:13cfe:
+Multinomial 7:1:1:cc2:dtype,sample_size,seed 22:1:1:10cc2:dtype,sample_size,seed
 Neg 1:1:1:c02:consumed_inputs 6:1:1:cea: 13:1:1:10cea:
 NegativeLogLikelihoodLoss 12:3:1:cc2:ignore_index,reduction 22:3:1:10cc2:ignore_index,reduction
 NonMaxSuppression 10:5:1:82:center_point_box
@@ -131,6 +133,10 @@ QLinearMatMul 10:8:1:e: 21:8:1:1f040e:
 QuantizeLinear 10:3:1:4e: 13:3:1:4e:axis 19:3:1:1f044e:axis,saturate 21:3:1:7f047e:axis,block_size,output_dtype,saturate 23:3:1:ff047e:axis,block_size,output_dtype,precision,saturate 24:3:1:1ff047e:axis,block_size,output_dtype,precision,saturate 25:3:1:7ff047e:axis,block_size,output_dtype,precision,saturate 28:3:1:1fff047e:axis,block_size,output_dtype,precision,saturate
 RMSNormalization 23:2:1:10c02:axis,epsilon,stash_type
 RNN 1:6:2:c42:activation_alpha,activation_beta,activations,clip,direction,hidden_size,output_sequence 7:6:2:c42:activation_alpha,activation_beta,activations,clip,direction,hidden_size 14:6:2:c42:activation_alpha,activation_beta,activations,clip,direction,hidden_size,layout 22:6:2:10c42:activation_alpha,activation_beta,activations,clip,direction,hidden_size,layout
+RandomNormal 1:0:1:c02:dtype,mean,scale,seed,shape 22:0:1:10c02:dtype,mean,scale,seed,shape
+RandomNormalLike 1:1:1:fffe:dtype,mean,scale,seed 22:1:1:1fffe:dtype,mean,scale,seed
+RandomUniform 1:0:1:c02:dtype,high,low,seed,shape 22:0:1:10c02:dtype,high,low,seed,shape
+RandomUniformLike 1:1:1:fffe:dtype,high,low,seed 22:1:1:1fffe:dtype,high,low,seed
 Range 11:3:1:8e2: 27:3:1:10ce2:stash_type
 Reciprocal 1:1:1:c02:consumed_inputs 6:1:1:c02: 13:1:1:10c02:
 ReduceL1 1:1:1:3cc2:axes,keepdims 13:1:1:13cc2:axes,keepdims 18:2:1:13cc2:keepdims,noop_with_empty_axes

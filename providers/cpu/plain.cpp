@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "csrc/core/parallel.h"
+#include "csrc/core/random_key.h"
 #include "providers/cpu/half.h"
 #include "providers/cpu/movement/strided_copy.h"
 #include "providers/cpu/provider.h"
@@ -159,6 +160,29 @@ Verdict known_sizes(const Node& node) {
   return require(node.output().type().dims.has_value(), "the result's rank is not known");
 }
 
+// Words of Philox as numbers in [0, 1).
+std::unique_ptr<Kernel> uniform(const Request& r) {
+  const int64_t count = element_count(r.out().sizes);
+  const auto stream = static_cast<uint32_t>(r.attrs().i("counter"));
+  if (element_count(r.sizes(0)) != 1)
+    r.refuse("key has shape {}, expected one element", r.sizes(0));
+  return make_kernel("Uniform", [=](const Args& args) {
+    const uint64_t key = *input<uint64_t>(args, 0);
+    auto* y = output<float>(args);
+    parallel_for(count, count * 20, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i) {
+        const uint32_t word = tile::scalar::philox_word(key, stream, static_cast<uint64_t>(i));
+        y[i] = static_cast<float>(word >> 8) * 0x1p-24f;
+      }
+    });
+  });
+}
+
+std::unique_ptr<Kernel> random_key(const Request&) {
+  return make_kernel("RandomKey",
+                     [](const Args& args) { *output<uint64_t>(args) = next_random_key(); });
+}
+
 }  // namespace
 
 static void register_plain(KernelTable& table) {
@@ -169,6 +193,8 @@ static void register_plain(KernelTable& table) {
   table.op("EyeLike").add("plain", kNumbers, eye_like);
   table.op("Shape").add("plain", kAny, shape_kernel);
   table.op("Size").add("plain", kAny, shape_kernel);
+  table.op("ort::Uniform").add("plain", kAny, uniform);
+  table.op("ort::RandomKey").add("plain", kAny, random_key);
   table.op("ort::Check").add("plain", kAny, check_kernel);
 }
 

@@ -217,7 +217,6 @@ REFUSED = {
     "spatial is 0": (7, one("BatchNormalization", list(NORM), spatial=0), NORM),
     "it has 3 outputs: training in opset 9": (
         9, one("BatchNormalization", list(NORM), outputs=("y", "p", "q")), NORM),
-    "training_mode is not known to be off": (6, one("Dropout", ["x"]), {"x": X}),
     "axis 2 does not lay rank 2 on rank 3": (
         6, one("Add", ["x", "b"], broadcast=1, axis=2), {"x": X, "b": X[0]}),
     "attribute 'to' is 'HALF'": (1, one("Cast", ["x"], to="HALF"), {"x": X}),

@@ -92,7 +92,7 @@ def test_onnx_cases_pass_or_say_why():
                     for units in (RUNNERS, backend_nodes.UNITS)]  # fmt: skip
             passed += near[0]
             wrong += [] if near[1] else [case.name]
-    assert wrong == DISPUTED
+    assert set(wrong) - backend_nodes.DRAWN == set(DISPUTED)
     assert (passed, cases) == (backend_nodes.PASSING, backend_nodes.CASES)
 
 
