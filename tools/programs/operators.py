@@ -12,6 +12,7 @@ from ortmodule._native import core
 # Written below: with bodies or sequences; or onnxruntime takes operands that the standard has not.
 WRITTEN = {"Dropout", "If", "Loop", "Scan", "Optional", "LayerNormalization", "RMSNormalization"}
 WRITTEN |= {"MeanVarianceNormalization", "Constant"}
+DRAWN = {"Bernoulli", "Multinomial", "RandomNormalLike", "RandomUniformLike"}  # each its own
 SIZES = ["n", "each", "unknown", "fixed"]  # how a file names sizes; fixed: only for the first rows
 SIZE_FORMS = ["op.Gather(op.Shape({0}), 0)", "op.Gather(op.Shape({0}), -1)", "op.Size({0})"]
 OPS = {schema["name"] for schema in core().schemas()}
@@ -28,7 +29,7 @@ def add(text: str, to: list = ALL) -> None:
 def _plain() -> None:
     for schema in core().schemas():
         name, inputs = schema["name"], schema["inputs"]
-        if "::" in name or name in WRITTEN or "Sequence" in name or not inputs:
+        if "::" in name or name in WRITTEN | DRAWN or "Sequence" in name or not inputs:
             continue
         for count in range(1, min(len(inputs), 3) + 1):
             add(f"op.{name}({', '.join(['{f}', '{s}', '{s}'][:count])})")
