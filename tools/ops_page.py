@@ -31,8 +31,8 @@ launched.
 Ops of the domain `aten` have no row: each is torch's own operator. Those of `com.microsoft` are in
 the last table: each is its parts, ops of ai.onnx, by which an export says it.
 
-Of onnx.backend.test of onnx 1.23.2 pass {passing:,} of {cases:,} cases; one is disputed, ten compare
-numpy's own draws, the others raise an error.
+Of onnx.backend.test of onnx 1.23.2 pass {passing:,} of {cases:,} cases; one is disputed, ten
+compare numpy's own draws, the others raise an error.
 """
 
 

@@ -186,7 +186,7 @@ def test_onnx_node_tests():
     kinds = collections.Counter((why or "pass").split(":")[0] for why in results.values())
     print(f"onnx node tests: {kinds['pass']} of {len(results)} pass")
     wrong = {name: why for name, why in results.items() if why and why.startswith("wrong")}
-    assert not wrong.keys() - backend_nodes.DRAWN
+    assert wrong.keys() - backend_nodes.DRAWN == backend_nodes.DISPUTED
     assert kinds["pass"] >= PASSING_NODE_TESTS
 
 

@@ -67,11 +67,6 @@ def same(got, want, rtol, atol, units):
     return np.allclose(got.astype(wide), want.astype(wide), max(unit, rtol), atol, equal_nan=True)
 
 
-# Its output_shape is larger than what was pooled, yet its places count in the smaller: onnxruntime,
-# torch and ONNX's text count them in the output (onnx/onnx issue 2398).
-DISPUTED = ["test_maxunpool_export_with_output_shape"]
-
-
 @pytest.mark.slow
 def test_onnx_cases_pass_or_say_why():
     """Each that is taken is right; those that are not raise an error of ours. docs/ops.md has the
@@ -92,7 +87,7 @@ def test_onnx_cases_pass_or_say_why():
                     for units in (RUNNERS, backend_nodes.UNITS)]  # fmt: skip
             passed += near[0]
             wrong += [] if near[1] else [case.name]
-    assert set(wrong) - backend_nodes.DRAWN == set(DISPUTED)
+    assert set(wrong) - backend_nodes.DRAWN == backend_nodes.DISPUTED
     assert (passed, cases) == (backend_nodes.PASSING, backend_nodes.CASES)
 
 
