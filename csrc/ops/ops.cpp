@@ -71,6 +71,19 @@ Dim same_windows(InferContext& c, const Dim& size, const Dim& reach, int64_t str
   return count;
 }
 
+Value channels_first(Value x) {
+  std::vector<int64_t> perm{0, x.rank() - 1};
+  for (int64_t i = 1; i < x.rank() - 1; ++i) perm.push_back(i);
+  return transpose(x, perm);
+}
+
+Value channels_last(Value x) {
+  std::vector<int64_t> perm{0};
+  for (int64_t i = 2; i < x.rank(); ++i) perm.push_back(i);
+  perm.push_back(1);
+  return transpose(x, perm);
+}
+
 Value positions(Graph& graph, const Dim& size) {
   const Value zero = graph.scalar(0, DType::i64), one = graph.scalar(1, DType::i64);
   return graph.emit1("Range", {zero, graph.size(size), one});

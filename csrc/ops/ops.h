@@ -36,6 +36,10 @@ void expect_small(InferContext& c, std::string_view name, const std::vector<int6
 // onnxruntime starts them at another element for each op, so that is refused.
 Dim same_windows(InferContext& c, const Dim& size, const Dim& reach, int64_t stride);
 
+// [N, .., C] as [N, C, ..], and back.
+Value channels_first(Value x);
+Value channels_last(Value x);
+
 // 0, 1, .. to `size`, int64.
 Value positions(Graph& graph, const Dim& size);
 

@@ -2,87 +2,19 @@
 // queries, T keys.
 #include "csrc/ops/microsoft/attention.h"
 
-#include <cmath>
-#include <limits>
-
-#include "csrc/ops/transformer/attention.h"
-
 namespace ort::microsoft {
 namespace {
 
-Value in_four_axes(Value x) {
-  std::vector<int64_t> axes;
-  for (size_t i = x.dims().size(); i < 4; ++i) axes.push_back(static_cast<int64_t>(axes.size()));
-  return axes.empty() ? x : unsqueeze(x, axes);
-}
-
-Value minus_infinity(Value like) {
-  return number(-std::numeric_limits<double>::infinity(), like);
-}
-
-// A row's shares with one more score in its sum.
-Value softmax_with_sink(Value scores, Value sink) {
-  const Value each = reshape(cast(sink, scores.dtype()), {1, sink.dim(0), 1, 1});
-  const Value top = maximum(reduce_max(scores, {-1}), each);
-  const Value e = exp(scores - top);
-  return e / (reduce_sum(e, {-1}) + exp(each - top));
-}
-
-// By products and softmax, in float32 at least: what ort::Attention does not know.
-Attended attend_by_parts(const Heads& heads, const Scores& s) {
-  const DType dtype = heads.q.dtype(), wide = is_half(dtype) ? DType::f32 : dtype;
-  const Dim count = heads.q.dim(1);
-  const Value k = cast(repeat_heads(heads.k, count), wide);
-  const Value v = cast(repeat_heads(heads.v, count), wide);
-  Value scores = matmul(cast(heads.q, wide), swap_last(k)) * s.scale;
-  if (s.cap > 0.0) scores = tanh(scores / s.cap) * s.cap;
-  if (s.added) scores = scores + cast(s.added, wide);
-  if (s.seen) scores = where(s.seen, scores, minus_infinity(scores));
-  const Value shares = s.sink ? softmax_with_sink(scores, s.sink) : masked_softmax(scores).y;
-  return {cast(matmul(shares, v), dtype), cast(scores, dtype), cast(shares, dtype)};
-}
-
-}  // namespace
-
-Value both(Value a, Value b) {
-  return a && b ? logical_and(a, b) : a ? a : b;
-}
-
-Attended attend(const Heads& heads, const Scores& s, bool asks_scores) {
-  if (asks_scores || s.cap > 0.0 || s.sink) return attend_by_parts(heads, s);
-  Value mask = s.added ? cast(s.added, heads.q.dtype()) : s.seen;
-  if (s.added && s.seen) mask = where(s.seen, mask, minus_infinity(mask));
-  if (mask) mask = in_four_axes(mask);
-  Graph& g = *heads.q.graph;
-  const Value y =
-      g.emit1("ort::Attention", {heads.q, heads.k, heads.v, mask}, {{"scale", s.scale}});
-  return {y, {}, {}};
-}
-
-Value split_heads(Value x, const Dim& heads) {
-  const Dims d = x.dims();
-  check(d.size() == 3, "an operand has shape {}, expected [B, S, {} D]", d, heads);
-  return transpose(reshape(x, {d[0], d[1], heads, floor_div(d[2], heads)}), {0, 2, 1, 3});
-}
-
-Value join_heads(Value y) {
-  const Dims d = y.dims();
-  return reshape(transpose(y, {0, 2, 1, 3}), {d[0], d[2], d[1] * d[3]});
-}
-
-double scale_of(const Attrs& attrs, const Dim& head_size) {
-  if (const double given = attrs.f("scale"); given != 0.0) return given;
-  check(head_size.value().has_value(), "the size of a head is {}, expected a number", head_size);
-  return 1.0 / std::sqrt(static_cast<double>(*head_size.value()));
-}
-
-Value causal_mask(const Heads& heads, const Dim& past) {
+// Keys up to each query's place, which is `past` of its own; absent where that is 0, as an op of
+// ours says it.
+void ask_causal(const Attrs& attrs, const Heads& heads, const Dim& past, Scores& scores) {
+  if (attrs.i("unidirectional") == 0) return;
+  scores.causal = past.is(0);
+  if (scores.causal) return;
   Graph& g = *heads.q.graph;
   const Value query = unsqueeze(positions(g, heads.q.dim(2)), {1}) + g.size(past);
-  return logical_not(positions(g, heads.k.dim(2)) > query);
+  scores.seen = not_above(positions(g, heads.k.dim(2)), query);
 }
-
-namespace {
 
 // Which keys lie before a sentence's end, and from its start on.
 Value within(Value mask, const Heads& heads) {
@@ -94,11 +26,11 @@ Value within(Value mask, const Heads& heads) {
   const Value seen = beside(ends) > key;
   if (mask.dim(0) == batch) return seen;
   const Value starts = slice(mask, 0, batch, batch * Dim(2));
-  return logical_and(seen, logical_not(beside(starts) > key));
+  return logical_and(seen, not_above(beside(starts), key));
 }
 
-}  // namespace
-
+// What is added to the scores: `filter` where a key is masked. The mask: lengths [B], ends and
+// starts [2 B], or 0 and 1 of [B, T], [B, S, T], [B, 1, M, M] with the queries from `past` on.
 Value added_mask(Value mask, const Heads& heads, const Dim& past, double filter) {
   if (!mask) return {};
   const Dims d = mask.dims();
@@ -120,8 +52,6 @@ Value added_mask(Value mask, const Heads& heads, const Dim& past, double filter)
   const Value zero = number(0.0, heads.q);
   return where(seen, zero, number(filter, heads.q));
 }
-
-namespace {
 
 // q, k, v side by side, [B, S, H + H + Hv].
 Heads split_projection(Value x, const Attrs& attrs) {
@@ -147,6 +77,11 @@ void refuse_asked(const Attrs& attrs, std::initializer_list<const char*> names) 
 
 }  // namespace
 
+std::optional<double> scale_of(const Attrs& attrs) {
+  const double given = attrs.f("scale");
+  return given != 0.0 ? std::optional(given) : std::nullopt;
+}
+
 Outputs self_attention(const OpCall& c, const AttentionInputs& in) {
   const Attrs& attrs = c.attrs();
   refuse_asked(attrs, {"do_rotary", "past_present_share_buffer"});
@@ -163,11 +98,11 @@ Outputs self_attention(const OpCall& c, const AttentionInputs& in) {
     heads.v = concat({before(1), heads.v}, 2);
   }
   Scores scores;
-  scores.scale = scale_of(attrs, heads.q.dim(3));
+  scores.scale = scale_of(attrs);
   scores.added = added_mask(in.mask, heads, past, attrs.f("mask_filter_value"));
   if (in.bias) scores.added = scores.added ? scores.added + in.bias : in.bias;
-  if (attrs.i("unidirectional") != 0) scores.seen = causal_mask(heads, past);
-  Outputs out{join_heads(attend(heads, scores, false).y)};
+  ask_causal(attrs, heads, past, scores);
+  Outputs out{join_heads(attend(heads, scores).y)};
   if (c.outputs() > 1) out.push_back(concat({unsqueeze(heads.k, {0}), unsqueeze(heads.v, {0})}, 0));
   return out;
 }
@@ -245,13 +180,13 @@ Outputs multi_head_attention(const OpCall& c) {
     heads.v = concat({c.x(kPastValue), heads.v}, 2);
   }
   Scores scores;
-  scores.scale = scale_of(attrs, heads.q.dim(3));
+  scores.scale = scale_of(attrs);
   scores.added = added_mask(c.x(kPadding), heads, past, attrs.f("mask_filter_value"));
   if (c.has(kAdded)) scores.added = scores.added ? scores.added + c.x(kAdded) : c.x(kAdded);
-  if (attrs.i("unidirectional") != 0) scores.seen = causal_mask(heads, past);
+  ask_causal(attrs, heads, past, scores);
   const Attended made = attend(heads, scores, c.outputs() > 3);
   Outputs out{join_heads(made.y), heads.k, heads.v};
-  if (c.outputs() > 3) out.push_back(made.scores);
+  if (c.outputs() > 3) out.push_back(made.masked);
   return out;
 }
 

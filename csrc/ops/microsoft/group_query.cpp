@@ -116,7 +116,7 @@ Value visible(const OpCall& c, Value at, Value total, const Dim& capacity) {
   const Dims d = at.dims();
   const Value query = reshape(at, {d[0], 1, d[1], 1});
   Value seen = total > key;
-  if (causal) seen = logical_and(seen, logical_not(key > query));
+  if (causal) seen = logical_and(seen, not_above(key, query));
   check(window == -1 || (window > 0 && causal),
         "[GroupQueryAttention] local_window_size is {} and causal is {}, expected -1, or a window "
         "of causal attention",
@@ -165,7 +165,7 @@ Outputs group_query_attention(const OpCall& c) {
   const int64_t asked = attrs.i("qk_output");
   check(asked >= 0 && asked <= 2, "[GroupQueryAttention] qk_output is {}, expected 0 to 2", asked);
   Scores scores;
-  scores.scale = scale_of(attrs, heads.q.dim(3));
+  scores.scale = scale_of(attrs);
   scores.cap = attrs.f("softcap");
   if (const Value added = c.x(kAdded))
     scores.added = pad_axis(added, -1, 0, capacity - added.dim(-1));
@@ -175,7 +175,7 @@ Outputs group_query_attention(const OpCall& c) {
     scores.sink = full(g, {heads.q.dim(1)}, 0.0, heads.q.dtype());
   const Attended made = attend(heads, scores, asked != 0);
   Outputs out{join_heads(made.y), heads.k, heads.v};
-  if (asked != 0) out.push_back(asked == 1 ? made.scores : made.shares);
+  if (asked != 0) out.push_back(asked == 1 ? made.masked : made.shares);
   return out;
 }
 

@@ -62,21 +62,17 @@ Outputs embed_layer_norm(const OpCall& c) {
 Value group_norm(const OpCall& c, Value x) {
   const Attrs& attrs = c.attrs();
   const bool last = attrs.i("channels_last") != 0;
-  const int64_t rank = x.rank();
-  check(rank >= 3, "[GroupNorm] X has shape {}, expected channels and places of images", x.dims());
-  std::vector<int64_t> first{0, rank - 1}, back{0};
-  for (int64_t i = 1; i < rank - 1; ++i) first.push_back(i);
-  for (int64_t i = 2; i < rank; ++i) back.push_back(i);
-  back.push_back(1);
+  check(x.rank() >= 3, "[GroupNorm] X has shape {}, expected channels and places of images",
+        x.dims());
   const Value y = c.graph().emit1(
       "GroupNormalization",
-      {last ? transpose(x, first) : x, cast(c.x(1), x.dtype()), cast(c.x(2), x.dtype())},
+      {last ? channels_first(x) : x, cast(c.x(1), x.dtype()), cast(c.x(2), x.dtype())},
       {{"epsilon", attrs.f("epsilon")}, {"num_groups", attrs.i("groups")}});
   const int64_t activation = attrs.i("activation");
   check(activation == 0 || activation == 1, "[GroupNorm] activation is {}, expected 0 or 1",
         activation);
   const Value active = activation == 1 ? unary("Swish", y) : y;
-  return last ? transpose(active, back) : active;
+  return last ? channels_last(active) : active;
 }
 
 // A residual [N, C], or with the axes of x, and a bias [C], beside x.

@@ -1,10 +1,6 @@
 // What onnxruntime's quantizers write: ops of quantised tensors, each its float op between scales.
 #include "csrc/ops/quantized/linear.h"
 
-#include <algorithm>
-
-#include "csrc/ops/microsoft/attention.h"
-
 namespace ort::microsoft {
 namespace {
 
@@ -38,19 +34,6 @@ OpSchema& quantized_output(OpSchema& schema, const std::string& name) {
 }
 
 // --- of one operand ------------------------------------------------------------------------------
-
-// The axes with the channels behind the batch, or back.
-Value channels_first(Value x) {
-  std::vector<int64_t> perm{0, x.rank() - 1};
-  for (int64_t i = 1; i < x.rank() - 1; ++i) perm.push_back(i);
-  return transpose(x, perm);
-}
-Value channels_last(Value x) {
-  std::vector<int64_t> perm{0};
-  for (int64_t i = 2; i < x.rank(); ++i) perm.push_back(i);
-  perm.push_back(1);
-  return transpose(x, perm);
-}
 
 // `op` of x with the node's attributes, those of ai.onnx.
 Value with_attrs(const OpCall& c, std::string_view op, std::vector<Value> in) {
@@ -162,204 +145,6 @@ void register_several(OpSet& ops) {
       .defined_as(linear_concat);
 }
 
-// --- products ------------------------------------------------------------------------------------
-
-// One scale, or a column's each, beside a product.
-Value factor_of(Value a_scale, Value b_scale) {
-  return cast(a_scale, DType::f32) * cast(b_scale, DType::f32);
-}
-
-Value integer_to_float(const OpCall& c) {
-  Value y =
-      cast(integer_product(c.x(0), c.x(1), c.x(4), c.x(5)), DType::f32) * factor_of(c.x(2), c.x(3));
-  if (c.has(6)) y = y + cast(c.x(6), DType::f32);
-  return cast(y, c.x(2).dtype());
-}
-
-Value dynamic_product(const OpCall& c) {
-  const Quantized a = dynamically(c.x(0));
-  const Value y = cast(integer_product(a.q, c.x(1), a.zero_point, c.x(3)), DType::f32) *
-                  factor_of(a.scale, c.x(2));
-  return c.has(4) ? y + c.x(4) : y;
-}
-
-// alpha a_scale b_scale (A B + C), quantised where there is a scale for that.
-Value quantized_gemm(const OpCall& c) {
-  const auto as_asked = [&](size_t i, std::string_view name) {
-    return c.attrs().i(name) != 0 ? swap_last(c.x(i)) : c.x(i);
-  };
-  Value sums = integer_product(as_asked(0, "transA"), as_asked(3, "transB"), c.x(2), c.x(5));
-  if (c.has(6)) sums = sums + cast(c.x(6), sums.dtype());
-  const Value y = cast(sums, DType::f32) * (factor_of(c.x(1), c.x(4)) * c.attrs().f("alpha"));
-  return c.has(7) ? write(c, y, 7, c.has(8) ? c.x(8).dtype() : c.x(0).dtype()) : y;
-}
-
-Outputs quantized_attention(const OpCall& c) {
-  const Value sums = integer_product(c.x(0), c.x(1), c.x(6), c.x(7));
-  const Value projected =
-      cast(sums, DType::f32) * factor_of(c.x(3), c.x(4)) + cast(c.x(2), DType::f32);
-  return self_attention(c, {cast(projected, c.x(2).dtype()), c.x(5), c.x(8), {}});
-}
-
-void register_float_products(OpSet& ops) {
-  ops.op("com.microsoft::MatMulIntegerToFloat")
-      .in("A", kBytes, "A")
-      .in("B", kBytes, "B")
-      .in("a_scale", kScales, "S")
-      .in("b_scale", kScales, "S")
-      .in_optional("a_zero_point", kBytes, "A")
-      .in_optional("b_zero_point", kBytes, "B")
-      .in_optional("bias", kScales, "S")
-      .out("Y", kScales, "S")
-      .not_differentiable()
-      .defined_as(integer_to_float);
-  ops.op("com.microsoft::DynamicQuantizeMatMul")
-      .in("A", kFloat, "F")
-      .in("B", kBytes, "B")
-      .in("b_scale", kFloat, "F")
-      .in_optional("b_zero_point", kBytes, "B")
-      .in_optional("bias", kFloat, "F")
-      .out("Y", kFloat, "F")
-      .not_differentiable()
-      .defined_as(dynamic_product);
-  ops.op("com.microsoft::MatMulInteger16")
-      .in("A", bit(DType::i16) | bit(DType::u16), "A")
-      .in("B", bit(DType::i16) | bit(DType::u16), "B")
-      .out("Y", bit(DType::i32) | bit(DType::u32), "Y")
-      .not_differentiable()
-      .defined_as([](const OpCall& c) {
-        const bool positive = c.x(0).dtype() == DType::u16 && c.x(1).dtype() == DType::u16;
-        const DType sum = positive ? DType::u32 : DType::i32;
-        return matmul(cast(c.x(0), sum), cast(c.x(1), sum));
-      });
-}
-
-void register_scaled_products(OpSet& ops) {
-  ops.op("com.microsoft::QGemm")
-      .in("A", kBytes, "A")
-      .in("a_scale", kFloat, "S")
-      .in("a_zero_point", kBytes, "A")
-      .in("B", kBytes, "B")
-      .in("b_scale", kFloat, "S")
-      .in("b_zero_point", kBytes, "B")
-      .in_optional("C", bit(DType::i32), "C")
-      .in_optional("y_scale", kFloat, "S")
-      .in_optional("y_zero_point", kBytes, "Y")
-      .out("Y", kBytes | kFloat, "")
-      .attr("alpha", 1.0)
-      .attr("transA", int64_t{0})
-      .attr("transB", int64_t{0})
-      .not_differentiable()
-      .defined_as(quantized_gemm);
-  ops.op("com.microsoft::QAttention")
-      .in("input", kBytes, "A")
-      .in("weight", kBytes, "B")
-      .in("bias", kScales, "S")
-      .in("input_scale", kScales, "S")
-      .in("weight_scale", kScales, "S")
-      .in_optional("mask_index", bit(DType::i32), "M")
-      .in_optional("input_zero_point", kBytes, "A")
-      .in_optional("weight_zero_point", kBytes, "B")
-      .in_optional("past", kScales, "S")
-      .out("output", kScales, "S")
-      .out("present", kScales, "S")
-      .attr("do_rotary", int64_t{0})
-      .attr("mask_filter_value", -10000.0)
-      .attr_required("num_heads")
-      .attr("past_present_share_buffer", int64_t{0})
-      .attr("scale", 0.0)
-      .attr("unidirectional", int64_t{0})
-      .not_differentiable()
-      .defined_as(quantized_attention);
-}
-
-// --- layers --------------------------------------------------------------------------------------
-
-// A weight of directions, [D, I, 4 H], each with a scale or a scale a column, as LSTM has it.
-Value lstm_weight(Value w, Value scale, Value zero) {
-  const auto beside = [&](Value each) {
-    const Dims d = each.dims();
-    return d.size() == 1 ? reshape(each, {d[0], 1, 1}) : unsqueeze(each, {1});
-  };
-  return swap_last(centred(w, beside(zero), DType::f32) * beside(scale));
-}
-
-// In float32, where onnxruntime rounds x and each step's h to bytes.
-Outputs dynamic_lstm(const OpCall& c) {
-  const Value w = lstm_weight(c.x(1), c.x(8), c.x(9)), r = lstm_weight(c.x(2), c.x(10), c.x(11));
-  const std::vector<Value> in{c.x(0), w, r, c.x(3), c.x(4), c.x(5), c.x(6), c.x(7)};
-  return c.graph().emit("LSTM", in, c.attrs(), static_cast<int>(c.outputs()));
-}
-
-// Input `at` with the scale and zero point that lie apart from it.
-Value embedding(const OpCall& c, size_t at, size_t scale, size_t zero) {
-  return centred(c.x(at), c.x(zero), DType::f32) * reshape(c.x(scale), {});
-}
-
-Outputs quantized_embeddings(const OpCall& c) {
-  const bool segments = c.has(1);
-  check(c.has(4) == segments && c.has(10) == segments && c.has(15) == segments,
-        "[QEmbedLayerNormalization] the inputs of segments are given in part");
-  const std::vector<Value> in{c.x(0),
-                              c.x(1),
-                              embedding(c, 2, 8, 13),
-                              embedding(c, 3, 9, 14),
-                              segments ? embedding(c, 4, 10, 15) : Value{},
-                              embedding(c, 5, 11, 16),
-                              embedding(c, 6, 12, 17),
-                              c.x(7)};
-  return c.graph().emit("com.microsoft::EmbedLayerNormalization", in, c.attrs(),
-                        static_cast<int>(c.outputs()));
-}
-
-void register_layers(OpSet& ops) {
-  ops.op("com.microsoft::DynamicQuantizeLSTM")
-      .in("X", kFloat)
-      .in("W", kBytes, "W")
-      .in("R", kBytes, "W")
-      .in_optional("B", kFloat)
-      .in_optional("sequence_lens", bit(DType::i32), "L")
-      .in_optional("initial_h", kFloat)
-      .in_optional("initial_c", kFloat)
-      .in_optional("P", kFloat)
-      .in("W_scale", kFloat)
-      .in("W_zero_point", kBytes, "W")
-      .in("R_scale", kFloat)
-      .in("R_zero_point", kBytes, "W")
-      .out("Y", kFloat)
-      .out("Y_h", kFloat)
-      .out("Y_c", kFloat)
-      .attr_optional("activations")
-      .attr_optional("activation_alpha")
-      .attr_optional("activation_beta")
-      .attr_optional("clip")
-      .attr("direction", std::string("forward"))
-      .attr_optional("hidden_size")
-      .attr("input_forget", int64_t{0})
-      .not_differentiable()
-      .defined_as(dynamic_lstm);
-  OpSchema& embed = ops.op("com.microsoft::QEmbedLayerNormalization")
-                        .in("input_ids", bit(DType::i32), "I")
-                        .in_optional("segment_ids", bit(DType::i32), "I")
-                        .in("word_embedding", kBytes)
-                        .in("position_embedding", kBytes)
-                        .in_optional("segment_embedding", kBytes)
-                        .in("gamma", kBytes)
-                        .in("beta", kBytes)
-                        .in_optional("mask", bit(DType::i32), "I");
-  for (const char* name :
-       {"word_embedding", "position_embedding", "segment_embedding", "gamma", "beta"})
-    embed.in_optional(std::string(name) + "_scale", kFloat, "S");
-  for (const char* name :
-       {"word_embedding", "position_embedding", "segment_embedding", "gamma", "beta"})
-    embed.in_optional(std::string(name) + "_zero_point", kBytes);
-  embed.out("layernorm_out", kFloat, "S")
-      .out("mask_index_out", bit(DType::i32), "I")
-      .attr("epsilon", 1e-12)
-      .not_differentiable()
-      .defined_as(quantized_embeddings);
-}
-
 // --- those that ai.onnx has too ------------------------------------------------------------------
 
 void register_known(OpSet& ops) {
@@ -415,9 +200,6 @@ void register_known(OpSet& ops) {
 static void register_quantized(OpSet& ops) {
   register_unary(ops);
   register_several(ops);
-  register_float_products(ops);
-  register_scaled_products(ops);
-  register_layers(ops);
   register_known(ops);
 }
 

@@ -18,8 +18,13 @@ struct Quantized {
 };
 Quantized dynamically(Value x);
 
-// Sums of integer products, exact in the float that they are made in. The zero points of a are one
-// or a row's each, those of b one or a column's.
+// Sums of products of bytes, int32. Zero points may be absent; those of a are one or a row's each,
+// those of b one or a column's, those of x one, those of w one or an output channel's each.
 Value integer_product(Value a, Value b, Value a_zero, Value b_zero);
+Value integer_convolution(Value x, Value w, Value x_zero, Value w_zero, Attrs attrs);
+
+// A number for each row of a matrix, and for each channel of [N, C, ..] of that rank; or one.
+Value of_rows(Value each);
+Value of_channels(Value each, size_t rank);
 
 }  // namespace ort::quantized

@@ -77,6 +77,22 @@ Value along(Value scale, Value x, const Attrs& attrs, std::string_view op) {
 
 }  // namespace
 
+Value quantized::centred(Value q, Value zero_point, DType dtype) {
+  const Value wide = cast(q, dtype);
+  return zero_point ? wide - cast(zero_point, dtype) : wide;
+}
+
+Value quantized::of_rows(Value each) {
+  return each && each.dims().size() == 1 && each.dim(0) != Dim(1) ? unsqueeze(each, {1}) : each;
+}
+
+Value quantized::of_channels(Value each, size_t rank) {
+  if (each.dims().empty() || each.dim(0) == Dim(1)) return reshape(each, {});
+  Dims wide(rank, Dim(1));
+  wide[1] = each.dim(0);
+  return reshape(each, wide);
+}
+
 Value quantized::saturated(Value quotient, Value zero_point, DType dtype) {
   const Value rounded = unary("Round", cast(quotient, DType::f32));
   const Value moved = zero_point ? rounded + cast(zero_point, DType::f32) : rounded;
@@ -136,162 +152,6 @@ Quantized quantized::dynamically(Value x) {
 
 namespace {
 
-// --- integer products ----------------------------------------------------------------------------
-
-}  // namespace
-
-Value quantized::centred(Value q, Value zero_point, DType dtype) {
-  const Value wide = cast(q, dtype);
-  return zero_point ? wide - cast(zero_point, dtype) : wide;
-}
-
-namespace {
-
-// Absent where every one of them is known to be `number`.
-Value unless(Value zero_points, double number) {
-  const Tensor* known = zero_points ? constant_of(zero_points) : nullptr;
-  if (!known) return zero_points;
-  for (int64_t i = 0; i < known->count(); ++i)
-    if (element_as_double(*known, i) != number) return zero_points;
-  return {};
-}
-
-// A weight as int8 with its zero points as int32: of uint8 both are moved by 128.
-struct Weight {
-  Value w, zero;
-};
-
-Weight signed_weight(Value w, Value zero_points) {
-  const bool moves = w.dtype() == DType::u8;
-  const double middle = moves ? 128.0 : 0.0;
-  if (!zero_points && moves) zero_points = w.graph->scalar(0, DType::u8);
-  const Value zero = unless(zero_points, middle);
-  return {moves ? cast(cast(w, DType::i32) - middle, DType::i8) : w,
-          zero ? cast(zero, DType::i32) - middle : zero};
-}
-
-// Of a number for each row as a column.
-Value as_column(Value each) {
-  return each && each.dims().size() == 1 && each.dim(0) != Dim(1) ? unsqueeze(each, {1}) : each;
-}
-
-// Sums over the last axis of a, [.., M, 1], and over the last but one of b, [.., 1, N]: of a weight
-// they are found once.
-Value row_sums(Value a) {
-  return a.graph->emit1("ort::IntegerMatMul", {a, full(*a.graph, {a.dim(-1), 1}, 1.0, DType::i8)});
-}
-Value column_sums(Value b) {
-  return b.graph->emit1("ort::IntegerMatMul", {full(*b.graph, {1, b.dim(-2)}, 1.0, DType::i8), b});
-}
-
-Value product_of_vectors(Value a, Value b, Value a_zero, Value b_zero) {
-  const Value left = centred(a, a_zero, DType::i32), right = centred(b, b_zero, DType::i32);
-  return matmul(left, right);
-}
-
-}  // namespace
-
-// sum (a - za) (b - zb) = sum a b - za sum b - zb sum a + K za zb
-Value quantized::integer_product(Value a, Value b, Value a_zero, Value b_zero) {
-  if (a.rank() < 2 || b.rank() < 2) return product_of_vectors(a, b, a_zero, b_zero);
-  Graph& g = *a.graph;
-  const Weight weight = signed_weight(b, b_zero);
-  const Value known = unless(a_zero, 0.0);
-  const Value za = known ? cast(as_column(known), DType::i32) : known;
-  Value sums = g.emit1("ort::IntegerMatMul", {a, weight.w});
-  if (za) sums = sums - za * column_sums(weight.w);
-  if (!weight.zero) return sums;
-  Value rows = row_sums(a);
-  if (za) rows = rows - za * cast(g.size(a.dim(-1)), DType::i32);
-  return sums - rows * weight.zero;
-}
-
-namespace {
-
-// What each spatial axis is padded with, before and behind it.
-std::vector<std::pair<Dim, Dim>> pads_of(Value x, Value w, const Attrs& attrs) {
-  const auto n = static_cast<size_t>(x.rank() - 2);
-  const std::vector<int64_t> given = ints_or(attrs, "pads", 2 * n, 0);
-  const std::vector<int64_t> strides = ints_or(attrs, "strides", n, 1);
-  const std::vector<int64_t> dilations = ints_or(attrs, "dilations", n, 1);
-  check(given.size() == 2 * n && strides.size() == n && dilations.size() == n,
-        "[ConvInteger] pads {}, strides {} and dilations {} do not fit {} spatial axes", given,
-        strides, dilations, n);
-  const std::string& mode = attrs.s("auto_pad");
-  std::vector<std::pair<Dim, Dim>> pads;
-  for (size_t i = 0; i < n; ++i) {
-    pads.emplace_back(mode == "NOTSET" ? given[i] : 0, mode == "NOTSET" ? given[n + i] : 0);
-    if (mode != "SAME_UPPER" && mode != "SAME_LOWER") continue;
-    const Dim size = x.dim(static_cast<int64_t>(i) + 2), taps = w.dim(static_cast<int64_t>(i) + 2);
-    const Dim windows = floor_div(size + (strides[i] - 1), strides[i]);
-    const Dim reach = (windows - 1) * strides[i] + (taps - 1) * dilations[i] + 1;
-    const Dim all = max(reach - size, 0), less = floor_div(all, 2);
-    pads.back() = mode == "SAME_UPPER" ? std::pair(less, all - less) : std::pair(all - less, less);
-  }
-  return pads;
-}
-
-// x with its zero point where a window reaches beyond it, which then counts as nothing.
-Value padded(Value x, Value w, Value zero, Attrs& attrs) {
-  Dims before(2, Dim(0)), behind(2, Dim(0));
-  bool pads = false;
-  for (const auto& [first, last] : pads_of(x, w, attrs)) {
-    pads = pads || !first.is(0) || !last.is(0);
-    before.push_back(first);
-    behind.push_back(last);
-  }
-  attrs.erase("pads");
-  attrs.set("auto_pad", std::string("NOTSET"));
-  if (!pads) return x;
-  before.insert(before.end(), behind.begin(), behind.end());
-  return x.graph->emit1("Pad", {x, x.graph->sizes(before), reshape(zero, {})});
-}
-
-// A number for each output channel, beside [N, O, ..].
-Value beside_channels(Value each, size_t rank) {
-  if (each.dims().empty() || each.dim(0) == Dim(1)) return reshape(each, {});
-  Dims wide(rank, Dim(1));
-  wide[1] = each.dim(0);
-  return reshape(each, wide);
-}
-
-// The sum of what each window of a group sees, [N, O, ..].
-Value window_sums(Value x, Value w, const Attrs& attrs) {
-  Graph& g = *x.graph;
-  const Dim groups = attrs.i("group"), outputs = w.dim(0);
-  Dims taps = w.dims();
-  taps[0] = groups;
-  const Value sums = g.emit1("ort::IntegerConv", {x, full(g, taps, 1.0, DType::i8)}, attrs);
-  if (groups == outputs) return sums;
-  Dims apart = sums.dims(), together = apart;
-  apart.insert(apart.begin() + 2, floor_div(outputs, groups));
-  together[1] = outputs;
-  return reshape(expand(unsqueeze(sums, {2}), apart), together);
-}
-
-// As integer_product; the zero points of w are one, or an output channel's each.
-Value integer_convolution(const OpCall& c, Value x, Value w, Value x_zero, Value w_zero) {
-  Attrs attrs = c.attrs();
-  const size_t rank = w.dims().size();
-  Dim terms = 1;
-  for (size_t i = 1; i < rank; ++i) terms = terms * w.dims()[i];
-  const Weight weight = signed_weight(w, w_zero);
-  Value zx = unless(x_zero, 0.0);
-  if (zx) {
-    x = padded(x, w, zx, attrs);
-    zx = reshape(cast(zx, DType::i32), {});
-  }
-  Value sums = c.graph().emit1("ort::IntegerConv", {x, weight.w}, attrs);
-  if (zx) {
-    const Value each = row_sums(reshape(weight.w, {w.dim(0), terms}));
-    sums = sums - zx * beside_channels(reshape(each, {w.dim(0)}), rank);
-  }
-  if (!weight.zero) return sums;
-  Value seen = window_sums(x, weight.w, attrs);
-  if (zx) seen = seen - zx * cast(c.graph().size(terms), DType::i32);
-  return sums - seen * beside_channels(weight.zero, rank);
-}
-
 Value requantized(Value sums, Value factor, Value y_scale, Value y_zero) {
   return saturated(cast(sums, DType::f32) * cast(factor, DType::f32) / cast(y_scale, DType::f32),
                    y_zero, y_zero.dtype());
@@ -299,7 +159,7 @@ Value requantized(Value sums, Value factor, Value y_scale, Value y_zero) {
 
 // a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point
 Value linear_product(const OpCall& c) {
-  const Value factor = cast(as_column(c.x(1)), DType::f32) * cast(c.x(4), DType::f32);
+  const Value factor = cast(of_rows(c.x(1)), DType::f32) * cast(c.x(4), DType::f32);
   if (!is_float8(c.x(7).dtype()))
     return requantized(integer_product(c.x(0), c.x(3), c.x(2), c.x(5)), factor, c.x(6), c.x(7));
   const Value y = matmul(cast(c.x(0), DType::f32), cast(c.x(3), DType::f32));
@@ -308,36 +168,14 @@ Value linear_product(const OpCall& c) {
 
 // x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, bias
 Value linear_convolution(const OpCall& c) {
-  Value sums = integer_convolution(c, c.x(0), c.x(3), c.x(2), c.x(5));
+  Value sums = integer_convolution(c.x(0), c.x(3), c.x(2), c.x(5), c.attrs());
   const size_t rank = sums.dims().size();
-  if (c.has(8)) sums = sums + beside_channels(c.x(8), rank);
-  const Value factor = reshape(c.x(1), {}) * beside_channels(c.x(4), rank);
+  if (c.has(8)) sums = sums + of_channels(c.x(8), rank);
+  const Value factor = reshape(c.x(1), {}) * of_channels(c.x(4), rank);
   return requantized(sums, factor, c.x(6), c.x(7));
 }
 
 void register_products(OpSet& ops) {
-  ops.op("MatMulInteger")
-      .in("A", kBytes, "A")
-      .in("B", kBytes, "B")
-      .in_optional("a_zero_point", kBytes, "A")
-      .in_optional("b_zero_point", kBytes, "B")
-      .out("Y", bit(DType::i32), "Y")
-      .since(10)
-      .not_differentiable()
-      .defined_as([](const OpCall& c) {
-        return cast(integer_product(c.x(0), c.x(1), c.x(2), c.x(3)), DType::i32);
-      });
-  window_attrs(ops.op("ConvInteger")
-                   .in("x", kBytes, "X")
-                   .in("w", kBytes, "W")
-                   .in_optional("x_zero_point", kBytes, "X")
-                   .in_optional("w_zero_point", kBytes, "W")
-                   .out("y", bit(DType::i32), "Y"))
-      .since(10)
-      .not_differentiable()
-      .defined_as([](const OpCall& c) {
-        return cast(integer_convolution(c, c.x(0), c.x(1), c.x(2), c.x(3)), DType::i32);
-      });
   ops.op("QLinearMatMul")
       .in("a", kBytes | kFloat8, "A")
       .in("a_scale", kScales, "S")

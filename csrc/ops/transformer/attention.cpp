@@ -24,6 +24,11 @@ Value repeat_heads(Value kv, const Dim& heads) {
                  {d[0], heads, d[2], d[3]});
 }
 
+Value causal_mask(Graph& g, const Dim& t, const Dim& s) {
+  const Value ones = full(g, {t, s}, 1.0, DType::boolean);
+  return g.emit1("Trilu", {ones, Value{}}, {{"upper", int64_t{0}}});
+}
+
 namespace {
 
 void infer_attention(InferContext& c) {
@@ -67,11 +72,6 @@ OpSchema& attention_attrs(OpSchema& schema) {
 // Swaps [B, H, T, D] and [B, T, H, D] where the call's heads are not at axis 1.
 Value heads_first(const OpCall& c, Value x) {
   return c.attrs().i("heads_axis") == 1 ? x : transpose(x, {0, 2, 1, 3});
-}
-
-Value causal_mask(Graph& g, const Dim& t, const Dim& s) {
-  const Value ones = full(g, {t, s}, 1.0, DType::boolean);
-  return g.emit1("Trilu", {ones, Value{}}, {{"upper", int64_t{0}}});
 }
 
 // softmax(q k^T scale + mask) v; a row whose every key is masked gives zeros, as torch does.
