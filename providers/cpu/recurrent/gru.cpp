@@ -53,12 +53,11 @@ struct Forward {
     const int64_t H = l.H;
     sums_of_inputs(l, d, x, w, w_packs[d], b, after ? 2 * H : 3 * H, sums);
     start_state(l, d, h0, h);
-    const T *first = first_packs[d], *second = second_packs[d];
-    if (!first) {
-      recurrent.pack(r + d * 3 * H * H, packed);
-      first = packed;
-      second = packed + recurrent.second_at();
-    }
+    const T* matrix = r + d * 3 * H * H;
+    const T* first = first_packs.get(d, recurrent.first, matrix, packed);
+    const T* second = after ? nullptr
+                            : second_packs.get(d, recurrent.second, matrix + 2 * H * H,
+                                               packed + recurrent.second_at());
     for (int64_t n = 0; n < l.T; ++n)
       after ? step_after(d, l.step(d, n), first) : step_before(d, l.step(d, n), first, second);
     lengths.forget_empty(l, d, h);
@@ -199,9 +198,8 @@ struct Sweep {
     const int64_t H = l.H, t = l.step(d, n), at = l.y_row(t, d, row), x_row = l.x_row(t, row);
     T *slopes = da + x_row * 3 * H, *h_before = before + x_row * H;
     if (!lengths.has(row, t)) return leave_out(x_row);
-    const int64_t state = l.state_row(d, row) * H, past = n > 0 ? l.step(d, n - 1) : -1;
-    const bool first = past < 0 || !lengths.has(row, past);
-    std::copy_n(first ? h0 + state : y + l.y_row(past, d, row) * H, H, h_before);
+    const int64_t state = l.state_row(d, row) * H, past = lengths.row_before(l, d, n, row);
+    std::copy_n(past < 0 ? h0 + state : y + past * H, H, h_before);
     const T *z = gates + at * 4 * H, *reset = z + H, *new_state = z + 2 * H, *met = z + 3 * H;
     T* dstate = dh + state;
     for (int64_t k = 0; k < H; ++k) {
@@ -269,17 +267,13 @@ struct Sweep {
   }
 };
 
-// Gradients that nobody wants go to scratch memory.
 template <class T>
 std::unique_ptr<Kernel> gru_grad(const Request& r) {
   const Layer l = layer_of(r, 2, 3);
   const bool after = r.attrs().i("linear_before_reset", 0) != 0, lens = r.has(8);
   const Recurrent<T> recurrent(l, after, true);
-  const int64_t counts[5] = {l.rows() * l.I, l.D * 3 * l.H * l.I, l.D * 3 * l.H * l.H,
-                             l.D * 6 * l.H, l.states()};
   Scratch scratch;
-  std::vector<int64_t> spare;
-  for (size_t i = 0; i < 5; ++i) spare.push_back(scratch.take_unwanted(r, i, counts[i]));
+  const GradientPlaces places(r, l, 1, scratch);
   const int64_t da = scratch.take(l.rows() * 3 * l.H);
   const int64_t dq = scratch.take(after ? l.rows() * 3 * l.H : l.B * l.H);
   const int64_t before = scratch.take(l.rows() * l.H * (after ? 1 : 2));
@@ -289,9 +283,7 @@ std::unique_ptr<Kernel> gru_grad(const Request& r) {
       [=](const Args& args) {
         T* memory = static_cast<T*>(args.scratch);
         const auto in = [&](size_t i) { return input<T>(args, i); };
-        const auto out = [&](size_t i) {
-          return spare[i] < 0 ? output<T>(args, i) : memory + spare[i];
-        };
+        const auto out = [&](size_t i) { return places.get<T>(args, i); };
         const Lengths lengths(l, lens ? input<int32_t>(args, 8) : nullptr);
         const Sweep<T> sweep{
             l,      lengths, recurrent, after,       in(0),       in(1),           in(2),

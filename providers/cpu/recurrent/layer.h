@@ -71,6 +71,12 @@ class Lengths {
         fail("[{}] sequence length {} is not in 0 to {}; {}", l.op, lengths[b], l.T, l.node);
   }
   bool has(int64_t b, int64_t t) const { return !lengths_ || t < lengths_[b]; }
+  // y's row of the step before a direction's n-th one; negative: there was the initial state.
+  int64_t row_before(const Layer& l, int64_t d, int64_t n, int64_t b) const {
+    if (n == 0) return -1;
+    const int64_t t = l.step(d, n - 1);
+    return has(b, t) ? l.y_row(t, d, b) : -1;
+  }
 
   // ONNX does not say what the last state of no steps is; onnxruntime has zeros.
   template <class T>
@@ -167,6 +173,26 @@ class Scratch {
 
  private:
   int64_t taken_ = 0;
+};
+
+// The gradients of x, w, r, b and of each state; those that nobody wants go to scratch memory.
+class GradientPlaces {
+ public:
+  GradientPlaces(const Request& r, const Layer& l, int64_t states, Scratch& scratch) {
+    const int64_t rows = l.D * l.G * l.H;
+    std::vector<int64_t> counts{l.rows() * l.I, rows * l.I, rows * l.H, rows * 2};
+    counts.insert(counts.end(), static_cast<size_t>(states), l.states());
+    for (const int64_t count : counts)
+      places_.push_back(scratch.take_unwanted(r, places_.size(), count));
+  }
+  template <class T>
+  T* get(const Args& args, size_t output) const {
+    const int64_t place = places_[output];
+    return place < 0 ? ort::output<T>(args, output) : static_cast<T*>(args.scratch) + place;
+  }
+
+ private:
+  std::vector<int64_t> places_;  // -1: the output has memory of its own
 };
 
 using RecurrentKernel = std::unique_ptr<Kernel>(const Request&);

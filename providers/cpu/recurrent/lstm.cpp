@@ -40,11 +40,7 @@ struct Forward {
     sums_of_inputs(l, d, x, w, w_packs[d], b, 4 * H, sums);
     start_state(l, d, h0, h);
     start_state(l, d, c0, c);
-    const T* matrix = r_packs[d];
-    if (!matrix) {
-      recurrent.pack(r + d * 4 * H * H, packed);
-      matrix = packed;
-    }
+    const T* matrix = r_packs.get(d, recurrent, r + d * 4 * H * H, packed);
     for (int64_t n = 0; n < l.T; ++n) {
       const int64_t t = l.step(d, n);
       recurrent.run(l.state_rows<const T>(h, d), l.x_rows(sums, t, 4 * H), matrix);
@@ -152,11 +148,9 @@ struct Sweep {
     const int64_t state = l.state_row(d, row) * H;
     T* dstate = dh + state;
     for (int64_t k = 0; k < H; ++k) dstate[k] += dy[at * H + k];
-    const int64_t past = n > 0 ? l.step(d, n - 1) : -1;
-    const bool first = past < 0 || !lengths.has(row, past);
-    const int64_t past_row = first ? 0 : l.y_row(past, d, row);
-    std::copy_n(first ? h0 + state : y + past_row * H, H, h_before);
-    gate_gradients(gates + at * 5 * H, first ? c0 + state : gates + (past_row * 5 + 4) * H, dstate,
+    const int64_t past = lengths.row_before(l, d, n, row);
+    std::copy_n(past < 0 ? h0 + state : y + past * H, H, h_before);
+    gate_gradients(gates + at * 5 * H, past < 0 ? c0 + state : gates + (past * 5 + 4) * H, dstate,
                    dc + state, bent + row * H, slopes);
     std::fill_n(dstate, H, T{});
   }
@@ -178,17 +172,13 @@ struct Sweep {
   }
 };
 
-// Gradients that nobody wants go to scratch memory.
 template <class T>
 std::unique_ptr<Kernel> lstm_grad(const Request& r) {
   const Layer l = layer_of(r, 3, 4);
   const Steps<T> steps;
   const StateProduct<T> recurrent(l.B, l.H, 4 * l.H, false, true);
-  const int64_t counts[6] = {l.rows() * l.I, l.D * 4 * l.H * l.I, l.D * 4 * l.H * l.H,
-                             l.D * 8 * l.H,  l.states(),          l.states()};
   Scratch scratch;
-  std::vector<int64_t> spare;
-  for (size_t i = 0; i < 6; ++i) spare.push_back(scratch.take_unwanted(r, i, counts[i]));
+  const GradientPlaces places(r, l, 2, scratch);
   const int64_t da = scratch.take(l.rows() * 4 * l.H), before = scratch.take(l.rows() * l.H);
   const int64_t bent = scratch.take(l.B * l.H), packed = scratch.take(recurrent.packed());
   const bool lens = r.has(10);
@@ -197,9 +187,7 @@ std::unique_ptr<Kernel> lstm_grad(const Request& r) {
       [=](const Args& args) {
         T* memory = static_cast<T*>(args.scratch);
         const auto in = [&](size_t i) { return input<T>(args, i); };
-        const auto out = [&](size_t i) {
-          return spare[i] < 0 ? output<T>(args, i) : memory + spare[i];
-        };
+        const auto out = [&](size_t i) { return places.get<T>(args, i); };
         const Lengths lengths(l, lens ? input<int32_t>(args, 10) : nullptr);
         const Sweep<T> sweep{l,           lengths,         steps,         recurrent,      in(0),
                              in(1),       in(2),           in(3),         in(4),          in(5),

@@ -74,6 +74,12 @@ class Packs {
   const T* operator[](int64_t d) const {
     return made_.empty() ? nullptr : made_[static_cast<size_t>(d)].get();
   }
+  // The same; else `matrix`, packed for the product into memory of the call.
+  const T* get(int64_t d, const StateProduct<T>& product, const T* matrix, T* memory) const {
+    if (const T* ready = (*this)[d]) return ready;
+    product.pack(matrix, memory);
+    return memory;
+  }
 
  private:
   std::vector<std::shared_ptr<const T>> made_;

@@ -37,11 +37,7 @@ struct Forward {
     const int64_t H = l.H;
     sums_of_inputs(l, d, x, w, w_packs[d], b, H, sums);
     start_state(l, d, h0, h);
-    const T* matrix = r_packs[d];
-    if (!matrix) {
-      recurrent.pack(r + d * H * H, packed);
-      matrix = packed;
-    }
+    const T* matrix = r_packs.get(d, recurrent, r + d * H * H, packed);
     for (int64_t n = 0; n < l.T; ++n) {
       const int64_t t = l.step(d, n);
       recurrent.run(l.state_rows<const T>(h, d), l.x_rows(sums, t, H), matrix);
@@ -121,9 +117,8 @@ struct Sweep {
       std::fill_n(h_before, H, T{});
       return;
     }
-    const int64_t state = l.state_row(d, row) * H, past = n > 0 ? l.step(d, n - 1) : -1;
-    const bool first = past < 0 || !lengths.has(row, past);
-    std::copy_n(first ? h0 + state : y + l.y_row(past, d, row) * H, H, h_before);
+    const int64_t state = l.state_row(d, row) * H, past = lengths.row_before(l, d, n, row);
+    std::copy_n(past < 0 ? h0 + state : y + past * H, H, h_before);
     const Function function = functions[static_cast<size_t>(d)];
     T* dstate = dh + state;
     for (int64_t k = 0; k < H; ++k)
@@ -146,17 +141,13 @@ struct Sweep {
   }
 };
 
-// Gradients that nobody wants go to scratch memory.
 template <class T>
 std::unique_ptr<Kernel> rnn_grad(const Request& r) {
   const Layer l = layer_of(r, 2, 1);
   const std::vector<Function> functions = functions_of(r, l);
   const StateProduct<T> recurrent(l.B, l.H, l.H, false, true);
-  const int64_t counts[5] = {l.rows() * l.I, l.D * l.H * l.I, l.D * l.H * l.H, l.D * 2 * l.H,
-                             l.states()};
   Scratch scratch;
-  std::vector<int64_t> spare;
-  for (size_t i = 0; i < 5; ++i) spare.push_back(scratch.take_unwanted(r, i, counts[i]));
+  const GradientPlaces places(r, l, 1, scratch);
   const int64_t da = scratch.take(l.rows() * l.H), before = scratch.take(l.rows() * l.H);
   const int64_t packed = scratch.take(recurrent.packed());
   const bool lens = r.has(8);
@@ -165,9 +156,7 @@ std::unique_ptr<Kernel> rnn_grad(const Request& r) {
       [=](const Args& args) {
         T* memory = static_cast<T*>(args.scratch);
         const auto in = [&](size_t i) { return input<T>(args, i); };
-        const auto out = [&](size_t i) {
-          return spare[i] < 0 ? output<T>(args, i) : memory + spare[i];
-        };
+        const auto out = [&](size_t i) { return places.get<T>(args, i); };
         const Lengths lengths(l, lens ? input<int32_t>(args, 8) : nullptr);
         const Sweep<T> sweep{l,      lengths,     functions,       recurrent,      in(0),
                              in(1),  in(2),       in(3),           in(4),          in(5),

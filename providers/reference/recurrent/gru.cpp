@@ -1,37 +1,8 @@
-// GRU with ONNX's gate order z, r, h, and its gradient; RNN, which has one gate alone.
-#include <algorithm>
-
+// GRU with ONNX's gate order z, r, h, and its gradient.
 #include "providers/reference/recurrent/layer.h"
 
 namespace ort::reference {
 namespace {
-
-void forget(const Layer& l, Values& state, int64_t d, int64_t b) {
-  std::fill_n(state.begin() + l.state_row(d, b) * l.hidden, l.hidden, 0.0);
-}
-
-// All steps of all sequences; onnxruntime's last state of no steps is zero, ONNX does not say.
-template <class F>
-void forwards(const Layer& l, Values& h, F&& step) {
-  for (int64_t d = 0; d < l.directions; ++d)
-    for (int64_t b = 0; b < l.batch; ++b) {
-      for (int64_t n = 0; n < l.length(b); ++n) step(l.step(d, b, n), d, b);
-      if (l.length(b) == 0) forget(l, h, d, b);
-    }
-}
-
-// The same from the last step on; t_before is negative where the initial state came before.
-template <class F>
-void backwards(const Layer& l, Values& dh, F&& step) {
-  for (int64_t d = 0; d < l.directions; ++d)
-    for (int64_t b = 0; b < l.batch; ++b) {
-      for (int64_t n = l.length(b); n-- > 0;)
-        step(l.step(d, b, n), n == 0 ? -1 : l.step(d, b, n - 1), d, b);
-      if (l.length(b) == 0) forget(l, dh, d, b);
-    }
-}
-
-// --- GRU ----------------------------------------------------------------------------------------
 
 constexpr int64_t kOfGates = 0, kOfState = 1;
 
@@ -39,17 +10,12 @@ constexpr int64_t kOfGates = 0, kOfState = 1;
 // product, the reset state where before.
 constexpr int64_t kKept = 4;
 
-struct GruForward {
+struct Forward {
   const Layer& l;
   const Gates& act;
   Weights weights;
   Values x, h, y, kept;
   bool after;  // linear_before_reset
-
-  double sum(int64_t d, int64_t row, const double* input, const double* hidden) const {
-    return weights.input_bias(d, row) + weights.recurrent_bias(d, row) +
-           weights.input(d, row, input) + weights.recurrent(d, row, hidden);
-  }
 
   void step(int64_t t, int64_t d, int64_t b) {
     const int64_t H = l.hidden, at = l.y_row(t, d, b);
@@ -60,8 +26,8 @@ struct GruForward {
     Values z(before.size()), r(before.size()), reset(before.size());
     for (int64_t k = 0; k < H; ++k) {
       const auto i = static_cast<size_t>(k);
-      const double z_sum = sum(d, k, input, before.data());
-      const double r_sum = sum(d, H + k, input, before.data());
+      const double z_sum = weights.sum(d, k, input, before.data());
+      const double r_sum = weights.sum(d, H + k, input, before.data());
       z[i] = act.value(d, kOfGates, z_sum);
       r[i] = act.value(d, kOfGates, r_sum);
       reset[i] = r[i] * before[i];
@@ -87,7 +53,7 @@ struct GruForward {
 void gru(const KernelCall& c) {
   const Layer l(c, recurrent::gru(), 0, 4);
   const Gates act(recurrent::gru(), c.attrs());
-  GruForward f{
+  Forward f{
       l,
       act,
       {l, c.all<double>(1), c.all<double>(2), l.numbers_of(c, 3, {l.directions, 6 * l.hidden})},
@@ -96,13 +62,13 @@ void gru(const KernelCall& c) {
       Values(l.all(1)),
       Values(l.all(kKept)),
       c.attrs().i("linear_before_reset") != 0};
-  forwards(l, f.h, [&](int64_t t, int64_t d, int64_t b) { f.step(t, d, b); });
+  forwards(l, {&f.h}, [&](int64_t t, int64_t d, int64_t b) { f.step(t, d, b); });
   c.write(0, f.y);
   c.write(1, f.h);
   c.write(2, f.kept);
 }
 
-struct GruSweep {
+struct Sweep {
   const Layer& l;
   const Gates& act;
   WeightGradients weights;
@@ -157,85 +123,22 @@ void gru_grad(const KernelCall& c) {
   const Layer l(c, recurrent::gru(), 2, 8);
   const Gates act(recurrent::gru(), c.attrs());
   const Values x = c.all<double>(2), w = c.all<double>(3), r = c.all<double>(4);
-  GruSweep s{l,
-             act,
-             {l, x, w, r},
-             l.state_of(c, 5),
-             c.all<double>(0),
-             c.all<double>(6),
-             c.all<double>(7),
-             l.state_of(c, 1),
-             c.attrs().i("linear_before_reset") != 0};
+  Sweep s{l,
+          act,
+          {l, x, w, r},
+          l.state_of(c, 5),
+          c.all<double>(0),
+          c.all<double>(6),
+          c.all<double>(7),
+          l.state_of(c, 1),
+          c.attrs().i("linear_before_reset") != 0};
   c.require(s.dy.size() == l.all(1) && s.y.size() == l.all(1) && s.kept.size() == l.all(kKept),
             "dy has shape {}, y has shape {}, gates have shape {}", c.sizes(0), c.sizes(6),
             c.sizes(7));
-  backwards(l, s.dh, [&](int64_t t, int64_t past, int64_t d, int64_t b) { s.step(t, past, d, b); });
-  c.write(0, s.weights.dx);
-  c.write(1, s.weights.dw);
-  c.write(2, s.weights.dr);
-  c.write(3, s.weights.db);
+  backwards(l, {&s.dh},
+            [&](int64_t t, int64_t past, int64_t d, int64_t b) { s.step(t, past, d, b); });
+  s.weights.write(c);
   c.write(4, s.dh);
-}
-
-// --- RNN ----------------------------------------------------------------------------------------
-
-void rnn(const KernelCall& c) {
-  const Layer l(c, recurrent::rnn(), 0, 4);
-  const Gates act(recurrent::rnn(), c.attrs());
-  const Weights weights{l, c.all<double>(1), c.all<double>(2),
-                        l.numbers_of(c, 3, {l.directions, 2 * l.hidden})};
-  const Values x = c.all<double>(0);
-  Values h = l.state_of(c, 5), y(l.all(1)), kept(l.all(1));
-  forwards(l, h, [&](int64_t t, int64_t d, int64_t b) {
-    double* state = h.data() + l.state_row(d, b) * l.hidden;
-    const Values before(state, state + l.hidden);
-    for (int64_t k = 0; k < l.hidden; ++k) {
-      const double sum = weights.input_bias(d, k) + weights.recurrent_bias(d, k) +
-                         weights.input(d, k, x.data() + l.x_row(t, b) * l.inputs) +
-                         weights.recurrent(d, k, before.data());
-      const auto at = static_cast<size_t>(l.y_row(t, d, b) * l.hidden + k);
-      y[at] = state[k] = act.value(d, 0, sum);
-      kept[at] = act.kept(state[k], sum);
-    }
-  });
-  c.write(0, y);
-  c.write(1, h);
-  c.write(2, kept);
-}
-
-// Inputs: dy, dy_h, x, w, r, initial_h, y, gates, sequence_lens.
-void rnn_grad(const KernelCall& c) {
-  const Layer l(c, recurrent::rnn(), 2, 8);
-  const Gates act(recurrent::rnn(), c.attrs());
-  const bool reads_gates = recurrent::reads_gates(recurrent::rnn(), c.attrs());
-  c.require(!reads_gates || c.has(7), "gates are absent, which these activations need");
-  const Values x = c.all<double>(2), w = c.all<double>(3), r = c.all<double>(4);
-  const Values dy = c.all<double>(0), y = c.all<double>(6), h0 = l.state_of(c, 5);
-  const Values kept = reads_gates ? c.all<double>(7) : y;
-  c.require(dy.size() == l.all(1) && y.size() == l.all(1) && kept.size() == l.all(1),
-            "dy has shape {}, y has shape {}, x has shape {}", c.sizes(0), c.sizes(6), c.sizes(2));
-  Values dh = l.state_of(c, 1);
-  WeightGradients weights(l, x, w, r);
-  backwards(l, dh, [&](int64_t t, int64_t t_before, int64_t d, int64_t b) {
-    const int64_t at = l.y_row(t, d, b) * l.hidden, state = l.state_row(d, b) * l.hidden;
-    const double* before =
-        t_before < 0 ? h0.data() + state : y.data() + l.y_row(t_before, d, b) * l.hidden;
-    const Values dstate(dh.begin() + state, dh.begin() + state + l.hidden);
-    std::fill_n(dh.begin() + state, l.hidden, 0.0);
-    for (int64_t k = 0; k < l.hidden; ++k) {
-      const double saved = kept[static_cast<size_t>(at + k)];
-      const Gate gate = reads_gates ? act.read(d, 0, saved) : act.of_value(d, 0, saved);
-      const double slope =
-          (dstate[static_cast<size_t>(k)] + dy[static_cast<size_t>(at + k)]) * gate.slope;
-      weights.input(d, k, l.x_row(t, b), slope);
-      weights.recurrent(d, k, slope, before, dh.data() + state);
-    }
-  });
-  c.write(0, weights.dx);
-  c.write(1, weights.dw);
-  c.write(2, weights.dr);
-  c.write(3, weights.db);
-  c.write(4, dh);
 }
 
 }  // namespace
@@ -243,8 +146,6 @@ void rnn_grad(const KernelCall& c) {
 static void register_gru(KernelTable& table) {
   add(table, "GRU", kNumbers, gru);
   add(table, "ort::GRUGrad", kNumbers, gru_grad);
-  add(table, "RNN", kNumbers, rnn);
-  add(table, "ort::RNNGrad", kNumbers, rnn_grad);
 }
 
 const Family<KernelTable> kFamily("reference", "gru", register_gru);

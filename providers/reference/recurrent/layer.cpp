@@ -107,6 +107,11 @@ Values Layer::state_of(const KernelCall& c, size_t input) const {
       c, input, batch_first_ ? Sizes{batch, directions, hidden} : Sizes{directions, batch, hidden});
 }
 
+void Layer::forget_empty(std::initializer_list<Values*> states, int64_t d, int64_t b) const {
+  if (length(b) > 0) return;
+  for (Values* state : states) std::fill_n(state->begin() + state_row(d, b) * hidden, hidden, 0.0);
+}
+
 double Weights::input(int64_t d, int64_t row, const double* x) const {
   return dot(w.data() + (d * l.gates * l.hidden + row) * l.inputs, x, l.inputs);
 }
@@ -150,6 +155,13 @@ void WeightGradients::recurrent(int64_t d, int64_t row, double slope, const doub
     dh[j] += slope * r[weight + j];
   }
   db[static_cast<size_t>((d * 2 + 1) * l.gates * l.hidden + row)] += slope;
+}
+
+void WeightGradients::write(const KernelCall& c) const {
+  c.write(0, dx);
+  c.write(1, dw);
+  c.write(2, dr);
+  c.write(3, db);
 }
 
 Gates::Gates(const recurrent::Kind& kind, const Attrs& attrs)

@@ -33,16 +33,44 @@ class Layer {
   // Zeros where the input is absent.
   Values state_of(const KernelCall& c, size_t input) const;
   Values numbers_of(const KernelCall& c, size_t input, Sizes sizes) const;
+  // Zeros in what a sequence of no steps has in each of the states.
+  void forget_empty(std::initializer_list<Values*> states, int64_t d, int64_t b) const;
 
  private:
   bool batch_first_, reverse_;
   std::vector<int64_t> lengths_;
 };
 
-// w x + r h of one row of the gates' sums.
+// All steps of all sequences, by step(t, d, b). A sequence without steps ends in zeros, as in
+// onnxruntime: ONNX does not say.
+template <class F>
+void forwards(const Layer& l, std::initializer_list<Values*> states, F step) {
+  for (int64_t d = 0; d < l.directions; ++d)
+    for (int64_t b = 0; b < l.batch; ++b) {
+      for (int64_t n = 0; n < l.length(b); ++n) step(l.step(d, b, n), d, b);
+      l.forget_empty(states, d, b);
+    }
+}
+
+// The same from the last step back, by step(t, t_before, d, b): t_before is the step that came
+// before, negative where that is the initial state.
+template <class F>
+void backwards(const Layer& l, std::initializer_list<Values*> states, F step) {
+  for (int64_t d = 0; d < l.directions; ++d)
+    for (int64_t b = 0; b < l.batch; ++b) {
+      for (int64_t n = l.length(b); n-- > 0;)
+        step(l.step(d, b, n), n == 0 ? -1 : l.step(d, b, n - 1), d, b);
+      l.forget_empty(states, d, b);
+    }
+}
+
+// One row of the gates' sums, w x + r h and both biases; and its parts.
 struct Weights {
   const Layer& l;
   Values w, r, b;
+  double sum(int64_t d, int64_t row, const double* x, const double* h) const {
+    return input_bias(d, row) + recurrent_bias(d, row) + input(d, row, x) + recurrent(d, row, h);
+  }
   double input(int64_t d, int64_t row, const double* x) const;
   double recurrent(int64_t d, int64_t row, const double* h) const;
   double input_bias(int64_t d, int64_t row) const;
@@ -57,6 +85,7 @@ struct WeightGradients {
   WeightGradients(const Layer& l, const Values& x, const Values& w, const Values& r);
   void input(int64_t d, int64_t row, int64_t x_row, double slope);
   void recurrent(int64_t d, int64_t row, double slope, const double* h, double* dh);
+  void write(const KernelCall& c) const;  // the first four outputs
 };
 
 struct Gate {

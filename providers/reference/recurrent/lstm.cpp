@@ -17,10 +17,6 @@ struct Forward {
   Values x, p, h, cell, y, kept;
   bool input_forget;
 
-  double sum(int64_t d, int64_t row, const double* input, const double* hidden) const {
-    return weights.input_bias(d, row) + weights.recurrent_bias(d, row) +
-           weights.input(d, row, input) + weights.recurrent(d, row, hidden);
-  }
   double peep(int64_t d, int64_t which, int64_t k, double state) const {
     return p.empty() ? 0.0 : p[static_cast<size_t>((d * 3 + which) * l.hidden + k)] * state;
   }
@@ -34,7 +30,7 @@ struct Forward {
     double* saved = kept.data() + at * 5 * l.hidden;
     for (int64_t k = 0; k < l.hidden; ++k) {
       const auto pre = [&](int64_t gate) {
-        return sum(d, gate * l.hidden + k, input, before.data());
+        return weights.sum(d, gate * l.hidden + k, input, before.data());
       };
       const double i_sum = pre(0) + peep(d, 0, k, state_c[k]);
       const double f_sum = pre(2) + peep(d, 2, k, state_c[k]);
@@ -67,14 +63,7 @@ void lstm(const KernelCall& c) {
       Values(l.all(1)),
       Values(l.all(5)),
       c.attrs().i("input_forget") != 0};
-  for (int64_t d = 0; d < l.directions; ++d)
-    for (int64_t b = 0; b < l.batch; ++b) {
-      for (int64_t n = 0; n < l.length(b); ++n) f.step(l.step(d, b, n), d, b);
-      // ONNX does not say what the last state of no steps is; onnxruntime has zeros.
-      if (l.length(b) > 0) continue;
-      for (Values* state : {&f.h, &f.cell})
-        std::fill_n(state->begin() + l.state_row(d, b) * l.hidden, l.hidden, 0.0);
-    }
+  forwards(l, {&f.h, &f.cell}, [&](int64_t t, int64_t d, int64_t b) { f.step(t, d, b); });
   c.write(0, f.y);
   c.write(1, f.h);
   c.write(2, f.cell);
@@ -160,18 +149,9 @@ void lstm_grad(const KernelCall& c) {
   c.require(s.dy.size() == l.all(1) && s.y.size() == l.all(1) && s.kept.size() == l.all(5),
             "dy has shape {}, y has shape {}, gates have shape {}", c.sizes(0), c.sizes(8),
             c.sizes(9));
-  for (int64_t d = 0; d < l.directions; ++d)
-    for (int64_t b = 0; b < l.batch; ++b) {
-      for (int64_t n = l.length(b); n-- > 0;)
-        s.step(l.step(d, b, n), n == 0 ? -1 : l.step(d, b, n - 1), d, b);
-      if (l.length(b) > 0) continue;
-      for (Values* state : {&s.dh, &s.dc})
-        std::fill_n(state->begin() + l.state_row(d, b) * l.hidden, l.hidden, 0.0);
-    }
-  c.write(0, s.weights.dx);
-  c.write(1, s.weights.dw);
-  c.write(2, s.weights.dr);
-  c.write(3, s.weights.db);
+  backwards(l, {&s.dh, &s.dc},
+            [&](int64_t t, int64_t t_before, int64_t d, int64_t b) { s.step(t, t_before, d, b); });
+  s.weights.write(c);
   c.write(4, s.dh);
   c.write(5, s.dc);
   c.write(6, s.dp);
