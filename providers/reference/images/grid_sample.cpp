@@ -1,8 +1,8 @@
 // GridSample and its gradients over any number of axes, one position after the other.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
+#include "providers/reference/images/saturate.h"
 #include "providers/reference/reference.h"
 
 namespace ort::reference {
@@ -150,16 +150,6 @@ struct Planes {
       }
   }
 };
-
-// What an integer cannot be is its nearest bound; a fraction is cut off.
-void saturate(std::vector<double>& all, DType dtype) {
-  if (is_floating(dtype)) return;
-  dispatch(dtype, [&]<class T>() {
-    const auto low = static_cast<double>(std::numeric_limits<T>::lowest()),
-               high = static_cast<double>(std::numeric_limits<T>::max());
-    for (double& value : all) value = std::clamp(value, low, high);
-  });
-}
 
 void sample(const KernelCall& c) {
   const Planes p(c, c.sizes(0), c.sizes(1));

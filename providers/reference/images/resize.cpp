@@ -2,8 +2,8 @@
 #include "providers/resize.h"
 
 #include <algorithm>
-#include <limits>
 
+#include "providers/reference/images/saturate.h"
 #include "providers/reference/reference.h"
 
 namespace ort::reference {
@@ -44,16 +44,6 @@ void extrapolate(Values& y, const AxisMap& map, double value) {
   for (int64_t outer = 0; outer < split.outer; ++outer)
     for (const int64_t o : map.outside)
       std::fill_n(y.all.begin() + (outer * split.size + o) * split.inner, split.inner, value);
-}
-
-// What an integer cannot be is its nearest bound; a fraction is cut off.
-void saturate(std::vector<double>& all, DType dtype) {
-  if (is_floating(dtype)) return;
-  dispatch(dtype, [&]<class T>() {
-    const auto low = static_cast<double>(std::numeric_limits<T>::lowest()),
-               high = static_cast<double>(std::numeric_limits<T>::max());
-    for (double& value : all) value = std::clamp(value, low, high);
-  });
 }
 
 void resize_numbers(const KernelCall& c) {
