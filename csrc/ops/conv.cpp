@@ -60,7 +60,7 @@ void infer_conv(InferContext& c) {
             "[M, C / group, K1..]",
             x, w);
   const Dim channels = w[1] * c.attrs().i("group");
-  c.require(!channels.value() || !x[1].value() || channels == x[1],
+  c.require(may_be_equal(channels, x[1]),
             "x has {} channels, w of shape {} with group {} expects {}", x[1], w,
             c.attrs().i("group"), channels);
   c.assume(equal_sizes(x[1], channels), "channels");
@@ -98,8 +98,7 @@ void infer_conv_transpose(InferContext& c) {
   const int64_t group = c.attrs().i("group");
   c.require(group > 0 && mod(w[0], group).value().value_or(0) == 0,
             "group {} does not divide w of shape {}", group, w);
-  c.require(!x[1].value() || !w[0].value() || x[1] == w[0],
-            "x has {} channels, w of shape {} expects {}", x[1], w, w[0]);
+  c.require(may_be_equal(x[1], w[0]), "x has {} channels, w of shape {} expects {}", x[1], w, w[0]);
   c.assume(equal_sizes(x[1], w[0]), "channels");
   c.assume(divisible(w[0], group), "channels");
   expect_dims(c, 2, {w[1] * group});

@@ -8,8 +8,7 @@ Dims matrices(InferContext& c, size_t input) {
   const Dims& x = c.dims(input);
   c.require(x.size() >= 2, "X has shape {}, expected [.., M, M]", x);
   const Dim &rows = x[x.size() - 2], &columns = x.back();
-  c.require(!rows.value() || !columns.value() || rows == columns,
-            "X has shape {}, expected square matrices", x);
+  c.require(may_be_equal(rows, columns), "X has shape {}, expected square matrices", x);
   c.assume_equal({columns}, {rows}, "columns of a square matrix");
   return x;
 }

@@ -87,9 +87,8 @@ void expect_square(InferContext& c, size_t input, const Labels& labels) {
   for (size_t d = 0; d < labels.size(); ++d) {
     const size_t first = labels.find(labels[d]);
     const Dim &one = c.dims(input)[first], &other = c.dims(input)[d];
-    c.require(!one.value() || !other.value() || one == other,
-              "label '{}' has sizes {} and {} in one input of shape {}", labels[d], one, other,
-              c.dims(input));
+    c.require(may_be_equal(one, other), "label '{}' has sizes {} and {} in one input of shape {}",
+              labels[d], one, other, c.dims(input));
     c.assume_equal({other}, {one}, "sizes of a diagonal");
   }
 }
@@ -107,7 +106,7 @@ void infer_einsum(InferContext& c) {
     for (size_t d = 0; d < e.in[i].size(); ++d) {
       const auto [found, added] = sizes.try_emplace(e.in[i][d], c.dims(i)[d]);
       const Dim &one = found->second, &other = c.dims(i)[d];
-      const bool fit = !one.value() || !other.value() || one == other || one.is(1) || other.is(1);
+      const bool fit = may_be_equal(one, other) || one.is(1) || other.is(1);
       c.require(fit, "label '{}' has sizes {} and {}", e.in[i][d], one, other);
       found->second = c.broadcast(one, other, "sizes of a label");
     }

@@ -97,7 +97,7 @@ size_t named_axes(InferContext& c, int64_t batch) {
   c.require(*depth >= 1 && *depth <= c.rank(0) - batch,
             "indices have shape {}: {} axes, x has rank {}", indices, batch + *depth, c.rank(0));
   for (size_t d = 0; d < static_cast<size_t>(batch); ++d) {
-    const bool fits = !x[d].value() || !indices[d].value() || x[d] == indices[d];
+    const bool fits = may_be_equal(x[d], indices[d]);
     c.require(fits, "batch axes of indices {} and x {} differ", indices, x);
     c.assume(equal_sizes(indices[d], x[d]), "batch axes");
   }

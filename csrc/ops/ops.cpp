@@ -16,12 +16,22 @@ void same_dims(InferContext& c, size_t output, size_t input) {
   c.out(output, c.dtype(input), c.type(input).dims);
 }
 
+bool may_be_equal(const Dim& a, const Dim& b) {
+  return !a.value() || !b.value() || a == b;
+}
+
+Dim number_in(const OpCall& c, size_t input, std::string_view what) {
+  const auto known = c.graph().contents(c.x(input).id);
+  check(known && known->size() == 1, "{} has shape {}, expected one number", what,
+        c.x(input).dims());
+  return known->front();
+}
+
 void expect_dims(InferContext& c, size_t input, const Dims& expected) {
   if (!c.has(input) || !c.ranked(input)) return;
   const Dims& dims = c.dims(input);
   bool fits = dims.size() == expected.size();
-  for (size_t i = 0; fits && i < dims.size(); ++i)
-    fits = !dims[i].value() || !expected[i].value() || dims[i] == expected[i];
+  for (size_t i = 0; fits && i < dims.size(); ++i) fits = may_be_equal(dims[i], expected[i]);
   const std::string& name = c.node().schema->inputs()[input].name;
   c.require(fits, "{} has shape {}, expected {}", name, dims, expected);
   c.assume_equal(dims, expected, name);
@@ -34,7 +44,7 @@ void expect_stretches(InferContext& c, size_t input, const Dims& to) {
   const size_t extra = to.size() - dims.size();
   bool fits = dims.size() <= to.size();
   for (size_t i = 0; fits && i < dims.size(); ++i)
-    fits = !dims[i].value() || !to[extra + i].value() || dims[i].is(1) || dims[i] == to[extra + i];
+    fits = dims[i].is(1) || may_be_equal(dims[i], to[extra + i]);
   c.require(fits, "{} has shape {}, expected {}", name, dims, to);
   for (size_t i = 0; i < dims.size(); ++i) c.assume(stretches(dims[i], to[extra + i]), name);
 }

@@ -24,6 +24,8 @@ DType written_dtype(const InferContext& c);
 void told_types(InferContext& c);
 std::vector<std::string> types_told(const Node& node);
 void same_dims(InferContext& c, size_t output, size_t input);
+// False where both are numbers, and not the same one.
+bool may_be_equal(const Dim& a, const Dim& b);
 // Refuses an input (when it is there and its rank is known) whose shape cannot be the expected one.
 void expect_dims(InferContext& c, size_t input, const Dims& expected);
 // The same of a shape that broadcasts to `to`, without making it wider.
@@ -39,6 +41,9 @@ Dim same_windows(InferContext& c, const Dim& size, const Dim& reach, int64_t str
 // [N, .., C] as [N, C, ..], and back.
 Value channels_first(Value x);
 Value channels_last(Value x);
+
+// The one number of an input that a definition must know before a run; `what`: its op and name.
+Dim number_in(const OpCall& c, size_t input, std::string_view what);
 
 // 0, 1, .. to `size`, int64.
 Value positions(Graph& graph, const Dim& size);

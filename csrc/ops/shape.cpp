@@ -437,7 +437,7 @@ void infer_split(InferContext& c) {
     sum = sum + (*sizes)[i];
   }
   if (sizes) {
-    const bool fits = !sum.value() || !whole.value() || sum == whole;
+    const bool fits = may_be_equal(sum, whole);
     c.require(fits, "split {} has {} elements, axis {} of {} has {}", *sizes, sum, axis, c.dims(0),
               whole);
     c.assume(equal_sizes(sum, whole), "elements of all parts");

@@ -78,8 +78,8 @@ void infer_col2im(InferContext& c) {
     c.assume(at_least(size, 0), "image_shape");
   }
   const Dim count = all_blocks(c, *b, *image), rows = b->size();
-  c.require(!x[2].value() || !count.value() || x[2] == count,
-            "input has shape {}, of an image of {} there are {} blocks", x, *image, count);
+  c.require(may_be_equal(x[2], count), "input has shape {}, of an image of {} there are {} blocks",
+            x, *image, count);
   c.assume_equal({x[2]}, {count}, "number of blocks");
   c.require(!x[1].value() || !rows.value() || *x[1].value() % *rows.value() == 0,
             "input has shape {}, whose rows are no multiple of a block of {}", x, b->block);

@@ -58,17 +58,13 @@ struct Taps {
   }
 };
 
-bool may_be(const Dim& a, const Dim& b) {
-  return !a.value() || !b.value() || a == b;
-}
-
 // [images, channels..] of offset or mask, which have numbers for each tap and place.
 void expect_places(const OpCall& c, const Taps& taps, size_t input, int64_t each, const Dims& out) {
   const Dims& d = c.x(input).dims();
   Dims expected{c.x(0).dim(0), Dim(taps.offset_group * taps.all * each)};
   expected.insert(expected.end(), out.begin(), out.end());
   bool fits = d.size() == expected.size();
-  for (size_t i = 0; fits && i < d.size(); ++i) fits = may_be(d[i], expected[i]);
+  for (size_t i = 0; fits && i < d.size(); ++i) fits = may_be_equal(d[i], expected[i]);
   check(fits, "[DeformConv] {} has shape {}, expected {}", input == 2 ? "offset" : "mask", d,
         expected);
 }
@@ -143,7 +139,7 @@ Value deform_conv(const OpCall& c) {
   dims.insert(dims.end(), out.begin(), out.end());
   Value y = reshape(matmul(weight, columns), dims);
   if (!c.has(3)) return y;
-  check(c.x(3).rank() == 1 && may_be(c.x(3).dim(0), w[0]),
+  check(c.x(3).rank() == 1 && may_be_equal(c.x(3).dim(0), w[0]),
         "[DeformConv] B has shape {}, expected [{}]", c.x(3).dims(), w[0]);
   Dims bias(taps.axes() + 1, Dim(1));
   bias[0] = w[0];

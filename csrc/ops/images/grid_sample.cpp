@@ -20,8 +20,7 @@ Dims sampled(InferContext& c, const Dims& x, const Dims& grid) {
                 grid.back().value().value_or(static_cast<int64_t>(n)) == static_cast<int64_t>(n),
             "X has shape {} and grid {}, expected [N, C, D1..Dr] and [N, O1..Or, r]", x, grid);
   c.assume_equal({grid.back()}, {Dim(static_cast<int64_t>(n))}, "numbers of a position");
-  c.require(!x[0].value() || !grid[0].value() || x[0] == grid[0], "X has {} images, grid is for {}",
-            x[0], grid[0]);
+  c.require(may_be_equal(x[0], grid[0]), "X has {} images, grid is for {}", x[0], grid[0]);
   c.assume_equal({grid[0]}, {x[0]}, "images");
   for (size_t i = 2; i < x.size(); ++i) {
     c.require(!x[i].is(0), "X has shape {}: there is nothing to read along axis {}", x, i);

@@ -68,8 +68,9 @@ Value dft(Value x, Value axis, bool inverse, bool onesided, const Dim* length = 
   return g.emit1("DFT", {x, length ? g.size(*length) : Value{}, axis}, std::move(attrs));
 }
 
-// 1 of what stands for itself among the bins of half a spectrum, 2 of what has a mirror image, over
-// `length`; as a column beside the parts of a value.
+// For each bin of half a spectrum how often it stands in the whole one, divided by `length`: the
+// first and the middle one once, the others twice, as they have a mirror image. With `after` axes
+// of size 1 behind the bins.
 Value mirrored(Graph& g, const Dim& bins, const Dim& length, int64_t after, DType dtype) {
   const Value bin = positions(g, bins), one = g.scalar(1, DType::i64);
   const Value twice = g.emit1("Add", {bin, bin});
@@ -81,56 +82,56 @@ Value mirrored(Graph& g, const Dim& bins, const Dim& length, int64_t after, DTyp
   return reshape(cast(times, dtype) / cast(g.size(length), dtype), column);
 }
 
+int64_t known_axis(const Backward& b) {
+  const int64_t rank = b.x(0).rank();
+  if (!b.has(kAxis)) return rank - 2;
+  const auto given = b.graph().contents(b.x(kAxis).id);
+  check(given && given->front().value(), "[DFT] axis is not known, which its gradient needs");
+  const int64_t axis = *given->front().value();
+  return axis < 0 ? axis + rank : axis;
+}
+
+// How many numbers are transformed: y has as many, unless it is half a spectrum.
+Dim known_length(const Backward& b, const Way& way, int64_t axis) {
+  if (!way.onesided || way.inverse) return b.y(0).dim(axis);
+  if (!b.has(kLength)) return b.x(0).dim(axis);
+  const auto given = b.graph().contents(b.x(kLength).id);
+  check(given.has_value(), "[DFT] dft_length is not known, which its gradient needs");
+  return given->front();
+}
+
+// A gradient for x, cut or filled with zeros to `size` along the axis, as x was for the transform.
+Value fitted(Value dx, int64_t axis, const Dim& size) {
+  const Dim have = dx.dim(axis), kept = min(have, size);
+  if (kept != have) dx = slice(dx, axis, 0, kept);
+  return kept == size ? dx : pad_axis(dx, axis, 0, size - kept);
+}
+
 // DFT is linear: its transpose is the transform back, without its 1 / N or with one.
 Value dft_gradient(const Backward& b) {
   const Way way(b.attrs());
-  const Value x = b.x(0), axis_value = b.x(kAxis);
+  const Value x = b.x(0), given_axis = b.x(kAxis);
   Graph& g = b.graph();
-  int64_t axis = x.rank() - 2;
-  if (axis_value) {
-    const auto given = g.contents(axis_value.id);
-    check(given && (*given)[0].value(), "[DFT] axis is not known, which its gradient needs");
-    axis = *(*given)[0].value();
-    if (axis < 0) axis += x.rank();
-  }
-  const Dim n = way.onesided && !way.inverse
-                    ? Dim()
-                    : b.node().output().dim(axis);  // else the length is none of y's sizes
-  Dim length = n;
-  if (way.onesided && !way.inverse) {
-    const auto given = b.has(kLength) ? g.contents(b.x(kLength).id) : std::nullopt;
-    check(!b.has(kLength) || given, "[DFT] dft_length is not known, which its gradient needs");
-    length = given ? (*given)[0] : x.dim(axis);
-  }
+  const int64_t axis = known_axis(b);
+  const Dim length = known_length(b, way, axis);
   const Value scale = cast(g.size(length), x.dtype());
   Value dx;
   if (way.makes_real()) {
     const Dim bins = floor_div(length, 2) + 1;
-    dx = dft(b.dy(), axis_value, false, true) *
+    dx = dft(b.dy(), given_axis, false, true) *
          mirrored(g, bins, length, x.rank() - 1 - axis, x.dtype());
   } else if (way.inverse) {
-    dx = dft(b.dy(), axis_value, false, false) / scale;
+    dx = dft(b.dy(), given_axis, false, false) / scale;
   } else {  // of half a spectrum the rest counts as zeros
-    dx = dft(b.dy(), axis_value, true, false, &length) * scale;
+    dx = dft(b.dy(), given_axis, true, false, &length) * scale;
   }
   if (x.dim(-1) != dx.dim(-1)) dx = slice(dx, x.rank() - 1, 0, x.dim(-1));  // of real numbers
-  const Dim have = dx.dim(axis), want = x.dim(axis);
-  if (have == want) return dx;
-  const Dim kept = min(have, want);
-  if (kept != have) dx = slice(dx, axis, 0, kept);
-  return kept == want ? dx : pad_axis(dx, axis, 0, want - kept);
+  return fitted(dx, axis, x.dim(axis));
 }
 
 double dft_cost(const Sized& c) {
   constexpr double kEach = 20;  // of a transform of a thousand
   return kEach * (c.x(0) + c.y());
-}
-
-Dim number_in(const OpCall& c, size_t input, std::string_view name) {
-  const auto known = c.graph().contents(c.x(input).id);
-  check(known && known->size() == 1, "[STFT] {} has shape {}, expected one number", name,
-        c.x(input).dims());
-  return (*known)[0];
 }
 
 // signal [B, L, 1 or 2] to [B, frames, bins, 2]: frames that lie `frame_step` apart, each by the
@@ -142,13 +143,12 @@ Value stft(const OpCall& c) {
         signal.dims());
   const Dims window = c.has(2) ? c.x(2).dims() : Dims{Dim(1)};
   check(window.size() == 1, "[STFT] window has shape {}, expected one axis", window);
-  const Dim step = number_in(c, 1, "frame_step");
-  const Dim size = c.has(3)   ? number_in(c, 3, "frame_length")
+  const Dim step = number_in(c, 1, "[STFT] frame_step");
+  const Dim size = c.has(3)   ? number_in(c, 3, "[STFT] frame_length")
                    : c.has(2) ? window[0]
                               : signal.dim(1);
-  const auto fits = [](const Dim& a, const Dim& b) { return !a.value() || !b.value() || a == b; };
-  check(!c.has(2) || fits(window[0], size), "[STFT] window has {} numbers, a frame {}", window[0],
-        size);
+  check(!c.has(2) || may_be_equal(window[0], size), "[STFT] window has {} numbers, a frame {}",
+        window[0], size);
   check(step.value().value_or(1) > 0 && size.value().value_or(1) > 0,
         "[STFT] frame_step is {} and a frame has {} numbers, expected positive ones", step, size);
   const std::optional<int64_t> length = signal.dim(1).value(), frame = size.value();

@@ -14,13 +14,6 @@ DType written(const OpCall& c) {
   return static_cast<DType>(dtype);
 }
 
-Dim number_in(const OpCall& c, size_t input) {
-  const auto known = c.graph().contents(c.x(input).id);
-  check(known && known->size() == 1, "input {} has shape {}, expected one number", input,
-        c.x(input).dims());
-  return (*known)[0];
-}
-
 Value counted(Graph& g, const Dim& size) {
   return cast(positions(g, size), DType::f64);
 }
@@ -29,7 +22,7 @@ Value counted(Graph& g, const Dim& size) {
 Definition cosines(double a0, double a1, double a2) {
   return [=](const OpCall& c) -> Outputs {
     Graph& g = c.graph();
-    const Dim size = number_in(c, 0);
+    const Dim size = number_in(c, 0, "size");
     const Dim period = c.attrs().i("periodic") ? size : max(size - 1, 1);
     const Value turn = counted(g, size) * (2 * std::numbers::pi) / cast(g.size(period), DType::f64);
     Value window = a0 - a1 * cos(turn);
@@ -65,7 +58,8 @@ Value in_mel(Value hertz) {
 // Column i rises from edge i to edge i + 1, where it is 1, and falls to edge i + 2. [bins, bands]
 Value mel_weights(const OpCall& c) {
   Graph& g = c.graph();
-  const Dim bands = number_in(c, 0), length = number_in(c, 1);
+  const Dim bands = number_in(c, 0, "[MelWeightMatrix] num_mel_bins"),
+            length = number_in(c, 1, "[MelWeightMatrix] dft_length");
   const Value low = in_mel(c.x(3)),
               step = (in_mel(c.x(4)) - low) / cast(g.size(bands + 2), DType::f64);
   const Value mel = counted(g, bands + 2) * step + low;

@@ -17,7 +17,8 @@ class Factors {
   Factors(const T* matrix, size_t n) : n_(n), a_(matrix, matrix + n * n), rows_(n), columns_(n) {
     std::iota(rows_.begin(), rows_.end(), size_t{0});
     std::iota(columns_.begin(), columns_.end(), size_t{0});
-    for (size_t k = 0; k < n && step(k);) ++k;
+    for (size_t k = 0; k < n; ++k)
+      if (!step(k)) break;
   }
 
   double determinant() const { return sign_ * product(n_); }

@@ -11,8 +11,8 @@ namespace {
 
 constexpr size_t kLength = 1, kAxis = 2;  // inputs
 
-// Signals lie [outer, size, inner] with so many parts each.
-struct Lie {
+// How signals lie in x or y: [outer, size, inner], each number with so many parts.
+struct Axis {
   int64_t size, inner, parts;
   int64_t step() const { return inner * parts; }
   int64_t start(int64_t signal) const {
@@ -23,11 +23,12 @@ struct Lie {
 struct Problem {
   bool inverse, onesided;
   int64_t length, signals, lanes;
-  Lie x, y;
+  Axis x, y;
 
-  bool pairs() const { return x.parts == 1 || y.parts == 1; }  // two signals in one
-  int64_t each() const { return pairs() ? 2 * lanes : lanes; }
-  int64_t units() const { return (signals + each() - 1) / each(); }
+  // A unit of work is a transform of `lanes` complex signals; each may be two real ones.
+  bool two_in_one() const { return x.parts == 1 || y.parts == 1; }
+  int64_t unit_signals() const { return two_in_one() ? 2 * lanes : lanes; }
+  int64_t units() const { return (signals + unit_signals() - 1) / unit_signals(); }
 };
 
 Problem problem_of(const Request& r) {
@@ -69,22 +70,23 @@ class Transform {
 
   void run(const T* x, T* y, T* memory, int64_t unit) const {
     T *re = memory, *im = re + p_.length * p_.lanes, *spare = im + p_.length * p_.lanes;
-    load(x, re, im, unit * p_.each());
+    load(x, re, im, unit * p_.unit_signals());
     const bool back = p_.inverse && p_.x.parts == 2;  // parts exchanged: the transform back
     fft_.run(back ? im : re, back ? re : im, spare, p_.lanes);
-    store(y, re, im, unit * p_.each());
+    store(y, re, im, unit * p_.unit_signals());
   }
 
  private:
-  int64_t there(int64_t first, int64_t lane) const {
-    return std::clamp<int64_t>(p_.signals - first - lane, 0, p_.lanes);
+  // How many lanes have a signal, if the first one has signal `first`.
+  int64_t used_lanes(int64_t first) const {
+    return std::clamp<int64_t>(p_.signals - first, 0, p_.lanes);
   }
   T scale() const { return p_.inverse ? T{1} / static_cast<T>(p_.length) : T{1}; }
 
   void load(const T* x, T* re, T* im, int64_t first) const {
     if (p_.x.parts == 1) {
-      load_real(x, re, first, there(first, 0));
-      load_real(x, im, first + p_.lanes, there(first, p_.lanes));
+      load_real(x, re, first, used_lanes(first));
+      load_real(x, im, first + p_.lanes, used_lanes(first + p_.lanes));
     } else if (p_.y.parts == 1) {
       load_halves(x, re, im, first);
     } else {
@@ -101,7 +103,7 @@ class Transform {
   }
   void load_pairs(const T* x, T* re, T* im, int64_t first) const {
     const int64_t size = std::min(p_.x.size, p_.length), lanes = p_.lanes;
-    const int64_t count = there(first, 0);
+    const int64_t count = used_lanes(first);
     for (T* to : {re, im})
       std::fill(count == lanes ? to + size * lanes : to, to + p_.length * lanes, T{});
     if (lanes == 1 && p_.x.inner == 1) return split_pairs(x + p_.x.start(first), size, re, im);
@@ -118,7 +120,7 @@ class Transform {
     const int64_t n = p_.length, lanes = p_.lanes, size = std::min(p_.x.size, n / 2 + 1);
     std::fill(re, re + n * lanes, T{});
     std::fill(im, im + n * lanes, T{});
-    for (int64_t l = 0; l < there(first, 0); ++l) {
+    for (int64_t l = 0; l < used_lanes(first); ++l) {
       const T* a = x + p_.x.start(first + l);
       const T* b =
           first + p_.lanes + l < p_.signals ? x + p_.x.start(first + p_.lanes + l) : nullptr;
@@ -139,13 +141,13 @@ class Transform {
   void store(T* y, const T* re, const T* im, int64_t first) const {
     if (p_.x.parts == 1) return store_halves(y, re, im, first);
     if (p_.y.parts == 1) {
-      store_real(y, re, first, there(first, 0));
-      return store_real(y, im, first + p_.lanes, there(first, p_.lanes));
+      store_real(y, re, first, used_lanes(first));
+      return store_real(y, im, first + p_.lanes, used_lanes(first + p_.lanes));
     }
     const int64_t lanes = p_.lanes;
     if (lanes == 1 && p_.y.inner == 1)
       return join_pairs(re, im, p_.length, scale(), scale(), y + p_.y.start(first));
-    for (int64_t l = 0; l < there(first, 0); ++l) {
+    for (int64_t l = 0; l < used_lanes(first); ++l) {
       T* to = y + p_.y.start(first + l);
       for (int64_t k = 0; k < p_.length; ++k) {
         to[k * p_.y.step()] = re[k * lanes + l] * scale();
@@ -164,7 +166,7 @@ class Transform {
   void store_halves(T* y, const T* re, const T* im, int64_t first) const {
     const int64_t n = p_.length, lanes = p_.lanes;
     const T half = scale() / 2, turn = p_.inverse ? -half : half;
-    for (int64_t l = 0; l < there(first, 0); ++l) {
+    for (int64_t l = 0; l < used_lanes(first); ++l) {
       T* a = y + p_.y.start(first + l);
       T* b = first + lanes + l < p_.signals ? y + p_.y.start(first + lanes + l) : nullptr;
       for (int64_t k = 0; k < p_.y.size; ++k) {

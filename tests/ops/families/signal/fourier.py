@@ -1,5 +1,6 @@
 """Fourier transforms: torch's, of complex numbers as pairs."""
 
+import numpy as np
 import torch
 
 from ...table import Op, bad, const, sample, t
@@ -77,6 +78,11 @@ OPS = [
             bad("axis 2 is the one of real and imaginary parts", t(2, 4, 2), None, const(2)),
             bad("axis 3 does not exist", t(2, 4, 2), None, const(3)),
             bad("the length is 0, expected a positive one", t(2, 4, 2), const(0)),
+        ],
+        refused=[
+            bad("axis is not known, which its gradient needs", t(2, 4, 2), None, np.array(1)),
+            bad("dft_length is not known, which its gradient needs", t(2, 4, 1), np.array(4),
+                onesided=1),
         ],
     ),
     Op(
