@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from ortmodule import InferenceSession
+
 from ..against import theirs
 from ..models import normal
 from ..test_old_opsets import made, one, run
@@ -42,3 +44,20 @@ def test_as_onnxruntime(name):
     for got, want in zip(run(model, feed), theirs(model, feed), strict=True):
         assert got.dtype == want.dtype and got.shape == want.shape
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("provider", ["cpu", "reference"])
+@pytest.mark.parametrize("op", ["RoiAlign", "MaxRoiPool"])
+@pytest.mark.parametrize("lost", [np.nan, np.inf, -np.inf])
+def test_a_region_that_is_nowhere(op, lost, provider):
+    """Nobody knows what it holds: its values are NaN, those of the region beside it are not."""
+    boxes = np.array([[1, 1, 3, 4], [1, lost, 3, 4]], np.float32)
+    images = np.array([0, 1])
+    if op == "RoiAlign":
+        sizes, feed = {"output_height": 2, "output_width": 2}, {"rois": boxes, "images": images}
+    else:
+        sizes, feed = {"pooled_shape": [2, 2]}, {"rois": np.insert(boxes, 0, images, 1)}
+    feed = {"x": IMAGE, **feed}
+    model = made(22, one(op, list(feed), **sizes), feed)
+    (y,) = InferenceSession(model.SerializeToString(), [provider]).run(None, feed)
+    assert np.isfinite(y[0]).all() and np.isnan(y[1]).all()
