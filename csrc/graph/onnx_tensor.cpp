@@ -129,10 +129,6 @@ Tensor read_numbers(const RawTensor& t, DType dtype, int64_t count) {
   return result;
 }
 
-}  // namespace
-
-namespace {
-
 // A file of a few bytes may ask for a sparse tensor of any size.
 constexpr int64_t kMostDense = int64_t{1} << 30;  // bytes
 

@@ -5,8 +5,9 @@
 
 namespace ort {
 
-const Rules& simplify_rules();
-const Rules& quantized_rules();              // any graph
-const Rules& recompose_rules(const OpSet&);  // graphs without gradients only
+const Rules& simplify_rules();  // any graph
+// Graphs without gradients only.
+const Rules& quantized_rules();
+const Rules& recompose_rules(const OpSet&);
 
 }  // namespace ort
