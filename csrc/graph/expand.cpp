@@ -28,15 +28,24 @@ DType dtype_of_port(const Node& node, const OpSchema::Port& port) {
   return node.input(0).dtype();
 }
 
-// What the definition gives; its errors name the node.
-Outputs outputs_of(const Node& node, const OpCall& call) {
+// f(), whose errors name the node.
+auto naming(const Node& node, const auto& f) {
   try {
-    return node.schema->definition()(call);
+    return f();
   } catch (const NotAccepted&) {
     throw;  // it names its node, and who asked may do otherwise
+  } catch (const NotAPattern&) {
+    throw;
+  } catch (const std::bad_variant_access&) {
+    fail("[{}] an attribute has another type than the op says; {}", node.qualified(),
+         node.describe());
   } catch (const Error& error) {
     fail_at(error, node.describe());
   }
+}
+
+Outputs outputs_of(const Node& node, const OpCall& call) {
+  return naming(node, [&] { return node.schema->definition()(call); });
 }
 
 }  // namespace
@@ -50,6 +59,9 @@ bool knows_parts(const Node& node) {
   return true;
 }
 
+namespace {
+
+// Of what the definition may not ask, the dtypes alone.
 std::vector<Type> types_by_definition(const Node& node) {
   std::vector<Type> types;
   if (!knows_parts(node)) {
@@ -61,6 +73,7 @@ std::vector<Type> types_by_definition(const Node& node) {
     return types;
   }
   const auto parts = node.graph->new_body();
+  parts->context.where = node.where;
   std::vector<Value> in;
   for (size_t i = 0; i < node.in.size(); ++i) {
     in.emplace_back();
@@ -72,10 +85,31 @@ std::vector<Type> types_by_definition(const Node& node) {
   const Outputs out = outputs_of(node, OpCall(*parts, std::move(in), node.attrs, node.out.size()));
   for (size_t i = 0; i < node.out.size(); ++i) {
     check(node.out[i] == kNone || (i < out.size() && out[i]),
-          "[{}] its definition gives no output {}", node.qualified(), i);
+          "[{}] its definition gives no output {}; {}", node.qualified(), i, node.describe());
     types.push_back(node.out[i] == kNone ? Type{} : out[i].type());
   }
   return types;
+}
+
+void infer_by_rule(Node& node) {
+  const auto& rule = node.schema->infer();
+  check(static_cast<bool>(rule), "[{}] has no shape rule", node.qualified());
+  InferContext context(*node.graph, node);
+  rule(context);
+}
+
+void infer_by_definition(Node& node) {
+  const std::vector<Type> types = types_by_definition(node);
+  for (size_t i = 0; i < types.size(); ++i)
+    if (node.out[i] != kNone) node.graph->set_type(node.output(i), types[i]);
+}
+
+}  // namespace
+
+void infer_outputs(Node& node) {
+  naming(node, [&] {
+    is_compound(*node.schema) ? infer_by_definition(node) : infer_by_rule(node);
+  });
 }
 
 bool expand(Node& node) {

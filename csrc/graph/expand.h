@@ -15,8 +15,8 @@ inline bool is_compound(const OpSchema& schema) {
 }
 // Whether its definition may ask: the ranks of its inputs, and elements of those that decide sizes.
 bool knows_parts(const Node& node);
-// What its outputs are by its definition; of what it may not ask the dtypes alone.
-std::vector<Type> types_by_definition(const Node& node);
+// Types of its outputs by its shape rule, or where it is its parts by these. Errors name the node.
+void infer_outputs(Node& node);
 
 // Expands every node for which `wanted` holds, the parts of what was expanded among them.
 size_t expand_all(Graph& graph, const std::function<bool(const Node&)>& wanted);

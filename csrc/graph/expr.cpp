@@ -7,14 +7,20 @@
 namespace ort {
 namespace {
 
+// Where a value's users go; an op asks here for operands that it may not have.
+Graph& graph_of(Value x) {
+  check(x.graph != nullptr, "an operand that is needed here is absent");
+  return *x.graph;
+}
+
 Value binary(std::string_view op, Value a, Value b) {
-  return a.graph->emit1(op, {a, b});
+  return graph_of(a).emit1(op, {a, b});
 }
 
 }  // namespace
 
 Value number(double value, Value like) {
-  return like.graph->scalar(value, like.graph->is_pattern() ? DType::f64 : like.dtype());
+  return graph_of(like).scalar(value, graph_of(like).is_pattern() ? DType::f64 : like.dtype());
 }
 
 Value operator+(Value a, Value b) {
@@ -82,7 +88,7 @@ Value logical_not(Value a) {
 }
 
 Value unary(std::string_view op, Value x) {
-  return x.graph->emit1(op, {x});
+  return graph_of(x).emit1(op, {x});
 }
 Value exp(Value x) {
   return unary("Exp", x);
@@ -136,7 +142,7 @@ Value equal(Value a, Value b) {
   return binary("Equal", a, b);
 }
 Value where(Value condition, Value a, Value b) {
-  return condition.graph->emit1("Where", {condition, a, b});
+  return graph_of(condition).emit1("Where", {condition, a, b});
 }
 
 Value widen(Value x, DType wide) {
@@ -146,8 +152,8 @@ Value widen(Value x, DType wide) {
 }
 
 Value cast(Value x, DType dtype) {
-  if (!x.graph->is_pattern() && x.dtype() == dtype) return x;
-  return x.graph->emit1("Cast", {x}, {{"to", static_cast<int64_t>(dtype)}});
+  if (!graph_of(x).is_pattern() && x.dtype() == dtype) return x;
+  return graph_of(x).emit1("Cast", {x}, {{"to", static_cast<int64_t>(dtype)}});
 }
 
 Value full(Graph& graph, const Dims& dims, double value, DType dtype) {
@@ -162,7 +168,7 @@ Value matmul(Value a, Value b) {
 }
 
 Value transpose(Value x, std::vector<int64_t> perm) {
-  return x.graph->emit1("Transpose", {x}, {{"perm", std::move(perm)}});
+  return graph_of(x).emit1("Transpose", {x}, {{"perm", std::move(perm)}});
 }
 
 Value swap_last(Value x) {
@@ -180,20 +186,20 @@ Value reshape(Value x, Dims dims) {
   const bool empty =
       std::any_of(dims.begin(), dims.end(), [](const Dim& dim) { return dim.is(0); });
   const Attrs attrs = empty ? Attrs{{"allowzero", int64_t{1}}} : Attrs{};
-  return x.graph->emit1("Reshape", {x, x.graph->sizes(std::move(dims))}, attrs);
+  return graph_of(x).emit1("Reshape", {x, graph_of(x).sizes(std::move(dims))}, attrs);
 }
 
 Value expand(Value x, Dims dims) {
   if (x.type().dims && *x.type().dims == dims) return x;
-  return x.graph->emit1("Expand", {x, x.graph->sizes(std::move(dims))});
+  return graph_of(x).emit1("Expand", {x, graph_of(x).sizes(std::move(dims))});
 }
 
 Value squeeze(Value x, std::vector<int64_t> axes) {
-  return axes.empty() ? x : x.graph->emit1("Squeeze", {x, x.graph->ints(axes)});
+  return axes.empty() ? x : graph_of(x).emit1("Squeeze", {x, graph_of(x).ints(axes)});
 }
 
 Value unsqueeze(Value x, std::vector<int64_t> axes) {
-  return axes.empty() ? x : x.graph->emit1("Unsqueeze", {x, x.graph->ints(axes)});
+  return axes.empty() ? x : graph_of(x).emit1("Unsqueeze", {x, graph_of(x).ints(axes)});
 }
 
 Value slice(Value x, int64_t axis, Dim start, Dim end, int64_t step) {
@@ -205,7 +211,7 @@ Value slice(Value x, int64_t axis, Dim start, Dim end, int64_t step) {
 }
 
 Value concat(std::vector<Value> values, int64_t axis) {
-  return values.at(0).graph->emit("Concat", values, {{"axis", axis}}, 1)[0];
+  return graph_of(values.at(0)).emit("Concat", values, {{"axis", axis}}, 1)[0];
 }
 
 Value pad_axis(Value x, int64_t axis, Dim before, Dim after) {
@@ -230,7 +236,7 @@ Value reduce_max(Value x, std::vector<int64_t> axes, bool keepdims) {
   return reduce("ReduceMax", x, std::move(axes), keepdims);
 }
 Value softmax(Value x, int64_t axis) {
-  return x.graph->emit1("Softmax", {x}, {{"axis", axis}});
+  return graph_of(x).emit1("Softmax", {x}, {{"axis", axis}});
 }
 
 Value sum_to(Value x, const Dims& dims) {

@@ -338,16 +338,7 @@ void Graph::infer(Node* node) {
     if (id != kNone) values_[static_cast<size_t>(id)].contents.reset();
   }
   const int minted = *fresh_;
-  if (is_compound(*node->schema)) {
-    const std::vector<Type> types = types_by_definition(*node);
-    for (size_t i = 0; i < types.size(); ++i)
-      if (node->out[i] != kNone) values_[static_cast<size_t>(node->out[i])].type = types[i];
-  } else {
-    InferContext context(*this, *node);
-    check(static_cast<bool>(node->schema->infer()), "[{}] has no shape rule",
-          node->schema->qualified());
-    node->schema->infer()(context);
-  }
+  infer_outputs(*node);
   if (*fresh_ > minted) keep_names(*this, *node, before, minted);
 }
 
@@ -431,16 +422,27 @@ std::unique_ptr<Graph> Graph::clone_with(std::shared_ptr<int> fresh) const {
 
 // --- handles ---
 
+namespace {
+
+void expect_present(Value value) {
+  check(value.graph != nullptr, "an operand that is needed here is absent");
+}
+
+}  // namespace
+
 const Type& Value::type() const {
+  expect_present(*this);
   return graph->values_[id].type;
 }
 
 DType Value::dtype() const {
+  expect_present(*this);
   if (graph->is_pattern()) throw NotAPattern("a definition asks for the dtype of a wildcard");
   return type().dtype;
 }
 
 const Dims& Value::dims() const {
+  expect_present(*this);
   if (graph->is_pattern()) throw NotAPattern("a definition asks for the shape of a wildcard");
   check(type().dims.has_value(), "value %{} has no known rank", id);
   return *type().dims;

@@ -59,6 +59,9 @@ Dim all_blocks(InferContext& c, const Blocks& b, const Dims& image) {
 void infer_col2im(InferContext& c) {
   const auto image = c.contents(1);
   const auto b = blocks_of(c, 2);
+  c.require(!c.ranked(0) || c.rank() == 3,
+            "input has shape {}, expected [N, C product(block_shape), L]",
+            c.ranked(0) ? c.dims() : Dims{});
   if (!image || !c.ranked(0) || !b) {
     if (c.ranked(0) && image) {
       Dims dims(image->size() + 2);
@@ -69,7 +72,6 @@ void infer_col2im(InferContext& c) {
     return c.out(0, c.dtype(), std::nullopt);
   }
   const Dims& x = c.dims();
-  c.require(x.size() == 3, "input has shape {}, expected [N, C product(block_shape), L]", x);
   c.require(image->size() == b->block.size(), "image_shape is {}, block_shape {}", *image,
             b->block);
   for (const Dim& size : *image) {

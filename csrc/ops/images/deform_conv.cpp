@@ -42,17 +42,22 @@ struct Taps {
   void expect(const Dims& x, const Dims& w) const {
     const size_t n = axes();
     bool fit = strides.size() == n && dilations.size() == n && pads.size() == 2 * n;
+    const auto within = [](int64_t number, int64_t least) {
+      return number >= least && number <= INT32_MAX;
+    };
     for (size_t i = 0; fit && i < n; ++i)
-      fit = strides[i] > 0 && dilations[i] > 0 && pads[i] >= 0 && pads[n + i] >= 0 && kernel[i] > 0;
+      fit = within(strides[i], 1) && within(dilations[i], 1) && within(pads[i], 0) &&
+            within(pads[n + i], 0) && within(kernel[i], 1);
     check(fit,
           "[DeformConv] strides {}, dilations {} and pads {} do not fit a kernel of {}, or are not "
-          "positive",
+          "positive numbers of 32 bits",
           strides, dilations, pads, kernel);
-    check(group > 0 && offset_group > 0, "[DeformConv] group is {} and offset_group {}", group,
-          offset_group);
+    check(within(group, 1) && within(offset_group, 1),
+          "[DeformConv] group is {} and offset_group {}", group, offset_group);
     const auto channels = x[1].value(), read = w[1].value(), made = w[0].value();
     check((!channels || (*channels % group == 0 && *channels % offset_group == 0)) &&
-              (!channels || !read || *read * group == *channels) && (!made || *made % group == 0),
+              (!channels || !read || Dim(*read) * Dim(group) == Dim(*channels)) &&
+              (!made || *made % group == 0),
           "[DeformConv] X has shape {}, W {}: they do not fit {} groups and {} groups of offsets",
           x, w, group, offset_group);
   }
@@ -61,7 +66,7 @@ struct Taps {
 // [images, channels..] of offset or mask, which have numbers for each tap and place.
 void expect_places(const OpCall& c, const Taps& taps, size_t input, int64_t each, const Dims& out) {
   const Dims& d = c.x(input).dims();
-  Dims expected{c.x(0).dim(0), Dim(taps.offset_group * taps.all * each)};
+  Dims expected{c.x(0).dim(0), Dim(taps.offset_group) * Dim(taps.all) * Dim(each)};
   expected.insert(expected.end(), out.begin(), out.end());
   bool fits = d.size() == expected.size();
   for (size_t i = 0; fits && i < d.size(); ++i) fits = may_be_equal(d[i], expected[i]);

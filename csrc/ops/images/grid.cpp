@@ -57,8 +57,8 @@ Value center_crop_pad(const OpCall& c) {
   const Dims shape = sizes_in(c, 1, "CenterCropPad");
   const int64_t rank = x.rank();
   std::vector<int64_t> axes;
-  if (const Attr* given = c.attrs().find("axes"))
-    axes = std::get<std::vector<int64_t>>(*given);
+  if (c.attrs().has("axes"))
+    axes = c.attrs().ints("axes");
   else
     for (int64_t i = 0; i < rank; ++i) axes.push_back(i);
   check(axes.size() == shape.size(), "[CenterCropPad] shape has {} numbers for {} axes",

@@ -139,6 +139,11 @@ Dims resized(InferContext& c, Dims dims) {
   expect_length(c, kRoi, 2 * axes.size());
   expect_length(c, kScales, axes.size());
   expect_length(c, kSizes, axes.size());
+  const Attr* torch = c.attrs().find("torch_scales");
+  const auto* factors = torch ? std::get_if<std::vector<double>>(torch) : nullptr;
+  c.require(!torch || (factors && factors->size() >= axes.size()),
+            "torch_scales is {}, expected a float for each of {} axes",
+            torch ? attr_text(*torch) : "", axes.size());
   given(c, kScales) ? size_by_scales(c, axes, dims) : size_by_sizes(c, axes, dims);
   return dims;
 }

@@ -58,8 +58,8 @@ Heads split_projection(Value x, const Attrs& attrs) {
   const Dim heads = attrs.i("num_heads");
   const Dim size = x.dim(2);
   Dims widths(3, floor_div(size, 3));
-  if (const Attr* given = attrs.find("qkv_hidden_sizes")) {
-    const auto& sizes = std::get<std::vector<int64_t>>(*given);
+  if (attrs.has("qkv_hidden_sizes")) {
+    const auto& sizes = attrs.ints("qkv_hidden_sizes");
     check(sizes.empty() || sizes.size() == 3,
           "[Attention] qkv_hidden_sizes is {}, expected 3 sizes", sizes);
     for (size_t i = 0; i < sizes.size(); ++i) widths[i] = sizes[i];
@@ -158,6 +158,10 @@ Heads multi_heads(const OpCall& c) {
     heads.k = unpacked(k, 0);
     heads.v = unpacked(k, 1);
   } else if (k.rank() == 4) {
+    check(v.rank() == 4,
+          "[MultiHeadAttention] key has shape {}, value has shape {}, expected both "
+          "[B, N, T, D]",
+          k.dims(), v.dims());
     heads.k = k;
     heads.v = v;
   } else {
@@ -172,6 +176,8 @@ Outputs multi_head_attention(const OpCall& c) {
   check(!c.has(kPastLength) && !c.has(kBeams),
         "[MultiHeadAttention] past_sequence_length or cache_indirection is given, which is not "
         "supported");
+  check(c.has(kPastKey) == c.has(kPastValue),
+        "[MultiHeadAttention] past_key and past_value are given one without the other");
   Heads heads = multi_heads(c);
   Dim past = 0;
   if (c.has(kPastKey)) {

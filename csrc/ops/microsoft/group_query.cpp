@@ -71,6 +71,8 @@ void refuse_unknown(const OpCall& c) {
         "[GroupQueryAttention] sliding_window_cache is 1, which is not supported");
   check(!c.has(kKeyScale) && !c.has(kValueScale),
         "[GroupQueryAttention] the cache has scales, which are not supported");
+  check(c.has(kKey) == c.has(kValue),
+        "[GroupQueryAttention] key and value are given one without the other");
   check(c.has(kPastKey) == c.has(kPastValue),
         "[GroupQueryAttention] past_key and past_value are given one without the other");
 }
@@ -85,7 +87,7 @@ Heads group_heads(const OpCall& c) {
   check(q.rank() == 3, "[GroupQueryAttention] query has shape {}, expected [B, S, H]", q.dims());
   if (c.has(kKey))
     return {split_heads(q, n), split_heads(c.x(kKey), shared), split_heads(c.x(kValue), shared)};
-  const Dim size = floor_div(q.dim(2), n + 2 * shared);
+  const Dim size = floor_div(q.dim(2), Dim(n) + Dim(shared) * 2);
   const Dim k = size * Dim(n), v = k + size * Dim(shared);
   return {split_heads(slice(q, 2, 0, k), n), split_heads(slice(q, 2, k, v), shared),
           split_heads(slice(q, 2, v, v + size * Dim(shared)), shared)};

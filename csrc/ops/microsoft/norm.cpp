@@ -82,6 +82,7 @@ Outputs skip_group_norm(const OpCall& c) {
   const auto beside = [&](Value each) {
     const Dims d = each.dims();
     if (d.size() == x.dims().size()) return each;
+    check(!d.empty(), "[SkipGroupNorm] skip or bias is one number, expected [N, C] or [C]");
     Dims wide(x.dims().size(), Dim(1));
     wide[last ? wide.size() - 1 : 1] = d.back();
     if (d.size() == 2) wide[0] = d[0];

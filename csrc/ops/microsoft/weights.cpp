@@ -30,6 +30,11 @@ Value unpacked(Value bytes, int64_t bits) {
   return reshape(concat(parts, -1), dims);
 }
 
+// Whether a weight may have so many rows and columns: their product is far from overflow.
+bool fits_memory(int64_t n, int64_t k) {
+  return n > 0 && k > 0 && n <= (int64_t{1} << 40) / k;
+}
+
 void expect_bits(int64_t bits, std::string_view op) {
   check(bits == 2 || bits == 4 || bits == 8, "[{}] bits is {}, expected 2, 4 or 8", op, bits);
 }
@@ -44,7 +49,7 @@ struct Blocks {
 Blocks blocks_of(const Attrs& attrs) {
   const Blocks blocks{attrs.i("N"), attrs.i("K"), attrs.i("bits"), attrs.i("block_size")};
   expect_bits(blocks.bits, "MatMulNBits");
-  check(blocks.n > 0 && blocks.k > 0 && blocks.size >= 16 && blocks.size <= (1 << 20) &&
+  check(fits_memory(blocks.n, blocks.k) && blocks.size >= 16 && blocks.size <= (1 << 20) &&
             (blocks.size & (blocks.size - 1)) == 0,
         "[MatMulNBits] N is {}, K is {} and block_size is {}, expected positive sizes and a power "
         "of two from 16 on",
@@ -104,8 +109,8 @@ Value table_weight(const OpCall& c) {
   const Attrs& attrs = c.attrs();
   const int64_t n = attrs.i("N"), k = attrs.i("K"), size = attrs.i("block_size");
   const int64_t type = attrs.i("quant_type");
-  check(n > 0 && k > 0 && size > 0 && n <= (int64_t{1} << 40) / k && size <= (1 << 20),
-        "[MatMulBnb4] N is {}, K is {} and block_size is {}, expected positive sizes", n, k, size);
+  check(size > 0 && size <= (1 << 20), "[MatMulBnb4] block_size is {}, expected a positive size",
+        size);
   check(type == 0 || type == 1, "[MatMulBnb4] quant_type is {}, expected 0 or 1", type);
   Graph& g = c.graph();
   const Value bytes = c.x(1), sixteen = number(16.0, bytes);
@@ -124,9 +129,10 @@ Value table_weight(const OpCall& c) {
 Value product_of_tables(const OpCall& c) {
   const Attrs& attrs = c.attrs();
   const int64_t n = attrs.i("N"), k = attrs.i("K");
+  check(fits_memory(n, k), "[MatMulBnb4] N is {} and K is {}, expected positive sizes", n, k);
   const bool forward = attrs.i("transB") != 0;
   const bool fits = attrs.i("quant_type") == 1 && attrs.i("block_size") == kQuantizedBlock &&
-                    n > 0 && k > 0 && n * k % kQuantizedBlock == 0;
+                    n * k % kQuantizedBlock == 0;
   if (fits)
     return c.graph().emit1("ort::QuantizedLinear", {c.x(0), c.x(1), cast(c.x(2), DType::f32)},
                            {{"columns", k},
@@ -192,6 +198,10 @@ Value gather_quantized(const OpCall& c) {
   const int64_t along = axis_of(attrs, "gather_axis", rank);
   const int64_t blocks = axis_of(attrs, "quantize_axis", rank);
   check(along != blocks, "[GatherBlockQuantized] gather_axis and quantize_axis are both {}", along);
+  for (const size_t i : {size_t{2}, size_t{3}})
+    check(!c.has(i) || c.x(i).rank() == rank,
+          "[GatherBlockQuantized] data has shape {}, {} have shape {}, expected one rank",
+          data.dims(), i == 2 ? "scales" : "zero points", c.has(i) ? c.x(i).dims() : Dims{});
   const Gathered from = gathered(c.x(1), data.dim(along), along);
   const auto numbers = [&](Value table) {
     return packs ? unpacked(from.rows(table), bits) : from.rows(table);

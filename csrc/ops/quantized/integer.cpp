@@ -69,6 +69,7 @@ Value column_sums(Value b) {
 }
 
 Value product_of_vectors(Value a, Value b, Value a_zero, Value b_zero) {
+  if (a.rank() > 1) a_zero = of_rows(a_zero);
   const Value left = centred(a, a_zero, DType::i32), right = centred(b, b_zero, DType::i32);
   return matmul(left, right);
 }
@@ -94,11 +95,15 @@ namespace {
 
 // What each spatial axis is padded with, before and behind it.
 std::vector<std::pair<Dim, Dim>> pads_of(Value x, Value w, const Attrs& attrs) {
+  check(x.rank() >= 3 && x.rank() == w.rank(),
+        "[ConvInteger] x has shape {}, w has shape {}, expected one rank of at least 3", x.dims(),
+        w.dims());
   const auto n = static_cast<size_t>(x.rank() - 2);
   const std::vector<int64_t> given = ints_or(attrs, "pads", 2 * n, 0);
   const std::vector<int64_t> strides = ints_or(attrs, "strides", n, 1);
   const std::vector<int64_t> dilations = ints_or(attrs, "dilations", n, 1);
-  check(given.size() == 2 * n && strides.size() == n && dilations.size() == n,
+  const bool steps = std::all_of(strides.begin(), strides.end(), [](int64_t s) { return s > 0; });
+  check(given.size() == 2 * n && strides.size() == n && dilations.size() == n && steps,
         "[ConvInteger] pads {}, strides {} and dilations {} do not fit {} spatial axes", given,
         strides, dilations, n);
   const std::string& mode = attrs.s("auto_pad");

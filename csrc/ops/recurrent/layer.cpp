@@ -47,8 +47,7 @@ const Known& known(const std::string& name) {
 template <class Item>
 std::vector<Item> list_of(const Attrs& attrs, std::string_view name) {
   const Attr* attr = attrs.find(name);
-  const auto* items = attr ? std::get_if<std::vector<Item>>(attr) : nullptr;
-  return items ? *items : std::vector<Item>();
+  return attr ? std::get<std::vector<Item>>(*attr) : std::vector<Item>();
 }
 
 }  // namespace

@@ -168,6 +168,8 @@ OPS = [
                    np.array(-3, "int8")),
             sample(of("int8", 3, 700), of("int8", 700, 4), of("int8", 3), of("int8", 4)),
             sample(np.full((1, 9000), 255, "uint8"), np.full((9000, 1), 255, "uint8")),
+            sample(of("uint8", 5, 5), of("int8", 5), of("uint8", 5)),
+            sample(of("int8", 5), of("uint8", 5, 4), np.array(-7, "int8"), of("uint8", 4)),
         ],
     ),
     Op(

@@ -74,6 +74,8 @@ OPS = [
         [
             bad("input has shape [8, 12], expected [N, C product(block_shape), L]", t(8, 12),
                 const([4, 5]), const([2, 2])),
+            bad("input has shape [], expected [N, C product(block_shape), L]", t(), const([4]),
+                i(1, low=2, high=3)),
             bad("there are 12 blocks", t(1, 8, 13), const([4, 5]), const([2, 2])),
             bad("whose rows are no multiple of a block of [2, 2]", t(1, 7, 12), const([4, 5]),
                 const([2, 2])),

@@ -88,6 +88,8 @@ OPS = [
             bad("kernel_shape is [2, 2], W has shape [3, 4, 3, 3]", t(1, 4, 5, 6), t(3, 4, 3, 3),
                 t(1, 18, 3, 4), kernel_shape=[2, 2]),
             bad("strides [0, 1]", t(1, 4, 5, 6), t(3, 4, 3, 3), t(1, 18, 3, 4), strides=[0, 1]),
+            bad("dilations [4611686018427387904, 1]", t(1, 4, 5, 6), t(3, 4, 3, 3), t(1, 18, 3, 4),
+                dilations=[2**62, 1]),
         ],
     ),
 ]  # fmt: skip
