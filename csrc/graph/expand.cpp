@@ -107,9 +107,8 @@ void infer_by_definition(Node& node) {
 }  // namespace
 
 void infer_outputs(Node& node) {
-  naming(node, [&] {
-    is_compound(*node.schema) ? infer_by_definition(node) : infer_by_rule(node);
-  });
+  naming(node,
+         [&] { is_compound(*node.schema) ? infer_by_definition(node) : infer_by_rule(node); });
 }
 
 bool expand(Node& node) {

@@ -29,6 +29,19 @@ struct Scope {
   std::vector<Value> captured{};  // of the outer graph, in the order of the inputs
 };
 
+// Every error of f names the node.
+auto naming(const RawNode& node, const auto& f) {
+  try {
+    return f();
+  } catch (const std::bad_variant_access&) {
+    fail("{}: an attribute has another type than the op says", node.text());
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    if (node.name.empty() || text.find(node.name) != std::string::npos) throw;
+    fail("node '{}': {}", node.name, text);
+  }
+}
+
 class Reader {
  public:
   Reader(const OpSet& ops, TensorReader tensors)
@@ -344,6 +357,54 @@ class Reader {
     return onnx_domain(node.domain) ? ops_.find(op) : nullptr;
   }
 
+  // What a graph of a node makes of a value: its nodes, in the place of the node.
+  Value inlined(Scope& scope, const RawNode& node, const std::string& name, const RawGraph& raw,
+                Value x) {
+    check(raw.inputs.size() == 1 && raw.outputs.size() == 1,
+          "{}: graph '{}' has {} inputs and {} outputs, expected one of each", node.text(), name,
+          raw.inputs.size(), raw.outputs.size());
+    const std::map<std::string, Value> around = scope.values;
+    check(scope.values.emplace(raw.inputs[0].name, x).second, "{}: '{}' is made twice", node.text(),
+          raw.inputs[0].name);
+    add_initializers(scope, raw);
+    for (const RawNode& each : raw.nodes) add_node(scope, each);
+    const Value y = find(scope, raw.outputs[0].name);
+    check(static_cast<bool>(y), "{}: output '{}' of graph '{}' is made by no node", node.text(),
+          raw.outputs[0].name, name);
+    check(agree(x.type(), y.type()), "{}: graph '{}' makes {} of {}, expected the same type",
+          node.text(), name, y.type().text(), x.type().text());
+    scope.values = around;
+    return y;
+  }
+
+  // The parts of a node whose definition applies its graphs.
+  std::vector<Value> emit_parts(Scope& scope, const RawNode& node, const OpSchema& schema,
+                                std::vector<Value> in) {
+    for (const auto& [name, raw] : node.graphs)
+      check(std::count(schema.applied().begin(), schema.applied().end(), name) > 0,
+            "{}: it has no graph '{}'", node.text(), name);
+    check(in.size() == schema.inputs().size() && node.out.size() <= schema.outputs().size(),
+          "{}: it has {} inputs and {} outputs, expected {} and up to {}", node.text(), in.size(),
+          node.out.size(), schema.inputs().size(), schema.outputs().size());
+    for (size_t i = 0; i < in.size(); ++i) {
+      const OpSchema::Port& port = schema.inputs()[i];
+      check(in[i] && (port.types & bit(in[i].type())) && in[i].dtype() == in[0].dtype(),
+            "{}: input '{}' is {}, which it does not take", node.text(), port.name,
+            in[i] ? in[i].type().text() : "missing");
+    }
+    const auto apply = [&](std::string_view graph, Value x) {
+      for (const auto& [name, raw] : node.graphs)
+        if (name == graph) return inlined(scope, node, name, *raw, x);
+      return x;
+    };
+    const Attrs attrs = attrs_of(node);
+    check_kinds(node, attrs, schema);
+    return naming(node, [&] {
+      return schema.definition()(
+          OpCall(*scope.graph, std::move(in), attrs, node.out.size(), apply));
+    });
+  }
+
   // An attribute is of the kind that its default is of.
   static void check_kinds(const RawNode& node, const Attrs& attrs, const OpSchema& schema) {
     for (const auto& spec : schema.attrs()) {
@@ -353,17 +414,17 @@ class Reader {
     }
   }
 
-  // Every error of the op names the node.
   std::vector<Value> emit(Scope& scope, const RawNode& node, const std::string& op,
                           std::vector<Value> in) {
     const OpSchema* schema = schema_of(node, op);
     check_known(node, op, schema != nullptr || has_upgrade(op));
+    if (schema && !schema->applied().empty()) return emit_parts(scope, node, *schema, in);
     OldNode old{opset_of(node), op, scope.graph, {}, attrs_of(node), {}, node.out.size(), {}};
     old.bodies = build_bodies(scope, node, schema, in, old.attrs);
     old.in = std::move(in);
     scope.graph->context.where =
         std::make_shared<Where>(Where{node.name.empty() ? node.op : node.name, "", 0});
-    try {
+    return naming(node, [&] {
       upgrade(old, ops_);
       schema = &ops_.get(old.op);
       check_kinds(node, old.attrs, *schema);
@@ -375,13 +436,7 @@ class Reader {
                                    static_cast<int>(old.outputs), std::move(old.bodies));
       if (old.finish) old.finish(out);
       return out;
-    } catch (const std::bad_variant_access&) {
-      fail("{}: an attribute has another type than the op says", node.text());
-    } catch (const Error& error) {
-      const std::string text = error.what();
-      if (node.name.empty() || text.find(node.name) != std::string::npos) throw;
-      fail("node '{}': {}", node.name, text);
-    }
+    });
   }
 
   const OpSet& ops_;

@@ -32,6 +32,10 @@ OpSchema& OpSchema::out_variadic(std::string name) {
   outputs_.push_back({std::move(name), kAny, "T", false, true});
   return *this;
 }
+OpSchema& OpSchema::applies(std::string name) {
+  applied_.push_back(std::move(name));
+  return *this;
+}
 OpSchema& OpSchema::dtype_by(std::string attr) {
   check(!outputs_.empty(), "[{}] it has no result to mark", qualified());
   outputs_.back().by_attr = std::move(attr);

@@ -102,13 +102,21 @@ class Backward {
 // What a definition sees: the inputs and attributes of the node that is being expanded.
 class OpCall {
  public:
-  OpCall(Graph& graph, std::vector<Value> in, Attrs attrs, size_t outputs = 1)
-      : graph_(graph), in_(std::move(in)), attrs_(std::move(attrs)), outputs_(outputs) {}
+  // What a graph of the node's own makes of a value; the value itself where it has none of the
+  // name.
+  using Apply = std::function<Value(std::string_view graph, Value x)>;
+  OpCall(Graph& graph, std::vector<Value> in, Attrs attrs, size_t outputs = 1, Apply apply = {})
+      : graph_(graph),
+        in_(std::move(in)),
+        attrs_(std::move(attrs)),
+        outputs_(outputs),
+        apply_(std::move(apply)) {}
   Graph& graph() const { return graph_; }
   Value x(size_t i = 0) const { return i < in_.size() ? in_[i] : Value{}; }
   bool has(size_t i) const { return static_cast<bool>(x(i)); }
   size_t count() const;  // of a pattern's variadic inputs it is not known: throws NotAPattern
   size_t outputs() const { return outputs_; }
+  Value apply(std::string_view graph, Value x) const { return apply_ ? apply_(graph, x) : x; }
   // On a pattern, reading an attribute's value throws NotAPattern.
   const Attrs& attrs() const;
 
@@ -117,6 +125,7 @@ class OpCall {
   std::vector<Value> in_;
   Attrs attrs_;
   size_t outputs_;
+  Apply apply_;
 };
 
 // What a node does besides computing its outputs. Order is kept within a class and a segment, and
@@ -228,6 +237,9 @@ class OpSchema {
   OpSchema& attr_required(std::string name);
   OpSchema& attr_ours(std::string name);  // may be absent; an export leaves it out
   OpSchema& body(std::string name);       // a graph that it runs; its captures are its last inputs
+  // A graph of one input and one result that its definition applies: such a node is replaced by its
+  // parts when it is read.
+  OpSchema& applies(std::string name);
   // The types of the inputs of its own that a body has, where a file leaves them out.
   using BodyInputs = std::function<std::vector<Type>(std::span<const Value> in, const Attrs&)>;
   OpSchema& body_inputs(BodyInputs types);
@@ -321,6 +333,7 @@ class OpSchema {
   // No kernel runs it: a plan holds or aliases its output.
   bool is_free() const { return is_view() || is_constant() || is_sizes(); }
   const std::vector<std::string>& bodies() const { return bodies_; }
+  const std::vector<std::string>& applied() const { return applied_; }
   const BodyPlaces& body_places() const { return body_places_; }
   const BodyInputs& body_inputs() const { return body_inputs_; }
   bool allocates_results() const { return allocates_; }
@@ -374,7 +387,7 @@ class OpSchema {
   std::string domain_, name_;
   std::vector<Port> inputs_, outputs_;
   std::vector<AttrSpec> attrs_;
-  std::vector<std::string> bodies_;
+  std::vector<std::string> bodies_, applied_;
   BodyPlaces body_places_;
   BodyInputs body_inputs_;
   bool allocates_ = false;

@@ -59,9 +59,11 @@ Attended by_stages(const Heads& heads, const Scores& s, double scale) {
   Value masked = s.added ? capped + cast(s.added, wide) : capped;
   const Value seen = s.causal ? both(s.seen, causal_mask(*q.graph, q.dim(2), k.dim(2))) : s.seen;
   if (seen) masked = where(seen, masked, minus_infinity(masked));
-  const Value asked = cast(masked, s.precision.value_or(wide));
-  const Value shares =
-      cast(s.sink ? softmax_with_sink(asked, s.sink) : masked_softmax(asked).y, wide);
+  Value asked = cast(masked, s.precision.value_or(wide));
+  if (s.change_scores) asked = s.change_scores(asked);
+  Value shares = s.sink ? softmax_with_sink(asked, s.sink) : masked_softmax(asked).y;
+  if (s.change_shares) shares = s.change_shares(shares);
+  shares = cast(shares, wide);
   return {cast(matmul(shares, v), dtype), cast(raw, dtype), cast(capped, dtype),
           cast(masked, dtype), cast(shares, dtype)};
 }
@@ -93,7 +95,8 @@ Attended attend(Heads heads, const Scores& s, bool asks_stages) {
   const DType dtype = heads.q.dtype();
   const bool other_precision =
       s.precision && *s.precision != dtype && *s.precision != scores_dtype(dtype);
-  const bool stages = asks_stages || s.cap > 0.0 || s.sink || other_precision;
+  const bool stages =
+      asks_stages || s.cap > 0.0 || s.sink || other_precision || s.change_scores || s.change_shares;
   if (stages) return by_stages(heads, s, scale);
   return {as_one_op(heads, s, scale), {}, {}, {}, {}};
 }

@@ -37,6 +37,7 @@ struct Scores {
   bool causal = false;               // only keys up to the query's place
   Value sink{};                      // [H]: a score of each head that takes a share of no value
   std::optional<DType> precision{};  // of the softmax, where it is asked for
+  std::function<Value(Value)> change_scores{}, change_shares{};  // a user's, in that precision
 };
 
 // y [B, H, T, D]; where they are asked for, the scores [B, H, T, S] at each stage: scaled, capped,

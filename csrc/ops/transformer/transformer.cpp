@@ -73,14 +73,14 @@ void add_mask(const OpCall& c, const Heads& heads, Scores& scores) {
   (truths ? scores.seen : scores.added) = truths ? mask : cast(mask, heads.q.dtype());
 }
 
-std::optional<DType> softmax_precision(const Attrs& attrs) {
+std::optional<DType> softmax_precision(const Attrs& attrs, std::string_view op) {
   const Attr* given = attrs.find("softmax_precision");
   if (!given) return std::nullopt;
   const int64_t asked = std::get<int64_t>(*given);
   check(known_dtype(asked) && (bit(static_cast<DType>(asked)) & kFloating) != 0,
-        "[Attention] softmax_precision is {}, expected 1 (float32), 10 (float16), 11 (float64) or "
-        "16 (bfloat16)",
-        asked);
+        "[{}] softmax_precision is {}, expected 1 (float32), 10 (float16), 11 (float64) or 16 "
+        "(bfloat16)",
+        op, asked);
   return static_cast<DType>(asked);
 }
 
@@ -92,7 +92,7 @@ Outputs onnx_attention(const OpCall& c) {
   Scores scores;
   if (const Attr* scale = attrs.find("scale")) scores.scale = std::get<double>(*scale);
   scores.cap = attrs.f("softcap");
-  scores.precision = softmax_precision(attrs);
+  scores.precision = softmax_precision(attrs, "Attention");
   const bool causal = attrs.i("is_causal") != 0;
   scores.causal = causal && !c.has(kPastKey) && !c.has(kValidKeys);
   add_mask(c, heads, scores);
@@ -128,6 +128,34 @@ void register_attention(OpSet& ops) {
       .attr("softcap", 0.0)
       .attr_optional("softmax_precision")
       .defined_as(onnx_attention);
+}
+
+// --- FlexAttention (ai.onnx.preview 1) ----------------------------------------------------------
+
+// Its graphs change the scores before softmax and the shares after it.
+Value flex_attention(const OpCall& c) {
+  for (size_t i = 0; i < 3; ++i)
+    check(c.x(i).rank() == 4, "[FlexAttention] input {} has shape {}, expected [B, H, T, D]", i,
+          c.x(i).dims());
+  Scores scores;
+  if (const Attr* scale = c.attrs().find("scale")) scores.scale = std::get<double>(*scale);
+  scores.precision = softmax_precision(c.attrs(), "FlexAttention");
+  scores.change_scores = [&](Value x) { return c.apply("score_mod", x); };
+  scores.change_shares = [&](Value x) { return c.apply("prob_mod", x); };
+  return attend({c.x(0), c.x(1), c.x(2)}, scores).y;
+}
+
+void register_flex_attention(OpSet& ops) {
+  ops.op("ai.onnx.preview::FlexAttention")
+      .in("Q", kFloating)
+      .in("K", kFloating)
+      .in("V", kFloating)
+      .out("Y")
+      .attr_optional("scale")
+      .attr_optional("softmax_precision")
+      .applies("score_mod")
+      .applies("prob_mod")
+      .defined_as(flex_attention);
 }
 
 // --- RotaryEmbedding (ai.onnx 23) ---------------------------------------------------------------
@@ -204,6 +232,7 @@ Value tensor_scatter(const OpCall& c) {
 
 static void register_transformer(OpSet& ops) {
   register_attention(ops);
+  register_flex_attention(ops);
   register_rotary(ops);
   ops.op("TensorScatter")
       .in("past_cache")
