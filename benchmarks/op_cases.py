@@ -208,15 +208,6 @@ def _products() -> None:
     case("Einsum", "bij,bjk->bik", lambda size: [
         numbers(*batches[size]), numbers(batches[size][0], batches[size][2], batches[size][1])
     ], attrs={"equation": "bij,bjk->bik"})  # fmt: skip
-    steps = {"small": (4, 2, 16), "medium": (16, 8, 64), "large": (64, 32, 256)}
-
-    def recurrent(size):
-        length, batch, width = steps[size]
-        return [numbers(length, batch, width), numbers(1, 4 * width, width),
-                numbers(1, 4 * width, width), numbers(1, 8 * width)]  # fmt: skip
-
-    case("LSTM", "", recurrent, attrs={"hidden_size": lambda size: steps[size][2]},
-         constants=(1, 2, 3), outputs=3, by_reference=False)  # fmt: skip
 
 
 def _movement() -> None:

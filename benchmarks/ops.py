@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Times every operator at three sizes: a session of ours, onnxruntime and torch, one thread each.
+"""Times every operator at three sizes: a session of ours, onnxruntime and torch.
 
     benchmarks/ops.py [--only TEXT] [--page]
 
 A case is an ONNX file of one node, run by both sessions; torch's time is that of the op table's
 reference on the same float32 tensors, where it is one call. The three are timed in turns; a ratio
-is of the quickest rounds, which other work on the machine disturbs least. `--page` writes
+is of the quickest rounds, which other work on the machine disturbs least. Each has one thread, or as many as OMP_NUM_THREADS says. `--page` writes
 docs/op_speed.md. `make long` runs it: what is over three times either is listed last, with its
 reason where one is known.
 """
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+THREADS = int(os.environ["OMP_NUM_THREADS"])
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
@@ -28,6 +29,7 @@ import onnxruntime  # noqa: E402
 import torch  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
+import benchmarks.op_cases_of_models  # noqa: E402, F401  # registers more
 from benchmarks.op_cases import CASES, EXPLAINED, Case  # noqa: E402
 from ortmodule import InferenceSession  # noqa: E402
 from tests.ops.families import TABLE  # noqa: E402
@@ -99,7 +101,7 @@ def engines(case: Case, size: str) -> dict[str, Callable[[], object]]:
     own = InferenceSession(data)
     found = {"ours": lambda: own.run(None, feed)}
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.intra_op_num_threads, options.inter_op_num_threads = THREADS, 1
     options.log_severity_level = 4
     try:
         theirs = onnxruntime.InferenceSession(data, options, ["CPUExecutionProvider"])
@@ -200,7 +202,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="cases with this text in their name")
     parser.add_argument("--page", action="store_true", help="write docs/op_speed.md")
     given = parser.parse_args()
-    torch.set_num_threads(1)
+    torch.set_num_threads(THREADS)
     found = []
     for one in sweep(given.only):
         found.append(one)
