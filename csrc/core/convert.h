@@ -37,7 +37,8 @@ To number_as(From x) {
                         : static_cast<To>(truncated<Signed>(x));
   } else {  // the low bits of a wider integer
     using Wide =
-        std::conditional_t<sizeof(To) == 8 || std::is_same_v<To, uint8_t>, int64_t, int32_t>;
+        std::conditional_t<sizeof(To) == 8 || (std::is_same_v<To, uint8_t> && sizeof(From) == 8),
+                           int64_t, int32_t>;  // a float beyond 32 bits has no low byte
     return static_cast<To>(truncated<Wide>(x));
   }
 }

@@ -149,6 +149,10 @@ bool of_bools(const Node& node) {
          std::find(std::begin(kNames), std::end(kNames), node.op) != std::end(kNames);
 }
 
+bool only_stores(const Node& node) {
+  return node.is("Cast") && is_floating(node.input(0).dtype()) && is_integer(node.output().dtype());
+}
+
 size_t data_operands(const Node& node) {
   return is_reduction(node) || node.is("Expand") ? 1 : node.in.size();
 }

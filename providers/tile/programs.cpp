@@ -71,8 +71,9 @@ std::optional<Arrangement> arrange(int64_t cols, const Dims& space, std::vector<
     const Cover varies = cover(operands[i], space, result.split, rank);
     if (varies == Cover::some) return std::nullopt;
     port.strided = rows == Cover::some;
+    const bool one_row = result.split == 0 && varies == Cover::all;  // which is all of it
     port.space = (varies == Cover::all ? Space::row : Space::scalar) |
-                 (rows != Cover::none ? Space::column : Space::scalar);
+                 (rows != Cover::none || one_row ? Space::column : Space::scalar);
   }
   return result;
 }

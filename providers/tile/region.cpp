@@ -139,7 +139,8 @@ class Analysis {
 bool Analysis::choose_element() {
   DType chosen = DType::undefined;
   for (const Node* node : nodes_) {
-    const DType element = element_of(*node);
+    const DType element =
+        nodes_.size() > 1 && only_stores(*node) ? computed_in(node->input(0).dtype()) : element_of(*node);
     if (element == DType::undefined) continue;
     if (chosen != DType::undefined && chosen != element) return false;
     chosen = element;
@@ -208,6 +209,7 @@ bool Analysis::operands_fit(const Node& node) const {
 bool Analysis::place(const Node& node) {
   if (!operands_fit(node)) return false;
   const ValueId id = node.out[0];
+  if (only_stores(node) && used_inside(id, *node.graph)) return false;
   if (is_reduction(node)) {
     if (node.input(0).dims() != layout_.dims) return false;
     const bool columns = reach_of(node) == Reach::columns;
