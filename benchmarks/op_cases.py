@@ -28,6 +28,7 @@ class Case:
     outputs: int = 1
     torch: Callable | None = None
     by_reference: bool = True
+    opset: int = 22
 
     def attributes(self, size: str) -> dict:
         return {k: value(size) if callable(value) else value for k, value in self.attrs.items()}

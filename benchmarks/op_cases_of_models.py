@@ -37,7 +37,7 @@ def corners(count: int, edge: float) -> np.ndarray:
 
 def _images() -> None:
     for mode in ("nearest", "linear", "cubic"):
-        for what, scales in (("twice", SCALES), ("half", SCALES ** -1)):
+        for what, scales in (("twice", SCALES), ("half", SCALES**-1)):
             case("Resize", f"{mode}, {what}", lambda size, scales=scales: [
                 image(size), None, scales
             ], attrs={"mode": mode}, constants=(2,))  # fmt: skip
@@ -57,7 +57,7 @@ def _regions() -> None:
         case("RoiAlign", mode, regions, attrs={
             "mode": mode, "output_height": 7, "output_width": 7, "sampling_ratio": 2,
             "spatial_scale": 1 / 16,
-        }, by_reference=False)  # fmt: skip
+        }, by_reference=False, opset=16)  # fmt: skip
 
     def boxes(size):
         count, classes = BOXES[size]
@@ -86,6 +86,7 @@ def _layers() -> None:
         return (numbers(*shape) * 2 - 1) / np.float32(width**0.5)
 
     for op, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1)):
+
         def layer(size, gates=gates):
             length, batch, width = STEPS[size]
             return [numbers(length, batch, width) * 2 - 1,

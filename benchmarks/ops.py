@@ -5,9 +5,9 @@
 
 A case is an ONNX file of one node, run by both sessions; torch's time is that of the op table's
 reference on the same float32 tensors, where it is one call. The three are timed in turns; a ratio
-is of the quickest rounds, which other work on the machine disturbs least. Each has one thread, or as many as OMP_NUM_THREADS says. `--page` writes
-docs/op_speed.md. `make long` runs it: what is over three times either is listed last, with its
-reason where one is known.
+is of the quickest rounds, which other work on the machine disturbs least. Each has one thread, or
+as many as OMP_NUM_THREADS says. `--page` writes docs/op_speed.md. `make long` runs it: what is over
+three times either is listed last, with its reason where one is known.
 """
 
 import argparse
@@ -36,7 +36,6 @@ from tests.ops.families import TABLE  # noqa: E402
 
 PAGE = ROOT / "docs" / "op_speed.md"
 SIZES = ("small", "medium", "large")
-OPSET = 22
 # Rounds, and about how long one engine's share of a round takes, in seconds.
 ROUNDS, SHARE = 9, 0.002
 SLOW, UNEXPLAINED = 3.0, 2.0
@@ -80,7 +79,7 @@ def model_of(case: Case, size: str, arrays: list, constants: set[int]) -> onnx.M
         value.ClearField("type")
     kept = [numpy_helper.from_array(arrays[k], names[k]) for k in sorted(constants)]
     graph = helper.make_graph([node], "case", given, made, kept)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", case.opset)])
     model.ir_version = 10
     return onnx.shape_inference.infer_shapes(model)
 

@@ -44,7 +44,7 @@ std::optional<std::vector<int64_t>> reduced_axes(const Node& node, int64_t rank)
 bool lowers(const Node& node);           // the op has instructions
 size_t data_operands(const Node& node);  // read as data; they come first
 bool of_bools(const Node& node);         // what bytes can compute: from bools, to them
-bool only_stores(const Node& node);      // floats as integers: what a program stores, not computes in
+bool only_stores(const Node& node);      // floats as integers, in which no program goes on
 Role role_of(const Node& node, size_t operand);
 DType computed_in(DType dtype);  // a half is storage: float32
 // What the node computes in, halves in float32; undefined where any will do (bools alone).

@@ -139,8 +139,9 @@ class Analysis {
 bool Analysis::choose_element() {
   DType chosen = DType::undefined;
   for (const Node* node : nodes_) {
-    const DType element =
-        nodes_.size() > 1 && only_stores(*node) ? computed_in(node->input(0).dtype()) : element_of(*node);
+    const DType element = nodes_.size() > 1 && only_stores(*node)
+                              ? computed_in(node->input(0).dtype())
+                              : element_of(*node);
     if (element == DType::undefined) continue;
     if (chosen != DType::undefined && chosen != element) return false;
     chosen = element;

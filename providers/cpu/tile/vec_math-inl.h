@@ -34,40 +34,60 @@ HWY_INLINE V power_of_two(D d, DI di, hn::Vec<DI> n) {
   return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(n, hn::Set(di, 127))));
 }
 
-// exp(x) = 2^half 2^rest (1 + near), x in about -176 to 89. In two powers, so that both infinity and
-// denormals come out.
-template <class V, class I>
+// exp(x) = 2^n (1 + near), x in about -176 to 89.
+template <class V>
 struct ExpParts {
-  V near;
-  I half, rest;
+  V n, near;
 };
 
-template <class D, class DI = hn::RebindToSigned<D>, class V = hn::Vec<D>>
-HWY_INLINE ExpParts<V, hn::Vec<DI>> exp_parts(D d, V x) {
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE ExpParts<V> exp_parts(D d, V x) {
   const V n = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504088896341f)));
   V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
   r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
   const V p = horner(d, r,
                      {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f,
                       1.6666665459e-1f, 5.0000001201e-1f});
+  return {n, hn::MulAdd(p, hn::Mul(r, r), r)};
+}
+
+// Integers n as two halves: 2^n is a product of two powers, of which infinity and denormals come.
+template <class I>
+struct Halves {
+  I half, rest;
+};
+
+template <class V, class DI = hn::RebindToSigned<hn::DFromV<V>>>
+HWY_INLINE Halves<hn::Vec<DI>> halves_of(V n) {
   const auto whole = hn::ConvertTo(DI(), n);
   const auto half = hn::ShiftRight<1>(whole);
-  return {hn::MulAdd(p, hn::Mul(r, r), r), half, hn::Sub(whole, half)};
+  return {half, hn::Sub(whole, half)};
 }
 
 // exp for arguments that are known to be at most about 88 (softmax: at most 0); NaN gives NaN.
+// What underflows takes an Intel core some hundred cycles, and masks make many such numbers: below
+// -104 nothing is computed.
+#if HWY_TARGET <= HWY_AVX3
+// One instruction scales by 2^n. The bound comes first: of NaN a minimum gives the second operand.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vec_exp(D d, V x) {
+  const __mmask16 there = _mm512_cmp_ps_mask(x.raw, hn::Set(d, -104.0f).raw, _CMP_NLT_UQ);
+  const auto [n, near] = exp_parts(d, hn::Min(hn::Set(d, 89.0f), x));
+  return V{_mm512_maskz_scalef_ps(there, hn::Add(near, hn::Set(d, 1.0f)).raw, n.raw)};
+}
+#else
+// At -176 both powers have the bits of zero.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vec_exp(D d, V x) {
   const hn::RebindToSigned<D> di;
-  // A product that underflows takes an Intel core some hundred cycles, and masks make many of them.
-  // At -176 both powers have the bits of zero, and nothing underflows.
   const auto vanishes = hn::Lt(x, hn::Set(d, -104.0f));
   const V most = hn::Min(x, hn::Set(d, 89.0f));
-  const auto [near, half, rest] =
-      exp_parts(d, hn::IfThenElse(vanishes, hn::Set(d, -176.0f), most));
+  const auto [n, near] = exp_parts(d, hn::IfThenElse(vanishes, hn::Set(d, -176.0f), most));
+  const auto [half, rest] = halves_of(n);
   const V y = hn::Mul(hn::Add(near, hn::Set(d, 1.0f)), power_of_two(d, di, half));
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Mul(y, power_of_two(d, di, rest)));
 }
+#endif
 
 // x as 2^e (1 + m) with 1 + m in [sqrt(1/2), sqrt(2)): e, and log(1 + m) as m + rest.
 template <class V>
@@ -138,7 +158,8 @@ template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vec_expm1(D d, V x) {
   const hn::RebindToSigned<D> di;
   const V within = hn::Max(hn::Min(x, hn::Set(d, 89.0f)), hn::Set(d, -104.0f));
-  const auto [near, half, rest] = exp_parts(d, within);
+  const auto [n, near] = exp_parts(d, within);
+  const auto [half, rest] = halves_of(n);
   const V a = power_of_two(d, di, half), b = power_of_two(d, di, rest);
   const V less = hn::Sub(a, power_of_two(d, di, hn::Neg(rest)));  // (2^n - 1) / b
   const V y = hn::Mul(hn::MulAdd(near, a, less), b);
