@@ -21,7 +21,8 @@ namespace {
 constexpr int kMostCalls = 50;          // of functions in functions
 constexpr int64_t kSmallConstant = 64;  // elements that a body has for itself
 
-// The names of a graph that is being built. What a body reads of those around it becomes an input.
+// The names of a graph that is being built. What a body reads of those around it becomes an input;
+// a graph that is inlined has names of its own for nodes of the graph around it.
 struct Scope {
   Graph* graph;
   Scope* outer = nullptr;
@@ -165,7 +166,7 @@ class Reader {
     if (found != scope.values.end()) return found->second;
     if (!scope.outer) return {};
     const Value outer = find(*scope.outer, name);
-    if (!outer) return {};
+    if (!outer || scope.outer->graph == scope.graph) return outer;
     const Tensor* constant = constant_of(outer);  // a number stays one
     const bool small = constant && constant->count() <= kSmallConstant;
     const Value inner = small ? scope.graph->constant(*constant) : capture(scope, outer);
@@ -357,23 +358,33 @@ class Reader {
     return onnx_domain(node.domain) ? ops_.find(op) : nullptr;
   }
 
+  // Of one rank, and no size known to be another.
+  static bool may_be_alike(const Type& a, const Type& b) {
+    const auto alike = [](const Dim& x, const Dim& y) {
+      return !x.value() || !y.value() || x.value() == y.value();
+    };
+    return !a.dims || !b.dims ||
+           std::equal(a.dims->begin(), a.dims->end(), b.dims->begin(), b.dims->end(), alike);
+  }
+
   // What a graph of a node makes of a value: its nodes, in the place of the node.
   Value inlined(Scope& scope, const RawNode& node, const std::string& name, const RawGraph& raw,
                 Value x) {
     check(raw.inputs.size() == 1 && raw.outputs.size() == 1,
           "{}: graph '{}' has {} inputs and {} outputs, expected one of each", node.text(), name,
           raw.inputs.size(), raw.outputs.size());
-    const std::map<std::string, Value> around = scope.values;
-    check(scope.values.emplace(raw.inputs[0].name, x).second, "{}: '{}' is made twice", node.text(),
-          raw.inputs[0].name);
-    add_initializers(scope, raw);
-    for (const RawNode& each : raw.nodes) add_node(scope, each);
-    const Value y = find(scope, raw.outputs[0].name);
+    Scope inner{scope.graph, &scope};
+    define(inner, raw.inputs[0].name, x);
+    add_initializers(inner, raw);
+    const auto where = scope.graph->context.where;
+    for (const RawNode& each : raw.nodes) add_node(inner, each);
+    scope.graph->context.where = where;
+    const Value y = find(inner, raw.outputs[0].name);
     check(static_cast<bool>(y), "{}: output '{}' of graph '{}' is made by no node", node.text(),
           raw.outputs[0].name, name);
-    check(agree(x.type(), y.type()), "{}: graph '{}' makes {} of {}, expected the same type",
-          node.text(), name, y.type().text(), x.type().text());
-    scope.values = around;
+    check(agree(x.type(), y.type()) && may_be_alike(x.type(), y.type()),
+          "{}: graph '{}' makes {} of {}, expected the same type", node.text(), name,
+          y.type().text(), x.type().text());
     return y;
   }
 
@@ -391,6 +402,8 @@ class Reader {
       check(in[i] && (port.types & bit(in[i].type())) && in[i].dtype() == in[0].dtype(),
             "{}: input '{}' is {}, which it does not take", node.text(), port.name,
             in[i] ? in[i].type().text() : "missing");
+      check(in[i].type().dims.has_value(), "{}: input '{}' is {}, expected a known rank",
+            node.text(), port.name, in[i].type().text());
     }
     const auto apply = [&](std::string_view graph, Value x) {
       for (const auto& [name, raw] : node.graphs)
@@ -399,10 +412,17 @@ class Reader {
     };
     const Attrs attrs = attrs_of(node);
     check_kinds(node, attrs, schema);
+    stand_at(scope, node);
     return naming(node, [&] {
       return schema.definition()(
           OpCall(*scope.graph, std::move(in), attrs, node.out.size(), apply));
     });
+  }
+
+  // What is emitted next is this node's.
+  static void stand_at(Scope& scope, const RawNode& node) {
+    scope.graph->context.where =
+        std::make_shared<Where>(Where{node.name.empty() ? node.op : node.name, "", 0});
   }
 
   // An attribute is of the kind that its default is of.
@@ -422,8 +442,7 @@ class Reader {
     OldNode old{opset_of(node), op, scope.graph, {}, attrs_of(node), {}, node.out.size(), {}};
     old.bodies = build_bodies(scope, node, schema, in, old.attrs);
     old.in = std::move(in);
-    scope.graph->context.where =
-        std::make_shared<Where>(Where{node.name.empty() ? node.op : node.name, "", 0});
+    stand_at(scope, node);
     return naming(node, [&] {
       upgrade(old, ops_);
       schema = &ops_.get(old.op);

@@ -48,16 +48,77 @@ def test_values(name, providers):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
-def test_a_graph_reads_what_is_around_it():
-    graph = "g (float[b, 4, t, s] x) => (float[b, 4, t, s] y1) { y1 = Add (x, bias) }"
-    text = f"y = ai.onnx.preview.FlexAttention <score_mod = {graph}> (q, k, v)"
-    model = made(text, PORTS + ", float[t, s] bias")
-    given = feed() | {"bias": np.arange(15, dtype="f").reshape(3, 5)}
-    (got,) = InferenceSession(model.SerializeToString()).run(None, given)
+# Names of a graph are its own, also where the graph around it has them, or another one inside.
+SHADOWS = {
+    "input": "y = F <score_mod = g (S q) => (S y1) { y1 = Add (q, q) }> (q, k, v)",
+    "inner": """n = Neg (q)
+        y = F <score_mod = g (S x) => (S y) { n = Add (x, x) y = Mul (n, x) }> (n, k, v)""",
+    "constant": """y = F <score_mod = g (S x) => (S y) <float k = {2.5}> { y = Mul (x, k) },
+        prob_mod = h (S x) => (S y) <float k = {0.5}> { y = Mul (x, k) }> (q, k, v)""",
+    "none": "y = F <score_mod = g (S x) => (S x) { }> (q, k, v)",
+}
+
+
+@pytest.mark.parametrize("name", SHADOWS)
+def test_names_of_a_graph_are_its_own(name):
+    text = SHADOWS[name].replace("S ", "float[b, 4, t, s] ")
+    model = made(text.replace("F <", "ai.onnx.preview.FlexAttention <"))
+    (got,) = InferenceSession(model.SerializeToString()).run(None, feed())
+    (want,) = ReferenceEvaluator(model).run(None, feed())
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def attended(given, change):
     q, k, v = (given[name].astype("d") for name in "qkv")
-    scores = q @ np.repeat(k, 2, 1).swapaxes(2, 3) / np.sqrt(8) + given["bias"]
+    scores = change(q @ np.repeat(k, 2, 1).swapaxes(2, 3) / np.sqrt(8))
     e = np.exp(scores - scores.max(-1, keepdims=True))
-    want = e / e.sum(-1, keepdims=True) @ np.repeat(v, 2, 1)
+    return e / e.sum(-1, keepdims=True) @ np.repeat(v, 2, 1)
+
+
+# onnx's reference hands its graphs nothing of what is around them.
+ADD = "ai.onnx.preview.FlexAttention <score_mod = g (S x) => (S y) { y = Add (x, bias) }> (q, k, v)"
+TIMES = ADD.replace("Add", "Mul")
+AROUND = {
+    "graph": (f"y = {ADD}", lambda of, bias: of(lambda x: x + bias)),
+    "twice": (
+        f"a = {ADD} c = {TIMES} y = Sub (a, c)",
+        lambda of, bias: of(lambda x: x + bias) - of(lambda x: x * bias),
+    ),
+    "if": (
+        f"""no = Constant <value = bool {{0}}> ()
+        y = If (no) <then_branch = t () => (R a) {{ a = {ADD} }},
+                     else_branch = e () => (R a) {{ a = {TIMES} }}>""",
+        lambda of, bias: of(lambda x: x * bias),
+    ),
+    "loop": (
+        """n = Constant <value_int = 3> () yes = Constant <value = bool {1}> ()
+        y = Loop (n, yes, zero) <body = l (int64 i, bool x, R a) => (bool go, R y) {
+          go = Identity (x) f = Cast <to = 1> (i)
+          c = ai.onnx.preview.FlexAttention <score_mod = g (S x) => (S y) {
+            f = Mul (x, f) y = Add (f, bias)
+          }> (q, k, v)
+          y = Add (a, c)
+        }>""",
+        lambda of, bias: sum(of(lambda x, i=i: x * i + bias) for i in range(3)),
+    ),
+    "nested": (
+        f"""y = ai.onnx.preview.FlexAttention <score_mod = g (S x) => (S y) {{
+          a = {ADD} m = ReduceMean <keepdims = 0> (a) y = Mul (x, m)
+        }}> (q, k, v)""",
+        lambda of, bias: of(lambda x: x * of(lambda z: z + bias).mean()),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", AROUND)
+def test_a_graph_reads_what_is_around_it(name):
+    text, formula = AROUND[name]
+    text = text.replace("S ", "float[b, 4, t, s] ").replace("R ", "float[b, 4, t, 6] ")
+    model = made(text, PORTS + ", float[t, s] bias, float[b, 4, t, 6] zero")
+    bias = np.arange(15, dtype="f").reshape(3, 5) / 8
+    given = feed() | {"bias": bias, "zero": np.zeros((2, 4, 3, 6), "f")}
+    (got,) = InferenceSession(model.SerializeToString()).run(None, given)
+    want = formula(lambda change: attended(given, change), bias)
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
@@ -68,6 +129,9 @@ REFUSED = {
     ),
     "graph 'score_mod' makes int64.*, expected the same type": (
         f"<score_mod = {ONE} {{ y1 = Cast <to = 7> (x) }}>"
+    ),
+    "graph 'score_mod' makes float32.1, 1, 1, 1. of float32.b, 4, t, s., expected the same": (
+        f"<score_mod = {ONE} {{ y1 = ReduceMax (x) }}>"
     ),
     "graph 'prob_mod' is made by no node": f"<prob_mod = {ONE} {{ y2 = Neg (x) }}>",
     "it has no graph 'other_mod'": f"<other_mod = {ONE} {{ y1 = Neg (x) }}>",
@@ -82,3 +146,9 @@ def test_what_is_refused(message):
     with pytest.raises(core().Error, match=message) as caught:
         InferenceSession(model.SerializeToString())
     assert "the_node" in str(caught.value)
+
+
+def test_ranks_are_known():
+    model = made("y = ai.onnx.preview.FlexAttention (q, k, v)", "float[] q, float[] k, float[] v")
+    with pytest.raises(core().Error, match=r"input 'Q' is float32\[\.\.\], expected a known rank"):
+        InferenceSession(model.SerializeToString())
