@@ -137,8 +137,12 @@ void register_functions(KernelTable& table) {
     add(table, name, kNumbers, [f = f](const KernelCall& c) { map1<double>(c, f); });
   add(table, "Reciprocal", kNumbers, unary([](auto x) { return 1 / x; }));
   add(table, "Neg", kNumbers, unary([](auto x) { return mul(x, static_cast<decltype(x)>(-1)); }));
-  add(table, "Abs", kNumbers,
-      unary([](auto x) { return x < 0 ? mul(x, static_cast<decltype(x)>(-1)) : x; }));
+  add(table, "Abs", kNumbers, unary([](auto x) {
+        if constexpr (std::is_floating_point_v<decltype(x)>)
+          return std::fabs(x);  // of -0 is 0
+        else
+          return x < 0 ? mul(x, static_cast<decltype(x)>(-1)) : x;
+      }));
   add(table, "Sign", kNumbers, unary([](auto x) { return sign_of(x); }));
 }
 
