@@ -3,6 +3,7 @@
 // channels of its own.
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include "csrc/core/parallel.h"
 #include "providers/cpu/provider.h"
@@ -38,29 +39,23 @@ RoiBox box_of(const T* at) {
           static_cast<double>(at[3])};
 }
 
-// What a bin takes of a run of an axis.
+// The places of an axis that a bin reads, by what each counts. Others are not read: 0 times an
+// infinity would be NaN.
 template <class T>
 struct Weights {
-  int64_t first = 0;
-  std::vector<T> by;
+  std::vector<int64_t> at{};
+  std::vector<T> by{};
 };
 
 template <class T>
 std::vector<Weights<T>> weights_of(const RoiAxis& axis, double divisor) {
   std::vector<Weights<T>> all;
   for (const auto& samples : axis.bins) {
+    std::map<int64_t, double> sums;
+    for (const RoiSample& s : samples) sums[s.low] += s.by_low, sums[s.high] += s.by_high;
     Weights<T>& bin = all.emplace_back();
-    if (samples.empty()) continue;
-    int64_t last = 0;
-    bin.first = std::numeric_limits<int64_t>::max();
-    for (const RoiSample& s : samples)
-      bin.first = std::min(bin.first, s.low), last = std::max(last, s.high);
-    std::vector<double> sums(static_cast<size_t>(last - bin.first + 1), 0.0);
-    for (const RoiSample& s : samples) {
-      sums[static_cast<size_t>(s.low - bin.first)] += s.by_low;
-      sums[static_cast<size_t>(s.high - bin.first)] += s.by_high;
-    }
-    for (const double sum : sums) bin.by.push_back(static_cast<T>(sum / divisor));
+    for (const auto& [at, sum] : sums)
+      bin.at.push_back(at), bin.by.push_back(static_cast<T>(sum / divisor));
   }
   return all;
 }
@@ -89,9 +84,9 @@ struct Region {
       for (const Weights<T>& column : by_column) {
         T sum{};
         for (size_t h = 0; h < row.by.size(); ++h) {
-          const T* line = x + (row.first + static_cast<int64_t>(h)) * width + column.first;
+          const T* line = x + row.at[h] * width;
           T along{};
-          for (size_t w = 0; w < column.by.size(); ++w) along += column.by[w] * line[w];
+          for (size_t w = 0; w < column.by.size(); ++w) along += column.by[w] * line[column.at[w]];
           sum += row.by[h] * along;
         }
         *y++ = sum;
@@ -102,9 +97,9 @@ struct Region {
       for (const Weights<T>& column : by_column) {
         const T d = *dy++;
         for (size_t h = 0; h < row.by.size(); ++h) {
-          T* line = dx + (row.first + static_cast<int64_t>(h)) * width + column.first;
+          T* line = dx + row.at[h] * width;
           const T by = row.by[h] * d;
-          for (size_t w = 0; w < column.by.size(); ++w) line[w] += column.by[w] * by;
+          for (size_t w = 0; w < column.by.size(); ++w) line[column.at[w]] += column.by[w] * by;
         }
       }
   }

@@ -61,3 +61,13 @@ def test_a_region_that_is_nowhere(op, lost, provider):
     model = made(22, one(op, list(feed), **sizes), feed)
     (y,) = InferenceSession(model.SerializeToString(), [provider]).run(None, feed)
     assert np.isfinite(y[0]).all() and np.isnan(y[1]).all()
+
+
+@pytest.mark.parametrize("provider", ["cpu", "reference"])
+def test_a_region_reads_what_its_samples_do(provider):
+    x = np.arange(16, dtype="f").reshape(1, 1, 1, 16)
+    x[..., 5:11] = np.inf  # between the two samples, at 4 and 12
+    feed = {"x": x, "rois": np.array([[0, 0, 16, 1]], "f"), "images": np.zeros(1, np.int64)}
+    nodes = one("RoiAlign", list(feed), sampling_ratio=2)
+    (y,) = InferenceSession(made(16, nodes, feed).SerializeToString(), (provider,)).run(None, feed)
+    np.testing.assert_allclose(y, [[[[7.5]]]])
