@@ -43,6 +43,7 @@ void ratio_as_input(OldNode& node);
 void indices_as_integers(OldNode& node);
 void in_test_mode(OldNode& node);
 void over_channels(OldNode& node);
+void of_one_channel(OldNode& node);
 void scales_of_channels(OldNode& node);
 void over_flattened(OldNode& node);
 void scan_of_batches(OldNode& node);

@@ -90,6 +90,14 @@ void over_channels(OldNode& node) {
   node.attrs.erase("spatial");
 }
 
+// x of one axis has images of one channel.
+void of_one_channel(OldNode& node) {
+  expect_inputs(node, 1);
+  if (!ranked(node.in[0]) || node.in[0].rank() != 1) return;
+  node.in[0] = unsqueeze(node.in[0], {1});
+  node.finish = [](std::vector<Value>& out) { out[0] = squeeze(out[0], {1}); };
+}
+
 // Numbers for each group become numbers for each channel.
 void scales_of_channels(OldNode& node) {
   expect_inputs(node, 3);

@@ -70,7 +70,7 @@ constexpr Row kRows[] = {
     // Other defaults, other names, other meanings.
     {"BatchNormalization", 1, 7, in_test_mode},
     {"BatchNormalization", 7, 14, over_channels},
-    {"BatchNormalization", 14, 15, same},
+    {"BatchNormalization", 14, kAlways, of_one_channel},
     {"Cast", 1, 6, dtype_by_number},
     {"Cast", 6, 9, same},
     {"Concat", 1, 4, axis_1},

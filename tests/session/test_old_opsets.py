@@ -67,6 +67,15 @@ SAME = {
         {"x": X, **{n: np.abs(normal(3)) for n in "sbmv"}},
         {},
     ),
+    **{
+        f"batch normalization of one axis, {opset}": (
+            opset,
+            one("BatchNormalization", ["x", "s", "b", "m", "v"]),
+            {"x": normal(5), **{n: np.abs(normal(1)) for n in "sbmv"}},
+            {},
+        )
+        for opset in (7, 14, 15)
+    },
     "group normalization": (
         18,
         one("GroupNormalization", ["x", "s", "b"], num_groups=3),
