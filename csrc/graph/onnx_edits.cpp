@@ -225,4 +225,18 @@ void without_half_pixel(OldNode& node) {
   node.attrs.set("coordinate_transformation_mode", std::string("output_half_pixel"));
 }
 
+// One list of strings, whose other side is their positions.
+void classes_as_tables(OldNode& node) {
+  const Attr* given = node.attrs.find("classes_strings");
+  check(given && std::holds_alternative<std::vector<std::string>>(*given),
+        "[{}] it has no classes_strings", node.op);
+  const auto classes = std::get<std::vector<std::string>>(*given);
+  std::vector<int64_t> positions;
+  for (size_t i = 0; i < classes.size(); ++i) positions.push_back(static_cast<int64_t>(i));
+  const bool named = !node.in.empty() && node.in[0] && node.in[0].dtype() == DType::string;
+  node.attrs.set(named ? "keys_strings" : "values_strings", classes);
+  node.attrs.set(named ? "values_int64s" : "keys_int64s", positions);
+  node.attrs.erase("classes_strings");
+}
+
 }  // namespace ort::edits

@@ -33,6 +33,7 @@ void as_standard(OldNode& node);
 void as_range(OldNode& node);
 void mode_of_any_rank(OldNode& node);
 void axis_1_as_input(OldNode& node);
+void classes_as_tables(OldNode& node);
 void without_half_pixel(OldNode& node);
 
 // onnx_meanings.cpp: what meant something else, said with nodes around it.

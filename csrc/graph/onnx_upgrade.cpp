@@ -95,6 +95,7 @@ constexpr Row kRows[] = {
     // Ops of onnxruntime's that became ai.onnx's.
     {"com.microsoft::GatherND com.microsoft::Gelu com.microsoft::Trilu", 1, kAlways, as_standard},
     {"com.microsoft::Range", 1, kAlways, as_range},
+    {"ai.onnx.ml::LabelEncoder", 1, 2, classes_as_tables},
 };
 
 bool names(const Row& row, std::string_view op) {

@@ -1,0 +1,1 @@
+"""Families of ai.onnx.ml whose parts are ops of our own."""
