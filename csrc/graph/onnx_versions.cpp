@@ -185,6 +185,9 @@ Split 1:2:999:c02:axis,split 2:1:999:fffe:axis,split 13:2:999:1fffe:axis 18:2:99
 SplitToSequence 11:2:1:200000000000fffe:axis,keepdims 24:2:1:200000000001fffe:axis,keepdims
 Sqrt 1:1:1:c02:consumed_inputs 6:1:1:c02: 13:1:1:10c02:
 Squeeze 1:1:1:fffe:axes 13:2:1:1fffe: 21:2:1:7ffffe: 23:2:1:fffffe: 24:2:1:1fffffe: 25:2:1:7fffffe:
+StringConcat 20:2:1:100:
+StringNormalizer 10:1:1:100:case_change_action,is_case_sensitive,locale,stopwords
+StringSplit 20:1:2:180:delimiter,maxsplit
 Sub 1:2:1:c02:axis,broadcast,consumed_inputs 6:2:1:3cc2:axis,broadcast 7:2:1:3cc2: 13:2:1:13cc2: 14:2:1:13cfe:
 Sum 1:999:1:c02:consumed_inputs 6:999:1:c02: 13:999:1:10c02:
 SwiGLU 28:2:1:10c02:alpha
@@ -192,6 +195,7 @@ Swish 24:1:1:10c02:alpha
 Tan 7:1:1:c02: 22:1:1:10c02:
 Tanh 1:1:1:c02:consumed_inputs 6:1:1:c02: 13:1:1:10c02:
 TensorScatter 24:3:1:1fffffe:axis,mode
+TfIdfVectorizer 9:1:1:1c2:max_gram_length,max_skip_count,min_gram_length,mode,ngram_counts,ngram_indexes,pool_int64s,pool_strings,weights
 ThresholdedRelu 10:1:1:c02:alpha 22:1:1:10c02:alpha
 Tile 1:3:1:c82: 6:2:1:fffe: 13:2:1:1fffe:
 TopK 1:1:2:c82:axis,k 10:2:2:c82:axis 11:2:2:3cfe:axis,largest,sorted 24:2:2:13cfe:axis,largest,sorted
