@@ -1,4 +1,5 @@
-// Support vector machines: a kernel matrix of rows and support vectors, and products with it.
+// Support vector machines: a kernel matrix of rows and support vectors, and products with it. Large
+// terms cancel each other there, so they are in float64.
 #include <algorithm>
 #include <numeric>
 
@@ -153,7 +154,8 @@ Outputs classify(const OpCall& c) {
   check(labels.count() > 1, "it has {} class label, expected at least two", labels.count());
   check(labels.count() <= 4096, "it has {} classes, expected up to 4096", labels.count());
   const Value rows = rows_of(c.x());
-  if (!integers(attrs, "vectors_per_class").empty()) return classify_by_pairs(c, rows, labels);
+  if (!integers(attrs, "vectors_per_class").empty())
+    return classify_by_pairs(c, cast(rows, DType::f64), labels);
   const Value weights = matrix(rows, attrs, "coefficients", labels.count());
   expect_features(rows, weights, "coefficients");
   check(!floats(attrs, "rho").empty(), "it has no rho");
@@ -165,7 +167,7 @@ Outputs classify(const OpCall& c) {
 // Without vectors the coefficients are those of the features; of one class the sign is the result.
 Value regress(const OpCall& c) {
   const Attrs& attrs = c.attrs();
-  const Value rows = rows_of(c.x());
+  Value rows = rows_of(c.x());
   const int64_t supports = attrs.i("n_supports");
   const auto& coefficients = floats(attrs, "coefficients");
   const auto& rho = floats(attrs, "rho");
@@ -173,6 +175,7 @@ Value regress(const OpCall& c) {
   check(rho.size() == 1, "it has {} rho, expected one", rho.size());
   Value x = rows;
   if (supports > 0) {
+    rows = cast(rows, DType::f64);
     const Value vectors = matrix(rows, attrs, "support_vectors", supports);
     expect_features(rows, vectors, "support_vectors");
     x = kernels(rows, vectors, attrs);
