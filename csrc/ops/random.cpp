@@ -9,6 +9,14 @@
 namespace ort {
 namespace {
 
+// A key is one number, whatever its rank.
+void expect_key(InferContext& c, size_t input) {
+  if (!c.has(input) || !c.ranked(input)) return;
+  const Dim count = product(c.dims(input));
+  c.require(count.value().value_or(1) == 1, "key has shape {}, expected one number", c.dims(input));
+  c.assume_equal({count}, {Dim(1)}, "numbers of a key");
+}
+
 // --- draws --------------------------------------------------------------------------------------
 
 bool has_seed(const Attrs& attrs) {
@@ -162,6 +170,7 @@ void add_draws(OpSet& ops) {
       .attr_required("dims")
       .cost(20)
       .shape([](InferContext& c) {
+        expect_key(c, 0);
         dims_attr(0)(c);
         c.out(0, DType::f32, c.node().output().type().dims);
       })
@@ -233,6 +242,7 @@ void add_dropout(OpSet& ops) {
       .shape([](InferContext& c) {
         const double ratio = c.attrs().f("ratio");
         c.require(ratio >= 0.0 && ratio <= 1.0, "ratio is {}, expected 0 to 1", ratio);
+        expect_key(c, 1);
         same_dims(c, 0, 0);
       })
       .elementwise()

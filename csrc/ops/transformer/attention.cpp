@@ -31,6 +31,14 @@ Value causal_mask(Graph& g, const Dim& t, const Dim& s) {
 
 namespace {
 
+// A key is one number, whatever its rank.
+void expect_key(InferContext& c, size_t input) {
+  if (!c.has(input) || !c.ranked(input)) return;
+  const Dim count = product(c.dims(input));
+  c.require(count.value().value_or(1) == 1, "key has shape {}, expected one number", c.dims(input));
+  c.assume_equal({count}, {Dim(1)}, "numbers of a key");
+}
+
 void infer_attention(InferContext& c) {
   const int64_t axis = c.attrs().i("heads_axis");
   c.require(axis == 1 || axis == 2, "heads_axis is {}, expected 1 or 2", axis);
@@ -38,6 +46,7 @@ void infer_attention(InferContext& c) {
     c.require(!c.ranked(i) || c.rank(i) == 4, "{} has shape {}, expected {}",
               c.node().schema->inputs()[i].name, c.ranked(i) ? c.dims(i) : Dims{},
               axis == 1 ? "[B, H, T, D]" : "[B, T, H, D]");
+  expect_key(c, 4);
   if (!c.ranked(0) || !c.ranked(1) || !c.ranked(2)) return c.out(0, c.dtype(), std::nullopt);
   const Dims &q = c.dims(0), &k = c.dims(1), &v = c.dims(2);
   const auto h = static_cast<size_t>(axis), t = 3 - h;
@@ -150,6 +159,7 @@ Outputs attention_grad(const OpCall& c) {
 
 void infer_attention_grad(InferContext& c) {
   for (size_t i = 0; i < 3; ++i) same_dims(c, i, i + 1);
+  expect_key(c, 5);
   if (!c.ranked(1) || !c.ranked(2)) return;
   const auto h = static_cast<size_t>(c.attrs().i("heads_axis")), t = 3 - h;
   if (c.ranked(3)) {

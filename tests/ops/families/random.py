@@ -84,7 +84,10 @@ OPS = [
             sample(key(2**64 - 1), counter=2**31, dims=[9]),
             sample(key(), counter=0, dims=[0, 3]),
         ],
-        [bad("attribute 'counter' is required", key(), dims=[3])],
+        [
+            bad("attribute 'counter' is required", key(), dims=[3]),
+            bad("key has shape [0], expected one number", key()[:0], counter=0, dims=[3]),
+        ],
     ),
     Op(
         "RandomUniform",
