@@ -55,7 +55,7 @@ def failure(case, providers: tuple[str, ...] | None = None) -> str | None:
     model = case.model
     names = [port.name for port in model.graph.input]
     try:
-        session = InferenceSession(model.SerializeToString(), providers)
+        session = InferenceSession(model.SerializeToString(), providers=providers)
         for inputs, expected in case.data_sets:
             feed = {name: np.asarray(x) for name, x in zip(names, inputs, strict=True)}
             got = session.run(None, feed)

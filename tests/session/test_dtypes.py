@@ -363,7 +363,7 @@ def test_the_same_bits(source, provider):
         x = raw.view(dtype(source))
         if BITS[source] != BITS[target]:
             with pytest.raises(C.Error, match="expected as many"):
-                InferenceSession(made.SerializeToString(), [provider])
+                InferenceSession(made.SerializeToString(), providers=[provider])
             continue
-        (y,) = InferenceSession(made.SerializeToString(), [provider]).run(None, {"x": x})
+        (y,) = InferenceSession(made.SerializeToString(), providers=[provider]).run(None, {"x": x})
         assert y.dtype == dtype(target) and y.tobytes() == raw.tobytes()

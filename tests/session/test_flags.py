@@ -184,7 +184,9 @@ def test_flags_hold_for_inference_sessions(tmp_path, monkeypatch):
     assert "00_captured" in stages and not any("fuse" in stage for stage in stages)
     plan = json.loads((tmp_path / "dump" / "build0" / "plan0.json").read_text())
     assert {step["provider"] for step in plan["steps"]} == {"reference"}
-    session = InferenceSession((tmp_path / "model.onnx").read_bytes(), ("cpu", "reference"))
+    session = InferenceSession(
+        (tmp_path / "model.onnx").read_bytes(), providers=("cpu", "reference")
+    )
     np.testing.assert_allclose(session.run(None, feed)[0], expected[0], rtol=1e-6)
     plan = json.loads((tmp_path / "dump" / "build1" / "plan0.json").read_text())
     assert "cpu" in {step["provider"] for step in plan["steps"]}

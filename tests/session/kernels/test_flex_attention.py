@@ -41,7 +41,7 @@ def feed(batch=2, queries=3, keys=5):
 @pytest.mark.parametrize("name", CASES)
 def test_values(name, providers):
     model = made(CASES[name])
-    session = InferenceSession(model.SerializeToString(), providers)
+    session = InferenceSession(model.SerializeToString(), providers=providers)
     for sizes in ((2, 3, 5), (1, 1, 9)):
         (got,) = session.run(None, feed(*sizes))
         (want,) = ReferenceEvaluator(model).run(None, feed(*sizes))

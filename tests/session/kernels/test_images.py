@@ -59,7 +59,7 @@ def test_a_region_that_is_nowhere(op, lost, provider):
         sizes, feed = {"pooled_shape": [2, 2]}, {"rois": np.insert(boxes, 0, images, 1)}
     feed = {"x": IMAGE, **feed}
     model = made(22, one(op, list(feed), **sizes), feed)
-    (y,) = InferenceSession(model.SerializeToString(), [provider]).run(None, feed)
+    (y,) = InferenceSession(model.SerializeToString(), providers=[provider]).run(None, feed)
     assert np.isfinite(y[0]).all() and np.isnan(y[1]).all()
 
 

@@ -50,7 +50,7 @@ def made(op, states, attrs, dtype, count):
 @pytest.mark.parametrize("name", CASES)
 def test_steps(name, dtype, providers):
     model, feed = made(*CASES[name], dtype, 3)
-    session = InferenceSession(model.SerializeToString(), providers)
+    session = InferenceSession(model.SerializeToString(), providers=providers)
     reference = ReferenceEvaluator(model)
     for count in (0, 1, 7):
         each = feed | {"T": np.array(count)}

@@ -18,7 +18,7 @@ def session(nodes, inputs, outputs, provider):
     results = [helper.make_tensor_value_info(n, kind(np.dtype(d)), None) for n, d in outputs]
     graph = helper.make_graph(nodes, "g", ports, results)
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
-    return InferenceSession(made.SerializeToString(), [provider])
+    return InferenceSession(made.SerializeToString(), providers=[provider])
 
 
 def two(op, provider, x=None, gives="float32", **attrs):

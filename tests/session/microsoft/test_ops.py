@@ -22,7 +22,7 @@ def theirs(model, feed):
 
 
 def compare(model, feed, tolerance, providers):
-    got = InferenceSession(model.SerializeToString(), providers).run(None, feed)
+    got = InferenceSession(model.SerializeToString(), providers=providers).run(None, feed)
     for mine, other in zip(got, theirs(model, feed), strict=True):
         assert mine.shape == other.shape and mine.dtype == other.dtype
         rtol, atol = tolerance
@@ -80,7 +80,7 @@ def alike(other, wide, op):
 def test_quantized(name, providers):
     """Bytes may differ by a step where a quotient lies between two."""
     model, feed = cases.made(*cases.QUANTIZED[name])
-    got = InferenceSession(model.SerializeToString(), providers).run(None, feed)
+    got = InferenceSession(model.SerializeToString(), providers=providers).run(None, feed)
     for mine, other in zip(got, theirs(model, feed), strict=True):
         assert mine.shape == other.shape and mine.dtype == other.dtype
         if mine.dtype.kind in "iu":

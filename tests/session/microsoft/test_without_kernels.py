@@ -100,6 +100,6 @@ def test_formula(name, providers):
     want = formula(*(torch.from_numpy(x) for x in operands if x is not None), **attrs)
     want = want if isinstance(want, tuple) else (want,)
     model, feed = made(op, operands, attrs, len(want))
-    got = InferenceSession(model.SerializeToString(), providers).run(None, feed)
+    got = InferenceSession(model.SerializeToString(), providers=providers).run(None, feed)
     for mine, other in zip(got, want, strict=True):
         np.testing.assert_allclose(mine, other.numpy(), 1e-4, 1e-5)
