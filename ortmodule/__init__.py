@@ -1,9 +1,11 @@
 """PyTorch training and ONNX inference in one C++ engine.
 
 `import ortmodule` loads neither torch nor the engine: each name below loads its module at first
-use, so that InferenceSession works without torch installed.
+use, so that InferenceSession works without torch installed. `import ortmodule as ort` serves what
+was written for onnxruntime: ortmodule.inference has its names.
 """
 
+from . import inference
 from ._lazy import lazily
 
 __version__ = "0.1.0"
@@ -15,7 +17,7 @@ _PUBLIC = {
     "Report": "explain",
     "Fallback": "explain",
     "Step": "explain",
-    "InferenceSession": "inference",
+    **dict.fromkeys(inference.PUBLIC, "inference"),
 }
 
 __all__ = list(_PUBLIC)

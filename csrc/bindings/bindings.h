@@ -13,6 +13,7 @@ namespace ort {
 Tensor tensor_of(const pybind11::array& array);
 // In the array's own memory where that is as ours, for the caller to keep alive; else a copy.
 Tensor borrowed_of(const pybind11::array& array);
+pybind11::dtype numpy_dtype(DType dtype);
 // An array over the tensor's memory, which it keeps alive.
 pybind11::array array_of(const Tensor& tensor);
 // What a place of this type is given in Python, in memory of its own: None is nothing, a list a
@@ -24,9 +25,11 @@ pybind11::object object_of(const Item& item);
 Tensor tensor_of_dlpack(const pybind11::handle& object, std::vector<pybind11::object>& lent);
 pybind11::str str_of(std::string_view text);        // an Error where it is no UTF-8
 std::string text_in(const pybind11::handle& text);  // of a str, or of bytes that are UTF-8
+// In the object's own memory, which the tensor keeps; a copy where it does not lie as ours.
+Tensor held_of(const pybind11::handle& object);
 // The session's results of these names, or all for None, for a dict of inputs by name.
 pybind11::list run_session(InferenceSession& session, const pybind11::object& names,
-                           const pybind11::object& feed);
+                           const pybind11::object& feed, RunOptions options = {});
 
 void bind_graph(pybind11::module_& m);
 void bind_run(pybind11::module_& m);
@@ -34,6 +37,7 @@ void bind_schema(pybind11::module_& m);
 void bind_options(pybind11::module_& m);
 void bind_session(pybind11::module_& m);
 void bind_runs(pybind11::module_& m);
+void bind_model(pybind11::module_& m);
 void bind_passes(pybind11::module_& m);
 void bind_inspect(pybind11::module_& m);
 

@@ -2,6 +2,8 @@
 #include <pybind11/stl.h>
 
 #include "csrc/bindings/bindings.h"
+#include "csrc/graph/error_kind.h"
+#include "csrc/runtime/profile.h"
 #include "csrc/session/bound_run.h"
 
 namespace py = pybind11;
@@ -113,6 +115,17 @@ py::list objects_of(const InferenceSession& session, const std::vector<size_t>& 
   return objects;
 }
 
+// What ends one run, from another thread.
+class RunEnd {
+ public:
+  void set(bool ended) { ended_ = ended; }
+  bool is_set() const { return ended_; }
+  const std::atomic<bool>* flag() const { return &ended_; }
+
+ private:
+  std::atomic<bool> ended_ = false;
+};
+
 // A run that is bound to arrays.
 class BoundToArrays {
  public:
@@ -132,11 +145,11 @@ class BoundToArrays {
     run_ = std::make_unique<BoundRun>(session, asked_, std::move(fed.items), std::move(into));
   }
 
-  py::list run() {
+  py::list run(const RunEnd* end) {
     BoundRun::Results results;
     {
       py::gil_scoped_release release;
-      results = run_->run();
+      results = run_->run(end ? end->flag() : nullptr);
     }
     return objects_of(session_, asked_, *results);
   }
@@ -167,24 +180,54 @@ class BoundToArrays {
   std::unique_ptr<BoundRun> run_;
 };
 
+py::list run_with(InferenceSession& session, const py::object& names, const py::object& feed,
+                  const RunEnd* end, Profile* profile) {
+  return run_session(session, names, feed, {end ? end->flag() : nullptr, profile});
+}
+
+py::list events_of(const Profile& profile) {
+  py::list events;
+  for (const Profile::Event& event : profile.events())
+    events.append(py::make_tuple(event.name, event.provider, event.start_us, event.duration_us));
+  return events;
+}
+
 }  // namespace
 
-py::list run_session(InferenceSession& session, const py::object& names, const py::object& feed) {
-  const std::vector<size_t> asked = session.outputs_named(names_in(names));
-  Feed given = feed_in(session, feed, false);
+Tensor held_of(const py::handle& object) {
+  std::vector<py::object> lent{py::reinterpret_borrow<py::object>(object)};
+  Tensor tensor = tensor_in(object, lent);
+  if (!tensor.owner) tensor.owner = holding(std::move(lent));
+  return tensor;
+}
+
+py::list run_session(InferenceSession& session, const py::object& names, const py::object& feed,
+                     RunOptions options) {
+  std::vector<size_t> asked;
+  Feed given;
+  of_kind(ErrorKind::argument, [&] {
+    asked = session.outputs_named(names_in(names));
+    given = feed_in(session, feed, false);
+  });
   std::vector<Item> outputs;
   {
     py::gil_scoped_release release;
-    outputs = session.run(asked, std::move(given.items));
+    outputs = session.run(asked, std::move(given.items), options);
   }
   return objects_of(session, asked, std::move(outputs));
 }
 
 void bind_runs(py::module_& m) {
+  py::class_<RunEnd>(m, "RunEnd")
+      .def(py::init<>())
+      .def_property("ended", &RunEnd::is_set, &RunEnd::set);
+  m.def("run_with", &run_with, py::arg("session"), py::arg("names"), py::arg("feed"),
+        py::arg("end"), py::arg("profile"));
   py::class_<BoundToArrays>(m, "BoundRun")
       .def(py::init<InferenceSession&, const py::object&, const py::object&>(),
            py::keep_alive<1, 2>(), py::arg("session"), py::arg("feed"), py::arg("outputs"))
-      .def("run", &BoundToArrays::run);
+      .def("run", &BoundToArrays::run, py::arg("end") = py::none());
+  py::class_<Profile>(m, "Profile", py::module_local()).def(py::init<>()).def("events", &events_of);
 }
 
 }  // namespace ort

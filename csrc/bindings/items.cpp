@@ -58,11 +58,14 @@ py::array array_in(const py::handle& value, const Type& type, const std::string&
   if (py::isinstance<py::array>(value)) return py::reinterpret_borrow<py::array>(value);
   const py::module_ numpy = py::module_::import("numpy");
   try {
-    if (!becomes(value, type)) return numpy.attr("asarray")(value).cast<py::array>();
-    const bool half = type.dtype == DType::bf16;
-    const py::object dtype = half ? py::module_::import("ml_dtypes").attr("bfloat16")
-                                  : py::object(py::str(std::string(name_of(type.dtype))));
-    return numpy.attr("asarray")(value, dtype).cast<py::array>();
+    if (becomes(value, type))
+      return numpy.attr("asarray")(value, numpy_dtype(type.dtype)).cast<py::array>();
+    const py::object array = numpy.attr("asarray")(value);
+    // A list's numbers, too: whole ones may become others, never a fraction a whole one.
+    if (!PyList_Check(value.ptr()) || !type.is_tensor() || type.dtype == DType::string)
+      return array.cast<py::array>();
+    return array.attr("astype")(numpy_dtype(type.dtype), py::arg("casting") = "same_kind")
+        .cast<py::array>();
   } catch (const py::error_already_set& error) {
     if (!error.matches(PyExc_Exception)) throw;  // Ctrl-C
     fail("{} is no {}: {}", place, type.text(), py::str(error.value()).cast<std::string>());
@@ -76,7 +79,7 @@ Item item_of(const py::handle& value, const Type& type, const std::string& place
   if (type.kind == Type::Kind::optional) return item_of(value, type.held(), place);
   if (py::isinstance<py::dict>(value))
     return map_of(py::reinterpret_borrow<py::dict>(value), type, place);
-  if (py::isinstance<py::list>(value)) {
+  if (py::isinstance<py::list>(value) && !type.is_tensor()) {
     std::vector<Item> items;
     for (const py::handle& item : value)
       items.push_back(item_of(item, held_by(type, Type::Kind::sequence),

@@ -18,40 +18,6 @@ SessionLimits limits_of(std::optional<size_t> bytes, std::optional<double> opera
   return {bytes, operations};
 }
 
-std::unique_ptr<InferenceSession> session_of_file(const std::string& path,
-                                                  const CompileOptions& options, bool trusted,
-                                                  SessionLimits limits) {
-  py::gil_scoped_release release;
-  return std::make_unique<InferenceSession>(*read_onnx_file(path, default_ops(), trusted), options,
-                                            limits);
-}
-
-std::unique_ptr<InferenceSession> session_of_bytes(const py::bytes& bytes,
-                                                   const CompileOptions& options,
-                                                   SessionLimits limits) {
-  const std::string_view view = bytes;
-  const auto graph = read_onnx({view.data(), view.size()}, default_ops());
-  return std::make_unique<InferenceSession>(*graph, options, limits);
-}
-
-py::list ports_of(const std::vector<InferenceSession::Port>& ports) {
-  py::list result;
-  for (const auto& port : ports) {
-    py::object shape = py::none();
-    if (port.type.dims) {
-      py::list dims;
-      for (const Dim& dim : *port.type.dims)
-        dims.append(dim.value() ? py::object(py::int_(*dim.value()))
-                                : py::object(py::str(dim.text())));
-      shape = dims;
-    }
-    const bool tensor = port.type.is_tensor();
-    result.append(py::make_tuple(
-        port.name, shape, tensor ? std::string(name_of(port.type.dtype)) : port.type.text()));
-  }
-  return result;
-}
-
 // The outputs that `names` lists, in its order, one as often as it stands there.
 void choose_outputs(Graph& graph, const std::vector<std::pair<std::string, std::string>>& names) {
   std::map<std::string, ValueId> found;
@@ -88,15 +54,17 @@ void export_onnx(const Graph& graph, const std::map<std::string, py::array>& wei
 
 void bind_session(py::module_& m) {
   py::class_<InferenceSession>(m, "Session")
-      .def("run", &run_session, py::arg("names"), py::arg("feed"))
-      .def("inputs", [](const InferenceSession& s) { return ports_of(s.inputs()); })
-      .def("outputs", [](const InferenceSession& s) { return ports_of(s.outputs()); })
+      .def(
+          "run",
+          [](InferenceSession& session, const py::object& names, const py::object& feed) {
+            return run_session(session, names, feed);
+          },
+          py::arg("names"), py::arg("feed"))
       .def("terminate", &InferenceSession::terminate)
+      .def("set_threads", &InferenceSession::set_threads)
       .def("providers", &InferenceSession::providers, py::call_guard<py::gil_scoped_release>());
   py::class_<SessionLimits>(m, "SessionLimits")
       .def(py::init(&limits_of), py::arg("bytes"), py::arg("operations"));
-  m.def("session_of_file", &session_of_file);
-  m.def("session_of_bytes", &session_of_bytes);
   m.def("export_onnx", &export_onnx, py::arg("graph"), py::arg("weights"), py::arg("names"),
         py::arg("outputs"), py::arg("path"));
   m.def(

@@ -69,6 +69,13 @@ DType dtype_of(const py::dtype& dtype) {
   return dtype_named(py::str(dtype.attr("name")).cast<std::string>());
 }
 
+bool holds_texts(const py::array& array) {
+  const char kind = array.dtype().kind();
+  return kind == 'U' || kind == 'O' || kind == 'S';
+}
+
+}  // namespace
+
 // Made once: numpy reads a name each time it is asked. Never given back, as the interpreter may
 // end before this does.
 py::dtype numpy_dtype(DType dtype) {
@@ -84,13 +91,6 @@ py::dtype numpy_dtype(DType dtype) {
   }
   return py::reinterpret_borrow<py::dtype>(kept);
 }
-
-bool holds_texts(const py::array& array) {
-  const char kind = array.dtype().kind();
-  return kind == 'U' || kind == 'O' || kind == 'S';
-}
-
-}  // namespace
 
 Tensor borrowed_of(const py::array& array) {
   constexpr int kAligned = py::detail::npy_api::NPY_ARRAY_ALIGNED_;

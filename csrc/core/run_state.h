@@ -22,20 +22,29 @@ class RunState {
  public:
   // Without limits; nobody ends the run.
   RunState() : RunState({}, kNever) {}
-  // `terminations`: the run ends when it is counted up.
-  RunState(SessionLimits limits, const std::atomic<uint64_t>& terminations)
+  // `terminations`: the run ends when it is counted up. `ended`: or when this is set, if there is
+  // one.
+  RunState(SessionLimits limits, const std::atomic<uint64_t>& terminations,
+           const std::atomic<bool>* ended = nullptr)
       : limits_(limits),
         meter_(limits.bytes ? std::make_shared<Meter>(*limits.bytes) : nullptr),
         terminations_(terminations),
-        then_(terminations.load()) {}
+        then_(terminations.load()),
+        ended_(ended) {}
 
   const SessionLimits& limits() const { return limits_; }
   // Counts what is live in the run; null where bytes have no limit.
   const std::shared_ptr<Meter>& meter() const { return meter_; }
+  // Throws where the run was terminated.
+  void go_on() const {
+    const bool ended = ended_ && ended_->load(std::memory_order_relaxed);
+    check(!ended && terminations_.load(std::memory_order_relaxed) == then_,
+          "the run was terminated");
+  }
   // Throws where the part that is about to run needs more, beside what is live, than the limits
   // leave, or the run was terminated.
   void begin(size_t bytes, double operations) {
-    check(terminations_.load(std::memory_order_relaxed) == then_, "the run was terminated");
+    go_on();
     if (meter_) meter_->require(bytes);
     operations_ += operations;
     check(!limits_.operations || operations_ <= *limits_.operations,
@@ -58,6 +67,7 @@ class RunState {
   std::shared_ptr<Meter> meter_;
   const std::atomic<uint64_t>& terminations_;
   uint64_t then_;
+  const std::atomic<bool>* ended_ = nullptr;
   double operations_ = 0;
   size_t kept_ = 0;
   Once* once_ = nullptr;

@@ -5,6 +5,7 @@
 #include <array>
 #include <utility>
 
+#include "csrc/graph/error_kind.h"
 #include "csrc/graph/expand.h"
 #include "csrc/graph/schema.h"
 
@@ -98,7 +99,7 @@ void complete_attrs(const OpSchema& schema, Attrs& attrs) {
   for (const auto& [name, value] : attrs) {
     const bool known = std::any_of(schema.attrs().begin(), schema.attrs().end(),
                                    [&](const auto& spec) { return spec.name == name; });
-    check(known, "[{}] has no attribute '{}'", schema.qualified(), name);
+    check_as(ErrorKind::graph, known, "[{}] has no attribute '{}'", schema.qualified(), name);
   }
   for (const auto& spec : schema.attrs()) {
     if (attrs.has(spec.name)) continue;

@@ -2,19 +2,47 @@
 // ort::Error that names what and where.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "csrc/graph/graph.h"
 
 namespace ort {
 
+// What is read otherwise than the file has it.
+struct ReadAs {
+  std::map<std::string, int64_t> sizes, denoted;  // free sizes, by name and by denotation
+  std::map<std::string, Tensor> initializers;     // in the place of the file's of that name
+  std::set<std::string> open;                     // initializers that a run is to be fed
+};
+
+// What a file says of itself. A port has the file's names of sizes; what the file leaves out of an
+// output is as it is inferred.
+struct ModelHead {
+  struct Port {
+    std::string name;
+    Type type;
+  };
+  int64_t ir_version = 0;
+  std::optional<int64_t> version;
+  std::string producer, domain, description, graph_name, graph_description;
+  std::map<std::string, std::string> metadata;
+  std::vector<Port> inputs, outputs;
+  std::vector<Port> overridable;  // inputs that have an initializer
+};
+
 // A graph from the bytes of a ModelProto without external data.
-std::unique_ptr<Graph> read_onnx(std::span<const char> bytes, const OpSet& ops);
+std::unique_ptr<Graph> read_onnx(std::span<const char> bytes, const OpSet& ops,
+                                 const ReadAs& as = {}, ModelHead* head = nullptr);
 // A model's file, and external data in its folder or in that of the file that it links to. They are
 // read; `map` maps them into memory instead, for files that nobody changes meanwhile.
-std::unique_ptr<Graph> read_onnx_file(const std::string& path, const OpSet& ops, bool map = false);
+std::unique_ptr<Graph> read_onnx_file(const std::string& path, const OpSet& ops, bool map = false,
+                                      const ReadAs& as = {}, ModelHead* head = nullptr);
 
 // standard: every op must be of ai.onnx. any: the domains ort and aten too, symbolic sizes as
 // strings and each node's place and rule as its documentation: files to look at.

@@ -10,8 +10,12 @@ using Field = protozero::pbf_tag_type;
 enum class Model : Field {
   ir_version = 1,
   producer_name = 2,
+  domain = 4,
+  model_version = 5,
+  doc_string = 6,
   graph = 7,
   opset_import = 8,
+  metadata_props = 14,
   functions = 25,
 };
 enum class Function : Field {
@@ -30,6 +34,7 @@ enum class Graph : Field {
   node = 1,
   name = 2,
   initializer = 5,
+  doc_string = 10,
   input = 11,
   output = 12,
   sparse_initializer = 15,
@@ -100,6 +105,6 @@ enum class MapType : Field { key_type = 1, value_type = 2 };
 enum class TensorType : Field { elem_type = 1, shape = 2 };
 enum class ContainerType : Field { elem_type = 1 };  // TypeProto.Sequence, TypeProto.Optional
 enum class TensorShape : Field { dim = 1 };
-enum class Dimension : Field { dim_value = 1, dim_param = 2 };
+enum class Dimension : Field { dim_value = 1, dim_param = 2, denotation = 3 };
 
 }  // namespace ort::onnx

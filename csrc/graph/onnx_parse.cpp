@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <protozero/pbf_message.hpp>
 
+#include "csrc/graph/error_kind.h"
 #include "csrc/graph/onnx_fields.h"
 #include "csrc/graph/onnx_upgrade.h"
 
@@ -33,16 +34,32 @@ struct RawAttribute {
 
 class Parser {
  public:
-  Parser(TensorReader& tensors, Graph& graph) : tensors_(tensors), graph_(graph) {}
+  Parser(TensorReader& tensors, Graph& graph, const ReadAs& as)
+      : tensors_(tensors), graph_(graph), as_(as) {}
 
   RawModel parse(std::span<const char> bytes) {
     pbf_message<onnx::Model> model(bytes.data(), bytes.size());
     RawModel raw;
     std::vector<protozero::data_view> graphs, functions;
-    int64_t ir_version = 0;
+    ModelHead& head = raw.head;
     while (model.next()) switch (model.tag()) {
         case onnx::Model::ir_version:
-          ir_version = model.get_int64();
+          head.ir_version = model.get_int64();
+          break;
+        case onnx::Model::producer_name:
+          head.producer = read_text(model);
+          break;
+        case onnx::Model::domain:
+          head.domain = read_text(model);
+          break;
+        case onnx::Model::model_version:
+          head.version = model.get_int64();
+          break;
+        case onnx::Model::doc_string:
+          head.description = read_text(model);
+          break;
+        case onnx::Model::metadata_props:
+          read_entry(model.get_message(), head.metadata);
           break;
         case onnx::Model::graph:
           graphs.push_back(model.get_view());
@@ -56,8 +73,8 @@ class Parser {
         default:
           model.skip();
       }
-    check(!graphs.empty(), "no graph in the file: is it an ONNX model?");
-    if (raw.opsets.empty() && ir_version < kFirstIrWithOpsets) raw.opsets.emplace("", 1);
+    check_as(ErrorKind::argument, !graphs.empty(), "no graph in the file: is it an ONNX model?");
+    if (raw.opsets.empty() && head.ir_version < kFirstIrWithOpsets) raw.opsets.emplace("", 1);
     check(!raw.opsets.empty(), "the model imports no opset");
     raw.graph = parse_graph(pbf_message<onnx::Graph>(graphs.back()), 0);
     for (const protozero::data_view& view : functions) {
@@ -67,11 +84,26 @@ class Parser {
       check(raw.functions.emplace(std::move(key), std::move(function)).second,
             "the model has two functions '{}'", name);
     }
+    head.graph_name = raw.graph.name;
+    head.graph_description = raw.graph.description;
     raw.spent = budget_;
     return raw;
   }
 
  private:
+  static void read_entry(pbf_message<onnx::StringStringEntry> message,
+                         std::map<std::string, std::string>& entries) {
+    std::string key, value;
+    while (message.next())
+      if (message.tag() == onnx::StringStringEntry::key)
+        key = read_text(message);
+      else if (message.tag() == onnx::StringStringEntry::value)
+        value = read_text(message);
+      else
+        message.skip();
+    entries[key] = std::move(value);
+  }
+
   // `opsets`: those that were read before, of one model or function.
   static void read_opset(pbf_message<onnx::OperatorSetId> message, Opsets& opsets) {
     std::string domain;
@@ -150,6 +182,12 @@ class Parser {
           break;
         case onnx::Graph::output:
           raw.outputs.push_back(read_value(message.get_message()));
+          break;
+        case onnx::Graph::name:
+          raw.name = read_text(message);
+          break;
+        case onnx::Graph::doc_string:
+          raw.description = read_text(message);
           break;
         case onnx::Graph::sparse_initializer:
           raw.sparse_initializers.push_back(parse_sparse_tensor(message.get_message()));
@@ -250,14 +288,19 @@ class Parser {
       }
       pbf_message<onnx::Dimension> dim = message.get_message();
       std::optional<Dim> size;
+      std::string denotation;
       while (dim.next()) {
         if (dim.tag() == onnx::Dimension::dim_value)
           size = Dim(dim.get_int64());
         else if (dim.tag() == onnx::Dimension::dim_param)
           size = named_dim(read_text(dim));
+        else if (dim.tag() == onnx::Dimension::denotation)
+          denotation = read_text(dim);
         else
           dim.skip();
       }
+      const auto given = as_.denoted.find(denotation);
+      if (given != as_.denoted.end() && !(size && size->value())) size = Dim(given->second);
       const int64_t number =
           size ? size->value().value_or(0) : -1;  // exporters leave it open so, too
       check(number >= -1, "a value has negative size {}", number);
@@ -270,6 +313,7 @@ class Parser {
   // A dim_param is a name; add_input takes it for an expression where it reads as one. Names that
   // the graph itself gives, as to sizes that only a run tells, are never a file's.
   Dim named_dim(const std::string& text) {
+    if (const auto given = as_.sizes.find(text); given != as_.sizes.end()) return given->second;
     if (text.empty() || text.size() > kMaxName) return graph_.fresh_symbol();
     if (!Graph::is_fresh(text)) return Dim::symbol(text);
     const auto known = renamed_.find(text);
@@ -421,6 +465,7 @@ class Parser {
   TensorReader& tensors_;
   Graph& graph_;
   Budget budget_;
+  const ReadAs& as_;
   std::map<std::string, Dim> renamed_;
 };
 
@@ -444,8 +489,9 @@ std::string function_key(const std::string& domain, const std::string& name,
   return domain + "::" + name + (overload.empty() ? "" : ":" + overload);
 }
 
-RawModel parse_model(std::span<const char> bytes, TensorReader& tensors, Graph& graph) {
-  return Parser(tensors, graph).parse(bytes);
+RawModel parse_model(std::span<const char> bytes, TensorReader& tensors, Graph& graph,
+                     const ReadAs& as) {
+  return Parser(tensors, graph, as).parse(bytes);
 }
 
 }  // namespace ort

@@ -10,6 +10,7 @@
 
 #include "csrc/graph/domains.h"
 #include "csrc/graph/graph.h"
+#include "csrc/graph/onnx.h"
 #include "csrc/graph/onnx_tensor.h"
 
 namespace ort {
@@ -38,6 +39,7 @@ struct RawGraph {
   std::vector<RawValue> inputs, outputs;
   std::vector<RawTensor> initializers;
   std::vector<RawSparseTensor> sparse_initializers;
+  std::string name, description;
 };
 
 // A function of the model: nodes that stand in its place.
@@ -68,6 +70,7 @@ struct RawModel {
   RawGraph graph;
   std::map<std::string, RawFunction> functions;  // by function_key
   Budget spent;
+  ModelHead head;  // without its ports
 };
 
 // Of a node's op or a function: no two functions of a model have the same.
@@ -77,6 +80,7 @@ std::string function_key(const std::string& domain, const std::string& name,
 constexpr int kMaxGraphDepth = 12;  // of graphs in graphs
 
 // Sizes without a usable name are fresh ones of `graph`.
-RawModel parse_model(std::span<const char> bytes, TensorReader& tensors, Graph& graph);
+RawModel parse_model(std::span<const char> bytes, TensorReader& tensors, Graph& graph,
+                     const ReadAs& as);
 
 }  // namespace ort

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "csrc/core/log.h"
+#include "csrc/graph/error_kind.h"
 #include "csrc/graph/onnx.h"
 #include "csrc/graph/onnx_file.h"
 #include "csrc/graph/onnx_parse.h"
@@ -39,21 +40,22 @@ auto naming(const RawNode& node, const auto& f) {
   } catch (const Error& error) {
     const std::string text = error.what();
     if (node.name.empty() || text.find(node.name) != std::string::npos) throw;
-    fail("node '{}': {}", node.name, text);
+    tell_as(error, format("node '{}': {}", node.name, text));
   }
 }
 
 class Reader {
  public:
-  Reader(const OpSet& ops, TensorReader tensors)
-      : ops_(ops), tensors_(std::move(tensors)), graph_(std::make_unique<Graph>(ops)) {}
+  Reader(const OpSet& ops, TensorReader tensors, const ReadAs& as)
+      : ops_(ops), tensors_(std::move(tensors)), as_(as), graph_(std::make_unique<Graph>(ops)) {}
 
-  std::unique_ptr<Graph> read(std::span<const char> bytes) {
-    RawModel model = parse_model(bytes, tensors_, *graph_);
+  std::unique_ptr<Graph> read(std::span<const char> bytes, ModelHead* head) {
+    RawModel model = parse_model(bytes, tensors_, *graph_, as_);
     opsets_ = std::move(model.opsets);
     budget_ = model.spent;
     functions_ = std::move(model.functions);
-    read_graph(model.graph);
+    if (head) *head = std::move(model.head);
+    read_graph(model.graph, head);
     return std::move(graph_);
   }
 
@@ -71,15 +73,16 @@ class Reader {
     }
   };
 
-  void read_graph(const RawGraph& raw) {
+  void read_graph(const RawGraph& raw, ModelHead* head) {
     Scope scope{graph_.get()};
-    add_initializers(scope, raw);
+    add_own_initializers(scope, raw);
     for (const RawValue& input : raw.inputs)
       for (const Dim& dim : input.type.dims.value_or(Dims{}))
         if (const auto name = dim.symbol_name()) names_.insert(*name);
     std::set<std::string> taken;
     for (const RawValue& input : raw.inputs) {
       check(taken.insert(input.name).second, "graph input '{}' is named twice", input.name);
+      if (head) tell_input(raw, input, *head);
       add_input(scope, input);
     }
     for (const RawNode& node : raw.nodes) add_node(scope, node);
@@ -90,8 +93,38 @@ class Reader {
       check(found != scope.values.end() && found->second, "graph output '{}' is made by no node",
             output.name);
       check_declared(output, found->second.type());
+      if (head) head->outputs.push_back({output.name, told(output, found->second.type())});
       graph_->output(found->second, output.name);
     }
+  }
+
+  // Before IR 4 every initializer had to be an input, too, and none of them was for a run to give.
+  static void tell_input(const RawGraph& raw, const RawValue& input, ModelHead& head) {
+    constexpr int64_t kFirstIrThatOverrides = 4;
+    const bool has_value =
+        std::any_of(raw.initializers.begin(), raw.initializers.end(),
+                    [&](const RawTensor& tensor) { return tensor.name == input.name; });
+    if (!has_value)
+      head.inputs.push_back({input.name, input.type});
+    else if (head.ir_version >= kFirstIrThatOverrides)
+      head.overridable.push_back({input.name, input.type});
+  }
+
+  // The type of an output as the file says it, with what it leaves open as it is inferred.
+  static Type told(const RawValue& output, const Type& made) {
+    if (!output.typed) return made;
+    Type type = output.type;
+    if (!type.is_tensor() || !made.is_tensor() || !made.dims) return type;
+    if (!type.dims || type.dims->size() != made.dims->size()) {
+      type.dims = made.dims;
+      return type;
+    }
+    for (size_t i = 0; i < type.dims->size(); ++i) {
+      Dim& dim = (*type.dims)[i];
+      const bool named = dim.symbol_name() && !Graph::is_fresh(*dim.symbol_name());
+      if ((*made.dims)[i].value() || !(dim.value() || named)) dim = (*made.dims)[i];
+    }
+    return type;
   }
 
   // An output has the rank that is computed, as in onnxruntime, which tells of it too.
@@ -198,13 +231,36 @@ class Reader {
   void add_initializers(Scope& scope, const RawGraph& raw) {
     for (const RawTensor& tensor : raw.initializers)
       define(scope, tensor.name, scope.graph->constant(tensors_.read(tensor)));
+    add_sparse_initializers(scope, raw);
+  }
+
+  void add_sparse_initializers(Scope& scope, const RawGraph& raw) {
     for (const RawSparseTensor& tensor : raw.sparse_initializers)
       define(scope, tensor.values.name, scope.graph->constant(tensors_.read(tensor)));
   }
 
+  // Those of the model itself, which may be given otherwise or left open.
+  void add_own_initializers(Scope& scope, const RawGraph& raw) {
+    for (const RawTensor& tensor : raw.initializers)
+      if (const auto given = as_.initializers.find(tensor.name); given != as_.initializers.end())
+        define(scope, tensor.name, scope.graph->constant(as_given(tensor, given->second)));
+      else if (!as_.open.count(tensor.name))
+        define(scope, tensor.name, scope.graph->constant(tensors_.read(tensor)));
+    add_sparse_initializers(scope, raw);
+  }
+
+  static const Tensor& as_given(const RawTensor& tensor, const Tensor& given) {
+    const bool same = static_cast<int64_t>(given.dtype) == tensor.dtype;
+    check(same && given.sizes == tensor.sizes,
+          "initializer '{}' is given as {} of shape {}, the model has {} of shape {}", tensor.name,
+          given.dtype, given.sizes,
+          known_dtype(tensor.dtype) ? name_of(static_cast<DType>(tensor.dtype)) : "no dtype",
+          tensor.sizes);
+    return given;
+  }
+
   void add_input(Scope& scope, const RawValue& input) {
-    if (scope.values.count(input.name))
-      return;  // an initializer with a default that may be overridden: it is not
+    if (scope.values.count(input.name)) return;  // it has an initializer, which stays
     check(input.typed, "graph input '{}' has no type", input.name);
     Type type = input.type;
     if (type.dims)
@@ -225,8 +281,8 @@ class Reader {
     std::vector<Value> in;
     for (const std::string& name : node.in) {
       const Value value = is_absent(scope, name) ? Value{} : find(scope, name);
-      check(value || is_absent(scope, name),
-            "node '{}' ({}) reads '{}', which nothing before it makes", node.name, op, name);
+      check_as(ErrorKind::argument, value || is_absent(scope, name),
+               "node '{}' ({}) reads '{}', which nothing before it makes", node.name, op, name);
       in.push_back(value);
     }
     const auto function = functions_.find(function_key(node.domain, node.op, node.overload));
@@ -345,7 +401,10 @@ class Reader {
   void check_known(const RawNode& node, const std::string& op, bool known) const {
     const auto opset = opsets_.find(node.domain);
     const std::string version = opset == opsets_.end() ? "" : format(" of opset {}", opset->second);
-    check(known, "node '{}': op '{}'{} is not known", node.name, op, version);
+    if (known) return;
+    const std::string text = format("node '{}': op '{}'{} is not known", node.name, op, version);
+    check_as(ErrorKind::graph, !node.domain.empty(), "{}", text);
+    fail("{}", text);
   }
 
   // Null where no file may have it.
@@ -460,6 +519,7 @@ class Reader {
 
   const OpSet& ops_;
   TensorReader tensors_;
+  const ReadAs& as_;
   std::unique_ptr<Graph> graph_;
   std::set<std::string> names_;  // of the inputs' sizes
   std::map<std::string, RawFunction> functions_;
@@ -474,21 +534,24 @@ class Reader {
 namespace {
 
 std::unique_ptr<Graph> read_bytes(std::span<const char> bytes, const OpSet& ops,
-                                  TensorReader tensors) {
+                                  TensorReader tensors, const ReadAs& as, ModelHead* head) {
   try {
-    return Reader(ops, std::move(tensors)).read(bytes);
+    return Reader(ops, std::move(tensors), as).read(bytes, head);
   } catch (const protozero::exception& error) {
-    fail("the file is no valid protobuf message: {}", error.what());
+    throw KindedError(ErrorKind::protobuf,
+                      format("the file is no valid protobuf message: {}", error.what()));
   }
 }
 
 }  // namespace
 
-std::unique_ptr<Graph> read_onnx(std::span<const char> bytes, const OpSet& ops) {
-  return read_bytes(bytes, ops, {{"", "", false}, nullptr});
+std::unique_ptr<Graph> read_onnx(std::span<const char> bytes, const OpSet& ops, const ReadAs& as,
+                                 ModelHead* head) {
+  return read_bytes(bytes, ops, {{"", "", false}, nullptr}, as, head);
 }
 
-std::unique_ptr<Graph> read_onnx_file(const std::string& path, const OpSet& ops, bool map) {
+std::unique_ptr<Graph> read_onnx_file(const std::string& path, const OpSet& ops, bool map,
+                                      const ReadAs& as, ModelHead* head) {
   const OpenFile file(path);
   const size_t size = static_cast<size_t>(file.size());
   const std::string folder = std::filesystem::path(path).parent_path().string();
@@ -497,14 +560,14 @@ std::unique_ptr<Graph> read_onnx_file(const std::string& path, const OpSet& ops,
   try {
     if (map) {
       const auto mapped = file.map();
-      return read_bytes({mapped.get(), size}, ops, {std::move(external), mapped});
+      return read_bytes({mapped.get(), size}, ops, {std::move(external), mapped}, as, head);
     }
     // Tensors are copied out: one that lay aligned would keep the whole file beside the others.
     auto bytes = std::make_unique<char[]>(size);
     file.read(0, file.size(), bytes.get());
-    return read_bytes({bytes.get(), size}, ops, {std::move(external), nullptr});
+    return read_bytes({bytes.get(), size}, ops, {std::move(external), nullptr}, as, head);
   } catch (const Error& error) {
-    fail("{}: {}", path, error.what());
+    tell_as(error, format("{}: {}", path, error.what()));
   }
 }
 

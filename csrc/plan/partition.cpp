@@ -5,6 +5,7 @@
 
 #include "csrc/core/env.h"
 #include "csrc/core/log.h"
+#include "csrc/graph/error_kind.h"
 
 namespace ort {
 namespace {
@@ -26,7 +27,8 @@ class Taken : public Claimed {
   for (const Provider* provider : providers)
     reasons += format("{}{}: {}", reasons.empty() ? "" : "; ", provider->name(),
                       provider->can_run(node).reason);
-  fail("[{}] no provider runs it ({}); {}", node.qualified(), reasons, node.describe());
+  throw KindedError(ErrorKind::not_implemented, format("[{}] no provider runs it ({}); {}",
+                                                       node.qualified(), reasons, node.describe()));
 }
 
 // ORTMODULE_WHY, before an op that nobody runs becomes an error.

@@ -8,6 +8,7 @@
 
 #include "csrc/core/env.h"
 #include "csrc/core/log.h"
+#include "csrc/core/run_state.h"
 
 namespace ort {
 namespace {
@@ -146,9 +147,14 @@ class Queues {
   std::vector<Use> uses_;                       // by device
 };
 
-// Calls run(i) for each step, timed where somebody asks.
+// Calls run(i) for each step until the run is terminated, timed where somebody asks.
 template <class F>
-void each_step(const Plan& plan, size_t first, size_t last, Profile* profile, F&& run) {
+void each_step(const Plan& plan, const Frame& frame, size_t first, size_t last, Profile* profile,
+               F&& run_one) {
+  const auto run = [&, state = frame.run_state()](size_t i) {
+    if (state) state->go_on();
+    run_one(i);
+  };
   static const bool print = env::debug() >= 2;
   if (!profile && !print) {
     for (size_t i = first; i < last; ++i) run(i);
@@ -169,11 +175,12 @@ void each_step(const Plan& plan, size_t first, size_t last, Profile* profile, F&
 void run(const Plan& plan, Frame& frame, size_t first, size_t last, Profile* profile) {
   last = std::min(last, plan.steps.size());
   if (plan.devices.size() == 1)
-    return each_step(plan, first, last, profile, [&](size_t i) { run_step(plan, frame, i); });
+    return each_step(plan, frame, first, last, profile,
+                     [&](size_t i) { run_step(plan, frame, i); });
   Queues queues(plan, frame, first, last);
   try {
     queues.fork();
-    each_step(plan, first, last, profile, [&](size_t i) {
+    each_step(plan, frame, first, last, profile, [&](size_t i) {
       queues.before(plan.steps[i]);
       run_step(plan, frame, i);
       queues.after(plan.steps[i], i);

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "csrc/runtime/thread_limit.h"
+
 namespace ort {
 namespace {
 
@@ -68,16 +70,17 @@ BoundRun::BoundRun(InferenceSession& session, std::vector<size_t> outputs, std::
   results_ = std::make_shared<const std::vector<Item>>(std::move(results));
 }
 
-BoundRun::Results BoundRun::run() {
+BoundRun::Results BoundRun::run(const std::atomic<bool>* ended) {
   const std::lock_guard lock(mutex_);
-  if (!plan_) return run_anew();
-  RunState state = session_.new_run();
+  if (!plan_) return run_anew(ended);
+  const ThreadLimit limit(session_.threads());
+  RunState state = session_.new_run(ended);
   plan_->run(state);
   return results_;
 }
 
-BoundRun::Results BoundRun::run_anew() {
-  std::vector<Item> results = session_.run(outputs_, inputs_);
+BoundRun::Results BoundRun::run_anew(const std::atomic<bool>* ended) {
+  std::vector<Item> results = session_.run(outputs_, inputs_, {.ended = ended});
   for (size_t i = 0; i < results.size(); ++i) {
     if (!is_given(into_[i])) continue;
     copy_into(into_[i], results[i], session_.outputs()[outputs_[i]].name);

@@ -21,10 +21,10 @@ class BoundRun {
   // the same memory each time. A call waits while another one runs. Throws where an output does not
   // have the sizes of its memory.
   using Results = std::shared_ptr<const std::vector<Item>>;
-  Results run();
+  Results run(const std::atomic<bool>* ended = nullptr);  // which ends it when it is set
 
  private:
-  Results run_anew();
+  Results run_anew(const std::atomic<bool>* ended);
 
   InferenceSession& session_;
   const std::vector<size_t> outputs_;

@@ -5,8 +5,10 @@
 #include <new>
 
 #include "csrc/core/pool.h"
+#include "csrc/graph/error_kind.h"
 #include "csrc/passes/dce.h"
 #include "csrc/plan/symbols.h"
+#include "csrc/runtime/thread_limit.h"
 #include "csrc/session/free_sizes.h"
 
 namespace ort {
@@ -144,7 +146,7 @@ void InferenceSession::check_names(const std::set<std::string>& fed) const {
       wrong += format("'{}' is no input of the model; ", name);
   for (const Port& port : inputs_)
     if (!fed.count(port.name)) wrong += format("input '{}' is missing; ", port.name);
-  if (!wrong.empty()) fail("{}the model takes {}", wrong, names_of(inputs_));
+  check_as(ErrorKind::argument, wrong.empty(), "{}the model takes {}", wrong, names_of(inputs_));
 }
 
 // What is as declared stays as it is.
@@ -153,7 +155,9 @@ void InferenceSession::check_items(std::vector<Item>& inputs) const {
         inputs_.size());
   for (size_t i = 0; i < inputs.size(); ++i)
     if (const Port& port = inputs_[i]; !is_as_declared(inputs[i], port.type))
-      inputs[i] = checked(inputs[i], port.type, format("input '{}'", port.name));
+      inputs[i] = of_kind(ErrorKind::argument, [&] {
+        return checked(inputs[i], port.type, format("input '{}'", port.name));
+      });
 }
 
 std::vector<size_t> InferenceSession::outputs_named(const std::vector<std::string>& names) const {
@@ -164,7 +168,8 @@ std::vector<size_t> InferenceSession::outputs_named(const std::vector<std::strin
     size_t index = 0;
     while (index < outputs_.size() && outputs_[index].name != name) ++index;
     if (index == outputs_.size())
-      fail("'{}' is no output of the model, which gives {}", name, names_of(outputs_));
+      check_as(ErrorKind::argument, false, "'{}' is no output of the model, which gives {}", name,
+               names_of(outputs_));
     indices.push_back(index);
   }
   return indices;
@@ -209,9 +214,10 @@ std::shared_ptr<InferenceSession::Asked> InferenceSession::asked_for(
 }
 
 std::vector<Item> InferenceSession::run(const std::vector<size_t>& outputs_asked,
-                                        std::vector<Item> inputs) {
+                                        std::vector<Item> inputs, RunOptions options) {
   try {
-    RunState state(limits_, terminations_);
+    const ThreadLimit limit(threads_);
+    RunState state = new_run(options.ended);
     const Metering counted(state.meter());
     check_items(inputs);
     const std::vector<size_t> distinct = sorted_once(outputs_asked);
@@ -224,7 +230,7 @@ std::vector<Item> InferenceSession::run(const std::vector<size_t>& outputs_asked
     size_t given = 0;
     for (const Item& input : inputs) given += state.meter() ? bytes_of(input) : 0;
     const Charge fed(given);
-    std::vector<Item> outputs = program.run(std::move(inputs), state);
+    std::vector<Item> outputs = program.run(std::move(inputs), state, options.profile);
     std::vector<Item> result;
     for (const size_t index : outputs_asked)
       result.push_back(outputs[static_cast<size_t>(

@@ -12,6 +12,13 @@
 namespace ort {
 
 class BoundPlan;
+class Profile;
+
+// What one run is told beside its inputs; both outlive it.
+struct RunOptions {
+  const std::atomic<bool>* ended = nullptr;  // the run ends when it is set
+  Profile* profile = nullptr;                // its steps are timed
+};
 
 class InferenceSession {
  public:
@@ -32,7 +39,8 @@ class InferenceSession {
 
   // The outputs asked, in this order, for an item of each input. What only others need is not
   // computed. Each is in memory of its own. Thread-safe.
-  std::vector<Item> run(const std::vector<size_t>& outputs, std::vector<Item> inputs);
+  std::vector<Item> run(const std::vector<size_t>& outputs, std::vector<Item> inputs,
+                        RunOptions options = {});
   std::vector<Item> run(const std::vector<std::string>& names,
                         const std::map<std::string, Item>& feed);
   // The plan of such a run, bound to its inputs and to memory for the outputs asked, which are
@@ -40,9 +48,15 @@ class InferenceSession {
   // `run` does.
   std::shared_ptr<BoundPlan> bind(const std::vector<size_t>& outputs, std::vector<Item> inputs,
                                   std::span<const Tensor> into);
-  RunState new_run() const { return {limits_, terminations_}; }
-  // Runs under way end with an error before their next stage or trip.
+  RunState new_run(const std::atomic<bool>* ended = nullptr) const {
+    return {limits_, terminations_, ended};
+  }
+  const Graph& graph() const { return *graph_; }  // as it was read
+  // Runs under way end with an error before their next step.
   void terminate() { ++terminations_; }
+  // Of a run's kernels; 0: as many as OpenMP has.
+  void set_threads(int threads) { threads_ = threads; }
+  int threads() const { return threads_; }
   // Steps by provider of the plan used last.
   std::map<std::string, int> providers();
 
@@ -70,6 +84,7 @@ class InferenceSession {
   std::shared_ptr<Asked> all_;  // of every output
   Cache<std::vector<size_t>, Asked> some_{8};
   std::atomic<uint64_t> terminations_ = 0;
+  std::atomic<int> threads_ = 0;
   std::mutex mutex_;
   Program* latest_ = nullptr;
 };

@@ -21,8 +21,9 @@ ORDER = (
     "graph_breaks",
     "dispatch",
     "attach",
+    "inference",
 )
-ABOVE = {"module", "export", "inference", "backend", "view", "lora"}
+ABOVE = {"module", "export", "backend", "view", "lora"}
 ROOM = sources.ROOT / "ortmodule"
 
 

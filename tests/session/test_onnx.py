@@ -148,9 +148,9 @@ def test_dynamic_batch_in_one_session():
 def test_ports():
     session = InferenceSession(models.top_k()[0].SerializeToString())
     ports = [(p.name, p.shape, p.type) for p in session.get_inputs()]
-    assert ports == [("x", ["n", 5], "float32")]
+    assert ports == [("x", ["n", 5], "tensor(float)")]
     ports = [(p.name, p.shape, p.type) for p in session.get_outputs()]
-    assert ports == [("values", ["n", 2], "float32"), ("at", ["n", 2], "int64")]
+    assert ports == [("values", ["n", 2], "tensor(float)"), ("at", ["n", 2], "tensor(int64)")]
 
 
 def test_named_outputs_come_in_the_order_asked():
