@@ -1,8 +1,8 @@
 """Loads the extension modules: `core()` is _C (no torch), `torch_bridge()` is _torch, `optim()` is
 _optim, `mpi()` is _mpi.
 
-Called by inference.py, module.py, ortmodule.optim and ortmodule.distributed. The only place that
-knows where libdnnl lies and which torch the last three were built for.
+Called by ortmodule.inference, module.py, ortmodule.optim and ortmodule.distributed. The only place
+that knows where libdnnl lies and which torch the last three were built for.
 """
 
 import ctypes
