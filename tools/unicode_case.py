@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes providers/host/text/case_tables.cpp: Unicode's simple mappings of case, by Python.
+"""Writes csrc/ops/text/case_tables.cpp: Unicode's simple mappings of case, by Python.
 
 `python tools/unicode_case.py` writes it; tests/session/text/test_strings.py compares it.
 """
@@ -10,10 +10,10 @@ import unicodedata
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "providers" / "host" / "text" / "case_tables.cpp"
+PAGE = ROOT / "csrc" / "ops" / "text" / "case_tables.cpp"
 VERSION = unicodedata.unidata_version
 HEAD = f"""// Written by tools/unicode_case.py: case in Unicode {VERSION}. Do not edit.
-#include "providers/host/text/case.h"
+#include "csrc/ops/text/case.h"
 
 namespace ort::utf8 {{
 """

@@ -149,6 +149,7 @@ ReduceMin 1:1:1:3cc2:axes,keepdims 12:1:1:3cce:axes,keepdims 13:1:1:13cce:axes,k
 ReduceProd 1:1:1:3cc2:axes,keepdims 13:1:1:13cc2:axes,keepdims 18:2:1:13cc2:keepdims,noop_with_empty_axes
 ReduceSum 1:1:1:3cc2:axes,keepdims 13:2:1:13cc2:keepdims,noop_with_empty_axes
 ReduceSumSquare 1:1:1:3cc2:axes,keepdims 13:1:1:13cc2:axes,keepdims 18:2:1:13cc2:keepdims,noop_with_empty_axes
+RegexFullMatch 20:1:1:300:pattern
 Relu 1:1:1:c02:consumed_inputs 6:1:1:c02: 13:1:1:10c02: 14:1:1:10cea:
 Reshape 1:1:1:c02:consumed_inputs,shape 5:2:1:fffe: 13:2:1:1fffe: 14:2:1:1fffe:allowzero 19:2:1:1ffffe:allowzero 21:2:1:7ffffe:allowzero 23:2:1:fffffe:allowzero 24:2:1:1fffffe:allowzero 25:2:1:7fffffe:allowzero
 Resize 10:2:1:fffe:mode 11:4:1:fffe:coordinate_transformation_mode,cubic_coeff_a,exclude_outside,extrapolation_value,mode,nearest_mode 13:4:1:1fffe:coordinate_transformation_mode,cubic_coeff_a,exclude_outside,extrapolation_value,mode,nearest_mode 18:4:1:1fffe:antialias,axes,coordinate_transformation_mode,cubic_coeff_a,exclude_outside,extrapolation_value,keep_aspect_ratio_policy,mode,nearest_mode

@@ -3,7 +3,7 @@
 #include <unordered_set>
 
 #include "csrc/core/pool.h"
-#include "providers/host/text/case.h"
+#include "csrc/ops/text/case.h"
 #include "providers/host_kernel.h"
 #include "providers/kernel_table.h"
 

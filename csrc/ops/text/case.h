@@ -15,6 +15,7 @@ struct CaseRun {
 // Sorted; letters that become several are not among them.
 extern const std::span<const CaseRun> kToLower, kToUpper;
 
+uint32_t mapped(uint32_t code, std::span<const CaseRun> runs);
 // The text with its letters mapped; bytes that are no UTF-8 stay.
 std::string mapped(const std::string& text, std::span<const CaseRun> runs);
 

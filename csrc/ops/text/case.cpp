@@ -1,5 +1,5 @@
 // UTF-8 and its mappings of case.
-#include "providers/host/text/case.h"
+#include "csrc/ops/text/case.h"
 
 #include <algorithm>
 
@@ -38,19 +38,23 @@ void append(std::string& text, uint32_t code) {
   put(0x80 | (code & 0x3f));
 }
 
+uint32_t mapped(uint32_t code, std::span<const CaseRun> runs) {
+  const auto run = std::partition_point(runs.begin(), runs.end(),
+                                        [&](const CaseRun& r) { return r.last < code; });
+  const bool maps = run != runs.end() && run->first <= code && (code - run->first) % run->step == 0;
+  return maps ? static_cast<uint32_t>(static_cast<int64_t>(code) + run->distance) : code;
+}
+
 std::string mapped(const std::string& text, std::span<const CaseRun> runs) {
   std::string made;
   made.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
     const auto [code, bytes] = character_at(text, at);
-    const auto run = std::partition_point(runs.begin(), runs.end(),
-                                          [&](const CaseRun& r) { return r.last < code; });
-    const bool maps = code != kNoCharacter && run != runs.end() && run->first <= code &&
-                      (code - run->first) % run->step == 0;
-    if (maps)
-      append(made, static_cast<uint32_t>(static_cast<int64_t>(code) + run->distance));
-    else
+    const uint32_t to = mapped(code, runs);
+    if (to == code)
       made.append(text, at, bytes);
+    else
+      append(made, to);
     at += bytes;
   }
   return made;

@@ -1,5 +1,5 @@
 // Written by tools/unicode_case.py: case in Unicode 14.0.0. Do not edit.
-#include "providers/host/text/case.h"
+#include "csrc/ops/text/case.h"
 
 namespace ort::utf8 {
 

@@ -1,0 +1,37 @@
+// Regular expressions in the syntax of RE2, matched against whole texts in linear time.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ort::regex {
+
+// A set of characters: ranges of codes, and whether they are all but these.
+struct Set {
+  std::vector<std::pair<uint32_t, uint32_t>> ranges;
+  bool negated = false, folds = false;  // folds: upper and lower case are one
+  bool holds(uint32_t code) const;
+};
+
+enum class At : uint8_t { begin, end, line_begin, line_end, word_edge, no_word_edge };
+
+struct Step {
+  enum class Kind : uint8_t { set, fork, jump, at, match } kind;
+  size_t a = 0, b = 0;  // a set, or where to go on; of a fork both
+  At at = At::begin;
+};
+
+// Throws where the pattern is none, has what is not supported (classes of Unicode such as \pL, \C)
+// or is too large.
+class Pattern {
+ public:
+  explicit Pattern(const std::string& pattern);
+  bool matches(const std::string& text) const;  // as a whole
+
+ private:
+  std::vector<Set> sets_;
+  std::vector<Step> steps_;
+};
+
+}  // namespace ort::regex
