@@ -19,21 +19,24 @@ Value looked_up(Value x, Tensor keys, Tensor values, std::optional<Tensor> other
   return x.graph->emit1("ort::Lookup", {x}, std::move(attrs));
 }
 
-void infer_lookup(InferContext& c) {
-  const auto tensor = [&](const char* name) -> const Tensor& {
-    return std::get<Tensor>(*c.attrs().find(name));
-  };
-  const Tensor &keys = tensor("keys"), &values = tensor("values");
+void infer_table(InferContext& c, const Tensor& keys, const Tensor& values,
+                 const Tensor* otherwise) {
   c.require(keys.count() == values.count(), "it has {} keys and {} values, expected as many",
             keys.count(), values.count());
   c.require(keys.dtype == c.dtype(), "x is {}, the keys are {}", c.dtype(), keys.dtype);
-  if (c.attrs().has("otherwise")) {
-    const Tensor& otherwise = tensor("otherwise");
-    c.require(otherwise.count() == 1 && otherwise.dtype == values.dtype,
-              "what others become is {}{}, expected one {}", otherwise.dtype, otherwise.sizes,
+  if (otherwise)
+    c.require(otherwise->count() == 1 && otherwise->dtype == values.dtype,
+              "what others become is {}{}, expected one {}", otherwise->dtype, otherwise->sizes,
               values.dtype);
-  }
   c.out(0, values.dtype, c.type(0).dims);
+}
+
+void infer_lookup(InferContext& c) {
+  const auto tensor = [&](const char* name) {
+    const Attr* attr = c.attrs().find(name);
+    return attr ? &std::get<Tensor>(*attr) : nullptr;
+  };
+  infer_table(c, *tensor("keys"), *tensor("values"), tensor("otherwise"));
 }
 
 // --- LabelEncoder ---
@@ -68,6 +71,19 @@ Tensor default_of(const Attrs& attrs, const Tensor& values) {
 Value encoded(const OpCall& c) {
   const Tensor values = table(c.attrs(), "values");
   return looked_up(c.x(), table(c.attrs(), "keys"), values, default_of(c.attrs(), values));
+}
+
+// Of an x of any rank, whose parts are not known yet.
+void infer_encoder(InferContext& c) {
+  const Tensor values = table(c.attrs(), "values"), otherwise = default_of(c.attrs(), values);
+  infer_table(c, table(c.attrs(), "keys"), values, &otherwise);
+}
+
+void infer_mapper(InferContext& c) {
+  const Tensor names = tensor_of(texts(c.attrs(), "cats_strings"));
+  const Tensor numbers = Tensor::of(integers(c.attrs(), "cats_int64s"));
+  const bool strings = c.dtype() == DType::string;
+  infer_table(c, strings ? names : numbers, strings ? numbers : names, nullptr);
 }
 
 // Strings to numbers or numbers to strings, by two lists.
@@ -119,6 +135,7 @@ void register_label_encoder(OpSet& ops) {
                           .attr("default_float", -0.0)
                           .attr_optional("default_tensor")
                           .not_differentiable()
+                          .shape(infer_encoder)
                           .defined_as(encoded);
   for (const char* part : {"keys", "values"})
     for (const char* kind : {"_strings", "_int64s", "_floats", "_tensor"})
@@ -145,6 +162,7 @@ static void register_encoders(OpSet& ops) {
       .attr_required("cats_int64s")
       .attr_required("cats_strings")
       .not_differentiable()
+      .shape(infer_mapper)
       .defined_as(mapped);
   ops.op("ai.onnx.ml::OneHotEncoder")
       .in("X", kInputs | kTexts)

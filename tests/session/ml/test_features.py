@@ -160,6 +160,17 @@ def test_one_hot_encoder_of_what_is_no_category():
         session.run(None, {"x": TEXTS})
 
 
+@pytest.mark.parametrize("op", ["LabelEncoder", "CategoryMapper"])
+def test_tables_for_any_rank(op):
+    attrs = {"keys_strings": ["a", "é"], "values_int64s": [5, 6]}
+    if op == "CategoryMapper":
+        attrs = {"cats_strings": ["a", "é"], "cats_int64s": [5, 6]}
+    model = made(op, {"x": TEXTS}, {"y": TensorProto.INT64}, 2, **attrs)
+    model.graph.input[0].type.tensor_type.ClearField("shape")
+    for x in (TEXTS, TEXTS[0], TEXTS[None]):
+        agree(model, {"x": x})
+
+
 # --- what no file should have ---
 
 ENCODER = {"keys_strings": ["a", "b"], "values_int64s": [1, 2]}
