@@ -49,6 +49,13 @@ void expect_stretches(InferContext& c, size_t input, const Dims& to) {
   for (size_t i = 0; i < dims.size(); ++i) c.assume(stretches(dims[i], to[extra + i]), name);
 }
 
+void expect_key(InferContext& c, size_t input) {
+  if (!c.has(input) || !c.ranked(input)) return;
+  const Dim count = product(c.dims(input));
+  c.require(count.value().value_or(1) == 1, "key has shape {}, expected one number", c.dims(input));
+  c.assume_equal({count}, {Dim(1)}, "numbers of a key");
+}
+
 Shape like(size_t input) {
   return [input](InferContext& c) { same_dims(c, 0, input); };
 }

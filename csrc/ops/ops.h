@@ -28,7 +28,9 @@ void same_dims(InferContext& c, size_t output, size_t input);
 bool may_be_equal(const Dim& a, const Dim& b);
 // Refuses an input (when it is there and its rank is known) whose shape cannot be the expected one.
 void expect_dims(InferContext& c, size_t input, const Dims& expected);
-// The same of a shape that broadcasts to `to`, without making it wider.
+// Refuses a key that is not one number, whatever its rank.
+void expect_key(InferContext& c, size_t input);
+// As expect_dims of a shape that broadcasts to `to`, without making it wider.
 void expect_stretches(InferContext& c, size_t input, const Dims& to);
 
 // Refuses numbers of windows (strides, pads and the like) with which positions would overflow.

@@ -9,14 +9,6 @@
 namespace ort {
 namespace {
 
-// A key is one number, whatever its rank.
-void expect_key(InferContext& c, size_t input) {
-  if (!c.has(input) || !c.ranked(input)) return;
-  const Dim count = product(c.dims(input));
-  c.require(count.value().value_or(1) == 1, "key has shape {}, expected one number", c.dims(input));
-  c.assume_equal({count}, {Dim(1)}, "numbers of a key");
-}
-
 // --- draws --------------------------------------------------------------------------------------
 
 bool has_seed(const Attrs& attrs) {

@@ -31,14 +31,6 @@ Value causal_mask(Graph& g, const Dim& t, const Dim& s) {
 
 namespace {
 
-// A key is one number, whatever its rank.
-void expect_key(InferContext& c, size_t input) {
-  if (!c.has(input) || !c.ranked(input)) return;
-  const Dim count = product(c.dims(input));
-  c.require(count.value().value_or(1) == 1, "key has shape {}, expected one number", c.dims(input));
-  c.assume_equal({count}, {Dim(1)}, "numbers of a key");
-}
-
 void infer_attention(InferContext& c) {
   const int64_t axis = c.attrs().i("heads_axis");
   c.require(axis == 1 || axis == 2, "heads_axis is {}, expected 1 or 2", axis);
