@@ -3,7 +3,7 @@ and bytes."""
 
 import numpy as np
 
-from benchmarks.op_cases import case, ints, numbers
+from benchmarks.op_cases import case, explain, ints, numbers
 
 SCALES = np.array([1, 1, 2, 2], "float32")
 # Batch, channels and edge of an image that is resized or sampled.
@@ -119,3 +119,9 @@ def _bytes() -> None:
 
 for add in (_images, _regions, _signals, _layers, _bytes):
     add()
+
+explain("The largest of a bin's samples is another place in each channel.", "RoiAlign max")
+explain(
+    "By their definitions: a pass over a tile for each instruction, beside an exact division.",
+    "QuantizeLinear", "DynamicQuantizeLinear", "QLinearMatMul of a weight",
+)  # fmt: skip

@@ -69,5 +69,6 @@ def test_a_region_reads_what_its_samples_do(provider):
     x[..., 5:11] = np.inf  # between the two samples, at 4 and 12
     feed = {"x": x, "rois": np.array([[0, 0, 16, 1]], "f"), "images": np.zeros(1, np.int64)}
     nodes = one("RoiAlign", list(feed), sampling_ratio=2)
-    (y,) = InferenceSession(made(16, nodes, feed).SerializeToString(), (provider,)).run(None, feed)
+    model = made(16, nodes, feed).SerializeToString()
+    (y,) = InferenceSession(model, providers=(provider,)).run(None, feed)
     np.testing.assert_allclose(y, [[[[7.5]]]])

@@ -27,7 +27,8 @@ def test_signs_of_zeros(op, dtype, providers):
     text = f"{head} m ({dtype}[n] x) => ({dtype}[n] y) {{ y = {op} (x) }}"
     model = onnx.parser.parse_model(text)
     x = np.array([-0.0, 0.0, 0.4, 2.0, np.inf], DTYPES[dtype])
-    (y,) = InferenceSession(model.SerializeToString(), providers).run(None, {"x": x})
+    session = InferenceSession(model.SerializeToString(), providers=providers)
+    (y,) = session.run(None, {"x": x})
     with np.errstate(divide="ignore"):
         want = FORMULAS[op](x)
     np.testing.assert_allclose(y, want)

@@ -9,18 +9,12 @@ import ortmodule
 
 from .both import TWICE, X, check_alike
 
-# Modules and what is onnxruntime's own affair.
-NOT_NAMES = {
-    "capi",
-    "contextlib",
-    "cuda_version",
-    "import_capi_exception",
-    "onnxruntime_validation",
-    "package_name",
-    "version",
-}
+# What is onnxruntime's own affair, as modules are.
+NOT_NAMES = {"cuda_version", "import_capi_exception", "package_name", "version"}
 NAMES = sorted(
-    name for name in dir(onnxruntime) if not name.startswith("_") and name not in NOT_NAMES
+    name
+    for name, value in vars(onnxruntime).items()
+    if not (name.startswith("_") or name in NOT_NAMES or inspect.ismodule(value))
 )
 # Each raises one error that says why.
 REFUSED = {
