@@ -28,7 +28,8 @@ bool carries_gradient(Value value) {
 
 class Differentiation {
  public:
-  Differentiation(Graph& graph, std::span<const ValueId> wrt) : graph_(graph) {
+  Differentiation(Graph& graph, std::span<const ValueId> wrt, Node* before = nullptr)
+      : graph_(graph), before_(before) {
     active_.assign(graph.value_count(), false);
     for (const ValueId id : wrt) set_active(id);
   }
@@ -115,7 +116,7 @@ class Differentiation {
           "no gradient for op '{}' ({}); its entry in csrc/ops needs .gradient(...) or "
           ".defined_as(...)",
           node.qualified(), node.describe());
-    Insertion here(graph_, nullptr, "gradient of " + node.qualified());
+    Insertion here(graph_, before_, "gradient of " + node.qualified());
     graph_.context.where = node.where;
     graph_.begin_op();
     // Rules may rely on the first gradient; those of variadic outputs look at each.
@@ -126,7 +127,7 @@ class Differentiation {
   }
 
   void visit_bodies(Node& node, const std::vector<Value>& dy, const std::vector<bool>& needs) {
-    Insertion here(graph_, nullptr, "gradient of " + node.qualified());
+    Insertion here(graph_, before_, "gradient of " + node.qualified());
     graph_.context.where = node.where;
     const Outputs contributions = gradient_of_bodies(node, dy, needs);
     for (size_t i = 0; i < contributions.size(); ++i)
@@ -144,6 +145,7 @@ class Differentiation {
   }
 
   Graph& graph_;
+  Node* before_;  // null: the end
   std::vector<bool> active_;
   std::map<ValueId, Value> gradients_;
   std::map<ValueId, std::pair<Value, Value*>> cuts_;
@@ -227,6 +229,26 @@ Gradients differentiate(Graph& graph, std::span<const size_t> outputs, std::span
     results.of_cuts.push_back(
         give(places[k].of_output(partial[k]), "cut_" + forward[cuts[k]].name));
   return results;
+}
+
+std::vector<Value> gradients_of(Graph& graph, Value y, Value dy, std::span<const ValueId> wrt,
+                                Node* before) {
+  {
+    Insertion here(graph, before);
+    const Value same = graph.emit1("Identity", {y});  // y may become the end of its definition
+    Differentiation probe(graph, wrt);
+    probe.find_active();
+    probe.expand_without_rule();
+    y = same.producer()->input(0);
+    graph.erase(same.producer());
+  }
+  Differentiation d(graph, wrt, before);
+  d.find_active();
+  if (d.is_active(y.id)) d.seed(y, dy);
+  d.walk();
+  std::vector<Value> made;
+  for (const ValueId id : wrt) made.push_back(d.gradient(id));
+  return made;
 }
 
 std::vector<bool> depends(Graph& graph, std::span<const ValueId> wrt) {

@@ -21,6 +21,11 @@ struct Gradients {
 Gradients differentiate(Graph& graph, std::span<const size_t> outputs, std::span<const ValueId> wrt,
                         std::span<const size_t> cuts = {});
 
+// What each of `wrt` gets of dy, the gradient of y; absent where y does not depend on it. The nodes
+// go before `before`.
+std::vector<Value> gradients_of(Graph& graph, Value y, Value dy, std::span<const ValueId> wrt,
+                                Node* before);
+
 // The sum of two gradients of one value.
 Value sum_of(Value a, Value b);
 

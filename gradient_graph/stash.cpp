@@ -290,10 +290,7 @@ class Recomputation {
     Insertion here(graph_, before, "recompute");
     std::vector<Value> in;
     for (size_t i = 0; i < node.in.size(); ++i) in.push_back(twin_of(node.input(i)));
-    Bodies bodies;
-    for (const auto& [name, body] : node.bodies) bodies.emplace_back(name, body->clone_body());
-    const std::vector<Value> twins = graph_.emit(
-        node.qualified(), in, node.attrs, static_cast<int>(node.out.size()), std::move(bodies));
+    const std::vector<Value> twins = graph_.emit_copy(node, in);
     twins[0].producer()->part_of = node.part_of;
     twins[0].producer()->segment = reader.segment;
     twins[0].producer()->recompute = node.recompute || to_save_memory_;

@@ -71,11 +71,11 @@ def line(name: str, versions: list) -> str:
 
 
 def page() -> str:
-    known = {s["name"] for s in core().schemas() if "::" not in s["name"]}
-    history: dict[str, list] = {name: [] for name in sorted(known)}
+    history: dict[str, list] = {name: [] for name in sorted(s["name"] for s in core().schemas())}
     for schema in defs.get_all_schemas_with_history():
-        if not schema.domain and schema.name in known and not schema.deprecated:
-            history[schema.name].append(schema)
+        name = f"{schema.domain}::{schema.name}" if schema.domain else schema.name
+        if name in history and not schema.deprecated:
+            history[name].append(schema)
     return HEAD + "\n" + "\n".join(line(n, v) for n, v in history.items() if v) + "\n" + FOOT
 
 

@@ -116,6 +116,7 @@ void write_simplified(const InferenceSession& session, const std::string& path) 
   ProviderEvaluator evaluator(*reference);
   PassOptions options;
   options.evaluator = &evaluator;
+  options.for_file = true;
   raise(*graph, options);
   standardise(*graph);
   write_onnx_file(*graph, path);

@@ -6,6 +6,7 @@
 #include "csrc/bindings/bindings.h"
 #include "csrc/session/inference_session.h"
 #include "gradient_graph/differentiate.h"
+#include "gradient_graph/gradient_nodes.h"
 #include "providers/provider.h"
 
 namespace py = pybind11;
@@ -39,6 +40,7 @@ py::list evaluate(const Graph& graph, const py::dict& feed, std::vector<std::str
 std::shared_ptr<Graph> differentiate(const Graph& graph, const std::vector<std::string>& wrt,
                                      const std::vector<std::string>& outputs) {
   std::shared_ptr<Graph> joint = graph.clone();
+  grad::expand_gradient_nodes(*joint);
   std::vector<ValueId> values;
   for (const std::string& name : wrt) {
     const size_t before = values.size();

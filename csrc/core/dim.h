@@ -71,6 +71,10 @@ std::optional<int64_t> lower_bound(const Dim& dim);
 std::optional<Dim> divide_exactly(const Dim& a, const Dim& b);
 
 using Dims = std::vector<Dim>;
+// False where both are numbers, and not the same one.
+inline bool may_be_equal(const Dim& a, const Dim& b) {
+  return !a.value() || !b.value() || a == b;
+}
 Dim product(const Dims& dims);
 // The numbers of dims under a binding: those of a shape, which must not be negative, or of other
 // shape operands (pads, starts).

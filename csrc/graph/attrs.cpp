@@ -1,7 +1,7 @@
-// Attributes: typed access, equality and text.
+// Attributes: typed access, equality and text; the value of a constant.
 #include <algorithm>
 
-#include "csrc/graph/graph.h"
+#include "csrc/graph/schema.h"
 
 namespace ort {
 namespace {
@@ -94,6 +94,19 @@ const std::vector<int64_t>& Attrs::ints(std::string_view name) const {
   return typed<std::vector<int64_t>>(*this, name, "a list of ints");
 }
 
+template <class Item>
+const std::vector<Item>& Attrs::list(std::string_view name) const {
+  static const std::vector<Item> none;
+  constexpr bool is_int = std::is_same_v<Item, int64_t>, is_float = std::is_same_v<Item, double>;
+  constexpr auto kKind = is_int     ? "a list of ints"
+                         : is_float ? "a list of floats"
+                                    : "a list of strings";
+  return has(name) ? typed<std::vector<Item>>(*this, name, kKind) : none;
+}
+template const std::vector<int64_t>& Attrs::list(std::string_view) const;
+template const std::vector<double>& Attrs::list(std::string_view) const;
+template const std::vector<std::string>& Attrs::list(std::string_view) const;
+
 bool operator==(const Attrs& a, const Attrs& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
     return x.first == y.first && same_attr(x.second, y.second);
@@ -141,6 +154,18 @@ std::string attr_text(const Attr& attr) {
       },
       attr);
   return out.str();
+}
+
+const Tensor* constant_of(Value value) {
+  if (!value || !value.producer() || !value.producer()->schema->is_constant()) return nullptr;
+  return std::get_if<Tensor>(value.producer()->attrs.find("value"));
+}
+
+std::optional<double> scalar_of(Value value) {
+  const Tensor* tensor = constant_of(value);
+  const bool number = tensor && tensor->dtype != DType::string && !is_complex(tensor->dtype);
+  if (!number || tensor->count() != 1) return std::nullopt;
+  return element_as_double(*tensor, 0);
 }
 
 }  // namespace ort

@@ -172,6 +172,13 @@ std::vector<Value> Graph::emit(std::string_view op, std::span<const Value> in, A
   return results;
 }
 
+std::vector<Value> Graph::emit_copy(const Node& node, std::span<const Value> in) {
+  Bodies bodies;
+  for (const auto& [name, body] : node.bodies) bodies.emplace_back(name, body->clone_body());
+  return emit(node.qualified(), in, node.attrs, static_cast<int>(node.out.size()),
+              std::move(bodies));
+}
+
 Value Graph::emit1(std::string_view op, std::initializer_list<Value> in, Attrs attrs) {
   const std::vector<Value> inputs(in);
   return emit(op, inputs, std::move(attrs), 1)[0];
@@ -582,18 +589,6 @@ Insertion::Insertion(Graph& graph, Node* before, std::string_view by)
 
 Insertion::~Insertion() {
   graph_.context = std::move(saved_);
-}
-
-const Tensor* constant_of(Value value) {
-  if (!value || !value.producer() || !value.producer()->schema->is_constant()) return nullptr;
-  return std::get_if<Tensor>(value.producer()->attrs.find("value"));
-}
-
-std::optional<double> scalar_of(Value value) {
-  const Tensor* tensor = constant_of(value);
-  const bool number = tensor && tensor->dtype != DType::string && !is_complex(tensor->dtype);
-  if (!number || tensor->count() != 1) return std::nullopt;
-  return element_as_double(*tensor, 0);
 }
 
 }  // namespace ort

@@ -110,6 +110,9 @@ class Attrs {
   const std::string& s(std::string_view name) const;
   std::string s(std::string_view name, std::string otherwise) const;
   const std::vector<int64_t>& ints(std::string_view name) const;
+  // A list of integers, floats or strings; empty where there is none of this name.
+  template <class Item>
+  const std::vector<Item>& list(std::string_view name) const;
   auto begin() const { return items_.begin(); }
   auto end() const { return items_.end(); }
   size_t size() const { return items_.size(); }
@@ -226,6 +229,8 @@ class Graph {
   // domain: "ort::Linear". n_outputs: -1 for all of the schema's.
   std::vector<Value> emit(std::string_view op, std::span<const Value> in, Attrs attrs = {},
                           int n_outputs = -1, Bodies bodies = {});
+  // The same node again, with other inputs.
+  std::vector<Value> emit_copy(const Node& node, std::span<const Value> in);
   Value emit1(std::string_view op, std::initializer_list<Value> in, Attrs attrs = {});
   Value constant(Tensor tensor);
   Value scalar(double value, DType dtype);

@@ -93,9 +93,10 @@ bool takes(const OnnxVersion& version, const Node& node) {
 }
 
 int opset_of(const Node& node) {
-  const auto found = versions().find(node.op);
-  if (found == versions().end()) return kOpset;
-  int least = std::max(kLeast, node.schema->since_opset());
+  const auto found = versions().find(node.qualified());
+  const OnnxDomain* domain = onnx_domain(node.domain());
+  if (found == versions().end()) return domain ? domain->newest : 1;
+  int least = std::max(node.domain().empty() ? kLeast : 1, node.schema->since_opset());
   for (const Needed& needed : kNeeded) {
     const Attr* value = needed.op == node.op ? node.attrs.find(needed.attr) : nullptr;
     if (value && needed.is_new(*value)) least = std::max(least, needed.opset);
@@ -123,15 +124,19 @@ const OnnxVersion* onnx_version(std::string_view op, int opset) {
   return version;
 }
 
-int lowest_opset(const Graph& graph) {
-  int opset = kLeast;
+Opsets lowest_opsets(const Graph& graph) {
+  Opsets lowest{{"", kLeast}};
+  const auto raise_to = [&](const std::string& domain, int opset) {
+    int& found = lowest[domain];
+    found = std::max(found, opset);
+  };
   for (const Node* node : graph.order()) {
     // A constant is written as an initializer.
-    if (node->domain().empty() && !node->schema->is_constant())
-      opset = std::max(opset, opset_of(*node));
-    for (const auto& [name, body] : node->bodies) opset = std::max(opset, lowest_opset(*body));
+    if (!node->schema->is_constant()) raise_to(node->domain(), opset_of(*node));
+    for (const auto& [name, body] : node->bodies)
+      for (const auto& [domain, opset] : lowest_opsets(*body)) raise_to(domain, opset);
   }
-  return opset;
+  return lowest;
 }
 
 }  // namespace ort

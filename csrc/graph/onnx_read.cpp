@@ -391,6 +391,24 @@ class Reader {
     return bodies;
   }
 
+  // The values that attributes of the node name, as its last inputs.
+  void add_named(Scope& scope, const RawNode& node, const OpSchema* schema, std::vector<Value>& in,
+                 Attrs& attrs) {
+    if (!schema || schema->naming_values().empty()) return;
+    const size_t own = in.size();
+    for (const std::string& attr : schema->naming_values()) {
+      const Attr* given = attrs.find(attr);
+      const auto* one = given ? std::get_if<std::string>(given) : nullptr;
+      for (const std::string& name : one ? std::vector{*one} : attrs.list<std::string>(attr)) {
+        in.push_back(is_absent(scope, name) ? Value{} : find(scope, name));
+        check(static_cast<bool>(in.back()),
+              "{}: attribute '{}' names '{}', which nothing before it makes", node.text(), attr,
+              name);
+      }
+    }
+    attrs.set("captures", static_cast<int64_t>(in.size() - own));
+  }
+
   int opset_of(const RawNode& node) const {
     const auto found = opsets_.find(node.domain);
     check(found != opsets_.end(), "{}: the model imports no opset of domain '{}'", node.text(),
@@ -419,11 +437,8 @@ class Reader {
 
   // Of one rank, and no size known to be another.
   static bool may_be_alike(const Type& a, const Type& b) {
-    const auto alike = [](const Dim& x, const Dim& y) {
-      return !x.value() || !y.value() || x.value() == y.value();
-    };
     return !a.dims || !b.dims ||
-           std::equal(a.dims->begin(), a.dims->end(), b.dims->begin(), b.dims->end(), alike);
+           std::equal(a.dims->begin(), a.dims->end(), b.dims->begin(), b.dims->end(), may_be_equal);
   }
 
   // What a graph of a node makes of a value: its nodes, in the place of the node.
@@ -500,9 +515,10 @@ class Reader {
     if (schema && !schema->applied().empty()) return emit_parts(scope, node, *schema, in);
     OldNode old{opset_of(node), op, scope.graph, {}, attrs_of(node), {}, node.out.size(), {}};
     old.bodies = build_bodies(scope, node, schema, in, old.attrs);
-    old.in = std::move(in);
     stand_at(scope, node);
     return naming(node, [&] {
+      add_named(scope, node, schema, in, old.attrs);
+      old.in = std::move(in);
       upgrade(old, ops_);
       schema = &ops_.get(old.op);
       check_kinds(node, old.attrs, *schema);

@@ -206,6 +206,30 @@ Unique 11:1:4:fffe:axis,sorted 28:1:4:1fffe:axis,sorted
 Unsqueeze 1:1:1:fffe:axes 13:2:1:1fffe: 21:2:1:7ffffe: 23:2:1:fffffe: 24:2:1:1fffffe: 25:2:1:7fffffe:
 Where 9:3:1:fffe: 16:3:1:1fffe:
 Xor 1:2:1:200:axis,broadcast 7:2:1:200:
+ai.onnx.ml::ArrayFeatureExtractor 1:2:1:9c2:
+ai.onnx.ml::Binarizer 1:1:1:8c2:threshold
+ai.onnx.ml::CastMap 1:1:1:8000000000000182:cast_to,map_form,max_map
+ai.onnx.ml::CategoryMapper 1:1:1:180:cats_int64s,cats_strings,default_int64,default_string
+ai.onnx.ml::DictVectorizer 1:1:1:8000000000000982:int64_vocabulary,string_vocabulary
+ai.onnx.ml::FeatureVectorizer 1:999:1:8c2:inputdimensions
+ai.onnx.ml::Imputer 1:1:1:8c2:imputed_value_floats,imputed_value_int64s,replaced_value_float,replaced_value_int64
+ai.onnx.ml::LabelEncoder 1:1:1:180:classes_strings,default_int64,default_string 2:1:1:182:default_float,default_int64,default_string,keys_floats,keys_int64s,keys_strings,values_floats,values_int64s,values_strings 4:1:1:9e2:default_float,default_int64,default_string,default_tensor,keys_floats,keys_int64s,keys_strings,keys_tensor,values_floats,values_int64s,values_strings,values_tensor
+ai.onnx.ml::LinearClassifier 1:1:2:9c2:classlabels_ints,classlabels_strings,coefficients,intercepts,multi_class,post_transform
+ai.onnx.ml::LinearRegressor 1:1:1:8c2:coefficients,intercepts,post_transform,targets
+ai.onnx.ml::Normalizer 1:1:1:8c2:norm
+ai.onnx.ml::OneHotEncoder 1:1:1:9c2:cats_int64s,cats_strings,zeros
+ai.onnx.ml::SVMClassifier 1:1:2:9c2:classlabels_ints,classlabels_strings,coefficients,kernel_params,kernel_type,post_transform,prob_a,prob_b,rho,support_vectors,vectors_per_class
+ai.onnx.ml::SVMRegressor 1:1:1:8c2:coefficients,kernel_params,kernel_type,n_supports,one_class,post_transform,rho,support_vectors
+ai.onnx.ml::Scaler 1:1:1:8c2:offset,scale
+ai.onnx.ml::TreeEnsemble 5:1:1:c02:aggregate_function,leaf_targetids,leaf_weights,membership_values,n_targets,nodes_falseleafs,nodes_falsenodeids,nodes_featureids,nodes_hitrates,nodes_missing_value_tracks_true,nodes_modes,nodes_splits,nodes_trueleafs,nodes_truenodeids,post_transform,tree_roots
+ai.onnx.ml::TreeEnsembleClassifier 1:1:2:9c2:base_values,class_ids,class_nodeids,class_treeids,class_weights,classlabels_int64s,classlabels_strings,nodes_falsenodeids,nodes_featureids,nodes_hitrates,nodes_missing_value_tracks_true,nodes_modes,nodes_nodeids,nodes_treeids,nodes_truenodeids,nodes_values,post_transform 3:1:2:9c2:base_values,base_values_as_tensor,class_ids,class_nodeids,class_treeids,class_weights,class_weights_as_tensor,classlabels_int64s,classlabels_strings,nodes_falsenodeids,nodes_featureids,nodes_hitrates,nodes_hitrates_as_tensor,nodes_missing_value_tracks_true,nodes_modes,nodes_nodeids,nodes_treeids,nodes_truenodeids,nodes_values,nodes_values_as_tensor,post_transform
+ai.onnx.ml::TreeEnsembleRegressor 1:1:1:8c2:aggregate_function,base_values,n_targets,nodes_falsenodeids,nodes_featureids,nodes_hitrates,nodes_missing_value_tracks_true,nodes_modes,nodes_nodeids,nodes_treeids,nodes_truenodeids,nodes_values,post_transform,target_ids,target_nodeids,target_treeids,target_weights 3:1:1:8c2:aggregate_function,base_values,base_values_as_tensor,n_targets,nodes_falsenodeids,nodes_featureids,nodes_hitrates,nodes_hitrates_as_tensor,nodes_missing_value_tracks_true,nodes_modes,nodes_nodeids,nodes_treeids,nodes_truenodeids,nodes_values,nodes_values_as_tensor,post_transform,target_ids,target_nodeids,target_treeids,target_weights,target_weights_as_tensor
+ai.onnx.ml::ZipMap 1:1:1:2000000000000002:classlabels_int64s,classlabels_strings
+ai.onnx.preview.training::Adagrad 1:999:999:882:decay_factor,epsilon,norm_coefficient
+ai.onnx.preview.training::Adam 1:999:999:882:alpha,beta,epsilon,norm_coefficient,norm_coefficient_post
+ai.onnx.preview.training::Gradient 1:999:999:fffe:xs,y,zs
+ai.onnx.preview.training::Momentum 1:999:999:882:alpha,beta,mode,norm_coefficient
+ai.onnx.preview::FlexAttention 1:3:1:10c02:prob_mod,scale,score_mod,softmax_precision
 )";
 
 }  // namespace ort

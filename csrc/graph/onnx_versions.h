@@ -1,4 +1,4 @@
-// Which opset a graph needs: the versions of ONNX's ops, and the lowest that takes every node.
+// Which opsets a graph needs: the versions of ONNX's ops, and the lowest that take every node.
 #pragma once
 
 #include "csrc/graph/schema.h"
@@ -7,7 +7,7 @@ namespace ort {
 
 extern const char* const kOnnxVersions;  // onnx_versions.cpp says how it is written
 
-// One version of an op of ai.onnx.
+// One version of an op of ONNX's.
 struct OnnxVersion {
   int opset = 0;
   size_t inputs = 0, outputs = 0;
@@ -16,10 +16,12 @@ struct OnnxVersion {
   bool has_attr(std::string_view name) const;
 };
 
-// The version that `opset` has of an op; null where the op is not known, or came later.
+// The version that `opset` of its domain has of an op, whose name is qualified; null where the op
+// is not ONNX's, or came later.
 const OnnxVersion* onnx_version(std::string_view op, int opset);
 
-// The lowest opset in which the nodes of ai.onnx, those of bodies too, mean what they mean here.
-int lowest_opset(const Graph& graph);
+// For each domain of its nodes, those of bodies too, the lowest opset in which they mean what they
+// mean here; ai.onnx is always among them.
+Opsets lowest_opsets(const Graph& graph);
 
 }  // namespace ort

@@ -29,7 +29,7 @@ class Writer {
         external_(external),
         external_name_(std::move(external_name)),
         external_from_(external_from),
-        opset_(lowest_opset(graph)) {}
+        opsets_(lowest_opsets(graph)) {}
 
   // Of a body: names are unlike all of those around it, but what it captures has its name there.
   Writer(const Graph& body, Writer& around, const std::vector<std::string>& captured)
@@ -38,7 +38,7 @@ class Writer {
         external_(around.external_),
         external_name_(around.external_name_),
         external_from_(around.external_from_),
-        opset_(around.opset_),
+        opsets_(around.opsets_),
         taken_(around.taken_),
         captured_(captured.size()) {
     for (size_t i = 0; i < captured.size(); ++i)
@@ -54,25 +54,17 @@ class Writer {
     std::string graph;
     write_graph(graph);
     model.add_message(onnx::Model::graph, graph);
-    std::set<std::string> domains = {""};
-    for (const Node* node : graph_.order()) domains.insert(node->domain());
-    for (const std::string& domain : domains) {
+    for (const auto& [domain, version] : opsets_) {
       std::string opset;
       pbf_builder<onnx::OperatorSetId> writer(opset);
       writer.add_string(onnx::OperatorSetId::domain, domain);
-      writer.add_int64(onnx::OperatorSetId::version,
-                       domain.empty() ? opset_ : newest_opset(domain));
+      writer.add_int64(onnx::OperatorSetId::version, version);
       model.add_message(onnx::Model::opset_import, opset);
     }
     return bytes;
   }
 
  private:
-  static int newest_opset(const std::string& name) {
-    const OnnxDomain* domain = onnx_domain(name);
-    return domain ? domain->newest : 1;
-  }
-
   // Inputs and outputs keep their names; the rest are unique.
   void name_values() {
     for (const ValueId id : graph_.inputs()) taken_->insert(names_[id] = graph_.value(id).name());
@@ -174,16 +166,33 @@ class Writer {
     writer.add_string(onnx::Node::name, format("{}_{}", node.op, node.id));
     writer.add_string(onnx::Node::op_type, node.op);
     write_bodies(writer, node, captures);
-    const OnnxVersion* version = standard ? onnx_version(node.op, opset_) : nullptr;
+    write_names(writer, node);
+    const auto& naming = node.schema->naming_values();
+    const OnnxVersion* version = onnx_version(node.qualified(), opsets_.at(node.domain()));
     for (const auto& [name, value] : node.attrs) {
-      if (standard && node.owns_bodies() && name == "captures") continue;
+      if (standard && (node.owns_bodies() || !naming.empty()) && name == "captures") continue;
+      if (std::find(naming.begin(), naming.end(), name) != naming.end()) continue;
       if (version && !version->has_attr(name)) continue;  // a default of later opsets
       std::string attribute;
       write_attribute(attribute, name, value);
       writer.add_message(onnx::Node::attribute, attribute);
     }
-    if (!standard) writer.add_string(onnx::Node::domain, node.domain());
+    if (!node.domain().empty()) writer.add_string(onnx::Node::domain, node.domain());
     if (domains_ == Domains::any) writer.add_string(onnx::Node::doc_string, provenance(node));
+  }
+
+  // Attributes that name values, with the names that those have in this file.
+  void write_names(pbf_builder<onnx::Node>& writer, const Node& node) {
+    size_t next = node.in.size() - static_cast<size_t>(node.attrs.i("captures", 0));
+    for (const std::string& attr : node.schema->naming_values()) {
+      const auto* one =
+          node.attrs.has(attr) ? std::get_if<std::string>(node.attrs.find(attr)) : nullptr;
+      std::vector<std::string> names(one ? 1 : node.attrs.list<std::string>(attr).size());
+      for (std::string& name : names) name = names_.at(node.in[next++]);
+      std::string attribute;
+      write_attribute(attribute, attr, one ? Attr(names[0]) : Attr(names));
+      writer.add_message(onnx::Node::attribute, attribute);
+    }
   }
 
   void write_bodies(pbf_builder<onnx::Node>& writer, const Node& node, size_t captures) {
@@ -335,7 +344,7 @@ class Writer {
   std::string* external_;
   std::string external_name_;
   size_t external_from_;
-  int opset_;
+  Opsets opsets_;  // by domain
   std::map<ValueId, std::string> names_;
   std::shared_ptr<std::set<std::string>> taken_ = std::make_shared<std::set<std::string>>();
   size_t captured_ = 0;  // of a body: its last inputs

@@ -36,6 +36,11 @@ OpSchema& OpSchema::applies(std::string name) {
   applied_.push_back(std::move(name));
   return *this;
 }
+OpSchema& OpSchema::names_values(std::string attr) {
+  if (naming_values_.empty()) attr_ours("captures");
+  naming_values_.push_back(std::move(attr));
+  return *this;
+}
 OpSchema& OpSchema::dtype_by(std::string attr) {
   check(!outputs_.empty(), "[{}] it has no result to mark", qualified());
   outputs_.back().by_attr = std::move(attr);

@@ -240,6 +240,8 @@ class OpSchema {
   // A graph of one input and one result that its definition applies: such a node is replaced by its
   // parts when it is read.
   OpSchema& applies(std::string name);
+  // An attribute that names values of the graph: they are its last inputs ("captures").
+  OpSchema& names_values(std::string attr);
   // The types of the inputs of its own that a body has, where a file leaves them out.
   using BodyInputs = std::function<std::vector<Type>(std::span<const Value> in, const Attrs&)>;
   OpSchema& body_inputs(BodyInputs types);
@@ -334,6 +336,7 @@ class OpSchema {
   bool is_free() const { return is_view() || is_constant() || is_sizes(); }
   const std::vector<std::string>& bodies() const { return bodies_; }
   const std::vector<std::string>& applied() const { return applied_; }
+  const std::vector<std::string>& naming_values() const { return naming_values_; }
   const BodyPlaces& body_places() const { return body_places_; }
   const BodyInputs& body_inputs() const { return body_inputs_; }
   bool allocates_results() const { return allocates_; }
@@ -387,7 +390,7 @@ class OpSchema {
   std::string domain_, name_;
   std::vector<Port> inputs_, outputs_;
   std::vector<AttrSpec> attrs_;
-  std::vector<std::string> bodies_, applied_;
+  std::vector<std::string> bodies_, applied_, naming_values_;
   BodyPlaces body_places_;
   BodyInputs body_inputs_;
   bool allocates_ = false;

@@ -16,10 +16,6 @@ void same_dims(InferContext& c, size_t output, size_t input) {
   c.out(output, c.dtype(input), c.type(input).dims);
 }
 
-bool may_be_equal(const Dim& a, const Dim& b) {
-  return !a.value() || !b.value() || a == b;
-}
-
 Dim number_in(const OpCall& c, size_t input, std::string_view what) {
   const auto known = c.graph().contents(c.x(input).id);
   check(known && known->size() == 1, "{} has shape {}, expected one number", what,

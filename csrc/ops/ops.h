@@ -24,8 +24,6 @@ DType written_dtype(const InferContext& c);
 void told_types(InferContext& c);
 std::vector<std::string> types_told(const Node& node);
 void same_dims(InferContext& c, size_t output, size_t input);
-// False where both are numbers, and not the same one.
-bool may_be_equal(const Dim& a, const Dim& b);
 // Refuses an input (when it is there and its rank is known) whose shape cannot be the expected one.
 void expect_dims(InferContext& c, size_t input, const Dims& expected);
 // Refuses a key that is not one number, whatever its rank.

@@ -74,6 +74,33 @@ Outputs adam(const OpCall& c) {
   });
 }
 
+// A node's own inputs are the values at which it is asked, in the order of xs and zs; the captures
+// are the values that these names have, then y.
+void infer_gradient(InferContext& c) {
+  const Attrs& attrs = c.attrs();
+  const auto& xs = attrs.list<std::string>("xs");
+  const size_t named = xs.size() + attrs.list<std::string>("zs").size();
+  const size_t own = c.count() - static_cast<size_t>(attrs.i("captures", 0));
+  c.require(!xs.empty(), "xs names no value");
+  c.require(own == named, "it has {} inputs, expected {}: one for each name of xs and zs", own,
+            named);
+  c.require(c.node().out.size() <= xs.size(), "it has {} outputs, expected up to {}: those of xs",
+            c.node().out.size(), xs.size());
+  for (size_t i = 0; i < own; ++i) {
+    c.require(c.has(i), "input {} is missing", i);
+    const Type &given = c.type(i), &meant = c.type(own + i);
+    c.require(given.kind == meant.kind && given.dtype == meant.dtype,
+              "input {} is {}, the value of its name is {}", i, given.text(), meant.text());
+  }
+  for (size_t i = 0; i < c.node().out.size(); ++i) {
+    c.require(is_floating(c.dtype(i)), "'{}' of xs is {}, expected a floating dtype", xs[i],
+              c.type(i).text());
+    same_dims(c, i, i);
+  }
+  c.require(is_floating(c.dtype(own + named)), "y is {}, expected a floating dtype",
+            c.type(own + named).text());
+}
+
 OpSchema& optimizer(OpSet& ops, const std::string& name) {
   return ops.op("ai.onnx.preview.training::" + name)
       .in("R", kFloats, "R")
@@ -104,6 +131,17 @@ static void register_training(OpSet& ops) {
       .attr_required("mode")
       .attr_required("norm_coefficient")
       .defined_as(momentum);
+  // d(sum of y) / dx for each x of xs, where zs are held; gradient_graph puts it in the place.
+  ops.op("ai.onnx.preview.training::Gradient")
+      .in_variadic("Inputs", kAny, "")
+      .out_variadic("Outputs")
+      .attr_required("y")
+      .attr_required("xs")
+      .attr_optional("zs")
+      .names_values("xs")
+      .names_values("zs")
+      .names_values("y")
+      .shape(infer_gradient);
 }
 
 const Family<OpSet> kFamily("ops", "training", register_training);

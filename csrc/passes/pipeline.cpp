@@ -54,8 +54,9 @@ void join_quantized(Graph& graph, PassOptions& options) {
 }
 
 bool expand_compounds(Graph& graph, PassOptions& options) {
-  const auto is_known = [](const Node& node) {
-    return is_compound(*node.schema) && knows_parts(node);
+  const auto is_known = [&](const Node& node) {
+    const bool stays = options.for_file && node.schema->is_standard() && !node.domain().empty();
+    return is_compound(*node.schema) && !stays && knows_parts(node);
   };
   const auto nodes = graph.order();
   if (std::none_of(nodes.begin(), nodes.end(), [&](const Node* node) { return is_known(*node); }))

@@ -15,7 +15,8 @@ struct PassOptions {
   std::vector<std::string> off;    // rules and passes to leave out
   Evaluator* evaluator = nullptr;  // computes constants; null: they are not folded
   // Receives each stage by name, for dumps; may be empty.
-  std::function<void(const std::string& stage, const Graph&)> stage;
+  std::function<void(const std::string& stage, const Graph&)> stage = {};
+  bool for_file = false;  // ONNX's own ops of other domains than ai.onnx stay what they are
 };
 
 // Makes products of integers where they lie between scales, on graphs that nothing differentiates.

@@ -10,6 +10,7 @@
 #include "csrc/plan/symbols.h"
 #include "csrc/runtime/thread_limit.h"
 #include "csrc/session/free_sizes.h"
+#include "gradient_graph/gradient_nodes.h"
 
 namespace ort {
 namespace {
@@ -117,6 +118,7 @@ Item checked(const Item& item, const Type& type, const std::string& place) {
 InferenceSession::InferenceSession(const Graph& graph, const CompileOptions& options,
                                    SessionLimits limits)
     : graph_(graph.clone()), options_(options), limits_(limits) {
+  grad::expand_gradient_nodes(*graph_);
   for (const ValueId id : graph.inputs())
     inputs_.push_back({graph.value(id).name(), graph.value(id).type()});
   for (const Output& output : graph.outputs())

@@ -8,24 +8,14 @@ namespace ort::ml {
 constexpr TypeSet kInputs = bit(DType::f32) | bit(DType::f64) | bit(DType::i32) | bit(DType::i64);
 constexpr TypeSet kLabels = bit(DType::i64) | bit(DType::string);
 
-// The list; empty where the node has none of this name.
-template <class T>
-const std::vector<T>& list(const Attrs& attrs, std::string_view name) {
-  static const std::vector<T> none;
-  const Attr* attr = attrs.find(name);
-  if (!attr) return none;
-  const auto* found = std::get_if<std::vector<T>>(attr);
-  check(found != nullptr, "attribute '{}' is no list of the kind that the op says", name);
-  return *found;
-}
 inline const std::vector<int64_t>& integers(const Attrs& attrs, std::string_view name) {
-  return list<int64_t>(attrs, name);
+  return attrs.list<int64_t>(name);
 }
 inline const std::vector<double>& floats(const Attrs& attrs, std::string_view name) {
-  return list<double>(attrs, name);
+  return attrs.list<double>(name);
 }
 inline const std::vector<std::string>& texts(const Attrs& attrs, std::string_view name) {
-  return list<std::string>(attrs, name);
+  return attrs.list<std::string>(name);
 }
 
 // The same as tensors of their own memory.

@@ -44,12 +44,6 @@ const Known& known(const std::string& name) {
   fail("activation '{}' is not known, expected one of {}", name, all);
 }
 
-template <class Item>
-std::vector<Item> list_of(const Attrs& attrs, std::string_view name) {
-  const Attr* attr = attrs.find(name);
-  return attr ? std::get<std::vector<Item>>(*attr) : std::vector<Item>();
-}
-
 }  // namespace
 
 const Kind& lstm() {
@@ -74,7 +68,7 @@ int64_t directions_of(const Attrs& attrs) {
 std::vector<Activation> activations_of(const Kind& kind, const Attrs& attrs, int64_t directions) {
   std::vector<Activation> made;
   const size_t each = kind.usual.size(), wanted = each * static_cast<size_t>(directions);
-  const auto names = list_of<std::string>(attrs, "activations");
+  const auto& names = attrs.list<std::string>("activations");
   if (names.empty()) {
     for (size_t i = 0; i < wanted; ++i) made.push_back({kind.usual[i % each]});
     return made;
@@ -82,8 +76,8 @@ std::vector<Activation> activations_of(const Kind& kind, const Attrs& attrs, int
   // RNN's default has two names, whatever its direction is.
   check(names.size() == wanted || names.size() == 2 * each,
         "activations has {} names, expected {}: {} for each direction", names.size(), wanted, each);
-  const auto alphas = list_of<double>(attrs, "activation_alpha"),
-             betas = list_of<double>(attrs, "activation_beta");
+  const auto &alphas = attrs.list<double>("activation_alpha"),
+             &betas = attrs.list<double>("activation_beta");
   size_t alpha = 0, beta = 0;
   for (const std::string& name : names) {
     const Known& one = known(name);

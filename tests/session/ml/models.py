@@ -1,14 +1,16 @@
 """Models of one op of ai.onnx.ml, and what onnxruntime and onnx's reference make of them."""
 
+import tempfile
 import warnings
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from ortmodule import InferenceSession
+from ortmodule import InferenceSession, SessionOptions
 from ortmodule._native import core
 
 Error = core().Error
@@ -84,11 +86,24 @@ def same(got, want, rtol=1e-5, atol=1e-6):
             assert mine.tolist() == other.tolist()
 
 
+def saved(model):
+    """As a session saves it, which is a valid file."""
+    with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
+        options = SessionOptions()
+        options.optimized_model_filepath = file.name
+        InferenceSession(model.SerializeToString(), options)
+        again = onnx.load(file.name)
+    if all(port.type.tensor_type.HasField("shape") for port in again.graph.input):
+        onnx.checker.check_model(again)
+    return again
+
+
 def agree(model, feed, oracle=theirs, **tolerance):
-    """On both providers."""
+    """On both providers, and as it is saved."""
     want = oracle(model, feed)
     for providers in (None, ("reference",)):
         same(ours(model, feed, providers), want, **tolerance)
+    same(ours(saved(model), feed), want, **tolerance)
 
 
 def refused(model, message):

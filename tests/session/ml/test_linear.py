@@ -134,7 +134,7 @@ HOSTILE_LINEAR = {
     "it has 3 classlabels_ints and 1 classlabels_strings": {"classlabels_strings": ["a"]},
     "it has 1 class label": {"classlabels_ints": [1]},
     "post_transform is 'NOTHING'": {"post_transform": "NOTHING"},
-    "no list of the kind": {"classlabels_ints": ["a", "b"]},
+    "expected a list of ints": {"classlabels_ints": ["a", "b"]},
 }
 MACHINE = {
     "kernel_type is 'CUBIC'": {"kernel_type": "CUBIC"},

@@ -253,7 +253,7 @@ HOSTILE = {
     "it has 1 class label": {"classlabels_int64s": [1]},
     "post_transform is 'UPSIDE'": {"post_transform": "UPSIDE"},
     "expected one of the two": {"nodes_values_as_tensor": tensor(np.array([1.0]))},
-    "nodes_modes' is no list": {"nodes_modes": [1, 2, 3]},
+    "expected a list of strings": {"nodes_modes": [1, 2, 3]},
     "expected floats": {"nodes_values": [], "nodes_values_as_tensor": tensor(np.array([1]))},
 }
 
