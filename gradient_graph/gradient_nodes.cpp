@@ -8,6 +8,7 @@
 
 #include "csrc/graph/expand.h"
 #include "csrc/graph/expr.h"
+#include "csrc/ops/quantized/linear.h"
 #include "gradient_graph/differentiate.h"
 
 namespace ort::grad {
@@ -96,7 +97,8 @@ class Asked {
       other = other || !(in.back() == node.input(i));
     }
     if (!other) return;
-    const std::vector<Value> out = graph_.emit_copy(node, in);
+    std::vector<Value> out = graph_.emit_copy(node, in);
+    if (const Value joined = quantized::join_rounding(*out[0].producer())) out = {joined};
     for (size_t i = 0; i < out.size(); ++i)
       if (node.out[i] != kNone) twins_.try_emplace(node.out[i], out[i]);
   }

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "csrc/bindings/bindings.h"
+#include "csrc/ops/quantized/linear.h"
 #include "csrc/session/inference_session.h"
 #include "gradient_graph/differentiate.h"
 #include "gradient_graph/gradient_nodes.h"
@@ -41,6 +42,7 @@ std::shared_ptr<Graph> differentiate(const Graph& graph, const std::vector<std::
                                      const std::vector<std::string>& outputs) {
   std::shared_ptr<Graph> joint = graph.clone();
   grad::expand_gradient_nodes(*joint);
+  for (Node* node : joint->order()) quantized::join_rounding(*node);
   std::vector<ValueId> values;
   for (const std::string& name : wrt) {
     const size_t before = values.size();

@@ -8,6 +8,7 @@
 #include "csrc/core/env.h"
 #include "csrc/core/log.h"
 #include "csrc/graph/verify.h"
+#include "csrc/ops/quantized/linear.h"
 #include "csrc/passes/dce.h"
 #include "csrc/passes/pipeline.h"
 #include "csrc/plan/estimate.h"
@@ -71,7 +72,10 @@ Program::Program(const Graph& captured, const CompileOptions& options, std::vect
   if (dump_.on())
     passes.stage = [&](const std::string& name, const Graph& now) { dump_.stage(name, now); };
   dump_.stage("captured", *graph);
-  if (wrt.empty() && cuts.empty()) join_quantized(*graph, passes);
+  if (wrt.empty() && cuts.empty())
+    join_quantized(*graph, passes);
+  else
+    for (Node* node : graph->order()) quantized::join_rounding(*node);
   expand_compounds(*graph, passes);
   if (cuts.empty())  // it would join values on both sides of a cut
     wrt.empty() ? raise(*graph, passes) : raise_all(*graph, passes);

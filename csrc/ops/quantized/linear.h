@@ -7,6 +7,9 @@ namespace ort::quantized {
 
 inline constexpr TypeSet kBytes = bit(DType::i8) | bit(DType::u8);
 
+// The least and the greatest integer.
+std::pair<double, double> range_of(DType dtype);
+
 // q - zero_point, which may be absent, in a dtype that holds it.
 Value centred(Value q, Value zero_point, DType dtype);
 // In float32 what is divided already: rounded to even, moved, saturated.
@@ -26,5 +29,10 @@ Value integer_convolution(Value x, Value w, Value x_zero, Value w_zero, Attrs at
 // A number for each row of a matrix, and for each channel of [N, C, ..] of that rank; or one.
 Value of_rows(Value each);
 Value of_channels(Value each, size_t rank);
+
+// Where the node dequantises what another quantised, in float32 and with the same scale and zero
+// point: the output of one node of ort::FakeQuantize in its place, through which gradients flow.
+// Absent where it does not.
+Value join_rounding(Node& dequantize);
 
 }  // namespace ort::quantized

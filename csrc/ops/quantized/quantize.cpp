@@ -21,14 +21,6 @@ bool is_float8(DType dtype) {
   return (bit(dtype) & kFloat8) != 0;
 }
 
-std::pair<double, double> range_of(DType dtype) {
-  const int bits = bits_of(dtype);
-  const bool is_unsigned =
-      dtype == DType::u2 || dtype == DType::u4 || dtype == DType::u8 || dtype == DType::u16;
-  const double half = static_cast<double>(int64_t{1} << (bits - 1));
-  return is_unsigned ? std::pair{0.0, 2 * half - 1} : std::pair{-half, half - 1};
-}
-
 Value clamped(Value x, double low, double high) {
   return minimum(maximum(x, number(low, x)), number(high, x));
 }
@@ -76,6 +68,14 @@ Value along(Value scale, Value x, const Attrs& attrs, std::string_view op) {
 }
 
 }  // namespace
+
+std::pair<double, double> quantized::range_of(DType dtype) {
+  const int bits = bits_of(dtype);
+  const bool is_unsigned =
+      dtype == DType::u2 || dtype == DType::u4 || dtype == DType::u8 || dtype == DType::u16;
+  const double half = static_cast<double>(int64_t{1} << (bits - 1));
+  return is_unsigned ? std::pair{0.0, 2 * half - 1} : std::pair{-half, half - 1};
+}
 
 Value quantized::centred(Value q, Value zero_point, DType dtype) {
   const Value wide = cast(q, dtype);

@@ -90,6 +90,16 @@ def of(dtype, *shape):
     return i(*shape, low=low, high=high, dtype=dtype)
 
 
+def fake(x, scale, zero, quant_min, quant_max, reciprocal=1):
+    """The gradient passes where nothing saturates."""
+    scaled = x.detach() * (1 / scale) if reciprocal else x.detach() / scale
+    whole = not zero.is_floating_point()
+    q = torch.round(scaled) + zero if whole else torch.round(scaled + zero)
+    inside = (q >= quant_min) & (q <= quant_max)
+    y = (q.clamp(quant_min, quant_max) - zero) * scale
+    return torch.where(inside, x - x.detach(), 0.0) + y
+
+
 X = t(3, 4, 5).astype("float32") * 3
 ENDS = np.array([-1e30, -300, -0.5, 0.5, 1.5, 2.5, 300, 1e30], "float32")
 
@@ -115,6 +125,26 @@ def _sample(x, rows, columns, format="nf4", transposed=0):
 
 
 OPS = [
+    Op(
+        "ort::FakeQuantize",
+        fake,
+        [
+            sample(t(3, 4), f(0.1), np.array(3, "int32"),
+                   quant_min=-4.0, quant_max=11.0, smooth=False),
+            sample(t(3, 4), f(0.1, 0.2, 0.3, 0.4), of("int8", 4) // 16,
+                   quant_min=-8.0, quant_max=7.0, smooth=False),
+            sample(t(3, 4), f(0.1, 0.2, 0.3, 0.4), f(0.5, 2.25, -1.75, 0.0),
+                   quant_min=-8.0, quant_max=7.0, smooth=False),
+            sample(t(3, 4), f(0.1), np.array(0, "int8"), quant_min=-8.0, quant_max=7.0,
+                   reciprocal=0, smooth=False),
+            sample(t(2, 3, 4), f(0.1, 0.2, 0.3).reshape(3, 1), of("int8", 3, 1) // 16,
+                   quant_min=-8.0, quant_max=7.0, smooth=False),
+        ],
+        [
+            bad("scale has shape [3], expected [4]", t(4), f(1, 2, 3), np.array(0, "int8"),
+                quant_min=0.0, quant_max=1.0),
+        ],
+    ),
     Op(
         "QuantizeLinear",
         quantize,

@@ -126,6 +126,20 @@ def test_draws_once():
     assert 0 < np.count_nonzero(y) < 1000
 
 
+@pytest.mark.parametrize("zero", ["Z", ""], ids=["zero point", "none"])
+def test_through_rounding(zero):
+    """What is quantised and dequantised: as torch's fake_quantize."""
+    model = made(
+        "g (float[40] X) => (float[40] Y, float[40] dX) <float S = {0.1}, uint8 Z = {3}> {\n"
+        f"Q = QuantizeLinear(X, S, {zero}) D = DequantizeLinear(Q, S, {zero}) Y = Mul(D, D)\n"
+        f'dX = {ASK}<xs = ["X"], y = "Y">(X)\n}}'
+    )
+    x = torch.linspace(-3, 30, 40, requires_grad=True)
+    d = torch.fake_quantize_per_tensor_affine(x, 0.1, 3 if zero else 0, 0, 255)
+    y = d * d
+    agree(ran(model, {"X": x.detach().numpy()}), [y, *torch.autograd.grad(y.sum(), x)])
+
+
 def test_in_a_branch():
     model = made(
         "g (bool C, float[4] X, float[4] W) => (float[4] G) {\n"
