@@ -1,10 +1,15 @@
 """Writing by index."""
 
+import math
+
+import torch
+
+from ..emit import FLOATING
 from ..registry import aten
 from .index import broadcast_index, from_zero, split_indices, without_masks
 
 _REDUCE = {"add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax": "max",
-           "amin": "min"}  # fmt: skip
+           "amin": "min", "mean": "add"}  # fmt: skip
 
 
 @aten("scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce")
@@ -23,19 +28,76 @@ def scatter_add(t, x, dim, index, src):
 
 @aten("scatter_reduce.two")
 def scatter_reduce(t, x, dim, index, src, reduce, *, include_self=True):
-    if not include_self or reduce == "mean":
+    axis = dim % max(x.rank, 1)
+
+    def read(values):
+        return t.op("GatherElements", values, index, axis=axis)
+
+    def write(values, updates, reduction):
+        return t.op("ScatterElements", values, index, updates, axis=axis, reduction=reduction)
+
+    if x.rank == 0 or index.rank == 0:
         return NotImplemented
-    return _scatter(t, x, dim % max(x.rank, 1), index, src, _REDUCE[reduce])
+    index = from_zero(t, index, x.dims[axis])
+    return _reduced(t, x, _as_large(t, src, index), reduce, include_self, read, write)
+
+
+@aten("index_reduce.default")
+def index_reduce(t, x, dim, index, source, reduce, *, include_self=True):
+    def read(values):
+        return t.op("Gather", values, index, axis=dim % x.rank)
+
+    def write(values, updates, reduction):
+        return _along(t, values, dim, index, updates, reduction)
+
+    if x.rank == 0 or index.rank == 0:
+        return NotImplemented
+    index = from_zero(t, index, x.dims[dim])
+    return _reduced(t, x, source, reduce, include_self, read, write)
+
+
+def _reduced(t, x, src, reduce, include_self, read, write):
+    """x at some places reduced with src; without itself where `include_self` is false."""
+    if reduce == "mean" and x.dtype not in FLOATING:
+        return NotImplemented  # integers are divided downwards
+    reduction = _REDUCE[reduce]
+    start = x if include_self else write(x, _neutral(t, reduction, src), "none")
+    if reduce == "mean":
+        ones = t.full(src.dims, 1, x.dtype)
+        count = write(t.full(x.dims, int(include_self), x.dtype), ones, "add")
+        return t.op("Div", write(start, src, "add"), t.op("Max", count, t.scalar(1, x.dtype)))
+    if not include_self and reduction in ("max", "min") and t.needs_gradient():
+        # torch shares the gradient with an x that is as large, though x takes no part.
+        found = write(t.stop(start), t.stop(src), reduction)
+        alike, at = t.op("Equal", read(t.stop(x)), read(found)), read(t.stop(x))
+        start = write(x, t.op("Where", alike, at, _neutral(t, reduction, src)), "none")
+    return write(start, src, reduction)
+
+
+def _neutral(t, reduction, like):
+    """What changes nothing, in the shape of src."""
+    least, most = -math.inf, math.inf
+    if like.dtype not in FLOATING:
+        ends = torch.iinfo(getattr(torch, like.dtype))
+        least, most = ends.min, ends.max
+    value = {"add": 0, "mul": 1, "max": least, "min": most}[reduction]
+    return t.full(like.dims, value, like.dtype)
 
 
 def _scatter(t, x, axis, index, src, reduction):
     if x.rank == 0 or index.rank == 0:
         return NotImplemented
     index = from_zero(t, index, x.dims[axis])
-    for i in range(index.rank):  # torch lets src be larger than index
+    src = _as_large(t, src, index)
+    return t.op("ScatterElements", x, index, src, axis=axis, reduction=reduction)
+
+
+def _as_large(t, src, index):
+    """torch lets src be larger than index."""
+    for i in range(index.rank):
         if src.dims[i] != index.dims[i]:
             src = t.slice(src, i, 0, index.dims[i])
-    return t.op("ScatterElements", x, index, src, axis=axis, reduction=reduction)
+    return src
 
 
 def _along(t, x, dim, index, updates, reduction):

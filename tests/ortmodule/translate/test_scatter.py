@@ -1,0 +1,51 @@
+"""scatter_reduce and index_reduce against eager: values and gradients, where numbers tie."""
+
+import itertools
+
+import pytest
+import torch
+from pairs import options
+from torch import nn
+
+from ortmodule import ORTModule
+
+REDUCED = ("sum", "prod", "mean", "amax", "amin")
+CASES = [
+    *itertools.product(["scatter_reduce"], REDUCED, [True, False]),
+    *itertools.product(["index_reduce"], REDUCED[1:], [True, False]),
+]
+INDEX = {
+    "scatter_reduce": torch.tensor([[0, 3, 1, 1, 2], [0, 0, 1, 3, 2], [2, 0, 1, 3, 3]]),
+    "index_reduce": torch.tensor([0, 2, 2]),
+}
+
+
+class Reduced(nn.Module):
+    def __init__(self, op, reduce, include_self):
+        super().__init__()
+        self.op, self.kept = op, (reduce, include_self)
+
+    def forward(self, x, src):
+        reduce, include_self = self.kept
+        return getattr(x, self.op)(0, INDEX[self.op], src, reduce, include_self=include_self)
+
+
+def result(module, dtype):
+    x = torch.tensor([[0, 1, -2, 2, 1], [2, 0, 1, -1, 1], [1, 1, 0, 2, -1], [0, 0, 1, 2, 2]])
+    src = torch.tensor([[0, 1, 1, -1, 2], [0, 2, 1, 0, 2], [1, 2, 0, 2, 2]])
+    x, src = (each.to(dtype, copy=True) for each in (x, src))
+    if not dtype.is_floating_point:
+        return [module(x, src)]
+    y = module(x.requires_grad_(), src.requires_grad_())
+    dy = torch.linspace(1, 2, y.numel()).view(y.shape).to(dtype)
+    return [y, *torch.autograd.grad(y, [x, src], dy)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64])
+@pytest.mark.parametrize("op, reduce, include_self", CASES)
+def test_as_eager(op, reduce, include_self, dtype):
+    module = Reduced(op, reduce, include_self)
+    ours = ORTModule(module, options(fallback="error"))
+    torch.testing.assert_close(result(ours, dtype), result(module, dtype), equal_nan=True)
+    of_torch = [step for step in ours.explain().steps if step.provider == "aten"]
+    assert bool(of_torch) == (reduce == "mean" and dtype is torch.int64)
