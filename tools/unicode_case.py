@@ -37,6 +37,16 @@ def runs(mapped) -> list:
     return found
 
 
+def lower(letter: str) -> str:
+    """Python's is the full mapping: of one letter alone it is longer than the simple one."""
+    return "i" if letter == "\u0130" else letter.lower()
+
+
+def upper(letter: str) -> str:
+    """Where the full mapping is several letters, the simple one is that of titles, if it is one."""
+    return letter.upper() if len(letter.upper()) == 1 else letter.title()
+
+
 def table(name: str, mapped) -> str:
     rows = ", ".join("{{{:#x}, {:#x}, {}, {}}}".format(*run) for run in runs(mapped))
     return (
@@ -46,7 +56,7 @@ def table(name: str, mapped) -> str:
 
 
 if __name__ == "__main__":
-    body = table("kToLower", str.lower) + table("kToUpper", str.upper)
+    body = table("kToLower", lower) + table("kToUpper", upper)
     PAGE.write_text(HEAD + body + "\n}  // namespace ort::utf8\n")
     tool = Path(sys.executable).parent / "clang-format"
     subprocess.run([str(tool), "-i", str(PAGE)], check=True)

@@ -15,9 +15,13 @@ std::vector<Value> operands(const Node& node) {
   return in;
 }
 
-// As its attribute says, as inputs that are of one dtype with it, or the first that it may have.
+// As its attribute says or strings that it has, as inputs that are of one dtype with it, or the
+// first that it may have.
 DType dtype_of_port(const Node& node, const OpSchema::Port& port) {
-  const int64_t chosen = port.by_attr.empty() ? 0 : node.attrs.i(port.by_attr, 0);
+  const Attr* said = node.attrs.find(port.by_attr);
+  const auto* texts = said ? std::get_if<std::vector<std::string>>(said) : nullptr;
+  if (texts && !texts->empty()) return DType::string;
+  const int64_t chosen = said && !texts ? node.attrs.i(port.by_attr) : 0;
   if (chosen != 0 && known_dtype(chosen) && (port.types & bit(static_cast<DType>(chosen))) != 0)
     return static_cast<DType>(chosen);
   for (size_t i = 0; i < node.in.size(); ++i)

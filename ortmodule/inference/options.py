@@ -33,6 +33,8 @@ _RUN = {
     "logid": (str, ""),
     "only_execute_path_to_fetches": (bool, False),
 }
+_LONGEST_KEY, _LONGEST_VALUE = 1024, 8192
+_MOST = 2**31  # of a whole number
 
 
 class _Fields:
@@ -51,16 +53,16 @@ class _Fields:
                 object.__setattr__(self, name, value)
                 return
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        expected = self._fields[name][0]
-        whole = expected is int and hasattr(value, "__index__")
-        if not whole and not isinstance(value, expected):
-            got = type(value).__name__
-            raise TypeError(f"{name} is of type {got}, expected {expected.__name__}")
-        object.__setattr__(self, name, value)
+        object.__setattr__(self, name, _of_type(name, value, self._fields[name][0]))
 
     def _add(self, key: str, value: str) -> None:
         if not isinstance(key, str) or not isinstance(value, str):
             raise TypeError(f"entry {key!r} is {value!r}, expected str for both")
+        if not 0 < len(key) <= _LONGEST_KEY or len(value) > _LONGEST_VALUE:
+            raise RuntimeError(
+                f"an entry has a key of {len(key)} letters and a value of {len(value)}, expected "
+                f"1 to {_LONGEST_KEY} and up to {_LONGEST_VALUE}"
+            )
         self._entries[key] = value
 
     def _get(self, key: str) -> str:
@@ -122,12 +124,15 @@ class SessionOptions(_Fields):
         raise Fail("files of weights in memory are not supported: use add_external_initializers")
 
     def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
-        """The size of every dimension that the file calls so: what is fed must have it."""
-        self._sizes[name] = _size(name, size)
+        """The size of every dimension that the file calls so: what is fed must have it.
+
+        The first one that is given holds.
+        """
+        self._sizes.setdefault(name, _size(name, size))
 
     def add_free_dimension_override_by_denotation(self, denotation: str, size: int) -> None:
         """The size of every free dimension that the file gives this denotation."""
-        self._denoted[denotation] = _size(denotation, size)
+        self._denoted.setdefault(denotation, _size(denotation, size))
 
     def has_providers(self) -> bool:
         """Whether add_provider was called."""
@@ -176,7 +181,7 @@ class RunOptions(_Fields):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "terminate":
-            self._end.ended = bool(value)
+            self._end.ended = _of_type(name, value, bool)
         else:
             super().__setattr__(name, value)
 
@@ -196,6 +201,18 @@ class RunOptions(_Fields):
     def add_active_adapter(self, adapter: Any) -> None:
         """A Fail: adapters are merged while a model is trained."""
         raise Fail("an adapter in onnxruntime's format is not supported")
+
+
+def _of_type(name: str, value: Any, expected: type) -> Any:
+    """The value of a field; True and False may be numbers or None, as they may there."""
+    if expected is bool and (value is None or hasattr(value, "__bool__")):
+        return bool(value)
+    if expected is int and hasattr(value, "__index__") and -_MOST <= int(value) < _MOST:
+        return int(value)
+    if expected is int or not isinstance(value, expected):
+        got = f"is {value}" if isinstance(value, int) else f"is of type {type(value).__name__}"
+        raise TypeError(f"{name} {got}, expected {expected.__name__}")
+    return value
 
 
 def _size(name: str, size: Any) -> int:

@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,17 @@ from . import providers as _providers
 from .binding import IOBinding
 from .devices import OrtEpAssignedNode, OrtEpAssignedSubgraph, OrtEpDevice, OrtMemoryInfo
 from .enums import GraphOptimizationLevel
-from .errors import Error, Fail, MissingInput, ModelLoadCanceled, NoSuchFile, by_kind, kinded
+from .errors import (
+    Error,
+    Fail,
+    InvalidArgument,
+    InvalidProtobuf,
+    MissingInput,
+    ModelLoadCanceled,
+    NoSuchFile,
+    by_kind,
+    kinded,
+)
 from .options import RunOptions, SessionOptions
 from .ports import ModelMetadata, NodeArg, metadata_of
 from .profiling import Profiling
@@ -81,9 +92,17 @@ class InferenceSession:
         timed = options.enable_profiling
         self._profiling = Profiling(options.profile_file_prefix) if timed else None
         self._open()
+        if self._profiling:  # written without end_profiling too
+            self._unended = weakref.finalize(self, self._profiling.write)
         if options.optimized_model_filepath:
-            with by_kind():
-                _native.core().write_simplified(self._session, options.optimized_model_filepath)
+            self._save_optimized(options.optimized_model_filepath)
+
+    def _save_optimized(self, path: str) -> None:
+        folder = os.path.dirname(path) or "."
+        if not os.path.isdir(folder):
+            raise InvalidArgument(f"optimized_model_filepath is {path!r}: there is no {folder!r}")
+        with by_kind():
+            _native.core().write_simplified(self._session, path)
 
     def _open(self) -> None:
         self._session, self._head = self._opened(())
@@ -111,6 +130,8 @@ class InferenceSession:
         except Error as error:
             if self._model_path is not None and not os.path.lexists(self._model_path):
                 raise NoSuchFile(*error.args) from None
+            if self._model_path is not None and os.path.isdir(self._model_path):
+                raise InvalidProtobuf(*error.args) from None
             raise kinded(error) from None
         opened[0].set_threads(given.intra_op_num_threads)
         return opened
@@ -326,9 +347,15 @@ class InferenceSession:
         return OrtValue.ortvalue_from_shape_and_type(shape, element_type, device_type, device_id)
 
     def end_profiling(self) -> str:
-        """The path of a file with the times of all runs and steps; '' where none were taken."""
+        """The path of a file with the times of all runs and steps; '' where none were taken.
+
+        A session that is gone without it writes the file then.
+        """
         profiling, self._profiling = self._profiling, None
-        return profiling.write() if profiling else ""
+        if profiling is None:
+            return ""
+        self._unended.detach()
+        return profiling.write()
 
     def get_profiling_start_time_ns(self) -> int:
         """When profiling began, by time.monotonic_ns; 0 where it is off."""

@@ -55,7 +55,11 @@ class OrtValue:
     ) -> "OrtValue":
         """A tensor that nothing was written to; element_type: numpy's dtype or ONNX's number."""
         require_cpu(device_type)
-        return cls(np.empty(tuple(shape), elements.dtype_given(element_type)))
+        dtype = elements.dtype_given(element_type)
+        try:
+            return cls(np.empty(tuple(shape), dtype))
+        except (ValueError, MemoryError) as error:
+            raise RuntimeError(f"no value has shape {list(shape)}: {error}") from None
 
     @classmethod
     def ort_value_from_sparse_tensor(cls, sparse_tensor: Any) -> "OrtValue":

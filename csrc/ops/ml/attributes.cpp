@@ -30,10 +30,4 @@ Value rows_of(Value x) {
   return wide;
 }
 
-int64_t features_of(Value rows) {
-  const auto count = rows.dim(1).value();
-  check(count.has_value(), "X has shape {}, expected a number of features", rows.dims());
-  return *count;
-}
-
 }  // namespace ort::ml

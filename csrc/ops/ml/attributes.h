@@ -34,7 +34,5 @@ Tensor labels_of(const Attrs& attrs, const std::string& ints, const std::string&
 // X as rows of features, [N, F]: one row where it has one axis. In float64 where it was, else in
 // float32.
 Value rows_of(Value x);
-// How many features a row has, as a number.
-int64_t features_of(Value rows);
 
 }  // namespace ort::ml

@@ -63,6 +63,7 @@ Tensor default_of(const Attrs& attrs, const Tensor& values) {
   if (attrs.has("values_tensor") && attrs.has("default_tensor"))
     return std::get<Tensor>(*attrs.find("default_tensor"));
   if (values.dtype == DType::string) return tensor_of({attrs.s("default_string")});
+  if (values.dtype == DType::i64) return Tensor::of({attrs.i("default_int64")});
   return Tensor::scalar(values.dtype, is_floating(values.dtype)
                                           ? attrs.f("default_float")
                                           : static_cast<double>(attrs.i("default_int64")));

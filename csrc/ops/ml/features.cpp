@@ -30,12 +30,16 @@ Value floating(Value x) {
 }
 
 // A list of one number, or of one for each feature, which is laid along the last axis.
-Value along_features(Value x, const std::vector<double>& values, std::string_view name) {
-  check(x.rank() >= 1 && x.rank() <= 2, "X has shape {}, expected [N, F] or [F]", x.dims());
-  const auto count = static_cast<int64_t>(values.size());
+Value along_features(Value x, Tensor values, std::string_view name) {
+  const int64_t count = values.count();
+  check(x.rank() >= 1, "X is one element, expected [.., F]");
   check(count == 1 || may_be_equal(x.dim(-1), count), "it has {} {}, X has {} features", count,
         name, x.dim(-1));
-  return x.graph->constant(tensor_of(values, {count}, x.dtype()));
+  return cast(x.graph->constant(std::move(values)), x.dtype());
+}
+Value along_features(Value x, const std::vector<double>& values, std::string_view name) {
+  return along_features(x, tensor_of(values, {static_cast<int64_t>(values.size())}, x.dtype()),
+                        name);
 }
 
 // (x - offset) scale
@@ -71,15 +75,22 @@ Value imputed(const OpCall& c) {
         numbers.size(), counts.size());
   check(is_floating(x.dtype()) == counts.empty(), "X is {}, the imputed values are {}", x.dtype(),
         counts.empty() ? "floats" : "int64s");
-  const std::vector<double> values =
-      counts.empty() ? numbers : std::vector<double>(counts.begin(), counts.end());
-  const Value imputed = along_features(x, values, "imputed values");
-  if (!counts.empty())
-    return where(equal(x, number(static_cast<double>(attrs.i("replaced_value_int64")), x)), imputed,
-                 x);
+  if (!counts.empty()) {
+    const Value replaced = cast(c.graph().ints({attrs.i("replaced_value_int64")}), x.dtype());
+    return where(equal(x, replaced), along_features(x, Tensor::of(counts), "imputed values"), x);
+  }
+  const Value imputed = along_features(x, numbers, "imputed values");
   const double replaced = attrs.f("replaced_value_float");
   const Value missing = std::isnan(replaced) ? unary("IsNaN", x) : equal(x, number(replaced, x));
   return where(missing, imputed, x);
+}
+
+// Rows of features [N, F], as ONNX has them here: a vector is one row, of more axes all but the
+// first one are features.
+Value as_rows(Value x) {
+  check(x.rank() > 0, "an input is one element, expected [N, F] or [F]");
+  if (x.rank() == 1) return unsqueeze(x, {0});
+  return x.rank() == 2 ? x : x.graph->emit1("Flatten", {x}, {{"axis", int64_t{1}}});
 }
 
 // The first features of each input, or all of them and zeros, side by side.
@@ -89,13 +100,12 @@ Value joined(const OpCall& c) {
         "it has {} inputdimensions and {} inputs, expected as many", widths.size(), c.count());
   std::vector<Value> parts;
   for (size_t i = 0; i < c.count(); ++i) {
-    Value x = cast(c.x(i), DType::f32);
-    if (x.rank() == 1) x = unsqueeze(x, {1});
-    check(x.rank() == 2, "input {} has shape {}, expected [N] or [N, F]", i, x.dims());
+    Value x = as_rows(cast(c.x(i), DType::f32));
     if (!widths.empty() && !x.dim(1).is(widths[i])) {
       check(widths[i] >= 0, "inputdimensions has {}", widths[i]);
-      const int64_t has = features_of(x);
-      x = has > widths[i] ? slice(x, 1, 0, widths[i]) : pad_axis(x, 1, 0, widths[i] - has);
+      const int64_t has = x.dim(1).value().value_or(0);  // at least
+      if (has < widths[i]) x = pad_axis(x, 1, 0, widths[i] - has);
+      x = slice(x, 1, 0, widths[i]);
     }
     parts.push_back(x);
   }

@@ -37,18 +37,34 @@ void Forest::set(size_t i, std::string_view mode, bool missing_is_yes, double sp
   put(i, Test::equal, false, split, feature, no, yes);  // NaN is unlike every number
 }
 
-void Forest::set_member(size_t i, const std::vector<double>& members, bool missing_is_yes,
-                        int64_t feature, int32_t yes, int32_t no) {
-  const double nothing = std::numeric_limits<double>::quiet_NaN();
-  set(i, "EQ", missing_is_yes, members.empty() ? nothing : members[0], feature, yes, no);
-  for (size_t k = 1; k < members.size(); ++k) {
-    const size_t next = splits.size();
-    check(next < INT32_MAX, "it has {} nodes", next);
-    nodes_[i * kNodeColumns + 3] = static_cast<int32_t>(next);
-    splits.emplace_back();
-    nodes_.resize(nodes_.size() + kNodeColumns);
-    set(next, "EQ", missing_is_yes, members[k], feature, yes, no);
-    i = next;
+size_t Forest::add() {
+  check(splits.size() < INT32_MAX, "it has {} nodes", splits.size());
+  splits.emplace_back();
+  nodes_.resize(nodes_.size() + kNodeColumns);
+  return splits.size() - 1;
+}
+
+void Forest::set_member(size_t i, std::vector<double> members, bool missing_is_yes, int64_t feature,
+                        int32_t yes, int32_t no) {
+  if (members.empty()) members.push_back(std::numeric_limits<double>::quiet_NaN());
+  std::sort(members.begin(), members.end());
+  members.erase(std::unique(members.begin(), members.end()), members.end());
+  struct Part {
+    size_t node, begin, end;
+  };
+  std::vector<Part> parts = {{i, 0, members.size()}};
+  while (!parts.empty()) {
+    const auto [node, begin, end] = parts.back();
+    parts.pop_back();
+    if (end - begin == 1) {
+      set(node, "EQ", missing_is_yes, members[begin], feature, yes, no);
+      continue;
+    }
+    const size_t middle = begin + (end - begin) / 2, below = add(), above = add();
+    set(node, "LEQ", false, members[middle - 1], feature, static_cast<int32_t>(below),
+        static_cast<int32_t>(above));
+    parts.push_back({below, begin, middle});
+    parts.push_back({above, middle, end});
   }
 }
 

@@ -20,9 +20,10 @@ class Forest {
   // Node i, by ONNX's name of its mode: BRANCH_LEQ and the like without "BRANCH_".
   void set(size_t i, std::string_view mode, bool missing_is_yes, double split, int64_t feature,
            int32_t yes, int32_t no);
-  // Node i asks whether x is one of `members`: a chain of nodes.
-  void set_member(size_t i, const std::vector<double>& members, bool missing_is_yes,
-                  int64_t feature, int32_t yes, int32_t no);
+  // Node i asks whether x is one of `members`: a balanced tree of nodes, which finds the one that
+  // x can be and then asks for it. NaN, above all of them, is asked for the last.
+  void set_member(size_t i, std::vector<double> members, bool missing_is_yes, int64_t feature,
+                  int32_t yes, int32_t no);
   // Refuses trees with a cycle.
   void check_acyclic() const;
   // The trees' sums for rows [N, F] of a floating dtype: [N, targets], in that dtype.
@@ -37,6 +38,7 @@ class Forest {
   int64_t n_targets = 0;
 
  private:
+  size_t add();
   void put(size_t i, Test test, bool missing, double split, int64_t feature, int32_t yes,
            int32_t no);
   std::vector<int32_t> nodes_;

@@ -54,6 +54,7 @@ static void register_linear(OpSet& ops) {
   ops.op("ai.onnx.ml::LinearClassifier")
       .in("X", kInputs)
       .out("Y", kLabels, "T2")
+      .dtype_by("classlabels_strings")
       .out("Z", bit(DType::f32), "Z")
       .attr_required("coefficients")
       .attr_optional("intercepts")

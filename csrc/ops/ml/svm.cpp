@@ -194,6 +194,7 @@ void register_machines(OpSet& ops) {
   OpSchema& classifier = ops.op("ai.onnx.ml::SVMClassifier")
                              .in("X", kInputs)
                              .out("Y", kLabels, "T2")
+                             .dtype_by("classlabels_strings")
                              .out("Z", bit(DType::f32), "Z")
                              .defined_as(classify);
   for (const char* name :

@@ -154,7 +154,7 @@ void add_nodes(Forest& made, const Attrs& attrs, const Nodes& nodes, size_t leav
     }
     check(set < sets.size(), "membership_values have {} sets, it has more nodes of mode 6",
           sets.size());
-    made.set_member(i, sets[set++], missing, nodes.features[i], yes, no);
+    made.set_member(i, std::move(sets[set++]), missing, nodes.features[i], yes, no);
   }
   check(set == sets.size(), "membership_values have {} sets, it has {} nodes of mode 6",
         sets.size(), set);
@@ -198,6 +198,7 @@ static void register_trees(OpSet& ops) {
   OpSchema& classifier = ops.op("ai.onnx.ml::TreeEnsembleClassifier")
                              .in("X", kInputs)
                              .out("Y", kLabels, "T2")
+                             .dtype_by("classlabels_strings")
                              .out("Z", bit(DType::f32), "Z")
                              .attr_optional("classlabels_int64s")
                              .attr_optional("classlabels_strings")

@@ -12,7 +12,7 @@ struct CaseRun {
   uint32_t first, last, step;
   int32_t distance;
 };
-// Sorted; letters that become several are not among them.
+// Sorted: the simple mappings, of one letter to one.
 extern const std::span<const CaseRun> kToLower, kToUpper;
 
 uint32_t mapped(uint32_t code, std::span<const CaseRun> runs);

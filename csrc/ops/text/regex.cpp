@@ -15,7 +15,7 @@ constexpr size_t kMostSteps = 20000, kMostVisits = 10 * kMostSteps;
 
 class Compiler {
  public:
-  Compiler(std::vector<Set>& sets, std::vector<Step>& steps) : sets_(sets), steps_(steps) {}
+  Compiler(std::vector<Ranges>& sets, std::vector<Step>& steps) : sets_(sets), steps_(steps) {}
 
   void add(const Part& part) {
     check(++visits_ < kMostVisits, "its repetitions are too many");
@@ -81,7 +81,7 @@ class Compiler {
     return found->second;
   }
 
-  std::vector<Set>& sets_;
+  std::vector<Ranges>& sets_;
   std::vector<Step>& steps_;
   std::map<const Part*, size_t> known_;
   size_t visits_ = 0;
@@ -143,17 +143,6 @@ void enter(const std::vector<Step>& steps, const Codes& text, size_t i, size_t f
 
 }  // namespace
 
-bool Set::holds(uint32_t code) const {
-  if (code == utf8::kNoCharacter) return false;
-  const auto among = [this](uint32_t c) {
-    return std::any_of(ranges.begin(), ranges.end(),
-                       [&](const auto& range) { return range.first <= c && c <= range.second; });
-  };
-  const bool found = among(code) || (folds && (among(utf8::mapped(code, utf8::kToLower)) ||
-                                               among(utf8::mapped(code, utf8::kToUpper))));
-  return found != negated;
-}
-
 Pattern::Pattern(const std::string& pattern) {
   try {
     Compiler compiler(sets_, steps_);
@@ -176,7 +165,7 @@ bool Pattern::matches(const std::string& text) const {
   for (size_t i = 0; i < codes.size() && !now.list.empty(); ++i) {
     next.clear();
     for (const size_t at : now.list)
-      if (steps_[at].kind == Step::Kind::set && sets_[steps_[at].a].holds(codes[i]))
+      if (steps_[at].kind == Step::Kind::set && holds(sets_[steps_[at].a], codes[i]))
         enter(steps_, codes, i + 1, at + 1, next);
     std::swap(now, next);
   }

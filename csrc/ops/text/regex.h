@@ -5,14 +5,9 @@
 #include <string>
 #include <vector>
 
-namespace ort::regex {
+#include "csrc/ops/text/regex_set.h"
 
-// A set of characters: ranges of codes, and whether they are all but these.
-struct Set {
-  std::vector<std::pair<uint32_t, uint32_t>> ranges;
-  bool negated = false, folds = false;  // folds: upper and lower case are one
-  bool holds(uint32_t code) const;
-};
+namespace ort::regex {
 
 enum class At : uint8_t { begin, end, line_begin, line_end, word_edge, no_word_edge };
 
@@ -30,7 +25,7 @@ class Pattern {
   bool matches(const std::string& text) const;  // as a whole
 
  private:
-  std::vector<Set> sets_;
+  std::vector<Ranges> sets_;
   std::vector<Step> steps_;
 };
 

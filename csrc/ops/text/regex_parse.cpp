@@ -10,48 +10,11 @@ namespace ort::regex {
 namespace {
 
 constexpr int kMostRepeats = 1000, kMostDepth = 200;
-constexpr uint32_t kLast = 0x10ffff;
-using Ranges = std::vector<std::pair<uint32_t, uint32_t>>;
 using PartPtr = std::unique_ptr<Part>;
 
 struct Flags {
   bool folds = false, dot_is_all = false, lines = false;
 };
-
-const Ranges kDigits = {{'0', '9'}};
-const Ranges kWords = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
-const Ranges kSpaces = {{'\t', '\n'}, {'\f', '\r'}, {' ', ' '}};
-
-// All characters that are in none of the ranges.
-Ranges others(Ranges ranges) {
-  std::sort(ranges.begin(), ranges.end());
-  Ranges made;
-  uint32_t from = 0;
-  for (const auto& [first, last] : ranges) {
-    if (first > from) made.emplace_back(from, first - 1);
-    from = std::max(from, last + 1);
-  }
-  if (from <= kLast) made.emplace_back(from, kLast);
-  return made;
-}
-
-Ranges named_class(const std::string& name) {
-  if (name == "alnum") return {{'0', '9'}, {'A', 'Z'}, {'a', 'z'}};
-  if (name == "alpha") return {{'A', 'Z'}, {'a', 'z'}};
-  if (name == "ascii") return {{0, 127}};
-  if (name == "blank") return {{'\t', '\t'}, {' ', ' '}};
-  if (name == "cntrl") return {{0, 31}, {127, 127}};
-  if (name == "digit") return kDigits;
-  if (name == "graph") return {{'!', '~'}};
-  if (name == "lower") return {{'a', 'z'}};
-  if (name == "print") return {{' ', '~'}};
-  if (name == "punct") return {{'!', '/'}, {':', '@'}, {'[', '`'}, {'{', '~'}};
-  if (name == "space") return {{'\t', '\r'}, {' ', ' '}};
-  if (name == "upper") return {{'A', 'Z'}};
-  if (name == "word") return kWords;
-  check(name == "xdigit", "[:{}:] is no class", name);
-  return {{'0', '9'}, {'A', 'F'}, {'a', 'f'}};
-}
 
 class Parser {
  public:
@@ -89,9 +52,16 @@ class Parser {
     made->at = at;
     return made;
   }
+  Ranges cased(Ranges ranges) const {
+    return flags_.folds ? in_any_case(std::move(ranges)) : joined(std::move(ranges));
+  }
+  Ranges one_or_others(const Ranges& ranges, bool negated) const {
+    return negated ? others(cased(ranges)) : ranges;
+  }
   PartPtr one_of(Ranges ranges, bool negated = false) const {
     PartPtr made = of(Part::Kind::set);
-    made->set = {std::move(ranges), negated, flags_.folds};
+    ranges = cased(std::move(ranges));
+    made->set = negated ? others(ranges) : std::move(ranges);
     return made;
   }
 
@@ -109,12 +79,30 @@ class Parser {
 
   PartPtr sequence() {
     PartPtr made = of(Part::Kind::sequence);
-    while (!ends() && !sees('|') && !sees(')'))
-      if (PartPtr next = atom()) made->parts.push_back(repeated(std::move(next)));
+    while (quotes() || (!ends() && !sees('|') && !sees(')'))) {
+      PartPtr next = quoted_ ? literal() : atom();
+      if (!next && !made->parts.empty()) {  // a repetition behind flags is of what is before them
+        next = std::move(made->parts.back());
+        made->parts.pop_back();
+      }
+      if (next) made->parts.push_back(repeated(std::move(next)));
+    }
     return made;
   }
 
+  // Whether what follows is a letter between \Q and \E, which are passed here.
+  bool quotes() {
+    while (takes(quoted_ ? "\\E" : "\\Q")) quoted_ = !quoted_;
+    return quoted_ && !ends();
+  }
+
+  PartPtr literal() {
+    const uint32_t code = character();
+    return one_of({{code, code}});
+  }
+
   PartPtr repeated(PartPtr what) {
+    if (quotes()) return what;
     auto bounds = quantifier();
     if (!bounds) return what;
     PartPtr made = of(Part::Kind::repeat);
@@ -158,9 +146,9 @@ class Parser {
     if (takes("^")) return place(flags_.lines ? At::line_begin : At::begin);
     if (takes("$")) return place(flags_.lines ? At::line_end : At::end);
     if (takes("\\")) return escape();
-    check(!sees('*') && !sees('+') && !sees('?'), "'{}' at {} repeats nothing", text_[at_], at_);
-    const uint32_t code = character();
-    return one_of({{code, code}});
+    const size_t start = at_;
+    check(!quantifier(), "'{}' at {} repeats nothing", text_[start], start);
+    return literal();
   }
 
   PartPtr group() {
@@ -191,9 +179,11 @@ class Parser {
   }
 
   void read_flags() {
-    for (bool on = true; !ends() && text_[at_] != ':' && text_[at_] != ')'; ++at_) {
+    bool on = true, open = false;  // open: behind a minus without a flag
+    for (; !ends() && text_[at_] != ':' && text_[at_] != ')'; ++at_) {
       const char flag = text_[at_];
-      if (flag == '-')
+      open = flag == '-' && on;
+      if (open)
         on = false;
       else if (flag == 'i')
         flags_.folds = on;
@@ -204,26 +194,14 @@ class Parser {
       else
         check(flag == 'U', "'{}' at {} is no flag", flag, at_);
     }
+    check(!open, "'-' before {} has no flag", at_);
   }
 
   // \d and the like; nullopt for others.
   std::optional<Ranges> class_of(char letter) const {
-    switch (letter) {
-      case 'd':
-        return kDigits;
-      case 'D':
-        return others(kDigits);
-      case 'w':
-        return kWords;
-      case 'W':
-        return others(kWords);
-      case 's':
-        return kSpaces;
-      case 'S':
-        return others(kSpaces);
-      default:
-        return {};
-    }
+    const auto found = lettered(static_cast<char>(letter | 0x20));
+    if (!found) return {};
+    return one_or_others(*found, std::isupper(static_cast<unsigned char>(letter)) != 0);
   }
 
   PartPtr escape() {
@@ -242,12 +220,24 @@ class Parser {
 
   uint32_t escaped() {
     constexpr std::string_view kNamed = "afnrtv", kCodes = "\a\f\n\r\t\v";
+    const size_t start = at_;
     const uint32_t code = character();
     if (code < 0x80 && kNamed.find(static_cast<char>(code)) != std::string_view::npos)
       return static_cast<uint32_t>(kCodes[kNamed.find(static_cast<char>(code))]);
     if (code == 'x') return hexadecimal();
-    const bool letter = code < 0x80 && std::isalnum(static_cast<int>(code));
-    check(!letter, "'\\{}' is not supported", static_cast<char>(code));
+    if (code == '0' || (is_octal(code) && !ends() && is_octal(static_cast<uint8_t>(text_[at_]))))
+      return octal(code - '0');
+    const bool sign = code < 0x80 && !std::isalnum(static_cast<int>(code));
+    check(sign, "'\\{}' is not supported", text_.substr(start, at_ - start));
+    return code;
+  }
+
+  static bool is_octal(uint32_t code) { return code >= '0' && code <= '7'; }
+
+  // Its first digit is read; up to two more follow.
+  uint32_t octal(uint32_t code) {
+    for (int i = 0; i < 2 && !ends() && is_octal(static_cast<uint8_t>(text_[at_])); ++i, ++at_)
+      code = code * 8 + static_cast<uint32_t>(text_[at_] - '0');
     return code;
   }
 
@@ -287,7 +277,7 @@ class Parser {
       check(end != std::string::npos, "'[:' before {} has no ':]'", at_);
       const Ranges named = named_class(text_.substr(at_, end - at_));
       at_ = end + 2;
-      return add(negated ? others(named) : named);
+      return add(one_or_others(named, negated));
     }
     if (sees('\\') && at_ + 1 < text_.size())
       if (const auto found = class_of(text_[at_ + 1])) {
@@ -307,6 +297,7 @@ class Parser {
   const std::string& text_;
   size_t at_ = 0;
   int depth_ = 0;
+  bool quoted_ = false;
   Flags flags_;
 };
 

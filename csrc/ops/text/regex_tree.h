@@ -9,7 +9,7 @@ namespace ort::regex {
 
 struct Part {
   enum class Kind : uint8_t { set, at, sequence, choice, repeat } kind = Kind::sequence;
-  Set set{};
+  Ranges set{};
   At at = At::begin;
   int least = 0, most = 0;  // of a repeat; below 0: without end
   std::vector<std::unique_ptr<Part>> parts{};

@@ -47,7 +47,7 @@ static void register_strings(OpSet& ops) {
         c.out(0, DType::string, c.broadcast(c.dims(0), c.dims(1), "strings"));
       })
       .not_differentiable();
-  // Without a delimiter, or with an empty one, parts are what lies between runs of ASCII's white
+  // Without a delimiter, or with an empty one, parts are what lies between runs of white
   // space; maxsplit below 0 is no bound.
   ops.op("StringSplit")
       .in("X", kTexts)

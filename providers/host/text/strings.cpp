@@ -45,8 +45,6 @@ Items concat(const HostCall& c) {
 
 // --- StringSplit ---
 
-constexpr std::string_view kSpaces = " \t\n\v\f\r";
-
 // At most `most` cuts; what is left is the last part.
 Texts parts_between(const std::string& text, const std::string& delimiter, uint64_t most) {
   Texts parts;
@@ -61,12 +59,30 @@ Texts parts_between(const std::string& text, const std::string& delimiter, uint6
   return parts;
 }
 
+// White space as Unicode has it, and ASCII's four separators.
+bool is_space(uint32_t code) {
+  if (code <= 0x20) return code == 0x20 || (code >= 0x09 && code <= 0x0d) || code >= 0x1c;
+  return code == 0x85 || code == 0xa0 || code == 0x1680 || (code >= 0x2000 && code <= 0x200a) ||
+         code == 0x2028 || code == 0x2029 || code == 0x202f || code == 0x205f || code == 0x3000;
+}
+
+// Where the next white space from `at` on is, or the next that is none; the end where there is
+// neither.
+size_t next(const std::string& text, size_t at, bool space) {
+  while (at < text.size()) {
+    const auto [code, bytes] = utf8::character_at(text, at);
+    if (is_space(code) == space) break;
+    at += bytes;
+  }
+  return at;
+}
+
 Texts words_of(const std::string& text, uint64_t most) {
   Texts words;
-  for (size_t from = text.find_first_not_of(kSpaces); from != std::string::npos;) {
-    const size_t end = words.size() < most ? text.find_first_of(kSpaces, from) : std::string::npos;
+  for (size_t from = next(text, 0, false); from < text.size();) {
+    const size_t end = words.size() < most ? next(text, from, true) : text.size();
     words.push_back(text.substr(from, end - from));
-    from = text.find_first_not_of(kSpaces, end);
+    from = next(text, end, false);
   }
   return words;
 }

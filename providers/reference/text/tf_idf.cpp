@@ -12,9 +12,7 @@ namespace {
 class Grams {
  public:
   explicit Grams(const Attrs& attrs)
-      : least_(attrs.i("min_gram_length")),
-        most_(attrs.i("max_gram_length")),
-        indexes_(attrs.ints("ngram_indexes")) {
+      : least_(attrs.i("min_gram_length")), most_(attrs.i("max_gram_length")) {
     std::vector<int64_t> pool;
     if (const Attr* texts = attrs.find("pool_strings")) {
       words_ = std::get<std::vector<std::string>>(*texts);
@@ -32,8 +30,9 @@ class Grams {
     return found == numbers_.end() ? -1 : found->second;
   }
 
-  // Counts those among the items, `distance` apart, that have `least` items or more.
-  void count(std::span<const int64_t> items, size_t distance, int64_t least, float* counts) const {
+  // Counts each of them among the items, `distance` apart, that has `least` items or more.
+  void count(std::span<const int64_t> items, size_t distance, int64_t least,
+             std::vector<int64_t>& counts) const {
     for (size_t start = 0; start < items.size(); ++start) {
       int32_t node = 0;
       int64_t length = 1;
@@ -42,7 +41,7 @@ class Grams {
         if (next == next_.end()) break;
         node = next->second;
         const int64_t gram = gram_[static_cast<size_t>(node)];
-        if (gram >= 0 && length >= least) ++counts[indexes_[static_cast<size_t>(gram)]];
+        if (gram >= 0 && length >= least) ++counts[static_cast<size_t>(gram)];
       }
     }
   }
@@ -73,7 +72,6 @@ class Grams {
   }
 
   int64_t least_, most_;
-  std::vector<int64_t> indexes_;
   std::vector<std::string> words_;
   std::unordered_map<std::string_view, int64_t> numbers_;
   std::map<std::pair<int32_t, int64_t>, int32_t> next_;  // by node and item
@@ -85,7 +83,8 @@ struct Call {
   DType dtype;
   int64_t rows, items, outputs, skips;
   std::string mode;
-  std::vector<double> weights;  // of each output
+  std::vector<int64_t> indexes;  // of each gram, among the outputs
+  std::vector<double> weights;   // of each gram; empty: ones
 
   explicit Call(const Request& r)
       : grams(r.attrs()),
@@ -94,25 +93,24 @@ struct Call {
         items(r.sizes(0).back()),
         outputs(r.out().sizes.back()),
         skips(std::min(r.attrs().i("max_skip_count"), items)),
-        mode(r.attrs().s("mode")) {
-    const Attr* attr = r.attrs().find("weights");
-    if (!attr || std::get<std::vector<double>>(*attr).empty()) return;
-    const auto& of_grams = std::get<std::vector<double>>(*attr);
-    const auto& indexes = r.attrs().ints("ngram_indexes");
-    weights.resize(static_cast<size_t>(outputs), 1.0);
-    for (size_t gram = 0; gram < indexes.size(); ++gram)
-      weights[static_cast<size_t>(indexes[gram])] = of_grams[gram];
+        mode(r.attrs().s("mode")),
+        indexes(r.attrs().ints("ngram_indexes")) {
+    if (const Attr* attr = r.attrs().find("weights"); attr && mode != "TF")
+      weights = std::get<std::vector<double>>(*attr);
   }
 
-  // Grams of one item are counted once, whatever is skipped.
-  void row(std::span<const int64_t> items, float* y) const {
+  // Grams of one item are counted once, whatever is skipped. Several grams may have one output: it
+  // is their sum, or in mode IDF what the last one has.
+  void row(std::span<const int64_t> items, std::vector<int64_t>& counts, float* y) const {
+    std::fill(counts.begin(), counts.end(), 0);
     for (int64_t skip = 0; skip <= skips; ++skip)
       grams.count(items, static_cast<size_t>(skip) + 1,
-                  skip == 0 ? grams.least() : std::max<int64_t>(grams.least(), 2), y);
-    for (int64_t i = 0; i < outputs; ++i) {
-      if (mode == "IDF") y[i] = y[i] > 0;
-      if (mode != "TF" && !weights.empty())
-        y[i] *= static_cast<float>(weights[static_cast<size_t>(i)]);
+                  skip == 0 ? grams.least() : std::max<int64_t>(grams.least(), 2), counts);
+    for (size_t gram = 0; gram < counts.size(); ++gram) {
+      if (counts[gram] == 0) continue;
+      const auto weight = weights.empty() ? 1.0f : static_cast<float>(weights[gram]);
+      float& to = y[indexes[gram]];
+      to = mode == "IDF" ? weight : to + static_cast<float>(counts[gram]) * weight;
     }
   }
 
@@ -120,14 +118,14 @@ struct Call {
     float* y = output<float>(args);
     std::fill_n(y, rows * outputs, 0.0f);
     parallel_for(rows, rows * items * (skips + 1) * 16, [&](int64_t begin, int64_t end, int) {
-      std::vector<int64_t> numbers(static_cast<size_t>(items));
+      std::vector<int64_t> numbers(static_cast<size_t>(items)), counts(indexes.size());
       for (int64_t n = begin; n < end; ++n) {
         for (int64_t i = 0; i < items; ++i)
           numbers[static_cast<size_t>(i)] =
               dtype == DType::string
                   ? grams.number_of(input<const std::string*>(args, 0)[n * items + i])
                   : reader<int64_t>(dtype, args.in[0])[n * items + i];
-        row(numbers, y + n * outputs);
+        row(numbers, counts, y + n * outputs);
       }
     });
   }

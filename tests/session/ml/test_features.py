@@ -6,7 +6,7 @@ from onnx import TensorProto
 
 from ortmodule import InferenceSession
 
-from .models import Error, agree, made, ours, reference, refused, tensor
+from .models import Error, agree, made, ours, reference, refused, tensor, theirs
 
 OUT = {"y": TensorProto.FLOAT}
 X = np.array([[1, -2, 0.5], [0.25, 4, -1], [0, 0, 0], [-3, 2, 0.5]], np.float32)
@@ -64,11 +64,41 @@ def test_imputer_of_nans():
     agree(made("Imputer", {"x": x}, OUT, 1, **attrs), {"x": x})
 
 
+def test_more_axes():
+    """One number of all features; of several, those of the last axis, as in onnx's reference."""
+    x = np.stack([X, X + 1])
+    for oracle, some in ((theirs, slice(1)), (reference, slice(3))):
+        attrs = {"offset": [0.5, 1.0, -1.0][some], "scale": [2.0, -0.25, 3.0][some]}
+        agree(made("Scaler", {"x": x}, OUT, 1, **attrs), {"x": x}, oracle)
+    attrs = {"imputed_value_floats": [7.0, 8.0, 9.0], "replaced_value_float": 0.5}
+    model = made("Imputer", {"x": x}, OUT, 1, **attrs)
+    want = np.where(x == 0.5, np.array([7, 8, 9], np.float32), x)
+    assert ours(model, {"x": x})[0].tolist() == want.tolist()
+
+
+def test_whole_numbers_that_no_float_has():
+    x = np.array([[2**53, 2**53 + 1], [2**62 + 1, -(2**63)]])
+    attrs = {"imputed_value_int64s": [2**62 + 3, -1], "replaced_value_int64": 2**53 + 1}
+    agree(made("Imputer", {"x": x}, {"y": TensorProto.INT64}, 1, **attrs), {"x": x})
+    attrs = {"keys_int64s": [2**53, 5], "values_int64s": [1, 2**62 + 1], "default_int64": 2**53 + 1}
+    agree(made("LabelEncoder", {"x": x}, {"y": TensorProto.INT64}, 2, **attrs), {"x": x})
+
+
 @pytest.mark.parametrize("widths", [[3, 2, 1], [1, 4, 1], [2, 0, 1]], ids=str)
 def test_feature_vectorizer(widths):
-    feed = {"a": X, "b": X[:, :2].copy(), "c": X[:, 0].copy()}
+    feed = {"a": X, "b": X[:, :2].copy(), "c": X[:, :1].copy()}
     model = made("FeatureVectorizer", feed, OUT, 1, inputdimensions=widths)
     agree(model, feed, reference)
+
+
+@pytest.mark.parametrize("width", [2, 3, 5])
+@pytest.mark.parametrize("x", [X, X[0], np.stack([X[:, :1], X[:, 1:2]])], ids=["2", "1", "3"])
+def test_rows_of_other_axes(x, width):
+    """A vector is one row, and axes behind the first are features: known when it is run, too."""
+    model = made("FeatureVectorizer", {"x": x}, OUT, 1, inputdimensions=[width])
+    agree(model, {"x": x})
+    model.graph.input[0].type.tensor_type.ClearField("shape")
+    agree(model, {"x": x})
 
 
 @pytest.mark.parametrize("at", [[0], [2, 0, 2], [[1, 2]], [[1, 2], [0, 0]]], ids=str)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from .forests import MODES, Forest
+from .forests import MODES, Forest, tensor_of_bytes
 from .models import agree, made, ours, reference, refused, same, tensor, theirs
 
 CLASSES = {"y": TensorProto.INT64, "z": TensorProto.FLOAT}
@@ -141,6 +141,64 @@ def test_flat_trees_of_halves():
         "TreeEnsemble", {"x": x}, {"z": TensorProto.FLOAT16}, 5, **forest.flat(2, np.float16)
     )
     agree(model, {"x": x}, reference, rtol=2e-2, atol=2e-2)  # it adds up halves
+
+
+@pytest.mark.parametrize("number, name", [(1, "SOFTMAX"), (2, "LOGISTIC"), (3, "SOFTMAX_ZERO")])
+def test_transforms_by_number(number, name):
+    """In ONNX's order, which onnxruntime and its reference do not keep."""
+    forest = Forest(trees=3)
+    x = forest.rows(20)
+    attrs = forest.flat(2)
+    raw = made("TreeEnsemble", {"x": x}, SUMS, 5, **attrs)
+    node = made("LinearRegressor", {"x": x[:, :2]}, SUMS, 1, coefficients=[1.0, 0.0, 0.0, 1.0],
+                targets=2, post_transform=name)  # fmt: skip
+    (sums,) = ours(raw, {"x": x})
+    same(
+        ours(made("TreeEnsemble", {"x": x}, SUMS, 5, post_transform=number, **attrs), {"x": x}),
+        theirs(node, {"x": sums}),
+    )
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 1000])
+def test_sets_of_any_size(count, missing):
+    random = np.random.default_rng(count)
+    among = random.permutation(3 * count)[:count].astype(np.float32) / 2
+    x = np.concatenate([np.arange(-2, 3 * count + 2) / 2, [np.nan, np.inf, -0.0]])
+    x = x.astype(np.float32)[:, None]
+    attrs = {
+        "n_targets": 1, "tree_roots": [0], "nodes_modes": tensor_of_bytes([6]),
+        "nodes_featureids": [0], "nodes_splits": tensor(np.zeros(1, np.float32)),
+        "nodes_truenodeids": [0], "nodes_falsenodeids": [1], "nodes_trueleafs": [1],
+        "nodes_falseleafs": [1], "leaf_targetids": [0, 0],
+        "leaf_weights": tensor(np.array([1, 2], np.float32)),
+        "membership_values": tensor(np.array([*among, np.nan], np.float32)),
+        "nodes_missing_value_tracks_true": [missing],
+    }  # fmt: skip
+    yes = np.isin(x, among) | (np.isnan(x) & bool(missing))
+    for providers in (None, ("reference",)):
+        model = made("TreeEnsemble", {"x": x}, SUMS, 5, **attrs)
+        assert (ours(model, {"x": x}, providers)[0] == np.where(yes, 1, 2)).all()
+
+
+def test_a_chain_of_many_nodes():
+    """Opened and run in time and memory that are linear in them; onnxruntime crashes."""
+    count = 50000
+    inner, leaf = range(count), range(count, 2 * count + 1)
+    attrs = {
+        "nodes_treeids": [0] * (2 * count + 1), "nodes_nodeids": [*inner, *leaf],
+        "nodes_modes": ["BRANCH_LEQ"] * count + ["LEAF"] * (count + 1),
+        "nodes_featureids": [0] * (2 * count + 1),
+        "nodes_values": [*map(float, inner), *[0.0] * (count + 1)],
+        "nodes_truenodeids": [*leaf[:-1], *[0] * (count + 1)],
+        "nodes_falsenodeids": [*inner[1:], leaf[-1], *[0] * (count + 1)],
+        "target_treeids": [0] * (count + 1), "target_nodeids": [*leaf],
+        "target_ids": [0] * (count + 1), "target_weights": [*map(float, range(count + 1))],
+        "n_targets": 1,
+    }  # fmt: skip
+    x = np.array([[0], [5], [count - 1], [count], [np.nan]], np.float32)
+    (y,) = ours(made("TreeEnsembleRegressor", {"x": x}, SUMS, 1, **attrs), {"x": x})
+    assert y.ravel().tolist() == [0, 5, count - 1, count, count]
 
 
 def test_a_node_that_two_lead_to():

@@ -35,7 +35,8 @@ def theirs(pattern, texts):
 TEXTS = [
     "", "a", "b", "ab", "ba", "aab", "abb", "abab", "aaaa", "A", "aB", "ä", "Ä", "aä", "a b",
     "a\nb", "\n", "a\n", "_1", "42", "4.2", "-", "]", "^", "a-b", "a{2}", "{", "a.b", "\t",
-    "Straße", "日本", "STRASSE", "k", "\u212a", "x@y.com", " ",
+    "Straße", "日本", "STRASSE", "k", "\u212a", "x@y.com", " ", "ẞ", "ß", "ſ", "s", "12", "0", "\0",
+    "*", "a*", "(", ")", "abbb", "aab", "İ", "ı", "i",
 ]  # fmt: skip
 PATTERNS = [
     "", "a", "a*", "a+b?", "(a|b)*", "(?:ab)+", "a{2}", "a{2,}", "a{0,3}b", "a{,3}", "{",
@@ -48,6 +49,10 @@ PATTERNS = [
     "(a*)*", "(a*)+b", "((a))", "[[:alpha:]]+", "[[:^alpha:]]+", "[[:digit:][:space:]]*", "日.",
     "[日本]+", "[a-ö]+", r"[\]\-a]+", r"\{", "a|ab|abab", "(?i-s)a.b", "(?U)a+", r"[\x41-\x42]+",
     r"\t", "a(?i)b", r"[\t\n]", "(?-i)a", r"\_1",
+    r"\101", r"\0", r"[\0-\142]+", r"\60", r"\0612", r"\Qa.b\E", r"\Qa{2}", r"\Q\E",
+    r"a\Q\E{2}", r"\Qab\E*", r"a\Q*\E", r"\Q(", r"(\Q)\E|b)", "a(?i)*", "a(?i){2}b",
+    "(?i)\u212a", "(?i)[^k]", r"(?i)\W", r"(?i)[^\W]", r"(?i)[[:^alpha:]]+", "(?i)[ß]",
+    "(?i)ẞ+", "(?i)[j-l]+", r"(?i)\x{17f}",
 ]  # fmt: skip
 
 
@@ -87,6 +92,18 @@ def test_no_pattern_takes_long(pattern):
     assert time.perf_counter() - start < 20
 
 
+CASED = [chr(c) for c in range(0x530) if chr(c).lower() != chr(c).upper()]
+
+
+@pytest.mark.parametrize("negated", ["", "^"])
+def test_letters_in_any_case(negated):
+    """Each one beside all others; those with one upper case in common are one, too."""
+    some = CASED + ["\u1c80", "\u1e9b", "\u1e9e", "\u1fbe", "\u2126", "\u212a", "\u212b"]
+    for at in range(0, len(CASED), 60):
+        pattern = f"(?i)[{negated}{''.join(CASED[at : at + 60 : 2])}]"
+        assert ours(pattern, some) == theirs(pattern, some), at
+
+
 REFUSED = {
     "(a": r"a group has no '\)'",
     "a)": r"'\)' at 1 has no",
@@ -102,6 +119,14 @@ REFUSED = {
     r"\1": r"'\\1' is not supported",
     r"\pL": r"'\\p' is not supported",
     r"\C": r"'\\C' is not supported",
+    r"\é": r"'\\é' is not supported",
+    r"\E": r"'\\E' is not supported",
+    r"\8": r"'\\8' is not supported",
+    "{1}a": r"'\{' at 0 repeats nothing",
+    "(?i)*": r"'\*' at 4 repeats nothing",
+    "a|{2}": r"'\{' at 2 repeats nothing",
+    "(?i-)a": "'-' before 4 has no flag",
+    "(?--i)a": "'-' at 3 is no flag",
     "a\\": "it ends in a backslash",
     r"\xg": "has no code",
     r"\x{110000}": "is no character",

@@ -80,6 +80,17 @@ def test_as_far_as_there_are_items():
     np.testing.assert_array_equal(far, ours(made(x, **(NUMBERS | {"max_skip_count": 12})), x))
 
 
+@pytest.mark.parametrize("indexes", [[1, 1, 0], [1, 0, 1], [2, 2, 2]], ids=str)
+@pytest.mark.parametrize("mode", ["TF", "IDF", "TFIDF"])
+def test_grams_that_share_an_output(mode, indexes):
+    """Each is counted with the weight of its own."""
+    x = np.array(["", "", "a", "", "", "b"], object)
+    attrs = {"min_gram_length": 1, "max_gram_length": 2, "max_skip_count": 2, "mode": mode}
+    attrs |= {"ngram_counts": [0, 1], "pool_strings": ["", "", "", "a", "b"]}
+    for weights in ({}, {"weights": [0.5, 2.0, 3.0]}):
+        agree(made(x, ngram_indexes=indexes, **attrs, **weights), x)
+
+
 HOSTILE = {
     "mode is 'COUNT'": {"mode": "COUNT"},
     "grams have 0 to 3 items": {"min_gram_length": 0},
