@@ -193,10 +193,10 @@ std::vector<ValueId> asked_for(const Graph& graph, std::span<const ValueId> wrt,
 
 Gradients differentiate(Graph& graph, std::span<const size_t> outputs, std::span<const ValueId> wrt,
                         std::span<const size_t> cuts) {
-  {
+  for (bool more = true; more;) {  // what a definition is made of may need its own
     Differentiation probe(graph, asked_for(graph, wrt, cuts));
     probe.find_active();
-    probe.expand_without_rule();
+    more = probe.expand_without_rule();
   }
   Differentiation d(graph, asked_for(graph, wrt, cuts));
   d.find_active();
