@@ -38,6 +38,16 @@ void append(std::string& text, uint32_t code) {
   put(0x80 | (code & 0x3f));
 }
 
+std::vector<uint32_t> characters(const std::string& text) {
+  std::vector<uint32_t> codes;
+  for (size_t at = 0; at < text.size();) {
+    const auto [code, bytes] = character_at(text, at);
+    codes.push_back(code);
+    at += bytes;
+  }
+  return codes;
+}
+
 uint32_t mapped(uint32_t code, std::span<const CaseRun> runs) {
   const auto run = std::partition_point(runs.begin(), runs.end(),
                                         [&](const CaseRun& r) { return r.last < code; });

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace ort::utf8 {
 
@@ -27,5 +28,6 @@ struct Character {
 constexpr uint32_t kNoCharacter = 0xffffffff;
 Character character_at(const std::string& text, size_t at);
 void append(std::string& text, uint32_t code);
+std::vector<uint32_t> characters(const std::string& text);
 
 }  // namespace ort::utf8

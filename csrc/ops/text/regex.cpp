@@ -113,27 +113,32 @@ bool holds(At at, const Codes& text, size_t i) {
   return false;
 }
 
-// The steps that the run is at, each once.
+// The steps that the run is at, each once, and where the match began that first came there. Those
+// that began first come first.
 struct Places {
-  std::vector<size_t> list;
+  std::vector<size_t> list, begins;
+  std::vector<size_t> open;  // that enter() has not followed yet
   std::vector<bool> has;
   explicit Places(size_t steps) : has(steps) {}
   void clear() {
     for (const size_t step : list) has[step] = false;
     list.clear();
+    begins.clear();
   }
 };
 
 // Adds a step and what it leads to without a character.
-void enter(const std::vector<Step>& steps, const Codes& text, size_t i, size_t first,
+void enter(const std::vector<Step>& steps, const Codes& text, size_t i, size_t first, size_t begin,
            Places& places) {
-  std::vector<size_t> open = {first};
+  std::vector<size_t>& open = places.open;
+  open.push_back(first);
   while (!open.empty()) {
     const size_t at = open.back();
     open.pop_back();
     if (places.has[at]) continue;
     places.has[at] = true;
     places.list.push_back(at);
+    places.begins.push_back(begin);
     const Step& step = steps[at];
     if (step.kind == Step::Kind::jump || step.kind == Step::Kind::fork) open.push_back(step.a);
     if (step.kind == Step::Kind::fork) open.push_back(step.b);
@@ -154,22 +159,39 @@ Pattern::Pattern(const std::string& pattern) {
 }
 
 bool Pattern::matches(const std::string& text) const {
-  Codes codes;
-  for (size_t at = 0; at < text.size();) {
-    const auto [code, bytes] = utf8::character_at(text, at);
-    codes.push_back(code);
-    at += bytes;
-  }
+  const Codes codes = utf8::characters(text);
   Places now(steps_.size()), next(steps_.size());
-  enter(steps_, codes, 0, 0, now);
+  enter(steps_, codes, 0, 0, 0, now);
   for (size_t i = 0; i < codes.size() && !now.list.empty(); ++i) {
     next.clear();
     for (const size_t at : now.list)
       if (steps_[at].kind == Step::Kind::set && holds(sets_[steps_[at].a], codes[i]))
-        enter(steps_, codes, i + 1, at + 1, next);
+        enter(steps_, codes, i + 1, at + 1, 0, next);
     std::swap(now, next);
   }
   return now.has[steps_.size() - 1];
+}
+
+std::optional<std::pair<size_t, size_t>> Pattern::find(const Codes& text, size_t from) const {
+  std::optional<std::pair<size_t, size_t>> found;
+  Places now(steps_.size()), next(steps_.size());
+  for (size_t i = from; i <= text.size(); ++i) {
+    if (!found) enter(steps_, text, i, 0, i, now);
+    for (size_t k = 0; k < now.list.size(); ++k)
+      if (steps_[now.list[k]].kind == Step::Kind::match &&
+          (!found || now.begins[k] <= found->first))
+        found = {now.begins[k], i};
+    next.clear();
+    for (size_t k = 0; i < text.size() && k < now.list.size(); ++k) {
+      if (found && now.begins[k] > found->first) break;
+      const Step& step = steps_[now.list[k]];
+      if (step.kind == Step::Kind::set && holds(sets_[step.a], text[i]))
+        enter(steps_, text, i + 1, now.list[k] + 1, now.begins[k], next);
+    }
+    std::swap(now, next);
+    if (found && now.list.empty()) break;
+  }
+  return found;
 }
 
 }  // namespace ort::regex

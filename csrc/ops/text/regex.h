@@ -23,6 +23,9 @@ class Pattern {
  public:
   explicit Pattern(const std::string& pattern);
   bool matches(const std::string& text) const;  // as a whole
+  // The longest one of the matches that begin first, from a character on: where it begins and ends.
+  std::optional<std::pair<size_t, size_t>> find(const std::vector<uint32_t>& text,
+                                                size_t from) const;
 
  private:
   std::vector<Ranges> sets_;
