@@ -201,6 +201,20 @@ void as_standard(OldNode& node) {
   node.op = node.op.substr(node.op.find("::") + 2);
 }
 
+void as_grid_sample(OldNode& node) {
+  as_standard(node);
+  mode_of_any_rank(node);
+}
+
+// In the order in which they come; it has no indices of the first ones.
+void as_unique(OldNode& node) {
+  as_standard(node);
+  check(node.outputs <= 3, "[Unique] it has {} outputs, expected up to 3", node.outputs);
+  node.attrs.set("sorted", int64_t{0});
+  node.outputs = 4;
+  node.finish = [](std::vector<Value>& out) { out.erase(out.begin() + 1); };
+}
+
 // A step that is not given is 1.
 void as_range(OldNode& node) {
   as_standard(node);

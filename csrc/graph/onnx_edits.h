@@ -30,6 +30,8 @@ void scales_of_images(OldNode& node);
 void scales_as_input(OldNode& node);
 void as_resize(OldNode& node);
 void as_standard(OldNode& node);
+void as_grid_sample(OldNode& node);
+void as_unique(OldNode& node);
 void as_range(OldNode& node);
 void mode_of_any_rank(OldNode& node);
 void axis_1_as_input(OldNode& node);

@@ -94,7 +94,9 @@ constexpr Row kRows[] = {
     {"Upsample", 9, kAlways, as_resize},
     // Ops of onnxruntime's that became ai.onnx's.
     {"com.microsoft::GatherND com.microsoft::Gelu com.microsoft::Trilu", 1, kAlways, as_standard},
+    {"com.microsoft::GridSample", 1, kAlways, as_grid_sample},
     {"com.microsoft::Range", 1, kAlways, as_range},
+    {"com.microsoft::Unique", 1, kAlways, as_unique},
     {"ai.onnx.ml::LabelEncoder", 1, 2, classes_as_tables},
 };
 

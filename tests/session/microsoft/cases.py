@@ -33,6 +33,10 @@ def one(value, kind=np.float32):
     return np.array(value, kind)
 
 
+# From within, beyond the edges, turned round, and the whole.
+REGIONS = np.array(
+    [[0.1, 0.2, 0.6, 0.9], [-0.2, -0.1, 1.3, 1.2], [0.8, 0.9, 0.1, 0.2], [0, 0, 1, 1]], np.float32
+)
 FUSED = {
     "matmul": ("FusedMatMul", [f(2, 3, 4), f(2, 4, 5)], {"alpha": 0.5}, 1),
     "matmul, a": ("FusedMatMul", [f(2, 4, 3), f(4, 5)], {"transA": 1}, 1),
@@ -85,6 +89,36 @@ FUSED = {
     "gather_nd": ("GatherND", [f(3, 4, 2), np.array([[0, 1], [2, 3]])], {}, 1),
     "range": ("Range", [one(1.0), one(7.0), one(2.0)], {}, 1),
     "range, by one": ("Range", [one(1.0), one(4.0)], {}, 1),
+    "inverse": ("Inverse", [f(2, 3, 4, 4) + 3 * np.eye(4, dtype=np.float32)], {}, 1),
+    "inverse, one": ("Inverse", [np.array([[4.0]], np.float32)], {}, 1),
+    "unique": ("Unique", [np.array([2, 1, 1, 3, 4, 3, -1], np.float32)], {}, 3),
+    "grid": ("GridSample", [f(2, 3, 5, 6), f(2, 4, 3, 2)], {}, 1),
+    "grid, nearest": (
+        "GridSample", [f(2, 3, 5, 6), f(2, 4, 3, 2)],
+        {"mode": "nearest", "padding_mode": "border", "align_corners": 1}, 1,
+    ),
+    "grid, cubic": (
+        "GridSample", [f(2, 3, 5, 6), f(2, 4, 3, 2)],
+        {"mode": "bicubic", "padding_mode": "reflection"}, 1,
+    ),
+    "crop": ("CropAndResize", [f(2, 3, 5, 6), REGIONS, i32(1, 0, 1, 1), i32(3, 4)], {}, 1),
+    "crop, one": (
+        "CropAndResize", [f(2, 3, 5, 6), REGIONS, i32(1, 0, 1, 1), i32(1, 2)],
+        {"extrapolation_value": -2.0}, 1,
+    ),
+    "crop, nearest": (
+        "CropAndResize", [f(2, 3, 5, 1), REGIONS, i32(1, 0, 1, 1), i32(4, 3)],
+        {"mode": "nearest"}, 1,
+    ),
+    "pads": (
+        "ConvTransposeWithDynamicPads", [f(1, 4, 5, 6), f(4, 3, 3, 3), np.array([1, 0, 2, 1])],
+        {"strides": [2, 2]}, 1,
+    ),
+    "pads, groups": (
+        "ConvTransposeWithDynamicPads",
+        [f(1, 4, 5, 6), f(4, 3, 3, 3), np.array([1, 1, 1, 1]), f(6)],
+        {"group": 2, "strides": [2, 2], "output_padding": [1, 0]}, 1,
+    ),
 }  # fmt: skip
 
 NORMS = {

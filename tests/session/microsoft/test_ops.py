@@ -33,7 +33,8 @@ def test_every_op_has_a_case():
     named = {case[0] for case in (FLOATS | cases.QUANTIZED | test_without_kernels.CASES).values()}
     known = {schema["name"] for schema in core().schemas()}
     theirs = {name.partition("::")[2] for name in known if name.startswith("com.microsoft::")}
-    assert theirs - named == {"DynamicQuantizeLSTM"}  # test_models.py: a model has it
+    # test_models.py: a model has it; text/test_tokenizer.py
+    assert theirs - named == {"DynamicQuantizeLSTM", "Tokenizer"}
 
 
 @pytest.mark.parametrize("providers", PROVIDERS, ids=["reference", "default"])
