@@ -57,9 +57,9 @@ class Driver {
   }
 
   bool try_rule(const Rule& rule, Node& node) {
-    if (std::all_of(node.out.begin(), node.out.end(),
-                    [&](ValueId id) { return id == kNone || graph_.unused(id); }))
-      return false;
+    // The first result alone is replaced: where others are read the node would stay beside it.
+    const auto used = [&](ValueId id) { return id != kNone && !graph_.unused(id); };
+    if (!used(node.out[0]) || std::any_of(node.out.begin() + 1, node.out.end(), used)) return false;
     Match match;
     const Verdict verdict = rule.find(node, match);
     if (!verdict) {
