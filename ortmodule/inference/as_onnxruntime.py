@@ -52,6 +52,7 @@ def as_onnxruntime() -> types.ModuleType:
     capi = {**public, **theirs, "OrtValueVector": values.OrtValueVector}
     top = _module(_NAME, [str(folder)] if folder else [], public)
     top.__version__, top.__ortmodule__ = _VERSION, True
+    top.__file__ = str(folder / "__init__.py") if folder else __file__  # libraries look beside it
     top.capi = _module(f"{_NAME}.capi", [], {})
     for name in _IN_CAPI:
         setattr(top.capi, name, _module(f"{_NAME}.capi.{name}", None, capi))

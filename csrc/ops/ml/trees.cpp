@@ -128,6 +128,8 @@ struct Nodes {
             "its lists of nodes have {} and {} elements, expected one length", count,
             other->size());
     check(modes.size() == count, "it has {} modes and {} splits", modes.size(), count);
+    const DType dtype = tensor(attrs, "nodes_modes").dtype;
+    check(!is_floating(dtype), "nodes_modes is {}, expected uint8", dtype);
   }
 };
 
@@ -165,15 +167,17 @@ void add_leaves(Forest& made, const Attrs& attrs) {
   made.weights = numbers(attrs, "leaf_weights");
   check(targets.size() == made.weights.size() && targets.size() < INT32_MAX,
         "it has {} leaf_targetids and {} leaf_weights", targets.size(), made.weights.size());
-  made.n_targets = attrs.i("n_targets", 0);
-  if (!attrs.has("n_targets") && !targets.empty())
-    made.n_targets = *std::max_element(targets.begin(), targets.end()) + 1;
+  const bool given = attrs.has("n_targets");
+  made.n_targets = given ? attrs.i("n_targets") : INT32_MAX;
+  check(made.n_targets >= 1 && made.n_targets <= INT32_MAX, "it has {} targets", made.n_targets);
   for (const int64_t target : targets) {
     check(target >= 0 && target < made.n_targets, "leaf_targetids has {}, expected 0 to {}", target,
           made.n_targets - 1);
     made.targets.push_back(static_cast<int32_t>(target));
     made.leaves.push_back(static_cast<int32_t>(made.targets.size()));
   }
+  if (!given && !targets.empty())
+    made.n_targets = *std::max_element(made.targets.begin(), made.targets.end()) + int64_t{1};
 }
 
 Value ensemble(const OpCall& c) {

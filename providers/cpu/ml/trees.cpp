@@ -208,7 +208,7 @@ void run(const Trees<T>& trees, Size size, const T* x, T* y) {
   const Walk<kOnly, T> walk(trees, x, size.width);
   const int64_t blocks = trees.blocks(), tiles = (size.rows + kTile - 1) / kTile;
   const int64_t work = size.rows * static_cast<int64_t>(trees.roots.size()) * kSteps;
-  const int64_t most = kTile * trees.targets;
+  const int64_t most = std::min(kTile, size.rows) * trees.targets;
   const auto rows_in = [&](int64_t tile) { return std::min(kTile, size.rows - tile * kTile); };
   const auto total = [&](int64_t tile, auto&& sums_of, double* sums) {
     const int64_t rows = rows_in(tile);

@@ -347,7 +347,13 @@ HOSTILE_FLAT = {
     },
     "membership_values end without": {"membership_values": members(1)},
     "'nodes_splits' is no tensor": {"nodes_splits": [1.0]},
-    "it has 0 targets|expected 0 to -1": {"n_targets": 0},
+    "it has 0 targets": {"n_targets": 0},
+    "it has -9223372036854775808 targets": {"n_targets": -(2**63)},
+    "it has 4611686018427387904 targets": {"n_targets": 2**62},
+    "leaf_targetids has 9223372036854775807": first("leaf_targetids", 2**63 - 1),
+    "nodes_modes is float32, expected uint8": {
+        "nodes_modes": tensor(np.full(len(FLAT["nodes_featureids"]), np.nan, np.float32))
+    },
 }
 
 

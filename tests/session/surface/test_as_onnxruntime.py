@@ -91,6 +91,41 @@ def test_too_late():
     assert "was imported already" in done.stderr
 
 
+ALONE = """
+import importlib
+from importlib.machinery import PathFinder
+found = PathFinder.find_spec
+PathFinder.find_spec = classmethod(
+    lambda cls, name, *more: None if name == "onnxruntime" else found(name, *more))
+import numpy as np, os, pickle, importlib.util
+import ortmodule
+assert ortmodule.as_onnxruntime() is ortmodule.as_onnxruntime()
+import onnxruntime
+from onnxruntime import *
+from onnxruntime.capi.onnxruntime_pybind11_state import (
+    EPFail, EngineError, Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, ModelLoaded, NoModel,
+    NoSuchFile, NotFound, NotImplemented, RuntimeException)
+assert os.path.exists(onnxruntime.__file__) and importlib.util.find_spec("onnxruntime.capi")
+assert isinstance(pickle.loads(pickle.dumps(NoSuchFile("a"))), NoSuchFile)
+for name in ("quantization", "tools", "no_such"):
+    try:
+        importlib.import_module(f"onnxruntime.{name}")
+    except ModuleNotFoundError:
+        continue
+    raise AssertionError(name)
+try:
+    onnxruntime.InferenceSession("/no/such/file.onnx")
+except NoSuchFile as error:
+    print(error)
+"""
+
+
+def test_where_no_onnxruntime_is_installed():
+    done = run(ALONE)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "/no/such/file.onnx" in done.stdout
+
+
 def test_twice_is_once():
     done = run("import ortmodule as o\nassert o.as_onnxruntime() is o.as_onnxruntime()")
     assert done.returncode == 0, done.stderr
