@@ -29,7 +29,6 @@ Value scores_of(Value rows, const Attrs& attrs, int64_t outputs) {
 Outputs classify(const OpCall& c) {
   const Attrs& attrs = c.attrs();
   const Tensor labels = labels_of(attrs, "classlabels_ints", "classlabels_strings");
-  check(labels.count() > 1, "it has {} class label, expected at least two", labels.count());
   const Value rows = rows_of(c.x());
   const size_t intercepts = floats(attrs, "intercepts").size();
   const auto features = rows.dim(1).value();

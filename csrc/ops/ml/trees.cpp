@@ -21,20 +21,20 @@ Value rows_for(const OpCall& c) {
   return wide ? cast(rows, DType::f64) : rows;
 }
 
-// Sums of weights by class; the label is that of the largest. Of two classes and weights of one
-// alone, that sum is the score of the second class: a probability where no weight is negative.
+// Sums of weights by class; the label is that of the largest, or the one that there is. Of two
+// classes and weights of one alone, that sum is the score of the second class: a probability where
+// no weight is negative.
 Outputs classify(const OpCall& c) {
   const Attrs& attrs = c.attrs();
   const std::string& transform = attrs.s("post_transform");
   const Tensor labels = labels_of(attrs, "classlabels_int64s", "classlabels_strings");
-  check(labels.count() > 1, "it has {} class label, expected at least two", labels.count());
   ListedTrees listed{attrs, "class", labels.count()};
   Forest forest = listed.forest();
   const auto [least, most] = std::minmax_element(forest.targets.begin(), forest.targets.end());
   const bool single = labels.count() == 2 && least != forest.targets.end() && *least == *most;
   if (!single) {
     const Value sums = cast(forest.applied(rows_for(c), "SUM"), DType::f32);
-    return {chosen(sums, labels), transformed(sums, transform)};
+    return {chosen(sums, labels), transformed_targets(sums, transform)};
   }
   if (forest.base.size() == 2) forest.base = {forest.base[static_cast<size_t>(*least)]};
   std::fill(forest.targets.begin(), forest.targets.end(), 0);

@@ -41,6 +41,15 @@ def test_two_classes_by_one_row(transform):
     agree(made("LinearClassifier", {"x": X}, CLASSES, 1, **TWO, **attrs), {"x": X}, reference)
 
 
+def test_one_class():
+    """It is the label; onnxruntime asks for two."""
+    attrs = {"coefficients": floats(4), "intercepts": [0.25], "post_transform": "LOGISTIC"}
+    model = made("LinearClassifier", {"x": X}, CLASSES, 1, classlabels_ints=[7], **attrs)
+    y, z = ours(model, {"x": X})
+    assert y.tolist() == [7] * len(X)
+    same([z], reference(model, {"x": X})[1:], 1e-4)
+
+
 def test_without_intercepts():
     model = made("LinearClassifier", {"x": X}, CLASSES, 1, **TWO, coefficients=floats(4))
     y, z = ours(model, {"x": X})
@@ -132,7 +141,7 @@ HOSTILE_LINEAR = {
     "it has 5 coefficients for each of 3, X has 4": {"coefficients": floats(15)},
     "it has 2 intercepts, expected 3": {"intercepts": floats(2)},
     "it has 3 classlabels_ints and 1 classlabels_strings": {"classlabels_strings": ["a"]},
-    "it has 1 class label": {"classlabels_ints": [1]},
+    "it has 12 coefficients for each of 1, X has 4": {"classlabels_ints": [1]},
     "post_transform is 'NOTHING'": {"post_transform": "NOTHING"},
     "expected a list of ints": {"classlabels_ints": ["a", "b"]},
 }

@@ -92,6 +92,20 @@ def test_two_classes_of_their_own():
     same([z], theirs(model, {"x": x})[1:])
 
 
+@pytest.mark.parametrize("labels", [{"classlabels_int64s": [7]}, {"classlabels_strings": ["é"]}])
+def test_one_class(labels):
+    """It is the label, as in scikit-learn; onnxruntime gives 1, and crashes of strings."""
+    forest = Forest()
+    x = forest.rows(20)
+    attrs = forest.listed("class", [0])
+    kinds = CLASSES | ({} if "classlabels_int64s" in labels else {"y": TensorProto.STRING})
+    y, z = ours(made("TreeEnsembleClassifier", {"x": x}, kinds, 1, **labels, **attrs), {"x": x})
+    assert y.tolist() == [*labels.values()][0] * 20
+    sums = {name.replace("class_", "target_"): value for name, value in attrs.items()}
+    model = made("TreeEnsembleRegressor", {"x": x}, SUMS, 1, n_targets=1, **sums)
+    same([z], theirs(model, {"x": x}))
+
+
 @pytest.mark.parametrize("base", [False, True], ids=["", "base"])
 @pytest.mark.parametrize("targets", [1, 3])
 @pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
@@ -308,7 +322,7 @@ HOSTILE = {
     "it has 2 base values, expected 3": {"base_values": [0.0, 1.0]},
     "it has 3 classlabels_int64s and 1 classlabels_strings": {"classlabels_strings": ["a"]},
     "it has 0 classlabels_int64s and 0": {"classlabels_int64s": []},
-    "it has 1 class label": {"classlabels_int64s": [1]},
+    "class_ids has 1, expected 0 to 0": {"classlabels_int64s": [1]},
     "post_transform is 'UPSIDE'": {"post_transform": "UPSIDE"},
     "expected one of the two": {"nodes_values_as_tensor": tensor(np.array([1.0]))},
     "expected a list of strings": {"nodes_modes": [1, 2, 3]},
