@@ -72,6 +72,15 @@ py::array array_in(const py::handle& value, const Type& type, const std::string&
   }
 }
 
+// What a map has at a key: of one element it is Python's own, as onnxruntime has it.
+py::object value_of(const Item& item) {
+  if (!item.is_tensor() || !item.tensor().sizes.empty()) return object_of(item);
+  const Tensor& number = item.tensor();
+  if (number.dtype == DType::string) return str_of(text_of(number, 0));
+  if (is_floating(number.dtype)) return py::float_(element_as_double(number, 0));
+  return array_of(number).attr("item")();
+}
+
 }  // namespace
 
 Item item_of(const py::handle& value, const Type& type, const std::string& place) {
@@ -109,7 +118,7 @@ py::object object_of(const Item& item) {
       const py::object key = map->keys.dtype == DType::string
                                  ? py::object(str_of(text_of(map->keys, at)))
                                  : py::object(py::int_(element_as_int(map->keys, at)));
-      dict[key] = object_of(map->values.items()[i]);
+      dict[key] = value_of(map->values.items()[i]);
     }
     return dict;
   }

@@ -94,6 +94,31 @@ Sequence own_memory(Sequence sequence) {
   return Sequence(std::move(items));
 }
 
+bool all_numbers(const std::vector<Item>& items) {
+  return std::all_of(items.begin(), items.end(), [&](const Item& item) {
+    return item.is_tensor() && item.tensor().sizes.empty() &&
+           item.tensor().dtype != DType::string && item.tensor().dtype == items[0].tensor().dtype;
+  });
+}
+
+// A map's numbers, which are many and small, lie in one block.
+Sequence own_values(Sequence sequence) {
+  if (sequence.size() == 0 || !all_numbers(sequence.items()))
+    return own_memory(std::move(sequence));
+  std::vector<Item> items = std::move(sequence).take();
+  const DType dtype = items[0].tensor().dtype;
+  const Tensor block = Tensor::unwritten(dtype, {static_cast<int64_t>(items.size())});
+  char* at = static_cast<char*>(block.data);
+  for (Item& item : items) {
+    auto& number = std::get<Tensor>(item);
+    std::memcpy(at, number.data, size_of(dtype));
+    number.data = at;
+    number.owner = block.owner;
+    at += size_of(dtype);
+  }
+  return Sequence(std::move(items));
+}
+
 }  // namespace
 
 size_t bytes_of(const Item& item) {
@@ -111,7 +136,7 @@ Item own_memory(Item item) {
   if (auto* tensor = std::get_if<Tensor>(&item)) return own_memory(std::move(*tensor));
   if (auto* sequence = std::get_if<Sequence>(&item)) return own_memory(std::move(*sequence));
   if (auto* map = std::get_if<Map>(&item))
-    return Map{own_memory(std::move(map->keys)), own_memory(std::move(map->values))};
+    return Map{own_memory(std::move(map->keys)), own_values(std::move(map->values))};
   auto* optional = std::get_if<Optional>(&item);
   if (!optional || !optional->held) return item;
   Item held = *optional->held;

@@ -145,10 +145,11 @@ class InferenceSession:
         """The outputs named (None: all), in that order, for a feed of every input by name.
 
         A list is a sequence, or a tensor where one is asked for, a dict with keys of int or str a
-        map, None an empty optional. What only other outputs need is not computed. Each result is
-        in memory of its own; an array of the feed is read where it lies, so nothing may write to it
-        before the run has ended. OrtValues, tensors of torch and whatever else has `__dlpack__` are
-        taken as arrays are. An input that has an initializer may be left out.
+        map (with numbers and texts of Python's in a result), None an empty optional. What only
+        other outputs need is not computed. Each result is in memory of its own; an array of the
+        feed is read where it lies, so nothing may write to it before the run has ended. OrtValues,
+        tensors of torch and whatever else has `__dlpack__` are taken as arrays are. An input that
+        has an initializer may be left out.
         """
         if not isinstance(input_feed, dict):
             input_feed = _dict_of(input_feed)

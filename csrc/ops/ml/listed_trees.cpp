@@ -47,6 +47,8 @@ class Positions {
   size_t latest_ = 0;
 };
 
+constexpr int32_t kNoLeaf = 0;  // leaves are below zero
+
 class Builder {
  public:
   explicit Builder(const ListedTrees& listed)
@@ -129,7 +131,8 @@ class Builder {
             tree);
   }
 
-  // Entries by leaf. Those of nodes that are no leaves are never read.
+  // Entries by leaf. Those of nodes that are no leaves are never read. Of one target a leaf has one
+  // entry, its first: skl2onnx writes it as often as the model has classes.
   void add_leaves(Forest& made) {
     const auto named = [&](const char* what) { return listed_.kind + "_" + what; };
     const auto& ids = integers(listed_.attrs, named("ids"));
@@ -147,7 +150,12 @@ class Builder {
       check(ids[k] >= 0 && ids[k] < listed_.n_targets, "{} has {}, expected 0 to {}", named("ids"),
             ids[k], listed_.n_targets - 1);
       places.push_back(places_[positions_.at(trees[k], numbers[k], named("nodeids"))]);
-      if (places[k] < 0) ++made.leaves[static_cast<size_t>(~places[k]) + 1];
+      if (places[k] >= 0) continue;
+      int32_t& entries = made.leaves[static_cast<size_t>(~places[k]) + 1];
+      if (listed_.n_targets == 1 && entries == 1)
+        places[k] = kNoLeaf;
+      else
+        ++entries;
     }
     std::partial_sum(made.leaves.begin(), made.leaves.end(), made.leaves.begin());
     made.targets.resize(static_cast<size_t>(made.leaves.back()));

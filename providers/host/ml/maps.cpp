@@ -35,14 +35,16 @@ Items zip(const HostCall& c) {
   c.require(!x.sizes.empty() && x.sizes.size() <= 2 && x.sizes.back() == labels.count(),
             "X has shape {}, expected [N, {}]", x.sizes, labels.count());
   const int64_t rows = x.sizes.size() == 1 ? 1 : x.sizes[0];
-  Sequence maps;
+  Items maps;
+  maps.reserve(static_cast<size_t>(rows));
   for (int64_t row = 0; row < rows; ++row) {
     Items values;
+    values.reserve(static_cast<size_t>(labels.count()));
     for (int64_t k = 0; k < labels.count(); ++k)
       values.push_back(element(x, row * labels.count() + k));
-    maps.push(Map{labels, Sequence(std::move(values))});
+    maps.push_back(Map{labels, Sequence(std::move(values))});
   }
-  return {std::move(maps)};
+  return {Sequence(std::move(maps))};
 }
 
 const Map& map_in(const HostCall& c) {

@@ -1,5 +1,7 @@
 """Maps made of scores, and rows made of maps, against onnxruntime."""
 
+import json
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
@@ -28,16 +30,22 @@ def zip_map(x, **labels):
     return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
-def plain(maps):
-    return [{key: float(value) for key, value in each.items()} for each in maps]
-
-
 @pytest.mark.parametrize("labels", LABELS)
 @pytest.mark.parametrize("x", [X, X[:1], X[:0], X[0]], ids=["rows", "row", "none", "vector"])
 def test_zip_map(x, labels):
     model = zip_map(x, **LABELS[labels])
-    want = plain(theirs(model, {"x": x})[0]) if x.size else []
-    assert plain(ours(model, {"x": x})[0]) == want
+    want = theirs(model, {"x": x})[0] if x.size else []
+    got = ours(model, {"x": x})[0]
+    assert got == want
+    assert all(type(value) is float for each in got for value in each.values())
+
+
+def test_numbers_of_maps_are_of_their_own():
+    """They outlive the run and the session, and no map's are another's."""
+    got = ours(zip_map(X, **LABELS["ints"]), {"x": X})[0]
+    assert json.loads(json.dumps(got)) == [
+        {"10": 0.5, "-20": 0.25, "5": -1.0}, {"10": 1.0, "-20": 2.0, "5": 3.0}
+    ]  # fmt: skip
 
 
 def test_zip_map_of_a_classifier():
@@ -54,7 +62,7 @@ def test_zip_map_of_a_classifier():
     model.graph.output.append(maps.graph.output[0])
     (mine, ours_maps), (label, their_maps) = ours(model, {"x": X}), theirs(model, {"x": X})
     assert mine.tolist() == label.tolist()
-    for a, b in zip(plain(ours_maps), plain(their_maps), strict=True):
+    for a, b in zip(ours_maps, their_maps, strict=True):
         assert a == pytest.approx(b, rel=1e-5)
 
 

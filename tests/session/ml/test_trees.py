@@ -230,6 +230,18 @@ def test_a_node_that_two_lead_to():
     assert got[0].ravel().tolist() == [1, 1, 2, 2]
 
 
+@pytest.mark.parametrize("targets", [1, 2])
+def test_a_leaf_that_is_listed_for_each_class(targets):
+    """So skl2onnx writes the numbers of leaves: of one target the first entry is all."""
+    attrs = Forest(trees=1).listed("target", [0])
+    for name, values in attrs.items():
+        if name.startswith("target"):
+            attrs[name] = [value for value in values for _ in range(3)]
+    x = Forest().rows(20)
+    model = made("TreeEnsembleRegressor", {"x": x}, SUMS, 1, n_targets=targets, **attrs)
+    agree(model, {"x": x})
+
+
 def test_trees_out_of_order():
     """Nodes listed backwards; the root is what no other node leads to."""
     forest = Forest()
