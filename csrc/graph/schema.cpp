@@ -398,7 +398,7 @@ void InferContext::out_opaque(size_t i) {
 
 namespace {
 
-// What an integer dtype can hold; nullopt: it is too narrow for sizes.
+// What an integer dtype can hold; nullopt: it is too narrow for sizes. Truth values are 0 and 1.
 std::optional<std::pair<int64_t, int64_t>> range_of(DType dtype) {
   switch (dtype) {
     case DType::i64:
@@ -409,6 +409,8 @@ std::optional<std::pair<int64_t, int64_t>> range_of(DType dtype) {
       return {{INT32_MIN, INT32_MAX}};
     case DType::u32:
       return {{0, UINT32_MAX}};
+    case DType::boolean:
+      return {{0, 1}};
     default:
       return std::nullopt;
   }

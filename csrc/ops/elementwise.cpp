@@ -297,6 +297,27 @@ void infer_clip(InferContext& c) {
   c.assume_scalar(2, "elements of max");
 }
 
+// Numbers that are chosen among sizes, where the condition is known.
+void choose_contents(InferContext& c) {
+  const auto chosen = c.ints(0);
+  const auto a = c.contents(1), b = c.contents(2);
+  if (!chosen || !a || !b || a->empty() || b->empty() || chosen->empty()) return;
+  const size_t count = std::max({chosen->size(), a->size(), b->size()});
+  const auto at = [&](const auto& of, size_t i) { return of[of.size() == 1 ? 0 : i]; };
+  for (const size_t part : {chosen->size(), a->size(), b->size()})
+    if (part != 1 && part != count) return;
+  Dims contents;
+  for (size_t i = 0; i < count; ++i) contents.push_back(at(*chosen, i) ? at(*a, i) : at(*b, i));
+  c.out_contents(0, std::move(contents));
+}
+
+void infer_where(InferContext& c) {
+  if (!c.ranked(0) || !c.ranked(1) || !c.ranked(2)) return c.out(0, c.dtype(1), std::nullopt);
+  const Dims both = c.broadcast(c.dims(1), c.dims(2), "shapes");
+  c.out(0, c.dtype(1), c.broadcast(c.dims(0), both, "shapes"));
+  choose_contents(c);
+}
+
 void register_choice(OpSet& ops) {
   ops.op("Where")
       .in("condition", kBool, "B")
@@ -304,6 +325,7 @@ void register_choice(OpSet& ops) {
       .in("b")
       .out("y")
       .since(9)
+      .shape(infer_where)
       .elementwise()
       .cheap()
       .gradient([](const Backward& b) {

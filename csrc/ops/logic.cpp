@@ -1,18 +1,43 @@
 // Comparisons, boolean and bit-wise logic: no gradient flows through them.
 #include <limits>
+#include <optional>
 
 #include "csrc/ops/ops.h"
 
 namespace ort {
 namespace {
 
-void comparison(OpSet& ops, std::string_view name, TypeSet types, int since) {
+// What is said of two sizes: 1 or 0 where no numbers of their symbols tell otherwise.
+using Decided = std::optional<bool> (*)(const Dim& a, const Dim& b);
+
+std::optional<bool> greater(const Dim& a, const Dim& b) {
+  if (lower_bound(a - b).value_or(0) >= 1) return true;
+  if (lower_bound(b - a).value_or(-1) >= 0) return false;
+  return std::nullopt;
+}
+
+std::optional<bool> equal(const Dim& a, const Dim& b) {
+  if (a == b) return true;
+  if (greater(a, b).value_or(false) || greater(b, a).value_or(false)) return false;
+  return std::nullopt;
+}
+
+std::optional<bool> opposite(std::optional<bool> of) {
+  return of ? std::optional(!*of) : of;
+}
+
+void comparison(OpSet& ops, std::string_view name, TypeSet types, int since, Decided decided) {
   ops.op(name)
       .in("a", types)
       .in("b", types)
       .out("y", kBool, "B")
       .since(since)
       .elementwise()
+      .on_sizes([decided](const Dim& a, const Dim& b) {
+        const std::optional<bool> known = decided(a, b);
+        check(known.has_value(), "it depends on sizes");
+        return Dim(*known);
+      })
       .cheap()
       .not_differentiable();
 }
@@ -68,11 +93,13 @@ void register_bit_cast(OpSet& ops) {
 
 static void register_logic(OpSet& ops) {
   register_bit_cast(ops);
-  comparison(ops, "Equal", kAny, 11);
-  comparison(ops, "Greater", kNumeric, 9);
-  comparison(ops, "GreaterOrEqual", kNumeric, 12);
-  comparison(ops, "Less", kNumeric, 9);
-  comparison(ops, "LessOrEqual", kNumeric, 12);
+  comparison(ops, "Equal", kAny, 11, equal);
+  comparison(ops, "Greater", kNumeric, 9, greater);
+  comparison(ops, "GreaterOrEqual", kNumeric, 12,
+             [](const Dim& a, const Dim& b) { return opposite(greater(b, a)); });
+  comparison(ops, "Less", kNumeric, 9, [](const Dim& a, const Dim& b) { return greater(b, a); });
+  comparison(ops, "LessOrEqual", kNumeric, 12,
+             [](const Dim& a, const Dim& b) { return opposite(greater(a, b)); });
   boolean(ops, "And");
   boolean(ops, "Or");
   boolean(ops, "Xor");

@@ -170,9 +170,9 @@ Dims reshaped(InferContext& c, const Dims& asked) {
       c.require(open < 0, "shape {} has more than one -1", asked);
       open = static_cast<int64_t>(i);
     } else if (dims[i].is(0) && !c.attrs().i("allowzero")) {
-      c.require(c.ranked(0) && i < c.dims(0).size(),
+      c.require(!c.ranked(0) || i < c.dims(0).size(),
                 "shape {} copies axis {}, which the input has not", asked, i);
-      dims[i] = c.dims(0)[i];
+      dims[i] = c.ranked(0) ? c.dims(0)[i] : c.fresh();
     }
     c.require(!dims[i].value() || *dims[i].value() >= -1, "shape {} has a negative size", asked);
     if (!dims[i].is(-1)) c.assume(at_least(dims[i], 0), "size");
@@ -367,8 +367,20 @@ Value transpose_gradient(const Backward& b) {
 void infer_expand(InferContext& c) {
   expect_list(c, 1);
   const auto asked = c.contents(1);
-  if (!asked || !c.ranked(0)) return c.out(0, c.dtype(), std::nullopt);
-  c.out(0, c.dtype(), c.broadcast(c.dims(0), sizes_of(c, *asked), "shapes"));
+  if (!c.ranked(0)) return c.out(0, c.dtype(), std::nullopt);
+  if (asked) return c.out(0, c.dtype(), c.broadcast(c.dims(0), sizes_of(c, *asked), "shapes"));
+  const auto count = c.ranked(1) ? c.dims(1)[0].value() : std::nullopt;
+  if (count.value_or(kMaxContents + 1) > kMaxContents) return c.out(0, c.dtype(), std::nullopt);
+  // Only the rank is known, and sizes that are stretched from no other.
+  Dims dims;
+  const int64_t rank = std::max(*count, c.rank(0));
+  for (int64_t i = 0; i < rank; ++i) {
+    const int64_t at = i - (rank - c.rank(0));
+    const std::optional<int64_t> size = at < 0 ? 1 : c.dims(0)[static_cast<size_t>(at)].value();
+    const bool kept = size.value_or(1) != 1 || i < rank - *count;
+    dims.push_back(kept ? c.dims(0)[static_cast<size_t>(at)] : c.fresh());
+  }
+  c.out(0, c.dtype(), std::move(dims));
 }
 
 void infer_concat(InferContext& c) {

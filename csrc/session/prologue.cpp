@@ -311,8 +311,6 @@ void Prologue::drop_inputs() {
     for (const Dim& dim : rest_->value(id).type().dims.value_or(Dims{})) dim.collect_symbols(said);
     for (const Dim& dim : rest_->contents(id).value_or(Dims{})) dim.collect_symbols(said);
   };
-  for (const ValueId id : rest_inputs_)
-    if (!rest_->unused(id)) say(id);
   for (const Node* node : rest_->order()) {
     collect_sizes(*node, said);
     for (const ValueId id : node->out)
@@ -324,15 +322,25 @@ void Prologue::drop_inputs() {
       if (const auto name = dim.symbol_name(); name && said.count(*name)) names.insert(*name);
     return names;
   };
+  std::set<ValueId> kept;
+  const auto keep = [&](ValueId id) {
+    kept.insert(id);
+    say(id);
+  };
   for (const ValueId id : rest_inputs_)
-    if (!rest_->unused(id)) told.merge(symbols(id));
-  std::erase_if(rest_inputs_, [&](ValueId id) {
-    const std::set<std::string> names = symbols(id);
-    const bool needed = !std::includes(told.begin(), told.end(), names.begin(), names.end());
-    if (!rest_->unused(id) || needed) {
+    if (!rest_->unused(id)) keep(id);
+  for (size_t before = SIZE_MAX; before != kept.size();) {  // what tells one size may say another
+    before = kept.size();
+    for (const ValueId id : kept) told.merge(symbols(id));
+    for (const ValueId id : rest_inputs_) {
+      const std::set<std::string> names = symbols(id);
+      if (std::includes(told.begin(), told.end(), names.begin(), names.end())) continue;
+      keep(id);
       told.insert(names.begin(), names.end());
-      return false;
     }
+  }
+  std::erase_if(rest_inputs_, [&](ValueId id) {
+    if (kept.count(id)) return false;
     rest_->drop_input(id);
     return true;
   });

@@ -165,5 +165,29 @@ TEST_F(GraphTest, SizesStaySymbolicThroughShapeArithmetic) {
   EXPECT_EQ(g.emit1("Reshape", {x, asked}).type().text(), "float32[8*n, 1]");
 }
 
+// As torch's exporter writes an expand, in which -1 keeps a size.
+TEST_F(GraphTest, SizesAreChosenWhereNoNumbersTellOtherwise) {
+  const Value one = g.input("one", matrix(1, 8));
+  const auto expanded = [&](Value asked, Value lacks) {
+    const Value chosen = g.emit1("Where", {lacks, g.ints({1, 1}), asked});
+    return g.emit1("Expand", {one, chosen}).type().text();
+  };
+  const Value rows = g.size(Dim::symbol("n")), kept = g.ints({-1, -1});
+  const Value asked = concat({reshape(rows, {1}), g.ints({-1})}, 0);
+  EXPECT_EQ(expanded(asked, g.emit1("Equal", {asked, kept})), "float32[n, 8]");
+  EXPECT_EQ(expanded(asked, g.emit1("Less", {asked, g.ints({0})})), "float32[n, 8]");
+  const Value large = g.emit1("Greater", {asked, g.ints({3})});
+  EXPECT_EQ(expanded(asked, large).rfind("float32[u", 0), 0u);
+}
+
+TEST_F(GraphTest, WhatOnlyARunTellsHasARankAllTheSame) {
+  const Value three = g.input("three", Type::tensor(DType::i64, Dims{3}));
+  const std::string wide = g.emit1("Expand", {w, three}).type().text();
+  EXPECT_EQ(wide.substr(wide.find(',')), ", 8, 4]");
+  const Value any = g.input("any", Type::tensor(DType::f32, std::nullopt));
+  const Type copied = g.emit1("Reshape", {any, g.ints({0, 0, -1})}).type();
+  EXPECT_EQ(copied.dims.value_or(Dims{}).size(), 3u);
+}
+
 }  // namespace
 }  // namespace ort

@@ -96,6 +96,39 @@ def test_names_without_a_value(third):
         np.testing.assert_equal(session.run(None, feed)[0], theirs(made, feed)[0])
 
 
+def test_a_reshape_copies_axes_of_what_has_no_rank_yet():
+    nodes = [node("Reshape", "x s", "r"), node("Relu", "r", "p"), node("Reshape", "p keep", "z")]
+    ports = [port("x", ["n"]), port("s", ["k"], "int64")]
+    made = model(nodes, ports, [port("z", None)], {"keep": ints(0, 0, -1)})
+    agree(made, {"x": normal(24), "s": ints(2, 3, 2, 2)})
+    refused(made, {"x": normal(24), "s": ints(24)}, "copies axis 1, which the input has not")
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_an_expand_that_keeps_sizes(kept):
+    """As torch's exporter writes it: where the size asked for is -1, it is 1."""
+    nodes = [
+        node("Equal", "s lacks", "equal"),
+        node("Where", "equal ones s", "chosen"),
+        node("Expand", "x chosen", "y"),
+        node("Add", "y z", "sum"),
+    ]
+    weights = {"lacks": ints(-1, -1), "ones": ints(1, 1), "minus": ints(-1)}
+    ports = [port("x", [1, "n"]), port("z", ["m", "n"])]
+    if kept:
+        nodes = [
+            node("Shape", "z", "rows", end=1),
+            node("Concat", "rows minus", "s", axis=0),
+            *nodes,
+        ]
+    else:
+        ports.append(port("s", [2], "int64"))
+    made = model(nodes, ports, [port("sum", None)], weights)
+    for m, n in [(3, 5), (1, 5), (4, 1), (0, 2)]:
+        feed = {"x": normal(1, n), "z": normal(m, n)}
+        agree(made, feed if kept else feed | {"s": ints(m, -1)})
+
+
 def slice_model(start, end, step=1, shape=("n",)):
     weights = {"start": ints(start), "end": ints(end), "axis": ints(0), "step": ints(step)}
     nodes = [node("Slice", "x start end axis step", "y")]

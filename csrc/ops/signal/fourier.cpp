@@ -138,8 +138,9 @@ double dft_cost(const Sized& c) {
 // window.
 Value stft(const OpCall& c) {
   Graph& g = c.graph();
-  const Value signal = c.x(0);
-  check(signal.rank() == 3, "[STFT] signal has shape {}, expected [B, L, 1] or [B, L, 2]",
+  // torch's exporter writes real signals without the axis of one number.
+  const Value signal = c.x(0).rank() == 2 ? unsqueeze(c.x(0), {2}) : c.x(0);
+  check(signal.rank() == 3, "[STFT] signal has shape {}, expected [B, L], [B, L, 1] or [B, L, 2]",
         signal.dims());
   const Dims window = c.has(2) ? c.x(2).dims() : Dims{Dim(1)};
   check(window.size() == 1, "[STFT] window has shape {}, expected one axis", window);

@@ -28,7 +28,7 @@ def dft(x, length=None, axis=None, inverse=0, onesided=0):
 
 def stft(signal, step, window=None, length=None, onesided=1):
     length = int(length) if length is not None else len(window if window is not None else signal[0])
-    z = complex_of(signal)
+    z = complex_of(signal if signal.dim() == 3 else signal[..., None])
     if window is None:  # as torch has it unless it is told otherwise
         window = torch.ones(length, dtype=torch.float64)
     y = torch.stft(z, length, int(step), window=window.to(z.real.dtype), center=False,
@@ -95,9 +95,10 @@ OPS = [
             sample(t(1, 20, 1), const(3)),
             sample(t(2, 40, 2), const(8), t(16), onesided=0),
             sample(t(2, 40, 1), const(8), t(17), onesided=0),
+            sample(t(2, 40), const(8), t(16)),
         ],
         [
-            bad("signal has shape [4, 2], expected [B, L, 1]", t(4, 2), const(1), t(2)),
+            bad("signal has shape [4], expected [B, L]", t(4), const(1), t(2)),
             bad("window has 3 numbers, a frame 2", t(1, 4, 1), const(1), t(3), const(2)),
             bad("frame_step is 0", t(1, 4, 1), const(0), t(3)),
             bad("a frame has 5 numbers, the signal 4", t(1, 4, 1), const(1), t(5)),
