@@ -89,6 +89,22 @@ std::unique_ptr<Kernel> finished(std::unique_ptr<Kernel> conv, const Convolution
       inner->scratch_bytes());
 }
 
+// Over an image of one column, by windows of more than one element of it.
+bool is_column(const Convolution& p) {
+  const Window& win = p.window;
+  return p.x.size() == 4 && p.x[3] == 1 && p.w[3] == 1 && p.y[3] == 1 && win.kernel[0] > 1 &&
+         win.before[1] == 0 && win.after[1] == 0;
+}
+
+// The same bytes as an image of one row: oneDNN's vectors and tiles lie along rows.
+Convolution as_row(Convolution p) {
+  for (Sizes* sizes : {&p.x, &p.w, &p.y}) std::swap((*sizes)[2], (*sizes)[3]);
+  Window& win = p.window;
+  for (Sizes* each : {&win.kernel, &win.strides, &win.dilations, &win.before, &win.after})
+    std::swap((*each)[0], (*each)[1]);
+  return p;
+}
+
 std::unique_ptr<Kernel> conv(const Request& r) {
   Convolution p = convolution_of(r, r.sizes(0), r.sizes(1), r.out().sizes, r.has(2));
   p.frozen = r.in(1).constant != nullptr;
@@ -96,6 +112,8 @@ std::unique_ptr<Kernel> conv(const Request& r) {
   p.activation = activation_of(r.attrs());
   if (is_empty(p)) return element_count(p.y) == 0 ? conv_of_nothing(r) : nullptr;
   if (p.dtype == DType::f64) return column_conv<double>(columns(p), p.bias);
+  if (is_column(p))
+    if (auto kernel = by_primitive(r, as_row(p), true)) return kernel;
   if (auto kernel = by_primitive(r, p)) return kernel;
   if (!is_float(p)) return nullptr;
   Convolution bare = p;

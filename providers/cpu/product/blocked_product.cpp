@@ -10,8 +10,8 @@ namespace {
 
 // Below this many multiplications a product of a batch is one thread's.
 constexpr int64_t kSmall = 1 << 20;
-// From so many rows on a constant b is packed once: fewer read it where it lies.
-constexpr int64_t kManyRows = 32;
+// From so many rows on a constant b is packed once: fewer read it where it lies, in one stream.
+constexpr int64_t kManyRows = 5;
 
 template <class T>
 class BlockedProduct final : public Kernel {

@@ -76,6 +76,11 @@ CASES = [
     ((1, 2, 8, 9), (3, 2, 3, 4), {"auto_pad": "SAME_UPPER", "strides": [2, 2]}),
     ((1, 2, 8, 9), (3, 2, 3, 4), {"auto_pad": "SAME_LOWER", "strides": [2, 2]}),
     ((1, 2, 8, 9), (3, 2, 3, 4), {"auto_pad": "VALID"}),
+    (
+        (2, 4, 11, 1),
+        (6, 2, 3, 1),
+        {"group": 2, "strides": [2, 1], "dilations": [2, 1], "pads": [1, 0, 2, 0]},
+    ),
 ]
 
 
