@@ -383,9 +383,18 @@ class InferenceSession:
         if results:
             raise Fail("results of tuning are not supported: nothing is tuned")
 
+    # What libraries read of onnxruntime's own, beside `_model_path`.
     @property
     def _sess(self) -> "InferenceSession":
         return self
+
+    @property
+    def _providers(self) -> list[str]:
+        return self.get_providers()
+
+    @property
+    def _provider_options(self) -> dict[str, dict]:
+        return self.get_provider_options()
 
 
 def _end_of(options: RunOptions | None) -> Any:

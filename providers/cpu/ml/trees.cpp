@@ -1,9 +1,11 @@
 // Ensembles of trees: rows in tiles down blocks of trees. A row's sums are in double, tree by tree
 // within a block and then block by block, so that they are the same for any number of threads.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <mutex>
+#include <type_traits>
 #include <vector>
 
 #include "csrc/core/parallel.h"
@@ -16,7 +18,8 @@ namespace {
 using ml::Test;
 
 constexpr int64_t kTile = 64;     // rows that go down one tree before the next
-constexpr int64_t kTogether = 8;  // rows whose steps overlap: each waits for memory
+constexpr int64_t kTogether = 8;  // rows, or trees, whose steps overlap: each waits for memory
+constexpr int64_t kFew = 4;       // rows that go down one by one, each down some trees at once
 constexpr int64_t kBlock = 32;    // trees whose sum is a unit of work
 constexpr int64_t kSteps = 16;    // down a tree, about
 constexpr int kTestBits = 3;
@@ -136,10 +139,16 @@ class Walk {
         trees_.aggregate == Aggregate::sum ? 0.0 : std::numeric_limits<double>::quiet_NaN();
     std::fill_n(sums, rows * trees_.targets, none);
     const int64_t end = std::min(static_cast<int64_t>(trees_.roots.size()), (block + 1) * kBlock);
+    if (rows <= kFew) {
+      for (int64_t k = 0; k < rows; ++k)
+        for (int64_t tree = block * kBlock; tree < end; tree += kTogether)
+          trees_together(tree, std::min(kTogether, end - tree), row + k, sums + k * trees_.targets);
+      return;
+    }
     for (int64_t tree = block * kBlock; tree < end; ++tree)
       for (int64_t first = 0; first < rows; first += kTogether)
-        together(trees_.roots[static_cast<size_t>(tree)], row + first,
-                 std::min(kTogether, rows - first), sums + first * trees_.targets);
+        rows_together(trees_.roots[static_cast<size_t>(tree)], row + first,
+                      std::min(kTogether, rows - first), sums + first * trees_.targets);
   }
 
   // Adds sums of another block; NaN is that no tree gave any.
@@ -154,22 +163,47 @@ class Walk {
     return trees_.aggregate == Aggregate::least ? std::min(sum, other) : std::max(sum, other);
   }
 
-  void together(int32_t root, int64_t row, int64_t rows, double* sums) const {
+  void rows_together(int32_t root, int64_t row, int64_t rows, double* sums) const {
     int32_t at[kTogether];
     std::fill_n(at, rows, root);
-    for (bool open = root >= 0; open;) {
+    descend(at, rows, root,
+            [x = x_ + row * width_, width = width_](int64_t k) { return x + k * width; });
+    for (int64_t k = 0; k < rows; ++k) add(~at[k], sums + k * trees_.targets);
+  }
+
+  // One row down some trees, whose leaves are added in their order.
+  void trees_together(int64_t tree, int64_t count, int64_t row, double* sums) const {
+    int32_t at[kTogether];
+    std::copy_n(trees_.roots.begin() + tree, count, at);
+    const T* x = x_ + row * width_;
+    descend(at, count, *std::max_element(at, at + count), [x](int64_t) { return x; });
+    for (int64_t k = 0; k < count; ++k) add(~at[k], sums);
+  }
+
+  // From where they are to leaves, a step of each in turns. `idle`: a node, if any is at one.
+  template <class X>
+  void descend(int32_t* at, int64_t count, int32_t idle, X x_of) const {
+    if (count == kTogether)
+      steps(at, std::integral_constant<int64_t, kTogether>(), idle, x_of);
+    else
+      steps(at, count, idle, x_of);
+  }
+
+  template <class Count, class X>
+  void steps(int32_t* __restrict at, Count count, int32_t idle, X x_of) const {
+    const auto* nodes = trees_.nodes.data();
+    for (bool open = idle >= 0; open;) {
       open = false;
-      for (int64_t k = 0; k < rows; ++k) {
-        // Without a branch, which could not be foretold: who is at a leaf asks the root, and stays.
+      for (int64_t k = 0; k < count; ++k) {
+        // Without a branch, which could not be foretold: who is at a leaf asks `idle`, and stays.
         const int32_t now = at[k];
-        const auto& node = trees_.nodes[static_cast<size_t>(now < 0 ? root : now)];
-        const T x = x_[(row + k) * width_ + (node.feature_and_test >> kTestBits)];
+        const auto& node = nodes[now < 0 ? idle : now];
+        const T x = x_of(k)[node.feature_and_test >> kTestBits];
         const int32_t next = node.to[answer<kOnly, T>(node, x) ? 0 : 1];
         at[k] = now < 0 ? now : next;
         open |= at[k] >= 0;
       }
     }
-    for (int64_t k = 0; k < rows; ++k) add(~at[k], sums + k * trees_.targets);
   }
 
   void add(int32_t leaf, double* sums) const {

@@ -265,6 +265,8 @@ def test_the_path_is_kept(tmp_path):
     session = InferenceSession(tmp_path / "m.onnx")
     assert session._model_path == str(tmp_path / "m.onnx")
     assert InferenceSession(TWICE)._model_path is None
+    assert session._providers == session.get_providers()
+    assert session._provider_options == session.get_provider_options()
 
 
 def test_a_run_on_another_thread():
