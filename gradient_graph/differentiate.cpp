@@ -189,15 +189,20 @@ std::vector<ValueId> asked_for(const Graph& graph, std::span<const ValueId> wrt,
   return asked;
 }
 
+// Replaces the nodes on the way from `wrt` that have no rule by their definitions.
+void expand_on_the_way(Graph& graph, std::span<const ValueId> wrt) {
+  for (bool more = true; more;) {  // what a definition is made of may need its own
+    Differentiation probe(graph, wrt);
+    probe.find_active();
+    more = probe.expand_without_rule();
+  }
+}
+
 }  // namespace
 
 Gradients differentiate(Graph& graph, std::span<const size_t> outputs, std::span<const ValueId> wrt,
                         std::span<const size_t> cuts) {
-  for (bool more = true; more;) {  // what a definition is made of may need its own
-    Differentiation probe(graph, asked_for(graph, wrt, cuts));
-    probe.find_active();
-    more = probe.expand_without_rule();
-  }
+  expand_on_the_way(graph, asked_for(graph, wrt, cuts));
   Differentiation d(graph, asked_for(graph, wrt, cuts));
   d.find_active();
   const std::vector<Output> forward = graph.outputs();
@@ -236,9 +241,7 @@ std::vector<Value> gradients_of(Graph& graph, Value y, Value dy, std::span<const
   {
     Insertion here(graph, before);
     const Value same = graph.emit1("Identity", {y});  // y may become the end of its definition
-    Differentiation probe(graph, wrt);
-    probe.find_active();
-    probe.expand_without_rule();
+    expand_on_the_way(graph, wrt);
     y = same.producer()->input(0);
     graph.erase(same.producer());
   }
