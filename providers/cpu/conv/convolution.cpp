@@ -30,6 +30,14 @@ bool is_wrong(const Convolution& p, const dnnl::primitive_desc_base& description
          taps % step == 0 && p.w[1] % kRow != 0;
 }
 
+// oneDNN's (3.2) products of blocks keep lists for each element of a row: those of a sound's are
+// many times its samples and weights.
+bool is_heavy(const Convolution& p, const dnnl::primitive_desc_base& description) {
+  constexpr int64_t kLongRow = 4096;
+  return is_float(p) && p.y.back() >= kLongRow && p.w.back() > 1 &&
+         std::string_view(description.impl_info_str()).starts_with("brgconv");
+}
+
 }  // namespace
 
 Sizes grouped(const Convolution& p) {
@@ -68,15 +76,21 @@ dnnl::convolution_forward::primitive_desc forward_desc(const Convolution& p,
   using Kind = dnnl::prop_kind;
   const auto kind = p.frozen ? Kind::forward_inference : Kind::forward_training;
   const Window& win = p.window;
-  dnnl::convolution_forward::primitive_desc description{
-      cpu_engine(), kind,        dnnl::algorithm::convolution_direct,
-      lie.x,        lie.w,       lie.b,
-      lie.y,        win.strides, less_one(win.dilations),
-      win.before,   win.after,   with_post_ops(p, lie.y, activation),
-      true};
-  while (description.get(true) && is_wrong(p, description) && description.next_impl()) {
-  }
-  return description;
+  const auto best = [&](bool lean) {
+    dnnl::convolution_forward::primitive_desc description{
+        cpu_engine(), kind,        dnnl::algorithm::convolution_direct,
+        lie.x,        lie.w,       lie.b,
+        lie.y,        win.strides, less_one(win.dilations),
+        win.before,   win.after,   with_post_ops(p, lie.y, activation),
+        true};
+    while (description.get(true) &&
+           (is_wrong(p, description) || (lean && is_heavy(p, description))) &&
+           description.next_impl()) {
+    }
+    return description;
+  };
+  auto description = best(true);
+  return is_own(description) ? description : best(false);
 }
 
 dnnl::convolution_forward::primitive_desc forward_desc(const Convolution& p) {
