@@ -2,9 +2,12 @@
 #include "providers/cpu/tile/tile.h"
 
 #include <cstring>
+#include <set>
 
 #include "csrc/core/parallel.h"
 #include "providers/cpu/convert.h"
+#include "providers/cpu/tile/byte_stores.h"
+#include "providers/cpu/tile/round_bytes.h"
 
 namespace ort::cpu {
 namespace {
@@ -58,7 +61,8 @@ int64_t weight(TileOp op) {
 template <class T>
 struct Step : Instruction {
   TileFunctionOf<T> run;
-  T number;  // p
+  T number;                    // p
+  const ByteStore* ends = {};  // what a store does besides
 };
 
 // Registers are of T.
@@ -121,6 +125,7 @@ class TileKernel final : public Kernel {
   void load(const Step<T>& i, const Tile& tile) const;
   void load_rows(const Step<T>& i, const Tile& tile) const;
   void store(const Step<T>& i, const Tile& tile) const;
+  void store_bytes(const Step<T>& i, const Tile& tile) const;
   void join_sums(T* memory, size_t level) const;
   void combine(const Args& args, T* memory) const;
 
@@ -129,7 +134,8 @@ class TileKernel final : public Kernel {
   std::string name_;
   tile::OperandLayouts layouts_;
   std::vector<Step<T>> steps_;
-  std::unique_ptr<T[]> constants_;  // a vector of bools has no memory
+  std::map<size_t, ByteStore> byte_stores_;  // by instruction
+  std::unique_ptr<T[]> constants_;           // a vector of bools has no memory
   int64_t tile_rows_ = 1, tile_cols_ = 1, row_tiles_ = 0, col_tiles_ = 1, tile_stride_ = 0;
   struct Sum {
     size_t output;
@@ -192,9 +198,15 @@ void TileKernel<T>::bind_steps() {
   std::transform(constants.begin(), constants.end(), constants_.get(), number);
   sum_of_.assign(program_->outputs.size(), -1);
   const int64_t loops = std::is_same_v<T, float> ? 1 : 4;  // an element at a time
-  for (const Instruction& i : program_->code) {
+  byte_stores_ = byte_stores(*program_);
+  std::set<size_t> joined;
+  for (const auto& [at, store] : byte_stores_)
+    joined.insert(store.joined.begin(), store.joined.end());
+  for (size_t at = 0; at < program_->code.size(); ++at) {
+    const Instruction& i = program_->code[at];
     const bool moves = i.op == TileOp::load || i.op == TileOp::store;
     steps_.push_back({i, moves ? nullptr : tile_function<T>(i.op, i.variant), number(i.p)});
+    if (byte_stores_.count(at)) steps_.back().ends = &byte_stores_.at(at);
     check(moves || steps_.back().run, "no instruction {} of {}", tile::name_of(i.op),
           program_->element);
     const Space space = program_->slots[i.dst].space;
@@ -206,6 +218,7 @@ void TileKernel<T>::bind_steps() {
     const Space from = program_->slots[i.a].space | space;
     work_ += loops * weight(i.op) * (over_rows(from) ? extent_.rows : 1) *
              (over_cols(from) ? extent_.cols : 1);
+    if (joined.count(at)) steps_.pop_back();
   }
 }
 
@@ -463,7 +476,24 @@ void TileKernel<T>::load_rows(const Step<T>& i, const Tile& tile) const {
 }
 
 template <class T>
+void TileKernel<T>::store_bytes(const Step<T>& i, const Tile& tile) const {
+  const Port& port = program_->outputs[program_->slots[i.dst].index];
+  const auto number = [&](int slot, T otherwise) {
+    return static_cast<float>(slot < 0 ? otherwise : *tile.at[slot]);
+  };
+  const ByteRounding how{number(i.ends->divisor, 1), number(i.ends->zero, 0),
+                         number(i.ends->low, 0), number(i.ends->high, 0)};
+  const auto* from = reinterpret_cast<const float*>(tile.at[i.ends->from]);
+  const int64_t first = first_cell(port.space, tile), count = cells(port.space, tile);
+  if (port.dtype == DType::u8)
+    round_to_bytes(from, count, how, reinterpret_cast<uint8_t*>(tile.at[i.dst]) + first);
+  else
+    round_to_bytes(from, count, how, reinterpret_cast<int8_t*>(tile.at[i.dst]) + first);
+}
+
+template <class T>
 void TileKernel<T>::store(const Step<T>& i, const Tile& tile) const {
+  if (i.ends) return store_bytes(i, tile);
   const Port& port = program_->outputs[program_->slots[i.dst].index];
   convert(program_->element, tile.at[i.a], 0, port.dtype, tile.at[i.dst],
           first_cell(port.space, tile), cells(port.space, tile));

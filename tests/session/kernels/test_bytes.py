@@ -1,0 +1,65 @@
+"""What ends in bytes is one pass on the cpu provider: as the reference and onnxruntime have it."""
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import parser
+
+from ortmodule import InferenceSession
+
+HEAD = '<ir_version: 10, opset_import: ["": 21]>\n'
+ODD = [np.inf, -np.inf, 1e30, -1e30, 0.05, 0.15, 0.25, -0.05, 300, -300, -0.0]
+
+
+def numbers(size):
+    rng = np.random.default_rng(size)
+    x = (rng.standard_normal(size) * 15).astype(np.float32)
+    x[: len(ODD)] = ODD[:size]
+    return x
+
+
+BODIES = {
+    "constants": "Y = QuantizeLinear(X, S, Z)",
+    "no zero point": "Y = QuantizeLinear(X, S)",
+    "fed": "T = Abs(s) U = Identity(z) Y = QuantizeLinear(X, T, U)",
+    "made in the program": "E = Exp(X) N = Neg(E) Y = QuantizeLinear(N, S, Z)",
+    "rounding is read twice":
+        "D = Div(X, S) R = Round(D) N = Neg(R) A = Clip(R, L, H) Y = Cast<to = {kind}>(A)",
+    "bounds alone": "R = Round(X) A = Clip(R, L, H) Y = Cast<to = {kind}>(A)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize("size", [1, 7, 16, 33, 5000])
+@pytest.mark.parametrize("name", BODIES)
+def test_as_others(name, size, dtype):
+    low, high = (0, 255) if dtype == "uint8" else (-128, 127)
+    body = BODIES[name].replace("{kind}", "2" if dtype == "uint8" else "3")
+    dtype = "uint8" if name == "no zero point" else dtype
+    more = ", float[n] N" if "N =" in body else ""
+    model = parser.parse_model(
+        f"{HEAD}g (float[n] X, float[] s, {dtype}[] z) => ({dtype}[n] Y{more}) "
+        f"<float S = {{0.1}}, {dtype} Z = {{3}}, float L = {{{low}.0}}, float H = {{{high}.0}}> "
+        f"{{ {body} }}"
+    ).SerializeToString()
+    feed = {"X": numbers(size), "s": np.array(0.25, np.float32), "z": np.array(7, dtype)}
+    results = [
+        InferenceSession(model).run(None, feed),
+        InferenceSession(model, providers=("reference",)).run(None, feed),
+        onnxruntime.InferenceSession(model).run(None, feed),
+    ]
+    for other in results[1:]:
+        np.testing.assert_array_equal(results[0][0], other[0])
+        for mine, theirs in zip(results[0][1:], other[1:], strict=True):
+            np.testing.assert_allclose(mine, theirs, 1e-5)
+
+
+def test_what_is_no_number():
+    model = parser.parse_model(
+        f"{HEAD}g (float[n] X) => (int8[n] Y) <float S = {{0.1}}, int8 Z = {{3}}> "
+        "{ Y = QuantizeLinear(X, S, Z) }"
+    ).SerializeToString()
+    x = np.full(40, np.nan, np.float32)
+    for providers in (None, ("reference",)):
+        y = InferenceSession(model, providers=providers).run(None, {"X": x})[0]
+        np.testing.assert_array_equal(y, np.zeros(40, np.int8))
