@@ -112,10 +112,11 @@ class Differentiation {
       needs.push_back(node.has_input(i) && is_active(node.in[i]) && node.schema->differentiable(i));
     if (std::find(needs.begin(), needs.end(), true) == needs.end()) return;
     if (node.owns_bodies()) return visit_bodies(node, dy, needs);
-    check(static_cast<bool>(node.schema->gradient_rule()),
-          "no gradient for op '{}' ({}); its entry in csrc/ops needs .gradient(...) or "
-          ".defined_as(...)",
-          node.qualified(), node.describe());
+    check(static_cast<bool>(node.schema->gradient_rule()), "no gradient for op '{}' ({}); {}",
+          node.qualified(), node.describe(),
+          node.schema->function()
+              ? "ortmodule.custom_op was given none"
+              : "its entry in csrc/ops needs .gradient(...) or .defined_as(...)");
     Insertion here(graph_, before_, "gradient of " + node.qualified());
     graph_.context.where = node.where;
     graph_.begin_op();

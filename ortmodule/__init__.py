@@ -17,6 +17,8 @@ _PUBLIC = {
     "Report": "explain",
     "Fallback": "explain",
     "Step": "explain",
+    "custom_op": "custom_ops",
+    "TensorType": "custom_ops",
     **dict.fromkeys(inference.PUBLIC, "inference"),
 }
 

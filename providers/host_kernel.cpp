@@ -15,6 +15,18 @@ const HostTable& table() {
   return *table;
 }
 
+// Of an op that a user gave.
+class GivenHostKernel final : public HostKernel {
+ public:
+  explicit GivenHostKernel(const Node& node) : node_(node) {}
+  std::vector<Item> run(std::span<Item> in) const override {
+    return node_.schema->function()(node_, in);
+  }
+
+ private:
+  const Node& node_;
+};
+
 class FunctionHostKernel final : public HostKernel {
  public:
   FunctionHostKernel(const Node& node, const HostFunction& f) : node_(node), f_(f) {}
@@ -28,6 +40,7 @@ class FunctionHostKernel final : public HostKernel {
 }  // namespace
 
 std::unique_ptr<HostKernel> make_host_kernel(const Node& node) {
+  if (node.schema->function()) return std::make_unique<GivenHostKernel>(node);
   const auto found = table().find(node.qualified());
   check(found != table().end(), "[{}] nothing runs it on {}; {}", node.qualified(),
         node.has_input(0) ? node.input(0).type().text() : "nothing", node.describe());

@@ -27,6 +27,9 @@ pybind11::str str_of(std::string_view text);        // an Error where it is no U
 std::string text_in(const pybind11::handle& text);  // of a str, or of bytes that are UTF-8
 // In the object's own memory, which the tensor keeps; a copy where it does not lie as ours.
 Tensor held_of(const pybind11::handle& object);
+pybind11::handle error_class();  // ortmodule's Error, as Python has it
+// The ops that files may have from now on: the engine's, and those that were added in Python.
+std::shared_ptr<const OpSet> file_ops();
 // The session's results of these names, or all for None, for a dict of inputs by name.
 pybind11::list run_session(InferenceSession& session, const pybind11::object& names,
                            const pybind11::object& feed, RunOptions options = {});
@@ -40,5 +43,6 @@ void bind_runs(pybind11::module_& m);
 void bind_model(pybind11::module_& m);
 void bind_passes(pybind11::module_& m);
 void bind_inspect(pybind11::module_& m);
+void bind_custom_op(pybind11::module_& m);
 
 }  // namespace ort

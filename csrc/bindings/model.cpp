@@ -3,7 +3,6 @@
 
 #include "csrc/bindings/bindings.h"
 #include "csrc/graph/onnx.h"
-#include "csrc/ops/ops.h"
 #include "csrc/passes/pipeline.h"
 #include "csrc/session/evaluator.h"
 #include "csrc/session/export.h"
@@ -18,18 +17,20 @@ using Opened = std::pair<std::unique_ptr<InferenceSession>, ModelHead>;
 
 Opened open_file(const std::string& path, const CompileOptions& options, bool trusted,
                  SessionLimits limits, const ReadAs& as) {
+  const auto ops = file_ops();
   py::gil_scoped_release release;
   ModelHead head;
-  const auto graph = read_onnx_file(path, default_ops(), trusted, as, &head);
+  const auto graph = read_onnx_file(path, *ops, trusted, as, &head);
   return {std::make_unique<InferenceSession>(*graph, options, limits), std::move(head)};
 }
 
 Opened open_bytes(const py::bytes& bytes, const CompileOptions& options, SessionLimits limits,
                   const ReadAs& as) {
   const std::string_view view = bytes;
+  const auto ops = file_ops();
   py::gil_scoped_release release;
   ModelHead head;
-  const auto graph = read_onnx({view.data(), view.size()}, default_ops(), as, &head);
+  const auto graph = read_onnx({view.data(), view.size()}, *ops, as, &head);
   return {std::make_unique<InferenceSession>(*graph, options, limits), std::move(head)};
 }
 

@@ -5,7 +5,6 @@
 
 #include "csrc/bindings/bindings.h"
 #include "csrc/graph/onnx.h"
-#include "csrc/ops/ops.h"
 #include "csrc/session/export.h"
 #include "csrc/session/inference_session.h"
 
@@ -70,7 +69,7 @@ void bind_session(py::module_& m) {
   m.def(
       "read_onnx",
       [](const std::string& path, bool map) {
-        return std::shared_ptr<Graph>(read_onnx_file(path, default_ops(), map));
+        return std::shared_ptr<Graph>(read_onnx_file(path, *file_ops(), map));
       },
       py::arg("path"), py::arg("map") = false);
   m.def(

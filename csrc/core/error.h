@@ -2,6 +2,7 @@
 // its reason.
 #pragma once
 
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -12,7 +13,9 @@ namespace ort {
 
 class __attribute__((visibility("default"))) Error : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  explicit Error(const std::string& text, std::shared_ptr<const void> cause = nullptr)
+      : std::runtime_error(text), cause(std::move(cause)) {}
+  std::shared_ptr<const void> cause;  // an exception of a user's code, for whoever knows its kind
 };
 
 // Memory of a device that it does not have, after its caches were given back.
@@ -48,7 +51,7 @@ void check(bool condition, std::string_view text, const Args&... args) {
 [[noreturn]] inline void fail_at(const Error& error, const std::string& place) {
   const std::string_view text = error.what();
   if (place.empty() || text.find(place) != std::string_view::npos) throw;
-  fail("{}; {}", text, place);
+  throw Error(format("{}; {}", text, place), error.cause);
 }
 
 // Yes, or no with the reason.

@@ -14,7 +14,8 @@ enum class ErrorKind : uint8_t {
 
 class __attribute__((visibility("default"))) KindedError : public Error {
  public:
-  KindedError(ErrorKind kind, const std::string& text) : Error(text), kind(kind) {}
+  KindedError(ErrorKind kind, const std::string& text, std::shared_ptr<const void> cause = nullptr)
+      : Error(text, std::move(cause)), kind(kind) {}
   const ErrorKind kind;
 };
 
@@ -31,15 +32,15 @@ auto of_kind(ErrorKind kind, const auto& f) {
   } catch (const KindedError&) {
     throw;
   } catch (const Error& error) {
-    throw KindedError(kind, error.what());
+    throw KindedError(kind, error.what(), error.cause);
   }
 }
 
 // Of a caught error: its kind with another text.
 [[noreturn]] inline void tell_as(const Error& error, const std::string& text) {
   if (const auto* kinded = dynamic_cast<const KindedError*>(&error))
-    throw KindedError(kinded->kind, text);
-  throw Error(text);
+    throw KindedError(kinded->kind, text, error.cause);
+  throw Error(text, error.cause);
 }
 
 }  // namespace ort

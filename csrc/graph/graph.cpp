@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
 #include "csrc/graph/error_kind.h"
 #include "csrc/graph/expand.h"
@@ -11,7 +10,8 @@
 
 namespace ort {
 
-Graph::Graph(const OpSet& ops, bool pattern) : ops_(&ops), pattern_(pattern) {}
+Graph::Graph(const OpSet& ops, bool pattern)
+    : ops_(&ops), kept_(ops.weak_from_this().lock()), pattern_(pattern) {}
 Graph::~Graph() = default;
 
 Value Graph::new_value(Type type, Node* producer, int index) {
@@ -73,24 +73,6 @@ void Graph::add_uses(Node* node) {
     if (node->in[i] != kNone) values_[node->in[i]].uses.add({node, static_cast<int>(i)});
 }
 
-void Uses::drop(const Node* node, int index) {
-  const auto is_it = [&](size_t i) { return all_[i].node == node && all_[i].index == index; };
-  for (size_t low = gone_, high = all_.size(); low < high; ++low) {
-    if (is_it(--high)) low = high;
-    if (!is_it(low)) continue;
-    if (low == gone_)
-      ++gone_;
-    else
-      all_.erase(all_.begin() + static_cast<std::ptrdiff_t>(low));
-    return;
-  }
-}
-
-std::vector<Use> Uses::take() {
-  all_.erase(all_.begin(), all_.begin() + static_cast<std::ptrdiff_t>(std::exchange(gone_, 0)));
-  return std::exchange(all_, {});
-}
-
 namespace {
 
 // Fills in defaults and refuses attributes that the schema does not know or that are missing.
@@ -139,17 +121,29 @@ void check_bodies(const OpSchema& schema, const Bodies& bodies) {
 
 std::vector<Value> Graph::emit(std::string_view op, std::span<const Value> in, Attrs attrs,
                                int n_outputs, Bodies bodies) {
-  const OpSchema& schema = ops_->get(op);
+  const size_t colons = op.rfind("::");
+  return emit_node(ops_->get(op),
+                   std::string(colons == std::string_view::npos ? op : op.substr(colons + 2)), in,
+                   std::move(attrs), n_outputs, std::move(bodies));
+}
+
+std::vector<Value> Graph::emit(const OpSchema& schema, std::span<const Value> in, Attrs attrs,
+                               int n_outputs) {
+  return emit_node(schema, schema.name(), in, std::move(attrs), n_outputs, {});
+}
+
+std::vector<Value> Graph::emit_node(const OpSchema& schema, std::string name,
+                                    std::span<const Value> in, Attrs attrs, int n_outputs,
+                                    Bodies bodies) {
   for (const Value& value : in)
-    check(!value || value.graph == this, "[{}] an input belongs to another graph", op);
+    check(!value || value.graph == this, "[{}] an input belongs to another graph", name);
   check_arity(schema, in);
   check_bodies(schema, bodies);
   if (!pattern_) complete_attrs(schema, attrs);
   auto owned = std::make_unique<Node>();
   Node* node = owned.get();
   node->schema = &schema;
-  const size_t colons = op.rfind("::");
-  node->op = std::string(colons == std::string_view::npos ? op : op.substr(colons + 2));
+  node->op = std::move(name);
   node->graph = this;
   node->id = static_cast<int>(nodes_.size());
   node->attrs = std::move(attrs);
@@ -175,8 +169,8 @@ std::vector<Value> Graph::emit(std::string_view op, std::span<const Value> in, A
 std::vector<Value> Graph::emit_copy(const Node& node, std::span<const Value> in) {
   Bodies bodies;
   for (const auto& [name, body] : node.bodies) bodies.emplace_back(name, body->clone_body());
-  return emit(node.qualified(), in, node.attrs, static_cast<int>(node.out.size()),
-              std::move(bodies));
+  return emit_node(*node.schema, node.op, in, node.attrs, static_cast<int>(node.out.size()),
+                   std::move(bodies));
 }
 
 Value Graph::emit1(std::string_view op, std::initializer_list<Value> in, Attrs attrs) {

@@ -231,6 +231,9 @@ class Graph {
                           int n_outputs = -1, Bodies bodies = {});
   // The same node again, with other inputs.
   std::vector<Value> emit_copy(const Node& node, std::span<const Value> in);
+  // Of an entry that is found by no name alone: an older version, a gradient. The set keeps it.
+  std::vector<Value> emit(const OpSchema& schema, std::span<const Value> in, Attrs attrs,
+                          int n_outputs);
   Value emit1(std::string_view op, std::initializer_list<Value> in, Attrs attrs = {});
   Value constant(Tensor tensor);
   Value scalar(double value, DType dtype);
@@ -307,6 +310,8 @@ class Graph {
     int output_uses = 0;
     std::optional<Dims> contents;
   };
+  std::vector<Value> emit_node(const OpSchema& schema, std::string name, std::span<const Value> in,
+                               Attrs attrs, int n_outputs, Bodies bodies);
   Value new_value(Type type, Node* producer, int index);
   void link(Node* node, Node* before);
   void unlink(Node* node);
@@ -314,6 +319,7 @@ class Graph {
   std::unique_ptr<Graph> clone_with(std::shared_ptr<int> fresh) const;
 
   const OpSet* ops_;
+  std::shared_ptr<const OpSet> kept_;  // of a set that does not live forever: nodes point into it
   bool pattern_ = false;
   std::vector<std::unique_ptr<Node>> nodes_;
   Node* first_ = nullptr;

@@ -95,7 +95,7 @@ bool takes(const OnnxVersion& version, const Node& node) {
 int opset_of(const Node& node) {
   const auto found = versions().find(node.qualified());
   const OnnxDomain* domain = onnx_domain(node.domain());
-  if (found == versions().end()) return domain ? domain->newest : 1;
+  if (found == versions().end()) return domain ? domain->newest : node.schema->since_opset();
   int least = std::max(node.domain().empty() ? kLeast : 1, node.schema->since_opset());
   for (const Needed& needed : kNeeded) {
     const Attr* value = needed.op == node.op ? node.attrs.find(needed.attr) : nullptr;

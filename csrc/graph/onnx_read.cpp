@@ -397,13 +397,11 @@ class Reader {
     if (!schema || schema->naming_values().empty()) return;
     const size_t own = in.size();
     for (const std::string& attr : schema->naming_values()) {
-      const Attr* given = attrs.find(attr);
-      const auto* one = given ? std::get_if<std::string>(given) : nullptr;
+      const auto* one = std::get_if<std::string>(attrs.find(attr));
       for (const std::string& name : one ? std::vector{*one} : attrs.list<std::string>(attr)) {
         in.push_back(is_absent(scope, name) ? Value{} : find(scope, name));
-        check(static_cast<bool>(in.back()),
-              "{}: attribute '{}' names '{}', which nothing before it makes", node.text(), attr,
-              name);
+        check(bool(in.back()), "{}: attribute '{}' names '{}', which nothing before it makes",
+              node.text(), attr, name);
       }
     }
     attrs.set("captures", static_cast<int64_t>(in.size() - own));
@@ -420,7 +418,10 @@ class Reader {
     const auto opset = opsets_.find(node.domain);
     const std::string version = opset == opsets_.end() ? "" : format(" of opset {}", opset->second);
     if (known) return;
-    const std::string text = format("node '{}': op '{}'{} is not known", node.name, op, version);
+    const std::string text =
+        format("node '{}': op '{}'{} is not known{}", node.name, op, version,
+               ops_.is_given(op) ? ", a later one is"
+                                 : "; ortmodule.custom_op can give it a Python function");
     check_as(ErrorKind::graph, !node.domain.empty(), "{}", text);
     fail("{}", text);
   }
@@ -429,6 +430,7 @@ class Reader {
   const OpSchema* schema_of(const RawNode& node, const std::string& op) const {
     check(
         node.domain != "com.microsoft.nchwc",
+    if (ops_.is_given(op)) return ops_.find_given(op, opset_of(node));
         "{}: an op of domain 'com.microsoft.nchwc' runs on the machine that wrote the file alone: "
         "save it with graph_optimization_level ORT_ENABLE_EXTENDED",
         node.text());
@@ -508,6 +510,17 @@ class Reader {
     }
   }
 
+  // A node that a user's function computes.
+  std::vector<Value> emit_given(Scope& scope, const RawNode& node, const OpSchema& schema,
+                                const std::vector<Value>& in) {
+    check(node.graphs.empty(), "{}: a function is given no graphs, it has '{}'", node.text(),
+          node.graphs.empty() ? "" : node.graphs[0].first);
+    stand_at(scope, node);
+    return naming(node, [&] {
+      return scope.graph->emit(schema, in, attrs_of(node), static_cast<int>(node.out.size()));
+    });
+  }
+
   std::vector<Value> emit(Scope& scope, const RawNode& node, const std::string& op,
                           std::vector<Value> in) {
     const OpSchema* schema = schema_of(node, op);
@@ -515,6 +528,7 @@ class Reader {
     if (schema && !schema->applied().empty()) return emit_parts(scope, node, *schema, in);
     OldNode old{opset_of(node), op, scope.graph, {}, attrs_of(node), {}, node.out.size(), {}};
     old.bodies = build_bodies(scope, node, schema, in, old.attrs);
+    if (schema && schema->function()) return emit_given(scope, node, *schema, in);
     stand_at(scope, node);
     return naming(node, [&] {
       add_named(scope, node, schema, in, old.attrs);

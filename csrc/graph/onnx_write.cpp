@@ -152,8 +152,8 @@ class Writer {
 
   void write_node(std::string& bytes, const Node& node) {
     const bool standard = node.schema->is_standard();
-    check(standard || domains_ == Domains::any, "[{}] has no standard ONNX form; {}",
-          node.qualified(), node.describe());
+    check(node.schema->stays_in_files() || domains_ == Domains::any,
+          "[{}] has no standard ONNX form; {}", node.qualified(), node.describe());
     pbf_builder<onnx::Node> writer(bytes);
     // A gradient's bodies are given their inputs by name of place: they capture nothing.
     const size_t captures = standard ? static_cast<size_t>(node.attrs.i("captures", 0)) : 0;

@@ -213,6 +213,10 @@ OpSchema& OpSchema::shape(Shape shape) {
   shape_ = std::move(shape);
   return *this;
 }
+OpSchema& OpSchema::computed_by(ItemFunction function) {
+  function_ = std::move(function);
+  return *this;
+}
 OpSchema& OpSchema::on_sizes(Combine combine) {
   combine_sizes_ = std::move(combine);
   return *this;
@@ -286,9 +290,28 @@ OpSchema& OpSet::op(std::string_view qualified) {
   const bool plain = colons == std::string_view::npos;
   auto& slot = ops_[std::string(qualified)];
   check(!slot, "op '{}' is declared twice", qualified);
-  slot = std::make_unique<OpSchema>(std::string(plain ? "" : qualified.substr(0, colons)),
+  slot = std::make_shared<OpSchema>(std::string(plain ? "" : qualified.substr(0, colons)),
                                     std::string(plain ? qualified : qualified.substr(colons + 2)));
   return *slot;
+}
+
+std::shared_ptr<const OpSet> OpSet::with(const OpSet& set, std::shared_ptr<const OpSchema> op) {
+  check(!set.ops_.count(op->qualified()), "op '{}' is known: no function can take its place",
+        op->qualified());
+  const auto more = std::make_shared<OpSet>();
+  more->ops_ = set.ops_;
+  more->given_ = set.given_;
+  more->base_ = &set.base();
+  Versions& versions = more->given_[op->qualified()];
+  versions.insert_or_assign(op->since_opset(), std::move(op));
+  return more;
+}
+
+const OpSchema* OpSet::find_given(std::string_view qualified, int opset) const {
+  const auto found = given_.find(qualified);
+  if (found == given_.end()) return nullptr;
+  const auto newer = found->second.upper_bound(opset);
+  return newer == found->second.begin() ? nullptr : std::prev(newer)->second.get();
 }
 
 const OpSchema* OpSet::find(std::string_view qualified) const {

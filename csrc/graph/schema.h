@@ -5,6 +5,7 @@
 #include <functional>
 #include <type_traits>
 
+#include "csrc/core/item.h"
 #include "csrc/graph/domains.h"
 #include "csrc/graph/graph.h"
 
@@ -178,6 +179,8 @@ using Definition = std::function<Outputs(const OpCall&)>;
 using EffectOf = std::function<Effect(const Node&)>;
 using Cost = std::function<double(const Sized&)>;
 using Standard = std::function<Value(const OpCall&)>;
+// What computes a node: an item for each of its inputs, an item for each of its outputs.
+using ItemFunction = std::function<std::vector<Item>(const Node&, std::span<Item>)>;
 
 class OpSchema {
  public:
@@ -286,6 +289,8 @@ class OpSchema {
   OpSchema& differentiable_inputs(std::vector<int> inputs);  // gradients flow only to these
   // The same in ONNX's own ops, closer than the definition; absent where there is none.
   OpSchema& standard_as(Standard form);
+  // What computes it on every device, on the host: a function that a user gives. Files keep it.
+  OpSchema& computed_by(ItemFunction function);
   // What the attributes of a copy are whose symbols have become numbers.
   using Numbered = std::function<void(const Node&, Attrs&)>;
   OpSchema& on_numbers(Numbered numbered);
@@ -360,6 +365,8 @@ class OpSchema {
   }
   const Standard& standard_form() const { return standard_; }
   const Numbered& numbered() const { return numbered_; }
+  const ItemFunction& function() const { return function_; }
+  bool stays_in_files() const { return is_standard() || function_; }
   bool is_differentiable() const { return differentiable_; }
   bool differentiable(size_t input) const;
   int since_opset() const { return since_; }
@@ -410,6 +417,7 @@ class OpSchema {
   SiblingsOf siblings_;
   Standard standard_;
   Numbered numbered_;
+  ItemFunction function_;
   bool differentiable_ = true;
   std::optional<std::vector<int>> differentiable_inputs_;
   int since_ = 1;
@@ -419,17 +427,30 @@ class OpSchema {
   Definition definition_;
 };
 
-class OpSet {
+// Graphs point into it: the engine's own lives forever, one that has a user's ops too lives as long
+// as any graph that was built with it.
+class OpSet : public std::enable_shared_from_this<OpSet> {
  public:
+  OpSet() = default;
+  // The set and one op more, which takes the place of a user's earlier one of its name and opset.
+  static std::shared_ptr<const OpSet> with(const OpSet& set, std::shared_ptr<const OpSchema> op);
+  // The set without any user's op: what is made once for all sets, as patterns are, points into it.
+  const OpSet& base() const { return base_ ? *base_ : *this; }
   OpSchema& op(std::string_view qualified);  // adds one; a second of a name is an error
   const OpSchema* find(std::string_view qualified) const;  // null when unknown
   const OpSchema& get(std::string_view qualified) const;   // throws when unknown
-  std::vector<const OpSchema*> all() const;                // sorted by name
+  // A user's op by the opset that is imported: its newest version of those; null where none is.
+  const OpSchema* find_given(std::string_view qualified, int opset) const;
+  bool is_given(std::string_view qualified) const { return given_.find(qualified) != given_.end(); }
+  std::vector<const OpSchema*> all() const;  // sorted by name
   // The activation that is the epilogue of a node with these attributes, applied to x.
   Value activated(Value x, const Attrs& attrs) const;
 
  private:
-  std::map<std::string, std::unique_ptr<OpSchema>, std::less<>> ops_;
+  using Versions = std::map<int, std::shared_ptr<const OpSchema>>;  // by the first opset of each
+  std::map<std::string, std::shared_ptr<OpSchema>, std::less<>> ops_;
+  std::map<std::string, Versions, std::less<>> given_;  // a user's
+  const OpSet* base_ = nullptr;                         // null: it is one itself
 };
 
 // Computes a node on concrete tensors (constant folding, checked mode). The session gives one.

@@ -14,7 +14,7 @@ namespace ort {
 // v.
 class Pattern {
  public:
-  explicit Pattern(const OpSet& ops) : graph_(std::make_unique<Graph>(ops, true)) {}
+  explicit Pattern(const OpSet& ops) : graph_(std::make_unique<Graph>(ops.base(), true)) {}
   Value operator[](const std::string& name);
   // A wildcard that an absent operand matches too; Match gives no value for it then.
   Value maybe(const std::string& name);

@@ -13,6 +13,7 @@
 #include "csrc/session/history.h"
 #include "csrc/session/program.h"
 #include "csrc/session/split.h"
+#include "providers/host_kernel.h"
 
 namespace ort {
 namespace {
@@ -380,6 +381,17 @@ std::unique_ptr<BodyKernel> make_body_kernel(const Node& node, const CompileOpti
   if (node.is("Scan")) return std::make_unique<Scan>(node, options);
   if (node.is("SequenceMap")) return std::make_unique<SequenceMap>(node, options);
   fail("[{}] nothing runs its graphs; {}", node.qualified(), node.describe());
+}
+
+ItemCall make_item_call(const Node& node, const CompileOptions& options) {
+  if (!node.owns_bodies()) {
+    const std::shared_ptr<HostKernel> kernel = make_host_kernel(node);
+    return [kernel](std::span<Item> in, const Symbols&, RunState&) { return kernel->run(in); };
+  }
+  const std::shared_ptr<BodyKernel> kernel = make_body_kernel(node, options);
+  return [kernel](std::span<Item> in, const Symbols& symbols, RunState& run) {
+    return kernel->run(in, symbols, run);
+  };
 }
 
 }  // namespace ort

@@ -1,6 +1,7 @@
 // If, Loop, Scan and SequenceMap: each body is a program of its own.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -48,5 +49,9 @@ class BodyKernel {
 
 // Of a node that owns bodies; refers to the node.
 std::unique_ptr<BodyKernel> make_body_kernel(const Node& node, const CompileOptions& options);
+
+// What runs a node on items: its bodies, or else its kernel on the host. Refers to the node.
+using ItemCall = std::function<std::vector<Item>(std::span<Item>, const Symbols&, RunState&)>;
+ItemCall make_item_call(const Node& node, const CompileOptions& options);
 
 }  // namespace ort

@@ -185,7 +185,7 @@ void standardise(Graph& graph) {
     keep_zeros(graph, *node);
     if (node->owns_bodies())
       for (const auto& [name, body] : capture_sizes(graph, node)->bodies) standardise(*body);
-    if (node->schema->is_standard()) continue;
+    if (node->schema->stays_in_files()) continue;
     Insertion here(graph, node, "export");
     const Value twin = standard_form(graph, *node);
     if (!twin) continue;
@@ -193,11 +193,11 @@ void standardise(Graph& graph) {
     graph.erase(node);
   }
   const size_t expanded =
-      expand_all(graph, [](const Node& node) { return !node.schema->is_standard(); });
+      expand_all(graph, [](const Node& node) { return !node.schema->stays_in_files(); });
   remove_dead(graph);
   for (const Node* node : graph.order()) {
     const bool can_go_on =
-        node->schema->is_standard() || (expanded > 0 && node->schema->is_sizes());
+        node->schema->stays_in_files() || (expanded > 0 && node->schema->is_sizes());
     check(can_go_on, "[{}] has no standard ONNX form; {}", node->qualified(), node->describe());
   }
   if (expanded > 0) standardise(graph);  // definitions use sizes too

@@ -33,10 +33,11 @@ std::vector<const Provider*> providers_of(const CompileOptions& options) {
   return providers;
 }
 
-bool owns_bodies(const Graph& graph) {
+bool has_items(const Graph& graph) {
   const auto nodes = graph.order();
-  return std::any_of(nodes.begin(), nodes.end(),
-                     [](const Node* node) { return node->owns_bodies(); });
+  return std::any_of(nodes.begin(), nodes.end(), [](const Node* node) {
+    return node->owns_bodies() || node->schema->function();
+  });
 }
 
 constexpr int kMostStages = 10000;
@@ -103,9 +104,9 @@ Program::Program(const Graph& captured, const CompileOptions& options, std::vect
 
 void Program::lower(std::unique_ptr<Graph> graph, const CompileOptions& options,
                     std::vector<const Provider*> providers, std::set<size_t> shared) {
-  if (owns_bodies(*graph)) {
-    bodies_ = std::make_unique<BodyProvider>(options);
-    providers.push_back(bodies_.get());
+  if (has_items(*graph)) {
+    items_ = std::make_unique<ItemProvider>(options);
+    providers.push_back(items_.get());
   }
   dump_.stage("stash", *graph);
   nodes_ = graph->node_count();

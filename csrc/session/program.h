@@ -7,9 +7,9 @@
 
 #include "csrc/core/item.h"
 #include "csrc/core/run_state.h"
-#include "csrc/session/body_provider.h"
 #include "csrc/session/bound_plan.h"
 #include "csrc/session/dump.h"
+#include "csrc/session/item_provider.h"
 #include "csrc/session/options.h"
 #include "csrc/session/plan_cache.h"
 #include "csrc/session/prologue.h"
@@ -89,8 +89,8 @@ class Program {
   void assign_segments(Graph& graph, const CompileOptions& options, const std::vector<size_t>& wrt,
                        bool one_by_one, grad::StashOptions& stash);
 
-  std::unique_ptr<BodyProvider> bodies_;  // null: no node owns graphs
-  std::unique_ptr<Prologue> prologue_;    // null: one plan is the whole
+  std::unique_ptr<ItemProvider> items_;  // null: no node takes items
+  std::unique_ptr<Prologue> prologue_;   // null: one plan is the whole
   std::unique_ptr<const ProgramHalves> halves_;
   std::mutex last_mutex_;
   std::shared_ptr<Program> last_;  // what the prologue was followed by last

@@ -166,9 +166,8 @@ void Prologue::sort_node(const Node& node, const std::set<std::string>& symbols)
                        [&](ValueId id) { return id != kNone && part(id) == wanted; });
   };
   Part now = Part::lead;
-  std::shared_ptr<HostKernel> host;
   if (is_step(node, symbols)) {
-    if (!node.owns_bodies()) host = make_host_kernel(node);  // refused here, if at all
+    if (!node.owns_bodies()) make_host_kernel(node);  // refused here, if at all
     // A step takes values of any rank; it waits for what the rest computes.
     const auto computed = [&](ValueId id) {
       return id != kNone && part(id) == Part::rest && !graph_->is_input(id);
@@ -183,16 +182,7 @@ void Prologue::sort_node(const Node& node, const std::set<std::string>& symbols)
   for (const ValueId id : node.out)
     if (id != kNone) parts_[static_cast<size_t>(id)] = now;
   if (now != Part::step) return;
-  Step step{&node, nullptr, {}};
-  if (node.owns_bodies()) {
-    const std::shared_ptr<BodyKernel> kernel = make_body_kernel(node, options_);
-    step.call = [kernel](std::span<Item> in, const Symbols& symbols, RunState& run) {
-      return kernel->run(in, symbols, run);
-    };
-  } else {
-    step.call = [host](std::span<Item> in, const Symbols&, RunState&) { return host->run(in); };
-  }
-  steps_.push_back(std::move(step));
+  steps_.push_back({&node, make_item_call(node, options_), {}});
 }
 
 bool Prologue::is_lead(const Node& node) const {

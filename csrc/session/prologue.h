@@ -2,7 +2,6 @@
 // decides them, then the rest is a program of its own, made when it is first seen.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -14,6 +13,7 @@
 #include "csrc/core/item.h"
 #include "csrc/core/run_state.h"
 #include "csrc/graph/graph.h"
+#include "csrc/session/body_kernel.h"
 #include "csrc/session/options.h"
 
 namespace ort {
@@ -37,11 +37,9 @@ class Prologue {
   Prologue(const Graph& graph, const CompileOptions& options);
 
   // A node that no plan can hold: it allocates its results.
-  using AllocatingCall =
-      std::function<std::vector<Item>(std::span<Item>, const Symbols&, RunState&)>;
   struct Step {
     const Node* node;
-    AllocatingCall call;
+    ItemCall call;
     std::vector<bool> takes;  // by input: it holds items, and nobody reads it later
   };
   using Values = std::vector<Item>;  // by slot

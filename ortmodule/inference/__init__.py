@@ -3,7 +3,7 @@
 In: ONNX files, arrays, and scripts that were written for onnxruntime; out: arrays. `ortmodule` has
 the same names; as_onnxruntime puts them under the name onnxruntime. What has no effect here is
 taken, what we do not have raises one error.
-Imports nothing of the other packages.
+Imports custom_ops, whose ops files may have.
 """
 
 from .._lazy import lazily

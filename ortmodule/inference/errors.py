@@ -77,4 +77,4 @@ def by_kind() -> Iterator[None]:
     try:
         yield
     except Error as error:
-        raise kinded(error) from None
+        raise kinded(error) from error.__cause__

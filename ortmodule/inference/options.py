@@ -151,7 +151,10 @@ class SessionOptions(_Fields):
 
     def register_custom_ops_library(self, path: str) -> None:
         """A Fail: such a library is built against onnxruntime."""
-        raise Fail(f"custom ops of library {path!r} are not supported: they need onnxruntime's ABI")
+        raise Fail(
+            f"custom ops of library {path!r} are not supported: they need onnxruntime's ABI; "
+            "ortmodule.custom_op gives an op a Python function"
+        )
 
     def set_load_cancellation_flag(self, is_cancelled: bool) -> None:
         """A session that is opened with these options raises ModelLoadCanceled."""

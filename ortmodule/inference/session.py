@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .. import _native
+from .. import _native, custom_ops  # noqa: F401  (whose ops files may have)
 from ..options import Options
 from . import providers as _providers
 from .binding import IOBinding
@@ -132,7 +132,7 @@ class InferenceSession:
                 raise NoSuchFile(*error.args) from None
             if self._model_path is not None and os.path.isdir(self._model_path):
                 raise InvalidProtobuf(*error.args) from None
-            raise kinded(error) from None
+            raise kinded(error) from error.__cause__
         opened[0].set_threads(given.intra_op_num_threads)
         return opened
 
@@ -164,7 +164,7 @@ class InferenceSession:
             return self._run_with(session, output_names, input_feed, run_options)
         except Error as error:
             self._refuse_missing(input_feed, error)
-            raise kinded(error) from None
+            raise kinded(error) from error.__cause__
 
     def _run_with(self, session, names, feed, options: RunOptions | None) -> list[Value]:
         started = time.monotonic_ns()

@@ -21,6 +21,7 @@ ORDER = (
     "graph_breaks",
     "dispatch",
     "attach",
+    "custom_ops",
     "inference",
 )
 ABOVE = {"module", "export", "backend", "view", "lora"}

@@ -73,6 +73,17 @@ x = {"x": np.ones((2, 8), np.float32)}
 assert (y == 8.5).all()
 SymbolicShapeInference.infer_shapes(made)
 """,
+    "a_python_op": """
+import numpy as np, onnxruntime
+from onnx import parser
+@ortmodule.custom_op("my.domain::Half", types=lambda x: x)
+def half(x):
+    return x / 2
+data = parser.parse_model('<ir_version: 9, opset_import: ["" : 17, "my.domain" : 1]> g (float[n] x)'
+                          ' => (float[n] y) { y = my.domain.Half(x) }').SerializeToString()
+(y,) = onnxruntime.InferenceSession(data).run(None, {"x": np.ones(2, np.float32)})
+assert y.tolist() == [0.5, 0.5]
+""",
 }
 
 

@@ -1,5 +1,5 @@
-// The provider of ops that own graphs: inside a plan each is one kernel, which runs the programs of
-// its bodies. A Program has one of its own.
+// The provider of ops that take and give items: inside a plan each is one kernel, which runs the
+// programs of its bodies, or a user's function. A Program has one of its own.
 #pragma once
 
 #include "csrc/session/options.h"
@@ -7,10 +7,10 @@
 
 namespace ort {
 
-class BodyProvider final : public Provider {
+class ItemProvider final : public Provider {
  public:
-  explicit BodyProvider(const CompileOptions& options) : options_(options) {}
-  std::string_view name() const override { return "bodies"; }
+  explicit ItemProvider(const CompileOptions& options) : options_(options) {}
+  std::string_view name() const override { return "host"; }
   Verdict can_run(const Node& node) const override;
   std::vector<Region> claim(Graph& graph, const Claimed& claimed) const override;
   Prepared prepare(const Region& region, const Binding& binding) const override;

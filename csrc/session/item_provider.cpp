@@ -1,5 +1,5 @@
-// Between a plan's memory and the items that bodies take and give.
-#include "csrc/session/body_provider.h"
+// Between a plan's memory and the items that bodies and functions take and give.
+#include "csrc/session/item_provider.h"
 
 #include <cstring>
 #include <mutex>
@@ -10,30 +10,29 @@ namespace ort {
 namespace {
 
 // Compiled once for all sizes: what a region keeps.
-struct CompiledBody {
+struct Compiled {
   std::once_flag once;
-  std::shared_ptr<const BodyKernel> kernel;
+  ItemCall call;
 };
 
 bool is_placed(const Type& type) {
   return type.kind == Type::Kind::opaque || (type.is_tensor() && type.dtype != DType::string);
 }
 
-class PlacedBodies final : public Kernel {
+class Placed final : public Kernel {
  public:
-  PlacedBodies(const Node& node, const Binding& binding, std::shared_ptr<const BodyKernel> bodies)
+  Placed(const Node& node, const Binding& binding, ItemCall call)
       : name_(node.qualified()),
         in_(binding.in),
         out_(binding.out),
         symbols_(*binding.symbols),
-        bodies_(std::move(bodies)) {}
+        call_(std::move(call)) {}
 
   void run(const Args& args) const override {
     std::vector<Item> items;
     for (size_t i = 0; i < in_.size(); ++i) items.push_back(item_of(args.in[i], in_[i]));
     RunState without_limits;
-    std::vector<Item> results =
-        bodies_->run(items, symbols_, args.run ? *args.run : without_limits);
+    std::vector<Item> results = call_(items, symbols_, args.run ? *args.run : without_limits);
     for (size_t i = 0; i < out_.size(); ++i)
       if (out_[i].present && args.out[i]) store(results.at(i), args.out[i], i);
   }
@@ -55,21 +54,22 @@ class PlacedBodies final : public Kernel {
     }
     const Tensor& tensor = result.tensor();
     check(tensor.dtype == out_[i].dtype && tensor.sizes == out_[i].sizes,
-          "[{}] its graph gave result {} as {} {}, expected {} {}", name_, i, tensor.dtype,
-          tensor.sizes, out_[i].dtype, out_[i].sizes);
+          "[{}] result {} is {} {}, expected {} {}", name_, i, tensor.dtype, tensor.sizes,
+          out_[i].dtype, out_[i].sizes);
     if (tensor.bytes() > 0) std::memcpy(data, tensor.data, tensor.bytes());
   }
 
   std::string name_;
   std::vector<Operand> in_, out_;
   Symbols symbols_;
-  std::shared_ptr<const BodyKernel> bodies_;
+  ItemCall call_;
 };
 
 }  // namespace
 
-Verdict BodyProvider::can_run(const Node& node) const {
-  if (!node.owns_bodies()) return Verdict::no("it owns no graph");
+Verdict ItemProvider::can_run(const Node& node) const {
+  if (!node.owns_bodies() && !node.schema->function())
+    return Verdict::no("it owns no graph, and no function was given for it");
   for (const auto* ids : {&node.in, &node.out})
     for (const ValueId id : *ids)
       if (id != kNone && !is_placed(node.graph->value(id).type()))
@@ -78,17 +78,17 @@ Verdict BodyProvider::can_run(const Node& node) const {
   return Verdict::yes();
 }
 
-std::vector<Region> BodyProvider::claim(Graph& graph, const Claimed& claimed) const {
+std::vector<Region> ItemProvider::claim(Graph& graph, const Claimed& claimed) const {
   std::vector<Region> regions = Provider::claim(graph, claimed);
-  for (Region& region : regions) region.kept = std::make_shared<CompiledBody>();
+  for (Region& region : regions) region.kept = std::make_shared<Compiled>();
   return regions;
 }
 
-Prepared BodyProvider::prepare(const Region& region, const Binding& binding) const {
+Prepared ItemProvider::prepare(const Region& region, const Binding& binding) const {
   const Node& node = *region.nodes.at(0);
-  auto& kept = *static_cast<CompiledBody*>(region.kept.get());
-  std::call_once(kept.once, [&] { kept.kernel = make_body_kernel(node, options_); });
-  return std::make_unique<PlacedBodies>(node, binding, kept.kernel);
+  auto& kept = *static_cast<Compiled*>(region.kept.get());
+  std::call_once(kept.once, [&] { kept.call = make_item_call(node, options_); });
+  return std::make_unique<Placed>(node, binding, kept.call);
 }
 
 }  // namespace ort
