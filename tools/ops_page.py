@@ -30,7 +30,8 @@ launched.
 
 Ops of the domain `aten` have no row: each is torch's own operator. Those of `ai.onnx.ml` and
 `com.microsoft` are in the last tables: each is its parts, most of them ops of ai.onnx; by those an
-export says com.microsoft's. What makes strings or maps is a step on the host, and has no row.
+export says com.microsoft's. What makes strings or maps is a step on the host, and has no row; nor
+has ImageDecoder, which a Python function computes (`ortmodule/custom_ops`).
 
 Of onnx.backend.test of onnx 1.23.2 pass {passing:,} of {cases:,} cases; one is disputed, ten
 compare numpy's own draws, the others raise an error.
