@@ -99,11 +99,15 @@ py::list ports_of(const std::vector<ModelHead::Port>& ports) {
 std::unique_ptr<ReadAs> read_as(std::map<std::string, int64_t> sizes,
                                 std::map<std::string, int64_t> denoted,
                                 const std::map<std::string, py::object>& initializers,
+                                std::set<std::string> external,
+                                const std::map<std::string, py::object>& files,
                                 std::set<std::string> open) {
   auto as = std::make_unique<ReadAs>();
   as->sizes = std::move(sizes);
   as->denoted = std::move(denoted);
   for (const auto& [name, value] : initializers) as->initializers.emplace(name, held_of(value));
+  as->external = std::move(external);
+  for (const auto& [name, bytes] : files) as->files.emplace(name, held_of(bytes));
   as->open = std::move(open);
   return as;
 }
@@ -128,7 +132,7 @@ void write_simplified(const InferenceSession& session, const std::string& path) 
 void bind_model(py::module_& m) {
   py::class_<ReadAs>(m, "ReadAs")
       .def(py::init(&read_as), py::kw_only(), py::arg("sizes"), py::arg("denoted"),
-           py::arg("initializers"), py::arg("open"));
+           py::arg("initializers"), py::arg("external"), py::arg("files"), py::arg("open"));
   py::class_<ModelHead>(m, "ModelHead")
       .def_readonly("version", &ModelHead::version)
       .def_readonly("producer", &ModelHead::producer)

@@ -106,13 +106,28 @@ const ExternalFiles::Entry& ExternalFiles::open(const std::string& location,
   return entry;
 }
 
+const Tensor& ExternalFiles::given(const std::string& location, const std::string& tensor) const {
+  const auto found = given_.find(fs::path(location).lexically_normal().string());
+  check(found != given_.end(), "tensor '{}' has external data '{}', and no such file was given",
+        tensor, location);
+  return found->second;
+}
+
 Tensor ExternalFiles::read(const std::string& location, int64_t offset, DType dtype,
                            const Sizes& sizes, const std::string& tensor) {
-  const Entry& entry = open(location, tensor);
   const int64_t bytes = checked_mul(element_count(sizes), static_cast<int64_t>(size_of(dtype)));
-  check(offset <= entry.file->size() && bytes <= entry.file->size() - offset,
-        "tensor '{}' ends at byte {} of '{}', which has {}", tensor, checked_add(offset, bytes),
-        location, entry.file->size());
+  const auto lies_within = [&](int64_t size) {
+    check(offset <= size && bytes <= size - offset,
+          "tensor '{}' ends at byte {} of '{}', which has {}", tensor, checked_add(offset, bytes),
+          location, size);
+  };
+  if (!given_.empty()) {
+    const Tensor& file = given(location, tensor);
+    lies_within(file.count());
+    return borrow(file.as<char>() + offset, dtype, sizes, nullptr);
+  }
+  const Entry& entry = open(location, tensor);
+  lies_within(entry.file->size());
   if (entry.mapped) return borrow(entry.mapped.get() + offset, dtype, sizes, entry.mapped);
   Tensor result = Tensor::empty(dtype, sizes);
   entry.file->read(offset, bytes, result.data);

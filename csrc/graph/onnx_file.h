@@ -34,11 +34,15 @@ class OpenFile {
 };
 
 // The files beside a model: in its folder, or in that of the file that it links to. A location that
-// leads elsewhere is refused.
+// leads elsewhere is refused. Where bytes are given by location, these and no file are read.
 class ExternalFiles {
  public:
-  ExternalFiles(std::string folder, std::string real_folder, bool map)
-      : folder_(std::move(folder)), real_folder_(std::move(real_folder)), map_(map) {}
+  using Given = std::map<std::string, Tensor>;
+  ExternalFiles(std::string folder, std::string real_folder, bool map, const Given& given)
+      : folder_(std::move(folder)),
+        real_folder_(std::move(real_folder)),
+        map_(map),
+        given_(given) {}
   // `bytes` of `location` from `offset` as a tensor of that type.
   Tensor read(const std::string& location, int64_t offset, DType dtype, const Sizes& sizes,
               const std::string& tensor);
@@ -49,10 +53,12 @@ class ExternalFiles {
     std::shared_ptr<const char> mapped;
   };
   const Entry& open(const std::string& location, const std::string& tensor);
+  const Tensor& given(const std::string& location, const std::string& tensor) const;
   bool allows(const std::string& real_path) const;
 
   std::string folder_, real_folder_;
   bool map_;
+  const Given& given_;
   std::map<std::string, Entry> open_;
 };
 

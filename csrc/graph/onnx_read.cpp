@@ -241,6 +241,7 @@ class Reader {
 
   // Those of the model itself, which may be given otherwise or left open.
   void add_own_initializers(Scope& scope, const RawGraph& raw) {
+    check_external(raw);
     for (const RawTensor& tensor : raw.initializers)
       if (const auto given = as_.initializers.find(tensor.name); given != as_.initializers.end())
         define(scope, tensor.name, scope.graph->constant(as_given(tensor, given->second)));
@@ -249,14 +250,15 @@ class Reader {
     add_sparse_initializers(scope, raw);
   }
 
-  static const Tensor& as_given(const RawTensor& tensor, const Tensor& given) {
-    const bool same = static_cast<int64_t>(given.dtype) == tensor.dtype;
-    check(same && given.sizes == tensor.sizes,
-          "initializer '{}' is given as {} of shape {}, the model has {} of shape {}", tensor.name,
-          given.dtype, given.sizes,
-          known_dtype(tensor.dtype) ? name_of(static_cast<DType>(tensor.dtype)) : "no dtype",
-          tensor.sizes);
-    return given;
+  void check_external(const RawGraph& raw) const {
+    for (const std::string& name : as_.external) {
+      const auto found = std::find_if(raw.initializers.begin(), raw.initializers.end(),
+                                      [&](const RawTensor& tensor) { return tensor.name == name; });
+      check(found != raw.initializers.end(), "initializer '{}' is given, and the model has none",
+            name);
+      check(found->external, "initializer '{}' is given, and the model has it in its own file",
+            name);
+    }
   }
 
   void add_input(Scope& scope, const RawValue& input) {
@@ -428,9 +430,9 @@ class Reader {
 
   // Null where no file may have it.
   const OpSchema* schema_of(const RawNode& node, const std::string& op) const {
+    if (ops_.is_given(op)) return ops_.find_given(op, opset_of(node));
     check(
         node.domain != "com.microsoft.nchwc",
-    if (ops_.is_given(op)) return ops_.find_given(op, opset_of(node));
         "{}: an op of domain 'com.microsoft.nchwc' runs on the machine that wrote the file alone: "
         "save it with graph_optimization_level ORT_ENABLE_EXTENDED",
         node.text());
@@ -526,9 +528,9 @@ class Reader {
     const OpSchema* schema = schema_of(node, op);
     check_known(node, op, schema != nullptr || has_upgrade(op));
     if (schema && !schema->applied().empty()) return emit_parts(scope, node, *schema, in);
+    if (schema && schema->function()) return emit_given(scope, node, *schema, in);
     OldNode old{opset_of(node), op, scope.graph, {}, attrs_of(node), {}, node.out.size(), {}};
     old.bodies = build_bodies(scope, node, schema, in, old.attrs);
-    if (schema && schema->function()) return emit_given(scope, node, *schema, in);
     stand_at(scope, node);
     return naming(node, [&] {
       add_named(scope, node, schema, in, old.attrs);
@@ -577,7 +579,7 @@ std::unique_ptr<Graph> read_bytes(std::span<const char> bytes, const OpSet& ops,
 
 std::unique_ptr<Graph> read_onnx(std::span<const char> bytes, const OpSet& ops, const ReadAs& as,
                                  ModelHead* head) {
-  return read_bytes(bytes, ops, {{"", "", false}, nullptr}, as, head);
+  return read_bytes(bytes, ops, {{"", "", false, as.files}, nullptr}, as, head);
 }
 
 std::unique_ptr<Graph> read_onnx_file(const std::string& path, const OpSet& ops, bool map,
@@ -586,7 +588,7 @@ std::unique_ptr<Graph> read_onnx_file(const std::string& path, const OpSet& ops,
   const size_t size = static_cast<size_t>(file.size());
   const std::string folder = std::filesystem::path(path).parent_path().string();
   const std::string real = std::filesystem::path(file.real_path()).parent_path().string();
-  ExternalFiles external{folder.empty() ? "." : folder, real, map};
+  ExternalFiles external{folder.empty() ? "." : folder, real, map, as.files};
   try {
     if (map) {
       const auto mapped = file.map();

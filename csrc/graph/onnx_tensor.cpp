@@ -325,4 +325,14 @@ Tensor TensorReader::read_external(const RawTensor& t, DType dtype, const Sizes&
   return files_.read(location->second, offset, dtype, sizes, t.name);
 }
 
+const Tensor& as_given(const RawTensor& tensor, const Tensor& given) {
+  const bool same = static_cast<int64_t>(given.dtype) == tensor.dtype;
+  check(same && given.sizes == tensor.sizes,
+        "initializer '{}' is given as {} of shape {}, the model has {} of shape {}", tensor.name,
+        given.dtype, given.sizes,
+        known_dtype(tensor.dtype) ? name_of(static_cast<DType>(tensor.dtype)) : "no dtype",
+        tensor.sizes);
+  return given;
+}
+
 }  // namespace ort

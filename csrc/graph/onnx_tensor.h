@@ -43,6 +43,9 @@ void read_floats(protozero::pbf_reader& message, std::vector<double>& out);
 size_t packed_bytes(int64_t count, DType dtype);
 std::string packed(const Tensor& tensor);
 
+// What is given in the place of the file's tensor: of its dtype and shape.
+const Tensor& as_given(const RawTensor& tensor, const Tensor& given);
+
 class TensorReader {
  public:
   TensorReader(ExternalFiles files, std::shared_ptr<const void> owner)

@@ -1,7 +1,10 @@
 """SessionOptions and RunOptions: what a session and a run are told."""
 
+import posixpath
 from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from .. import _native
 from .enums import ExecutionMode, ExecutionOrder, GraphOptimizationLevel
@@ -85,6 +88,8 @@ class SessionOptions(_Fields):
     def __init__(self) -> None:
         super().__init__()
         self._initializers: dict[str, OrtValue] = {}
+        self._external: list[str] = []
+        self._files: dict[str, np.ndarray] = {}
         self._sizes: dict[str, int] = {}
         self._denoted: dict[str, int] = {}
         self._providers: list[tuple[str, dict]] = []
@@ -117,11 +122,29 @@ class SessionOptions(_Fields):
         if len(names) != len(values):
             raise RuntimeError(f"got {len(names)} names of initializers and {len(values)} values")
         for name, value in zip(names, values, strict=True):
+            if name in self._external:
+                raise RuntimeError(f"initializer {name!r} was given already")
             self.add_initializer(name, value)
+            self._external.append(name)
 
-    def add_external_initializers_from_files_in_memory(self, *_files: Any) -> None:
-        """A Fail: give the values themselves, by add_external_initializers."""
-        raise Fail("files of weights in memory are not supported: use add_external_initializers")
+    def add_external_initializers_from_files_in_memory(
+        self, names: Sequence[str], buffers: Sequence[Any], lengths: Sequence[int], /
+    ) -> None:
+        """The bytes of all files in which the model has weights, by the locations it names.
+
+        lengths: how many bytes of each buffer are the file. They are copied as a session is opened.
+        """
+        if not len(names) == len(buffers) == len(lengths):
+            raise RuntimeError(
+                f"got {len(names)} files' names, {len(buffers)} buffers and {len(lengths)} lengths"
+            )
+        for name, buffer, length in zip(names, buffers, lengths, strict=True):
+            if not isinstance(name, str):
+                raise TypeError(f"a file's name is of type {type(name).__name__}, expected str")
+            location = posixpath.normpath(name)
+            if location in self._files:
+                raise RuntimeError(f"file {name!r} was given already")
+            self._files[location] = _bytes_of(name, buffer, length)
 
     def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
         """The size of every dimension that the file calls so: what is fed must have it.
@@ -216,6 +239,17 @@ def _of_type(name: str, value: Any, expected: type) -> Any:
         got = f"is {value}" if isinstance(value, int) else f"is of type {type(value).__name__}"
         raise TypeError(f"{name} {got}, expected {expected.__name__}")
     return value
+
+
+def _bytes_of(name: str, buffer: Any, length: Any) -> np.ndarray:
+    """The first `length` bytes of what has a buffer."""
+    view = memoryview(buffer)
+    size = _size(name, length)
+    if not view.c_contiguous or not 0 <= size <= view.nbytes:
+        raise RuntimeError(
+            f"file {name!r} has {size} bytes, the buffer given for it {view.nbytes} in rows"
+        )
+    return np.frombuffer(view.cast("B") if view.nbytes else b"", np.uint8)[:size]
 
 
 def _size(name: str, size: Any) -> int:

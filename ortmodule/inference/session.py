@@ -119,7 +119,12 @@ class InferenceSession:
         compiled = options.for_engine(("cpu", "reference"))
         values = {name: unwrapped(value) for name, value in given._initializers.items()}
         as_ = core.ReadAs(
-            sizes=given._sizes, denoted=given._denoted, initializers=values, open=set(open_)
+            sizes=given._sizes,
+            denoted=given._denoted,
+            initializers=values,
+            external=set(given._external),
+            files=given._files,
+            open=set(open_),
         )
         try:
             if self._model_bytes is not None:
