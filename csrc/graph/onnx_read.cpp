@@ -417,9 +417,9 @@ class Reader {
   }
 
   void check_known(const RawNode& node, const std::string& op, bool known) const {
+    if (known) return;
     const auto opset = opsets_.find(node.domain);
     const std::string version = opset == opsets_.end() ? "" : format(" of opset {}", opset->second);
-    if (known) return;
     const std::string text =
         format("node '{}': op '{}'{} is not known{}", node.name, op, version,
                ops_.is_given(op) ? ", a later one is"
@@ -441,8 +441,7 @@ class Reader {
 
   // Of one rank, and no size known to be another.
   static bool may_be_alike(const Type& a, const Type& b) {
-    return !a.dims || !b.dims ||
-           std::equal(a.dims->begin(), a.dims->end(), b.dims->begin(), b.dims->end(), may_be_equal);
+    return !a.dims || !b.dims || std::ranges::equal(*a.dims, *b.dims, may_be_equal);
   }
 
   // What a graph of a node makes of a value: its nodes, in the place of the node.

@@ -4,7 +4,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from .. import _native, custom_ops  # noqa: F401  (whose ops files may have)
@@ -24,6 +24,7 @@ from .errors import (
     by_kind,
     kinded,
 )
+from .opened import Opened
 from .options import RunOptions, SessionOptions
 from .ports import ModelMetadata, NodeArg, metadata_of
 from .profiling import Profiling
@@ -107,9 +108,9 @@ class InferenceSession:
     def _open(self) -> None:
         self._session, self._head = self._opened(())
         self._overridable = {name for name, *_ in self._head.overridable()}
-        self._with_open: dict[frozenset[str], Any] = {}
+        self._with_open = Opened()
 
-    def _opened(self, open_: Sequence[str]) -> tuple[Any, Any]:
+    def _opened(self, open_: Collection[str]) -> tuple[Any, Any]:
         """A session of the engine's to which these initializers are fed, and the file's head."""
         core, given = _native.core(), self._sess_options
         if given._cancelled:
@@ -187,13 +188,11 @@ class InferenceSession:
             raise MissingInput(*error.args) from None
 
     def _session_for(self, feed: dict[str, Value]) -> Any:
-        """The session to which the initializers of the feed are inputs: made when first fed so."""
+        """The session to which the initializers of the feed are inputs."""
         fed = frozenset(self._overridable & feed.keys())
         if not fed:
             return self._session
-        if fed not in self._with_open:
-            self._with_open[fed] = self._opened(sorted(fed))[0]
-        return self._with_open[fed]
+        return self._with_open.get(fed, lambda names: self._opened(names)[0])
 
     def run_with_ort_values(
         self,
@@ -287,8 +286,8 @@ class InferenceSession:
 
     def terminate(self) -> None:
         """Ends the runs that are under way, with an error, before their next step."""
-        for session in (self._session, *self._with_open.values()):
-            session.terminate()
+        self._session.terminate()
+        self._with_open.terminate()
 
     def get_inputs(self) -> list[NodeArg]:
         """The model's inputs in order."""
