@@ -439,11 +439,6 @@ class Reader {
     return onnx_domain(node.domain) ? ops_.find(op) : nullptr;
   }
 
-  // Of one rank, and no size known to be another.
-  static bool may_be_alike(const Type& a, const Type& b) {
-    return !a.dims || !b.dims || std::ranges::equal(*a.dims, *b.dims, may_be_equal);
-  }
-
   // What a graph of a node makes of a value: its nodes, in the place of the node.
   Value inlined(Scope& scope, const RawNode& node, const std::string& name, const RawGraph& raw,
                 Value x) {
@@ -459,7 +454,8 @@ class Reader {
     const Value y = find(inner, raw.outputs[0].name);
     check(static_cast<bool>(y), "{}: output '{}' of graph '{}' is made by no node", node.text(),
           raw.outputs[0].name, name);
-    check(agree(x.type(), y.type()) && may_be_alike(x.type(), y.type()),
+    const auto &a = x.type().dims, &b = y.type().dims;
+    check(agree(x.type(), y.type()) && (!a || !b || std::ranges::equal(*a, *b, may_be_equal)),
           "{}: graph '{}' makes {} of {}, expected the same type", node.text(), name,
           y.type().text(), x.type().text());
     return y;
@@ -538,9 +534,8 @@ class Reader {
       schema = &ops_.get(old.op);
       check_kinds(node, old.attrs, *schema);
       const auto& results = schema->outputs();
-      const bool fits =
-          old.outputs <= results.size() || (!results.empty() && results.back().variadic);
-      check(fits, "{}: it has {} outputs, the op {}", node.text(), old.outputs, results.size());
+      check(old.outputs <= results.size() || (!results.empty() && results.back().variadic),
+            "{}: it has {} outputs, the op {}", node.text(), old.outputs, results.size());
       auto out = scope.graph->emit(schema->qualified(), old.in, std::move(old.attrs),
                                    static_cast<int>(old.outputs), std::move(old.bodies));
       if (old.finish) old.finish(out);
