@@ -64,6 +64,7 @@ test: cpp_tests
 .PHONY: long
 long: cpp_tests
 	@$(RUN) pytest -q -m long
+	@cmake --build build/current --target fuzzers -j $(JOBS)
 	@build/current/fuzz_onnx_session 100000
 	@for dtype in bfloat16 float64 float32; do \
 		OMP_NUM_THREADS=1 nice $(PY) tools/opdb.py --dtype $$dtype $(ARGS) || exit 1; done
