@@ -47,10 +47,16 @@ def worst(losses, exact):
     return max(abs(a - b) for a, b in zip(losses, exact, strict=True))
 
 
+# Eager's own steps of ResNet-50 in halves take two minutes.
+LONG = {"resnet50": pytest.mark.long}
+
+
 @pytest.mark.slow
 @pytest.mark.models
 @pytest.mark.parametrize("pure", [False, True], ids=["autocast", "pure"])
-@pytest.mark.parametrize("name", zoo.MODELS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=LONG.get(name, ())) for name in zoo.MODELS]
+)
 def test_losses_are_as_near_to_float32s_as_eagers(name, pure):
     torch.manual_seed(0)
     module, batch = zoo.MODELS[name](dropout=0.0, **START.get(name, {}))

@@ -269,12 +269,17 @@ def test_every_entry_has_samples():
 
 
 def test_every_differentiable_op_has_a_gradient():
-    """A rule or a definition; an op without either says why, and differentiating it is an error."""
-    bare = {
-        name
-        for name, schema in engine.SCHEMAS.items()
-        if schema["differentiable"] and not schema["gradient"] and not schema["definition"]
-    } - STAGED
+    """A rule or a definition; an op without either says why, and differentiating it is an error.
+    A node that asks for gradients is replaced before."""
+    bare = (
+        {
+            name
+            for name, schema in engine.SCHEMAS.items()
+            if schema["differentiable"] and not schema["gradient"] and not schema["definition"]
+        }
+        - STAGED
+        - {"ai.onnx.preview.training::Gradient"}
+    )
     assert bare == {name for name, op in TABLE.items() if op.no_gradient}
 
 

@@ -232,6 +232,16 @@ OPS = {
                 torch.tensor([[[1] * 6], [[0] * 6], [[3] * 6]])),
     "scatter_reduce": (lambda x, i: [x.scatter_reduce(1, i, x[:, :3], n) for n in REDUCED], X,
                        torch.tensor([[[1, 1, 0] * 2] * 3, [[0] * 6] * 3, [[3] * 6] * 3])),
+    "index_reduce": (lambda x, y, i: [x.index_reduce(1, i, y, n) for n in REDUCED[1:]], X, Y,
+                     INDEX),
+    "fake_quantize": (
+        lambda x, s, z: (
+            torch.fake_quantize_per_tensor_affine(x, 0.1, 3, 0, 15),
+            torch.fake_quantize_per_tensor_affine(x, s.detach()[0], z[0], -8, 7),
+            torch.fake_quantize_per_channel_affine(x, s.detach(), z, 0, -8, 7),
+        ),
+        X, torch.tensor([0.1, 0.2, 0.3]), torch.tensor([0, 3, -2], dtype=torch.int32),
+    ),
     "view_dtype": (lambda x, i: (x.view(torch.int32), i.view(torch.float64)), X, INTS + 5),
     "index_add": (lambda x, y, i: (x.index_add(1, i, y), x.index_fill(1, i[:2], 3.0)), X, Y, INDEX),
     "index_copy": (lambda x, y, i: x.index_copy(0, i, y), X, Y, torch.tensor([2, 0, 1])),

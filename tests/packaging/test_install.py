@@ -1,6 +1,7 @@
 """A wheel and an editable install, each in a fresh environment: what they contain and that they
 find oneDNN without LD_LIBRARY_PATH."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -79,7 +80,9 @@ def build(hook: str, folder: Path) -> Path:
     """Calls the build backend in this environment, as --no-build-isolation does; the objects that
     `make` has built are used again."""
     code = f"import setuptools.build_meta as b; print(b.{hook}({str(folder)!r}))"
-    name = run(sys.executable, "-c", code, cwd=ROOT).splitlines()[-1]
+    with (ROOT / "build" / ".wheel").open("w") as lock:  # setuptools has one folder for all wheels
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        name = run(sys.executable, "-c", code, cwd=ROOT).splitlines()[-1]
     return folder / name
 
 
