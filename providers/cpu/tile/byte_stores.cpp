@@ -32,7 +32,9 @@ class Chain {
   bool is_one(int slot) const {
     return slot >= 0 && program_.slots[static_cast<size_t>(slot)].space == Space::scalar;
   }
+  // By an instruction and by nobody else: what is an output too is written where it is made.
   bool is_read_once(int slot) const {
+    if (program_.slots[static_cast<size_t>(slot)].kind != Slot::Kind::reg) return false;
     int reads = 0;
     for (const Instruction& i : program_.code)
       reads += (i.a == slot) + (i.b == slot) + (i.c == slot);

@@ -25,6 +25,12 @@ BODIES = {
     "made in the program": "E = Exp(X) N = Neg(E) Y = QuantizeLinear(N, S, Z)",
     "rounding is read twice":
         "D = Div(X, S) R = Round(D) N = Neg(R) A = Clip(R, L, H) Y = Cast<to = {kind}>(A)",
+    **{
+        f"{name} is a result":
+            "D = Div(X, S) R = Round(D) B = Max(R, L) A = Min(B, H) Y = Cast<to = {kind}>(A)"
+            .replace(f"{name} =", "N =").replace(f"({name}", "(N")
+        for name in "DRBA"
+    },
     "bounds alone": "R = Round(X) A = Clip(R, L, H) Y = Cast<to = {kind}>(A)",
 }  # fmt: skip
 
