@@ -98,7 +98,9 @@ class Asked {
     }
     if (!other) return;
     std::vector<Value> out = graph_.emit_copy(node, in);
-    if (const Value joined = quantized::join_rounding(*out[0].producer())) out = {joined};
+    Node& made = *out[0].producer();
+    for (const auto& [name, body] : made.bodies) quantized::join_roundings(*body);
+    if (const Value joined = quantized::join_rounding(made)) out = {joined};
     for (size_t i = 0; i < out.size(); ++i)
       if (node.out[i] != kNone) twins_.try_emplace(node.out[i], out[i]);
   }

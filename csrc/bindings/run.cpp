@@ -42,7 +42,7 @@ std::shared_ptr<Graph> differentiate(const Graph& graph, const std::vector<std::
                                      const std::vector<std::string>& outputs) {
   std::shared_ptr<Graph> joint = graph.clone();
   grad::expand_gradient_nodes(*joint);
-  for (Node* node : joint->order()) quantized::join_rounding(*node);
+  quantized::join_roundings(*joint);
   std::vector<ValueId> values;
   for (const std::string& name : wrt) {
     const size_t before = values.size();

@@ -82,6 +82,7 @@ void infer_gradient(InferContext& c) {
   const size_t named = xs.size() + attrs.list<std::string>("zs").size();
   const size_t own = c.count() - static_cast<size_t>(attrs.i("captures", 0));
   c.require(!xs.empty(), "xs names no value");
+  c.require(!attrs.s("y").empty(), "y names no value");
   c.require(own == named, "it has {} inputs, expected {}: one for each name of xs and zs", own,
             named);
   c.require(c.node().out.size() <= xs.size(), "it has {} outputs, expected up to {}: those of xs",

@@ -76,7 +76,7 @@ Program::Program(const Graph& captured, const CompileOptions& options, std::vect
   if (wrt.empty() && cuts.empty())
     join_quantized(*graph, passes);
   else
-    for (Node* node : graph->order()) quantized::join_rounding(*node);
+    quantized::join_roundings(*graph);
   expand_compounds(*graph, passes);
   if (cuts.empty())  // it would join values on both sides of a cut
     wrt.empty() ? raise(*graph, passes) : raise_all(*graph, passes);

@@ -59,14 +59,6 @@ Value as_pair(const OpCall& c) {
   return c.graph().emit1("DequantizeLinear", {q, s, z}, axis);
 }
 
-// A number for each place of the axis of x, or one for all of it.
-Value beside(Value each, Value x, int64_t axis) {
-  if (each.dims().empty() || each.dim(0) == Dim(1)) return reshape(each, {});
-  Dims wide(x.dims().size(), Dim(1));
-  wide.at(static_cast<size_t>(axis)) = each.dim(0);
-  return reshape(each, wide);
-}
-
 bool is_pair(const Node& q, const Node& dq) {
   if (!q.is("QuantizeLinear") || !dq.is("DequantizeLinear")) return false;
   const Value x = q.input(0), scale = q.input(1);
@@ -74,10 +66,10 @@ bool is_pair(const Node& q, const Node& dq) {
   const bool wide = x.dtype() == DType::f32 && scale.dtype() == DType::f32 &&
                     q.attrs.i("precision") == 0 &&
                     (to == 0 || to == static_cast<int64_t>(DType::f32));
+  const auto alike = [&](const char* attr) { return q.attrs.i(attr) == dq.attrs.i(attr); };
   const bool same =
-      scale == dq.input(1) && q.input(2) == dq.input(2) && q.attrs.i("axis") == dq.attrs.i("axis");
-  return wide && same && is_integer(q.output().dtype()) && x.type().dims && scale.type().dims &&
-         scale.rank() <= 1;
+      scale == dq.input(1) && q.input(2) == dq.input(2) && alike("axis") && alike("block_size");
+  return wide && same && is_integer(q.output().dtype()) && x.type().dims && scale.type().dims;
 }
 
 }  // namespace
@@ -88,15 +80,22 @@ Value quantized::join_rounding(Node& dq) {
   Graph& graph = *dq.graph;
   Insertion here(graph, &dq, "join_rounding");
   const Value x = q->input(0);
-  const int64_t asked = q->attrs.i("axis"), axis = asked < 0 ? asked + x.rank() : asked;
+  const auto beside = [&](Value each) { return along(each, x, q->attrs, "QuantizeLinear"); };
   const Value zero = q->has_input(2) ? q->input(2) : number(0.0, q->output());
   const auto [low, high] = range_of(q->output().dtype());
   const Value y =
-      graph.emit1("ort::FakeQuantize", {x, beside(q->input(1), x, axis), beside(zero, x, axis)},
+      graph.emit1("ort::FakeQuantize", {x, beside(q->input(1)), beside(zero)},
                   {{"quant_min", low}, {"quant_max", high}, {"reciprocal", int64_t{0}}});
   graph.replace(dq.output(), y, "join_rounding");
   graph.erase(&dq);
   return y;
+}
+
+void quantized::join_roundings(Graph& graph) {
+  for (Node* node : graph.order()) {
+    for (const auto& [name, body] : node->bodies) join_roundings(*body);
+    join_rounding(*node);
+  }
 }
 
 static void register_fake_quantize(OpSet& ops) {

@@ -10,6 +10,10 @@ inline constexpr TypeSet kBytes = bit(DType::i8) | bit(DType::u8);
 // The least and the greatest integer.
 std::pair<double, double> range_of(DType dtype);
 
+// A scale or zero point along x, by attributes axis and block_size: of one element for all of it,
+// of x's rank for blocks, of one axis for each place there.
+Value along(Value scale, Value x, const Attrs& attrs, std::string_view op);
+
 // q - zero_point, which may be absent, in a dtype that holds it.
 Value centred(Value q, Value zero_point, DType dtype);
 // In float32 what is divided already: rounded to even, moved, saturated.
@@ -34,5 +38,7 @@ Value of_channels(Value each, size_t rank);
 // point: the output of one node of ort::FakeQuantize in its place, through which gradients flow.
 // Absent where it does not.
 Value join_rounding(Node& dequantize);
+// Of all nodes, those of bodies too.
+void join_roundings(Graph& graph);
 
 }  // namespace ort::quantized

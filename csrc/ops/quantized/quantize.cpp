@@ -42,9 +42,9 @@ Value repeated_in_blocks(Value scale, const Dims& d, int64_t axis, int64_t block
   return together[at] == d[at] ? repeated : slice(repeated, axis, 0, d[at]);
 }
 
-// A scale or zero point along x: of one element for all of it, of x's rank for blocks, of one axis
-// for each place there.
-Value along(Value scale, Value x, const Attrs& attrs, std::string_view op) {
+}  // namespace
+
+Value quantized::along(Value scale, Value x, const Attrs& attrs, std::string_view op) {
   const Dims d = x.dims(), s = scale.dims();
   const int64_t rank = static_cast<int64_t>(d.size()), block = attrs.i("block_size");
   if (s.empty()) return scale;
@@ -66,8 +66,6 @@ Value along(Value scale, Value x, const Attrs& attrs, std::string_view op) {
   wide[at] = s[0];
   return reshape(scale, wide);
 }
-
-}  // namespace
 
 std::pair<double, double> quantized::range_of(DType dtype) {
   const int bits = bits_of(dtype);

@@ -140,6 +140,49 @@ def test_through_rounding(zero):
     agree(ran(model, {"X": x.detach().numpy()}), [y, *torch.autograd.grad(y.sum(), x)])
 
 
+ALONG = {
+    "axis": ("float[4, 6] X", "float[6]", [0.1, 0.2, 0.3, 0.1, 0.5, 1.0], "axis = 1"),
+    "first axis": ("float[4, 6] X", "float[4]", [0.1, 0.2, 0.3, 0.1], "axis = -2"),
+    "blocks": ("float[4] X", "float[2]", [0.1, 2.0], "axis = 0, block_size = 2"),
+}
+
+
+@pytest.mark.parametrize("name", ALONG)
+def test_through_rounding_along_an_axis(name):
+    """Of 1 where nothing saturates, by the scale of each element."""
+    x_port, scale_type, scale, attrs = ALONG[name]
+    zero = scale_type.replace("float", "int8")
+    texts = ", ".join(map(str, scale)), ", ".join(["2"] * len(scale))
+    model = made(
+        f"g ({x_port}) => (float[a, b] dX) <{scale_type} S = {{{texts[0]}}}, {zero} Z = "
+        f"{{{texts[1]}}}> {{\nQ = QuantizeLinear<{attrs}>(X, S, Z)\n"
+        f'Y = DequantizeLinear<{attrs}>(Q, S, Z) dX = {ASK}<xs = ["X"], y = "Y">(X)\n}}'
+        .replace("[a, b]", x_port.removeprefix("float").removesuffix(" X"))
+    )  # fmt: skip
+    shape = {"axis": (4, 6), "first axis": (4, 6), "blocks": (4,)}[name]
+    x = (np.random.default_rng(0).standard_normal(shape) * 20).astype(np.float32)
+    x.flat[0] = 20
+    wide = {"axis": np.array(scale), "first axis": np.array(scale)[:, None],
+            "blocks": np.repeat(scale, 2)}[name]  # fmt: skip
+    q = np.round(x / wide) + 2
+    inside = (q >= -128) & (q <= 127)
+    assert 0 < inside.mean() < 1
+    np.testing.assert_array_equal(ran(model, {"X": x})[0], inside.astype(np.float32))
+
+
+def test_through_rounding_in_a_branch():
+    model = made(
+        "g (bool C, float[4] X) => (float[4] dX) <float S = {0.1}, int8 Z = {0}> {\n"
+        "Y = If(C) <then_branch = t () => (float[4] D) {\n"
+        "  Q = QuantizeLinear(X, S, Z) D = DequantizeLinear(Q, S, Z)\n},"
+        "else_branch = e () => (float[4] N) { N = Neg(X) }>\n"
+        f'dX = {ASK}<xs = ["X"], y = "Y">(X)\n}}'
+    )
+    x = np.array([0.5, 20, -3, -20], np.float32)
+    for given, want in ((True, [1, 0, 1, 0]), (False, [-1] * 4)):
+        np.testing.assert_array_equal(ran(model, {"C": np.array(given), "X": x})[0], want)
+
+
 def test_in_a_branch():
     model = made(
         "g (bool C, float[4] X, float[4] W) => (float[4] G) {\n"
@@ -192,6 +235,7 @@ WRONG = {
     "names Q": ('xs = ["Q"], y = "Y"', "X", "attribute 'xs' names 'Q', which nothing before it"),
     "no y": ('xs = ["X"], y = "V"', "X", "attribute 'y' names 'V', which nothing before it"),
     "y is missing": ('xs = ["X"]', "X", "attribute 'y' is required"),
+    "y is a list": ('xs = ["X"], y = ["Y", "Y", "Y"]', "X", "attribute 'y' is .*, expected a str"),
     "none": ('zs = ["X"], y = "Y"', "X", "xs"),
     "inputs": ('xs = ["X"], y = "Y"', "X, Z", "it has 2 inputs, expected 1"),
     "dtype": ('xs = ["X"], y = "Y"', "K", "input 0 is int64.*, the value of its name is"),
