@@ -310,8 +310,8 @@ AxisMap map_of(const Attrs& attrs, const ResizeNumbers& n, const std::vector<siz
   const size_t axis = axes[i];
   const int64_t in = n.x[axis], out = n.y[axis];
   check(in > 0 || out == 0, "[Resize] axis {} of x has size 0, that of y {}", axis, out);
-  if (const Attr* torch = attrs.find("torch_scales")) {
-    const double factor = std::get<std::vector<double>>(*torch).at(i);
+  if (attrs.has("torch_scales")) {
+    const double factor = attrs.list<double>("torch_scales").at(i);
     const bool by_places = goes_by_places(attrs, n.y);
     if (dtype == DType::f64 && !by_places)
       return TorchAxis<double>(attrs, in, out, factor, false).map(axis);

@@ -11,7 +11,6 @@
 #include "csrc/session/body_kernel.h"
 #include "csrc/session/infer_again.h"
 #include "csrc/session/program.h"
-#include "providers/host_kernel.h"
 
 namespace ort {
 namespace {
@@ -166,8 +165,9 @@ void Prologue::sort_node(const Node& node, const std::set<std::string>& symbols)
                        [&](ValueId id) { return id != kNone && part(id) == wanted; });
   };
   Part now = Part::lead;
+  ItemCall call;
   if (is_step(node, symbols)) {
-    if (!node.owns_bodies()) make_host_kernel(node);  // refused here, if at all
+    if (!node.owns_bodies()) call = make_item_call(node, options_);  // refused here, if at all
     // A step takes values of any rank; it waits for what the rest computes.
     const auto computed = [&](ValueId id) {
       return id != kNone && part(id) == Part::rest && !graph_->is_input(id);
@@ -182,7 +182,8 @@ void Prologue::sort_node(const Node& node, const std::set<std::string>& symbols)
   for (const ValueId id : node.out)
     if (id != kNone) parts_[static_cast<size_t>(id)] = now;
   if (now != Part::step) return;
-  steps_.push_back({&node, make_item_call(node, options_), {}});
+  if (!call) call = make_item_call(node, options_);  // bodies are compiled for steps alone
+  steps_.push_back({&node, std::move(call), {}});
 }
 
 bool Prologue::is_lead(const Node& node) const {

@@ -86,9 +86,7 @@ Value fused_gemm(const OpCall& c) {
 // activation(conv(X, W) + B + Z)
 Value fused_conv(const OpCall& c) {
   Attrs attrs = c.attrs();
-  std::vector<double> numbers;
-  if (const Attr* given = attrs.find("activation_params"))
-    numbers = std::get<std::vector<double>>(*given);
+  const std::vector<double> numbers = attrs.list<double>("activation_params");
   for (const char* name : {"activation", "activation_params"}) attrs.erase(name);
   Value y = c.graph().emit1("Conv", {c.x(0), c.x(1), c.x(2)}, attrs);
   if (c.has(3)) y = y + c.x(3);

@@ -22,9 +22,7 @@ void infer_normalize(InferContext& c) {
   const std::string& action = c.attrs().s("case_change_action");
   c.require(action == "LOWER" || action == "UPPER" || action == "NONE",
             "case_change_action is '{}', expected LOWER, UPPER or NONE", action);
-  if (const Attr* words = c.attrs().find("stopwords"))
-    c.require(std::holds_alternative<std::vector<std::string>>(*words),
-              "stopwords is no list of strings");
+  c.attrs().list<std::string>("stopwords");  // refused here, if at all
   if (!c.ranked(0)) return c.out(0, DType::string, std::nullopt);
   c.require(c.rank() == 1 || (c.rank() == 2 && may_be_equal(c.dims()[0], 1)),
             "X has shape {}, expected [C] or [1, C]", c.dims());

@@ -7,12 +7,6 @@
 namespace ort {
 namespace {
 
-const std::vector<std::string>& words(const Attrs& attrs) {
-  static const std::vector<std::string> none;
-  const Attr* attr = attrs.find("pool_strings");
-  return attr ? std::get<std::vector<std::string>>(*attr) : none;
-}
-
 void check_lengths(InferContext& c) {
   const Attrs& attrs = c.attrs();
   const int64_t least = attrs.i("min_gram_length"), most = attrs.i("max_gram_length");
@@ -29,8 +23,8 @@ void check_lengths(InferContext& c) {
 int64_t check_pool(InferContext& c) {
   const Attrs& attrs = c.attrs();
   const bool strings = c.dtype() == DType::string;
-  const size_t texts = words(attrs).size();
-  const size_t numbers = attrs.has("pool_int64s") ? attrs.ints("pool_int64s").size() : 0;
+  const size_t texts = attrs.list<std::string>("pool_strings").size();
+  const size_t numbers = attrs.list<int64_t>("pool_int64s").size();
   c.require(strings ? texts > 0 && numbers == 0 : numbers > 0 && texts == 0,
             "X is {}, it has {} pool_strings and {} pool_int64s", c.dtype(), texts, numbers);
   const auto size = static_cast<int64_t>(strings ? texts : numbers);
@@ -56,11 +50,9 @@ void infer_tf_idf(InferContext& c) {
   const auto [least, most] = std::minmax_element(indexes.begin(), indexes.end());
   c.require(!indexes.empty() && *least >= 0 && *most < INT32_MAX,
             "ngram_indexes are not all 0 or more");
-  if (const Attr* weights = c.attrs().find("weights")) {
-    const auto* list = std::get_if<std::vector<double>>(weights);
-    c.require(list && (list->empty() || static_cast<int64_t>(list->size()) == grams),
-              "it has {} weights, the pool has {} grams", list ? list->size() : 0, grams);
-  }
+  const auto& weights = c.attrs().list<double>("weights");
+  c.require(weights.empty() || static_cast<int64_t>(weights.size()) == grams,
+            "it has {} weights, the pool has {} grams", weights.size(), grams);
   if (!c.ranked(0)) return c.out(0, DType::f32, std::nullopt);
   c.require(c.rank() == 1 || c.rank() == 2, "X has shape {}, expected [C] or [N, C]", c.dims());
   Dims dims{*most + 1};

@@ -12,18 +12,16 @@ constexpr TypeSet kTexts = bit(DType::string);
 // Y has the tokens of each string of X, and as many places behind as the longest one has.
 void infer_tokens(InferContext& c) {
   const Attrs& attrs = c.attrs();
-  const Attr* given = attrs.find("separators");
-  const auto* separators = given ? std::get_if<std::vector<std::string>>(given) : nullptr;
-  c.require(given == nullptr || separators != nullptr, "separators is no list of strings");
+  const auto& separators = attrs.list<std::string>("separators");
   const std::string& expression = attrs.s("tokenexp");
-  const size_t count = separators ? separators->size() : 0;
+  const size_t count = separators.size();
   c.require((count > 0) != !expression.empty(),
             "it has {} separators and tokenexp is '{}', expected one of the two", count,
             expression);
   if (!expression.empty()) regex::Pattern{expression};  // refused here, if at all
-  for (size_t i = 0; i < count; ++i) regex::Pattern{(*separators)[i]};
+  for (const std::string& separator : separators) regex::Pattern{separator};
   const int64_t least = attrs.i("mincharnum");
-  const bool letters = expression == "." || (count == 1 && (*separators)[0].empty());
+  const bool letters = expression == "." || (count == 1 && separators[0].empty());
   c.require(least >= 1 && (!letters || least == 1), "mincharnum is {}, expected {}", least,
             letters ? "1 of tokens of one letter" : "at least 1");
   c.require(attrs.i("mark") == 0 || attrs.i("mark") == 1, "mark is {}, expected 0 or 1",

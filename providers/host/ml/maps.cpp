@@ -14,10 +14,8 @@ namespace {
 using Items = std::vector<Item>;
 
 Tensor keys_of(const Attrs& attrs, const char* ints, const char* strings) {
-  if (const Attr* names = attrs.find(strings)) {
-    const auto& texts = std::get<std::vector<std::string>>(*names);
-    if (!texts.empty()) return Tensor::of_strings(texts, {static_cast<int64_t>(texts.size())});
-  }
+  const auto& texts = attrs.list<std::string>(strings);
+  if (!texts.empty()) return Tensor::of_strings(texts, {static_cast<int64_t>(texts.size())});
   return Tensor::of(attrs.ints(ints));
 }
 

@@ -130,8 +130,8 @@ Items normalize(const HostCall& c) {
     return exact ? text : utf8::mapped(text, utf8::kToLower);
   };
   std::unordered_set<std::string> stops;
-  if (const Attr* words = c.attrs().find("stopwords"))
-    for (const std::string& word : std::get<Texts>(*words)) stops.insert(compared(word));
+  for (const std::string& word : c.attrs().list<std::string>("stopwords"))
+    stops.insert(compared(word));
   Texts texts;
   for (int64_t i = 0; i < x.count(); ++i) {
     const std::string& text = text_of(x, i);

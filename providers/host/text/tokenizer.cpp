@@ -30,7 +30,7 @@ class Tokens {
     const std::string& expression = attrs.s("tokenexp");
     searches_ = !expression.empty();
     Texts patterns = {expression};
-    if (!searches_) patterns = std::get<Texts>(*attrs.find("separators"));
+    if (!searches_) patterns = attrs.list<std::string>("separators");
     letters_ = patterns.size() == 1 && patterns[0] == (searches_ ? "." : "");
     for (const std::string& pattern : patterns) patterns_.emplace_back(pattern);
   }

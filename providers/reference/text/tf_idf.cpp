@@ -14,8 +14,8 @@ class Grams {
   explicit Grams(const Attrs& attrs)
       : least_(attrs.i("min_gram_length")), most_(attrs.i("max_gram_length")) {
     std::vector<int64_t> pool;
-    if (const Attr* texts = attrs.find("pool_strings")) {
-      words_ = std::get<std::vector<std::string>>(*texts);
+    words_ = attrs.list<std::string>("pool_strings");
+    if (!words_.empty()) {
       for (const std::string& word : words_)
         pool.push_back(numbers_.try_emplace(word, numbers_.size()).first->second);
     } else {
@@ -95,8 +95,7 @@ struct Call {
         skips(std::min(r.attrs().i("max_skip_count"), items)),
         mode(r.attrs().s("mode")),
         indexes(r.attrs().ints("ngram_indexes")) {
-    if (const Attr* attr = r.attrs().find("weights"); attr && mode != "TF")
-      weights = std::get<std::vector<double>>(*attr);
+    if (mode != "TF") weights = r.attrs().list<double>("weights");
   }
 
   // Grams of one item are counted once, whatever is skipped. Several grams may have one output: it

@@ -71,7 +71,7 @@ CALLS = {
     ),
     "numbers of an activation": (
         changed(FUSED["conv, relu"], activation_params="none"),
-        "another type than the op says",
+        "expected a list of floats",
     ),
 }
 

@@ -155,7 +155,7 @@ def test_bytes_that_are_no_utf8_pass():
 REFUSED = {
     "case_change_action is 'TITLE'": ({"case_change_action": "TITLE"}, WORDS),
     r"expected \[C\] or \[1, C\]": ({}, WORDS[None, None]),
-    "stopwords is no list of strings": ({"stopwords": [1, 2]}, WORDS),
+    "expected a list of strings": ({"stopwords": [1, 2]}, WORDS),
 }
 
 

@@ -86,7 +86,7 @@ def test_no_expression_takes_long():
 REFUSED = {
     "it has 0 separators and tokenexp is ''": {},
     "it has 1 separators and tokenexp is 'a'": {"separators": [" "], "tokenexp": "a"},
-    "separators is no list": {"separators": [1]},
+    "expected a list of strings": {"separators": [1]},
     "mincharnum is 0, expected at least 1": {"tokenexp": "a", "mincharnum": 0},
     "mincharnum is 2, expected 1 of tokens of one letter": {"tokenexp": ".", "mincharnum": 2},
     "mark is 2": {"tokenexp": "a", "mark": 2},
