@@ -64,7 +64,7 @@ std::string tensor_text(const Tensor& tensor) {
 
 const Attr* Attrs::find(std::string_view name) const {
   const auto found = items_.find(name);
-  return found == items_.end() ? nullptr : &found->second;
+  return found == items_.end() ? nullptr : found->second.get();
 }
 
 void Attrs::erase(std::string_view name) {
@@ -108,8 +108,8 @@ template const std::vector<double>& Attrs::list(std::string_view) const;
 template const std::vector<std::string>& Attrs::list(std::string_view) const;
 
 bool operator==(const Attrs& a, const Attrs& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
-    return x.first == y.first && same_attr(x.second, y.second);
+  return std::ranges::equal(a.items_, b.items_, [](const auto& x, const auto& y) {
+    return x.first == y.first && (x.second == y.second || same_attr(*x.second, *y.second));
   });
 }
 

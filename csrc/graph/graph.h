@@ -91,12 +91,17 @@ using Attr = std::variant<int64_t, double, std::string, std::vector<int64_t>, st
 bool same_attr(const Attr& a, const Attr& b);
 std::string attr_text(const Attr& attr);
 
+// By name. Copies share the values, which never change: a forest's lists may be most of its file.
 class Attrs {
+  using Items = std::map<std::string, std::shared_ptr<const Attr>, std::less<>>;
+
  public:
   Attrs() = default;
-  Attrs(std::initializer_list<std::pair<const std::string, Attr>> items) : items_(items) {}
+  Attrs(std::initializer_list<std::pair<const std::string, Attr>> items) {
+    for (const auto& [name, value] : items) set(name, value);
+  }
   void set(std::string_view name, Attr value) {
-    items_.insert_or_assign(std::string(name), std::move(value));
+    items_.insert_or_assign(std::string(name), std::make_shared<const Attr>(std::move(value)));
   }
   void erase(std::string_view name);
   const Attr* find(std::string_view name) const;
@@ -113,13 +118,32 @@ class Attrs {
   // A list of integers, floats or strings; empty where there is none of this name.
   template <class Item>
   const std::vector<Item>& list(std::string_view name) const;
-  auto begin() const { return items_.begin(); }
-  auto end() const { return items_.end(); }
   size_t size() const { return items_.size(); }
   friend bool operator==(const Attrs& a, const Attrs& b);
 
+  // Over pairs of a name and its value, by name.
+  class Iterator {
+   public:
+    using value_type = std::pair<const std::string&, const Attr&>;
+    using difference_type = std::ptrdiff_t;
+    Iterator() = default;
+    explicit Iterator(Items::const_iterator at) : at_(at) {}
+    value_type operator*() const { return {at_->first, *at_->second}; }
+    Iterator& operator++() {
+      ++at_;
+      return *this;
+    }
+    void operator++(int) { ++at_; }
+    bool operator==(const Iterator&) const = default;
+
+   private:
+    Items::const_iterator at_;
+  };
+  Iterator begin() const { return Iterator(items_.begin()); }
+  Iterator end() const { return Iterator(items_.end()); }
+
  private:
-  std::map<std::string, Attr, std::less<>> items_;
+  Items items_;
 };
 
 // Where a node comes from: module path and source line of the user's model.

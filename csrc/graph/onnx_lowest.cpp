@@ -87,7 +87,7 @@ bool takes(const OnnxVersion& version, const Node& node) {
   for (const std::vector<ValueId>* ids : {&node.in, &node.out})
     for (const ValueId id : *ids)
       if (id != kNone && !(version.types & bit(node.graph->value(id).type()))) return false;
-  return std::all_of(node.attrs.begin(), node.attrs.end(), [&](const auto& attr) {
+  return std::ranges::all_of(node.attrs, [&](const auto& attr) {
     return version.has_attr(attr.first) || is_default(node, attr.first, attr.second);
   });
 }

@@ -1,4 +1,4 @@
-// Nodes are keyed by op, inputs and the text of their attributes; large constants by their bytes.
+// Nodes are keyed by op, inputs and the text of their attributes, and compared whole.
 #include "csrc/passes/cse.h"
 
 #include <algorithm>
@@ -11,10 +11,24 @@
 namespace ort {
 namespace {
 
+// Long lists by their length alone.
+std::string key_of(const Attr& attr) {
+  constexpr size_t kLong = 64;
+  const size_t length = std::visit(
+      []<class T>(const T& value) {
+        if constexpr (requires { value.size(); })
+          return value.size();
+        else
+          return size_t{0};
+      },
+      attr);
+  return length > kLong ? std::to_string(length) : attr_text(attr);
+}
+
 std::string key_of(const Node& node) {
   std::string key = node.qualified() + "(";
   for (const ValueId id : node.in) key += std::to_string(id) + ",";
-  for (const auto& [name, attr] : node.attrs) key += name + "=" + attr_text(attr) + ";";
+  for (const auto& [name, attr] : node.attrs) key += name + "=" + key_of(attr) + ";";
   return key + format("{}|{}", node.segment, node.out.size());
 }
 

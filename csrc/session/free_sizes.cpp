@@ -7,7 +7,7 @@ namespace ort {
 namespace {
 
 bool names_sizes(const Node& node) {
-  return std::any_of(node.attrs.begin(), node.attrs.end(), [](const auto& item) {
+  return std::ranges::any_of(node.attrs, [](const auto& item) {
     const Dims* dims = std::get_if<Dims>(&item.second);
     return dims &&
            std::any_of(dims->begin(), dims->end(), [](const Dim& dim) { return !dim.value(); });
