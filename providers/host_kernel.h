@@ -39,7 +39,7 @@ class HostCall {
   int64_t position(size_t i, int64_t end, int64_t size) const;  // in a sequence; absent: the end
   template <class... Args>
   void require(bool condition, std::string_view text, const Args&... args) const {
-    check(condition, "[{}] {}; {}", node_.qualified(), format(text, args...), node_.describe());
+    if (!condition) fail("[{}] {}; {}", node_.qualified(), format(text, args...), node_.describe());
   }
 
  private:

@@ -98,7 +98,7 @@ Verdict KernelTable::can_run(const Node& node) const {
 
 std::unique_ptr<Kernel> KernelTable::prepare(const Node& node, const Binding& binding) const {
   const Verdict verdict = can_run(node);
-  check(verdict.ok, "[{}] {}; {}", node.qualified(), verdict.reason, node.describe());
+  if (!verdict.ok) fail("[{}] {}; {}", node.qualified(), verdict.reason, node.describe());
   for (const KernelList::Entry& entry : find(node.qualified())->entries()) {
     if (!takes(entry, node)) continue;
     if (auto kernel = entry.make(Request(node, binding))) return kernel;

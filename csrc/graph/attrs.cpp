@@ -11,7 +11,7 @@ const T& typed(const Attrs& attrs, std::string_view name, const char* kind) {
   const Attr* attr = attrs.find(name);
   check(attr != nullptr, "attribute '{}' is missing", name);
   const T* value = std::get_if<T>(attr);
-  check(value != nullptr, "attribute '{}' is {}, expected {}", name, attr_text(*attr), kind);
+  if (!value) fail("attribute '{}' is {}, expected {}", name, attr_text(*attr), kind);
   return *value;
 }
 

@@ -43,7 +43,7 @@ std::vector<double> epilogue_numbers_of(const Attrs& attrs) {
   if (!numbers) return {};
   if (const auto* reals = std::get_if<std::vector<double>>(numbers)) return *reals;
   const auto* integers = std::get_if<std::vector<int64_t>>(numbers);
-  check(integers != nullptr, "activation_numbers is {}, expected numbers", attr_text(*numbers));
+  if (!integers) fail("activation_numbers is {}, expected numbers", attr_text(*numbers));
   return {integers->begin(), integers->end()};
 }
 

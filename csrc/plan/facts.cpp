@@ -70,8 +70,8 @@ class Gathering {
         Fact fact = at_least((*type.dims)[i], 0);
         fact.what = "size of its result";
         if (!fact.known()) add(node, fact);
-        check(fact.known() != false, "[{}] its result is {}; {}", node.qualified(), type.text(),
-              node.describe());
+        if (fact.known() == false)
+          fail("[{}] its result is {}; {}", node.qualified(), type.text(), node.describe());
       }
     }
   }
@@ -128,7 +128,8 @@ void check_facts(const std::vector<SizeFact>& facts, const Symbols& symbols) {
   };
   for (const auto& [node, fact] : facts) {
     const auto [a, b] = sizes_of(*node, fact);
-    check(fact.holds(a, b), "[{}] {}; {}", node->qualified(), fact.failure(a, b), node->describe());
+    if (!fact.holds(a, b))
+      fail("[{}] {}; {}", node->qualified(), fact.failure(a, b), node->describe());
   }
 }
 
