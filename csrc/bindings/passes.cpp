@@ -7,6 +7,7 @@
 #include "csrc/passes/dce.h"
 #include "csrc/passes/fold_constants.h"
 #include "csrc/passes/fuse.h"
+#include "csrc/passes/pipeline.h"
 #include "csrc/passes/siblings.h"
 #include "csrc/passes/simplify.h"
 #include "csrc/session/evaluator.h"
@@ -22,12 +23,13 @@ size_t run_pass(Graph& graph, const std::string& name, std::optional<int> fuel,
   const Provider* reference = find_provider("reference");
   check(reference != nullptr, "passes need the reference provider");
   ProviderEvaluator evaluator(*reference);
+  PassOptions quantized{true, fuel, off, &evaluator};
   const RewriteOptions options{fuel ? &*fuel : nullptr, &off, &evaluator};
   size_t changes = 0;
   if (name == "recompose")
     changes = rewrite(graph, recompose_rules(graph.ops()), options);
   else if (name == "quantized")
-    changes = rewrite(graph, quantized_rules(), options);
+    changes = join_quantized(graph, quantized);
   else if (name == "simplify")
     changes = rewrite(graph, simplify_rules(), options);
   else if (name == "fuse")

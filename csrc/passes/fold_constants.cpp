@@ -79,13 +79,13 @@ class Stale {
 
 }  // namespace
 
-size_t fold_constants(Graph& graph, Evaluator& evaluator, size_t limit) {
+size_t fold_constants(Graph& graph, Evaluator& evaluator, const Kept& kept, size_t limit) {
   size_t folded = 0, bytes = 0;
   Stale stale;
   for (Node* node : graph.order()) {
     stale.infer(graph, node);
     if (node->in.empty() || node->schema->has_effect(*node)) continue;
-    if (!small_enough(*node, limit)) continue;
+    if (!small_enough(*node, limit) || (kept && kept(*node))) continue;
     std::vector<Tensor> in;
     for (size_t i = 0; i < node->in.size(); ++i) {
       if (!node->has_input(i)) {

@@ -11,6 +11,7 @@
 #include "csrc/passes/dce.h"
 #include "csrc/passes/fold_constants.h"
 #include "csrc/passes/fuse.h"
+#include "csrc/passes/rules/rules.h"
 #include "csrc/passes/siblings.h"
 #include "csrc/passes/simplify.h"
 
@@ -21,25 +22,27 @@ class Runner {
  public:
   Runner(Graph& graph, PassOptions& options) : graph_(graph), options_(options) {}
 
-  void rules(const std::string& name, const Rules& rules) {
+  size_t rules(const std::string& name, const Rules& rules) {
     const RewriteOptions how{options_.fuel ? &*options_.fuel : nullptr, &options_.off,
                              options_.check ? options_.evaluator : nullptr};
-    pass(name, [&] { return rewrite(graph_, rules, how); });
+    return pass(name, [&] { return rewrite(graph_, rules, how); });
   }
 
   template <class F>
-  void pass(const std::string& name, F&& f) {
-    if (std::find(options_.off.begin(), options_.off.end(), name) != options_.off.end()) return;
+  size_t pass(const std::string& name, F&& f) {
+    if (std::find(options_.off.begin(), options_.off.end(), name) != options_.off.end()) return 0;
     const size_t before = graph_.node_count(), changes = f();
     if (changes > 0 && env::debug() >= 3)
       log("pass {}: {} changes, {} nodes -> {}", name, changes, before, graph_.node_count());
     if (options_.check) verify(graph_, name);
     if (options_.stage) options_.stage(name, graph_);
+    return changes;
   }
 
-  void fold() {
-    if (options_.evaluator)
-      pass("fold_constants", [&] { return fold_constants(graph_, *options_.evaluator); });
+  size_t fold(const Kept& kept = {}) {
+    if (!options_.evaluator) return 0;
+    return pass("fold_constants",
+                [&] { return fold_constants(graph_, *options_.evaluator, kept); });
   }
 
  private:
@@ -47,10 +50,31 @@ class Runner {
   PassOptions& options_;
 };
 
+// A weight may be quantised in the file: what is made of constants alone becomes one, but for what
+// the rules look for.
+size_t fold_quantized(Graph& graph, Runner& run) {
+  const auto of_constants = [](const Node& node) {
+    for (size_t i = 0; i < node.in.size(); ++i)
+      if (node.has_input(i) && !constant_of(node.input(i))) return false;
+    const bool has_parts = node.schema->definition() && knows_parts(node);
+    return has_parts && !node.schema->has_effect(node) && !rules::is_dequantized(node);
+  };
+  size_t folded = 0;
+  do folded += run.fold(rules::is_dequantized);
+  while (expand_all(graph, of_constants) > 0);
+  return folded;
+}
+
 }  // namespace
 
-void join_quantized(Graph& graph, PassOptions& options) {
-  Runner(graph, options).rules("quantized", quantized_rules());
+size_t join_quantized(Graph& graph, PassOptions& options) {
+  const auto nodes = graph.order();
+  if (std::none_of(nodes.begin(), nodes.end(),
+                   [](const Node* node) { return rules::is_dequantized(*node); }))
+    return 0;
+  Runner run(graph, options);
+  const size_t folded = fold_quantized(graph, run);
+  return folded + run.rules("quantized", quantized_rules());
 }
 
 bool expand_compounds(Graph& graph, PassOptions& options) {

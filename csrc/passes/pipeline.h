@@ -20,7 +20,8 @@ struct PassOptions {
 };
 
 // Makes products of integers where they lie between scales, on graphs that nothing differentiates.
-void join_quantized(Graph& graph, PassOptions& options);
+// Returns how many changes it made.
+size_t join_quantized(Graph& graph, PassOptions& options);
 // Replaces nodes that are nothing but their definition, where their sizes are known; whether there
 // were any.
 bool expand_compounds(Graph& graph, PassOptions& options);

@@ -1,5 +1,7 @@
 // Products of what was integers a moment ago are made of the integers. Only where nothing is
 // differentiated: no gradient flows through them.
+#include <algorithm>
+
 #include "csrc/passes/rules/rules.h"
 
 namespace ort::rules {
@@ -141,6 +143,28 @@ Rule moved_before(const std::string& op, bool has_shape) {
       });
 }
 
+// A weight with a scale for each place of an axis is transposed as integers.
+Rule transpose_of_channels() {
+  return rule("transpose_of_channels")
+      .match([](Pattern& p) { return p.named("moved", p.op("Transpose", {dequantized(p, "x")})); })
+      .when([](const Match& m) {
+        if (const Verdict bytes = of_bytes(m, "x"); !bytes) return bytes;
+        const auto& dims = m["x_scale"].type().dims;
+        return require(dims && dims->size() == 1, "it has no scales along an axis");
+      })
+      .rewrite([](const Match& m) {
+        const Attrs& attrs = m.attrs("moved");
+        const Value y = m.graph().emit1("Transpose", {m["x_q"]}, attrs);
+        const auto& perm = attrs.list<int64_t>("perm");  // empty: reversed
+        const int64_t rank = m["x_q"].rank(), axis = (m.attrs("x").i("axis") + rank) % rank;
+        Attrs along = m.attrs("x");
+        along.set("axis", perm.empty()
+                              ? rank - 1 - axis
+                              : std::distance(perm.begin(), std::ranges::find(perm, axis)));
+        return m.graph().emit1("DequantizeLinear", {y, m["x_scale"], m["x_zero"]}, along);
+      });
+}
+
 // Rows of a table are gathered as integers.
 Rule gather_of_bytes() {
   return rule("gather_of_bytes")
@@ -183,10 +207,15 @@ Rule quantized_again() {
 
 }  // namespace
 
+bool is_dequantized(const Node& node) {
+  return node.op == "DequantizeLinear";
+}
+
 Rules quantized_rules() {
   return {moved_before("MaxPool", false),
           moved_before("Flatten", false),
           moved_before("Transpose", false),
+          transpose_of_channels(),
           moved_before("Reshape", true),
           gather_of_bytes(),
           quantized_again(),

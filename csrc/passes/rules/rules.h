@@ -12,6 +12,7 @@ Rules attention_rules();                // heads are read where the projections 
 Rules activation_rules();               // activations written by hand
 Rules norm_rules();                     // normalisations written by hand
 Rules quantized_rules();                // products of integers between their scales
+bool is_dequantized(const Node& node);  // what these look for, of constants too
 Rules product_rules(const OpSet& ops);  // products with transposes, bias and activation
 Rules conv_rules(const OpSet& ops);     // convolutions with batch norm, sum and activation
 Rule pow_two();
