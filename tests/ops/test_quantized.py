@@ -1,5 +1,6 @@
-"""What products with a weight in few bits refuse, beside the errors of their row."""
+"""Gradients of what a weight in few bits is made of, and what a trace refuses."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -7,13 +8,34 @@ from ortmodule.lowbit.quantized import linear, quantize
 
 from . import engine
 from .families.quantize import OPS
+from .test_ops import run
+
+(OP,) = (op for op in OPS if op.name == "ort::QuantizedLinear")
+NF4, INT8, *_ = (s for s in OP.samples if s.attrs["format"] in ("nf4", "int8"))
+OF_ZEROS = [
+    s for s in OP.samples if len(s.inputs) == 4 and s.inputs[3].dtype in (np.float32, np.uint8)
+]
 
 
-def test_scales_have_no_gradient():
-    (op,) = (op for op in OPS if op.name == "ort::QuantizedLinear")
-    graph, _ = engine.graph_of(op, op.samples[0], "float32")
-    with pytest.raises(engine.C.Error, match="the scales of a frozen weight have no gradient"):
-        engine.C.differentiate(graph, ["x2"], ["y0"])
+@pytest.mark.parametrize("sample", [NF4, INT8, *OF_ZEROS], ids=str)
+def test_scales_and_zero_points_have_gradients(sample):
+    given = engine.arrays(sample, "float32")
+    wrt = [k for k, item in enumerate(given) if item.dtype == np.float32]
+    tensors = [torch.from_numpy(item) for item in given]
+    for k in wrt:
+        tensors[k].requires_grad_()
+    y = OP.reference(*tensors, **sample.attrs)
+    dy = torch.from_numpy(np.random.default_rng(0).standard_normal(y.shape).astype(np.float32))
+    want = torch.autograd.grad(y, [tensors[k] for k in wrt], dy)
+
+    graph, feed = engine.graph_of(OP, sample, "float32")
+    joint, places = engine.joint(graph, wrt, [0])
+    feed["d_y0"] = dy.numpy()
+    got = run(joint, {name: feed[name] for name in joint.input_names}, "reference")
+    for k, theirs in zip(wrt, want, strict=True):
+        torch.testing.assert_close(
+            torch.from_numpy(got[places[f"d_x{k}"]]), theirs, rtol=1e-4, atol=1e-4
+        )
 
 
 def test_a_trace_refuses_sizes_that_do_not_fit():

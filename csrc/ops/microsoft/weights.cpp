@@ -1,7 +1,5 @@
 // Products with weights of few bits, as model builders and the quantizers of language models write
 // them: blocks along K, each with a scale. N columns, K rows.
-#include <array>
-
 #include "csrc/ops/ops.h"
 #include "csrc/ops/quantized/quantized.h"
 
@@ -10,25 +8,6 @@ namespace {
 
 constexpr TypeSet kWeights = bit(DType::f32) | bit(DType::f16) | bit(DType::bf16);
 constexpr TypeSet kByte = bit(DType::u8);
-
-// Numbers of `bits` each, the first in a byte's lowest bits: [.., n] -> [.., n 8 / bits], uint8.
-Value unpacked(Value bytes, int64_t bits) {
-  if (bits == 8) return bytes;
-  Graph& g = *bytes.graph;
-  const int64_t count = 8 / bits;
-  std::vector<Value> parts;
-  for (int64_t i = 0; i < count; ++i) {
-    const Value shifted =
-        i == 0 ? bytes
-               : g.emit1("BitShift", {bytes, number(static_cast<double>(i * bits), bytes)},
-                         {{"direction", std::string("RIGHT")}});
-    const Value mask = number(static_cast<double>((int64_t{1} << bits) - 1), bytes);
-    parts.push_back(unsqueeze(g.emit1("BitwiseAnd", {shifted, mask}), {-1}));
-  }
-  Dims dims = bytes.dims();
-  dims.back() = dims.back() * Dim(count);
-  return reshape(concat(parts, -1), dims);
-}
 
 // Whether a weight may have so many rows and columns: their product is far from overflow.
 bool fits_memory(int64_t n, int64_t k) {
@@ -72,11 +51,7 @@ Value zero_points(const OpCall& c, const Blocks& b) {
 }
 
 // The weight [N, K] in float32.
-Value weight(const OpCall& c) {
-  check(c.attrs().i("weight_prepacked") == 0,
-        "[MatMulNBits] weight_prepacked is {}: B is bound to the machine that packed it",
-        c.attrs().i("weight_prepacked"));
-  const Blocks b = blocks_of(c.attrs());
+Value weight(const OpCall& c, const Blocks& b) {
   const Value bytes = reshape(c.x(1), {b.n, b.count() * b.size * b.bits / 8});
   const Value codes = cast(slice(unpacked(bytes, b.bits), 1, 0, b.k), DType::f32);
   const Value centre = c.has(3) ? along_rows(cast(zero_points(c, b), DType::f32), c.x(4), b)
@@ -85,24 +60,34 @@ Value weight(const OpCall& c) {
   return (codes - centre) * along_rows(scales, c.x(4), b);
 }
 
+// With the weight kept in its bits.
+Value product_of_blocks(const OpCall& c, const Blocks& b) {
+  const Dims each{Dim(b.n * b.count())};
+  std::vector<Value> in{c.x(0), reshape(c.x(1), {b.n * b.k * b.bits / 8}),
+                        reshape(cast(c.x(2), DType::f32), each)};
+  if (c.has(3)) {
+    const Value zeros = reshape(zero_points(c, b), each);
+    in.push_back(zeros.dtype() == DType::u8 ? zeros : cast(zeros, DType::f32));
+  }
+  return c.graph().emit("ort::QuantizedLinear", in,
+                        {{"block", b.size},
+                         {"columns", b.k},
+                         {"format", format("uint{}", b.bits)},
+                         {"rows", b.n}})[0];
+}
+
 Value product_of_bits(const OpCall& c) {
-  const Value y = matmul(c.x(0), swap_last(cast(weight(c), c.x(0).dtype())));
+  check(c.attrs().i("weight_prepacked") == 0,
+        "[MatMulNBits] weight_prepacked is {}: B is bound to the machine that packed it",
+        c.attrs().i("weight_prepacked"));
+  const Blocks b = blocks_of(c.attrs());
+  const bool fits = b.k % b.size == 0 && !c.has(4);
+  const Value y = fits ? product_of_blocks(c, b)
+                       : matmul(c.x(0), swap_last(cast(weight(c, b), c.x(0).dtype())));
   return c.has(5) ? y + c.x(5) : y;
 }
 
 // --- MatMulBnb4 ----------------------------------------------------------------------------------
-
-// The numbers of FP4: a sign, two bits of exponent, one of fraction, over its largest.
-constexpr std::array<float, 16> kFloat4{
-    0.0f,  5.208333333e-03f,  0.66666667f,  1.0f,  0.33333333f,  0.5f,  0.16666667f,  0.25f,
-    -0.0f, -5.208333333e-03f, -0.66666667f, -1.0f, -0.33333333f, -0.5f, -0.16666667f, -0.25f};
-
-Value table_of(Graph& graph, bool normal) {
-  Tensor table = Tensor::empty(DType::f32, {16});
-  const auto& numbers = normal ? kNormalFloats : kFloat4;
-  std::copy(numbers.begin(), numbers.end(), table.as<float>());
-  return graph.constant(std::move(table));
-}
 
 // Two codes to a byte, the first in the upper bits, then a scale for each block of the flat weight.
 Value table_weight(const OpCall& c) {
@@ -112,14 +97,8 @@ Value table_weight(const OpCall& c) {
   check(size > 0 && size <= (1 << 20), "[MatMulBnb4] block_size is {}, expected a positive size",
         size);
   check(type == 0 || type == 1, "[MatMulBnb4] quant_type is {}, expected 0 or 1", type);
-  Graph& g = c.graph();
-  const Value bytes = c.x(1), sixteen = number(16.0, bytes);
-  const Value upper = bytes / sixteen, lower = bytes - upper * sixteen;
   const int64_t count = n * k, blocks = (count + size - 1) / size;
-  const Value codes =
-      reshape(concat({unsqueeze(upper, {1}), unsqueeze(lower, {1})}, 1), {(count + 1) / 2 * 2});
-  const Value numbers =
-      g.emit1("Gather", {table_of(g, type == 1), cast(codes, DType::i64)}, {{"axis", int64_t{0}}});
+  const Value numbers = looked_up(c.x(1), type == 1 ? QuantizedFormat::nf4 : QuantizedFormat::fp4);
   const Value scales = expand(unsqueeze(cast(c.x(2), DType::f32), {1}), {blocks, size});
   const Value flat =
       slice(numbers, 0, 0, count) * slice(reshape(scales, {blocks * size}), 0, 0, count);
@@ -131,12 +110,12 @@ Value product_of_tables(const OpCall& c) {
   const int64_t n = attrs.i("N"), k = attrs.i("K");
   check(fits_memory(n, k), "[MatMulBnb4] N is {} and K is {}, expected positive sizes", n, k);
   const bool forward = attrs.i("transB") != 0;
-  const bool fits = attrs.i("quant_type") == 1 && attrs.i("block_size") == kQuantizedBlock &&
-                    n * k % kQuantizedBlock == 0;
-  if (fits)
+  const int64_t size = attrs.i("block_size"), type = attrs.i("quant_type");
+  if ((type == 0 || type == 1) && size > 0 && size % 16 == 0 && n * k % size == 0)
     return c.graph().emit1("ort::QuantizedLinear", {c.x(0), c.x(1), cast(c.x(2), DType::f32)},
-                           {{"columns", k},
-                            {"format", std::string("nf4")},
+                           {{"block", size},
+                            {"columns", k},
+                            {"format", std::string(type == 1 ? "nf4" : "fp4")},
                             {"rows", n},
                             {"transposed", int64_t{!forward}}});
   const Value w = cast(table_weight(c), c.x(0).dtype());

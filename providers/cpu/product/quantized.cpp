@@ -1,10 +1,9 @@
 // Products with a weight of few bits: each thread makes floats of some of it at a time, which stay
 // in its cache, and multiplies with these. The whole weight never lies in memory as floats.
-#include <array>
 #include <memory>
 
 #include "csrc/core/parallel.h"
-#include "csrc/ops/quantized/quantized.h"
+#include "providers/cpu/product/dequantize.h"
 #include "providers/cpu/product/gemm.h"
 #include "providers/cpu/provider.h"
 #include "providers/cpu/widened.h"
@@ -20,52 +19,9 @@ constexpr int64_t kLanes = 64;
 
 struct Weight {
   QuantizedFormat format;
-  int64_t rows, columns;
+  int64_t rows, columns, block;
+  DType zeros;  // undefined: it has none
 };
-
-using Pair = std::array<float, 2>;
-
-// Of each byte of codes.
-const std::array<Pair, 256>& pairs() {
-  static const std::array<Pair, 256> table = [] {
-    std::array<Pair, 256> made;
-    for (size_t byte = 0; byte < made.size(); ++byte)
-      made[byte] = {kNormalFloats[byte >> 4], kNormalFloats[byte & 15]};
-    return made;
-  }();
-  return table;
-}
-
-// Elements [i, end), all in one block.
-void fill_nf4(const uint8_t* codes, float scale, int64_t i, int64_t end, float* to) {
-  const std::array<Pair, 256>& table = pairs();
-  if (i % 2 != 0 && i < end) *to++ = table[codes[i++ / 2]][1] * scale;
-  for (; i + 2 <= end; i += 2) {
-    const Pair& pair = table[codes[i / 2]];
-    *to++ = pair[0] * scale;
-    *to++ = pair[1] * scale;
-  }
-  if (i < end) *to = table[codes[i / 2]][0] * scale;
-}
-
-void fill_int8(const int8_t* codes, float scale, int64_t begin, int64_t end, float* to) {
-  for (int64_t i = begin; i < end; ++i) to[i - begin] = static_cast<float>(codes[i]) * scale;
-}
-
-// Elements [begin, end) of the weight, as they lie.
-void dequantize(QuantizedFormat format, const void* codes, const float* scales, int64_t begin,
-                int64_t end, float* to) {
-  while (begin < end) {
-    const int64_t block = begin / kQuantizedBlock;
-    const int64_t stop = std::min(end, (block + 1) * kQuantizedBlock);
-    if (format == QuantizedFormat::nf4)
-      fill_nf4(static_cast<const uint8_t*>(codes), scales[block], begin, stop, to);
-    else
-      fill_int8(static_cast<const int8_t*>(codes), scales[block], begin, stop, to);
-    to += stop - begin;
-    begin = stop;
-  }
-}
 
 class QuantizedLinear final : public Kernel {
  public:
@@ -83,7 +39,10 @@ class QuantizedLinear final : public Kernel {
       float* piece = static_cast<float*>(args.scratch) + thread * floats();
       begin *= kLanes;
       end = std::min(end * kLanes, outer);
-      transposed_ ? columns(args, begin, end, piece) : rows(args, begin, end, piece);
+      if (is_dots())
+        dots(args, begin, end, piece);
+      else
+        transposed_ ? columns(args, begin, end, piece) : rows(args, begin, end, piece);
     };
     parallel_for((outer + kLanes - 1) / kLanes, work, part, threads_);
   }
@@ -92,8 +51,24 @@ class QuantizedLinear final : public Kernel {
   // At least a row, or a column's share of one.
   int64_t floats() const { return std::max(kPiece, weight_.columns); }
 
-  void fill(const Args& args, int64_t begin, int64_t end, float* to) const {
-    dequantize(weight_.format, args.in[1], input<float>(args, 2), begin, end, to);
+  QuantizedBlocks blocks(const Args& args) const {
+    QuantizedBlocks given{weight_.format, weight_.block, input<uint8_t>(args, 1),
+                          input<float>(args, 2)};
+    if (weight_.zeros == DType::u8) given.byte_zeros = input<uint8_t>(args, 3);
+    if (weight_.zeros == DType::f32) given.zeros = input<float>(args, 3);
+    return given;
+  }
+  // One row of x, and rows of the weight that are whole blocks: nothing to make floats for.
+  bool is_dots() const {
+    return count_ == 1 && !transposed_ && weight_.columns % weight_.block == 0;
+  }
+
+  void dots(const Args& args, int64_t begin, int64_t end, float* x) const {
+    const QuantizedBlocks w = blocks(args);
+    arrange_for_dots(w, input<float>(args, 0), weight_.columns, x);
+    for (int64_t row = begin; row < end; ++row)
+      output<float>(args)[row] =
+          quantized_dot(w, row * weight_.columns, (row + 1) * weight_.columns, x);
   }
 
   // Rows [begin, end) of the weight make columns of y.
@@ -101,7 +76,7 @@ class QuantizedLinear final : public Kernel {
     const int64_t width = weight_.columns, most = floats() / width;
     for (int64_t row = begin; row < end; row += most) {
       const int64_t some = std::min(most, end - row);
-      fill(args, row * width, (row + some) * width, piece);
+      dequantize(blocks(args), row * width, (row + some) * width, piece);
       gemm({count_, some, width, stored(input<float>(args, 0), width),
             stored<float>(piece, width, true), output<float>(args) + row, weight_.rows});
     }
@@ -114,7 +89,7 @@ class QuantizedLinear final : public Kernel {
       const int64_t some = std::min(most, weight_.rows - row);
       for (int64_t k = 0; k < some; ++k) {
         const int64_t at = (row + k) * weight_.columns;
-        fill(args, at + begin, at + end, piece + k * width);
+        dequantize(blocks(args), at + begin, at + end, piece + k * width);
       }
       float* y = output<float>(args) + begin;
       gemm({count_, width, some, stored(input<float>(args, 0) + row, weight_.rows),
@@ -132,15 +107,17 @@ class QuantizedLinear final : public Kernel {
 
 std::unique_ptr<Kernel> quantized_kernel(const Request& r) {
   const Weight weight{quantized_format(r.attrs().s("format")), r.attrs().i("rows"),
-                      r.attrs().i("columns")};
+                      r.attrs().i("columns"), r.attrs().i("block"),
+                      r.has(3) ? r.in(3).dtype : DType::undefined};
   const bool transposed = r.attrs().i("transposed", 0) != 0;
   const int64_t inner = transposed ? weight.rows : weight.columns;
   const int64_t elements = weight.rows * weight.columns;
   const int64_t codes = code_count(weight.format, elements);
   if (r.sizes(0).back() != inner || element_count(r.sizes(1)) != codes ||
-      element_count(r.sizes(2)) != elements / kQuantizedBlock)
+      element_count(r.sizes(2)) != elements / weight.block ||
+      (r.has(3) && element_count(r.sizes(3)) != elements / weight.block))
     r.refuse("x, codes and scales have shapes {}, {} and {}, expected [.., {}], [{}] and [{}]",
-             r.sizes(0), r.sizes(1), r.sizes(2), inner, codes, elements / kQuantizedBlock);
+             r.sizes(0), r.sizes(1), r.sizes(2), inner, codes, elements / weight.block);
   const int64_t count = element_count(r.sizes(0)) / inner;
   if (r.in(0).dtype != DType::f32) return nullptr;
   return std::make_unique<QuantizedLinear>(r.node().op, weight, count, transposed);

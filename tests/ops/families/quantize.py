@@ -104,23 +104,55 @@ X = t(3, 4, 5).astype("float32") * 3
 ENDS = np.array([-1e30, -300, -0.5, 0.5, 1.5, 2.5, 300, 1e30], "float32")
 
 
-def quantized_linear(x, codes, scales, format="nf4", rows=0, columns=0, transposed=0):
-    w = FORMATS[format].dequantize(codes, scales.float()).reshape(rows, columns).to(x.dtype)
+# bitsandbytes' numbers of four bits: 1, 0.5 and 1.5 times powers of two, over 12.
+FLOATS4 = [0, 1 / 192, 8 / 12, 12 / 12, 4 / 12, 6 / 12, 2 / 12, 3 / 12]
+
+
+def _numbers(codes, format):
+    """Of each code, before zero point and scale."""
+    bits = int(format[4:]) if format.startswith("uint") else 4
+    shifts = range(0, 8, bits) if format != "fp4" else (4, 0)
+    found = torch.stack([codes >> shift & (1 << bits) - 1 for shift in shifts], -1).reshape(-1)
+    if format == "fp4":
+        return torch.tensor(FLOATS4 + [-x for x in FLOATS4])[found.long()]
+    return found.float()
+
+
+def quantized_weight(codes, scales, zeros=None, format="nf4", block=BLOCK):
+    if format == "nf4":
+        return FORMATS[format].dequantize(codes, scales.float())
+    blocks = (codes.float() if format == "int8" else _numbers(codes, format)).reshape(-1, block)
+    if format.startswith("uint"):
+        middle = torch.full_like(scales, 2 ** (int(format[4:]) - 1))
+        blocks = blocks - (middle if zeros is None else zeros.float())[:, None]
+    return blocks * scales[:, None]
+
+
+def quantized_linear(
+    x, codes, scales, zeros=None, format="nf4", rows=0, columns=0, block=BLOCK, transposed=0
+):
+    w = quantized_weight(codes, scales, zeros, format, block).reshape(rows, columns).to(x.dtype)
     return x @ (w if transposed else w.T)
 
 
-def _weight(rows, columns, format="nf4"):
+def _weight(rows, columns, format="nf4", block=BLOCK, zeros=None):
+    """Codes, scales and, of dtype `zeros`, zero points."""
     count = rows * columns
-    scales = t(count // BLOCK, low=0.5, high=2.0).astype(np.float32)
-    if format == "nf4":
-        return i(count // 2, high=256, dtype="uint8"), scales
-    return i(count, low=-127, high=128, dtype="int8"), scales / 127
+    scales = t(count // block, low=0.5, high=2.0).astype(np.float32)
+    if format == "int8":
+        return i(count, low=-127, high=128, dtype="int8"), scales / 127
+    bits = int(format[4:]) if format.startswith("uint") else 4
+    codes = i(count * bits // 8, high=256, dtype="uint8")
+    if format.startswith("uint"):
+        scales /= np.float32(2 ** (bits - 1))
+    points = i(count // block, high=2**bits, dtype=zeros or "uint8")
+    return (codes, scales, points) if zeros else (codes, scales)
 
 
-def _sample(x, rows, columns, format="nf4", transposed=0):
+def _sample(x, rows, columns, format="nf4", transposed=0, block=BLOCK, zeros=None):
     return sample(
-        x, *_weight(rows, columns, format),
-        format=format, rows=rows, columns=columns, transposed=transposed,
+        x, *_weight(rows, columns, format, block, zeros),
+        format=format, rows=rows, columns=columns, block=block, transposed=transposed,
     )  # fmt: skip
 
 
@@ -277,6 +309,19 @@ OPS = [
             _sample(t(2, 700), 448, 700),
             _sample(t(2, 448), 448, 700, transposed=1),
             _sample(t(2, 700), 448, 700, "int8"),
+            *(
+                _sample(t(*rows, k), n, k, format, 0, block, zeros)
+                for format in ("fp4", "uint2", "uint4", "uint8")
+                for rows, n, k, block in [((1,), 5, 96, 32), ((3,), 4, 80, 16), ((2,), 16, 33, 48)]
+                for zeros in ((None, "uint8", "float32") if format != "fp4" else (None,))
+            ),
+            *(
+                _sample(t(3, n), n, k, format, 1, block, "uint8")
+                for format in ("uint2", "uint4", "uint8")
+                for n, k, block in [(7, 160, 32), (32, 21, 16)]
+            ),
+            _sample(t(1, 256), 3, 256, "int8", 0, 128),
+            _sample(t(256), 70, 256),
         ],
         [
             bad("expected [.., 64]", t(3, 63), *_weight(5, 64), rows=5, columns=64),
@@ -284,6 +329,10 @@ OPS = [
             bad("expected some", t(3, 5), *_weight(2, 64), rows=0, columns=5),
             bad("format is 'nf8'", t(3, 64), *_weight(2, 64), rows=2, columns=64, format="nf8"),
             bad("expected uint8", t(3, 64), *_weight(2, 64, "int8"), rows=2, columns=64),
+            bad("block is 24", t(3, 48), *_weight(2, 48, "uint4", 24), rows=2, columns=48,
+                format="uint4", block=24),
+            bad("format nf4 has no zero points", t(3, 64), *_weight(2, 64),
+                i(2, high=16, dtype="uint8"), rows=2, columns=64),
         ],
     ),
 ]  # fmt: skip
