@@ -17,8 +17,6 @@
 namespace ort {
 namespace {
 
-constexpr size_t kHugePage = 2u << 20;
-
 // Idle blocks are bounded so that all of the pool's stays within this share of the most that was
 // ever in use at once: what other sizes left behind goes back to the system, the oldest first.
 constexpr size_t kSlackShare = 4, kSlack = 32u << 20;
@@ -41,6 +39,13 @@ struct Pool {
   bool drop_oldest();
 };
 
+void release(uint8_t* data, size_t capacity) {
+  if (capacity >= kHugePage)
+    unmap_pages(data, capacity);
+  else
+    std::free(data);
+}
+
 bool Pool::drop_oldest() {
   auto oldest = idle.end();
   for (auto at = idle.begin(); at != idle.end(); ++at)
@@ -48,7 +53,7 @@ bool Pool::drop_oldest() {
         (oldest == idle.end() || at->second.front().since < oldest->second.front().since))
       oldest = at;
   if (oldest == idle.end()) return false;
-  std::free(oldest->second.front().data);
+  release(oldest->second.front().data, oldest->first);
   idle_bytes -= oldest->first;
   oldest->second.erase(oldest->second.begin());
   return true;
@@ -71,16 +76,19 @@ size_t capacity_for(size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
+uint8_t* from_system(size_t capacity) {
+  if (capacity >= kHugePage) return map_pages(capacity);
+  return static_cast<uint8_t*>(std::aligned_alloc(64, capacity));
+}
+
 uint8_t* fresh(size_t capacity) {
-  const size_t align = capacity >= kHugePage ? kHugePage : 64;
-  void* memory = std::aligned_alloc(align, capacity);
+  uint8_t* memory = from_system(capacity);
   if (!memory) {
     pool_trim();
-    memory = std::aligned_alloc(align, capacity);
+    memory = from_system(capacity);
   }
   if (!memory) out_of_memory("{} bytes", capacity);
-  if (capacity >= kHugePage) madvise(memory, capacity, MADV_HUGEPAGE);
-  return static_cast<uint8_t*>(memory);
+  return memory;
 }
 
 uint8_t* idle_or_fresh(size_t capacity) {
@@ -102,6 +110,23 @@ uint8_t* idle_or_fresh(size_t capacity) {
 }
 
 }  // namespace
+
+// More is mapped than asked, and the ends around the aligned part are unmapped.
+uint8_t* map_pages(size_t bytes) {
+  void* mapped =
+      mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  const auto start = reinterpret_cast<uintptr_t>(mapped);
+  const uintptr_t aligned = (start + kHugePage - 1) / kHugePage * kHugePage;
+  if (aligned > start) munmap(mapped, aligned - start);
+  auto* memory = reinterpret_cast<uint8_t*>(aligned);
+  if (const size_t after = start + kHugePage - aligned; after > 0) munmap(memory + bytes, after);
+  madvise(memory, bytes, MADV_HUGEPAGE);
+  return memory;
+}
+void unmap_pages(void* memory, size_t bytes) {
+  munmap(memory, bytes);
+}
 
 void check_memory(size_t bytes) {
   static const size_t all =

@@ -9,6 +9,13 @@
 
 namespace ort {
 
+// From the system itself, which gets it back at once, where memory freed inside the heap may stay:
+// zeros at a multiple of a huge page, which are advised. `bytes` is a multiple of kPage. Null where
+// the system has none.
+constexpr size_t kPage = 4096, kHugePage = 2u << 20;
+uint8_t* map_pages(size_t bytes);
+void unmap_pages(void* memory, size_t bytes);
+
 // An owned block of the pool, 64-byte aligned, contents undefined; given back when destroyed.
 class Block {
  public:

@@ -49,12 +49,15 @@ Tensor Tensor::empty(DType dtype, Sizes sizes) {
   size_t padded = 0;
   Tensor result = described(dtype, std::move(sizes), padded);
   Charge charge(padded + kBeside);
-  void* memory = std::aligned_alloc(64, padded);
+  const size_t mapped = padded < kHugePage ? 0 : (padded + kPage - 1) / kPage * kPage;
+  void* memory = mapped ? map_pages(mapped) : std::aligned_alloc(64, padded);
   if (!memory) out_of_memory("a tensor of {} bytes", result.bytes());
-  std::memset(memory, 0, padded);
+  if (!mapped) std::memset(memory, 0, padded);
   result.data = memory;
-  result.owner = std::shared_ptr<const void>(
-      memory, [counted = std::move(charge)](const void* p) { std::free(const_cast<void*>(p)); });
+  result.owner =
+      std::shared_ptr<const void>(memory, [mapped, counted = std::move(charge)](const void* p) {
+        mapped ? unmap_pages(const_cast<void*>(p), mapped) : std::free(const_cast<void*>(p));
+      });
   return result;
 }
 

@@ -86,7 +86,7 @@ bool have_sizes(const std::vector<Item>& items, const std::vector<Sizes>& sizes)
 Item checked(const Item& item, const Type& type, const std::string& place) {
   switch (type.kind) {
     case Type::Kind::tensor: {
-      check(item.is_tensor(), "{} is {}, expected {}", place, kind_of(item), type.text());
+      if (!item.is_tensor()) fail("{} is {}, expected {}", place, kind_of(item), type.text());
       const Tensor& tensor = item.tensor();
       check(tensor.dtype == type.dtype, "{} has dtype {}, expected {}", place, tensor.dtype,
             type.dtype);
@@ -97,12 +97,12 @@ Item checked(const Item& item, const Type& type, const std::string& place) {
     }
     case Type::Kind::sequence: {
       const auto* sequence = std::get_if<Sequence>(&item);
-      check(sequence != nullptr, "{} is {}, expected {}", place, kind_of(item), type.text());
+      if (!sequence) fail("{} is {}, expected {}", place, kind_of(item), type.text());
       return checked_items(*sequence, type.held(), place);
     }
     case Type::Kind::map: {
       const auto* map = std::get_if<Map>(&item);
-      check(map != nullptr, "{} is {}, expected {}", place, kind_of(item), type.text());
+      if (!map) fail("{} is {}, expected {}", place, kind_of(item), type.text());
       return checked_map(*map, type, place);
     }
     case Type::Kind::optional:
@@ -114,6 +114,10 @@ Item checked(const Item& item, const Type& type, const std::string& place) {
 }
 
 }  // namespace
+
+InferenceSession::Trim::~Trim() {
+  pool_trim();
+}
 
 InferenceSession::InferenceSession(const Graph& graph, const CompileOptions& options,
                                    SessionLimits limits)

@@ -61,6 +61,10 @@ class InferenceSession {
   std::map<std::string, int> providers();
 
  private:
+  // The first member, so that it goes last: what the others leave idle goes back to the system.
+  struct Trim {
+    ~Trim();
+  } trim_;
   // The graph with the outputs that are asked for.
   struct Asked {
     std::unique_ptr<Graph> graph;

@@ -1,0 +1,92 @@
+"""What a session holds, and that it goes back to the system when it is closed."""
+
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+WIDTH, LAYERS = 1024, 12
+FLOATS = WIDTH * WIDTH * 4 * LAYERS
+
+MEASURED = textwrap.dedent("""
+    import gc, pathlib, resource, sys
+    import numpy as np
+    import ortmodule as ort
+
+    def resident():
+        pages = pathlib.Path("/proc/self/statm").read_text().split()[1]
+        return int(pages) * resource.getpagesize()
+
+    def used(path):
+        session = ort.InferenceSession(path)
+        for n in (1, 64):
+            session.run(None, {"x": np.ones((n, int(sys.argv[3])), np.float32)})
+        return session
+
+    small, large = sys.argv[1:3]
+    used(small)
+    print(resident())
+""")
+OPEN = "session = used(large); print(resident())"
+CLOSED = "for _ in range(4): used(large); gc.collect(); print(resident())"
+
+
+def floats(i: int):
+    """A product whose weight lies at an odd place of the file."""
+    w = np.random.default_rng(i).standard_normal((WIDTH, WIDTH), np.float32) / WIDTH
+    return ["w" * (i + 1)], [w], "MatMul", {}
+
+
+def four_bits(i: int):
+    codes = np.random.default_rng(i).integers(0, 256, (WIDTH, WIDTH // 32, 16), np.uint8)
+    scales = np.full((WIDTH, WIDTH // 32), 1 / WIDTH, np.float32)
+    attrs = {"N": WIDTH, "K": WIDTH, "bits": 4, "block_size": 32, "domain": "com.microsoft"}
+    return [f"b{i}", f"s{i}"], [codes, scales], "MatMulNBits", attrs
+
+
+def chain(product, layers: int) -> onnx.ModelProto:
+    """x [N, width] through `layers` products."""
+    nodes, weights = [], []
+    for i in range(layers):
+        names, arrays, op, attrs = product(i)
+        weights += map(numpy_helper.from_array, arrays, names)
+        nodes.append(helper.make_node(op, [f"y{i}", *names], [f"y{i + 1}"], **attrs))
+    nodes[0].input[0] = "x"
+    x, y = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", WIDTH])
+        for name in ("x", f"y{layers}")
+    )
+    graph = helper.make_graph(nodes, "chain", [x], [y], weights)
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+@pytest.fixture
+def resident(tmp_path):
+    """Resident bytes before a file of `LAYERS` products is opened, and what the script prints."""
+
+    def measure(product, script: str) -> list[int]:
+        files = []
+        for layers in (1, LAYERS):
+            files.append(str(tmp_path / f"{layers}.onnx"))
+            onnx.save(chain(product, layers), files[-1])
+        command = [sys.executable, "-c", MEASURED + script, *files, str(WIDTH)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        return [int(line) for line in done.stdout.split()]
+
+    return measure
+
+
+def test_closed_session_leaves_no_memory(resident):
+    before, first, *rest = resident(floats, CLOSED)
+    assert first < before + FLOATS / 10
+    assert max(rest) < 1.05 * first + FLOATS / 100
+
+
+def test_weights_of_four_bits_stay_in_their_bits(resident):
+    before, opened = resident(four_bits, OPEN)
+    assert opened - before < FLOATS / 2
