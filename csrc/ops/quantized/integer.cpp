@@ -8,9 +8,9 @@ using namespace quantized;
 
 namespace {
 
-// Sums of so many products of two bytes are below 2^24, which float32 holds; float64 holds the
-// rest.
-constexpr int64_t kExactTerms = (int64_t{1} << 24) / (255 * 255);
+// Sums of so many products of a byte and an int8 are below 2^24, which float32 holds; float64 holds
+// the rest.
+constexpr int64_t kExactTerms = (int64_t{1} << 24) / (255 * 128);
 
 DType exact_for(const Dim& terms) {
   const auto known = terms.value();

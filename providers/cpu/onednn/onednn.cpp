@@ -37,9 +37,12 @@ dnnl::memory::data_type onednn_type(DType dtype) {
 }
 
 Verdict adds_bytes_exactly(const Node&) {
-  static const bool exact =
-      __builtin_cpu_supports("avx512vnni") || __builtin_cpu_supports("avxvnni");
-  return require(exact, "the processor has no VNNI");
+  static const bool saturates = [] {
+    using Isa = dnnl::cpu_isa;
+    const Isa isa = dnnl::get_effective_cpu_isa();  // ONEDNN_MAX_CPU_ISA may say less
+    return isa == Isa::sse41 || isa == Isa::avx || isa == Isa::avx2 || isa == Isa::avx512_core;
+  }();
+  return require(!saturates, "the processor has no VNNI");
 }
 
 dnnl::memory::desc dense_desc(const Sizes& sizes, DType dtype) {
