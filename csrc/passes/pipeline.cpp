@@ -2,6 +2,7 @@
 #include "csrc/passes/pipeline.h"
 
 #include <algorithm>
+#include <map>
 
 #include "csrc/core/env.h"
 #include "csrc/core/log.h"
@@ -18,41 +19,30 @@
 namespace ort {
 namespace {
 
-class Runner {
- public:
-  Runner(Graph& graph, PassOptions& options) : graph_(graph), options_(options) {}
+using Pass = size_t (*)(Graph&, PassOptions&);
 
-  size_t rules(const std::string& name, const Rules& rules) {
-    const RewriteOptions how{options_.fuel ? &*options_.fuel : nullptr, &options_.off,
-                             options_.check ? options_.evaluator : nullptr};
-    return pass(name, [&] { return rewrite(graph_, rules, how); });
-  }
+size_t apply(const Rules& rules, Graph& graph, PassOptions& options) {
+  const RewriteOptions how{options.fuel ? &*options.fuel : nullptr, &options.off,
+                           options.check ? options.evaluator : nullptr};
+  return rewrite(graph, rules, how);
+}
 
-  template <class F>
-  size_t pass(const std::string& name, F&& f) {
-    if (std::find(options_.off.begin(), options_.off.end(), name) != options_.off.end()) return 0;
-    const size_t before = graph_.node_count(), changes = f();
-    if (changes > 0 && env::debug() >= 3)
-      log("pass {}: {} changes, {} nodes -> {}", name, changes, before, graph_.node_count());
-    if (options_.check) verify(graph_, name);
-    if (options_.stage) options_.stage(name, graph_);
-    return changes;
-  }
+size_t fold(Graph& graph, PassOptions& options) {
+  return options.evaluator ? fold_constants(graph, *options.evaluator) : 0;
+}
 
-  size_t fold(const Kept& kept = {}) {
-    if (!options_.evaluator) return 0;
-    return pass("fold_constants",
-                [&] { return fold_constants(graph_, *options_.evaluator, kept); });
-  }
+bool is_known_compound(const Node& node, const PassOptions& options) {
+  const bool stays = options.for_file && node.schema->is_standard() && !node.domain().empty();
+  return is_compound(*node.schema) && !stays && knows_parts(node);
+}
 
- private:
-  Graph& graph_;
-  PassOptions& options_;
-};
+size_t expand_known(Graph& graph, PassOptions& options) {
+  return expand_all(graph, [&](const Node& node) { return is_known_compound(node, options); });
+}
 
 // A weight may be quantised in the file: what is made of constants alone becomes one, but for what
 // the rules look for.
-size_t fold_quantized(Graph& graph, Runner& run) {
+size_t fold_quantized(Graph& graph, PassOptions& options) {
   const auto of_constants = [](const Node& node) {
     for (size_t i = 0; i < node.in.size(); ++i)
       if (node.has_input(i) && !constant_of(node.input(i))) return false;
@@ -60,45 +50,76 @@ size_t fold_quantized(Graph& graph, Runner& run) {
     return has_parts && !node.schema->has_effect(node) && !rules::is_dequantized(node);
   };
   size_t folded = 0;
-  do folded += run.fold(rules::is_dequantized);
+  do folded += fold_constants(graph, *options.evaluator, rules::is_dequantized);
   while (expand_all(graph, of_constants) > 0);
   return folded;
 }
 
+size_t join_integers(Graph& graph, PassOptions& options) {
+  const auto nodes = graph.order();
+  const auto is_dequantized = [](const Node* node) { return rules::is_dequantized(*node); };
+  if (std::none_of(nodes.begin(), nodes.end(), is_dequantized)) return 0;
+  const size_t folded = options.evaluator ? fold_quantized(graph, options) : 0;
+  return folded + apply(quantized_rules(), graph, options);
+}
+
+// By the names that stages, logs and Options.off say.
+const std::map<std::string, Pass>& passes() {
+  static const std::map<std::string, Pass> all{
+      {"compounds", expand_known},
+      {"cse", [](Graph& g, PassOptions&) { return merge_equal(g); }},
+      {"dce", [](Graph& g, PassOptions&) { return remove_dead(g); }},
+      {"fold_constants", fold},
+      {"fuse", [](Graph& g, PassOptions& o) { return apply(fuse_rules(g.ops()), g, o); }},
+      {"quantized", join_integers},
+      {"recompose", [](Graph& g, PassOptions& o) { return apply(recompose_rules(g.ops()), g, o); }},
+      {"siblings", [](Graph& g, PassOptions&) { return join_siblings(g); }},
+      {"simplify", [](Graph& g, PassOptions& o) { return apply(simplify_rules(), g, o); }},
+  };
+  return all;
+}
+
+size_t run(const std::string& name, Pass pass, Graph& graph, PassOptions& options) {
+  if (std::find(options.off.begin(), options.off.end(), name) != options.off.end()) return 0;
+  const size_t before = graph.node_count(), changes = pass(graph, options);
+  if (changes > 0 && env::debug() >= 3)
+    log("pass {}: {} changes, {} nodes -> {}", name, changes, before, graph.node_count());
+  if (options.check) verify(graph, name);
+  if (options.stage) options.stage(name, graph);
+  return changes;
+}
+
 }  // namespace
 
-size_t join_quantized(Graph& graph, PassOptions& options) {
-  const auto nodes = graph.order();
-  if (std::none_of(nodes.begin(), nodes.end(),
-                   [](const Node* node) { return rules::is_dequantized(*node); }))
-    return 0;
-  Runner run(graph, options);
-  const size_t folded = fold_quantized(graph, run);
-  return folded + run.rules("quantized", quantized_rules());
+size_t run_pass(const std::string& name, Graph& graph, PassOptions& options) {
+  const auto found = passes().find(name);
+  std::string known;
+  for (const auto& [each, pass] : passes()) known += (known.empty() ? "" : ", ") + each;
+  check(found != passes().end(), "unknown pass '{}', known: {}", name, known);
+  return run(name, found->second, graph, options);
+}
+
+void join_quantized(Graph& graph, PassOptions& options) {
+  run_pass("quantized", graph, options);
 }
 
 bool expand_compounds(Graph& graph, PassOptions& options) {
-  const auto is_known = [&](const Node& node) {
-    const bool stays = options.for_file && node.schema->is_standard() && !node.domain().empty();
-    return is_compound(*node.schema) && !stays && knows_parts(node);
-  };
   const auto nodes = graph.order();
-  if (std::none_of(nodes.begin(), nodes.end(), [&](const Node* node) { return is_known(*node); }))
-    return false;
-  size_t count = 0;
-  Runner(graph, options).pass("compounds", [&] { return count = expand_all(graph, is_known); });
-  return count > 0;
+  const auto is_known = [&](const Node* node) { return is_known_compound(*node, options); };
+  return std::any_of(nodes.begin(), nodes.end(), is_known) &&
+         run_pass("compounds", graph, options) > 0;
 }
 
 void raise(Graph& graph, PassOptions& options) {
   expand_compounds(graph, options);
-  Runner run(graph, options);
-  run.pass("dce", [&] { return remove_dead(graph); });
-  run.fold();
-  while (expand_compounds(graph, options)) run.fold();  // whose sizes constants have told
-  run.pass("cse", [&] { return merge_equal(graph, Narrowing::apart); });
-  run.rules("recompose", recompose_rules(graph.ops()));
-  run.rules("simplify", simplify_rules());
+  run_pass("dce", graph, options);
+  run_pass("fold_constants", graph, options);
+  while (expand_compounds(graph, options))  // whose sizes constants have told
+    run_pass("fold_constants", graph, options);
+  const Pass apart = [](Graph& g, PassOptions&) { return merge_equal(g, Narrowing::apart); };
+  run("cse", apart, graph, options);
+  run_pass("recompose", graph, options);
+  run_pass("simplify", graph, options);
 }
 
 void raise_all(Graph& graph, PassOptions& options) {
@@ -108,14 +129,10 @@ void raise_all(Graph& graph, PassOptions& options) {
 }
 
 void optimise(Graph& graph, PassOptions& options) {
-  Runner run(graph, options);
-  run.pass("cse", [&] { return merge_equal(graph); });
-  run.rules("simplify", simplify_rules());
-  run.rules("fuse", fuse_rules(graph.ops()));
-  run.pass("cse", [&] { return merge_equal(graph); });
-  run.pass("siblings", [&] { return join_siblings(graph); });
-  run.fold();  // constants side by side
-  run.pass("dce", [&] { return remove_dead(graph); });
+  for (const char* name : {"cse", "simplify", "fuse", "cse", "siblings",
+                           "fold_constants",  // constants side by side
+                           "dce"})
+    run_pass(name, graph, options);
 }
 
 }  // namespace ort

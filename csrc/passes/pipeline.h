@@ -19,9 +19,10 @@ struct PassOptions {
   bool for_file = false;  // ONNX's own ops of other domains than ai.onnx stay what they are
 };
 
+// One pass, by its name; returns how many changes it made.
+size_t run_pass(const std::string& name, Graph& graph, PassOptions& options);
 // Makes products of integers where they lie between scales, on graphs that nothing differentiates.
-// Returns how many changes it made.
-size_t join_quantized(Graph& graph, PassOptions& options);
+void join_quantized(Graph& graph, PassOptions& options);
 // Replaces nodes that are nothing but their definition, where their sizes are known; whether there
 // were any.
 bool expand_compounds(Graph& graph, PassOptions& options);
