@@ -20,6 +20,8 @@ Written by `python tools/ops_page.py` from csrc/ops and tests/ops; do not edit.
 
 What an op means is in `<family>.cpp` in `csrc/ops`; its tests are in
 `tests/ops/families/<family>.py`.
+*Dtypes*: those of the first input; *floats* are float16, bfloat16, float32 and float64, *integers*
+the eight of 8 to 64 bits, *numbers* both.
 *Opset*: the first of ai.onnx with today's meaning. *Definition*: *pattern* where it is also a
 fusion pattern. *Gradient*: a rule of its own, or through the definition. On each provider the op
 has a *kernel*, runs through its *definition*, or is **not taken**; a *view* needs no kernel; *in
@@ -30,8 +32,8 @@ launched.
 
 Ops of the domain `aten` have no row: each is torch's own operator. Those of `ai.onnx.ml` and
 `com.microsoft` are in the last tables: each is its parts, most of them ops of ai.onnx; by those an
-export says com.microsoft's. What makes strings or maps is a step on the host, and has no row; nor
-has ImageDecoder, which a Python function computes (`ortmodule/custom_ops`).
+export says com.microsoft's. ImageDecoder has no row: a Python function computes it
+(`ortmodule/custom_ops`).
 
 Of onnx.backend.test of onnx 1.23.2 pass {passing:,} of {cases:,} cases; one is disputed, ten
 compare numpy's own draws, the others raise an error.
@@ -87,6 +89,26 @@ def entry(schema) -> str:
     return "; ".join(told)
 
 
+FLOATS = {"float16", "bfloat16", "float32", "float64"}
+INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+SETS = {"numbers": FLOATS | INTEGERS, "floats": FLOATS, "integers": INTEGERS}
+
+
+def dtypes(schema) -> str:
+    """Those of the first input."""
+    if not schema["types"]:
+        return ""
+    left, told = set(schema["types"][0]), []
+    tensors = left - {"seq", "optional", "map"}
+    if len(tensors) > len(FLOATS | INTEGERS) + 1:  # complex numbers and strings too
+        told, left = ["any"], left - tensors
+    for name, dtypes in SETS.items():
+        if dtypes <= left:
+            told.append(name)
+            left -= dtypes
+    return ", ".join(told + [name for name in schema["types"][0] if name in left])
+
+
 def row(name: str) -> str:
     op, schema = families.TABLE[name], engine.SCHEMAS[name]
     opset = "" if name.startswith("ort::") else str(schema["since"])
@@ -95,6 +117,7 @@ def row(name: str) -> str:
     cells = [
         f"`{name}`",
         opset,
+        dtypes(schema),
         definition(schema),
         gradient(schema, op),
         *ways,
@@ -109,19 +132,43 @@ def page() -> str:
     for family in families.FAMILIES:
         name = family.__name__.rpartition(".")[2]
         parts.append(f"## {name}\n")
-        parts.append("| op | opset | definition | gradient | reference | cpu | tests | entry |")
-        parts.append("|---|---|---|---|---|---|---|---|")
+        parts += heading("op", "opset", "dtypes", "definition", "gradient", "reference", "cpu",
+                         "tests", "entry")  # fmt: skip
         parts += [row(op.name) for op in family.OPS]
         parts.append("")
-    return "\n".join(parts + of_domain("ai.onnx.ml") + of_domain("com.microsoft"))
+    return "\n".join(parts + staged() + of_domain("ai.onnx.ml") + of_domain("com.microsoft"))
+
+
+def heading(*columns: str) -> list[str]:
+    return ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+
+
+def staged() -> list[str]:
+    """Ops that have no fixed sizes or run graphs of their own."""
+    rows = [
+        "## staged\n",
+        "Ops that run graphs of their own, and those whose results have sizes that a run tells, or",
+        "are sequences, optionals or strings. They are steps between plans (`csrc/session`);",
+        "onnx's own cases and `tests/session` test them.\n",
+        *heading("op", "opset", "dtypes", "gradient", "cases of onnx"),
+    ]
+    cases = backend_nodes.cases_by_op()
+    for name, schema in sorted(engine.SCHEMAS.items()):
+        if not schema["staged"] or "::" in name:
+            continue
+        flows = "rule" if schema["gradient"] else "its graphs'" if schema["bodies"] else "none"
+        cells = (f"`{name}`", str(schema["since"]), dtypes(schema), flows, str(cases[name]))
+        rows.append("| " + " | ".join(cells) + " |")
+    return [*rows, ""]
 
 
 def of_domain(domain: str) -> list[str]:
-    rows = [f"## {domain}\n", "| op | inputs | outputs | attributes |", "|---|---|---|---|"]
+    rows = [f"## {domain}\n", *heading("op", "dtypes", "inputs", "outputs", "attributes")]
     for name, schema in sorted(engine.SCHEMAS.items()):
         if name.startswith(f"{domain}::"):
             cells = (", ".join(schema[key]) for key in ("inputs", "outputs", "attrs"))
-            rows.append(f"| `{name.partition('::')[2]}` | " + " | ".join(cells) + " |")
+            told = [f"`{name.partition('::')[2]}`", dtypes(schema), *cells]
+            rows.append("| " + " | ".join(told) + " |")
     return [*rows, ""]
 
 

@@ -7,6 +7,20 @@
 namespace py = pybind11;
 
 namespace ort {
+namespace {
+
+// Names of the dtypes that a port takes, and of kinds of values that are no tensor.
+std::vector<std::string> names_of(TypeSet types) {
+  std::vector<std::string> names;
+  for (int i = 0; i < kDTypes; ++i)
+    if (types & bit(static_cast<DType>(i))) names.emplace_back(name_of(static_cast<DType>(i)));
+  for (const auto& [kind, name] :
+       {std::pair{kSequence, "seq"}, {kOptional, "optional"}, {kMap, "map"}})
+    if (types & kind) names.emplace_back(name);
+  return names;
+}
+
+}  // namespace
 
 void bind_schema(py::module_& m) {
   m.def("schemas", [] {
@@ -14,7 +28,9 @@ void bind_schema(py::module_& m) {
     for (const OpSchema* schema : default_ops().all()) {
       py::dict entry;
       std::vector<std::string> in, out, attrs, host, epilogues;
+      std::vector<std::vector<std::string>> types;
       for (const auto& port : schema->inputs()) in.push_back(port.name);
+      for (const auto& port : schema->inputs()) types.push_back(names_of(port.types));
       for (const auto& port : schema->outputs()) out.push_back(port.name);
       for (const auto& attr : schema->attrs()) attrs.push_back(attr.name);
       for (const auto& port : schema->inputs())
@@ -22,12 +38,14 @@ void bind_schema(py::module_& m) {
       for (const auto& joins : schema->epilogues()) epilogues.emplace_back(name_of(joins.epilogue));
       entry["name"] = schema->qualified();
       entry["inputs"] = in;
+      entry["types"] = types;
       entry["outputs"] = out;
       entry["attrs"] = attrs;
       entry["since"] = schema->since_opset();
       entry["definition"] = static_cast<bool>(schema->definition());
       entry["gradient"] = static_cast<bool>(schema->gradient_rule());
       entry["differentiable"] = schema->is_differentiable();
+      entry["bodies"] = schema->bodies();
       entry["staged"] = schema->allocates_results() || !schema->bodies().empty();
       entry["view"] = schema->is_view();
       entry["constant"] = schema->is_constant() || schema->is_sizes();

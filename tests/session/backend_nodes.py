@@ -50,6 +50,18 @@ def cases():
             yield case
 
 
+def cases_by_op() -> collections.Counter:
+    """How many of onnx's tests of kind `node` have a node of an op, functions' bodies aside."""
+    found = collections.Counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tests = load_model_tests(kind="node")
+    for case in tests:
+        if case.model is not None:
+            found.update({node.op_type for node in case.model.graph.node})
+    return found
+
+
 def failure(case, providers: tuple[str, ...] | None = None) -> str | None:
     """Why the case does not pass; None when it does."""
     model = case.model
