@@ -124,20 +124,59 @@ void register_scaled_products(OpSet& ops) {
 
 // --- layers --------------------------------------------------------------------------------------
 
-// A weight of directions, [D, I, 4 H], each with a scale or a scale a column, as LSTM has it.
-Value lstm_weight(Value w, Value scale, Value zero) {
-  const auto beside = [&](Value each) {
-    const Dims d = each.dims();
-    return d.size() == 1 ? reshape(each, {d[0], 1, 1}) : unsqueeze(each, {1});
-  };
-  return swap_last(centred(w, beside(zero), DType::f32) * beside(scale));
+// What each direction or each of its columns has, [D] or [D, N], for every column.
+Value of_columns(Value each, const Dim& columns) {
+  const Dims d = each.dims();
+  return d.size() == 1 ? expand(unsqueeze(each, {1}), {d[0], columns}) : each;
 }
 
-// In float32, where onnxruntime rounds x and each step's h to bytes.
+// One zero point in their place where it is known that all are the same: most often none is left.
+Value one_of(Value zero_points, const Dim& columns) {
+  const Tensor* known = constant_of(zero_points);
+  bool same = known && known->count() > 0;
+  for (int64_t i = 1; same && i < known->count(); ++i)
+    same = element_as_double(*known, i) == element_as_double(*known, 0);
+  if (same) return zero_points.graph->scalar(element_as_double(*known, 0), zero_points.dtype());
+  const Value all = of_columns(zero_points, columns);
+  return reshape(all, {product(all.dims())});
+}
+
+// x without the steps that no sequence has: they are not part of its range.
+Value of_lengths(Value x, Value lengths) {
+  const Value longest = reduce_max(cast(lengths, DType::i64), {0}, false);
+  const Value has = positions(*x.graph, x.dim(0)) < longest;
+  return where(reshape(has, {x.dim(0), 1, 1}), x, number(0.0, x));
+}
+
+// The gates' sums without the states' part, [T, B, 4 H D]: all steps are rounded to bytes at once.
+Value sums_of_inputs(const OpCall& c, const Dim& columns) {
+  const Value x = c.has(4) ? of_lengths(c.x(0), c.x(4)) : c.x(0);
+  const Dims steps = x.dims(), w = c.x(1).dims();
+  const Quantized bytes = dynamically(reshape(x, {steps[0] * steps[1], steps[2]}));
+  const Dim all = w[0] * columns;
+  const Value weight = reshape(transpose(c.x(1), {1, 0, 2}), {w[1], all});
+  const Value factor = reshape(of_columns(c.x(8), columns), {all});
+  Value sums = cast(integer_product(bytes.q, weight, bytes.zero_point, one_of(c.x(9), columns)),
+                    DType::f32) *
+               (bytes.scale * factor);
+  if (c.has(3)) {
+    const Value bias = slice(c.x(3), 1, 0, columns) + slice(c.x(3), 1, columns, columns * 2);
+    sums = sums + reshape(bias, {all});
+  }
+  return reshape(sums, {steps[0], steps[1], all});
+}
+
 Outputs dynamic_lstm(const OpCall& c) {
-  const Value w = lstm_weight(c.x(1), c.x(8), c.x(9)), r = lstm_weight(c.x(2), c.x(10), c.x(11));
-  const std::vector<Value> in{c.x(0), w, r, c.x(3), c.x(4), c.x(5), c.x(6), c.x(7)};
-  return c.graph().emit("LSTM", in, c.attrs(), static_cast<int>(c.outputs()));
+  const Dim columns = c.x(2).dim(-1);
+  const Dims zeros = c.x(11).dims();
+  const Value zero =
+      zeros.size() == 1 ? reshape(c.x(11), {zeros[0], 1, 1}) : unsqueeze(c.x(11), {1});
+  const Value r = swap_last(centred(c.x(2), zero, DType::f32));
+  const std::vector<Value> in{
+      sums_of_inputs(c, columns), r, of_columns(c.x(10), columns), c.x(4), c.x(5), c.x(6), c.x(7)};
+  Attrs attrs = c.attrs();
+  attrs.erase("hidden_size");
+  return c.graph().emit("ort::DynamicQuantizeLSTM", in, attrs, static_cast<int>(c.outputs()));
 }
 
 // Input `at` with the scale and zero point that lie apart from it.

@@ -197,6 +197,53 @@ void add_gradient(OpSet& ops, const Kind& kind) {
       .shape([&kind](InferContext& c) { infer_gradient(c, kind); });
 }
 
+// The sums of the inputs in place of x, w and b.
+void infer_dynamic_lstm(InferContext& c) {
+  const Kind& kind = recurrent::lstm();
+  check_attributes(c, kind);
+  const bool known = c.ranked(0) && c.ranked(1);
+  if (!known) {
+    for (size_t i = 0; i < 3; ++i) c.out(i, c.dtype(), std::nullopt);
+    return;
+  }
+  const LayerDims l = layer_dims(c, kind, 0, 1);
+  const Dim columns = l.hidden * kind.gates;
+  const int64_t directions = recurrent::directions_of(c.attrs());
+  c.require(!l.directions.value() || l.directions.is(directions),
+            "r has shape {}, which direction {} does not fit", c.dims(1), c.attrs().s("direction"));
+  expect_dims(c, 0, {l.steps, l.batch, columns * directions});
+  expect_dims(c, 1, {directions, columns, l.hidden});
+  expect_dims(c, 2, {directions, columns});
+  expect_dims(c, 3, {l.batch});
+  for (size_t i = 4; i < 6; ++i) expect_dims(c, i, l.state());
+  expect_dims(c, 6, {directions, l.hidden * 3});
+  c.out(0, c.dtype(), l.all(1));
+  for (size_t i = 1; i < 3; ++i) c.out(i, c.dtype(), l.state());
+}
+
+// An LSTM that rounds each step's h of all sequences to bytes, as DynamicQuantizeLinear does, and
+// multiplies it by r, whole numbers, whose scales are r_scale.
+void add_dynamic_lstm(OpSet& ops) {
+  OpSchema& op = ops.op("ort::DynamicQuantizeLSTM");
+  op.in("sums", bit(DType::f32))
+      .in("r", bit(DType::f32))
+      .in("r_scale", bit(DType::f32))
+      .in_optional("sequence_lens", bit(DType::i32), "L")
+      .in_optional("initial_h", bit(DType::f32))
+      .in_optional("initial_c", bit(DType::f32))
+      .in_optional("p", bit(DType::f32))
+      .out("y")
+      .out("y_h")
+      .out("y_c");
+  with_attributes(op, recurrent::lstm())
+      .cost([](const Sized& node) {
+        const double steps = node.ranked(0) ? node.size(0, 0) * node.size(0, 1) : 1;
+        return 2 * steps * node.x(1);
+      })
+      .not_differentiable()
+      .shape(infer_dynamic_lstm);
+}
+
 }  // namespace
 
 static void register_rnn(OpSet& ops) {
@@ -204,6 +251,7 @@ static void register_rnn(OpSet& ops) {
     add_layer(ops, *kind);
     add_gradient(ops, *kind);
   }
+  add_dynamic_lstm(ops);
 }
 
 const Family<OpSet> kFamily("ops", "rnn", register_rnn);

@@ -43,20 +43,25 @@ struct Layer {
   }
 };
 
+inline Layer layer_of(const Request& r, const Sizes& xs, const Sizes& rs, int64_t gates) {
+  const std::string direction = r.attrs().s("direction", "forward");
+  const bool batch_first = r.attrs().i("layout", 0) == 1;
+  return {xs[batch_first ? 1 : 0],
+          xs[batch_first ? 0 : 1],
+          xs[2],
+          direction == "bidirectional" ? 2 : 1,
+          rs[2],
+          gates,
+          direction == "reverse",
+          batch_first,
+          r.node().qualified(),
+          r.node().describe()};
+}
+
 inline Layer layer_of(const Request& r, size_t x, int64_t gates) {
   const Sizes &xs = r.sizes(x), &ws = r.sizes(x + 1), &rs = r.sizes(x + 2);
   const std::string direction = r.attrs().s("direction", "forward");
-  const bool batch_first = r.attrs().i("layout", 0) == 1;
-  const Layer l{xs[batch_first ? 1 : 0],
-                xs[batch_first ? 0 : 1],
-                xs[2],
-                direction == "bidirectional" ? 2 : 1,
-                rs[2],
-                gates,
-                direction == "reverse",
-                batch_first,
-                r.node().qualified(),
-                r.node().describe()};
+  const Layer l = layer_of(r, xs, rs, gates);
   if (ws != Sizes{l.D, gates * l.H, l.I} || rs != Sizes{l.D, gates * l.H, l.H})
     r.refuse("x has shape {}, w {}, r {}, which direction {} does not fit", xs, ws, rs, direction);
   return l;
@@ -71,6 +76,7 @@ class Lengths {
         fail("[{}] sequence length {} is not in 0 to {}; {}", l.op, lengths[b], l.T, l.node);
   }
   bool has(int64_t b, int64_t t) const { return !lengths_ || t < lengths_[b]; }
+  int64_t of(const Layer& l, int64_t b) const { return lengths_ ? lengths_[b] : l.T; }
   // y's row of the step before a direction's n-th one; negative: there was the initial state.
   int64_t row_before(const Layer& l, int64_t d, int64_t n, int64_t b) const {
     if (n == 0) return -1;

@@ -1,26 +1,10 @@
 // LSTM with ONNX's gate order i, o, f, c, and its gradient. The `gates` output holds the four
 // activated gates and the cell state of every step: 5 H for each row of y.
+#include "providers/cpu/recurrent/lstm.h"
 #include "providers/cpu/provider.h"
-#include "providers/cpu/recurrent/layer.h"
 
 namespace ort::cpu {
 namespace {
-
-template <class T>
-struct Steps {
-  TileStep<T> sigmoid{TileOp::sigmoid, 0}, tanh{TileOp::tanh, 0};
-};
-
-// gates: [i o f c] sums become their activations; the new cell and hidden state are written.
-template <class T>
-void advance(const Steps<T>& steps, int64_t H, T* gates, const T* cell, T* new_cell, T* hidden) {
-  steps.sigmoid(gates, gates, nullptr, nullptr, 3 * H);
-  steps.tanh(gates + 3 * H, gates + 3 * H, nullptr, nullptr, H);
-  const T *i = gates, *f = gates + 2 * H, *g = gates + 3 * H;
-  for (int64_t k = 0; k < H; ++k) new_cell[k] = f[k] * cell[k] + i[k] * g[k];
-  steps.tanh(hidden, new_cell, nullptr, nullptr, H);
-  for (int64_t k = 0; k < H; ++k) hidden[k] *= gates[H + k];
-}
 
 template <class T>
 struct Forward {
@@ -197,16 +181,6 @@ std::unique_ptr<Kernel> lstm_grad(const Request& r) {
         for (int64_t d = 0; d < l.D; ++d) sweep.run(d);
       },
       scratch.bytes(sizeof(T)));
-}
-
-// peepholes: which input these are.
-When usual_lstm(size_t peepholes) {
-  return [peepholes](const Node& node) {
-    if (node.has_input(peepholes)) return Verdict::no("peepholes");
-    if (node.attrs.i("input_forget", 0) != 0) return Verdict::no("input_forget");
-    return require(recurrent::is_usual(recurrent::lstm(), node.attrs),
-                   "a bound, or activations other than Sigmoid, Tanh, Tanh");
-  };
 }
 
 }  // namespace

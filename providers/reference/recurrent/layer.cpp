@@ -69,22 +69,19 @@ double dot(const double* a, const double* b, int64_t count) {
 
 }  // namespace
 
-Layer::Layer(const KernelCall& c, const recurrent::Kind& kind, size_t x, size_t lengths)
+Layer::Layer(const KernelCall& c, const recurrent::Kind& kind, size_t x, size_t r, size_t lengths)
     : batch_first_(c.attrs().i("layout") == 1), reverse_(c.attrs().s("direction") == "reverse") {
-  const size_t w = x + 1, r = x + 2;
-  c.require(c.rank(x) == 3 && c.rank(w) == 3 && c.rank(r) == 3,
-            "x has shape {}, w has shape {}, r has shape {}, expected three axes each", c.sizes(x),
-            c.sizes(w), c.sizes(r));
+  c.require(c.rank(x) == 3 && c.rank(r) == 3,
+            "x has shape {}, r has shape {}, expected three axes each", c.sizes(x), c.sizes(r));
   steps = c.sizes(x)[batch_first_ ? 1 : 0];
   batch = c.sizes(x)[batch_first_ ? 0 : 1];
   inputs = c.sizes(x)[2];
   directions = recurrent::directions_of(c.attrs());
   hidden = c.sizes(r)[2];
   gates = kind.gates;
-  c.require(c.sizes(w) == Sizes{directions, gates * hidden, inputs} &&
-                c.sizes(r) == Sizes{directions, gates * hidden, hidden},
-            "w has shape {}, r has shape {}, x has shape {}, which direction {} does not fit",
-            c.sizes(w), c.sizes(r), c.sizes(x), c.attrs().s("direction"));
+  c.require(c.sizes(r) == Sizes{directions, gates * hidden, hidden},
+            "r has shape {}, which direction {} does not fit", c.sizes(r),
+            c.attrs().s("direction"));
   lengths_ =
       c.has(lengths) ? c.ints(lengths) : std::vector<int64_t>(static_cast<size_t>(batch), steps);
   c.require(static_cast<int64_t>(lengths_.size()) == batch,
@@ -92,6 +89,13 @@ Layer::Layer(const KernelCall& c, const recurrent::Kind& kind, size_t x, size_t 
   for (const int64_t length : lengths_)
     c.require(length >= 0 && length <= steps, "sequence length {} is not in 0 to {}", length,
               steps);
+}
+
+Layer::Layer(const KernelCall& c, const recurrent::Kind& kind, size_t x, size_t lengths)
+    : Layer(c, kind, x, x + 2, lengths) {
+  c.require(c.sizes(x + 1) == Sizes{directions, gates * hidden, inputs},
+            "w has shape {}, x has shape {}, which direction {} does not fit", c.sizes(x + 1),
+            c.sizes(x), c.attrs().s("direction"));
 }
 
 Values Layer::numbers_of(const KernelCall& c, size_t input, Sizes sizes) const {

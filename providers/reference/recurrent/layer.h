@@ -12,6 +12,8 @@ class Layer {
  public:
   // x, w, r and lengths: which inputs these are.
   Layer(const KernelCall& c, const recurrent::Kind& kind, size_t x, size_t lengths);
+  // The same of a layer without w.
+  Layer(const KernelCall& c, const recurrent::Kind& kind, size_t x, size_t r, size_t lengths);
 
   int64_t steps, batch, inputs, directions, hidden, gates;
 

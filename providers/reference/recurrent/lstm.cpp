@@ -1,5 +1,6 @@
 // LSTM with ONNX's gate order i, o, f, c, and its gradient.
 #include <algorithm>
+#include <cmath>
 
 #include "providers/reference/recurrent/layer.h"
 
@@ -23,15 +24,20 @@ struct Forward {
 
   void step(int64_t t, int64_t d, int64_t b) {
     const double* input = x.data() + l.x_row(t, b) * l.inputs;
+    const auto before = h.begin() + l.state_row(d, b) * l.hidden;
+    const Values state(before, before + l.hidden);
+    advance(t, d, b, [&](int64_t row) { return weights.sum(d, row, input, state.data()); });
+  }
+
+  // sum: that of a row of both weights, without peepholes.
+  template <class F>
+  void advance(int64_t t, int64_t d, int64_t b, F sum) {
     double* state_h = h.data() + l.state_row(d, b) * l.hidden;
     double* state_c = cell.data() + l.state_row(d, b) * l.hidden;
-    const Values before(state_h, state_h + l.hidden);
     const int64_t at = l.y_row(t, d, b);
     double* saved = kept.data() + at * 5 * l.hidden;
     for (int64_t k = 0; k < l.hidden; ++k) {
-      const auto pre = [&](int64_t gate) {
-        return weights.sum(d, gate * l.hidden + k, input, before.data());
-      };
+      const auto pre = [&](int64_t gate) { return sum(gate * l.hidden + k); };
       const double i_sum = pre(0) + peep(d, 0, k, state_c[k]);
       const double f_sum = pre(2) + peep(d, 2, k, state_c[k]);
       const double g_sum = pre(3);
@@ -68,6 +74,61 @@ void lstm(const KernelCall& c) {
   c.write(1, f.h);
   c.write(2, f.cell);
   c.write(3, f.kept);
+}
+
+// h of a direction before the n-th step, as whole numbers of a scale. A sequence that ended before
+// has zeros there, which every range has.
+double rounded(const Layer& l, int64_t d, int64_t n, const Values& h, Values& whole) {
+  float low = 0.0f, high = 0.0f;
+  const auto each = [&](auto f) {
+    for (int64_t b = 0; b < l.batch; ++b)
+      for (int64_t k = 0; k < l.hidden && n <= l.length(b); ++k)
+        f(b * l.hidden + k, static_cast<float>(h[l.state_row(d, b) * l.hidden + k]));
+  };
+  each([&](int64_t, float v) { low = std::min(low, v), high = std::max(high, v); });
+  const float scale = high == low ? 1.0f : (high - low) / 255.0f;
+  const float zero = std::nearbyint(std::clamp(-low / scale, 0.0f, 255.0f));
+  each([&](int64_t at, float v) {
+    whole[at] = std::clamp(std::nearbyint(v / scale), -zero, 255.0f - zero);
+  });
+  return scale;
+}
+
+// Inputs: sums of the inputs, r, r_scale, sequence_lens, initial_h, initial_c, p.
+void dynamic_lstm(const KernelCall& c) {
+  const Layer l(c, recurrent::lstm(), 0, 1, 3);
+  const Gates act(recurrent::lstm(), c.attrs());
+  const int64_t width = 4 * l.hidden;
+  const Values sums = l.numbers_of(c, 0, {l.steps, l.batch, l.directions * width});
+  const Values scales = l.numbers_of(c, 2, {l.directions, width});
+  Forward f{l,
+            act,
+            {l, {}, c.all<double>(1), {}},
+            {},
+            l.numbers_of(c, 6, {l.directions, 3 * l.hidden}),
+            l.state_of(c, 4),
+            l.state_of(c, 5),
+            Values(l.all(1)),
+            Values(l.all(5)),
+            c.attrs().i("input_forget") != 0};
+  Values whole(static_cast<size_t>(l.batch * l.hidden));
+  for (int64_t d = 0; d < l.directions; ++d) {
+    for (int64_t n = 0; n < l.steps; ++n) {
+      const double scale = rounded(l, d, n, f.h, whole);
+      for (int64_t b = 0; b < l.batch; ++b) {
+        if (n >= l.length(b)) continue;
+        const int64_t t = l.step(d, b, n), at = (l.x_row(t, b) * l.directions + d) * width;
+        f.advance(t, d, b, [&](int64_t row) {
+          const double met = f.weights.recurrent(d, row, whole.data() + b * l.hidden);
+          return sums[at + row] + met * scale * scales[d * width + row];
+        });
+      }
+    }
+    for (int64_t b = 0; b < l.batch; ++b) l.forget_empty({&f.h, &f.cell}, d, b);
+  }
+  c.write(0, f.y);
+  c.write(1, f.h);
+  c.write(2, f.cell);
 }
 
 // The reverse sweep.
@@ -161,6 +222,7 @@ void lstm_grad(const KernelCall& c) {
 
 static void register_lstm(KernelTable& table) {
   add(table, "LSTM", kNumbers, lstm);
+  add(table, "ort::DynamicQuantizeLSTM", kF32, dynamic_lstm);
   add(table, "ort::LSTMGrad", kNumbers, lstm_grad);
 }
 

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from ..table import Op, bad, sample, t
+from ..table import Op, bad, i, sample, t
 
 # Name -> the function of x, alpha and beta; how many of the two it has; what they are by default.
 ACTIVATIONS = {
@@ -126,6 +126,55 @@ def weights(gates, directions=1, scale=1.0):
         t(directions, gates * H, H) * scale,
         t(directions, 2 * gates * H) * scale,
     )
+
+
+def rounded(h):
+    """Whole numbers and their scale, by the rule of DynamicQuantizeLinear."""
+    low, high = h.min().clamp(max=0), h.max().clamp(min=0)
+    scale = (high - low) / 255 if high > low else torch.tensor(1.0)
+    zero = (-low / scale).clamp(0, 255).round()
+    return (h / scale).round().clamp(-zero, 255 - zero), scale
+
+
+def dynamic_lstm(
+    sums, r, scales, lengths=None, h=None, c=None, p=None, direction="forward", clip=0.0, **options
+):
+    """All sequences by steps, as a step rounds their states together."""
+    directions, width, hidden = r.shape
+    steps, batch = sums.shape[:2]
+    lengths = [steps] * batch if lengths is None else [int(n) for n in lengths]
+    names = options.pop("activations", None) or ["Sigmoid", "Tanh", "Tanh"] * directions
+    functions = activations(names, (), ())
+    options["bound"] = (lambda v: v.clamp(-clip, clip)) if clip else (lambda v: v)
+    y = torch.zeros(steps, directions, batch, hidden)
+    lasts = torch.zeros(2, directions, batch, hidden)
+    for d in range(directions):
+        now = [torch.zeros(batch, hidden) if s is None else s[d].clone() for s in (h, c)]
+        for n in range(steps):
+            running = torch.tensor([n <= count for count in lengths])
+            whole, scale = rounded(torch.where(running[:, None], now[0], 0))
+            met = whole @ r[d].T * (scale * scales[d])
+            for row in (b for b in range(batch) if n < lengths[b]):
+                t = lengths[row] - 1 - n if direction == "reverse" or d == 1 else n
+                total = sums[t, row, d * width : (d + 1) * width] + met[row]
+                state = lstm_step(
+                    total, [s[row] for s in now], torch.eye(width), torch.zeros(width, hidden),
+                    None, None if p is None else p[d], functions[3 * d : 3 * d + 3], options,
+                )  # fmt: skip
+                y[t, d, row] = state[0]
+                for kind in range(2):
+                    now[kind][row] = lasts[kind, d, row] = state[kind]
+    return y, *lasts
+
+
+def dynamic_operands(directions=1, lengths=None, peepholes=False):
+    width = directions * 4 * H
+    given = [
+        t(T, B, width), i(directions, 4 * H, H, low=-127, high=128),
+        t(directions, 4 * H, low=0.001, high=0.01), lengths, *states(2, directions)[1:],
+        *([t(directions, 3 * H)] if peepholes else []),
+    ]  # fmt: skip
+    return [v if v is None or v is lengths else v.astype("float32") for v in given]
 
 
 def states(count, directions=1):
@@ -302,6 +351,27 @@ OPS = [
                    activation_beta=[0.45]),
         ],
         wrong(1),
+    ),
+    Op(
+        "ort::DynamicQuantizeLSTM",
+        dynamic_lstm,
+        [
+            sample(*dynamic_operands()[:3]),
+            sample(*dynamic_operands(), direction="reverse"),
+            sample(*dynamic_operands(2), direction="bidirectional"),
+            sample(*dynamic_operands(lengths=SHORTER)),
+            sample(*dynamic_operands(lengths=SHORTER), direction="reverse"),
+            sample(*dynamic_operands(2, EMPTY, True), direction="bidirectional", input_forget=1),
+            sample(*dynamic_operands(peepholes=True), clip=0.5,
+                   activations=["hardSigmoid", "softsign", "Tanh"]),
+        ],
+        [
+            bad("sums has shape [5, 2, 16], expected [5, 2, 32]",
+                dynamic_operands()[0], *dynamic_operands(2)[1:3], direction="bidirectional"),
+            bad("sequence length 6 is not in 0 to 5",
+                *dynamic_operands(lengths=np.array([6, 1], "int32"))),
+            bad("which direction forward does not fit", *dynamic_operands(2)[:3]),
+        ],
     ),
     Op(
         "ort::LSTMGrad",

@@ -121,9 +121,9 @@ def test_bert_optimised_and_quantised(bert):
 
 def test_lstm_quantised_dynamically(tmp_path):
     torch.manual_seed(0)
-    x = torch.randn(2, 7, 16)
+    x = torch.randn(1, 7, 16)  # of more, onnxruntime rounds each thread's rows apart
     path = export(Words(), (x,), tmp_path / "model.onnx", ["x"])
     into = tmp_path / "dynamic.onnx"
     quantization.quantize_dynamic(path, into)
     assert "DynamicQuantizeLSTM" in ops_of(into)
-    agrees(into, {"x": x.numpy()}, lambda a, b: np.testing.assert_allclose(a, b, atol=0.02))
+    agrees(into, {"x": x.numpy()}, lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5))

@@ -33,7 +33,7 @@ def test_every_op_has_a_case():
     named = {case[0] for case in (FLOATS | cases.QUANTIZED | test_without_kernels.CASES).values()}
     known = {schema["name"] for schema in core().schemas()}
     theirs = {name.partition("::")[2] for name in known if name.startswith("com.microsoft::")}
-    # test_models.py: a model has it; text/test_tokenizer.py
+    # test_dynamic_lstm.py, text/test_tokenizer.py
     assert theirs - named == {"DynamicQuantizeLSTM", "Tokenizer"}
 
 
