@@ -17,8 +17,8 @@ struct Step {
   At at = At::begin;
 };
 
-// Throws where the pattern is none, has what is not supported (classes of Unicode such as \pL, \C)
-// or is too large.
+// Throws where the pattern is none, has what is not supported (\C) or is too
+// large.
 class Pattern {
  public:
   explicit Pattern(const std::string& pattern);

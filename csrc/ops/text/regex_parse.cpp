@@ -145,7 +145,7 @@ class Parser {
     if (takes(".")) return one_of(flags_.dot_is_all ? Ranges{{0, kLast}} : others({{'\n', '\n'}}));
     if (takes("^")) return place(flags_.lines ? At::line_begin : At::begin);
     if (takes("$")) return place(flags_.lines ? At::line_end : At::end);
-    if (takes("\\")) return escape();
+    if (sees('\\')) return escape();
     const size_t start = at_;
     check(!quantifier(), "'{}' at {} repeats nothing", text_[start], start);
     return literal();
@@ -197,23 +197,42 @@ class Parser {
     check(!open, "'-' before {} has no flag", at_);
   }
 
-  // \d and the like; nullopt for others.
-  std::optional<Ranges> class_of(char letter) const {
-    const auto found = lettered(static_cast<char>(letter | 0x20));
-    if (!found) return {};
-    return one_or_others(*found, std::isupper(static_cast<unsigned char>(letter)) != 0);
+  // \d and the like, \pL, \p{Greek}, passed where it is one.
+  std::optional<Ranges> class_escape() {
+    if (!sees('\\') || at_ + 1 == text_.size()) return {};
+    const char letter = text_[at_ + 1];
+    bool negated = std::isupper(static_cast<unsigned char>(letter)) != 0;
+    std::optional<Ranges> found = lettered(static_cast<char>(letter | 0x20));
+    const bool unicode = (letter | 0x20) == 'p';
+    if (!found && !unicode) return {};
+    at_ += 2;
+    if (unicode) found = unicode_class(class_name(negated));
+    return one_or_others(*found, negated);
+  }
+
+  // One letter, or what stands in braces; '^' turns it round.
+  std::string class_name(bool& negated) {
+    if (!takes("{")) {
+      const size_t start = at_;
+      character();
+      return text_.substr(start, at_ - start);
+    }
+    if (takes("^")) negated = !negated;
+    const size_t end = text_.find('}', at_);
+    check(end != std::string::npos, "'{' before {} has no '}'", at_);
+    const std::string name = text_.substr(at_, end - at_);
+    at_ = end + 1;
+    return name;
   }
 
   PartPtr escape() {
+    if (auto ranges = class_escape()) return one_of(std::move(*ranges));
+    ++at_;
     check(!ends(), "it ends in a backslash");
     if (takes("b")) return place(At::word_edge);
     if (takes("B")) return place(At::no_word_edge);
     if (takes("A")) return place(At::begin);
     if (takes("z")) return place(At::end);
-    if (auto ranges = class_of(text_[at_])) {
-      ++at_;
-      return one_of(std::move(*ranges));
-    }
     const uint32_t code = escaped();
     return one_of({{code, code}});
   }
@@ -279,11 +298,7 @@ class Parser {
       at_ = end + 2;
       return add(one_or_others(named, negated));
     }
-    if (sees('\\') && at_ + 1 < text_.size())
-      if (const auto found = class_of(text_[at_ + 1])) {
-        at_ += 2;
-        return add(*found);
-      }
+    if (const auto found = class_escape()) return add(*found);
     const uint32_t from = takes("\\") ? escaped() : character();
     uint32_t to = from;
     if (sees('-') && at_ + 1 < text_.size() && text_[at_ + 1] != ']') {

@@ -6,6 +6,7 @@
 
 #include "csrc/core/error.h"
 #include "csrc/ops/text/case.h"
+#include "csrc/ops/text/unicode.h"
 
 namespace ort::regex {
 namespace {
@@ -38,6 +39,14 @@ const std::vector<std::vector<uint32_t>>& cases() {
     return groups;
   }();
   return found;
+}
+
+void add_runs(Ranges& to, std::span<const utf8::CodeRun> runs) {
+  for (const utf8::CodeRun& run : runs) {
+    const uint32_t length = run.step == 1 ? run.last - run.first : 0;
+    for (uint32_t code = run.first; code <= run.last; code += length + run.step)
+      to.emplace_back(code, code + length);
+  }
 }
 
 }  // namespace
@@ -95,6 +104,16 @@ Ranges named_class(const std::string& name) {
   if (name == "word") return kWords;
   check(name == "xdigit", "[:{}:] is no class", name);
   return {{'0', '9'}, {'A', 'F'}, {'a', 'f'}};
+}
+
+Ranges unicode_class(const std::string& name) {
+  if (name == "Any") return {{0, kLast}};
+  Ranges made;
+  for (const auto& classes : {utf8::kCategories, utf8::kScripts})
+    for (const auto& [each, runs] : classes)
+      if (each == name || (each.size() == 2 && each.substr(0, 1) == name)) add_runs(made, runs);
+  check(!made.empty(), "'{}' is no class of Unicode", name);
+  return joined(std::move(made));
 }
 
 std::optional<Ranges> lettered(char letter) {

@@ -19,6 +19,9 @@ bool holds(const Ranges& set, uint32_t code);
 Ranges in_any_case(Ranges ranges);
 
 Ranges named_class(const std::string& name);  // alpha of [:alpha:]; throws where there is none
+// Of a category by its two letters or the first of them, or of a script; throws where there is
+// none.
+Ranges unicode_class(const std::string& name);
 std::optional<Ranges> lettered(char letter);  // of \d, \s, \w
 
 }  // namespace ort::regex

@@ -53,6 +53,9 @@ PATTERNS = [
     r"a\Q\E{2}", r"\Qab\E*", r"a\Q*\E", r"\Q(", r"(\Q)\E|b)", "a(?i)*", "a(?i){2}b",
     "(?i)\u212a", "(?i)[^k]", r"(?i)\W", r"(?i)[^\W]", r"(?i)[[:^alpha:]]+", "(?i)[ß]",
     "(?i)ẞ+", "(?i)[j-l]+", r"(?i)\x{17f}",
+    r"\pL+", r"\PL+", r"\p{Lu}", r"\p{^Lu}", r"\P{^Lu}", r"[\p{Greek}\pN]+", r"[^\p{Latin}]*",
+    r"(?i)\p{Lu}+", r"(?i)\P{Lu}+", r"(?i)[^\p{Lu}]", r"\p{Han}+", r"\p{Any}*", r"\pL\pN?",
+    r"[\p{Ll}-]+", r"\pN{2}", r"[[:word:]]+", r"[[:^word:]]", r"\p{^Greek}*",
 ]  # fmt: skip
 
 
@@ -104,6 +107,22 @@ def test_letters_in_any_case(negated):
         assert ours(pattern, some) == theirs(pattern, some), at
 
 
+CLASSES = [
+    "C", "Cc", "Cf", "Co", "Cs", "L", "Ll", "Lm", "Lo", "Lt", "Lu", "M", "Mc", "Me", "Mn", "N",
+    "Nd", "Nl", "No", "P", "Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps", "S", "Sc", "Sk", "Sm", "So",
+    "Z", "Zl", "Zp", "Zs", "Any", "Arabic", "Common", "Cyrillic", "Greek", "Han", "Hangul",
+    "Hiragana", "Inherited", "Latin", "Nko", "Old_Italic", "Phags_Pa", "SignWriting", "Thai",
+]  # fmt: skip
+CODES = [*range(0x3400), *range(0xA000, 0xD800, 7), *range(0xE000, 0x20000, 5), 0xE0001, 0x10FFFF]
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_classes_of_unicode(name):
+    letters = [chr(code) for code in CODES]
+    got, wanted = ours(rf"\p{{{name}}}", letters), theirs(rf"\p{{{name}}}", letters)
+    assert [hex(c) for c, a, b in zip(CODES, got, wanted, strict=True) if a != b] == []
+
+
 REFUSED = {
     "(a": r"a group has no '\)'",
     "a)": r"'\)' at 1 has no",
@@ -117,7 +136,13 @@ REFUSED = {
     "(" * 3000 + "a" + ")" * 3000: "groups are more than 200 deep",
     "[b-a]": "a range before 4 ends",
     r"\1": r"'\\1' is not supported",
-    r"\pL": r"'\\p' is not supported",
+    r"\p{Lx}": "'Lx' is no class of Unicode",
+    r"\p{Cn}": "'Cn' is no class of Unicode",
+    r"\p{}": "'' is no class of Unicode",
+    r"\pé": "'é' is no class of Unicode",
+    r"\p{Lu": r"'\{' before 3 has no '\}'",
+    r"\p": "it ends too early",
+    r"[a-\pL]": r"'\\p' is not supported",
     r"\C": r"'\\C' is not supported",
     r"\é": r"'\\é' is not supported",
     r"\E": r"'\\E' is not supported",
