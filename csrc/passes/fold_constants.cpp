@@ -33,6 +33,28 @@ size_t result_bytes(const Node& node) {
   return bytes;
 }
 
+// Of the constants that only this node reads, which go with it.
+size_t freed_bytes(const Node& node) {
+  size_t bytes = 0;
+  for (size_t i = 0; i < node.in.size(); ++i)
+    if (node.has_input(i) && node.input(i).uses().size() == 1 &&
+        !node.graph->output_used(node.in[i]))
+      if (const Tensor* constant = constant_of(node.input(i))) bytes += constant->bytes();
+  return bytes;
+}
+
+// Of a node that is folded; the constants that nobody else reads go at once, as they may be large.
+void erase_with_constants(Graph& graph, Node* node) {
+  std::vector<ValueId> in = node->in;
+  graph.erase(node);
+  std::sort(in.begin(), in.end());
+  in.erase(std::unique(in.begin(), in.end()), in.end());
+  for (const ValueId id : in) {
+    Node* made_by = id == kNone ? nullptr : graph.value(id).producer();
+    if (made_by && made_by->schema->is_constant() && graph.unused(id)) graph.erase(made_by);
+  }
+}
+
 bool small_enough(const Node& node, size_t limit) {
   for (size_t i = 0; i < node.out.size(); ++i) {
     if (node.out[i] == kNone) continue;
@@ -97,7 +119,8 @@ size_t fold_constants(Graph& graph, Evaluator& evaluator, const Kept& kept, size
       in.push_back(std::move(*tensor));
     }
     if (in.size() != node->in.size() || !evaluator.can_evaluate(*node)) continue;
-    const size_t more = result_bytes(*node);
+    const size_t made = result_bytes(*node), freed = freed_bytes(*node);
+    const size_t more = made > freed ? made - freed : 0;
     if (bytes + more > kAllFolded) continue;  // it is computed in each run instead
     std::vector<Tensor> out;
     try {
@@ -113,7 +136,7 @@ size_t fold_constants(Graph& graph, Evaluator& evaluator, const Kept& kept, size
         graph.replace(node->output(i), constant, "fold_constants");
         stale.users_of(constant);
       }
-    graph.erase(node);
+    erase_with_constants(graph, node);
     ++folded;
   }
   return folded;

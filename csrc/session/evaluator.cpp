@@ -1,10 +1,30 @@
 // Evaluation of one node: views keep their bytes, the rest is a kernel prepared and run once.
 #include "csrc/session/evaluator.h"
 
+#include <algorithm>
+
 namespace ort {
 
 Verdict ProviderEvaluator::can_evaluate(const Node& node) const {
   return node.schema->is_view() ? Verdict::yes() : provider_.can_run(node);
+}
+
+const Provider& ProviderEvaluator::who(const Node& node, std::span<const Tensor> in) const {
+  constexpr int64_t kLarge = 1 << 14;  // elements; below, a kernel's preparation is the longest
+  constexpr TypeSet kWhole = kIntegers | kBool;
+  bool whole = true;
+  int64_t most = 0;
+  for (size_t i = 0; i < node.in.size(); ++i) {
+    if (!node.has_input(i)) continue;
+    whole = whole && (kWhole & bit(in[i].dtype)) != 0;
+    most = std::max(most, in[i].count());
+  }
+  for (size_t i = 0; i < node.out.size(); ++i)
+    whole = whole && (node.out[i] == kNone || (kWhole & bit(node.output(i).dtype())) != 0);
+  if (whole && most >= kLarge)
+    for (const Provider* each : quick_)
+      if (each->can_run(node)) return *each;
+  return provider_;
 }
 
 std::vector<Tensor> ProviderEvaluator::evaluate(const Node& node, std::span<const Tensor> in) {
@@ -30,7 +50,7 @@ std::vector<Tensor> ProviderEvaluator::evaluate(const Node& node, std::span<cons
     binding.out.push_back({out[i].dtype, out[i].sizes, present});
     pointers.push_back(out[i].data);
   }
-  const auto kernel = provider_.prepare(region_of(const_cast<Node&>(node)), binding).finish();
+  const auto kernel = who(node, in).prepare(region_of(const_cast<Node&>(node)), binding).finish();
   std::vector<uint8_t> scratch(kernel->scratch_bytes() + 64);
   void* aligned = scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64) % 64;
   kernel->run({pointers.data(), pointers.data() + node.in.size(), aligned});

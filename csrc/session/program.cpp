@@ -33,6 +33,14 @@ std::vector<const Provider*> providers_of(const CompileOptions& options) {
   return providers;
 }
 
+// Those that fold whole numbers; in checked mode the reference alone computes.
+std::vector<const Provider*> on_host(std::vector<const Provider*> providers,
+                                     const CompileOptions& options) {
+  if (options.check) return {};
+  std::erase_if(providers, [](const Provider* each) { return each->device({}) != Device{}; });
+  return providers;
+}
+
 bool has_items(const Graph& graph) {
   const auto nodes = graph.order();
   return std::any_of(nodes.begin(), nodes.end(), [](const Node* node) {
@@ -67,7 +75,7 @@ Program::Program(const Graph& captured, const CompileOptions& options, std::vect
   std::vector<const Provider*> providers = providers_of(options);
   const Provider* reference = find_provider("reference");
   std::optional<ProviderEvaluator> evaluator;
-  if (reference) evaluator.emplace(*reference);
+  if (reference) evaluator.emplace(*reference, on_host(providers, options));
   PassOptions passes{
       options.check, options.fuel, options.off, evaluator ? &*evaluator : nullptr, {}};
   if (dump_.on())

@@ -1,13 +1,15 @@
 """Models that onnxruntime's tools have quantised, against onnxruntime."""
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 import torch
+from onnx import TensorProto, helper, numpy_helper
 from onnxruntime import quantization
 from torch import nn
 
-from ortmodule import InferenceSession
+from ortmodule import InferenceSession, SessionOptions
 
 
 class Images(nn.Module):
@@ -84,3 +86,27 @@ def test_statically(exported, form, per_channel):
         per_channel=per_channel, op_types_to_quantize=kinds,
     )  # fmt: skip
     agrees(into, feeds)
+
+
+@pytest.mark.slow
+def test_a_chain_of_large_constants_is_folded(tmp_path):
+    """Each result takes the place of what it was made of, so the graph does not grow."""
+    weight = np.random.default_rng(0).integers(0, 256, (8, 5_000_000)).astype(np.uint8)
+    nodes = [helper.make_node("BitwiseXor", [f"w{k}", f"m{k}"], [f"w{k + 1}"]) for k in range(8)]
+    nodes.append(helper.make_node("MatMulInteger", ["x", "w8"], ["y"]))
+    constants = {"w0": weight, **{f"m{k}": np.array(1 << k, np.uint8) for k in range(8)}}
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.UINT8, [1, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.INT32, None)],
+        [numpy_helper.from_array(v, name) for name, v in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    options = SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "optimised.onnx")
+    x = np.arange(8, dtype=np.uint8)[None]
+    (y,) = InferenceSession(model.SerializeToString(), options).run(None, {"x": x})
+    np.testing.assert_array_equal(y, x.astype(np.int32) @ (weight ^ 255).astype(np.int32))
+    left = {node.op_type for node in onnx.load(tmp_path / "optimised.onnx").graph.node}
+    assert "BitwiseXor" not in left

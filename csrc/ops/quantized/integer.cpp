@@ -45,6 +45,12 @@ Value unless(Value zero_points, double number) {
   return {};
 }
 
+// x of uint8 moved by 128: its first bit is the sign of int8 turned round.
+Value moved_to_signed(Value x) {
+  const Value moved = x.graph->emit1("BitwiseXor", {x, x.graph->scalar(128, DType::u8)});
+  return x.graph->emit1("BitCast", {moved}, {{"to", static_cast<int64_t>(DType::i8)}});
+}
+
 // A weight as int8 with its zero points as int32: of uint8 both are moved by 128.
 struct Weight {
   Value w, zero;
@@ -55,8 +61,7 @@ Weight signed_weight(Value w, Value zero_points) {
   const double middle = moves ? 128.0 : 0.0;
   if (!zero_points && moves) zero_points = w.graph->scalar(0, DType::u8);
   const Value zero = unless(zero_points, middle);
-  return {moves ? cast(cast(w, DType::i32) - middle, DType::i8) : w,
-          zero ? cast(zero, DType::i32) - middle : zero};
+  return {moves ? moved_to_signed(w) : w, zero ? cast(zero, DType::i32) - middle : zero};
 }
 
 // Sums over the last axis of a, [.., M, 1], and over the last but one of b, [.., 1, N]: of a weight
