@@ -43,8 +43,17 @@ class Columns {
   void gather(const T* x, T* to) const {
     each_row([&](int64_t row, int64_t channel, const int64_t (&tap)[3]) {
       T* column = to + row * out;
-      each_place(tap, [&](int64_t at, int64_t from) {
-        column[at] = from < 0 ? T{} : x[channel * in + from];
+      const T* plane = x + channel * in;
+      each_run(tap, [&](Run run, int64_t stride) {
+        std::fill_n(column + run.at, run.first, T{});
+        T* inside = column + run.at + run.first;
+        const T* from = plane + run.place;
+        const int64_t count = run.last - run.first;
+        if (stride == 1)
+          std::copy_n(from, count, inside);
+        else
+          for (int64_t i = 0; i < count; ++i) inside[i] = from[i * stride];
+        std::fill_n(column + run.at + run.last, run.count - run.last, T{});
       });
     });
   }
@@ -53,8 +62,10 @@ class Columns {
   void scatter(const T* columns, T* x) const {
     each_row([&](int64_t row, int64_t channel, const int64_t (&tap)[3]) {
       const T* column = columns + row * out;
-      each_place(tap, [&](int64_t at, int64_t to) {
-        if (to >= 0) x[channel * in + to] += column[at];
+      T* plane = x + channel * in;
+      each_run(tap, [&](Run run, int64_t stride) {
+        T* to = plane + run.place;
+        for (int64_t k = run.first; k < run.last; ++k, to += stride) *to += column[run.at + k];
       });
     });
   }
@@ -75,20 +86,29 @@ class Columns {
     });
   }
 
-  // f(place in y, place in x's plane or -1 where the window is over its edge).
+  // A row of y from `at` on, `count` wide. From `first` to before `last` the tap is inside x's
+  // plane, at `place` and then each stride on; elsewhere it is over an edge.
+  struct Run {
+    int64_t at, count, first, last, place;
+  };
+  // f(run, stride) for each row of y.
   template <class F>
-  void each_place(const int64_t (&tap)[3], F f) const {
+  void each_run(const int64_t (&tap)[3], F f) const {
     const auto& [a, b, c] = axes_;
+    const int64_t start = tap[2] * c.dilation - c.before;
+    const int64_t first = std::min(c.out, start < 0 ? (c.stride - 1 - start) / c.stride : 0);
+    const int64_t end = start < c.in ? (c.in - 1 - start) / c.stride + 1 : 0;
+    const int64_t last = std::max(first, std::min(c.out, end));
     int64_t at = 0;
     for (int64_t i = 0; i < a.out; ++i) {
       const int64_t p = i * a.stride - a.before + tap[0] * a.dilation;
-      for (int64_t j = 0; j < b.out; ++j) {
+      for (int64_t j = 0; j < b.out; ++j, at += c.out) {
         const int64_t q = j * b.stride - b.before + tap[1] * b.dilation;
-        const bool inside = p >= 0 && p < a.in && q >= 0 && q < b.in;
-        for (int64_t k = 0; k < c.out; ++k, ++at) {
-          const int64_t r = k * c.stride - c.before + tap[2] * c.dilation;
-          f(at, inside && r >= 0 && r < c.in ? (p * b.in + q) * c.in + r : -1);
-        }
+        if (p < 0 || p >= a.in || q < 0 || q >= b.in || first == last)
+          f(Run{at, c.out, c.out, c.out, 0}, c.stride);
+        else
+          f(Run{at, c.out, first, last, (p * b.in + q) * c.in + start + first * c.stride},
+            c.stride);
       }
     }
   }
