@@ -122,10 +122,11 @@ TEST(Traits, EveryEpilogueIsSomeOp) {
     const Node& node = *default_ops().activated(x, product).producer();
     bool joins = false;
     for (const auto& own : node.schema->epilogues())
-      if (own.epilogue == epilogue)
-        joins = std::all_of(own.when.begin(), own.when.end(), [&](const auto& item) {
-          return same_attr(*node.attrs.find(item.first), item.second);
-        });
+      if (own.epilogue == epilogue) {
+        joins = true;
+        for (const auto& [key, value] : own.when)
+          joins = joins && same_attr(*node.attrs.find(key), value);
+      }
     EXPECT_TRUE(joins) << name;
   }
   EXPECT_EQ(default_ops().activated(x, {}), x);
