@@ -115,6 +115,8 @@ class Capture:
             tensor = graph_outputs[output.output]
         else:
             tensor = tensors[output.source] if isinstance(output.source, int) else output.source
+        if output.requires_grad and not all(view.graded for view in output.views):
+            tensor.requires_grad_()  # the base of a leaf, to which no gradient comes
         for view in output.views:
             tensor = view.apply(tensor, number, siblings)
         if output.own is not None:

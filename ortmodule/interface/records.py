@@ -4,6 +4,7 @@ Built by naming.py, translate/ and outputs.py; read by a Capture when it returns
 runner.
 """
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -57,13 +58,15 @@ class Placeholder:
 class View:
     """One view op of torch's, to be applied anew: `args` and `kwargs` may hold sizes as Dims.
 
-    `index`: which of several results, as of a split.
+    `index`: which of several results, as of a split. `graded`: whether gradients were on; a view
+    that was made without is a leaf, which requires grad if its base does.
     """
 
     op: Any
     args: tuple
     kwargs: dict
     index: int | None = None
+    graded: bool = True
 
     def apply(
         self, base: torch.Tensor, number: Callable[[Any], Any], siblings: dict[tuple, Any]
@@ -71,13 +74,16 @@ class View:
         """The view of `base`; `number` gives a Dim's value. `siblings`: results of a call of the
         module, as views by one op have one node of autograd."""
         if self.index is None:
-            args, kwargs = tree_map(number, (self.args, self.kwargs))
-            return self.op(base, *args, **kwargs)
-        key = base, self.op, repr((self.args, self.kwargs))
+            return self._made(base, number)
+        key = base, self.op, repr((self.args, self.kwargs)), self.graded
         if key not in siblings:
-            args, kwargs = tree_map(number, (self.args, self.kwargs))
-            siblings[key] = self.op(base, *args, **kwargs)
+            siblings[key] = self._made(base, number)
         return siblings[key][self.index]
+
+    def _made(self, base: torch.Tensor, number: Callable[[Any], Any]) -> Any:
+        args, kwargs = tree_map(number, (self.args, self.kwargs))
+        with contextlib.nullcontext() if self.graded else torch.no_grad():
+            return self.op(base, *args, **kwargs)
 
 
 @dataclasses.dataclass(slots=True)

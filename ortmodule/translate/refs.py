@@ -11,8 +11,10 @@ from typing import Any
 from .positions import positions_of, put
 from .registry import INVERSES, RULES
 
+# Of a tensor whose views were made where gradients were off: it is a leaf that requires grad.
+CUT_OFF = "cut off"
 # Views that no gradient passes; the second shows the bytes as numbers of another dtype.
-_WITHOUT_GRADIENT = ("detach.default", "view.dtype")
+_WITHOUT_GRADIENT = ("detach.default", "view.dtype", CUT_OFF)
 
 
 class Storage:
@@ -35,17 +37,20 @@ class Storage:
 
 
 class Link:
-    """One view op between a base and its view. `target`: the operator of `name`."""
+    """One view op between a base and its view. `target`: the operator of `name`; `graded`: whether
+    it was made where gradients were on."""
 
-    __slots__ = ("name", "node", "target", "args", "kwargs", "index")
+    __slots__ = ("name", "node", "target", "args", "kwargs", "index", "graded")
 
-    def __init__(self, name: str, node: Any, target: Any, args: tuple, kwargs: dict, index):
+    def __init__(
+        self, name: str, node: Any, target: Any, args: tuple, kwargs: dict, index, graded=True
+    ):
         self.name, self.node, self.target = name, node, target
-        self.args, self.kwargs, self.index = args, kwargs, index
+        self.args, self.kwargs, self.index, self.graded = args, kwargs, index, graded
 
     def forward(self, t: Any, base: Any) -> Any:
         """The view of `base`."""
-        if self.name == "detach.default":
+        if self.name in ("detach.default", CUT_OFF):
             return t.stop(base)
         ref = Ref(Storage(base))
         with t.at(self.node):
@@ -59,6 +64,8 @@ class Link:
 
     def backward(self, t: Any, base: Any, view: Any) -> Any:
         """`base` with the elements that the view shows replaced by `view`."""
+        if self.name == CUT_OFF:
+            return view
         args = self.args if self.index is None else (self.index, *self.args)
         undo = INVERSES.get(self.name)
         with t.at(self.node):

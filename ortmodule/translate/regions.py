@@ -7,8 +7,7 @@ from typing import Any
 from torch import fx
 
 from .bodies import emit_control, is_control
-from .refs import Ref
-from .results import link_of
+from .refs import CUT_OFF, Link, Ref
 
 
 def region(t: Any, target: Any, args: Sequence[Any]) -> list[Any]:
@@ -44,13 +43,13 @@ def _grad_region(t: Any, enabled: bool, body: fx.GraphModule, inner: Sequence[An
             out.storage.version += 1
             out.storage.tainted = False
     kept = {id(a) for a in inner}
-    return [_detached(t, o) if _needs_detach(o, kept) else o for o in outs]
+    return [_cut_off(t, o) if _needs_cut(o, kept) else o for o in outs]
 
 
-def _detached(t: Any, ref: Ref) -> Ref:
-    link = link_of(t, "detach.default", (), {}, None)
+def _cut_off(t: Any, ref: Ref) -> Ref:
+    link = Link(CUT_OFF, t.node, None, (), {}, None)
     return Ref(ref.storage, (*ref.links, link), ref.key)
 
 
-def _needs_detach(out: Any, kept: set[int]) -> bool:
+def _needs_cut(out: Any, kept: set[int]) -> bool:
     return isinstance(out, Ref) and id(out) not in kept and out.tainted

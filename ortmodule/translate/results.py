@@ -80,7 +80,8 @@ def flows_to(t: Any, index: int) -> bool:
 
 def link_of(t: Any, name: str, args: tuple, kwargs: dict, index: int | None) -> Link:
     """The running op as a view op."""
-    return Link(name, t.node, functional_op(name, t.target), args, kwargs, index)
+    target, graded = functional_op(name, t.target), t.no_grad_depth == 0
+    return Link(name, t.node, target, args, kwargs, index, graded)
 
 
 def _checked(t: Any, value: Any, val: torch.Tensor, name: str) -> Any:

@@ -16,7 +16,7 @@ from ..interface.records import Input, View
 from ..interface.sizes import dim_of, late_names
 from .emit import WITH_GRADIENT
 from .memory import memory_order
-from .refs import Link, Ref
+from .refs import CUT_OFF, Link, Ref
 
 # Links that may stand for a node of another op.
 _WITHOUT_ARGUMENTS = {"detach.default": torch.detach, "alias.default": torch.ops.aten.alias.default}
@@ -68,11 +68,16 @@ def returned(
         views = _views(t, ref.links) if share_memory or not ref.links else None
         order = memory_order(val) if share_memory else ()
         shares = source is not None or shared[id(ref.storage)] > 1
-        if share_memory and views is None and shares and _is_late(ref.links):
+        is_leaf = ref.storage.tainted and any(link.name == CUT_OFF for link in ref.links)
+        if share_memory and views is None and (is_leaf or shares and _is_late(ref.links)):
             t.refuse("forward returns a view of what it shares, of a size that depends on data")
         if share_memory and views is not None and source is not None:
             results.append(Returned(source=source, requires_grad=source.requires_grad, views=views))
-        elif share_memory and views is not None and (shared[id(ref.storage)] > 1 or order is None):
+        elif (
+            share_memory
+            and views is not None
+            and (is_leaf or shared[id(ref.storage)] > 1 or order is None)
+        ):
             base = memory_order(ref.storage.traced)
             results.append(_in_order(t, ref.storage.value, ref.storage.tainted, base, val))
             results[-1].memory, results[-1].views = id(ref.storage), views
@@ -120,14 +125,16 @@ def _views(t: Any, links: Sequence[Link]) -> tuple[View, ...] | None:
     beforehand."""
     views = []
     for link in links:
+        if link.name == CUT_OFF:
+            continue
         if link.name in _WITHOUT_ARGUMENTS:
-            views.append(View(_WITHOUT_ARGUMENTS[link.name], (), {}))
+            views.append(View(_WITHOUT_ARGUMENTS[link.name], (), {}, graded=link.graded))
             continue
         if link.name in _OF_SIZES:
             sizes = [dim_of(size) for size in link.node.meta["val"].shape]
             if any(map(late_names, sizes)) or not all(map(t.is_told, link.node.meta["val"].shape)):
                 return None
-            views.append(View(_OF_SIZES[link.name], (sizes,), {}))
+            views.append(View(_OF_SIZES[link.name], (sizes,), {}, graded=link.graded))
             continue
         packet, _, overload = link.name.partition(".")
         op = getattr(getattr(torch.ops.aten, packet, None), overload, None)
@@ -137,7 +144,7 @@ def _views(t: Any, links: Sequence[Link]) -> tuple[View, ...] | None:
             return None
         if op is None:
             return None
-        views.append(View(op, tuple(args), dict(kwargs), link.index))
+        views.append(View(op, tuple(args), dict(kwargs), link.index, link.graded))
     return tuple(views)
 
 

@@ -201,3 +201,72 @@ def test_a_second_size_and_no_gradients():
         with torch.no_grad():
             close(ours(x), eager(x), "without")
     assert ours.explain().captures == 2
+
+
+# --- a view that is made where gradients are off is a leaf, which requires grad as its base does --
+
+CUT = {
+    "rows": lambda v: v[:2],
+    "no_rows": lambda v: v[:0],
+    "flat": lambda v: v.view(-1),
+    "transposed": lambda v: v.t(),
+    "itself": lambda v: v[...],
+    "detached": lambda v: v.detach(),
+    "expanded": lambda v: v.expand(2, 4, 6),
+    "of_a_list": lambda v: v.unbind(0)[1],
+    "diagonal": lambda v: v.diagonal(),
+    "two": lambda v: v.t()[1:].t(),
+    "copied": lambda v: v.clone(),
+}
+BASES = {
+    "result": lambda net, x: net.first(x),
+    "view": lambda net, x: net.first(x).view(4, 6),
+    "parameter": lambda net, x: net.first.weight[:4],
+    "input": lambda net, x: x,
+    "detached": lambda net, x: net.first(x).detach(),
+}
+
+
+def facts(tensor):
+    is_view = tensor._base is not None
+    return tensor.requires_grad, tensor.is_leaf, tensor.grad_fn is None, is_view, tensor.shape
+
+
+@pytest.mark.parametrize("base", BASES.values(), ids=BASES)
+@pytest.mark.parametrize("cut", CUT.values(), ids=CUT)
+def test_a_view_made_without_gradients_is_a_leaf(cut, base):
+    def function(net, x):
+        h = base(net, x)
+        with torch.no_grad():
+            v = cut(h)
+        return (net.second(x * 1) - net.first.weight.sum()).sum(), v
+
+    net = Net(function)
+    model = ORTModule(net)
+    for _ in range(2):
+        seen = []
+        for call in (net, model):
+            net.zero_grad()
+            x = X.clone().requires_grad_()
+            loss, v = call(x)
+            (loss + v.sum() * 3).backward()
+            grads = [p.grad for p in (*net.parameters(), x) if p.grad is not None]
+            seen.append((facts(v), [v.detach(), *([v.grad] if v.is_leaf else []), *grads]))
+        assert seen[0][0][:3] == seen[1][0][:3] and seen[0][0][4] == seen[1][0][4]
+        close(seen[1][1], seen[0][1], "view and gradients")
+    assert model.explain().captures and not model.explain().fallbacks
+
+
+def test_what_is_made_of_such_a_leaf_requires_grad():
+    def function(net, x):
+        h = net.first(x)
+        with torch.no_grad():
+            v = h[1:]
+        return v * 2
+
+    model = ORTModule(Net(function), options())
+    with pytest.warns(UserWarning, match="goes to a tensor within forward"):
+        y = model(X)
+    assert y.requires_grad
+    y.sum().backward()
+    assert all(p.grad is None for p in model.parameters())
