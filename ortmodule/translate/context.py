@@ -48,6 +48,7 @@ class Context(Emitter):
         self.is_wide = False  # the running rule computes halves in float32
         self.apart: list[OpOverload] = []  # ops that are being decomposed
         self.outside: set[int] = set()
+        self.unread: set[fx.Node] = set()  # what nothing of the running program reads
         self.within: Any = None  # the Body that nodes are emitted into (bodies.py)
 
     def out(self, index: int | None = None) -> torch.Tensor:
@@ -126,6 +127,19 @@ class Context(Emitter):
             return value
         slope = self.cast(self.op("Not", mask), x.dtype)
         return self.ort("WithSlope", x, value, slope)
+
+    def hold_positions(self, index: Any, size: Any, from_end: bool = False) -> None:
+        """Refuses positions that are no whole numbers. Where the running op's result is unread, and
+        so nothing computes it, those outside of `size` raise all the same. from_end: negative ones
+        count from there."""
+        if index.dtype in FLOATING:
+            self.refuse(f"torch takes no positions of {index.dtype}")
+        if self.node not in self.unread or index.dtype in ("bool", "uint8"):
+            return
+        index, end = self.cast(index, "int64"), self.scalar(size, "int64")
+        first = self.op("Neg", end) if from_end else self.scalar(0, "int64")
+        inside = self.op("And", self.op("Less", index, end), self.op("LessOrEqual", first, index))
+        self.check(inside, f"a position lies outside of {size}")
 
     def traced_arguments(self, change: Callable[[Any, bool], Any]) -> tuple:
         """The running op's (args, kwargs) as traced, each value through change(val, tainted)."""

@@ -145,7 +145,7 @@ def emit_opaque(t: Any, args: list, kwargs: dict, reason: str) -> Any:
     draws = _draws(t.target, target, args)
     if draws and t.within is not None:
         t.refuse(f"it draws from torch's generator in {t.within.owner}, where only dropout draws")
-    checks = not outs or "assert" in target.name()
+    checks = not outs or "assert" in target.name() or t.node in t.unread  # it may raise
     attrs["effect"] = "random" if draws else "check" if checks else "none"
     attrs["reason"] = reason
     if step_of(target) is not None:

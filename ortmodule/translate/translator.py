@@ -118,6 +118,16 @@ def translate(
     return done
 
 
+def _unread(graph: fx.Graph) -> set[fx.Node]:
+    """The calls whose results reach no output and no effect."""
+    found: set[fx.Node] = set()
+    for node in reversed(graph.nodes):
+        is_op = isinstance(node.target, OpOverload) and not node.target._schema.is_mutable
+        if (is_op or node.target is operator.getitem) and all(user in found for user in node.users):
+            found.add(node)
+    return found
+
+
 class Translator(Context):
     """The walk over the nodes of an exported graph, region by region."""
 
@@ -141,6 +151,8 @@ class Translator(Context):
         """Translates the nodes of `program`; returns its outputs as Refs and numbers."""
         env: dict[fx.Node, Any] = {}
         rest = iter(arguments)
+        whole = self.node in self.unread  # of a decomposed op
+        self.unread |= set(program.graph.nodes) if whole else _unread(program.graph)
         for node in program.graph.nodes:
             if node.op == "placeholder":
                 env[node] = next(rest)

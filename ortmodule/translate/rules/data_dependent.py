@@ -23,6 +23,8 @@ def nonzero_by_axis(t, x):
 
 @aten("masked_select.default")
 def masked_select(t, x, mask):
+    if mask.dtype != "bool":
+        t.refuse(f"torch takes no mask of {mask.dtype}")
     rank = max(x.rank, mask.rank)
     if rank == 0:
         x, mask = t.reshape(x, [1]), t.reshape(mask, [1])
@@ -114,4 +116,6 @@ def repeat_interleave(t, x, repeats, dim=None, *, output_size=None):
 
 @aten("repeat_interleave.Tensor")
 def repeated(t, repeats, *, output_size=None):
+    if repeats.dtype in FLOATING:
+        t.refuse(f"torch repeats no {repeats.dtype} times")
     return t.ort("RepeatedPositions", t.cast(repeats, "int64"))

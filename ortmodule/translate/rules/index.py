@@ -16,6 +16,7 @@ def embedding(t, weight, index, padding_idx=-1, scale_grad_by_freq=False, sparse
         t.refuse("embedding with sparse gradients has no translation")
     if index.dtype not in ("int64", "int32"):
         t.refuse(f"embedding with indices of {index.dtype}")
+    t.hold_positions(index, weight.dims[0])
     return t.ort("Embedding", weight, t.cast(index, "int64"), padding_idx=int(padding_idx))
 
 
@@ -56,6 +57,7 @@ def index_select(t, x, dim, index):
 def from_zero(t, index, size):
     """int64 positions among `size`. Where torch takes no negative one, as ONNX would, it becomes
     one past the end: the kernel refuses it, and eager raises its own error."""
+    t.hold_positions(index, size)
     index = t.cast(index, "int64")
     negative = t.op("Less", index, t.scalar(0, "int64"))
     return t.op("Where", negative, t.scalar(size, "int64"), index)
@@ -104,6 +106,8 @@ def index(t, x, indices):
     indices = without_masks(t, indices)
     given = [i for i in indices if i is not None]
     axes, rest, together = split_indices(x, indices)
+    for i, axis in zip(given, axes, strict=False):
+        t.hold_positions(i, x.dims[axis], from_end=True)
     if len(axes) == 1:
         return t.op("Gather", x, t.cast(given[0], "int64"), axis=axes[0])
     moved = t.transpose(x, [*axes, *rest])

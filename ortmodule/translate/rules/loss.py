@@ -20,6 +20,9 @@ def cross_entropy(t, logits, target, weight=None, reduction=1, ignore_index=-100
     unbatched = logits.rank == 1
     if unbatched:
         logits, target = t.unsqueeze(logits, [0]), t.unsqueeze(target, [0])
+    ignored = t.op("Equal", target, t.scalar(ignore_index, target.dtype))
+    index = t.op("Where", ignored, t.scalar(0, target.dtype), target)
+    t.hold_positions(index, logits.dims[1])
     loss = t.ort(
         "CrossEntropy", logits, target, weight,
         ignore_index=int(ignore_index), reduction=_REDUCTIONS[reduction],

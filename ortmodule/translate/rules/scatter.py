@@ -133,6 +133,7 @@ def index_fill(t, x, dim, index, value):
         return NotImplemented  # torch counts a position that comes twice twice
     axis = dim % x.rank
     dims = [d if i != axis else index.dims[0] for i, d in enumerate(x.dims)]
+    t.hold_positions(index, x.dims[axis], from_end=True)
     index = t.cast(index, "int64")  # here torch takes negative positions
     return _along(t, x, dim, index, t.full(dims, value, x.dtype), "none")
 
@@ -149,6 +150,8 @@ def index_put(t, x, indices, values, accumulate=False, unsafe=False):
     indices = without_masks(t, indices)
     given = [i for i in indices if i is not None]
     axes, rest, together = split_indices(x, indices)
+    for i, axis in zip(given, axes, strict=False):
+        t.hold_positions(i, x.dims[axis], from_end=True)
     if together and axes[0] > 0 and values.rank > 0:
         return NotImplemented  # values' axes lie in another order
     at = broadcast_index(t, given)
