@@ -45,7 +45,14 @@ from ..torch_internals.layers import (
 )
 from ..torch_internals.modes import set_grad_enabled
 from ..torch_internals.replace import LOCK, first_of, put, put_for_this_thread
-from ..torch_internals.tracing import export_trace, fake_impls, fake_tensor, higher_order_utils
+from ..torch_internals.tracing import (
+    FakeTensorMode,
+    export_trace,
+    fake_impls,
+    fake_tensor,
+    higher_order_utils,
+)
+from .strides import as_kernels_give
 
 _LAYERS = os.path.join(TORCH, "nn", "modules")
 _GENERATOR = "_checkpoint_without_reentrant_generator"
@@ -138,6 +145,7 @@ def capturing(
             replace(home, name, lambda _, new=new: new)
         replace(ShapeEnv, "evaluate_expr", assumed)
         replace(fake_impls, "_unique", with_int64_positions)
+        replace(FakeTensorMode, "dispatch", as_kernels_give)
         replace(fake_tensor, "should_allow_numbers_as_tensors", _not_in_place)
         replace(torch.fx.GraphModule, "delete_all_unused_submodules", _deleting)
         stack.enter_context(tensor_questions.refused())
