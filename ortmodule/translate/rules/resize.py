@@ -11,6 +11,8 @@ def _resized(t, x, factors, **attrs):
     positions come of them, and else of the sizes."""
     if any(not isinstance(factor, (float, int)) for factor in factors):
         return NotImplemented  # made of sizes
+    if 0 in (*x.dims, *t.out_dims()):
+        return NotImplemented  # torch refuses some
     factors = [float(factor) for factor in factors]
     if t.standard and factors:
         scales = t.constant(np.array([1.0, 1.0, *factors], dtype=np.float32))

@@ -122,3 +122,16 @@ def test_export(name, tmp_path):
     session = onnxruntime.InferenceSession(tmp_path / "net.onnx")
     (y,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
     np.testing.assert_allclose(y, module(x).numpy(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+@pytest.mark.parametrize("sizes", [(0, 3, 4, 4), (2, 0, 4, 4), (2, 3, 0, 4)])
+def test_an_axis_without_elements_is_torchs_to_refuse(mode, sizes):
+    def ends(call):
+        try:
+            return call(torch.zeros(sizes)).shape
+        except Exception as error:
+            return str(error)
+
+    net = nn.Upsample(scale_factor=2, mode=mode)
+    assert ends(ORTModule(net, options())) == ends(net)
