@@ -199,11 +199,13 @@ def a_while(d):
     name = d.find(lambda v: v.is_floating_point())
     if not name:
         return
-    d.write("count = 0")
-    ask = d.rng.choice(["count < 2", f"count < 3 and {name}.abs().sum() < 5", "count < k"])
+    count = f"count{d.depth}"  # one inside of another ends by its own
+    d.write(f"{count} = 0")
+    asks = [f"{count} < 2", f"{count} < 3 and {name}.abs().sum() < 5", f"{count} < k"]
+    ask = d.rng.choice(asks)
 
     def body():
-        d.write("count += 1")
+        d.write(f"{count} += 1")
         some(d, 0, 1)
         d.write(f"{name} = {d.same(name)}")
 
