@@ -28,13 +28,18 @@ def masked_select(t, x, mask):
     rank = max(x.rank, mask.rank)
     if rank == 0:
         x, mask = t.reshape(x, [1]), t.reshape(mask, [1])
-    dims = _broadcast(x.dims, mask.dims)
+    dims = _broadcast(t, x.dims, mask.dims)
     return index(t, t.expand(x, dims), [t.expand(mask, dims)])
 
 
-def _broadcast(a, b):
+def _broadcast(t, a, b):
+    """A trace takes any sizes, and the run of what nothing reads meets none."""
     rank = max(len(a), len(b))
     a, b = ([1] * (rank - len(dims)) + list(dims) for dims in (a, b))
+    for x, y in zip(a, b, strict=True):
+        if x != y and 1 not in (x, y):
+            equal = t.op("Equal", t.scalar(x, "int64"), t.scalar(y, "int64"))
+            t.check(equal, f"a mask of size {y} does not fit a size of {x}")
     return [y if x == 1 else x for x, y in zip(a, b, strict=True)]
 
 
