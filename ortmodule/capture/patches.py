@@ -53,9 +53,13 @@ from ..torch_internals.tracing import (
     higher_order_utils,
 )
 from .strides import as_kernels_give
+from .unread import leave_out
 
 _LAYERS = os.path.join(TORCH, "nn", "modules")
 _GENERATOR = "_checkpoint_without_reentrant_generator"
+# Its handler takes itself out at its first record, unless TORCH_TRACE asks for it; while it is
+# there, torch writes a record with its stack for each guard.
+_RECORDS = "torch.__trace"
 _OWN_BACKWARD = "forward runs a backward of its own"
 
 
@@ -148,6 +152,7 @@ def capturing(
         replace(FakeTensorMode, "dispatch", as_kernels_give)
         replace(fake_tensor, "should_allow_numbers_as_tensors", _not_in_place)
         replace(torch.fx.GraphModule, "delete_all_unused_submodules", _deleting)
+        leave_out(replace)
         stack.enter_context(tensor_questions.refused())
         _silence_export(stack, owner)
         collectives.replace_refusals(replace)
@@ -337,7 +342,8 @@ def _silence_export(stack: contextlib.ExitStack, owner: int) -> None:
             print(*args, **kwargs)
 
     put(stack, export_trace, "print", quiet)  # hides the builtin there
-    loggers = [logging.getLogger(n) for n in logging.root.manager.loggerDict if n[:5] == "torch"]
+    names = [n for n in logging.root.manager.loggerDict if n[:5] == "torch" and n != _RECORDS]
+    loggers = map(logging.getLogger, names)
     for handler in {h for logger in loggers for h in logger.handlers}:
         handler.addFilter(drop := lambda record: record.thread != owner)
         stack.callback(handler.removeFilter, drop)

@@ -32,6 +32,7 @@ from .finish import Capture, finish
 from .naming import name, names_of_sizes
 from .quiet import quiet
 from .trace import trace
+from .unread import collected_seldom
 
 
 def capture(
@@ -53,7 +54,7 @@ def capture(
     admit(module, call, with_its_hooks=not share_memory)
     free = free or [[True] * t.dim() for t in call.tensors]
     line = functools.partial(_apart, module, call, make_graph, share_memory, Budget(seconds))
-    with quiet():
+    with quiet(), collected_seldom():
         return _told(line, call, free)
 
 

@@ -20,6 +20,7 @@ dispatch_functionalize = need(
     "torch._subclasses.functional_tensor.dispatch_functionalize", "operators that are decomposed"
 )
 export_trace = need("torch.export._trace", "export without its logs")
+proxy_tensor = need("torch.fx.experimental.proxy_tensor", "what a trace notes of each node")
 symbolic_trace = need("torch.fx._symbolic_trace", "calls while torch.fx traces")
 without_pre_dispatch_mode = need(
     "torch.fx.experimental.proxy_tensor._temp_remove_pre_dispatch_torch_function_mode",
@@ -33,6 +34,7 @@ FloorDiv = need("torch.utils._sympy.functions.FloorDiv", "sizes as expressions")
 sympy_functions = need("torch.utils._sympy.functions", "sizes as expressions")
 SymT = need("torch.utils._sympy.symbol.SymT", "numbers as symbols")
 symbol_is_type = need("torch.utils._sympy.symbol.symbol_is_type", "numbers as symbols")
+tracebacks = need("torch.utils._traceback", "the user's line of each node")
 higher_order_utils = need("torch._higher_order_ops.utils", "loops while a module is captured")
 
 
