@@ -80,6 +80,11 @@ class NeedsExactSizes(NotCapturable):
     """A size must be a number: the call is captured once more, for its own sizes only."""
 
 
+class NeedsFewerSymbols(NeedsExactSizes):
+    """Symbols for all sizes take too long: the call is captured once more, with those of first axes
+    alone, which most modules have the batch on."""
+
+
 class NeedsEagersAnswers(NotCapturable):
     """Forward asks whether it is traced, and fails: it is traced again without being told."""
 

@@ -16,7 +16,14 @@ from torch import nn
 from .. import devices
 from ..calls import tree
 from ..calls.call import Call
-from ..errors import NeedsEagersAnswers, NeedsExactSizes, NotCapturable, ReadsData, WarmUp
+from ..errors import (
+    NeedsEagersAnswers,
+    NeedsExactSizes,
+    NeedsFewerSymbols,
+    NotCapturable,
+    ReadsData,
+    WarmUp,
+)
 from ..guards import imports
 from ..guards.effects import Effects
 from ..guards.held import seen_in
@@ -74,8 +81,16 @@ def _told(line: Callable[[Sequence, bool], Capture], call: Call, free: Sequence)
 def _sized(
     line: Callable[[Sequence, bool], Capture], call: Call, free: Sequence, told: bool
 ) -> Capture:
-    with contextlib.suppress(NeedsExactSizes):  # which must not be the context of another error
+    fewer = None
+    try:
         return line(free, told)
+    except NeedsFewerSymbols:
+        fewer = [[axis == 0 and f for axis, f in enumerate(axes)] for axes in free]
+    except NeedsExactSizes:
+        pass
+    if fewer is not None and fewer != free:
+        with contextlib.suppress(NeedsExactSizes):  # no context of another error
+            return line(fewer, told)
     return line([[False] * t.dim() for t in call.tensors], told)
 
 

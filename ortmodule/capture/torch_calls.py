@@ -5,6 +5,7 @@ at something that is another while it is traced, as torch.compiler.is_exporting(
 """
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -51,7 +52,8 @@ class Calls(TorchFunctionMode):
 
     `real`: tensors with data among the arguments, by id. `asks_strides`: how a tensor lies in
     memory is asked for. `plainly`, `through_data`: the memory of what is written in place, as
-    itself and as another tensor's `data`, of which that one's version does not tell.
+    itself and as another tensor's `data`, of which that one's version does not tell. `look`: told
+    of each call before it is made.
     """
 
     def __init__(self):
@@ -61,11 +63,14 @@ class Calls(TorchFunctionMode):
         self.real: dict[int, torch.Tensor] = {}
         self.plainly: set[int | None] = set()
         self.through_data: set[int | None] = set()
+        self.look: Callable[[int], None] | None = None
 
     def __torch_function__(self, function, kinds, args=(), kwargs=None):
         kwargs = kwargs or {}
         if not calls_are_forwards():
             return function(*args, **kwargs)
+        if self.look is not None:
+            self.look(len(self.made))
         self.asks_strides |= function in _ASKS_STRIDES
         if getattr(function, "__name__", "") not in _ANSWERED_LATER:
             numbers = tuple(_numbers((args, tuple(kwargs.items()))))

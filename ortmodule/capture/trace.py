@@ -16,7 +16,14 @@ from torch import nn
 from torch.export import Dim, export
 
 from ..calls.call import Call
-from ..errors import NeedsCut, NeedsEagersAnswers, NeedsExactSizes, NotCapturable, let_go
+from ..errors import (
+    NeedsCut,
+    NeedsEagersAnswers,
+    NeedsExactSizes,
+    NeedsFewerSymbols,
+    NotCapturable,
+    let_go,
+)
 from ..guards import observation
 from ..guards.effects import Effects
 from ..guards.private_state import OwnTensors, forget
@@ -25,7 +32,7 @@ from ..places import error_place
 from ..python_ops.entered import left_again
 from ..python_ops.hooks import Hooks, place_steps
 from ..torch_internals.tracing import FakeTensor
-from .budget import Budget, OutOfTime
+from .budget import Budget, OutOfTime, TooSlow, pace
 from .fake_run import FakeRun, observed, warm_up
 from .flat_module import Flat, Notes
 from .torch_calls import Calls
@@ -79,8 +86,11 @@ def _traced(
         flat.notes.own, flat.notes.effects = own, effects
         if not whole:  # code that the fake run did not come to
             stack.enter_context(observed(effects, fake.roots, fake.names))
+        flat.notes.calls.look = None if exact else pace()
         try:
             program = budget.run(lambda: _export(flat, tensors, free), last=exact)
+        except TooSlow:
+            raise NeedsFewerSymbols("symbols for all sizes take too long") from None
         except OutOfTime:
             raise _too_long(flat.notes.calls, budget.seconds, exact) from None
         except NotCapturable:
