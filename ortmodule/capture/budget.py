@@ -1,7 +1,7 @@
 """How long the traces of one capture may take: sympy may never end.
 
 Most traces take 3 to 10 ms for each call of torch that forward makes. One with symbols in whose
-formulas sympy drowns takes 70 and more; it is given up between two calls as soon as it shows.
+formulas sympy drowns takes 35 and more; it is given up between two calls as soon as it shows.
 """
 
 import ctypes
