@@ -105,9 +105,16 @@ Convolution as_row(Convolution p) {
   return p;
 }
 
+bool is_resized(Value x) {
+  const auto& dims = x.type().dims;
+  return !dims ||
+         std::any_of(dims->begin() + 2, dims->end(), [](const Dim& dim) { return !dim.value(); });
+}
+
 std::unique_ptr<Kernel> conv(const Request& r) {
   Convolution p = convolution_of(r, r.sizes(0), r.sizes(1), r.out().sizes, r.has(2));
   p.frozen = r.in(1).constant != nullptr;
+  p.resized = is_resized(r.node().input(0));
   p.sum = r.has(3);
   p.activation = activation_of(r.attrs());
   if (is_empty(p)) return element_count(p.y) == 0 ? conv_of_nothing(r) : nullptr;

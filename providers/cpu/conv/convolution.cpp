@@ -31,10 +31,12 @@ bool is_wrong(const Convolution& p, const dnnl::primitive_desc_base& description
 }
 
 // oneDNN's (3.2) products of blocks keep lists for each element of a row: those of a sound's are
-// many times its samples and weights.
+// many times its samples and weights. And what they compile is never given back: 40 KB for each
+// size that a session meets.
 bool is_heavy(const Convolution& p, const dnnl::primitive_desc_base& description) {
   constexpr int64_t kLongRow = 4096;
-  return is_float(p) && p.y.back() >= kLongRow && p.w.back() > 1 &&
+  const bool is_sound = p.y.back() >= kLongRow && p.w.back() > 1;
+  return is_float(p) && (is_sound || (p.frozen && p.resized)) &&
          std::string_view(description.impl_info_str()).starts_with("brgconv");
 }
 

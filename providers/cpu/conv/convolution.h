@@ -20,6 +20,7 @@ struct Convolution {
   bool comes_last = false;        // an operand comes so
   dnnl::memory::desc given = {};  // as which it is to take x, or y for x; empty: it may choose
   bool frozen = false;            // w is a constant: nothing is trained
+  bool resized = false;           // another run may have an image of another size
   bool sum = false;               // operand 3 is added
   Activation activation = {};
 };
