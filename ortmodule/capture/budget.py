@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+_GRACE = 2.0  # seconds after its end in which a trace that calls torch ends by itself
 _PATIENCE = 2.0  # seconds before the pace of a trace is looked at
 _PACE = 0.025  # seconds for each call of torch, beyond which a trace with symbols is given up
 
@@ -35,7 +36,7 @@ class OutOfTime(Exception):
 
 
 class _OutOfTime(BaseException):
-    """Raised in the tracing thread from outside; no handler of Exception swallows it."""
+    """Raised in the tracing thread; no handler of Exception swallows it."""
 
 
 class Budget:
@@ -43,15 +44,24 @@ class Budget:
 
     def __init__(self, seconds: float):
         self.seconds = self._left = seconds
+        self._until = 0.0
 
     def run(self, work: Callable[[], Any], last: bool) -> Any:
         """work(), or OutOfTime where it takes longer than what is left; half of that where another
         trace may come after it."""
         began = time.thread_time()
+        seconds = max(self._left if last else self._left / 2, 0.0)
+        self._until = began + seconds
         try:
-            return _within(work, max(self._left if last else self._left / 2, 0.0))
+            return _within(work, seconds + _GRACE)
         finally:
             self._left -= time.thread_time() - began
+
+    def look(self) -> None:
+        """Ends work between two calls of torch. An error from outside may meet code of torch in C++
+        that lets none through, which ends the process: only work that calls nothing gets one."""
+        if time.thread_time() > self._until:
+            raise _OutOfTime
 
 
 def _within(work: Callable[[], Any], seconds: float) -> Any:
@@ -94,7 +104,7 @@ def _within(work: Callable[[], Any], seconds: float) -> Any:
                 for timer in timers:
                     timer.cancel()
     except _OutOfTime:
-        pass
+        given_up.append(True)
     if given_up:
         raise OutOfTime
     return result

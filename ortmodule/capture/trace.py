@@ -86,7 +86,14 @@ def _traced(
         flat.notes.own, flat.notes.effects = own, effects
         if not whole:  # code that the fake run did not come to
             stack.enter_context(observed(effects, fake.roots, fake.names))
-        flat.notes.calls.look = None if exact else pace()
+        too_slow = None if exact else pace()
+
+        def look(made: int) -> None:
+            budget.look()
+            if too_slow:
+                too_slow(made)
+
+        flat.notes.calls.look = look
         try:
             program = budget.run(lambda: _export(flat, tensors, free), last=exact)
         except TooSlow:

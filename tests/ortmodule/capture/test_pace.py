@@ -65,3 +65,21 @@ def test_exact_sizes_where_the_first_axes_take_too_long(monkeypatch):
     pair.through_engine(captures=1)
     pair.step(torch.randn(5, 6, 4))
     pair.through_engine(captures=2)
+
+
+def test_work_that_calls_nothing_ends_too(monkeypatch):
+    """By an error from outside, after a while."""
+    monkeypatch.setattr(budget, "_GRACE", 0.05)
+    with pytest.raises(budget.OutOfTime):
+        budget.Budget(0.05).run(_endless, last=True)
+
+
+def test_work_that_looks_ends_by_itself():
+    given = budget.Budget(0.05)
+    with pytest.raises(budget.OutOfTime):
+        given.run(lambda: _endless(given.look), last=True)
+
+
+def _endless(look=lambda: None):
+    while True:
+        look()
