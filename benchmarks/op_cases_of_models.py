@@ -17,6 +17,8 @@ SIGNALS = {"small": (1, 4096), "medium": (4, 16384), "large": (16, 65536)}
 STEPS = {"small": (4, 2, 16), "medium": (16, 8, 64), "large": (64, 32, 256)}
 # Rows, inner and columns of a product of bytes.
 PRODUCTS = {"small": (8, 64, 32), "medium": (64, 256, 256), "large": (512, 768, 1024)}
+# Rows and columns of a weight in few bits.
+WIDTHS = {"small": 256, "medium": 1024, "large": 4096}
 
 
 def image(size: str) -> np.ndarray:
@@ -116,12 +118,19 @@ def _bytes() -> None:
         factors(size)[0], scale, zero, factors(size)[1], scale, np.int8(0), np.float32(0.5), zero
     ], constants=(1, 2, 3, 4, 5, 6, 7), by_reference=False)  # fmt: skip
 
+    for what, rows in (("of one row", 1), ("of 64 rows", 64)):
+        case("MatMulNBits", what, lambda size, rows=rows: [
+            numbers(rows, WIDTHS[size]), bytes_of(WIDTHS[size], WIDTHS[size] // 32, 16),
+            numbers(WIDTHS[size], WIDTHS[size] // 32),
+        ], constants=(1, 2), by_reference=False, attrs={
+            "domain": "com.microsoft", "bits": 4, "block_size": 32, "N": WIDTHS.get,
+            "K": WIDTHS.get,
+        })  # fmt: skip
+
 
 for add in (_images, _regions, _signals, _layers, _bytes):
     add()
 
 explain("The largest of a bin's samples is another place in each channel.", "RoiAlign max")
-explain(
-    "By their definitions: a pass over a tile for each instruction, beside an exact division.",
-    "QuantizeLinear", "DynamicQuantizeLinear", "QLinearMatMul of a weight",
-)  # fmt: skip
+explain("Its largest and its smallest number are found in a pass each.", "DynamicQuantizeLinear")
+explain("An exact division of each result.", "QLinearMatMul of a weight")

@@ -79,7 +79,8 @@ def model_of(case: Case, size: str, arrays: list, constants: set[int]) -> onnx.M
         value.ClearField("type")
     kept = [numpy_helper.from_array(arrays[k], names[k]) for k in sorted(constants)]
     graph = helper.make_graph([node], "case", given, made, kept)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", case.opset)])
+    opsets = [helper.make_opsetid("", case.opset), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=opsets)
     model.ir_version = 10
     return onnx.shape_inference.infer_shapes(model)
 
