@@ -286,18 +286,21 @@ class Parser {
     return one_of(std::move(ranges), negated);
   }
 
+  // [:alpha:] and the like, passed where it is one; '[:' without ':]' is two characters.
+  std::optional<Ranges> class_between_colons() {
+    const size_t end = text_.find(":]", at_ + 2);
+    if (end == std::string::npos || !takes("[:")) return {};
+    const bool negated = takes("^");
+    const Ranges named = named_class(text_.substr(at_, end - at_));
+    at_ = end + 2;
+    return one_or_others(named, negated);
+  }
+
   void add_member(Ranges& ranges) {
     const auto add = [&](const Ranges& more) {
       ranges.insert(ranges.end(), more.begin(), more.end());
     };
-    if (takes("[:")) {
-      const bool negated = takes("^");
-      const size_t end = text_.find(":]", at_);
-      check(end != std::string::npos, "'[:' before {} has no ':]'", at_);
-      const Ranges named = named_class(text_.substr(at_, end - at_));
-      at_ = end + 2;
-      return add(one_or_others(named, negated));
-    }
+    if (const auto found = class_between_colons()) return add(*found);
     if (const auto found = class_escape()) return add(*found);
     const uint32_t from = takes("\\") ? escaped() : character();
     uint32_t to = from;

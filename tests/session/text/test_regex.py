@@ -56,6 +56,7 @@ PATTERNS = [
     r"\pL+", r"\PL+", r"\p{Lu}", r"\p{^Lu}", r"\P{^Lu}", r"[\p{Greek}\pN]+", r"[^\p{Latin}]*",
     r"(?i)\p{Lu}+", r"(?i)\P{Lu}+", r"(?i)[^\p{Lu}]", r"\p{Han}+", r"\p{Any}*", r"\pL\pN?",
     r"[\p{Ll}-]+", r"\pN{2}", r"[[:word:]]+", r"[[:^word:]]", r"\p{^Greek}*",
+    "[[:]", "[^[:]*", "[[:a]+", "[[:^a-b]+",
 ]  # fmt: skip
 
 
