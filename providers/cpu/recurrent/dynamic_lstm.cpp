@@ -45,7 +45,8 @@ struct Forward {
       const float* row = h + l.state_row(d, b) * l.H;
       for (int64_t k = 0; k < l.H; ++k) low = std::min(low, row[k]), high = std::max(high, row[k]);
     }
-    const float scale = high == low ? 1.0f : (high - low) / 255.0f;
+    const float step = (high - low) / 255.0f;  // of states that are tiny it is nothing
+    const float scale = step == 0.0f ? 1.0f : step;
     const float zero = nearest(std::clamp(-low / scale, 0.0f, 255.0f));
     for (int64_t b = 0; b < l.B; ++b) {
       const float* row = h + l.state_row(d, b) * l.H;

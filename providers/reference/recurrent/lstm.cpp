@@ -86,7 +86,8 @@ double rounded(const Layer& l, int64_t d, int64_t n, const Values& h, Values& wh
         f(b * l.hidden + k, static_cast<float>(h[l.state_row(d, b) * l.hidden + k]));
   };
   each([&](int64_t, float v) { low = std::min(low, v), high = std::max(high, v); });
-  const float scale = high == low ? 1.0f : (high - low) / 255.0f;
+  const float step = (high - low) / 255.0f;  // of states that are tiny it is nothing
+  const float scale = step == 0.0f ? 1.0f : step;
   const float zero = std::nearbyint(std::clamp(-low / scale, 0.0f, 255.0f));
   each([&](int64_t at, float v) {
     whole[at] = std::clamp(std::nearbyint(v / scale), -zero, 255.0f - zero);
