@@ -123,16 +123,24 @@ Rule conv_of_bytes() {
       });
 }
 
+// Whether the larger of two integers is the larger number: a scale below zero turns them round.
+Verdict keeps_order(const Match& m, const std::string& name) {
+  const Tensor* scale = constant_of(m[name + "_scale"]);
+  return require(scale && scale->count() == 1 && element_as_double(*scale, 0) > 0.0,
+                 "the scale of {} is not known to be above zero", name);
+}
+
 // What only moves elements, or takes the largest, moves them as integers.
-Rule moved_before(const std::string& op, bool has_shape) {
+Rule moved_before(const std::string& op, bool has_shape, bool by_order = false) {
   return rule(op + "_of_bytes")
       .match([=](Pattern& p) {
         const Value x = dequantized(p, "x");
         return p.named("moved", has_shape ? p.op(op, {x, p["shape"]}) : p.op(op, {x}));
       })
-      .when([](const Match& m) {
+      .when([=](const Match& m) {
         if (m.node("moved").out.size() > 1) return Verdict::no("it has a second result");
-        return scaled_once(m, "x");
+        if (const Verdict once = scaled_once(m, "x"); !once) return once;
+        return by_order ? keeps_order(m, "x") : Verdict::yes();
       })
       .rewrite([=](const Match& m) {
         const Value shape = has_shape ? m["shape"] : Value{};
@@ -212,7 +220,7 @@ bool is_dequantized(const Node& node) {
 }
 
 Rules quantized_rules() {
-  return {moved_before("MaxPool", false),
+  return {moved_before("MaxPool", false, true),
           moved_before("Flatten", false),
           moved_before("Transpose", false),
           transpose_of_channels(),
