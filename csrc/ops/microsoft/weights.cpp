@@ -84,41 +84,50 @@ Value product_of_bits(const OpCall& c) {
   const bool fits = b.k % b.size == 0 && !c.has(4);
   const Value y = fits ? product_of_blocks(c, b)
                        : matmul(c.x(0), swap_last(cast(weight(c, b), c.x(0).dtype())));
-  return c.has(5) ? y + c.x(5) : y;
+  return c.has(5) ? y + reshape(c.x(5), {b.n}) : y;
 }
 
 // --- MatMulBnb4 ----------------------------------------------------------------------------------
 
-// Two codes to a byte, the first in the upper bits, then a scale for each block of the flat weight.
-Value table_weight(const OpCall& c) {
-  const Attrs& attrs = c.attrs();
-  const int64_t n = attrs.i("N"), k = attrs.i("K"), size = attrs.i("block_size");
-  const int64_t type = attrs.i("quant_type");
-  check(size > 0 && size <= (1 << 20), "[MatMulBnb4] block_size is {}, expected a positive size",
-        size);
-  check(type == 0 || type == 1, "[MatMulBnb4] quant_type is {}, expected 0 or 1", type);
-  const int64_t count = n * k, blocks = (count + size - 1) / size;
-  const Value numbers = looked_up(c.x(1), type == 1 ? QuantizedFormat::nf4 : QuantizedFormat::fp4);
-  const Value scales = expand(unsqueeze(cast(c.x(2), DType::f32), {1}), {blocks, size});
-  const Value flat =
-      slice(numbers, 0, 0, count) * slice(reshape(scales, {blocks * size}), 0, 0, count);
-  return reshape(flat, {n, k});
+// Of the flat weight [N K], in blocks: a scale for each, and two codes to a byte, the first in the
+// upper bits.
+struct TableBlocks {
+  int64_t n, k, size, type;
+  int64_t count() const { return (n * k + size - 1) / size; }
+  QuantizedFormat format() const { return type == 1 ? QuantizedFormat::nf4 : QuantizedFormat::fp4; }
+};
+
+TableBlocks table_blocks_of(const Attrs& attrs) {
+  const TableBlocks b{attrs.i("N"), attrs.i("K"), attrs.i("block_size"), attrs.i("quant_type")};
+  check(fits_memory(b.n, b.k), "[MatMulBnb4] N is {} and K is {}, expected positive sizes", b.n,
+        b.k);
+  check(b.size > 0 && b.size <= (1 << 20), "[MatMulBnb4] block_size is {}, expected a positive size",
+        b.size);
+  check(b.type == 0 || b.type == 1, "[MatMulBnb4] quant_type is {}, expected 0 or 1", b.type);
+  return b;
+}
+
+// [N, K] in float32.
+Value table_weight(Value codes, Value scales, const TableBlocks& b) {
+  const Value each = expand(unsqueeze(scales, {1}), {b.count(), b.size});
+  const Value flat = slice(looked_up(codes, b.format()), 0, 0, b.n * b.k) *
+                     slice(reshape(each, {b.count() * b.size}), 0, 0, b.n * b.k);
+  return reshape(flat, {b.n, b.k});
 }
 
 Value product_of_tables(const OpCall& c) {
-  const Attrs& attrs = c.attrs();
-  const int64_t n = attrs.i("N"), k = attrs.i("K");
-  check(fits_memory(n, k), "[MatMulBnb4] N is {} and K is {}, expected positive sizes", n, k);
-  const bool forward = attrs.i("transB") != 0;
-  const int64_t size = attrs.i("block_size"), type = attrs.i("quant_type");
-  if ((type == 0 || type == 1) && size > 0 && size % 16 == 0 && n * k % size == 0)
-    return c.graph().emit1("ort::QuantizedLinear", {c.x(0), c.x(1), cast(c.x(2), DType::f32)},
-                           {{"block", size},
-                            {"columns", k},
-                            {"format", std::string(type == 1 ? "nf4" : "fp4")},
-                            {"rows", n},
+  const TableBlocks b = table_blocks_of(c.attrs());
+  const bool forward = c.attrs().i("transB") != 0;
+  const Value codes = reshape(c.x(1), {(b.n * b.k + 1) / 2});  // bitsandbytes has [.., 1]
+  const Value scales = reshape(cast(c.x(2), DType::f32), {b.count()});
+  if (b.size % 16 == 0 && b.n * b.k % b.size == 0)
+    return c.graph().emit1("ort::QuantizedLinear", {c.x(0), codes, scales},
+                           {{"block", b.size},
+                            {"columns", b.k},
+                            {"format", std::string(b.type == 1 ? "nf4" : "fp4")},
+                            {"rows", b.n},
                             {"transposed", int64_t{!forward}}});
-  const Value w = cast(table_weight(c), c.x(0).dtype());
+  const Value w = cast(table_weight(codes, scales, b), c.x(0).dtype());
   return matmul(c.x(0), forward ? swap_last(w) : w);
 }
 

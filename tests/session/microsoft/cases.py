@@ -412,6 +412,10 @@ WEIGHTS = {
         "MatMulBnb4", [f(3, 64), u8(4 * 64 // 2), positive(8)],
         {"N": 4, "K": 64, "block_size": 32, "quant_type": 1}, 1,
     ),
+    "bnb, a column": (
+        "MatMulBnb4", [f(3, 64), u8(4 * 64 // 2, 1), positive(4)],
+        {"N": 4, "K": 64, "block_size": 64, "quant_type": 1}, 1,
+    ),
     "bnb, fp4": (
         "MatMulBnb4", [f(3, 64), u8(4 * 64 // 2), positive(4)],
         {"N": 4, "K": 64, "block_size": 64, "quant_type": 0}, 1,

@@ -160,6 +160,11 @@ MESSAGES = {
         "MatMulNBits", [f(2, 32), np.zeros((4, 2, 8), np.uint8), f(4, 2)],
         {"N": 4, "K": 32, "block_size": 12}, 1,
     ),
+    "shape .4. has 4 elements, the input .1. has 1": (
+        "MatMulNBits",
+        [f(2, 32), np.zeros((4, 2, 8), np.uint8), f(4, 2), None, None, f(1)],
+        {"N": 4, "K": 32, "block_size": 16}, 1,
+    ),
     "k_quant_type is 'PER_TENSOR', expected NONE": (
         "GroupQueryAttention",
         [*[f(1, 1, 8)] * 3, None, None, np.zeros(1, np.int32), np.array(1, np.int32)],
