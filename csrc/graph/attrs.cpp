@@ -1,5 +1,6 @@
 // Attributes: typed access, equality and text; the value of a constant.
 #include <algorithm>
+#include <bit>
 
 #include "csrc/graph/schema.h"
 
@@ -113,15 +114,24 @@ bool operator==(const Attrs& a, const Attrs& b) {
   });
 }
 
+// By bits: zero has two signs.
+static bool same_number(double a, double b) {
+  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
+}
+
 bool same_attr(const Attr& a, const Attr& b) {
   if (a.index() != b.index()) return false;
-  if (const Tensor* x = std::get_if<Tensor>(&a)) return same_bytes(*x, std::get<Tensor>(b));
   return std::visit(
       [&]<class T>(const T& x) {
+        const T& y = std::get<T>(b);
         if constexpr (std::is_same_v<T, Tensor>)
-          return false;
+          return same_bytes(x, y);
+        else if constexpr (std::is_same_v<T, double>)
+          return same_number(x, y);
+        else if constexpr (std::is_same_v<T, std::vector<double>>)
+          return std::ranges::equal(x, y, same_number);
         else
-          return x == std::get<T>(b);
+          return x == y;
       },
       a);
 }

@@ -1,4 +1,4 @@
-// Nodes are keyed by op, inputs and the text of their attributes, and compared whole.
+// Nodes are keyed by op, inputs and attributes, and compared whole.
 #include "csrc/passes/cse.h"
 
 #include <algorithm>
@@ -11,18 +11,23 @@
 namespace ort {
 namespace {
 
-// Long lists by their length alone.
+constexpr size_t kLong = 64;  // items; a longer list is keyed by a hash of them
+
+template <class Item>
+size_t hash_of(const std::vector<Item>& items) {
+  size_t hash = items.size();
+  for (const Item& item : items) hash = hash * 0x9e3779b97f4a7c15 + std::hash<Item>()(item);
+  return hash;
+}
+
 std::string key_of(const Attr& attr) {
-  constexpr size_t kLong = 64;
-  const size_t length = std::visit(
-      []<class T>(const T& value) {
-        if constexpr (requires { value.size(); })
-          return value.size();
-        else
-          return size_t{0};
+  return std::visit(
+      [&]<class T>(const T& value) {
+        if constexpr (requires { hash_of(value); } && !std::is_same_v<T, Dims>)
+          if (value.size() > kLong) return std::to_string(hash_of(value));
+        return attr_text(attr);
       },
       attr);
-  return length > kLong ? std::to_string(length) : attr_text(attr);
 }
 
 std::string key_of(const Node& node) {

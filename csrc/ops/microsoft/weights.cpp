@@ -101,8 +101,8 @@ TableBlocks table_blocks_of(const Attrs& attrs) {
   const TableBlocks b{attrs.i("N"), attrs.i("K"), attrs.i("block_size"), attrs.i("quant_type")};
   check(fits_memory(b.n, b.k), "[MatMulBnb4] N is {} and K is {}, expected positive sizes", b.n,
         b.k);
-  check(b.size > 0 && b.size <= (1 << 20), "[MatMulBnb4] block_size is {}, expected a positive size",
-        b.size);
+  check(b.size > 0 && b.size <= (1 << 20),
+        "[MatMulBnb4] block_size is {}, expected a positive size", b.size);
   check(b.type == 0 || b.type == 1, "[MatMulBnb4] quant_type is {}, expected 0 or 1", b.type);
   return b;
 }

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from ortmodule import InferenceSession
 
-from .models import Error, agree, made, ours, reference, refused, tensor, theirs
+from .models import DOMAIN, Error, agree, made, ours, port, reference, refused, tensor, theirs
 
 OUT = {"y": TensorProto.FLOAT}
 X = np.array([[1, -2, 0.5], [0.25, 4, -1], [0, 0, 0], [-3, 2, 0.5]], np.float32)
@@ -245,3 +245,23 @@ def test_tables_of_unequal_lengths():
     model = made("CategoryMapper", {"x": TEXTS}, {"y": TensorProto.INT64}, 1,
                  cats_strings=["a", "b"], cats_int64s=[1])  # fmt: skip
     refused(model, "it has 2 keys and 1 values")
+
+
+@pytest.mark.parametrize("count", [3, 100])
+def test_encoders_that_differ_in_the_sign_of_a_zero(count):
+    """They are two nodes, however long their lists."""
+
+    def encoder(y, zero):
+        lists = {"keys_int64s": range(count), "values_floats": [zero] + [1.0] * (count - 1)}
+        return helper.make_node("LabelEncoder", ["x"], [y], domain=DOMAIN, **lists)
+
+    x = np.arange(3)
+    graph = helper.make_graph(
+        [encoder("plus", 0.0), encoder("minus", -0.0)],
+        "g",
+        [port("x", x)],
+        [helper.make_tensor_value_info(y, TensorProto.FLOAT, [3]) for y in ("plus", "minus")],
+    )
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid(DOMAIN, 4)]
+    plus, minus = ours(helper.make_model(graph, opset_imports=opsets, ir_version=10), {"x": x})
+    assert np.signbit([plus[0], minus[0]]).tolist() == [False, True]
