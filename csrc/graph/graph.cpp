@@ -224,7 +224,7 @@ void Graph::replace(Value from, Value to, std::string_view by) {
 
 void Graph::erase(Node* node) {
   for (const ValueId id : node->out)
-    check(id == kNone || unused(id), "erase: output %{} of {} is in use", id, node->describe());
+    if (id != kNone && !unused(id)) fail("erase: output %{} of {} is in use", id, node->describe());
   for (size_t i = 0; i < node->in.size(); ++i)
     if (node->in[i] != kNone) values_[node->in[i]].uses.drop(node, static_cast<int>(i));
   unlink(node);
