@@ -27,6 +27,10 @@ size_t apply(const Rules& rules, Graph& graph, PassOptions& options) {
   return rewrite(graph, rules, how);
 }
 
+bool is_off(const std::string& name, const PassOptions& options) {
+  return std::find(options.off.begin(), options.off.end(), name) != options.off.end();
+}
+
 size_t fold(Graph& graph, PassOptions& options) {
   return options.evaluator ? fold_constants(graph, *options.evaluator) : 0;
 }
@@ -59,7 +63,8 @@ size_t join_integers(Graph& graph, PassOptions& options) {
   const auto nodes = graph.order();
   const auto is_dequantized = [](const Node* node) { return rules::is_dequantized(*node); };
   if (std::none_of(nodes.begin(), nodes.end(), is_dequantized)) return 0;
-  const size_t folded = options.evaluator ? fold_quantized(graph, options) : 0;
+  const bool folds = options.evaluator && !is_off("fold_constants", options);
+  const size_t folded = folds ? fold_quantized(graph, options) : 0;
   return folded + apply(quantized_rules(), graph, options);
 }
 
@@ -80,7 +85,7 @@ const std::map<std::string, Pass>& passes() {
 }
 
 size_t run(const std::string& name, Pass pass, Graph& graph, PassOptions& options) {
-  if (std::find(options.off.begin(), options.off.end(), name) != options.off.end()) return 0;
+  if (is_off(name, options)) return 0;
   const size_t before = graph.node_count(), changes = pass(graph, options);
   if (changes > 0 && env::debug() >= 3)
     log("pass {}: {} changes, {} nodes -> {}", name, changes, before, graph.node_count());
@@ -93,10 +98,10 @@ size_t run(const std::string& name, Pass pass, Graph& graph, PassOptions& option
 
 size_t run_pass(const std::string& name, Graph& graph, PassOptions& options) {
   const auto found = passes().find(name);
+  if (found != passes().end()) return run(name, found->second, graph, options);
   std::string known;
   for (const auto& [each, pass] : passes()) known += (known.empty() ? "" : ", ") + each;
-  check(found != passes().end(), "unknown pass '{}', known: {}", name, known);
-  return run(name, found->second, graph, options);
+  fail("unknown pass '{}', known: {}", name, known);
 }
 
 void join_quantized(Graph& graph, PassOptions& options) {
