@@ -5,6 +5,7 @@ patches.py and stages.py enter it. The graph is the same.
 
 import contextlib
 import gc
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -26,16 +27,40 @@ def leave_out(replace: Callable[[Any, str, Callable], None]) -> None:
             replace(home, name, lambda _, new=new: new)
 
 
+class _Collector:
+    """The process's garbage collector, which captures on several threads slow down together."""
+
+    def __init__(self):
+        self._lock, self._captures = threading.Lock(), 0
+        self._before = self._ours = gc.get_threshold()
+
+    def enter(self) -> None:
+        with self._lock:
+            self._captures += 1
+            if self._captures > 1:
+                return
+            self._before = first, *rest = gc.get_threshold()
+            self._ours = (max(_SELDOM, first) if first else 0, *rest)  # 0: somebody turned it off
+            gc.set_threshold(*self._ours)
+
+    def leave(self) -> None:
+        with self._lock:
+            self._captures -= 1
+            if self._captures == 0 and gc.get_threshold() == self._ours:  # forward may set another
+                gc.set_threshold(*self._before)
+
+
+_COLLECTOR = _Collector()
+
+
 @contextlib.contextmanager
 def collected_seldom() -> Iterator[None]:
     """Within, the garbage collector runs seldom."""
-    before = gc.get_threshold()
-    if before[0]:  # 0: somebody turned it off
-        gc.set_threshold(max(_SELDOM, before[0]), *before[1:])
+    _COLLECTOR.enter()
     try:
         yield
     finally:
-        gc.set_threshold(*before)
+        _COLLECTOR.leave()
 
 
 def _nothing(*_args: Any) -> None:
