@@ -12,6 +12,7 @@
 #include "csrc/core/device.h"
 #include "csrc/core/dim.h"
 #include "csrc/core/dtype.h"
+#include "providers/constant.h"
 #include "providers/layout.h"
 
 namespace ort {
@@ -23,9 +24,9 @@ struct Operand {
   DType dtype = DType::undefined;
   Sizes sizes{};
   bool present = false;
-  const void* constant = nullptr;  // its bytes on the host, when they are known at preparation
-  Device device{};                 // whose memory its pointer is of when the kernel is run
-  Layout layout{};  // of an input: how it lies before anything is done for this kernel
+  Constant constant{};  // its bytes on the host, when they are known at preparation
+  Device device{};      // whose memory its pointer is of when the kernel is run
+  Layout layout{};      // of an input: how it lies before anything is done for this kernel
   // Whether the kernel may have an input in another layout; of an output, whether a reader could
   // take it in one that is not row-major: else a reorder follows. The kernel says which it is.
   bool any_layout = false;
@@ -56,6 +57,8 @@ class Kernel {
   // Output `out` may be written over the memory of input `in` (same bytes, same dtype, each element
   // read before it is written).
   virtual bool in_place(size_t /*in*/, size_t /*out*/) const { return false; }
+  // What it made of input `in`, a constant, and reads in its place; null: it reads the input.
+  virtual std::shared_ptr<const Pack> pack(size_t /*in*/) const { return nullptr; }
   // In which layouts it reads and writes. An input that has not `any_layout` is row-major.
   virtual Layout layout_of_input(size_t /*in*/) const { return {}; }
   virtual Layout layout_of_output(size_t /*out*/) const { return {}; }

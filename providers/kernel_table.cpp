@@ -116,8 +116,8 @@ std::vector<int64_t> read_ints(const Operand& operand, const void* data) {
 }
 
 std::optional<std::vector<int64_t>> Request::ints(size_t i) const {
-  if (!has(i) || in(i).constant == nullptr || !is_integer(in(i).dtype)) return std::nullopt;
-  return read_ints(in(i), in(i).constant);
+  if (!has(i) || !in(i).constant || !is_integer(in(i).dtype)) return std::nullopt;
+  return read_ints(in(i), in(i).constant.hold().get());
 }
 
 Sizes Request::dims(std::string_view attr) const {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "csrc/graph/graph.h"
+#include "csrc/graph/onnx_file.h"
 
 namespace ort {
 
@@ -21,6 +22,7 @@ struct ReadAs {
   std::set<std::string> external;                 // of those: the file must have them elsewhere
   std::map<std::string, Tensor> files;  // their bytes, in the place of all files beside it
   std::set<std::string> open;           // initializers that a run is to be fed
+  NewTensor memory = &Tensor::empty;    // for what is copied out of the file
 };
 
 // What a file says of itself. A port has the file's names of sizes; what the file leaves out of an

@@ -573,7 +573,7 @@ std::unique_ptr<Graph> read_bytes(std::span<const char> bytes, const OpSet& ops,
 
 std::unique_ptr<Graph> read_onnx(std::span<const char> bytes, const OpSet& ops, const ReadAs& as,
                                  ModelHead* head) {
-  return read_bytes(bytes, ops, {{"", "", false, as.files}, nullptr}, as, head);
+  return read_bytes(bytes, ops, {{"", "", false, as.files, as.memory}, nullptr}, as, head);
 }
 
 std::unique_ptr<Graph> read_onnx_file(const std::string& path, const OpSet& ops, bool map,
@@ -582,7 +582,7 @@ std::unique_ptr<Graph> read_onnx_file(const std::string& path, const OpSet& ops,
   const size_t size = static_cast<size_t>(file.size());
   const std::string folder = std::filesystem::path(path).parent_path().string();
   const std::string real = std::filesystem::path(file.real_path()).parent_path().string();
-  ExternalFiles external{folder.empty() ? "." : folder, real, map, as.files};
+  ExternalFiles external{folder.empty() ? "." : folder, real, map, as.files, as.memory};
   try {
     if (map) {
       const auto mapped = file.map();

@@ -43,6 +43,28 @@ Operands outputs_of(const LoweredGraph& lowered, const BoundValues& values) {
   return outputs;
 }
 
+// What no step reads, as all have packed it, is kept no more.
+void hold_constants(Plan& plan, const std::vector<Buffer>& buffers) {
+  std::vector<std::shared_ptr<const Pack>> packs(plan.constants.size());
+  std::vector<bool> read(plan.constants.size());
+  for (const Step& step : plan.steps)
+    for (int i = 0; i < step.n_in; ++i) {
+      const int operand = plan.operands[static_cast<size_t>(step.in + i)];
+      if (operand < 0 || buffers[static_cast<size_t>(operand)].kind != Slot::Kind::constant)
+        continue;
+      const size_t constant = buffers[static_cast<size_t>(operand)].at;
+      if (auto pack = step.kernel->pack(static_cast<size_t>(i)))
+        packs[constant] = std::move(pack);
+      else
+        read[constant] = true;
+    }
+  for (size_t i = 0; i < packs.size(); ++i)
+    if (read[i])
+      plan.held.push_back(hold(plan.constants[i]));
+    else if (packs[i])
+      discard(plan.constants[i], std::move(packs[i]));
+}
+
 std::vector<Uploaded> uploads_of(const LoweredGraph& lowered, const BoundValues& values,
                                  const BufferAssignment& owned,
                                  const std::vector<PlanDevice>& devices) {
@@ -85,6 +107,7 @@ Bound bind(const LoweredGraph& lowered, const Symbols& symbols) {
   }
   plan.uploads = uploads_of(lowered, values, owned, plan.devices);
   plan.constants = std::move(values.constants);
+  hold_constants(plan, owned.buffers);
   return bound;
 }
 

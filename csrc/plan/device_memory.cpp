@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "csrc/core/pool.h"
+#include "providers/constant.h"
 
 namespace ort {
 
@@ -34,7 +35,8 @@ Uploaded upload(const PlanDevice& device, const Tensor& tensor) {
   Memory& memory = device.runtime->memory();
   Stream& stream = device.runtime->stream(kCompute);
   auto block = std::make_shared<DeviceBlock>(memory, std::max<size_t>(tensor.bytes(), 1), stream);
-  memory.copy(block->data(), tensor.data, tensor.bytes(), CopyKind::to_device, stream);
+  const auto bytes = hold(tensor);
+  memory.copy(block->data(), bytes.get(), tensor.bytes(), CopyKind::to_device, stream);
   stream.synchronize();  // once a binding; the first run may be on other streams
   return block;
 }

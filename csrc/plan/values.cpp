@@ -38,7 +38,7 @@ Operand BoundValues::operand(ValueId id) const {
   result.sizes = sizes_of(*type.dims, symbols_);
   check(is_addressable(result.sizes, size_of(type.dtype)), "shape {} exceeds any memory",
         result.sizes);
-  if (const auto index = constant(source(id))) result.constant = constants[*index].data;
+  if (const auto index = constant(source(id))) result.constant = Constant(constants[*index]);
   return result;
 }
 

@@ -40,7 +40,8 @@ std::vector<Tensor> ProviderEvaluator::evaluate(const Node& node, std::span<cons
   std::vector<void*> pointers;
   for (size_t i = 0; i < node.in.size(); ++i) {
     const bool present = node.has_input(i);
-    binding.in.push_back({in[i].dtype, in[i].sizes, present, present ? in[i].data : nullptr});
+    binding.in.push_back(
+        {in[i].dtype, in[i].sizes, present, present ? Constant(in[i]) : Constant()});
     pointers.push_back(in[i].data);
   }
   for (size_t i = 0; i < node.out.size(); ++i) {

@@ -52,6 +52,8 @@ class InferenceSession {
     return {limits_, terminations_, ended};
   }
   const Graph& graph() const { return *graph_; }  // as it was read
+  // While it lives, the constants of that graph may be read.
+  std::vector<std::shared_ptr<const void>> hold_constants() const;
   // Runs under way end with an error before their next step.
   void terminate() { ++terminations_; }
   // Of a run's kernels; 0: as many as OpenMP has.
@@ -69,6 +71,7 @@ class InferenceSession {
   struct Asked {
     std::unique_ptr<Graph> graph;
     std::unique_ptr<Program> program;
+    std::vector<std::shared_ptr<const void>> held;  // what it reads beside its plans
     std::once_flag freed;
     std::unique_ptr<Program> free;  // made when first needed; null where the names are law
     std::mutex mutex;

@@ -39,6 +39,8 @@ class Program {
   std::unique_ptr<BoundPlan> bind(std::span<const Item> inputs, std::span<const Tensor> into);
   // Whether a part must run before the rest can be planned; plan() is of programs that are not.
   bool is_staged() const { return prologue_ || halves_; }
+  // Whether a plan is all that a run needs: neither a part before it nor a body is compiled later.
+  bool is_one_plan() const { return !is_staged() && !items_; }
   // Null: no gradients, or one plan for both directions.
   const ProgramHalves* halves() const { return halves_.get(); }
 

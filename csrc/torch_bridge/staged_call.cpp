@@ -28,10 +28,12 @@ void Call::keep_stash(const std::shared_ptr<Program>& program, const std::vector
   planned_.plan = planned_.program->plan(stash_->sizes);
   input_types_.clear();
   for (const at::Tensor& input : inputs_)
-    input_types_.push_back(input.defined()
-                               ? Operand{dtype_of(input.scalar_type()), input.sizes().vec(), true,
-                                         nullptr, device_of(input.device())}
-                               : Operand{});
+    input_types_.push_back(input.defined() ? Operand{dtype_of(input.scalar_type()),
+                                                     input.sizes().vec(),
+                                                     true,
+                                                     {},
+                                                     device_of(input.device())}
+                                           : Operand{});
   for (const size_t i : stash_->inputs)  // those that are copied
     if (inputs_[i].defined() &&
         (contains(state_->written, i) || !history.saves_input(i, wanted_.defined)))

@@ -84,7 +84,7 @@ std::unique_ptr<Kernel> widened(const Request& request, const Make& make) {
       operand.any_layout = false;  // what is widened is row-major
       if (is_half(operand.dtype)) {
         operand.dtype = DType::f32;
-        operand.constant = nullptr;
+        operand.constant = {};
       }
     }
   auto kernel = std::make_unique<Widened>(request.binding());

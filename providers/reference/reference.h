@@ -57,9 +57,7 @@ class KernelCall {
   const Sizes& sizes(size_t i = 0) const { return site_.in[i].sizes; }
   const Sizes& out_sizes(size_t i = 0) const { return site_.out[i].sizes; }
   int64_t rank(size_t i = 0) const { return static_cast<int64_t>(sizes(i).size()); }
-  const void* data(size_t i) const {
-    return site_.in[i].constant ? site_.in[i].constant : args_.in[i];
-  }
+  const void* data(size_t i) const { return args_.in[i]; }
   void* out_data(size_t i = 0) const { return args_.out[i]; }
 
   template <class W>

@@ -153,7 +153,7 @@ class Provider final : public ort::Provider {
     // A constant's bytes lie on the device; only what the host reads is known here.
     ort::Binding known = binding;
     for (ort::Operand& operand : known.in)
-      if (!operand.device.is_host()) operand.constant = nullptr;
+      if (!operand.device.is_host()) operand.constant = {};
     return std::make_unique<Kernel>(reference().prepare(region, known).finish(), region, binding);
   }
   ort::Device device(ort::Device) const override { return kDevice; }

@@ -155,7 +155,7 @@ class HandOver : public Node {
 
 // What goes along a chain: it tells the engine the device, whose thread and stream run the nodes.
 at::Tensor token_on(Device device) {
-  return device.is_host() ? at::Tensor() : empty({DType::f32, {0}, true, nullptr, device});
+  return device.is_host() ? at::Tensor() : empty({DType::f32, {0}, true, {}, device});
 }
 
 using First = std::vector<decltype(Edge::function)>;  // by group: the first node of its chain

@@ -113,7 +113,7 @@ bool is_resized(Value x) {
 
 std::unique_ptr<Kernel> conv(const Request& r) {
   Convolution p = convolution_of(r, r.sizes(0), r.sizes(1), r.out().sizes, r.has(2));
-  p.frozen = r.in(1).constant != nullptr;
+  p.frozen = static_cast<bool>(r.in(1).constant);
   p.resized = is_resized(r.node().input(0));
   p.sum = r.has(3);
   p.activation = activation_of(r.attrs());

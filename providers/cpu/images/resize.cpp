@@ -17,7 +17,8 @@ constexpr size_t kRoi = 1, kScales = 2, kSizes = 3;  // inputs
 std::vector<double> floats_of(const Request& r, size_t i) {
   std::vector<double> values;
   if (!r.has(i)) return values;
-  const Tensor list{r.in(i).dtype, r.sizes(i), const_cast<void*>(r.in(i).constant), nullptr};
+  const auto bytes = r.in(i).constant.hold();
+  const Tensor list{r.in(i).dtype, r.sizes(i), const_cast<void*>(bytes.get()), bytes};
   for (int64_t k = 0; k < list.count(); ++k) values.push_back(element_as_double(list, k));
   return values;
 }

@@ -48,7 +48,10 @@ class CutReader {
   std::optional<Cut> read_rows(ChannelRows rows) const {
     for (const Operand& operand : operand_)
       if (operand.present && !operand.constant) return std::nullopt;
-    Cut cut = read_from([&](int i) { return operand_[i].constant; });
+    std::shared_ptr<const void> held[3];
+    for (int i = 0; i < 3; ++i)
+      if (operand_[i].present) held[i] = operand_[i].constant.hold();
+    Cut cut = read_from([&](int i) { return held[i].get(); });
     cut.starts.push_back(0);
     cut.steps.push_back(1);
     if (rows.last) {

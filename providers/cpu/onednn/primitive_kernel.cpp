@@ -6,26 +6,52 @@
 #include <cfenv>
 #include <map>
 
+#include "csrc/core/meter.h"
+
 namespace ort::cpu {
 
-std::shared_ptr<const dnnl::memory> packed(const void* data, const dnnl::memory::desc& desc,
+PackedMemory::PackedMemory(const Constant& constant, dnnl::memory::desc desc,
+                           const dnnl::memory::desc& wanted)
+    : desc_(std::move(desc)),
+      bytes_(discardable_tensor(DType::u8, {static_cast<int64_t>(wanted.get_size())})),
+      memory_(wanted, cpu_engine(), bytes_.data) {
+  const auto bytes = constant.hold();
+  dnnl::memory plain(desc_, cpu_engine(), const_cast<void*>(bytes.get()));
+  dnnl::reorder(plain, memory_).execute(cpu_stream(), plain, memory_);
+}
+
+void PackedMemory::unpack(void* to) const {
+  with_onednn("to unpack", [&] {
+    dnnl::memory plain(desc_, cpu_engine(), to);
+    dnnl::memory packed = memory_;
+    dnnl::reorder(packed, plain).execute(cpu_stream(), packed, plain);
+  });
+}
+
+bool PackedMemory::gives_back() const {
+  const auto type = desc_.get_data_type();
+  const bool bytes = type == dnnl::memory::data_type::s8 || type == dnnl::memory::data_type::u8;
+  const bool plain = memory_.get_desc().get_format_kind() == dnnl::memory::format_kind::blocked;
+  return !bytes && plain && type == memory_.get_desc().get_data_type();
+}
+
+std::shared_ptr<const PackedMemory> packed(const Constant& constant, const dnnl::memory::desc& desc,
                                            const dnnl::memory::desc& wanted) {
-  struct Pack {
+  struct Made {
     dnnl::memory::desc desc, wanted;
-    std::weak_ptr<const dnnl::memory> memory;
+    std::weak_ptr<const PackedMemory> pack;
   };
   static std::mutex mutex;
-  static auto& packs = *new std::multimap<const void*, Pack>;
+  static auto& packs = *new std::multimap<const void*, Made>;
   std::lock_guard lock(mutex);
-  std::erase_if(packs, [](const auto& entry) { return entry.second.memory.expired(); });
-  const auto [first, last] = packs.equal_range(data);
+  std::erase_if(packs, [](const auto& entry) { return entry.second.pack.expired(); });
+  const auto [first, last] = packs.equal_range(constant.address());
   for (auto it = first; it != last; ++it)
     if (it->second.desc == desc && it->second.wanted == wanted)
-      if (auto found = it->second.memory.lock()) return found;
-  auto made = std::make_shared<dnnl::memory>(wanted, cpu_engine());
-  dnnl::memory plain(desc, cpu_engine(), const_cast<void*>(data));
-  dnnl::reorder(plain, *made).execute(cpu_stream(), plain, *made);
-  packs.emplace(data, Pack{desc, wanted, made});
+      if (auto found = it->second.pack.lock()) return found;
+  const Metering uncounted(nullptr);  // it is kept for other runs too
+  auto made = std::make_shared<const PackedMemory>(constant, desc, wanted);
+  packs.emplace(constant.address(), Made{desc, wanted, made});
   return made;
 }
 
@@ -58,6 +84,12 @@ PrimitiveKernel::PrimitiveKernel(dnnl::primitive primitive, dnnl::memory::desc s
     const auto& to = a.output ? a.desc : a.wanted;
     a.reorder = dnnl::reorder({cpu_engine(), from, cpu_engine(), to});
   }
+}
+
+std::shared_ptr<const Pack> PrimitiveKernel::pack(size_t in) const {
+  for (const Argument& a : arguments_)
+    if (!a.output && a.index == in && a.pack && a.pack->gives_back()) return a.pack;
+  return nullptr;
 }
 
 Layout PrimitiveKernel::layout_of_operand(size_t index, bool output) const {
@@ -106,7 +138,7 @@ void PrimitiveKernel::run(const Args& args) const {
     };
     for (const Argument& a : arguments_) {
       if (a.pack) {
-        memories.emplace(a.id, *a.pack);
+        memories.emplace(a.id, a.pack->memory());
         continue;
       }
       if (!reordered(a)) {

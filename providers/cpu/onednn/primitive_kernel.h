@@ -8,9 +8,23 @@
 
 namespace ort::cpu {
 
-// A constant in the layout that a primitive wants, made once for all kernels that hold it. `data`
-// stays while one of them does.
-std::shared_ptr<const dnnl::memory> packed(const void* data, const dnnl::memory::desc& desc,
+// A constant in the layout that a primitive wants.
+class PackedMemory final : public Pack {
+ public:
+  PackedMemory(const Constant& constant, dnnl::memory::desc desc, const dnnl::memory::desc& wanted);
+  const dnnl::memory& memory() const { return memory_; }
+  void unpack(void* to) const override;
+  // Weights of bytes have sums beside them, from which there is no way back.
+  bool gives_back() const;
+
+ private:
+  dnnl::memory::desc desc_;  // of the constant
+  Tensor bytes_;
+  dnnl::memory memory_;
+};
+
+// Made once for all kernels that hold it. The constant stays while one of them does.
+std::shared_ptr<const PackedMemory> packed(const Constant& constant, const dnnl::memory::desc& desc,
                                            const dnnl::memory::desc& wanted);
 
 // One primitive and where its arguments come from. An argument whose layout the primitive wants
@@ -25,10 +39,10 @@ class PrimitiveKernel final : public Kernel {
     size_t index;                    // in Args::in or Args::out
     dnnl::memory::desc wanted = {};  // by the primitive; empty: as it lies
     bool any_layout = false;         // it may lie as it is wanted
-    const void* constant = nullptr;
+    Constant constant = {};
     size_t scratch = 0;  // where the reordered copy goes
     dnnl::reorder reorder = {};
-    std::shared_ptr<const dnnl::memory> pack = {};
+    std::shared_ptr<const PackedMemory> pack = {};
   };
   // An activation that is not the primitive's last post-op, or is one that is wrong for NaN or
   // infinities: where it met such, what `bare` makes runs in the primitive's place, and then code
@@ -47,6 +61,7 @@ class PrimitiveKernel final : public Kernel {
   void run(const Args& args) const override;
   size_t scratch_bytes() const override { return scratch_; }
   std::string name() const override { return name_; }
+  std::shared_ptr<const Pack> pack(size_t in) const override;
   Layout layout_of_input(size_t in) const override { return layout_of_operand(in, false); }
   Layout layout_of_output(size_t out) const override { return layout_of_operand(out, true); }
 

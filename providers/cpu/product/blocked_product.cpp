@@ -25,7 +25,9 @@ class BlockedProduct final : public Kernel {
         side_by_side_(matrices_.size() > 1 && p.m * p.n * p.k < kSmall) {
     if constexpr (!std::is_same_v<T, uint32_t>)
       if (r.in(1).constant && matrices_.size() == 1 && p.m >= kManyRows)
-        packed_ = packed_constant<T>(p.k, p.n, weights(static_cast<const T*>(r.in(1).constant)));
+        packed_ = packed_constant<T>(
+            r.in(1).constant,
+            {.k = p.k, .n = p.n, .row = p.trans_b ? p.k : p.n, .transposed = p.trans_b});
   }
 
   void run(const Args& args) const override {
@@ -44,6 +46,7 @@ class BlockedProduct final : public Kernel {
       activate(p_.activation, DType::f32, y, count * p_.m * p_.n);
   }
   std::string name() const override { return name_; }
+  std::shared_ptr<const Pack> pack(size_t in) const override { return in == 1 ? packed_ : nullptr; }
 
  private:
   void multiply(const Args& args, int64_t at, T* y, const T* bias) const {
@@ -54,7 +57,7 @@ class BlockedProduct final : public Kernel {
                  .n = p_.n,
                  .k = p_.k,
                  .a = stored(a, p_.trans_a ? p_.m : p_.k, p_.trans_a),
-                 .b = weights(b),
+                 .b = stored(b, p_.trans_b ? p_.k : p_.n, p_.trans_b),
                  .c = y,
                  .c_row = p_.n,
                  .alpha = static_cast<T>(p_.alpha),
@@ -62,16 +65,15 @@ class BlockedProduct final : public Kernel {
                           : bias    ? y
                                     : nullptr,
                  .start_row = row_bias_ ? 0 : p_.n,
-                 .packed = packed_.get()});
+                 .packed = packed_ ? packed_->data() : nullptr});
   }
-  Matrix<T> weights(const T* b) const { return stored(b, p_.trans_b ? p_.k : p_.n, p_.trans_b); }
 
   Product p_;
   std::string name_;
   std::vector<MatrixAt> matrices_;
   Start start_;
   bool row_bias_, side_by_side_;
-  std::shared_ptr<const T> packed_;  // a constant b
+  std::shared_ptr<const PackedMatrix<T>> packed_;  // a constant b
 };
 
 }  // namespace

@@ -236,6 +236,29 @@ void pack_double(int64_t k, int64_t n, const Matrix<double>& b, double* to) {
   pack_whole(k, n, b, to);
 }
 
+template <class T>
+void unpack_whole(int64_t k, int64_t n, const T* packed, T* b, int64_t row, int64_t column) {
+  constexpr int64_t L = kLanes<T>;
+  const Panels panels(n, L);
+  for (int64_t p0 = 0; p0 < k; p0 += kBlockK)
+    for (int64_t panel = 0; panel < panels.count; ++panel)
+      for (int64_t p = p0; p < std::min(p0 + kBlockK, k); ++p) {
+        const int64_t first = panels.begin(panel) * L, width = panels.width(panel) * L;
+        for (int64_t j = first; j < std::min(first + width, n); ++j)
+          b[p * row + j * column] = packed[j - first];
+        packed += width;
+      }
+}
+
+void unpack_float(int64_t k, int64_t n, const float* packed, float* b, int64_t row,
+                  int64_t column) {
+  unpack_whole(k, n, packed, b, row, column);
+}
+void unpack_double(int64_t k, int64_t n, const double* packed, double* b, int64_t row,
+                   int64_t column) {
+  unpack_whole(k, n, packed, b, row, column);
+}
+
 }  // namespace
 }  // namespace ort::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -247,6 +270,8 @@ HWY_EXPORT(multiply_double);
 HWY_EXPORT(multiply_uint32);
 HWY_EXPORT(pack_float);
 HWY_EXPORT(pack_double);
+HWY_EXPORT(unpack_float);
+HWY_EXPORT(unpack_double);
 
 namespace {
 
@@ -291,6 +316,12 @@ void pack(int64_t k, int64_t n, const Matrix<float>& b, float* to) {
 }
 void pack(int64_t k, int64_t n, const Matrix<double>& b, double* to) {
   HWY_DYNAMIC_DISPATCH(pack_double)(k, n, b, to);
+}
+void unpack(int64_t k, int64_t n, const float* packed, float* b, int64_t row, int64_t column) {
+  HWY_DYNAMIC_DISPATCH(unpack_float)(k, n, packed, b, row, column);
+}
+void unpack(int64_t k, int64_t n, const double* packed, double* b, int64_t row, int64_t column) {
+  HWY_DYNAMIC_DISPATCH(unpack_double)(k, n, packed, b, row, column);
 }
 
 }  // namespace ort::cpu

@@ -47,5 +47,8 @@ constexpr int64_t packed_count(int64_t k, int64_t n) {
 }
 void pack(int64_t k, int64_t n, const Matrix<float>& b, float* to);
 void pack(int64_t k, int64_t n, const Matrix<double>& b, double* to);
+// b again, element (i, j) to b[i * row + j * column].
+void unpack(int64_t k, int64_t n, const float* packed, float* b, int64_t row, int64_t column);
+void unpack(int64_t k, int64_t n, const double* packed, double* b, int64_t row, int64_t column);
 
 }  // namespace ort::cpu

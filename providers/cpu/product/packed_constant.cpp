@@ -3,34 +3,50 @@
 
 #include <map>
 #include <mutex>
-#include <tuple>
+#include <utility>
 
-#include "csrc/core/pool.h"
+#include "csrc/core/meter.h"
 
 namespace ort::cpu {
-namespace {
-
-using Key = std::tuple<const void*, int64_t, int64_t, int64_t>;  // data, k, n, its row
-
-}  // namespace
 
 template <class T>
-std::shared_ptr<const T> packed_constant(int64_t k, int64_t n, const Matrix<T>& b) {
+PackedMatrix<T>::PackedMatrix(const Constant& constant, const MatrixOf& matrix)
+    : matrix_(matrix),
+      memory_(discardable_tensor(sizeof(T) == 4 ? DType::f32 : DType::f64,
+                                 {packed_count<T>(matrix.k, matrix.n)})) {
+  const auto bytes = constant.hold();
+  const T* from = static_cast<const T*>(bytes.get()) + matrix.first;
+  pack(matrix.k, matrix.n, stored(from, matrix.row, matrix.transposed), memory_.as<T>());
+}
+
+template <class T>
+void PackedMatrix<T>::unpack(void* to) const {
+  const auto [k, n, first, row, transposed] = matrix_;
+  cpu::unpack(k, n, data(), static_cast<T*>(to) + first, transposed ? 1 : row,
+              transposed ? row : 1);
+}
+
+template <class T>
+std::shared_ptr<const PackedMatrix<T>> packed_constant(const Constant& constant,
+                                                       const MatrixOf& matrix) {
+  using Key = std::pair<const void*, MatrixOf>;
   static std::mutex mutex;
-  static auto& packs = *new std::map<Key, std::weak_ptr<const T>>;
+  static auto& packs = *new std::map<Key, std::weak_ptr<const PackedMatrix<T>>>;
   std::lock_guard lock(mutex);
   std::erase_if(packs, [](const auto& entry) { return entry.second.expired(); });
-  std::weak_ptr<const T>& slot = packs[Key{b.data, k, n, b.row}];
+  std::weak_ptr<const PackedMatrix<T>>& slot = packs[Key{constant.address(), matrix}];
   if (auto found = slot.lock()) return found;
-  auto memory = std::make_shared<Block>(static_cast<size_t>(packed_count<T>(k, n)) * sizeof(T));
-  T* to = reinterpret_cast<T*>(memory->data());
-  pack(k, n, b, to);
-  std::shared_ptr<const T> made(std::move(memory), to);
+  const Metering uncounted(nullptr);  // it is kept for other runs too
+  const auto made = std::make_shared<const PackedMatrix<T>>(constant, matrix);
   slot = made;
   return made;
 }
 
-template std::shared_ptr<const float> packed_constant(int64_t, int64_t, const Matrix<float>&);
-template std::shared_ptr<const double> packed_constant(int64_t, int64_t, const Matrix<double>&);
+template class PackedMatrix<float>;
+template class PackedMatrix<double>;
+template std::shared_ptr<const PackedMatrix<float>> packed_constant(const Constant&,
+                                                                    const MatrixOf&);
+template std::shared_ptr<const PackedMatrix<double>> packed_constant(const Constant&,
+                                                                     const MatrixOf&);
 
 }  // namespace ort::cpu

@@ -67,12 +67,13 @@ class Packs {
   explicit Packs(const Operand& matrices) : Packs(matrices, 0, matrices.sizes[1]) {}
   Packs(const Operand& matrices, int64_t first, int64_t count) {
     const int64_t n = matrices.sizes[1], k = matrices.sizes[2];
-    const T* from = static_cast<const T*>(matrices.constant);
-    for (int64_t d = 0; from && d < matrices.sizes[0]; ++d)
-      made_.push_back(packed_constant<T>(k, count, stored(from + (d * n + first) * k, k, true)));
+    for (int64_t d = 0; matrices.constant && d < matrices.sizes[0]; ++d)
+      made_.push_back(packed_constant<T>(
+          matrices.constant,
+          {.k = k, .n = count, .first = (d * n + first) * k, .row = k, .transposed = true}));
   }
   const T* operator[](int64_t d) const {
-    return made_.empty() ? nullptr : made_[static_cast<size_t>(d)].get();
+    return made_.empty() ? nullptr : made_[static_cast<size_t>(d)]->data();
   }
   // The same; else `matrix`, packed for the product into memory of the call.
   const T* get(int64_t d, const StateProduct<T>& product, const T* matrix, T* memory) const {
@@ -82,7 +83,7 @@ class Packs {
   }
 
  private:
-  std::vector<std::shared_ptr<const T>> made_;
+  std::vector<std::shared_ptr<const PackedMatrix<T>>> made_;
 };
 
 }  // namespace ort::cpu

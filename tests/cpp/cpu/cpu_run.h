@@ -38,7 +38,7 @@ inline Operand operand_of(const Tensor* tensor) {
   operand.dtype = tensor->dtype;
   operand.sizes = tensor->sizes;
   operand.present = true;
-  if (tensor->dtype != DType::f32) operand.constant = tensor->data;
+  if (tensor->dtype != DType::f32) operand.constant = Constant(*tensor);
   return operand;
 }
 
@@ -62,7 +62,7 @@ inline void run_region(const Provider& cpu, Graph& graph, const Region& region,
     if (tensor.dtype == DType::f32)  // what a kernel must not read
       std::fill_n(tensor.as<float>(), tensor.count(), -777.0f);
     binding.out.push_back(operand_of(&tensor));
-    binding.out.back().constant = nullptr;
+    binding.out.back().constant = {};
     out.push_back(tensor.data);
     run.values[id] = std::move(tensor);
   }

@@ -63,6 +63,11 @@ void check(const Case& c, unsigned seed) {
       const auto bytes = static_cast<size_t>(packed_count<T>(c.k, c.n)) * sizeof(T);
       memory.reset(static_cast<T*>(std::aligned_alloc(64, bytes)));
       pack(c.k, c.n, g.b, memory.get());
+      auto back = b;
+      for (int64_t i = 0; i < c.k * c.n; ++i)
+        back[static_cast<size_t>(i / c.n * g.b.row + i % c.n * g.b.column)] = T{-99};
+      unpack(c.k, c.n, memory.get(), back.data(), g.b.row, g.b.column);
+      ASSERT_EQ(back, b);
       g.packed = memory.get();
       g.b.data = nullptr;
     }

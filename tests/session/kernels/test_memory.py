@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 WIDTH, LAYERS = 1024, 12
+CHANNELS = WIDTH // 2
 FLOATS = WIDTH * WIDTH * 4 * LAYERS
 
 MEASURED = textwrap.dedent("""
@@ -61,6 +62,16 @@ def convolution(i: int):
     return [f"w{i}"], [w], "Conv", {"pads": [1, 1]}
 
 
+def gemm_of_rows(i: int):
+    names, weights, _, _ = floats(i)
+    return names, weights, "Gemm", {"transB": 1}
+
+
+def wide_convolution(i: int):
+    w = np.random.default_rng(i).standard_normal((CHANNELS, CHANNELS, 4), np.float32) / CHANNELS
+    return ["w" * (i + 1)], [w], "Conv", {"pads": [2, 1]}
+
+
 def chain(product, layers: int, shape: list) -> onnx.ModelProto:
     """x through `layers` products."""
     nodes, weights = [], []
@@ -104,6 +115,30 @@ def test_convolutions_of_many_sizes_keep_no_memory(resident):
     """What was compiled for a size goes when its plan does."""
     _, early, late = resident(convolution, SIZES, shape=(1, 8, "T"))
     assert late - early < 40 << 20  # oneDNN keeps the kernels of 1,024 primitives
+
+
+@pytest.mark.parametrize("product", [floats, gemm_of_rows, wide_convolution])
+def test_a_weight_is_held_once(resident, product):
+    """As the file has it until a run, then as the kernels of all sizes have it packed."""
+    shape = (1, CHANNELS, "T") if product is wide_convolution else ("N", WIDTH)
+    before, used = resident(product, OPEN, shape)
+    assert used - before < 1.2 * FLOATS
+
+
+SECOND = """
+session = used(large); print(resident())
+again = used(large); print(resident())
+for a, b in zip(session.run(None, {"x": np.ones((33, 1024), np.float32)}),
+                again.run(None, {"x": np.ones((33, 1024), np.float32)})):
+    assert np.array_equal(a, b)
+del session; gc.collect(); used(large); print(resident())
+"""
+
+
+def test_sessions_on_one_file_share_its_weights(resident):
+    before, first, second, third = resident(floats, SECOND)
+    assert second - first < 0.06 * FLOATS
+    assert third - first < 0.12 * FLOATS  # with the temporary memory of its opening
 
 
 def test_weights_of_four_bits_stay_in_their_bits(resident):
