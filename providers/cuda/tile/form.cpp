@@ -90,6 +90,13 @@ std::vector<Number> late_numbers(const TileProgram& program) {
   return late;
 }
 
+std::vector<uint32_t> counters_of(const TileProgram& program) {
+  std::vector<uint32_t> counters;
+  for (const Instruction& i : program.code)
+    if (i.op == Op::dropout) counters.push_back(i.counter);
+  return counters;
+}
+
 bool sums_columns(const TileProgram& program) {
   return std::any_of(program.code.begin(), program.code.end(),
                      [](const Instruction& i) { return tile::sums_columns(i.op); });

@@ -27,6 +27,9 @@ TileForm form_of(const tile::TileProgram& program, const tile::Extent& extent);
 bool is_late(const tile::Number& number);
 std::vector<tile::Number> late_numbers(const tile::TileProgram& program);
 
+// Those of dropouts, as arguments too: layers that differ in nothing else share a text.
+std::vector<uint32_t> counters_of(const tile::TileProgram& program);
+
 // Whether an operand's elements or cells of a row are loaded and stored by lanes.
 bool in_packs(const tile::Port& port);
 // Whether no operand asks for a row or a column.

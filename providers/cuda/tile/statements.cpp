@@ -73,8 +73,8 @@ std::string Statements::operand(int slot) const {
 std::string Statements::expression(const Instruction& i) const {
   if (i.op == Op::load) return operand(i.a);
   if (i.op == Op::dropout)
-    return format("op::dropout<{}>({}, {}, {}, {}u, (u64)at)", type_, operand(i.a), number(i.p),
-                  operand(i.b), i.counter);
+    return format("op::dropout<{}>({}, {}, {}, (u32)a.counters[{}], (u64)at)", type_, operand(i.a),
+                  number(i.p), operand(i.b), dropouts_before(i.dst));
   std::string text = format("op::{}<{}>(", tile::name_of(i.op), type_);
   const char* comma = "";
   for (const int slot : {i.a, i.b, i.c})
@@ -119,13 +119,26 @@ void Statements::find_places() {
   }
 }
 
-size_t Statements::sum_of(int slot) const {
+namespace {
+
+template <class Is>
+size_t count_before(const tile::TileProgram& program, int slot, Is is) {
   size_t before = 0;
-  for (const Instruction& i : p_.code) {
+  for (const Instruction& i : program.code) {
     if (i.dst == slot) break;
-    before += tile::sums_columns(i.op);
+    before += is(i.op);
   }
   return before;
+}
+
+}  // namespace
+
+size_t Statements::sum_of(int slot) const {
+  return count_before(p_, slot, tile::sums_columns);
+}
+
+size_t Statements::dropouts_before(int slot) const {
+  return count_before(p_, slot, [](Op op) { return op == Op::dropout; });
 }
 
 }  // namespace ort::cuda

@@ -36,6 +36,7 @@ class Statements {
 
  private:
   std::string name(int slot) const;
+  size_t dropouts_before(int slot) const;
   void store(int slot, const std::string& value);
   const tile::TileProgram& p_;
   const TileForm& form_;

@@ -30,6 +30,8 @@ void arguments(Statements& out) {
       out.line(format("i64 sizes{}[{}], strides{}[{}];", i, out.form().axes, i, out.form().axes));
   const size_t late = late_numbers(p).size();
   if (late > 0) out.line(format("double late[{}];", late));
+  if (const size_t dropouts = counters_of(p).size())
+    out.line(format("u64 counters[{}];", dropouts));
   out.line("};");
 }
 

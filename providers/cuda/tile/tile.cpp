@@ -60,6 +60,7 @@ class TileKernel final : public Kernel {
       words.add(padded(extent_.inputs[i].strides, 0));
     }
     add_late(words);
+    for (const uint32_t counter : counters_of(*program_)) words.add(uint64_t{counter});
     const bool packed = takes_packs() && are_aligned(args);
     packed ? packs_(packed_grid_, words, args.stream) : run_(grid_, words, args.stream);
     if (sums_ > 0) fold(args);
