@@ -63,4 +63,15 @@ std::string dump() {
   return text("ORTMODULE_DUMP");
 }
 
+std::string code_cache() {
+  const std::string given = text("ORTMODULE_CACHE");
+  if (given == "off") return "";
+  ort::check(given.empty() || given[0] == '/',
+             "ORTMODULE_CACHE is {}, expected a folder's absolute path, or off", given);
+  if (!given.empty()) return given;
+  const std::string caches = text("XDG_CACHE_HOME"), home = text("HOME");
+  if (caches.starts_with('/')) return caches + "/ortmodule";
+  return home.starts_with('/') ? home + "/.cache/ortmodule" : "";
+}
+
 }  // namespace ort::env

@@ -19,4 +19,8 @@ std::optional<int> fuel();             // ORTMODULE_FUEL: only the first n rewri
 std::vector<std::string> off();        // ORTMODULE_OFF: rules and passes to leave out
 std::string dump();                    // ORTMODULE_DUMP: folder for every stage; empty: none
 
+// ORTMODULE_CACHE: folder of compiled kernels, by its absolute path, or `off`; else `ortmodule` in
+// the user's folder of caches. Empty: there is none.
+std::string code_cache();
+
 }  // namespace ort::env

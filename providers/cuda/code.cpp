@@ -1,4 +1,5 @@
-// Code is kept by its text and architecture for the rest of the process.
+// Code is kept by its text and architecture for the rest of the process, and on disk by all that it
+// is made from.
 #include "providers/cuda/code.h"
 
 #include <algorithm>
@@ -6,6 +7,7 @@
 
 #include "csrc/core/env.h"
 #include "csrc/core/log.h"
+#include "providers/cuda/code_cache.h"
 
 namespace ort::cuda {
 namespace {
@@ -22,11 +24,9 @@ class NvrtcProgram {
   ~NvrtcProgram() { api().nvrtcDestroyProgram(&handle_); }
   NvrtcProgram(const NvrtcProgram&) = delete;
 
-  std::vector<char> cubin(int arch) {
-    const std::string target = format("--gpu-architecture=sm_{}", arch);
-    // No sum and product are joined but where a text says so: results are those of other devices.
-    const char* options[] = {target.c_str(), "--std=c++17", "--fmad=false", "-default-device"};
-    const Status status = api().nvrtcCompileProgram(handle_, std::size(options), options);
+  std::vector<char> cubin(const std::vector<const char*>& options) {
+    const Status status =
+        api().nvrtcCompileProgram(handle_, static_cast<int>(options.size()), options.data());
     check(status == kSuccess, "cuda: a kernel's text does not compile: {}", log());
     size_t bytes = 0;
     check_nvrtc(api().nvrtcGetCUBINSize(handle_, &bytes), "nvrtcGetCUBINSize");
@@ -47,6 +47,24 @@ class NvrtcProgram {
   ProgramHandle handle_ = nullptr;
 };
 
+std::vector<char> cubin_of(const std::string& text, int arch) {
+  const std::string target = format("--gpu-architecture=sm_{}", arch);
+  // No sum and product are joined but where a text says so: results are those of other devices.
+  const std::vector<const char*> options{target.c_str(), "--std=c++17", "--fmad=false",
+                                         "-default-device"};
+  int major = 0, minor = 0;
+  check_nvrtc(api().nvrtcVersion(&major, &minor), "nvrtcVersion");
+  std::string key = format("nvrtc {}.{}", major, minor);
+  for (const char* option : options) key += format(" {}", option);
+  key += "\n" + text;
+  const CodeCache cache(env::code_cache());
+  if (auto found = cache.find(key)) return std::move(*found);
+  std::vector<char> cubin = NvrtcProgram(text).cubin(options);
+  ++compiled;
+  cache.keep(key, cubin);
+  return cubin;
+}
+
 }  // namespace
 
 size_t texts_compiled() {
@@ -61,8 +79,7 @@ std::shared_ptr<const Code> Code::of(const std::string& text, int arch) {
     if (const auto found = known->find({arch, text}); found != known->end()) return found->second;
   }
   if (env::debug() >= 4) ort::log("a kernel's text for sm_{}\n{}", arch, text);
-  std::shared_ptr<const Code> code(new Code(NvrtcProgram(prelude() + text).cubin(arch)));
-  ++compiled;
+  std::shared_ptr<const Code> code(new Code(cubin_of(prelude() + text, arch)));
   const std::lock_guard lock(mutex);
   return known->try_emplace({arch, text}, std::move(code)).first->second;
 }

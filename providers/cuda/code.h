@@ -28,7 +28,7 @@ class Code {
   mutable std::map<int, ModuleHandle> modules_;  // by device
 };
 
-size_t texts_compiled();  // in this process
+size_t texts_compiled();  // in this process, not those found on disk
 
 // The one argument of a kernel: a struct whose members have eight bytes each.
 class Words {
