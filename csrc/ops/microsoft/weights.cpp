@@ -36,6 +36,22 @@ Blocks blocks_of(const Attrs& attrs) {
   return blocks;
 }
 
+// Of each place along K its group's block, absent where the blocks lie in their order. Gather would
+// count negative ones from the end.
+Value groups_of(const OpCall& c, const Blocks& b) {
+  if (!c.has(4)) return {};
+  const Value given = c.x(4);
+  if (const Tensor* known = constant_of(given))
+    for (int64_t i = 0; i < known->count(); ++i)
+      check(known->as<int32_t>()[i] >= 0 && known->as<int32_t>()[i] < b.count(),
+            "[MatMulNBits] element {} of g_idx is {}, expected 0 to {}", i, known->as<int32_t>()[i],
+            b.count() - 1);
+  const int64_t padded = b.count() * b.size;
+  const bool longer = given.rank() == 1 && given.dim(0).is(padded);
+  const Value groups = longer ? slice(given, 0, 0, b.k) : reshape(given, {b.k});
+  return where(groups < 0.0, number(static_cast<double>(b.count()), groups), groups);
+}
+
 // [N, K]: of each block its number, or of each place that of its group.
 Value along_rows(Value each, Value groups, const Blocks& b) {
   if (groups) return each.graph->emit1("Gather", {each, groups}, {{"axis", int64_t{1}}});
@@ -54,10 +70,11 @@ Value zero_points(const OpCall& c, const Blocks& b) {
 Value weight(const OpCall& c, const Blocks& b) {
   const Value bytes = reshape(c.x(1), {b.n, b.count() * b.size * b.bits / 8});
   const Value codes = cast(slice(unpacked(bytes, b.bits), 1, 0, b.k), DType::f32);
-  const Value centre = c.has(3) ? along_rows(cast(zero_points(c, b), DType::f32), c.x(4), b)
+  const Value groups = groups_of(c, b);
+  const Value centre = c.has(3) ? along_rows(cast(zero_points(c, b), DType::f32), groups, b)
                                 : number(static_cast<double>(int64_t{1} << (b.bits - 1)), codes);
   const Value scales = reshape(cast(c.x(2), DType::f32), {b.n, b.count()});
-  return (codes - centre) * along_rows(scales, c.x(4), b);
+  return (codes - centre) * along_rows(scales, groups, b);
 }
 
 // With the weight kept in its bits.
