@@ -3,6 +3,7 @@
 
 #include "csrc/bindings/bindings.h"
 #include "csrc/graph/onnx.h"
+#include "csrc/passes/fold_constants.h"
 #include "csrc/passes/pipeline.h"
 #include "csrc/session/evaluator.h"
 #include "csrc/session/export.h"
@@ -121,7 +122,9 @@ void write_simplified(const InferenceSession& session, const std::string& path) 
   const Provider* reference = find_provider("reference");
   check(reference != nullptr, "passes need the reference provider");
   ProviderEvaluator evaluator(*reference);
+  FoldedBytes folded;
   PassOptions options;
+  options.folded = &folded;
   options.evaluator = &evaluator;
   options.for_file = true;
   raise(*graph, options);

@@ -56,7 +56,8 @@ class Sides {
       return !node.schema->is_free() && node.schema->definition() && !evaluator.can_evaluate(node);
     });
     try {
-      fold_constants(graph_, evaluator, {}, kMostBytes);
+      FoldedBytes folded;
+      fold_constants(graph_, evaluator, folded, {}, kMostBytes);
     } catch (const Error& error) {  // of the matched nodes: random numbers that they do not take
       if (!constant_of(result_value(0))) throw TooHard(error.what());
       throw;

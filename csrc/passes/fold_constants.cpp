@@ -21,9 +21,6 @@ std::optional<Tensor> known(Value value) {
   return tensor;
 }
 
-// Folding may make a graph larger, but not much: a file may name a thousand large constants.
-constexpr size_t kAllFolded = size_t{256} << 20;
-
 size_t result_bytes(const Node& node) {
   size_t bytes = 0;
   for (size_t i = 0; i < node.out.size(); ++i)
@@ -101,8 +98,9 @@ class Stale {
 
 }  // namespace
 
-size_t fold_constants(Graph& graph, Evaluator& evaluator, const Kept& kept, size_t limit) {
-  size_t folded = 0, bytes = 0;
+size_t fold_constants(Graph& graph, Evaluator& evaluator, FoldedBytes& folded, const Kept& kept,
+                      size_t limit) {
+  size_t count = 0;
   Stale stale;
   for (Node* node : graph.order()) {
     stale.infer(graph, node);
@@ -120,15 +118,14 @@ size_t fold_constants(Graph& graph, Evaluator& evaluator, const Kept& kept, size
     }
     if (in.size() != node->in.size() || !evaluator.can_evaluate(*node)) continue;
     const size_t made = result_bytes(*node), freed = freed_bytes(*node);
-    const size_t more = made > freed ? made - freed : 0;
-    if (bytes + more > kAllFolded) continue;  // it is computed in each run instead
+    if (made > freed && !folded.fits(made - freed)) continue;  // each run computes it instead
     std::vector<Tensor> out;
     try {
       out = evaluator.evaluate(*node, in);
     } catch (const Error&) {  // of a run that comes to it, which a branch may not
       continue;
     }
-    bytes += more;
+    folded.add(made, freed);
     Insertion here(graph, node, "fold_constants");
     for (size_t i = 0; i < node->out.size(); ++i)
       if (node->out[i] != kNone) {
@@ -137,9 +134,9 @@ size_t fold_constants(Graph& graph, Evaluator& evaluator, const Kept& kept, size
         stale.users_of(constant);
       }
     erase_with_constants(graph, node);
-    ++folded;
+    ++count;
   }
-  return folded;
+  return count;
 }
 
 }  // namespace ort

@@ -31,8 +31,10 @@ bool is_off(const std::string& name, const PassOptions& options) {
   return std::find(options.off.begin(), options.off.end(), name) != options.off.end();
 }
 
-size_t fold(Graph& graph, PassOptions& options) {
-  return options.evaluator ? fold_constants(graph, *options.evaluator) : 0;
+size_t fold(Graph& graph, PassOptions& options, const Kept& kept = {}) {
+  if (!options.evaluator) return 0;
+  FoldedBytes own;
+  return fold_constants(graph, *options.evaluator, options.folded ? *options.folded : own, kept);
 }
 
 bool is_known_compound(const Node& node, const PassOptions& options) {
@@ -54,7 +56,7 @@ size_t fold_quantized(Graph& graph, PassOptions& options) {
     return has_parts && !node.schema->has_effect(node) && !rules::is_dequantized(node);
   };
   size_t folded = 0;
-  do folded += fold_constants(graph, *options.evaluator, rules::is_dequantized);
+  do folded += fold(graph, options, rules::is_dequantized);
   while (expand_all(graph, of_constants) > 0);
   return folded;
 }
@@ -74,7 +76,7 @@ const std::map<std::string, Pass>& passes() {
       {"compounds", expand_known},
       {"cse", [](Graph& g, PassOptions&) { return merge_equal(g); }},
       {"dce", [](Graph& g, PassOptions&) { return remove_dead(g); }},
-      {"fold_constants", fold},
+      {"fold_constants", [](Graph& g, PassOptions& o) { return fold(g, o); }},
       {"fuse", [](Graph& g, PassOptions& o) { return apply(fuse_rules(g.ops()), g, o); }},
       {"quantized", join_integers},
       {"recompose", [](Graph& g, PassOptions& o) { return apply(recompose_rules(g.ops()), g, o); }},

@@ -9,6 +9,8 @@
 
 namespace ort {
 
+class FoldedBytes;
+
 struct PassOptions {
   bool check = false;              // verify after each pass, compare both sides of each rewrite
   std::optional<int> fuel;         // only the first n rewrites; counts down
@@ -16,7 +18,8 @@ struct PassOptions {
   Evaluator* evaluator = nullptr;  // computes constants; null: they are not folded
   // Receives each stage by name, for dumps; may be empty.
   std::function<void(const std::string& stage, const Graph&)> stage = {};
-  bool for_file = false;  // ONNX's own ops of other domains than ai.onnx stay what they are
+  bool for_file = false;          // ONNX's own ops of other domains than ai.onnx stay what they are
+  FoldedBytes* folded = nullptr;  // of all passes together; null: of each for itself
 };
 
 // One pass, by its name; returns how many changes it made.

@@ -1,8 +1,10 @@
 // How a graph is compiled.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -24,6 +26,8 @@ struct CompileOptions {
   std::vector<std::string> off;  // rules and passes to leave out
   std::string dump;              // folder for every stage; empty: none
   std::string dump_part;         // which program of a build this is; empty: the whole
+  // Bytes that folding added to the programs around; null: there are none.
+  std::shared_ptr<std::atomic<size_t>> folded;
 };
 
 }  // namespace ort

@@ -69,7 +69,8 @@ Program::Program(const Graph& captured, const CompileOptions& options, std::vect
                  const std::vector<size_t>& cuts, bool in_stages)
     : n_inputs_(captured.inputs().size()),
       n_outputs_(captured.outputs().size()),
-      dump_(options.dump, options.dump_part) {
+      dump_(options.dump, options.dump_part),
+      folded_(options.folded) {
   const double start = now_us();
   std::unique_ptr<Graph> graph = captured.clone();
   std::vector<const Provider*> providers = providers_of(options);
@@ -78,6 +79,7 @@ Program::Program(const Graph& captured, const CompileOptions& options, std::vect
   if (reference) evaluator.emplace(*reference, on_host(providers, options));
   PassOptions passes{
       options.check, options.fuel, options.off, evaluator ? &*evaluator : nullptr, {}};
+  passes.folded = &folded_;
   if (dump_.on())
     passes.stage = [&](const std::string& name, const Graph& now) { dump_.stage(name, now); };
   dump_.stage("captured", *graph);
@@ -97,6 +99,7 @@ Program::Program(const Graph& captured, const CompileOptions& options, std::vect
   if (options.check) verify(*graph, "stash");
   CompileOptions inside = options;
   inside.dump_part = dump_.name();
+  inside.folded = folded_.total();
   if (!differentiates && (prologue_ = Prologue::cut(*graph, inside))) {
     dump_.stage("stages", *graph);
     return;

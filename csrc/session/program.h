@@ -7,6 +7,7 @@
 
 #include "csrc/core/item.h"
 #include "csrc/core/run_state.h"
+#include "csrc/passes/folded_bytes.h"
 #include "csrc/session/bound_plan.h"
 #include "csrc/session/dump.h"
 #include "csrc/session/item_provider.h"
@@ -104,6 +105,7 @@ class Program {
   std::vector<int> gradient_outputs_, cut_outputs_, segments_, first_reads_;
   LoweredGraph lowered_;
   Dump dump_;
+  FoldedBytes folded_;
   size_t nodes_ = 0;    // before partition
   double seconds_ = 0;  // from the capture to the lowered
   PlanCache cache_;
