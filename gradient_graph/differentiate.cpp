@@ -122,9 +122,15 @@ class Differentiation {
     graph_.begin_op();
     // Rules may rely on the first gradient; those of variadic outputs look at each.
     if (!dy[0] && !node.schema->outputs()[0].variadic) dy[0] = zeros_like(node.output(0));
-    const Outputs contributions = node.schema->gradient_rule()(Backward(graph_, node, dy, needs));
-    for (size_t i = 0; i < contributions.size() && i < needs.size(); ++i)
-      if (needs[i] && contributions[i]) accept(node, i, contributions[i]);
+    try {
+      const Outputs made = node.schema->gradient_rule()(Backward(graph_, node, dy, needs));
+      for (size_t i = 0; i < made.size() && i < needs.size(); ++i)
+        if (needs[i] && made[i]) accept(node, i, made[i]);
+    } catch (const NotAccepted&) {
+      throw;  // it names its node
+    } catch (const Error& error) {
+      fail_at(error, node.describe());
+    }
   }
 
   void visit_bodies(Node& node, const std::vector<Value>& dy, const std::vector<bool>& needs) {

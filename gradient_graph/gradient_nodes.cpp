@@ -125,7 +125,14 @@ void expand_in(Graph& graph, bool in_body) {
     });
   for (Node* node : graph.order()) {
     for (const auto& [name, body] : node->bodies) expand_in(*body, true);
-    if (node->is(kOp)) Asked(graph, *node, in_body).expand();
+    if (!node->is(kOp)) continue;
+    try {
+      Asked(graph, *node, in_body).expand();
+    } catch (const NotAccepted&) {
+      throw;  // it names its node
+    } catch (const Error& error) {
+      fail_at(error, node->describe());
+    }
   }
 }
 

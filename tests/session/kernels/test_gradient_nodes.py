@@ -257,6 +257,18 @@ def test_refused(name):
     assert "\n" not in str(caught.value)
 
 
+def test_refused_where_a_rank_is_not_known():
+    text = (
+        "g (float[4] X, float[] U) => (float[] dX) {{\n"
+        "Z = Mul(X, U) Y = ReduceSum<keepdims = 0>(Z)\n"
+        f'[here] dX = {ASK}<xs = ["X"], y = "{{}}">(X)\n}}}}'
+    )
+    for y in "YZ":
+        model = made(text.format(y))
+        with pytest.raises(Error, match="no known rank; node .* at here"):
+            InferenceSession(model.SerializeToString())
+
+
 def test_refused_across_a_branch():
     """y depends on X through Z of the graph around the branch."""
     model = made(
