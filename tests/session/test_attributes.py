@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+import torch
 
 from .against import agree, ours, refused, theirs
 from .models import model, node, normal, port
@@ -119,6 +120,25 @@ def test_activations_of_a_layer(name, op):
         numbers = {"activation_alpha": alphas, "activation_beta": betas}
         made = layer(op, direction, [4, 1, 3], activations=names, **numbers, **clip)
         agree(made, {"x": normal(4, 3, 3)})
+
+
+DEFAULTS = {  # what a file without numbers means: those of the operator of the name
+    "affine": lambda s: s,
+    "Elu": torch.nn.functional.elu,
+    "HardSigmoid": lambda s: (0.2 * s + 0.5).clamp(0, 1),
+    "LeakyRelu": torch.nn.functional.leaky_relu,
+    "ScaledTanh": torch.tanh,
+    "ThresholdedRelu": lambda s: torch.where(s > 1, s, 0.0),
+}
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_activations_without_numbers(name):
+    x, weights = 3 * normal(1, 5, 3), {"w": normal(1, 4, 3), "r": normal(1, 4, 4)}
+    made = node("RNN", "x w r", "y", hidden_size=4, activations=[name])
+    got = ours(model([made], [port("x", [1, 5, 3])], [port("y", None)], weights), {"x": x})[0]
+    want = DEFAULTS[name](torch.tensor(x[0] @ weights["w"][0].T))
+    np.testing.assert_allclose(got[0, 0], want, 1e-5, 1e-6)
 
 
 @pytest.mark.parametrize("op", LAYERS)

@@ -6,7 +6,9 @@
 namespace ort::recurrent {
 namespace {
 
-// A function by its name in small letters, and its numbers where a file gives none.
+// A function by its name in small letters, and its numbers where a file gives none: those of ONNX's
+// operator of the name, as its text says. ONNX has no Affine and ScaledTanh any more; theirs change
+// nothing. (onnxruntime takes 0 for the numbers of these two and of ThresholdedRelu.)
 struct Known {
   std::string_view name;
   Function function;
