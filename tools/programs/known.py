@@ -7,6 +7,8 @@ KNOWN: list[tuple[str, str]] = [
     ("does not exist, the input has rank 0", "onnxruntime takes any axis of a scalar"),
     (r"\[Compress\] condition (has shape .* expected one|takes row)", "the standard has one axis"),
     (r"\[Squeeze\] size of an axis that stays", "a file's rank may not depend on a size: told"),
+    (r"\[HannWindow\] the rank of its result", "the standard's size is a scalar: told"),
+    (r"\[CenterCropPad\] shape has 1 numbers", "the standard has one for each axis: told"),
     (r"\[GatherND\] the rank of its result .* only at run time", "a rank of a size: told"),
     (
         r"(?s)op\.Unique.*\[GatherElements\] index .* out of range",
