@@ -6,8 +6,8 @@
 #include <map>
 
 #include "csrc/core/parallel.h"
+#include "providers/cpu/images/roi_maxima.h"
 #include "providers/cpu/provider.h"
-#include "providers/roi.h"
 
 namespace ort::cpu {
 namespace {
@@ -79,6 +79,7 @@ struct Region {
     by_column = weights_of<T>(columns, std::max(columns.samples, 1.0));
   }
 
+  RoiMaxima<T> maxima(const Map& map) const { return {rows, columns, map.width, map.plane()}; }
   void mean(const T* x, int64_t width, T* y) const {
     for (const Weights<T>& row : by_row)
       for (const Weights<T>& column : by_column) {
@@ -103,28 +104,6 @@ struct Region {
         }
       }
   }
-  // f(place or -1, weight) of the largest weighted corner of each bin.
-  template <class F>
-  void maxima(const T* x, int64_t width, F f) const {
-    for (const auto& in_rows : rows.bins)
-      for (const auto& in_columns : columns.bins) {
-        int64_t best = -1;
-        T weight{}, value{};
-        for (const RoiSample& row : in_rows)
-          for (const RoiSample& column : in_columns)
-            for (int corner = 0; corner < 4; ++corner) {
-              const bool lower = corner >= 2, right = corner % 2 == 1;
-              const int64_t at =
-                  (lower ? row.high : row.low) * width + (right ? column.high : column.low);
-              const T by = static_cast<T>((lower ? row.by_high : row.by_low) *
-                                          (right ? column.by_high : column.by_low));
-              const T here = by * x[at];
-              if (best < 0 || here > value || (here != here && value == value))
-                best = at, weight = by, value = here;
-            }
-        f(best, weight);
-      }
-  }
 };
 
 template <class T>
@@ -137,17 +116,15 @@ std::unique_ptr<Kernel> roi_align(const Request& r) {
     parallel_for(map.regions, work, [&](int64_t begin, int64_t end, int) {
       for (int64_t roi = begin; roi < end; ++roi) {
         const Region<T> region(map, rule, input<T>(args, 1), input<int64_t>(args, 2), roi);
-        for (int64_t c = 0; c < map.channels; ++c) {
-          const T* x = input<T>(args, 0) + (region.image * map.channels + c) * map.plane();
-          T* y = output<T>(args) + (roi * map.channels + c) * bins;
-          if (!region.finite)
-            std::fill_n(y, bins, std::numeric_limits<T>::quiet_NaN());
-          else if (rule.max)
-            region.maxima(x, map.width,
-                          [&](int64_t at, T by) { *y++ = at < 0 ? T{} : by * x[at]; });
-          else
-            region.mean(x, map.width, y);
-        }
+        const T* x = input<T>(args, 0) + region.image * map.channels * map.plane();
+        T* y = output<T>(args) + roi * map.channels * bins;
+        if (!region.finite)
+          std::fill_n(y, map.channels * bins, std::numeric_limits<T>::quiet_NaN());
+        else if (rule.max)
+          region.maxima(map).take(x, map.channels, y);
+        else
+          for (int64_t c = 0; c < map.channels; ++c)
+            region.mean(x + c * map.plane(), map.width, y + c * bins);
       }
     });
   });
@@ -168,24 +145,22 @@ template <class T>
 std::unique_ptr<Kernel> roi_align_grad(const Request& r) {
   const Map map(r, r.out().sizes, 1);
   const RoiAlignRule rule(r.attrs());
+  // Beside float32 a place of a map is an int32.
+  if (rule.max && sizeof(T) == 4 && map.plane() > INT32_MAX) return nullptr;
   const int64_t bins = rule.height * rule.width;
   return make_kernel("RoiAlignGrad", [=](const Args& args) {
     T* all = output<T>(args);
     by_channels(map, all, map.regions * map.channels * bins * 16, [&](int64_t begin, int64_t end) {
       for (int64_t roi = 0; roi < map.regions; ++roi) {
         const Region<T> region(map, rule, input<T>(args, 1), input<int64_t>(args, 2), roi);
-        for (int64_t c = begin; c < end && region.finite; ++c) {
-          const int64_t plane = (region.image * map.channels + c) * map.plane();
-          const T* dy = input<T>(args, 0) + (roi * map.channels + c) * bins;
-          T* dx = all + plane;
-          if (rule.max)
-            region.maxima(input<T>(args, 3) + plane, map.width, [&](int64_t at, T by) {
-              if (at >= 0) dx[at] += by * *dy;
-              ++dy;
-            });
-          else
-            region.mean_grad(dy, map.width, dx);
-        }
+        if (!region.finite) continue;
+        const int64_t plane = (region.image * map.channels + begin) * map.plane();
+        const T* dy = input<T>(args, 0) + (roi * map.channels + begin) * bins;
+        if (rule.max)
+          region.maxima(map).scatter(input<T>(args, 3) + plane, dy, end - begin, all + plane);
+        else
+          for (int64_t c = 0; c < end - begin; ++c)
+            region.mean_grad(dy + c * bins, map.width, all + plane + c * map.plane());
       }
     });
   });

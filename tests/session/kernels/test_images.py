@@ -72,3 +72,16 @@ def test_a_region_reads_what_its_samples_do(provider):
     model = made(16, nodes, feed).SerializeToString()
     (y,) = InferenceSession(model, providers=(provider,)).run(None, feed)
     np.testing.assert_allclose(y, [[[[7.5]]]])
+
+
+@pytest.mark.parametrize("provider", ["cpu", "reference"])
+def test_the_largest_of_a_bin_with_nan_is_nan(provider):
+    x = normal(1, 21, 6, 6)
+    x[0, ::4, 2, 2] = np.nan
+    feed = {"x": x, "rois": np.array([[0, 0, 6, 6]], "f"), "images": np.zeros(1, np.int64)}
+    nodes = one("RoiAlign", list(feed), mode="max", sampling_ratio=2, output_height=2)
+    model = made(16, nodes, feed).SerializeToString()
+    (y,) = InferenceSession(model, providers=(provider,)).run(None, feed)
+    lost = np.isnan(x[0, :, 2, 2])
+    assert np.isnan(y[0, lost, 0]).all() and np.isfinite(y[0, :, 1]).all()
+    assert np.isfinite(y[0, ~lost, 0]).all()

@@ -102,6 +102,9 @@ MAXIMA = [{**way, "mode": "max"} for way in WAYS]
 FAR = np.array([[-1e9, -1e9, 1e9, 1e9], [3.0, 4.0, 1.0, 2.0], [2.0, 2.0, 2.0, 2.0],
                 [100.0, 100.0, 120.0, 130.0]], "float32")  # fmt: skip
 
+BESIDE = np.array([[-60.0, -40.0, 70.0, 3.0], [3.0, 4.0, 1.0, 2.0], [2.0, 2.0, 2.0, 2.0],
+                   [100.0, 100.0, 120.0, 130.0]])  # fmt: skip
+
 
 def align(*inputs, **attrs):
     return sample(*inputs, symbolic="dims" not in attrs, **attrs)
@@ -128,7 +131,9 @@ OPS = [
         roi_align,
         [align(t(*X), boxes(), IMAGES, **way) for way in WAYS + MAXIMA]
         + [align(t(*X), FAR.astype("float64"), IMAGES, output_height=2, sampling_ratio=2)]
-        + [align(t(1, 1, 1, 1), boxes(), IMAGES * 0, output_height=2, output_width=2)],
+        + [align(t(1, 1, 1, 1), boxes(), IMAGES * 0, output_height=2, output_width=2)]
+        # More channels than a vector has, and bins without samples.
+        + [align(t(2, 21, 8, 9), BESIDE, IMAGES, **MAXIMA[1])],
         [
             bad("X has shape [2, 3, 8], expected [N, C, H, W]", t(2, 3, 8), boxes(), IMAGES),
             bad("rois has shape [4, 5], expected [R, 4]", t(*X), t(4, 5), IMAGES),
@@ -150,7 +155,9 @@ OPS = [
         roi_align_grad,
         [align(t(*shape_of(way)), boxes(), IMAGES, dims=list(X), **way) for way in WAYS]
         + [align(t(*shape_of(way)), boxes(), IMAGES, t(*X), dims=list(X), **way)
-           for way in MAXIMA],
+           for way in MAXIMA]
+        + [align(t(4, 21, 3, 2), BESIDE, IMAGES, t(2, 21, 8, 9), dims=[2, 21, 8, 9],
+                 **MAXIMA[1])],
         [bad("X is there for mode max alone", t(4, 3, 1, 1), t(4, 4), IMAGES, t(*X), dims=X)],
         wrt=(0,),
         no_gradient="only in a backward",
