@@ -69,3 +69,20 @@ def test_what_is_no_number():
     for providers in (None, ("reference",)):
         y = InferenceSession(model, providers=providers).run(None, {"X": x})[0]
         np.testing.assert_array_equal(y, np.zeros(40, np.int8))
+
+
+@pytest.mark.parametrize("scale", [0.1, 1 / 3, 1.0, -0.7, 1e-3, 2.0**-126, 1e-40, 3e38])
+@pytest.mark.parametrize(("dtype", "low", "high"), [("uint8", 0, 255), ("int8", -128, 127)])
+def test_quotients_beside_a_half(dtype, low, high, scale):
+    """A product with the inverse is now above and now below it, where a quotient is not."""
+    model = parser.parse_model(
+        f"{HEAD}g (float[n] X, float s, {dtype} z) => ({dtype}[n] Y) "
+        "{ Y = QuantizeLinear(X, s, z) }"
+    ).SerializeToString()
+    scale, zero = np.float32(scale), np.array(3, dtype)
+    with np.errstate(over="ignore", under="ignore"):
+        x = (np.arange(-1200, 1200) / 2).astype(np.float32) * scale
+        x = np.concatenate([np.nextafter(x, np.float32(end)) for end in (-np.inf, 0, np.inf)] + [x])
+        want = np.clip(np.rint(x / scale) + zero, low, high).astype(dtype)
+    (y,) = InferenceSession(model).run(None, {"X": x, "s": scale, "z": zero})
+    np.testing.assert_array_equal(y, want)
