@@ -131,5 +131,4 @@ def _bytes() -> None:
 for add in (_images, _regions, _signals, _layers, _bytes):
     add()
 
-explain("Its largest and its smallest number are found in a pass each.", "DynamicQuantizeLinear")
 explain("An exact division of each result.", "QLinearMatMul of a weight")

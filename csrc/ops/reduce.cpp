@@ -269,6 +269,21 @@ static void register_reduce(OpSet& ops) {
   reduction(ops, "ReduceMax", kNumeric | kBool, 18).wide_gradient(extremum_gradient);
   reduction(ops, "ReduceMin", kNumeric | kBool, 18).wide_gradient(extremum_gradient);
   reduction(ops, "ReduceProd", kNumeric, 18).wide_gradient(prod_gradient);
+  // The smallest and the largest number of all of x, as scalars: one pass over memory where a
+  // provider has a kernel.
+  ops.op("ort::MinMax")
+      .in("x", kNumeric)
+      .out("min")
+      .out("max")
+      .cost([](const Sized& node) { return 2 * node.x(0); })
+      .shape([](InferContext& c) {
+        c.out(0, c.dtype(), Dims{});
+        c.out(1, c.dtype(), Dims{});
+      })
+      .defined_as([](const OpCall& c) {
+        const std::vector<int64_t> all = all_axes(c.x(0));
+        return Outputs{reduce("ReduceMin", c.x(0), all, false), reduce_max(c.x(0), all, false)};
+      });
   register_derived(ops);
   register_order(ops);
 }

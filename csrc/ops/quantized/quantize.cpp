@@ -139,10 +139,8 @@ Value dequantized_linear(const OpCall& c) {
 // onnxruntime: the formula would divide by zero.
 Quantized quantized::dynamically(Value x) {
   const Value none = number(0.0, x);
-  const std::vector<int64_t> all = all_axes(x);
-  const Value high = maximum(reduce_max(x, all, false), none);
-  const Value low = minimum(reduce("ReduceMin", x, all, false), none);
-  const Value range = high - low;
+  const Outputs ends = x.graph->emit("ort::MinMax", std::vector{x}, {}, 2);
+  const Value low = minimum(ends[0], none), range = maximum(ends[1], none) - low;
   const Value scale = where(equal(range, none), number(1.0, x), range / 255.0);
   const Value zero_point = cast(unary("Round", clamped(none - low / scale, 0, 255)), DType::u8);
   return {saturated(x / scale, zero_point, DType::u8), scale, zero_point};

@@ -111,6 +111,17 @@ OPS = [
         samples(*WHOLE, ZEROS, EMPTY),
         AXES,
     ),
+    Op(
+        "ort::MinMax",
+        lambda x: (x.amin(), x.amax()),
+        [
+            sample(t(3, 5)),
+            sample(t(70, 1000)),
+            sample(t()),
+            sample(special(), gradient=False),
+            sample(i(40, dtype="int32")),
+        ],
+    ),
     Op("ReduceL1", reduction(lambda x, a, keep: x.abs().sum(a, keep), torch.abs), samples(), AXES),
     Op(
         "ReduceL2",
