@@ -6,8 +6,9 @@ namespace {
 
 // The numbers of a node, by spatial axis.
 struct Taps {
-  std::vector<int64_t> kernel, strides, dilations, pads;
-  int64_t group, offset_group, all = 1;
+  Dims kernel;
+  std::vector<int64_t> strides, dilations, pads;
+  int64_t group, offset_group;
 
   explicit Taps(const OpCall& c) {
     const Dims &x = c.x(0).dims(), &w = c.x(1).dims();
@@ -15,19 +16,14 @@ struct Taps {
           "[DeformConv] X has shape {}, W {} and offset {}, expected one rank from 3 on", x, w,
           c.x(2).dims());
     const size_t n = x.size() - 2;
-    kernel = ints_or(c.attrs(), "kernel_shape", 0, 0);
-    const bool said = !kernel.empty();
-    check(!said || kernel.size() == n, "[DeformConv] kernel_shape is {}, W has shape {}", kernel,
+    const std::vector<int64_t> said = ints_or(c.attrs(), "kernel_shape", 0, 0);
+    check(said.empty() || said.size() == n, "[DeformConv] kernel_shape is {}, W has shape {}", said,
           w);
-    for (size_t i = 0; i < n; ++i) {
-      const auto size = w[2 + i].value();
-      check(said || size, "[DeformConv] W has shape {}: its kernel is not known", w);
-      if (!said) kernel.push_back(*size);
-      check(!size || *size == kernel[i], "[DeformConv] kernel_shape is {}, W has shape {}", kernel,
-            w);
-      check(kernel[i] > 0 && kernel[i] <= INT32_MAX, "[DeformConv] the kernel has sizes {}",
-            kernel);
-      all = checked_mul(all, kernel[i]);
+    kernel.assign(w.begin() + 2, w.end());
+    for (size_t i = 0; i < said.size(); ++i) {
+      check(may_be_equal(kernel[i], said[i]), "[DeformConv] kernel_shape is {}, W has shape {}",
+            said, w);
+      kernel[i] = said[i];
     }
     strides = ints_or(c.attrs(), "strides", n, 1);
     dilations = ints_or(c.attrs(), "dilations", n, 1);
@@ -37,6 +33,7 @@ struct Taps {
     expect(x, w);
   }
   size_t axes() const { return kernel.size(); }
+  Dim all() const { return product(kernel); }
 
  private:
   void expect(const Dims& x, const Dims& w) const {
@@ -47,7 +44,7 @@ struct Taps {
     };
     for (size_t i = 0; fit && i < n; ++i)
       fit = within(strides[i], 1) && within(dilations[i], 1) && within(pads[i], 0) &&
-            within(pads[n + i], 0) && within(kernel[i], 1);
+            within(pads[n + i], 0) && within(kernel[i].value().value_or(1), 1);
     check(fit,
           "[DeformConv] strides {}, dilations {} and pads {} do not fit a kernel of {}, or are not "
           "positive numbers of 32 bits",
@@ -66,7 +63,7 @@ struct Taps {
 // [images, channels..] of offset or mask, which have numbers for each tap and place.
 void expect_places(const OpCall& c, const Taps& taps, size_t input, int64_t each, const Dims& out) {
   const Dims& d = c.x(input).dims();
-  Dims expected{c.x(0).dim(0), Dim(taps.offset_group) * Dim(taps.all) * Dim(each)};
+  Dims expected{c.x(0).dim(0), taps.all() * Dim(taps.offset_group * each)};
   expected.insert(expected.end(), out.begin(), out.end());
   bool fits = d.size() == expected.size();
   for (size_t i = 0; fits && i < d.size(); ++i) fits = may_be_equal(d[i], expected[i]);
@@ -78,7 +75,7 @@ Dims places_of(const OpCall& c, const Taps& taps) {
   const Dims& x = c.x(0).dims();
   Dims out;
   for (size_t i = 0; i < taps.axes(); ++i) {
-    const int64_t reach = taps.dilations[i] * (taps.kernel[i] - 1) + 1;
+    const Dim reach = (taps.kernel[i] - 1) * Dim(taps.dilations[i]) + 1;
     out.push_back(
         floor_div(x[2 + i] + taps.pads[i] + taps.pads[taps.axes() + i] - reach, taps.strides[i]) +
         1);
@@ -88,18 +85,15 @@ Dims places_of(const OpCall& c, const Taps& taps) {
 
 // Where taps lie along an axis without offsets: [1, 1, taps, 1, 1.., O, ..1].
 Value regular(Graph& g, const Taps& taps, size_t axis, const Dim& out, DType dtype) {
-  Tensor steps = Tensor::empty(dtype, {taps.all});
-  int64_t inner = 1;
-  for (size_t i = axis + 1; i < taps.axes(); ++i) inner *= taps.kernel[i];
-  for (int64_t k = 0; k < taps.all; ++k) {
-    const int64_t at = k / inner % taps.kernel[axis] * taps.dilations[axis] - taps.pads[axis];
-    set_element(steps, k, static_cast<double>(at));
-  }
-  Dims by_tap(4 + taps.axes(), Dim(1)), by_place = by_tap;
-  by_tap[2] = taps.all;
+  Dims along(taps.axes(), Dim(1)), by_tap(4 + taps.axes(), Dim(1)), by_place = by_tap;
+  along[axis] = taps.kernel[axis];
+  by_tap[2] = taps.all();
   by_place[4 + axis] = out;
+  const Value steps = positions(g, taps.kernel[axis]) * static_cast<double>(taps.dilations[axis]) -
+                      static_cast<double>(taps.pads[axis]);
+  const Value taken = cast(expand(reshape(steps, along), taps.kernel), dtype);
   const Value places = cast(positions(g, out), dtype) * static_cast<double>(taps.strides[axis]);
-  return reshape(g.constant(steps), by_tap) + reshape(places, by_place);
+  return reshape(taken, by_tap) + reshape(places, by_place);
 }
 
 // What the taps read: [N offset_group, C / offset_group, taps O1, O2..].
@@ -107,11 +101,11 @@ Value samples(const OpCall& c, const Taps& taps, const Dims& out) {
   Graph& g = c.graph();
   const size_t n = taps.axes();
   const Value offset = widen(c.x(2), DType::f32);
-  Dims apart{c.x(0).dim(0), Dim(taps.offset_group), Dim(taps.all), Dim(static_cast<int64_t>(n))};
+  Dims apart{c.x(0).dim(0), Dim(taps.offset_group), taps.all(), Dim(static_cast<int64_t>(n))};
   apart.insert(apart.end(), out.begin(), out.end());
   const Value offsets = reshape(offset, apart);
   const Dim images = c.x(0).dim(0) * Dim(taps.offset_group);
-  Dims flat{images, out[0] * Dim(taps.all)};
+  Dims flat{images, out[0] * taps.all()};
   flat.insert(flat.end(), out.begin() + 1, out.end());
   Dims column = flat, parts = flat;
   column.emplace_back(1);
@@ -137,7 +131,7 @@ Value deform_conv(const OpCall& c) {
   const Dims out = places_of(c, taps), x = c.x(0).dims(), w = c.x(1).dims();
   expect_places(c, taps, 2, static_cast<int64_t>(taps.axes()), out);
   if (c.has(4)) expect_places(c, taps, 4, 1, out);
-  const Dim rows = w[1] * Dim(taps.all), made = floor_div(w[0], taps.group);
+  const Dim rows = w[1] * taps.all(), made = floor_div(w[0], taps.group);
   const Value columns = reshape(samples(c, taps, out), {x[0], Dim(taps.group), rows, product(out)});
   const Value weight = reshape(c.x(1), {Dim(taps.group), made, rows});
   Dims dims{x[0], w[0]};

@@ -7,11 +7,20 @@
 namespace ort {
 namespace {
 
-DType wide_of(Value x) {
-  return is_half(x.dtype()) ? DType::f32 : x.dtype();
-}
-
 // --- CausalConvWithState (ai.onnx 27) -----------------------------------------------------------
+
+// x [B, C, L + K - 1] with a kernel [C, 1, K] for each channel. Groups are an attribute, so
+// channels whose number a run tells are multiplied with columns of K values instead.
+Value by_channel(Value x, Value w, Value bias) {
+  Graph& g = *x.graph;
+  const Dims d = w.dims();
+  if (const auto channels = d[0].value())
+    return g.emit1("Conv", {x, w, bias}, {{"group", *channels}});
+  const Value columns = g.emit1("ort::Im2Col", {x, g.sizes({d[2]})});
+  const Value rows = reshape(columns, {x.dim(0), x.dim(1), d[2], columns.dim(2)});
+  const Value y = squeeze(matmul(reshape(w, {x.dim(1), 1, d[2]}), rows), {2});
+  return bias ? y + unsqueeze(bias, {1}) : y;
+}
 
 // Each channel of x [B, C, L] behind its last K - 1 values, a state, meets a kernel of its own.
 Outputs causal_conv(const OpCall& c) {
@@ -21,26 +30,21 @@ Outputs causal_conv(const OpCall& c) {
         "[CausalConvWithState] input has shape {}, weight has shape {}, expected [B, C, L] and "
         "[C, 1, K]",
         d, w.dims());
-  const auto channels = w.dim(0).value();
-  check(channels.has_value() && w.dim(1).is(1),
-        "[CausalConvWithState] weight has shape {}, expected [C, 1, K] with a known C", w.dims());
+  check(may_be_equal(w.dim(1), 1), "[CausalConvWithState] weight has shape {}, expected [C, 1, K]",
+        w.dims());
   const std::string& activation = c.attrs().s("activation");
   const bool silu = activation == "silu" || activation == "swish";
   check(silu || activation == "none",
         "[CausalConvWithState] activation is '{}', expected none, silu or swish", activation);
   const Dim kept = w.dim(2) - 1;
   const Dims state{d[0], d[1], kept};
-  check(!c.has(3) || (c.x(3).rank() == 3 && c.x(3).dim(2) == kept),
+  check(!c.has(3) || (c.x(3).rank() == 3 && may_be_equal(c.x(3).dim(2), kept)),
         "[CausalConvWithState] past_state has shape {}, expected {}",
         c.has(3) ? c.x(3).dims() : Dims{}, state);
   const Value before = c.has(3) ? c.x(3) : full(c.graph(), state, 0.0, x.dtype());
   const Value all = concat({before, x}, 2);
-  Value y = c.graph().emit1("Conv", {all, w, c.x(2)}, {{"group", *channels}});
-  if (silu) {
-    const Value wide = cast(y, wide_of(y));
-    y = cast(wide * sigmoid(wide), y.dtype());
-  }
-  return {y, slice(all, 2, d[2], d[2] + kept)};
+  const Value y = reshape(by_channel(all, w, c.x(2)), d);
+  return {silu ? unary("Swish", y) : y, slice(all, 2, d[2], d[2] + kept)};
 }
 
 // --- LinearAttention (ai.onnx 27) ---------------------------------------------------------------
@@ -89,9 +93,14 @@ LinearParts linear_parts(const OpCall& c) {
   return p;
 }
 
+// x stretched to sizes of which a run may tell some.
+Value stretched(Value x, const Dims& dims) {
+  return reshape(expand(x, dims), dims);
+}
+
 // The operands in the dtype that states are summed in, [B, T, H, ..].
 void split_heads(const OpCall& c, LinearParts& p) {
-  const DType wide = wide_of(c.x(kQuery));
+  const DType wide = widen(c.x(kQuery), DType::f32).dtype();
   const auto split = [&](size_t input, Dims last) {
     last.insert(last.begin(), {p.batch, p.steps});
     return reshape(cast(c.x(input), wide), last);
@@ -101,11 +110,13 @@ void split_heads(const OpCall& c, LinearParts& p) {
   p.v = split(kValue, {p.heads, 1, p.dv});
   if (p.decays) {
     const Dim columns = c.x(kDecay).dim(2);
-    p.decay = exp(split(kDecay, {p.heads, columns.is(p.heads) ? Dim(1) : p.dk, 1}));
+    const Value decay = exp(split(kDecay, {p.heads, floor_div(columns, p.heads), 1}));
+    // One for each state or for each of its rows: which, a run may tell.
+    p.decay = columns.value() ? decay : stretched(decay, {p.batch, p.steps, p.heads, p.dk, 1});
   }
   if (p.corrects) {
     const Dim columns = c.x(kBeta).dim(2);
-    check(columns.is(1) || columns.is(p.heads),
+    check(!columns.value() || columns.is(1) || columns.is(p.heads),
           "[LinearAttention] beta has shape {}, expected {} or 1 columns", c.x(kBeta).dims(),
           p.heads);
     p.beta = split(kBeta, {columns, 1, 1});
@@ -114,7 +125,8 @@ void split_heads(const OpCall& c, LinearParts& p) {
   check(!c.has(kPast) || c.x(kPast).rank() == 4,
         "[LinearAttention] past_state has shape {}, expected {}",
         c.has(kPast) ? c.x(kPast).dims() : Dims{}, state);
-  p.state = c.has(kPast) ? cast(c.x(kPast), wide) : full(c.graph(), state, 0.0, wide);
+  p.state =
+      c.has(kPast) ? stretched(cast(c.x(kPast), wide), state) : full(c.graph(), state, 0.0, wide);
 }
 
 // One step: the state fades, is corrected by what it already tells of the key, and is read.

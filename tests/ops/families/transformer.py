@@ -246,10 +246,10 @@ OPS = [
         "CausalConvWithState",
         causal_conv,
         [
-            sample(t(2, 3, 5), t(3, 1, 4), symbolic=False),
-            sample(t(2, 3, 5), t(3, 1, 4), t(3), t(2, 3, 3), activation="silu", symbolic=False),
-            sample(t(2, 3, 1), t(3, 1, 4), None, t(2, 3, 3), activation="swish", symbolic=False),
-            sample(t(2, 3, 5), t(3, 1, 1), t(3), symbolic=False),
+            sample(t(2, 3, 5), t(3, 1, 4)),
+            sample(t(2, 3, 5), t(3, 1, 4), t(3), t(2, 3, 3), activation="silu"),
+            sample(t(2, 3, 1), t(3, 1, 4), None, t(2, 3, 3), activation="swish"),
+            sample(t(2, 3, 5), t(3, 1, 1), t(3)),
         ],
         [
             bad("activation is 'gelu', expected none, silu or swish", t(2, 3, 5), t(3, 1, 4),
@@ -264,17 +264,16 @@ OPS = [
         "LinearAttention",
         linear_attention,
         [
-            sample(*linear_inputs(2, 1), update_rule="linear", **of_heads(2), symbolic=False),
+            sample(*linear_inputs(2, 1), update_rule="linear", **of_heads(2)),
             sample(*linear_inputs(2, 2), t(2, 2, 3, 2), t(2, 4, 2), update_rule="gated",
-                   scale=0.3, **of_heads(2, 2), symbolic=False),
-            sample(*linear_inputs(2, 1), None, t(2, 4, 6), update_rule="gated", **of_heads(2),
-                   symbolic=False),
+                   scale=0.3, **of_heads(2, 2), symbolic=False),  # a decay is stretched
+            sample(*linear_inputs(2, 1), None, t(2, 4, 6), update_rule="gated", **of_heads(2)),
             sample(*linear_inputs(2, 1), t(2, 2, 3, 2), None, t(2, 4, 2, low=0, high=1),
-                   update_rule="delta", **of_heads(2), symbolic=False),
+                   update_rule="delta", **of_heads(2)),
             sample(*linear_inputs(1, 3), None, t(2, 4, 1), t(2, 4, 1, low=0, high=1),
-                   **of_heads(1, 3), symbolic=False),
+                   **of_heads(1, 3)),
             sample(*linear_inputs(2, 1, steps=1), t(2, 2, 3, 2), t(2, 1, 6),
-                   t(2, 1, 1, low=0, high=1), **of_heads(2), symbolic=False),
+                   t(2, 1, 1, low=0, high=1), **of_heads(2)),
         ],
         [
             bad("update_rule is 'square', expected linear", *linear_inputs(2, 1), **of_heads(2),

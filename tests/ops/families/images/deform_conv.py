@@ -67,7 +67,7 @@ def made_of(x, w, places, bias, mask, attrs):
     offset = t(x[0], groups * taps * n, *places)
     return sample(
         t(*x), t(*w), offset, t(w[0]) if bias else None,
-        t(x[0], groups * taps, *places) if mask else None, symbolic=False, **attrs,
+        t(x[0], groups * taps, *places) if mask else None, **attrs,
     )  # fmt: skip
 
 
