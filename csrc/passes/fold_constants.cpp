@@ -96,6 +96,40 @@ class Stale {
   std::set<Node*> nodes_;
 };
 
+// The operands where the graph alone determines each of them; an absent one is empty.
+std::optional<std::vector<Tensor>> known_operands(const Node& node) {
+  std::vector<Tensor> in(node.in.size());
+  for (size_t i = 0; i < in.size(); ++i) {
+    if (!node.has_input(i)) continue;
+    auto tensor = known(node.input(i));
+    if (!tensor) return std::nullopt;
+    in[i] = std::move(*tensor);
+  }
+  return in;
+}
+
+// Nothing where it fails: that is the error of a run that comes to the node, which a branch may
+// not.
+std::optional<std::vector<Tensor>> evaluated(Evaluator& evaluator, const Node& node,
+                                             std::span<const Tensor> in) {
+  try {
+    return evaluator.evaluate(node, in);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+void replace_by_constants(Graph& graph, Node* node, const std::vector<Tensor>& out, Stale& stale) {
+  const Insertion here(graph, node, "fold_constants");
+  for (size_t i = 0; i < node->out.size(); ++i) {
+    if (node->out[i] == kNone) continue;
+    const Value constant = graph.constant(out[i]);
+    graph.replace(node->output(i), constant, "fold_constants");
+    stale.users_of(constant);
+  }
+  erase_with_constants(graph, node);
+}
+
 }  // namespace
 
 size_t fold_constants(Graph& graph, Evaluator& evaluator, FoldedBytes& folded, const Kept& kept,
@@ -106,34 +140,14 @@ size_t fold_constants(Graph& graph, Evaluator& evaluator, FoldedBytes& folded, c
     stale.infer(graph, node);
     if (node->in.empty() || node->schema->has_effect(*node)) continue;
     if (!small_enough(*node, limit) || (kept && kept(*node))) continue;
-    std::vector<Tensor> in;
-    for (size_t i = 0; i < node->in.size(); ++i) {
-      if (!node->has_input(i)) {
-        in.push_back({});
-        continue;
-      }
-      auto tensor = known(node->input(i));
-      if (!tensor) break;
-      in.push_back(std::move(*tensor));
-    }
-    if (in.size() != node->in.size() || !evaluator.can_evaluate(*node)) continue;
+    const auto in = known_operands(*node);
+    if (!in || !evaluator.can_evaluate(*node)) continue;
     const size_t made = result_bytes(*node), freed = freed_bytes(*node);
     if (made > freed && !folded.fits(made - freed)) continue;  // each run computes it instead
-    std::vector<Tensor> out;
-    try {
-      out = evaluator.evaluate(*node, in);
-    } catch (const Error&) {  // of a run that comes to it, which a branch may not
-      continue;
-    }
+    const auto out = evaluated(evaluator, *node, *in);
+    if (!out) continue;
     folded.add(made, freed);
-    Insertion here(graph, node, "fold_constants");
-    for (size_t i = 0; i < node->out.size(); ++i)
-      if (node->out[i] != kNone) {
-        const Value constant = graph.constant(out[i]);
-        graph.replace(node->output(i), constant, "fold_constants");
-        stale.users_of(constant);
-      }
-    erase_with_constants(graph, node);
+    replace_by_constants(graph, node, *out, stale);
     ++count;
   }
   return count;
