@@ -32,9 +32,8 @@ Value affine_grid(const OpCall& c) {
         "[AffineGrid] theta has shape {} and size {} numbers, expected [N, 2, 3] and 4, or "
         "[N, 3, 4] and 5",
         t, size.size());
-  const DType dtype = c.x(0).dtype(), wide = is_half(dtype) ? DType::f32 : dtype;
   const bool align = c.attrs().i("align_corners") != 0;
-  const Value theta = cast(c.x(0), wide);
+  const Value theta = widen(c.x(0), DType::f32);
   Dims column(n + 2, Dim(1));
   column.front() = size[0];
   column.back() = static_cast<int64_t>(n);
@@ -45,9 +44,9 @@ Value affine_grid(const OpCall& c) {
   for (size_t k = 0; k < n; ++k) {  // x is the last axis of the image
     Dims along(n + 2, Dim(1));
     along[n - k] = size[1 + n - k];
-    grid = grid + term(k) * reshape(spread(g, size[1 + n - k], align, wide), along);
+    grid = grid + term(k) * reshape(spread(g, size[1 + n - k], align, theta.dtype()), along);
   }
-  return cast(grid, dtype);
+  return cast(grid, c.x(0).dtype());
 }
 
 // Cut to the middle where it is too long, zeros on both sides where it is too short; what is odd

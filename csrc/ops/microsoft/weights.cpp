@@ -1,6 +1,6 @@
 // Products with weights of few bits, as model builders and the quantizers of language models write
 // them: blocks along K, each with a scale. N columns, K rows.
-#include "csrc/ops/ops.h"
+#include "csrc/ops/quantized/linear.h"
 #include "csrc/ops/quantized/quantized.h"
 
 namespace ort::microsoft {
@@ -55,8 +55,7 @@ Value groups_of(const OpCall& c, const Blocks& b) {
 // [N, K]: of each block its number, or of each place that of its group.
 Value along_rows(Value each, Value groups, const Blocks& b) {
   if (groups) return each.graph->emit1("Gather", {each, groups}, {{"axis", int64_t{1}}});
-  const Value repeated = expand(unsqueeze(each, {2}), {b.n, b.count(), b.size});
-  return slice(reshape(repeated, {b.n, b.count() * b.size}), 1, 0, b.k);
+  return quantized::of_blocks(each, 1, b.size, b.k);
 }
 
 Value zero_points(const OpCall& c, const Blocks& b) {
@@ -126,10 +125,8 @@ TableBlocks table_blocks_of(const Attrs& attrs) {
 
 // [N, K] in float32.
 Value table_weight(Value codes, Value scales, const TableBlocks& b) {
-  const Value each = expand(unsqueeze(scales, {1}), {b.count(), b.size});
-  const Value flat = slice(looked_up(codes, b.format()), 0, 0, b.n * b.k) *
-                     slice(reshape(each, {b.count() * b.size}), 0, 0, b.n * b.k);
-  return reshape(flat, {b.n, b.k});
+  const Value numbers = slice(looked_up(codes, b.format()), 0, 0, b.n * b.k);
+  return reshape(numbers * quantized::of_blocks(scales, 0, b.size, b.n * b.k), {b.n, b.k});
 }
 
 Value product_of_tables(const OpCall& c) {
@@ -155,16 +152,6 @@ int64_t axis_of(const Attrs& attrs, std::string_view name, int64_t rank) {
   check(axis >= -rank && axis < rank, "[GatherBlockQuantized] {} is {}, data has rank {}", name,
         axis, rank);
   return (axis + rank) % rank;
-}
-
-// Each number of a block's, `size` times along the axis, cut to the data's places.
-Value repeated(Value each, int64_t axis, const Dim& size, const Dim& places) {
-  const Dims d = each.dims();
-  Dims apart = d, together = d;
-  apart.insert(apart.begin() + axis + 1, size);
-  const auto at = static_cast<size_t>(axis);
-  together[at] = d[at] * size;
-  return slice(reshape(expand(unsqueeze(each, {axis + 1}), apart), together), axis, 0, places);
 }
 
 // Slices of tables along an axis; what an index outside them gives is zeros in the end.
@@ -216,7 +203,7 @@ Value gather_quantized(const OpCall& c) {
   const Value scales = cast(from.rows(c.x(2)), DType::f32);
   const Dim places = codes.dim(axis), size = attrs.i("block_size");
   const auto wide = [&](Value each) {
-    return repeated(each, axis, size.is(0) ? places : size, places);
+    return quantized::of_blocks(each, axis, size.is(0) ? places : size, places);
   };
   Value centred = codes;
   if (c.has(3)) {

@@ -14,6 +14,10 @@ std::pair<double, double> range_of(DType dtype);
 // of x's rank for blocks, of one axis for each place there.
 Value along(Value scale, Value x, const Attrs& attrs, std::string_view op);
 
+// A number for each block of `block` places along an axis as one for each of its `places`; the last
+// block is cut off where they end.
+Value of_blocks(Value each, int64_t axis, const Dim& block, const Dim& places);
+
 // q - zero_point, which may be absent, in a dtype that holds it.
 Value centred(Value q, Value zero_point, DType dtype);
 // In float32 what is divided already: rounded to even, moved, saturated.

@@ -31,18 +31,17 @@ DType dtype_attr(const Attrs& attrs, std::string_view name, DType otherwise) {
   return given == 0 ? otherwise : static_cast<DType>(given);
 }
 
-// A scale for each `block_size` places of an axis, the last block cut off where x ends.
-Value repeated_in_blocks(Value scale, const Dims& d, int64_t axis, int64_t block) {
-  const auto at = static_cast<size_t>(axis);
-  const Dims s = scale.dims();
-  Dims apart = s, together = s;
-  apart.insert(apart.begin() + axis + 1, Dim(block));
-  together[at] = s[at] * Dim(block);
-  const Value repeated = reshape(expand(unsqueeze(scale, {axis + 1}), apart), together);
-  return together[at] == d[at] ? repeated : slice(repeated, axis, 0, d[at]);
-}
-
 }  // namespace
+
+Value quantized::of_blocks(Value each, int64_t axis, const Dim& block, const Dim& places) {
+  const Dims d = each.dims();
+  const auto at = static_cast<size_t>(axis);
+  Dims apart = d, together = d;
+  apart.insert(apart.begin() + axis + 1, block);
+  together[at] = d[at] * block;
+  const Value repeated = reshape(expand(unsqueeze(each, {axis + 1}), apart), together);
+  return together[at] == places ? repeated : slice(repeated, axis, 0, places);
+}
 
 Value quantized::along(Value scale, Value x, const Attrs& attrs, std::string_view op) {
   const Dims d = x.dims(), s = scale.dims();
@@ -55,7 +54,7 @@ Value quantized::along(Value scale, Value x, const Attrs& attrs, std::string_vie
   check(exists, "[{}] axis {} does not exist, x has rank {}", op, axis, rank);
   axis += axis < 0 ? rank : 0;
   const auto at = static_cast<size_t>(axis);
-  if (block > 0 && s.size() == d.size()) return repeated_in_blocks(scale, d, axis, block);
+  if (block > 0 && s.size() == d.size()) return of_blocks(scale, axis, block, d[at]);
   check(s.size() == 1,
         "[{}] scales have shape {}, x has shape {} and block_size is {}: expected one number, one "
         "axis, or x's rank and a positive block_size",
