@@ -127,7 +127,7 @@ def get_ep_devices() -> list[OrtEpDevice]:
 
 @dataclasses.dataclass(frozen=True)
 class OrtEpAssignedNode:
-    """How many steps of a plan a provider runs: `name` is the provider's in our engine."""
+    """A step of a plan: `name` is that of the engine's provider that runs it; the rest is empty."""
 
     name: str
     domain: str

@@ -326,7 +326,7 @@ class InferenceSession:
         self._open()
 
     def get_provider_graph_assignment_info(self) -> list[OrtEpAssignedSubgraph]:
-        """How many steps of the latest plan each of the engine's providers runs."""
+        """The latest plan's steps: for each of the engine's providers a part, an entry a step."""
         return [
             OrtEpAssignedSubgraph(self._names[0], [OrtEpAssignedNode(name, "", "")] * count)
             for name, count in self._session.providers().items()

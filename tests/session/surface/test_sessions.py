@@ -110,6 +110,11 @@ OPENED = {
         o.InferenceSession(TWICE).enable_fallback(),
         o.InferenceSession(TWICE).disable_fallback(),
         o.InferenceSession(TWICE).set_tuning_results([]),
+        o.InferenceSession(TWICE).release_captured_graph(0),
+        o.SessionOptions().clear_ep_context_data_read_func(),
+    ],
+    "results are written to": lambda o: [
+        (x.device_id, x.mem_type) for x in o.InferenceSession(TWICE).get_output_memory_infos()
     ],
     "memory": lambda o: [
         (x.device_id, x.mem_type) for x in o.InferenceSession(TWICE).get_input_memory_infos()

@@ -264,3 +264,52 @@ def test_tensors_are_copied():
     assert dst.numpy().tolist() == [1, 2]
     with pytest.raises(ValueError, match="1 values and dst 0"):
         ortmodule.copy_tensors([src], [])
+
+
+def test_a_vector_of_values():
+    """It has the names of onnxruntime's, whose tensors leave it as capsules of DLPack."""
+
+    def script(ort):
+        session, binding = bound(ort, TWICE, X, "y")
+        session.run_with_iobinding(binding)
+        values = binding.get_outputs_as_ortvaluevector()
+        values.reserve(2)
+        values.push_back(values[0])
+        values.shrink_to_fit()
+        capsules = [type(x).__name__ for x in (values.dlpack_at(0), *values.to_dlpacks(None))]
+        return len(values), values.element_type_at(1), capsules
+
+    check_alike(script)
+
+
+def test_what_was_bound_is_forgotten():
+    def script(ort):
+        session, binding = bound(ort, TWICE, X, "y")
+        binding.clear_binding_inputs()
+        session.run_with_iobinding(binding)
+
+    check_alike(script)
+
+
+def test_a_run_by_vectors():
+    session, fetches = ortmodule.InferenceSession(TWICE), []
+    session.run_with_ortvaluevector(None, ["x"], [OrtValue(X)], ["y"], fetches, [])
+    np.testing.assert_array_equal(fetches[0].numpy(), 2 * X)
+    made = session.create_ortvalue_from_shape_and_type([2, 3], np.float32, "cpu")
+    assert made.shape() == [2, 3]
+
+
+def test_what_is_not_there_says_so():
+    with pytest.raises(RuntimeError, match="a sparse value of an OrtValue is not supported"):
+        OrtValue(X).as_sparse_tensor()
+    with pytest.raises(RuntimeError, match="an adapter in onnxruntime's format"):
+        ortmodule.RunOptions().add_active_adapter(None)
+    with pytest.raises(RuntimeError, match="the cpu has no streams"):
+        ortmodule.get_ep_devices()[0].create_sync_stream()
+
+
+def test_the_steps_of_providers():
+    session = ortmodule.InferenceSession(TWICE)
+    session.run(None, {"x": X})
+    (part,) = session.get_provider_graph_assignment_info()
+    assert [step.name for step in part.get_nodes()] == ["cpu"]
