@@ -147,9 +147,13 @@ def staged() -> list[str]:
     """Ops that have no fixed sizes or run graphs of their own."""
     rows = [
         "## staged\n",
-        "Ops that run graphs of their own, and those whose results have sizes that a run tells, or",
-        "are sequences, optionals or strings. They are steps between plans (`csrc/session`);",
-        "onnx's own cases and `tests/session` test them.\n",
+        "Ops that run graphs of their own, and those whose results have sizes that a run tells,",
+        "or are sequences, optionals or strings. They are steps between plans (`csrc/session`),",
+        "so the op table has no samples of them: onnx's own cases are run",
+        "(`tests/session/test_stages.py`), graphs of them are compared with onnx's reference",
+        "there and in `test_items.py`, gradients with torch's in `test_body_gradients.py`,",
+        "`NonMaxSuppression` and strings with onnxruntime's (`kernels/test_detection.py`,",
+        "`text/test_strings.py`).\n",
         *heading("op", "opset", "dtypes", "gradient", "cases of onnx"),
     ]
     cases = backend_nodes.cases_by_op()

@@ -1,6 +1,7 @@
 """onnx's own node tests on our engine: which run, which pass.
 
-Called by test_onnx.py; as a script it prints every test that does not pass and why.
+Used by test_stages.py (all of them) and test_onnx.py (in other dtypes), and by docs/ops.md; as a
+script it prints every test that does not pass and why.
 """
 
 import collections
@@ -83,12 +84,8 @@ def failure(case, providers: tuple[str, ...] | None = None) -> str | None:
     return None
 
 
-def outcomes() -> dict[str, str | None]:
-    return {case.name: failure(case) for case in cases()}
-
-
 if __name__ == "__main__":
-    results = outcomes()
+    results = {case.name: failure(case) for case in cases()}
     for name, why in results.items():
         if why:
             print(name, "|", why)
