@@ -22,17 +22,17 @@ What an op means is in `<family>.cpp` in `csrc/ops`; its tests are in
 `tests/ops/families/<family>.py`.
 *Dtypes*: those of the first input; *floats* are float16, bfloat16, float32 and float64, *integers*
 the eight of 8 to 64 bits, *numbers* both.
-*Opset*: the first of ai.onnx with today's meaning. *Definition*: *pattern* where it is also a
-fusion pattern. *Gradient*: a rule of its own, or through the definition. On each provider the op
-has a *kernel*, runs through its *definition*, or is **not taken**; a *view* needs no kernel; *in
-part* means that some of the table's samples are not taken. Tests: samples, and errors with their
-message. *Entry*: what passes and plans read there: whether it is *cheap* to recompute, the
+*Opset*: the first of the op's domain with today's meaning. *Definition*: *pattern* where it is
+also a fusion pattern. *Gradient*: a rule of its own, or through the definition. On each provider
+the op has a *kernel*, runs through its *definition*, or is **not taken**; a *view* needs no kernel;
+*in part* means that some of the table's samples are not taken. Tests: samples, and errors with
+their message. *Entry*: what passes and plans read there: whether it is *cheap* to recompute, the
 *epilogue* as which it joins a product, the inputs that kernels read on the *host*, before they are
 launched.
 
-Ops of the domain `aten` have no row: each is torch's own operator. Those of `ai.onnx.ml` and
-`com.microsoft` are in the last tables: each is its parts, most of them ops of ai.onnx; by those an
-export says com.microsoft's. ImageDecoder has no row: a Python function computes it
+Ops of the domain `aten` have no row: each is torch's own operator. Those of other domains than
+ai.onnx are in the last tables: most are their parts, ops of ai.onnx, by which an export says
+com.microsoft's. ImageDecoder has no row: a Python function computes it
 (`ortmodule/custom_ops`).
 
 Of onnx.backend.test of onnx 1.23.2 pass {passing:,} of {cases:,} cases; one is disputed, ten
@@ -46,12 +46,12 @@ def definition(schema) -> str:
     return "yes" if engine.C.pattern_refusal(schema["name"]) else "pattern"
 
 
-def gradient(schema, op) -> str:
+def gradient(schema, otherwise: str = "") -> str:
     if not schema["differentiable"]:
         return "no gradient flows"
     if schema["gradient"]:
         return "rule"
-    return "definition" if schema["definition"] else op.no_gradient
+    return "definition" if schema["definition"] else otherwise
 
 
 def how(op, sample, schema, provider: str) -> str:
@@ -109,17 +109,24 @@ def dtypes(schema) -> str:
     return ", ".join(told + [name for name in schema["types"][0] if name in left])
 
 
+def opset(name: str) -> str:
+    return "" if name.startswith("ort::") else str(engine.SCHEMAS[name]["since"])
+
+
+def in_other_domain(name: str) -> bool:
+    return "::" in name and not name.startswith(("aten::", "ort::"))
+
+
 def row(name: str) -> str:
     op, schema = families.TABLE[name], engine.SCHEMAS[name]
-    opset = "" if name.startswith("ort::") else str(schema["since"])
     tests = f"{len(op.samples)} + {len(op.errors)}"
     ways = [support(op, schema, provider) for provider in ("reference", "cpu")]
     cells = [
         f"`{name}`",
-        opset,
+        opset(name),
         dtypes(schema),
         definition(schema),
-        gradient(schema, op),
+        gradient(schema, op.no_gradient),
         *ways,
         tests,
         entry(schema),
@@ -136,7 +143,8 @@ def page() -> str:
                          "tests", "entry")  # fmt: skip
         parts += [row(op.name) for op in family.OPS]
         parts.append("")
-    return "\n".join(parts + staged() + of_domain("ai.onnx.ml") + of_domain("com.microsoft"))
+    others = {name.rpartition("::")[0] for name in engine.SCHEMAS if in_other_domain(name)}
+    return "\n".join(parts + staged() + sum(map(of_domain, sorted(others)), []))
 
 
 def heading(*columns: str) -> list[str]:
@@ -144,7 +152,8 @@ def heading(*columns: str) -> list[str]:
 
 
 def staged() -> list[str]:
-    """Ops that have no fixed sizes or run graphs of their own."""
+    """Ops of ai.onnx and of ours without samples: those that have no fixed sizes or run graphs of
+    their own, and what only stands beside others."""
     rows = [
         "## staged\n",
         "Ops that run graphs of their own, and those whose results have sizes that a run tells,",
@@ -158,20 +167,22 @@ def staged() -> list[str]:
     ]
     cases = backend_nodes.cases_by_op()
     for name, schema in sorted(engine.SCHEMAS.items()):
-        if not schema["staged"] or "::" in name:
+        if name in families.TABLE or name.startswith("aten::") or in_other_domain(name):
             continue
         flows = "rule" if schema["gradient"] else "its graphs'" if schema["bodies"] else "none"
-        cells = (f"`{name}`", str(schema["since"]), dtypes(schema), flows, str(cases[name]))
+        cells = (f"`{name}`", opset(name), dtypes(schema), flows, str(cases[name]))
         rows.append("| " + " | ".join(cells) + " |")
     return [*rows, ""]
 
 
 def of_domain(domain: str) -> list[str]:
-    rows = [f"## {domain}\n", *heading("op", "dtypes", "inputs", "outputs", "attributes")]
+    columns = ("op", "opset", "dtypes", "gradient", "inputs", "outputs", "attributes")
+    rows = [f"## {domain}\n", *heading(*columns)]
     for name, schema in sorted(engine.SCHEMAS.items()):
         if name.startswith(f"{domain}::"):
             cells = (", ".join(schema[key]) for key in ("inputs", "outputs", "attrs"))
-            told = [f"`{name.partition('::')[2]}`", dtypes(schema), *cells]
+            known = (opset(name), dtypes(schema), gradient(schema))
+            told = [f"`{name.rpartition('::')[2]}`", *known, *cells]
             rows.append("| " + " | ".join(told) + " |")
     return [*rows, ""]
 

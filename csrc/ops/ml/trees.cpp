@@ -9,8 +9,7 @@
 namespace ort::ml {
 namespace {
 
-// --- TreeEnsembleClassifier and TreeEnsembleRegressor, opsets 1 to 5
-// ------------------------------
+// --- TreeEnsembleClassifier and TreeEnsembleRegressor, opsets 1 to 5 ---
 
 // Rows in float64 where parameters are.
 Value rows_for(const OpCall& c) {
@@ -65,8 +64,7 @@ OpSchema& listed_trees(OpSchema& schema) {
   return schema.attr("post_transform", std::string("NONE")).not_differentiable();
 }
 
-// --- TreeEnsemble, opset 5
-// ------------------------------------------------------------------------
+// --- TreeEnsemble, opset 5 ---
 
 constexpr std::array kModes = {"LEQ", "LT", "GTE", "GT", "EQ", "NEQ"};
 constexpr int64_t kMember = 6;
