@@ -6,7 +6,8 @@
 
 #include "csrc/core/parallel.h"
 #include "providers/cpu/convert.h"
-#include "providers/cpu/tile/byte_stores.h"
+#include "providers/cpu/tile/byte_passes.h"
+#include "providers/cpu/tile/read_bytes.h"
 #include "providers/cpu/tile/round_bytes.h"
 
 namespace ort::cpu {
@@ -61,8 +62,9 @@ int64_t weight(TileOp op) {
 template <class T>
 struct Step : Instruction {
   TileFunctionOf<T> run;
-  T number;                    // p
-  const ByteStore* ends = {};  // what a store does besides
+  T number;                     // p
+  const ByteLoad* begins = {};  // what a product does besides
+  const ByteStore* ends = {};   // what a store does besides
 };
 
 // Registers are of T.
@@ -125,6 +127,7 @@ class TileKernel final : public Kernel {
   void load(const Step<T>& i, const Tile& tile) const;
   void load_rows(const Step<T>& i, const Tile& tile) const;
   void store(const Step<T>& i, const Tile& tile) const;
+  void load_bytes(const Step<T>& i, const Tile& tile) const;
   void store_bytes(const Step<T>& i, const Tile& tile) const;
   void join_sums(T* memory, size_t level) const;
   void combine(const Args& args, T* memory) const;
@@ -134,8 +137,9 @@ class TileKernel final : public Kernel {
   std::string name_;
   tile::OperandLayouts layouts_;
   std::vector<Step<T>> steps_;
-  std::map<size_t, ByteStore> byte_stores_;  // by instruction
-  std::unique_ptr<T[]> constants_;           // a vector of bools has no memory
+  std::map<size_t, ByteLoad> byte_loads_;  // by instruction
+  std::map<size_t, ByteStore> byte_stores_;
+  std::unique_ptr<T[]> constants_;  // a vector of bools has no memory
   int64_t tile_rows_ = 1, tile_cols_ = 1, row_tiles_ = 0, col_tiles_ = 1, tile_stride_ = 0;
   struct Sum {
     size_t output;
@@ -198,14 +202,17 @@ void TileKernel<T>::bind_steps() {
   std::transform(constants.begin(), constants.end(), constants_.get(), number);
   sum_of_.assign(program_->outputs.size(), -1);
   const int64_t loops = std::is_same_v<T, float> ? 1 : 4;  // an element at a time
+  byte_loads_ = byte_loads(*program_);
   byte_stores_ = byte_stores(*program_);
   std::set<size_t> joined;
+  for (const auto& [at, load] : byte_loads_) joined.insert(load.joined.begin(), load.joined.end());
   for (const auto& [at, store] : byte_stores_)
     joined.insert(store.joined.begin(), store.joined.end());
   for (size_t at = 0; at < program_->code.size(); ++at) {
     const Instruction& i = program_->code[at];
     const bool moves = i.op == TileOp::load || i.op == TileOp::store;
     steps_.push_back({i, moves ? nullptr : tile_function<T>(i.op, i.variant), number(i.p)});
+    if (byte_loads_.count(at)) steps_.back().begins = &byte_loads_.at(at);
     if (byte_stores_.count(at)) steps_.back().ends = &byte_stores_.at(at);
     check(moves || steps_.back().run, "no instruction {} of {}", tile::name_of(i.op),
           program_->element);
@@ -390,6 +397,7 @@ void TileKernel<T>::place_slots(const Args& args, Tile& tile, T* registers, T* s
 
 template <class T>
 void TileKernel<T>::step(const Args& args, const Step<T>& i, const Tile& tile) const {
+  if (i.begins) return load_bytes(i, tile);
   if (i.op == TileOp::load) return load(i, tile);
   if (i.op == TileOp::store) return store(i, tile);
   const auto operand = [&](int slot) { return slot >= 0 ? tile.at[slot] : nullptr; };
@@ -473,6 +481,20 @@ void TileKernel<T>::load_rows(const Step<T>& i, const Tile& tile) const {
     for (int64_t done = cols; done < same * cols; done *= 2)
       std::copy_n(to, std::min(done, same * cols - done), to + done);
   }
+}
+
+template <class T>
+void TileKernel<T>::load_bytes(const Step<T>& i, const Tile& tile) const {
+  const Port& port = program_->inputs[program_->slots[i.begins->from].index];
+  const auto zero = static_cast<float>(i.begins->zero < 0 ? T(0) : *tile.at[i.begins->zero]);
+  const auto scale = static_cast<float>(*tile.at[i.begins->scale]);
+  const void* from = tile.at[i.begins->from];
+  const int64_t first = first_cell(port.space, tile), count = cells(port.space, tile);
+  auto* to = reinterpret_cast<float*>(tile.at[i.dst]);
+  if (port.dtype == DType::u8)
+    read_bytes(static_cast<const uint8_t*>(from) + first, count, zero, scale, to);
+  else
+    read_bytes(static_cast<const int8_t*>(from) + first, count, zero, scale, to);
 }
 
 template <class T>

@@ -1,4 +1,5 @@
-"""What ends in bytes is one pass on the cpu provider: as the reference and onnxruntime have it."""
+"""What begins or ends in bytes is one pass on the cpu provider: as the reference and onnxruntime
+have it."""
 
 import numpy as np
 import onnxruntime
@@ -86,3 +87,41 @@ def test_quotients_beside_a_half(dtype, low, high, scale):
         want = np.clip(np.rint(x / scale) + zero, low, high).astype(dtype)
     (y,) = InferenceSession(model).run(None, {"X": x, "s": scale, "z": zero})
     np.testing.assert_array_equal(y, want)
+
+
+READ = {
+    "constants": "Y = DequantizeLinear(X, S, Z)",
+    "no zero point": "Y = DequantizeLinear(X, S)",
+    "fed": "T = Abs(s) U = Identity(z) Y = DequantizeLinear(X, T, U)",
+    "scale first": "F = Cast<to = 1>(X) Y = Mul(s, F)",
+    "from a number": "F = Cast<to = 1>(X) D = Sub(s, F) Y = Mul(D, S)",
+    "the difference is read twice": "F = Cast<to = 1>(X) D = Sub(F, s) M = Mul(D, S) Y = Add(M, D)",
+    "the floats are a result": "N = Cast<to = 1>(X) D = Sub(N, s) Y = Mul(D, S)",
+    "and goes on": "D = DequantizeLinear(X, S, Z) E = Tanh(D) Y = Mul(E, D)",
+    "by channel": "D = DequantizeLinear(X, S, Z) Y = Mul(D, c)",
+    "to bytes again": "D = DequantizeLinear(X, S, Z) E = Neg(D) Q = QuantizeLinear(E, s, z) "
+                      "Y = Cast<to = 1>(Q)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 7), (33, 16), (3, 5000), (0, 4)])
+@pytest.mark.parametrize("name", READ)
+def test_what_is_read_as_others_read_it(name, shape, dtype):
+    more = ", float[m, n] N" if "N =" in READ[name] else ""
+    model = parser.parse_model(
+        f"{HEAD}g ({dtype}[m, n] X, float s, {dtype} z, float[n] c) => (float[m, n] Y{more}) "
+        f"<float S = {{0.1}}, {dtype} Z = {{3}}> {{ {READ[name]} }}"
+    ).SerializeToString()
+    info = np.iinfo(dtype)
+    x = np.random.default_rng(0).integers(info.min, info.max + 1, shape).astype(dtype)
+    feed = {"X": x, "s": np.array(0.3, np.float32), "z": np.array(7, dtype),
+            "c": np.linspace(-1, 1, shape[1], dtype=np.float32)}  # fmt: skip
+    results = [
+        InferenceSession(model).run(None, feed),
+        InferenceSession(model, providers=("reference",)).run(None, feed),
+        onnxruntime.InferenceSession(model).run(None, feed),
+    ]
+    for other in results[1:]:
+        for mine, theirs in zip(results[0], other, strict=True):
+            np.testing.assert_allclose(mine, theirs, 1e-6, 1e-6)
