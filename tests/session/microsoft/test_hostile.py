@@ -6,13 +6,28 @@ import pytest
 from ortmodule import InferenceSession
 from ortmodule._native import core
 
-from .cases import ATTENTION, CACHE, DECODERS, FUSED, WEIGHTS, f, grouped, i32, made, nbits, u8
+from .cases import (
+    ATTENTION,
+    CACHE,
+    DECODERS,
+    FUSED,
+    QUANTIZED,
+    WEIGHTS,
+    f,
+    grouped,
+    i32,
+    made,
+    nbits,
+    u8,
+)
 
 Error = core().Error
 QUERY, KEYS = f(2, 3, 8), f(2, 4, 5, 2)
 TABLE = [u8(5, 16), np.array([0, 4]), f(5, 2)]
 IMAGE = [f(2, 5, 4, 6), f(6), f(6)]
 PACKED = [f(2, 3, 64), None, None, *grouped(3, (2, 2), 3)[3:]]
+GROUPED = grouped(3, (2, 2), 3)
+SEGMENTS = [None if i == 4 else x for i, x in enumerate(QUANTIZED["embeddings"][1])]
 BLOCKS = {"bits": 4, "block_size": 16, "quantize_axis": 1}
 FOUR_BITS = nbits(6, 32, 16, 4)
 NUMBERS = {"N": 4, "K": 64, "block_size": 64, "quant_type": 1}
@@ -50,6 +65,34 @@ CALLS = {
     "scores that nobody made": (
         (*DECODERS["grouped, prompt"][:2], CACHE | {"scale": 0.5}, 4),
         "its definition gives no output 3",
+    ),
+    "scales of a cache": (
+        ("GroupQueryAttention", [*GROUPED, *[None] * 5, f(1)], CACHE, 3),
+        "the cache has scales, which are not supported",
+    ),
+    "a window of all keys": (
+        ("GroupQueryAttention", GROUPED, CACHE | {"local_window_size": 2, "causal": 0}, 3),
+        "local_window_size is 2 and causal is 0, expected -1, or a window",
+    ),
+    "turned by nothing": (
+        ("GroupQueryAttention", GROUPED, CACHE | {"do_rotary": 1}, 3),
+        "do_rotary needs cos_cache, sin_cache",
+    ),
+    "a part of a tensor": (
+        ("QLinearConcat", QUANTIZED["concat"][1][:-1], {"axis": 1}, 1),
+        "it has 10 inputs, expected two and then three of each tensor",
+    ),
+    "segments in part": (
+        ("QEmbedLayerNormalization", SEGMENTS, {}, 1),
+        "the inputs of segments are given in part",
+    ),
+    "an axis that is not there": (
+        ("GatherBlockQuantized", TABLE, BLOCKS | {"gather_axis": 2}, 1),
+        "gather_axis is 2, data has rank 2",
+    ),
+    "one axis for both": (
+        ("GatherBlockQuantized", TABLE, BLOCKS | {"gather_axis": 1}, 1),
+        "gather_axis and quantize_axis are both 1",
     ),
     "scales without axes": (
         ("GatherBlockQuantized", [*TABLE[:2], f(10)], BLOCKS, 1),

@@ -78,6 +78,8 @@ OPS = [
             bad("axis 2 is the one of real and imaginary parts", t(2, 4, 2), None, const(2)),
             bad("axis 3 does not exist", t(2, 4, 2), None, const(3)),
             bad("the length is 0, expected a positive one", t(2, 4, 2), const(0)),
+            bad("dft_length has 2 numbers, expected one", t(2, 4, 2), const([4, 4])),
+            bad("axis has 2 numbers, expected one", t(2, 4, 2), None, const([0, 1])),
         ],
         refused=[
             bad("axis is not known, which its gradient needs", t(2, 4, 2), None, np.array(1)),
