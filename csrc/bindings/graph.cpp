@@ -5,8 +5,8 @@
 
 #include "csrc/bindings/bindings.h"
 #include "csrc/graph/text.h"
-#include "csrc/graph/verify.h"
 #include "csrc/ops/ops.h"
+#include "csrc/passes/verify.h"
 
 namespace py = pybind11;
 

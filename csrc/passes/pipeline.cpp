@@ -7,7 +7,6 @@
 #include "csrc/core/env.h"
 #include "csrc/core/log.h"
 #include "csrc/graph/expand.h"
-#include "csrc/graph/verify.h"
 #include "csrc/passes/cse.h"
 #include "csrc/passes/dce.h"
 #include "csrc/passes/fold_constants.h"
@@ -15,6 +14,7 @@
 #include "csrc/passes/rules/rules.h"
 #include "csrc/passes/siblings.h"
 #include "csrc/passes/simplify.h"
+#include "csrc/passes/verify.h"
 
 namespace ort {
 namespace {

@@ -7,10 +7,10 @@
 
 #include "csrc/core/env.h"
 #include "csrc/core/log.h"
-#include "csrc/graph/verify.h"
 #include "csrc/ops/quantized/linear.h"
 #include "csrc/passes/dce.h"
 #include "csrc/passes/pipeline.h"
+#include "csrc/passes/verify.h"
 #include "csrc/plan/estimate.h"
 #include "csrc/plan/symbols.h"
 #include "csrc/runtime/profile.h"

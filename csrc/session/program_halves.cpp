@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "csrc/graph/verify.h"
+#include "csrc/passes/verify.h"
 #include "csrc/session/program.h"
 #include "csrc/session/split.h"
 

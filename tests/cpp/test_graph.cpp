@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "csrc/graph/text.h"
-#include "csrc/graph/verify.h"
 #include "csrc/ops/ops.h"
+#include "csrc/passes/verify.h"
 
 namespace ort {
 namespace {

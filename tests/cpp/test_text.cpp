@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "csrc/graph/verify.h"
 #include "csrc/ops/ops.h"
+#include "csrc/passes/verify.h"
 
 namespace ort {
 namespace {

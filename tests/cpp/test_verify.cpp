@@ -1,5 +1,5 @@
 // The verifier names each invariant that a pass could break.
-#include "csrc/graph/verify.h"
+#include "csrc/passes/verify.h"
 
 #include <gtest/gtest.h>
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "csrc/graph/expr.h"
-#include "csrc/graph/verify.h"
 #include "csrc/ops/ops.h"
+#include "csrc/passes/verify.h"
 
 namespace ort {
 namespace {

@@ -13,8 +13,8 @@
 
 #include "csrc/graph/onnx.h"
 #include "csrc/graph/text.h"
-#include "csrc/graph/verify.h"
 #include "csrc/ops/ops.h"
+#include "csrc/passes/verify.h"
 #include "csrc/session/inference_session.h"
 #include "tests/fuzz/numbers.h"
 #include "tests/fuzz/seeds.h"

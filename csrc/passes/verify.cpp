@@ -1,5 +1,5 @@
 // What must hold of a graph: order, uses, types and schemas.
-#include "csrc/graph/verify.h"
+#include "csrc/passes/verify.h"
 
 #include <set>
 
