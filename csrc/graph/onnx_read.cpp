@@ -7,11 +7,11 @@
 #include <set>
 #include <utility>
 
-#include "csrc/core/log.h"
 #include "csrc/graph/error_kind.h"
 #include "csrc/graph/onnx.h"
 #include "csrc/graph/onnx_file.h"
 #include "csrc/graph/onnx_parse.h"
+#include "csrc/graph/onnx_ports.h"
 #include "csrc/graph/onnx_tensor.h"
 #include "csrc/graph/onnx_upgrade.h"
 #include "csrc/graph/schema.h"
@@ -96,60 +96,6 @@ class Reader {
       if (head) head->outputs.push_back({output.name, told(output, found->second.type())});
       graph_->output(found->second, output.name);
     }
-  }
-
-  // Before IR 4 every initializer had to be an input, too, and none of them was for a run to give.
-  static void tell_input(const RawGraph& raw, const RawValue& input, ModelHead& head) {
-    constexpr int64_t kFirstIrThatOverrides = 4;
-    const bool has_value =
-        std::any_of(raw.initializers.begin(), raw.initializers.end(),
-                    [&](const RawTensor& tensor) { return tensor.name == input.name; });
-    if (!has_value)
-      head.inputs.push_back({input.name, input.type});
-    else if (head.ir_version >= kFirstIrThatOverrides)
-      head.overridable.push_back({input.name, input.type});
-  }
-
-  // The type of an output as the file says it, with what it leaves open as it is inferred.
-  static Type told(const RawValue& output, const Type& made) {
-    if (!output.typed) return made;
-    Type type = output.type;
-    if (!type.is_tensor() || !made.is_tensor() || !made.dims) return type;
-    if (!type.dims || type.dims->size() != made.dims->size()) {
-      type.dims = made.dims;
-      return type;
-    }
-    for (size_t i = 0; i < type.dims->size(); ++i) {
-      Dim& dim = (*type.dims)[i];
-      const bool named = dim.symbol_name() && !Graph::is_fresh(*dim.symbol_name());
-      if ((*made.dims)[i].value() || !(dim.value() || named)) dim = (*made.dims)[i];
-    }
-    return type;
-  }
-
-  // An output has the rank that is computed, as in onnxruntime, which tells of it too.
-  static void check_declared(const RawValue& output, const Type& made) {
-    if (!output.typed || agree(output.type, made)) return;
-    Type open = output.type;
-    open.dims.reset();
-    const std::string what = format("graph output '{}' is declared {}, what makes it gives {}",
-                                    output.name, output.type.text(), made.text());
-    check(agree(open, made), "{}", what);
-    log("warning: {}", what);
-  }
-
-  // Kinds, dtypes and ranks, where both are known; sizes are hints. An optional stands for what it
-  // holds.
-  static bool agree(const Type& declared, const Type& made) {
-    if (declared.kind != made.kind && declared.kind == Type::Kind::optional)
-      return agree(declared.held(), made);
-    if (declared.kind != made.kind && made.kind == Type::Kind::optional)
-      return agree(declared, made.held());
-    const bool dtypes = declared.dtype == made.dtype || declared.dtype == DType::undefined ||
-                        made.dtype == DType::undefined;
-    const bool ranks = !declared.dims || !made.dims || declared.dims->size() == made.dims->size();
-    if (declared.kind != made.kind || !dtypes || !ranks) return false;
-    return !declared.inner || !made.inner || agree(*declared.inner, *made.inner);
   }
 
   // The graph of an attribute. `types`: of its inputs, where the file leaves them out. `taken`:
