@@ -112,6 +112,12 @@ enum LtType { kReal32 = 0, kReal64 = 1, kReal16 = 2, kRealB16 = 14 };
                      size_t, StreamHandle))
 // clang-format on
 
+// Memory that a launch may touch.
+struct Reach {
+  const void* begin;
+  size_t bytes;
+};
+
 struct Api {
 #define ORT_POINTER(NAME, PARAMETERS) Status(*NAME) PARAMETERS = nullptr;
   ORT_CUDA_DRIVER(ORT_POINTER)
@@ -119,6 +125,8 @@ struct Api {
   ORT_CUDA_BLAS(ORT_POINTER)
 #undef ORT_POINTER
   size_t (*cublasLtGetVersion)() = nullptr;
+  // Told before each launch; null: nobody asks, as the driver does not.
+  void (*launch_reaches)(const Reach*, size_t count) = nullptr;
   // What torch calls the devices behind the table.
   DeviceKind kind = DeviceKind::cuda;
 };

@@ -106,6 +106,7 @@ Launch::Launch(std::shared_ptr<const Code> code, Gpu& gpu, const char* name)
 void Launch::operator()(const Grid& grid, const Words& words, ort::Stream& stream) const {
   auto& own = static_cast<Stream&>(stream);
   const Current current(own.gpu());
+  if (api().launch_reaches) api().launch_reaches(words.reaches().data(), words.reaches().size());
   void* arguments[] = {const_cast<void*>(words.data())};
   ORT_DRIVER(cuLaunchKernel, function_, static_cast<unsigned>(grid.blocks), 1, 1,
              static_cast<unsigned>(grid.threads), 1, 1, 0, own.handle(), arguments, nullptr);

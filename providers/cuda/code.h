@@ -33,7 +33,10 @@ size_t texts_compiled();  // in this process, not those found on disk
 // The one argument of a kernel: a struct whose members have eight bytes each.
 class Words {
  public:
-  void add(const void* pointer) { words_.push_back(reinterpret_cast<uint64_t>(pointer)); }
+  void add(const Reach& memory) {
+    words_.push_back(reinterpret_cast<uint64_t>(memory.begin));
+    reaches_.push_back(memory);
+  }
   void add(int64_t number) { words_.push_back(static_cast<uint64_t>(number)); }
   void add(uint64_t bits) { words_.push_back(bits); }
   void add(double number) { words_.push_back(std::bit_cast<uint64_t>(number)); }
@@ -41,10 +44,19 @@ class Words {
     for (const int64_t number : numbers) add(number);
   }
   const void* data() const { return words_.data(); }
+  const std::vector<Reach>& reaches() const { return reaches_; }
+  // What begins elsewhere than its memory does.
+  void reach(const Reach& memory) { reaches_.push_back(memory); }
 
  private:
   std::vector<uint64_t> words_;
+  std::vector<Reach> reaches_;
 };
+
+// Elements of a type, of memory that has as many.
+inline Reach reach(const void* begin, int64_t elements, size_t bytes_each) {
+  return {begin, static_cast<size_t>(elements) * bytes_each};
+}
 
 // How many threads run a kernel.
 struct Grid {

@@ -26,7 +26,7 @@ struct Args {
   const Word* x; const Index* index; Word* y; i32* failure;
   i64 mark, elements, count, size, inner, from_end;
 };
-ORT_KERNEL(run, Args) {
+ORT_KERNEL(run, Args, 256) {
   const u64 step = (u64)threads() * blocks();
   for (u64 i = (u64)block() * threads() + thread(); i < (u64)a.elements; i += step) {
     const u64 column = i % (u64)a.inner, rest = i / (u64)a.inner;
@@ -47,11 +47,14 @@ std::unique_ptr<Kernel> gather_along(const Request& r, int64_t axis, bool from_e
                                   word(size_of(r.in(0).dtype)), type_name(r.in(1).dtype), kGather);
   const Launch launch(Code::of(text, gpu.arch()), gpu, "run");
   const Grid grid = grid_for(gpu, elements, 256, 256);
+  const int64_t all = element_count(r.sizes(0));
+  const size_t width = size_of(r.in(0).dtype), index = size_of(r.in(1).dtype);
   const auto run = [=](const Args& args) {
     if (elements == 0) return;
     launch(grid,
-           words(args.in[0], args.in[1], args.out[0], args.failure, int64_t{args.mark}, elements,
-                 count, x.size, x.inner, int64_t{from_end}),
+           words(reach(args.in[0], all, width), reach(args.in[1], count, index),
+                 reach(args.out[0], elements, width), failure_of(args), int64_t{args.mark},
+                 elements, count, x.size, x.inner, int64_t{from_end}),
            args.stream);
   };
   const std::string op = r.node().qualified();
@@ -71,7 +74,7 @@ std::unique_ptr<Kernel> embedding(const Request& r) {
 // Positions of one index are a chain in their order: each sum has one order.
 constexpr char kGatherGrad[] = R"(
 struct LinkArgs { const Index* index; i64* next; i32* failure; i64 mark, count, size, padding; };
-ORT_KERNEL(link, LinkArgs) {
+ORT_KERNEL(link, LinkArgs, 128) {
   const u64 step = (u64)threads() * blocks(), count = (u64)a.count;
   for (u64 i = (u64)block() * threads() + thread(); i < count; i += step) {
     const i64 own = (i64)load(a.index, i), at = own < 0 ? own + a.size : own;
@@ -90,7 +93,7 @@ ORT_KERNEL(link, LinkArgs) {
   }
 }
 struct AddArgs { const Number* dy; const i64* next; Number* dx; i64 elements, count, size, inner; };
-ORT_KERNEL(add, AddArgs) {
+ORT_KERNEL(add, AddArgs, 256) {
   const u64 step = (u64)threads() * blocks(), count = (u64)a.count, inner = (u64)a.inner;
   for (u64 i = (u64)block() * threads() + thread(); i < (u64)a.elements; i += step) {
     const u64 column = i % inner, rest = i / inner, first = rest % count, outer = rest / count;
@@ -118,13 +121,18 @@ std::unique_ptr<Kernel> gather_grad(const Request& r) {
   const auto code = Code::of(text, gpu.arch());
   const Launch link(code, gpu, "link"), add(code, gpu, "add");
   const Grid links = grid_for(gpu, count, 128, 128), adds = grid_for(gpu, elements, 256, 256);
+  const size_t index = size_of(r.in(1).dtype);
   const auto run = [=, &gpu](const Args& args) {
+    const Reach next = reach(args.scratch, count, 2 * sizeof(int64_t));
     if (bytes > 0) gpu.memory().zero(args.out[0], bytes, args.stream);
     if (elements == 0 || bytes == 0) return;
     link(links,
-         words(args.in[1], args.scratch, args.failure, int64_t{args.mark}, count, x.size, padding),
+         words(reach(args.in[1], count, index), next, failure_of(args), int64_t{args.mark}, count,
+               x.size, padding),
          args.stream);
-    add(adds, words(args.in[0], args.scratch, args.out[0], elements, count, x.size, x.inner),
+    add(adds,
+        words(reach(args.in[0], elements, size_of(dtype)), next, Reach{args.out[0], bytes},
+              elements, count, x.size, x.inner),
         args.stream);
   };
   return make_late_kernel(

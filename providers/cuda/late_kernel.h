@@ -35,6 +35,10 @@ std::unique_ptr<Kernel> make_late_kernel(std::string name, F f, LateTraits trait
   return std::make_unique<LateKernel<F>>(std::move(name), std::move(f), std::move(traits));
 }
 
+inline Reach failure_of(const Args& args) {
+  return {args.failure, sizeof *args.failure};
+}
+
 // Words of a launch, in the order of its text's members.
 template <class... Numbers>
 Words words(const Numbers&... numbers) {

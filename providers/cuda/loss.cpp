@@ -16,7 +16,16 @@ struct Settings {
   double smoothing = 0;
   std::string reduction;
   int row_threads = 32, rows_at_once = 4;
-  std::string types;  // of the text
+  std::string types;                       // of the text
+  size_t number = 4, wide = 4, index = 8;  // bytes of these types
+  bool weighted = false;
+
+  Reach logits(const void* data) const { return reach(data, rows * classes, number); }
+  Reach targets(const void* data) const { return reach(data, rows, index); }
+  Reach weights(const Args& args, size_t at) const {
+    return weighted ? reach(args.in[at], classes, number) : Reach{nullptr, 0};
+  }
+  Reach parts(const void* data) const { return reach(data, data ? rows * 2 : 0, wide); }
 
   Grid grid(const Gpu& gpu) const {
     return grid_for(gpu, rows, rows_at_once, row_threads * rows_at_once);
@@ -40,12 +49,15 @@ Settings settings_of(const Request& r, size_t logits, size_t target, int weight)
     s.rows_at_once = 1;
   }
   const DType dtype = r.in(logits).dtype;
+  s.number = size_of(dtype);
+  s.wide = dtype == DType::f64 ? 8 : 4;
+  s.index = size_of(r.in(target).dtype);
+  s.weighted = r.has(static_cast<size_t>(weight));
   s.types = format(
       "typedef {} Number; typedef {} Wide; typedef {} Index;\n"
       "constexpr int kRow = {}, kRows = {}, kFinish = {}; constexpr bool kWeighted = {};",
       type_name(dtype), dtype == DType::f64 ? "double" : "float", type_name(r.in(target).dtype),
-      s.row_threads, s.rows_at_once, kFinishThreads,
-      r.has(static_cast<size_t>(weight)) ? "true" : "false");
+      s.row_threads, s.rows_at_once, kFinishThreads, s.weighted ? "true" : "false");
   return s;
 }
 
@@ -56,7 +68,7 @@ inline Wide weight_of(const Number* weight, i64 c) {
   else return Wide(1);
 }
 struct TotalArgs { const Index* target; const Number* weight; double* total; i64 rows, classes, ignore; };
-ORT_KERNEL(total, TotalArgs) {
+ORT_KERNEL(total, TotalArgs, kFinish) {
   double sum = 0;
   for (i64 row = thread(); row < a.rows; row += threads()) {
     const i64 t = (i64)load(a.target, row);
@@ -72,7 +84,7 @@ struct Args {
   const Number* x; const Index* target; const Number* weight; Number* loss; Wide* parts; Wide* losses;
   i32* failure; i64 mark, rows, classes, inner, ignore; double smoothing; i64 each;
 };
-ORT_KERNEL(run, Args) {
+ORT_KERNEL(run, Args, kRow * kRows) {
   const u32 lane = thread() % kRow, own = thread() / kRow;
   for (i64 first = (i64)block() * kRows; first < a.rows; first += (i64)blocks() * kRows) {
     const i64 row = first + own;
@@ -103,7 +115,7 @@ ORT_KERNEL(run, Args) {
   }
 }
 struct FinishArgs { const Wide* losses; const double* total; Number* loss; i64 rows, mean; };
-ORT_KERNEL(finish, FinishArgs) {
+ORT_KERNEL(finish, FinishArgs, kFinish) {
   double sum = 0;
   for (i64 row = thread(); row < a.rows; row += threads()) sum += (double)load(a.losses, row);
   sum = row_sum<kFinish>(sum);
@@ -118,7 +130,7 @@ struct Args {
   Number* dx; const double* total; i32* failure; i64 mark, rows, classes, inner, ignore;
   double smoothing; i64 each, mean;
 };
-ORT_KERNEL(run, Args) {
+ORT_KERNEL(run, Args, kRow * kRows) {
   const u32 lane = thread() % kRow, own = thread() / kRow;
   for (i64 first = (i64)block() * kRows; first < a.rows; first += (i64)blocks() * kRows) {
     const i64 row = first + own;
@@ -162,36 +174,38 @@ std::string failure(const Request& r, const Settings& s) {
 
 std::unique_ptr<Kernel> cross_entropy(const Request& r) {
   const Settings s = settings_of(r, 0, 1, 2);
-  const bool each = s.reduction == "none", mean = s.reduction == "mean", weighted = r.has(2);
+  const bool each = s.reduction == "none", mean = s.reduction == "mean";
   const bool parts = r.wants(1);
   Gpu& gpu = gpu_of(r);
   const auto code = Code::of(s.types + kCommon + kLoss, gpu.arch());
   const Launch run(code, gpu, "run"), total(code, gpu, "total"), finish(code, gpu, "finish");
   const Grid grid = s.grid(gpu), one{1, kFinishThreads};
-  const void* none = nullptr;
   return make_late_kernel(
       "CrossEntropy",
       [=](const Args& args) {
-        auto* divisor = static_cast<double*>(args.scratch);
-        void* losses = divisor + 1;
-        const void* weight = weighted ? args.in[2] : none;
+        auto* first = static_cast<double*>(args.scratch);
+        const Reach divisor = reach(first, 1, sizeof(double));
+        const Reach losses = reach(first + 1, s.rows, s.wide), weight = s.weights(args, 2);
+        const Reach loss = reach(args.out[0], each ? s.rows : 1, s.number);
         if (s.rows > 0)
           run(grid,
-              words(args.in[0], args.in[1], weight, args.out[0], parts ? args.out[1] : none, losses,
-                    args.failure, int64_t{args.mark}, s.rows, s.classes, s.inner, s.ignore,
-                    s.smoothing, int64_t{each}),
+              words(s.logits(args.in[0]), s.targets(args.in[1]), weight, loss,
+                    s.parts(parts ? args.out[1] : nullptr), losses, failure_of(args),
+                    int64_t{args.mark}, s.rows, s.classes, s.inner, s.ignore, s.smoothing,
+                    int64_t{each}),
               args.stream);
         if (each) return;
         if (mean)
-          total(one, words(args.in[1], weight, divisor, s.rows, s.classes, s.ignore), args.stream);
-        finish(one, words(losses, divisor, args.out[0], s.rows, int64_t{mean}), args.stream);
+          total(one, words(s.targets(args.in[1]), weight, divisor, s.rows, s.classes, s.ignore),
+                args.stream);
+        finish(one, words(losses, divisor, loss, s.rows, int64_t{mean}), args.stream);
       },
       {failure(r, s), static_cast<size_t>(s.rows + 1) * sizeof(double)});
 }
 
 std::unique_ptr<Kernel> cross_entropy_grad(const Request& r) {
   const Settings s = settings_of(r, 1, 2, 4);
-  const bool each = s.reduction == "none", mean = s.reduction == "mean", weighted = r.has(4);
+  const bool each = s.reduction == "none", mean = s.reduction == "mean";
   Gpu& gpu = gpu_of(r);
   const auto code = Code::of(s.types + kCommon + kGradient, gpu.arch());
   const Launch run(code, gpu, "run"), total(code, gpu, "total");
@@ -200,14 +214,15 @@ std::unique_ptr<Kernel> cross_entropy_grad(const Request& r) {
       "CrossEntropyGrad",
       [=](const Args& args) {
         if (s.rows == 0) return;
-        const void* weight = weighted ? args.in[4] : nullptr;
+        const Reach weight = s.weights(args, 4), divisor = reach(args.scratch, 1, sizeof(double));
         if (mean)
-          total(one, words(args.in[2], weight, args.scratch, s.rows, s.classes, s.ignore),
+          total(one, words(s.targets(args.in[2]), weight, divisor, s.rows, s.classes, s.ignore),
                 args.stream);
         run(grid,
-            words(args.in[0], args.in[1], args.in[2], args.in[3], weight, args.out[0], args.scratch,
-                  args.failure, int64_t{args.mark}, s.rows, s.classes, s.inner, s.ignore,
-                  s.smoothing, int64_t{each}, int64_t{mean}),
+            words(reach(args.in[0], each ? s.rows : 1, s.number), s.logits(args.in[1]),
+                  s.targets(args.in[2]), s.parts(args.in[3]), weight, s.logits(args.out[0]),
+                  divisor, failure_of(args), int64_t{args.mark}, s.rows, s.classes, s.inner,
+                  s.ignore, s.smoothing, int64_t{each}, int64_t{mean}),
             args.stream);
       },
       {failure(r, s), sizeof(double), 1});

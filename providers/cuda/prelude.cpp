@@ -125,9 +125,9 @@ struct OrtHost {
   void (*barrier)();
 };
 extern "C" { OrtHost ort_host; }
-#define ORT_KERNEL(NAME, ARGS) \
+#define ORT_KERNEL(NAME, ARGS, THREADS) \
   static void NAME(const ARGS& a); \
-  extern "C" { u64 NAME##_bytes = sizeof(ARGS); void NAME##_host(const void* p) { NAME(*(const ARGS*)p); } } \
+  extern "C" { u64 NAME##_bytes = sizeof(ARGS); u32 NAME##_threads = THREADS; void NAME##_host(const void* p) { NAME(*(const ARGS*)p); } } \
   static void NAME(const ARGS& a)
 #define ORT_SHARED static
 inline u32 block() { return ort_host.block; }
@@ -151,7 +151,7 @@ template <int kThreads, class T, class F> inline T row_fold(T x, F f) {
   return made[first];
 }
 #else
-#define ORT_KERNEL(NAME, ARGS) extern "C" __global__ void NAME(const ARGS a)
+#define ORT_KERNEL(NAME, ARGS, THREADS) extern "C" __global__ void __launch_bounds__(THREADS, 1) NAME(const ARGS a)
 #define ORT_SHARED __shared__
 inline u32 block() { return blockIdx.x; }
 inline u32 blocks() { return gridDim.x; }

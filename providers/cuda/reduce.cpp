@@ -22,7 +22,7 @@ inline i64 place(const i64* sizes, const i64* strides, i64 rest) {
   for (int axis = kAxes; axis-- > 0; rest /= sizes[axis]) at += rest % sizes[axis] * strides[axis];
   return at;
 }
-ORT_KERNEL(run, Args) {
+ORT_KERNEL(run, Args, kThreads) {
   for (i64 unit = block(); unit < a.results * a.part_count; unit += blocks()) {
     const i64 result = unit / a.part_count, first = unit % a.part_count * a.part;
     const i64 end = first + a.part < a.count ? first + a.part : a.count;
@@ -37,7 +37,7 @@ ORT_KERNEL(run, Args) {
   }
 }
 struct FinishArgs { const Wide* parts; Number* y; i64 results, part_count; double scale; };
-ORT_KERNEL(finish, FinishArgs) {
+ORT_KERNEL(finish, FinishArgs, 64) {
   const i64 step = (i64)threads() * blocks();
   for (i64 result = (i64)block() * threads() + thread(); result < a.results; result += step) {
     Wide sum = START;
@@ -107,16 +107,22 @@ std::unique_ptr<Kernel> reduce(const Request& r) {
   const Launch run(code, gpu, "run"), finish(code, gpu, "finish");
   const Grid grid = grid_for(gpu, results * part_count, 1, kThreads);
   const Grid last = grid_for(gpu, results, 64, 64);
+  const int64_t all = element_count(x);
+  const size_t wide = dtype == DType::f64 || !is_floating(dtype) ? 8 : 4;
   const double scale = 1.0 / static_cast<double>(count);
   return make_kernel(
       op,
       [=](const Args& args) {
         if (results == 0) return;
+        const Reach parts = reach(args.scratch, results * part_count, wide);
         run(grid,
-            words(args.in[0], args.scratch, results, count, part_count, part, kept.sizes,
-                  kept.strides, reduced.sizes, reduced.strides),
+            words(reach(args.in[0], all, size_of(dtype)), parts, results, count, part_count, part,
+                  kept.sizes, kept.strides, reduced.sizes, reduced.strides),
             args.stream);
-        finish(last, words(args.scratch, args.out[0], results, part_count, scale), args.stream);
+        finish(
+            last,
+            words(parts, reach(args.out[0], results, size_of(dtype)), results, part_count, scale),
+            args.stream);
       },
       static_cast<size_t>(results * part_count) * sizeof(int64_t));
 }

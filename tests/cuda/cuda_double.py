@@ -1,6 +1,8 @@
 """CUDA's double, in the place of the driver and the libraries: a device `cuda` without a GPU."""
 
+import contextlib
 import ctypes
+import enum
 import importlib.util
 import os
 import pathlib
@@ -24,8 +26,9 @@ def _load() -> ctypes.CDLL:
 
 
 _double = _load()
-_double.cuda_double_compared.restype = ctypes.c_bool
+_double.cuda_double_compared.restype = _double.cuda_double_in_foreign.restype = ctypes.c_bool
 _double.cuda_double_compiled.restype = _double.cuda_double_texts.restype = ctypes.c_size_t
+_double.cuda_double_launched.restype = ctypes.c_bool
 _double.cuda_double_text.restype = ctypes.c_char_p
 _double.cuda_double_text.argtypes = [ctypes.c_size_t]
 
@@ -61,10 +64,53 @@ def compiled() -> int:
 
 
 def texts() -> list[str]:
-    """Those that were compiled or noted without runs, since they were last asked for."""
-    found = [_double.cuda_double_text(i).decode() for i in range(_double.cuda_double_texts())]
+    """Those that were compiled or noted since they were forgotten."""
+    return [_double.cuda_double_text(i).decode() for i in range(_double.cuda_double_texts())]
+
+
+def forget_texts() -> None:
+    """From now on texts and their launches are noted anew."""
     _double.cuda_double_forget_texts()
-    return found
+
+
+@contextlib.contextmanager
+def foreign_context():
+    """Within it the thread's context is somebody else's, and is so again when a call returns."""
+    _double.cuda_double_enter_foreign()
+    yield
+    if not _double.cuda_double_in_foreign():
+        raise RuntimeError("the context that was current before a call is not so after it")
+
+
+class Fault(enum.IntEnum):
+    """A kind of calls of which one goes wrong: it does nothing, or too early."""
+
+    NONE = 0
+    CONTEXT = 1  # the current one is not set
+    RELEASE = 2  # memory goes before the work that was queued earlier
+    SYNCHRONIZE = 3
+    FILL = 4
+    COPY = 5
+
+
+def fault(kind: Fault, at: int = 0) -> None:
+    """The at-th call of the kind goes wrong; counts start anew."""
+    _double.cuda_double_fault(kind, at)
+
+
+def calls(kind: Fault) -> int:
+    """Of the kind, since a fault was chosen."""
+    return _double.cuda_double_calls(kind)
+
+
+def launched(kernel: str, text: str) -> bool:
+    """Whether this kernel of a text ran since texts were forgotten."""
+    return _double.cuda_double_launched(kernel.encode(), text.encode())
+
+
+def replace(text: str, by: str) -> None:
+    """This one text is compiled as the other."""
+    _double.cuda_double_replace(text.encode(), by.encode())
 
 
 def compared() -> bool:
@@ -72,9 +118,11 @@ def compared() -> bool:
     return _double.cuda_double_compared()
 
 
-def launches() -> int:
-    """Kernels that were launched so far."""
-    return _double.cuda_double_launches()
+def launches(kernel: str | None = None) -> int:
+    """Kernels that were launched so far, or those of one name in its text."""
+    if kernel is None:
+        return _double.cuda_double_launches()
+    return _double.cuda_double_launches_of(kernel.encode())
 
 
 def products() -> int:

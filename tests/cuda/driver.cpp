@@ -5,13 +5,16 @@
 
 #include <atomic>
 #include <cstring>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "providers/cuda/api.h"
 #include "providers/cuda/code.h"
 #include "tests/cuda/blas.h"
 #include "tests/cuda/dry.h"
+#include "tests/cuda/faults.h"
 #include "tests/cuda/kernels.h"
 #include "tests/far/memory.h"
 #include "tests/far/queue.h"
@@ -26,6 +29,11 @@ constexpr int kDevices = 1;
 
 thread_local ContextHandle current = nullptr;
 ContextHandle the_context() {
+  static int place;
+  return reinterpret_cast<ContextHandle>(&place);
+}
+
+ContextHandle foreign_context() {
   static int place;
   return reinterpret_cast<ContextHandle>(&place);
 }
@@ -46,7 +54,10 @@ Event* event_of(EventHandle handle) {
 struct Module {
   void* library;
   bool meets;
+  std::string text;
 };
+std::mutex text_mutex;
+std::map<std::string, std::string> text_of_library;  // by the path of what was compiled
 
 struct Program {
   std::string text, library, log;
@@ -56,6 +67,8 @@ Program* program_of(ProgramHandle handle) {
 }
 
 std::atomic<int> launches = 0;
+std::mutex launched_mutex;
+std::map<std::string, int> launched;  // by the kernel's name
 
 const char* pointer(Address address) {
   return reinterpret_cast<const char*>(address);
@@ -99,7 +112,7 @@ Status device_name(char* name, int bytes, int) {
   return kSuccess;
 }
 Status device_attribute(int* value, int which, int) {
-  *value = which == kMajor ? 9 : which == kMinor ? 0 : which == kMultiprocessors ? 3 : 0;
+  *value = which == kMajor ? 9 : which == kMinor ? 0 : which == kMultiprocessors ? 9 : 0;
   return kSuccess;
 }
 Status retain(ContextHandle* context, int) {
@@ -111,7 +124,7 @@ Status get_current(ContextHandle* context) {
   return kSuccess;
 }
 Status set_current(ContextHandle context) {
-  current = context;
+  if (!goes_wrong(Fault::context)) current = context;
   return kSuccess;
 }
 Status synchronize() {
@@ -143,12 +156,14 @@ Status allocate(Address* address, size_t bytes, StreamHandle) {
 Status release(Address address, StreamHandle stream) {
   ORT_NEEDS_CONTEXT
   if (!has(address, 1)) return kInvalidValue;
-  stream_of(stream).queue([=] { far::Bytes::instance().free(reinterpret_cast<void*>(address)); });
+  const auto free = [=] { far::Bytes::instance().free(reinterpret_cast<void*>(address)); };
+  goes_wrong(Fault::release) ? free() : stream_of(stream).queue(free);
   return kSuccess;
 }
 Status fill(Address to, unsigned char byte, size_t bytes, StreamHandle stream) {
   ORT_NEEDS_CONTEXT
   if (!has(to, bytes)) return kInvalidValue;
+  if (goes_wrong(Fault::fill)) return kSuccess;
   stream_of(stream).queue([=] { std::memset(seen(to), byte, bytes); });
   return kSuccess;
 }
@@ -156,18 +171,21 @@ Status fill(Address to, unsigned char byte, size_t bytes, StreamHandle stream) {
 Status upload(Address to, const void* from, size_t bytes, StreamHandle stream) {
   ORT_NEEDS_CONTEXT
   if (!has(to, bytes) || far::Bytes::instance().holds(from)) return kInvalidValue;
+  if (goes_wrong(Fault::copy)) return kSuccess;
   stream_of(stream).queue([=] { std::memcpy(seen(to), from, bytes); });
   return kSuccess;
 }
 Status download(void* to, Address from, size_t bytes, StreamHandle stream) {
   ORT_NEEDS_CONTEXT
   if (!has(from, bytes) || far::Bytes::instance().holds(to)) return kInvalidValue;
+  if (goes_wrong(Fault::copy)) return kSuccess;
   stream_of(stream).queue([=] { std::memcpy(to, seen(from), bytes); });
   return kSuccess;
 }
 Status move(Address to, Address from, size_t bytes, StreamHandle stream) {
   ORT_NEEDS_CONTEXT
   if (!has(from, bytes) || !has(to, bytes)) return kInvalidValue;
+  if (goes_wrong(Fault::copy)) return kSuccess;
   stream_of(stream).queue([=] { std::memmove(seen(to), seen(from), bytes); });
   return kSuccess;
 }
@@ -181,7 +199,7 @@ Status make_stream(StreamHandle* stream, unsigned) {
 }
 Status synchronize_stream(StreamHandle stream) {
   ORT_NEEDS_CONTEXT
-  stream_of(stream).synchronize();
+  if (!goes_wrong(Fault::synchronize)) stream_of(stream).synchronize();
   return kSuccess;
 }
 Status wait_event(StreamHandle stream, EventHandle event, unsigned) {
@@ -201,6 +219,7 @@ Status record_event(EventHandle event, StreamHandle stream) {
 }
 Status synchronize_event(EventHandle event) {
   ORT_NEEDS_CONTEXT
+  if (goes_wrong(Fault::synchronize)) return kSuccess;
   if (event_of(event)->recorded) event_of(event)->recorded->synchronize();
   return kSuccess;
 }
@@ -212,28 +231,41 @@ Status load_module(ModuleHandle* module, const void* image) {
   const char* path = static_cast<const char*>(image);
   void* library = dlopen(path + 1, RTLD_NOW | RTLD_LOCAL);
   if (!library) return kInvalidValue;
-  *module = reinterpret_cast<ModuleHandle>(new Module{library, path[0] == 'm'});
+  const std::lock_guard lock(text_mutex);
+  const std::string& text = text_of_library[path + 1];
+  *module = reinterpret_cast<ModuleHandle>(new Module{library, path[0] == 'm', text});
   return kSuccess;
 }
 Status get_function(FunctionHandle* function, ModuleHandle module, const char* name) {
   ORT_NEEDS_CONTEXT
   const auto* of = reinterpret_cast<const Module*>(module);
   if (!dlsym(of->library, (std::string(name) + "_host").c_str())) return kNotFound;
-  *function = reinterpret_cast<FunctionHandle>(new Function(of->library, name, of->meets));
+  *function =
+      reinterpret_cast<FunctionHandle>(new Function(of->library, name, of->meets, of->text));
   return kSuccess;
 }
+thread_local std::vector<Reach> reaches;  // of the launch that comes
+void take_reaches(const Reach* first, size_t count) {
+  reaches.assign(first, first + count);
+}
+
 // The argument is copied now, the threads run late.
 Status launch(FunctionHandle handle, unsigned x, unsigned y, unsigned z, unsigned tx, unsigned ty,
               unsigned tz, unsigned shared, StreamHandle stream, void** arguments, void** extra) {
   ORT_NEEDS_CONTEXT
   const bool fits = x > 0 && y == 1 && z == 1 && tx > 0 && tx <= 1024 && ty == 1 && tz == 1;
-  if (!fits || shared > 0 || extra) return kInvalidValue;
   const auto* function = reinterpret_cast<const Function*>(handle);
+  if (!fits || tx > function->most_threads() || shared > 0 || extra) return kInvalidValue;
   const auto* bytes = static_cast<const uint8_t*>(arguments[0]);
   const auto argument = std::make_shared<std::vector<uint64_t>>(function->argument_bytes() / 8);
   std::memcpy(argument->data(), bytes, function->argument_bytes());
   ++launches;
-  stream_of(stream).queue([=] { function->run(x, tx, argument->data()); });
+  note_launch(function->name(), function->text());
+  {
+    const std::lock_guard lock(launched_mutex);
+    ++launched[function->name()];
+  }
+  stream_of(stream).queue([=, own = reaches] { function->run(x, tx, argument->data(), own); });
   return kSuccess;
 }
 
@@ -250,7 +282,10 @@ Status create_program(ProgramHandle* program, const char* text, const char*, int
 }
 Status compile_program(ProgramHandle handle, int, const char* const*) {
   Program* program = program_of(handle);
-  program->library = compile(program->text, program->log);
+  note_text(program->text);
+  program->library = compile(mutated(program->text), program->log);
+  const std::lock_guard lock(text_mutex);
+  text_of_library[program->library] = program->text;
   return program->library.empty() ? 6 : kSuccess;
 }
 Status log_size(ProgramHandle program, size_t* bytes) {
@@ -313,6 +348,7 @@ Api table_of(ort::DeviceKind kind) {
   t.cuModuleLoadData = load_module;
   t.cuModuleGetFunction = get_function;
   t.cuLaunchKernel = launch;
+  t.launch_reaches = take_reaches;
   t.nvrtcVersion = nvrtc_version;
   t.nvrtcCreateProgram = create_program;
   t.nvrtcCompileProgram = compile_program;
@@ -339,11 +375,22 @@ void cuda_double_use_without_runs(int kind, const char* nvrtc, int arch) {
   const auto table = cuda_double::table_of(static_cast<ort::DeviceKind>(kind));
   ort::cuda::set_api(cuda_double::without_runs(table, nvrtc, arch));
 }
+// The calling thread's context becomes one that is somebody else's; whether it is that one.
+void cuda_double_enter_foreign() {
+  cuda_double::current = cuda_double::foreign_context();
+}
+bool cuda_double_in_foreign() {
+  return cuda_double::current == cuda_double::foreign_context();
+}
 size_t cuda_double_compiled() {
   return ort::cuda::texts_compiled();
 }
 int cuda_double_launches() {
   return cuda_double::launches;
+}
+int cuda_double_launches_of(const char* name) {
+  const std::lock_guard lock(cuda_double::launched_mutex);
+  return cuda_double::launched[name];
 }
 int cuda_double_products() {
   return cuda_double::products();

@@ -4,14 +4,11 @@
 #include <dlfcn.h>
 #include <sys/mman.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <mutex>
-#include <string>
-#include <vector>
 
 #include "csrc/core/error.h"
+#include "tests/cuda/faults.h"
 
 namespace cuda_double {
 namespace {
@@ -22,15 +19,8 @@ constexpr size_t kSpace = size_t{1} << 42;
 constexpr size_t kAlign = 512;
 
 int arch = 90;
-std::mutex mutex;
-std::vector<std::string> texts;
 Status (*create_really)(ProgramHandle*, const char*, const char*, int, const char* const*,
                         const char* const*) = nullptr;
-
-void note(const char* text) {
-  const std::lock_guard lock(mutex);
-  if (std::find(texts.begin(), texts.end(), text) == texts.end()) texts.emplace_back(text);
-}
 
 // The double's device, of the architecture that was asked for.
 Status attribute(int* value, int which, int) {
@@ -83,7 +73,7 @@ Status matmul(LtHandle, LtDesc, const void*, const void*, LtDesc, const void*, L
 
 Status create_program(ProgramHandle* program, const char* text, const char* name, int headers,
                       const char* const* contents, const char* const* names) {
-  note(text);
+  note_text(text);
   if (create_really) return create_really(program, text, name, headers, contents, names);
   *program = nullptr;
   return kSuccess;
@@ -138,16 +128,3 @@ Api without_runs(Api t, const char* nvrtc, int of) {
 }
 
 }  // namespace cuda_double
-
-// For Python, by ctypes: the texts that were compiled, or only noted.
-extern "C" {
-size_t cuda_double_texts() {
-  return cuda_double::texts.size();
-}
-const char* cuda_double_text(size_t i) {
-  return cuda_double::texts.at(i).c_str();
-}
-void cuda_double_forget_texts() {
-  cuda_double::texts.clear();
-}
-}

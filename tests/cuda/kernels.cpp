@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -24,12 +25,24 @@ Fibers& fibers() {
   return fibers;
 }
 
+const std::vector<ort::cuda::Reach>* reachable = nullptr;
+
+bool is_reachable(const void* at, uint64_t bytes) {
+  const auto* first = static_cast<const char*>(at);
+  return std::any_of(reachable->begin(), reachable->end(), [&](const ort::cuda::Reach& memory) {
+    const auto* begin = static_cast<const char*>(memory.begin);
+    return first >= begin && first + bytes <= begin + memory.bytes;
+  });
+}
+
 void* seen(const void* at, uint64_t bytes, bool) {
   const far::Bytes& memory = far::Bytes::instance();
   ort::check(memory.has(at, bytes), "a kernel touches {} bytes at {} that no block has", bytes,
              reinterpret_cast<uintptr_t>(at));
   ort::check(reinterpret_cast<uintptr_t>(at) % bytes == 0, "a kernel touches {} bytes at {}", bytes,
              reinterpret_cast<uintptr_t>(at));
+  ort::check(is_reachable(at, bytes), "a kernel touches {} bytes at {} that no operand of it has",
+             bytes, reinterpret_cast<uintptr_t>(at));
   return memory.seen_by_kernels(at);
 }
 
@@ -76,16 +89,20 @@ struct Function::Host {
   void (*barrier)();
 };
 
-Function::Function(void* library, const std::string& name, bool meets)
-    : name_(name), meets_(meets) {
+Function::Function(void* library, const std::string& name, bool meets, const std::string& text)
+    : name_(name), text_(text), meets_(meets) {
   entry_ = reinterpret_cast<void (*)(const void*)>(dlsym(library, (name + "_host").c_str()));
   host_ = static_cast<Host*>(dlsym(library, "ort_host"));
   const auto* bytes = static_cast<const uint64_t*>(dlsym(library, (name + "_bytes").c_str()));
-  ort::check(entry_ && host_ && bytes, "the library has no kernel {}", name);
+  const auto* threads = static_cast<const uint32_t*>(dlsym(library, (name + "_threads").c_str()));
+  ort::check(entry_ && host_ && bytes && threads, "the library has no kernel {}", name);
   bytes_ = *bytes;
+  most_threads_ = *threads;
 }
 
-void Function::run(uint32_t blocks, uint32_t threads, const void* argument) const {
+void Function::run(uint32_t blocks, uint32_t threads, const void* argument,
+                   const std::vector<ort::cuda::Reach>& reaches) const {
+  reachable = &reaches;
   *host_ = {0, blocks, 0, threads, &seen, &meet};
   const auto before = [this](size_t i) { host_->thread = static_cast<uint32_t>(i); };
   const auto work = [&](size_t) { entry_(argument); };

@@ -3,6 +3,9 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
+
+#include "providers/cuda/api.h"
 
 namespace cuda_double {
 
@@ -12,16 +15,22 @@ std::string compile(const std::string& text, std::string& log);
 
 class Function {
  public:
-  Function(void* library, const std::string& name, bool meets);
+  Function(void* library, const std::string& name, bool meets, const std::string& text);
+  const std::string& name() const { return name_; }
+  const std::string& text() const { return text_; }
   size_t argument_bytes() const { return bytes_; }
-  void run(uint32_t blocks, uint32_t threads, const void* argument) const;
+  uint32_t most_threads() const { return most_threads_; }
+  // Over memory of these reaches alone.
+  void run(uint32_t blocks, uint32_t threads, const void* argument,
+           const std::vector<ort::cuda::Reach>& reaches) const;
 
  private:
   struct Host;
-  std::string name_;
+  std::string name_, text_;
   void (*entry_)(const void*);
   Host* host_;
   size_t bytes_;
+  uint32_t most_threads_;
   bool meets_;  // at barriers
 };
 

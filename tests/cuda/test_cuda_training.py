@@ -52,4 +52,4 @@ def test_modules_train_where_their_tensors_live():
     alone = os.environ | {"OMP_NUM_THREADS": "1"}
     run = subprocess.run(command, capture_output=True, text=True, env=alone)
     assert run.returncode == 0, run.stdout[-5000:] + run.stderr[-2000:]
-    assert "2 passed" in run.stdout
+    assert "6 passed" in run.stdout

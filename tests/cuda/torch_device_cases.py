@@ -3,6 +3,7 @@
 import cuda_double
 import far
 import pytest
+import torch
 from far_torch import DEVICE
 from trained import build, losses
 
@@ -24,3 +25,24 @@ def test_models_train_where_their_tensors_live(name):
     report = model.explain()
     assert not report.fallbacks and report.providers["cuda"] > 0
     assert all(p.grad.device == DEVICE for p in model.parameters() if p.grad is not None)
+
+
+class Shifted(torch.nn.Module):
+    """Rows that are read by lanes, and moved as they are."""
+
+    def forward(self, x):
+        return torch.softmax(x, -1), x.transpose(0, 1).contiguous()
+
+
+@pytest.mark.parametrize("begin", [0, 1, 2, 4])
+def test_tensors_may_begin_anywhere_in_their_storage(begin):
+    """Where a tensor is not aligned to 16 bytes, its elements are loaded one by one."""
+    cuda_double.use(cuda_double.PRIVATE_USE)
+    whole = torch.randn(3 * 5 * 256 + 8)
+    x = whole[begin : begin + 3 * 5 * 256].view(3, 5, 256)
+    moved = whole.to(DEVICE)[begin : begin + 3 * 5 * 256].view(3, 5, 256)
+    model = ORTModule(Shifted(), Options("error", ("cuda", "aten", "cpu")))
+    before = cuda_double.launches("packs")
+    for y, want in zip(model(moved), Shifted()(x), strict=True):
+        torch.testing.assert_close(y.to("cpu"), want, rtol=1e-5, atol=1e-6)
+    assert cuda_double.launches("packs") - before == (begin in (0, 4))

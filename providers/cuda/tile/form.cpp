@@ -11,23 +11,35 @@ using tile::Op;
 using tile::over_cols;
 using tile::Port;
 using tile::Role;
+using tile::Slot;
 using tile::Space;
 using tile::TileProgram;
 
 namespace {
 
-// As many as 16 bytes have of the widest operand.
+constexpr int64_t kRegisters = 64;  // of a thread, for cells; 512 threads have 128 each in all
+
+// As many as 16 bytes have of the widest operand that is loaded by lanes; 0: an output has cells of
+// another kind.
 int lanes_of(const TileProgram& program) {
   size_t widest = 2;
-  for (const Port& port : program.inputs) {
-    if (port.strided) return 0;
+  for (const Port& port : program.inputs)
     if (in_packs(port)) widest = std::max(widest, size_of(port.dtype));
-  }
-  for (const Port& port : program.outputs) {
-    if (port.space != Space::full) return 0;
-    widest = std::max(widest, size_of(port.dtype));
+  const std::set<size_t> sums = outputs_of_sums(program);
+  for (size_t o = 0; o < program.outputs.size(); ++o) {
+    const Port& port = program.outputs[o];
+    if (in_packs(port)) widest = std::max(widest, size_of(port.dtype));
+    if (port.space == Space::row && !sums.count(o)) return 0;
   }
   return static_cast<int>(16 / widest);
+}
+
+// Registers of a thread for what it keeps of each cell.
+int64_t registers_of(const TileProgram& program) {
+  const auto sums = std::count_if(program.code.begin(), program.code.end(),
+                                  [](const Instruction& i) { return tile::sums_columns(i.op); });
+  const auto kept = static_cast<int64_t>(arrays_of(program).size()) + sums;
+  return kept * (size_of(program.element) > 4 ? 2 : 1);
 }
 
 int cells_for(int64_t cols, int threads) {
@@ -102,6 +114,38 @@ bool sums_columns(const TileProgram& program) {
                      [](const Instruction& i) { return tile::sums_columns(i.op); });
 }
 
+std::vector<int> levels_of(const TileProgram& program) {
+  std::vector<int> levels(program.slots.size(), 0);
+  for (const Instruction& i : program.code) {
+    int level = 0;
+    for (const int slot : {i.a, i.b, i.c})
+      if (slot >= 0) level = std::max(level, levels[slot]);
+    levels[i.dst] = level + (tile::reduces_row(i.op) ? 1 : 0);
+  }
+  return levels;
+}
+
+std::set<int> arrays_of(const TileProgram& program) {
+  const std::vector<int> levels = levels_of(program);
+  std::set<int> arrays;
+  for (const Instruction& i : program.code)
+    for (const int slot : {i.a, i.b, i.c}) {
+      if (slot < 0 || !over_cols(program.slots[slot].space)) continue;
+      const Slot::Kind kind = program.slots[slot].kind;
+      if (kind == Slot::Kind::input || kind == Slot::Kind::constant) continue;
+      const int pass = tile::reduces_row(i.op) ? levels[i.dst] - 1 : levels[i.dst];
+      if (pass > levels[slot]) arrays.insert(slot);
+    }
+  return arrays;
+}
+
+std::set<size_t> outputs_of_sums(const TileProgram& program) {
+  std::set<size_t> outputs;
+  for (const Instruction& i : program.code)
+    if (tile::sums_columns(i.op)) outputs.insert(static_cast<size_t>(program.slots[i.dst].index));
+  return outputs;
+}
+
 bool in_packs(const Port& port) {
   return port.role == Role::data && over_cols(port.space);
 }
@@ -134,15 +178,21 @@ TileForm form_of(const TileProgram& program, const tile::Extent& extent) {
   const bool reduces = std::any_of(program.code.begin(), program.code.end(),
                                    [](const Instruction& i) { return tile::reduces_row(i.op); });
   if (!reduces && !sums_columns(program)) {
-    form.lanes = lanes_of(program);
+    const auto whole = [](const Port& port) { return port.space == Space::full; };
+    if (std::all_of(program.outputs.begin(), program.outputs.end(), whole))
+      form.lanes = lanes_of(program);
     return form;
   }
   form.kind = TileForm::rows;
   const int64_t cols = extent.cols;
-  form.row_threads = cols <= 256 ? 32 : cols <= 1024 ? 128 : cols <= 2048 ? 256 : 512;
+  const int lanes = lanes_of(program);
+  // In shorter rows some threads would have no pack, and no load were saved.
+  if (lanes > 0 && cols % lanes == 0 && cols >= int64_t{32} * lanes) form.lanes = lanes;
+  const int64_t packs = cols / (form.lanes > 0 ? form.lanes : 4);
+  form.row_threads = packs <= 64 ? 32 : packs <= 256 ? 128 : packs <= 512 ? 256 : 512;
   form.rows_at_once = form.row_threads == 32 ? 4 : 1;
-  const int cells = cells_for(cols, form.row_threads);
-  form.cells = cells <= 16 ? cells : 0;
+  const int cells = std::max(cells_for(cols, form.row_threads), form.lanes);
+  form.cells = cells <= 16 && cells * registers_of(program) <= kRegisters ? cells : 0;
   return form;
 }
 

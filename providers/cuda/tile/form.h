@@ -2,6 +2,8 @@
 // row, whose values stay in registers or are made again for each pass.
 #pragma once
 
+#include <set>
+
 #include "providers/tile/program.h"
 
 namespace ort::cuda {
@@ -13,7 +15,7 @@ struct TileForm {
   int cells = 1;         // of a row for each thread, in registers; 0: each pass reads again
   const char* index = "unsigned";
   size_t axes = 0;  // of the rows of strided inputs
-  int lanes = 0;    // of the form flat: elements that a thread may load at once; 0: one alone
+  int lanes = 0;    // elements of a row that a thread may load at once; 0: one alone
   int threads() const { return kind == flat ? 256 : row_threads * rows_at_once; }
 };
 
@@ -30,7 +32,13 @@ std::vector<tile::Number> late_numbers(const tile::TileProgram& program);
 // Those of dropouts, as arguments too: layers that differ in nothing else share a text.
 std::vector<uint32_t> counters_of(const tile::TileProgram& program);
 
-// Whether an operand's elements or cells of a row are loaded and stored by lanes.
+// Of each slot, how many reductions of rows stand before it.
+std::vector<int> levels_of(const tile::TileProgram& program);
+// Slots with a value for each cell that is read at a later level than its own.
+std::set<int> arrays_of(const tile::TileProgram& program);
+// Outputs whose cells are sums over rows.
+std::set<size_t> outputs_of_sums(const tile::TileProgram& program);
+// Whether an operand's elements or cells of a row are loaded and stored by lanes; sums are not.
 bool in_packs(const tile::Port& port);
 // Whether no operand asks for a row or a column.
 bool is_rowless(const tile::TileProgram& program);

@@ -1,5 +1,4 @@
-// Instructions by their level: how many reductions of rows stand before them. A pass over a row
-// runs one level.
+// A pass over a row runs the instructions of one level.
 #include <algorithm>
 
 #include "providers/cuda/tile/statements.h"
@@ -23,26 +22,20 @@ class Rows {
         p_(out.program()),
         form_(out.form()),
         type_(out.type()),
-        levels_(p_.slots.size(), 0) {
-    for (const Instruction& i : p_.code) {
-      int level = 0;
-      for (const int slot : {i.a, i.b, i.c})
-        if (slot >= 0) level = std::max(level, levels_[slot]);
-      levels_[i.dst] = level + (tile::reduces_row(i.op) ? 1 : 0);
-      last_ = std::max(last_, levels_[i.dst]);
-    }
-  }
+        levels_(levels_of(p_)),
+        last_(*std::max_element(levels_.begin(), levels_.end())) {}
 
   void run() {
-    choose_arrays();
+    if (form_.cells > 0) out_.arrays = arrays_of(p_);
     out_.line(format("const index lane = thread() % {}, own = thread() / {};", form_.row_threads,
                      form_.row_threads));
     out_.line(format("const u64 bands = (u64)blocks() * {}, band = (u64)block() * {} + own;",
                      form_.rows_at_once, form_.rows_at_once));
     begin_sums();
-    out_.line(format("for (index first = block() * {}; first < rows; first += (index)bands) {",
-                     form_.rows_at_once));
-    out_.line("const index row = first + own;");
+    out_.line(
+        format("for (index own_rows = block() * {}; own_rows < rows; own_rows += (index)bands) {",
+               form_.rows_at_once));
+    out_.line("const index row = own_rows + own;");
     out_.find_places();
     for (const int slot : out_.arrays) out_.line(format("{} v{}[{}];", type_, slot, form_.cells));
     for (int level = 0; level <= last_; ++level) {
@@ -57,19 +50,6 @@ class Rows {
  private:
   bool in_loop(const Instruction& i) const {
     return over_cols(p_.slots[i.dst].space) && !tile::sums_columns(i.op);
-  }
-
-  // What has cells of its own and is read in a later pass than that which makes it.
-  void choose_arrays() {
-    if (form_.cells == 0) return;
-    for (const Instruction& i : p_.code)
-      for (const int slot : {i.a, i.b, i.c}) {
-        if (slot < 0 || !over_cols(p_.slots[slot].space)) continue;
-        const Slot::Kind kind = p_.slots[slot].kind;
-        if (kind == Slot::Kind::input || kind == Slot::Kind::constant) continue;
-        const int pass = tile::reduces_row(i.op) ? levels_[i.dst] - 1 : levels_[i.dst];
-        if (pass > levels_[slot]) out_.arrays.insert(slot);
-      }
   }
 
   // The instructions of a pass over the cells of a row: of its level, or whatever it needs.
@@ -102,7 +82,9 @@ class Rows {
     return form_.cells > 0 ? levels_[i.dst] == level : again.count(&i) > 0;
   }
 
-  void begin_cells() {
+  // Over the cells that a thread has of a row, one after another or a pack at a time.
+  void begin_cells(const std::vector<const Instruction*>& code) {
+    if (out_.packed) return begin_packs(code);
     if (form_.cells > 0) {
       out_.line("#pragma unroll");
       out_.line(format("for (int k = 0; k < {}; ++k) {", form_.cells));
@@ -112,6 +94,48 @@ class Rows {
       out_.line(format("for (index col = lane; col < cols; col += {}) {", form_.row_threads));
     }
     out_.line("const index at = row * cols + col; (void)at;");
+  }
+  void begin_packs(const std::vector<const Instruction*>& code) {
+    const int lanes = form_.lanes, step = form_.row_threads * lanes;
+    if (form_.cells > 0) {
+      out_.line("#pragma unroll");
+      out_.line(format("for (int pack = 0; pack < {}; ++pack) {", form_.cells / lanes));
+      out_.line(format("const index left = lane * {} + {} * pack; if (left >= cols) continue;",
+                       lanes, step));
+    } else {
+      out_.line(format("for (index left = lane * {}; left < cols; left += {}) {", lanes, step));
+    }
+    out_.line("const index first = row * cols + left; (void)first;");
+    out_.load_packs(loaded(code));
+    out_.begin_packs(stored(code));
+    out_.line("#pragma unroll");
+    out_.line(format("for (int j = 0; j < {}; ++j) {", lanes));
+    if (form_.cells > 0) out_.line(format("const int k = pack * {} + j; (void)k;", lanes));
+    out_.line("const index col = left + j, at = first + j; (void)col; (void)at;");
+  }
+  void end_cells(const std::vector<const Instruction*>& code) {
+    if (out_.packed) {
+      out_.line("}");
+      out_.store_packs(stored(code));
+    }
+    out_.line("}");
+  }
+  std::set<size_t> loaded(const std::vector<const Instruction*>& code) const {
+    std::set<size_t> inputs;
+    for (const Instruction* i : code)
+      for (const int slot : {i->a, i->b, i->c})
+        if (slot >= 0 && p_.slots[slot].kind == Slot::Kind::input &&
+            in_packs(p_.inputs[p_.slots[slot].index]))
+          inputs.insert(static_cast<size_t>(p_.slots[slot].index));
+    return inputs;
+  }
+  std::set<size_t> stored(const std::vector<const Instruction*>& code) const {
+    std::set<size_t> outputs;
+    for (const Instruction* i : code)
+      if (in_loop(*i) && p_.slots[i->dst].kind == Slot::Kind::output &&
+          (out_.leaves || i->op == Op::store))
+        outputs.insert(static_cast<size_t>(p_.slots[i->dst].index));
+    return outputs;
   }
 
   std::string folded(const Instruction& i) const {
@@ -139,29 +163,25 @@ class Rows {
   }
 
   void pass(int level) {
-    std::vector<const Instruction*> reductions;
-    bool any = false;
+    std::vector<const Instruction*> code, reductions;
     const auto again = form_.cells > 0 ? std::set<const Instruction*>() : needed(level);
     for (const Instruction& i : p_.code) {
       const bool cell = in_loop(i) || tile::sums_columns(i.op) || tile::reduces_row(i.op);
       if (!cell || !runs_in(i, level, again)) continue;
-      any = true;
-      if (!tile::reduces_row(i.op)) continue;
-      reductions.push_back(&i);
-      const char* start = i.op == Op::row_max ? "lowest<" : nullptr;
-      out_.line(start                 ? format("{} v{} = lowest<{}>();", type_, i.dst, type_)
-                : i.op == Op::row_min ? format("{} v{} = -lowest<{}>();", type_, i.dst, type_)
-                                      : format("{} v{} = 0;", type_, i.dst));
+      code.push_back(&i);
+      if (tile::reduces_row(i.op)) reductions.push_back(&i);
     }
-    if (!any) return;
-    out_.line("if (row < rows) {");
-    begin_cells();
-    for (const Instruction& i : p_.code) {
-      if (!(in_loop(i) || tile::sums_columns(i.op) || tile::reduces_row(i.op))) continue;
-      if (!runs_in(i, level, again)) continue;
-      tile::reduces_row(i.op) || tile::sums_columns(i.op) ? add_cell(i) : out_.element(i);
-    }
-    out_.line("} }");
+    if (code.empty()) return;
+    for (const Instruction* i : reductions)
+      out_.line(i->op == Op::row_max   ? format("{} v{} = lowest<{}>();", type_, i->dst, type_)
+                : i->op == Op::row_min ? format("{} v{} = -lowest<{}>();", type_, i->dst, type_)
+                                       : format("{} v{} = 0;", type_, i->dst));
+    out_.line(form_.rows_at_once > 1 ? "if (row < rows) {" : "{");
+    begin_cells(code);
+    for (const Instruction* i : code)
+      tile::reduces_row(i->op) || tile::sums_columns(i->op) ? add_cell(*i) : out_.element(*i);
+    end_cells(code);
+    out_.line("}");
     for (const Instruction* i : reductions) {
       const bool scaled = i->op == Op::row_sum || i->op == Op::row_dot;
       const bool one = !is_late(i->p) && i->p.value == 1.0;
@@ -203,24 +223,31 @@ class Rows {
                      out_.place(port, 0), type_name(port.dtype), value));
   }
 
+  // Each thread has the sums of its own cells, in registers or in its band of the memory for them.
   void begin_sums() {
     for (const Instruction& i : p_.code) {
       if (!tile::sums_columns(i.op)) continue;
-      if (form_.cells > 0)
+      if (form_.cells > 0) {
         out_.line(format("{} v{}[{}] = {};", type_, i.dst, form_.cells, "{}"));
-      else
-        out_.line(
-            format("for (index col = lane; col < cols; col += {}) store(a.sums + ({} * bands + "
-                   "band) * cols, col, {}(0));",
-                   form_.row_threads, out_.sum_of(i.dst), type_));
+        continue;
+      }
+      const int lanes = out_.packed ? form_.lanes : 1;
+      out_.line(format("for (index left = lane * {}; left < cols; left += {})", lanes,
+                       form_.row_threads * lanes));
+      out_.line(format("for (int j = 0; j < {}; ++j)", lanes));
+      out_.line(format("store(a.sums + ({} * bands + band) * cols, left + j, {}(0));",
+                       out_.sum_of(i.dst), type_));
     }
   }
   void end_sums() {
     if (form_.cells == 0) return;
+    const int lanes = out_.packed ? form_.lanes : 1;
     for (const Instruction& i : p_.code) {
       if (!tile::sums_columns(i.op)) continue;
+      out_.line("#pragma unroll");
       out_.line(format("for (int k = 0; k < {}; ++k) {", form_.cells));
-      out_.line(format("const index col = lane + {} * k;", form_.row_threads));
+      out_.line(format("const index col = (lane + {} * (k / {})) * {} + k % {};", form_.row_threads,
+                       lanes, lanes, lanes));
       out_.line(format("if (col < cols) store(a.sums + ({} * bands + band) * cols, col, v{}[k]); }",
                        out_.sum_of(i.dst), i.dst));
     }
@@ -230,8 +257,8 @@ class Rows {
   const TileProgram& p_;
   const TileForm& form_;
   const char* type_;
-  std::vector<int> levels_;  // of slots
-  int last_ = 0;
+  const std::vector<int> levels_;  // of slots
+  const int last_;
 };
 
 }  // namespace

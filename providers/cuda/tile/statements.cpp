@@ -108,6 +108,26 @@ void Statements::element(const Instruction& i) {
   if (leaves) store(i.dst, name(i.dst));
 }
 
+void Statements::load_packs(const std::set<size_t>& inputs) {
+  for (const size_t i : inputs) {
+    const Port& port = p_.inputs[i];
+    const std::string from = port.strided                ? format("place{} + left", i)
+                             : port.space == Space::full ? "first"
+                                                         : "left";
+    line(format("const auto p{} = load_pack<{}>(a.in{}, {});", i, form_.lanes, i, from));
+  }
+}
+
+void Statements::begin_packs(const std::set<size_t>& outputs) {
+  for (const size_t o : outputs)
+    line(format("Pack<{}, {}> q{};", type_name(p_.outputs[o].dtype), form_.lanes, o));
+}
+
+void Statements::store_packs(const std::set<size_t>& outputs) {
+  for (const size_t o : outputs)
+    line(format("store_pack<{}>(a.out{}, first, q{});", form_.lanes, o, o));
+}
+
 void Statements::find_places() {
   for (size_t i = 0; i < p_.inputs.size(); ++i) {
     if (!p_.inputs[i].strided) continue;

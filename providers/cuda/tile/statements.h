@@ -27,6 +27,10 @@ class Statements {
   void element(const tile::Instruction& i);  // at the element at hand
   void find_places();                        // of strided inputs, at the row at hand
   size_t sum_of(int slot) const;             // which sum over rows a slot is
+  // The pack of an input at `first` (its number of the element), or at `left` (of the column).
+  void load_packs(const std::set<size_t>& inputs);
+  void begin_packs(const std::set<size_t>& outputs);
+  void store_packs(const std::set<size_t>& outputs);
 
   // How the kernel around has them.
   bool loops_over_cells = false;  // its values of a row or a column come more than once

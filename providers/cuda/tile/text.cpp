@@ -38,43 +38,47 @@ void arguments(Statements& out) {
 void flat(Statements& out) {
   const TileProgram& p = out.program();
   out.loops_over_cells = true;
+  out.line("const index rows = (index)a.rows, cols = (index)a.cols;");
   out.line("const index count = rows * cols, step = (index)threads() * blocks();");
   out.line("for (index at = (index)block() * threads() + thread(); at < count; at += step) {");
   if (!is_rowless(p))
     out.line("const index row = at / cols, col = at - row * cols; (void)row; (void)col;");
   out.find_places();
   for (const Instruction& i : p.code) out.element(i);
-  out.line("}");
+  out.line("} }");
 }
 
 // As flat, several elements at once.
 void packs(Statements& out) {
   const TileProgram& p = out.program();
-  out.packed = true;
   const int lanes = out.form().lanes;
-  out.line("ORT_KERNEL(packs, Args) {");
   out.line(format("const index cols = (index)a.cols, count = (index)a.rows * cols / {};", lanes));
   out.line("const index step = (index)threads() * blocks(); (void)cols;");
   out.line(
       "for (index pack = (index)block() * threads() + thread(); pack < count; pack += step) {");
   out.line(format("const index first = pack * {};", lanes));
   if (!is_rowless(p))
-    out.line("const index row = first / cols, left = first - row * cols; (void)row;");
+    out.line("const index row = first / cols, left = first - row * cols; (void)row; (void)left;");
+  out.find_places();
+  std::set<size_t> inputs, outputs;
   for (size_t i = 0; i < p.inputs.size(); ++i)
-    if (in_packs(p.inputs[i]))
-      out.line(format("const auto p{} = load_pack<{}>(a.in{}, {});", i, lanes, i,
-                      p.inputs[i].space == Space::full ? "first" : "left"));
-  for (size_t o = 0; o < p.outputs.size(); ++o)
-    out.line(format("Pack<{}, {}> q{};", type_name(p.outputs[o].dtype), lanes, o));
+    if (in_packs(p.inputs[i])) inputs.insert(i);
+  for (size_t o = 0; o < p.outputs.size(); ++o) outputs.insert(o);
+  out.load_packs(inputs);
+  out.begin_packs(outputs);
   out.line("#pragma unroll");
   out.line(format("for (int j = 0; j < {}; ++j) {", lanes));
   out.line("const index at = first + j; (void)at;");
   for (const Instruction& i : p.code) out.element(i);
   out.line("}");
-  for (size_t o = 0; o < p.outputs.size(); ++o)
-    out.line(format("store_pack<{}>(a.out{}, first, q{});", lanes, o, o));
+  out.store_packs(outputs);
   out.line("} }");
-  out.packed = false;
+}
+
+void rows(Statements& out) {
+  out.line("const index rows = (index)a.rows, cols = (index)a.cols;");
+  write_rows(out);
+  out.line("}");
 }
 
 // Bands of rows into one, in their order: 16 threads for a column, then one.
@@ -85,13 +89,14 @@ void fold(Statements& out) {
     out.line(format("{}* out{};", type_name(p.outputs[o].dtype), o));
   out.line(format("{}* sums; i64 bands, cols; double late[{}]; };", out.type(),
                   std::max<size_t>(late_numbers(p).size(), 1)));
-  out.line("ORT_KERNEL(fold, FoldArgs) {");
+  out.line("ORT_KERNEL(fold, FoldArgs, 512) {");
   out.line(format("ORT_SHARED {} parts[16][32];", out.type()));
   out.line("const u32 lane = thread() % 32, part = thread() / 32;");
   out.line("const u64 col = (u64)block() * 32 + lane, cols = (u64)a.cols, bands = (u64)a.bands;");
   for (const Instruction& i : p.code) {
     if (!tile::sums_columns(i.op)) continue;
     const int output = p.slots[i.dst].index;
+    if (out.sum_of(i.dst) > 0) out.line("barrier();");  // of the threads that read the sum before
     out.line(format("{ {} sum = 0;", out.type()));
     out.line(
         format("if (col < cols) for (u64 band = part; band < bands; band += 16) sum += "
@@ -99,7 +104,7 @@ void fold(Statements& out) {
                out.sum_of(i.dst)));
     out.line("parts[part][lane] = sum; barrier();");
     out.line("if (part == 0 && col < cols) { for (int k = 1; k < 16; ++k) sum += parts[k][lane];");
-    out.line(format("store(a.out{}, col, as<{}>(sum * {})); } barrier(); }", output,
+    out.line(format("store(a.out{}, col, as<{}>(sum * {})); } }", output,
                     type_name(p.outputs[output].dtype), out.number(i.p)));
   }
   out.line("}");
@@ -110,11 +115,14 @@ void fold(Statements& out) {
 std::string tile_text(const TileProgram& program, const TileForm& form) {
   Statements out(program, form);
   arguments(out);
-  out.line("ORT_KERNEL(run, Args) {");
-  out.line("const index rows = (index)a.rows, cols = (index)a.cols;");
-  form.kind == TileForm::flat ? flat(out) : write_rows(out);
-  out.line("}");
-  if (form.lanes > 0) packs(out);
+  out.line(format("ORT_KERNEL(run, Args, {}) {", form.threads()));
+  form.kind == TileForm::flat ? flat(out) : rows(out);
+  if (form.lanes > 0) {
+    out.packed = true;
+    out.line(format("ORT_KERNEL(packs, Args, {}) {", form.threads()));
+    form.kind == TileForm::flat ? packs(out) : rows(out);
+    out.packed = false;
+  }
   if (sums_columns(program)) fold(out);
   return out.take();
 }

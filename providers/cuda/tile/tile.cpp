@@ -29,16 +29,20 @@ class TileKernel final : public Kernel {
     if (sums_columns(*program_)) fold_ = Launch(code, gpu, "fold");
     if (takes_packs()) {
       packs_ = Launch(code, gpu, "packs");
-      packed_grid_ = grid_for(gpu, extent_.rows * extent_.cols / form_.lanes, 256, 256);
+      list_packed();
     }
     const int64_t cells = extent_.rows * extent_.cols;
     grid_ = form_.kind == TileForm::flat
                 ? grid_for(gpu, cells, 256, 256)
                 : grid_for(gpu, extent_.rows, form_.rows_at_once, form_.threads());
+    packed_grid_ = form_.kind == TileForm::flat && takes_packs()
+                       ? grid_for(gpu, cells / form_.lanes, 256, 256)
+                       : grid_;
     sums_ = std::count_if(program_->code.begin(), program_->code.end(),
                           [](const tile::Instruction& i) { return tile::sums_columns(i.op); });
     if (sums_ > 0)
-      grid_.blocks = std::min<int64_t>(grid_.blocks, int64_t{2} * gpu.multiprocessors());
+      packed_grid_.blocks = grid_.blocks =
+          std::min<int64_t>(grid_.blocks, int64_t{2} * gpu.multiprocessors());
   }
 
   void run(const Args& args) const override {
@@ -48,11 +52,11 @@ class TileKernel final : public Kernel {
       if (program_->inputs[i].role == Role::key)
         words.add(*static_cast<const uint64_t*>(args.in[i]));
       else
-        words.add(args.in[i]);
+        words.add(Reach{args.in[i], bytes_of_input(i)});
     }
     add_outputs(words, args);
-    words.add(args.scratch);
-    words.add(args.failure);
+    words.add(Reach{args.scratch, scratch_bytes()});
+    words.add(Reach{args.failure, sizeof *args.failure});
     for (const int64_t number : {int64_t{args.mark}, extent_.rows, extent_.cols}) words.add(number);
     for (size_t i = 0; i < program_->inputs.size(); ++i) {
       if (!program_->inputs[i].strided) continue;
@@ -61,7 +65,7 @@ class TileKernel final : public Kernel {
     }
     add_late(words);
     for (const uint32_t counter : counters_of(*program_)) words.add(uint64_t{counter});
-    const bool packed = takes_packs() && are_aligned(args);
+    const bool packed = !packed_.empty() && are_aligned(args);
     packed ? packs_(packed_grid_, words, args.stream) : run_(grid_, words, args.stream);
     if (sums_ > 0) fold(args);
   }
@@ -100,20 +104,47 @@ class TileKernel final : public Kernel {
   }
   bool takes_packs() const {
     const int64_t lanes = form_.lanes, cells = extent_.rows * extent_.cols;
-    return lanes > 0 && cells > 0 && (is_rowless(*program_) ? cells : extent_.cols) % lanes == 0;
+    const auto steps_by_packs = [&](size_t i) {
+      const Sizes& strides = extent_.inputs[i].strides;
+      return !in_packs(program_->inputs[i]) ||
+             std::all_of(strides.begin(), strides.end(), [&](int64_t s) { return s % lanes == 0; });
+    };
+    if (lanes == 0 || cells == 0) return false;
+    for (size_t i = 0; i < program_->inputs.size(); ++i)
+      if (!steps_by_packs(i)) return false;
+    return (is_rowless(*program_) ? cells : extent_.cols) % lanes == 0;
+  }
+  // What is loaded and stored by lanes, and the bytes of a pack.
+  void list_packed() {
+    const auto add = [&](bool is_input, size_t i, const Port& port) {
+      packed_.push_back({is_input, i, size_of(port.dtype) * static_cast<size_t>(form_.lanes)});
+    };
+    const std::set<size_t> sums = outputs_of_sums(*program_);
+    for (size_t i = 0; i < program_->inputs.size(); ++i)
+      if (in_packs(program_->inputs[i])) add(true, i, program_->inputs[i]);
+    for (size_t o = 0; o < program_->outputs.size(); ++o)
+      if (in_packs(program_->outputs[o]) && !sums.count(o)) add(false, o, program_->outputs[o]);
   }
   // A caller's tensor may begin anywhere in its storage.
   bool are_aligned(const Args& args) const {
-    const auto fits = [&](const Port& port, const void* data) {
-      return reinterpret_cast<uintptr_t>(data) %
-                 (size_of(port.dtype) * static_cast<size_t>(form_.lanes)) ==
-             0;
-    };
-    for (size_t i = 0; i < program_->inputs.size(); ++i)
-      if (in_packs(program_->inputs[i]) && !fits(program_->inputs[i], args.in[i])) return false;
-    for (size_t o = 0; o < program_->outputs.size(); ++o)
-      if (!fits(program_->outputs[o], args.out[o])) return false;
-    return true;
+    return std::all_of(packed_.begin(), packed_.end(), [&](const Packed& p) {
+      const void* data = p.is_input ? args.in[p.index] : args.out[p.index];
+      return reinterpret_cast<uintptr_t>(data) % p.bytes == 0;
+    });
+  }
+  int64_t cells_of(const Port& port) const {
+    return (over_rows(port.space) ? extent_.rows : 1) * (over_cols(port.space) ? extent_.cols : 1);
+  }
+  size_t bytes_of_input(size_t i) const {
+    const Port& port = program_->inputs[i];
+    int64_t cells = cells_of(port);
+    if (port.strided) {
+      const tile::Rows& rows = extent_.inputs[i];
+      cells = over_cols(port.space) ? extent_.cols : 1;
+      for (size_t axis = 0; axis < rows.sizes.size(); ++axis)
+        cells += (rows.sizes[axis] - 1) * rows.strides[axis];
+    }
+    return static_cast<size_t>(cells) * size_of(port.dtype);
   }
   int64_t bands() const { return sums_ > 0 ? grid_.blocks * form_.rows_at_once : 0; }
 
@@ -122,7 +153,10 @@ class TileKernel final : public Kernel {
     return numbers;
   }
   void add_outputs(Words& words, const Args& args) const {
-    for (size_t o = 0; o < program_->outputs.size(); ++o) words.add(args.out[o]);
+    for (size_t o = 0; o < program_->outputs.size(); ++o) {
+      const Port& port = program_->outputs[o];
+      words.add(reach(args.out[o], cells_of(port), size_of(port.dtype)));
+    }
   }
   void add_late(Words& words) const {
     for (const tile::Number& number : late_numbers(*program_)) words.add(number.at(extent_.cols));
@@ -131,12 +165,17 @@ class TileKernel final : public Kernel {
   void fold(const Args& args) const {
     Words words;
     add_outputs(words, args);
-    words.add(args.scratch);
+    words.add(Reach{args.scratch, scratch_bytes()});
     words.add(bands());
     words.add(extent_.cols);
     add_late(words);
     fold_({(extent_.cols + 31) / 32, 512}, words, args.stream);
   }
+
+  struct Packed {
+    bool is_input;
+    size_t index, bytes;
+  };
 
   std::shared_ptr<const tile::TileProgram> program_;
   tile::Extent extent_;
@@ -144,6 +183,7 @@ class TileKernel final : public Kernel {
   std::string name_;
   Launch run_, packs_, fold_;
   Grid grid_, packed_grid_;
+  std::vector<Packed> packed_;  // empty: nothing is
   int64_t sums_ = 0;
 };
 
