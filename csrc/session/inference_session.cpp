@@ -37,8 +37,10 @@ void hold_constants(const Graph& graph, std::vector<std::shared_ptr<const void>>
 
 void share_constants(Graph& graph) {
   for (Node* node : graph.order()) {
-    if (node->schema->is_constant())
-      node->attrs.set("value", shared_constant(*constant_of(node->output())));
+    if (const Tensor* own = constant_of(node->output())) {
+      Tensor shared = shared_constant(*own);
+      if (shared.data != own->data) node->attrs.set("value", std::move(shared));
+    }
     for (const auto& [name, body] : node->bodies) share_constants(*body);
   }
 }
