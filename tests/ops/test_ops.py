@@ -292,6 +292,7 @@ def test_no_gradient_is_an_error(name):
 
 
 PATTERNS = {
+    "DynamicQuantizeLinear",
     "HardSwish",
     "Mish",
     "PRelu",

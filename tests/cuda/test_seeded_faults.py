@@ -11,7 +11,7 @@ import pytest
 
 @pytest.mark.long
 def test_ninety_five_of_a_hundred_faults_are_caught():
-    script = pathlib.Path(__file__).with_name("faults.py")
+    script = pathlib.Path(__file__).with_name("seeded_faults.py")
     env = os.environ | {"OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(script), "1"]
     run = subprocess.run(command, capture_output=True, text=True, env=env)

@@ -1,8 +1,8 @@
 """A hundred faults, drawn from all there are in texts and in calls: prints what nobody notices.
 
-Run by test_faults.py with a seed. Each has a process forked for it, in which graphs whose kernels
-have it run under several schedules; it is noticed where something fails, or a bit of a result
-differs.
+Run by test_seeded_faults.py with a seed. Each has a process forked for it, in which graphs whose
+kernels have it run under several schedules; it is noticed where something fails, or a bit of a
+result differs.
 """
 
 import collections
