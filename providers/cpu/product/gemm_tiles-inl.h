@@ -66,6 +66,9 @@ HWY_INLINE void store(const Tile<T>& t, const Vec<T> (&sum)[kTall][kWide]) {
     });
 }
 
+// Few rows are done before the next of b has come from memory, unless it was asked for.
+constexpr int64_t kAhead = 16;  // rows of b
+
 // kAcross: a's rows follow each other, kRows apart or so at each step of k; else each is a run.
 template <class T, int64_t kTall, int64_t kWide, bool kAcross>
 HWY_NOINLINE void add_tile(const Tile<T>& t) {
@@ -83,7 +86,10 @@ HWY_NOINLINE void add_tile(const Tile<T>& t) {
   for (int64_t p = 0; p < t.k; ++p) {
     Vec<T> right[kWide];
     HWY_UNROLL(16)
-    for (int64_t v = 0; v < kWide; ++v) right[v] = hn::LoadU(d, b + v * L);
+    for (int64_t v = 0; v < kWide; ++v) {
+      if (kTall < kRows) __builtin_prefetch(b + kAhead * b_row + v * L);
+      right[v] = hn::LoadU(d, b + v * L);
+    }
     HWY_UNROLL(16)
     for (int64_t r = 0; r < kTall; ++r) {
       const Vec<T> left = hn::Set(d, kAcross ? a[r] : a[r * a_row]);
