@@ -4,25 +4,31 @@
 
 #include <sys/mman.h>
 
-#include <cstring>
-#include <map>
+#include <atomic>
 #include <mutex>
-#include <vector>
 
 #include "csrc/core/meter.h"
 #include "csrc/core/pool.h"
-#include "providers/shared_constants.h"
 
 namespace ort {
 namespace {
 
 constexpr size_t kSmall = 64 << 10;
 
+// Pages without bytes are a mapping apart, of which a process may have 65,530 (Linux's
+// vm.max_map_count): so many constants are gone at a time, the others stay.
+constexpr int kMostGone = 16000;
+std::atomic<int> gone = 0;
+
 class Pages {
  public:
   explicit Pages(size_t bytes)
       : bytes_((bytes + kPage - 1) / kPage * kPage), charge_(bytes_), data_(map(bytes_)) {}
-  ~Pages() { unmap_pages(data_, bytes_); }
+  ~Pages() {
+    pack_.reset();  // packs are known by the address, which may be another constant's from here on
+    unmap_pages(data_, bytes_);
+    if (!present_) --gone;
+  }
   Pages(const Pages&) = delete;
   uint8_t* data() const { return data_; }
 
@@ -33,6 +39,7 @@ class Pages {
         out_of_memory("a constant of {} bytes", bytes_);
       pack_->unpack(data_);
       present_ = true;
+      --gone;
     }
     ++holders_;
   }
@@ -60,7 +67,11 @@ class Pages {
   }
   // The bytes stay where the system refuses.
   void drop() {
-    if (holders_ > 0 || !pack_ || !present_ || mprotect(data_, bytes_, PROT_NONE) != 0) return;
+    if (holders_ > 0 || !pack_ || !present_) return;
+    if (++gone > kMostGone || mprotect(data_, bytes_, PROT_NONE) != 0) {
+      --gone;
+      return;
+    }
     madvise(data_, bytes_, MADV_DONTNEED);
     present_ = false;
   }
@@ -99,6 +110,10 @@ Tensor discardable_tensor(DType dtype, Sizes sizes) {
   return tensor;
 }
 
+bool is_discardable(const Tensor& tensor) {
+  return pages_of(tensor) != nullptr;
+}
+
 std::shared_ptr<const void> hold(const Tensor& tensor) {
   auto pages = pages_of(tensor);
   if (!pages) return {tensor.owner, tensor.data};
@@ -106,64 +121,9 @@ std::shared_ptr<const void> hold(const Tensor& tensor) {
   return {tensor.data, [pages = std::move(pages)](const void*) { pages->let_go(); }};
 }
 
-namespace {
-
-// Of some words of it, evenly apart: what is found by it is compared whole.
-uint64_t sampled(const Tensor& tensor) {
-  constexpr size_t kWords = 64, kWord = sizeof(uint64_t);
-  const size_t words = tensor.bytes() / kWord;
-  uint64_t hash = static_cast<uint64_t>(tensor.dtype) + 0x9e3779b97f4a7c15u;
-  const auto mix = [&](uint64_t word) {
-    hash = (hash ^ word) * 0xff51afd7ed558ccdu;
-    hash ^= hash >> 32;
-  };
-  for (const int64_t size : tensor.sizes) mix(static_cast<uint64_t>(size));
-  for (size_t i = 0; i < kWords; ++i) {
-    uint64_t word = 0;
-    std::memcpy(&word, tensor.as<char>() + words * i / kWords * kWord, kWord);
-    mix(word);
-  }
-  return hash;
-}
-
-// A tensor as long as others hold it.
-struct Known {
-  DType dtype;
-  Sizes sizes;
-  void* data;
-  std::weak_ptr<const void> owner;
-  Tensor tensor() const { return {dtype, sizes, data, owner.lock()}; }
-};
-
-bool equal(const Tensor& a, const Tensor& b) {
-  if (a.dtype != b.dtype || a.sizes != b.sizes) return false;
-  const auto left = hold(a), right = hold(b);
-  return std::memcmp(left.get(), right.get(), a.bytes()) == 0;
-}
-
-}  // namespace
-
-Tensor shared_constant(const Tensor& tensor) {
-  constexpr size_t kMost = 4;  // of one sample: hostile files must not make this slow
-  static std::mutex mutex;
-  static auto& known = *new std::map<uint64_t, std::vector<Known>>;
-  static size_t many = 0;
-  if (!pages_of(tensor)) return tensor;
-  const auto held = hold(tensor);
-  const uint64_t sample = sampled(tensor);
-  const std::lock_guard lock(mutex);
-  if (known.size() > many) {
-    for (auto& [unused, alike] : known)
-      std::erase_if(alike, [](const Known& each) { return each.owner.expired(); });
-    std::erase_if(known, [](const auto& entry) { return entry.second.empty(); });
-    many = 2 * known.size() + kMost;
-  }
-  std::vector<Known>& alike = known[sample];
-  for (const Known& each : alike)
-    if (const Tensor other = each.tensor(); other.owner && equal(tensor, other)) return other;
-  if (alike.size() < kMost)
-    alike.push_back({tensor.dtype, tensor.sizes, tensor.data, tensor.owner});
-  return tensor;
+std::shared_ptr<const void> Constant::hold() const {
+  check(tensor_ != nullptr, "a kernel reads a constant where it has none");
+  return ort::hold(*tensor_);
 }
 
 void discard(const Tensor& tensor, std::shared_ptr<const Pack> pack) {

@@ -18,13 +18,15 @@ class Pack {
 // Zeros in pages of its own, which go back to the system with it or by discard(); a small tensor is
 // in memory of the usual kind.
 Tensor discardable_tensor(DType dtype, Sizes sizes);
+bool is_discardable(const Tensor& tensor);
 
 // The tensor's bytes are there while what it returns lives. Throws OutOfMemory where they were
 // discarded and the system has no memory for them.
 std::shared_ptr<const void> hold(const Tensor& tensor);
 
 // The bytes go back to the system whenever nobody holds them: from now on only who holds them may
-// read them, and `pack` gives them back. Of other memory, nothing happens.
+// read them, and `pack` gives them back. Of other memory, and where very many are gone, nothing
+// happens.
 void discard(const Tensor& tensor, std::shared_ptr<const Pack> pack);
 
 // A constant at a kernel's preparation. Its address tells it from others as long as it lives; who
@@ -35,7 +37,7 @@ class Constant {
   explicit Constant(const Tensor& tensor) : tensor_(&tensor) {}
   explicit operator bool() const { return tensor_ != nullptr; }
   const void* address() const { return tensor_ ? tensor_->data : nullptr; }
-  std::shared_ptr<const void> hold() const { return ort::hold(*tensor_); }
+  std::shared_ptr<const void> hold() const;
 
  private:
   const Tensor* tensor_ = nullptr;

@@ -7,6 +7,7 @@
 #include "csrc/bindings/bindings.h"
 #include "csrc/graph/schema.h"
 #include "csrc/ops/ops.h"
+#include "providers/constant.h"
 
 namespace py = pybind11;
 
@@ -151,10 +152,15 @@ py::dict attributes(const Node& node) {
   return all;
 }
 
-// The item in memory that lives as long as anybody holds it: a function may keep what it is given.
+// A function may keep what it is given: the memory stays as long, and has its bytes.
+Tensor kept(Tensor tensor) {
+  tensor.owner = hold(tensor);
+  return tensor;
+}
+
 Item held(const Item& item) {
   if (const auto* tensor = std::get_if<Tensor>(&item))
-    return tensor->owner ? *tensor : own_memory(item);
+    return tensor->owner ? Item(kept(*tensor)) : own_memory(item);
   if (const auto* sequence = std::get_if<Sequence>(&item)) {
     std::vector<Item> items;
     for (const Item& each : sequence->items()) items.push_back(held(each));
@@ -170,7 +176,7 @@ std::vector<Item> held(const Node& node, std::span<Item> in) {
   std::vector<Item> items;
   for (size_t i = 0; i < in.size(); ++i) {
     const Tensor* constant = node.has_input(i) ? constant_of(node.input(i)) : nullptr;
-    items.push_back(constant && constant->owner ? Item(*constant) : held(in[i]));
+    items.push_back(constant && constant->owner ? Item(kept(*constant)) : held(in[i]));
   }
   return items;
 }

@@ -110,14 +110,14 @@ std::unique_ptr<ReadAs> read_as(std::map<std::string, int64_t> sizes,
   as->external = std::move(external);
   for (const auto& [name, bytes] : files) as->files.emplace(name, held_of(bytes));
   as->open = std::move(open);
-  as->memory = &discardable_tensor;
+  as->allocate = &discardable_tensor;
   return as;
 }
 
 // The session's graph in its simplest form that any runtime reads.
 void write_simplified(const InferenceSession& session, const std::string& path) {
   py::gil_scoped_release release;
-  const auto held = session.hold_constants();
+  const HeldConstants held = hold_constants(session.graph());
   const auto graph = session.graph().clone();
   const Provider* reference = find_provider("reference");
   check(reference != nullptr, "passes need the reference provider");

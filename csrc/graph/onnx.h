@@ -20,9 +20,9 @@ struct ReadAs {
   std::map<std::string, int64_t> sizes, denoted;  // free sizes, by name and by denotation
   std::map<std::string, Tensor> initializers;     // in the place of the file's of that name
   std::set<std::string> external;                 // of those: the file must have them elsewhere
-  std::map<std::string, Tensor> files;  // their bytes, in the place of all files beside it
-  std::set<std::string> open;           // initializers that a run is to be fed
-  NewTensor memory = &Tensor::empty;    // for what is copied out of the file
+  std::map<std::string, Tensor> files;        // their bytes, in the place of all files beside it
+  std::set<std::string> open;                 // initializers that a run is to be fed
+  TensorAllocator allocate = &Tensor::empty;  // for what is copied out of the file
 };
 
 // What a file says of itself. A port has the file's names of sizes; what the file leaves out of an

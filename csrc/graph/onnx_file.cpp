@@ -124,18 +124,19 @@ Tensor ExternalFiles::read(const std::string& location, int64_t offset, DType dt
   if (!given_.empty()) {
     const Tensor& file = given(location, tensor);
     lies_within(file.count());
-    return borrow(file.as<char>() + offset, dtype, sizes, nullptr, memory_);
+    return borrow(file.as<char>() + offset, dtype, sizes, nullptr, allocate_);
   }
   const Entry& entry = open(location, tensor);
   lies_within(entry.file->size());
-  if (entry.mapped) return borrow(entry.mapped.get() + offset, dtype, sizes, entry.mapped, memory_);
-  Tensor result = memory_(dtype, sizes);
+  if (entry.mapped)
+    return borrow(entry.mapped.get() + offset, dtype, sizes, entry.mapped, allocate_);
+  Tensor result = allocate_(dtype, sizes);
   entry.file->read(offset, bytes, result.data);
   return result;
 }
 
 Tensor borrow(const char* data, DType dtype, const Sizes& sizes, std::shared_ptr<const void> owner,
-              const NewTensor& memory) {
+              const TensorAllocator& allocate) {
   Tensor result;
   if (owner && reinterpret_cast<uintptr_t>(data) % std::max<size_t>(size_of(dtype), 16) == 0) {
     result.dtype = dtype;
@@ -144,7 +145,7 @@ Tensor borrow(const char* data, DType dtype, const Sizes& sizes, std::shared_ptr
     result.owner = std::move(owner);
     return result;
   }
-  result = memory(dtype, sizes);
+  result = allocate(dtype, sizes);
   if (result.bytes() > 0) std::memcpy(result.data, data, result.bytes());
   return result;
 }

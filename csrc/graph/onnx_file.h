@@ -15,7 +15,7 @@ namespace ort {
 void check_path(const std::string& path);
 
 // Memory of that many elements, for bytes to be written there.
-using NewTensor = std::function<Tensor(DType, Sizes)>;
+using TensorAllocator = std::function<Tensor(DType, Sizes)>;
 
 // A regular file that was opened once: what is asked about it is asked of the handle.
 class OpenFile {
@@ -43,13 +43,13 @@ class ExternalFiles {
  public:
   using Given = std::map<std::string, Tensor>;
   ExternalFiles(std::string folder, std::string real_folder, bool map, const Given& given,
-                NewTensor memory)
+                TensorAllocator allocate)
       : folder_(std::move(folder)),
         real_folder_(std::move(real_folder)),
         map_(map),
         given_(given),
-        memory_(std::move(memory)) {}
-  const NewTensor& memory() const { return memory_; }
+        allocate_(std::move(allocate)) {}
+  const TensorAllocator& allocator() const { return allocate_; }
   // `bytes` of `location` from `offset` as a tensor of that type.
   Tensor read(const std::string& location, int64_t offset, DType dtype, const Sizes& sizes,
               const std::string& tensor);
@@ -66,13 +66,13 @@ class ExternalFiles {
   std::string folder_, real_folder_;
   bool map_;
   const Given& given_;
-  NewTensor memory_;
+  TensorAllocator allocate_;
   std::map<std::string, Entry> open_;
 };
 
 // Of dtype and sizes: the bytes where they are when they are aligned and have an owner, else a
 // copy.
 Tensor borrow(const char* data, DType dtype, const Sizes& sizes, std::shared_ptr<const void> owner,
-              const NewTensor& memory);
+              const TensorAllocator& allocate);
 
 }  // namespace ort

@@ -7,19 +7,19 @@
 
 namespace ort {
 
-bool agree(const Type& declared, const Type& made) {
+bool types_agree(const Type& declared, const Type& made) {
   if (declared.kind != made.kind && declared.kind == Type::Kind::optional)
-    return agree(declared.held(), made);
+    return types_agree(declared.held(), made);
   if (declared.kind != made.kind && made.kind == Type::Kind::optional)
-    return agree(declared, made.held());
+    return types_agree(declared, made.held());
   const bool dtypes = declared.dtype == made.dtype || declared.dtype == DType::undefined ||
                       made.dtype == DType::undefined;
   const bool ranks = !declared.dims || !made.dims || declared.dims->size() == made.dims->size();
   if (declared.kind != made.kind || !dtypes || !ranks) return false;
-  return !declared.inner || !made.inner || agree(*declared.inner, *made.inner);
+  return !declared.inner || !made.inner || types_agree(*declared.inner, *made.inner);
 }
 
-void tell_input(const RawGraph& raw, const RawValue& input, ModelHead& head) {
+void describe_input(const RawGraph& raw, const RawValue& input, ModelHead& head) {
   constexpr int64_t kFirstIrThatOverrides = 4;
   const bool has_value =
       std::any_of(raw.initializers.begin(), raw.initializers.end(),
@@ -30,7 +30,7 @@ void tell_input(const RawGraph& raw, const RawValue& input, ModelHead& head) {
     head.overridable.push_back({input.name, input.type});
 }
 
-Type told(const RawValue& output, const Type& made) {
+Type output_type(const RawValue& output, const Type& made) {
   if (!output.typed) return made;
   Type type = output.type;
   if (!type.is_tensor() || !made.is_tensor() || !made.dims) return type;
@@ -47,12 +47,12 @@ Type told(const RawValue& output, const Type& made) {
 }
 
 void check_declared(const RawValue& output, const Type& made) {
-  if (!output.typed || agree(output.type, made)) return;
+  if (!output.typed || types_agree(output.type, made)) return;
   Type open = output.type;
   open.dims.reset();
   const std::string what = format("graph output '{}' is declared {}, what makes it gives {}",
                                   output.name, output.type.text(), made.text());
-  check(agree(open, made), "{}", what);
+  check(types_agree(open, made), "{}", what);
   log("warning: {}", what);
 }
 

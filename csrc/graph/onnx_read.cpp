@@ -82,7 +82,7 @@ class Reader {
     std::set<std::string> taken;
     for (const RawValue& input : raw.inputs) {
       check(taken.insert(input.name).second, "graph input '{}' is named twice", input.name);
-      if (head) tell_input(raw, input, *head);
+      if (head) describe_input(raw, input, *head);
       add_input(scope, input);
     }
     for (const RawNode& node : raw.nodes) add_node(scope, node);
@@ -93,7 +93,7 @@ class Reader {
       check(found != scope.values.end() && found->second, "graph output '{}' is made by no node",
             output.name);
       check_declared(output, found->second.type());
-      if (head) head->outputs.push_back({output.name, told(output, found->second.type())});
+      if (head) head->outputs.push_back({output.name, output_type(output, found->second.type())});
       graph_->output(found->second, output.name);
     }
   }
@@ -401,7 +401,7 @@ class Reader {
     check(static_cast<bool>(y), "{}: output '{}' of graph '{}' is made by no node", node.text(),
           raw.outputs[0].name, name);
     const auto &a = x.type().dims, &b = y.type().dims;
-    check(agree(x.type(), y.type()) && (!a || !b || std::ranges::equal(*a, *b, may_be_equal)),
+    check(types_agree(x.type(), y.type()) && (!a || !b || std::ranges::equal(*a, *b, may_be_equal)),
           "{}: graph '{}' makes {} of {}, expected the same type", node.text(), name,
           y.type().text(), x.type().text());
     return y;
@@ -519,7 +519,7 @@ std::unique_ptr<Graph> read_bytes(std::span<const char> bytes, const OpSet& ops,
 
 std::unique_ptr<Graph> read_onnx(std::span<const char> bytes, const OpSet& ops, const ReadAs& as,
                                  ModelHead* head) {
-  return read_bytes(bytes, ops, {{"", "", false, as.files, as.memory}, nullptr}, as, head);
+  return read_bytes(bytes, ops, {{"", "", false, as.files, as.allocate}, nullptr}, as, head);
 }
 
 std::unique_ptr<Graph> read_onnx_file(const std::string& path, const OpSet& ops, bool map,
@@ -528,7 +528,7 @@ std::unique_ptr<Graph> read_onnx_file(const std::string& path, const OpSet& ops,
   const size_t size = static_cast<size_t>(file.size());
   const std::string folder = std::filesystem::path(path).parent_path().string();
   const std::string real = std::filesystem::path(file.real_path()).parent_path().string();
-  ExternalFiles external{folder.empty() ? "." : folder, real, map, as.files, as.memory};
+  ExternalFiles external{folder.empty() ? "." : folder, real, map, as.files, as.allocate};
   try {
     if (map) {
       const auto mapped = file.map();

@@ -312,7 +312,7 @@ Tensor TensorReader::read(const RawTensor& t) {
 Tensor TensorReader::read_raw(const RawTensor& t, DType dtype, const Sizes& sizes, int64_t bytes) {
   check(static_cast<int64_t>(t.raw.size()) == bytes,
         "tensor '{}' of shape {} has {} bytes, expected {}", t.name, t.sizes, t.raw.size(), bytes);
-  return borrow(t.raw.data(), dtype, sizes, owner_, files_.memory());
+  return borrow(t.raw.data(), dtype, sizes, owner_, files_.allocator());
 }
 
 Tensor TensorReader::read_external(const RawTensor& t, DType dtype, const Sizes& sizes,

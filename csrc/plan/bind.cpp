@@ -60,7 +60,7 @@ void hold_constants(Plan& plan, const std::vector<Buffer>& buffers) {
     }
   for (size_t i = 0; i < packs.size(); ++i)
     if (read[i])
-      plan.held.push_back(hold(plan.constants[i]));
+      plan.held_constants.push_back(hold(plan.constants[i]));
     else if (packs[i])
       discard(plan.constants[i], std::move(packs[i]));
 }

@@ -2,8 +2,10 @@
 #include "csrc/plan/device_memory.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
+#include "csrc/core/log.h"
 #include "csrc/core/pool.h"
 #include "providers/constant.h"
 
@@ -21,8 +23,13 @@ DeviceBlock::DeviceBlock(Memory& memory, size_t bytes, Stream& stream)
       bytes_(bytes),
       data_(bytes ? static_cast<uint8_t*>(memory.allocate(bytes, stream)) : nullptr) {}
 
+// A device that is lost fails here too, where nothing may be thrown.
 DeviceBlock::~DeviceBlock() {
-  if (data_) memory_.free(data_, bytes_, stream_);
+  try {
+    if (data_) memory_.free(data_, bytes_, stream_);
+  } catch (const std::exception& error) {
+    log("memory of a device is not freed: {}", error.what());
+  }
 }
 
 DeviceBlock::DeviceBlock(DeviceBlock&& other) noexcept

@@ -66,7 +66,7 @@ struct Plan {
   Placement placement;
   std::vector<Placed> values;  // of the arenas
   std::vector<Tensor> constants;
-  std::vector<std::shared_ptr<const void>> held;  // of these, the bytes that steps read
+  std::vector<std::shared_ptr<const void>> held_constants;  // of these, what steps read
   std::vector<Uploaded> uploads;
   std::vector<std::unique_ptr<Kernel>> kernels;
   Operands inputs, outputs;

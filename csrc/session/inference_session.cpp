@@ -11,7 +11,6 @@
 #include "csrc/runtime/thread_limit.h"
 #include "csrc/session/free_sizes.h"
 #include "gradient_graph/gradient_nodes.h"
-#include "providers/shared_constants.h"
 
 namespace ort {
 namespace {
@@ -26,23 +25,6 @@ std::vector<size_t> sorted_once(std::vector<size_t> indices) {
   std::sort(indices.begin(), indices.end());
   indices.erase(std::unique(indices.begin(), indices.end()), indices.end());
   return indices;
-}
-
-void hold_constants(const Graph& graph, std::vector<std::shared_ptr<const void>>& held) {
-  for (const Node* node : graph.order()) {
-    if (node->schema->is_constant()) held.push_back(hold(*constant_of(node->output())));
-    for (const auto& [name, body] : node->bodies) hold_constants(*body, held);
-  }
-}
-
-void share_constants(Graph& graph) {
-  for (Node* node : graph.order()) {
-    if (const Tensor* own = constant_of(node->output())) {
-      Tensor shared = shared_constant(*own);
-      if (shared.data != own->data) node->attrs.set("value", std::move(shared));
-    }
-    for (const auto& [name, body] : node->bodies) share_constants(*body);
-  }
 }
 
 // Sizes that are numbers; names are only hints.
@@ -141,6 +123,7 @@ InferenceSession::InferenceSession(const Graph& graph, const CompileOptions& opt
                                    SessionLimits limits)
     : graph_(graph.clone()), options_(options), limits_(limits) {
   share_constants(*graph_);
+  const HeldConstants held = hold_constants(*graph_);
   grad::expand_gradient_nodes(*graph_);
   for (const ValueId id : graph.inputs())
     inputs_.push_back({graph.value(id).name(), graph.value(id).type()});
@@ -153,22 +136,16 @@ InferenceSession::InferenceSession(const Graph& graph, const CompileOptions& opt
 std::shared_ptr<InferenceSession::Asked> InferenceSession::compile(
     const std::vector<size_t>& outputs) const {
   const Metering uncounted(nullptr);  // it is kept for other runs too
-  auto held = hold_constants();
   auto asked = std::make_shared<Asked>();
   asked->graph = graph_->clone();
   for (size_t i = outputs_.size(); i-- > 0;)
     if (std::find(outputs.begin(), outputs.end(), i) == outputs.end()) asked->graph->drop_output(i);
   if (outputs.size() < outputs_.size()) remove_dead(*asked->graph);
+  HeldConstants held = hold_constants(*asked->graph);
   asked->program = std::make_unique<Program>(*asked->graph, options_, std::vector<size_t>{},
                                              std::vector<size_t>{});
   if (!asked->program->is_one_plan()) asked->held = std::move(held);
   return asked;
-}
-
-std::vector<std::shared_ptr<const void>> InferenceSession::hold_constants() const {
-  std::vector<std::shared_ptr<const void>> held;
-  ort::hold_constants(*graph_, held);
-  return held;
 }
 
 void InferenceSession::check_names(const std::set<std::string>& fed) const {
@@ -223,7 +200,7 @@ Program& InferenceSession::program_for(Asked& asked, const std::vector<Item>& in
   }
   std::call_once(asked.freed, [&] {
     const Metering uncounted(nullptr);
-    auto held = hold_constants();
+    HeldConstants held = hold_constants(*asked.graph);
     if (const auto free = with_free_sizes(*asked.graph))
       asked.free =
           std::make_unique<Program>(*free, options_, std::vector<size_t>{}, std::vector<size_t>{});

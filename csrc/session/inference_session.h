@@ -7,6 +7,7 @@
 #include <set>
 #include <span>
 
+#include "csrc/session/constants.h"
 #include "csrc/session/program.h"
 
 namespace ort {
@@ -52,8 +53,6 @@ class InferenceSession {
     return {limits_, terminations_, ended};
   }
   const Graph& graph() const { return *graph_; }  // as it was read
-  // While it lives, the constants of that graph may be read.
-  std::vector<std::shared_ptr<const void>> hold_constants() const;
   // Runs under way end with an error before their next step.
   void terminate() { ++terminations_; }
   // Of a run's kernels; 0: as many as OpenMP has.
@@ -70,8 +69,8 @@ class InferenceSession {
   // The graph with the outputs that are asked for.
   struct Asked {
     std::unique_ptr<Graph> graph;
+    HeldConstants held;  // what it reads beside its plans
     std::unique_ptr<Program> program;
-    std::vector<std::shared_ptr<const void>> held;  // what it reads beside its plans
     std::once_flag freed;
     std::unique_ptr<Program> free;  // made when first needed; null where the names are law
     std::mutex mutex;

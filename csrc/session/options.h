@@ -1,16 +1,15 @@
 // How a graph is compiled.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "csrc/core/device.h"
+#include "csrc/passes/folded_bytes.h"
 
 namespace ort {
 
@@ -27,7 +26,7 @@ struct CompileOptions {
   std::string dump;              // folder for every stage; empty: none
   std::string dump_part;         // which program of a build this is; empty: the whole
   // Bytes that folding added to the programs around; null: there are none.
-  std::shared_ptr<std::atomic<size_t>> folded;
+  FoldedBytes::Total folded;
 };
 
 }  // namespace ort

@@ -7,6 +7,7 @@
 
 #include "csrc/graph/expr.h"
 #include "csrc/ops/ops.h"
+#include "csrc/plan/device_memory.h"
 #include "csrc/plan/training_plan.h"
 #include "csrc/runtime/executor.h"
 
@@ -97,6 +98,34 @@ TEST(Bind, AGradientThatIsGivenAsItCameIsCopiedInTheBackward) {
   EXPECT_EQ(plan->core->steps.size(), 2u);
   EXPECT_EQ(plan->forward_steps, 1u);
   EXPECT_EQ(plan->output_segments, (std::vector<size_t>{0, 0}));
+}
+
+// A device that is lost, as its driver says.
+class LostMemory final : public Memory {
+ public:
+  void* allocate(size_t, Stream&) override { return &byte_; }
+  void free(void*, size_t, Stream&) override { fail("the device is lost"); }
+  void zero(void*, size_t, Stream&) override {}
+  void copy(void*, const void*, size_t, CopyKind, Stream&) override {}
+
+ private:
+  char byte_ = 0;
+};
+
+TEST(Bind, ABlockOfALostDeviceIsLeftToIt) {
+  class Idle final : public Stream {
+   public:
+    std::unique_ptr<Event> record() override { return nullptr; }
+    void wait(Event&) override {}
+    void synchronize() override {}
+  } stream;
+  LostMemory memory;
+  testing::internal::CaptureStderr();
+  {
+    const DeviceBlock block(memory, 1, stream);
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "ortmodule: memory of a device is not freed: the device is lost\n");
 }
 
 // Runs Exp through the reference provider, after a compilation that is counted.

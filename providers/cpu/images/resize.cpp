@@ -23,7 +23,7 @@ std::vector<ResizePass<T>> passes_of(const ResizeProblem& problem) {
     return growth(a) > 1 ? a->axis > b->axis : a->axis < b->axis;
   });
   std::vector<ResizePass<T>> passes;
-  Sizes sizes = problem.lie.from;
+  Sizes sizes = problem.operands.from;
   for (const AxisMap* map : order) {
     const int64_t outer = ResizeProblem::product_of(sizes, problem.lead(), map->axis),
                   inner = ResizeProblem::product_of(sizes, map->axis + 1, sizes.size());
@@ -39,7 +39,7 @@ struct Outside {
   double value = 0;
 
   explicit Outside(const ResizeProblem& problem) {
-    const Sizes& sizes = problem.lie.to;
+    const Sizes& sizes = problem.operands.to;
     for (const AxisMap& map : problem.maps) {
       const int64_t outer = ResizeProblem::product_of(sizes, problem.lead(), map.axis),
                     inner = ResizeProblem::product_of(sizes, map.axis + 1, sizes.size());
@@ -124,7 +124,7 @@ std::unique_ptr<Kernel> pass_by_pass(const Request& r, const ResizeProblem& prob
         });
     }
   };
-  return make_kernel(r.node().op, run, {problem.lie.in}, {problem.lie.out},
+  return make_kernel(r.node().op, run, {problem.operands.in}, {problem.operands.out},
                      static_cast<size_t>(buffer) * sizeof(T));
 }
 
@@ -137,7 +137,7 @@ std::unique_ptr<Kernel> in_numbers(const Request& r, const ResizeProblem& proble
   return each_plane<T>(
       r.node().op, r, planes, problem.plane_from(), problem.plane_to(), planes * passes.work(),
       [=](const Args&, int64_t, const T* x, T* y, T* spare) { passes.run(x, y, spare); },
-      passes.spare(), {problem.lie.in}, {problem.lie.out});
+      passes.spare(), {problem.operands.in}, {problem.operands.out});
 }
 
 template <class T>

@@ -18,7 +18,7 @@ struct Rows {
 };
 
 Rows rows_of(const ResizeProblem& problem, size_t width) {
-  const Sizes &from = problem.lie.from, &to = problem.lie.to;
+  const Sizes &from = problem.operands.from, &to = problem.operands.to;
   const size_t last = problem.maps.back().axis, lead = problem.lead();
   Rows rows{{0}, problem.maps.back().first, 0, 0, 0, 0, 0};
   for (size_t axis = lead; axis < last; ++axis) {
@@ -79,7 +79,7 @@ std::unique_ptr<Kernel> resize_elements(const Request& r) {
   const ResizeProblem problem(r, r.in(0), r.out(), false);
   const auto all = static_cast<size_t>(element_count(r.out().sizes)) * size_of(r.in(0).dtype);
   const auto made = [&](auto run) {
-    return make_kernel("Resize", run, {problem.lie.in}, {problem.lie.out});
+    return make_kernel("Resize", run, {problem.operands.in}, {problem.operands.out});
   };
   if (problem.maps.empty())
     return made([all](const Args& args) { std::memcpy(args.out[0], args.in[0], all); });

@@ -23,7 +23,7 @@ ResizeProblem::ResizeProblem(const Request& r, const Operand& x, const Operand& 
   maps = resize_maps(r.attrs(), numbers, r.in(0).dtype);
   if (backward)
     for (AxisMap& map : maps) map = map.transposed();
-  lie = lie_of(r);
+  operands = operands_of(r);
 }
 
 int64_t ResizeProblem::product_of(const Sizes& sizes, size_t begin, size_t end) {
@@ -32,19 +32,19 @@ int64_t ResizeProblem::product_of(const Sizes& sizes, size_t begin, size_t end) 
   return all;
 }
 
-ResizeLie ResizeProblem::lie_of(const Request& r) const {
-  ResizeLie lie{r.sizes(0), r.out().sizes, {}, {}};
+ResizeOperands ResizeProblem::operands_of(const Request& r) const {
+  ResizeOperands operands{r.sizes(0), r.out().sizes, {}, {}};
   const ChannelRows rows = channel_rows(r.in(0));
   const bool spatial = maps.empty() || maps.front().axis >= 2;
   const auto out = rows && spatial ? lying_as(r.in(0), r.out()) : std::nullopt;
-  if (!out) return lie;
-  lie.in = r.in(0).layout;
-  lie.out = *out;
-  for (Sizes* sizes : {&lie.from, &lie.to}) {
+  if (!out) return operands;
+  operands.in = r.in(0).layout;
+  operands.out = *out;
+  for (Sizes* sizes : {&operands.from, &operands.to}) {
     (*sizes)[1] /= rows.lanes;
     sizes->push_back(rows.lanes);
   }
-  return lie;
+  return operands;
 }
 
 }  // namespace ort::cpu

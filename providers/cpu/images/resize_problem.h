@@ -12,7 +12,7 @@ namespace ort::cpu {
 constexpr size_t kResizeRoi = 1, kResizeScales = 2, kResizeSizes = 3;
 
 // How the operands lie, in order of memory: blocks of channels have an axis of their own, the last.
-struct ResizeLie {
+struct ResizeOperands {
   Sizes from, to;
   Layout in, out;
 };
@@ -24,17 +24,17 @@ class ResizeProblem {
   ResizeProblem(const Request& r, const Operand& x, const Operand& y, bool backward);
 
   std::vector<AxisMap> maps;
-  ResizeLie lie;
+  ResizeOperands operands;
 
   // The first axis that is resized: those before it are outer ones.
-  size_t lead() const { return maps.empty() ? lie.from.size() : maps.front().axis; }
-  int64_t outer() const { return product_of(lie.from, 0, lead()); }
-  int64_t plane_from() const { return product_of(lie.from, lead(), lie.from.size()); }
-  int64_t plane_to() const { return product_of(lie.to, lead(), lie.to.size()); }
+  size_t lead() const { return maps.empty() ? operands.from.size() : maps.front().axis; }
+  int64_t outer() const { return product_of(operands.from, 0, lead()); }
+  int64_t plane_from() const { return product_of(operands.from, lead(), operands.from.size()); }
+  int64_t plane_to() const { return product_of(operands.to, lead(), operands.to.size()); }
   static int64_t product_of(const Sizes& sizes, size_t begin, size_t end);
 
  private:
-  ResizeLie lie_of(const Request& r) const;
+  ResizeOperands operands_of(const Request& r) const;
 };
 
 // Where each element of the result is one of x, of any dtype: rows of elements are copied.

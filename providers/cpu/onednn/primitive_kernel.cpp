@@ -4,9 +4,8 @@
 #include <omp.h>
 
 #include <cfenv>
-#include <map>
 
-#include "csrc/core/meter.h"
+#include "providers/cpu/pack_cache.h"
 
 namespace ort::cpu {
 
@@ -37,22 +36,10 @@ bool PackedMemory::gives_back() const {
 
 std::shared_ptr<const PackedMemory> packed(const Constant& constant, const dnnl::memory::desc& desc,
                                            const dnnl::memory::desc& wanted) {
-  struct Made {
-    dnnl::memory::desc desc, wanted;
-    std::weak_ptr<const PackedMemory> pack;
-  };
-  static std::mutex mutex;
-  static auto& packs = *new std::multimap<const void*, Made>;
-  std::lock_guard lock(mutex);
-  std::erase_if(packs, [](const auto& entry) { return entry.second.pack.expired(); });
-  const auto [first, last] = packs.equal_range(constant.address());
-  for (auto it = first; it != last; ++it)
-    if (it->second.desc == desc && it->second.wanted == wanted)
-      if (auto found = it->second.pack.lock()) return found;
-  const Metering uncounted(nullptr);  // it is kept for other runs too
-  auto made = std::make_shared<const PackedMemory>(constant, desc, wanted);
-  packs.emplace(constant.address(), Made{desc, wanted, made});
-  return made;
+  using FromTo = std::pair<dnnl::memory::desc, dnnl::memory::desc>;
+  static auto& packs = *new PackCache<FromTo, PackedMemory>;
+  return packs.find(constant, {desc, wanted},
+                    [&] { return std::make_shared<const PackedMemory>(constant, desc, wanted); });
 }
 
 PrimitiveKernel::PrimitiveKernel(dnnl::primitive primitive, dnnl::memory::desc scratchpad,
@@ -77,6 +64,7 @@ PrimitiveKernel::PrimitiveKernel(dnnl::primitive primitive, dnnl::memory::desc s
     if (!reordered(a)) continue;
     if (a.constant) {
       a.pack = packed(a.constant, a.desc, a.wanted);
+      a.constant = {};  // it points to what the preparation has
       continue;
     }
     a.scratch = reserve(a.wanted.get_size());

@@ -87,7 +87,7 @@ HWY_NOINLINE void add_tile(const Tile<T>& t) {
     Vec<T> right[kWide];
     HWY_UNROLL(16)
     for (int64_t v = 0; v < kWide; ++v) {
-      if (kTall < kRows) __builtin_prefetch(b + kAhead * b_row + v * L);
+      if constexpr (kTall < kRows) __builtin_prefetch(b + kAhead * b_row + v * L);
       right[v] = hn::LoadU(d, b + v * L);
     }
     HWY_UNROLL(16)

@@ -1,11 +1,7 @@
-// Packs by what they are made of, as long as a kernel holds them.
+// The packed matrix and its way back.
 #include "providers/cpu/product/packed_constant.h"
 
-#include <map>
-#include <mutex>
-#include <utility>
-
-#include "csrc/core/meter.h"
+#include "providers/cpu/pack_cache.h"
 
 namespace ort::cpu {
 
@@ -29,17 +25,9 @@ void PackedMatrix<T>::unpack(void* to) const {
 template <class T>
 std::shared_ptr<const PackedMatrix<T>> packed_constant(const Constant& constant,
                                                        const MatrixOf& matrix) {
-  using Key = std::pair<const void*, MatrixOf>;
-  static std::mutex mutex;
-  static auto& packs = *new std::map<Key, std::weak_ptr<const PackedMatrix<T>>>;
-  std::lock_guard lock(mutex);
-  std::erase_if(packs, [](const auto& entry) { return entry.second.expired(); });
-  std::weak_ptr<const PackedMatrix<T>>& slot = packs[Key{constant.address(), matrix}];
-  if (auto found = slot.lock()) return found;
-  const Metering uncounted(nullptr);  // it is kept for other runs too
-  const auto made = std::make_shared<const PackedMatrix<T>>(constant, matrix);
-  slot = made;
-  return made;
+  static auto& packs = *new PackCache<MatrixOf, PackedMatrix<T>>;
+  return packs.find(constant, matrix,
+                    [&] { return std::make_shared<const PackedMatrix<T>>(constant, matrix); });
 }
 
 template class PackedMatrix<float>;

@@ -16,7 +16,7 @@ struct MatrixOf {
   int64_t first = 0;  // elements
   int64_t row = 0;    // between rows, or between columns when transposed
   bool transposed = false;
-  friend auto operator<=>(const MatrixOf&, const MatrixOf&) = default;
+  friend bool operator==(const MatrixOf&, const MatrixOf&) = default;
 };
 
 template <class T>

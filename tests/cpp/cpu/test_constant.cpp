@@ -9,6 +9,7 @@
 
 #include "csrc/core/error.h"
 #include "csrc/core/pool.h"
+#include "csrc/session/constants.h"
 
 namespace ort {
 namespace {
@@ -86,6 +87,53 @@ TEST(Constant, AFailureLeavesItAsItWas) {
   discard(tensor, std::make_shared<Numbers>(tensor, true));
   EXPECT_THROW(hold(tensor), Error);
   EXPECT_EQ(static_cast<const float*>(hold(tensor).get())[5], 5.0f);
+}
+
+// Says whether the constant's address could be another's while the pack is still known by it.
+class Witness final : public Pack {
+ public:
+  Witness(const Tensor& tensor, bool& was_mapped) : page_(tensor.data), was_mapped_(was_mapped) {}
+  ~Witness() override {
+    unsigned char page = 0;
+    was_mapped_ = mincore(page_, kPage, &page) == 0;
+  }
+  void unpack(void*) const override {}
+
+ private:
+  void* page_;
+  bool& was_mapped_;
+};
+
+TEST(Constant, APackGoesBeforeItsAddress) {
+  bool was_mapped = false;
+  {
+    const Tensor tensor = numbers();
+    discard(tensor, std::make_shared<Witness>(tensor, was_mapped));
+  }
+  EXPECT_TRUE(was_mapped);
+}
+
+// A process has a limit of mappings, and each constant that is gone takes some.
+TEST(Constant, ManyLeaveRoomForOtherMemory) {
+  const auto pack = std::make_shared<Numbers>(numbers());
+  std::vector<Tensor> many;
+  for (int i = 0; i < 40000; ++i) {
+    many.push_back(discardable_tensor(DType::f32, {kCount / 4}));
+    discard(many.back(), pack);
+  }
+  void* other = mmap(nullptr, kPage, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(other, MAP_FAILED);
+  munmap(other, kPage);
+  many.clear();
+  const Tensor last = numbers();
+  discard(last, pack);
+  EXPECT_FALSE(is_resident(last));
+}
+
+TEST(Constant, EqualBytesAreSharedHoweverManyWentBefore) {
+  for (int i = 0; i < 6; ++i) shared_constant(numbers());
+  const Tensor first = shared_constant(numbers());
+  EXPECT_EQ(shared_constant(numbers()).data, first.data);
 }
 
 TEST(Constant, OtherMemoryStays) {

@@ -280,6 +280,28 @@ def test_what_it_is_given_may_be_kept_and_not_written():
         assert not x.flags.writeable and not w.flags.writeable
 
 
+def test_a_weight_that_is_packed_may_be_kept():
+    """The product gives the weight's bytes back, unless a function keeps what it was given."""
+    kept = []
+
+    @custom_op("test.custom::KeepWeight", types=lambda x, w: x)
+    def keep_weight(x, w):
+        kept.append(w)
+        return x + w[0]
+
+    w = np.random.default_rng(0).standard_normal((256, 256)).astype(np.float32)
+    made = model("""(float[n,256] x) => (float[n,256] y, float[n,256] z) {
+        y = MatMul(x, w) z = test.custom.KeepWeight(x, w) }""")
+    made.graph.initializer.append(onnx.numpy_helper.from_array(w, "w"))
+    opened = InferenceSession(made.SerializeToString())
+    x = np.ones((40, 256), np.float32)
+    for names in (None, ["y"], ["z"], None):
+        opened.run(names, {"x": x})
+    del opened
+    for each in kept:
+        np.testing.assert_array_equal(each, w)
+
+
 def test_versions():
     """A node has the newest function of those that its opset has."""
     custom_op("test.versions::Times", types=lambda x: x)(lambda x: np.float32(10) * x)
