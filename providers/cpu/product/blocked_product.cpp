@@ -10,8 +10,6 @@ namespace {
 
 // Below this many multiplications a product of a batch is one thread's.
 constexpr int64_t kSmall = 1 << 20;
-// From so many rows on a constant b is packed once: fewer read it where it lies, in one stream.
-constexpr int64_t kManyRows = 5;
 
 template <class T>
 class BlockedProduct final : public Kernel {
@@ -24,7 +22,7 @@ class BlockedProduct final : public Kernel {
         row_bias_(p.bias && is_row_bias(p)),
         side_by_side_(matrices_.size() > 1 && p.m * p.n * p.k < kSmall) {
     if constexpr (!std::is_same_v<T, uint32_t>)
-      if (r.in(1).constant && matrices_.size() == 1 && p.m >= kManyRows)
+      if (r.in(1).constant && matrices_.size() == 1 && p.n > 1)  // a column is read as a row
         packed_ = packed_constant<T>(
             r.in(1).constant,
             {.k = p.k, .n = p.n, .row = p.trans_b ? p.k : p.n, .transposed = p.trans_b});

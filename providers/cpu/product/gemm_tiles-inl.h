@@ -66,7 +66,7 @@ HWY_INLINE void store(const Tile<T>& t, const Vec<T> (&sum)[kTall][kWide]) {
     });
 }
 
-// Few rows are done before the next of b has come from memory, unless it was asked for.
+// A tile is done before the next rows of b have come from memory, unless they were asked for.
 constexpr int64_t kAhead = 16;  // rows of b
 
 // kAcross: a's rows follow each other, kRows apart or so at each step of k; else each is a run.
@@ -87,7 +87,7 @@ HWY_NOINLINE void add_tile(const Tile<T>& t) {
     Vec<T> right[kWide];
     HWY_UNROLL(16)
     for (int64_t v = 0; v < kWide; ++v) {
-      if constexpr (kTall < kRows) __builtin_prefetch(b + kAhead * b_row + v * L);
+      __builtin_prefetch(b + kAhead * b_row + v * L);
       right[v] = hn::LoadU(d, b + v * L);
     }
     HWY_UNROLL(16)

@@ -125,6 +125,17 @@ def test_a_weight_is_held_once(resident, product):
     assert used - before < 1.2 * FLOATS
 
 
+ONE_ROW = """
+session = used(large); session.run(None, {"x": np.ones((1, 1024), np.float32)}); print(resident())
+"""
+
+
+@pytest.mark.parametrize("product", [floats, gemm_of_rows])
+def test_a_row_needs_no_second_weight(resident, product):
+    before, used = resident(product, ONE_ROW)
+    assert used - before < 1.2 * FLOATS
+
+
 SECOND = """
 for _ in range(6): used(large)  # and closed: what is known of them must not be in the way
 gc.collect()

@@ -46,7 +46,7 @@ def weights_of(made):
 
 # Large enough to be in pages of their own, which are given back once the weight is packed.
 @pytest.mark.parametrize("transposed", [False, True])
-def test_a_weight_comes_back_for_fewer_rows(transposed):
+def test_any_number_of_rows_by_a_weight_whose_pages_are_gone(transposed):
     made = product(300, 420, transposed=transposed)
     session, (w,) = InferenceSession(made.SerializeToString()), weights_of(made)
     for m in (64, 1, 64, 2, 33):
