@@ -62,19 +62,22 @@ class SecondRun:
         given = [inputs[x] if isinstance(x, int) else x for x in self._given]
         with autocast.entered(self._state):
             run = self._program, self._draws, key
-            results = _Top(run, self._passed, passed).of(given)
+            top = _Top(run, self._passed, passed)
+            results = top.of(given)
         if self.told is not None:
             self.told((time.perf_counter() - begin) * 1e3)
-        return self._by_number(results)
+        return self._by_number(results, top.own)
 
-    def _by_number(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
+    def _by_number(
+        self, results: Sequence[torch.Tensor], own: Callable[[torch.Tensor], torch.Tensor]
+    ) -> list[torch.Tensor | None]:
         found: list[torch.Tensor | None] = []
         for output, result in zip(self._outputs, results, strict=False):
             base = result if not output.views or result._base is None else result._base
             for number, tensor in ((output.output, base), (output.own, result)):
                 if number is not None and tensor.requires_grad:
                     found += [None] * (number + 1 - len(found))
-                    found[number] = tensor
+                    found[number] = own(tensor)
         return found
 
 
@@ -150,10 +153,11 @@ class _Top(_Run):
     def __init__(self, run: tuple, places: dict[fx.Node, tuple[fx.Node, int]], passed: Callable):
         super().__init__(*run)
         self._places, self._passed = places, passed
-        self._own: dict[int, torch.Tensor] = {}
+        self._own: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # by what others read, kept
 
-    def of(self, given: Sequence[Any]) -> list[Any]:
-        return [self._own.get(id(result), result) for result in super().of(given)]
+    def own(self, tensor: torch.Tensor) -> torch.Tensor:
+        """What it was computed as, where others are computed from `tensor` in its place."""
+        return self._own.get(id(tensor), (tensor, tensor))[1]
 
     def run_node(self, n: fx.Node) -> Any:
         value = super().run_node(n)
@@ -164,7 +168,7 @@ class _Top(_Run):
         if not own.requires_grad:
             return value
         self.env[result] = other = self._passed(number, own)
-        self._own[id(other)] = own
+        self._own[id(other)] = (other, own)
         return other if value is own else value
 
 
