@@ -325,7 +325,8 @@ AxisMap map_of(const Attrs& attrs, const ResizeNumbers& n, const std::vector<siz
     a.over = static_cast<double>(n.sizes.at(common));
     a.under = static_cast<double>(n.x[axes[common]]);
   }
-  if (!n.roi.empty()) a.start = n.roi.at(i), a.end = n.roi.at(axes.size() + i);
+  if (attrs.s("coordinate_transformation_mode") == "tf_crop_and_resize")
+    a.start = n.roi.at(i), a.end = n.roi.at(axes.size() + i);
   return onnx_map(attrs, axis, a);
 }
 

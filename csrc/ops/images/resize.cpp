@@ -32,6 +32,11 @@ void expect_words(const InferContext& c) {
                "asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize"});
 }
 
+// Whether it reads roi.
+bool crops(const InferContext& c) {
+  return c.attrs().s("coordinate_transformation_mode") == "tf_crop_and_resize";
+}
+
 // The axes that the lists are about.
 std::vector<size_t> axes_of(const InferContext& c, size_t rank) {
   std::vector<size_t> axes;
@@ -136,7 +141,7 @@ void size_by_sizes(InferContext& c, const std::vector<size_t>& axes, Dims& dims)
 // What is made of x with these sizes.
 Dims resized(InferContext& c, Dims dims) {
   const std::vector<size_t> axes = axes_of(c, dims.size());
-  expect_length(c, kRoi, 2 * axes.size());
+  if (crops(c)) expect_length(c, kRoi, 2 * axes.size());
   expect_length(c, kScales, axes.size());
   expect_length(c, kSizes, axes.size());
   const Attr* torch = c.attrs().find("torch_scales");
@@ -152,8 +157,7 @@ void expect_lists(const InferContext& c) {
   const bool scales = given(c, kScales), sizes = given(c, kSizes);
   c.require(scales != sizes, "it has {} of scales and sizes, expected one",
             scales ? "both" : "none");
-  c.require(c.attrs().s("coordinate_transformation_mode") != "tf_crop_and_resize" || given(c, kRoi),
-            "tf_crop_and_resize has no roi");
+  c.require(!crops(c) || given(c, kRoi), "tf_crop_and_resize has no roi");
 }
 
 void infer_resize(InferContext& c) {

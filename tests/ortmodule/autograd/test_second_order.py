@@ -182,29 +182,6 @@ def of_hidden(module, x):
     return (*slopes, x.grad)
 
 
-def of_all(module, x):
-    """Of each output at once, by other numbers."""
-    outputs = module(x)
-    with torch.no_grad():
-        given = [output.cos() for output in outputs]
-    slopes = torch.autograd.grad(
-        outputs, list(module.parameters()), given, create_graph=True, allow_unused=True
-    )
-    sum(slope.square().sum() for slope in slopes if slope is not None).backward()
-    return [*outputs, *slopes]
-
-
-def of_one_after_the_other(module, x):
-    outputs = module(x)
-    slopes = []
-    for output in outputs:
-        slopes += torch.autograd.grad(
-            output.sum(), module.parameters(), create_graph=True, allow_unused=True
-        )
-    sum(slope.square().sum() for slope in slopes if slope is not None).backward()
-    return outputs
-
-
 def hooked(module, x):
     """A hook on a returned tensor, from which another output is computed."""
     x = x.clone().requires_grad_()
@@ -336,18 +313,6 @@ SPECIAL = {
 }
 
 
-SEVERAL = {
-    "row": lambda net, x: (h := net.second(net.first(x).sin()), h[0]),
-    "views": lambda net, x: (h := net.first(x).sin(), h[1:], h[1:].view(-1), h.T),
-    "views first": lambda net, x: ((h := net.first(x).sin())[0], h.T, h),
-    "views alone": lambda net, x: ((h := net.first(x).sin())[:2], h[1:]),
-    "twice": lambda net, x: (h := net.first(x).sin(), h),
-    "split": lambda net, x: net.first(x).sin().split(1),
-    "views of written": lambda net, x: (h := net.first(x).sin().mul_(2), h[0], h[0] * 3),
-    "view and more": lambda net, x: (h := net.first(x).sin(), h[0], h.exp(), h[0].exp()),
-}
-
-
 def _looped(x):
     return over(lambda row: row.sin() * row, x)
 
@@ -453,12 +418,6 @@ def test_an_output_may_be_dropped(kept):
 @pytest.mark.parametrize("case", SPECIAL)
 def test_outputs_and_inputs(case):
     check(*SPECIAL[case])
-
-
-@pytest.mark.parametrize("use", [of_all, of_one_after_the_other])
-@pytest.mark.parametrize("net", SEVERAL.values(), ids=SEVERAL)
-def test_outputs_that_share_memory(net, use):
-    check(net, use)
 
 
 LAYERS = {

@@ -38,6 +38,12 @@ def test_constant_factors_of_symbolic_sizes(mode, factor):
             np.testing.assert_allclose(mine, other, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("roi", [floats(0.5), floats(0.1, 0.2, 0.3), normal(8)], ids=len)
+def test_a_roi_that_nothing_reads_may_have_any_size(roi):
+    nodes = [node("Resize", "x r s", "y", **LINEAR)]
+    agree(model(nodes, [X], [Y], {"r": roi, "s": floats(1, 1, 2, 2)}), {"x": normal(1, 2, 3, 4)})
+
+
 def test_factors_of_a_run():
     """A set of factors is compiled once, whatever the sizes."""
     made = model([node("Resize", "x  s", "y", **LINEAR)], [X, port("s", [4])], [Y])
