@@ -10,11 +10,14 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 
 class Mistake(enum.IntEnum):
-    """A thing that the device leaves out, as a plan without it would."""
+    """A thing that the device leaves out or does otherwise, as a wrong plan would."""
 
     NONE = 0
     WAIT = 1
     COPY = 2
+    REORDER = 3
+    UNORDERED = 4  # a reorder copies the value as it lies
+    TAKEN = 5  # a kernel reads an input as if it were row-major
 
 
 def _load() -> ctypes.CDLL:
@@ -47,6 +50,11 @@ def share(percent: int) -> None:
     _far.far_share(percent)
 
 
+def layouts(percent: int) -> None:
+    """Of its nodes that take and give values in the device's own orders."""
+    _far.far_layouts(percent)
+
+
 def limit(nbytes: int) -> None:
     """Of what may be allocated; 0: all there is."""
     _far.far_limit(nbytes)
@@ -62,9 +70,9 @@ def late_kernels() -> int:
     return _far.far_late_kernels()
 
 
-def counts() -> tuple[int, int]:
-    """Waits for what had not run, and copies, since leave_out."""
-    return _far.far_waits(), _far.far_copies()
+def met(mistake: Mistake) -> int:
+    """Places at which such a mistake could have been made since leave_out."""
+    return _far.far_met(mistake)
 
 
 def unmark(op: str | None, port: int = 0) -> None:

@@ -1,4 +1,5 @@
-"""Twenty plans with a wait, a copy or a host mark less, drawn from all there are.
+"""Twenty plans with a wait, a copy or a host mark less, or as many with a mistake about where the
+elements of a value lie, drawn from all there are.
 
 Run by test_mistakes.py: prints those that nothing notices. Each has a process of its own, as memory
 of the device that the host touches ends it; torch's autograd does not outlive a fork, so this one
@@ -21,6 +22,8 @@ from trained import Trained  # noqa: E402
 from ortmodule.errors import NotCapturable  # noqa: E402
 
 STEPS, SCHEDULES = 2, range(8)
+QUEUED = ("WAIT", "COPY")
+OF_LAYOUTS = {"REORDER": 7, "UNORDERED": 7, "TAKEN": 6}
 
 
 def in_a_process(function, *arguments):
@@ -58,11 +61,12 @@ def outcome(model):
 
 
 def everything():
-    """The outcome of late steps; their waits and copies; the ports with marks."""
+    """The outcome of late steps; at how many places each mistake may be made; ports with marks."""
     model = trained()
     far.schedule(0)
     far.leave_out(far.Mistake.NONE)
-    return outcome(model), *far.counts(), far.marked()
+    result = outcome(model)
+    return result, {kind.name: far.met(kind) for kind in far.Mistake}, far.marked()
 
 
 def is_noticed(expected, mistake, *where):
@@ -83,16 +87,27 @@ def is_noticed(expected, mistake, *where):
     return False
 
 
-def main():
-    expected, waits, copies, marks = in_a_process(everything)
-    assert waits > 50 and copies > 50 and marks
-    assert in_a_process(is_noticed, expected, "NONE", 0) is False
-    queued = [("WAIT", i) for i in range(waits)] + [("COPY", i) for i in range(copies)]
+def drawn(subject, met, marks):
+    """Twenty mistakes."""
     draw = random.Random(5)
-    drawn = draw.sample(queued, 15) + [("unmark", *draw.choice(marks)) for _ in range(5)]
-    missed = [m for m in drawn if in_a_process(is_noticed, expected, *m) is False]
-    print(json.dumps({"drawn": len(drawn), "of": [waits, copies, len(marks)], "missed": missed}))
+    if subject == "layouts":
+        return [
+            (k, i) for k, count in OF_LAYOUTS.items() for i in draw.sample(range(met[k]), count)
+        ]
+    queued = [(kind, i) for kind in QUEUED for i in range(met[kind])]
+    return draw.sample(queued, 15) + [("unmark", *draw.choice(marks)) for _ in range(5)]
+
+
+def main(subject):
+    far.layouts(60 if subject == "layouts" else 0)
+    expected, met, marks = in_a_process(everything)
+    kinds = OF_LAYOUTS if subject == "layouts" else QUEUED
+    assert all(met[kind] > 20 for kind in kinds) and marks, met
+    assert in_a_process(is_noticed, expected, "NONE", 0) is False
+    mistakes = drawn(subject, met, marks)
+    missed = [m for m in mistakes if in_a_process(is_noticed, expected, *m) is False]
+    print(json.dumps({"drawn": len(mistakes), "of": met, "missed": missed}))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])

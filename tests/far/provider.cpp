@@ -8,13 +8,61 @@
 #include <set>
 
 #include "csrc/ops/ops.h"
+#include "tests/far/layout.h"
 #include "tests/far/memory.h"
 #include "tests/far/queue.h"
 
 namespace far {
 namespace {
 
-int share = 60;  // of 100 nodes
+int share = 60;   // of 100 nodes
+int layouts = 0;  // of 100 of these: they take and give values in orders of far's own
+
+// A number below `most` of a value's or a node's, always the same.
+uint64_t drawn(uint64_t of, uint64_t salt, uint64_t most) {
+  uint64_t hash = (of + 1) * 0x9e3779b97f4a7c15ull + salt * 0xff51afd7ed558ccdull;
+  hash = (hash ^ (hash >> 31)) * 0xbf58476d1ce4e5b9ull;
+  return (hash >> 33) % most;
+}
+
+uint64_t place_of(const ort::Node& node) {
+  return static_cast<uint64_t>(node.out.empty() ? 0 : node.out[0]);
+}
+
+bool moves_layouts(const ort::Node& node) {
+  return drawn(place_of(node), 1, 100) < static_cast<uint64_t>(layouts);
+}
+
+// In which orders a node's kernel has its operands.
+struct Orders {
+  std::vector<ort::Layout> in, out;
+
+  Orders(const ort::Region& region, const ort::Binding& binding)
+      : in(binding.in.size()), out(binding.out.size()) {
+    const ort::Node& node = *region.nodes[0];
+    if (!moves_layouts(node)) return;
+    for (size_t i = 0; i < in.size(); ++i) in[i] = of_input(node, i, binding.in[i]);
+    for (size_t o = 0; o < out.size(); ++o)
+      if (binding.out[o].any_layout && has_elements(binding.out[o]))
+        out[o] = of(binding.out[o], drawn(place_of(node), 10 + o, 2) == 0);
+  }
+
+ private:
+  static bool has_elements(const ort::Operand& operand) {
+    return ort::element_count(operand.sizes) > 0;
+  }
+  static ort::Layout of(const ort::Operand& operand, bool turned) {
+    return scattered(operand.sizes, operand.dtype, turned);
+  }
+  // As it comes, or another one than it comes in.
+  static ort::Layout of_input(const ort::Node& node, size_t i, const ort::Operand& operand) {
+    if (!operand.present || !operand.any_layout || !has_elements(operand)) return {};
+    const uint64_t way = drawn(place_of(node), 20 + i, 4);
+    if (!operand.layout.blocked()) return way == 0 ? of(operand, true) : ort::Layout();
+    if (way < 2) return operand.layout;
+    return way == 2 ? ort::Layout() : of(operand, !is_turned(operand.layout));
+  }
+};
 
 const ort::Provider& reference() {
   return *ort::find_provider("reference");
@@ -79,7 +127,12 @@ class HostPort {
 class Kernel final : public ort::Kernel {
  public:
   Kernel(std::unique_ptr<ort::Kernel> inner, const ort::Region& region, const ort::Binding& binding)
-      : inner_(std::move(inner)), n_in_(binding.in.size()), n_out_(binding.out.size()) {
+      : inner_(std::move(inner)),
+        n_in_(binding.in.size()),
+        n_out_(binding.out.size()),
+        orders_(region, binding) {
+    for (const ort::Operand& operand : binding.in) plain_bytes_.push_back(bytes_of(operand));
+    for (const ort::Operand& operand : binding.out) plain_bytes_.push_back(bytes_of(operand));
     const std::vector<bool> host = marks_of(region);
     for (size_t i = 0; i < n_in_; ++i) {
       const ort::Operand& operand = binding.in[i];
@@ -100,18 +153,37 @@ class Kernel final : public ort::Kernel {
     check_places(pointers);
     for (size_t k = 0; k < read.size(); ++k) pointers[host_ports_[k].port()] = read[k]->data();
     const ort::Args late = args;
+    const std::optional<size_t> mistaken = mistaken_input();
     ++late_kernels;
-    static_cast<Stream&>(args.stream).queue([this, pointers, read, late] {
+    static_cast<Stream&>(args.stream).queue([this, pointers, read, late, mistaken] {
       --late_kernels;
-      run_late(pointers, late);
+      run_late(pointers, late, mistaken);
     });
   }
 
   size_t scratch_bytes() const override { return inner_->scratch_bytes(); }
   std::string name() const override { return inner_->name(); }
   std::string failure() const override { return failure_; }
+  ort::Layout layout_of_input(size_t in) const override { return orders_.in[in]; }
+  ort::Layout layout_of_output(size_t out) const override { return orders_.out[out]; }
 
  private:
+  static size_t bytes_of(const ort::Operand& operand) {
+    return operand.present ? ort::Layout().bytes(operand.sizes, operand.dtype) : 0;
+  }
+  const ort::Layout& order(size_t port) const {
+    return port < n_in_ ? orders_.in[port] : orders_.out[port - n_in_];
+  }
+
+  // The one that is read as if it were row-major, if that is the mistake.
+  std::optional<size_t> mistaken_input() const {
+    Mistakes& mistakes = Schedule::instance().mistakes;
+    std::optional<size_t> mistaken;
+    for (size_t i = 0; i < n_in_; ++i)
+      if (order(i).blocked() && mistakes.leave_out(Mistakes::taken, mistakes.takes++)) mistaken = i;
+    return mistaken;
+  }
+
   // The ports that are on the host by their entries, which a mistake may have changed since.
   static std::vector<bool> marks_of(const ort::Region& region);
 
@@ -121,9 +193,25 @@ class Kernel final : public ort::Kernel {
                  "far: a kernel is given the host's memory");
   }
 
-  void run_late(std::vector<void*> pointers, const ort::Args& args) const {
+  void run_late(std::vector<void*> pointers, const ort::Args& args,
+                std::optional<size_t> mistaken) const {
     const Bytes& memory = Bytes::instance();
     for (void*& pointer : pointers) pointer = memory.seen_by_kernels(pointer);
+    const std::vector<void*> given = pointers;
+    std::vector<std::vector<uint8_t>> plain(pointers.size());
+    for (size_t port = 0; port < pointers.size(); ++port) {
+      if (!pointers[port] || !order(port).blocked() || port == mistaken) continue;
+      plain[port].resize(plain_bytes_[port]);
+      if (port < n_in_) gather(order(port), given[port], plain[port].data());
+      pointers[port] = plain[port].data();
+    }
+    run_inner(pointers, args);
+    for (size_t port = n_in_; port < pointers.size(); ++port)
+      if (!plain[port].empty()) scatter(order(port), plain[port].data(), given[port]);
+  }
+
+  void run_inner(std::vector<void*>& pointers, const ort::Args& args) const {
+    const Bytes& memory = Bytes::instance();
     try {
       inner_->run({pointers.data(), pointers.data() + n_in_, memory.seen_by_kernels(args.scratch)});
     } catch (const ort::Error&) {
@@ -135,6 +223,8 @@ class Kernel final : public ort::Kernel {
 
   std::unique_ptr<ort::Kernel> inner_;
   size_t n_in_, n_out_;
+  Orders orders_;
+  std::vector<size_t> plain_bytes_;  // of inputs, then of outputs
   std::vector<HostPort> host_ports_;
   std::string failure_;
 };
@@ -144,17 +234,21 @@ class Provider final : public ort::Provider {
  public:
   std::string_view name() const override { return "far"; }
   ort::Verdict can_run(const ort::Node& node) const override {
-    const uint64_t place = static_cast<uint64_t>(node.out.empty() ? 0 : node.out[0]);
-    if (place * 0x9e3779b97f4a7c15ull % 100 >= static_cast<uint64_t>(share))
+    if (place_of(node) * 0x9e3779b97f4a7c15ull % 100 >= static_cast<uint64_t>(share))
       return ort::Verdict::no("it is not in far's share");
     return reference().can_run(node);
   }
   ort::Prepared prepare(const ort::Region& region, const ort::Binding& binding) const override {
     // A constant's bytes lie on the device; only what the host reads is known here.
     ort::Binding known = binding;
-    for (ort::Operand& operand : known.in)
+    for (ort::Operand& operand : known.in) {
       if (!operand.device.is_host()) operand.constant = {};
+      operand.layout = {};
+    }
     return std::make_unique<Kernel>(reference().prepare(region, known).finish(), region, binding);
+  }
+  bool takes_layouts(const ort::Region& region) const override {
+    return moves_layouts(*region.nodes[0]);
   }
   ort::Device device(ort::Device) const override { return kDevice; }
   bool gives(ort::DeviceKind kind) const override { return kind == kDevice.kind; }
@@ -195,6 +289,9 @@ void far_schedule(uint64_t seed) {
 void far_share(int percent) {
   far::share = percent;
 }
+void far_layouts(int percent) {
+  far::layouts = percent;
+}
 void far_limit(size_t bytes) {
   far::Bytes::instance().limit(bytes);
 }
@@ -211,11 +308,22 @@ void far_mistake(int kind, int at) {
 int far_late_kernels() {
   return far::late_kernels;
 }
-int far_waits() {
-  return far::Schedule::instance().mistakes.waits;
-}
-int far_copies() {
-  return far::Schedule::instance().mistakes.copies;
+int far_met(int kind) {
+  const far::Mistakes& mistakes = far::Schedule::instance().mistakes;
+  using Kind = far::Mistakes::Kind;
+  switch (static_cast<Kind>(kind)) {
+    case Kind::wait:
+      return mistakes.waits;
+    case Kind::copy:
+      return mistakes.copies;
+    case Kind::reorder:
+    case Kind::unordered:
+      return mistakes.reorders;
+    case Kind::taken:
+      return mistakes.takes;
+    default:
+      return 0;
+  }
 }
 const char* far_marked() {
   static std::string text;

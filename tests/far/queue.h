@@ -39,10 +39,19 @@ class Stream final : public ort::Stream {
 
 // Which mistake is made on purpose, and what there was to choose from.
 struct Mistakes {
-  enum Kind { none, wait, copy };
+  enum Kind {
+    none,
+    wait,
+    copy,
+    reorder,    // is left out
+    unordered,  // a reorder copies the value as it lies
+    taken       // a kernel reads an input as if it were row-major
+  };
   Kind kind = none;
   int at = 0;
-  int waits = 0, copies = 0;  // met so far: waits for what had not run, and copies
+  // Met so far: waits for what had not run, copies; reorders, and inputs of kernels that are not
+  // row-major.
+  int waits = 0, copies = 0, reorders = 0, takes = 0;
   bool leave_out(Kind of, int index) const { return kind == of && at == index; }
 };
 
