@@ -6,12 +6,12 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
 #include <numeric>
 
 #include "csrc/torch_bridge/guards/surroundings.h"
+#include "csrc/torch_bridge/internals/engine.h"
 
 namespace ort::bridge {
 namespace {
@@ -223,7 +223,7 @@ void Call::check_outputs(const Indices& saved) const {
 }
 
 void Call::unpack_inputs(const Indices& defined) {
-  const int task = torch::autograd::get_current_graph_task_id();
+  const int task = current_backward();
   for (Saved& saved : saved_) {
     if (!state_->history.saves_input(saved.input, defined)) continue;
     if (saved.unpacked_in == task) {  // a second run: a hook may have stepped what the first gave

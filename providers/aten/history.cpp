@@ -1,52 +1,46 @@
 // Recording an operator and running torch's autograd engine over it.
 #include "providers/aten/history.h"
 
-#include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/functions/utils.h>
-#include <torch/csrc/autograd/variable.h>
-
-#include "csrc/torch_bridge/autograd/make_node.h"
+#include "csrc/torch_bridge/internals/engine.h"
 
 namespace ort::aten {
 namespace {
 
 // The end of a history: gradients are caught on the way into it, it never runs.
-class End : public torch::autograd::Node {
+class End : public bridge::AutogradNode {
  public:
-  variable_list apply(variable_list&&) override { return {}; }
+  Gradients apply(Gradients&&) override { return {}; }
 };
 
 }  // namespace
 
-OperatorHistory::OperatorHistory(variable_list& inputs, const std::vector<int64_t>& needed) {
+OperatorHistory::OperatorHistory(Tensors& inputs, const std::vector<int64_t>& needed) {
   if (needed.empty()) return;
   const auto end = bridge::make_node<End>();
   for (const int64_t i : needed) {
     at::Tensor& input = inputs[static_cast<size_t>(i)];
-    ends_.emplace_back(end, end->add_input_metadata(input));
-    torch::autograd::impl::set_gradient_edge(input, ends_.back());
+    const bridge::GradientEdge edge(end, end->add_input(input));
+    edge.lead(input);
+    ends_.add(edge);
   }
 }
 
-void OperatorHistory::record(const variable_list& outputs) {
+void OperatorHistory::record(const Tensors& outputs) {
   for (const at::Tensor& output : outputs)
-    roots_.push_back(output.defined() && output.requires_grad()
-                         ? torch::autograd::impl::gradient_edge(output)
-                         : torch::autograd::Edge());
+    roots_.push_back(output.defined() && output.requires_grad() ? bridge::GradientEdge::of(output)
+                                                                : bridge::GradientEdge());
 }
 
-variable_list OperatorHistory::gradients(const variable_list& output_gradients, bool keep) const {
-  torch::autograd::edge_list roots;
-  variable_list given;
+Tensors OperatorHistory::gradients(const Tensors& output_gradients, bool keep) const {
+  bridge::EdgeList roots;
+  Tensors given;
   for (size_t i = 0; i < roots_.size(); ++i) {
     if (!roots_[i].is_valid() || !output_gradients[i].defined()) continue;
-    roots.push_back(roots_[i]);
+    roots.add(roots_[i]);
     given.push_back(output_gradients[i]);
   }
-  if (roots.empty()) return variable_list(ends_.size());
-  constexpr bool kCreateGraph = false, kAccumulate = false;
-  return torch::autograd::Engine::get_default_engine().execute(roots, given, keep, kCreateGraph,
-                                                               kAccumulate, ends_);
+  if (roots.empty()) return Tensors(ends_.size());
+  return bridge::run_backward(roots, given, keep, ends_);
 }
 
 }  // namespace ort::aten

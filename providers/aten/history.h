@@ -2,28 +2,31 @@
 // forward to its backward. Made and used by the kernels.
 #pragma once
 
-#include <torch/csrc/autograd/function.h>
+#include <ATen/core/Tensor.h>
 
 #include <vector>
 
+#include "csrc/torch_bridge/internals/autograd_graph.h"
+
 namespace ort::aten {
 
-using torch::autograd::variable_list;
+using Tensors = std::vector<at::Tensor>;
 
 class OperatorHistory {
  public:
   // Makes each of `inputs` that `needed` names require a gradient, as a tensor in the middle of a
   // graph: nothing of the history holds its memory unless the operator's derivative does.
-  OperatorHistory(variable_list& inputs, const std::vector<int64_t>& needed);
+  OperatorHistory(Tensors& inputs, const std::vector<int64_t>& needed);
   // Where the backward starts: the outputs of the operator.
-  void record(const variable_list& outputs);
+  void record(const Tensors& outputs);
 
   // The gradients of the needed inputs from those of the outputs (undefined: zero); undefined where
   // none flows. `keep`: the history will be asked again.
-  variable_list gradients(const variable_list& output_gradients, bool keep) const;
+  Tensors gradients(const Tensors& output_gradients, bool keep) const;
 
  private:
-  torch::autograd::edge_list roots_, ends_;
+  std::vector<bridge::GradientEdge> roots_;
+  bridge::EdgeList ends_;
 };
 
 }  // namespace ort::aten

@@ -13,8 +13,8 @@
 namespace ort::aten {
 namespace {
 
-variable_list tensors_of(torch::jit::Stack& stack) {
-  variable_list tensors;
+Tensors tensors_of(torch::jit::Stack& stack) {
+  Tensors tensors;
   for (c10::IValue& value : stack) {
     if (value.isTensor())
       tensors.push_back(std::move(value).toTensor());
@@ -74,14 +74,14 @@ class OperatorKernel : public Kernel {
 
  private:
   struct Ran {
-    variable_list outputs;
+    Tensors outputs;
     std::shared_ptr<OperatorHistory> history;
   };
 
   Ran run_operator(const Args& args) const {
     const ThreadState state(!needed_.empty());
     const bool own = once_ || !needed_.empty();  // what Python is given it may keep
-    variable_list inputs;
+    Tensors inputs;
     for (size_t i = 0; i < in_.size(); ++i)
       inputs.push_back(own ? copy_of(args.in[i], in_[i]) : over(args.in[i], in_[i]));
     OperatorHistory history(inputs, needed_);
@@ -98,7 +98,7 @@ class OperatorKernel : public Kernel {
 
   // torch's own refusal is ours: the module then runs in eager, which raises it as eager does. What
   // runs once is not tried again.
-  variable_list call(const variable_list& inputs) const {
+  Tensors call(const Tensors& inputs) const {
     torch::jit::Stack stack = arguments_.with(inputs);
     if (once_) {
       op_.callBoxed(stack);
@@ -147,12 +147,11 @@ class BackwardKernel : public Kernel {
     const std::shared_ptr<void> taken = std::move(*static_cast<std::shared_ptr<void>*>(args.in[0]));
     check(taken != nullptr, "[{}] the operator's history is gone; {}", name_, place_);
     const auto& history = *static_cast<const OperatorHistory*>(taken.get());
-    variable_list output_gradients;
+    Tensors output_gradients;
     for (size_t i = 1; i < in_.size(); ++i)  // Python may keep what it is given
       output_gradients.push_back(is_python_ ? copy_of(args.in[i], in_[i])
                                             : over(args.in[i], in_[i]));
-    const variable_list gradients =
-        history.gradients(output_gradients, /*keep=*/taken.use_count() > 1);
+    const Tensors gradients = history.gradients(output_gradients, /*keep=*/taken.use_count() > 1);
     for (size_t i = 0; i < out_.size(); ++i) give(gradients[i], args.out[i], i);
   }
 

@@ -3,20 +3,16 @@
 // captured_state.cpp.
 #include "csrc/torch_bridge/autograd/accumulated.h"
 
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/functions/accumulate_grad.h>
-#include <torch/csrc/autograd/variable.h>
-
 #include <algorithm>
 #include <queue>
 #include <unordered_map>
 
+#include "csrc/torch_bridge/internals/autograd_graph.h"
+
 namespace ort::bridge {
 namespace {
 
-using torch::autograd::Node;
-
-// Of equals the engine's queue (torch/csrc/autograd/engine.h) takes what a heap has on top, so this
+// Of equals the queue of torch's engine takes what a heap has on top, so this
 // is a heap too.
 template <class T>
 struct Waiting {
@@ -33,17 +29,16 @@ template <class T>
 using ReadyQueue = std::priority_queue<Waiting<T>, std::vector<Waiting<T>>, Later<T>>;
 
 // How many edges lead to each node.
-std::unordered_map<Node*, int> dependencies(std::vector<Node*> waiting) {
-  std::unordered_map<Node*, int> found;
-  for (Node* root : waiting) found[root];
+std::unordered_map<AnyNode*, int> dependencies(std::vector<AnyNode*> waiting) {
+  std::unordered_map<AnyNode*, int> found;
+  for (AnyNode* root : waiting) found[root];
   while (!waiting.empty()) {
-    Node* node = waiting.back();
+    AnyNode* node = waiting.back();
     waiting.pop_back();
-    for (const auto& edge : node->next_edges())
-      if (Node* next = edge.function.get()) {
-        if (!found.count(next)) waiting.push_back(next);
-        ++found[next];
-      }
+    for_next(*node, [&](AnyNode* next) {
+      if (!found.count(next)) waiting.push_back(next);
+      ++found[next];
+    });
   }
   return found;
 }
@@ -51,24 +46,23 @@ std::unordered_map<Node*, int> dependencies(std::vector<Node*> waiting) {
 }  // namespace
 
 std::vector<at::Tensor> accumulated(const std::vector<at::Tensor>& outputs) {
-  std::vector<Node*> roots;
+  std::vector<AnyNode*> roots;
   for (const auto& output : outputs)
-    if (Node* node = output.grad_fn().get();
+    if (AnyNode* node = node_of(output);
         node && std::find(roots.begin(), roots.end(), node) == roots.end())
       roots.push_back(node);
   auto left = dependencies(roots);
-  ReadyQueue<Node*> queue;
-  for (Node* root : roots)
-    if (left[root] == 0) queue.push({root->sequence_nr(), root});
+  ReadyQueue<AnyNode*> queue;
+  for (AnyNode* root : roots)
+    if (left[root] == 0) queue.push({priority_of(*root), root});
   std::vector<at::Tensor> found;
   while (!queue.empty()) {
-    Node* node = queue.top().what;
+    AnyNode* node = queue.top().what;
     queue.pop();
-    if (const auto* leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(node))
-      found.push_back(leaf->variable);
-    for (const auto& edge : node->next_edges())
-      if (Node* next = edge.function.get(); next && --left[next] == 0)
-        queue.push({next->sequence_nr(), next});
+    if (const at::Tensor* leaf = leaf_of(*node)) found.push_back(*leaf);
+    for_next(*node, [&](AnyNode* next) {
+      if (--left[next] == 0) queue.push({priority_of(*next), next});
+    });
   }
   return found;
 }

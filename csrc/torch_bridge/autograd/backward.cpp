@@ -1,12 +1,10 @@
 // The lock around a call's passes, and what eager's nodes would have used up.
 #include "csrc/torch_bridge/autograd/backward.h"
 
-#include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/graph_task.h>
-
 #include <algorithm>
 
 #include "csrc/torch_bridge/autograd/backward_run.h"
+#include "csrc/torch_bridge/internals/engine.h"
 
 namespace ort::bridge {
 
@@ -22,10 +20,9 @@ void fail_second_time() {
 Backward::Backward(std::shared_ptr<Call> call, std::shared_ptr<const std::vector<Part>> parts)
     : call_(std::move(call)),
       parts_(std::move(parts)),
-      nodes_{
-          std::vector<std::atomic<torch::autograd::Node*>>(call_->state().history.outputs.size()),
-          std::vector<std::atomic<const torch::autograd::Node*>>(call_->state().wrt.size()),
-          std::vector<uint32_t>(call_->state().wrt.size())},
+      nodes_{std::vector<std::atomic<AnyNode*>>(call_->state().history.outputs.size()),
+             std::vector<std::atomic<const AnyNode*>>(call_->state().wrt.size()),
+             std::vector<uint32_t>(call_->state().wrt.size())},
       used_(call_->state().history.used_up.size()) {}
 
 Backward::~Backward() = default;
@@ -50,13 +47,13 @@ bool Backward::is_short() const {
 
 // The run of the backward that runs in this thread.
 BackwardRun& Backward::run_of_task() {
-  const int task = torch::autograd::get_current_graph_task_id();
+  const int task = current_backward();
   for (const auto& run : runs_)
     if (run->task() == task) return *run;
   const bool is_short = this->is_short();
   if (!is_short) {
     const auto ending = std::make_shared<Ending>(shared_from_this(), task);
-    torch::autograd::Engine::get_default_engine().queue_callback([ending] {});
+    at_end_of_backward([ending] {});
   }
   return *runs_.emplace_back(std::make_unique<BackwardRun>(*this, task, is_short));
 }

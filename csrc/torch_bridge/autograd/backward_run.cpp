@@ -4,13 +4,12 @@
 
 #include <ATen/core/grad_mode.h>
 #include <c10/core/StreamGuard.h>
-#include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
 
 #include "csrc/torch_bridge/autograd/batched.h"
 #include "csrc/torch_bridge/guards/surroundings.h"
+#include "csrc/torch_bridge/internals/engine.h"
 
 namespace ort::bridge {
 
@@ -20,7 +19,7 @@ BackwardRun::BackwardRun(Backward& backward, int task, bool is_short)
       state_(call_.state()),
       task_(task),
       short_(is_short),
-      keep_(torch::autograd::get_current_graph_task_keep_graph()),
+      keep_(keeps_graph()),
       differentiable_(at::GradMode::is_enabled()),
       requests_(state_.history, state_.wrt, backward_.nodes()),
       arrived_(state_.history.outputs.size()),
@@ -182,10 +181,9 @@ const SecondRun& BackwardRun::second() {
       edges.inputs.push_back(backward_.nodes().target(w));
     second_.emplace(Second{call_.run_again(arrived(), edges), {}, {}});
     if (keep_)
-      torch::autograd::Engine::get_default_engine().queue_callback(
-          [backward = backward_.shared_from_this(), outputs = second_->run.outputs] {
-            backward->lead_into(outputs);
-          });
+      at_end_of_backward([backward = backward_.shared_from_this(), outputs = second_->run.outputs] {
+        backward->lead_into(outputs);
+      });
   }
   return second_->run;
 }

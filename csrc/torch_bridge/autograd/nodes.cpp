@@ -1,34 +1,30 @@
-// torch::autograd::Node subclasses. AccumulateGrad nodes have the engine's highest priority, so a
-// parameter's hook fires before the next segment runs; among the others, what was made last comes
-// first: an output's node before those that hand over, an earlier segment before a later one.
+// The two kinds of nodes that a call has. AccumulateGrad nodes have the engine's highest priority,
+// so a parameter's hook fires before the next segment runs; among the others, what was made last
+// comes first: an output's node before those that hand over, an earlier segment before a later one.
 #include "csrc/torch_bridge/autograd/nodes.h"
 
 #include <ATen/core/grad_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/functions/utils.h>
-#include <torch/csrc/autograd/graph_task.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 
 #include "csrc/torch_bridge/autograd/backward.h"
-#include "csrc/torch_bridge/autograd/make_node.h"
-#include "csrc/torch_bridge/autograd/node_types.h"
 #include "csrc/torch_bridge/guards/surroundings.h"
+#include "csrc/torch_bridge/internals/autograd_graph.h"
+#include "csrc/torch_bridge/internals/engine.h"
+#include "csrc/torch_bridge/internals/python_node.h"
 
 namespace ort::bridge {
 namespace {
 
-using torch::autograd::Edge;
-using torch::autograd::edge_list;
-using torch::autograd::Node;
-using torch::autograd::variable_list;
+constexpr const char* kNoHook =
+    "a hook on the grad_fn of a module's output would get what eager's own node returns, which "
+    "ORTModule has not; use Tensor.register_hook or grad_fn.register_prehook, or call the module "
+    "within `with model.eager():`";
 
 // A node that is called by itself is no backward.
 void check_called_by_engine() {
-  check(torch::autograd::get_current_graph_task_id() >= 0,
+  check(current_backward() >= 0,
         "an autograd node of ORTModule cannot be called; use torch.autograd.grad, or call the "
         "module within `with model.eager():`");
 }
@@ -47,7 +43,7 @@ class WithoutTransforms {
 
 // Errors that torch has a type of its own for.
 template <class F>
-variable_list in_torchs_terms(F&& f) {
+AutogradNode::Gradients in_torchs_terms(F&& f) {
   try {
     return f();
   } catch (const OutOfMemory& error) {
@@ -56,7 +52,7 @@ variable_list in_torchs_terms(F&& f) {
 }
 
 // Takes the gradients of the outputs that one node of eager's made.
-class Receiver : public Node {
+class Receiver : public AutogradNode {
  public:
   Receiver(std::shared_ptr<Backward> backward, const Origin& origin, Indices passed)
       : backward_(std::move(backward)), origin_(origin), passed_(std::move(passed)) {
@@ -66,12 +62,12 @@ class Receiver : public Node {
 
   std::string name() const override { return "ORTModuleBackward"; }
 
-  variable_list apply(variable_list&& gradients) override {
+  Gradients apply(Gradients&& gradients) override {
     check_called_by_engine();
-    check(post_hooks().empty(), "{}", kNoHook);
+    check(!has_hook_after(), "{}", kNoHook);
     const WithoutTransforms plain;
     if (leads_into_torchs_ && !is_in_torchs_now()) leave_torchs_for_now();
-    variable_list results = in_torchs_terms([&] {
+    Gradients results = in_torchs_terms([&] {
       return backward_->receive(origin_, gradients, leads_into_torchs_ ? Indices{} : passed_);
     });
     if (leads_into_torchs_) return std::move(gradients);
@@ -81,38 +77,36 @@ class Receiver : public Node {
 
   // By result: from now on each goes along the edge of its output in a second run.
   void lead_into(const std::vector<at::Tensor>& outputs) {
-    edge_list edges;
+    EdgeList edges;
     for (const auto& output : origin_.outputs)
-      edges.push_back(output && outputs[*output].defined()
-                          ? torch::autograd::impl::gradient_edge(outputs[*output])
-                          : Edge());
-    (leads_into_torchs_ ? next_edges() : others_) = std::move(edges);
-    if (!leads_into_torchs_) turn();
+      edges.add(output && outputs[*output].defined() ? GradientEdge::of(outputs[*output])
+                                                     : GradientEdge());
+    if (leads_into_torchs_) return exchange_next(edges);
+    others_ = std::move(edges);
+    turn();
   }
 
  private:
   // A backward that had begun before does not know the other edges.
   bool is_in_torchs_now() {
-    const auto& known = *torch::autograd::get_current_graph_task_nodes_in_graph();
-    return std::all_of(next_edges().begin(), next_edges().end(), [&](const Edge& edge) {
-      return !edge.is_valid() || known.count(edge.function.get());
-    });
+    bool all = true;
+    for_next(*this, [&](AnyNode* next) { all = all && is_in_backward(next); });
+    return all;
   }
 
   void leave_torchs_for_now() {
     turn();
-    torch::autograd::Engine::get_default_engine().queue_callback([held = getptr()] {
-      auto& receiver = static_cast<Receiver&>(*held);
-      if (!receiver.leads_into_torchs_) receiver.turn();
+    at_end_of_backward([this, held = GradientEdge::into(*this, 0)] {
+      if (!leads_into_torchs_) turn();
     });
   }
 
   void turn() {
-    std::swap(next_edges(), others_);
+    exchange_next(others_);
     leads_into_torchs_ = !leads_into_torchs_;
   }
 
-  void set_receivers(Node* node) {
+  void set_receivers(AnyNode* node) {
     for (const auto output : origin_.outputs)
       if (output) backward_->nodes().receivers[*output] = node;
   }
@@ -121,12 +115,12 @@ class Receiver : public Node {
   const Origin& origin_;
   const Indices passed_;  // the outputs that the first edges lead to
   bool leads_into_torchs_ = false;
-  edge_list others_;  // the engine's, or those of a second run's graph
+  EdgeList others_;  // the engine's, or those of a second run's graph
 };
 
 // Hands over the gradients of a part, after its segment. Holds nothing of the call: where a hook
 // raises, torch keeps the nodes that wait for their turn until the thread's next backward.
-class HandOver : public Node {
+class HandOver : public AutogradNode {
  public:
   HandOver(const std::shared_ptr<Backward>& backward, const Part& part, bool has_next)
       : backward_(backward), part_(part), has_next_(has_next) {}
@@ -137,12 +131,12 @@ class HandOver : public Node {
 
   std::string name() const override { return "ORTModuleBackward" + std::to_string(part_.segment); }
 
-  variable_list apply(variable_list&&) override {
+  Gradients apply(Gradients&&) override {
     check_called_by_engine();
     const WithoutTransforms plain;
     const auto backward = backward_.lock();
     check(backward != nullptr, "the outputs of this autograd node of ORTModule are gone");
-    variable_list results = in_torchs_terms([&] { return backward->hand_over(part_); });
+    Gradients results = in_torchs_terms([&] { return backward->hand_over(part_); });
     if (has_next_) results.insert(results.begin(), at::Tensor());
     return results;
   }
@@ -158,7 +152,7 @@ at::Tensor token_on(Device device) {
   return device.is_host() ? at::Tensor() : empty({DType::f32, {0}, true, {}, device});
 }
 
-using First = std::vector<decltype(Edge::function)>;  // by group: the first node of its chain
+using First = std::vector<GradientEdge>;  // by group: into the first node of its chain
 
 // The last are made first: a node's edges may not change once it has a parent.
 First chains(const std::shared_ptr<Backward>& backward, const std::vector<at::Tensor>& inputs) {
@@ -167,21 +161,19 @@ First chains(const std::shared_ptr<Backward>& backward, const std::vector<at::Te
   First first(state.topology.groups.size());
   for (auto part = backward->parts().rbegin(); part != backward->parts().rend(); ++part) {
     auto& next = first[part->group];
-    auto node = make_node<HandOver>(backward, *part, next != nullptr);
-    if (token.defined())
-      node->add_input_metadata(token);
-    else
-      node->add_input_metadata(Node::undefined_input());
-    edge_list edges;
+    auto node = make_node<HandOver>(backward, *part, next.is_valid());
+    node->add_input(token);
+    EdgeList edges;
     edges.reserve(part->wrt.size() + 1);
-    if (next) edges.emplace_back(std::move(next), 0);
+    if (next.is_valid()) edges.add(std::move(next));
     for (const size_t w : part->wrt) {
-      edges.push_back(torch::autograd::impl::gradient_edge(inputs[state.wrt[w]]));
-      backward->nodes().targets[w] = edges.back().function.get();
-      backward->nodes().target_places[w] = edges.back().input_nr;
+      GradientEdge edge = GradientEdge::of(inputs[state.wrt[w]]);
+      backward->nodes().targets[w] = edge.node();
+      backward->nodes().target_places[w] = edge.input();
+      edges.add(std::move(edge));
     }
-    node->set_next_edges(std::move(edges));
-    next = std::move(node);
+    node->lead_to(std::move(edges));
+    next = GradientEdge(node, 0);
   }
   return first;
 }
@@ -189,28 +181,28 @@ First chains(const std::shared_ptr<Backward>& backward, const std::vector<at::Te
 // The node that takes the gradients of `origin`'s results. `to`: by output, the edge to its node;
 // those of the outputs that it passes are there.
 void add_receiver(const std::shared_ptr<Backward>& backward, const Origin& origin,
-                  const First& first, std::vector<at::Tensor>& outputs, std::vector<Edge>& to) {
+                  const First& first, std::vector<at::Tensor>& outputs,
+                  std::vector<GradientEdge>& to) {
   const Topology& topology = backward->call().state().topology;
   const auto returned = [](const auto& output) { return output.has_value(); };
   const size_t any = **std::find_if(origin.outputs.begin(), origin.outputs.end(), returned);
   if (!outputs[any].is_floating_point() && !outputs[any].is_complex()) return;
   Indices passed;
-  edge_list edges;
+  EdgeList edges;
   for (const size_t h : topology.next[any])
     if (to[h].is_valid()) {
       passed.push_back(h);
-      edges.push_back(to[h]);
+      edges.add(to[h]);
     }
   for (size_t g = 0; g < first.size(); ++g)
-    if (contains(topology.groups[g].sources, any)) edges.emplace_back(first[g], 0);
+    if (contains(topology.groups[g].sources, any)) edges.add(first[g]);
   auto node = make_node<Receiver>(backward, origin, std::move(passed));
-  node->set_next_edges(std::move(edges));
+  node->lead_to(std::move(edges));
   for (const auto& output : origin.outputs) {
-    const uint32_t result = output ? node->add_input_metadata(outputs[*output])
-                                   : node->add_input_metadata(Node::undefined_input());
+    const uint32_t result = node->add_input(output ? outputs[*output] : at::Tensor());
     if (!output) continue;
-    to[*output] = Edge(node, result);
-    torch::autograd::impl::set_gradient_edge(outputs[*output], to[*output]);
+    to[*output] = GradientEdge(node, result);
+    to[*output].lead(outputs[*output]);
   }
 }
 
@@ -222,20 +214,19 @@ void Backward::lead_into(const std::vector<at::Tensor>& outputs) {
   for (const Origin& origin : call_->state().history.origins) {
     const auto returned = [](const auto& output) { return output.has_value(); };
     const size_t any = **std::find_if(origin.outputs.begin(), origin.outputs.end(), returned);
-    if (torch::autograd::Node* node = nodes_.receivers[any])
-      static_cast<Receiver*>(node)->lead_into(outputs);
+    if (AnyNode* node = nodes_.receivers[any]) static_cast<Receiver*>(node)->lead_into(outputs);
   }
 }
 
 void prepare_nodes() {
-  name_node_types({&typeid(Receiver)});
+  name_node_types("ORTModuleBackward", kNoHook, {&typeid(Receiver)});
 }
 
 void attach(const std::shared_ptr<Call>& call, const std::vector<at::Tensor>& inputs,
             std::vector<at::Tensor>& outputs) {
   const auto backward = std::make_shared<Backward>(call, call->state().parts(call->planned()));
   const First first = chains(backward, inputs);
-  std::vector<Edge> to(outputs.size());
+  std::vector<GradientEdge> to(outputs.size());
   const CapturedState& state = call->state();
   const auto& origins = state.history.origins;
   for (auto origin = origins.rbegin(); origin != origins.rend(); ++origin)

@@ -2,28 +2,27 @@
 // which outputs somebody looks at the gradient, which inputs' gradients it is for.
 #pragma once
 
-#include <torch/csrc/autograd/function.h>
-
 #include <atomic>
 #include <optional>
 #include <vector>
 
 #include "csrc/torch_bridge/autograd/history.h"
+#include "csrc/torch_bridge/internals/autograd_graph.h"
 
 namespace ort::bridge {
 
 // The nodes of a call: what may be asked for.
 struct Nodes {
   // The one that takes the gradient of an output, while it lives.
-  std::vector<std::atomic<torch::autograd::Node*>> receivers;
+  std::vector<std::atomic<AnyNode*>> receivers;
   // Where the gradient of an input goes, by position in wrt; null where no output that is left
   // reaches it.
-  std::vector<std::atomic<const torch::autograd::Node*>> targets;
+  std::vector<std::atomic<const AnyNode*>> targets;
   std::vector<uint32_t> target_places;  // which of its inputs
 
-  torch::autograd::Edge target(size_t w) const;
+  GradientEdge target(size_t w) const;
   // The edges to the receivers, by output.
-  std::vector<torch::autograd::Edge> receiving(const AutogradHistory& history) const;
+  std::vector<GradientEdge> receiving(const AutogradHistory& history) const;
 };
 
 // Made and asked while the engine runs that backward in this thread.

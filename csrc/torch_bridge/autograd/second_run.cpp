@@ -2,26 +2,22 @@
 #include "csrc/torch_bridge/autograd/second_run.h"
 
 #include <torch/csrc/Exceptions.h>
-#include <torch/csrc/autograd/autograd.h>
-#include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <memory>
 
-#include "csrc/torch_bridge/autograd/make_node.h"
+#include "csrc/torch_bridge/internals/autograd_graph.h"
+#include "csrc/torch_bridge/internals/engine.h"
 
 namespace py = pybind11;
 
 namespace ort::bridge {
 namespace {
 
-using torch::autograd::Node;
-using torch::autograd::variable_list;
-
-class StandIn : public Node {
+class StandIn : public AutogradNode {
  public:
   std::string name() const override { return "ORTModuleInput"; }
-  variable_list apply(variable_list&& gradients) override { return std::move(gradients); }
+  Gradients apply(Gradients&& gradients) override { return std::move(gradients); }
 };
 
 // Python's error as torch's engine hands it on.
@@ -34,7 +30,7 @@ class StandIn : public Node {
 
 std::vector<at::Tensor> gradients(const SecondRun& run, const SecondRun::Arrived& arrived,
                                   const std::vector<at::Tensor>& targets) {
-  variable_list roots, with;
+  std::vector<at::Tensor> roots, with;
   for (size_t i = 0; i < arrived.size(); ++i) {
     const bool given = arrived[i] && arrived[i]->defined();
     if (!given || !run.outputs[i].defined()) continue;
@@ -42,8 +38,7 @@ std::vector<at::Tensor> gradients(const SecondRun& run, const SecondRun::Arrived
     with.push_back(*arrived[i]);
   }
   if (roots.empty() || targets.empty()) return std::vector<at::Tensor>(targets.size());
-  return torch::autograd::grad(roots, targets, with, /*retain_graph=*/true, /*create_graph=*/true,
-                               /*allow_unused=*/true);
+  return differentiable_gradients(roots, with, targets);
 }
 
 }  // namespace
@@ -66,16 +61,18 @@ SecondForward second_forward(const py::object& run) {
   };
 }
 
-at::Tensor stand_in(const at::Tensor& value, const torch::autograd::Edge& edge) {
+at::Tensor stand_in(const at::Tensor& value, const GradientEdge& edge) {
   at::Tensor result = value.detach();
-  auto node = make_node<StandIn>();
-  node->set_next_edges({edge});
-  torch::autograd::set_history(result, node);
+  const auto node = make_node<StandIn>();
+  EdgeList next;
+  next.add(edge);
+  node->lead_to(std::move(next));
+  GradientEdge(node, node->add_input(result)).lead(result);
   return result;
 }
 
 std::vector<at::Tensor> SecondRun::of_inputs(const Arrived& arrived, const Indices& asked) const {
-  variable_list targets;
+  std::vector<at::Tensor> targets;
   for (const size_t i : asked) targets.push_back(inputs[i]);
   return gradients(*this, arrived, targets);
 }

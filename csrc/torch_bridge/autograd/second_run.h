@@ -5,13 +5,13 @@
 
 #include <ATen/core/Tensor.h>
 #include <pybind11/pybind11.h>
-#include <torch/csrc/autograd/function.h>
 
 #include <functional>
 #include <optional>
 #include <vector>
 
 #include "csrc/torch_bridge/autograd/history.h"
+#include "csrc/torch_bridge/internals/autograd_graph.h"
 
 namespace ort::bridge {
 
@@ -26,11 +26,11 @@ using SecondForward = std::function<std::vector<at::Tensor>(const std::vector<at
 SecondForward second_forward(const pybind11::object& run);
 
 // A tensor with this value whose gradient goes along the edge.
-at::Tensor stand_in(const at::Tensor& value, const torch::autograd::Edge& edge);
+at::Tensor stand_in(const at::Tensor& value, const GradientEdge& edge);
 
 // Where the gradients of inputs (by position in wrt) and of outputs go, in a later backward too.
 struct Edges {
-  std::vector<torch::autograd::Edge> inputs, outputs;
+  std::vector<GradientEdge> inputs, outputs;
 };
 
 struct SecondRun {

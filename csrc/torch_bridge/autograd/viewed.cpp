@@ -3,16 +3,16 @@
 // view of its base: a write to either does what it does in eager.
 #include "csrc/torch_bridge/autograd/viewed.h"
 
-#include <torch/csrc/autograd/variable.h>
 #include <torch/csrc/utils/pybind.h>
+
+#include "csrc/torch_bridge/internals/autograd_graph.h"
 
 namespace ort::bridge {
 namespace {
 
 // `own`: a tensor of the view's size whose node it is.
 void give_node(const at::Tensor& view, const at::Tensor& own) {
-  if (own.requires_grad())
-    torch::autograd::impl::set_gradient_edge(view, torch::autograd::impl::gradient_edge(own));
+  if (own.requires_grad()) GradientEdge::of(own).lead(view);
 }
 
 }  // namespace

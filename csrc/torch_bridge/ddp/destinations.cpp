@@ -1,18 +1,14 @@
 // The open destinations of the process, by the node that accumulates into the leaf.
 #include "csrc/torch_bridge/ddp/destinations.h"
 
-#include <torch/csrc/autograd/graph_task.h>
-#include <torch/csrc/autograd/variable.h>
-
 #include <utility>
 
 #include "csrc/core/error.h"
 #include "csrc/torch_bridge/exchange/memory.h"
+#include "csrc/torch_bridge/internals/engine.h"
 
 namespace ort::bridge {
 namespace {
-
-using torch::autograd::Node;
 
 struct Known {
   std::weak_ptr<Destinations> owner;
@@ -21,7 +17,7 @@ struct Known {
 
 struct Registry {
   std::mutex mutex;
-  std::unordered_map<const Node*, Known> known;
+  std::unordered_map<const AnyNode*, Known> known;
   static Registry& get() {
     static auto* registry = new Registry;  // outlives what Python frees at exit
     return *registry;
@@ -29,26 +25,25 @@ struct Registry {
 };
 
 // The reducer's own hook is the one that may come after the accumulation.
-bool is_seen(Node& accumulator) {
-  return !accumulator.tensor_pre_hooks().empty() || !accumulator.pre_hooks().empty() ||
-         accumulator.tensor_post_acc_grad_hooks() || accumulator.post_hooks().size() > 1;
+bool is_seen(AnyNode& accumulator) {
+  const HooksOf hooks = hooks_of(accumulator);
+  return hooks.on_tensor || hooks.before || hooks.after_accumulation || hooks.after > 1;
 }
 
 // How many nodes of this backward lead to each; counted once for all calls that it passes.
-const std::unordered_map<const Node*, int>& contributors() {
+const std::unordered_map<const AnyNode*, int>& contributors() {
   thread_local int counted = -1;
-  thread_local std::unordered_map<const Node*, int> counts;
-  const int task = torch::autograd::get_current_graph_task_id();
+  thread_local std::unordered_map<const AnyNode*, int> counts;
+  const int task = current_backward();
   if (task == counted) return counts;
   counted = task;
   counts.clear();
-  for (const Node* node : *torch::autograd::get_current_graph_task_nodes_in_graph())
-    for (const auto& edge : node->next_edges())
-      if (edge.is_valid()) ++counts[edge.function.get()];
+  for (const AnyNode* node : nodes_of_backward())
+    for_next(*node, [&](AnyNode* next) { ++counts[next]; });
   return counts;
 }
 
-bool is_only_contributor(const Node* target) {
+bool is_only_contributor(const AnyNode* target) {
   const auto& counts = contributors();
   const auto found = counts.find(target);
   return found != counts.end() && found->second == 1;
@@ -64,9 +59,9 @@ std::shared_ptr<Destinations> Destinations::over(const std::vector<Place>& place
     if (!leaf.is_contiguous() || !memory.is_contiguous() || leaf.sizes() != memory.sizes() ||
         leaf.scalar_type() != memory.scalar_type() || leaf.device() != memory.device())
       continue;
-    auto accumulator = torch::autograd::impl::grad_accumulator(leaf);
-    if (!accumulator) continue;
-    registry.known[accumulator.get()] = {made, made->entries_.size()};
+    auto accumulator = GradientEdge::into_leaf(leaf);
+    if (!accumulator.is_valid()) continue;
+    registry.known[accumulator.node()] = {made, made->entries_.size()};
     made->entry_of_[leaf.unsafeGetTensorImpl()] = made->entries_.size();
     made->entries_.push_back({leaf, memory, std::move(accumulator), {}});
   }
@@ -77,7 +72,7 @@ Destinations::~Destinations() {
   Registry& registry = Registry::get();
   std::lock_guard lock(registry.mutex);
   for (const Entry& entry : entries_) {
-    const auto found = registry.known.find(entry.accumulator.get());
+    const auto found = registry.known.find(entry.accumulator.node());
     if (found != registry.known.end() && found->second.owner.expired()) registry.known.erase(found);
   }
 }
@@ -127,7 +122,7 @@ at::Tensor Destination::handed_over(bool scaled) const {
 }
 
 std::vector<std::optional<Destination>> destinations_of(
-    const std::vector<std::atomic<const Node*>>& targets) {
+    const std::vector<std::atomic<const AnyNode*>>& targets) {
   std::vector<std::optional<Destination>> result(targets.size());
   std::vector<std::shared_ptr<Destinations>> owners;  // the last of one goes without the lock
   Registry& registry = Registry::get();
@@ -140,7 +135,7 @@ std::vector<std::optional<Destination>> destinations_of(
     if (!owner) continue;
     std::lock_guard own_lock(owner->mutex_);
     const Destinations::Entry& entry = owner->entries_[found->second.entry];
-    if (owner->factor_ && !entry.leaf.grad().defined() && !is_seen(*entry.accumulator) &&
+    if (owner->factor_ && !entry.leaf.grad().defined() && !is_seen(*entry.accumulator.node()) &&
         is_only_contributor(targets[i]))
       result[i] = Destination{owner, found->second.entry, entry.memory, *owner->factor_};
   }

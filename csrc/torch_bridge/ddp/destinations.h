@@ -3,7 +3,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <torch/csrc/autograd/function.h>
 
 #include <atomic>
 #include <memory>
@@ -12,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "csrc/torch_bridge/internals/autograd_graph.h"
 #include "providers/kernel.h"
 
 namespace ort::bridge {
@@ -36,10 +36,10 @@ class Destinations : public std::enable_shared_from_this<Destinations> {
  private:
   friend struct Destination;
   friend std::vector<std::optional<struct Destination>> destinations_of(
-      const std::vector<std::atomic<const torch::autograd::Node*>>& targets);
+      const std::vector<std::atomic<const AnyNode*>>& targets);
   struct Entry {
     at::Tensor leaf, memory;
-    decltype(torch::autograd::Edge::function) accumulator;
+    GradientEdge accumulator;
     // Of the tensor that was handed over.
     struct Version {
       c10::VariableVersion counter;
@@ -71,6 +71,6 @@ struct Destination {
 // overwrite the memory: a gradient that is there already, a second node that adds to it, a hook.
 // Called in a backward; each target is only compared.
 std::vector<std::optional<Destination>> destinations_of(
-    const std::vector<std::atomic<const torch::autograd::Node*>>& targets);
+    const std::vector<std::atomic<const AnyNode*>>& targets);
 
 }  // namespace ort::bridge

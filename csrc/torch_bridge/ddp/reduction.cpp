@@ -3,7 +3,6 @@
 #include "csrc/torch_bridge/ddp/reduction.h"
 
 #include <pybind11/functional.h>
-#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/distributed/c10d/python_comm_hook.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -13,6 +12,7 @@
 #include <thread>
 
 #include "csrc/core/error.h"
+#include "csrc/torch_bridge/internals/engine.h"
 
 namespace py = pybind11;
 
@@ -158,8 +158,7 @@ c10::intrusive_ptr<c10::ivalue::Future> Reduction::reduce(c10d::GradBucket& buck
 void Reduction::begin_backward() {
   if (watch_.begins && !is_watched_) watch_.begins();
   is_watched_ = in_backward_ = true;
-  torch::autograd::Engine::get_default_engine().queue_callback(
-      [self = shared_from_this()] { self->end_backward(); });
+  at_end_of_backward([self = shared_from_this()] { self->end_backward(); });
 }
 
 // Queued before DDP's own. Not every bucket need have come: DDP may leave unused ones out.
