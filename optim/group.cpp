@@ -1,12 +1,12 @@
 // Checks of torch tensors and their order in memory; what an optimizer of torch does around a step.
 #include "optim/group.h"
 
-#include <ATen/MemoryOverlap.h>
 #include <c10/util/flat_hash_map.h>
 
 #include <algorithm>
 
 #include "csrc/core/error.h"
+#include "csrc/torch_bridge/internals/tensor_impl.h"
 
 namespace ort::optim {
 namespace {
@@ -90,10 +90,6 @@ void for_tensors(Row& row, bool zero_grad, F f) {
   if (row.mean.defined()) f(row.mean, true);
 }
 
-void bump_version(const at::Tensor& t) {
-  if (!t.is_inference()) t.unsafeGetTensorImpl()->bump_version();
-}
-
 }  // namespace
 
 DType dtype_of(at::ScalarType type) {
@@ -105,7 +101,7 @@ DType dtype_of(at::ScalarType type) {
 void check_place(const std::string& name, std::string_view what, const at::Tensor& t) {
   check(t.is_cpu(), "[{}] {} is on {}, expected cpu", name, what, t.device().str());
   const bool plain = t.layout() == at::kStrided && !t.is_nested() && t.has_storage() &&
-                     !t.unsafeGetTensorImpl()->is_python_dispatch() && !t._is_zerotensor();
+                     !bridge::is_python_dispatch(t) && !t._is_zerotensor();
   check(plain,
         "[{}] {} has no dense memory of its own, as a DTensor, another subclass or a sparse tensor "
         "has none, expected a plain tensor",
@@ -113,7 +109,7 @@ void check_place(const std::string& name, std::string_view what, const at::Tenso
 }
 
 void check_written(const std::string& name, std::string_view what, const at::Tensor& t) {
-  check(at::has_internal_overlap(t) != at::MemOverlap::Yes,
+  check(!bridge::overlaps_itself(t),
         "[{}] {} has elements that share memory, which a step cannot write: clone() it", name,
         what);
 }
@@ -215,9 +211,9 @@ void Group::put_back() {
   }
   // A backward that saved the parameter before must notice, as with torch's own step.
   for (const Row& row : rows_) {
-    bump_version(row.param);
+    bridge::bump_version(row.param);
     if (!around_.zero_grad) continue;
-    bump_version(row.grad);
+    bridge::bump_version(row.grad);
     if (row.grad.requires_grad()) row.grad.detach_();  // as torch's zero_grad
   }
 }

@@ -1,17 +1,15 @@
 // Running a call: pointers into the frame, what is saved for the backward, retained graphs.
 #include "csrc/torch_bridge/call.h"
 
-#include <ATen/ExpandUtils.h>
-#include <ATen/SavedTensorHooks.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/StreamGuard.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
 #include <numeric>
 
-#include "csrc/torch_bridge/guards/surroundings.h"
 #include "csrc/torch_bridge/internals/engine.h"
+#include "csrc/torch_bridge/internals/modes.h"
+#include "csrc/torch_bridge/internals/new_tensor.h"
 
 namespace ort::bridge {
 namespace {
@@ -30,7 +28,7 @@ void reorder(const at::Tensor& tensor, const Indices& order) {
     sizes[order[k]] = tensor.size(static_cast<int64_t>(k));
     strides[order[k]] = tensor.stride(static_cast<int64_t>(k));
   }
-  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
+  set_sizes_and_strides(tensor, sizes, strides);
 }
 
 at::Tensor make_output(const Plan& plan, Frame& frame, size_t i) {
@@ -40,19 +38,13 @@ at::Tensor make_output(const Plan& plan, Frame& frame, size_t i) {
   return output;
 }
 
-Version::Version(const at::Tensor& tensor)
-    : counter_(tensor.defined() ? tensor.unsafeGetTensorImpl()->version_counter()
-                                : c10::VariableVersion(c10::VariableVersion::DISABLED)),
-      then_(now()) {}
-
 Call::Call(std::shared_ptr<CapturedState> state, const std::vector<at::Tensor>& given, uint64_t key,
            std::shared_ptr<Profile> profile)
     : state_(std::move(state)), lent_(given.size()), key_(key), profile_(std::move(profile)) {
   inputs_.reserve(given.size());
   for (size_t i = 0; i < given.size(); ++i) {
     inputs_.push_back(given[i].defined() ? contiguous(given[i].variable_data()) : at::Tensor());
-    if (given[i].defined() && !given[i].is_contiguous())
-      strides_[i] = at::infer_dense_strides(given[i].sizes(), given[i].strides());
+    if (given[i].defined() && !given[i].is_contiguous()) strides_[i] = dense_strides(given[i]);
   }
   if (at::GradMode::is_enabled())  // the backward reads what was there before the call wrote
     for (const size_t i : state_->written)
@@ -168,7 +160,7 @@ void Call::expect_backward(const std::vector<at::Tensor>& given,
 void Call::save_inputs(const std::vector<at::Tensor>& given) {
   Indices saved = stash_ ? stash_->inputs : planned_.plan->saved_inputs;
   std::vector<size_t> outputs = wanted_.defined;
-  hooked_ = at::SavedTensorDefaultHooks::get_hooks().has_value();
+  hooked_ = SavedTensor::is_hooked();
   if (hooked_) {
     saved.resize(given.size());
     std::iota(saved.begin(), saved.end(), size_t{});
@@ -178,12 +170,12 @@ void Call::save_inputs(const std::vector<at::Tensor>& given) {
   for (const size_t i : saved) {
     if (i >= given.size() || !given[i].defined() || contains(state_->written, i)) continue;
     if (state_->history.saves_input(i, outputs))
-      saved_.push_back({i, torch::autograd::SavedVariable(given[i], false)});
+      saved_.push_back({i, SavedTensor(given[i])});
     else if (lent_[i])
       own_input(i);
   }
   for (const auto& [output, i] : state_->reads_there(state_->topology.order))
-    saved_.push_back({i, torch::autograd::SavedVariable(given[i], false)});
+    saved_.push_back({i, SavedTensor(given[i])});
 }
 
 void Call::own_input(size_t i) {
@@ -231,7 +223,7 @@ void Call::unpack_inputs(const Indices& defined) {
       continue;
     }
     saved.unpacked_in = task;
-    const at::Tensor now = saved.variable.unpack(nullptr);
+    const at::Tensor now = saved.tensor.unpack();
     if (contains(state_->written, saved.input)) {
       read_there_[saved.input] = contiguous(now.detach());
       continue;
@@ -292,7 +284,7 @@ SecondRun Call::run_again(const Indices& outputs, const Edges& edges) {
     if (lent_[i] && inputs[i].defined()) input_versions_[i].share(inputs[i]);
   const Rewound generators(generator_state_, device());
   const c10::OptionalStreamGuard as_the_forward(stream_);
-  const c10::impl::ExcludeDispatchKeyGuard plain(kTransforms);
+  const WithoutTransforms plain;
   run.outputs = state_->second_forward(inputs, key_, [&](size_t output, const at::Tensor& tensor) {
     return run.passed[output] = stand_in(tensor, edges.outputs[output]);
   });

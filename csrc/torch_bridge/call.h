@@ -1,8 +1,6 @@
 // One forward call and what its backward needs: the frame, the saved variables, the inputs.
 #pragma once
 
-#include <torch/csrc/autograd/saved_variable.h>
-
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,6 +9,8 @@
 #include "csrc/torch_bridge/captured_state.h"
 #include "csrc/torch_bridge/exchange/memory.h"
 #include "csrc/torch_bridge/exchange/random.h"
+#include "csrc/torch_bridge/internals/saved_tensor.h"
+#include "csrc/torch_bridge/internals/tensor_impl.h"
 #include "csrc/torch_bridge/staged.h"
 
 namespace ort::bridge {
@@ -30,23 +30,6 @@ at::Tensor make_output(const Plan& plan, Frame& frame, size_t i);
 
 // Gives the axes another order in place, so that the tensor is a view of none.
 void reorder(const at::Tensor& tensor, const Indices& order);
-
-// A tensor's version when this was made; of none, or one that counts none, it never changes.
-class Version {
- public:
-  explicit Version(const at::Tensor& tensor);
-  uint32_t then() const { return then_; }
-  uint32_t now() const { return counter_.enabled() ? counter_.current_version() : 0; }
-  bool changed() const { return now() != then_; }
-  // A tensor in the same memory counts as one with that one from here on.
-  void share(const at::Tensor& other) const {
-    if (counter_.enabled()) other.unsafeGetTensorImpl()->set_version_counter(counter_);
-  }
-
- private:
-  c10::VariableVersion counter_;
-  uint32_t then_;
-};
 
 class Call {
  public:
@@ -125,7 +108,7 @@ class Call {
   std::vector<bool> lent_;
   struct Saved {
     size_t input;
-    torch::autograd::SavedVariable variable;
+    SavedTensor tensor;
     int unpacked_in = -1;  // the backward; hooks may allow it once in each
   };
   std::vector<Saved> saved_;

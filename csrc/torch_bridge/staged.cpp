@@ -1,9 +1,6 @@
 // Items over torch's memory and tensors over the engine's.
 #include "csrc/torch_bridge/staged.h"
 
-#include <ATen/EmptyTensor.h>
-#include <c10/core/CPUAllocator.h>
-
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -12,6 +9,7 @@
 
 #include "csrc/graph/schema.h"
 #include "csrc/torch_bridge/exchange/memory.h"
+#include "csrc/torch_bridge/internals/new_tensor.h"
 
 namespace ort::bridge {
 namespace {
@@ -65,23 +63,12 @@ Item item_of(const at::Tensor& tensor, uint64_t key) {
 }
 
 at::Tensor tensor_of(const Item& item) {
-  using Owner = std::shared_ptr<const void>;
   Tensor tensor = item.tensor();
   if (!tensor.owner) {  // memory that the run has borrowed
     const Tensor borrowed = std::exchange(tensor, Tensor::empty(tensor.dtype, tensor.sizes));
     std::memcpy(tensor.data, borrowed.data, borrowed.bytes());
   }
-  c10::DataPtr data(
-      tensor.data, new Owner(tensor.owner), [](void* owner) { delete static_cast<Owner*>(owner); },
-      c10::Device(c10::DeviceType::CPU));
-  // As torch's own: an owner may resize it.
-  c10::Storage storage(c10::Storage::use_byte_size_t(), tensor.bytes(), std::move(data),
-                       c10::GetCPUAllocator(), true);
-  at::Tensor result = at::detail::make_tensor<c10::TensorImpl>(
-      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU),
-      c10::scalarTypeToTypeMeta(scalar_type_of(tensor.dtype)));
-  result.unsafeGetTensorImpl()->set_sizes_contiguous(tensor.sizes);
-  return result;
+  return tensor_over(tensor.data, tensor.owner, tensor.sizes, scalar_type_of(tensor.dtype));
 }
 
 Stash stash_of(const ProgramHalves& halves, const std::vector<at::Tensor>& inputs,

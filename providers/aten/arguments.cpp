@@ -1,10 +1,10 @@
 // Attributes to IValues by the types that the operator's schema gives its arguments.
 #include "providers/aten/arguments.h"
 
-#include <ATen/ScalarOps.h>
 #include <ATen/core/List.h>
 
 #include "csrc/torch_bridge/exchange/memory.h"
+#include "csrc/torch_bridge/internals/new_tensor.h"
 
 namespace ort::aten {
 namespace {
@@ -115,7 +115,7 @@ struct Decoder {
       case TypeKind::ListType:
         return list(type->expectRef<c10::ListType>().getElementType(), attr);
       case TypeKind::TensorType:
-        return at::native::wrapped_scalar_tensor(scalar(attr));
+        return bridge::wrapped_number(scalar(attr));
       case TypeKind::IntType:
       case TypeKind::SymIntType:
         return integer(attr);

@@ -3,12 +3,13 @@
 #include "providers/aten/collective.h"
 
 #include <c10/util/Exception.h>
-#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "csrc/core/run_state.h"
 #include "csrc/torch_bridge/exchange/memory.h"
+#include "csrc/torch_bridge/internals/modes.h"
+#include "csrc/torch_bridge/internals/process_group.h"
 #include "providers/aten/tensors.h"
-#include "providers/aten/thread_state.h"
 
 // Torch 2.15 has other names for two of these, which 2.11 lacks.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -91,7 +92,7 @@ class Flight {
   Flight(const CollectiveCall& call, at::Tensor x, at::Tensor y)
       : call_(call), x_(std::move(x)), y_(call.way.in_place ? x_ : std::move(y)) {
     collectively([&] {
-      group_ = c10d::resolve_process_group(call_.attrs.s("group"));
+      group_ = bridge::process_group(call_.attrs.s("group"));
       const int64_t size = call_.attrs.i("size");
       check(group_->getSize() == size, "it has {} ranks now, expected {}", group_->getSize(), size);
       work_ = call_.way.start(*group_, call_.attrs, x_, y_);
@@ -146,7 +147,7 @@ class StartKernel : public Kernel {
 
   void run(const Args& args) const override {
     check_stream(args, {x_});
-    const ThreadState state(false);
+    const bridge::ThreadState state(false);
     const bool once = call_.attrs.has("once") && args.run;
     std::shared_ptr<void>* kept = once ? args.run->once(call_.attrs.i("once")) : nullptr;
     std::shared_ptr<void> flight = kept ? *kept : nullptr;
@@ -181,7 +182,7 @@ class WaitKernel : public Kernel {
 
   void run(const Args& args) const override {
     check_stream(args, {y_});
-    const ThreadState state(false);
+    const bridge::ThreadState state(false);
     // Taken out of its slot it is freed when it is read; a retained frame holds another.
     const auto taken = std::move(*static_cast<std::shared_ptr<void>*>(args.in[1]));
     check(taken != nullptr, "[ort::Wait] the collective was waited for before; {}", place_);

@@ -5,10 +5,10 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include "csrc/core/run_state.h"
+#include "csrc/torch_bridge/internals/modes.h"
 #include "providers/aten/arguments.h"
 #include "providers/aten/history.h"
 #include "providers/aten/tensors.h"
-#include "providers/aten/thread_state.h"
 
 namespace ort::aten {
 namespace {
@@ -79,7 +79,7 @@ class OperatorKernel : public Kernel {
   };
 
   Ran run_operator(const Args& args) const {
-    const ThreadState state(!needed_.empty());
+    const bridge::ThreadState state(!needed_.empty());
     const bool own = once_ || !needed_.empty();  // what Python is given it may keep
     Tensors inputs;
     for (size_t i = 0; i < in_.size(); ++i)
@@ -140,7 +140,7 @@ class BackwardKernel : public Kernel {
 
   void run(const Args& args) const override {
     check_stream(args, out_);
-    std::optional<ThreadState> state;
+    std::optional<bridge::ThreadState> state;
     if (!is_python_) state.emplace(false);  // a user's code sees the modes around the backward
     // Taken out of its slot, it is freed as soon as it is used; a frame that retains the graph
     // still holds it.

@@ -7,9 +7,9 @@
 
 #include <algorithm>
 
-#include "csrc/torch_bridge/autograd/batched.h"
-#include "csrc/torch_bridge/guards/surroundings.h"
+#include "csrc/torch_bridge/internals/batched.h"
 #include "csrc/torch_bridge/internals/engine.h"
+#include "csrc/torch_bridge/internals/modes.h"
 
 namespace ort::bridge {
 

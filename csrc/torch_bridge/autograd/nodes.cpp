@@ -4,14 +4,13 @@
 #include "csrc/torch_bridge/autograd/nodes.h"
 
 #include <ATen/core/grad_mode.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
 
 #include "csrc/torch_bridge/autograd/backward.h"
-#include "csrc/torch_bridge/guards/surroundings.h"
 #include "csrc/torch_bridge/internals/autograd_graph.h"
 #include "csrc/torch_bridge/internals/engine.h"
+#include "csrc/torch_bridge/internals/modes.h"
 #include "csrc/torch_bridge/internals/python_node.h"
 
 namespace ort::bridge {
@@ -31,15 +30,9 @@ void check_called_by_engine() {
 
 // The engine takes batched gradients apart by itself; torch, which runs under create_graph, has its
 // transforms for that.
-class WithoutTransforms {
- public:
-  WithoutTransforms() {
-    if (!at::GradMode::is_enabled()) plain_.emplace(kTransforms);
-  }
-
- private:
-  std::optional<c10::impl::ExcludeDispatchKeyGuard> plain_;
-};
+bool is_run_by_the_engine() {
+  return !at::GradMode::is_enabled();
+}
 
 // Errors that torch has a type of its own for.
 template <class F>
@@ -65,7 +58,7 @@ class Receiver : public AutogradNode {
   Gradients apply(Gradients&& gradients) override {
     check_called_by_engine();
     check(!has_hook_after(), "{}", kNoHook);
-    const WithoutTransforms plain;
+    const WithoutTransforms plain(is_run_by_the_engine());
     if (leads_into_torchs_ && !is_in_torchs_now()) leave_torchs_for_now();
     Gradients results = in_torchs_terms([&] {
       return backward_->receive(origin_, gradients, leads_into_torchs_ ? Indices{} : passed_);
@@ -133,7 +126,7 @@ class HandOver : public AutogradNode {
 
   Gradients apply(Gradients&&) override {
     check_called_by_engine();
-    const WithoutTransforms plain;
+    const WithoutTransforms plain(is_run_by_the_engine());
     const auto backward = backward_.lock();
     check(backward != nullptr, "the outputs of this autograd node of ORTModule are gone");
     Gradients results = in_torchs_terms([&] { return backward->hand_over(part_); });

@@ -95,11 +95,11 @@ bool Destinations::take_scaled(const at::Tensor& leaf) {
   auto& scaled = entries_[found->second].scaled;
   const at::Tensor& gradient = leaf.grad();
   if (!scaled || !gradient.defined()) return false;  // without one the bucket has zeros
-  auto [counter, version] = *std::exchange(scaled, std::nullopt);
+  Version version = *std::exchange(scaled, std::nullopt);
   // What shares its counter and was not written since is what was handed over.
-  const bool same = gradient._version() == version;
-  counter.bump();
-  check(same && gradient._version() != version,
+  const bool same = gradient._version() == version.then();
+  version.bump();
+  check(same && gradient._version() != version.then(),
         "[DataParallel] a parameter of {} elements gets a gradient from outside the module too, at "
         "the root of the backward or within a nested one, which cannot be told from the module's: "
         "use it in the loss by an operation of its own (p * 1)",
@@ -115,8 +115,7 @@ at::Tensor Destination::handed_over(bool scaled) const {
   at::Tensor gradient = memory.variable_data();  // with a counter of its own
   if (scaled) {
     std::lock_guard lock(owner->mutex_);
-    owner->entries_[entry].scaled = {gradient.unsafeGetTensorImpl()->version_counter(),
-                                     static_cast<uint32_t>(gradient._version())};
+    owner->entries_[entry].scaled = Version(gradient);
   }
   return gradient;
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "csrc/torch_bridge/internals/autograd_graph.h"
+#include "csrc/torch_bridge/internals/tensor_impl.h"
 #include "providers/kernel.h"
 
 namespace ort::bridge {
@@ -40,12 +41,7 @@ class Destinations : public std::enable_shared_from_this<Destinations> {
   struct Entry {
     at::Tensor leaf, memory;
     GradientEdge accumulator;
-    // Of the tensor that was handed over.
-    struct Version {
-      c10::VariableVersion counter;
-      uint32_t value;
-    };
-    std::optional<Version> scaled;
+    std::optional<Version> scaled;  // of the tensor that was handed over
   };
   Destinations() = default;
 

@@ -3,7 +3,6 @@
 #include "csrc/torch_bridge/ddp/reduction.h"
 
 #include <pybind11/functional.h>
-#include <torch/csrc/distributed/c10d/python_comm_hook.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <algorithm>
@@ -18,20 +17,6 @@ namespace py = pybind11;
 
 namespace ort::bridge {
 namespace {
-
-class Hook final : public c10d::CommHookInterface {
- public:
-  explicit Hook(std::shared_ptr<Reduction> reduction) : reduction_(std::move(reduction)) {}
-  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
-    return reduction_->reduce(bucket);
-  }
-  at::Tensor parseHookResult(const c10::IValue& reduced) override {
-    return reduction_->result(reduced);
-  }
-
- private:
-  const std::shared_ptr<Reduction> reduction_;
-};
 
 // Of the ranks whose reduce failed: each says so in the store, and gives the others a second.
 std::string silent_in(const c10d::ProcessGroup& group, c10d::Store& store) {
@@ -62,16 +47,10 @@ std::string who_is_silent(const Reduction::Group& group, const Reduction::Store&
 
 }  // namespace
 
-std::shared_ptr<Reduction> Reduction::of(const std::shared_ptr<c10d::Reducer>& reducer, Group group,
-                                         Store store) {
-  std::shared_ptr<Reduction> made(new Reduction(std::move(group), std::move(store)));
-  made->reducer_ = reducer;
-  reducer->register_comm_hook(std::make_unique<Hook>(made));
+std::shared_ptr<Reduction> Reduction::of(const py::object& reducer, Group group, Store store) {
+  std::shared_ptr<Reduction> made(new Reduction(reducer, std::move(group), std::move(store)));
+  made->reducer_.give(made);
   return made;
-}
-
-void Reduction::use(std::unique_ptr<c10d::CommHookInterface> hook) {
-  hook_ = std::move(hook);
 }
 
 double Reduction::mean_factor() const {
@@ -79,11 +58,11 @@ double Reduction::mean_factor() const {
 }
 
 // DDP makes new buckets once, when it has seen in which order gradients come.
-bool Reduction::is_bound_to(const std::vector<c10d::GradBucket>& buckets) const {
-  return destinations_ && std::equal(buckets.begin(), buckets.end(), buffers_.begin(),
-                                     buffers_.end(), [](const auto& bucket, const auto& buffer) {
-                                       return bucket.getBuffer().is_same(buffer);
-                                     });
+bool Reduction::is_bound_to(Buckets& buckets) const {
+  if (!destinations_ || buckets.size() != buffers_.size()) return false;
+  for (size_t i = 0; i < buffers_.size(); ++i)
+    if (!buckets[i].buffer().is_same(buffers_[i])) return false;
+  return true;
 }
 
 void Reduction::expect_no_reduce() {
@@ -95,24 +74,22 @@ void Reduction::expect_no_reduce() {
 
 void Reduction::expect_backward() {
   expect_no_reduce();  // what a backward that failed has left
-  const auto reducer = reducer_.lock();
-  if (!reducer) return;
-  std::vector<c10d::GradBucket> buckets;
-  try {
-    buckets = reducer->get_grad_buckets(false);
-  } catch (const c10::Error&) {  // after torch 2.11 where one has no storage: it is sparse
+  if (reducer_.is_gone()) return;
+  std::optional<Buckets> buckets = reducer_.buckets();
+  if (!buckets) {  // one is sparse
     destinations_.reset();
     buffers_.clear();
     return;
   }
-  if (!is_bound_to(buckets)) {
+  if (!is_bound_to(*buckets)) {
     std::vector<Destinations::Place> places;
     buffers_.clear();
-    for (const c10d::GradBucket& bucket : buckets) {
-      buffers_.push_back(bucket.getBuffer());
-      if (!bucket.getBuffer().defined() || bucket.getBuffer().is_sparse()) continue;
-      const std::vector<at::Tensor> gradients = bucket.getGradients();
-      const std::vector<at::Tensor> parameters = bucket.getParameters();
+    for (size_t b = 0; b < buckets->size(); ++b) {
+      const Bucket bucket = (*buckets)[b];
+      buffers_.push_back(bucket.buffer());
+      if (!bucket.buffer().defined() || bucket.buffer().is_sparse()) continue;
+      const std::vector<at::Tensor> gradients = bucket.gradients();
+      const std::vector<at::Tensor> parameters = bucket.parameters();
       for (size_t i = 0; i < gradients.size(); ++i) places.push_back({parameters[i], gradients[i]});
     }
     destinations_ = Destinations::over(places);
@@ -121,8 +98,8 @@ void Reduction::expect_backward() {
 }
 
 // Those gradients that the products did not write with the factor.
-void Reduction::divide(c10d::GradBucket& bucket) {
-  at::Tensor& buffer = bucket.getBufferRef();
+void Reduction::divide(Bucket bucket) {
+  at::Tensor& buffer = bucket.buffer();
   if (counted_) {
     const auto wide = buffer.options().layout(at::kStrided).dtype(at::kFloat);  // halves end early
     at::Tensor count = at::full({1}, has_input_ ? 1.0 : 0.0, wide);
@@ -131,7 +108,7 @@ void Reduction::divide(c10d::GradBucket& bucket) {
     buffer.div_(count.item());
     return;
   }
-  const std::vector<at::Tensor> parameters = bucket.getParameters();
+  const std::vector<at::Tensor> parameters = bucket.parameters();
   std::vector<bool> scaled;
   for (const at::Tensor& parameter : parameters)
     scaled.push_back(destinations_ && destinations_->take_scaled(parameter));
@@ -139,17 +116,17 @@ void Reduction::divide(c10d::GradBucket& bucket) {
     buffer.mul_(mean_factor());
     return;
   }
-  const std::vector<at::Tensor> gradients = bucket.getGradients();
+  const std::vector<at::Tensor> gradients = bucket.gradients();
   for (size_t i = 0; i < gradients.size(); ++i)
     if (!scaled[i]) at::Tensor(gradients[i]).mul_(mean_factor());
 }
 
-c10::intrusive_ptr<c10::ivalue::Future> Reduction::reduce(c10d::GradBucket& bucket) {
+ReduceHook::Future Reduction::reduce(Bucket bucket) {
   if (has_input_ && !in_backward_) begin_backward();
   auto future = start(bucket);
   if (!watch_.reduced || !has_input_) return future;
-  const at::Tensor& buffer = bucket.getBuffer();
-  if (buffer.layout() == at::kStrided) begun_.push_back({buffer, bucket.getParameters(), future});
+  const at::Tensor& buffer = bucket.buffer();
+  if (buffer.layout() == at::kStrided) begun_.push_back({buffer, bucket.parameters(), future});
   if (buffer.is_cpu()) take_reduced(false);  // elsewhere the stream would wait
   return future;
 }
@@ -197,13 +174,13 @@ void Reduction::tell_reduced(const Begun& bucket) {
   watch_.reduced(there);
 }
 
-c10::intrusive_ptr<c10::ivalue::Future> Reduction::start(c10d::GradBucket& bucket) {
-  if (hook_) return hook_->runHook(bucket);
+ReduceHook::Future Reduction::start(Bucket bucket) {
+  if (hook_) return hook_->reduce(bucket);
   divide(bucket);
-  const at::Tensor& buffer = bucket.getBufferRef();
+  const at::Tensor& buffer = bucket.buffer();
   const std::string what =
       format("[DataParallel] rank {}: all_reduce of bucket {} ({} gradients, {} bytes) ",
-             group_->getRank(), bucket.getIndex(), bucket.getParameters().size(),
+             group_->getRank(), bucket.index(), bucket.parameters().size(),
              static_cast<size_t>(buffer.numel()) * buffer.element_size());
   try {
     std::vector<at::Tensor> sum{buffer};
@@ -222,17 +199,15 @@ c10::intrusive_ptr<c10::ivalue::Future> Reduction::start(c10d::GradBucket& bucke
 }
 
 at::Tensor Reduction::result(const c10::IValue& reduced) {
-  return hook_ ? hook_->parseHookResult(reduced) : c10d::detail::parseCppCommHookResult(reduced);
+  return hook_ ? hook_->result(reduced) : result_of_reduce(reduced);
 }
 
 void bind_reduction(py::module_& m) {
   using Unlocked = py::call_guard<py::gil_scoped_release>;
   py::class_<Reduction, std::shared_ptr<Reduction>>(m, "Reduction")
       .def(py::init(&Reduction::of), py::arg("reducer"), py::arg("group"), py::arg("store"))
-      .def("use",
-           [](Reduction& self, py::object state, py::object hook) {
-             self.use(std::make_unique<c10d::PythonCommHook>(std::move(state), std::move(hook)));
-           })
+      .def("use", [](Reduction& self, py::object state,
+                     py::object hook) { self.use(python_hook(std::move(state), std::move(hook))); })
       .def("reduce_in", &Reduction::reduce_in)
       .def(
           "watch",

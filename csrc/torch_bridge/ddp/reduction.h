@@ -3,7 +3,7 @@
 #pragma once
 
 #include <pybind11/pybind11.h>
-#include <torch/csrc/distributed/c10d/reducer.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <deque>
 #include <exception>
@@ -11,20 +11,20 @@
 #include <memory>
 
 #include "csrc/torch_bridge/ddp/destinations.h"
+#include "csrc/torch_bridge/internals/reducer.h"
 
 namespace ort::bridge {
 
-class Reduction : public std::enable_shared_from_this<Reduction> {
+class Reduction : public ReduceHook, public std::enable_shared_from_this<Reduction> {
  public:
   using Group = c10::intrusive_ptr<c10d::ProcessGroup>;
   using Store = c10::intrusive_ptr<c10d::Store>;
   // Takes the one place that `reducer` has for a communication hook. `store`: of all processes; a
   // reduce that fails looks there for the ranks that fail with it.
-  static std::shared_ptr<Reduction> of(const std::shared_ptr<c10d::Reducer>& reducer, Group group,
-                                       Store store);
+  static std::shared_ptr<Reduction> of(const pybind11::object& reducer, Group group, Store store);
 
   // The user's own hook, which gets gradients that nobody has divided.
-  void use(std::unique_ptr<c10d::CommHookInterface> hook);
+  void use(std::unique_ptr<ReduceHook> hook) { hook_ = std::move(hook); }
   void reduce_in(Group group) { group_ = std::move(group); }
   // Within a backward, in its thread. Empty functions: nobody asks.
   struct Watch {
@@ -44,32 +44,33 @@ class Reduction : public std::enable_shared_from_this<Reduction> {
   // At one whose backward will not.
   void expect_no_reduce();
 
-  c10::intrusive_ptr<c10::ivalue::Future> reduce(c10d::GradBucket& bucket);
-  at::Tensor result(const c10::IValue& reduced);
+  Future reduce(Bucket bucket) override;
+  at::Tensor result(const c10::IValue& reduced) override;
 
  private:
   // A bucket whose reduce has begun.
   struct Begun {
     at::Tensor buffer;
     std::vector<at::Tensor> parameters;
-    c10::intrusive_ptr<c10::ivalue::Future> future;
+    Future future;
   };
 
-  Reduction(Group group, Store store) : group_(std::move(group)), store_(std::move(store)) {}
-  bool is_bound_to(const std::vector<c10d::GradBucket>& buckets) const;
-  void divide(c10d::GradBucket& bucket);
+  Reduction(const pybind11::object& reducer, Group group, Store store)
+      : reducer_(reducer), group_(std::move(group)), store_(std::move(store)) {}
+  bool is_bound_to(Buckets& buckets) const;
+  void divide(Bucket bucket);
   double mean_factor() const;
-  c10::intrusive_ptr<c10::ivalue::Future> start(c10d::GradBucket& bucket);
+  Future start(Bucket bucket);
   void begin_backward();
   void forget_backward();
   void end_backward();
   void take_reduced(bool all);
   void tell_reduced(const Begun& bucket);
 
-  std::weak_ptr<c10d::Reducer> reducer_;
+  Reducer reducer_;
   Group group_;
   Store store_;
-  std::unique_ptr<c10d::CommHookInterface> hook_;
+  std::unique_ptr<ReduceHook> hook_;
   std::shared_ptr<Destinations> destinations_;
   std::vector<at::Tensor> buffers_;  // that the destinations lie in
   Watch watch_;

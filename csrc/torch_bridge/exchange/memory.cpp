@@ -1,13 +1,13 @@
 // An allocator of torch's over the pool: gradients and outputs reuse warm pages.
 #include "csrc/torch_bridge/exchange/memory.h"
 
-#include <ATen/EmptyTensor.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/Allocator.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "csrc/core/error.h"
 #include "csrc/core/pool.h"
+#include "csrc/torch_bridge/internals/new_tensor.h"
+#include "csrc/torch_bridge/internals/streams.h"
 
 namespace ort::bridge {
 namespace {
@@ -105,13 +105,12 @@ c10::Device torch_device(Device device) {
 
 std::optional<c10::Stream> current_stream(Device device) {
   if (device.is_host()) return std::nullopt;
-  const c10::Device on = torch_device(device);
-  return c10::impl::VirtualGuardImpl(on.type()).getStream(on);
+  return current_stream_of(torch_device(device));
 }
 
 std::optional<void*> native(std::optional<c10::Stream> stream) {
   if (!stream) return std::nullopt;
-  return c10::impl::VirtualGuardImpl(stream->device_type()).getStreamNativeHandle(*stream);
+  return native_handle(*stream);
 }
 
 at::Tensor empty(const Operand& type) {
@@ -121,8 +120,7 @@ at::Tensor empty(const Operand& type) {
     } catch (const c10::OutOfMemoryError& error) {
       throw OutOfMemory(error.what_without_backtrace());
     }
-  return at::detail::empty_generic(type.sizes, &allocator(),
-                                   c10::DispatchKeySet(c10::DispatchKey::CPU), dtype, std::nullopt);
+  return empty_of(allocator(), type.sizes, dtype);
 }
 
 }  // namespace ort::bridge

@@ -1,10 +1,10 @@
 // Every access under the generator's mutex.
 #include "csrc/torch_bridge/exchange/random.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 
 #include "csrc/torch_bridge/exchange/memory.h"
+#include "csrc/torch_bridge/internals/generator.h"
 
 namespace ort::bridge {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 constexpr uint64_t kOffsetStep = 4;  // torch's offsets count in fours, as Philox gives four numbers
 
 std::vector<at::Generator> generators(Device device) {
-  std::vector<at::Generator> result{at::detail::getDefaultCPUGenerator()};
+  std::vector<at::Generator> result{host_generator()};
   if (!device.is_host())
     result.push_back(at::globalContext().defaultGenerator(torch_device(device)));
   return result;
@@ -30,7 +30,7 @@ uint64_t mixed(uint64_t z) {
 uint64_t draw_key(Device device) {
   at::Generator generator = generators(device).back();
   std::lock_guard lock(generator.mutex());
-  if (device.is_host()) return at::check_generator<at::CPUGeneratorImpl>(generator)->random64();
+  if (device.is_host()) return draw(generator);
   const uint64_t offset = generator.get_offset();
   generator.set_offset(offset + kOffsetStep);
   return mixed(generator.current_seed() + 0x9e3779b97f4a7c15ull * (offset + 1));

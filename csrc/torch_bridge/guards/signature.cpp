@@ -5,13 +5,12 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/InferenceMode.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <algorithm>
 #include <numeric>
 
-#include "csrc/torch_bridge/guards/surroundings.h"
+#include "csrc/torch_bridge/internals/modes.h"
 
 namespace py = pybind11;
 
@@ -54,31 +53,17 @@ size_t mixed(size_t hash, size_t value) {
   return hash ^ (value + 0x9e3779b97f4a7c15ULL + (hash << 6) + (hash >> 2));
 }
 
-// The types of devices on which autocast is on, as torch names them.
-std::vector<std::string> autocast() {
-  std::vector<std::string> names;
-  for (const at::DeviceType type : at::autocast::_AUTOCAST_SUPPORTED_DEVICES)
-    if (at::autocast::is_autocast_enabled(type)) names.push_back(c10::DeviceTypeName(type, true));
-  return names;
-}
-
 }  // namespace
 
 Modes Modes::now() {
-  const auto off = c10::impl::tls_local_dispatch_key_set().excluded_;
   const at::Context& context = at::globalContext();
-  Modes modes{at::GradMode::is_enabled(),
-              c10::InferenceMode::is_enabled(),
-              (c10::autocast_dispatch_keyset - off).raw_repr(),
-              {},
-              c10::get_default_dtype_as_scalartype(),
-              context.deterministicAlgorithms(),
-              context.deterministicAlgorithmsWarnOnly(),
-              context.deterministicFillUninitializedMemory()};
-  for (size_t i = 0; i < modes.autocast_dtypes.size(); ++i)
-    modes.autocast_dtypes[i] =
-        at::autocast::get_autocast_dtype(at::autocast::_AUTOCAST_SUPPORTED_DEVICES[i]);
-  return modes;
+  return {at::GradMode::is_enabled(),
+          c10::InferenceMode::is_enabled(),
+          Autocast::now(),
+          c10::get_default_dtype_as_scalartype(),
+          context.deterministicAlgorithms(),
+          context.deterministicAlgorithmsWarnOnly(),
+          context.deterministicFillUninitializedMemory()};
 }
 
 TensorFacts facts_of(PyObject* value, const std::vector<at::Tensor>& before) {
@@ -160,7 +145,7 @@ void bind_signature(py::module_& m) {
              return py::isinstance<Signature>(b) && a == b.cast<const Signature&>();
            })
       .def("__hash__", &Signature::hash);
-  m.def("autocast", &autocast);
+  m.def("autocast", &autocast_devices);
 }
 
 }  // namespace ort::bridge

@@ -3,21 +3,19 @@
 // out the sizes; a Repeat (repeat.h) asks for the same facts and for the sizes too.
 #pragma once
 
-#include <ATen/autocast_mode.h>
 #include <ATen/core/Tensor.h>
 #include <pybind11/pybind11.h>
 
-#include <array>
 #include <string>
 #include <vector>
+
+#include "csrc/torch_bridge/internals/autocast.h"
 
 namespace ort::bridge {
 
 struct Modes {
   bool grad, inference;
-  uint64_t autocast;  // the devices' dispatch keys
-  // By device type, on or off: an autocast in forward that names none takes it.
-  std::array<at::ScalarType, at::autocast::_AUTOCAST_SUPPORTED_DEVICES.size()> autocast_dtypes;
+  Autocast autocast;
   at::ScalarType default_dtype;
   bool deterministic, only_warns, fills_new_memory;  // torch.use_deterministic_algorithms
   bool operator==(const Modes&) const = default;

@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "csrc/torch_bridge/guards/collected.h"
+#include "csrc/torch_bridge/internals/tensor_impl.h"
 
 namespace py = pybind11;
 
@@ -284,7 +285,7 @@ Watch::Instance Watch::instance_of(py::object object, py::object attributes) {
 Watch::Facts Watch::facts_of(PyObject* object) {
   const at::Tensor& tensor = THPVariable_Unpack(object);
   at::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  const bool sized = !tensor.is_nested() && !impl->has_symbolic_sizes_strides();
+  const bool sized = !tensor.is_nested() && !has_symbolic_sizes(tensor);
   Facts facts{impl, tensor.scalar_type(), tensor.device(), tensor.requires_grad(), sized, {}, {}};
   if (!sized) return facts;
   facts.sizes = tensor.sizes().vec();

@@ -1,5 +1,8 @@
 // Slicing and stacking, and the half that is about the older vmap's tensors.
-#include "csrc/torch_bridge/autograd/batched.h"
+//
+// Of torch, in every version from 2.11 on: isBatchedTensor, makeBatched and the dimensions of a
+// BatchedTensorImpl (ATen/LegacyBatchedTensorImpl.h).
+#include "csrc/torch_bridge/internals/batched.h"
 
 #include <ATen/LegacyBatchedTensorImpl.h>
 #include <ATen/ops/stack.h>

@@ -1,7 +1,10 @@
 // The half of batched.h that is about functorch's tensors.
+//
+// Of torch, in every version from 2.11 on: isBatchedTensor, makeBatched and the one dimension of a
+// BatchedTensorImpl (ATen/functorch/BatchedTensorImpl.h).
 #include <ATen/functorch/BatchedTensorImpl.h>
 
-#include "csrc/torch_bridge/autograd/batched.h"
+#include "csrc/torch_bridge/internals/batched.h"
 
 namespace ort::bridge {
 
