@@ -57,6 +57,7 @@ from .held_objects import (
     missing_attributes_as_they_are,
     missing_keys_guarded,
     truth_of_objects,
+    tuples_as_made,
 )
 from .outside import inside, leave
 from .told_apart import (
@@ -216,7 +217,7 @@ class _Convert:
             reads_of_objects(self._told().asked), subclasses_made(self._told().asked),
             autocast_set(self._told().asked), slices_as_they_are(), guards_as_exact(),
             aliases_guarded(), large_integers_as_they_are(), numpy_scalars_as_they_are(),
-            identities_of_values(self._told().asked),
+            identities_of_values(self._told().asked), tuples_as_made(),
         )  # fmt: skip
         with LOCK, convert_frame.compile_lock, inside(), contextlib.ExitStack() as stack:
             try:

@@ -1,5 +1,5 @@
-"""Objects, lists and dicts that a module holds, in parts: what Dynamo reads of them once, as it
-traces, ends a graph or gets a guard.
+"""Objects, lists and dicts that a module holds or makes, in parts: what Dynamo reads of them once,
+as it traces, ends a graph, gets a guard or is kept.
 
 dynamo.py holds these around each look at a function.
 """
@@ -17,9 +17,12 @@ from ..torch_internals.dynamo import (
     BaseListVariable,
     ConstantVariable,
     ConstDictVariable,
+    InstructionTranslator,
     NumpyVariable,
     ObservedAttributeError,
+    SideEffects,
     SymNodeVariable,
+    TupleVariable,
     UserDefinedObjectVariable,
     UserMethodVariable,
     hashing,
@@ -137,3 +140,20 @@ def truth_of_objects() -> contextlib.AbstractContextManager:
         return call_function
 
     return replaced(UserMethodVariable, "call_function", make)
+
+
+def tuples_as_made() -> contextlib.AbstractContextManager:
+    """A tuple or frozenset of a class of the user's has the items of the moment when it is made.
+    Dynamo's code makes it when the graph has run, and from the argument that it was made from: an
+    iterator that has ended by then, or a list that has changed."""
+
+    def make(original: Callable) -> Callable:
+        def track(self, base: Any, cls: Any, given: Any) -> Any:
+            if given and issubclass(cls.value, (tuple, frozenset)):
+                items = given[0].force_unpack_var_sequence(InstructionTranslator.current_tx())
+                given = [TupleVariable(items)]
+            return original(self, base, cls, given)
+
+        return track
+
+    return replaced(SideEffects, "track_new_user_defined_object", make)

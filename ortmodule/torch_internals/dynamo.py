@@ -32,9 +32,13 @@ DynamoHooks = need("torch._dynamo.hooks.Hooks", "looking at a function")
 TORCH_DYNAMO_RESUME_IN_PREFIX = need(
     "torch._dynamo.resume_execution.TORCH_DYNAMO_RESUME_IN_PREFIX", "parts that are all of forward"
 )
+SideEffects = need("torch._dynamo.side_effects.SideEffects", "objects that a part makes")
 AttrSource = need("torch._dynamo.source.AttrSource", "numpy's scalars in parts")
 InliningInstructionTranslator = need(
     "torch._dynamo.symbolic_convert.InliningInstructionTranslator", "calls that stay whole"
+)
+InstructionTranslator = need(
+    "torch._dynamo.symbolic_convert.InstructionTranslator", "objects that a part makes"
 )
 InstructionTranslatorBase = need(
     "torch._dynamo.symbolic_convert.InstructionTranslatorBase", "text of numbers"
@@ -69,6 +73,7 @@ CheckpointHigherOrderVariable = need(
 )
 list_variables = need("torch._dynamo.variables.lists", "lists in parts")
 BaseListVariable = need("torch._dynamo.variables.lists.BaseListVariable", "lists in parts")
+TupleVariable = need("torch._dynamo.variables.lists.TupleVariable", "tuples in parts")
 SliceVariable = need("torch._dynamo.variables.lists.SliceVariable", "slices in parts")
 AutogradFunctionVariable = need(
     "torch._dynamo.variables.misc.AutogradFunctionVariable", "Functions in parts"
