@@ -47,7 +47,7 @@ _TORCHS = nn_functions.scaled_dot_product_attention
 _ATENS = torch.ops.aten.scaled_dot_product_attention.default
 _ATTENTION = (
     "Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, "
-    "bool is_causal=False, float? scale=None"
+    "bool is_causal=False, *, float? scale=None"
 )
 
 
@@ -164,7 +164,7 @@ def _is_flash(query: Any, key: Any, value: Any, mask: Any, dropout: float) -> bo
     )
 
 
-def _keep_for_attention(ctx, inputs, output):
+def _keep_for_attention(ctx, inputs, keyword_only_inputs, output):
     """Saves what eager's own node would: autograd_history.py looks."""
     query, key, value, mask, dropout, *_ = inputs
     if _is_flash(query, key, value, mask, dropout):

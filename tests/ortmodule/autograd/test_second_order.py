@@ -435,6 +435,16 @@ def test_layers(name):
     check(LAYERS[name](), penalty)
 
 
+def test_attention_of_a_scale():
+    """Of values of another width, where torch's kernel has a gradient of its gradient."""
+
+    def forward(net, x):
+        q, v = net.first(x)[None, None], net.second(net.first(x))[None, None]
+        return F.scaled_dot_product_attention(q, q, v, scale=0.3)
+
+    check(forward, penalty)
+
+
 def test_torch_has_no_gradient_of_the_gradient():
     """What torch refuses is refused in its words."""
     pair = Pair(Net(lambda net, x: net.second(Once.apply(net.first(x)))))
@@ -463,6 +473,13 @@ DROPS = {
     "torch's own": lambda x: x * torch.rand_like(x),
     "attention": lambda x: F.scaled_dot_product_attention(
         torch.zeros(1, 1, *x.shape), torch.zeros(1, 1, *x.shape), x[None, None], dropout_p=0.4
+    ),
+    "attention of a scale": lambda x: F.scaled_dot_product_attention(
+        torch.zeros(1, 1, *x.shape),
+        torch.zeros(1, 1, *x.shape),
+        x[None, None],
+        dropout_p=0.4,
+        scale=0.5,
     ),
     "in a loop": lambda x: over(lambda row: F.dropout(row, 0.4), x * 1.0),
 }
