@@ -133,6 +133,21 @@ def texts_compared() -> contextlib.AbstractContextManager:
     return compared(("==", "!="), check)
 
 
+def cut_at_largest() -> contextlib.AbstractContextManager:
+    """min() and max() of a tensor end a graph: they give one of their arguments, as data chooses.
+    Dynamo's torch.maximum and clamp are of another type, and share a gradient between equals."""
+
+    def make(original: Callable) -> Callable:
+        def call(self, tx: Any, *operands: Any) -> Any:
+            if any(type(o.realize()) is TensorVariable for o in operands if o is not None):
+                end("the smallest or largest of tensors", self.fn.__name__, _KNOWN_LATER)
+            return original(self, tx, *operands)
+
+        return call
+
+    return replaced(BuiltinVariable, "_call_min_max_binary", make)
+
+
 @contextlib.contextmanager
 def cut_at_collectives() -> Iterator[None]:
     """torch's Functions that communicate, whose gradient Dynamo loses, and what writes in place to

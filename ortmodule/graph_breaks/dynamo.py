@@ -44,6 +44,7 @@ from .breaks import (
     cut_at_checkpoints,
     cut_at_collectives,
     cut_at_hooks,
+    cut_at_largest,
     functions_as_they_are,
     inlined,
     reads_of_objects,
@@ -217,7 +218,7 @@ class _Convert:
             reads_of_objects(self._told().asked), subclasses_made(self._told().asked),
             autocast_set(self._told().asked), slices_as_they_are(), guards_as_exact(),
             aliases_guarded(), large_integers_as_they_are(), numpy_scalars_as_they_are(),
-            identities_of_values(self._told().asked), tuples_as_made(),
+            identities_of_values(self._told().asked), tuples_as_made(), cut_at_largest(),
         )  # fmt: skip
         with LOCK, convert_frame.compile_lock, inside(), contextlib.ExitStack() as stack:
             try:
