@@ -157,10 +157,10 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def test_ddp_reduces_before_backward_ends(root):
+def test_ddp_reduces_before_backward_ends():
     """Two Gloo processes: eager DDP's gradients, and three reduces before the first layer's."""
     providers = ",".join(options().providers)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(root)}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     port = str(free_port())
     workers = [
         subprocess.Popen(
