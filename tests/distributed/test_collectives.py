@@ -9,7 +9,8 @@ TOLERANCE = {"float64": 1e-13, "float32": 2e-6, "bfloat16": 0.02}
 # By hand, in halves: each of its ops rounds.
 ROUNDED = {
     ("norm_over_all_ranks", "bfloat16"): 0.1,
-    ("contrastive", "bfloat16"): 0.03,  # ten times the products': ours are no farther from float64
+    # Ten times the products': on torch 2.15 ours and eager's are each up to 0.02 from float64.
+    ("contrastive", "bfloat16"): 0.04,
 }
 # torch does without reduce_scatter there on Gloo: a message for each rank.
 MORE_IN_EAGER = {"nn_all_gather", "nn_all_gather_numbers", "nn_reduce_scatter", "contrastive"}
