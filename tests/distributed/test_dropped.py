@@ -46,7 +46,8 @@ def start(rank: int, folder: Path) -> subprocess.Popen:
         ["ip", "netns", "exec", NAMES[rank], sys.executable, "-W", "ignore",
          str(HERE / "dropped.py"), str(rank), ADDRESSES[0], str(folder)],
         stdout=subprocess.PIPE, text=True, cwd=HERE,
-        env=os.environ | {"GLOO_SOCKET_IFNAME": NAMES[rank], "OMP_NUM_THREADS": "1"},
+        env=os.environ | {"GLOO_SOCKET_IFNAME": NAMES[rank], "OMP_NUM_THREADS": "1",
+                          "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])},
     )  # fmt: skip
 
 
