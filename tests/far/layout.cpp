@@ -1,3 +1,4 @@
+// Elements are copied one by one, where the device sees both sides.
 #include "tests/far/layout.h"
 
 #include <cstring>

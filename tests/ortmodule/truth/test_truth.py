@@ -146,9 +146,14 @@ def parts_alone(monkeypatch):
     monkeypatch.setattr(ortmodule.capture.stages, "trace", of_parts_alone)
 
 
+IN_PARTS = sorted(n for n in CASES.keys() - NOT_IN_PARTS if not n.endswith("_cut"))
+
+
+# A case takes a second or two: an eighth of them each time, the others in `make long`.
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", sorted(n for n in CASES.keys() - NOT_IN_PARTS if not n.endswith("_cut"))
+    "name",
+    [pytest.param(n, marks=[pytest.mark.long] if i % 8 else []) for i, n in enumerate(IN_PARTS)],
 )
 def test_case_in_parts(name, parts_alone):
     """The same where nothing can be captured whole."""
