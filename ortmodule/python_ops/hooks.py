@@ -180,9 +180,21 @@ def place_steps(graph: fx.Graph) -> None:
         if step is None:
             continue
         if node.target.__name__.startswith(_OF_TENSOR):
+            _check_apart(graph, node.args[0][0])
             _place_behind(graph, node)
         if step.shares or step.reason == _REASON:
             _check_unwritten(graph, node)
+
+
+def _check_apart(graph: fx.Graph, hooked: fx.Node) -> None:
+    """Raises NeedsCut where what forward returns shares the hooked tensor's memory with what it was
+    given, or with another result: the step gives memory of its own."""
+    key = storage_key(hooked.meta.get("val"))
+    results = {node for node in graph.output_node().args[0] if isinstance(node, fx.Node)}
+    given = graph.find_nodes(op="placeholder")
+    sharing = [node for node in (*given, *results) if storage_key(node.meta.get("val")) == key]
+    if len(sharing) > 1 and not results.isdisjoint(sharing):
+        raise NeedsCut("forward sets a hook on a view that it returns, or on the base of one")
 
 
 def _place_behind(graph: fx.Graph, node: fx.Node) -> None:

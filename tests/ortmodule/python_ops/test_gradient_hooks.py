@@ -333,3 +333,46 @@ def test_a_hook_sees_the_autocast_around_the_backward():
         for theirs, mine in zip(pair.eager.parameters(), pair.ours.parameters(), strict=True):
             # eager's own backward computes in bfloat16 then
             torch.testing.assert_close(mine.grad, theirs.grad, rtol=0.05, atol=0.05)
+
+
+def _hooked_view(view):
+    def forward(net, x):
+        h = view(net, x)
+        h.register_hook(times_three)
+        return h
+
+    return forward
+
+
+VIEWS = {
+    "of an argument": (_hooked_view(lambda net, x: x[1:]), True),
+    "on the way": (lambda net, x: _hooked_view(lambda net, x: x[None])(net, x)[0].t(), True),
+    "of a parameter": (_hooked_view(lambda net, x: net.first.weight.t()), True),
+    "beside its base": (lambda net, x: (h := net.first(x), _hooked_view(lambda n, h: h[1:])(net, h)), True),
+    "of a result": (_hooked_view(lambda net, x: net.first(x)[1:]), False),
+    "before its view": (lambda net, x: (h := _hooked_view(lambda n, x: n.first(x))(net, x), h[1:]), True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_hooked_view_that_is_returned_shares_memory_as_in_eager(name):
+    forward, cut = VIEWS[name]
+    pair = Pair(Net(forward))
+    found = []
+    for module in (pair.eager, pair.ours):
+        x = (X * 1).requires_grad_()
+        result = module(x)
+        outputs = result if isinstance(result, tuple) else (result,)
+        kept = {t.untyped_storage().data_ptr() for t in (x, *module.parameters())}
+        memory = [t.untyped_storage().data_ptr() for t in outputs]
+        outputs[-1].square().sum().backward()
+        found.append((
+            [m in kept for m in memory], len(set(memory)), *outputs, x.grad,
+            *(p.grad for p in module.parameters()),
+        ))  # fmt: skip
+    for theirs, mine in zip(*found, strict=True):
+        if isinstance(theirs, torch.Tensor):
+            torch.testing.assert_close(mine, theirs)
+        else:
+            assert mine == theirs
+    assert pair.report.captures if not cut else "a hook on a view" in str(pair.report)
