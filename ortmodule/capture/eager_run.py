@@ -13,7 +13,7 @@ from torch import nn
 
 from .. import devices
 from ..calls import tree
-from ..guards.effects import Effects
+from ..side_effects.effects import Effects
 
 
 def eager_error(module: nn.Module, args: tuple, kwargs: dict) -> Exception | None:

@@ -19,9 +19,7 @@ from ..calls.arguments import Arguments
 from ..calls.call import Call
 from ..errors import NeedsCut, NotCapturable, WarmUp, let_go
 from ..guards import observation, questions, state_kinds
-from ..guards.effects import Effects, PlainWrite
 from ..guards.observation import Names, Observation
-from ..guards.private_state import OwnTensors, forget
 from ..guards.state_walk import changed
 from ..guards.tensor_questions import THROUGH_DATA
 from ..interface.autograd_history import as_users_have_them, writes_to_saved
@@ -29,6 +27,8 @@ from ..places import place_of_forward
 from ..python_ops import control_flow, functions
 from ..python_ops.entered import autocast_state, left_again
 from ..python_ops.hooks import Hooks
+from ..side_effects.effects import Effects, PlainWrite
+from ..side_effects.private_state import OwnTensors, forget
 from ..torch_internals.tracing import FakeTensor, FakeTensorMode
 from .constant_branches import ConstantBranches
 from .patches import Within

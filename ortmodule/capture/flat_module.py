@@ -10,8 +10,6 @@ from ..calls.arguments import Arguments, Edit, flatten_effects
 from ..calls.call import Call
 from ..calls.varying import number_of
 from ..errors import NeedsCut, NotCapturable
-from ..guards.effects import Effects
-from ..guards.private_state import OwnTensors
 from ..interface.autograd_history import (
     AutogradHistory,
     edges_of,
@@ -22,6 +20,8 @@ from ..interface.autograd_history import (
 from ..interface.sizes import dim_of, late_names
 from ..places import place_of_forward
 from ..python_ops.hooks import Hooks
+from ..side_effects.effects import Effects
+from ..side_effects.private_state import OwnTensors
 from ..translate.provenance import CHILD
 from .constant_branches import ConstantBranches
 from .grad_modes import GradModes

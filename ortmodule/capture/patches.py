@@ -22,7 +22,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbol
 from torch.nn.modules import module as torch_module
 
 from ..errors import NeedsCut, NeedsExactSizes, NotCapturable
-from ..guards import generators, questions, surroundings, tensor_questions
+from ..guards import questions, surroundings, tensor_questions
 from ..interface.assumed import assumed
 from ..interface.steps import Step
 from ..places import PACKAGE, TORCH, caller_place
@@ -37,6 +37,7 @@ from ..python_ops.markers import (
     stand_ins,
     with_counted_dims,
 )
+from ..side_effects import generators
 from ..torch_internals.dynamo import eval_frame
 from ..torch_internals.layers import (
     BatchNorm,

@@ -24,12 +24,12 @@ from ..errors import (
     ReadsData,
     WarmUp,
 )
-from ..guards import imports
-from ..guards.effects import Effects
-from ..guards.held import seen_in
 from ..guards.snapshot import Snapshot
 from ..interface.sizes import naming
 from ..options import Options
+from ..side_effects import imports
+from ..side_effects.effects import Effects
+from ..side_effects.held import seen_in
 from ..translate import translate
 from . import patches
 from .admit import admit

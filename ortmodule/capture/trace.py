@@ -25,12 +25,12 @@ from ..errors import (
     let_go,
 )
 from ..guards import observation
-from ..guards.effects import Effects
-from ..guards.private_state import OwnTensors, forget
 from ..guards.questions import OF_THE_TRACE
 from ..places import error_place
 from ..python_ops.entered import left_again
 from ..python_ops.hooks import Hooks, place_steps
+from ..side_effects.effects import Effects
+from ..side_effects.private_state import OwnTensors, forget
 from ..torch_internals.tracing import FakeTensor
 from .budget import Budget, OutOfTime, TooSlow, pace
 from .fake_run import FakeRun, observed, warm_up

@@ -19,9 +19,9 @@ from .. import clock
 from ..errors import NotCapturable
 from ..explain import Break, Fallback, Report
 from ..guards import observation, questions
-from ..guards.effects import Effects
 from ..progress import told
 from ..python_ops.entered import enter_autocast, exit_autocast, left_again
+from ..side_effects.effects import Effects
 from ..torch_internals.dynamo import TORCH_DYNAMO_RESUME_IN_PREFIX, TracingContext
 from ..torch_internals.entry import gone
 from ..torch_internals.modes import len_of_dispatch_stack, set_grad_enabled

@@ -1,6 +1,6 @@
 """What a module's forward reads of the world, and whether that is still as it was.
 
 A module and the functions that its forward enters come in; a Snapshot goes out, which tells at
-each call what differs. A run that is only to be learnt from puts back here what it wrote.
+each call what differs.
 Imports calls and interface.
 """

@@ -19,10 +19,10 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from ..errors import NeedsCut, NeedsExactSizes
 from ..guards import state_kinds
-from ..guards.held import made_by_forward
 from ..interface.autograd_history import storage_key
 from ..interface.steps import Step
 from ..places import caller_place
+from ..side_effects.held import made_by_forward
 from ..torch_internals.autograd import applied_by, are_transforms_active, plain_apply
 from ..torch_internals.modes import DisableTorchFunction, TorchDispatchMode
 from ..torch_internals.tracing import is_fake

@@ -14,6 +14,7 @@ ORDER = (
     "calls",
     "interface",
     "guards",
+    "side_effects",
     "translate",
     "python_ops",
     "lowbit",

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from ortmodule.calls.call import describe
-from ortmodule.guards.effects import Effects
 from ortmodule.guards.observation import Names
 from ortmodule.guards.snapshot import Snapshot
+from ortmodule.side_effects.effects import Effects
 
 
 class Config:

@@ -335,22 +335,18 @@ def test_a_hook_sees_the_autocast_around_the_backward():
             torch.testing.assert_close(mine.grad, theirs.grad, rtol=0.05, atol=0.05)
 
 
-def _hooked_view(view):
-    def forward(net, x):
-        h = view(net, x)
-        h.register_hook(times_three)
-        return h
-
-    return forward
+def _with_hook(tensor):
+    tensor.register_hook(times_three)
+    return tensor
 
 
 VIEWS = {
-    "of an argument": (_hooked_view(lambda net, x: x[1:]), True),
-    "on the way": (lambda net, x: _hooked_view(lambda net, x: x[None])(net, x)[0].t(), True),
-    "of a parameter": (_hooked_view(lambda net, x: net.first.weight.t()), True),
-    "beside its base": (lambda net, x: (h := net.first(x), _hooked_view(lambda n, h: h[1:])(net, h)), True),
-    "of a result": (_hooked_view(lambda net, x: net.first(x)[1:]), False),
-    "before its view": (lambda net, x: (h := _hooked_view(lambda n, x: n.first(x))(net, x), h[1:]), True),
+    "of an argument": (lambda net, x: _with_hook(x[1:]), True),
+    "on the way": (lambda net, x: _with_hook(x[None])[0].t(), True),
+    "of a parameter": (lambda net, x: _with_hook(net.first.weight.t()), True),
+    "beside its base": (lambda net, x: (h := net.first(x), _with_hook(h[1:])), True),
+    "of a result": (lambda net, x: _with_hook(net.first(x)[1:]), False),
+    "before its view": (lambda net, x: (h := _with_hook(net.first(x)), h[1:]), True),
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import nn
 
-from . import state_kinds
+from ..guards import state_kinds
 
 _ALWAYS = (*state_kinds.SCALARS, type, types.ModuleType, types.BuiltinFunctionType, range)
 

@@ -11,8 +11,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from ..guards import observation
 from ..torch_internals.modes import DisableTorchFunction, disable_current_modes
-from . import observation
 from .effects import Effects
 
 

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from ..errors import NeedsCut
+from ..guards import state_kinds
+from ..guards.state_walk import StateWalk, Watched, difference, is_own
 from ..torch_internals.tracing import FakeTensor
-from . import state_kinds
-from .state_walk import StateWalk, Watched, difference, is_own
 
 
 class PlainWrite(NamedTuple):

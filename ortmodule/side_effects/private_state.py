@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..guards import surroundings
+from ..guards.state_kinds import MISSING
 from ..torch_internals.tracing import FakeTensorMode
-from . import surroundings
-from .state_kinds import MISSING
 
 
 class _Registry(dict):

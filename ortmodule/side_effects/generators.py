@@ -11,7 +11,7 @@ import torch
 
 from .. import devices
 from ..errors import NeedsCut, NotCapturable
-from .state_kinds import GENERATORS
+from ..guards.state_kinds import GENERATORS
 
 
 def _methods(module: Any) -> set[str]:
