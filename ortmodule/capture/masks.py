@@ -81,7 +81,7 @@ def _bernoulli(
 def _attention(
     draw: Draw, _target: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
     mask: torch.Tensor | None = None, dropout_p: float = 0.0, is_causal: bool = False,
-    **kwargs: Any,
+    scale: float | None = None, **kwargs: Any,
 ) -> torch.Tensor:  # fmt: skip
     lead = query.shape[:-2]
     if not kwargs.get("enable_gqa"):  # else the keys have fewer heads
@@ -89,7 +89,9 @@ def _attention(
     shape = [*lead, query.shape[-2], key.shape[-2]]
     kept = draw(dropout_p, shape, query) != 0
     with autocast.entered({}):  # what it casts, it has cast
-        found, _ = attention_math(query, key, value, mask, dropout_p, is_causal, kept, **kwargs)
+        found, _ = attention_math(
+            query, key, value, mask, dropout_p, is_causal, kept, scale=scale, **kwargs
+        )
     return found
 
 

@@ -47,7 +47,7 @@ _TORCHS = nn_functions.scaled_dot_product_attention
 _ATENS = torch.ops.aten.scaled_dot_product_attention.default
 _ATTENTION = (
     "Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, "
-    "bool is_causal=False, *, float? scale=None"
+    "bool is_causal=False, float? scale=None"
 )
 
 
@@ -101,6 +101,11 @@ def _fake(x, hx, weights, has_biases, num_layers, dropout, train, bidirectional,
     else:
         outs = [x.new_empty((first, second, width))]
     return (*outs, *(s.new_empty(s.shape) for s in states))
+
+
+def _torchs_attention(query, key, value, mask=None, dropout=0.0, causal=False, scale=None):
+    """torch takes the scale by its name alone; a trace has it by its place."""
+    return _TORCHS(query, key, value, mask, dropout, causal, scale=scale)
 
 
 def _torchs_lstm_cell(x, h, c, *weights):
@@ -164,7 +169,7 @@ def _is_flash(query: Any, key: Any, value: Any, mask: Any, dropout: float) -> bo
     )
 
 
-def _keep_for_attention(ctx, inputs, keyword_only_inputs, output):
+def _keep_for_attention(ctx, inputs, output):
     """Saves what eager's own node would: autograd_history.py looks."""
     query, key, value, mask, dropout, *_ = inputs
     if _is_flash(query, key, value, mask, dropout):
@@ -190,7 +195,7 @@ def as_torch(target: Any) -> Callable:
     """Torch's own function for an operator of ours."""
     name = target.overloadpacket.__name__
     if name == "scaled_dot_product_attention":
-        return _TORCHS
+        return _torchs_attention
     if name in _TORCHS_CELLS:
         return _TORCHS_CELLS[name]
     return torch.ctc_loss if name == "ctc_loss" else getattr(variable_functions, name)
