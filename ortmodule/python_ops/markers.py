@@ -74,7 +74,7 @@ def _library() -> torch.library.Library:
     library.impl("ctc_loss", torch.ctc_loss, _ANY_DEVICE)
     torch.library.register_fake("ortmodule::ctc_loss", _fake_ctc_loss, lib=library)
     library.define(f"scaled_dot_product_attention({_ATTENTION}) -> Tensor")
-    library.impl("scaled_dot_product_attention", _TORCHS, _ANY_DEVICE)
+    library.impl("scaled_dot_product_attention", _torchs_attention, _ANY_DEVICE)
     attention = "ortmodule::scaled_dot_product_attention"
     torch.library.register_fake(attention, _fake_attention, lib=library)
     torch.library.register_autograd(

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from .. import devices
 from ..calls.tree import Const
 from ..interface.sizes import hint_of
 from ..torch_internals.tracing import OpOverload
@@ -85,12 +86,17 @@ def _runs(target: OpOverload, given: tuple, floats: Any) -> bool:
         return [made(item) for item in x] if isinstance(x, tuple) else x.value
 
     args, kwargs = made(given[0]), {name: made(value) for name, value in given[1]}
+    # An operator of ours, or one made of others, may draw without a tag that says so.
+    device = next((x.device for x in _operands(given) if isinstance(x, _Ones)), devices.HOST)
+    states = devices.random_states(device)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             target(*args, **kwargs)
         except Exception:
             return False
+        finally:
+            devices.set_random_states(device, states)
     return True
 
 

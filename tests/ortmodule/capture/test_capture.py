@@ -231,6 +231,20 @@ def test_random_states_are_kept():
     assert (np.random.get_state()[1] == states[2]).all()
 
 
+class MaskedAttention(nn.Module):
+    """Operands of several dtypes, which torch's kernel is asked about."""
+
+    def forward(self, x, mask):
+        return nn.functional.scaled_dot_product_attention(x, x, x, mask, dropout_p=0.5)
+
+
+def test_a_question_to_a_kernel_draws_nothing():
+    x, mask = torch.randn(1, 2, 4, 4), torch.ones(4, 4, dtype=torch.bool)
+    state = torch.get_rng_state()
+    captured(MaskedAttention(), x, mask)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
 def test_nothing_stays_patched():
     import torch.utils.checkpoint as module
 
