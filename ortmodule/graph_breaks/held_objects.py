@@ -26,6 +26,7 @@ from ..torch_internals.dynamo import (
     UserDefinedObjectVariable,
     UserMethodVariable,
     hashing,
+    items_of,
     list_variables,
 )
 from ..torch_internals.replace import first_of, replaced
@@ -148,11 +149,10 @@ def tuples_as_made() -> contextlib.AbstractContextManager:
     iterator that has ended by then, or a list that has changed."""
 
     def make(original: Callable) -> Callable:
-        def track(self, base: Any, cls: Any, given: Any) -> Any:
+        def track(self, base: Any, cls: Any, given: Any, **rest: Any) -> Any:
             if given and issubclass(cls.value, (tuple, frozenset)):
-                items = given[0].force_unpack_var_sequence(InstructionTranslator.current_tx())
-                given = [TupleVariable(items)]
-            return original(self, base, cls, given)
+                given = [TupleVariable(items_of(given[0], InstructionTranslator.current_tx()))]
+            return original(self, base, cls, given, **rest)
 
         return track
 

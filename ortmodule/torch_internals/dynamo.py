@@ -1,5 +1,7 @@
 """Dynamo: what parts of a module are made with."""
 
+from typing import Any
+
 from .entry import need
 
 dynamo_config = need("torch._dynamo.config", "settings of parts")
@@ -108,3 +110,11 @@ eval_frame = need("torch._dynamo.eval_frame", "functions that Dynamo traces")
 def hashing() -> tuple[type, type]:
     """The classes of Dynamo for dicts and for sets; up to torch 2.11 a set is a dict to it."""
     return ConstDictVariable, SetVariable.__base__
+
+
+def items_of(iterable: Any, tx: Any) -> list[Any]:
+    """Dynamo's variables of what its variable of an iterable gives. Newer torch has a function in
+    the place of the method."""
+    if (unpack := getattr(dynamo_utils, "unpack_iterable", None)) is not None:
+        return unpack(tx, iterable)
+    return iterable.force_unpack_var_sequence(tx)
