@@ -2,6 +2,7 @@
 number of messages are eager's on every rank."""
 
 import pytest
+import torch
 from forwards import FORWARDS, REASONS
 from processes import Processes
 
@@ -9,8 +10,9 @@ TOLERANCE = {"float64": 1e-13, "float32": 2e-6, "bfloat16": 0.02}
 # By hand, in halves: each of its ops rounds.
 ROUNDED = {
     ("norm_over_all_ranks", "bfloat16"): 0.1,
-    # Ten times the products': on torch 2.15 ours and eager's are each up to 0.02 from float64.
-    ("contrastive", "bfloat16"): 0.04,
+    # Ten times the products': ours are no farther from float64. Each is up to 0.016 from it, and on
+    # torch 2.15, where the two are 0.032 apart, up to 0.02.
+    ("contrastive", "bfloat16"): 0.03 if torch.__version__.startswith("2.11.") else 0.04,
 }
 # torch does without reduce_scatter there on Gloo: a message for each rank.
 MORE_IN_EAGER = {"nn_all_gather", "nn_all_gather_numbers", "nn_reduce_scatter", "contrastive"}

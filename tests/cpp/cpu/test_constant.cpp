@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "csrc/core/error.h"
@@ -134,6 +135,15 @@ TEST(Constant, EqualBytesAreSharedHoweverManyWentBefore) {
   for (int i = 0; i < 6; ++i) shared_constant(numbers());
   const Tensor first = shared_constant(numbers());
   EXPECT_EQ(shared_constant(numbers()).data, first.data);
+}
+
+TEST(Constant, ThereIsNoneToHold) {
+  try {
+    Constant().hold();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()), "a kernel reads a constant where it has none");
+  }
 }
 
 TEST(Constant, OtherMemoryStays) {
