@@ -85,7 +85,7 @@ dev: cpp_tests
 
 # --- the rest ----------------------------------------------------------------------------------
 CPP_FILES = $(shell git ls-files -co --exclude-standard '*.h' '*.cpp')
-.PHONY: fmt bench replay gpu gpu-pack compat lock clean
+.PHONY: fmt bench roofline replay gpu gpu-pack compat lock clean
 fmt: $(ENV)
 	@$(RUN) ruff check --fix -q .
 	@$(RUN) ruff format -q .
@@ -94,6 +94,11 @@ fmt: $(ENV)
 bench: build
 	@cmake --build build/current --target run_loop streams -j $(JOBS)
 	@$(PY) benchmarks/compare.py $(ARGS)
+
+# Each step of the same workloads beside what the machine could do; ARGS="bert --page" for one.
+roofline: build
+	@cmake --build build/current --target peak -j $(JOBS)
+	@$(PY) benchmarks/roofline.py $(ARGS)
 
 # The plans of the example models, compared with the recorded ones: a refactor changes none.
 replay: build

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import os
 import pathlib
+from collections.abc import Sequence
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,13 +58,19 @@ class Step:
     """One step of a plan; `us` only where Options.profile is on.
 
     layout: how its results lie, as "aBcd16b" for blocks of 16 channels and "acdb" for channels
-    last; empty where all are row-major.
+    last; empty where all are row-major. operations: floating-point operations, two for a
+    multiplication and its addition, as estimated from the sizes; bytes: of its operands, each
+    counted once; operands, results: these with their sizes, as "float32[8, 128]".
     """
 
     name: str
     provider: str
     us: float | None
     layout: str = ""
+    operations: float = 0.0
+    bytes: float = 0.0
+    operands: Sequence[str] = ()
+    results: Sequence[str] = ()
 
 
 def _listed(counts: dict[str, int]) -> str:

@@ -1,5 +1,7 @@
-// What a plan costs before it runs, for sessions that limit it.
+// What a plan costs: before it runs, for sessions that limit it; of each step, for reports.
 #pragma once
+
+#include <span>
 
 #include "csrc/plan/plan.h"
 
@@ -9,5 +11,14 @@ namespace ort {
 size_t bytes_of(const Plan& plan);
 // Elements read and written, and of products the multiplications: the order of magnitude.
 double estimated_operations(const LoweredGraph& lowered, const Symbols& symbols);
+
+// Of one step: arithmetic that its ops' entries tell, bytes of its operands, each once, and these
+// as text: float32[8, 128].
+struct StepEstimate {
+  double operations = 0, bytes = 0;
+  std::vector<std::string> in{}, out{};
+};
+StepEstimate estimate(const Plan& plan, const Step& step, const LoweredGraph& lowered,
+                      const Symbols& symbols);
 
 }  // namespace ort

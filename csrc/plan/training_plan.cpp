@@ -114,9 +114,9 @@ Placement place_retained(const BufferAssignment& separate, const Plan& plan, siz
 
 }  // namespace
 
-std::unique_ptr<TrainingPlan> make_training_plan(const LoweredGraph& lowered,
+std::unique_ptr<TrainingPlan> make_training_plan(std::shared_ptr<const LoweredGraph> lowered,
                                                  const Symbols& symbols) {
-  Bound bound = bind(lowered, symbols);
+  Bound bound = bind(*lowered, symbols);
   const std::vector<Buffer> separate = bound.owned.buffers;
   place_values(bound);
   Plan& plan = *bound.plan;
@@ -127,10 +127,12 @@ std::unique_ptr<TrainingPlan> make_training_plan(const LoweredGraph& lowered,
     training->retained = place_retained(bound.owned, plan, training->forward_steps);
     order_streams(plan, training->retained, training->forward_steps);
   }
-  find_segments(plan, bound.owned.output_ready, lowered.options.forward_outputs, *training);
+  find_segments(plan, bound.owned.output_ready, lowered->options.forward_outputs, *training);
   training->saved_inputs = find_saved_inputs(plan, training->forward_steps);
   training->core = std::move(bound.plan);
-  count_stash(*lowered.graph, *training);
+  count_stash(*lowered->graph, *training);
+  training->lowered = std::move(lowered);
+  training->symbols = symbols;
   return training;
 }
 

@@ -8,6 +8,8 @@
 namespace ort {
 
 struct TrainingPlan {
+  std::shared_ptr<const LoweredGraph> lowered;  // what it is made of, and the sizes it is for
+  Symbols symbols;
   std::unique_ptr<const Plan> core;
   Placement retained;                   // for a backward with retain_graph
   size_t forward_steps = 0;             // the rest are backward, by segment
@@ -21,7 +23,7 @@ struct TrainingPlan {
   size_t stash_bytes = 0, cast_bytes = 0;
 };
 
-std::unique_ptr<TrainingPlan> make_training_plan(const LoweredGraph& lowered,
+std::unique_ptr<TrainingPlan> make_training_plan(std::shared_ptr<const LoweredGraph> lowered,
                                                  const Symbols& symbols);
 
 }  // namespace ort

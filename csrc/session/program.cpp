@@ -123,11 +123,11 @@ void Program::lower(std::unique_ptr<Graph> graph, const CompileOptions& options,
   nodes_ = graph->node_count();
   const bool layouts =
       std::find(options.off.begin(), options.off.end(), "layouts") == options.off.end();
-  lowered_ = lower_graph(std::move(graph),
-                         {n_outputs_, std::move(shared), options.device, options.host_inputs,
-                          options.updates, layouts},
-                         providers);
-  dump_.stage("partition", *lowered_.graph);
+  LoweringOptions lowering{n_outputs_,          std::move(shared), options.device,
+                           options.host_inputs, options.updates,   layouts};
+  lowered_ = std::make_shared<const LoweredGraph>(
+      lower_graph(std::move(graph), std::move(lowering), providers));
+  dump_.stage("partition", *lowered_->graph);
 }
 
 void Program::set_aside_items(Graph& graph) {
@@ -179,7 +179,7 @@ std::vector<Item> Program::run_plan(std::span<const Item> inputs, RunState& stat
   state.begin(
       counted ? bytes_of(*plan->core) : 0,
       counted ? estimated_operations(
-                    lowered_, solve_symbols(*lowered_.graph, taken_sizes(inputs), taken_.size()))
+                    *lowered_, solve_symbols(*lowered_->graph, taken_sizes(inputs), taken_.size()))
               : 0);
   const Charge arena(counted ? plan->core->arena_bytes() : 0);
   BoundPlan bound(plan);
@@ -279,7 +279,7 @@ std::shared_ptr<const TrainingPlan> Program::plan(const std::vector<Sizes>& inpu
   check(input_sizes.size() == n_inputs_, "got {} inputs, expected {}", input_sizes.size(),
         n_inputs_);
   return cache_.find(
-      input_sizes, [&] { return solve_symbols(*lowered_.graph, input_sizes, n_inputs_); },
+      input_sizes, [&] { return solve_symbols(*lowered_->graph, input_sizes, n_inputs_); },
       [&](const Symbols& symbols) { return make(symbols); });
 }
 
@@ -289,7 +289,7 @@ std::shared_ptr<const TrainingPlan> Program::make(const Symbols& symbols) {
   ++plans_;
   std::shared_ptr<const TrainingPlan> plan = make_training_plan(lowered_, symbols);
   planned_us_ = now_us() - start;
-  dump_.plan(lowered_, *plan, symbols);
+  dump_.plan(*lowered_, *plan, symbols);
   if (env::debug() >= 1) report(*plan->core, planned_us_ / 1e6);
   return plan;
 }

@@ -64,7 +64,7 @@ class Program {
   const std::vector<int>& gradient_segments() const { return segments_; }  // by gradient output
   // By gradient input: the first segment that reads it.
   const std::vector<int>& first_reads() const { return first_reads_; }
-  const LoweredGraph& lowered() const { return lowered_; }
+  const LoweredGraph& lowered() const { return *lowered_; }
   int plans() const;
   // What the newest plan took, from unknown sizes to kernels prepared and memory placed; of halves
   // that of the backward.
@@ -103,7 +103,7 @@ class Program {
   std::optional<size_t> first_gradient_;  // of a backward half: where among its inputs
   std::vector<size_t> gradient_inputs_;
   std::vector<int> gradient_outputs_, cut_outputs_, segments_, first_reads_;
-  LoweredGraph lowered_;
+  std::shared_ptr<const LoweredGraph> lowered_;
   Dump dump_;
   FoldedBytes folded_;
   size_t nodes_ = 0;    // before partition

@@ -92,7 +92,9 @@ Result asked(const Runner& runner, Result (Runner::*question)() const) {
 py::list steps(const Runner& runner) {
   py::list result;
   for (const auto& step : asked(runner, &Runner::steps))
-    result.append(py::make_tuple(step.name, step.provider, step.us, step.layout));
+    result.append(py::make_tuple(step.name, step.provider, step.us, step.layout,
+                                 step.work.operations, step.work.bytes, step.work.in,
+                                 step.work.out));
   return result;
 }
 

@@ -198,7 +198,8 @@ void Runner::add_steps(const TrainingPlan& plan, bool backward,
   const size_t first = steps.size();
   for (size_t i = 0; i < made.size(); ++i)
     steps.push_back({made[i].name, std::string(made[i].provider), layout_of(*plan.core, made[i]),
-                     backward || i >= plan.forward_steps, std::nullopt});
+                     backward || i >= plan.forward_steps, std::nullopt,
+                     estimate(*plan.core, made[i], *plan.lowered, plan.symbols)});
   if (const auto profile = this->profile())
     for (const Profile::Event& event : profile->events())
       if (event.plan == plan.core.get() && event.step < made.size() &&

@@ -3,6 +3,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include "csrc/plan/estimate.h"
 #include "csrc/torch_bridge/call.h"
 
 namespace ort::bridge {
@@ -40,6 +41,7 @@ class Runner {
     std::string layout;  // of its first result that is not row-major; empty: there is none
     bool backward;
     std::optional<double> us;  // where the latest call was timed
+    StepEstimate work{};
   };
   std::vector<StepInfo> steps() const;  // of the latest plan
   // Operators of torch among the latest plan's forward steps.

@@ -93,8 +93,9 @@ TEST(Bind, AGradientThatIsGivenAsItCameIsCopiedInTheBackward) {
   const Provider* providers[] = {find_provider("cpu")};
   LoweringOptions options;
   options.forward_outputs = 1;
-  const auto plan =
-      make_training_plan(lower_graph(std::move(graph), std::move(options), providers), {});
+  const auto plan = make_training_plan(std::make_shared<const LoweredGraph>(lower_graph(
+                                           std::move(graph), std::move(options), providers)),
+                                       {});
   EXPECT_EQ(plan->core->steps.size(), 2u);
   EXPECT_EQ(plan->forward_steps, 1u);
   EXPECT_EQ(plan->output_segments, (std::vector<size_t>{0, 0}));

@@ -33,6 +33,33 @@ def test_the_trace_has_every_step_once_in_order(tmp_path):
     assert "us  " in str(report)
 
 
+def test_a_step_says_what_it_has_to_do():
+    model = timed(profile=False)
+    model(torch.randn(3, 8))
+    first, gelu, second = model.explain().steps[:3]
+    assert first.operands == ["float32[3, 8]", "float32[16, 8]", "float32[16]"]
+    assert first.results == ["float32[3, 16]"] == gelu.operands == gelu.results
+    product = 2 * 3 * 8 * 16  # a multiplication and an addition
+    assert product <= first.operations <= product + 3 * 16 * 10
+    assert first.bytes == 4 * (3 * 8 + 16 * 8 + 16 + 3 * 16)
+    assert gelu.bytes == 4 * 2 * 3 * 16 and gelu.operations > 0
+    model(torch.randn(5, 8))
+    assert model.explain().steps[2].results == ["float32[5, 4]"] and second.bytes > 0
+
+
+def test_the_steps_of_a_staged_run_say_it_too():
+    """Where sizes depend on data, what is planned after they are known has them."""
+
+    class Chosen(nn.Module):
+        def forward(self, x):
+            return x[x > 0].exp()
+
+    model = ORTModule(Chosen(), Options(fallback="error"))
+    model(torch.tensor([1.0, -1.0, 2.0], requires_grad=True)).sum().backward()
+    exp = next(step for step in model.explain().steps if "exp" in step.name)
+    assert exp.results == ["float32[2]"]
+
+
 def test_a_report_can_be_asked_for_again():
     model = timed()
     model(torch.randn(3, 8)).sum().backward()
