@@ -1,4 +1,5 @@
-// Image by image and group by group: [O / g, C / g K] times [C / g K, E], or their transposes.
+// Image by image and group by group: [O / g, C / g K] times [C / g K, E], or their transposes;
+// where a channel has one filter, tap by tap, without columns.
 #include "providers/cpu/conv/column_conv.h"
 
 #include <algorithm>
@@ -70,17 +71,42 @@ class Columns {
     });
   }
 
+  // Elements of a row of y over which a tap is inside x's plane, there from `place` on.
+  struct TapRun {
+    int64_t tap, at, place, count;
+  };
+  std::vector<TapRun> tap_runs() const {
+    std::vector<TapRun> found;
+    for (int64_t at = 0; at < taps; ++at) {
+      int64_t tap[3];
+      find_tap(at, tap);
+      each_run(tap, [&](Run run, int64_t) {
+        if (run.first < run.last)
+          found.push_back({at, run.at + run.first, run.place, run.last - run.first});
+      });
+    }
+    return found;
+  }
+  bool is_depthwise() const {
+    constexpr int64_t kMostRuns = 1 << 20;  // that a kernel keeps
+    return channels == 1 && filters == 1 && taps * (out / axes_[2].out) <= kMostRuns;
+  }
+  int64_t step() const { return axes_[2].stride; }  // between elements of x's row
+
   int64_t images, groups, channels, filters;
   int64_t in = 1, out = 1, taps = 1;
 
  private:
+  void find_tap(int64_t at, int64_t (&tap)[3]) const {
+    for (size_t i = 3; i-- > 0; at /= axes_[i].kernel) tap[i] = at % axes_[i].kernel;
+  }
+
   template <class F>
   void each_row(F f) const {
     parallel_for(channels, depth() * out, [&](int64_t begin, int64_t end, int) {
       for (int64_t row = begin * taps; row < end * taps; ++row) {
-        int64_t rest = row % taps;
         int64_t tap[3];
-        for (size_t i = 3; i-- > 0; rest /= axes_[i].kernel) tap[i] = rest % axes_[i].kernel;
+        find_tap(row % taps, tap);
         f(row, row / taps, tap);
       }
     });
@@ -128,11 +154,82 @@ void start(T* to, const T* bias, int64_t planes, int64_t channels, int64_t size)
     std::fill_n(to + plane * size, size, bias ? bias[plane % channels] : T{});
 }
 
+// --- a filter a channel: planes by planes, tap by tap, which is no product ---
+
+// f(plane, channel) for all of them, on threads.
+template <class F>
+void each_plane(const Columns& c, size_t runs, F f) {
+  const int64_t planes = c.images * c.groups;
+  const auto work = planes * (c.in + c.out + static_cast<int64_t>(runs) * 4);
+  parallel_for(planes, work, [&](int64_t begin, int64_t end, int) {
+    for (int64_t plane = begin; plane < end; ++plane) f(plane, plane % c.groups);
+  });
+}
+
+template <class T>
+std::unique_ptr<Kernel> depthwise(const Columns& c, bool bias) {
+  return make_kernel("Conv", [=, runs = c.tap_runs(), step = c.step()](const Args& args) {
+    each_plane(c, runs.size(), [&](int64_t plane, int64_t channel) {
+      const T *x = input<T>(args, 0) + plane * c.in, *w = input<T>(args, 1) + channel * c.taps;
+      T* y = output<T>(args) + plane * c.out;
+      std::fill_n(y, c.out, bias ? input<T>(args, 2)[channel] : T{});
+      for (const auto& [tap, at, place, count] : runs)
+        for (int64_t i = 0; i < count; ++i) y[at + i] += w[tap] * x[place + i * step];
+    });
+  });
+}
+
+template <class T>
+std::unique_ptr<Kernel> depthwise_grad_x(const Columns& c, bool bias) {
+  return make_kernel("ConvGradX", [=, runs = c.tap_runs(), step = c.step()](const Args& args) {
+    each_plane(c, runs.size(), [&](int64_t plane, int64_t channel) {
+      const T *y = input<T>(args, 0) + plane * c.out, *w = input<T>(args, 1) + channel * c.taps;
+      T* x = output<T>(args) + plane * c.in;
+      std::fill_n(x, c.in, bias ? input<T>(args, 2)[channel] : T{});
+      for (const auto& [tap, at, place, count] : runs)
+        for (int64_t i = 0; i < count; ++i) x[place + i * step] += w[tap] * y[at + i];
+    });
+  });
+}
+
+template <class T>
+void add_taps(const T* x, const T* y, const std::vector<Columns::TapRun>& runs, int64_t step,
+              double* sums) {
+  for (const auto& [tap, at, place, count] : runs) {
+    T sum = 0;
+    for (int64_t i = 0; i < count; ++i) sum += y[at + i] * x[place + i * step];
+    sums[tap] += sum;
+  }
+}
+
+// A channel is one thread's; its sums over the images are doubles.
+template <class T>
+std::unique_ptr<Kernel> depthwise_grad_w(const Columns& c) {
+  const auto run = [=, runs = c.tap_runs(), step = c.step()](const Args& args) {
+    auto* all = static_cast<double*>(args.scratch);
+    std::fill_n(all, c.groups * c.taps, 0.0);
+    const auto work = c.images * c.groups * (c.in + static_cast<int64_t>(runs.size()) * 4);
+    parallel_for(c.groups, work, [&](int64_t begin, int64_t end, int) {
+      for (int64_t at = 0; at < c.images * (end - begin); ++at) {
+        const int64_t channel = begin + at % (end - begin);
+        const int64_t plane = at / (end - begin) * c.groups + channel;
+        add_taps(input<T>(args, 1) + plane * c.in, input<T>(args, 0) + plane * c.out, runs, step,
+                 all + channel * c.taps);
+      }
+      T* w = output<T>(args);
+      std::copy(all + begin * c.taps, all + end * c.taps, w + begin * c.taps);
+    });
+  };
+  const size_t bytes = static_cast<size_t>(c.groups * c.taps) * sizeof(double);
+  return make_kernel("ConvGradW", run, bytes);
+}
+
 }  // namespace
 
 template <class T>
 std::unique_ptr<Kernel> column_conv(const ColumnConv& conv, bool bias) {
   const Columns c(conv);
+  if (c.is_depthwise()) return depthwise<T>(c, bias);
   return make_kernel(
       "Conv",
       [=](const Args& args) {
@@ -153,6 +250,7 @@ std::unique_ptr<Kernel> column_conv(const ColumnConv& conv, bool bias) {
 template <class T>
 std::unique_ptr<Kernel> column_conv_grad_x(const ColumnConv& conv, bool bias) {
   const Columns c(conv);
+  if (c.is_depthwise()) return depthwise_grad_x<T>(c, bias);
   return make_kernel(
       "ConvGradX",
       [=](const Args& args) {
@@ -173,6 +271,7 @@ std::unique_ptr<Kernel> column_conv_grad_x(const ColumnConv& conv, bool bias) {
 template <class T>
 std::unique_ptr<Kernel> column_conv_grad_w(const ColumnConv& conv) {
   const Columns c(conv);
+  if (c.is_depthwise()) return depthwise_grad_w<T>(c);
   return make_kernel(
       "ConvGradW",
       [=](const Args& args) {

@@ -7,6 +7,7 @@
 #include "csrc/core/parallel.h"
 #include "providers/cpu/convert.h"
 #include "providers/cpu/tile/byte_passes.h"
+#include "providers/cpu/tile/narrow_rows.h"
 #include "providers/cpu/tile/read_bytes.h"
 #include "providers/cpu/tile/round_bytes.h"
 
@@ -62,7 +63,9 @@ int64_t weight(TileOp op) {
 template <class T>
 struct Step : Instruction {
   TileFunctionOf<T> run;
-  T number;                     // p
+  T number;                   // p
+  TileFunctionOf<T> dense{};  // over a whole tile of narrow rows, where `whole` are one element
+  int whole = 0;
   const ByteLoad* begins = {};  // what a product does besides
   const ByteStore* ends = {};   // what a store does besides
 };
@@ -89,7 +92,8 @@ class TileKernel final : public Kernel {
  private:
   struct Tile {
     int64_t row, col, rows, cols;
-    T** at;  // where each slot lies
+    T** at;         // where each slot lies
+    T* spare = {};  // an operand each, for narrow rows
   };
   // Of a thread: the slots' places, registers, column sums; on cache lines of their own.
   size_t pointer_cells() const {
@@ -97,8 +101,9 @@ class TileKernel final : public Kernel {
   }
   size_t thread_cells() const {
     return pointer_cells() + static_cast<size_t>(program_->registers * tile_stride_) +
-           sum_levels() * sum_cells();
+           spare_cells() + sum_levels() * sum_cells();
   }
+  size_t spare_cells() const { return narrow_ ? 3 * static_cast<size_t>(tile_stride_) : 0; }
   size_t sum_levels() const { return extent_.group > 0 ? 1 : kSumLevels; }
   size_t sum_cells() const { return sums_.size() * static_cast<size_t>(sum_stride_); }
   T* sums_of(T* memory, size_t level) const {
@@ -121,6 +126,7 @@ class TileKernel final : public Kernel {
   void fold_sums(T* sums, double* totals) const;
   void place_slots(const Args& args, Tile& tile, T* registers, T* sums) const;
   void step(const Args& args, const Step<T>& i, const Tile& tile) const;
+  void step_narrow(const Step<T>& i, const Tile& tile, TileArgsOf<T> t) const;
   bool is_dense(const Step<T>& i) const;
   int64_t first_cell(Space space, const Tile& tile) const;
   int64_t cells(Space space, const Tile& tile) const;
@@ -147,6 +153,7 @@ class TileKernel final : public Kernel {
   };
   std::vector<Sum> sums_;        // of columns
   int64_t sum_stride_ = 0;       // from one to the next
+  bool narrow_ = false;          // rows are of a few elements
   std::vector<int64_t> sum_of_;  // by output: which sum it is, or -1
   int64_t work_ = 0;
   int threads_ = 1;
@@ -188,6 +195,7 @@ void TileKernel<T>::shape_tiles() {
   else if (std::any_of(program_->code.begin(), program_->code.end(), sums))
     tile_rows_ = std::min(tile_rows_, kSummedRows);
   tile_rows_ = std::clamp<int64_t>(tile_rows_, 1, std::max<int64_t>(rows, 1));
+  narrow_ = tile_rows_ > 1 && tile_cols_ == cols && cols < narrow_rows::kColumns;
   row_tiles_ = (rows + tile_rows_ - 1) / tile_rows_;
   col_tiles_ = tile_cols_ > 0 ? (cols + tile_cols_ - 1) / tile_cols_ : 1;
   tile_stride_ = round_up(std::max(tile_rows_ * tile_cols_, std::max(tile_rows_, tile_cols_)));
@@ -225,6 +233,14 @@ void TileKernel<T>::bind_steps() {
     const Space from = program_->slots[i.a].space | space;
     work_ += loops * weight(i.op) * (over_rows(from) ? extent_.rows : 1) *
              (over_cols(from) ? extent_.cols : 1);
+    if (narrow_ && i.by_row && !tile::reduces_row(i.op) && !tile::sums_columns(i.op)) {
+      Step<T>& step = steps_.back();
+      const auto one = [&](int slot) {
+        return slot >= 0 && program_->slots[slot].space == Space::scalar;
+      };
+      step.whole = one(i.a) + 2 * one(i.b) + 4 * one(i.c);
+      step.dense = tile_function<T>(i.op, step.whole);
+    }
     if (joined.count(at)) steps_.pop_back();
   }
 }
@@ -369,6 +385,7 @@ int64_t TileKernel<T>::cells(Space space, const Tile& tile) const {
 
 template <class T>
 void TileKernel<T>::place_slots(const Args& args, Tile& tile, T* registers, T* sums) const {
+  tile.spare = registers + program_->registers * tile_stride_;
   // What is converted finds its own place in memory of another type.
   const auto place = [&](void* memory, const Port& port, Space space) {
     const bool as_it_is = port.dtype == program_->element && !port.strided;
@@ -417,6 +434,7 @@ void TileKernel<T>::step(const Args& args, const Step<T>& i, const Tile& tile) c
     t.count = tile.rows * tile.cols;
     return i.run(t);
   }
+  if (i.by_row && narrow_ && !tile::sums_columns(i.op)) return step_narrow(i, tile, t);
   if (i.by_row) {
     t.count = tile.cols;
     const bool by_cell = extent_.group > 0 && tile::sums_columns(i.op);
@@ -441,6 +459,35 @@ void TileKernel<T>::step(const Args& args, const Step<T>& i, const Tile& tile) c
     t.index = static_cast<uint64_t>(tile.row * extent_.cols + tile.col);
   }
   i.run(t);
+}
+
+template <class T>
+void TileKernel<T>::step_narrow(const Step<T>& i, const Tile& tile, TileArgsOf<T> t) const {
+  const auto space = [&](int slot) { return program_->slots[slot].space; };
+  if constexpr (std::is_floating_point_v<T>) {
+    if (tile::reduces_row(i.op)) {
+      const auto apart = [&](int slot) -> int64_t {
+        return slot < 0 || !over_rows(space(slot)) ? 0 : over_cols(space(slot)) ? tile.cols : 1;
+      };
+      t.count = tile.cols;
+      return narrow_rows::reduce_rows(i.op, t, tile.rows, apart(i.a), apart(i.b));
+    }
+  }
+  const auto spread = [&](int slot, const T* from, int64_t at) {
+    if (slot < 0 || space(slot) == Space::full || space(slot) == Space::scalar) return from;
+    T* to = tile.spare + at * tile_stride_;
+    if (space(slot) == Space::row)
+      narrow_rows::repeat_rows(from, tile.rows, tile.cols, to);
+    else
+      narrow_rows::repeat_in_rows(from, tile.rows, tile.cols, to);
+    return static_cast<const T*>(to);
+  };
+  t.a = spread(i.a, t.a, 0);
+  t.b = spread(i.b, t.b, 1);
+  t.c = spread(i.c, t.c, 2);
+  t.count = tile.rows * tile.cols;
+  t.variant = i.whole;
+  i.dense(t);
 }
 
 // Whether it adds a tile to the sums of a group cell by cell.

@@ -5,7 +5,6 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "providers/cpu/tile/tile_ops.cpp"
-#include <cstring>
 #include <numeric>
 #include "hwy/foreach_target.h"
 
@@ -13,6 +12,7 @@
 #include "hwy/highway.h"
 #include "providers/cpu/half-inl.h"
 #include "providers/cpu/philox-inl.h"
+#include "providers/cpu/some_lanes-inl.h"
 #include "providers/cpu/tile/tile.h"
 #include "providers/cpu/tile/vec_math-inl.h"
 
@@ -23,19 +23,12 @@ namespace {
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
-// The last, partial vector goes through a buffer: masked loads may fault on older targets.
+// The last, partial vector.
 HWY_INLINE V load_part(const float* p, int64_t n) {
-  const D d;
-  HWY_ALIGN float buffer[hn::MaxLanes(D())] = {};
-  std::memcpy(buffer, p, static_cast<size_t>(n) * sizeof(float));
-  return hn::Load(d, buffer);
+  return load_some(p, n);
 }
-
 HWY_INLINE void store_part(V v, float* p, int64_t n) {
-  const D d;
-  HWY_ALIGN float buffer[hn::MaxLanes(D())];
-  hn::Store(v, d, buffer);
-  std::memcpy(p, buffer, static_cast<size_t>(n) * sizeof(float));
+  hn::BlendedStore(v, hn::FirstN(D(), static_cast<size_t>(n)), D(), p);
 }
 
 // An operand: a run of elements, or one for the whole run.

@@ -38,7 +38,11 @@ TEST(CpuConv, ForwardAndGradients) {
   for (const Case& c : std::vector<Case>{{2, 3, 4, 7, 6, 3, 1, 1, 1, 1},
                                          {1, 16, 32, 9, 9, 3, 2, 1, 1, 1},
                                          {2, 8, 8, 8, 8, 3, 1, 2, 2, 8},
-                                         {2, 6, 4, 5, 5, 1, 2, 0, 1, 2}}) {
+                                         {2, 6, 4, 5, 5, 1, 2, 0, 1, 2},
+                                         {3, 8, 8, 2, 2, 7, 1, 3, 1, 8},  // no tap reaches all
+                                         {5, 5, 5, 1, 1, 7, 1, 3, 1, 5},
+                                         {2, 4, 4, 3, 2, 5, 2, 2, 1, 4},
+                                         {2, 3, 3, 2, 3, 3, 1, 4, 4, 3}}) {
     Graph g(default_ops());
     const Sizes xs{c.N, c.C, c.H, c.W}, ws{c.O, c.C / c.group, c.kernel, c.kernel};
     const Attrs attrs{{"strides", std::vector<int64_t>{c.stride, c.stride}},

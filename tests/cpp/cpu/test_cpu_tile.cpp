@@ -181,7 +181,14 @@ TEST(Tile, OneProgramForAllSizes) {
 
 // The backward of a layer norm: row sums, column sums and a full output in one program.
 TEST(Tile, LayerNormGradient) {
-  for (const auto& [R, C] : {std::pair<int64_t, int64_t>{64, 768}, {7, 5}, {300, 33}, {1, 16}}) {
+  for (const auto& [R, C] : {std::pair<int64_t, int64_t>{64, 768},
+                             {7, 5},
+                             {300, 33},
+                             {1, 16},
+                             {1000, 8},
+                             {65, 31},
+                             {33, 1},
+                             {517, 17}}) {
     const Floats dy = random_floats(R * C, 3), x = random_floats(R * C, 4);
     const Floats w = random_floats(C, 5), mean = random_floats(R, 6), inv = random_floats(R, 7);
     Builder b;
