@@ -5,9 +5,9 @@
 #include <sys/mman.h>
 
 #include <atomic>
-#include <mutex>
 
 #include "csrc/core/meter.h"
+#include "csrc/core/mutex.h"
 #include "csrc/core/pool.h"
 
 namespace ort {
@@ -79,7 +79,7 @@ class Pages {
   const size_t bytes_;
   const Charge charge_;
   uint8_t* const data_;
-  std::mutex mutex_;
+  Mutex mutex_;
   size_t holders_ = 0;
   bool present_ = true;
   std::shared_ptr<const Pack> pack_;

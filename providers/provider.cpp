@@ -1,13 +1,17 @@
 // The registry of providers and the default claim: every node alone.
 #include "providers/provider.h"
 
-#include <mutex>
 #include <set>
+
+#include "csrc/core/mutex.h"
 
 namespace ort {
 namespace {
 
-std::mutex mutex;
+Mutex& mutex() {
+  static auto& mutex = *new Mutex;
+  return mutex;
+}
 std::vector<std::unique_ptr<Provider>>& registry() {
   static auto* providers = new std::vector<std::unique_ptr<Provider>>();
   return *providers;
@@ -47,21 +51,21 @@ std::vector<Region> Provider::claim(Graph& graph, const Claimed& claimed) const 
 }
 
 void register_provider(std::unique_ptr<Provider> provider) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(mutex());
   for (auto& known : registry())
     if (known->name() == provider->name()) return;
   registry().push_back(std::move(provider));
 }
 
 const Provider* find_provider(std::string_view name) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(mutex());
   for (const auto& provider : registry())
     if (provider->name() == name) return provider.get();
   return nullptr;
 }
 
 std::vector<std::string> provider_names() {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(mutex());
   std::vector<std::string> names;
   for (const auto& provider : registry()) names.emplace_back(provider->name());
   return names;

@@ -1,14 +1,16 @@
 // Values by key, each made once; the least recently used is dropped.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <future>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
+
+#include "csrc/core/mutex.h"
 
 namespace ort {
 
@@ -30,12 +32,16 @@ class Cache {
       const std::lock_guard lock(mutex_);
       for (auto at = items_.begin(); at != items_.end(); ++at) {
         if (at->key != key) continue;
+        if (is_abandoned(*at)) {
+          items_.erase(at);
+          break;
+        }
         items_.splice(items_.begin(), items_, at);
         value = at->value;
         break;
       }
       if (!value.valid()) {
-        items_.push_front({key, promise.get_future().share()});
+        items_.push_front({key, promise.get_future().share(), forks()});
         item = &items_.front();
       }
     }
@@ -72,11 +78,15 @@ class Cache {
   struct Item {
     Key key;
     std::shared_future<Kept> value;
+    int forks;  // of the process that makes it
   };
 
   static bool is_ready(const Item& item) {
     return item.value.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
   }
+
+  // Who was making it is a thread of the process that this one was forked from.
+  static bool is_abandoned(const Item& item) { return item.forks != forks() && !is_ready(item); }
 
   // One that is being made stays: who makes it takes it out where it fails.
   void drop_oldest() {
@@ -96,8 +106,26 @@ class Cache {
 
   const size_t size_;
   const std::function<void(const Value&)> dropped_;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::list<Item> items_;  // the one used last first
+};
+
+// As std::call_once, whose flag a child never sees set where a thread of its parent was about to.
+class Once {
+ public:
+  template <class F>
+  void call(const F& f) {
+    if (done_.load(std::memory_order_acquire)) return;
+    made_.find(0, [&] {
+      f();
+      done_.store(true, std::memory_order_release);
+      return std::make_shared<const char>();
+    });
+  }
+
+ private:
+  std::atomic<bool> done_ = false;
+  Cache<int, const char> made_{1};
 };
 
 }  // namespace ort

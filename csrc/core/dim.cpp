@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <sstream>
 #include <unordered_map>
 
 #include "csrc/core/error.h"
+#include "csrc/core/mutex.h"
 
 namespace ort {
 namespace {
@@ -21,7 +21,7 @@ constexpr size_t kMaxTerms = 400;    // of one sum
 // Atoms are interned for the life of the process, so that equality is identity. Ordered by text, so
 // that canonical order does not depend on addresses.
 const Atom* intern(Atom atom, const std::string& key) {
-  static std::mutex mutex;
+  static auto& mutex = *new Mutex;
   static std::unordered_map<std::string, std::unique_ptr<Atom>>* atoms =
       new std::unordered_map<std::string, std::unique_ptr<Atom>>();
   std::lock_guard lock(mutex);

@@ -8,11 +8,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "csrc/core/env.h"
+#include "csrc/core/mutex.h"
 
 namespace ort {
 namespace {
@@ -27,7 +27,7 @@ struct Idle {
 };
 
 struct Pool {
-  std::mutex mutex;
+  Mutex mutex;
   std::map<size_t, std::vector<Idle>> idle;  // by capacity, oldest first
   size_t used_bytes = 0, most_used = 0, idle_bytes = 0;
   uint64_t clock = 0;

@@ -1,8 +1,8 @@
 // Matching: backtracking over commutative operands; it never changes the graph.
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 
+#include "csrc/core/mutex.h"
 #include "csrc/passes/rule.h"
 
 namespace ort {
@@ -186,7 +186,7 @@ class Matcher {
 
 // Rules are lists made once in a process: two first compiles may meet here.
 void Rule::build(const OpSet& ops) const {
-  static std::mutex mutex;
+  static auto& mutex = *new Mutex;
   std::lock_guard lock(mutex);
   if (built_) return;
   auto pattern = std::make_shared<Pattern>(ops);

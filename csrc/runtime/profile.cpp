@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "csrc/core/format.h"
-#include "csrc/core/json.h"
+#include "csrc/runtime/json.h"
 
 namespace ort {
 

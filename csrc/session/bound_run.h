@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "csrc/session/bound_plan.h"
@@ -30,7 +29,7 @@ class BoundRun {
   const std::vector<size_t> outputs_;
   const std::vector<Item> inputs_;
   std::vector<Tensor> into_;
-  std::mutex mutex_;                 // of what follows and of the memory given
+  Mutex mutex_{Mutex::For::runs};    // of what follows and of the memory given
   std::shared_ptr<BoundPlan> plan_;  // null: each run is one of the session's
   Results results_;                  // of the plan
 };

@@ -3,8 +3,8 @@
 
 #include <cstring>
 #include <map>
-#include <mutex>
 
+#include "csrc/core/mutex.h"
 #include "csrc/graph/schema.h"
 #include "providers/constant.h"
 
@@ -60,7 +60,7 @@ void each_constant(const Graph& graph, const F& f) {
 
 Tensor shared_constant(const Tensor& tensor) {
   constexpr size_t kMost = 4;  // of one sample: hostile files must not make this slow
-  static std::mutex mutex;
+  static auto& mutex = *new Mutex;
   static auto& known = *new std::map<uint64_t, std::vector<Known>>;
   static size_t many = 0;
   if (!is_discardable(tensor)) return tensor;

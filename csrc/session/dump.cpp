@@ -49,7 +49,7 @@ void remove_written(const fs::path& folder) {
 
 // The next build's folder, made: a number that no other folder has.
 fs::path next_build(const fs::path& folder) {
-  static std::mutex mutex;
+  static auto& mutex = *new Mutex;
   static auto* builds = new std::map<fs::path, int>;
   std::lock_guard lock(mutex);
   fs::create_directories(folder);

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <filesystem>
-#include <mutex>
 #include <string>
 
+#include "csrc/core/mutex.h"
 #include "csrc/plan/lowered_graph.h"
 #include "csrc/plan/training_plan.h"
 
@@ -28,7 +28,7 @@ class Dump {
   void write(const std::string& name, const std::string& text);
 
   std::filesystem::path place_;
-  std::mutex mutex_;  // plans of one program are made by several threads
+  Mutex mutex_;  // plans of one program are made by several threads
   int stages_ = 0, plans_ = 0;
 };
 

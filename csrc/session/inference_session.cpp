@@ -198,7 +198,7 @@ Program& InferenceSession::program_for(Asked& asked, const std::vector<Item>& in
     asked.fitting = std::move(sizes);
     return *asked.program;
   }
-  std::call_once(asked.freed, [&] {
+  asked.freed.call([&] {
     const Metering uncounted(nullptr);
     HeldConstants held = hold_constants(*asked.graph);
     if (const auto free = with_free_sizes(*asked.graph))

@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <map>
-#include <mutex>
 #include <set>
 #include <span>
 
@@ -71,9 +70,9 @@ class InferenceSession {
     std::unique_ptr<Graph> graph;
     HeldConstants held;  // what it reads beside its plans
     std::unique_ptr<Program> program;
-    std::once_flag freed;
+    Once freed;
     std::unique_ptr<Program> free;  // made when first needed; null where the names are law
-    std::mutex mutex;
+    Mutex mutex;
     std::vector<Sizes> fitting;  // of the latest inputs whose sizes the names allow
   };
   void check_items(std::vector<Item>& inputs) const;
@@ -91,7 +90,7 @@ class InferenceSession {
   Cache<std::vector<size_t>, Asked> some_{8};
   std::atomic<uint64_t> terminations_ = 0;
   std::atomic<int> threads_ = 0;
-  std::mutex mutex_;
+  Mutex mutex_;
   Program* latest_ = nullptr;
 };
 

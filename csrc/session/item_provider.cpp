@@ -2,8 +2,8 @@
 #include "csrc/session/item_provider.h"
 
 #include <cstring>
-#include <mutex>
 
+#include "csrc/core/cache.h"
 #include "csrc/session/body_kernel.h"
 
 namespace ort {
@@ -11,7 +11,7 @@ namespace {
 
 // Compiled once for all sizes: what a region keeps.
 struct Compiled {
-  std::once_flag once;
+  Once once;
   ItemCall call;
 };
 
@@ -87,7 +87,7 @@ std::vector<Region> ItemProvider::claim(Graph& graph, const Claimed& claimed) co
 Prepared ItemProvider::prepare(const Region& region, const Binding& binding) const {
   const Node& node = *region.nodes.at(0);
   auto& kept = *static_cast<Compiled*>(region.kept.get());
-  std::call_once(kept.once, [&] { kept.call = make_item_call(node, options_); });
+  kept.once.call([&] { kept.call = make_item_call(node, options_); });
   return std::make_unique<Placed>(node, binding, kept.call);
 }
 

@@ -3,7 +3,6 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "csrc/core/cache.h"
@@ -27,7 +26,7 @@ class PlanCache {
 
  private:
   Cache<Symbols, const TrainingPlan> plans_{32};
-  std::mutex mutex_;  // of what follows
+  Mutex mutex_;  // of what follows
   std::vector<Sizes> last_sizes_;
   Kept last_;
 };

@@ -3,7 +3,7 @@
 
 #include <numeric>
 
-#include "csrc/core/json.h"
+#include "csrc/runtime/json.h"
 
 namespace ort {
 namespace {

@@ -95,7 +95,7 @@ class Program {
   std::unique_ptr<ItemProvider> items_;  // null: no node takes items
   std::unique_ptr<Prologue> prologue_;   // null: one plan is the whole
   std::unique_ptr<const ProgramHalves> halves_;
-  std::mutex last_mutex_;
+  Mutex last_mutex_;
   std::shared_ptr<Program> last_;  // what the prologue was followed by last
   std::vector<size_t> taken_;      // of a run's inputs, those that the plan takes
   std::vector<int> passed_;        // by output of a run: the input that it is, or -1

@@ -1,6 +1,7 @@
 // The provider itself: what it can run, which regions it takes, and the kernel of a region.
 #include "providers/cpu/provider.h"
 
+#include "csrc/core/mutex.h"
 #include "csrc/passes/regions.h"
 #include "providers/cpu/tile/prepare.h"
 #include "providers/tile/lower.h"
@@ -54,8 +55,9 @@ class CpuProvider final : public Provider {
                                  : kernel_table().takes_layouts(region.nodes[0]->qualified());
   }
 
-  // Every error names a node: a library's does not.
+  // Every error names a node: a library's does not. oneDNN makes its primitives under a mutex.
   Prepared prepare(const Region& region, const Binding& binding) const override {
+    const NoFork making;
     try {
       if (region.kind == "tile") return prepare_tile(region, binding);
       check(region.nodes.size() == 1, "a kernel runs one node, the region has {}",

@@ -3,10 +3,10 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <utility>
 
 #include "csrc/core/meter.h"
+#include "csrc/core/mutex.h"
 #include "providers/constant.h"
 
 namespace ort::cpu {
@@ -32,7 +32,7 @@ class PackCache {
   struct Entry {
     explicit Entry(How how) : how(std::move(how)) {}
     const How how;
-    std::mutex mutex;
+    Mutex mutex;
     std::weak_ptr<const Made> pack;
   };
 
@@ -52,7 +52,7 @@ class PackCache {
     return entry->pack.expired();
   }
 
-  std::mutex mutex_;
+  Mutex mutex_;
   std::multimap<const void*, std::shared_ptr<Entry>> entries_;
 };
 

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 
 #include "csrc/core/env.h"
 #include "csrc/core/log.h"
+#include "csrc/core/mutex.h"
 #include "providers/kernel_table.h"
 #include "providers/tile/lower.h"
 #include "providers/tile/region.h"
@@ -25,7 +25,7 @@ struct Arrangement {
 // A region's programs. Several threads may bind one region: the mutex guards `programs`, and the
 // rest until `layout` is there, which nothing changes afterwards.
 struct Programs {
-  std::mutex mutex;
+  Mutex mutex;
   std::optional<RegionLayout> layout;
   std::optional<Arrangement> decided;  // by dims alone
   bool any_order = false;              // no node asks which element it has

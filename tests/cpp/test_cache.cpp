@@ -2,6 +2,8 @@
 #include "csrc/core/cache.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <thread>
@@ -55,6 +57,72 @@ TEST(Cache, WhatThrowsIsNotKept) {
   EXPECT_THROW(cache.find(1, []() -> Squares::Kept { throw Error("not today"); }), Error);
   EXPECT_EQ(cache.latest(), nullptr);
   EXPECT_EQ(*square(cache, 1), 1);
+}
+
+// What `work` says in a child of this process.
+template <class F>
+bool holds_in_child(const F& work) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(30);  // which ends a child that waits for ever
+    _exit(work() ? 0 : 1);
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return status == 0;
+}
+
+TEST(Cache, AChildMakesWhatItsParentWasMaking) {
+  Squares cache(2);
+  Once once;
+  std::promise<void> begun, end;
+  std::thread maker([&] {
+    once.call([&] {
+      cache.find(3, [&] {
+        begun.set_value();
+        end.get_future().wait();
+        return std::make_shared<const int>(9);
+      });
+    });
+  });
+  begun.get_future().wait();
+  EXPECT_TRUE(holds_in_child([&] {
+    int calls = 0;
+    for (int i = 0; i < 2; ++i) once.call([&] { ++calls; });
+    return calls == 1 && *square(cache, 3) == 9 && *square(cache, 4) == 16;
+  }));
+  end.set_value();
+  maker.join();
+  EXPECT_EQ(*square(cache, 3), 9);
+}
+
+TEST(Mutex, AForkWaitsForOtherThreadsButNotForRuns) {
+  Mutex own, other, run(Mutex::For::runs);
+  std::promise<void> locked;
+  std::atomic<bool> forking = false, forked = false;
+  own.lock();
+  std::thread holder([&] {
+    const std::lock_guard holds_run(run);
+    {
+      const std::lock_guard holds_other(other);
+      locked.set_value();
+      while (!forking) std::this_thread::yield();
+    }
+    while (!forked) std::this_thread::yield();
+  });
+  locked.get_future().wait();
+  forking = true;
+  EXPECT_TRUE(holds_in_child([&] {
+    const bool free = other.try_lock() && run.try_lock();
+    own.unlock();
+    return free && own.try_lock();
+  }));
+  EXPECT_FALSE(run.try_lock());
+  forked = true;
+  holder.join();
+  EXPECT_TRUE(run.try_lock());
+  run.unlock();
+  own.unlock();
 }
 
 }  // namespace

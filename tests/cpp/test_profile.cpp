@@ -1,7 +1,7 @@
 // The trace of a profile: valid JSON whatever the names, and every digit of the times.
 #include <gtest/gtest.h>
 
-#include "csrc/core/json.h"
+#include "csrc/runtime/json.h"
 #include "csrc/runtime/profile.h"
 
 namespace ort {

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <mutex>
 #include <type_traits>
 #include <vector>
 
+#include "csrc/core/mutex.h"
 #include "csrc/core/parallel.h"
 #include "csrc/ops/ml/forest.h"
 #include "providers/cpu/provider.h"
@@ -96,7 +96,7 @@ std::shared_ptr<const Trees<T>> read_trees(const Attrs& attrs) {
 // long: it is the node's.
 template <class T>
 std::shared_ptr<const Trees<T>> trees_of(const Attrs& attrs) {
-  static std::mutex mutex;
+  static auto& mutex = *new Mutex;
   static auto& known = *new std::map<const void*, std::weak_ptr<const Trees<T>>>;
   const std::lock_guard lock(mutex);
   std::erase_if(known, [](const auto& entry) { return entry.second.expired(); });

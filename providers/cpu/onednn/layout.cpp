@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 
+#include "csrc/core/mutex.h"
 #include "providers/cpu/onednn/onednn.h"
 
 namespace ort::cpu {
@@ -33,6 +34,7 @@ class ReorderKernel final : public Kernel {
  public:
   ReorderKernel(dnnl::memory::desc from, dnnl::memory::desc to, std::string name)
       : from_(std::move(from)), to_(std::move(to)), name_(std::move(name)) {
+    const NoFork making;
     reorder_ = dnnl::reorder({cpu_engine(), from_, cpu_engine(), to_});
   }
   void run(const Args& args) const override {

@@ -5,6 +5,7 @@
 
 #include <cfenv>
 
+#include "csrc/core/mutex.h"
 #include "providers/cpu/pack_cache.h"
 
 namespace ort::cpu {
@@ -102,7 +103,10 @@ void PrimitiveKernel::execute(Memories& memories) const {
 }
 
 void PrimitiveKernel::run_bare(Memories& memories) const {
-  std::call_once(made_, [&] { bare_ = after_->bare(); });
+  made_.call([&] {
+    const NoFork making;
+    bare_ = after_->bare();
+  });
   memories[DNNL_ARG_SCRATCHPAD] = dnnl::memory(bare_.scratchpad, cpu_engine());
   bare_.primitive.execute(cpu_stream(), memories);
   activate_result(memories);

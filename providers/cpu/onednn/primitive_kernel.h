@@ -2,8 +2,8 @@
 #pragma once
 
 #include <functional>
-#include <mutex>
 
+#include "csrc/core/cache.h"
 #include "providers/cpu/onednn/onednn.h"
 
 namespace ort::cpu {
@@ -78,7 +78,7 @@ class PrimitiveKernel final : public Kernel {
   std::vector<Argument> arguments_;
   std::string name_;
   std::optional<After> after_;
-  mutable std::once_flag made_;
+  mutable Once made_;
   mutable Bare bare_;  // made when it is first needed
 };
 

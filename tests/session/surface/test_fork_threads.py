@@ -1,0 +1,120 @@
+"""A process forks while its other threads open and run sessions: no child waits for them."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+BUSY = textwrap.dedent("""
+    import os, signal, sys, threading
+    import numpy as np
+    import onnx
+    from onnx import parser
+    import ortmodule as ort
+
+    SHAPES = {"MatMul": ((256,), (256, 256)), "Conv": ((8, 12, 12), (8, 8, 3, 3))}
+
+    def opened(seed, op="MatMul"):
+        inner, sizes = SHAPES[op]
+        kinds = ",".join(map(str, ("m", *inner))), ",".join(map(str, sizes))
+        model = parser.parse_model('''<ir_version: 8, opset_import: ["" : 17]>
+            g (float[%s] x, float[%s] w) => (y)
+            { h = %s(x, w) s = Sigmoid(h) y = Mul(h, s) }''' % (*kinds, op))
+        w = np.random.default_rng(seed).standard_normal(sizes, np.float32) / 16
+        model.graph.initializer.append(onnx.numpy_helper.from_array(w, "w"))
+        del model.graph.input[1]
+        return ort.InferenceSession(model.SerializeToString())
+
+    def rows(n, op="MatMul"):
+        return np.ones((n, *SHAPES[op][0]), np.float32)
+
+    def forked(work):
+        child = os.fork()
+        if child == 0:
+            signal.alarm(30)  # which ends a child that waits for ever
+            os._exit(0 if work() else 1)
+        return os.waitpid(child, 0)[1]
+
+    def under(threads, forks, work):
+        done = threading.Event()
+        def again(f):
+            number = 0
+            while not done.is_set():
+                f(number := number + 1)
+        running = [threading.Thread(target=again, args=(f,)) for f in threads]
+        for thread in running: thread.start()
+        statuses = []
+        while len(statuses) < forks and not any(statuses): statuses.append(forked(work))
+        done.set()
+        for thread in running: thread.join()
+        assert not any(statuses), statuses
+""")
+
+OPENED = """
+op = sys.argv[1]
+session, x = opened(0, op), rows(40, op)
+want = session.run(None, {"x": x})[0]
+
+def opens(number):
+    opened(number, op).run(None, {"x": x})
+
+def child():
+    opened(10**6 + os.getpid(), op).run(None, {"x": x})
+    return all(np.allclose(session.run(None, {"x": x[:n]})[0], want[:n], 1e-3, 1e-3)
+               for n in (40, 7, 33))
+
+def two_deep():
+    return child() and forked(child) == 0
+
+under([opens, opens, lambda number: session.run(None, {"x": x[: 1 + number % 39]})], 60, two_deep)
+"""
+
+BOUND = """
+session, x = opened(0), rows(40)
+want = session.run(None, {"x": x})[0]
+bound = session.bind({"x": x})
+under([lambda _: bound.run()] * 2, 60, lambda: np.array_equal(bound.run()[0], want))
+"""
+
+PYTHON_OP = """
+children = None  # or those that the function has forked
+
+@ort.custom_op("test.forks::Twice")
+def twice(x):
+    if children is not None: children.append(os.fork())
+    return 2 * x
+
+model = parser.parse_model('''<ir_version: 8, opset_import: ["" : 17, "test.forks" : 1]>
+    g (float[m,256] x) => (float[m,256] y) { h = test.forks.Twice(x) y = Tanh(h) }''')
+session, x = ort.InferenceSession(model.SerializeToString()), rows(9)
+want = session.run(None, {"x": x})[0]
+bound = session.bind({"x": x})
+
+# Parent and child go on from within the function to the run's end.
+for run in (lambda: session.run(None, {"x": x})[0], lambda: bound.run()[0]):
+    children = []
+    same = np.array_equal(run(), want)
+    forked_here, children = children, None
+    same &= np.array_equal(run(), want)
+    if forked_here == [0]: os._exit(0 if same else 1)
+    assert same and os.waitpid(forked_here[0], 0)[1] == 0
+
+# A thread in the function of a bound run waits for the interpreter, which the fork has.
+under([lambda _: bound.run()], 60, lambda: np.array_equal(bound.run()[0], want))
+"""
+
+
+@pytest.mark.parametrize(
+    "script, op",
+    [(OPENED, "MatMul"), (OPENED, "Conv"), (BOUND, ""), (PYTHON_OP, "")],
+    ids=["products", "convolutions", "bound", "python_op"],
+)
+def test_children_of_a_busy_process_go_on(script, op):
+    subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", BUSY + script, op],
+        check=True,
+        timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "2"},
+    )
