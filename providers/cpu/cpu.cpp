@@ -63,6 +63,8 @@ class CpuProvider final : public Provider {
       check(region.nodes.size() == 1, "a kernel runs one node, the region has {}",
             region.nodes.size());
       return kernel_table().prepare(*region.nodes[0], binding);
+    } catch (const OutOfMemory&) {
+      throw;
     } catch (const Error& error) {
       if (std::string_view(error.what()).starts_with('[')) throw;
       const Node& node = *region.nodes[0];

@@ -10,6 +10,8 @@
 
 #include "csrc/core/error.h"
 #include "csrc/core/pool.h"
+#include "csrc/ops/ops.h"
+#include "csrc/plan/bind.h"
 #include "csrc/session/constants.h"
 
 namespace ort {
@@ -88,6 +90,22 @@ TEST(Constant, AFailureLeavesItAsItWas) {
   discard(tensor, std::make_shared<Numbers>(tensor, true));
   EXPECT_THROW(hold(tensor), Error);
   EXPECT_EQ(static_cast<const float*>(hold(tensor).get())[5], 5.0f);
+}
+
+class Unaffordable final : public Pack {
+ public:
+  void unpack(void*) const override { out_of_memory("a weight"); }
+};
+
+TEST(Constant, AProductWithoutTheMemoryForItSaysSo) {
+  const Tensor weight = discardable_tensor(DType::f32, {256, 256});
+  discard(weight, std::make_shared<Unaffordable>());
+  auto graph = std::make_unique<Graph>(default_ops());
+  const Value x = graph->input("x", Type::tensor(DType::f32, Dims{4, 256}));
+  graph->output(graph->emit1("MatMul", {x, graph->constant(weight)}), "y");
+  const Provider* providers[] = {find_provider("cpu")};
+  const LoweredGraph lowered = lower_graph(std::move(graph), {1}, providers);
+  EXPECT_THROW(make_plan(lowered, {}), OutOfMemory);
 }
 
 // Says whether the constant's address could be another's while the pack is still known by it.
