@@ -38,7 +38,10 @@ class PackCache {
 
   std::shared_ptr<Entry> entry_of(const void* address, const How& how) {
     const std::lock_guard lock(mutex_);
-    std::erase_if(entries_, [](const auto& each) { return is_over(each.second); });
+    if (entries_.size() > many_) {  // so seldom that a pack costs no more where many live
+      std::erase_if(entries_, [](const auto& each) { return is_over(each.second); });
+      many_ = 2 * entries_.size();
+    }
     const auto [first, last] = entries_.equal_range(address);
     for (auto at = first; at != last; ++at)
       if (at->second->how == how) return at->second;
@@ -54,6 +57,7 @@ class PackCache {
 
   Mutex mutex_;
   std::multimap<const void*, std::shared_ptr<Entry>> entries_;
+  size_t many_ = 0;
 };
 
 }  // namespace ort::cpu
