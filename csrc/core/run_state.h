@@ -6,6 +6,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "csrc/core/error.h"
 #include "csrc/core/meter.h"
@@ -60,6 +62,11 @@ class RunState {
   // Null where nothing is remembered; what it points to is null before the step has run.
   std::shared_ptr<void>* once(int64_t number) { return once_ ? &(*once_)[number] : nullptr; }
 
+  // The gradients that steps did not give in a backward: by the step's number and its input.
+  using Missing = std::set<std::pair<int64_t, int64_t>>;
+  void note_in(Missing* missing) { missing_ = missing; }
+  Missing* missing() const { return missing_; }  // null where nobody asks
+
  private:
   inline static const std::atomic<uint64_t> kNever = 0;
 
@@ -71,6 +78,7 @@ class RunState {
   double operations_ = 0;
   size_t kept_ = 0;
   Once* once_ = nullptr;
+  Missing* missing_ = nullptr;
 };
 
 }  // namespace ort

@@ -51,7 +51,7 @@ class Capture:
     outputs: list[Output]
     write_backs: list[WriteBack]
     orders: list[tuple[int, tuple[int, ...]]]
-    history: tuple[list, list] | None
+    history: tuple | None
     assigned: list[Assigned]
     spec: Any
     edits: list[Edit]
@@ -146,7 +146,7 @@ def finish(
         outputs=outputs,
         write_backs=write_backs,
         orders=orders,
-        history=history(module, traced, done.inputs, outputs, call.tensors),
+        history=history(module, traced, done, outputs, call.tensors),
         assigned=assigned,
         spec=traced.notes.spec,
         edits=traced.notes.edits,

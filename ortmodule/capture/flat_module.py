@@ -19,6 +19,7 @@ from ..interface.autograd_history import (
 )
 from ..interface.sizes import dim_of, late_names
 from ..places import place_of_forward
+from ..python_ops.functions import calls_of_trace
 from ..python_ops.hooks import Hooks
 from ..side_effects.effects import Effects
 from ..side_effects.private_state import OwnTensors
@@ -134,7 +135,7 @@ class Flat(nn.Module):
         outs = {("output", i): output for i, output in enumerate(outputs)}
         for label, tensor in (*named.items(), *outs.items()):
             memory.setdefault(storage_key(tensor), []).append(label)
-        self.notes.history = history_of(outputs, named, memory)
+        self.notes.history = history_of(outputs, named, memory, calls_of_trace())
 
     def _check_edges(self, named: dict, edges: list[tuple]) -> None:
         """As a write of `x.mul_(parameter)`, or requires_grad_: tensors keep their history."""

@@ -103,15 +103,16 @@ def _refusal_of(module: nn.Module, name: str, found: Returned) -> tuple[type, st
 def history(
     module: nn.Module,
     traced: Traced,
-    inputs: list[Input],
+    done: Translated,
     outputs: list[Output],
     tensors: list[torch.Tensor],
-) -> tuple[list, list] | None:
+) -> tuple | None:
     """The notes' history by the graph's inputs and outputs."""
     if traced.notes.history is None:
         return None
     tensor_of = _labelled(module, traced, tensors)
     known = {id(t) for t in tensor_of.values()}
+    inputs = done.inputs
     own = [i.of(tensors) for i in inputs]
     places = {id(t): k for k, t in enumerate(own) if t is not None}
     # a tensor attribute, which has no name, counts as saved
@@ -120,7 +121,7 @@ def history(
     def place(label: tuple[str, Any]) -> int | None:
         return places.get(label[1] if label[0] == "tensor" else id(tensor_of.get(label)))
 
-    return by_position(traced.notes.history, outputs, place, unnamed)
+    return by_position(traced.notes.history, outputs, place, unnamed, done.once_of_call)
 
 
 def _labelled(

@@ -85,6 +85,29 @@ class Origin(NamedTuple):
     results: list[int | None]
 
 
+class FunctionCall(NamedTuple):
+    """A call of a user's autograd.Function: its number in the trace, and the tensors to which it
+    never gives a gradient. To others it gives None in some calls, which is not zero."""
+
+    number: int
+    without: frozenset[int]
+
+
+class Source(NamedTuple):
+    """An output, or a tensor that a call of a user's Function was given, with what the gradient
+    that comes from there reaches before it comes to another such call.
+
+    `outputs`: it is come to from these. `call`: the number of the call, None for an output;
+    `tensor`: which of its tensors.
+    """
+
+    outputs: set[int]
+    call: int | None
+    tensor: int
+    reaches: set[tuple[str, Any]]
+    behind: set[int]
+
+
 class AutogradHistory(NamedTuple):
     """The graph behind a module's distinct outputs, by their numbers.
 
@@ -92,6 +115,7 @@ class AutogradHistory(NamedTuple):
     ("output", number). `reaches`: the tensors whose gradient the backward of each output gives,
     None where it requires none. `through`: the other outputs that it passes on its way.
     `accumulated`: the leaves in the order in which eager's backward gives them their gradients.
+    `sources`: where a gradient may come from, if users' Functions may give None; else none.
     """
 
     reaches: list[set[tuple[str, Any]] | None]
@@ -99,23 +123,26 @@ class AutogradHistory(NamedTuple):
     used_up: list[UsedUp]
     origins: list[Origin]
     accumulated: list[tuple[str, Any]]
+    sources: list[Source]
 
 
 def history_of(
     outputs: Sequence[torch.Tensor],
     named: Mapping[tuple[str, Any], torch.Tensor],
     memory: Mapping[int, Sequence[tuple[str, Any]]],
+    calls: Mapping[Any, FunctionCall],
 ) -> AutogradHistory | None:
     """The AutogradHistory of traced outputs; None where the graph does not show it.
 
-    named: the module's tensors and the call's. memory: labels by storage_key.
+    named: the module's tensors and the call's. memory: labels by storage_key. calls: of users'
+    Functions, by their nodes.
     """
     with disable_proxy_modes_tracing():  # looking compares sizes, which is no part of forward
         nodes = _nodes([output.grad_fn for output in outputs])
         # an op of ours that stands for torch's (markers.py) has no backward to look at
         if any("NotImplemented" in node.name() for node in nodes):
             return None
-        return _Walk(nodes, outputs, named).history(memory)
+        return _Walk(nodes, outputs, named, calls).history(memory)
 
 
 def by_position(
@@ -123,26 +150,19 @@ def by_position(
     outputs: Sequence[Output],
     place: Callable[[tuple[str, Any]], int | None],
     always_saved: set[int],
-) -> tuple[list[tuple | None], list[tuple], list[list[int | None]], list[int]]:
+    once_of_call: Mapping[int, int],
+) -> tuple[list[tuple | None], list[tuple], list[list[int | None]], list[int], list[tuple]]:
     """The history by the graph's inputs, whose numbers `place` gives, and by the graph's outputs.
 
     For each graph output (inputs saved, outputs saved, inputs reached, outputs on the way), or None
     where it requires no gradient; what is used up, as (outputs, inputs, outputs behind, outputs
-    made, inputs saved, outputs saved, how many origins come no later); the origins; and the inputs
-    that are leaves. All three as eager goes.
+    made, inputs saved, outputs saved, how many origins come no later); the origins; the inputs
+    that are leaves, all three as eager goes; and the sources, as (outputs, number by which a call
+    runs once or None, tensor, inputs reached, outputs reached).
     """
 
-    def inputs_in(labels: set[tuple[str, Any]]) -> set[int]:
-        return {place(label) for label in labels if label[0] != "output"} - {None}
-
-    def outputs_in(numbers: Iterable[int]) -> set[int]:
-        """Those that the gradient of these outputs comes to."""
-        found = (outputs[i] for i in numbers)
-        return {o.output if o.own is None else o.own for o in found} - {None}
-
-    def all_of(numbers: Iterable[int]) -> set[int]:
-        return {n for i in numbers for n in outputs[i].numbers}
-
+    numbers = _Numbers(outputs, place)
+    inputs_in, outputs_in, all_of = numbers.inputs_in, numbers.outputs_in, numbers.all_of
     count = max((n + 1 for o in outputs for n in o.numbers), default=0)
     rows: list[Any] = [None] * count
     for i, reached in enumerate(history.reaches):
@@ -171,7 +191,31 @@ def by_position(
         used_up,
         [origin.results for origin in origins],
         [n for n in map(place, history.accumulated) if n is not None],
+        [numbers.row_of(source, once_of_call) for source in history.sources],
     )
+
+
+class _Numbers:
+    """The graph's numbers of what a history names."""
+
+    def __init__(self, outputs: Sequence[Output], place: Callable[[tuple[str, Any]], int | None]):
+        self.outputs, self.place = outputs, place
+
+    def inputs_in(self, labels: set[tuple[str, Any]]) -> set[int]:
+        return {self.place(label) for label in labels if label[0] != "output"} - {None}
+
+    def outputs_in(self, numbers: Iterable[int]) -> set[int]:
+        """Those that the gradient of these outputs comes to."""
+        found = (self.outputs[i] for i in numbers)
+        return {o.output if o.own is None else o.own for o in found} - {None}
+
+    def all_of(self, numbers: Iterable[int]) -> set[int]:
+        return {n for i in numbers for n in self.outputs[i].numbers}
+
+    def row_of(self, source: Source, once_of_call: Mapping[int, int]) -> tuple:
+        come_from = sorted(self.all_of(source.outputs))
+        reached = sorted(self.inputs_in(source.reaches)), sorted(self.outputs_in(source.behind))
+        return come_from, once_of_call.get(source.call), source.tensor, *reached
 
 
 def _origins(
@@ -197,8 +241,11 @@ def _origins(
 class _Walk:
     """Sets of outputs and tensors as bits: outputs first, then tensors."""
 
-    def __init__(self, nodes: list, outputs: Sequence[torch.Tensor], named: Mapping):
-        self.nodes, self.outputs = nodes, outputs
+    def __init__(
+        self, nodes: list, outputs: Sequence[torch.Tensor], named: Mapping,
+        calls: Mapping[Any, FunctionCall],
+    ):  # fmt: skip
+        self.nodes, self.outputs, self.calls = nodes, outputs, calls
         self.labels: list[tuple[str, Any]] = []
         self.marks: dict[tuple[Any, int], int] = {}
         ids = self.leaves = {}
@@ -234,6 +281,7 @@ class _Walk:
             self._used_up(down, up, memory, sorted(origin.number for origin in origins)),
             origins,
             self._accumulated(),
+            self._sources(up),
         )  # fmt: skip
 
     def _used_up(self, down: dict, up: dict, memory: Mapping, borders: list[int]) -> list[UsedUp]:
@@ -284,6 +332,30 @@ class _Walk:
                 if following is not None:
                     up[following] |= up[node]
         return down, up
+
+    def _sources(self, up: dict) -> list[Source]:
+        if not any(node in self.calls for node in self.nodes):
+            return []
+        near: dict[Any, int] = {}  # the bits that no call lies before
+
+        def along(edge: tuple) -> int:
+            return self.marks.get(edge, 0) | near[edge[0]] if edge[0] is not None else 0
+
+        found = []
+        for node in self.nodes:
+            bits = [along(edge) for edge in node.next_functions]
+            call = self.calls.get(node)
+            near[node] = functools.reduce(int.__or__, bits, 0) if call is None else 0
+            for k, reached in enumerate(bits if call is not None else ()):
+                if k not in call.without:
+                    found.append((up[node], call.number, k, reached))
+        for i, output in enumerate(self.outputs):
+            if output.grad_fn is not None:
+                found.append((1 << i, None, 0, near[output.grad_fn]))
+        return [
+            Source(self._outputs(a), call, k, self._tensors(b), self._outputs(b))
+            for a, call, k, b in found
+        ]
 
     def _outputs(self, bits: int) -> set[int]:
         return {i for i in range(len(self.outputs)) if bits >> i & 1}

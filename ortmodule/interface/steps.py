@@ -31,16 +31,19 @@ class Step:
     whether a result may show the memory of an argument, or a backward reads that of either;
     `uses_own`: whether it is given the module's own parameters; `is_hook`: whether it is called
     for a gradient; `on_itself`: what does the same for tensors that have their own history, by
-    which they are given back.
+    which they are given back; `without`: the tensors to which no call gives a gradient;
+    `is_numbered`: whether the last of the sizes is the number of the call among those of a trace.
     """
 
     def __init__(
         self, name: str, run: Run, reason: str, draws: bool = False, shares: bool = False,
         uses_own: bool = False, is_hook: bool = False, on_itself: Run | None = None,
+        without: frozenset[int] = frozenset(), is_numbered: bool = False,
     ):  # fmt: skip
         name = name if name.isidentifier() else "step"
         self.run, self.reason, self.draws, self.shares = run, reason, draws, shares
         self.uses_own, self.is_hook, self.on_itself = uses_own, is_hook, on_itself
+        self.without, self.is_numbered = without, is_numbered
         with _LOCK:
             free = _FREE[name, draws]
             number = free.pop() if free else _define(name, draws)
@@ -54,6 +57,12 @@ def step_of(target: Any) -> Step | None:
     if getattr(target, "namespace", None) != NAMESPACE:
         return None
     return _STEPS[int(target._overloadname[1:])]()
+
+
+def number_of_call(node: torch.fx.Node) -> int | None:
+    """The number of a traced call, where it has one."""
+    step = step_of(node.target)
+    return node.args[1][-1] if step is not None and step.is_numbered else None
 
 
 def _define(name: str, draws: bool) -> int:

@@ -6,8 +6,8 @@ is too: what that writes, no capture can hold.
 """
 
 import contextlib
-import dis
 import inspect
+import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from ..errors import NeedsCut, NeedsExactSizes
 from ..guards import state_kinds
-from ..interface.autograd_history import storage_key
+from ..interface.autograd_history import FunctionCall, storage_key
 from ..interface.steps import Step
 from ..places import caller_place
 from ..side_effects.held import made_by_forward
@@ -27,6 +27,7 @@ from ..torch_internals.autograd import applied_by, are_transforms_active, plain_
 from ..torch_internals.modes import DisableTorchFunction, TorchDispatchMode
 from ..torch_internals.tracing import is_fake
 from ..translate import autocast
+from .always_none import always_none
 
 _REASON = "an autograd.Function, whose backward is its own"
 # The classes that torch makes for the gradients of operators written in Python.
@@ -70,10 +71,12 @@ class _Container(NamedTuple):
 
 
 class _Operator(NamedTuple):
-    """`gives`: whether the Function returns a tensor or a tuple, known once it has run."""
+    """`gives`: whether the Function returns a tensor or a tuple, `node`: the node of autograd that
+    it made, both known once it has run."""
 
     step: Step
     gives: list[type]
+    node: list[Any]
 
 
 class Recorded:
@@ -84,10 +87,11 @@ class Recorded:
     ):
         self.made_before = next(AUTOGRAD_FUNCTION_COUNTER)
         self.module, self.instead, self.seen = module, instead, seen
+        self.numbers = itertools.count()
         self.operators: dict[tuple, _Operator] = {}
         self.drawing: set[type] = set()
         self.sharing: set[type] = set()
-        self.without: dict[type, set[int]] = {}  # arguments to which no gradient flows
+        self.calls: dict[Any, FunctionCall] = {}  # of the trace, by their nodes of autograd
 
     @property
     def steps(self) -> list[Step]:
@@ -136,7 +140,11 @@ def _recorded(capture: Recorded, cls: type, args: tuple) -> Any:
             return _rehearsed(capture, cls, args)
         operator = _operator(capture, cls, args, given, state)
         tensors = [a for a in args if isinstance(a, torch.Tensor)]
-        outs = operator.step.overload(tensors, [a for a in args if isinstance(a, torch.SymInt)])
+        sizes = [a for a in args if isinstance(a, torch.SymInt)]
+        number = next(capture.numbers)
+        outs = operator.step.overload(tensors, [*sizes, number])
+        if (node := operator.node.pop()) is not None:
+            capture.calls[node] = FunctionCall(number, operator.step.without)
     return tuple(outs) if operator.gives[0] is tuple else outs[0]
 
 
@@ -183,17 +191,18 @@ def _operator(capture: Recorded, cls: type, args: tuple, given: tuple, state: tu
     key = cls, given, state, tuple(names.items())
     if key not in capture.operators:
         gives: list[type] = []
-        without = capture.without.get(cls, ())
+        node: list[Any] = []
 
         def call(tensors: Sequence[torch.Tensor], sizes: Sequence[int]) -> list[torch.Tensor]:
             rest = {torch.Tensor: iter(tensors), torch.SymInt: iter(sizes)}
             args = [_given(g, rest) for g in given]
-            if any(map(is_fake, tensors)):
-                args = [a.detach() if k in without else a for k, a in enumerate(args)]
             with _inside(), DisableTorchFunction(), autocast.entered(dict(state)):
                 out = plain_apply(cls, *args)
             gives[:] = [type(out)]
-            return list(out) if isinstance(out, tuple) else [out]
+            outs = list(out) if isinstance(out, tuple) else [out]
+            if any(map(is_fake, tensors)):
+                node[:] = [_node_of(outs)]
+            return outs
 
         def run(tensors: Sequence[torch.Tensor], sizes: Sequence[int]) -> list[torch.Tensor]:
             if any(map(is_fake, tensors)) or not names:
@@ -202,8 +211,12 @@ def _operator(capture: Recorded, cls: type, args: tuple, given: tuple, state: tu
             return list(_WithOwn.apply(lambda given: call(given, sizes), own, *tensors))
 
         draws, shares = cls in capture.drawing, cls in capture.sharing
-        step = Step(cls.__name__, run, _REASON, draws, shares, bool(names))
-        capture.operators[key] = _Operator(step, gives)
+        never = always_none(inspect.unwrap(cls.backward))
+        numbers = [k for k, a in enumerate(args) if isinstance(a, torch.Tensor)]
+        without = frozenset(i for i, k in enumerate(numbers) if k in never)
+        facts = {"without": without, "is_numbered": True}
+        step = Step(cls.__name__, run, _REASON, draws, shares, bool(names), **facts)
+        capture.operators[key] = _Operator(step, gives, node)
     return capture.operators[key]
 
 
@@ -249,6 +262,12 @@ def _apart(outs: list[torch.Tensor], tensors: Sequence[torch.Tensor]) -> list[to
     return [out.clone() if storage_key(out) in memory else out for out in outs]
 
 
+def calls_of_trace() -> Mapping[Any, FunctionCall]:
+    """The calls that this thread's trace has met, by their nodes of autograd."""
+    capture = getattr(_HERE, "capture", None)
+    return {} if capture is None else capture.calls
+
+
 def is_inside() -> bool:
     """Whether this thread runs the code of a Function, which runs for real at each call."""
     return getattr(_HERE, "inside", False)
@@ -285,8 +304,7 @@ def _rehearsed(capture: Recorded, cls: type, args: tuple) -> Any:
         outs = out if isinstance(out, tuple) else (out,)
         if not outs or not all(isinstance(o, torch.Tensor) for o in outs):
             _refuse(cls, "a value that is no tensor comes from")
-        without = _rehearse_backward(cls, args, outs)
-        capture.without[cls] = capture.without.get(cls, without) & without
+        _rehearse_backward(outs)
     if [t._version for t in tensors] != versions:
         _refuse(cls, "an argument is written to by")
     memory = {storage_key(o) for o in outs}
@@ -307,24 +325,13 @@ def _saved_by(outs: Sequence[torch.Tensor]) -> set[int | None]:
     return {storage_key(s.data) for s in saved} - {None}
 
 
-def _rehearse_backward(cls: type, args: tuple, outs: Sequence[torch.Tensor]) -> set[int]:
-    """Runs the user's backward once on tensors without data; what it raises, it will then.
+def _node_of(outs: Sequence[torch.Tensor]) -> Any:
+    return next((o.grad_fn for o in outs if o.requires_grad), None)
 
-    Which arguments it gives None although they ask, whatever the call: None is not zero.
-    """
-    node = next((o.grad_fn for o in outs if o.requires_grad), None)
-    asking = {k for k, a in enumerate(args) if isinstance(a, torch.Tensor) and a.requires_grad}
-    found: Any = ()
+
+def _rehearse_backward(outs: Sequence[torch.Tensor]) -> None:
+    """Runs the user's backward once on tensors without data; what it raises, it will then."""
+    node = _node_of(outs)
     with contextlib.suppress(Exception), torch.no_grad():
         if node is not None:
-            found = node.apply(*map(torch.empty_like, outs))
-    grads = found if isinstance(found, tuple) else (found,)
-    if _may_branch(inspect.unwrap(cls.backward)):
-        return set()
-    return {k for k in asking if k < len(grads) and grads[k] is None}
-
-
-def _may_branch(function: Callable) -> bool:
-    """Whether another call may take another way through its code."""
-    code = getattr(function, "__code__", None)
-    return code is None or any("JUMP" in step.opname for step in dis.get_instructions(code))
+            node.apply(*map(torch.empty_like, outs))

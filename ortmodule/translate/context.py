@@ -40,6 +40,7 @@ class Context(Emitter):
         self.recompute_depth = 0
         self._key: Any = None
         self.random_nodes = self.nodes_once = 0
+        self.once_of_call: dict[int, int] = {}  # of the calls of Functions, by their numbers
         self.draws: dict[fx.Node, list[int]] = {}  # the numbers of its random nodes
         self.communicates = False
         self._place: tuple | None = None

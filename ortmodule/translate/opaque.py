@@ -13,7 +13,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from ..interface.autograd_history import storage_key
 from ..interface.sizes import hint_of
-from ..interface.steps import step_of
+from ..interface.steps import number_of_call, step_of
 from ..torch_internals.tracing import FakeTensorMode, OpOverload, dispatch_functionalize
 from .emit import WITH_GRADIENT, dtype_name, is_value
 from .refs import Ref, Storage, leaves
@@ -166,7 +166,10 @@ def _runs_once(t: Any, without: set[int]) -> dict[str, Any]:
     asked: list[bool] = []
     t.traced_arguments(lambda val, tainted: asked.append(tainted and _is_tensor(val)))
     needed = [k for k, asks in enumerate(asked) if asks and k not in without]
-    return {"once": t.next_once()} | ({"history_of": needed} if t.needs_gradient() else {})
+    once = t.next_once()
+    if (number := number_of_call(t.node)) is not None:
+        t.once_of_call[number] = once
+    return {"once": once} | ({"history_of": needed} if t.needs_gradient() else {})
 
 
 def _operator(target: Any) -> Any:
@@ -254,7 +257,9 @@ def _without_gradient(t: Any, given: list, ends: list) -> set[int]:
     leaves = [k for k, tensor in enumerate(given) if tensor.requires_grad]
     dy = [torch.empty_like(tensor) for tensor in ends]
     grads = torch.autograd.grad(ends, [given[k] for k in leaves], dy, allow_unused=True)
-    if all(grad is None for grad in grads) and step_of(t.target) is None:
+    if (step := step_of(t.target)) is not None:  # another call may give others
+        return step.without & set(leaves)
+    if all(grad is None for grad in grads):
         raise NotImplementedError("a gradient of it is not implemented for these arguments")
     return {k for k, grad in zip(leaves, grads, strict=True) if grad is None}
 

@@ -59,7 +59,8 @@ _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 class Translated:
     """`inputs` in the graph's order; `outputs`: what forward returned; `writes`: (input, its new
     value); `draws`: the numbers of the random nodes that a node of the program became;
-    `communicates`: whether it has collectives."""
+    `communicates`: whether it has collectives; `once_of_call`: under which number the call of a
+    Function, by its own, runs once."""
 
     inputs: list[Input]
     outputs: list[Returned]
@@ -67,6 +68,7 @@ class Translated:
     random_nodes: int
     draws: dict[fx.Node, list[int]]
     communicates: bool
+    once_of_call: dict[int, int]
 
 
 def translate(
@@ -173,7 +175,9 @@ class Translator(Context):
         results = returned(self, outputs, traced, share_memory, through)
         writes = [(s.source, s.value) for s in self.storages if s.version]
         drawn = self.random_nodes, self.draws
-        return Translated(self.inputs, results, writes, *drawn, self.communicates)
+        return Translated(
+            self.inputs, results, writes, *drawn, self.communicates, self.once_of_call
+        )
 
     def _attribute(self, program: fx.GraphModule, node: fx.Node) -> Any:
         found = operator.attrgetter(node.target)(program)

@@ -136,12 +136,14 @@ class BackwardKernel : public Kernel {
         place_(node.describe()),
         in_(binding.in),
         out_(binding.out),
-        is_python_(node.attrs.has("once")) {}
+        of_(node.attrs.ints("of")) {
+    if (node.attrs.has("once")) once_ = node.attrs.i("once");
+  }
 
   void run(const Args& args) const override {
     check_stream(args, out_);
     std::optional<bridge::ThreadState> state;
-    if (!is_python_) state.emplace(false);  // a user's code sees the modes around the backward
+    if (!once_) state.emplace(false);  // a user's code sees the modes around the backward
     // Taken out of its slot, it is freed as soon as it is used; a frame that retains the graph
     // still holds it.
     const std::shared_ptr<void> taken = std::move(*static_cast<std::shared_ptr<void>*>(args.in[0]));
@@ -149,10 +151,13 @@ class BackwardKernel : public Kernel {
     const auto& history = *static_cast<const OperatorHistory*>(taken.get());
     Tensors output_gradients;
     for (size_t i = 1; i < in_.size(); ++i)  // Python may keep what it is given
-      output_gradients.push_back(is_python_ ? copy_of(args.in[i], in_[i])
-                                            : over(args.in[i], in_[i]));
+      output_gradients.push_back(once_ ? copy_of(args.in[i], in_[i]) : over(args.in[i], in_[i]));
     const Tensors gradients = history.gradients(output_gradients, /*keep=*/taken.use_count() > 1);
-    for (size_t i = 0; i < out_.size(); ++i) give(gradients[i], args.out[i], i);
+    RunState::Missing* missing = once_ && args.run ? args.run->missing() : nullptr;
+    for (size_t i = 0; i < out_.size(); ++i) {
+      give(gradients[i], args.out[i], i);
+      if (missing && !gradients[i].defined()) missing->emplace(*once_, of_[i]);
+    }
   }
 
   std::string name() const override { return name_; }
@@ -168,7 +173,8 @@ class BackwardKernel : public Kernel {
 
   std::string name_, place_;
   std::vector<Operand> in_, out_;
-  bool is_python_;
+  std::vector<int64_t> of_;
+  std::optional<int64_t> once_;  // of a step, whose code is a user's
 };
 
 }  // namespace

@@ -12,6 +12,31 @@
 #include "csrc/torch_bridge/internals/modes.h"
 
 namespace ort::bridge {
+namespace {
+
+constexpr const char* kNotTold =
+    "an autograd.Function gave None as a gradient that another call of it gives, and where the "
+    "module goes on from there zeros in its place met what is not finite: the gradient cannot be "
+    "told; call the module within `with model.eager():`";
+
+// A hook may begin another backward over the same call.
+class Noting {
+ public:
+  Noting(RunState* state, RunState::Missing& missing)
+      : state_(state), outer_(state ? state->missing() : nullptr) {
+    if (state_) state_->note_in(&missing);
+  }
+  ~Noting() {
+    if (state_) state_->note_in(outer_);
+  }
+  Noting(const Noting&) = delete;
+
+ private:
+  RunState* const state_;
+  RunState::Missing* const outer_;
+};
+
+}  // namespace
 
 BackwardRun::BackwardRun(Backward& backward, int task, bool is_short)
     : backward_(backward),
@@ -111,6 +136,7 @@ at::Tensor BackwardRun::passed_on(size_t output) {
   const int at = planned.program->cut_outputs()[static_cast<size_t>(k)];
   if (at < 0) return {};
   run_until(planned.segment_of(at));
+  if (comes_to(output, &GradientSource::behind) == Comes::from_none) return {};
   return state_.in_tensor_order(output, gradient_at(at));
 }
 
@@ -131,20 +157,46 @@ std::vector<at::Tensor> BackwardRun::hand_over(const Part& part) {
   if (!serves(outputs)) start();
   for (size_t k = 0; k < part.wrt.size(); ++k) {
     handed_over_[part.wrt[k]] = true;
+    const size_t input = state_.wrt[part.wrt[k]];
     const int output = run_->bound.planned.program->gradient_outputs()[part.wrt[k]];
     if (output >= 0) {
       run_until(run_->bound.planned.segment_of(output));
       results[k] = std::move(gradient_at(output));
-      if (const auto& place = run_->destinations[gradient_number(output)])
-        results[k] = place->handed_over(run_->scaled);
+      const auto& place = run_->destinations[gradient_number(output)];
+      if (place) results[k] = place->handed_over(run_->scaled);
+      const Comes comes = comes_to(input, &GradientSource::reaches);
+      if (comes == Comes::from_none) {
+        if (place) results[k].zero_();
+        results[k] = at::Tensor();
+        continue;
+      }
+      check(comes == Comes::from_all || results[k].isfinite().all().item<bool>(), "{}", kNotTold);
       check(!run_->bound.filled || results[k].isfinite().all().item<bool>(),
             "an input of the module was modified by an inplace operation before a backward of "
             "other outputs than before: its gradient cannot be told, as others' are not finite");
     } else if (state_.history.known) {  // eager reaches it, so by a derivative that is zero
-      results[k] = zeros(call_.input_type(state_.wrt[part.wrt[k]]));
+      if (!state_.history.sources.empty())
+        run_until(run_->bound.planned.plan->segment_ends.size() - 1);
+      if (comes_to(input, &GradientSource::reaches) != Comes::from_none)
+        results[k] = zeros(call_.input_type(input));
     }
   }
   return results;
+}
+
+BackwardRun::Comes BackwardRun::comes_to(size_t place, Indices GradientSource::* reached) const {
+  size_t given = 0, missing = 0;
+  for (const GradientSource& source : state_.history.sources) {
+    const auto has_come = [&](size_t output) {
+      return arrived_[output] && (source.once || arrived_[output]->defined());
+    };
+    if (!contains(source.*reached, place) ||
+        std::none_of(source.outputs.begin(), source.outputs.end(), has_come))
+      continue;
+    ++(source.once && run_->missing.count({*source.once, source.tensor}) ? missing : given);
+  }
+  if (given == 0 && !state_.history.sources.empty()) return Comes::from_none;
+  return missing == 0 ? Comes::from_all : Comes::from_some;
 }
 
 size_t BackwardRun::gradient_number(int output) const {
@@ -228,7 +280,7 @@ void BackwardRun::start() {
   });
   Wanted wanted = wanted_now();
   Bound bound = call_.begin_backward(wanted, keep_ || batched);
-  run_.emplace(Run{std::move(wanted), std::move(bound), {}, 0, {}, {}, {}});
+  run_.emplace(Run{std::move(wanted), std::move(bound), {}, 0, {}, {}, {}, false, {}});
   if (batched) {
     run_batched();
   } else {
@@ -304,6 +356,7 @@ void BackwardRun::run_until(size_t segment) {
 void BackwardRun::run_segments(size_t count) {
   const TrainingPlan& plan = *run_->bound.planned.plan;
   const c10::OptionalStreamGuard as_the_forward(call_.stream());
+  const Noting noting(run_->bound.frame ? run_->bound.frame->run_state() : nullptr, run_->missing);
   for (; run_->segments < count; ++run_->segments) {
     make_results(run_->segments);
     const size_t first =

@@ -40,7 +40,8 @@ class BackwardRun {
     std::vector<at::Tensor> output_gradients;  // by the program's gradient inputs
     std::vector<at::Tensor> gradients;         // by the program's outputs after the forward's
     std::vector<std::optional<Destination>> destinations;  // as the gradients
-    bool scaled = false;  // by the destinations' factor, as the gradients of outputs are
+    bool scaled = false;        // by the destinations' factor, as the gradients of outputs are
+    RunState::Missing missing;  // zeros stand for these
   };
 
   // Under create_graph: the forward that torch has run again, and what the outputs that had arrived
@@ -71,6 +72,9 @@ class BackwardRun {
   size_t gradient_number(int output) const;
   at::Tensor& gradient_at(int output);
   at::Tensor zeros(const Operand& type) const;
+  // Whether a gradient comes to a graph input or output from each of its sources, or from some.
+  enum class Comes { from_all, from_some, from_none };
+  Comes comes_to(size_t place, Indices GradientSource::* reached) const;
   void finish();
 
   Backward& backward_;

@@ -44,13 +44,23 @@ struct Group {
   Indices wrt;      // positions in the list of inputs that need a gradient
 };
 
+// Where a gradient may come from: an output, or a tensor that a user's Function was given, which
+// may give it None. What it reaches before it comes to another such Function.
+struct GradientSource {
+  Indices outputs;              // from which it is come to
+  std::optional<int64_t> once;  // the step's number; none: an output
+  int64_t tensor = 0;           // which of the step's
+  Indices reaches, behind;      // graph inputs and outputs
+};
+
 struct AutogradHistory {
   std::vector<std::optional<OutputHistory>> outputs;  // none: requires no gradient
   // Both in the order in which torch's engine comes to them: what was made last first.
   std::vector<UsedUp> used_up;
   std::vector<Origin> origins;  // of every output that requires a gradient
   Indices accumulated;          // graph inputs, as eager's backward comes to them; not sorted
-  bool known = true;            // false: made up from the graph, every input counts as saved
+  std::vector<GradientSource> sources;  // none: every gradient that eager reaches is there
+  bool known = true;  // false: made up from the graph, every input counts as saved
 
   // As the graph has it, where the traced module does not show it.
   static AutogradHistory of_graph(const Graph& graph, const Indices& wrt, size_t n_user_outputs);

@@ -1,0 +1,38 @@
+"""Which gradients a backward gives as a literal None in every call, as its code tells."""
+
+import dis
+from collections.abc import Callable
+from typing import Any
+
+_TAKE_NOTHING = ("LOAD_FAST", "LOAD_GLOBAL", "LOAD_DEREF", "PUSH_NULL", "COPY")
+
+
+def always_none(backward: Callable) -> frozenset[int]:
+    """The positions; none where the code has branches, or is not Python's."""
+    code = getattr(backward, "__code__", None)
+    if code is None or code.co_exceptiontable:
+        return frozenset()
+    stack: list[Any] = []  # True: None; a list: a tuple of these; False: anything
+    for step in dis.get_instructions(code):
+        if "JUMP" in step.opname or step.opname == "SWAP":
+            return frozenset()
+        if step.opname in ("RETURN_VALUE", "RETURN_CONST"):
+            given = stack[-1] if step.opname == "RETURN_VALUE" else step.argval is None
+            items = given if isinstance(given, list) else [given]
+            return frozenset(k for k, item in enumerate(items) if item is True)
+        _apply(step, stack)
+    return frozenset()
+
+
+def _apply(step: dis.Instruction, stack: list[Any]) -> None:
+    """What is known of the stack after an instruction; it may have taken what was on top."""
+    if step.opname == "LOAD_CONST":
+        stack.append(step.argval is None)
+    elif step.opname == "BUILD_TUPLE" and step.arg:
+        stack[-step.arg :] = [stack[-step.arg :]]
+    else:
+        change = dis.stack_effect(step.opcode, step.arg)
+        del stack[len(stack) + min(change, 0) :]
+        if stack and not step.opname.startswith(_TAKE_NOTHING):
+            stack[-1] = False
+        stack.extend([False] * change)
