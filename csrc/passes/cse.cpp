@@ -2,8 +2,10 @@
 #include "csrc/passes/cse.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "csrc/graph/schema.h"
 #include "csrc/passes/named_sizes.h"
@@ -44,25 +46,32 @@ bool makes_opaque(const Node& node) {
   });
 }
 
-bool narrows(const Node& node) {
-  if (node.in.size() != 1 || !node.has_input(0) || node.out.size() != 1) return false;
-  const DType from = node.input(0).type().dtype, to = node.output().type().dtype;
-  return is_floating(from) && is_floating(to) && size_of(to) < size_of(from);
-}
-
-bool mergeable(const Node& node, Narrowing narrowing) {
-  if (narrowing == Narrowing::apart && narrows(node)) return false;
+bool mergeable(const Node& node) {
   return !node.schema->has_effect(node) && !node.owns_bodies() && !makes_opaque(node) &&
          sizes_named_by(node).empty();
 }
 
-}  // namespace
+// Whether a gradient goes through the node and may be another one then; `passed`: the values that
+// one passes, to which the node's are added.
+bool changes_gradient(const Node& node, std::unordered_set<ValueId>& passed) {
+  if (std::none_of(node.in.begin(), node.in.end(), [&](ValueId id) { return passed.count(id); }))
+    return false;
+  bool any = false;
+  for (const ValueId id : node.out) {
+    if (id == kNone || !is_floating(node.graph->value(id).type().dtype)) continue;
+    passed.insert(id);
+    any = true;
+  }
+  return any && !node.schema->is_view() && !node.schema->is_permutation();
+}
 
-size_t merge_equal(Graph& graph, Narrowing narrowing) {
+using MayMerge = std::function<bool(const Node&)>;
+
+size_t merge(Graph& graph, const MayMerge& may_merge) {
   std::unordered_map<std::string, std::vector<Node*>> seen;
   size_t merged = 0;
   for (Node* node : graph.order()) {
-    if (!mergeable(*node, narrowing)) continue;
+    if (!may_merge(*node)) continue;
     auto& twins = seen[key_of(*node)];
     Node* twin = nullptr;
     for (Node* candidate : twins)
@@ -81,6 +90,18 @@ size_t merge_equal(Graph& graph, Narrowing narrowing) {
     ++merged;
   }
   return merged;
+}
+
+}  // namespace
+
+size_t merge_equal(Graph& graph) {
+  return merge(graph, mergeable);
+}
+
+size_t merge_undifferentiated(Graph& graph, const std::vector<ValueId>& wrt) {
+  std::unordered_set<ValueId> passed(wrt.begin(), wrt.end());
+  return merge(
+      graph, [&](const Node& node) { return !changes_gradient(node, passed) && mergeable(node); });
 }
 
 }  // namespace ort

@@ -123,16 +123,19 @@ void raise(Graph& graph, PassOptions& options) {
   run_pass("fold_constants", graph, options);
   while (expand_compounds(graph, options))  // whose sizes constants have told
     run_pass("fold_constants", graph, options);
-  const Pass apart = [](Graph& g, PassOptions&) { return merge_equal(g, Narrowing::apart); };
-  run("cse", apart, graph, options);
+  run(
+      "cse", [](Graph& g, PassOptions& o) { return merge_undifferentiated(g, o.wrt); }, graph,
+      options);
   run_pass("recompose", graph, options);
   run_pass("simplify", graph, options);
 }
 
-void raise_all(Graph& graph, PassOptions& options) {
+void raise_all(Graph& graph, PassOptions& options, const std::vector<ValueId>& wrt) {
   for (Node* node : graph.order())
-    for (auto& [name, body] : node->bodies) raise_all(*body, options);
+    for (auto& [name, body] : node->bodies) raise_all(*body, options, body->inputs());
+  options.wrt = wrt;
   raise(graph, options);
+  options.wrt.clear();
 }
 
 void optimise(Graph& graph, PassOptions& options) {

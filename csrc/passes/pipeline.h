@@ -20,6 +20,7 @@ struct PassOptions {
   std::function<void(const std::string& stage, const Graph&)> stage = {};
   bool for_file = false;          // ONNX's own ops of other domains than ai.onnx stay what they are
   FoldedBytes* folded = nullptr;  // of all passes together; null: of each for itself
+  std::vector<ValueId> wrt = {};  // with respect to which the graph will be differentiated
 };
 
 // One pass, by its name; returns how many changes it made.
@@ -31,9 +32,9 @@ void join_quantized(Graph& graph, PassOptions& options);
 bool expand_compounds(Graph& graph, PassOptions& options);
 // Canonicalise and recompose, on graphs without gradients.
 void raise(Graph& graph, PassOptions& options);
-// The same of the graphs that its nodes own, which will be differentiated with it; the program of a
-// body raises its own.
-void raise_all(Graph& graph, PassOptions& options);
+// The same of a graph that will be differentiated with respect to `wrt`, and of the graphs that its
+// nodes own, with it; the program of a body raises its own.
+void raise_all(Graph& graph, PassOptions& options, const std::vector<ValueId>& wrt);
 // Simplify and fuse, on joint or inference graphs.
 void optimise(Graph& graph, PassOptions& options);
 

@@ -88,8 +88,10 @@ Program::Program(const Graph& captured, const CompileOptions& options, std::vect
   else
     quantized::join_roundings(*graph);
   expand_compounds(*graph, passes);
+  std::vector<ValueId> values;
+  for (const size_t i : wrt) values.push_back(graph->inputs().at(i));
   if (cuts.empty())  // it would join values on both sides of a cut
-    wrt.empty() ? raise(*graph, passes) : raise_all(*graph, passes);
+    wrt.empty() ? raise(*graph, passes) : raise_all(*graph, passes, values);
   const bool differentiates = !defined.empty() && !(wrt.empty() && cuts.empty());
   if (differentiates) compile_gradient(*graph, options, wrt, defined, cuts);
   optimise(*graph, passes);
