@@ -32,20 +32,17 @@ class Mutexes {
     if (mutex.after_) mutex.after_->before_ = mutex.before_;
   }
 
-  // Others take them in any order, so nothing is held while one is waited for.
+  // Others take them in any order, so nothing is held while one is waited for. Who holds one for
+  // longer than anything of ours takes may wait for the forking thread itself: it then forks.
   void lock() {
-    for (;;) {
-      list_.lock();
-      if (libraries_.try_lock()) {
-        if (try_lock_each()) return;
-        unlock_each();
-        libraries_.unlock();
-      }
-      list_.unlock();
+    constexpr std::chrono::seconds kLongest{30};
+    const auto begin = std::chrono::steady_clock::now();
+    while (!try_lock() && std::chrono::steady_clock::now() - begin < kLongest)
       std::this_thread::sleep_for(std::chrono::microseconds(50));
-    }
   }
   void unlock() {
+    if (forks_ != std::this_thread::get_id()) return;
+    forks_ = std::thread::id();
     unlock_each();
     libraries_.unlock();
     list_.unlock();
@@ -60,12 +57,26 @@ class Mutexes {
     }
     new (&libraries_) std::shared_mutex;
     new (&list_) std::mutex;
+    forks_ = std::thread::id();
   }
 
   void begin_library() { libraries_.lock_shared(); }
   void end_library() { libraries_.unlock_shared(); }
 
  private:
+  bool try_lock() {
+    list_.lock();
+    if (libraries_.try_lock()) {
+      if (try_lock_each()) {
+        forks_ = std::this_thread::get_id();
+        return true;
+      }
+      unlock_each();
+      libraries_.unlock();
+    }
+    list_.unlock();
+    return false;
+  }
   bool try_lock_each() {
     for (Mutex* mutex = first_; mutex; mutex = mutex->after_) {
       if (mutex->held_ == Mutex::For::runs || mutex->is_own()) continue;
@@ -82,6 +93,7 @@ class Mutexes {
   std::mutex list_;
   std::shared_mutex libraries_;
   Mutex* first_ = nullptr;
+  std::atomic<std::thread::id> forks_{};  // the thread that has locked all
 };
 
 Mutex::Mutex(For held) : held_(held) {
