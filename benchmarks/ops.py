@@ -21,7 +21,7 @@ from typing import NamedTuple
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 THREADS = int(os.environ["OMP_NUM_THREADS"])
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.append(str(ROOT))
 
 import numpy as np  # noqa: E402
 import onnx  # noqa: E402

@@ -5,16 +5,13 @@
 current.
 """
 
-import sys
 from pathlib import Path
 
 from onnx import TensorProto, defs
 
+from ortmodule._native import core
+
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from ortmodule._native import core  # noqa: E402
-
 PAGE = ROOT / "csrc" / "graph" / "onnx_versions.cpp"
 HEAD = """// Written by tools/onnx_versions.py: what each version of an op takes. Do not edit.
 #include "csrc/graph/onnx_versions.h"

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.append(str(ROOT))
 
 from tests.ops import engine, families  # noqa: E402
 from tests.session import backend_nodes  # noqa: E402

@@ -15,7 +15,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RECORDED = ROOT / "tests" / "plans"
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "models")]
+sys.path.insert(0, str(ROOT / "tests" / "models"))
 
 
 def plans_of(name: str) -> list[dict]:

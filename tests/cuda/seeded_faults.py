@@ -16,7 +16,8 @@ import sys
 import numpy as np
 
 ROOT = pathlib.Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), *(str(ROOT / "tests" / name) for name in ("far", "cuda"))]
+sys.path[:0] = [str(ROOT / "tests" / name) for name in ("far", "cuda")]
+sys.path.append(str(ROOT))
 
 import cuda_double  # noqa: E402
 import far  # noqa: E402

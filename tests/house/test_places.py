@@ -1,6 +1,9 @@
 """What has one place: the environment's flags, a test's name, which device the engine is on."""
 
+import ast
+import pathlib
 import re
+from pathlib import Path
 
 from . import sources
 
@@ -22,6 +25,29 @@ def test_files_of_tests_are_named_one_way():
     """`test_<what>`: pytest collects no other."""
     found = [*sources.cpp_files("tests"), *sources.python_files("tests")]
     assert [sources.name(f) for f in found if f.stem.endswith("_test")] == []
+
+
+def put_first(path) -> list[str]:
+    """What the lines of a script outside of functions put before all else in sys.path."""
+    world = {"__file__": str(path), "pathlib": pathlib, "Path": Path}
+    found = []
+    for node in ast.parse(path.read_text()).body:
+        text = ast.unparse(node)
+        if re.fullmatch(r"[A-Z]+ = (pathlib\.)?Path\(__file__\)[.\w\[\]()]*", text):
+            exec(text, world)
+        elif match := re.match(r"sys\.path(?:\.insert\(0, (.*)\)|\[:0\] = (.*))", text):
+            folders = eval(match[1] or match[2], world)
+            found += [folders] if isinstance(folders, str) else folders
+    return found
+
+
+def test_no_script_prefers_the_package_of_the_checkout():
+    """`make compat` tests the one that is installed."""
+    scripts = [f for f in sources.python_files() if "sys.path" in f.read_text()]
+    found = {sources.name(f): put_first(f) for f in scripts}
+    assert found["tools/programs/__main__.py"] == [str(sources.ROOT / "tools")]
+    has = [f for f, paths in found.items() if any(Path(p, "ortmodule").exists() for p in paths)]
+    assert has == []
 
 
 def test_the_device_is_asked_in_one_place():

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT / "tools"), str(ROOT)]
+sys.path.insert(0, str(ROOT / "tools"))
 
 from programs import kinds, known  # noqa: E402
 from programs.shrink import shrink  # noqa: E402
