@@ -194,6 +194,7 @@ def _replace_functions(replace: Callable) -> None:
     replace(torch, "ctc_loss", lambda _: ctc_loss)
     for name, new in stand_ins().items():  # as the graph of a part calls them
         replace(torch, name, lambda _, new=new: new)
+    replace(recurrent_functions, "einsum", _views_of_one)
     for name in ("norm", "vector_norm"):
         replace(torch.linalg, name, with_counted_dims)
     for home in (torch.nn.functional, nn_functions):
@@ -237,6 +238,17 @@ def with_int64_positions(original: Callable) -> Callable:
         return found, *(x.new_empty(x.shape, dtype=torch.int64) for x in rest)
 
     return unique
+
+
+def _views_of_one(original: Callable) -> Callable:
+    """An einsum of one operand is a view of it, as 'ii->i', or a sum of one: traced as such."""
+
+    def einsum(equation: str, operands: Any, path: Any = None) -> torch.Tensor:
+        if len(operands) == 1:
+            return torch.ops.aten.einsum.default.decompose(equation, operands)
+        return original(equation, operands, path=path)
+
+    return einsum
 
 
 def _refused(reason: str) -> Callable:

@@ -65,9 +65,23 @@ def turned(net, x):
     return v.exp(), v, v[1:]
 
 
+def diagonal_by_einsum(net, x):
+    h = torch.tanh(net.first(x))
+    v = torch.einsum("ii->i", h.T @ h)
+    return v.sin(), v, torch.einsum("ij->ji", h), h
+
+
+def written_through_einsum(net, x):
+    h = torch.tanh(net.first(x))
+    w = h.T @ h
+    v = torch.einsum("...ii->...i", w)
+    v.mul_(2)
+    return w.sin(), v, w
+
+
 CASES = [
     of_a_returned_tensor, halves, halves_in_a_row, of_a_view, overlapping, of_a_parameter,
-    of_an_input, turned,
+    of_an_input, turned, diagonal_by_einsum, written_through_einsum,
 ]  # fmt: skip
 
 
