@@ -31,6 +31,7 @@ from ..side_effects.effects import Effects, PlainWrite
 from ..side_effects.private_state import OwnTensors, forget
 from ..torch_internals.tracing import FakeTensor, FakeTensorMode
 from .constant_branches import ConstantBranches
+from .lent_memory import Loans
 from .patches import Within
 from .torch_calls import Calls
 
@@ -97,6 +98,7 @@ def _run(module: nn.Module, call: Call, effects: Effects, hooks: Hooks, roots: l
     hooks.let_go()
     lasting = {id(w.holder) for w in effects.watched}
     names = Names({"_parameters", "_buffers", "_modules", "training"})
+    returned, loans = [], Loans()
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
     made = [_fake(t, mode) for t in call.tensors]
     bare = [(t, set(vars(t))) for t in made]
@@ -104,6 +106,7 @@ def _run(module: nn.Module, call: Call, effects: Effects, hooks: Hooks, roots: l
     grad = torch.set_grad_enabled(torch.is_grad_enabled())  # forward may leave it changed
     own_tensors = OwnTensors(module, lambda t: _fake(t, mode))
     with grad, left_again(), own_tensors as own, Calls() as made_calls:
+        made_calls.loans = loans
         bare += [(t, set(vars(t))) for t in own.found()]
         try:
             given = Arguments(call.spec, made, call.numbers)
@@ -117,8 +120,9 @@ def _run(module: nn.Module, call: Call, effects: Effects, hooks: Hooks, roots: l
                 place = place_of_forward(module)
                 raise NotCapturable("forward leaves autocast changed", **place)
             hooks.check()
-            _check_saved(module, result)
-            bare += [(t, usual) for t in _made_by_forward(result, bare)]
+            returned = _tensors_of(result)
+            _check_saved(module, returned)
+            bare += [(t, usual) for t in _made_by_forward(returned, bare)]
             _check_fresh([result, given.containers], lasting | effects.globals())
             if given.changed():
                 _check_apart(call.containers, set(map(id, effects.objects())))
@@ -127,6 +131,8 @@ def _run(module: nn.Module, call: Call, effects: Effects, hooks: Hooks, roots: l
         except Exception as raised:
             let_go(raised)
             error = raised.with_traceback(None)
+    made_calls.loans = None
+    loans.check(returned, made_calls.plainly | made_calls.through_data, place_of_forward(module))
     registered = _registered(own)
     writes = effects.writes() + registered
     plain = effects.plain_writes() if writes and not registered else None
@@ -185,25 +191,25 @@ def _check_fresh(result: Any, lasting: set[int]) -> None:
             raise NeedsCut(f"forward returns a {kind} that is the module's")
 
 
-def _check_saved(module: nn.Module, result: Any) -> None:
-    """What eager's backward would raise, a graph's would not."""
+def _tensors_of(result: Any) -> list[torch.Tensor]:
+    """None where it has what no result may have."""
     try:
-        tensors, _ = tree.flatten(result, "the result")
+        return tree.flatten(result, "the result")[0]
     except tree.UnknownLeaf:
-        return
-    if writes_to_saved(tensors):
+        return []
+
+
+def _check_saved(module: nn.Module, returned: list[torch.Tensor]) -> None:
+    """What eager's backward would raise, a graph's would not."""
+    if writes_to_saved(returned):
         reason = "forward writes in place to what its own backward reads"
         raise NotCapturable(reason, **place_of_forward(module))
 
 
-def _made_by_forward(result: Any, known: Sequence) -> list[torch.Tensor]:
-    """The returned tensors that are none of the call's and the module's."""
-    try:
-        tensors, _ = tree.flatten(result, "the result")
-    except tree.UnknownLeaf:
-        return []
+def _made_by_forward(returned: list[torch.Tensor], known: Sequence) -> list[torch.Tensor]:
+    """Those that are none of the call's and the module's."""
     others = {id(t) for t, _ in known}
-    return [t for t in tensors if isinstance(t, FakeTensor) and id(t) not in others]
+    return [t for t in returned if isinstance(t, FakeTensor) and id(t) not in others]
 
 
 def _check_apart(containers: list, reached: set[int]) -> None:

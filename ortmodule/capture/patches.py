@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
 import torch.utils.checkpoint as torch_checkpoint
 from torch import nn
@@ -195,6 +196,7 @@ def _replace_functions(replace: Callable) -> None:
     for name, new in stand_ins().items():  # as the graph of a part calls them
         replace(torch, name, lambda _, new=new: new)
     replace(recurrent_functions, "einsum", _views_of_one)
+    replace(torch, "from_numpy", _as_a_call)
     for name in ("norm", "vector_norm"):
         replace(torch.linalg, name, with_counted_dims)
     for home in (torch.nn.functional, nn_functions):
@@ -249,6 +251,17 @@ def _views_of_one(original: Callable) -> Callable:
         return original(equation, operands, path=path)
 
     return einsum
+
+
+def _as_a_call(original: Callable) -> Callable:
+    """Modes of torch see as_tensor, and of from_numpy only what it does inside."""
+
+    def from_numpy(array: Any) -> torch.Tensor:
+        if isinstance(array, np.ndarray):
+            return torch.as_tensor(array, device="cpu")
+        return original(array)
+
+    return from_numpy
 
 
 def _refused(reason: str) -> Callable:
