@@ -63,6 +63,7 @@ from .held_objects import (
 from .outside import inside, leave
 from .told_apart import (
     aliases_guarded,
+    arrays_as_they_are,
     guards_as_exact,
     identities_of_values,
     large_integers_as_they_are,
@@ -219,6 +220,7 @@ class _Convert:
             autocast_set(self._told().asked), slices_as_they_are(), guards_as_exact(),
             aliases_guarded(), large_integers_as_they_are(), numpy_scalars_as_they_are(),
             identities_of_values(self._told().asked), tuples_as_made(), cut_at_largest(),
+            arrays_as_they_are(),
         )  # fmt: skip
         with LOCK, convert_frame.compile_lock, inside(), contextlib.ExitStack() as stack:
             try:

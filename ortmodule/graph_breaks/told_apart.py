@@ -22,6 +22,7 @@ from ..torch_internals.dynamo import (
     ConstantVariable,
     GuardBuilder,
     GuardManagerType,
+    NumpyVariable,
     SliceVariable,
     SymNodeVariable,
     VariableTracker,
@@ -159,6 +160,16 @@ def numpy_scalars_as_they_are() -> contextlib.AbstractContextManager:
 
     builder = variable_builder.VariableBuilder
     return replaced(builder, "_call_impl", make)
+
+
+def arrays_as_they_are() -> contextlib.AbstractContextManager:
+    """An array of numpy's is no constant: Dynamo would compute with it, and write to it, while it
+    traces, and the code once more."""
+
+    def make(original: Callable) -> Callable:
+        return lambda self: not isinstance(self.value, np.ndarray) and original(self)
+
+    return replaced(NumpyVariable, "is_python_constant", make)
 
 
 @contextlib.contextmanager
