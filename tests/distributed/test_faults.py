@@ -102,7 +102,8 @@ def torchrun(folder: Path, kills: str = "", restarts: int = 0) -> subprocess.Pop
     return subprocess.Popen(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
          "--max-restarts", str(restarts), "--monitor-interval", "0.2", str(HERE / "job.py")],
-        env=os.environ | {"FOLDER": str(folder), "KILLS": kills, "OMP_NUM_THREADS": "1"},
+        env=os.environ | {"FOLDER": str(folder), "KILLS": kills, "OMP_NUM_THREADS": "1",
+                          "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
 

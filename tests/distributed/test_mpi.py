@@ -31,6 +31,8 @@ class Launch:
         drop = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
         env = {k: v for k, v in os.environ.items() if k not in drop} | {
             "OMP_NUM_THREADS": "1",
+            # PYTHONSAFEPATH, with which a wheel is tested, leaves a script's own folder out.
+            "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path]),
             "OMPI_ALLOW_RUN_AS_ROOT": "1",
             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
             "OMPI_MCA_rmaps_base_oversubscribe": "1",
