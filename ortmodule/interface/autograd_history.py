@@ -9,6 +9,8 @@ import bisect
 import collections
 import contextlib
 import functools
+import heapq
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -246,6 +248,7 @@ class _Walk:
         calls: Mapping[Any, FunctionCall],
     ):  # fmt: skip
         self.nodes, self.outputs, self.calls = nodes, outputs, calls
+        self.turns = _turns(nodes)
         self.labels: list[tuple[str, Any]] = []
         self.marks: dict[tuple[Any, int], int] = {}
         ids = self.leaves = {}
@@ -292,7 +295,7 @@ class _Walk:
         found: dict[tuple, tuple[list[int], set]] = {}
         for node in self.nodes:
             if keys := _saved_by(node):
-                number = node._sequence_nr()
+                number = self.turns[node]
                 place = bisect.bisect_left(borders, number)
                 kind = up[node], down[node], made.get(node, 0), place
                 numbers, saved = found.setdefault(kind, ([], set()))
@@ -312,7 +315,7 @@ class _Walk:
         made: dict[Any, Origin] = {}
         for i, output in enumerate(self.outputs):
             if (node := output.grad_fn) is not None:
-                unknown = Origin(node._sequence_nr(), [None] * len(node._input_metadata))
+                unknown = Origin(self.turns[node], [None] * len(node._input_metadata))
                 made.setdefault(node, unknown).results[output.output_nr] = i
         return list(made.values())
 
@@ -378,6 +381,25 @@ def _nodes(roots: Sequence[Any]) -> list[Any]:
             waiting.append((node, True))
             waiting += [(n, False) for n, _ in node.next_functions if n is not None]
     return list(found)
+
+
+def _turns(nodes: Sequence[Any]) -> dict[Any, int]:
+    """When torch's engine runs each, the highest first: the one made last of those whose gradients
+    are whole. A view of what was written since has a node that is made when it is read, and so
+    later than its reader's."""
+    readers = collections.Counter(n for node in nodes for n, _ in node.next_functions)
+    count = itertools.count()  # nodes have no order of their own
+    ready = [(-n._sequence_nr(), next(count), n) for n in nodes if not readers[n]]
+    heapq.heapify(ready)
+    turns: dict[Any, int] = {}
+    while ready:
+        *_, node = heapq.heappop(ready)
+        turns[node] = len(nodes) - len(turns)
+        for following, _ in node.next_functions:
+            readers[following] -= 1
+            if following is not None and not readers[following]:
+                heapq.heappush(ready, (-following._sequence_nr(), next(count), following))
+    return turns
 
 
 @functools.cache
