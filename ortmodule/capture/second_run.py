@@ -22,6 +22,7 @@ from ..translate.writes import is_written
 from .masks import drawn, is_known
 
 # What the guards of the capture hold already, and what says something to the translation alone.
+_AGAIN = "ORTModule runs forward again for a backward with create_graph=True, and"
 _SKIPPED = {"aten._assert_tensor_metadata.default", "ortmodule.mark_region.default"}
 
 
@@ -55,8 +56,7 @@ class SecondRun:
     ) -> list[torch.Tensor | None]:
         if self._refusal is not None:
             raise RuntimeError(
-                "ORTModule runs forward again for a backward with create_graph=True, and "
-                f"{self._refusal}; call the module within `with model.eager():`"
+                f"{_AGAIN} {self._refusal}; call the module within `with model.eager():`"
             )
         begin = time.perf_counter()
         given = [inputs[x] if isinstance(x, int) else x for x in self._given]
@@ -73,7 +73,7 @@ class SecondRun:
     ) -> list[torch.Tensor | None]:
         found: list[torch.Tensor | None] = []
         for output, result in zip(self._outputs, results, strict=False):
-            base = result if not output.views or result._base is None else result._base
+            base = _base(result, own) if output.views else result
             for number, tensor in ((output.output, base), (output.own, result)):
                 if number is not None and tensor.requires_grad:
                     found += [None] * (number + 1 - len(found))
@@ -147,10 +147,12 @@ class _Run(fx.Interpreter):
 
 
 class _Top(_Run):
-    """The run of the program itself. `places`: after which node an output has its value, with the
-    output's own node and number: `passed` gives what others are computed from then."""
+    """The run of the program itself. `places`: after which node outputs have their values, with the
+    own node and number of each: `passed` gives what others are computed from then."""
 
-    def __init__(self, run: tuple, places: dict[fx.Node, tuple[fx.Node, int]], passed: Callable):
+    def __init__(
+        self, run: tuple, places: dict[fx.Node, list[tuple[fx.Node, int]]], passed: Callable
+    ):
         super().__init__(*run)
         self._places, self._passed = places, passed
         self._own: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # by what others read, kept
@@ -160,30 +162,60 @@ class _Top(_Run):
         return self._own.get(id(tensor), (tensor, tensor))[1]
 
     def run_node(self, n: fx.Node) -> Any:
-        value = super().run_node(n)
-        if n not in self._places:
-            return value
-        result, number = self._places[n]
-        own = value if result is n else self.env[result]
-        if not own.requires_grad:
-            return value
-        self.env[result] = other = self._passed(number, own)
+        self.env[n] = super().run_node(n)
+        places = self._places.get(n, ())
+        for result, number in sorted(places, key=lambda p: self.env[p[0]]._base is not None):
+            if self.env[result].requires_grad:
+                self._pass(result, number)
+        return self.env[n]
+
+    def _pass(self, result: fx.Node, number: int) -> None:
+        own = self.env[result]
+        other = self._passed(number, own)
         self._own[id(other)] = (other, own)
-        return other if value is own else value
+        for node, value in self.env.items():
+            if value is own:
+                self.env[node] = other
+            elif isinstance(value, torch.Tensor) and value._base is own:
+                self.env[node] = _view_of(other, value)
+
+
+def _view_of(tensor: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
+    """The same of `tensor`, which lies as the view's base does, as that has been written to since
+    the view was made."""
+    if view.dtype != tensor.dtype or view.is_conj() or view.is_neg():
+        raise RuntimeError(f"{_AGAIN} it writes to a tensor after a view of it in another dtype")
+    return tensor.as_strided(view.shape, view.stride(), view.storage_offset())
+
+
+def _base(view: torch.Tensor, own: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    """What others are computed from in the place of the tensor that it shows; a view may stand in
+    the place of one, too."""
+    while True:
+        base = view if view._base is None else view._base
+        view = own(base)
+        if view._base is None:
+            return base
 
 
 def _places(
     program: fx.GraphModule, outputs: Sequence[Output], on_the_way: Set[int]
-) -> dict[fx.Node, tuple[fx.Node, int]]:
+) -> dict[fx.Node, list[tuple[fx.Node, int]]]:
     results = program.graph.output_node().args[0]
     numbers = {results[i]: outputs[i].differentiated for i in on_the_way}
-    keys = {storage_key(node.meta["val"]): node for node in numbers}
-    last = {node: node for node in numbers}
+    last: dict[fx.Node, fx.Node] = {}  # what gives an output its value: its node, or a later write
     for node in program.graph.nodes:
-        for written in _written(node):
-            if (result := keys.get(storage_key(written.meta["val"]))) is not None:
+        if node in numbers:
+            last[node] = node
+        written = {storage_key(x.meta["val"]) for x in _written(node)}
+        for result in last if written else ():
+            if storage_key(result.meta["val"]) in written:
                 last[result] = node
-    return {at: (r, numbers[r]) for r, at in last.items() if numbers[r] is not None}
+    places: dict[fx.Node, list[tuple[fx.Node, int]]] = {}
+    for result, at in last.items():
+        if numbers[result] is not None:
+            places.setdefault(at, []).append((result, numbers[result]))
+    return places
 
 
 def _written(node: fx.Node) -> list[fx.Node]:
