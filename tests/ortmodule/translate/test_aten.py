@@ -249,8 +249,9 @@ def test_the_report_lists_each_operator_once():
     assert found.module == "inner.0" and found.file == __file__ and found.line > 0
     assert "a step of the plan" in found.reason and "aten::logcumsumexp" in str(report)
     names = [s.name for s in report.steps if s.provider == "aten"]
-    assert sorted(names) == ["aten::logcumsumexp"] * 2 + ["aten::logcumsumexp backward"] * 2
-    assert report.providers["aten"] == 4 and report.captures == 1
+    # as often as eager runs it: the gradients of equal calls are made apart
+    assert sorted(names) == ["aten::logcumsumexp"] * 3 + ["aten::logcumsumexp backward"] * 3
+    assert report.providers["aten"] == 6 and report.captures == 1
 
 
 def test_a_module_that_runs_in_parts_still_warns():
