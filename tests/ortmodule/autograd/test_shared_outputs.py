@@ -19,13 +19,20 @@ NETS = {
     "view of all first": lambda net, x: ((h := net.first(x).sin()).view(-1), h, h.view(-1)[:3]),
     "view of a view": lambda net, x: ((v := net.first(x).sin().T)[1], v, v[1]),
     "views after a write": lambda net, x: (
-        (h := net.first(x).sin().mul_(2)).T, h.narrow(0, 1, 2), h.T[1]
+        (h := net.first(x).sin().mul_(2)).T,
+        h.narrow(0, 1, 2),
+        h.T[1],
     ),
     "view of the written": lambda net, x: (
-        v := (h := net.first(x).sin()).view(-1), h.mul_(2) is None or v.cos(), v[2:] * 3
+        v := (h := net.first(x).sin()).view(-1),
+        h.mul_(2) is None or v.cos(),
+        v[2:] * 3,
     ),
     "view before a write": lambda net, x: (
-        v := (h := net.first(x).sin()).view(-1), h.mul_(2), v.exp(), h[0]
+        v := (h := net.first(x).sin()).view(-1),
+        h.mul_(2),
+        v.exp(),
+        h[0],
     ),
     "view and more": lambda net, x: (h := net.first(x).sin(), h[0], h.exp(), h[0].exp()),
 }
