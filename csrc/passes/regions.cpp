@@ -9,6 +9,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "csrc/passes/effect_order.h"
+
 namespace ort {
 namespace {
 
@@ -64,6 +66,8 @@ class Grower {
   std::vector<Node*> order_;
   std::unordered_map<const Node*, size_t> number_;
   std::vector<bool> eligible_;
+  std::vector<std::vector<size_t>> then_,
+      before_;  // by node: what effects order after and before it
   std::vector<Group> groups_;
   std::vector<int> group_of_;  // by node
   Sweep sweep_;
@@ -81,11 +85,17 @@ Grower::Grower(Graph& graph, const std::function<bool(const Node&)>& eligible,
     groups_[i].place = i;
     group_of_.push_back(static_cast<int>(i));
   }
+  then_.resize(order_.size());
+  before_.resize(order_.size());
+  each_in_effect_order(graph, [&](const Node& first, const Node& then) {
+    then_[number_.at(&first)].push_back(number_.at(&then));
+    before_[number_.at(&then)].push_back(number_.at(&first));
+  });
 }
 
 template <class F>
 void Grower::each_user(int group, F&& f) {
-  for (const size_t member : at(group).members)
+  for (const size_t member : at(group).members) {
     for (const ValueId id : order_[member]->out) {
       if (id == kNone) continue;
       const auto& uses = graph_.value(id).uses();
@@ -93,6 +103,9 @@ void Grower::each_user(int group, F&& f) {
       for (const Use& use : uses)
         if (const int user = group_of(use.node); user != group) f(user);
     }
+    for (const size_t then : then_[member])
+      if (const int user = group_of_[then]; user != group) f(user);
+  }
 }
 
 template <class F>
@@ -103,6 +116,8 @@ void Grower::each_producer(int group, F&& f) {
       const Node* producer = id == kNone ? nullptr : graph_.value(id).producer();
       if (producer && group_of(producer) != group) f(group_of(producer));
     }
+    for (const size_t before : before_[member])
+      if (group_of_[before] != group) f(group_of_[before]);
   }
 }
 

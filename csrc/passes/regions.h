@@ -17,8 +17,9 @@ struct Growth {
 };
 
 // Partitions the nodes that `eligible` takes into convex regions: no path leaves a region and comes
-// back, not even through other regions. Nodes of different segments are never joined. Producers are
-// joined with consumers first, then regions that read one value.
+// back, not even through other regions; where effects order two nodes there is a path, too. Nodes
+// of different segments are never joined. Producers are joined with consumers first, then regions
+// that read one value.
 std::vector<std::vector<Node*>> grow_regions(Graph& graph,
                                              const std::function<bool(const Node&)>& eligible,
                                              const Joinable& joinable, Growth growth = {});

@@ -1,5 +1,5 @@
 // A Plan: steps over slots, ready to run for one binding of the sizes. bind.cpp makes it out of
-// pure functions, a file each: alias, prepare, buffer_assignment, place, waits.
+// pure functions, a file each: prepare, buffer_assignment, place, waits.
 #pragma once
 
 #include <memory>

@@ -10,7 +10,7 @@
 #include <queue>
 #include <utility>
 
-#include "csrc/plan/alias.h"
+#include "csrc/passes/effect_order.h"
 
 namespace ort {
 namespace {
@@ -76,49 +76,6 @@ class Producers {
   std::vector<int> of_;
 };
 
-// What must wait for what because of effects, of nodes in program order.
-class EffectOrder {
- public:
-  using Before = std::function<void(size_t first, size_t then)>;
-  EffectOrder(const Graph& graph, Before before)
-      : before_(std::move(before)), sources_(sources(graph)) {}
-
-  void add(const Node& node, size_t claim) {
-    const Event event{claim, node.segment};
-    const Effect effect = node.schema->effect(node);
-    if (python_) follow(*python_, event);
-    const auto last = last_.find({node.segment, effect});
-    if (last != last_.end()) follow(last->second, event);
-    for (const ValueId id : node.in) {
-      if (id == kNone) continue;
-      const auto [object, added] = last_on_.try_emplace(sources_[static_cast<size_t>(id)], event);
-      if (!added) follow(std::exchange(object->second, event), event);
-    }
-    if (effect == Effect::python) {
-      for (const auto& [key, earlier] : last_) follow(earlier, event);
-      python_ = event;
-    }
-    last_.insert_or_assign({node.segment, effect}, event);
-  }
-
- private:
-  struct Event {
-    size_t claim;
-    int segment;
-  };
-  // Segments are in order anyway; what comes in an earlier one waits for nothing of a later one.
-  void follow(const Event& first, const Event& then) {
-    if (first.claim != then.claim && first.segment <= then.segment)
-      before_(first.claim, then.claim);
-  }
-
-  Before before_;
-  std::vector<ValueId> sources_;
-  std::map<std::pair<int, Effect>, Event> last_;
-  std::map<ValueId, Event> last_on_;
-  std::optional<Event> python_;
-};
-
 }  // namespace
 
 std::vector<size_t> schedule(const Graph& graph, const std::vector<Claim>& claims) {
@@ -128,7 +85,7 @@ std::vector<size_t> schedule(const Graph& graph, const std::vector<Claim>& claim
   std::vector<std::vector<size_t>> users(claims.size());
   std::vector<int> waiting(claims.size(), 0);
   std::vector<Key> keys;
-  std::map<size_t, std::pair<const Node*, size_t>> effects;  // by position: the node, its claim
+  std::map<const Node*, size_t> with_effects;  // their claims
   for (size_t i = 0; i < claims.size(); ++i) {
     std::set<int> before;
     Key key{-1, 0, i};
@@ -137,7 +94,7 @@ std::vector<size_t> schedule(const Graph& graph, const std::vector<Claim>& claim
         if (node->has_input(k)) before.insert(producers.of(node->input(k)));
       key.segment = std::max(key.segment, node->segment);
       key.position = std::max(key.position, static_cast<int64_t>(position.at(node)));
-      if (node->schema->has_effect(*node)) effects[position.at(node)] = {node, i};
+      if (node->schema->has_effect(*node)) with_effects[node] = i;
     }
     before.erase(-1);
     before.erase(static_cast<int>(i));
@@ -146,11 +103,12 @@ std::vector<size_t> schedule(const Graph& graph, const std::vector<Claim>& claim
     keys.push_back(key);
   }
   overlap_collectives(claims, users, keys);
-  EffectOrder order_of_effects(graph, [&](size_t first, size_t then) {
+  each_in_effect_order(graph, [&](const Node& earlier, const Node& later) {
+    const size_t first = with_effects.at(&earlier), then = with_effects.at(&later);
+    if (first == then) return;
     users[first].push_back(then);
     ++waiting[then];
   });
-  for (const auto& [at, effect] : effects) order_of_effects.add(*effect.first, effect.second);
   std::priority_queue<Key, std::vector<Key>, std::greater<>> ready;
   for (size_t i = 0; i < claims.size(); ++i)
     if (waiting[i] == 0) ready.push(keys[i]);

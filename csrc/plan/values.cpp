@@ -1,7 +1,7 @@
 // Evaluating types and shape operands.
 #include "csrc/plan/values.h"
 
-#include "csrc/plan/alias.h"
+#include "csrc/passes/alias.h"
 
 namespace ort {
 

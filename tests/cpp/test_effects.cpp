@@ -6,6 +6,7 @@
 #include "csrc/ops/ops.h"
 #include "csrc/passes/cse.h"
 #include "csrc/passes/dce.h"
+#include "csrc/passes/regions.h"
 #include "csrc/plan/schedule.h"
 #include "gradient_graph/segments.h"
 #include "gradient_graph/stash.h"
@@ -25,6 +26,7 @@ const OpSet& ops() {
           .out("y")
           .effect(effect_named(name))
           .shape(like(0));
+    ops->op("test::Plain").in("x", kFloating).out("y").shape(like(0));
     ops->op("test::Start")
         .in("x", kFloating)
         .out("token")
@@ -108,6 +110,36 @@ return ("a" = %2, "b" = %3, "c" = %4)
 )",
                            ops());
   EXPECT_EQ(schedule(*graph, claims_of(*graph, {{0, 4}, {2}, {3}})), kProgramOrder);
+}
+
+// %1 and %4 are one region where no effect lies between.
+TEST(Effects, ARegionIsConvexAcrossThem) {
+  const auto sizes_of = [](const char* last) {
+    const auto graph = parse(with(R"(graph (%x: float32[4] user)
+  %1 = Exp(%x)
+  %2 = test::python(%1)
+  %3 = test::LAST(%x)
+  %4 = Mul(%1, %3)
+return ("a" = %2, "b" = %4)
+)",
+                                  "LAST", last),
+                             ops());
+    const auto tiled = [](const Node& node) { return !node.schema->has_effect(node); };
+    std::vector<Claim> claims;
+    std::vector<size_t> sizes;
+    for (std::vector<Node*>& nodes :
+         grow_regions(*graph, tiled, [](std::span<Node* const>) { return true; })) {
+      sizes.push_back(nodes.size());
+      claims.push_back({nullptr, {std::move(nodes), {}, {}, ""}});
+    }
+    for (Node* node : graph->order())
+      if (!tiled(*node)) claims.push_back({nullptr, region_of(*node)});
+    EXPECT_EQ(schedule(*graph, claims).size(), claims.size());
+    return sizes;
+  };
+  EXPECT_EQ(sizes_of("Plain"), (std::vector<size_t>{3}));
+  for (const char* name : {"random", "check", "state_write", "collective", "python"})
+    EXPECT_EQ(sizes_of(name), (std::vector<size_t>{1, 1})) << name;
 }
 
 std::vector<int> segments_of(const std::string& text, size_t n_forward, size_t gradients,

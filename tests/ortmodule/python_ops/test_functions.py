@@ -331,6 +331,28 @@ def test_a_function_that_draws_draws_as_in_eager():
     assert pair.report.captures == 1
 
 
+@pytest.mark.parametrize("drawn", ["rand_like", "exponential_", "bernoulli", "dropout"])
+def test_what_draws_after_a_function_is_in_no_region_with_what_it_reads(drawn):
+    """Effects keep their order, and a region runs as one: here it would wait for itself."""
+    draw = {
+        "rand_like": torch.rand_like,
+        "exponential_": lambda x: torch.empty_like(x).exponential_(),
+        "bernoulli": lambda x: torch.bernoulli(x.sigmoid()),
+        "dropout": lambda x: torch.dropout(x.detach(), 0.5, True),
+    }[drawn]
+
+    def forward(net, x):
+        a = x.exp()
+        b = Tripled.apply(a)
+        return a * draw(x) + b
+
+    model = ORTModule(Net(forward), options(fallback="error"))
+    x = X.clone().requires_grad_()
+    y = model(x)
+    y.sum().backward()
+    torch.testing.assert_close(x.grad, y + x.exp())  # as Tripled's gradient is three
+
+
 def test_what_a_function_passes_on_may_not_be_written_to():
     def forward(net, x):
         h = net.first(x)

@@ -1,5 +1,5 @@
 // One walk: a view's input comes before it.
-#include "csrc/plan/alias.h"
+#include "csrc/passes/alias.h"
 
 #include <numeric>
 
