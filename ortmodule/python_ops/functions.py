@@ -71,8 +71,8 @@ class _Container(NamedTuple):
 
 
 class _Operator(NamedTuple):
-    """`gives`: whether the Function returns a tensor or a tuple, `node`: the node of autograd that
-    it made, both known once it has run."""
+    """`gives`: whether the Function returns a tensor or a tuple, known once it has run. `node`: its
+    node of autograd in a trace, until that is taken; empty where no tensor is the call's."""
 
     step: Step
     gives: list[type]
@@ -143,7 +143,7 @@ def _recorded(capture: Recorded, cls: type, args: tuple) -> Any:
         sizes = [a for a in args if isinstance(a, torch.SymInt)]
         number = next(capture.numbers)
         outs = operator.step.overload(tensors, [*sizes, number])
-        if (node := operator.node.pop()) is not None:
+        if operator.node and (node := operator.node.pop()) is not None:
             capture.calls[node] = FunctionCall(number, operator.step.without)
     return tuple(outs) if operator.gives[0] is tuple else outs[0]
 

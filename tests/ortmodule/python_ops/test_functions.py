@@ -451,6 +451,26 @@ def test_gradients_that_do_not_come_stay_none(around):
         pair.step(torch.randn(rows, 3))
 
 
+class Filled(Function):
+    """Is given no tensor, or one that the module holds."""
+
+    @staticmethod
+    def forward(ctx, value):
+        return value * 2 if isinstance(value, torch.Tensor) else torch.full((4,), float(value))
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
+
+
+@pytest.mark.parametrize("value", [3, torch.arange(4.0)], ids=["number", "constant"])
+def test_a_function_that_is_given_no_tensor_of_the_call(value):
+    pair = Pair(Net(lambda net, x: net.second(net.first(x) * Filled.apply(value))))
+    for rows in (5, 6):
+        pair.step(torch.randn(rows, 3))
+    assert pair.report.captures and pair.report.providers["aten"]
+
+
 class Once(Tripled):
     """Tells on the module how often it ran."""
 
