@@ -310,7 +310,6 @@ def main() -> None:
     )
     parser.add_argument("--autocast", choices=HALVES, help="the dtype that steps run under")
     parser.add_argument("--warm", type=int, default=3, help="steps before the clock starts")
-    parser.add_argument("--roofline", action="store_true", help="and steps beside theirs")
     parser.add_argument("--json", type=pathlib.Path, default=pathlib.Path("out/bench.json"))
     parser.add_argument("--fresh", nargs=2, metavar=("KIND", "ENGINE"), help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -338,10 +337,6 @@ def main() -> None:
             which = {"resize": ["ours"], "memory": [*engines, "attached"]}.get(kind, engines)
             table += compare_fresh(kind, which, max(1, given.rounds // 5))
     print(show(table))
-    if given.roofline:
-        import roofline  # which imports this module
-
-        print("\n".join(roofline.section([k for k in given.only if k in STEPS], given.rounds)))
     given.json.parent.mkdir(parents=True, exist_ok=True)
     facts = {"cpu": processor(), "torch": torch.__version__, "command": sys.argv, "rows": table}
     given.json.write_text(json.dumps(facts, indent=1))
