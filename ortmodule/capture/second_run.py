@@ -22,7 +22,6 @@ from ..translate.writes import is_written
 from .masks import drawn, is_known
 
 # What the guards of the capture hold already, and what says something to the translation alone.
-_AGAIN = "ORTModule runs forward again for a backward with create_graph=True, and"
 _SKIPPED = {"aten._assert_tensor_metadata.default", "ortmodule.mark_region.default"}
 
 
@@ -55,9 +54,7 @@ class SecondRun:
         self, inputs: Sequence[torch.Tensor], key: int, passed: Callable
     ) -> list[torch.Tensor | None]:
         if self._refusal is not None:
-            raise RuntimeError(
-                f"{_AGAIN} {self._refusal}; call the module within `with model.eager():`"
-            )
+            raise _error(self._refusal)
         begin = time.perf_counter()
         given = [inputs[x] if isinstance(x, int) else x for x in self._given]
         with autocast.entered(self._state):
@@ -146,6 +143,13 @@ class _Run(fx.Interpreter):
         return self._scan(body, [], xs, args)
 
 
+def _error(reason: str) -> RuntimeError:
+    return RuntimeError(
+        f"ORTModule runs forward again for a backward with create_graph=True, and {reason}; call "
+        "the module within `with model.eager():`"
+    )
+
+
 class _Top(_Run):
     """The run of the program itself. `places`: after which node outputs have their values, with the
     own node and number of each: `passed` gives what others are computed from then."""
@@ -184,7 +188,7 @@ def _view_of(tensor: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
     """The same of `tensor`, which lies as the view's base does, as that has been written to since
     the view was made."""
     if view.dtype != tensor.dtype or view.is_conj() or view.is_neg():
-        raise RuntimeError(f"{_AGAIN} it writes to a tensor after a view of it in another dtype")
+        raise _error("it writes to a complex tensor after it made a view of it, as view_as_real")
     return tensor.as_strided(view.shape, view.stride(), view.storage_offset())
 
 

@@ -93,3 +93,19 @@ def test_gradients_of_gradients(net, slopes_of):
             if want is not None:
                 torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
     assert pair.report.second_runs > 0
+
+
+@pytest.mark.parametrize("view", [torch.view_as_real, torch.conj], ids=["real", "conj"])
+def test_a_view_of_complex_numbers_before_a_write_is_refused(view):
+    """Strides do not make it anew of what others read."""
+
+    def forward(net, x):
+        h = torch.complex(net.first(x), net.first(x).sin())
+        v = view(h)
+        return h.mul_(2), v.abs()
+
+    ours = Pair(Net(forward)).ours
+    total = sum(y.abs().sum() for y in ours(ROWS))
+    told = r"it writes to a complex tensor after .*; call the module within `with model\.eager"
+    with pytest.raises(RuntimeError, match=told):
+        torch.autograd.grad(total, list(ours.parameters()), create_graph=True)
