@@ -17,17 +17,21 @@ def always_none(backward: Callable) -> frozenset[int]:
         if "JUMP" in step.opname or step.opname == "SWAP":
             return frozenset()
         if step.opname in ("RETURN_VALUE", "RETURN_CONST"):
-            given = stack[-1] if step.opname == "RETURN_VALUE" else step.argval is None
+            given = stack[-1] if step.opname == "RETURN_VALUE" else _known(step.argval)
             items = given if isinstance(given, list) else [given]
             return frozenset(k for k, item in enumerate(items) if item is True)
         _apply(step, stack)
     return frozenset()
 
 
+def _known(constant: Any) -> Any:
+    return [item is None for item in constant] if type(constant) is tuple else constant is None
+
+
 def _apply(step: dis.Instruction, stack: list[Any]) -> None:
     """What is known of the stack after an instruction; it may have taken what was on top."""
     if step.opname == "LOAD_CONST":
-        stack.append(step.argval is None)
+        stack.append(_known(step.argval))
     elif step.opname == "BUILD_TUPLE" and step.arg:
         stack[-step.arg :] = [stack[-step.arg :]]
     else:
