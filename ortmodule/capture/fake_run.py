@@ -30,8 +30,8 @@ from ..python_ops.hooks import Hooks
 from ..side_effects.effects import Effects, PlainWrite
 from ..side_effects.private_state import OwnTensors, forget
 from ..torch_internals.tracing import FakeTensor, FakeTensorMode
+from .array_memory import ArrayMemory
 from .constant_branches import ConstantBranches
-from .lent_memory import Loans
 from .patches import Within
 from .torch_calls import Calls
 
@@ -98,7 +98,7 @@ def _run(module: nn.Module, call: Call, effects: Effects, hooks: Hooks, roots: l
     hooks.let_go()
     lasting = {id(w.holder) for w in effects.watched}
     names = Names({"_parameters", "_buffers", "_modules", "training"})
-    returned, loans = [], Loans()
+    returned, array_memory = [], ArrayMemory()
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
     made = [_fake(t, mode) for t in call.tensors]
     bare = [(t, set(vars(t))) for t in made]
@@ -106,7 +106,7 @@ def _run(module: nn.Module, call: Call, effects: Effects, hooks: Hooks, roots: l
     grad = torch.set_grad_enabled(torch.is_grad_enabled())  # forward may leave it changed
     own_tensors = OwnTensors(module, lambda t: _fake(t, mode))
     with grad, left_again(), own_tensors as own, Calls() as made_calls:
-        made_calls.loans = loans
+        made_calls.array_memory = array_memory
         bare += [(t, set(vars(t))) for t in own.found()]
         try:
             given = Arguments(call.spec, made, call.numbers)
@@ -131,8 +131,9 @@ def _run(module: nn.Module, call: Call, effects: Effects, hooks: Hooks, roots: l
         except Exception as raised:
             let_go(raised)
             error = raised.with_traceback(None)
-    made_calls.loans = None
-    loans.check(returned, made_calls.plainly | made_calls.through_data, place_of_forward(module))
+    made_calls.array_memory = None
+    written = made_calls.plainly | made_calls.through_data
+    array_memory.check(returned, written, place_of_forward(module))
     registered = _registered(own)
     writes = effects.writes() + registered
     plain = effects.plain_writes() if writes and not registered else None

@@ -18,7 +18,7 @@ from ..python_ops.collectives import check_in_place
 from ..python_ops.control_flow import calls_are_forwards
 from ..python_ops.markers import stands_for
 from ..torch_internals.tracing import FakeTensor
-from .lent_memory import Loans
+from .array_memory import ArrayMemory
 
 # Asked of a tensor, or by the arithmetic of symbols; what forward makes of the answer shows later.
 _ANSWERED_LATER = (
@@ -53,8 +53,8 @@ class Calls(TorchFunctionMode):
 
     `real`: tensors with data among the arguments, by id. `asks_strides`: how a tensor lies in
     memory is asked for. `plainly`, `through_data`: the memory of what is written in place, as
-    itself and as another tensor's `data`, of which that one's version does not tell. `loans`: what
-    was made of arrays. `look`: told of each call before it is made.
+    itself and as another tensor's `data`, of which that one's version does not tell. `look`:
+    told of each call before it is made. `array_memory`: told of its result.
     """
 
     def __init__(self):
@@ -64,7 +64,7 @@ class Calls(TorchFunctionMode):
         self.real: dict[int, torch.Tensor] = {}
         self.plainly: set[int | None] = set()
         self.through_data: set[int | None] = set()
-        self.loans: Loans | None = None
+        self.array_memory: ArrayMemory | None = None
         self.look: Callable[[int], None] | None = None
 
     def __torch_function__(self, function, kinds, args=(), kwargs=None):
@@ -88,8 +88,8 @@ class Calls(TorchFunctionMode):
         result = function(*args, **kwargs)
         if function is torch.Tensor.detach and hasattr(tensors[0], THROUGH_DATA):
             setattr(result, THROUGH_DATA, True)
-        if self.loans is not None:
-            self.loans.note(function, args, kwargs, result)
+        if self.array_memory is not None:
+            self.array_memory.note(function, args, kwargs, result)
         return result
 
     def difference(self, other: "Calls", whole: bool) -> tuple[str, int, str, int] | None:

@@ -16,7 +16,9 @@ from ..interface.autograd_history import storage_key
 
 
 @dataclasses.dataclass(slots=True)
-class _Loan:
+class _Shared:
+    """A tensor and its array, each as it was when the tensor was made."""
+
     tensor: torch.Tensor
     version: int
     array: np.ndarray
@@ -27,26 +29,28 @@ class _Loan:
 _SHARE = (torch.as_tensor, torch.asarray)
 
 
-class Loans:
+class ArrayMemory:
     """What forward made of arrays; `note` is told of each call of torch."""
 
     def __init__(self):
-        self._made: list[_Loan] = []
+        self._shared: list[_Shared] = []
 
     def note(self, function: Any, args: tuple, kwargs: dict, result: Any) -> None:
-        given = next(iter((*args, *kwargs.values())), None)
-        if function in _SHARE and isinstance(given, np.ndarray | bytearray | memoryview):
-            array = np.asarray(given)
-            self._made.append(_Loan(result, result._version, array, array.tobytes()))
+        if function not in _SHARE:
+            return
+        for given in (*args, *kwargs.values()):
+            if isinstance(given, np.ndarray | bytearray | memoryview):
+                array = np.asarray(given)
+                self._shared.append(_Shared(result, result._version, array, array.tobytes()))
 
     def check(self, outputs: Iterable[Any], written: Collection[Any], place: dict) -> None:
         """Refuses a forward that wrote to one of both, or gives the tensor to its caller."""
         returned = set(map(storage_key, outputs))
-        for loan in self._made:
-            key = storage_key(loan.tensor)
-            if loan.tensor._version != loan.version or key in written:
-                raise NotCapturable("forward writes to the memory of a numpy array", **place)
-            if loan.array.tobytes() != loan.elements:
-                raise NotCapturable("forward writes to an array that a tensor shows", **place)
+        for shared in self._shared:
+            key = storage_key(shared.tensor)
+            if shared.tensor._version != shared.version or key in written:
+                raise NotCapturable("forward writes to a tensor that shares a numpy array", **place)
+            if shared.array.tobytes() != shared.elements:
+                raise NotCapturable("forward writes to a numpy array that a tensor shares", **place)
             if key in returned:
-                raise NotCapturable("forward returns the memory of a numpy array", **place)
+                raise NotCapturable("forward returns a tensor that shares a numpy array", **place)
