@@ -1,10 +1,7 @@
 """Each step of a training step beside what this machine could do at best: `make roofline`.
 
-A product's bound is its time in the best library at hand at its shape: our step itself, torch's
-product (MKL) in its three orders, our product with a packed weight. Any other step's is the longer
-of its operations at the peak of the vector units (peak.cpp) and its bytes at the rate of a copy of
-as many. The sum over all steps is the roofline of the whole; docs/performance.md has a section for
-each CPU it was measured on, which `--page` writes.
+docs/performance.md says what a roofline is and has a section for each CPU it was measured on, which
+`--page` writes. The sum over all steps is the roofline of the whole.
 """
 
 import argparse
@@ -273,6 +270,11 @@ def facts() -> list[str]:
     ]
 
 
+def ms(seconds: float) -> str:
+    """Milliseconds in three digits: a step takes a microsecond or a second."""
+    return np.format_float_positional(seconds * 1e3, precision=3, fractional=False, trim="-")
+
+
 def table(rows: list[Roofline]) -> list[str]:
     lines = [
         "| forward, loss, backward | step ms | roofline ms | step over roofline "
@@ -281,14 +283,14 @@ def table(rows: list[Roofline]) -> list[str]:
     ]
     for row in rows:
         lines.append(
-            f"| {row.name} | {row.seconds * 1e3:.1f} | {row.bound * 1e3:.1f} "
-            f"| {row.seconds / row.bound:.2f} | {row.least * 1e3:.1f} |"
+            f"| {row.name} | {ms(row.seconds)} | {ms(row.bound)} "
+            f"| {row.seconds / row.bound:.2f} | {ms(row.least)} |"
         )
     for row in rows:
         lines += ["", f"What {row.name} loses most by:", ""]
         lines += ["| steps | | ms | roofline ms | bound by |", "|---|---|---|---|---|"]
         lines += [
-            f"| {count} | {what} | {seconds * 1e3:.2f} | {bound * 1e3:.2f} | {by} |"
+            f"| {count} | {what} | {ms(seconds)} | {ms(bound)} | {by} |"
             for what, count, seconds, bound, by in row.lost()
         ]
     return lines

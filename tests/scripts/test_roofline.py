@@ -60,3 +60,12 @@ def test_a_section_takes_the_place_of_its_machines():
     assert both == "# Title\n\nText.\n\n## B, 2 threads\n\ntwo\n\n## A, 2 threads\n\none\n"
     again = roofline.page("A, 2 threads", ["three"], both)
     assert "one" not in again and again.count("## ") == 2 and "two" in again
+
+
+def test_a_table_has_digits_of_short_steps(monkeypatch):
+    """A step of the MLP takes microseconds."""
+    step = roofline.Timed(Step("gelu", "cpu", 2.5), 2.5e-6, 1.25e-6, "bytes")
+    monkeypatch.setattr(roofline, "peak", lambda threads: 1e9)
+    lines = roofline.table([roofline.Roofline("mlp", [step])])
+    assert "| mlp | 0.0025 | 0.00125 | 2.00 | 0 |" in lines
+    assert "| 1 | gelu  | 0.0025 | 0.00125 | bytes |" in lines
