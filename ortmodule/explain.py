@@ -59,8 +59,8 @@ class Step:
 
     layout: how its results lie, as "aBcd16b" for blocks of 16 channels and "acdb" for channels
     last; empty where all are row-major. operations: floating-point operations, two for a
-    multiplication and its addition, as estimated from the sizes; bytes: of its operands, each
-    counted once; operands, results: these with their sizes, as "float32[8, 128]".
+    multiplication and its addition, as estimated from the sizes; bytes: of its operands and
+    results, each counted once; operands, results: their dtypes and sizes, as "float32[8, 128]".
     """
 
     name: str
