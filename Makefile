@@ -95,7 +95,7 @@ bench: build
 	@cmake --build build/current --target run_loop streams -j $(JOBS)
 	@$(PY) benchmarks/compare.py $(ARGS)
 
-# Each step of the same workloads beside what the machine could do; ARGS="bert --page" for one.
+# Each step of the same workloads beside what the machine could do; ARGS=bert for one.
 roofline: build
 	@cmake --build build/current --target peak -j $(JOBS)
 	@$(PY) benchmarks/roofline.py $(ARGS)

@@ -318,6 +318,8 @@ def main() -> None:
     given = parser.parse_args()
     if unknown := set(given.models) - set(MODELS):
         parser.error(f"no such model: {', '.join(sorted(unknown))}")
+    if given.page and given.models:
+        parser.error("--page takes the place of all models' tables: name no model with it")
     if not PEAK.exists():
         parser.error(f"{PEAK} is missing: `make roofline` builds it")
     compare.AUTOCAST[:] = [given.autocast] if given.autocast else []

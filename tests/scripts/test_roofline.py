@@ -69,3 +69,11 @@ def test_a_table_has_digits_of_short_steps(monkeypatch):
     lines = roofline.table([roofline.Roofline("mlp", [step])])
     assert "| mlp | 0.0025 | 0.00125 | 2.00 | 0 |" in lines
     assert "| 1 | gelu  | 0.0025 | 0.00125 | bytes |" in lines
+
+
+def test_a_page_of_some_models_is_refused(monkeypatch, capsys):
+    """It would leave the others out."""
+    monkeypatch.setattr(sys, "argv", ["roofline.py", "mlp", "--page"])
+    with pytest.raises(SystemExit):
+        roofline.main()
+    assert "name no model with it" in capsys.readouterr().err
