@@ -73,6 +73,7 @@ def test_the_gradients_of_one(net, which):
         output = outputs[which % len(outputs)]
         parameters = list(module.parameters())
         results.append(torch.autograd.grad(output.exp().sum(), parameters, allow_unused=True))
+    assert pair.report.captures
     for want, got in zip(*results, strict=True):
         assert (want is None) == (got is None)
         if want is not None:

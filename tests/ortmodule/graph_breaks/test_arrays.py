@@ -78,3 +78,4 @@ def test_arrays_are_as_in_eager(function):
             if step == 2:
                 held.array += 1
         close(found[1], found[0], f"step {step}")
+    assert "in parts: " in str(ours.explain())

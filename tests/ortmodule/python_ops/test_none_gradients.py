@@ -74,6 +74,7 @@ def steps(pair, flags, loss=lambda y: y.square().sum()):
             module.zero_grad()
             loss(module(x)).backward()
         pair.compare()
+    assert pair.report.captures
     return pair.eager
 
 
@@ -83,6 +84,7 @@ def test_for_some_sizes(sizes):
     for rows in sizes:
         pair.step(torch.randn(rows, 3))
         assert (pair.eager.added.grad is None) == (rows == 3)
+    assert pair.report.captures
 
 
 @pytest.mark.parametrize("flags", [(False, True, False), (True, False, True)])
