@@ -6,7 +6,6 @@ is too: what that writes, no capture can hold.
 """
 
 import contextlib
-import inspect
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -211,7 +210,7 @@ def _operator(capture: Recorded, cls: type, args: tuple, given: tuple, state: tu
             return list(_WithOwn.apply(lambda given: call(given, sizes), own, *tensors))
 
         draws, shares = cls in capture.drawing, cls in capture.sharing
-        never = always_none(inspect.unwrap(cls.backward))
+        never = always_none(cls.backward)
         numbers = [k for k, a in enumerate(args) if isinstance(a, torch.Tensor)]
         without = frozenset(i for i, k in enumerate(numbers) if k in never)
         facts = {"without": without, "is_numbered": True}

@@ -1,10 +1,13 @@
 """A Function's backward may give None for what asks for a gradient, in some calls or in all."""
 
+import functools
+
 import pytest
 import torch
 from pairs import Net, Pair
 from torch import nn
 from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 
 from ortmodule.python_ops.always_none import always_none
 
@@ -56,7 +59,24 @@ class Nowhere(Function):
         return None
 
 
+def from_two(backward):
+    @functools.wraps(backward)
+    def wrapper(ctx, g):
+        first, _ = backward(ctx, g)
+        return first, chosen(g)
+
+    return wrapper
+
+
+class ByDecorator(BySize):
+    @staticmethod
+    @from_two
+    def backward(ctx, g):
+        return g * 2, None
+
+
 KINDS = {"by_flag": ByFlag, "by_helper": ByHelper, "never": Never}
+KINDS["by_decorator"] = ByDecorator
 AROUND = {"whole": lambda h: h, "in_parts": lambda h: h * 2 if h.sum() > 1e9 else h}
 
 
@@ -195,6 +215,13 @@ def test_what_a_code_tells():
             g = g * 2
         return g, None
 
+    def given_up(ctx, g):
+        for _ in ctx.skipped:
+            return None
+        return g
+
+    assert not always_none(given_up) and not always_none(from_two(some))
+    assert always_none(once_differentiable(some)) == {1, 3}
     assert always_none(some) == {1, 3}
     assert always_none(lambda ctx, g: None) == {0}
     assert always_none(lambda ctx, g: (None, None)) == {0, 1}
