@@ -1,5 +1,5 @@
 // Mutexes of a process that may fork: no other thread holds one of them while it does, as in the
-// child nobody would ever give it back.
+// child nobody would ever give it back. None may lie on a stack: the child has that of one thread.
 #pragma once
 
 #include <atomic>

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <mutex>
 #include <random>
 
+#include "csrc/core/mutex.h"
 #include "csrc/graph/expand.h"
 #include "csrc/passes/fold_constants.h"
 
@@ -211,7 +211,7 @@ class Seen {
   }
 
  private:
-  std::mutex mutex_;
+  Mutex mutex_;
   std::set<std::string> keys_;
 };
 

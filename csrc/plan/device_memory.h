@@ -3,10 +3,10 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 
 #include "csrc/core/device.h"
+#include "csrc/core/mutex.h"
 #include "csrc/core/tensor.h"
 #include "csrc/graph/graph.h"
 
@@ -60,7 +60,7 @@ class Uploads {
   Uploaded find(ValueId constant, const PlanDevice& device, const Tensor& tensor);
 
  private:
-  std::mutex mutex_;
+  Mutex mutex_;
   std::map<std::pair<ValueId, Device>, Uploaded> uploaded_;
 };
 

@@ -2,9 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <vector>
+
+#include "csrc/core/mutex.h"
 
 namespace ort {
 
@@ -24,7 +25,7 @@ class Profile {
   std::string chrome_trace() const;
 
  private:
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::vector<Event> events_;
 };
 

@@ -77,7 +77,7 @@ bool CapturedState::may_run_again() {
 }
 
 bool CapturedState::is_staged() {
-  std::call_once(asked_, [&] {
+  asked_.call([&] {
     staged_ = may_be_staged(*graph) &&
               programs.find({{}, {}}, [&] { return compile({}, {}); })->is_staged();
   });

@@ -7,10 +7,10 @@
 #include <compare>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "csrc/core/cache.h"
+#include "csrc/core/mutex.h"
 #include "csrc/runtime/executor.h"
 #include "csrc/session/program.h"
 #include "csrc/torch_bridge/autograd/history.h"
@@ -62,7 +62,7 @@ struct CapturedState {
   // By what is wanted and, under a memory budget, the sizes that it is to hold for.
   Cache<std::pair<Wanted, Symbols>, Program> programs{
       16, [this](const Program& program) { dropped_plans += program.plans(); }};
-  std::mutex mutex;             // of what follows
+  Mutex mutex;                  // of what follows
   int reruns = 0;               // forwards that ran again, for a backward that was not expected
   Wanted predicted;             // what the last backward had
   bool confirmed = false;       // a backward came as predicted
@@ -87,7 +87,7 @@ struct CapturedState {
   std::shared_ptr<const std::vector<Part>> parts(const Planned& planned);
 
  private:
-  std::once_flag asked_;
+  Once asked_;
   bool staged_ = false;
   std::weak_ptr<const TrainingPlan> divided_;  // the plan that parts_ are of
   std::shared_ptr<const std::vector<Part>> parts_;

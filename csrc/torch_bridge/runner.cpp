@@ -76,10 +76,11 @@ void Runner::replace(const pybind11::object& old, const pybind11::object& now) {
     const pybind11::gil_scoped_release waiting;  // whoever holds the lock may need the GIL
     lock.lock();
   }
-  for (Source& source : inputs_)
+  const auto replace_in = [&](Source& source) {  // `old` outlives it, so nothing is freed here
     if (source.fixed.is(old)) source.fixed = now;
-  for (WriteBack& write : write_backs_)
-    if (write.target.fixed.is(old)) write.target.fixed = now;
+  };
+  for (Source& source : inputs_) replace_in(source);
+  for (WriteBack& write : write_backs_) replace_in(write.target);
 }
 
 int Runner::visit(visitproc visit, void* arg) const {

@@ -3,6 +3,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include "csrc/core/mutex.h"
 #include "csrc/plan/estimate.h"
 #include "csrc/torch_bridge/call.h"
 
@@ -74,7 +75,7 @@ class Runner {
   at::Tensor resolve(const Source& source, const std::vector<at::Tensor>& user) const;
 
   std::shared_ptr<CapturedState> state_;
-  std::mutex sources_mutex_;
+  Mutex sources_mutex_;
   std::vector<Source> inputs_;
   std::vector<WriteBack> write_backs_;
   pybind11::object second_forward_;

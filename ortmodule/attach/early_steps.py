@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..fork import guarded
 from . import attachable
 
 
@@ -32,7 +33,7 @@ class EarlySteps:
         self._hooks: dict[torch.Tensor, list] = {}  # of parameters, to be removed
         self._groups: dict[torch.Tensor, list[int]] = {}
         self._stepped: set[torch.Tensor] = set()  # since the last optimizer.step()
-        self._lock = threading.RLock()  # parameters of two devices are ready in two threads
+        self._lock = guarded(threading.RLock())  # parameters of two devices come in two threads
         self._watch()
         attachable.watch_clipping(self)
         scaled = vars(optimizer).get("_step_supports_amp_scaling")

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..fork import guarded
 from ..torch_internals.tracing import proxy_tensor, tracebacks
 
 # New objects between two runs of the garbage collector: a trace makes many, and few of them cycles.
@@ -31,7 +32,7 @@ class _Collector:
     """The process's garbage collector, which captures on several threads slow down together."""
 
     def __init__(self):
-        self._lock, self._captures = threading.Lock(), 0
+        self._lock, self._captures = guarded(threading.Lock()), 0
         self._before = self._ours = gc.get_threshold()
 
     def enter(self) -> None:

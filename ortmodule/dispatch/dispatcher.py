@@ -18,6 +18,7 @@ from ..calls import tree
 from ..calls.call import Call, CallFacts, describe
 from ..errors import NotCapturable, WarmUp
 from ..explain import Report
+from ..fork import guarded
 from ..guards import surroundings
 from ..options import Options
 from .account import Account
@@ -45,7 +46,7 @@ class Dispatcher:
         self._account = Account()
         self._latest: CompiledCapture | None = None
         self._repeat: _Repeat | None = None
-        self._lock = threading.RLock()
+        self._lock = guarded(threading.RLock())
         self._eager = threading.local()
         self._clock = clock.Clock()
         self._anything = _native.torch_bridge().anything

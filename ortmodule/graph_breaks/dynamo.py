@@ -20,6 +20,7 @@ from torch import fx, nn
 
 from ..errors import NotCapturable, let_go
 from ..explain import Break
+from ..fork import guarded
 from ..places import TORCH, traced_place, user_place
 from ..python_ops.entered import autocast_kept
 from ..python_ops.floats import constants_after_one
@@ -133,7 +134,7 @@ class _Running:
     a thread that has it, as the garbage collector runs anywhere."""
 
     def __init__(self):
-        self._lock = threading.RLock()
+        self._lock = guarded(threading.RLock())
         self._calls = 0
         self._waiting: list[Callable[[], None]] = []
 
@@ -163,6 +164,7 @@ class _Running:
 
 
 _RUNNING = _Running()
+guarded(convert_frame.compile_lock)
 
 
 class DynamoRunner:

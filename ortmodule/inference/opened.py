@@ -5,6 +5,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from ..fork import guarded
+
 _MOST = 4  # each has weights and plans of its own
 
 
@@ -12,7 +14,7 @@ class Opened:
     """Of the sessions to which initializers are fed, the latest few are kept."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = guarded(threading.Lock())
         self._kept: dict[frozenset[str], Any] = {}  # the latest last
         self._all: weakref.WeakSet = weakref.WeakSet()  # those that a run still has, too
 

@@ -14,12 +14,14 @@ from typing import Any
 
 import torch
 
+from ..fork import guarded
+
 NAMESPACE = "ortmodule_python"
 _SCHEMA = "(Tensor[] tensors, SymInt[] sizes) -> Tensor[]"
 _NUMBERS = itertools.count()
 _FREE: dict[tuple[str, bool], list[int]] = collections.defaultdict(list)
 _STEPS: dict[int, "weakref.ref[Step]"] = {}
-_LOCK = threading.Lock()
+_LOCK = guarded(threading.Lock())
 
 Run = Callable[[Sequence[torch.Tensor], Sequence[int]], list[torch.Tensor]]
 

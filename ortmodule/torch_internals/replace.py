@@ -13,8 +13,9 @@ from typing import Any
 import torch
 
 from ..errors import NotCapturable
+from ..fork import guarded
 
-LOCK = threading.RLock()
+LOCK = guarded(threading.RLock())
 _NOT_THERE = object()
 
 

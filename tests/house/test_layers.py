@@ -116,6 +116,16 @@ def test_onednn_stays_in_the_cpu_provider():
     assert only_in(r"dnnl|oneapi/", "providers/cpu/") == []
 
 
+def test_mutexes_know_of_forks():
+    """Who holds one as the process forks is not in the child; CUDA and MPI cannot be used there,
+    and a preparation ends with its thread."""
+    mutexes = re.compile(r"std::(mutex|shared_mutex|once_flag|condition_variable)\b")
+    others = ("csrc/core/mutex.", "csrc/plan/prepare.", "providers/cuda/", "distributed/mpi_")
+    files = sources.cpp_files("csrc", "providers", "optim", "distributed", "gradient_graph")
+    found = [sources.name(path) for path in files if mutexes.search(sources.code(path))]
+    assert [path for path in found if not path.startswith(others)] == []
+
+
 def test_providers_do_not_include_each_other():
     def wrong(path, included):
         match = re.match(r"providers/(\w+)/", included)

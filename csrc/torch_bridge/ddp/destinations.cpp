@@ -16,7 +16,7 @@ struct Known {
 };
 
 struct Registry {
-  std::mutex mutex;
+  Mutex mutex;
   std::unordered_map<const AnyNode*, Known> known;
   static Registry& get() {
     static auto* registry = new Registry;  // outlives what Python frees at exit

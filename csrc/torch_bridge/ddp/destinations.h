@@ -6,11 +6,11 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <unordered_map>
 #include <vector>
 
+#include "csrc/core/mutex.h"
 #include "csrc/torch_bridge/internals/autograd_graph.h"
 #include "csrc/torch_bridge/internals/tensor_impl.h"
 #include "providers/kernel.h"
@@ -45,7 +45,7 @@ class Destinations : public std::enable_shared_from_this<Destinations> {
   };
   Destinations() = default;
 
-  std::mutex mutex_;
+  Mutex mutex_;
   std::vector<Entry> entries_;
   std::unordered_map<const c10::TensorImpl*, size_t> entry_of_;  // by leaf
   std::optional<double> factor_;

@@ -24,6 +24,7 @@ void PackedMemory::unpack(void* to) const {
   with_onednn("to unpack", [&] {
     dnnl::memory plain(desc_, cpu_engine(), to);
     dnnl::memory packed = memory_;
+    const NoFork making;
     dnnl::reorder(packed, plain).execute(cpu_stream(), packed, plain);
   });
 }

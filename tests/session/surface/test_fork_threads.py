@@ -1,4 +1,4 @@
-"""A process forks while its other threads open and run sessions: no child waits for them."""
+"""A process forks while its other threads open and run models: no child waits for them."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 BUSY = textwrap.dedent("""
-    import os, signal, sys, threading
+    import faulthandler, os, signal, sys, threading
     import numpy as np
     import onnx
     from onnx import parser
@@ -30,10 +30,12 @@ BUSY = textwrap.dedent("""
     def rows(n, op="MatMul"):
         return np.ones((n, *SHAPES[op][0]), np.float32)
 
+    faulthandler.register(signal.SIGALRM, chain=True)
+
     def forked(work):
         child = os.fork()
         if child == 0:
-            signal.alarm(30)  # which ends a child that waits for ever
+            signal.alarm(90)  # which ends a child that waits for ever, and says where
             os._exit(0 if work() else 1)
         return os.waitpid(child, 0)[1]
 
@@ -105,16 +107,61 @@ for run in (lambda: session.run(None, {"x": x})[0], lambda: bound.run()[0]):
 under([lambda _: bound.run()], 60, lambda: np.array_equal(bound.run()[0], want))
 """
 
+# Sessions to which initializers are fed are kept under a lock of Python's.
+FED = """
+sys.setswitchinterval(1e-6)
+model = parser.parse_model('''<ir_version: 8, opset_import: ["" : 17]>
+    g (float[m,4] x, float[4] w) => (float[m,4] y) { y = Mul(x, w) }''')
+model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(4, np.float32), "w"))
+session = ort.InferenceSession(model.SerializeToString())
+feed = {"x": np.ones((3, 4), np.float32), "w": np.full(4, 2, np.float32)}
+session.run(None, feed)
+under([lambda _: session.run(None, feed)] * 2, 200, lambda: session.run(None, feed)[0].sum() == 24)
+"""
+
+MODULES = """
+sys.setswitchinterval(1e-5)
+import torch
+from ortmodule import ORTModule
+
+def infers(net):
+    with torch.no_grad():
+        return torch.equal(net(torch.ones(3, 4)), torch.full((3, 4), 8.0))
+
+class Branch(torch.nn.Module):
+    def forward(self, x):  # a branch on values: in parts
+        x = x * 2
+        return x * 4 if x.sum() > 0 else x
+
+class Whole(torch.nn.Module):
+    def forward(self, x):
+        return x * 8
+
+net = ORTModule(Whole())
+
+def captured(_=0):
+    return infers(ORTModule(Branch() if "parts" in sys.argv[1] else Whole()))
+
+if sys.argv[1] == "called":
+    assert infers(net)
+    under([lambda _: infers(net)] * 2, 40, lambda: infers(net))
+else:
+    assert captured()
+    under([captured], 12, captured)
+"""
+
 
 @pytest.mark.parametrize(
     "script, op",
-    [(OPENED, "MatMul"), (OPENED, "Conv"), (BOUND, ""), (PYTHON_OP, "")],
-    ids=["products", "convolutions", "bound", "python_op"],
-)
+    [(OPENED, "MatMul"), (OPENED, "Conv"), (BOUND, ""), (PYTHON_OP, ""), (FED, ""),
+     (MODULES, "called"), (MODULES, "captured"), (MODULES, "captured in parts")],
+    ids=["products", "convolutions", "bound", "python_op", "fed", "modules", "captures",
+         "captures_in_parts"],
+)  # fmt: skip
 def test_children_of_a_busy_process_go_on(script, op):
     subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", BUSY + script, op],
+        [sys.executable, "-W", "ignore", "-c", BUSY + script, op],
         check=True,
-        timeout=120,
+        timeout=600,
         env={**os.environ, "OMP_NUM_THREADS": "2"},
     )
