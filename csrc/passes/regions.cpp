@@ -66,8 +66,8 @@ class Grower {
   std::vector<Node*> order_;
   std::unordered_map<const Node*, size_t> number_;
   std::vector<bool> eligible_;
-  std::vector<std::vector<size_t>> then_,
-      before_;  // by node: what effects order after and before it
+  // By node: those that effects order after it, and before.
+  std::vector<std::vector<size_t>> then_, before_;
   std::vector<Group> groups_;
   std::vector<int> group_of_;  // by node
   Sweep sweep_;
