@@ -7,22 +7,11 @@ import onnxruntime
 import pytest
 import torch
 import torch.nn.functional as F
+from captured import Function
 from pairs import options
-from torch import nn
 from torchvision import ops
 
 from ortmodule import ORTModule
-
-
-class Of(nn.Module):
-    """A function of tensors."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *tensors):
-        return self.function(*tensors)
 
 
 def grid_sampled(mode, padding_mode, align_corners):
@@ -86,8 +75,8 @@ def test_in_double_precision(name):
 def check(name, dtype):
     function, *tensors = CALLS[name]
     tensors = [x.to(dtype) if x.is_floating_point() else x for x in tensors]
-    ours, found = ORTModule(Of(function), options(fallback="error")), []
-    for module in (Of(function), ours):
+    ours, found = ORTModule(Function(function), options(fallback="error")), []
+    for module in (Function(function), ours):
         given = leaves_of(tensors)
         y = module(*given)
         dy = torch.linspace(-1, 1, y.numel()).view(y.shape).to(dtype)
@@ -103,7 +92,7 @@ def check(name, dtype):
 def test_export(name, tmp_path):
     """As onnxruntime computes the file."""
     function, *tensors = CALLS[name]
-    ours = ORTModule(Of(function), options(fallback="error"))
+    ours = ORTModule(Function(function), options(fallback="error"))
     ours.export_onnx(tmp_path / "net.onnx", tuple(tensors))
     session = onnxruntime.InferenceSession(tmp_path / "net.onnx")
     ports = [port.name for port in session.get_inputs()]

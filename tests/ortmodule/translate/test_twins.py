@@ -2,8 +2,8 @@
 
 import pytest
 import torch
+from captured import Function
 from pairs import options
-from torch import nn
 from torch.nn import functional as F
 
 from ortmodule import ORTModule
@@ -22,18 +22,9 @@ TWINS = {
 }
 
 
-class Of(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
-
-
 @pytest.mark.parametrize("name", TWINS)
 def test_twins_have_gradients_of_their_own(name):
-    module = Of(TWINS[name])
+    module = Function(TWINS[name])
     ours, found = ORTModule(module, options(fallback="error")), []
     for each in (module, ours):
         x = X.clone().requires_grad_()

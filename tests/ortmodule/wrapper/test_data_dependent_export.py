@@ -5,23 +5,13 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+from captured import Function
 from pairs import options
 from torch import nn
 from torch.nn import functional as F
 
 from ortmodule import InferenceSession, ORTModule
 from ortmodule.errors import NotCapturable
-
-
-class Of(nn.Module):
-    """A module whose forward is `function(x)`."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
 
 
 def rows(x):
@@ -37,7 +27,7 @@ def given(n, count):
 
 
 def exported(function, path):
-    ORTModule(Of(function).eval(), options()).export_onnx(path, (given(6, 3),))
+    ORTModule(Function(function).eval(), options()).export_onnx(path, (given(6, 3),))
     onnx.checker.check_model(onnx.load(path), full_check=True)
     theirs = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     return theirs, InferenceSession(path)
@@ -91,6 +81,6 @@ def test_what_a_check_decides_is_no_file(name, tmp_path):
 
 
 def test_a_lone_tensor_is_no_arguments(tmp_path):
-    ours = ORTModule(Of(torch.sin), options())
+    ours = ORTModule(Function(torch.sin), options())
     with pytest.raises(TypeError, match="inputs is a Tensor, expected a tuple of arguments or"):
         ours.export_onnx(tmp_path / "net.onnx", given(2, 1))
