@@ -31,6 +31,14 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _frozen():
+    """So does what a module's tests import; what they dropped is collected before."""
+    yield
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     return ROOT

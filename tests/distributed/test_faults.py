@@ -119,11 +119,17 @@ def finished(job: subprocess.Popen) -> str:
     return output
 
 
-def test_kills_in_ci(tmp_path):
-    """In forward, in backward, while a checkpoint is written and before it is complete."""
+# In forward, in backward, while a checkpoint is written and before it is complete.
+KILLS = "1:1:forward 0:5:backward 1:7:writing 0:9:renaming"
+
+
+@pytest.mark.parametrize(
+    "kills", [pytest.param(KILLS, marks=pytest.mark.long), "0:5:backward 1:9:renaming"]
+)
+def test_kills_at_chosen_moments(kills, tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     finished(torchrun(whole))
-    finished(torchrun(killed, "1:1:forward 0:5:backward 1:7:writing 0:9:renaming", restarts=4))
+    finished(torchrun(killed, kills, restarts=4))
     assert len(losses(whole)) == 12 and losses(killed) == losses(whole)
     lines = (killed / "losses").read_text().splitlines()
     assert len(lines) > 12, "no step was made again"

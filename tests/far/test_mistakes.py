@@ -11,7 +11,7 @@ import pytest
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("subject", ["queue", "layouts"])
+@pytest.mark.parametrize("subject", [pytest.param("queue", marks=pytest.mark.long), "layouts"])
 def test_nineteen_of_twenty_mistakes_are_caught(subject):
     script = pathlib.Path(__file__).with_name("mistakes.py")
     alone = os.environ | {"OMP_NUM_THREADS": "1"}

@@ -54,6 +54,10 @@ def variants(args, half):
         yield tree_map(floats(lambda x: x.to(next(dtypes), copy=True)), args)  # noqa: B023
 
 
+def tensors(args):
+    return [x for x in tree_flatten(args)[0] if isinstance(x, torch.Tensor)]
+
+
 def operator(name):
     """None: this torch has no such operator."""
     packet, _, overload = name.partition(".")
@@ -62,10 +66,9 @@ def operator(name):
 
 
 def eager_of(op, args, half, enabled):
-    given = [x for x in tree_flatten(args)[0] if isinstance(x, torch.Tensor)]
     with (
         torch.autocast("cpu", half, enabled=enabled, cache_enabled=False),
-        _Copies(given) as copies,
+        _Copies(tensors(args)) as copies,
     ):
         out = op(*args)
     return [x.dtype for x in tree_flatten(out)[0]], copies.casts
@@ -74,25 +77,28 @@ def eager_of(op, args, half, enabled):
 @pytest.mark.parametrize("half", HALVES, ids=["bfloat16", "float16"])
 @pytest.mark.parametrize("name", [name for name in CAST | OTHERS if operator(name)])
 def test_casts_and_dtypes_are_eagers(name, half):
-    op, tried = operator(name), 0
+    op = operator(name)
+    given, dtypes, casts = [], [], set()
     for args in variants((CAST | OTHERS)[name], half):
         try:
-            dtypes, casts = eager_of(op, args, half, enabled=True)
+            outputs, inputs = eager_of(op, args, half, enabled=True)
         except (RuntimeError, NotImplementedError):
             continue  # torch refuses these dtypes
         with contextlib.suppress(RuntimeError, NotImplementedError):  # which only autocast takes
-            casts -= eager_of(op, args, half, enabled=False)[1]
-        tried += 1
-        with torch.autocast("cpu", half), torch.no_grad():
-            found = captured(Function(lambda *given: op(*given)), *args)
-        assert [str(v.dtype) for v in map(found.graph.outputs.__getitem__, places(found))] == [
-            str(d).removeprefix("torch.") for d in dtypes
-        ]
-        made = graph_casts(found)
-        assert casts <= made, found.graph.text()
-        if name != "tensordot":  # eager casts views of what it is given
-            assert narrowing(made) == narrowing(casts), found.graph.text()
-    assert tried
+            inputs -= eager_of(op, args, half, enabled=False)[1]
+        dtypes += outputs
+        casts |= {(number + len(tensors(given)), dtype) for number, dtype in inputs}
+        given.append(args)
+    assert given
+    with torch.autocast("cpu", half), torch.no_grad():
+        found = captured(Function(lambda *given: [op(*args) for args in given]), *given)
+    assert [str(v.dtype) for v in map(found.graph.outputs.__getitem__, places(found))] == [
+        str(d).removeprefix("torch.") for d in dtypes
+    ]
+    made = graph_casts(found)
+    assert casts <= made, found.graph.text()
+    if name != "tensordot":  # eager casts views of what it is given
+        assert narrowing(made) == narrowing(casts), found.graph.text()
 
 
 def narrowing(casts):
