@@ -274,8 +274,16 @@ def _is_one_op(x: torch.Tensor, states: Sequence[torch.Tensor], *weights: Any) -
     return plain and alike and x.dim() == 2 and fit
 
 
+def _check_batch(x: torch.Tensor, *states: torch.Tensor) -> None:
+    """As torch does: a batch of one is not broadcast."""
+    for state in (s for s in states if s.dim() == x.dim() == 2):
+        if _known_equal(state.shape[0], 1) != _known_equal(x.shape[0], 1):
+            raise RuntimeError("Input batch size doesn't match that of a hidden state")
+
+
 def _lstm_cell(x, hx, w_ih, w_hh, b_ih=None, b_hh=None):
     """Torch's own comes apart for one batch size alone."""
+    _check_batch(x, hx[0], hx[1])
     if _is_one_op(x, hx, w_ih, w_hh, b_ih, b_hh):
         return torch.ops.ortmodule.lstm_cell(x, *hx, w_ih, w_hh, b_ih, b_hh)
     gates = linear(hx[0], w_hh, b_hh) + linear(x, w_ih, b_ih)
@@ -285,6 +293,7 @@ def _lstm_cell(x, hx, w_ih, w_hh, b_ih=None, b_hh=None):
 
 
 def _gru_cell(x, hx, w_ih, w_hh, b_ih=None, b_hh=None):
+    _check_batch(x, hx)
     if _is_one_op(x, [hx], w_ih, w_hh, b_ih, b_hh):
         return torch.ops.ortmodule.gru_cell(x, hx, w_ih, w_hh, b_ih, b_hh)
     reset, update, new = linear(x, w_ih, b_ih).chunk(3, 1)

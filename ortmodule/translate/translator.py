@@ -25,13 +25,13 @@ from .bodies import check_numbers, check_sizes, is_control
 from .collective import emit_collective, is_collective
 from .complex import emit_complex, is_complex
 from .context import Context
-from .dtypes import is_refused
 from .emit import FLOATING, CountedNumber, MissingOp, SymbolicFloat, SymbolicTruth
 from .numbers import ruled
 from .opaque import decompose, emit_opaque
 from .placement import check_provided, check_returned
 from .provenance import traced_value
 from .refs import Ref, Storage
+from .refused import is_refused, kernel_raises
 from .regions import region
 from .registry import RULES
 from .results import wrapped
@@ -297,6 +297,8 @@ class Translator(Context):
         if rule is not None:
             if is_refused(self):
                 self.refuse("torch has no kernel for these dtypes")
+            if kernel_raises(self, name, args, kwargs):
+                self.refuse("torch's kernel raises for these sizes or numbers")
             try:
                 outs = ruled(self, name, rule, args, kwargs)
                 if outs is not NotImplemented:

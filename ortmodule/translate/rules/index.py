@@ -28,7 +28,7 @@ def embedding_renorm(t, weight, index, max_norm, norm_type):
 @aten("gather.default")
 def gather(t, x, dim, index, *, sparse_grad=False):
     if x.rank == 0:
-        return NotImplemented if index.rank else x
+        return NotImplemented
     axis = dim % x.rank
     return t.op("GatherElements", x, from_zero(t, index, x.dims[axis]), axis=axis)
 

@@ -47,11 +47,19 @@ def _soft_cross_entropy(t, logits, target, weight, reduction, smoothing):
     return _reduced(t, loss, reduction)
 
 
+def _check_places(t, target, dims):
+    """A target has a class for each place: a gather would do with fewer."""
+    if len(dims) > 1 and list(target.dims) != dims:
+        alike = t.op("Equal", t.sizes(target.dims), t.sizes(dims))
+        t.check(alike, "size mismatch of input and target")
+
+
 @aten("nll_loss.default", "nll_loss_nd.default", "nll_loss2d.default")
 @wide
 def nll_loss(t, x, target, weight=None, reduction=1, ignore_index=-100):
     """-w[target] x[target], zero where target is ignore_index; the mean is over the weights."""
     axis = 0 if x.rank == 1 else 1
+    _check_places(t, target, [*x.dims[:axis], *x.dims[axis + 1 :]])
     valid = t.op("Not", t.op("Equal", target, t.scalar(ignore_index, target.dtype)))
     index = t.op("Where", valid, target, t.scalar(0, target.dtype))
     index = from_zero(t, index, x.dims[axis])

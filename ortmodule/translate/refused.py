@@ -1,12 +1,13 @@
-"""Dtypes that torch's kernels refuse although a trace does not: eager raises its own error.
+"""What torch's kernels refuse although a trace does not: eager raises its own error.
 
-Which these are is asked of torch itself: the op runs once on a few ones.
+Which dtypes these are is asked of torch itself: the op runs once on a few ones. What its fake
+kernels do not check of sizes and numbers is a table here.
 """
 
 import functools
 import itertools
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +16,9 @@ from .. import devices
 from ..calls.tree import Const
 from ..interface.sizes import hint_of
 from ..torch_internals.tracing import OpOverload
+from ..torch_internals.trees import tree_leaves
 
+_CHECKS: dict[str, Callable] = {}
 _RANDOM = torch.Tag.nondeterministic_seeded
 # Operands whose dtypes are tried in turn, to learn whether they are at fault.
 _OPERANDS = 5
@@ -136,3 +139,99 @@ def _frozen(value: Any, is_number: bool = False) -> Any:
     if isinstance(value, _Ones):
         return value
     return _Flag(value) if is_number and isinstance(value, bool) else Const(value)
+
+
+def kernel_raises(t: Any, name: str, args: Sequence[Any], kwargs: dict) -> bool:
+    """Whether torch's kernel of the running op, whose rule is that of `name`, does for these."""
+    check = _CHECKS.get(name)
+    return check is not None and check(*args, **kwargs) or _is_outside(t, args, kwargs)
+
+
+def _is_outside(t: Any, args: Sequence[Any], kwargs: dict) -> bool:
+    """Whether no operand or result has an axis `dim`."""
+    if not isinstance(t.target, OpOverload):
+        return False
+    names = (argument.name for argument in t.target._schema.arguments)
+    dim = (dict(zip(names, args, strict=False)) | kwargs).get("dim")
+    if type(dim) is not int:
+        return False
+    operands = [x.rank for x in tree_leaves((args, kwargs)) if hasattr(x, "rank")]
+    results = tree_leaves(t.node.meta.get("val"))
+    ranks = [*operands, *(x.dim() for x in results if isinstance(x, torch.Tensor))]
+    bound = max([1, *ranks])
+    return not -bound <= dim < bound
+
+
+def _check(*names: str) -> Callable:
+    def register(check: Callable) -> Callable:
+        _CHECKS.update(dict.fromkeys(names, check))
+        return check
+
+    return register
+
+
+def _enlarges(x: Any, dims: Sequence[Any]) -> bool:
+    """Whether `x` broadcasts a tensor of `dims` to more elements, which is not written in place."""
+    if x is None:
+        return False
+    ends = zip(reversed(x.dims), reversed(dims), strict=False)
+    return x.rank > len(dims) or any(size != 1 and wanted == 1 for size, wanted in ends)
+
+
+@_check("addmm.default")
+def _of_product(bias, x, y, **_numbers):
+    return _enlarges(bias, [x.dims[0], y.dims[1]])
+
+
+@_check("addmv.default")
+def _of_vector(bias, x, y, **_numbers):
+    return _enlarges(bias, x.dims[:1])
+
+
+@_check("binary_cross_entropy.default", "binary_cross_entropy_with_logits.default")
+def _of_weights(x, target, weight=None, pos_weight=None, *_reduction, **_named):
+    return any(_enlarges(w, x.dims) for w in (weight, pos_weight) if hasattr(w, "dims"))
+
+
+@_check("smooth_l1_loss.default")
+def _of_beta(x, target, reduction=1, beta=1.0):
+    return beta < 0
+
+
+@_check("nll_loss.default", "nll_loss_nd.default", "nll_loss2d.default")
+def _of_classes(x, target, *_rest, **_named):
+    return target.dtype not in ("int64", "uint8")
+
+
+@_check("max.default", "min.default")
+def _of_nothing(x):
+    return 0 in x.dims
+
+
+@_check("index_put.default", "_index_put_impl.default", "index.Tensor")
+def _of_masks(x, indices, *_rest, **_named):
+    """A mask is not broadcast."""
+    axis = 0
+    for index in indices:
+        if index is not None and index.dtype in ("bool", "uint8"):
+            shown = zip(index.dims, x.dims[axis:], strict=False)
+            if any((size == 1) != (wanted == 1) for size, wanted in shown):
+                return True
+            axis += index.rank
+        else:
+            axis += 1
+    return False
+
+
+@_check("index_reduce.default")
+def _of_positions(x, dim, index, *_rest, **_named):
+    return index.dtype not in ("int32", "int64")
+
+
+@_check("conv_transpose1d.default", "conv_transpose2d.input", "conv_transpose3d.input")
+def _of_output_padding(x, weight, bias=None, stride=1, padding=0, output_padding=0, *rest, **named):
+    space = weight.rank - 2
+    dilation = named.get("dilation", rest[1] if len(rest) > 1 else 1)
+    numbers = ([v] * space if isinstance(v, int) else (list(v) * space)[:space]
+               for v in (output_padding, stride, dilation))  # fmt: skip
+    return any(pad >= max(step, apart) for pad, step, apart in zip(*numbers, strict=True))
