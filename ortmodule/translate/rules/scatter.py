@@ -67,11 +67,22 @@ def _reduced(t, x, src, reduce, include_self, read, write):
         count = write(t.full(x.dims, int(include_self), x.dtype), ones, "add")
         return t.op("Div", write(start, src, "add"), t.op("Max", count, t.scalar(1, x.dtype)))
     if not include_self and reduction in ("max", "min") and t.needs_gradient():
-        # torch shares the gradient with an x that is as large, though x takes no part.
-        found = write(t.stop(start), t.stop(src), reduction)
-        alike, at = t.op("Equal", read(t.stop(x)), read(found)), read(t.stop(x))
-        start = write(x, t.op("Where", alike, at, _neutral(t, reduction, src)), "none")
+        return _largest_without_self(t, x, src, reduction, start, read, write)
     return write(start, src, reduction)
+
+
+def _largest_without_self(t, x, src, reduction, start, read, write):
+    """The largest or least of src, whose gradient torch shares with an x that is as large, though x
+    takes no part."""
+    x_now = t.stop(x)
+    found = write(t.stop(start), t.stop(src), reduction)
+    alike, neutral = t.op("Equal", read(x_now), read(found)), _neutral(t, reduction, src)
+    start = write(x, t.op("Where", alike, read(x_now), neutral), "none")
+    result = write(start, src, reduction)
+    # Where all of src is what the others start from, that would have a share: a mean's are right.
+    ends = t.op("Equal", found, t.scalar(-math.inf if reduction == "max" else math.inf, x.dtype))
+    alone = t.op("And", ends, t.op("Not", t.op("Equal", x_now, found)))
+    return t.op("Where", alone, _reduced(t, x, src, "mean", False, read, write), result)
 
 
 def _neutral(t, reduction, like):

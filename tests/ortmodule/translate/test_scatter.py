@@ -30,9 +30,11 @@ class Reduced(nn.Module):
         return getattr(x, self.op)(0, INDEX[self.op], src, reduce, include_self=include_self)
 
 
-def result(module, dtype):
-    x = torch.tensor([[0, 1, -2, 2, 1], [2, 0, 1, -1, 1], [1, 1, 0, 2, -1], [0, 0, 1, 2, 2]])
-    src = torch.tensor([[0, 1, 1, -1, 2], [0, 2, 1, 0, 2], [1, 2, 0, 2, 2]])
+X = torch.tensor([[0, 1, -2, 2, 1], [2, 0, 1, -1, 1], [1, 1, 0, 2, -1], [0, 0, 1, 2, 2]])
+SRC = torch.tensor([[0, 1, 1, -1, 2], [0, 2, 1, 0, 2], [1, 2, 0, 2, 2]])
+
+
+def result(module, dtype, x=X, src=SRC):
     x, src = (each.to(dtype, copy=True) for each in (x, src))
     if not dtype.is_floating_point:
         return [module(x, src)]
@@ -49,3 +51,13 @@ def test_as_eager(op, reduce, include_self, dtype):
     torch.testing.assert_close(result(ours, dtype), result(module, dtype), equal_nan=True)
     of_torch = [step for step in ours.explain().steps if step.provider == "aten"]
     assert bool(of_torch) == (reduce == "mean" and dtype is torch.int64)
+
+
+@pytest.mark.parametrize("least", [float("inf"), -float("inf")])
+@pytest.mark.parametrize("op, reduce, include_self", CASES[6:10] + CASES[14:])
+def test_infinities_share_a_gradient_among_themselves(op, reduce, include_self, least):
+    """Also where all that is written is the number which another one is always larger than."""
+    module = Reduced(op, reduce, include_self)
+    x, src = X.double().masked_fill(X == 1, least), SRC.double().masked_fill(SRC == 2, least)
+    ours = result(ORTModule(module, options(fallback="error")), torch.float64, x, src)
+    torch.testing.assert_close(ours, result(module, torch.float64, x, src), equal_nan=True)
