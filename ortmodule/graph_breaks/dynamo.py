@@ -56,6 +56,7 @@ from .breaks import (
 from .held_objects import (
     contents_as_they_are,
     identities_as_they_are,
+    looked_up_attributes_guarded,
     missing_attributes_as_they_are,
     missing_keys_guarded,
     truth_of_objects,
@@ -222,7 +223,7 @@ class _Convert:
             autocast_set(self._told().asked), slices_as_they_are(), guards_as_exact(),
             aliases_guarded(), large_integers_as_they_are(), numpy_scalars_as_they_are(),
             identities_of_values(self._told().asked), tuples_as_made(), cut_at_largest(),
-            arrays_as_they_are(),
+            arrays_as_they_are(), looked_up_attributes_guarded(),
         )  # fmt: skip
         with LOCK, convert_frame.compile_lock, inside(), contextlib.ExitStack() as stack:
             try:

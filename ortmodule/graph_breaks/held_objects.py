@@ -5,6 +5,7 @@ dynamo.py holds these around each look at a function.
 """
 
 import contextlib
+import functools
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -17,15 +18,18 @@ from ..torch_internals.dynamo import (
     BaseListVariable,
     ConstantVariable,
     ConstDictVariable,
+    GuardBuilder,
     InstructionTranslator,
     NumpyVariable,
     ObservedAttributeError,
     SideEffects,
     SymNodeVariable,
     TupleVariable,
+    UnspecializedNNModuleVariable,
     UserDefinedObjectVariable,
     UserMethodVariable,
     hashing,
+    install_guard,
     items_of,
     list_variables,
 )
@@ -90,8 +94,7 @@ def missing_attributes_as_they_are() -> contextlib.AbstractContextManager:
         if isinstance(value, nn.Module):
             return False
         return name == "__dict__" or (
-            hasattr(type(value), "__getattr__")
-            and inspect.getattr_static(value, name, state_kinds.MISSING) is state_kinds.MISSING
+            hasattr(type(value), "__getattr__") and _is_missing(value, name)
         )
 
     def make(original: Callable) -> Callable:
@@ -111,6 +114,27 @@ def missing_attributes_as_they_are() -> contextlib.AbstractContextManager:
 
     name = first_of(UserDefinedObjectVariable, "tp_getattro_impl", "var_getattr")
     return replaced(UserDefinedObjectVariable, name, make)
+
+
+def looked_up_attributes_guarded() -> contextlib.AbstractContextManager:
+    """What a module's own __getattr__ answers holds as long as the module has no such attribute."""
+
+    def make(original: Callable) -> Callable:
+        def var_getattr(self, tx: Any, name: str) -> Any:
+            own = type(self.value).__getattr__ is not nn.Module.__getattr__
+            if own and self.source is not None and _is_missing(self.value, name):
+                absent = functools.partial(GuardBuilder.NOT_PRESENT_IN_GENERIC_DICT, attr=name)
+                install_guard(self.source.make_guard(absent))
+            return original(self, tx, name)
+
+        return var_getattr
+
+    name = first_of(UnspecializedNNModuleVariable, "tp_getattro_impl", "var_getattr")
+    return replaced(UnspecializedNNModuleVariable, name, make)
+
+
+def _is_missing(value: Any, name: str) -> bool:
+    return inspect.getattr_static(value, name, state_kinds.MISSING) is state_kinds.MISSING
 
 
 def missing_keys_guarded() -> contextlib.AbstractContextManager:

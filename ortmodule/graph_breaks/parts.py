@@ -19,6 +19,7 @@ from .. import clock
 from ..errors import NotCapturable
 from ..explain import Break, Fallback, Report
 from ..guards import observation, questions
+from ..guards.state_kinds import same
 from ..progress import told
 from ..python_ops.entered import enter_autocast, exit_autocast, left_again
 from ..side_effects.effects import Effects
@@ -81,6 +82,8 @@ class Parts:
         if self._unguarded is None:  # this torch cannot cut
             return False
         changed = self._unguarded.changed()
+        if not same(self._forward, self._module.forward):
+            changed = "forward was another function"
         if changed is not None:
             self.misses[changed] += 1
             self._cut(changed)
@@ -129,7 +132,8 @@ class Parts:
         self._is_new = True
         self._unguarded = Unguarded(self._module, self._roots)
         self._dynamo = DynamoRunner(self, self._module)
-        self._run = self._dynamo.of(self._module.forward)
+        self._forward = self._module.forward  # which one it is, no guard holds
+        self._run = self._dynamo.of(self._forward)
         if self._unguarded.refusal is not None:
             self.refusal = NotCapturable(self._unguarded.refusal)
         elif self._tries > _TRIES:

@@ -1,6 +1,7 @@
 """What Dynamo takes to stay as it is although a user may change it; parts.py looks at it itself."""
 
 import collections
+import dataclasses
 import sys
 import types
 from collections.abc import Iterable
@@ -12,7 +13,7 @@ from .. import _native
 from ..guards import state_kinds
 from ..guards.observation import OWN, Names, facts_of, kind_of_file
 from ..guards.snapshot import unchanged
-from ..guards.state_walk import StateWalk, difference, is_own
+from ..guards.state_walk import StateWalk, Watched, difference, is_own
 
 _ORDERED = collections.OrderedDict
 _CONTAINERS = (dict, list, set)
@@ -21,7 +22,8 @@ _KINDS = (state_kinds.CLASS, state_kinds.BASES, state_kinds.REGISTRY, state_kind
 
 
 class Unguarded:
-    """Classes, functions' code, the order of dicts and imported modules below a module.
+    """Classes, functions' code, the order of dicts, imported modules and names of builtins below a
+    module.
 
     roots: functions that forward entered, as (function or None, code). `refusal`: why the module
     cannot run in parts at all; None: it can.
@@ -73,6 +75,8 @@ class Unguarded:
         self.refusal = _refusal(walk, self._stored)
         self._watched = [w for w in walk.watched if w.kind in _KINDS]
         self._imported = [w for w in walk.watched if w.holder is sys.modules]
+        self._absent = [w for w in map(_absent, walk.scopes()) if w.keys]
+        self._watched += self._absent
         ordered = (w for w in walk.watched if w.ordered and isinstance(w.holder, _ORDERED))
         self._orders = [(w.path, w.holder, [key for key, _ in w.items]) for w in ordered]
 
@@ -82,13 +86,19 @@ class Unguarded:
         registries = [w for w in self._watched if w.kind is state_kinds.REGISTRY]
         same = unchanged(registries, [])
         slow = (lambda: same() and not any(self._moved())) if registries or self._orders else None
-        imported = [(w.holder, list(w.keys), None) for w in self._imported]
+        imported = [(w.holder, list(w.keys), None) for w in (*self._imported, *self._absent)]
         self._watch = _native.torch_bridge().Watch(
             imported, [], [], [], functions, classes, instances, [], slow
         )
 
     def _moved(self) -> Iterable[str]:
         return (path for path, holder, keys in self._orders if list(holder) != keys)
+
+
+def _absent(scope: Watched) -> Watched:
+    """Names that a namespace lacks: one that comes hides a builtin."""
+    keys = scope.keys - scope.holder.keys() if scope.holder is not sys.modules else set()
+    return dataclasses.replace(scope, items=[], keys=keys)
 
 
 def _sets(value: Any) -> bool:

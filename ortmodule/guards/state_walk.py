@@ -197,6 +197,10 @@ class StateWalk:
         watched.items.extend((name, scope[name]) for name in found)
         return found
 
+    def scopes(self) -> list[Watched]:
+        """The namespaces that functions name something of."""
+        return list(self._scopes.values())
+
     def globals(self) -> set[int]:
         """The ids of what the globals hold that functions name."""
         return {id(value) for scope in self._scopes.values() for _, value in scope.items}

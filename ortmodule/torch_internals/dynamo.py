@@ -30,6 +30,7 @@ GuardBuilder = need("torch._dynamo.guards.GuardBuilder", "guards of parts")
 GuardManagerType = need("torch._dynamo.guards.GuardManagerType", "guards of parts")
 get_key_index_source = need("torch._dynamo.guards.get_key_index_source", "guards on keys")
 get_verbose_code_parts = need("torch._dynamo.guards.get_verbose_code_parts", "guards of parts")
+install_guard = need("torch._dynamo.guards.install_guard", "guards of parts")
 DynamoHooks = need("torch._dynamo.hooks.Hooks", "looking at a function")
 TORCH_DYNAMO_RESUME_IN_PREFIX = need(
     "torch._dynamo.resume_execution.TORCH_DYNAMO_RESUME_IN_PREFIX", "parts that are all of forward"
@@ -84,6 +85,9 @@ NumpyVariable = need("torch._dynamo.variables.misc.NumpyVariable", "numpy in par
 StringFormatVariable = need("torch._dynamo.variables.misc.StringFormatVariable", "text in parts")
 produce_trampoline_autograd_apply = need(
     "torch._dynamo.variables.misc.produce_trampoline_autograd_apply", "Functions in parts"
+)
+UnspecializedNNModuleVariable = need(
+    "torch._dynamo.variables.nn_module.UnspecializedNNModuleVariable", "modules in parts"
 )
 SymNodeVariable = need("torch._dynamo.variables.tensor.SymNodeVariable", "numbers in parts")
 TensorSubclassVariable = need(
