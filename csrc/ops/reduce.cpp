@@ -131,6 +131,7 @@ void register_derived(OpSet& ops) {
     return keep ? sum : squeeze(sum, axes);
   });
   // sqrt whose slope at zero is zero: the norm of a zero vector has subgradient zero, as in torch.
+  // It is a factor: what comes in as infinite or NaN is NaN there.
   ops.op("ort::SafeSqrt")
       .in("x", kFloating)
       .out("y")
@@ -139,7 +140,7 @@ void register_derived(OpSet& ops) {
       .gradient([](const Backward& b) {
         const Value none = number(0.0, b.y()), one = number(1.0, b.y());
         const Value flat = equal(b.y(), none);
-        return where(flat, none, b.dy() / (2.0 * where(flat, one, b.y())));
+        return b.dy() / (2.0 * where(flat, one, b.y())) * where(flat, none, one);
       });
 }
 

@@ -157,7 +157,11 @@ ROWWISE = {
     # torch takes these apart, and the parts have slopes of their own too
     "linalg_norm": lambda x: [torch.linalg.norm(row, 0.5) for row in x],
     "norm": lambda x: x.norm(dim=-1), "norm_3": lambda x: x.norm(p=3, dim=-1),
+    **{f"{n}_below_{o}": (lambda x, f=f, o=o: getattr(torch, o)(f(x[:6], dim=-1)))
+       for n, f in {"norm": torch.linalg.vector_norm, "std": torch.std}.items()
+       for o in ("log", "sqrt", "rsqrt", "reciprocal")},
     "normalize": lambda x: F.normalize(x, dim=-1),
+    "normalize_no_eps": lambda x: F.normalize(x[:6], dim=-1, eps=0.0) * INF,
     "softmin": lambda x: F.softmin(x, dim=-1),
     "layer_norm": lambda x: F.layer_norm(x, (4,)),
     "rms_norm": lambda x: F.rms_norm(x, (4,)),
