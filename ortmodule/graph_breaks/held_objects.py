@@ -117,12 +117,12 @@ def missing_attributes_as_they_are() -> contextlib.AbstractContextManager:
 
 
 def looked_up_attributes_guarded() -> contextlib.AbstractContextManager:
-    """What a module's own __getattr__ answers holds as long as the module has no such attribute."""
+    """What a module's __getattr__ answers holds as long as its __dict__ has no such attribute,
+    which would hide it."""
 
     def make(original: Callable) -> Callable:
         def var_getattr(self, tx: Any, name: str) -> Any:
-            own = type(self.value).__getattr__ is not nn.Module.__getattr__
-            if own and self.source is not None and _is_missing(self.value, name):
+            if self.source is not None and _is_missing(self.value, name):
                 absent = functools.partial(GuardBuilder.NOT_PRESENT_IN_GENERIC_DICT, attr=name)
                 install_guard(self.source.make_guard(absent))
             return original(self, tx, name)

@@ -122,6 +122,8 @@ def _refusal(walk: StateWalk, stored: set[str]) -> str | None:
                 return (
                     f"forward reaches {cls.__qualname__}.__class_getitem__, which parts call once"
                 )
+            if "__getattribute__" in vars(cls):  # what it looks up itself has no guard
+                return f"forward reaches {cls.__qualname__}.__getattribute__, which parts ask once"
             own = _OF_CONTAINERS & vars(cls).keys() if issubclass(cls, _CONTAINERS) else ()
             own = own or {name for name in stored & vars(cls).keys() if _sets(vars(cls)[name])}
             for name in own:

@@ -44,6 +44,19 @@ class Answering(Net):
         return cut(self.first(x)) * self.scale
 
 
+class Asking(Net):
+    """Each of its attributes goes through its own __getattribute__."""
+
+    scale = 2.0
+
+    def __getattribute__(self, name):
+        found = super().__getattribute__(name)
+        return found * 10 if name == "scale" else found
+
+    def forward(self, x):
+        return cut(self.first(x)) * self.scale
+
+
 class Nested(Net):
     def __init__(self):
         super().__init__()
@@ -78,6 +91,14 @@ def inner_scale(module):
     own_scale(module.inner)
 
 
+def own_bias(module):
+    vars(module.first[2])["bias"] = torch.ones(3)
+
+
+def own_layer(module):
+    vars(module)["first"] = nn.Softplus()
+
+
 def own_largest(_module):
     globals()["max"] = lambda a, b: 7.0
 
@@ -89,6 +110,10 @@ CHANGES = {
         Answering, own_scale, lambda module: vars(module).pop("scale")),
     "one_of_a_submodule": (
         Nested, inner_scale, lambda module: vars(module.inner).pop("scale")),
+    "an_attribute_that_hides_a_parameter": (
+        Net, own_bias, lambda module: vars(module.first[2]).pop("bias")),
+    "an_attribute_that_hides_a_submodule": (
+        Net, own_layer, lambda module: vars(module).pop("first")),
     "a_global_named_like_a_builtin": (
         Largest, own_largest, lambda _module: globals().pop("max", None)),
 }  # fmt: skip
@@ -97,10 +122,19 @@ CHANGES = {
 @pytest.mark.parametrize("name", CHANGES)
 def test_it_is_noticed(name):
     """Two calls, two with the change, and two without it again."""
-    make, change, back = CHANGES[name]
+    pair = changed_and_back(*CHANGES[name])
+    assert pair.report.captures and not pair.report.fallbacks, pair.report
+
+
+def test_what_asks_for_attributes_itself_is_eagers():
+    pair = changed_and_back(Asking, own_scale, lambda module: vars(module).pop("scale"))
+    pair.fell_back("__getattribute__")
+
+
+def changed_and_back(make, change, back):
     pair = Pair(make())
     for edit in (lambda module: None, change, back):
         pair.each(edit)
         for _ in range(2):
             pair.step(torch.linspace(-2, 3, 15).reshape(5, 3))
-    assert pair.report.captures and not pair.report.fallbacks, pair.report
+    return pair
