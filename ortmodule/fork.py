@@ -12,8 +12,17 @@ import weakref
 from typing import Any
 
 _ALL: weakref.WeakSet = weakref.WeakSet()
-_LONGEST_SECONDS = 30
-_HELD = threading.local()  # by this thread, for its fork
+_LONGEST_SECONDS = 30.0
+
+
+class _Held(threading.local):
+    """By this thread, for its fork."""
+
+    def __init__(self):
+        self.locks: list = []
+
+
+_HELD = _Held()
 
 
 def guarded(lock: Any) -> Any:

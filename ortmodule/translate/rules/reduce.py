@@ -137,8 +137,10 @@ def var_unbiased(t, x, dim=None, unbiased=True, keepdim=False):
 @wide
 def std(t, x, dim=None, *, correction=None, keepdim=False):
     found = _moments(t, x, dim, correction, keepdim)
-    if found is NotImplemented or not t.needs_gradient():
-        return found if found is NotImplemented else t.op("Sqrt", found)
+    if found is NotImplemented:
+        return NotImplemented
+    if not t.needs_gradient():
+        return t.op("Sqrt", found)
     # torch has no slope at zero, whatever gradient comes in.
     zero, one = t.scalar(0, x.dtype), t.scalar(1, x.dtype)
     flat = t.op("Equal", found, zero)

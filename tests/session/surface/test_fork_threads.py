@@ -119,6 +119,29 @@ session.run(None, feed)
 under([lambda _: session.run(None, feed)] * 2, 200, lambda: session.run(None, feed)[0].sum() == 24)
 """
 
+# Who has one for longer than a fork waits keeps it in the parent; in the child it is free.
+HELD = """
+from ortmodule import fork
+fork._LONGEST_SECONDS = 0.2
+own, other = fork.guarded(threading.RLock()), fork.guarded(threading.Lock())
+held, done = threading.Event(), threading.Event()
+
+def hold():
+    with other:
+        held.set()
+        done.wait()
+
+holder = threading.Thread(target=hold)
+holder.start()
+held.wait()
+with own:
+    assert forked(lambda: own._is_owned() and other.acquire(timeout=5)) == 0
+    assert own._is_owned() and other.locked()
+done.set()
+holder.join()
+assert not other.locked() and forked(lambda: other.acquire(timeout=5)) == 0
+"""
+
 MODULES = """
 sys.setswitchinterval(1e-5)
 import torch
@@ -153,9 +176,9 @@ else:
 
 @pytest.mark.parametrize(
     "script, op",
-    [(OPENED, "MatMul"), (OPENED, "Conv"), (BOUND, ""), (PYTHON_OP, ""), (FED, ""),
+    [(OPENED, "MatMul"), (OPENED, "Conv"), (BOUND, ""), (PYTHON_OP, ""), (FED, ""), (HELD, ""),
      (MODULES, "called"), (MODULES, "captured"), (MODULES, "captured in parts")],
-    ids=["products", "convolutions", "bound", "python_op", "fed", "modules", "captures",
+    ids=["products", "convolutions", "bound", "python_op", "fed", "held", "modules", "captures",
          "captures_in_parts"],
 )  # fmt: skip
 def test_children_of_a_busy_process_go_on(script, op):
