@@ -131,11 +131,14 @@ class Effects(StateWalk):
 
 
 def _difference(w: Watched) -> str | None:
-    """A dict that got an entry for the class of traced tensors, where it has one for that of
-    tensors, is as it was: forward keeps there what it found for a class."""
+    """A dict that got or had an entry for the class of traced tensors, where it has one for that
+    of tensors, is as it was: forward keeps there what it found for a class."""
     if isinstance(w.holder, dict) and FakeTensor in w.holder and torch.Tensor in w.holder:
-        now = [(key, value) for key, value in w.now() if key is not FakeTensor]
-        w = dataclasses.replace(w, holder=dict(now), kind=state_kinds.kind_of({}))
+        was, now = (
+            [(key, value) for key, value in items if key is not FakeTensor]
+            for items in (w.items, w.now())
+        )
+        w = dataclasses.replace(w, items=was, holder=dict(now), kind=state_kinds.kind_of({}))
     return difference(w)
 
 

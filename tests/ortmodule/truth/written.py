@@ -4,12 +4,15 @@ import collections
 import functools
 import io
 import itertools
+import os
+import sysconfig
 import types
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch._subclasses import FakeTensor
 
 from .table import Base, Case, case
 
@@ -316,6 +319,29 @@ def a_class_cache():
         return s.l(x) * Held.table
 
     return Case(Held(body), state=lambda: Held.table)
+
+
+PACKAGE = """
+def found_for(value):
+    if type(value) not in KEPT:
+        KEPT[type(value)] = object()
+    return KEPT[type(value)]
+"""
+
+
+@case(captured=True)
+def what_a_package_keeps_by_class():
+    """As einops keeps its backends; an earlier trace has left the class of its tensors there."""
+    package = types.ModuleType("keeps_by_class")
+    package.KEPT = {torch.Tensor: object(), FakeTensor: object()}
+    file = os.path.join(sysconfig.get_path("purelib"), "keeps_by_class", "__init__.py")
+    exec(compile(PACKAGE, file, "exec"), vars(package))
+
+    def body(s, x):
+        y = s.l(x)
+        return y * 2 if package.found_for(y) else y
+
+    return Case(Base(body), state=lambda: torch.Tensor in package.KEPT)
 
 
 @case(captured=True)
