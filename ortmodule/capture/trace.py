@@ -142,7 +142,8 @@ def _export(flat: Flat, tensors: list[torch.Tensor], free: Sequence[Sequence[boo
     on = torch.set_grad_enabled(grad)
     with warnings.catch_warnings(), inference_off, on, _unmarked(given), left_again():
         warnings.simplefilter("ignore")
-        program = export(flat, given, dynamic_shapes=(shapes,), strict=False)
+        dynamic_shapes = (shapes,) if given else None
+        program = export(flat, given, dynamic_shapes=dynamic_shapes, strict=False)
     for mode in {v.fake_mode for v in map(_value, program.graph.nodes) if v is not None}:
         forget(mode)
     return program

@@ -76,6 +76,23 @@ def test_a_branch_on_data():
     assert any("size mismatch" in miss for miss in report.misses)
 
 
+def test_a_part_without_inputs():
+    def between(net, h):
+        if h.sum() > 1e9:
+            h = h * 2
+        bounds = torch.arange(4) < torch.tensor([[2], [3]])
+        steps = (bounds.float() * 1.5 + torch.ones(2, 4).cumsum(0)).sin()
+        if steps.sum() > 1e9:
+            h = h * 3
+        return h * steps.mean()
+
+    pair = pair_of(between)
+    for x in batches(5, 5, 4):
+        pair.step(x)
+    in_parts(pair)
+    assert not pair.report.fallbacks, pair.report
+
+
 def test_both_branches_of_data():
     def between(net, h):
         return h * 2 if h.sum() > 0 else h.exp() - 1
