@@ -95,6 +95,12 @@ class Unguarded:
         return (path for path, holder, keys in self._orders if list(holder) != keys)
 
 
+def _looks_up_itself(cls: type) -> bool:
+    """By Python code: the lookup in C of a thread's locals is followed."""
+    found = vars(cls).get("__getattribute__")
+    return found is not None and not isinstance(found, types.WrapperDescriptorType)
+
+
 def _absent(scope: Watched) -> Watched:
     """Names that a namespace lacks: one that comes hides a builtin."""
     keys = scope.keys - scope.holder.keys() if scope.holder is not sys.modules else set()
@@ -122,7 +128,7 @@ def _refusal(walk: StateWalk, stored: set[str]) -> str | None:
                 return (
                     f"forward reaches {cls.__qualname__}.__class_getitem__, which parts call once"
                 )
-            if "__getattribute__" in vars(cls):  # what it looks up itself has no guard
+            if _looks_up_itself(cls):  # what it looks up has no guard
                 return f"forward reaches {cls.__qualname__}.__getattribute__, which parts ask once"
             own = _OF_CONTAINERS & vars(cls).keys() if issubclass(cls, _CONTAINERS) else ()
             own = own or {name for name in stored & vars(cls).keys() if _sets(vars(cls)[name])}

@@ -1,5 +1,6 @@
 """What is changed between the calls of a module in parts, where no guard of Dynamo's holds it."""
 
+import threading
 import types
 import warnings
 
@@ -7,6 +8,9 @@ import pytest
 import torch
 from pairs import Pair
 from torch import nn
+
+THREADS = threading.local()
+THREADS.scale = 2.0
 
 
 @pytest.fixture(autouse=True)
@@ -57,6 +61,13 @@ class Asking(Net):
         return cut(self.first(x)) * self.scale
 
 
+class OfThread(Net):
+    """Reads what a thread has of its own, which C looks up."""
+
+    def forward(self, x):
+        return cut(self.first(x)) * THREADS.scale
+
+
 class Nested(Net):
     def __init__(self):
         super().__init__()
@@ -99,6 +110,10 @@ def own_layer(module):
     vars(module)["first"] = nn.Softplus()
 
 
+def own_of_thread(_module):
+    THREADS.scale = 5.0
+
+
 def own_largest(_module):
     globals()["max"] = lambda a, b: 7.0
 
@@ -114,6 +129,8 @@ CHANGES = {
         Net, own_bias, lambda module: vars(module.first[2]).pop("bias")),
     "an_attribute_that_hides_a_submodule": (
         Net, own_layer, lambda module: vars(module).pop("first")),
+    "a_local_of_the_thread": (
+        OfThread, own_of_thread, lambda _module: setattr(THREADS, "scale", 2.0)),
     "a_global_named_like_a_builtin": (
         Largest, own_largest, lambda _module: globals().pop("max", None)),
 }  # fmt: skip
