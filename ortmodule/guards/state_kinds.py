@@ -48,6 +48,7 @@ _IDENTITIES = (
     np.ufunc, torch.Generator, functools.cached_property, operator.attrgetter, operator.itemgetter,
     operator.methodcaller, functools.singledispatchmethod,
     type(collections.namedtuple("_", "a").a),
+    *{type(np.sum)} - {types.FunctionType},  # functions of numpy's, from numpy 1.25 on
     torch.utils.hooks.RemovableHandle,  # the hooks are watched where they are set
     torch.distributed.ProcessGroup,  # its ranks are the same for its life
 )  # fmt: skip

@@ -137,7 +137,7 @@ class StateWalk:
             self.scope(sys.modules, imported, "sys.modules")
         for name in facts.imports:
             self._named(sys.modules.get(name), name, facts.attributes)
-        if function is None or function in self.functions:
+        if function is None or function in self.functions or _fills_a_dict(function, code):
             return
         new = not of_body and id(function) not in self._held
         local = self._local.get(code, ()) if new else ()
@@ -438,6 +438,14 @@ class StateWalk:
             return True
         self._seen[id(value)] = value
         return False
+
+
+def _fills_a_dict(function: types.FunctionType, code: types.CodeType) -> bool:
+    """Whether `exec` runs it in a dict that is no module's: forward's own, or held elsewhere."""
+    module = sys.modules.get(function.__globals__.get("__name__"))
+    return code.co_name == "<module>" and getattr(module, "__dict__", None) is not (
+        function.__globals__
+    )
 
 
 def _wants(names: Names | None, name: Any) -> bool:

@@ -2,17 +2,15 @@
 
 import collections
 import contextlib
-import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-import torch
 from torch import nn
 
 from ..errors import NeedsCut
 from ..guards import state_kinds
 from ..guards.state_walk import StateWalk, Watched, difference, is_own
-from ..torch_internals.tracing import FakeTensor
+from . import equal_copies
 
 
 class PlainWrite(NamedTuple):
@@ -44,7 +42,7 @@ class Effects(StateWalk):
 
     def writes(self) -> list[str]:
         """The first difference of each object that differs, registered buffers aside."""
-        found = [_difference(w) for w in self.watched if w.registry != "_buffers"]
+        found = [equal_copies.change(w) for w in self.watched if w.registry != "_buffers"]
         found += [self.changed_class(), self.replaced_dict()]
         return [*filter(None, found), *self._missed()]
 
@@ -61,7 +59,7 @@ class Effects(StateWalk):
         if self._missed() or self.changed_class() or self.replaced_dict():
             return None
         for w in self.watched:
-            if w.registry == "_buffers" or not _difference(w):
+            if w.registry == "_buffers" or not equal_copies.change(w):
                 continue
             if not isinstance(w.holder, dict):
                 return None
@@ -128,18 +126,6 @@ class Effects(StateWalk):
                 stuck = stuck or difference(w)
         if stuck:
             raise NeedsCut(f"forward changes what cannot be put back: {stuck}")
-
-
-def _difference(w: Watched) -> str | None:
-    """A dict that got or had an entry for the class of traced tensors, where it has one for that
-    of tensors, is as it was: forward keeps there what it found for a class."""
-    if isinstance(w.holder, dict) and FakeTensor in w.holder and torch.Tensor in w.holder:
-        was, now = (
-            [(key, value) for key, value in items if key is not FakeTensor]
-            for items in (w.items, w.now())
-        )
-        w = dataclasses.replace(w, items=was, holder=dict(now), kind=state_kinds.kind_of({}))
-    return difference(w)
 
 
 def _moved(items: list, was: list, now: list) -> list:

@@ -97,6 +97,15 @@ def a_function_registered():
     return Case(Base(lambda s, x: scale(s.v, s.l(x)), v=1.5), before=before)
 
 
+@case(captured=True)
+def a_function_of_numpys_wrapped():
+    @functools.wraps(np.einsum)
+    def product(equation, *operands):
+        return torch.einsum(equation, *operands)
+
+    return Case(Base(lambda s, x: product("ab,cb->ac", s.l(x), x)))
+
+
 @case(captured=False)
 def an_array_of_objects():
     def before(m, i):
