@@ -34,11 +34,12 @@ from ..torch_internals.dynamo import (
     cache_entries,
     convert_frame,
     dynamo_config,
+    dynamo_guards,
     dynamo_utils,
     reset_code,
     set_code_exec_strategy,
 )
-from ..torch_internals.replace import LOCK
+from ..torch_internals.replace import LOCK, replaced
 from .breaks import (
     asks_of_tensors,
     autocast_set,
@@ -223,7 +224,7 @@ class _Convert:
             autocast_set(self._told().asked), slices_as_they_are(), guards_as_exact(),
             aliases_guarded(), large_integers_as_they_are(), numpy_scalars_as_they_are(),
             identities_of_values(self._told().asked), tuples_as_made(), cut_at_largest(),
-            arrays_as_they_are(), looked_up_attributes_guarded(),
+            arrays_as_they_are(), looked_up_attributes_guarded(), _guards_untimed(),
         )  # fmt: skip
         with LOCK, convert_frame.compile_lock, inside(), contextlib.ExitStack() as stack:
             try:
@@ -301,6 +302,13 @@ def _looked_at_again(module: nn.Module) -> None:
     """What a torch.compile passes over it marks on the code, for whoever comes after it."""
     for code in {getattr(m.forward, "__code__", None) for m in module.modules()} - {None}:
         set_code_exec_strategy(code, _UNKNOWN)
+
+
+def _guards_untimed() -> contextlib.AbstractContextManager:
+    """For its log alone, torch empties the processor's caches and times the guards it has made."""
+    if not hasattr(dynamo_guards, "profile_guard_manager"):
+        return contextlib.nullcontext()
+    return replaced(dynamo_guards, "profile_guard_manager", lambda _: lambda *_: 0.0)
 
 
 def _passed(strategy: FrameExecStrategy) -> ConvertFrameReturn:

@@ -23,6 +23,7 @@ TensorifyScalarRestartAnalysis = need(
     "torch._dynamo.exc.TensorifyScalarRestartAnalysis", "floats that stay numbers"
 )
 unimplemented = need("torch._dynamo.exc.unimplemented", "ending a graph")
+dynamo_guards = need("torch._dynamo.guards", "guards of parts")
 DeletedGuardManagerWrapper = need(
     "torch._dynamo.guards.DeletedGuardManagerWrapper", "forgetting code of parts"
 )

@@ -93,6 +93,17 @@ def test_a_part_without_inputs():
     assert not pair.report.fallbacks, pair.report
 
 
+def test_torch_does_not_time_the_guards_of_parts(monkeypatch):
+    """It would for its log, after it has emptied the processor's caches."""
+    timed = []
+    times = lambda *_: timed.append(1) or 0.0  # noqa: E731
+    monkeypatch.setattr("torch._dynamo.guards.profile_guard_manager", times, raising=False)
+    pair = pair_of(branch)
+    pair.step(*batches(4))
+    in_parts(pair)
+    assert not timed
+
+
 def test_both_branches_of_data():
     def between(net, h):
         return h * 2 if h.sum() > 0 else h.exp() - 1
