@@ -51,7 +51,7 @@ auto in_python(const Node& node, const char* what, F&& f) {
 
 // --- types ---
 
-py::object dim_object(const Dim& dim) {
+py::object described_dim(const Dim& dim) {
   return dim.value() ? py::object(py::int_(*dim.value())) : py::cast(dim);
 }
 
@@ -62,7 +62,7 @@ py::object described(const Type& type) {
       py::object sizes = py::none();
       if (type.dims) {
         py::list all;
-        for (const Dim& dim : *type.dims) all.append(dim_object(dim));
+        for (const Dim& dim : *type.dims) all.append(described_dim(dim));
         sizes = py::tuple(all);
       }
       return py::make_tuple(std::string(name_of(type.dtype)), sizes);
@@ -192,7 +192,7 @@ void make_read_only(const py::handle& value) {
   }
 }
 
-py::list objects_of(std::span<const Item> items) {
+py::list item_objects(std::span<const Item> items) {
   py::list objects;
   for (const Item& item : items) {
     objects.append(item.present() ? object_of(item) : py::none());
@@ -261,7 +261,7 @@ std::vector<Item> compute(const py::object& op, const Node& node, std::span<Item
   const std::vector<Item> given = held(node, in);
   return in_python(node, "its function", [&] {
     const py::tuple results =
-        op.attr("compute")(objects_of(given), attributes(node), node.out.size());
+        op.attr("compute")(item_objects(given), attributes(node), node.out.size());
     const Symbols symbols = sizes_told(node, given);
     std::vector<Item> items(node.out.size());
     for (size_t i = 0; i < items.size(); ++i)
@@ -300,7 +300,7 @@ std::vector<Item> compute_gradient(const py::object& op, const Node& node, std::
   return in_python(node, "its gradient", [&] {
     const std::span<const Item> all(given);
     const py::tuple results = op.attr("differentiate")(
-        objects_of(all.first(first)), objects_of(all.subspan(first)), attributes(node));
+        item_objects(all.first(first)), item_objects(all.subspan(first)), attributes(node));
     const Symbols symbols = sizes_told(node, given);
     std::vector<Item> items(node.out.size());
     for (size_t k = 0; k < items.size(); ++k) {

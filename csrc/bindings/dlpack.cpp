@@ -23,7 +23,7 @@ struct DlTensor {
 
 constexpr int32_t kCpu = 1, kPinned = 3;  // memory of the host
 
-DType dtype_of(const DlTensor& tensor) {
+DType dtype_from(const DlTensor& tensor) {
   struct Known {
     uint8_t code, bits;
     DType dtype;
@@ -95,7 +95,7 @@ Tensor tensor_of_dlpack(const py::handle& object, std::vector<py::object>& lent)
   check(tensor->device_type == kCpu || tensor->device_type == kPinned,
         "it is on DLPack's device type {}, expected the host's memory", tensor->device_type);
   Tensor result;
-  result.dtype = dtype_of(*tensor);
+  result.dtype = dtype_from(*tensor);
   result.sizes.assign(tensor->shape, tensor->shape + tensor->ndim);
   check(tensor->data != nullptr || result.count() == 0, "it has no memory");
   result.data = static_cast<uint8_t*>(tensor->data) + tensor->byte_offset;

@@ -152,7 +152,7 @@ void as_rms_norm(OldNode& node) {
 namespace {
 
 // The type of one row along the first axis.
-Type row_of(const Type& type) {
+Type type_of_row(const Type& type) {
   Type row = type;
   if (row.dims && !row.dims->empty()) row.dims->erase(row.dims->begin());
   return row;
@@ -172,7 +172,7 @@ void scan_of_batches(OldNode& node) {
   std::vector<Value> in;
   for (size_t i = 0; i < node.in.size(); ++i) {
     const Type& type = node.in[i].type();
-    in.push_back(outer->input(format("in{}", i), i < own ? row_of(type) : type));
+    in.push_back(outer->input(format("in{}", i), i < own ? type_of_row(type) : type));
     if (i >= own) outer->set_contents(in.back(), node.graph->contents(node.in[i].id));
   }
   Attrs attrs = node.attrs;

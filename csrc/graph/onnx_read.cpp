@@ -32,7 +32,7 @@ struct Scope {
 };
 
 // Every error of f names the node.
-auto naming(const RawNode& node, const auto& f) {
+auto naming_raw(const RawNode& node, const auto& f) {
   try {
     return f();
   } catch (const std::bad_variant_access&) {
@@ -432,7 +432,7 @@ class Reader {
     const Attrs attrs = attrs_of(node);
     check_kinds(node, attrs, schema);
     stand_at(scope, node);
-    return naming(node, [&] {
+    return naming_raw(node, [&] {
       return schema.definition()(
           OpCall(*scope.graph, std::move(in), attrs, node.out.size(), apply));
     });
@@ -459,7 +459,7 @@ class Reader {
     check(node.graphs.empty(), "{}: a function is given no graphs, it has '{}'", node.text(),
           node.graphs.empty() ? "" : node.graphs[0].first);
     stand_at(scope, node);
-    return naming(node, [&] {
+    return naming_raw(node, [&] {
       return scope.graph->emit(schema, in, attrs_of(node), static_cast<int>(node.out.size()));
     });
   }
@@ -473,7 +473,7 @@ class Reader {
     OldNode old{opset_of(node), op, scope.graph, {}, attrs_of(node), {}, node.out.size(), {}};
     old.bodies = build_bodies(scope, node, schema, in, old.attrs);
     stand_at(scope, node);
-    return naming(node, [&] {
+    return naming_raw(node, [&] {
       add_named(scope, node, schema, in, old.attrs);
       old.in = std::move(in);
       upgrade(old, ops_);

@@ -86,7 +86,7 @@ Tensor unpacked(const Tensor& stream, DType dtype, const Sizes& sizes) {
 }
 
 // Narrow numbers in int32_data: each is a byte of the stream that raw data would be.
-Tensor read_bytes(const RawTensor& t, DType dtype, int64_t count) {
+Tensor packed_bytes(const RawTensor& t, DType dtype, int64_t count) {
   const size_t bytes = packed_bytes(count, dtype);
   check(t.ints.size() == bytes, "tensor '{}' of shape {} has {} bytes, expected {}", t.name,
         t.sizes, t.ints.size(), bytes);
@@ -110,7 +110,7 @@ Tensor read_complex(const RawTensor& t, DType dtype, int64_t count) {
 }
 
 Tensor read_numbers(const RawTensor& t, DType dtype, int64_t count) {
-  if (is_narrow(dtype)) return read_bytes(t, dtype, count);
+  if (is_narrow(dtype)) return packed_bytes(t, dtype, count);
   if (is_complex(dtype)) return read_complex(t, dtype, count);
   const bool floats = dtype == DType::f32 || dtype == DType::f64;
   const int64_t given = static_cast<int64_t>(floats ? t.floats.size() : t.ints.size());

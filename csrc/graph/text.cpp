@@ -90,9 +90,9 @@ class Printer {
   std::map<ValueId, std::string> names_;
 };
 
-class Parser {
+class TextParser {
  public:
-  Parser(std::string_view text, const OpSet* ops) : text_(text), ops_(ops) {}
+  TextParser(std::string_view text, const OpSet* ops) : text_(text), ops_(ops) {}
 
   std::unique_ptr<Graph> graph() {
     auto graph = std::make_unique<Graph>(*ops_);
@@ -377,7 +377,7 @@ class Parser {
 }  // namespace
 
 Type parse_type(std::string_view text) {
-  Parser parser(text, nullptr);
+  TextParser parser(text, nullptr);
   Type type = parser.type();
   parser.end();
   return type;
@@ -388,7 +388,7 @@ std::string print(const Graph& graph) {
 }
 
 std::unique_ptr<Graph> parse(std::string_view text, const OpSet& ops) {
-  Parser parser(text, &ops);
+  TextParser parser(text, &ops);
   auto graph = parser.graph();
   parser.end();
   return graph;

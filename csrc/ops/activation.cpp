@@ -277,6 +277,6 @@ static void register_activation(OpSet& ops) {
   register_exponential(ops);
 }
 
-const Family<OpSet> kFamily("ops", "activation", register_activation);
+const Family<OpSet> kActivationOps("ops", "activation", register_activation);
 
 }  // namespace ort

@@ -126,6 +126,6 @@ static void register_collective(OpSet& ops) {
       .gradient([](const Backward& b) { return b.dy(); });
 }
 
-const Family<OpSet> kFamily("ops", "collective", register_collective);
+const Family<OpSet> kCollectiveOps("ops", "collective", register_collective);
 
 }  // namespace ort

@@ -94,6 +94,6 @@ static void register_control(OpSet& ops) {
       .not_differentiable();
 }
 
-const Family<OpSet> kFamily("ops", "control", register_control);
+const Family<OpSet> kControlOps("ops", "control", register_control);
 
 }  // namespace ort

@@ -288,6 +288,6 @@ static void register_conv(OpSet& ops) {
       .gradient(conv_transpose_gradient);
 }
 
-const Family<OpSet> kFamily("ops", "conv", register_conv);
+const Family<OpSet> kConvOps("ops", "conv", register_conv);
 
 }  // namespace ort

@@ -52,6 +52,6 @@ static void register_det(OpSet& ops) {
       .shape(infer_cofactors);
 }
 
-const Family<OpSet> kFamily("ops", "det", register_det);
+const Family<OpSet> kDetOps("ops", "det", register_det);
 
 }  // namespace ort

@@ -259,6 +259,6 @@ static void register_einsum(OpSet& ops) {
       .defined_as(einsum);
 }
 
-const Family<OpSet> kFamily("ops", "einsum", register_einsum);
+const Family<OpSet> kEinsumOps("ops", "einsum", register_einsum);
 
 }  // namespace ort

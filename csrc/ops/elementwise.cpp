@@ -57,7 +57,7 @@ Outputs pair_gradient(const Backward& b, std::string_view loses) {
 }
 
 // Ties share the gradient evenly.
-Outputs extremum_gradient(const Backward& b, std::string_view loses) {
+Outputs extremum_gradients(const Backward& b, std::string_view loses) {
   const size_t count = b.node().in.size();
   if (count == 2) return pair_gradient(b, loses);
   std::vector<Value> hits;
@@ -143,14 +143,14 @@ void register_variadic(OpSet& ops) {
       .since(8)
       .elementwise()
       .cheap()
-      .gradient([](const Backward& b) { return extremum_gradient(b, "Less"); });
+      .gradient([](const Backward& b) { return extremum_gradients(b, "Less"); });
   ops.op("Min")
       .in_variadic("x", kNumeric)
       .out("y")
       .since(8)
       .elementwise()
       .cheap()
-      .gradient([](const Backward& b) { return extremum_gradient(b, "Greater"); });
+      .gradient([](const Backward& b) { return extremum_gradients(b, "Greater"); });
   const auto sum = [](const OpCall& c) {
     Value total = c.x(0);
     for (size_t i = 1; i < c.count(); ++i) total = total + c.x(i);
@@ -414,6 +414,6 @@ static void register_elementwise(OpSet& ops) {
   register_cast(ops);
 }
 
-const Family<OpSet> kFamily("ops", "elementwise", register_elementwise);
+const Family<OpSet> kElementwiseOps("ops", "elementwise", register_elementwise);
 
 }  // namespace ort

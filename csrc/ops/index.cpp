@@ -300,6 +300,6 @@ static void register_index(OpSet& ops) {
   register_lookup(ops);
 }
 
-const Family<OpSet> kFamily("ops", "index", register_index);
+const Family<OpSet> kIndexOps("ops", "index", register_index);
 
 }  // namespace ort

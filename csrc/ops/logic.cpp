@@ -150,6 +150,6 @@ static void register_logic(OpSet& ops) {
       .not_differentiable();
 }
 
-const Family<OpSet> kFamily("ops", "logic", register_logic);
+const Family<OpSet> kLogicOps("ops", "logic", register_logic);
 
 }  // namespace ort

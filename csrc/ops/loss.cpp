@@ -182,6 +182,6 @@ static void register_loss(OpSet& ops) {
       .shape(infer_cross_entropy_grad);
 }
 
-const Family<OpSet> kFamily("ops", "loss", register_loss);
+const Family<OpSet> kLossOps("ops", "loss", register_loss);
 
 }  // namespace ort

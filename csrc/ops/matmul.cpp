@@ -242,6 +242,6 @@ static void register_matmul(OpSet& ops) {
   register_fused(ops);
 }
 
-const Family<OpSet> kFamily("ops", "matmul", register_matmul);
+const Family<OpSet> kMatmulOps("ops", "matmul", register_matmul);
 
 }  // namespace ort

@@ -401,6 +401,6 @@ static void register_norm(OpSet& ops) {
   register_batch_norm_grad(ops);
 }
 
-const Family<OpSet> kFamily("ops", "norm", register_norm);
+const Family<OpSet> kNormOps("ops", "norm", register_norm);
 
 }  // namespace ort

@@ -151,6 +151,6 @@ static void register_pool(OpSet& ops) {
   global_pool(ops, "GlobalMaxPool", "ReduceMax");
 }
 
-const Family<OpSet> kFamily("ops", "pool", register_pool);
+const Family<OpSet> kPoolOps("ops", "pool", register_pool);
 
 }  // namespace ort

@@ -269,6 +269,6 @@ static void register_random(OpSet& ops) {
   add_draws(ops);
 }
 
-const Family<OpSet> kFamily("ops", "random", register_random);
+const Family<OpSet> kRandomOps("ops", "random", register_random);
 
 }  // namespace ort

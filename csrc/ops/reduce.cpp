@@ -289,6 +289,6 @@ static void register_reduce(OpSet& ops) {
   register_order(ops);
 }
 
-const Family<OpSet> kFamily("ops", "reduce", register_reduce);
+const Family<OpSet> kReduceOps("ops", "reduce", register_reduce);
 
 }  // namespace ort

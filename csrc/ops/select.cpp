@@ -81,6 +81,6 @@ static void register_select(OpSet& ops) {
       .not_differentiable();
 }
 
-const Family<OpSet> kFamily("ops", "select", register_select);
+const Family<OpSet> kSelectOps("ops", "select", register_select);
 
 }  // namespace ort

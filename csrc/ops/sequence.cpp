@@ -25,7 +25,7 @@ void infer_construct(InferContext& c) {
   c.out(0, Type::sequence(std::move(items)));
 }
 
-void infer_split(InferContext& c) {
+void infer_sequence_split(InferContext& c) {
   Type part = c.type(0);
   if (!part.dims) return c.out(0, Type::sequence(std::move(part)));
   const int64_t axis = c.axis(c.attrs().i("axis"), c.rank(0));
@@ -40,7 +40,7 @@ void infer_split(InferContext& c) {
   c.out(0, Type::sequence(std::move(part)));
 }
 
-void infer_concat(InferContext& c) {
+void infer_sequence_concat(InferContext& c) {
   const Type item = items_of(c, 0);
   const bool stacks = c.attrs().i("new_axis") != 0;
   if (!item.dims) return c.out(0, item.dtype, std::nullopt);
@@ -141,7 +141,7 @@ void register_reading(OpSet& ops) {
       .attr("keepdims", int64_t{1})
       .since(11)
       .allocates()
-      .shape(infer_split)
+      .shape(infer_sequence_split)
       .gradient(refuse_gradient);
   ops.op("ConcatFromSequence")
       .in("input_sequence", kSequence, "S")
@@ -150,7 +150,7 @@ void register_reading(OpSet& ops) {
       .attr("new_axis", int64_t{0})
       .since(11)
       .allocates()
-      .shape(infer_concat)
+      .shape(infer_sequence_concat)
       .gradient(refuse_gradient);
 }
 
@@ -190,6 +190,6 @@ static void register_sequence(OpSet& ops) {
   register_optionals(ops);
 }
 
-const Family<OpSet> kFamily("ops", "sequence", register_sequence);
+const Family<OpSet> kSequenceOps("ops", "sequence", register_sequence);
 
 }  // namespace ort

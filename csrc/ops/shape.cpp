@@ -560,6 +560,6 @@ static void register_shape(OpSet& ops) {
   register_joining(ops);
 }
 
-const Family<OpSet> kFamily("ops", "shape", register_shape);
+const Family<OpSet> kShapeOps("ops", "shape", register_shape);
 
 }  // namespace ort

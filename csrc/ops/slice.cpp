@@ -356,6 +356,6 @@ static void register_slice(OpSet& ops) {
       });
 }
 
-const Family<OpSet> kFamily("ops", "slice", register_slice);
+const Family<OpSet> kSliceOps("ops", "slice", register_slice);
 
 }  // namespace ort

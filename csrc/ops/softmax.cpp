@@ -57,6 +57,6 @@ static void register_softmax(OpSet& ops) {
   softmax_like(ops, "Hardmax").defined_as(hardmax).not_differentiable();
 }
 
-const Family<OpSet> kFamily("ops", "softmax", register_softmax);
+const Family<OpSet> kSoftmaxOps("ops", "softmax", register_softmax);
 
 }  // namespace ort

@@ -145,6 +145,6 @@ static void register_training(OpSet& ops) {
       .shape(infer_gradient);
 }
 
-const Family<OpSet> kFamily("ops", "training", register_training);
+const Family<OpSet> kTrainingOps("ops", "training", register_training);
 
 }  // namespace ort

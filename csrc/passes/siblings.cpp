@@ -32,7 +32,7 @@ std::optional<Joined> thin(const Node& node) {
   return how;
 }
 
-std::string key_of(const Node& node, const Joined& how) {
+std::string siblings_key(const Node& node, const Joined& how) {
   std::string key = format("{} {} {}", node.qualified(), node.in[how.shared], node.recompute);
   for (const auto& [name, attr] : node.attrs) key += format(" {}={}", name, attr_text(attr));
   for (const auto& [input, axis] : how.joined) {
@@ -44,9 +44,9 @@ std::string key_of(const Node& node, const Joined& how) {
   return key;
 }
 
-class Pass {
+class JoinSiblings {
  public:
-  explicit Pass(Graph& graph) : graph_(graph) {}
+  explicit JoinSiblings(Graph& graph) : graph_(graph) {}
 
   size_t run() {
     std::map<std::string, size_t> found;
@@ -55,7 +55,7 @@ class Pass {
       place_[node] = static_cast<int64_t>(place_.size());
       const std::optional<Joined> how = thin(*node);
       if (!how) continue;
-      const auto [at, is_new] = found.try_emplace(key_of(*node, *how), groups.size());
+      const auto [at, is_new] = found.try_emplace(siblings_key(*node, *how), groups.size());
       if (is_new) groups.emplace_back();
       groups[at->second].push_back(node);
     }
@@ -160,7 +160,7 @@ class Pass {
 }  // namespace
 
 size_t join_siblings(Graph& graph) {
-  return Pass(graph).run();
+  return JoinSiblings(graph).run();
 }
 
 }  // namespace ort

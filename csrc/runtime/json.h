@@ -7,7 +7,7 @@
 
 namespace ort {
 
-inline std::string quoted(std::string_view text) {
+inline std::string json_text(std::string_view text) {
   std::string result = "\"";
   for (const char c : text) {
     if (static_cast<unsigned char>(c) < 0x20) {

@@ -42,7 +42,7 @@ std::string Profile::chrome_trace() const {
     text += format(
         "{}\n{\"name\": {}, \"cat\": {}, \"ph\": \"X\", \"pid\": 0, \"tid\": 0, \"ts\": {}, "
         "\"dur\": {}}",
-        comma, quoted(event.name), quoted(event.provider),
+        comma, json_text(event.name), json_text(event.provider),
         decimal(event.start_us - events.front().start_us), decimal(event.duration_us));
     comma = ",";
   }

@@ -163,7 +163,7 @@ Node* capture_sizes(Graph& graph, Node* node) {
 }
 
 // A size that only a run tells may come to 0, which in a file could ask for an axis of the input.
-void keep_zeros(const Graph& graph, Node& node) {
+void keep_zeros_in_file(const Graph& graph, Node& node) {
   if (!node.schema->numbered()) return;
   std::set<std::string> names;
   bool deduced = false;  // a -1 goes with no 0
@@ -182,7 +182,7 @@ void keep_zeros(const Graph& graph, Node& node) {
 void standardise(Graph& graph) {
   for (Node* node : graph.order()) {
     drop_own_attrs(*node);
-    keep_zeros(graph, *node);
+    keep_zeros_in_file(graph, *node);
     if (node->owns_bodies())
       for (const auto& [name, body] : capture_sizes(graph, node)->bodies) standardise(*body);
     if (node->schema->stays_in_files()) continue;

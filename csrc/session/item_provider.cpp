@@ -15,13 +15,13 @@ struct Compiled {
   ItemCall call;
 };
 
-bool is_placed(const Type& type) {
+bool on_device(const Type& type) {
   return type.kind == Type::Kind::opaque || (type.is_tensor() && type.dtype != DType::string);
 }
 
-class Placed final : public Kernel {
+class PlacedItems final : public Kernel {
  public:
-  Placed(const Node& node, const Binding& binding, ItemCall call)
+  PlacedItems(const Node& node, const Binding& binding, ItemCall call)
       : name_(node.qualified()),
         in_(binding.in),
         out_(binding.out),
@@ -72,7 +72,7 @@ Verdict ItemProvider::can_run(const Node& node) const {
     return Verdict::no("it owns no graph, and no function was given for it");
   for (const auto* ids : {&node.in, &node.out})
     for (const ValueId id : *ids)
-      if (id != kNone && !is_placed(node.graph->value(id).type()))
+      if (id != kNone && !on_device(node.graph->value(id).type()))
         return Verdict::no(
             format("{} has no place in a plan", node.graph->value(id).type().text()));
   return Verdict::yes();
@@ -88,7 +88,7 @@ Prepared ItemProvider::prepare(const Region& region, const Binding& binding) con
   const Node& node = *region.nodes.at(0);
   auto& kept = *static_cast<Compiled*>(region.kept.get());
   kept.once.call([&] { kept.call = make_item_call(node, options_); });
-  return std::make_unique<Placed>(node, binding, kept.call);
+  return std::make_unique<PlacedItems>(node, binding, kept.call);
 }
 
 }  // namespace ort

@@ -23,7 +23,7 @@ std::string list(const Items& items, const char* separator, Text text) {
 std::string symbols_json(const Symbols& symbols) {
   std::string text = "{";
   for (const auto& [name, value] : symbols)
-    text += format("{}{}: {}", text.size() > 1 ? ", " : "", quoted(name), value);
+    text += format("{}{}: {}", text.size() > 1 ? ", " : "", json_text(name), value);
   return text + "}";
 }
 
@@ -39,25 +39,27 @@ std::string step_json(const LoweredGraph& lowered, const Plan& plan, size_t inde
   const Region none;  // a copy of the plan's own
   const Region& region =
       step.claim < 0 ? none : lowered.partition.claims[static_cast<size_t>(step.claim)].region;
-  const auto ops = list(region.nodes, ", ", [](const Node* n) { return quoted(n->qualified()); });
+  const auto ops =
+      list(region.nodes, ", ", [](const Node* n) { return json_text(n->qualified()); });
   std::vector<ValueId> ids;
   for (const Node* node : region.nodes)
     for (const ValueId id : node->out)
       if (id != kNone) ids.push_back(id);
-  const auto made = list(ids, ", ", [](ValueId id) { return quoted(format("%{}", id)); });
+  const auto made = list(ids, ", ", [](ValueId id) { return json_text(format("%{}", id)); });
   const auto types = list(region.out, ", ", [&](ValueId id) {
-    return quoted(id == kNone ? "_" : type_text(lowered.graph->value(id), symbols));
+    return json_text(id == kNone ? "_" : type_text(lowered.graph->value(id), symbols));
   });
   return format(
       "{\"name\": {}, \"provider\": {}, \"segment\": {}, \"scratch\": [{}, {}], \"ops\": {}, "
       "\"made\": {}, \"types\": {}}",
-      quoted(step.name), quoted(step.provider), step.segment, plan.placement.scratch[index],
+      json_text(step.name), json_text(step.provider), step.segment, plan.placement.scratch[index],
       step.kernel->scratch_bytes(), ops, made, types);
 }
 
 std::string refusal_json(const Refusal& refusal) {
-  return format("{\"op\": {}, \"provider\": {}, \"node\": {}, \"reason\": {}}", quoted(refusal.op),
-                quoted(refusal.provider), quoted(refusal.node), quoted(refusal.reason));
+  return format("{\"op\": {}, \"provider\": {}, \"node\": {}, \"reason\": {}}",
+                json_text(refusal.op), json_text(refusal.provider), json_text(refusal.node),
+                json_text(refusal.reason));
 }
 
 size_t bytes_of(const Placement& placement) {

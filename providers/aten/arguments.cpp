@@ -143,7 +143,7 @@ struct Decoder {
 };
 
 // The element type of a list of tensors, optional or not; null for another type.
-c10::TypePtr tensors_of(c10::TypePtr type) {
+c10::TypePtr type_of_tensors(c10::TypePtr type) {
   if (type->kind() == TypeKind::OptionalType)
     type = type->expectRef<c10::OptionalType>().getElementType();
   if (type->kind() != TypeKind::ListType) return nullptr;
@@ -173,7 +173,7 @@ Arguments::Arguments(const Node& node, const c10::FunctionSchema& schema, const 
     const Decoder decoder{node, argument.name(), symbols};
     Slot slot;
     IValue value;
-    if (const c10::TypePtr element = tensors_of(argument.real_type()); element && attr) {
+    if (const c10::TypePtr element = type_of_tensors(argument.real_type()); element && attr) {
       slot.kind =
           element->kind() == TypeKind::TensorType ? Slot::Kind::list : Slot::Kind::optional_list;
       slot.count = static_cast<size_t>(decoder.integer(*attr));

@@ -25,9 +25,9 @@ TEST(Profile, NoEventIsAnEmptyTrace) {
 }
 
 TEST(Json, QuotedIsOneString) {
-  EXPECT_EQ(quoted("plain {}"), "\"plain {}\"");
-  EXPECT_EQ(quoted("\t\"\\\x01"), "\"\\u0009\\\"\\\\\\u0001\"");
-  EXPECT_EQ(quoted("s\xc3\xa4"), "\"s\xc3\xa4\"");
+  EXPECT_EQ(json_text("plain {}"), "\"plain {}\"");
+  EXPECT_EQ(json_text("\t\"\\\x01"), "\"\\u0009\\\"\\\\\\u0001\"");
+  EXPECT_EQ(json_text("s\xc3\xa4"), "\"s\xc3\xa4\"");
 }
 
 }  // namespace

@@ -63,7 +63,8 @@ std::optional<Dim> trips_of(InferContext& c, const Inside& body) {
 }
 
 // Output i: tensors of this type, one of each trip, along an axis of their own.
-void collect(InferContext& c, size_t i, Type type, int64_t axis, const std::optional<Dim>& trips) {
+void collect_output(InferContext& c, size_t i, Type type, int64_t axis,
+                    const std::optional<Dim>& trips) {
   c.require(type.is_tensor(), "its body collects {}, expected a tensor", type.text());
   if (type.dims) {
     const int64_t at = c.axis(axis, static_cast<int64_t>(type.dims->size()) + 1);
@@ -96,7 +97,7 @@ void infer_loop(InferContext& c) {
   if (results == states) return;
   const std::optional<Dim> trips = trips_of(c, body).value_or(c.fresh());
   for (size_t i = states; i < results; ++i) {
-    collect(c, i, body.outside(body.output(i + 1).type()), 0, trips);
+    collect_output(c, i, body.outside(body.output(i + 1).type()), 0, trips);
   }
 }
 
@@ -150,7 +151,7 @@ void infer_scan(InferContext& c) {
   const std::vector<int64_t> out_axes =
       each_or_zero(c, "scan_output_axes", body.outputs() - states);
   for (size_t i = states; i < results; ++i) {
-    collect(c, i, body.outside(body.output(i).type()), out_axes[i - states], trips);
+    collect_output(c, i, body.outside(body.output(i).type()), out_axes[i - states], trips);
   }
 }
 
@@ -290,6 +291,6 @@ static void register_bodies(OpSet& ops) {
       .attr_optional("scan_output_directions");
 }
 
-const Family<OpSet> kFamily("ops", "bodies", register_bodies);
+const Family<OpSet> kBodiesOps("ops", "bodies", register_bodies);
 
 }  // namespace ort

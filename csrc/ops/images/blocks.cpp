@@ -136,6 +136,6 @@ static void register_blocks(OpSet& ops) {
       });
 }
 
-const Family<OpSet> kFamily("ops", "blocks", register_blocks);
+const Family<OpSet> kBlocksOps("ops", "blocks", register_blocks);
 
 }  // namespace ort

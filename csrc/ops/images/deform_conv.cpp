@@ -165,6 +165,6 @@ static void register_deform_conv(OpSet& ops) {
       .defined_as(deform_conv);
 }
 
-const Family<OpSet> kFamily("ops", "deform_conv", register_deform_conv);
+const Family<OpSet> kDeformConvOps("ops", "deform_conv", register_deform_conv);
 
 }  // namespace ort

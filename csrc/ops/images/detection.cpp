@@ -32,6 +32,6 @@ static void register_detection(OpSet& ops) {
       .not_differentiable();
 }
 
-const Family<OpSet> kFamily("ops", "detection", register_detection);
+const Family<OpSet> kDetectionOps("ops", "detection", register_detection);
 
 }  // namespace ort

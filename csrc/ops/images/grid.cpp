@@ -102,6 +102,6 @@ static void register_grid(OpSet& ops) {
       .defined_as(center_crop_pad);
 }
 
-const Family<OpSet> kFamily("ops", "grid", register_grid);
+const Family<OpSet> kGridOps("ops", "grid", register_grid);
 
 }  // namespace ort

@@ -6,8 +6,8 @@
 namespace ort {
 namespace {
 
-void expect_word(const InferContext& c, std::string_view name, std::string_view a,
-                 std::string_view b, std::string_view third) {
+void expect_one_of(const InferContext& c, std::string_view name, std::string_view a,
+                   std::string_view b, std::string_view third) {
   const std::string& word = c.attrs().s(name);
   c.require(word == a || word == b || word == third,
             "attribute '{}' is '{}', expected one of {}, {}, {}", name, word, a, b, third);
@@ -31,20 +31,20 @@ Dims sampled(InferContext& c, const Dims& x, const Dims& grid) {
   return y;
 }
 
-void expect_words(const InferContext& c) {
-  expect_word(c, "mode", "linear", "nearest", "cubic");
-  expect_word(c, "padding_mode", "zeros", "border", "reflection");
+void expect_sampling_words(const InferContext& c) {
+  expect_one_of(c, "mode", "linear", "nearest", "cubic");
+  expect_one_of(c, "padding_mode", "zeros", "border", "reflection");
 }
 
 void infer_sample(InferContext& c) {
-  expect_words(c);
+  expect_sampling_words(c);
   if (!c.ranked(0) || !c.ranked(1)) return c.out(0, c.dtype(), std::nullopt);
   c.out(0, c.dtype(), sampled(c, c.dims(0), c.dims(1)));
 }
 
 // dX of shape "dims", from dY and grid.
 void infer_sample_grad(InferContext& c) {
-  expect_words(c);
+  expect_sampling_words(c);
   dims_attr(0)(c);
   if (c.ranked(0) && c.ranked(1))
     expect_dims(c, 0, sampled(c, std::get<Dims>(*c.attrs().find("dims")), c.dims(1)));
@@ -52,7 +52,7 @@ void infer_sample_grad(InferContext& c) {
 
 // From dY, X and grid; it has grid's type.
 void infer_positions_grad(InferContext& c) {
-  expect_words(c);
+  expect_sampling_words(c);
   same_dims(c, 0, 2);
   if (c.ranked(0) && c.ranked(1) && c.ranked(2))
     expect_dims(c, 0, sampled(c, c.dims(1), c.dims(2)));
@@ -120,6 +120,6 @@ static void register_grid_sample(OpSet& ops) {
       .shape(infer_positions_grad);
 }
 
-const Family<OpSet> kFamily("ops", "grid_sample", register_grid_sample);
+const Family<OpSet> kGridSampleOps("ops", "grid_sample", register_grid_sample);
 
 }  // namespace ort

@@ -143,6 +143,6 @@ static void register_lp_pool(OpSet& ops) {
       .defined_as(max_unpool);
 }
 
-const Family<OpSet> kFamily("ops", "lp_pool", register_lp_pool);
+const Family<OpSet> kLpPoolOps("ops", "lp_pool", register_lp_pool);
 
 }  // namespace ort

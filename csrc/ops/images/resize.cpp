@@ -227,6 +227,6 @@ static void register_resize(OpSet& ops) {
       });
 }
 
-const Family<OpSet> kFamily("ops", "resize", register_resize);
+const Family<OpSet> kResizeOps("ops", "resize", register_resize);
 
 }  // namespace ort

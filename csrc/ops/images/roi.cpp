@@ -126,6 +126,6 @@ static void register_roi(OpSet& ops) {
       .shape(infer_max_pool_grad);
 }
 
-const Family<OpSet> kFamily("ops", "roi", register_roi);
+const Family<OpSet> kRoiOps("ops", "roi", register_roi);
 
 }  // namespace ort

@@ -175,6 +175,6 @@ static void register_encoders(OpSet& ops) {
       .defined_as(one_hot);
 }
 
-const Family<OpSet> kFamily("ops", "ml/encoders", register_encoders);
+const Family<OpSet> kEncodersOps("ops", "ml/encoders", register_encoders);
 
 }  // namespace ort::ml

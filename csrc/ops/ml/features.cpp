@@ -152,6 +152,6 @@ static void register_features(OpSet& ops) {
       .defined_as(joined);
 }
 
-const Family<OpSet> kFamily("ops", "ml/features", register_features);
+const Family<OpSet> kFeaturesOps("ops", "ml/features", register_features);
 
 }  // namespace ort::ml

@@ -115,7 +115,7 @@ Value Forest::applied(Value rows, const std::string& aggregate) const {
 
 namespace {
 
-const Tensor& tensor(const Attrs& attrs, std::string_view name) {
+const Tensor& packed_tensor(const Attrs& attrs, std::string_view name) {
   return std::get<Tensor>(*attrs.find(name));
 }
 
@@ -126,7 +126,7 @@ void infer_trees(InferContext& c) {
       "aggregate is '{}', expected SUM, AVERAGE, MIN or MAX", aggregate);
   if (!c.ranked(0)) return c.out(0, c.dtype(), std::nullopt);
   c.require(c.rank() == 2, "X has shape {}, expected [N, F]", c.dims());
-  const Tensor& nodes = tensor(c.attrs(), "nodes");
+  const Tensor& nodes = packed_tensor(c.attrs(), "nodes");
   int32_t most = -1;
   for (int64_t i = 0; i < nodes.sizes[0]; ++i)
     most = std::max(most, nodes.as<int32_t>()[i * kNodeColumns + 1]);
@@ -135,7 +135,7 @@ void infer_trees(InferContext& c) {
 }
 
 double steps(const Sized& c) {
-  const double trees = static_cast<double>(tensor(c.attrs(), "roots").count());
+  const double trees = static_cast<double>(packed_tensor(c.attrs(), "roots").count());
   return c.ranked(0) ? c.size(0, 0) * trees * kSteps : c.x(0);
 }
 
@@ -160,6 +160,6 @@ static void register_forest(OpSet& ops) {
       .not_differentiable();
 }
 
-const Family<OpSet> kFamily("ops", "ml/forest", register_forest);
+const Family<OpSet> kForestOps("ops", "ml/forest", register_forest);
 
 }  // namespace ort::ml

@@ -72,6 +72,6 @@ static void register_linear(OpSet& ops) {
       .defined_as(regress);
 }
 
-const Family<OpSet> kFamily("ops", "ml/linear", register_linear);
+const Family<OpSet> kLinearOps("ops", "ml/linear", register_linear);
 
 }  // namespace ort::ml

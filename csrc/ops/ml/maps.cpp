@@ -78,6 +78,6 @@ static void register_maps(OpSet& ops) {
       .not_differentiable();
 }
 
-const Family<OpSet> kFamily("ops", "ml/maps", register_maps);
+const Family<OpSet> kMapsOps("ops", "ml/maps", register_maps);
 
 }  // namespace ort::ml

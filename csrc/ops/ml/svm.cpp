@@ -148,7 +148,7 @@ Outputs classify_by_pairs(const OpCall& c, Value rows, const Tensor& labels) {
           classes == 2 ? both_classes(single, false, transform) : transformed(single, transform)};
 }
 
-Outputs classify(const OpCall& c) {
+Outputs classify_by_vectors(const OpCall& c) {
   const Attrs& attrs = c.attrs();
   const Tensor labels = labels_of(attrs, "classlabels_ints", "classlabels_strings");
   check(labels.count() > 1, "it has {} class label, expected at least two", labels.count());
@@ -165,7 +165,7 @@ Outputs classify(const OpCall& c) {
 }
 
 // Without vectors the coefficients are those of the features; of one class the sign is the result.
-Value regress(const OpCall& c) {
+Value regress_by_vectors(const OpCall& c) {
   const Attrs& attrs = c.attrs();
   Value rows = rows_of(c.x());
   const int64_t supports = attrs.i("n_supports");
@@ -196,7 +196,7 @@ void register_machines(OpSet& ops) {
                              .out("Y", kLabels, "T2")
                              .dtype_by("classlabels_strings")
                              .out("Z", bit(DType::f32), "Z")
-                             .defined_as(classify);
+                             .defined_as(classify_by_vectors);
   for (const char* name :
        {"classlabels_ints", "classlabels_strings", "prob_a", "prob_b", "vectors_per_class"})
     classifier.attr_optional(name);
@@ -205,7 +205,7 @@ void register_machines(OpSet& ops) {
                             .out("Y", bit(DType::f32), "Y")
                             .attr("n_supports", int64_t{0})
                             .attr("one_class", int64_t{0})
-                            .defined_as(regress);
+                            .defined_as(regress_by_vectors);
   for (OpSchema* machine : {&classifier, &regressor}) {
     for (const char* name : {"coefficients", "kernel_params", "rho", "support_vectors"})
       machine->attr_optional(name);
@@ -237,6 +237,6 @@ static void register_svm(OpSet& ops) {
       });
 }
 
-const Family<OpSet> kFamily("ops", "ml/svm", register_svm);
+const Family<OpSet> kSvmOps("ops", "ml/svm", register_svm);
 
 }  // namespace ort::ml

@@ -23,7 +23,7 @@ Value rows_for(const OpCall& c) {
 // Sums of weights by class; the label is that of the largest, or the one that there is. Of two
 // classes and weights of one alone, that sum is the score of the second class: a probability where
 // no weight is negative.
-Outputs classify(const OpCall& c) {
+Outputs classify_by_trees(const OpCall& c) {
   const Attrs& attrs = c.attrs();
   const std::string& transform = attrs.s("post_transform");
   const Tensor labels = labels_of(attrs, "classlabels_int64s", "classlabels_strings");
@@ -46,7 +46,7 @@ Outputs classify(const OpCall& c) {
   return {chosen(concat({-second, second}, 1), labels), both_classes(sums, certain, transform)};
 }
 
-Outputs regress(const OpCall& c) {
+Outputs regress_by_trees(const OpCall& c) {
   const Attrs& attrs = c.attrs();
   const ListedTrees listed{attrs, "target", attrs.i("n_targets", 1)};
   check(listed.n_targets >= 1, "n_targets is {}, expected at least 1", listed.n_targets);
@@ -204,13 +204,13 @@ static void register_trees(OpSet& ops) {
                              .out("Z", bit(DType::f32), "Z")
                              .attr_optional("classlabels_int64s")
                              .attr_optional("classlabels_strings")
-                             .defined_as(classify);
+                             .defined_as(classify_by_trees);
   OpSchema& regressor = ops.op("ai.onnx.ml::TreeEnsembleRegressor")
                             .in("X", kInputs)
                             .out("Y", bit(DType::f32), "Y")
                             .attr("aggregate_function", std::string("SUM"))
                             .attr_optional("n_targets")
-                            .defined_as(regress);
+                            .defined_as(regress_by_trees);
   for (const char* name : {"ids", "nodeids", "treeids", "weights", "weights_as_tensor"}) {
     classifier.attr_optional(std::string("class_") + name);
     regressor.attr_optional(std::string("target_") + name);
@@ -235,6 +235,6 @@ static void register_trees(OpSet& ops) {
     trees.attr_required(name);
 }
 
-const Family<OpSet> kFamily("ops", "ml/trees", register_trees);
+const Family<OpSet> kTreesOps("ops", "ml/trees", register_trees);
 
 }  // namespace ort::ml

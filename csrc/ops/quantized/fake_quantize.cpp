@@ -125,6 +125,6 @@ static void register_fake_quantize(OpSet& ops) {
       });
 }
 
-const Family<OpSet> kFamily("ops", "fake_quantize", register_fake_quantize);
+const Family<OpSet> kFakeQuantizeOps("ops", "fake_quantize", register_fake_quantize);
 
 }  // namespace ort

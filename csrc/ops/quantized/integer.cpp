@@ -229,6 +229,6 @@ static void register_integer(OpSet& ops) {
   register_onnx_ops(ops);
 }
 
-const Family<OpSet> kFamily("ops", "integer", register_integer);
+const Family<OpSet> kIntegerOps("ops", "integer", register_integer);
 
 }  // namespace ort

@@ -242,6 +242,6 @@ static void register_quantize(OpSet& ops) {
   register_products(ops);
 }
 
-const Family<OpSet> kFamily("ops", "quantize", register_quantize);
+const Family<OpSet> kQuantizeOps("ops", "quantize", register_quantize);
 
 }  // namespace ort

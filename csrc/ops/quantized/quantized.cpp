@@ -174,6 +174,6 @@ static void register_quantized(OpSet& ops) {
       .gradient(quantized_gradient);
 }
 
-const Family<OpSet> kFamily("ops", "quantized", register_quantized);
+const Family<OpSet> kQuantizedOps("ops", "quantized", register_quantized);
 
 }  // namespace ort

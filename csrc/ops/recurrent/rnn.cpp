@@ -254,6 +254,6 @@ static void register_rnn(OpSet& ops) {
   add_dynamic_lstm(ops);
 }
 
-const Family<OpSet> kFamily("ops", "rnn", register_rnn);
+const Family<OpSet> kRnnOps("ops", "rnn", register_rnn);
 
 }  // namespace ort

@@ -194,6 +194,6 @@ static void register_fourier(OpSet& ops) {
       .defined_as(stft);
 }
 
-const Family<OpSet> kFamily("ops", "fourier", register_fourier);
+const Family<OpSet> kFourierOps("ops", "fourier", register_fourier);
 
 }  // namespace ort

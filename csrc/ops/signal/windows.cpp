@@ -100,6 +100,6 @@ static void register_windows(OpSet& ops) {
       .defined_as(mel_weights);
 }
 
-const Family<OpSet> kFamily("ops", "windows", register_windows);
+const Family<OpSet> kWindowsOps("ops", "windows", register_windows);
 
 }  // namespace ort

@@ -167,7 +167,7 @@ void infer_attention_grad(InferContext& c) {
 
 }  // namespace
 
-static void register_attention(OpSet& ops) {
+static void register_fused_attention(OpSet& ops) {
   attention_attrs(ops.op("ort::Attention")
                       .in("q", kFloating)
                       .in("k", kFloating)
@@ -201,6 +201,6 @@ static void register_attention(OpSet& ops) {
       .defined_as(attention_grad);
 }
 
-const Family<OpSet> kFamily("ops", "attention", register_attention);
+const Family<OpSet> kAttentionOps("ops", "attention", register_fused_attention);
 
 }  // namespace ort

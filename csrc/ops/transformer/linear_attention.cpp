@@ -208,6 +208,6 @@ static void register_linear_attention(OpSet& ops) {
       .defined_as(linear_attention);
 }
 
-const Family<OpSet> kFamily("ops", "linear_attention", register_linear_attention);
+const Family<OpSet> kLinearAttentionOps("ops", "linear_attention", register_linear_attention);
 
 }  // namespace ort

@@ -257,6 +257,6 @@ static void register_transformer(OpSet& ops) {
       });
 }
 
-const Family<OpSet> kFamily("ops", "transformer", register_transformer);
+const Family<OpSet> kTransformerOps("ops", "transformer", register_transformer);
 
 }  // namespace ort

@@ -7,14 +7,14 @@
 namespace ort::rules {
 namespace {
 
-Verdict is_float(const Match& m) {
+Verdict is_float_input(const Match& m) {
   return require(is_floating(m["x"].dtype()), "x has dtype {}, expected a float", m["x"].dtype());
 }
 
 Rule to_gelu(std::string name, std::string form, std::function<Value(Pattern&)> pattern) {
   return rule(std::move(name))
       .match(std::move(pattern))
-      .when(is_float)
+      .when(is_float_input)
       .rewrite([form](const Match& m) {
         return m.graph().emit1("Gelu", {m["x"]}, {{"approximate", form}});
       });
@@ -41,7 +41,7 @@ Rule gelu_from_tanh() {
 Rule swish_from_sigmoid() {
   return rule("swish_from_sigmoid")
       .match([](Pattern& p) { return p["x"] * sigmoid(p["x"]); })
-      .when(is_float)
+      .when(is_float_input)
       .rewrite([](const Match& m) { return m.graph().emit1("Swish", {m["x"]}); });
 }
 

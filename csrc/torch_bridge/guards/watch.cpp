@@ -82,7 +82,7 @@ unsigned int assigned_version(PyObject* type) {
 }
 
 // Of a tensor that only holds others, as a jagged nested one, there is none.
-const void* memory_of(const at::Tensor& tensor) {
+const void* dense_memory_of(const at::Tensor& tensor) {
   if (!tensor.has_storage() || tensor.layout() == at::kJagged) return nullptr;
   return tensor.storage().data();
 }
@@ -246,13 +246,13 @@ std::vector<int64_t> Watch::aliases(const std::vector<at::Tensor>& tensors) cons
   std::vector<int64_t> found;
   for (const at::Tensor& tensor : tensors) {
     int64_t alias = -1;
-    const void* memory = memory_of(tensor);
+    const void* memory = dense_memory_of(tensor);
     for (size_t i = 0; i < tensors_.size() && alias < 0; ++i) {
       const at::Tensor& own = THPVariable_Unpack(tensors_[i].first.ptr());
       const int64_t at = 2 * static_cast<int64_t>(i);
       if (own.is_same(tensor))
         alias = at + 1;
-      else if (memory && memory_of(own) == memory)
+      else if (memory && dense_memory_of(own) == memory)
         alias = at;
     }
     found.push_back(alias);
