@@ -170,6 +170,9 @@ def observed(effects: Effects, roots: list, names: Names) -> Iterator[None]:
                 return
             if not inside:
                 questions.check(function, code, kind)
+            kept = effects.kept_by_a_cache(function)
+            if kept is not None:  # to put it back, what the cache keeps would have to go
+                raise WarmUp(f"forward writes to an attribute: the cache of {kept} was missed")
             effects.add_function(function, code, of_body=control_flow.in_body())
             effects.check_seen(names)
         except NotCapturable as error:

@@ -53,6 +53,15 @@ class Effects(StateWalk):
             if cache.cache_info().misses != misses and is_own(cache)
         ]
 
+    def kept_by_a_cache(self, function: Any) -> str | None:
+        """The user's own functools.lru_cache that is around this function and keeps results of
+        other calls of it; it stays as it is if this call raises an error."""
+        for cache, (path, _) in self.caches.items():
+            if cache.__wrapped__ is function and is_own(cache) and cache.cache_info().currsize:
+                self.caches[cache] = path, cache.cache_info().misses
+                return path
+        return None
+
     def plain_writes(self) -> list[PlainWrite] | None:
         """The differences as scalars set in dicts, or None when one is anything else."""
         found = []

@@ -6,6 +6,7 @@ import contextlib
 import contextvars
 import datetime
 import decimal
+import functools
 import inspect
 import logging
 import math
@@ -505,3 +506,13 @@ for label, among in AMONG.items():
     asks(f"whether_an_object_is_in_{label}",
          lambda s, x, among=among: s.l(x) * times(among(s.own)),
          attributes=marks, before=another_mark)  # fmt: skip
+
+
+def a_cache_of_draws():
+    """What one key draws is kept, also where another key came first."""
+    cache = functools.lru_cache(lambda key: torch.rand(3))
+    return {"drawn": cache, "a": 0}
+
+
+asks("what_a_cache_drew", lambda s, x: s.l(x) * s.drawn(s.a), attributes=a_cache_of_draws,
+     before=lambda m, i: setattr(m, "a", i))  # fmt: skip
