@@ -184,7 +184,9 @@ def observed(effects: Effects, roots: list, names: Names) -> Iterator[None]:
             yield
         finally:
             if refused:
-                raise refused[0]
+                first = refused[0]
+                refused.clear()  # the functions that hold it are in its own traceback
+                raise first
 
 
 def _check_fresh(result: Any, lasting: set[int]) -> None:

@@ -44,6 +44,8 @@ class Refused:
         if tries < _TRIES:
             with contextlib.suppress(Exception):  # of a tensor that cannot be asked for its facts
                 self.snapshot = Snapshot(module)
+            if self.snapshot is not None and self.snapshot.refers_weakly():
+                self.snapshot = None  # it would keep alive what forward asks for
 
     def still_holds(self) -> bool:
         """Asked once a call."""

@@ -79,7 +79,10 @@ class Parts:
 
     def hold(self) -> bool:
         """Whether the module may run in parts, which are cut anew where it changed."""
-        if self._unguarded is None:  # this torch cannot cut
+        if self.refusal is not None and self._unguarded is not None:
+            self._unguarded.let_go()
+            self._unguarded = None
+        if self._unguarded is None:  # or this torch cannot cut
             return False
         changed = self._unguarded.changed()
         if not same(self._forward, self._module.forward):

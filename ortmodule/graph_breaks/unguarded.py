@@ -62,6 +62,10 @@ class Unguarded:
         swapped = next(filter(None, map(difference, self._imported)), None)
         if swapped is not None:
             self.refusal = f"{swapped}: parts import it once"
+    def let_go(self) -> None:
+        """Ends the cycle that would keep what forward reaches: it is not asked any more."""
+        self._watch = None
+
             return None
         found = self._walk.changed_class()
         found = found or next(filter(None, map(difference, self._watched)), None)
@@ -135,3 +139,6 @@ def _refusal(walk: StateWalk, stored: set[str]) -> str | None:
             for name in own:
                 return f"forward reaches {cls.__qualname__}.{name}, which parts do not call"
     return None
+    weak = walk.refers_weakly()
+    if weak is not None:
+        return f"forward reaches {weak}, a weak reference, whose object parts would keep alive"

@@ -73,6 +73,9 @@ class Snapshot:
         """For each tensor of a call which of the module's it is or shares memory with; -1: none."""
         return self._held.watch.aliases(tensors)
 
+    def refers_weakly(self) -> str | None:
+        return self._held.walk.refers_weakly()
+
     def reaches(self, containers: Iterable[Any]) -> bool:
         """Whether one of a call's containers is the module's too."""
         return any(map(self._held.walk.found, containers))

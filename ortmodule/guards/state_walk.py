@@ -11,6 +11,7 @@ import io
 import logging
 import sys
 import types
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -183,6 +184,10 @@ class StateWalk:
             if name is None or name in names or name in self._rooted:
                 kind = f"an object of {type(value).__module__}.{type(value).__qualname__}"
                 raise NotCapturable(f"forward reads {path}, {kind}, whose state cannot be seen")
+
+    def refers_weakly(self) -> str | None:
+        """Where something refers weakly to an object that would not die while this walk is kept."""
+        return next((path for path, _, value in self.unseen if _keeps_alive(value)), None)
 
     def scope(self, scope: dict, names: Iterable[str], where: str) -> list[str]:
         """Watches these names of a namespace, there or not; gives those new and there."""
@@ -492,6 +497,15 @@ def item_path(w: Watched, key: Any) -> str:
     if isinstance(key, str) and key.isidentifier():
         return f"{w.path}.{key}" if w.path and not w.path.endswith(".") else f"{w.path}{key}"
     return f"{w.path}[{key!r}]"
+
+
+def _keeps_alive(weak: Any) -> bool:
+    """Whether it may refer to an object other than a tensor, as recurrent layers do to weights."""
+    if not issubclass(type(weak), state_kinds.WEAK):
+        return False
+    if isinstance(weak, weakref.ref):
+        return weak() is not None and not isinstance(weak(), torch.Tensor)
+    return True
 
 
 def is_own(cache: Any) -> bool:

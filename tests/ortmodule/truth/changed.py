@@ -516,3 +516,19 @@ def a_cache_of_draws():
 
 asks("what_a_cache_drew", lambda s, x: s.l(x) * s.drawn(s.a), attributes=a_cache_of_draws,
      before=lambda m, i: setattr(m, "a", i))  # fmt: skip
+
+
+class Kept:
+    v = 2.0
+
+
+def kept_weakly():
+    kept = Kept()
+    return {"kept": kept, "weak": weakref.ref(kept)}
+
+
+asks("whether_what_it_dropped_is_alive",
+     lambda s, x: s.l(x) * times(s.weak() is None), attributes=kept_weakly,
+     before=lambda m, i: setattr(m, "kept", None) if i == 1 else None)  # fmt: skip
+asks("what_it_dropped", lambda s, x: s.l(x) * getattr(s.weak(), "v", 7.0), attributes=kept_weakly,
+     before=lambda m, i: setattr(m, "kept", None) if i == 1 else None)  # fmt: skip
