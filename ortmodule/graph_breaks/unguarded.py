@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 import sys
 import types
 from collections.abc import Iterable
@@ -37,6 +38,8 @@ class Unguarded:
         self._walk, self._watch = walk, None
         self._codes: set[types.CodeType] = set()
         self._stored: set[str] = set()
+        self._named: set[str] = set()  # attributes, and with `_by_text` all texts in the code
+        self._by_text = False
         self.refusal: str | None = None
         for function, code in roots:
             self.add(function, code)
@@ -47,11 +50,21 @@ class Unguarded:
         if code in self._codes:
             return
         self._codes.add(code)
-        self._stored.update(facts_of(code).stored)
+        facts = facts_of(code)
+        self._stored.update(facts.stored)
+        self._named.update(facts.attributes)
+        own = kind_of_file(code.co_filename) == OWN
+        if own and facts.any_name:
+            self._by_text = True
+            self._named.update(c for c in code.co_consts if isinstance(c, str))
         self._walk.add_function(function, code)
         self._watch = None
-        if kind_of_file(code.co_filename) == OWN:
+        if own:
             self.refusal = _refusal(self._walk, self._stored)
+
+    def let_go(self) -> None:
+        """Ends the cycle that would keep what forward reaches: it is not asked any more."""
+        self._watch = None
 
     def changed(self) -> str | None:
         """The first difference, in words; None when there is none."""
@@ -62,10 +75,6 @@ class Unguarded:
         swapped = next(filter(None, map(difference, self._imported)), None)
         if swapped is not None:
             self.refusal = f"{swapped}: parts import it once"
-    def let_go(self) -> None:
-        """Ends the cycle that would keep what forward reaches: it is not asked any more."""
-        self._watch = None
-
             return None
         found = self._walk.changed_class()
         found = found or next(filter(None, map(difference, self._watched)), None)
@@ -79,10 +88,19 @@ class Unguarded:
         self.refusal = _refusal(walk, self._stored)
         self._watched = [w for w in walk.watched if w.kind in _KINDS]
         self._imported = [w for w in walk.watched if w.holder is sys.modules]
-        self._absent = [w for w in map(_absent, walk.scopes()) if w.keys]
+        self._absent = [_absent(w, w.keys) for w in walk.scopes() if w.holder is not sys.modules]
+        self._absent += [_absent(w, self._named) for w in walk.watched if self._may_lack(w)]
+        self._absent = [w for w in self._absent if w.keys]
         self._watched += self._absent
         ordered = (w for w in walk.watched if w.ordered and isinstance(w.holder, _ORDERED))
         self._orders = [(w.path, w.holder, [key for key, _ in w.items]) for w in ordered]
+
+    def _may_lack(self, found: Watched) -> bool:
+        """Whether code asks for attributes of it that Dynamo does not guard as missing."""
+        owner = found.owner
+        if isinstance(owner, types.FunctionType):
+            return kind_of_file(owner.__code__.co_filename) == OWN
+        return self._by_text and owner is not None and isinstance(found.holder, dict)
 
     def _take(self) -> None:
         functions, classes = list(self._walk.functions), list(self._walk.classes)
@@ -105,10 +123,11 @@ def _looks_up_itself(cls: type) -> bool:
     return found is not None and not isinstance(found, types.WrapperDescriptorType)
 
 
-def _absent(scope: Watched) -> Watched:
-    """Names that a namespace lacks: one that comes hides a builtin."""
-    keys = scope.keys - scope.holder.keys() if scope.holder is not sys.modules else set()
-    return dataclasses.replace(scope, items=[], keys=keys)
+def _absent(found: Watched, names: Iterable[str]) -> Watched:
+    """Names that a namespace or an object lacked when it was found: in a namespace, one that comes
+    hides a builtin."""
+    there = {name for name, _ in found.items}
+    return dataclasses.replace(found, items=[], keys=set(names) - there)
 
 
 def _sets(value: Any) -> bool:
@@ -120,9 +139,15 @@ def _refusal(walk: StateWalk, stored: set[str]) -> str | None:
     """Why what was found cannot run in parts: Dynamo would answer once, ask anew what a cache of
     the user's keeps, or set an attribute or an item past the user's own way to. stored: the
     attributes that code sets."""
+    weak = walk.refers_weakly()
+    if weak is not None:
+        return f"forward reaches {weak}, a weak reference, whose object parts would keep alive"
     for cache, (path, _) in walk.caches.items():
         if is_own(cache):
             return f"forward reaches the cache of {path}, which parts do not follow"
+    for w in walk.watched:
+        if isinstance(w.owner, functools.partial) and vars(w.owner):
+            return f"forward reaches an attribute of the partial {w.path}, which parts do not read"
     for cls in walk.classes:
         file = getattr(sys.modules.get(cls.__module__), "__file__", None)
         if file is None or kind_of_file(file) == OWN:
@@ -139,6 +164,3 @@ def _refusal(walk: StateWalk, stored: set[str]) -> str | None:
             for name in own:
                 return f"forward reaches {cls.__qualname__}.{name}, which parts do not call"
     return None
-    weak = walk.refers_weakly()
-    if weak is not None:
-        return f"forward reaches {weak}, a weak reference, whose object parts would keep alive"

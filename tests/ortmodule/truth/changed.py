@@ -532,3 +532,34 @@ asks("whether_what_it_dropped_is_alive",
      before=lambda m, i: setattr(m, "kept", None) if i == 1 else None)  # fmt: skip
 asks("what_it_dropped", lambda s, x: s.l(x) * getattr(s.weak(), "v", 7.0), attributes=kept_weakly,
      before=lambda m, i: setattr(m, "kept", None) if i == 1 else None)  # fmt: skip
+
+
+def helping(x):
+    return x
+
+
+def asked_of(target):
+    """Forward counts in an attribute that is not there at first."""
+
+    def body(s, x):
+        held = target(s)
+        held.counted = getattr(held, "counted", 0) + 1
+        return s.l(x) * held.counted
+
+    return body
+
+
+def counted_by_name(s, x):
+    vars(s).update(counted=vars(s).get("counted", 0) + 1)
+    return s.l(x) * vars(s)["counted"]
+
+
+def forgotten(module, i):
+    if i == 0:
+        vars(helping).clear()
+
+
+asks("an_attribute_of_a_function_that_comes", asked_of(lambda s: helping), before=forgotten)
+asks("an_attribute_of_a_partial_that_comes", asked_of(lambda s: s.part),
+     attributes=lambda: {"part": functools.partial(helping)})  # fmt: skip
+asks("an_item_of_vars_that_comes", counted_by_name)
