@@ -69,6 +69,9 @@ def _check_module(module: nn.Module, with_its_hooks: bool) -> None:
                 "Python",
                 module=path or type(child).__name__,
             ).at_seams()
+        if isinstance(child, torch.jit.ScriptModule):
+            where = path or type(child).__name__
+            raise NotCapturable("torch.jit runs it, past what Python sees", module=where)
         if child._backward_hooks and child._is_full_backward_hook is False:
             raise NotCapturable(
                 "a hook of register_backward_hook is set, which looks at grad_fn",

@@ -60,16 +60,23 @@ class OwnTensors:
         self._marked: list[dict[str, Any]] = []
 
     def __enter__(self) -> "OwnTensors":
+        try:
+            self._put_in_place()
+        except BaseException:
+            self.__exit__()
+            raise
+        self.mark()
+        return self
+
+    def _put_in_place(self) -> None:
         for path, child in self._module.named_modules():
             plain = surroundings.unwrapped(child)
             for name in ("_parameters", "_buffers"):
                 original = vars(plain)[name]
                 own = {k: t if t is None else self._instead(t) for k, t in original.items()}
                 registry = _Registry(original, own)
-                vars(child)[name] = vars(plain)[name] = registry
                 self._put.append((child, name, original, registry, path))
-        self.mark()
-        return self
+                vars(child)[name] = vars(plain)[name] = registry
 
     def __exit__(self, *_error: Any) -> None:
         for child, name, original, _, _ in self._put:

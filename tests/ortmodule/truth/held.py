@@ -152,3 +152,15 @@ def weights_swapped():
             torch.__future__.set_swap_module_params_on_conversion(False)
 
     return Case(Base(lambda s, x: s.k(s.l(x))), before=before)
+
+
+@case(captured=False)
+def a_scripted_layer():
+    layer = torch.jit.script(nn.Sequential(nn.Linear(3, 3), nn.Tanh()))
+    return Case(Base(lambda s, x: s.l(x) + s.inner(x), inner=layer))
+
+
+@case(captured=False)
+def a_traced_layer():
+    layer = torch.jit.trace(nn.Linear(3, 3), torch.ones(2, 3))
+    return Case(Base(lambda s, x: s.l(x) + s.inner(x), inner=layer))
