@@ -180,7 +180,7 @@ class Emitter:
         if dtype == "bool":
             value = bool(value)
         elif dtype not in FLOATING:
-            value = int(value)
+            value = _wrapped(int(value), dtype)
         else:
             value = float(value)
         if dtype not in FLOATING and int(float(value)) != value:  # the engine's scalars are doubles
@@ -400,6 +400,12 @@ def array_of(tensor: torch.Tensor) -> np.ndarray:
     if tensor.dtype == torch.bfloat16:  # which numpy has by name only
         return tensor.contiguous().view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
     return tensor.numpy()
+
+
+def _wrapped(value: int, dtype: str) -> int:
+    """What a cast makes of it in torch, for one that the dtype does not hold."""
+    ends = np.iinfo(dtype)
+    return (value - int(ends.min)) % 2**ends.bits + int(ends.min)
 
 
 def _is_odd(value: Any, dtype: str) -> bool:

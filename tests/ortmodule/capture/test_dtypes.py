@@ -1,4 +1,4 @@
-"""Dtypes that torch's kernels refuse although a trace takes them."""
+"""Dtypes that torch's kernels refuse although a trace takes them, and numbers that a dtype cuts."""
 
 import pytest
 import torch
@@ -42,3 +42,28 @@ def test_dtypes_that_a_trace_accepts_raise_as_in_eager(forward):
     for _ in range(2):
         with pytest.raises((RuntimeError, NotImplementedError)):
             model(x)
+
+
+NUMBERS = (2**31, 2**40, 2**40 + 3, -(2**35) - 7, 2**62, -1, 200, 300)
+OF_NUMBERS = {
+    "mul": lambda x, n: x * n,
+    "add": lambda x, n: x + n,
+    "rsub": lambda x, n: n - x,
+    "eq": lambda x, n: x == n,
+    "where": lambda x, n: torch.where(x > 0, x, n),
+    "and": lambda x, n: x & n,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int32, torch.int64])
+@pytest.mark.parametrize("name", OF_NUMBERS)
+def test_a_number_that_an_integer_dtype_does_not_hold(name, dtype):
+    """It is cut to the dtype's bits, where torch takes it at all."""
+    x = torch.tensor([0, 1, 3, 100, 127]).to(dtype)
+    for number in NUMBERS:
+        function = lambda x, number=number: OF_NUMBERS[name](x, number)  # noqa: E731
+        try:
+            want = function(x)
+        except RuntimeError:
+            continue
+        assert torch.equal(ORTModule(Function(function))(x), want), number
