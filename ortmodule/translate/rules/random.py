@@ -32,8 +32,8 @@ def feature_dropout(t, x, p, train):
 @aten("bernoulli.p", "bernoulli.float")
 def bernoulli(t, x, p=0.5, *, generator=None):
     """One with probability p: where dropout keeps a one."""
-    if generator is not None or x.dtype not in FLOATING:
-        return NotImplemented
+    if generator is not None or x.dtype not in FLOATING or t.needs_gradient():
+        return NotImplemented  # torch has no derivative, and says so
     if p in (0, 1):
         return t.full(x.dims, p, x.dtype)
     kept = dropout(t, t.full(x.dims, 1, x.dtype), 1 - p, True)

@@ -36,7 +36,7 @@ def scatter_reduce(t, x, dim, index, src, reduce, *, include_self=True):
     def write(values, updates, reduction):
         return t.op("ScatterElements", values, index, updates, axis=axis, reduction=reduction)
 
-    if x.rank == 0 or index.rank == 0:
+    if x.rank == 0 or index.rank == 0 or _has_no_gradient(t, src, index):
         return NotImplemented
     index = from_zero(t, index, x.dims[axis])
     return _reduced(t, x, _as_large(t, src, index), reduce, include_self, read, write)
@@ -96,11 +96,19 @@ def _neutral(t, reduction, like):
 
 
 def _scatter(t, x, axis, index, src, reduction):
-    if x.rank == 0 or index.rank == 0:
+    if x.rank == 0 or index.rank == 0 or _has_no_gradient(t, src, index):
         return NotImplemented
     index = from_zero(t, index, x.dims[axis])
     src = _as_large(t, src, index)
     return t.op("ScatterElements", x, index, src, axis=axis, reduction=reduction)
+
+
+def _has_no_gradient(t, src, index):
+    """Whether torch's backward raises: it gives a gradient of index's shape for a larger src. Sizes
+    that are symbols are taken to be equal, as they mostly are."""
+    pairs = zip(src.dims, index.dims, strict=True)
+    larger = any(a != b and isinstance(a, int) and isinstance(b, int) for a, b in pairs)
+    return larger and t.gradient_to(3)
 
 
 def _as_large(t, src, index):

@@ -195,6 +195,31 @@ def test_two_values_for_one_argument():
         ours(X, x=X)
 
 
+# --- what torch has no gradient of ---------------------------------------------------------------
+
+ROWS = torch.tensor([[0, 0], [1, 1], [2, 2], [3, 2], [0, 1]])
+WITHOUT_GRADIENT = {
+    "drawn": (lambda h: h.bernoulli(0.5), "bernoulli is not implemented"),
+    "scatter": (lambda h: h.sin().scatter(1, ROWS, h), "invalid gradient"),
+    "scatter_add": (lambda h: h.sin().scatter_add(1, ROWS, h), "invalid gradient"),
+    "mean": (lambda h: h.sin().scatter_reduce(1, ROWS, h, "mean"), "invalid gradient"),
+    "largest": (lambda h: h.sin().scatter_reduce(1, ROWS, h, "amax"), "must match"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WITHOUT_GRADIENT)
+def test_a_backward_that_torch_has_not(name):
+    """As of a source that is larger than its index."""
+    forward, match = WITHOUT_GRADIENT[name]
+    pair = Pair(Net(lambda net, x: forward(net.first(x))))
+    for _ in range(2):
+        for module in (pair.eager, pair.ours):
+            module.zero_grad()
+            with pytest.raises(RuntimeError, match=match):
+                module(X).square().sum().backward()
+        pair.compare()
+
+
 # --- what eager's backward has done when a user's code raises -----------------------------------
 
 
