@@ -15,7 +15,7 @@ from torch import fx, nn
 
 from ..calls.varying import MOST, carrier, number_of
 from ..errors import NotCapturable
-from ..python_ops.entered import enter_autocast, exit_autocast
+from ..python_ops.entered import enter_autocast, enter_inference_mode, exit_context
 from ..torch_internals.dynamo import (
     LazyGraphModule,
     TensorifyScalarRestartAnalysis,
@@ -23,7 +23,13 @@ from ..torch_internals.dynamo import (
     TracingContext,
     autograd_function_apply,
 )
-from ..torch_internals.modes import autocast_enter, autocast_exit, set_grad_enabled
+from ..torch_internals.modes import (
+    autocast_enter,
+    autocast_exit,
+    inference_enter,
+    inference_exit,
+    set_grad_enabled,
+)
 from ..torch_internals.tracing import SymT, symbol_is_type
 
 # Where a tensor may stand for a Python float.
@@ -133,7 +139,9 @@ def _make_constant(but: set[str]) -> None:
 
 _ENTERED = {
     autocast_enter: enter_autocast,
-    autocast_exit: exit_autocast,
+    autocast_exit: exit_context,
+    inference_enter: enter_inference_mode,
+    inference_exit: exit_context,
 }
 
 

@@ -21,7 +21,7 @@ from ..explain import Break, Fallback, Report
 from ..guards import observation, questions
 from ..guards.state_kinds import same
 from ..progress import told
-from ..python_ops.entered import enter_autocast, exit_autocast, left_again
+from ..python_ops.entered import enter_autocast, enter_inference_mode, exit_context, left_again
 from ..side_effects.effects import Effects
 from ..torch_internals.dynamo import TORCH_DYNAMO_RESUME_IN_PREFIX, TracingContext
 from ..torch_internals.entry import gone
@@ -35,7 +35,7 @@ from .unguarded import Unguarded
 _TRIES = 4
 # Later calls than these make nothing new, where all is as it was.
 _FIRST = 2
-_OF_MODES = {set_grad_enabled, enter_autocast, exit_autocast}
+_OF_MODES = {set_grad_enabled, enter_autocast, enter_inference_mode, exit_context}
 # A part with fewer operators than this would cost more than it gains.
 _SMALL = 4
 

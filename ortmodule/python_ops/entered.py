@@ -1,6 +1,8 @@
-"""Contexts that a graph of Dynamo's enters and leaves by two calls: autocast, torch.func's.
+"""Contexts that a graph of Dynamo's enters and leaves by two calls: autocast, inference mode,
+torch.func's.
 
-part_inputs.py puts the calls for autocast in; who runs such a graph holds `left_again` around it.
+part_inputs.py puts the calls for the first two in; who runs such a graph holds `left_again` around
+it.
 """
 
 import contextlib
@@ -30,7 +32,15 @@ def enter_autocast(*settings: Any) -> torch.autocast:
     return context
 
 
-def exit_autocast(context: torch.autocast) -> None:
+def enter_inference_mode(mode: bool) -> torch.inference_mode:
+    """As a user's code does, where a trace records the grad mode that it sets."""
+    context = torch.inference_mode(mode)
+    context.__enter__()
+    _open().append(context)
+    return context
+
+
+def exit_context(context: torch.autocast | torch.inference_mode) -> None:
     _open().remove(context)
     context.__exit__(None, None, None)
 
@@ -38,7 +48,7 @@ def exit_autocast(context: torch.autocast) -> None:
 @contextlib.contextmanager
 def left_again() -> Iterator[None]:
     """What is entered within and not left, as an error came between, is left at the end: an
-    autocast, a transform of torch.func; so is a change of the grad mode."""
+    autocast, an inference mode, a transform of torch.func; so is a change of the grad mode."""
     before, grad = len(_open()), torch.is_grad_enabled()
     depth = functorch.get_dynamic_layer_stack_depth()
     try:
@@ -48,7 +58,7 @@ def left_again() -> Iterator[None]:
             _LEFT_BY[functorch.peek_interpreter_stack().key()]()
         set_grad_enabled(grad)
         while len(_open()) > before:
-            exit_autocast(_open()[-1])
+            exit_context(_open()[-1])
 
 
 def autocast_state() -> list[tuple[str, bool, torch.dtype]]:

@@ -12,6 +12,12 @@ len_of_dispatch_stack = need("torch._C._len_torch_dispatch_stack", "calls under 
 set_grad_enabled = need("torch._C._set_grad_enabled", "grad mode that forward changes")
 autocast_enter = need("torch.amp.autocast_mode._enter_autocast", "autocast that forward enters")
 autocast_exit = need("torch.amp.autocast_mode._exit_autocast", "autocast that forward enters")
+inference_enter = need(
+    "torch.autograd.grad_mode._enter_inference_mode", "inference mode that forward enters"
+)
+inference_exit = need(
+    "torch.autograd.grad_mode._exit_inference_mode", "inference mode that forward enters"
+)
 function_modes = need(
     "torch.overrides._get_current_function_mode_stack", "calls under function modes"
 )

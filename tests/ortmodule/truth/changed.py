@@ -563,3 +563,13 @@ asks("an_attribute_of_a_function_that_comes", asked_of(lambda s: helping), befor
 asks("an_attribute_of_a_partial_that_comes", asked_of(lambda s: s.part),
      attributes=lambda: {"part": functools.partial(helping)})  # fmt: skip
 asks("an_item_of_vars_that_comes", counted_by_name)
+
+
+def within_inference_mode(s, x):
+    with torch.inference_mode(s.on):
+        y = s.l(x)
+    return s.k(x) * y.clone()
+
+
+asks("an_inference_mode_within", within_inference_mode, attributes=lambda: {"on": True},
+     before=lambda m, i: setattr(m, "on", i != 1))  # fmt: skip
