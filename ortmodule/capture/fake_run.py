@@ -25,7 +25,7 @@ from ..guards.tensor_questions import THROUGH_DATA
 from ..interface.autograd_history import as_users_have_them, writes_to_saved
 from ..places import place_of_forward
 from ..python_ops import control_flow, functions
-from ..python_ops.entered import autocast_state, left_again
+from ..python_ops.contexts import autocast_state, left_again
 from ..python_ops.hooks import Hooks
 from ..side_effects.effects import Effects, PlainWrite
 from ..side_effects.private_state import OwnTensors, forget

@@ -28,7 +28,7 @@ from ..interface.assumed import assumed
 from ..interface.steps import Step
 from ..places import PACKAGE, TORCH, caller_place
 from ..python_ops import collectives, control_flow, floats, functions
-from ..python_ops.entered import autocast_kept, left_again
+from ..python_ops.contexts import autocast_kept, left_again
 from ..python_ops.hooks import Hooks
 from ..python_ops.markers import (
     attention,

@@ -27,7 +27,7 @@ from ..errors import (
 from ..guards import observation
 from ..guards.questions import OF_THE_TRACE
 from ..places import error_place
-from ..python_ops.entered import left_again
+from ..python_ops.contexts import left_again
 from ..python_ops.hooks import Hooks, place_steps
 from ..side_effects.effects import Effects
 from ..side_effects.private_state import OwnTensors, forget

@@ -22,7 +22,7 @@ from ..errors import NotCapturable, let_go
 from ..explain import Break
 from ..fork import guarded
 from ..places import TORCH, traced_place, user_place
-from ..python_ops.entered import autocast_kept
+from ..python_ops.contexts import autocast_kept
 from ..python_ops.floats import constants_after_one
 from ..torch_internals.dynamo import (
     ConvertFrameReturn,

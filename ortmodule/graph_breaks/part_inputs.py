@@ -15,7 +15,7 @@ from torch import fx, nn
 
 from ..calls.varying import MOST, carrier, number_of
 from ..errors import NotCapturable
-from ..python_ops.entered import enter_autocast, enter_inference_mode, exit_context
+from ..python_ops.contexts import enter_autocast, enter_inference_mode, exit_context
 from ..torch_internals.dynamo import (
     LazyGraphModule,
     TensorifyScalarRestartAnalysis,

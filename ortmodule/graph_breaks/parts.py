@@ -21,7 +21,7 @@ from ..explain import Break, Fallback, Report
 from ..guards import observation, questions
 from ..guards.state_kinds import same
 from ..progress import told
-from ..python_ops.entered import enter_autocast, enter_inference_mode, exit_context, left_again
+from ..python_ops.contexts import enter_autocast, enter_inference_mode, exit_context, left_again
 from ..side_effects.effects import Effects
 from ..torch_internals.dynamo import TORCH_DYNAMO_RESUME_IN_PREFIX, TracingContext
 from ..torch_internals.entry import gone
