@@ -53,6 +53,7 @@ OP = {
     "csrc/ops/elementwise.cpp": [("void register_functions(OpSet& ops) {\n", ENTRY)],
     "tests/ops/families/elementwise.py": [("\nOPS = [\n", ROW)],
     "ortmodule/translate/rules/elementwise.py": [("", TRANSLATION)],
+    "tests/ortmodule/op_samples.py": [("\nUNARY = [\n", '    "deg2rad",\n')],
 }
 A_RULE = {
     "csrc/passes/rules/identity.cpp": [
@@ -88,14 +89,14 @@ def copy(folder: Path) -> Path:
     return Path(shutil.copytree(sources.ROOT, folder / "copy", ignore=LEFT_OUT))
 
 
-def test_three_files_two_files_and_a_folder(tmp_path):
+def test_four_files_two_files_and_a_folder(tmp_path):
     """What is changed is what CONTRIBUTING.md says, and each place to add at is there."""
     root = copy(tmp_path)
     before = contents(root)
     add(root)
     changed = {name for name, text in contents(root).items() if before.get(name) != text}
     assert changed == {*OP, *A_RULE, *PROVIDER}
-    assert (len(OP), len(A_RULE), len(PROVIDER)) == (3, 2, 2)
+    assert (len(OP), len(A_RULE), len(PROVIDER)) == (4, 2, 2)
 
 
 @pytest.mark.long
@@ -108,4 +109,5 @@ def test_the_copy_builds_and_uses_them(tmp_path):
     tests = ["tests/passes", "tests/providers/test_tenth.py", "tests/house/test_names.py"]
     pytest_ = [sys.executable, "-m", "pytest", "-q"]
     subprocess.run([*pytest_, "tests/ops/test_ops.py", "-k", "Radians"], **run)
+    subprocess.run([*pytest_, "tests/ortmodule/translate", "-k", "deg2rad"], **run)
     subprocess.run([*pytest_, *tests], **run)
