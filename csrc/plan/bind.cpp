@@ -90,6 +90,7 @@ Bound bind(const LoweredGraph& lowered, const Symbols& symbols) {
   Plan& plan = *bound.plan;
   plan.inputs = inputs_of(lowered, values);
   plan.devices = devices_of(lowered);
+  plan.errors = lowered.errors;
   plan.kernels = prepare_kernels(lowered, values);
   plan.outputs = outputs_of(lowered, values);  // an error of their sizes is their node's first
   bound.owned = assign_buffers(lowered, values, plan.devices, plan.kernels);
@@ -103,7 +104,6 @@ Bound bind(const LoweredGraph& lowered, const Symbols& symbols) {
   for (const Buffer& buffer : owned.buffers) plan.slot_bytes.push_back(buffer.bytes);
   for (Step& step : plan.steps) {
     step.checks = step.device > 0 && !step.kernel->failure().empty();
-    if (step.checks) plan.devices[static_cast<size_t>(step.device)].flags = true;
   }
   plan.uploads = uploads_of(lowered, values, owned, plan.devices);
   plan.constants = std::move(values.constants);

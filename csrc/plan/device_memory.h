@@ -16,7 +16,6 @@ namespace ort {
 struct PlanDevice {
   Device device;
   DeviceRuntime* runtime;
-  bool flags = false;  // a kernel on it may set a mark that is read when a run ends
 };
 
 // Gives back the memory that the host and these devices keep idle.

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "csrc/plan/deferred_errors.h"
 #include "csrc/plan/device_memory.h"
 #include "csrc/plan/facts.h"
 #include "csrc/plan/partition.h"
@@ -30,6 +31,7 @@ struct LoweredGraph {
   std::vector<SizeFact> facts;
   std::vector<const Provider*> providers;
   std::unique_ptr<Uploads> uploads = std::make_unique<Uploads>();  // filled as plans are bound
+  std::shared_ptr<DeferredErrors> errors = std::make_shared<DeferredErrors>();  // of its plans
 
   Device device_of_input(size_t i) const;
   const Claim& claim(size_t position) const { return partition.claims[order[position]]; }

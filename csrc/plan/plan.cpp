@@ -26,6 +26,7 @@ Plan::~Plan() {
     } catch (const std::exception& error) {
       log("{}: {}", device.device, error.what());
     }
+  if (errors) errors->leave(*this);
 }
 
 size_t Plan::arena_bytes() const {

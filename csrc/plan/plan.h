@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "csrc/plan/deferred_errors.h"
 #include "csrc/plan/device_memory.h"
 #include "csrc/plan/lowered_graph.h"
 
@@ -23,7 +24,7 @@ struct Step {
   int stream = kCompute;     // of that device
   std::vector<int> waits{};  // earlier steps, on other streams, that must have run
   bool signals = false;      // a later step waits for it
-  bool checks = false;       // its kernel runs late and may set a mark that is read at the end
+  bool checks = false;       // its kernel runs late and may set a mark
 };
 
 // Where a slot's pointer comes from when a frame is set up.
@@ -59,7 +60,8 @@ struct Plan {
   Plan(Plan&&) = default;
   ~Plan();  // waits for its devices: what is queued there refers to kernels and constants
 
-  std::vector<PlanDevice> devices;  // the host is the first
+  std::vector<PlanDevice> devices;         // the host is the first
+  std::shared_ptr<DeferredErrors> errors;  // of it and of plans that are asked for with it
   std::vector<Step> steps;
   std::vector<int> operands;
   std::vector<size_t> slot_bytes;

@@ -14,8 +14,9 @@ namespace ort {
 namespace {
 
 constexpr size_t kFewOperands = 32;
+constexpr std::string_view kOfThisCall = "; this was found after the forward of this call";
 
-void run_step(const Plan& plan, const Frame& frame, size_t index) {
+void run_step(const Plan& plan, Frame& frame, size_t index) {
   const Step& step = plan.steps[index];
   void* const* pointers = frame.pointers();
   void* few[kFewOperands];
@@ -26,12 +27,13 @@ void run_step(const Plan& plan, const Frame& frame, size_t index) {
     many.resize(count);
     gathered = many.data();
   }
+  const auto& mark = frame.mark(step.device);
   const int* slots = plan.operands.data() + step.in;
   for (size_t i = 0; i < count; ++i) gathered[i] = slots[i] < 0 ? nullptr : pointers[slots[i]];
   uint8_t* scratch = frame.arena(step.device) + frame.placement().scratch[index];
   try {
     step.kernel->run({gathered, gathered + step.n_in, scratch,
-                      frame.stream(step.device, step.stream), frame.flag(step.device),
+                      frame.stream(step.device, step.stream), mark ? mark->place() : nullptr,
                       static_cast<int32_t>(index) + 1, frame.run_state()});
   } catch (const OutOfMemory&) {
     throw;
@@ -43,7 +45,7 @@ void run_step(const Plan& plan, const Frame& frame, size_t index) {
 // The streams of one run of a range of steps.
 class Queues {
  public:
-  Queues(const Plan& plan, const Frame& frame, size_t first, size_t last)
+  Queues(const Plan& plan, Frame& frame, size_t first, size_t last)
       : plan_(plan),
         frame_(frame),
         first_(first),
@@ -57,10 +59,21 @@ class Queues {
     }
   }
 
+  // Throws what earlier runs found wrong: nothing of a call that failed goes on.
+  void look_back() const {
+    each_device([&](int device, Stream&) {
+      auto& mark = frame_.mark(device);
+      if (first_ == 0) mark = nullptr;  // of another call
+      if (mark && mark->read() != 0) raise_failure<DeferredError>(*mark, kOfThisCall);
+    });
+    plan_.errors->raise();
+  }
+
   // The other streams follow the first, which has the caller's work.
   void fork() const {
     each_device([&](int device, Stream& compute) {
-      if (use(device).checks) memory(device).zero(frame_.flag(device), sizeof(int32_t), compute);
+      auto& mark = frame_.mark(device);
+      if (use(device).checks && !mark) mark = FailureMark::take(mapped_memory(device));
       each_other(device, [&](Stream& other) { other.wait(*compute.record()); });
     });
   }
@@ -93,14 +106,19 @@ class Queues {
   }
 
   // The host's memory may be changed or given back when the run has ended, so what reads or writes
-  // it late must have run.
+  // it late must have run. Else the host does not wait, for a check neither.
   void join() const {
     each_device([&](int device, Stream& compute) {
       each_other(device, [&](Stream& other) { compute.wait(*other.record()); });
     });
     each_device([&](int device, Stream& compute) {
-      if (use(device).meets_host() || use(device).checks) compute.synchronize();
-      if (use(device).checks) raise_failure(device);
+      const auto& mark = frame_.mark(device);
+      if (use(device).meets_host()) compute.synchronize();
+      if (!use(device).checks) return;
+      if (!use(device).meets_host())
+        plan_.errors->add(plan_, mark, compute.record());
+      else if (mark->read() != 0)
+        raise_failure<Error>(*mark, "");
     });
   }
 
@@ -126,22 +144,21 @@ class Queues {
       if (use(device).streams[static_cast<size_t>(other)]) f(frame_.stream(device, other));
   }
 
-  Memory& memory(int device) const {
-    return plan_.devices[static_cast<size_t>(device)].runtime->memory();
+  MappedMemory& mapped_memory(int device) const {
+    const PlanDevice& of = plan_.devices[static_cast<size_t>(device)];
+    auto* mapped = dynamic_cast<MappedMemory*>(&of.runtime->memory());
+    check(mapped, "kernels on {} may find something wrong and cannot tell the host", of.device);
+    return *mapped;
   }
 
-  void raise_failure(int device) const {
-    int32_t mark = 0;
-    Stream& stream = frame_.stream(device, kCompute);
-    memory(device).copy(&mark, frame_.flag(device), sizeof mark, CopyKind::to_host, stream);
-    stream.synchronize();
-    if (mark == 0) return;
-    const Step& step = plan_.steps[static_cast<size_t>(mark) - 1];
-    fail("{}; {}", step.kernel->failure(), step.node.text());
+  template <class Kind>
+  [[noreturn]] void raise_failure(FailureMark& mark, std::string_view when) const {
+    mark.tell();
+    throw Kind(format("{}{}", failure_text(plan_, mark.read()), when));
   }
 
   const Plan& plan_;
-  const Frame& frame_;
+  Frame& frame_;
   const size_t first_;
   std::vector<std::unique_ptr<Event>> events_;  // by step of the range
   std::vector<Use> uses_;                       // by device
@@ -149,7 +166,7 @@ class Queues {
 
 // Calls run(i) for each step until the run is terminated, timed where somebody asks.
 template <class F>
-void each_step(const Plan& plan, const Frame& frame, size_t first, size_t last, Profile* profile,
+void each_step(const Plan& plan, Frame& frame, size_t first, size_t last, Profile* profile,
                F&& run_one) {
   const auto run = [&, state = frame.run_state()](size_t i) {
     if (state) state->go_on();
@@ -178,6 +195,7 @@ void run(const Plan& plan, Frame& frame, size_t first, size_t last, Profile* pro
     return each_step(plan, frame, first, last, profile,
                      [&](size_t i) { run_step(plan, frame, i); });
   Queues queues(plan, frame, first, last);
+  queues.look_back();
   try {
     queues.fork();
     each_step(plan, frame, first, last, profile, [&](size_t i) {

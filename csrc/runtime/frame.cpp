@@ -2,12 +2,6 @@
 #include "csrc/runtime/frame.h"
 
 namespace ort {
-namespace {
-
-constexpr size_t kFlagBytes = 64;
-
-}  // namespace
-
 Frame::Frame(const Plan& plan, std::optional<void*> native)
     : Frame(plan, plan.placement, nullptr, native) {}
 
@@ -22,6 +16,7 @@ Frame::Frame(const Plan& plan, const Placement& placement, const Frame* base,
       placement_(&placement),
       pointers_(placement.slots.size()),
       objects_(plan.object_count),
+      marks_(base ? base->marks_ : decltype(marks_)(plan.devices.size())),
       run_state_(base ? base->run_state_ : nullptr) {
   find_streams(base, native);
   with_memory(plan, [this] { allocate(); });
@@ -46,15 +41,12 @@ void Frame::find_streams(const Frame* base, std::optional<void*> native) {
 void Frame::allocate() {
   host_ = Block(placement_->bytes[0]);
   arenas_.assign(1, host_.data());
-  flags_.assign(plan_->devices.size(), nullptr);
   blocks_.clear();
   for (size_t d = 1; d < plan_->devices.size(); ++d) {
     const PlanDevice& device = plan_->devices[d];
     const size_t bytes = placement_->bytes[d];
-    blocks_.emplace_back(device.runtime->memory(), bytes + (device.flags ? kFlagBytes : 0),
-                         stream(static_cast<int>(d), kCompute));
+    blocks_.emplace_back(device.runtime->memory(), bytes, stream(static_cast<int>(d), kCompute));
     arenas_.push_back(blocks_.back().data());
-    if (device.flags) flags_[d] = reinterpret_cast<int32_t*>(arenas_[d] + bytes);
   }
 }
 

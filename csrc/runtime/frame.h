@@ -33,7 +33,8 @@ class Frame {
   RunState* run_state() const { return run_state_; }
   void* const* pointers() const { return pointers_.data(); }
   uint8_t* arena(int device) const { return arenas_[static_cast<size_t>(device)]; }
-  int32_t* flag(int device) const { return flags_[static_cast<size_t>(device)]; }  // or null
+  // What the steps on a device found wrong in this call; null where none has looked.
+  std::shared_ptr<FailureMark>& mark(int device) { return marks_[static_cast<size_t>(device)]; }
   Stream& stream(int device, int use) const {
     return *streams_[static_cast<size_t>(device)][static_cast<size_t>(use)];
   }
@@ -51,10 +52,10 @@ class Frame {
   Block host_;
   std::vector<DeviceBlock> blocks_;  // ordered by their device's first stream
   std::vector<uint8_t*> arenas_;     // by device
-  std::vector<int32_t*> flags_;
   std::vector<std::array<Stream*, kStreams>> streams_;
   std::vector<void*> pointers_;
   std::vector<std::shared_ptr<void>> objects_;
+  std::vector<std::shared_ptr<FailureMark>> marks_;  // by device
   RunState* run_state_ = nullptr;
 };
 

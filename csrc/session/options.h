@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "csrc/core/device.h"
 #include "csrc/passes/folded_bytes.h"
+#include "csrc/plan/deferred_errors.h"
 
 namespace ort {
 
@@ -27,6 +29,7 @@ struct CompileOptions {
   std::string dump_part;         // which program of a build this is; empty: the whole
   // Bytes that folding added to the programs around; null: there are none.
   FoldedBytes::Total folded;
+  std::shared_ptr<DeferredErrors> errors;  // of all plans; null: each program has its own
 };
 
 }  // namespace ort

@@ -127,8 +127,10 @@ void Program::lower(std::unique_ptr<Graph> graph, const CompileOptions& options,
       std::find(options.off.begin(), options.off.end(), "layouts") == options.off.end();
   LoweringOptions lowering{n_outputs_,          std::move(shared), options.device,
                            options.host_inputs, options.updates,   layouts};
-  lowered_ = std::make_shared<const LoweredGraph>(
-      lower_graph(std::move(graph), std::move(lowering), providers));
+  auto lowered =
+      std::make_shared<LoweredGraph>(lower_graph(std::move(graph), std::move(lowering), providers));
+  if (options.errors) lowered->errors = options.errors;
+  lowered_ = std::move(lowered);
   dump_.stage("partition", *lowered_->graph);
 }
 

@@ -123,7 +123,8 @@ PYBIND11_MODULE(_torch, m) {
   m.def("version", &ort::version);
   m.def("torch_version", [] { return ORT_TORCH_VERSION; });
   m.def("accumulated", &ort::bridge::accumulated);
-  py::register_exception<ort::Error>(m, "Error", PyExc_RuntimeError);
+  const auto& error = py::register_exception<ort::Error>(m, "Error", PyExc_RuntimeError);
+  py::register_exception<ort::DeferredError>(m, "DeferredError", error);
   py::register_exception_translator([](std::exception_ptr thrown) {
     try {
       if (thrown) std::rethrow_exception(thrown);
@@ -157,6 +158,7 @@ PYBIND11_MODULE(_torch, m) {
       .def("reruns", &Runner::reruns, Unlocked())
       .def("planned_us", &Runner::planned_us, Unlocked())
       .def("memory", &Runner::memory, Unlocked())
+      .def("raise_deferred", &Runner::raise_deferred, Unlocked())
       .def("start_profile", &Runner::start_profile, Unlocked())
       .def("trace", &ort::bridge::trace, Unlocked());
 }

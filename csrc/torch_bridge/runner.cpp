@@ -38,6 +38,7 @@ Runner::Runner(std::shared_ptr<const Graph> graph, std::vector<Source> inputs,
         inputs_.size(), graph->inputs().size());
   state_->graph = graph;
   state_->options = std::move(options);
+  state_->options.errors = std::make_shared<DeferredErrors>();
   state_->wrt = std::move(wrt);
   state_->n_user_outputs = n_user_outputs;
   state_->orders = std::move(orders);

@@ -60,6 +60,8 @@ class Runner {
   int plans() const;
   int reruns() const;         // forwards that ran again, for a backward that was not expected
   double planned_us() const;  // what the newest plan of the latest program took
+  // When its devices have done what was queued: throws what they found wrong and nobody was told.
+  void raise_deferred() const { state_->options.errors->finish_and_raise(); }
   const CapturedState& state() const { return *state_; }
   int visit(visitproc visit, void* arg) const;
   void start_profile();                            // drops the times taken before

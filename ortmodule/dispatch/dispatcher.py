@@ -162,6 +162,8 @@ class Dispatcher:
         try:
             outputs = compiled.run(tensors) if not self.options.profile else compiled.timed(tensors)
         except _native.torch_bridge().Error as error:  # as an index out of range: eager's own error
+            if isinstance(error, _native.torch_bridge().DeferredError):
+                raise  # of an earlier call: nobody can make that again
             if compiled.capture.communicates:
                 raise  # the other ranks would take no part in what eager does again
             refusal = NotCapturable(f"the engine: {error}")
@@ -205,7 +207,11 @@ class Dispatcher:
         return own + [text for part in parts for text in part.graphs()]
 
     def explain(self) -> Report:
-        """What ran so far."""
+        """What ran so far; raises what a device found wrong in a call and nobody was told."""
+        with self._lock:
+            captures = self._search.captures()
+        for compiled in captures:
+            compiled.runner.raise_deferred()
         with self._lock:
             found = self._fall_back.added_to(self._account.report(self._search, self._latest))
             return dataclasses.replace(found, outside_share=self._clock.outside_share())

@@ -23,10 +23,11 @@ using ProgramHandle = struct _nvrtcProgram*;
 using LtHandle = struct cublasLtContext*;
 using LtDesc = void*;
 
-constexpr Status kSuccess = 0, kOutOfMemory = 2, kDeinitialized = 4;
+constexpr Status kSuccess = 0, kOutOfMemory = 2, kDeinitialized = 4, kNotReady = 600;
 constexpr int kMultiprocessors = 16, kMajor = 75, kMinor = 76;  // CUdevice_attribute
 constexpr int kReleaseThreshold = 4;                            // CUmemPool_attribute
 constexpr unsigned kNonBlocking = 1, kDisableTiming = 2;
+constexpr unsigned kPortable = 1, kMapped = 2;  // CU_MEMHOSTALLOC_*
 
 // cublasLt.h
 struct LtAlgo {
@@ -70,6 +71,7 @@ enum LtType { kReal32 = 0, kReal64 = 1, kReal16 = 2, kRealB16 = 14 };
   X(cuMemPoolTrimTo, (PoolHandle, size_t))                                                        \
   X(cuMemAllocAsync, (Address*, size_t, StreamHandle))                                            \
   X(cuMemFreeAsync, (Address, StreamHandle))                                                      \
+  X(cuMemHostAlloc, (void**, size_t, unsigned))                                                   \
   X(cuMemsetD8Async, (Address, unsigned char, size_t, StreamHandle))                              \
   X(cuMemcpyHtoDAsync_v2, (Address, const void*, size_t, StreamHandle))                           \
   X(cuMemcpyDtoHAsync_v2, (void*, Address, size_t, StreamHandle))                                 \
@@ -80,6 +82,7 @@ enum LtType { kReal32 = 0, kReal64 = 1, kReal16 = 2, kRealB16 = 14 };
   X(cuEventCreate, (EventHandle*, unsigned))                                                      \
   X(cuEventRecord, (EventHandle, StreamHandle))                                                   \
   X(cuEventSynchronize, (EventHandle))                                                            \
+  X(cuEventQuery, (EventHandle))                                                                  \
   X(cuModuleLoadData, (ModuleHandle*, const void*))                                               \
   X(cuModuleGetFunction, (FunctionHandle*, ModuleHandle, const char*))                            \
   X(cuLaunchKernel, (FunctionHandle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,  \

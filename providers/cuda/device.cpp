@@ -4,7 +4,8 @@
 #include <set>
 
 #include "csrc/core/error.h"
-#include "csrc/core/lender.h"
+#include "csrc/core/mapped_memory.h"
+#include "providers/lender.h"
 
 namespace ort::cuda {
 namespace {
@@ -33,7 +34,7 @@ Address address(const void* data) {
 }
 
 // Blocks of whoever lends memory, else of the driver's pool, which keeps what is freed.
-class MemoryOf final : public Memory {
+class MemoryOf final : public Memory, public MappedMemory {
  public:
   MemoryOf(const Gpu& gpu, int device) : gpu_(gpu) {
     ORT_DRIVER(cuDeviceGetDefaultMemPool, &pool_, device);
@@ -69,6 +70,19 @@ class MemoryOf final : public Memory {
     if (kind == CopyKind::to_host) ORT_DRIVER(cuMemcpyDtoHAsync_v2, to, address(from), bytes, on);
     if (kind == CopyKind::within)
       ORT_DRIVER(cuMemcpyDtoDAsync_v2, address(to), address(from), bytes, on);
+  }
+  // Its address is the same on the device, as addresses are unified.
+  void* allocate_mapped(size_t bytes) override {
+    const Current current(gpu_);
+    void* data = nullptr;
+    ORT_DRIVER(cuMemHostAlloc, &data, bytes, kPortable | kMapped);
+    return data;
+  }
+  bool is_done(Event& event) override {
+    const Current current(gpu_);
+    const Status status = api().cuEventQuery(static_cast<EventOf&>(event).handle());
+    if (status != kNotReady) check_driver(status, "cuEventQuery");
+    return status == kSuccess;
   }
   void trim() override {
     const Current current(gpu_);

@@ -3,9 +3,9 @@
 // does.
 #include "providers/product.h"
 
-#include "csrc/core/lender.h"
 #include "providers/cuda/provider.h"
 #include "providers/cuda/tile/tile.h"
+#include "providers/lender.h"
 #include "providers/tile/builder.h"
 
 namespace ort::cuda {

@@ -160,6 +160,12 @@ Status release(Address address, StreamHandle stream) {
   goes_wrong(Fault::release) ? free() : stream_of(stream).queue(free);
   return kSuccess;
 }
+Status allocate_on_host(void** data, size_t bytes, unsigned flags) {
+  ORT_NEEDS_CONTEXT
+  if (flags != (kPortable | kMapped)) return kInvalidValue;
+  *data = far::Bytes::instance().allocate_mapped(bytes);
+  return kSuccess;
+}
 Status fill(Address to, unsigned char byte, size_t bytes, StreamHandle stream) {
   ORT_NEEDS_CONTEXT
   if (!has(to, bytes)) return kInvalidValue;
@@ -222,6 +228,12 @@ Status synchronize_event(EventHandle event) {
   if (goes_wrong(Fault::synchronize)) return kSuccess;
   if (event_of(event)->recorded) event_of(event)->recorded->synchronize();
   return kSuccess;
+}
+
+Status query_event(EventHandle event) {
+  ORT_NEEDS_CONTEXT
+  const auto& recorded = event_of(event)->recorded;
+  return !recorded || far::Schedule::instance().is_done(*recorded) ? kSuccess : kNotReady;
 }
 
 // --- code ---
@@ -335,6 +347,7 @@ Api table_of(ort::DeviceKind kind) {
   t.cuMemPoolTrimTo = trim;
   t.cuMemAllocAsync = allocate;
   t.cuMemFreeAsync = release;
+  t.cuMemHostAlloc = allocate_on_host;
   t.cuMemsetD8Async = fill;
   t.cuMemcpyHtoDAsync_v2 = upload;
   t.cuMemcpyDtoHAsync_v2 = download;
@@ -345,6 +358,7 @@ Api table_of(ort::DeviceKind kind) {
   t.cuEventCreate = make_event;
   t.cuEventRecord = record_event;
   t.cuEventSynchronize = synchronize_event;
+  t.cuEventQuery = query_event;
   t.cuModuleLoadData = load_module;
   t.cuModuleGetFunction = get_function;
   t.cuLaunchKernel = launch;

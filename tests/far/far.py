@@ -65,6 +65,11 @@ def leave_out(mistake: Mistake, index: int = 0) -> None:
     _far.far_mistake(mistake, index)
 
 
+def waits() -> int:
+    """Of the host for the device, so far."""
+    return _far.far_waits()
+
+
 def late_kernels() -> int:
     """Kernels that were queued and have not run."""
     return _far.far_late_kernels()

@@ -56,15 +56,28 @@ void Bytes::free(void* data) {
   used_.erase(found);
 }
 
+void* Bytes::allocate_mapped(size_t bytes) {
+  auto* data =
+      static_cast<uint8_t*>(std::aligned_alloc(kAlign, (bytes + kAlign - 1) / kAlign * kAlign));
+  std::memset(data, 0, bytes);
+  std::lock_guard lock(mutex_);
+  of_host_[data] = bytes;
+  return data;
+}
+
 bool Bytes::holds(const void* data) const {
   const auto* at = static_cast<const uint8_t*>(data);
   return at >= faulting_ && at < faulting_ + kSpace;
 }
 
 bool Bytes::has(const void* data, size_t bytes) const {
-  if (!holds(data)) return false;
-  const auto at = static_cast<size_t>(static_cast<const uint8_t*>(data) - faulting_);
   std::lock_guard lock(mutex_);
+  if (!holds(data)) {
+    auto* first = static_cast<uint8_t*>(const_cast<void*>(data));
+    auto block = of_host_.upper_bound(first);
+    return block != of_host_.begin() && first + bytes <= (--block)->first + block->second;
+  }
+  const auto at = static_cast<size_t>(static_cast<const uint8_t*>(data) - faulting_);
   auto block = used_.upper_bound(at);
   if (block == used_.begin()) return false;
   --block;

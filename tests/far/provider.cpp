@@ -7,6 +7,7 @@
 #include <cstring>
 #include <set>
 
+#include "csrc/core/mapped_memory.h"
 #include "csrc/ops/ops.h"
 #include "tests/far/layout.h"
 #include "tests/far/memory.h"
@@ -68,7 +69,7 @@ const ort::Provider& reference() {
   return *ort::find_provider("reference");
 }
 
-class Memory final : public ort::Memory {
+class Memory final : public ort::Memory, public ort::MappedMemory {
  public:
   void* allocate(size_t bytes, ort::Stream&) override {
     void* data = Bytes::instance().allocate(bytes);
@@ -90,6 +91,8 @@ class Memory final : public ort::Memory {
       std::memcpy(memory.seen_by_kernels(to), memory.seen_by_kernels(from), bytes);
     });
   }
+  void* allocate_mapped(size_t bytes) override { return Bytes::instance().allocate_mapped(bytes); }
+  bool is_done(ort::Event& event) override { return Schedule::instance().is_done(event); }
   void trim() override { Schedule::instance().run_all(); }  // so that what was freed is free
 };
 
@@ -99,7 +102,10 @@ class Runtime final : public ort::DeviceRuntime {
   ort::Stream& stream(int use, std::optional<void*> native) override {
     return native ? *static_cast<Stream*>(*native) : Schedule::instance().stream(use);
   }
-  void synchronize() override { Schedule::instance().run_all(); }
+  void synchronize() override {
+    ++Schedule::instance().waits;
+    Schedule::instance().run_all();
+  }
 
  private:
   Memory memory_;
@@ -216,8 +222,9 @@ class Kernel final : public ort::Kernel {
       inner_->run({pointers.data(), pointers.data() + n_in_, memory.seen_by_kernels(args.scratch)});
     } catch (const ort::Error&) {
       if (failure_.empty()) throw;
-      auto* flag = static_cast<int32_t*>(memory.seen_by_kernels(args.failure));
-      if (*flag == 0) *flag = args.mark;
+      // The host may read it meanwhile.
+      const std::atomic_ref mark(*static_cast<int32_t*>(memory.seen_by_kernels(args.failure)));
+      if (mark == 0) mark = args.mark;
     }
   }
 
@@ -304,6 +311,9 @@ void far_mistake(int kind, int at) {
   mistakes = {};
   mistakes.kind = static_cast<far::Mistakes::Kind>(kind);
   mistakes.at = at;
+}
+int far_waits() {
+  return far::Schedule::instance().waits;
 }
 int far_late_kernels() {
   return far::late_kernels;

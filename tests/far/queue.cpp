@@ -17,6 +17,7 @@ struct Event final : ort::Event {
   explicit Event(Schedule& schedule) : schedule(schedule) {}
   void synchronize() override {
     const Lock lock(schedule.mutex());
+    ++schedule.waits;
     if (!*done && schedule.mistakes.leave_out(Mistakes::wait, schedule.mistakes.waits++)) return;
     schedule.run_until(*done);
   }
@@ -53,6 +54,7 @@ void Stream::wait(ort::Event& event) {
 
 void Stream::synchronize() {
   const Lock lock(schedule_.mutex());
+  ++schedule_.waits;
   const auto event = record();
   schedule_.run_until(*static_cast<Event&>(*event).done);
 }
@@ -71,6 +73,11 @@ Stream& Schedule::make() {
   const Lock lock(mutex_);
   order_.push_back(streams_.size());
   return *streams_.emplace_back(std::make_unique<Stream>(*this));
+}
+
+bool Schedule::is_done(ort::Event& event) {
+  const Lock lock(mutex_);
+  return *static_cast<Event&>(event).done;
 }
 
 void Schedule::start(uint64_t seed) {

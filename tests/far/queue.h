@@ -2,6 +2,7 @@
 // those that the events allow.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -64,13 +65,15 @@ class Schedule {
   // The engine's own, by use; after them those of who calls it.
   Stream& stream(int index) { return *streams_[static_cast<size_t>(index)]; }
   Stream& make();  // one more
+  bool is_done(ort::Event& event);
   void run_until(const bool& done);
   void run_all();
   void queued();  // maybe something runs now
   std::recursive_mutex& mutex() { return mutex_; }
 
   Mistakes mistakes;
-  std::string error;  // of work that failed; raised by who waits next
+  std::atomic<int> waits = 0;  // of the host
+  std::string error;           // of work that failed; raised by who waits next
 
  private:
   Schedule();

@@ -1,6 +1,6 @@
 // Torch's memory on CUDA devices and its switches, for the provider of these devices: one allocator
 // keeps what both leave idle. Nothing here needs CUDA's headers.
-#include "csrc/core/lender.h"
+#include "providers/lender.h"
 
 #include <ATen/Context.h>
 #include <c10/core/CachingDeviceAllocator.h>

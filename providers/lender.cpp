@@ -1,5 +1,5 @@
 // One lender a kind.
-#include "csrc/core/lender.h"
+#include "providers/lender.h"
 
 #include <array>
 #include <atomic>
