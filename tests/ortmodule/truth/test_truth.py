@@ -19,6 +19,7 @@ from . import (  # noqa: F401  each adds its cases
     layout,
     named,
     numpys,
+    packages,
     read,
     returned,
     standard,
