@@ -27,12 +27,20 @@ _DROPOUTS = {
     "dropout.default", "feature_dropout.default", "alpha_dropout.default",
     "feature_alpha_dropout.default",
 }  # fmt: skip
+# They read no more of their argument than its sizes and dtype.
+_NEW = {
+    f"{name}.default"
+    for name in (
+        "empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like",
+        "new_empty", "new_zeros", "new_ones", "new_full", "new_empty_strided",
+    )
+}  # fmt: skip
 
 
 def wrapped(t: Any, outs: Any, name: str, args: Sequence, kwargs: dict) -> Any:
     """Makes Refs of an op's values: views look at their base's storage."""
     val = t.node.meta["val"]
-    tainted = any_tainted((args, kwargs))
+    tainted = name not in _NEW and any_tainted((args, kwargs))
     if isinstance(val, (list, tuple)):
         traced, spec = tree_flatten(val)  # a list may be one of several outputs
         outs = list(outs) if isinstance(outs, (list, tuple)) else [outs]
