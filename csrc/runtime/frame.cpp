@@ -2,6 +2,7 @@
 #include "csrc/runtime/frame.h"
 
 namespace ort {
+
 Frame::Frame(const Plan& plan, std::optional<void*> native)
     : Frame(plan, plan.placement, nullptr, native) {}
 
