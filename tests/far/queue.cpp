@@ -113,6 +113,7 @@ void Schedule::run_until(const bool& done) {
 }
 
 void Schedule::run_all() {
+  const Lock lock(mutex_);
   while (run_one()) {
   }
 }
