@@ -25,16 +25,22 @@ Value gelu(const OpCall& c) {
   return 0.5 * x * (1.0 + erf(x * kSqrtHalf));
 }
 
-Value gelu_gradient(const Backward& b) {
-  const Value x = b.x();
-  if (is_tanh(b.attrs())) {
+Value gelu_derivative(const OpCall& c) {
+  const Value x = c.x();
+  if (is_tanh(c.attrs())) {
     const Value t = tanh(gelu_inner(x));
-    const Value inner_slope = kTanhScale * (1.0 + 3.0 * kTanhCubic * (x * x));
-    return b.dy() * (0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * inner_slope);
+    const Value inner = kTanhScale * (1.0 + 3.0 * kTanhCubic * (x * x));
+    return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * inner;
   }
   const Value cdf = 0.5 * (1.0 + erf(x * kSqrtHalf));
   const Value pdf = 1.0 / std::sqrt(2.0 * std::numbers::pi) * exp(-0.5 * (x * x));
-  return b.dy() * (cdf + x * pdf);
+  return cdf + x * pdf;
+}
+
+Value swish_derivative(const OpCall& c) {
+  const double alpha = c.attrs().f("alpha");
+  const Value x = alpha == 1.0 ? c.x() : alpha * c.x(), s = sigmoid(x);
+  return s * (1.0 + x * (1.0 - s));
 }
 
 void register_saturating(OpSet& ops) {
@@ -85,7 +91,10 @@ void register_smooth(OpSet& ops) {
       .epilogue(Epilogue::gelu, {{"approximate", std::string("none")}})
       .epilogue(Epilogue::gelu_tanh, {{"approximate", std::string("tanh")}})
       .defined_as(gelu)
-      .gradient(gelu_gradient);
+      .gradient([](const Backward& b) {
+        return b.dy() * b.graph().emit1("ort::GeluDerivative", {b.x()},
+                                        {{"approximate", b.attrs().s("approximate")}});
+      });
   ops.op("Swish")
       .in("x", kFloating)
       .out("y")
@@ -99,10 +108,8 @@ void register_smooth(OpSet& ops) {
         return c.x() * sigmoid(alpha == 1.0 ? c.x() : alpha * c.x());
       })
       .gradient([](const Backward& b) {
-        const double alpha = b.attrs().f("alpha");
-        const Value scaled = alpha == 1.0 ? b.x() : alpha * b.x();
-        const Value s = sigmoid(scaled);
-        return b.dy() * (s * (1.0 + scaled * (1.0 - s)));
+        return b.dy() *
+               b.graph().emit1("ort::SwishDerivative", {b.x()}, {{"alpha", b.attrs().f("alpha")}});
       });
   ops.op("Mish")
       .in("x", kFloating)
@@ -115,6 +122,24 @@ void register_smooth(OpSet& ops) {
         const Value x = b.x(), t = tanh(unary("Softplus", x));
         return b.dy() * (t + x * sigmoid(x) * (1.0 - t * t));
       });
+}
+
+// In vectors with one exp where the definition has an erf and an exp, or two of them.
+void register_derivatives(OpSet& ops) {
+  ops.op("ort::GeluDerivative")
+      .in("x", kFloating)
+      .out("y")
+      .attr("approximate", std::string("none"))
+      .elementwise()
+      .computes_in(DType::f32)
+      .defined_as(gelu_derivative);
+  ops.op("ort::SwishDerivative")
+      .in("x", kFloating)
+      .out("y")
+      .attr("alpha", 1.0)
+      .elementwise()
+      .computes_in(DType::f32)
+      .defined_as(swish_derivative);
 }
 
 void register_piecewise(OpSet& ops) {
@@ -272,6 +297,7 @@ void register_exponential(OpSet& ops) {
 static void register_activation(OpSet& ops) {
   register_saturating(ops);
   register_smooth(ops);
+  register_derivatives(ops);
   register_piecewise(ops);
   register_hard(ops);
   register_exponential(ops);

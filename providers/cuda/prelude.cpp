@@ -242,6 +242,12 @@ ORT_ONE(log2, f_log2(x)) ORT_ONE(sqrt, f_sqrt(x)) ORT_ONE(reciprocal, T(1) / x) 
 ORT_ONE(tanh, f_tanh(x)) ORT_ONE(sigmoid, T(1) / (T(1) + f_exp(-x)))
 ORT_ONE(gelu, T(0.5) * x * f_erfc(x * T(-0.70710678118654752440)))
 ORT_ONE(gelu_tanh, x * sigmoid(T(1.5957691216057307117) * (x * (x * x * T(0.044715) + T(1)))))
+ORT_ONE(gelu_derivative, T(0.5) * f_erfc(x * T(-0.70710678118654752440)) + x * (T(0.39894228040143267794) * f_exp(T(-0.5) * (x * x))))
+template <class T> inline T gelu_tanh_derivative(T x) {
+  const T t = f_tanh(T(0.79788456080286535588) * (x + T(0.044715) * (x * x * x)));
+  return T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * (T(0.79788456080286535588) * (T(1) + T(0.134145) * (x * x)));
+}
+ORT_ONE(silu_derivative, sigmoid(x) * (T(1) + x * (T(1) - sigmoid(x))))
 ORT_ONE(silu, x * sigmoid(x)) ORT_ONE(sin, f_sin(x)) ORT_ONE(cos, f_cos(x)) ORT_ONE(tan, f_tan(x))
 ORT_ONE(asin, f_asin(x)) ORT_ONE(acos, f_acos(x)) ORT_ONE(atan, f_atan(x)) ORT_ONE(sinh, f_sinh(x))
 ORT_ONE(cosh, f_cosh(x)) ORT_ONE(asinh, f_asinh(x)) ORT_ONE(acosh, f_acosh(x)) ORT_ONE(atanh, f_atanh(x))

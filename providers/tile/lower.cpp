@@ -66,10 +66,25 @@ const std::map<std::string, Plain, std::less<>>& plain_ops() {
 }
 
 bool is_special(const std::string& name) {
-  static const char* const kNames[] = {
-      "Pow",      "Clip",      "Cast",       "Max",       "Min",          "Sum",
-      "Mod",      "Gelu",      "Swish",      "IsInf",     "ort::Dropout", "Expand",
-      "BitShift", "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin"};
+  static const char* const kNames[] = {"Pow",
+                                       "Clip",
+                                       "Cast",
+                                       "Max",
+                                       "Min",
+                                       "Sum",
+                                       "Mod",
+                                       "Gelu",
+                                       "Swish",
+                                       "IsInf",
+                                       "ort::Dropout",
+                                       "Expand",
+                                       "BitShift",
+                                       "ReduceSum",
+                                       "ReduceMean",
+                                       "ReduceMax",
+                                       "ReduceMin",
+                                       "ort::GeluDerivative",
+                                       "ort::SwishDerivative"};
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
@@ -280,6 +295,11 @@ Builder::Id Lowering::lower_special(const Node& node) {
     return builder.emit(tanh ? Op::gelu_tanh : Op::gelu, of(node, 0));
   }
   if (name == "Swish") return builder.emit(Op::silu, of(node, 0));
+  if (name == "ort::GeluDerivative") {
+    const bool tanh = node.attrs.s("approximate", "none") == "tanh";
+    return builder.emit(tanh ? Op::gelu_tanh_derivative : Op::gelu_derivative, of(node, 0));
+  }
+  if (name == "ort::SwishDerivative") return builder.emit(Op::silu_derivative, of(node, 0));
   if (name == "IsInf") return builder.emit(Op::is_inf, of(node, 0));
   if (name == "ort::Dropout")
     return builder.emit(Op::dropout, of(node, 0), of(node, 1), -1, {node.attrs.f("ratio")},

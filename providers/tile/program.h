@@ -19,6 +19,7 @@
 #define ORT_TILE_FUNCTIONS(X)                                                         \
   X(exp) X(log) X(log1p) X(expm1) X(log2) X(sqrt) X(reciprocal) X(erf) X(tanh)        \
   X(sigmoid) X(gelu) X(gelu_tanh) X(silu) X(sin) X(cos) X(floor) X(ceil) X(round)     \
+  X(gelu_derivative) X(gelu_tanh_derivative) X(silu_derivative)                       \
   X(is_nan) X(is_inf) X(to_bf16) X(to_f16)
 #define ORT_TILE_LIBRARY(X)                                                           \
   X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(asinh) X(acosh) X(atanh)

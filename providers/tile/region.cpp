@@ -258,7 +258,8 @@ Verdict fits(const Node& node) {
   if (node.is("IsInf") &&
       (node.attrs.i("detect_negative", 1) == 0 || node.attrs.i("detect_positive", 1) == 0))
     return Verdict::no("only both infinities");
-  if (node.is("Swish") && node.attrs.f("alpha", 1.0) != 1.0) return Verdict::no("alpha is not 1");
+  if ((node.is("Swish") || node.is("ort::SwishDerivative")) && node.attrs.f("alpha", 1.0) != 1.0)
+    return Verdict::no("alpha is not 1");
   if (is_reduction(node)) {
     if (!is_floating(element_of(node))) return Verdict::no("a reduction of integers or bools");
     return fits_reduction(node);

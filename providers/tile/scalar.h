@@ -166,6 +166,21 @@ inline double logistic(double x) {
   return 1.0 / (1.0 + std::exp(-x));
 }
 
+inline double gelu_derivative_of(double x) {
+  const double below = 0.5 * (1.0 + std::erf(x * 0.70710678118654752440));
+  return below + x * (0.39894228040143267794 * std::exp(-0.5 * (x * x)));
+}
+// The square as the element type has it: an infinite one gives NaN, as in torch.
+inline double gelu_tanh_derivative_of(double x, double square) {
+  const double t = std::tanh(0.79788456080286535588 * (x + 0.044715 * (x * square)));
+  const double inner = 0.79788456080286535588 * (1.0 + 0.134145 * square);
+  return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * inner;
+}
+inline double silu_derivative_of(double x) {
+  const double s = logistic(x);
+  return s * (1.0 + x * (1.0 - s));
+}
+
 #define ORT_FUNCTION(NAME, EXPRESSION)                            \
   template <class T>                                              \
   T NAME(T value) {                                               \
@@ -185,6 +200,9 @@ ORT_FUNCTION(sigmoid, logistic(x))
 ORT_FUNCTION(gelu, 0.5 * x * (1.0 + std::erf(x * 0.70710678118654752440)))
 ORT_FUNCTION(gelu_tanh, x* logistic(1.5957691216057307117 * (x * (x * x * 0.044715 + 1.0))))
 ORT_FUNCTION(silu, x* logistic(x))
+ORT_FUNCTION(gelu_derivative, gelu_derivative_of(x))
+ORT_FUNCTION(gelu_tanh_derivative, gelu_tanh_derivative_of(x, static_cast<double>(value* value)))
+ORT_FUNCTION(silu_derivative, silu_derivative_of(x))
 ORT_FUNCTION(sin, std::sin(x))
 ORT_FUNCTION(cos, std::cos(x))
 ORT_FUNCTION(tan, std::tan(x))

@@ -43,6 +43,9 @@ int64_t weight(TileOp op) {
     case TileOp::gelu:
     case TileOp::gelu_tanh:
     case TileOp::silu:
+    case TileOp::gelu_derivative:
+    case TileOp::gelu_tanh_derivative:
+    case TileOp::silu_derivative:
     case TileOp::sin:
     case TileOp::cos:
     case TileOp::dropout:

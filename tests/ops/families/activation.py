@@ -24,6 +24,15 @@ def swish(x, alpha=1.0):
     return x * torch.sigmoid(alpha * x)
 
 
+def gelu_derivative(x, approximate="none"):
+    return torch.ops.aten.gelu_backward(torch.ones_like(x), x, approximate=approximate)
+
+
+def swish_derivative(x, alpha=1.0):
+    s = torch.sigmoid(alpha * x)
+    return s * (1 + alpha * x * (1 - s))
+
+
 def shrink(x, bias=0.0, lambd=0.5):
     low = torch.where(x < -lambd, x + bias, torch.zeros_like(x))
     return torch.where(x > lambd, x - bias, low)
@@ -52,6 +61,8 @@ OPS = [
         samples(*samples(approximate="tanh", special_values=False), special_values=False),
     ),
     Op("Swish", swish, samples(*samples(alpha=0.7, special_values=False), special_values=False)),
+    Op("ort::GeluDerivative", gelu_derivative, samples(*samples(approximate="tanh"))),
+    Op("ort::SwishDerivative", swish_derivative, samples(*samples(alpha=0.7))),
     Op("Mish", F.mish, samples(special_values=False)),
     Op(
         "Relu",
