@@ -17,7 +17,7 @@ HERE = Path(__file__).parent / "ranks"
 
 @pytest.fixture
 def impatient(tmp_path):
-    processes = Processes(2, tmp_path, timeout=12)
+    processes = Processes(2, tmp_path, timeout=8)
     yield processes
     processes.stop()
 
@@ -35,13 +35,13 @@ def test_a_rank_is_killed(impatient):
 
 
 def test_a_rank_is_late(impatient):
-    told = first(impatient.outcomes("faults", "late", 20.0))
+    told = first(impatient.outcomes("faults", "late", 13.0))
     assert told.startswith("RuntimeError: [DataParallel] rank 0: all_reduce of bucket 0"), told
     assert "without a word from rank 1" in told and "time" in told.lower(), told
 
 
 def test_a_rank_is_late_at_first(impatient):
-    told = first(impatient.outcomes("faults", "late_at_first", 20.0))
+    told = first(impatient.outcomes("faults", "late_at_first", 13.0))
     assert told.startswith("RuntimeError: rank 1 did not come to the first step of DataParallel 0")
 
 

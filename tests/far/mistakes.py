@@ -3,7 +3,7 @@ elements of a value lie, drawn from all there are.
 
 Run by test_mistakes.py: prints those that nothing notices. Each has a process of its own, as memory
 of the device that the host touches ends it; torch's autograd does not outlive a fork, so this one
-runs no backward.
+runs no backward. It makes the plan where a mistake is one of the run and not of the plan.
 """
 
 import json
@@ -45,7 +45,7 @@ def in_a_process(function, *arguments):
     status = os.waitpid(child, 0)[1]
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGSEGV:
         return None
-    assert status == 0, f"{function.__name__}{arguments[1:]} ended with {status}"
+    assert status == 0, f"{function.__name__}{arguments[2:]} ended with {status}"
     return json.loads(result)
 
 
@@ -60,20 +60,28 @@ def outcome(model):
     return losses + [p.detach().double().abs().sum().item() for p in model.model.parameters()]
 
 
-def everything():
-    """The outcome of late steps; at how many places each mistake may be made; ports with marks."""
+def planned():
+    """As trained, when its first forward has run."""
     model = trained()
+    far.schedule(0)
+    model.model(**model.batch)
+    return model
+
+
+def everything(model):
+    """The outcome of late steps; at how many places each mistake may be made; ports with marks."""
+    model = model or trained()
     far.schedule(0)
     far.leave_out(far.Mistake.NONE)
     result = outcome(model)
     return result, {kind.name: far.met(kind) for kind in far.Mistake}, far.marked()
 
 
-def is_noticed(expected, mistake, *where):
+def is_noticed(model, expected, mistake, *where):
     """Whether some schedule has another outcome."""
     if mistake == "unmark":
         far.unmark(*where)
-    model = trained()
+    model = model or trained()
     for seed in SCHEDULES:
         far.schedule(seed)
         if mistake != "unmark":
@@ -100,12 +108,13 @@ def drawn(subject, met, marks):
 
 def main(subject):
     far.layouts(60 if subject == "layouts" else 0)
-    expected, met, marks = in_a_process(everything)
+    model = planned() if subject == "layouts" else None
+    expected, met, marks = in_a_process(everything, model)
     kinds = OF_LAYOUTS if subject == "layouts" else QUEUED
     assert all(met[kind] > 20 for kind in kinds) and marks, met
-    assert in_a_process(is_noticed, expected, "NONE", 0) is False
+    assert in_a_process(is_noticed, model, expected, "NONE", 0) is False
     mistakes = drawn(subject, met, marks)
-    missed = [m for m in mistakes if in_a_process(is_noticed, expected, *m) is False]
+    missed = [m for m in mistakes if in_a_process(is_noticed, model, expected, *m) is False]
     print(json.dumps({"drawn": len(mistakes), "of": met, "missed": missed}))
 
 
