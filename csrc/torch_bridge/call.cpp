@@ -63,8 +63,8 @@ const void* Call::input_data(size_t i) const {
   return inputs_[i].defined() ? inputs_[i].data_ptr() : static_cast<const void*>(&key_);
 }
 
-void Call::bind_inputs() {
-  for (size_t i = 0; i < inputs_.size(); ++i) frame_->set_input(i, input_data(i));
+void Call::bind_inputs(Frame& frame) const {
+  for (size_t i = 0; i < inputs_.size(); ++i) frame.set_input(i, input_data(i));
 }
 
 std::vector<at::Tensor> Call::forward(const Wanted& wanted) {
@@ -88,15 +88,15 @@ std::vector<at::Tensor> Call::run_plan(const std::shared_ptr<Program>& program,
                                        const std::vector<Sizes>& sizes) {
   planned_ = {program, program->plan(sizes)};
   const Plan& plan = *planned_.plan->core;
-  frame_ = std::make_shared<Frame>(plan, native(stream_));
-  frame_->set_run_state(&*run_state_);
+  auto frame = std::make_shared<Frame>(plan, native(stream_));
+  frame->set_run_state(&*run_state_);
   run_state_->keep(planned_.plan->stash_bytes);
-  bind_inputs();
+  bind_inputs(*frame);
   std::vector<at::Tensor> outputs;
-  for (size_t i = 0; i < program->n_outputs(); ++i)
-    outputs.push_back(make_output(plan, *frame_, i));
+  for (size_t i = 0; i < program->n_outputs(); ++i) outputs.push_back(make_output(plan, *frame, i));
   share_outputs(outputs);
-  run(plan, *frame_, 0, planned_.plan->forward_steps, profile());
+  run(plan, *frame, 0, planned_.plan->forward_steps, profile());
+  frame_ = std::move(frame);  // what has run to its end
   return outputs;
 }
 
@@ -303,6 +303,8 @@ void Call::run_forward_again(const Wanted& wanted) {
         "operation: input {} of the module changed before a backward that needs other outputs' "
         "gradients than the one before",
         changed.value_or(0));
+  frame_.reset();  // of another plan: where this run fails, the next backward runs forward again
+  stash_.reset();
   {
     const Rewound generators(generator_state_, device());
     forward(wanted);
@@ -331,7 +333,7 @@ Bound Call::begin_backward(const Wanted& wanted, bool keep) {
 }
 
 void Call::bind_frame(Bound& bound, bool keep) {
-  bind_inputs();
+  bind_inputs(*frame_);
   bound.frame = frame_;
   const bool others = frame_.use_count() > 2;  // backwards under way that read the stash
   if (keep || others) bound.frame = retained(planned_, frame_);

@@ -75,7 +75,7 @@ class Call {
   void keep_stash(const std::shared_ptr<Program>& program, const std::vector<Item>& made,
                   const std::vector<at::Tensor>& outputs);
   const void* input_data(size_t i) const;
-  void bind_inputs();
+  void bind_inputs(Frame& frame) const;
   void bind_frame(Bound& bound, bool keep);
   void bind_stash(Bound& bound, bool keep);
   void share_outputs(const std::vector<at::Tensor>& outputs);
@@ -97,7 +97,8 @@ class Call {
   std::optional<c10::Stream> stream_;
   std::optional<RunState> run_state_;  // of the latest forward, all its programs and its backwards
   RunState::Once once_;                // what Python gave, which a second forward does not run
-  std::shared_ptr<Frame> frame_;  // null: a backward has it, and may have overwritten the stash
+  // Of a forward that ran to its end; null: a backward has it, and may have overwritten the stash.
+  std::shared_ptr<Frame> frame_;
   const ProgramHalves* halves_ = nullptr;  // of a forward in stages, which `planned_` keeps
   std::optional<Stash> stash_;             // none: as of the frame
   std::vector<Operand> input_types_;       // of a forward in stages

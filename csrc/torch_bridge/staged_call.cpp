@@ -22,10 +22,10 @@ void Call::keep_stash(const std::shared_ptr<Program>& program, const std::vector
   const AutogradHistory& history = state_->history;
   const Indices read = history.saved_outputs(wanted_.defined);
   halves_ = program->halves();
-  stash_ = stash_of(*halves_, inputs_, made, outputs, read, state_->n_user_outputs);
-  shared_outputs_ = stash_->outputs;
+  Stash stash = stash_of(*halves_, inputs_, made, outputs, read, state_->n_user_outputs);
+  shared_outputs_ = stash.outputs;
   planned_.program = {program, halves_->backward.get()};
-  planned_.plan = planned_.program->plan(stash_->sizes);
+  planned_.plan = planned_.program->plan(stash.sizes);
   input_types_.clear();
   for (const at::Tensor& input : inputs_)
     input_types_.push_back(input.defined() ? Operand{dtype_of(input.scalar_type()),
@@ -34,16 +34,17 @@ void Call::keep_stash(const std::shared_ptr<Program>& program, const std::vector
                                                      {},
                                                      device_of(input.device())}
                                            : Operand{});
-  for (const size_t i : stash_->inputs)  // those that are copied
+  for (const size_t i : stash.inputs)  // those that are copied
     if (inputs_[i].defined() &&
         (contains(state_->written, i) || !history.saves_input(i, wanted_.defined)))
-      stash_->bytes += inputs_[i].nbytes();
-  const size_t bytes = run_state_->keep(stash_->bytes);
+      stash.bytes += inputs_[i].nbytes();
+  const size_t bytes = run_state_->keep(stash.bytes);
   const auto& budget = state_->options.memory_budget;
   check(!budget || bytes <= *budget,
         "memory_budget is {} bytes; of a forward whose sizes depend on data, of which nothing is "
         "recomputed for a budget, the backward is to read {} bytes",
         budget.value_or(0), bytes);
+  stash_ = std::move(stash);
 }
 
 // The backward's plan writes over nothing of the stash: each backward has a frame of its own.

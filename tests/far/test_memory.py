@@ -51,6 +51,45 @@ def test_what_was_freed_late_is_had_by_a_second_try(small):
             assert torch.equal(model(x), expected)
 
 
+class TwoOutputs(nn.Module):
+    """A backward of the output that the one before did not ask for has forward run again."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(16, 16), nn.Linear(16, 16)
+
+    def forward(self, x):
+        h = self.first(x).tanh()
+        return h, self.second(h).tanh()
+
+
+def gradients(model, output, **options):
+    """Of half the sum of the output's squares, by parameter."""
+    model.zero_grad()
+    output.backward(output.detach(), **options)
+    return [p.grad for p in model.parameters()]
+
+
+def test_a_backward_that_found_no_memory_can_be_made_again(small):
+    torch.manual_seed(0)
+    eager = TwoOutputs()
+    x = torch.randn(8, 16)
+    expected = [gradients(eager, y, retain_graph=True) for y in eager(x)]
+    model = ORTModule(eager, Options("error", ("far", "cpu", "aten")))
+    failed = 0
+    for attempt in range(80):
+        outputs, other = model(x), attempt % 2
+        small(far.live() + attempt * 256)
+        try:
+            gradients(model, outputs[other], retain_graph=True)
+        except torch.OutOfMemoryError:
+            failed += 1
+        small(0)
+        found = gradients(model, outputs[other])
+        torch.testing.assert_close(found, expected[other], rtol=1e-5, atol=1e-6)
+    assert failed > 3 and model.explain().reruns > 40
+
+
 def test_constants_are_uploaded_once_for_all_plans(request):
     weight = numpy_helper.from_array(np.ones((256, 256), np.float32), "w")
     ports = [
