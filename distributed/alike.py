@@ -14,7 +14,7 @@ from ortmodule import ORTModule, __version__
 
 from .everyone import Everyone
 
-# Python inside a graph (ortmodule/interface/steps.py) is an operator whose number each process
+# Python inside a graph (ortmodule/records/steps.py) is an operator whose number each process
 # counts itself.
 _NUMBER = re.compile(r"\.n\d+$")
 # In a graph's first line: name, dtype, sizes and role; a size that is no number is any.

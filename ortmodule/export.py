@@ -14,7 +14,7 @@ from .capture.finish import Capture
 from .capture.naming import named_tensors, plain
 from .capture.stages import capture
 from .inference import InferenceSession
-from .interface.sizes import symbols_of
+from .records.sizes import symbols_of
 from .translate.emit import array_of
 
 

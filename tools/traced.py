@@ -15,7 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from ortmodule import Options, _native
 from ortmodule.capture.patches import with_int64_positions
 from ortmodule.errors import NotCapturable
-from ortmodule.interface.records import Input, Placeholder
+from ortmodule.records.ports import Input, Placeholder
 from ortmodule.translate import translate
 from ortmodule.translate.emit import dtype_name
 

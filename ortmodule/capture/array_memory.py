@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from ..errors import NotCapturable
-from ..interface.autograd_history import storage_key
+from ..records.autograd_history import storage_key
 
 
 @dataclasses.dataclass(slots=True)

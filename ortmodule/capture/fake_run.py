@@ -22,11 +22,11 @@ from ..guards import observation, questions, state_kinds
 from ..guards.observation import Names, Observation
 from ..guards.state_walk import changed
 from ..guards.tensor_questions import THROUGH_DATA
-from ..interface.autograd_history import as_users_have_them, writes_to_saved
 from ..places import place_of_forward
 from ..python_ops import control_flow, functions
 from ..python_ops.contexts import autocast_state, left_again
 from ..python_ops.hooks import Hooks
+from ..records.autograd_history import as_users_have_them, writes_to_saved
 from ..side_effects.effects import Effects, PlainWrite
 from ..side_effects.private_state import OwnTensors, forget
 from ..torch_internals.tracing import FakeTensor, FakeTensorMode

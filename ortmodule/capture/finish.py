@@ -17,9 +17,9 @@ from ..calls.call import Call
 from ..errors import NeedsExactSizes
 from ..guards import identities
 from ..guards.snapshot import Snapshot
-from ..interface.records import Assigned, Input, Output, WriteBack
-from ..interface.sizes import SizePredicate, evaluate, lies
-from ..interface.steps import Step
+from ..records.ports import Assigned, Input, Output, WriteBack
+from ..records.sizes import SizePredicate, evaluate, lies
+from ..records.steps import Step
 from ..translate import Translated
 from .naming import Named
 from .outputs import history, name_outputs

@@ -10,17 +10,17 @@ from ..calls.arguments import Arguments, Edit, flatten_effects
 from ..calls.call import Call
 from ..calls.varying import number_of
 from ..errors import NeedsCut, NotCapturable
-from ..interface.autograd_history import (
+from ..places import place_of_forward
+from ..python_ops.functions import calls_of_trace
+from ..python_ops.hooks import Hooks
+from ..records.autograd_history import (
     AutogradHistory,
     edges_of,
     history_of,
     seen_as_they_are,
     storage_key,
 )
-from ..interface.sizes import dim_of, late_names
-from ..places import place_of_forward
-from ..python_ops.functions import calls_of_trace
-from ..python_ops.hooks import Hooks
+from ..records.sizes import dim_of, late_names
 from ..side_effects.effects import Effects
 from ..side_effects.private_state import OwnTensors
 from ..translate.provenance import CHILD

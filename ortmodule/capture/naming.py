@@ -16,10 +16,10 @@ from ..calls import tree
 from ..calls.call import Call
 from ..errors import NotCapturable
 from ..guards.snapshot import Snapshot
-from ..interface.autograd_history import storage_key
-from ..interface.records import Input, Placeholder
-from ..interface.sizes import SizePredicate, dim_of, express
 from ..places import place_of_forward
+from ..records.autograd_history import storage_key
+from ..records.ports import Input, Placeholder
+from ..records.sizes import SizePredicate, dim_of, express
 from ..translate.emit import dtype_name
 from ..translate.provenance import CHILD
 from .fake_run import FakeRun

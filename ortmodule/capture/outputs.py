@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 from ..errors import NotCapturable, WarmUp
-from ..interface.autograd_history import by_position
-from ..interface.records import Assigned, Input, Output, WriteBack
 from ..places import place_of_forward
+from ..records.autograd_history import by_position
+from ..records.ports import Assigned, Input, Output, WriteBack
 from ..translate import Translated
 from ..translate.returned import Returned
 from .trace import Traced

@@ -24,8 +24,6 @@ from torch.nn.modules import module as torch_module
 
 from ..errors import NeedsCut, NeedsExactSizes, NotCapturable
 from ..guards import questions, surroundings, tensor_questions
-from ..interface.assumed import assumed
-from ..interface.steps import Step
 from ..places import PACKAGE, TORCH, caller_place
 from ..python_ops import collectives, control_flow, floats, functions
 from ..python_ops.contexts import autocast_kept, left_again
@@ -38,6 +36,8 @@ from ..python_ops.markers import (
     stand_ins,
     with_counted_dims,
 )
+from ..records.assumed import assumed
+from ..records.steps import Step
 from ..side_effects import generators
 from ..torch_internals.dynamo import eval_frame
 from ..torch_internals.layers import (

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..interface.autograd_history import storage_key
-from ..interface.records import Input, Output, Placeholder
-from ..interface.steps import step_of
 from ..python_ops.markers import as_torch
+from ..records.autograd_history import storage_key
+from ..records.ports import Input, Output, Placeholder
+from ..records.steps import step_of
 from ..torch_internals.tracing import HigherOrderOperator, OpOverload
 from ..translate import Translated, autocast
 from ..translate.bodies import KEY_STEP
@@ -188,7 +188,9 @@ def _view_of(tensor: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
     """The same of `tensor`, which lies as the view's base does, as that has been written to since
     the view was made."""
     if view.dtype != tensor.dtype or view.is_conj() or view.is_neg():
-        raise _error("it writes to a complex tensor after it made a view of it, as view_as_real")
+        raise _error(
+            "it writes to a complex tensor after it made a view of it, as view_as_real"
+        )
     return tensor.as_strided(view.shape, view.stride(), view.storage_offset())
 
 

@@ -25,8 +25,8 @@ from ..errors import (
     WarmUp,
 )
 from ..guards.snapshot import Snapshot
-from ..interface.sizes import naming
 from ..options import Options
+from ..records.sizes import naming
 from ..side_effects import imports
 from ..side_effects.effects import Effects
 from ..side_effects.held import seen_in

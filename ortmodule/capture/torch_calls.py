@@ -13,10 +13,10 @@ from torch.overrides import TorchFunctionMode, resolve_name
 
 from ..guards import observation
 from ..guards.tensor_questions import THROUGH_DATA
-from ..interface.autograd_history import storage_key
 from ..python_ops.collectives import check_in_place
 from ..python_ops.control_flow import calls_are_forwards
 from ..python_ops.markers import stands_for
+from ..records.autograd_history import storage_key
 from ..torch_internals.tracing import FakeTensor
 from .array_memory import ArrayMemory
 

@@ -2,5 +2,5 @@
 
 A module and the functions that its forward enters come in; a Snapshot goes out, which tells at
 each call what differs.
-Imports calls and interface.
+Imports calls and records.
 """

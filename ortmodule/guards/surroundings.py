@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils import checkpoint
 
 from .. import _native, devices
-from ..interface import autograd_history
+from ..records import autograd_history
 from ..torch_internals.autograd import top_saved_tensors_hooks
 from ..torch_internals.layers import active_data_parallel, caches_parametrized
 from ..torch_internals.modes import DeviceContext, compiled_autograd_is_on, function_modes

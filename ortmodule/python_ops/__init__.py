@@ -2,5 +2,5 @@
 
 Holds what stands in torch's place while a module is captured, so that a traced graph has one
 operator for each of these; translate has their rules.
-Imports interface, guards, side_effects and translate.
+Imports records, guards, side_effects and translate.
 """

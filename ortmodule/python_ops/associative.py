@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..interface.sizes import hint_of
+from ..records.sizes import hint_of
 from ..torch_internals.modes import DisableTorchFunction, disable_current_modes
 from ..torch_internals.tracing import FakeTensor
 

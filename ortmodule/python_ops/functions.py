@@ -18,9 +18,9 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from ..errors import NeedsCut, NeedsExactSizes
 from ..guards import state_kinds
-from ..interface.autograd_history import FunctionCall, storage_key
-from ..interface.steps import Step
 from ..places import caller_place
+from ..records.autograd_history import FunctionCall, storage_key
+from ..records.steps import Step
 from ..side_effects.held import made_by_forward
 from ..torch_internals.autograd import applied_by, are_transforms_active, plain_apply
 from ..torch_internals.modes import DisableTorchFunction, TorchDispatchMode

@@ -17,9 +17,9 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.utils.hooks import BackwardHook, RemovableHandle
 
 from ..errors import NeedsCut
-from ..interface.autograd_history import storage_key
-from ..interface.steps import Step, step_of
 from ..places import caller_place
+from ..records.autograd_history import storage_key
+from ..records.steps import Step, step_of
 from ..side_effects.held import made_by_forward
 from ..torch_internals.modes import DisableTorchFunction
 from ..torch_internals.tracing import HigherOrderOperator, OpOverload, is_fake

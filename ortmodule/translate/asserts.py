@@ -9,8 +9,8 @@ import sympy
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from ..interface.assumed import is_assumed
-from ..interface.sizes import express, late_names
+from ..records.assumed import is_assumed
+from ..records.sizes import express, late_names
 from .registry import aten
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from .. import _native
-from ..interface.steps import NAMESPACE
+from ..records.steps import NAMESPACE
 from ..torch_internals.devices import has_kernel_for_key, key_for_device
 from ..torch_internals.modes import DisableTorchFunction, TorchDispatchMode, disable_current_modes
 from ..torch_internals.tracing import FakeTensorMode, OpOverload, is_fake, to_copy

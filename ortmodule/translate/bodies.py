@@ -13,8 +13,8 @@ from torch import fx
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from ..errors import ReadsData
-from ..interface.autograd_history import storage_key
-from ..interface.records import Input
+from ..records.autograd_history import storage_key
+from ..records.ports import Input
 from ..torch_internals.tracing import HigherOrderOperator
 from .emit import WITH_GRADIENT, CountedNumber, MissingOp, SymbolicFloat, SymbolicTruth, dtype_name
 from .provenance import traced_value

@@ -12,8 +12,8 @@ import torch
 from torch import fx
 
 from ..errors import NeedsExactSizes, NotCapturable
-from ..interface.records import Input
-from ..interface.sizes import dim_of
+from ..records.ports import Input
+from ..records.sizes import dim_of
 from ..torch_internals.tracing import OpOverload
 from .emit import FLOATING, HALVES, Emitter, dtype_name, is_value
 from .provenance import place_of_node, traced_value

@@ -15,7 +15,7 @@ import torch
 
 from .. import _native
 from ..errors import NotCapturable
-from ..interface.sizes import Dim, dim_of, express, late_names, with_names
+from ..records.sizes import Dim, dim_of, express, late_names, with_names
 from .alike import Alike
 
 CAST = "Cast"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from ..interface.sizes import hint_of
+from ..records.sizes import hint_of
 
 
 def memory_order(tensor: torch.Tensor | None) -> tuple[int, ...] | None:

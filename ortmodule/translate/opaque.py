@@ -11,9 +11,9 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from ..interface.autograd_history import storage_key
-from ..interface.sizes import hint_of
-from ..interface.steps import number_of_call, step_of
+from ..records.autograd_history import storage_key
+from ..records.sizes import hint_of
+from ..records.steps import number_of_call, step_of
 from ..torch_internals.tracing import FakeTensorMode, OpOverload, dispatch_functionalize
 from .emit import WITH_GRADIENT, dtype_name, is_value
 from .refs import Ref, Storage, leaves

@@ -14,7 +14,7 @@ import torch
 
 from .. import devices
 from ..calls.tree import Const
-from ..interface.sizes import hint_of
+from ..records.sizes import hint_of
 from ..torch_internals.tracing import OpOverload
 from ..torch_internals.trees import tree_leaves
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..interface.autograd_history import storage_key
+from ..records.autograd_history import storage_key
 from ..torch_internals.trees import tree_flatten, tree_unflatten
 from .emit import WITH_GRADIENT, dtype_name
 from .refs import Link, Ref, Storage, any_tainted, leaves

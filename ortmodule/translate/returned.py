@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..interface.records import Input, View
-from ..interface.sizes import dim_of, late_names
+from ..records.ports import Input, View
+from ..records.sizes import dim_of, late_names
 from .emit import WITH_GRADIENT
 from .memory import memory_order
 from .refs import CUT_OFF, Link, Ref

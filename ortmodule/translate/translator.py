@@ -14,10 +14,10 @@ import torch
 from torch import fx
 
 from ..errors import Defect, NeedsExactSizes, NotCapturable, ReadsData
-from ..interface.autograd_history import storage_key
-from ..interface.records import Input, Placeholder
-from ..interface.sizes import dim_of
-from ..interface.steps import step_of
+from ..records.autograd_history import storage_key
+from ..records.ports import Input, Placeholder
+from ..records.sizes import dim_of
+from ..records.steps import step_of
 from ..torch_internals.tracing import FakeTensor, HigherOrderOperator, OpOverload
 from .asserts import assert_number
 from .autocast import Autocast, entered

@@ -28,7 +28,7 @@ MADE = r'(?:emit1?|unary|binary|reduce|op)\(\s*"[^"]*"|add_string\([^;]*?"[^"]*"
 NAMES = {schema["name"] for schema in _native.core().schemas()}
 # Words that are ops' names and other things too: of our classes, of sympy's functions.
 OTHER = {"Adam", "Sum", "Shape", "Size", "Split", "Where", "Check", "Range", "backward", "Gradient"}
-SYMPY = {"ortmodule/interface/sizes.py": {"Max", "Min", "Mod"}}
+SYMPY = {"ortmodule/records/sizes.py": {"Max", "Min", "Mod"}}
 
 
 def compared(text: str) -> list[str]:

@@ -12,7 +12,7 @@ from . import sources
 DOOR = "torch_internals"
 ORDER = (
     "calls",
-    "interface",
+    "records",
     "guards",
     "side_effects",
     "translate",

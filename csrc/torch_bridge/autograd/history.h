@@ -1,5 +1,5 @@
 // What eager's autograd graph behind a module's outputs says
-// (ortmodule/interface/autograd_history.py), and the shape that the nodes of a call get by it.
+// (ortmodule/records/autograd_history.py), and the shape that the nodes of a call get by it.
 #pragma once
 
 #include <algorithm>

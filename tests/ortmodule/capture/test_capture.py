@@ -77,7 +77,7 @@ def test_relations_between_sizes_are_guards():
 
 
 def test_unparsed_guard_means_exact_sizes():
-    from ortmodule.interface.sizes import SizePredicate
+    from ortmodule.records.sizes import SizePredicate
 
     sizes = SizePredicate([["s0"]], ["f(L['tensors'][0].size()[0]) == 2"], {}, [(4,)])
     assert sizes.bind([(4,)]) == {"s0": 4} and sizes.bind([(5,)]) is None

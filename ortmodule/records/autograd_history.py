@@ -19,7 +19,7 @@ from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 
 from .. import _native
 from ..torch_internals.modes import DisableTorchFunction
-from .records import Output
+from .ports import Output
 
 
 def storage_key(tensor: Any) -> int | None:
