@@ -56,6 +56,11 @@ class Memory {
   virtual void zero(void* data, size_t bytes, Stream& stream) = 0;
   virtual void copy(void* to, const void* from, size_t bytes, CopyKind kind, Stream& stream) = 0;
   virtual void trim() {}  // gives back what is kept idle
+  // Memory of the host's that kernels of the device write to, and that the host may read meanwhile;
+  // it is never given back. Null: the device has none.
+  virtual void* allocate_mapped(size_t) { return nullptr; }
+  // Whether a wait for an event of the device would be none; asked of one that has such memory.
+  virtual bool is_done(Event& event);
 };
 
 // The streams of a device: kernels run on the first, copies from and to the host on the others.

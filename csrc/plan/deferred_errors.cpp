@@ -15,7 +15,7 @@ constexpr size_t kMarkBytes = 64, kMarksAtOnce = 64;  // a cache line each
 
 struct Marks {
   Mutex mutex;
-  std::map<MappedMemory*, std::vector<int32_t*>> idle;
+  std::map<Memory*, std::vector<int32_t*>> idle;
 };
 
 Marks& marks() {
@@ -25,11 +25,13 @@ Marks& marks() {
 
 }  // namespace
 
-std::shared_ptr<FailureMark> FailureMark::take(MappedMemory& memory) {
+std::shared_ptr<FailureMark> FailureMark::take(const PlanDevice& device) {
+  Memory& memory = device.runtime->memory();
   const std::lock_guard lock(marks().mutex);
   std::vector<int32_t*>& idle = marks().idle[&memory];
   if (idle.empty()) {
     auto* block = static_cast<uint8_t*>(memory.allocate_mapped(kMarkBytes * kMarksAtOnce));
+    check(block, "kernels on {} may find something wrong and cannot tell the host", device.device);
     for (size_t i = 0; i < kMarksAtOnce; ++i)
       idle.push_back(reinterpret_cast<int32_t*>(block + i * kMarkBytes));
   }
@@ -55,22 +57,21 @@ void DeferredErrors::add(const Plan& plan, std::shared_ptr<FailureMark> mark,
 }
 
 // Called with the mutex held. A mark that is set is enough; the rest of its run may take its time.
-void DeferredErrors::find() {
-  std::vector<Run> going_on;
-  for (const Run& run : runs_) {
-    if (!run.mark->memory().is_done(*run.end))
-      going_on.push_back(run);  // asked before the mark is read
-    const int32_t mark = run.mark->read();
-    if (mark != 0 && run.mark->tell())
-      found_.push_back(format("{}; this was found in an earlier call, whose results are wrong",
-                              failure_text(*run.plan, mark)));
-  }
-  runs_ = std::move(going_on);
+void DeferredErrors::note(const Run& run) {
+  const int32_t mark = run.mark->read();
+  if (mark != 0 && run.mark->tell())
+    found_.push_back(format("{}; this was found in an earlier call, whose results are wrong",
+                            failure_text(*run.plan, mark)));
 }
 
 void DeferredErrors::raise() {
   const std::lock_guard lock(mutex_);
-  find();
+  std::vector<Run> going_on;
+  for (const Run& run : runs_) {
+    if (!run.mark->memory().is_done(*run.end)) going_on.push_back(run);  // before the mark is read
+    note(run);
+  }
+  runs_ = std::move(going_on);
   if (found_.empty()) return;
   const std::string text = found_.front();
   found_.erase(found_.begin());
@@ -89,8 +90,10 @@ void DeferredErrors::finish_and_raise() {
 
 void DeferredErrors::leave(const Plan& plan) {
   const std::lock_guard lock(mutex_);
-  find();
-  std::erase_if(runs_, [&](const Run& run) { return run.plan == &plan; });
+  std::erase_if(runs_, [&](const Run& run) {
+    if (run.plan == &plan) note(run);
+    return run.plan == &plan;
+  });
 }
 
 std::string failure_text(const Plan& plan, int32_t mark) {

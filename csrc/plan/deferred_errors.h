@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "csrc/core/error.h"
-#include "csrc/core/mapped_memory.h"
 #include "csrc/core/mutex.h"
+#include "csrc/plan/device_memory.h"
 
 namespace ort {
 
@@ -26,18 +26,18 @@ class __attribute__((visibility("default"))) DeferredError : public Error {
 // frame nor in the plan.
 class FailureMark {
  public:
-  static std::shared_ptr<FailureMark> take(MappedMemory& memory);
-  FailureMark(MappedMemory& memory, int32_t* place) : memory_(memory), place_(place) {}
+  static std::shared_ptr<FailureMark> take(const PlanDevice& device);
+  FailureMark(Memory& memory, int32_t* place) : memory_(memory), place_(place) {}
   ~FailureMark();
   FailureMark(const FailureMark&) = delete;
   int32_t* place() const { return place_; }
-  MappedMemory& memory() const { return memory_; }
+  Memory& memory() const { return memory_; }
   // The step's number from one; 0: nothing was found so far.
   int32_t read() const { return std::atomic_ref(*place_).load(std::memory_order_acquire); }
   bool tell() { return !told_.exchange(true); }  // whether nobody was told before
 
  private:
-  MappedMemory& memory_;
+  Memory& memory_;
   int32_t* place_;
   std::atomic<bool> told_ = false;
 };
@@ -53,7 +53,7 @@ class DeferredErrors {
   // Throws a DeferredError where something was found that nobody was told; one for each run.
   void raise();
   void finish_and_raise();  // when what was added has run
-  // Of a plan that goes and whose devices have nothing to do.
+  // Of a plan that goes and whose devices have nothing to do, or are lost.
   void leave(const Plan& plan);
 
  private:
@@ -62,7 +62,7 @@ class DeferredErrors {
     std::shared_ptr<FailureMark> mark;
     std::shared_ptr<Event> end;
   };
-  void find();
+  void note(const Run& run);
 
   Mutex mutex_;  // of what follows
   std::vector<Run> runs_;

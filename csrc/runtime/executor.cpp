@@ -73,7 +73,8 @@ class Queues {
   void fork() const {
     each_device([&](int device, Stream& compute) {
       auto& mark = frame_.mark(device);
-      if (use(device).checks && !mark) mark = FailureMark::take(mapped_memory(device));
+      if (use(device).checks && !mark)
+        mark = FailureMark::take(plan_.devices[static_cast<size_t>(device)]);
       each_other(device, [&](Stream& other) { other.wait(*compute.record()); });
     });
   }
@@ -142,13 +143,6 @@ class Queues {
   void each_other(int device, F&& f) const {
     for (int other = kCompute + 1; other < kStreams; ++other)
       if (use(device).streams[static_cast<size_t>(other)]) f(frame_.stream(device, other));
-  }
-
-  MappedMemory& mapped_memory(int device) const {
-    const PlanDevice& of = plan_.devices[static_cast<size_t>(device)];
-    auto* mapped = dynamic_cast<MappedMemory*>(&of.runtime->memory());
-    check(mapped, "kernels on {} may find something wrong and cannot tell the host", of.device);
-    return *mapped;
   }
 
   template <class Kind>

@@ -4,7 +4,6 @@
 #include <set>
 
 #include "csrc/core/error.h"
-#include "csrc/core/mapped_memory.h"
 #include "providers/lender.h"
 
 namespace ort::cuda {
@@ -34,7 +33,7 @@ Address address(const void* data) {
 }
 
 // Blocks of whoever lends memory, else of the driver's pool, which keeps what is freed.
-class MemoryOf final : public Memory, public MappedMemory {
+class MemoryOf final : public Memory {
  public:
   MemoryOf(const Gpu& gpu, int device) : gpu_(gpu) {
     ORT_DRIVER(cuDeviceGetDefaultMemPool, &pool_, device);

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <set>
 
-#include "csrc/core/mapped_memory.h"
 #include "csrc/ops/ops.h"
 #include "tests/far/layout.h"
 #include "tests/far/memory.h"
@@ -69,7 +68,7 @@ const ort::Provider& reference() {
   return *ort::find_provider("reference");
 }
 
-class Memory final : public ort::Memory, public ort::MappedMemory {
+class Memory final : public ort::Memory {
  public:
   void* allocate(size_t bytes, ort::Stream&) override {
     void* data = Bytes::instance().allocate(bytes);
