@@ -37,6 +37,8 @@ void run_step(const Plan& plan, Frame& frame, size_t index) {
                       static_cast<int32_t>(index) + 1, frame.run_state()});
   } catch (const OutOfMemory&) {
     throw;
+  } catch (const DeferredError&) {  // of an earlier run, which a body looks back on too
+    throw;
   } catch (const Error& error) {
     fail_at(error, step.node.text());
   }

@@ -370,6 +370,8 @@ Prologue::Values Prologue::call(const Step& step, Values& in, const Symbols& sym
     return step.call(in, symbols, run);
   } catch (const OutOfMemory&) {
     throw;
+  } catch (const DeferredError&) {
+    throw;
   } catch (const Error& error) {
     fail_at(error, step.node->describe());
   }

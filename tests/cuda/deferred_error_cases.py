@@ -14,7 +14,7 @@ import torch
 from far_torch import DEVICE
 from torch import nn
 
-from ortmodule import Options, ORTModule
+from ortmodule import Options, ORTModule, _native
 
 cuda_double.use(cuda_double.PRIVATE_USE)
 ROWS = 10
@@ -135,6 +135,29 @@ def test_what_a_backward_finds_is_told_at_the_next_call(model):
     with pytest.raises(RuntimeError, match=EARLIER):
         model(good)
     assert is_right(model)
+
+
+class RowsOfABranch(Rows):
+    """The host waits within forward for a condition, whose branch has steps on the device; within
+    backward it does not."""
+
+    def forward(self, index, x):
+        branches = self.linear, lambda x: self.linear(x).cos()
+        y = torch.cond(x.sum() > 0, *branches, (x,)).detach()
+        return (self.linear(self.rows(index)) * y).square().sum()
+
+
+def test_a_branch_tells_what_an_earlier_backward_found(provider):
+    torch.manual_seed(0)
+    model = ORTModule(RowsOfABranch().to(DEVICE), Options("error", (provider, "aten", "cpu")))
+    index, x = GOOD.to(DEVICE), torch.ones(1, 3, 4).to(DEVICE)
+    loss = model(index, x)
+    index.data.copy_(bad)
+    loss.backward(ONE)  # it has not run when the next call begins
+    with pytest.raises(_native.torch_bridge().DeferredError, match=EARLIER):
+        model(good, x)
+    model(good, x).backward(ONE)
+    assert not model.explain().fallbacks
 
 
 def test_of_two_calls_in_flight_each_is_told(model):
