@@ -2,10 +2,12 @@
 #include "csrc/plan/training_plan.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "csrc/plan/arena.h"
 #include "csrc/plan/bind.h"
+#include "csrc/plan/verify_waits.h"
 #include "csrc/plan/waits.h"
 
 namespace ort {
@@ -112,6 +114,17 @@ Placement place_retained(const BufferAssignment& separate, const Plan& plan, siz
   return retained;
 }
 
+// Run as one, as a session does, or the forward and each segment alone.
+void verify_order(const TrainingPlan& training) {
+  const Plan& plan = *training.core;
+  std::vector<size_t> ranges{training.forward_steps};
+  ranges.insert(ranges.end(), training.segment_ends.begin(), training.segment_ends.end());
+  verify_waits(plan, plan.placement, std::array{plan.steps.size()});
+  verify_waits(plan, plan.placement, ranges);
+  if (training.forward_steps < plan.steps.size())
+    verify_waits(plan, training.retained, ranges, training.forward_steps);
+}
+
 }  // namespace
 
 std::unique_ptr<TrainingPlan> make_training_plan(std::shared_ptr<const LoweredGraph> lowered,
@@ -131,6 +144,7 @@ std::unique_ptr<TrainingPlan> make_training_plan(std::shared_ptr<const LoweredGr
   training->saved_inputs = find_saved_inputs(plan, training->forward_steps);
   training->core = std::move(bound.plan);
   count_stash(*lowered->graph, *training);
+  if (lowered->options.check) verify_order(*training);
   training->lowered = std::move(lowered);
   training->symbols = symbols;
   return training;

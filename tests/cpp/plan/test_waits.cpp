@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <random>
+
+#include "csrc/plan/verify_waits.h"
 
 namespace ort {
 namespace {
@@ -145,6 +148,83 @@ TEST(Waits, EveryConflictIsOrderedAndNoWaitIsIdle) {
     }
   }
   EXPECT_GT(ordered, 1000u);
+}
+
+std::string refusal(const Plan& plan, std::vector<size_t> ends = {}) {
+  if (ends.empty()) ends = {plan.steps.size()};
+  try {
+    verify_waits(plan, plan.placement, ends);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(VerifyWaits, TwoWritersOnTwoStreamsNeedAnEvent) {
+  Planned p(2);
+  const int a = p.slot(1, 0), b = p.slot(1, 32);
+  p.step(1, kUpload, {}, {a});
+  p.step(1, kCompute, {}, {b});
+  p.plan.steps[0].name = "copy", p.plan.steps[1].name = "Add";
+  EXPECT_EQ(refusal(p.plan),
+            "step 0 (copy) need not have run when step 1 (Add) begins, which writes to the same "
+            "memory of private_use:1");
+  order_streams(p.plan, p.plan.placement);
+  EXPECT_EQ(refusal(p.plan), "");
+}
+
+TEST(VerifyWaits, AnEarlierRangeOfADeviceHasRunAndTheHostKnowsOfItWhereItWaited) {
+  Planned p(2);
+  const int a = p.slot(1, 0), host = p.slot(0, 0), other = p.slot(1, 64);
+  p.step(1, kCompute, {}, {a});
+  p.step(1, kUpload, {}, {a});
+  EXPECT_NE(refusal(p.plan), "");
+  EXPECT_EQ(refusal(p.plan, {1, 2}), "");
+  p.step(1, kDownload, {other}, {host});
+  p.step(0, kCompute, {host}, {});
+  EXPECT_NE(refusal(p.plan, {1, 2, 4}), "");
+  EXPECT_EQ(refusal(p.plan, {1, 2, 3, 4}), "");
+}
+
+TEST(VerifyWaits, ScratchIsWrittenToo) {
+  Planned p(2);
+  class WithScratch final : public Kernel {
+   public:
+    void run(const Args&) const override {}
+    std::string name() const override { return "scratch"; }
+    size_t scratch_bytes() const override { return 64; }
+  } kernel;
+  p.step(1, kCompute, {}, {});
+  p.step(1, kUpload, {}, {p.slot(1, 32)});
+  EXPECT_EQ(refusal(p.plan), "");
+  p.plan.steps[0].kernel = &kernel;
+  EXPECT_NE(refusal(p.plan), "");
+}
+
+TEST(VerifyWaits, EachWaitOfAPlanIsMissed) {
+  std::mt19937 random(4);
+  size_t left_out = 0;
+  for (int round = 0; round < 100; ++round) {
+    Planned p(3);
+    for (int s = 0; s < 12; ++s) p.slot(s % 3, random() % 4 * 32);
+    for (int s = 0; s < 30; ++s) {
+      const auto device = static_cast<int>(random() % 3);
+      p.step(device, device ? static_cast<int>(random() % kStreams) : kCompute,
+             {static_cast<int>(random() % 12)}, {static_cast<int>(random() % 12)});
+    }
+    order_streams(p.plan, p.plan.placement);
+    ASSERT_EQ(refusal(p.plan), "") << "round " << round;
+    for (Step& step : p.plan.steps) {
+      const std::vector<int> waits = step.waits;
+      for (size_t k = 0; k < waits.size(); ++k) {
+        step.waits.erase(step.waits.begin() + static_cast<long>(k));
+        EXPECT_NE(refusal(p.plan), "") << "round " << round;
+        step.waits = waits;
+        ++left_out;
+      }
+    }
+  }
+  EXPECT_GT(left_out, 500u);
 }
 
 }  // namespace
