@@ -41,8 +41,8 @@ void Call::keep_stash(const std::shared_ptr<Program>& program, const std::vector
   const size_t bytes = run_state_->keep(stash.bytes);
   const auto& budget = state_->options.memory_budget;
   check(!budget || bytes <= *budget,
-        "memory_budget is {} bytes; of a forward whose sizes depend on data, of which nothing is "
-        "recomputed for a budget, the backward is to read {} bytes",
+        "memory_budget is {} bytes; where sizes depend on data nothing of the forward is "
+        "recomputed, and the backward is to read {} bytes",
         budget.value_or(0), bytes);
   stash_ = std::move(stash);
 }

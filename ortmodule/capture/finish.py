@@ -181,7 +181,7 @@ def _strides(traced: Traced, call: Call, sizes: SizePredicate) -> list[tuple] | 
     strides = [lies(t) for t in call.tensors]
     free = any(isinstance(dim, str) for row in sizes.dims for dim in row)
     if free and any(kind == "strides" for kind, _ in strides):
-        raise NeedsExactSizes("forward asks for strides that sizes do not give")
+        raise NeedsExactSizes("forward asks for strides, which do not follow from the sizes")
     return strides
 
 

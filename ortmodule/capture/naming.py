@@ -149,8 +149,8 @@ class _Names:
             if tensor is lifted or _place(tensor) == _place(lifted):
                 return tensor
         raise NotCapturable(
-            f"forward reads a tensor of sizes {list(lifted.shape)} that is reached by nothing it "
-            "names",
+            f"forward reads a tensor of sizes {list(lifted.shape)} that no name in its code leads "
+            "to",
             **place_of_forward(self.module),
         )
 

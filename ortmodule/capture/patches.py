@@ -353,8 +353,8 @@ def _no_fused_attention(original: Callable) -> Callable:
         )
         if masked and not slopes and caller.f_code.co_filename.startswith(_LAYERS):
             raise NotCapturable(
-                "torch attends to masked sequences by an operator of its own where there are no "
-                "gradients",
+                "without gradients torch computes the attention of masked sequences by another "
+                "operator, whose rows are NaN where all is masked",
                 **caller_place(),
             )
         return original(tensors)

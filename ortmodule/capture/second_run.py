@@ -189,7 +189,7 @@ def _view_of(tensor: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
     the view was made."""
     if view.dtype != tensor.dtype or view.is_conj() or view.is_neg():
         raise _error(
-            "it writes to a complex tensor after it made a view of it, as view_as_real"
+            "it writes to a complex tensor after view_as_real, conj or imag made a view of it"
         )
     return tensor.as_strided(view.shape, view.stride(), view.storage_offset())
 

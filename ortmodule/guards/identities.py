@@ -54,7 +54,7 @@ def check(call: Call, snapshot: "Snapshot") -> None:
     code = asks_of_containers(call, snapshot.roots)
     if code is not None and snapshot.reaches(call.containers):
         raise NotCapturable(
-            "forward asks which of two objects one is, and an argument holds one of the module's",
+            "forward compares objects (`is`, `in`, ==), and an argument holds one of the module's",
             file=code.co_filename, line=facts_of(code).compared or facts_of(code).equated,
         )  # fmt: skip
     seen = asked_of_values(snapshot.roots)

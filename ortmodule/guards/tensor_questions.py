@@ -129,7 +129,7 @@ def _data(original: Any, owner: int) -> property:
 
     def put(tensor: torch.Tensor, value: torch.Tensor) -> None:
         if by_forward():
-            raise NotCapturable("forward gives a tensor other memory (data)", **caller_place())
+            raise NotCapturable("forward assigns to the data of a tensor", **caller_place())
         original.__set__(tensor, value)
 
     return property(get, put)

@@ -115,7 +115,7 @@ class IOBinding:
 
     def _run(self, end: Any) -> None:
         if not self._outputs:
-            raise RuntimeError("no output is bound: at least one is to be")
+            raise RuntimeError("no output is bound, expected one or more")
         if self._bound is None:
             self._bound = self._session._bound_run(self._inputs, self._outputs)
         self._results = self._bound.run(end)

@@ -15,9 +15,10 @@ namespace ort::bridge {
 namespace {
 
 constexpr const char* kNotTold =
-    "an autograd.Function gave None as a gradient that another call of it gives, and where the "
-    "module goes on from there zeros in its place met what is not finite: the gradient cannot be "
-    "told; call the module within `with model.eager():`";
+    "an autograd.Function gave None as a gradient that another call of it gives. The zeros that "
+    "stand for it met numbers that are not finite, so the gradient of an input of the module is "
+    "not "
+    "known: call the module within `with model.eager():`";
 
 // A hook may begin another backward over the same call.
 class Noting {
@@ -173,7 +174,7 @@ std::vector<at::Tensor> BackwardRun::hand_over(const Part& part) {
       check(comes == Comes::from_all || results[k].isfinite().all().item<bool>(), "{}", kNotTold);
       check(!run_->bound.filled || results[k].isfinite().all().item<bool>(),
             "an input of the module was modified by an inplace operation before a backward of "
-            "other outputs than before: its gradient cannot be told, as others' are not finite");
+            "other outputs than before: a gradient that is not finite may be of those left out");
     } else if (state_.history.known) {  // eager reaches it, so by a derivative that is zero
       if (!state_.history.sources.empty())
         run_until(run_->bound.planned.plan->segment_ends.size() - 1);
