@@ -61,7 +61,7 @@ struct Plan {
   ~Plan();  // waits for its devices: what is queued there refers to kernels and constants
 
   std::vector<PlanDevice> devices;         // the host is the first
-  std::shared_ptr<DeferredErrors> errors;  // of it and of plans that are asked for with it
+  std::shared_ptr<DeferredErrors> errors;  // of all plans of a capture, or of a program
   std::vector<Step> steps;
   std::vector<int> operands;
   std::vector<size_t> slot_bytes;

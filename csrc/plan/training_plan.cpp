@@ -1,4 +1,4 @@
-// Marks in a core plan's steps, and the second placement of its backward.
+// Where the forward and the segments of a core plan end, and the second placement of its backward.
 #include "csrc/plan/training_plan.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 """What torch logs of a call that it refuses while it is traced is not for the user.
 
-He gets eager's own exception, or none where parts or eager serve the call. Entered by stages.py
-and fallback.py.
+The caller gets eager's own exception, or none where parts or eager serve the call. Entered by
+stages.py and fallback.py.
 """
 
 import contextlib
