@@ -170,6 +170,23 @@ def _check(*names: str) -> Callable:
     return register
 
 
+# The slope below zero of ops whose backward may read their result: where it is negative, torch's
+# raises for their in-place forms.
+_SLOPES: dict[str, Callable] = {
+    "elu_.default": lambda x, alpha=1.0, *_scales: alpha,
+    "celu_.default": lambda x, alpha=1.0: alpha,
+    "leaky_relu_.default": lambda x, slope=0.01: slope,
+    "rrelu_.default": lambda x, low=1 / 8, high=1 / 3, training=False, *_: (
+        0.0 if training and high - low > 1e-6 else (low + high) / 2),
+}  # fmt: skip
+
+
+def backward_raises(name: str, args: Sequence[Any], kwargs: dict) -> bool:
+    """Whether torch's backward of this op in place does, whatever the numbers are."""
+    slope = _SLOPES.get(name)
+    return slope is not None and slope(*args, **kwargs) < 0
+
+
 def _enlarges(x: Any, dims: Sequence[Any]) -> bool:
     """Whether `x` broadcasts a tensor of `dims` to more elements, which is not written in place."""
     if x is None:

@@ -17,6 +17,7 @@ from .memory import lie_alike, memory_order, overlap
 from .opaque import sample
 from .provenance import traced_value
 from .refs import Ref, Storage, any_tainted, leaves
+from .refused import backward_raises
 from .registry import RULES, functional_op
 from .results import flows_to, link_of
 
@@ -34,6 +35,9 @@ def call_in_place(t: Any, name: str, written: list[int], args: Sequence, kwargs:
         return _into_outs(t, written, args, kwargs)
     if written != [0] or not isinstance(args[0], Ref):
         t.refuse(f"{name} writes to its arguments {written}, expected one tensor, the first")
+    has_gradient = t.grad_enabled and not t.no_grad_depth and any_tainted(args[0])
+    if has_gradient and backward_raises(name, args, kwargs):
+        t.refuse("torch has no backward in place for a negative slope")
     ref, name = args[0], functional_name(name)
     functional = functional_op(name, t.target)
     if functional is t.target and name not in RULES:

@@ -116,3 +116,31 @@ def test_right_calls_are_captured(name):
     model = ORTModule(Function(function))
     torch.testing.assert_close(model(*right), function(*right))
     assert model.explain().captures == 1
+
+
+SLOPES = {
+    "elu_": lambda x: F.elu_(x * 1, -1.0),
+    "elu_ of a view": lambda x: F.elu_((x * 1)[:, 0], -1.0),
+    "celu_": lambda x: F.celu_(x * 1, -1.0),
+    "leaky_relu_": lambda x: F.leaky_relu_(x * 1, -0.5),
+    "rrelu_": lambda x: F.rrelu_(x * 1, -0.5, -0.1),
+    "rrelu_ of one slope": lambda x: F.rrelu_(x * 1, -0.5, -0.5, training=True),
+}
+
+
+@pytest.mark.filterwarnings("ignore:ORTModule runs this module in eager")
+@pytest.mark.parametrize("name", SLOPES)
+def test_what_backward_refuses_in_place_raises_eagers_error(name):
+    def backward(module):
+        module(torch.randn(4, 5, generator=RANDOM).requires_grad_()).sum().backward()
+
+    def forward(module):
+        return module(torch.ones(4, 5))
+
+    module = Function(SLOPES[name])
+    assert error_of(lambda: backward(ORTModule(module)), ()) == error_of(
+        lambda: backward(module), ()
+    )
+    ours = ORTModule(module)
+    torch.testing.assert_close(forward(ours), forward(module))
+    assert ours.explain().captures == 1  # nothing is refused that has no gradient
