@@ -2,6 +2,8 @@
 
 import math
 
+import torch
+
 from ..emit import FLOATING, dtype_name
 from ..registry import aten, wide
 
@@ -190,9 +192,21 @@ def norm(t, x, p=2, dim=None, keepdim=False):
     return vector_norm(t, x, 2 if p is None else p, dim or None, keepdim)
 
 
+def _bits(dtype: str) -> int:
+    return torch.finfo(getattr(torch, dtype)).bits
+
+
 def _running(t, op, x, dim, dtype):
-    x = t.cast(x, dtype_name(dtype) if dtype is not None else t.out_dtype())
-    return x if x.rank == 0 else t.op(op, x, t.scalar(dim % x.rank, "int64"))
+    to = dtype_name(dtype) if dtype is not None else t.out_dtype()
+    if x.rank == 0:
+        return t.cast(x, to)
+    axis = t.scalar(dim % x.rank, "int64")
+    if not t.gradient_to(0) or to == x.dtype or _bits(to) > _bits(x.dtype):
+        return t.op(op, t.cast(x, to), axis)
+    # torch's gradient is added up in x's dtype, and knows of no rounding
+    rounded = t.cast(t.cast(t.stop(x), to), x.dtype)
+    x = t.ort("WithSlope", x, rounded, t.scalar(1, x.dtype))
+    return t.cast(t.op(op, x, axis), to)
 
 
 @aten("cumsum.default")

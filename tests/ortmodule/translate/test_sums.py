@@ -52,3 +52,20 @@ def test_a_sum_is_as_near_as_eagers(name, shift):
         error = (theirs.double() - exact).abs().max()
         bound = 2 * error + exact.abs().max() * torch.finfo(torch.float32).eps
         assert (ours.double() - exact).abs().max() <= bound
+
+
+@pytest.mark.parametrize("to", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", ["cumsum", "cumprod"])
+def test_gradients_of_running_sums_of_another_dtype_are_not_rounded(name, to):
+    """Added up in the dtype of x, where sums of halves would overflow."""
+    module, found = Function(lambda x: getattr(torch, name)(x, 1, dtype=to)), []
+    for function in (module, ORTModule(module)):
+        draw = torch.Generator().manual_seed(0)
+        x = (0.97 + torch.rand(6, 300, generator=draw) / 20).requires_grad_()
+        y = function(x)
+        y.backward(torch.rand(y.shape, generator=draw).to(to) * 1000)
+        found.append((y.detach(), x.grad))
+    (theirs, wanted), (ours, gradient) = found
+    torch.testing.assert_close(ours, theirs)
+    rtol = 1e-6 if name == "cumsum" else torch.finfo(to).eps  # eager's reads its rounded product
+    torch.testing.assert_close(gradient, wanted, rtol=rtol, atol=0)
