@@ -228,10 +228,11 @@ void register_hard(OpSet& ops) {
         return x * x.graph->emit1("Clip", {line, number(0.0, line), number(1.0, line)});
       })
       .gradient([](const Backward& b) {
-        const Value x = b.x(), dy = b.dy(), bend = where(x < 3.0, dy * (x / 3.0 + 0.5), dy);
-        return where(x <= -3.0, number(0.0, dy), bend);
+        const Value x = b.x(), dy = b.dy(), line = dy * (x / 3.0 + 0.5);
+        const Value flat = b.graph().emit1("GreaterOrEqual", {x, number(3.0, x)});
+        return where(x <= -3.0, number(0.0, dy), where(flat, dy, line));
       });
-  // Clip with the slope zero at its bounds: what torch calls hardtanh.
+  // Clip with the slope zero at its bounds and of NaN: what torch calls hardtanh.
   ops.op("ort::HardTanh")
       .in("x", kNumeric)
       .out("y")
@@ -247,9 +248,9 @@ void register_hard(OpSet& ops) {
         return c.graph().emit1("Clip", {c.x(), low, high});
       })
       .gradient([](const Backward& b) {
-        const Value none = number(0.0, b.dy());
-        const Value above = where(b.x() <= b.attrs().f("low"), none, b.dy());
-        return where(b.x() >= b.attrs().f("high"), none, above);
+        const Value x = b.x();
+        const Value inside = logical_and(x > b.attrs().f("low"), x < b.attrs().f("high"));
+        return where(inside, b.dy(), number(0.0, b.dy()));
       });
 }
 
@@ -259,7 +260,8 @@ struct Bend {
 
 using BendOf = Bend (*)(const Attrs&);
 
-// exp only ever sees x <= 0, so no branch overflows; at zero the slope is the bend's, as in torch.
+// exp only ever sees x <= 0, so no branch overflows; at zero the slope is the bend's, as in torch,
+// and of NaN it is NaN.
 void exponential_op(OpSet& ops, std::string_view name, int since, Attrs attrs, BendOf bend_of) {
   OpSchema& schema = ops.op(name).in("x", kFloating).out("y").since(since);
   for (const auto& [attr, value] : attrs) schema.attr(attr, value);
@@ -276,7 +278,7 @@ void exponential_op(OpSet& ops, std::string_view name, int since, Attrs attrs, B
         const auto [alpha, width, scale] = bend_of(b.attrs());
         const Value x = b.x(), low = minimum(x, number(0.0, x));
         const Value slope = alpha * scale / width * exp(width == 1.0 ? low : low / width);
-        return b.dy() * where(x <= 0.0, slope, number(scale, x));
+        return b.dy() * where(x > 0.0, number(scale, x), slope);
       });
 }
 

@@ -122,12 +122,13 @@ void register_class_losses(OpSet& ops) {
 }
 
 // -(t log x + (1 - t) log(1 - x)), each logarithm at least -100; the slope's divisor at least
-// 1e-12.
+// epsilon, and x's zero where both are.
 void register_binary_cross_entropy(OpSet& ops) {
   ops.op("ort::BinaryCrossEntropy")
       .in("x", kFloating)
       .in("target", kFloating)
       .out("loss")
+      .attr("epsilon", 1e-12)
       .elementwise()
       .computes_in(DType::f32)
       .defined_as([](const OpCall& c) {
@@ -140,7 +141,8 @@ void register_binary_cross_entropy(OpSet& ops) {
       .gradient([](const Backward& b) {
         const Value x = b.x(0), target = b.x(1), rest = 1.0 - x;
         Outputs grads(2);
-        grads[0] = b.dy() * (x - target) / maximum(rest * x, number(1e-12, x));
+        const Value least = number(b.attrs().f("epsilon"), x);
+        grads[0] = b.dy() * (x - target) / maximum(least, rest * x);
         if (b.needs(1)) grads[1] = b.dy() * (log(rest) - log(x));
         for (size_t i = 0; i < 2; ++i)
           if (grads[i]) grads[i] = sum_to(grads[i], b.x(i).dims());

@@ -165,7 +165,7 @@ class Emitter:
 
     def scalar(self, value: Any, dtype: str) -> Any:
         """A 0-d constant; sizes and symbolic floats become 0-d values. Raises OddNumber."""
-        if dtype in HALVES and not self.rounds_numbers and _is_odd(value, dtype):
+        if dtype in HALVES and not self.rounds_numbers and is_odd(value, dtype):
             raise OddNumber
         if isinstance(value, str):
             return self.cast(self.g.size(self.canonical(value)), dtype)
@@ -408,7 +408,7 @@ def _wrapped(value: int, dtype: str) -> int:
     return (value - int(ends.min)) % 2**ends.bits + int(ends.min)
 
 
-def _is_odd(value: Any, dtype: str) -> bool:
+def is_odd(value: Any, dtype: str) -> bool:
     """Whether a number may be none of this dtype; a size's may be any."""
     if isinstance(value, (str, SymbolicFloat, CountedNumber)):
         return True

@@ -16,7 +16,7 @@ _ROUNDED = {
     "not_equal", "less", "less_equal", "greater", "greater_equal", "clamp", "clamp_min",
     "clamp_max", "clip", "hardtanh", "hardshrink",
     "masked_fill", "where", "fill", "full_like", "full", "nan_to_num", "index_fill", "pad",
-    "constant_pad_nd", "scatter", "fmod", "remainder",
+    "constant_pad_nd", "scatter", "fmod", "remainder", "pow",
 }  # fmt: skip
 
 

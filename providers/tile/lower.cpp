@@ -111,7 +111,8 @@ bool jumps(Op op) {
       return false;
   }
 }
-bool jumps(const Node& node) {
+bool jumps(const Node& node, size_t operand) {
+  if (node.is("Pow")) return operand == 1;  // of a negative number, from integer to integer
   const auto plain = plain_ops().find(node.qualified());
   if (plain != plain_ops().end()) return jumps(plain->second.op);
   return node.is("Mod") || node.is("IsInf") ||
@@ -212,7 +213,7 @@ bool Lowering::must_round(const Node& node, size_t i) const {
   if (value.type().dtype == computed_in(value.type().dtype) || !made_.count(value.id)) return false;
   const Node& producer = *value.producer();
   const bool parts = producer.part_of != 0 && producer.part_of == node.part_of;
-  return !parts || jumps(node) || node.is("Cast") || producer.is("Cast");
+  return !parts || jumps(node, i) || node.is("Cast") || producer.is("Cast");
 }
 
 Builder::Id Lowering::rounded(ValueId id) {
@@ -237,8 +238,10 @@ Builder::Id Lowering::lower_power(const Node& node) {
   if (number == 2.0) return builder.emit(Op::square, x);
   if (number == 3.0) return builder.emit(Op::mul, builder.emit(Op::square, x), x);
   if (number == -1.0) return builder.emit(Op::reciprocal, x);
-  if (number == 0.5) return builder.emit(Op::sqrt, x);
-  if (number == -0.5) return builder.emit(Op::reciprocal, builder.emit(Op::sqrt, x));
+  // As torch, whose roots of float16 are powers: of -inf and -0 they are others.
+  const bool roots = node.output().dtype() != DType::f16;
+  if (roots && number == 0.5) return builder.emit(Op::sqrt, x);
+  if (roots && number == -0.5) return builder.emit(Op::reciprocal, builder.emit(Op::sqrt, x));
   return builder.emit(Op::pow, x, of(node, 1));
 }
 

@@ -89,6 +89,7 @@ def softplus(t, x, beta=1, threshold=20):
 
 
 @aten("log_sigmoid.default")
+@wide
 def log_sigmoid(t, x):
     return t.op("Sub", t.scalar(0, x.dtype), t.op("Softplus", t.op("Neg", x)))
 
@@ -99,24 +100,24 @@ def threshold(t, x, limit, value):
     return t.op("Where", low, t.scalar(value, x.dtype), x)
 
 
-def _shrunk(t, x, lambd, zero, y):
-    """y outside of [-lambd, lambd], and for NaN; zero inside."""
+def _shrunk(t, x, lambd, y):
+    """y outside of [-lambd, lambd]; zero inside; NaN of NaN, whose slope is zero as well."""
     low, high = t.scalar(-lambd, x.dtype), t.scalar(lambd, x.dtype)
-    inside = t.op("And", t.op("GreaterOrEqual", x, low), t.op("LessOrEqual", x, high))
-    return t.op("Where", inside, zero, y)
+    outside = t.op("Or", t.op("Less", x, low), t.op("Greater", x, high))
+    nothing = t.op("Where", t.op("IsNaN", x), t.stop(x), t.scalar(0, x.dtype))
+    return t.op("Where", outside, y, nothing)
 
 
 @aten("softshrink.default")
 def softshrink(t, x, lambd=0.5):
     positive = t.op("Greater", x, t.scalar(0, x.dtype))
     step = t.op("Where", positive, t.scalar(lambd, x.dtype), t.scalar(-lambd, x.dtype))
-    zero = t.op("Mul", t.stop(x), t.scalar(0, x.dtype))  # with x's sign
-    return _shrunk(t, x, lambd, zero, t.op("Sub", x, step))
+    return _shrunk(t, x, lambd, t.op("Sub", x, step))
 
 
 @aten("hardshrink.default")
 def hardshrink(t, x, lambd=0.5):
-    return _shrunk(t, x, lambd, t.scalar(0, x.dtype), x)
+    return _shrunk(t, x, lambd, x)
 
 
 @aten("glu.default")

@@ -6,7 +6,7 @@ import math
 import torch
 
 from ...torch_internals.asked import asked
-from ..emit import FLOATING, SymbolicFloat, is_value
+from ..emit import FLOATING, HALVES, SymbolicFloat, is_odd, is_value
 from ..registry import aten, inverse, wide
 
 _UNARY = {
@@ -229,9 +229,57 @@ def pow_(t, x, y):
     if not is_value(y) and not isinstance(y, str):
         if y == 1:
             return t.operand(x, dtype)
-        if y == 0.5:
+        if y == 0.5 and dtype != "float16":  # of which torch has the power, of -inf too
             return t.op("Sqrt", t.operand(x, dtype))
-    return t.op("Pow", *_pair(t, x, y))
+    base, power = _pair(t, x, y)
+    found = t.op("Pow", base, power)
+    to_base = t.gradient_to(0) and _is_rounded(y, dtype)
+    to_power = t.gradient_to(1) and not is_value(x) and _is_rounded(x, dtype)
+    if not to_base and not to_power:
+        return found
+    if t.gradient_to(0) and t.gradient_to(1):
+        return NotImplemented
+    if to_base:
+        base, slope = t.expand(base, t.out_dims()), _slope_of_base(t, t.stop(base), y, dtype)
+        return t.ort("WithSlope", base, found, slope)
+    slope = _slope_of_power(t, x, t.stop(power), found)
+    return t.ort("WithSlope", t.expand(power, t.out_dims()), found, slope)
+
+
+def _is_rounded(x, dtype):
+    """Whether a power's operand is another number than the one that torch's slope is made of."""
+    if is_value(x):
+        return x.dtype != dtype and (x.dtype in FLOATING or dtype in HALVES)
+    if not isinstance(x, (int, float)):
+        return dtype in HALVES
+    if dtype in HALVES:
+        return is_odd(x, dtype) or is_odd(x - 1, dtype)
+    x, less = torch.tensor([x, x - 1], dtype=torch.float64).to(getattr(torch, dtype))
+    return bool(x - 1 != less)
+
+
+def _slope_of_base(t, base, y, dtype):
+    """y base^(y - 1), where y is less one before it is rounded."""
+    own = y.dtype if is_value(y) else "float64"
+    power = t.stop(t.operand(y, own))
+    less = t.op("Pow", base, t.cast(t.op("Sub", power, t.scalar(1, own)), dtype))
+    wide = "float64" if dtype == "float64" else "float32"
+    factor = t.cast(power, dtype) if is_value(y) else power
+    slope = t.op("Mul", t.cast(factor, wide), t.cast(less, wide))
+    zero = t.op("Equal", power, t.scalar(0, own))
+    return t.cast(t.op("Where", zero, t.scalar(0, wide), slope), dtype)
+
+
+def _slope_of_power(t, x, power, found):
+    """x^power log(x), where x is not rounded; zero where x is and power is not negative."""
+    own, wide = (
+        t.stop(t.operand(x, "float64")),
+        "float64" if found.dtype == "float64" else "float32",
+    )
+    slope = t.op("Mul", t.cast(t.stop(found), wide), t.cast(t.op("Log", own), wide))
+    grows = t.op("GreaterOrEqual", power, t.scalar(0, power.dtype))
+    flat = t.op("And", t.op("Equal", own, t.scalar(0, "float64")), grows)
+    return t.cast(t.op("Where", flat, t.scalar(0, wide), slope), found.dtype)
 
 
 @aten("maximum.default", "max.other")
