@@ -54,6 +54,7 @@ from ..torch_internals.tracing import (
     fake_tensor,
     higher_order_utils,
 )
+from .compared import compared
 from .fake_results import computed_directly
 from .strides import as_kernels_give
 from .unread import leave_out
@@ -154,6 +155,7 @@ def capturing(
         replace(fake_impls, "_unique", with_int64_positions)
         replace(FakeTensorMode, "dispatch", as_kernels_give)
         replace(FakeTensorMode, "dispatch", computed_directly)
+        replace(FakeTensorMode, "dispatch", compared)
         replace(fake_tensor, "should_allow_numbers_as_tensors", _not_in_place)
         replace(torch.fx.GraphModule, "delete_all_unused_submodules", _deleting)
         leave_out(replace)

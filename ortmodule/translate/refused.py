@@ -22,10 +22,12 @@ _CHECKS: dict[str, Callable] = {}
 _RANDOM = torch.Tag.nondeterministic_seeded
 # Operands whose dtypes are tried in turn, to learn whether they are at fault.
 _OPERANDS = 5
+# Elements of an axis of what is tried: more, where an op takes no axes as short as that.
+_SIZES = (2, 16)
 
 
 class _Ones(NamedTuple):
-    """Stands for a tensor of an op: as many axes, of two elements at most."""
+    """Stands for a tensor of an op: as many axes, of a few elements."""
 
     dtype: torch.dtype
     device: torch.device
@@ -53,8 +55,15 @@ def is_refused(t: Any) -> bool:
     target = t.node.target
     if not isinstance(target, OpOverload) or _RANDOM in target.tags:
         return False
+    return next((found for size in _SIZES if (found := _refuses(t, target, size)) is not None),
+                False)  # fmt: skip
+
+
+def _refuses(t: Any, target: OpOverload, size: int) -> bool | None:
+    """Whether it does for operands that have axes of `size` elements at most; None where their
+    sizes are at fault."""
     try:
-        args, kwargs = t.traced_arguments(lambda value, _: _stand_in(value))
+        args, kwargs = t.traced_arguments(lambda value, _: _stand_in(value, size))
         numbers = [str(a.type) in ("number", "Tensor") for a in target._schema.arguments]
         args = tuple(_frozen(a, n) for a, n in zip(args, numbers, strict=False))
         given = args, tuple((name, _frozen(value)) for name, value in kwargs.items())
@@ -66,8 +75,9 @@ def is_refused(t: Any) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def _kernel_refuses(target: OpOverload, given: tuple) -> bool:
-    """Whether it raises for these operands, but not where some of them are float32."""
+def _kernel_refuses(target: OpOverload, given: tuple) -> bool | None:
+    """Whether it raises for these operands, but not where some of them are float32; None where it
+    raises for all of them."""
     if _runs(target, given, {}):
         return False
     other = [isinstance(x, _Flag) or x != _as_float(x) for x in _operands(given)]
@@ -77,7 +87,7 @@ def _kernel_refuses(target: OpOverload, given: tuple) -> bool:
         for count in range(1, len(operands) + 1)
         for chosen in itertools.combinations(operands, count)
     )
-    return any(_runs(target, given, set(chosen)) for chosen in others)
+    return True if any(_runs(target, given, set(chosen)) for chosen in others) else None
 
 
 def _runs(target: OpOverload, given: tuple, floats: Any) -> bool:
@@ -115,9 +125,10 @@ def _operands(given: Any) -> Iterator[Any]:
             yield from _operands(item)
 
 
-def _stand_in(value: Any) -> Any:
+def _stand_in(value: Any, most: int) -> Any:
     if isinstance(value, torch.Tensor):
-        sizes = tuple(min(_number(size), 2) for size in value.shape)
+        most = most if value.dim() <= 4 else min(_SIZES)
+        sizes = tuple(min(_number(size), most) for size in value.shape)
         return _Ones(value.dtype, value.device, sizes)
     return _number(value)
 
@@ -177,7 +188,7 @@ _SLOPES: dict[str, Callable] = {
     "celu_.default": lambda x, alpha=1.0: alpha,
     "leaky_relu_.default": lambda x, slope=0.01: slope,
     "rrelu_.default": lambda x, low=1 / 8, high=1 / 3, training=False, *_: (
-        0.0 if training and high - low > 1e-6 else (low + high) / 2),
+        0.0 if training else (low + high) / 2),
 }  # fmt: skip
 
 

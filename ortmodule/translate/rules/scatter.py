@@ -14,7 +14,7 @@ _REDUCE = {"add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax":
 
 @aten("scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce")
 def scatter(t, x, dim, index, src, *, reduce=None):
-    if reduce == "multiply" and t.needs_gradient():
+    if reduce is not None and t.needs_gradient():
         return NotImplemented  # torch refuses to differentiate it
     axis = dim % max(x.rank, 1)
     src = t.cast(src, x.dtype) if hasattr(src, "dims") else t.full(index.dims, src, x.dtype)
@@ -36,7 +36,7 @@ def scatter_reduce(t, x, dim, index, src, reduce, *, include_self=True):
     def write(values, updates, reduction):
         return t.op("ScatterElements", values, index, updates, axis=axis, reduction=reduction)
 
-    if x.rank == 0 or index.rank == 0 or _has_no_gradient(t, src, index):
+    if x.rank == 0 or index.rank == 0 or _has_no_gradient(t, src, index, reduce):
         return NotImplemented
     index = from_zero(t, index, x.dims[axis])
     return _reduced(t, x, _as_large(t, src, index), reduce, include_self, read, write)
@@ -103,12 +103,12 @@ def _scatter(t, x, axis, index, src, reduction):
     return t.op("ScatterElements", x, index, src, axis=axis, reduction=reduction)
 
 
-def _has_no_gradient(t, src, index):
-    """Whether torch's backward raises: it gives a gradient of index's shape for a larger src. Sizes
-    that are symbols are taken to be equal, as they mostly are."""
-    pairs = zip(src.dims, index.dims, strict=True)
-    larger = any(a != b and isinstance(a, int) and isinstance(b, int) for a, b in pairs)
-    return larger and t.gradient_to(3)
+def _has_no_gradient(t, src, index, reduce="sum"):
+    """Whether torch's backward raises: it gives a gradient of index's shape for a larger src, which
+    that of a product or an extremum reads in any case. A trace has compared the sizes."""
+    larger = list(src.dims) != list(index.dims)
+    reads = reduce in ("prod", "amax", "amin") and t.needs_gradient()
+    return larger and (reads or t.gradient_to(3))
 
 
 def _as_large(t, src, index):

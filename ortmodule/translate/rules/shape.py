@@ -1,5 +1,6 @@
 """Views and other changes of shape, with the inverses that writes through views need."""
 
+from ...errors import NeedsExactSizes
 from ..emit import COMPLEX, INT64_MAX, dtype_name
 from ..registry import aten, inverse
 
@@ -362,7 +363,12 @@ def pad(t, x, pads, mode="constant", value=None):
         mode, value = "constant", mode
     onnx = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
     axes = [x.rank - 1 - i for i in range(len(pads) // 2)]
+    grows = all(isinstance(number, int) and number >= 0 for number in pads)
+    if mode == "reflect" and not grows:  # around the end of what is not cut off
+        return NotImplemented
     if mode == "circular" and not all(_once_around(x, *ends) for ends in _ends(axes, pads)):
+        if not grows and not all(isinstance(size, int) for size in x.dims):
+            t.refuse("what circular padding cuts off depends on sizes", kind=NeedsExactSizes)
         return NotImplemented
     amounts = t.sizes([*pads[0::2], *pads[1::2]])
     value = 0 if value is None else value

@@ -75,6 +75,13 @@ CASES = {
         lambda x: F.conv_transpose1d(x, W[..., None], stride=2, output_padding=2), None,
         [(floats(2, 3, 4),)],
     ),
+    "reflect of bools": (
+        lambda x: F.pad(x, (1, 0, 2, 1), "reflect"), (floats(1, 3, 4),), [
+            (whole(1, 3, 4, dtype=torch.bool),), (whole(1, 5, 6, dtype=torch.bool),),
+        ]),
+    "more cut off than there is": (
+        lambda x: F.pad(x, (-2, 3)), (floats(4, 3),), [(floats(4, 0),), (floats(4, 1),)],
+    ),
     "sort": (lambda x: torch.sort(x, 6)[0], None, [(floats(5, 3),)]),
     "argsort": (lambda x: torch.argsort(x, -3) * x.sum(), (floats(2, 5, 3),), [(floats(5, 3),)]),
     "softmax": (lambda x: torch.softmax(x, 7), None, [(floats(()),)]),
@@ -124,7 +131,6 @@ SLOPES = {
     "celu_": lambda x: F.celu_(x * 1, -1.0),
     "leaky_relu_": lambda x: F.leaky_relu_(x * 1, -0.5),
     "rrelu_": lambda x: F.rrelu_(x * 1, -0.5, -0.1),
-    "rrelu_ of one slope": lambda x: F.rrelu_(x * 1, -0.5, -0.5, training=True),
 }
 
 

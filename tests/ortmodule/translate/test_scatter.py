@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import torch
+from captured import Function
 from pairs import options
 from torch import nn
 
@@ -61,3 +62,38 @@ def test_infinities_share_a_gradient_among_themselves(op, reduce, include_self, 
     x, src = X.double().masked_fill(X == 1, least), SRC.double().masked_fill(SRC == 2, least)
     ours = result(ORTModule(module, options(fallback="error")), torch.float64, x, src)
     torch.testing.assert_close(ours, result(module, torch.float64, x, src), equal_nan=True)
+
+
+LARGER = {
+    "scatter": lambda x, i, src: x.scatter(1, i, src),
+    "scatter_": lambda x, i, src: x.clone().scatter_(1, i, src),
+    "scatter_add": lambda x, i, src: x.scatter_add(1, i, src),
+    "reduce": lambda x, i, src: x.scatter(1, i, src.detach(), reduce="add"),
+    **{n: lambda x, i, src, n=n: x.scatter_reduce(0, i, src, n) for n in REDUCED},
+    **{f"{n} of a constant": lambda x, i, src, n=n: x.scatter_reduce(0, i, src.detach(), n)
+       for n in REDUCED},
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:ORTModule runs this module in eager")
+@pytest.mark.parametrize("name", LARGER)
+def test_a_source_that_is_larger_in_some_calls(name):
+    """Torch's backward raises where it has a gradient of the index's size for it."""
+    module, found = Function(LARGER[name]), []
+    for function in (module, ORTModule(module)):
+        rows = []
+        for larger in (0, 0, 1, 2, 0):
+            draw = torch.Generator().manual_seed(larger)
+            x, src = (torch.randn(n, 4, generator=draw).requires_grad_() for n in (6, 3 + larger))
+            index = torch.randint(0, 4, (3, 4), generator=draw)
+            try:
+                function(x, index, src).square().sum().backward()
+                rows.append([x.grad, src.grad])
+            except RuntimeError as error:
+                rows.append(str(error))
+        found.append(rows)
+    for ours, theirs in zip(*reversed(found), strict=True):
+        if isinstance(theirs, str):
+            assert ours == theirs
+        else:
+            torch.testing.assert_close(ours, theirs)
