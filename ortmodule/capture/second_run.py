@@ -123,7 +123,8 @@ class _Run(fx.Interpreter):
             return self._body(body, given)
 
     def _cond(self, pred: Any, then: Any, otherwise: Any, operands: Sequence[Any]) -> list:
-        return self._body(then if pred else otherwise, operands)
+        results = self._body(then if pred else otherwise, operands)
+        return [x if not _has_gradient(x) else _Reached.apply(x, *operands) for x in results]
 
     def _while_loop(self, cond: Any, body: Any, carried: Sequence, additional: Sequence) -> list:
         states, trip = list(carried), 0
@@ -141,6 +142,32 @@ class _Run(fx.Interpreter):
 
     def _map_impl(self, body: Any, xs: Sequence[Any], args: Sequence[Any]) -> list:
         return self._scan(body, [], xs, args)
+
+
+class _Reached(torch.autograd.Function):
+    """A result of a branch, through which eager's backward reaches all that both branches are
+    given: with zeros, what the one taken does not read."""
+
+    @staticmethod
+    def forward(ctx: Any, result: torch.Tensor, *operands: Any) -> torch.Tensor:
+        ctx.zeros = [
+            (x.shape, x.dtype, x.device) if _has_gradient(x) and x.requires_grad else None
+            for x in operands
+        ]
+        return result.view_as(result)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple:
+        zeros = (
+            None if kind is None else torch.zeros(kind[0], dtype=kind[1], device=kind[2])
+            for kind in ctx.zeros
+        )
+        return gradient, *zeros
+
+
+def _has_gradient(x: Any) -> bool:
+    """Whether gradients are of this dtype."""
+    return isinstance(x, torch.Tensor) and (x.is_floating_point() or x.is_complex())
 
 
 def _error(reason: str) -> RuntimeError:

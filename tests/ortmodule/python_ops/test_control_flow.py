@@ -460,3 +460,33 @@ def test_a_body_has_one_owner():
             "",
             [("body", graph.new_body())],
         )
+
+
+class Branches(nn.Module):
+    """Each parameter is read by one branch, and x by one of two."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = (nn.Parameter(torch.arange(1.0, 4)) for _ in range(2))
+
+    def forward(self, x, taken):
+        return torch.cond(
+            taken,
+            lambda x: (x * self.a).sin() + self.b.detach(),
+            lambda x: x.detach() * self.b.cos(),
+            (x,),
+        )
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_what_the_other_branch_reads_has_zeros(create_graph):
+    eager = Branches()
+    ours = ORTModule(copy.deepcopy(eager))
+    for taken in (True, False, True):
+        found = []
+        for module in (eager, ours):
+            x = torch.linspace(-1, 1, 6).view(2, 3).requires_grad_()
+            loss = module(x, torch.tensor(taken)).square().sum()
+            leaves = [x, *module.parameters()]
+            found.append(torch.autograd.grad(loss, leaves, create_graph=create_graph))
+        torch.testing.assert_close(found[1], found[0])
