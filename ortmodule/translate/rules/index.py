@@ -16,6 +16,7 @@ def embedding(t, weight, index, padding_idx=-1, scale_grad_by_freq=False, sparse
         t.refuse("embedding with sparse gradients has no translation")
     if index.dtype not in ("int64", "int32"):
         t.refuse(f"embedding with indices of {index.dtype}")
+    padding_idx = t.static(padding_idx, "the padding of an embedding")  # from the end of weight
     t.hold_positions(index, weight.dims[0])
     return t.ort("Embedding", weight, t.cast(index, "int64"), padding_idx=int(padding_idx))
 

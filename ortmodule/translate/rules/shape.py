@@ -231,16 +231,23 @@ def select_scatter(t, base, view, dim, index):
     return _scatter_along(t, base, view, axis, t.sizes([index]))
 
 
+def _bounds(x, dim, start, length):
+    """Of a narrow, from the front."""
+    size = x.dims[dim]
+    if isinstance(start, int) and start < 0:
+        start = start + size if isinstance(size, int) else f"({size}) + ({start})"
+    symbolic = isinstance(start, str) or isinstance(length, str)
+    return start, f"({start}) + ({length})" if symbolic else start + length
+
+
 @aten("narrow.default")
 def narrow(t, x, dim, start, length):
-    end = f"({start}) + ({length})" if isinstance(start, str) or isinstance(length, str) else None
-    return t.slice(x, dim % x.rank, start, end or start + length)
+    return t.slice(x, dim % x.rank, *_bounds(x, dim, start, length))
 
 
 @inverse("narrow.default")
 def undo_narrow(t, base, view, dim, start, length):
-    end = f"({start}) + ({length})" if isinstance(start, str) or isinstance(length, str) else None
-    return slice_scatter(t, base, view, dim, start, end or start + length)
+    return slice_scatter(t, base, view, dim, *_bounds(base, dim, start, length))
 
 
 _SPLITS = (
