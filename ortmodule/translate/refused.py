@@ -6,6 +6,7 @@ kernels do not check of sizes and numbers is a table here.
 
 import functools
 import itertools
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -22,8 +23,11 @@ _CHECKS: dict[str, Callable] = {}
 _RANDOM = torch.Tag.nondeterministic_seeded
 # Operands whose dtypes are tried in turn, to learn whether they are at fault.
 _OPERANDS = 5
+# What kernels take that take floating numbers at all.
+_USUAL = (torch.float32, torch.float64)
 # Elements of an axis of what is tried: more, where an op takes no axes as short as that.
 _SIZES = (2, 16)
+_MOST = 2**18  # elements
 
 
 class _Ones(NamedTuple):
@@ -69,7 +73,7 @@ def _refuses(t: Any, target: OpOverload, size: int) -> bool | None:
         given = args, tuple((name, _frozen(value)) for name, value in kwargs.items())
     except _Unknown:
         return False
-    odd = [x for x in _operands(given) if isinstance(x, _Flag) or not x.dtype.is_floating_point]
+    odd = [x for x in _operands(given) if isinstance(x, _Flag) or x.dtype not in _USUAL]
     dtypes = {x.dtype for x in _operands(given) if isinstance(x, _Ones)}
     return bool(odd or len(dtypes) > 1) and _kernel_refuses(target, given)
 
@@ -127,8 +131,9 @@ def _operands(given: Any) -> Iterator[Any]:
 
 def _stand_in(value: Any, most: int) -> Any:
     if isinstance(value, torch.Tensor):
-        most = most if value.dim() <= 4 else min(_SIZES)
         sizes = tuple(min(_number(size), most) for size in value.shape)
+        if math.prod(sizes) > _MOST:
+            sizes = tuple(min(size, min(_SIZES)) for size in sizes)
         return _Ones(value.dtype, value.device, sizes)
     return _number(value)
 

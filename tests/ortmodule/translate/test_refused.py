@@ -79,6 +79,14 @@ CASES = {
         lambda x: F.pad(x, (1, 0, 2, 1), "reflect"), (floats(1, 3, 4),), [
             (whole(1, 3, 4, dtype=torch.bool),), (whole(1, 5, 6, dtype=torch.bool),),
         ]),
+    "halves of an image": (
+        lambda x: F.interpolate(x, size=(3, 2), mode="bilinear", antialias=True),
+        (floats(1, 2, 5, 6),), [(floats(1, 2, 5, 6).half(),), (floats(1, 2, 5, 6).bfloat16(),)],
+    ),
+    "halves of a pool": (
+        lambda x: F.local_response_norm(x, 3), (floats(1, 2, 5, 6),), [
+            (floats(1, 2, 5, 6).half(),), (floats(1, 2, 5, 6).bfloat16(),),
+        ]),
     "more cut off than there is": (
         lambda x: F.pad(x, (-2, 3)), (floats(4, 3),), [(floats(4, 0),), (floats(4, 1),)],
     ),
