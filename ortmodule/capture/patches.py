@@ -23,7 +23,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbol
 from torch.nn.modules import module as torch_module
 
 from ..errors import NeedsCut, NeedsExactSizes, NotCapturable
-from ..guards import questions, surroundings, tensor_questions
+from ..guards import surroundings, tensor_questions
 from ..places import PACKAGE, TORCH, caller_place
 from ..python_ops import collectives, control_flow, floats, functions
 from ..python_ops.contexts import autocast_kept, left_again
@@ -55,6 +55,7 @@ from ..torch_internals.tracing import (
     higher_order_utils,
 )
 from .compared import compared
+from .eagers_answers import answer_as_eager, asked_by_user
 from .fake_results import computed_directly
 from .strides import as_kernels_give
 from .unread import leave_out
@@ -121,7 +122,7 @@ def capturing(
     """Holds the capture lock; refuses what export would get wrong; restores all random states.
 
     device: where `module` computes. seen: whether an object was there before forward ran. told:
-    forward is told that it is traced, if it asks.
+    packages are told that they are traced, if they ask.
     """
     names: set[str] = set()
     hooks = Hooks(seen)
@@ -190,9 +191,8 @@ def _replace_modes(replace: Callable, told: bool) -> None:
     replace(grad_mode.inference_mode, "__enter__", _recorded_enter)
     replace(grad_mode.inference_mode, "__exit__", _recorded_exit)
     inference = torch.is_inference_mode_enabled()
-    replace(torch, "is_inference_mode_enabled", _asked_by_user(lambda: inference))
-    for name in () if told else questions.OF_THE_TRACE:
-        replace(torch.compiler, name, _asked_by_user(lambda: False))
+    replace(torch, "is_inference_mode_enabled", asked_by_user(lambda: inference))
+    answer_as_eager(replace, told)
 
 
 def _replace_functions(replace: Callable) -> None:
@@ -299,20 +299,6 @@ def _no_backward(original: Callable) -> Callable:
         return (original if functions.is_inside() else refuse)(*args, **kwargs)
 
     return run
-
-
-def _asked_by_user(answer: Callable) -> Callable:
-    """`answer` where the user's code asks, else torch's own."""
-
-    def make(original: Callable) -> Callable:
-        def ask(*args, **kwargs):
-            frame = sys._getframe(2)  # below the function that chooses by thread
-            own = frame.f_code.co_filename.startswith((TORCH, PACKAGE))
-            return (original if own else answer)(*args, **kwargs)
-
-        return ask
-
-    return make
 
 
 def _recorded_enter(original: Callable) -> Callable:

@@ -25,7 +25,7 @@ from ..errors import (
     let_go,
 )
 from ..guards import observation
-from ..guards.questions import OF_THE_TRACE
+from ..guards.questions import asks_whether_traced
 from ..places import error_place
 from ..python_ops.contexts import left_again
 from ..python_ops.hooks import Hooks, place_steps
@@ -80,7 +80,7 @@ def _traced(
     exact = not any(map(any, free))
     kind = NeedsCut
     if whole:  # as eager does it, with plain sizes
-        asks = OF_THE_TRACE & fake.names.known
+        asks = any(map(asks_whether_traced, {code for _, code in fake.roots}))
         kind = NeedsExactSizes if not exact else NeedsEagersAnswers if asks else NeedsCut
     with OwnTensors(module) as own, contextlib.ExitStack() as stack:
         flat.notes.own, flat.notes.effects = own, effects

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import torch
 
 from ..errors import NotCapturable
-from ..guards import state_kinds
+from ..guards import questions, state_kinds
 from ..guards.observation import OWN, PACKAGE, is_library, kind_of_file
 from ..guards.tensor_questions import ONLY_EAGER, refusal
 from ..torch_internals.dynamo import (
@@ -22,6 +22,7 @@ from ..torch_internals.dynamo import (
     BuiltinVariable,
     CheckpointHigherOrderVariable,
     CollectiveFunctionRewriteVariable,
+    ConstantVariable,
     InliningInstructionTranslator,
     InstructionTranslatorBase,
     StringFormatVariable,
@@ -270,6 +271,27 @@ def subclasses_made(
 
 def autocast_set(
     asked: Callable[[NotCapturable], None],
+def asked_of_the_trace() -> contextlib.AbstractContextManager:
+    """Who asks whether it is traced is answered as in a whole capture."""
+
+    def make(original: Callable) -> Callable:
+        def call_function(self, tx: Any, *args: Any) -> Any:
+            asks = getattr(self.value, "__name__", None) in questions.OF_THE_TRACE
+            if asks and not questions.is_told_of_the_trace(_codes_from(tx)):
+                return ConstantVariable.create(False)
+            return original(self, tx, *args)
+
+        return call_function
+
+    return replaced(TorchInGraphFunctionVariable, "call_function", make)
+
+
+def _codes_from(tx: Any) -> Iterator[types.CodeType]:
+    while tx is not None:
+        yield tx.f_code
+        tx = getattr(tx, "parent", None)
+
+
 ) -> contextlib.AbstractContextManager:
     """`asked` is told where code sets autocast and leaves it so: after torch 2.11 Dynamo puts back
     what was before, when a function that it runs has ended."""

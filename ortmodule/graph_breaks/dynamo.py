@@ -41,6 +41,7 @@ from ..torch_internals.dynamo import (
 )
 from ..torch_internals.replace import LOCK, replaced
 from .breaks import (
+    asked_of_the_trace,
     asks_of_tensors,
     autocast_set,
     cut_at_checkpoints,
@@ -221,7 +222,8 @@ class _Convert:
             identities_as_they_are(), missing_keys_guarded(), missing_attributes_as_they_are(),
             inlined(self._told().entered), asks_of_tensors(self._told().asked),
             reads_of_objects(self._told().asked), subclasses_made(self._told().asked),
-            autocast_set(self._told().asked), slices_as_they_are(), guards_as_exact(),
+            autocast_set(self._told().asked), asked_of_the_trace(), slices_as_they_are(),
+            guards_as_exact(),
             aliases_guarded(), large_integers_as_they_are(), numpy_scalars_as_they_are(),
             identities_of_values(self._told().asked), tuples_as_made(), cut_at_largest(),
             arrays_as_they_are(), looked_up_attributes_guarded(), _guards_untimed(),

@@ -7,7 +7,7 @@ import builtins
 import collections
 import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..errors import NeedsCut, NotCapturable
@@ -24,6 +24,7 @@ _OF_TENSORS = {
 _CUT_AT = {"register_multi_grad_hook"}
 # How code asks whether it is traced.
 OF_THE_TRACE = frozenset({"is_compiling", "is_dynamo_compiling", "is_exporting"})
+_PASSING_ON = ("typing_extensions.py", "warnings.py")
 # Called by name, of a context that Dynamo would forget how to leave.
 _BY_HAND = frozenset({"__enter__", "__exit__"})
 # They change an order that Dynamo does not write back.
@@ -87,12 +88,26 @@ def check_in_parts(code: types.CodeType, scope: dict) -> None:
     for name in _OF_ORDER & facts.looked_up:
         reason = f"forward changes the order of a dict ({name}), which parts do not write back"
         raise NotCapturable(reason, file=code.co_filename, line=facts.attributes[name])
-    for name in (OF_THE_TRACE | _BY_HAND) & (facts.attributes.keys() | facts.globals.keys()):
-        reason = f"forward asks {name}, which differs in parts"
-        if name in _BY_HAND:
-            reason = f"forward calls {name} itself"
+    for name in _BY_HAND & (facts.attributes.keys() | facts.globals.keys()):
         line = facts.attributes.get(name) or facts.globals[name]
-        raise NotCapturable(reason, file=code.co_filename, line=line)
+        raise NotCapturable(f"forward calls {name} itself", file=code.co_filename, line=line)
+
+
+def asks_whether_traced(code: types.CodeType) -> bool:
+    """Whether it is a package's code that asks so, which may be told."""
+    facts = observation.facts_of(code)
+    asks = OF_THE_TRACE & (facts.attributes.keys() | facts.globals.keys())
+    return bool(asks) and observation.kind_of_file(code.co_filename) != observation.OWN
+
+
+def is_told_of_the_trace(asking: Iterable[types.CodeType]) -> bool:
+    """Whether who asks if it is traced is told so: an installed package is, whose code is written
+    to be traced; the user's own code gets eager's answer. asking: the code that asks, and what
+    called it, a package's function that only passes the question on among it."""
+    for code in asking:
+        if code.co_name not in OF_THE_TRACE and not code.co_filename.endswith(_PASSING_ON):
+            return observation.kind_of_file(code.co_filename) != observation.OWN
+    return False
 
 
 def _asked(code: types.CodeType, scope: Mapping, kind: int) -> Iterator[NotCapturable]:

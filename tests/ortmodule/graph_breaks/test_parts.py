@@ -370,11 +370,23 @@ def test_an_error_leaves_no_autocast_behind():
     ours(x, False)
 
 
-def test_what_asks_whether_it_is_traced_runs_in_eager():
-    pair = pair_of(lambda net, h: branch(net, h) * (2.0 if torch.compiler.is_compiling() else 1.0))
+@pytest.mark.parametrize(
+    "asks",
+    [
+        torch.compiler.is_compiling, torch.compiler.is_exporting, torch.jit.is_tracing,
+        torch.compiler.is_dynamo_compiling, torch._dynamo.is_compiling,
+    ],
+)  # fmt: skip
+def test_what_asks_whether_it_is_traced_gets_eagers_answer(asks):
+    def between(net, h):
+        net.count = [torch.compiler.is_compiling(), asks()]
+        return branch(net, h) * (2.0 if asks() else 1.0)
+
+    pair = pair_of(between)
     for x in batches(5, 5):
         pair.step(x)
-    pair.fell_back("is_compiling")
+        assert pair.ours.count == [False, False]
+    assert pair.report.captures == 2 and len(pair.report.parts) == 2
 
 
 def test_a_class_that_changes_at_every_call_runs_in_eager():

@@ -10,19 +10,30 @@ from torch import nn
 from .table import Base, Case, case
 
 
-@case(captured=False)
+@case(captured=True)
 def is_compiling():
     return Case(Base(lambda s, x: s.l(x) * (2.0 if torch.compiler.is_compiling() else 1.0)))
 
 
-@case(captured=False)
+@case(captured=True)
 def is_exporting():
     return Case(Base(lambda s, x: s.l(x) * (2.0 if torch.compiler.is_exporting() else 1.0)))
 
 
-@case(captured=False)
+@case(captured=True)
 def dynamo_is_compiling():
     return Case(Base(lambda s, x: s.l(x) * (2.0 if torch._dynamo.is_compiling() else 1.0)))
+
+
+@case(captured=True)
+def the_answers_in_the_result():
+    def body(s, x):
+        asked = torch.compiler.is_compiling, torch.compiler.is_exporting, torch.jit.is_tracing
+        of_fx = torch.fx._symbolic_trace.is_fx_tracing, torch._dynamo.is_compiling
+        known = torch.onnx.is_in_onnx_export, torch.jit.is_scripting, torch._utils.is_compiling
+        return s.l(x), [bool(ask()) for ask in (*asked, *of_fx, *known)]
+
+    return Case(Base(body))
 
 
 @case(captured=False)
