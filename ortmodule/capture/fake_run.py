@@ -30,6 +30,7 @@ from ..records.autograd_history import as_users_have_them, writes_to_saved
 from ..side_effects.effects import Effects, PlainWrite
 from ..side_effects.private_state import OwnTensors, forget
 from ..torch_internals.tracing import FakeTensor, FakeTensorMode
+from . import warned
 from .array_memory import ArrayMemory
 from .constant_branches import ConstantBranches
 from .patches import Within
@@ -179,7 +180,7 @@ def observed(effects: Effects, roots: list, names: Names) -> Iterator[None]:
             refuse(error)
         roots.append((function, code))
 
-    with Observation(entered, names):
+    with Observation(entered, names), warned.refused(refuse):
         try:
             yield
         finally:

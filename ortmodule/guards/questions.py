@@ -22,7 +22,7 @@ _OF_TENSORS = {
     "initial_seed": "a generator's seed",
 }  # fmt: skip
 _CUT_AT = {"register_multi_grad_hook"}
-# How code asks whether it is traced.
+# How code asks whether it is traced; and files whose functions pass a call on.
 OF_THE_TRACE = frozenset({"is_compiling", "is_dynamo_compiling", "is_exporting"})
 _PASSING_ON = ("typing_extensions.py", "warnings.py")
 # Called by name, of a context that Dynamo would forget how to leave.
@@ -40,6 +40,7 @@ _OF_TORCH = {
     "set_float32_matmul_precision", "set_flush_denormal", "backends",
 }  # fmt: skip
 _OF_NUMPY = {"geterr", "seterr", "geterrcall", "seterrcall", "get_printoptions", "set_printoptions"}
+_WITHOUT_GUARD = {"torch": _OF_TORCH, "numpy": _OF_NUMPY, "warnings": {"filters"}}
 # Of a lock, which another thread may hold.
 _OF_LOCKS = {"locked", "acquire", "_is_owned"}
 # Dynamo cuts at these.
@@ -150,7 +151,7 @@ def _of_value(name: str, value: Any, facts: Any, line: int) -> Iterator[tuple[st
             found = vars(value).get(asked)
             if isinstance(found, types.ModuleType) and found is not value and top != "torch":
                 yield from _of_value(f"{name}.{asked}", found, facts, line)
-            if asked in {"torch": _OF_TORCH, "numpy": _OF_NUMPY}.get(top, ()):
+            if asked in _WITHOUT_GUARD.get(top, ()):
                 yield f"forward asks {name}.{asked}, which no guard holds", at, False
             elif callable(found) and (
                 standard_library.is_impure(found) or standard_library.is_impure_module(value)

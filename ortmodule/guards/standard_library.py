@@ -12,15 +12,17 @@ import types
 import typing
 from typing import Any
 
-# Of the standard library these answer the same at every call.
+# Of the standard library these answer the same at every call, also what of them is written in C,
+# as _warnings. That forward warns is seen by warned.py.
 _PURE = {
     "math", "cmath", "functools", "itertools", "operator", "collections", "typing", "types",
     "dataclasses", "copy", "enum", "abc", "contextlib", "numbers", "re", "string", "warnings",
     "__future__", "bisect", "heapq", "builtins", "weakref", "contextvars", "fractions", "decimal",
-    "logging", "textwrap", "statistics", "inspect", "_weakref", "_contextvars", "_collections",
-    "_functools", "_operator", "_bisect", "_heapq", "_abc", "array", "threading", "importlib",
+    "logging", "textwrap", "statistics", "inspect", "array", "threading", "importlib",
     "_frozen_importlib", "_frozen_importlib_external", "json", "base64", "difflib", "unicodedata",
-    "ast", "keyword", "pprint", "reprlib", "copyreg", "calendar", "_weakrefset",
+    "ast", "keyword", "pprint", "reprlib", "copyreg", "calendar", "weakrefset", "struct", "zlib",
+    "binascii", "hashlib", "colorsys", "html", "graphlib", "sre", "sha1", "sha2", "sha256",
+    "sha512", "sha3", "md5", "blake2",
 }  # fmt: skip
 # And these functions of modules that ask the system otherwise.
 _PURE_FUNCTIONS = ("pathlib.PurePath.", "pathlib.Path.__") + tuple(
@@ -63,14 +65,18 @@ def is_impure(function: Any) -> bool:
     name = f"{function.__module__}.{getattr(function, '__qualname__', '')}"
     if top in ("threading", "_thread"):
         return getattr(function, "__name__", "") in _OF_THREADS
-    pure = top in _PURE or name.startswith(_PURE_FUNCTIONS)
+    pure = _is_pure(top) or name.startswith(_PURE_FUNCTIONS)
     return name in _OF_FRAMES | _BY_NAME or (top in sys.stdlib_module_names and not pure)
 
 
 def is_impure_module(module: types.ModuleType) -> bool:
     """Whether it is of the standard library, and what it holds is no constant."""
     top = module.__name__.partition(".")[0]
-    return top in sys.stdlib_module_names and top not in _PURE
+    return top in sys.stdlib_module_names and not _is_pure(top)
+
+
+def _is_pure(package: str) -> bool:
+    return not _PURE.isdisjoint((package, package.removeprefix("_")))
 
 
 def names_in(value: Any) -> set[str] | None:

@@ -6,6 +6,7 @@ import copy
 import ctypes
 import dataclasses
 import functools
+import hashlib
 import inspect
 import json
 import logging
@@ -15,10 +16,13 @@ import os
 import pathlib
 import pickle
 import string
+import struct
 import sys
 import types
 import typing
 import warnings
+import zlib
+from warnings import warn
 
 import numpy as np
 import torch
@@ -101,6 +105,19 @@ reads("getenv", lambda o: float(os.getenv("TRUTH", "0")), Sized,
 reads("filters_of_warnings", lambda o: 2.0 if warnings.filters[0][4] == 7 else 1.0, Sized,
       lambda o, i: warnings.filterwarnings("ignore", "none", lineno=7 + (i != 1)),
       captured=False)  # fmt: skip
+
+
+@case(captured=True)
+def what_is_written_in_c():
+    """The same at every call, of modules that the user's code imports from."""
+
+    def body(s, x):
+        if x.shape[0] > 1000:
+            warn("many")
+        scale = zlib.crc32(struct.pack("f", 1.0)) % 7 + len(hashlib.md5(b"a").digest())
+        return s.l(x) * scale
+
+    return Case(Base(body))
 
 
 class Positional:

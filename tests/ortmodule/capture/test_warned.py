@@ -1,0 +1,63 @@
+"""Warnings that forward gives: at each call as in eager, also in what an earlier call captured."""
+
+import warnings
+from warnings import warn
+
+import pytest
+import torch
+from pairs import Pair
+from torch import nn
+
+WAYS = {
+    "by_its_module": lambda: warnings.warn("told", stacklevel=1),
+    "by_its_name": lambda: warn("told", stacklevel=1),
+    "of_a_line": lambda: warnings.warn_explicit("told", UserWarning, "file", 1),
+}
+
+
+class Warns(nn.Module):
+    """Warns of a batch larger than `limit`."""
+
+    def __init__(self, give, limit):
+        super().__init__()
+        self.net, self.give, self.limit = nn.Linear(4, 4), give, limit
+
+    def forward(self, x):
+        x = self.net(x)
+        if x.shape[0] > self.limit:
+            self.give()
+        return x.sin().cos().tanh().exp()
+
+
+def told(pair: Pair, action: str) -> int:
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter(action)
+        warnings.filterwarnings("ignore", "ORTModule")
+        pair.step(torch.rand(3, 4))
+    return [str(each.message) for each in found].count("told")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_call_warns(way):
+    pair = Pair(Warns(WAYS[way], 2))
+    given = [told(pair, action) for action in ("ignore", "always", "ignore", "always")]
+    assert given == [0, 2, 0, 2]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for module in (pair.eager, pair.ours):
+            with pytest.raises(UserWarning, match="told"):
+                module(torch.rand(3, 4))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_does_not_warn_is_captured(way):
+    pair = Pair(Warns(WAYS[way], 5))
+    assert [told(pair, "always") for _ in range(2)] == [0, 0]
+    pair.through_engine(captures=1)
+    assert not pair.report.not_whole
+
+
+def test_the_filters_are_put_back():
+    before = list(warnings.filters)
+    Pair(Warns(WAYS["by_its_name"], 5)).step(torch.rand(3, 4))
+    assert warnings.filters == before
