@@ -60,11 +60,13 @@ class FallbackRunner:
             if self.parts is None:
                 self.parts = self._cut(error, strict)
             parts = self.parts
+        may_choose = self.options.fallback == "report" and parts.refusal is None
+        if may_choose and self._is_eagers_turn(parts):  # it takes no guard's time
+            return self.module.forward(*args, **kwargs)
+        with self._lock:
             held = parts.hold()
         if not held:
             return self.in_eager(error if strict else parts.refusal, key, args, kwargs)
-        if self.options.fallback == "report" and self._is_eagers_turn(parts):
-            return self.module.forward(*args, **kwargs)
         return self._in_parts(parts, error, key, args, kwargs)
 
     def in_eager(self, error: NotCapturable, key: tuple | None, args: tuple, kwargs: dict) -> Any:

@@ -10,6 +10,7 @@ from torch.func import functional_call
 
 from ortmodule import ORTModule
 from ortmodule.graph_breaks.pace import Pace
+from ortmodule.graph_breaks.unguarded import Unguarded
 
 
 def paced(parts, eager, calls=60, made=lambda call: 0):
@@ -44,6 +45,30 @@ def test_nothing_is_timed_where_algorithms_are_deterministic():
         assert not any(paced(2.0, 1.0)[1])
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.filterwarnings("ignore:ORTModule")
+def test_guards_are_no_part_of_eagers_time():
+    """They may be slow, as those of a class that forward writes to."""
+    ours, now, looks, ways = ORTModule(Normed()), 0.0, [], []
+    changed = Unguarded.changed
+
+    def look(self):
+        looks.append(len(ways))
+        return changed(self)
+
+    with (
+        mock.patch("ortmodule.graph_breaks.pace.time.perf_counter", lambda: now),
+        mock.patch.object(Unguarded, "changed", look),
+    ):
+        for _ in range(50):
+            ours(torch.ones(4, 3)).sum().backward()
+            pace = ours._ortmodule._fall_back._paces[True, True]
+            ways.append(pace.times is not None or bool(pace._latest and pace._latest[1]))
+            now += 1e-3 * (1 if ways[-1] else 2)
+    eagers = {call for call, eager in enumerate(ways) if eager}
+    assert len(eagers) > 12 and not eagers & set(looks)
+    assert len(set(looks)) == len(ways) - len(eagers)
 
 
 class Normed(nn.Module):
