@@ -23,8 +23,10 @@ from ..torch_internals.dynamo import (
     CheckpointHigherOrderVariable,
     CollectiveFunctionRewriteVariable,
     ConstantVariable,
+    GuardBuilder,
     InliningInstructionTranslator,
     InstructionTranslatorBase,
+    SkipFunctionVariable,
     StringFormatVariable,
     SymNodeVariable,
     TensorSubclassVariable,
@@ -32,6 +34,7 @@ from ..torch_internals.dynamo import (
     TorchInGraphFunctionVariable,
     VariableBuilder,
     compare_op_handlers,
+    install_guard,
     produce_trampoline_autograd_apply,
     proxy_args_kwargs,
     supported_comparison_ops,
@@ -269,8 +272,6 @@ def subclasses_made(
     return replaced(TensorSubclassVariable, "call_function", make)
 
 
-def autocast_set(
-    asked: Callable[[NotCapturable], None],
 def asked_of_the_trace() -> contextlib.AbstractContextManager:
     """Who asks whether it is traced is answered as in a whole capture."""
 
@@ -292,6 +293,8 @@ def _codes_from(tx: Any) -> Iterator[types.CodeType]:
         tx = getattr(tx, "parent", None)
 
 
+def autocast_set(
+    asked: Callable[[NotCapturable], None],
 ) -> contextlib.AbstractContextManager:
     """`asked` is told where code sets autocast and leaves it so: after torch 2.11 Dynamo puts back
     what was before, when a function that it runs has ended."""
@@ -311,15 +314,17 @@ def _codes_from(tx: Any) -> Iterator[types.CodeType]:
 def reads_of_objects(
     asked: Callable[[NotCapturable], None],
 ) -> contextlib.AbstractContextManager:
-    """`asked` is told where code reads an object that Dynamo takes to stay as it is."""
+    """`asked` is told where code reads an object that Dynamo takes to stay as it is. A graph ends
+    where a function draws, as `random.random` does: Dynamo would draw ahead of the graph."""
 
     def make(original: Callable) -> Callable:
         def call(self, value: Any) -> Any:
-            held = getattr(value, "__self__", None)  # of a generator's method
-            found = held if isinstance(held, state_kinds.GENERATORS) else value
-            plain = state_kinds.is_plain(found) or is_library(type(found).__module__)
-            if isinstance(found, _FROZEN) and not (plain and isinstance(found, enum.Enum)):
-                kind = type(found).__name__
+            if isinstance(getattr(value, "__self__", None), state_kinds.GENERATORS):
+                install_guard(self.source.make_guard(GuardBuilder.ID_MATCH))
+                return SkipFunctionVariable(value, source=self.source)
+            plain = state_kinds.is_plain(value) or is_library(type(value).__module__)
+            if isinstance(value, _FROZEN) and not (plain and isinstance(value, enum.Enum)):
+                kind = type(value).__name__
                 asked(NotCapturable(f"forward reaches a {kind}, which parts do not follow"))
             return original(self, value)
 

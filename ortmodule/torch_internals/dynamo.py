@@ -69,6 +69,9 @@ SetVariable = need("torch._dynamo.variables.SetVariable", "sets in parts")
 CollectiveFunctionRewriteVariable = need(
     "torch._dynamo.variables.functions.CollectiveFunctionRewriteVariable", "collectives in parts"
 )
+SkipFunctionVariable = need(
+    "torch._dynamo.variables.functions.SkipFunctionVariable", "functions that draw"
+)
 UserMethodVariable = need(
     "torch._dynamo.variables.functions.UserMethodVariable", "methods in parts"
 )

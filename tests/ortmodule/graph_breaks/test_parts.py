@@ -6,7 +6,9 @@ import random
 import re
 import warnings
 import weakref
+from random import random as draw
 
+import numpy as np
 import pytest
 import torch
 from pairs import Pair, asks, close, mlp, options
@@ -298,19 +300,47 @@ def test_checkpoints(reentrant):
     assert pair.report.not_whole
 
 
-def test_generators_draw_as_in_eager():
-    def between(net, h):
-        return branch(net, h * random.random()) + torch.rand_like(h)
+def augmented(h):
+    return h if draw() > 0.5 else h * random.uniform(1, 2)
 
-    eager, ours = Net(between), None
+
+def shuffled(h):
+    order = list(range(3))
+    random.shuffle(order)
+    for i in order:
+        h = h * (i + 1.5) - i
+    return h
+
+
+DRAWS = {
+    "a_number": lambda net, h: h * random.random(),
+    "by_another_name": lambda net, h: h * draw(),
+    "a_branch": lambda net, h: h * 2 if random.random() < 0.5 else h + 1,
+    "in_a_function": lambda net, h: augmented(h),
+    "a_choice": lambda net, h: h * random.choice([1.0, 2.0, 3.0]),
+    "a_size": lambda net, h: h + h[:, : random.randint(2, 7)].sum(1, keepdim=True),
+    "an_order": lambda net, h: shuffled(h),
+    "numpys": lambda net, h: h * np.random.rand(),
+    "numpys_array": lambda net, h: h * torch.from_numpy(np.random.rand(8)).float(),
+    "a_seed": lambda net, h: (random.seed(3), h * random.random())[1],
+    "torchs": lambda net, h: branch(net, h * random.random()) + torch.rand_like(h),
+}
+
+
+@pytest.mark.parametrize("between", DRAWS.values(), ids=DRAWS)
+def test_generators_draw_as_in_eager(between):
+    """Between two parts, at its place: what comes after finds the generator as eager leaves it."""
+    eager = Net(between)
     ours = ORTModule(copy.deepcopy(eager), options())
-    for x in batches(5, 5, 5):
+    for i, x in enumerate(batches(5, 4, 5, 5)):
         results = []
         for module in (eager, ours):
-            random.seed(1)
-            torch.manual_seed(1)
-            results.append(module(x))
-        close(results[1], results[0], "the output")
+            for seed in (random.seed, np.random.seed, torch.manual_seed):
+                seed(i)
+            results.append((module(x), torch.tensor([random.random(), np.random.rand()])))
+        for found, expected in zip(*reversed(results), strict=True):
+            close(found, expected, "the output")
+    assert ours.explain().parts
 
 
 def test_what_torch_compile_passed_over_is_looked_at():
