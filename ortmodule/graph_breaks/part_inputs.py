@@ -22,6 +22,7 @@ from ..torch_internals.dynamo import (
     TensorifyState,
     TracingContext,
     autograd_function_apply,
+    get_data_attr,
 )
 from ..torch_internals.modes import (
     autocast_enter,
@@ -59,6 +60,8 @@ def tensors_alone(graph: fx.GraphModule) -> tuple[Callable[[tuple], tuple], list
     _keep_floats(graph)
     _restore_functions(graph)
     for node in graph.graph.nodes:
+        if node.target is get_data_attr:  # a capture looks at the attribute itself
+            node.target, node.args = getattr, (*node.args, "data")
         node.target = _ENTERED.get(node.target, node.target)
     graph.recompile()
     LazyGraphModule.force_recompile(graph)  # else the first call would write to the module

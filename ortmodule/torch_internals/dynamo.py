@@ -110,6 +110,7 @@ UserDefinedObjectVariable = need(
 autograd_function_apply = need(
     "torch._functorch.autograd_function.autograd_function_apply", "Functions in parts"
 )
+get_data_attr = need("torch._C._autograd._get_data_attr", "Tensor.data in parts")
 TracingContext = need("torch._guards.TracingContext", "graphs of parts")
 LazyGraphModule = need("torch.fx._lazy_graph_module._LazyGraphModule", "graphs of parts")
 eval_frame = need("torch._dynamo.eval_frame", "functions that Dynamo traces")

@@ -400,6 +400,20 @@ def test_an_error_leaves_no_autocast_behind():
     ours(x, False)
 
 
+def test_the_data_of_a_tensor():
+    """Written to without autograd's knowledge, and read: no constant of a part."""
+
+    def between(net, h):
+        h = branch(net, h)
+        net.calls.data.add_(h.detach().sum())
+        return h * 3 + net.calls.data + h.data
+
+    pair = pair_of(between)
+    for x in batches(5, 4, 5):
+        pair.step(x)
+    assert not pair.report.fallbacks and len(pair.report.parts) >= 2
+
+
 @pytest.mark.parametrize(
     "asks",
     [
