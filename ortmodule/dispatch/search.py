@@ -63,10 +63,26 @@ class Refused:
 
 
 class Unsettled:
-    """The state of a module that changes all the time, and for how many calls it has held."""
+    """The state of a module that changes all the time, and for how many calls it has held. After
+    the first ones it too is looked at for a small share of the time only."""
 
-    def __init__(self, error: NotCapturable, snapshot: Snapshot):
-        self.error, self.snapshot, self.calls = error, snapshot, 0
+    def __init__(self, error: NotCapturable, snapshot: Snapshot, looks: int):
+        self.error, self.snapshot, self.calls, self.looks = error, snapshot, 0, looks
+        self._not_before, self._skipped = 0.0, 0
+
+    def rests(self) -> bool:
+        """Whether eager makes this call before anything is looked at."""
+        if self.looks <= _AT_FIRST or time.monotonic() >= self._not_before:
+            return False
+        self._skipped += 1
+        return True
+
+    def looked(self, began: float) -> None:
+        """The state is as it was, or is the one to be compared with from now on."""
+        self.looks += 1
+        self.calls += 1 + self._skipped
+        ended, self._skipped = time.monotonic(), 0
+        self._not_before = ended + (ended - began) / _SHARE
 
 
 @dataclasses.dataclass(slots=True)
@@ -116,6 +132,9 @@ class Search:
         self._known.move_to_end(call.key)
         if known.refused is not None and known.refused.still_holds():
             return known.refused.error
+        if known.unsettled is not None and known.unsettled.rests():
+            return known.unsettled.error
+        began = time.monotonic()
         for compiled in known.compiled:
             if not compiled.fits(call.tensors) or not compiled.is_apart(call.containers):
                 continue
@@ -123,7 +142,7 @@ class Search:
             if binding is not None:
                 known.unsettled = None
                 return compiled, binding
-        return self._wait_for_number(call.key) or _wait_until_settled(known)
+        return self._wait_for_number(call.key) or _wait_until_settled(known, began)
 
     def add(self, compiled: CompiledCapture) -> None:
         """To be found by calls like the captured one."""
@@ -206,8 +225,9 @@ def _use(recent: collections.OrderedDict, key: tuple, make: Callable) -> tuple[A
     return recent[key], oldest
 
 
-def _wait_until_settled(known: Known) -> NotCapturable | None:
-    """Why this call runs in eager although it could be captured; None when it is captured."""
+def _wait_until_settled(known: Known, began: float) -> NotCapturable | None:
+    """Why this call runs in eager although it could be captured; None when it is captured. began:
+    when its captures began to be asked."""
     newest = known.compiled[:_UNSETTLED]
     if len(newest) < _UNSETTLED or sum(compiled.calls for compiled in newest) >= _UNSETTLED * _FEW:
         return None
@@ -218,6 +238,7 @@ def _wait_until_settled(known: Known) -> NotCapturable | None:
     if waiting is None or waiting.snapshot.changed() is not None:
         reason = f"{change.partition(' was ')[0]} changes from call to call"
         snapshot = newest[0].capture.snapshot.again()
-        waiting = known.unsettled = Unsettled(NotCapturable(reason), snapshot)
-    waiting.calls += 1
+        looks = waiting.looks if waiting is not None else 0
+        waiting = known.unsettled = Unsettled(NotCapturable(reason), snapshot, looks)
+    waiting.looked(began)
     return waiting.error if waiting.calls <= _UNSETTLED * _FEW else None

@@ -3,6 +3,8 @@
 Each test goes through the engine, or through a fallback that explain() reports.
 """
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -11,6 +13,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from ortmodule import Options, ORTModule
+from ortmodule.dispatch import search
 
 pytestmark = pytest.mark.filterwarnings("ignore:ORTModule runs this module in eager")
 X = torch.randn(5, 3)
@@ -50,9 +53,10 @@ def test_attribute_changed(change):
     pair.through_engine(captures=2)
 
 
-def test_attribute_that_changes_every_step():
+def test_attribute_that_changes_every_step(monkeypatch):
     """Eight captures that serve nobody are enough; those that fit again are used, and a module that
     has come to rest is captured."""
+    monkeypatch.setattr(search, "_SHARE", math.inf)  # at each call it is asked whether it has
     pair = scaled_pair()
     for i in range(12):
         pair.each(lambda m: setattr(m, "factor", float(i)))  # noqa: B023
@@ -65,6 +69,32 @@ def test_attribute_that_changes_every_step():
     assert pair.report.captures == 8 and pair.report.providers["cpu"] > 0
     pair.each(lambda m: setattr(m, "factor", 100.0))
     for _ in range(40):
+        pair.step(X)
+    assert pair.report.captures == 9
+
+
+def test_what_changes_every_step_is_asked_for_some_of_the_time(monkeypatch):
+    """Else eager's calls would wait for the comparison with eight captures."""
+    now, asked = [0.0], []
+
+    def changed(self):
+        asked.append(self)
+        now[0] += 1.0
+        return compare(self)
+
+    compare = search.Snapshot.changed
+    monkeypatch.setattr(search.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(search.Snapshot, "changed", changed)
+    pair, counts = scaled_pair(), []
+    for i in range(60):
+        pair.each(lambda m: setattr(m, "factor", float(min(i, 30))))  # noqa: B023
+        before = len(asked)
+        pair.step(X)
+        counts.append(len(asked) - before)
+    assert all(counts[9:16]) and not any(counts[18:])
+    assert pair.report.captures == 8
+    for _ in range(40):
+        now[0] += 1e9
         pair.step(X)
     assert pair.report.captures == 9
 
