@@ -44,6 +44,8 @@ def _running(trace: _Trace) -> Iterator[None]:
 
 def _answer(trace: _Trace) -> bool:
     frame = sys._getframe(3)  # below the function that chooses by thread
+    if frame.f_code.co_name == questions.CALL_OF_LAYER:
+        return False
     if _is_torchs(frame) and frame.f_code.co_name not in questions.OF_THE_TRACE:
         return trace.runs
     told = trace.told and trace.runs

@@ -159,6 +159,7 @@ def capturing(
         replace(FakeTensorMode, "dispatch", compared)
         replace(fake_tensor, "should_allow_numbers_as_tensors", _not_in_place)
         replace(torch.fx.GraphModule, "delete_all_unused_submodules", _deleting)
+        replace(torch.fx.Tracer, "call_module", _left_when_it_raises)
         leave_out(replace)
         stack.enter_context(tensor_questions.refused())
         _silence_export(stack, owner)
@@ -234,6 +235,21 @@ def _deleting(_original: Callable) -> Callable:
                 module.delete_submodule(name)
 
     return delete
+
+
+def _left_when_it_raises(original: Callable) -> Callable:
+    """A trace notes which layers it is in; torch's stays in one whose error forward catches."""
+
+    def call_module(tracer: torch.fx.Tracer, *args: Any) -> Any:
+        depth = len(tracer.module_stack)
+        try:
+            return original(tracer, *args)
+        except BaseException:
+            while len(tracer.module_stack) > depth:
+                tracer.module_stack.popitem()
+            raise
+
+    return call_module
 
 
 def with_int64_positions(original: Callable) -> Callable:

@@ -41,6 +41,7 @@ from ..torch_internals.dynamo import (
     unimplemented,
     wrap_fx_proxy,
 )
+from ..torch_internals.layers import hooks_where_any_raises
 from ..torch_internals.replace import first_of, replaced
 
 # What Dynamo reads once, as it traces: no guard would tell that it moved on.
@@ -280,11 +281,21 @@ def asked_of_the_trace() -> contextlib.AbstractContextManager:
             asks = getattr(self.value, "__name__", None) in questions.OF_THE_TRACE
             if asks and not questions.is_told_of_the_trace(_codes_from(tx)):
                 return ConstantVariable.create(False)
+            if asks and tx.f_code.co_name == questions.CALL_OF_LAYER and _has_lasting_hooks(tx):
+                end("hooks that run when a layer raises", "always_call", "a graph has none")
             return original(self, tx, *args)
 
         return call_function
 
     return replaced(TorchInGraphFunctionVariable, "call_function", make)
+
+
+def _has_lasting_hooks(tx: Any) -> bool:
+    """Whether hooks of the layer that is called, or of all, run also when it raises."""
+    found = tx.output.side_effects.load_cell(tx.symbolic_locals["self"])  # of a function within
+    layer = getattr(found.realize(), "value", None)
+    of_layer = getattr(layer, "_forward_hooks_always_called", None)
+    return bool(of_layer or hooks_where_any_raises)
 
 
 def _codes_from(tx: Any) -> Iterator[types.CodeType]:

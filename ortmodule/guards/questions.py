@@ -24,6 +24,8 @@ _OF_TENSORS = {
 _CUT_AT = {"register_multi_grad_hook"}
 # How code asks whether it is traced; and files whose functions pass a call on.
 OF_THE_TRACE = frozenset({"is_compiling", "is_dynamo_compiling", "is_exporting"})
+# Torch's own code that has hooks run when a layer raises, unless it is told of the trace.
+CALL_OF_LAYER = "_call_impl"
 _PASSING_ON = ("typing_extensions.py", "warnings.py")
 # Called by name, of a context that Dynamo would forget how to leave.
 _BY_HAND = frozenset({"__enter__", "__exit__"})

@@ -8,6 +8,9 @@ variable_functions = need("torch._C._VariableFunctions", "recurrent layers")
 nn_functions = need("torch._C._nn", "attention")
 recurrent_functions = need("torch._VF", "recurrent layers")
 BatchNorm = need("torch.nn.modules.batchnorm._BatchNorm", "statistics of batch norm")
+hooks_where_any_raises = need(
+    "torch.nn.modules.module._global_forward_hooks_always_called", "hooks in parts"
+)
 NormBase = need("torch.nn.modules.batchnorm._NormBase", "timing without writes")
 parametrize = need("torch.nn.utils.parametrize", "parameters that are cached")
 DistributedDataParallel = need("torch.nn.parallel.DistributedDataParallel", "buckets")
