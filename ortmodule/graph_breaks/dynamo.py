@@ -21,7 +21,7 @@ from torch import fx, nn
 from ..errors import NotCapturable, let_go
 from ..explain import Break
 from ..fork import guarded
-from ..places import TORCH, traced_place, user_place
+from ..places import PACKAGE, TORCH, traced_place, user_place
 from ..python_ops.contexts import autocast_kept
 from ..python_ops.floats import constants_after_one
 from ..torch_internals.dynamo import (
@@ -213,6 +213,8 @@ class _Convert:
         self._torchdynamo_orig_backend = make  # what cached code belongs to
 
     def __call__(self, frame: Any, cached: Any, state: dict) -> ConvertFrameReturn:
+        if frame.f_code.co_filename.startswith(PACKAGE):  # as a second run, within a backward
+            return _passed(_NOTHING)
         if (key := self._key(frame)) in self._passed:
             return _passed(self._passed[key])
         changes = (

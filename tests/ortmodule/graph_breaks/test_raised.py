@@ -1,4 +1,6 @@
-"""Layers that raise what forward catches."""
+"""Layers that raise what forward catches, and a backward within forward."""
+
+import copy
 
 import pytest
 import torch
@@ -80,3 +82,31 @@ def test_hooks_that_are_always_called(cut, of_all):
     finally:
         for handle in handles:
             handle.remove()
+
+
+class Force(nn.Module):
+    """The slope of an energy is part of the result, as in models of molecules."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(3, 3)
+        self.energy = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh())
+
+    def forward(self, x):
+        x = self.first(x).tanh()
+        if x.sum() > 1e9:
+            x = x * 2
+        energy = self.energy(x).sum(1)
+        (slope,) = torch.autograd.grad(energy.sum(), x, create_graph=True)
+        return energy + slope.square().sum(1)
+
+
+@pytest.mark.filterwarnings("ignore:ORTModule")
+def test_a_second_run_within_forward_is_nothing_for_dynamo():
+    module = Force()
+    pair = Pair(copy.deepcopy(module))
+    for size in (5, 5, 5):
+        pair.step(torch.rand(size, 3))
+    assert len(pair.report.parts) >= 2
+    files = {found.file for found in pair.report.breaks}
+    assert files == {__file__}, files
