@@ -56,6 +56,8 @@ _IDENTITIES = (
 _OF_ENUMS = {"_value_", "_name_", "__objclass__", "_sort_order_", "_inverted_"}
 # Compared whole at every call, so no larger than this.
 _MOST_BYTES = 1 << 20
+# A function in C that pybind11 makes a method of; no module has its class by name.
+_OF_PYBIND = "builtins.instancemethod"
 # Objects of these modules' classes hold nothing that forward reads.
 _OPAQUE = (
     "logging", "_thread", "concurrent.", "asyncio.", "typing", "inspect", "_abc", "ortmodule.",
@@ -63,6 +65,7 @@ _OPAQUE = (
     "multiprocessing.context", "multiprocessing.synchronize", "multiprocessing.process",
     "multiprocessing.queues", "multiprocessing.pool", "multiprocessing.connection",
     "torch.backends", "torch.torch_version", "torch.fx", "torch.library", "importlib", "_frozen",
+    "nanobind",
 )  # fmt: skip
 # To look at what they hold is to hold it, and what forward asks is whether anybody does.
 WEAK = (
@@ -115,6 +118,8 @@ def is_plain(value: Any) -> bool:
         return False
     if isinstance(getattr(of, "__members__", None), dict) and hasattr(of, "__int__"):
         return True  # pybind11's enums
+    if f"{of.__module__}.{of.__qualname__}" == _OF_PYBIND:
+        return True
     return of.__module__.startswith(_OPAQUE) and not isinstance(value, torch.nn.Module)
 
 

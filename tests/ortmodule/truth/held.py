@@ -26,6 +26,17 @@ def a_chain_of_dicts():
 
 
 @case(captured=True)
+def a_method_that_pybind_made():
+    made = vars(torch._C.Graph)["nodes"]
+    assert type(made).__name__ == "instancemethod"
+
+    def before(m, i):
+        m.f = None if i == 1 else made
+
+    return Case(Base(lambda s, x: s.l(x) * (1.0 if s.f is None else 2.0), f=made), before=before)
+
+
+@case(captured=True)
 def a_users_dict():
     class Settings(collections.UserDict):
         pass
