@@ -17,6 +17,7 @@ from ..guards import questions, state_kinds
 from ..guards.observation import OWN, PACKAGE, is_library, kind_of_file
 from ..guards.tensor_questions import ONLY_EAGER, refusal
 from ..torch_internals.dynamo import (
+    AttrSource,
     AutogradFunctionVariable,
     BaseListVariable,
     BuiltinVariable,
@@ -333,6 +334,10 @@ def reads_of_objects(
             if isinstance(getattr(value, "__self__", None), state_kinds.GENERATORS):
                 install_guard(self.source.make_guard(GuardBuilder.ID_MATCH))
                 return SkipFunctionVariable(value, source=self.source)
+            in_c = isinstance(value, state_kinds.IN_C) or state_kinds.is_of_pybind(value)
+            kept = type(self.source) is not AttrSource  # which may make it anew at each look
+            if in_c or (kept and isinstance(value, types.MethodWrapperType)):
+                install_guard(self.source.make_guard(GuardBuilder.ID_MATCH))
             plain = state_kinds.is_plain(value) or is_library(type(value).__module__)
             if isinstance(value, _FROZEN) and not (plain and isinstance(value, enum.Enum)):
                 kind = type(value).__name__

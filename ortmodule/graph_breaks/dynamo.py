@@ -59,6 +59,7 @@ from .held_objects import (
     contents_as_they_are,
     identities_as_they_are,
     looked_up_attributes_guarded,
+    methods_in_c_guarded,
     missing_attributes_as_they_are,
     missing_keys_guarded,
     truth_of_objects,
@@ -229,6 +230,7 @@ class _Convert:
             aliases_guarded(), large_integers_as_they_are(), numpy_scalars_as_they_are(),
             identities_of_values(self._told().asked), tuples_as_made(), cut_at_largest(),
             arrays_as_they_are(), looked_up_attributes_guarded(), _guards_untimed(),
+            methods_in_c_guarded(),
         )  # fmt: skip
         with LOCK, convert_frame.compile_lock, inside(), contextlib.ExitStack() as stack:
             try:

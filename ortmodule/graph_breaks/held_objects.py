@@ -7,6 +7,7 @@ dynamo.py holds these around each look at a function.
 import contextlib
 import functools
 import inspect
+import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch import nn
 
 from ..guards import state_kinds
 from ..torch_internals.dynamo import (
+    AttrSource,
     BaseListVariable,
     ConstantVariable,
     ConstDictVariable,
@@ -37,6 +39,7 @@ from ..torch_internals.replace import first_of, replaced
 from .breaks import compared, end
 
 _WITH_STATE = (UserDefinedObjectVariable, BaseListVariable, *hashing())
+_IN_C = (*state_kinds.IN_C, types.MethodWrapperType)
 _KNOWN_LATER = "it is known when forward runs"
 
 
@@ -131,6 +134,24 @@ def looked_up_attributes_guarded() -> contextlib.AbstractContextManager:
 
     name = first_of(UnspecializedNNModuleVariable, "tp_getattro_impl", "var_getattr")
     return replaced(UnspecializedNNModuleVariable, name, make)
+
+
+def methods_in_c_guarded() -> contextlib.AbstractContextManager:
+    """An attribute of an object that is a method in C gets a guard: Dynamo takes it to stay."""
+
+    def make(original: Callable) -> Callable:
+        def var_getattr(self, tx: Any, name: str) -> Any:
+            held = getattr(self.value, "__dict__", {}).get(name)
+            in_c = isinstance(held, _IN_C) or state_kinds.is_of_pybind(held)
+            if in_c and self.source is not None:
+                source = AttrSource(self.source, name)
+                install_guard(source.make_guard(GuardBuilder.ID_MATCH))
+            return original(self, tx, name)
+
+        return var_getattr
+
+    name = first_of(UserDefinedObjectVariable, "tp_getattro_impl", "var_getattr")
+    return replaced(UserDefinedObjectVariable, name, make)
 
 
 def _is_missing(value: Any, name: str) -> bool:

@@ -39,6 +39,11 @@ SCALARS = (
     pathlib.PurePath, datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, uuid.UUID,
     np.generic,
 )  # fmt: skip
+# Methods and attributes of classes that are written in C, as the classes have them.
+IN_C = (
+    types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+)  # fmt: skip
 # Without state of their own: only which of them it is matters.
 _IDENTITIES = (
     types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
@@ -56,7 +61,7 @@ _IDENTITIES = (
 _OF_ENUMS = {"_value_", "_name_", "__objclass__", "_sort_order_", "_inverted_"}
 # Compared whole at every call, so no larger than this.
 _MOST_BYTES = 1 << 20
-# A function in C that pybind11 makes a method of; no module has its class by name.
+# No module has this class by name.
 _OF_PYBIND = "builtins.instancemethod"
 # Objects of these modules' classes hold nothing that forward reads.
 _OPAQUE = (
@@ -118,9 +123,14 @@ def is_plain(value: Any) -> bool:
         return False
     if isinstance(getattr(of, "__members__", None), dict) and hasattr(of, "__int__"):
         return True  # pybind11's enums
-    if f"{of.__module__}.{of.__qualname__}" == _OF_PYBIND:
+    if is_of_pybind(value):
         return True
     return of.__module__.startswith(_OPAQUE) and not isinstance(value, torch.nn.Module)
+
+
+def is_of_pybind(value: Any) -> bool:
+    """Whether it is a function in C that pybind11 has made a method of."""
+    return f"{type(value).__module__}.{type(value).__qualname__}" == _OF_PYBIND
 
 
 def same(before: Any, now: Any) -> bool:

@@ -58,6 +58,7 @@ proxy_args_kwargs = need("torch._dynamo.utils.proxy_args_kwargs", "calls that st
 AsPythonConstantNotImplementedError = need(
     "torch._dynamo.variables.base.AsPythonConstantNotImplementedError", "slices in parts"
 )
+AttrSource = need("torch._dynamo.source.AttrSource", "guards on attributes")
 VariableTracker = need("torch._dynamo.variables.base.VariableTracker", "values in parts")
 variable_builder = need("torch._dynamo.variables.builder", "values in parts")
 VariableBuilder = need("torch._dynamo.variables.builder.VariableBuilder", "values in parts")

@@ -4,6 +4,7 @@ import collections
 import enum
 import functools
 import os
+import types
 
 import numpy as np
 import torch
@@ -25,15 +26,32 @@ def a_chain_of_dicts():
     )
 
 
-@case(captured=True)
-def a_method_that_pybind_made():
-    made = vars(torch._C.Graph)["nodes"]
-    assert type(made).__name__ == "instancemethod"
+def holds(name, held):
+    """An attribute and an item that are this at some calls, None at others; also after a cut."""
 
-    def before(m, i):
-        m.f = None if i == 1 else made
+    def factory(cut=False):
+        def body(s, x):
+            x = s.k(x).tanh()
+            if cut and x.sum() > 1e9:
+                x = x * 2
+            return s.l(x) * (1.0 if s.f is None else 2.0) * (1.0 if s.d["f"] is None else 3.0)
 
-    return Case(Base(lambda s, x: s.l(x) * (1.0 if s.f is None else 2.0), f=made), before=before)
+        def before(m, i):
+            m.f, m.d["f"] = None if i == 1 else held, None if i == 2 else held
+
+        return Case(Base(body, f=held, d={"f": held}), before=before)
+
+    for kind, made in ((name, factory), (f"{name}_after_a_cut", lambda: factory(cut=True))):
+        made.__name__, made.__module__ = kind, __name__
+        case(captured=True, partly=made is not factory)(made)
+
+
+holds("a_method_in_c", str.upper)
+holds("a_slot_in_c", str.__len__)
+holds("a_bound_slot_in_c", "a".__len__)
+holds("an_attribute_in_c", vars(torch.Tensor.__base__)["shape"])
+holds("a_member_of_slots", types.FunctionType.__closure__)
+holds("a_method_that_pybind_made", vars(torch._C.Graph)["nodes"])
 
 
 @case(captured=True)
