@@ -54,9 +54,8 @@ from ..torch_internals.tracing import (
     fake_tensor,
     higher_order_utils,
 )
-from .compared import compared
 from .eagers_answers import answer_as_eager, asked_by_user
-from .fake_results import computed_directly
+from .fake_kernels import compared, computed_directly
 from .strides import as_kernels_give
 from .unread import leave_out
 

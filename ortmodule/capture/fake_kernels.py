@@ -1,0 +1,77 @@
+"""Fake kernels of our own before torch's; patches.py puts both around what fake tensors compute.
+
+Results of operators that torch decomposes into hundreds where sizes are symbols: a grid_sample
+alone made a capture seconds longer, and a deformable attention has dozens. Sizes that torch's
+kernels compare and its fake ones do not: so a capture is for sizes with the same answer, and a
+trace raises where a kernel would.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import guard_or_false
+
+from ..torch_internals.tracing import FakeTensor
+
+_aten = torch.ops.aten
+
+
+def _grid_sampler_2d(x: Tensor, grid: Tensor, *_: Any) -> Tensor:
+    """x (N, C, H, W), grid (N, h, w, 2): (N, C, h, w), contiguous. `torch.grid_sampler` has checked
+    all but the dtypes."""
+    if x.dtype != grid.dtype:
+        raise RuntimeError(f"grid_sampler(): input is {x.dtype}, grid {grid.dtype}")
+    return x.new_empty((*x.shape[:2], *grid.shape[1:3]))
+
+
+_RESULTS: dict[Any, Callable[..., Tensor]] = {_aten.grid_sampler_2d.default: _grid_sampler_2d}
+
+
+def computed_directly(dispatch: Callable) -> Callable:
+    """FakeTensorMode.dispatch, with the results of such operators from their operands' sizes."""
+
+    def dispatched(mode: Any, op: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+        result = _RESULTS.get(op)
+        if result is None or not all(isinstance(x, FakeTensor) for x in args[:2]):
+            return dispatch(mode, op, types, args, kwargs)
+        with mode:
+            return result(*args)
+
+    return dispatched
+
+
+def _alike(_x: Any, _dim: int, index: Tensor, src: Tensor, *_: Any, **_named: Any):
+    """Of a larger src, torch's backward raises."""
+    for size, wanted in zip(src.shape, index.shape, strict=False):
+        guard_or_false(size == wanted)
+
+
+def _left(x: Tensor, pads: list, *_: Any) -> None:
+    """Negative numbers are cut off before the others are added."""
+    for size, before, after in zip(reversed(x.shape), pads[0::2], pads[1::2], strict=False):
+        cut = sum(number for number in (before, after) if guard_or_false(number < 0))
+        if guard_or_false(size + cut < 0):
+            raise RuntimeError("narrow(): length must be non-negative.")
+
+
+_SCATTERS = (
+    _aten.scatter.src, _aten.scatter.reduce, _aten.scatter_.src, _aten.scatter_.reduce,
+    _aten.scatter_add.default, _aten.scatter_add_.default, _aten.scatter_reduce.two,
+    _aten.scatter_reduce_.two,
+)  # fmt: skip
+_COMPARE: dict[Any, Callable] = dict.fromkeys(_SCATTERS, _alike)
+_COMPARE[_aten.constant_pad_nd.default] = _left
+
+
+def compared(dispatch: Callable) -> Callable:
+    """FakeTensorMode.dispatch, which compares these sizes first."""
+
+    def dispatched(mode: Any, op: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+        compare = _COMPARE.get(op)
+        if compare is not None:
+            compare(*args)
+        return dispatch(mode, op, types, args, kwargs)
+
+    return dispatched
