@@ -27,7 +27,7 @@ def answer_as_eager(replace: Callable, told: bool) -> None:
     were imported by name read them."""
     trace = _Trace(told)
     replace(export_trace, "_compiling_state_context", lambda _: lambda: _running(trace))
-    for name in questions.OF_THE_TRACE:
+    for name in questions.OF_THE_TRACE - {"is_dynamo_compiling"}:  # which export answers with no
         replace(torch.compiler, name, lambda _: lambda: _answer(trace))
     for name in ("is_fx_tracing", "is_fx_symbolic_tracing"):
         replace(symbolic_trace, name, asked_by_user(lambda: False))

@@ -25,6 +25,7 @@ _RANDOM = torch.Tag.nondeterministic_seeded
 _OPERANDS = 5
 # What kernels take that take floating numbers at all.
 _USUAL = (torch.float32, torch.float64)
+_FLOATING = (*_USUAL, torch.float16, torch.bfloat16)
 # Elements of an axis of what is tried: more, where an op takes no axes as short as that.
 _SIZES = (2, 16)
 _MOST = 2**18  # elements
@@ -73,8 +74,11 @@ def _refuses(t: Any, target: OpOverload, size: int) -> bool | None:
         given = args, tuple((name, _frozen(value)) for name, value in kwargs.items())
     except _Unknown:
         return False
-    odd = [x for x in _operands(given) if isinstance(x, _Flag) or x.dtype not in _USUAL]
-    dtypes = {x.dtype for x in _operands(given) if isinstance(x, _Ones)}
+    tensors = [x for x in _operands(given) if isinstance(x, _Ones)]
+    # Of several operands the sizes belong together; torch's kernels do not all check that they do.
+    usual = _USUAL if len(tensors) == 1 else _FLOATING
+    odd = [x for x in _operands(given) if isinstance(x, _Flag) or x.dtype not in usual]
+    dtypes = {x.dtype for x in tensors}
     return bool(odd or len(dtypes) > 1) and _kernel_refuses(target, given)
 
 

@@ -40,7 +40,7 @@ def test_models_train_where_their_tensors_live(name):
         assert losses(name, model, batch) == pytest.approx(expected, rel=1e-5, abs=1e-5)
     report = model.explain()
     steps = [s for s in report.steps if s.provider != "plan"]
-    assert not report.fallbacks and report.providers["far"] > 0.9 * len(steps)
+    assert not report.fallbacks and report.providers["far"] >= 0.9 * len(steps)
     assert all(p.grad.device == DEVICE for p in model.parameters() if p.grad is not None)
 
 

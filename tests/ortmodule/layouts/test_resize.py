@@ -55,6 +55,8 @@ def test_between_convolutions(name, axes, size, dtype, last):
         given["mode"] = LINEAR[axes]
     if axes != 2 and given.get("mode", "").startswith("bi"):
         pytest.skip("torch has it for images alone")
+    if name == "filtered" and dtype is torch.bfloat16:
+        pytest.skip("torch has no kernel of it for halves")
     net = Between(axes, 32, **given)
     exact, found = copy.deepcopy(net).double(), []
     ours = ORTModule(net.to(dtype), options(fallback="error"))
