@@ -42,13 +42,13 @@ def computed_directly(dispatch: Callable) -> Callable:
     return dispatched
 
 
-def _alike(_x: Any, _dim: int, index: Tensor, src: Tensor, *_: Any, **_named: Any):
+def _sizes_of_source(_x: Any, _dim: int, index: Tensor, src: Tensor, *_: Any, **_named: Any):
     """Of a larger src, torch's backward raises."""
     for size, wanted in zip(src.shape, index.shape, strict=False):
         guard_or_false(size == wanted)
 
 
-def _left(x: Tensor, pads: list, *_: Any) -> None:
+def _sizes_left(x: Tensor, pads: list, *_: Any) -> None:
     """Negative numbers are cut off before the others are added."""
     for size, before, after in zip(reversed(x.shape), pads[0::2], pads[1::2], strict=False):
         cut = sum(number for number in (before, after) if guard_or_false(number < 0))
@@ -61,8 +61,8 @@ _SCATTERS = (
     _aten.scatter_add.default, _aten.scatter_add_.default, _aten.scatter_reduce.two,
     _aten.scatter_reduce_.two,
 )  # fmt: skip
-_COMPARE: dict[Any, Callable] = dict.fromkeys(_SCATTERS, _alike)
-_COMPARE[_aten.constant_pad_nd.default] = _left
+_COMPARE: dict[Any, Callable] = dict.fromkeys(_SCATTERS, _sizes_of_source)
+_COMPARE[_aten.constant_pad_nd.default] = _sizes_left
 
 
 def compared(dispatch: Callable) -> Callable:

@@ -293,15 +293,11 @@ Builder::Id Lowering::lower_special(const Node& node) {
     const bool left = node.attrs.s("direction") == "LEFT";
     return builder.emit(left ? Op::shift_left : Op::shift_right, of(node, 0), of(node, 1));
   }
-  if (name == "Gelu") {
-    const bool tanh = node.attrs.s("approximate", "none") == "tanh";
-    return builder.emit(tanh ? Op::gelu_tanh : Op::gelu, of(node, 0));
-  }
-  if (name == "Swish") return builder.emit(Op::silu, of(node, 0));
-  if (name == "ort::GeluDerivative") {
-    const bool tanh = node.attrs.s("approximate", "none") == "tanh";
+  const bool tanh = node.attrs.s("approximate", "none") == "tanh";
+  if (name == "Gelu") return builder.emit(tanh ? Op::gelu_tanh : Op::gelu, of(node, 0));
+  if (name == "ort::GeluDerivative")
     return builder.emit(tanh ? Op::gelu_tanh_derivative : Op::gelu_derivative, of(node, 0));
-  }
+  if (name == "Swish") return builder.emit(Op::silu, of(node, 0));
   if (name == "ort::SwishDerivative") return builder.emit(Op::silu_derivative, of(node, 0));
   if (name == "IsInf") return builder.emit(Op::is_inf, of(node, 0));
   if (name == "ort::Dropout")

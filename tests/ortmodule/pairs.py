@@ -95,3 +95,21 @@ def close(ours, theirs, what) -> None:
     torch.testing.assert_close(
         ours, theirs, rtol=1e-4, atol=1e-5, equal_nan=True, msg=lambda m: f"{what}: {m}"
     )
+
+
+def same_outcomes(module, step, cases) -> None:
+    """`step(function, case)` gives the same tensors, or raises the same, for eager and ours."""
+    found = []
+    for function in (ORTModule(module), module):
+        rows = []
+        for case in cases:
+            try:
+                rows.append(step(function, case))
+            except RuntimeError as error:
+                rows.append(str(error))
+        found.append(rows)
+    for ours, theirs in zip(*found, strict=True):
+        if isinstance(theirs, str):
+            assert ours == theirs
+        else:
+            torch.testing.assert_close(ours, theirs)

@@ -21,7 +21,7 @@ class Nothing final : public Kernel {
 // Slots are 64 bytes of the first device's or the host's arena.
 struct Planned {
   Plan plan;
-  Nothing kernel;
+  static inline const Nothing kernel;
   explicit Planned(size_t devices) {
     for (size_t d = 0; d < devices; ++d)
       plan.devices.push_back(
@@ -48,6 +48,18 @@ struct Planned {
   }
   std::vector<std::vector<int>> waits() const { return waits_of(plan, plan.placement); }
 };
+
+// 30 steps that read and write 12 slots of three devices, the host among them.
+Planned drawn(std::mt19937& random) {
+  Planned p(3);
+  for (int s = 0; s < 12; ++s) p.slot(s % 3, random() % 4 * 32);
+  for (int s = 0; s < 30; ++s) {
+    const auto device = static_cast<int>(random() % 3);
+    p.step(device, device ? static_cast<int>(random() % kStreams) : kCompute,
+           {static_cast<int>(random() % 12)}, {static_cast<int>(random() % 12)});
+  }
+  return p;
+}
 
 TEST(Waits, AReaderOnAnotherStreamWaitsForTheWriter) {
   Planned p(2);
@@ -125,13 +137,7 @@ TEST(Waits, EveryConflictIsOrderedAndNoWaitIsIdle) {
   std::mt19937 random(3);
   size_t ordered = 0;
   for (int round = 0; round < 300; ++round) {
-    Planned p(3);
-    for (int s = 0; s < 12; ++s) p.slot(s % 3, random() % 4 * 32);
-    for (int s = 0; s < 30; ++s)
-      p.step(static_cast<int>(random() % 3), static_cast<int>(random() % kStreams),
-             {static_cast<int>(random() % 12)}, {static_cast<int>(random() % 12)});
-    for (Step& step : p.plan.steps)
-      if (step.device == 0) step.stream = kCompute;
+    const Planned p = drawn(random);
     const auto waits = p.waits();
     const auto before = orders(p, waits);
     for (size_t j = 0; j < p.plan.steps.size(); ++j) {
@@ -205,13 +211,7 @@ TEST(VerifyWaits, EachWaitOfAPlanIsMissed) {
   std::mt19937 random(4);
   size_t left_out = 0;
   for (int round = 0; round < 100; ++round) {
-    Planned p(3);
-    for (int s = 0; s < 12; ++s) p.slot(s % 3, random() % 4 * 32);
-    for (int s = 0; s < 30; ++s) {
-      const auto device = static_cast<int>(random() % 3);
-      p.step(device, device ? static_cast<int>(random() % kStreams) : kCompute,
-             {static_cast<int>(random() % 12)}, {static_cast<int>(random() % 12)});
-    }
+    Planned p = drawn(random);
     order_streams(p.plan, p.plan.placement);
     ASSERT_EQ(refusal(p.plan), "") << "round " << round;
     for (Step& step : p.plan.steps) {
