@@ -124,7 +124,7 @@ void register_smooth(OpSet& ops) {
       });
 }
 
-// In vectors with one exp where the definition has an erf and an exp, or two of them.
+// An instruction each; by the definition they are an erf or a sigmoid and many passes.
 void register_derivatives(OpSet& ops) {
   ops.op("ort::GeluDerivative")
       .in("x", kFloating)
