@@ -3,7 +3,7 @@
 Results of operators that torch decomposes into hundreds where sizes are symbols: a grid_sample
 alone made a capture seconds longer, and a deformable attention has dozens. Sizes that torch's
 kernels compare and its fake ones do not: so a capture is for sizes with the same answer, and a
-trace raises where a kernel would.
+trace raises where a kernel would. Strides that torch's kernels give and its fake ones do not.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,10 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import guard_or_false
 
+from .. import devices
 from ..torch_internals.tracing import FakeTensor
+from ..translate.memory import memory_order
+from .fake_results import RESULTS
 
 _aten = torch.ops.aten
 
@@ -26,7 +29,16 @@ def _grid_sampler_2d(x: Tensor, grid: Tensor, *_: Any) -> Tensor:
     return x.new_empty((*x.shape[:2], *grid.shape[1:3]))
 
 
-_RESULTS: dict[Any, Callable[..., Tensor]] = {_aten.grid_sampler_2d.default: _grid_sampler_2d}
+def _grid_sampler(x: Any, grid: Any, *rest: Any) -> Tensor:
+    with x.fake_mode:
+        return _grid_sampler_2d(x, grid, *rest)
+
+
+_RESULTS = {**RESULTS, _aten.grid_sampler_2d.default: _grid_sampler}
+
+
+def _is_of(mode: Any, x: Any) -> bool:
+    return not isinstance(x, Tensor) or isinstance(x, FakeTensor) and x.fake_mode is mode
 
 
 def computed_directly(dispatch: Callable) -> Callable:
@@ -34,10 +46,11 @@ def computed_directly(dispatch: Callable) -> Callable:
 
     def dispatched(mode: Any, op: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
         result = _RESULTS.get(op)
-        if result is None or not all(isinstance(x, FakeTensor) for x in args[:2]):
-            return dispatch(mode, op, types, args, kwargs)
-        with mode:
-            return result(*args)
+        if result is not None and all(_is_of(mode, x) for x in args):
+            found = result(*args, **(kwargs or {}))
+            if found is not None:
+                return found
+        return dispatch(mode, op, types, args, kwargs)
 
     return dispatched
 
@@ -73,5 +86,37 @@ def compared(dispatch: Callable) -> Callable:
         if compare is not None:
             compare(*args)
         return dispatch(mode, op, types, args, kwargs)
+
+    return dispatched
+
+
+# Whether the result may be channels last, as the operand is; else it is contiguous.
+_CONTIGUOUS = {
+    _aten.native_batch_norm.default: True,
+    _aten._native_batch_norm_legit.default: True,
+    _aten._native_batch_norm_legit.no_stats: True,
+    _aten._native_batch_norm_legit_no_training.default: True,
+    _aten.log_sigmoid_forward.default: False,
+    _aten.rrelu_with_noise.default: False,
+    _aten.rrelu_with_noise_functional.default: False,
+}
+_CHANNELS_LAST = ((0, 2, 3, 1), (0, 2, 3, 4, 1))
+
+
+def as_kernels_give(dispatch: Callable) -> Callable:
+    """FakeTensorMode.dispatch, with the first result of such an op on a CPU as its kernel's."""
+
+    def dispatched(mode: Any, op: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+        found = dispatch(mode, op, types, args, kwargs)
+        last = _CONTIGUOUS.get(op)
+        if last is None or devices.of(args[:1]) != devices.HOST:
+            return found
+        first, *rest = found if isinstance(found, (list, tuple)) else [found]
+        given, made = memory_order(args[0]), memory_order(first)
+        if made == () or last and given in _CHANNELS_LAST:
+            return found
+        contiguous = {"memory_format": torch.contiguous_format}
+        first = dispatch(mode, _aten.clone.default, types, (first,), contiguous)
+        return (first, *rest) if isinstance(found, (list, tuple)) else first
 
     return dispatched

@@ -55,8 +55,7 @@ from ..torch_internals.tracing import (
     higher_order_utils,
 )
 from .eagers_answers import answer_as_eager, asked_by_user
-from .fake_kernels import compared, computed_directly
-from .strides import as_kernels_give
+from .fake_kernels import as_kernels_give, compared, computed_directly
 from .unread import leave_out
 
 _LAYERS = os.path.join(TORCH, "nn", "modules")

@@ -14,6 +14,9 @@ operators = need("torch._ops", "operators of a trace")
 fake_impls = need("torch._subclasses.fake_impls", "operators on fake tensors")
 fake_tensor = need("torch._subclasses.fake_tensor", "operators on fake tensors")
 FakeTensor = need("torch._subclasses.fake_tensor.FakeTensor", "fake runs and traces")
+as_meta = need(
+    "torch._subclasses.fake_tensor.in_kernel_invocation_manager", "views of fake tensors"
+)
 FakeTensorMode = need("torch._subclasses.fake_tensor.FakeTensorMode", "fake runs and traces")
 is_fake = need("torch._subclasses.fake_tensor.is_fake", "fake runs and traces")
 dispatch_functionalize = need(
