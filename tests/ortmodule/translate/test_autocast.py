@@ -9,7 +9,7 @@ import warnings
 import pytest
 import torch
 from autocast_samples import CAST, NONE, OTHERS
-from captured import Function, captured, printed
+from captured import Function, captured, captured_for_these_sizes, printed
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
@@ -91,7 +91,8 @@ def test_casts_and_dtypes_are_eagers(name, half):
         given.append(args)
     assert given
     with torch.autocast("cpu", half), torch.no_grad():
-        found = captured(Function(lambda *given: [op(*args) for args in given]), *given)
+        each = Function(lambda *given: [op(*args) for args in given])
+        found = captured_for_these_sizes(each, *given)
     assert [str(v.dtype) for v in map(found.graph.outputs.__getitem__, places(found))] == [
         str(d).removeprefix("torch.") for d in dtypes
     ]
