@@ -46,8 +46,8 @@ def root() -> Path:
 
 def _seed():
     torch = sys.modules.get("torch")
-    if torch is not None:
-        torch.manual_seed(0)
+    if torch is not None:  # torch.manual_seed notes a stack for each kind of device it lacks
+        torch.default_generator.manual_seed(0)
 
 
 def pytest_collectstart(collector):
