@@ -2,8 +2,8 @@
 
 Where sizes are symbols torch decomposes an operator in Python and asks the symbols dozens of
 questions: 5 to 50 ms an operator, most of a small capture. Here are those whose result is plain to
-see: operands of one floating dtype that lie row by row, and views. All else is None, which leaves
-it to torch.
+see: operands of one floating dtype that lie row by row, and views; no symbol is asked anything. All
+else is None, which leaves it to torch.
 """
 
 import math
@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import guard_or_false
 
 from ..torch_internals.tracing import FakeTensor, as_meta
 
@@ -112,8 +113,10 @@ def _cumulated(x: Any, axis: int, **named: Any) -> FakeTensor | None:
 
 
 def _mm(a: Any, b: Any) -> FakeTensor | None:
-    """a (M, K), b (K, N): (M, N). Weights are transposed, so only a lies row by row."""
-    fits = _plain(a) and _is_matrix_of(a, b) and a.dim() == 2 and _known(a.shape[1], b.shape[0])
+    """a (M, K), b (K, N): (M, N). Weights are transposed, so only a lies row by row. Asks whether K
+    is K, as torch does: of a first layer a free size meets the weight's."""
+    fits = _plain(a) and _is_matrix_of(a, b) and a.dim() == 2
+    fits = fits and guard_or_false(a.shape[1] == b.shape[0])
     return _of(a, (a.shape[0], b.shape[1])) if fits else None
 
 

@@ -1,5 +1,6 @@
 """Results of operators straight from sizes: what torch's own computation on fake tensors gives."""
 
+import contextlib
 import functools
 
 import pytest
@@ -167,3 +168,21 @@ def test_is_eagers(op):
             for mine, real in pairs:
                 assert (mine.shape, mine.stride()) == (real.shape, real.stride()), name
                 assert mine.dtype == real.dtype, name
+
+
+@pytest.mark.parametrize("op", [ATEN.mm.default, ATEN.addmm.default], ids=str)
+def test_a_free_size_meets_a_weights(op):
+    """The one question that is asked, and by torch too."""
+
+    def guards(compute, within):
+        mode = FakeTensorMode(shape_env=ShapeEnv())
+        free = StatelessSymbolicContext([DimDynamic.DYNAMIC] * 2)
+        x = mode.from_tensor(torch.rand(4, 6), symbolic_context=free)
+        bias, weight = (mode.from_tensor(w, static_shapes=True) for w in (W[7], EYE))
+        with mode if within else contextlib.nullcontext():
+            result = compute(*([bias] if op is ATEN.addmm.default else []), x, weight)
+        return told(result), [str(guard.expr) for guard in mode.shape_env.guards]
+
+    (ours, asked), (theirs, wanted) = guards(RESULTS[op], False), guards(op, True)
+    assert ours == theirs
+    assert asked and set(asked) <= set(wanted)
