@@ -4,7 +4,7 @@ import cuda_double
 import pytest
 
 from . import engine
-from .test_halves import check_values
+from .test_halves import check_values, in_turn
 from .test_ops import CASES, DIFFERENTIABLE, assert_close, check_gradients, run
 
 DTYPES = ["float32", "float64"]
@@ -33,8 +33,7 @@ def test_gradient(case):
     check_gradients(case, "cuda", "float32")
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-@pytest.mark.parametrize("case", [c for c in CASES if engine.depends_on_dtype(c.sample)], ids=str)
+@in_turn
 def test_half(case, dtype):
     """No worse than twice eager's own error plus a unit of the result."""
     check_values(case, dtype, "cuda")

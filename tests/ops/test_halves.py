@@ -117,11 +117,19 @@ def check_gradients(case, dtype, provider):
 
 
 HALVES = [case for case in CASES if engine.depends_on_dtype(case.sample)]
+# Each case in one of the two each time, its op's next one in the other; the rest in `make long`.
+in_turn = pytest.mark.parametrize(
+    ("case", "dtype"),
+    [
+        pytest.param(case, dtype, id=f"{case}-{dtype}", marks=[pytest.mark.long] * ((n + k) % 2))
+        for n, case in enumerate(HALVES)
+        for k, dtype in enumerate(UNIT)
+    ],
+)
 
 
 @each_provider
-@pytest.mark.parametrize("dtype", UNIT)
-@pytest.mark.parametrize("case", HALVES, ids=str)
+@in_turn
 def test_half(case, dtype, provider):
     check_values(case, dtype, provider)
     if case in DIFFERENTIABLE:
