@@ -116,6 +116,13 @@ def test_onednn_stays_in_the_cpu_provider():
     assert only_in(r"dnnl|oneapi/", "providers/cpu/") == []
 
 
+def test_what_is_shared_names_no_library():
+    """What a library does well is its provider's to say."""
+    libraries = re.compile(r"onednn|\bmkl|cublas|cudnn|openblas", re.IGNORECASE)
+    files = sources.cpp_files("csrc", "gradient_graph")
+    assert [sources.name(path) for path in files if libraries.search(path.read_text())] == []
+
+
 def test_mutexes_know_of_forks():
     """Who holds one as the process forks is not in the child; CUDA and MPI cannot be used there,
     and a preparation ends with its thread."""

@@ -60,7 +60,7 @@ Rule matmul_transposed_left() {
       .rewrite([](const Match& m) { return product(m, m["a"], m["b"], true, false); });
 }
 
-// Only a weight that is a matrix: oneDNN adds a row to each result of a plain product.
+// Only a weight that is a matrix: over a batch of matrices the bias is added as any other operand.
 Rule matmul_bias() {
   return rule("matmul_bias")
       .match([](Pattern& p) { return matmul(p["a"], p["b"]) + p["bias"]; })
