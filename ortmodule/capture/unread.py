@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..fork import guarded
+from ..places import PACKAGE, TORCH
 from ..torch_internals.tracing import proxy_tensor, tracebacks
 
 # New objects between two runs of the garbage collector: a trace makes many, and few of them cycles.
@@ -69,8 +70,15 @@ def _nothing(*_args: Any) -> None:
 
 
 def _frames(found: list[dict], skip: int) -> traceback.StackSummary:
-    """Of a traceback, the outermost frame first; a line is read where it is asked for."""
+    """Of a traceback, the outermost frame first, without torch's and ours but those that torch looks
+    for and the last: a node's stack has a hundred of them. A line is read where it is asked for."""
+    frames = found[skip:][::-1]
+    kept = [f for f in frames[:-1] if f["name"] == "forward" or _is_others(f["filename"])]
     return traceback.StackSummary(
         traceback.FrameSummary(f["filename"], f["line"], f["name"], lookup_line=False)
-        for f in reversed(found[skip:])
+        for f in (*kept, *frames[-1:])
     )
+
+
+def _is_others(file: str) -> bool:
+    return not file.startswith((PACKAGE, TORCH))
