@@ -7,6 +7,7 @@ Entered by stages.py around fake run and trace.
 
 import contextlib
 import importlib._bootstrap as bootstrap
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -24,7 +25,8 @@ def kept(effects: Effects) -> Iterator[None]:
     original = bootstrap._find_and_load
 
     def find_and_load(name: str, import_: Any) -> Any:
-        if threading.get_ident() != owner or loading:  # a module's own imports are part of its
+        # A module's own imports are part of its; one that is there runs no code.
+        if threading.get_ident() != owner or loading or name in sys.modules:
             return original(name, import_)
         loading.append(name)
         try:

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from ortmodule import ORTModule
+from ortmodule.side_effects.effects import Effects
 
 FILES = {
     "{p}_plain.py": "STATE, FACTOR = [], 3.0\ndef double(x): return x * 2",
@@ -126,3 +127,21 @@ def test_a_first_import_stays(name, prefix, tmp_path):
     for mine in found:
         torch.testing.assert_close(mine, expected)
     assert model.explain().captures > 0 or name in ("by_importlib", "beside_a_branch")
+
+
+def refuse(_):
+    raise AssertionError("the state was looked at")
+
+
+def test_what_is_there_is_imported_without_a_look_at_the_state(monkeypatch):
+    """Torch and other libraries ask importlib again at each call."""
+
+    def forward(module, y):
+        return importlib.import_module("torch.nn.functional").gelu(y)
+
+    x = torch.randn(2, 3)
+    ORTModule(Lazy(forward))(x)  # a capture has first imports of its own
+    monkeypatch.setattr(Effects, "accepting", refuse)
+    model = ORTModule(Lazy(forward))
+    torch.testing.assert_close(model(x), model.module(x))
+    assert model.explain().captures == 1
