@@ -1,14 +1,16 @@
 """Models train on a second device, whose work runs late and in any order that events allow."""
 
+import functools
 import gc
 
 import far
 import pytest
 import torch
-import zoo
-from trained import Trained
+from trained import MODELS, Trained
 
-SCHEDULES, FEW = range(20), {"resnet50": 4}  # of the deepest each takes ten seconds
+SCHEDULES, FEW = range(20), {"resnet50": 4, "resnet14": 4}  # of these each takes seconds
+LONG = {"resnet50": pytest.mark.long}
+NAMES = [pytest.param(name, marks=LONG.get(name, ())) for name in MODELS]
 
 
 @pytest.fixture(autouse=True)
@@ -24,14 +26,20 @@ def whole_device():
     far.unmark(None)
 
 
+@functools.cache
+def on_the_host(name):
+    """The losses there, for both tests."""
+    return Trained(name, "cpu", "aten").losses()
+
+
 def close(losses, expected):
     return torch.allclose(torch.tensor(losses), torch.tensor(expected), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.models
-@pytest.mark.parametrize("name", zoo.MODELS)
+@pytest.mark.parametrize("name", NAMES)
 def test_losses_under_every_schedule(name):
-    expected = Trained(name, "cpu", "aten").losses()
+    expected = on_the_host(name)
     trained = Trained(name, "far", "cpu", "aten", segment_bytes=0)
     for seed in SCHEDULES[: FEW.get(name)]:
         far.schedule(seed)
@@ -49,10 +57,10 @@ def test_losses_under_every_schedule(name):
 
 
 @pytest.mark.models
-@pytest.mark.parametrize("name", zoo.MODELS)
+@pytest.mark.parametrize("name", NAMES)
 def test_losses_where_values_lie_in_orders_of_the_device(name):
     """Some kernels take and give them so, some ask for another order than a value comes in."""
-    expected = Trained(name, "cpu", "aten").losses(2)
+    expected = on_the_host(name)[:2]
     far.layouts(60)
     trained = Trained(name, "far", "cpu", "aten", segment_bytes=0)
     for seed in (0, 7):

@@ -6,14 +6,16 @@ import zoo
 from ortmodule import Options, ORTModule
 
 STEPS = 5
+MODELS = zoo.MODELS | {"resnet14": zoo.resnet14}
 # Batch norm over a few numbers: a larger step, or another start, turns roundings into losses.
-RATES, START = {"resnet50": 1e-4}, {"resnet50": {"zero_init_residual": True}}
+RATES = {"resnet50": 1e-4, "resnet14": 1e-4}
+START = dict.fromkeys(RATES, {"zero_init_residual": True})
 
 
 def build(name, dropout):
     """A model of the zoo and its batch, always the same."""
     torch.manual_seed(0)
-    module, batch = zoo.MODELS[name](dropout=dropout, batch=2, **START.get(name, {}))
+    module, batch = MODELS[name](dropout=dropout, batch=2, **START.get(name, {}))
     return module.train(), batch
 
 

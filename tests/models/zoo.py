@@ -90,11 +90,19 @@ class _Classifier(nn.Module):
         return nn.functional.cross_entropy(self.net(x), labels)
 
 
-def resnet50(dropout=0.0, batch=4, length=None, zero_init_residual=False):
-    from torchvision.models import resnet50
+def resnet50(
+    dropout=0.0, batch=4, length=None, zero_init_residual=False, blocks=(3, 4, 6, 3), width=64
+):
+    from torchvision.models.resnet import Bottleneck, ResNet
 
-    net = _Classifier(resnet50(num_classes=5, zero_init_residual=zero_init_residual))
+    options = {"zero_init_residual": zero_init_residual, "width_per_group": width}
+    net = _Classifier(ResNet(Bottleneck, blocks, num_classes=5, **options))
     return net, {"x": torch.randn(batch, 3, 64, 64), "labels": torch.randint(0, 5, (batch,))}
+
+
+def resnet14(**options):
+    """A narrow block for each of ResNet-50's stages: its operators, where depth tells no more."""
+    return resnet50(**options, blocks=(1, 1, 1, 1), width=16)
 
 
 class LstmClassifier(nn.Module):
