@@ -14,7 +14,10 @@ def test_two_processes(pair, loop):
         assert found["from_eager"] <= FROM_EAGER.get(loop, 5e-6), found
 
 
-@pytest.mark.parametrize("loop", ["usual", "loss_inside", "accumulated", "unused", "uneven_by_all"])
+@pytest.mark.parametrize(
+    "loop",
+    ["usual", "loss_inside", "one_large_bucket", "accumulated", "unused", "uneven_by_all"],
+)
 def test_four_processes(four, loop):
     for found in four.run("loops", "compare", loop):
         assert found["bits"] and found["from_eager"] <= 5e-6, found

@@ -126,9 +126,10 @@ KILLS = "1:1:forward 0:5:backward 1:7:writing 0:9:renaming"
 @pytest.mark.parametrize(
     "kills", [pytest.param(KILLS, marks=pytest.mark.long), "0:5:backward 1:9:renaming"]
 )
-def test_kills_at_chosen_moments(kills, tmp_path):
+def test_kills_at_chosen_moments(pair, kills, tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    finished(torchrun(whole))
+    whole.mkdir()
+    pair.run("job", "run", whole)
     finished(torchrun(killed, kills, restarts=4))
     assert len(losses(whole)) == 12 and losses(killed) == losses(whole)
     lines = (killed / "losses").read_text().splitlines()
@@ -139,9 +140,10 @@ def test_kills_at_chosen_moments(kills, tmp_path):
 
 
 @pytest.mark.long
-def test_kills_at_random_moments(tmp_path):
+def test_kills_at_random_moments(pair, tmp_path):
     whole, chosen = tmp_path / "whole", random.Random(0)
-    finished(torchrun(whole))
+    whole.mkdir()
+    pair.run("job", "run", whole)
     for kill in range(20):
         folder = tmp_path / f"killed{kill}"
         job = torchrun(folder, restarts=3)

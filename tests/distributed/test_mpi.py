@@ -2,7 +2,6 @@
 four processes, what is said of ranks that do not come, and how processes end."""
 
 import json
-import multiprocessing
 import os
 import re
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import told
+from fork_server import Forked
 from mpi_checks import CHECKS, ON_GLOO
 from ortmodule.distributed import mpi
 
@@ -112,12 +112,12 @@ def test_a_rank_that_fails_ends_the_job(pair):
 @pytest.mark.slow
 def test_another_launcher_is_one_error():
     """torchrun starts processes of which each is alone to MPI."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=told.alone_to_mpi, args=(theirs,))
-    process.start()
-    assert ours.poll(60) and "[ort_mpi] rank 0 is process 0 of 1 to MPI" in ours.recv()
-    process.join()
+    process = Forked(0, told.alone_to_mpi)
+    try:
+        assert process.pipe.poll(60)
+        assert "[ort_mpi] rank 0 is process 0 of 1 to MPI" in process.pipe.recv()
+    finally:
+        process.kill()
 
 
 OPEN_MPI = {

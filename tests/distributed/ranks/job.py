@@ -1,4 +1,5 @@
-"""A job for torchrun that notes its losses, and kills itself where it is told to.
+"""A job for torchrun that notes its losses, and kills itself where it is told to; a pair of
+processes.py runs the same without kills.
 
 KILLS in the environment: for each attempt "rank:step:place". The losses go to FOLDER/losses.
 """
@@ -31,10 +32,7 @@ def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def main() -> None:
-    folder = Path(os.environ["FOLDER"])
-    init("gloo")
-    torch.set_num_threads(1)
+def run(folder: Path) -> None:
     torch.manual_seed(0)
     model = DataParallel(Net(), bucket_cap_mb=0.001)
     optimizer = AdamW(model.parameters(), lr=0.01)
@@ -63,6 +61,12 @@ def main() -> None:
         if (step + 1) % EVERY == 0:
             checkpointer.save(step + 1)
     checkpointer.close()
+
+
+def main() -> None:
+    init("gloo")
+    torch.set_num_threads(1)
+    run(Path(os.environ["FOLDER"]))
     dist.barrier()
     dist.destroy_process_group()
 

@@ -47,14 +47,17 @@ CASES = {
 Buckets = list[tuple[int, list[str]]]
 
 
-def buckets(case: str) -> tuple[Buckets, Buckets]:
-    """Bytes and gradients of each bucket: as predicted by a process alone, and in the last of a few
-    steps of all."""
+def predicted(case: str) -> Buckets:
+    """Bytes and gradients of each bucket, by a process alone."""
     make, options = CASES[case]
     torch.manual_seed(0)
     alone = predict(*make(), rounds=1, **options).alone
-    predicted = [(b.bytes, [g.name for g in b.gradients]) for b in alone.buckets]
+    return [(b.bytes, [g.name for g in b.gradients]) for b in alone.buckets]
 
+
+def buckets(case: str) -> Buckets:
+    """Those in the last of a few steps of all."""
+    make, options = CASES[case]
     torch.manual_seed(0)
     module, inputs = make()
     model = DataParallel(module, **options)
@@ -71,7 +74,7 @@ def buckets(case: str) -> tuple[Buckets, Buckets]:
         reduced.clear()
         model.zero_grad()
         model(*inputs)["loss"].backward()
-    return predicted, reduced
+    return reduced
 
 
 def sharded() -> tuple[int, int, int]:

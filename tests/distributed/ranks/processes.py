@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import multiprocessing
+from fork_server import Forked
 
 WAIT = 120  # seconds for one function
 
@@ -51,24 +51,16 @@ class Processes:
     def stop(self) -> None:
         for process in self._processes:
             process.kill()
-            process.join()
         self._processes, self._pipes = [], []
 
     def _start(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        store = self._folder / f"store{self._started}"
+        store = str(self._folder / f"store{self._started}")
         self._started += 1
-        for rank in range(self._count):
-            ours, theirs = context.Pipe()
-            process = context.Process(
-                target=_serve,
-                args=(theirs, rank, self._count, str(store), self._timeout),
-                daemon=True,
-            )
-            process.start()
-            theirs.close()
-            self._processes.append(process)
-            self._pipes.append(ours)
+        self._processes = [
+            Forked(rank, _serve, rank, self._count, store, self._timeout)
+            for rank in range(self._count)
+        ]
+        self._pipes = [process.pipe for process in self._processes]
 
 
 def _serve(pipe: Any, rank: int, count: int, store: str, timeout: float | None) -> None:

@@ -1,5 +1,7 @@
 """Optimizers over what is sharded. Run by the processes of processes.py."""
 
+import functools
+
 import torch
 import torch.distributed as dist
 from compositions import Net, whole
@@ -17,9 +19,31 @@ OPTIONS = {
 }
 
 
-def trained(wrap, name, steps=6, **around):
+WAYS = {
+    "data_parallel": lambda net: DataParallel(net, bucket_cap_mb=0.001),
+    "fully_shard": lambda net: fully_shard(ORTModule(net)),
+}
+
+
+@functools.cache
+def captured_once(way):
+    """The model, which all optimizers train from the weights beside it."""
     torch.manual_seed(0)
-    model = wrap(Net())
+    model = WAYS[way](Net())
+    return model, [p.detach().clone() for p in model.parameters()]
+
+
+def at_its_start(way):
+    model, start = captured_once(way)
+    with torch.no_grad():
+        for parameter, value in zip(model.parameters(), start, strict=True):
+            parameter.copy_(value)
+    model.zero_grad()
+    return model
+
+
+def trained(way, name, steps=6, **around):
+    model = at_its_start(way)
     optimizer = getattr(optim, name)(model.parameters(), **OPTIONS[name], **around)
     generator = torch.Generator().manual_seed(dist.get_rank())
     norms = []
@@ -34,10 +58,8 @@ def trained(wrap, name, steps=6, **around):
 
 def compare(name: str, around: dict) -> dict:
     """fully_shard beside DataParallel, which trains the same."""
-    one, norms, _ = trained(lambda net: DataParallel(net, bucket_cap_mb=0.001), name, **around)
-    other, sharded_norms, optimizer = trained(
-        lambda net: fully_shard(ORTModule(net)), name, **around
-    )
+    one, norms, _ = trained("data_parallel", name, **around)
+    other, sharded_norms, optimizer = trained("fully_shard", name, **around)
     own = sum(
         state.to_local().numel() * state.element_size()
         for states in optimizer.state.values()
@@ -76,7 +98,7 @@ def zero() -> dict:
         optimizer.zero_grad()
         model(torch.randn(6, 7, generator=generator)).square().mean().backward()
         optimizer.step()
-    plain, _, _ = trained(lambda net: DataParallel(net, bucket_cap_mb=0.001), "AdamW")
+    plain, _, _ = trained("data_parallel", "AdamW")
     states = optimizer.optim.state.values()
     sizes = [2 * 4 * p.numel() for p in model.parameters()]
     return {
