@@ -3,6 +3,7 @@
 Used by the tests of this folder.
 """
 
+import functools
 import itertools
 
 import torch
@@ -136,14 +137,19 @@ def twins(first: list[nn.Parameter], dtype=None) -> list[nn.Parameter]:
     ]
 
 
+@functools.lru_cache(maxsize=128)
+def drawn(step: int, shapes: tuple[torch.Size, ...]) -> list[torch.Tensor]:
+    """The numbers of a step's gradients, for all that are trained beside each other."""
+    generator = torch.Generator().manual_seed(100 + step)
+    return [torch.randn(s, generator=generator, dtype=torch.float64) for s in shapes]
+
+
 def train(optimizer, params, steps: int, first: int = 0, held=None) -> None:
     """Steps on gradients of a step's number, that `held`, a dtype, holds exactly."""
+    shapes = tuple(p.shape for p in params)
     for step in range(first, first + steps):
-        generator = torch.Generator().manual_seed(100 + step)
-        for p in params:
-            grad = torch.randn(p.shape, generator=generator, dtype=torch.float64).to(
-                held or p.dtype
-            )
+        for p, numbers in zip(params, drawn(step, shapes), strict=True):
+            grad = numbers.to(held or p.dtype)
             p.grad = torch.empty_like(p, memory_format=torch.preserve_format).copy_(grad)
         optimizer.step()
 
