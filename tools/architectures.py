@@ -42,6 +42,7 @@ _OWN = {
                  "patch_size": 4},
     "convnextv2": {"num_stages": 4, "hidden_sizes": [8, 16, 24, 32], "depths": [1, 1, 2, 1],
                  "patch_size": 4},
+    "funnel": {"block_sizes": [1, 1, 1]},
     "levit": {"patch_size": 16},
     "siglip": {"text_config.projection_size": 32},
     "deepseek_v3": {"num_key_value_heads": 4},

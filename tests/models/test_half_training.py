@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import functools
 
 import pytest
 import torch
@@ -39,6 +40,20 @@ def halved(module, batch):
     return copy.deepcopy(module).bfloat16(), half
 
 
+def started(name):
+    """The model and its batch, always the same."""
+    torch.manual_seed(0)
+    module, batch = zoo.MODELS[name](dropout=0.0, **START.get(name, {}))
+    return module.train(), batch
+
+
+@functools.cache
+def in_float32(name):
+    """Eager's losses there."""
+    module, batch = started(name)
+    return train(module, module, batch)
+
+
 def distance(losses, exact):
     return sum(abs(a - b) for a, b in zip(losses, exact, strict=True)) / len(exact)
 
@@ -58,9 +73,7 @@ LONG = {"resnet50": pytest.mark.long}
     "name", [pytest.param(name, marks=LONG.get(name, ())) for name in zoo.MODELS]
 )
 def test_losses_are_as_near_to_float32s_as_eagers(name, pure):
-    torch.manual_seed(0)
-    module, batch = zoo.MODELS[name](dropout=0.0, **START.get(name, {}))
-    exact = train(*[copy.deepcopy(module.train())] * 2, batch)
+    (module, batch), exact = started(name), in_float32(name)
     around = contextlib.nullcontext if pure else autocast
     eager, given = halved(module, batch) if pure else (copy.deepcopy(module), batch)
     mine = copy.deepcopy(eager)

@@ -10,11 +10,12 @@ import zoo
 from ortmodule import Options, ORTModule
 
 STRICT = Options(fallback="error")
+MODELS = zoo.MODELS | {"resnet14": zoo.resnet14}
 
 
 def build(name, dropout, seed=0, **start):
     torch.manual_seed(seed)
-    module, batch = zoo.MODELS[name](dropout=dropout, **start)
+    module, batch = MODELS[name](dropout=dropout, **start)
     return module.train(), batch
 
 
@@ -105,11 +106,12 @@ def train(module, batch, steps=50):
 # in 3 of 30 steps with one thread for two, in 6 without oneDNN, by up to 31%. Where each block
 # starts as the identity, as torchvision offers it and Goyal et al. (2017, section 5.1) train, the
 # losses agree.
-START = {"resnet50": {"zero_init_residual": True}}
+START = dict.fromkeys(("resnet50", "resnet14"), {"zero_init_residual": True})
+LONG = {"resnet50": pytest.mark.long}  # twenty seconds
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", zoo.MODELS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=LONG.get(name, ())) for name in MODELS])
 def test_fifty_steps_follow_eager(name):
     eager, batch = build(name, 0.0, **START.get(name, {}))
     exact = copy.deepcopy(eager).double()
@@ -178,10 +180,16 @@ def test_same_seed_same_run(name):
 @pytest.mark.slow
 def test_dropout_trains_as_eager_does():
     """Over 32 seeds the mean loss after 20 steps is within three standard errors of eager's."""
-    ours = torch.tensor(
-        [losses_of(s, lambda m: ORTModule(m, STRICT), "mlp", 20)[-1] for s in range(32)]
-    )
-    eager = torch.tensor([losses_of(s, lambda m: m, "mlp", 20)[-1] for s in range(32)])
+    module, batch = build("mlp", 0.3, seed=1)
+    start = copy.deepcopy(module.state_dict())
+
+    def last_loss(model, seed):
+        module.load_state_dict(start)
+        torch.manual_seed(seed)
+        return train(model, batch, 20)[-1]
+
+    kept = ORTModule(module, STRICT)
+    ours, eager = (torch.tensor([last_loss(m, s) for s in range(32)]) for m in (kept, module))
     error = math.sqrt(ours.var() / 32 + eager.var() / 32)
     assert abs(ours.mean() - eager.mean()) <= 3 * error
 
