@@ -7,21 +7,11 @@ import pickle
 
 import pytest
 import torch
+from sent import X, step, worker
 from torch import nn
 from twins import bert, close, llama, perceptron, same_state
 
 from ortmodule import ORTModule
-
-X = torch.linspace(-1, 1, 30).reshape(5, 6)
-
-
-def step(model) -> torch.Tensor:
-    """The output, after a step of training."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    model(X).square().sum().backward()
-    optimizer.step()
-    optimizer.zero_grad()
-    return model(X).detach()
 
 
 def saved(model):
@@ -80,11 +70,6 @@ def test_state_dicts_are_the_plain_modules(tmp_path):
     plain = perceptron()
     plain.load_state_dict(torch.load(path, weights_only=True))
     close(step(plain), step(ours), "the output")
-
-
-def worker(model, queue, threads) -> None:
-    torch.set_num_threads(threads)
-    queue.put(step(model).numpy().copy())
 
 
 @pytest.mark.slow
