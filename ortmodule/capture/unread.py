@@ -70,8 +70,9 @@ def _nothing(*_args: Any) -> None:
 
 
 def _frames(found: list[dict], skip: int) -> traceback.StackSummary:
-    """Of a traceback, the outermost frame first, without torch's and ours but those that torch looks
-    for and the last: a node's stack has a hundred of them. A line is read where it is asked for."""
+    """Of a traceback, the outermost frame first, without torch's and ours, of which a node's stack
+    has a hundred, but for forward's, which torch looks for, and the last. A line is read where it
+    is asked for."""
     frames = found[skip:][::-1]
     kept = [f for f in frames[:-1] if f["name"] == "forward" or _is_others(f["filename"])]
     return traceback.StackSummary(
