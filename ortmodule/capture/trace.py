@@ -7,7 +7,6 @@ behind.
 import collections
 import contextlib
 import dataclasses
-import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -31,6 +30,7 @@ from ..python_ops.contexts import left_again
 from ..python_ops.hooks import Hooks, place_steps
 from ..side_effects.effects import Effects
 from ..side_effects.private_state import OwnTensors, forget
+from ..side_effects.told_warnings import hidden
 from ..torch_internals.tracing import FakeTensor
 from .budget import Budget, OutOfTime, TooSlow, pace
 from .fake_run import FakeRun, observed, warm_up
@@ -140,8 +140,7 @@ def _export(flat: Flat, tensors: list[torch.Tensor], free: Sequence[Sequence[boo
     if torch.is_inference_mode_enabled():
         inference_off = torch.inference_mode(False)
     on = torch.set_grad_enabled(grad)
-    with warnings.catch_warnings(), inference_off, on, _unmarked(given), left_again():
-        warnings.simplefilter("ignore")
+    with hidden(), inference_off, on, _unmarked(given), left_again():
         dynamic_shapes = (shapes,) if given else None
         program = export(flat, given, dynamic_shapes=dynamic_shapes, strict=False)
     for mode in {v.fake_mode for v in map(_value, program.graph.nodes) if v is not None}:

@@ -2,11 +2,12 @@
 
 import contextlib
 import sys
+import threading
 import types
 import warnings
 from collections.abc import Callable, Iterator
 
-from ..errors import NeedsCut
+from ..errors import NeedsCut, NotCapturable
 from ..guards import observation
 from ..python_ops import functions
 
@@ -15,29 +16,33 @@ _WARN = frozenset({"warn", "warn_explicit"})
 
 class _Telling:
     """Stands for the text of a filter of warnings, which each warning is compared with first: it
-    is like none, so that the filters of the user's are asked next."""
+    is like none, so that the filters of the user's are asked next, unless `told` hides it."""
 
-    def __init__(self, told: Callable[[types.FrameType], None] | None):
+    def __init__(self, told: Callable[[types.FrameType], bool] | None):
         self.told = told
 
-    def match(self, _text: str) -> None:
-        if self.told is not None:
-            self.told(sys._getframe(1))
+    def match(self, _text: str) -> bool:
+        return self.told is not None and self.told(sys._getframe(1))
 
 
 @contextlib.contextmanager
-def refused(refuse: Callable[[NeedsCut], None]) -> Iterator[None]:
+def refused(refuse: Callable[[NotCapturable], None]) -> Iterator[None]:
     """Within, `refuse` is given the line of the user's code that warns, whether a filter hides it
-    or not. Torch's warnings, and those of a Function's own Python, come again at each call."""
+    or not. Torch's warnings, and those of a Function's own Python, come again at each call.
 
-    def told(frame: types.FrameType) -> None:
-        code = frame.f_code
-        facts = observation.facts_of(code)
-        warns = _WARN & (facts.globals.keys() | facts.attributes.keys())
-        own = observation.kind_of_file(code.co_filename) == observation.OWN
-        if warns and own and not functions.is_inside():
-            place = {"file": code.co_filename, "line": frame.f_lineno}
-            refuse(NeedsCut("forward warns", **place))
+    A thread that runs already is none of forward's.
+    """
+    here, others = threading.current_thread(), set(threading.enumerate())  # numbers come again
+
+    def told(frame: types.FrameType) -> bool:
+        thread = threading.current_thread()
+        is_forwards = thread is here or thread not in others
+        if not is_forwards or not _is_the_users(frame):
+            return False
+        kept = contextlib.nullcontext if thread is here else contextlib.suppress
+        with kept(NotCapturable):  # a thread of forward's goes on
+            refuse(NeedsCut("forward warns", file=frame.f_code.co_filename, line=frame.f_lineno))
+        return True
 
     telling = _Telling(told)
     with warnings.catch_warnings():  # which also has what was told before told anew
@@ -46,3 +51,12 @@ def refused(refuse: Callable[[NeedsCut], None]) -> Iterator[None]:
             yield
         finally:
             telling.told = None  # forward may have kept the list of filters
+
+
+def _is_the_users(frame: types.FrameType) -> bool:
+    """Whether the user's own code, which runs in `frame`, warns: not torch, called by it."""
+    code = frame.f_code
+    facts = observation.facts_of(code)
+    warns = _WARN & (facts.globals.keys() | facts.attributes.keys())
+    own = observation.kind_of_file(code.co_filename) == observation.OWN
+    return bool(warns) and own and not functions.is_inside()

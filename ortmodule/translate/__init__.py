@@ -3,7 +3,7 @@
 An exported program and its named inputs come in; a graph and where its results stand go out. A
 rule is a function `rule(t, x, ...)` that takes the op's arguments, tensors as Values, and returns
 its results; `t` (context.py) emits nodes.
-Imports calls and records.
+Imports calls, records and side_effects.
 """
 
 from . import rules  # noqa: F401  fills the table

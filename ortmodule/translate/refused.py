@@ -7,7 +7,6 @@ kernels do not check of sizes and numbers is a table here.
 import functools
 import itertools
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ import torch
 from .. import devices
 from ..calls.tree import Const
 from ..records.sizes import hint_of
+from ..side_effects.told_warnings import hidden
 from ..torch_internals.tracing import OpOverload
 from ..torch_internals.trees import tree_leaves
 
@@ -110,8 +110,7 @@ def _runs(target: OpOverload, given: tuple, floats: Any) -> bool:
     # An operator of ours, or one made of others, may draw without a tag that says so.
     device = next((x.device for x in _operands(given) if isinstance(x, _Ones)), devices.HOST)
     states = devices.random_states(device)
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with torch.no_grad(), hidden():
         try:
             target(*args, **kwargs)
         except Exception:

@@ -1,5 +1,6 @@
 """Warnings that forward gives: at each call as in eager, also in what an earlier call captured."""
 
+import threading
 import warnings
 from warnings import warn
 
@@ -7,6 +8,8 @@ import pytest
 import torch
 from pairs import Pair
 from torch import nn
+
+from ortmodule import ORTModule
 
 WAYS = {
     "by_its_module": lambda: warnings.warn("told", stacklevel=1),
@@ -61,3 +64,53 @@ def test_the_filters_are_put_back():
     before = list(warnings.filters)
     Pair(Warns(WAYS["by_its_name"], 5)).step(torch.rand(3, 4))
     assert warnings.filters == before
+
+
+class WhileAnotherWarns(nn.Module):
+    """Forward waits for a warning of a thread that is none of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(4, 4)
+
+    def forward(self, x):
+        other_warns()
+        return self.net(x)
+
+
+ASKED, ANSWERED = threading.Event(), threading.Event()
+RAISED: list = []
+
+
+def other_warns():
+    ASKED.set()
+    ANSWERED.wait(20)
+    ANSWERED.clear()
+
+
+def warn_when_asked(end: threading.Event):
+    while not end.is_set():
+        if ASKED.wait(0.01):
+            ASKED.clear()
+            try:
+                warnings.warn("of another thread", stacklevel=1)
+            except Exception as error:
+                RAISED.append(error)
+            ANSWERED.set()
+
+
+def test_another_thread_warns():
+    end = threading.Event()
+    thread = threading.Thread(target=warn_when_asked, args=(end,))
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        thread.start()
+        try:
+            module = ORTModule(WhileAnotherWarns())
+            for _ in range(2):
+                module(torch.rand(3, 4))
+        finally:
+            end.set()
+            thread.join()
+    assert not RAISED
+    assert "of another thread" in [str(each.message) for each in found]
