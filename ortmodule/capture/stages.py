@@ -30,6 +30,7 @@ from ..records.sizes import naming
 from ..side_effects import imports
 from ..side_effects.effects import Effects
 from ..side_effects.held import seen_in
+from ..side_effects.told_warnings import told_stays_told
 from ..translate import translate
 from . import patches
 from .admit import admit
@@ -61,7 +62,7 @@ def capture(
     admit(module, call, with_its_hooks=not share_memory)
     free = free or [[True] * t.dim() for t in call.tensors]
     line = functools.partial(_apart, module, call, make_graph, share_memory, Budget(seconds))
-    with quiet(), collected_seldom():
+    with quiet(), collected_seldom(), told_stays_told():
         return _told(line, call, free)
 
 

@@ -24,6 +24,7 @@ from ..fork import guarded
 from ..places import PACKAGE, TORCH, traced_place, user_place
 from ..python_ops.contexts import autocast_kept
 from ..python_ops.floats import constants_after_one
+from ..side_effects.told_warnings import told_stays_told
 from ..torch_internals.dynamo import (
     ConvertFrameReturn,
     DeletedGuardManagerWrapper,
@@ -230,7 +231,7 @@ class _Convert:
             aliases_guarded(), large_integers_as_they_are(), numpy_scalars_as_they_are(),
             identities_of_values(self._told().asked), tuples_as_made(), cut_at_largest(),
             arrays_as_they_are(), looked_up_attributes_guarded(), _guards_untimed(),
-            methods_in_c_guarded(),
+            methods_in_c_guarded(), told_stays_told(),
         )  # fmt: skip
         with LOCK, convert_frame.compile_lock, inside(), contextlib.ExitStack() as stack:
             try:

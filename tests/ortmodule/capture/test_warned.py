@@ -66,6 +66,29 @@ def test_the_filters_are_put_back():
     assert warnings.filters == before
 
 
+def all_told(module: nn.Module, action: str) -> list[str]:
+    """What four calls tell, in the order that it is told."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter(action)
+        for _ in range(4):
+            module(torch.rand(3, 4))
+    return [str(each.message) for each in found if "ORTModule" not in str(each.message)]
+
+
+def cut_in_parts():
+    print(end="")
+    warnings.warn("told", stacklevel=1)
+
+
+@pytest.mark.parametrize("action", ["default", "once", "module", "always"])
+@pytest.mark.parametrize("give", [*WAYS.values(), cut_in_parts], ids=[*WAYS, "cut_in_parts"])
+def test_what_was_told_stays_told(give, action):
+    eager = Warns(give, 2)
+    expected = all_told(eager, action)
+    assert "told" in expected
+    assert all_told(ORTModule(eager), action) == expected
+
+
 class WhileAnotherWarns(nn.Module):
     """Forward waits for a warning of a thread that is none of its own."""
 
