@@ -30,7 +30,8 @@ def refused(refuse: Callable[[NotCapturable], None]) -> Iterator[None]:
     """Within, `refuse` is given the line of the user's code that warns, whether a filter hides it
     or not. Torch's warnings, and those of a Function's own Python, come again at each call.
 
-    A thread that runs already is none of forward's.
+    A thread that runs already is none of forward's. Raises NeedsCut where forward leaves the
+    filters changed.
     """
     here, others = threading.current_thread(), set(threading.enumerate())  # numbers come again
 
@@ -47,10 +48,13 @@ def refused(refuse: Callable[[NotCapturable], None]) -> Iterator[None]:
     telling = _Telling(told)
     with warnings.catch_warnings():  # which also has what was told before told anew
         warnings.filters.insert(0, ("ignore", telling, Warning, None, 0))
+        filters = list(warnings.filters)
         try:
             yield
         finally:
             telling.told = None  # forward may have kept the list of filters
+        if warnings.filters != filters:
+            raise NeedsCut("forward changes the filters of warnings")
 
 
 def _is_the_users(frame: types.FrameType) -> bool:

@@ -9,6 +9,7 @@ import contextlib
 import importlib._bootstrap as bootstrap
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,7 +22,7 @@ from .effects import Effects
 def kept(effects: Effects) -> Iterator[None]:
     """Within, what this thread loads is loaded as outside of a capture, and becomes part of the
     state that `effects` puts back. The capture lock is held."""
-    owner, loading = threading.get_ident(), []
+    owner, loading, filters = threading.get_ident(), [], warnings.filters
     original = bootstrap._find_and_load
 
     def find_and_load(name: str, import_: Any) -> Any:
@@ -30,7 +31,7 @@ def kept(effects: Effects) -> Iterator[None]:
             return original(name, import_)
         loading.append(name)
         try:
-            with effects.accepting(), observation.paused(), _plain_torch():
+            with effects.accepting(), observation.paused(), _plain_torch(), _under(filters):
                 return original(name, import_)
         finally:
             loading.clear()
@@ -47,3 +48,13 @@ def _plain_torch() -> Iterator[None]:
     """Tensors that a module makes have data."""
     with disable_current_modes(), DisableTorchFunction():
         yield
+
+
+@contextlib.contextmanager
+def _under(filters: list) -> Iterator[None]:
+    """A module may add to the filters of warnings, as outside of a capture."""
+    inside, warnings.filters = warnings.filters, filters
+    try:
+        yield
+    finally:
+        warnings.filters = inside

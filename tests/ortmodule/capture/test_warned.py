@@ -89,6 +89,26 @@ def test_what_was_told_stays_told(give, action):
     assert all_told(ORTModule(eager), action) == expected
 
 
+CHANGES = {
+    "one": lambda: warnings.filterwarnings("ignore", "nothing of forward's"),
+    "all": lambda: warnings.simplefilter("ignore"),
+    "none": warnings.resetwarnings,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_forward_changes_the_filters(change):
+    left = []
+    for make in (lambda m: m, ORTModule):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", BytesWarning)
+            module = make(Warns(CHANGES[change], 2))
+            for _ in range(3):
+                module(torch.rand(3, 4))
+            left.append([(f[0], getattr(f[1], "pattern", f[1]), *f[2:]) for f in warnings.filters])
+    assert left[0] == left[1]
+
+
 class WhileAnotherWarns(nn.Module):
     """Forward waits for a warning of a thread that is none of its own."""
 

@@ -4,6 +4,7 @@ finds them afterwards as ours does."""
 import importlib
 import sys
 import textwrap
+import warnings
 
 import pytest
 import torch
@@ -36,6 +37,7 @@ FILES = {
         {p}_registry.KNOWN["twice"] = twice
     """,
     "{p}_registry.py": "KNOWN = {{}}",
+    "{p}_filters.py": "import warnings\nwarnings.filterwarnings('ignore', '{p}')",
 }
 
 FORWARDS = {
@@ -80,6 +82,10 @@ FORWARDS = {
         from {p}_plain import double
         return double(y)
     """,
+    "with_filters_of_warnings": """
+        import {p}_filters
+        return y
+    """,
     "that_is_not_there": """
         try:
             import {p}_nowhere
@@ -122,7 +128,10 @@ def test_a_first_import_stays(name, prefix, tmp_path):
     module = Lazy(importlib.import_module(source.stem).forward)
     model = ORTModule(module)
     x = torch.randn(2, 3)
-    found = [model(x) for _ in range(3)]
+    with warnings.catch_warnings():
+        found = [model(x) for _ in range(3)]
+        patterns = [getattr(text, "pattern", text) for _, text, *_ in warnings.filters]
+    assert (prefix in patterns) == (name == "with_filters_of_warnings")
     expected = module(x)
     for mine in found:
         torch.testing.assert_close(mine, expected)
