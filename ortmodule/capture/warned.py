@@ -61,6 +61,10 @@ def _is_the_users(frame: types.FrameType) -> bool:
     """Whether the user's own code, which runs in `frame`, warns: not torch, called by it."""
     code = frame.f_code
     facts = observation.facts_of(code)
-    warns = _WARN & (facts.globals.keys() | facts.attributes.keys())
+    named = (frame.f_globals.get(name) for name in facts.globals)
+    warns = _WARN & facts.attributes.keys() or any(
+        value is warnings.warn or value is warnings.warn_explicit
+        for value in (*frame.f_locals.values(), *named)
+    )
     own = observation.kind_of_file(code.co_filename) == observation.OWN
     return bool(warns) and own and not functions.is_inside()

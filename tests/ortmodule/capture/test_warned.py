@@ -3,6 +3,7 @@
 import threading
 import warnings
 from warnings import warn
+from warnings import warn as say
 
 import pytest
 import torch
@@ -78,6 +79,30 @@ def all_told(module: nn.Module, action: str) -> list[str]:
 def cut_in_parts():
     print(end="")
     warnings.warn("told", stacklevel=1)
+
+
+def in_a_thread():
+    thread = threading.Thread(target=lambda: warnings.warn("told", stacklevel=1))
+    thread.start()
+    thread.join()
+
+
+def under_another_name():
+    give = warnings.warn
+    [give(text, stacklevel=1) for text in ("told", "and this")]
+
+
+OTHER_NAMES = {
+    "of_the_function's": under_another_name,
+    "of_the_module's": lambda: say("told", stacklevel=1),
+    "in_a_thread": in_a_thread,
+}
+
+
+@pytest.mark.parametrize("way", OTHER_NAMES)
+def test_another_name_and_another_thread(way):
+    eager = Warns(OTHER_NAMES[way], 2)
+    assert all_told(ORTModule(eager), "always") == all_told(eager, "always")
 
 
 @pytest.mark.parametrize("action", ["default", "once", "module", "always"])
