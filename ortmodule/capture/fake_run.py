@@ -171,6 +171,8 @@ def observed(effects: Effects, roots: list, names: Names) -> Iterator[None]:
                 return
             if not inside:
                 questions.check(function, code, kind)
+                if control_flow.in_body():
+                    questions.check_in_body(function, code, kind)
             kept = effects.kept_by_a_cache(function)
             if kept is not None:  # to put it back, what the cache keeps would have to go
                 raise WarmUp(f"forward writes to an attribute: the cache of {kept} was missed")

@@ -57,14 +57,16 @@ _CUT_AT_MODULES = {"random", "time"}
 def check(function: types.FunctionType | None, code: types.CodeType, kind: int) -> None:
     """Raises NotCapturable for the first question in `code` that has no answer in a capture; before
     one that parts have an answer to comes one that they have none to."""
-    scope = function.__globals__ if function is not None else {}
-    cells = zip(code.co_freevars, getattr(function, "__closure__", None) or (), strict=False)
-    scope = collections.ChainMap(
-        {name: state_kinds.content_of(cell) for name, cell in cells}, scope
-    )
-    found = list(_asked(code, scope, kind))
+    found = list(_asked(code, _scope(function, code), kind))
     for error in sorted(found, key=lambda error: isinstance(error, NeedsCut))[:1]:
         raise error
+
+
+def _scope(function: types.FunctionType | None, code: types.CodeType) -> Mapping:
+    """What the names in `code` stand for: cells and globals."""
+    scope = function.__globals__ if function is not None else {}
+    cells = zip(code.co_freevars, getattr(function, "__closure__", None) or (), strict=False)
+    return collections.ChainMap({name: state_kinds.content_of(cell) for name, cell in cells}, scope)
 
 
 def check_called(function: types.FunctionType) -> None:
@@ -101,6 +103,25 @@ def asks_whether_traced(code: types.CodeType) -> bool:
     facts = observation.facts_of(code)
     asks = OF_THE_TRACE & (facts.attributes.keys() | facts.globals.keys())
     return bool(asks) and observation.kind_of_file(code.co_filename) != observation.OWN
+
+
+def check_in_body(function: types.FunctionType | None, code: types.CodeType, kind: int) -> None:
+    """Raises NotCapturable where the user's code asks whether it is traced within torch.cond and
+    the like: eager has Dynamo compile what is there, and so tells it otherwise than around."""
+    if kind != observation.OWN:
+        return
+    facts, scope = observation.facts_of(code), _scope(function, code)
+    named = {name for name in (*facts.globals, *code.co_freevars) if _asks(scope.get(name))}
+    for name in OF_THE_TRACE & facts.attributes.keys() | named:
+        line = facts.attributes.get(name) or facts.globals.get(name) or code.co_firstlineno
+        reason = "forward asks within control flow of torch's whether it is traced"
+        raise NotCapturable(reason, file=code.co_filename, line=line)
+
+
+def _asks(value: Any) -> bool:
+    """Whether it is one of torch's functions that tell whether code is traced."""
+    is_torchs = str(getattr(value, "__module__", "")).startswith("torch.")
+    return is_torchs and getattr(value, "__name__", None) in OF_THE_TRACE
 
 
 def is_told_of_the_trace(asking: Iterable[types.CodeType]) -> bool:

@@ -6,6 +6,7 @@ import time
 
 import torch
 from torch import nn
+from torch._higher_order_ops import map as map_of_torch
 
 from .table import Base, Case, case
 
@@ -23,6 +24,25 @@ def is_exporting():
 @case(captured=True)
 def dynamo_is_compiling():
     return Case(Base(lambda s, x: s.l(x) * (2.0 if torch._dynamo.is_compiling() else 1.0)))
+
+
+def compiled(x):
+    return x * (2.0 if torch.compiler.is_compiling() else 1.0)
+
+
+@case(captured=False)
+def within_a_branch():
+    return Case(Base(lambda s, x: torch.cond(x.sum() > 9, torch.sin, compiled, (s.l(x),))))
+
+
+@case(captured=False)
+def within_a_loop_by_name():
+    asks = torch.compiler.is_compiling
+
+    def body(s, x):
+        return map_of_torch(lambda row: row * (2.0 if asks() else 1.0), s.l(x))
+
+    return Case(Base(body))
 
 
 @case(captured=True)
