@@ -29,6 +29,7 @@ from ..python_ops.hooks import Hooks
 from ..records.autograd_history import as_users_have_them, writes_to_saved
 from ..side_effects.effects import Effects, PlainWrite
 from ..side_effects.private_state import OwnTensors, forget
+from ..side_effects.told_warnings import Kept, kept_back
 from ..torch_internals.tracing import FakeTensor, FakeTensorMode
 from . import warned
 from .array_memory import ArrayMemory
@@ -66,16 +67,18 @@ class FakeRun:
 
 
 def fake_run(
-    module: nn.Module, call: Call, effects: Effects, within: Within, roots: list
+    module: nn.Module, call: Call, effects: Effects, within: Within, roots: list, warned: list[Kept]
 ) -> FakeRun:
     """Learns what the call does, in the state that the capture will be for.
 
     A forward that sets scalars once, as transformers' problem_type, is run again on fake tensors in
     the state that eager's call would leave behind. `within.names` receives what its code looks up,
-    `roots` the functions that it enters, also where this raises. Raises WarmUp where eager must
-    make this call first, NotCapturable where forward does, asks or reads what no capture can hold.
+    `roots` the functions that it enters, `warned` what torch and packages warn of, also where this
+    raises. Raises WarmUp where eager must make this call first, NotCapturable where forward does,
+    asks or reads what no capture can hold.
     """
-    first = _run(module, call, effects, within.hooks, roots)
+    with kept_back(warned):
+        first = _run(module, call, effects, within.hooks, roots)
     within.names |= first.names.known | first.named_globals()
     if not first.writes or first.error is not None:
         return first
@@ -83,7 +86,8 @@ def fake_run(
         raise warm_up(module, first.writes[0])
     effects.accept(first.plain)
     roots.clear()
-    settled = _run(module, call, effects, within.hooks, roots)
+    with kept_back(warned):
+        settled = _run(module, call, effects, within.hooks, roots)
     if settled.writes or settled.error or first.calls.difference(settled.calls, whole=True):
         raise warm_up(module, first.writes[0])
     return settled

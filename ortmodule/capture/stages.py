@@ -30,7 +30,7 @@ from ..records.sizes import naming
 from ..side_effects import imports
 from ..side_effects.effects import Effects
 from ..side_effects.held import seen_in
-from ..side_effects.told_warnings import told_stays_told
+from ..side_effects.told_warnings import tell, told_stays_told
 from ..translate import translate
 from . import patches
 from .admit import admit
@@ -61,9 +61,22 @@ def capture(
     """
     admit(module, call, with_its_hooks=not share_memory)
     free = free or [[True] * t.dim() for t in call.tensors]
-    line = functools.partial(_apart, module, call, make_graph, share_memory, Budget(seconds))
-    with quiet(), collected_seldom(), told_stays_told():
-        return _told(line, call, free)
+    warned: list = []
+    line = functools.partial(
+        _apart, module, call, make_graph, share_memory, Budget(seconds), warned
+    )
+    try:
+        with quiet(), collected_seldom(), told_stays_told():
+            found = _told(line, call, free)
+    except NotCapturable:
+        with contextlib.suppress(Warning):  # which eager raises
+            tell(warned)
+        raise
+    try:
+        tell(warned)
+    except Warning as error:  # eager raises it from where it is given
+        raise WarmUp(f"a filter makes an error of a warning: {error}") from None
+    return found
 
 
 def _told(line: Callable[[Sequence, bool], Capture], call: Call, free: Sequence) -> Capture:
@@ -102,7 +115,7 @@ def _apart(*given: Any) -> Capture:
 
 def _line(
     module: nn.Module, call: Call, make_graph: Callable[[], Any], share_memory: bool,
-    budget: Budget, free: Sequence, told: bool,
+    budget: Budget, warned: list, free: Sequence, told: bool,
 ) -> Capture:  # fmt: skip
     device = devices.of((*module.parameters(), *module.buffers(), *call.tensors))
     roots: list = []
@@ -112,7 +125,7 @@ def _line(
             effects.add_classes(classes)
             seen = seen_in(module, effects)
             with patches.capturing(module, device, seen, told) as within, imports.kept(effects):
-                fake = fake_run(module, call, effects, within, roots)
+                fake = fake_run(module, call, effects, within, roots, warned)
                 traced = trace(module, call, fake, effects, within.hooks, free, budget)
             effects.restore()
             snapshot = Snapshot(module, fake.roots, fake.names, classes)

@@ -28,7 +28,7 @@ class _Telling:
 @contextlib.contextmanager
 def refused(refuse: Callable[[NotCapturable], None]) -> Iterator[None]:
     """Within, `refuse` is given the line of the user's code that warns, whether a filter hides it
-    or not. Torch's warnings, and those of a Function's own Python, come again at each call.
+    or not. Those of a Function's own Python come again at each call, torch's and packages' do not.
 
     A thread that runs already is none of forward's. Raises NeedsCut where forward leaves the
     filters changed.
@@ -37,6 +37,8 @@ def refused(refuse: Callable[[NotCapturable], None]) -> Iterator[None]:
 
     def told(frame: types.FrameType) -> bool:
         thread = threading.current_thread()
+        if functions.is_inside():
+            return True  # it comes when the Function runs
         is_forwards = thread is here or thread not in others
         if not is_forwards or not _is_the_users(frame):
             return False
@@ -67,4 +69,4 @@ def _is_the_users(frame: types.FrameType) -> bool:
         for value in (*frame.f_locals.values(), *named)
     )
     own = observation.kind_of_file(code.co_filename) == observation.OWN
-    return bool(warns) and own and not functions.is_inside()
+    return bool(warns) and own

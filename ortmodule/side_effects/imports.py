@@ -10,7 +10,7 @@ import importlib._bootstrap as bootstrap
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..guards import observation
@@ -22,7 +22,8 @@ from .effects import Effects
 def kept(effects: Effects) -> Iterator[None]:
     """Within, what this thread loads is loaded as outside of a capture, and becomes part of the
     state that `effects` puts back. The capture lock is held."""
-    owner, loading, filters = threading.get_ident(), [], warnings.filters
+    owner, loading = threading.get_ident(), []
+    warned = warnings.filters, warnings.showwarning
     original = bootstrap._find_and_load
 
     def find_and_load(name: str, import_: Any) -> Any:
@@ -31,7 +32,7 @@ def kept(effects: Effects) -> Iterator[None]:
             return original(name, import_)
         loading.append(name)
         try:
-            with effects.accepting(), observation.paused(), _plain_torch(), _under(filters):
+            with effects.accepting(), observation.paused(), _plain_torch(), _under(*warned):
                 return original(name, import_)
         finally:
             loading.clear()
@@ -51,10 +52,11 @@ def _plain_torch() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _under(filters: list) -> Iterator[None]:
-    """A module may add to the filters of warnings, as outside of a capture."""
-    inside, warnings.filters = warnings.filters, filters
+def _under(filters: list, show: Callable) -> Iterator[None]:
+    """A module may warn, and add to the filters of warnings, as outside of a capture."""
+    inside = warnings.filters, warnings.showwarning
+    warnings.filters, warnings.showwarning = filters, show
     try:
         yield
     finally:
-        warnings.filters = inside
+        warnings.filters, warnings.showwarning = inside

@@ -1,5 +1,5 @@
-"""Warnings while forward is learnt from: what was told before stays told, and other threads' are
-theirs.
+"""Warnings while forward is learnt from: they are told once, for the user's line, after it; what
+was told before stays told, and other threads' are theirs.
 
 Python forgets what it has told whenever the filters change, in all modules.
 """
@@ -9,6 +9,9 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ..places import PACKAGE, TORCH
 
 
 class _Probe(Warning):
@@ -31,6 +34,56 @@ def hidden() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filters.insert(0, ("ignore", _OfThisThread(), Warning, None, 0))
         yield
+
+
+class Kept(NamedTuple):
+    """A warning that is to be told: as `warnings.warn_explicit` takes it."""
+
+    message: Warning
+    category: type[Warning]
+    filename: str
+    lineno: int
+    module: str | None
+    registry: dict | None
+
+
+@contextlib.contextmanager
+def kept_back(found: list[Kept]) -> Iterator[None]:
+    """Within, this thread's warnings go to `found` in place of what is there, whatever the filters
+    say."""
+    owner, show = threading.get_ident(), warnings.showwarning
+    found.clear()
+
+    def keep(message: Any, category: Any, filename: str, lineno: int, *more: Any) -> None:
+        if threading.get_ident() == owner:
+            found.append(_of_users_line(message, category, filename, lineno))
+        else:
+            show(message, category, filename, lineno, *more)
+
+    with warnings.catch_warnings():
+        warnings.filters.insert(0, ("always", _OfThisThread(), Warning, None, 0))
+        warnings.showwarning = keep
+        yield
+
+
+def tell(found: list[Kept]) -> None:
+    """As the filters say, and so may raise one."""
+    for warning in found:
+        warnings.warn_explicit(*warning)
+
+
+def _of_users_line(message: Warning, category: type, filename: str, lineno: int) -> Kept:
+    """A warning for a caller's line meets what stands in between while a call is learnt from."""
+    frame, ours = sys._getframe(2), (PACKAGE, TORCH, warnings.__file__)
+    is_ours = filename.startswith(PACKAGE)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(ours) if is_ours else file == filename:
+            registry = frame.f_globals.setdefault("__warningregistry__", {})
+            line = frame.f_lineno if is_ours else lineno
+            return Kept(message, category, file, line, frame.f_globals.get("__name__"), registry)
+        frame = frame.f_back
+    return Kept(message, category, filename, lineno, None, None)
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from ..records.autograd_history import storage_key
 from ..records.sizes import hint_of
 from ..records.steps import number_of_call, step_of
+from ..side_effects.told_warnings import hidden
 from ..torch_internals.tracing import FakeTensorMode, OpOverload, dispatch_functionalize
 from .emit import WITH_GRADIENT, dtype_name, is_value
 from .refs import Ref, Storage, leaves
@@ -237,7 +238,7 @@ def _flows(t: Any, outs: list) -> tuple[list[bool] | None, set[int]]:
         return None, set()
     given: list[torch.Tensor] = []
     try:
-        with FakeTensorMode(), torch.enable_grad():
+        with FakeTensorMode(), torch.enable_grad(), hidden():
             args, kwargs = t.traced_arguments(lambda val, tainted: sample(val, tainted, given))
             found = t.target(*args, **kwargs)
             found = list(found) if isinstance(found, (list, tuple)) else [found]

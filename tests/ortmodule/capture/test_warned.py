@@ -105,6 +105,71 @@ def test_another_name_and_another_thread(way):
     assert all_told(ORTModule(eager), "always") == all_told(eager, "always")
 
 
+class OfAFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        warnings.warn("forward", stacklevel=1)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, dy):
+        warnings.warn("backward", stacklevel=1)
+        return dy * 2
+
+
+class Calls(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.net, self.function = nn.Linear(4, 4), function
+
+    def forward(self, x):
+        return self.function(self.net(x)) * 1.0
+
+
+def places_told(module: nn.Module, action: str) -> list[tuple]:
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter(action)
+        warnings.filterwarnings("ignore", "ORTModule")
+        for _ in range(3):
+            module(torch.rand(3, 4)).sum().backward()
+    return [(str(each.message), each.filename, each.lineno) for each in found]
+
+
+@pytest.mark.parametrize("action", ["default", "always"])
+def test_a_function_warns_where_it_runs(action):
+    eager = Calls(OfAFunction.apply)
+    assert places_told(ORTModule(eager), action) == places_told(eager, action)
+
+
+OF_TORCH = {
+    "of_a_caller's_line": lambda x: nn.functional.softmax(x),
+    "of_torch's_line": lambda x: nn.functional.mse_loss(x, x * 2, size_average=True),
+    "of_two_lines": lambda x: [nn.functional.softmax(x),
+                               nn.functional.softmax(x)][1],
+    "of_two_sizes": lambda x: nn.functional.mse_loss(x, x[:1]),
+    "in_eager_too": lambda x: torch.range(0, 3)[:1] * x,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", OF_TORCH)
+def test_torchs_warnings_are_told_once_for_the_users_line(what):
+    eager = Calls(OF_TORCH[what])
+    assert places_told(ORTModule(eager), "default") == places_told(eager, "default")
+
+
+@pytest.mark.parametrize("what", OF_TORCH)
+def test_torchs_warnings_are_errors_where_a_filter_says_so(what):
+    eager = Calls(OF_TORCH[what])
+    ours = ORTModule(eager)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for module in (eager, ours):
+            with pytest.raises(UserWarning, match="deprecated|target size"):
+                module(torch.rand(3, 4))
+    torch.testing.assert_close(ours(torch.ones(3, 4)), eager(torch.ones(3, 4)))
+    assert ours.explain().captures == (what != "in_eager_too")
+
+
 @pytest.mark.parametrize("action", ["default", "once", "module", "always"])
 @pytest.mark.parametrize("give", [*WAYS.values(), cut_in_parts], ids=[*WAYS, "cut_in_parts"])
 def test_what_was_told_stays_told(give, action):
