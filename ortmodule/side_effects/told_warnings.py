@@ -22,17 +22,28 @@ class _OfThisThread:
     """Stands for the text of a filter of warnings: it is like those of the thread that made it."""
 
     def __init__(self) -> None:
-        self._thread = threading.get_ident()
+        self.thread: int | None = threading.get_ident()
 
-    def match(self, _text: str) -> bool:
-        return threading.get_ident() == self._thread
+    def match(self, _text: str = "") -> bool:
+        return threading.get_ident() == self.thread
+
+
+@contextlib.contextmanager
+def _filtered(action: str) -> Iterator[_OfThisThread]:
+    """Within, a filter is the first for this thread's warnings."""
+    mine = _OfThisThread()
+    with warnings.catch_warnings():
+        warnings.filters.insert(0, (action, mine, Warning, None, 0))
+        try:
+            yield mine
+        finally:
+            mine.thread = None  # another thread may set the filters back to these
 
 
 @contextlib.contextmanager
 def hidden() -> Iterator[None]:
     """Within, this thread's warnings are not told."""
-    with warnings.catch_warnings():
-        warnings.filters.insert(0, ("ignore", _OfThisThread(), Warning, None, 0))
+    with _filtered("ignore"):
         yield
 
 
@@ -51,17 +62,16 @@ class Kept(NamedTuple):
 def kept_back(found: list[Kept]) -> Iterator[None]:
     """Within, this thread's warnings go to `found` in place of what is there, whatever the filters
     say."""
-    owner, show = threading.get_ident(), warnings.showwarning
+    show = warnings.showwarning
     found.clear()
 
     def keep(message: Any, category: Any, filename: str, lineno: int, *more: Any) -> None:
-        if threading.get_ident() == owner:
+        if mine.match():
             found.append(_of_users_line(message, category, filename, lineno))
         else:
             show(message, category, filename, lineno, *more)
 
-    with warnings.catch_warnings():
-        warnings.filters.insert(0, ("always", _OfThisThread(), Warning, None, 0))
+    with _filtered("always") as mine:
         warnings.showwarning = keep
         yield
 

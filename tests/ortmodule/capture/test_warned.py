@@ -11,6 +11,7 @@ from pairs import Pair
 from torch import nn
 
 from ortmodule import ORTModule
+from ortmodule.side_effects.told_warnings import hidden, kept_back
 
 WAYS = {
     "by_its_module": lambda: warnings.warn("told", stacklevel=1),
@@ -247,3 +248,15 @@ def test_another_thread_warns():
             thread.join()
     assert not RAISED
     assert "of another thread" in [str(each.message) for each in found]
+
+
+@pytest.mark.parametrize("change", [hidden, lambda: kept_back([])], ids=["hidden", "kept_back"])
+def test_filters_that_another_thread_sets_back_hide_nothing(change):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        with change():
+            anothers = warnings.catch_warnings()
+            anothers.__enter__()
+        anothers.__exit__(None, None, None)
+        warnings.warn("told", stacklevel=1)
+    assert [str(each.message) for each in found] == ["told"]
