@@ -242,6 +242,8 @@ def asks_of_tensors(asked: Callable[[NotCapturable], None]) -> Iterator[None]:
             if name in ONLY_EAGER and kind_of_file(code.co_filename) in (PACKAGE, OWN):
                 line = tx.current_instruction.positions.lineno
                 asked(refusal(name, file=code.co_filename, line=line))
+            if name == "grad" and not self.source:  # Dynamo's answer is some object
+                end("a gradient of a tensor that a graph makes", name, "it is torch's own")
             return original(self, tx, name, *args)
 
         return look_up

@@ -26,6 +26,15 @@ def dynamo_is_compiling():
     return Case(Base(lambda s, x: s.l(x) * (2.0 if torch._dynamo.is_compiling() else 1.0)))
 
 
+@case(captured=False)
+def the_gradient_of_a_result():
+    def body(s, x):
+        y = s.l(x)
+        return y * 2.0 if y.grad is None else y
+
+    return Case(Base(body))
+
+
 def compiled(x):
     return x * (2.0 if torch.compiler.is_compiling() else 1.0)
 
