@@ -24,6 +24,12 @@ _OF_TENSORS = {
 _CUT_AT = {"register_multi_grad_hook"}
 # How code asks whether it is traced; and files whose functions pass a call on.
 OF_THE_TRACE = frozenset({"is_compiling", "is_dynamo_compiling", "is_exporting"})
+# By these it tells that tensors are fake, or that modes of a trace are active.
+_OF_FAKES = {
+    "FakeTensor", "FakeTensorMode", "detect_fake_mode", "_get_current_dispatch_mode",
+    "_get_current_dispatch_mode_stack", "_get_current_function_mode",
+    "_get_current_function_mode_stack", "_len_torch_dispatch_stack", "_len_torch_function_stack",
+}  # fmt: skip
 # Torch's own code that has hooks run when a layer raises, unless it is told of the trace.
 CALL_OF_LAYER = "_call_impl"
 _PASSING_ON = ("typing_extensions.py", "warnings.py")
@@ -145,6 +151,9 @@ def _asked(code: types.CodeType, scope: Mapping, kind: int) -> Iterator[NotCaptu
     for name, what in _OF_TENSORS.items():
         if name in facts.looked_up:
             yield refusal(f"forward asks {what} ({name})", facts.attributes[name], name in _CUT_AT)
+    named = {**facts.attributes, **facts.globals}
+    for name in _OF_FAKES & named.keys():
+        yield refusal(f"forward asks whether a trace runs ({name})", named[name])
     for name in _OF_LOCKS & facts.looked_up:
         yield refusal(f"forward asks whether a lock is held ({name})", facts.attributes[name], True)
     for name, local, line in facts.asked_of:

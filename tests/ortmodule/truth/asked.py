@@ -7,6 +7,7 @@ import time
 import torch
 from torch import nn
 from torch._higher_order_ops import map as map_of_torch
+from torch._subclasses import FakeTensor
 
 from .table import Base, Case, case
 
@@ -24,6 +25,18 @@ def is_exporting():
 @case(captured=True)
 def dynamo_is_compiling():
     return Case(Base(lambda s, x: s.l(x) * (2.0 if torch._dynamo.is_compiling() else 1.0)))
+
+
+@case(captured=False)
+def whether_a_tensor_is_fake():
+    return Case(Base(lambda s, x: s.l(x) * (2.0 if isinstance(x, FakeTensor) else 1.0)))
+
+
+@case(captured=False)
+def whether_modes_are_active():
+    active = torch._C._len_torch_dispatch_stack
+    return Case(Base(lambda s, x: s.l(x) * (2.0 if torch._guards.detect_fake_mode() else 1.0)
+                     + torch._C._len_torch_function_stack() + active()))  # fmt: skip
 
 
 @case(captured=False)
