@@ -132,7 +132,7 @@ void replace_by_constants(Graph& graph, Node* node, const std::vector<Tensor>& o
 
 }  // namespace
 
-size_t fold_constants(Graph& graph, Evaluator& evaluator, FoldedBytes& folded, const Kept& kept,
+size_t fold_constants(Graph& graph, Evaluator& evaluator, FoldedBytes& folded, const IsKept& kept,
                       size_t limit) {
   size_t count = 0;
   Stale stale;

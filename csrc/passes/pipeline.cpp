@@ -31,7 +31,7 @@ bool is_off(const std::string& name, const PassOptions& options) {
   return std::find(options.off.begin(), options.off.end(), name) != options.off.end();
 }
 
-size_t fold(Graph& graph, PassOptions& options, const Kept& kept = {}) {
+size_t fold(Graph& graph, PassOptions& options, const IsKept& kept = {}) {
   if (!options.evaluator) return 0;
   FoldedBytes own;
   return fold_constants(graph, *options.evaluator, options.folded ? *options.folded : own, kept);
