@@ -18,7 +18,7 @@ class Sequence {
   Sequence() = default;
   explicit Sequence(std::vector<Item> items);
   const std::vector<Item>& items() const;
-  size_t size() const { return items().size(); }
+  size_t size() const;
   void insert(size_t at, Item item);
   void push(Item item);
   void erase(size_t at);
@@ -47,6 +47,10 @@ struct Item : std::variant<std::monostate, Tensor, Sequence, Optional, Map, Opaq
   const Tensor& tensor() const { return std::get<Tensor>(*this); }
   const std::vector<Item>& items() const { return std::get<Sequence>(*this).items(); }
 };
+
+inline size_t Sequence::size() const {
+  return items().size();
+}
 
 // With all that it holds, and its own size.
 size_t bytes_of(const Item& item);
