@@ -88,11 +88,11 @@ T pow(T x, E y) {
 // NaN wins; of two zeros the second.
 template <class T>
 T max(T a, T b) {
-  return (a != a) | (a > b) ? a : b;  // no branch: loops of it become vectors
+  return ((a != a) | (a > b)) ? a : b;  // no branch: loops of it become vectors
 }
 template <class T>
 T min(T a, T b) {
-  return (a != a) | (a < b) ? a : b;
+  return ((a != a) | (a < b)) ? a : b;
 }
 
 // By a negative number, or by all bits there are, everything goes: the sign is what fills in.
