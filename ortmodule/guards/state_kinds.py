@@ -151,6 +151,13 @@ def same(before: Any, now: Any) -> bool:
     return isinstance(before, Frozen) and before == now
 
 
+def same_plain(before: list, now: list) -> bool:
+    """Whether two lists hold the same values, which have no state."""
+    return len(before) == len(now) and all(
+        isinstance(a, SCALARS) and same(a, b) for a, b in zip(before, now, strict=True)
+    )
+
+
 def _parts_of(value: functools.partial) -> list[list]:
     return [[value.func], list(value.args), list(value.keywords), list(value.keywords.values())]
 

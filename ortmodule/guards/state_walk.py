@@ -478,11 +478,19 @@ def difference(w: Watched) -> str | None:
     for key in [*was_at, *(k for k in is_at if k not in was_at)]:
         was, value = was_at.get(key, MISSING), is_at.get(key, MISSING)
         told_apart = was is not value and w.seen is not None and w.seen(value)
-        if told_apart or not state_kinds.same(was, value):
+        if told_apart or not (state_kinds.same(was, value) or _stands_for(w, key, was, value)):
             return changed(item_path(w, key), was, value)
     if w.ordered and list(map(exact, was_at)) != list(map(exact, is_at)):
         return f"the order of {w.path} was {list(was_at)[:9]}, is {list(is_at)[:9]}"
     return None
+
+
+def _stands_for(w: Watched, key: Any, was: Any, now: Any) -> bool:
+    """Whether a list of plain values may be replaced by an equal one: where no code names the
+    attribute, which only a name made at run time may reach, as of an object with a __getattribute__
+    of its own (transformers' configs, to which save_pretrained gives such a list each time)."""
+    unnamed = isinstance(w.keys, Names) and w.keys.every and key not in w.keys.known
+    return unnamed and type(was) is type(now) is list and state_kinds.same_plain(was, now)
 
 
 def changed(path: str, was: Any, now: Any) -> str:
