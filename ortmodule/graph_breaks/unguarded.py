@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import enum
 import functools
 import sys
 import types
@@ -123,6 +124,13 @@ def _looks_up_itself(cls: type) -> bool:
     return found is not None and not isinstance(found, types.WrapperDescriptorType)
 
 
+def _stays(member: enum.Enum) -> bool:
+    """Whether what it holds is a plain value, or a tuple of them."""
+    value = member.value
+    plain = isinstance(value, tuple) and all(map(state_kinds.is_plain, value))
+    return plain or state_kinds.is_plain(member)
+
+
 def _absent(found: Watched, names: Iterable[str]) -> Watched:
     """Names that a namespace or an object lacked when it was found: in a namespace, one that comes
     hides a builtin."""
@@ -157,6 +165,8 @@ def _refusal(walk: StateWalk, stored: set[str]) -> str | None:
                 return (
                     f"forward reaches {cls.__qualname__}.__class_getitem__, which parts call once"
                 )
+            if issubclass(cls, enum.Enum) and not all(map(_stays, cls)):
+                return f"forward reaches what the enum {cls.__qualname__} holds: parts read it once"
             if _looks_up_itself(cls):  # what it looks up has no guard
                 return f"forward reaches {cls.__qualname__}.__getattribute__, which parts ask once"
             own = _OF_CONTAINERS & vars(cls).keys() if issubclass(cls, _CONTAINERS) else ()
