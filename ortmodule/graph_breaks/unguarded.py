@@ -125,10 +125,9 @@ def _looks_up_itself(cls: type) -> bool:
 
 
 def _stays(member: enum.Enum) -> bool:
-    """Whether what it holds is a plain value, or a tuple of them."""
-    value = member.value
-    plain = isinstance(value, tuple) and all(map(state_kinds.is_plain, value))
-    return plain or state_kinds.is_plain(member)
+    """Whether nothing that it holds changes unseen; what a class holds is looked at."""
+    is_class = isinstance(member.value, type) and vars(member).keys() <= state_kinds.OF_ENUMS
+    return is_class or state_kinds.is_plain(member)
 
 
 def _absent(found: Watched, names: Iterable[str]) -> Watched:

@@ -58,7 +58,7 @@ _IDENTITIES = (
     torch.distributed.ProcessGroup,  # its ranks are the same for its life
 )  # fmt: skip
 # What a member of an enum holds besides attributes that somebody gave it.
-_OF_ENUMS = {"_value_", "_name_", "__objclass__", "_sort_order_", "_inverted_"}
+OF_ENUMS = {"_value_", "_name_", "__objclass__", "_sort_order_", "_inverted_"}
 # Compared whole at every call, so no larger than this.
 _MOST_BYTES = 1 << 20
 # No module has this class by name.
@@ -116,7 +116,8 @@ def is_plain(value: Any) -> bool:
     """Whether all that matters of an object is which one it is, or its value."""
     of = type(value)
     if isinstance(value, enum.Enum):
-        return vars(value).keys() <= _OF_ENUMS and isinstance(value._value_, SCALARS)
+        held = value._value_ if isinstance(value._value_, tuple) else (value._value_,)
+        return vars(value).keys() <= OF_ENUMS and all(isinstance(v, SCALARS) for v in held)
     if of is object or isinstance(value, (*SCALARS, *_IDENTITIES, type)):
         return True
     if of in _KINDS or any(isinstance(value, base) for base, _ in _FAMILIES):

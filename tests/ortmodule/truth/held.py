@@ -84,6 +84,32 @@ def a_value_of_an_enum():
     return Case(Base(lambda s, x: s.l(x) * Rates.LOW.value[0]), before=before)
 
 
+def chosen_of(low, high, right):
+    """A member of an enum whose value is low or high, by an attribute."""
+
+    class Kind(enum.Enum):
+        LOW, HIGH = low, high
+
+    def body(s, x):
+        member = Kind.HIGH if s.high else Kind.LOW
+        return s.l(x) * (2.0 if right(member.value) else 1.0)
+
+    def before(m, i):
+        m.high = i % 2 == 1
+
+    return Case(Base(body, high=False), before=before)
+
+
+@case(captured=True)
+def a_class_of_an_enum():
+    return chosen_of(nn.Identity, nn.Tanh, lambda value: value is nn.Tanh)
+
+
+@case(captured=True)
+def a_tuple_of_an_enum():
+    return chosen_of((1, "a"), (2, "b"), lambda value: value[1] == "b")
+
+
 @case(captured=True)
 def an_attribute_of_a_member_of_an_enum():
     class Rates(enum.Enum):

@@ -152,7 +152,8 @@ IN_PARTS = sorted(n for n in CASES.keys() - NOT_IN_PARTS if not n.endswith("_cut
 
 # A case takes a second or two: an eighth of them each time, the others in `make long`. Of an enum,
 # as Dynamo takes its members for constants.
-ALWAYS = {"held.a_value_of_an_enum", "held.an_attribute_of_a_member_of_an_enum"}
+OF_ENUMS = ("a_class", "a_tuple", "a_value", "an_attribute_of_a_member")
+ALWAYS = {f"held.{name}_of_an_enum" for name in OF_ENUMS}
 
 
 @pytest.mark.slow
@@ -168,7 +169,16 @@ def test_case_in_parts(name, parts_alone):
     compared(CASES[name])
 
 
-@pytest.mark.parametrize("name", ["read.attribute", "returned.a_named_tuple", "layout.a_column"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "read.attribute",
+        "returned.a_named_tuple",
+        "layout.a_column",
+        "held.a_class_of_an_enum",
+        "held.a_tuple_of_an_enum",
+    ],
+)
 def test_in_parts_the_engine_runs(name, parts_alone):
     """A refusal that leaves a module to eager would make equal whatever parts do."""
     report, _ = compared(CASES[name])
