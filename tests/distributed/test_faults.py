@@ -92,6 +92,11 @@ def test_a_rank_may_have_been_in_another_job(impatient, tmp_path):
     assert impatient.run("faults", "in_another_job", again) == ["nothing", "nothing"]
 
 
+def test_a_group_is_not_released_by_its_own_thread(impatient, tmp_path):
+    store = str(tmp_path / "store")
+    assert impatient.run("faults", "groups_left_at_once", store) == ["nothing", "nothing"]
+
+
 def test_sync_batch_norm_is_refused_as_in_eager(pair):
     for eager, ours in pair.run("faults", "sync_batch_norm"):
         assert eager == ours and "SyncBatchNorm" in ours, (eager, ours)

@@ -18,16 +18,23 @@ namespace py = pybind11;
 namespace ort::bridge {
 namespace {
 
+// What is to be known of a group where it must not be held: its threads release what their work
+// held, and the last to release a group would join itself.
+struct Membership {
+  std::string group;
+  int rank, size;
+};
+
 // Of the ranks whose reduce failed: each says so in the store, and gives the others a second.
-std::string silent_in(const c10d::ProcessGroup& group, c10d::Store& store) {
+std::string silent_in(const Membership& member, c10d::Store& store) {
   const auto key = [&](int rank) {
-    return "ortmodule/failed/" + group.getGroupName() + "/" + std::to_string(rank);
+    return "ortmodule/failed/" + member.group + "/" + std::to_string(rank);
   };
   try {
-    store.set(key(group.getRank()), std::string("1"));
+    store.set(key(member.rank), std::string("1"));
     std::this_thread::sleep_for(std::chrono::seconds(1));
     std::string silent;
-    for (int rank = 0; rank < group.getSize(); ++rank)
+    for (int rank = 0; rank < member.size; ++rank)
       if (!store.check({key(rank)})) silent += (silent.empty() ? "" : ", ") + std::to_string(rank);
     return silent.empty() ? "as on all ranks" : "without a word from rank " + silent;
   } catch (const std::exception&) {
@@ -36,11 +43,11 @@ std::string silent_in(const c10d::ProcessGroup& group, c10d::Store& store) {
 }
 
 // In a thread of its own: a store behind a link that is down answers nothing, for ever.
-std::string who_is_silent(const Reduction::Group& group, const Reduction::Store& store) {
+std::string who_is_silent(const Membership& member, const Reduction::Store& store) {
   constexpr std::chrono::seconds kPatience{5};
   const auto told = std::make_shared<std::promise<std::string>>();
   std::future<std::string> answer = told->get_future();
-  std::thread([=] { told->set_value(silent_in(*group, *store)); }).detach();
+  std::thread([=] { told->set_value(silent_in(member, *store)); }).detach();
   if (answer.wait_for(kPatience) == std::future_status::ready) return answer.get();
   return "and the process that has the store does not answer";
 }
@@ -178,23 +185,24 @@ ReduceHook::Future Reduction::start(Bucket bucket) {
   if (hook_) return hook_->reduce(bucket);
   divide(bucket);
   const at::Tensor& buffer = bucket.buffer();
+  const Membership member{group_->getGroupName(), group_->getRank(), group_->getSize()};
   const std::string what =
       format("[DataParallel] rank {}: all_reduce of bucket {} ({} gradients, {} bytes) ",
-             group_->getRank(), bucket.index(), bucket.parameters().size(),
+             member.rank, bucket.index(), bucket.parameters().size(),
              static_cast<size_t>(buffer.numel()) * buffer.element_size());
   try {
     std::vector<at::Tensor> sum{buffer};
     const auto future = group_->allreduce(sum)->getFuture();
     return future->then(
-        [what, group = group_, store = store_](c10::ivalue::Future& done) {
+        [what, member, store = store_](c10::ivalue::Future& done) {
           if (done.hasError())
-            fail("{}failed, {}: {}", what, who_is_silent(group, store),
+            fail("{}failed, {}: {}", what, who_is_silent(member, store),
                  done.tryRetrieveErrorMessage());
           return done.value();
         },
         future->elementType());
   } catch (const std::exception& error) {
-    fail("{}did not start, {}: {}", what, who_is_silent(group_, store_), error.what());
+    fail("{}did not start, {}: {}", what, who_is_silent(member, store_), error.what());
   }
 }
 

@@ -161,6 +161,18 @@ def in_another_job(store: str) -> str:
     return told(lambda: step(model_of()))
 
 
+def groups_left_at_once(store: str) -> str:
+    """A group that is destroyed as soon as a backward has ended, many times."""
+    rank, count = dist.get_rank(), dist.get_world_size()
+    for _ in range(40):
+        dist.destroy_process_group()
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        step(model_of())
+    dist.destroy_process_group()
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=count)
+    return told(lambda: step(model_of()))
+
+
 def sync_batch_norm() -> tuple[str, str]:
     """What eager's SyncBatchNorm says on the CPU, and ours."""
 
