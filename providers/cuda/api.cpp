@@ -38,7 +38,7 @@ std::vector<std::string> folders() {
   return result;
 }
 
-void* open(const std::vector<std::string>& names) {
+void* open_library(const std::vector<std::string>& names) {
   for (const std::string& folder : folders())
     for (const std::string& name : names)
       if (void* handle = dlopen((folder + name).c_str(), RTLD_NOW)) return handle;
@@ -57,8 +57,8 @@ void* symbol(void* library, const char* name) {
 Api load() {
   void* driver = dlopen("libcuda.so.1", RTLD_NOW);
   check(driver, "cuda: there is no driver: libcuda.so.1 cannot be opened");
-  void* nvrtc = open({"libnvrtc.so.13", "libnvrtc.so.12"});
-  void* blas = open({"libcublasLt.so.13", "libcublasLt.so.12"});
+  void* nvrtc = open_library({"libnvrtc.so.13", "libnvrtc.so.12"});
+  void* blas = open_library({"libcublasLt.so.13", "libcublasLt.so.12"});
   Api table;
 #define ORT_FROM(LIBRARY, NAME) \
   table.NAME = reinterpret_cast<decltype(table.NAME)>(symbol(LIBRARY, #NAME));

@@ -3,25 +3,10 @@
 
 #include <algorithm>
 
+#include "providers/cuda/tile/form.h"
+
 namespace ort::cuda {
 namespace {
-
-const char* word(size_t bytes) {
-  switch (bytes) {
-    case 1:
-      return "u8";
-    case 2:
-      return "u16";
-    case 4:
-      return "u32";
-    case 8:
-      return "u64";
-    case 16:
-      return "b128";
-    default:
-      fail("cuda: elements of {} bytes cannot be moved", bytes);
-  }
-}
 
 std::string text_of(size_t bytes, size_t axes, const char* index) {
   return format(R"(typedef {} index; typedef {} Word;
@@ -42,7 +27,7 @@ ORT_KERNEL(run, Args, 256) {
   }
 }
 )",
-                index, word(bytes), axes, axes, axes, axes);
+                index, word_type(bytes), axes, axes, axes, axes);
 }
 
 }  // namespace

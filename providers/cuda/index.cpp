@@ -17,10 +17,6 @@ struct Around {
   }
 };
 
-const char* word(size_t bytes) {
-  return bytes == 1 ? "u8" : bytes == 2 ? "u16" : bytes == 4 ? "u32" : bytes == 8 ? "u64" : "b128";
-}
-
 constexpr char kGather[] = R"(
 struct Args {
   const Word* x; const Index* index; Word* y; i32* failure;
@@ -43,8 +39,9 @@ std::unique_ptr<Kernel> gather_along(const Request& r, int64_t axis, bool from_e
   const Around x(r.sizes(0), axis);
   const int64_t elements = element_count(r.out().sizes), count = element_count(r.sizes(1));
   Gpu& gpu = gpu_of(r);
-  const std::string text = format("typedef {} Word; typedef {} Index;{}",
-                                  word(size_of(r.in(0).dtype)), type_name(r.in(1).dtype), kGather);
+  const std::string text =
+      format("typedef {} Word; typedef {} Index;{}", word_type(size_of(r.in(0).dtype)),
+             type_name(r.in(1).dtype), kGather);
   const Launch launch(Code::of(text, gpu.arch()), gpu, "run");
   const Grid grid = grid_for(gpu, elements, 256, 256);
   const int64_t all = element_count(r.sizes(0));
@@ -149,6 +146,6 @@ static void register_index(KernelTable& table) {
   table.op("ort::GatherGrad").add("chains", kFloating, gather_grad);
 }
 
-const Family<KernelTable> kFamily("cuda", "index", register_index);
+const Family<KernelTable> kIndexKernels("cuda", "index", register_index);
 
 }  // namespace ort::cuda

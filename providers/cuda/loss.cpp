@@ -247,6 +247,6 @@ static void register_loss(KernelTable& table) {
   add_rows(table.op("ort::CrossEntropyGrad"), cross_entropy_grad);
 }
 
-const Family<KernelTable> kFamily("cuda", "loss", register_loss);
+const Family<KernelTable> kLossKernels("cuda", "loss", register_loss);
 
 }  // namespace ort::cuda

@@ -164,6 +164,6 @@ static void register_movement(KernelTable& table) {
   table.op("Split").add("copy", kAny, known_split, split);
 }
 
-const Family<KernelTable> kFamily("cuda", "movement", register_movement);
+const Family<KernelTable> kMovementKernels("cuda", "movement", register_movement);
 
 }  // namespace ort::cuda

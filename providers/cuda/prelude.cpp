@@ -117,7 +117,7 @@ template <class To, class From> inline To as(From x) { return Narrow<To>::of(wid
 )";
 
 // Threads, memory, and what the threads of a row have together.
-const char* const kThreads = R"(
+const char* const kThreadFolds = R"(
 #ifdef ORT_HOST
 struct OrtHost {
   u32 block, blocks, thread, threads;
@@ -277,7 +277,7 @@ template <int kThreads, class T> inline T row_min(T x) { return row_fold<kThread
 }  // namespace
 
 const std::string& prelude() {
-  static const std::string text = kTypes + std::string(kConversions) + kThreads + kMeanings;
+  static const std::string text = kTypes + std::string(kConversions) + kThreadFolds + kMeanings;
   return text;
 }
 

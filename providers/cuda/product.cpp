@@ -338,6 +338,6 @@ static void register_product(KernelTable& table) {
   table.op("ort::Linear").add("cublaslt", kFloating, one_dtype, linear_kernel);
 }
 
-const Family<KernelTable> kFamily("cuda", "product", register_product);
+const Family<KernelTable> kProductKernels("cuda", "product", register_product);
 
 }  // namespace ort::cuda

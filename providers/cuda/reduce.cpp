@@ -141,6 +141,6 @@ static void register_reduce(KernelTable& table) {
   table.op("ReduceMean").add("parts", kFloating, known_axes, reduce);
 }
 
-const Family<KernelTable> kFamily("cuda", "reduce", register_reduce);
+const Family<KernelTable> kReduceKernels("cuda", "reduce", register_reduce);
 
 }  // namespace ort::cuda

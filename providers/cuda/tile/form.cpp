@@ -91,6 +91,23 @@ const char* type_name(DType dtype) {
   }
 }
 
+const char* word_type(size_t bytes) {
+  switch (bytes) {
+    case 1:
+      return "u8";
+    case 2:
+      return "u16";
+    case 4:
+      return "u32";
+    case 8:
+      return "u64";
+    case 16:
+      return "b128";
+    default:
+      fail("cuda: elements of {} bytes cannot be moved", bytes);
+  }
+}
+
 std::vector<Number> late_numbers(const TileProgram& program) {
   std::vector<Number> late;
   const auto add = [&](const Number& number) {

@@ -43,6 +43,7 @@ bool in_packs(const tile::Port& port);
 // Whether no operand asks for a row or a column.
 bool is_rowless(const tile::TileProgram& program);
 
-const char* type_name(DType dtype);  // in a text: "float", "i64", "bf16"
+const char* type_name(DType dtype);   // in a text: "float", "i64", "bf16"
+const char* word_type(size_t bytes);  // an element that is only moved: "u8" to "b128"
 
 }  // namespace ort::cuda
