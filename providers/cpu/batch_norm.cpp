@@ -11,7 +11,7 @@
 namespace ort::cpu {
 namespace {
 
-constexpr int64_t kPiece = 1024;
+constexpr int64_t kPlanePiece = 1024;
 
 struct Planes {
   int64_t images, channels, plane;
@@ -21,8 +21,8 @@ struct Planes {
   template <class F>
   void pieces(int64_t channel, F f) const {
     for (int64_t n = 0; n < images; ++n)
-      for (int64_t i = 0; i < plane; i += kPiece)
-        f((n * channels + channel) * plane + i, std::min(kPiece, plane - i));
+      for (int64_t i = 0; i < plane; i += kPlanePiece)
+        f((n * channels + channel) * plane + i, std::min(kPlanePiece, plane - i));
   }
 };
 
@@ -33,7 +33,7 @@ Planes layout_of(const Sizes& x) {
 }
 
 template <class T>
-struct Steps {
+struct PlaneSteps {
   TileStep<T> sum{TileOp::row_sum, 0}, dot{TileOp::row_dot, 0};
   TileStep<T> minus{TileOp::sub, 2};       // a row less a number
   TileStep<T> times{TileOp::mul, 2};       // a row times a number
@@ -53,16 +53,16 @@ struct Steps {
 };
 
 template <class T>
-Moments moments_of(const Planes& l, const Steps<T>& steps, const Runs<T>& runs, const void* x,
-                   int64_t channel) {
+Moments plane_moments(const Planes& l, const PlaneSteps<T>& steps, const Runs<T>& runs,
+                      const void* x, int64_t channel) {
   Moments m;
-  T piece[kPiece];
+  T piece[kPlanePiece];
   l.pieces(channel,
            [&](int64_t at, int64_t n) { m.mean += steps.total(runs.read(x, at, n, piece), n); });
   const double count = static_cast<double>(l.count());
   const T mean = static_cast<T>(m.mean / count);
   double rest = 0;  // what sums in float32 lost of the mean
-  T centred[kPiece];
+  T centred[kPlanePiece];
   l.pieces(channel, [&](int64_t at, int64_t n) {
     steps.minus(centred, runs.read(x, at, n, piece), &mean, nullptr, n);
     rest += steps.total(centred, n);
@@ -79,16 +79,16 @@ std::unique_ptr<Kernel> batch_norm_of(const Request& r) {
   const Planes l = layout_of(r.sizes(0));
   // Of nothing: torch keeps the running statistics.
   const bool training = r.attrs().i("training", 1) != 0 && l.count() > 0;
-  const Steps<T> steps;
+  const PlaneSteps<T> steps;
   const Runs<T> runs(r, 0);
   const ChannelNorm<T> norm(r, l.count());
   return make_kernel("BatchNorm", [=](const Args& args) {
     const void* x = args.in[0];
     parallel_for(l.channels, l.total() * 4, [&](int64_t begin, int64_t end, int) {
-      T piece[kPiece];
+      T piece[kPlanePiece];
       for (int64_t c = begin; c < end; ++c) {
         Moments m;
-        if (training) m = moments_of(l, steps, runs, x, c);
+        if (training) m = plane_moments(l, steps, runs, x, c);
         const auto line = norm.of(args, c, training ? &m : nullptr);
         l.pieces(c, [&](int64_t at, int64_t n) {
           T* made = runs.room(args.out[0], at, piece);
@@ -103,13 +103,13 @@ std::unique_ptr<Kernel> batch_norm_of(const Request& r) {
 template <class T>
 std::unique_ptr<Kernel> batch_norm_grad_of(const Request& r) {
   const Planes l = layout_of(r.sizes(0));
-  const Steps<T> steps;
+  const PlaneSteps<T> steps;
   const Runs<T> runs(r, 0);
   const ChannelNormGrad<T> norm(r, l.count());
   return make_kernel("BatchNormGrad", [=](const Args& args) {
     const void *dy = args.in[0], *x = args.in[1];
     parallel_for(l.channels, l.total() * 4, [&](int64_t begin, int64_t end, int) {
-      T centred[kPiece], piece[kPiece];
+      T centred[kPlanePiece], piece[kPlanePiece];
       for (int64_t c = begin; c < end; ++c) {
         const T mean = norm.mean(args, c);
         double sum = 0, dot = 0;
@@ -176,6 +176,6 @@ static void register_batch_norm(KernelTable& table) {
   add_channels(table.op("ort::BatchNormGrad"), batch_norm_grad);
 }
 
-const Family<KernelTable> kFamily("cpu", "batch_norm", register_batch_norm);
+const Family<KernelTable> kBatchNormKernels("cpu", "batch_norm", register_batch_norm);
 
 }  // namespace ort::cpu

@@ -60,8 +60,8 @@ std::vector<Moments> moments_near(const Blocks& l, const Steps& steps, const Run
 }
 
 // Beside a deviation that is small against what the first means miss, both lose digits: once more.
-std::vector<Moments> moments_of(const Blocks& l, const Steps& steps, const Runs<float>& runs,
-                                const void* x, int64_t block) {
+std::vector<Moments> block_moments(const Blocks& l, const Steps& steps, const Runs<float>& runs,
+                                   const void* x, int64_t block) {
   Lanes near = first_means(l, steps, runs, x, block);
   std::vector<Moments> moments = moments_near(l, steps, runs, x, block, near);
   bool far = false;
@@ -140,7 +140,7 @@ std::unique_ptr<Kernel> batch_norm_blocks(const Request& r) {
     parallel_for(l.blocks, l.total() * 4, [&](int64_t begin, int64_t end, int) {
       for (int64_t block = begin; block < end; ++block) {
         std::vector<Moments> batch;
-        if (training) batch = moments_of(l, steps, runs, args.in[0], block);
+        if (training) batch = block_moments(l, steps, runs, args.in[0], block);
         Lanes factors{}, shifts{};
         for (int64_t lane = 0; lane < l.lanes; ++lane) {
           const size_t k = index(lane);

@@ -12,7 +12,7 @@ namespace ort::cpu {
 
 namespace {
 
-constexpr int64_t kPiece = 4096;
+constexpr int64_t kEpiloguePiece = 4096;
 
 TileOp instruction(Epilogue activation) {
   switch (activation) {
@@ -57,10 +57,12 @@ void activate_piece(const Activation& activation, float* y, int64_t count) {
 // f(first, count) over pieces that stay in the first cache.
 template <class F>
 void each_piece(int64_t count, F&& f) {
-  parallel_for((count + kPiece - 1) / kPiece, count * 6, [&](int64_t begin, int64_t end, int) {
-    for (int64_t at = begin * kPiece; at < std::min(end * kPiece, count); at += kPiece)
-      f(at, std::min(kPiece, count - at));
-  });
+  parallel_for((count + kEpiloguePiece - 1) / kEpiloguePiece, count * 6,
+               [&](int64_t begin, int64_t end, int) {
+                 for (int64_t at = begin * kEpiloguePiece;
+                      at < std::min(end * kEpiloguePiece, count); at += kEpiloguePiece)
+                   f(at, std::min(kEpiloguePiece, count - at));
+               });
 }
 
 }  // namespace
@@ -73,7 +75,7 @@ void activate(const Activation& activation, DType dtype, void* y, int64_t count)
     });
   auto* halves = static_cast<uint16_t*>(y);
   each_piece(count, [&](int64_t at, int64_t some) {
-    float wide[kPiece];
+    float wide[kEpiloguePiece];
     widen(dtype, halves + at, wide, some);
     activate_piece(activation, wide, some);
     narrow(wide, dtype, halves + at, some);

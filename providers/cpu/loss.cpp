@@ -46,7 +46,7 @@ Settings settings_of(const Request& r, size_t logits, size_t target) {
 
 // The vector steps of a row.
 template <class T>
-struct Steps {
+struct LossSteps {
   TileStep<T> max{TileOp::row_max, 0}, minus{TileOp::sub, 2}, exp{TileOp::exp, 0};
   TileStep<T> sum{TileOp::row_sum, 0}, dot{TileOp::row_dot, 0}, scale{TileOp::mul, 2};
 };
@@ -112,8 +112,8 @@ class Rows {
 
 // -log p of the target, smoothed over all classes; `buffer` holds a row.
 template <class T>
-T row_loss(const Settings& s, const Rows<T>& rows, const Steps<T>& steps, int64_t row, const T* x,
-           T top, T log_sum, T* buffer) {
+T row_loss(const Settings& s, const Rows<T>& rows, const LossSteps<T>& steps, int64_t row,
+           const T* x, T top, T log_sum, T* buffer) {
   const int64_t t = rows.target(row);
   const T own = rows.weight_of(t) * (log_sum - (x[t] - top));
   if (s.smoothing == 0) return own;
@@ -138,7 +138,7 @@ std::unique_ptr<Kernel> cross_entropy_of(const Request& r) {
   const Settings s = settings_of(r, 0, 1);
   const bool weighted = r.has(2), wants_parts = r.wants(1);
   const Runs<T> runs(r, 0);
-  const Steps<T> steps;
+  const LossSteps<T> steps;
   const int most = omp_get_max_threads();
   const size_t numbers = static_cast<size_t>(s.rows + (most * 2 + 1) * s.classes);
   return make_kernel(
@@ -178,8 +178,8 @@ std::unique_ptr<Kernel> cross_entropy_of(const Request& r) {
 
 // g ((1 - e) w_t (p - [t]) + e / C (W p - w)) for every class; p comes as exp(x - top).
 template <class T>
-void row_gradient(const Settings& s, const Rows<T>& rows, const Steps<T>& steps, int64_t row, T g,
-                  T sum, T* p) {
+void row_gradient(const Settings& s, const Rows<T>& rows, const LossSteps<T>& steps, int64_t row,
+                  T g, T sum, T* p) {
   const int64_t t = rows.target(row);
   const T own = g * static_cast<T>(1 - s.smoothing) * rows.weight_of(t);
   const T each = g * static_cast<T>(s.smoothing) / static_cast<T>(s.classes);
@@ -195,7 +195,7 @@ std::unique_ptr<Kernel> cross_entropy_grad_of(const Request& r) {
   const Settings s = settings_of(r, 1, 2);
   const bool weighted = r.has(4);
   const Runs<T> runs(r, 1);
-  const Steps<T> steps;
+  const LossSteps<T> steps;
   const int most = omp_get_max_threads();
   const size_t numbers = static_cast<size_t>((most + 1) * s.classes);
   return make_kernel(
@@ -259,6 +259,6 @@ static void register_loss(KernelTable& table) {
   add_rows(table.op("ort::CrossEntropyGrad"), cross_entropy_grad);
 }
 
-const Family<KernelTable> kFamily("cpu", "loss", register_loss);
+const Family<KernelTable> kLossKernels("cpu", "loss", register_loss);
 
 }  // namespace ort::cpu

@@ -9,7 +9,7 @@
 namespace ort::cpu {
 namespace {
 
-constexpr int64_t kPiece = 4096;
+constexpr int64_t kMinMaxPiece = 4096;
 
 TileArgs row(float* result, const float* x, int64_t count) {
   TileArgs t{};
@@ -20,7 +20,8 @@ TileArgs row(float* result, const float* x, int64_t count) {
 }
 
 std::unique_ptr<Kernel> min_max(const Request& r) {
-  const int64_t count = element_count(r.sizes(0)), pieces = (count + kPiece - 1) / kPiece;
+  const int64_t count = element_count(r.sizes(0)),
+                pieces = (count + kMinMaxPiece - 1) / kMinMaxPiece;
   const TileFunction lowest = tile_function(TileOp::row_min, 0),
                      highest = tile_function(TileOp::row_max, 0);
   return make_kernel(
@@ -29,8 +30,8 @@ std::unique_ptr<Kernel> min_max(const Request& r) {
         float* found = static_cast<float*>(args.scratch);
         parallel_for(pieces, 2 * count, [&](int64_t begin, int64_t end, int) {
           for (int64_t p = begin; p < end; ++p) {
-            const float* x = input<float>(args, 0) + p * kPiece;
-            const int64_t there = std::min(kPiece, count - p * kPiece);
+            const float* x = input<float>(args, 0) + p * kMinMaxPiece;
+            const int64_t there = std::min(kMinMaxPiece, count - p * kMinMaxPiece);
             lowest(row(found + 2 * p, x, there));
             highest(row(found + 2 * p + 1, x, there));
           }
@@ -52,6 +53,6 @@ static void register_min_max(KernelTable& table) {
   table.op("ort::MinMax").add("pieces", kF32, min_max);
 }
 
-const Family<KernelTable> kFamily("cpu", "min_max", register_min_max);
+const Family<KernelTable> kMinMaxKernels("cpu", "min_max", register_min_max);
 
 }  // namespace ort::cpu

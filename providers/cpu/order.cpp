@@ -276,6 +276,6 @@ static void register_order(KernelTable& table) {
   table.op("TopK").add("plain", kNumbers, known_k, top_k);
 }
 
-const Family<KernelTable> kFamily("cpu", "order", register_order);
+const Family<KernelTable> kOrderKernels("cpu", "order", register_order);
 
 }  // namespace ort::cpu

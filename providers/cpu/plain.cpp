@@ -198,6 +198,6 @@ static void register_plain(KernelTable& table) {
   table.op("ort::Check").add("plain", kAny, check_kernel);
 }
 
-const Family<KernelTable> kFamily("cpu", "plain", register_plain);
+const Family<KernelTable> kPlainKernels("cpu", "plain", register_plain);
 
 }  // namespace ort::cpu

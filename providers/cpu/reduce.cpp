@@ -108,7 +108,7 @@ TileArgs tile_args(float* dst, const float* a, const float* b, int64_t count) {
   return t;
 }
 
-constexpr int64_t kPiece = 16384;  // of a long run; partial results are combined in order
+constexpr int64_t kRunPiece = 16384;  // of a long run; partial results are combined in order
 constexpr int64_t kColumns = 1024;
 constexpr int64_t kColumnsAtOnce = 64;  // of wide numbers
 
@@ -122,7 +122,7 @@ void put(const float* from, DType dtype, void* memory, int64_t at, int64_t count
 // The innermost axis is reduced: dense runs into one number each.
 std::unique_ptr<Kernel> reduce_runs(const Request& r, Fold fold, const Axes& axes) {
   const Sizes outer = offsets(axes, false), inner = offsets(axes, true);
-  const int64_t length = axes.sizes.back(), pieces = (length + kPiece - 1) / kPiece;
+  const int64_t length = axes.sizes.back(), pieces = (length + kRunPiece - 1) / kRunPiece;
   const auto outputs = static_cast<int64_t>(outer.size());
   const int64_t parts = static_cast<int64_t>(inner.size()) * pieces;
   const Functions f = functions_of(fold);
@@ -134,12 +134,12 @@ std::unique_ptr<Kernel> reduce_runs(const Request& r, Fold fold, const Axes& axe
       [=](const Args& args) {
         float* partial = static_cast<float*>(args.scratch);
         parallel_for(outputs * parts, outputs * axes.terms, [&](int64_t begin, int64_t end, int) {
-          std::vector<float> buffer(static_cast<size_t>(runs.buffer(kPiece)));
+          std::vector<float> buffer(static_cast<size_t>(runs.buffer(kRunPiece)));
           for (int64_t i = begin; i < end; ++i) {
-            const int64_t part = i % parts, start = part % pieces * kPiece;
+            const int64_t part = i % parts, start = part % pieces * kRunPiece;
             const int64_t from = outer[static_cast<size_t>(i / parts)] +
                                  inner[static_cast<size_t>(part / pieces)] + start;
-            const int64_t count = std::min(kPiece, length - start);
+            const int64_t count = std::min(kRunPiece, length - start);
             const float* x = runs.read(args.in[0], from, count, buffer.data());
             f.row(tile_args(partial + i, x, nullptr, count));
           }
@@ -400,6 +400,6 @@ static void register_reduce(KernelTable& table) {
   table.op("ReduceSum").take_layouts();
 }
 
-const Family<KernelTable> kFamily("cpu", "reduce", register_reduce);
+const Family<KernelTable> kReduceKernels("cpu", "reduce", register_reduce);
 
 }  // namespace ort::cpu

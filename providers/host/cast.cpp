@@ -30,6 +30,6 @@ static void register_host_cast(HostTable& table) {
   table["CastLike"] = {kTexts, cast};
 }
 
-const Family<HostTable> kFamily("host", "cast", register_host_cast);
+const Family<HostTable> kCastKernels("host", "cast", register_host_cast);
 
 }  // namespace ort

@@ -116,6 +116,6 @@ static void register_host_detection(HostTable& table) {
   table["NonMaxSuppression"] = {bit(DType::f32), suppress};
 }
 
-const Family<HostTable> kFamily("host", "detection", register_host_detection);
+const Family<HostTable> kDetectionKernels("host", "detection", register_host_detection);
 
 }  // namespace ort

@@ -31,6 +31,6 @@ static void register_host_range(HostTable& table) {
   table["Range"] = {kNumeric, range};
 }
 
-const Family<HostTable> kFamily("host", "range", register_host_range);
+const Family<HostTable> kRangeKernels("host", "range", register_host_range);
 
 }  // namespace ort

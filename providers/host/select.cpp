@@ -169,6 +169,6 @@ static void register_host_select(HostTable& table) {
   table["ort::RepeatedPositions"] = {kInt64, repeated_positions};
 }
 
-const Family<HostTable> kFamily("host", "select", register_host_select);
+const Family<HostTable> kSelectKernels("host", "select", register_host_select);
 
 }  // namespace ort

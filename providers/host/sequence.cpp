@@ -116,6 +116,6 @@ static void register_host_sequence(HostTable& table) {
   table["Identity"] = {kAnything, [](const HostCall& c) { return Items{c.item(0)}; }};
 }
 
-const Family<HostTable> kFamily("host", "sequence", register_host_sequence);
+const Family<HostTable> kSequenceKernels("host", "sequence", register_host_sequence);
 
 }  // namespace ort

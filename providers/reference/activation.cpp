@@ -14,6 +14,6 @@ static void register_activation(KernelTable& table) {
   add(table, "Relu", kNumbers, unary([](auto x) { return x < 0 ? decltype(x)(0) : x; }));
 }
 
-const Family<KernelTable> kFamily("reference", "activation", register_activation);
+const Family<KernelTable> kActivationKernels("reference", "activation", register_activation);
 
 }  // namespace ort::reference

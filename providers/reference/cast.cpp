@@ -5,7 +5,7 @@
 namespace ort::reference {
 namespace {
 
-void plain(const KernelCall& c) {
+void cast_elements(const KernelCall& c) {
   wide(c.dtype(), [&]<class W>() { map1<W>(c, [](W x) { return x; }); });
 }
 
@@ -86,11 +86,11 @@ void same_bits(const KernelCall& c) {
 }  // namespace
 
 static void register_cast(KernelTable& table) {
-  add(table, "Cast", kNumbers, plain);
+  add(table, "Cast", kNumbers, cast_elements);
   add(table, "Cast", kAny, any, no_complex);
   add(table, "BitCast", kAny, same_bits);
 }
 
-const Family<KernelTable> kFamily("reference", "cast", register_cast);
+const Family<KernelTable> kCastKernels("reference", "cast", register_cast);
 
 }  // namespace ort::reference

@@ -13,6 +13,6 @@ static void register_collective(KernelTable& table) {
   add(table, "ort::Wait", kNumbers, copy_all);
 }
 
-const Family<KernelTable> kFamily("reference", "collective", register_collective);
+const Family<KernelTable> kCollectiveKernels("reference", "collective", register_collective);
 
 }  // namespace ort::reference

@@ -122,6 +122,6 @@ static void register_conv(KernelTable& table) {
   add(table, "ConvTranspose", kNumbers, conv_transpose);
 }
 
-const Family<KernelTable> kFamily("reference", "conv", register_conv);
+const Family<KernelTable> kConvKernels("reference", "conv", register_conv);
 
 }  // namespace ort::reference

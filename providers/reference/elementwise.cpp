@@ -167,6 +167,6 @@ static void register_elementwise(KernelTable& table) {
   add(table, "Clip", kNumbers, clip);
 }
 
-const Family<KernelTable> kFamily("reference", "elementwise", register_elementwise);
+const Family<KernelTable> kElementwiseKernels("reference", "elementwise", register_elementwise);
 
 }  // namespace ort::reference

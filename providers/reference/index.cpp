@@ -208,6 +208,6 @@ static void register_index(KernelTable& table) {
   add(table, "OneHot", kAny, one_hot);
 }
 
-const Family<KernelTable> kFamily("reference", "index", register_index);
+const Family<KernelTable> kIndexKernels("reference", "index", register_index);
 
 }  // namespace ort::reference

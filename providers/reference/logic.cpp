@@ -88,6 +88,6 @@ static void register_logic(KernelTable& table) {
   add(table, "IsInf", kNumbers, is_infinite);
 }
 
-const Family<KernelTable> kFamily("reference", "logic", register_logic);
+const Family<KernelTable> kLogicKernels("reference", "logic", register_logic);
 
 }  // namespace ort::reference

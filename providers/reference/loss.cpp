@@ -119,6 +119,6 @@ static void register_loss(KernelTable& table) {
   add(table, "ort::CrossEntropyGrad", kNumbers, cross_entropy_grad);
 }
 
-const Family<KernelTable> kFamily("reference", "loss", register_loss);
+const Family<KernelTable> kLossKernels("reference", "loss", register_loss);
 
 }  // namespace ort::reference

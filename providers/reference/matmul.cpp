@@ -63,7 +63,7 @@ void product(const KernelCall& c, const Form& form) {
   c.write(0, y);
 }
 
-Verdict plain(const Node& node) {
+Verdict is_plain(const Node& node) {
   const std::string& activation = node.attrs.s("activation");
   return require(activation == "none", "activation {} runs by its definition", activation);
 }
@@ -81,12 +81,12 @@ static void register_matmul(KernelTable& table) {
         const Attrs& attrs = c.attrs();
         product<double>(c, {attrs.i("trans_a") != 0, attrs.i("trans_b") != 0, attrs.f("alpha")});
       },
-      plain);
+      is_plain);
   add(
       table, "ort::Linear", kNumbers,
-      [](const KernelCall& c) { product<double>(c, {false, true, 1.0}); }, plain);
+      [](const KernelCall& c) { product<double>(c, {false, true, 1.0}); }, is_plain);
 }
 
-const Family<KernelTable> kFamily("reference", "matmul", register_matmul);
+const Family<KernelTable> kMatmulKernels("reference", "matmul", register_matmul);
 
 }  // namespace ort::reference

@@ -103,6 +103,6 @@ static void register_norm(KernelTable& table) {
   add(table, "ort::BatchNormGrad", kNumbers, batch_norm_grad);
 }
 
-const Family<KernelTable> kFamily("reference", "norm", register_norm);
+const Family<KernelTable> kNormKernels("reference", "norm", register_norm);
 
 }  // namespace ort::reference

@@ -105,6 +105,6 @@ static void register_pool(KernelTable& table) {
   add(table, "ort::AveragePoolGrad", kNumbers, average_pool_grad);
 }
 
-const Family<KernelTable> kFamily("reference", "pool", register_pool);
+const Family<KernelTable> kPoolKernels("reference", "pool", register_pool);
 
 }  // namespace ort::reference

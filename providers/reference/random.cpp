@@ -73,6 +73,6 @@ static void register_random(KernelTable& table) {
   add(table, "ort::RandomKey", kAny, random_key);
 }
 
-const Family<KernelTable> kFamily("reference", "random", register_random);
+const Family<KernelTable> kRandomKernels("reference", "random", register_random);
 
 }  // namespace ort::reference

@@ -195,6 +195,6 @@ static void register_reduce(KernelTable& table) {
   add(table, "TopK", kNumbers, top_k);
 }
 
-const Family<KernelTable> kFamily("reference", "reduce", register_reduce);
+const Family<KernelTable> kReduceKernels("reference", "reduce", register_reduce);
 
 }  // namespace ort::reference

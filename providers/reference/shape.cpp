@@ -157,6 +157,6 @@ static void register_shape(KernelTable& table) {
   add(table, "Tile", kAny, tile);
 }
 
-const Family<KernelTable> kFamily("reference", "shape", register_shape);
+const Family<KernelTable> kShapeKernels("reference", "shape", register_shape);
 
 }  // namespace ort::reference

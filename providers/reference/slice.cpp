@@ -197,6 +197,6 @@ static void register_slice(KernelTable& table) {
   add(table, "Trilu", kAny, trilu);
 }
 
-const Family<KernelTable> kFamily("reference", "slice", register_slice);
+const Family<KernelTable> kSliceKernels("reference", "slice", register_slice);
 
 }  // namespace ort::reference

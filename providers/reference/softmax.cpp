@@ -25,6 +25,6 @@ static void register_softmax(KernelTable& table) {
   add(table, "Hardmax", kNumbers, hardmax);
 }
 
-const Family<KernelTable> kFamily("reference", "softmax", register_softmax);
+const Family<KernelTable> kSoftmaxKernels("reference", "softmax", register_softmax);
 
 }  // namespace ort::reference

@@ -31,7 +31,8 @@ def united() -> dict[str, list]:
 def helpers(path) -> set[str]:
     """What an unnamed namespace of this file, or a line with static or const, defines."""
     found, own = set(), False
-    for line in sources.code(path).splitlines():
+    text = re.sub(r'R"\(.*?\)"', '""', sources.code(path), flags=re.DOTALL)  # of CUDA's kernels
+    for line in text.splitlines():
         if line.startswith(("namespace", "}  ")):  # before the comment at a namespace's end
             own = line == "namespace {"
         if own or line.startswith(("static ", "const ")):

@@ -130,7 +130,7 @@ enum MultiHeadInput : size_t {
 };
 
 // One of several [B, S, N, D] that lie side by side at axis 3 of x.
-Value unpacked(Value x, int64_t which) {
+Value one_of_packed(Value x, int64_t which) {
   return transpose(squeeze(slice(x, 3, which, which + 1), {3}), {0, 2, 1, 3});
 }
 
@@ -143,7 +143,7 @@ Heads multi_heads(const OpCall& c) {
           "[MultiHeadAttention] query has shape {} and there is no key, expected "
           "[B, S, N, 3, D]",
           q.dims());
-    return {unpacked(q, 0), unpacked(q, 1), unpacked(q, 2)};
+    return {one_of_packed(q, 0), one_of_packed(q, 1), one_of_packed(q, 2)};
   }
   // A part of the bias [H + H + Hv].
   const auto biased = [&](Value x, const Dim& from) {
@@ -155,8 +155,8 @@ Heads multi_heads(const OpCall& c) {
     check(k.rank() == 5,
           "[MultiHeadAttention] key has shape {} and there is no value, expected [B, T, N, 2, D]",
           k.dims());
-    heads.k = unpacked(k, 0);
-    heads.v = unpacked(k, 1);
+    heads.k = one_of_packed(k, 0);
+    heads.v = one_of_packed(k, 1);
   } else if (k.rank() == 4) {
     check(v.rank() == 4,
           "[MultiHeadAttention] key has shape {}, value has shape {}, expected both "
@@ -239,6 +239,6 @@ static void register_attention(OpSet& ops) {
       .defined_as(multi_head_attention);
 }
 
-const Family<OpSet> kFamily("ops", "microsoft_attention", register_attention);
+const Family<OpSet> kAttentionOps("ops", "microsoft_attention", register_attention);
 
 }  // namespace ort::microsoft

@@ -45,7 +45,7 @@ Value conv_with_pads(const OpCall& c) {
 
 // Where `count` positions from the first to the last of each region [R] lie among a size of X's, or
 // one in the middle of them: [R, count].
-Value places(Value first, Value last, const Dim& count, Value size) {
+Value evenly_spaced(Value first, Value last, const Dim& count, Value size) {
   Graph& g = *first.graph;
   const Value from = unsqueeze(first * size, {1}), to = unsqueeze(last * size, {1});
   const Value steps = cast(g.size(count), first.dtype()) - 1.0, one = number(1.0, steps);
@@ -64,8 +64,8 @@ struct Crop {
     const auto last = [&](int64_t axis) {
       return cast(image.graph->size(image.dim(axis)), regions.dtype()) - 1.0;
     };
-    y = expand(unsqueeze(places(column(0), column(2), height, last(2)), {2}), dims);
-    x = expand(unsqueeze(places(column(1), column(3), width, last(3)), {1}), dims);
+    y = expand(unsqueeze(evenly_spaced(column(0), column(2), height, last(2)), {2}), dims);
+    x = expand(unsqueeze(evenly_spaced(column(1), column(3), width, last(3)), {1}), dims);
     inside = logical_and(is_within(y, last(2)), is_within(x, last(3)));
   }
 
@@ -139,6 +139,6 @@ static void register_exported(OpSet& ops) {
       .defined_as(crop_and_resize);
 }
 
-const Family<OpSet> kFamily("ops", "microsoft_exported", register_exported);
+const Family<OpSet> kExportedOps("ops", "microsoft_exported", register_exported);
 
 }  // namespace ort::microsoft

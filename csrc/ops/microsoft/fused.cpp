@@ -7,7 +7,7 @@
 namespace ort {
 namespace {
 
-constexpr TypeSet kWide = bit(DType::f32) | bit(DType::f64) | bit(DType::f16);
+constexpr TypeSet kFusedFloats = bit(DType::f32) | bit(DType::f64) | bit(DType::f16);
 
 // --- activations ---------------------------------------------------------------------------------
 
@@ -42,7 +42,7 @@ Value activated(Value x, const std::string& name, const std::vector<double>& num
 // --- products ------------------------------------------------------------------------------------
 
 // Its first axis behind the batch, its last two axes swapped, as attributes ask.
-Value turned(Value x, bool batch, bool last) {
+Value transposed_as(Value x, bool batch, bool last) {
   const int64_t rank = x.rank();
   if (rank < 2) return x;
   std::vector<int64_t> perm(static_cast<size_t>(rank));
@@ -55,8 +55,8 @@ Value turned(Value x, bool batch, bool last) {
 Value fused_matmul(const OpCall& c) {
   const Attrs& attrs = c.attrs();
   const auto asks = [&](std::string_view name) { return attrs.i(name, 0) != 0; };
-  const Value y = matmul(turned(c.x(0), asks("transBatchA"), asks("transA")),
-                         turned(c.x(1), asks("transBatchB"), asks("transB")));
+  const Value y = matmul(transposed_as(c.x(0), asks("transBatchA"), asks("transA")),
+                         transposed_as(c.x(1), asks("transBatchB"), asks("transB")));
   const double alpha = attrs.f("alpha");
   return alpha == 1.0 ? y : y * alpha;
 }
@@ -113,10 +113,10 @@ void register_products(OpSet& ops) {
       .attr("transB", int64_t{0})
       .defined_as(fused_gemm);
   ops.op("com.microsoft::FusedConv")
-      .in("X", kWide)
-      .in("W", kWide)
-      .in_optional("B", kWide)
-      .in_optional("Z", kWide)
+      .in("X", kFusedFloats)
+      .in("W", kFusedFloats)
+      .in_optional("B", kFusedFloats)
+      .in_optional("Z", kFusedFloats)
       .out("Y")
       .attr("activation", std::string())
       .attr_optional("activation_params")
@@ -231,10 +231,10 @@ void register_others(OpSet& ops) {
         return c.graph().emit1("Unsqueeze", {c.x(0), axis});
       });
   ops.op("com.microsoft::Pad")
-      .in("data", kWide)
+      .in("data", kFusedFloats)
       .in("pads", kInt64, "P")
       .host()
-      .in_optional("value", kWide)
+      .in_optional("value", kFusedFloats)
       .out("output")
       .attr("mode", std::string("constant"))
       .defined_as(dynamic_pad);
@@ -248,6 +248,6 @@ static void register_fused(OpSet& ops) {
   register_others(ops);
 }
 
-const Family<OpSet> kFamily("ops", "microsoft_fused", register_fused);
+const Family<OpSet> kFusedOps("ops", "microsoft_fused", register_fused);
 
 }  // namespace ort

@@ -8,7 +8,7 @@ namespace {
 // --- RotaryEmbedding -----------------------------------------------------------------------------
 
 // The place of each of S tokens, [B, S]: given, or from one number on.
-Value places(Value given, const Dim& batch, const Dim& tokens) {
+Value token_places(Value given, const Dim& batch, const Dim& tokens) {
   const Dims d = given.dims();
   if (d.size() == 2) return given;
   check(d.size() <= 1, "[RotaryEmbedding] position_ids has shape {}, expected [1] or [B, S]", d);
@@ -36,30 +36,30 @@ Value rotary(const OpCall& c) {
     check(size == 0 || given > 0, "[RotaryEmbedding] rotary_embedding_dim needs num_heads");
     apart = split_heads(x, given > 0 ? Dim(given) : floor_div(d[2], cos.dim(1) * Dim(2)));
   }
-  const Value at = places(c.x(1), d[0], apart.dim(2));
+  const Value at = token_places(c.x(1), d[0], apart.dim(2));
   const Value y = turned(apart, cos, sin, at, size, attrs.i("interleaved") != 0);
   return d.size() == 3 ? join_heads(y) : y;
 }
 
 // --- GroupQueryAttention -------------------------------------------------------------------------
 
-enum Input : size_t {
-  kQuery,
-  kKey,
-  kValue,
-  kPastKey,
-  kPastValue,
-  kLast,   // seqlens_k [B]: the place of each sentence's last token
-  kTotal,  // total_sequence_length: places of the cache that this call may use
-  kCos,
-  kSin,
-  kPositions,
-  kAdded,
-  kSink,
-  kKeyScale,
-  kValueScale,
-  kQueryNorm,
-  kKeyNorm
+enum GqaInput : size_t {
+  kGqaQuery,
+  kGqaKey,
+  kGqaValue,
+  kGqaPastKey,
+  kGqaPastValue,
+  kGqaLast,   // seqlens_k [B]: the place of each sentence's last token
+  kGqaTotal,  // total_sequence_length: places of the cache that this call may use
+  kGqaCos,
+  kGqaSin,
+  kGqaPositions,
+  kGqaAdded,
+  kGqaSink,
+  kGqaKeyScale,
+  kGqaValueScale,
+  kGqaQueryNorm,
+  kGqaKeyNorm
 };
 
 void refuse_unknown(const OpCall& c) {
@@ -69,11 +69,11 @@ void refuse_unknown(const OpCall& c) {
           attrs.s(name));
   check(attrs.i("sliding_window_cache") == 0,
         "[GroupQueryAttention] sliding_window_cache is 1, which is not supported");
-  check(!c.has(kKeyScale) && !c.has(kValueScale),
+  check(!c.has(kGqaKeyScale) && !c.has(kGqaValueScale),
         "[GroupQueryAttention] the cache has scales, which are not supported");
-  check(c.has(kKey) == c.has(kValue),
+  check(c.has(kGqaKey) == c.has(kGqaValue),
         "[GroupQueryAttention] key and value are given one without the other");
-  check(c.has(kPastKey) == c.has(kPastValue),
+  check(c.has(kGqaPastKey) == c.has(kGqaPastValue),
         "[GroupQueryAttention] past_key and past_value are given one without the other");
 }
 
@@ -83,10 +83,11 @@ Heads group_heads(const OpCall& c) {
   check(n > 0 && shared > 0 && n % shared == 0,
         "[GroupQueryAttention] num_heads is {}, kv_num_heads is {}, expected a multiple", n,
         shared);
-  const Value q = c.x(kQuery);
+  const Value q = c.x(kGqaQuery);
   check(q.rank() == 3, "[GroupQueryAttention] query has shape {}, expected [B, S, H]", q.dims());
-  if (c.has(kKey))
-    return {split_heads(q, n), split_heads(c.x(kKey), shared), split_heads(c.x(kValue), shared)};
+  if (c.has(kGqaKey))
+    return {split_heads(q, n), split_heads(c.x(kGqaKey), shared),
+            split_heads(c.x(kGqaValue), shared)};
   const Dim size = floor_div(q.dim(2), Dim(n) + Dim(shared) * 2);
   const Dim k = size * Dim(n), v = k + size * Dim(shared);
   return {split_heads(slice(q, 2, 0, k), n), split_heads(slice(q, 2, k, v), shared),
@@ -129,8 +130,8 @@ Value visible(const OpCall& c, Value at, Value total, const Dim& capacity) {
 
 // How many places the cache has: as many as this call uses, or as it had.
 Dim capacity_of(const OpCall& c, const Dim& fresh) {
-  const Dim past = c.has(kPastKey) ? c.x(kPastKey).dim(2) : Dim(0);
-  const auto total = c.graph().contents(c.x(kTotal).id);
+  const Dim past = c.has(kGqaPastKey) ? c.x(kGqaPastKey).dim(2) : Dim(0);
+  const auto total = c.graph().contents(c.x(kGqaTotal).id);
   check(total && total->size() == 1,
         "[GroupQueryAttention] total_sequence_length is not known, expected one number");
   if ((*total)[0] == past + fresh) return past + fresh;
@@ -144,35 +145,36 @@ Outputs group_query_attention(const OpCall& c) {
   Heads heads = group_heads(c);
   const Dim batch = heads.q.dim(0), fresh = heads.q.dim(2), capacity = capacity_of(c, fresh);
   const double epsilon = attrs.f("qk_norm_epsilon");
-  heads.q = normed(heads.q, c.x(kQueryNorm), epsilon);
-  heads.k = normed(heads.k, c.x(kKeyNorm), epsilon);
+  heads.q = normed(heads.q, c.x(kGqaQueryNorm), epsilon);
+  heads.k = normed(heads.k, c.x(kGqaKeyNorm), epsilon);
   // A prompt's tokens, all that there are, start at 0, whatever pads its shorter sentences.
-  const Value total = reshape(cast(c.x(kLast), DType::i64), {batch, 1}) + 1.0;
-  const Value most = reshape(cast(c.x(kTotal), DType::i64), {});
+  const Value total = reshape(cast(c.x(kGqaLast), DType::i64), {batch, 1}) + 1.0;
+  const Value most = reshape(cast(c.x(kGqaTotal), DType::i64), {});
   const Value before = total - g.size(fresh);
   const Value first = where(equal(most, g.size(fresh)), before - before, before);
   const Value at = positions(g, fresh) + first;
   if (attrs.i("do_rotary") != 0) {
-    check(c.has(kCos) && c.has(kSin), "[GroupQueryAttention] do_rotary needs cos_cache, sin_cache");
-    const Value places = c.has(kPositions) ? c.x(kPositions) : at;
+    check(c.has(kGqaCos) && c.has(kGqaSin),
+          "[GroupQueryAttention] do_rotary needs cos_cache, sin_cache");
+    const Value places = c.has(kGqaPositions) ? c.x(kGqaPositions) : at;
     const bool interleaved = attrs.i("rotary_interleaved") != 0;
-    const Dim half = c.x(kCos).dim(1);
+    const Dim half = c.x(kGqaCos).dim(1);
     check(half.value().has_value(), "[GroupQueryAttention] cos_cache has {} columns", half);
     const int64_t size = 2 * *half.value();
-    heads.q = turned(heads.q, c.x(kCos), c.x(kSin), places, size, interleaved);
-    heads.k = turned(heads.k, c.x(kCos), c.x(kSin), places, size, interleaved);
+    heads.q = turned(heads.q, c.x(kGqaCos), c.x(kGqaSin), places, size, interleaved);
+    heads.k = turned(heads.k, c.x(kGqaCos), c.x(kGqaSin), places, size, interleaved);
   }
-  heads.k = written(c.x(kPastKey), heads.k, at, capacity);
-  heads.v = written(c.x(kPastValue), heads.v, at, capacity);
+  heads.k = written(c.x(kGqaPastKey), heads.k, at, capacity);
+  heads.v = written(c.x(kGqaPastValue), heads.v, at, capacity);
   const int64_t asked = attrs.i("qk_output");
   check(asked >= 0 && asked <= 2, "[GroupQueryAttention] qk_output is {}, expected 0 to 2", asked);
   Scores scores;
   scores.scale = scale_of(attrs);
   scores.cap = attrs.f("softcap");
-  if (const Value added = c.x(kAdded))
+  if (const Value added = c.x(kGqaAdded))
     scores.added = pad_axis(added, -1, 0, capacity - added.dim(-1));
   scores.seen = visible(c, at, reshape(total, {batch, 1, 1, 1}), capacity);
-  scores.sink = c.x(kSink);
+  scores.sink = c.x(kGqaSink);
   if (!scores.sink && attrs.i("smooth_softmax") != 0)
     scores.sink = full(g, {heads.q.dim(1)}, 0.0, heads.q.dtype());
   const Attended made = attend(heads, scores, asked != 0);
@@ -240,6 +242,6 @@ static void register_decoders(OpSet& ops) {
   register_group_query(ops);
 }
 
-const Family<OpSet> kFamily("ops", "microsoft_decoders", register_decoders);
+const Family<OpSet> kGroupQueryOps("ops", "microsoft_decoders", register_decoders);
 
 }  // namespace ort::microsoft

@@ -157,6 +157,6 @@ static void register_norms(OpSet& ops) {
       .defined_as(skip_group_norm);
 }
 
-const Family<OpSet> kFamily("ops", "microsoft_norm", register_norms);
+const Family<OpSet> kNormOps("ops", "microsoft_norm", register_norms);
 
 }  // namespace ort

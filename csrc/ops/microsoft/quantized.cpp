@@ -6,8 +6,8 @@ namespace {
 
 using namespace quantized;
 
-constexpr TypeSet kFloat = bit(DType::f32);
-constexpr TypeSet kScales = bit(DType::f32) | bit(DType::f16);
+constexpr TypeSet kScaleFloat = bit(DType::f32);
+constexpr TypeSet kScaleTypes = bit(DType::f32) | bit(DType::f16);
 
 // Inputs `at`, `at + 1` and `at + 2`: a tensor, its scale and its zero point, as float32.
 Value read(const OpCall& c, size_t at) {
@@ -21,13 +21,13 @@ Value write(const OpCall& c, Value y, size_t at, DType dtype) {
 
 // An operand: the tensor, its scale, and its zero point where `known` says that it is there.
 OpSchema& quantized_input(OpSchema& schema, const std::string& name, bool known = false) {
-  schema.in(name, kBytes).in(name + "_scale", kFloat, "S");
+  schema.in(name, kBytes).in(name + "_scale", kScaleFloat, "S");
   return known ? schema.in(name + "_zero_point", kBytes)
                : schema.in_optional(name + "_zero_point", kBytes);
 }
 
 OpSchema& quantized_output(OpSchema& schema, const std::string& name) {
-  return schema.in(name + "_scale", kFloat, "S")
+  return schema.in(name + "_scale", kScaleFloat, "S")
       .in_optional(name + "_zero_point", kBytes)
       .out(name, kBytes)
       .not_differentiable();
@@ -136,9 +136,9 @@ void register_several(OpSet& ops) {
         return write(c, where(c.x(0), read(c, 1), read(c, 4)), 7, c.x(1).dtype());
       });
   ops.op("com.microsoft::QLinearConcat")
-      .in("Y_scale", kFloat, "S")
+      .in("Y_scale", kScaleFloat, "S")
       .in("Y_zero_point", kBytes)
-      .in_variadic("inputs", kBytes | kFloat, "")
+      .in_variadic("inputs", kBytes | kScaleFloat, "")
       .out("Y", kBytes)
       .attr_required("axis")
       .not_differentiable()
@@ -151,8 +151,8 @@ void register_known(OpSet& ops) {
   const TypeSet narrow =
       kBytes | bit(DType::i16) | bit(DType::u16) | bit(DType::i4) | bit(DType::u4);
   ops.op("com.microsoft::QuantizeLinear")
-      .in("x", kScales, "F")
-      .in("y_scale", kScales, "F")
+      .in("x", kScaleTypes, "F")
+      .in("y_scale", kScaleTypes, "F")
       .in_optional("y_zero_point", narrow, "Y")
       .out("y", narrow, "Y")
       .attr("axis", int64_t{1})
@@ -162,21 +162,21 @@ void register_known(OpSet& ops) {
       });
   ops.op("com.microsoft::DequantizeLinear")
       .in("x", narrow | bit(DType::i32), "X")
-      .in("x_scale", kScales, "F")
+      .in("x_scale", kScaleTypes, "F")
       .in_optional("x_zero_point", narrow | bit(DType::i32), "X")
-      .out("y", kScales, "F")
+      .out("y", kScaleTypes, "F")
       .attr("axis", int64_t{1})
       .defined_as([](const OpCall& c) {
         return c.graph().emit1("DequantizeLinear", {c.x(0), c.x(1), c.x(2)}, c.attrs());
       });
   ops.op("com.microsoft::QLinearConv")
       .in("x", kBytes, "X")
-      .in("x_scale", kFloat, "S")
+      .in("x_scale", kScaleFloat, "S")
       .in("x_zero_point", kBytes, "X")
       .in("w", kBytes, "W")
-      .in("w_scale", kFloat, "S")
+      .in("w_scale", kScaleFloat, "S")
       .in("w_zero_point", kBytes, "W")
-      .in("y_scale", kFloat, "S")
+      .in("y_scale", kScaleFloat, "S")
       .in("y_zero_point", kBytes, "Y")
       .in_optional("B", bit(DType::i32), "B")
       .out("y", kBytes, "Y")
@@ -203,6 +203,6 @@ static void register_quantized(OpSet& ops) {
   register_known(ops);
 }
 
-const Family<OpSet> kFamily("ops", "microsoft_quantized", register_quantized);
+const Family<OpSet> kQuantizedOps("ops", "microsoft_quantized", register_quantized);
 
 }  // namespace ort::microsoft

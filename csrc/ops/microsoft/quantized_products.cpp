@@ -256,6 +256,7 @@ static void register_quantized_products(OpSet& ops) {
   register_layers(ops);
 }
 
-const Family<OpSet> kFamily("ops", "microsoft_quantized_products", register_quantized_products);
+const Family<OpSet> kQuantizedProductsOps("ops", "microsoft_quantized_products",
+                                          register_quantized_products);
 
 }  // namespace ort::microsoft

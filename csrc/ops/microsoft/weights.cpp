@@ -265,6 +265,6 @@ static void register_weights(OpSet& ops) {
       .defined_as(gather_quantized);
 }
 
-const Family<OpSet> kFamily("ops", "microsoft_weights", register_weights);
+const Family<OpSet> kWeightsOps("ops", "microsoft_weights", register_weights);
 
 }  // namespace ort::microsoft

@@ -17,6 +17,6 @@ static void register_full_match(OpSet& ops) {
       .not_differentiable();
 }
 
-const Family<OpSet> kFamily("ops", "text/full_match", register_full_match);
+const Family<OpSet> kFullMatchOps("ops", "text/full_match", register_full_match);
 
 }  // namespace ort

@@ -73,6 +73,6 @@ static void register_strings(OpSet& ops) {
       .not_differentiable();
 }
 
-const Family<OpSet> kFamily("ops", "text/strings", register_strings);
+const Family<OpSet> kStringsOps("ops", "text/strings", register_strings);
 
 }  // namespace ort

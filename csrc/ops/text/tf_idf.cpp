@@ -77,6 +77,6 @@ static void register_tf_idf(OpSet& ops) {
       .not_differentiable();
 }
 
-const Family<OpSet> kFamily("ops", "text/tf_idf", register_tf_idf);
+const Family<OpSet> kTfIdfOps("ops", "text/tf_idf", register_tf_idf);
 
 }  // namespace ort

@@ -7,7 +7,7 @@
 namespace ort {
 namespace {
 
-constexpr TypeSet kTexts = bit(DType::string);
+constexpr TypeSet kTokenTexts = bit(DType::string);
 
 // Y has the tokens of each string of X, and as many places behind as the longest one has.
 void infer_tokens(InferContext& c) {
@@ -37,8 +37,8 @@ void infer_tokens(InferContext& c) {
 
 static void register_tokenizer(OpSet& ops) {
   ops.op("com.microsoft::Tokenizer")
-      .in("X", kTexts)
-      .out("Y", kTexts)
+      .in("X", kTokenTexts)
+      .out("Y", kTokenTexts)
       .attr_required("mark")
       .attr_required("mincharnum")
       .attr_required("pad_value")
@@ -49,6 +49,6 @@ static void register_tokenizer(OpSet& ops) {
       .not_differentiable();
 }
 
-const Family<OpSet> kFamily("ops", "text/tokenizer", register_tokenizer);
+const Family<OpSet> kTokenizerOps("ops", "text/tokenizer", register_tokenizer);
 
 }  // namespace ort

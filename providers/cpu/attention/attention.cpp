@@ -343,6 +343,6 @@ static void register_attention(KernelTable& table) {
   table.op("ort::AttentionGrad").add("blocks", kF32 | kHalves, float_sums, made<AttentionGrad>);
 }
 
-const Family<KernelTable> kFamily("cpu", "attention", register_attention);
+const Family<KernelTable> kAttentionKernels("cpu", "attention", register_attention);
 
 }  // namespace ort::cpu

@@ -51,6 +51,6 @@ static void register_byte_pool(KernelTable& table) {
   table.op("MaxPool").add("onednn", bit(DType::i8) | bit(DType::u8), maxima_alone, byte_max_pool);
 }
 
-const Family<KernelTable> kFamily("cpu", "byte_pool", register_byte_pool);
+const Family<KernelTable> kBytePoolKernels("cpu", "byte_pool", register_byte_pool);
 
 }  // namespace ort::cpu

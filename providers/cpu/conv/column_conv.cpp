@@ -158,7 +158,7 @@ void start(T* to, const T* bias, int64_t planes, int64_t channels, int64_t size)
 
 // f(plane, channel) for all of them, on threads.
 template <class F>
-void each_plane(const Columns& c, size_t runs, F f) {
+void each_column_plane(const Columns& c, size_t runs, F f) {
   const int64_t planes = c.images * c.groups;
   const auto work = planes * (c.in + c.out + static_cast<int64_t>(runs) * 4);
   parallel_for(planes, work, [&](int64_t begin, int64_t end, int) {
@@ -169,7 +169,7 @@ void each_plane(const Columns& c, size_t runs, F f) {
 template <class T>
 std::unique_ptr<Kernel> depthwise(const Columns& c, bool bias) {
   return make_kernel("Conv", [=, runs = c.tap_runs(), step = c.step()](const Args& args) {
-    each_plane(c, runs.size(), [&](int64_t plane, int64_t channel) {
+    each_column_plane(c, runs.size(), [&](int64_t plane, int64_t channel) {
       const T *x = input<T>(args, 0) + plane * c.in, *w = input<T>(args, 1) + channel * c.taps;
       T* y = output<T>(args) + plane * c.out;
       std::fill_n(y, c.out, bias ? input<T>(args, 2)[channel] : T{});
@@ -182,7 +182,7 @@ std::unique_ptr<Kernel> depthwise(const Columns& c, bool bias) {
 template <class T>
 std::unique_ptr<Kernel> depthwise_grad_x(const Columns& c, bool bias) {
   return make_kernel("ConvGradX", [=, runs = c.tap_runs(), step = c.step()](const Args& args) {
-    each_plane(c, runs.size(), [&](int64_t plane, int64_t channel) {
+    each_column_plane(c, runs.size(), [&](int64_t plane, int64_t channel) {
       const T *y = input<T>(args, 0) + plane * c.out, *w = input<T>(args, 1) + channel * c.taps;
       T* x = output<T>(args) + plane * c.in;
       std::fill_n(x, c.in, bias ? input<T>(args, 2)[channel] : T{});

@@ -141,6 +141,6 @@ static void register_conv(KernelTable& table) {
            [](const Request& request) { return widened(request, conv); });
 }
 
-const Family<KernelTable> kFamily("cpu", "conv", register_conv);
+const Family<KernelTable> kConvKernels("cpu", "conv", register_conv);
 
 }  // namespace ort::cpu

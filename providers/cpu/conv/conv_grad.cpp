@@ -187,6 +187,6 @@ static void register_conv_grad(KernelTable& table) {
   add_conv_kernels(table.op("ConvTranspose").take_layouts(), conv_transpose);
 }
 
-const Family<KernelTable> kFamily("cpu", "conv_grad", register_conv_grad);
+const Family<KernelTable> kConvGradKernels("cpu", "conv_grad", register_conv_grad);
 
 }  // namespace ort::cpu

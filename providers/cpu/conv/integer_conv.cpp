@@ -46,6 +46,6 @@ static void register_integer_conv(KernelTable& table) {
       .add("onednn", bit(DType::i8) | bit(DType::u8) | bit(DType::i32), fits_onednn, integer_conv);
 }
 
-const Family<KernelTable> kFamily("cpu", "integer_conv", register_integer_conv);
+const Family<KernelTable> kIntegerConvKernels("cpu", "integer_conv", register_integer_conv);
 
 }  // namespace ort::cpu

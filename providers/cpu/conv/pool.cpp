@@ -291,6 +291,6 @@ static void register_pool(KernelTable& table) {
              average_pool_grad<double>);
 }
 
-const Family<KernelTable> kFamily("cpu", "pool", register_pool);
+const Family<KernelTable> kPoolKernels("cpu", "pool", register_pool);
 
 }  // namespace ort::cpu

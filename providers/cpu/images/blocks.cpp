@@ -9,11 +9,11 @@
 namespace ort::cpu {
 namespace {
 
-struct Problem {
+struct WindowProblem {
   ImageBlocks blocks;
   int64_t planes, plane, channel;
 
-  Problem(const Request& r, const Sizes& image, size_t block)
+  WindowProblem(const Request& r, const Sizes& image, size_t block)
       : blocks(r.attrs(), Sizes(image.begin() + 2, image.end()), sizes_in(r, image, block)),
         planes(image[0] * image[1]),
         plane(blocks.plane()),
@@ -31,7 +31,7 @@ struct Problem {
 
 template <class T>
 std::unique_ptr<Kernel> col2im(const Request& r) {
-  const Problem p(r, r.out().sizes, 2);
+  const WindowProblem p(r, r.out().sizes, 2);
   if (element_count(r.sizes(0)) != p.planes * p.channel)
     r.refuse("input has shape {}, the image {}", r.sizes(0), r.out().sizes);
   return make_kernel("Col2Im", [=](const Args& args) {
@@ -51,7 +51,7 @@ std::unique_ptr<Kernel> col2im(const Request& r) {
 // Of elements as large as T.
 template <class T>
 std::unique_ptr<Kernel> im2col(const Request& r) {
-  const Problem p(r, r.sizes(0), 1);
+  const WindowProblem p(r, r.sizes(0), 1);
   return make_kernel("Im2Col", [=](const Args& args) {
     parallel_for(p.planes, p.planes * p.channel / 8, [&](int64_t begin, int64_t end, int) {
       for (int64_t at = begin; at < end; ++at) {
@@ -83,7 +83,7 @@ std::unique_ptr<Kernel> im2col_of(const Request& r) {
 }
 
 // The sizes of a block.
-When known(size_t block) {
+When block_is_known(size_t block) {
   return [block](const Node& node) {
     const bool told = constant_of(node.input(block)) || node.graph->contents(node.in[block]);
     return require(told, "block_shape is known only at run time");
@@ -94,11 +94,11 @@ When known(size_t block) {
 
 static void register_blocks(KernelTable& table) {
   table.op("Col2Im")
-      .add("runs", kF32, known(2), col2im<float>)
-      .add("runs", kF64, known(2), col2im<double>);
-  table.op("ort::Im2Col").add("runs", kNumbers, known(1), im2col_of);
+      .add("runs", kF32, block_is_known(2), col2im<float>)
+      .add("runs", kF64, block_is_known(2), col2im<double>);
+  table.op("ort::Im2Col").add("runs", kNumbers, block_is_known(1), im2col_of);
 }
 
-const Family<KernelTable> kFamily("cpu", "blocks", register_blocks);
+const Family<KernelTable> kBlocksKernels("cpu", "blocks", register_blocks);
 
 }  // namespace ort::cpu

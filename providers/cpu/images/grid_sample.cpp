@@ -26,11 +26,11 @@ SampleRule rule_of(const Request& r, const Sizes& x) {
 }
 
 // The numbers of a node: X [images, channels, plane], grid [images, positions, axes].
-struct Problem {
+struct GridProblem {
   SampleRule rule;
   int64_t images, channels, plane, positions;
 
-  Problem(const Request& r, const Sizes& x, const Sizes& grid)
+  GridProblem(const Request& r, const Sizes& x, const Sizes& grid)
       : rule(rule_of(r, x)),
         images(x[0]),
         channels(x[1]),
@@ -65,7 +65,7 @@ struct Problem {
 
 template <class T>
 std::unique_ptr<Kernel> sample(const Request& r) {
-  const Problem p(r, r.sizes(0), r.sizes(1));
+  const GridProblem p(r, r.sizes(0), r.sizes(1));
   if (!p.fits<T>()) return nullptr;
   return make_kernel("GridSample", [p](const Args& args) {
     p.chunks(input<T>(args, 1), false,
@@ -81,7 +81,7 @@ std::unique_ptr<Kernel> sample(const Request& r) {
 
 template <class T>
 std::unique_ptr<Kernel> sample_grad(const Request& r) {
-  const Problem p(r, r.out().sizes, r.sizes(1));
+  const GridProblem p(r, r.out().sizes, r.sizes(1));
   if (!p.fits<T>()) return nullptr;
   return make_kernel("GridSampleGrad", [p](const Args& args) {
     const T *dy = input<T>(args, 0), *grid = input<T>(args, 1);
@@ -106,7 +106,7 @@ std::unique_ptr<Kernel> sample_grad(const Request& r) {
 
 template <class T>
 std::unique_ptr<Kernel> positions_grad(const Request& r) {
-  const Problem p(r, r.sizes(1), r.sizes(2));
+  const GridProblem p(r, r.sizes(1), r.sizes(2));
   if (!p.fits<T>()) return nullptr;
   return make_kernel("GridSamplePositionsGrad", [p](const Args& args) {
     p.chunks(input<T>(args, 2), true, [&](const SampleTaps<T>& taps, int64_t image, int64_t first) {
@@ -146,6 +146,6 @@ static void register_grid_sample(KernelTable& table) {
   add(table, "ort::GridSamplePositionsGrad", 1, positions_grad<float>, positions_grad<double>);
 }
 
-const Family<KernelTable> kFamily("cpu", "grid_sample", register_grid_sample);
+const Family<KernelTable> kGridSampleKernels("cpu", "grid_sample", register_grid_sample);
 
 }  // namespace ort::cpu

@@ -151,7 +151,7 @@ std::unique_ptr<Kernel> resize_grad(const Request& r) {
   return in_numbers<T>(r, ResizeProblem(r, r.out(), r.in(0), true), 0.0);
 }
 
-Verdict known(const Node& node) {
+Verdict sizes_are_known(const Node& node) {
   for (const size_t i : {kResizeRoi, kResizeScales, kResizeSizes}) {
     const bool by_size = i == kResizeSizes && node.attrs.s("keep_aspect_ratio_policy") == "stretch";
     if (node.has_input(i) && !by_size && !constant_of(node.input(i)))
@@ -162,12 +162,12 @@ Verdict known(const Node& node) {
 
 Verdict moves(const Node& node) {
   if (!resize_moves(node.attrs)) return Verdict::no("it computes numbers");
-  return known(node);
+  return sizes_are_known(node);
 }
 
 Verdict of_doubles(const Node& node) {
   if (node.input(0).dtype() != DType::f64) return Verdict::no("input 0 is not float64");
-  return known(node);
+  return sizes_are_known(node);
 }
 
 }  // namespace
@@ -176,14 +176,14 @@ static void register_resize(KernelTable& table) {
   table.op("Resize")
       .take_layouts()
       .add("rows", kAny, moves, resize_elements)
-      .add("passes", kF32 | kHalves, known, resize<float>)
+      .add("passes", kF32 | kHalves, sizes_are_known, resize<float>)
       .add("passes", kF64 | kF32, of_doubles, resize<double>);
   table.op("ort::ResizeGrad")
       .take_layouts()
-      .add("passes", kF32 | kHalves, known, resize_grad<float>)
+      .add("passes", kF32 | kHalves, sizes_are_known, resize_grad<float>)
       .add("passes", kF64 | kF32, of_doubles, resize_grad<double>);
 }
 
-const Family<KernelTable> kFamily("cpu", "resize", register_resize);
+const Family<KernelTable> kResizeKernels("cpu", "resize", register_resize);
 
 }  // namespace ort::cpu

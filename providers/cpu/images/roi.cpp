@@ -260,6 +260,6 @@ static void register_roi(KernelTable& table) {
       .add("regions", kF64, max_roi_pool_grad<double>);
 }
 
-const Family<KernelTable> kFamily("cpu", "roi", register_roi);
+const Family<KernelTable> kRoiKernels("cpu", "roi", register_roi);
 
 }  // namespace ort::cpu

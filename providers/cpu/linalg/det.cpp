@@ -143,6 +143,6 @@ static void register_det(KernelTable& table) {
       .add("elimination", kF64, cofactors<double>);
 }
 
-const Family<KernelTable> kFamily("cpu", "det", register_det);
+const Family<KernelTable> kDetKernels("cpu", "det", register_det);
 
 }  // namespace ort::cpu

@@ -294,6 +294,6 @@ static void register_trees(KernelTable& table) {
       .add("trees", kF64, tree_ensemble<double>);
 }
 
-const Family<KernelTable> kFamily("cpu", "ml/trees", register_trees);
+const Family<KernelTable> kTreesKernels("cpu", "ml/trees", register_trees);
 
 }  // namespace ort::cpu

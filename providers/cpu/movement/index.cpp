@@ -357,6 +357,6 @@ static void register_index(KernelTable& table) {
   table.op("OneHot").add("plain", kNumbers, one_hot_types, one_hot);
 }
 
-const Family<KernelTable> kFamily("cpu", "index", register_index);
+const Family<KernelTable> kIndexKernels("cpu", "index", register_index);
 
 }  // namespace ort::cpu

@@ -11,12 +11,12 @@
 namespace ort::cpu {
 namespace {
 
-size_t width(const Request& r, size_t i = 0) {
+size_t width_of(const Request& r, size_t i = 0) {
   return size_of(r.in(i).dtype);
 }
 
 std::unique_ptr<Kernel> copy_kernel(const Request& r, Sizes sizes, Sizes from, Sizes to) {
-  const StridedCopy copy(std::move(sizes), std::move(from), std::move(to), width(r));
+  const StridedCopy copy(std::move(sizes), std::move(from), std::move(to), width_of(r));
   return make_kernel(r.node().op, [copy](const Args& args) { copy.run(args.in[0], args.out[0]); });
 }
 
@@ -35,7 +35,7 @@ std::unique_ptr<Kernel> transpose_to_last(const Request& r) {
   else if (perm == to_first && r.in(0).layout.is_plain() && r.out().any_layout)
     out = channels_last(r.out().sizes, r.out().dtype);
   if (in.is_plain() && out.is_plain()) return nullptr;
-  const auto bytes = element_count(r.out().sizes) * static_cast<int64_t>(width(r));
+  const auto bytes = element_count(r.out().sizes) * static_cast<int64_t>(width_of(r));
   const auto move = [bytes](const Args& args) {
     if (args.in[0] == args.out[0]) return;
     parallel_for(bytes, bytes / 8, [&](int64_t begin, int64_t end, int) {
@@ -59,7 +59,7 @@ std::unique_ptr<Kernel> transpose(const Request& r) {
 
 // The same bytes; a truth is read as no other byte than 0 and 1.
 std::unique_ptr<Kernel> bit_cast(const Request& r) {
-  const auto bytes = element_count(r.sizes(0)) * static_cast<int64_t>(width(r));
+  const auto bytes = element_count(r.sizes(0)) * static_cast<int64_t>(width_of(r));
   const bool truths = r.out().dtype == DType::boolean;
   const auto move = [=](const Args& args) {
     const auto* from = input<uint8_t>(args, 0);
@@ -192,7 +192,7 @@ std::unique_ptr<Kernel> pad_kernel(const Request& r) {
   const Sizes original = r.sizes(0), padded = r.out().sizes;
   const std::string mode = r.attrs().s("mode", "constant");
   const Operand pads = r.in(1), axes = r.has(3) ? r.in(3) : Operand{};
-  const size_t bytes = width(r);
+  const size_t bytes = width_of(r);
   const bool value = r.has(2);
   if (original.empty()) return copy_kernel(r, {}, {}, {});
   // Of no elements an axis may still be as long as it likes.
@@ -222,7 +222,7 @@ std::unique_ptr<Kernel> pad_grad(const Request& r) {
   const Sizes padded = r.sizes(0), original = r.out().sizes;
   const std::string mode = r.attrs().s("mode", "reflect");
   const Operand pads = r.in(1), axes = r.has(2) ? r.in(2) : Operand{};
-  const size_t bytes = static_cast<size_t>(element_count(original)) * width(r);
+  const size_t bytes = static_cast<size_t>(element_count(original)) * width_of(r);
   const bool wide = r.in(0).dtype == DType::f64;
   if (original.empty()) return copy_kernel(r, {}, {}, {});
   if (element_count(padded) == 0)
@@ -242,7 +242,7 @@ std::unique_ptr<Kernel> trilu(const Request& r) {
   const int64_t cols = sizes.back(), rows = sizes[sizes.size() - 2];
   const int64_t all = cols * rows == 0 ? 0 : element_count(sizes) / cols;
   const bool upper = r.attrs().i("upper", 1) != 0, has_k = r.has(1);
-  const size_t bytes = width(r);
+  const size_t bytes = width_of(r);
   return make_kernel("Trilu", [=](const Args& args) {
     const int64_t k = has_k ? std::clamp(*input<int64_t>(args, 1), -rows - 1, cols + 1) : 0;
     parallel_for(all, all * cols, [&](int64_t begin, int64_t end, int) {
@@ -276,6 +276,6 @@ static void register_movement(KernelTable& table) {
   table.op("Trilu").add("copy", kAny, trilu);
 }
 
-const Family<KernelTable> kFamily("cpu", "movement", register_movement);
+const Family<KernelTable> kMovementKernels("cpu", "movement", register_movement);
 
 }  // namespace ort::cpu

@@ -11,7 +11,7 @@
 namespace ort::cpu {
 namespace {
 
-size_t width(const Request& r) {
+size_t item_bytes(const Request& r) {
   return size_of(r.in(0).dtype);
 }
 
@@ -87,8 +87,8 @@ std::unique_ptr<Kernel> slice_rows(const Request& r, const CutReader& reader) {
   if (!cut) return nullptr;
   const Sizes own = strides_of(in_memory(r.sizes(0), rows));
   const Sizes sizes = in_memory(r.out().sizes, rows);
-  const int64_t offset = cut->offset(own) * static_cast<int64_t>(width(r));
-  const StridedCopy copy(sizes, cut->over(own), strides_of(sizes), width(r));
+  const int64_t offset = cut->offset(own) * static_cast<int64_t>(item_bytes(r));
+  const StridedCopy copy(sizes, cut->over(own), strides_of(sizes), item_bytes(r));
   const auto run = [=](const Args& args) { copy.run(input<char>(args, 0) + offset, args.out[0]); };
   return make_kernel("Slice", run, {r.in(0).layout}, {*layout});
 }
@@ -97,7 +97,7 @@ std::unique_ptr<Kernel> slice(const Request& r) {
   const Sizes sizes = r.out().sizes, own = strides_of(r.sizes(0));
   const CutReader reader(r, 1, 3, 4, r.sizes(0), sizes);
   if (auto kernel = slice_rows(r, reader)) return kernel;
-  const size_t bytes = width(r);
+  const size_t bytes = item_bytes(r);
   return make_kernel("Slice", [=](const Args& args) {
     const Cut cut = reader.read(args);
     const char* from = input<char>(args, 0) + cut.offset(own) * static_cast<int64_t>(bytes);
@@ -112,9 +112,9 @@ std::unique_ptr<Kernel> slice_grad_rows(const Request& r, const CutReader& reade
   if (!cut) return nullptr;
   const Sizes own = strides_of(in_memory(r.out().sizes, rows));
   const Sizes sizes = in_memory(r.sizes(0), rows);
-  const int64_t offset = cut->offset(own) * static_cast<int64_t>(width(r));
-  const size_t whole = static_cast<size_t>(element_count(r.out().sizes)) * width(r);
-  const StridedCopy copy(sizes, strides_of(sizes), cut->over(own), width(r));
+  const int64_t offset = cut->offset(own) * static_cast<int64_t>(item_bytes(r));
+  const size_t whole = static_cast<size_t>(element_count(r.out().sizes)) * item_bytes(r);
+  const StridedCopy copy(sizes, strides_of(sizes), cut->over(own), item_bytes(r));
   const auto run = [=](const Args& args) {
     clear(args.out[0], whole);
     copy.run(args.in[0], output<char>(args) + offset);
@@ -126,7 +126,7 @@ std::unique_ptr<Kernel> slice_grad(const Request& r) {
   const Sizes whole = r.out().sizes, sizes = r.sizes(0), own = strides_of(whole);
   const CutReader reader(r, 1, 2, 3, whole, sizes);
   if (auto kernel = slice_grad_rows(r, reader)) return kernel;
-  const size_t bytes = width(r);
+  const size_t bytes = item_bytes(r);
   return make_kernel("SliceGrad", [=](const Args& args) {
     clear(args.out[0], static_cast<size_t>(element_count(whole)) * bytes);
     const Cut cut = reader.read(args);
@@ -200,7 +200,7 @@ std::unique_ptr<Kernel> concat(const Request& r) {
   int64_t at = 0;
   for (size_t i = 0; i < r.inputs(); ++i) {
     const Sizes part = in_memory(r.sizes(i), lie.rows);
-    bands.push_back(band(i, at, part, whole, along, true, width(r)));
+    bands.push_back(band(i, at, part, whole, along, true, item_bytes(r)));
     at += part[along];
   }
   const auto run = [bands](const Args& args) {
@@ -231,7 +231,8 @@ std::unique_ptr<Kernel> split(const Request& r) {
   for (size_t i = 0; i < r.outputs(); ++i)
     if (r.wants(i))
       bands.push_back(band(i, lie.rows ? starts[i] / unit : starts[i],
-                           in_memory(r.out(i).sizes, lie.rows), whole, along, false, width(r)));
+                           in_memory(r.out(i).sizes, lie.rows), whole, along, false,
+                           item_bytes(r)));
   const auto run = [bands](const Args& args) {
     for (const Band& b : bands) b.copy.run(input<char>(args, 0) + b.offset, args.out[b.part]);
   };
@@ -253,6 +254,6 @@ static void register_slice_concat(KernelTable& table) {
   table.op("Split").take_layouts().add("copy", kAny, known_split, split);
 }
 
-const Family<KernelTable> kFamily("cpu", "slice_concat", register_slice_concat);
+const Family<KernelTable> kSliceConcatKernels("cpu", "slice_concat", register_slice_concat);
 
 }  // namespace ort::cpu

@@ -6,7 +6,7 @@
 namespace ort::cpu {
 namespace {
 
-dnnl::memory::desc matrix_desc(const Sizes& batch, int64_t rows, int64_t columns, DType dtype) {
+dnnl::memory::desc integer_desc(const Sizes& batch, int64_t rows, int64_t columns, DType dtype) {
   Sizes sizes = batch;
   sizes.push_back(rows);
   sizes.push_back(columns);
@@ -28,9 +28,9 @@ std::unique_ptr<Kernel> integer_matmul(const Request& r) {
   fold_batch(p);
   if (p.k == 0 || element_count(r.out().sizes) == 0) return zeros(r);
   return with_onednn("a product of bytes", [&]() -> std::unique_ptr<Kernel> {
-    const auto a = matrix_desc(p.batch_a, p.m, p.k, r.in(0).dtype);
-    const auto b = matrix_desc(p.batch_b, p.k, p.n, r.in(1).dtype);
-    const auto y = matrix_desc(p.batch, p.m, p.n, r.out().dtype);
+    const auto a = integer_desc(p.batch_a, p.m, p.k, r.in(0).dtype);
+    const auto b = integer_desc(p.batch_b, p.k, p.n, r.in(1).dtype);
+    const auto y = integer_desc(p.batch, p.m, p.n, r.out().dtype);
     dnnl::matmul::primitive_desc description(cpu_engine(), a, any_layout(b), y, user_scratchpad(),
                                              true);
     if (!without_gemm(description)) return nullptr;
@@ -52,6 +52,7 @@ static void register_integer_product(KernelTable& table) {
            integer_matmul);
 }
 
-const Family<KernelTable> kFamily("cpu", "integer_product", register_integer_product);
+const Family<KernelTable> kIntegerProductKernels("cpu", "integer_product",
+                                                 register_integer_product);
 
 }  // namespace ort::cpu

@@ -117,6 +117,6 @@ static void register_matmul(KernelTable& table) {
   add_products(table.op("ort::Linear"), linear_kernel, nullptr, double_product, half_product);
 }
 
-const Family<KernelTable> kFamily("cpu", "matmul", register_matmul);
+const Family<KernelTable> kMatmulKernels("cpu", "matmul", register_matmul);
 
 }  // namespace ort::cpu

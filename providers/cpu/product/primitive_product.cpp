@@ -5,8 +5,8 @@
 namespace ort::cpu {
 namespace {
 
-dnnl::memory::desc matrix_desc(const Sizes& batch, int64_t rows, int64_t cols, bool transposed,
-                               DType dtype) {
+dnnl::memory::desc strided_desc(const Sizes& batch, int64_t rows, int64_t cols, bool transposed,
+                                DType dtype) {
   Sizes stored = batch;
   stored.push_back(transposed ? cols : rows);
   stored.push_back(transposed ? rows : cols);
@@ -28,9 +28,9 @@ std::unique_ptr<Kernel> make_primitive_product(const Request& r, const Product& 
   if (!is_post_op(p.activation)) return nullptr;
   return with_onednn("a matmul", [&]() -> std::unique_ptr<Kernel> {
     const DType dtype = r.in(0).dtype;
-    const auto a = matrix_desc(p.batch_a, p.m, p.k, p.trans_a, dtype);
-    const auto b = matrix_desc(p.batch_b, p.k, p.n, p.trans_b, dtype);
-    const auto y = matrix_desc(p.batch, p.m, p.n, false, r.out().dtype);
+    const auto a = strided_desc(p.batch_a, p.m, p.k, p.trans_a, dtype);
+    const auto b = strided_desc(p.batch_b, p.k, p.n, p.trans_b, dtype);
+    const auto y = strided_desc(p.batch, p.m, p.n, false, r.out().dtype);
     std::vector<PrimitiveKernel::Argument> arguments{
         {DNNL_ARG_SRC, a, false, 0}, {DNNL_ARG_WEIGHTS, b, false, 1}, {DNNL_ARG_DST, y, true, 0}};
     dnnl::memory::desc bias;

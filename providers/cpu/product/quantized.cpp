@@ -131,6 +131,6 @@ static void register_quantized(KernelTable& table) {
       .add("widened", kHalves, [](const Request& r) { return widened(r, quantized_kernel); });
 }
 
-const Family<KernelTable> kFamily("cpu", "quantized", register_quantized);
+const Family<KernelTable> kQuantizedKernels("cpu", "quantized", register_quantized);
 
 }  // namespace ort::cpu

@@ -8,7 +8,7 @@ namespace ort::cpu {
 namespace {
 
 template <class T>
-struct Steps {
+struct GruSteps {
   TileStep<T> sigmoid{TileOp::sigmoid, 0}, tanh{TileOp::tanh, 0};
 };
 
@@ -35,10 +35,10 @@ struct Recurrent {
 };
 
 template <class T>
-struct Forward {
+struct GruForward {
   const Layer& l;
   const Lengths& lengths;
-  const Steps<T>& steps;
+  const GruSteps<T>& steps;
   const Recurrent<T>& recurrent;
   bool after;
   const T *x, *w, *r, *b, *h0;
@@ -121,7 +121,7 @@ std::unique_ptr<Kernel> gru(const Request& r) {
   const bool after = r.attrs().i("linear_before_reset", 0) != 0;
   const bool bias = r.has(3), lens = r.has(4), first_h = r.has(5);
   const bool wants_y = r.wants(0), wants_gates = r.wants(2);
-  const Steps<T> steps;
+  const GruSteps<T> steps;
   const Recurrent<T> recurrent(l, after, false);
   const Packs<T> w_packs(r.in(1)), first_packs(r.in(2), 0, recurrent.first_rows);
   const Packs<T> second_packs(r.in(2), 2 * l.H, l.H);
@@ -134,25 +134,25 @@ std::unique_ptr<Kernel> gru(const Request& r) {
       [=](const Args& args) {
         T* memory = static_cast<T*>(args.scratch);
         const Lengths lengths(l, lens ? input<int32_t>(args, 4) : nullptr);
-        const Forward<T> f{l,
-                           lengths,
-                           steps,
-                           recurrent,
-                           after,
-                           input<T>(args, 0),
-                           input<T>(args, 1),
-                           input<T>(args, 2),
-                           bias ? input<T>(args, 3) : nullptr,
-                           first_h ? input<T>(args, 5) : nullptr,
-                           wants_y ? output<T>(args, 0) : nullptr,
-                           wants_gates ? output<T>(args, 2) : nullptr,
-                           h < 0 ? output<T>(args, 1) : memory + h,
-                           memory + sums,
-                           memory + part,
-                           memory + packed,
-                           w_packs,
-                           first_packs,
-                           second_packs};
+        const GruForward<T> f{l,
+                              lengths,
+                              steps,
+                              recurrent,
+                              after,
+                              input<T>(args, 0),
+                              input<T>(args, 1),
+                              input<T>(args, 2),
+                              bias ? input<T>(args, 3) : nullptr,
+                              first_h ? input<T>(args, 5) : nullptr,
+                              wants_y ? output<T>(args, 0) : nullptr,
+                              wants_gates ? output<T>(args, 2) : nullptr,
+                              h < 0 ? output<T>(args, 1) : memory + h,
+                              memory + sums,
+                              memory + part,
+                              memory + packed,
+                              w_packs,
+                              first_packs,
+                              second_packs};
         for (int64_t d = 0; d < l.D; ++d) f.run(d);
       },
       scratch.bytes(sizeof(T)));
@@ -161,7 +161,7 @@ std::unique_ptr<Kernel> gru(const Request& r) {
 // The sweep back: the slopes of the sums as the input's weights and as the recurrent ones see them
 // (they differ by the reset gate where it comes after the product), then one product for each.
 template <class T>
-struct Sweep {
+struct GruSweep {
   const Layer& l;
   const Lengths& lengths;
   const Recurrent<T>& recurrent;
@@ -285,7 +285,7 @@ std::unique_ptr<Kernel> gru_grad(const Request& r) {
         const auto in = [&](size_t i) { return input<T>(args, i); };
         const auto out = [&](size_t i) { return places.get<T>(args, i); };
         const Lengths lengths(l, lens ? input<int32_t>(args, 8) : nullptr);
-        const Sweep<T> sweep{
+        const GruSweep<T> sweep{
             l,      lengths, recurrent, after,       in(0),       in(1),           in(2),
             in(3),  in(4),   in(5),     in(6),       in(7),       out(0),          out(1),
             out(2), out(3),  out(4),    memory + da, memory + dq, memory + before, memory + packed};
@@ -306,6 +306,6 @@ static void register_gru(KernelTable& table) {
   add_steps(table.op("ort::GRUGrad"), usual_gru, gru_grad<float>, gru_grad<double>);
 }
 
-const Family<KernelTable> kFamily("cpu", "gru", register_gru);
+const Family<KernelTable> kGruKernels("cpu", "gru", register_gru);
 
 }  // namespace ort::cpu

@@ -7,7 +7,7 @@ namespace ort::cpu {
 namespace {
 
 template <class T>
-struct Forward {
+struct LstmForward {
   const Layer& l;
   const Lengths& lengths;
   const Steps<T>& steps;
@@ -68,24 +68,24 @@ std::unique_ptr<Kernel> lstm(const Request& r) {
       [=](const Args& args) {
         T* memory = static_cast<T*>(args.scratch);
         const Lengths lengths(l, lens ? input<int32_t>(args, 4) : nullptr);
-        const Forward<T> f{l,
-                           lengths,
-                           steps,
-                           recurrent,
-                           input<T>(args, 0),
-                           input<T>(args, 1),
-                           input<T>(args, 2),
-                           bias ? input<T>(args, 3) : nullptr,
-                           first_h ? input<T>(args, 5) : nullptr,
-                           first_c ? input<T>(args, 6) : nullptr,
-                           wants_y ? output<T>(args, 0) : nullptr,
-                           wants_gates ? output<T>(args, 3) : nullptr,
-                           h < 0 ? output<T>(args, 1) : memory + h,
-                           c < 0 ? output<T>(args, 2) : memory + c,
-                           memory + sums,
-                           memory + packed,
-                           w_packs,
-                           r_packs};
+        const LstmForward<T> f{l,
+                               lengths,
+                               steps,
+                               recurrent,
+                               input<T>(args, 0),
+                               input<T>(args, 1),
+                               input<T>(args, 2),
+                               bias ? input<T>(args, 3) : nullptr,
+                               first_h ? input<T>(args, 5) : nullptr,
+                               first_c ? input<T>(args, 6) : nullptr,
+                               wants_y ? output<T>(args, 0) : nullptr,
+                               wants_gates ? output<T>(args, 3) : nullptr,
+                               h < 0 ? output<T>(args, 1) : memory + h,
+                               c < 0 ? output<T>(args, 2) : memory + c,
+                               memory + sums,
+                               memory + packed,
+                               w_packs,
+                               r_packs};
         for (int64_t d = 0; d < l.D; ++d) f.run(d);
       },
       scratch.bytes(sizeof(T)));
@@ -94,7 +94,7 @@ std::unique_ptr<Kernel> lstm(const Request& r) {
 // The sweep back: da, the gradients of the gates' sums of every step, then one product each for x,
 // w and r.
 template <class T>
-struct Sweep {
+struct LstmSweep {
   const Layer& l;
   const Lengths& lengths;
   const Steps<T>& steps;
@@ -173,11 +173,11 @@ std::unique_ptr<Kernel> lstm_grad(const Request& r) {
         const auto in = [&](size_t i) { return input<T>(args, i); };
         const auto out = [&](size_t i) { return places.get<T>(args, i); };
         const Lengths lengths(l, lens ? input<int32_t>(args, 10) : nullptr);
-        const Sweep<T> sweep{l,           lengths,         steps,         recurrent,      in(0),
-                             in(1),       in(2),           in(3),         in(4),          in(5),
-                             in(6),       in(7),           in(8),         in(9),          out(0),
-                             out(1),      out(2),          out(3),        out(4),         out(5),
-                             memory + da, memory + before, memory + bent, memory + packed};
+        const LstmSweep<T> sweep{
+            l,      lengths, steps,       recurrent,       in(0),         in(1),
+            in(2),  in(3),   in(4),       in(5),           in(6),         in(7),
+            in(8),  in(9),   out(0),      out(1),          out(2),        out(3),
+            out(4), out(5),  memory + da, memory + before, memory + bent, memory + packed};
         for (int64_t d = 0; d < l.D; ++d) sweep.run(d);
       },
       scratch.bytes(sizeof(T)));
@@ -190,6 +190,6 @@ static void register_lstm(KernelTable& table) {
   add_steps(table.op("ort::LSTMGrad"), usual_lstm(11), lstm_grad<float>, lstm_grad<double>);
 }
 
-const Family<KernelTable> kFamily("cpu", "lstm", register_lstm);
+const Family<KernelTable> kLstmKernels("cpu", "lstm", register_lstm);
 
 }  // namespace ort::cpu

@@ -21,7 +21,7 @@ std::vector<Function> functions_of(const Request& r, const Layer& l) {
 }
 
 template <class T>
-struct Forward {
+struct RnnForward {
   const Layer& l;
   const Lengths& lengths;
   const std::vector<TileStep<T>>& act;
@@ -73,28 +73,28 @@ std::unique_ptr<Kernel> rnn(const Request& r) {
       [=](const Args& args) {
         T* memory = static_cast<T*>(args.scratch);
         const Lengths lengths(l, lens ? input<int32_t>(args, 4) : nullptr);
-        const Forward<T> f{l,
-                           lengths,
-                           act,
-                           recurrent,
-                           input<T>(args, 0),
-                           input<T>(args, 1),
-                           input<T>(args, 2),
-                           bias ? input<T>(args, 3) : nullptr,
-                           first_h ? input<T>(args, 5) : nullptr,
-                           wants_y ? output<T>(args, 0) : nullptr,
-                           h < 0 ? output<T>(args, 1) : memory + h,
-                           memory + sums,
-                           memory + packed,
-                           w_packs,
-                           r_packs};
+        const RnnForward<T> f{l,
+                              lengths,
+                              act,
+                              recurrent,
+                              input<T>(args, 0),
+                              input<T>(args, 1),
+                              input<T>(args, 2),
+                              bias ? input<T>(args, 3) : nullptr,
+                              first_h ? input<T>(args, 5) : nullptr,
+                              wants_y ? output<T>(args, 0) : nullptr,
+                              h < 0 ? output<T>(args, 1) : memory + h,
+                              memory + sums,
+                              memory + packed,
+                              w_packs,
+                              r_packs};
         for (int64_t d = 0; d < l.D; ++d) f.run(d);
       },
       scratch.bytes(sizeof(T)));
 }
 
 template <class T>
-struct Sweep {
+struct RnnSweep {
   const Layer& l;
   const Lengths& lengths;
   const std::vector<Function>& functions;
@@ -158,10 +158,10 @@ std::unique_ptr<Kernel> rnn_grad(const Request& r) {
         const auto in = [&](size_t i) { return input<T>(args, i); };
         const auto out = [&](size_t i) { return places.get<T>(args, i); };
         const Lengths lengths(l, lens ? input<int32_t>(args, 8) : nullptr);
-        const Sweep<T> sweep{l,      lengths,     functions,       recurrent,      in(0),
-                             in(1),  in(2),       in(3),           in(4),          in(5),
-                             in(6),  out(0),      out(1),          out(2),         out(3),
-                             out(4), memory + da, memory + before, memory + packed};
+        const RnnSweep<T> sweep{l,      lengths,     functions,       recurrent,      in(0),
+                                in(1),  in(2),       in(3),           in(4),          in(5),
+                                in(6),  out(0),      out(1),          out(2),         out(3),
+                                out(4), memory + da, memory + before, memory + packed};
         for (int64_t d = 0; d < l.D; ++d) sweep.run(d);
       },
       scratch.bytes(sizeof(T)));
@@ -179,6 +179,6 @@ static void register_rnn(KernelTable& table) {
   add_steps(table.op("ort::RNNGrad"), common_rnn, rnn_grad<float>, rnn_grad<double>);
 }
 
-const Family<KernelTable> kFamily("cpu", "rnn", register_rnn);
+const Family<KernelTable> kRnnKernels("cpu", "rnn", register_rnn);
 
 }  // namespace ort::cpu

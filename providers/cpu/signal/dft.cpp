@@ -222,6 +222,6 @@ static void register_dft(KernelTable& table) {
   table.op("DFT").add("fft", kF32, known, dft<float>).add("fft", kF64, known, dft<double>);
 }
 
-const Family<KernelTable> kFamily("cpu", "dft", register_dft);
+const Family<KernelTable> kDftKernels("cpu", "dft", register_dft);
 
 }  // namespace ort::cpu

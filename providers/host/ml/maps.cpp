@@ -164,6 +164,6 @@ static void register_host_maps(HostTable& table) {
   table["ai.onnx.ml::CastMap"] = {kAnything, cast};
 }
 
-const Family<HostTable> kFamily("host", "maps", register_host_maps);
+const Family<HostTable> kMapsKernels("host", "maps", register_host_maps);
 
 }  // namespace ort

@@ -151,6 +151,6 @@ static void register_host_strings(HostTable& table) {
   table["StringNormalizer"] = {kAny, normalize};
 }
 
-const Family<HostTable> kFamily("host", "text/strings", register_host_strings);
+const Family<HostTable> kStringsKernels("host", "text/strings", register_host_strings);
 
 }  // namespace ort

@@ -132,6 +132,6 @@ static void register_host_tokenizer(HostTable& table) {
   table["com.microsoft::Tokenizer"] = {kAny, tokenize};
 }
 
-const Family<HostTable> kFamily("host", "text/tokenizer", register_host_tokenizer);
+const Family<HostTable> kTokenizerKernels("host", "text/tokenizer", register_host_tokenizer);
 
 }  // namespace ort

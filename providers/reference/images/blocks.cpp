@@ -54,6 +54,6 @@ static void register_blocks(KernelTable& table) {
   add(table, "ort::Im2Col", kNumbers, im2col);
 }
 
-const Family<KernelTable> kFamily("reference", "blocks", register_blocks);
+const Family<KernelTable> kBlocksKernels("reference", "blocks", register_blocks);
 
 }  // namespace ort::reference

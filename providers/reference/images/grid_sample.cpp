@@ -213,19 +213,19 @@ void positions_grad(const KernelCall& c) {
   c.write(0, d);
 }
 
-Verdict moves(const Node& node) {
+Verdict can_sample(const Node& node) {
   return require(node.attrs.s("mode") == "nearest", "it computes numbers");
 }
 
 }  // namespace
 
 static void register_grid_sample(KernelTable& table) {
-  add(table, "GridSample", kNumbers, sample_elements, moves);
+  add(table, "GridSample", kNumbers, sample_elements, can_sample);
   add(table, "GridSample", kNumbers, sample);
   add(table, "ort::GridSampleGrad", kNumbers, sample_grad);
   add(table, "ort::GridSamplePositionsGrad", kNumbers, positions_grad);
 }
 
-const Family<KernelTable> kFamily("reference", "grid_sample", register_grid_sample);
+const Family<KernelTable> kGridSampleKernels("reference", "grid_sample", register_grid_sample);
 
 }  // namespace ort::reference

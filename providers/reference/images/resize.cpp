@@ -80,18 +80,18 @@ void resize_grad(const KernelCall& c) {
   c.write(0, dy.all);
 }
 
-Verdict moves(const Node& node) {
+Verdict can_resize(const Node& node) {
   return require(resize_moves(node.attrs), "it computes numbers");
 }
 
 }  // namespace
 
 static void register_resize(KernelTable& table) {
-  add(table, "Resize", kAny, resize_elements, moves);
+  add(table, "Resize", kAny, resize_elements, can_resize);
   add(table, "Resize", kNumbers, resize_numbers);
   add(table, "ort::ResizeGrad", kNumbers, resize_grad);
 }
 
-const Family<KernelTable> kFamily("reference", "resize", register_resize);
+const Family<KernelTable> kResizeKernels("reference", "resize", register_resize);
 
 }  // namespace ort::reference

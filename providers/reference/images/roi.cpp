@@ -175,6 +175,6 @@ static void register_roi(KernelTable& table) {
   add(table, "ort::MaxRoiPoolGrad", kNumbers, max_roi_pool_grad);
 }
 
-const Family<KernelTable> kFamily("reference", "roi", register_roi);
+const Family<KernelTable> kRoiKernels("reference", "roi", register_roi);
 
 }  // namespace ort::reference

@@ -77,6 +77,6 @@ static void register_det(KernelTable& table) {
   add(table, "ort::Cofactors", kNumbers, cofactors);
 }
 
-const Family<KernelTable> kFamily("reference", "det", register_det);
+const Family<KernelTable> kDetKernels("reference", "det", register_det);
 
 }  // namespace ort::reference

@@ -8,7 +8,7 @@
 namespace ort::reference {
 namespace {
 
-const Tensor* tensor(const Request& r, std::string_view name) {
+const Tensor* table_tensor(const Request& r, std::string_view name) {
   const Attr* attr = r.attrs().find(name);
   return attr ? &std::get<Tensor>(*attr) : nullptr;
 }
@@ -54,9 +54,9 @@ class Table {
 };
 
 std::unique_ptr<Kernel> lookup(const Request& r) {
-  const auto table = std::make_shared<const Table>(*tensor(r, "keys"));
-  const Tensor values = *tensor(r, "values");
-  const Tensor* given = tensor(r, "otherwise");
+  const auto table = std::make_shared<const Table>(*table_tensor(r, "keys"));
+  const Tensor values = *table_tensor(r, "values");
+  const Tensor* given = table_tensor(r, "otherwise");
   const Tensor otherwise = given ? *given : Tensor{};
   const int64_t count = element_count(r.sizes(0));
   const std::string place = r.node().describe();
@@ -79,6 +79,6 @@ static void register_reference_lookup(KernelTable& table) {
   table.op("ort::Lookup").add("lookup", kAny, lookup);
 }
 
-const Family<KernelTable> kFamily("reference", "ml/lookup", register_reference_lookup);
+const Family<KernelTable> kLookupKernels("reference", "ml/lookup", register_reference_lookup);
 
 }  // namespace ort::reference

@@ -90,6 +90,6 @@ static void register_reference_svm(KernelTable& table) {
   add(table, "ort::PairwiseProbabilities", kFloating, pairwise);
 }
 
-const Family<KernelTable> kFamily("reference", "ml/svm", register_reference_svm);
+const Family<KernelTable> kSvmKernels("reference", "ml/svm", register_reference_svm);
 
 }  // namespace ort::reference

@@ -10,7 +10,7 @@ namespace {
 
 using ml::Test;
 
-const Tensor& tensor(const KernelCall& c, std::string_view name) {
+const Tensor& tree_tensor(const KernelCall& c, std::string_view name) {
   return std::get<Tensor>(*c.attrs().find(name));
 }
 
@@ -38,9 +38,9 @@ double joined(const std::string& aggregate, double sum, double weight) {
 }
 
 void tree_ensemble(const KernelCall& c) {
-  const Tensor &nodes = tensor(c, "nodes"), &splits = tensor(c, "splits");
-  const Tensor &roots = tensor(c, "roots"), &leaves = tensor(c, "leaves");
-  const Tensor &targets = tensor(c, "targets"), &weights = tensor(c, "weights");
+  const Tensor &nodes = tree_tensor(c, "nodes"), &splits = tree_tensor(c, "splits");
+  const Tensor &roots = tree_tensor(c, "roots"), &leaves = tree_tensor(c, "leaves");
+  const Tensor &targets = tree_tensor(c, "targets"), &weights = tree_tensor(c, "weights");
   const std::string& aggregate = c.attrs().s("aggregate");
   const auto n = static_cast<size_t>(c.attrs().i("n_targets"));
   const In<double> x = c.in<double>(0);
@@ -59,7 +59,7 @@ void tree_ensemble(const KernelCall& c) {
       double sum = std::isnan(sums[k]) ? 0.0 : sums[k];
       if (aggregate == "AVERAGE") sum /= static_cast<double>(roots.count());
       if (c.attrs().has("base"))
-        sum += element_as_double(tensor(c, "base"), static_cast<int64_t>(k));
+        sum += element_as_double(tree_tensor(c, "base"), static_cast<int64_t>(k));
       y.push_back(sum);
     }
   }
@@ -72,6 +72,6 @@ static void register_reference_trees(KernelTable& table) {
   add(table, "ort::TreeEnsemble", kFloating, tree_ensemble);
 }
 
-const Family<KernelTable> kFamily("reference", "ml/trees", register_reference_trees);
+const Family<KernelTable> kTreesKernels("reference", "ml/trees", register_reference_trees);
 
 }  // namespace ort::reference

@@ -4,13 +4,13 @@
 namespace ort::reference {
 namespace {
 
-constexpr int64_t kOfGates = 0, kOfState = 1;
+constexpr int64_t kGatesAct = 0, kStateAct = 1;
 
 // After a step's gates z, r and h, what the reset gate met: r h + rb where it comes after the
 // product, the reset state where before.
 constexpr int64_t kKept = 4;
 
-struct Forward {
+struct GruForward {
   const Layer& l;
   const Gates& act;
   Weights weights;
@@ -28,8 +28,8 @@ struct Forward {
       const auto i = static_cast<size_t>(k);
       const double z_sum = weights.sum(d, k, input, before.data());
       const double r_sum = weights.sum(d, H + k, input, before.data());
-      z[i] = act.value(d, kOfGates, z_sum);
-      r[i] = act.value(d, kOfGates, r_sum);
+      z[i] = act.value(d, kGatesAct, z_sum);
+      r[i] = act.value(d, kGatesAct, r_sum);
       reset[i] = r[i] * before[i];
       saved[k] = act.kept(z[i], z_sum);
       saved[H + k] = act.kept(r[i], r_sum);
@@ -41,7 +41,7 @@ struct Forward {
                          weights.recurrent_bias(d, row);
       const double total =
           weights.input(d, row, input) + weights.input_bias(d, row) + (after ? r[i] * met : met);
-      const double n = act.value(d, kOfState, total);
+      const double n = act.value(d, kStateAct, total);
       state[k] = (1.0 - z[i]) * n + z[i] * before[i];
       y[static_cast<size_t>(at * H + k)] = state[k];
       saved[2 * H + k] = act.kept(n, total);
@@ -53,7 +53,7 @@ struct Forward {
 void gru(const KernelCall& c) {
   const Layer l(c, recurrent::gru(), 0, 4);
   const Gates act(recurrent::gru(), c.attrs());
-  Forward f{
+  GruForward f{
       l,
       act,
       {l, c.all<double>(1), c.all<double>(2), l.numbers_of(c, 3, {l.directions, 6 * l.hidden})},
@@ -68,7 +68,7 @@ void gru(const KernelCall& c) {
   c.write(2, f.kept);
 }
 
-struct Sweep {
+struct GruSweep {
   const Layer& l;
   const Gates& act;
   WeightGradients weights;
@@ -85,12 +85,12 @@ struct Sweep {
     for (int64_t k = 0; k < H; ++k) {
       double& slope = dstate[static_cast<size_t>(k)];
       slope += dy[static_cast<size_t>(at * H + k)];
-      to[k] = slope * act.read(d, kOfGates, saved[k]).value;
+      to[k] = slope * act.read(d, kGatesAct, saved[k]).value;
     }
     for (int64_t k = 0; k < H; ++k) {
       const double slope = dstate[static_cast<size_t>(k)];
-      const Gate z = act.read(d, kOfGates, saved[k]), r = act.read(d, kOfGates, saved[H + k]),
-                 n = act.read(d, kOfState, saved[2 * H + k]);
+      const Gate z = act.read(d, kGatesAct, saved[k]), r = act.read(d, kGatesAct, saved[H + k]),
+                 n = act.read(d, kStateAct, saved[2 * H + k]);
       const double dn = slope * (1.0 - z.value) * n.slope;
       weights.input(d, 2 * H + k, l.x_row(t, b), dn);
       if (after) {
@@ -102,7 +102,7 @@ struct Sweep {
       both(d, k, l.x_row(t, b), slope * (before[k] - n.value) * z.slope, before, to);
     }
     for (int64_t k = 0; k < H; ++k) {
-      const Gate r = act.read(d, kOfGates, saved[H + k]);
+      const Gate r = act.read(d, kGatesAct, saved[H + k]);
       double slope = dreset[static_cast<size_t>(k)];
       if (!after) {
         to[k] += slope * r.value;
@@ -123,15 +123,15 @@ void gru_grad(const KernelCall& c) {
   const Layer l(c, recurrent::gru(), 2, 8);
   const Gates act(recurrent::gru(), c.attrs());
   const Values x = c.all<double>(2), w = c.all<double>(3), r = c.all<double>(4);
-  Sweep s{l,
-          act,
-          {l, x, w, r},
-          l.state_of(c, 5),
-          c.all<double>(0),
-          c.all<double>(6),
-          c.all<double>(7),
-          l.state_of(c, 1),
-          c.attrs().i("linear_before_reset") != 0};
+  GruSweep s{l,
+             act,
+             {l, x, w, r},
+             l.state_of(c, 5),
+             c.all<double>(0),
+             c.all<double>(6),
+             c.all<double>(7),
+             l.state_of(c, 1),
+             c.attrs().i("linear_before_reset") != 0};
   c.require(s.dy.size() == l.all(1) && s.y.size() == l.all(1) && s.kept.size() == l.all(kKept),
             "dy has shape {}, y has shape {}, gates have shape {}", c.sizes(0), c.sizes(6),
             c.sizes(7));
@@ -148,6 +148,6 @@ static void register_gru(KernelTable& table) {
   add(table, "ort::GRUGrad", kNumbers, gru_grad);
 }
 
-const Family<KernelTable> kFamily("reference", "gru", register_gru);
+const Family<KernelTable> kGruKernels("reference", "gru", register_gru);
 
 }  // namespace ort::reference

@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kOfGates = 0, kOfCell = 1, kOfState = 2;
 
 // Everything that one forward call reads and makes.
-struct Forward {
+struct LstmForward {
   const Layer& l;
   const Gates& act;
   Weights weights;
@@ -58,7 +58,7 @@ struct Forward {
 void lstm(const KernelCall& c) {
   const Layer l(c, recurrent::lstm(), 0, 4);
   const Gates act(recurrent::lstm(), c.attrs());
-  Forward f{
+  LstmForward f{
       l,
       act,
       {l, c.all<double>(1), c.all<double>(2), l.numbers_of(c, 3, {l.directions, 8 * l.hidden})},
@@ -102,16 +102,16 @@ void dynamic_lstm(const KernelCall& c) {
   const int64_t width = 4 * l.hidden;
   const Values sums = l.numbers_of(c, 0, {l.steps, l.batch, l.directions * width});
   const Values scales = l.numbers_of(c, 2, {l.directions, width});
-  Forward f{l,
-            act,
-            {l, {}, c.all<double>(1), {}},
-            {},
-            l.numbers_of(c, 6, {l.directions, 3 * l.hidden}),
-            l.state_of(c, 4),
-            l.state_of(c, 5),
-            Values(l.all(1)),
-            Values(l.all(5)),
-            c.attrs().i("input_forget") != 0};
+  LstmForward f{l,
+                act,
+                {l, {}, c.all<double>(1), {}},
+                {},
+                l.numbers_of(c, 6, {l.directions, 3 * l.hidden}),
+                l.state_of(c, 4),
+                l.state_of(c, 5),
+                Values(l.all(1)),
+                Values(l.all(5)),
+                c.attrs().i("input_forget") != 0};
   Values whole(static_cast<size_t>(l.batch * l.hidden));
   for (int64_t d = 0; d < l.directions; ++d) {
     for (int64_t n = 0; n < l.steps; ++n) {
@@ -133,7 +133,7 @@ void dynamic_lstm(const KernelCall& c) {
 }
 
 // The reverse sweep.
-struct Sweep {
+struct LstmSweep {
   const Layer& l;
   const Gates& act;
   WeightGradients weights;
@@ -195,19 +195,19 @@ void lstm_grad(const KernelCall& c) {
   const Layer l(c, recurrent::lstm(), 3, 10);
   const Gates act(recurrent::lstm(), c.attrs());
   const Values x = c.all<double>(3), w = c.all<double>(4), r = c.all<double>(5);
-  Sweep s{l,
-          act,
-          {l, x, w, r},
-          l.numbers_of(c, 11, {l.directions, 3 * l.hidden}),
-          l.state_of(c, 6),
-          l.state_of(c, 7),
-          c.all<double>(0),
-          c.all<double>(8),
-          c.all<double>(9),
-          l.state_of(c, 1),
-          l.state_of(c, 2),
-          Values(static_cast<size_t>(l.directions * 3 * l.hidden)),
-          c.attrs().i("input_forget") != 0};
+  LstmSweep s{l,
+              act,
+              {l, x, w, r},
+              l.numbers_of(c, 11, {l.directions, 3 * l.hidden}),
+              l.state_of(c, 6),
+              l.state_of(c, 7),
+              c.all<double>(0),
+              c.all<double>(8),
+              c.all<double>(9),
+              l.state_of(c, 1),
+              l.state_of(c, 2),
+              Values(static_cast<size_t>(l.directions * 3 * l.hidden)),
+              c.attrs().i("input_forget") != 0};
   c.require(s.dy.size() == l.all(1) && s.y.size() == l.all(1) && s.kept.size() == l.all(5),
             "dy has shape {}, y has shape {}, gates have shape {}", c.sizes(0), c.sizes(8),
             c.sizes(9));
@@ -227,6 +227,6 @@ static void register_lstm(KernelTable& table) {
   add(table, "ort::LSTMGrad", kNumbers, lstm_grad);
 }
 
-const Family<KernelTable> kFamily("reference", "lstm", register_lstm);
+const Family<KernelTable> kLstmKernels("reference", "lstm", register_lstm);
 
 }  // namespace ort::reference

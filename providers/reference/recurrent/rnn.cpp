@@ -67,6 +67,6 @@ static void register_rnn(KernelTable& table) {
   add(table, "ort::RNNGrad", kNumbers, rnn_grad);
 }
 
-const Family<KernelTable> kFamily("reference", "rnn", register_rnn);
+const Family<KernelTable> kRnnKernels("reference", "rnn", register_rnn);
 
 }  // namespace ort::reference

@@ -89,6 +89,6 @@ static void register_fourier(KernelTable& table) {
   add(table, "DFT", kNumbers, dft);
 }
 
-const Family<KernelTable> kFamily("reference", "fourier", register_fourier);
+const Family<KernelTable> kFourierKernels("reference", "fourier", register_fourier);
 
 }  // namespace ort::reference

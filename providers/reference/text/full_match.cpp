@@ -23,6 +23,7 @@ static void register_reference_full_match(KernelTable& table) {
   table.op("RegexFullMatch").add("regular expression", kAny, full_match);
 }
 
-const Family<KernelTable> kFamily("reference", "text/full_match", register_reference_full_match);
+const Family<KernelTable> kFullMatchKernels("reference", "text/full_match",
+                                            register_reference_full_match);
 
 }  // namespace ort::reference

@@ -141,6 +141,6 @@ static void register_reference_tf_idf(KernelTable& table) {
   table.op("TfIdfVectorizer").add("n-grams", kAny, tf_idf);
 }
 
-const Family<KernelTable> kFamily("reference", "text/tf_idf", register_reference_tf_idf);
+const Family<KernelTable> kTfIdfKernels("reference", "text/tf_idf", register_reference_tf_idf);
 
 }  // namespace ort::reference
