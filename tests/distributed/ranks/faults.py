@@ -169,7 +169,10 @@ def groups_left_at_once(store: str) -> str:
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         step(model_of())
     dist.destroy_process_group()
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=count)
+    dist.init_process_group(
+        "gloo", init_method=f"file://{store}", rank=rank, world_size=count,
+        timeout=datetime.timedelta(seconds=12),
+    )  # fmt: skip
     return told(lambda: step(model_of()))
 
 
