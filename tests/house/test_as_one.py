@@ -14,7 +14,8 @@ BUILD = sources.ROOT / "build" / "current"
 # What a line at a file's outermost level defines.
 TYPE = re.compile(r"(?:template <.*> )?(?:struct|class|enum class|enum) (\w+)\b[^;]*\{")
 OTHER = re.compile(
-    r"(?!namespace|using|template|struct|class|enum|return)(?:[\w:<>,&*]+ )+[&*]*(\w+)(?:[({]| = )"
+    r"(?!namespace|using|template|struct|class|enum|return)(?:[\w:<>,&*]+ )+"
+    r"[&*]*(\w+)(?:\[\w*\])?(?:[({]| = )"
 )
 
 
@@ -57,9 +58,10 @@ def test_helpers_are_found(tmp_path):
         "namespace ort {\nnamespace {\n\nstruct Case {\n  int own(int x) {\n  }\n};\n\n"
         "const void* memory_of(const T& t) {\n}\n\nconstexpr int kMost = 3;\n\n"
         "template <class T>\nstd::vector<T> list_of(int x) {\n}\n\n}  // namespace\n\n"
-        "int seen(int x) {\n}\n\nconst Family<OpSet> kOps(\n    1);\n\n}  // namespace ort\n"
+        "int seen(int x) {\n}\n\nconst Family<OpSet> kOps(\n    1);\n\n"
+        'const char kText[] = R"(\nnamespace {\nstruct Args {\n};\n)";\n\n}  // namespace ort\n'
     )
-    assert helpers(tmp_path / "a.cpp") == {"Case", "memory_of", "kMost", "list_of", "kOps"}
+    assert helpers(tmp_path / "a.cpp") == {"Case", "memory_of", "kMost", "list_of", "kOps", "kText"}
 
 
 @pytest.mark.long
