@@ -15,7 +15,7 @@ float nearest(float x) {
 struct Forward {
   const Layer& l;
   const Lengths& lengths;
-  const Steps<float>& steps;
+  const LstmSteps<float>& steps;
   const StateProduct<float>& recurrent;
   const float *sums, *r, *scales, *h0, *c0;
   float *y, *h, *c;      // y may be null: nobody wants it
@@ -80,7 +80,7 @@ std::unique_ptr<Kernel> dynamic_lstm(const Request& r) {
     r.refuse("sums have shape {}, r {}, which {} directions do not fit", r.sizes(0), r.sizes(1),
              l.D);
   const bool lens = r.has(3), first_h = r.has(4), first_c = r.has(5), wants_y = r.wants(0);
-  const Steps<float> steps;
+  const LstmSteps<float> steps;
   const StateProduct<float> recurrent(l.B, 4 * l.H, l.H, true, false);
   const Packs<float> packs(r.in(1));
   Scratch scratch;

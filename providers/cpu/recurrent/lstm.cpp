@@ -10,7 +10,7 @@ template <class T>
 struct LstmForward {
   const Layer& l;
   const Lengths& lengths;
-  const Steps<T>& steps;
+  const LstmSteps<T>& steps;
   const StateProduct<T>& recurrent;
   const T *x, *w, *r, *b, *h0, *c0;
   T *y, *gates;  // may be null: nobody wants them
@@ -55,7 +55,7 @@ std::unique_ptr<Kernel> lstm(const Request& r) {
   const Layer l = layer_of(r, 0, 4);
   const bool bias = r.has(3), lens = r.has(4), first_h = r.has(5), first_c = r.has(6);
   const bool wants_y = r.wants(0), wants_gates = r.wants(3);
-  const Steps<T> steps;
+  const LstmSteps<T> steps;
   const StateProduct<T> recurrent(l.B, 4 * l.H, l.H, true, true);
   const Packs<T> w_packs(r.in(1)), r_packs(r.in(2));
   Scratch scratch;
@@ -97,7 +97,7 @@ template <class T>
 struct LstmSweep {
   const Layer& l;
   const Lengths& lengths;
-  const Steps<T>& steps;
+  const LstmSteps<T>& steps;
   const StateProduct<T>& recurrent;
   const T *dy, *dy_h, *dy_c, *x, *w, *r, *h0, *c0, *y, *gates;
   T *dx, *dw, *dr, *db, *dh, *dc;
@@ -159,7 +159,7 @@ struct LstmSweep {
 template <class T>
 std::unique_ptr<Kernel> lstm_grad(const Request& r) {
   const Layer l = layer_of(r, 3, 4);
-  const Steps<T> steps;
+  const LstmSteps<T> steps;
   const StateProduct<T> recurrent(l.B, l.H, 4 * l.H, false, true);
   Scratch scratch;
   const GradientPlaces places(r, l, 2, scratch);

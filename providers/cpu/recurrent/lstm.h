@@ -6,13 +6,14 @@
 namespace ort::cpu {
 
 template <class T>
-struct Steps {
+struct LstmSteps {
   TileStep<T> sigmoid{TileOp::sigmoid, 0}, tanh{TileOp::tanh, 0};
 };
 
 // gates: [i o f c] sums become their activations; the new cell and hidden state are written.
 template <class T>
-void advance(const Steps<T>& steps, int64_t H, T* gates, const T* cell, T* new_cell, T* hidden) {
+void advance(const LstmSteps<T>& steps, int64_t H, T* gates, const T* cell, T* new_cell,
+             T* hidden) {
   steps.sigmoid(gates, gates, nullptr, nullptr, 3 * H);
   steps.tanh(gates + 3 * H, gates + 3 * H, nullptr, nullptr, H);
   const T *i = gates, *f = gates + 2 * H, *g = gates + 3 * H;
