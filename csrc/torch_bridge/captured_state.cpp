@@ -2,6 +2,8 @@
 #include "csrc/torch_bridge/captured_state.h"
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 #include <unordered_map>
 
 #include "csrc/plan/symbols.h"
@@ -84,32 +86,39 @@ bool CapturedState::is_staged() {
   return staged_;
 }
 
-// What the program gives no gradient comes last.
+// What the program gives no gradient comes last. Of one segment the parts are handed over as eager
+// accumulates: where its order goes from one group to another and back, a group has several.
 std::shared_ptr<const std::vector<Part>> CapturedState::parts(const Planned& planned) {
   std::lock_guard lock(mutex);
   if (divided_.lock() == planned.plan) return parts_;
-  std::map<std::pair<size_t, size_t>, Indices> members;
-  for (size_t g = 0; g < topology.groups.size(); ++g)
-    for (const size_t w : topology.groups[g].wrt) {
-      const int output = planned.program->gradient_outputs()[w];
-      const size_t last = planned.plan->segment_ends.size() - 1;
-      members[{output < 0 ? last : planned.segment_of(output), g}].push_back(w);
-    }
-  std::vector<Part> parts;
+  struct Member {
+    size_t segment, rank, group, w;
+  };
+  std::vector<Member> members;
   std::unordered_map<size_t, size_t> ranks;  // by graph input
-  for (const size_t input : history.accumulated) ranks.try_emplace(input, ranks.size());
+  for (const Accumulated& leaf : history.accumulated) ranks.try_emplace(leaf.input, ranks.size());
   const auto rank = [&](size_t w) {
     const auto found = ranks.find(wrt[w]);
     return found == ranks.end() ? ranks.size() : found->second;
   };
-  for (auto& [place, mine] : members) {
-    std::stable_sort(mine.begin(), mine.end(),
-                     [&](size_t a, size_t b) { return rank(a) < rank(b); });
-    const bool has_next = std::any_of(members.begin(), members.end(), [&](const auto& other) {
-      return other.first.second == place.second && other.first.first > place.first;
-    });
-    parts.push_back({place.first, place.second, handed_over_for(mine, has_next)});
+  for (size_t g = 0; g < topology.groups.size(); ++g)
+    for (const size_t w : topology.groups[g].wrt) {
+      const int output = planned.program->gradient_outputs()[w];
+      const size_t last = planned.plan->segment_ends.size() - 1;
+      members.push_back({output < 0 ? last : planned.segment_of(output), rank(w), g, w});
+    }
+  const auto when = [](const Member& m) { return std::tuple(m.segment, m.rank, m.group, m.w); };
+  std::sort(members.begin(), members.end(),
+            [&](const Member& a, const Member& b) { return when(a) < when(b); });
+  std::vector<Part> parts;
+  for (const auto& [segment, rank, group, w] : members) {
+    if (parts.empty() || parts.back().segment != segment || parts.back().group != group)
+      parts.push_back({segment, group, {}});
+    parts.back().wrt.push_back(w);
   }
+  std::set<size_t> later;  // the groups of parts that come after
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part)
+    part->wrt = handed_over_for(part->wrt, !later.insert(part->group).second);
   divided_ = planned.plan;
   parts_ = std::make_shared<const std::vector<Part>>(std::move(parts));
   return parts_;

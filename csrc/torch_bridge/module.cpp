@@ -47,10 +47,11 @@ std::optional<AutogradHistory> history_of(const py::object& items) {
   using Row = std::tuple<Indices, Indices, Indices, Indices>;
   using Node = std::tuple<Indices, Indices, Indices, Indices, Indices, Indices, size_t>;
   using Results = std::vector<std::optional<size_t>>;
+  using Leaf = std::tuple<size_t, size_t, size_t>;
   using Source = std::tuple<Indices, std::optional<int64_t>, int64_t, Indices, Indices>;
   const auto [rows, nodes, origins, accumulated, sources] =
       items.cast<std::tuple<std::vector<std::optional<Row>>, std::vector<Node>,
-                            std::vector<Results>, Indices, std::vector<Source>>>();
+                            std::vector<Results>, std::vector<Leaf>, std::vector<Source>>>();
   AutogradHistory history;
   for (const auto& row : rows) {
     history.outputs.emplace_back();
@@ -58,7 +59,8 @@ std::optional<AutogradHistory> history_of(const py::object& items) {
   }
   for (const Node& node : nodes) history.used_up.push_back(std::make_from_tuple<UsedUp>(node));
   for (const Results& results : origins) history.origins.push_back({results});
-  history.accumulated = accumulated;
+  for (const Leaf& leaf : accumulated)
+    history.accumulated.push_back(std::make_from_tuple<Accumulated>(leaf));
   for (const Source& source : sources)
     history.sources.push_back(std::make_from_tuple<GradientSource>(source));
   return history;

@@ -116,7 +116,8 @@ class AutogradHistory(NamedTuple):
     Tensors go by label: ("input", number), ("name", of a parameter or buffer), ("tensor", id),
     ("output", number). `reaches`: the tensors whose gradient the backward of each output gives,
     None where it requires none. `through`: the other outputs that it passes on its way.
-    `accumulated`: the leaves in the order in which eager's backward gives them their gradients.
+    `accumulated`: the leaves in the order in which eager's backward gives them their gradients,
+    each with the number of its node.
     `sources`: where a gradient may come from, if users' Functions may give None; else none.
     """
 
@@ -124,7 +125,7 @@ class AutogradHistory(NamedTuple):
     through: list[set[int]]
     used_up: list[UsedUp]
     origins: list[Origin]
-    accumulated: list[tuple[str, Any]]
+    accumulated: list[tuple[tuple[str, Any], int]]
     sources: list[Source]
 
 
@@ -153,14 +154,15 @@ def by_position(
     place: Callable[[tuple[str, Any]], int | None],
     always_saved: set[int],
     once_of_call: Mapping[int, int],
-) -> tuple[list[tuple | None], list[tuple], list[list[int | None]], list[int], list[tuple]]:
+) -> tuple[list[tuple | None], list[tuple], list[list[int | None]], list[tuple], list[tuple]]:
     """The history by the graph's inputs, whose numbers `place` gives, and by the graph's outputs.
 
     For each graph output (inputs saved, outputs saved, inputs reached, outputs on the way), or None
     where it requires no gradient; what is used up, as (outputs, inputs, outputs behind, outputs
     made, inputs saved, outputs saved, how many origins come no later); the origins; the inputs
-    that are leaves, all three as eager goes; and the sources, as (outputs, number by which a call
-    runs once or None, tensor, inputs reached, outputs reached).
+    that are leaves, as (input, how many origins and how many used up come before), all three as
+    eager goes; and the sources, as (outputs, number by which a call runs once or None, tensor,
+    inputs reached, outputs reached).
     """
 
     numbers = _Numbers(outputs, place)
@@ -176,7 +178,7 @@ def by_position(
                 passed = {k for k in passed if outputs[k].output != number}
             row[3].update(outputs_in(passed) - {number})
     origins = _origins(history, outputs, [i for i, row in enumerate(rows) if row])
-    used_up = []
+    used_up, kept = [], []
     for node in sorted(history.used_up, key=lambda node: -node.number):
         saved = (inputs_in(node.saved), all_of(k for kind, k in node.saved if kind == "output"))
         reached_by = sorted(all_of(node.outputs))
@@ -185,16 +187,25 @@ def by_position(
             row[1].update(saved[1])
         made = {outputs[i].differentiated for i in node.made} - {None}
         sets = inputs_in(node.reaches), outputs_in(node.behind), made, *saved
-        before = sum(origin.number >= node.number for origin in origins)
+        before = _count_before(node.number, origins)
         if reached_by:
+            kept.append(node)
             used_up.append((reached_by, *map(sorted, sets), before))
     return (
         [row and tuple(map(sorted, row)) for row in rows],
         used_up,
         [origin.results for origin in origins],
-        [n for n in map(place, history.accumulated) if n is not None],
+        [
+            (n, _count_before(number, origins), _count_before(number, kept))
+            for label, number in history.accumulated
+            if (n := place(label)) is not None
+        ],
         [numbers.row_of(source, once_of_call) for source in history.sources],
     )
+
+
+def _count_before(number: int, nodes: Iterable[Origin | UsedUp]) -> int:
+    return sum(node.number >= number for node in nodes)
 
 
 class _Numbers:
@@ -252,6 +263,7 @@ class _Walk:
         self.labels: list[tuple[str, Any]] = []
         self.marks: dict[tuple[Any, int], int] = {}
         ids = self.leaves = {}
+        self.accumulators: dict[int, Any] = {}  # by the leaf's id
         for label, tensor in named.items():
             if not tensor.requires_grad:
                 continue
@@ -263,6 +275,7 @@ class _Walk:
             if hasattr(node, "variable"):
                 label = ids.get(id(node.variable), ("tensor", id(node.variable)))
                 self._mark(node, 0, label)
+                self.accumulators[id(node.variable)] = node
         for i, output in enumerate(outputs):
             if output.grad_fn is not None:
                 edge = (output.grad_fn, output.output_nr)
@@ -307,9 +320,12 @@ class _Walk:
             for (a, b, m, _), (numbers, saved) in found.items()
         ]  # fmt: skip
 
-    def _accumulated(self) -> list[tuple[str, Any]]:
-        leaves = _native.torch_bridge().accumulated(self.outputs)
-        return [self.leaves.get(id(leaf), ("tensor", id(leaf))) for leaf in leaves]
+    def _accumulated(self) -> list[tuple[tuple[str, Any], int]]:
+        leaves = map(id, _native.torch_bridge().accumulated(self.outputs))
+        return [
+            (self.leaves.get(leaf, ("tensor", leaf)), self.turns[self.accumulators[leaf]])
+            for leaf in leaves
+        ]
 
     def _origins(self) -> list[Origin]:
         made: dict[Any, Origin] = {}

@@ -45,11 +45,17 @@ bool Backward::is_short() const {
   return call_->state().history.origins.size() == 1 && parts_->size() == 1 && !led_into_torchs_;
 }
 
-// The run of the backward that runs in this thread.
-BackwardRun& Backward::run_of_task() {
+BackwardRun* Backward::run_under_way() {
   const int task = current_backward();
   for (const auto& run : runs_)
-    if (run->task() == task) return *run;
+    if (run->task() == task) return run.get();
+  return nullptr;
+}
+
+// The run of the backward that runs in this thread.
+BackwardRun& Backward::run_of_task() {
+  if (BackwardRun* run = run_under_way()) return *run;
+  const int task = current_backward();
   const bool is_short = this->is_short();
   if (!is_short) {
     const auto ending = std::make_shared<Ending>(shared_from_this(), task);
@@ -72,6 +78,7 @@ std::vector<at::Tensor> Backward::receive(const Origin& origin,
                                           const std::vector<at::Tensor>& gradients,
                                           const Indices& passed) {
   std::lock_guard lock(mutex_);
+  if (!run_under_way()) watch_hooks_after(origin);
   BackwardRun& run = run_of_task();
   for (size_t k = 0; k < gradients.size(); ++k)
     if (origin.outputs[k]) run.receive(*origin.outputs[k], gradients[k]);
@@ -79,6 +86,23 @@ std::vector<at::Tensor> Backward::receive(const Origin& origin,
   std::vector<at::Tensor> results;
   for (const size_t output : passed) results.push_back(run.passed_on(output));
   return results;
+}
+
+// Before the first origin has been, eager has accumulated nothing.
+void Backward::watch_hooks_after(const Origin& first) {
+  for (const Origin& origin : call_->state().history.origins)
+    for (const auto& output : origin.outputs)
+      if (AnyNode* node = output && &origin != &first ? nodes_.receivers[*output].load() : nullptr)
+        watch_hooks(*node, [this, &origin] { fail_at(origin); });
+}
+
+void Backward::fail_at(const Origin& origin) {
+  std::vector<std::pair<GradientEdge, at::Tensor>> ready;
+  {
+    std::lock_guard lock(mutex_);
+    if (BackwardRun* run = run_under_way()) ready = run->ready_before(origin);
+  }
+  for (auto& [leaf, gradient] : ready) accumulate(std::move(leaf), gradient);
 }
 
 std::vector<at::Tensor> Backward::hand_over(const Part& part) {

@@ -23,6 +23,8 @@ class Backward : public std::enable_shared_from_this<Backward> {
   // add to the gradients of the outputs in `passed`.
   std::vector<at::Tensor> receive(const Origin& origin, const std::vector<at::Tensor>& gradients,
                                   const Indices& passed);
+  // An error in the node of `origin` or in a hook before it: accumulates what eager has by then.
+  void fail_at(const Origin& origin);
   // The gradients of a part's inputs, whose outputs have all arrived; by position in its wrt.
   std::vector<at::Tensor> hand_over(const Part& part);
 
@@ -43,6 +45,8 @@ class Backward : public std::enable_shared_from_this<Backward> {
  private:
   class Ending;
   BackwardRun& run_of_task();
+  BackwardRun* run_under_way();
+  void watch_hooks_after(const Origin& first);
   void end(int task);
   bool is_short() const;
   bool is_usable(size_t output) const;

@@ -83,7 +83,9 @@ void BackwardRun::run_eagers_nodes() {
     if (node.before > reached) break;
     const bool visited = std::any_of(node.outputs.begin(), node.outputs.end(),
                                      [&](size_t output) { return arrived_[output].has_value(); });
+    eager_fails_ = true;
     if (visited && requests_.executes(node)) backward_.use_up(eagers_next_, *this);
+    eager_fails_ = false;
   }
 }
 
@@ -185,6 +187,32 @@ std::vector<at::Tensor> BackwardRun::hand_over(const Part& part) {
   return results;
 }
 
+// Whether a step has failed that its gradient waits for.
+bool BackwardRun::is_lost(size_t w) const {
+  if (!run_ || !run_->is_running) return false;
+  const int output = run_->bound.planned.program->gradient_outputs()[w];
+  return output < 0 || run_->bound.planned.segment_of(output) >= run_->segments;
+}
+
+std::vector<std::pair<GradientEdge, at::Tensor>> BackwardRun::ready_before(const Origin& origin) {
+  const auto& origins = state_.history.origins;
+  const auto reached = static_cast<size_t>(&origin - origins.data());
+  std::vector<std::pair<GradientEdge, at::Tensor>> ready;
+  for (const Accumulated& leaf : state_.history.accumulated) {
+    const bool is_before = eager_fails_ ? leaf.used_up <= eagers_next_ : leaf.origins <= reached;
+    const auto w = static_cast<size_t>(std::find(state_.wrt.begin(), state_.wrt.end(), leaf.input) -
+                                       state_.wrt.begin());
+    if (!is_before || w == state_.wrt.size() || !requests_.accumulates(w) || is_lost(w)) continue;
+    const auto part =
+        std::find_if(backward_.parts().begin(), backward_.parts().end(),
+                     [&](const Part& p) { return std::count(p.wrt.begin(), p.wrt.end(), w) > 0; });
+    if (part == backward_.parts().end()) continue;
+    at::Tensor gradient = hand_over({part->segment, part->group, {w}}).front();
+    if (gradient.defined()) ready.emplace_back(backward_.nodes().target(w), std::move(gradient));
+  }
+  return ready;
+}
+
 BackwardRun::Comes BackwardRun::comes_to(size_t place, Indices GradientSource::* reached) const {
   size_t given = 0, missing = 0;
   for (const GradientSource& source : state_.history.sources) {
@@ -281,7 +309,7 @@ void BackwardRun::start() {
   });
   Wanted wanted = wanted_now();
   Bound bound = call_.begin_backward(wanted, keep_ || batched);
-  run_.emplace(Run{std::move(wanted), std::move(bound), {}, 0, {}, {}, {}, false, {}});
+  run_.emplace(Run{std::move(wanted), std::move(bound), {}, 0, false, {}, {}, {}, false, {}});
   if (batched) {
     run_batched();
   } else {
@@ -359,10 +387,12 @@ void BackwardRun::run_segments(size_t count) {
   const c10::OptionalStreamGuard as_the_forward(call_.stream());
   const Noting noting(run_->bound.frame ? run_->bound.frame->run_state() : nullptr, run_->missing);
   for (; run_->segments < count; ++run_->segments) {
+    run_->is_running = true;
     make_results(run_->segments);
     const size_t first =
         run_->segments == 0 ? plan.forward_steps : plan.segment_ends[run_->segments - 1];
     run(*plan.core, *run_->bound.frame, first, plan.segment_ends[run_->segments], call_.profile());
+    run_->is_running = false;
   }
 }
 

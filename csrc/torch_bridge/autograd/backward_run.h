@@ -29,6 +29,8 @@ class BackwardRun {
   // nobody asks for it (the program then goes on by itself) or another one is to come.
   at::Tensor passed_on(size_t output);
   std::vector<at::Tensor> hand_over(const Part& part);
+  // What eager accumulates before it comes to `origin`, in its order.
+  std::vector<std::pair<GradientEdge, at::Tensor>> ready_before(const Origin& origin);
 
  private:
   // One run of a program: which gradients it was given, how far it has come.
@@ -37,6 +39,7 @@ class BackwardRun {
     Bound bound;
     Indices given;                             // outputs whose gradient was there in time
     size_t segments = 0;                       // run so far
+    bool is_running = false;                   // the next one; still, where a step has failed
     std::vector<at::Tensor> output_gradients;  // by the program's gradient inputs
     std::vector<at::Tensor> gradients;         // by the program's outputs after the forward's
     std::vector<std::optional<Destination>> destinations;  // as the gradients
@@ -58,6 +61,7 @@ class BackwardRun {
   const SecondRun& second();
   std::vector<at::Tensor> hand_over_second(const Part& part);
   bool serves(const Indices& outputs) const;
+  bool is_lost(size_t w) const;
   bool passed_in_time(size_t output) const;
   void give(size_t output);
   void run_until(size_t segment);
@@ -87,6 +91,7 @@ class BackwardRun {
   const Requests requests_;
   bool over_ = false;
   size_t eagers_next_ = 0;                          // of AutogradHistory::used_up
+  bool eager_fails_ = false;                        // at that one
   std::vector<std::optional<at::Tensor>> arrived_;  // by output
   std::vector<bool> handed_over_;                   // by position in wrt
   std::optional<Run> run_;

@@ -37,6 +37,14 @@ struct Origin {
   std::vector<std::optional<size_t>> outputs;
 };
 
+// A graph input that is a leaf, when eager accumulates into it.
+struct Accumulated {
+  size_t input;
+  size_t origins, used_up;  // how many of these come before
+  Accumulated(size_t input, size_t origins, size_t used_up)
+      : input(input), origins(origins), used_up(used_up) {}
+};
+
 // Inputs that the same outputs reach: a backward visits all of them or none.
 struct Group {
   Indices outputs;
@@ -57,9 +65,9 @@ struct AutogradHistory {
   std::vector<std::optional<OutputHistory>> outputs;  // none: requires no gradient
   // Both in the order in which torch's engine comes to them: what was made last first.
   std::vector<UsedUp> used_up;
-  std::vector<Origin> origins;  // of every output that requires a gradient
-  Indices accumulated;          // graph inputs, as eager's backward comes to them; not sorted
-  std::vector<GradientSource> sources;  // none: every gradient that eager reaches is there
+  std::vector<Origin> origins;           // of every output that requires a gradient
+  std::vector<Accumulated> accumulated;  // as eager's backward comes to them
+  std::vector<GradientSource> sources;   // none: every gradient that eager reaches is there
   bool known = true;  // false: made up from the graph, every input counts as saved
 
   // As the graph has it, where the traced module does not show it.

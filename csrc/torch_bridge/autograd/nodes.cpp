@@ -60,9 +60,15 @@ class Receiver : public AutogradNode {
     check(!has_hook_after(), "{}", kNoHook);
     const WithoutTransforms plain(is_run_by_the_engine());
     if (leads_into_torchs_ && !is_in_torchs_now()) leave_torchs_for_now();
-    Gradients results = in_torchs_terms([&] {
-      return backward_->receive(origin_, gradients, leads_into_torchs_ ? Indices{} : passed_);
-    });
+    Gradients results;
+    try {
+      results = in_torchs_terms([&] {
+        return backward_->receive(origin_, gradients, leads_into_torchs_ ? Indices{} : passed_);
+      });
+    } catch (...) {
+      backward_->fail_at(origin_);
+      throw;
+    }
     if (leads_into_torchs_) return std::move(gradients);
     results.resize(num_outputs());
     return results;

@@ -51,6 +51,11 @@ bool Requests::visits(size_t output) const {
   return is_in_backward(node) && (!is_for_inputs() || requested_at(node).visits);
 }
 
+bool Requests::accumulates(size_t w) const {
+  const AnyNode* node = nodes_.targets[w];
+  return node && leaf_of(*node) && (!is_for_inputs() || requested_at(node).visits);
+}
+
 bool Requests::executes(const UsedUp& node) const {
   if (!inputs_) return true;
   return std::any_of(node.reaches.begin(), node.reaches.end(),

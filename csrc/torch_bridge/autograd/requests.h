@@ -34,6 +34,8 @@ class Requests {
   const Indices& cuts() const { return cuts_; }
   // Whether it is for some inputs alone, and may give them to somebody else than the leaves.
   bool is_partial() const { return inputs_.has_value(); }
+  // Whether the gradient at a position in wrt is added to a leaf's.
+  bool accumulates(size_t w) const;
   bool wants(size_t input) const { return !inputs_ || contains(*inputs_, input); }
   bool visits(size_t output) const;
   bool executes(const UsedUp& node) const;

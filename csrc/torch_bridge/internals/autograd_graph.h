@@ -11,6 +11,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -65,6 +66,7 @@ class EdgeList {
   friend class AutogradNode;
   friend std::vector<at::Tensor> run_backward(const EdgeList&, const std::vector<at::Tensor>&, bool,
                                               const EdgeList&);
+  friend void accumulate(GradientEdge, const at::Tensor&);
   torch::autograd::edge_list edges_;
 };
 
@@ -117,6 +119,9 @@ void for_next(const AnyNode& node, F f) {
 inline uint64_t priority_of(const AnyNode& node) {
   return node.sequence_nr();
 }
+
+// Calls `failed` where a hook that now sees what comes to `node` raises, before the error goes on.
+void watch_hooks(AnyNode& node, const std::function<void()>& failed);
 
 struct HooksOf {
   bool on_tensor, before, retains_grad;  // that see what comes to a node

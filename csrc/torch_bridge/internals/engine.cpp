@@ -3,6 +3,7 @@
 // ExecInfo (graph_task.h). torch::autograd::grad is public (torch/autograd.h).
 #include "csrc/torch_bridge/internals/engine.h"
 
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -51,6 +52,15 @@ std::vector<at::Tensor> run_backward(const EdgeList& roots,
   constexpr bool kCreateGraph = false, kAccumulate = false;
   return autograd::Engine::get_default_engine().execute(roots.edges_, gradients, keep, kCreateGraph,
                                                         kAccumulate, ends.edges_);
+}
+
+void accumulate(GradientEdge edge, const at::Tensor& gradient) {
+  constexpr bool kKeep = true, kAccumulate = true;
+  const bool create_graph = at::GradMode::is_enabled();
+  EdgeList roots;
+  roots.add(std::move(edge));
+  autograd::Engine::get_default_engine().execute(roots.edges_, {gradient}, kKeep, create_graph,
+                                                 kAccumulate, {});
 }
 
 std::vector<at::Tensor> differentiable_gradients(const std::vector<at::Tensor>& outputs,

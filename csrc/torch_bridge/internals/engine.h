@@ -40,6 +40,9 @@ std::vector<at::Tensor> run_backward(const EdgeList& roots,
                                      const std::vector<at::Tensor>& gradients, bool keep,
                                      const EdgeList& ends);
 
+// Accumulates into the leaf at `edge`, as a backward that comes there does.
+void accumulate(GradientEdge edge, const at::Tensor& gradient);
+
 // The gradients of `inputs` as tensors with a history; undefined where none comes.
 std::vector<at::Tensor> differentiable_gradients(const std::vector<at::Tensor>& outputs,
                                                  const std::vector<at::Tensor>& gradients,

@@ -78,3 +78,99 @@ def test_a_hook_that_raises_leaves_the_gradients_that_eager_leaves(name, kind):
         assert (theirs is None) == (mine is None)
         if theirs is not None:
             torch.testing.assert_close(mine, theirs)
+
+
+class Branching(nn.Module):
+    """Outputs on the way of others, and branches made before and after them."""
+
+    def __init__(self):
+        super().__init__()
+        for name in ("early", "first", "second", "late", "third"):
+            setattr(self, name, nn.Linear(8, 8))
+
+    def forward(self, x):
+        early = self.early(x).tanh()
+        h = self.first(x).sin()
+        late = self.late(x).exp()
+        k = self.second(h).sin() + early
+        return h, self.third(k) * late, k
+
+
+NAMES = [name for name, _ in Branching().named_parameters()]
+
+
+def stop(*_):
+    raise ValueError("stop")
+
+
+def used_up_by(output):
+    def prepare(model, outputs):
+        outputs[output].sum().backward()
+
+    return prepare
+
+
+def raising_on(output):
+    def prepare(model, outputs):
+        outputs[output].register_hook(stop)
+
+    return prepare
+
+
+def raising_before(output):
+    def prepare(model, outputs):
+        outputs[output].grad_fn.register_prehook(stop)
+
+    return prepare
+
+
+def raising_at(parameter):
+    def prepare(model, outputs):
+        dict(model.named_parameters())[parameter].register_hook(stop)
+
+    return prepare
+
+
+def written_to(output):
+    def prepare(model, outputs):
+        with torch.no_grad():
+            outputs[output].add_(1)
+
+    return prepare
+
+
+FAILURES = {
+    **{f"used up by {i}": used_up_by(i) for i in range(3)},
+    **{f"hook on {i}": raising_on(i) for i in range(3)},
+    **{f"hook before {i}": raising_before(i) for i in range(3)},
+    **{f"hook at {name}": raising_at(name) for name in NAMES},
+    **{f"{i} written to": written_to(i) for i in range(3)},
+}
+LOSSES = {"all": (0, 1, 2), "the second": (1,), "the ends": (0, 1)}
+
+
+ONLY = [None, ("first.weight", "third.bias", "late.weight"), ("third.bias",)]
+
+
+@pytest.mark.parametrize("only", ONLY)
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("failure", FAILURES)
+def test_a_backward_that_fails_leaves_the_gradients_that_eager_leaves(failure, loss, only):
+    found = []
+    for wrap in (lambda m: m, ORTModule):
+        torch.manual_seed(0)
+        model = wrap(Branching())
+        parameters = dict(model.named_parameters())
+        outputs = model(torch.ones(3, 8))
+        FAILURES[failure](model, outputs)
+        inputs = only and [parameters[name] for name in only]
+        error = None
+        try:
+            sum(outputs[i].sum() for i in LOSSES[loss]).backward(inputs=inputs)
+        except (RuntimeError, ValueError) as raised:
+            error = type(raised), str(raised)[:40]
+        found.append((error, [p.grad for p in parameters.values()]))
+    (theirs_error, theirs), (my_error, mine) = found
+    assert my_error == theirs_error
+    assert [g is None for g in mine] == [g is None for g in theirs]
+    torch.testing.assert_close(*([g for g in kept if g is not None] for kept in (mine, theirs)))
