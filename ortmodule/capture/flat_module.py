@@ -57,11 +57,12 @@ class Notes:
 class Flat(nn.Module):
     """Takes and returns flat tensor lists, and notes what the module's forward did besides."""
 
-    def __init__(self, module: nn.Module, call: Call, order: list[int]):
+    def __init__(self, module: nn.Module, call: Call, order: list[int], met: list[torch.Tensor]):
         super().__init__()
         self._modules[CHILD] = module
         self.spec, self.order, self.numbers = call.spec, order, len(call.numbers)
         self.notes = Notes()
+        self.met = met
         self.training = module.training
 
     @property
@@ -71,6 +72,7 @@ class Flat(nn.Module):
     def let_go(self) -> None:
         """Forgets the module: export leaves cycles behind that refer to this one."""
         self._modules.clear()
+        self.met.clear()
         self.notes = Notes()
 
     def forward(self, *tensors):
@@ -135,7 +137,7 @@ class Flat(nn.Module):
         outs = {("output", i): output for i, output in enumerate(outputs)}
         for label, tensor in (*named.items(), *outs.items()):
             memory.setdefault(storage_key(tensor), []).append(label)
-        self.notes.history = history_of(outputs, named, memory, calls_of_trace())
+        self.notes.history = history_of(outputs, named, self.met, memory, calls_of_trace())
 
     def _check_edges(self, named: dict, edges: list[tuple]) -> None:
         """As a write of `x.mul_(parameter)`, or requires_grad_: tensors keep their history."""

@@ -144,10 +144,16 @@ class _Names:
     def _original(self, lifted: torch.Tensor) -> torch.Tensor:
         """The tensor outside of the module's registries that export has lifted, without its
         history."""
-        reached = (t for _, t in self.snapshot.tensors.values())
-        for tensor in (*reached, *self.met):
-            if tensor is lifted or _place(tensor) == _place(lifted):
-                return tensor
+        reached = [t for _, t in self.snapshot.tensors.values()]
+        for tensors in (self.met, reached):  # the other may have a view of all of it
+            found = [t for t in tensors if t is lifted or _place(t) == _place(lifted)]
+            if len({(t.requires_grad, t.grad_fn) for t in found}) > 1:
+                raise NotCapturable(
+                    "forward reads one memory as tensors of several histories",
+                    **place_of_forward(self.module),
+                )
+            if found:
+                return found[0]
         raise NotCapturable(
             f"forward reads a tensor of sizes {list(lifted.shape)} that no name in its code leads "
             "to",

@@ -60,7 +60,7 @@ def trace(
     traced, else NotCapturable.
     """
     hooks.let_go()
-    flat = Flat(module, call, _distinct(call.tensors))
+    flat = Flat(module, call, _distinct(call.tensors), list(fake.calls.real.values()))
     flat.notes.hooks = hooks
     try:
         program = _traced(flat, effects, fake, call.tensors, free, budget)

@@ -48,7 +48,7 @@ def writes_to_saved(tensors: Iterable[torch.Tensor]) -> bool:
     """Whether something that a node behind these saved was written to since, so that eager's
     backward raises."""
     with DisableTorchFunction():  # this is no part of forward
-        nodes = _nodes([tensor.grad_fn for tensor in tensors])
+        nodes = _Graph([tensor.grad_fn for tensor in tensors], set()).nodes
         return any(_is_stale(node, name) for node in nodes for name in _names(type(node)))
 
 
@@ -132,20 +132,24 @@ class AutogradHistory(NamedTuple):
 def history_of(
     outputs: Sequence[torch.Tensor],
     named: Mapping[tuple[str, Any], torch.Tensor],
+    held: Sequence[torch.Tensor],
     memory: Mapping[int, Sequence[tuple[str, Any]]],
     calls: Mapping[Any, FunctionCall],
 ) -> AutogradHistory | None:
     """The AutogradHistory of traced outputs; None where the graph does not show it.
 
-    named: the module's tensors and the call's. memory: labels by storage_key. calls: of users'
+    named: the module's tensors and the call's. held: real ones besides; one that was computed
+    before the call is where this graph ends. memory: labels by storage_key. calls: of users'
     Functions, by their nodes.
     """
     with disable_proxy_modes_tracing():  # looking compares sizes, which is no part of forward
-        nodes = _nodes([output.grad_fn for output in outputs])
+        held = [tensor for tensor in held if tensor.grad_fn is not None]
+        graph = _Graph([o.grad_fn for o in outputs], {tensor.grad_fn for tensor in held})
         # an op of ours that stands for torch's (markers.py) has no backward to look at
-        if any("NotImplemented" in node.name() for node in nodes):
+        if any("NotImplemented" in node.name() for node in graph.nodes):
             return None
-        return _Walk(nodes, outputs, named, calls).history(memory)
+        named = {**named, **{("tensor", id(tensor)): tensor for tensor in held}}
+        return _Walk(graph, outputs, named, calls).history(memory)
 
 
 def by_position(
@@ -255,11 +259,11 @@ class _Walk:
     """Sets of outputs and tensors as bits: outputs first, then tensors."""
 
     def __init__(
-        self, nodes: list, outputs: Sequence[torch.Tensor], named: Mapping,
+        self, graph: "_Graph", outputs: Sequence[torch.Tensor], named: Mapping,
         calls: Mapping[Any, FunctionCall],
     ):  # fmt: skip
-        self.nodes, self.outputs, self.calls = nodes, outputs, calls
-        self.turns = _turns(nodes)
+        self.graph, self.outputs, self.calls = graph, outputs, calls
+        self.turns = graph.turns()
         self.labels: list[tuple[str, Any]] = []
         self.marks: dict[tuple[Any, int], int] = {}
         ids = self.leaves = {}
@@ -271,7 +275,7 @@ class _Walk:
                 ids.setdefault(id(tensor), label)
             else:
                 self._mark(tensor.grad_fn, tensor.output_nr, label)
-        for node in nodes:
+        for node in graph.inner:
             if hasattr(node, "variable"):
                 label = ids.get(id(node.variable), ("tensor", id(node.variable)))
                 self._mark(node, 0, label)
@@ -306,7 +310,7 @@ class _Walk:
         for i, output in enumerate(self.outputs):
             made[output.grad_fn] = made.get(output.grad_fn, 0) | 1 << i
         found: dict[tuple, tuple[list[int], set]] = {}
-        for node in self.nodes:
+        for node in self.graph.inner:
             if keys := _saved_by(node):
                 number = self.turns[node]
                 place = bisect.bisect_left(borders, number)
@@ -325,6 +329,7 @@ class _Walk:
         return [
             (self.leaves.get(leaf, ("tensor", leaf)), self.turns[self.accumulators[leaf]])
             for leaf in leaves
+            if leaf in self.accumulators
         ]
 
     def _origins(self) -> list[Origin]:
@@ -338,22 +343,22 @@ class _Walk:
     def _reached(self) -> tuple[dict[Any, int], dict[Any, int]]:
         """For each node the bits that lie behind it, and the outputs that reach it."""
         down: dict[Any, int] = {}
-        up = dict.fromkeys(self.nodes, 0)
-        for node in self.nodes:
-            following = [edge for edge in node.next_functions if edge[0] is not None]
+        up = dict.fromkeys(self.graph.nodes, 0)
+        for node in self.graph.nodes:
+            following = [edge for edge in self.graph.edges(node) if edge[0] is not None]
             bits = [self.marks.get(edge, 0) | down[edge[0]] for edge in following]
             down[node] = functools.reduce(int.__or__, bits, 0)
         for i, output in enumerate(self.outputs):
             if output.grad_fn is not None:
                 up[output.grad_fn] |= 1 << i
-        for node in reversed(self.nodes):
-            for following, _ in node.next_functions:
+        for node in reversed(self.graph.nodes):
+            for following, _ in self.graph.edges(node):
                 if following is not None:
                     up[following] |= up[node]
         return down, up
 
     def _sources(self, up: dict) -> list[Source]:
-        if not any(node in self.calls for node in self.nodes):
+        if not any(node in self.calls for node in self.graph.inner):
             return []
         near: dict[Any, int] = {}  # the bits that no call lies before
 
@@ -361,8 +366,8 @@ class _Walk:
             return self.marks.get(edge, 0) | near[edge[0]] if edge[0] is not None else 0
 
         found = []
-        for node in self.nodes:
-            bits = [along(edge) for edge in node.next_functions]
+        for node in self.graph.nodes:
+            bits = [along(edge) for edge in self.graph.edges(node)]
             call = self.calls.get(node)
             near[node] = functools.reduce(int.__or__, bits, 0) if call is None else 0
             for k, reached in enumerate(bits if call is not None else ()):
@@ -384,38 +389,47 @@ class _Walk:
         return {label for k, label in enumerate(self.labels) if bits >> k & 1}
 
 
-def _nodes(roots: Sequence[Any]) -> list[Any]:
-    """The nodes behind `roots`, each after those that it leads to."""
-    found: dict[Any, None] = {}
-    seen, waiting = set(), [(root, False) for root in roots if root is not None]
-    while waiting:
-        node, done = waiting.pop()
-        if done:
-            found[node] = None
-        elif node not in seen:
-            seen.add(node)
-            waiting.append((node, True))
-            waiting += [(n, False) for n, _ in node.next_functions if n is not None]
-    return list(found)
+class _Graph:
+    """Nodes of eager, from roots to `ends`, which no edge is followed from.
 
+    `nodes`: each after those that it leads to. `inner`: without the ends.
+    """
 
-def _turns(nodes: Sequence[Any]) -> dict[Any, int]:
-    """When torch's engine runs each, the highest first: the one made last of those whose gradients
-    are whole. A view of what was written since has a node that is made when it is read, and so
-    later than its reader's."""
-    readers = collections.Counter(n for node in nodes for n, _ in node.next_functions)
-    count = itertools.count()  # nodes have no order of their own
-    ready = [(-n._sequence_nr(), next(count), n) for n in nodes if not readers[n]]
-    heapq.heapify(ready)
-    turns: dict[Any, int] = {}
-    while ready:
-        *_, node = heapq.heappop(ready)
-        turns[node] = len(nodes) - len(turns)
-        for following, _ in node.next_functions:
-            readers[following] -= 1
-            if following is not None and not readers[following]:
-                heapq.heappush(ready, (-following._sequence_nr(), next(count), following))
-    return turns
+    def __init__(self, roots: Sequence[Any], ends: set[Any]):
+        self.ends = ends
+        found: dict[Any, None] = {}
+        seen, waiting = set(), [(root, False) for root in roots if root is not None]
+        while waiting:
+            node, done = waiting.pop()
+            if done:
+                found[node] = None
+            elif node not in seen:
+                seen.add(node)
+                waiting.append((node, True))
+                waiting += [(n, False) for n, _ in self.edges(node) if n is not None]
+        self.nodes = list(found)
+        self.inner = [node for node in found if node not in ends]
+
+    def edges(self, node: Any) -> Sequence[tuple]:
+        return () if node in self.ends else node.next_functions
+
+    def turns(self) -> dict[Any, int]:
+        """When torch's engine runs each, the highest first: the one made last of those whose
+        gradients are whole. A view of what was written since has a node that is made when it is
+        read, and so later than its reader's."""
+        readers = collections.Counter(n for node in self.nodes for n, _ in self.edges(node))
+        count = itertools.count()  # nodes have no order of their own
+        ready = [(-n._sequence_nr(), next(count), n) for n in self.nodes if not readers[n]]
+        heapq.heapify(ready)
+        turns: dict[Any, int] = {}
+        while ready:
+            *_, node = heapq.heappop(ready)
+            turns[node] = len(self.nodes) - len(turns)
+            for following, _ in self.edges(node):
+                readers[following] -= 1
+                if following is not None and not readers[following]:
+                    heapq.heappush(ready, (-following._sequence_nr(), next(count), following))
+        return turns
 
 
 @functools.cache
