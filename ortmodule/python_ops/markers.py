@@ -213,6 +213,8 @@ def attention(original: Callable) -> Callable:
         if not 0 <= dropout_p <= 1:  # which kernels refuse it is torch's
             raise NeedsCut(f"forward calls attention with a dropout of {dropout_p}")
         simple = simple and torch.backends.cuda.flash_sdp_enabled()
+        if query.dim() and value.dim():
+            _equal(query.shape[-1], value.shape[-1])  # which kernel torch runs, so settled here
         if not simple or not _fits(*given):
             return _laid_out(original(*given, dropout_p, is_causal, **kwargs), *given, dropout_p)
         op = torch.ops.ortmodule.scaled_dot_product_attention

@@ -16,16 +16,21 @@ def memory_order(tensor: torch.Tensor | None) -> tuple[int, ...] | None:
     sizes = [hint_of(size) for size in tensor.shape]
     strides = [hint_of(stride) for stride in tensor.stride()]
     own = tuple(range(len(sizes)))
-    if 0 in sizes or _side_by_side(sizes, strides, own):
+    if 0 in sizes:
         return ()
-    order = tuple(sorted(own, key=lambda axis: -strides[axis]))
-    return order if _side_by_side(sizes, strides, order) else None
+    by_stride = tuple(sorted(own, key=lambda axis: (-strides[axis], -sizes[axis])))
+    for ones in (True, False):
+        for order in (own, by_stride):
+            if _side_by_side(sizes, strides, order, ones):
+                return order if order != own else ()
+    return None
 
 
-def _side_by_side(sizes: list[int], strides: list[int], order: Sequence[int]) -> bool:
+def _side_by_side(sizes: list[int], strides: list[int], order: Sequence[int], ones: bool) -> bool:
+    """`ones`: whether the strides of axes of one element count too."""
     expected = 1
     for axis in reversed(order):
-        if sizes[axis] != 1 and strides[axis] != expected:
+        if (sizes[axis] != 1 or ones) and strides[axis] != expected:
             return False
         expected *= sizes[axis]
     return True
