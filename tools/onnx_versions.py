@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes csrc/graph/onnx_versions.cpp: what each version of the ops that we know takes, by onnx.
+"""Writes csrc/onnx/versions.cpp: what each version of the ops that we know takes, by onnx.
 
 `python tools/onnx_versions.py` writes it; tests/session/test_lowest_opset.py fails when it is not
 current.
@@ -14,7 +14,7 @@ from ortmodule._native import core
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "csrc" / "graph" / "onnx_versions.cpp"
 HEAD = """// Written by tools/onnx_versions.py: what each version of an op takes. Do not edit.
-#include "csrc/graph/onnx_versions.h"
+#include "csrc/onnx/versions.h"
 
 namespace ort {
 

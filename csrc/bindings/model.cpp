@@ -2,10 +2,10 @@
 #include <pybind11/stl.h>
 
 #include "csrc/bindings/bindings.h"
-#include "csrc/graph/onnx.h"
+#include "csrc/onnx/onnx.h"
 #include "csrc/passes/fold_constants.h"
 #include "csrc/passes/pipeline.h"
-#include "csrc/session/evaluator.h"
+#include "csrc/program/evaluator.h"
 #include "csrc/session/export.h"
 #include "csrc/session/inference_session.h"
 

@@ -3,7 +3,7 @@
 
 #include "csrc/bindings/bindings.h"
 #include "csrc/core/env.h"
-#include "csrc/session/options.h"
+#include "csrc/program/options.h"
 
 namespace py = pybind11;
 

@@ -5,7 +5,7 @@
 #include "csrc/passes/fuse.h"
 #include "csrc/passes/pipeline.h"
 #include "csrc/passes/simplify.h"
-#include "csrc/session/evaluator.h"
+#include "csrc/program/evaluator.h"
 
 namespace py = pybind11;
 

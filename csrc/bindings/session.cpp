@@ -4,7 +4,7 @@
 #include <map>
 
 #include "csrc/bindings/bindings.h"
-#include "csrc/graph/onnx.h"
+#include "csrc/onnx/onnx.h"
 #include "csrc/session/export.h"
 #include "csrc/session/inference_session.h"
 

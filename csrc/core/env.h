@@ -12,7 +12,7 @@ std::string why();   // ORTMODULE_WHY: an op whose refusals are printed
 std::string near();  // ORTMODULE_NEAR: a rule whose near-misses are printed
 bool poison();       // ORTMODULE_POISON: memory that is handed out is filled with NaNs
 
-// What holds where Options (csrc/session/options.h) are silent.
+// What holds where Options (csrc/program/options.h) are silent.
 std::vector<std::string> providers();  // ORTMODULE_PROVIDERS: claim order
 bool check();                          // ORTMODULE_CHECK: verify after each pass
 std::optional<int> fuel();             // ORTMODULE_FUEL: only the first n rewrites

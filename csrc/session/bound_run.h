@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "csrc/session/bound_plan.h"
+#include "csrc/program/bound_plan.h"
 #include "csrc/session/inference_session.h"
 
 namespace ort {

@@ -6,8 +6,8 @@
 #include <set>
 #include <span>
 
+#include "csrc/program/program.h"
 #include "csrc/session/constants.h"
-#include "csrc/session/program.h"
 
 namespace ort {
 

@@ -11,8 +11,8 @@
 
 #include "csrc/core/cache.h"
 #include "csrc/core/mutex.h"
+#include "csrc/program/program.h"
 #include "csrc/runtime/executor.h"
-#include "csrc/session/program.h"
 #include "csrc/torch_bridge/autograd/history.h"
 #include "csrc/torch_bridge/autograd/second_run.h"
 

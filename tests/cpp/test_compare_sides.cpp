@@ -7,7 +7,7 @@
 #include "csrc/ops/ops.h"
 #include "csrc/passes/compare_sides.h"
 #include "csrc/passes/rules/rules.h"
-#include "csrc/session/evaluator.h"
+#include "csrc/program/evaluator.h"
 
 namespace ort {
 namespace {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "csrc/graph/onnx.h"
 #include "csrc/graph/text.h"
+#include "csrc/onnx/onnx.h"
 #include "csrc/ops/ops.h"
 #include "csrc/passes/verify.h"
 #include "csrc/session/inference_session.h"

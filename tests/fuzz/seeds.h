@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "csrc/graph/onnx.h"
+#include "csrc/onnx/onnx.h"
 #include "csrc/ops/ops.h"
 
 namespace seeds {

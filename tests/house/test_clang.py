@@ -7,7 +7,10 @@ import pytest
 
 from . import sources
 
-FOLDERS = [f"csrc/{f}" for f in ("core", "graph", "ops", "passes", "plan", "runtime", "session")]
+FOLDERS = [
+    f"csrc/{f}"
+    for f in ("core", "graph", "onnx", "ops", "passes", "plan", "runtime", "program", "session")
+]
 CLANG = shutil.which("clang++")
 
 

@@ -12,11 +12,11 @@ from . import sources
 ROOMS = (
     "csrc/ops/",
     "csrc/passes/rules/",
-    "csrc/graph/onnx_edits.cpp",
-    "csrc/graph/onnx_lowest.cpp",
-    "csrc/graph/onnx_meanings.cpp",
-    "csrc/graph/onnx_upgrade.cpp",
-    "csrc/session/body_kernel.cpp",  # one for each op that owns bodies
+    "csrc/onnx/edits.cpp",
+    "csrc/onnx/lowest.cpp",
+    "csrc/onnx/meanings.cpp",
+    "csrc/onnx/upgrade.cpp",
+    "csrc/program/body_kernel.cpp",  # one for each op that owns bodies
     "providers/",
     "ortmodule/translate/",
     "tests/",

@@ -3,7 +3,7 @@
 
 #include "csrc/graph/expr.h"
 #include "csrc/ops/ops.h"
-#include "csrc/session/program.h"
+#include "csrc/program/program.h"
 
 namespace ort {
 namespace {
