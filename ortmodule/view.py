@@ -48,7 +48,7 @@ class Stage:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """A plan for one set of sizes; `content` is the file, as csrc/session/plan_json.h has it."""
+    """A plan for one set of sizes; `content` is the file, as csrc/program/plan_json.h has it."""
 
     build: str
     name: str

@@ -110,7 +110,9 @@ def _run(module: nn.Module, call: Call, effects: Effects, hooks: Hooks, roots: l
     usual, error = set(vars(_fake(torch.empty(()), mode))), None
     grad = torch.set_grad_enabled(torch.is_grad_enabled())  # forward may leave it changed
     own_tensors = OwnTensors(module, lambda t: _fake(t, mode))
-    with grad, left_again(), own_tensors as own, Calls() as made_calls:
+    made_calls = Calls()
+    versions = made_calls.versions_kept()
+    with grad, left_again(), own_tensors as own, versions, made_calls:
         made_calls.array_memory = array_memory
         bare += [(t, set(vars(t))) for t in own.found()]
         try:

@@ -4,19 +4,24 @@ fake_run.py and flat_module.py run forward under a Calls each; where the two dif
 at something that is another while it is traced, as torch.compiler.is_exporting() or a size's text.
 """
 
+import contextlib
+import functools
+import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 
+from ..errors import NeedsCut
 from ..guards import observation
 from ..guards.tensor_questions import THROUGH_DATA
 from ..python_ops.collectives import check_in_place
 from ..python_ops.control_flow import calls_are_forwards
 from ..python_ops.markers import stands_for
 from ..records.autograd_history import storage_key
+from ..torch_internals.autograd import set_version_counter
 from ..torch_internals.tracing import FakeTensor
 from .array_memory import ArrayMemory
 
@@ -62,6 +67,7 @@ class Calls(TorchFunctionMode):
         self.asks_strides = False
         self.made: list[tuple[Any, tuple, int, str, int]] = []
         self.real: dict[int, torch.Tensor] = {}
+        self._versions: dict[int, int] = {}  # of these, as they were
         self.plainly: set[int | None] = set()
         self.through_data: set[int | None] = set()
         self.array_memory: ArrayMemory | None = None
@@ -80,17 +86,31 @@ class Calls(TorchFunctionMode):
         tensors = list(_tensors((args, tuple(kwargs.values()))))
         check_in_place(function, tensors)
         for tensor in _tensors(_written(function, args, kwargs)):
+            _check_history(tensor, tensors)
             by_data = any(hasattr(t, THROUGH_DATA) for t in (tensor, tensor._base))
             (self.through_data if by_data else self.plainly).add(storage_key(tensor))
         for tensor in tensors:
-            if not isinstance(tensor, FakeTensor):
+            if not isinstance(tensor, FakeTensor) and id(tensor) not in self.real:
                 self.real[id(tensor)] = tensor
+                if not tensor.is_inference():
+                    self._versions[id(tensor)] = tensor._version
         result = function(*args, **kwargs)
         if function is torch.Tensor.detach and hasattr(tensors[0], THROUGH_DATA):
             setattr(result, THROUGH_DATA, True)
         if self.array_memory is not None:
             self.array_memory.note(function, args, kwargs, result)
         return result
+
+    @contextlib.contextmanager
+    def versions_kept(self) -> Iterator[None]:
+        """A write in place within does not reach the data, but counts up the version."""
+        try:
+            yield
+        finally:
+            known = [(self.real[i], version) for i, version in self._versions.items()]
+            changed = [(t, version) for t, version in known if t._version != version]
+            if changed:
+                set_version_counter(*zip(*changed, strict=True))
 
     def difference(self, other: "Calls", whole: bool) -> tuple[str, int, str, int] | None:
         """The first call of `other` that is not ours: (words, kind of code, file, line).
@@ -111,9 +131,35 @@ def _written(function: Any, args: tuple, kwargs: dict) -> Any:
     """The arguments that a call in place writes to."""
     name = getattr(function, "__name__", "")
     in_place = name.endswith("_") and not name.endswith("__")
+    place = _inplace_of(function)
+    if place is not None:
+        in_place |= bool(kwargs.get("inplace", args[place] if place < len(args) else False))
     if in_place or name == "__setitem__" or name.removeprefix("__i") in _AUGMENTED:
         return args[:1]
     return kwargs.get("out")
+
+
+@functools.cache
+def _inplace_of(function: Any) -> int | None:
+    """Where a function of torch.nn.functional takes `inplace`."""
+    if getattr(function, "__module__", None) != torch.nn.functional.__name__:
+        return None
+    names = list(inspect.signature(function).parameters)
+    return names.index("inplace") if "inplace" in names else None
+
+
+def _check_history(written: torch.Tensor, tensors: list[torch.Tensor]) -> None:
+    """Refuses a write that would stay: data are put back, but not the history of a real tensor."""
+    recorded = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    own = (written, written._base)  # a view's write is its base's
+    if recorded and any(t is not None and not isinstance(t, FakeTensor) for t in own):
+        _, file, line = _caller()
+        raise NeedsCut(
+            "forward writes in place to a tensor that it was not given, and a gradient goes "
+            "through that",
+            file=file or None,
+            line=line or None,
+        )
 
 
 def _caller() -> tuple[int, str, int]:

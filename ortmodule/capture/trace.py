@@ -84,6 +84,7 @@ def _traced(
         kind = NeedsExactSizes if not exact else NeedsEagersAnswers if asks else NeedsCut
     with OwnTensors(module) as own, contextlib.ExitStack() as stack:
         flat.notes.own, flat.notes.effects = own, effects
+        stack.enter_context(flat.notes.calls.versions_kept())
         if not whole:  # code that the fake run did not come to
             stack.enter_context(observed(effects, fake.roots, fake.names))
         too_slow = None if exact else pace()

@@ -15,7 +15,7 @@ top_saved_tensors_hooks = need(
     "torch._C._autograd._top_saved_tensors_default_hooks", "hooks on saved tensors"
 )
 set_version_counter = need(
-    "torch._C._autograd._unsafe_set_version_counter", "timing without writes"
+    "torch._C._autograd._unsafe_set_version_counter", "captures of writes, timing"
 )
 current_graph_task = need("torch._C._current_graph_task_id", "optimizers within the backward")
 is_alias_of = need("torch._C._is_alias_of", "weights in few bits")
