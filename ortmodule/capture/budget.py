@@ -39,6 +39,11 @@ class _OutOfTime(BaseException):
     """Raised in the tracing thread; no handler of Exception swallows it."""
 
 
+def is_out_of_time(error: BaseException) -> bool:
+    """Whether a budget ends the work."""
+    return isinstance(error, _OutOfTime)
+
+
 class Budget:
     """`seconds` of this thread's processor time, for all traces of a capture together."""
 

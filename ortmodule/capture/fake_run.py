@@ -6,6 +6,7 @@ calls, known before it is traced.
 
 import contextlib
 import dataclasses
+import inspect
 import types
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -21,27 +22,24 @@ from ..errors import NeedsCut, NotCapturable, WarmUp, let_go
 from ..guards import observation, questions, state_kinds
 from ..guards.observation import Names, Observation
 from ..guards.state_walk import changed
-from ..guards.tensor_questions import THROUGH_DATA
 from ..places import place_of_forward
 from ..python_ops import control_flow, functions
 from ..python_ops.contexts import autocast_state, left_again
 from ..python_ops.hooks import Hooks
 from ..records.autograd_history import as_users_have_them, writes_to_saved
 from ..side_effects.effects import Effects, PlainWrite
-from ..side_effects.private_state import OwnTensors, forget
+from ..side_effects.private_state import OF_CACHES, OwnTensors, attributes_changed, forget
 from ..side_effects.told_warnings import Kept, kept_back
 from ..torch_internals.tracing import FakeTensor, FakeTensorMode
-from . import warned
+from . import logged, warned
 from .array_memory import ArrayMemory
 from .constant_branches import ConstantBranches
 from .patches import Within
+from .raised import as_error
 from .torch_calls import Calls
 
 # Attributes that nn.Buffer and nn.Parameter give their tensors.
 _OF_BUFFERS = {"persistent", "_is_buffer", "_is_param"}
-# What transformers' caches tell torch.compile of their tensors: it changes no value.
-_OF_CACHES = {"_dynamo_static_input_type"}
-_OF_OURS = {THROUGH_DATA}
 
 
 @dataclasses.dataclass(slots=True)
@@ -106,15 +104,15 @@ def _run(module: nn.Module, call: Call, effects: Effects, hooks: Hooks, roots: l
     returned, array_memory = [], ArrayMemory()
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
     made = [_fake(t, mode) for t in call.tensors]
-    bare = [(t, set(vars(t))) for t in made]
-    usual, error = set(vars(_fake(torch.empty(()), mode))), None
+    bare = [(t, dict(vars(t))) for t in made]
+    usual, error = dict(vars(_fake(torch.empty(()), mode))), None
     grad = torch.set_grad_enabled(torch.is_grad_enabled())  # forward may leave it changed
     own_tensors = OwnTensors(module, lambda t: _fake(t, mode))
     made_calls = Calls()
     versions = made_calls.versions_kept()
     with grad, left_again(), own_tensors as own, versions, made_calls:
         made_calls.array_memory = array_memory
-        bare += [(t, set(vars(t))) for t in own.found()]
+        bare += [(t, dict(vars(t))) for t in own.found()]
         try:
             given = Arguments(call.spec, made, call.numbers)
             written = control_flow.watched(
@@ -122,14 +120,19 @@ def _run(module: nn.Module, call: Call, effects: Effects, hooks: Hooks, roots: l
             )
             autocast, seen = autocast_state(), observed(effects, roots, names)
             with mode, as_users_have_them(), seen, written, ConstantBranches():
-                result = module.forward(*given.args, **given.kwargs)
+                with as_error():
+                    result = module.forward(*given.args, **given.kwargs)
+                _check_awaited(result)
             if autocast_state() != autocast:
                 place = place_of_forward(module)
                 raise NotCapturable("forward leaves autocast changed", **place)
             hooks.check()
             returned = _tensors_of(result)
             _check_saved(module, returned)
-            bare += [(t, usual) for t in _made_by_forward(returned, bare)]
+            bare += [
+                (t, {n: v for n, v in vars(t).items() if n in usual})
+                for t in _made_by_forward(returned, bare)
+            ]
             _check_fresh([result, given.containers], lasting | effects.globals())
             if given.changed():
                 _check_apart(call.containers, set(map(id, effects.objects())))
@@ -144,13 +147,16 @@ def _run(module: nn.Module, call: Call, effects: Effects, hooks: Hooks, roots: l
     registered = _registered(own)
     writes = effects.writes() + registered
     plain = effects.plain_writes() if writes and not registered else None
-    tagged = any(set(vars(t)) - before - _OF_CACHES - _OF_OURS for t, before in bare)
+    of_tensors = effects.written_in_tensors()
+    tagged = any(attributes_changed(vars(t), before) for t, before in bare)
     forget(mode)
     effects.restore()
+    if of_tensors:  # a part would write it once
+        raise NotCapturable(f"forward writes to an attribute of a tensor: {of_tensors}")
     if tagged:
         raise NeedsCut("forward sets an attribute of a tensor")
     for tensor in call.tensors:  # which are others at the next call
-        read = [n for n in vars(tensor) if n in names and n not in _OF_BUFFERS | _OF_CACHES]
+        read = [n for n in vars(tensor) if n in names and n not in _OF_BUFFERS | OF_CACHES]
         if read:
             raise NeedsCut(f"forward reads {read[0]}, an attribute that a tensor was given")
     return FakeRun([*roots], names, made_calls, writes, plain, error)
@@ -188,7 +194,7 @@ def observed(effects: Effects, roots: list, names: Names) -> Iterator[None]:
             refuse(error)
         roots.append((function, code))
 
-    with Observation(entered, names), warned.refused(refuse):
+    with Observation(entered, names), warned.refused(refuse), logged.refused(refuse):
         try:
             yield
         finally:
@@ -196,6 +202,13 @@ def observed(effects: Effects, roots: list, names: Names) -> Iterator[None]:
                 first = refused[0]
                 refused.clear()  # the functions that hold it are in its own traceback
                 raise first
+
+
+def _check_awaited(result: Any) -> None:
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise NotCapturable("forward returns what is to be awaited")
 
 
 def _check_fresh(result: Any, lasting: set[int]) -> None:

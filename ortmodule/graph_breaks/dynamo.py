@@ -6,6 +6,7 @@ own; its guards on hooks and on tensors that share memory, which torch.compile l
 
 import contextlib
 import functools
+import inspect
 import itertools
 import os
 import re
@@ -63,6 +64,7 @@ from .held_objects import (
     methods_in_c_guarded,
     missing_attributes_as_they_are,
     missing_keys_guarded,
+    setattr_gives_none,
     truth_of_objects,
     tuples_as_made,
 )
@@ -95,6 +97,7 @@ _SETTINGS = {
 }
 _NUMBER = re.compile(r"^\d+/\d+: ")
 _LAYERS = os.path.join(TORCH, "nn", "modules", "")
+_AWAITED = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 _AS_IT_IS = FrameExecStrategy(FrameAction.SKIP, FrameAction.DEFAULT)
 _NOTHING = FrameExecStrategy(FrameAction.SKIP, FrameAction.SKIP)
 _UNKNOWN = FrameExecStrategy(FrameAction.DEFAULT, FrameAction.DEFAULT)
@@ -217,6 +220,8 @@ class _Convert:
     def __call__(self, frame: Any, cached: Any, state: dict) -> ConvertFrameReturn:
         if frame.f_code.co_filename.startswith(PACKAGE):  # as a second run, within a backward
             return _passed(_NOTHING)
+        if frame.f_code.co_flags & _AWAITED:  # what Dynamo makes of it is no coroutine
+            return _passed(_AS_IT_IS)
         if (key := self._key(frame)) in self._passed:
             return _passed(self._passed[key])
         changes = (
@@ -231,7 +236,7 @@ class _Convert:
             aliases_guarded(), large_integers_as_they_are(), numpy_scalars_as_they_are(),
             identities_of_values(self._told().asked), tuples_as_made(), cut_at_largest(),
             arrays_as_they_are(), looked_up_attributes_guarded(), _guards_untimed(),
-            methods_in_c_guarded(), told_stays_told(),
+            methods_in_c_guarded(), setattr_gives_none(), told_stays_told(),
         )  # fmt: skip
         with LOCK, convert_frame.compile_lock, inside(), contextlib.ExitStack() as stack:
             try:

@@ -18,6 +18,7 @@ from ..guards import state_kinds
 from ..torch_internals.dynamo import (
     AttrSource,
     BaseListVariable,
+    BuiltinVariable,
     ConstantVariable,
     ConstDictVariable,
     GuardBuilder,
@@ -186,6 +187,19 @@ def truth_of_objects() -> contextlib.AbstractContextManager:
         return call_function
 
     return replaced(UserMethodVariable, "call_function", make)
+
+
+def setattr_gives_none() -> contextlib.AbstractContextManager:
+    """Dynamo's setattr() of a tensor gives the value."""
+
+    def make(original: Callable) -> Callable:
+        def call(self, *args: Any) -> Any:
+            done = original(self, *args)
+            return done if done is None else ConstantVariable.create(None)
+
+        return call
+
+    return replaced(BuiltinVariable, "call_setattr", make)
 
 
 def tuples_as_made() -> contextlib.AbstractContextManager:

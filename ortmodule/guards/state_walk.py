@@ -96,15 +96,17 @@ class StateWalk:
 
     `names`: attributes that code may look up, others are passed over; None: all. What is found may
     look up more: `grew` then, and the walk is to be made again. `watched`: in the order found;
-    `tensors`: by id, (path, tensor); `classes`: whose version is relied on; `instances`: by id;
-    `unseen`: (path, name, object) of what has state that cannot be seen; `caches`:
-    functools.lru_cache's, (path, misses). `elsewhere`: modules whose parameters and buffers are not
-    looked at, as private_state.py replaces them.
+    `of_tensors`: those below attributes of `elsewhere`'s tensors; `tensors`: by id, (path, tensor);
+    `classes`: whose version is relied on; `instances`: by id; `unseen`: (path, name, object) of
+    what has state that cannot be seen; `caches`: functools.lru_cache's, (path, misses).
+    `elsewhere`: modules whose parameters and buffers are not looked at, as private_state.py
+    replaces them.
     """
 
     def __init__(self, names: Names | None = None, elsewhere: frozenset[nn.Module] = frozenset()):
         self.names, self._elsewhere, self.grew = names, elsewhere, False
         self.watched: list[Watched] = []
+        self.of_tensors: list[Watched] = []
         self.tensors: dict[int, tuple[str, torch.Tensor]] = {}
         self.classes: dict[type, None] = {}
         self.instances: dict[int, Instance] = {}
@@ -137,7 +139,7 @@ class StateWalk:
             imported = [name for name in facts.imports if name in sys.modules]
             self.scope(sys.modules, imported, "sys.modules")
         for name in facts.imports:
-            self._named(sys.modules.get(name), name, facts.attributes)
+            self._named(sys.modules.get(name), name, facts)
         if function is None or function in self.functions or _fills_a_dict(function, code):
             return
         new = not of_body and id(function) not in self._held
@@ -148,7 +150,7 @@ class StateWalk:
         self._rooted.update(facts.globals, code.co_freevars)
         scope, where = function.__globals__, f"{function.__module__}."
         for name in self.scope(scope, facts.globals, where):
-            self._named(scope[name], f"{where}{name}", facts.attributes)
+            self._named(scope[name], f"{where}{name}", facts)
         if code.co_name in observation.AT_ONCE:
             return
         self.functions[function] = None
@@ -157,7 +159,7 @@ class StateWalk:
                 continue
             self.reach(cell, f"{function.__qualname__}.{name}", name)
             if isinstance(held := state_kinds.content_of(cell), types.ModuleType):
-                self._named(held, f"{function.__qualname__}.{name}", facts.attributes)
+                self._named(held, f"{function.__qualname__}.{name}", facts)
         parts = state_kinds.PARTS.items(function)
         self.watched.append(Watched(function.__qualname__, function, state_kinds.PARTS, parts))
         for value in (function.__defaults__, function.__kwdefaults__):
@@ -169,7 +171,7 @@ class StateWalk:
         for function in list(self.functions):
             facts = observation.facts_of(function.__code__)
             for name in facts.imports:
-                self._named(sys.modules.get(name), name, facts.attributes)
+                self._named(sys.modules.get(name), name, facts)
 
     def add_classes(self, classes: Iterable[type]) -> None:
         """Those of a call's arguments."""
@@ -233,18 +235,19 @@ class StateWalk:
                 return changed(f"{path or 'the module'}.__dict__", state, vars(value))
         return None
 
-    def _named(self, value: Any, path: str, attributes: Iterable[str]) -> None:
+    def _named(self, value: Any, path: str, facts: observation.CodeFacts) -> None:
         """A global: of a module only what code names matters."""
         if not isinstance(value, types.ModuleType):
             self.reach(value, path, path.rpartition(".")[2])
             return
         library = is_library(value.__name__)
-        if library and self.names is None:  # what forward writes there is not looked for
+        if library and self.names is None:
+            self.scope(vars(value), facts.stored, f"{path}.")
             return
-        for name in self.scope(vars(value), attributes, f"{path}."):
+        for name in self.scope(vars(value), facts.attributes, f"{path}."):
             found = vars(value)[name]
             if isinstance(found, types.ModuleType) or not library:
-                self._named(found, f"{path}.{name}", attributes)
+                self._named(found, f"{path}.{name}", facts)
             elif not isinstance(found, (type, types.FunctionType, torch.Tensor)):
                 self.reach(found, f"{path}.{name}", name)  # as warnings.filters
 
@@ -266,6 +269,7 @@ class StateWalk:
         ignored = _CACHES if isinstance(module, nn.RNNBase) else frozenset()
         if module in self._elsewhere:
             ignored |= {"_parameters", "_buffers"}
+            self._of_tensors(state, path)
         self._watch(state, path, self.names, ignored, owner=module)
         self._instance(module, path)
         dot = f"{path}." if path else ""
@@ -283,6 +287,15 @@ class StateWalk:
             else:
                 self.reach(value, f"{dot}{name}", name)
 
+    def _of_tensors(self, state: dict[str, Any], path: str) -> None:
+        """What the attributes of registered tensors hold, as a list."""
+        first = len(self.watched)
+        for registry in ("_parameters", "_buffers"):
+            for key, tensor in list(state[registry].items()):
+                for name, value in list(vars(tensor).items()) if tensor is not None else ():
+                    self.reach(value, f"{path}.{key}.{name}".removeprefix("."), name)
+        self.of_tensors += self.watched[first:]
+
     def reach(self, value: Any, path: str, name: Any) -> None:
         """What hangs on an attribute, an item, a global or a cell that is called `name`."""
         self._grow(value)
@@ -291,13 +304,17 @@ class StateWalk:
         elif isinstance(value, torch.Tensor):
             if id(value) not in self.tensors:
                 self.tensors[id(value)] = path, value
-                self._attributes(value, path, self.names, reached=False)
+                self._attributes(value, path, self.names)
                 self._instance(value, path)
         elif isinstance(value, types.BuiltinFunctionType):
             if isinstance(value.__self__, state_kinds.GENERATORS):  # a method that draws
                 self.reach(value.__self__, f"{path}'s generator", name)
             elif standard_library.is_impure(value):
                 self.unseen.append((path, name, value))
+            elif _is_bound(value):
+                self.reach(value.__self__, f"{path}'s object", name)
+                if any(value.__self__ is other for *_, other in self.unseen):  # by another name
+                    self.unseen.append((path, name, value.__self__))
         elif isinstance(value, state_kinds.LRU):
             self._cache(value, path)
         elif isinstance(value, nn.Module):
@@ -368,12 +385,10 @@ class StateWalk:
             elif _wants(names, key):
                 self.reach(item, f"{path}.{key}", key)
 
-    def _attributes(
-        self, owner: Any, path: str, names: Names | None, reached: bool = True
-    ) -> None:  # fmt: skip
+    def _attributes(self, owner: Any, path: str, names: Names | None) -> None:
         state = vars(owner)
         self._watch(state, path, names, owner=owner)
-        for key, item in list(state.items()) if reached else ():
+        for key, item in list(state.items()):
             if _wants(names, key):
                 self.reach(item, f"{path}.{key}", key)
 
@@ -514,6 +529,14 @@ def _keeps_alive(weak: Any) -> bool:
     if isinstance(weak, weakref.ref):
         return weak() is not None and not isinstance(weak(), torch.Tensor)
     return True
+
+
+def _is_bound(method: types.BuiltinFunctionType) -> bool:
+    """Whether it is a method, written in C, of an object that may hold something."""
+    holder = method.__self__
+    if holder is None or isinstance(holder, (types.ModuleType, type)):
+        return False
+    return type(holder).__module__.partition(".")[0] not in ("torch", "numpy")
 
 
 def is_own(cache: Any) -> bool:

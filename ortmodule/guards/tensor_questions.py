@@ -104,10 +104,17 @@ def _attribute(name: str, original: Any, owner: int) -> property:
         return original.__get__(tensor)
 
     def put(tensor: torch.Tensor, value: Any) -> None:
+        check_set()
         original.__set__(tensor, value)
 
     def delete(tensor: torch.Tensor) -> None:
+        check_set()
         original.__delete__(tensor)
+
+    def check_set() -> None:
+        if threading.get_ident() == owner and (place := _asking(3, name)) is not None:
+            what = _CUT_AT.get(name) or ONLY_EAGER[name]
+            raise NotCapturable(f"forward sets {what} ({name})", **place)
 
     return property(get, put, delete)
 

@@ -46,6 +46,10 @@ class Effects(StateWalk):
         found += [self.changed_class(), self.replaced_dict()]
         return [*filter(None, found), *self._missed()]
 
+    def written_in_tensors(self) -> str | None:
+        """The first difference in what an attribute of a registered tensor holds."""
+        return next(filter(None, map(equal_copies.change, self.of_tensors)), None)
+
     def _missed(self) -> list[str]:
         return [
             f"the cache of {path} was missed"

@@ -13,8 +13,12 @@ import torch
 from torch import nn
 
 from ..guards import surroundings
-from ..guards.state_kinds import MISSING
+from ..guards.state_kinds import MISSING, same
+from ..guards.tensor_questions import THROUGH_DATA
 from ..torch_internals.tracing import FakeTensorMode
+
+# What transformers' caches tell torch.compile of their tensors: it changes no value.
+OF_CACHES = {"_dynamo_static_input_type"}
 
 
 class _Registry(dict):
@@ -111,6 +115,17 @@ def _give_attributes(tensor: torch.Tensor | None, own: torch.Tensor | None) -> N
     if tensor is not None and own is not None and own is not tensor:
         given = vars(tensor).items()  # those of torch's own compiler are of the real tensor alone
         vars(own).update((name, value) for name, value in given if not name.startswith("_dynamo"))
+
+
+def attributes_changed(now: dict[str, Any], before: dict[str, Any]) -> bool:
+    """Whether an attribute of a tensor was set to something else or taken away."""
+    names = [n for n in (now.keys() | before.keys()) if not _is_torchs(n)]
+    return not all(same(before.get(n, MISSING), now.get(n, MISSING)) for n in names)
+
+
+def _is_torchs(name: str) -> bool:
+    """Whether it is what fake tensors remember, or what stands for Tensor.data."""
+    return name in OF_CACHES or name == THROUGH_DATA or "_memo" in name or name[:7] == "_dynamo"
 
 
 def forget(mode: FakeTensorMode) -> None:

@@ -11,11 +11,26 @@ def _filled(value):
     return lambda t, *args, **kwargs: t.full(t.out_dims(), value, t.out_dtype())
 
 
-for _name, _value in {"zeros": 0, "ones": 1, "empty": 0}.items():
+def _new(t, *args, **kwargs):
+    """New memory: zeros, or what torch fills it with so that every run reads the same."""
+    dtype = t.out_dtype()
+    filled = torch.are_deterministic_algorithms_enabled()
+    filled = filled and torch.utils.deterministic.fill_uninitialized_memory
+    of = getattr(torch, dtype)
+    value = float("nan") if of.is_floating_point or of.is_complex else True
+    if value is True and of != torch.bool:
+        value = torch.iinfo(of).max
+    return t.full(t.out_dims(), value if filled else 0, dtype)
+
+
+for _name, _value in {"zeros": 0, "ones": 1}.items():
     aten(f"{_name}_like.default", f"new_{_name}.default")(_filled(_value))
-aten("zeros.default", "empty.memory_format", "empty_permuted.default")(_filled(0))
+aten("zeros.default")(_filled(0))
 aten("ones.default")(_filled(1))
-aten("empty_strided.default", "new_empty_strided.default")(_filled(0))
+aten(
+    "empty.memory_format", "empty_like.default", "new_empty.default", "empty_permuted.default",
+    "empty_strided.default", "new_empty_strided.default",
+)(_new)  # fmt: skip
 
 
 @aten("full.default")

@@ -1,0 +1,214 @@
+"""What forward does besides computing, in ways that no name in its code tells: attributes and
+gradients of tensors, messages, queues, modules of the standard library. Each call does it as in
+eager, and no value of a trace stays."""
+
+import asyncio
+import logging
+import queue
+import string
+
+import pytest
+import torch
+from torch import nn
+
+from ortmodule import ORTModule
+
+SIZES = (5, 5, 3, 5, 2)
+
+
+class Effect(nn.Module):
+    """body(module, x) before a Linear; `seen` tells what it has left."""
+
+    def __init__(self, body, seen):
+        super().__init__()
+        self.linear, self.body, self.seen = nn.Linear(4, 4), body, seen
+        self.register_buffer("table", torch.ones(4))
+        self.held = torch.ones(4, requires_grad=True)
+        self.linear.weight.count, self.linear.weight.sizes, self.table.by_name = 0, [], {}
+        self.queue = queue.SimpleQueue()
+        self.put = self.queue.put
+
+    def forward(self, x):
+        factor = self.body(self, x)
+        y = self.linear(x) * self.held
+        return y if factor is None else y * factor
+
+
+def counts(m, x):
+    m.linear.weight.count += 1
+    return m.linear.weight.count
+
+
+def deletes(m, x):
+    if hasattr(m.linear.weight, "count"):
+        del m.linear.weight.count
+
+
+def attribute_of_input(m, x):
+    x.size_seen = x.size(0)
+
+
+def no_gradient(m, x):
+    m.linear.weight.grad = None
+
+
+def no_gradients(m, x):
+    for parameter in m.parameters():
+        parameter.grad = None
+
+
+def gradient(m, x):
+    m.linear.weight.grad = torch.ones(4, 4)
+
+
+def gradient_of_held(m, x):
+    m.held.grad = torch.ones(4)
+
+
+def gradient_of_buffer(m, x):
+    m.table.grad = torch.ones(4)
+
+
+def gradient_of_input(m, x):
+    x.grad = torch.ones_like(x)
+
+
+def of_a_library(m, x):
+    string.kept = x.size(0)
+
+
+EFFECTS = {
+    "counter of a parameter": (counts, lambda m, x: m.linear.weight.count),
+    "size on a parameter": (
+        lambda m, x: setattr(m.linear.weight, "count", x.size(0)),
+        lambda m, x: m.linear.weight.count,
+    ),
+    "attribute taken away": (deletes, lambda m, x: hasattr(m.linear.weight, "count")),
+    "list on a parameter": (
+        lambda m, x: m.linear.weight.sizes.append(x.size(0)),
+        lambda m, x: list(m.linear.weight.sizes),
+    ),
+    "dict on a buffer": (
+        lambda m, x: m.table.by_name.update(size=x.size(0)),
+        lambda m, x: dict(m.table.by_name),
+    ),
+    "attribute of an input": (attribute_of_input, lambda m, x: x.size_seen),
+    "no gradient": (no_gradient, lambda m, x: None),
+    "no gradients": (no_gradients, lambda m, x: None),
+    "a gradient": (gradient, lambda m, x: None),
+    "a gradient of a held tensor": (gradient_of_held, lambda m, x: m.held.grad),
+    "a gradient of a buffer": (gradient_of_buffer, lambda m, x: m.table.grad),
+    "a gradient of an input": (gradient_of_input, lambda m, x: x.grad),
+    "an attribute of a library": (of_a_library, lambda m, x: string.kept),
+    "a queue's method": (lambda m, x: m.put(x.size(0)), lambda m, x: m.queue.get()),
+}
+
+
+def observed(wrap, body, seen):
+    torch.manual_seed(0)
+    model = wrap(Effect(body, seen))
+    found = []
+    for size in SIZES:
+        x = torch.ones(size, 4, requires_grad=True)
+        y = model(x)
+        y.sum().backward()
+        gradients = [None if t.grad is None else t.grad.clone() for t in (*model.parameters(), x)]
+        found.append((y, gradients, seen(model, x)))
+    return found
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("effect", EFFECTS)
+def test_an_effect_comes_at_each_call(effect):
+    theirs, mine = (observed(wrap, *EFFECTS[effect]) for wrap in (lambda m: m, ORTModule))
+    for expected, got in zip(theirs, mine, strict=True):
+        torch.testing.assert_close(got[:2], expected[:2])
+        assert type(got[2]) is type(expected[2])
+        same = torch.equal if isinstance(expected[2], torch.Tensor) else lambda a, b: a == b
+        assert same(got[2], expected[2])
+
+
+def test_what_an_attribute_of_a_parameter_holds_is_guarded():
+    model = ORTModule(Effect(lambda m, x: float(len(m.linear.weight.sizes)), None))
+    for _ in range(3):
+        model.linear.weight.sizes.append(1)
+        x = torch.ones(2, 4)
+        torch.testing.assert_close(model(x), model.linear(x) * len(model.linear.weight.sizes))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("text", [lambda x: f"rows {x.size(0)}", lambda x: "called"])
+def test_each_message_is_logged_once(text):
+    logger = logging.getLogger("tests.of.a.user")
+    logger.propagate = False
+    logger.setLevel(logging.INFO)
+    told = []
+    found = []
+    handler = logging.Handler()
+    handler.emit = lambda record: told.append(record.getMessage())
+    logger.handlers = [handler]
+    for wrap in (lambda m: m, ORTModule):
+        told.clear()
+        model = wrap(Effect(lambda m, x: logger.info(text(x)), None))
+        for size in SIZES:
+            model(torch.ones(size, 4))
+        found.append(list(told))
+    logger.handlers = []
+    assert found[0] == found[1]
+    assert len(found[0]) == len(SIZES)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_an_error_that_no_exception_is_comes_at_its_call(kind):
+    class Raising(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear, self.calls = nn.Linear(4, 4), 0
+
+        def forward(self, x):
+            self.calls += 1
+            if self.calls == 3:
+                raise kind("the third")
+            return self.linear(x)
+
+    model = ORTModule(Raising())
+    for call in range(1, 6):
+        if call == 3:
+            with pytest.raises(kind):
+                model(torch.ones(2, 4))
+        else:
+            model(torch.ones(2, 4))
+        assert model.calls == call
+
+
+class Awaited(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    async def forward(self, x):
+        y = self.linear(x)
+        await asyncio.sleep(0)
+        return y if y.sum() > 1e9 else y.relu()
+
+
+class Awaiting(nn.Module):
+    """In parts, as it branches on data."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.linear = Awaited(), nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = self.linear(x)
+        return y if y.sum() > 1e9 else asyncio.run(self.inner(y))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_forward_that_is_awaited():
+    for module, run in ((Awaited(), asyncio.run), (Awaiting(), lambda result: result)):
+        model = ORTModule(module)
+        for size in SIZES:
+            x = torch.randn(size, 4)
+            torch.testing.assert_close(run(model(x)), run(module(x)))
