@@ -12,8 +12,8 @@
 #include "csrc/core/dtype.h"
 #include "providers/layout.h"
 
-// The instructions, by what they need: scalar.h says what each means. Truths are of bools too, bits
-// of integers.
+// The instructions, by what they need: scalar.h says what each means. Functions are of floating
+// numbers, of one or of two (pow of integers too), truths of bools too, bits of integers.
 // clang-format off
 #define ORT_TILE_ARITHMETIC_1(X) X(copy) X(neg) X(abs) X(relu) X(sign) X(logical_not) X(square)
 #define ORT_TILE_FUNCTIONS(X)                                                         \
@@ -23,6 +23,7 @@
   X(is_nan) X(is_inf) X(to_bf16) X(to_f16)
 #define ORT_TILE_LIBRARY(X)                                                           \
   X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(asinh) X(acosh) X(atanh)
+#define ORT_TILE_FUNCTIONS_2(X) X(pow)
 #define ORT_TILE_TRUTHS(X)                                                            \
   X(max) X(min) X(equal) X(less) X(less_equal) X(logical_and) X(logical_or) X(logical_xor)
 #define ORT_TILE_ARITHMETIC_2(X) X(add) X(sub) X(mul) X(div) ORT_TILE_TRUTHS(X)
@@ -36,7 +37,8 @@
 #define ORT_TILE_OTHERS(X) X(dropout) X(load) X(store)
 #define ORT_TILE_OPS(X)                                                               \
   ORT_TILE_ARITHMETIC_1(X) ORT_TILE_FUNCTIONS(X) ORT_TILE_LIBRARY(X) X(bit_not)       \
-  ORT_TILE_ARITHMETIC_2(X) X(pow) ORT_TILE_REMAINDERS(X) ORT_TILE_BITS(X)             \
+  ORT_TILE_ARITHMETIC_2(X) ORT_TILE_FUNCTIONS_2(X) ORT_TILE_REMAINDERS(X)             \
+  ORT_TILE_BITS(X)                                                                    \
   ORT_TILE_ARITHMETIC_3(X) ORT_TILE_ROWS(X) ORT_TILE_COLUMNS(X) ORT_TILE_OTHERS(X)
 // clang-format on
 

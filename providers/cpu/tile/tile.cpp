@@ -24,8 +24,8 @@ using tile::TileProgram;
 
 constexpr int64_t kTileBytes = 32 << 10;  // of all registers and operands together
 
-#define ORT_CASE(NAME) case TileOp::NAME:
-int64_t weight(TileOp op) {
+// Of functions, those that are an instruction or two of the processor.
+bool is_light(TileOp op) {
   switch (op) {
     case TileOp::floor:
     case TileOp::ceil:
@@ -34,27 +34,25 @@ int64_t weight(TileOp op) {
     case TileOp::reciprocal:
     case TileOp::is_nan:
     case TileOp::is_inf:
-      return 1;
-    case TileOp::exp:
-    case TileOp::log:
-    case TileOp::erf:
-    case TileOp::tanh:
-    case TileOp::sigmoid:
-    case TileOp::gelu:
-    case TileOp::gelu_tanh:
-    case TileOp::silu:
-    case TileOp::gelu_derivative:
-    case TileOp::gelu_tanh_derivative:
-    case TileOp::silu_derivative:
-    case TileOp::sin:
-    case TileOp::cos:
+    case TileOp::to_bf16:
+    case TileOp::to_f16:
+      return true;
+    default:
+      return false;
+  }
+}
+
+#define ORT_CASE(NAME) case TileOp::NAME:
+int64_t weight(TileOp op) {
+  if (is_light(op)) return 1;
+  switch (op) {
     case TileOp::dropout:
+      ORT_TILE_FUNCTIONS(ORT_CASE)
       ORT_TILE_LIBRARY(ORT_CASE)
       return 6;
-    case TileOp::mod:
-    case TileOp::fmod:
+      ORT_TILE_REMAINDERS(ORT_CASE)
       return 30;
-    case TileOp::pow:
+      ORT_TILE_FUNCTIONS_2(ORT_CASE)
       return 60;
     default:
       return 1;
@@ -225,8 +223,10 @@ void TileKernel<T>::bind_steps() {
     steps_.push_back({i, moves ? nullptr : tile_function<T>(i.op, i.variant), number(i.p)});
     if (byte_loads_.count(at)) steps_.back().begins = &byte_loads_.at(at);
     if (byte_stores_.count(at)) steps_.back().ends = &byte_stores_.at(at);
-    check(moves || steps_.back().run, "no instruction {} of {}", tile::name_of(i.op),
-          program_->element);
+    check(moves || steps_.back().run,
+          "no instruction {} of {}: loop_function in providers/cpu/tile/tile_loops.cpp lacks its "
+          "case",
+          tile::name_of(i.op), program_->element);
     const Space space = program_->slots[i.dst].space;
     if (tile::sums_columns(i.op)) {
       const int output = program_->slots[i.dst].index;

@@ -97,6 +97,7 @@ TileFunctionOf<T> of_floats(TileOp op) {
   switch (op) {
     ORT_TILE_FUNCTIONS(ORT_UNARY)
     ORT_TILE_LIBRARY(ORT_UNARY)
+    ORT_TILE_FUNCTIONS_2(ORT_BINARY)
     ORT_TILE_ROWS(ORT_WHOLE)
     ORT_TILE_COLUMNS(ORT_WHOLE)
     ORT_WHOLE(dropout)
@@ -109,6 +110,7 @@ template <class T>
 TileFunctionOf<T> of_integers(TileOp op) {
   switch (op) {
     ORT_UNARY(bit_not)
+    ORT_BINARY(pow)
     ORT_TILE_BITS(ORT_BINARY)
     default:
       return nullptr;
@@ -122,10 +124,8 @@ TileFunctionOf<T> loop_function(TileOp op) {
   switch (op) {
     ORT_TILE_ARITHMETIC_1(ORT_UNARY)
     ORT_TILE_ARITHMETIC_2(ORT_BINARY)
-    case TileOp::pow:
-      return binary<T, scalar::pow<T, T>>;
-      ORT_TILE_REMAINDERS(ORT_BINARY)
-      ORT_TILE_ARITHMETIC_3(ORT_TERNARY)
+    ORT_TILE_REMAINDERS(ORT_BINARY)
+    ORT_TILE_ARITHMETIC_3(ORT_TERNARY)
     default:
       if constexpr (std::is_integral_v<T>)
         return of_integers<T>(op);
