@@ -52,6 +52,7 @@ class Options:
             if name not in known:
                 expected = ", ".join(map(repr, sorted(known)))
                 raise ValueError(f"Options.providers has {name!r}, expected some of {expected}")
+        _native.core().check_off(list(self.off))
         if self.segment_bytes < 0:
             raise ValueError(f"Options.segment_bytes is {self.segment_bytes}, expected 0 or more")
         if not self.capture_seconds > 0:

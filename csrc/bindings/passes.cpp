@@ -2,9 +2,7 @@
 #include <pybind11/stl.h>
 
 #include "csrc/bindings/bindings.h"
-#include "csrc/passes/fuse.h"
 #include "csrc/passes/pipeline.h"
-#include "csrc/passes/simplify.h"
 #include "csrc/program/evaluator.h"
 
 namespace py = pybind11;
@@ -27,14 +25,7 @@ size_t run_one(Graph& graph, const std::string& name, std::optional<int> fuel,
 void bind_passes(py::module_& m) {
   m.def("run_pass", &run_one, py::arg("graph"), py::arg("name"), py::arg("fuel") = py::none(),
         py::arg("off") = std::vector<std::string>{});
-  m.def("rules", [](const Graph& graph) {
-    std::vector<std::string> names;
-    const Rules fuse = fuse_rules(graph.ops());
-    for (const Rules* rules :
-         {&quantized_rules(), &recompose_rules(graph.ops()), &simplify_rules(), &fuse})
-      for (const Rule& rule : *rules) names.push_back(rule.name());
-    return names;
-  });
+  m.def("rules", [](const Graph& graph) { return rule_names(graph.ops()); });
 }
 
 }  // namespace ort

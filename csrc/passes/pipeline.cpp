@@ -106,6 +106,21 @@ size_t run_pass(const std::string& name, Graph& graph, PassOptions& options) {
   fail("unknown pass '{}', known: {}", name, known);
 }
 
+std::vector<std::string> rule_names(const OpSet& ops) {
+  std::vector<std::string> names;
+  const Rules fuse = fuse_rules(ops);
+  for (const Rules* rules : {&quantized_rules(), &recompose_rules(ops), &simplify_rules(), &fuse})
+    for (const Rule& rule : *rules) names.push_back(rule.name());
+  return names;
+}
+
+std::vector<std::string> pass_names() {
+  std::vector<std::string> names{
+      "layouts"};  // of plan/layouts.cpp, which works on a graph's claims
+  for (const auto& [name, pass] : passes()) names.push_back(name);
+  return names;
+}
+
 void join_quantized(Graph& graph, PassOptions& options) {
   run_pass("quantized", graph, options);
 }

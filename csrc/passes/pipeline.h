@@ -25,6 +25,9 @@ struct PassOptions {
 
 // One pass, by its name; returns how many changes it made.
 size_t run_pass(const std::string& name, Graph& graph, PassOptions& options);
+// What Options.off may name: every rule; and every pass, and what else is done of a graph by name.
+std::vector<std::string> rule_names(const OpSet& ops);
+std::vector<std::string> pass_names();
 // Makes products of integers where they lie between scales, on graphs that nothing differentiates.
 void join_quantized(Graph& graph, PassOptions& options);
 // Replaces nodes that are nothing but their definition, where their sizes are known; whether there

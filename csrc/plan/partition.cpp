@@ -32,7 +32,7 @@ class Taken : public Claimed {
 }
 
 // ORTMODULE_WHY, before an op that nobody runs becomes an error.
-void print_refusals(const Partition& partition) {
+void print_refusals(const Graph& graph, const Partition& partition) {
   const std::string op = env::why();
   if (op.empty()) return;
   size_t count = 0;
@@ -41,7 +41,15 @@ void print_refusals(const Partition& partition) {
     log("why {}: {} refuses {}: {}", op, refusal.provider, refusal.node, refusal.reason);
     ++count;
   }
-  if (count == 0) log("why {}: nobody refuses it here", op);
+  if (count > 0) return;
+  std::set<std::string> others;  // of that name, in other domains
+  for (const Node* node : graph.order()) {
+    if (node->qualified() == op) return log("why {}: nobody refuses it here", op);
+    if (node->op == op) others.insert(node->qualified());
+  }
+  std::string there;
+  for (const std::string& other : others) there += (there.empty() ? ", there is " : ", ") + other;
+  log("why {}: no node here is {}{}", op, op, there);
 }
 
 }  // namespace
@@ -66,7 +74,7 @@ Partition partition(Graph& graph, std::span<const Provider* const> providers, De
   result.refusals = std::move(earlier);
   for (const Node* node : graph.order())
     if (needs_provider(*node)) add_refusals(*node, providers, result.refusals);
-  print_refusals(result);
+  print_refusals(graph, result);
   Taken taken;
   for (const Provider* provider : providers) {
     const Device device = provider->device(home);

@@ -87,6 +87,14 @@ def test_why_prints_each_refusal_with_its_kernels():
         line,
     ), line
     assert printed(ORTMODULE_WHY="Mul") == ["ortmodule: why Mul: nobody refuses it here"]
+    (line,) = printed(ORTMODULE_WHY="Hypot")
+    assert line == "ortmodule: why Hypot: no node here is Hypot"
+
+
+def test_why_names_the_domain_that_a_name_has_here():
+    text = GRAPH.replace("%h = Hardmax(%r)", "%h = ort::Log1p(%r)")
+    (line,) = printed(text, ORTMODULE_WHY="Log1p")
+    assert line == "ortmodule: why Log1p: no node here is Log1p, there is ort::Log1p"
 
 
 def test_why_names_module_and_line_before_the_error(capfd, monkeypatch):
@@ -108,6 +116,24 @@ def test_near_prints_the_deepest_miss():
     text = GRAPH.replace("perm=[1, 0]", "perm=[0, 1]")
     (line,) = printed(text, ORTMODULE_NEAR="matmul_transposed_right")
     assert re.search(r"near miss of matmul_transposed_right at MatMul node %\d+: ", line), line
+
+
+def test_a_misspelt_rule_or_pass_is_an_error(monkeypatch):
+    from ortmodule import Options
+
+    known = ", known: .*cse.*definition of .*double_negation.*fuse.*layouts.*matmul_transposed"
+    with pytest.raises(ValueError, match="^no rule or pass is called 'abs_negative'" + known):
+        Options(off=("cse", "abs_negative"))
+    monkeypatch.setenv("ORTMODULE_OFF", "fuse,abs_negative")
+    message = "^ORTMODULE_OFF: no rule or pass is called 'abs_negative'"
+    with pytest.raises(core.Error, match=message + known):
+        Options().for_engine()
+    Options(off=("layouts", "fuse", "double_negation")).for_engine()  # a field wins
+    monkeypatch.delenv("ORTMODULE_OFF")
+    monkeypatch.setenv("ORTMODULE_NEAR", "fuse")
+    message = "^ORTMODULE_NEAR: no rule is called 'fuse', known: .*double_negation"
+    with pytest.raises(core.Error, match=message):
+        Options().for_engine()
 
 
 @pytest.fixture
