@@ -74,7 +74,7 @@ long: cpp_tests
 		OMP_NUM_THREADS=1 nice $(PY) tools/programs --kind $$kind --count 20000 --resume || exit 1; done
 	@$(PY) benchmarks/ops.py
 
-# make t k=layer_norm: the Python tests whose name has k, then the GoogleTest cases; slow ones out.
+# make t k=layer_norm: the Python tests whose name has k; slow ones out.
 t: build
 	@$(RUN) pytest -q -m "not slow and not long" -k "$(k)" $(ARGS)
 
