@@ -7,7 +7,8 @@
 
 namespace ort::env {
 
-int debug();         // ORTMODULE_DEBUG: 1 summary, 2 step times, 3 passes, 4 generated source
+int debug();  // ORTMODULE_DEBUG: 1 summary, 2 step times, 3 passes, 4 tile programs and generated
+              // source
 std::string why();   // ORTMODULE_WHY: an op whose refusals are printed
 std::string near();  // ORTMODULE_NEAR: a rule whose near-misses are printed
 bool poison();       // ORTMODULE_POISON: memory that is handed out is filled with NaNs

@@ -1,7 +1,7 @@
 """Captures one call of a module as a graph: the line of stages, each from the records before it.
 
-describe (call.py) -> admit -> fake run -> trace -> name -> translate -> finish. making.py and
-export.py ask for a capture when no kept one fits; nothing is run on real data.
+admit -> fake run -> trace -> guard -> name -> translate -> finish. The Dispatcher has described the
+call. making.py and export.py ask for a capture when no kept one fits; nothing is run on real data.
 """
 
 import contextlib
