@@ -6,6 +6,8 @@ tolerance, and a miss is judged against float64: within the tolerance of it, or 
 than twice eager and one ulp at the result's scale. Complex numbers are judged by their parts.
 """
 
+import contextlib
+
 import torch
 from torch.utils._pytree import tree_map
 from traced import Function, Traced, gradients
@@ -20,7 +22,11 @@ NEAR = {
 
 
 class Wrong(AssertionError):
-    """The engine's answer is not eager's."""
+    """The engine's answer is not eager's. at: the first such element of a result, and its sizes."""
+
+    def __init__(self, reason: str, at: tuple = (), sizes: torch.Size | None = None):
+        super().__init__(reason)
+        self.at, self.sizes = at, sizes
 
 
 def check(function: Function, tensors: list, rtol=RTOL, atol=ATOL, signs=False) -> Traced:
@@ -31,7 +37,10 @@ def check(function: Function, tensors: list, rtol=RTOL, atol=ATOL, signs=False) 
     made = Traced(function, tensors)
     torch.set_rng_state(state)
     ours = run(made, tensors)
-    compare(ours, eager, lambda: run(function, widened(tensors)), rtol, atol, signs)
+    try:
+        compare(ours, eager, lambda: run(function, widened(tensors)), rtol, atol, signs)
+    except Wrong as error:
+        raise Wrong(f"{error}{_operands(error, tensors)}") from None
     return made
 
 
@@ -116,21 +125,24 @@ def _close(y, z, exact, what: str, rtol: float, atol: float, signs: bool) -> Non
     if y.dtype != z.dtype or y.shape != z.shape:
         raise Wrong(f"{what}: {y.dtype}{list(y.shape)}, eager {z.dtype}{list(z.shape)}")
     if z.is_complex():
-        _close(_parts(y), _parts(z), lambda: _parts(exact()), what, rtol, atol, signs)
+        try:
+            _close(_parts(y), _parts(z), lambda: _parts(exact()), what, rtol, atol, signs)
+        except Wrong as error:  # its place has an axis more
+            raise Wrong(str(error)) from None
         return
     rtol, atol = NEAR.get(z.dtype, (rtol, atol))
     if not z.dtype.is_floating_point:
         if not torch.equal(y, z):
-            raise Wrong(f"{what}: {_differs(y, z, y != z)}")
+            raise _differs(what, y, z, y != z)
         return
     odd = ~((y == z) | (y.isfinite() & z.isfinite()) | (y.isnan() & z.isnan()))
     if signs:
         odd |= (y == 0) & (z == 0) & (y.signbit() != z.signbit())
     if odd.any():
-        raise Wrong(f"{what}: {_differs(y, z, odd)}")
+        raise _differs(what, y, z, odd)
     far = ~torch.isclose(y, z, rtol, atol, equal_nan=True)
     if far.any() and not _as_near(y, z, exact, rtol, atol):
-        raise Wrong(f"{what}: {_differs(y, z, far)}")
+        raise _differs(what, y, z, far)
 
 
 def _as_near(y, z, exact, rtol: float, atol: float) -> bool:
@@ -155,11 +167,23 @@ def _parts(z: torch.Tensor) -> torch.Tensor:
     return torch.view_as_real(z.resolve_conj())
 
 
-def _differs(y, z, where) -> str:
+def _differs(what: str, y, z, where) -> Wrong:
     at = where.nonzero()[0].tolist() if where.dim() else []
     index = tuple(at)
     count = int(where.sum())
-    return f"{y[index].item()} at {at}, eager {z[index].item()} ({count} of {y.numel()} differ)"
+    here, there = y[index].item(), z[index].item()
+    reason = f"{what}: {here} at {at}, eager {there} ({count} of {y.numel()} differ)"
+    return Wrong(reason, index, y.shape)
+
+
+def _operands(error: Wrong, tensors: list) -> str:
+    """What the operands are at the place of the error, of those that reach over its sizes."""
+    found = []
+    for k, t in enumerate(tensors):
+        with contextlib.suppress(RuntimeError):  # of other sizes
+            if error.sizes is not None:
+                found.append(f"operand {k} is {t.detach().expand(error.sizes)[error.at].item()}")
+    return "; there " + ", ".join(found) if found else ""
 
 
 def _brief(gradient) -> str:

@@ -76,3 +76,18 @@ def test_a_miss_is_judged_against_float64(ours, eager, near):
     judged = contextlib.nullcontext() if near else pytest.raises(verdict.Wrong, match="output 0")
     with judged:
         verdict.compare(*given, lambda: exact)
+
+
+def test_a_miss_names_the_operands_at_its_place(monkeypatch):
+    """Of those whose sizes reach over the result's."""
+    tensors = [torch.tensor([[1.0], [2.0]]), torch.tensor([3.0, 4.0]), torch.ones(5)]
+    monkeypatch.setattr(verdict, "Traced", lambda f, _: lambda *given: [y + 1 for y in f(*given)])
+    monkeypatch.setattr(verdict, "gradients", lambda outputs, tensors: None)
+    with pytest.raises(verdict.Wrong) as found:
+        verdict.check(lambda a, b, c: [torch.where(a + b > 4.5, a + b, torch.inf)], tensors)
+    assert str(found.value) == (
+        "output 0: 6.0 at [0, 1], eager 5.0 (3 of 4 differ); there operand 0 is 1.0, "
+        "operand 1 is 4.0"
+    )
+    with pytest.raises(verdict.Wrong, match=r"at \[0, 0\], eager 1.0 \(2 of 4 differ\)$"):
+        verdict.check(lambda a, b, c: [torch.complex(b, b - b) - 2], tensors)
