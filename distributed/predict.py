@@ -123,14 +123,32 @@ def predict(
     states put back; buffers stay as the steps leave them.
     Errors: ValueError for a world below 1, rounds below 1, a model without gradients or loss.
     """
+    _check_counts(worlds, rounds)
+    check_model(model)
+    link = link or Link()
+    make = optimizer or functools.partial(optim.AdamW, lr=0.0)
+    alone, arena, made = _measured(model, inputs, make, rounds, options)
+    parameters = parameters_of(model, lambda p: _states(made, p))
+    return Prediction(
+        alone,
+        link,
+        tuple(simulate(alone, link, world) for world in worlds),
+        tuple(memory(parameters, w, stage, arena or None) for w in worlds for stage in STAGES),
+    )
+
+
+def _check_counts(worlds: Sequence[int], rounds: int) -> None:
     for world in worlds:
         if world < 1:
             raise ValueError(f"[predict] world is {world}, expected 1 or more ranks")
     if rounds < 1:
         raise ValueError(f"[predict] rounds is {rounds}, expected 1 or more")
-    check_model(model)
-    link = link or Link()
-    make = optimizer or functools.partial(optim.AdamW, lr=0.0)
+
+
+def _measured(
+    model: nn.Module, inputs: Any, make: MakeOptimizer, rounds: int, options: dict[str, Any]
+) -> tuple[Alone, int, torch.optim.Optimizer]:
+    """A step of one rank, the bytes of its plans' arenas, and the optimizer that stepped."""
     with group_of_one() as group, torch.random.fork_rng(devices=[]):
         parallel = DataParallel(model, process_group=group, check_alike=False, **options)
         made = make(p for p in model.parameters() if p.requires_grad)
@@ -145,13 +163,7 @@ def predict(
         del parallel, observer
         gc.collect()  # its reducer's hooks are on the parameters
     arena = sum(r.arena_bytes + sum(p.arena_bytes for p in r.parts) for r in reports)
-    parameters = parameters_of(model, lambda p: _states(made, p))
-    return Prediction(
-        alone,
-        link,
-        tuple(simulate(alone, link, world) for world in worlds),
-        tuple(memory(parameters, w, stage, arena or None) for w in worlds for stage in STAGES),
-    )
+    return alone, arena, made
 
 
 def _states(optimizer: torch.optim.Optimizer, parameter: nn.Parameter) -> int:

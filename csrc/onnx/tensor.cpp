@@ -182,6 +182,20 @@ void read_floats(pbf_reader& message, std::vector<double>& out) {
     out.push_back(message.get_float());
 }
 
+std::pair<std::string, std::string> read_entry(pbf_reader pair) {
+  protozero::pbf_message<onnx::StringStringEntry> entry(pair);
+  std::string key, value;
+  while (entry.next()) {
+    if (entry.tag() == onnx::StringStringEntry::key)
+      key = read_text(entry);
+    else if (entry.tag() == onnx::StringStringEntry::value)
+      value = read_text(entry);
+    else
+      entry.skip();
+  }
+  return {std::move(key), std::move(value)};
+}
+
 RawTensor parse_tensor(pbf_reader tensor) {
   protozero::pbf_message<onnx::TensorField> message(tensor);
   RawTensor t;
@@ -214,17 +228,8 @@ RawTensor parse_tensor(pbf_reader tensor) {
         read_doubles(message, t.floats);
         break;
       case onnx::TensorField::external_data: {
-        protozero::pbf_message<onnx::StringStringEntry> entry = message.get_message();
-        std::string key, value;
-        while (entry.next()) {
-          if (entry.tag() == onnx::StringStringEntry::key)
-            key = read_text(entry);
-          else if (entry.tag() == onnx::StringStringEntry::value)
-            value = read_text(entry);
-          else
-            entry.skip();
-        }
-        t.location[key] = value;
+        auto [key, value] = read_entry(message.get_message());
+        t.location[std::move(key)] = std::move(value);
         break;
       }
       case onnx::TensorField::data_location:

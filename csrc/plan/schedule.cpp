@@ -76,6 +76,25 @@ class Producers {
   std::vector<int> of_;
 };
 
+// Each claim after those whose user it is, of those that are ready the one with the least key.
+std::vector<size_t> in_order(const std::vector<std::vector<size_t>>& users,
+                             std::vector<int> waiting, const std::vector<Key>& keys) {
+  std::priority_queue<Key, std::vector<Key>, std::greater<>> ready;
+  for (size_t i = 0; i < keys.size(); ++i)
+    if (waiting[i] == 0) ready.push(keys[i]);
+  std::vector<size_t> order;
+  while (!ready.empty()) {
+    const size_t claim = ready.top().claim;
+    ready.pop();
+    order.push_back(claim);
+    for (const size_t user : users[claim])
+      if (--waiting[user] == 0) ready.push(keys[user]);
+  }
+  check(order.size() == keys.size(), "schedule: {} of {} regions wait for each other",
+        keys.size() - order.size(), keys.size());
+  return order;
+}
+
 }  // namespace
 
 std::vector<size_t> schedule(const Graph& graph, const std::vector<Claim>& claims) {
@@ -109,20 +128,7 @@ std::vector<size_t> schedule(const Graph& graph, const std::vector<Claim>& claim
     users[first].push_back(then);
     ++waiting[then];
   });
-  std::priority_queue<Key, std::vector<Key>, std::greater<>> ready;
-  for (size_t i = 0; i < claims.size(); ++i)
-    if (waiting[i] == 0) ready.push(keys[i]);
-  std::vector<size_t> order;
-  while (!ready.empty()) {
-    const size_t claim = ready.top().claim;
-    ready.pop();
-    order.push_back(claim);
-    for (const size_t user : users[claim])
-      if (--waiting[user] == 0) ready.push(keys[user]);
-  }
-  check(order.size() == claims.size(), "schedule: {} of {} regions wait for each other",
-        claims.size() - order.size(), claims.size());
-  return order;
+  return in_order(users, std::move(waiting), keys);
 }
 
 }  // namespace ort

@@ -118,14 +118,8 @@ def _run(module: nn.Module, call: Call, effects: Effects, hooks: Hooks, roots: l
             written = control_flow.watched(
                 lambda: [*effects.writes(), *_assigned(own), *given.words()]
             )
-            autocast, seen = autocast_state(), observed(effects, roots, names)
-            with mode, as_users_have_them(), seen, written, ConstantBranches():
-                with as_error():
-                    result = module.forward(*given.args, **given.kwargs)
-                _check_awaited(result)
-            if autocast_state() != autocast:
-                place = place_of_forward(module)
-                raise NotCapturable("forward leaves autocast changed", **place)
+            seen = observed(effects, roots, names)
+            result = _forward(module, given, mode, seen, written)
             hooks.check()
             returned = _tensors_of(result)
             _check_saved(module, returned)
@@ -155,11 +149,29 @@ def _run(module: nn.Module, call: Call, effects: Effects, hooks: Hooks, roots: l
         raise NotCapturable(f"forward writes to an attribute of a tensor: {of_tensors}")
     if tagged:
         raise NeedsCut("forward sets an attribute of a tensor")
-    for tensor in call.tensors:  # which are others at the next call
+    _check_attributes(call.tensors, names)
+    return FakeRun([*roots], names, made_calls, writes, plain, error)
+
+
+def _forward(
+    module: nn.Module, given: Arguments, mode: FakeTensorMode, seen: Any, written: Any
+) -> Any:
+    """What it gives within these contexts; refused where it leaves autocast changed."""
+    autocast = autocast_state()
+    with mode, as_users_have_them(), seen, written, ConstantBranches(), as_error():
+        result = module.forward(*given.args, **given.kwargs)
+    _check_awaited(result)
+    if autocast_state() != autocast:
+        raise NotCapturable("forward leaves autocast changed", **place_of_forward(module))
+    return result
+
+
+def _check_attributes(tensors: Sequence[torch.Tensor], names: Names) -> None:
+    """Of the call's tensors, which are others at the next call."""
+    for tensor in tensors:
         read = [n for n in vars(tensor) if n in names and n not in _OF_BUFFERS | OF_CACHES]
         if read:
             raise NeedsCut(f"forward reads {read[0]}, an attribute that a tensor was given")
-    return FakeRun([*roots], names, made_calls, writes, plain, error)
 
 
 @contextlib.contextmanager

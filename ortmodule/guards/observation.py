@@ -111,56 +111,74 @@ class CodeFacts:
 @functools.lru_cache(maxsize=8192)
 def facts_of(code: types.CodeType) -> CodeFacts:
     """The names in a code object; functions inside it have code of their own."""
-    attributes: dict[str, int] = {}
-    globals_: dict[str, int] = {}
-    imports: dict[str, int] = {}
-    by_text: dict[str, int] = {}
-    asked = []
-    stored = set()
-    any_name = False
     every = list(dis.get_instructions(code))
     steps = [s for s in every if s.opname not in ("PUSH_NULL", "PRECALL")]
-    line = code.co_firstlineno
-    for i, step in enumerate(steps):
-        line = step.positions.lineno or line
-        if step.opname in _GLOBAL:
-            globals_.setdefault(step.argval, line)
-            if step.argval in ("type", "id") and i + 1 < len(steps):
-                asked.append((step.argval, _local(steps[i + 1]), line))
-            if step.argval in _BY_TEXT:
-                text = _second_argument(every, every.index(step))
-                any_name = any_name or text is None
-                if text is not None:
-                    by_text.setdefault(text, line)
-        elif step.opname == "IMPORT_NAME":
-            imports.setdefault(step.argval, line)
-        elif step.opname == "MATCH_CLASS":  # by position as the class says, by name as here
-            by_text.update((text, line) for text in steps[i - 1].argval)
-            any_name = any_name or step.arg > 0
-        elif "ATTR" in step.opname or step.opname in ("LOAD_METHOD", "IMPORT_FROM"):
-            attributes.setdefault(step.argval, line)
-            if step.opname in ("STORE_ATTR", "DELETE_ATTR"):
-                stored.add(step.argval)
-            if step.argval == "__class__":
-                asked.append((step.argval, _local(steps[i - 1]), line))
-    looked_up = frozenset(attributes)
+    found = _Lookups(every, steps, code.co_firstlineno)
+    looked_up = frozenset(found.attributes)
     if looked_up & _FORMATS:
-        found = _formatted(code.co_consts)
-        any_name = any_name or found is None
-        by_text.update((text, code.co_firstlineno) for text in found or ())
-    for text, at in by_text.items():
-        attributes.setdefault(text, at)
-    any_name = any_name or bool((globals_.keys() | looked_up) & _ANY_NAME)
+        texts = _formatted(code.co_consts)
+        found.any_name |= texts is None
+        found.by_text.update((text, code.co_firstlineno) for text in texts or ())
+    for text, at in found.by_text.items():
+        found.attributes.setdefault(text, at)
     return CodeFacts(
-        attributes,
+        found.attributes,
         looked_up,
-        frozenset(stored),
+        frozenset(found.stored),
         *_comparisons(steps, code.co_firstlineno),
-        globals_,
-        imports,
-        any_name,
-        tuple(asked),
+        found.globals,
+        found.imports,
+        found.any_name or bool((found.globals.keys() | looked_up) & _ANY_NAME),
+        tuple(found.asked),
     )
+
+
+class _Lookups:
+    """What instructions look up, as CodeFacts has it, but for `attributes`: by name alone.
+
+    `by_text`: by a text, with the line. steps: those of `every` that do more than make room.
+    """
+
+    def __init__(self, every: list[dis.Instruction], steps: list[dis.Instruction], line: int):
+        self.attributes: dict[str, int] = {}
+        self.globals: dict[str, int] = {}
+        self.imports: dict[str, int] = {}
+        self.by_text: dict[str, int] = {}
+        self.asked: list[tuple[str, str, int]] = []
+        self.stored: set[str] = set()
+        self.any_name = False
+        for i, step in enumerate(steps):
+            line = step.positions.lineno or line
+            if step.opname in _GLOBAL:
+                self._add_global(every, steps, i, line)
+            elif step.opname == "IMPORT_NAME":
+                self.imports.setdefault(step.argval, line)
+            elif step.opname == "MATCH_CLASS":  # by position as the class says, by name as here
+                self.by_text.update((text, line) for text in steps[i - 1].argval)
+                self.any_name = self.any_name or step.arg > 0
+            elif "ATTR" in step.opname or step.opname in ("LOAD_METHOD", "IMPORT_FROM"):
+                self._add_attribute(steps, i, line)
+
+    def _add_global(
+        self, every: list[dis.Instruction], steps: list[dis.Instruction], i: int, line: int
+    ) -> None:
+        step = steps[i]
+        self.globals.setdefault(step.argval, line)
+        if step.argval in ("type", "id") and i + 1 < len(steps):
+            self.asked.append((step.argval, _local(steps[i + 1]), line))
+        if step.argval in _BY_TEXT:
+            text = _second_argument(every, every.index(step))
+            self.any_name = self.any_name or text is None
+            if text is not None:
+                self.by_text.setdefault(text, line)
+
+    def _add_attribute(self, steps: list[dis.Instruction], i: int, line: int) -> None:
+        step = steps[i]
+        self.attributes.setdefault(step.argval, line)
+        if step.opname in ("STORE_ATTR", "DELETE_ATTR"):
+            self.stored.add(step.argval)
+        if step.argval == "__class__":
+            self.asked.append((step.argval, _local(steps[i - 1]), line))
 
 
 def _comparisons(
