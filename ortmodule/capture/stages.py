@@ -63,11 +63,11 @@ def capture(
     free = free or [[True] * t.dim() for t in call.tensors]
     warned: list = []
     line = functools.partial(
-        _apart, module, call, make_graph, share_memory, Budget(seconds), warned
+        _in_own_context, module, call, make_graph, share_memory, Budget(seconds), warned
     )
     try:
         with quiet(), collected_seldom(), told_stays_told():
-            found = _told(line, call, free)
+            found = _with_answers(line, call, free)
     except NotCapturable:
         with contextlib.suppress(Warning):  # which eager raises
             tell(warned)
@@ -79,22 +79,24 @@ def capture(
     return found
 
 
-def _told(line: Callable[[Sequence, bool], Capture], call: Call, free: Sequence) -> Capture:
+def _with_answers(line: Callable[[Sequence, bool], Capture], call: Call, free: Sequence) -> Capture:
+    """Code that asks whether it is traced is told so, or where that fails, eager's answers."""
     try:
-        return _sized(line, call, free, told=True)
+        return _with_sizes(line, call, free, told=True)
     except NeedsEagersAnswers as error:
         first = error
     try:
-        return _sized(line, call, free, told=False)
+        return _with_sizes(line, call, free, told=False)
     except WarmUp:
         raise
     except NotCapturable:  # the reason is why it fails where it is told
         raise first from None
 
 
-def _sized(
+def _with_sizes(
     line: Callable[[Sequence, bool], Capture], call: Call, free: Sequence, told: bool
 ) -> Capture:
+    """With a symbol for each size that may vary; where that fails with fewer, or with none."""
     fewer = None
     try:
         return line(free, told)
@@ -108,12 +110,12 @@ def _sized(
     return line([[False] * t.dim() for t in call.tensors], told)
 
 
-def _apart(*given: Any) -> Capture:
+def _in_own_context(*given: Any) -> Capture:
     """What forward sets a context variable to, the caller's context does not see."""
-    return contextvars.copy_context().run(_line, *given)
+    return contextvars.copy_context().run(_stages, *given)
 
 
-def _line(
+def _stages(
     module: nn.Module, call: Call, make_graph: Callable[[], Any], share_memory: bool,
     budget: Budget, warned: list, free: Sequence, told: bool,
 ) -> Capture:  # fmt: skip
