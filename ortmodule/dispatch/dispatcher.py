@@ -27,9 +27,6 @@ from .fallback import FallbackRunner
 from .making import Maker, PartContext
 from .search import Refused, Search
 
-# For benchmarks/guards.py alone: False leaves out what a call compares before it is served.
-GUARDED = True
-
 
 class Dispatcher:
     """Calls `module` through the engine where it can, in parts where it cannot whole, else eagerly,
@@ -76,7 +73,7 @@ class Dispatcher:
             return self._call(args, kwargs)
 
     def _call(self, args: tuple, kwargs: dict) -> Any:
-        if GUARDED and self._anything():
+        if self._anything():
             if getattr(self._eager, "on", False) or surroundings.in_capture():
                 return self.module.forward(*args, **kwargs)
             around = surroundings.reason()
@@ -89,8 +86,7 @@ class Dispatcher:
                 return self._fall_back.call(repeat.refused.error, repeat.key, args, kwargs)
         elif tensors is not None:
             tensors += repeat.numbers
-            same = not GUARDED or repeat.compiled.holds(tensors)
-            if same or self._fits(repeat.compiled, tensors):
+            if repeat.compiled.holds(tensors) or self._fits(repeat.compiled, tensors):
                 return self._run(repeat.compiled, tensors, repeat.binding, args, kwargs, ())
         try:
             described = describe(args, kwargs)
