@@ -13,7 +13,7 @@ from torch._subclasses import fake_impls
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ortmodule import Options, _native
-from ortmodule.capture.patches import with_int64_positions
+from ortmodule.capture.replaced.patches import with_int64_positions
 from ortmodule.errors import NotCapturable
 from ortmodule.records.ports import Input, Placeholder
 from ortmodule.translate import translate

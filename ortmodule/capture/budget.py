@@ -39,9 +39,9 @@ class _OutOfTime(BaseException):
     """Raised in the tracing thread; no handler of Exception swallows it."""
 
 
-def is_out_of_time(error: BaseException) -> bool:
-    """Whether a budget ends the work."""
-    return isinstance(error, _OutOfTime)
+def ends_work(error: BaseException) -> bool:
+    """Whether a trace is given up by it."""
+    return isinstance(error, (TooSlow, _OutOfTime))
 
 
 class Budget:

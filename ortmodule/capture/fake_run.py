@@ -28,14 +28,14 @@ from ..python_ops.contexts import autocast_state, left_again
 from ..python_ops.hooks import Hooks
 from ..records.autograd_history import as_users_have_them, writes_to_saved
 from ..side_effects.effects import Effects, PlainWrite
-from ..side_effects.private_state import OF_CACHES, OwnTensors, attributes_changed, forget
+from ..side_effects.private_state import OF_CACHES, OwnTensors, TensorAttributes, forget
 from ..side_effects.told_warnings import Kept, kept_back
 from ..torch_internals.tracing import FakeTensor, FakeTensorMode
 from . import logged, warned
 from .array_memory import ArrayMemory
-from .constant_branches import ConstantBranches
-from .patches import Within
 from .raised import as_error
+from .replaced.constant_branches import ConstantBranches
+from .replaced.patches import Within
 from .torch_calls import Calls
 
 # Attributes that nn.Buffer and nn.Parameter give their tensors.
@@ -104,15 +104,16 @@ def _run(module: nn.Module, call: Call, effects: Effects, hooks: Hooks, roots: l
     returned, array_memory = [], ArrayMemory()
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
     made = [_fake(t, mode) for t in call.tensors]
-    bare = [(t, dict(vars(t))) for t in made]
-    usual, error = dict(vars(_fake(torch.empty(()), mode))), None
+    attributes, error = TensorAttributes(), None
+    attributes.note(made)
+    usual = vars(_fake(torch.empty(()), mode))
     grad = torch.set_grad_enabled(torch.is_grad_enabled())  # forward may leave it changed
     own_tensors = OwnTensors(module, lambda t: _fake(t, mode))
     made_calls = Calls()
     versions = made_calls.versions_kept()
     with grad, left_again(), own_tensors as own, versions, made_calls:
         made_calls.array_memory = array_memory
-        bare += [(t, dict(vars(t))) for t in own.found()]
+        attributes.note(own.found())
         try:
             given = Arguments(call.spec, made, call.numbers)
             written = control_flow.watched(
@@ -123,10 +124,7 @@ def _run(module: nn.Module, call: Call, effects: Effects, hooks: Hooks, roots: l
             hooks.check()
             returned = _tensors_of(result)
             _check_saved(module, returned)
-            bare += [
-                (t, {n: v for n, v in vars(t).items() if n in usual})
-                for t in _made_by_forward(returned, bare)
-            ]
+            attributes.note(_made_by_forward(returned, attributes.tensors()), usual)
             _check_fresh([result, given.containers], lasting | effects.globals())
             if given.changed():
                 _check_apart(call.containers, set(map(id, effects.objects())))
@@ -142,12 +140,11 @@ def _run(module: nn.Module, call: Call, effects: Effects, hooks: Hooks, roots: l
     writes = effects.writes() + registered
     plain = effects.plain_writes() if writes and not registered else None
     of_tensors = effects.written_in_tensors()
-    tagged = any(attributes_changed(vars(t), before) for t, before in bare)
     forget(mode)
     effects.restore()
     if of_tensors:  # a part would write it once
         raise NotCapturable(f"forward writes to an attribute of a tensor: {of_tensors}")
-    if tagged:
+    if attributes.changed():
         raise NeedsCut("forward sets an attribute of a tensor")
     _check_attributes(call.tensors, names)
     return FakeRun([*roots], names, made_calls, writes, plain, error)
@@ -246,9 +243,9 @@ def _check_saved(module: nn.Module, returned: list[torch.Tensor]) -> None:
         raise NotCapturable(reason, **place_of_forward(module))
 
 
-def _made_by_forward(returned: list[torch.Tensor], known: Sequence) -> list[torch.Tensor]:
+def _made_by_forward(returned: list[torch.Tensor], known: list[torch.Tensor]) -> list[torch.Tensor]:
     """Those that are none of the call's and the module's."""
-    others = {id(t) for t, _ in known}
+    others = set(map(id, known))
     return [t for t in returned if isinstance(t, FakeTensor) and id(t) not in others]
 
 

@@ -22,11 +22,11 @@ from ..records.autograd_history import (
 )
 from ..records.sizes import dim_of, late_names
 from ..side_effects.effects import Effects
-from ..side_effects.private_state import OwnTensors, attributes_changed
+from ..side_effects.private_state import OwnTensors, TensorAttributes
 from ..translate.provenance import CHILD
-from .constant_branches import ConstantBranches
-from .grad_modes import GradModes
 from .raised import as_error
+from .replaced.constant_branches import ConstantBranches
+from .replaced.grad_modes import GradModes
 from .torch_calls import Calls
 
 
@@ -84,7 +84,8 @@ class Flat(nn.Module):
         edges, grad = edges_of(named.values()), torch.is_grad_enabled()
         places = [_place(t) for t in named.values()]
         versions = [t._version for t in named.values()]
-        attributes = [dict(vars(t)) for t in named.values()]
+        attributes = TensorAttributes()
+        attributes.note(named.values())
         before = self.notes.effects.writes()  # export's own: it copies lists
         with seen_as_they_are(), calls, GradModes(), ConstantBranches(), as_error():
             result = module.forward(*given.args, **given.kwargs)
@@ -97,8 +98,7 @@ class Flat(nn.Module):
         self.notes.writes = [w for w in self.notes.effects.writes() if w not in before]
         buffers = [w[1:] for w in own.written() if w[0] == "_buffers"]
         self._check_edges(named, edges)
-        both = zip(named.values(), attributes, strict=True)
-        if any(attributes_changed(vars(t), before) for t, before in both):
+        if attributes.changed():
             self._refuse("forward sets an attribute of a tensor")
         for (kind, label), place, tensor in zip(named, places, named.values(), strict=True):
             if place != _place(tensor):

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Iterator
 
 from ..errors import let_go
-from .budget import is_out_of_time
+from .budget import ends_work
 
 
 class Ended(Exception):
@@ -23,7 +23,7 @@ def as_error() -> Iterator[None]:
     except Exception:
         raise
     except BaseException as raised:
-        if is_out_of_time(raised) or _from_outside(raised):
+        if ends_work(raised) or _from_outside(raised):
             raise
         error = Ended(type(raised).__name__)
         let_go(raised)

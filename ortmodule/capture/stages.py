@@ -32,13 +32,13 @@ from ..side_effects.effects import Effects
 from ..side_effects.held import seen_in
 from ..side_effects.told_warnings import tell, told_stays_told
 from ..translate import translate
-from . import patches
 from .admit import admit
 from .budget import Budget
 from .fake_run import fake_run
 from .finish import Capture, finish
 from .naming import name, names_of_sizes
 from .quiet import quiet
+from .replaced import patches
 from .trace import trace
 from .unread import collected_seldom
 

@@ -6,7 +6,7 @@ train the module meanwhile, go on seeing the real ones.
 
 import copy
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 import torch
@@ -117,8 +117,27 @@ def _give_attributes(tensor: torch.Tensor | None, own: torch.Tensor | None) -> N
         vars(own).update((name, value) for name, value in given if not name.startswith("_dynamo"))
 
 
-def attributes_changed(now: dict[str, Any], before: dict[str, Any]) -> bool:
-    """Whether an attribute of a tensor was set to something else or taken away."""
+class TensorAttributes:
+    """What attributes tensors have when they are noted."""
+
+    def __init__(self):
+        self._noted: list[tuple[torch.Tensor, dict[str, Any]]] = []
+
+    def note(self, tensors: Iterable[torch.Tensor], usual: Container[str] | None = None) -> None:
+        """`usual`: those that such a tensor has from its making."""
+        for tensor in tensors:
+            found = vars(tensor).items()
+            self._noted.append((tensor, {n: v for n, v in found if usual is None or n in usual}))
+
+    def tensors(self) -> list[torch.Tensor]:
+        return [tensor for tensor, _ in self._noted]
+
+    def changed(self) -> bool:
+        """Whether one was set to something else since, or taken away."""
+        return any(_differ(vars(tensor), before) for tensor, before in self._noted)
+
+
+def _differ(now: dict[str, Any], before: dict[str, Any]) -> bool:
     names = [n for n in (now.keys() | before.keys()) if not _is_torchs(n)]
     return not all(same(before.get(n, MISSING), now.get(n, MISSING)) for n in names)
 

@@ -267,7 +267,7 @@ def test_other_threads_see_the_originals():
     import threading
 
     from ortmodule import devices
-    from ortmodule.capture import patches
+    from ortmodule.capture.replaced import patches
 
     results = []
     with patches.capturing(nn.Module(), devices.HOST, lambda _: False, told=True):

@@ -8,7 +8,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
-from ortmodule.capture.fake_results import RESULTS
+from ortmodule.capture.replaced.fake_results import RESULTS
 
 ATEN = torch.ops.aten
 X = torch.rand(4, 6, 8)

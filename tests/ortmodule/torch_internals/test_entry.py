@@ -8,7 +8,7 @@ import torch
 from pairs import Net, Pair
 
 from ortmodule import torch_internals
-from ortmodule.capture import patches
+from ortmodule.capture.replaced import patches
 from ortmodule.errors import NotCapturable
 from ortmodule.graph_breaks import held_objects
 from ortmodule.torch_internals import autograd, entry

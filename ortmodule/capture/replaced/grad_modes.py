@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ..errors import NeedsCut
-from ..torch_internals.modes import set_grad_enabled
+from ...errors import NeedsCut
+from ...torch_internals.modes import set_grad_enabled
 
 
 def _autocast_depth() -> int:

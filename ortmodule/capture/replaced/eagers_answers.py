@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from ..guards import questions
-from ..places import PACKAGE, TORCH
-from ..torch_internals.tracing import export_trace, symbolic_trace
+from ...guards import questions
+from ...places import PACKAGE, TORCH
+from ...torch_internals.tracing import export_trace, symbolic_trace
 
 
 @dataclasses.dataclass(slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import guard_or_false
 
-from ..torch_internals.tracing import FakeTensor, as_meta
+from ...torch_internals.tracing import FakeTensor, as_meta
 
 _aten = torch.ops.aten
 _FLOATS = frozenset({torch.float32, torch.float64, torch.bfloat16, torch.float16})

@@ -22,13 +22,13 @@ from torch.autograd import graph as torch_graph
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 from torch.nn.modules import module as torch_module
 
-from ..errors import NeedsCut, NeedsExactSizes, NotCapturable
-from ..guards import surroundings, tensor_questions
-from ..places import PACKAGE, TORCH, caller_place
-from ..python_ops import collectives, control_flow, floats, functions
-from ..python_ops.contexts import autocast_kept, left_again
-from ..python_ops.hooks import Hooks
-from ..python_ops.markers import (
+from ...errors import NeedsCut, NeedsExactSizes, NotCapturable
+from ...guards import surroundings, tensor_questions
+from ...places import PACKAGE, TORCH, caller_place
+from ...python_ops import collectives, control_flow, floats, functions
+from ...python_ops.contexts import autocast_kept, left_again
+from ...python_ops.hooks import Hooks
+from ...python_ops.markers import (
     attention,
     counting_batch_norm,
     ctc_loss,
@@ -36,27 +36,27 @@ from ..python_ops.markers import (
     stand_ins,
     with_counted_dims,
 )
-from ..records.assumed import assumed
-from ..records.steps import Step
-from ..side_effects import generators
-from ..torch_internals.dynamo import eval_frame
-from ..torch_internals.layers import (
+from ...records.assumed import assumed
+from ...records.steps import Step
+from ...side_effects import generators
+from ...torch_internals.dynamo import eval_frame
+from ...torch_internals.layers import (
     BatchNorm,
     nn_functions,
     recurrent_functions,
 )
-from ..torch_internals.modes import set_grad_enabled
-from ..torch_internals.replace import LOCK, first_of, put, put_for_this_thread
-from ..torch_internals.tracing import (
+from ...torch_internals.modes import set_grad_enabled
+from ...torch_internals.replace import LOCK, first_of, put, put_for_this_thread
+from ...torch_internals.tracing import (
     FakeTensorMode,
     export_trace,
     fake_impls,
     fake_tensor,
     higher_order_utils,
 )
+from ..unread import leave_out
 from .eagers_answers import answer_as_eager, asked_by_user
 from .fake_kernels import as_kernels_give, compared, computed_directly
-from .unread import leave_out
 
 _LAYERS = os.path.join(TORCH, "nn", "modules")
 _GENERATOR = "_checkpoint_without_reentrant_generator"

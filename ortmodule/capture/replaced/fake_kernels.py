@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import guard_or_false
 
-from .. import devices
-from ..torch_internals.tracing import FakeTensor
-from ..translate.memory import memory_order
+from ... import devices
+from ...torch_internals.tracing import FakeTensor
+from ...translate.memory import memory_order
 from .fake_results import RESULTS
 
 _aten = torch.ops.aten
