@@ -54,9 +54,10 @@ cpp_tests: build
 	@cmake --build build/current --target cpp_tests -j $(JOBS)
 
 # A process for each of JOBS processors; two threads in each, as much of the tests is about threads.
+# Many start interpreters of their own: compiled Python is kept, whatever the environment says.
 test: cpp_tests
 	@cd build/current && ctest --output-on-failure -j $(JOBS)
-	@OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive \
+	@OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE= \
 	    $(RUN) pytest -q -m "not long" -n $(JOBS) --dist worksteal $(ARGS)
 
 # Sweeps that take minutes to hours: 100,000 mutated files, then torch's operator database and

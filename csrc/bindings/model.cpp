@@ -127,7 +127,7 @@ void write_simplified(const InferenceSession& session, const std::string& path) 
   options.folded = &folded;
   options.evaluator = &evaluator;
   options.for_file = true;
-  raise(*graph, options);
+  prepare(*graph, options);
   standardise(*graph);
   write_onnx_file(*graph, path);
 }

@@ -132,7 +132,7 @@ bool expand_compounds(Graph& graph, PassOptions& options) {
          run_pass("compounds", graph, options) > 0;
 }
 
-void raise(Graph& graph, PassOptions& options) {
+void prepare(Graph& graph, PassOptions& options) {
   expand_compounds(graph, options);
   run_pass("dce", graph, options);
   run_pass("fold_constants", graph, options);
@@ -145,11 +145,11 @@ void raise(Graph& graph, PassOptions& options) {
   run_pass("simplify", graph, options);
 }
 
-void raise_all(Graph& graph, PassOptions& options, const std::vector<ValueId>& wrt) {
+void prepare_all(Graph& graph, PassOptions& options, const std::vector<ValueId>& wrt) {
   for (Node* node : graph.order())
-    for (auto& [name, body] : node->bodies) raise_all(*body, options, body->inputs());
+    for (auto& [name, body] : node->bodies) prepare_all(*body, options, body->inputs());
   options.wrt = wrt;
-  raise(graph, options);
+  prepare(graph, options);
   options.wrt.clear();
 }
 

@@ -34,10 +34,10 @@ void join_quantized(Graph& graph, PassOptions& options);
 // were any.
 bool expand_compounds(Graph& graph, PassOptions& options);
 // Canonicalise and recompose, on graphs without gradients.
-void raise(Graph& graph, PassOptions& options);
+void prepare(Graph& graph, PassOptions& options);
 // The same of a graph that will be differentiated with respect to `wrt`, and of the graphs that its
-// nodes own, with it; the program of a body raises its own.
-void raise_all(Graph& graph, PassOptions& options, const std::vector<ValueId>& wrt);
+// nodes own, with it; the program of a body prepares its own.
+void prepare_all(Graph& graph, PassOptions& options, const std::vector<ValueId>& wrt);
 // Simplify and fuse, on joint or inference graphs.
 void optimise(Graph& graph, PassOptions& options);
 

@@ -83,10 +83,10 @@ std::vector<Uploaded> uploads_of(const LoweredGraph& lowered, const BoundValues&
 
 }  // namespace
 
-Bound bind(const LoweredGraph& lowered, const Symbols& symbols) {
+UnplacedPlan bind(const LoweredGraph& lowered, const Symbols& symbols) {
   check_facts(lowered.facts, symbols);
   BoundValues values(lowered, symbols);
-  Bound bound{std::make_unique<Plan>(), {}};
+  UnplacedPlan bound{std::make_unique<Plan>(), {}};
   Plan& plan = *bound.plan;
   plan.inputs = inputs_of(lowered, values);
   plan.devices = devices_of(lowered);
@@ -111,7 +111,7 @@ Bound bind(const LoweredGraph& lowered, const Symbols& symbols) {
   return bound;
 }
 
-void place_values(Bound& bound) {
+void place_values(UnplacedPlan& bound) {
   Plan& plan = *bound.plan;
   share_in_place(bound.owned);
   plan.placement = fixed_slots(bound.owned, plan.devices.size());
@@ -123,7 +123,7 @@ void place_values(Bound& bound) {
 }
 
 std::unique_ptr<Plan> make_plan(const LoweredGraph& lowered, const Symbols& symbols) {
-  Bound bound = bind(lowered, symbols);
+  UnplacedPlan bound = bind(lowered, symbols);
   place_values(bound);
   return std::move(bound.plan);
 }

@@ -6,14 +6,14 @@
 namespace ort {
 
 // A plan but for the places of its values.
-struct Bound {
+struct UnplacedPlan {
   std::unique_ptr<Plan> plan;
   BufferAssignment owned;
 };
-Bound bind(const LoweredGraph& lowered, const Symbols& symbols);
+UnplacedPlan bind(const LoweredGraph& lowered, const Symbols& symbols);
 
 // Shares and places the arenas' values, and orders the streams.
-void place_values(Bound& bound);
+void place_values(UnplacedPlan& bound);
 
 // All of it, for who runs every step in one go.
 std::unique_ptr<Plan> make_plan(const LoweredGraph& lowered, const Symbols& symbols);

@@ -129,7 +129,7 @@ void verify_order(const TrainingPlan& training) {
 
 std::unique_ptr<TrainingPlan> make_training_plan(std::shared_ptr<const LoweredGraph> lowered,
                                                  const Symbols& symbols) {
-  Bound bound = bind(*lowered, symbols);
+  UnplacedPlan bound = bind(*lowered, symbols);
   const std::vector<Buffer> separate = bound.owned.buffers;
   place_values(bound);
   Plan& plan = *bound.plan;

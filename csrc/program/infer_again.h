@@ -1,4 +1,4 @@
-// Inference where more is known of a graph than when it was raised: a rank, a number.
+// Inference where more is known of a graph than when it was prepared: a rank, a number.
 #pragma once
 
 #include "csrc/graph/graph.h"

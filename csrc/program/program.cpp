@@ -1,4 +1,4 @@
-// A graph's whole life on one page: raise, differentiate, optimise, segment, partition; then plans.
+// A graph's whole life on one page: prepare, differentiate, optimise, segment, partition; then plans.
 #include "csrc/program/program.h"
 
 #include <algorithm>
@@ -91,7 +91,7 @@ Program::Program(const Graph& captured, const CompileOptions& options, std::vect
   std::vector<ValueId> values;
   for (const size_t i : wrt) values.push_back(graph->inputs().at(i));
   if (cuts.empty())  // it would join values on both sides of a cut
-    wrt.empty() ? raise(*graph, passes) : raise_all(*graph, passes, values);
+    wrt.empty() ? prepare(*graph, passes) : prepare_all(*graph, passes, values);
   const bool differentiates = !defined.empty() && !(wrt.empty() && cuts.empty());
   if (differentiates) compile_gradient(*graph, options, wrt, defined, cuts);
   optimise(*graph, passes);

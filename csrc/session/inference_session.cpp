@@ -258,16 +258,16 @@ std::vector<Item> InferenceSession::run(const std::vector<size_t>& outputs_asked
 std::shared_ptr<BoundPlan> InferenceSession::bind(const std::vector<size_t>& outputs,
                                                   std::vector<Item> inputs,
                                                   std::span<const Tensor> into) {
-  struct Bound {
+  struct Held {
     std::shared_ptr<Asked> asked;  // its program has what the plan's kernels refer to
     std::unique_ptr<BoundPlan> plan;
   };
   check_items(inputs);
   if (limits_.bytes || limits_.operations) return nullptr;
-  auto bound = std::make_shared<Bound>();
-  bound->asked = asked_for(outputs);
-  bound->plan = program_for(*bound->asked, inputs).bind(inputs, into);
-  return {bound, bound->plan.get()};
+  auto held = std::make_shared<Held>();
+  held->asked = asked_for(outputs);
+  held->plan = program_for(*held->asked, inputs).bind(inputs, into);
+  return {held, held->plan.get()};
 }
 
 std::map<std::string, int> InferenceSession::providers() {

@@ -124,7 +124,7 @@ void Call::bind_shared_outputs(Frame& frame) {
 
 // What eager's backward reads where it was written: there another call may have written since. A
 // program for more outputs than this backward has reads zeros for the rest.
-void Call::bind_read_there(Bound& bound) {
+void Call::bind_read_there(BackwardFrame& bound) {
   if (stash_ || halves_) return;
   for (const auto& [output, input] : state_->reads_there(wanted_.defined)) {
     const Operand& type = planned_.plan->core->outputs.types[output];
@@ -315,7 +315,7 @@ void Call::run_forward_again(const Wanted& wanted) {
 }
 
 // Where eager's nodes are known, each has checked what it reads.
-Bound Call::begin_backward(const Wanted& wanted, bool keep) {
+BackwardFrame Call::begin_backward(const Wanted& wanted, bool keep) {
   if (!state_->history.known) check_outputs(state_->history.saved_outputs(wanted.defined));
   unpack_inputs(wanted.defined);
   const bool other = wanted != wanted_;
@@ -326,14 +326,14 @@ Bound Call::begin_backward(const Wanted& wanted, bool keep) {
     state_->confirmed = true;
     state_->varied = state_->varied || other;
   }
-  Bound bound{planned_, inputs_, shared_outputs_, {}, nullptr, wanted != wanted_};
+  BackwardFrame bound{planned_, inputs_, shared_outputs_, {}, nullptr, wanted != wanted_};
   stash_ ? bind_stash(bound, keep) : bind_frame(bound, keep);
   bind_shared_outputs(*bound.frame);
   bind_read_there(bound);
   return bound;
 }
 
-void Call::bind_frame(Bound& bound, bool keep) {
+void Call::bind_frame(BackwardFrame& bound, bool keep) {
   bind_inputs(*frame_);
   bound.frame = frame_;
   const bool others = frame_.use_count() > 2;  // backwards under way that read the stash

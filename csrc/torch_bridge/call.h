@@ -16,7 +16,7 @@
 namespace ort::bridge {
 
 // What one backward of a call runs on. It holds what the frame points to.
-struct Bound {
+struct BackwardFrame {
   Planned planned;
   std::vector<at::Tensor> inputs;
   std::vector<SharedOutput> outputs;
@@ -45,7 +45,7 @@ class Call {
   // runs again where it ran for something else. Where it cannot, as an input has changed, but had
   // more outputs in mind, the gradients of the others are to be zeros. `keep`: the call keeps what
   // it has for another one.
-  Bound begin_backward(const Wanted& wanted, bool keep);
+  BackwardFrame begin_backward(const Wanted& wanted, bool keep);
   // For a backward of these outputs under create_graph: the forward once more, by torch's
   // operators.
   SecondRun run_again(const Indices& outputs, const Edges& edges);
@@ -76,11 +76,11 @@ class Call {
                   const std::vector<at::Tensor>& outputs);
   const void* input_data(size_t i) const;
   void bind_inputs(Frame& frame) const;
-  void bind_frame(Bound& bound, bool keep);
-  void bind_stash(Bound& bound, bool keep);
+  void bind_frame(BackwardFrame& bound, bool keep);
+  void bind_stash(BackwardFrame& bound, bool keep);
   void share_outputs(const std::vector<at::Tensor>& outputs);
   void bind_shared_outputs(Frame& frame);
-  void bind_read_there(Bound& bound);
+  void bind_read_there(BackwardFrame& bound);
   void save_inputs(const std::vector<at::Tensor>& given);
   void own_input(size_t i);
   void unpack_inputs(const Indices& defined);

@@ -88,7 +88,7 @@ bool CapturedState::is_staged() {
 
 // What the program gives no gradient comes last. Of one segment the parts are handed over as eager
 // accumulates: where its order goes from one group to another and back, a group has several.
-std::shared_ptr<const std::vector<Part>> CapturedState::parts(const Planned& planned) {
+std::shared_ptr<const std::vector<Share>> CapturedState::parts(const Planned& planned) {
   std::lock_guard lock(mutex);
   if (divided_.lock() == planned.plan) return parts_;
   struct Member {
@@ -110,7 +110,7 @@ std::shared_ptr<const std::vector<Part>> CapturedState::parts(const Planned& pla
   const auto when = [](const Member& m) { return std::tuple(m.segment, m.rank, m.group, m.w); };
   std::sort(members.begin(), members.end(),
             [&](const Member& a, const Member& b) { return when(a) < when(b); });
-  std::vector<Part> parts;
+  std::vector<Share> parts;
   for (const auto& [segment, rank, group, w] : members) {
     if (parts.empty() || parts.back().segment != segment || parts.back().group != group)
       parts.push_back({segment, group, {}});
@@ -120,7 +120,7 @@ std::shared_ptr<const std::vector<Part>> CapturedState::parts(const Planned& pla
   for (auto part = parts.rbegin(); part != parts.rend(); ++part)
     part->wrt = handed_over_for(part->wrt, !later.insert(part->group).second);
   divided_ = planned.plan;
-  parts_ = std::make_shared<const std::vector<Part>>(std::move(parts));
+  parts_ = std::make_shared<const std::vector<Share>>(std::move(parts));
   return parts_;
 }
 

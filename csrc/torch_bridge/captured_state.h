@@ -33,7 +33,7 @@ struct Planned {
 };
 
 // The inputs of a group whose gradients one segment completes.
-struct Part {
+struct Share {
   size_t segment, group;
   Indices wrt;  // positions in the list of inputs that need a gradient
 };
@@ -84,13 +84,13 @@ struct CapturedState {
   // Of what is read there, what the backward of these outputs reads.
   std::vector<ReadThere> reads_there(const Indices& by_outputs) const;
   // What the nodes of a call hand over, by segment and group.
-  std::shared_ptr<const std::vector<Part>> parts(const Planned& planned);
+  std::shared_ptr<const std::vector<Share>> parts(const Planned& planned);
 
  private:
   Once asked_;
   bool staged_ = false;
   std::weak_ptr<const TrainingPlan> divided_;  // the plan that parts_ are of
-  std::shared_ptr<const std::vector<Part>> parts_;
+  std::shared_ptr<const std::vector<Share>> parts_;
 };
 
 }  // namespace ort::bridge

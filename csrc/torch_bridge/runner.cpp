@@ -147,7 +147,7 @@ std::vector<at::Tensor> Runner::call(const std::vector<at::Tensor>& user) {
   }
   if (!wanted.defined.empty()) {
     call->expect_backward(tensors, outputs);
-    attach(call, tensors, outputs);
+    add_nodes(call, tensors, outputs);
   }
   outputs.resize(state_->n_user_outputs);
   return outputs;

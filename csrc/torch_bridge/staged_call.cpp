@@ -48,7 +48,7 @@ void Call::keep_stash(const std::shared_ptr<Program>& program, const std::vector
 }
 
 // The backward's plan writes over nothing of the stash: each backward has a frame of its own.
-void Call::bind_stash(Bound& bound, bool keep) {
+void Call::bind_stash(BackwardFrame& bound, bool keep) {
   bound.frame = std::make_shared<Frame>(*planned_.plan->core, native(stream_));
   bound.frame->set_run_state(&*run_state_);
   bound.stash = keep ? stash_->items : std::move(stash_->items);

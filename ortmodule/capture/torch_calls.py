@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 
-from ..errors import NeedsCut
+from ..errors import NeedsCut, NotCapturable
 from ..guards import observation
 from ..guards.tensor_questions import THROUGH_DATA
 from ..python_ops.collectives import check_in_place
@@ -30,6 +30,7 @@ _ANSWERED_LATER = (
     "__get__", "__repr__", "__str__", "__format__", "__len__", "__bool__", "size", "dim",
     "sym_float",
 )  # fmt: skip
+_NAMES_AXES = {"rename", "rename_", "refine_names", "align_to", "align_as"}
 _ASKS_STRIDES = {torch.Tensor.stride, torch.Tensor.dim_order}
 
 # What follows "__i" in the names of augmented assignments.
@@ -80,6 +81,8 @@ class Calls(TorchFunctionMode):
         if self.look is not None:
             self.look(len(self.made))
         self.asks_strides |= function in _ASKS_STRIDES
+        if getattr(function, "__name__", "") in _NAMES_AXES or kwargs.get("names"):
+            raise NotCapturable("forward names the axes of tensors")
         if getattr(function, "__name__", "") not in _ANSWERED_LATER:
             numbers = tuple(_numbers((args, tuple(kwargs.items()))))
             self.made.append((stands_for(function), numbers, *_caller()))

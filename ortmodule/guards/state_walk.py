@@ -277,6 +277,7 @@ class StateWalk:
             registry = state.get(name)
             if name not in ignored and registry is not None and not self._has(registry):
                 self._watch(registry, path, registry=name)
+                self.watched[-1].ordered = name == "_modules"
                 for key, value in list(registry.items()):
                     self.reach(value, f"{dot}{key}", key)
         for name, value in list(state.items()):

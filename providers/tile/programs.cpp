@@ -184,7 +184,7 @@ size_t programs_made() {
   return made;
 }
 
-Bound bind(const Region& region, const Binding& binding, int64_t block) {
+BoundRegion bind(const Region& region, const Binding& binding, int64_t block) {
   Programs& kept = laid_out(region);
   const Sized operands = sized(kept, binding, block);
   const bool sums_groups = block && kept.layout->cols >= 0;

@@ -11,14 +11,14 @@
 namespace ort::tile {
 
 // What a kernel is made of.
-struct Bound {
+struct BoundRegion {
   std::shared_ptr<const TileProgram> program;
   Extent extent;
 };
 
 // `block`: of channels, where the operands of all elements lie so; 0: row-major, or in any one
 // order.
-Bound bind(const Region& region, const Binding& binding, int64_t block = 0);
+BoundRegion bind(const Region& region, const Binding& binding, int64_t block = 0);
 // Whether, by its dims, its kernel may take what is not row-major.
 bool takes_layouts(const Region& region);
 

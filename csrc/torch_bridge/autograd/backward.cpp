@@ -17,7 +17,7 @@ void fail_second_time() {
       "backward.");
 }
 
-Backward::Backward(std::shared_ptr<Call> call, std::shared_ptr<const std::vector<Part>> parts)
+Backward::Backward(std::shared_ptr<Call> call, std::shared_ptr<const std::vector<Share>> parts)
     : call_(std::move(call)),
       parts_(std::move(parts)),
       nodes_{std::vector<std::atomic<AnyNode*>>(call_->state().history.outputs.size()),
@@ -105,7 +105,7 @@ void Backward::fail_at(const Origin& origin) {
   for (auto& [leaf, gradient] : ready) accumulate(std::move(leaf), gradient);
 }
 
-std::vector<at::Tensor> Backward::hand_over(const Part& part) {
+std::vector<at::Tensor> Backward::hand_over(const Share& part) {
   std::lock_guard lock(mutex_);
   BackwardRun& run = run_of_task();
   std::optional<Ending> ending;

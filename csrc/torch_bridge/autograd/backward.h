@@ -1,4 +1,4 @@
-// What the nodes of one call have in common: nodes.cpp has the nodes, attach() makes them. Each
+// What the nodes of one call have in common: nodes.cpp has the nodes, add_nodes() makes them. Each
 // backward over them is a BackwardRun of its own: a hook of one may begin another, and so may a
 // thread.
 #pragma once
@@ -16,7 +16,7 @@ class BackwardRun;
 
 class Backward : public std::enable_shared_from_this<Backward> {
  public:
-  Backward(std::shared_ptr<Call> call, std::shared_ptr<const std::vector<Part>> parts);
+  Backward(std::shared_ptr<Call> call, std::shared_ptr<const std::vector<Share>> parts);
   ~Backward();
 
   // The gradients of a node's results are complete; undefined is an answer too. Returns what they
@@ -26,10 +26,10 @@ class Backward : public std::enable_shared_from_this<Backward> {
   // An error in the node of `origin` or in a hook before it: accumulates what eager has by then.
   void fail_at(const Origin& origin);
   // The gradients of a part's inputs, whose outputs have all arrived; by position in its wrt.
-  std::vector<at::Tensor> hand_over(const Part& part);
+  std::vector<at::Tensor> hand_over(const Share& part);
 
   Call& call() { return *call_; }
-  const std::vector<Part>& parts() const { return *parts_; }
+  const std::vector<Share>& parts() const { return *parts_; }
   Nodes& nodes() { return nodes_; }
 
   // A second run has a graph of torch's, into which all later gradients of the outputs go, as in
@@ -53,7 +53,7 @@ class Backward : public std::enable_shared_from_this<Backward> {
 
   std::recursive_mutex mutex_;  // a hook on a saved tensor may run a backward
   std::shared_ptr<Call> call_;
-  std::shared_ptr<const std::vector<Part>> parts_;
+  std::shared_ptr<const std::vector<Share>> parts_;
   Nodes nodes_;
   std::vector<bool> used_;        // by AutogradHistory::used_up
   bool led_into_torchs_ = false;  // whether gradients go into a second run's graph

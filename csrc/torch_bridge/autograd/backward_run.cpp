@@ -150,7 +150,7 @@ bool BackwardRun::serves(const Indices& outputs) const {
                              [&](size_t i) { return !arrived_[i] || contains(run_->given, i); });
 }
 
-std::vector<at::Tensor> BackwardRun::hand_over(const Part& part) {
+std::vector<at::Tensor> BackwardRun::hand_over(const Share& part) {
   const Indices& outputs = state_.topology.groups[part.group].outputs;
   std::vector<at::Tensor> results(part.wrt.size());
   const bool any = std::any_of(outputs.begin(), outputs.end(),
@@ -205,7 +205,7 @@ std::vector<std::pair<GradientEdge, at::Tensor>> BackwardRun::ready_before(const
     if (!is_before || w == state_.wrt.size() || !requests_.accumulates(w) || is_lost(w)) continue;
     const auto part =
         std::find_if(backward_.parts().begin(), backward_.parts().end(),
-                     [&](const Part& p) { return std::count(p.wrt.begin(), p.wrt.end(), w) > 0; });
+                     [&](const Share& p) { return std::count(p.wrt.begin(), p.wrt.end(), w) > 0; });
     if (part == backward_.parts().end()) continue;
     at::Tensor gradient = hand_over({part->segment, part->group, {w}}).front();
     if (gradient.defined()) ready.emplace_back(backward_.nodes().target(w), std::move(gradient));
@@ -269,7 +269,7 @@ const SecondRun& BackwardRun::second() {
   return second_->run;
 }
 
-std::vector<at::Tensor> BackwardRun::hand_over_second(const Part& part) {
+std::vector<at::Tensor> BackwardRun::hand_over_second(const Share& part) {
   const SecondRun& run = second();
   const Indices now = arrived();
   const Indices& outputs = state_.topology.groups[part.group].outputs;
@@ -308,7 +308,7 @@ void BackwardRun::start() {
     return gradient && is_batched(*gradient);
   });
   Wanted wanted = wanted_now();
-  Bound bound = call_.begin_backward(wanted, keep_ || batched);
+  BackwardFrame bound = call_.begin_backward(wanted, keep_ || batched);
   run_.emplace(Run{std::move(wanted), std::move(bound), {}, 0, false, {}, {}, {}, false, {}});
   if (batched) {
     run_batched();

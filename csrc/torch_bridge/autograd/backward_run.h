@@ -28,7 +28,7 @@ class BackwardRun {
   // What the outputs that have arrived add to the gradient of one that they pass. Undefined where
   // nobody asks for it (the program then goes on by itself) or another one is to come.
   at::Tensor passed_on(size_t output);
-  std::vector<at::Tensor> hand_over(const Part& part);
+  std::vector<at::Tensor> hand_over(const Share& part);
   // What eager accumulates before it comes to `origin`, in its order.
   std::vector<std::pair<GradientEdge, at::Tensor>> ready_before(const Origin& origin);
 
@@ -36,7 +36,7 @@ class BackwardRun {
   // One run of a program: which gradients it was given, how far it has come.
   struct Run {
     Wanted wanted;
-    Bound bound;
+    BackwardFrame bound;
     Indices given;                             // outputs whose gradient was there in time
     size_t segments = 0;                       // run so far
     bool is_running = false;                   // the next one; still, where a step has failed
@@ -59,7 +59,7 @@ class BackwardRun {
   Indices arrived() const;
   void start();
   const SecondRun& second();
-  std::vector<at::Tensor> hand_over_second(const Part& part);
+  std::vector<at::Tensor> hand_over_second(const Share& part);
   bool serves(const Indices& outputs) const;
   bool is_lost(size_t w) const;
   bool passed_in_time(size_t output) const;

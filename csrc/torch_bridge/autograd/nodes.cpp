@@ -121,7 +121,7 @@ class Receiver : public AutogradNode {
 // raises, torch keeps the nodes that wait for their turn until the thread's next backward.
 class HandOver : public AutogradNode {
  public:
-  HandOver(const std::shared_ptr<Backward>& backward, const Part& part, bool has_next)
+  HandOver(const std::shared_ptr<Backward>& backward, const Share& part, bool has_next)
       : backward_(backward), part_(part), has_next_(has_next) {}
   ~HandOver() override {  // nobody else may hold what it led to
     if (const auto backward = backward_.lock())
@@ -142,7 +142,7 @@ class HandOver : public AutogradNode {
 
  private:
   const std::weak_ptr<Backward> backward_;
-  const Part& part_;  // the backward's
+  const Share& part_;  // the backward's
   const bool has_next_;
 };
 
@@ -221,7 +221,7 @@ void prepare_nodes() {
   name_node_types("ORTModuleBackward", kNoHook, {&typeid(Receiver)});
 }
 
-void attach(const std::shared_ptr<Call>& call, const std::vector<at::Tensor>& inputs,
+void add_nodes(const std::shared_ptr<Call>& call, const std::vector<at::Tensor>& inputs,
             std::vector<at::Tensor>& outputs) {
   const auto backward = std::make_shared<Backward>(call, call->state().parts(call->planned()));
   const First first = chains(backward, inputs);

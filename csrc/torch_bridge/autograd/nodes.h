@@ -12,7 +12,7 @@ void prepare_nodes();
 // one op returned; it leads to the outputs that these pass and to the inputs that they reach, to no
 // others; inputs that the same outputs reach hang on a chain of nodes, one a segment, so that their
 // gradients stream.
-void attach(const std::shared_ptr<Call>& call, const std::vector<at::Tensor>& inputs,
+void add_nodes(const std::shared_ptr<Call>& call, const std::vector<at::Tensor>& inputs,
             std::vector<at::Tensor>& outputs);
 
 }  // namespace ort::bridge

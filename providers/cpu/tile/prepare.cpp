@@ -118,7 +118,7 @@ class Joining {
     };
     for (const ValueId id : own.in) add(id, false);
     for (const ValueId id : own.out) add(id, true);
-    tile::Bound found = tile::bind(own, bound, elements ? layouts_.block : 0);
+    tile::BoundRegion found = tile::bind(own, bound, elements ? layouts_.block : 0);
     part.kernel = make_tile_kernel(found.program, std::move(found.extent), tile::name_of(own),
                                    std::move(layouts));
     return part;
@@ -163,7 +163,7 @@ class Joining {
 std::unique_ptr<Kernel> prepare_tile(const Region& region, const Binding& binding) {
   tile::OperandLayouts layouts = tile::shared_layouts(region, binding);
   if (layouts.block > 0) return Joining(region, binding, layouts).run();
-  tile::Bound bound = tile::bind(region, binding);
+  tile::BoundRegion bound = tile::bind(region, binding);
   return make_tile_kernel(bound.program, std::move(bound.extent), tile::name_of(region),
                           std::move(layouts));
 }

@@ -18,7 +18,7 @@ using tile::Space;
 
 class TileKernel final : public Kernel {
  public:
-  TileKernel(tile::Bound bound, TileForm form, std::string name, Gpu& gpu,
+  TileKernel(tile::BoundRegion bound, TileForm form, std::string name, Gpu& gpu,
              std::shared_ptr<const Code> code)
       : program_(std::move(bound.program)),
         extent_(std::move(bound.extent)),
@@ -187,7 +187,7 @@ class TileKernel final : public Kernel {
   int64_t sums_ = 0;
 };
 
-Prepared prepared(tile::Bound bound, std::string name, const Device& device) {
+Prepared prepared(tile::BoundRegion bound, std::string name, const Device& device) {
   Gpu& gpu = gpu_of(device);
   const TileForm form = form_of(*bound.program, bound.extent);
   const std::string text = tile_text(*bound.program, form);
