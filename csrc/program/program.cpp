@@ -1,4 +1,5 @@
-// A graph's whole life on one page: prepare, differentiate, optimise, segment, partition; then plans.
+// A graph's whole life on one page: prepare, differentiate, optimise, segment, partition; then
+// plans.
 #include "csrc/program/program.h"
 
 #include <algorithm>

@@ -35,6 +35,7 @@ from ..torch_internals.tracing import FakeTensor
 from .budget import Budget, OutOfTime, TooSlow, pace
 from .fake_run import FakeRun, observed, warm_up
 from .flat_module import Flat, Notes
+from .logged import told_before
 from .torch_calls import Calls
 
 
@@ -85,7 +86,9 @@ def _traced(
     with OwnTensors(module) as own, contextlib.ExitStack() as stack:
         flat.notes.own, flat.notes.effects = own, effects
         stack.enter_context(flat.notes.calls.versions_kept())
-        if not whole:  # code that the fake run did not come to
+        if whole:
+            stack.enter_context(told_before())
+        else:  # code that the fake run did not come to
             stack.enter_context(observed(effects, fake.roots, fake.names))
         too_slow = None if exact else pace()
 

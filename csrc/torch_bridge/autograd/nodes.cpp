@@ -222,7 +222,7 @@ void prepare_nodes() {
 }
 
 void add_nodes(const std::shared_ptr<Call>& call, const std::vector<at::Tensor>& inputs,
-            std::vector<at::Tensor>& outputs) {
+               std::vector<at::Tensor>& outputs) {
   const auto backward = std::make_shared<Backward>(call, call->state().parts(call->planned()));
   const First first = chains(backward, inputs);
   std::vector<GradientEdge> to(outputs.size());

@@ -13,6 +13,6 @@ void prepare_nodes();
 // others; inputs that the same outputs reach hang on a chain of nodes, one a segment, so that their
 // gradients stream.
 void add_nodes(const std::shared_ptr<Call>& call, const std::vector<at::Tensor>& inputs,
-            std::vector<at::Tensor>& outputs);
+               std::vector<at::Tensor>& outputs);
 
 }  // namespace ort::bridge
