@@ -12,7 +12,7 @@ from onnx import TensorProto, defs
 from ortmodule._native import core
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "csrc" / "graph" / "onnx_versions.cpp"
+PAGE = ROOT / "csrc" / "onnx" / "versions.cpp"
 HEAD = """// Written by tools/onnx_versions.py: what each version of an op takes. Do not edit.
 #include "csrc/onnx/versions.h"
 

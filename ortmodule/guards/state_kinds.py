@@ -200,6 +200,15 @@ def _copy_of_array(value: np.ndarray) -> np.ndarray:
     return value.copy()
 
 
+def _write_ctypes(value: Any, content: bytes) -> None:
+    ctypes.memmove(ctypes.addressof(value), content, len(content))
+
+
+def _write_bytes(value: array.array, content: bytes) -> None:
+    del value[:]
+    value.frombytes(content)
+
+
 def _write_array(value: np.ndarray, content: np.ndarray) -> None:
     if value.flags.writeable:
         value[...] = content
@@ -389,11 +398,11 @@ _FAMILIES: list[tuple[type, StateKind]] = [
     (frozenset, StateKind(_of_set, changes=False)),
     (collections.deque, StateKind(_of_sequence, _put_deque)),
     (bytearray, _frozen(bytes, lambda value, content: value.__setitem__(slice(None), content))),
-    (array.array, _frozen(lambda v: v.tobytes(), None)),
+    (array.array, _frozen(lambda v: v.tobytes(), _write_bytes)),
     (np.ndarray, _frozen(_copy_of_array, _write_array)),
     (random.Random, _KINDS[random.Random]),
     (threading.local, StateKind(_of_object, _put_object, attributes=True)),
     (torch.optim.Optimizer, OBJECT),
     (types.SimpleNamespace, OBJECT),
-    *((of, _frozen(_bytes_of, None)) for of in _OF_CTYPES),
+    *((of, _frozen(_bytes_of, _write_ctypes)) for of in _OF_CTYPES),
 ]

@@ -7,7 +7,6 @@ an unfiltered one while forward runs to be learnt from, and puts everything back
 import abc
 import dataclasses
 import functools
-import io
 import logging
 import sys
 import types
@@ -22,6 +21,7 @@ from torch.nn.modules import module as torch_module
 from ..calls.containers import slots_of
 from ..calls.exact import exact
 from ..errors import NotCapturable
+from ..torch_internals.tracing import FakeTensor
 from . import observation, standard_library, state_kinds, surroundings
 from .observation import Names, is_library
 from .state_kinds import MISSING, StateKind
@@ -181,7 +181,7 @@ class StateWalk:
     def check_seen(self, names: Names) -> None:
         """Raises NotCapturable where code that looks up `names` may read what cannot be seen."""
         for path, name, value in self.unseen:
-            if isinstance(value, io.IOBase) and not names.known & _OF_FILES:
+            if _is_stream(value) and not names.known & _OF_FILES:
                 continue  # as a logger's, which is written to
             if name is None or name in names or name in self._rooted:
                 kind = f"an object of {type(value).__module__}.{type(value).__qualname__}"
@@ -305,9 +305,9 @@ class StateWalk:
         elif isinstance(value, torch.Tensor):
             if id(value) not in self.tensors:
                 self.tensors[id(value)] = path, value
-                self._attributes(value, path, self.names)
+                self._attributes(value, path, self.names, not isinstance(value, FakeTensor))
                 self._instance(value, path)
-        elif isinstance(value, types.BuiltinFunctionType):
+        elif isinstance(value, (types.BuiltinFunctionType, types.MethodWrapperType)):
             if isinstance(value.__self__, state_kinds.GENERATORS):  # a method that draws
                 self.reach(value.__self__, f"{path}'s generator", name)
             elif standard_library.is_impure(value):
@@ -386,10 +386,12 @@ class StateWalk:
             elif _wants(names, key):
                 self.reach(item, f"{path}.{key}", key)
 
-    def _attributes(self, owner: Any, path: str, names: Names | None) -> None:
+    def _attributes(
+        self, owner: Any, path: str, names: Names | None, reached: bool = True
+    ) -> None:  # fmt: skip
         state = vars(owner)
         self._watch(state, path, names, owner=owner)
-        for key, item in list(state.items()):
+        for key, item in list(state.items()) if reached else ():
             if _wants(names, key):
                 self.reach(item, f"{path}.{key}", key)
 
@@ -532,7 +534,11 @@ def _keeps_alive(weak: Any) -> bool:
     return True
 
 
-def _is_bound(method: types.BuiltinFunctionType) -> bool:
+def _is_stream(value: Any) -> bool:
+    return any(value is s for s in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__))
+
+
+def _is_bound(method: types.BuiltinFunctionType | types.MethodWrapperType) -> bool:
     """Whether it is a method, written in C, of an object that may hold something."""
     holder = method.__self__
     if holder is None or isinstance(holder, (types.ModuleType, type)):

@@ -143,8 +143,9 @@ def _differ(now: dict[str, Any], before: dict[str, Any]) -> bool:
 
 
 def _is_torchs(name: str) -> bool:
-    """Whether it is what fake tensors remember, or what stands for Tensor.data."""
-    return name in OF_CACHES or name == THROUGH_DATA or "_memo" in name or name[:7] == "_dynamo"
+    """Whether it is what traced tensors remember, or what stands for Tensor.data."""
+    known = name in OF_CACHES or name == THROUGH_DATA
+    return known or name.startswith("_dynamo") or "_memo" in name or "_capsule" in name
 
 
 def forget(mode: FakeTensorMode) -> None:

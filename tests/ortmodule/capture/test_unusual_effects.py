@@ -2,7 +2,12 @@
 gradients of tensors, messages, queues, modules of the standard library. Each call does it as in
 eager, and no value of a trace stays."""
 
+import array
 import asyncio
+import ctypes
+import io
+import itertools
+import json
 import logging
 import queue
 import string
@@ -212,3 +217,43 @@ def test_a_forward_that_is_awaited():
         for size in SIZES:
             x = torch.randn(size, 4)
             torch.testing.assert_close(run(model(x)), run(module(x)))
+
+
+WRITTEN = {
+    "a text": (io.StringIO, lambda kept: kept.write("k"), lambda kept: kept.getvalue()),
+    "json in a text": (
+        io.StringIO, lambda kept: json.dump(1, kept), lambda kept: kept.getvalue(),
+    ),
+    "an array": (lambda: array.array("i"), lambda kept: kept.append(1), len),
+    "a number of C": (
+        lambda: ctypes.c_int(0),
+        lambda kept: setattr(kept, "value", kept.value + 1),
+        lambda kept: kept.value,
+    ),
+    "a count": (lambda: itertools.count().__next__, lambda kept: kept(), lambda kept: kept()),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("kind", WRITTEN)
+def test_an_object_of_c_is_written_once_a_call(kind):
+    make, write, read = WRITTEN[kind]
+
+    class Keeping(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear, self.kept = nn.Linear(4, 4), make()
+
+        def forward(self, x):
+            write(self.kept)
+            return self.linear(x)
+
+    found = []
+    for wrap in (lambda m: m, ORTModule):
+        model = wrap(Keeping())
+        seen = []
+        for size in SIZES:
+            model(torch.ones(size, 4))
+            seen.append(read(model.kept))
+        found.append(seen)
+    assert found[0] == found[1]
