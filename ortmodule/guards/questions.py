@@ -45,7 +45,8 @@ _OF_TORCH = {
     "get_swap_module_params_on_conversion",
     "get_printoptions", "set_printoptions", "set_default_dtype",
     "set_num_threads", "use_deterministic_algorithms", "set_default_device",
-    "set_float32_matmul_precision", "set_flush_denormal", "backends",
+    "set_float32_matmul_precision", "set_flush_denormal", "backends", "swap_tensors",
+    "set_detect_anomaly",
 }  # fmt: skip
 _OF_NUMPY = {"geterr", "seterr", "geterrcall", "seterrcall", "get_printoptions", "set_printoptions"}
 _WITHOUT_GUARD = {"torch": _OF_TORCH, "numpy": _OF_NUMPY, "warnings": {"filters"}}

@@ -35,7 +35,9 @@ _PURE_FUNCTIONS = ("pathlib.PurePath.", "pathlib.Path.__") + tuple(
 _OF_FRAMES = {f"inspect.{name}" for name in ("stack", "currentframe", "trace", "getouterframes")}
 # What a name stands for is found where no guard looks.
 _BY_NAME = {"logging.getLogger"}
-_OF_THREADS = {"current_thread", "get_ident", "get_native_id", "main_thread", "active_count"}
+_OF_THREADS = {
+    "current_thread", "get_ident", "get_native_id", "main_thread", "active_count", "start",
+}  # fmt: skip
 # Its functions read whatever an object has.
 LOOK_INTO = {"copy", "dataclasses", "inspect", "json", "pickle", "pprint", "reprlib", "string"}
 # Of builtins those that look up an attribute by a text that they are given.

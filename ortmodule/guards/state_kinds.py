@@ -23,7 +23,7 @@ import threading
 import types
 import uuid
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -107,7 +107,8 @@ def kind_of(value: Any) -> StateKind | None:
     found = _KINDS.get(of)
     if found is None:
         found = next((kind for base, kind in _FAMILIES if isinstance(value, base)), None)
-    if found is None and has_attributes(value):
+    opaque = isinstance(value, Iterator) and _is_opaque(of)  # as a DataLoader's, which moves on
+    if found is None and has_attributes(value) and not opaque:
         found = OBJECT
     return found
 
@@ -126,7 +127,11 @@ def is_plain(value: Any) -> bool:
         return True  # pybind11's enums
     if is_of_pybind(value):
         return True
-    return of.__module__.startswith(_OPAQUE) and not isinstance(value, torch.nn.Module)
+    return _is_opaque(of) and not isinstance(value, (torch.nn.Module, Iterator))
+
+
+def _is_opaque(of: type) -> bool:
+    return of.__module__.startswith(_OPAQUE)
 
 
 def is_of_pybind(value: Any) -> bool:

@@ -11,10 +11,12 @@ import json
 import logging
 import queue
 import string
+import threading
 
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader
 
 from ortmodule import ORTModule
 
@@ -257,3 +259,40 @@ def test_an_object_of_c_is_written_once_a_call(kind):
             seen.append(read(model.kept))
         found.append(seen)
     assert found[0] == found[1]
+
+
+class Moving(nn.Module):
+    """step(module, x) gives a factor, and moves something on."""
+
+    def __init__(self, step):
+        super().__init__()
+        self.linear, self.step = nn.Linear(4, 4), step
+        self.batches = iter(DataLoader(list(range(8))))
+        self.told = []
+        self.one, self.other = torch.ones(4), torch.zeros(4)
+
+    def forward(self, x):
+        return self.linear(x) * self.step(self, x)
+
+
+def a_thread(m, x):
+    thread = threading.Thread(target=lambda: m.told.append(x.shape[0]))
+    thread.start()
+    thread.join()
+    return len(m.told)
+
+
+def tensors_swapped(m, x):
+    torch.utils.swap_tensors(m.one, m.other)
+    return m.one
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("step", [a_thread, tensors_swapped, lambda m, x: next(m.batches)])
+def test_what_moves_on_moves_once_a_call(step):
+    found = []
+    for wrap in (lambda m: m, ORTModule):
+        torch.manual_seed(0)
+        model = wrap(Moving(step))
+        found.append([model(torch.ones(size, 4)) for size in SIZES])
+    torch.testing.assert_close(*found)
