@@ -89,7 +89,8 @@ class CodeFacts:
     """What a code object names, each with the line that does first.
 
     `attributes` are looked up, by name (`looked_up`) or by a text that stands there. `any_name`: it
-    may reach an attribute whose name is made as it runs. `stored`: attributes that it sets.
+    may reach an attribute whose name is made as it runs. `stored`: attributes that it sets,
+    of which it takes `deleted` away.
     `compared`: where it first asks by `is` or `in` for an object that is no constant, or None;
     `equated`: where by `==`;
     `identities`: all by `is`, as (what is looked up on a global, or nothing, line).
@@ -99,6 +100,7 @@ class CodeFacts:
     attributes: dict[str, int]
     looked_up: frozenset[str]
     stored: frozenset[str]
+    deleted: frozenset[str]
     compared: int | None
     equated: int | None
     identities: tuple[tuple[tuple[str, ...], int], ...]
@@ -125,6 +127,7 @@ def facts_of(code: types.CodeType) -> CodeFacts:
         found.attributes,
         looked_up,
         frozenset(found.stored),
+        frozenset(found.deleted),
         *_comparisons(steps, code.co_firstlineno),
         found.globals,
         found.imports,
@@ -146,6 +149,7 @@ class _Lookups:
         self.by_text: dict[str, int] = {}
         self.asked: list[tuple[str, str, int]] = []
         self.stored: set[str] = set()
+        self.deleted: set[str] = set()
         self.any_name = False
         for i, step in enumerate(steps):
             line = step.positions.lineno or line
@@ -177,6 +181,8 @@ class _Lookups:
         self.attributes.setdefault(step.argval, line)
         if step.opname in ("STORE_ATTR", "DELETE_ATTR"):
             self.stored.add(step.argval)
+        if step.opname == "DELETE_ATTR":
+            self.deleted.add(step.argval)
         if step.argval == "__class__":
             self.asked.append((step.argval, _local(steps[i - 1]), line))
 

@@ -100,6 +100,10 @@ def check_in_parts(code: types.CodeType, scope: dict) -> None:
     for name in _OF_ORDER & facts.looked_up:
         reason = f"forward changes the order of a dict ({name}), which parts do not write back"
         raise NotCapturable(reason, file=code.co_filename, line=facts.attributes[name])
+    if facts.deleted or "forward" in facts.stored or "forward" in code.co_consts:
+        name = next(iter(facts.deleted), "forward")  # where the class has it too
+        reason = f"forward sets or deletes {name} of an object, which parts do not see"
+        raise NotCapturable(reason, file=code.co_filename, line=facts.attributes.get(name))
     for name in _BY_HAND & (facts.attributes.keys() | facts.globals.keys()):
         line = facts.attributes.get(name) or facts.globals[name]
         raise NotCapturable(f"forward calls {name} itself", file=code.co_filename, line=line)

@@ -294,5 +294,49 @@ def test_what_moves_on_moves_once_a_call(step):
     for wrap in (lambda m: m, ORTModule):
         torch.manual_seed(0)
         model = wrap(Moving(step))
-        found.append([model(torch.ones(size, 4)) for size in SIZES])
+        with torch.no_grad():  # a tensor that autograd holds cannot be swapped
+            found.append([model(torch.ones(size, 4)) for size in SIZES])
     torch.testing.assert_close(*found)
+
+
+class Scaled:
+    factor = 3
+
+    def of(self, y):
+        return y * self.factor
+
+
+class Patching(nn.Module):
+    """In parts, as it branches on data."""
+
+    def __init__(self, patch):
+        super().__init__()
+        self.linear, self.scaled, self.patch = nn.Linear(4, 4), Scaled(), patch
+
+    def forward(self, x):
+        return x if x.sum() > 1e9 else self.patch(self, x)
+
+
+def of_the_class(m, x):
+    m.scaled.factor = 5
+    y = m.scaled.of(m.linear(x))
+    del m.scaled.factor
+    return y
+
+
+def forward_of_a_layer(m, x):
+    old = m.linear.forward
+    m.linear.forward = lambda x: old(x) * 4
+    y = m.linear(x)
+    del m.linear.forward
+    return y
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("patch", [of_the_class, forward_of_a_layer])
+def test_an_attribute_of_the_class_is_set_for_a_while(patch):
+    module = Patching(patch)
+    model = ORTModule(module)
+    for size in SIZES:
+        x = torch.ones(size, 4)
+        torch.testing.assert_close(model(x), module(x))
