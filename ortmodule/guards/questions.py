@@ -35,6 +35,8 @@ CALL_OF_LAYER = "_call_impl"
 _PASSING_ON = ("typing_extensions.py", "warnings.py")
 # Called by name, of a context that Dynamo would forget how to leave.
 _BY_HAND = frozenset({"__enter__", "__exit__"})
+# They set an attribute by a text.
+_BY_TEXT = {"setattr", "delattr", "vars", "__dict__", "__setattr__", "__delattr__"}
 # They change an order that Dynamo does not write back.
 _OF_ORDER = frozenset({"move_to_end"})
 # Of torch, by the user's own code: state of the process or the thread that is in no guard.
@@ -100,13 +102,19 @@ def check_in_parts(code: types.CodeType, scope: dict) -> None:
     for name in _OF_ORDER & facts.looked_up:
         reason = f"forward changes the order of a dict ({name}), which parts do not write back"
         raise NotCapturable(reason, file=code.co_filename, line=facts.attributes[name])
-    if facts.deleted or "forward" in facts.stored or "forward" in code.co_consts:
-        name = next(iter(facts.deleted), "forward")  # where the class has it too
-        reason = f"forward sets or deletes {name} of an object, which parts do not see"
+    if facts.deleted or "forward" in facts.stored or _sets_by_text("forward", code, facts):
+        name = min(facts.deleted, default="forward")
+        reason = f"forward sets or deletes {name} of an object, whose class may have that too"
         raise NotCapturable(reason, file=code.co_filename, line=facts.attributes.get(name))
     for name in _BY_HAND & (facts.attributes.keys() | facts.globals.keys()):
         line = facts.attributes.get(name) or facts.globals[name]
         raise NotCapturable(f"forward calls {name} itself", file=code.co_filename, line=line)
+
+
+def _sets_by_text(name: str, code: types.CodeType, facts: observation.CodeFacts) -> bool:
+    """Whether `code` may set an attribute by a text that stands in it."""
+    by_text = _BY_TEXT & (facts.attributes.keys() | facts.globals.keys())
+    return bool(by_text) and name in code.co_consts
 
 
 def asks_whether_traced(code: types.CodeType) -> bool:

@@ -543,7 +543,7 @@ def _is_bound(method: types.BuiltinFunctionType | types.MethodWrapperType) -> bo
     holder = method.__self__
     if holder is None or isinstance(holder, (types.ModuleType, type)):
         return False
-    return type(holder).__module__.partition(".")[0] not in ("torch", "numpy")
+    return type(holder).__module__.partition(".")[0] != "torch"
 
 
 def is_own(cache: Any) -> bool:

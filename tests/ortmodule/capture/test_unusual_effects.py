@@ -13,6 +13,7 @@ import queue
 import string
 import threading
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -161,6 +162,7 @@ def test_each_message_is_logged_once(text):
             model(torch.ones(size, 4))
         found.append(list(told))
     logger.handlers = []
+    assert "forward logs a message" in str(model.explain())
     assert found[0] == found[1]
     assert len(found[0]) == len(SIZES)
 
@@ -231,6 +233,10 @@ WRITTEN = {
         lambda: ctypes.c_int(0),
         lambda kept: setattr(kept, "value", kept.value + 1),
         lambda kept: kept.value,
+    ),
+    "an array by its method": (
+        lambda: np.zeros(1).__setitem__, lambda kept: kept(0, kept.__self__[0] + 1),
+        lambda kept: float(kept.__self__[0]),
     ),
     "a count": (lambda: itertools.count().__next__, lambda kept: kept(), lambda kept: kept()),
 }  # fmt: skip
@@ -340,3 +346,109 @@ def test_an_attribute_of_the_class_is_set_for_a_while(patch):
     for size in SIZES:
         x = torch.ones(size, 4)
         torch.testing.assert_close(model(x), module(x))
+    assert "of an object, whose class may have that too" in str(model.explain())
+
+
+def names(m, x):
+    return m.linear(x).rename("rows", "columns").sum("rows").rename(None)
+
+
+def moved_to_the_end(m, x):
+    m._modules["linear"] = m._modules.pop("linear")
+    return m.linear(x) * (1.0 + list(m._modules).index("linear"))
+
+
+def sets_a_gradient(m, x):
+    m.linear.weight.grad = None
+    return m.linear(x)
+
+
+def keeps_on_a_tensor(m, x):
+    m.linear.weight.kept.append(1)
+    return m.linear(x)
+
+
+def writes_to_held(m, x):
+    m.held.mul_(2)
+    return m.linear(x) * m.held
+
+
+def of_two_histories(m, x):
+    return m.linear(x) * m.held * m.detached
+
+
+async def awaited(m, x):
+    return m.linear(x)
+
+
+def marks(m, x):
+    """The name of a method as a text that sets nothing."""
+    with torch.profiler.record_function("forward"):
+        y = m.linear(x)
+    return y if y.sum() > 1e9 else y.relu()
+
+
+class Telling(nn.Module):
+    def __init__(self, body):
+        super().__init__()
+        self.linear, self.other = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.linear.weight.kept = []
+        self.held, self.body = self.other.weight[0] * 2, body
+        self.detached = self.held.detach()
+
+    def forward(self, x):
+        return self.body(self, x)
+
+
+REASONS = {
+    names: "forward names the axes of tensors",
+    sets_a_gradient: "forward sets a gradient (grad)",
+    keeps_on_a_tensor: "forward writes to an attribute of a tensor: ",
+    writes_to_held: "forward writes in place to a tensor that it was not given",
+    of_two_histories: "forward reads one memory as tensors of several histories",
+    awaited: "forward returns what is to be awaited",
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("body", REASONS)
+def test_a_refusal_says_why(body):
+    torch.manual_seed(0)
+    model = ORTModule(Telling(body))
+    result = model(torch.ones(3, 4))
+    if body is awaited:
+        result = asyncio.run(result)
+    assert isinstance(result, torch.Tensor)
+    assert REASONS[body] in str(model.explain())
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("body", [names, moved_to_the_end, marks])
+def test_results_are_eagers(body):
+    module = Telling(body)
+    model = ORTModule(module)
+    twin = Telling(body)
+    twin.load_state_dict(module.state_dict())
+    for size in SIZES:
+        x = torch.ones(size, 4)
+        torch.testing.assert_close(model(x), twin(x))
+        assert list(model._modules) == list(twin._modules) or body is not moved_to_the_end
+    if body is marks:
+        assert model.explain().captures
+
+
+def test_new_memory_is_filled_under_deterministic_algorithms():
+    class Making(nn.Module):
+        def forward(self, x):
+            kinds = [torch.float32, torch.int32, torch.bool]
+            return [torch.empty(2, dtype=kind) for kind in kinds] + [torch.empty_like(x) + x]
+
+    model = ORTModule(Making())
+    for on in (True, False, True):
+        torch.use_deterministic_algorithms(on)
+        try:
+            found, expected = model(torch.ones(3)), Making()(torch.ones(3))
+        finally:
+            torch.use_deterministic_algorithms(False)
+        if on:
+            torch.testing.assert_close(found, expected, equal_nan=True)
