@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from .. import _native
+from ..errors import NeedsCut
 from ..records.steps import NAMESPACE
 from ..torch_internals.devices import has_kernel_for_key, key_for_device
 from ..torch_internals.modes import DisableTorchFunction, TorchDispatchMode, disable_current_modes
@@ -120,7 +121,7 @@ _ANSWERS: dict[tuple, Casts | None] = {}
 
 def asked(target: OpOverload, arguments: tuple, state: State) -> Casts | None:
     """What autocast casts among an op's traced (args, kwargs); None where it does so inside."""
-    question = _question(target, state)
+    question = _question(target, state) if state else None
     if question is None:
         return {}
     key = target, tuple(state.items()), tuple(map(_described, leaves(arguments)))
@@ -148,6 +149,8 @@ def _question(target: OpOverload, state: State) -> Callable | None:
 def as_cast(target: OpOverload, *args: Any) -> list:
     """The arguments of a call that is being traced as autocast would cast them for `target`."""
     casts = asked(target, (args, {}), ambient())
+    if casts is None:
+        raise NeedsCut(f"autocast may cast inside of {target}")
     numbers = itertools.count()
     return _mapped(args, lambda x: x.to(casts[n]) if (n := next(numbers)) in casts else x)
 

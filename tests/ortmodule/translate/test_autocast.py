@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
 from ortmodule import Options, ORTModule
+from ortmodule.translate import autocast
 
 HALVES = [torch.bfloat16, torch.float16]
 _NAMES = {1: torch.float32, 10: torch.float16, 11: torch.float64, 16: torch.bfloat16}
@@ -212,6 +213,27 @@ def test_attention_reads_halves():
         found = captured(Function(attend), torch.randn(2, 2, 4, 8))
     (line,) = printed(found, "ort::Attention")
     assert "bfloat16" in line
+
+
+class Settled(nn.Module):
+    """Attention, and a scalar that the first call sets, as transformers' problem_type."""
+
+    kind = None
+
+    def forward(self, x):
+        if self.kind is None:
+            self.kind = "single"
+        return nn.functional.scaled_dot_product_attention(x, x, x) * len(self.kind)
+
+
+def test_nothing_is_asked_outside_of_autocast(monkeypatch):
+    """Torch cannot always be asked: with bitsandbytes imported attention on samples raises, and
+    forward could not be learnt from."""
+    monkeypatch.setattr(autocast, "_outcome", lambda *args: TypeError())
+    monkeypatch.setattr(autocast, "_ANSWERS", {})
+    module, x = ORTModule(Settled(), Options("error")), torch.randn(2, 3, 4, 8)
+    torch.testing.assert_close(module(x), Settled()(x))
+    assert module.kind == "single" and not module.explain().warm_ups
 
 
 def test_ctc_loss_reads_float32():
