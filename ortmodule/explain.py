@@ -89,6 +89,7 @@ class Report:
     cast_bytes: what it keeps of parameters' casts; arena_bytes: what both plans need.
     trace: the latest call's steps as trace events (JSON); None unless Options.profile is on.
     warm_ups: calls that eager made because forward set up state in them, with what it set.
+    replays: how often a device queued a row of steps of the latest plans as it had recorded it.
     reruns: forwards that ran once more, as a backward came for other outputs than expected.
     second_runs, second_runs_ms: forwards that eager PyTorch ran once more for a backward with
     create_graph=True, and what that took.
@@ -112,6 +113,7 @@ class Report:
     arena_bytes: int = 0
     trace: str | None = dataclasses.field(default=None, repr=False)
     warm_ups: list[str] = dataclasses.field(default_factory=list)
+    replays: int = 0
     reruns: int = 0
     second_runs: int = 0
     second_runs_ms: float = 0.0
@@ -164,6 +166,8 @@ class Report:
             time = f"  {times[provider, name]:9.0f} us" if timed else ""
             lines.append(f"  {count:5d} x {provider:10s}{time}  {name}")
         lines += [f"warm-up in eager: {warm_up}" for warm_up in self.warm_ups]
+        if self.replays:
+            lines.append(f"  {self.replays} rows of steps were replayed by the device")
         if self.reruns:
             lines.append(f"  {self.reruns} forwards ran again for other outputs' gradients")
         if self.second_runs:

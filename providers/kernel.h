@@ -43,7 +43,8 @@ struct Args {
   void* const* out;
   void* scratch;  // scratch_bytes() of it, 64-byte aligned, undefined contents
   Stream& stream = host_stream();
-  // Where a kernel that runs late writes `mark`, if nothing is there, when what it checks fails.
+  // Where a kernel that runs late writes `mark`, if nothing is there, when what it checks fails: of
+  // the device's memory.
   int32_t* failure = nullptr;
   int32_t mark = 0;
   RunState* run = nullptr;  // what the run may still cost; null: there is no limit
@@ -62,6 +63,9 @@ class Kernel {
   // In which layouts it reads and writes. An input that has not `any_layout` is row-major.
   virtual Layout layout_of_input(size_t /*in*/) const { return {}; }
   virtual Layout layout_of_output(size_t /*out*/) const { return {}; }
+  // Whether a run only queues work on the stream, the same one each time for the same addresses and
+  // the same bytes of what it reads on the host: then a device may record it.
+  virtual bool may_be_recorded() const { return false; }
   virtual std::string name() const = 0;  // for reports: "matmul+bias+gelu"
   // What it means when the mark is set after a run; empty: it sets none.
   virtual std::string failure() const { return {}; }

@@ -37,6 +37,10 @@ std::vector<bool> host_inputs(const Region& region) {
   return host;
 }
 
+std::vector<bool> Provider::reads_on_host(const Region& region) const {
+  return host_inputs(region);
+}
+
 std::unique_ptr<Kernel> Prepared::finish() && {
   Compiled compiled;
   for (const Source& source : sources) compiled.push_back(source.compile());

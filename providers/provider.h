@@ -50,6 +50,10 @@ class Provider {
   // Whether the region's kernel may take an input that is not row-major.
   virtual bool takes_layouts(const Region&) const { return false; }
 
+  // Of a region's inputs: whether its kernel reads them on the host. The default: as the ops'
+  // schemas say. A recording keeps what was read so, and a random key is another one in each run.
+  virtual std::vector<bool> reads_on_host(const Region& region) const;
+
   // Where its kernels run, for a graph whose inputs lie on `home`.
   virtual Device device(Device /*home*/) const { return {}; }
   // Whether a node that it cannot run, but whose parts it may, is expanded before a provider of

@@ -5,6 +5,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -55,8 +56,12 @@ class Memory {
   virtual void free(void* data, size_t bytes, Stream& stream) = 0;
   virtual void zero(void* data, size_t bytes, Stream& stream) = 0;
   virtual void copy(void* to, const void* from, size_t bytes, CopyKind kind, Stream& stream) = 0;
+  // As a copy to the device, of bytes of the host's that are read before this returns: nobody has
+  // to wait for it. At most kMostWritten.
+  virtual void write(void* to, const void* from, size_t bytes, Stream& stream) = 0;
+  static constexpr size_t kMostWritten = 16;
   virtual void trim() {}  // gives back what is kept idle
-  // Memory of the host's that kernels of the device write to, and that the host may read meanwhile;
+  // Memory of the host's that the device copies to without the host, which may read it meanwhile;
   // it is never given back. Null: the device has none.
   virtual void* allocate_mapped(size_t) { return nullptr; }
   // Whether a wait for an event of the device would be none; asked of one that has such memory.
@@ -65,6 +70,13 @@ class Memory {
 
 // The streams of a device: kernels run on the first, copies from and to the host on the others.
 enum StreamUse : int { kCompute, kUpload, kDownload, kStreams };
+
+// Work that a device has recorded and does again, at the same addresses, when it is replayed.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  virtual void replay(Stream& stream) = 0;  // queued there as if it were given anew
+};
 
 // A device that is not the host, as a provider gives it.
 class DeviceRuntime {
@@ -75,6 +87,13 @@ class DeviceRuntime {
   // be the name of one.
   virtual Stream& stream(int use, std::optional<void*> native = {}) = 0;
   virtual void synchronize() = 0;  // the host waits for all that was queued on any stream
+  // By what its kernels choose how they run when they are queued, besides what they are given.
+  virtual uint64_t switches() const { return 0; }
+  // What `work` queues on the stream that it is given, which does not run now. Null: the device
+  // does not record, and `work` was not called.
+  virtual std::unique_ptr<Recording> record(const std::function<void(Stream&)>& /*work*/) {
+    return nullptr;
+  }
 };
 
 }  // namespace ort

@@ -115,8 +115,7 @@ std::vector<std::string> rule_names(const OpSet& ops) {
 }
 
 std::vector<std::string> pass_names() {
-  std::vector<std::string> names{
-      "layouts"};  // of plan/layouts.cpp, which works on a graph's claims
+  std::vector<std::string> names{"layouts", "recordings"};  // of csrc/plan, on a graph's claims
   for (const auto& [name, pass] : passes()) names.push_back(name);
   return names;
 }

@@ -22,6 +22,27 @@ void find_caller_slots(Plan& plan) {
   }
 }
 
+// What is copied on another stream is read there.
+bool reads_host(const Plan& plan, const Step& step) {
+  if (step.device == 0 || step.stream != kCompute) return false;
+  for (int i = step.in; i < step.in + step.n_in; ++i) {
+    const int operand = plan.operands[static_cast<size_t>(i)];
+    if (operand < 0) continue;
+    const Slot& slot = plan.placement.slots[static_cast<size_t>(operand)];
+    if (slot.device == 0 && slot.kind != Slot::Kind::constant) return true;
+  }
+  return false;
+}
+
+// A launch keeps what the host read for it, so that has to be the same in each run.
+void find_host_reads(Plan& plan) {
+  for (Step& step : plan.steps) {
+    step.reads_host = reads_host(plan, step);
+    step.recordable = plan.recordings && step.device > 0 && step.stream == kCompute &&
+                      !step.reads_host && step.kernel->may_be_recorded();
+  }
+}
+
 Operands inputs_of(const LoweredGraph& lowered, const BoundValues& values) {
   Operands inputs;
   const std::vector<ValueId>& ids = lowered.graph->inputs();
@@ -91,6 +112,8 @@ UnplacedPlan bind(const LoweredGraph& lowered, const Symbols& symbols) {
   plan.inputs = inputs_of(lowered, values);
   plan.devices = devices_of(lowered);
   plan.errors = lowered.errors;
+  if (lowered.options.recordings && plan.devices.size() > 1)
+    plan.recordings = std::make_unique<Recordings>();
   plan.kernels = prepare_kernels(lowered, values);
   plan.outputs = outputs_of(lowered, values);  // an error of their sizes is their node's first
   bound.owned = assign_buffers(lowered, values, plan.devices, plan.kernels);
@@ -104,6 +127,8 @@ UnplacedPlan bind(const LoweredGraph& lowered, const Symbols& symbols) {
   for (const Buffer& buffer : owned.buffers) plan.slot_bytes.push_back(buffer.bytes);
   for (Step& step : plan.steps) {
     step.checks = step.device > 0 && !step.kernel->failure().empty();
+    PlanDevice& device = plan.devices[static_cast<size_t>(step.device)];
+    device.checks = device.checks || step.checks;
   }
   plan.uploads = uploads_of(lowered, values, owned, plan.devices);
   plan.constants = std::move(values.constants);
@@ -119,6 +144,7 @@ void place_values(UnplacedPlan& bound) {
   for (const Placed& value : plan.values) plan.total_bytes += value.bytes;
   for (const Step& step : plan.steps) plan.total_bytes += step.kernel->scratch_bytes();
   find_caller_slots(plan);
+  find_host_reads(plan);
   order_streams(plan, plan.placement);
 }
 

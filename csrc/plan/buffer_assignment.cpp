@@ -206,7 +206,7 @@ class Owning {
     step.segment = segment;
     step.device = std::max(buffer(from).device, buffer(to).device);
     if (buffer(from).device != buffer(to).device)
-      step.stream = buffer(to).device == kHost ? kDownload : kUpload;
+      step.stream = copy_stream(buffer(to).bytes, buffer(to).device == kHost);
     append(std::move(step), {from}, {to});
   }
 

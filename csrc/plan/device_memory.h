@@ -16,6 +16,7 @@ namespace ort {
 struct PlanDevice {
   Device device;
   DeviceRuntime* runtime;
+  bool checks = false;  // whether kernels that run late there may find something wrong
 };
 
 // Gives back the memory that the host and these devices keep idle.

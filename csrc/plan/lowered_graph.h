@@ -21,6 +21,7 @@ struct LoweringOptions {
   std::set<size_t> host_inputs{};  // that lie on the host all the same, as keys do
   std::map<size_t, size_t> updates{};  // outputs that are written over the memory of an input
   bool layouts = true;                 // values may lie otherwise than row-major
+  bool recordings = true;              // devices may record steps and replay them
   bool check = false;                  // whether the steps of each plan keep their order in memory
 };
 

@@ -80,8 +80,8 @@ Partition partition(Graph& graph, std::span<const Provider* const> providers, De
     const Device device = provider->device(home);
     for (Region& region : provider->claim(graph, taken)) {
       for (const Node* node : region.nodes) taken.take(*node);
-      std::vector<bool> on_host = host_inputs(region);
-      if (device.is_host()) on_host.assign(on_host.size(), true);
+      std::vector<bool> on_host = device.is_host() ? std::vector<bool>(region.in.size(), true)
+                                                   : provider->reads_on_host(region);
       result.claims.push_back({provider, std::move(region), device, std::move(on_host)});
     }
   }

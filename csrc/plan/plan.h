@@ -9,6 +9,7 @@
 #include "csrc/plan/deferred_errors.h"
 #include "csrc/plan/device_memory.h"
 #include "csrc/plan/lowered_graph.h"
+#include "csrc/plan/recordings.h"
 
 namespace ort {
 
@@ -25,6 +26,8 @@ struct Step {
   std::vector<int> waits{};  // earlier steps, on other streams, that must have run
   bool signals = false;      // a later step waits for it
   bool checks = false;       // its kernel runs late and may set a mark
+  bool reads_host = false;   // its kernel, of a device, reads the host's memory when it is queued
+  bool recordable = false;   // it queues the same in each run at the same addresses
 };
 
 // Where a slot's pointer comes from when a frame is set up.
@@ -76,6 +79,7 @@ struct Plan {
   size_t total_bytes = 0;  // of the arenas' values and scratch, were each its own memory
   size_t object_count = 0;
   std::vector<int> input_objects, output_objects;  // which of the objects it is; -1: it is none
+  std::unique_ptr<Recordings> recordings;  // null: nothing is recorded. It goes before the kernels
 
   size_t arena_bytes() const;  // of all devices
 };

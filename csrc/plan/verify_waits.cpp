@@ -23,8 +23,11 @@ class Order {
     for (auto& device : streams_) device.fill(Steps(plan.steps.size()));
   }
 
-  // By step: those that have run when it begins.
-  std::vector<Steps> run(std::span<const size_t> ends) && {
+  // By step: those that have run when it begins, and when the host queues it.
+  struct Before {
+    std::vector<Steps> begun, queued;
+  };
+  Before run(std::span<const size_t> ends) && {
     size_t first = 0;
     for (const size_t end : ends) {
       begin(first, end);
@@ -61,14 +64,16 @@ class Order {
   void visit(size_t i, size_t first) {
     const Step& step = plan_.steps[i];
     Steps before = step.device == 0 ? host_ : stream(step);
-    add(before, host_);
     for (const int wait : step.waits) {
       const auto earlier = static_cast<size_t>(wait);
       if (earlier < first) continue;
-      add(before, before_[earlier]);
-      before[earlier] = true;
+      Steps& waiting = step.reads_host ? host_ : before;
+      add(waiting, before_.begun[earlier]);
+      waiting[earlier] = true;
     }
-    before_.push_back(before);
+    add(before, host_);
+    before_.begun.push_back(before);
+    before_.queued.push_back(host_);
     before[i] = true;
     (step.device == 0 ? host_ : stream(step)) = std::move(before);
   }
@@ -79,7 +84,7 @@ class Order {
   }
 
   const Plan& plan_;
-  std::vector<Steps> before_;
+  Before before_;
   Steps host_;  // what the host knows to have run
   std::vector<std::array<Steps, kStreams>> streams_;
 };
@@ -87,6 +92,7 @@ class Order {
 struct Touch {
   size_t step, begin, end;
   bool writes;
+  bool queued;  // the host reads there when the step is queued
 };
 
 using Space = std::pair<int, size_t>;  // an arena of a device, or memory of another kind
@@ -102,7 +108,7 @@ class AllTouches {
       const size_t bytes = step.kernel->scratch_bytes(), at = placement.scratch[s];
       const bool second = &placement != &plan.placement && step.segment >= 0;
       if (bytes > 0 && s >= from)
-        by_space_[{-1 - step.device, second}].push_back({s, at, at + bytes, true});
+        by_space_[{-1 - step.device, second}].push_back({s, at, at + bytes, true, false});
     }
     for (auto& [space, touches] : by_space_)
       std::sort(touches.begin(), touches.end(),
@@ -124,11 +130,12 @@ class AllTouches {
     if (index < 0) return;
     const Slot& slot = placement_.slots[static_cast<size_t>(index)];
     const bool second = slot.kind == Slot::Kind::second;
+    const bool queued = plan_.steps[step].reads_host && slot.device == 0 && !writes;
     if (slot.kind == Slot::Kind::arena || second)
       by_space_[{-1 - slot.device, second}].push_back(
-          {step, slot.at, slot.at + plan_.slot_bytes[static_cast<size_t>(index)], writes});
+          {step, slot.at, slot.at + plan_.slot_bytes[static_cast<size_t>(index)], writes, queued});
     else
-      by_space_[{static_cast<int>(slot.kind), slot.at}].push_back({step, 0, 1, writes});
+      by_space_[{static_cast<int>(slot.kind), slot.at}].push_back({step, 0, 1, writes, queued});
   }
 
   const Plan& plan_;
@@ -141,14 +148,15 @@ class AllTouches {
 void verify_waits(const Plan& plan, const Placement& placement, std::span<const size_t> ends,
                   size_t from) {
   if (plan.devices.size() == 1) return;
-  const std::vector<Steps> before = Order(plan).run(ends);
+  const auto before = Order(plan).run(ends);
   AllTouches(plan, placement, from).each_two([&](const Touch& a, const Touch& b) {
     const auto [first, second] = std::minmax(a.step, b.step);
-    if (first == second || !(a.writes || b.writes) || before[second][first]) return;
+    const Touch &early = first == a.step ? a : b, &late = first == a.step ? b : a;
+    const Steps& run = (late.queued ? before.queued : before.begun)[second];
+    if (first == second || !(a.writes || b.writes) || early.queued || run[first]) return;
     const Step &one = plan.steps[first], &other = plan.steps[second];
     fail("step {} ({}) need not have run when step {} ({}) begins, which {} the same memory of {}",
-         first, one.name, second, other.name,
-         (first == a.step ? b : a).writes ? "writes to" : "reads",
+         first, one.name, second, other.name, late.writes ? "writes to" : "reads",
          plan.devices[static_cast<size_t>(other.device)].device);
   });
 }

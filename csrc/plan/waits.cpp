@@ -50,6 +50,7 @@ struct Access {
   std::pair<int, size_t> space;  // an arena, or one slot of the caller's or the plan's
   size_t begin, end;
   bool writes;
+  bool queued;  // the host reads there when the step is queued
 };
 
 class Waiting {
@@ -77,11 +78,26 @@ class Waiting {
     const Step& step = plan_.steps[static_cast<size_t>(index)];
     const size_t queue = queue_of(step);
     Clock& clock = known_[queue];
-    merge(clock, known_[0]);
-    Clock needed(queues_, -1);
     const std::vector<Access> accesses = accesses_of(step, static_cast<size_t>(index));
-    for (const Access& access : accesses) collect(access, needed);
     std::vector<int> waits;
+    wait_for(accesses, true, 0, waits);
+    merge(clock, known_[0]);
+    wait_for(accesses, false, queue, waits);
+    clock[queue] = index;
+    at_[static_cast<size_t>(index)] = clock;
+    for (const Access& access : accesses)
+      if (!access.queued) touch(access, index, queue);
+    return waits;
+  }
+
+  // What the queue has to come after, as it does not know of it: in memory that the host reads when
+  // the step is queued, or in the rest.
+  void wait_for(const std::vector<Access>& accesses, bool queued, size_t queue,
+                std::vector<int>& waits) {
+    Clock& clock = known_[queue];
+    Clock needed(queues_, -1);
+    for (const Access& access : accesses)
+      if (access.queued == queued) collect(access, needed);
     std::sort(needed.begin(), needed.end(), std::greater<>());  // a late one may follow the others
     for (const int before : needed) {
       if (before < 0) break;
@@ -90,10 +106,6 @@ class Waiting {
       waits.push_back(before);
       merge(clock, at_[static_cast<size_t>(before)]);
     }
-    clock[queue] = index;
-    at_[static_cast<size_t>(index)] = clock;
-    for (const Access& access : accesses) touch(access, index, queue);
-    return waits;
   }
 
   static void merge(Clock& clock, const Clock& other) {
@@ -132,11 +144,14 @@ class Waiting {
     std::vector<Access> accesses;
     for (int k = 0; k < step.n_in + step.n_out; ++k) {
       const int slot = plan_.operands[static_cast<size_t>(step.in + k)];
-      if (slot >= 0) accesses.push_back(access(slot, k >= step.n_in));
+      if (slot < 0) continue;
+      accesses.push_back(access(slot, k >= step.n_in));
+      const bool host = placement_.slots[static_cast<size_t>(slot)].device == 0;
+      accesses.back().queued = step.reads_host && host && k < step.n_in;
     }
     const size_t scratch = step.kernel->scratch_bytes(), at = placement_.scratch[index];
     if (scratch > 0)
-      accesses.push_back({{-1 - step.device, arena_of(index)}, at, at + scratch, true});
+      accesses.push_back({{-1 - step.device, arena_of(index)}, at, at + scratch, true, false});
     return accesses;
   }
 
@@ -148,9 +163,9 @@ class Waiting {
   Access access(int index, bool writes) const {
     const Slot& slot = placement_.slots[static_cast<size_t>(index)];
     const bool first = slot.kind == Slot::Kind::arena, second = slot.kind == Slot::Kind::second;
-    if (!first && !second) return {{static_cast<int>(slot.kind), slot.at}, 0, 1, writes};
+    if (!first && !second) return {{static_cast<int>(slot.kind), slot.at}, 0, 1, writes, false};
     const size_t bytes = std::max<size_t>(plan_.slot_bytes[static_cast<size_t>(index)], 1);
-    return {{-1 - slot.device, second ? 1u : 0u}, slot.at, slot.at + bytes, writes};
+    return {{-1 - slot.device, second ? 1u : 0u}, slot.at, slot.at + bytes, writes, false};
   }
 
   const Plan& plan_;

@@ -124,10 +124,12 @@ void Program::lower(std::unique_ptr<Graph> graph, const CompileOptions& options,
   }
   dump_.stage("stash", *graph);
   nodes_ = graph->node_count();
-  const bool layouts =
-      std::find(options.off.begin(), options.off.end(), "layouts") == options.off.end();
-  LoweringOptions lowering{n_outputs_,      std::move(shared), options.device, options.host_inputs,
-                           options.updates, layouts,           options.check};
+  const auto is_on = [&](std::string_view name) {
+    return std::find(options.off.begin(), options.off.end(), name) == options.off.end();
+  };
+  LoweringOptions lowering{n_outputs_,          std::move(shared), options.device,
+                           options.host_inputs, options.updates,   is_on("layouts"),
+                           is_on("recordings"), options.check};
   auto lowered =
       std::make_shared<LoweredGraph>(lower_graph(std::move(graph), std::move(lowering), providers));
   if (options.errors) lowered->errors = options.errors;

@@ -2,6 +2,11 @@
 #include "csrc/runtime/frame.h"
 
 namespace ort {
+namespace {
+
+constexpr size_t kFailureBytes = 64;  // of their own cache line
+
+}  // namespace
 
 Frame::Frame(const Plan& plan, std::optional<void*> native)
     : Frame(plan, plan.placement, nullptr, native) {}
@@ -17,7 +22,8 @@ Frame::Frame(const Plan& plan, const Placement& placement, const Frame* base,
       placement_(&placement),
       pointers_(placement.slots.size()),
       objects_(plan.object_count),
-      marks_(base ? base->marks_ : decltype(marks_)(plan.devices.size())),
+      marks_(plan.devices.size()),
+      earlier_marks_(base ? base->marks_ : marks_),
       run_state_(base ? base->run_state_ : nullptr) {
   find_streams(base, native);
   with_memory(plan, [this] { allocate(); });
@@ -45,10 +51,16 @@ void Frame::allocate() {
   blocks_.clear();
   for (size_t d = 1; d < plan_->devices.size(); ++d) {
     const PlanDevice& device = plan_->devices[d];
-    const size_t bytes = placement_->bytes[d];
+    const size_t bytes =
+        device.checks ? failure_at(static_cast<int>(d)) + kFailureBytes : placement_->bytes[d];
     blocks_.emplace_back(device.runtime->memory(), bytes, stream(static_cast<int>(d), kCompute));
     arenas_.push_back(blocks_.back().data());
   }
+}
+
+size_t Frame::failure_at(int device) const {
+  const size_t bytes = placement_->bytes[static_cast<size_t>(device)];
+  return (bytes + kFailureBytes - 1) / kFailureBytes * kFailureBytes;
 }
 
 void* Frame::pointer(const Slot& slot, size_t index, const Frame* base) {

@@ -35,6 +35,14 @@ class Frame {
   uint8_t* arena(int device) const { return arenas_[static_cast<size_t>(device)]; }
   // What the steps on a device found wrong in this call; null where none has looked.
   std::shared_ptr<FailureMark>& mark(int device) { return marks_[static_cast<size_t>(device)]; }
+  // As that, of the forward before a retained backward.
+  const std::shared_ptr<FailureMark>& earlier_mark(int device) const {
+    return earlier_marks_[static_cast<size_t>(device)];
+  }
+  // Where these steps say so, in the device's memory behind the arena.
+  int32_t* failure(int device) const {
+    return reinterpret_cast<int32_t*>(arena(device) + failure_at(device));
+  }
   Stream& stream(int device, int use) const {
     return *streams_[static_cast<size_t>(device)][static_cast<size_t>(use)];
   }
@@ -45,6 +53,7 @@ class Frame {
         std::optional<void*> native);
   void find_streams(const Frame* base, std::optional<void*> native);
   void allocate();
+  size_t failure_at(int device) const;
   void* pointer(const Slot& slot, size_t index, const Frame* base);
 
   const Plan* plan_;
@@ -55,7 +64,7 @@ class Frame {
   std::vector<std::array<Stream*, kStreams>> streams_;
   std::vector<void*> pointers_;
   std::vector<std::shared_ptr<void>> objects_;
-  std::vector<std::shared_ptr<FailureMark>> marks_;  // by device
+  std::vector<std::shared_ptr<FailureMark>> marks_, earlier_marks_;  // by device
   RunState* run_state_ = nullptr;
 };
 

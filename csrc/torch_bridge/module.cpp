@@ -157,6 +157,7 @@ PYBIND11_MODULE(_torch, m) {
       .def("operators", &ort::bridge::operators)
       .def("typed", &Runner::typed, Unlocked())
       .def("plans", &Runner::plans, Unlocked())
+      .def("replays", &Runner::replays, Unlocked())
       .def("reruns", &Runner::reruns, Unlocked())
       .def("planned_us", &Runner::planned_us, Unlocked())
       .def("memory", &Runner::memory, Unlocked())

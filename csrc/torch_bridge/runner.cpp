@@ -261,6 +261,13 @@ int Runner::plans() const {
   return count;
 }
 
+int Runner::replays() const {
+  int count = 0;
+  for (const auto& plan : plans_of_latest())
+    if (plan->core->recordings) count += plan->core->recordings->replays();
+  return count;
+}
+
 int Runner::reruns() const {
   std::lock_guard lock(state_->mutex);
   return state_->reruns;

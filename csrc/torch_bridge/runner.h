@@ -58,6 +58,7 @@ class Runner {
   // arenas.
   std::tuple<size_t, size_t, size_t> memory() const;
   int plans() const;
+  int replays() const;        // of the latest plans: rows of steps that their devices had recorded
   int reruns() const;         // forwards that ran again, for a backward that was not expected
   double planned_us() const;  // what the newest plan of the latest program took
   // When its devices have done what was queued: throws what they found wrong and nobody was told.

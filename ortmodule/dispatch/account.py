@@ -86,6 +86,7 @@ def _with_steps(report: Report, compiled: CompiledCapture) -> Report:
         planned_ms=runner.planned_us() / 1e3,
         stash_bytes=stash,
         arena_bytes=arena,
+        replays=runner.replays(),
         trace=runner.trace(),
         cast_bytes=cast_bytes,
         dtypes=dtypes,

@@ -228,6 +228,7 @@ def merged(report: Report, engines: list, parts: list, **facts: Any) -> Report:
         captures=report.captures + sum(part.captures for part in reports),
         plans=report.plans + sum(part.plans for part in reports),
         steps=[*report.steps, *(step for part in reports for step in part.steps)],
+        replays=report.replays + sum(part.replays for part in reports),
         reruns=report.reruns + sum(part.reruns for part in reports),
         parts=[found for engine, found in of_engine if engine in parts],
         **facts,

@@ -18,6 +18,8 @@ using EventHandle = struct CUevent_st*;
 using ContextHandle = struct CUctx_st*;
 using ModuleHandle = struct CUmod_st*;
 using FunctionHandle = struct CUfunc_st*;
+using GraphHandle = struct CUgraph_st*;
+using GraphExecHandle = struct CUgraphExec_st*;
 using PoolHandle = struct CUmemPoolHandle_st*;
 using ProgramHandle = struct _nvrtcProgram*;
 using LtHandle = struct cublasLtContext*;
@@ -27,6 +29,7 @@ constexpr Status kSuccess = 0, kOutOfMemory = 2, kDeinitialized = 4, kNotReady =
 constexpr int kMultiprocessors = 16, kMajor = 75, kMinor = 76;  // CUdevice_attribute
 constexpr int kReleaseThreshold = 4;                            // CUmemPool_attribute
 constexpr unsigned kNonBlocking = 1, kDisableTiming = 2;
+constexpr int kCaptureThreadLocal = 1;          // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 constexpr unsigned kPortable = 1, kMapped = 2;  // CU_MEMHOSTALLOC_*
 
 // cublasLt.h
@@ -73,10 +76,17 @@ enum LtType { kReal32 = 0, kReal64 = 1, kReal16 = 2, kRealB16 = 14 };
   X(cuMemFreeAsync, (Address, StreamHandle))                                                      \
   X(cuMemHostAlloc, (void**, size_t, unsigned))                                                   \
   X(cuMemsetD8Async, (Address, unsigned char, size_t, StreamHandle))                              \
+  X(cuMemsetD32Async, (Address, unsigned, size_t, StreamHandle))                                  \
   X(cuMemcpyHtoDAsync_v2, (Address, const void*, size_t, StreamHandle))                           \
   X(cuMemcpyDtoHAsync_v2, (void*, Address, size_t, StreamHandle))                                 \
   X(cuMemcpyDtoDAsync_v2, (Address, Address, size_t, StreamHandle))                               \
   X(cuStreamCreate, (StreamHandle*, unsigned))                                                    \
+  X(cuStreamBeginCapture_v2, (StreamHandle, int))                                                 \
+  X(cuStreamEndCapture, (StreamHandle, GraphHandle*))                                             \
+  X(cuGraphInstantiateWithFlags, (GraphExecHandle*, GraphHandle, unsigned long long))             \
+  X(cuGraphLaunch, (GraphExecHandle, StreamHandle))                                               \
+  X(cuGraphDestroy, (GraphHandle))                                                                \
+  X(cuGraphExecDestroy, (GraphExecHandle))                                                        \
   X(cuStreamSynchronize, (StreamHandle))                                                          \
   X(cuStreamWaitEvent, (StreamHandle, EventHandle, unsigned))                                     \
   X(cuEventCreate, (EventHandle*, unsigned))                                                      \

@@ -1,6 +1,7 @@
 // Contexts are made current where work is queued: any thread may do so. Events are used again.
 #include "providers/cuda/device.h"
 
+#include <cstring>
 #include <set>
 
 #include "csrc/core/error.h"
@@ -70,6 +71,19 @@ class MemoryOf final : public Memory {
     if (kind == CopyKind::within)
       ORT_DRIVER(cuMemcpyDtoDAsync_v2, address(to), address(from), bytes, on);
   }
+  // The driver takes numbers with the call, as the arguments of a launch.
+  void write(void* to, const void* from, size_t bytes, ort::Stream& stream) override {
+    const Current current(gpu_);
+    const auto* byte = static_cast<const uint8_t*>(from);
+    size_t at = 0;
+    for (; at + sizeof(uint32_t) <= bytes; at += sizeof(uint32_t)) {
+      uint32_t word = 0;
+      std::memcpy(&word, byte + at, sizeof word);
+      ORT_DRIVER(cuMemsetD32Async, address(to) + at, word, 1, handle_of(stream));
+    }
+    for (; at < bytes; ++at)
+      ORT_DRIVER(cuMemsetD8Async, address(to) + at, byte[at], 1, handle_of(stream));
+  }
   // Its address is the same on the device, as addresses are unified.
   void* allocate_mapped(size_t bytes) override {
     const Current current(gpu_);
@@ -100,6 +114,48 @@ class MemoryOf final : public Memory {
   std::mutex mutex_;
   std::set<void*> lent_;  // what is not of the driver's pool
   PoolHandle pool_ = nullptr;
+};
+
+// A graph of the driver's, whose kernels have the arguments that they were launched with.
+class GraphOf final : public Recording {
+ public:
+  GraphOf(Gpu& gpu, GraphExecHandle graph) : gpu_(gpu), graph_(graph) {}
+  ~GraphOf() override {
+    const Current current(gpu_);
+    api().cuGraphExecDestroy(graph_);
+  }
+  void replay(ort::Stream& stream) override {
+    const Current current(gpu_);
+    ORT_DRIVER(cuGraphLaunch, graph_, handle_of(stream));
+  }
+
+ private:
+  Gpu& gpu_;
+  GraphExecHandle graph_;
+};
+
+// Destroys the graph when it goes: what was made of it lives on.
+class Captured {
+ public:
+  explicit Captured(StreamHandle stream) : stream_(stream) {
+    ORT_DRIVER(cuStreamBeginCapture_v2, stream, kCaptureThreadLocal);
+  }
+  ~Captured() {
+    if (!ended_) api().cuStreamEndCapture(stream_, &graph_);  // what was queued has thrown
+    if (graph_) api().cuGraphDestroy(graph_);
+  }
+  GraphExecHandle finish() {
+    ended_ = true;
+    ORT_DRIVER(cuStreamEndCapture, stream_, &graph_);
+    GraphExecHandle executable = nullptr;
+    ORT_DRIVER(cuGraphInstantiateWithFlags, &executable, graph_, 0);
+    return executable;
+  }
+
+ private:
+  StreamHandle stream_;
+  GraphHandle graph_ = nullptr;
+  bool ended_ = false;
 };
 
 }  // namespace
@@ -167,6 +223,24 @@ ort::Stream& Gpu::stream(int use, std::optional<void*> native) {
 void Gpu::synchronize() {
   const Current current(*this);
   ORT_DRIVER(cuCtxSynchronize);
+}
+
+uint64_t Gpu::switches() const {
+  return lender(kind()) && lender(kind())->allows_tf32();
+}
+
+// The legacy stream, which may be the caller's, cannot record: a stream of its own does.
+std::unique_ptr<Recording> Gpu::record(const std::function<void(ort::Stream&)>& work) {
+  const Current current(*this);
+  const std::lock_guard lock(recording_mutex_);
+  if (!recording_) {
+    StreamHandle handle = nullptr;
+    ORT_DRIVER(cuStreamCreate, &handle, kNonBlocking);
+    recording_ = std::make_unique<Stream>(*this, handle);
+  }
+  Captured captured(recording_->handle());
+  work(*recording_);
+  return std::make_unique<GraphOf>(*this, captured.finish());
 }
 
 LtHandle Gpu::blas() {

@@ -36,6 +36,8 @@ class Gpu final : public DeviceRuntime {
   Memory& memory() override { return *memory_; }
   ort::Stream& stream(int use, std::optional<void*> native) override;
   void synchronize() override;
+  uint64_t switches() const override;  // whether float32 products may round to TF32
+  std::unique_ptr<Recording> record(const std::function<void(ort::Stream&)>& work) override;
 
   int index() const { return index_; }
   int arch() const { return arch_; }  // 90 for compute capability 9.0
@@ -57,6 +59,8 @@ class Gpu final : public DeviceRuntime {
   std::array<Stream*, kStreams> own_{};
   std::vector<EventHandle> idle_events_;
   LtHandle blas_ = nullptr;
+  std::mutex recording_mutex_;
+  std::unique_ptr<Stream> recording_;  // a stream that records and runs nothing
 };
 
 // For one scope the device's context is the calling thread's; then what was before.

@@ -1,4 +1,4 @@
-// Kernels of functions that may find out late that what they read is wrong.
+// Kernels of functions that queue launches, and may find out late that what they read is wrong.
 #pragma once
 
 #include "providers/cuda/provider.h"
@@ -21,6 +21,7 @@ class LateKernel final : public Kernel {
   bool in_place(size_t in, size_t out) const override {
     return static_cast<int>(in) == traits_.over && out == 0;
   }
+  bool may_be_recorded() const override { return true; }
   std::string name() const override { return name_; }
   std::string failure() const override { return traits_.failure; }
 
@@ -31,7 +32,7 @@ class LateKernel final : public Kernel {
 };
 
 template <class F>
-std::unique_ptr<Kernel> make_late_kernel(std::string name, F f, LateTraits traits) {
+std::unique_ptr<Kernel> make_late_kernel(std::string name, F f, LateTraits traits = {}) {
   return std::make_unique<LateKernel<F>>(std::move(name), std::move(f), std::move(traits));
 }
 

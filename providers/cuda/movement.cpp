@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "providers/cuda/box.h"
+#include "providers/cuda/late_kernel.h"
 #include "providers/cut.h"
 
 namespace ort::cuda {
@@ -14,8 +15,8 @@ size_t width(const Request& r) {
 
 std::unique_ptr<Kernel> copy_kernel(const Request& r, Sizes sizes, Sizes from, Sizes to) {
   const BoxCopy copy(gpu_of(r), std::move(sizes), std::move(from), std::move(to), width(r));
-  return make_kernel(r.node().op,
-                     [copy](const Args& args) { copy.run(args.in[0], args.out[0], args.stream); });
+  return make_late_kernel(
+      r.node().op, [copy](const Args& args) { copy.run(args.in[0], args.out[0], args.stream); });
 }
 
 std::unique_ptr<Kernel> transpose(const Request& r) {
@@ -36,7 +37,7 @@ std::unique_ptr<Kernel> expand(const Request& r) {
 
 std::unique_ptr<Kernel> tile(const Request& r) {
   const Sizes& in = r.sizes(0);
-  if (element_count(r.out().sizes) == 0) return make_kernel("Tile", [](const Args&) {});
+  if (element_count(r.out().sizes) == 0) return make_late_kernel("Tile", [](const Args&) {});
   const Sizes own = strides_of(in), whole = strides_of(r.out().sizes);
   Sizes sizes, from, to;
   for (size_t i = 0; i < in.size(); ++i) {
@@ -76,7 +77,7 @@ std::unique_ptr<Kernel> slice(const Request& r) {
   const CutReader reader(r, 1, 3, 4, r.sizes(0), sizes);
   const auto bytes = static_cast<int64_t>(width(r));
   Gpu* gpu = &gpu_of(r);
-  return make_kernel("Slice", [=](const Args& args) {
+  return make_late_kernel("Slice", [=](const Args& args) {
     const Cut cut = reader.read(args);
     BoxCopy(*gpu, sizes, cut.over(own), strides_of(sizes), static_cast<size_t>(bytes))
         .run(input<char>(args, 0) + cut.offset(own) * bytes, args.out[0], args.stream);
@@ -88,7 +89,7 @@ std::unique_ptr<Kernel> slice_grad(const Request& r) {
   const CutReader reader(r, 1, 2, 3, whole, sizes);
   const auto bytes = static_cast<int64_t>(width(r));
   Gpu* gpu = &gpu_of(r);
-  return make_kernel("SliceGrad", [=](const Args& args) {
+  return make_late_kernel("SliceGrad", [=](const Args& args) {
     const auto all = static_cast<size_t>(element_count(whole) * bytes);
     if (all > 0) gpu->memory().zero(args.out[0], all, args.stream);
     const Cut cut = reader.read(args);
@@ -117,7 +118,7 @@ std::unique_ptr<Kernel> concat(const Request& r) {
     at += part[axis];
   }
   if (at != whole[axis]) r.refuse("parts have {} in axis {}, expected {}", at, axis, whole[axis]);
-  return make_kernel("Concat", [bands](const Args& args) {
+  return make_late_kernel("Concat", [bands](const Args& args) {
     for (const Band& b : bands)
       b.copy.run(args.in[b.part], output<char>(args) + b.offset, args.stream);
   });
@@ -140,7 +141,7 @@ std::unique_ptr<Kernel> split(const Request& r) {
     }
     at += sizes ? (*sizes)[i] : r.wants(i) ? r.out(i).sizes[axis] : chunk;
   }
-  return make_kernel("Split", [bands](const Args& args) {
+  return make_late_kernel("Split", [bands](const Args& args) {
     for (const Band& b : bands)
       b.copy.run(input<char>(args, 0) + b.offset, args.out[b.part], args.stream);
   });

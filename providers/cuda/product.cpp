@@ -224,13 +224,14 @@ class ProductKernel final : public Kernel {
   }
 
   size_t scratch_bytes() const override { return workspace_ ? workspace_ + kAlign : 0; }
+  bool may_be_recorded() const override { return true; }
   std::string name() const override { return name_; }
 
  private:
   void multiply(const Args& args) const {
     if (!plain_) return gpu_.memory().zero(args.out[0], y_bytes_, args.stream);
     const Current current(gpu_);
-    const bool rounds = tf32_ && lender(kind()) && lender(kind())->allows_tf32();
+    const bool rounds = tf32_ && gpu_.switches();
     const Plan& plan = rounds ? *tf32_ : *plain_;
     const Product& p = problem_.p;
     const auto width = static_cast<int64_t>(size_of(problem_.in));

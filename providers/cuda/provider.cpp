@@ -64,6 +64,15 @@ class CudaProvider final : public Provider {
   }
 
   bool expands(const Node&) const override { return true; }
+  std::vector<bool> reads_on_host(const Region& region) const override {
+    std::vector<bool> on_host = host_inputs(region);
+    for (const Node* node : region.nodes)
+      for (size_t i = 0; i < node->in.size(); ++i)
+        if (tile::role_of(*node, i) == tile::Role::key)
+          for (size_t k = 0; k < on_host.size(); ++k)
+            on_host[k] = on_host[k] && region.in[k] != node->in[i];
+    return on_host;
+  }
   bool gives(DeviceKind of) const override { return of == kind(); }
   Device device(Device home) const override {
     return home.kind == kind() ? home : Device{kind(), 0};

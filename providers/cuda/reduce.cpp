@@ -110,7 +110,7 @@ std::unique_ptr<Kernel> reduce(const Request& r) {
   const int64_t all = element_count(x);
   const size_t wide = dtype == DType::f64 || !is_floating(dtype) ? 8 : 4;
   const double scale = 1.0 / static_cast<double>(count);
-  return make_kernel(
+  return make_late_kernel(
       op,
       [=](const Args& args) {
         if (results == 0) return;
@@ -124,7 +124,7 @@ std::unique_ptr<Kernel> reduce(const Request& r) {
             words(parts, reach(args.out[0], results, size_of(dtype)), results, part_count, scale),
             args.stream);
       },
-      static_cast<size_t>(results * part_count) * sizeof(int64_t));
+      {{}, static_cast<size_t>(results * part_count) * sizeof(int64_t)});
 }
 
 Verdict known_axes(const Node& node) {

@@ -24,7 +24,8 @@ namespace {
 
 using namespace ort::cuda;
 
-constexpr Status kInvalidValue = 1, kInvalidContext = 201, kInvalidHandle = 400, kNotFound = 500;
+constexpr Status kInvalidValue = 1, kInvalidContext = 201, kInvalidHandle = 400, kNotFound = 500,
+                 kCaptureUnsupported = 900;
 constexpr int kDevices = 1;
 
 thread_local ContextHandle current = nullptr;
@@ -173,6 +174,16 @@ Status fill(Address to, unsigned char byte, size_t bytes, StreamHandle stream) {
   stream_of(stream).queue([=] { std::memset(seen(to), byte, bytes); });
   return kSuccess;
 }
+Status fill_words(Address to, unsigned word, size_t count, StreamHandle stream) {
+  ORT_NEEDS_CONTEXT
+  if (!has(to, count * sizeof word) || to % sizeof word != 0) return kInvalidValue;
+  if (goes_wrong(Fault::fill)) return kSuccess;
+  stream_of(stream).queue([=] {
+    for (size_t i = 0; i < count; ++i)
+      std::memcpy(static_cast<uint8_t*>(seen(to)) + i * sizeof word, &word, sizeof word);
+  });
+  return kSuccess;
+}
 // The host's memory is read and written late, as pinned memory is.
 Status upload(Address to, const void* from, size_t bytes, StreamHandle stream) {
   ORT_NEEDS_CONTEXT
@@ -234,6 +245,41 @@ Status query_event(EventHandle event) {
   ORT_NEEDS_CONTEXT
   const auto& recorded = event_of(event)->recorded;
   return !recorded || far::Schedule::instance().is_done(*recorded) ? kSuccess : kNotReady;
+}
+
+// --- graphs ---
+
+// The legacy stream records nothing.
+Status begin_capture(StreamHandle stream, int mode) {
+  ORT_NEEDS_CONTEXT
+  if (!stream || mode != kCaptureThreadLocal) return kCaptureUnsupported;
+  return stream_of(stream).begin_recording() ? kSuccess : kInvalidValue;
+}
+Status end_capture(StreamHandle stream, GraphHandle* graph) {
+  ORT_NEEDS_CONTEXT
+  *graph = reinterpret_cast<GraphHandle>(stream_of(stream).end_recording().release());
+  return *graph ? kSuccess : kInvalidValue;
+}
+// What is made of a graph has what the graph had.
+Status instantiate(GraphExecHandle* made, GraphHandle graph, unsigned long long flags) {
+  ORT_NEEDS_CONTEXT
+  if (!graph || flags != 0) return kInvalidValue;
+  *made = reinterpret_cast<GraphExecHandle>(
+      new far::Recording(*reinterpret_cast<far::Recording*>(graph)));
+  return kSuccess;
+}
+Status launch_graph(GraphExecHandle graph, StreamHandle stream) {
+  ORT_NEEDS_CONTEXT
+  reinterpret_cast<far::Recording*>(graph)->replay(stream_of(stream));
+  return kSuccess;
+}
+Status destroy_graph(GraphHandle graph) {
+  ORT_NEEDS_CONTEXT
+  delete reinterpret_cast<far::Recording*>(graph);
+  return kSuccess;
+}
+Status destroy_instance(GraphExecHandle graph) {
+  return destroy_graph(reinterpret_cast<GraphHandle>(graph));
 }
 
 // --- code ---
@@ -349,6 +395,13 @@ Api table_of(ort::DeviceKind kind) {
   t.cuMemFreeAsync = release;
   t.cuMemHostAlloc = allocate_on_host;
   t.cuMemsetD8Async = fill;
+  t.cuMemsetD32Async = fill_words;
+  t.cuStreamBeginCapture_v2 = begin_capture;
+  t.cuStreamEndCapture = end_capture;
+  t.cuGraphInstantiateWithFlags = instantiate;
+  t.cuGraphLaunch = launch_graph;
+  t.cuGraphDestroy = destroy_graph;
+  t.cuGraphExecDestroy = destroy_instance;
   t.cuMemcpyHtoDAsync_v2 = upload;
   t.cuMemcpyDtoHAsync_v2 = download;
   t.cuMemcpyDtoDAsync_v2 = move;

@@ -44,6 +44,9 @@ Status release(Address, StreamHandle) {
 Status fill(Address, unsigned char, size_t, StreamHandle) {
   return kSuccess;
 }
+Status fill_words(Address, unsigned, size_t, StreamHandle) {
+  return kSuccess;
+}
 Status upload(Address, const void*, size_t, StreamHandle) {
   return kSuccess;
 }
@@ -111,6 +114,7 @@ Api without_runs(Api t, const char* nvrtc, int of) {
   t.cuMemAllocAsync = allocate;
   t.cuMemFreeAsync = release;
   t.cuMemsetD8Async = fill;
+  t.cuMemsetD32Async = fill_words;
   t.cuMemcpyHtoDAsync_v2 = upload;
   t.cuMemcpyDtoHAsync_v2 = download;
   t.cuMemcpyDtoDAsync_v2 = move;

@@ -75,6 +75,11 @@ def late_kernels() -> int:
     return _far.far_late_kernels()
 
 
+def replays() -> int:
+    """Of recordings, so far."""
+    return _far.far_replays()
+
+
 def met(mistake: Mistake) -> int:
     """Places at which such a mistake could have been made since leave_out."""
     return _far.far_met(mistake)

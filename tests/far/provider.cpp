@@ -33,6 +33,13 @@ bool moves_layouts(const ort::Node& node) {
   return drawn(place_of(node), 1, 100) < static_cast<uint64_t>(layouts);
 }
 
+// A random key, which the device's kernels read late.
+bool is_key(const ort::Region& region, size_t input) {
+  const ort::Graph& graph = *region.nodes[0]->graph;
+  const ort::ValueId id = region.in[input];
+  return graph.is_input(id) && graph.role(id) == ort::Role::key;
+}
+
 // In which orders a node's kernel has its operands.
 struct Orders {
   std::vector<ort::Layout> in, out;
@@ -83,11 +90,21 @@ class Memory final : public ort::Memory {
         [=] { std::memset(Bytes::instance().seen_by_kernels(data), 0, bytes); });
   }
   void copy(void* to, const void* from, size_t bytes, ort::CopyKind, ort::Stream& stream) override {
-    Mistakes& mistakes = Schedule::instance().mistakes;
-    if (mistakes.leave_out(Mistakes::copy, mistakes.copies++)) return;
     const Bytes& memory = Bytes::instance();
+    Mistakes& mistakes = Schedule::instance().mistakes;
+    // What tells the host of an error is nothing in a run without one.
+    const bool tells = !memory.holds(to) && memory.has(to, bytes);
+    if (!tells && mistakes.leave_out(Mistakes::copy, mistakes.copies++)) return;
     static_cast<Stream&>(stream).queue([=, &memory] {
       std::memcpy(memory.seen_by_kernels(to), memory.seen_by_kernels(from), bytes);
+    });
+  }
+  void write(void* to, const void* from, size_t bytes, ort::Stream& stream) override {
+    Mistakes& mistakes = Schedule::instance().mistakes;
+    if (mistakes.leave_out(Mistakes::copy, mistakes.copies++)) return;
+    const auto* first = static_cast<const uint8_t*>(from);
+    static_cast<Stream&>(stream).queue([to, kept = std::vector<uint8_t>(first, first + bytes)] {
+      std::memcpy(Bytes::instance().seen_by_kernels(to), kept.data(), kept.size());
     });
   }
   void* allocate_mapped(size_t bytes) override { return Bytes::instance().allocate_mapped(bytes); }
@@ -105,12 +122,16 @@ class Runtime final : public ort::DeviceRuntime {
     ++Schedule::instance().waits;
     Schedule::instance().run_all();
   }
+  std::unique_ptr<ort::Recording> record(const std::function<void(ort::Stream&)>& work) override {
+    Stream stream(Schedule::instance());
+    stream.begin_recording();
+    work(stream);
+    return stream.end_recording();
+  }
 
  private:
   Memory memory_;
 };
-
-std::atomic<int> late_kernels = 0;  // that were queued and have not run
 
 // What the device's kernels read before they are queued, as a launch does.
 class HostPort {
@@ -159,12 +180,11 @@ class Kernel final : public ort::Kernel {
     for (size_t k = 0; k < read.size(); ++k) pointers[host_ports_[k].port()] = read[k]->data();
     const ort::Args late = args;
     const std::optional<size_t> mistaken = mistaken_input();
-    ++late_kernels;
-    static_cast<Stream&>(args.stream).queue([this, pointers, read, late, mistaken] {
-      --late_kernels;
-      run_late(pointers, late, mistaken);
-    });
+    static_cast<Stream&>(args.stream)
+        .queue(
+            {[this, pointers, read, late, mistaken] { run_late(pointers, late, mistaken); }, true});
   }
+  bool may_be_recorded() const override { return true; }
 
   size_t scratch_bytes() const override { return inner_->scratch_bytes(); }
   std::string name() const override { return inner_->name(); }
@@ -256,6 +276,11 @@ class Provider final : public ort::Provider {
   bool takes_layouts(const ort::Region& region) const override {
     return moves_layouts(*region.nodes[0]);
   }
+  std::vector<bool> reads_on_host(const ort::Region& region) const override {
+    std::vector<bool> on_host = ort::host_inputs(region);
+    for (size_t i = 0; i < on_host.size(); ++i) on_host[i] = on_host[i] && !is_key(region, i);
+    return on_host;
+  }
   ort::Device device(ort::Device) const override { return kDevice; }
   bool gives(ort::DeviceKind kind) const override { return kind == kDevice.kind; }
   ort::DeviceRuntime* runtime(ort::Device device) const override {
@@ -275,7 +300,10 @@ std::vector<bool> Kernel::marks_of(const ort::Region& region) {
   std::vector<bool> marks = ort::host_inputs(region);
   if (region.nodes[0]->qualified() == unmarked.first) marks.at(unmarked.second) = true;
   for (size_t i = 0; i < marks.size(); ++i)
-    if (marks[i] && region.in[i] != ort::kNone) marked.emplace(region.nodes[0]->qualified(), i);
+    if (is_key(region, i))
+      marks[i] = false;
+    else if (marks[i] && region.in[i] != ort::kNone)
+      marked.emplace(region.nodes[0]->qualified(), i);
   return marks;
 }
 
@@ -315,7 +343,10 @@ int far_waits() {
   return far::Schedule::instance().waits;
 }
 int far_late_kernels() {
-  return far::late_kernels;
+  return far::Schedule::instance().late_kernels;
+}
+int far_replays() {
+  return far::Schedule::instance().replays;
 }
 int far_met(int kind) {
   const far::Mistakes& mistakes = far::Schedule::instance().mistakes;

@@ -27,24 +27,45 @@ struct Event final : ort::Event {
 
 }  // namespace
 
-void Stream::queue(std::function<void()> work) {
+void Stream::queue(Work work) {
   const Lock lock(schedule_.mutex());
+  if (recording_) return recording_->add(std::move(work));
+  schedule_.late_kernels += work.is_kernel;
   items_.push_back({std::move(work), nullptr});
   schedule_.queued();
 }
 
+bool Stream::begin_recording() {
+  const Lock lock(schedule_.mutex());
+  if (recording_) return false;
+  recording_ = std::make_unique<Recording>();
+  return true;
+}
+
+std::unique_ptr<Recording> Stream::end_recording() {
+  const Lock lock(schedule_.mutex());
+  return std::move(recording_);
+}
+
+void Recording::replay(ort::Stream& stream) {
+  ++Schedule::instance().replays;
+  for (const Work& work : work_) static_cast<Stream&>(stream).queue(work);
+}
+
 std::unique_ptr<ort::Event> Stream::record() {
   const Lock lock(schedule_.mutex());
+  ort::check(!recording_, "far: an event in a recording");
   auto event = std::make_unique<Event>(schedule_);
   if (items_.empty())
     *event->done = true;
   else
-    items_.push_back({[done = event->done] { *done = true; }, nullptr});
+    items_.push_back({{[done = event->done] { *done = true; }}, nullptr});
   return event;
 }
 
 void Stream::wait(ort::Event& event) {
   const Lock lock(schedule_.mutex());
+  ort::check(!recording_, "far: a wait in a recording");
   auto* awaited = dynamic_cast<Event*>(&event);
   if (!awaited) return event.synchronize();  // of another device
   if (*awaited->done || schedule_.mistakes.leave_out(Mistakes::wait, schedule_.mistakes.waits++))
@@ -95,10 +116,11 @@ bool Schedule::run_one() {
     std::deque<Stream::Item>& items = streams_[s]->items_;
     while (!items.empty() && items.front().waits && *items.front().waits) items.pop_front();
     if (items.empty() || items.front().waits) continue;
-    const std::function<void()> work = std::move(items.front().work);
+    const Work work = std::move(items.front().work);
     items.pop_front();
+    late_kernels -= work.is_kernel;
     try {
-      work();
+      work.run();
     } catch (const std::exception& failure) {
       if (error.empty()) error = failure.what();
     }

@@ -19,10 +19,28 @@ constexpr int kCallers = 2;  // streams that are not the engine's own
 
 class Schedule;
 
+// Work that runs late; a kernel is counted until it has run.
+struct Work {
+  std::function<void()> run;
+  bool is_kernel = false;
+};
+
+class Recording final : public ort::Recording {
+ public:
+  void add(Work work) { work_.push_back(std::move(work)); }
+  void replay(ort::Stream& stream) override;
+
+ private:
+  std::vector<Work> work_;
+};
+
 class Stream final : public ort::Stream {
  public:
   explicit Stream(Schedule& schedule) : schedule_(schedule) {}
-  void queue(std::function<void()> work);
+  void queue(std::function<void()> work) { queue(Work{std::move(work)}); }
+  void queue(Work work);
+  bool begin_recording();  // false: it records already
+  std::unique_ptr<Recording> end_recording();
   std::unique_ptr<ort::Event> record() override;
   void wait(ort::Event& event) override;
   void synchronize() override;
@@ -31,11 +49,12 @@ class Stream final : public ort::Stream {
  private:
   friend class Schedule;
   struct Item {
-    std::function<void()> work;         // or
+    Work work;                          // or
     std::shared_ptr<const bool> waits;  // until this is true
   };
   Schedule& schedule_;
   std::deque<Item> items_;
+  std::unique_ptr<Recording> recording_;  // where what is queued is kept and does not run
 };
 
 // Which mistake is made on purpose, and what there was to choose from.
@@ -72,8 +91,10 @@ class Schedule {
   std::recursive_mutex& mutex() { return mutex_; }
 
   Mistakes mistakes;
-  std::atomic<int> waits = 0;  // of the host
-  std::string error;           // of work that failed; raised by who waits next
+  std::atomic<int> waits = 0;         // of the host
+  std::atomic<int> late_kernels = 0;  // that were queued and have not run
+  std::atomic<int> replays = 0;       // of recordings
+  std::string error;                  // of work that failed; raised by who waits next
 
  private:
   Schedule();

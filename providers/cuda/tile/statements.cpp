@@ -64,7 +64,7 @@ std::string Statements::operand(int slot) const {
   if (s.kind == Slot::Kind::constant) return number(p_.constants[s.index]);
   if (s.kind != Slot::Kind::input) return name(slot);
   const Port& port = p_.inputs[s.index];
-  if (port.role == Role::key) return format("a.in{}", s.index);
+  if (port.role == Role::key) return format("load(a.in{}, 0)", s.index);
   if (packed && in_packs(port)) return format("as<{}>(p{}.x[j])", type_, s.index);
   return format("as<{}>(load(a.in{}, {}))", type_, s.index,
                 place(port, static_cast<size_t>(s.index)));

@@ -19,9 +19,7 @@ void arguments(Statements& out) {
   out.line(format("typedef {} index;", out.form().index));
   out.line("struct Args {");
   for (size_t i = 0; i < p.inputs.size(); ++i)
-    out.line(p.inputs[i].role == Role::key
-                 ? format("u64 in{};", i)
-                 : format("const {}* in{};", type_name(p.inputs[i].dtype), i));
+    out.line(format("const {}* in{};", type_name(p.inputs[i].dtype), i));
   for (size_t o = 0; o < p.outputs.size(); ++o)
     out.line(format("{}* out{};", type_name(p.outputs[o].dtype), o));
   out.line(format("{}* sums; i32* failure; i64 mark, rows, cols;", out.type()));

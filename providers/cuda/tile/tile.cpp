@@ -49,10 +49,7 @@ class TileKernel final : public Kernel {
     if (makes_nothing()) return;
     Words words;
     for (size_t i = 0; i < program_->inputs.size(); ++i) {
-      if (program_->inputs[i].role == Role::key)
-        words.add(*static_cast<const uint64_t*>(args.in[i]));
-      else
-        words.add(Reach{args.in[i], bytes_of_input(i)});
+      words.add(Reach{args.in[i], bytes_of_input(i)});
     }
     add_outputs(words, args);
     words.add(Reach{args.scratch, scratch_bytes()});
@@ -86,6 +83,7 @@ class TileKernel final : public Kernel {
            from.space == to.space && program_->last_read[in] <= program_->first_write[out];
   }
 
+  bool may_be_recorded() const override { return true; }
   std::string name() const override { return name_; }
   std::string failure() const override {
     return may_fail(*program_) ? "[Div] division of an integer by zero" : "";

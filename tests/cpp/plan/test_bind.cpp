@@ -108,6 +108,7 @@ class LostMemory final : public Memory {
   void free(void*, size_t, Stream&) override { fail("the device is lost"); }
   void zero(void*, size_t, Stream&) override {}
   void copy(void*, const void*, size_t, CopyKind, Stream&) override {}
+  void write(void*, const void*, size_t, Stream&) override {}
 
  private:
   char byte_ = 0;

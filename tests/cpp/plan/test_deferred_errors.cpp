@@ -33,6 +33,7 @@ class MemoryOf final : public Memory {
   void free(void*, size_t, Stream&) override {}
   void zero(void*, size_t, Stream&) override {}
   void copy(void*, const void*, size_t, CopyKind, Stream&) override {}
+  void write(void*, const void*, size_t, Stream&) override {}
   void* allocate_mapped(size_t bytes) override {
     mapped_.resize(mapped_.size() + bytes);
     return mapped_.data();
@@ -51,6 +52,7 @@ class PlainMemory final : public Memory {
   void free(void*, size_t, Stream&) override {}
   void zero(void*, size_t, Stream&) override {}
   void copy(void*, const void*, size_t, CopyKind, Stream&) override {}
+  void write(void*, const void*, size_t, Stream&) override {}
 };
 
 class Runtime final : public DeviceRuntime {

@@ -89,6 +89,20 @@ TEST(Waits, TheHostWaitsAndIsNeverWaitedFor) {
   EXPECT_EQ(p.waits(), (std::vector<std::vector<int>>{{}, {}, {1}, {2}}));
 }
 
+// What was downloaded is read when the step is queued: the stream's waiting is not enough, nor that
+// it has waited before. What it read may then be written at once.
+TEST(Waits, TheHostWaitsForWhatItReadsForADevice) {
+  Planned p(2);
+  const int far = p.slot(1, 0), host = p.slot(0, 0), other = p.slot(1, 64), last = p.slot(1, 128);
+  p.step(1, kDownload, {far}, {host});
+  p.step(1, kCompute, {other}, {far});  // the stream waits for the download
+  p.step(1, kCompute, {host}, {last});
+  p.step(0, kCompute, {}, {host});
+  EXPECT_EQ(p.waits(), (std::vector<std::vector<int>>{{}, {0}, {}, {2}}));
+  p.plan.steps[2].reads_host = true;
+  EXPECT_EQ(p.waits(), (std::vector<std::vector<int>>{{}, {0}, {0}, {}}));
+}
+
 TEST(Waits, OneQueueNeedsNone) {
   Planned p(1);
   const int a = p.slot(0, 0);
@@ -190,6 +204,34 @@ TEST(VerifyWaits, AnEarlierRangeOfADeviceHasRunAndTheHostKnowsOfItWhereItWaited)
   p.step(0, kCompute, {host}, {});
   EXPECT_NE(refusal(p.plan, {1, 2, 4}), "");
   EXPECT_EQ(refusal(p.plan, {1, 2, 3, 4}), "");
+}
+
+TEST(VerifyWaits, WhatTheHostReadsForADeviceIsThere) {
+  Planned p(2);
+  const int host = p.slot(0, 0), other = p.slot(1, 64);
+  p.step(1, kDownload, {other}, {host});
+  p.step(1, kCompute, {host}, {p.slot(1, 128)});
+  p.step(0, kCompute, {}, {host});
+  p.plan.steps[1].waits = {0};
+  EXPECT_NE(refusal(p.plan), "");  // the step before the host's may not have run
+  p.plan.steps[1].reads_host = true;
+  EXPECT_EQ(refusal(p.plan), "");
+  p.plan.steps[1].waits = {};
+  EXPECT_NE(refusal(p.plan), "");
+}
+
+TEST(VerifyWaits, PlansWhoseHostReadsForADeviceKeepTheirOrder) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 100; ++round) {
+    Planned p = drawn(random);
+    for (Step& step : p.plan.steps) {
+      const auto read = static_cast<size_t>(p.plan.operands[static_cast<size_t>(step.in)]);
+      step.reads_host =
+          step.device > 0 && step.stream == kCompute && p.plan.placement.slots[read].device == 0;
+    }
+    order_streams(p.plan, p.plan.placement);
+    EXPECT_EQ(refusal(p.plan), "") << "round " << round;
+  }
 }
 
 TEST(VerifyWaits, ScratchIsWrittenToo) {
