@@ -57,6 +57,7 @@ from .breaks import (
     text_as_it_is,
     texts_compared,
 )
+from .containers import lists_written_in_place, sets_as_they_are
 from .held_objects import (
     contents_as_they_are,
     identities_as_they_are,
@@ -237,6 +238,7 @@ class _Convert:
             identities_of_values(self._told().asked), tuples_as_made(), cut_at_largest(),
             arrays_as_they_are(), looked_up_attributes_guarded(), _guards_untimed(),
             methods_in_c_guarded(), setattr_gives_none(), told_stays_told(),
+            sets_as_they_are(), lists_written_in_place(),
         )  # fmt: skip
         with LOCK, convert_frame.compile_lock, inside(), contextlib.ExitStack() as stack:
             try:
