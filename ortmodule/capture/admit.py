@@ -33,7 +33,7 @@ def admit(module: nn.Module, call: Call, with_its_hooks: bool) -> None:
     """
     _check_module(module, with_its_hooks)
     for tensor, path in zip(call.tensors, tree.tensor_paths(call.spec, "arguments"), strict=True):
-        _check_tensor(tensor, f"input {path}")
+        check_tensor(tensor, f"input {path}")
 
 
 def communicates(module: nn.Module) -> str | None:
@@ -86,13 +86,13 @@ def _check_module(module: nn.Module, with_its_hooks: bool) -> None:
                     **place_of(hook),
                 )
     for name, parameter in module.named_parameters():
-        _check_tensor(parameter, f"parameter {name}")
+        check_tensor(parameter, f"parameter {name}")
     for name, buffer in module.named_buffers():
         if buffer.is_nested:
             raise NotCapturable(f"buffer {name} is a nested tensor")
 
 
-def _check_tensor(tensor: torch.Tensor, what: str) -> None:
+def check_tensor(tensor: torch.Tensor, what: str) -> None:
     """Raises NotCapturable unless it is a plain dense tensor of a device and dtype we take."""
     if type(tensor) not in _PLAIN:
         raise NotCapturable(f"{what} is a {type(tensor).__name__}, expected a torch.Tensor")
@@ -101,6 +101,10 @@ def _check_tensor(tensor: torch.Tensor, what: str) -> None:
         raise NotCapturable(f"{what} {foreign}")
     if tensor.layout != torch.strided:
         raise NotCapturable(f"{what} has layout {tensor.layout}, expected torch.strided")
+    if tensor._is_zerotensor():
+        raise NotCapturable(f"{what} is zeros without memory")
+    if tensor.has_names():
+        raise NotCapturable(f"{what} has names for its axes")
     if not devices.is_provided(tensor.device):
         raise NotCapturable(f"{what} is on {tensor.device}, expected {devices.expected()}")
     if tensor.dtype == torch.complex32:

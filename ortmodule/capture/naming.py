@@ -22,6 +22,7 @@ from ..records.ports import Input, Placeholder
 from ..records.sizes import SizePredicate, dim_of, express
 from ..translate.emit import dtype_name
 from ..translate.provenance import CHILD
+from .admit import check_tensor
 from .fake_run import FakeRun
 from .trace import Traced
 
@@ -128,6 +129,7 @@ class _Names:
             name = self.snapshot.tensors[id(tensor)][0]
         if name is None and literal:
             return Placeholder(id(tensor), constant=tensor)
+        self._check_read(tensor, name or target, spec.arg.name)
         role = "parameter" if isinstance(tensor, nn.Parameter) else "buffer"
         return self._input(role, name or target, tensor)
 
@@ -140,6 +142,12 @@ class _Names:
                 role, name, dtype, list(tensor.shape), index, own, tensor.requires_grad
             )
         return Placeholder(id(tensor), input=self.inputs[id(tensor)])
+
+    def _check_read(self, tensor: torch.Tensor, name: str, placeholder: str) -> None:
+        """Of what the module holds; a registered tensor that forward does not read may be any."""
+        nodes = self.program.graph_module.graph.nodes
+        if next(node for node in nodes if node.name == placeholder).users:
+            check_tensor(tensor, f"{name}, which forward reads,")
 
     def _original(self, lifted: torch.Tensor) -> torch.Tensor:
         """The tensor outside of the module's registries that export has lifted, without its
