@@ -26,6 +26,19 @@ from .torch_internals.dynamo import comptime
 _OWN = ("explain", "export_onnx", "module", "eager", "attach")
 
 
+def _of_module(name: str) -> property:
+    """A registry of the wrapped module's, which may be replaced by another, as `del layers[0]` of a
+    Sequential does."""
+
+    def get(wrapper: "ORTModule") -> dict[str, Any]:
+        return wrapper.module.__dict__[name]
+
+    def put(wrapper: "ORTModule", value: dict[str, Any]) -> None:
+        setattr(wrapper.module, name, value)
+
+    return property(get, put)
+
+
 class ORTModule(nn.Module):
     """Runs `module` through the engine: same call, parameters, state_dict and forward signature.
 
@@ -76,6 +89,8 @@ class ORTModule(nn.Module):
         return self.module
 
     # --- the wrapped module shows through ---------------------------------------------------
+
+    _modules, _parameters, _buffers = map(_of_module, ("_modules", "_parameters", "_buffers"))
 
     @property
     def module(self) -> nn.Module:

@@ -256,3 +256,30 @@ def test_a_file_has_standard_ops_for_it(name, tmp_path):
     model.export_onnx(tmp_path / "m.onnx")
     (out,) = onnxruntime.InferenceSession(tmp_path / "m.onnx").run(None, {"x": X.numpy()})
     torch.testing.assert_close(torch.from_numpy(out), model(X).detach())
+
+
+LAYERS = {
+    "del": lambda m: m.__delitem__(0),
+    "del of a slice": lambda m: m.__delitem__(slice(0, 2)),
+    "pop": lambda m: m.pop(0),
+    "pop and insert": lambda m: (m.pop(0), m.insert(0, nn.Linear(3, 3))),
+    "extend": lambda m: m.extend([nn.Tanh(), nn.Linear(2, 2)]),
+    "set": lambda m: m.__setitem__(1, nn.Sigmoid()),
+    "another registry": lambda m: setattr(m, "_modules", dict(reversed(m._modules.items()))),
+}
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("change", LAYERS)
+@pytest.mark.parametrize("kind", [nn.Sequential, lambda *layers: nn.ModuleList(layers)])
+def test_a_list_of_layers_changes_as_in_eager(kind, change, inside):
+    """By the wrapper's methods, and by those of the module that it wraps."""
+    found = []
+    for wrap in (lambda m: m, ORTModule):
+        torch.manual_seed(0)
+        model = wrap(kind(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3), nn.Tanh()))
+        LAYERS[change](model.module if inside and isinstance(model, ORTModule) else model)
+        names = [list(model.state_dict()), [n for n, _ in model.named_parameters()]]
+        children = [(n, type(c)) for n, c in model.named_children()]
+        found.append([*names, children, len(model), [type(c) for c in model]])
+    assert found[0] == found[1]
