@@ -190,7 +190,9 @@ def observed(effects: Effects, roots: list, names: Names) -> Iterator[None]:
                 if not inside:
                     questions.check_called(function)
                 return
-            if not inside:
+            if inside:
+                questions.check_in_function(function, code, kind, functions.attributes_inside())
+            else:
                 questions.check(function, code, kind)
                 if control_flow.in_body():
                     questions.check_in_body(function, code, kind)

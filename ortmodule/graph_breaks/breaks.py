@@ -35,6 +35,7 @@ from ..torch_internals.dynamo import (
     TorchInGraphFunctionVariable,
     VariableBuilder,
     compare_op_handlers,
+    hashing,
     install_guard,
     produce_trampoline_autograd_apply,
     proxy_args_kwargs,
@@ -193,7 +194,8 @@ def _requires_grad(given: Any) -> bool:
 
 def functions_as_they_are(undone: Callable) -> contextlib.AbstractContextManager:
     """A user's autograd.Function is a call in a graph. Dynamo would trace it both ways: what its
-    backward reads when it runs would be frozen, set_materialize_grads be lost.
+    backward reads when it runs would be frozen, set_materialize_grads be lost. One that is given a
+    list or dict, which it may write to, ends the graph: a graph would hold a copy.
 
     undone: gives a context in which functions may run without data.
     """
@@ -203,6 +205,8 @@ def functions_as_they_are(undone: Callable) -> contextlib.AbstractContextManager
             cls = self.fn_cls
             if name != "apply" or cls.__module__.partition(".")[0] == "torch":
                 return original(self, tx, name, args, kwargs)
+            if any(map(_is_written_to, (*args, *kwargs.values()))):
+                end("a list or dict that a Function is given", cls.__name__, "it may write to it")
             called = produce_trampoline_autograd_apply(cls)
             with undone([cls.forward, cls.setup_context]):
                 proxies = proxy_args_kwargs(args, kwargs)
@@ -212,6 +216,14 @@ def functions_as_they_are(undone: Callable) -> contextlib.AbstractContextManager
         return call_method
 
     return replaced(AutogradFunctionVariable, "call_method", make)
+
+
+def _is_written_to(given: Any) -> bool:
+    found = given.realize()
+    if isinstance(found, BaseListVariable):
+        fixed = issubclass(found.python_type(), (tuple, range))
+        return not fixed or any(map(_is_written_to, found.items))
+    return isinstance(found, hashing()) and found.python_type() is not frozenset
 
 
 def inlined(entered: Callable[[Any, dict, Any], None]) -> contextlib.AbstractContextManager:

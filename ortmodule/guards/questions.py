@@ -7,8 +7,10 @@ import builtins
 import collections
 import sys
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
+
+import torch
 
 from ..errors import NeedsCut, NotCapturable
 from ..places import caller_place
@@ -35,6 +37,8 @@ CALL_OF_LAYER = "_call_impl"
 _PASSING_ON = ("typing_extensions.py", "warnings.py")
 # Called by name, of a context that Dynamo would forget how to leave.
 _BY_HAND = frozenset({"__enter__", "__exit__"})
+# Of tensors that are registered, as no tensor is that a step is given.
+_CLASSES = {"Parameter", "Buffer", "UninitializedParameter", "UninitializedBuffer"}
 # They set an attribute by a text.
 _BY_TEXT = {"setattr", "delattr", "vars", "__dict__", "__setattr__", "__delattr__"}
 # They change an order that Dynamo does not write back.
@@ -135,6 +139,39 @@ def check_in_body(function: types.FunctionType | None, code: types.CodeType, kin
         line = facts.attributes.get(name) or facts.globals.get(name) or code.co_firstlineno
         reason = "forward asks within control flow of torch's whether it is traced"
         raise NotCapturable(reason, file=code.co_filename, line=line)
+
+
+def check_in_function(
+    function: types.FunctionType | None, code: types.CodeType, kind: int, given: Collection[str]
+) -> None:  # fmt: skip
+    """Raises NotCapturable where code of an autograd.Function asks which tensor it was given: at
+    each call it is given another one of the same values. given: attributes of its tensors."""
+    if kind not in (observation.OWN, observation.PACKAGE):
+        return
+    facts, scope = observation.facts_of(code), _scope(function, code)
+    named = {**facts.globals, **facts.attributes}
+    asked = {f"of which class a tensor is ({n})": named[n] for n in _CLASSES & named.keys()}
+    asked |= {f"for {n} of a tensor": facts.attributes[n] for n in given if n in facts.attributes}
+    if given and facts.any_name:
+        asked["for an attribute of a tensor"] = code.co_firstlineno
+    own = kind == observation.OWN  # packages ask of other objects so
+    for name, local, line in facts.asked_of if own else ():
+        if local not in ("self", "cls", "ctx", "__class__"):
+            asked[f"{name}({local})"] = line
+    for path, line in facts.identities if own else ():
+        if _may_be_tensor(path, scope):
+            asked["which object a tensor is"] = line
+    for what, line in asked.items():
+        reason = f"an autograd.Function asks {what}, which its step gives it anew"
+        raise NotCapturable(reason, file=code.co_filename, line=line)
+
+
+def _may_be_tensor(path: tuple[str, ...], scope: Mapping) -> bool:
+    """Whether what is looked up so may be one; of an empty path it is not known."""
+    value = scope.get(path[0]) if path else None
+    for name in path[1:]:
+        value = getattr(value, name, None)
+    return value is None or isinstance(value, torch.Tensor)
 
 
 def _asks(value: Any) -> bool:

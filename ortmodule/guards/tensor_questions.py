@@ -8,7 +8,7 @@ import contextlib
 import functools
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from ..torch_internals.replace import put
 from ..torch_internals.tracing import FakeTensor
 from .observation import LAYER, OWN, PACKAGE, STANDARD, kind_of_file
 
+_HERE = threading.local()
 THROUGH_DATA = "_is_the_data_of_another"  # an attribute of what forward gets of Tensor.data
 
 # Dynamo cuts at these, or has a guard.
@@ -80,9 +81,29 @@ def refused() -> Iterator[None]:
         yield
 
 
-def _check(name: str, owner: int) -> None:
-    if threading.get_ident() == owner and (place := _asking(3, name)) is not None:
+@contextlib.contextmanager
+def in_function(given: Iterable[torch.Tensor]) -> Iterator[None]:
+    """Within, this thread runs the code of an autograd.Function, which may ask for the gradient of
+    a tensor that it makes itself: it does so at each call."""
+    before = getattr(_HERE, "given", None)
+    _HERE.given = set(map(id, given))
+    try:
+        yield
+    finally:
+        _HERE.given = before
+
+
+def _check(name: str, owner: int, tensor: torch.Tensor) -> None:
+    if threading.get_ident() != owner or _is_functions_own(name, tensor):
+        return
+    if (place := _asking(3, name)) is not None:
         raise refusal(name, **place)
+
+
+def _is_functions_own(name: str, tensor: torch.Tensor) -> bool:
+    given = getattr(_HERE, "given", None)
+    of_function = given is not None and isinstance(tensor, FakeTensor) and id(tensor) not in given
+    return name == "grad" and of_function and not isinstance(tensor, nn.Parameter)
 
 
 def _asking(depth: int, name: str = "") -> dict[str, Any] | None:
@@ -100,18 +121,20 @@ def _asking(depth: int, name: str = "") -> dict[str, Any] | None:
 
 def _attribute(name: str, original: Any, owner: int) -> property:
     def get(tensor: torch.Tensor) -> Any:
-        _check(name, owner)
+        _check(name, owner, tensor)
         return original.__get__(tensor)
 
     def put(tensor: torch.Tensor, value: Any) -> None:
-        check_set()
+        check_set(tensor)
         original.__set__(tensor, value)
 
     def delete(tensor: torch.Tensor) -> None:
-        check_set()
+        check_set(tensor)
         original.__delete__(tensor)
 
-    def check_set() -> None:
+    def check_set(tensor: torch.Tensor) -> None:
+        if _is_functions_own(name, tensor):
+            return
         if threading.get_ident() == owner and (place := _asking(3, name)) is not None:
             what = _CUT_AT.get(name) or ONLY_EAGER[name]
             raise NotCapturable(f"forward sets {what} ({name})", **place)
@@ -179,7 +202,7 @@ def _refuse_numbers(stack: contextlib.ExitStack, owner: int) -> None:
 
 def _method(name: str, original: Callable, owner: int) -> Callable:
     def method(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        _check(name, owner)
+        _check(name, owner, tensor)
         return original(tensor, *args, **kwargs)
 
     return method

@@ -16,12 +16,13 @@ from torch import nn
 from torch.autograd.function import AUTOGRAD_FUNCTION_COUNTER
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
-from ..errors import NeedsCut, NeedsExactSizes
-from ..guards import state_kinds
+from ..errors import NeedsCut, NeedsExactSizes, NotCapturable
+from ..guards import state_kinds, tensor_questions
 from ..places import caller_place
 from ..records.autograd_history import FunctionCall, storage_key
 from ..records.steps import Step
 from ..side_effects.held import made_by_forward
+from ..side_effects.private_state import is_torchs
 from ..torch_internals.autograd import applied_by, are_transforms_active, plain_apply
 from ..torch_internals.modes import DisableTorchFunction, TorchDispatchMode
 from ..torch_internals.tracing import is_fake
@@ -115,7 +116,7 @@ def recorded(
 def _applied(cls: type, args: tuple, kwargs: dict) -> Any:
     """What `cls.apply(*args, **kwargs)` gives, in a thread that captures and in any other."""
     capture = getattr(_HERE, "capture", None)
-    if capture is None or getattr(_HERE, "inside", False) or _is_torchs(cls) or kwargs:
+    if capture is None or is_inside() or _is_torchs(cls) or kwargs:
         return plain_apply(cls, *args, **kwargs)
     if cls in capture.instead:
         return capture.instead[cls](*args)
@@ -269,15 +270,21 @@ def calls_of_trace() -> Mapping[Any, FunctionCall]:
 
 def is_inside() -> bool:
     """Whether this thread runs the code of a Function, which runs for real at each call."""
-    return getattr(_HERE, "inside", False)
+    return getattr(_HERE, "inside", None) is not None
+
+
+def attributes_inside() -> frozenset[str]:
+    """Those of the tensors that the Function was given whose code this thread runs."""
+    return _HERE.inside
 
 
 @contextlib.contextmanager
-def _inside() -> Iterator[None]:
-    before = getattr(_HERE, "inside", False)
-    _HERE.inside = True
+def _inside(given: Sequence[torch.Tensor] = ()) -> Iterator[None]:
+    before = getattr(_HERE, "inside", None)
+    _HERE.inside = frozenset(n for t in given for n in vars(t) if not is_torchs(n))
     try:
-        yield
+        with tensor_questions.in_function(given):
+            yield
     finally:
         _HERE.inside = before
 
@@ -298,7 +305,7 @@ def _rehearsed(capture: Recorded, cls: type, args: tuple) -> Any:
     """What the Function gives; refuses one that no operator without effects stands for."""
     tensors = [a for a in args if isinstance(a, torch.Tensor)]
     versions = [t._version for t in tensors]
-    with _inside(), _Draws() as draws:
+    with _inside(tensors), _Draws() as draws:
         out = plain_apply(cls, *args)
         outs = out if isinstance(out, tuple) else (out,)
         if not outs or not all(isinstance(o, torch.Tensor) for o in outs):
@@ -331,6 +338,11 @@ def _node_of(outs: Sequence[torch.Tensor]) -> Any:
 def _rehearse_backward(outs: Sequence[torch.Tensor]) -> None:
     """Runs the user's backward once on tensors without data; what it raises, it will then."""
     node = _node_of(outs)
-    with contextlib.suppress(Exception), torch.no_grad():
-        if node is not None:
-            node.apply(*map(torch.empty_like, outs))
+    try:
+        with torch.no_grad():
+            if node is not None:
+                node.apply(*map(torch.empty_like, outs))
+    except NotCapturable:
+        raise
+    except Exception:
+        return

@@ -138,12 +138,12 @@ class TensorAttributes:
 
 
 def _differ(now: dict[str, Any], before: dict[str, Any]) -> bool:
-    names = [n for n in (now.keys() | before.keys()) if not _is_torchs(n)]
+    names = [n for n in (now.keys() | before.keys()) if not is_torchs(n)]
     return not all(same(before.get(n, MISSING), now.get(n, MISSING)) for n in names)
 
 
-def _is_torchs(name: str) -> bool:
-    """Whether it is what traced tensors remember, or what stands for Tensor.data."""
+def is_torchs(name: str) -> bool:
+    """Whether such an attribute is what traced tensors remember, or what stands for Tensor.data."""
     known = name in OF_CACHES or name == THROUGH_DATA
     return known or name.startswith("_dynamo") or "_memo" in name or "_capsule" in name
 
