@@ -141,13 +141,18 @@ def texts_compared() -> contextlib.AbstractContextManager:
 
 
 def cut_at_largest() -> contextlib.AbstractContextManager:
-    """min() and max() of a tensor end a graph: they give one of their arguments, as data chooses.
-    Dynamo's torch.maximum and clamp are of another type, and share a gradient between equals."""
+    """min() and max() of a tensor, or of numbers of several types, end a graph: they give one of
+    their arguments, as data chooses. Dynamo's torch.maximum and clamp are of another type, and
+    share a gradient between equals."""
 
     def make(original: Callable) -> Callable:
         def call(self, tx: Any, *operands: Any) -> Any:
-            if any(type(o.realize()) is TensorVariable for o in operands if o is not None):
+            given = [operand.realize() for operand in operands if operand is not None]
+            if any(type(each) is TensorVariable for each in given):
                 end("the smallest or largest of tensors", self.fn.__name__, _KNOWN_LATER)
+            late = any(isinstance(each, SymNodeVariable) for each in given)
+            if late and len({each.python_type() for each in given}) > 1:
+                end("the smallest or largest of numbers", self.fn.__name__, _KNOWN_LATER)
             return original(self, tx, *operands)
 
         return call

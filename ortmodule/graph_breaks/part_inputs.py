@@ -58,6 +58,7 @@ def tensors_alone(graph: fx.GraphModule) -> tuple[Callable[[tuple], tuple], list
         elif isinstance(value, torch.Tensor):
             free.append([isinstance(size, torch.SymInt) for size in value.shape])
     _keep_floats(graph)
+    _compute_constants(graph)
     _restore_functions(graph)
     for node in graph.graph.nodes:
         if node.target is get_data_attr:  # a capture looks at the attribute itself
@@ -113,6 +114,17 @@ def _keep_floats(graph: fx.GraphModule) -> None:
     _make_constant({str(node.meta["example_value"].node.expr) for node in read})
     for node in read:
         node.replace_all_uses_with(node.args[0])
+
+
+def _compute_constants(graph: fx.GraphModule) -> None:
+    """What methods of constants give: a graph's text of one, as -2.0.__abs__(), is minus the other
+    number's."""
+    for node in list(graph.graph.nodes):
+        plain = all(isinstance(a, (int, float, complex)) for a in node.args) and not node.kwargs
+        if node.op == "call_method" and plain:
+            number, *rest = node.args
+            node.replace_all_uses_with(getattr(number, node.target)(*rest))
+            graph.graph.erase_node(node)
 
 
 def _is_number(node: fx.Node) -> bool:
