@@ -244,6 +244,27 @@ def _second_argument(steps: Sequence[dis.Instruction], at: int) -> str | None:
     return steps[second].argval if one and isinstance(steps[second].argval, str) else None
 
 
+def arguments_given(code: types.CodeType, name: str) -> list[int | None]:
+    """To each call of this global how many; None: it is not called where it is loaded, or with
+    arguments that are unpacked."""
+    steps = list(dis.get_instructions(code))
+    loaded = (k for k, s in enumerate(steps) if s.opname == "LOAD_GLOBAL" and s.argval == name)
+    return [_arguments_of(steps, at) for at in loaded]
+
+
+def _arguments_of(steps: Sequence[dis.Instruction], at: int) -> int | None:
+    depth = 0
+    for step in steps[at + 1 :] if steps[at].arg and steps[at].arg & 1 else ():
+        if step.opname == _CALLS and step.arg == depth:
+            return depth
+        if step.opcode in dis.hasjrel or step.opcode in dis.hasjabs:
+            return None
+        depth += dis.stack_effect(
+            step.opcode, step.arg if step.opcode >= dis.HAVE_ARGUMENT else None
+        )
+    return None
+
+
 def _formatted(constants: tuple) -> set[str] | None:
     """The attributes that the texts among a code's constants have formatted; None: there is no such
     text, so another's is."""

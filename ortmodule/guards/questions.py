@@ -63,6 +63,9 @@ _CUT_AT_BUILTINS = {"print", "open", "input", "breakpoint", "eval", "exec", "com
 _BUILTINS = _CUT_AT_BUILTINS | {
     "globals", "locals", "__import__", "hash", "memoryview",
 }  # fmt: skip
+# With so many arguments or fewer they read the locals of their caller, of which those that no code
+# names are gone behind a cut.
+_OF_LOCALS = {"eval": 1, "exec": 1, "vars": 0, "dir": 0}
 # Of the standard library: another at each call, and Dynamo cuts there.
 _CUT_AT_MODULES = {"random", "time"}
 
@@ -211,6 +214,11 @@ def _asked(code: types.CodeType, scope: Mapping, kind: int) -> Iterator[NotCaptu
             question = f"{local}.__class__" if name == "__class__" else f"{name}({local})"
             yield refusal(f"forward asks {question}, which differs while it is traced", line, True)
     for name, line in facts.globals.items():
+        if name in _OF_LOCALS and name not in scope:
+            given = observation.arguments_given(code, name)
+            if any(count is None or count <= _OF_LOCALS[name] for count in given):
+                yield refusal(f"forward calls {name}() of its own locals", line)
+                continue
         if name in _BUILTINS and name not in scope and hasattr(builtins, name):
             yield refusal(f"forward calls {name}()", line, name in _CUT_AT_BUILTINS)
         for reason, at, cut in _of_value(name, scope.get(name), facts, line):

@@ -359,7 +359,7 @@ def test_what_torch_compile_passed_over_is_looked_at():
 def test_torch_between_parts_is_listed():
     def between(net, h):
         net.taken = [float(v) for v in h.detach().sum(0).tolist()]
-        return h + eval("torch.cumsum(h, 1)")
+        return h + eval("torch.cumsum(h, 1)", {"torch": torch, "h": h})
 
     pair = pair_of(between)
     for x in batches(5, 5):
@@ -369,7 +369,8 @@ def test_torch_between_parts_is_listed():
 
 
 def test_torch_between_parts_is_an_error_where_asked_for():
-    ours = ORTModule(Net(lambda net, h: h + eval("torch.cumsum(h, 1)")), options(fallback="parts"))
+    summed = Net(lambda net, h: h + eval("torch.cumsum(h, 1)", {"torch": torch, "h": h}))
+    ours = ORTModule(summed, options(fallback="parts"))
     with pytest.raises(Exception, match=r"aten.cumsum.default.*between two parts.*test_parts.py"):
         ours(batches(5)[0])
     ours = ORTModule(Net(branch), options(fallback="parts"))
