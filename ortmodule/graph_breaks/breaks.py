@@ -160,6 +160,21 @@ def cut_at_largest() -> contextlib.AbstractContextManager:
     return replaced(BuiltinVariable, "_call_min_max_binary", make)
 
 
+def cut_at_rounding() -> contextlib.AbstractContextManager:
+    """round() of a whole number that is told how many digits to keep ends a graph: a symbol gives
+    itself, also for -1, which is tens."""
+
+    def make(original: Callable) -> Callable:
+        def call_method(self, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+            if name == "__round__" and args and self.python_type() is int:
+                end("a whole number is rounded", "round", _KNOWN_LATER)
+            return original(self, tx, name, args, kwargs)
+
+        return call_method
+
+    return replaced(SymNodeVariable, "call_method", make)
+
+
 @contextlib.contextmanager
 def cut_at_collectives() -> Iterator[None]:
     """torch's Functions that communicate, whose gradient Dynamo loses, and what writes in place to

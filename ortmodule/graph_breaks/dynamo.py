@@ -50,6 +50,7 @@ from .breaks import (
     cut_at_collectives,
     cut_at_hooks,
     cut_at_largest,
+    cut_at_rounding,
     functions_as_they_are,
     inlined,
     reads_of_objects,
@@ -238,7 +239,7 @@ class _Convert:
             identities_of_values(self._told().asked), tuples_as_made(), cut_at_largest(),
             arrays_as_they_are(), looked_up_attributes_guarded(), _guards_untimed(),
             methods_in_c_guarded(), setattr_gives_none(), told_stays_told(),
-            sets_as_they_are(), lists_written_in_place(),
+            sets_as_they_are(), lists_written_in_place(), cut_at_rounding(),
         )  # fmt: skip
         with LOCK, convert_frame.compile_lock, inside(), contextlib.ExitStack() as stack:
             try:

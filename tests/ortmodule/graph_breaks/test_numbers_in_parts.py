@@ -49,3 +49,24 @@ def test_a_number_of_either_sign(name):
         pair.step(torch.full((2, 4), value))
         assert type(pair.twin.kept) is type(pair.eager.kept)
         assert pair.twin.kept == pytest.approx(pair.eager.kept, rel=1e-4)
+
+
+class Rounds(nn.Module):
+    def __init__(self, digits):
+        super().__init__()
+        self.first, self.digits = nn.Linear(4, 4), digits
+
+    def forward(self, x, number):
+        y = self.first(x)
+        if y.sum() > 1e9:
+            y = y * 2
+        return y * round(number, *self.digits)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("digits", [(), (0,), (-1,), (-2,)])
+def test_a_whole_number_is_rounded(digits):
+    torch.manual_seed(0)
+    pair = Pair(Rounds(digits))
+    for number in (3, 12, 27, 5, 15, -7, 160):
+        pair.step(torch.ones(2, 4), number)
