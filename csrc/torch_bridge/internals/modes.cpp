@@ -7,6 +7,8 @@
 
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/SavedTensorHooks.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/forward_grad.h>
 #include <torch/csrc/utils/pybind.h>
@@ -75,6 +77,8 @@ const char* active_mode() {
     if (keys.has_any(mode.keys)) return mode.name;
   if (torch::autograd::ForwardADLevel::try_get_by_idx(0))
     return "forward-mode differentiation is active";
+  if (c10::InferenceMode::is_enabled() && c10::GradMode::is_enabled())
+    return "gradients are enabled in inference mode";
   if (torch::autograd::AnomalyMode::is_enabled()) return "autograd's anomaly detection is active";
   return nullptr;
 }

@@ -76,6 +76,12 @@ def doubled_while_packed():
     return torch.autograd.graph.saved_tensors_hooks(lambda t: t * 2, lambda t: t)
 
 
+def gradients_in_inference(m):
+    with torch.inference_mode(), torch.enable_grad():
+        y = m(X)
+    return y.clone() + y.requires_grad
+
+
 REPORTED = {
     "vmap": (lambda m: torch.vmap(m)(X), "torch.func"),
     "func_grad": (lambda m: torch.func.grad(lambda x: m(x).sum())(X), "torch.func"),
@@ -88,6 +94,7 @@ REPORTED = {
     "function_mode": (under(DoublingFunction), "TorchFunctionMode is active (DoublingFunction)"),
     "packed": (trained_under(doubled_while_packed), "hooks on saved tensors"),
     "anomaly": (trained_under(torch.autograd.detect_anomaly), "anomaly"),
+    "gradients_in_inference": (gradients_in_inference, "gradients are enabled in inference mode"),
     "compiled_autograd": (
         trained_under(lambda: compiled_autograd._enable(lambda graph: graph)), "compiled autograd",
     ),
