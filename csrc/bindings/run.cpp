@@ -22,6 +22,7 @@ class Compiled {
       : session_(graph, options_of(std::move(providers))) {}
 
   py::list run(const py::dict& feed) { return run_session(session_, py::none(), feed); }
+  std::vector<std::pair<std::string, std::string>> layouts() { return session_.layouts(); }
 
  private:
   static CompileOptions options_of(std::vector<std::string> providers) {
@@ -76,7 +77,9 @@ void bind_run(py::module_& m) {
   py::class_<Compiled>(m, "Compiled")
       .def(py::init<const Graph&, std::vector<std::string>>(), py::arg("graph"),
            py::arg("providers"))
-      .def("run", &Compiled::run, py::arg("feed"));
+      .def("run", &Compiled::run, py::arg("feed"))
+      .def("layouts", &Compiled::layouts,
+           "Steps of the latest plan whose results are not row-major, and how these lie.");
   m.def("evaluate", &evaluate, py::arg("graph"), py::arg("feed"), py::arg("providers"),
         "Partitions, plans and runs a graph once; returns its outputs in order.");
   m.def("differentiate", &differentiate, py::arg("graph"), py::arg("wrt"), py::arg("outputs"),

@@ -33,6 +33,16 @@ size_t Plan::arena_bytes() const {
   return std::accumulate(placement.bytes.begin(), placement.bytes.end(), size_t{0});
 }
 
+std::string layout_of(const Plan& plan, const Step& step) {
+  for (int o = step.out; o < step.out + step.n_out; ++o) {
+    const int slot = plan.operands[static_cast<size_t>(o)];
+    if (slot < 0) continue;
+    const Layout& layout = plan.placement.slots[static_cast<size_t>(slot)].layout;
+    if (layout.blocked()) return layout.text();
+  }
+  return {};
+}
+
 std::string describe_peak(const Plan& plan) {
   std::string text;
   for (size_t d = 0; d < plan.devices.size(); ++d)

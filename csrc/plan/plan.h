@@ -84,6 +84,9 @@ struct Plan {
   size_t arena_bytes() const;  // of all devices
 };
 
+// How the step's results lie: of the first that is not row-major; empty where all are.
+std::string layout_of(const Plan& plan, const Step& step);
+
 // What a plan needs at its peak: its arenas and its largest values, with the steps that make them.
 std::string describe_peak(const Plan& plan);
 

@@ -278,4 +278,14 @@ std::map<std::string, int> InferenceSession::providers() {
   return counts;
 }
 
+std::vector<std::pair<std::string, std::string>> InferenceSession::layouts() {
+  std::vector<std::pair<std::string, std::string>> found;
+  const std::lock_guard lock(mutex_);
+  if (const auto plan = latest_->latest())
+    for (const Step& step : plan->core->steps)
+      if (std::string layout = layout_of(*plan->core, step); !layout.empty())
+        found.emplace_back(step.name, std::move(layout));
+  return found;
+}
+
 }  // namespace ort

@@ -59,6 +59,8 @@ class InferenceSession {
   int threads() const { return threads_; }
   // Steps by provider of the plan used last.
   std::map<std::string, int> providers();
+  // Of the same plan, by step that has results which are not row-major: its name, and how they lie.
+  std::vector<std::pair<std::string, std::string>> layouts();
 
  private:
   // The first member, so that it goes last: what the others leave idle goes back to the system.

@@ -180,20 +180,6 @@ std::tuple<size_t, size_t, size_t> Runner::memory() const {
   return {state_->stash_bytes, casts, arenas};
 }
 
-namespace {
-
-std::string layout_of(const Plan& plan, const Step& step) {
-  for (int o = step.out; o < step.out + step.n_out; ++o) {
-    const int slot = plan.operands[static_cast<size_t>(o)];
-    if (slot < 0) continue;
-    const Layout& layout = plan.placement.slots[static_cast<size_t>(slot)].layout;
-    if (layout.blocked()) return layout.text();
-  }
-  return {};
-}
-
-}  // namespace
-
 void Runner::add_steps(const TrainingPlan& plan, bool backward,
                        std::vector<StepInfo>& steps) const {
   const std::vector<Step>& made = plan.core->steps;
