@@ -18,7 +18,6 @@ from ..guards import state_kinds
 from ..torch_internals.dynamo import (
     AttrSource,
     BaseListVariable,
-    BuiltinVariable,
     ConstantVariable,
     ConstDictVariable,
     GuardBuilder,
@@ -35,6 +34,7 @@ from ..torch_internals.dynamo import (
     install_guard,
     items_of,
     list_variables,
+    setting,
 )
 from ..torch_internals.replace import first_of, replaced
 from .breaks import compared, end
@@ -199,7 +199,7 @@ def setattr_gives_none() -> contextlib.AbstractContextManager:
 
         return call
 
-    return replaced(BuiltinVariable, "call_setattr", make)
+    return replaced(*setting(), make)
 
 
 def tuples_as_made() -> contextlib.AbstractContextManager:

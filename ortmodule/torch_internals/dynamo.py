@@ -115,6 +115,7 @@ get_data_attr = need("torch._C._autograd._get_data_attr", "Tensor.data in parts"
 TracingContext = need("torch._guards.TracingContext", "graphs of parts")
 LazyGraphModule = need("torch.fx._lazy_graph_module._LazyGraphModule", "graphs of parts")
 eval_frame = need("torch._dynamo.eval_frame", "functions that Dynamo traces")
+builtin_variables = need("torch._dynamo.variables.builtin", "setattr() in parts")
 
 
 def hashing() -> tuple[type, type]:
@@ -128,3 +129,11 @@ def items_of(iterable: Any, tx: Any) -> list[Any]:
     if (unpack := getattr(dynamo_utils, "unpack_iterable", None)) is not None:
         return unpack(tx, iterable)
     return iterable.force_unpack_var_sequence(tx)
+
+
+def setting() -> tuple[type, str]:
+    """The class of Dynamo that runs setattr(), and its method: up to torch 2.12 that of all
+    builtins, since 2.13 one of its own."""
+    if (own := getattr(builtin_variables, "SetAttrBuiltinVariable", None)) is not None:
+        return own, "_call_setattr"
+    return BuiltinVariable, "call_setattr"
