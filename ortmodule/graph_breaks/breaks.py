@@ -372,8 +372,10 @@ def reads_of_objects(
             kept = type(self.source) is not AttrSource  # which may make it anew at each look
             if in_c or (kept and isinstance(value, types.MethodWrapperType)):
                 install_guard(self.source.make_guard(GuardBuilder.ID_MATCH))
-            plain = state_kinds.is_plain(value) or is_library(type(value).__module__)
-            if isinstance(value, _FROZEN) and not (plain and isinstance(value, enum.Enum)):
+            stays = isinstance(value, enum.Enum) and (
+                state_kinds.stays(value) or is_library(type(value).__module__)
+            )
+            if isinstance(value, _FROZEN) and not stays:
                 kind = type(value).__name__
                 asked(NotCapturable(f"forward reaches a {kind}, which parts do not follow"))
             return original(self, value)

@@ -124,12 +124,6 @@ def _looks_up_itself(cls: type) -> bool:
     return found is not None and not isinstance(found, types.WrapperDescriptorType)
 
 
-def _stays(member: enum.Enum) -> bool:
-    """Whether nothing that it holds changes unseen; what a class holds is looked at."""
-    is_class = isinstance(member.value, type) and vars(member).keys() <= state_kinds.OF_ENUMS
-    return is_class or state_kinds.is_plain(member)
-
-
 def _absent(found: Watched, names: Iterable[str]) -> Watched:
     """Names that a namespace or an object lacked when it was found: in a namespace, one that comes
     hides a builtin."""
@@ -164,7 +158,7 @@ def _refusal(walk: StateWalk, stored: set[str]) -> str | None:
                 return (
                     f"forward reaches {cls.__qualname__}.__class_getitem__, which parts call once"
                 )
-            if issubclass(cls, enum.Enum) and not all(map(_stays, cls)):
+            if issubclass(cls, enum.Enum) and not all(map(state_kinds.stays, cls)):
                 return f"forward reaches what the enum {cls.__qualname__} holds: parts read it once"
             if _looks_up_itself(cls):  # what it looks up has no guard
                 return f"forward reaches {cls.__qualname__}.__getattribute__, which parts ask once"

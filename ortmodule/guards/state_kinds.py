@@ -130,6 +130,12 @@ def is_plain(value: Any) -> bool:
     return _is_opaque(of) and not isinstance(value, (torch.nn.Module, Iterator))
 
 
+def stays(member: enum.Enum) -> bool:
+    """Whether nothing that it holds changes unseen; what a class holds is looked at."""
+    is_class = isinstance(member.value, type) and vars(member).keys() <= OF_ENUMS
+    return is_class or is_plain(member)
+
+
 def _is_opaque(of: type) -> bool:
     return of.__module__.startswith(_OPAQUE)
 
