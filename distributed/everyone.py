@@ -13,13 +13,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 from torch.distributed.checkpoint.api import CheckpointException
 
-from ..torch_internals.distributed import default_store
-
-
-def timeout_of(group: dist.ProcessGroup) -> Any:
-    """The time after which a process group's operations fail; None: torch's own."""
-    device = next(iter(group._device_types))
-    return getattr(getattr(group._get_backend(device), "options", None), "_timeout", None)
+from ..torch_internals.distributed import default_store, timeout_of
 
 
 def takes_cpu_tensors(group: dist.ProcessGroup) -> bool:

@@ -29,6 +29,16 @@ def functional_collectives() -> Any:
     return importlib.import_module("torch.distributed._functional_collectives")
 
 
+def timeout_of(group: Any) -> Any:
+    """The time after which a process group's operations fail; None: torch's own. A backend that
+    keeps no options lacks the attribute on torch 2.11; on 2.15 to ask it raises."""
+    backend = group._get_backend(next(iter(group._device_types)))
+    try:
+        return getattr(getattr(backend, "options", None), "_timeout", None)
+    except RuntimeError:
+        return None
+
+
 def composable_state(module: torch.nn.Module) -> Any:
     """What fully_shard, replicate or FullyShardedDataParallel keeps for a module; None: nothing."""
     states = sys.modules.get("torch.distributed._composable_state")
