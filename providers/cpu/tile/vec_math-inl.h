@@ -19,6 +19,27 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
+// Without SSE4, Highway 1.0 chooses by each bit of x, where its sign is to choose.
+template <class V>
+HWY_INLINE V if_negative(V x, V yes, V no) {
+#if HWY_TARGET == HWY_SSSE3
+  const hn::DFromV<V> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  x = hn::BitCast(d, hn::BroadcastSignBit(hn::BitCast(di, x)));
+#endif
+  return hn::IfNegativeThenElse(x, yes, no);
+}
+
+// x, rounded to an integer; without SSE4, Highway 1.0 gives zero for -0.
+template <class V>
+HWY_INLINE V rounded(V x, V integer) {
+#if HWY_TARGET == HWY_SSSE3
+  integer = hn::CopySign(integer, x);
+#endif
+  static_cast<void>(x);
+  return integer;
+}
+
 // Coefficients from the highest power down; a pack, as GCC keeps a loop over a list one.
 template <class D, class V, class... Floats>
 HWY_INLINE V horner(D d, V x, float highest, Floats... rest) {
@@ -235,7 +256,7 @@ template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vec_gelu(D d, V x) {
   const auto [power, mills] = normal_tail(d, x, hn::Abs(x));
   const V tail = hn::Mul(power, mills);
-  return hn::Mul(x, hn::IfNegativeThenElse(x, tail, hn::Sub(hn::Set(d, 1.0f), tail)));
+  return hn::Mul(x, if_negative(x, tail, hn::Sub(hn::Set(d, 1.0f), tail)));
 }
 
 template <class D, class V = hn::Vec<D>>
@@ -243,7 +264,7 @@ HWY_INLINE V vec_gelu_derivative(D d, V x) {
   const V t = hn::Abs(x);
   const auto [power, mills] = normal_tail(d, x, t);
   const V below = hn::Mul(power, hn::NegMulAdd(t, hn::Set(d, 0.3989422804f), mills));  // x < 0
-  return hn::IfNegativeThenElse(x, below, hn::Sub(hn::Set(d, 1.0f), below));
+  return if_negative(x, below, hn::Sub(hn::Set(d, 1.0f), below));
 }
 
 // sigmoid(x) and its derivative, without 1 - sigmoid(x), which cancels.
@@ -258,7 +279,7 @@ HWY_INLINE Sigmoid<V> sigmoid_and_slope(D d, V x) {
   const V power = vec_exp(d, hn::Neg(hn::Abs(x)));
   const V large = hn::Div(one, hn::Add(one, power));
   const V small = hn::Mul(power, large);
-  return {hn::IfNegativeThenElse(x, small, large), hn::Mul(small, large)};
+  return {if_negative(x, small, large), hn::Mul(small, large)};
 }
 
 // An infinite square gives NaN, as in torch.

@@ -87,8 +87,19 @@ bool same(float a, float b) {
   return std::isnan(a) ? std::isnan(b) : std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
 }
 
+// What `check` says where each of the vector targets runs.
+template <class Check>
+void on_each_target(const Check& check) {
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    SCOPED_TRACE(hwy::TargetName(target));
+    hwy::GetChosenTarget().Update(target);
+    check();
+  }
+  hwy::GetChosenTarget().DeInit();  // the best one again
+}
+
 template <class Agrees>
-void compare(TileOp op, int operands, Agrees agrees) {
+void compare_here(TileOp op, int operands, Agrees agrees) {
   for (unsigned seed = 0; seed < 20; ++seed)
     for (int variant = 0; variant < 1 << operands; ++variant) {
       const std::vector<Floats> x = {numbers(seed), numbers(seed + 100), numbers(seed + 200)};
@@ -101,6 +112,11 @@ void compare(TileOp op, int operands, Agrees agrees) {
             << tile::name_of(op) << "(" << at(0, i) << ", " << at(1, i) << ", " << at(2, i)
             << ") is " << got[i] << ", means " << want[i];
     }
+}
+
+template <class Agrees>
+void compare(TileOp op, int operands, Agrees agrees) {
+  on_each_target([&] { compare_here(op, operands, agrees); });
 }
 
 #define ORT_OP(NAME) TileOp::NAME,
@@ -152,12 +168,10 @@ void check_conversions(DType dtype) {
 }
 
 TEST(TileMeaning, ConversionsOfHalves) {
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::GetChosenTarget().Update(target);
+  on_each_target([] {
     check_conversions<Float16>(DType::f16);
     check_conversions<BFloat16>(DType::bf16);
-  }
-  hwy::GetChosenTarget().DeInit();  // the best one again
+  });
 }
 
 // Rounded once or twice: an infinity of one may be a large number of the other.
@@ -243,8 +257,7 @@ void check_typed_loops() {
 }
 
 TEST(TileMeaning, TypedLoopsMeanTheSame) {
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::GetChosenTarget().Update(target);
+  on_each_target([] {
     check_typed_loops<int8_t>();
     check_typed_loops<int16_t>();
     check_typed_loops<int32_t>();
@@ -254,8 +267,7 @@ TEST(TileMeaning, TypedLoopsMeanTheSame) {
     check_typed_loops<uint32_t>();
     check_typed_loops<uint64_t>();
     check_typed_loops<double>();
-  }
-  hwy::GetChosenTarget().DeInit();
+  });
 }
 
 TEST(TileMeaning, OfIntegers) {
