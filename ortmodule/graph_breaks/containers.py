@@ -1,5 +1,5 @@
-"""Sets and lists in parts: writes that Dynamo's code does not make again, and the order of a set,
-which Dynamo does not know, end a graph.
+"""Sets and lists in parts: writes that Dynamo's code does not make again end a graph, and the order
+of a set that forward makes, which Dynamo does not know, is left to eager.
 
 dynamo.py holds these around each look at a function.
 """
@@ -9,6 +9,7 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..errors import NotCapturable
 from ..torch_internals.dynamo import (
     BaseListVariable,
     BuiltinVariable,
@@ -25,19 +26,20 @@ _IN_PLACE = ("__iadd__", "__imul__")
 
 
 @contextlib.contextmanager
-def sets_as_they_are() -> Iterator[None]:
-    """A set that is held is written to between two graphs: of most, Dynamo forgets the write. So is
-    one that forward makes walked through, and an item taken out that the order chooses: to Dynamo
-    that order is the one in which the items came."""
+def sets_as_they_are(asked: Callable[[NotCapturable], None]) -> Iterator[None]:
+    """A set that is held is written to between two graphs: of most, Dynamo forgets the write.
+    `asked` is told where one that forward makes is walked through, or an item taken out that the
+    order chooses: to Dynamo that order is the one in which the items came, and at the end of a
+    graph it makes the set anew, which Python may order otherwise."""
     unordered: list[Any] = []  # what runs that asks for no order
     ended: list[Exception] = []
     with contextlib.ExitStack() as stack:
         stack.enter_context(replaced(SideEffects, "mutation", _writing(ended)))
-        stack.enter_context(replaced(SetVariable, "call_method", _calling(unordered)))
+        stack.enter_context(replaced(SetVariable, "call_method", _calling(asked, unordered)))
         stack.enter_context(replaced(BuiltinVariable, "call_function", _given(unordered, ended)))
         for name in ("unpack_var_sequence", "tp_iter_impl"):  # the second after torch 2.12
             if hasattr(SetVariable, name):
-                stack.enter_context(replaced(SetVariable, name, _walking(unordered, ended)))
+                stack.enter_context(replaced(SetVariable, name, _walking(asked, unordered)))
         yield
 
 
@@ -53,12 +55,11 @@ def _writing(ended: list[Exception]) -> Callable:
     return make
 
 
-def _walking(unordered: list[Any], ended: list[Exception]) -> Callable:
+def _walking(asked: Callable[[NotCapturable], None], unordered: list[Any]) -> Callable:
     def make(original: Callable) -> Callable:
         def items(self, *args: Any) -> Any:
             if not unordered and self.source is None:
-                with _noted(ended):
-                    _end_where_ordered(self)
+                _ask_where_ordered(asked, self)
             return original(self, *args)
 
         return items
@@ -66,11 +67,11 @@ def _walking(unordered: list[Any], ended: list[Exception]) -> Callable:
     return make
 
 
-def _calling(unordered: list[Any]) -> Callable:
+def _calling(asked: Callable[[NotCapturable], None], unordered: list[Any]) -> Callable:
     def make(original: Callable) -> Callable:
         def call_method(self, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
             if name == "pop" and not args:
-                _end_where_ordered(self)
+                _ask_where_ordered(asked, self)
             with _within(unordered, name != "__iter__"):
                 return original(self, tx, name, args, kwargs)
 
@@ -109,9 +110,10 @@ def _end_where_held(written: Any) -> None:
         end("a set that is held is written to", "set", "the write would be lost")
 
 
-def _end_where_ordered(found: Any) -> None:
-    if found.python_type() in (set, frozenset) and len(found.items) > 1:
-        end("the order of a set", found.python_type().__name__, "it is known when forward runs")
+def _ask_where_ordered(asked: Callable[[NotCapturable], None], found: Any) -> None:
+    kind = found.python_type()
+    if kind in (set, frozenset) and len(found.items) > 1:
+        asked(NotCapturable(f"forward walks through a {kind.__name__} in its order"))
 
 
 @contextlib.contextmanager

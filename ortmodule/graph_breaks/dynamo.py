@@ -239,7 +239,7 @@ class _Convert:
             identities_of_values(self._told().asked), tuples_as_made(), cut_at_largest(),
             arrays_as_they_are(), looked_up_attributes_guarded(), _guards_untimed(),
             methods_in_c_guarded(), setattr_gives_none(), told_stays_told(),
-            sets_as_they_are(), lists_written_in_place(), cut_at_rounding(),
+            sets_as_they_are(self._told().asked), lists_written_in_place(), cut_at_rounding(),
         )  # fmt: skip
         with LOCK, convert_frame.compile_lock, inside(), contextlib.ExitStack() as stack:
             try:
