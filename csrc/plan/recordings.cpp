@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "csrc/core/error.h"
-#include "csrc/core/pool.h"
+#include "csrc/core/log.h"
 
 namespace ort {
 
@@ -41,12 +41,14 @@ void Recordings::add(const Stretch& stretch) {
   known_.push_front({stretch, nullptr});
 }
 
-// A recording takes memory of the device's that a run may need more.
+// A call that can be made without a recording does not fail for one: what is wrong with a step
+// itself is raised when it is queued. Recordings take memory of the device's that a run may need.
 bool Recordings::record(Known& known, DeviceRuntime& runtime, const Work& work) {
   try {
     known.recording = runtime.record(work);
     declined_ = !known.recording;
-  } catch (const OutOfMemory&) {
+  } catch (const Error& error) {
+    log("steps are queued one by one, as their device does not record them: {}", error.what());
     known_.clear();
     declined_ = true;
   }
