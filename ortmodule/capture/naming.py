@@ -109,6 +109,8 @@ class _Names:
         self.paths = tree.tensor_paths(call.spec, "arguments")
         firsts = [traced.order.index(k) for k in dict.fromkeys(traced.order)]
         self.user, self.inputs = iter(firsts), {}
+        nodes = self.program.graph_module.graph.find_nodes(op="placeholder")
+        self.read = {node.name for node in nodes if node.users}
 
     def placeholder(self, spec: Any) -> Placeholder:
         """What an input of the program's signature is; tensors of the call come in order."""
@@ -145,8 +147,7 @@ class _Names:
 
     def _check_read(self, tensor: torch.Tensor, name: str, placeholder: str) -> None:
         """Of what the module holds; a registered tensor that forward does not read may be any."""
-        nodes = self.program.graph_module.graph.nodes
-        if next(node for node in nodes if node.name == placeholder).users:
+        if placeholder in self.read:
             check_tensor(tensor, f"{name}, which forward reads,")
 
     def _original(self, lifted: torch.Tensor) -> torch.Tensor:
