@@ -1,15 +1,13 @@
 """Models train on the provider cuda over the double, whose streams run late, with cpu's losses."""
 
 import gc
-import os
 import pathlib
-import subprocess
-import sys
 
 import cuda_double
 import far
 import pytest
 import torch
+from alone import passed_alone
 from trained import Trained
 
 
@@ -47,9 +45,4 @@ def test_losses_under_every_schedule(name, share):
 
 def test_modules_train_where_their_tensors_live():
     """In a process of its own: torch knows one device of another name from then on."""
-    cases = pathlib.Path(__file__).with_name("torch_device_cases.py")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(cases)]
-    alone = os.environ | {"OMP_NUM_THREADS": "1"}
-    run = subprocess.run(command, capture_output=True, text=True, env=alone)
-    assert run.returncode == 0, run.stdout[-5000:] + run.stderr[-2000:]
-    assert "6 passed" in run.stdout
+    assert passed_alone(pathlib.Path(__file__).with_name("torch_device_cases.py")) == 6
